@@ -32,7 +32,9 @@ struct Box {
   }
   /// Box{} when empty, itself otherwise: so that equality means "the same set of elements".
   Box normalized() const { return empty() ? Box{} : *this; }
-  bool contains(const Box& other) const { return other.empty() || intersect(*this, other) == other; }
+  bool contains(const Box& other) const {
+    return other.empty() || intersect(*this, other) == other;
+  }
 
   friend Box intersect(const Box& a, const Box& b) {
     Box r;
