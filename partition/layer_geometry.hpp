@@ -1,0 +1,66 @@
+// What a layer must declare about its geometry; everything that moves data is derived from it.
+// Pure: no data pointers, no mathematics of the layer.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "box.hpp"
+
+namespace halomesh {
+
+/// The logical extents of one parameter: `out` outputs, each with a block of `in` inputs.
+/// Convolution weight: in = {ci, kd, kh, kw}; dense weight: in = the shape of its input; bias:
+/// in = {1, 1, 1, 1}.
+struct ParameterGeometry {
+  std::string name;                      ///< "weight" or "bias"
+  std::int64_t out = 0;                  ///< output channels
+  Shape in;                              ///< inputs of one output channel
+  bool channels_last = false;            ///< flattened order of `in`: d,h,w,c (dense) or c,d,h,w
+  std::int64_t fan_in = 0, fan_out = 0;  ///< Glorot fans; both 0: initialised with zeros
+
+  std::int64_t volume() const { return out * in.volume(); }
+};
+
+/// The boxes of one layer on one part, in global coordinates of the tensors they belong to.
+struct LayerBoxes {
+  std::vector<Box> src_needed;  ///< one per input
+  Box dst_produced;             ///< what this part computes (partial sums when split over input)
+  Box dst_owned;                ///< what this part holds for its consumers
+};
+
+/// The geometry of one layer. `src` spans hold one global shape per input of the layer.
+class LayerGeometry {
+ public:
+  LayerGeometry() = default;
+  LayerGeometry(const LayerGeometry&) = delete;
+  LayerGeometry& operator=(const LayerGeometry&) = delete;
+  virtual ~LayerGeometry() = default;
+
+  /// Global shape of the output; throws Error when the inputs do not fit the layer.
+  virtual Shape dst_shape(std::span<const Shape> src) const = 0;
+
+  /// The box of input `input` that the output box `dst` depends on, clamped to the tensor.
+  virtual Box needs(const Box& dst, std::size_t input, std::span<const Shape> src) const = 0;
+
+  /// True when every part computes a partial sum of the whole output from the input it owns
+  /// (dense layers); the partial sums are then added up on the owners of the output.
+  virtual bool splits_over_input() const { return false; }
+
+  /// The trainable parameters, in the order weight, bias.
+  virtual std::vector<ParameterGeometry> parameters(std::span<const Shape> src) const {
+    (void)src;
+    return {};
+  }
+
+  /// The block of `in` of parameter number `parameter` that a part with these boxes uses; empty
+  /// when it uses none. Blocks of different parts are equal or disjoint.
+  virtual Box parameter_slice(std::size_t parameter, const LayerBoxes& boxes,
+                              std::span<const Shape> src) const {
+    return boxes.dst_produced.empty() ? Box{} : Box::whole(parameters(src)[parameter].in);
+  }
+};
+
+}  // namespace halomesh

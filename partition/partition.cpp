@@ -1,0 +1,41 @@
+// Which part owns which box: see partition.hpp.
+#include "partition/partition.hpp"
+
+#include <algorithm>
+
+namespace halomesh {
+
+Range block_range(std::int64_t extent, std::int64_t count, std::int64_t index) {
+  const std::int64_t base = extent / count, larger = extent % count;
+  const std::int64_t lo = index * base + std::min(index, larger);
+  return {lo, lo + base + (index < larger ? 1 : 0)};
+}
+
+Partition block_partition(const Shape& shape, const PartGrid& grid) {
+  Partition partition;
+  const Spatial counts{grid.d, grid.h, grid.w}, extents = shape.spatial();
+  for (std::int64_t part = 0; part < grid.count(); ++part) {
+    const Spatial at = grid.coordinates(part);
+    Box box = Box::whole(shape);
+    for (std::size_t a = 0; a < 3; ++a) {
+      const Range r = block_range(extents[a], counts[a], at[a]);
+      box.lo[a + 1] = r.lo;
+      box.hi[a + 1] = r.hi;
+    }
+    partition.push_back(box.normalized());
+  }
+  return partition;
+}
+
+bool is_partition(const std::vector<Box>& boxes, const Shape& shape) {
+  std::int64_t volume = 0;
+  for (std::size_t i = 0; i < boxes.size(); ++i) {
+    if (!Box::whole(shape).contains(boxes[i])) return false;
+    volume += boxes[i].volume();
+    for (std::size_t j = 0; j < i; ++j)
+      if (!intersect(boxes[i], boxes[j]).empty()) return false;
+  }
+  return volume == shape.volume();
+}
+
+}  // namespace halomesh

@@ -1,0 +1,27 @@
+// Which part owns which box of a tensor. Boxes are disjoint and cover the tensor; some may be
+// empty.
+#pragma once
+
+#include <vector>
+
+#include "box.hpp"
+#include "partition/mesh_shape.hpp"
+#include "partition/window.hpp"
+
+namespace halomesh {
+
+/// The owned box of each part, indexed by part.
+using Partition = std::vector<Box>;
+
+/// Planes that block `index` of `count` owns: blocks differ by at most one plane, the larger come
+/// first; empty when there are more blocks than planes.
+Range block_range(std::int64_t extent, std::int64_t count, std::int64_t index);
+
+/// Cuts the spatial axes in blocks with remainder; every part has all channels of its block. A
+/// tensor of spatial extent 1x1x1 is therefore owned by part 0 alone.
+Partition block_partition(const Shape& shape, const PartGrid& grid);
+
+/// True when the boxes are disjoint and together make up the whole tensor.
+bool is_partition(const std::vector<Box>& boxes, const Shape& shape);
+
+}  // namespace halomesh

@@ -1,0 +1,44 @@
+// What moves between parts: one kind of plan for halos, redistributions, gathers and reductions.
+// Derived by every rank alone, from boxes only; an executor copies (or adds) along it.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <vector>
+
+#include "box.hpp"
+
+namespace halomesh {
+
+/// The elements of `box` (global coordinates) go from part `src` to part `dst`.
+struct Transfer {
+  std::int64_t src = 0, dst = 0;
+  Box box;
+  friend auto operator<=>(const Transfer&, const Transfer&) = default;
+};
+
+/// The sorted transfers of one tensor. Forward: copy along the plan. Backward: reversed(), with
+/// add; that is the exact adjoint of the copy.
+class TransferPlan {
+ public:
+  TransferPlan() = default;
+  explicit TransferPlan(std::vector<Transfer> transfers);
+
+  const std::vector<Transfer>& transfers() const { return transfers_; }
+  bool empty() const { return transfers_.empty(); }
+  /// The same boxes, with src and dst exchanged.
+  TransferPlan reversed() const;
+  /// Elements that arrive at / leave `part` (one sample).
+  std::int64_t received_volume(std::int64_t part) const;
+  std::int64_t sent_volume(std::int64_t part) const;
+
+ private:
+  std::vector<Transfer> transfers_;
+};
+
+/// What each part must receive so that it holds its needed box: needed[dst] ∩ owned[src] for every
+/// pair of different parts. Both lists are indexed by part; owned boxes are disjoint. Elements that
+/// a part owns itself are not in the plan: they are in place already.
+TransferPlan plan_transfers(const std::vector<Box>& owned, const std::vector<Box>& needed);
+
+}  // namespace halomesh

@@ -1,0 +1,83 @@
+// What every layer of a network can do on one part: geometry (inherited), forward, and backward
+// with respect to data and to parameters. Knows nothing of ranks or of how halos arrive.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "partition/layer_geometry.hpp"
+#include "src/nn/tensor.hpp"
+
+namespace halomesh {
+
+/// One step as a layer sees it: what its random numbers may depend on.
+struct Pass {
+  bool training = false;
+  std::uint64_t seed = 0;
+  std::int64_t step = 0;
+  std::int64_t first_sample = 0;  ///< position in the global batch of the first local sample
+};
+
+/// Where a layer lives on this part: fixed before step 0. Boxes are in global coordinates.
+struct LayerPlace {
+  std::uint32_t index = 0;            ///< position of the layer in its network
+  std::vector<Shape> src_shapes;      ///< global, one per input
+  Shape dst_shape;                    ///< global
+  LayerBoxes boxes;                   ///< of this part
+  std::vector<Box> src_spans;         ///< what the src views span; each contains src_needed
+  Box dst_span;                       ///< what the dst view spans; contains produced and owned
+  std::vector<Box> dst_chunks;        ///< boxes that forward() is called with; cover dst_produced
+  std::int64_t batch = 1;             ///< samples of every view
+  bool training = true;               ///< false: backward is never called
+  std::vector<bool> src_diff_wanted;  ///< per input: whether backward_data() is called for it
+};
+
+/// A parameter of a layer on this part. `values` and `diffs` are slices of the model's flat
+/// memory, owned by it, of out * slice.volume() elements each; order: out, then the slice in
+/// c,d,h,w order (d,h,w,c where geometry.channels_last). Empty spans when this part holds no slice.
+struct ParameterView {
+  ParameterGeometry geometry;
+  Box slice;
+  std::span<float> values, diffs;
+};
+
+/// A layer. All calls are local to the rank; views have the spans and batch of the LayerPlace.
+/// Between prepare() and destruction no call allocates memory.
+class Layer : public LayerGeometry {
+ public:
+  /// Makes primitives and buffers. Called once, and never for a part that produces nothing; throws
+  /// Error naming what is not supported.
+  virtual void prepare(const LayerPlace& place, std::vector<ParameterView> parameters) = 0;
+
+  /// Takes over changed parameter values (packs them); called before forward() of each step.
+  virtual void load_parameters() {}
+
+  /// Computes the box `chunk` of dst (one of dst_chunks) from src; all samples.
+  virtual void forward(const Pass& pass, std::span<const ConstView> src, View dst,
+                       const Box& chunk) = 0;
+
+  /// Writes (never adds) d(loss)/d(src number `input`) on src_needed of that input, from diff_dst
+  /// on dst_produced. src and dst hold the values of the forward pass.
+  virtual void backward_data(const Pass& pass, std::span<const ConstView> src, ConstView dst,
+                             ConstView diff_dst, std::size_t input, View diff_src) = 0;
+
+  /// Writes d(loss)/d(parameters), summed over the local samples and this part's dst_produced, into
+  /// the bound `diffs`. Layers without parameters do nothing.
+  virtual void backward_parameters(const Pass& pass, std::span<const ConstView> src,
+                                   ConstView diff_dst) {
+    (void)pass, (void)src, (void)diff_dst;
+  }
+
+  /// The library kernels chosen, e.g. "forward jit:avx512_core"; empty when all code is our own.
+  virtual std::vector<std::string> implementations() const { return {}; }
+
+  /// Multiply-adds x 2 of one sample's forward pass over the whole dst (for roofline figures).
+  virtual std::int64_t forward_flops(std::span<const Shape> src) const {
+    (void)src;
+    return 0;
+  }
+};
+
+}  // namespace halomesh

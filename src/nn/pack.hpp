@@ -1,0 +1,24 @@
+// Moves boxes between strided tensor views and dense buffers; the only code that walks a sub-box.
+// Knows nothing of messages or layers.
+#pragma once
+
+#include <cstdint>
+
+#include "src/nn/tensor.hpp"
+
+namespace halomesh {
+
+/// Copies `box` of every sample of `src` to `dense` (n,d,h,w,c order of the box). Returns the
+/// number of elements written: batch * box.volume().
+std::int64_t pack(ConstView src, const Box& box, float* dense);
+
+/// Copies `dense` (as pack() wrote it) into `box` of every sample of `dst`.
+std::int64_t unpack_copy(const float* dense, const Box& box, View dst);
+
+/// Adds `dense` (as pack() wrote it) to `box` of every sample of `dst`.
+std::int64_t unpack_add(const float* dense, const Box& box, View dst);
+
+/// Sets `box` of every sample of `dst` to `value`.
+void fill(View dst, const Box& box, float value);
+
+}  // namespace halomesh

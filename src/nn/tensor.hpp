@@ -1,0 +1,96 @@
+// Tensors of one rank: dense channels-last blocks that know which global box they span.
+// Owns memory; knows nothing of layers, of other parts or of how its values came to be.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <span>
+#include <type_traits>
+
+#include "box.hpp"
+
+namespace halomesh {
+
+/// Non-owning view of `batch` samples of the global box `span`, each dense in the order d,h,w,c
+/// (ndhwc). Element (n, c, d, h, w) in global coordinates is at data[offset(n, c, d, h, w)].
+template <class T>
+struct TensorView {
+  T* data = nullptr;
+  Box span;
+  std::int64_t batch = 0;
+
+  std::int64_t sample_volume() const { return span.volume(); }
+  std::int64_t offset(std::int64_t n, std::int64_t c, std::int64_t d, std::int64_t h,
+                      std::int64_t w) const {
+    return (((n * span.extent(kD) + d - span.lo[kD]) * span.extent(kH) + h - span.lo[kH]) *
+                span.extent(kW) +
+            w - span.lo[kW]) *
+               span.extent(kC) +
+           c - span.lo[kC];
+  }
+  T& at(std::int64_t n, std::int64_t c, std::int64_t d, std::int64_t h, std::int64_t w) const {
+    return data[offset(n, c, d, h, w)];
+  }
+  /// The first element of `box`, which must lie inside `span`, in sample n.
+  T* begin_of(std::int64_t n, const Box& box) const {
+    return data + offset(n, box.lo[kC], box.lo[kD], box.lo[kH], box.lo[kW]);
+  }
+  /// True when `box` is one contiguous range of memory within a sample: whole rows of the span.
+  bool is_dense(const Box& box) const {
+    return span.contains(box) && box.extent(kC) == span.extent(kC) &&
+           ((box.extent(kH) == span.extent(kH) && box.extent(kW) == span.extent(kW)) ||
+            (box.extent(kD) == 1 && (box.extent(kW) == span.extent(kW) || box.extent(kH) == 1)));
+  }
+  operator TensorView<const T>() const  // NOLINT(google-explicit-constructor): adds const only
+      requires(!std::is_const_v<T>) {
+    return {data, span, batch};
+  }
+};
+
+using View = TensorView<float>;
+using ConstView = TensorView<const float>;
+
+/// Zeroed, 64-byte aligned memory that this object owns (move-only); one cache line or SVE/AVX-512
+/// vector never straddles its start.
+template <class T>
+class AlignedBuffer {
+ public:
+  AlignedBuffer() = default;
+  explicit AlignedBuffer(std::int64_t size) : size_(size) {
+    if (size_ == 0) return;
+    const std::size_t bytes = static_cast<std::size_t>(size_) * sizeof(T);
+    data_.reset(static_cast<T*>(::operator new (bytes, std::align_val_t{kAlignment})));
+    std::memset(static_cast<void*>(data_.get()), 0, bytes);
+  }
+  T* data() { return data_.get(); }
+  const T* data() const { return data_.get(); }
+  std::int64_t size() const { return size_; }
+  std::span<T> span() { return {data(), static_cast<std::size_t>(size_)}; }
+  std::span<const T> span() const { return {data(), static_cast<std::size_t>(size_)}; }
+
+ private:
+  static constexpr std::size_t kAlignment = 64;
+  struct Free {
+    void operator()(T* p) const { ::operator delete (p, std::align_val_t{kAlignment}); }
+  };
+  std::unique_ptr<T, Free> data_;
+  std::int64_t size_ = 0;
+};
+
+/// Owns the memory of a view (zeroed at construction).
+class Tensor {
+ public:
+  Tensor() = default;
+  Tensor(const Box& span, std::int64_t batch)
+      : buffer_(span.volume() * batch), view_{buffer_.data(), span, batch} {}
+  View view() const { return view_; }
+
+ private:
+  AlignedBuffer<float> buffer_;
+  View view_;
+};
+
+}  // namespace halomesh
