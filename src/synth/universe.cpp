@@ -1,0 +1,118 @@
+// The walk from parameters to voxel counts, and the cutting of boxes.
+// Knows nothing of files, ranks or data sets.
+#include "src/synth/universe.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <new>
+
+#include "error.hpp"
+#include "src/synth/fft3d.hpp"
+#include "src/synth/gaussian_field.hpp"
+#include "src/synth/growth.hpp"
+#include "src/synth/power_spectrum.hpp"
+#include "src/synth/zeldovich.hpp"
+
+namespace halomesh {
+namespace {
+
+constexpr std::int64_t kChannels = std::ssize(kRedshifts);
+
+// Where sub-lattice `i` of `per_axis` sits, relative to the voxel's centre, in voxels.
+double lattice_shift(std::int64_t i, std::int64_t per_axis) {
+  return (static_cast<double>(i) + 0.5) / static_cast<double>(per_axis) - 0.5;
+}
+
+std::vector<std::int16_t> zero_counts(const UniverseOptions& options) {
+  const std::int64_t n = options.extent;
+  try {
+    return std::vector<std::int16_t>(static_cast<std::size_t>(n * n * n * kChannels));
+  } catch (const std::bad_alloc&) {
+    throw Error(cat("no memory for the counts of a universe of ", n, "^3 (",
+                    n * n * n * kChannels * 2, " bytes)"),
+                "make a smaller universe or use a machine with more memory");
+  }
+}
+
+}  // namespace
+
+std::int64_t UniverseOptions::peak_bytes() const {
+  const std::int64_t grid = extent * extent * (extent / 2 + 1) * 16;
+  return 4 * grid + extent * extent * extent * kChannels * 2;
+}
+
+void check(const UniverseOptions& o) {
+  if (o.extent < 4 || o.extent > 4096)
+    throw UsageError(cat("a universe of ", o.extent, " voxels an axis cannot be made"),
+                     "use 4 to 4096");
+  if (o.boxes_per_axis < 1 || o.extent % o.boxes_per_axis != 0)
+    throw UsageError(cat("a universe of ", o.extent, " voxels an axis cannot be cut into ",
+                         o.boxes_per_axis, " equal boxes an axis"),
+                     "the number of boxes an axis must divide the extent");
+  if (!(o.voxel_mpc_h > 0) || !std::isfinite(o.voxel_mpc_h))
+    throw UsageError(cat("voxel size ", o.voxel_mpc_h, " Mpc/h is not positive"),
+                     "give the voxel's edge in Mpc/h, such as 1");
+  if (o.particles_per_voxel_axis < 1 || o.particles_per_voxel_axis > 8)
+    throw UsageError(cat(o.particles_per_voxel_axis, " particles per voxel axis cannot be made"),
+                     "use 1 to 8; the mean count is the cube of it");
+}
+
+void Universe::box(std::int64_t index, std::span<std::int16_t> dst) const {
+  const std::int64_t b = options_.boxes_per_axis, e = options_.box_extent(), n = options_.extent;
+  require(index >= 0 && index < options_.boxes(),
+          cat("box ", index, " of a universe of ", options_.boxes(), " boxes"));
+  require(std::ssize(dst) == options_.box_elements(),
+          cat("a box has ", options_.box_elements(), " values, not ", dst.size()));
+  const std::int64_t d0 = index / (b * b) * e, h0 = index / b % b * e, w0 = index % b * e;
+  const std::int64_t row = e * kChannels;
+  for (std::int64_t d = 0; d < e; ++d)
+    for (std::int64_t h = 0; h < e; ++h)
+      std::copy_n(counts_.data() + (((d0 + d) * n + h0 + h) * n + w0) * kChannels, row,
+                  dst.data() + (d * e + h) * row);
+}
+
+Universe generate_universe(const UniverseOptions& options, std::int64_t universe,
+                           const std::function<void(double)>& progress) {
+  return generate_universe(options, draw_cosmology(options.seed, universe), universe, progress);
+}
+
+Universe generate_universe(const UniverseOptions& options, const Cosmology& cosmology,
+                           std::int64_t universe, const std::function<void(double)>& progress) {
+  check(options);
+  Universe result;
+  result.options_ = options;
+  result.cosmology_ = cosmology;
+  result.counts_ = zero_counts(options);
+
+  const std::int64_t n = options.extent, per_axis = options.particles_per_voxel_axis;
+  const std::int64_t lattices = per_axis * per_axis * per_axis;
+  std::int64_t done = 0;
+  const auto report = [&] {
+    ++done;
+    if (progress) progress(static_cast<double>(done) / static_cast<double>(1 + lattices));
+  };
+
+  const Fft3d fft(n);
+  SpectralGrid density(n);
+  fill_density_modes(density, fft, PowerSpectrum(cosmology),
+                     options.voxel_mpc_h * cosmology.h / Cosmology{}.h, options.seed, universe);
+  report();
+  SpectralGrid psi[3] = {SpectralGrid(n), SpectralGrid(n), SpectralGrid(n)};
+  // The lattice of all particles is finer than the grid: sub-lattice by sub-lattice, its
+  // displacements are the grid's own waves evaluated at shifted points, so memory does not grow
+  // with the particles.
+  for (std::int64_t lattice = 0; lattice < lattices; ++lattice) {
+    const double shift[3] = {lattice_shift(lattice / (per_axis * per_axis), per_axis),
+                             lattice_shift(lattice / per_axis % per_axis, per_axis),
+                             lattice_shift(lattice % per_axis, per_axis)};
+    for (int axis = 0; axis < 3; ++axis) displacement(density, fft, axis, shift, psi[axis]);
+    for (std::int64_t c = 0; c < kChannels; ++c)
+      count_particles(psi, shift,
+                      growth_factor(cosmology.omega_m, kRedshifts[static_cast<std::size_t>(c)]),
+                      kChannels, c, result.counts_);
+    report();
+  }
+  return result;
+}
+
+}  // namespace halomesh

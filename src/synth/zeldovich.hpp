@@ -1,0 +1,31 @@
+// The Zel'dovich approximation: displacements of particles from a lattice, counted into voxels.
+// Knows nothing of cosmologies or files.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "src/synth/fft3d.hpp"
+
+namespace halomesh {
+
+/// One displacement component of the particles of one sub-lattice, at linear growth 1.
+///
+/// psi(q) = sum_k i k/k^2 delta_k exp(i k q) (so that delta = -div psi; Zel'dovich 1970, A&A 5,
+/// 84), in voxels, at q = voxel centre + shift. `axis` is 0, 1, 2 for d, h, w; `shift` is in
+/// voxels. The modes of the Nyquist planes are left out: the derivative of such a wave vanishes on
+/// the grid. Writes reals into `psi` (same extent as `density`, which holds modes and is only
+/// read).
+void displacement(const SpectralGrid& density, const Fft3d& fft, int axis, const double (&shift)[3],
+                  SpectralGrid& psi);
+
+/// Moves the n^3 particles of one sub-lattice to q + growth psi(q), wraps them periodically, and
+/// adds 1 to the voxel that each falls in (nearest grid point).
+///
+/// `counts` is n x n x n x channels in the order d, h, w, channel; channel `channel` is added to.
+/// Particles are never lost: a full voxel (int16) is an Error that names it, after which the counts
+/// are void. Integer adds commute, so the result does not depend on the threads.
+void count_particles(const SpectralGrid (&psi)[3], const double (&shift)[3], double growth,
+                     std::int64_t channels, std::int64_t channel, std::span<std::int16_t> counts);
+
+}  // namespace halomesh
