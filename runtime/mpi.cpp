@@ -2,6 +2,7 @@
 #include "runtime/mpi.hpp"
 
 #include <cstdlib>
+#include <exception>
 #include <utility>
 
 #include "error.hpp"
@@ -41,7 +42,9 @@ Comm& Comm::operator=(Comm&& other) noexcept {
 }
 
 Comm::~Comm() {
-  if (!owned_ || handle_ == MPI_COMM_NULL) return;
+  // While an exception unwinds, the other ranks may be anywhere: main() will end them all, and
+  // waiting for them here would only hang.
+  if (!owned_ || handle_ == MPI_COMM_NULL || std::uncaught_exceptions() > 0) return;
   int finalized = 0;
   MPI_Finalized(&finalized);
   if (finalized == 0) MPI_Comm_free(&handle_);
@@ -153,6 +156,7 @@ std::string MpiSession::library_version() {
 }
 
 Requests::~Requests() {
+  if (std::uncaught_exceptions() > 0) return;  // as in ~Comm()
   int finalized = 0;
   MPI_Finalized(&finalized);
   if (finalized != 0) return;

@@ -1,0 +1,163 @@
+// The geometry of a whole network on a part grid: see model_geometry.hpp.
+#include "partition/model_geometry.hpp"
+
+#include <algorithm>
+
+#include "error.hpp"
+
+namespace halomesh {
+namespace {
+
+// What `node` reads of input `input` on each part, for these produced boxes.
+std::vector<Box> needs_of(const GraphNode& node, std::size_t input,
+                          const std::vector<Shape>& src_shapes, const std::vector<Box>& produced) {
+  std::vector<Box> boxes;
+  for (const Box& dst : produced)
+    boxes.push_back(dst.empty() ? Box{} : node.layer->needs(dst, input, src_shapes));
+  return boxes;
+}
+
+void add_holder(ParameterPlacement& placement, const Box& slice, std::int64_t part) {
+  for (SliceHolders& group : placement.holders) {
+    if (group.slice == slice) {
+      group.parts.push_back(part);
+      return;
+    }
+    require(intersect(group.slice, slice).empty(),
+            cat("layer ", placement.layer_name, ": parts hold overlapping slices ", group.slice,
+                " and ", slice, " of its ", placement.geometry.name),
+            "a layer's parameter slices must be equal or disjoint");
+  }
+  placement.holders.push_back({slice, {part}});
+}
+
+}  // namespace
+
+ModelGeometry::ModelGeometry(const Shape& input, const std::vector<GraphNode>& nodes,
+                             const PartGrid& grid)
+    : grid_(grid) {
+  derive_shapes(input, nodes);
+  derive_owners(nodes);
+  derive_needs(nodes);
+  derive_transfers();
+  derive_parameters(nodes);
+}
+
+void ModelGeometry::derive_shapes(const Shape& input, const std::vector<GraphNode>& nodes) {
+  require(input.volume() > 0, cat("the network's input ", input, " has no elements"),
+          "give extents of at least 1, e.g. --input 128x128x128x4");
+  tensors_.resize(nodes.size() + 1);
+  tensors_[0].name = "input";
+  tensors_[0].shape = input;
+  for (std::size_t l = 0; l < nodes.size(); ++l) {
+    LayerPlacement placement;
+    placement.name = nodes[l].name;
+    for (std::size_t t : nodes[l].inputs) {
+      require(t <= l, cat("layer ", nodes[l].name, " reads tensor ", t, " before it is made"),
+              "order the layers so that each comes after its inputs");
+      placement.src_shapes.push_back(tensors_[t].shape);
+      tensors_[t].consumers.push_back(l);
+    }
+    TensorGeometry& dst = tensors_[l + 1];
+    dst.name = nodes[l].name;
+    try {
+      dst.shape = nodes[l].layer->dst_shape(placement.src_shapes);
+    } catch (const Error& error) {
+      throw Error(cat("layer ", nodes[l].name, ": ", error.what()), error.hint());
+    }
+    dst.partial_sums = nodes[l].layer->splits_over_input();
+    require(!dst.partial_sums || nodes[l].inputs.size() == 1,
+            cat("layer ", nodes[l].name, " is split over its input but has several inputs"),
+            "only layers with one input can be split over it");
+    layers_.push_back(std::move(placement));
+  }
+}
+
+void ModelGeometry::derive_owners(const std::vector<GraphNode>& nodes) {
+  for (std::size_t t = tensors_.size(); t-- > 0;) {
+    TensorGeometry& tensor = tensors_[t];
+    tensor.owned = block_partition(tensor.shape, grid_);
+    if (tensor.consumers.size() != 1) continue;
+    const std::size_t consumer = tensor.consumers.front();
+    if (nodes[consumer].layer->splits_over_input()) continue;
+    // Consumers come later in the order, so what they produce is known already.
+    const auto& inputs = nodes[consumer].inputs;
+    const auto input =
+        static_cast<std::size_t>(std::find(inputs.begin(), inputs.end(), t) - inputs.begin());
+    std::vector<Box> aligned = needs_of(nodes[consumer], input, layers_[consumer].src_shapes,
+                                        tensors_[consumer + 1].owned);
+    if (is_partition(aligned, tensor.shape)) tensor.owned = std::move(aligned);
+  }
+}
+
+void ModelGeometry::derive_needs(const std::vector<GraphNode>& nodes) {
+  const auto parts = static_cast<std::size_t>(grid_.count());
+  for (std::size_t t = 0; t < tensors_.size(); ++t) {
+    TensorGeometry& tensor = tensors_[t];
+    tensor.produced = tensor.owned;
+    if (!tensor.partial_sums) continue;
+    const Partition& src_owned = tensors_[nodes[t - 1].inputs.front()].owned;
+    for (std::size_t p = 0; p < parts; ++p)
+      tensor.produced[p] = src_owned[p].empty() ? Box{} : Box::whole(tensor.shape);
+  }
+  for (std::size_t l = 0; l < nodes.size(); ++l) {
+    LayerPlacement& layer = layers_[l];
+    const TensorGeometry& dst = tensors_[l + 1];
+    for (std::size_t p = 0; p < parts; ++p)
+      layer.boxes.push_back({{}, dst.produced[p], dst.owned[p]});
+    for (std::size_t i = 0; i < nodes[l].inputs.size(); ++i) {
+      const TensorGeometry& src = tensors_[nodes[l].inputs[i]];
+      const std::vector<Box> needed =
+          dst.partial_sums ? src.owned : needs_of(nodes[l], i, layer.src_shapes, dst.produced);
+      for (std::size_t p = 0; p < parts; ++p) layer.boxes[p].src_needed.push_back(needed[p]);
+    }
+  }
+  for (std::size_t t = 0; t < tensors_.size(); ++t) {
+    TensorGeometry& tensor = tensors_[t];
+    tensor.needed.assign(parts, Box{});
+    for (std::size_t l : tensor.consumers)
+      for (std::size_t i = 0; i < nodes[l].inputs.size(); ++i)
+        if (nodes[l].inputs[i] == t)
+          for (std::size_t p = 0; p < parts; ++p)
+            tensor.needed[p] = hull(tensor.needed[p], layers_[l].boxes[p].src_needed[i]);
+  }
+}
+
+void ModelGeometry::derive_transfers() {
+  for (TensorGeometry& tensor : tensors_) {
+    for (std::size_t p = 0; p < tensor.owned.size(); ++p)
+      tensor.span.push_back(hull(hull(tensor.owned[p], tensor.produced[p]), tensor.needed[p]));
+    tensor.distribute = plan_transfers(tensor.owned, tensor.needed);
+    if (tensor.partial_sums) tensor.broadcast = plan_transfers(tensor.owned, tensor.produced);
+  }
+}
+
+void ModelGeometry::derive_parameters(const std::vector<GraphNode>& nodes) {
+  for (std::size_t l = 0; l < nodes.size(); ++l) {
+    const auto geometries = nodes[l].layer->parameters(layers_[l].src_shapes);
+    for (std::size_t i = 0; i < geometries.size(); ++i) {
+      ParameterPlacement placement{l, i, nodes[l].name, geometries[i], {}, {}};
+      for (std::int64_t p = 0; p < grid_.count(); ++p) {
+        const Box slice = nodes[l].layer->parameter_slice(
+            i, layers_[l].boxes[static_cast<std::size_t>(p)], layers_[l].src_shapes);
+        placement.slices.push_back(slice);
+        if (!slice.empty()) add_holder(placement, slice, p);
+      }
+      parameters_.push_back(std::move(placement));
+    }
+  }
+}
+
+std::int64_t ModelGeometry::parameter_count() const {
+  std::int64_t count = 0;
+  for (const ParameterPlacement& p : parameters_) count += p.geometry.volume();
+  return count;
+}
+
+std::int64_t ModelGeometry::parameter_count(std::int64_t part) const {
+  std::int64_t count = 0;
+  for (const ParameterPlacement& p : parameters_) count += p.slice_volume(part);
+  return count;
+}
+
+}  // namespace halomesh

@@ -1,0 +1,98 @@
+// The geometry of a whole network on a part grid: for every tensor who owns, produces and needs
+// which box and what therefore moves; for every parameter who holds which slice.
+// Derived by each rank alone from the layers' declarations; identical everywhere.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "partition/layer_geometry.hpp"
+#include "partition/partition.hpp"
+#include "partition/transfer_plan.hpp"
+
+namespace halomesh {
+
+/// One layer of a network as geometry sees it. Tensor 0 is the network's input; the output of
+/// layer i is tensor i + 1, so `inputs` may only name tensors <= i.
+struct GraphNode {
+  std::string name;
+  const LayerGeometry* layer = nullptr;  ///< not owned
+  std::vector<std::size_t> inputs;
+};
+
+/// One tensor of the network. Vectors are indexed by part; boxes are in global coordinates.
+struct TensorGeometry {
+  std::string name;  ///< of the layer that produces it, or "input"
+  Shape shape;
+  std::vector<std::size_t> consumers;  ///< layers that read it
+  Partition owned;
+  std::vector<Box> produced;  ///< owned, or the whole tensor where partial sums are computed
+  std::vector<Box> needed;    ///< hull of what the consumers read on this part
+  std::vector<Box> span;      ///< hull of all three: what memory is made for
+  bool partial_sums = false;
+  /// Forward: copy along it (halos, gathers). Backward: add along its reverse.
+  TransferPlan distribute;
+  /// Owner -> producers of partial sums. Forward: add along its reverse. Backward: copy along it.
+  TransferPlan broadcast;
+};
+
+/// One layer on the grid.
+struct LayerPlacement {
+  std::string name;
+  std::vector<Shape> src_shapes;
+  std::vector<LayerBoxes> boxes;  ///< indexed by part
+};
+
+/// The parts that hold one slice of a parameter; its gradient is summed over them and over all
+/// replicas.
+struct SliceHolders {
+  Box slice;
+  std::vector<std::int64_t> parts;  ///< ascending
+};
+
+/// One parameter of one layer: who holds what.
+struct ParameterPlacement {
+  std::size_t layer = 0;   ///< index of the layer
+  std::size_t number = 0;  ///< which of the layer's parameters
+  std::string layer_name;
+  ParameterGeometry geometry;
+  std::vector<Box> slices;  ///< indexed by part; empty where the part holds nothing
+  std::vector<SliceHolders> holders;
+
+  std::int64_t slice_volume(std::int64_t part) const {
+    return geometry.out * slices[static_cast<std::size_t>(part)].volume();
+  }
+};
+
+/// All of it. Owned boxes follow one rule: the network's output and every tensor whose consumers
+/// need overlapping boxes is cut in blocks with remainder; a tensor whose only consumer needs
+/// disjoint boxes that cover it (2x2x2 pooling, activations) is cut along just those, so that
+/// nothing has to move.
+class ModelGeometry {
+ public:
+  /// Throws Error, naming the layer, where shapes do not fit or slices overlap in part.
+  ModelGeometry(const Shape& input, const std::vector<GraphNode>& nodes, const PartGrid& grid);
+
+  const PartGrid& grid() const { return grid_; }
+  const std::vector<TensorGeometry>& tensors() const { return tensors_; }
+  const std::vector<LayerPlacement>& layers() const { return layers_; }
+  const std::vector<ParameterPlacement>& parameters() const { return parameters_; }
+  /// Logical number of trainable parameters of the network, whatever the grid.
+  std::int64_t parameter_count() const;
+  /// Parameters that `part` holds.
+  std::int64_t parameter_count(std::int64_t part) const;
+
+ private:
+  void derive_shapes(const Shape& input, const std::vector<GraphNode>& nodes);
+  void derive_owners(const std::vector<GraphNode>& nodes);
+  void derive_needs(const std::vector<GraphNode>& nodes);
+  void derive_transfers();
+  void derive_parameters(const std::vector<GraphNode>& nodes);
+
+  PartGrid grid_;
+  std::vector<TensorGeometry> tensors_;
+  std::vector<LayerPlacement> layers_;
+  std::vector<ParameterPlacement> parameters_;
+};
+
+}  // namespace halomesh

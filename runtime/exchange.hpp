@@ -1,0 +1,59 @@
+// Executes a TransferPlan between the ranks of a group: persistent messages, packed boxes.
+// Knows nothing of layers or of why a box moves.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "partition/transfer_plan.hpp"
+#include "runtime/mpi.hpp"
+#include "src/nn/tensor.hpp"
+
+namespace halomesh {
+
+/// What happens to a received box: it replaces the values or is added to them.
+enum class Combine { kCopy, kAdd };
+
+/// One tensor's plan on one rank; rank in the group = part. All ranks of the group make their
+/// exchanges in the same order with the same tags, and call start() and finish() in the same order;
+/// neither is a collective. One message goes to each peer, its boxes in plan order; received boxes
+/// land inside the tensor. Results do not depend on the order of arrival.
+class Exchange {
+ public:
+  /// `group` and the memory of `tensor` must outlive this object. A message of one box that is
+  /// contiguous in the tensor is sent (and, to be copied, received) in place, without a buffer.
+  Exchange(const Comm& group, int tag, const TransferPlan& plan, Combine combine, View tensor);
+
+  /// Posts the receives, packs and sends. The sent boxes must not change until finish().
+  void start();
+  /// Lets MPI make progress; true once all messages have arrived and left.
+  bool progress();
+  /// Waits, and places what was received. Without start() before it does nothing.
+  void finish();
+
+  /// Bytes of tensor elements received and sent by this rank since construction.
+  std::int64_t received_bytes() const { return received_bytes_; }
+  std::int64_t sent_bytes() const { return sent_bytes_; }
+  bool empty() const { return incoming_.empty() && outgoing_.empty(); }
+
+ private:
+  struct Message {
+    int peer = 0;
+    std::vector<Box> boxes;
+    std::int64_t volume = 0;  // elements, all samples
+    std::int64_t offset = 0;  // in the buffer; unused when in place
+    float* in_place = nullptr;
+  };
+  std::vector<Message> collect(const TransferPlan& plan, bool incoming, int part) const;
+  void assign_memory(std::vector<Message>& messages, bool may_be_in_place, std::int64_t& offset);
+
+  Combine combine_;
+  View tensor_;
+  std::vector<Message> incoming_, outgoing_;
+  AlignedBuffer<float> buffer_;
+  Requests receives_, sends_;  // after the buffer: they wait before it goes
+  bool active_ = false;
+  std::int64_t received_bytes_ = 0, sent_bytes_ = 0;
+};
+
+}  // namespace halomesh

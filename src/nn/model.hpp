@@ -1,0 +1,52 @@
+// A network: an ordered list of layers, each naming its inputs. Owns the layers; knows nothing of
+// grids, parameters' memory or ranks.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "partition/model_geometry.hpp"
+#include "src/nn/layer.hpp"
+
+namespace halomesh {
+
+/// One layer with its place in the network.
+struct ModelLayer {
+  std::string name;
+  std::unique_ptr<Layer> layer;
+  std::vector<std::size_t> inputs;  ///< tensor numbers: 0 is the input, i + 1 the output of layer i
+};
+
+/// Layers in an order in which each comes after its inputs. The last layer's output is the
+/// network's output.
+class Model {
+ public:
+  explicit Model(const Shape& input) : input_(input) {}
+
+  /// Appends a layer that reads these tensors; returns the number of the tensor that it makes.
+  std::size_t add(std::string name, std::unique_ptr<Layer> layer, std::vector<std::size_t> inputs) {
+    layers_.push_back({std::move(name), std::move(layer), std::move(inputs)});
+    return layers_.size();
+  }
+  /// Appends a layer that reads the output of the one before it (or the input).
+  std::size_t add(std::string name, std::unique_ptr<Layer> layer) {
+    return add(std::move(name), std::move(layer), {layers_.size()});
+  }
+
+  const Shape& input() const { return input_; }
+  const std::vector<ModelLayer>& layers() const { return layers_; }
+
+  /// The geometry of this network cut over `grid`.
+  ModelGeometry geometry(const PartGrid& grid) const {
+    std::vector<GraphNode> nodes;
+    for (const ModelLayer& l : layers_) nodes.push_back({l.name, l.layer.get(), l.inputs});
+    return ModelGeometry(input_, nodes, grid);
+  }
+
+ private:
+  Shape input_;
+  std::vector<ModelLayer> layers_;
+};
+
+}  // namespace halomesh

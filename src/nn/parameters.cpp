@@ -1,0 +1,85 @@
+// Flat parameter memory of one part: see parameters.hpp.
+#include "src/nn/parameters.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "narrow.hpp"
+#include "rng.hpp"
+
+namespace halomesh {
+
+Parameters::Parameters(const ModelGeometry& geometry, std::int64_t part)
+    : geometry_(&geometry), part_(part) {
+  const auto& placements = geometry.parameters();
+  for (std::size_t i = 0; i < placements.size(); ++i) {
+    const Box& slice = placements[i].slices[static_cast<std::size_t>(part)];
+    if (slice.empty()) continue;
+    const auto holders = std::find_if(placements[i].holders.begin(), placements[i].holders.end(),
+                                      [&](const SliceHolders& h) { return h.slice == slice; });
+    auto group = std::find_if(groups_.begin(), groups_.end(),
+                              [&](const HolderGroup& g) { return g.parts == holders->parts; });
+    if (group == groups_.end()) group = groups_.insert(groups_.end(), {holders->parts, 0, 0, {}});
+    group->ranges.push_back({i, 0, placements[i].slice_volume(part)});
+  }
+  std::int64_t offset = 0;
+  for (HolderGroup& group : groups_) {
+    group.offset = offset;
+    for (ParameterRange& range : group.ranges) {
+      range.offset = offset;
+      offset += range.volume;
+    }
+    group.volume = offset - group.offset;
+  }
+  values_ = AlignedBuffer<float>(offset);
+  diffs_ = AlignedBuffer<float>(offset);
+  velocity_ = AlignedBuffer<float>(offset);
+}
+
+const ParameterRange* Parameters::find(std::size_t placement) const {
+  for (const HolderGroup& group : groups_)
+    for (const ParameterRange& range : group.ranges)
+      if (range.placement == placement) return &range;
+  return nullptr;
+}
+
+std::vector<ParameterView> Parameters::views(std::size_t layer) {
+  std::vector<ParameterView> views;
+  const auto& placements = geometry_->parameters();
+  for (std::size_t i = 0; i < placements.size(); ++i) {
+    if (placements[i].layer != layer) continue;
+    ParameterView view{
+        placements[i].geometry, placements[i].slices[static_cast<std::size_t>(part_)], {}, {}};
+    if (const ParameterRange* range = find(i)) {
+      const auto at = static_cast<std::size_t>(range->offset);
+      const auto count = static_cast<std::size_t>(range->volume);
+      view.values = values().subspan(at, count);
+      view.diffs = diffs().subspan(at, count);
+    }
+    views.push_back(view);
+  }
+  return views;
+}
+
+void Parameters::initialize(std::uint64_t seed) {
+  const auto& placements = geometry_->parameters();
+  for (const HolderGroup& group : groups_)
+    for (const ParameterRange& range : group.ranges) {
+      const ParameterPlacement& placement = placements[range.placement];
+      const ParameterGeometry& geometry = placement.geometry;
+      float* const values = values_.data() + range.offset;
+      std::fill_n(values, range.volume, 0.0f);
+      if (geometry.fan_in + geometry.fan_out == 0) continue;
+      const double limit = std::sqrt(6.0 / static_cast<double>(geometry.fan_in + geometry.fan_out));
+      const CounterRng rng(seed, RandomUse::kInit, narrow<std::uint32_t>(range.placement));
+      for_each_run(geometry, placement.slices[static_cast<std::size_t>(part_)],
+                   [&](std::int64_t local, std::int64_t global, std::int64_t length) {
+                     for (std::int64_t i = 0; i < length; ++i) {
+                       const double u = rng.uniform(static_cast<std::uint64_t>(global + i));
+                       values[local + i] = static_cast<float>(limit * (2.0 * u - 1.0));
+                     }
+                   });
+    }
+}
+
+}  // namespace halomesh

@@ -1,0 +1,84 @@
+// The trainable parameters of one part in flat memory: values, gradients and optimizer state.
+// Knows the order of elements and their first values; nothing of ranks or files.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "partition/model_geometry.hpp"
+#include "src/nn/layer.hpp"
+#include "src/nn/tensor.hpp"
+
+namespace halomesh {
+
+/// A slice of one parameter in the flat memory of this part.
+struct ParameterRange {
+  std::size_t placement = 0;  ///< index into ModelGeometry::parameters()
+  std::int64_t offset = 0, volume = 0;
+};
+
+/// Parameters that the same parts hold: one contiguous range of the flat memory, reduced together.
+struct HolderGroup {
+  std::vector<std::int64_t> parts;  ///< ascending
+  std::int64_t offset = 0, volume = 0;
+  std::vector<ParameterRange> ranges;  ///< in layer order
+};
+
+/// Calls visit(local offset, global index, length) for each run of elements of `slice` that is
+/// contiguous in the parameter's global logical order (out,in,kd,kh,kw; or out,d,h,w,c for a
+/// channels-last parameter) and in the slice's own memory.
+template <class Visit>
+void for_each_run(const ParameterGeometry& geometry, const Box& slice, Visit visit) {
+  if (slice.empty()) return;
+  // Axes of one output's inputs from the slowest to the fastest.
+  const std::array<std::size_t, 4> order = geometry.channels_last
+                                               ? std::array<std::size_t, 4>{kD, kH, kW, kC}
+                                               : std::array<std::size_t, 4>{kC, kD, kH, kW};
+  const Box whole = Box::whole(geometry.in);
+  const auto extent = [&](std::size_t i) { return whole.extent(order[i]); };
+  const std::int64_t run = slice.extent(order[3]);
+  std::int64_t local = 0;
+  for (std::int64_t o = 0; o < geometry.out; ++o)
+    for (std::int64_t i = slice.lo[order[0]]; i < slice.hi[order[0]]; ++i)
+      for (std::int64_t j = slice.lo[order[1]]; j < slice.hi[order[1]]; ++j)
+        for (std::int64_t k = slice.lo[order[2]]; k < slice.hi[order[2]]; ++k) {
+          visit(local,
+                (((o * extent(0) + i) * extent(1) + j) * extent(2) + k) * extent(3) +
+                    slice.lo[order[3]],
+                run);
+          local += run;
+        }
+}
+
+/// Flat memory of one part. Owns values, gradients (diffs) and momentum (velocity), all of the
+/// same length and order: by holder group, then by layer. Allocates only in the constructor.
+class Parameters {
+ public:
+  Parameters(const ModelGeometry& geometry, std::int64_t part);
+
+  std::span<float> values() { return values_.span(); }
+  std::span<float> diffs() { return diffs_.span(); }
+  std::span<float> velocity() { return velocity_.span(); }
+  std::int64_t size() const { return values_.size(); }
+  const std::vector<HolderGroup>& groups() const { return groups_; }
+
+  /// The slices of layer `layer`, in the order of its parameters; empty spans for what this part
+  /// does not hold.
+  std::vector<ParameterView> views(std::size_t layer);
+  /// Where parameter number `placement` lies; nullptr when this part holds nothing of it.
+  const ParameterRange* find(std::size_t placement) const;
+
+  /// Glorot-uniform weights and zero biases: U(-a, a), a = sqrt(6 / (fan_in + fan_out)) (Glorot &
+  /// Bengio, AISTATS 2010, equation 16). Each value is a function of (seed, parameter, global
+  /// index) alone, so every mesh starts from the same network.
+  void initialize(std::uint64_t seed);
+
+ private:
+  const ModelGeometry* geometry_;
+  std::int64_t part_;
+  std::vector<HolderGroup> groups_;
+  AlignedBuffer<float> values_, diffs_, velocity_;
+};
+
+}  // namespace halomesh
