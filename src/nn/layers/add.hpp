@@ -1,0 +1,22 @@
+// Sum of several inputs of one shape: what joins the branches of a network.
+// Owns nothing but its place; knows nothing of halos: it is pointwise.
+#pragma once
+
+#include "src/nn/layers/pointwise.hpp"
+
+namespace halomesh {
+
+/// out = x0 + x1 + ..., added in the order of the inputs. The gradient of each input is that of the
+/// output.
+class Add final : public Pointwise {
+ public:
+  /// The common shape; throws Error for fewer than two inputs or for shapes that differ.
+  Shape dst_shape(std::span<const Shape> src) const override;
+
+  void forward(const Pass& pass, std::span<const ConstView> src, View dst,
+               const Box& chunk) override;
+  void backward_data(const Pass& pass, std::span<const ConstView> src, ConstView dst,
+                     ConstView diff_dst, std::size_t input, View diff_src) override;
+};
+
+}  // namespace halomesh

@@ -1,0 +1,61 @@
+// Dropout: see dropout.hpp.
+#include "src/nn/layers/dropout.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "narrow.hpp"
+#include "rng.hpp"
+#include "src/nn/layers/runs.hpp"
+
+namespace halomesh {
+
+Dropout::Dropout(double p) : p_(p) {
+  require(p >= 0.0 && p < 1.0, cat("dropout with probability ", p),
+          "use a probability of at least 0 and below 1");
+}
+
+void Dropout::apply(const Pass& pass, ConstView from, View to, const Box& box) const {
+  const bool rows = has_all_channels(box, from, to);
+  if (!pass.training || p_ == 0.0) {
+    for_each_run(box, to.batch, rows, [&](const Run& run) {
+      std::copy_n(run.begin_in(from, box), run.length, run.begin_in(to, box));
+    });
+    return;
+  }
+  const CounterRng rng(pass.seed, RandomUse::kDropout, narrow<std::uint32_t>(pass.step),
+                       place().index);
+  const Shape& whole = place().dst_shape;
+  const float scale = static_cast<float>(1.0 / (1.0 - p_));
+  // A word of 32 random bits is kept when its upper 24 bits reach p * 2^24.
+  const auto threshold = static_cast<std::uint32_t>(std::ceil(p_ * 0x1p24));
+  for_each_run(box, to.batch, rows, [&](const Run& run) {
+    const float* x = run.begin_in(from, box);
+    float* y = run.begin_in(to, box);
+    // Position in the global batch, in n,d,h,w,c order of the whole tensor. A run of several
+    // pixels has all channels, so that its positions are consecutive.
+    const std::int64_t first =
+        ((((pass.first_sample + run.n) * whole.d + run.d) * whole.h + run.h) * whole.w + run.w) *
+            whole.c +
+        box.lo[kC];
+    std::array<std::uint32_t, 4> words{};
+    for (std::int64_t i = 0; i < run.length; ++i) {
+      const auto position = static_cast<std::uint64_t>(first + i);
+      if (i == 0 || position % 4 == 0) words = rng.block(position / 4);
+      y[i] = (words[position % 4] >> 8) >= threshold ? x[i] * scale : 0.0f;
+    }
+  });
+}
+
+void Dropout::forward(const Pass& pass, std::span<const ConstView> src, View dst,
+                      const Box& chunk) {
+  apply(pass, src[0], dst, chunk);
+}
+
+void Dropout::backward_data(const Pass& pass, std::span<const ConstView>, ConstView,
+                            ConstView diff_dst, std::size_t input, View diff_src) {
+  apply(pass, diff_dst, diff_src, place().boxes.src_needed[input]);
+}
+
+}  // namespace halomesh

@@ -1,0 +1,29 @@
+// Dropout whose mask is a function of global positions: the same on every mesh, never stored.
+// Owns the mask; knows nothing of halos: it is pointwise.
+#pragma once
+
+#include "src/nn/layers/pointwise.hpp"
+
+namespace halomesh {
+
+/// In training out = x / (1 - p) with probability 1 - p, else 0, independently for each element;
+/// otherwise the identity. The mask depends on (seed, step, position of the layer in its network,
+/// position of the sample in the global batch, global element) alone; backward draws it again.
+/// The scale 1 / (1 - p) in training ("inverted dropout") is that of Keras' Dropout layer.
+class Dropout final : public Pointwise {
+ public:
+  /// Throws Error unless 0 <= p < 1.
+  explicit Dropout(double p);
+
+  void forward(const Pass& pass, std::span<const ConstView> src, View dst,
+               const Box& chunk) override;
+  void backward_data(const Pass& pass, std::span<const ConstView> src, ConstView dst,
+                     ConstView diff_dst, std::size_t input, View diff_src) override;
+
+ private:
+  void apply(const Pass& pass, ConstView from, View to, const Box& box) const;
+
+  double p_;
+};
+
+}  // namespace halomesh

@@ -1,0 +1,40 @@
+// Leaky rectifier: see leaky_relu.hpp.
+#include "src/nn/layers/leaky_relu.hpp"
+
+#include <cmath>
+
+#include "src/nn/layers/runs.hpp"
+
+namespace halomesh {
+
+LeakyRelu::LeakyRelu(float slope) : slope_(slope) {
+  require(std::isfinite(slope) && slope >= 0.0f, cat("leaky ReLU with slope ", slope),
+          "use a finite slope of at least 0 (CosmoFlow: 0.3)");
+}
+
+void LeakyRelu::forward(const Pass&, std::span<const ConstView> src, View dst, const Box& chunk) {
+  const ConstView from = src[0];
+  const float slope = slope_;
+  for_each_run(chunk, dst.batch, has_all_channels(chunk, from, dst), [&](const Run& run) {
+    const float* x = run.begin_in(from, chunk);
+    float* y = run.begin_in(dst, chunk);
+#pragma omp simd
+    for (std::int64_t i = 0; i < run.length; ++i) y[i] = x[i] > 0.0f ? x[i] : slope * x[i];
+  });
+}
+
+void LeakyRelu::backward_data(const Pass&, std::span<const ConstView>, ConstView dst,
+                              ConstView diff_dst, std::size_t input, View diff_src) {
+  const Box& box = place().boxes.src_needed[input];
+  const float slope = slope_;
+  const bool rows = has_all_channels(box, dst, diff_dst, diff_src);
+  for_each_run(box, diff_src.batch, rows, [&](const Run& run) {
+    const float* y = run.begin_in(dst, box);
+    const float* dy = run.begin_in(diff_dst, box);
+    float* dx = run.begin_in(diff_src, box);
+#pragma omp simd
+    for (std::int64_t i = 0; i < run.length; ++i) dx[i] = y[i] > 0.0f ? dy[i] : slope * dy[i];
+  });
+}
+
+}  // namespace halomesh

@@ -1,0 +1,26 @@
+// Leaky rectifier: x where x > 0, slope * x elsewhere.
+// Owns the function and its derivative; knows nothing of halos: it is pointwise.
+#pragma once
+
+#include "src/nn/layers/pointwise.hpp"
+
+namespace halomesh {
+
+/// out = x > 0 ? x : slope * x. NaN stays NaN. The derivative is read from the sign of the output,
+/// which has the sign of the input because the slope is not negative.
+class LeakyRelu final : public Pointwise {
+ public:
+  /// Throws Error for a slope that is negative or not finite. CosmoFlow uses 0.3 (the default of
+  /// Keras' LeakyReLU layer, which the benchmark's reference leaves as it is).
+  explicit LeakyRelu(float slope = 0.3f);
+
+  void forward(const Pass& pass, std::span<const ConstView> src, View dst,
+               const Box& chunk) override;
+  void backward_data(const Pass& pass, std::span<const ConstView> src, ConstView dst,
+                     ConstView diff_dst, std::size_t input, View diff_src) override;
+
+ private:
+  float slope_;
+};
+
+}  // namespace halomesh

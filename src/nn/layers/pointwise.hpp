@@ -1,0 +1,33 @@
+// The geometry shared by layers that map each element on its own: output box = needed input box.
+// Owns the place of the layer on its part; knows nothing of the function that is applied.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "error.hpp"
+#include "src/nn/layer.hpp"
+
+namespace halomesh {
+
+/// A layer without parameters whose output element depends on the input element at its own
+/// position alone. One input unless the derived layer says otherwise.
+class Pointwise : public Layer {
+ public:
+  /// The shape of the input; throws Error unless there is exactly one.
+  Shape dst_shape(std::span<const Shape> src) const override {
+    require(src.size() == 1, cat("a pointwise layer of one input was given ", src.size()),
+            "name one input for it");
+    return src[0];
+  }
+  Box needs(const Box& dst, std::size_t, std::span<const Shape>) const override { return dst; }
+  void prepare(const LayerPlace& place, std::vector<ParameterView>) override { place_ = place; }
+
+ protected:
+  const LayerPlace& place() const { return place_; }
+
+ private:
+  LayerPlace place_;
+};
+
+}  // namespace halomesh

@@ -1,0 +1,25 @@
+// Hyperbolic tangent times a scale: the output layer of CosmoFlow.
+// Owns the function and its derivative; knows nothing of halos: it is pointwise.
+#pragma once
+
+#include "src/nn/layers/pointwise.hpp"
+
+namespace halomesh {
+
+/// out = scale * tanh(x). The derivative is scale * (1 - tanh(x)^2) = scale - out^2 / scale: read
+/// from the output, no second tanh.
+class ScaledTanh final : public Pointwise {
+ public:
+  /// Throws Error for a scale that is zero or not finite. CosmoFlow uses 1.2.
+  explicit ScaledTanh(float scale = 1.2f);
+
+  void forward(const Pass& pass, std::span<const ConstView> src, View dst,
+               const Box& chunk) override;
+  void backward_data(const Pass& pass, std::span<const ConstView> src, ConstView dst,
+                     ConstView diff_dst, std::size_t input, View diff_src) override;
+
+ private:
+  float scale_;
+};
+
+}  // namespace halomesh

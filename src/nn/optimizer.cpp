@@ -1,0 +1,36 @@
+// Stochastic gradient descent: see optimizer.hpp.
+#include "src/nn/optimizer.hpp"
+
+#include <cmath>
+#include <cstdint>
+
+#include "error.hpp"
+
+namespace halomesh {
+
+void validate(const SgdOptions& options) {
+  if (!(options.momentum >= 0.0f && options.momentum < 1.0f))
+    throw UsageError(cat("momentum ", options.momentum), "use at least 0 and below 1");
+  if (!(options.weight_decay >= 0.0f && std::isfinite(options.weight_decay)))
+    throw UsageError(cat("weight decay ", options.weight_decay),
+                     "use a finite number of at least 0");
+}
+
+void sgd_step(const SgdOptions& options, float rate, std::span<const float> diffs,
+              std::span<float> velocity, std::span<float> values) {
+  require(diffs.size() == values.size() && velocity.size() == values.size(),
+          cat("optimizer step over ", values.size(), " parameters with ", diffs.size(),
+              " gradients and ", velocity.size(), " velocities"));
+  const float momentum = options.momentum, decay = options.weight_decay;
+  const float* g = diffs.data();
+  float* v = velocity.data();
+  float* w = values.data();
+  const auto size = static_cast<std::int64_t>(values.size());
+#pragma omp parallel for simd schedule(static) if (size > 65536)
+  for (std::int64_t i = 0; i < size; ++i) {
+    v[i] = momentum * v[i] + rate * (g[i] + decay * w[i]);
+    w[i] -= v[i];
+  }
+}
+
+}  // namespace halomesh
