@@ -1,0 +1,44 @@
+// How a user asks for a sliding window, before the extents of its input are known; shared by
+// convolution and pooling. Knows no layer.
+#pragma once
+
+#include <cstdint>
+
+#include "partition/window.hpp"
+
+namespace halomesh {
+
+/// kSame: TensorFlow's SAME, which depends on the input's extents; kValid: none; kExplicit: the
+/// planes given in WindowOptions.
+enum class PaddingKind { kSame, kValid, kExplicit };
+
+/// Kernel, stride, dilation and padding of a sliding window, each in the order d, h, w.
+struct WindowOptions {
+  Spatial kernel{1, 1, 1}, stride{1, 1, 1}, dilation{1, 1, 1};
+  PaddingKind padding = PaddingKind::kSame;
+  Spatial pad_before{}, pad_after{};  ///< planes; read for kExplicit only
+
+  /// The same kernel and stride on each axis, no dilation.
+  static WindowOptions cube(std::int64_t kernel, std::int64_t stride, PaddingKind padding) {
+    return {{kernel, kernel, kernel}, {stride, stride, stride}, {1, 1, 1}, padding, {}, {}};
+  }
+
+  /// The window on an input with spatial extents `src`; dst_extents() checks that it fits.
+  Window resolve(const Spatial& src) const {
+    Window window;
+    for (std::size_t a = 0; a < 3; ++a) switch (padding) {
+        case PaddingKind::kSame:
+          window[a] = same_window(kernel[a], stride[a], dilation[a], src[a]);
+          break;
+        case PaddingKind::kValid:
+          window[a] = valid_window(kernel[a], stride[a], dilation[a]);
+          break;
+        case PaddingKind::kExplicit:
+          window[a] = {kernel[a], stride[a], dilation[a], pad_before[a], pad_after[a]};
+          break;
+      }
+    return window;
+  }
+};
+
+}  // namespace halomesh

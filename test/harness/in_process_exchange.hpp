@@ -1,0 +1,53 @@
+// Runs a TransferPlan in one process: all parts' views are at hand and boxes move by copying.
+// Uses the packing code of the real exchange; knows nothing of MPI or layers.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "partition/transfer_plan.hpp"
+#include "src/nn/pack.hpp"
+#include "src/nn/tensor.hpp"
+
+namespace halomesh {
+
+/// Executes `plan` between views, one per part. Every call returns the elements moved.
+class InProcessExchange {
+ public:
+  explicit InProcessExchange(TransferPlan plan)
+      : plan_(std::move(plan)), reversed_(plan_.reversed()) {}
+
+  /// Copies along the plan: fills the halos of `views` from the owners.
+  std::int64_t copy(const std::vector<View>& views) const {
+    return run(plan_, views, &unpack_copy);
+  }
+
+  /// Adds along the reversed plan, the adjoint of copy(): the owners collect what the halos hold.
+  std::int64_t add_back(const std::vector<View>& views) const {
+    return run(reversed_, views, &unpack_add);
+  }
+
+ private:
+  using Unpack = std::int64_t (*)(const float*, const Box&, View);
+
+  // Everything is packed before anything is unpacked, as messages in flight would be.
+  static std::int64_t run(const TransferPlan& plan, const std::vector<View>& views, Unpack unpack) {
+    std::vector<std::vector<float>> messages;
+    for (const Transfer& t : plan.transfers()) {
+      const View src = views[static_cast<std::size_t>(t.src)];
+      messages.emplace_back(static_cast<std::size_t>(src.batch * t.box.volume()));
+      pack(src, t.box, messages.back().data());
+    }
+    std::int64_t moved = 0;
+    for (std::size_t i = 0; i < messages.size(); ++i) {
+      const Transfer& t = plan.transfers()[i];
+      moved += unpack(messages[i].data(), t.box, views[static_cast<std::size_t>(t.dst)]);
+    }
+    return moved;
+  }
+
+  TransferPlan plan_, reversed_;
+};
+
+}  // namespace halomesh

@@ -1,0 +1,151 @@
+// Judges a step over parts against its reference: see layer_check.hpp.
+#include "test/harness/layer_check.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "error.hpp"
+#include "rng.hpp"
+#include "test/harness/layer_parts.hpp"
+
+namespace halomesh {
+namespace {
+
+// Uniform in [-1, 1), exactly representable in fp32; one stream for each tensor.
+std::vector<double> random_values(std::size_t size, std::uint64_t seed, std::uint32_t stream) {
+  const CounterRng rng(seed, RandomUse::kSynth, stream);
+  std::vector<double> values(size);
+  for (std::size_t i = 0; i < size; ++i)
+    values[i] = 2.0 * static_cast<double>(rng.uniform(i)) - 1.0;
+  return values;
+}
+
+ReferenceInput random_input(const LayerCase& test, const Layer& layer) {
+  ReferenceInput input;
+  std::uint32_t stream = 0;
+  for (const Shape& shape : test.cut.src_shapes) {
+    GlobalTensor& src = input.src.emplace_back(shape, test.cut.batch);
+    src.values = random_values(src.values.size(), test.seed, stream++);
+    if (test.src_value)
+      for (double& v : src.values) v = static_cast<double>(test.src_value(static_cast<float>(v)));
+  }
+  for (const ParameterGeometry& p : layer.parameters(test.cut.src_shapes))
+    input.parameters.push_back(
+        random_values(static_cast<std::size_t>(p.volume()), test.seed, stream++));
+  input.diff_dst = GlobalTensor(layer.dst_shape(test.cut.src_shapes), test.cut.batch);
+  input.diff_dst.values = random_values(input.diff_dst.values.size(), test.seed, stream++);
+  input.pass = test.pass;
+  return input;
+}
+
+// Counts the elements compared; a NaN on either side fails.
+std::int64_t compare(const std::string& what, const Estimate& expected,
+                     const std::vector<double>& got, std::vector<std::string>& failures) {
+  if (expected.values.size() != got.size()) {
+    failures.push_back(cat(what, ": ", got.size(), " values, not ", expected.values.size()));
+    return 0;
+  }
+  std::size_t wrong = 0, first = 0;
+  for (std::size_t i = 0; i < got.size(); ++i)
+    if (!(std::abs(got[i] - expected.values[i]) <= expected.tolerance(i)) && wrong++ == 0)
+      first = i;
+  if (wrong > 0)
+    failures.push_back(cat(what, ": ", wrong, " of ", got.size(), " values differ, first number ",
+                           first, ": ", got[first], ", not ", expected.values[first], " +- ",
+                           expected.tolerance(first)));
+  return static_cast<std::int64_t>(got.size());
+}
+
+// An inner product and the bound on its error that follows from the bounds of its first factor.
+struct Product {
+  double value = 0, tolerance = 0;
+};
+
+Product product(const std::vector<double>& got, const Estimate& bound,
+                const std::vector<double>& exact) {
+  Product p;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    p.value += got[i] * exact[i];
+    p.tolerance += bound.tolerance(i) * std::abs(exact[i]);
+  }
+  return p;
+}
+
+// For dst = A x + b: <dst, y> == <x, A'y> + <b, db>, y = diff_dst; and as A is linear in its
+// weight w: <dst, y> == <w, dw> + <b, db>. No reference value enters, only its bounds.
+void check_adjoint(const ReferenceInput& input, const ReferenceOutput& bounds,
+                   const GatheredStep& step, std::vector<std::string>& failures) {
+  const Product forward = product(step.dst, bounds.dst, input.diff_dst.values);
+  Product data, weight;
+  const auto add = [](Product& sum, const Product& term) {
+    sum.value += term.value;
+    sum.tolerance += term.tolerance;
+  };
+  for (std::size_t i = 0; i < input.src.size(); ++i)
+    add(data, product(step.diff_src[i], bounds.diff_src[i], input.src[i].values));
+  for (std::size_t p = 0; p < input.parameters.size(); ++p) {
+    const Product term =
+        product(step.diff_parameters[p], bounds.diff_parameters[p], input.parameters[p]);
+    add(weight, term);
+    if (p > 0) add(data, term);
+  }
+  const auto judge = [&](const char* what, const Product& backward) {
+    if (!(std::abs(forward.value - backward.value) <= forward.tolerance + backward.tolerance))
+      failures.push_back(
+          cat("adjoint in ", what, ": ", forward.value, " forward, ", backward.value, " backward"));
+  };
+  judge("src", data);
+  if (!input.parameters.empty()) judge("weight", weight);
+}
+
+void check_repeat(LayerParts& parts, GatheredStep step, std::vector<std::string>& failures) {
+  GatheredStep again = parts.run_step();
+  // Not-a-number never equals itself; gradients that are not wanted hold nothing else.
+  for (GatheredStep* s : {&step, &again})
+    for (std::vector<double>& diff : s->diff_src)
+      for (double& v : diff)
+        if (std::isnan(v)) v = 0;
+  if (!(step == again)) failures.push_back("a second step gives other bits");
+}
+
+}  // namespace
+
+CheckReport check_layer(const LayerCase& test) {
+  const std::unique_ptr<Layer> layer = test.make_layer();
+  const ReferenceInput input = random_input(test, *layer);
+  const ReferenceOutput expected = test.reference(input);
+  LayerParts parts(test, input);
+  const GatheredStep step = parts.run_step();
+  CheckReport report;
+  report.failures = step.violations;
+  report.moved = step.moved;
+  report.dst = compare("dst", expected.dst, step.dst, report.failures);
+  if (test.cut.training) {
+    if (test.cut.src_diff_wanted)
+      for (std::size_t i = 0; i < input.src.size(); ++i)
+        report.diff_src += compare(cat("diff_src ", i), expected.diff_src.at(i),
+                                   step.diff_src.at(i), report.failures);
+    for (std::size_t p = 0; p < input.parameters.size(); ++p)
+      report.diff_parameters +=
+          compare(cat("diff of parameter ", p), expected.diff_parameters.at(p),
+                  step.diff_parameters.at(p), report.failures);
+    if (test.linear && test.cut.src_diff_wanted)
+      check_adjoint(input, expected, step, report.failures);
+  }
+  if (test.repeat) check_repeat(parts, step, report.failures);
+  return report;
+}
+
+CheckReport expect_layer(const LayerCase& test) {
+  CheckReport report = check_layer(test);
+  INFO(test.name);
+  for (const std::string& failure : report.failures) FAIL_CHECK(failure);
+  CHECK(report.dst > 0);
+  const bool has_parameters = !test.make_layer()->parameters(test.cut.src_shapes).empty();
+  CHECK((report.diff_src > 0) == (test.cut.training && test.cut.src_diff_wanted));
+  CHECK((report.diff_parameters > 0) == (test.cut.training && has_parameters));
+  return report;
+}
+
+}  // namespace halomesh

@@ -1,0 +1,45 @@
+// Proves that a layer cut over parts equals its serial fp64 reference: output, input gradients and
+// parameter gradients, with halos moved by InProcessExchange. Knows no kind of layer.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "test/harness/layer_cut.hpp"
+#include "test/harness/reference.hpp"
+
+namespace halomesh {
+
+/// One layer, one cut, one set of random data (a function of `seed` and the global index).
+struct LayerCase {
+  std::string name;
+  std::function<std::unique_ptr<Layer>()> make_layer;  ///< a fresh layer for each part
+  CutRequest cut;
+  Reference reference;
+  Pass pass{true, 1, 0, 0};
+  std::uint64_t seed = 1;
+  bool linear = false;  ///< linear in (src, bias): test <Ax, y> == <x, A'y> as well
+  bool repeat = false;  ///< run the step twice on the same layers and demand identical bits
+  /// Maps the uniform values in [-1, 1) of src, e.g. to make ties; none when empty.
+  std::function<float(float)> src_value;
+};
+
+/// Elements compared (global counts) and moved; one line for each comparison that failed.
+struct CheckReport {
+  std::int64_t dst = 0, diff_src = 0, diff_parameters = 0, moved = 0;
+  std::vector<std::string> failures;
+};
+
+/// Runs the case. What a layer must not read or leave unwritten is NaN beforehand: unfilled halos,
+/// span margins, gradients. Chunks that need nothing remote run before the halos are filled. Throws
+/// what the layer throws.
+CheckReport check_layer(const LayerCase& test);
+
+/// doctest: check_layer() without failures, having compared output, input gradients (if wanted) and
+/// parameter gradients (if any). Returns the report for further counting.
+CheckReport expect_layer(const LayerCase& test);
+
+}  // namespace halomesh

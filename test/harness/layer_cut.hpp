@@ -1,0 +1,42 @@
+// A layer cut over parts: the place of each part and the plans between them, from geometry alone.
+// Holds no data; the same cut serves the in-process proof and the one over real messages.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "partition/mesh_shape.hpp"
+#include "partition/partition.hpp"
+#include "partition/transfer_plan.hpp"
+#include "src/nn/layer.hpp"
+
+namespace halomesh {
+
+/// How to cut a layer. Margins widen a span beyond what the layer asks for (clamped to the
+/// tensor), as when the neighbouring layer needs a halo of the same tensor.
+struct CutRequest {
+  std::vector<Shape> src_shapes;
+  PartGrid grid;
+  std::int64_t batch = 1;
+  Spatial src_margin{}, dst_margin{};
+  bool training = true;
+  bool src_diff_wanted = true;
+  std::vector<Partition> src_owned;  ///< one per input; when empty: block_partition of each input
+  Partition dst_owned;               ///< when empty: block_partition of the output
+};
+
+/// All parts of a layer, indexed by part, and what moves between them.
+struct LayerCut {
+  std::vector<LayerPlace> places;
+  std::vector<std::vector<bool>> chunk_needs_remote;  ///< per part, per dst chunk
+  std::vector<Partition> src_owned;                   ///< per input
+  std::vector<TransferPlan> src_plans;                ///< per input: owned -> needed
+  /// Owner of dst -> parts that make a partial sum of it. Forward adds along the reversed plan,
+  /// backward copies along it. Empty unless the layer splits over its input.
+  TransferPlan partial_sums;
+};
+
+/// Cuts `layer`. dst chunks are those of order_chunks().
+LayerCut cut_layer(const Layer& layer, const CutRequest& request);
+
+}  // namespace halomesh

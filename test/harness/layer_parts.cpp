@@ -1,0 +1,239 @@
+// All parts of a cut layer in one process: see layer_parts.hpp.
+#include "test/harness/layer_parts.hpp"
+
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "error.hpp"
+#include "test/harness/in_process_exchange.hpp"
+
+namespace halomesh {
+namespace {
+
+constexpr float kUnset = std::numeric_limits<float>::quiet_NaN();
+
+// Calls visit(n, c, d, h, w) for each element of `box` of each sample.
+template <class Visit>
+void for_each_element(std::int64_t batch, const Box& box, Visit visit) {
+  for (std::int64_t n = 0; n < batch; ++n)
+    for (std::int64_t d = box.lo[kD]; d < box.hi[kD]; ++d)
+      for (std::int64_t h = box.lo[kH]; h < box.hi[kH]; ++h)
+        for (std::int64_t w = box.lo[kW]; w < box.hi[kW]; ++w)
+          for (std::int64_t c = box.lo[kC]; c < box.hi[kC]; ++c) visit(n, c, d, h, w);
+}
+
+void scatter(const GlobalTensor& global, const Box& box, View view) {
+  for_each_element(view.batch, box, [&](auto n, auto c, auto d, auto h, auto w) {
+    view.at(n, c, d, h, w) = static_cast<float>(global.at(n, c, d, h, w));
+  });
+}
+
+void gather(ConstView view, const Box& box, const Shape& shape, std::vector<double>& global) {
+  GlobalTensor index;
+  index.shape = shape;
+  for_each_element(view.batch, box, [&](auto n, auto c, auto d, auto h, auto w) {
+    global[index.offset(n, c, d, h, w)] = static_cast<double>(view.at(n, c, d, h, w));
+  });
+}
+
+std::vector<double> unset(std::size_t size) {
+  return std::vector<double>(size, std::numeric_limits<double>::quiet_NaN());
+}
+
+}  // namespace
+
+void for_each_parameter_element(const ParameterGeometry& geometry, const Box& slice,
+                                const std::function<void(std::size_t, std::size_t)>& visit) {
+  const Shape& in = geometry.in;
+  std::size_t local = 0;
+  for (std::int64_t out = 0; out < geometry.out; ++out) {
+    if (geometry.channels_last) {
+      for_each_element(1, slice, [&](auto, auto c, auto d, auto h, auto w) {
+        visit(local++,
+              static_cast<std::size_t>((((out * in.d + d) * in.h + h) * in.w + w) * in.c + c));
+      });
+      continue;
+    }
+    for (std::int64_t c = slice.lo[kC]; c < slice.hi[kC]; ++c) {
+      Box channel = slice;
+      channel.lo[kC] = c;
+      channel.hi[kC] = c + 1;
+      for_each_element(1, channel, [&](auto, auto, auto d, auto h, auto w) {
+        visit(local++,
+              static_cast<std::size_t>((((out * in.c + c) * in.d + d) * in.h + h) * in.w + w));
+      });
+    }
+  }
+}
+
+LayerParts::LayerParts(const LayerCase& test, const ReferenceInput& input)
+    : test_(test), input_(input) {
+  const std::unique_ptr<Layer> geometry = test.make_layer();
+  cut_ = cut_layer(*geometry, test.cut);
+  geometry_ = geometry->parameters(test.cut.src_shapes);
+  for (std::size_t i = 0; i < cut_.places.size(); ++i) make_part(i);
+}
+
+void LayerParts::make_part(std::size_t index) {
+  Part& part = parts_.emplace_back();
+  part.place = cut_.places[index];
+  const std::int64_t batch = part.place.batch;
+  for (const Box& span : part.place.src_spans) {
+    part.src.emplace_back(span, batch);
+    part.diff_src.emplace_back(span, batch);
+    part.src_views.push_back(part.src.back().view());
+  }
+  part.dst = Tensor(part.place.dst_span, batch);
+  part.diff_dst = Tensor(part.place.dst_span, batch);
+  if (part.place.boxes.dst_produced.empty()) return;
+  part.layer = test_.make_layer();
+  prepare(part);
+}
+
+void LayerParts::prepare(Part& part) {
+  part.values.resize(geometry_.size());
+  part.diffs.resize(geometry_.size());
+  std::vector<ParameterView> views;
+  for (std::size_t p = 0; p < geometry_.size(); ++p) {
+    const Box slice = part.layer->parameter_slice(p, part.place.boxes, part.place.src_shapes);
+    part.slices.push_back(slice);
+    const auto size = static_cast<std::size_t>(geometry_[p].out * slice.volume());
+    part.values[p].resize(size);
+    part.diffs[p].assign(size, kUnset);
+    for_each_parameter_element(geometry_[p], slice, [&](std::size_t local, std::size_t global) {
+      part.values[p][local] = static_cast<float>(input_.parameters[p][global]);
+    });
+    views.push_back({geometry_[p], slice, part.values[p], part.diffs[p]});
+  }
+  part.layer->prepare(part.place, std::move(views));
+}
+
+void LayerParts::fill_src() {
+  for (std::size_t part = 0; part < parts_.size(); ++part)
+    for (std::size_t i = 0; i < cut_.src_owned.size(); ++i) {
+      const View view = parts_[part].src[i].view();
+      fill(view, view.span, kUnset);
+      scatter(input_.src[i], cut_.src_owned[i][part], view);
+    }
+}
+
+void LayerParts::run_chunks(bool remote) {
+  for (std::size_t part = 0; part < parts_.size(); ++part) {
+    Part& p = parts_[part];
+    for (std::size_t c = 0; c < p.place.dst_chunks.size(); ++c)
+      if (cut_.chunk_needs_remote[part][c] == remote)
+        p.layer->forward(test_.pass, p.src_views, p.dst.view(), p.place.dst_chunks[c]);
+  }
+}
+
+// A layer may write its produced box alone: the rest of the span belongs to the consumer's halo.
+void LayerParts::check_untouched(const Part& part, GatheredStep& step) const {
+  const View view = part.dst.view();
+  const Box& produced = part.place.boxes.dst_produced;
+  for_each_element(view.batch, view.span, [&](auto n, auto c, auto d, auto h, auto w) {
+    const Box element{{c, d, h, w}, {c + 1, d + 1, h + 1, w + 1}};
+    if (!std::isnan(view.at(n, c, d, h, w)) && !produced.contains(element))
+      step.violations.push_back(cat("forward wrote outside of ", produced, " at ", element));
+  });
+}
+
+void LayerParts::forward(GatheredStep& step) {
+  fill_src();
+  std::vector<View> dst_views;
+  for (Part& part : parts_) {
+    dst_views.push_back(part.dst.view());
+    fill(part.dst.view(), part.place.dst_span, kUnset);
+    if (part.layer) part.layer->load_parameters();
+  }
+  run_chunks(false);
+  for (std::size_t i = 0; i < cut_.src_plans.size(); ++i) {
+    std::vector<View> views;
+    for (const Part& part : parts_) views.push_back(part.src[i].view());
+    step.moved += InProcessExchange(cut_.src_plans[i]).copy(views);
+  }
+  run_chunks(true);
+  for (Part& part : parts_) {
+    check_untouched(part, step);
+    if (!part.layer) fill(part.dst.view(), part.place.boxes.dst_owned, 0.0F);
+  }
+  step.moved += InProcessExchange(cut_.partial_sums).add_back(dst_views);
+  const Shape& shape = input_.diff_dst.shape;
+  step.dst = unset(input_.diff_dst.values.size());
+  for (const Part& part : parts_)
+    gather(part.dst.view(), part.place.boxes.dst_owned, shape, step.dst);
+}
+
+// Within needed, backward_data() must write everything; an owned element that it does not need has
+// gradient zero; nothing else may be read.
+void LayerParts::fill_diffs(Part& part) {
+  const auto index = static_cast<std::size_t>(&part - parts_.data());
+  fill(part.diff_dst.view(), part.place.dst_span, kUnset);
+  scatter(input_.diff_dst, part.place.boxes.dst_owned, part.diff_dst.view());
+  for (std::size_t i = 0; i < part.diff_src.size(); ++i) {
+    const View view = part.diff_src[i].view();
+    fill(view, view.span, kUnset);
+    fill(view, cut_.src_owned[i][index], 0.0F);
+    fill(view, part.place.boxes.src_needed[i], kUnset);
+  }
+  for (std::vector<float>& diffs : part.diffs) diffs.assign(diffs.size(), kUnset);
+}
+
+void LayerParts::backward(GatheredStep& step) {
+  std::vector<View> diff_dst;
+  for (Part& part : parts_) {
+    fill_diffs(part);
+    diff_dst.push_back(part.diff_dst.view());
+  }
+  step.moved += InProcessExchange(cut_.partial_sums).copy(diff_dst);
+  for (std::size_t i = 0; i < cut_.src_owned.size(); ++i) {
+    std::vector<View> views;
+    for (Part& part : parts_) {
+      const View view = views.emplace_back(part.diff_src[i].view());
+      if (part.layer && part.place.src_diff_wanted[i])
+        part.layer->backward_data(test_.pass, part.src_views, part.dst.view(), part.diff_dst.view(),
+                                  i, view);
+    }
+    std::vector<double>& global = step.diff_src.emplace_back(unset(input_.src[i].values.size()));
+    if (!test_.cut.src_diff_wanted) continue;
+    step.moved += InProcessExchange(cut_.src_plans[i]).add_back(views);
+    for (std::size_t part = 0; part < parts_.size(); ++part)
+      gather(views[part], cut_.src_owned[i][part], input_.src[i].shape, global);
+  }
+  for (Part& part : parts_)
+    if (part.layer)
+      part.layer->backward_parameters(test_.pass, part.src_views, part.diff_dst.view());
+  gather_parameters(step);
+}
+
+// The sum over the holders of each slice; what nobody holds stays NaN.
+void LayerParts::gather_parameters(GatheredStep& step) const {
+  for (std::size_t p = 0; p < geometry_.size(); ++p) {
+    auto& sum =
+        step.diff_parameters.emplace_back(unset(static_cast<std::size_t>(geometry_[p].volume())));
+    std::vector<Box> seen;
+    for (const Part& part : parts_) {
+      if (!part.layer) continue;
+      const Box& slice = part.slices[p];
+      for (const Box& other : seen)
+        if (slice != other && !intersect(slice, other).empty())
+          step.violations.push_back(cat("slices ", slice, " and ", other, " overlap"));
+      seen.push_back(slice);
+      for_each_parameter_element(geometry_[p], slice, [&](std::size_t local, std::size_t global) {
+        const auto diff = static_cast<double>(part.diffs[p][local]);
+        bool first = true;
+        for (std::size_t s = 0; s + 1 < seen.size(); ++s) first = first && seen[s] != slice;
+        sum[global] = first ? diff : sum[global] + diff;
+      });
+    }
+  }
+}
+
+GatheredStep LayerParts::run_step() {
+  GatheredStep step;
+  forward(step);
+  if (test_.cut.training) backward(step);
+  return step;
+}
+
+}  // namespace halomesh
