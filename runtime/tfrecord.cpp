@@ -1,0 +1,293 @@
+// TFRecord framing over plain and gzip files.
+// Knows nothing of what the records hold, of data sets or ranks.
+#include "runtime/tfrecord.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+
+#include "error.hpp"
+#include "runtime/crc32c.hpp"
+
+namespace halomesh {
+namespace {
+
+static_assert(std::endian::native == std::endian::little,
+              "TFRecord fields are copied as they are: a big-endian host needs a conversion here");
+
+constexpr std::int64_t kHeaderBytes = 12, kFooterBytes = 4;
+constexpr std::int64_t kLargestCall = std::int64_t{1} << 30;  // zlib counts in 32 bits
+const std::string kDamaged = "copy or generate the file again";
+
+std::span<const std::byte> bytes_of(std::string_view text) {
+  return std::as_bytes(std::span(text));
+}
+
+template <class T>
+T load(const std::byte* from) {
+  T value;
+  std::memcpy(&value, from, sizeof value);
+  return value;
+}
+
+std::string error_text(int error_number) { return std::strerror(error_number); }
+
+bool header_checks(const std::array<std::byte, kHeaderBytes>& header) {
+  return load<std::uint32_t>(header.data() + 8) == masked_crc32c(std::span(header).first<8>());
+}
+
+std::int64_t pread_all(int fd, void* dst, std::int64_t count, std::int64_t offset) {
+  std::int64_t done = 0;
+  while (done < count) {
+    const ssize_t got = ::pread(fd, static_cast<char*>(dst) + done,
+                                static_cast<std::size_t>(count - done), offset + done);
+    if (got == 0) break;
+    if (got > 0)
+      done += got;
+    else if (errno != EINTR)
+      return -1;
+  }
+  return done;
+}
+
+}  // namespace
+
+TfRecordWriter::TfRecordWriter(std::filesystem::path path, Compression compression)
+    : path_(std::move(path)),
+      partial_(path_.parent_path() / ("." + path_.filename().string() + ".partial")) {
+  fd_ = ::open(partial_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (fd_ < 0) fail("create", errno);
+  const int stream_fd = ::fcntl(fd_, F_DUPFD_CLOEXEC, 0);
+  // "T" is zlib's own plain mode: one path for both kinds of file.
+  if (stream_fd >= 0)
+    stream_ = gzdopen(stream_fd, compression == Compression::kGzip ? "wb" : "wbT");
+  if (stream_ == nullptr) {
+    const int error_number = errno;
+    if (stream_fd >= 0) ::close(stream_fd);
+    finish();
+    fail("create", error_number);
+  }
+}
+
+TfRecordWriter::~TfRecordWriter() { finish(); }
+
+void TfRecordWriter::finish() {
+  if (stream_ != nullptr) gzclose(stream_);
+  stream_ = nullptr;
+  if (fd_ >= 0) {
+    ::close(fd_);
+    ::unlink(partial_.c_str());
+  }
+  fd_ = -1;
+}
+
+void TfRecordWriter::fail(const std::string& action, int error_number) const {
+  throw Error(cat("cannot ", action, " ", path_.string(), ": ", error_text(error_number),
+                  " (after ", written_bytes_, " bytes of records)"),
+              "check that the directory exists, may be written to and has space left");
+}
+
+void TfRecordWriter::put(const void* bytes, std::size_t count) {
+  const char* from = static_cast<const char*>(bytes);
+  while (count > 0) {
+    const std::size_t piece = std::min(count, static_cast<std::size_t>(kLargestCall));
+    errno = 0;
+    if (gzwrite(stream_, from, static_cast<unsigned>(piece)) <= 0) fail("write", errno);
+    from += piece;
+    count -= piece;
+    written_bytes_ += static_cast<std::int64_t>(piece);
+  }
+}
+
+void TfRecordWriter::write(std::string_view payload) {
+  require(stream_ != nullptr, cat(path_.string(), ": written to after it was committed"));
+  const std::uint64_t length = payload.size();
+  const std::uint32_t length_crc = masked_crc32c(std::as_bytes(std::span(&length, 1)));
+  const std::uint32_t payload_crc = masked_crc32c(bytes_of(payload));
+  put(&length, sizeof length);
+  put(&length_crc, sizeof length_crc);
+  put(payload.data(), payload.size());
+  put(&payload_crc, sizeof payload_crc);
+}
+
+void TfRecordWriter::commit() {
+  require(stream_ != nullptr, cat(path_.string(), ": committed twice"));
+  errno = 0;
+  const int closed = gzclose(stream_);
+  stream_ = nullptr;
+  if (closed != Z_OK) fail("write", errno);
+  if (::fsync(fd_) != 0) fail("write", errno);
+  if (::rename(partial_.c_str(), path_.c_str()) != 0) fail("rename", errno);
+  ::close(fd_);
+  fd_ = -1;
+  // The new name itself is on the disk only once its directory is.
+  const std::filesystem::path directory = path_.has_parent_path() ? path_.parent_path() : ".";
+  const int directory_fd = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (directory_fd < 0) return;
+  ::fsync(directory_fd);
+  ::close(directory_fd);
+}
+
+TfRecordReader::TfRecordReader(std::int64_t max_payload_bytes)
+    : max_payload_bytes_(max_payload_bytes) {}
+
+TfRecordReader::~TfRecordReader() { close(); }
+
+void TfRecordReader::close() {
+  if (gz_ != nullptr) gzclose(gz_);
+  gz_ = nullptr;
+  if (fd_ >= 0) ::close(fd_);
+  fd_ = -1;
+}
+
+void TfRecordReader::fail(const std::string& what, const std::string& hint) const {
+  throw Error(cat(path_, ": record ", record_, " at byte ", offset_, ": ", what), hint);
+}
+
+void TfRecordReader::open(std::string_view path) {
+  close();
+  path_.assign(path);
+  offset_ = record_ = position_ = 0;
+  peeked_.reset();
+  fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  struct stat status {};
+  if (fd_ < 0 || ::fstat(fd_, &status) != 0)
+    throw Error(cat("cannot open ", path_, ": ", error_text(errno)),
+                "check that the file exists and may be read");
+  require(S_ISREG(status.st_mode), cat(path_, " is not a regular file"), "give TFRecord files");
+  file_bytes_ = status.st_size;
+  std::array<std::byte, kHeaderBytes> header{};
+  const std::int64_t got = pread_all(fd_, header.data(), kHeaderBytes, 0);
+  // A plain record may have a length that looks like gzip's magic number; its checksum tells.
+  const bool magic = got >= 2 && header[0] == std::byte{0x1f} && header[1] == std::byte{0x8b};
+  if (!magic || (got == kHeaderBytes && header_checks(header))) return;
+  // The stream gets a descriptor of its own: fd_ stays for the trailer in holds_one_record().
+  const int stream_fd = ::fcntl(fd_, F_DUPFD_CLOEXEC, 0);
+  if (stream_fd >= 0) gz_ = gzdopen(stream_fd, "rb");
+  if (gz_ == nullptr) {
+    if (stream_fd >= 0) ::close(stream_fd);
+    throw Error(cat("cannot open ", path_, ": out of memory or descriptors"),
+                "raise the limit of open files (ulimit -n)");
+  }
+  gzbuffer(gz_, 256 * 1024);
+}
+
+std::int64_t TfRecordReader::read_some(void* dst, std::int64_t count) {
+  if (gz_ == nullptr) {
+    const std::int64_t got = pread_all(fd_, dst, count, position_);
+    if (got < 0) fail(cat("cannot read: ", error_text(errno)), kDamaged);
+    position_ += got;
+    return got;
+  }
+  std::int64_t done = 0;
+  while (done < count) {
+    const auto piece = static_cast<unsigned>(std::min(count - done, kLargestCall));
+    const int got = gzread(gz_, static_cast<char*>(dst) + done, piece);
+    int code = Z_OK;
+    const char* text = gzerror(gz_, &code);
+    if (code != Z_OK && code != Z_STREAM_END) fail(cat("damaged gzip stream: ", text), kDamaged);
+    if (got <= 0) break;
+    done += got;
+  }
+  position_ += done;
+  return done;
+}
+
+void TfRecordReader::read_field(void* dst, std::int64_t count, const char* field) {
+  const std::int64_t got = read_some(dst, count);
+  if (got != count)
+    fail(cat("truncated in the ", field, ": expected ", count, " bytes, found ", got), kDamaged);
+}
+
+std::int64_t TfRecordReader::read_header() {
+  std::array<std::byte, kHeaderBytes> header{};
+  const std::int64_t got = read_some(header.data(), kHeaderBytes);
+  if (got == 0) return -1;
+  if (got < kHeaderBytes)
+    fail(cat("truncated in the ", got < 8 ? "length" : "checksum of the length", ": expected ",
+             kHeaderBytes, " bytes, found ", got),
+         kDamaged);
+  if (!header_checks(header))
+    fail(cat(record_ == 0 ? "not a TFRecord file, or damaged in its first 12 bytes" : "damaged",
+             ": checksum of the length: expected ", std::hex, std::showbase,
+             masked_crc32c(std::span(header).first<8>()), ", found ",
+             load<std::uint32_t>(header.data() + 8)),
+         record_ == 0 ? "keep only TFRecord files in the directory, or " + kDamaged : kDamaged);
+  const auto length = load<std::uint64_t>(header.data());
+  if (length > static_cast<std::uint64_t>(max_payload_bytes_))
+    fail(cat("payload of ", length, " bytes, expected at most ", max_payload_bytes_),
+         "check that the sample size asked for (--input DxHxWxC) is that of the data");
+  if (gz_ == nullptr &&
+      length > static_cast<std::uint64_t>(std::max<std::int64_t>(file_bytes_ - position_, 0)))
+    fail(cat("truncated in the payload: expected ", length, " bytes, found ",
+             file_bytes_ - position_),
+         kDamaged);
+  return static_cast<std::int64_t>(length);
+}
+
+std::int64_t TfRecordReader::peek_length() {
+  if (!peeked_) peeked_ = read_header();
+  return *peeked_;
+}
+
+bool TfRecordReader::holds_one_record() {
+  const std::int64_t length = peek_length();
+  if (length < 0) return false;
+  if (gz_ == nullptr) return length + kTfRecordFramingBytes == file_bytes_;
+  std::uint32_t stream_bytes = 0;
+  return pread_all(fd_, &stream_bytes, sizeof stream_bytes, file_bytes_ - kFooterBytes) ==
+             kFooterBytes &&
+         stream_bytes == static_cast<std::uint32_t>(length + kTfRecordFramingBytes);
+}
+
+bool TfRecordReader::next(std::string& payload) {
+  const std::int64_t length = peek_length();
+  if (length < 0) return false;
+  peeked_.reset();
+  payload.resize(static_cast<std::size_t>(length));
+  read_field(payload.data(), length, "payload");
+  std::uint32_t stored = 0;
+  read_field(&stored, kFooterBytes, "checksum of the payload");
+  const std::uint32_t computed = masked_crc32c(bytes_of(payload));
+  if (stored != computed)
+    fail(cat("checksum of the payload: expected ", std::hex, std::showbase, computed, ", found ",
+             stored),
+         kDamaged);
+  offset_ = position_;
+  ++record_;
+  return true;
+}
+
+bool TfRecordReader::skip() {
+  const std::int64_t length = peek_length();
+  if (length < 0) return false;
+  peeked_.reset();
+  std::array<char, 16384> unread{};
+  const std::int64_t end = position_ + length;
+  if (gz_ == nullptr) position_ = end;
+  while (position_ < end)
+    read_field(unread.data(), std::min<std::int64_t>(end - position_, unread.size()), "payload");
+  read_field(unread.data(), kFooterBytes, "checksum of the payload");
+  offset_ = position_;
+  ++record_;
+  return true;
+}
+
+void TfRecordReader::seek(std::int64_t offset, std::int64_t record) {
+  const bool there = offset == offset_ && (peeked_ || position_ == offset_);
+  offset_ = offset;
+  record_ = record;
+  if (there) return;
+  peeked_.reset();
+  position_ = offset;
+  if (gz_ != nullptr && gzseek(gz_, offset, SEEK_SET) != offset)
+    fail("cannot seek in the gzip stream", kDamaged);
+}
+
+}  // namespace halomesh

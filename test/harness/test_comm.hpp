@@ -1,0 +1,12 @@
+// The communicator that tests of the runtime run on; the test program's main() defines it.
+// Declares only: initialising and finalising MPI belongs to that main().
+#pragma once
+
+#include "runtime/mpi.hpp"
+
+namespace halomesh {
+
+/// All ranks of the test run; valid as long as main() runs the tests.
+const Comm& test_world();
+
+}  // namespace halomesh
