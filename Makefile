@@ -1,0 +1,324 @@
+# Builds, tests and installs halomesh. `make help` lists the targets and the variables.
+# Sources are found by wildcard: adding a file to a room needs no edit here.
+
+BUILD   ?= release
+MPI     ?= openmpi
+PREFIX  ?= /usr/local
+VERSION ?= 0.1.0
+V       ?= 0
+
+ifeq ($(filter $(BUILD),release debug asan clang),)
+$(error BUILD=$(BUILD) is none of release, debug, asan, clang)
+endif
+ifeq ($(filter $(MPI),openmpi mpich),)
+$(error MPI=$(MPI) is neither openmpi nor mpich)
+endif
+
+# One job a core unless -j says otherwise.
+ifeq ($(MAKELEVEL),0)
+JOBS ?= $(shell nproc 2>/dev/null || echo 1)
+MAKEFLAGS += -j$(JOBS)
+endif
+MAKEFLAGS += --no-builtin-rules
+.SUFFIXES:
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := all
+
+B := build/$(BUILD)$(if $(filter mpich,$(MPI)),-mpich)
+PROGRAM := $(if $(filter build/release,$(B)),build/halomesh,$(B)/halomesh)
+Q := $(if $(filter 0,$(V)),@)
+
+# ---------------------------------------------------------------------------------------------
+# Compilers and libraries. Every ?= variable may be set on the command line or in the environment.
+
+ifeq ($(BUILD),clang)
+CXX := clang++
+endif
+have = $(shell command -v $(1) 2>/dev/null)
+MPICXX ?= $(if $(call have,mpicxx.$(MPI)),mpicxx.$(MPI),mpicxx)
+MPIRUN ?= $(if $(call have,mpirun.$(MPI)),mpirun.$(MPI),mpirun)
+PYTHON ?= $(if $(wildcard /usr/bin/python3),/usr/bin/python3,python3)
+PROTOC ?= protoc
+CLANG_FORMAT ?= clang-format
+CLANG_TIDY ?= clang-tidy
+# The MPI wrappers call the same compiler as everything else is built with.
+export OMPI_CXX := $(CXX)
+export MPICH_CXX := $(CXX)
+
+# Code for the CPU of this machine. Where compute nodes differ from the login node, build on a
+# compute node or name their CPU, e.g. ARCH=-march=icelake-server or ARCH=-mcpu=a64fx.
+ARCH ?= -march=native
+CXXFLAGS ?=
+LDFLAGS ?=
+
+pkg = $(shell pkg-config $(1) 2>/dev/null)
+HDF5_MODULE := $(firstword $(foreach m,hdf5-serial hdf5,$(if $(call pkg,--exists $(m) && echo y),$(m))))
+ifndef HDF5_CFLAGS
+HDF5_CFLAGS := $(if $(HDF5_MODULE),$(call pkg,--cflags $(HDF5_MODULE)))
+endif
+ifndef HDF5_LIBS
+HDF5_LIBS := $(or $(if $(HDF5_MODULE),$(call pkg,--libs $(HDF5_MODULE))),-lhdf5)
+endif
+ifndef PROTOBUF_CFLAGS
+PROTOBUF_CFLAGS := $(call pkg,--cflags protobuf)
+endif
+ifndef PROTOBUF_LIBS
+PROTOBUF_LIBS := $(or $(call pkg,--libs protobuf),-lprotobuf)
+endif
+DNNL_CFLAGS ?=
+DNNL_LIBS   ?= -ldnnl
+FFTW_CFLAGS ?=
+FFTW_LIBS   ?= -lfftw3_omp -lfftw3f_omp -lfftw3 -lfftw3f -lm
+BOOST_CFLAGS ?=
+BOOST_LIBS  ?= -lboost_program_options
+ZLIB_LIBS   ?= -lz
+
+OPT_release := -O3 -g1
+OPT_debug   := -O0 -g
+OPT_asan    := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
+OPT_clang   := -O1
+SANITIZE    := $(filter -fsanitize%,$(OPT_$(BUILD)))
+
+WARN := -Wall -Wextra -Wconversion -Wshadow -Werror
+BASE := -std=c++20 $(OPT_$(BUILD)) $(ARCH) $(WARN) -I. -Iinclude
+
+# What each room may see of the outside world: FLAGS_pure knows no library at all.
+FLAGS_pure := $(BASE) $(CXXFLAGS)
+FLAGS_nn   := $(BASE) -fopenmp $(DNNL_CFLAGS) $(CXXFLAGS)
+FLAGS_synth := $(BASE) -fopenmp $(DNNL_CFLAGS) $(FFTW_CFLAGS) $(CXXFLAGS)
+FLAGS_files := $(BASE) -pthread $(HDF5_CFLAGS) $(BOOST_CFLAGS) $(CXXFLAGS)
+FLAGS_mpi  := $(BASE) -fopenmp -pthread -isystem $(B)/gen $(HDF5_CFLAGS) $(PROTOBUF_CFLAGS) \
+              $(DNNL_CFLAGS) $(FFTW_CFLAGS) $(BOOST_CFLAGS) \
+              -DOMPI_SKIP_MPICXX=1 -DMPICH_SKIP_MPICXX=1 $(CXXFLAGS)
+FLAGS_generated := -std=c++20 $(filter-out -W%,$(OPT_$(BUILD))) $(ARCH) -w -pthread -I$(B)/gen \
+                   $(PROTOBUF_CFLAGS) $(CXXFLAGS)
+LINK := $(SANITIZE) $(LDFLAGS) -Wl,--as-needed
+LIBS_nn  := -fopenmp $(DNNL_LIBS) $(FFTW_LIBS)
+LIBS_mpi := $(LIBS_nn) $(HDF5_LIBS) $(PROTOBUF_LIBS) $(BOOST_LIBS) $(ZLIB_LIBS) -pthread
+
+# ---------------------------------------------------------------------------------------------
+# Sources of each room.
+
+PARTITION := $(wildcard partition/*.cpp)
+NN        := $(wildcard src/nn/*.cpp src/nn/layers/*.cpp)
+SYNTH     := $(wildcard src/synth/*.cpp)
+MODELS    := $(wildcard models/*.cpp)
+RUNTIME   := $(wildcard runtime/*.cpp)
+APPS      := $(wildcard src/apps/*.cpp)
+PROTO     := $(wildcard runtime/*.proto)
+ROOMS     := $(PARTITION) $(NN) $(SYNTH) $(MODELS) $(RUNTIME) $(APPS)
+HEADERS   := $(wildcard include/*.hpp partition/*.hpp src/nn/*.hpp src/nn/layers/*.hpp \
+                        src/synth/*.hpp models/*.hpp runtime/*.hpp src/apps/*.hpp)
+
+HARNESS_MPI  := $(filter-out %_main.cpp,$(wildcard test/harness/mpi*.cpp))
+HARNESS      := $(filter-out %_main.cpp $(HARNESS_MPI),$(wildcard test/harness/*.cpp))
+TEST_PURE    := $(wildcard test/partition/*.cpp test/include/*.cpp)
+TEST_NN      := $(wildcard test/nn/*.cpp test/synth/*.cpp test/models/*.cpp)
+TEST_RUNTIME := $(wildcard test/runtime/*.cpp)
+TEST_MPI     := $(wildcard test/mpi/*.cpp)
+TEST_APPS    := $(wildcard test/apps/*.cpp)
+TEST_SYSTEM  := $(wildcard test/system/*.cpp)
+TESTS        := $(HARNESS) $(HARNESS_MPI) $(TEST_PURE) $(TEST_NN) $(TEST_RUNTIME) $(TEST_MPI) \
+                $(TEST_APPS) $(TEST_SYSTEM) $(wildcard test/harness/*_main.cpp)
+PYTHON_TESTS := $(wildcard test/system/*_test.py)
+
+objects   = $(patsubst %.cpp,$(B)/obj/%.o,$(1))
+generated = $(patsubst %.proto,$(B)/gen/%.pb.$(2),$(1))
+PB_HEADERS := $(call generated,$(PROTO),h)
+PB_OBJECTS := $(patsubst %.proto,$(B)/obj/%.pb.o,$(PROTO))
+
+# ---------------------------------------------------------------------------------------------
+##@ Building
+
+.PHONY: all
+all: $(PROGRAM) ## build the program: build/halomesh, or build/BUILD/halomesh for other builds
+
+build/halomesh: $(if $(filter build/halomesh,$(PROGRAM)),$(B)/halomesh)
+	$(Q)ln -sfn release/halomesh $@
+
+# A stamp changes only when its text does, so that what depends on it is rebuilt exactly then.
+define stamp
+	@mkdir -p $(@D)
+	@printf '%s\n' '$(subst ','\'',$(1))' | cmp -s - $@ || printf '%s\n' '$(subst ','\'',$(1))' > $@
+endef
+.PHONY: FORCE
+FORCE:
+$(B)/stamp/flags: FORCE
+	$(call stamp,$(CXX) $(MPICXX) $(FLAGS_mpi) $(FLAGS_synth) $(FLAGS_files))
+$(B)/stamp/link: FORCE
+	$(call stamp,$(CXX) $(MPICXX) $(LINK) $(LIBS_mpi) $(ROOMS) $(TESTS))
+$(B)/stamp/commit: FORCE
+	$(call stamp,$(VERSION) $(GIT_COMMIT))
+GIT_COMMIT ?= $(or $(shell git describe --always --dirty --abbrev=12 --exclude '*' 2>/dev/null),unknown)
+
+# $(call compile,SOURCES,COMPILER,FLAGS): rules that turn sources into objects and check them
+# with clang-tidy, both with exactly these flags.
+define compile
+$(call objects,$(1)): $(B)/obj/%.o: %.cpp $(B)/stamp/flags | $(if $(filter $(MPICXX),$(2)),$(PB_HEADERS))
+	@mkdir -p $$(@D)
+	@echo "  CXX   $$<"
+	$(Q)$(2) $(3) $$(DEFINES) -MMD -MP -c $$< -o $$@
+$(patsubst %.cpp,$(B)/tidy/%.ok,$(1)): $(B)/tidy/%.ok: %.cpp $(HEADERS) .clang-tidy | $(PB_HEADERS)
+	@mkdir -p $$(@D)
+	@echo "  TIDY  $$<"
+	$(Q)$(CLANG_TIDY) --quiet $$< -- $(filter-out -fsanitize% -fno-sanitize%,$(3)) $$(DEFINES) $(if $(filter $(MPICXX),$(2)),$$(MPI_INCLUDES)) 2>$$@.err \
+	  || { cat $$@.err; exit 1; }
+	@touch $$@
+endef
+MPI_INCLUDES = $(patsubst -I%,-isystem %,$(filter -I%,$(shell $(MPICXX) -show)))
+
+$(eval $(call compile,$(PARTITION) $(TEST_PURE) test/harness/plain_main.cpp,$(CXX),$(FLAGS_pure)))
+$(eval $(call compile,$(NN) $(HARNESS),$(CXX),$(FLAGS_nn)))
+$(eval $(call compile,$(SYNTH) $(MODELS) $(TEST_NN),$(CXX),$(FLAGS_synth)))
+$(eval $(call compile,$(TEST_SYSTEM),$(CXX),$(FLAGS_files)))
+$(eval $(call compile,$(RUNTIME) $(APPS) $(HARNESS_MPI) test/harness/mpi_main.cpp,$(MPICXX),$(FLAGS_mpi)))
+$(eval $(call compile,$(TEST_RUNTIME) $(TEST_MPI) $(TEST_APPS),$(MPICXX),$(FLAGS_mpi)))
+
+# The only file that knows which commit it was built from.
+$(B)/obj/src/apps/version.o: $(B)/stamp/commit
+$(B)/obj/src/apps/version.o $(B)/tidy/src/apps/version.ok: \
+  DEFINES = -DHALOMESH_VERSION='"$(VERSION)"' -DHALOMESH_GIT_COMMIT='"$(GIT_COMMIT)"'
+
+$(B)/gen/%.pb.h $(B)/gen/%.pb.cc: %.proto
+	@mkdir -p $(@D)
+	@echo "  PROTO $<"
+	$(Q)$(PROTOC) --cpp_out=$(B)/gen $<
+$(PB_OBJECTS): $(B)/obj/%.pb.o: $(B)/gen/%.pb.cc $(B)/stamp/flags | $(PB_HEADERS)
+	@mkdir -p $(@D)
+	@echo "  CXX   $<"
+	$(Q)$(CXX) $(FLAGS_generated) -MMD -MP -c $< -o $@
+
+# $(call program,FILE,OBJECTS,LINKER,LIBRARIES)
+define program
+$(1): $(2) $(B)/stamp/link
+	@mkdir -p $$(@D)
+	@echo "  LINK  $$@"
+	$(Q)$(3) $(LINK) $(2) $(4) -o $$@
+endef
+
+L2 := $(PARTITION) $(NN)
+L3 := $(L2) $(SYNTH) $(MODELS) $(RUNTIME)
+L3_OBJECTS := $(call objects,$(L3)) $(PB_OBJECTS)
+$(eval $(call program,$(B)/halomesh,$(call objects,$(APPS)) $(L3_OBJECTS),$(MPICXX),$(LIBS_mpi)))
+
+.PHONY: install
+install: $(PROGRAM) ## copy the program and the models' configurations under PREFIX (DESTDIR is honoured)
+	install -D -m 755 $(B)/halomesh $(DESTDIR)$(PREFIX)/bin/halomesh
+	$(foreach f,$(wildcard models/*.cfg),install -D -m 644 $(f) $(DESTDIR)$(PREFIX)/share/halomesh/$(f) &&) :
+	install -D -m 644 LICENSE $(DESTDIR)$(PREFIX)/share/doc/halomesh/LICENSE
+
+.PHONY: deps
+deps: ## install what is missing (Debian, Ubuntu); elsewhere say what is missing and how to get it
+	@test/harness/install_dependencies.sh --mpi=$(MPI) $(if $(filter 1,$(TORCH)),--torch) $(if $(filter 1,$(LINT)),--lint)
+
+.PHONY: quickstart
+quickstart: deps ## install what is missing, build, make a small data set and train on it
+	@+$(MAKE) --no-print-directory BUILD=release all
+	@jobscripts/quickstart.sh build/halomesh quickstart
+
+.PHONY: clean
+clean: ## remove build/
+	rm -rf build
+
+# ---------------------------------------------------------------------------------------------
+##@ Testing
+
+# A test program exists where its directory holds at least one *_test.cpp.
+if_tests = $(if $(filter %_test.cpp,$(1)),$(2))
+TEST_NAMES := $(call if_tests,$(TEST_PURE),partition_tests) $(call if_tests,$(TEST_NN),nn_tests) \
+              $(call if_tests,$(TEST_RUNTIME),runtime_tests) $(call if_tests,$(TEST_MPI),mpi_tests) \
+              $(call if_tests,$(TEST_APPS),app_tests) $(call if_tests,$(TEST_SYSTEM),system_tests)
+TEST_PROGRAMS := $(addprefix $(B)/tests/,$(TEST_NAMES))
+PLAIN_MAIN := $(call objects,test/harness/plain_main.cpp)
+MPI_MAIN   := $(call objects,test/harness/mpi_main.cpp)
+
+# An archive: each test program takes from the harness only what it calls.
+HARNESS_LIB := $(if $(HARNESS),$(B)/tests/libharness.a)
+HARNESS_MPI_LIB := $(if $(HARNESS)$(HARNESS_MPI),$(B)/tests/libharness_mpi.a)
+$(B)/tests/libharness.a: $(call objects,$(HARNESS)) $(B)/stamp/link
+$(B)/tests/libharness_mpi.a: $(call objects,$(HARNESS) $(HARNESS_MPI)) $(B)/stamp/link
+$(B)/tests/%.a:
+	@mkdir -p $(@D)
+	$(Q)rm -f $@ && ar rcs $@ $(filter %.o,$^)
+
+$(eval $(call program,$(B)/tests/partition_tests,$(PLAIN_MAIN) $(call objects,$(TEST_PURE) $(PARTITION)) $(HARNESS_LIB),$(CXX),-pthread))
+$(eval $(call program,$(B)/tests/nn_tests,$(PLAIN_MAIN) $(call objects,$(TEST_NN) $(L2) $(SYNTH) $(MODELS)) $(HARNESS_LIB),$(CXX),$(LIBS_nn) -pthread))
+$(eval $(call program,$(B)/tests/runtime_tests,$(MPI_MAIN) $(call objects,$(TEST_RUNTIME)) $(L3_OBJECTS) $(HARNESS_MPI_LIB),$(MPICXX),$(LIBS_mpi)))
+$(eval $(call program,$(B)/tests/mpi_tests,$(MPI_MAIN) $(call objects,$(TEST_MPI)) $(L3_OBJECTS) $(HARNESS_MPI_LIB),$(MPICXX),$(LIBS_mpi)))
+$(eval $(call program,$(B)/tests/app_tests,$(MPI_MAIN) $(call objects,$(TEST_APPS) $(filter-out src/apps/main.cpp,$(APPS))) $(L3_OBJECTS) $(HARNESS_MPI_LIB),$(MPICXX),$(LIBS_mpi)))
+$(eval $(call program,$(B)/tests/system_tests,$(PLAIN_MAIN) $(call objects,$(TEST_SYSTEM) $(PARTITION)) $(HARNESS_LIB),$(CXX),$(HDF5_LIBS) $(BOOST_LIBS) -pthread))
+
+.PHONY: test-programs
+test-programs: $(TEST_PROGRAMS)
+
+# $(call run_tests,NAMES): builds are finished by then; the last line printed is the sum of all.
+run_tests = @HALOMESH=$(CURDIR)/$(PROGRAM) HALOMESH_SOURCE=$(CURDIR) MPI=$(MPI) MPIRUN='$(MPIRUN)' \
+  PYTHON=$(PYTHON) test/harness/run_tests.sh $(B)/tests $(1)
+
+.PHONY: test run-tests
+test: deps ## install what is missing, build and run every test; TORCH=1 also installs PyTorch
+	@+$(MAKE) --no-print-directory all test-programs
+	@+$(MAKE) --no-print-directory run-tests
+run-tests:
+	$(call run_tests,layers $(TEST_NAMES) $(PYTHON_TESTS))
+
+.PHONY: test-asan run-tests-asan
+ASAN_NAMES := $(filter partition_tests nn_tests runtime_tests mpi_tests,$(TEST_NAMES))
+test-asan: deps ## run the partition, nn, runtime and mpi tests under address and UB sanitizers
+	@+$(MAKE) --no-print-directory BUILD=asan $(addprefix build/asan$(if $(filter mpich,$(MPI)),-mpich)/tests/,$(ASAN_NAMES))
+	@+$(MAKE) --no-print-directory BUILD=asan run-tests-asan
+run-tests-asan:
+	$(call run_tests,$(ASAN_NAMES))
+
+# ---------------------------------------------------------------------------------------------
+##@ Checking
+
+.PHONY: layers
+layers: ## check that each room includes only what it may
+	@test/harness/layers.sh .
+
+.PHONY: format-check
+format-check: ## check the format of every file (clang-format)
+	@$(CLANG_FORMAT) --dry-run -Werror $(sort $(HEADERS) $(ROOMS) $(TESTS) $(wildcard test/*/*.hpp))
+	@echo "format-check: $(words $(sort $(HEADERS) $(ROOMS) $(TESTS) $(wildcard test/*/*.hpp))) files are in form"
+
+.PHONY: tidy
+TIDY_FILES := $(ROOMS) $(HARNESS) $(HARNESS_MPI) $(wildcard test/harness/*_main.cpp)
+tidy: $(patsubst %.cpp,$(B)/tidy/%.ok,$(TIDY_FILES)) ## run clang-tidy over every room
+	@echo "tidy: $(words $(TIDY_FILES)) files are clean"
+
+.PHONY: lint
+lint: ## layers + format-check + tidy
+	@+$(MAKE) --no-print-directory LINT=1 deps
+	@+$(MAKE) --no-print-directory layers format-check tidy
+
+.PHONY: clang
+clang: ## build the program and all tests with clang++ into build/clang
+	@+$(MAKE) --no-print-directory BUILD=clang all test-programs
+
+# ---------------------------------------------------------------------------------------------
+.PHONY: help
+help: ## show this page
+	@awk 'BEGIN { FS = ":.*## " } \
+	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
+	  /^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@printf '\nVariables (now)\n'
+	@printf '  %-14s %s\n' \
+	  BUILD 'release, debug, asan or clang ($(BUILD))' \
+	  CXX 'compiler; the MPI wrapper is told to use it too ($(CXX))' \
+	  MPI 'openmpi or mpich: packages, wrappers and launcher flags ($(MPI))' \
+	  MPICXX 'MPI compiler wrapper ($(MPICXX))' \
+	  MPIRUN 'launcher for the tests ($(MPIRUN))' \
+	  PREFIX 'where install puts things ($(PREFIX))' \
+	  ARCH 'CPU to generate code for ($(ARCH)): name that of the compute nodes' \
+	  '' 'where it is not that of this machine, or build there' \
+	  CXXFLAGS 'added to every compilation ($(CXXFLAGS))' \
+	  LDFLAGS 'added to every link, e.g. -Wl,-rpath,DIR ($(LDFLAGS))' \
+	  HDF5_CFLAGS '($(HDF5_CFLAGS))' \
+	  HDF5_LIBS '($(HDF5_LIBS))' \
+	  '' 'likewise DNNL_, FFTW_, BOOST_, PROTOBUF_ and ZLIB_LIBS' \
+	  TORCH '1: tests against PyTorch, which is then installed if missing ($(TORCH))' \
+	  JOBS 'parallel jobs where no -j is given ($(JOBS))' \
+	  V '1: show whole commands ($(V))'
+
+-include $(patsubst %.o,%.d,$(call objects,$(ROOMS) $(TESTS)) $(PB_OBJECTS))

@@ -1,0 +1,161 @@
+#!/bin/sh
+# Finds which packages the build, the tests or the checks miss, and installs them with apt.
+# Usage: install_dependencies.sh [--mpi=openmpi|mpich] [--torch] [--lint] [--dry-run]
+# Silent when nothing is missing. Without apt or the rights, says what is missing and the cure.
+set -eu
+
+mpi=openmpi torch=0 lint=0 dry_run=0
+for option in "$@"; do
+  case $option in
+    --mpi=openmpi | --mpi=mpich) mpi=${option#--mpi=} ;;
+    --torch) torch=1 ;;
+    --lint) lint=1 ;;
+    --dry-run) dry_run=1 ;;
+    *) echo "install_dependencies.sh: unknown option $option" >&2; exit 2 ;;
+  esac
+done
+
+# package|how to see that it is there without a package manager: command:NAME or header:NAME
+needed="g++|command:${CXX:-c++}
+pkg-config|command:pkg-config
+libdnnl-dev|header:dnnl.hpp
+libhdf5-dev|header:hdf5.h
+libboost-dev|header:boost/version.hpp
+libboost-program-options-dev|header:boost/program_options.hpp
+doctest-dev|header:doctest/doctest.h
+libfftw3-dev|header:fftw3.h
+zlib1g-dev|header:zlib.h
+nlohmann-json3-dev|header:nlohmann/json.hpp
+protobuf-compiler|command:protoc
+libprotobuf-dev|header:google/protobuf/message.h"
+case $mpi in
+  openmpi) needed="$needed
+libopenmpi-dev|command:mpicxx
+openmpi-bin|command:mpirun" ;;
+  mpich) needed="$needed
+libmpich-dev|command:mpicxx
+mpich|command:mpirun" ;;
+esac
+if [ "$lint" = 1 ]; then
+  needed="$needed
+clang|command:clang++
+libomp-dev|command:clang++
+clang-format|command:clang-format
+clang-tidy|command:clang-tidy"
+fi
+optional=
+if [ "$torch" = 1 ]; then
+  optional="python3-torch|python:torch
+python3-h5py|python:h5py
+python3-numpy|python:numpy"
+fi
+
+installed_as_package() {
+  command -v dpkg-query >/dev/null 2>&1 &&
+    [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
+}
+
+usable_without_package() {
+  case $1 in
+    command:*) command -v "${1#command:}" >/dev/null 2>&1 ;;
+    header:*)
+      flags="${CPPFLAGS:-} ${CXXFLAGS:-} ${HDF5_CFLAGS:-} ${DNNL_CFLAGS:-} ${FFTW_CFLAGS:-}"
+      flags="$flags ${BOOST_CFLAGS:-} ${PROTOBUF_CFLAGS:-}"
+      # shellcheck disable=SC2086
+      printf '#include <%s>\n' "${1#header:}" |
+        ${CXX:-c++} -std=c++20 -E -x c++ $flags - >/dev/null 2>&1 ;;
+    python:*) "${PYTHON:-python3}" -c "import ${1#python:}" >/dev/null 2>&1 ;;
+  esac
+}
+
+missing_packages() {
+  for line in $1; do
+    installed_as_package "${line%%|*}" || printf '%s ' "$line"
+  done
+}
+
+not_usable() {
+  for line in $1; do
+    usable_without_package "${line#*|}" || printf '%s ' "$line"
+  done
+}
+
+names() {
+  for line in $1; do printf '%s ' "${line%%|*}"; done
+}
+
+# How to become root here: nothing, "sudo", or "no".
+root_by() {
+  if [ "$(id -u)" = 0 ]; then
+    echo
+  elif command -v sudo >/dev/null 2>&1 && { [ -t 0 ] || sudo -n true 2>/dev/null; }; then
+    echo sudo
+  else
+    echo no
+  fi
+}
+
+apt_install() {
+  echo "Installing: $*"
+  # shellcheck disable=SC2086
+  $root env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o Dpkg::Use-Pty=0 \
+    install --no-install-recommends "$@" >"$log" 2>&1
+}
+
+install() {
+  # shellcheck disable=SC2086
+  apt_install $1 || {
+    echo "Refreshing the package lists"
+    # shellcheck disable=SC2086
+    $root apt-get -q update >"$log" 2>&1 && apt_install $1
+  }
+}
+
+missing=$(missing_packages "$needed")
+missing_optional=$(missing_packages "$optional")
+[ -n "$missing$missing_optional" ] || exit 0
+
+root=$(root_by)
+if [ "$dry_run" = 1 ]; then
+  echo "Missing: $(names "$missing$missing_optional")"
+  exit 0
+fi
+
+if command -v apt-get >/dev/null 2>&1 && [ "$root" != no ]; then
+  log=$(mktemp)
+  trap 'rm -f "$log"' EXIT
+  if [ -n "$missing" ] && ! install "$(names "$missing")"; then
+    tail -n 20 "$log" >&2
+    echo "apt-get could not install: $(names "$missing")" >&2
+    echo "Cure: mend the package sources (see above), then run make deps again." >&2
+    exit 1
+  fi
+  if [ -n "$missing_optional" ] && ! install "$(names "$missing_optional")"; then
+    tail -n 5 "$log" >&2
+    echo "apt-get could not install $(names "$missing_optional"): tests against PyTorch will be skipped." >&2
+  fi
+  exit 0
+fi
+
+# No way to install: what is there under another name (modules, own builds) is good enough.
+missing=$(not_usable "$missing")
+missing_optional=$(not_usable "$missing_optional")
+if [ -n "$missing_optional" ]; then
+  echo "Not found: $(names "$missing_optional"): tests against PyTorch will be skipped." >&2
+fi
+[ -n "$missing" ] || exit 0
+{
+  echo "Missing, and this account cannot install it:"
+  for line in $missing; do
+    printf '  %-30s (no %s)\n' "${line%%|*}" "$(echo "${line#*|}" | tr ':' ' ')"
+  done
+  if command -v apt-get >/dev/null 2>&1; then
+    echo "Cure: let an administrator run"
+    echo "  apt-get install $(names "$missing")"
+  else
+    echo "Cure: the names above are Debian's; install the same from your system's packages or load"
+    echo "the modules that hold them. Where headers lie in unusual places, set CPATH and LIBRARY_PATH,"
+    echo "or HDF5_CFLAGS, HDF5_LIBS, DNNL_CFLAGS, DNNL_LIBS and the like (make help)."
+  fi
+} >&2
+exit 1

@@ -1,0 +1,86 @@
+// The main of the tests that run under a launcher: every rank runs the same cases, and a case that
+// fails on any rank fails. Knows nothing of the rooms under test.
+#define DOCTEST_CONFIG_IMPLEMENT
+#include <doctest/doctest.h>
+#include <mpi.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <iostream>
+#include <sstream>
+#include <string>
+
+#include "test/harness/case_results.hpp"
+
+namespace halomesh::test {
+namespace {
+
+constexpr double kCombineSeconds = 60;
+
+/// Makes `failed_cases()` the same everywhere: failed if failed on any rank. Collective.
+/// False if the ranks ran different numbers of cases, so that no case can be trusted.
+bool combine_cases(MPI_Comm comm) {
+  std::vector<int>& failed = failed_cases();
+  long cases[2] = {static_cast<long>(failed.size()), -static_cast<long>(failed.size())};
+  MPI_Allreduce(MPI_IN_PLACE, cases, 2, MPI_LONG, MPI_MIN, comm);
+  if (cases[0] != -cases[1]) return false;
+  MPI_Allreduce(MPI_IN_PLACE, failed.data(), static_cast<int>(failed.size()), MPI_INT, MPI_MAX,
+                comm);
+  return true;
+}
+
+/// Prints what a rank other than 0 has to say about a failed case, at once and in one piece.
+void print_captured(int rank, std::ostringstream& captured) {
+  const std::string text = "\n===== rank " + std::to_string(rank) + " =====\n" + captured.str();
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  captured.str("");
+}
+
+/// Runs the cases on every rank and reports on rank 0. Returns the exit status, equal on all ranks.
+int run_cases(int argc, char** argv, MPI_Comm comm) {
+  int rank = 0;
+  MPI_Comm_rank(comm, &rank);
+  std::ostringstream captured;
+  doctest::Context context(argc, argv);
+  context.setOption("no-colors", true);
+  if (rank != 0) {
+    context.setCout(&captured);
+    on_failed_case() = [&captured, rank] { print_captured(rank, captured); };
+  }
+  const long skipped = count_skipped(argc, argv);
+  const int status = context.run();
+  if (context.shouldExit()) return status;
+
+  const Watchdog guard("combining the ranks' results", kCombineSeconds, std::to_string(rank));
+  const bool comparable = combine_cases(comm);
+  int failed_somewhere = status != 0 ? 1 : 0;
+  MPI_Allreduce(MPI_IN_PLACE, &failed_somewhere, 1, MPI_INT, MPI_MAX, comm);
+  const std::vector<int>& failed = failed_cases();
+  const auto cases = static_cast<long>(failed.size());
+  long failures = std::count(failed.begin(), failed.end(), 1);
+  if (!comparable) {
+    failures = cases + 1;
+    if (rank == 0) std::cout << "The ranks ran different numbers of cases.\n";
+  }
+  if (rank == 0) print_tally(std::max(0L, cases - failures), failures, skipped);
+  return failures > 0 || failed_somewhere != 0 ? 1 : 0;
+}
+
+}  // namespace
+}  // namespace halomesh::test
+
+int main(int argc, char** argv) {
+  int provided = 0;
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
+  if (provided < MPI_THREAD_FUNNELED) {
+    std::cerr << "this MPI library does not allow threads (MPI_THREAD_FUNNELED)\n";
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  }
+  MPI_Comm results = MPI_COMM_NULL;
+  MPI_Comm_dup(MPI_COMM_WORLD, &results);
+  const int status = halomesh::test::run_cases(argc, argv, results);
+  const halomesh::test::Watchdog guard("MPI_Finalize", halomesh::test::kCombineSeconds);
+  MPI_Comm_free(&results);
+  MPI_Finalize();
+  return status;
+}

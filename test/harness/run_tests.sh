@@ -1,0 +1,127 @@
+#!/bin/sh
+# Runs the named tests and adds up their cases. Its last line is "N passed, M failed, K skipped".
+# Usage: run_tests.sh DIR NAME...  where NAME is layers, a program in DIR, or a *_test.py file.
+# Environment: HALOMESH (program), HALOMESH_SOURCE (root), MPI, MPIRUN (launcher), PYTHON,
+# TEST_SECONDS (limit of one run, 900). A run that crashes, hangs or sums up nothing is 1 failed.
+set -u
+
+dir=$1
+shift
+source_root=${HALOMESH_SOURCE:-.}
+limit=${TEST_SECONDS:-900}
+logs=$dir/logs
+mkdir -p "$logs"
+rm -f "$logs/total"
+
+# Flags of the launcher: more ranks than cores, no binding of one rank to one core.
+case ${MPI:-openmpi} in
+  openmpi)
+    launcher="${MPIRUN:-mpirun} --oversubscribe --bind-to none"
+    if [ "$(id -u)" = 0 ]; then
+      export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+    fi
+    export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1
+    export OMPI_MCA_btl_vader_single_copy_mechanism=none ;;
+  mpich) launcher="${MPIRUN:-mpirun} -bind-to none" ;;
+  *) echo "run_tests.sh: MPI=$MPI is neither openmpi nor mpich" >&2; exit 2 ;;
+esac
+export MPIRUN="$launcher"
+export UBSAN_OPTIONS="${UBSAN_OPTIONS:-print_stacktrace=1}"
+
+passed=0 failed=0 skipped=0 table=
+
+# record NAME PASSED FAILED SKIPPED SECONDS REMARK
+record() {
+  passed=$((passed + $2)) failed=$((failed + $3)) skipped=$((skipped + $4))
+  table=$table$(printf '%-28s %6d passed %4d failed %4d skipped %5d s  %s' "$@")'
+'
+}
+
+counts='[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped'
+
+# own_summary NAME LOG: the run's own count lines. Programs print one tally; a Python test's last
+# line is its own.
+own_summary() {
+  case $1 in
+    *_test) tail -n 1 "$2" | grep -E "^$counts\$" ;;
+    *) grep -E "^\[tally\] $counts\$" "$2" ;;
+  esac | grep -oE "$counts" | tr -dc '0-9 \n'
+}
+
+# sum_up NAME LOG STATUS SECONDS: adds the run's summary to the totals and judges its exit status.
+sum_up() {
+  summary=$(own_summary "$1" "$2")
+  if [ "$3" = 124 ] || [ "$3" = 137 ]; then
+    remark="timed out after $limit s"
+  elif [ "$3" = 86 ]; then
+    remark="ended by the watchdog (see its output)"
+  elif [ -z "$summary" ]; then
+    remark="exit status $3 without a summary"
+  elif [ "$(echo "$summary" | wc -l)" != 1 ]; then
+    remark="more than one summary"
+  else
+    # shellcheck disable=SC2086
+    set -- "$1" "$3" "$4" $summary
+    if [ "$2" != 0 ] && [ "$5" = 0 ]; then
+      record "$1" "$4" 1 "$6" "$3" "exit status $2 although no case failed"
+    else
+      record "$1" "$4" "$5" "$6" "$3" ""
+    fi
+    return
+  fi
+  echo "$1: $remark"
+  record "$1" 0 1 0 "$4" "$remark"
+}
+
+# run NAME COMMAND...: one run, printed as it goes and kept in a log.
+run() {
+  name=$1
+  shift
+  log=$logs/$(echo "$name" | tr ' /' '__').log
+  echo "===== $name"
+  start=$(date +%s)
+  {
+    timeout -k 10 "$limit" "$@" 2>&1
+    echo $? >"$log.status"
+  } | tee "$log"
+  sum_up "$name" "$log" "$(cat "$log.status")" $(($(date +%s) - start))
+}
+
+# Many ranks on few cores: one thread each. MPI libraries leave memory behind at exit by design:
+# no leak check under a launcher.
+one_thread="env OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}"
+no_leak_check="env ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=0}"
+wide='*[12 ranks]*'
+
+# shellcheck disable=SC2086
+for test in "$@"; do
+  case $test in
+    layers)
+      echo "===== layers"
+      if "$source_root/test/harness/layers.sh" "$source_root"; then
+        record layers 1 0 0 0 ""
+      else
+        record layers 0 1 0 0 ""
+      fi ;;
+    partition_tests | nn_tests) run "$test" "$dir/$test" ;;
+    system_tests) run "$test" $one_thread "$dir/$test" ;;
+    runtime_tests | app_tests) run "$test" $no_leak_check $launcher -n 1 "$dir/$test" ;;
+    mpi_tests)
+      run "$test (6 ranks)" $no_leak_check $one_thread $launcher -n 6 "$dir/$test" \
+        "--test-case-exclude=$wide"
+      run "$test (12 ranks)" $no_leak_check $one_thread $launcher -n 12 "$dir/$test" \
+        "--test-case=$wide" ;;
+    *_test.py)
+      name=$(basename "$test" .py)
+      if command -v "${PYTHON:-python3}" >/dev/null 2>&1; then
+        run "$name" $one_thread "${PYTHON:-python3}" "$source_root/$test"
+      else
+        record "$name" 0 0 1 0 "skipped: no ${PYTHON:-python3}"
+      fi ;;
+    *) record "$test" 0 1 0 0 "no such test" ;;
+  esac
+done
+
+printf '\n%s\n' "$table"
+echo "$passed passed, $failed failed, $skipped skipped" | tee "$logs/total"
+[ "$failed" = 0 ] && [ "$passed" -gt 0 ]
