@@ -1,0 +1,62 @@
+// Where time goes: RAII scopes that record (name, detail, begin, end) into a Trace.
+// std only; knows nothing of what is measured. A null Trace records nothing and costs a branch.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace halomesh {
+
+/// One measured interval; the text is not owned and must outlive the Trace.
+struct TraceEvent {
+  std::string_view name, detail;
+  std::int64_t begin_ns = 0, end_ns = 0;
+};
+
+/// The intervals of one rank, in order of their ends. Memory is made at construction: events beyond
+/// the capacity are counted, not kept.
+class Trace {
+ public:
+  explicit Trace(std::size_t capacity) { events_.reserve(capacity); }
+
+  void record(const TraceEvent& event) {
+    if (events_.size() < events_.capacity())
+      events_.push_back(event);
+    else
+      ++dropped_;
+  }
+  const std::vector<TraceEvent>& events() const { return events_; }
+  std::int64_t dropped() const { return dropped_; }
+  void clear() { events_.clear(); }
+  static std::int64_t now_ns() {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(
+               std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+  }
+
+ private:
+  std::vector<TraceEvent> events_;
+  std::int64_t dropped_ = 0;
+};
+
+/// Records the time from its construction to its destruction.
+class TraceScope {
+ public:
+  TraceScope(Trace* trace, std::string_view name, std::string_view detail)
+      : trace_(trace), event_{name, detail, trace != nullptr ? Trace::now_ns() : 0, 0} {}
+  TraceScope(const TraceScope&) = delete;
+  TraceScope& operator=(const TraceScope&) = delete;
+  ~TraceScope() {
+    if (trace_ == nullptr) return;
+    event_.end_ns = Trace::now_ns();
+    trace_->record(event_);
+  }
+
+ private:
+  Trace* trace_;
+  TraceEvent event_;
+};
+
+}  // namespace halomesh

@@ -1,0 +1,217 @@
+// Runs a network on one rank of a group: see executor.hpp.
+#include "runtime/executor.hpp"
+
+#include <algorithm>
+
+#include "narrow.hpp"
+#include "src/nn/pack.hpp"
+
+namespace halomesh {
+
+Executor::Executor(const Comm& group, Model& model, const ModelGeometry& geometry,
+                   Parameters& parameters, std::int64_t batch, bool training, Trace* trace)
+    : model_(model),
+      geometry_(geometry),
+      part_(static_cast<std::size_t>(group.rank())),
+      trace_(trace) {
+  make_tensors(group, batch, training);
+  make_layers(parameters, batch, training);
+}
+
+void Executor::make_tensors(const Comm& group, std::int64_t batch, bool training) {
+  const auto& geometries = geometry_.tensors();
+  tensors_.resize(geometries.size());
+  std::int64_t extra_volume = 0;
+  Box extra_span;
+  int tag = 0;
+  const auto exchange = [&](const TransferPlan& plan, Combine combine, View view) {
+    return std::make_unique<Exchange>(group, tag++, plan, combine, view);
+  };
+  // Tensor 0 is the caller's: it arrives with its halo, and nobody asks for its gradient.
+  for (std::size_t t = 1; t < tensors_.size(); ++t) {
+    const TensorGeometry& g = geometries[t];
+    EdgeTensor& tensor = tensors_[t];
+    tensor.value = Tensor(g.span[part_], batch);
+    tensor.distribute = exchange(g.distribute, Combine::kCopy, tensor.value.view());
+    tensor.sum_partials = exchange(g.broadcast.reversed(), Combine::kAdd, tensor.value.view());
+    const ModelLayer& producer = model_.layers()[t - 1];
+    const bool has_parameters =
+        !producer.layer->parameters(geometry_.layers()[t - 1].src_shapes).empty();
+    tensor.diff_wanted =
+        training &&
+        (has_parameters || std::any_of(producer.inputs.begin(), producer.inputs.end(),
+                                       [&](std::size_t i) { return tensors_[i].diff_wanted; }));
+    if (!tensor.diff_wanted) continue;
+    tensor.diff = Tensor(g.span[part_], batch);
+    tensor.clear_diff = g.consumers.size() != 1 || !g.needed[part_].contains(g.owned[part_]);
+    tensor.return_halo = exchange(g.distribute.reversed(), Combine::kAdd, tensor.diff.view());
+    tensor.broadcast_diff = exchange(g.broadcast, Combine::kCopy, tensor.diff.view());
+    if (g.consumers.size() > 1 && g.span[part_].volume() > extra_volume) {
+      extra_volume = g.span[part_].volume();
+      extra_span = g.span[part_];
+    }
+  }
+  extra_diff_ = Tensor(extra_span, batch);
+  extra_dense_ = AlignedBuffer<float>(extra_volume * batch);
+}
+
+void Executor::make_layers(Parameters& parameters, std::int64_t batch, bool training) {
+  states_.resize(model_.layers().size());
+  for (std::size_t l = 0; l < states_.size(); ++l) {
+    const ModelLayer& entry = model_.layers()[l];
+    const LayerPlacement& placement = geometry_.layers()[l];
+    const TensorGeometry& dst = geometry_.tensors()[l + 1];
+    LayerState& state = states_[l];
+    LayerPlace place;
+    place.index = narrow<std::uint32_t>(l);
+    place.src_shapes = placement.src_shapes;
+    place.dst_shape = dst.shape;
+    place.boxes = placement.boxes[part_];
+    place.dst_span = dst.span[part_];
+    place.batch = batch;
+    place.training = training;
+    for (std::size_t i : entry.inputs) {
+      place.src_spans.push_back(geometry_.tensors()[i].span[part_]);
+      place.src_diff_wanted.push_back(tensors_[i].diff_wanted);
+      state.src.push_back(tensors_[i].value.view());
+    }
+    const auto is_local = [&](const Box& chunk) {
+      for (std::size_t i = 0; i < entry.inputs.size(); ++i) {
+        const TensorGeometry& src = geometry_.tensors()[entry.inputs[i]];
+        const Box needed = dst.partial_sums ? place.boxes.src_needed[i]
+                                            : entry.layer->needs(chunk, i, placement.src_shapes);
+        if (entry.inputs[i] != 0 && !src.owned[part_].contains(needed)) return false;
+      }
+      return true;
+    };
+    state.chunks = order_chunks(place.boxes.dst_produced, is_local);
+    state.active = !state.chunks.empty();
+    if (!state.active) continue;
+    for (const Chunk& chunk : state.chunks) place.dst_chunks.push_back(chunk.dst);
+    entry.layer->prepare(place, parameters.views(l));
+  }
+}
+
+const Box& Executor::input_span() const { return geometry_.tensors()[0].span[part_]; }
+ConstView Executor::output() const { return tensors_.back().value.view(); }
+View Executor::output_diff() { return tensors_.back().diff.view(); }
+
+void Executor::set_input(ConstView input) {
+  for (std::size_t l = 0; l < states_.size(); ++l)
+    for (std::size_t i = 0; i < states_[l].src.size(); ++i)
+      if (model_.layers()[l].inputs[i] == 0) states_[l].src[i] = input;
+}
+
+void Executor::compute(const Pass& pass, std::size_t layer, const Chunk& chunk) {
+  const TraceScope scope(trace_, "forward", model_.layers()[layer].name);
+  model_.layers()[layer].layer->forward(pass, states_[layer].src, tensors_[layer + 1].value.view(),
+                                        chunk.dst);
+}
+
+void Executor::publish(std::size_t t) {
+  EdgeTensor& tensor = tensors_[t];
+  const TensorGeometry& g = geometry_.tensors()[t];
+  if (g.partial_sums && !g.owned[part_].empty() && g.produced[part_].empty())
+    fill(tensor.value.view(), g.owned[part_], 0.0f);
+  tensor.sum_partials->start();
+  tensor.sum_partials->finish();
+  tensor.distribute->start();
+}
+
+void Executor::forward(const Pass& pass, ConstView input) {
+  set_input(input);
+  for (std::size_t l = 0; l < states_.size(); ++l) {
+    const ModelLayer& entry = model_.layers()[l];
+    const LayerState& state = states_[l];
+    if (state.active) entry.layer->load_parameters();
+    for (const Chunk& chunk : state.chunks) {
+      if (chunk.needs_remote) continue;
+      compute(pass, l, chunk);
+      for (std::size_t i : entry.inputs)
+        if (i != 0) tensors_[i].distribute->progress();
+    }
+    for (std::size_t i : entry.inputs) {
+      if (i == 0) continue;
+      const TraceScope scope(trace_, "halo", geometry_.tensors()[i].name);
+      tensors_[i].distribute->finish();
+    }
+    for (const Chunk& chunk : state.chunks)
+      if (chunk.needs_remote) compute(pass, l, chunk);
+    publish(l + 1);
+  }
+  tensors_.back().distribute->finish();
+}
+
+void Executor::settle_diff(std::size_t t) {
+  EdgeTensor& tensor = tensors_[t];
+  const TraceScope scope(trace_, "halo gradient", geometry_.tensors()[t].name);
+  tensor.return_halo->finish();
+  tensor.broadcast_diff->start();
+  tensor.broadcast_diff->finish();
+}
+
+void Executor::backward_data(const Pass& pass, std::size_t l) {
+  const ModelLayer& entry = model_.layers()[l];
+  const TraceScope scope(trace_, "backward data", entry.name);
+  for (std::size_t i = 0; i < entry.inputs.size(); ++i) {
+    EdgeTensor& src = tensors_[entry.inputs[i]];
+    if (!src.diff_wanted) continue;
+    const bool alone = geometry_.tensors()[entry.inputs[i]].consumers.size() == 1;
+    if (states_[l].active) {
+      View target = src.diff.view();
+      if (!alone) target.data = extra_diff_.view().data;
+      const View dst = tensors_[l + 1].value.view(), diff_dst = tensors_[l + 1].diff.view();
+      entry.layer->backward_data(pass, states_[l].src, dst, diff_dst, i, target);
+      if (!alone) {
+        const Box& box = geometry_.layers()[l].boxes[part_].src_needed[i];
+        pack(target, box, extra_dense_.data());
+        unpack_add(extra_dense_.data(), box, src.diff.view());
+      }
+    }
+    if (--src.consumers_left == 0) src.return_halo->start();
+  }
+}
+
+void Executor::backward(const Pass& pass, ConstView input, GradientReducer& reducer) {
+  set_input(input);
+  reducer.begin();
+  for (std::size_t t = 1; t < tensors_.size(); ++t) {
+    EdgeTensor& tensor = tensors_[t];
+    tensor.consumers_left = geometry_.tensors()[t].consumers.size();
+    if (tensor.diff_wanted && tensor.clear_diff && t + 1 < tensors_.size())
+      fill(tensor.diff.view(), geometry_.tensors()[t].span[part_], 0.0f);
+  }
+  for (std::size_t l = states_.size(); l-- > 0;) {
+    if (!tensors_[l + 1].diff_wanted) {
+      reducer.completed(l);
+      continue;
+    }
+    settle_diff(l + 1);
+    // Data first: the halo's gradients travel while the parameters' gradients are computed.
+    backward_data(pass, l);
+    if (states_[l].active) {
+      const TraceScope scope(trace_, "backward parameters", model_.layers()[l].name);
+      model_.layers()[l].layer->backward_parameters(pass, states_[l].src,
+                                                    tensors_[l + 1].diff.view());
+    }
+    reducer.completed(l);
+    reducer.progress();
+  }
+}
+
+std::int64_t Executor::forward_received_bytes() const {
+  std::int64_t bytes = 0;
+  for (std::size_t t = 1; t < tensors_.size(); ++t)
+    bytes += tensors_[t].distribute->received_bytes();
+  return bytes;
+}
+
+std::vector<std::string> Executor::implementations() const {
+  std::vector<std::string> lines;
+  for (std::size_t l = 0; l < states_.size(); ++l)
+    for (const std::string& text : model_.layers()[l].layer->implementations())
+      lines.push_back(model_.layers()[l].name + ": " + text);
+  return lines;
+}
+
+}  // namespace halomesh

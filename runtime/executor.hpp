@@ -1,0 +1,80 @@
+// Runs a network on one rank of a group: forward and backward, with the exchanges between parts
+// overlapped. Knows plans and chunks; no layer kind, no loss, no files.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "partition/overlap.hpp"
+#include "runtime/exchange.hpp"
+#include "runtime/gradient_reducer.hpp"
+#include "src/nn/model.hpp"
+#include "src/nn/parameters.hpp"
+#include "trace.hpp"
+
+namespace halomesh {
+
+/// All tensors, exchanges and prepared layers of one rank. All memory is made in the constructor.
+class Executor {
+ public:
+  /// Collective over `group` (rank in the group = part of the geometry). Prepares the layers of
+  /// `model`, which thereby belongs to this executor. All arguments must outlive it. With
+  /// `training` false only forward() may be called, and memory is made for that alone.
+  Executor(const Comm& group, Model& model, const ModelGeometry& geometry, Parameters& parameters,
+           std::int64_t batch, bool training, Trace* trace = nullptr);
+
+  /// The box of the input that this part must be given: owned and halo of the first layers.
+  const Box& input_span() const;
+
+  /// Computes the network's output from `input`: `batch` samples of input_span(), which must stay
+  /// unchanged until backward() is done. Communicates with the group.
+  void forward(const Pass& pass, ConstView input);
+
+  /// The output; empty span on parts that own nothing of it.
+  ConstView output() const;
+  /// Where d(loss)/d(output) goes before backward(); same span as output().
+  View output_diff();
+
+  /// Computes the gradients of all parameters into Parameters::diffs() and hands each layer's, when
+  /// complete, to `reducer`. Follows a forward() with the same arguments.
+  void backward(const Pass& pass, ConstView input, GradientReducer& reducer);
+
+  /// Bytes of halos and gathered boxes that this rank has received in forward() so far.
+  std::int64_t forward_received_bytes() const;
+  /// "conv1: forward jit:..., ..." for every layer that uses a library's kernels.
+  std::vector<std::string> implementations() const;
+
+ private:
+  struct EdgeTensor {
+    Tensor value, diff;
+    bool diff_wanted = false;
+    bool clear_diff = false;  // some owned elements are read by nobody here: their diff starts at 0
+    std::unique_ptr<Exchange> distribute, sum_partials;     // forward
+    std::unique_ptr<Exchange> return_halo, broadcast_diff;  // backward
+    std::size_t consumers_left = 0;
+  };
+  struct LayerState {
+    bool active = false;  // this part computes something
+    std::vector<Chunk> chunks;
+    std::vector<ConstView> src;  // input view is set at each forward
+  };
+  void make_tensors(const Comm& group, std::int64_t batch, bool training);
+  void make_layers(Parameters& parameters, std::int64_t batch, bool training);
+  void compute(const Pass& pass, std::size_t layer, const Chunk& chunk);
+  void set_input(ConstView input);
+  void publish(std::size_t tensor);
+  void backward_data(const Pass& pass, std::size_t layer);
+  void settle_diff(std::size_t tensor);
+
+  Model& model_;
+  const ModelGeometry& geometry_;
+  std::size_t part_;
+  Trace* trace_;
+  std::vector<EdgeTensor> tensors_;
+  std::vector<LayerState> states_;
+  Tensor extra_diff_;  // for tensors with several consumers
+  AlignedBuffer<float> extra_dense_;
+};
+
+}  // namespace halomesh
