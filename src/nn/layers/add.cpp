@@ -20,7 +20,7 @@ Shape Add::dst_shape(std::span<const Shape> src) const {
 void Add::forward(const Pass&, std::span<const ConstView> src, View dst, const Box& chunk) {
   bool rows = has_all_channels(chunk, dst);
   for (const ConstView& view : src) rows = rows && has_all_channels(chunk, view);
-  for_each_run(chunk, dst.batch, rows, [&](const Run& run) {
+  visit_runs(chunk, dst.batch, rows, [&](const Run& run) {
     float* y = run.begin_in(dst, chunk);
     std::copy_n(run.begin_in(src[0], chunk), run.length, y);
     for (const ConstView& view : src.subspan(1)) {
@@ -34,7 +34,7 @@ void Add::forward(const Pass&, std::span<const ConstView> src, View dst, const B
 void Add::backward_data(const Pass&, std::span<const ConstView>, ConstView, ConstView diff_dst,
                         std::size_t input, View diff_src) {
   const Box& box = place().boxes.src_needed[input];
-  for_each_run(box, diff_src.batch, has_all_channels(box, diff_dst, diff_src), [&](const Run& run) {
+  visit_runs(box, diff_src.batch, has_all_channels(box, diff_dst, diff_src), [&](const Run& run) {
     std::copy_n(run.begin_in(diff_dst, box), run.length, run.begin_in(diff_src, box));
   });
 }

@@ -19,7 +19,7 @@ Dropout::Dropout(double p) : p_(p) {
 void Dropout::apply(const Pass& pass, ConstView from, View to, const Box& box) const {
   const bool rows = has_all_channels(box, from, to);
   if (!pass.training || p_ == 0.0) {
-    for_each_run(box, to.batch, rows, [&](const Run& run) {
+    visit_runs(box, to.batch, rows, [&](const Run& run) {
       std::copy_n(run.begin_in(from, box), run.length, run.begin_in(to, box));
     });
     return;
@@ -30,7 +30,7 @@ void Dropout::apply(const Pass& pass, ConstView from, View to, const Box& box) c
   const float scale = static_cast<float>(1.0 / (1.0 - p_));
   // A word of 32 random bits is kept when its upper 24 bits reach p * 2^24.
   const auto threshold = static_cast<std::uint32_t>(std::ceil(p_ * 0x1p24));
-  for_each_run(box, to.batch, rows, [&](const Run& run) {
+  visit_runs(box, to.batch, rows, [&](const Run& run) {
     const float* x = run.begin_in(from, box);
     float* y = run.begin_in(to, box);
     // Position in the global batch, in n,d,h,w,c order of the whole tensor. A run of several

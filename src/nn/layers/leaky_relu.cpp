@@ -15,7 +15,7 @@ LeakyRelu::LeakyRelu(float slope) : slope_(slope) {
 void LeakyRelu::forward(const Pass&, std::span<const ConstView> src, View dst, const Box& chunk) {
   const ConstView from = src[0];
   const float slope = slope_;
-  for_each_run(chunk, dst.batch, has_all_channels(chunk, from, dst), [&](const Run& run) {
+  visit_runs(chunk, dst.batch, has_all_channels(chunk, from, dst), [&](const Run& run) {
     const float* x = run.begin_in(from, chunk);
     float* y = run.begin_in(dst, chunk);
 #pragma omp simd
@@ -28,7 +28,7 @@ void LeakyRelu::backward_data(const Pass&, std::span<const ConstView>, ConstView
   const Box& box = place().boxes.src_needed[input];
   const float slope = slope_;
   const bool rows = has_all_channels(box, dst, diff_dst, diff_src);
-  for_each_run(box, diff_src.batch, rows, [&](const Run& run) {
+  visit_runs(box, diff_src.batch, rows, [&](const Run& run) {
     const float* y = run.begin_in(dst, box);
     const float* dy = run.begin_in(diff_dst, box);
     float* dx = run.begin_in(diff_src, box);

@@ -24,7 +24,7 @@ struct Run {
 /// once. A run is a row of pixels when the box has all `channels` of every view walked, one
 /// pixel otherwise. Bodies must write disjoint memory. Local; allocates nothing.
 template <class Body>
-void for_each_run(const Box& box, std::int64_t batch, bool all_channels, const Body& body) {
+void visit_runs(const Box& box, std::int64_t batch, bool all_channels, const Body& body) {
   if (box.empty()) return;
   constexpr std::int64_t kWorthThreads = 1 << 15;  // elements: about what a fork and join costs
   const std::int64_t depth = box.extent(kD), height = box.extent(kH);

@@ -14,7 +14,7 @@ ScaledTanh::ScaledTanh(float scale) : scale_(scale) {
 
 void ScaledTanh::forward(const Pass&, std::span<const ConstView> src, View dst, const Box& chunk) {
   const ConstView from = src[0];
-  for_each_run(chunk, dst.batch, has_all_channels(chunk, from, dst), [&](const Run& run) {
+  visit_runs(chunk, dst.batch, has_all_channels(chunk, from, dst), [&](const Run& run) {
     const float* x = run.begin_in(from, chunk);
     float* y = run.begin_in(dst, chunk);
     for (std::int64_t i = 0; i < run.length; ++i) y[i] = scale_ * std::tanh(x[i]);
@@ -26,7 +26,7 @@ void ScaledTanh::backward_data(const Pass&, std::span<const ConstView>, ConstVie
   const Box& box = place().boxes.src_needed[input];
   const float scale = scale_, inverse = 1.0f / scale_;
   const bool rows = has_all_channels(box, dst, diff_dst, diff_src);
-  for_each_run(box, diff_src.batch, rows, [&](const Run& run) {
+  visit_runs(box, diff_src.batch, rows, [&](const Run& run) {
     const float* y = run.begin_in(dst, box);
     const float* dy = run.begin_in(diff_dst, box);
     float* dx = run.begin_in(diff_src, box);

@@ -1,0 +1,270 @@
+// Pooling: see pooling.hpp.
+#include "src/nn/layers/pooling.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <type_traits>
+#include <utility>
+
+#include "error.hpp"
+
+namespace halomesh {
+namespace {
+
+// Channels are treated in blocks whose running values stay in registers over all taps.
+constexpr std::int64_t kLanes = 16;
+
+// Calls body(Pixel) for each pixel of the box in each sample; rows are shared out to threads.
+template <class Pixel, class Body>
+void for_each_pixel(const Box& box, std::int64_t batch, const Body& body) {
+  if (box.empty()) return;
+  const std::int64_t depth = box.extent(kD), height = box.extent(kH);
+  const std::int64_t rows = batch * depth * height;
+#pragma omp parallel for schedule(static) if (rows * box.extent(kW) * box.extent(kC) > 16384)
+  for (std::int64_t row = 0; row < rows; ++row)
+    for (std::int64_t w = box.lo[kW]; w < box.hi[kW]; ++w)
+      body(Pixel{row / (depth * height), box.lo[kD] + row / height % depth,
+                 box.lo[kH] + row % height, w});
+}
+
+// Calls body(first channel, channels) for blocks of channels: kLanes as a constant, then the rest.
+template <class Body>
+void for_each_lane_block(std::int64_t channels, const Body& body) {
+  std::int64_t c = 0;
+  for (; c + kLanes <= channels; c += kLanes)
+    body(c, std::integral_constant<std::int64_t, kLanes>());
+  if (c < channels) body(c, channels - c);
+}
+
+}  // namespace
+
+// The elements under one window that lie inside the input.
+struct Pooling::Taps {
+  const float* first;                // the first tap inside
+  std::array<Range, 3> inside;       // tap numbers on each axis
+  std::array<std::int64_t, 3> step;  // elements between neighbours along d, h, w
+  Spatial kernel;
+
+  std::int32_t first_number() const {
+    return static_cast<std::int32_t>((inside[0].lo * kernel[1] + inside[1].lo) * kernel[2] +
+                                     inside[2].lo);
+  }
+  // Calls body(pointer to channel c of the tap, number of the tap) in d,h,w order.
+  template <class Body>
+  void for_each(std::int64_t c, const Body& body) const {
+    for (std::int64_t kd = inside[0].lo; kd < inside[0].hi; ++kd)
+      for (std::int64_t kh = inside[1].lo; kh < inside[1].hi; ++kh) {
+        const float* row =
+            first + (kd - inside[0].lo) * step[0] + (kh - inside[1].lo) * step[1] + c;
+        const std::int64_t number = (kd * kernel[1] + kh) * kernel[2];
+        for (std::int64_t kw = inside[2].lo; kw < inside[2].hi; ++kw, row += step[2])
+          body(row, number + kw);
+      }
+  }
+};
+
+Pooling::Taps Pooling::taps_of(const Pixel& dst, ConstView src, std::int64_t channel) const {
+  const Box& span = src.span;
+  Taps taps;
+  taps.inside = {taps_inside(0, dst.d), taps_inside(1, dst.h), taps_inside(2, dst.w)};
+  taps.first = src.data + src.offset(dst.n, channel, first_plane(0, dst.d) + taps.inside[0].lo,
+                                     first_plane(1, dst.h) + taps.inside[1].lo,
+                                     first_plane(2, dst.w) + taps.inside[2].lo);
+  taps.step[2] = span.extent(kC);
+  taps.step[1] = taps.step[2] * span.extent(kW);
+  taps.step[0] = taps.step[1] * span.extent(kH);
+  taps.kernel = options_.kernel;
+  return taps;
+}
+
+Range Pooling::taps_inside(std::size_t axis, std::int64_t dst) const {
+  const std::int64_t first = first_plane(axis, dst);
+  return {std::max<std::int64_t>(0, -first),
+          std::min(window_[axis].kernel, src_extents_[axis] - first)};
+}
+
+template <class Body>
+void Pooling::for_each_window_over(const Pixel& src, const Body& body) const {
+  const Box& needed = place_.boxes.src_needed[0];
+  const Range& rd = windows_over_[0][static_cast<std::size_t>(src.d - needed.lo[kD])];
+  const Range& rh = windows_over_[1][static_cast<std::size_t>(src.h - needed.lo[kH])];
+  const Range& rw = windows_over_[2][static_cast<std::size_t>(src.w - needed.lo[kW])];
+  for (std::int64_t d = rd.lo; d < rd.hi; ++d)
+    for (std::int64_t h = rh.lo; h < rh.hi; ++h)
+      for (std::int64_t w = rw.lo; w < rw.hi; ++w)
+        body(Pixel{src.n, d, h, w},
+             ((src.d - first_plane(0, d)) * window_[1].kernel + src.h - first_plane(1, h)) *
+                     window_[2].kernel +
+                 src.w - first_plane(2, w));
+}
+
+Pooling::Pooling(const WindowOptions& window) : options_(window) {
+  require(window.dilation == Spatial{1, 1, 1},
+          cat("pooling with dilation ", window.dilation[0], "x", window.dilation[1], "x",
+              window.dilation[2]),
+          "pooling supports dilation 1 alone");
+}
+
+Shape Pooling::dst_shape(std::span<const Shape> src) const {
+  require(src.size() == 1, cat("pooling of ", src.size(), " inputs"), "name one input for it");
+  const Spatial extents = src[0].spatial();
+  const Spatial dst = dst_extents(options_.resolve(extents), extents);
+  return {src[0].c, dst[0], dst[1], dst[2]};
+}
+
+Box Pooling::needs(const Box& dst, std::size_t, std::span<const Shape> src) const {
+  Box box = needed_box(options_.resolve(src[0].spatial()), dst, src[0]);
+  box.lo[kC] = dst.lo[kC];  // each channel needs itself alone
+  box.hi[kC] = dst.hi[kC];
+  return box.normalized();
+}
+
+std::int64_t Pooling::forward_flops(std::span<const Shape> src) const {
+  const Spatial& kernel = options_.kernel;
+  return dst_shape(src).volume() * kernel[0] * kernel[1] * kernel[2];
+}
+
+void Pooling::prepare(const LayerPlace& place, std::vector<ParameterView>) {
+  place_ = place;
+  src_extents_ = place.src_shapes[0].spatial();
+  window_ = options_.resolve(src_extents_);
+  const Box &src = place.boxes.src_needed[0], &dst = place.boxes.dst_produced;
+  for (std::size_t a = 0; a < 3; ++a) {
+    windows_over_[a].assign(static_cast<std::size_t>(src.extent(a + 1)), Range{});
+    for (std::int64_t i = dst.lo[a + 1]; i < dst.hi[a + 1]; ++i) {
+      const Range inside = taps_inside(a, i);
+      for (std::int64_t t = inside.lo; t < inside.hi; ++t) {
+        const std::int64_t plane = first_plane(a, i) + t - src.lo[a + 1];
+        Range& windows = windows_over_[a][static_cast<std::size_t>(plane)];
+        windows = {windows.extent() == 0 ? i : windows.lo, i + 1};
+      }
+    }
+  }
+}
+
+MaxPooling::MaxPooling(const WindowOptions& window) : Pooling(window) {
+  const Spatial& k = window.kernel;
+  require(k[0] * k[1] * k[2] <= 255,
+          cat("max pooling with a window of ", k[0], "x", k[1], "x", k[2]),
+          "a window may have 255 elements: the winner is remembered in one byte");
+}
+
+void MaxPooling::prepare(const LayerPlace& place, std::vector<ParameterView> parameters) {
+  Pooling::prepare(place, std::move(parameters));
+  if (!place.training) return;
+  const Box& produced = place.boxes.dst_produced;
+  storage_ = AlignedBuffer<std::uint8_t>(place.batch * produced.volume());
+  winners_ = {storage_.data(), produced, place.batch};
+}
+
+void MaxPooling::forward(const Pass&, std::span<const ConstView> src, View dst, const Box& chunk) {
+  const ConstView from = src[0];
+  const bool remember = place().training;
+  for_each_pixel<Pixel>(chunk, dst.batch, [&](const Pixel& at) {
+    const Taps taps = taps_of(at, from, chunk.lo[kC]);
+    float* const y = dst.data + dst.offset(at.n, chunk.lo[kC], at.d, at.h, at.w);
+    std::uint8_t* const winner =
+        remember ? winners_.data + winners_.offset(at.n, chunk.lo[kC], at.d, at.h, at.w) : nullptr;
+    for_each_lane_block(chunk.extent(kC), [&](std::int64_t c, auto lanes) {
+      float best[kLanes];
+      std::int32_t tap_of_best[kLanes];
+      std::fill_n(best, kLanes, -std::numeric_limits<float>::infinity());
+      std::fill_n(tap_of_best, kLanes, taps.first_number());
+      taps.for_each(c, [&](const float* x, std::int64_t tap) {
+        const auto number = static_cast<std::int32_t>(tap);
+#pragma omp simd
+        for (std::int64_t i = 0; i < lanes; ++i) {
+          const bool take = (x[i] > best[i]) | (x[i] != x[i]);
+          best[i] = take ? x[i] : best[i];
+          tap_of_best[i] = take ? number : tap_of_best[i];
+        }
+      });
+      std::copy_n(best, static_cast<std::int64_t>(lanes), y + c);
+      if (remember)
+        for (std::int64_t i = 0; i < lanes; ++i)
+          winner[c + i] = static_cast<std::uint8_t>(tap_of_best[i]);
+    });
+  });
+}
+
+void MaxPooling::backward_data(const Pass&, std::span<const ConstView>, ConstView,
+                               ConstView diff_dst, std::size_t, View diff_src) {
+  const Box& box = place().boxes.src_needed[0];
+  const std::int64_t channels = box.extent(kC);
+  for_each_pixel<Pixel>(box, diff_src.batch, [&](const Pixel& at) {
+    float* const dx = diff_src.data + diff_src.offset(at.n, box.lo[kC], at.d, at.h, at.w);
+    bool first = true;
+    for_each_window_over(at, [&](const Pixel& window, std::int64_t tap) {
+      const float* const dy =
+          diff_dst.data + diff_dst.offset(window.n, box.lo[kC], window.d, window.h, window.w);
+      const std::uint8_t* const winner =
+          winners_.data + winners_.offset(window.n, box.lo[kC], window.d, window.h, window.w);
+      const auto number = static_cast<std::uint8_t>(tap);
+      if (first) {
+#pragma omp simd
+        for (std::int64_t c = 0; c < channels; ++c) dx[c] = winner[c] == number ? dy[c] : 0.0f;
+      } else {
+#pragma omp simd
+        for (std::int64_t c = 0; c < channels; ++c) dx[c] += winner[c] == number ? dy[c] : 0.0f;
+      }
+      first = false;
+    });
+    if (first) std::fill_n(dx, channels, 0.0f);  // between the windows
+  });
+}
+
+void AveragePooling::prepare(const LayerPlace& place, std::vector<ParameterView> parameters) {
+  Pooling::prepare(place, std::move(parameters));
+  const Box& dst = place.boxes.dst_produced;
+  for (std::size_t a = 0; a < 3; ++a) {
+    counts_[a].clear();
+    for (std::int64_t i = dst.lo[a + 1]; i < dst.hi[a + 1]; ++i)
+      counts_[a].push_back(count_ == PaddingCount::kInclude ? window()[a].kernel
+                                                            : taps_inside(a, i).extent());
+  }
+}
+
+float AveragePooling::weight(const Pixel& dst) const {
+  const Box& box = place().boxes.dst_produced;
+  return 1.0f / static_cast<float>(counts_[0][static_cast<std::size_t>(dst.d - box.lo[kD])] *
+                                   counts_[1][static_cast<std::size_t>(dst.h - box.lo[kH])] *
+                                   counts_[2][static_cast<std::size_t>(dst.w - box.lo[kW])]);
+}
+
+void AveragePooling::forward(const Pass&, std::span<const ConstView> src, View dst,
+                             const Box& chunk) {
+  const ConstView from = src[0];
+  for_each_pixel<Pixel>(chunk, dst.batch, [&](const Pixel& at) {
+    const Taps taps = taps_of(at, from, chunk.lo[kC]);
+    const float scale = weight(at);
+    float* const y = dst.data + dst.offset(at.n, chunk.lo[kC], at.d, at.h, at.w);
+    for_each_lane_block(chunk.extent(kC), [&](std::int64_t c, auto lanes) {
+      float sum[kLanes] = {};
+      taps.for_each(c, [&](const float* x, std::int64_t) {
+#pragma omp simd
+        for (std::int64_t i = 0; i < lanes; ++i) sum[i] += x[i];
+      });
+#pragma omp simd
+      for (std::int64_t i = 0; i < lanes; ++i) y[c + i] = sum[i] * scale;
+    });
+  });
+}
+
+void AveragePooling::backward_data(const Pass&, std::span<const ConstView>, ConstView,
+                                   ConstView diff_dst, std::size_t, View diff_src) {
+  const Box& box = place().boxes.src_needed[0];
+  const std::int64_t channels = box.extent(kC);
+  for_each_pixel<Pixel>(box, diff_src.batch, [&](const Pixel& at) {
+    float* const dx = diff_src.data + diff_src.offset(at.n, box.lo[kC], at.d, at.h, at.w);
+    std::fill_n(dx, channels, 0.0f);
+    for_each_window_over(at, [&](const Pixel& window, std::int64_t) {
+      const float scale = weight(window);
+      const float* const dy =
+          diff_dst.data + diff_dst.offset(window.n, box.lo[kC], window.d, window.h, window.w);
+#pragma omp simd
+      for (std::int64_t c = 0; c < channels; ++c) dx[c] += scale * dy[c];
+    });
+  });
+}
+
+}  // namespace halomesh

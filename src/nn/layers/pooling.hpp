@@ -1,0 +1,105 @@
+// Max and average pooling over any undilated window: overlapping, padded, with gaps.
+// Own kernels on strided channels-last views; knows nothing of how halos arrive.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "src/nn/layer.hpp"
+#include "src/nn/layers/window_options.hpp"
+
+namespace halomesh {
+
+/// What both kinds of pooling share: geometry, and which windows cover which input plane.
+/// Padding is never read: a window at the border has fewer taps. Backward gathers: each input
+/// element adds up its windows in a fixed order, so it is deterministic for any number of threads.
+class Pooling : public Layer {
+ public:
+  /// Throws Error for a dilation other than 1.
+  explicit Pooling(const WindowOptions& window);
+
+  /// Channels as the input; throws Error unless there is one input that the window fits.
+  Shape dst_shape(std::span<const Shape> src) const override;
+  Box needs(const Box& dst, std::size_t input, std::span<const Shape> src) const override;
+  void prepare(const LayerPlace& place, std::vector<ParameterView> parameters) override;
+  std::int64_t forward_flops(std::span<const Shape> src) const override;
+
+ protected:
+  /// One pixel of one sample, in global coordinates.
+  struct Pixel {
+    std::int64_t n, d, h, w;
+  };
+  struct Taps;
+
+  /// The taps of the window of dst plane `dst` that lie inside the input: at least one.
+  Range taps_inside(std::size_t axis, std::int64_t dst) const;
+  /// The elements of `src` under the window of a dst pixel, from channel `channel` on.
+  Taps taps_of(const Pixel& dst, ConstView src, std::int64_t channel) const;
+  /// Calls body(dst pixel, tap) for each produced window over a src pixel, in d,h,w order. The tap
+  /// is numbered in d,h,w order of the whole window.
+  template <class Body>
+  void for_each_window_over(const Pixel& src, const Body& body) const;
+
+  const Window& window() const { return window_; }
+  const LayerPlace& place() const { return place_; }
+
+ private:
+  // The input plane of tap 0 of the window of dst plane `dst`; below 0 where it is padding.
+  std::int64_t first_plane(std::size_t axis, std::int64_t dst) const {
+    return dst * window_[axis].stride - window_[axis].pad_before;
+  }
+  WindowOptions options_;
+  Window window_{};
+  Spatial src_extents_{};
+  LayerPlace place_;
+  // Per axis and plane of src_needed: the produced planes whose windows cover it.
+  std::array<std::vector<Range>, 3> windows_over_;
+};
+
+/// The largest element of each window. Of equal ones the first in d,h,w order gets the gradient;
+/// a NaN in a window is its result. In training, one byte an output element (sample, produced box)
+/// remembers which tap won, so that backward reads neither src nor dst.
+class MaxPooling final : public Pooling {
+ public:
+  /// Throws Error for a window of more than 255 taps or a dilation other than 1.
+  explicit MaxPooling(const WindowOptions& window);
+
+  void prepare(const LayerPlace& place, std::vector<ParameterView> parameters) override;
+  void forward(const Pass& pass, std::span<const ConstView> src, View dst,
+               const Box& chunk) override;
+  void backward_data(const Pass& pass, std::span<const ConstView> src, ConstView dst,
+                     ConstView diff_dst, std::size_t input, View diff_src) override;
+
+ private:
+  TensorView<std::uint8_t> winners_;  ///< of storage_: spans dst_produced
+  AlignedBuffer<std::uint8_t> storage_;
+};
+
+/// Whether the padding that a window covers counts as elements (zeros) of the mean.
+enum class PaddingCount { kExclude, kInclude };
+
+/// The mean of each window. By default over the elements inside the input (as TensorFlow's
+/// avg_pool); with kInclude over all taps of the window.
+class AveragePooling final : public Pooling {
+ public:
+  explicit AveragePooling(const WindowOptions& window, PaddingCount count = PaddingCount::kExclude)
+      : Pooling(window), count_(count) {}
+
+  void prepare(const LayerPlace& place, std::vector<ParameterView> parameters) override;
+  void forward(const Pass& pass, std::span<const ConstView> src, View dst,
+               const Box& chunk) override;
+  void backward_data(const Pass& pass, std::span<const ConstView> src, ConstView dst,
+                     ConstView diff_dst, std::size_t input, View diff_src) override;
+
+ private:
+  // Per axis and plane of dst_produced: taps that count; the divisor is their product.
+  std::array<std::vector<std::int64_t>, 3> counts_;
+
+  // 1 / (elements of the mean) of a dst pixel.
+  float weight(const Pixel& dst) const;
+
+  PaddingCount count_;
+};
+
+}  // namespace halomesh
