@@ -1,0 +1,66 @@
+// A 3-D convolution with bias on oneDNN, over whatever blocks its place gives it. Knows nothing of
+// the library's API nor of how halos arrive.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/nn/layer.hpp"
+#include "src/nn/layers/window_options.hpp"
+#include "src/nn/onednn.hpp"
+#include "src/nn/tensor.hpp"
+
+namespace halomesh {
+
+struct ConvolutionOptions {
+  std::int64_t filters = 1;
+  WindowOptions window;
+};
+
+/// dst(n,o,d,h,w) = bias(o) + sum over i,td,th,tw of weight(o,i,td,th,tw) * src(n,i,...) with the
+/// src planes of AxisWindow; planes outside the tensor count as zero (cross-correlation). Weight
+/// order in memory: out,in,kd,kh,kw. Samples are computed one by one.
+///
+/// A chunk whose src and dst boxes are contiguous in their spans is computed in place; otherwise it
+/// goes through a dense buffer made by prepare().
+class Convolution : public Layer {
+ public:
+  /// Throws Error when there are no filters. The window is checked by dst_shape().
+  explicit Convolution(const ConvolutionOptions& options);
+
+  Shape dst_shape(std::span<const Shape> src) const override;
+  Box needs(const Box& dst, std::size_t input, std::span<const Shape> src) const override;
+  std::vector<ParameterGeometry> parameters(std::span<const Shape> src) const override;
+
+  /// Refuses, by name, a place that produces only some output channels or holds a part of a weight.
+  void prepare(const LayerPlace& place, std::vector<ParameterView> parameters) override;
+  void load_parameters() override;
+  void forward(const Pass& pass, std::span<const ConstView> src, View dst,
+               const Box& chunk) override;
+  void backward_data(const Pass& pass, std::span<const ConstView> src, ConstView dst,
+                     ConstView diff_dst, std::size_t input, View diff_src) override;
+  void backward_parameters(const Pass& pass, std::span<const ConstView> src,
+                           ConstView diff_dst) override;
+  std::vector<std::string> implementations() const override { return kernels_.implementations(); }
+  std::int64_t forward_flops(std::span<const Shape> src) const override;
+
+ private:
+  struct PreparedChunk {
+    Box dst, src;
+    std::size_t kernel = 0;
+  };
+  ConvolutionBlock block_of(const Box& dst, const Box& src) const;
+  void reserve_scratch(const Box& src, const Box& dst);
+
+  ConvolutionOptions options_;
+  LayerPlace place_;
+  std::vector<ParameterView> parameters_;
+  Window window_{};  // on the whole input
+  std::vector<PreparedChunk> chunks_;
+  ConvolutionKernels kernels_;
+  AlignedBuffer<float> src_scratch_, dst_scratch_;  // one sample's box, where it is not contiguous
+};
+
+}  // namespace halomesh

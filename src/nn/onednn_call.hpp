@@ -1,0 +1,140 @@
+// One prepared call of a oneDNN primitive and what it stands on; the only file that knows the
+// library's API version (2.5 to 3.x). Private to src/nn/onednn*.cpp: no other file includes it.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "error.hpp"
+#include "src/nn/onednn.hpp"
+#include "src/nn/tensor.hpp"
+
+namespace halomesh::onednn {
+
+using dnnl::memory;
+using Tag = memory::format_tag;
+
+// Turns the library's failures into ours: `what` is called only then.
+template <class What, class Body>
+auto guarded(const What& what, const Body& body) -> decltype(body()) {
+  try {
+    return body();
+  } catch (const dnnl::error& e) {
+    const char* hint = "this version of the library has no such kernel: try a newer oneDNN";
+    if (e.status == dnnl_out_of_memory) hint = "cut the sample into more parts or use more nodes";
+    if (e.status == dnnl_invalid_arguments) hint = "check the layer's kernel, stride and padding";
+    throw Error(cat("oneDNN ", onednn_version(), ", ", what(), ": ", e.what(), " (status ",
+                    static_cast<int>(e.status), ")"),
+                hint);
+  }
+}
+
+struct Library {
+  dnnl::engine engine{dnnl::engine::kind::cpu, 0};
+  dnnl::stream stream{engine};
+  dnnl::primitive_attr attr;
+  Library() { attr.set_scratchpad_mode(dnnl::scratchpad_mode::user); }
+};
+
+// Version 3 dropped operation descriptors: a primitive descriptor takes their arguments itself.
+template <class Primitive, class... Args>
+typename Primitive::primitive_desc describe(const Library& lib, const Args&... args) {
+#if DNNL_VERSION_MAJOR >= 3
+  return {lib.engine, args..., lib.attr};
+#else
+  return {typename Primitive::desc(args...), lib.attr, lib.engine};
+#endif
+}
+template <class Primitive, class Forward, class... Args>
+typename Primitive::primitive_desc describe_backward(const Library& lib, const Forward& forward,
+                                                     const Args&... args) {
+#if DNNL_VERSION_MAJOR >= 3
+  return {lib.engine, args..., forward, lib.attr};
+#else
+  return {typename Primitive::desc(args...), lib.attr, lib.engine, forward};
+#endif
+}
+
+// Memory in a layout of the library's choice.
+struct Storage {
+  AlignedBuffer<std::byte> bytes;
+  memory::desc desc;
+  explicit Storage(const memory::desc& d)
+      : bytes(static_cast<std::int64_t>(d.get_size())), desc(d) {}
+  float* data() { return reinterpret_cast<float*>(bytes.data()); }
+  std::int64_t size() const { return bytes.size() / std::int64_t{sizeof(float)}; }
+};
+
+// A primitive with the memories of its arguments, made beforehand; runs by the C API because the
+// C++ execute() builds a vector each time.
+class Call {
+ public:
+  template <class Description>
+  Call(const Library& lib, std::string name, const dnnl::primitive& primitive,
+       const Description& pd, const std::vector<std::pair<int, memory::desc>>& arguments)
+      : name_(std::move(name)),
+        primitive_(primitive),
+        scratchpad_bytes_(static_cast<std::int64_t>(pd.scratchpad_desc().get_size())) {
+    for (const auto& [argument, desc] : arguments) add(lib, argument, desc);
+    add(lib, DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc());
+  }
+  // One more argument, not yet bound to data.
+  void add(const Library& lib, int argument, const memory::desc& desc) {
+    memories_.emplace_back(desc, lib.engine, nullptr);
+    arguments_.push_back({argument, memories_.back().get()});
+  }
+  // The data stays the caller's; arguments that are only read are not written by the library.
+  Call& bind(int argument, const void* data) {
+    for (std::size_t i = 0; i < arguments_.size(); ++i)
+      if (arguments_[i].arg == argument) memories_[i].set_data_handle(const_cast<void*>(data));
+    return *this;
+  }
+  void run(const Library& lib) const {
+    guarded([this] { return "running " + name_; },
+            [&] {
+              dnnl::error::wrap_c_api(
+                  dnnl_primitive_execute(primitive_.get(), lib.stream.get(),
+                                         static_cast<int>(arguments_.size()), arguments_.data()),
+                  "could not execute a primitive");
+              dnnl::error::wrap_c_api(dnnl_stream_wait(lib.stream.get()), "could not wait");
+            });
+  }
+  std::int64_t scratchpad_bytes() const { return scratchpad_bytes_; }
+
+ private:
+  std::string name_;
+  dnnl::primitive primitive_;
+  std::vector<memory> memories_;
+  std::vector<dnnl_exec_arg_t> arguments_;
+  std::int64_t scratchpad_bytes_;
+};
+
+inline Call make_reorder(const Library& lib, const memory::desc& from, const memory::desc& to) {
+  const dnnl::reorder::primitive_desc pd(lib.engine, from, lib.engine, to, lib.attr);
+  return {lib, "weight reorder", dnnl::reorder(pd), pd, {{DNNL_ARG_SRC, from}, {DNNL_ARG_DST, to}}};
+}
+
+// Gives all calls one scratchpad: they never run at the same time.
+inline AlignedBuffer<std::byte> share_scratchpad(const std::vector<Call*>& calls) {
+  std::int64_t bytes = 0;
+  for (const Call* call : calls) bytes = std::max(bytes, call->scratchpad_bytes());
+  AlignedBuffer<std::byte> scratchpad(bytes);
+  for (Call* call : calls) call->bind(DNNL_ARG_SCRATCHPAD, scratchpad.data());
+  return scratchpad;
+}
+
+inline void add_name(std::vector<std::string>& names, const std::string& role, const char* impl) {
+  const std::string name = role + ' ' + impl;
+  if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+}
+
+inline memory::desc plain(const memory::dims& dims, Tag tag) {
+  return {dims, memory::data_type::f32, tag};
+}
+
+}  // namespace halomesh::onednn

@@ -1,0 +1,129 @@
+// oneDNN inner products of any version behind our own types: see onednn.hpp.
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/nn/onednn.hpp"
+#include "src/nn/onednn_call.hpp"
+
+namespace halomesh {
+
+using namespace onednn;
+
+struct InnerProductKernels::Impl {
+  Library lib;
+  std::vector<std::string> names;
+  std::vector<Call> forward, backward_data, backward_weights;  // the last two: none or one
+  AlignedBuffer<std::byte> scratchpad;
+};
+
+namespace {
+
+struct InnerProductDescs {
+  memory::desc src, weight, bias, dst;
+  bool with_bias;
+  InnerProductDescs(std::int64_t batch, std::int64_t in, std::int64_t out, bool bias_wanted)
+      : src(plain({batch, in}, Tag::ab)),
+        weight(plain({out, in}, Tag::ab)),
+        bias(plain({out}, Tag::a)),
+        dst(plain({batch, out}, Tag::ab)),
+        with_bias(bias_wanted) {}
+
+  dnnl::inner_product_forward::primitive_desc forward(const Library& lib) const {
+    const auto training = dnnl::prop_kind::forward_training;
+    return with_bias ? describe<dnnl::inner_product_forward>(lib, training, src, weight, bias, dst)
+                     : describe<dnnl::inner_product_forward>(lib, training, src, weight, dst);
+  }
+  dnnl::inner_product_backward_weights::primitive_desc backward_weights(const Library& lib) const {
+    using Backward = dnnl::inner_product_backward_weights;
+    return with_bias ? describe_backward<Backward>(lib, forward(lib), src, weight, bias, dst)
+                     : describe_backward<Backward>(lib, forward(lib), src, weight, dst);
+  }
+};
+
+}  // namespace
+
+InnerProductKernels::InnerProductKernels(std::int64_t batch, std::int64_t in, std::int64_t out,
+                                         bool with_bias, bool training)
+    : impl_(std::make_unique<Impl>()) {
+  Impl& impl = *impl_;
+  const std::string name = cat("inner product of batch ", batch, ", ", in, " -> ", out);
+  const InnerProductDescs descs(batch, in, out, with_bias);
+  guarded([&] { return name; },
+          [&] {
+            const auto pd = descs.forward(impl.lib);
+            impl.forward.push_back({
+                impl.lib,
+                name + " forward",
+                dnnl::inner_product_forward(pd),
+                pd,
+                {{DNNL_ARG_SRC, descs.src},
+                 {DNNL_ARG_WEIGHTS, descs.weight},
+                 {DNNL_ARG_DST, descs.dst}},
+            });
+            if (with_bias) impl.forward[0].add(impl.lib, DNNL_ARG_BIAS, descs.bias);
+            add_name(impl.names, "forward", pd.impl_info_str());
+            if (!training) return;
+            const auto data = describe_backward<dnnl::inner_product_backward_data>(
+                impl.lib, pd, descs.src, descs.weight, descs.dst);
+            impl.backward_data.push_back({impl.lib,
+                                          name + " backward_data",
+                                          dnnl::inner_product_backward_data(data),
+                                          data,
+                                          {{DNNL_ARG_DIFF_SRC, descs.src},
+                                           {DNNL_ARG_WEIGHTS, descs.weight},
+                                           {DNNL_ARG_DIFF_DST, descs.dst}}});
+            add_name(impl.names, "backward_data", data.impl_info_str());
+            const auto weights = descs.backward_weights(impl.lib);
+            impl.backward_weights.push_back({impl.lib,
+                                             name + " backward_weights",
+                                             dnnl::inner_product_backward_weights(weights),
+                                             weights,
+                                             {{DNNL_ARG_SRC, descs.src},
+                                              {DNNL_ARG_DIFF_WEIGHTS, descs.weight},
+                                              {DNNL_ARG_DIFF_DST, descs.dst}}});
+            if (with_bias) impl.backward_weights[0].add(impl.lib, DNNL_ARG_DIFF_BIAS, descs.bias);
+            add_name(impl.names, "backward_weights", weights.impl_info_str());
+          });
+  std::vector<Call*> calls;
+  for (auto* list : {&impl.forward, &impl.backward_data, &impl.backward_weights})
+    for (Call& call : *list) calls.push_back(&call);
+  impl.scratchpad = share_scratchpad(calls);
+}
+
+InnerProductKernels::~InnerProductKernels() = default;
+InnerProductKernels::InnerProductKernels(InnerProductKernels&&) noexcept = default;
+InnerProductKernels& InnerProductKernels::operator=(InnerProductKernels&&) noexcept = default;
+
+void InnerProductKernels::forward(const float* src, const float* weight, const float* bias,
+                                  float* dst) {
+  impl_->forward[0]
+      .bind(DNNL_ARG_SRC, src)
+      .bind(DNNL_ARG_WEIGHTS, weight)
+      .bind(DNNL_ARG_BIAS, bias)
+      .bind(DNNL_ARG_DST, dst)
+      .run(impl_->lib);
+}
+
+void InnerProductKernels::backward_data(const float* diff_dst, const float* weight,
+                                        float* diff_src) {
+  impl_->backward_data[0]
+      .bind(DNNL_ARG_DIFF_DST, diff_dst)
+      .bind(DNNL_ARG_WEIGHTS, weight)
+      .bind(DNNL_ARG_DIFF_SRC, diff_src)
+      .run(impl_->lib);
+}
+
+void InnerProductKernels::backward_weights(const float* src, const float* diff_dst,
+                                           float* diff_weight, float* diff_bias) {
+  impl_->backward_weights[0]
+      .bind(DNNL_ARG_SRC, src)
+      .bind(DNNL_ARG_DIFF_DST, diff_dst)
+      .bind(DNNL_ARG_DIFF_WEIGHTS, diff_weight)
+      .bind(DNNL_ARG_DIFF_BIAS, diff_bias)
+      .run(impl_->lib);
+}
+
+std::vector<std::string> InnerProductKernels::implementations() const { return impl_->names; }
+
+}  // namespace halomesh
