@@ -77,7 +77,7 @@ Fft3d& Fft3d::operator=(Fft3d&&) noexcept = default;
 
 void Fft3d::forward(SpectralGrid& grid) const {
   require(grid.extent() == plans_->n, cat("grid of ", grid.extent(), ", plan of ", plans_->n));
-#pragma omp parallel
+#pragma omp parallel if (worth_sharing(grid.extent()))
   {
 #pragma omp for
     for (std::int64_t d = 0; d < grid.extent(); ++d)
@@ -91,7 +91,7 @@ void Fft3d::forward(SpectralGrid& grid) const {
 
 void Fft3d::backward(SpectralGrid& grid) const {
   require(grid.extent() == plans_->n, cat("grid of ", grid.extent(), ", plan of ", plans_->n));
-#pragma omp parallel
+#pragma omp parallel if (worth_sharing(grid.extent()))
   {
 #pragma omp for
     for (std::int64_t h = 0; h < grid.extent(); ++h)

@@ -60,6 +60,9 @@ class Fft3d {
   std::unique_ptr<Plans> plans_;
 };
 
+/// Whether a loop over a grid of this extent is worth more than the start of an OpenMP team.
+inline bool worth_sharing(std::int64_t n) { return n >= 48; }
+
 /// The signed frequency of index i on an axis of n cells: in (-n/2, n/2].
 inline std::int64_t frequency(std::int64_t i, std::int64_t n) { return i > n / 2 ? i - n : i; }
 

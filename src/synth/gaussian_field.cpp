@@ -34,7 +34,7 @@ void fill_white_noise(SpectralGrid& grid, std::uint64_t seed, std::int64_t unive
   const CounterRng rng(seed, RandomUse::kSynth, narrow<std::uint32_t>(universe),
                        kWhiteNoiseSubstream);
   const std::int64_t n = grid.extent();
-#pragma omp parallel for
+#pragma omp parallel for if (worth_sharing(n))
   for (std::int64_t d = 0; d < n; ++d) {
     for (std::int64_t h = 0; h < n; ++h) {
       double* row = grid.row(d, h);
@@ -59,14 +59,14 @@ void fill_density_modes(SpectralGrid& grid, const Fft3d& fft, const PowerSpectru
   // |k|^2 takes few distinct values on a grid: one P(k) for each integer |f|^2.
   const double fundamental = 2 * std::numbers::pi / (static_cast<double>(n) * voxel);
   std::vector<double> factor(static_cast<std::size_t>(3 * top * top + 1));
-#pragma omp parallel for
+#pragma omp parallel for if (worth_sharing(n))
   for (std::size_t f2 = 0; f2 < factor.size(); ++f2)
     factor[f2] = std::sqrt(spectrum(fundamental * std::sqrt(static_cast<double>(f2))) /
                            (voxel * voxel * voxel));
 
   fill_white_noise(grid, seed, universe);
   fft.forward(grid);  // <|noise_k|^2> = n^3
-#pragma omp parallel for
+#pragma omp parallel for if (worth_sharing(n))
   for (std::int64_t d = 0; d < n; ++d) {
     for (std::int64_t h = 0; h < n; ++h) {
       const std::int64_t fd = frequency(d, n), fh = frequency(h, n);

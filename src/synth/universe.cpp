@@ -97,6 +97,9 @@ Universe generate_universe(const UniverseOptions& options, const Cosmology& cosm
   fill_density_modes(density, fft, PowerSpectrum(cosmology),
                      options.voxel_mpc_h * cosmology.h / Cosmology{}.h, options.seed, universe);
   report();
+  std::array<double, kRedshifts.size()> growths{};
+  for (std::size_t c = 0; c < growths.size(); ++c)
+    growths[c] = growth_factor(cosmology.omega_m, kRedshifts[c]);
   SpectralGrid psi[3] = {SpectralGrid(n), SpectralGrid(n), SpectralGrid(n)};
   // The lattice of all particles is finer than the grid: sub-lattice by sub-lattice, its
   // displacements are the grid's own waves evaluated at shifted points, so memory does not grow
@@ -106,10 +109,7 @@ Universe generate_universe(const UniverseOptions& options, const Cosmology& cosm
                              lattice_shift(lattice / per_axis % per_axis, per_axis),
                              lattice_shift(lattice % per_axis, per_axis)};
     for (int axis = 0; axis < 3; ++axis) displacement(density, fft, axis, shift, psi[axis]);
-    for (std::int64_t c = 0; c < kChannels; ++c)
-      count_particles(psi, shift,
-                      growth_factor(cosmology.omega_m, kRedshifts[static_cast<std::size_t>(c)]),
-                      kChannels, c, result.counts_);
+    count_particles(psi, shift, growths, result.counts_);
     report();
   }
   return result;

@@ -29,9 +29,11 @@ std::vector<Complex> phases(std::int64_t n, double shift) {
   return result;
 }
 
-std::int64_t wrap(std::int64_t i, std::int64_t n) {
-  const std::int64_t r = i % n;
-  return r < 0 ? r + n : r;
+// The voxel of a point `move` away from the centre of voxel i; voxel i covers [i, i+1).
+std::int64_t voxel_of(std::int64_t i, double move, std::int64_t n) {
+  const std::int64_t voxel =
+      static_cast<std::int64_t>(std::floor(static_cast<double>(i) + 0.5 + move)) % n;
+  return voxel < 0 ? voxel + n : voxel;
 }
 
 }  // namespace
@@ -45,7 +47,7 @@ void displacement(const SpectralGrid& density, const Fft3d& fft, int axis, const
   const double cells = static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n);
   // In voxels k = 2 pi f / n, so k/k^2 = n / (2 pi) f / f^2; the rest undoes the plain FFT's n^3.
   const double scale = static_cast<double>(n) / (2 * std::numbers::pi * cells);
-#pragma omp parallel for
+#pragma omp parallel for if (worth_sharing(n))
   for (std::int64_t d = 0; d < n; ++d) {
     for (std::int64_t h = 0; h < n; ++h) {
       const std::int64_t fd = frequency(d, n), fh = frequency(h, n);
@@ -65,39 +67,39 @@ void displacement(const SpectralGrid& density, const Fft3d& fft, int axis, const
   fft.backward(psi);
 }
 
-void count_particles(const SpectralGrid (&psi)[3], const double (&shift)[3], double growth,
-                     std::int64_t channels, std::int64_t channel, std::span<std::int16_t> counts) {
-  const std::int64_t n = psi[0].extent();
+void count_particles(const SpectralGrid (&psi)[3], const double (&shift)[3],
+                     std::span<const double> growths, std::span<std::int16_t> counts) {
+  const std::int64_t n = psi[0].extent(), channels = std::ssize(growths);
   require(std::ssize(counts) == n * n * n * channels,
           cat("counts have ", counts.size(), " elements, needed ", n * n * n * channels));
   constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
-  std::int64_t full = kNone;  // the first voxel that overflowed
-#pragma omp parallel for reduction(min : full)
+  std::int64_t full = kNone;  // the first element of counts that overflowed
+#pragma omp parallel for reduction(min : full) if (worth_sharing(n))
   for (std::int64_t d = 0; d < n; ++d) {
     for (std::int64_t h = 0; h < n; ++h) {
       const double* pd = psi[0].row(d, h);
       const double* ph = psi[1].row(d, h);
       const double* pw = psi[2].row(d, h);
       for (std::int64_t w = 0; w < n; ++w) {
-        // Voxel i covers [i, i+1) and the lattice point sits at i + 0.5 + shift.
-        const auto voxel_of = [&](std::int64_t i, double s, double move) {
-          const double x = static_cast<double>(i) + (0.5 + s) + growth * move;
-          return wrap(static_cast<std::int64_t>(std::floor(x)), n);
-        };
-        const std::int64_t voxel =
-            (voxel_of(d, shift[0], pd[w]) * n + voxel_of(h, shift[1], ph[w])) * n +
-            voxel_of(w, shift[2], pw[w]);
-        std::atomic_ref<std::int16_t> count(
-            counts[static_cast<std::size_t>(voxel * channels + channel)]);
-        if (count.fetch_add(1, std::memory_order_relaxed) ==
-            std::numeric_limits<std::int16_t>::max())
-          full = std::min(full, voxel);
+        for (std::int64_t c = 0; c < channels; ++c) {
+          const double growth = growths[static_cast<std::size_t>(c)];
+          const std::int64_t voxel = (voxel_of(d, shift[0] + growth * pd[w], n) * n +
+                                      voxel_of(h, shift[1] + growth * ph[w], n)) *
+                                         n +
+                                     voxel_of(w, shift[2] + growth * pw[w], n);
+          const std::int64_t element = voxel * channels + c;
+          std::atomic_ref<std::int16_t> count(counts[static_cast<std::size_t>(element)]);
+          if (count.fetch_add(1, std::memory_order_relaxed) ==
+              std::numeric_limits<std::int16_t>::max())
+            full = std::min(full, element);
+        }
       }
     }
   }
+  const std::int64_t voxel = full / channels;
   require(full == kNone,
-          cat("voxel (", full / (n * n), ", ", full / n % n, ", ", full % n, ") of channel ",
-              channel, " holds more than 32767 particles"),
+          cat("voxel (", voxel / (n * n), ", ", voxel / n % n, ", ", voxel % n, ") of channel ",
+              full % channels, " holds more than 32767 particles"),
           "use fewer particles per voxel or larger voxels");
 }
 

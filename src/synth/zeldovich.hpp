@@ -19,13 +19,13 @@ namespace halomesh {
 void displacement(const SpectralGrid& density, const Fft3d& fft, int axis, const double (&shift)[3],
                   SpectralGrid& psi);
 
-/// Moves the n^3 particles of one sub-lattice to q + growth psi(q), wraps them periodically, and
-/// adds 1 to the voxel that each falls in (nearest grid point).
+/// Moves the n^3 particles of one sub-lattice to q + growths[c] psi(q), wraps them periodically,
+/// and adds 1 to channel c of the voxel that each falls in (nearest grid point), for every c.
 ///
-/// `counts` is n x n x n x channels in the order d, h, w, channel; channel `channel` is added to.
-/// Particles are never lost: a full voxel (int16) is an Error that names it, after which the counts
-/// are void. Integer adds commute, so the result does not depend on the threads.
-void count_particles(const SpectralGrid (&psi)[3], const double (&shift)[3], double growth,
-                     std::int64_t channels, std::int64_t channel, std::span<std::int16_t> counts);
+/// `counts` is n x n x n x growths.size() in the order d, h, w, channel, and is added to. Particles
+/// are never lost: a full voxel (int16) is an Error that names it, after which the counts are void.
+/// Integer adds commute, so the result does not depend on the threads.
+void count_particles(const SpectralGrid (&psi)[3], const double (&shift)[3],
+                     std::span<const double> growths, std::span<std::int16_t> counts);
 
 }  // namespace halomesh

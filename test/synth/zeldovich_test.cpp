@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <numbers>
@@ -30,6 +32,7 @@ struct Displacements {
 };
 
 constexpr double kNoShift[3] = {0, 0, 0};
+constexpr std::array kAtOnce = {1.0};  // one channel of growth 1
 
 }  // namespace
 
@@ -105,9 +108,9 @@ TEST_CASE("one moved particle leaves its voxel for the right one, with periodic 
     Displacements moved(n);
     for (int axis = 0; axis < 3; ++axis) moved.psi[axis].row(4, 0)[2] = row.move[axis];
     std::vector<std::int16_t> counts(n * n * n * kChannels);
-    count_particles(moved.psi, kNoShift, row.growth, kChannels, 1, counts);
+    count_particles(moved.psi, kNoShift, std::array{0.0, row.growth}, counts);
     std::vector<std::int16_t> expected(counts.size());
-    for (std::size_t i = 1; i < expected.size(); i += kChannels) expected[i] = 1;
+    std::fill(expected.begin(), expected.end(), std::int16_t{1});  // channel 0 stays still
     const auto at = [](std::int64_t d, std::int64_t h, std::int64_t w) {
       return static_cast<std::size_t>(((d * n + h) * n + w) * kChannels + 1);
     };
@@ -126,7 +129,7 @@ TEST_CASE("a shifted sub-lattice crosses a voxel's face where it should") {
     fill(moved.psi[2], 0.3);  // 0.5 - 0.25 + 0.3 stays, 0.5 + 0.25 + 0.3 leaves
     moved.psi[2].row(1, 1)[1] = 0;
     std::vector<std::int16_t> counts(n * n * n);
-    count_particles(moved.psi, {0, 0, shift}, 1, 1, 0, counts);
+    count_particles(moved.psi, {0, 0, shift}, kAtOnce, counts);
     const std::int16_t stayed = counts[(1 * n + 1) * n + 1], next = counts[(1 * n + 1) * n + 2];
     CHECK(stayed == (shift < 0 ? 1 : 2));
     CHECK(next == (shift < 0 ? 1 : 0));
@@ -140,10 +143,10 @@ TEST_CASE("a voxel that would overflow int16 is an error that names it") {
   std::vector<std::int16_t> counts(n * n * n);
   const std::size_t voxel = (2 * n + 1) * n + 3;
   counts[voxel] = std::numeric_limits<std::int16_t>::max() - 1;
-  count_particles(still.psi, kNoShift, 1, 1, 0, counts);  // reaches the largest value: allowed
+  count_particles(still.psi, kNoShift, kAtOnce, counts);  // reaches the largest value: allowed
   CHECK(counts[voxel] == std::numeric_limits<std::int16_t>::max());
-  CHECK_THROWS_WITH_AS(count_particles(still.psi, kNoShift, 1, 1, 0, counts),
+  CHECK_THROWS_WITH_AS(count_particles(still.psi, kNoShift, kAtOnce, counts),
                        doctest::Contains("(2, 1, 3) of channel 0"), Error);
   std::vector<std::int16_t> wrong(3);
-  CHECK_THROWS_AS(count_particles(still.psi, kNoShift, 1, 1, 0, wrong), Error);
+  CHECK_THROWS_AS(count_particles(still.psi, kNoShift, kAtOnce, wrong), Error);
 }
