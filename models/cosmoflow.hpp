@@ -1,0 +1,40 @@
+// CosmoFlow: the network that predicts cosmological parameters from a 3-D box of particle counts.
+// Knows layers only; nothing of parts, ranks or data.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "src/nn/model.hpp"
+
+namespace halomesh {
+
+/// The defaults are the network of MLPerf HPC v0.7, with 5,597,604 parameters; kernel 3 makes that
+/// of v1.0, with 8,907,556.
+struct CosmoFlowOptions {
+  Shape input{4, 128, 128, 128};
+  std::int64_t kernel = 2;       ///< planes along each axis
+  std::int64_t filters = 32;     ///< of conv1; doubled by each further convolution
+  std::int64_t conv_layers = 5;  ///< each halves the spatial extents
+  std::vector<std::int64_t> fc{128, 64};
+  std::int64_t targets = 4;
+  double dropout = 0.5;  ///< after each of fc; 0: no dropout layers
+  double leaky_slope = 0.3;
+  double output_scale = 1.2;
+};
+
+/// conv_layers times convolution (TensorFlow SAME padding, stride 1), 2x2x2 max pooling, leaky
+/// ReLU; then fc dense layers with leaky ReLU and dropout; then a dense layer of `targets` outputs
+/// and output_scale * tanh. Layers are named conv1, pool1, act1, ..., fc1, act_fc1, dropout1, ...,
+/// and the last dense layer is the fc after those of `fc`, then "tanh". Throws UsageError naming
+/// the option that makes no network. Source: github.com/mlcommons/hpc, cosmoflow/models/
+/// cosmoflow_v1.py.
+///
+/// The published order is convolution, activation, pooling. A leaky ReLU f with slope >= 0 does not
+/// decrease, so max f(x_i) = f(max x_i): pooling first gives the same network, and the activation
+/// then has an eighth of the elements to visit. Gradients agree as well: both orders pass them to
+/// the largest element, times f' at that element (with slope > 0; at slope 0 negative windows have
+/// ties, but their gradient is 0 either way).
+Model make_cosmoflow(const CosmoFlowOptions& options);
+
+}  // namespace halomesh

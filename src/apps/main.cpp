@@ -1,0 +1,89 @@
+// The program: finds the command and runs it; the last to catch what went wrong.
+// Knows no command's options.
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "error.hpp"
+#include "src/apps/commands.hpp"
+#include "src/apps/nearest.hpp"
+#include "src/apps/parallel.hpp"
+#include "src/apps/version.hpp"
+
+namespace halomesh {
+namespace {
+
+struct Command {
+  const char *name, *help;
+  int (*run)(int argc, char** argv);
+};
+
+constexpr std::array<Command, 6> kCommands = {{
+    {"synth", "make a data set of synthetic universes", run_synth},
+    {"train", "train a network", run_train},
+    {"eval", "measure the quality of a checkpoint on a data set", run_eval},
+    {"predict", "write a checkpoint's predictions for a data set", run_predict},
+    {"plan", "print who holds, needs and sends what on a mesh", run_plan},
+    {"info", "print versions, machine and what every rank runs on", run_info},
+}};
+
+void print_help() {
+  std::cout << "halomesh trains 3-D convolutional networks on CPU clusters, with samples cut into\n"
+               "blocks over groups of MPI ranks.\n\n"
+               "usage: halomesh COMMAND [options]\n\n";
+  for (const Command& c : kCommands)
+    std::cout << "  " << c.name << std::string(10 - std::strlen(c.name), ' ') << c.help << '\n';
+  std::cout << "\nhalomesh COMMAND --help lists a command's options; halomesh --version says what "
+               "this is.\nCommands that train or read data run under mpirun, srun or mpiexec.\n";
+}
+
+int run_command(int argc, char** argv) {
+  if (argc < 2) throw UsageError("no command was given", "halomesh --help lists the commands");
+  const std::string name = argv[1];
+  if (name == "--help" || name == "-h" || name == "help") {
+    print_help();
+    return kExitDone;
+  }
+  if (name == "--version") {
+    std::cout << "halomesh " << version() << " (" << git_commit() << ")\n";
+    return kExitDone;
+  }
+  std::vector<std::string> names;
+  for (const Command& command : kCommands) {
+    if (name == command.name) return command.run(argc - 1, argv + 1);
+    names.emplace_back(command.name);
+  }
+  throw UsageError(cat("unknown command '", name, '\''),
+                   cat("did you mean ", nearest(name, names), "? halomesh --help lists all"));
+}
+
+/// What was printed must have arrived, unless the reader has had enough of it.
+int finish_output(int exit_code) {
+  errno = 0;
+  std::cout.flush();
+  if (std::cout || errno == EPIPE || exit_code != kExitDone) return exit_code;
+  throw Error(cat("standard output cannot be written: ", std::strerror(errno)),
+              "check the file, pipe or disk it goes to");
+}
+
+}  // namespace
+}  // namespace halomesh
+
+int main(int argc, char** argv) {
+  using namespace halomesh;
+  // A pipe whose reader is gone must not end a run: the write fails instead.
+  std::signal(SIGPIPE, SIG_IGN);
+  try {
+    return finish_output(run_command(argc, argv));
+  } catch (...) {
+    const Failure failure = describe(std::current_exception(), 0);
+    std::fputs(failure.text.c_str(), stderr);
+    return failure.exit_code;
+  }
+}

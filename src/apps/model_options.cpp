@@ -1,0 +1,70 @@
+// The options that say which network: see model_options.hpp.
+#include "src/apps/model_options.hpp"
+
+#include <vector>
+
+#include "models/registry.hpp"
+
+namespace halomesh {
+
+void add_model_options(Options& options) {
+  const CosmoFlowOptions d;
+  options.group("Network")
+      .add_choice("model", network_names(), "cosmoflow", "the network")
+      .add<Shape>("input", "DxHxWxC", d.input, "voxels and channels of a sample")
+      .add<std::int64_t>("kernel", "K", d.kernel,
+                         "planes of a convolution along each axis; v0.7: 2, v1.0: 3")
+      .at_least(1)
+      .add<std::int64_t>("filters", "F", d.filters, "filters of conv1; each further layer doubles")
+      .at_least(1)
+      .add<std::int64_t>("conv-layers", "L", d.conv_layers, "convolution blocks")
+      .at_least(1)
+      .add<std::vector<std::int64_t>>("fc", "N,N", d.fc, "outputs of the hidden dense layers")
+      .at_least(1)
+      .add<std::int64_t>("targets", "T", d.targets, "values to be predicted")
+      .at_least(1)
+      .add<double>("dropout", "P", d.dropout,
+                   "part of the dense layers' outputs dropped in training")
+      .at_least(0)
+      .below(1);
+}
+
+Model make_model(const Options& options) {
+  CosmoFlowOptions o;
+  o.input = options.get<Shape>("input");
+  o.kernel = options.get<std::int64_t>("kernel");
+  o.filters = options.get<std::int64_t>("filters");
+  o.conv_layers = options.get<std::int64_t>("conv-layers");
+  o.fc = options.get<std::vector<std::int64_t>>("fc");
+  o.targets = options.get<std::int64_t>("targets");
+  o.dropout = options.get<double>("dropout");
+  return make_network(options.get<std::string>("model"), o);
+}
+
+std::map<std::string, std::string> model_settings(const Options& options) {
+  Options model("", "");
+  add_model_options(model);
+  std::map<std::string, std::string> settings;
+  for (const auto& item : model.resolved())
+    settings[item.first] = options.get<std::string>(item.first);
+  return settings;
+}
+
+Options options_of_settings(const std::map<std::string, std::string>& settings,
+                            const std::string& file) {
+  Options options("", "");
+  add_model_options(options);
+  std::vector<std::string> arguments{"model"};
+  for (const auto& [name, value] : settings) arguments.push_back("--" + name + "=" + value);
+  std::vector<const char*> argv;
+  for (const std::string& argument : arguments) argv.push_back(argument.c_str());
+  try {
+    options.parse(static_cast<int>(argv.size()), argv.data());
+  } catch (const UsageError& error) {
+    throw Error(cat(file, " describes a network that this program does not know: ", error.what()),
+                "use the version of halomesh that wrote the file");
+  }
+  return options;
+}
+
+}  // namespace halomesh

@@ -1,0 +1,37 @@
+// How values of options are written: text to value and back.
+// Knows nothing of which options exist.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "partition/mesh_shape.hpp"
+#include "shape.hpp"
+
+namespace halomesh {
+
+/// Reads the whole of `text` as a T, or nothing. Made for: std::string; std::int64_t;
+/// std::uint64_t; double (finite); bool ("on" or "off"); lists "128,64" of std::int64_t or double
+/// ("" is the empty list); Shape "DxHxWxC" and PartGrid "DxHxW" with extents of at least 1.
+template <class T>
+std::optional<T> from_text(const std::string& text);
+
+/// What a T looks like, for messages: "a whole number such as 64".
+template <class T>
+std::string text_example();
+
+/// The inverse of from_text().
+std::string to_text(const std::string& value);
+std::string to_text(const char* value);
+std::string to_text(std::int64_t value);
+std::string to_text(std::uint64_t value);
+std::string to_text(double value);
+std::string to_text(bool value);
+std::string to_text(const std::vector<std::int64_t>& value);
+std::string to_text(const std::vector<double>& value);
+std::string to_text(const Shape& value);
+std::string to_text(const PartGrid& value);
+
+}  // namespace halomesh

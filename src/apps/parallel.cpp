@@ -1,0 +1,116 @@
+// How a command runs on all ranks and how any failure ends all of them: see parallel.hpp.
+#include "src/apps/parallel.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+#include <new>
+#include <thread>
+
+namespace halomesh {
+namespace {
+
+const char* environment(const char* name) {
+  return std::getenv(name);  // NOLINT(concurrency-mt-unsafe)
+}
+
+std::string message(const std::string& what, const std::string& hint, int rank) {
+  std::string text = "halomesh: error";
+  if (rank != 0) text += cat(" (rank ", rank, ')');
+  text += ": " + what + "\n";
+  if (!hint.empty()) text += "  cure: " + hint + "\n";
+  return text;
+}
+
+/// In one write, so that lines of different ranks do not mix.
+void print_error(const std::string& text) {
+  std::cout.flush();
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  std::fflush(stderr);
+}
+
+/// A launcher that does not fit the MPI library starts every rank as a world of its own.
+void check_launch(const Comm& world, const Launch& launch) {
+  if (world.size() > 1 || launch.size <= 1) return;
+  throw Error(
+      cat("the launcher started ", launch.size, " ranks, but each is alone in its own MPI world"),
+      cat("start with the launcher of this MPI library (", MpiSession::library_version(),
+          "): its own mpirun or mpiexec, or srun --mpi=pmix (srun --mpi=list shows what "
+          "this cluster has)"));
+}
+
+/// Ends the job's ranks; returns only where this rank is its whole world.
+int end_all_ranks(const MpiSession& session, const Launch& launch, const Failure& failure) {
+  const Comm& world = session.world();
+  if (world.rank() != 0)
+    std::this_thread::sleep_for(std::chrono::milliseconds(300 + 50 * std::min(world.rank(), 40)));
+  // Where the launcher made a world of each rank, they all fail alike.
+  if (world.size() > 1 || launch.rank == 0) print_error(failure.text);
+  if (world.size() > 1) session.abort(failure.exit_code);
+  return failure.exit_code;
+}
+
+}  // namespace
+
+Failure describe(const std::exception_ptr& exception, int rank) {
+  try {
+    std::rethrow_exception(exception);
+  } catch (const UsageError& error) {
+    return {message(error.what(), error.hint(), rank), kExitUsage};
+  } catch (const Error& error) {
+    return {message(error.what(), error.hint(), rank), kExitFailed};
+  } catch (const std::bad_alloc&) {
+    return {
+        message("not enough memory",
+                "cut each sample into more parts, use a smaller batch or fewer ranks a node", rank),
+        kExitFailed};
+  } catch (const std::filesystem::filesystem_error& error) {
+    return {message(cat(error.path1().string(), ": ", error.code().message()),
+                    "check that the path exists, is writable and has space", rank),
+            kExitFailed};
+  } catch (const std::exception& error) {
+    return {message(error.what(), "", rank), kExitFailed};
+  } catch (...) {
+    return {message("an exception of unknown type", "", rank), kExitFailed};
+  }
+}
+
+Launch read_launch(const std::function<const char*(const char*)>& variable) {
+  struct Names {
+    const char *size, *rank;
+  };
+  // A launcher's own variables before those that the job around it has set.
+  for (const Names& names :
+       {Names{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"}, Names{"PMI_SIZE", "PMI_RANK"},
+        Names{"SLURM_STEP_NUM_TASKS", "SLURM_PROCID"}}) {
+    const char* size = variable(names.size);
+    const char* rank = variable(names.rank);
+    if (size == nullptr || rank == nullptr) continue;
+    const auto s = from_text<std::int64_t>(size), r = from_text<std::int64_t>(rank);
+    if (s && r) return {*s, *r};
+  }
+  return {};
+}
+
+int run_parallel(int argc, char** argv, Options& options,
+                 const std::function<int(const Comm& world)>& body) {
+  const Launch launch = read_launch(environment);
+  if (Options::asks_for_help(argc, argv)) {
+    if (launch.rank == 0) std::cout << options.help();
+    return kExitDone;
+  }
+  MpiSession session(&argc, &argv);
+  const Comm& world = session.world();
+  try {
+    check_launch(world, launch);
+    options.parse(argc, argv);
+    return body(world);
+  } catch (...) {
+    return end_all_ranks(session, launch, describe(std::current_exception(), world.rank()));
+  }
+}
+
+}  // namespace halomesh
