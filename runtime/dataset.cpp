@@ -193,6 +193,12 @@ Dataset Dataset::open(const Comm& comm, const std::filesystem::path& directory,
   for (const std::string& of_rank : comm.all_gather(outcome))
     scanned.push_back(unpack_outcome(of_rank));
   dataset.set_records(scanned);
+  // Lengths leave room for further features: one sample, read whole, shows the rest of the format.
+  outcome = outcome_of([&] {
+    if (comm.rank() == 0) dataset.reader()->read(0, Box{}, {}, {});
+    return std::string();
+  });
+  unpack_outcome(comm.broadcast(outcome, 0));
   return dataset;
 }
 

@@ -32,9 +32,10 @@ class SampleReader {
 class Dataset {
  public:
   /// Collective over `comm`. Lists the files `directory`/`split`/*.tfrecord* (hidden ones aside) on
-  /// rank 0, sorted by name; file i is scanned for its records by rank i % size. `shape` and
-  /// `targets` are those of every sample. Throws the same Error on every rank when the directory is
-  /// missing or empty, or a file is truncated, of another format or of another sample size.
+  /// rank 0, sorted by name; file i is scanned for its records by rank i % size, and sample 0 is
+  /// read whole by rank 0. `shape` and `targets` are those of every sample. Throws the same Error
+  /// on every rank when the directory is missing or empty, or a file is truncated, of another
+  /// format or of another sample size.
   static Dataset open(const Comm& comm, const std::filesystem::path& directory,
                       const std::string& split, const Shape& shape, std::int64_t targets);
 

@@ -23,7 +23,7 @@ static_assert(std::endian::native == std::endian::little,
 
 constexpr std::int64_t kHeaderBytes = 12, kFooterBytes = 4;
 constexpr std::int64_t kLargestCall = std::int64_t{1} << 30;  // zlib counts in 32 bits
-const std::string kDamaged = "copy or generate the file again";
+constexpr const char* kDamaged = "copy or generate the file again";
 
 std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text));
@@ -218,7 +218,7 @@ std::int64_t TfRecordReader::read_header() {
              ": checksum of the length: expected ", std::hex, std::showbase,
              masked_crc32c(std::span(header).first<8>()), ", found ",
              load<std::uint32_t>(header.data() + 8)),
-         record_ == 0 ? "keep only TFRecord files in the directory, or " + kDamaged : kDamaged);
+         record_ == 0 ? cat("keep only TFRecord files in the directory, or ", kDamaged) : kDamaged);
   const auto length = load<std::uint64_t>(header.data());
   if (length > static_cast<std::uint64_t>(max_payload_bytes_))
     fail(cat("payload of ", length, " bytes, expected at most ", max_payload_bytes_),

@@ -1,0 +1,254 @@
+// Data sets in files of every kind, whole and damaged, on as many ranks as the test run has.
+// Knows nothing of the order in which samples are used.
+#include "runtime/dataset.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "runtime/example.hpp"
+#include "test/harness/test_comm.hpp"
+#include "test/runtime/temp_files.hpp"
+
+namespace halomesh {
+namespace {
+
+const Shape kShape{2, 3, 4, 5};
+constexpr std::int64_t kTargets = 3;
+
+std::int16_t voxel(std::int64_t sample, std::int64_t at) {
+  return static_cast<std::int16_t>((sample * 131 + at * 7) % 9000);
+}
+float target(std::int64_t sample, std::int64_t t) { return static_cast<float>(sample * 10 + t); }
+
+std::string sample_payload(std::int64_t sample, const Shape& shape = kShape,
+                           std::int64_t targets = kTargets) {
+  std::vector<std::int16_t> x;
+  std::vector<float> y;
+  for (std::int64_t at = 0; at < shape.volume(); ++at) x.push_back(voxel(sample, at));
+  for (std::int64_t t = 0; t < targets; ++t) y.push_back(target(sample, t));
+  return encode_example(x, y);
+}
+
+/// A data set in a directory that rank 0 makes and all ranks see; collective.
+class SharedDirectory {
+ public:
+  SharedDirectory() {
+    if (test_world().rank() == 0) own_.emplace();
+    path_ = test_world().broadcast(own_ ? own_->path().string() : "", 0);
+  }
+  SharedDirectory(const SharedDirectory&) = delete;
+  SharedDirectory& operator=(const SharedDirectory&) = delete;
+  ~SharedDirectory() { test_world().barrier(); }
+
+  /// Runs `work` with the path of train/ on rank 0 while the others wait.
+  void fill(const std::function<void(const std::filesystem::path&)>& work) const {
+    if (own_) {
+      std::filesystem::create_directories(path_ / "train");
+      work(path_ / "train");
+    }
+    test_world().barrier();
+  }
+  Dataset open(const Shape& shape = kShape, std::int64_t targets = kTargets) const {
+    return Dataset::open(test_world(), path_, "train", shape, targets);
+  }
+  /// The message of open(), which must be the same on every rank.
+  std::string open_error(const Shape& shape = kShape) const {
+    const std::string error = error_of([&] { open(shape); });
+    for (const std::string& other : test_world().all_gather(error)) CHECK(other == error);
+    return error;
+  }
+
+ private:
+  std::optional<TempDirectory> own_;
+  std::filesystem::path path_;
+};
+
+/// Reads blocks of every sample and compares them with the formula.
+std::int64_t compare_all(const Dataset& dataset, bool backwards) {
+  const std::vector<Box> boxes = {Box::whole(kShape),
+                                  {{0, 1, 0, 0}, {2, 3, 4, 5}},
+                                  {{0, 1, 2, 1}, {2, 2, 4, 4}},
+                                  {{1, 0, 0, 0}, {2, 3, 4, 5}}};
+  const auto reader = dataset.reader();
+  std::int64_t compared = 0;
+  for (std::int64_t i = 0; i < dataset.size(); ++i) {
+    const std::int64_t sample = backwards ? dataset.size() - 1 - i : i;
+    for (const Box& box : boxes) {
+      std::vector<float> dst(static_cast<std::size_t>(box.volume())), y(kTargets);
+      reader->read(sample, box, dst, y);
+      std::size_t at = 0;
+      for (std::int64_t d = box.lo[kD]; d < box.hi[kD]; ++d)
+        for (std::int64_t h = box.lo[kH]; h < box.hi[kH]; ++h)
+          for (std::int64_t w = box.lo[kW]; w < box.hi[kW]; ++w)
+            for (std::int64_t c = box.lo[kC]; c < box.hi[kC]; ++c, ++compared) {
+              const std::int64_t index = ((d * kShape.h + h) * kShape.w + w) * kShape.c + c;
+              CHECK(dst[at++] == static_cast<float>(std::log1p(1.0 * voxel(sample, index))));
+            }
+      for (std::size_t t = 0; t < y.size(); ++t)
+        CHECK(y[t] == target(sample, static_cast<std::int64_t>(t)));
+    }
+    reader->read(sample, Box{}, {}, {});
+  }
+  return compared;
+}
+
+TEST_CASE("dataset: one record a file, many, plain, gzip, mixed; forwards and backwards") {
+  // Records of each file, in the order of their names; odd files are gzip.
+  const std::vector<std::vector<int>> layouts = {
+      {1}, {1, 1, 1, 1, 1, 1, 1}, {5}, {1, 4}, {2, 1, 3, 1}};
+  for (const std::vector<int>& layout : layouts) {
+    const SharedDirectory directory;
+    directory.fill([&](const std::filesystem::path& train) {
+      std::int64_t sample = 0;
+      for (std::size_t f = 0; f < layout.size(); ++f) {
+        std::vector<std::string> payloads;
+        for (int r = 0; r < layout[f]; ++r) payloads.push_back(sample_payload(sample++));
+        write_records(train / cat("box_", f, ".tfrecord"), payloads,
+                      f % 2 == 1 ? Compression::kGzip : Compression::kNone);
+      }
+      put_contents(train / ".box_0.tfrecord.partial", "half");
+      put_contents(train / "README.txt", "what is not called .tfrecord is left alone");
+      std::filesystem::create_directory(train / "old.tfrecords");
+    });
+    const Dataset dataset = directory.open();
+    std::int64_t samples = 0, most = 0;
+    for (const int records : layout)
+      samples += records, most = std::max<std::int64_t>(most, records);
+    CHECK(dataset.size() == samples);
+    CHECK(dataset.files() == static_cast<std::int64_t>(layout.size()));
+    CHECK(dataset.one_record_a_file() == (most == 1));
+    CHECK(dataset.name(0) == "box_0.tfrecord");
+    CHECK(dataset.slow_file() == (layout.size() == 2 ? "box_1.tfrecord" : ""));
+    CHECK(compare_all(dataset, false) == samples * (120 + 80 + 12 + 60));
+    CHECK(compare_all(dataset, true) == samples * (120 + 80 + 12 + 60));
+    CHECK_THROWS_AS(dataset.place(samples), Error);
+    CHECK_THROWS_AS(dataset.place(-1), Error);
+  }
+}
+
+TEST_CASE("dataset: what is wrong with a directory is told alike on every rank") {
+  const SharedDirectory directory;
+  CHECK(contains(directory.open_error(), "train is not a directory"));
+  directory.fill([](const auto&) {});
+  CHECK(contains(directory.open_error(), "holds no *.tfrecord file (and 0 others)"));
+  directory.fill([](const auto& train) { put_contents(train / "box.hdf5", "HDF"); });
+  CHECK(contains(directory.open_error(), "holds no *.tfrecord file (and 1 others)"));
+  directory.fill([](const auto& train) {
+    for (int f = 0; f < 6; ++f)
+      write_records(train / cat(f, ".tfrecord"), {sample_payload(f)}, Compression::kNone);
+    put_contents(train / "4.tfrecord", "");
+    std::filesystem::create_symlink("nowhere", train / "5.tfrecord.gz");
+  });
+  CHECK(contains(directory.open_error(), "tfrecord"));
+  directory.fill([](const auto& train) { std::filesystem::remove(train / "4.tfrecord"); });
+  CHECK(contains(directory.open_error(), "cannot open"));
+  directory.fill([](const auto& train) { std::filesystem::remove(train / "5.tfrecord.gz"); });
+  CHECK(directory.open().size() == 5);
+}
+
+TEST_CASE("dataset: a damaged file or one of another size is told before the first step") {
+  for (const Compression compression : {Compression::kNone, Compression::kGzip})
+    for (const int records : {1, 3}) {
+      const SharedDirectory directory;
+      std::string whole;
+      directory.fill([&](const auto& train) {
+        write_records(train / "a.tfrecord",
+                      std::vector<std::string>(static_cast<std::size_t>(records),
+                                               sample_payload(1, Shape{2, 8, 8, 8})),
+                      compression);
+        whole = contents(train / "a.tfrecord");
+      });
+      CHECK(directory.open(Shape{2, 8, 8, 8}).size() == records);
+      const std::string error = directory.open_error(Shape{2, 4, 4, 4});
+      CHECK(contains(error, "a.tfrecord: record 0: voxels (feature x): expected 256 bytes"));
+      CHECK(contains(error, "found 2048"));
+      CHECK(contains(error, "try --input 8x8x8x2"));
+      CHECK(contains(directory.open_error(Shape{2, 16, 16, 16}), "try --input 8x8x8x2"));
+      directory.fill([&](const auto& train) {
+        put_contents(train / "a.tfrecord", whole.substr(0, whole.size() / 2));
+      });
+      const std::string truncated = directory.open_error(Shape{2, 8, 8, 8});
+      CHECK(contains(truncated, compression == Compression::kNone ? "truncated in the payload"
+                                                                  : "damaged gzip stream"));
+    }
+}
+
+TEST_CASE("dataset: a length far from the sample's is told with the extents it would be") {
+  const SharedDirectory directory;
+  directory.fill([](const auto& train) {
+    write_records(train / "a.tfrecord", {sample_payload(1, Shape{4, 32, 32, 32}, 4)},
+                  Compression::kGzip);
+  });
+  const std::string error = directory.open_error(Shape{4, 16, 16, 16});
+  CHECK(contains(error, "a.tfrecord: record 0: payload of 2621"));
+  CHECK(contains(error, "expected 32768 for 16x16x16x4"));
+  CHECK(contains(error, "try --input 32x32x32x4"));
+  CHECK(contains(directory.open_error(Shape{4, 64, 64, 64}), "try --input 32x32x32x4"));
+}
+
+TEST_CASE("dataset: a bad sample is refused by file, record, value and cure") {
+  const std::vector<std::int16_t> good_x(120);
+  const std::vector<float> good_y(3);
+  struct Case {
+    std::string payload, message;
+  };
+  auto with_negative = good_x;
+  with_negative[(1 * 4 + 2) * 5 * 2 + 3 * 2 + 1] = -7;
+  auto with_nan = good_y;
+  with_nan[2] = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<Case> cases = {
+      {encode_example(std::vector<std::int16_t>(122), good_y),
+       "expected 240 bytes for 3x4x5x2, found 244"},
+      {encode_example(good_x, std::vector<float>(2)), "targets (feature y): expected 3, found 2"},
+      {encode_example(good_x, with_nan), "target 2 is nan"},
+      {encode_example(with_negative, good_y), "voxel (d,h,w,c) = (1,2,3,1) is -7"},
+      {"x" + sample_payload(0), "not a tf.train.Example"}};
+  for (const Case& bad : cases) {
+    const SharedDirectory directory;
+    directory.fill([&](const auto& train) {
+      write_records(train / "a.tfrecord", {sample_payload(0), bad.payload}, Compression::kNone);
+    });
+    const Dataset dataset = directory.open();
+    const auto reader = dataset.reader();
+    std::vector<float> dst(120), y(3);
+    reader->read(0, Box::whole(kShape), dst, y);
+    const std::string error = error_of([&] { reader->read(1, Box::whole(kShape), dst, y); });
+    CHECK(contains(error, "train/a.tfrecord: record 1: "));
+    CHECK(contains(error, bad.message));
+    reader->read(0, Box::whole(kShape), dst, y);  // a reader survives what it refuses
+    CHECK(y[1] == 1.0f);
+  }
+}
+
+TEST_CASE("dataset: files that change after the index was made, and joined gzip files") {
+  const SharedDirectory directory;
+  const auto write = [](const std::filesystem::path& path, int records) {
+    std::vector<std::string> payloads;
+    for (int r = 0; r < records; ++r) payloads.push_back(sample_payload(r));
+    write_records(path, payloads, Compression::kGzip);
+  };
+  directory.fill([&](const auto& train) {
+    write(train / "a.tfrecord", 1);
+    write(train / "b.tfrecord", 2);
+  });
+  const Dataset dataset = directory.open();
+  test_world().barrier();
+  directory.fill([&](const auto& train) { write(train / "b.tfrecord", 1); });
+  const auto reader = dataset.reader();
+  CHECK(contains(error_of([&] { reader->read(2, Box{}, {}, {}); }), "b.tfrecord: record 1"));
+  test_world().barrier();
+  directory.fill([&](const auto& train) { std::filesystem::remove(train / "a.tfrecord"); });
+  CHECK(contains(error_of([&] { reader->read(0, Box{}, {}, {}); }), "cannot open"));
+  test_world().barrier();
+  directory.fill([&](const auto& train) {
+    const std::string member = contents(train / "b.tfrecord");
+    put_contents(train / "b.tfrecord", member + member);
+  });
+  CHECK(contains(directory.open_error(), "is several gzip files joined"));
+}
+
+}  // namespace
+}  // namespace halomesh

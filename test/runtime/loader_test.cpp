@@ -1,0 +1,167 @@
+// The loader's hand-over, with readers that make up their samples.
+// Knows nothing of files.
+#include "runtime/loader.hpp"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <thread>
+
+#include "error.hpp"
+
+namespace halomesh {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+/// Sample s has the voxels 100 s, 100 s + 1, ... and the targets -s, -s - 1, ...
+class CountingReader final : public SampleReader {
+ public:
+  explicit CountingReader(std::function<void(std::int64_t)> before = {})
+      : before_(std::move(before)) {}
+  void read(std::int64_t sample, const Box& box, std::span<float> dst,
+            std::span<float> targets) override {
+    if (before_) before_(sample);
+    CHECK(static_cast<std::int64_t>(dst.size()) == box.volume());
+    for (std::size_t i = 0; i < dst.size(); ++i)
+      dst[i] = static_cast<float>(100 * sample) + static_cast<float>(i);
+    for (std::size_t i = 0; i < targets.size(); ++i)
+      targets[i] = static_cast<float>(-sample) - static_cast<float>(i);
+  }
+
+ private:
+  std::function<void(std::int64_t)> before_;
+};
+
+const Box kBox{{0, 1, 0, 0}, {2, 3, 2, 3}};  // 24 voxels
+
+/// Checks a batch's numbers against the formula; returns how many were compared.
+std::int64_t compare(const Batch& batch, const std::vector<std::int64_t>& samples,
+                     std::size_t volume, std::size_t targets) {
+  CHECK(std::vector<std::int64_t>(batch.samples.begin(), batch.samples.end()) == samples);
+  CHECK(batch.count == static_cast<std::int64_t>(samples.size()));
+  REQUIRE(batch.data.size() == samples.size() * volume);
+  REQUIRE(batch.targets.size() == samples.size() * targets);
+  std::int64_t compared = 0;
+  for (std::size_t s = 0; s < samples.size(); ++s) {
+    const auto id = static_cast<float>(samples[s]);
+    for (std::size_t i = 0; i < volume; ++i, ++compared)
+      CHECK(batch.data[s * volume + i] == 100 * id + static_cast<float>(i));
+    for (std::size_t i = 0; i < targets; ++i, ++compared)
+      CHECK(batch.targets[s * targets + i] == -id - static_cast<float>(i));
+  }
+  return compared;
+}
+
+TEST_CASE("loader: full, ragged and empty steps, over epochs") {
+  Loader loader(std::make_unique<CountingReader>(), kBox, 3, 2);
+  loader.append({5, 1, 9}, 3);
+  CHECK(loader.steps_left() == 3);
+  CHECK(compare(loader.next(), {5, 1}, 24, 3) == 54);
+  loader.append({4, 7}, 1);
+  CHECK(compare(loader.next(), {9}, 24, 3) == 27);
+  CHECK(compare(loader.next(), {}, 24, 3) == 0);
+  CHECK(loader.steps_left() == 1);
+  const Batch& last = loader.next();
+  CHECK(compare(last, {4, 7}, 24, 3) == 54);
+  CHECK(reinterpret_cast<std::uintptr_t>(last.data.data()) % 64 == 0);
+  CHECK_THROWS_AS(loader.next(), Error);
+  CHECK_THROWS_AS(loader.append({1, 2, 3}, 1), Error);
+  loader.append({}, 0);
+  loader.append({8}, 1);
+  CHECK(compare(loader.next(), {8}, 24, 3) == 27);
+}
+
+TEST_CASE("loader: a batch stays as it is until the following next(), over many steps") {
+  std::vector<std::int64_t> samples(400);
+  for (std::size_t i = 0; i < samples.size(); ++i)
+    samples[i] = static_cast<std::int64_t>(i * 7 % 50);
+  Loader loader(std::make_unique<CountingReader>(), kBox, 1, 4);
+  loader.append(samples, 100);
+  std::int64_t compared = 0;
+  for (std::size_t step = 0; step < 100; ++step) {
+    const Batch& batch = loader.next();
+    if (step % 10 == 0) std::this_thread::sleep_for(milliseconds(1));  // time to spoil it
+    const auto begin = samples.begin() + static_cast<std::ptrdiff_t>(4 * step);
+    compared += compare(batch, {begin, begin + 4}, 24, 1);
+  }
+  CHECK(compared == 100 * 4 * 25);
+}
+
+TEST_CASE("loader: reads one step ahead of the batch in use, no further") {
+  std::atomic<int> reads = 0;
+  Loader loader(std::make_unique<CountingReader>([&](std::int64_t) { ++reads; }), kBox, 1, 2);
+  loader.append(std::vector<std::int64_t>(20, 3), 10);
+  for (int step = 1; step <= 8; ++step) {
+    loader.next();
+    const auto start = steady_clock::now();
+    while (reads < 2 * (step + 1) && steady_clock::now() - start < std::chrono::seconds(10))
+      std::this_thread::yield();
+    std::this_thread::sleep_for(milliseconds(2));
+    CHECK(reads == 2 * (step + 1));
+  }
+}
+
+TEST_CASE("loader: an empty block reads targets only, and nothing without targets") {
+  std::atomic<int> reads = 0;
+  const auto count = [&](std::int64_t) { ++reads; };
+  {
+    Loader loader(std::make_unique<CountingReader>(count), Box{}, 2, 2);
+    loader.append({6, 7}, 1);
+    CHECK(compare(loader.next(), {6, 7}, 0, 2) == 4);
+    CHECK(reads == 2);
+  }
+  Loader loader(std::make_unique<CountingReader>(count), Box{}, 0, 2);
+  loader.append({6, 7}, 1);
+  CHECK(compare(loader.next(), {6, 7}, 0, 0) == 0);
+  CHECK(reads == 2);
+}
+
+TEST_CASE("loader: what reading throws comes out of next(), after the good batches") {
+  Loader loader(std::make_unique<CountingReader>([](std::int64_t sample) {
+                  if (sample == 13) throw Error("sample 13 is bad", "throw it away");
+                }),
+                kBox, 1, 1);
+  loader.append({11, 12, 13, 14}, 4);
+  CHECK(compare(loader.next(), {11}, 24, 1) == 25);
+  CHECK(compare(loader.next(), {12}, 24, 1) == 25);
+  for (int again = 0; again < 2; ++again) {
+    try {
+      loader.next();
+      FAIL("a bad sample was handed out");
+    } catch (const Error& error) {
+      CHECK(std::string(error.what()) == "sample 13 is bad");
+      CHECK(error.hint() == "throw it away");
+    }
+  }
+}
+
+TEST_CASE("loader: ends promptly in the middle of an epoch, and counts its waits") {
+  const auto slow = [](std::int64_t) { std::this_thread::sleep_for(milliseconds(150)); };
+  double waited = 0;
+  const auto start = steady_clock::now();
+  {
+    Loader loader(std::make_unique<CountingReader>(slow), kBox, 1, 50);
+    loader.append(std::vector<std::int64_t>(5000, 1), 100);
+  }
+  {
+    Loader loader(std::make_unique<CountingReader>(slow), kBox, 1, 2);
+    CHECK(loader.input_wait_seconds() == 0);
+    loader.append({1, 2}, 1);
+    loader.next();
+    waited = loader.input_wait_seconds();
+  }
+  const double total = std::chrono::duration<double>(steady_clock::now() - start).count();
+  // The first loader had 750 s of reading before it, of which it may finish one sample.
+  CHECK(total < 10);
+  // Two samples of 0.15 s, less what was read between append() and next().
+  CHECK(waited > 0.05);
+  CHECK(waited <= total);
+  const Loader unused(std::make_unique<CountingReader>(), kBox, 1, 1);
+}
+
+}  // namespace
+}  // namespace halomesh
