@@ -15,7 +15,8 @@ for option in "$@"; do
   esac
 done
 
-# package|how to see that it is there without a package manager: command:NAME or header:NAME
+# package|how to see that it is there without a package manager: command:NAME, header:NAME,
+# launcher:NAME or python:NAME
 needed="g++|command:${CXX:-c++}
 pkg-config|command:pkg-config
 libdnnl-dev|header:dnnl.hpp
@@ -31,10 +32,10 @@ libprotobuf-dev|header:google/protobuf/message.h"
 case $mpi in
   openmpi) needed="$needed
 libopenmpi-dev|command:mpicxx
-openmpi-bin|command:mpirun" ;;
+openmpi-bin|launcher:openmpi" ;;
   mpich) needed="$needed
 libmpich-dev|command:mpicxx
-mpich|command:mpirun" ;;
+mpich|launcher:mpich" ;;
 esac
 if [ "$lint" = 1 ]; then
   needed="$needed
@@ -64,6 +65,8 @@ usable_without_package() {
       # shellcheck disable=SC2086
       printf '#include <%s>\n' "${1#header:}" |
         ${CXX:-c++} -std=c++20 -E -x c++ $flags - >/dev/null 2>&1 ;;
+    launcher:openmpi) ${MPIRUN:-mpirun} --version 2>&1 | grep -q 'Open MPI' ;;
+    launcher:mpich) ${MPIRUN:-mpirun} --version 2>&1 | grep -q -i -E 'hydra|mpich|intel' ;;
     python:*) "${PYTHON:-python3}" -c "import ${1#python:}" >/dev/null 2>&1 ;;
   esac
 }
@@ -98,7 +101,7 @@ root_by() {
 apt_install() {
   echo "Installing: $*"
   # shellcheck disable=SC2086
-  $root env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o Dpkg::Use-Pty=0 \
+  $root env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300 \
     install --no-install-recommends "$@" >"$log" 2>&1
 }
 
