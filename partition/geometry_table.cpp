@@ -1,0 +1,235 @@
+// A network on a mesh for human eyes: see geometry_table.hpp.
+#include "partition/geometry_table.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <iomanip>
+#include <ostream>
+#include <string>
+
+#include "error.hpp"
+
+namespace halomesh {
+namespace {
+
+constexpr std::int64_t kFloatBytes = 4;
+
+/// Rows of cells; columns as wide as their widest cell, text to the left, numbers to the right.
+class Grid {
+ public:
+  explicit Grid(std::vector<std::string> header, std::size_t text_columns)
+      : text_columns_(text_columns), rows_{std::move(header)} {}
+  void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+  void print(std::ostream& out) const {
+    std::vector<std::size_t> widths(rows_[0].size());
+    for (const auto& row : rows_)
+      for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
+    for (const auto& row : rows_) {
+      std::string line;
+      for (std::size_t c = 0; c < row.size(); ++c) {
+        const std::string space(widths[c] - row[c].size(), ' ');
+        line += "  " + (c < text_columns_ ? row[c] + space : space + row[c]);
+      }
+      out << line.substr(0, line.find_last_not_of(' ') + 1) << '\n';
+    }
+  }
+
+ private:
+  std::size_t text_columns_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+std::string bytes_or_dash(std::int64_t volume) {
+  return volume == 0 ? "-" : grouped_digits(volume * kFloatBytes);
+}
+
+/// How many axes have neighbours on both sides.
+std::int64_t interior_axes(const PartGrid& grid, std::int64_t part) {
+  const Spatial at = grid.coordinates(part), counts{grid.d, grid.h, grid.w};
+  std::int64_t axes = 0;
+  for (std::size_t a = 0; a < 3; ++a)
+    if (at[a] > 0 && at[a] + 1 < counts[a]) ++axes;
+  return axes;
+}
+
+std::int64_t partial_sums_sent(const TensorGeometry& tensor, std::int64_t part) {
+  // The sums travel the broadcast's way backwards.
+  return tensor.broadcast.received_volume(part);
+}
+
+std::int64_t partial_sums_received(const TensorGeometry& tensor, std::int64_t part) {
+  return tensor.broadcast.sent_volume(part);
+}
+
+}  // namespace
+
+std::string grouped_digits(std::int64_t value) {
+  std::string text = std::to_string(value);
+  const std::size_t first = value < 0 ? 1 : 0;
+  for (std::size_t i = text.size(); i > first + 3; i -= 3) text.insert(i - 3, ",");
+  return text;
+}
+
+GeometryTable::GeometryTable(const ModelGeometry& geometry,
+                             const std::vector<std::int64_t>& layer_flops)
+    : geometry_(geometry) {
+  for (std::int64_t part = 0; part < geometry.grid().count(); ++part)
+    loads_.push_back(load_of(static_cast<std::size_t>(part), layer_flops));
+}
+
+PartLoad GeometryTable::load_of(std::size_t part,
+                                const std::vector<std::int64_t>& layer_flops) const {
+  PartLoad load;
+  const auto p = static_cast<std::int64_t>(part);
+  for (std::size_t t = 0; t < geometry_.tensors().size(); ++t) {
+    const TensorGeometry& tensor = geometry_.tensors()[t];
+    const std::int64_t received = tensor.distribute.received_volume(p) * kFloatBytes;
+    const std::int64_t span = tensor.span[part].volume() * kFloatBytes;
+    if (t == 0) {
+      load.input_halo_bytes = received;
+      load.input_bytes = span;
+      continue;
+    }
+    load.received_bytes += received;
+    load.sent_bytes += tensor.distribute.sent_volume(p) * kFloatBytes;
+    load.partial_sums_sent_bytes += partial_sums_sent(tensor, p) * kFloatBytes;
+    load.partial_sums_received_bytes += partial_sums_received(tensor, p) * kFloatBytes;
+    load.tensor_bytes += span;
+    for (const Transfer& transfer : tensor.distribute.transfers())
+      if (transfer.dst == p) ++load.messages;
+  }
+  load.parameters = geometry_.parameter_count(p);
+  for (std::size_t l = 0; l < layer_flops.size(); ++l) {
+    const TensorGeometry& dst = geometry_.tensors()[l + 1];
+    const LayerPlacement& layer = geometry_.layers()[l];
+    // A layer that is split over its input computes as much as it has of that.
+    const auto mine = dst.partial_sums ? layer.boxes[part].src_needed[0] : dst.produced[part];
+    const Shape& whole = dst.partial_sums ? layer.src_shapes[0] : dst.shape;
+    load.flops += static_cast<double>(layer_flops[l]) * static_cast<double>(mine.volume()) /
+                  static_cast<double>(whole.volume());
+  }
+  return load;
+}
+
+std::int64_t GeometryTable::memory_bytes(std::int64_t part, std::int64_t batch) const {
+  const PartLoad& load = loads_.at(static_cast<std::size_t>(part));
+  return batch * (2 * load.input_bytes + 2 * load.tensor_bytes) + 3 * load.parameters * kFloatBytes;
+}
+
+std::int64_t GeometryTable::busiest_part() const {
+  const auto key = [&](std::int64_t part) {
+    return std::pair(loads_[static_cast<std::size_t>(part)].halo_bytes(),
+                     interior_axes(geometry_.grid(), part));
+  };
+  std::int64_t busiest = 0;
+  for (std::int64_t part = 1; part < std::ssize(loads_); ++part)
+    if (key(part) > key(busiest)) busiest = part;
+  return busiest;
+}
+
+double GeometryTable::imbalance() const {
+  double sum = 0, largest = 0;
+  for (const PartLoad& load : loads_) {
+    sum += load.flops;
+    largest = std::max(largest, load.flops);
+  }
+  return sum > 0 ? largest * static_cast<double>(loads_.size()) / sum : 0;
+}
+
+void GeometryTable::print(std::ostream& out, std::int64_t part, std::int64_t batch) const {
+  if (part < 0 || part >= std::ssize(loads_))
+    throw UsageError(cat("there is no part ", part, " of ", to_string(geometry_.grid())),
+                     cat("parts are numbered 0 to ", loads_.size() - 1));
+  const auto p = static_cast<std::size_t>(part);
+  const Spatial at = geometry_.grid().coordinates(part);
+  out << "part " << part << " of " << to_string(geometry_.grid()) << ", at (" << at[0] << ", "
+      << at[1] << ", " << at[2] << "); boxes are [d)x[h)x[w)xchannels, bytes are of one sample\n\n";
+  print_tensors(out, p);
+  out << '\n';
+  print_parameters(out, p);
+  out << '\n';
+  print_totals(out, p, batch);
+  out << '\n';
+  print_extremes(out, batch);
+}
+
+void GeometryTable::print_tensors(std::ostream& out, std::size_t part) const {
+  Grid grid({"tensor", "shape", "owned", "needed", "received B", "sent B", "sums sent B",
+             "sums received B"},
+            4);
+  const auto p = static_cast<std::int64_t>(part);
+  for (std::size_t t = 0; t < geometry_.tensors().size(); ++t) {
+    const TensorGeometry& tensor = geometry_.tensors()[t];
+    const Box &owned = tensor.owned[part], &needed = tensor.needed[part];
+    grid.add({tensor.name, cat(tensor.shape), cat(owned),
+              needed == owned || tensor.consumers.empty() ? "as owned" : cat(needed),
+              bytes_or_dash(tensor.distribute.received_volume(p)),
+              t == 0 ? "-" : bytes_or_dash(tensor.distribute.sent_volume(p)),
+              bytes_or_dash(partial_sums_sent(tensor, p)),
+              bytes_or_dash(partial_sums_received(tensor, p))});
+  }
+  grid.print(out);
+}
+
+void GeometryTable::print_parameters(std::ostream& out, std::size_t part) const {
+  Grid grid({"parameter", "outputs x inputs", "floats", "slices", "holders of each", "this part B"},
+            2);
+  for (const ParameterPlacement& parameter : geometry_.parameters()) {
+    std::size_t fewest = loads_.size(), most = 0;
+    for (const SliceHolders& slice : parameter.holders) {
+      fewest = std::min(fewest, slice.parts.size());
+      most = std::max(most, slice.parts.size());
+    }
+    grid.add({parameter.layer_name + '/' + parameter.geometry.name,
+              cat(parameter.geometry.out, " x ", parameter.geometry.in),
+              grouped_digits(parameter.geometry.volume()), std::to_string(parameter.holders.size()),
+              fewest == most ? cat(most) : cat(fewest, " to ", most),
+              bytes_or_dash(parameter.slice_volume(static_cast<std::int64_t>(part)))});
+  }
+  grid.print(out);
+}
+
+void GeometryTable::print_totals(std::ostream& out, std::size_t part, std::int64_t batch) const {
+  const PartLoad& load = loads_[part];
+  const std::int64_t held = load.parameters * kFloatBytes;
+  Grid grid({"this part", "bytes"}, 1);
+  grid.add({"forward halo, one sample", grouped_digits(load.halo_bytes())});
+  grid.add({"  of it with the input block, never sent", grouped_digits(load.input_halo_bytes)});
+  grid.add({cat("  of it exchanged, in ", load.messages, " messages"),
+            grouped_digits(load.received_bytes)});
+  grid.add({"backward returns the exchanged bytes", grouped_digits(load.received_bytes)});
+  grid.add({"parameters held = gradients reduced each step", grouped_digits(held)});
+  grid.add({cat("memory, ", batch, " local sample", batch == 1 ? "" : "s"),
+            grouped_digits(memory_bytes(static_cast<std::int64_t>(part), batch))});
+  grid.add({"  input block, in use and being read", grouped_digits(2 * batch * load.input_bytes)});
+  grid.add({"  tensors, values and gradients", grouped_digits(2 * batch * load.tensor_bytes)});
+  grid.add({"  parameters, gradients and momentum", grouped_digits(3 * held)});
+  grid.print(out);
+}
+
+void GeometryTable::print_extremes(std::ostream& out, std::int64_t batch) const {
+  Grid grid({"over all parts", "least", "most", "sum"}, 1);
+  const auto row = [&](const char* name, const std::function<std::int64_t(std::int64_t)>& value) {
+    std::int64_t least = value(0), most = least, sum = 0;
+    for (std::int64_t part = 0; part < std::ssize(loads_); ++part) {
+      least = std::min(least, value(part));
+      most = std::max(most, value(part));
+      sum += value(part);
+    }
+    grid.add({name, grouped_digits(least), grouped_digits(most), grouped_digits(sum)});
+  };
+  const auto load = [&](std::int64_t part) { return loads_[static_cast<std::size_t>(part)]; };
+  row("forward halo B, one sample", [&](auto part) { return load(part).halo_bytes(); });
+  row("  of it exchanged B", [&](auto part) { return load(part).received_bytes; });
+  row("partial sums received B", [&](auto part) { return load(part).partial_sums_received_bytes; });
+  row("parameters B", [&](auto part) { return load(part).parameters * kFloatBytes; });
+  row("memory B", [&](auto part) { return memory_bytes(part, batch); });
+  grid.print(out);
+  out << "\n  the network has " << grouped_digits(geometry_.parameter_count()) << " parameters";
+  if (imbalance() > 0)
+    out << "; the busiest part computes " << std::fixed << std::setprecision(3) << imbalance()
+        << std::defaultfloat << " times the mean";
+  out << '\n';
+}
+
+}  // namespace halomesh

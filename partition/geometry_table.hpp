@@ -1,0 +1,67 @@
+// A network on a mesh for human eyes: what each part holds, receives and sends, as a table.
+// Knows the geometry only; sizes are of 4-byte floats, numbers of operations are given to it.
+#pragma once
+
+#include <cstdint>
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+#include "partition/model_geometry.hpp"
+
+namespace halomesh {
+
+/// What one part holds and moves for one sample, in bytes.
+struct PartLoad {
+  std::int64_t input_halo_bytes = 0;  ///< arrives with the input block; never sent by a part
+  std::int64_t received_bytes = 0;    ///< forward: halos and gathered boxes from other parts
+  std::int64_t sent_bytes = 0;        ///< forward: the same, to other parts
+  std::int64_t partial_sums_received_bytes = 0, partial_sums_sent_bytes = 0;  ///< forward
+  std::int64_t messages = 0;      ///< received in forward; one a tensor and neighbour
+  std::int64_t input_bytes = 0;   ///< of the input block, halo included
+  std::int64_t tensor_bytes = 0;  ///< of the spans of all other tensors, values alone
+  std::int64_t parameters = 0;    ///< floats held
+  double flops = 0;               ///< forward, as far as they are given
+
+  /// What this part needs of other parts' blocks in a forward pass, partial sums apart.
+  std::int64_t halo_bytes() const { return input_halo_bytes + received_bytes; }
+};
+
+/// Loads of all parts of a geometry, which must outlive this object.
+class GeometryTable {
+ public:
+  /// `layer_flops`: operations of one sample's whole forward pass for each layer, shared among
+  /// parts by the volume that they compute; may be empty.
+  explicit GeometryTable(const ModelGeometry& geometry,
+                         const std::vector<std::int64_t>& layer_flops = {});
+
+  const std::vector<PartLoad>& loads() const { return loads_; }
+  /// Memory of a part in training with `batch` local samples: two input blocks (one in use, one
+  /// being read), values and gradients of all other tensors, parameters with gradients and
+  /// momentum. Exchange buffers and layers' scratch come on top.
+  std::int64_t memory_bytes(std::int64_t part, std::int64_t batch) const;
+  /// The part with the largest halo; among equals the one with neighbours on most sides, then the
+  /// first.
+  std::int64_t busiest_part() const;
+  /// Largest flops of a part / mean over parts; 1 is perfect balance, 0 when no flops were given.
+  double imbalance() const;
+
+  /// The table of one part, and totals and extremes over all parts. Bytes are of one sample except
+  /// memory, which is of `batch` samples. Throws UsageError when there is no such part.
+  void print(std::ostream& out, std::int64_t part, std::int64_t batch) const;
+
+ private:
+  PartLoad load_of(std::size_t part, const std::vector<std::int64_t>& layer_flops) const;
+  void print_tensors(std::ostream& out, std::size_t part) const;
+  void print_parameters(std::ostream& out, std::size_t part) const;
+  void print_totals(std::ostream& out, std::size_t part, std::int64_t batch) const;
+  void print_extremes(std::ostream& out, std::int64_t batch) const;
+
+  const ModelGeometry& geometry_;
+  std::vector<PartLoad> loads_;
+};
+
+/// "657,408".
+std::string grouped_digits(std::int64_t value);
+
+}  // namespace halomesh
