@@ -1,5 +1,5 @@
 // The main of the tests that run under a launcher: every rank runs the same cases, and a case that
-// fails on any rank fails. Knows nothing of the rooms under test.
+// fails on any rank fails. Owns the MPI session; knows nothing of what the cases test.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 #include <mpi.h>
@@ -7,10 +7,25 @@
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
+#include <optional>
 #include <sstream>
 #include <string>
 
+#include "error.hpp"
+#include "runtime/mpi.hpp"
 #include "test/harness/case_results.hpp"
+#include "test/harness/test_comm.hpp"
+
+namespace halomesh {
+namespace {
+
+const Comm* world = nullptr;  // of main()'s session, while cases run
+
+}  // namespace
+
+const Comm& test_world() { return *world; }
+
+}  // namespace halomesh
 
 namespace halomesh::test {
 namespace {
@@ -70,17 +85,20 @@ int run_cases(int argc, char** argv, MPI_Comm comm) {
 }  // namespace halomesh::test
 
 int main(int argc, char** argv) {
-  int provided = 0;
-  MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
-  if (provided < MPI_THREAD_FUNNELED) {
-    std::cerr << "this MPI library does not allow threads (MPI_THREAD_FUNNELED)\n";
-    MPI_Abort(MPI_COMM_WORLD, 1);
+  using namespace halomesh;
+  std::optional<test::Watchdog> finalize;  // outlives the session: it watches its end
+  try {
+    const MpiSession session(&argc, &argv);
+    world = &session.world();
+    MPI_Comm results = MPI_COMM_NULL;
+    MPI_Comm_dup(session.world().handle(), &results);
+    MPI_Comm_set_errhandler(results, MPI_ERRORS_ARE_FATAL);
+    const int status = test::run_cases(argc, argv, results);
+    MPI_Comm_free(&results);
+    finalize.emplace("MPI_Finalize", test::kCombineSeconds);
+    return status;
+  } catch (const Error& error) {
+    std::cerr << error.what() << "\n  " << error.hint() << '\n';
+    return 1;
   }
-  MPI_Comm results = MPI_COMM_NULL;
-  MPI_Comm_dup(MPI_COMM_WORLD, &results);
-  const int status = halomesh::test::run_cases(argc, argv, results);
-  const halomesh::test::Watchdog guard("MPI_Finalize", halomesh::test::kCombineSeconds);
-  MPI_Comm_free(&results);
-  MPI_Finalize();
-  return status;
 }
