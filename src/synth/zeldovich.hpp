@@ -13,9 +13,9 @@ namespace halomesh {
 ///
 /// psi(q) = sum_k i k/k^2 delta_k exp(i k q) (so that delta = -div psi; Zel'dovich 1970, A&A 5,
 /// 84), in voxels, at q = voxel centre + shift. `axis` is 0, 1, 2 for d, h, w; `shift` is in
-/// voxels. The modes of the Nyquist planes are left out: the derivative of such a wave vanishes on
-/// the grid. Writes reals into `psi` (same extent as `density`, which holds modes and is only
-/// read).
+/// voxels. The modes of the Nyquist planes are left out: the grid does not tell the sign of their
+/// k, which the derivative and the shift need. Writes reals into `psi` (same extent as `density`,
+/// which holds modes and is only read).
 void displacement(const SpectralGrid& density, const Fft3d& fft, int axis, const double (&shift)[3],
                   SpectralGrid& psi);
 

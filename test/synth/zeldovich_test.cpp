@@ -82,7 +82,12 @@ TEST_CASE("a wave at the Nyquist frequency, or a constant, moves nothing") {
   SpectralGrid density(n), psi(n);
   for (std::int64_t d = 0; d < n; ++d)
     for (std::int64_t h = 0; h < n; ++h)
-      for (std::int64_t w = 0; w < n; ++w) density.row(d, h)[w] = 3 + (h % 2 == 0 ? 1 : -1);
+      for (std::int64_t w = 0; w < n; ++w) {
+        // A constant, a wave at the Nyquist frequency along h, and one along w that also varies
+        // along d (whose modes are no longer their own partners).
+        const double slow = std::cos(2 * std::numbers::pi * static_cast<double>(d) / n + 0.3);
+        density.row(d, h)[w] = 3 + (h % 2 == 0 ? 1 : -1) + (w % 2 == 0 ? slow : -slow);
+      }
   fft.forward(density);
   for (int axis = 0; axis < 3; ++axis) {
     displacement(density, fft, axis, {0.25, 0.25, 0.25}, psi);
