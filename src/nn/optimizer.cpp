@@ -26,7 +26,7 @@ void sgd_step(const SgdOptions& options, float rate, std::span<const float> diff
   float* v = velocity.data();
   float* w = values.data();
   const auto size = static_cast<std::int64_t>(values.size());
-#pragma omp parallel for simd schedule(static) if (size > 65536)
+#pragma omp parallel for schedule(static) if (size > 65536)
   for (std::int64_t i = 0; i < size; ++i) {
     v[i] = momentum * v[i] + rate * (g[i] + decay * w[i]);
     w[i] -= v[i];

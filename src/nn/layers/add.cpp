@@ -25,7 +25,6 @@ void Add::forward(const Pass&, std::span<const ConstView> src, View dst, const B
     std::copy_n(run.begin_in(src[0], chunk), run.length, y);
     for (const ConstView& view : src.subspan(1)) {
       const float* x = run.begin_in(view, chunk);
-#pragma omp simd
       for (std::int64_t i = 0; i < run.length; ++i) y[i] += x[i];
     }
   });

@@ -18,7 +18,6 @@ void LeakyRelu::forward(const Pass&, std::span<const ConstView> src, View dst, c
   visit_runs(chunk, dst.batch, has_all_channels(chunk, from, dst), [&](const Run& run) {
     const float* x = run.begin_in(from, chunk);
     float* y = run.begin_in(dst, chunk);
-#pragma omp simd
     for (std::int64_t i = 0; i < run.length; ++i) y[i] = x[i] > 0.0f ? x[i] : slope * x[i];
   });
 }
@@ -32,7 +31,6 @@ void LeakyRelu::backward_data(const Pass&, std::span<const ConstView>, ConstView
     const float* y = run.begin_in(dst, box);
     const float* dy = run.begin_in(diff_dst, box);
     float* dx = run.begin_in(diff_src, box);
-#pragma omp simd
     for (std::int64_t i = 0; i < run.length; ++i) dx[i] = y[i] > 0.0f ? dy[i] : slope * dy[i];
   });
 }

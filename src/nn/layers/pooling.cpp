@@ -172,7 +172,6 @@ void MaxPooling::forward(const Pass&, std::span<const ConstView> src, View dst, 
       std::fill_n(tap_of_best, kLanes, taps.first_number());
       taps.for_each(c, [&](const float* x, std::int64_t tap) {
         const auto number = static_cast<std::int32_t>(tap);
-#pragma omp simd
         for (std::int64_t i = 0; i < lanes; ++i) {
           const bool take = (x[i] > best[i]) | (x[i] != x[i]);
           best[i] = take ? x[i] : best[i];
@@ -201,10 +200,8 @@ void MaxPooling::backward_data(const Pass&, std::span<const ConstView>, ConstVie
           winners_.data + winners_.offset(window.n, box.lo[kC], window.d, window.h, window.w);
       const auto number = static_cast<std::uint8_t>(tap);
       if (first) {
-#pragma omp simd
         for (std::int64_t c = 0; c < channels; ++c) dx[c] = winner[c] == number ? dy[c] : 0.0f;
       } else {
-#pragma omp simd
         for (std::int64_t c = 0; c < channels; ++c) dx[c] += winner[c] == number ? dy[c] : 0.0f;
       }
       first = false;
@@ -241,10 +238,8 @@ void AveragePooling::forward(const Pass&, std::span<const ConstView> src, View d
     for_each_lane_block(chunk.extent(kC), [&](std::int64_t c, auto lanes) {
       float sum[kLanes] = {};
       taps.for_each(c, [&](const float* x, std::int64_t) {
-#pragma omp simd
         for (std::int64_t i = 0; i < lanes; ++i) sum[i] += x[i];
       });
-#pragma omp simd
       for (std::int64_t i = 0; i < lanes; ++i) y[c + i] = sum[i] * scale;
     });
   });
@@ -261,7 +256,6 @@ void AveragePooling::backward_data(const Pass&, std::span<const ConstView>, Cons
       const float scale = weight(window);
       const float* const dy =
           diff_dst.data + diff_dst.offset(window.n, box.lo[kC], window.d, window.h, window.w);
-#pragma omp simd
       for (std::int64_t c = 0; c < channels; ++c) dx[c] += scale * dy[c];
     });
   });

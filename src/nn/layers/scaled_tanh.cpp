@@ -30,7 +30,6 @@ void ScaledTanh::backward_data(const Pass&, std::span<const ConstView>, ConstVie
     const float* y = run.begin_in(dst, box);
     const float* dy = run.begin_in(diff_dst, box);
     float* dx = run.begin_in(diff_src, box);
-#pragma omp simd
     for (std::int64_t i = 0; i < run.length; ++i) dx[i] = dy[i] * (scale - y[i] * y[i] * inverse);
   });
 }

@@ -1,0 +1,100 @@
+// Fully connected layer: see dense.hpp.
+#include "src/nn/layers/dense.hpp"
+
+#include <utility>
+
+#include "error.hpp"
+#include "src/nn/pack.hpp"
+
+namespace halomesh {
+namespace {
+
+constexpr Shape kOne{1, 1, 1, 1};
+
+// Whether the samples' boxes follow each other in memory without gaps.
+bool is_contiguous(const Box& span, const Box& box, std::int64_t batch) {
+  return span == box || (batch == 1 && ConstView{nullptr, span, batch}.is_dense(box));
+}
+
+}  // namespace
+
+Dense::Dense(std::int64_t out) : out_(out) {
+  require(out > 0, cat("dense layer with ", out, " outputs"), "give it at least one output");
+}
+
+Shape Dense::dst_shape(std::span<const Shape> src) const {
+  require(src.size() == 1, cat("dense layer of ", src.size(), " inputs"), "name one input for it");
+  return {out_, 1, 1, 1};
+}
+
+Box Dense::needs(const Box& dst, std::size_t, std::span<const Shape> src) const {
+  return dst.empty() ? Box{} : Box::whole(src[0]);
+}
+
+std::vector<ParameterGeometry> Dense::parameters(std::span<const Shape> src) const {
+  return {{"weight", out_, src[0], true, src[0].volume(), out_}, {"bias", out_, kOne, true, 0, 0}};
+}
+
+Box Dense::parameter_slice(std::size_t parameter, const LayerBoxes& boxes,
+                           std::span<const Shape> src) const {
+  const Box whole = Box::whole(dst_shape(src));
+  require(boxes.dst_owned.empty() || boxes.dst_owned == whole,
+          cat("dense layer whose outputs ", boxes.dst_owned, " of ", whole, " lie on one part"),
+          "all outputs of a dense layer must be owned by one part");
+  require(boxes.dst_owned.empty() || !boxes.src_needed[0].empty(),
+          "dense layer whose outputs lie on a part that holds nothing of its input",
+          "the part that owns the outputs adds the bias: it must own a block of the input");
+  if (parameter == 0) return boxes.src_needed[0];
+  return boxes.dst_owned.empty() ? Box{} : Box::whole(kOne);
+}
+
+std::int64_t Dense::forward_flops(std::span<const Shape> src) const {
+  return 2 * src[0].volume() * out_;
+}
+
+void Dense::prepare(const LayerPlace& place, std::vector<ParameterView> parameters) {
+  place_ = place;
+  weight_ = std::move(parameters.at(0));
+  bias_ = std::move(parameters.at(1));
+  const Box& block = place.boxes.src_needed[0];
+  require(place.boxes.dst_produced == Box::whole(place.dst_shape) &&
+              place.dst_span == place.boxes.dst_produced && place.dst_chunks.size() == 1,
+          cat("dense layer asked for ", place.boxes.dst_produced, " of its outputs in ",
+              place.dst_chunks.size(), " chunks"),
+          "a part computes all outputs of a dense layer at once");
+  kernels_.emplace(place.batch, block.volume(), out_, !bias_.values.empty(), place.training);
+  if (!is_contiguous(place.src_spans[0], block, place.batch))
+    scratch_ = AlignedBuffer<float>(place.batch * block.volume());
+}
+
+const float* Dense::dense_src(ConstView src) {
+  const Box& block = place_.boxes.src_needed[0];
+  if (scratch_.size() == 0) return src.begin_of(0, block);
+  pack(src, block, scratch_.data());
+  return scratch_.data();
+}
+
+void Dense::forward(const Pass&, std::span<const ConstView> src, View dst, const Box&) {
+  kernels_->forward(dense_src(src[0]), weight_.values.data(),
+                    bias_.values.empty() ? nullptr : bias_.values.data(), dst.data);
+}
+
+void Dense::backward_data(const Pass&, std::span<const ConstView>, ConstView, ConstView diff_dst,
+                          std::size_t, View diff_src) {
+  const Box& block = place_.boxes.src_needed[0];
+  const bool in_place = scratch_.size() == 0;
+  float* const diff = in_place ? diff_src.begin_of(0, block) : scratch_.data();
+  kernels_->backward_data(diff_dst.data, weight_.values.data(), diff);
+  if (!in_place) unpack_copy(diff, block, diff_src);
+}
+
+void Dense::backward_parameters(const Pass&, std::span<const ConstView> src, ConstView diff_dst) {
+  kernels_->backward_weights(dense_src(src[0]), diff_dst.data, weight_.diffs.data(),
+                             bias_.diffs.empty() ? nullptr : bias_.diffs.data());
+}
+
+std::vector<std::string> Dense::implementations() const {
+  return kernels_ ? kernels_->implementations() : std::vector<std::string>{};
+}
+
+}  // namespace halomesh

@@ -1,0 +1,55 @@
+// A fully connected layer with bias, split over its input: each part multiplies the block of the
+// input that it owns. Knows nothing of how partial sums meet, nor of the library's API.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/nn/layer.hpp"
+#include "src/nn/onednn.hpp"
+#include "src/nn/tensor.hpp"
+
+namespace halomesh {
+
+/// dst(n,o) = bias(o) + sum over d,h,w,c of weight(o,d,h,w,c) * src(n,c,d,h,w); dst has the shape
+/// {c = out, 1, 1, 1}. A part holds the columns of the weight that belong to its block of src and
+/// makes a partial sum of the whole dst; the bias is held, and added once, by the owner of dst.
+class Dense final : public Layer {
+ public:
+  /// Throws Error when there are no outputs.
+  explicit Dense(std::int64_t out);
+
+  /// Throws Error unless there is exactly one input.
+  Shape dst_shape(std::span<const Shape> src) const override;
+  Box needs(const Box& dst, std::size_t input, std::span<const Shape> src) const override;
+  bool splits_over_input() const override { return true; }
+  std::vector<ParameterGeometry> parameters(std::span<const Shape> src) const override;
+  /// Throws Error for boxes where nobody could add the bias once: an owner of dst without a block
+  /// of src, or an owner of only some outputs.
+  Box parameter_slice(std::size_t parameter, const LayerBoxes& boxes,
+                      std::span<const Shape> src) const override;
+
+  void prepare(const LayerPlace& place, std::vector<ParameterView> parameters) override;
+  void forward(const Pass& pass, std::span<const ConstView> src, View dst,
+               const Box& chunk) override;
+  void backward_data(const Pass& pass, std::span<const ConstView> src, ConstView dst,
+                     ConstView diff_dst, std::size_t input, View diff_src) override;
+  void backward_parameters(const Pass& pass, std::span<const ConstView> src,
+                           ConstView diff_dst) override;
+  std::vector<std::string> implementations() const override;
+  std::int64_t forward_flops(std::span<const Shape> src) const override;
+
+ private:
+  const float* dense_src(ConstView src);
+
+  std::int64_t out_;
+  LayerPlace place_;
+  ParameterView weight_, bias_;
+  std::optional<InnerProductKernels> kernels_;
+  AlignedBuffer<float> scratch_;  // the block of all samples, where it is not contiguous in src
+};
+
+}  // namespace halomesh

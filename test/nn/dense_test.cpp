@@ -1,0 +1,125 @@
+// The dense layer split over its input on any cut against naive loops in double precision.
+#include "src/nn/layers/dense.hpp"
+
+#include <doctest/doctest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "error.hpp"
+#include "test/harness/layer_check.hpp"
+
+namespace halomesh {
+namespace {
+
+// Weight order: out, then the input flattened d,h,w,c: the order of GlobalTensor's values.
+ReferenceOutput reference(const ReferenceInput& in) {
+  const GlobalTensor &src = in.src[0], &dy = in.diff_dst;
+  const auto volume = static_cast<std::size_t>(src.shape.volume());
+  const auto outputs = static_cast<std::size_t>(dy.shape.c);
+  const auto batch = static_cast<std::size_t>(src.batch);
+  const std::vector<double>&weight = in.parameters[0], &bias = in.parameters[1];
+  ReferenceOutput out;
+  out.dst = Estimate(dy.values.size());
+  out.diff_src.emplace_back(src.values.size());
+  out.diff_parameters = {Estimate(weight.size()), Estimate(bias.size())};
+  for (std::size_t n = 0; n < batch; ++n)
+    for (std::size_t o = 0; o < outputs; ++o) {
+      const std::size_t y = n * outputs + o;
+      out.dst.add(y, bias[o]);
+      out.diff_parameters[1].add(o, dy.values[y]);
+      for (std::size_t i = 0; i < volume; ++i) {
+        const std::size_t x = n * volume + i, w = o * volume + i;
+        out.dst.add(y, weight[w], src.values[x]);
+        out.diff_src[0].add(x, weight[w], dy.values[y]);
+        out.diff_parameters[0].add(w, dy.values[y], src.values[x]);
+      }
+    }
+  // Lengths of the sums; the bias is one term more.
+  out.dst.terms = static_cast<double>(volume + 1);
+  out.diff_src[0].terms = static_cast<double>(outputs);
+  for (Estimate& diff : out.diff_parameters) diff.terms = static_cast<double>(batch);
+  return out;
+}
+
+LayerCase make_case(const Shape& src, std::int64_t out, const PartGrid& grid, std::int64_t batch) {
+  LayerCase test;
+  test.name = cat("dense ", src, " to ", out, " on ", to_string(grid), ", batch ", batch);
+  test.make_layer = [out] { return std::make_unique<Dense>(out); };
+  test.cut.src_shapes = {src};
+  test.cut.grid = grid;
+  test.cut.batch = batch;
+  test.reference = reference;
+  test.linear = true;
+  test.repeat = true;
+  return test;
+}
+
+TEST_CASE("dense layers equal naive loops on any cut") {
+  std::int64_t moved = 0;
+  for (std::int64_t batch : {1, 3})
+    for (const PartGrid& grid : {PartGrid{1, 1, 1}, PartGrid{2, 1, 1}, PartGrid{1, 3, 1},
+                                 PartGrid{1, 1, 4}, PartGrid{2, 2, 1}, PartGrid{2, 3, 3}}) {
+      moved += expect_layer(make_case({6, 4, 3, 5}, 7, grid, batch)).moved;
+      moved += expect_layer(make_case({32, 2, 2, 2}, 16, grid, batch)).moved;
+      moved += expect_layer(make_case({9, 1, 1, 1}, 4, grid, batch)).moved;
+    }
+  CHECK(moved > 0);
+}
+
+TEST_CASE("dense layers read and write inside of wider spans") {
+  for (std::int64_t batch : {1, 2})
+    for (const Spatial& margin : {Spatial{1, 0, 0}, Spatial{0, 1, 2}, Spatial{1, 1, 1}}) {
+      LayerCase test = make_case({5, 4, 4, 3}, 3, {2, 2, 1}, batch);
+      test.cut.src_margin = margin;
+      expect_layer(test);
+      test.cut.src_diff_wanted = false;
+      expect_layer(test);
+      test.cut.training = false;
+      expect_layer(test);
+    }
+}
+
+TEST_CASE("every weight is held once and the bias by the owner of the output") {
+  // fc1 of CosmoFlow on 4x4x1 parts: 16 disjoint blocks of 1/16 of the weight.
+  const Dense dense(128);
+  const std::vector<Shape> src{{512, 4, 4, 4}};
+  CutRequest request;
+  request.src_shapes = src;
+  request.grid = {4, 4, 1};
+  const LayerCut cut = cut_layer(dense, request);
+  std::vector<Box> slices;
+  std::int64_t biases = 0;
+  for (const LayerPlace& place : cut.places) {
+    slices.push_back(dense.parameter_slice(0, place.boxes, src));
+    CHECK(slices.back().volume() == 512 * 4);
+    biases += dense.parameter_slice(1, place.boxes, src).volume();
+  }
+  CHECK(slices.size() == 16);
+  CHECK(is_partition(slices, src[0]));
+  CHECK(biases == 1);
+  CHECK(dense.parameter_slice(1, cut.places[0].boxes, src) == Box::whole({1, 1, 1, 1}));
+  std::int64_t parameters = 0;
+  for (const ParameterGeometry& p : dense.parameters(src)) parameters += p.volume();
+  CHECK(parameters == 4194432);
+  CHECK(dense.parameters(src)[0].fan_in == 32768);
+  CHECK(dense.parameters(src)[0].fan_out == 128);
+  CHECK(dense.forward_flops(src) == 2 * 4194304);
+}
+
+TEST_CASE("a cut on which nobody could add the bias once is refused") {
+  const Dense dense(4);
+  const std::vector<Shape> src{{2, 3, 1, 1}};
+  const Box whole = Box::whole({4, 1, 1, 1}), block{{0, 0, 0, 0}, {2, 1, 1, 1}};
+  CHECK_THROWS_AS(dense.parameter_slice(1, {{Box{}}, Box{}, whole}, src), Error);
+  const Box half{{0, 0, 0, 0}, {2, 1, 1, 1}};
+  CHECK_THROWS_AS(dense.parameter_slice(1, {{block}, whole, half}, src), Error);
+  CHECK(dense.parameter_slice(1, {{block}, whole, whole}, src) == Box::whole({1, 1, 1, 1}));
+  CHECK(dense.parameter_slice(1, {{block}, whole, Box{}}, src).empty());
+  CHECK_THROWS_AS(Dense(0), Error);
+  CHECK_THROWS_AS(dense.dst_shape(std::vector<Shape>{src[0], src[0]}), Error);
+}
+
+}  // namespace
+}  // namespace halomesh

@@ -1,0 +1,130 @@
+// Dropout's mask: a function of global positions, the same on any cut, drawn again by backward.
+#include "src/nn/layers/dropout.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "error.hpp"
+#include "rng.hpp"
+#include "test/harness/layer_check.hpp"
+
+namespace halomesh {
+namespace {
+
+constexpr Shape kShape{3, 5, 4, 6};
+
+// Written from the definition: one word of 32 bits an element, four to a block of the generator,
+// elements numbered through the global batch in n,d,h,w,c order.
+bool is_kept(const Pass& pass, std::uint32_t layer, double p, std::uint64_t element) {
+  const CounterRng rng(pass.seed, RandomUse::kDropout, static_cast<std::uint32_t>(pass.step),
+                       layer);
+  const double uniform = static_cast<double>(rng.block(element / 4)[element % 4] >> 8) * 0x1p-24;
+  return uniform >= p;
+}
+
+Reference reference(double p) {
+  return [p](const ReferenceInput& in) {
+    ReferenceOutput out;
+    const std::size_t size = in.src[0].values.size();
+    out.dst = Estimate(size);
+    out.diff_src.emplace_back(size);
+    const bool active = in.pass.training && p > 0;
+    const auto first = static_cast<std::uint64_t>(in.pass.first_sample * in.src[0].shape.volume());
+    for (std::size_t i = 0; i < size; ++i) {
+      const double scale =
+          !active ? 1.0 : (is_kept(in.pass, 0, p, first + i) ? 1.0 / (1.0 - p) : 0.0);
+      out.dst.add(i, in.src[0].values[i], scale);
+      out.diff_src[0].add(i, in.diff_dst.values[i], scale);
+    }
+    out.dst.terms = out.diff_src[0].terms = active ? 2 : 0;  // the rounded scale and its product
+    return out;
+  };
+}
+
+TEST_CASE("dropout draws the same mask on any cut") {
+  for (double p : {0.0, 0.1, 0.5})
+    for (bool training : {true, false})
+      for (const PartGrid& grid : {PartGrid{1, 1, 1}, PartGrid{3, 1, 1}, PartGrid{1, 1, 4},
+                                   PartGrid{2, 2, 2}, PartGrid{7, 1, 2}}) {
+        LayerCase test;
+        test.name = cat("dropout ", p, " on ", to_string(grid));
+        test.make_layer = [p] { return std::make_unique<Dropout>(p); };
+        test.cut.src_shapes = {kShape};
+        test.cut.grid = grid;
+        test.cut.batch = 2;
+        test.reference = reference(p);
+        test.pass = {training, 0x123456789ABCDEFull, 17, 6};
+        test.repeat = true;
+        expect_layer(test);
+        test.cut.src_margin = test.cut.dst_margin = {1, 1, 0};
+        expect_layer(test);
+      }
+}
+
+// The mask of a layer that is the whole mesh: what passes where the input is 1.
+std::vector<float> mask(const Pass& pass, std::uint32_t layer, std::int64_t batch, double p) {
+  const Shape shape{64, 1, 1, 1};
+  const Box whole = Box::whole(shape);
+  Dropout dropout(p);
+  LayerPlace place;
+  place.index = layer;
+  place.src_shapes = {shape};
+  place.dst_shape = shape;
+  place.boxes = {{whole}, whole, whole};
+  place.src_spans = {whole};
+  place.dst_span = whole;
+  place.batch = batch;
+  dropout.prepare(place, {});
+  Tensor src(whole, batch), dst(whole, batch);
+  for (std::int64_t i = 0; i < batch * 64; ++i) src.view().data[i] = 1;
+  const std::vector<ConstView> views{src.view()};
+  dropout.forward(pass, views, dst.view(), whole);
+  return {dst.view().data, dst.view().data + batch * 64};
+}
+
+TEST_CASE("a sample has the same mask whatever local batch it is in") {
+  const std::vector<float> all = mask({true, 3, 5, 0}, 2, 4, 0.5);
+  std::vector<float> pieces = mask({true, 3, 5, 0}, 2, 1, 0.5);
+  for (std::int64_t first : {1, 3}) {
+    const std::vector<float> more = mask({true, 3, 5, first}, 2, first == 1 ? 2 : 1, 0.5);
+    pieces.insert(pieces.end(), more.begin(), more.end());
+  }
+  CHECK(all.size() == 256);
+  CHECK(pieces == all);
+}
+
+TEST_CASE("masks differ between seeds, steps, layers and samples") {
+  std::set<std::vector<float>> masks;
+  for (std::uint64_t seed : {1ull, 2ull, 1ull << 32})
+    for (std::int64_t step : {0, 1, 2})
+      for (std::uint32_t layer : {0u, 1u, 2u})
+        for (std::int64_t sample : {0, 1, 2})
+          masks.insert(mask({true, seed, step, sample}, layer, 1, 0.5));
+  CHECK(masks.size() == 81);
+}
+
+TEST_CASE("dropout keeps the expected fraction") {
+  for (double p : {0.1, 0.5, 0.9}) {
+    const std::int64_t samples = 1024;
+    const double n = static_cast<double>(samples) * 64;
+    double kept = 0, wrong = 0;
+    for (float v : mask({true, 9, 0, 0}, 1, samples, p)) {
+      kept += v != 0;
+      wrong += v != 0 && v != static_cast<float>(1 / (1 - p));
+    }
+    CHECK(wrong == 0);
+    // Five standard deviations of the binomial distribution.
+    CHECK(std::abs(kept - n * (1 - p)) < 5 * std::sqrt(n * p * (1 - p)));
+  }
+}
+
+TEST_CASE("dropout refuses what is not a probability below 1") {
+  for (double p : {-0.1, 1.0, std::nan("")}) CHECK_THROWS_AS(Dropout{p}, Error);
+}
+
+}  // namespace
+}  // namespace halomesh
