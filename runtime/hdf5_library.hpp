@@ -1,0 +1,55 @@
+// The HDF5 library itself, for the sources of Hdf5File: turns, handles, reasons and types.
+// The only file that includes the library's header; knows nothing of files' contents.
+#pragma once
+
+#include <hdf5.h>
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "runtime/hdf5_file.hpp"
+
+namespace halomesh::hdf5 {
+
+static_assert(std::is_same_v<hid_t, std::int64_t>, "HDF5 1.10 or newer is needed");
+
+/// Being inside the library: one thread at a time, with its printing of errors switched off.
+class Turn {
+ public:
+  Turn();
+
+ private:
+  std::lock_guard<std::recursive_mutex> lock_;
+};
+
+/// An identifier that is released with this object.
+class Handle {
+ public:
+  Handle(hid_t id, herr_t (*release)(hid_t)) : id_(id), release_(release) {}
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+  ~Handle() {
+    if (id_ >= 0) release_(id_);
+  }
+  operator hid_t() const { return id_; }  // NOLINT(google-explicit-constructor): it is one
+
+ private:
+  hid_t id_;
+  herr_t (*release_)(hid_t);
+};
+
+/// Why the last call failed: the innermost entry of the library's error stack.
+std::string reason();
+
+/// The type of this host's values; belongs to the library.
+hid_t native_type(Hdf5Type type);
+/// True when values pass between the two types unchanged.
+bool same_kind(hid_t a, hid_t b);
+/// "float32", "int16", "text", ...
+std::string describe_type(hid_t type);
+std::vector<hsize_t> sizes(const Extents& extents);
+
+}  // namespace halomesh::hdf5

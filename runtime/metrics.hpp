@@ -1,0 +1,64 @@
+// The records that a run leaves for people and scripts: metrics.jsonl and run.json.
+// Knows their format; nothing of training, and nothing of ranks: rank 0 alone writes.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+namespace halomesh {
+
+/// One optimizer step.
+struct StepRecord {
+  std::int64_t step = 0;   ///< steps done since the network's first, this one included
+  std::int64_t epoch = 0;  ///< the one it belongs to, from 0
+  double loss = 0;
+  double lr = 0;
+  double seconds = 0;  ///< of wall time
+};
+
+/// One pass over a validation set.
+struct EvaluationRecord {
+  std::int64_t epoch = 0;
+  double mae = 0;
+  double loss = 0;
+  std::int64_t samples = 0;
+  double seconds = 0;  ///< of wall time
+};
+
+/// metrics.jsonl, one JSON object a line, in the order of training. Numbers are written so that
+/// reading them gives the same double; what is not finite is written as null, which JSON has.
+/// Each line is one write(), complete before the function returns: a killed run loses none, and
+/// leaves at most its last line torn. Move-only.
+class MetricsLog {
+ public:
+  /// Writes nothing, anywhere: for the ranks other than 0.
+  MetricsLog() = default;
+  /// Opens the file for the training that has done `last_step` steps. The file then describes this
+  /// one curve: an earlier run's first step after `last_step` and all that follows it are removed
+  /// (all at once or not at all); with last_step 0 the file starts empty.
+  /// Throws Error naming file and line when the file is not readable as metrics.
+  explicit MetricsLog(std::filesystem::path path, std::int64_t last_step = 0);
+  MetricsLog(MetricsLog&& other) noexcept;
+  MetricsLog& operator=(MetricsLog&& other) noexcept;
+  MetricsLog(const MetricsLog&) = delete;
+  MetricsLog& operator=(const MetricsLog&) = delete;
+  ~MetricsLog();
+
+  /// Throws Error when the line cannot be written whole, e.g. for want of space.
+  void step(const StepRecord& record);
+  void evaluation(const EvaluationRecord& record);
+
+ private:
+  void append(const nlohmann::ordered_json& line);
+
+  std::filesystem::path path_;
+  int fd_ = -1;
+};
+
+/// Writes `record` to `path` (run.json), keys in their given order, whole or not at all. Bytes that
+/// are not UTF-8 become U+FFFD. Throws Error naming the file.
+void write_run_record(const std::filesystem::path& path, const nlohmann::ordered_json& record);
+
+}  // namespace halomesh
