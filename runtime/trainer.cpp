@@ -1,0 +1,235 @@
+// The training loop: see trainer.hpp.
+#include "runtime/trainer.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "error.hpp"
+#include "narrow.hpp"
+#include "src/nn/loss.hpp"
+
+namespace halomesh {
+namespace {
+
+SampleOrder make_order(const TrainerOptions& options, const ProcessMesh& mesh,
+                       const Dataset& dataset) {
+  return {options.shuffle, options.seed, dataset.size(), mesh.shape().replicas,
+          local_batch(options.global_batch, mesh.shape())};
+}
+
+std::int64_t targets_wanted(const Executor& executor, const Dataset& dataset) {
+  return executor.output().span.empty() ? 0 : dataset.targets();
+}
+
+}  // namespace
+
+Trainer::Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geometry,
+                 Parameters& parameters, const Dataset& train, const Dataset* validation,
+                 TrainerOptions options, Trace* trace)
+    : mesh_(mesh),
+      geometry_(geometry),
+      parameters_(parameters),
+      options_(std::move(options)),
+      order_(make_order(options_, mesh, train)),
+      schedule_(options_.schedule, std::max<std::int64_t>(1, order_.training_steps())),
+      trace_(trace),
+      executor_(mesh.group(), model, geometry, parameters, order_.local_batch, true, trace),
+      reducer_(mesh, geometry, parameters),
+      loader_(train.reader(), executor_.input_span(), targets_wanted(executor_, train),
+              order_.local_batch),
+      start_s_(MPI_Wtime()) {
+  validate(options_.sgd);
+  if (order_.training_steps() == 0)
+    throw UsageError(cat("the ", train.size(), " training samples of ", train.directory().string(),
+                         " do not fill one batch of ", options_.global_batch),
+                     "use a smaller --batch or more samples");
+  if (options_.evaluate_every > 0) {
+    require(validation != nullptr, "validation is asked for without a validation set");
+    validation_order_ = make_order(options_, mesh, *validation);
+    validation_loader_ =
+        std::make_unique<Loader>(validation->reader(), executor_.input_span(),
+                                 targets_wanted(executor_, *validation), order_.local_batch);
+  }
+}
+
+void Trainer::resume(const TrainingState& state) {
+  const TrainingState mine = current_state();
+  std::string differences;
+  if (state.seed != mine.seed)
+    differences += cat(" --seed ", state.seed, " instead of ", mine.seed, ';');
+  for (const auto& [name, value] : mine.run)
+    if (const auto its = state.run.find(name); its == state.run.end() || its->second != value)
+      differences += cat(" --", name, ' ', its == state.run.end() ? "(none)" : its->second,
+                         " instead of ", value, ';');
+  require(differences.empty(), cat("the checkpoint belongs to another curve:", differences),
+          "give the same options and data to go on, start anew from its parameters with "
+          "--init-from FILE, or take another --out");
+  step_ = saved_step_ = state.step;
+}
+
+TrainingState Trainer::current_state() const {
+  TrainingState state;
+  state.step = step_;
+  state.epoch = step_ / steps_per_epoch();
+  state.samples_into_epoch = step_ % steps_per_epoch() * options_.global_batch;
+  state.seed = options_.seed;
+  state.model = options_.model;
+  state.run = {{"batch", std::to_string(options_.global_batch)},
+               {"shuffle", options_.shuffle == Shuffle::kLocal ? "local" : "global"},
+               {"training-samples", std::to_string(order_.samples)}};
+  state.written_by = options_.program;
+  return state;
+}
+
+bool Trainer::limit_reached() const {
+  return (options_.steps > 0 && step_ >= options_.steps) ||
+         (options_.epochs > 0 && step_ >= options_.epochs * steps_per_epoch());
+}
+
+void Trainer::append_epochs() {
+  // The epoch after the current one is added as well, so that its first batch is read in time.
+  const std::int64_t per_epoch = steps_per_epoch(), current = step_ / per_epoch;
+  appended_epochs_ = std::max(appended_epochs_, current);
+  for (; appended_epochs_ <= current + 1; ++appended_epochs_) {
+    const bool wanted = options_.epochs == 0 || appended_epochs_ < options_.epochs;
+    if (!wanted) break;
+    const std::int64_t first = appended_epochs_ == current ? step_ % per_epoch : 0;
+    loader_.append(order_.training_samples(appended_epochs_, mesh_.replica(), first),
+                   per_epoch - first);
+  }
+}
+
+Trainer::StepSums Trainer::train_step() {
+  const std::int64_t local = order_.local_batch;
+  const Pass pass{true, options_.seed, step_, mesh_.replica() * local};
+  const Batch* batch = nullptr;
+  {
+    const TraceScope scope(trace_, "input wait", "");
+    batch = &loader_.next();
+  }
+  const ConstView input = input_view(*batch, executor_.input_span(), local);
+  executor_.forward(pass, input);
+  std::array<double, 2> sums{};
+  if (const Box& out = executor_.output().span; !out.empty()) {
+    const ErrorSums errors = loss_gradient(LossKind::kMeanSquaredError, executor_.output(),
+                                           target_view(*batch, out.extent(kC), local), local,
+                                           options_.global_batch, executor_.output_diff());
+    sums[0] = errors.squared / static_cast<double>(options_.global_batch * out.extent(kC));
+  }
+  executor_.backward(pass, input, reducer_);
+  {
+    const TraceScope scope(trace_, "reduction", "");
+    reducer_.finish();
+  }
+  {
+    const TraceScope scope(trace_, "optimizer", "");
+    sgd_step(options_.sgd, static_cast<float>(schedule_.rate(step_)), parameters_.diffs(),
+             parameters_.velocity(), parameters_.values());
+  }
+  ++step_;
+  // Any rank may have been told to stop, or see its own clock run out: one sum tells all of them.
+  sums[1] = must_stop() ? 1.0 : 0.0;
+  mesh_.world().sum(sums);
+  return {sums[0], sums[1] > 0};
+}
+
+bool Trainer::must_stop() const {
+  if (signals_.requested()) return true;
+  if (options_.wall_limit_s <= 0) return false;
+  const bool epoch_ends = step_ % steps_per_epoch() == 0;
+  const double evaluation_s =
+      epoch_ends && result_.last_evaluation ? result_.last_evaluation->seconds : 0;
+  const double still_needed_s = 2 * slowest_step_s_ + evaluation_s + 2 * checkpoint_s_;
+  return MPI_Wtime() - start_s_ + still_needed_s > options_.wall_limit_s;
+}
+
+void Trainer::after_step(const StepSums& sums, double seconds) {
+  if (!std::isfinite(sums.loss))
+    throw Error(cat("the loss of step ", step_, " is ", sums.loss, " with learning rate ",
+                    schedule_.rate(step_ - 1)),
+                "lower --lr, or lengthen the warm-up; the last checkpoint is from before");
+  if (run_steps_++ == 0) result_.first_loss = sums.loss;
+  recent_loss_ = run_steps_ == 1 ? sums.loss : 0.9 * recent_loss_ + 0.1 * sums.loss;
+  training_s_ += seconds;
+  slowest_step_s_ = std::max(slowest_step_s_, seconds);
+  const std::int64_t epoch = (step_ - 1) / steps_per_epoch();
+  metrics_.step({step_, epoch, sums.loss, schedule_.rate(step_ - 1), seconds});
+  progress_.update(step_, cat("epoch ", epoch + 1, "  loss ", recent_loss_));
+}
+
+void Trainer::evaluate_now(std::int64_t epoch) {
+  const TraceScope scope(trace_, "evaluation", "");
+  const Evaluation evaluation = evaluate(mesh_, executor_, *validation_loader_, validation_order_);
+  metrics_.evaluation(
+      {epoch, evaluation.mae, evaluation.loss, evaluation.samples, evaluation.seconds});
+  progress_.message(cat("epoch ", epoch + 1, ", step ", step_, ": validation MAE ", evaluation.mae,
+                        ", loss ", evaluation.loss, " (", evaluation.samples, " samples, ",
+                        evaluation.seconds, " s)"));
+  if (!result_.first_evaluation) result_.first_evaluation = evaluation;
+  result_.last_evaluation = evaluation;
+  evaluated_step_ = step_;
+}
+
+void Trainer::save() {
+  if (saved_step_ == step_) return;
+  const TraceScope scope(trace_, "checkpoint", "");
+  const double begin = MPI_Wtime();
+  save_checkpoint(mesh_, geometry_, parameters_, current_state(), options_.out / "checkpoints",
+                  narrow<int>(options_.keep));
+  checkpoint_s_ = mesh_.world().max(MPI_Wtime() - begin);
+  saved_step_ = step_;
+}
+
+bool Trainer::train_epoch() {
+  append_epochs();
+  const std::int64_t end = (step_ / steps_per_epoch() + 1) * steps_per_epoch();
+  while (step_ < end && !limit_reached()) {
+    const double begin = MPI_Wtime();
+    const StepSums sums = train_step();
+    after_step(sums, MPI_Wtime() - begin);
+    if (sums.stop) return false;
+    if (options_.checkpoint_every > 0 && step_ % options_.checkpoint_every == 0) save();
+  }
+  return true;
+}
+
+TrainingResult Trainer::run() {
+  const bool speaks = mesh_.world().rank() == 0;
+  if (speaks) metrics_ = MetricsLog(options_.out / "metrics.jsonl", step_);
+  const std::int64_t by_epochs = options_.epochs * steps_per_epoch();
+  const std::int64_t last = options_.steps == 0 ? by_epochs
+                            : by_epochs == 0    ? options_.steps
+                                                : std::min(options_.steps, by_epochs);
+  progress_ = Progress("training", "steps", last, speaks, step_);
+  if (options_.evaluate_every > 0 && options_.evaluate_first && step_ == 0) evaluate_now(-1);
+  while (!limit_reached()) {
+    const std::int64_t epoch = step_ / steps_per_epoch();
+    if (!train_epoch()) {
+      result_.end = TrainingEnd::kStopped;
+      break;
+    }
+    const bool complete = step_ % steps_per_epoch() == 0;
+    const bool due = complete
+                         ? (epoch + 1) % std::max<std::int64_t>(1, options_.evaluate_every) == 0
+                         : limit_reached();
+    if (options_.evaluate_every > 0 && (due || limit_reached())) evaluate_now(epoch);
+    if (options_.checkpoint_every == 0) save();
+    if (options_.target_mae > 0 && evaluated_step_ == step_ &&
+        result_.last_evaluation->mae <= options_.target_mae) {
+      result_.end = TrainingEnd::kTargetReached;
+      break;
+    }
+  }
+  save();
+  progress_.finish();
+  result_.steps = step_;
+  result_.epochs = step_ / steps_per_epoch();
+  result_.last_loss = recent_loss_;
+  if (training_s_ > 0)
+    result_.samples_per_s = static_cast<double>(run_steps_ * options_.global_batch) / training_s_;
+  return result_;
+}
+
+}  // namespace halomesh

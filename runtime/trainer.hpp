@@ -1,0 +1,119 @@
+// The training loop: steps, epochs, evaluation, checkpoints and stopping, the same on every rank.
+// Knows no layer, no network and no command line.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "partition/sample_order.hpp"
+#include "progress.hpp"
+#include "runtime/checkpoint.hpp"
+#include "runtime/evaluator.hpp"
+#include "runtime/executor.hpp"
+#include "runtime/gradient_reducer.hpp"
+#include "runtime/loader.hpp"
+#include "runtime/metrics.hpp"
+#include "runtime/process_mesh.hpp"
+#include "runtime/stop_signals.hpp"
+#include "src/nn/optimizer.hpp"
+#include "src/nn/schedule.hpp"
+
+namespace halomesh {
+
+struct TrainerOptions {
+  std::int64_t global_batch = 1;
+  std::int64_t epochs = 1;  ///< ends after this many; 0: no limit
+  std::int64_t steps = 0;   ///< ends after this many; 0: no limit
+  std::uint64_t seed = 0;
+  Shuffle shuffle = Shuffle::kGlobal;
+  SgdOptions sgd;
+  ScheduleOptions schedule;
+  double target_mae = 0;              ///< ends once a validation reaches it; 0: never
+  std::int64_t evaluate_every = 1;    ///< epochs between validations; 0: never
+  bool evaluate_first = false;        ///< one validation before the first step
+  std::int64_t checkpoint_every = 0;  ///< steps between checkpoints; 0: at each epoch's end
+  std::int64_t keep = 2;              ///< checkpoints kept
+  double wall_limit_s = 0;            ///< stops cleanly before this many seconds; 0: no limit
+  std::filesystem::path out;          ///< directory of metrics.jsonl and checkpoints/
+  std::map<std::string, std::string> model;  ///< stored in checkpoints, to rebuild the network
+  std::string program;                       ///< name and version, stored in checkpoints
+};
+
+enum class TrainingEnd { kDone, kTargetReached, kStopped };
+
+struct TrainingResult {
+  TrainingEnd end = TrainingEnd::kDone;
+  std::int64_t steps = 0;                ///< since the network's first
+  std::int64_t epochs = 0;               ///< completed ones
+  double samples_per_s = 0;              ///< of training steps, evaluation and checkpoints apart
+  double first_loss = 0, last_loss = 0;  ///< first step of this run; running mean at its end
+  std::optional<Evaluation> first_evaluation, last_evaluation;
+};
+
+/// A network in training on one rank. Constructor and run() are collective over mesh.world().
+class Trainer {
+ public:
+  /// `validation` may be null when options.evaluate_every is 0. All arguments but `options` must
+  /// outlive the trainer. Makes all memory and starts reading.
+  Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geometry,
+          Parameters& parameters, const Dataset& train, const Dataset* validation,
+          TrainerOptions options, Trace* trace = nullptr);
+
+  /// Continues from a checkpoint that has been loaded into the parameters; throws Error when its
+  /// seed, batch, order or number of samples differ, as the curve would not go on.
+  void resume(const TrainingState& state);
+
+  /// Trains until epochs, steps, the target, the wall limit or a signal end it, and leaves a
+  /// checkpoint behind. Throws Error when the loss is no longer finite.
+  TrainingResult run();
+
+  std::int64_t steps_per_epoch() const { return order_.training_steps(); }
+  std::int64_t dropped_samples() const { return order_.dropped_samples(); }
+  const Executor& executor() const { return executor_; }
+
+ private:
+  /// A checkpoint's time until one has been measured: it only widens the wall limit's margin.
+  static constexpr double kAssumedCheckpointSeconds = 5;
+  struct StepSums {
+    double loss = 0;
+    bool stop = false;  // some rank must stop
+  };
+  TrainingState current_state() const;
+  bool limit_reached() const;
+  bool must_stop() const;
+  void append_epochs();
+  bool train_epoch();  // false when it was stopped
+  StepSums train_step();
+  void after_step(const StepSums& sums, double seconds);
+  void evaluate_now(std::int64_t epoch);
+  void save();
+
+  const ProcessMesh& mesh_;
+  const ModelGeometry& geometry_;
+  Parameters& parameters_;
+  TrainerOptions options_;
+  SampleOrder order_, validation_order_;
+  Schedule schedule_;
+  Trace* trace_;
+  Executor executor_;
+  GradientReducer reducer_;
+  Loader loader_;
+  std::unique_ptr<Loader> validation_loader_;
+  MetricsLog metrics_;
+  StopSignals signals_;
+  Progress progress_;
+
+  std::int64_t step_ = 0;  // steps done since the network's first
+  std::int64_t saved_step_ = -1, evaluated_step_ = -1;
+  std::int64_t appended_epochs_ = 0;  // epochs whose samples the loader knows
+  double start_s_ = 0, checkpoint_s_ = kAssumedCheckpointSeconds, training_s_ = 0,
+         slowest_step_s_ = 0;
+  double recent_loss_ = 0;
+  std::int64_t run_steps_ = 0;
+  TrainingResult result_;
+};
+
+}  // namespace halomesh

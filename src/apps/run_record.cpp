@@ -1,0 +1,125 @@
+// What a run leaves behind beside its metrics: see run_record.hpp.
+#include "src/apps/run_record.hpp"
+
+#include <omp.h>
+
+#include <ctime>
+#include <nlohmann/json.hpp>
+
+#include "runtime/atomic_file.hpp"
+#include "runtime/metrics.hpp"
+#include "src/apps/version.hpp"
+#include "src/nn/onednn.hpp"
+
+namespace halomesh {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Runs `write` on rank 0; what it throws there is thrown on every rank.
+template <class Write>
+void on_rank_0(const Comm& world, Write write) {
+  std::string what, hint;
+  if (world.rank() == 0) {
+    try {
+      write();
+    } catch (const Error& error) {
+      what = error.what();
+      hint = error.hint();
+    } catch (const std::filesystem::filesystem_error& error) {
+      what = cat(error.path1().string(), ": ", error.code().message());
+      hint = "check that the path can be made and written to";
+    }
+  }
+  what = world.broadcast(what, 0);
+  hint = world.broadcast(hint, 0);
+  require(what.empty(), what, hint);
+}
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return text;
+}
+
+Json machine() {
+  const NodeDescription node = describe_node();
+  return {{"cpu", node.cpu_model},
+          {"isa", node.isa},
+          {"memory_bytes", node.memory_bytes},
+          {"memory_available_bytes", node.memory_available_bytes},
+          {"ram_disk_free_bytes", node.shm_free_bytes}};
+}
+
+}  // namespace
+
+RankBinding bind_threads(const Comm& world) {
+  RankBinding binding = find_binding(world);
+  omp_set_num_threads(binding.threads);
+  return binding;
+}
+
+void prepare_run_directory(const Comm& world, const std::filesystem::path& directory) {
+  on_rank_0(world, [&] {
+    std::filesystem::create_directories(directory);
+    // Found out now rather than when the first checkpoint is due.
+    const auto probe = directory / ".writable";
+    write_file_atomically(probe, "");
+    std::filesystem::remove(probe);
+  });
+}
+
+void record_run(const Comm& world, const std::filesystem::path& directory, const Options& options,
+                const ProcessMesh& mesh, const RankBinding& binding,
+                const std::vector<std::string>& implementations) {
+  const std::vector<std::string> bindings = world.all_gather(binding.describe());
+  on_rank_0(world, [&] {
+    Json resolved;
+    for (const auto& [name, value] : options.resolved()) resolved[name] = value;
+    const MeshShape& shape = mesh.shape();
+    const Json record = {{"program", "halomesh"},
+                         {"version", version()},
+                         {"git_commit", git_commit()},
+                         {"started", utc_now()},
+                         {"compiler", compiler()},
+                         {"mpi", MpiSession::library_version()},
+                         {"onednn", onednn_version()},
+                         {"options", resolved},
+                         {"mesh",
+                          {{"ranks", shape.ranks()},
+                           {"replicas", shape.replicas},
+                           {"parts", to_string(shape.parts)},
+                           {"threads", binding.threads}}},
+                         {"machine", machine()},
+                         {"binding", bindings},
+                         {"kernels", implementations}};
+    write_run_record(directory / "run.json", record);
+  });
+}
+
+void write_trace(const Comm& world, const std::filesystem::path& file, const Trace& trace) {
+  std::string mine;
+  const std::int64_t origin = trace.events().empty() ? 0 : trace.events().front().begin_ns;
+  for (const TraceEvent& event : trace.events()) {
+    const Json entry = {{"name", event.name},
+                        {"cat", event.detail},
+                        {"ph", "X"},
+                        {"ts", static_cast<double>(event.begin_ns - origin) * 1e-3},
+                        {"dur", static_cast<double>(event.end_ns - event.begin_ns) * 1e-3},
+                        {"pid", world.rank()},
+                        {"tid", 0}};
+    mine += (mine.empty() ? "" : ",\n") + entry.dump();
+  }
+  const std::vector<std::string> all = world.all_gather(mine);
+  on_rank_0(world, [&] {
+    std::string text = "[\n";
+    for (const std::string& part : all)
+      if (!part.empty()) text += (text.size() > 2 ? ",\n" : "") + part;
+    write_file_atomically(file, text + "\n]\n");
+  });
+}
+
+}  // namespace halomesh

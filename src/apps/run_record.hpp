@@ -1,0 +1,33 @@
+// What a run leaves behind beside its metrics: its directory, run.json and the trace.
+// Knows how they are written; nothing of training.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "runtime/binding.hpp"
+#include "runtime/process_mesh.hpp"
+#include "src/apps/options.hpp"
+#include "trace.hpp"
+
+namespace halomesh {
+
+/// Where this rank runs; sets its number of OpenMP threads. Collective over `world`.
+RankBinding bind_threads(const Comm& world);
+
+/// Makes the directory, and throws the same Error on every rank when nothing can be written to it.
+/// Collective over `world`.
+void prepare_run_directory(const Comm& world, const std::filesystem::path& directory);
+
+/// Writes run.json: options, versions, machine, the binding of every rank, and the library kernels
+/// that the layers of rank 0 chose. Collective over `world`.
+void record_run(const Comm& world, const std::filesystem::path& directory, const Options& options,
+                const ProcessMesh& mesh, const RankBinding& binding,
+                const std::vector<std::string>& implementations);
+
+/// Writes the intervals of all ranks to `file` in the Trace Event Format (JSON, "X" events; opened
+/// by chrome://tracing and Perfetto): one process a rank, microseconds. Collective over `world`.
+void write_trace(const Comm& world, const std::filesystem::path& file, const Trace& trace);
+
+}  // namespace halomesh
