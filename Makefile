@@ -223,7 +223,7 @@ deps: ## install what is missing (Debian, Ubuntu); elsewhere say what is missing
 .PHONY: quickstart
 quickstart: deps ## install what is missing, build, make a small data set and train on it
 	@+$(MAKE) --no-print-directory BUILD=release all
-	@jobscripts/quickstart.sh build/halomesh quickstart
+	@MPIRUN='$(MPIRUN)' jobscripts/quickstart.sh build/halomesh quickstart
 
 .PHONY: clean
 clean: ## remove build/
@@ -303,6 +303,7 @@ lint: ## layers + format-check + tidy
 
 .PHONY: clang
 clang: ## build the program and all tests with clang++ into build/clang
+	@+$(MAKE) --no-print-directory LINT=1 deps
 	@+$(MAKE) --no-print-directory BUILD=clang all test-programs
 
 # ---------------------------------------------------------------------------------------------

@@ -101,8 +101,8 @@ function check_library_header(header,   library) {
   if (room_of(header) != "" || exists("include/" header)) { violation("<" header ">: a project header is written in \"\""); return }
   library = library_of(header)
   if (library == "") violation("<" header ">: no rule knows this library; name it in test/harness/layers.sh")
-  else if (library == "dnnl" && FILENAME !~ /^src\/nn\/onednn\.[ch]pp$/)
-    violation("<" header ">: only src/nn/onednn.{hpp,cpp} may include oneDNN")
+  else if (library == "dnnl" && FILENAME !~ /^src\/nn\/onednn(_[a-z_]+)?\.[ch]pp$/)
+    violation("<" header ">: only src/nn/onednn*.{hpp,cpp} may include oneDNN")
   else if (!((here, library) in may)) violation(here " must not use " library " (<" header ">)")
 }
 
@@ -132,7 +132,7 @@ here == "" { if (FNR == 1) violation("this directory is no room"); next }
 {
   code = $0
   sub(/\/\/.*$/, "", code)
-  if (code ~ /MPI_COMM_WORLD/ && FILENAME !~ /^(src\/apps\/main|runtime\/mpi)\./)
+  if (code ~ /(^|[^A-Za-z0-9_])MPI_COMM_WORLD([^A-Za-z0-9_]|$)/ && FILENAME !~ /^(src\/apps\/main|runtime\/mpi)\./)
     violation("only runtime/mpi.* and src/apps/main.cpp may name MPI_COMM_WORLD")
 }
 
