@@ -99,8 +99,9 @@ void check_adjoint(const ReferenceInput& input, const ReferenceOutput& bounds,
   if (!input.parameters.empty()) judge("weight", weight);
 }
 
-void check_repeat(LayerParts& parts, GatheredStep step, std::vector<std::string>& failures) {
-  GatheredStep again = parts.run_step();
+void check_repeat(const LayerStep& run_step, GatheredStep step,
+                  std::vector<std::string>& failures) {
+  GatheredStep again = run_step();
   // Not-a-number never equals itself; gradients that are not wanted hold nothing else.
   for (GatheredStep* s : {&step, &again})
     for (std::vector<double>& diff : s->diff_src)
@@ -112,11 +113,19 @@ void check_repeat(LayerParts& parts, GatheredStep step, std::vector<std::string>
 }  // namespace
 
 CheckReport check_layer(const LayerCase& test) {
+  InProcessLink link;
+  return check_layer(test, [&link](const LayerCase& c, const ReferenceInput& input) -> LayerStep {
+    const auto parts = std::make_shared<LayerParts>(c, input, link);
+    return [parts] { return parts->run_step(); };
+  });
+}
+
+CheckReport check_layer(const LayerCase& test, const MakeLayerStep& make_step) {
   const std::unique_ptr<Layer> layer = test.make_layer();
   const ReferenceInput input = random_input(test, *layer);
   const ReferenceOutput expected = test.reference(input);
-  LayerParts parts(test, input);
-  const GatheredStep step = parts.run_step();
+  const LayerStep run_step = make_step(test, input);
+  const GatheredStep step = run_step();
   CheckReport report;
   report.failures = step.violations;
   report.moved = step.moved;
@@ -133,7 +142,7 @@ CheckReport check_layer(const LayerCase& test) {
     if (test.linear && test.cut.src_diff_wanted)
       check_adjoint(input, expected, step, report.failures);
   }
-  if (test.repeat) check_repeat(parts, step, report.failures);
+  if (test.repeat) check_repeat(run_step, step, report.failures);
   return report;
 }
 

@@ -1,5 +1,5 @@
 // Proves that a layer cut over parts equals its serial fp64 reference: output, input gradients and
-// parameter gradients, with halos moved by InProcessExchange. Knows no kind of layer.
+// parameter gradients, with halos moved in one process or otherwise. Knows no kind of layer.
 #pragma once
 
 #include <cstdint>
@@ -33,10 +33,17 @@ struct CheckReport {
   std::vector<std::string> failures;
 };
 
-/// Runs the case. What a layer must not read or leave unwritten is NaN beforehand: unfilled halos,
-/// span margins, gradients. Chunks that need nothing remote run before the halos are filled. Throws
-/// what the layer throws.
+/// Runs one step of all parts of a case and gives the global results; may be called again.
+struct GatheredStep;
+using LayerStep = std::function<GatheredStep()>;
+/// Makes the layers of a case with these values; both outlive the LayerStep.
+using MakeLayerStep = std::function<LayerStep(const LayerCase&, const ReferenceInput&)>;
+
+/// Runs the case, by default with all parts in this process. What a layer must not read or leave
+/// unwritten is NaN beforehand: unfilled halos, span margins, gradients. Chunks that need nothing
+/// remote run before the halos are filled. Throws what the layer throws.
 CheckReport check_layer(const LayerCase& test);
+CheckReport check_layer(const LayerCase& test, const MakeLayerStep& make_step);
 
 /// doctest: check_layer() without failures, having compared output, input gradients (if wanted) and
 /// parameter gradients (if any). Returns the report for further counting.

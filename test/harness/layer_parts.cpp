@@ -67,8 +67,16 @@ void for_each_parameter_element(const ParameterGeometry& geometry, const Box& sl
   }
 }
 
-LayerParts::LayerParts(const LayerCase& test, const ReferenceInput& input)
-    : test_(test), input_(input) {
+std::int64_t InProcessLink::copy(const TransferPlan& plan, const std::vector<View>& views) {
+  return InProcessExchange(plan).copy(views);
+}
+
+std::int64_t InProcessLink::add_back(const TransferPlan& plan, const std::vector<View>& views) {
+  return InProcessExchange(plan).add_back(views);
+}
+
+LayerParts::LayerParts(const LayerCase& test, const ReferenceInput& input, PartLink& link)
+    : test_(test), input_(input), link_(link) {
   const std::unique_ptr<Layer> geometry = test.make_layer();
   cut_ = cut_layer(*geometry, test.cut);
   geometry_ = geometry->parameters(test.cut.src_shapes);
@@ -77,6 +85,11 @@ LayerParts::LayerParts(const LayerCase& test, const ReferenceInput& input)
 
 void LayerParts::make_part(std::size_t index) {
   Part& part = parts_.emplace_back();
+  if (!link_.runs(index)) {
+    part.src.resize(cut_.src_owned.size());
+    part.diff_src.resize(cut_.src_owned.size());
+    return;
+  }
   part.place = cut_.places[index];
   const std::int64_t batch = part.place.batch;
   for (const Box& span : part.place.src_spans) {
@@ -109,12 +122,16 @@ void LayerParts::prepare(Part& part) {
   part.layer->prepare(part.place, std::move(views));
 }
 
+Box LayerParts::src_owned_here(std::size_t input, std::size_t part) const {
+  return link_.runs(part) ? cut_.src_owned[input][part] : Box{};
+}
+
 void LayerParts::fill_src() {
   for (std::size_t part = 0; part < parts_.size(); ++part)
     for (std::size_t i = 0; i < cut_.src_owned.size(); ++i) {
       const View view = parts_[part].src[i].view();
       fill(view, view.span, kUnset);
-      scatter(input_.src[i], cut_.src_owned[i][part], view);
+      scatter(input_.src[i], src_owned_here(i, part), view);
     }
 }
 
@@ -150,14 +167,14 @@ void LayerParts::forward(GatheredStep& step) {
   for (std::size_t i = 0; i < cut_.src_plans.size(); ++i) {
     std::vector<View> views;
     for (const Part& part : parts_) views.push_back(part.src[i].view());
-    step.moved += InProcessExchange(cut_.src_plans[i]).copy(views);
+    step.moved += link_.copy(cut_.src_plans[i], views);
   }
   run_chunks(true);
   for (Part& part : parts_) {
     check_untouched(part, step);
     if (!part.layer) fill(part.dst.view(), part.place.boxes.dst_owned, 0.0F);
   }
-  step.moved += InProcessExchange(cut_.partial_sums).add_back(dst_views);
+  step.moved += link_.add_back(cut_.partial_sums, dst_views);
   const Shape& shape = input_.diff_dst.shape;
   step.dst = unset(input_.diff_dst.values.size());
   for (const Part& part : parts_)
@@ -170,7 +187,7 @@ void LayerParts::fill_diffs(Part& part) {
   const auto index = static_cast<std::size_t>(&part - parts_.data());
   fill(part.diff_dst.view(), part.place.dst_span, kUnset);
   scatter(input_.diff_dst, part.place.boxes.dst_owned, part.diff_dst.view());
-  for (std::size_t i = 0; i < part.diff_src.size(); ++i) {
+  for (std::size_t i = 0; i < part.place.src_spans.size(); ++i) {
     const View view = part.diff_src[i].view();
     fill(view, view.span, kUnset);
     fill(view, cut_.src_owned[i][index], 0.0F);
@@ -185,7 +202,7 @@ void LayerParts::backward(GatheredStep& step) {
     fill_diffs(part);
     diff_dst.push_back(part.diff_dst.view());
   }
-  step.moved += InProcessExchange(cut_.partial_sums).copy(diff_dst);
+  step.moved += link_.copy(cut_.partial_sums, diff_dst);
   for (std::size_t i = 0; i < cut_.src_owned.size(); ++i) {
     std::vector<View> views;
     for (Part& part : parts_) {
@@ -196,9 +213,9 @@ void LayerParts::backward(GatheredStep& step) {
     }
     std::vector<double>& global = step.diff_src.emplace_back(unset(input_.src[i].values.size()));
     if (!test_.cut.src_diff_wanted) continue;
-    step.moved += InProcessExchange(cut_.src_plans[i]).add_back(views);
+    step.moved += link_.add_back(cut_.src_plans[i], views);
     for (std::size_t part = 0; part < parts_.size(); ++part)
-      gather(views[part], cut_.src_owned[i][part], input_.src[i].shape, global);
+      gather(views[part], src_owned_here(i, part), input_.src[i].shape, global);
   }
   for (Part& part : parts_)
     if (part.layer)
@@ -221,6 +238,8 @@ void LayerParts::gather_parameters(GatheredStep& step) const {
       seen.push_back(slice);
       for_each_parameter_element(geometry_[p], slice, [&](std::size_t local, std::size_t global) {
         const auto diff = static_cast<double>(part.diffs[p][local]);
+        if (std::isnan(diff) && step.violations.empty())
+          step.violations.push_back(cat("gradient ", global, " of parameter ", p, " is NaN"));
         bool first = true;
         for (std::size_t s = 0; s + 1 < seen.size(); ++s) first = first && seen[s] != slice;
         sum[global] = first ? diff : sum[global] + diff;

@@ -1,5 +1,5 @@
-// All parts of a cut layer in one process: their layers, tensors and parameter slices, run through
-// one step. Gathers results into global arrays; judges nothing.
+// The parts of a cut layer that this process runs: their layers, tensors and parameter slices,
+// taken through one step. Gathers results into global arrays; judges nothing, knows no messages.
 #pragma once
 
 #include <cstdint>
@@ -20,22 +20,48 @@ struct GatheredStep {
   friend bool operator==(const GatheredStep&, const GatheredStep&) = default;
 };
 
+/// Which parts this process runs and how boxes move between all of them. `views` has one entry a
+/// part; those of parts that run elsewhere are empty. Returns the elements that arrived here.
+class PartLink {
+ public:
+  PartLink() = default;
+  PartLink(const PartLink&) = delete;
+  PartLink& operator=(const PartLink&) = delete;
+  virtual ~PartLink() = default;
+
+  virtual bool runs(std::size_t part) const = 0;
+  /// Copies along `plan`.
+  virtual std::int64_t copy(const TransferPlan& plan, const std::vector<View>& views) = 0;
+  /// Adds along the reversed plan.
+  virtual std::int64_t add_back(const TransferPlan& plan, const std::vector<View>& views) = 0;
+};
+
+/// All parts in this process; boxes move by InProcessExchange.
+class InProcessLink final : public PartLink {
+ public:
+  bool runs(std::size_t) const override { return true; }
+  std::int64_t copy(const TransferPlan& plan, const std::vector<View>& views) override;
+  std::int64_t add_back(const TransferPlan& plan, const std::vector<View>& views) override;
+};
+
 /// Calls visit(index in the slice's memory, index in the whole parameter's memory) for each element
 /// of `slice`, in the order that ParameterView prescribes.
 void for_each_parameter_element(const ParameterGeometry& geometry, const Box& slice,
                                 const std::function<void(std::size_t, std::size_t)>& visit);
 
-/// The parts of one LayerCase with the values of one ReferenceInput.
+/// The parts of one LayerCase that `link` runs here, with the values of one ReferenceInput. All
+/// arguments must outlive this object.
 class LayerParts {
  public:
-  LayerParts(const LayerCase& test, const ReferenceInput& input);
-  /// Forward over all parts, and backward when the cut is for training.
+  LayerParts(const LayerCase& test, const ReferenceInput& input, PartLink& link);
+  /// Forward over the parts, and backward when the cut is for training. Results of parts that run
+  /// elsewhere stay NaN.
   GatheredStep run_step();
 
  private:
   struct Part {
     LayerPlace place;
-    std::unique_ptr<Layer> layer;  ///< none when the part produces nothing
+    std::unique_ptr<Layer> layer;  ///< none when it produces nothing or runs elsewhere
     std::vector<Tensor> src, diff_src;
     Tensor dst, diff_dst;
     std::vector<Box> slices;
@@ -49,11 +75,13 @@ class LayerParts {
   void run_chunks(bool remote);
   void check_untouched(const Part& part, GatheredStep& step) const;
   void backward(GatheredStep& step);
+  Box src_owned_here(std::size_t input, std::size_t part) const;
   void fill_diffs(Part& part);
   void gather_parameters(GatheredStep& step) const;
 
   const LayerCase& test_;
   const ReferenceInput& input_;
+  PartLink& link_;
   LayerCut cut_;
   std::vector<ParameterGeometry> geometry_;
   std::vector<Part> parts_;

@@ -12,82 +12,12 @@
 #include "error.hpp"
 #include "src/nn/pack.hpp"
 #include "test/harness/layer_check.hpp"
+#include "test/harness/pooling_reference.hpp"
 
 namespace halomesh {
 namespace {
 
-enum class Kind { kMax, kAverage, kAverageWithPadding };
-
-std::unique_ptr<Layer> make_pooling(Kind kind, const WindowOptions& window) {
-  if (kind == Kind::kMax) return std::make_unique<MaxPooling>(window);
-  return std::make_unique<AveragePooling>(
-      window, kind == Kind::kAverage ? PaddingCount::kExclude : PaddingCount::kInclude);
-}
-
-// Calls visit(d, h, w) for each input pixel under the window of an output pixel, in d,h,w order.
-template <class Visit>
-void for_each_input(const Window& window, const Shape& src, const Spatial& dst, Visit visit) {
-  const auto plane = [&](std::size_t a, std::int64_t t) {
-    return dst[a] * window[a].stride - window[a].pad_before + t;
-  };
-  for (std::int64_t i = 0; i < window[0].kernel; ++i)
-    for (std::int64_t j = 0; j < window[1].kernel; ++j)
-      for (std::int64_t k = 0; k < window[2].kernel; ++k) {
-        const Spatial at{plane(0, i), plane(1, j), plane(2, k)};
-        const bool inside = at[0] >= 0 && at[0] < src.d && at[1] >= 0 && at[1] < src.h &&
-                            at[2] >= 0 && at[2] < src.w;
-        if (inside) visit(at[0], at[1], at[2]);
-      }
-}
-
-// One output element. Maxima are chosen, not computed: magnitude 0 demands equality of the output.
-void pool_element(Kind kind, const Window& window, const GlobalTensor& src, const GlobalTensor& dy,
-                  std::int64_t n, std::int64_t c, const Spatial& p, ReferenceOutput& out) {
-  std::size_t winner = 0;
-  std::int64_t count = 0;
-  for_each_input(window, src.shape, p, [&](auto d, auto h, auto w) {
-    const std::size_t at = src.offset(n, c, d, h, w);
-    if (count++ == 0 || src.values[at] > src.values[winner]) winner = at;
-  });
-  const std::size_t to = dy.offset(n, c, p[0], p[1], p[2]);
-  if (kind == Kind::kMax) {
-    out.dst.values[to] = src.values[winner];
-    out.diff_src[0].add(winner, dy.values[to]);
-    return;
-  }
-  if (kind == Kind::kAverageWithPadding)
-    count = window[0].kernel * window[1].kernel * window[2].kernel;
-  const double weight = 1.0 / static_cast<double>(count);
-  for_each_input(window, src.shape, p, [&](auto d, auto h, auto w) {
-    const std::size_t at = src.offset(n, c, d, h, w);
-    out.dst.add(to, src.values[at], weight);
-    out.diff_src[0].add(at, dy.values[to], weight);
-  });
-}
-
-Reference reference(Kind kind, WindowOptions options) {
-  return [kind, options](const ReferenceInput& in) {
-    const GlobalTensor& src = in.src[0];
-    const Window window = options.resolve(src.shape.spatial());
-    ReferenceOutput out;
-    out.dst = Estimate(in.diff_dst.values.size());
-    out.diff_src.emplace_back(src.values.size());
-    const Shape& dst = in.diff_dst.shape;
-    for (std::int64_t n = 0; n < in.diff_dst.batch; ++n)
-      for (std::int64_t d = 0; d < dst.d; ++d)
-        for (std::int64_t h = 0; h < dst.h; ++h)
-          for (std::int64_t w = 0; w < dst.w; ++w)
-            for (std::int64_t c = 0; c < dst.c; ++c)
-              pool_element(kind, window, src, in.diff_dst, n, c, {d, h, w}, out);
-    // Roundings behind an output: one a tap, the rounded weight and its product. Behind an input
-    // gradient: at most as many windows cover an element as a window has taps.
-    const double taps = static_cast<double>(window[0].kernel * window[1].kernel * window[2].kernel);
-    out.dst.terms = out.diff_src[0].terms = taps + 2;
-    return out;
-  };
-}
-
-LayerCase make_case(const std::string& name, Kind kind, const WindowOptions& window,
+LayerCase make_case(const std::string& name, PoolingKind kind, const WindowOptions& window,
                     const Shape& src, const PartGrid& grid) {
   LayerCase test;
   test.name = cat(name, " of ", src, " on ", to_string(grid), ", kind ", static_cast<int>(kind));
@@ -95,8 +25,8 @@ LayerCase make_case(const std::string& name, Kind kind, const WindowOptions& win
   test.cut.src_shapes = {src};
   test.cut.grid = grid;
   test.cut.batch = 2;
-  test.reference = reference(kind, window);
-  test.linear = kind != Kind::kMax;
+  test.reference = pooling_reference(kind, window);
+  test.linear = kind != PoolingKind::kMax;
   test.repeat = true;
   return test;
 }
@@ -126,7 +56,8 @@ constexpr PartGrid kGrids[] = {{1, 1, 1}, {3, 1, 1}, {1, 2, 1}, {1, 1, 4},
 TEST_CASE("pooling equals naive loops over any window and cut") {
   std::int64_t moved = 0;
   for (const WindowCase& w : window_cases())
-    for (Kind kind : {Kind::kMax, Kind::kAverage, Kind::kAverageWithPadding})
+    for (PoolingKind kind :
+         {PoolingKind::kMax, PoolingKind::kAverage, PoolingKind::kAverageWithPadding})
       for (const PartGrid& grid : kGrids)
         moved += expect_layer(make_case(w.name, kind, w.window, {3, 7, 6, 8}, grid)).moved;
   CHECK(moved > 0);
@@ -134,7 +65,7 @@ TEST_CASE("pooling equals naive loops over any window and cut") {
 
 TEST_CASE("pooling treats whole and partial blocks of channels alike") {
   for (std::int64_t channels : {1, 15, 16, 17, 37})
-    for (Kind kind : {Kind::kMax, Kind::kAverage})
+    for (PoolingKind kind : {PoolingKind::kMax, PoolingKind::kAverage})
       for (std::int64_t stride : {1, 2})
         expect_layer(make_case(cat(channels, " channels"), kind,
                                WindowOptions::cube(2, stride, PaddingKind::kSame),
@@ -142,7 +73,7 @@ TEST_CASE("pooling treats whole and partial blocks of channels alike") {
 }
 
 TEST_CASE("pooling reads and writes inside of wider spans") {
-  for (Kind kind : {Kind::kMax, Kind::kAverage}) {
+  for (PoolingKind kind : {PoolingKind::kMax, PoolingKind::kAverage}) {
     LayerCase test = make_case("margins", kind, WindowOptions::cube(2, 2, PaddingKind::kSame),
                                {5, 8, 9, 7}, {2, 2, 1});
     test.cut.src_margin = {1, 2, 1};
@@ -156,7 +87,7 @@ TEST_CASE("pooling reads and writes inside of wider spans") {
 TEST_CASE("pooling of a channel block needs that block alone") {
   const Shape shape{6, 4, 4, 4};
   const Box half{{2, 0, 0, 0}, {5, 2, 2, 2}};
-  for (Kind kind : {Kind::kMax, Kind::kAverage}) {
+  for (PoolingKind kind : {PoolingKind::kMax, PoolingKind::kAverage}) {
     LayerCase test = make_case("channels", kind, WindowOptions::cube(3, 2, PaddingKind::kSame),
                                shape, {1, 1, 1});
     test.cut.src_owned = {{Box{{0, 0, 0, 0}, {4, 4, 4, 4}}, Box{{4, 0, 0, 0}, {6, 4, 4, 4}}}};
@@ -170,7 +101,7 @@ TEST_CASE("pooling of a channel block needs that block alone") {
 TEST_CASE("the first of equal maxima gets the gradient, wherever the cut runs") {
   for (const WindowCase& w : window_cases())
     for (const PartGrid& grid : {PartGrid{1, 1, 1}, PartGrid{2, 3, 2}}) {
-      LayerCase test = make_case(w.name, Kind::kMax, w.window, {3, 7, 6, 8}, grid);
+      LayerCase test = make_case(w.name, PoolingKind::kMax, w.window, {3, 7, 6, 8}, grid);
       test.src_value = [](float v) { return std::floor(2 * v); };  // four values: many ties
       expect_layer(test);
     }
@@ -209,7 +140,7 @@ TEST_CASE("a maximum over NaN is NaN, over minus infinity is the first") {
   constexpr float kInf = std::numeric_limits<float>::infinity();
   for (std::int64_t channels : {3, 16}) {
     for (std::int64_t place = 0; place < 8; ++place) {
-      Whole pool(make_pooling(Kind::kMax, WindowOptions::cube(2, 2, PaddingKind::kSame)),
+      Whole pool(make_pooling(PoolingKind::kMax, WindowOptions::cube(2, 2, PaddingKind::kSame)),
                  {channels, 2, 2, 2});
       for (std::int64_t i = 0; i < 8 * channels; ++i) pool.src.view().data[i] = float(i % 5);
       for (std::int64_t c = 0; c < channels; ++c) {
@@ -222,7 +153,7 @@ TEST_CASE("a maximum over NaN is NaN, over minus infinity is the first") {
         CHECK(pool.diff_src.view().data[place * channels + c] == 1);
       }
     }
-    Whole pool(make_pooling(Kind::kMax, WindowOptions::cube(2, 2, PaddingKind::kSame)),
+    Whole pool(make_pooling(PoolingKind::kMax, WindowOptions::cube(2, 2, PaddingKind::kSame)),
                {channels, 2, 2, 2});
     fill(pool.src.view(), pool.src.view().span, -kInf);
     fill(pool.diff_dst.view(), pool.diff_dst.view().span, 1);
@@ -252,9 +183,9 @@ TEST_CASE("pooling refuses by name what it does not support") {
 
 TEST_CASE("a window of 255 taps remembers its last tap") {
   WindowOptions window{{15, 17, 1}, {15, 17, 1}, {1, 1, 1}, PaddingKind::kValid, {}, {}};
-  LayerCase test = make_case("255 taps", Kind::kMax, window, {2, 30, 34, 3}, {2, 2, 1});
+  LayerCase test = make_case("255 taps", PoolingKind::kMax, window, {2, 30, 34, 3}, {2, 2, 1});
   expect_layer(test);
-  Whole pool(make_pooling(Kind::kMax, window), {1, 15, 17, 1});
+  Whole pool(make_pooling(PoolingKind::kMax, window), {1, 15, 17, 1});
   pool.src.view().data[254] = 1;
   pool.diff_dst.view().data[0] = 1;
   pool.step();

@@ -1,0 +1,20 @@
+// Proves a cut layer over real messages: each rank runs one part, against the same serial reference
+// as in one process. Owns the link between ranks; knows no kind of layer.
+#pragma once
+
+#include "runtime/mpi.hpp"
+#include "test/harness/layer_check.hpp"
+#include "test/harness/mpi_for_comms.hpp"
+
+namespace halomesh {
+
+/// Collective over `comm`, whose size is that of the case's part grid; part = rank. Moves boxes by
+/// Exchange, then joins what each rank holds of the results and judges them on every rank. The
+/// report is the same on every rank but for writes where this rank's part must not write.
+CheckReport check_layer(const Comm& comm, const LayerCase& test);
+
+/// check_layer() into `findings`; nothing compared where something should have been is a failure.
+/// Returns the elements that moved between ranks.
+std::int64_t expect_layer(const Comm& comm, const LayerCase& test, Findings& findings);
+
+}  // namespace halomesh

@@ -1,0 +1,85 @@
+// Max and average pooling and their gradients by naive loops in double precision.
+// Shares nothing with the layers but the definition of a window.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "src/nn/layers/pooling.hpp"
+#include "test/harness/reference.hpp"
+
+namespace halomesh {
+
+enum class PoolingKind { kMax, kAverage, kAverageWithPadding };
+
+inline std::unique_ptr<Layer> make_pooling(PoolingKind kind, const WindowOptions& window) {
+  if (kind == PoolingKind::kMax) return std::make_unique<MaxPooling>(window);
+  return std::make_unique<AveragePooling>(
+      window, kind == PoolingKind::kAverage ? PaddingCount::kExclude : PaddingCount::kInclude);
+}
+
+// Calls visit(d, h, w) for each input pixel under the window of an output pixel, in d,h,w order.
+template <class Visit>
+void for_each_input(const Window& window, const Shape& src, const Spatial& dst, Visit visit) {
+  const auto plane = [&](std::size_t a, std::int64_t t) {
+    return dst[a] * window[a].stride - window[a].pad_before + t;
+  };
+  for (std::int64_t i = 0; i < window[0].kernel; ++i)
+    for (std::int64_t j = 0; j < window[1].kernel; ++j)
+      for (std::int64_t k = 0; k < window[2].kernel; ++k) {
+        const Spatial at{plane(0, i), plane(1, j), plane(2, k)};
+        const bool inside = at[0] >= 0 && at[0] < src.d && at[1] >= 0 && at[1] < src.h &&
+                            at[2] >= 0 && at[2] < src.w;
+        if (inside) visit(at[0], at[1], at[2]);
+      }
+}
+
+// One output element. Maxima are chosen, not computed: magnitude 0 demands equality of the output.
+inline void pool_element(PoolingKind kind, const Window& window, const GlobalTensor& src,
+                         const GlobalTensor& dy, std::int64_t n, std::int64_t c, const Spatial& p,
+                         ReferenceOutput& out) {
+  std::size_t winner = 0;
+  std::int64_t count = 0;
+  for_each_input(window, src.shape, p, [&](auto d, auto h, auto w) {
+    const std::size_t at = src.offset(n, c, d, h, w);
+    if (count++ == 0 || src.values[at] > src.values[winner]) winner = at;
+  });
+  const std::size_t to = dy.offset(n, c, p[0], p[1], p[2]);
+  if (kind == PoolingKind::kMax) {
+    out.dst.values[to] = src.values[winner];
+    out.diff_src[0].add(winner, dy.values[to]);
+    return;
+  }
+  if (kind == PoolingKind::kAverageWithPadding)
+    count = window[0].kernel * window[1].kernel * window[2].kernel;
+  const double weight = 1.0 / static_cast<double>(count);
+  for_each_input(window, src.shape, p, [&](auto d, auto h, auto w) {
+    const std::size_t at = src.offset(n, c, d, h, w);
+    out.dst.add(to, src.values[at], weight);
+    out.diff_src[0].add(at, dy.values[to], weight);
+  });
+}
+
+inline Reference pooling_reference(PoolingKind kind, WindowOptions options) {
+  return [kind, options](const ReferenceInput& in) {
+    const GlobalTensor& src = in.src[0];
+    const Window window = options.resolve(src.shape.spatial());
+    ReferenceOutput out;
+    out.dst = Estimate(in.diff_dst.values.size());
+    out.diff_src.emplace_back(src.values.size());
+    const Shape& dst = in.diff_dst.shape;
+    for (std::int64_t n = 0; n < in.diff_dst.batch; ++n)
+      for (std::int64_t d = 0; d < dst.d; ++d)
+        for (std::int64_t h = 0; h < dst.h; ++h)
+          for (std::int64_t w = 0; w < dst.w; ++w)
+            for (std::int64_t c = 0; c < dst.c; ++c)
+              pool_element(kind, window, src, in.diff_dst, n, c, {d, h, w}, out);
+    // Roundings behind an output: one a tap, the rounded weight and its product. Behind an input
+    // gradient: at most as many windows cover an element as a window has taps.
+    const double taps = static_cast<double>(window[0].kernel * window[1].kernel * window[2].kernel);
+    out.dst.terms = out.diff_src[0].terms = taps + 2;
+    return out;
+  };
+}
+
+}  // namespace halomesh
