@@ -48,9 +48,9 @@ InnerProductKernels::InnerProductKernels(std::int64_t batch, std::int64_t in, st
     : impl_(std::make_unique<Impl>()) {
   Impl& impl = *impl_;
   const std::string name = cat("inner product of batch ", batch, ", ", in, " -> ", out);
-  const InnerProductDescs descs(batch, in, out, with_bias);
   guarded([&] { return name; },
           [&] {
+            const InnerProductDescs descs(batch, in, out, with_bias);
             const auto pd = descs.forward(impl.lib);
             impl.forward.push_back({
                 impl.lib,

@@ -1,0 +1,146 @@
+// Packing boxes of strided views: order, exactness, and that nothing else is touched.
+#include "src/nn/pack.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+namespace halomesh {
+namespace {
+
+const Box kSpan{{0, 2, 3, 1}, {3, 6, 8, 5}};
+constexpr std::int64_t kBatch = 2;
+
+// A value that names its position.
+float code(std::int64_t n, std::int64_t c, std::int64_t d, std::int64_t h, std::int64_t w) {
+  return static_cast<float>((((n * 10 + d) * 10 + h) * 10 + w) * 10 + c);
+}
+
+// Visits the box in n,d,h,w,c order.
+template <class Visit>
+std::int64_t visit_box(const Box& box, Visit visit) {
+  std::int64_t visited = 0;
+  for (std::int64_t n = 0; n < kBatch; ++n)
+    for (std::int64_t d = box.lo[kD]; d < box.hi[kD]; ++d)
+      for (std::int64_t h = box.lo[kH]; h < box.hi[kH]; ++h)
+        for (std::int64_t w = box.lo[kW]; w < box.hi[kW]; ++w)
+          for (std::int64_t c = box.lo[kC]; c < box.hi[kC]; ++c, ++visited) visit(n, c, d, h, w);
+  return visited;
+}
+
+Tensor coded_tensor() {
+  Tensor tensor(kSpan, kBatch);
+  visit_box(kSpan, [&](auto n, auto c, auto d, auto h, auto w) {
+    tensor.view().at(n, c, d, h, w) = code(n, c, d, h, w);
+  });
+  return tensor;
+}
+
+const std::vector<Box> kBoxes{
+    kSpan,                         // all
+    {{0, 3, 3, 1}, {3, 5, 8, 5}},  // planes: contiguous
+    {{0, 2, 4, 2}, {3, 6, 6, 4}},  // inner rows
+    {{1, 2, 3, 1}, {2, 6, 8, 5}},  // one channel
+    {{0, 5, 7, 4}, {3, 6, 8, 5}},  // a corner
+    {{2, 3, 4, 1}, {3, 4, 5, 2}},  // one element
+};
+
+}  // namespace
+
+TEST_CASE("pack writes n,d,h,w,c order and counts") {
+  const Tensor tensor = coded_tensor();
+  std::int64_t compared = 0;
+  for (const Box& box : kBoxes) {
+    CAPTURE(box);
+    std::vector<float> dense(static_cast<std::size_t>(kBatch * box.volume()) + 1, -1);
+    CHECK(pack(tensor.view(), box, dense.data()) == kBatch * box.volume());
+    std::size_t i = 0, wrong = 0;
+    compared += visit_box(box, [&](auto n, auto c, auto d, auto h, auto w) {
+      wrong += dense[i++] != code(n, c, d, h, w) ? 1U : 0U;
+    });
+    CHECK(wrong == 0);
+    CHECK(dense.back() == -1);
+  }
+  CHECK(compared > 300);
+}
+
+TEST_CASE("unpack_copy and unpack_add reach their box alone") {
+  std::int64_t compared = 0;
+  for (const Box& box : kBoxes)
+    for (const bool add : {false, true}) {
+      CAPTURE(box);
+      const Tensor tensor = coded_tensor();
+      std::vector<float> dense(static_cast<std::size_t>(kBatch * box.volume()));
+      std::iota(dense.begin(), dense.end(), 1.0F);
+      const std::int64_t moved = add ? unpack_add(dense.data(), box, tensor.view())
+                                     : unpack_copy(dense.data(), box, tensor.view());
+      CHECK(moved == kBatch * box.volume());
+      std::size_t i = 0, wrong = 0;
+      compared += visit_box(kSpan, [&](auto n, auto c, auto d, auto h, auto w) {
+        float expected = code(n, c, d, h, w);
+        if (box.contains({{c, d, h, w}, {c + 1, d + 1, h + 1, w + 1}}))
+          expected = dense[i++] + (add ? expected : 0.0F);
+        wrong += tensor.view().at(n, c, d, h, w) != expected ? 1U : 0U;
+      });
+      CHECK(wrong == 0);
+      CHECK(i == dense.size());
+    }
+  CHECK(compared > 300);
+}
+
+TEST_CASE("pack then unpack is the identity on large boxes, which run on several threads") {
+  const Box span{{0, 0, 0, 0}, {8, 24, 24, 24}}, box{{0, 1, 2, 3}, {8, 23, 22, 21}};
+  const Tensor from(span, 1), to(span, 1);
+  for (std::int64_t i = 0; i < span.volume(); ++i) from.view().data[i] = static_cast<float>(i);
+  std::vector<float> dense(static_cast<std::size_t>(box.volume()));
+  pack(from.view(), box, dense.data());
+  unpack_copy(dense.data(), box, to.view());
+  std::int64_t wrong = 0, inside = 0;
+  for (std::int64_t i = 0; i < span.volume(); ++i) {
+    const float expected = to.view().data[i] == 0 ? 0.0F : static_cast<float>(i);
+    wrong += to.view().data[i] != expected ? 1 : 0;
+    inside += to.view().data[i] != 0 ? 1 : 0;
+  }
+  CHECK(wrong == 0);
+  CHECK(inside == box.volume());
+}
+
+TEST_CASE("fill sets its box; an empty box moves nothing") {
+  const Tensor tensor = coded_tensor();
+  const Box box{{0, 3, 4, 2}, {2, 5, 7, 4}};
+  fill(tensor.view(), box, -7);
+  std::int64_t wrong = 0;
+  const std::int64_t compared = visit_box(kSpan, [&](auto n, auto c, auto d, auto h, auto w) {
+    const bool inside = box.contains({{c, d, h, w}, {c + 1, d + 1, h + 1, w + 1}});
+    wrong += tensor.view().at(n, c, d, h, w) != (inside ? -7 : code(n, c, d, h, w)) ? 1 : 0;
+  });
+  CHECK(wrong == 0);
+  CHECK(compared == kBatch * kSpan.volume());
+  float untouched = 3;
+  CHECK(pack(tensor.view(), Box{}, &untouched) == 0);
+  CHECK(untouched == 3);
+}
+
+TEST_CASE("is_dense says whether a box is one range of memory") {
+  const ConstView view{nullptr, kSpan, 1};
+  struct Row {
+    Box box;
+    bool dense;
+  };
+  const std::vector<Row> rows{{kSpan, true},
+                              {{{0, 3, 3, 1}, {3, 5, 8, 5}}, true},    // planes
+                              {{{0, 3, 4, 1}, {3, 4, 6, 5}}, true},    // rows of one plane
+                              {{{0, 3, 4, 2}, {3, 4, 5, 4}}, true},    // a part of one row
+                              {{{0, 3, 4, 1}, {3, 5, 6, 5}}, false},   // rows of two planes
+                              {{{0, 3, 4, 2}, {3, 4, 6, 4}}, false},   // parts of two rows
+                              {{{0, 3, 3, 1}, {2, 5, 8, 5}}, false},   // some channels
+                              {{{0, 1, 3, 1}, {3, 5, 8, 5}}, false}};  // outside of the span
+  for (const Row& row : rows) {
+    CAPTURE(row.box);
+    CHECK(view.is_dense(row.box) == row.dense);
+  }
+}
+
+}  // namespace halomesh
