@@ -18,7 +18,9 @@ struct Cosmology {
   friend bool operator==(const Cosmology&, const Cosmology&) = default;
 };
 
-/// How far each drawn parameter strays from the centre `Cosmology{}`, as a fraction of the centre.
+/// How far each drawn parameter strays from the centre `Cosmology{}`, as a fraction of the centre,
+/// in the published set. A wider spread makes an easier task: it is the `spread` of the functions
+/// below.
 ///
 /// Centre, range, distribution (uniform), order and the fixed omega_b are those of the script that
 /// made the universes of the CosmoFlow benchmark: github.com/NERSC/cosmoflow-sims, commit 0470136,
@@ -27,14 +29,15 @@ struct Cosmology {
 inline constexpr double kParameterSpread = 0.10;
 
 /// The learning targets of a cosmology: (omega_m, sigma_8, n_s, h), each mapped linearly so that
-/// its range is [-1, 1] (the published "unitPar").
-std::array<float, 4> unit_targets(const Cosmology& cosmology);
+/// its range, centre (1 +- spread), is [-1, 1] (the published "unitPar").
+std::array<float, 4> unit_targets(const Cosmology& cosmology, double spread = kParameterSpread);
 
 /// The inverse of unit_targets; omega_b keeps its fixed value.
-Cosmology cosmology_from_unit(const std::array<double, 4>& unit);
+Cosmology cosmology_from_unit(const std::array<double, 4>& unit, double spread = kParameterSpread);
 
-/// The cosmology of universe `universe`: a pure function of (seed, universe), uniform over the
-/// ranges. Throws Error when `universe` is negative or does not fit 32 bits.
-Cosmology draw_cosmology(std::uint64_t seed, std::int64_t universe);
+/// The cosmology of universe `universe`: a pure function of (seed, universe, spread), uniform over
+/// the ranges. Throws Error when `universe` is negative or does not fit 32 bits.
+Cosmology draw_cosmology(std::uint64_t seed, std::int64_t universe,
+                         double spread = kParameterSpread);
 
 }  // namespace halomesh

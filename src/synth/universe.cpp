@@ -55,6 +55,9 @@ void check(const UniverseOptions& o) {
   if (o.particles_per_voxel_axis < 1 || o.particles_per_voxel_axis > 8)
     throw UsageError(cat(o.particles_per_voxel_axis, " particles per voxel axis cannot be made"),
                      "use 1 to 8; the mean count is the cube of it");
+  if (!(o.parameter_spread > 0 && o.parameter_spread <= 0.5))
+    throw UsageError(cat("a parameter spread of ", o.parameter_spread, " cannot be made"),
+                     "use more than 0, up to 0.5; the published set has 0.1");
 }
 
 void Universe::box(std::int64_t index, std::span<std::int16_t> dst) const {
@@ -73,7 +76,10 @@ void Universe::box(std::int64_t index, std::span<std::int16_t> dst) const {
 
 Universe generate_universe(const UniverseOptions& options, std::int64_t universe,
                            const std::function<void(double)>& progress) {
-  return generate_universe(options, draw_cosmology(options.seed, universe), universe, progress);
+  check(options);
+  return generate_universe(options,
+                           draw_cosmology(options.seed, universe, options.parameter_spread),
+                           universe, progress);
 }
 
 Universe generate_universe(const UniverseOptions& options, const Cosmology& cosmology,

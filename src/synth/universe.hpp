@@ -25,6 +25,8 @@ struct UniverseOptions {
   double voxel_mpc_h = 4.0;
   std::int64_t particles_per_voxel_axis = 2;  // the mean count is its cube; published: 1
   std::uint64_t seed = 0;
+  /// Half width of the parameters' ranges as a fraction of their centres; targets are scaled by it.
+  double parameter_spread = kParameterSpread;
 
   std::int64_t boxes() const { return boxes_per_axis * boxes_per_axis * boxes_per_axis; }
   std::int64_t box_extent() const { return extent / boxes_per_axis; }
@@ -38,7 +40,8 @@ struct UniverseOptions {
 };
 
 /// Throws UsageError, naming the value, for options that make no universe: extent < 4, boxes that
-/// do not divide it, voxel size not positive, particles per voxel axis not in [1, 8].
+/// do not divide it, voxel size not positive, particles per voxel axis not in [1, 8], parameter
+/// spread not in (0, 0.5].
 void check(const UniverseOptions& options);
 
 /// A universe's particle counts and its parameters. Owns its counts (8 bytes a voxel).
@@ -46,7 +49,9 @@ class Universe {
  public:
   const Cosmology& cosmology() const { return cosmology_; }
   /// (omega_m, sigma_8, n_s, h) scaled to [-1, 1]; every box of a universe has the same.
-  std::array<float, 4> targets() const { return unit_targets(cosmology_); }
+  std::array<float, 4> targets() const {
+    return unit_targets(cosmology_, options_.parameter_spread);
+  }
   const UniverseOptions& options() const { return options_; }
 
   /// Copies box `index` into dst: particle counts in the order d, h, w, channel;

@@ -177,6 +177,20 @@ TEST_CASE("universes of another h have the same size in Mpc") {
   CHECK(copy_counts(universe) == counts);
 }
 
+TEST_CASE("a wider spread moves the parameters, not the targets") {
+  UniverseOptions options{.extent = 8, .seed = 3};
+  const Universe a = generate_universe(options, 1);
+  options.parameter_spread = 0.3;
+  const Universe b = generate_universe(options, 1);
+  const Cosmology centre;
+  for (std::size_t i = 0; i < 4; ++i)
+    CHECK(a.targets()[i] ==
+          doctest::Approx(b.targets()[i]).epsilon(1e-5));  // float, after division
+  CHECK(b.cosmology().sigma_8 - centre.sigma_8 ==
+        doctest::Approx(3 * (a.cosmology().sigma_8 - centre.sigma_8)));
+  CHECK(b.cosmology().h - centre.h == doctest::Approx(3 * (a.cosmology().h - centre.h)));
+}
+
 TEST_CASE("the targets can be seen in the voxels") {
   // The variance of log(1 + count) across small universes must rank them by sigma_8.
   constexpr int kUniverses = 40;
@@ -215,6 +229,8 @@ TEST_CASE("progress rises to 1 and options that make no universe are refused") {
   CHECK_THROWS_AS(generate_universe({.extent = 16, .boxes_per_axis = 0}, 0), UsageError);
   CHECK_THROWS_AS(generate_universe({.extent = 16, .voxel_mpc_h = 0}, 0), UsageError);
   CHECK_THROWS_AS(generate_universe({.extent = 16, .particles_per_voxel_axis = 0}, 0), UsageError);
+  for (const double spread : {0.0, -0.1, 0.6})
+    CHECK_THROWS_AS(generate_universe({.extent = 16, .parameter_spread = spread}, 0), UsageError);
   CHECK_THROWS_AS(generate_universe({.extent = 16}, -1), Error);
   const UniverseOptions published{.extent = 512, .particles_per_voxel_axis = 1};
   CHECK(published.peak_bytes() < 6'000'000'000);
