@@ -1,7 +1,9 @@
 // The program: finds the command and runs it; the last to catch what went wrong.
 // Knows no command's options.
+#include <poll.h>
+#include <unistd.h>
+
 #include <array>
-#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -63,13 +65,17 @@ int run_command(int argc, char** argv) {
                    cat("did you mean ", nearest(name, names), "? halomesh --help lists all"));
 }
 
-/// What was printed must have arrived, unless the reader has had enough of it.
+/// A pipe whose reader has had enough is no failure.
+bool reader_is_gone() {
+  pollfd output{.fd = STDOUT_FILENO, .events = POLLOUT, .revents = 0};
+  return poll(&output, 1, 0) == 1 && (output.revents & POLLERR) != 0;
+}
+
+/// What was printed must have arrived.
 int finish_output(int exit_code) {
-  errno = 0;
   std::cout.flush();
-  if (std::cout || errno == EPIPE || exit_code != kExitDone) return exit_code;
-  throw Error(cat("standard output cannot be written: ", std::strerror(errno)),
-              "check the file, pipe or disk it goes to");
+  if (std::cout || exit_code != kExitDone || reader_is_gone()) return exit_code;
+  throw Error("standard output cannot be written", "check the file or disk it goes to");
 }
 
 }  // namespace

@@ -101,8 +101,11 @@ const Options::Option& Options::find(std::string_view name) const {
 Options::Option& Options::known(const std::string& name, const std::string& where, bool in_file) {
   std::vector<std::string> names;
   for (Option& option : options_) {
-    if (option.foreign && !in_file) continue;
+    if (option.name == name && option.foreign && !in_file)
+      throw UsageError(cat("--", name, " has no meaning here"),
+                       "leave it out; a configuration file may hold it, --help lists all options");
     if (option.name == name) return option;
+    if (option.foreign && !in_file) continue;
     names.push_back(option.name);
   }
   unknown_option(name, where, names);
@@ -178,9 +181,10 @@ void Options::read_command_line(const std::vector<std::string>& arguments) {
     Option& option = known(item.string_key, "", false);
     if (option.given == Source::kCommandLine)
       throw UsageError(cat("--", option.name, " is given twice"), "give it once");
+    // A switch without "=on" or "=off" comes without a value, or with an empty one.
     const std::string value = item.value.empty() ? "" : item.value.front();
-    check_value(option, value, "");
-    option.value = value;
+    option.value = option.is_switch && value.empty() ? "on" : value;
+    check_value(option, option.value, "");
     option.given = Source::kCommandLine;
   }
 }

@@ -38,6 +38,7 @@ void add_run_options(Options& options) {
       .at_least(0)
       .add<Integer>("evaluate-every", "N", 1, "epochs between validations; 0: never")
       .at_least(0)
+      .add_switch("evaluate-first", "validate before the first step, too")
       .add<Integer>("checkpoint-every", "N", 0, "steps between checkpoints; 0: each epoch")
       .at_least(0)
       .add<Integer>("keep", "N", 2, "checkpoints that are kept")

@@ -1,0 +1,71 @@
+// The command `info`: what was built, what it runs with, and where every rank runs.
+#include <boost/version.hpp>
+#include <cstdint>
+#include <iostream>
+#include <string>
+
+#include "runtime/binding.hpp"
+#include "runtime/hdf5_library.hpp"
+#include "src/apps/commands.hpp"
+#include "src/apps/parallel.hpp"
+#include "src/apps/version.hpp"
+#include "src/nn/onednn.hpp"
+
+namespace halomesh {
+namespace {
+
+std::string hdf5_version() {
+  const hdf5::Turn turn;
+  unsigned major = 0, minor = 0, release = 0;
+  H5get_libversion(&major, &minor, &release);
+  return cat(major, '.', minor, '.', release);
+}
+
+void print_build() {
+  std::cout << "halomesh " << version() << "\n  commit    " << git_commit() << "\n  compiler  "
+            << compiler() << "\n  MPI       " << MpiSession::library_version() << "\n  oneDNN    "
+            << onednn_version() << "\n  HDF5      " << hdf5_version() << "\n  Boost     "
+            << BOOST_VERSION / 100000 << '.' << BOOST_VERSION / 100 % 1000 << '.'
+            << BOOST_VERSION % 100 << '\n';
+}
+
+std::string gib(std::int64_t bytes) {
+  const std::int64_t tenths = (bytes * 10 + (std::int64_t{1} << 29)) >> 30;
+  return cat(tenths / 10, '.', tenths % 10, " GiB");
+}
+
+/// One text a node: ranks of it differ only in what they are bound to.
+std::string node_text(const RankBinding& binding) {
+  const NodeDescription node = describe_node();
+  std::string isa;
+  for (const std::string& extension : node.isa) isa += ' ' + extension;
+  return cat("node ", binding.host, "\n  CPU       ",
+             node.cpu_model.empty() ? "unknown" : node.cpu_model, ", ", binding.node_cores,
+             " cores for us\n  vectors  ", isa.empty() ? " unknown" : isa, "\n  memory    ",
+             gib(node.memory_bytes), ", ", gib(node.memory_available_bytes),
+             " available\n  RAM disk  ", gib(node.shm_free_bytes), " free in /dev/shm\n");
+}
+
+int print_all(const Comm& world) {
+  const RankBinding binding = find_binding(world);
+  const auto nodes = world.all_gather(binding.rank_on_node == 0 ? node_text(binding) : "");
+  const auto ranks = world.all_gather(binding.describe());
+  if (world.rank() != 0) return kExitDone;
+  print_build();
+  for (const std::string& node : nodes)
+    if (!node.empty()) std::cout << '\n' << node;
+  std::cout << '\n' << world.size() << (world.size() == 1 ? " rank\n" : " ranks\n");
+  for (std::size_t r = 0; r < ranks.size(); ++r) std::cout << "  " << r << "  " << ranks[r] << '\n';
+  return kExitDone;
+}
+
+}  // namespace
+
+int run_info(int argc, char** argv) {
+  Options options("info",
+                  "Prints what this program was built from and with, and the machine, threads and "
+                  "processors of\nevery rank. Run it under mpirun or srun exactly as a training.");
+  return run_parallel(argc, argv, options, print_all);
+}
+
+}  // namespace halomesh

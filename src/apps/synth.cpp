@@ -1,0 +1,201 @@
+// The command `synth`: makes a data set of synthetic universes, divided over the ranks. The bytes
+// do not depend on the number of ranks.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "progress.hpp"
+#include "runtime/atomic_file.hpp"
+#include "runtime/binding.hpp"
+#include "runtime/example.hpp"
+#include "runtime/tfrecord.hpp"
+#include "src/apps/commands.hpp"
+#include "src/apps/parallel.hpp"
+#include "src/apps/run_record.hpp"
+#include "src/apps/synth_files.hpp"
+#include "src/apps/version.hpp"
+#include "src/synth/universe.hpp"
+
+namespace halomesh {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Request {
+  fs::path out;
+  bool overwrite = false;
+  Compression compression = Compression::kNone;
+  SynthPlan plan;
+  UniverseOptions universe;
+
+  /// Of one file: the counts, and less than 128 bytes of framing, names and targets.
+  std::int64_t file_bytes() const { return universe.box_elements() * 2 + 128; }
+  /// What the whole set takes on disk. Particle counts are small numbers: gzip at least halves
+  /// them.
+  std::int64_t disk_bytes() const {
+    const std::int64_t bytes = (plan.train + plan.validation) * file_bytes();
+    return compression == Compression::kGzip ? bytes / 2 : bytes;
+  }
+};
+
+Options synth_options() {
+  const UniverseOptions d;
+  Options options("synth --out DIR [options]",
+                  "Makes a data set of synthetic universes in the format of the CosmoFlow "
+                  "benchmark: boxes of\nparticle counts at four redshifts, and the four "
+                  "cosmological parameters that made them.\nThe universes are divided over the "
+                  "ranks of mpirun or srun.");
+  options.group("Data set")
+      .add_required<std::string>("out", "DIR", "directory for train/ and validation/")
+      .add<std::int64_t>("train", "N", 32, "training samples")
+      .at_least(0)
+      .add<std::int64_t>("validation", "N", 16, "validation samples, of other universes")
+      .at_least(0)
+      .add<std::uint64_t>("seed", "S", 0, "decides every byte")
+      .add_switch("gzip", "write compressed files")
+      .add_switch("overwrite", "replace the samples of an earlier run");
+  options.group("Universe")
+      .add<std::int64_t>("extent", "N", d.extent, "voxels along each axis of a sample")
+      .at_least(1)
+      .add<std::int64_t>("universe-boxes", "B", d.boxes_per_axis,
+                         "samples along each axis of a universe, all with its parameters")
+      .at_least(1)
+      .add<double>("voxel-mpc-h", "X", d.voxel_mpc_h, "edge of a voxel in Mpc/h, for h = 0.7")
+      .add<std::int64_t>("particles-per-voxel", "P", 8, "mean count: 1, 8, 27 or another cube")
+      .at_least(1);
+  return options;
+}
+
+std::int64_t cube_root(std::int64_t particles) {
+  std::int64_t root = 1;
+  while (root * root * root < particles) ++root;
+  if (root * root * root != particles)
+    throw UsageError(cat("--particles-per-voxel ", particles, " is not a cube"),
+                     cat("use ", (root - 1) * (root - 1) * (root - 1), " or ", root * root * root));
+  return root;
+}
+
+Request request_of(const Options& options) {
+  Request r;
+  r.out = options.get<std::string>("out");
+  r.overwrite = options.get<bool>("overwrite");
+  r.compression = options.get<bool>("gzip") ? Compression::kGzip : Compression::kNone;
+  r.universe.boxes_per_axis = options.get<std::int64_t>("universe-boxes");
+  r.universe.extent = options.get<std::int64_t>("extent") * r.universe.boxes_per_axis;
+  r.universe.voxel_mpc_h = options.get<double>("voxel-mpc-h");
+  r.universe.particles_per_voxel_axis = cube_root(options.get<std::int64_t>("particles-per-voxel"));
+  r.universe.seed = options.get<std::uint64_t>("seed");
+  r.plan = {options.get<std::int64_t>("train"), options.get<std::int64_t>("validation"),
+            r.universe.boxes()};
+  check(r.universe);
+  return r;
+}
+
+/// Refuses what would end in swapping or in a killed rank. Collective over `world`.
+void check_memory(const Comm& world, const Request& request) {
+  const Comm node = world.split_by_node();
+  const std::int64_t needed =
+      node.size() * (request.universe.peak_bytes() + 2 * request.file_bytes());
+  const std::int64_t available = describe_node().memory_available_bytes;
+  if (available > 0 && available < needed)
+    throw Error(
+        cat("universes of ", request.universe.extent, "^3 voxels on ", node.size(),
+            " ranks of a node need ", needed, " bytes of memory, ", available, " are available"),
+        "start fewer ranks a node or make smaller universes");
+}
+
+/// Writes the boxes of one universe, which stands for `step` samples after `done` in `progress`.
+void write_universe(const Request& request, const SynthUniverse& piece, Progress& progress,
+                    std::int64_t done, std::int64_t step) {
+  const Universe universe =
+      generate_universe(request.universe, piece.universe, [&](double fraction) {
+        progress.update(done + static_cast<std::int64_t>(fraction * static_cast<double>(step)));
+      });
+  const auto targets = universe.targets();
+  std::vector<std::int16_t> voxels(static_cast<std::size_t>(request.universe.box_elements()));
+  for (std::int64_t box = 0; box < piece.boxes; ++box) {
+    universe.box(box, voxels);
+    TfRecordWriter writer(request.out / file_of(request.universe.seed, piece, box),
+                          request.compression);
+    writer.write(encode_example(voxels, targets));
+    writer.commit();
+  }
+}
+
+/// What made the data set, for people and programs that find it later.
+void write_description(const Request& request, const Options& options) {
+  const Cosmology centre;
+  const auto rounded = [](double value) { return std::round(value * 1e6) / 1e6; };
+  const auto range = [&](double value) {
+    return nlohmann::json{rounded(value * (1 - kParameterSpread)),
+                          rounded(value * (1 + kParameterSpread))};
+  };
+  nlohmann::ordered_json d;
+  d["made_by"] = cat("halomesh ", version(), " (", git_commit(), ')');
+  const std::int64_t extent = request.universe.box_extent();
+  d["shape_dhwc"] = {extent, extent, extent, kRedshifts.size()};
+  d["redshifts"] = kRedshifts;
+  d["targets"] = {"omega_m", "sigma_8", "n_s", "h"};
+  d["target_ranges"] = {{"omega_m", range(centre.omega_m)},
+                        {"sigma_8", range(centre.sigma_8)},
+                        {"n_s", range(centre.n_s)},
+                        {"h", range(centre.h)}};
+  d["target_scaling"] = "each range is mapped to [-1, 1]";
+  for (const auto& [name, value] : options.resolved())
+    if (name != "out" && name != "overwrite") d["options"][name] = value;
+  write_file_atomically(request.out / "dataset.json", d.dump(2) + "\n");
+}
+
+void print_summary(const Request& request, double seconds, int ranks) {
+  const std::int64_t extent = request.universe.box_extent();
+  const Shape shape{std::ssize(kRedshifts), extent, extent, extent};
+  std::cout << request.plan.train << " training and " << request.plan.validation
+            << " validation samples of " << shape << " are in " << request.out.string() << " ("
+            << Progress::duration(seconds) << " on " << ranks << (ranks == 1 ? " rank" : " ranks")
+            << ").\nTrain on them with: halomesh train --data " << request.out.string()
+            << " --input " << shape << " ...\n";
+}
+
+int synthesise(const Comm& world, const Options& options) {
+  const Request request = request_of(options);
+  bind_threads(world);
+  check_memory(world, request);
+  if (world.rank() == 0) prepare_directory(request.out, request.overwrite, request.disk_bytes());
+  world.barrier();
+
+  const auto start = std::chrono::steady_clock::now();
+  const std::vector<SynthUniverse> universes = universes_of(request.plan);
+  const std::int64_t samples = request.plan.train + request.plan.validation;
+  // All ranks work alike: rank 0's share stands for the whole.
+  Progress progress("synth", "samples", samples, world.rank() == 0);
+  std::int64_t done = 0;
+  for (std::int64_t u = world.rank(); u < std::ssize(universes); u += world.size()) {
+    const SynthUniverse& piece = universes[static_cast<std::size_t>(u)];
+    const std::int64_t step = std::min(piece.boxes * world.size(), samples - done);
+    write_universe(request, piece, progress, done, step);
+    progress.update(done += step);
+  }
+  world.barrier();
+  progress.finish();
+  if (world.rank() != 0) return kExitDone;
+  write_description(request, options);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  print_summary(request, seconds.count(), world.size());
+  return kExitDone;
+}
+
+}  // namespace
+
+int run_synth(int argc, char** argv) {
+  Options options = synth_options();
+  return run_parallel(argc, argv, options,
+                      [&](const Comm& world) { return synthesise(world, options); });
+}
+
+}  // namespace halomesh
