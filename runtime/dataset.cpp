@@ -132,7 +132,8 @@ void TfRecordSampleReader::check(const ExampleView& example, const Dataset::Plac
 void TfRecordSampleReader::convert(std::string_view voxels, const Box& box, float* dst,
                                    const Dataset::Place& place) const {
   const Shape& s = dataset_.shape();
-  require(Box::whole(s).contains(box), cat("block ", box, " is not within the sample ", s));
+  if (!Box::whole(s).contains(box))
+    throw Error(cat("block ", box, " is not within the sample ", s));
   // A run is what is contiguous in both the sample and the block.
   const bool all_channels = box.extent(kC) == s.c;
   const std::int64_t runs = all_channels ? 1 : box.extent(kW);
@@ -164,8 +165,8 @@ std::string_view Dataset::name(std::int64_t file) const {
 }
 
 Dataset::Place Dataset::place(std::int64_t sample) const {
-  require(sample >= 0 && sample < size(),
-          cat("sample ", sample, " of ", directory_.string(), ", which has ", size()));
+  if (sample < 0 || sample >= size())
+    throw Error(cat("sample ", sample, " of ", directory_.string(), ", which has ", size()));
   if (one_record_a_file()) return {sample, 0, 0};
   const auto after = std::upper_bound(first_sample_.begin(), first_sample_.end(), sample);
   return {after - first_sample_.begin() - 1, sample - *(after - 1),

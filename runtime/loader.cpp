@@ -48,7 +48,7 @@ void Loader::append(std::vector<std::int64_t> samples, std::int64_t steps) {
 }
 
 const Batch& Loader::next() {
-  require(steps_left_ > 0, "a batch was asked for when no step was left");
+  if (steps_left_ <= 0) throw Error("a batch was asked for when no step was left");
   const auto start = std::chrono::steady_clock::now();
   std::unique_lock lock(mutex_);
   released_ = taken_;  // the batch handed out before may be overwritten from now on

@@ -160,7 +160,8 @@ void TfRecordReader::open(std::string_view path) {
   if (fd_ < 0 || ::fstat(fd_, &status) != 0)
     throw Error(cat("cannot open ", path_, ": ", error_text(errno)),
                 "check that the file exists and may be read");
-  require(S_ISREG(status.st_mode), cat(path_, " is not a regular file"), "give TFRecord files");
+  if (!S_ISREG(status.st_mode))
+    throw Error(cat(path_, " is not a regular file"), "give TFRecord files");
   file_bytes_ = status.st_size;
   std::array<std::byte, kHeaderBytes> header{};
   const std::int64_t got = pread_all(fd_, header.data(), kHeaderBytes, 0);
