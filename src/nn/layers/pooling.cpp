@@ -7,12 +7,10 @@
 #include <utility>
 
 #include "error.hpp"
+#include "src/nn/layers/lanes.hpp"
 
 namespace halomesh {
 namespace {
-
-// Channels are treated in blocks whose running values stay in registers over all taps.
-constexpr std::int64_t kLanes = 16;
 
 // Calls body(Pixel) for each pixel of the box in each sample; rows are shared out to threads.
 template <class Pixel, class Body>
@@ -27,7 +25,7 @@ void for_each_pixel(const Box& box, std::int64_t batch, const Body& body) {
                  box.lo[kH] + row % height, w});
 }
 
-// Calls body(first channel, channels) for blocks of channels: kLanes as a constant, then the rest.
+// Calls body(first channel, channels) for blocks of kLanes channels and then for the rest.
 template <class Body>
 void for_each_lane_block(std::int64_t channels, const Body& body) {
   std::int64_t c = 0;
@@ -39,8 +37,9 @@ void for_each_lane_block(std::int64_t channels, const Body& body) {
 }  // namespace
 
 // The elements under one window that lie inside the input.
+template <class T>
 struct Pooling::Taps {
-  const float* first;                // the first tap inside
+  T* first;                          // the first tap inside
   std::array<Range, 3> inside;       // tap numbers on each axis
   std::array<std::int64_t, 3> step;  // elements between neighbours along d, h, w
   Spatial kernel;
@@ -54,18 +53,18 @@ struct Pooling::Taps {
   void for_each(std::int64_t c, const Body& body) const {
     for (std::int64_t kd = inside[0].lo; kd < inside[0].hi; ++kd)
       for (std::int64_t kh = inside[1].lo; kh < inside[1].hi; ++kh) {
-        const float* row =
-            first + (kd - inside[0].lo) * step[0] + (kh - inside[1].lo) * step[1] + c;
-        const std::int64_t number = (kd * kernel[1] + kh) * kernel[2];
+        T* row = first + (kd - inside[0].lo) * step[0] + (kh - inside[1].lo) * step[1] + c;
+        const auto number = static_cast<std::int32_t>((kd * kernel[1] + kh) * kernel[2]);
         for (std::int64_t kw = inside[2].lo; kw < inside[2].hi; ++kw, row += step[2])
-          body(row, number + kw);
+          body(row, number + static_cast<std::int32_t>(kw));
       }
   }
 };
 
-Pooling::Taps Pooling::taps_of(const Pixel& dst, ConstView src, std::int64_t channel) const {
+template <class T>
+Pooling::Taps<T> Pooling::taps_of(const Pixel& dst, TensorView<T> src, std::int64_t channel) const {
   const Box& span = src.span;
-  Taps taps;
+  Taps<T> taps;
   taps.inside = {taps_inside(0, dst.d), taps_inside(1, dst.h), taps_inside(2, dst.w)};
   taps.first = src.data + src.offset(dst.n, channel, first_plane(0, dst.d) + taps.inside[0].lo,
                                      first_plane(1, dst.h) + taps.inside[1].lo,
@@ -93,9 +92,10 @@ void Pooling::for_each_window_over(const Pixel& src, const Body& body) const {
     for (std::int64_t h = rh.lo; h < rh.hi; ++h)
       for (std::int64_t w = rw.lo; w < rw.hi; ++w)
         body(Pixel{src.n, d, h, w},
-             ((src.d - first_plane(0, d)) * window_[1].kernel + src.h - first_plane(1, h)) *
+             static_cast<std::int32_t>(
+                 ((src.d - first_plane(0, d)) * window_[1].kernel + src.h - first_plane(1, h)) *
                      window_[2].kernel +
-                 src.w - first_plane(2, w));
+                 src.w - first_plane(2, w)));
 }
 
 Pooling::Pooling(const WindowOptions& window) : options_(window) {
@@ -161,52 +161,74 @@ void MaxPooling::forward(const Pass&, std::span<const ConstView> src, View dst, 
   const ConstView from = src[0];
   const bool remember = place().training;
   for_each_pixel<Pixel>(chunk, dst.batch, [&](const Pixel& at) {
-    const Taps taps = taps_of(at, from, chunk.lo[kC]);
+    const Taps<const float> taps = taps_of(at, from, chunk.lo[kC]);
     float* const y = dst.data + dst.offset(at.n, chunk.lo[kC], at.d, at.h, at.w);
     std::uint8_t* const winner =
         remember ? winners_.data + winners_.offset(at.n, chunk.lo[kC], at.d, at.h, at.w) : nullptr;
     for_each_lane_block(chunk.extent(kC), [&](std::int64_t c, auto lanes) {
-      float best[kLanes];
-      std::int32_t tap_of_best[kLanes];
-      std::fill_n(best, kLanes, -std::numeric_limits<float>::infinity());
-      std::fill_n(tap_of_best, kLanes, taps.first_number());
-      taps.for_each(c, [&](const float* x, std::int64_t tap) {
-        const auto number = static_cast<std::int32_t>(tap);
-        for (std::int64_t i = 0; i < lanes; ++i) {
-          const bool take = (x[i] > best[i]) | (x[i] != x[i]);
-          best[i] = take ? x[i] : best[i];
-          tap_of_best[i] = take ? number : tap_of_best[i];
-        }
+      FloatLanes best = FloatLanes{} - std::numeric_limits<float>::infinity();
+      IntLanes tap_of_best = IntLanes{} + taps.first_number();
+      taps.for_each(c, [&](const float* x, std::int32_t tap) {
+        FloatLanes value;
+        load(x, lanes, value);
+        const IntLanes take = (value > best) | (value != value);  // larger, or not a number
+        best = take ? value : best;
+        tap_of_best = take ? IntLanes{} + tap : tap_of_best;
       });
-      std::copy_n(best, static_cast<std::int64_t>(lanes), y + c);
-      if (remember)
-        for (std::int64_t i = 0; i < lanes; ++i)
-          winner[c + i] = static_cast<std::uint8_t>(tap_of_best[i]);
+      store(best, lanes, y + c);
+      if (remember) store(__builtin_convertvector(tap_of_best, ByteLanes), lanes, winner + c);
     });
   });
 }
 
 void MaxPooling::backward_data(const Pass&, std::span<const ConstView>, ConstView,
                                ConstView diff_dst, std::size_t, View diff_src) {
+  // Windows that touch without overlapping tile src_needed: each can write its own block.
+  const bool tiles = std::all_of(window().begin(), window().end(),
+                                 [](const AxisWindow& w) { return w.stride == w.kernel; });
+  tiles ? scatter(diff_dst, diff_src) : gather(diff_dst, diff_src);
+}
+
+void MaxPooling::scatter(ConstView diff_dst, View diff_src) const {
+  const Box& box = place().boxes.dst_produced;
+  for_each_pixel<Pixel>(box, diff_dst.batch, [&](const Pixel& at) {
+    const Taps<float> taps = taps_of(at, diff_src, box.lo[kC]);
+    const float* const dy = diff_dst.data + diff_dst.offset(at.n, box.lo[kC], at.d, at.h, at.w);
+    const std::uint8_t* const winners =
+        winners_.data + winners_.offset(at.n, box.lo[kC], at.d, at.h, at.w);
+    for_each_lane_block(box.extent(kC), [&](std::int64_t c, auto lanes) {
+      FloatLanes diff;
+      ByteLanes winner;
+      load(dy + c, lanes, diff);
+      load(winners + c, lanes, winner);
+      const IntLanes tap_of_best = __builtin_convertvector(winner, IntLanes);
+      taps.for_each(c, [&](float* dx, std::int32_t tap) {
+        const FloatLanes share = tap_of_best == tap ? diff : FloatLanes{};
+        store(share, lanes, dx);
+      });
+    });
+  });
+}
+
+void MaxPooling::gather(ConstView diff_dst, View diff_src) const {
   const Box& box = place().boxes.src_needed[0];
-  const std::int64_t channels = box.extent(kC);
   for_each_pixel<Pixel>(box, diff_src.batch, [&](const Pixel& at) {
     float* const dx = diff_src.data + diff_src.offset(at.n, box.lo[kC], at.d, at.h, at.w);
-    bool first = true;
-    for_each_window_over(at, [&](const Pixel& window, std::int64_t tap) {
-      const float* const dy =
-          diff_dst.data + diff_dst.offset(window.n, box.lo[kC], window.d, window.h, window.w);
-      const std::uint8_t* const winner =
-          winners_.data + winners_.offset(window.n, box.lo[kC], window.d, window.h, window.w);
-      const auto number = static_cast<std::uint8_t>(tap);
-      if (first) {
-        for (std::int64_t c = 0; c < channels; ++c) dx[c] = winner[c] == number ? dy[c] : 0.0f;
-      } else {
-        for (std::int64_t c = 0; c < channels; ++c) dx[c] += winner[c] == number ? dy[c] : 0.0f;
-      }
-      first = false;
+    for_each_lane_block(box.extent(kC), [&](std::int64_t c, auto lanes) {
+      FloatLanes sum{};
+      for_each_window_over(at, [&](const Pixel& window, std::int32_t tap) {
+        FloatLanes diff;
+        ByteLanes winner;
+        load(
+            diff_dst.data + diff_dst.offset(window.n, box.lo[kC] + c, window.d, window.h, window.w),
+            lanes, diff);
+        load(
+            winners_.data + winners_.offset(window.n, box.lo[kC] + c, window.d, window.h, window.w),
+            lanes, winner);
+        sum += __builtin_convertvector(winner, IntLanes) == tap ? diff : FloatLanes{};
+      });
+      store(sum, lanes, dx + c);
     });
-    if (first) std::fill_n(dx, channels, 0.0f);  // between the windows
   });
 }
 
@@ -232,15 +254,17 @@ void AveragePooling::forward(const Pass&, std::span<const ConstView> src, View d
                              const Box& chunk) {
   const ConstView from = src[0];
   for_each_pixel<Pixel>(chunk, dst.batch, [&](const Pixel& at) {
-    const Taps taps = taps_of(at, from, chunk.lo[kC]);
+    const Taps<const float> taps = taps_of(at, from, chunk.lo[kC]);
     const float scale = weight(at);
     float* const y = dst.data + dst.offset(at.n, chunk.lo[kC], at.d, at.h, at.w);
     for_each_lane_block(chunk.extent(kC), [&](std::int64_t c, auto lanes) {
-      float sum[kLanes] = {};
-      taps.for_each(c, [&](const float* x, std::int64_t) {
-        for (std::int64_t i = 0; i < lanes; ++i) sum[i] += x[i];
+      FloatLanes sum{};
+      taps.for_each(c, [&](const float* x, std::int32_t) {
+        FloatLanes value;
+        load(x, lanes, value);
+        sum += value;
       });
-      for (std::int64_t i = 0; i < lanes; ++i) y[c + i] = sum[i] * scale;
+      store(sum * scale, lanes, y + c);
     });
   });
 }
@@ -248,15 +272,18 @@ void AveragePooling::forward(const Pass&, std::span<const ConstView> src, View d
 void AveragePooling::backward_data(const Pass&, std::span<const ConstView>, ConstView,
                                    ConstView diff_dst, std::size_t, View diff_src) {
   const Box& box = place().boxes.src_needed[0];
-  const std::int64_t channels = box.extent(kC);
   for_each_pixel<Pixel>(box, diff_src.batch, [&](const Pixel& at) {
     float* const dx = diff_src.data + diff_src.offset(at.n, box.lo[kC], at.d, at.h, at.w);
-    std::fill_n(dx, channels, 0.0f);
-    for_each_window_over(at, [&](const Pixel& window, std::int64_t) {
-      const float scale = weight(window);
-      const float* const dy =
-          diff_dst.data + diff_dst.offset(window.n, box.lo[kC], window.d, window.h, window.w);
-      for (std::int64_t c = 0; c < channels; ++c) dx[c] += scale * dy[c];
+    for_each_lane_block(box.extent(kC), [&](std::int64_t c, auto lanes) {
+      FloatLanes sum{};
+      for_each_window_over(at, [&](const Pixel& window, std::int32_t) {
+        FloatLanes diff;
+        load(
+            diff_dst.data + diff_dst.offset(window.n, box.lo[kC] + c, window.d, window.h, window.w),
+            lanes, diff);
+        sum += diff * weight(window);
+      });
+      store(sum, lanes, dx + c);
     });
   });
 }

@@ -12,8 +12,8 @@
 namespace halomesh {
 
 /// What both kinds of pooling share: geometry, and which windows cover which input plane.
-/// Padding is never read: a window at the border has fewer taps. Backward gathers: each input
-/// element adds up its windows in a fixed order, so it is deterministic for any number of threads.
+/// Padding is never read: a window at the border has fewer taps. Backward is deterministic for any
+/// number of threads: each input element adds up its windows in a fixed order.
 class Pooling : public Layer {
  public:
   /// Throws Error for a dilation other than 1.
@@ -30,12 +30,14 @@ class Pooling : public Layer {
   struct Pixel {
     std::int64_t n, d, h, w;
   };
+  template <class T>
   struct Taps;
 
   /// The taps of the window of dst plane `dst` that lie inside the input: at least one.
   Range taps_inside(std::size_t axis, std::int64_t dst) const;
   /// The elements of `src` under the window of a dst pixel, from channel `channel` on.
-  Taps taps_of(const Pixel& dst, ConstView src, std::int64_t channel) const;
+  template <class T>
+  Taps<T> taps_of(const Pixel& dst, TensorView<T> src, std::int64_t channel) const;
   /// Calls body(dst pixel, tap) for each produced window over a src pixel, in d,h,w order. The tap
   /// is numbered in d,h,w order of the whole window.
   template <class Body>
@@ -72,6 +74,9 @@ class MaxPooling final : public Pooling {
                      ConstView diff_dst, std::size_t input, View diff_src) override;
 
  private:
+  void scatter(ConstView diff_dst, View diff_src) const;
+  void gather(ConstView diff_dst, View diff_src) const;
+
   TensorView<std::uint8_t> winners_;  ///< of storage_: spans dst_produced
   AlignedBuffer<std::uint8_t> storage_;
 };
