@@ -68,7 +68,9 @@ Options synth_options() {
       .at_least(1)
       .add<double>("voxel-mpc-h", "X", d.voxel_mpc_h, "edge of a voxel in Mpc/h, for h = 0.7")
       .add<std::int64_t>("particles-per-voxel", "P", 8, "mean count: 1, 8, 27 or another cube")
-      .at_least(1);
+      .at_least(1)
+      .add<double>("parameter-spread", "S", d.parameter_spread,
+                   "parameters stray from their centre by up to this fraction; wider is easier");
   return options;
 }
 
@@ -90,6 +92,7 @@ Request request_of(const Options& options) {
   r.universe.extent = options.get<std::int64_t>("extent") * r.universe.boxes_per_axis;
   r.universe.voxel_mpc_h = options.get<double>("voxel-mpc-h");
   r.universe.particles_per_voxel_axis = cube_root(options.get<std::int64_t>("particles-per-voxel"));
+  r.universe.parameter_spread = options.get<double>("parameter-spread");
   r.universe.seed = options.get<std::uint64_t>("seed");
   r.plan = {options.get<std::int64_t>("train"), options.get<std::int64_t>("validation"),
             r.universe.boxes()};
@@ -132,9 +135,9 @@ void write_universe(const Request& request, const SynthUniverse& piece, Progress
 void write_description(const Request& request, const Options& options) {
   const Cosmology centre;
   const auto rounded = [](double value) { return std::round(value * 1e6) / 1e6; };
+  const double spread = request.universe.parameter_spread;
   const auto range = [&](double value) {
-    return nlohmann::json{rounded(value * (1 - kParameterSpread)),
-                          rounded(value * (1 + kParameterSpread))};
+    return nlohmann::json{rounded(value * (1 - spread)), rounded(value * (1 + spread))};
   };
   nlohmann::ordered_json d;
   d["made_by"] = cat("halomesh ", version(), " (", git_commit(), ')');
