@@ -144,8 +144,8 @@ TEST_CASE("loader: ends promptly in the middle of an epoch, and counts its waits
   double waited = 0;
   const auto start = steady_clock::now();
   {
-    Loader loader(std::make_unique<CountingReader>(slow), kBox, 1, 50);
-    loader.append(std::vector<std::int64_t>(5000, 1), 100);
+    Loader loader(std::make_unique<CountingReader>(slow), kBox, 1, 250);
+    loader.append(std::vector<std::int64_t>(5000, 1), 20);
   }
   {
     Loader loader(std::make_unique<CountingReader>(slow), kBox, 1, 2);
@@ -155,7 +155,7 @@ TEST_CASE("loader: ends promptly in the middle of an epoch, and counts its waits
     waited = loader.input_wait_seconds();
   }
   const double total = std::chrono::duration<double>(steady_clock::now() - start).count();
-  // The first loader had 750 s of reading before it, of which it may finish one sample.
+  // The first loader had 37 s of its first batch before it, of which it may finish one sample.
   CHECK(total < 10);
   // Two samples of 0.15 s, less what was read between append() and next().
   CHECK(waited > 0.05);
