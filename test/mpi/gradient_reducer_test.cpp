@@ -14,6 +14,7 @@
 #include "src/nn/layers/dense.hpp"
 #include "src/nn/model.hpp"
 #include "test/harness/mpi_for_comms.hpp"
+#include "test/mpi/network_run.hpp"
 
 namespace halomesh {
 namespace {
@@ -31,22 +32,6 @@ Model test_model() {
   model.add("fc1", std::make_unique<Dense>(5));
   model.add("fc2", std::make_unique<Dense>(3));
   return model;
-}
-
-// Calls visit(index in the flat memory, parameter, global index in it) for all that a part holds.
-template <class Visit>
-void for_each_held(const Parameters& parameters, const ModelGeometry& geometry, std::int64_t part,
-                   Visit visit) {
-  for (const HolderGroup& group : parameters.groups())
-    for (const ParameterRange& range : group.ranges) {
-      const ParameterPlacement& placement = geometry.parameters()[range.placement];
-      for_each_run(placement.geometry, placement.slices[static_cast<std::size_t>(part)],
-                   [&](std::int64_t local, std::int64_t global, std::int64_t length) {
-                     for (std::int64_t i = 0; i < length; ++i)
-                       visit(static_cast<std::size_t>(range.offset + local + i), range.placement,
-                             global + i);
-                   });
-    }
 }
 
 // Uniform in [-1, 1), different for each rank, parameter and element.

@@ -1,0 +1,192 @@
+// A step of small networks on any mesh equals that on one rank: output, every gradient, bytes
+// moved.
+//
+// The tolerance is zero. Inputs, output gradients and weights are small integers, and all other
+// factors are powers of two, so every number in the step is a multiple of 2^-fraction_bits. With
+// |a|_1 the sum of absolute values: a layer whose filters have |w_o|_1 <= R enlarges the largest
+// value at most by R (and the bias) and, backward, |diff|_1 at most by R as each element is spread
+// over one filter. A weight's gradient is a sum of products value * diff, so each of its partial
+// sums is at most max |input| * |output diff|_1 * the product of all R. Where this is below
+// 2^(24 - fraction_bits), nothing is ever rounded in fp32 (24-bit significands), and the order of
+// summation, all that a mesh may change, has no effect. The test computes that bound.
+#include "runtime/executor.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "rng.hpp"
+#include "test/harness/mpi_for_comms.hpp"
+#include "test/mpi/network_run.hpp"
+#include "test/mpi/small_networks.hpp"
+
+namespace halomesh {
+namespace {
+
+constexpr std::int64_t kNonZero = 3;  // weights of a filter, about
+
+std::uint32_t draw(std::uint32_t stream, std::int64_t index) {
+  return CounterRng(11, RandomUse::kSynth, stream).block(static_cast<std::uint64_t>(index))[0];
+}
+
+// Integers of -2..2 as input, of -1..1 as output gradient and biases; of each filter's weights
+// about kNonZero are 1 or -1.
+StepValues integer_values(const ModelGeometry& geometry) {
+  StepValues values;
+  values.parameter = [&geometry](std::size_t placement, std::int64_t index) {
+    const ParameterGeometry& p = geometry.parameters()[placement].geometry;
+    const std::uint32_t bits = draw(static_cast<std::uint32_t>(100 + placement), index);
+    if (p.name == "bias") return static_cast<float>(static_cast<int>(bits % 3) - 1);
+    const auto among = static_cast<std::uint32_t>(std::max(p.in.volume(), kNonZero));
+    if (bits / 2 % among >= kNonZero) return 0.0F;
+    return bits % 2 == 0 ? 1.0F : -1.0F;
+  };
+  values.input = [](std::int64_t sample, std::int64_t element) {
+    return static_cast<float>(
+        static_cast<int>(draw(static_cast<std::uint32_t>(sample), element) % 5) - 2);
+  };
+  values.output_diff = [](std::int64_t sample, std::int64_t element) {
+    return static_cast<float>(
+        static_cast<int>(draw(static_cast<std::uint32_t>(50 + sample), element) % 3) - 1);
+  };
+  return values;
+}
+
+StepValues real_values() {
+  const auto real = [](std::uint32_t stream, std::int64_t index) {
+    return static_cast<float>(draw(stream, index)) * 0x1p-31F - 1.0F;
+  };
+  StepValues values;
+  values.parameter = [real](std::size_t placement, std::int64_t index) {
+    return 0.1F * real(static_cast<std::uint32_t>(100 + placement), index);
+  };
+  values.input = [real](std::int64_t sample, std::int64_t element) {
+    return real(static_cast<std::uint32_t>(sample), element);
+  };
+  values.output_diff = [real](std::int64_t sample, std::int64_t element) {
+    return real(static_cast<std::uint32_t>(50 + sample), element);
+  };
+  return values;
+}
+
+// The bound derived at the top of this file, from the values themselves.
+double largest_number(const ModelGeometry& geometry, const StepValues& values, double growth,
+                      std::int64_t samples) {
+  double largest = 2, product = growth;  // |input| and biases; all R
+  for (std::size_t p = 0; p < geometry.parameters().size(); ++p) {
+    const ParameterGeometry& parameter = geometry.parameters()[p].geometry;
+    const std::int64_t inputs = parameter.in.volume();
+    double filter = 0;
+    for (std::int64_t o = 0; o < parameter.out; ++o) {
+      double sum = 0;
+      for (std::int64_t i = 0; i < inputs; ++i)
+        sum += std::abs(static_cast<double>(values.parameter(p, o * inputs + i)));
+      filter = std::max(filter, sum);
+    }
+    // As R >= 1, a bias b adds no more than it would to the input: |x| R + b <= (|x| + b) R.
+    if (parameter.name == "weight") product *= std::max(filter, 1.0);
+    if (parameter.name == "bias") largest += filter;
+  }
+  double diff = 0;
+  for (std::int64_t n = 0; n < samples; ++n)
+    for (std::int64_t i = 0; i < geometry.tensors().back().shape.volume(); ++i)
+      diff += std::abs(static_cast<double>(values.output_diff(n, i)));
+  return largest * diff * product;
+}
+
+// Output and gradients of `run` against those of one rank that computes the whole batch.
+void compare_runs(NetworkRun& run, NetworkRun& serial, const std::string& name,
+                  Findings& findings) {
+  const ConstView out = run.executor().output(), expected = serial.executor().output();
+  const Box& owned =
+      run.geometry().tensors().back().owned[static_cast<std::size_t>(run.mesh().part())];
+  for_each_element(run.local_batch(), owned, [&](auto n, auto c, auto d, auto h, auto w) {
+    const float got = out.at(n, c, d, h, w);
+    const float want = expected.at(run.first_sample() + n, c, d, h, w);
+    findings.expect(got == want, [&] { return cat(name, ", output: ", got, ", not ", want); });
+  });
+  for_each_held(run.parameters(), run.geometry(), run.mesh().part(),
+                [&](auto at, auto placement, auto index) {
+                  const ParameterRange* whole = serial.parameters().find(placement);
+                  const float got = run.parameters().diffs()[at];
+                  const float want =
+                      serial.parameters().diffs()[static_cast<std::size_t>(whole->offset + index)];
+                  findings.expect(got == want, [&] {
+                    const ParameterPlacement& p = run.geometry().parameters()[placement];
+                    return cat(name, ", gradient of ", p.layer_name, ' ', p.geometry.name, ' ',
+                               index, ": ", got, ", not ", want);
+                  });
+                });
+}
+
+void compare_bytes(const NetworkRun& run, std::int64_t steps, const std::string& name,
+                   Findings& findings) {
+  std::int64_t volume = 0;
+  for (std::size_t t = 1; t < run.geometry().tensors().size(); ++t)
+    volume += run.geometry().tensors()[t].distribute.received_volume(run.mesh().part());
+  findings.expect_equal(run.executor().forward_received_bytes(),
+                        steps * run.local_batch() * volume * 4, name + ", halo bytes");
+}
+
+// All meshes of the communicator's size against one rank; 2 samples a replica.
+void check_network(const Comm& comm, SmallNetwork (*make)(), Findings& findings) {
+  constexpr std::int64_t kLocalBatch = 2;
+  const Comm alone = comm.split(comm.rank(), 0);
+  for (std::int64_t parts = 1; parts <= comm.size(); ++parts) {
+    if (comm.size() % parts != 0) continue;
+    const std::int64_t replicas = comm.size() / parts;
+    SmallNetwork network = make();
+    const ModelGeometry whole = network.model.geometry({1, 1, 1});
+    const StepValues values = integer_values(whole);
+    const std::string name = network.name;
+    const double largest = largest_number(whole, values, network.growth, replicas * kLocalBatch);
+    findings.expect(largest < std::ldexp(1.0, 24 - network.fraction_bits),
+                    [&] { return cat(name, ": numbers up to ", largest, " are not exact"); });
+    NetworkRun serial(alone, {1, {1, 1, 1}}, std::move(network.model), replicas * kLocalBatch,
+                      values);
+    serial.step();
+    for (const PartGrid& grid : grids_of(parts)) {
+      NetworkRun run(comm, {replicas, grid}, make().model, kLocalBatch, values);
+      const std::string where = cat(name, " on ", replicas, " x ", to_string(grid));
+      for (int step = 1; step <= 2; ++step) {
+        run.step();
+        compare_runs(run, serial, cat(where, ", step ", step), findings);
+      }
+      compare_bytes(run, 2, where, findings);
+    }
+  }
+}
+
+TEST_CASE("a step of a small network on any mesh equals that on one rank, exactly") {
+  for (const auto make : small_networks())
+    for_comms(make().name, [make](const Comm& comm, Findings& findings) {
+      check_network(comm, make, findings);
+    });
+}
+
+TEST_CASE("a step on the same mesh gives the same bits again") {
+  for_comms("repeated steps", {2, 3, 6}, [](const Comm& comm, Findings& findings) {
+    for (const auto make : small_networks())
+      for (const PartGrid& grid : grids_of(comm.size())) {
+        NetworkRun first(comm, {1, grid}, make().model, 2, real_values());
+        NetworkRun second(comm, {1, grid}, make().model, 2, real_values());
+        first.step();
+        second.step();
+        first.step();  // memory and requests used before
+        const auto compare = [&](float a, float b) {
+          findings.expect_equal(std::bit_cast<std::uint32_t>(a), std::bit_cast<std::uint32_t>(b),
+                                cat(make().name, " on ", to_string(grid), ", bits"));
+        };
+        const ConstView a = first.executor().output(), b = second.executor().output();
+        for (std::int64_t i = 0; i < a.batch * a.sample_volume(); ++i)
+          compare(a.data[i], b.data[i]);
+        for (std::size_t i = 0; i < first.parameters().diffs().size(); ++i)
+          compare(first.parameters().diffs()[i], second.parameters().diffs()[i]);
+      }
+  });
+}
+
+}  // namespace
+}  // namespace halomesh
