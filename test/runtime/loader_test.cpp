@@ -140,12 +140,17 @@ TEST_CASE("loader: what reading throws comes out of next(), after the good batch
 }
 
 TEST_CASE("loader: ends promptly in the middle of an epoch, and counts its waits") {
-  const auto slow = [](std::int64_t) { std::this_thread::sleep_for(milliseconds(150)); };
+  std::atomic<int> reads = 0;
+  const auto slow = [&](std::int64_t) {
+    ++reads;
+    std::this_thread::sleep_for(milliseconds(150));
+  };
   double waited = 0;
   const auto start = steady_clock::now();
   {
     Loader loader(std::make_unique<CountingReader>(slow), kBox, 1, 250);
     loader.append(std::vector<std::int64_t>(5000, 1), 20);
+    while (reads == 0) std::this_thread::yield();
   }
   {
     Loader loader(std::make_unique<CountingReader>(slow), kBox, 1, 2);
