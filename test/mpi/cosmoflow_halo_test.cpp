@@ -1,0 +1,68 @@
+// The halo of the published CosmoFlow on 4x4x1 parts: what an exchange counts is what the plan says
+// and what can be worked out on paper.
+#include <doctest/doctest.h>
+
+#include "models/cosmoflow.hpp"
+#include "runtime/executor.hpp"
+#include "test/harness/mpi_for_comms.hpp"
+
+namespace halomesh {
+namespace {
+
+// Kernel 2 needs one plane after a block along d and h, and the edge where both meet. Block i of
+// conv i + 1 has e = 128 / 2^i / 4 planes of d and h, all of w, and c channels. conv1's halo comes
+// with the input; conv2..conv5 read 32, 64, 128 and 256 channels.
+std::int64_t interior_halo_bytes() {
+  std::int64_t elements = 0;
+  for (std::int64_t i = 1; i <= 4; ++i) {
+    const std::int64_t width = 128 >> i, block = width / 4, channels = 16 << i;
+    elements += (2 * block + 1) * width * channels;
+  }
+  return elements * static_cast<std::int64_t>(sizeof(float));
+}
+
+TEST_CASE("CosmoFlow at 128^3 on 4x4x1 parts exchanges 524,288 bytes a sample [16 ranks]") {
+  CHECK(interior_halo_bytes() == 524288);
+  for_comms("forward passes of CosmoFlow", {16}, [](const Comm& comm, Findings& findings) {
+    constexpr std::int64_t kSamples = 2;
+    const PartGrid grid{4, 4, 1};
+    Model model = make_cosmoflow({});
+    const ModelGeometry geometry = model.geometry(grid);
+    Parameters parameters(geometry, comm.rank());
+    parameters.initialize(1);
+    Executor executor(comm, model, geometry, parameters, 1, false);
+    Tensor input(executor.input_span(), 1);
+    for (std::int64_t i = 0; i < input.view().sample_volume(); ++i)
+      input.view().data[i] = static_cast<float>(i % 7) / 7.0F;
+    std::int64_t planned = 0, gathered = 0;
+    for (std::size_t t = 1; t < geometry.tensors().size(); ++t) {
+      const TensorGeometry& tensor = geometry.tensors()[t];
+      const std::int64_t bytes = 4 * tensor.distribute.received_volume(comm.rank());
+      // Dense layers read what they own: after the convolutions nothing is distributed.
+      (tensor.shape.spatial() == Spatial{1, 1, 1} ? gathered : planned) += bytes;
+    }
+    for (std::int64_t n = 0; n < kSamples; ++n) executor.forward({false, 1, n, 0}, input.view());
+    const Spatial at = grid.coordinates(comm.rank());
+    if (at[0] < 3 && at[1] < 3)
+      findings.expect_equal(executor.forward_received_bytes(), kSamples * interior_halo_bytes(),
+                            "bytes that an interior rank received");
+    findings.expect_equal(executor.forward_received_bytes(), kSamples * planned,
+                          "bytes received, against the plan");
+    findings.expect_equal<std::int64_t>(gathered, 0, "bytes distributed after the convolutions");
+    const Box& block = geometry.tensors()[0].owned[static_cast<std::size_t>(comm.rank())];
+    const std::int64_t with_input = 4 * (executor.input_span().volume() - block.volume());
+    if (at[0] < 3 && at[1] < 3)
+      findings.expect_equal<std::int64_t>(with_input, 133120,
+                                          "halo bytes that come with the input");
+    // fc1: a slice of 1/16 on each part, none shared.
+    for (const ParameterPlacement& p : geometry.parameters())
+      if (p.layer_name == "fc1" && p.geometry.name == "weight") {
+        findings.expect_equal<std::size_t>(p.holders.size(), 16, "slices of fc1");
+        for (const SliceHolders& holders : p.holders)
+          findings.expect_equal<std::size_t>(holders.parts.size(), 1, "holders of a slice of fc1");
+      }
+  });
+}
+
+}  // namespace
+}  // namespace halomesh
