@@ -10,13 +10,13 @@
 
 namespace halomesh {
 
-void mpi_check(int code, std::source_location where) {
+void mpi_check(int code, const char* file, int line, const char* function) {
   if (code == MPI_SUCCESS) return;
   char text[MPI_MAX_ERROR_STRING] = {};
   int length = 0;
   MPI_Error_string(code, text, &length);
-  throw Error(cat("MPI failed in ", where.function_name(), " (", where.file_name(), ":",
-                  where.line(), "): ", std::string(text, static_cast<std::size_t>(length))),
+  throw Error(cat("MPI failed in ", function, " (", file, ":", line,
+                  "): ", std::string(text, static_cast<std::size_t>(length))),
               "another rank may have ended first: look for its message above");
 }
 

@@ -5,7 +5,6 @@
 #include <mpi.h>
 
 #include <cstdint>
-#include <source_location>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,7 +12,9 @@
 namespace halomesh {
 
 /// Throws Error naming the failing call and its place unless `code` is MPI_SUCCESS.
-void mpi_check(int code, std::source_location where = std::source_location::current());
+/// (Built-ins, not std::source_location: clang 14 has none with libstdc++.)
+void mpi_check(int code, const char* file = __builtin_FILE(), int line = __builtin_LINE(),
+               const char* function = __builtin_FUNCTION());
 
 /// A communicator that this object owns and frees; errors are returned, never fatal.
 /// Move-only: new communicators come only from the collective dup() and split().
