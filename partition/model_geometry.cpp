@@ -12,6 +12,7 @@ namespace {
 std::vector<Box> needs_of(const GraphNode& node, std::size_t input,
                           const std::vector<Shape>& src_shapes, const std::vector<Box>& produced) {
   std::vector<Box> boxes;
+  boxes.reserve(produced.size());
   for (const Box& dst : produced)
     boxes.push_back(dst.empty() ? Box{} : node.layer->needs(dst, input, src_shapes));
   return boxes;

@@ -58,12 +58,13 @@ void GradientReducer::make_buckets(const ModelGeometry& geometry, const HolderGr
                                    std::size_t comm, std::int64_t bucket_bytes) {
   // Backward completes layers from the last to the first, so buckets grow from the end.
   bool open = false;
-  for (auto range = group.ranges.rbegin(); range != group.ranges.rend(); ++range) {
-    if (!open) buckets_.push_back({comm, range->offset + range->volume, 0, {}, 0});
+  for (std::size_t i = group.ranges.size(); i-- > 0;) {
+    const ParameterRange& range = group.ranges[i];
+    if (!open) buckets_.push_back({comm, range.offset + range.volume, 0, {}, 0});
     Bucket& bucket = buckets_.back();
-    bucket.offset = range->offset;
-    bucket.volume += range->volume;
-    bucket.layers.push_back(geometry.parameters()[range->placement].layer);
+    bucket.offset = range.offset;
+    bucket.volume += range.volume;
+    bucket.layers.push_back(geometry.parameters()[range.placement].layer);
     open = bucket.volume * static_cast<std::int64_t>(sizeof(float)) < bucket_bytes;
   }
 }
