@@ -59,36 +59,20 @@ std::int64_t pread_all(int fd, void* dst, std::int64_t count, std::int64_t offse
 }  // namespace
 
 TfRecordWriter::TfRecordWriter(std::filesystem::path path, Compression compression)
-    : path_(std::move(path)),
-      partial_(path_.parent_path() / ("." + path_.filename().string() + ".partial")) {
-  fd_ = ::open(partial_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (fd_ < 0) fail("create", errno);
-  const int stream_fd = ::fcntl(fd_, F_DUPFD_CLOEXEC, 0);
+    : file_(std::move(path)) {
+  errno = 0;
   // "T" is zlib's own plain mode: one path for both kinds of file.
-  if (stream_fd >= 0)
-    stream_ = gzdopen(stream_fd, compression == Compression::kGzip ? "wb" : "wbT");
-  if (stream_ == nullptr) {
-    const int error_number = errno;
-    if (stream_fd >= 0) ::close(stream_fd);
-    finish();
-    fail("create", error_number);
-  }
+  stream_ =
+      gzopen(file_.temporary_path().c_str(), compression == Compression::kGzip ? "wbe" : "wbeT");
+  if (stream_ == nullptr) fail("create", errno);
 }
 
-TfRecordWriter::~TfRecordWriter() { finish(); }
-
-void TfRecordWriter::finish() {
+TfRecordWriter::~TfRecordWriter() {
   if (stream_ != nullptr) gzclose(stream_);
-  stream_ = nullptr;
-  if (fd_ >= 0) {
-    ::close(fd_);
-    ::unlink(partial_.c_str());
-  }
-  fd_ = -1;
 }
 
 void TfRecordWriter::fail(const std::string& action, int error_number) const {
-  throw Error(cat("cannot ", action, " ", path_.string(), ": ", error_text(error_number),
+  throw Error(cat("cannot ", action, " ", file_.path().string(), ": ", error_text(error_number),
                   " (after ", written_bytes_, " bytes of records)"),
               "check that the directory exists, may be written to and has space left");
 }
@@ -106,7 +90,7 @@ void TfRecordWriter::put(const void* bytes, std::size_t count) {
 }
 
 void TfRecordWriter::write(std::string_view payload) {
-  require(stream_ != nullptr, cat(path_.string(), ": written to after it was committed"));
+  require(stream_ != nullptr, cat(file_.path().string(), ": written to after it was committed"));
   const std::uint64_t length = payload.size();
   const std::uint32_t length_crc = masked_crc32c(std::as_bytes(std::span(&length, 1)));
   const std::uint32_t payload_crc = masked_crc32c(bytes_of(payload));
@@ -117,21 +101,12 @@ void TfRecordWriter::write(std::string_view payload) {
 }
 
 void TfRecordWriter::commit() {
-  require(stream_ != nullptr, cat(path_.string(), ": committed twice"));
+  require(stream_ != nullptr, cat(file_.path().string(), ": committed twice"));
   errno = 0;
   const int closed = gzclose(stream_);
   stream_ = nullptr;
   if (closed != Z_OK) fail("write", errno);
-  if (::fsync(fd_) != 0) fail("write", errno);
-  if (::rename(partial_.c_str(), path_.c_str()) != 0) fail("rename", errno);
-  ::close(fd_);
-  fd_ = -1;
-  // The new name itself is on the disk only once its directory is.
-  const std::filesystem::path directory = path_.has_parent_path() ? path_.parent_path() : ".";
-  const int directory_fd = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (directory_fd < 0) return;
-  ::fsync(directory_fd);
-  ::close(directory_fd);
+  file_.commit();
 }
 
 TfRecordReader::TfRecordReader(std::int64_t max_payload_bytes)

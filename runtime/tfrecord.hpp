@@ -10,6 +10,8 @@
 #include <string>
 #include <string_view>
 
+#include "runtime/atomic_file.hpp"
+
 namespace halomesh {
 
 enum class Compression { kNone, kGzip };
@@ -35,11 +37,9 @@ class TfRecordWriter {
 
  private:
   void put(const void* bytes, std::size_t count);
-  void finish();
   [[noreturn]] void fail(const std::string& action, int error_number) const;
 
-  std::filesystem::path path_, partial_;
-  int fd_ = -1;
+  AtomicFile file_;
   gzFile stream_ = nullptr;
   std::int64_t written_bytes_ = 0;
 };
