@@ -50,10 +50,7 @@ AtomicFile::AtomicFile(std::filesystem::path path)
       temporary_(path_.parent_path() / ("." + path_.filename().string() + std::string(kSuffix))) {}
 
 AtomicFile::~AtomicFile() {
-  if (committed_) return;
-  // A library that failed to close the file may still hold a descriptor: emptied first, its space
-  // comes back even then.
-  if (::truncate(temporary_.c_str(), 0) == 0 || errno != ENOENT) ::unlink(temporary_.c_str());
+  if (!committed_) ::unlink(temporary_.c_str());
 }
 
 void AtomicFile::commit() {

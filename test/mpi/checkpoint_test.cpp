@@ -9,7 +9,7 @@
 #include "runtime/hdf5_file.hpp"
 #include "test/harness/mpi_for_comms.hpp"
 #include "test/runtime/checkpoint_network.hpp"
-#include "test/runtime/file_size_limit.hpp"
+#include "test/runtime/full_disk.hpp"
 #include "test/runtime/temp_files.hpp"
 
 namespace halomesh {

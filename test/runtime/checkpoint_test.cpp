@@ -2,7 +2,6 @@
 #include "runtime/checkpoint.hpp"
 
 #include <doctest/doctest.h>
-#include <sys/mount.h>
 
 #include <algorithm>
 #include <cstring>
@@ -10,7 +9,7 @@
 #include "runtime/hdf5_file.hpp"
 #include "test/harness/test_comm.hpp"
 #include "test/runtime/checkpoint_network.hpp"
-#include "test/runtime/file_size_limit.hpp"
+#include "test/runtime/full_disk.hpp"
 #include "test/runtime/temp_files.hpp"
 
 namespace halomesh {
@@ -266,25 +265,20 @@ TEST_CASE("a checkpoint that does not fit the disk leaves the one before it") {
 
 TEST_CASE("a full file system refuses a checkpoint and keeps the one before it") {
   const TempDirectory directory;
-  if (::mount("tmpfs", directory.path().c_str(), "tmpfs", 0, "size=1m") != 0) {
-    MESSAGE("skipped: mounting a small file system is not permitted here");
-    return;
-  }
-  {
-    Fixture small, large(1500);  // 1.4 MB of fc1's weight, twice
-    small.save(directory.path(), 1);
-    const std::string error = error_of([&] { large.save(directory.path(), 2, 1); });
-    CHECK(contains(error, "No space left on device"));
-    CHECK(names_in(directory.path()) == Names{"step-000000001.h5"});
-    // The space that the attempt took is free again, so that training may go on without it.
-    put_contents(directory / "filler", std::string(700 << 10, 'x'));
-    CHECK(contents(directory / "filler").size() == 700 << 10);
-    std::filesystem::remove(directory / "filler");
-    small.clear();
-    small.load(directory / checkpoint_name(1));
-    CHECK(small.wrong() == 0);
-  }
-  CHECK(::umount2(directory.path().c_str(), MNT_DETACH) == 0);
+  const SmallFileSystem disk(directory.path(), 1 << 20);
+  if (!disk.mounted()) return;
+  Fixture small, large(1500);  // 1.4 MB of fc1's weight, twice
+  small.save(directory.path(), 1);
+  const std::string error = error_of([&] { large.save(directory.path(), 2, 1); });
+  CHECK(contains(error, "No space left on device"));
+  CHECK(names_in(directory.path()) == Names{"step-000000001.h5"});
+  // The space that the attempt took is free again, so that training may go on without it.
+  put_contents(directory / "filler", std::string(700 << 10, 'x'));
+  CHECK(contents(directory / "filler").size() == 700 << 10);
+  std::filesystem::remove(directory / "filler");
+  small.clear();
+  small.load(directory / checkpoint_name(1));
+  CHECK(small.wrong() == 0);
 }
 
 TEST_CASE("a directory that cannot be made is named") {

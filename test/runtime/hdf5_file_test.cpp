@@ -6,7 +6,7 @@
 #include <numeric>
 #include <thread>
 
-#include "test/runtime/file_size_limit.hpp"
+#include "test/runtime/full_disk.hpp"
 #include "test/runtime/temp_files.hpp"
 
 namespace halomesh {
@@ -164,6 +164,28 @@ TEST_CASE("a full disk shows before a file counts as written, and harms nothing 
   CHECK(refused > 40);
   CHECK(written > 0);
   CHECK(read_sample(directory / "whole.h5") == expected);
+}
+
+TEST_CASE("a chunk that a full file system refuses is not lost in silence") {
+  const TempDirectory directory;
+  const SmallFileSystem disk(directory.path(), 24 << 10);
+  if (!disk.mounted()) return;
+  int refused = 0, written = 0;
+  // Each filler leaves another place where the space ends: in the chunks, in what describes them.
+  for (std::size_t pages = 0; pages <= 5; ++pages) {
+    CAPTURE(pages);
+    put_contents(directory / "filler", std::string(pages * 4096, 'x'));
+    REQUIRE(std::filesystem::file_size(directory / "filler") == pages * 4096);
+    const std::string error = error_of([&] { write_sample(directory / "x.h5"); });
+    if (error.empty())
+      CHECK(read_sample(directory / "x.h5") == counted<float>(4000));
+    else
+      CHECK(contains(error, "No space left on device"));
+    ++(error.empty() ? written : refused);
+    std::filesystem::remove(directory / "x.h5");
+  }
+  CHECK(refused > 2);
+  CHECK(written > 0);
 }
 
 TEST_CASE("threads take turns in the library") {
