@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -94,7 +95,7 @@ std::size_t ConvolutionKernels::add_forward(const ConvolutionBlock& block) {
   for (std::size_t i = 0; i < impl.forward.size(); ++i)
     if (impl.forward[i].block == block) return i;
   const std::string name = "convolution forward " + to_string(block);
-  guarded([&] { return name; },
+  guarded([&] { return std::string_view(name); },
           [&] {
             const ConvolutionDescs descs(block);
             const auto pd = descs.forward(impl.lib);
@@ -113,7 +114,7 @@ std::size_t ConvolutionKernels::add_forward(const ConvolutionBlock& block) {
 void ConvolutionKernels::add_backward_data(const ConvolutionBlock& block) {
   Impl& impl = *impl_;
   const std::string name = "convolution backward_data " + to_string(block);
-  guarded([&] { return name; },
+  guarded([&] { return std::string_view(name); },
           [&] {
             const ConvolutionDescs descs(block);
             const auto pd = describe_backward<dnnl::convolution_backward_data>(
@@ -133,7 +134,7 @@ void ConvolutionKernels::add_backward_data(const ConvolutionBlock& block) {
 void ConvolutionKernels::add_backward_weights(const ConvolutionBlock& block) {
   Impl& impl = *impl_;
   const std::string name = "convolution backward_weights " + to_string(block);
-  guarded([&] { return name; },
+  guarded([&] { return std::string_view(name); },
           [&] {
             const ConvolutionDescs descs(block);
             const auto pd = describe_backward<dnnl::convolution_backward_weights>(

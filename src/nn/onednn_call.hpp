@@ -75,10 +75,10 @@ struct Storage {
 class Call {
  public:
   template <class Description>
-  Call(const Library& lib, std::string name, const dnnl::primitive& primitive,
-       const Description& pd, const std::vector<std::pair<int, memory::desc>>& arguments)
+  Call(const Library& lib, std::string name, dnnl::primitive primitive, const Description& pd,
+       const std::vector<std::pair<int, memory::desc>>& arguments)
       : name_(std::move(name)),
-        primitive_(primitive),
+        primitive_(std::move(primitive)),
         scratchpad_bytes_(static_cast<std::int64_t>(pd.scratchpad_desc().get_size())) {
     for (const auto& [argument, desc] : arguments) add(lib, argument, desc);
     add(lib, DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc());

@@ -1,5 +1,6 @@
 // oneDNN inner products of any version behind our own types: see onednn.hpp.
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -48,7 +49,7 @@ InnerProductKernels::InnerProductKernels(std::int64_t batch, std::int64_t in, st
     : impl_(std::make_unique<Impl>()) {
   Impl& impl = *impl_;
   const std::string name = cat("inner product of batch ", batch, ", ", in, " -> ", out);
-  guarded([&] { return name; },
+  guarded([&] { return std::string_view(name); },
           [&] {
             const InnerProductDescs descs(batch, in, out, with_bias);
             const auto pd = descs.forward(impl.lib);

@@ -2,13 +2,18 @@
 // Shares nothing with the layer but the definition of a window.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
 #include "partition/window.hpp"
 #include "test/harness/reference.hpp"
 
 namespace halomesh {
+
+/// The src plane that tap `tap` of output plane `i` reads; outside of the tensor it is padding.
+inline std::int64_t source_plane(const AxisWindow& w, std::int64_t i, std::int64_t tap) {
+  return i * w.stride - w.pad_before + tap * w.dilation;
+}
+inline bool is_inside(std::int64_t i, std::int64_t extent) { return i >= 0 && i < extent; }
 
 /// Reference of a convolution with weight order out,in,kd,kh,kw and a bias.
 inline Reference convolution_reference(const Window& window) {
@@ -19,13 +24,9 @@ inline Reference convolution_reference(const Window& window) {
     ReferenceOutput out{Estimate(y.values.size()), {Estimate(x.values.size())}, {}};
     out.diff_parameters = {Estimate(in.parameters[0].size()), Estimate(in.parameters[1].size())};
     Estimate &dx = out.diff_src[0], &dw = out.diff_parameters[0], &db = out.diff_parameters[1];
-    const auto source = [](const AxisWindow& w, std::int64_t i, std::int64_t tap) {
-      return i * w.stride - w.pad_before + tap * w.dilation;
-    };
-    const auto inside = [](std::int64_t i, std::int64_t extent) { return i >= 0 && i < extent; };
     // One tap of one output position: all pairs of channels.
     const auto add_tap = [&](std::size_t to, std::size_t from, std::size_t tap) {
-      const std::size_t taps = static_cast<std::size_t>(wd.kernel * wh.kernel * ww.kernel);
+      const auto taps = static_cast<std::size_t>(wd.kernel * wh.kernel * ww.kernel);
       for (std::size_t o = 0; o < static_cast<std::size_t>(dst.c); ++o)
         for (std::size_t i = 0; i < static_cast<std::size_t>(src.c); ++i) {
           const std::size_t w = (o * static_cast<std::size_t>(src.c) + i) * taps + tap;
@@ -44,9 +45,9 @@ inline Reference convolution_reference(const Window& window) {
       for (std::int64_t td = 0; td < wd.kernel; ++td)
         for (std::int64_t th = 0; th < wh.kernel; ++th)
           for (std::int64_t tw = 0; tw < ww.kernel; ++tw, ++tap) {
-            const std::int64_t sd = source(wd, d, td), sh = source(wh, h, th);
-            const std::int64_t sw = source(ww, w, tw);
-            if (inside(sd, src.d) && inside(sh, src.h) && inside(sw, src.w))
+            const std::int64_t sd = source_plane(wd, d, td), sh = source_plane(wh, h, th);
+            const std::int64_t sw = source_plane(ww, w, tw);
+            if (is_inside(sd, src.d) && is_inside(sh, src.h) && is_inside(sw, src.w))
               add_tap(to, x.offset(n, 0, sd, sh, sw), tap);
           }
     };
@@ -54,8 +55,8 @@ inline Reference convolution_reference(const Window& window) {
       for (std::int64_t d = 0; d < dst.d; ++d)
         for (std::int64_t h = 0; h < dst.h; ++h)
           for (std::int64_t w = 0; w < dst.w; ++w) position(n, d, h, w);
-    const double taps = static_cast<double>(wd.kernel * wh.kernel * ww.kernel);
-    const double positions = static_cast<double>(x.batch * dst.d * dst.h * dst.w);
+    const auto taps = static_cast<double>(wd.kernel * wh.kernel * ww.kernel);
+    const auto positions = static_cast<double>(x.batch * dst.d * dst.h * dst.w);
     out.dst.terms = static_cast<double>(src.c) * taps + 1;
     dx.terms = static_cast<double>(dst.c) * taps;
     dw.terms = db.terms = positions;

@@ -158,8 +158,8 @@ TEST_CASE("convolution cut over parts: corner cases") {
 }
 
 TEST_CASE("convolution: spans wider than the boxes go through dense buffers") {
-  LayerCase test =
-      convolution_case({3, WindowOptions::cube(3, 1, PaddingKind::kSame)}, {2, 9, 9, 9}, {2, 2, 2});
+  LayerCase test = convolution_case({3, WindowOptions::cube(3, 1, PaddingKind::kSame)},
+                                    {2, 9, 9, 9}, {2, 2, 2}, 2);
   test.cut.src_margin = {1, 2, 3};
   test.cut.dst_margin = {2, 1, 1};
   expect_layer(test);
