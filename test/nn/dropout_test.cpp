@@ -62,6 +62,11 @@ TEST_CASE("dropout draws the same mask on any cut") {
         expect_layer(test);
         test.cut.src_margin = test.cut.dst_margin = {1, 1, 0};
         expect_layer(test);
+        // A cut through the channels: a part's first channel is not the first of the pixel.
+        test.cut.src_margin = test.cut.dst_margin = {};
+        test.cut.dst_owned = {Box{{0, 0, 0, 0}, {1, 5, 4, 6}}, Box{{1, 0, 0, 0}, {3, 5, 4, 6}}};
+        test.cut.src_owned = {test.cut.dst_owned};
+        expect_layer(test);
       }
 }
 

@@ -17,7 +17,9 @@ Dropout::Dropout(double p) : p_(p) {
 }
 
 void Dropout::apply(const Pass& pass, ConstView from, View to, const Box& box) const {
-  const bool rows = has_all_channels(box, from, to);
+  const Shape& whole = place().dst_shape;
+  // Positions along a row of pixels are consecutive only where the row has all global channels.
+  const bool rows = has_all_channels(box, from, to) && box.extent(kC) == whole.c;
   if (!pass.training || p_ == 0.0) {
     visit_runs(box, to.batch, rows, [&](const Run& run) {
       std::copy_n(run.begin_in(from, box), run.length, run.begin_in(to, box));
@@ -26,15 +28,13 @@ void Dropout::apply(const Pass& pass, ConstView from, View to, const Box& box) c
   }
   const CounterRng rng(pass.seed, RandomUse::kDropout, narrow<std::uint32_t>(pass.step),
                        place().index);
-  const Shape& whole = place().dst_shape;
   const float scale = static_cast<float>(1.0 / (1.0 - p_));
   // A word of 32 random bits is kept when its upper 24 bits reach p * 2^24.
   const auto threshold = static_cast<std::uint32_t>(std::ceil(p_ * 0x1p24));
   visit_runs(box, to.batch, rows, [&](const Run& run) {
     const float* x = run.begin_in(from, box);
     float* y = run.begin_in(to, box);
-    // Position in the global batch, in n,d,h,w,c order of the whole tensor. A run of several
-    // pixels has all channels, so that its positions are consecutive.
+    // Position in the global batch, in n,d,h,w,c order of the whole tensor.
     const std::int64_t first =
         ((((pass.first_sample + run.n) * whole.d + run.d) * whole.h + run.h) * whole.w + run.w) *
             whole.c +
