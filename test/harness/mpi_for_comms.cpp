@@ -14,7 +14,7 @@
 namespace halomesh {
 namespace {
 
-constexpr double kAfterThrow_s = 10;
+constexpr double kSecondsAfterThrow = 10;
 
 struct Agreement {
   std::int64_t failures = 0, compared = 0;
@@ -77,7 +77,8 @@ void for_comms(const std::string& operation, const std::vector<int>& sizes,
     Findings findings;
     std::optional<test::Watchdog> others;
     if (member && !run_case(name, comm, comm_case, findings))
-      others.emplace("waiting for the others after an exception in \"" + name + '"', kAfterThrow_s);
+      others.emplace("waiting for the others after an exception in \"" + name + '"',
+                     kSecondsAfterThrow);
     const auto mine = static_cast<std::int64_t>(findings.failures().size());
     const Agreement all = agree(world, {mine, findings.compared()});
     for (const std::string& failure : findings.failures())
