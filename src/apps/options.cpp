@@ -143,7 +143,18 @@ bool Options::asks_for_help(int argc, const char* const* argv) {
 void Options::parse(int argc, const char* const* argv) {
   help_wanted_ = asks_for_help(argc, argv);
   if (help_wanted_) return;
-  read_command_line({argv + std::min(argc, 1), argv + argc});
+  std::vector<std::string> arguments;
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    // An empty value is one, too: the library takes it as an argument of its own only.
+    if (argument.starts_with("--") && argument.find('=') + 1 == argument.size()) {
+      arguments.push_back(argument.substr(0, argument.size() - 1));
+      arguments.emplace_back();
+    } else {
+      arguments.push_back(argument);
+    }
+  }
+  read_command_line(arguments);
   if (is_given(kConfig)) read_file(find(kConfig).value);
   for (const Option& option : options_)
     if (option.required && !option.foreign && option.given == Source::kDefault)
