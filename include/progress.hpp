@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
@@ -77,7 +78,7 @@ class Progress {
   }
   /// "7 s", "3 min 20 s" or "2 h 05 min".
   static std::string duration(double seconds) {
-    const auto s = static_cast<std::int64_t>(seconds + 0.5);
+    const auto s = static_cast<std::int64_t>(std::llround(seconds));
     const auto two = [](std::int64_t n) { return (n < 10 ? "0" : "") + std::to_string(n); };
     if (s < 60) return std::to_string(s) + " s";
     if (s < 3600) return std::to_string(s / 60) + " min " + two(s % 60) + " s";

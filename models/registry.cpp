@@ -19,6 +19,7 @@ constexpr std::array<Network, 1> kNetworks = {{{"cosmoflow", make_cosmoflow}}};
 
 std::vector<std::string> network_names() {
   std::vector<std::string> names;
+  names.reserve(kNetworks.size());
   for (const Network& network : kNetworks) names.emplace_back(network.name);
   return names;
 }

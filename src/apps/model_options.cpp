@@ -55,8 +55,9 @@ Options options_of_settings(const std::map<std::string, std::string>& settings,
   Options options("", "");
   add_model_options(options);
   std::vector<std::string> arguments{"model"};
-  for (const auto& [name, value] : settings) arguments.push_back("--" + name + "=" + value);
+  for (const auto& [name, value] : settings) arguments.push_back(cat("--", name, '=', value));
   std::vector<const char*> argv;
+  argv.reserve(arguments.size());
   for (const std::string& argument : arguments) argv.push_back(argument.c_str());
   try {
     options.parse(static_cast<int>(argv.size()), argv.data());

@@ -32,8 +32,8 @@ std::vector<fs::path> records_in(const fs::path& split) {
 }
 
 bool is_ours(const fs::path& file) {
-  static const std::regex name(R"(\.?universe_s\d+_\d+_\d+\.tfrecord(\.partial)?)");
-  return std::regex_match(file.filename().string(), name);
+  static const std::regex kName(R"(\.?universe_s\d+_\d+_\d+\.tfrecord(\.partial)?)");
+  return std::regex_match(file.filename().string(), kName);
 }
 
 void check_space(const fs::path& directory, std::int64_t bytes) {
