@@ -18,6 +18,15 @@ std::vector<Box> needs_of(const GraphNode& node, std::size_t input,
   return boxes;
 }
 
+// True when a part that has a block of `blocks` would own nothing of `aligned`: saving a transfer
+// is not worth a part without work (a last pooling to one voxel would leave the whole network to
+// one).
+bool leaves_idle(const std::vector<Box>& aligned, const Partition& blocks) {
+  for (std::size_t p = 0; p < blocks.size(); ++p)
+    if (aligned[p].empty() && !blocks[p].empty()) return true;
+  return false;
+}
+
 void add_holder(ParameterPlacement& placement, const Box& slice, std::int64_t part) {
   for (SliceHolders& group : placement.holders) {
     if (group.slice == slice) {
@@ -87,7 +96,8 @@ void ModelGeometry::derive_owners(const std::vector<GraphNode>& nodes) {
         static_cast<std::size_t>(std::find(inputs.begin(), inputs.end(), t) - inputs.begin());
     std::vector<Box> aligned = needs_of(nodes[consumer], input, layers_[consumer].src_shapes,
                                         tensors_[consumer + 1].owned);
-    if (is_partition(aligned, tensor.shape)) tensor.owned = std::move(aligned);
+    if (is_partition(aligned, tensor.shape) && !leaves_idle(aligned, tensor.owned))
+      tensor.owned = std::move(aligned);
   }
 }
 

@@ -67,7 +67,7 @@ struct ParameterPlacement {
 /// All of it. Owned boxes follow one rule: the network's output and every tensor whose consumers
 /// need overlapping boxes is cut in blocks with remainder; a tensor whose only consumer needs
 /// disjoint boxes that cover it (2x2x2 pooling, activations) is cut along just those, so that
-/// nothing has to move.
+/// nothing has to move; unless that would leave a part without work that has a block otherwise.
 class ModelGeometry {
  public:
   /// Throws Error, naming the layer, where shapes do not fit or slices overlap in part.

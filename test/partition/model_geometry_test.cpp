@@ -99,14 +99,29 @@ TEST_CASE("owners align with what the only consumer needs, so that nothing moves
 TEST_CASE("more parts than planes: parts with empty boxes hold nothing") {
   const SmallNetwork net;
   const ModelGeometry g(Shape{2, 2, 2, 2}, net.nodes, {3, 1, 1});
-  // conv's output is pooled to one plane, which part 0 owns; it then owns both planes below.
+  // conv's output has two planes, which two parts compute; pooled to one plane, it is part 0's.
+  CHECK(g.tensors()[1].owned[0] == block(3, {0, 1}, {0, 2}, {0, 2}));
+  CHECK(g.tensors()[1].owned[1] == block(3, {1, 2}, {0, 2}, {0, 2}));
+  CHECK(g.tensors()[1].owned[2].empty());
   CHECK(g.tensors()[2].owned[0] == Box::whole(g.tensors()[2].shape));
-  for (const std::size_t p : {1u, 2u}) {
-    CHECK(g.tensors()[1].owned[p].empty());
-    CHECK(g.layers()[0].boxes[p].src_needed[0].empty());
-    CHECK(g.parameter_count(static_cast<std::int64_t>(p)) == 0);
+  CHECK(g.tensors()[2].owned[1].empty());
+  CHECK(g.tensors()[1].distribute.transfers() ==
+        std::vector<Transfer>{{1, 0, block(3, {1, 2}, {0, 2}, {0, 2})}});
+  CHECK(g.layers()[0].boxes[2].src_needed[0].empty());
+  CHECK(g.parameter_count(2) == 0);
+  CHECK(g.parameters()[0].holders[0].parts == Parts{0, 1});
+}
+
+TEST_CASE("a pooling to one voxel does not leave the layers before it to one part") {
+  const WindowLayer pool{kPool2, 0};
+  const ModelGeometry g(Shape{1, 4, 4, 4}, {{"pool1", &pool, {0}}, {"pool2", &pool, {1}}},
+                        {2, 2, 1});
+  for (std::size_t p = 0; p < 4; ++p) {
+    CHECK(g.tensors()[0].owned[p].volume() == 16);
+    CHECK(g.tensors()[1].owned[p].volume() == 2);
   }
-  CHECK(g.parameters()[0].holders[0].parts == Parts{0});
+  CHECK(g.tensors()[1].distribute.received_volume(0) == 6);
+  CHECK(g.tensors()[0].distribute.empty());
 }
 
 TEST_CASE("a tensor with two consumers spans the hull of their needs and keeps plain blocks") {
