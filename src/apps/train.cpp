@@ -128,7 +128,10 @@ int train(const Comm& world, const Options& options) {
 
   prepare_run_directory(world, trainer_settings.out);
   std::unique_ptr<Trace> trace;
-  if (!options.get<std::string>("trace").empty()) trace = std::make_unique<Trace>(1 << 20);
+  if (const auto file = options.get<std::string>("trace"); !file.empty()) {
+    trace = std::make_unique<Trace>(1 << 20);
+    write_trace(world, file, *trace);  // that it cannot be written is found out now, not at the end
+  }
   Trainer trainer(network.mesh, network.model, network.geometry, network.parameters, training,
                   validation ? &*validation : nullptr, trainer_settings, trace.get());
   if (state) trainer.resume(*state);

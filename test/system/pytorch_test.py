@@ -49,27 +49,24 @@ SEEDS = {2: 4, 3: 9}  # of first weights: such that no step comes near a kink, w
 ROUNDING = 2.0**-24
 SIGMAS = 4.0
 LAYERS = [f"conv{i + 1}" for i in range(CONV_LAYERS)] + [f"fc{i + 1}" for i in range(len(DENSE) + 1)]
-KEYS = [f"{layer}/{kind}" for layer in LAYERS for kind in ("weight", "bias")]
+KEYS = [f"{layer}.{kind}" for layer in LAYERS for kind in ("weight", "bias")]
 
 
 # --- data: TFRecord files of one tf.train.Example each, made here byte by byte
 
-def crc32c_table():
-    table = []
-    for byte in range(256):
-        for _ in range(8):
-            byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
-        table.append(byte)
-    return table
+def crc32c_entry(byte):
+    for _ in range(8):
+        byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
+    return byte
 
 
-CRC_TABLE = crc32c_table()
+CRC32C = [crc32c_entry(byte) for byte in range(256)]
 
 
 def masked_crc(data):
     crc = 0xFFFFFFFF
     for byte in data:
-        crc = crc >> 8 ^ CRC_TABLE[(crc ^ byte) & 0xFF]
+        crc = crc >> 8 ^ CRC32C[(crc ^ byte) & 0xFF]
     crc ^= 0xFFFFFFFF
     return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
 
@@ -115,11 +112,6 @@ class Flatten(torch.nn.Module):
         return x.permute(0, 2, 3, 4, 1).flatten(1)
 
 
-class Scale(torch.nn.Module):
-    def forward(self, x):
-        return 1.2 * x
-
-
 def network(kernel):
     net, channels, extents = torch.nn.Sequential(), CHANNELS, list(EXTENTS)
     for i in range(CONV_LAYERS):
@@ -137,26 +129,20 @@ def network(kernel):
         last = i == len(DENSE)
         net.add_module(f"act_fc{i + 1}", torch.nn.Tanh() if last else torch.nn.LeakyReLU(0.3))
         features = outputs
-    net.add_module("scale", Scale())
     return net.double()
 
 
-def parameter(net, key):
-    layer, kind = key.split("/")
-    return getattr(getattr(net, layer), kind)
-
-
 def load(net, values):
-    with torch.no_grad():
-        for key in KEYS:
-            target = parameter(net, key)
-            if target.shape != values[key].shape:
-                raise ValueError(f"{key} is {values[key].shape}, in PyTorch {tuple(target.shape)}")
-            target.copy_(torch.from_numpy(values[key]))
+    """Copies weights of a checkpoint; throws where names or shapes differ."""
+    net.load_state_dict({key: torch.from_numpy(value) for key, value in values.items()})
+
+
+def weights_of(net):
+    return {key: value.detach().numpy() for key, value in net.named_parameters()}
 
 
 def watched_pass(net, x, y):
-    """Loss, inputs, outputs and output gradients of the layers; leaves gradients in `net`."""
+    """Loss, misses, inputs and outputs of the layers; leaves gradients in them and in `net`."""
     inputs, outputs = {}, {}
 
     def watch(name):
@@ -167,7 +153,7 @@ def watched_pass(net, x, y):
 
     hooks = [getattr(net, name).register_forward_hook(watch(name)) for name in LAYERS]
     net.zero_grad()
-    prediction = net(x)
+    prediction = 1.2 * net(x)
     loss = torch.nn.functional.mse_loss(prediction, y)
     loss.backward()
     for hook in hooks:
@@ -184,14 +170,6 @@ def sizes_of(tensor):
     return torch.where(sizes > 0, sizes.clamp(min=typical.item()), sizes)
 
 
-def absolute_outputs(layer, x):
-    """What the layer's sums would be without cancellation."""
-    weight, bias = layer.weight.detach().abs(), layer.bias.detach().abs()
-    if weight.dim() == 5:
-        return torch.nn.functional.conv3d(sizes_of(x), weight, bias)
-    return torch.nn.functional.linear(sizes_of(x), weight, bias)
-
-
 def reference_step(net, x, y):
     """Loss, its allowance, gradients and their allowances by key, and the distance of the nearest
     kink in units of what fp32 may be off by there."""
@@ -204,7 +182,9 @@ def reference_step(net, x, y):
             nearest = nearest_kink(outputs[name].detach())
             kink = min(kink, nearest / (SIGMAS * ROUNDING * forward))
     # Through the last sums, and by rounding tanh, the scale and the prediction, 1.2 at most.
-    sums = (outputs[last].grad.abs() * absolute_outputs(getattr(net, last), inputs[last])).sum().item()
+    dense = getattr(net, last)
+    sums = sizes_of(inputs[last]) @ dense.weight.abs().T + dense.bias.abs()
+    sums = (outputs[last].grad.abs() * sums).sum().item()
     loss_allowance = ROUNDING * (SIGMAS * forward * sums + 3 * 1.2 * 2 * misses.mean().item())
     gradients, allowances, backward = {}, {}, 0.0
     for name in reversed(LAYERS):
@@ -212,10 +192,10 @@ def reference_step(net, x, y):
         sums = math.sqrt(diff.numel() / diff.shape[1])
         parameters = {kind: getattr(layer, kind) for kind in ("weight", "bias")}
         sizes = torch.autograd.grad(layer(sizes_of(inputs[name])), parameters.values(), sizes_of(diff))
+        factor = SIGMAS * ROUNDING * (forward + backward + sums)
         for (kind, value), size in zip(parameters.items(), sizes):
-            gradients[f"{name}/{kind}"] = value.grad.numpy().copy()
-            factor = SIGMAS * ROUNDING * (forward + backward + sums)
-            allowances[f"{name}/{kind}"] = factor * size.numpy()
+            gradients[f"{name}.{kind}"] = value.grad.numpy().copy()
+            allowances[f"{name}.{kind}"] = factor * size.numpy()
         backward += math.sqrt(shapes[name][0] * shapes[name][2:].numel())
     return loss, loss_allowance, gradients, allowances, kink
 
@@ -255,7 +235,8 @@ def checkpoint(out, step):
     with h5py.File(out / "checkpoints" / f"step-{step:09d}.h5", "r") as file:
         if file.attrs["step"] != step:
             raise ValueError(f"checkpoint of step {step} says {file.attrs['step']}")
-        return tuple({key: file[tree][key][()] for key in KEYS} for tree in ("parameters", "optimizer"))
+        return tuple({key: file[f"{tree}/{key.replace('.', '/')}"][()] for key in KEYS}
+                     for tree in ("parameters", "optimizer"))
 
 
 def logged_losses(out):
@@ -311,10 +292,10 @@ def sgd_run(kernel, start, x, y):
         kink = min(kink, nearest)
         optimizer.step()
         for key in KEYS:
-            size = numpy.abs(parameter(net, key).detach().numpy())
             velocity_error[key] = MOMENTUM * velocity_error[key] + RATE * 2 * allowances[key]
-            weight_error[key] = weight_error[key] + velocity_error[key] + ROUNDING * size
-    return {key: parameter(net, key).detach().numpy() for key in KEYS}, weight_error, kink
+            rounded = ROUNDING * numpy.abs(weights_of(net)[key])
+            weight_error[key] = weight_error[key] + velocity_error[key] + rounded
+    return weights_of(net), weight_error, kink
 
 
 def compare_steps(kernel, out, start, x, y):

@@ -1,0 +1,192 @@
+// Starts the program under the launcher, waits for its end within a limit, and reads what it said.
+// Knows nothing of what a command does.
+#pragma once
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace halomesh::test {
+
+namespace fs = std::filesystem;
+
+/// Options of a command by name, without the dashes; an empty value makes a switch.
+using Arguments = std::map<std::string, std::string>;
+
+inline std::string environment(const char* name, const char* fallback) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : fallback;
+}
+
+inline std::string read_file(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+/// How many lines of `text` start with `start`.
+inline int lines_starting(const std::string& text, const std::string& start) {
+  std::istringstream lines(text);
+  int count = 0;
+  for (std::string line; std::getline(lines, line);) count += line.starts_with(start) ? 1 : 0;
+  return count;
+}
+
+/// Waits until `condition` holds; false when `seconds` pass first.
+inline bool wait_until(double seconds, const std::function<bool()>& condition) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return true;
+}
+
+/// How a job ended and all that it printed, standard output before standard error.
+struct Outcome {
+  bool in_time = false;
+  int exit_code = -1;  ///< 128 + the signal where one ended the launcher
+  double seconds = 0;  ///< from its start, or from the last signal() sent to it
+  std::string text;
+};
+
+/// A running job: the launcher and its ranks. What still runs when it is destroyed is killed.
+class Job {
+ public:
+  /// Runs `halomesh command` on `ranks` ranks; 0: without a launcher.
+  Job(int ranks, const std::string& command, const Arguments& arguments, fs::path log)
+      : log_(std::move(log)) {
+    std::vector<std::string> words;
+    if (ranks > 0) {
+      std::istringstream launcher(environment("MPIRUN", "mpirun"));
+      words.assign(std::istream_iterator<std::string>(launcher), {});
+      words.insert(words.end(), {"-n", std::to_string(ranks)});
+    }
+    words.insert(words.end(), {environment("HALOMESH", "build/halomesh"), command});
+    for (const auto& [name, value] : arguments) {
+      words.push_back("--" + name);
+      if (!value.empty()) words.push_back(value);
+    }
+    spawn(words);
+  }
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+  ~Job() {
+    if (!reaped_) kill_all();
+  }
+
+  /// The processes of the ranks, by rank, as far as they run already.
+  std::map<int, pid_t> ranks() const {
+    std::map<int, pid_t> found;
+    for (const pid_t pid : descendants()) {
+      const std::string variables = '\0' + read_file(process(pid) / "environ");
+      for (const char* name : {"OMPI_COMM_WORLD_RANK=", "PMI_RANK="}) {
+        const std::size_t at = variables.find('\0' + std::string(name));
+        if (at == std::string::npos || read_file(process(pid) / "comm") != "halomesh\n") continue;
+        found[std::stoi(variables.substr(at + 1 + std::string(name).size()))] = pid;
+        break;
+      }
+    }
+    return found;
+  }
+
+  pid_t launcher() const { return pid_; }
+  bool ended() { return reaped_ || reap(WNOHANG); }
+
+  /// Sends a signal to the launcher or to one of ranks().
+  void signal(pid_t pid, int number) {
+    REQUIRE(pid > 1);
+    REQUIRE(::kill(pid, number) == 0);
+    start_ = std::chrono::steady_clock::now();
+  }
+
+  /// Waits for the end; a job that needs longer than `limit_s` is killed.
+  Outcome wait(double limit_s) {
+    Outcome outcome;
+    outcome.in_time = wait_until(limit_s, [this] { return ended(); });
+    outcome.seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+    if (!outcome.in_time) kill_all();
+    outcome.exit_code = WIFEXITED(status_) ? WEXITSTATUS(status_) : 128 + WTERMSIG(status_);
+    outcome.text = read_file(file("out")) + read_file(file("err"));
+    return outcome;
+  }
+
+ private:
+  fs::path file(const char* extension) const { return log_.string() + '.' + extension; }
+  static fs::path process(pid_t pid) { return fs::path("/proc") / std::to_string(pid); }
+
+  void spawn(std::vector<std::string>& words) {
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    const int flags = O_WRONLY | O_CREAT | O_TRUNC;
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&actions, 1, file("out").c_str(), flags, 0666);
+    posix_spawn_file_actions_addopen(&actions, 2, file("err").c_str(), flags, 0666);
+    const int error = posix_spawnp(&pid_, argv[0], &actions, nullptr, argv.data(), environ);
+    posix_spawn_file_actions_destroy(&actions);
+    CAPTURE(words.front());
+    reaped_ = error != 0;
+    REQUIRE(error == 0);
+  }
+
+  /// The processes that this job's launcher has started, at any depth.
+  std::vector<pid_t> descendants() const {
+    std::map<pid_t, pid_t> parents;
+    for (const auto& entry : fs::directory_iterator("/proc")) {
+      const std::string name = entry.path().filename().string();
+      pid_t pid = 0;
+      if (std::from_chars(name.data(), name.data() + name.size(), pid).ec != std::errc()) continue;
+      const std::string stat = read_file(entry.path() / "stat");
+      std::istringstream fields(stat.substr(std::min(stat.rfind(')') + 2, stat.size())));
+      std::string state;
+      pid_t parent = 0;
+      if (fields >> state >> parent) parents[pid] = parent;
+    }
+    std::vector<pid_t> found{pid_};
+    for (std::size_t i = 0; i < found.size(); ++i)
+      for (const auto& [child, parent] : parents)
+        if (parent == found[i]) found.push_back(child);
+    found.erase(found.begin());
+    return found;
+  }
+
+  bool reap(int options) {
+    reaped_ = ::waitpid(pid_, &status_, options) == pid_;
+    return reaped_;
+  }
+
+  void kill_all() {
+    for (const pid_t pid : descendants()) ::kill(pid, SIGKILL);
+    ::kill(pid_, SIGKILL);
+    reap(0);
+  }
+
+  fs::path log_;
+  pid_t pid_ = -1;
+  bool reaped_ = false;
+  int status_ = 0;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace halomesh::test
