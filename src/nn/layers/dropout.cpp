@@ -28,7 +28,7 @@ void Dropout::apply(const Pass& pass, ConstView from, View to, const Box& box) c
   }
   const CounterRng rng(pass.seed, RandomUse::kDropout, narrow<std::uint32_t>(pass.step),
                        place().index);
-  const float scale = static_cast<float>(1.0 / (1.0 - p_));
+  const auto scale = static_cast<float>(1.0 / (1.0 - p_));
   // A word of 32 random bits is kept when its upper 24 bits reach p * 2^24.
   const auto threshold = static_cast<std::uint32_t>(std::ceil(p_ * 0x1p24));
   visit_runs(box, to.batch, rows, [&](const Run& run) {
