@@ -32,8 +32,8 @@ std::int64_t largest_payload(const Shape& shape, std::int64_t targets) {
 std::string extents_hint(std::int64_t bytes, std::int64_t slack, const Shape& asked) {
   for (const std::int64_t c : {asked.c, std::int64_t{4}, std::int64_t{1}, std::int64_t{2}}) {
     if (c < 1) continue;
-    const auto n =
-        static_cast<std::int64_t>(std::cbrt(static_cast<double>(bytes / (2 * c))) + 1e-6);
+    const std::int64_t voxels = bytes / (2 * c);
+    const auto n = static_cast<std::int64_t>(std::cbrt(static_cast<double>(voxels)) + 1e-6);
     const Shape cube{c, n, n, n};
     if (n > 0 && bytes - voxel_bytes(cube) <= slack)
       return cat("these would be samples of ", cube, ": try --input ", cube);

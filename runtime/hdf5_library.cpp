@@ -19,8 +19,8 @@ std::recursive_mutex& library_mutex() {
 Turn::Turn() : lock_(library_mutex()) {
   // At exit the library would write out once more what it failed to write before, and crash on it
   // (seen with 1.10.8). Whole files are closed by then: there is nothing left for it to do.
-  static const bool started = H5dont_atexit() >= 0 && H5open() >= 0;
-  require(started, "the HDF5 library does not start", "check the installation of HDF5");
+  static const bool kStarted = H5dont_atexit() >= 0 && H5open() >= 0;
+  require(kStarted, "the HDF5 library does not start", "check the installation of HDF5");
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);  // is per thread in a thread-safe library
 }
 

@@ -68,7 +68,7 @@ void refuse_unsupported(const Options& options) {
 
 // The file to continue from, "" for a fresh start. Rank 0 looks, so that all ranks agree.
 std::string checkpoint_to_resume(const Comm& world, const Options& options) {
-  const auto resume = options.get<std::string>("resume");
+  auto resume = options.get<std::string>("resume");
   if (resume == "never") return {};
   if (resume != "auto") return resume;
   std::string found;
@@ -109,7 +109,7 @@ int train(const Comm& world, const Options& options) {
   local_batch(trainer_settings.global_batch, network.mesh.shape());
 
   const std::filesystem::path data = options.get<std::string>("data");
-  const std::int64_t targets = options.get<std::int64_t>("targets");
+  const auto targets = options.get<std::int64_t>("targets");
   const Dataset training = Dataset::open(world, data, "train", network.model.input(), targets);
   std::optional<Dataset> validation;
   if (trainer_settings.evaluate_every > 0)

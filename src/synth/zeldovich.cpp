@@ -21,7 +21,7 @@ using Complex = std::complex<double>;
 std::vector<Complex> phases(std::int64_t n, double shift) {
   std::vector<Complex> result(static_cast<std::size_t>(n));
   for (std::int64_t i = 0; i < n; ++i) {
-    const double f = static_cast<double>(frequency(i, n));
+    const auto f = static_cast<double>(frequency(i, n));
     const bool nyquist = 2 * i == n;
     result[static_cast<std::size_t>(i)] =
         nyquist ? 0 : std::polar(1.0, 2 * std::numbers::pi * f * shift / static_cast<double>(n));
