@@ -1,0 +1,156 @@
+// Output that cannot be written and checkpoints that cannot be used: what was whole stays whole.
+// Knows the program from outside only.
+#include <doctest/doctest.h>
+#include <sys/mount.h>
+
+#include "test/system/curve.hpp"
+#include "test/system/scene.hpp"
+#include "test/system/spoil.hpp"
+
+namespace halomesh::test {
+namespace {
+
+constexpr int kFailed = 1;
+
+/// A file system of its own on a directory, gone with this object.
+class Mount {
+ public:
+  Mount(fs::path at, const std::string& options, unsigned long flags = 0) : at_(std::move(at)) {
+    fs::create_directories(at_);
+    mounted_ = ::mount("tmpfs", at_.c_str(), "tmpfs", flags, options.c_str()) == 0;
+    if (!mounted_) MESSAGE("skipped: mounting a file system is not permitted here");
+  }
+  Mount(const Mount&) = delete;
+  Mount& operator=(const Mount&) = delete;
+  ~Mount() {
+    if (mounted_) ::umount2(at_.c_str(), MNT_DETACH);
+  }
+  bool works() const { return mounted_; }
+
+ private:
+  fs::path at_;
+  bool mounted_ = false;
+};
+
+/// A finished run of one epoch.
+Scene trained() {
+  Scene scene;
+  scene.options["epochs"] = "1";
+  const Outcome outcome = scene.train();
+  CAPTURE(outcome.text);
+  REQUIRE(outcome.exit_code == 0);
+  REQUIRE(checkpoints(scene.out).size() == 1);
+  scene.options["epochs"] = "2";
+  return scene;
+}
+
+/// The checkpoint serves: its samples are evaluated without an error.
+void check_serves(const Scene& scene, const fs::path& checkpoint) {
+  const Outcome outcome =
+      run(2, "eval", {{"checkpoint", checkpoint.string()}, {"data", scene.data.string()}});
+  CAPTURE(outcome.text);
+  CHECK(outcome.exit_code == 0);
+  CHECK(outcome.text.find("samples 4") != std::string::npos);
+}
+
+}  // namespace
+
+TEST_CASE("an output directory below a file is refused before training") {
+  Scene scene;
+  const fs::path file = workshop().fresh("file");
+  write_file(file, "a file");
+  scene.out = file / "out";
+  check_failure(scene.train(), kFailed, {scene.out.string(), "Not a directory"});
+  CHECK(read_file(file) == "a file");
+}
+
+TEST_CASE("a read-only output directory is refused before training") {
+  Scene scene;
+  const Mount mount(scene.out, "size=1m", MS_RDONLY);
+  if (!mount.works()) return;
+  const Outcome outcome = scene.train();
+  check_failure(outcome, kFailed, {scene.out.string(), "Read-only file system"});
+  CHECK(outcome.text.find("steps an epoch") == std::string::npos);
+}
+
+TEST_CASE("a disk too small for the first checkpoint keeps none") {
+  Scene scene;
+  const Mount mount(scene.out, "size=48k");
+  if (!mount.works()) return;
+  check_failure(scene.train(), kFailed, {"step-000000002.h5", "No space left", "space"});
+  CHECK(checkpoints(scene.out).empty());
+  CHECK(partial_files(scene.out).empty());
+}
+
+TEST_CASE("a disk that fills up keeps the checkpoints before") {
+  const Scene before = trained();
+  const auto bytes = fs::file_size(checkpoints(before.out).back());
+  Scene scene;
+  const Mount mount(scene.out, "size=" + std::to_string(bytes + bytes / 2 + 32768));
+  if (!mount.works()) return;
+  check_failure(scene.train(), kFailed, {"step-000000004.h5", "No space left", "space"});
+  CHECK(partial_files(scene.out).empty());
+  REQUIRE(checkpoints(scene.out).size() == 1);
+  check_same_weights(checkpoints(scene.out).front(), checkpoints(before.out).front());
+  check_serves(scene, scene.out);
+}
+
+TEST_CASE("a damaged checkpoint is refused and left as it is") {
+  const Scene whole = trained();
+  const std::string good = read_file(checkpoints(whole.out).back());
+  const auto spoilt = [&](std::size_t at) {
+    std::string bytes = good;
+    for (std::size_t i = at; i < at + 64; ++i) bytes[i] = static_cast<char>(bytes[i] ^ 0x5a);
+    return bytes;
+  };
+  const std::vector<std::string> bad = {
+      good.substr(0, good.size() / 2), good.substr(0, 100), "",
+      "no checkpoint at all",          spoilt(0),           spoilt(good.size() - 4096)};
+  int compared = 0;
+  for (const std::string& bytes : bad) {
+    CAPTURE(compared);
+    Scene scene = whole;
+    scene.out = workshop().fresh("out");
+    fs::copy(whole.out, scene.out, fs::copy_options::recursive);
+    const fs::path checkpoint = checkpoints(scene.out).back();
+    write_file(checkpoint, bytes);
+    const std::string metrics = read_file(scene.out / "metrics.jsonl");
+    check_failure(scene.train(), kFailed, {checkpoint.string(), "--resume FILE"});
+    CHECK(read_file(checkpoint) == bytes);
+    CHECK(read_file(scene.out / "metrics.jsonl") == metrics);
+    ++compared;
+  }
+  CHECK(compared == 6);
+}
+
+TEST_CASE("a checkpoint of another network or curve is refused with the difference") {
+  const Scene whole = trained();
+  const fs::path checkpoint = checkpoints(whole.out).back();
+  const std::string bytes = read_file(checkpoint);
+  struct Row {
+    std::string option, value;
+    std::vector<std::string> named;
+  };
+  const std::vector<Row> rows = {
+      {"filters", "8", {checkpoint.string(), "another network", "conv1", "--filters 4"}},
+      {"conv-layers", "2", {checkpoint.string(), "another network", "--conv-layers 3"}},
+      {"kernel", "3", {checkpoint.string(), "another network", "--kernel 2"}},
+      {"batch", "2", {"another curve", "--batch 4 instead of 2"}},
+      {"seed", "8", {"another curve", "--seed 7 instead of 8", "--init-from"}}};
+  for (const Row& row : rows) {
+    CAPTURE(row.option);
+    Scene scene = whole;
+    scene.options[row.option] = row.value;
+    check_failure(scene.train(), kFailed, row.named);
+    CHECK(read_file(checkpoint) == bytes);
+  }
+}
+
+TEST_CASE("a metrics file that is none is refused and left as it is") {
+  const Scene scene = trained();
+  write_file(scene.out / "metrics.jsonl", "my notes\n");
+  check_failure(scene.train(), kFailed, {"metrics.jsonl", "line 1", "--out"});
+  CHECK(read_file(scene.out / "metrics.jsonl") == "my notes\n");
+}
+
+}  // namespace halomesh::test

@@ -1,0 +1,119 @@
+// eval and predict on several meshes: every sample exactly once, the same quality on each.
+// Knows the program from outside only.
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "test/system/scene.hpp"
+
+namespace halomesh::test {
+namespace {
+
+/// The number behind `name` in what a command printed.
+double number_after(const std::string& text, const std::string& name) {
+  const std::size_t at = text.find(name);
+  CAPTURE(text);
+  REQUIRE(at != std::string::npos);
+  return std::stod(text.substr(at + name.size()));
+}
+
+/// The rows of predictions: sample, predicted values, targets.
+std::vector<std::vector<double>> read_csv(const fs::path& path) {
+  std::istringstream lines(read_file(path));
+  std::vector<std::vector<double>> rows;
+  std::string line;
+  std::getline(lines, line);
+  CHECK(line.starts_with("sample,predicted_0,"));
+  while (std::getline(lines, line)) {
+    std::istringstream cells(line);
+    rows.emplace_back();
+    for (std::string cell; std::getline(cells, cell, ',');) rows.back().push_back(std::stod(cell));
+  }
+  return rows;
+}
+
+/// Mean of |predicted - target|, computed from the rows alone.
+double mae_of(const std::vector<std::vector<double>>& rows) {
+  double sum = 0;
+  for (const auto& row : rows)
+    for (std::size_t t = 1; t <= 4; ++t) sum += std::abs(row[t] - row[t + 4]) / 4;
+  return sum / static_cast<double>(rows.size());
+}
+
+}  // namespace
+
+// 10 training samples in batches of 4, and 5 validation samples on 1, 2 and 3 replicas.
+TEST_CASE("eval and predict agree on every mesh and count each sample once") {
+  Scene scene;
+  scene.data = data_set(32, 10, 5);
+  const Outcome training = scene.train();
+  CAPTURE(training.text);
+  REQUIRE(training.exit_code == 0);
+  CHECK(training.text.find("each epoch drops 2 samples") != std::string::npos);
+  CHECK(number_after(training.text, "validation MAE  ") > 0);
+  CHECK(training.text.find("(5 samples)") != std::string::npos);
+
+  struct Mesh {
+    int ranks;
+    std::string parts;
+    std::string batch;
+  };
+  const std::vector<Mesh> meshes = {{1, "1x1x1", "1"}, {2, "1x1x1", "2"}, {3, "1x1x1", "0"},
+                                    {2, "1x2x1", "3"}, {4, "2x1x1", "4"}, {6, "1x1x2", "0"}};
+  std::vector<std::vector<double>> first;
+  int compared = 0;
+  for (const Mesh& mesh : meshes) {
+    CAPTURE(mesh.ranks);
+    CAPTURE(mesh.parts);
+    Arguments arguments = {{"checkpoint", scene.out.string()},
+                           {"data", scene.data.string()},
+                           {"parts", mesh.parts},
+                           {"batch", mesh.batch}};
+    const Outcome eval = run(mesh.ranks, "eval", arguments);
+    CHECK(eval.exit_code == 0);
+    CHECK(number_after(eval.text, "samples ") == 5);
+    const fs::path csv = workshop().fresh("predictions").string() + ".csv";
+    arguments["out"] = csv.string();
+    const Outcome predict = run(mesh.ranks, "predict", arguments);
+    CAPTURE(predict.text);
+    CHECK(predict.exit_code == 0);
+    const auto rows = read_csv(csv);
+    if (first.empty()) first = rows;
+    REQUIRE(rows.size() == 5);
+    // Both print 6 digits; predictions in fp32 differ by their sums' order, about 1e-6.
+    CHECK(std::abs(number_after(eval.text, "MAE ") - mae_of(rows)) <= 1e-5);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      REQUIRE(rows[i].size() == 9);
+      CHECK(rows[i][0] == static_cast<double>(i));
+      for (std::size_t c = 1; c < 9; ++c) {
+        CHECK(std::abs(rows[i][c] - first[i][c]) <= 1e-5);
+        ++compared;
+      }
+    }
+  }
+  CHECK(compared == 6 * 5 * 8);
+}
+
+TEST_CASE("predictions that cannot be written, or of nothing, end all ranks with one message") {
+  Scene scene;
+  REQUIRE(scene.train().exit_code == 0);
+  const Arguments good = {{"checkpoint", scene.out.string()},
+                          {"data", scene.data.string()},
+                          {"out", (scene.out / "p.csv").string()}};
+  const auto check = [&](const std::string& option, const std::string& value, int exit_code,
+                         const std::vector<std::string>& named) {
+    CAPTURE(option);
+    Arguments arguments = good;
+    arguments[option] = value;
+    check_failure(run(2, "predict", arguments), exit_code, named);
+  };
+  check("out", "/nowhere/p.csv", 1, {"/nowhere/p.csv"});
+  check("out", "p.txt", 2, {"p.txt", ".csv"});
+  check("checkpoint", scene.data.string(), 1, {scene.data.string(), "no checkpoint"});
+  check("checkpoint", "no.h5", 1, {"no.h5", "no such checkpoint"});
+  check("split", "test", 1, {(scene.data / "test").string(), "not a directory"});
+  check("batch", "3", 2, {"3", "2 replicas"});
+  CHECK(!fs::exists(scene.out / "p.csv"));
+}
+
+}  // namespace halomesh::test
