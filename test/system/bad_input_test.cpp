@@ -83,8 +83,7 @@ TEST_CASE("wrong requests end all ranks with one message") {
   check_rows(rows, false);
 }
 
-TEST_CASE("bad data end all ranks with one message") {
-  constexpr std::uintmax_t kVoxelByte = 5000;
+TEST_CASE("unfit data end all ranks with one message") {
   const std::vector<Row> rows = {
       {"empty directory",
        kFailed,
@@ -110,6 +109,24 @@ TEST_CASE("bad data end all ranks with one message") {
                        fs::copy_options::overwrite_existing);
          return std::vector<std::string>{file.filename().string()};
        }},
+      sample("target that is no number", "train", 3, {"target 2 is nan", "finite"},
+             [](const fs::path& file) {
+               patch_record(file, -8, std::numeric_limits<float>::quiet_NaN());
+             }),
+      sample("infinite target", "validation", 1, {"target 3 is inf", "finite"},
+             [](const fs::path& file) {
+               patch_record(file, -4, std::numeric_limits<float>::infinity());
+             }),
+      // The record's own fields take 23 bytes here: voxel 1000 is at plane 0, row 7, (26, 0).
+      sample("negative count", "train", 7, {"is -5", "count of 0 or more", "(0,7,26,0)"},
+             [](const fs::path& file) { patch_record(file, 23 + 2 * 1000, std::int16_t{-5}); }),
+  };
+  check_rows(rows, true);
+}
+
+TEST_CASE("damaged files end all ranks with one message") {
+  constexpr std::uintmax_t kVoxelByte = 5000;
+  const std::vector<Row> rows = {
       sample("truncated record", "train", 5, {"truncated", "record 0"},
              [](const fs::path& file) { cut_file(file, 1000); }),
       sample("truncated checksum", "validation", 3, {"truncated", "record 0"},
@@ -124,17 +141,6 @@ TEST_CASE("bad data end all ranks with one message") {
              [](const fs::path& file) { flip_bit(file, kVoxelByte); }),
       sample("flipped bit in a validation sample", "validation", 2, {"checksum of the payload"},
              [](const fs::path& file) { flip_bit(file, kVoxelByte); }),
-      sample("target that is no number", "train", 3, {"target 2 is nan", "finite"},
-             [](const fs::path& file) {
-               patch_record(file, -8, std::numeric_limits<float>::quiet_NaN());
-             }),
-      sample("infinite target", "validation", 1, {"target 3 is inf", "finite"},
-             [](const fs::path& file) {
-               patch_record(file, -4, std::numeric_limits<float>::infinity());
-             }),
-      // The record's own fields take 23 bytes here: voxel 1000 is at plane 0, row 7, (26, 0).
-      sample("negative count", "train", 7, {"is -5", "count of 0 or more", "(0,7,26,0)"},
-             [](const fs::path& file) { patch_record(file, 23 + 2 * 1000, std::int16_t{-5}); }),
   };
   check_rows(rows, true);
 }

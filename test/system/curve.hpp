@@ -58,11 +58,11 @@ inline Weights read_weights(const fs::path& path) {
 inline void check_same_weights(const fs::path& one, const fs::path& other) {
   const Weights a = read_weights(one), b = read_weights(other);
   std::size_t compared = 0;
-  for (const auto& [name, values] : a) {
-    CAPTURE(name);
-    REQUIRE(b.contains(name));
-    CHECK(values == b.at(name));
-    compared += values.size();
+  for (const auto& parameter : a) {
+    CAPTURE(parameter.first);
+    REQUIRE(b.contains(parameter.first));
+    CHECK(parameter.second == b.at(parameter.first));
+    compared += parameter.second.size();
   }
   CHECK(a.size() == b.size());
   CHECK(compared > 1000);
