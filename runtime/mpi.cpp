@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <exception>
+#include <new>
 #include <utility>
 
 #include "error.hpp"
@@ -153,6 +154,25 @@ std::string MpiSession::library_version() {
   mpi_check(MPI_Get_library_version(text, &length));
   const std::string all(text, static_cast<std::size_t>(length));
   return all.substr(0, all.find_first_of("\n,"));
+}
+
+NodeFlag::NodeFlag(const Comm& node) {
+  static_assert(std::atomic<int>::is_always_lock_free);
+  void* memory = nullptr;
+  const MPI_Aint bytes = node.rank() == 0 ? MPI_Aint{sizeof(std::atomic<int>)} : 0;
+  mpi_check(MPI_Win_allocate_shared(bytes, 1, MPI_INFO_NULL, node.handle(),
+                                    static_cast<void*>(&memory), &window_));
+  MPI_Aint size = 0;
+  int unit = 0;
+  mpi_check(MPI_Win_shared_query(window_, 0, &size, &unit, static_cast<void*>(&memory)));
+  flag_ = static_cast<std::atomic<int>*>(memory);
+  if (node.rank() == 0) new (flag_) std::atomic<int>(0);
+  node.barrier();
+}
+
+NodeFlag::~NodeFlag() {
+  if (std::uncaught_exceptions() > 0) return;  // as in ~Comm()
+  MPI_Win_free(&window_);
 }
 
 Requests::~Requests() {

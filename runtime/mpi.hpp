@@ -4,6 +4,7 @@
 
 #include <mpi.h>
 
+#include <atomic>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -79,6 +80,24 @@ class MpiSession {
 
  private:
   Comm world_;
+};
+
+/// A flag in memory that the ranks of a node share, cleared at first; lock-free, so that signal
+/// handlers may use it.
+class NodeFlag {
+ public:
+  /// Collective over `node`, a communicator of split_by_node(), which must outlive this object; so
+  /// is the destructor, unless an exception unwinds.
+  explicit NodeFlag(const Comm& node);
+  NodeFlag(const NodeFlag&) = delete;
+  NodeFlag& operator=(const NodeFlag&) = delete;
+  ~NodeFlag();
+
+  std::atomic<int>* get() const { return flag_; }
+
+ private:
+  MPI_Win window_ = MPI_WIN_NULL;
+  std::atomic<int>* flag_ = nullptr;
 };
 
 /// Requests that end before their owner does: the destructor waits for those in flight and frees

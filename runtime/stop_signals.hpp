@@ -2,13 +2,18 @@
 // Knows nothing of training; whoever asks decides what stopping means.
 #pragma once
 
+#include <atomic>
+
 namespace halomesh {
 
 /// While it lives, SIGTERM, SIGINT and SIGUSR1 set a flag instead of ending the process; the
-/// destructor restores what was there. One at a time in a process: signals have no owner.
+/// destructor restores the default. One at a time in a process: signals have no owner.
 class StopSignals {
  public:
-  StopSignals();
+  /// The first rank that finds `answered` cleared (it may be shared; null: this rank is silent)
+  /// sets it and says what happens next and the cure: launchers send SIGTERM also to the survivors
+  /// of a rank that died, just before they kill them. `answered` must outlive this object.
+  explicit StopSignals(std::atomic<int>* answered);
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
   ~StopSignals();

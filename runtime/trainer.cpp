@@ -19,6 +19,10 @@ SampleOrder make_order(const TrainerOptions& options, const ProcessMesh& mesh,
           local_batch(options.global_batch, mesh.shape())};
 }
 
+bool is_first_node(const Comm& world, const Comm& node) {
+  return node.max(std::int64_t{world.rank() == 0 ? 1 : 0}) == 1;
+}
+
 std::int64_t targets_wanted(const Executor& executor, const Dataset& dataset) {
   return executor.output().span.empty() ? 0 : dataset.targets();
 }
@@ -39,6 +43,10 @@ Trainer::Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geo
       reducer_(mesh, geometry, parameters),
       loader_(train.reader(), executor_.input_span(), targets_wanted(executor_, train),
               order_.local_batch),
+      node_(mesh.world().split_by_node()),
+      stop_answered_(node_),
+      // Only the node of world rank 0 speaks; any of its ranks, as any of them may have died.
+      signals_(is_first_node(mesh.world(), node_) ? stop_answered_.get() : nullptr),
       start_s_(MPI_Wtime()) {
   validate(options_.sgd);
   if (order_.training_steps() == 0)
@@ -81,6 +89,10 @@ TrainingState Trainer::current_state() const {
                {"training-samples", std::to_string(order_.samples)}};
   state.written_by = options_.program;
   return state;
+}
+
+bool Trainer::checkpoint_due() const {
+  return options_.checkpoint_every > 0 && step_ % options_.checkpoint_every == 0;
 }
 
 bool Trainer::limit_reached() const {
@@ -190,7 +202,7 @@ bool Trainer::train_epoch() {
     const StepSums sums = train_step();
     after_step(sums, MPI_Wtime() - begin);
     if (sums.stop) return false;
-    if (options_.checkpoint_every > 0 && step_ % options_.checkpoint_every == 0) save();
+    if (step_ < end && checkpoint_due()) save();
   }
   return true;
 }
@@ -215,7 +227,8 @@ TrainingResult Trainer::run() {
                          ? (epoch + 1) % std::max<std::int64_t>(1, options_.evaluate_every) == 0
                          : limit_reached();
     if (options_.evaluate_every > 0 && (due || limit_reached())) evaluate_now(epoch);
-    if (options_.checkpoint_every == 0) save();
+    // After the evaluation, so that a run killed in between repeats it when it goes on.
+    if (options_.checkpoint_every == 0 || checkpoint_due()) save();
     if (options_.target_mae > 0 && evaluated_step_ == step_ &&
         result_.last_evaluation->mae <= options_.target_mae) {
       result_.end = TrainingEnd::kTargetReached;

@@ -82,6 +82,7 @@ class Trainer {
     bool stop = false;  // some rank must stop
   };
   TrainingState current_state() const;
+  bool checkpoint_due() const;
   bool limit_reached() const;
   bool must_stop() const;
   void append_epochs();
@@ -103,6 +104,8 @@ class Trainer {
   Loader loader_;
   std::unique_ptr<Loader> validation_loader_;
   MetricsLog metrics_;
+  Comm node_;
+  NodeFlag stop_answered_;
   StopSignals signals_;
   Progress progress_;
 

@@ -91,6 +91,8 @@ TEST_CASE("a killed rank ends the job, and the run goes on bit by bit") {
     CHECK(outcome.in_time);
     CHECK(outcome.exit_code != 0);
     CHECK(outcome.exit_code != kStopped);
+    // The launcher says which rank died; a survivor says the cure.
+    CHECK(lines_starting(outcome.text, "  cure: give the same command again") == 1);
     CHECK(read_curve(scene.out).size() < kSteps);
     go_on(scene);
     check_same_run(scene);
