@@ -47,7 +47,7 @@ Trainer::Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geo
       stop_answered_(node_),
       // Only the node of world rank 0 speaks; any of its ranks, as any of them may have died.
       signals_(is_first_node(mesh.world(), node_) ? stop_answered_.get() : nullptr),
-      start_s_(MPI_Wtime()) {
+      start_s_(options_.started_s > 0 ? options_.started_s : MPI_Wtime()) {
   validate(options_.sgd);
   if (order_.training_steps() == 0)
     throw UsageError(cat("the ", train.size(), " training samples of ", train.directory().string(),

@@ -36,7 +36,8 @@ struct TrainerOptions {
   bool evaluate_first = false;        ///< one validation before the first step
   std::int64_t checkpoint_every = 0;  ///< steps between checkpoints; 0: at each epoch's end
   std::int64_t keep = 2;              ///< checkpoints kept
-  double wall_limit_s = 0;            ///< stops cleanly before this many seconds; 0: no limit
+  double started_s = 0;               ///< MPI_Wtime() when the program began; 0: now
+  double wall_limit_s = 0;            ///< stops cleanly before so many seconds since; 0: no limit
   std::filesystem::path out;          ///< directory of metrics.jsonl and checkpoints/
   std::map<std::string, std::string> model;  ///< stored in checkpoints, to rebuild the network
   std::string program;                       ///< name and version, stored in checkpoints

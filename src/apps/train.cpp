@@ -83,6 +83,13 @@ void say(const Comm& world, const std::string& text) {
   if (world.rank() == 0) std::cout << text << std::endl;
 }
 
+// oneDNN falls back to reference code, a hundred times slower, without a word: say it instead.
+void warn_of_slow_kernels(const Comm& world, const std::vector<std::string>& implementations) {
+  for (const std::string& line : implementations)
+    if (line.find("ref") != std::string::npos)
+      say(world, cat("WARNING: slow reference kernel of oneDNN in ", line));
+}
+
 std::string summary(const TrainingResult& result, const TrainerOptions& options) {
   std::string text = cat("steps ", result.steps, ", epochs ", result.epochs, ": ");
   text += result.end == TrainingEnd::kTargetReached
@@ -101,8 +108,10 @@ std::string summary(const TrainingResult& result, const TrainerOptions& options)
 }
 
 int train(const Comm& world, const Options& options) {
+  const double started_s = MPI_Wtime();
   refuse_unsupported(options);
-  const TrainerOptions trainer_settings = trainer_options(options);
+  TrainerOptions trainer_settings = trainer_options(options);
+  trainer_settings.started_s = started_s;  // opening the data set counts, too
   validate(trainer_settings.sgd);
   const RankBinding binding = bind_threads(world);
   NetworkOnMesh network(world, options.get<PartGrid>("parts"), options);
@@ -137,6 +146,7 @@ int train(const Comm& world, const Options& options) {
   if (state) trainer.resume(*state);
   record_run(world, trainer_settings.out, options, network.mesh, binding,
              trainer.executor().implementations());
+  warn_of_slow_kernels(world, trainer.executor().implementations());
   say(world, cat(network.geometry.parameter_count(), " parameters, ", training.size(),
                  " training samples, ", trainer.steps_per_epoch(), " steps an epoch of batch ",
                  trainer_settings.global_batch, "; ", world.size(), " ranks as ",
