@@ -5,6 +5,7 @@
 
 #include <array>
 #include <csignal>
+#include <exception>
 
 namespace halomesh {
 namespace {
@@ -37,6 +38,10 @@ StopSignals::StopSignals(std::atomic<int>* answered) {
 }
 
 StopSignals::~StopSignals() {
+  // This rank fails and will say why; the launcher's signal to the others is then no news.
+  if (std::atomic<int>* const answered = stop_answered.load();
+      answered != nullptr && std::uncaught_exceptions() > 0)
+    answered->store(1);
   for (int number : kSignals) std::signal(number, SIG_DFL);
   stop_answered = nullptr;
 }

@@ -7,7 +7,8 @@
 namespace halomesh {
 
 /// While it lives, SIGTERM, SIGINT and SIGUSR1 set a flag instead of ending the process; the
-/// destructor restores the default. One at a time in a process: signals have no owner.
+/// destructor restores the default, and during an exception silences the answers of the others, as
+/// this rank's error says more. One at a time in a process: signals have no owner.
 class StopSignals {
  public:
   /// The first rank that finds `answered` cleared (it may be shared; null: this rank is silent)

@@ -12,7 +12,6 @@
 #include "src/apps/checkpoint_evaluation.hpp"
 #include "src/apps/commands.hpp"
 #include "src/apps/parallel.hpp"
-#include "src/apps/run_record.hpp"
 
 namespace halomesh {
 namespace {
@@ -98,7 +97,6 @@ int predict(const Comm& world, const Options& options) {
   if (extension != ".csv" && extension != ".h5" && extension != ".hdf5")
     throw UsageError(cat("--out ", out.string(), " is neither a .csv nor a .h5 file"),
                      "end the name in .csv or .h5");
-  prepare_run_directory(world, out.has_parent_path() ? out.parent_path() : ".");
   Predictions mine;
   const Evaluation result = evaluate_checkpoint(
       world, options,
