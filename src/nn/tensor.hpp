@@ -11,6 +11,8 @@
 #include <type_traits>
 
 #include "box.hpp"
+#include "error.hpp"
+#include "src/nn/data_type.hpp"
 
 namespace halomesh {
 
@@ -53,6 +55,48 @@ struct TensorView {
 using View = TensorView<float>;
 using ConstView = TensorView<const float>;
 
+/// A TensorView whose element type is known at run time only. `Byte` is std::byte or const
+/// std::byte. Made from any TensorView; as<T>() gives it back.
+template <class Byte>
+struct TypedView {
+  Byte* data = nullptr;
+  DataType type = DataType::kFloat32;
+  Box span;
+  std::int64_t batch = 0;
+
+  template <class T>
+  using Element = std::conditional_t<std::is_const_v<Byte>, const T, T>;
+
+  TypedView() = default;
+  TypedView(Byte* memory, DataType of_type, const Box& box, std::int64_t samples)
+      : data(memory), type(of_type), span(box), batch(samples) {}
+  template <class T>
+  TypedView(TensorView<T> view)  // NOLINT(google-explicit-constructor): loses nothing
+      requires(std::is_const_v<Byte> || !std::is_const_v<T>)
+      : data(reinterpret_cast<Byte*>(view.data)),  // NOLINT: bytes of the same memory
+        type(DataTypeOf<std::remove_const_t<T>>::kType),
+        span(view.span),
+        batch(view.batch) {}
+  operator TypedView<const std::byte>() const  // NOLINT(google-explicit-constructor): adds const
+      requires(!std::is_const_v<Byte>) {
+    return {data, type, span, batch};
+  }
+
+  /// Throws Error unless T is the type of the elements.
+  template <class T>
+  TensorView<Element<T>> as() const {
+    if (type != DataTypeOf<T>::kType)
+      throw Error(
+          cat("a tensor of ", name_of(type), " taken for one of ", name_of(DataTypeOf<T>::kType)),
+          "this is an error of the program; report it with the options of the run");
+    return {reinterpret_cast<Element<T>*>(data), span, batch};  // NOLINT: checked above
+  }
+  std::int64_t sample_bytes() const { return span.volume() * size_of(type); }
+};
+
+using AnyView = TypedView<std::byte>;
+using AnyConstView = TypedView<const std::byte>;
+
 /// Zeroed, 64-byte aligned memory that this object owns (move-only); one cache line or SVE/AVX-512
 /// vector never straddles its start.
 template <class T>
@@ -84,13 +128,15 @@ class AlignedBuffer {
 class Tensor {
  public:
   Tensor() = default;
-  Tensor(const Box& span, std::int64_t batch)
-      : buffer_(span.volume() * batch), view_{buffer_.data(), span, batch} {}
-  View view() const { return view_; }
+  Tensor(const Box& span, std::int64_t batch, DataType type = DataType::kFloat32)
+      : buffer_(span.volume() * batch * size_of(type)), view_(buffer_.data(), type, span, batch) {}
+  /// The view of a tensor of fp32.
+  View view() const { return view_.as<float>(); }
+  AnyView any_view() const { return view_; }
 
  private:
-  AlignedBuffer<float> buffer_;
-  View view_;
+  AlignedBuffer<std::byte> buffer_;
+  AnyView view_;
 };
 
 }  // namespace halomesh

@@ -1,0 +1,55 @@
+// The element types of tensors, and the conversions between them.
+// Knows nothing of tensors, of layers or of what a CPU can compute in.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+namespace halomesh {
+
+/// kFloat32 and kBfloat16 hold values; kInt16 holds counts x >= 0 that stand for log(1+x), the form
+/// in which samples are stored, and is legal for a network's input alone.
+enum class DataType : std::uint8_t { kFloat32, kBfloat16, kInt16 };
+
+/// The upper half of an IEEE 754 binary32: 8 bits of exponent, 7 of fraction.
+struct Bfloat16 {
+  std::uint16_t bits = 0;
+
+  Bfloat16() = default;
+  /// Rounds to nearest, ties to even; a NaN stays a (quiet) NaN.
+  explicit Bfloat16(float value) {
+    const auto word = std::bit_cast<std::uint32_t>(value);
+    const bool is_nan = (word & 0x7fffffffU) > 0x7f800000U;
+    const std::uint32_t rounded = word + 0x7fffU + ((word >> 16U) & 1U);
+    bits = static_cast<std::uint16_t>((is_nan ? word | 0x00400000U : rounded) >> 16U);
+  }
+  explicit operator float() const {
+    return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16U);
+  }
+  friend bool operator==(const Bfloat16&, const Bfloat16&) = default;
+};
+
+template <class T>
+struct DataTypeOf;
+template <>
+struct DataTypeOf<float> {
+  static constexpr DataType kType = DataType::kFloat32;
+};
+template <>
+struct DataTypeOf<Bfloat16> {
+  static constexpr DataType kType = DataType::kBfloat16;
+};
+template <>
+struct DataTypeOf<std::int16_t> {
+  static constexpr DataType kType = DataType::kInt16;
+};
+
+/// Bytes of one element.
+constexpr std::int64_t size_of(DataType type) { return type == DataType::kFloat32 ? 4 : 2; }
+
+constexpr const char* name_of(DataType type) {
+  return type == DataType::kFloat32 ? "fp32" : type == DataType::kBfloat16 ? "bf16" : "int16";
+}
+
+}  // namespace halomesh
