@@ -5,25 +5,33 @@
 #include "src/nn/pack.hpp"
 
 namespace halomesh {
+namespace {
+
+// Each message starts on a cache line of its own.
+std::int64_t round_up(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+}  // namespace
 
 Exchange::Exchange(const Comm& group, int tag, const TransferPlan& plan, Combine combine,
-                   View tensor)
+                   AnyView tensor)
     : combine_(combine), tensor_(tensor) {
   incoming_ = collect(plan, true, group.rank());
   outgoing_ = collect(plan, false, group.rank());
   std::int64_t offset = 0;
   assign_memory(incoming_, combine == Combine::kCopy, offset);
   assign_memory(outgoing_, true, offset);
-  buffer_ = AlignedBuffer<float>(offset);
+  buffer_ = AlignedBuffer<std::byte>(offset);
+  // Whatever 2-byte type: its elements are only moved.
+  MPI_Datatype element = size_of(tensor.type) == 4 ? MPI_FLOAT : MPI_UINT16_T;
   const auto memory = [&](const Message& m) {
     return m.in_place != nullptr ? m.in_place : buffer_.data() + m.offset;
   };
   for (const Message& m : incoming_)
-    mpi_check(MPI_Recv_init(memory(m), narrow<int>(m.volume), MPI_FLOAT, m.peer, tag,
-                            group.handle(), receives_.add()));
+    mpi_check(MPI_Recv_init(memory(m), narrow<int>(m.volume), element, m.peer, tag, group.handle(),
+                            receives_.add()));
   for (const Message& m : outgoing_)
-    mpi_check(MPI_Send_init(memory(m), narrow<int>(m.volume), MPI_FLOAT, m.peer, tag,
-                            group.handle(), sends_.add()));
+    mpi_check(MPI_Send_init(memory(m), narrow<int>(m.volume), element, m.peer, tag, group.handle(),
+                            sends_.add()));
 }
 
 std::vector<Exchange::Message> Exchange::collect(const TransferPlan& plan, bool incoming,
@@ -49,7 +57,7 @@ void Exchange::assign_memory(std::vector<Message>& messages, bool may_be_in_plac
       m.in_place = tensor_.begin_of(0, m.boxes.front());
     } else {
       m.offset = offset;
-      offset += m.volume;
+      offset += round_up(bytes(m));
     }
   }
 }
@@ -58,10 +66,10 @@ void Exchange::start() {
   if (empty()) return;
   receives_.start_all();
   for (const Message& m : outgoing_) {
-    sent_bytes_ += m.volume * static_cast<std::int64_t>(sizeof(float));
+    sent_bytes_ += bytes(m);
     if (m.in_place != nullptr) continue;
-    float* to = buffer_.data() + m.offset;
-    for (const Box& box : m.boxes) to += pack(tensor_, box, to);
+    std::byte* to = buffer_.data() + m.offset;
+    for (const Box& box : m.boxes) to += size_of(tensor_.type) * pack(tensor_, box, to);
   }
   sends_.start_all();
   active_ = true;
@@ -78,12 +86,12 @@ void Exchange::finish() {
   for (std::size_t i = 0; i < incoming_.size(); ++i) {
     receives_.wait(i);
     const Message& m = incoming_[i];
-    received_bytes_ += m.volume * static_cast<std::int64_t>(sizeof(float));
+    received_bytes_ += bytes(m);
     if (m.in_place != nullptr) continue;
-    const float* from = buffer_.data() + m.offset;
+    const std::byte* from = buffer_.data() + m.offset;
     for (const Box& box : m.boxes)
-      from += combine_ == Combine::kCopy ? unpack_copy(from, box, tensor_)
-                                         : unpack_add(from, box, tensor_);
+      from += size_of(tensor_.type) * (combine_ == Combine::kCopy ? unpack_copy(from, box, tensor_)
+                                                                  : unpack_add(from, box, tensor_));
   }
   sends_.wait_all();
   active_ = false;

@@ -22,7 +22,7 @@ class Exchange {
  public:
   /// `group` and the memory of `tensor` must outlive this object. A message of one box that is
   /// contiguous in the tensor is sent (and, to be copied, received) in place, without a buffer.
-  Exchange(const Comm& group, int tag, const TransferPlan& plan, Combine combine, View tensor);
+  Exchange(const Comm& group, int tag, const TransferPlan& plan, Combine combine, AnyView tensor);
 
   /// Posts the receives, packs and sends. The sent boxes must not change until finish().
   void start();
@@ -41,16 +41,19 @@ class Exchange {
     int peer = 0;
     std::vector<Box> boxes;
     std::int64_t volume = 0;  // elements, all samples
-    std::int64_t offset = 0;  // in the buffer; unused when in place
-    float* in_place = nullptr;
+    std::int64_t offset = 0;  // in the buffer, in bytes; unused when in place
+    std::byte* in_place = nullptr;
   };
+  std::int64_t bytes(const Message& message) const {
+    return message.volume * size_of(tensor_.type);
+  }
   std::vector<Message> collect(const TransferPlan& plan, bool incoming, int part) const;
   void assign_memory(std::vector<Message>& messages, bool may_be_in_place, std::int64_t& offset);
 
   Combine combine_;
-  View tensor_;
+  AnyView tensor_;
   std::vector<Message> incoming_, outgoing_;
-  AlignedBuffer<float> buffer_;
+  AlignedBuffer<std::byte> buffer_;
   Requests receives_, sends_;  // after the buffer: they wait before it goes
   bool active_ = false;
   std::int64_t received_bytes_ = 0, sent_bytes_ = 0;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "error.hpp"
 #include "narrow.hpp"
 #include "src/nn/pack.hpp"
 
@@ -20,20 +21,21 @@ Executor::Executor(const Comm& group, Model& model, const ModelGeometry& geometr
 
 void Executor::make_tensors(const Comm& group, std::int64_t batch, bool training) {
   const auto& geometries = geometry_.tensors();
+  const std::vector<DataType> types = model_.types();
   tensors_.resize(geometries.size());
   std::int64_t extra_volume = 0;
   Box extra_span;
   int tag = 0;
-  const auto exchange = [&](const TransferPlan& plan, Combine combine, View view) {
+  const auto exchange = [&](const TransferPlan& plan, Combine combine, AnyView view) {
     return std::make_unique<Exchange>(group, tag++, plan, combine, view);
   };
   // Tensor 0 is the caller's: it arrives with its halo, and nobody asks for its gradient.
   for (std::size_t t = 1; t < tensors_.size(); ++t) {
     const TensorGeometry& g = geometries[t];
     EdgeTensor& tensor = tensors_[t];
-    tensor.value = Tensor(g.span[part_], batch);
-    tensor.distribute = exchange(g.distribute, Combine::kCopy, tensor.value.view());
-    tensor.sum_partials = exchange(g.broadcast.reversed(), Combine::kAdd, tensor.value.view());
+    tensor.value = Tensor(g.span[part_], batch, types[t]);
+    tensor.distribute = exchange(g.distribute, Combine::kCopy, tensor.value.any_view());
+    tensor.sum_partials = exchange(g.broadcast.reversed(), Combine::kAdd, tensor.value.any_view());
     const ModelLayer& producer = model_.layers()[t - 1];
     const bool has_parameters =
         !producer.layer->parameters(geometry_.layers()[t - 1].src_shapes).empty();
@@ -42,20 +44,22 @@ void Executor::make_tensors(const Comm& group, std::int64_t batch, bool training
         (has_parameters || std::any_of(producer.inputs.begin(), producer.inputs.end(),
                                        [&](std::size_t i) { return tensors_[i].diff_wanted; }));
     if (!tensor.diff_wanted) continue;
-    tensor.diff = Tensor(g.span[part_], batch);
+    tensor.diff = Tensor(g.span[part_], batch, types[t]);
     tensor.clear_diff = g.consumers.size() != 1 || !g.needed[part_].contains(g.owned[part_]);
-    tensor.return_halo = exchange(g.distribute.reversed(), Combine::kAdd, tensor.diff.view());
-    tensor.broadcast_diff = exchange(g.broadcast, Combine::kCopy, tensor.diff.view());
+    tensor.return_halo = exchange(g.distribute.reversed(), Combine::kAdd, tensor.diff.any_view());
+    tensor.broadcast_diff = exchange(g.broadcast, Combine::kCopy, tensor.diff.any_view());
     if (g.consumers.size() > 1 && g.span[part_].volume() > extra_volume) {
       extra_volume = g.span[part_].volume();
       extra_span = g.span[part_];
     }
   }
+  // Room for either type; the views that use it name theirs.
   extra_diff_ = Tensor(extra_span, batch);
-  extra_dense_ = AlignedBuffer<float>(extra_volume * batch);
+  extra_dense_ = AlignedBuffer<std::byte>(extra_volume * batch * size_of(DataType::kFloat32));
 }
 
 void Executor::make_layers(Parameters& parameters, std::int64_t batch, bool training) {
+  const std::vector<DataType> types = model_.types();
   states_.resize(model_.layers().size());
   for (std::size_t l = 0; l < states_.size(); ++l) {
     const ModelLayer& entry = model_.layers()[l];
@@ -68,12 +72,14 @@ void Executor::make_layers(Parameters& parameters, std::int64_t batch, bool trai
     place.dst_shape = dst.shape;
     place.boxes = placement.boxes[part_];
     place.dst_span = dst.span[part_];
+    place.dst_type = types[l + 1];
     place.batch = batch;
     place.training = training;
     for (std::size_t i : entry.inputs) {
+      place.src_types.push_back(types[i]);
       place.src_spans.push_back(geometry_.tensors()[i].span[part_]);
       place.src_diff_wanted.push_back(tensors_[i].diff_wanted);
-      state.src.push_back(tensors_[i].value.view());
+      state.src.push_back(tensors_[i].value.any_view());
     }
     const auto is_local = [&](const Box& chunk) {
       for (std::size_t i = 0; i < entry.inputs.size(); ++i) {
@@ -96,7 +102,10 @@ const Box& Executor::input_span() const { return geometry_.tensors()[0].span[par
 ConstView Executor::output() const { return tensors_.back().value.view(); }
 View Executor::output_diff() { return tensors_.back().diff.view(); }
 
-void Executor::set_input(ConstView input) {
+void Executor::set_input(AnyConstView input) {
+  require(input.type == model_.input_type(),
+          cat("an input of ", name_of(input.type), " for a network that reads ",
+              name_of(model_.input_type())));
   for (std::size_t l = 0; l < states_.size(); ++l)
     for (std::size_t i = 0; i < states_[l].src.size(); ++i)
       if (model_.layers()[l].inputs[i] == 0) states_[l].src[i] = input;
@@ -104,21 +113,21 @@ void Executor::set_input(ConstView input) {
 
 void Executor::compute(const Pass& pass, std::size_t layer, const Chunk& chunk) {
   const TraceScope scope(trace_, "forward", model_.layers()[layer].name);
-  model_.layers()[layer].layer->forward(pass, states_[layer].src, tensors_[layer + 1].value.view(),
-                                        chunk.dst);
+  model_.layers()[layer].layer->forward(pass, states_[layer].src,
+                                        tensors_[layer + 1].value.any_view(), chunk.dst);
 }
 
 void Executor::publish(std::size_t t) {
   EdgeTensor& tensor = tensors_[t];
   const TensorGeometry& g = geometry_.tensors()[t];
   if (g.partial_sums && !g.owned[part_].empty() && g.produced[part_].empty())
-    fill(tensor.value.view(), g.owned[part_], 0.0f);
+    clear(tensor.value.any_view(), g.owned[part_]);
   tensor.sum_partials->start();
   tensor.sum_partials->finish();
   tensor.distribute->start();
 }
 
-void Executor::forward(const Pass& pass, ConstView input) {
+void Executor::forward(const Pass& pass, AnyConstView input) {
   set_input(input);
   for (std::size_t l = 0; l < states_.size(); ++l) {
     const ModelLayer& entry = model_.layers()[l];
@@ -158,28 +167,29 @@ void Executor::backward_data(const Pass& pass, std::size_t l) {
     if (!src.diff_wanted) continue;
     const bool alone = geometry_.tensors()[entry.inputs[i]].consumers.size() == 1;
     if (states_[l].active) {
-      View target = src.diff.view();
-      if (!alone) target.data = extra_diff_.view().data;
-      const View dst = tensors_[l + 1].value.view(), diff_dst = tensors_[l + 1].diff.view();
+      AnyView target = src.diff.any_view();
+      if (!alone) target.data = extra_diff_.any_view().data;
+      const AnyView dst = tensors_[l + 1].value.any_view(),
+                    diff_dst = tensors_[l + 1].diff.any_view();
       entry.layer->backward_data(pass, states_[l].src, dst, diff_dst, i, target);
       if (!alone) {
         const Box& box = geometry_.layers()[l].boxes[part_].src_needed[i];
         pack(target, box, extra_dense_.data());
-        unpack_add(extra_dense_.data(), box, src.diff.view());
+        unpack_add(extra_dense_.data(), box, src.diff.any_view());
       }
     }
     if (--src.consumers_left == 0) src.return_halo->start();
   }
 }
 
-void Executor::backward(const Pass& pass, ConstView input, GradientReducer& reducer) {
+void Executor::backward(const Pass& pass, AnyConstView input, GradientReducer& reducer) {
   set_input(input);
   reducer.begin();
   for (std::size_t t = 1; t < tensors_.size(); ++t) {
     EdgeTensor& tensor = tensors_[t];
     tensor.consumers_left = geometry_.tensors()[t].consumers.size();
     if (tensor.diff_wanted && tensor.clear_diff && t + 1 < tensors_.size())
-      fill(tensor.diff.view(), geometry_.tensors()[t].span[part_], 0.0f);
+      clear(tensor.diff.any_view(), geometry_.tensors()[t].span[part_]);
   }
   for (std::size_t l = states_.size(); l-- > 0;) {
     if (!tensors_[l + 1].diff_wanted) {
@@ -192,7 +202,7 @@ void Executor::backward(const Pass& pass, ConstView input, GradientReducer& redu
     if (states_[l].active) {
       const TraceScope scope(trace_, "backward parameters", model_.layers()[l].name);
       model_.layers()[l].layer->backward_parameters(pass, states_[l].src,
-                                                    tensors_[l + 1].diff.view());
+                                                    tensors_[l + 1].diff.any_view());
     }
     reducer.completed(l);
     reducer.progress();

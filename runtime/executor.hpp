@@ -27,9 +27,10 @@ class Executor {
   /// The box of the input that this part must be given: owned and halo of the first layers.
   const Box& input_span() const;
 
-  /// Computes the network's output from `input`: `batch` samples of input_span(), which must stay
+  /// Computes the network's output from `input`: `batch` samples of input_span() in the type that
+  /// the model names, which must stay
   /// unchanged until backward() is done. Communicates with the group.
-  void forward(const Pass& pass, ConstView input);
+  void forward(const Pass& pass, AnyConstView input);
 
   /// The output; empty span on parts that own nothing of it.
   ConstView output() const;
@@ -38,7 +39,7 @@ class Executor {
 
   /// Computes the gradients of all parameters into Parameters::diffs() and hands each layer's, when
   /// complete, to `reducer`. Follows a forward() with the same arguments.
-  void backward(const Pass& pass, ConstView input, GradientReducer& reducer);
+  void backward(const Pass& pass, AnyConstView input, GradientReducer& reducer);
 
   /// Bytes of halos and gathered boxes that this rank has received in forward() so far.
   std::int64_t forward_received_bytes() const;
@@ -57,12 +58,12 @@ class Executor {
   struct LayerState {
     bool active = false;  // this part computes something
     std::vector<Chunk> chunks;
-    std::vector<ConstView> src;  // input view is set at each forward
+    std::vector<AnyConstView> src;  // input view is set at each forward
   };
   void make_tensors(const Comm& group, std::int64_t batch, bool training);
   void make_layers(Parameters& parameters, std::int64_t batch, bool training);
   void compute(const Pass& pass, std::size_t layer, const Chunk& chunk);
-  void set_input(ConstView input);
+  void set_input(AnyConstView input);
   void publish(std::size_t tensor);
   void backward_data(const Pass& pass, std::size_t layer);
   void settle_diff(std::size_t tensor);
@@ -74,7 +75,7 @@ class Executor {
   std::vector<EdgeTensor> tensors_;
   std::vector<LayerState> states_;
   Tensor extra_diff_;  // for tensors with several consumers
-  AlignedBuffer<float> extra_dense_;
+  AlignedBuffer<std::byte> extra_dense_;
 };
 
 }  // namespace halomesh

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "error.hpp"
 #include "partition/layer_geometry.hpp"
 #include "src/nn/tensor.hpp"
 
@@ -22,13 +23,15 @@ struct Pass {
 
 /// Where a layer lives on this part: fixed before step 0. Boxes are in global coordinates.
 struct LayerPlace {
-  std::uint32_t index = 0;            ///< position of the layer in its network
-  std::vector<Shape> src_shapes;      ///< global, one per input
-  Shape dst_shape;                    ///< global
-  LayerBoxes boxes;                   ///< of this part
-  std::vector<Box> src_spans;         ///< what the src views span; each contains src_needed
-  Box dst_span;                       ///< what the dst view spans; contains produced and owned
-  std::vector<Box> dst_chunks;        ///< boxes that forward() is called with; cover dst_produced
+  std::uint32_t index = 0;          ///< position of the layer in its network
+  std::vector<Shape> src_shapes;    ///< global, one per input
+  Shape dst_shape;                  ///< global
+  LayerBoxes boxes;                 ///< of this part
+  std::vector<Box> src_spans;       ///< what the src views span; each contains src_needed
+  Box dst_span;                     ///< what the dst view spans; contains produced and owned
+  std::vector<Box> dst_chunks;      ///< boxes that forward() is called with; cover dst_produced
+  std::vector<DataType> src_types;  ///< one per input; a diff has the type of its tensor
+  DataType dst_type = DataType::kFloat32;
   std::int64_t batch = 1;             ///< samples of every view
   bool training = true;               ///< false: backward is never called
   std::vector<bool> src_diff_wanted;  ///< per input: whether backward_data() is called for it
@@ -47,6 +50,15 @@ struct ParameterView {
 /// Between prepare() and destruction no call allocates memory.
 class Layer : public LayerGeometry {
  public:
+  /// The element type of the output for inputs of these types. By default inputs and output are
+  /// fp32; throws Error naming a type that the layer does not compute with.
+  virtual DataType dst_type(std::span<const DataType> src) const {
+    for (const DataType type : src)
+      require(type == DataType::kFloat32, cat("a layer of fp32 given ", name_of(type)),
+              "let the layer before it write fp32");
+    return DataType::kFloat32;
+  }
+
   /// Makes primitives and buffers. Called once, and never for a part that produces nothing; throws
   /// Error naming what is not supported.
   virtual void prepare(const LayerPlace& place, std::vector<ParameterView> parameters) = 0;
@@ -55,18 +67,18 @@ class Layer : public LayerGeometry {
   virtual void load_parameters() {}
 
   /// Computes the box `chunk` of dst (one of dst_chunks) from src; all samples.
-  virtual void forward(const Pass& pass, std::span<const ConstView> src, View dst,
+  virtual void forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
                        const Box& chunk) = 0;
 
   /// Writes (never adds) d(loss)/d(src number `input`) on src_needed of that input, from diff_dst
   /// on dst_produced. src and dst hold the values of the forward pass.
-  virtual void backward_data(const Pass& pass, std::span<const ConstView> src, ConstView dst,
-                             ConstView diff_dst, std::size_t input, View diff_src) = 0;
+  virtual void backward_data(const Pass& pass, std::span<const AnyConstView> src, AnyConstView dst,
+                             AnyConstView diff_dst, std::size_t input, AnyView diff_src) = 0;
 
   /// Writes d(loss)/d(parameters), summed over the local samples and this part's dst_produced, into
   /// the bound `diffs`. Layers without parameters do nothing.
-  virtual void backward_parameters(const Pass& pass, std::span<const ConstView> src,
-                                   ConstView diff_dst) {
+  virtual void backward_parameters(const Pass& pass, std::span<const AnyConstView> src,
+                                   AnyConstView diff_dst) {
     (void)pass, (void)src, (void)diff_dst;
   }
 

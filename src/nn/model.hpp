@@ -22,7 +22,9 @@ struct ModelLayer {
 /// network's output.
 class Model {
  public:
-  explicit Model(const Shape& input) : input_(input) {}
+  /// `input_type` is that of the samples, as the first layers read them.
+  explicit Model(const Shape& input, DataType input_type = DataType::kFloat32)
+      : input_(input), input_type_(input_type) {}
 
   /// Appends a layer that reads these tensors; returns the number of the tensor that it makes.
   std::size_t add(std::string name, std::unique_ptr<Layer> layer, std::vector<std::size_t> inputs) {
@@ -35,6 +37,18 @@ class Model {
   }
 
   const Shape& input() const { return input_; }
+  DataType input_type() const { return input_type_; }
+  /// The element type of every tensor: the input, then one a layer. Throws Error where a layer does
+  /// not read the type that it is given.
+  std::vector<DataType> types() const {
+    std::vector<DataType> types{input_type_};
+    for (const ModelLayer& l : layers_) {
+      std::vector<DataType> src;
+      for (const std::size_t i : l.inputs) src.push_back(types[i]);
+      types.push_back(l.layer->dst_type(src));
+    }
+    return types;
+  }
   const std::vector<ModelLayer>& layers() const { return layers_; }
 
   /// The geometry of this network cut over `grid`.
@@ -46,6 +60,7 @@ class Model {
 
  private:
   Shape input_;
+  DataType input_type_;
   std::vector<ModelLayer> layers_;
 };
 

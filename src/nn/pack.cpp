@@ -29,32 +29,92 @@ void for_each_row(TensorView<T> view, const Box& box, Row row) {
   }
 }
 
-}  // namespace
-
-std::int64_t pack(ConstView src, const Box& box, float* dense) {
-  for_each_row(src, box, [dense](const float* from, std::int64_t at, std::int64_t length) {
+template <class T>
+std::int64_t pack_elements(TensorView<const T> src, const Box& box, T* dense) {
+  for_each_row(src, box, [dense](const T* from, std::int64_t at, std::int64_t length) {
     std::copy_n(from, length, dense + at);
   });
   return src.batch * box.volume();
 }
 
-std::int64_t unpack_copy(const float* dense, const Box& box, View dst) {
-  for_each_row(dst, box, [dense](float* to, std::int64_t at, std::int64_t length) {
+template <class T>
+std::int64_t copy_elements(const T* dense, const Box& box, TensorView<T> dst) {
+  for_each_row(dst, box, [dense](T* to, std::int64_t at, std::int64_t length) {
     std::copy_n(dense + at, length, to);
   });
   return dst.batch * box.volume();
 }
 
-std::int64_t unpack_add(const float* dense, const Box& box, View dst) {
-  for_each_row(dst, box, [dense](float* to, std::int64_t at, std::int64_t length) {
-    for (std::int64_t i = 0; i < length; ++i) to[i] += dense[at + i];
+template <class T>
+std::int64_t add_elements(const T* dense, const Box& box, TensorView<T> dst) {
+  for_each_row(dst, box, [dense](T* to, std::int64_t at, std::int64_t length) {
+    for (std::int64_t i = 0; i < length; ++i)
+      to[i] = T(static_cast<float>(to[i]) + static_cast<float>(dense[at + i]));
   });
   return dst.batch * box.volume();
+}
+
+// Calls body(T{}) with the type of the elements.
+template <class Body>
+auto with_type(DataType type, const Body& body) {
+  switch (type) {
+    case DataType::kBfloat16:
+      return body(Bfloat16{});
+    case DataType::kInt16:
+      return body(std::int16_t{});
+    case DataType::kFloat32:
+      break;
+  }
+  return body(float{});
+}
+
+}  // namespace
+
+std::int64_t pack(ConstView src, const Box& box, float* dense) {
+  return pack_elements(src, box, dense);
+}
+
+std::int64_t unpack_copy(const float* dense, const Box& box, View dst) {
+  return copy_elements(dense, box, dst);
+}
+
+std::int64_t unpack_add(const float* dense, const Box& box, View dst) {
+  return add_elements(dense, box, dst);
 }
 
 void fill(View dst, const Box& box, float value) {
   for_each_row(dst, box, [value](float* to, std::int64_t, std::int64_t length) {
     std::fill_n(to, length, value);
+  });
+}
+
+std::int64_t pack(AnyConstView src, const Box& box, std::byte* dense) {
+  return with_type(src.type, [&](auto element) {
+    using T = decltype(element);
+    return pack_elements(src.as<T>(), box, reinterpret_cast<T*>(dense));  // NOLINT: as documented
+  });
+}
+
+std::int64_t unpack_copy(const std::byte* dense, const Box& box, AnyView dst) {
+  return with_type(dst.type, [&](auto element) {
+    using T = decltype(element);
+    return copy_elements(reinterpret_cast<const T*>(dense), box, dst.as<T>());  // NOLINT
+  });
+}
+
+std::int64_t unpack_add(const std::byte* dense, const Box& box, AnyView dst) {
+  if (dst.type == DataType::kFloat32)
+    return add_elements(reinterpret_cast<const float*>(dense), box, dst.as<float>());  // NOLINT
+  return add_elements(reinterpret_cast<const Bfloat16*>(dense), box,                   // NOLINT
+                      dst.as<Bfloat16>());
+}
+
+void clear(AnyView dst, const Box& box) {
+  with_type(dst.type, [&](auto element) {
+    using T = decltype(element);
+    for_each_row(dst.as<T>(), box,
+                 [](T* to, std::int64_t, std::int64_t length) { std::fill_n(to, length, T{}); });
+    return 0;
   });
 }
 

@@ -21,4 +21,12 @@ std::int64_t unpack_add(const float* dense, const Box& box, View dst);
 /// Sets `box` of every sample of `dst` to `value`.
 void fill(View dst, const Box& box, float value);
 
+/// The same for any element type; `dense` holds elements of that type, aligned for it. They return
+/// the number of elements, too. Sums of bf16 are made in fp32 and rounded once; counts (int16) are
+/// copied but never added: they stand for logarithms.
+std::int64_t pack(AnyConstView src, const Box& box, std::byte* dense);
+std::int64_t unpack_copy(const std::byte* dense, const Box& box, AnyView dst);
+std::int64_t unpack_add(const std::byte* dense, const Box& box, AnyView dst);
+void clear(AnyView dst, const Box& box);
+
 }  // namespace halomesh

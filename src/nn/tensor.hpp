@@ -92,6 +92,14 @@ struct TypedView {
     return {reinterpret_cast<Element<T>*>(data), span, batch};  // NOLINT: checked above
   }
   std::int64_t sample_bytes() const { return span.volume() * size_of(type); }
+  /// As those of TensorView.
+  Byte* begin_of(std::int64_t n, const Box& box) const {
+    const TensorView<char> shape{nullptr, span, batch};
+    return data + size_of(type) * shape.offset(n, box.lo[kC], box.lo[kD], box.lo[kH], box.lo[kW]);
+  }
+  bool is_dense(const Box& box) const {
+    return TensorView<char>{nullptr, span, batch}.is_dense(box);
+  }
 };
 
 using AnyView = TypedView<std::byte>;

@@ -66,7 +66,7 @@ class LayerParts {
     Tensor dst, diff_dst;
     std::vector<Box> slices;
     std::vector<std::vector<float>> values, diffs;  ///< per parameter: this part's slice
-    std::vector<ConstView> src_views;
+    std::vector<AnyConstView> src_views;
   };
   void make_part(std::size_t index);
   void prepare(Part& part);

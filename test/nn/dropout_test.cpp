@@ -86,7 +86,7 @@ std::vector<float> mask(const Pass& pass, std::uint32_t layer, std::int64_t batc
   dropout.prepare(place, {});
   Tensor src(whole, batch), dst(whole, batch);
   for (std::int64_t i = 0; i < batch * 64; ++i) src.view().data[i] = 1;
-  const std::vector<ConstView> views{src.view()};
+  const std::vector<AnyConstView> views{src.view()};
   dropout.forward(pass, views, dst.view(), whole);
   return {dst.view().data, dst.view().data + batch * 64};
 }

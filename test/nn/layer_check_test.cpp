@@ -47,23 +47,24 @@ class Wrong : public Convolution {
         Convolution::needs(place.boxes.dst_produced, 0, place.src_shapes);
     Convolution::prepare(true_place, std::move(parameters));
   }
-  void forward(const Pass& pass, std::span<const ConstView> src, View dst,
+  void forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
                const Box& chunk) override {
     Convolution::forward(pass, src, dst, chunk);
-    if (mistake_ == kDstOff) *dst.begin_of(0, chunk) += 1e-3F;
+    if (mistake_ == kDstOff) *dst.as<float>().begin_of(0, chunk) += 1e-3F;
     if (mistake_ == kKeepsState)
-      *dst.begin_of(0, chunk) *= 1 + 1e-7F * static_cast<float>(steps_++);
-    if (mistake_ == kWritesOutside) fill(dst, dst.span, 1);
+      *dst.as<float>().begin_of(0, chunk) *= 1 + 1e-7F * static_cast<float>(steps_++);
+    if (mistake_ == kWritesOutside) fill(dst.as<float>(), dst.span, 1);
   }
-  void backward_data(const Pass& pass, std::span<const ConstView> src, ConstView dst,
-                     ConstView diff_dst, std::size_t input, View diff_src) override {
+  void backward_data(const Pass& pass, std::span<const AnyConstView> src, AnyConstView dst,
+                     AnyConstView diff_dst, std::size_t input, AnyView diff_src) override {
     Convolution::backward_data(pass, src, dst, diff_dst, input, diff_src);
-    float& last = diff_src.data[diff_src.batch * diff_src.sample_volume() - 1];
+    const View diff = diff_src.as<float>();
+    float& last = diff.data[diff.batch * diff.sample_volume() - 1];
     if (mistake_ == kDiffSrcOff) last += 1e-3F;
     if (mistake_ == kDiffSrcUnwritten) last = std::numeric_limits<float>::quiet_NaN();
   }
-  void backward_parameters(const Pass& pass, std::span<const ConstView> src,
-                           ConstView diff_dst) override {
+  void backward_parameters(const Pass& pass, std::span<const AnyConstView> src,
+                           AnyConstView diff_dst) override {
     Convolution::backward_parameters(pass, src, diff_dst);
     if (mistake_ == kDiffWeightOff) parameters_[0].diffs[5] += 1e-3F;
     if (mistake_ == kDiffBiasUnwritten)

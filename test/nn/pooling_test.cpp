@@ -129,7 +129,7 @@ struct Whole {
     diff_dst = Tensor(out, 1);
   }
   void step() {
-    const std::vector<ConstView> views{src.view()};
+    const std::vector<AnyConstView> views{src.view()};
     layer->forward({}, views, dst.view(), dst.view().span);
     layer->backward_data({}, views, dst.view(), diff_dst.view(), 0, diff_src.view());
   }

@@ -17,24 +17,27 @@ Shape Add::dst_shape(std::span<const Shape> src) const {
   return src[0];
 }
 
-void Add::forward(const Pass&, std::span<const ConstView> src, View dst, const Box& chunk) {
-  bool rows = has_all_channels(chunk, dst);
-  for (const ConstView& view : src) rows = rows && has_all_channels(chunk, view);
-  visit_runs(chunk, dst.batch, rows, [&](const Run& run) {
-    float* y = run.begin_in(dst, chunk);
-    std::copy_n(run.begin_in(src[0], chunk), run.length, y);
-    for (const ConstView& view : src.subspan(1)) {
-      const float* x = run.begin_in(view, chunk);
+void Add::forward(const Pass&, std::span<const AnyConstView> src, AnyView dst, const Box& chunk) {
+  const View to = dst.as<float>();
+  bool rows = has_all_channels(chunk, to);
+  for (const AnyConstView& view : src) rows = rows && has_all_channels(chunk, view);
+  visit_runs(chunk, to.batch, rows, [&](const Run& run) {
+    float* y = run.begin_in(to, chunk);
+    std::copy_n(run.begin_in(src[0].as<float>(), chunk), run.length, y);
+    for (const AnyConstView& view : src.subspan(1)) {
+      const float* x = run.begin_in(view.as<float>(), chunk);
       for (std::int64_t i = 0; i < run.length; ++i) y[i] += x[i];
     }
   });
 }
 
-void Add::backward_data(const Pass&, std::span<const ConstView>, ConstView, ConstView diff_dst,
-                        std::size_t input, View diff_src) {
+void Add::backward_data(const Pass&, std::span<const AnyConstView>, AnyConstView,
+                        AnyConstView diff_dst, std::size_t input, AnyView diff_src) {
   const Box& box = place().boxes.src_needed[input];
-  visit_runs(box, diff_src.batch, has_all_channels(box, diff_dst, diff_src), [&](const Run& run) {
-    std::copy_n(run.begin_in(diff_dst, box), run.length, run.begin_in(diff_src, box));
+  const ConstView from = diff_dst.as<float>();
+  const View to = diff_src.as<float>();
+  visit_runs(box, to.batch, has_all_channels(box, from, to), [&](const Run& run) {
+    std::copy_n(run.begin_in(from, box), run.length, run.begin_in(to, box));
   });
 }
 

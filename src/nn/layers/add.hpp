@@ -13,10 +13,10 @@ class Add final : public Pointwise {
   /// The common shape; throws Error for fewer than two inputs or for shapes that differ.
   Shape dst_shape(std::span<const Shape> src) const override;
 
-  void forward(const Pass& pass, std::span<const ConstView> src, View dst,
+  void forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
                const Box& chunk) override;
-  void backward_data(const Pass& pass, std::span<const ConstView> src, ConstView dst,
-                     ConstView diff_dst, std::size_t input, View diff_src) override;
+  void backward_data(const Pass& pass, std::span<const AnyConstView> src, AnyConstView dst,
+                     AnyConstView diff_dst, std::size_t input, AnyView diff_src) override;
 };
 
 }  // namespace halomesh

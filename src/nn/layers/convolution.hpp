@@ -37,12 +37,12 @@ class Convolution : public Layer {
   /// Refuses, by name, a place that produces only some output channels or holds a part of a weight.
   void prepare(const LayerPlace& place, std::vector<ParameterView> parameters) override;
   void load_parameters() override;
-  void forward(const Pass& pass, std::span<const ConstView> src, View dst,
+  void forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
                const Box& chunk) override;
-  void backward_data(const Pass& pass, std::span<const ConstView> src, ConstView dst,
-                     ConstView diff_dst, std::size_t input, View diff_src) override;
-  void backward_parameters(const Pass& pass, std::span<const ConstView> src,
-                           ConstView diff_dst) override;
+  void backward_data(const Pass& pass, std::span<const AnyConstView> src, AnyConstView dst,
+                     AnyConstView diff_dst, std::size_t input, AnyView diff_src) override;
+  void backward_parameters(const Pass& pass, std::span<const AnyConstView> src,
+                           AnyConstView diff_dst) override;
   std::vector<std::string> implementations() const override { return kernels_.implementations(); }
   std::int64_t forward_flops(std::span<const Shape> src) const override;
 

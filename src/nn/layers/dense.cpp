@@ -74,22 +74,25 @@ const float* Dense::dense_src(ConstView src) {
   return scratch_.data();
 }
 
-void Dense::forward(const Pass&, std::span<const ConstView> src, View dst, const Box&) {
-  kernels_->forward(dense_src(src[0]), weight_.values.data(),
-                    bias_.values.empty() ? nullptr : bias_.values.data(), dst.data);
+void Dense::forward(const Pass&, std::span<const AnyConstView> src, AnyView dst, const Box&) {
+  kernels_->forward(dense_src(src[0].as<float>()), weight_.values.data(),
+                    bias_.values.empty() ? nullptr : bias_.values.data(), dst.as<float>().data);
 }
 
-void Dense::backward_data(const Pass&, std::span<const ConstView>, ConstView, ConstView diff_dst,
-                          std::size_t, View diff_src) {
+void Dense::backward_data(const Pass&, std::span<const AnyConstView>, AnyConstView,
+                          AnyConstView diff_dst, std::size_t, AnyView diff_src) {
   const Box& block = place_.boxes.src_needed[0];
   const bool in_place = scratch_.size() == 0;
-  float* const diff = in_place ? diff_src.begin_of(0, block) : scratch_.data();
-  kernels_->backward_data(diff_dst.data, weight_.values.data(), diff);
-  if (!in_place) unpack_copy(diff, block, diff_src);
+  const View target = diff_src.as<float>();
+  float* const diff = in_place ? target.begin_of(0, block) : scratch_.data();
+  kernels_->backward_data(diff_dst.as<float>().data, weight_.values.data(), diff);
+  if (!in_place) unpack_copy(diff, block, target);
 }
 
-void Dense::backward_parameters(const Pass&, std::span<const ConstView> src, ConstView diff_dst) {
-  kernels_->backward_weights(dense_src(src[0]), diff_dst.data, weight_.diffs.data(),
+void Dense::backward_parameters(const Pass&, std::span<const AnyConstView> src,
+                                AnyConstView diff_dst) {
+  kernels_->backward_weights(dense_src(src[0].as<float>()), diff_dst.as<float>().data,
+                             weight_.diffs.data(),
                              bias_.diffs.empty() ? nullptr : bias_.diffs.data());
 }
 

@@ -33,12 +33,12 @@ class Dense final : public Layer {
                       std::span<const Shape> src) const override;
 
   void prepare(const LayerPlace& place, std::vector<ParameterView> parameters) override;
-  void forward(const Pass& pass, std::span<const ConstView> src, View dst,
+  void forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
                const Box& chunk) override;
-  void backward_data(const Pass& pass, std::span<const ConstView> src, ConstView dst,
-                     ConstView diff_dst, std::size_t input, View diff_src) override;
-  void backward_parameters(const Pass& pass, std::span<const ConstView> src,
-                           ConstView diff_dst) override;
+  void backward_data(const Pass& pass, std::span<const AnyConstView> src, AnyConstView dst,
+                     AnyConstView diff_dst, std::size_t input, AnyView diff_src) override;
+  void backward_parameters(const Pass& pass, std::span<const AnyConstView> src,
+                           AnyConstView diff_dst) override;
   std::vector<std::string> implementations() const override;
   std::int64_t forward_flops(std::span<const Shape> src) const override;
 

@@ -48,14 +48,14 @@ void Dropout::apply(const Pass& pass, ConstView from, View to, const Box& box) c
   });
 }
 
-void Dropout::forward(const Pass& pass, std::span<const ConstView> src, View dst,
+void Dropout::forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
                       const Box& chunk) {
-  apply(pass, src[0], dst, chunk);
+  apply(pass, src[0].as<float>(), dst.as<float>(), chunk);
 }
 
-void Dropout::backward_data(const Pass& pass, std::span<const ConstView>, ConstView,
-                            ConstView diff_dst, std::size_t input, View diff_src) {
-  apply(pass, diff_dst, diff_src, place().boxes.src_needed[input]);
+void Dropout::backward_data(const Pass& pass, std::span<const AnyConstView>, AnyConstView,
+                            AnyConstView diff_dst, std::size_t input, AnyView diff_src) {
+  apply(pass, diff_dst.as<float>(), diff_src.as<float>(), place().boxes.src_needed[input]);
 }
 
 }  // namespace halomesh

@@ -15,10 +15,10 @@ class Dropout final : public Pointwise {
   /// Throws Error unless 0 <= p < 1.
   explicit Dropout(double p);
 
-  void forward(const Pass& pass, std::span<const ConstView> src, View dst,
+  void forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
                const Box& chunk) override;
-  void backward_data(const Pass& pass, std::span<const ConstView> src, ConstView dst,
-                     ConstView diff_dst, std::size_t input, View diff_src) override;
+  void backward_data(const Pass& pass, std::span<const AnyConstView> src, AnyConstView dst,
+                     AnyConstView diff_dst, std::size_t input, AnyView diff_src) override;
 
  private:
   void apply(const Pass& pass, ConstView from, View to, const Box& box) const;

@@ -14,10 +14,10 @@ class LeakyRelu final : public Pointwise {
   /// Keras' LeakyReLU layer, which the benchmark's reference leaves as it is).
   explicit LeakyRelu(float slope = 0.3f);
 
-  void forward(const Pass& pass, std::span<const ConstView> src, View dst,
+  void forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
                const Box& chunk) override;
-  void backward_data(const Pass& pass, std::span<const ConstView> src, ConstView dst,
-                     ConstView diff_dst, std::size_t input, View diff_src) override;
+  void backward_data(const Pass& pass, std::span<const AnyConstView> src, AnyConstView dst,
+                     AnyConstView diff_dst, std::size_t input, AnyView diff_src) override;
 
  private:
   float slope_;

@@ -157,12 +157,14 @@ void MaxPooling::prepare(const LayerPlace& place, std::vector<ParameterView> par
   winners_ = {storage_.data(), produced, place.batch};
 }
 
-void MaxPooling::forward(const Pass&, std::span<const ConstView> src, View dst, const Box& chunk) {
-  const ConstView from = src[0];
+void MaxPooling::forward(const Pass&, std::span<const AnyConstView> src, AnyView dst,
+                         const Box& chunk) {
+  const ConstView from = src[0].as<float>();
+  const View to = dst.as<float>();
   const bool remember = place().training;
-  for_each_pixel<Pixel>(chunk, dst.batch, [&](const Pixel& at) {
+  for_each_pixel<Pixel>(chunk, to.batch, [&](const Pixel& at) {
     const Taps<const float> taps = taps_of(at, from, chunk.lo[kC]);
-    float* const y = dst.data + dst.offset(at.n, chunk.lo[kC], at.d, at.h, at.w);
+    float* const y = to.data + to.offset(at.n, chunk.lo[kC], at.d, at.h, at.w);
     std::uint8_t* const winner =
         remember ? winners_.data + winners_.offset(at.n, chunk.lo[kC], at.d, at.h, at.w) : nullptr;
     for_each_lane_block(chunk.extent(kC), [&](std::int64_t c, auto lanes) {
@@ -181,12 +183,14 @@ void MaxPooling::forward(const Pass&, std::span<const ConstView> src, View dst, 
   });
 }
 
-void MaxPooling::backward_data(const Pass&, std::span<const ConstView>, ConstView,
-                               ConstView diff_dst, std::size_t, View diff_src) {
+void MaxPooling::backward_data(const Pass&, std::span<const AnyConstView>, AnyConstView,
+                               AnyConstView diff_dst, std::size_t, AnyView diff_src) {
   // Windows that touch without overlapping tile src_needed: each can write its own block.
   const bool tiles = std::all_of(window().begin(), window().end(),
                                  [](const AxisWindow& w) { return w.stride == w.kernel; });
-  tiles ? scatter(diff_dst, diff_src) : gather(diff_dst, diff_src);
+  const ConstView from = diff_dst.as<float>();
+  const View to = diff_src.as<float>();
+  tiles ? scatter(from, to) : gather(from, to);
 }
 
 void MaxPooling::scatter(ConstView diff_dst, View diff_src) const {
@@ -250,13 +254,14 @@ float AveragePooling::weight(const Pixel& dst) const {
                                    counts_[2][static_cast<std::size_t>(dst.w - box.lo[kW])]);
 }
 
-void AveragePooling::forward(const Pass&, std::span<const ConstView> src, View dst,
+void AveragePooling::forward(const Pass&, std::span<const AnyConstView> src, AnyView dst,
                              const Box& chunk) {
-  const ConstView from = src[0];
-  for_each_pixel<Pixel>(chunk, dst.batch, [&](const Pixel& at) {
+  const ConstView from = src[0].as<float>();
+  const View to = dst.as<float>();
+  for_each_pixel<Pixel>(chunk, to.batch, [&](const Pixel& at) {
     const Taps<const float> taps = taps_of(at, from, chunk.lo[kC]);
     const float scale = weight(at);
-    float* const y = dst.data + dst.offset(at.n, chunk.lo[kC], at.d, at.h, at.w);
+    float* const y = to.data + to.offset(at.n, chunk.lo[kC], at.d, at.h, at.w);
     for_each_lane_block(chunk.extent(kC), [&](std::int64_t c, auto lanes) {
       FloatLanes sum{};
       taps.for_each(c, [&](const float* x, std::int32_t) {
@@ -269,18 +274,19 @@ void AveragePooling::forward(const Pass&, std::span<const ConstView> src, View d
   });
 }
 
-void AveragePooling::backward_data(const Pass&, std::span<const ConstView>, ConstView,
-                                   ConstView diff_dst, std::size_t, View diff_src) {
+void AveragePooling::backward_data(const Pass&, std::span<const AnyConstView>, AnyConstView,
+                                   AnyConstView diff_dst, std::size_t, AnyView diff_src) {
   const Box& box = place().boxes.src_needed[0];
-  for_each_pixel<Pixel>(box, diff_src.batch, [&](const Pixel& at) {
-    float* const dx = diff_src.data + diff_src.offset(at.n, box.lo[kC], at.d, at.h, at.w);
+  const ConstView from = diff_dst.as<float>();
+  const View to = diff_src.as<float>();
+  for_each_pixel<Pixel>(box, to.batch, [&](const Pixel& at) {
+    float* const dx = to.data + to.offset(at.n, box.lo[kC], at.d, at.h, at.w);
     for_each_lane_block(box.extent(kC), [&](std::int64_t c, auto lanes) {
       FloatLanes sum{};
       for_each_window_over(at, [&](const Pixel& window, std::int32_t) {
         FloatLanes diff;
-        load(
-            diff_dst.data + diff_dst.offset(window.n, box.lo[kC] + c, window.d, window.h, window.w),
-            lanes, diff);
+        load(from.data + from.offset(window.n, box.lo[kC] + c, window.d, window.h, window.w), lanes,
+             diff);
         sum += diff * weight(window);
       });
       store(sum, lanes, dx + c);

@@ -68,10 +68,10 @@ class MaxPooling final : public Pooling {
   explicit MaxPooling(const WindowOptions& window);
 
   void prepare(const LayerPlace& place, std::vector<ParameterView> parameters) override;
-  void forward(const Pass& pass, std::span<const ConstView> src, View dst,
+  void forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
                const Box& chunk) override;
-  void backward_data(const Pass& pass, std::span<const ConstView> src, ConstView dst,
-                     ConstView diff_dst, std::size_t input, View diff_src) override;
+  void backward_data(const Pass& pass, std::span<const AnyConstView> src, AnyConstView dst,
+                     AnyConstView diff_dst, std::size_t input, AnyView diff_src) override;
 
  private:
   void scatter(ConstView diff_dst, View diff_src) const;
@@ -92,10 +92,10 @@ class AveragePooling final : public Pooling {
       : Pooling(window), count_(count) {}
 
   void prepare(const LayerPlace& place, std::vector<ParameterView> parameters) override;
-  void forward(const Pass& pass, std::span<const ConstView> src, View dst,
+  void forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
                const Box& chunk) override;
-  void backward_data(const Pass& pass, std::span<const ConstView> src, ConstView dst,
-                     ConstView diff_dst, std::size_t input, View diff_src) override;
+  void backward_data(const Pass& pass, std::span<const AnyConstView> src, AnyConstView dst,
+                     AnyConstView diff_dst, std::size_t input, AnyView diff_src) override;
 
  private:
   // Per axis and plane of dst_produced: taps that count; the divisor is their product.

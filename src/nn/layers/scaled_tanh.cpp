@@ -12,24 +12,28 @@ ScaledTanh::ScaledTanh(float scale) : scale_(scale) {
           "use a finite scale other than 0 (CosmoFlow: 1.2)");
 }
 
-void ScaledTanh::forward(const Pass&, std::span<const ConstView> src, View dst, const Box& chunk) {
-  const ConstView from = src[0];
-  visit_runs(chunk, dst.batch, has_all_channels(chunk, from, dst), [&](const Run& run) {
+void ScaledTanh::forward(const Pass&, std::span<const AnyConstView> src, AnyView dst,
+                         const Box& chunk) {
+  const ConstView from = src[0].as<float>();
+  const View to = dst.as<float>();
+  visit_runs(chunk, to.batch, has_all_channels(chunk, from, to), [&](const Run& run) {
     const float* x = run.begin_in(from, chunk);
-    float* y = run.begin_in(dst, chunk);
+    float* y = run.begin_in(to, chunk);
     for (std::int64_t i = 0; i < run.length; ++i) y[i] = scale_ * std::tanh(x[i]);
   });
 }
 
-void ScaledTanh::backward_data(const Pass&, std::span<const ConstView>, ConstView dst,
-                               ConstView diff_dst, std::size_t input, View diff_src) {
+void ScaledTanh::backward_data(const Pass&, std::span<const AnyConstView>, AnyConstView dst,
+                               AnyConstView diff_dst, std::size_t input, AnyView diff_src) {
   const Box& box = place().boxes.src_needed[input];
   const float scale = scale_, inverse = 1.0f / scale_;
-  const bool rows = has_all_channels(box, dst, diff_dst, diff_src);
-  visit_runs(box, diff_src.batch, rows, [&](const Run& run) {
-    const float* y = run.begin_in(dst, box);
-    const float* dy = run.begin_in(diff_dst, box);
-    float* dx = run.begin_in(diff_src, box);
+  const ConstView result = dst.as<float>(), from = diff_dst.as<float>();
+  const View to = diff_src.as<float>();
+  const bool rows = has_all_channels(box, result, from, to);
+  visit_runs(box, to.batch, rows, [&](const Run& run) {
+    const float* y = run.begin_in(result, box);
+    const float* dy = run.begin_in(from, box);
+    float* dx = run.begin_in(to, box);
     for (std::int64_t i = 0; i < run.length; ++i) dx[i] = dy[i] * (scale - y[i] * y[i] * inverse);
   });
 }

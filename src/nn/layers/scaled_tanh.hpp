@@ -13,10 +13,10 @@ class ScaledTanh final : public Pointwise {
   /// Throws Error for a scale that is zero or not finite. CosmoFlow uses 1.2.
   explicit ScaledTanh(float scale = 1.2f);
 
-  void forward(const Pass& pass, std::span<const ConstView> src, View dst,
+  void forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
                const Box& chunk) override;
-  void backward_data(const Pass& pass, std::span<const ConstView> src, ConstView dst,
-                     ConstView diff_dst, std::size_t input, View diff_src) override;
+  void backward_data(const Pass& pass, std::span<const AnyConstView> src, AnyConstView dst,
+                     AnyConstView diff_dst, std::size_t input, AnyView diff_src) override;
 
  private:
   float scale_;
