@@ -1,0 +1,13 @@
+// What the counts that samples are stored as stand for. Owns one table; knows nothing of tensors.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace halomesh {
+
+/// float(log(1+x)) of every count x = 0 .. 32767, rounded once from the double logarithm: the
+/// transform of the CosmoFlow benchmark.
+std::span<const float, 32768> log_table();
+
+}  // namespace halomesh
