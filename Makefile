@@ -65,6 +65,12 @@ endif
 ifndef PROTOBUF_LIBS
 PROTOBUF_LIBS := $(or $(call pkg,--libs protobuf),-lprotobuf)
 endif
+ifndef HWLOC_CFLAGS
+HWLOC_CFLAGS := $(call pkg,--cflags hwloc)
+endif
+ifndef HWLOC_LIBS
+HWLOC_LIBS := $(or $(call pkg,--libs hwloc),-lhwloc)
+endif
 DNNL_CFLAGS ?=
 DNNL_LIBS   ?= -ldnnl
 FFTW_CFLAGS ?=
@@ -90,13 +96,14 @@ FLAGS_nn   := $(BASE) -fopenmp $(DNNL_CFLAGS) $(CXXFLAGS)
 FLAGS_synth := $(BASE) -fopenmp $(DNNL_CFLAGS) $(FFTW_CFLAGS) $(CXXFLAGS)
 FLAGS_files := $(BASE) -pthread $(HDF5_CFLAGS) $(BOOST_CFLAGS) $(CXXFLAGS)
 FLAGS_mpi  := $(BASE) -fopenmp -pthread -isystem $(B)/gen $(HDF5_CFLAGS) $(PROTOBUF_CFLAGS) \
-              $(DNNL_CFLAGS) $(FFTW_CFLAGS) $(BOOST_CFLAGS) \
+              $(DNNL_CFLAGS) $(FFTW_CFLAGS) $(BOOST_CFLAGS) $(HWLOC_CFLAGS) \
               -DOMPI_SKIP_MPICXX=1 -DMPICH_SKIP_MPICXX=1 $(CXXFLAGS)
 FLAGS_generated := -std=c++20 $(filter-out -W%,$(OPT_$(BUILD))) $(ARCH) -w -pthread -I$(B)/gen \
                    $(PROTOBUF_CFLAGS) $(CXXFLAGS)
 LINK := $(SANITIZE) $(LDFLAGS) -Wl,--as-needed
 LIBS_nn  := -fopenmp $(DNNL_LIBS) $(FFTW_LIBS)
 LIBS_mpi := $(LIBS_nn) $(HDF5_LIBS) $(PROTOBUF_LIBS) $(BOOST_LIBS) $(ZLIB_LIBS) -pthread
+LIBS_mpi += $(HWLOC_LIBS)
 
 # ---------------------------------------------------------------------------------------------
 # Sources of each room.
@@ -215,6 +222,7 @@ deps: export PROTOBUF_CFLAGS := $(PROTOBUF_CFLAGS)
 deps: export DNNL_CFLAGS := $(DNNL_CFLAGS)
 deps: export FFTW_CFLAGS := $(FFTW_CFLAGS)
 deps: export BOOST_CFLAGS := $(BOOST_CFLAGS)
+deps: export HWLOC_CFLAGS := $(HWLOC_CFLAGS)
 deps: export CXX := $(CXX)
 deps: export MPIRUN := $(MPIRUN)
 deps: ## install what is missing (Debian, Ubuntu); elsewhere say what is missing and how to get it

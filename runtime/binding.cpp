@@ -1,5 +1,5 @@
 // Where a rank runs: see binding.hpp.
-// Only looks, at the operating system and the launcher; changes nothing.
+// Only looks, at the operating system, hwloc and the launcher; changes nothing.
 #include "runtime/binding.hpp"
 
 #include <sched.h>
@@ -51,19 +51,9 @@ std::vector<int> own_processors() {
               "set OMP_NUM_THREADS and check the launcher's binding options");
 }
 
-/// A processor that stands for its core: the first of its hardware threads; itself where the
-/// system does not say.
-int core_of(int processor) {
-  std::ifstream file(
-      cat("/sys/devices/system/cpu/cpu", processor, "/topology/thread_siblings_list"));
-  int first = processor;
-  return file >> first ? first : processor;
-}
-
-int count_cores(const std::set<int>& processors) {
-  std::set<int> cores;
-  for (int processor : processors) cores.insert(core_of(processor));
-  return narrow<int>(cores.size());
+std::vector<int> numbers_in(const std::string& text) {
+  std::istringstream words(text);
+  return {std::istream_iterator<int>(words), {}};
 }
 
 std::string host_name() {
@@ -111,12 +101,25 @@ void read_meminfo(const std::filesystem::path& path, NodeDescription& node) {
   std::ifstream file(path);
   std::string value;
   for (std::string line; std::getline(file, line);) {
-    const bool total = value_of(line, "MemTotal", value);
-    if (!total && !value_of(line, "MemAvailable", value)) continue;
-    std::int64_t kib = 0;
-    std::from_chars(value.data(), value.data() + value.size(), kib);
-    (total ? node.memory_bytes : node.memory_available_bytes) = kib * 1024;
+    std::int64_t* const field = value_of(line, "MemTotal", value) ? &node.memory_bytes
+                                : value_of(line, "MemAvailable", value)
+                                    ? &node.memory_available_bytes
+                                : value_of(line, "Hugepagesize", value)    ? &node.huge_page_bytes
+                                : value_of(line, "HugePages_Total", value) ? &node.huge_pages
+                                                                           : nullptr;
+    if (field == nullptr) continue;
+    std::from_chars(value.data(), value.data() + value.size(), *field);
+    if (value.ends_with(" kB")) *field *= 1024;
   }
+}
+
+/// The word in brackets of e.g. "always [madvise] never".
+std::string chosen_word(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  for (std::string word; file >> word;)
+    if (word.size() > 2 && word.front() == '[' && word.back() == ']')
+      return word.substr(1, word.size() - 2);
+  return {};
 }
 
 }  // namespace
@@ -146,39 +149,77 @@ int default_threads(const char* omp_num_threads, int node_cores, int ranks_on_no
   return threads;
 }
 
+CoreSharing core_sharing(std::span<const RankCores> ranks, std::size_t rank) {
+  const RankCores& mine = ranks[rank];
+  std::set<int> cores(mine.cores.begin(), mine.cores.end());
+  CoreSharing sharing{1, mine.threads, 0};
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const std::vector<int>& other = ranks[i].cores;
+    if (i == rank || std::find_first_of(other.begin(), other.end(), mine.cores.begin(),
+                                        mine.cores.end()) == other.end())
+      continue;
+    ++sharing.ranks;
+    sharing.threads += ranks[i].threads;
+    cores.insert(other.begin(), other.end());
+  }
+  sharing.cores = narrow<int>(cores.size());
+  return sharing;
+}
+
 RankBinding find_binding(const Comm& world) {
   RankBinding binding;
   binding.host = host_name();
   binding.processors = own_processors();
+  const Topology topology = Topology::of_this_node();
+  const Locality locality = topology.locality(binding.processors);
+  binding.cores = narrow<int>(locality.cores.size());
+  binding.numa_nodes = locality.numa_nodes;
+  binding.memory_domains = locality.memory_domains;
+  binding.memory = topology.memory_policy();
+  binding.l2 = locality.l2;
+  binding.l3 = locality.l3;
+
   const Comm node = world.split_by_node();
   binding.rank_on_node = node.rank();
   binding.ranks_on_node = node.size();
-  std::set<int> all;
   std::string mine;
-  for (int processor : binding.processors) mine += cat(processor, ' ');
+  for (const int core : locality.cores) mine += cat(core, ' ');
+  std::vector<RankCores> ranks;
+  std::set<int> all;
   for (const std::string& text : node.all_gather(mine)) {
-    std::istringstream words(text);
-    for (int processor = 0; words >> processor;) all.insert(processor);
+    ranks.push_back({numbers_in(text), 1});
+    all.insert(ranks.back().cores.begin(), ranks.back().cores.end());
   }
-  binding.cores = count_cores({binding.processors.begin(), binding.processors.end()});
-  binding.node_cores = count_cores(all);
+  binding.node_cores = narrow<int>(all.size());
   const char* const wanted = std::getenv("OMP_NUM_THREADS");
   binding.threads_from_environment = wanted != nullptr && *wanted != '\0';
   binding.threads =
       default_threads(wanted, binding.node_cores, binding.ranks_on_node, binding.cores);
+  const std::vector<std::string> threads = node.all_gather(cat(binding.threads));
+  for (std::size_t i = 0; i < ranks.size(); ++i) ranks[i].threads = numbers_in(threads[i]).at(0);
+  binding.sharing = core_sharing(ranks, static_cast<std::size_t>(node.rank()));
   return binding;
 }
 
 std::string RankBinding::describe() const {
   return cat(host, ": processors ", to_ranges(processors), "; ", cores, " cores, ", threads,
              " threads", threads_from_environment ? " (OMP_NUM_THREADS)" : "", "; rank ",
-             rank_on_node, " of ", ranks_on_node, " on the node");
+             rank_on_node, " of ", ranks_on_node, " on the node",
+             numa_nodes.empty()       ? ""
+             : numa_nodes.size() == 1 ? "; NUMA node "
+                                      : "; NUMA nodes ",
+             to_ranges(numa_nodes),
+             is_remote(memory, numa_nodes) ? cat(", memory from ", to_ranges(memory.nodes)) : "");
 }
 
-NodeDescription describe_node(const std::filesystem::path& proc, const std::filesystem::path& shm) {
+NodeDescription describe_node(const std::filesystem::path& proc, const std::filesystem::path& shm,
+                              const std::filesystem::path& sys) {
   NodeDescription node;
   read_cpuinfo(proc / "cpuinfo", node);
   read_meminfo(proc / "meminfo", node);
+  node.page_bytes = ::sysconf(_SC_PAGESIZE);
+  node.transparent_huge_pages =
+      chosen_word(sys / "kernel" / "mm" / "transparent_hugepage" / "enabled");
   struct statvfs space {};
   if (::statvfs(shm.c_str(), &space) == 0)
     node.shm_free_bytes =

@@ -1,17 +1,35 @@
 // Where a rank runs: its cores, its neighbours on the node, its threads, and what the node is.
-// Only looks, at the operating system and the launcher; changes nothing.
+// Only looks, at the operating system, hwloc and the launcher; changes nothing.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "runtime/mpi.hpp"
+#include "runtime/topology.hpp"
 
 namespace halomesh {
 
-/// The processors and threads of one rank.
+/// The cores and threads of one rank of a node.
+struct RankCores {
+  std::vector<int> cores;  ///< ascending
+  int threads = 1;
+};
+
+/// The ranks of a node that may run on a core of one of them, that one included.
+struct CoreSharing {
+  int ranks = 1;
+  int threads = 1;  ///< of these ranks
+  int cores = 0;    ///< of these ranks, each counted once
+};
+
+/// What rank number `rank` of a node shares with the others.
+CoreSharing core_sharing(std::span<const RankCores> ranks, std::size_t rank);
+
+/// The processors, threads and memory of one rank.
 struct RankBinding {
   std::string host;
   std::vector<int> processors;  ///< logical ones that this rank may run on, ascending
@@ -20,8 +38,13 @@ struct RankBinding {
   int rank_on_node = 0, ranks_on_node = 1;
   int threads = 1;                        ///< OpenMP threads this rank should use
   bool threads_from_environment = false;  ///< OMP_NUM_THREADS decided
+  CoreSharing sharing;                    ///< with other ranks of the node
+  std::vector<int> numa_nodes;            ///< whose memory is next to its processors, ascending
+  int memory_domains = 0;                 ///< see Locality
+  MemoryPolicy memory;                    ///< of what this rank touches first
+  CacheSize l2, l3;                       ///< of its first processor
 
-  /// "node7: processors 0-3,8; 4 cores, 4 threads; rank 1 of 2 on the node".
+  /// "node7: processors 0-3,8; 4 cores, 4 threads; rank 1 of 2 on the node; NUMA node 0".
   std::string describe() const;
 };
 
@@ -45,10 +68,16 @@ struct NodeDescription {
   std::int64_t memory_bytes = 0;  ///< in total
   std::int64_t memory_available_bytes = 0;  ///< without swapping, now
   std::int64_t shm_free_bytes = 0;          ///< on the RAM disk, now
+  std::int64_t page_bytes = 0;              ///< of an ordinary page
+  std::int64_t huge_page_bytes = 0;         ///< of a huge one
+  std::int64_t huge_pages = 0;              ///< set aside for programs that ask for them
+  std::string transparent_huge_pages;       ///< "always", "madvise" or "never"
 };
 
-/// Local. Reads cpuinfo and meminfo in `proc`, and asks for the space left at `shm`.
+/// Local. Reads cpuinfo and meminfo in `proc` and the kernel's settings in `sys`, and asks for the
+/// space left at `shm`.
 NodeDescription describe_node(const std::filesystem::path& proc = "/proc",
-                              const std::filesystem::path& shm = "/dev/shm");
+                              const std::filesystem::path& shm = "/dev/shm",
+                              const std::filesystem::path& sys = "/sys");
 
 }  // namespace halomesh

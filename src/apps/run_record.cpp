@@ -4,10 +4,13 @@
 #include <omp.h>
 
 #include <ctime>
+#include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "runtime/atomic_file.hpp"
+#include "runtime/binding_problems.hpp"
 #include "runtime/metrics.hpp"
+#include "runtime/topology.hpp"
 #include "src/apps/version.hpp"
 #include "src/nn/onednn.hpp"
 
@@ -45,12 +48,24 @@ std::string utc_now() {
   return text;
 }
 
-Json machine() {
+Json cache(const CacheSize& size) { return {{"bytes", size.bytes}, {"cores", size.cores}}; }
+
+Json machine(const RankBinding& binding) {
   const NodeDescription node = describe_node();
+  const Topology topology = Topology::of_this_node();
   return {{"cpu", node.cpu_model},
           {"isa", node.isa},
+          {"sockets", topology.packages()},
+          {"numa_nodes", topology.numa_nodes()},
+          {"cores", topology.cores()},
+          {"l2", cache(binding.l2)},
+          {"l3", cache(binding.l3)},
           {"memory_bytes", node.memory_bytes},
           {"memory_available_bytes", node.memory_available_bytes},
+          {"page_bytes", node.page_bytes},
+          {"huge_page_bytes", node.huge_page_bytes},
+          {"huge_pages", node.huge_pages},
+          {"transparent_huge_pages", node.transparent_huge_pages},
           {"ram_disk_free_bytes", node.shm_free_bytes}};
 }
 
@@ -59,7 +74,26 @@ Json machine() {
 RankBinding bind_threads(const Comm& world) {
   RankBinding binding = find_binding(world);
   omp_set_num_threads(binding.threads);
+  for (const std::string& warning : binding_warnings(world, binding))
+    if (world.rank() == 0) std::cerr << "WARNING: " << warning << std::endl;
   return binding;
+}
+
+void warn_of_slow_kernels(const Comm& world, const std::vector<std::string>& implementations) {
+  if (world.rank() != 0) return;
+  for (const std::string& line : implementations)
+    if (line.find("ref") != std::string::npos)
+      std::cout << "WARNING: slow reference kernel of oneDNN in " << line << std::endl;
+}
+
+Json program_record(const Comm& world, const RankBinding& binding, const Options& options) {
+  Json resolved;
+  for (const auto& [name, value] : options.resolved()) resolved[name] = value;
+  return {{"program", "halomesh"},       {"version", version()},
+          {"git_commit", git_commit()},  {"started", utc_now()},
+          {"compiler", compiler()},      {"mpi", MpiSession::library_version()},
+          {"onednn", onednn_version()},  {"options", resolved},
+          {"machine", machine(binding)}, {"binding", world.all_gather(binding.describe())}};
 }
 
 void prepare_run_directory(const Comm& world, const std::filesystem::path& directory) {
@@ -75,29 +109,18 @@ void prepare_run_directory(const Comm& world, const std::filesystem::path& direc
 void record_run(const Comm& world, const std::filesystem::path& directory, const Options& options,
                 const ProcessMesh& mesh, const RankBinding& binding,
                 const std::vector<std::string>& implementations) {
-  const std::vector<std::string> bindings = world.all_gather(binding.describe());
-  on_rank_0(world, [&] {
-    Json resolved;
-    for (const auto& [name, value] : options.resolved()) resolved[name] = value;
-    const MeshShape& shape = mesh.shape();
-    const Json record = {{"program", "halomesh"},
-                         {"version", version()},
-                         {"git_commit", git_commit()},
-                         {"started", utc_now()},
-                         {"compiler", compiler()},
-                         {"mpi", MpiSession::library_version()},
-                         {"onednn", onednn_version()},
-                         {"options", resolved},
-                         {"mesh",
-                          {{"ranks", shape.ranks()},
-                           {"replicas", shape.replicas},
-                           {"parts", to_string(shape.parts)},
-                           {"threads", binding.threads}}},
-                         {"machine", machine()},
-                         {"binding", bindings},
-                         {"kernels", implementations}};
-    write_run_record(directory / "run.json", record);
-  });
+  Json record = program_record(world, binding, options);
+  const MeshShape& shape = mesh.shape();
+  record["mesh"] = {{"ranks", shape.ranks()},
+                    {"replicas", shape.replicas},
+                    {"parts", to_string(shape.parts)},
+                    {"threads", binding.threads}};
+  record["kernels"] = implementations;
+  on_rank_0(world, [&] { write_run_record(directory / "run.json", record); });
+}
+
+void write_record(const Comm& world, const std::filesystem::path& file, const Json& record) {
+  on_rank_0(world, [&] { write_run_record(file, record); });
 }
 
 void write_trace(const Comm& world, const std::filesystem::path& file, const Trace& trace) {

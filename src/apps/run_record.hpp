@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -13,8 +14,22 @@
 
 namespace halomesh {
 
-/// Where this rank runs; sets its number of OpenMP threads. Collective over `world`.
+/// Where this rank runs; sets its number of OpenMP threads. Rank 0 warns on standard error of what
+/// is wrong with the binding of any rank. Collective over `world`.
 RankBinding bind_threads(const Comm& world);
+
+/// oneDNN falls back to reference code, a hundred times slower, without a word: rank 0 says it
+/// instead, once for each of its `implementations` (see Executor). Local.
+void warn_of_slow_kernels(const Comm& world, const std::vector<std::string>& implementations);
+
+/// What ran: program, versions, options, machine and the binding of every rank. Collective.
+nlohmann::ordered_json program_record(const Comm& world, const RankBinding& binding,
+                                      const Options& options);
+
+/// Rank 0 writes `record` to `file`; throws the same Error on every rank when it cannot.
+/// Collective over `world`.
+void write_record(const Comm& world, const std::filesystem::path& file,
+                  const nlohmann::ordered_json& record);
 
 /// Makes the directory, and throws the same Error on every rank when nothing can be written to it.
 /// Collective over `world`.

@@ -83,13 +83,6 @@ void say(const Comm& world, const std::string& text) {
   if (world.rank() == 0) std::cout << text << std::endl;
 }
 
-// oneDNN falls back to reference code, a hundred times slower, without a word: say it instead.
-void warn_of_slow_kernels(const Comm& world, const std::vector<std::string>& implementations) {
-  for (const std::string& line : implementations)
-    if (line.find("ref") != std::string::npos)
-      say(world, cat("WARNING: slow reference kernel of oneDNN in ", line));
-}
-
 std::string summary(const TrainingResult& result, const TrainerOptions& options) {
   std::string text = cat("steps ", result.steps, ", epochs ", result.epochs, ": ");
   text += result.end == TrainingEnd::kTargetReached

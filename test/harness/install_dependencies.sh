@@ -21,6 +21,7 @@ needed="g++|command:${CXX:-c++}
 pkg-config|command:pkg-config
 libdnnl-dev|header:dnnl.hpp
 libhdf5-dev|header:hdf5.h
+libhwloc-dev|header:hwloc.h
 libboost-dev|header:boost/version.hpp
 libboost-program-options-dev|header:boost/program_options.hpp
 doctest-dev|header:doctest/doctest.h
@@ -61,7 +62,7 @@ usable_without_package() {
     command:*) command -v "${1#command:}" >/dev/null 2>&1 ;;
     header:*)
       flags="${CPPFLAGS:-} ${CXXFLAGS:-} ${HDF5_CFLAGS:-} ${DNNL_CFLAGS:-} ${FFTW_CFLAGS:-}"
-      flags="$flags ${BOOST_CFLAGS:-} ${PROTOBUF_CFLAGS:-}"
+      flags="$flags ${BOOST_CFLAGS:-} ${PROTOBUF_CFLAGS:-} ${HWLOC_CFLAGS:-}"
       # shellcheck disable=SC2086
       printf '#include <%s>\n' "${1#header:}" |
         ${CXX:-c++} -std=c++20 -E -x c++ $flags - >/dev/null 2>&1 ;;

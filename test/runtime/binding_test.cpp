@@ -82,6 +82,10 @@ TEST_CASE("the binding is what the launcher gave this process") {
   CHECK(all.rank_on_node == test_world().rank());
   CHECK_FALSE(all.host.empty());
   CHECK_FALSE(all.threads_from_environment);
+  // Nobody binds the ranks of a test: each may run on the cores of all others.
+  CHECK(all.sharing.ranks >= 1);
+  CHECK(all.sharing.threads >= all.threads);
+  CHECK(all.sharing.cores >= all.cores);
 
   cpu_set_t one;
   CPU_ZERO(&one);
@@ -90,6 +94,8 @@ TEST_CASE("the binding is what the launcher gave this process") {
   const RankBinding bound = find_binding(test_world());
   CHECK(bound.processors == std::vector<int>{last});
   CHECK(bound.cores == 1);
+  CHECK(bound.memory_domains <= 1);
+  CHECK(bound.sharing.ranks == test_world().size());  // all on the same processor
   CHECK(bound.threads == 1);
   CHECK(contains(bound.describe(), cat("processors ", last, "; 1 cores, 1 threads; rank ")));
   {
@@ -105,7 +111,8 @@ TEST_CASE("the binding is what the launcher gave this process") {
 TEST_CASE("machines are described by what their system says") {
   const TempDirectory directory;
   put_contents(directory / "meminfo",
-               "MemTotal:       32 kB\nMemFree: 1 kB\nMemAvailable:  16 kB\n");
+               "MemTotal:       32 kB\nMemFree: 1 kB\nMemAvailable:  16 kB\n"
+               "HugePages_Total:       3\nHugepagesize:       2048 kB\n");
   SUBCASE("x86-64") {
     put_contents(directory / "cpuinfo",
                  "processor\t: 0\nmodel\t\t: 143\nmodel name\t: Some CPU @ 2.0GHz\n"
@@ -118,6 +125,9 @@ TEST_CASE("machines are described by what their system says") {
     CHECK(node.memory_bytes == 32 * 1024);
     CHECK(node.memory_available_bytes == 16 * 1024);
     CHECK(node.shm_free_bytes > 0);
+    CHECK(node.huge_pages == 3);
+    CHECK(node.huge_page_bytes == 2048 * 1024);
+    CHECK(node.page_bytes >= 4096);
   }
   SUBCASE("aarch64") {
     put_contents(directory / "cpuinfo",
@@ -128,8 +138,16 @@ TEST_CASE("machines are described by what their system says") {
     CHECK(node.isa == std::vector<std::string>{"asimd", "sve"});
     CHECK(node.shm_free_bytes == 0);
   }
+  SUBCASE("the kernel's choice of huge pages") {
+    std::filesystem::create_directories(directory / "kernel/mm/transparent_hugepage");
+    put_contents(directory / "kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n");
+    CHECK(describe_node(directory.path(), directory.path(), directory.path())
+              .transparent_huge_pages == "madvise");
+  }
   SUBCASE("a system that says nothing") {
-    const NodeDescription node = describe_node(directory / "none", directory / "none");
+    const NodeDescription node =
+        describe_node(directory / "none", directory / "none", directory / "none");
+    CHECK(node.transparent_huge_pages.empty());
     CHECK(node.cpu_model.empty());
     CHECK(node.memory_bytes == 0);
   }
