@@ -11,6 +11,7 @@ int run_eval(int argc, char** argv);
 int run_predict(int argc, char** argv);
 int run_plan(int argc, char** argv);
 int run_synth(int argc, char** argv);
+int run_jobscript(int argc, char** argv);
 int run_info(int argc, char** argv);
 
 }  // namespace halomesh

@@ -26,12 +26,13 @@ struct Command {
   int (*run)(int argc, char** argv);
 };
 
-constexpr std::array<Command, 6> kCommands = {{
+constexpr std::array<Command, 7> kCommands = {{
     {"synth", "make a data set of synthetic universes", run_synth},
     {"train", "train a network", run_train},
     {"eval", "measure the quality of a checkpoint on a data set", run_eval},
     {"predict", "write a checkpoint's predictions for a data set", run_predict},
     {"plan", "print who holds, needs and sends what on a mesh", run_plan},
+    {"jobscript", "print a job script for a site", run_jobscript},
     {"info", "print versions, machine and what every rank runs on", run_info},
 }};
 
@@ -40,7 +41,7 @@ void print_help() {
                "blocks over groups of MPI ranks.\n\n"
                "usage: halomesh COMMAND [options]\n\n";
   for (const Command& c : kCommands)
-    std::cout << "  " << c.name << std::string(10 - std::strlen(c.name), ' ') << c.help << '\n';
+    std::cout << "  " << c.name << std::string(11 - std::strlen(c.name), ' ') << c.help << '\n';
   std::cout << "\nhalomesh COMMAND --help lists a command's options; halomesh --version says what "
                "this is.\nCommands that train or read data run under mpirun, srun or mpiexec.\n";
 }
