@@ -1,0 +1,306 @@
+// The weight gradient under max pooling: see pooled_weight_gradient.hpp.
+#include "src/nn/layers/pooled_weight_gradient.hpp"
+
+#include <omp.h>
+
+#include <algorithm>
+
+#include "error.hpp"
+#include "narrow.hpp"
+#include "partition/window.hpp"
+#include "src/nn/layers/pooled_weight_tile.hpp"
+
+namespace halomesh {
+namespace {
+
+using namespace pooled_weight;
+
+// Of the L1 data cache (32 KiB or more): the source under a tile; gradients and sums take the rest.
+constexpr std::int64_t kTileBytes = 24 << 10;
+constexpr std::int64_t kMaxTileWidth = 16, kMaxTileHeight = 4;
+constexpr std::int64_t kTilesAFlush = 64;
+
+void add_and_clear(AlignedBuffer<float>& from, AlignedBuffer<float>& to) {
+  float* __restrict source = from.data();
+  float* __restrict sum = to.data();
+  for (std::int64_t i = 0; i < to.size(); ++i) {
+    sum[i] += source[i];
+    source[i] = 0;
+  }
+}
+
+// The part of [0, count) of one thread of a team.
+Range share(std::int64_t count, std::size_t thread, std::size_t team) {
+  const auto t = static_cast<std::int64_t>(thread), n = static_cast<std::int64_t>(team);
+  return {count * t / n, count * (t + 1) / n};
+}
+
+}  // namespace
+
+// Pooled voxels [h, h + height) x [w, w + width) of plane d.
+struct PooledWeightGradient::Tile {
+  std::int64_t d, h, w, height, width;
+};
+
+PooledWeightGradient::PooledWeightGradient(const Geometry& geometry, int threads)
+    : geometry_(geometry), scratch_(static_cast<std::size_t>(std::max(threads, 0))) {
+  const Spatial& k = geometry_.kernel;
+  const Spatial& p = geometry_.pool;
+  const bool positive = std::min({k[0], k[1], k[2], p[0], p[1], p[2], geometry_.src_channels,
+                                  geometry_.dst_channels, std::int64_t{threads}}) > 0;
+  require(positive && p[0] * p[1] * p[2] <= kMaxPoolTaps,
+          cat("weight gradient of ", geometry_.src_channels, " to ", geometry_.dst_channels,
+              " channels, kernel ", k[0], 'x', k[1], 'x', k[2], ", under a pool of ", p[0], 'x',
+              p[1], 'x', p[2], " on ", threads, " threads"),
+          cat("extents must be positive and a pool have at most ", kMaxPoolTaps, " taps"));
+  choose_vectors();
+  choose_group();
+  choose_tile();
+  const std::int64_t co = geometry_.dst_channels;
+  for (Scratch& s : scratch_) {
+    s.lines = AlignedBuffer<float>(lines_ * line_step_);
+    s.rows = AlignedBuffer<float>((p[0] + k[0] - 1) * plane_step_);
+    s.diff = AlignedBuffer<float>(tile_h_ * tile_w_ * co);
+    for (auto& sums : s.weight) sums = AlignedBuffer<float>(co * k[0] * rows_ * vectors_ * kVector);
+    for (auto& sums : s.bias) sums = AlignedBuffer<float>(co);
+  }
+}
+
+void PooledWeightGradient::choose_vectors() {
+  const auto [kernel_d, kernel_h, kernel_w] = geometry_.kernel;
+  const std::int64_t line_run = kernel_w * geometry_.src_channels;
+  merged_ = ceil_to(kernel_h * line_run, kVector) < kernel_h * ceil_to(line_run, kVector);
+  rows_ = merged_ ? 1 : kernel_h;
+  run_ = merged_ ? kernel_h * line_run : line_run;
+  vectors_ = ceil_to(run_, kVector) / kVector;
+  expanded_ = merged_ || geometry_.src_channels % kVector != 0;
+  pixel_step_ = expanded_ ? vectors_ * kVector : geometry_.src_channels;
+}
+
+// The largest group of vectors that divides the window and fits the registers.
+void PooledWeightGradient::choose_group() {
+  std::int64_t best = 0;
+  unroll<3>([&](auto d) {
+    unroll<3>([&](auto h) {
+      unroll<3>([&](auto n) {
+        constexpr std::int64_t kD = d + 1, kH = h + 1, kN = n + 1, kSums = kD * kH * kN;
+        if constexpr (kSums <= kMaxSums) {
+          constexpr std::int64_t kC = std::min(kMaxSums / kSums, kMaxChannels);
+          if (geometry_.kernel[0] % kD != 0 || rows_ % kH != 0 || vectors_ % kN != 0) return;
+          if (kSums <= best) return;
+          best = kSums;
+          group_ = {kD, kH, kN};
+          channels_at_once_ = kC;
+          accumulate_many_ = accumulate_tile<kD, kH, kN, kC>;
+          accumulate_one_ = accumulate_tile<kD, kH, kN, 1>;
+        }
+      });
+    });
+  });
+}
+
+// The widest tile, then the highest, whose source fits kTileBytes.
+void PooledWeightGradient::choose_tile() {
+  const Spatial& k = geometry_.kernel;
+  const Spatial& p = geometry_.pool;
+  const std::int64_t ci = geometry_.src_channels;
+  const auto set = [&](std::int64_t height, std::int64_t width) {
+    tile_h_ = height;
+    tile_w_ = width;
+    const std::int64_t pixels = p[2] * width + k[2] - 1;
+    lines_ = p[1] * height + k[1] - 1;
+    line_step_ = ceil_to(pixels * ci, kVector) + vectors_ * kVector;
+    row_step_ = expanded_ ? p[2] * width * pixel_step_ : line_step_;
+    plane_step_ = row_step_ * (merged_ ? p[1] * height : lines_);
+    return (p[0] + k[0] - 1) * plane_step_ * std::int64_t{sizeof(float)} <= kTileBytes;
+  };
+  std::int64_t width = kMaxTileWidth, height = kMaxTileHeight;
+  while (width > 1 && !set(1, width)) width /= 2;
+  while (height > 1 && !set(height, width)) height /= 2;
+  set(height, width);
+  for (std::int64_t tap = 0; tap < p[0] * p[1] * p[2]; ++tap) {
+    const std::int64_t offset = tap / (p[1] * p[2]) * plane_step_ + tap / p[2] % p[1] * row_step_ +
+                                tap % p[2] * pixel_step_;
+    tap_offset_[static_cast<std::size_t>(tap)] = narrow<std::int32_t>(offset);
+    tap_offset_[static_cast<std::size_t>(tap | kSloped)] = narrow<std::int32_t>(offset);
+  }
+}
+
+template <class S>
+void PooledWeightGradient::copy_lines(const Source<S>& src, const Tile& tile, std::int64_t plane,
+                                      float* lines) const {
+  const Spatial& p = geometry_.pool;
+  const std::int64_t ci = geometry_.src_channels;
+  const std::int64_t pixels = p[2] * tile.width + geometry_.kernel[2] - 1;
+  const std::int64_t d = src.corner[0] + tile.d * p[0] + plane;
+  const std::int64_t w = src.corner[2] + tile.w * p[2];
+  const std::int64_t lo = std::clamp(-w, std::int64_t{0}, pixels);
+  const std::int64_t hi = std::clamp(src.extents[2] - w, lo, pixels);
+  for (std::int64_t line = 0; line < p[1] * tile.height + geometry_.kernel[1] - 1; ++line) {
+    const std::int64_t h = src.corner[1] + tile.h * p[1] + line;
+    const bool inside = d >= 0 && d < src.extents[0] && h >= 0 && h < src.extents[1] && lo < hi;
+    float* to = lines + line * line_step_;
+    const std::int64_t from = inside ? lo : pixels;
+    std::fill_n(to, from * ci, 0.0F);
+    if (!inside) continue;
+    const S* row = src.data + ((d * src.extents[1] + h) * src.extents[2] + w + lo) * ci;
+    copy_values(row, (hi - lo) * ci, to + lo * ci);
+    std::fill_n(to + hi * ci, (pixels - hi) * ci, 0.0F);
+  }
+}
+
+void PooledWeightGradient::expand_lines(const float* lines, const Tile& tile, float* rows) const {
+  const Spatial& k = geometry_.kernel;
+  const std::int64_t ci = geometry_.src_channels;
+  const std::int64_t height = geometry_.pool[1] * tile.height + (merged_ ? 0 : k[1] - 1);
+  const std::int64_t width = geometry_.pool[2] * tile.width;
+  for (std::int64_t h = 0; h < height; ++h)
+    for (std::int64_t kh = 0; kh < (merged_ ? k[1] : 1); ++kh) {
+      const float* from = lines + (h + kh) * line_step_;
+      float* to = rows + h * row_step_ + kh * k[2] * ci;
+      if (merged_)
+        copy_runs(from, ci, k[2] * ci, width, to, pixel_step_);
+      else
+        copy_vectors(from, ci, vectors_, width, to, pixel_step_);
+    }
+}
+
+template <class T>
+void PooledWeightGradient::copy_diff(const Tile& tile, const Pooled<T>& diff,
+                                     const Pooled<std::uint8_t>& winners, float slope,
+                                     Scratch& scratch) const {
+  const std::int64_t co = geometry_.dst_channels;
+  float* bias = scratch.bias[0].data();
+  float* to = scratch.diff.data();
+  for (std::int64_t h = 0; h < tile.height; ++h)
+    for (std::int64_t w = 0; w < tile.width; ++w, to += co)
+      scale_and_sum(diff.at(tile.d, tile.h + h, tile.w + w),
+                    winners.at(tile.d, tile.h + h, tile.w + w), kSloped, slope, co, to, bias);
+  add_and_clear(scratch.bias[0], scratch.bias[1]);
+}
+
+void PooledWeightGradient::accumulate(const Tile& tile, const Pooled<std::uint8_t>& winners,
+                                      Scratch& scratch) const {
+  const std::int64_t co = geometry_.dst_channels;
+  const TileVoxels voxels{tile.height,
+                          tile.width,
+                          row_step_,
+                          plane_step_,
+                          geometry_.pool[1] * row_step_,
+                          geometry_.pool[2] * pixel_step_,
+                          tap_offset_.data(),
+                          winners.at(tile.d, tile.h, tile.w),
+                          winners.step[1],
+                          winners.step[2],
+                          scratch.diff.data(),
+                          co};
+  float* sums = scratch.weight[0].data();
+  for (std::int64_t d = 0; d < geometry_.kernel[0]; d += group_[0])
+    for (std::int64_t h = 0; h < rows_; h += group_[1])
+      for (std::int64_t n = 0; n < vectors_; n += group_[2]) {
+        const float* window = scratch.rows.data() + d * plane_step_ + h * row_step_ + n * kVector;
+        std::int64_t o = 0;
+        for (; o + channels_at_once_ <= co; o += channels_at_once_)
+          accumulate_many_(voxels, window, o, sums);
+        for (; o < co; ++o) accumulate_one_(voxels, window, o, sums);
+        sums += co * group_[0] * group_[1] * group_[2] * kVector;
+      }
+}
+
+template <class S, class T>
+void PooledWeightGradient::add(const Source<S>& src, const Spatial& extents, const Pooled<T>& diff,
+                               const Pooled<std::uint8_t>& winners, float slope, bool first) {
+  const bool empty = std::min({extents[0], extents[1], extents[2]}) <= 0;
+  const std::int64_t tiles_h = ceil_to(extents[1], tile_h_) / tile_h_;
+  const std::int64_t tiles_w = ceil_to(extents[2], tile_w_) / tile_w_;
+  const std::int64_t tiles = empty ? 0 : extents[0] * tiles_h * tiles_w;
+#pragma omp parallel num_threads(static_cast <int>(scratch_.size()))
+  {
+    const auto thread = static_cast<std::size_t>(omp_get_thread_num());
+    const auto team = static_cast<std::size_t>(omp_get_num_threads());
+    for (std::size_t t = thread; first && t < scratch_.size(); t += team) clear(scratch_[t]);
+    Scratch& scratch = scratch_[thread];
+    const Range mine = share(tiles, thread, team);
+    for (std::int64_t i = mine.lo; i < mine.hi; ++i) {
+      const std::int64_t h = i / tiles_w % tiles_h * tile_h_, w = i % tiles_w * tile_w_;
+      const Tile tile{i / (tiles_w * tiles_h), h, w, std::min(tile_h_, extents[1] - h),
+                      std::min(tile_w_, extents[2] - w)};
+      copy_source(src, tile, scratch);
+      copy_diff(tile, diff, winners, slope, scratch);
+      accumulate(tile, winners, scratch);
+      if ((i + 1 - mine.lo) % kTilesAFlush == 0 || i + 1 == mine.hi) flush(scratch);
+    }
+  }
+}
+
+template <class S>
+void PooledWeightGradient::copy_source(const Source<S>& src, const Tile& tile,
+                                       Scratch& scratch) const {
+  for (std::int64_t plane = 0; plane < geometry_.pool[0] + geometry_.kernel[0] - 1; ++plane) {
+    float* rows = scratch.rows.data() + plane * plane_step_;
+    float* lines = expanded_ ? scratch.lines.data() : rows;
+    copy_lines(src, tile, plane, lines);
+    if (expanded_) expand_lines(lines, tile, rows);
+  }
+}
+
+void PooledWeightGradient::flush(Scratch& scratch) {
+  add_and_clear(scratch.weight[0], scratch.weight[1]);
+  add_and_clear(scratch.bias[1], scratch.bias[2]);
+}
+
+void PooledWeightGradient::clear(Scratch& scratch) {
+  for (auto& sums : scratch.weight) std::fill_n(sums.data(), sums.size(), 0.0F);
+  for (auto& sums : scratch.bias) std::fill_n(sums.data(), sums.size(), 0.0F);
+}
+
+void PooledWeightGradient::store(float* diff_weight, float* diff_bias) const {
+  const auto [kernel_d, kernel_h, kernel_w] = geometry_.kernel;
+  const std::int64_t ci = geometry_.src_channels, co = geometry_.dst_channels;
+  const auto sum = [&](auto sums_of, std::int64_t at) {
+    float total = 0;
+    for (const Scratch& scratch : scratch_) total += sums_of(scratch).data()[at];
+    return total;
+  };
+  for (std::int64_t o = 0; o < co; ++o) {
+    diff_bias[o] = sum(
+        [](const Scratch& s) -> const auto& { return s.bias[2]; }, o);
+    for (std::int64_t d = 0; d < kernel_d; ++d)
+      for (std::int64_t h = 0; h < rows_; ++h)
+        for (std::int64_t at = 0; at < run_; ++at) {
+          // at = (kh, when merged; kw; channel)
+          const std::int64_t kh = merged_ ? at / (kernel_w * ci) : h;
+          const std::int64_t to =
+              (((o * ci + at % ci) * kernel_d + d) * kernel_h + kh) * kernel_w + at / ci % kernel_w;
+          diff_weight[to] = sum(
+              [](const Scratch& s) -> const auto& { return s.weight[1]; }, place_of(o, d, h, at));
+        }
+  }
+}
+
+// Where the sum for element `at` of row h of plane d of a window is: group, channel, vector, lane.
+std::int64_t PooledWeightGradient::place_of(std::int64_t channel, std::int64_t d, std::int64_t h,
+                                            std::int64_t at) const {
+  const auto [group_d, group_h, group_n] = group_;
+  const std::int64_t n = at / kVector;
+  const std::int64_t group =
+      (d / group_d * (rows_ / group_h) + h / group_h) * (vectors_ / group_n) + n / group_n;
+  const std::int64_t vector = (d % group_d * group_h + h % group_h) * group_n + n % group_n;
+  return ((group * geometry_.dst_channels + channel) * group_d * group_h * group_n + vector) *
+             kVector +
+         at % kVector;
+}
+
+template void PooledWeightGradient::add(const Source<float>&, const Spatial&, const Pooled<float>&,
+                                        const Pooled<std::uint8_t>&, float, bool);
+template void PooledWeightGradient::add(const Source<float>&, const Spatial&,
+                                        const Pooled<Bfloat16>&, const Pooled<std::uint8_t>&, float,
+                                        bool);
+template void PooledWeightGradient::add(const Source<Bfloat16>&, const Spatial&,
+                                        const Pooled<float>&, const Pooled<std::uint8_t>&, float,
+                                        bool);
+template void PooledWeightGradient::add(const Source<Bfloat16>&, const Spatial&,
+                                        const Pooled<Bfloat16>&, const Pooled<std::uint8_t>&, float,
+                                        bool);
+
+}  // namespace halomesh

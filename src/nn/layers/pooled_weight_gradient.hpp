@@ -1,0 +1,120 @@
+// The weight and bias gradient of a convolution whose output is max pooled over disjoint windows,
+// straight from the pooled gradient and the winners. Knows nothing of layers, chunks or samples.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "shape.hpp"
+#include "src/nn/data_type.hpp"
+#include "src/nn/tensor.hpp"
+
+namespace halomesh {
+
+namespace pooled_weight {
+struct TileVoxels;
+}
+
+/// Un-pooling a gradient leaves one element of each pooling window that is not zero: of the pooled
+/// voxel p and output channel o it is the convolution's output voxel q = pool * p + winner(p, o).
+/// So, with g = diff(p, o),
+///   diff_weight(o, i, k) = sum over p of g * src(q + k, i),   diff_bias(o) = sum over p of g,
+/// which is 1 / (taps of the pool) of the multiply-adds of the convolution's own weight gradient,
+/// and nothing is un-pooled. For convolutions of stride 1 and dilation 1 with few input channels:
+/// the sums are kept in registers while they run along a tile of voxels, and each thread copies
+/// the source under a tile into a small buffer in which the part of a window that lies in one row
+/// (or in one plane) is contiguous and starts at a vector; padding is written as zeros there.
+///
+/// Sums are fp32, built in three stages (tile, flush of tiles, all) to keep the longest chain of
+/// additions near the cube root of the number of voxels; their order depends on the geometry, the
+/// sequence of add() and the number of threads alone.
+class PooledWeightGradient {
+ public:
+  struct Geometry {
+    std::int64_t src_channels = 1, dst_channels = 1;
+    Spatial kernel{1, 1, 1};  ///< of the convolution
+    Spatial pool{1, 1, 1};    ///< window and stride of the pooling
+  };
+  /// A winner is the number of the tap, in d,h,w order of the pooling window; with this bit set,
+  /// the gradient of the element is to be multiplied by the slope (of a leaky activation).
+  static constexpr std::uint8_t kSloped = 0x80;
+  static constexpr std::int64_t kMaxPoolTaps = 128;
+
+  /// A dense block of one sample, ndhwc with the geometry's src_channels. `corner` is the place in
+  /// the block of tap 0 of the convolution's window for tap 0 of the pooling window of the first
+  /// pooled voxel; it may be negative. What lies outside the block counts as zero, is never read.
+  template <class T>
+  struct Source {
+    const T* data = nullptr;
+    Spatial extents{}, corner{};
+  };
+  /// Values at pooled voxels: (d, h, w, o) at data[d * step[0] + h * step[1] + w * step[2] + o].
+  template <class T>
+  struct Pooled {
+    const T* data = nullptr;
+    Spatial step{};  ///< elements between neighbours along d, h, w
+    const T* at(std::int64_t d, std::int64_t h, std::int64_t w) const {
+      return data + d * step[0] + h * step[1] + w * step[2];
+    }
+  };
+
+  /// Allocates for at most `threads` threads. Throws Error when an extent is not positive or the
+  /// pool has more than kMaxPoolTaps taps.
+  PooledWeightGradient(const Geometry& geometry, int threads);
+
+  /// Adds the gradient of a box of `extents` pooled voxels; `first` starts new sums. An empty box
+  /// adds nothing. Instantiated for float and Bfloat16. Local; allocates nothing.
+  template <class S, class T>
+  void add(const Source<S>& src, const Spatial& extents, const Pooled<T>& diff,
+           const Pooled<std::uint8_t>& winners, float slope, bool first);
+
+  /// Writes the sums: weight in the order out,in,kd,kh,kw, one bias an output channel.
+  void store(float* diff_weight, float* diff_bias) const;
+
+ private:
+  struct Tile;
+  using Accumulate = void (*)(const pooled_weight::TileVoxels& voxels, const float* window,
+                              std::int64_t channel, float* sums);
+
+  // What one thread works in.
+  struct Scratch {
+    AlignedBuffer<float> lines, rows, diff;
+    std::array<AlignedBuffer<float>, 2> weight;  // sums since the last flush, and of all before
+    std::array<AlignedBuffer<float>, 3> bias;    // sums of the tile, and as above
+  };
+
+  void choose_vectors();
+  void choose_group();
+  void choose_tile();
+  template <class S>
+  void copy_source(const Source<S>& src, const Tile& tile, Scratch& scratch) const;
+  template <class S>
+  void copy_lines(const Source<S>& src, const Tile& tile, std::int64_t plane, float* lines) const;
+  void expand_lines(const float* lines, const Tile& tile, float* rows) const;
+  template <class T>
+  void copy_diff(const Tile& tile, const Pooled<T>& diff, const Pooled<std::uint8_t>& winners,
+                 float slope, Scratch& scratch) const;
+  void accumulate(const Tile& tile, const Pooled<std::uint8_t>& winners, Scratch& scratch) const;
+  static void flush(Scratch& scratch);
+  static void clear(Scratch& scratch);
+  std::int64_t place_of(std::int64_t channel, std::int64_t d, std::int64_t h,
+                        std::int64_t at) const;
+
+  Geometry geometry_;
+  // A window is planes x rows x vectors; a row is one row of the kernel, or all when they are
+  // merged into one run of memory. A group is what is summed in registers at once.
+  std::int64_t rows_ = 1, run_ = 1, vectors_ = 1;
+  bool merged_ = false, expanded_ = false;
+  std::array<std::int64_t, 3> group_{1, 1, 1};  // planes, rows, vectors
+  std::int64_t channels_at_once_ = 1;
+  Accumulate accumulate_many_ = nullptr, accumulate_one_ = nullptr;
+  // The largest tile, in pooled voxels, and the buffers under it, in floats.
+  std::int64_t tile_h_ = 1, tile_w_ = 1;
+  std::int64_t lines_ = 1, line_step_ = 1;
+  std::int64_t pixel_step_ = 1, row_step_ = 1, plane_step_ = 1;
+  std::array<std::int32_t, 256> tap_offset_{};
+  std::vector<Scratch> scratch_;
+};
+
+}  // namespace halomesh

@@ -1,0 +1,140 @@
+// The innermost loops of PooledWeightGradient: one tile's windows summed in registers, and the
+// copies that lay a tile out for them. Knows nothing of boxes, padding or threads.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+namespace halomesh::pooled_weight {
+
+// A vector as wide as the registers: of wider ones GCC keeps arrays in memory, not in registers.
+#if defined(__AVX512F__) || (defined(__ARM_FEATURE_SVE_BITS) && __ARM_FEATURE_SVE_BITS >= 512)
+constexpr std::int64_t kVector = 16;
+#elif defined(__AVX__) || (defined(__ARM_FEATURE_SVE_BITS) && __ARM_FEATURE_SVE_BITS == 256)
+constexpr std::int64_t kVector = 8;
+#else
+constexpr std::int64_t kVector = 4;
+#endif
+// Registers to hold sums in: of 16 or 32, less those for a gradient and a source vector.
+#if (defined(__x86_64__) || defined(__i386__)) && !defined(__AVX512F__)
+constexpr std::int64_t kMaxSums = 12;
+#else
+constexpr std::int64_t kMaxSums = 24;
+#endif
+constexpr std::int64_t kMaxChannels = 8;
+
+using Vector __attribute__((vector_size(kVector * 4))) = float;
+
+[[gnu::always_inline]] inline Vector load(const float* from) {
+  Vector v;
+  std::memcpy(&v, from, sizeof(v));
+  return v;
+}
+[[gnu::always_inline]] inline void store(const Vector& v, float* to) {
+  std::memcpy(to, &v, sizeof(v));
+}
+
+// Calls body(std::integral_constant<0>) ... in a row: no loop that might not be unrolled.
+template <std::int64_t kCount, class Body>
+[[gnu::always_inline]] inline void unroll(const Body& body) {
+  [&]<std::int64_t... kIndex>(std::integer_sequence<std::int64_t, kIndex...>)
+      __attribute__((always_inline)) {
+    (body(std::integral_constant<std::int64_t, kIndex>()), ...);
+  }
+  (std::make_integer_sequence<std::int64_t, kCount>());
+}
+
+constexpr std::int64_t ceil_to(std::int64_t n, std::int64_t multiple) {
+  return (n + multiple - 1) / multiple * multiple;
+}
+
+template <class T>
+void copy_values(const T* from, std::int64_t count, float* to) {
+  for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<float>(from[i]);
+}
+
+// `count` runs of `vectors` vectors, `from_step` and `to_step` apart; reads whole vectors.
+inline void copy_vectors(const float* from, std::int64_t from_step, std::int64_t vectors,
+                         std::int64_t count, float* to, std::int64_t to_step) {
+  for (std::int64_t i = 0; i < count; ++i, from += from_step, to += to_step)
+    for (std::int64_t n = 0; n < vectors; ++n) store(load(from + n * kVector), to + n * kVector);
+}
+
+// `count` runs of `run` floats, `from_step` and `to_step` apart. A run is short: kRun, or any
+// length when that is 0, in pieces that the compiler copies without a call.
+template <std::int64_t kRun>
+void copy_runs_of(const float* from, std::int64_t from_step, std::int64_t run, std::int64_t count,
+                  float* to, std::int64_t to_step) {
+  constexpr std::int64_t kPiece = kRun == 0 ? 1 : kRun;
+  for (std::int64_t i = 0; i < count; ++i, from += from_step, to += to_step)
+    for (std::int64_t at = 0; at < (kRun == 0 ? run : kRun); at += kPiece)
+      std::memcpy(to + at, from + at, kPiece * sizeof(float));
+}
+inline void copy_runs(const float* from, std::int64_t from_step, std::int64_t run,
+                      std::int64_t count, float* to, std::int64_t to_step) {
+  const auto copy = run == 8 ? copy_runs_of<8> : run == 4 ? copy_runs_of<4> : copy_runs_of<0>;
+  copy(from, from_step, run, count, to, to_step);
+}
+
+// to = diff, times the slope where a winner has the bit `sloped`; sum += to.
+template <class T>
+void scale_and_sum(const T* diff, const std::uint8_t* winners, std::uint8_t sloped, float slope,
+                   std::int64_t count, float* __restrict to, float* __restrict sum) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float scale = (winners[i] & sloped) != 0 ? slope : 1.0F;
+    const float value = static_cast<float>(diff[i]) * scale;
+    to[i] = value;
+    sum[i] += value;
+  }
+}
+
+// The voxels of a tile as the innermost loop sees them.
+struct TileVoxels {
+  std::int64_t height, width;
+  std::int64_t row_step, plane_step;        // between rows and planes of a window
+  std::int64_t voxel_step_h, voxel_step_w;  // between windows of pooled voxels
+  const std::int32_t* tap_offset;
+  const std::uint8_t* winners;
+  std::int64_t winner_step_h, winner_step_w;
+  const float* diff;
+  std::int64_t channels;
+};
+
+// Sums of kD x kH x kN vectors of the windows of kC channels over a tile, added to sums[channel].
+template <std::int64_t kD, std::int64_t kH, std::int64_t kN, std::int64_t kC>
+void accumulate_tile(const TileVoxels& voxels, const float* window, std::int64_t channel,
+                     float* sums) {
+  Vector sum[kC][kD][kH][kN] = {};
+  const float* g = voxels.diff + channel;
+  const std::int64_t row_step = voxels.row_step, plane_step = voxels.plane_step;
+  for (std::int64_t h = 0; h < voxels.height; ++h) {
+    const std::uint8_t* winner = voxels.winners + h * voxels.winner_step_h + channel;
+    const float* voxel = window + h * voxels.voxel_step_h;
+    for (std::int64_t w = 0; w < voxels.width; ++w) {
+      unroll<kC>([&](auto c) __attribute__((always_inline)) {
+        const float* at = voxel + voxels.tap_offset[winner[c]];
+        const float scale = g[c];
+        unroll<kD>([&](auto kd) __attribute__((always_inline)) {
+          unroll<kH>([&](auto kh) __attribute__((always_inline)) {
+            unroll<kN>([&](auto n) __attribute__((always_inline)) {
+              sum[c][kd][kh][n] += scale * load(at + kd * plane_step + kh * row_step + n * kVector);
+            });
+          });
+        });
+      });
+      winner += voxels.winner_step_w;
+      voxel += voxels.voxel_step_w;
+      g += voxels.channels;
+    }
+  }
+  float* to = sums + channel * (kD * kH * kN * kVector);
+  unroll<kC * kD * kH * kN>([&](auto i) __attribute__((always_inline)) {
+    constexpr std::int64_t kI = decltype(i)::value;
+    const Vector& from = sum[kI / (kD * kH * kN)][kI / (kH * kN) % kD][kI / kN % kH][kI % kN];
+    store(load(to + kI * kVector) + from, to + kI * kVector);
+  });
+}
+
+}  // namespace halomesh::pooled_weight
