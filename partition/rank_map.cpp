@@ -6,7 +6,6 @@
 #include <charconv>
 #include <cstddef>
 #include <cstdlib>
-#include <optional>
 
 #include "error.hpp"
 
@@ -91,10 +90,12 @@ struct Layout {
 };
 
 /// The block and order for one group with the fewest hops; the more cube-like block where equal.
-std::optional<Layout> best_layout(const PartGrid& parts, const NodeShape& shape,
-                                  std::int64_t nodes_per_group, std::int64_t ranks_per_node) {
+/// `nodes_per_group` divides the nodes of `shape`, so each of its primes divides an extent and at
+/// least one block fits.
+Layout best_layout(const PartGrid& parts, const NodeShape& shape, std::int64_t nodes_per_group,
+                   std::int64_t ranks_per_node) {
   const auto pairs = face_pairs(parts);
-  std::optional<Layout> best;
+  Layout best;
   std::array<std::int64_t, 2> least{};
   for (const NodeShape& block : factorizations(nodes_per_group, shape.size())) {
     bool divides = true;
@@ -112,8 +113,8 @@ std::optional<Layout> best_layout(const PartGrid& parts, const NodeShape& shape,
           sum += hops(nodes[static_cast<std::size_t>(a / ranks_per_node)],
                       nodes[static_cast<std::size_t>(b / ranks_per_node)], shape);
         const std::array<std::int64_t, 2> cost{sum, girth};
-        if (best && cost >= least) continue;
-        best = Layout{block, std::move(nodes)};
+        if (!best.nodes.empty() && cost >= least) continue;
+        best = {block, std::move(nodes)};
         least = cost;
       }
     }
@@ -200,26 +201,17 @@ RankMap make_rank_map(const MeshShape& mesh, const NodeShape& shape, std::int64_
         cat("groups of ", parts, " parts do not fill nodes of ", ranks_per_node,
             " ranks: some would share a node with half of another"),
         "take a number of parts that the ranks per node divide, or the other way round");
-  const std::int64_t nodes_per_group = whole_nodes ? parts / ranks_per_node : 1;
-  const auto layout = best_layout(mesh.parts, shape, nodes_per_group, ranks_per_node);
-  if (!layout) {
-    const std::int64_t groups = node_count(shape) / nodes_per_group;
-    NodeShape block = choose_node_shape(nodes_per_group, {});
-    block[0] *= groups;
-    throw UsageError(
-        cat("no block of ", nodes_per_group, " nodes, one group, divides the shape ",
-            to_string(shape)),
-        cat("take a shape whose extents are multiples of such a block's, e.g. ", to_string(block)));
-  }
+  const Layout layout =
+      best_layout(mesh.parts, shape, whole_nodes ? parts / ranks_per_node : 1, ranks_per_node);
   NodeShape blocks = shape;
-  for (std::size_t axis = 0; axis < shape.size(); ++axis) blocks[axis] /= layout->block[axis];
+  for (std::size_t axis = 0; axis < shape.size(); ++axis) blocks[axis] /= layout.block[axis];
   RankMap map;
-  map.block = layout->block;
+  map.block = layout.block;
   for (const NodeShape& origin : walk(blocks, all_orders(shape.size()).front(), true)) {
-    for (const NodeShape& inside : layout->nodes) {
+    for (const NodeShape& inside : layout.nodes) {
       NodeShape node = inside;
       for (std::size_t axis = 0; axis < shape.size(); ++axis)
-        node[axis] += origin[axis] * layout->block[axis];
+        node[axis] += origin[axis] * layout.block[axis];
       map.nodes.insert(map.nodes.end(), static_cast<std::size_t>(ranks_per_node), node);
     }
   }

@@ -12,8 +12,8 @@ set -u
 
 # MPIRUN names another launcher with options of its own, for example MPIRUN="mpirun --oversubscribe".
 read -r -a mpirun <<<"${MPIRUN:-mpirun @{launch_options}}"
-# A checkpoint must fit between a stop signal and the kill that follows it (Open MPI: 1 s unless
-# said otherwise).
+# Signals reach the ranks as USR1, through this script, and nobody kills them after that. Who ends
+# mpirun itself leaves the ranks these seconds for a checkpoint; a dead rank's survivors hang as long.
 export OMPI_MCA_odls_base_sigkill_timeout=@{kill_timeout}
 @if shm
 stage=@{stage_dir}

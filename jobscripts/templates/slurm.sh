@@ -59,9 +59,9 @@ srun --wait=@{srun_wait} @{launch_options} \
   "$program" train "${train[@]}" --wall-limit "$wall_limit"
 status=$?
 @else
-# A checkpoint must fit between a stop signal and the kill that follows it.
+# Signals reach the ranks as USR1, through this script, and nobody kills them after that. Who ends
+# mpirun itself leaves the ranks these seconds for a checkpoint; a dead rank's survivors hang as long.
 export OMPI_MCA_odls_base_sigkill_timeout=@{kill_timeout}
-# mpirun hands the signal that Slurm sends to this script on to every rank.
 mpirun -n @{ranks} @{launch_options} \
   "$program" train "${train[@]}" --wall-limit "$wall_limit" &
 launcher=$!

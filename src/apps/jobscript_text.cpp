@@ -10,9 +10,11 @@ namespace {
 
 using Lines = std::vector<std::string>;
 
-constexpr std::int64_t kKillTimeout_s = 120;  ///< for a checkpoint between a signal and the kill
-constexpr std::int64_t kSrunWait_s = 5;       ///< for the ranks to end after the first has
-constexpr std::int64_t kManyRanks = 1000;     ///< from here on each rank's output has its own file
+// Between a SIGTERM to mpirun and its kill of the ranks: a checkpoint should fit, but the survivors
+// of a dead rank hang for as long, and on several nodes up to four times as long (Open MPI 4.1).
+constexpr std::int64_t kKillTimeout_s = 5, kKillTimeoutOnNodes_s = 2;
+constexpr std::int64_t kSrunWait_s = 5;    ///< for the ranks to end after the first has
+constexpr std::int64_t kManyRanks = 1000;  ///< from here on each rank's output has its own file
 
 const Lines& list(const SiteProfile& site, const std::string& name) {
   static const Lines none;
@@ -145,7 +147,7 @@ void add_numbers(const JobRequest& request, const JobPlan& plan, TemplateValues&
   number("threads", plan.threads);
   number("cpus_per_rank", plan.cpus_per_rank);
   number("seconds", request.seconds);
-  number("kill_timeout", kKillTimeout_s);
+  number("kill_timeout", plan.nodes > 1 ? kKillTimeoutOnNodes_s : kKillTimeout_s);
   number("srun_wait", kSrunWait_s);
   values["reserved_cores"] =
       plan.reserved_cores > 0 ? Lines{std::to_string(plan.reserved_cores)} : Lines{};
