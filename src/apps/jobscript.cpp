@@ -103,11 +103,12 @@ Split split_arguments(const Words& arguments, const Options& options, const Opti
   Words names = names_of(training);
   names.emplace_back("config");
   Split split;
+  for (const std::string& word : arguments)
+    if (word.find_first_of("\n\r") != std::string::npos)
+      throw UsageError("an argument contains a line break", "leave it out");
   bool all_for_train = false;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const std::string& word = arguments[i];
-    if (word.find_first_of("\n\r") != std::string::npos)
-      throw UsageError("an argument contains a line break", "leave it out");
     if (word == "--" && !all_for_train) {
       all_for_train = true;
       continue;
