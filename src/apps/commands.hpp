@@ -9,6 +9,7 @@ namespace halomesh {
 int run_train(int argc, char** argv);
 int run_eval(int argc, char** argv);
 int run_predict(int argc, char** argv);
+int run_bench(int argc, char** argv);
 int run_plan(int argc, char** argv);
 int run_synth(int argc, char** argv);
 int run_jobscript(int argc, char** argv);

@@ -26,11 +26,12 @@ struct Command {
   int (*run)(int argc, char** argv);
 };
 
-constexpr std::array<Command, 7> kCommands = {{
+constexpr std::array<Command, 8> kCommands = {{
     {"synth", "make a data set of synthetic universes", run_synth},
     {"train", "train a network", run_train},
     {"eval", "measure the quality of a checkpoint on a data set", run_eval},
     {"predict", "write a checkpoint's predictions for a data set", run_predict},
+    {"bench", "measure training and evaluation, layer by layer", run_bench},
     {"plan", "print who holds, needs and sends what on a mesh", run_plan},
     {"jobscript", "print a job script for a site", run_jobscript},
     {"info", "print versions, machine and what every rank runs on", run_info},

@@ -1,0 +1,90 @@
+// The options of the command bench: see bench_options.hpp.
+#include "src/apps/bench_options.hpp"
+
+#include <algorithm>
+#include <sstream>
+
+#include "src/apps/model_options.hpp"
+#include "src/apps/train_options.hpp"
+
+namespace halomesh {
+namespace {
+
+std::vector<std::string> words_of(const std::string& list, const std::string& option) {
+  std::vector<std::string> words;
+  std::istringstream text(list);
+  for (std::string word; std::getline(text, word, ',');) {
+    if (std::find(words.begin(), words.end(), word) != words.end())
+      throw UsageError(cat("--", option, ' ', list, " names ", word, " twice"), "name it once");
+    words.push_back(word);
+  }
+  if (words.empty())
+    throw UsageError(cat("--", option, " names nothing"), "separate several by commas");
+  return words;
+}
+
+std::vector<std::string> precisions_of(const Options& options) {
+  std::vector<std::string> precisions =
+      words_of(options.get<std::string>("precision"), "precision");
+  for (const std::string& precision : precisions) {
+    if (precision != "fp32" && precision != "bf16")
+      throw UsageError(cat("--precision ", precision), "fp32 or bf16, or both: fp32,bf16");
+    if (precision == "bf16")
+      throw UsageError("--precision bf16 is not supported by this version", "take fp32");
+  }
+  return precisions;
+}
+
+}  // namespace
+
+Options bench_options() {
+  Options options("bench [options]",
+                  "Measures training and evaluation on generated input, layer by layer, for a list "
+                  "of meshes\nand precisions. Run it under mpirun or srun exactly as a training.");
+  add_model_options(options);
+  options.group("Measurement")
+      .add<std::string>("parts", "LIST", "1x1x1",
+                        "meshes DxHxW, e.g. 1x1x1,2x1x1; those that divide the ranks")
+      .add<std::string>("precision", "LIST", "fp32", "fp32, bf16 or both: fp32,bf16")
+      .add<std::int64_t>("batch", "B", 0, "samples of a step, over all replicas; 0: one each")
+      .at_least(0)
+      .add<std::int64_t>("steps", "K", 10, "steps that are measured")
+      .at_least(1)
+      .add<std::int64_t>("warm-up", "W", 3, "steps before that are not")
+      .at_least(0)
+      .add_switch("evaluate", "measure evaluation as well: three passes of K steps")
+      .add<std::uint64_t>("seed", "S", 0, "decides input, weights and dropout")
+      .add<std::string>("json", "FILE", "", "write all figures there, too");
+  options.accept_in_config(all_run_options());
+  return options;
+}
+
+BenchPlan read_bench_plan(const Options& options, std::int64_t ranks) {
+  BenchPlan plan;
+  plan.steps = options.get<std::int64_t>("steps");
+  plan.warm_up = options.get<std::int64_t>("warm-up");
+  plan.seed = options.get<std::uint64_t>("seed");
+  plan.evaluate = options.get<bool>("evaluate");
+  plan.json = options.get<std::string>("json");
+  const std::vector<std::string> precisions = precisions_of(options);
+  const std::string list = options.get<std::string>("parts");
+  for (const std::string& text : words_of(list, "parts")) {
+    const PartGrid parts = parse_part_grid(text);
+    if (ranks % parts.count() != 0) {
+      plan.left_out.push_back(parts);
+      continue;
+    }
+    const MeshShape mesh = make_mesh(ranks, parts);
+    const auto batch = options.get<std::int64_t>("batch");
+    local_batch(batch == 0 ? mesh.replicas : batch, mesh);
+    for (const std::string& precision : precisions)
+      plan.cases.push_back({mesh, precision, batch == 0 ? mesh.replicas : batch});
+  }
+  if (plan.cases.empty())
+    throw UsageError(
+        cat("no mesh of --parts ", list, " divides ", ranks, ranks == 1 ? " rank" : " ranks"),
+        "start a multiple of a mesh's parts");
+  return plan;
+}
+
+}  // namespace halomesh

@@ -1,0 +1,34 @@
+// What the cores of this rank can do at best: loops of multiply-adds and of memory traffic to be
+// timed. Knows no clock and no layer.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+namespace halomesh {
+
+/// Each OpenMP thread does `rounds` rounds of independent fp32 multiply-adds on registers, in the
+/// widest vectors that this program was compiled for. Returns the operations done by all of them,
+/// a multiply-add being two.
+double run_multiply_adds(std::int64_t rounds);
+
+/// The same with dot products of pairs of bf16 added to fp32 (AVX512-BF16). Returns 0, and does
+/// nothing, where the program was compiled without; matrix units are not used.
+double run_bfloat16_dots(std::int64_t rounds);
+
+/// a(i) = b(i) + s * c(i), as McCalpin's STREAM triad, on three arrays whose pages the threads that
+/// use them have touched first.
+class Triad {
+ public:
+  /// Makes the arrays, of `bytes` each.
+  explicit Triad(std::int64_t bytes);
+  /// One pass of all OpenMP threads. Returns the bytes read and written, without those that a cache
+  /// reads in order to write.
+  double run();
+
+ private:
+  std::int64_t size_;
+  std::unique_ptr<float[]> a_, b_, c_;
+};
+
+}  // namespace halomesh

@@ -1,0 +1,249 @@
+// The command bench: what is asked for, generated input, work of phases, and their times.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <numeric>
+#include <sstream>
+
+#include "src/apps/bench_input.hpp"
+#include "src/apps/bench_options.hpp"
+#include "src/apps/bench_report.hpp"
+#include "src/apps/bench_run.hpp"
+#include "src/apps/machine_peak.hpp"
+#include "src/apps/model_options.hpp"
+#include "src/nn/peak.hpp"
+#include "test/harness/test_comm.hpp"
+
+namespace halomesh {
+namespace {
+
+Options parsed(std::vector<const char*> arguments) {
+  Options options = bench_options();
+  arguments.insert(arguments.begin(), "bench");
+  options.parse(static_cast<int>(arguments.size()), arguments.data());
+  return options;
+}
+
+TEST_CASE("each mesh that fits is measured in each precision, others are left out") {
+  const BenchPlan plan =
+      read_bench_plan(parsed({"--parts", "1x1x1,2x1x1,3x1x1,2x2x1", "--batch", "4", "--steps", "7",
+                              "--warm-up", "0", "--evaluate", "--json", "f.json"}),
+                      4);
+  REQUIRE(plan.cases.size() == 3);
+  CHECK(plan.cases[0].mesh.replicas == 4);
+  CHECK(plan.cases[1].mesh.replicas == 2);
+  CHECK(plan.cases[2].mesh.parts == PartGrid{2, 2, 1});
+  CHECK(plan.cases[2].mesh.replicas == 1);
+  CHECK(plan.cases[2].batch == 4);
+  CHECK(plan.left_out == std::vector<PartGrid>{{3, 1, 1}});
+  CHECK(plan.steps == 7);
+  CHECK(plan.warm_up == 0);
+  CHECK(plan.evaluate);
+  CHECK(plan.json == "f.json");
+  // One sample a replica unless a batch is given.
+  CHECK(read_bench_plan(parsed({"--parts", "2x1x1"}), 6).cases.at(0).batch == 3);
+}
+
+TEST_CASE("what cannot be measured is refused by name") {
+  const auto refused = [](const std::vector<const char*>& arguments, std::int64_t ranks,
+                          const std::string& named) {
+    CAPTURE(named);
+    try {
+      read_bench_plan(parsed(arguments), ranks);
+      FAIL("nothing was thrown");
+    } catch (const UsageError& error) {
+      CAPTURE(error.what());
+      CHECK(std::string(error.what()).find(named) != std::string::npos);
+      CHECK_FALSE(error.hint().empty());
+    }
+  };
+  refused({"--parts", "2x1x1,3x1x1"}, 5, "2x1x1,3x1x1");
+  refused({"--parts", "2by2"}, 4, "2by2");
+  refused({"--parts", ""}, 4, "--parts");
+  refused({"--parts", "1x1x1,1x1x1"}, 4, "twice");
+  refused({"--precision", "fp32,fp16"}, 1, "fp16");
+  refused({"--batch", "3"}, 2, "3");
+  CHECK_THROWS_AS(parsed({"--steps", "0"}), UsageError);
+}
+
+TEST_CASE("a part reads what it would read of the whole generated sample") {
+  const Shape shape{3, 5, 4, 7};
+  GeneratedReader reader(9, shape);
+  const Box whole = Box::whole(shape), part{{0, 1, 2, 3}, {3, 4, 4, 6}};
+  std::vector<float> all(static_cast<std::size_t>(whole.volume())), block(54);
+  std::vector<float> targets(4);
+  reader.read(2, whole, all, targets);
+  reader.read(2, part, block, {});
+  const TensorView<const float> a{all.data(), whole, 1}, b{block.data(), part, 1};
+  int compared = 0;
+  for (std::int64_t d = 1; d < 4; ++d)
+    for (std::int64_t h = 2; h < 4; ++h)
+      for (std::int64_t w = 3; w < 6; ++w)
+        for (std::int64_t c = 0; c < 3; ++c, ++compared)
+          CHECK(a.at(0, c, d, h, w) == b.at(0, c, d, h, w));
+  CHECK(compared == 54);
+  for (const float target : targets) CHECK(std::abs(target) <= 1.0f);
+  std::vector<float> other(all.size());
+  reader.read(3, whole, other, {});
+  CHECK(all != other);
+}
+
+TEST_CASE("generated counts have mean and variance of Poisson's law") {
+  const Shape shape{4, 16, 16, 16};
+  std::vector<float> values(static_cast<std::size_t>(shape.volume()));
+  GeneratedReader(1, shape).read(0, Box::whole(shape), values, {});
+  double sum = 0, squares = 0;
+  for (const float value : values) {
+    const double count = std::expm1(static_cast<double>(value));
+    CHECK(std::abs(count - std::round(count)) < 1e-5);
+    sum += count;
+    squares += count * count;
+  }
+  const double n = static_cast<double>(values.size()), mean = sum / n;
+  // Both are 1, less what lies beyond the last of 256 quantiles: 1/512 of the law, whose counts
+  // there are at most about 5, so within 5/512 and 25/512. The sample adds 5 standard errors,
+  // sqrt(1 / n) and sqrt(3 / n) (fourth central moment 4, minus variance squared).
+  CHECK(std::abs(mean - 1) < 5.0 / 512 + 5 * std::sqrt(1 / n));
+  CHECK(std::abs(squares / n - mean * mean - 1) < 25.0 / 512 + 5 * std::sqrt(3 / n));
+}
+
+TEST_CASE("phases are exclusive of what they hold and add up to the steps") {
+  PhaseTimes times;
+  // A step of 100 ns: forward of conv1 in two chunks, with a halo wait inside a backward phase.
+  const std::vector<TraceEvent> step = {
+      {"forward", "conv1", 10, 30},    {"forward", "conv1", 30, 35}, {"halo", "act1", 50, 60},
+      {"backward data", "c2", 45, 80}, {"empty", "", 80, 80},        {"step", "", 0, 100}};
+  times.add(step);
+  REQUIRE(times.keys().size() == 5);
+  CHECK(times.keys()[0] == PhaseKey{"other", ""});
+  const auto ns = [&](std::size_t i) { return std::lround(times.seconds()[i] * 1e9); };
+  CHECK(ns(0) == 100 - 25 - 35);
+  CHECK(ns(1) == 25);
+  CHECK(ns(2) == 10);
+  CHECK(ns(3) == 25);
+  CHECK(ns(4) == 0);
+  times.add(std::vector<TraceEvent>{{"halo", "act1", 200, 210}, {"step", "", 200, 210}});
+  CHECK(ns(2) == 20);
+  CHECK(ns(0) == 40);
+  const double sum = std::accumulate(times.seconds().begin(), times.seconds().end(), 0.0);
+  CHECK(std::lround(sum * 1e9) == 110);
+  // Another rank's phases: what it does not know goes to the rest.
+  const std::vector<PhaseKey> keys = {{"halo", "act1"}, {"forward", "fc1"}, {"other", ""}};
+  const std::vector<double> seconds = times.seconds_of(keys);
+  CHECK(std::lround(seconds[0] * 1e9) == 20);
+  CHECK(seconds[1] == 0);
+  CHECK(std::lround(seconds[2] * 1e9) == 90);
+  CHECK_THROWS_AS(times.add(std::vector<TraceEvent>{{"halo", "act1", 0, 1}}), Error);
+}
+
+TEST_CASE("names of intervals stand for kinds of time") {
+  CHECK(kind_of("backward data") == PhaseKind::kCompute);
+  CHECK(kind_of("halo gradient") == PhaseKind::kHaloWait);
+  CHECK(kind_of("reduction") == PhaseKind::kReductionWait);
+  CHECK(kind_of("input wait") == PhaseKind::kInputWait);
+  CHECK(kind_of("never heard of") == PhaseKind::kOther);
+}
+
+TEST_CASE("work of a layer is shared by its parts, and halos are those that plan prints") {
+  Options options("x", "");
+  add_model_options(options);
+  const char* argv[] = {"x"};
+  options.parse(1, argv);
+  const Model model = make_model(options);
+  const ModelGeometry whole = model.geometry({1, 1, 1}), cut = model.geometry({4, 4, 1});
+  const StepWork serial(model, whole, 0, 2);
+  // 128^3 voxels, 8 taps, 4 channels to 32 filters, 2 samples, 2 operations each.
+  const double conv1 = 2.0 * 2 * 128 * 128 * 128 * 8 * 4 * 32;
+  CHECK(serial.of({"forward", "conv1"}).flops == conv1);
+  CHECK(serial.of({"backward parameters", "conv1"}).flops == conv1);
+  CHECK(serial.of({"backward data", "conv1"}).flops == 0);  // nobody asks for the input's gradient
+  CHECK(serial.of({"backward data", "conv2"}).flops == serial.of({"forward", "conv2"}).flops);
+  // Input, output, weights and biases, fp32.
+  CHECK(serial.of({"forward", "conv1"}).memory_bytes ==
+        4.0 * (2.0 * 128 * 128 * 128 * 36 + 8 * 4 * 32 + 32));
+  CHECK(serial.of({"forward", "fc1"}).received_bytes == 0);
+  double conv = 0, dense = 0;
+  for (std::int64_t part = 0; part < 16; ++part) {
+    const StepWork work(model, cut, part, 2);
+    conv += work.of({"forward", "conv1"}).flops;
+    dense += work.of({"forward", "fc1"}).flops;
+  }
+  CHECK(conv == conv1);
+  CHECK(dense == serial.of({"forward", "fc1"}).flops);
+  const StepWork interior(model, cut, 5, 1);
+  double received = 0;
+  for (const ModelLayer& layer : model.layers())
+    received += interior.of({"halo", layer.name}).received_bytes;
+  CHECK(received == 524288);
+}
+
+TEST_CASE("the median is that of the middle") {
+  CHECK(spread_of({3, 1, 2}).median == 2);
+  const Spread even = spread_of({4, 1, 3, 2});
+  CHECK(even.median == 2.5);
+  CHECK(even.min == 1);
+  CHECK(even.max == 4);
+  CHECK_THROWS_AS(spread_of({}), Error);
+}
+
+TEST_CASE("the roof is the lower of peak and traffic") {
+  MachinePeak peak;
+  peak.fp32 = 100;
+  peak.triad = 10;
+  CHECK(peak.roof({40, 8, 0}, "fp32") == 50);
+  CHECK(peak.roof({800, 8, 0}, "fp32") == 100);
+  CHECK(peak.of("bf16") == 100);
+  peak.bf16 = 50;
+  CHECK(peak.of("bf16") == 100);
+  peak.bf16 = 200;
+  CHECK(peak.of("bf16") == 200);
+  CHECK(peak.of("fp32") == 100);
+}
+
+TEST_CASE("loops of the peak say how much they have done") {
+  const double one = run_multiply_adds(1);
+  CHECK(one > 0);
+  CHECK(run_multiply_adds(1000) == 1000 * one);
+  Triad triad(4096);
+  CHECK(triad.run() == 3 * 4096);
+}
+
+TEST_CASE("a small run: phases add up to the step, and the report names them") {
+  const Options options = parsed({"--input", "8x8x8x2", "--filters", "4", "--conv-layers", "2",
+                                  "--fc", "8", "--targets", "3", "--steps", "4", "--evaluate"});
+  const Comm& world = test_world();
+  const BenchPlan plan = read_bench_plan(options, world.size());
+  const BenchResult result = run_case(world, options, plan, plan.cases.at(0));
+  double sum = 0, flops = 0;
+  bool has_reduction = false;
+  for (const PhaseRow& row : result.rows) {
+    CAPTURE(row.key.name);
+    sum += row.mean_s;
+    flops += row.work.flops;
+    CHECK(row.max_s >= row.mean_s * (1 - 1e-12));
+    has_reduction = has_reduction || row.kind == PhaseKind::kReductionWait;
+  }
+  CHECK(result.rows.size() > 10);
+  CHECK(has_reduction);
+  // Sums of at most 100 numbers in double.
+  CHECK(std::abs(sum - result.mean_step_s) <= 1e-13 * sum);
+  CHECK(result.flops == flops);
+  CHECK(result.step_s.min <= result.mean_step_s * (1 + 1e-12));
+  CHECK(result.mean_step_s <= result.step_s.max * (1 + 1e-12));
+  CHECK(result.exchange_wait.max < 1);
+  CHECK(result.max_memory_bytes > 1 << 20);
+  REQUIRE(result.evaluated_per_s);
+  CHECK(result.evaluated_per_s->min > 0);
+  CHECK_FALSE(result.implementations.empty());
+  MachinePeak peak;
+  peak.fp32 = peak.triad = 1e9;
+  std::ostringstream text;
+  print_result(text, result, peak, 1);
+  for (const char* named : {"conv1       forward", "x training", "mean step", "kernels conv2: "}) {
+    CAPTURE(named);
+    CHECK(text.str().find(named) != std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace halomesh
