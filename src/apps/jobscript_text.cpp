@@ -95,10 +95,9 @@ Lines notes(const SiteProfile& site, const JobPlan& plan, const JobWords& words)
                         to_string(plan.rank_map->block), " nodes, ", plan.rank_map->mean_hops,
                         " hops between parts that share a face."));
   if (!site.volumes.empty() && volumes(site, words).empty())
-    lines.push_back(cat("No path begins with ", site.volumes,
-                        "N: name the volumes used with "
-                        "--volumes, or pjsub -x PJM_LLIO_GFSCACHE=",
-                        site.volumes, "N."));
+    lines.push_back(cat("No path here begins with ", site.volumes,
+                        "...: name the volumes used, with --volumes or ",
+                        "pjsub -x PJM_LLIO_GFSCACHE=..."));
   return lines;
 }
 

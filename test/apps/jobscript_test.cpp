@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <set>
 #include <sstream>
 #include <string>
@@ -175,6 +176,37 @@ TEST_CASE("a rank map is written beside the script that names it") {
   int lines = 0;
   for (std::string line; std::getline(file, line); ++lines) CHECK(line.size() == 7);
   CHECK(lines == 32);
+}
+
+TEST_CASE("the ready-made scripts are what the program prints") {
+  std::ifstream commands(source("jobscripts/examples/commands"));
+  const fs::path before = fs::current_path();
+  int compared = 0;
+  for (std::string line; std::getline(commands, line);) {
+    if (line.starts_with('#')) continue;
+    std::istringstream stream(line);
+    std::string file;
+    stream >> file;
+    CAPTURE(file);
+    Words words(std::istream_iterator<std::string>(stream), {});
+    if (line.find(" --data ") == std::string::npos)
+      words.insert(words.end(), {"--data", "data/cosmoUniverse", "--out",
+                                 "runs/" + fs::path(file).stem().string()});
+    words.insert(words.end(), {"--program", "build/release/halomesh"});
+    // Where profiles are found is not for the script to say.
+    const Words profiles = {"--profiles", source("jobscripts")};
+    words.insert(words.begin(), profiles.begin(), profiles.end());
+    std::ifstream stored(source("jobscripts/examples/" + file));
+    fs::current_path(source("."));
+    std::string text = printed(words);
+    fs::current_path(before);
+    const std::string mine = " --profiles " + profiles[1];
+    REQUIRE(text.find(mine) != std::string::npos);
+    text.erase(text.find(mine), mine.size());
+    CHECK(std::string{std::istreambuf_iterator<char>(stored), {}} == text);
+    ++compared;
+  }
+  CHECK(compared == 11);
 }
 
 }  // namespace halomesh

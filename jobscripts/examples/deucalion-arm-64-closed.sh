@@ -1,0 +1,67 @@
+#!/bin/bash
+# Deucalion ARM (MACC, Portugal), FX700, A64FX: trains on 64 nodes
+# 256 ranks, 4 a node, x 12 threads: 64 replicas x 4 parts (4x1x1)
+# Made by: halomesh jobscript --site deucalion-arm --nodes 64 --parts 4x1x1 --config models/cosmoflow-v0.7-closed-64.cfg --time 12:00:00 --data data/cosmoUniverse --out runs/deucalion-arm-64-closed --program build/release/halomesh
+#
+# Submit: sbatch --account=ACCOUNT SCRIPT
+# The job stops cleanly before its limit, puts itself back into the queue and goes on from there,
+# at most 10 times, until the training is done.
+#
+#SBATCH --job-name=halomesh
+#SBATCH --nodes=64
+#SBATCH --ntasks-per-node=4
+#SBATCH --cpus-per-task=12
+#SBATCH --time=12:00:00
+#SBATCH --partition=normal-arm
+#SBATCH --signal=USR1@120
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --output=%x-%j.log
+set -u
+
+if [ -z "${SLURM_JOB_ID-}" ]; then
+  echo "This is a job: submit it with sbatch --account=ACCOUNT $0" >&2
+  exit 2
+fi
+
+# What the program was built with. If you built it with other modules, load those.
+module load OpenMPI
+# One thread a core, each bound to its own; a rank's threads stay together.
+export OMP_NUM_THREADS=12
+export OMP_PLACES=cores OMP_PROC_BIND=close
+# Locks are slow or missing on parallel file systems; only rank 0 writes, so none is needed.
+export HDF5_USE_FILE_LOCKING=FALSE
+
+program=build/release/halomesh
+train=(
+  --parts 4x1x1
+  --config models/cosmoflow-v0.7-closed-64.cfg
+  --data data/cosmoUniverse
+  --out runs/deucalion-arm-64-closed
+)
+
+restarts=${SLURM_RESTART_COUNT:-0}
+echo "$(date): job $SLURM_JOB_ID, start $((restarts + 1)) of at most 10," \
+  "256 ranks x 12 threads on ${SLURM_JOB_NUM_NODES:-64} nodes"
+
+# The program stops by its own clock, 60 s before the end that Slurm has set, or when
+# Slurm's signal before the limit reaches it, whichever comes first.
+now=$(date +%s)
+ends=${SLURM_JOB_END_TIME:-$((now - SECONDS + 43200))}
+wall_limit=$((ends - now - 60))
+# --wait: when one rank is gone, the others follow within seconds and do not hang until the limit.
+srun --wait=5 --cpus-per-task=12 --mpi=pmix --cpu-bind=cores \
+  "$program" train "${train[@]}" --wall-limit "$wall_limit"
+status=$?
+
+case $status in
+  0) echo "$(date): the training is done" ;;
+  75) echo "$(date): stopped cleanly; the job goes back into the queue unless this was its last start" ;;
+  *) echo "$(date): ended with exit code $status" ;;
+esac
+# Stopped, or killed with a rank or its node: go on from the last checkpoint. An error that would
+# only come again is not repeated.
+if ((status == 75 || status > 128)) && ((restarts + 1 < 10)); then
+  scontrol requeue "$SLURM_JOB_ID"
+fi
+exit "$status"
