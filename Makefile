@@ -211,9 +211,10 @@ L3_OBJECTS := $(call objects,$(L3)) $(PB_OBJECTS)
 $(eval $(call program,$(B)/halomesh,$(call objects,$(APPS)) $(L3_OBJECTS),$(MPICXX),$(LIBS_mpi)))
 
 .PHONY: install
-install: $(PROGRAM) ## copy the program and the models' configurations under PREFIX (DESTDIR is honoured)
+install: $(PROGRAM) ## copy the program, the models' configurations and what job scripts need under PREFIX (DESTDIR is honoured)
 	install -D -m 755 $(B)/halomesh $(DESTDIR)$(PREFIX)/bin/halomesh
 	$(foreach f,$(wildcard models/*.cfg),install -D -m 644 $(f) $(DESTDIR)$(PREFIX)/share/halomesh/$(f) &&) :
+	$(foreach f,$(wildcard jobscripts/sites/* jobscripts/templates/* jobscripts/examples/*),install -D -m 644 $(f) $(DESTDIR)$(PREFIX)/share/halomesh/$(f) &&) :
 	install -D -m 644 LICENSE $(DESTDIR)$(PREFIX)/share/doc/halomesh/LICENSE
 
 .PHONY: deps

@@ -25,6 +25,7 @@ libhwloc-dev|header:hwloc.h
 libboost-dev|header:boost/version.hpp
 libboost-program-options-dev|header:boost/program_options.hpp
 doctest-dev|header:doctest/doctest.h
+shellcheck|command:shellcheck
 libfftw3-dev|header:fftw3.h
 zlib1g-dev|header:zlib.h
 nlohmann-json3-dev|header:nlohmann/json.hpp
