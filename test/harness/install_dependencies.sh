@@ -25,7 +25,6 @@ libhwloc-dev|header:hwloc.h
 libboost-dev|header:boost/version.hpp
 libboost-program-options-dev|header:boost/program_options.hpp
 doctest-dev|header:doctest/doctest.h
-shellcheck|command:shellcheck
 libfftw3-dev|header:fftw3.h
 zlib1g-dev|header:zlib.h
 nlohmann-json3-dev|header:nlohmann/json.hpp
@@ -46,9 +45,11 @@ libomp-dev|command:clang++
 clang-format|command:clang-format
 clang-tidy|command:clang-tidy"
 fi
-optional=
+# What only some tests use: without it they are skipped, or check less.
+optional="shellcheck|command:shellcheck"
 if [ "$torch" = 1 ]; then
-  optional="python3-torch|python:torch
+  optional="$optional
+python3-torch|python:torch
 python3-h5py|python:h5py
 python3-numpy|python:numpy"
 fi
@@ -137,7 +138,7 @@ if command -v apt-get >/dev/null 2>&1 && [ "$root" != no ]; then
   fi
   if [ -n "$missing_optional" ] && ! install "$(names "$missing_optional")"; then
     tail -n 5 "$log" >&2
-    echo "apt-get could not install $(names "$missing_optional"): tests against PyTorch will be skipped." >&2
+    echo "apt-get could not install $(names "$missing_optional"): tests that use it will be skipped." >&2
   fi
   exit 0
 fi
@@ -146,7 +147,7 @@ fi
 missing=$(not_usable "$missing")
 missing_optional=$(not_usable "$missing_optional")
 if [ -n "$missing_optional" ]; then
-  echo "Not found: $(names "$missing_optional"): tests against PyTorch will be skipped." >&2
+  echo "Not found: $(names "$missing_optional"): tests that use it will be skipped." >&2
 fi
 [ -n "$missing" ] || exit 0
 {
