@@ -17,63 +17,89 @@ namespace {
 
 std::string to_string(const Spatial& s) { return cat(s[0], 'x', s[1], 'x', s[2]); }
 
-std::string to_string(const ConvolutionBlock& b) {
-  return cat(b.src, " -> ", b.dst, ", kernel ", to_string(b.kernel), ", stride ",
-             to_string(b.stride), ", dilation ", to_string(b.dilation), ", padding ",
-             to_string(b.pad_before), " before and ", to_string(b.pad_after), " after");
+std::string to_string(const ConvolutionGeometry& g) {
+  return cat(g.src, " -> ", g.dst, ", kernel ", to_string(g.kernel), ", stride ",
+             to_string(g.stride), ", dilation ", to_string(g.dilation), ", padding ",
+             to_string(g.pad_before), " before and ", to_string(g.pad_after), " after");
 }
 
 // The arguments that the convolution's descriptors share. The library counts dilation from 0.
 struct ConvolutionDescs {
-  memory::desc src, dst, weight, packed_weight, bias;
+  memory::desc src, dst, diff_dst, weight, packed_weight, packed_diff_weight, bias;
   memory::dims stride, dilation, before, after;
-  explicit ConvolutionDescs(const ConvolutionBlock& b)
-      : src(plain({1, b.src.c, b.src.d, b.src.h, b.src.w}, Tag::ndhwc)),
-        dst(plain({1, b.dst.c, b.dst.d, b.dst.h, b.dst.w}, Tag::ndhwc)),
-        bias(plain({b.dst.c}, Tag::a)),
-        stride(b.stride.begin(), b.stride.end()),
-        before(b.pad_before.begin(), b.pad_before.end()),
-        after(b.pad_after.begin(), b.pad_after.end()) {
-    const memory::dims dims{b.dst.c, b.src.c, b.kernel[0], b.kernel[1], b.kernel[2]};
+  ConvolutionDescs(const ConvolutionGeometry& g, const ConvolutionForm& form)
+      : bias(plain({g.dst.c}, Tag::a)),
+        stride(g.stride.begin(), g.stride.end()),
+        before(g.pad_before.begin(), g.pad_before.end()),
+        after(g.pad_after.begin(), g.pad_after.end()) {
+    const memory::dims src_dims{1, g.src.c, g.src.d, g.src.h, g.src.w};
+    const memory::dims dst_dims{1, g.dst.c, g.dst.d, g.dst.h, g.dst.w};
+    const memory::dims dims{g.dst.c, g.src.c, g.kernel[0], g.kernel[1], g.kernel[2]};
+    src = plain(src_dims, Tag::ndhwc, form.compute);
+    dst = plain(dst_dims, Tag::ndhwc, form.dst);
+    diff_dst = plain(dst_dims, Tag::ndhwc, form.compute);
     weight = plain(dims, Tag::oidhw);
-    packed_weight = plain(dims, Tag::any);
-    for (const std::int64_t d : b.dilation) dilation.push_back(d - 1);
+    packed_weight = plain(dims, Tag::any, form.compute);
+    packed_diff_weight = plain(dims, Tag::any);
+    for (const std::int64_t d : g.dilation) dilation.push_back(d - 1);
   }
-  dnnl::convolution_forward::primitive_desc forward(const Library& lib) const {
+  dnnl::convolution_forward::primitive_desc forward(const Library& lib,
+                                                    const memory::desc& result) const {
     return describe<dnnl::convolution_forward>(
         lib, dnnl::prop_kind::forward_training, dnnl::algorithm::convolution_direct, src,
-        packed_weight, bias, dst, stride, dilation, before, after);
+        packed_weight, bias, result, stride, dilation, before, after);
+  }
+  dnnl::convolution_backward_data::primitive_desc backward_data(const Library& lib) const {
+    return describe_backward<dnnl::convolution_backward_data>(
+        lib, forward(lib, diff_dst), dnnl::algorithm::convolution_direct, src, packed_weight,
+        diff_dst, stride, dilation, before, after);
+  }
+  dnnl::convolution_backward_weights::primitive_desc backward_weights(const Library& lib,
+                                                                      bool with_bias) const {
+    using Backward = dnnl::convolution_backward_weights;
+    constexpr auto kDirect = dnnl::algorithm::convolution_direct;
+    const auto hint = forward(lib, diff_dst);
+    return with_bias ? describe_backward<Backward>(lib, hint, kDirect, src, packed_diff_weight,
+                                                   bias, diff_dst, stride, dilation, before, after)
+                     : describe_backward<Backward>(lib, hint, kDirect, src, packed_diff_weight,
+                                                   diff_dst, stride, dilation, before, after);
   }
 };
 
-}  // namespace
-
-std::string onednn_version() {
-  const dnnl_version_t* v = dnnl_version();
-  return cat(v->major, '.', v->minor, '.', v->patch);
+// sum[i] += term[i].
+void add_to(float* sum, const float* term, std::int64_t count) {
+#pragma omp parallel for schedule(static) if (count > 65536)
+  for (std::int64_t i = 0; i < count; ++i) sum[i] += term[i];
 }
+
+}  // namespace
 
 struct ConvolutionKernels::Impl {
   struct Packed {
     Storage storage;
     Call reorder;
   };
+  // The weight gradients of one layout: their sum, and where all but the first block's go before
+  // they are added to it.
+  struct Gradients {
+    Storage sum, term;
+    Call unpack;
+    bool used = false;
+  };
   struct Kernel {
-    ConvolutionBlock block;
+    ConvolutionGeometry geometry;
     Call call;
-    std::size_t packed = 0;  // index into `packed`
+    std::size_t layout = 0;  // index into `packed` or, of backward_weights, into `gradients`
   };
 
+  ConvolutionForm form;
   Library lib;
   std::vector<std::string> names;
-  std::vector<Kernel> forward;
-  std::vector<Kernel> backward_data;     // none or one
-  std::vector<Kernel> backward_weights;  // none or one; `packed` unused
-  std::vector<Packed> packed;            // weights, one for each layout
-  // First the gradients of one sample, then their sums over samples, in the layout of the kernel.
-  std::vector<Storage> diff_weight;
-  AlignedBuffer<float> bias, diff_bias;
-  std::vector<Call> unpack;  // none or one
+  std::vector<Kernel> forward, backward_data, backward_weights;
+  std::vector<Packed> packed;
+  std::vector<Gradients> gradients;
+  AlignedBuffer<float> bias, bias_sum, bias_term;
+  AlignedBuffer<float> plain_term;  // one weight gradient as the user sees it, of further layouts
   AlignedBuffer<std::byte> scratchpad;
 
   std::size_t packed_index(const memory::desc& plain_desc, const memory::desc& desc) {
@@ -83,99 +109,110 @@ struct ConvolutionKernels::Impl {
     packed.back().reorder.bind(DNNL_ARG_DST, packed.back().storage.data());
     return packed.size() - 1;
   }
+  std::size_t gradients_index(const memory::desc& plain_desc, const memory::desc& desc) {
+    for (std::size_t i = 0; i < gradients.size(); ++i)
+      if (gradients[i].sum.desc == desc) return i;
+    gradients.push_back({Storage(desc), Storage(desc), make_reorder(lib, desc, plain_desc)});
+    gradients.back().unpack.bind(DNNL_ARG_SRC, gradients.back().sum.data());
+    return gradients.size() - 1;
+  }
+  // The kernel of this geometry among `kernels`, made by make(name, descriptors) if it is new.
+  template <class Make>
+  std::size_t find_or_add(std::vector<Kernel>& kernels, const char* role,
+                          const ConvolutionGeometry& geometry, const Make& make) {
+    for (std::size_t i = 0; i < kernels.size(); ++i)
+      if (kernels[i].geometry == geometry) return i;
+    const std::string name = cat("convolution ", role, ' ', to_string(geometry));
+    guarded([&] { return std::string_view(name); },
+            [&] { kernels.push_back(make(name, ConvolutionDescs(geometry, form))); });
+    return kernels.size() - 1;
+  }
+  void note(const char* role, const char* implementation) {
+    add_name(names, cat(role, ' ', name_of(form.compute)), implementation);
+  }
 };
 
-ConvolutionKernels::ConvolutionKernels() : impl_(std::make_unique<Impl>()) {}
+ConvolutionKernels::ConvolutionKernels(const ConvolutionForm& form)
+    : impl_(std::make_unique<Impl>()) {
+  impl_->form = form;
+}
 ConvolutionKernels::~ConvolutionKernels() = default;
 ConvolutionKernels::ConvolutionKernels(ConvolutionKernels&&) noexcept = default;
 ConvolutionKernels& ConvolutionKernels::operator=(ConvolutionKernels&&) noexcept = default;
 
-std::size_t ConvolutionKernels::add_forward(const ConvolutionBlock& block) {
+std::size_t ConvolutionKernels::add_forward(const ConvolutionGeometry& geometry) {
   Impl& impl = *impl_;
-  for (std::size_t i = 0; i < impl.forward.size(); ++i)
-    if (impl.forward[i].block == block) return i;
-  const std::string name = "convolution forward " + to_string(block);
-  guarded([&] { return std::string_view(name); },
-          [&] {
-            const ConvolutionDescs descs(block);
-            const auto pd = descs.forward(impl.lib);
-            Call call(impl.lib, name, dnnl::convolution_forward(pd), pd,
-                      {{DNNL_ARG_SRC, descs.src},
-                       {DNNL_ARG_DST, descs.dst},
-                       {DNNL_ARG_WEIGHTS, pd.weights_desc()},
-                       {DNNL_ARG_BIAS, descs.bias}});
-            impl.forward.push_back(
-                {block, std::move(call), impl.packed_index(descs.weight, pd.weights_desc())});
-            add_name(impl.names, "forward", pd.impl_info_str());
-          });
-  return impl.forward.size() - 1;
+  return impl.find_or_add(
+      impl.forward, "forward", geometry,
+      [&](const std::string& name, const ConvolutionDescs& descs) -> Impl::Kernel {
+        const auto pd = descs.forward(impl.lib, descs.dst);
+        impl.note("forward", pd.impl_info_str());
+        return {geometry,
+                Call(impl.lib, name, dnnl::convolution_forward(pd), pd,
+                     {{DNNL_ARG_SRC, descs.src},
+                      {DNNL_ARG_DST, descs.dst},
+                      {DNNL_ARG_WEIGHTS, pd.weights_desc()},
+                      {DNNL_ARG_BIAS, descs.bias}}),
+                impl.packed_index(descs.weight, pd.weights_desc())};
+      });
 }
 
-void ConvolutionKernels::add_backward_data(const ConvolutionBlock& block) {
+std::size_t ConvolutionKernels::add_backward_data(const ConvolutionGeometry& geometry) {
   Impl& impl = *impl_;
-  const std::string name = "convolution backward_data " + to_string(block);
-  guarded([&] { return std::string_view(name); },
-          [&] {
-            const ConvolutionDescs descs(block);
-            const auto pd = describe_backward<dnnl::convolution_backward_data>(
-                impl.lib, descs.forward(impl.lib), dnnl::algorithm::convolution_direct, descs.src,
-                descs.packed_weight, descs.dst, descs.stride, descs.dilation, descs.before,
-                descs.after);
-            Call call(impl.lib, name, dnnl::convolution_backward_data(pd), pd,
-                      {{DNNL_ARG_DIFF_SRC, descs.src},
-                       {DNNL_ARG_DIFF_DST, descs.dst},
-                       {DNNL_ARG_WEIGHTS, pd.weights_desc()}});
-            impl.backward_data.push_back(
-                {block, std::move(call), impl.packed_index(descs.weight, pd.weights_desc())});
-            add_name(impl.names, "backward_data", pd.impl_info_str());
-          });
+  return impl.find_or_add(
+      impl.backward_data, "backward_data", geometry,
+      [&](const std::string& name, const ConvolutionDescs& descs) -> Impl::Kernel {
+        const auto pd = descs.backward_data(impl.lib);
+        impl.note("backward_data", pd.impl_info_str());
+        return {geometry,
+                Call(impl.lib, name, dnnl::convolution_backward_data(pd), pd,
+                     {{DNNL_ARG_DIFF_SRC, descs.src},
+                      {DNNL_ARG_DIFF_DST, descs.diff_dst},
+                      {DNNL_ARG_WEIGHTS, pd.weights_desc()}}),
+                impl.packed_index(descs.weight, pd.weights_desc())};
+      });
 }
 
-void ConvolutionKernels::add_backward_weights(const ConvolutionBlock& block) {
+std::size_t ConvolutionKernels::add_backward_weights(const ConvolutionGeometry& geometry) {
   Impl& impl = *impl_;
-  const std::string name = "convolution backward_weights " + to_string(block);
-  guarded([&] { return std::string_view(name); },
-          [&] {
-            const ConvolutionDescs descs(block);
-            const auto pd = describe_backward<dnnl::convolution_backward_weights>(
-                impl.lib, descs.forward(impl.lib), dnnl::algorithm::convolution_direct, descs.src,
-                descs.packed_weight, descs.bias, descs.dst, descs.stride, descs.dilation,
-                descs.before, descs.after);
-            Call call(impl.lib, name, dnnl::convolution_backward_weights(pd), pd,
-                      {{DNNL_ARG_SRC, descs.src},
-                       {DNNL_ARG_DIFF_DST, descs.dst},
-                       {DNNL_ARG_DIFF_WEIGHTS, pd.diff_weights_desc()},
-                       {DNNL_ARG_DIFF_BIAS, descs.bias}});
-            impl.backward_weights.push_back({block, std::move(call)});
-            for (int i = 0; i < 2; ++i) impl.diff_weight.emplace_back(pd.diff_weights_desc());
-            impl.unpack.push_back(make_reorder(impl.lib, pd.diff_weights_desc(), descs.weight));
-            add_name(impl.names, "backward_weights", pd.impl_info_str());
-          });
+  return impl.find_or_add(
+      impl.backward_weights, "backward_weights", geometry,
+      [&](const std::string& name, const ConvolutionDescs& descs) -> Impl::Kernel {
+        const auto pd = descs.backward_weights(impl.lib, impl.form.diff_bias);
+        impl.note("backward_weights", pd.impl_info_str());
+        Call call(impl.lib, name, dnnl::convolution_backward_weights(pd), pd,
+                  {{DNNL_ARG_SRC, descs.src},
+                   {DNNL_ARG_DIFF_DST, descs.diff_dst},
+                   {DNNL_ARG_DIFF_WEIGHTS, pd.diff_weights_desc()}});
+        if (impl.form.diff_bias) call.add(impl.lib, DNNL_ARG_DIFF_BIAS, descs.bias);
+        return {geometry, std::move(call),
+                impl.gradients_index(descs.weight, pd.diff_weights_desc())};
+      });
 }
 
 void ConvolutionKernels::allocate() {
   Impl& impl = *impl_;
   std::vector<Call*> calls;
-  std::int64_t out = 0;
+  std::int64_t out = 0, weights = 0;
   for (auto* kernels : {&impl.forward, &impl.backward_data, &impl.backward_weights})
     for (Impl::Kernel& kernel : *kernels) {
+      const ConvolutionGeometry& g = kernel.geometry;
       calls.push_back(&kernel.call);
-      out = kernel.block.dst.c;
+      out = g.dst.c;
+      weights = out * g.src.c * g.kernel[0] * g.kernel[1] * g.kernel[2];
     }
   impl.bias = AlignedBuffer<float>(out);
   for (Impl::Kernel& kernel : impl.forward)
     kernel.call.bind(DNNL_ARG_BIAS, impl.bias.data())
-        .bind(DNNL_ARG_WEIGHTS, impl.packed[kernel.packed].storage.data());
+        .bind(DNNL_ARG_WEIGHTS, impl.packed[kernel.layout].storage.data());
   for (Impl::Kernel& kernel : impl.backward_data)
-    kernel.call.bind(DNNL_ARG_WEIGHTS, impl.packed[kernel.packed].storage.data());
+    kernel.call.bind(DNNL_ARG_WEIGHTS, impl.packed[kernel.layout].storage.data());
   for (Impl::Packed& packed : impl.packed) calls.push_back(&packed.reorder);
-  for (Call& call : impl.unpack)
-    calls.push_back(&call.bind(DNNL_ARG_SRC, impl.diff_weight[1].data()));
-  if (!impl.backward_weights.empty()) {
-    impl.diff_bias = AlignedBuffer<float>(2 * out);
-    impl.backward_weights[0]
-        .call.bind(DNNL_ARG_DIFF_WEIGHTS, impl.diff_weight[0].data())
-        .bind(DNNL_ARG_DIFF_BIAS, impl.diff_bias.data());
+  for (Impl::Gradients& gradients : impl.gradients) calls.push_back(&gradients.unpack);
+  if (impl.gradients.size() > 1) impl.plain_term = AlignedBuffer<float>(weights);
+  if (impl.form.diff_bias) {
+    impl.bias_sum = AlignedBuffer<float>(out);
+    impl.bias_term = AlignedBuffer<float>(out);
   }
   impl.scratchpad = share_scratchpad(calls);
 }
@@ -186,38 +223,46 @@ void ConvolutionKernels::load_weights(const float* weight, const float* bias) {
   std::copy_n(bias, impl_->bias.size(), impl_->bias.data());
 }
 
-void ConvolutionKernels::forward(std::size_t kernel, const float* src, float* dst) {
+void ConvolutionKernels::forward(std::size_t kernel, const void* src, void* dst) {
   impl_->forward[kernel].call.bind(DNNL_ARG_SRC, src).bind(DNNL_ARG_DST, dst).run(impl_->lib);
 }
 
-void ConvolutionKernels::backward_data(const float* diff_dst, float* diff_src) {
-  impl_->backward_data[0]
+void ConvolutionKernels::backward_data(std::size_t kernel, const void* diff_dst, void* diff_src) {
+  impl_->backward_data[kernel]
       .call.bind(DNNL_ARG_DIFF_DST, diff_dst)
       .bind(DNNL_ARG_DIFF_SRC, diff_src)
       .run(impl_->lib);
 }
 
-// The gradients of each sample come in buffers bound once: giving the library new memory in a
-// padded layout would make it clear the padding each time.
-void ConvolutionKernels::backward_weights(const float* src, const float* diff_dst, bool first) {
+void ConvolutionKernels::backward_weights(std::size_t kernel, const void* src,
+                                          const void* diff_dst) {
   Impl& impl = *impl_;
-  impl.backward_weights[0]
-      .call.bind(DNNL_ARG_SRC, src)
+  Impl::Kernel& k = impl.backward_weights[kernel];
+  Impl::Gradients& gradients = impl.gradients[k.layout];
+  Storage& target = gradients.used ? gradients.term : gradients.sum;
+  bool bias_used = false;
+  for (const Impl::Gradients& g : impl.gradients) bias_used = bias_used || g.used;
+  k.call.bind(DNNL_ARG_SRC, src)
       .bind(DNNL_ARG_DIFF_DST, diff_dst)
+      .bind(DNNL_ARG_DIFF_WEIGHTS, target.data())
+      .bind(DNNL_ARG_DIFF_BIAS, (bias_used ? impl.bias_term : impl.bias_sum).data())
       .run(impl.lib);
-  const std::int64_t out = impl.diff_bias.size() / 2, size = impl.diff_weight[0].size();
-  const auto sum_up = [first](const float* sample, std::int64_t count, float* sum) {
-    for (std::int64_t i = 0; i < count; ++i) sum[i] = first ? sample[i] : sum[i] + sample[i];
-  };
-  sum_up(impl.diff_weight[0].data(), size, impl.diff_weight[1].data());
-  sum_up(impl.diff_bias.data(), out, impl.diff_bias.data() + out);
+  if (gradients.used) add_to(gradients.sum.floats(), gradients.term.floats(), target.size());
+  if (bias_used) add_to(impl.bias_sum.data(), impl.bias_term.data(), impl.bias_sum.size());
+  gradients.used = true;
 }
 
 void ConvolutionKernels::store_diff_weights(float* diff_weight, float* diff_bias) {
   Impl& impl = *impl_;
-  impl.unpack[0].bind(DNNL_ARG_DST, diff_weight).run(impl.lib);
-  const std::int64_t out = impl.diff_bias.size() / 2;
-  std::copy_n(impl.diff_bias.data() + out, out, diff_bias);
+  bool first = true;
+  for (Impl::Gradients& gradients : impl.gradients) {
+    if (!gradients.used) continue;
+    gradients.unpack.bind(DNNL_ARG_DST, first ? diff_weight : impl.plain_term.data()).run(impl.lib);
+    if (!first) add_to(diff_weight, impl.plain_term.data(), impl.plain_term.size());
+    first = false;
+    gradients.used = false;
+  }
+  if (impl.form.diff_bias) std::copy_n(impl.bias_sum.data(), impl.bias_sum.size(), diff_bias);
 }
 
 std::vector<std::string> ConvolutionKernels::implementations() const { return impl_->names; }

@@ -9,35 +9,51 @@
 #include <vector>
 
 #include "shape.hpp"
+#include "src/nn/data_type.hpp"
 
 namespace halomesh {
 
 /// The version of the library that runs, e.g. "2.6.3".
 std::string onednn_version();
 
+/// The library's name of the best instruction set that it may use here, e.g. "avx512_core_bf16".
+std::string cpu_isa_name();
+/// Whether this CPU has instructions for products of bf16, so that the library need not emulate
+/// them. Known for x86-64 alone; false elsewhere.
+bool cpu_computes_bf16();
+
 /// A convolution of one sample: dense ndhwc blocks with their own padding. Channels are src.c and
 /// dst.c; stride 1 and dilation 1 mean adjacent planes.
-struct ConvolutionBlock {
+struct ConvolutionGeometry {
   Shape src, dst;
   Spatial kernel{1, 1, 1}, stride{1, 1, 1}, dilation{1, 1, 1}, pad_before{}, pad_after{};
-  friend bool operator==(const ConvolutionBlock&, const ConvolutionBlock&) = default;
+  friend bool operator==(const ConvolutionGeometry&, const ConvolutionGeometry&) = default;
 };
 
-/// The kernels of one convolution layer on one rank: forward for any number of block geometries,
-/// backward for one; all share the weights, which are kept packed once for each layout the library
-/// chose. First add_...(), then allocate(), then run. Made kernels allocate nothing of ours. Throws
-/// Error naming the primitive and its shapes when the library refuses.
+/// What the kernels of one convolution layer read and write; each type is kFloat32 or kBfloat16.
+/// Products are summed in fp32; parameters and their gradients are fp32.
+struct ConvolutionForm {
+  DataType compute = DataType::kFloat32;  ///< of src and dst, their gradients, and packed weights
+  DataType dst = DataType::kFloat32;      ///< of what forward() writes; its gradient is as above
+  bool diff_bias = true;                  ///< whether backward_weights() sums it, too
+};
+
+/// The kernels of one convolution layer on one rank, each for any number of geometries; all share
+/// the weights, which are kept packed once for each layout the library chose. First add_...(), then
+/// allocate(), then run. Made kernels allocate nothing of ours. Pointers are to dense elements of
+/// the types of the form. Throws Error naming the primitive and its shapes when the library
+/// refuses.
 class ConvolutionKernels {
  public:
-  ConvolutionKernels();
+  explicit ConvolutionKernels(const ConvolutionForm& form = {});
   ~ConvolutionKernels();
   ConvolutionKernels(ConvolutionKernels&&) noexcept;
   ConvolutionKernels& operator=(ConvolutionKernels&&) noexcept;
 
-  /// Returns the number to pass to forward(); equal geometries share one kernel.
-  std::size_t add_forward(const ConvolutionBlock& block);
-  void add_backward_data(const ConvolutionBlock& block);
-  void add_backward_weights(const ConvolutionBlock& block);
+  /// Each returns the number to pass to its function below; equal geometries share one kernel.
+  std::size_t add_forward(const ConvolutionGeometry& geometry);
+  std::size_t add_backward_data(const ConvolutionGeometry& geometry);
+  std::size_t add_backward_weights(const ConvolutionGeometry& geometry);
   /// Makes packed weights, gradient sums and the scratchpad that all kernels share.
   void allocate();
 
@@ -45,15 +61,18 @@ class ConvolutionKernels {
   /// channel. Both are copied.
   void load_weights(const float* weight, const float* bias);
   /// dst = src * weights + bias.
-  void forward(std::size_t kernel, const float* src, float* dst);
+  void forward(std::size_t kernel, const void* src, void* dst);
   /// Writes all of diff_src.
-  void backward_data(const float* diff_dst, float* diff_src);
-  /// Adds this sample's weight and bias gradients to the sums; `first` starts new sums.
-  void backward_weights(const float* src, const float* diff_dst, bool first);
-  /// Writes the sums, weight in the order out,in,kd,kh,kw.
+  void backward_data(std::size_t kernel, const void* diff_dst, void* diff_src);
+  /// Adds this block's weight (and bias) gradients to the sums; the first call after
+  /// store_diff_weights() starts new sums.
+  void backward_weights(std::size_t kernel, const void* src, const void* diff_dst);
+  /// Writes the sums, weight in the order out,in,kd,kh,kw, and forgets them. `diff_bias` may be
+  /// null when the form has none.
   void store_diff_weights(float* diff_weight, float* diff_bias);
 
-  /// The library's names of the chosen kernels, e.g. "forward jit:avx512_core", each once.
+  /// The library's names of the chosen kernels with their type, e.g. "forward bf16
+  /// brgconv:avx512_core_bf16", each once.
   std::vector<std::string> implementations() const;
 
  private:

@@ -66,7 +66,9 @@ struct Storage {
   memory::desc desc;
   explicit Storage(const memory::desc& d)
       : bytes(static_cast<std::int64_t>(d.get_size())), desc(d) {}
-  float* data() { return reinterpret_cast<float*>(bytes.data()); }
+  void* data() { return bytes.data(); }
+  // The elements of a layout of fp32, padding included.
+  float* floats() { return reinterpret_cast<float*>(bytes.data()); }
   std::int64_t size() const { return bytes.size() / std::int64_t{sizeof(float)}; }
 };
 
@@ -133,8 +135,9 @@ inline void add_name(std::vector<std::string>& names, const std::string& role, c
   if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
 }
 
-inline memory::desc plain(const memory::dims& dims, Tag tag) {
-  return {dims, memory::data_type::f32, tag};
+inline memory::desc plain(const memory::dims& dims, Tag tag, DataType type = DataType::kFloat32) {
+  const bool half = type == DataType::kBfloat16;
+  return {dims, half ? memory::data_type::bf16 : memory::data_type::f32, tag};
 }
 
 }  // namespace halomesh::onednn

@@ -93,8 +93,8 @@ TEST_CASE("inner product for inference has forward alone") {
 }
 
 TEST_CASE("convolution kernels: equal geometries share one, gradients start anew with `first`") {
-  const ConvolutionBlock block{{4, 6, 5, 7}, {16, 5, 4, 6}, {2, 2, 2}};
-  ConvolutionBlock padded = block;
+  const ConvolutionGeometry block{{4, 6, 5, 7}, {16, 5, 4, 6}, {2, 2, 2}};
+  ConvolutionGeometry padded = block;
   padded.dst.d = 6;
   padded.pad_after[0] = 1;
   ConvolutionKernels kernels;
@@ -106,10 +106,10 @@ TEST_CASE("convolution kernels: equal geometries share one, gradients start anew
   const auto src = random_values(block.src.volume(), 1),
              diff = random_values(block.dst.volume(), 2);
   std::vector<float> once(16 * 4 * 8), twice(once.size()), bias_once(16), bias_twice(16);
-  kernels.backward_weights(src.data(), diff.data(), true);
-  kernels.backward_weights(src.data(), diff.data(), false);
+  kernels.backward_weights(0, src.data(), diff.data());
+  kernels.backward_weights(0, src.data(), diff.data());
   kernels.store_diff_weights(twice.data(), bias_twice.data());
-  kernels.backward_weights(src.data(), diff.data(), true);
+  kernels.backward_weights(0, src.data(), diff.data());
   kernels.store_diff_weights(once.data(), bias_once.data());
   std::size_t compared = 0;
   for (std::size_t i = 0; i < once.size(); ++i, ++compared) REQUIRE(twice[i] == 2 * once[i]);
@@ -121,7 +121,8 @@ TEST_CASE("convolution kernels: equal geometries share one, gradients start anew
 
 TEST_CASE("what oneDNN refuses is an error that names the primitive, its shapes and a cure") {
   ConvolutionKernels kernels;
-  const ConvolutionBlock wrong{{4, 6, 5, 7}, {16, 6, 5, 7}, {2, 2, 2}};  // no padding, yet no loss
+  const ConvolutionGeometry wrong{
+      {4, 6, 5, 7}, {16, 6, 5, 7}, {2, 2, 2}};  // no padding, yet no loss
   bool thrown = false;
   try {
     kernels.add_forward(wrong);

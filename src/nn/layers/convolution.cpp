@@ -69,7 +69,7 @@ std::int64_t Convolution::forward_flops(std::span<const Shape> src) const {
   return 2 * dst.volume() * parameters(src)[0].in.volume();
 }
 
-ConvolutionBlock Convolution::block_of(const Box& dst, const Box& src) const {
+ConvolutionGeometry Convolution::geometry_of(const Box& dst, const Box& src) const {
   const BlockPadding padding = block_padding(window_, dst, place_.src_shapes[0]);
   const WindowOptions& w = options_.window;
   return {src.shape(), dst.shape(), w.kernel, w.stride, w.dilation, padding.before, padding.after};
@@ -97,12 +97,12 @@ void Convolution::prepare(const LayerPlace& place, std::vector<ParameterView> pa
   const auto needed = [&](const Box& dst) { return needs(dst, 0, place_.src_shapes); };
   for (const Box& dst : place.dst_chunks) {
     const Box src = needed(dst);
-    chunks_.push_back({dst, src, kernels_.add_forward(block_of(dst, src))});
+    chunks_.push_back({dst, src, kernels_.add_forward(geometry_of(dst, src))});
     reserve_scratch(src, dst);
   }
   if (place.training) {
     const Box src = needed(produced);
-    const ConvolutionBlock block = block_of(produced, src);
+    const ConvolutionGeometry block = geometry_of(produced, src);
     if (place.src_diff_wanted[0]) kernels_.add_backward_data(block);
     kernels_.add_backward_weights(block);
     reserve_scratch(src, produced);
@@ -134,7 +134,7 @@ void Convolution::backward_data(const Pass& /*pass*/, std::span<const AnyConstVi
                                 AnyView diff_src) {
   const Box &produced = place_.boxes.dst_produced, &needed = place_.boxes.src_needed[0];
   for (std::int64_t n = 0; n < place_.batch; ++n) {
-    kernels_.backward_data(read_dense(diff_dst.as<float>(), n, produced, dst_scratch_),
+    kernels_.backward_data(0, read_dense(diff_dst.as<float>(), n, produced, dst_scratch_),
                            write_target(diff_src.as<float>(), n, needed, src_scratch_));
     write_back(diff_src.as<float>(), n, needed, src_scratch_);
   }
@@ -144,8 +144,8 @@ void Convolution::backward_parameters(const Pass& /*pass*/, std::span<const AnyC
                                       AnyConstView diff_dst) {
   const Box &produced = place_.boxes.dst_produced, &needed = place_.boxes.src_needed[0];
   for (std::int64_t n = 0; n < place_.batch; ++n)
-    kernels_.backward_weights(read_dense(src[0].as<float>(), n, needed, src_scratch_),
-                              read_dense(diff_dst.as<float>(), n, produced, dst_scratch_), n == 0);
+    kernels_.backward_weights(0, read_dense(src[0].as<float>(), n, needed, src_scratch_),
+                              read_dense(diff_dst.as<float>(), n, produced, dst_scratch_));
   kernels_.store_diff_weights(parameters_[0].diffs.data(), parameters_[1].diffs.data());
 }
 

@@ -51,7 +51,7 @@ class Convolution : public Layer {
     Box dst, src;
     std::size_t kernel = 0;
   };
-  ConvolutionBlock block_of(const Box& dst, const Box& src) const;
+  ConvolutionGeometry geometry_of(const Box& dst, const Box& src) const;
   void reserve_scratch(const Box& src, const Box& dst);
 
   ConvolutionOptions options_;
