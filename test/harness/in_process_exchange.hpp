@@ -12,31 +12,34 @@
 
 namespace halomesh {
 
-/// Executes `plan` between views, one per part. Every call returns the elements moved.
+/// Executes `plan` between views of any type, one per part. Every call returns the elements moved.
 class InProcessExchange {
  public:
   explicit InProcessExchange(TransferPlan plan)
       : plan_(std::move(plan)), reversed_(plan_.reversed()) {}
 
   /// Copies along the plan: fills the halos of `views` from the owners.
-  std::int64_t copy(const std::vector<View>& views) const {
-    return run(plan_, views, &unpack_copy);
+  template <class AView>
+  std::int64_t copy(const std::vector<AView>& views) const {
+    return run(plan_, {views.begin(), views.end()}, &unpack_copy);
   }
 
   /// Adds along the reversed plan, the adjoint of copy(): the owners collect what the halos hold.
-  std::int64_t add_back(const std::vector<View>& views) const {
-    return run(reversed_, views, &unpack_add);
+  template <class AView>
+  std::int64_t add_back(const std::vector<AView>& views) const {
+    return run(reversed_, {views.begin(), views.end()}, &unpack_add);
   }
 
  private:
-  using Unpack = std::int64_t (*)(const float*, const Box&, View);
+  using Unpack = std::int64_t (*)(const std::byte*, const Box&, AnyView);
 
   // Everything is packed before anything is unpacked, as messages in flight would be.
-  static std::int64_t run(const TransferPlan& plan, const std::vector<View>& views, Unpack unpack) {
-    std::vector<std::vector<float>> messages;
+  static std::int64_t run(const TransferPlan& plan, const std::vector<AnyView>& views,
+                          Unpack unpack) {
+    std::vector<AlignedBuffer<std::byte>> messages;
     for (const Transfer& t : plan.transfers()) {
-      const View src = views[static_cast<std::size_t>(t.src)];
-      messages.emplace_back(static_cast<std::size_t>(src.batch * t.box.volume()));
+      const AnyView src = views[static_cast<std::size_t>(t.src)];
+      messages.emplace_back(src.batch * t.box.volume() * size_of(src.type));
       pack(src, t.box, messages.back().data());
     }
     std::int64_t moved = 0;

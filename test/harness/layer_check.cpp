@@ -12,12 +12,15 @@
 namespace halomesh {
 namespace {
 
-// Uniform in [-1, 1), exactly representable in fp32; one stream for each tensor.
-std::vector<double> random_values(std::size_t size, std::uint64_t seed, std::uint32_t stream) {
+// Uniform in [-1, 1), exactly representable in fp32, then mapped; one stream for each tensor.
+std::vector<double> random_values(std::size_t size, std::uint64_t seed, std::uint32_t stream,
+                                  const std::function<float(float)>& map) {
   const CounterRng rng(seed, RandomUse::kSynth, stream);
   std::vector<double> values(size);
-  for (std::size_t i = 0; i < size; ++i)
+  for (std::size_t i = 0; i < size; ++i) {
     values[i] = 2.0 * static_cast<double>(rng.uniform(i)) - 1.0;
+    if (map) values[i] = static_cast<double>(map(static_cast<float>(values[i])));
+  }
   return values;
 }
 
@@ -26,15 +29,14 @@ ReferenceInput random_input(const LayerCase& test, const Layer& layer) {
   std::uint32_t stream = 0;
   for (const Shape& shape : test.cut.src_shapes) {
     GlobalTensor& src = input.src.emplace_back(shape, test.cut.batch);
-    src.values = random_values(src.values.size(), test.seed, stream++);
-    if (test.src_value)
-      for (double& v : src.values) v = static_cast<double>(test.src_value(static_cast<float>(v)));
+    src.values = random_values(src.values.size(), test.seed, stream++, test.src_value);
   }
   for (const ParameterGeometry& p : layer.parameters(test.cut.src_shapes))
-    input.parameters.push_back(
-        random_values(static_cast<std::size_t>(p.volume()), test.seed, stream++));
+    input.parameters.push_back(random_values(static_cast<std::size_t>(p.volume()), test.seed,
+                                             stream++, test.parameter_value));
   input.diff_dst = GlobalTensor(layer.dst_shape(test.cut.src_shapes), test.cut.batch);
-  input.diff_dst.values = random_values(input.diff_dst.values.size(), test.seed, stream++);
+  input.diff_dst.values =
+      random_values(input.diff_dst.values.size(), test.seed, stream++, test.diff_value);
   input.pass = test.pass;
   return input;
 }

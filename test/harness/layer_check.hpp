@@ -25,6 +25,8 @@ struct LayerCase {
   bool repeat = false;  ///< run the step twice on the same layers and demand identical bits
   /// Maps the uniform values in [-1, 1) of src, e.g. to make ties; none when empty.
   std::function<float(float)> src_value;
+  /// The same of parameters and of diff_dst.
+  std::function<float(float)> parameter_value, diff_value;
 };
 
 /// Elements compared (global counts) and moved; one line for each comparison that failed.

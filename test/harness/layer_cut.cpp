@@ -55,11 +55,14 @@ void add_chunks(const Layer& layer, const LayerCut& cut, std::size_t part, Layer
   }
 }
 
-LayerPlace place_of(const CutRequest& request, const LayerCut& cut, const Shape& dst_shape,
-                    LayerBoxes boxes, std::size_t part) {
+LayerPlace place_of(const Layer& layer, const CutRequest& request, const LayerCut& cut,
+                    const Shape& dst_shape, LayerBoxes boxes, std::size_t part) {
   LayerPlace place;
   place.src_shapes = request.src_shapes;
   place.dst_shape = dst_shape;
+  place.src_types = request.src_types;
+  if (place.src_types.empty()) place.src_types.assign(place.src_shapes.size(), DataType::kFloat32);
+  place.dst_type = layer.dst_type(place.src_types);
   place.batch = request.batch;
   place.training = request.training;
   place.src_diff_wanted.assign(request.src_shapes.size(), request.src_diff_wanted);
@@ -89,7 +92,7 @@ LayerCut cut_layer(const Layer& layer, const CutRequest& request) {
     const LayerBoxes boxes = boxes_of(layer, request, cut, dst_shape, dst_owned, part);
     for (std::size_t i = 0; i < needed.size(); ++i) needed[i].push_back(boxes.src_needed[i]);
     produced.push_back(boxes.dst_produced);
-    LayerPlace place = place_of(request, cut, dst_shape, boxes, part);
+    LayerPlace place = place_of(layer, request, cut, dst_shape, boxes, part);
     add_chunks(layer, cut, part, place, cut.chunk_needs_remote.emplace_back());
     cut.places.push_back(std::move(place));
   }

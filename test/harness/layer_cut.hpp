@@ -16,6 +16,7 @@ namespace halomesh {
 /// tensor), as when the neighbouring layer needs a halo of the same tensor.
 struct CutRequest {
   std::vector<Shape> src_shapes;
+  std::vector<DataType> src_types;  ///< one per input; when empty: all kFloat32
   PartGrid grid;
   std::int64_t batch = 1;
   Spatial src_margin{}, dst_margin{};

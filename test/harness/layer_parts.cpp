@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <limits>
+#include <type_traits>
 #include <utility>
 
 #include "error.hpp"
@@ -23,17 +24,45 @@ void for_each_element(std::int64_t batch, const Box& box, Visit visit) {
           for (std::int64_t c = box.lo[kC]; c < box.hi[kC]; ++c) visit(n, c, d, h, w);
 }
 
-void scatter(const GlobalTensor& global, const Box& box, View view) {
-  for_each_element(view.batch, box, [&](auto n, auto c, auto d, auto h, auto w) {
-    view.at(n, c, d, h, w) = static_cast<float>(global.at(n, c, d, h, w));
+// Calls body(TensorView of the element type).
+template <class AView, class Body>
+void with_elements(const AView& view, const Body& body) {
+  if (view.type == DataType::kFloat32) return body(view.template as<float>());
+  if (view.type == DataType::kBfloat16) return body(view.template as<Bfloat16>());
+  body(view.template as<std::int16_t>());
+}
+
+// Values are rounded to the type of the view, if need be.
+void scatter(const GlobalTensor& global, const Box& box, const AnyView& view) {
+  with_elements(view, [&](auto typed) {
+    using T = std::remove_pointer_t<decltype(typed.data)>;
+    for_each_element(view.batch, box, [&](auto n, auto c, auto d, auto h, auto w) {
+      typed.at(n, c, d, h, w) = T(static_cast<float>(global.at(n, c, d, h, w)));
+    });
   });
 }
 
-void gather(ConstView view, const Box& box, const Shape& shape, std::vector<double>& global) {
+void gather(const AnyConstView& view, const Box& box, const Shape& shape,
+            std::vector<double>& global) {
   GlobalTensor index;
   index.shape = shape;
-  for_each_element(view.batch, box, [&](auto n, auto c, auto d, auto h, auto w) {
-    global[index.offset(n, c, d, h, w)] = static_cast<double>(view.at(n, c, d, h, w));
+  with_elements(view, [&](auto typed) {
+    for_each_element(view.batch, box, [&](auto n, auto c, auto d, auto h, auto w) {
+      global[index.offset(n, c, d, h, w)] =
+          static_cast<double>(static_cast<float>(typed.at(n, c, d, h, w)));
+    });
+  });
+}
+
+// NaN; the largest count where there is none.
+void unset(const AnyView& view, const Box& box) {
+  with_elements(view, [&](auto typed) {
+    using T = std::remove_pointer_t<decltype(typed.data)>;
+    T value = std::numeric_limits<T>::max();
+    if constexpr (!std::is_same_v<T, std::int16_t>) value = T(kUnset);
+    for_each_element(view.batch, box, [&](auto n, auto c, auto d, auto h, auto w) {
+      typed.at(n, c, d, h, w) = value;
+    });
   });
 }
 
@@ -67,11 +96,11 @@ void for_each_parameter_element(const ParameterGeometry& geometry, const Box& sl
   }
 }
 
-std::int64_t InProcessLink::copy(const TransferPlan& plan, const std::vector<View>& views) {
+std::int64_t InProcessLink::copy(const TransferPlan& plan, const std::vector<AnyView>& views) {
   return InProcessExchange(plan).copy(views);
 }
 
-std::int64_t InProcessLink::add_back(const TransferPlan& plan, const std::vector<View>& views) {
+std::int64_t InProcessLink::add_back(const TransferPlan& plan, const std::vector<AnyView>& views) {
   return InProcessExchange(plan).add_back(views);
 }
 
@@ -92,13 +121,14 @@ void LayerParts::make_part(std::size_t index) {
   }
   part.place = cut_.places[index];
   const std::int64_t batch = part.place.batch;
-  for (const Box& span : part.place.src_spans) {
-    part.src.emplace_back(span, batch);
-    part.diff_src.emplace_back(span, batch);
-    part.src_views.push_back(part.src.back().view());
+  for (std::size_t i = 0; i < part.place.src_spans.size(); ++i) {
+    const Box& span = part.place.src_spans[i];
+    part.src.emplace_back(span, batch, part.place.src_types[i]);
+    part.diff_src.emplace_back(span, batch, part.place.src_types[i]);
+    part.src_views.push_back(part.src.back().any_view());
   }
-  part.dst = Tensor(part.place.dst_span, batch);
-  part.diff_dst = Tensor(part.place.dst_span, batch);
+  part.dst = Tensor(part.place.dst_span, batch, part.place.dst_type);
+  part.diff_dst = Tensor(part.place.dst_span, batch, part.place.dst_type);
   if (part.place.boxes.dst_produced.empty()) return;
   part.layer = test_.make_layer();
   prepare(part);
@@ -129,8 +159,8 @@ Box LayerParts::src_owned_here(std::size_t input, std::size_t part) const {
 void LayerParts::fill_src() {
   for (std::size_t part = 0; part < parts_.size(); ++part)
     for (std::size_t i = 0; i < cut_.src_owned.size(); ++i) {
-      const View view = parts_[part].src[i].view();
-      fill(view, view.span, kUnset);
+      const AnyView view = parts_[part].src[i].any_view();
+      unset(view, view.span);
       scatter(input_.src[i], src_owned_here(i, part), view);
     }
 }
@@ -140,76 +170,77 @@ void LayerParts::run_chunks(bool remote) {
     Part& p = parts_[part];
     for (std::size_t c = 0; c < p.place.dst_chunks.size(); ++c)
       if (cut_.chunk_needs_remote[part][c] == remote)
-        p.layer->forward(test_.pass, p.src_views, p.dst.view(), p.place.dst_chunks[c]);
+        p.layer->forward(test_.pass, p.src_views, p.dst.any_view(), p.place.dst_chunks[c]);
   }
 }
 
 // A layer may write its produced box alone: the rest of the span belongs to the consumer's halo.
 void LayerParts::check_untouched(const Part& part, GatheredStep& step) const {
-  const View view = part.dst.view();
   const Box& produced = part.place.boxes.dst_produced;
-  for_each_element(view.batch, view.span, [&](auto n, auto c, auto d, auto h, auto w) {
-    const Box element{{c, d, h, w}, {c + 1, d + 1, h + 1, w + 1}};
-    if (!std::isnan(view.at(n, c, d, h, w)) && !produced.contains(element))
-      step.violations.push_back(cat("forward wrote outside of ", produced, " at ", element));
+  with_elements(part.dst.any_view(), [&](auto view) {
+    for_each_element(view.batch, view.span, [&](auto n, auto c, auto d, auto h, auto w) {
+      const Box element{{c, d, h, w}, {c + 1, d + 1, h + 1, w + 1}};
+      if (!std::isnan(static_cast<float>(view.at(n, c, d, h, w))) && !produced.contains(element))
+        step.violations.push_back(cat("forward wrote outside of ", produced, " at ", element));
+    });
   });
 }
 
 void LayerParts::forward(GatheredStep& step) {
   fill_src();
-  std::vector<View> dst_views;
+  std::vector<AnyView> dst_views;
   for (Part& part : parts_) {
-    dst_views.push_back(part.dst.view());
-    fill(part.dst.view(), part.place.dst_span, kUnset);
+    dst_views.push_back(part.dst.any_view());
+    unset(part.dst.any_view(), part.place.dst_span);
     if (part.layer) part.layer->load_parameters();
   }
   run_chunks(false);
   for (std::size_t i = 0; i < cut_.src_plans.size(); ++i) {
-    std::vector<View> views;
-    for (const Part& part : parts_) views.push_back(part.src[i].view());
+    std::vector<AnyView> views;
+    for (const Part& part : parts_) views.push_back(part.src[i].any_view());
     step.moved += link_.copy(cut_.src_plans[i], views);
   }
   run_chunks(true);
   for (Part& part : parts_) {
     check_untouched(part, step);
-    if (!part.layer) fill(part.dst.view(), part.place.boxes.dst_owned, 0.0F);
+    if (!part.layer) clear(part.dst.any_view(), part.place.boxes.dst_owned);
   }
   step.moved += link_.add_back(cut_.partial_sums, dst_views);
   const Shape& shape = input_.diff_dst.shape;
   step.dst = unset(input_.diff_dst.values.size());
   for (const Part& part : parts_)
-    gather(part.dst.view(), part.place.boxes.dst_owned, shape, step.dst);
+    gather(part.dst.any_view(), part.place.boxes.dst_owned, shape, step.dst);
 }
 
 // Within needed, backward_data() must write everything; an owned element that it does not need has
 // gradient zero; nothing else may be read.
 void LayerParts::fill_diffs(Part& part) {
   const auto index = static_cast<std::size_t>(&part - parts_.data());
-  fill(part.diff_dst.view(), part.place.dst_span, kUnset);
-  scatter(input_.diff_dst, part.place.boxes.dst_owned, part.diff_dst.view());
+  unset(part.diff_dst.any_view(), part.place.dst_span);
+  scatter(input_.diff_dst, part.place.boxes.dst_owned, part.diff_dst.any_view());
   for (std::size_t i = 0; i < part.place.src_spans.size(); ++i) {
-    const View view = part.diff_src[i].view();
-    fill(view, view.span, kUnset);
-    fill(view, cut_.src_owned[i][index], 0.0F);
-    fill(view, part.place.boxes.src_needed[i], kUnset);
+    const AnyView view = part.diff_src[i].any_view();
+    unset(view, view.span);
+    clear(view, cut_.src_owned[i][index]);
+    unset(view, part.place.boxes.src_needed[i]);
   }
   for (std::vector<float>& diffs : part.diffs) diffs.assign(diffs.size(), kUnset);
 }
 
 void LayerParts::backward(GatheredStep& step) {
-  std::vector<View> diff_dst;
+  std::vector<AnyView> diff_dst;
   for (Part& part : parts_) {
     fill_diffs(part);
-    diff_dst.push_back(part.diff_dst.view());
+    diff_dst.push_back(part.diff_dst.any_view());
   }
   step.moved += link_.copy(cut_.partial_sums, diff_dst);
   for (std::size_t i = 0; i < cut_.src_owned.size(); ++i) {
-    std::vector<View> views;
+    std::vector<AnyView> views;
     for (Part& part : parts_) {
-      const View view = views.emplace_back(part.diff_src[i].view());
+      const AnyView view = views.emplace_back(part.diff_src[i].any_view());
       if (part.layer && part.place.src_diff_wanted[i])
-        part.layer->backward_data(test_.pass, part.src_views, part.dst.view(), part.diff_dst.view(),
-                                  i, view);
+        part.layer->backward_data(test_.pass, part.src_views, part.dst.any_view(),
+                                  part.diff_dst.any_view(), i, view);
     }
     std::vector<double>& global = step.diff_src.emplace_back(unset(input_.src[i].values.size()));
     if (!test_.cut.src_diff_wanted) continue;
@@ -219,7 +250,7 @@ void LayerParts::backward(GatheredStep& step) {
   }
   for (Part& part : parts_)
     if (part.layer)
-      part.layer->backward_parameters(test_.pass, part.src_views, part.diff_dst.view());
+      part.layer->backward_parameters(test_.pass, part.src_views, part.diff_dst.any_view());
   gather_parameters(step);
 }
 

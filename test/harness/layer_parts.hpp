@@ -31,17 +31,17 @@ class PartLink {
 
   virtual bool runs(std::size_t part) const = 0;
   /// Copies along `plan`.
-  virtual std::int64_t copy(const TransferPlan& plan, const std::vector<View>& views) = 0;
+  virtual std::int64_t copy(const TransferPlan& plan, const std::vector<AnyView>& views) = 0;
   /// Adds along the reversed plan.
-  virtual std::int64_t add_back(const TransferPlan& plan, const std::vector<View>& views) = 0;
+  virtual std::int64_t add_back(const TransferPlan& plan, const std::vector<AnyView>& views) = 0;
 };
 
 /// All parts in this process; boxes move by InProcessExchange.
 class InProcessLink final : public PartLink {
  public:
   bool runs(std::size_t) const override { return true; }
-  std::int64_t copy(const TransferPlan& plan, const std::vector<View>& views) override;
-  std::int64_t add_back(const TransferPlan& plan, const std::vector<View>& views) override;
+  std::int64_t copy(const TransferPlan& plan, const std::vector<AnyView>& views) override;
+  std::int64_t add_back(const TransferPlan& plan, const std::vector<AnyView>& views) override;
 };
 
 /// Calls visit(index in the slice's memory, index in the whole parameter's memory) for each element

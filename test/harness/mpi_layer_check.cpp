@@ -19,20 +19,20 @@ class MessageLink final : public PartLink {
   bool runs(std::size_t part) const override {
     return part == static_cast<std::size_t>(comm_.rank());
   }
-  std::int64_t copy(const TransferPlan& plan, const std::vector<View>& views) override {
+  std::int64_t copy(const TransferPlan& plan, const std::vector<AnyView>& views) override {
     return run(plan, Combine::kCopy, views);
   }
-  std::int64_t add_back(const TransferPlan& plan, const std::vector<View>& views) override {
+  std::int64_t add_back(const TransferPlan& plan, const std::vector<AnyView>& views) override {
     return run(plan.reversed(), Combine::kAdd, views);
   }
 
  private:
-  std::int64_t run(const TransferPlan& plan, Combine combine, const std::vector<View>& views) {
-    const View view = views[static_cast<std::size_t>(comm_.rank())];
+  std::int64_t run(const TransferPlan& plan, Combine combine, const std::vector<AnyView>& views) {
+    const AnyView view = views[static_cast<std::size_t>(comm_.rank())];
     Exchange exchange(comm_, next_tag_++, plan, combine, view);
     exchange.start();
     exchange.finish();
-    return exchange.received_bytes() / static_cast<std::int64_t>(sizeof(float));
+    return exchange.received_bytes() / size_of(view.type);
   }
 
   const Comm& comm_;
