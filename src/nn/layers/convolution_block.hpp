@@ -1,0 +1,97 @@
+// A convolution, max pooling and a leaky ReLU as one layer that keeps no activation but the pooled
+// one. Owns the order of the work; knows nothing of the library's API nor of how halos arrive.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/nn/layer.hpp"
+#include "src/nn/layers/convolution_block_pieces.hpp"
+#include "src/nn/layers/convolution_block_pooling.hpp"
+#include "src/nn/layers/convolution_block_source.hpp"
+#include "src/nn/layers/window_options.hpp"
+#include "src/nn/onednn.hpp"
+#include "src/nn/tensor.hpp"
+
+namespace halomesh {
+
+struct ConvolutionBlockOptions {
+  std::int64_t filters = 1;
+  WindowOptions window;   ///< of the convolution
+  Spatial pool{2, 2, 2};  ///< pooling windows touch without overlapping; at most 128 elements
+  float slope = 0.3F;     ///< of the leaky ReLU; at least 0
+  DataType compute = DataType::kFloat32;  ///< of products, kFloat32 or kBfloat16; sums are fp32
+  DataType dst = DataType::kFloat32;      ///< of the output, kFloat32 or kBfloat16
+  /// Bytes of a core's own cache; 0: as the system says. Planes computed at once fit all of them.
+  std::int64_t cache_bytes = 0;
+};
+
+/// dst = leaky_relu(max_pool(convolution(src) + bias)); see Convolution and MaxPooling. As the
+/// leaky ReLU does not decrease it may come after the pooling, where it has fewer elements. Input:
+/// kInt16 counts as their log(1+x), kFloat32, or, when it computes in it, kBfloat16. Planes of the
+/// convolution that no whole pooling window covers are never computed.
+///
+/// Convolution planes live in a buffer of the size of the caches, in which they are pooled at once;
+/// one byte an output element remembers for backward where its value came from and whether the
+/// slope applies. Backward fills the buffer with the gradients of a few planes at a time.
+class ConvolutionBlock final : public Layer {
+ public:
+  /// Throws Error when there are no filters, or for a pooling window, slope or type outside of the
+  /// bounds above.
+  explicit ConvolutionBlock(const ConvolutionBlockOptions& options);
+
+  Shape dst_shape(std::span<const Shape> src) const override;
+  Box needs(const Box& dst, std::size_t input, std::span<const Shape> src) const override;
+  DataType dst_type(std::span<const DataType> src) const override;
+  std::vector<ParameterGeometry> parameters(std::span<const Shape> src) const override;
+
+  /// Refuses, by name, a place that produces only some output channels or holds a part of a weight,
+  /// the gradient of an input of another type than it computes in, and training in bf16 with a
+  /// stride other than 1 or a kernel of more than 3 rows.
+  void prepare(const LayerPlace& place, std::vector<ParameterView> parameters) override;
+  void load_parameters() override;
+  void forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
+               const Box& chunk) override;
+  void backward_data(const Pass& pass, std::span<const AnyConstView> src, AnyConstView dst,
+                     AnyConstView diff_dst, std::size_t input, AnyView diff_src) override;
+  void backward_parameters(const Pass& pass, std::span<const AnyConstView> src,
+                           AnyConstView diff_dst) override;
+  std::vector<std::string> implementations() const override { return kernels_.implementations(); }
+  std::int64_t forward_flops(std::span<const Shape> src) const override;
+
+ private:
+  struct Prepared {
+    ConvolutionPiece boxes;
+    std::size_t kernel = 0;
+  };
+  struct PreparedChunk {
+    Box dst;
+    std::vector<Prepared> pieces;
+  };
+  ConvolutionBlockGeometry geometry_on(const Shape& src) const;
+  void check_place() const;
+  void check_window() const;
+  void prepare_forward();
+  void prepare_backward();
+  std::int64_t planes_of(std::int64_t plane_bytes) const;
+  void reserve(std::int64_t conv_bytes);
+
+  ConvolutionBlockOptions options_;
+  LayerPlace place_;
+  std::vector<ParameterView> parameters_;
+  ConvolutionBlockGeometry geometry_;
+  PooledActivation activation_;
+  ConvolutionKernels kernels_;
+  std::vector<PreparedChunk> chunks_;
+  std::vector<Prepared> data_pieces_, weight_pieces_;
+  DenseSource source_;
+  AlignedBuffer<std::byte> planes_;    // of the convolution, or of its gradient
+  AlignedBuffer<std::byte> diff_src_;  // one piece, where diff_src is not contiguous
+  AlignedBuffer<std::uint8_t> winner_storage_;
+  Winners winners_;  // of winner_storage_: spans dst_produced
+  BiasSums bias_sums_;
+};
+
+}  // namespace halomesh

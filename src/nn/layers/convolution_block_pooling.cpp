@@ -1,0 +1,202 @@
+// Pooling and activation of a fused convolution block: see convolution_block_pooling.hpp.
+#include "src/nn/layers/convolution_block_pooling.hpp"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <array>
+
+#include "src/nn/layers/convolution_block_lanes.hpp"
+
+namespace halomesh {
+namespace {
+
+constexpr std::int64_t kMaxTaps = kSlopeBit;
+
+// Where the taps of a window are in a dense block of planes.
+struct Taps {
+  std::array<std::int64_t, kMaxTaps> offsets;  // of a tap from the window's first, in elements
+  std::int64_t count = 0;
+  std::int64_t plane, row, pixel;  // elements between neighbouring windows along d, h, w
+
+  Taps(const Spatial& pool, const Box& box) {
+    const std::int64_t c = box.extent(kC), width = box.extent(kW) * pool[2] * c;
+    const std::int64_t area = box.extent(kH) * pool[1] * width;
+    for (std::int64_t d = 0; d < pool[0]; ++d)
+      for (std::int64_t h = 0; h < pool[1]; ++h)
+        for (std::int64_t w = 0; w < pool[2]; ++w)
+          offsets[static_cast<std::size_t>(count++)] = d * area + h * width + w * c;
+    plane = pool[0] * area;
+    row = pool[1] * width;
+    pixel = pool[2] * c;
+  }
+};
+
+// One row of pooled pixels, each with `channels` elements.
+struct Row {
+  std::int64_t pixels, channels;
+  float slope;
+};
+
+template <std::int64_t kTaps, class Conv, class Dst>
+void pool_row(const Taps& taps, const Row& row, const Conv* conv, Dst* dst, std::uint8_t* winners) {
+  const std::int64_t count = kTaps > 0 ? kTaps : taps.count;
+  for (std::int64_t w = 0; w < row.pixels; ++w, conv += taps.pixel, dst += row.channels) {
+    for_each_lane_block(row.channels, [&](std::int64_t c, auto lanes) {
+      FloatLanes best = load_values(conv + c, lanes);
+      IntLanes winner{};
+      for (std::int64_t t = 1; t < count; ++t) {
+        const FloatLanes value =
+            load_values(conv + taps.offsets[static_cast<std::size_t>(t)] + c, lanes);
+        const IntLanes take = (value > best) | (value != value);  // larger, or not a number
+        best = take ? value : best;
+        winner = take ? IntLanes{} + static_cast<std::int32_t>(t) : winner;
+      }
+      const IntLanes rises = best > 0.0F;
+      store_values(rises ? best : best * row.slope, lanes, dst + c);
+      if (winners == nullptr) return;
+      winner = rises ? winner : winner | std::int32_t{kSlopeBit};
+      store(__builtin_convertvector(winner, ByteLanes), lanes, winners + c);
+    });
+    if (winners != nullptr) winners += row.channels;
+  }
+}
+
+// Taps [first, end) of the windows alone; `conv` is where tap 0 is or would be.
+template <std::int64_t kTaps, class Conv, class Dst>
+void unpool_row(const Taps& taps, Range range, const Row& row, const Dst* diff,
+                const std::uint8_t* winners, Conv* block, std::int64_t origin, float* bias) {
+  const std::int64_t first = kTaps > 0 ? 0 : range.lo, end = kTaps > 0 ? kTaps : range.hi;
+  for (std::int64_t w = 0; w < row.pixels; ++w, origin += taps.pixel) {
+    for_each_lane_block(row.channels, [&](std::int64_t c, auto lanes) {
+      ByteLanes bytes;
+      load(winners + c, lanes, bytes);
+      const IntLanes winner = __builtin_convertvector(bytes, IntLanes);
+      FloatLanes value = load_values(diff + c, lanes);
+      value = winner < std::int32_t{kSlopeBit} ? value : value * row.slope;
+      if (bias != nullptr) {
+        FloatLanes sum = load_values(bias + c, lanes);
+        sum += value;
+        store(sum, lanes, bias + c);
+      }
+      const SpreadValue<Conv> spread(value, winner & std::int32_t{kSlopeBit - 1});
+      for (std::int64_t t = first; t < end; ++t)
+        spread.store_at(static_cast<std::int32_t>(t), lanes,
+                        block + origin + taps.offsets[static_cast<std::size_t>(t)] + c);
+    });
+    diff += row.channels;
+    winners += row.channels;
+  }
+}
+
+// Calls body(TensorView of the element type).
+template <class View, class Body>
+void with_values(const View& view, const Body& body) {
+  if (view.type == DataType::kBfloat16)
+    body(view.template as<Bfloat16>());
+  else
+    body(view.template as<float>());
+}
+
+template <class T>
+T* elements(std::byte* data) {
+  return reinterpret_cast<T*>(data);  // NOLINT: made for elements of this type
+}
+
+template <class Body>
+void with_elements(const ConvolutionPlanes& planes, const Body& body) {
+  if (planes.type == DataType::kBfloat16)
+    body(elements<Bfloat16>(planes.data));
+  else
+    body(elements<float>(planes.data));
+}
+
+}  // namespace
+
+BiasSums::BiasSums(std::int64_t channels)
+    : channels_((channels + kLanes - 1) / kLanes * kLanes),
+      threads_(omp_get_max_threads()),
+      rows_(channels_ * threads_),
+      totals_(channels_ * threads_) {}
+
+float* BiasSums::begin_row(int thread) { return rows_.data() + thread * channels_; }
+
+void BiasSums::end_row(int thread) {
+  float* const row = rows_.data() + thread * channels_;
+  double* const total = totals_.data() + thread * channels_;
+  for (std::int64_t c = 0; c < channels_; ++c) {
+    total[c] += static_cast<double>(row[c]);
+    row[c] = 0;
+  }
+}
+
+void BiasSums::store(float* diff_bias, std::int64_t channels) {
+  for (std::int64_t c = 0; c < channels; ++c) {
+    double sum = 0;
+    for (int t = 0; t < threads_; ++t) sum += totals_.data()[t * channels_ + c];
+    diff_bias[c] = static_cast<float>(sum);
+  }
+  std::fill_n(totals_.data(), totals_.size(), 0.0);
+}
+
+void PooledActivation::forward(const ConvolutionPlanes& planes, const Box& box, std::int64_t n,
+                               AnyView dst, Winners winners) const {
+  const Taps taps(pool, box);
+  const Row row{box.extent(kW), box.extent(kC), slope};
+  const std::int64_t height = box.extent(kH), rows = box.extent(kD) * height;
+  with_elements(planes, [&](auto* conv) {
+    with_values(dst, [&](auto to) {
+#pragma omp parallel for schedule(static) if (rows * row.pixels * row.channels > 4096)
+      for (std::int64_t i = 0; i < rows; ++i) {
+        const std::int64_t d = box.lo[kD] + i / height, h = box.lo[kH] + i % height;
+        const auto* from = conv + i / height * taps.plane + i % height * taps.row;
+        auto* const y = to.data + to.offset(n, box.lo[kC], d, h, box.lo[kW]);
+        std::uint8_t* const won =
+            winners.data == nullptr
+                ? nullptr
+                : winners.data + winners.offset(n, box.lo[kC], d, h, box.lo[kW]);
+        if (taps.count == 8)
+          pool_row<8>(taps, row, from, y, won);
+        else
+          pool_row<0>(taps, row, from, y, won);
+      }
+    });
+  });
+}
+
+void PooledActivation::backward(AnyConstView diff_dst, Winners winners, const Box& box,
+                                std::int64_t n, const ConvolutionPlanes& planes,
+                                BiasSums* bias) const {
+  const Taps taps(pool, box);
+  const Row row{box.extent(kW), box.extent(kC), slope};
+  const std::int64_t first = planes.range.lo / pool[0];
+  const std::int64_t last = (planes.range.hi - 1) / pool[0];
+  const std::int64_t height = box.extent(kH), rows = (last + 1 - first) * height;
+  const std::int64_t area = taps.plane / pool[0];
+  const std::int64_t before = planes.range.lo - first * pool[0];  // planes of the first window
+  with_elements(planes, [&](auto* conv) {
+    with_values(diff_dst, [&](auto from) {
+      const int threads = bias != nullptr ? bias->threads() : omp_get_max_threads();
+#pragma omp parallel for schedule(static) num_threads(threads)
+      for (std::int64_t i = 0; i < rows; ++i) {
+        const std::int64_t d = first + i / height, h = box.lo[kH] + i % height;
+        const std::int64_t per_plane = pool[1] * pool[2];
+        const Range inside{std::max<std::int64_t>(0, planes.range.lo - d * pool[0]) * per_plane,
+                           std::min(pool[0], planes.range.hi - d * pool[0]) * per_plane};
+        const std::int64_t origin = i / height * taps.plane - before * area + i % height * taps.row;
+        const auto* const dy = from.data + from.offset(n, box.lo[kC], d, h, box.lo[kW]);
+        const std::uint8_t* const won =
+            winners.data + winners.offset(n, box.lo[kC], d, h, box.lo[kW]);
+        const int thread = omp_get_thread_num();
+        float* const sums = bias != nullptr ? bias->begin_row(thread) : nullptr;
+        if (taps.count == 8 && inside.extent() == 8)
+          unpool_row<8>(taps, inside, row, dy, won, conv, origin, sums);
+        else
+          unpool_row<0>(taps, inside, row, dy, won, conv, origin, sums);
+        if (bias != nullptr) bias->end_row(thread);
+      }
+    });
+  });
+}
+
+}  // namespace halomesh

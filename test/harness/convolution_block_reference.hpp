@@ -1,0 +1,122 @@
+// A convolution, max pooling and leaky ReLU with their gradients by naive loops in double
+// precision, with the roundings to bf16 that the layer promises. Builds on the convolution's.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "error.hpp"
+#include "src/nn/counts.hpp"
+#include "src/nn/layers/convolution_block.hpp"
+#include "test/harness/convolution_reference.hpp"
+
+namespace halomesh {
+
+/// How results are judged. kBounded: by bounds on rounding; then no two elements of a window and no
+/// maximum and zero may be so close that rounding could decide (it throws, naming the window).
+/// kExact: inputs are so few and short that fp32 adds them without rounding; results must be equal,
+/// ties included, where no further sum is rounded to bf16.
+enum class Judgement { kBounded, kExact };
+
+inline double rounded(double value, DataType type) {
+  const auto value32 = static_cast<float>(value);
+  return static_cast<double>(type == DataType::kBfloat16 ? static_cast<float>(Bfloat16(value32))
+                                                         : value32);
+}
+
+/// The convolution's output element behind each output element, and the gradient that it gets.
+struct PooledWinner {
+  std::size_t conv = 0;
+  double slope = 1;
+};
+
+inline PooledWinner pool_window(const ConvolutionBlockOptions& o, const GlobalTensor& conv,
+                                const Estimate& estimate, Judgement judgement, std::int64_t n,
+                                std::int64_t c, const Spatial& p) {
+  const auto each_tap = [&](const auto& visit) {
+    for (std::int64_t d = 0; d < o.pool[0]; ++d)
+      for (std::int64_t h = 0; h < o.pool[1]; ++h)
+        for (std::int64_t w = 0; w < o.pool[2]; ++w)
+          visit(
+              conv.offset(n, c, p[0] * o.pool[0] + d, p[1] * o.pool[1] + h, p[2] * o.pool[2] + w));
+  };
+  PooledWinner winner{conv.offset(n, c, p[0] * o.pool[0], p[1] * o.pool[1], p[2] * o.pool[2])};
+  each_tap([&](std::size_t at) {
+    if (conv.values[at] > conv.values[winner.conv]) winner.conv = at;
+  });
+  const double most = conv.values[winner.conv];
+  if (!(most > 0)) winner.slope = static_cast<double>(o.slope);
+  if (judgement == Judgement::kExact) return winner;
+  const double error = estimate.tolerance(winner.conv);
+  bool decided = std::abs(most) > error;
+  each_tap([&](std::size_t at) {
+    const bool same = conv.values[at] == most &&  // the same sums, such as the bias alone
+                      estimate.magnitudes[at] == estimate.magnitudes[winner.conv];
+    decided = decided && (same || most - conv.values[at] > error + estimate.tolerance(at));
+  });
+  require(decided, cat("rounding may decide the pooled window ", p[0], ' ', p[1], ' ', p[2]),
+          "choose another seed");
+  return winner;
+}
+
+inline ReferenceInput as_computed(const ReferenceInput& in, const ConvolutionBlockOptions& o,
+                                  DataType src_type) {
+  ReferenceInput computed = in;
+  for (double& x : computed.src[0].values) {
+    if (src_type == DataType::kInt16)
+      x = static_cast<double>(log_table()[static_cast<std::size_t>(x)]);
+    x = rounded(rounded(x, src_type == DataType::kBfloat16 ? src_type : o.compute), o.compute);
+  }
+  for (double& w : computed.parameters[0]) w = rounded(w, o.compute);
+  return computed;
+}
+
+/// Reference of a block with options `o` whose input is of type `src_type`, on `parts` parts. An
+/// input gradient in bf16 is rounded by each of the parts that add to it (at most 8: blocks that
+/// meet in a corner), and after each addition.
+inline Reference convolution_block_reference(const ConvolutionBlockOptions& o, DataType src_type,
+                                             Judgement judgement, std::int64_t parts) {
+  return [=](const ReferenceInput& in) {
+    const Window window = o.window.resolve(in.src[0].shape.spatial());
+    const Reference convolution = convolution_reference(window);
+    ReferenceInput computed = as_computed(in, o, src_type);
+    const GlobalTensor& y = in.diff_dst;
+    const Spatial extents = dst_extents(window, in.src[0].shape.spatial());
+    computed.diff_dst =
+        GlobalTensor({o.filters, extents[0], extents[1], extents[2]}, in.src[0].batch);
+    const Estimate estimate = convolution(computed).dst;
+    GlobalTensor conv = computed.diff_dst;
+    std::transform(estimate.values.begin(), estimate.values.end(), conv.values.begin(),
+                   [&](double v) { return rounded(v, o.compute); });
+    Estimate dst(y.values.size());
+    for (std::int64_t n = 0; n < y.batch; ++n)
+      for (std::int64_t d = 0; d < y.shape.d; ++d)
+        for (std::int64_t h = 0; h < y.shape.h; ++h)
+          for (std::int64_t w = 0; w < y.shape.w; ++w)
+            for (std::int64_t c = 0; c < y.shape.c; ++c) {
+              const auto winner = pool_window(o, conv, estimate, judgement, n, c, {d, h, w});
+              const std::size_t at = y.offset(n, c, d, h, w);
+              dst.values[at] = rounded(winner.slope * conv.values[winner.conv], o.dst);
+              dst.magnitudes[at] = estimate.magnitudes[winner.conv];
+              computed.diff_dst.values[winner.conv] =
+                  rounded(winner.slope * rounded(y.values[at], o.dst), o.compute);
+            }
+    ReferenceOutput out = convolution(computed);
+    dst.terms = out.dst.terms + 1;  // and the product with the slope, at most 1
+    out.dst = dst;
+    Estimate& dx = out.diff_src[0];
+    for (Estimate* e : {&dx, &out.diff_parameters[0], &out.diff_parameters[1]}) e->terms += 1;
+    if (judgement == Judgement::kBounded) return out;
+    for (Estimate* e : {&out.dst, &out.diff_parameters[0], &out.diff_parameters[1]})
+      std::fill(e->magnitudes.begin(), e->magnitudes.end(), 0.0);
+    for (double& v : dx.values) v = rounded(v, src_type);
+    if (src_type == DataType::kBfloat16 && parts > 1)
+      dx.terms = 16 * 0x1p16;  // 2^-8, half the distance of neighbouring bf16, is 2^16 2^-24
+    else
+      std::fill(dx.magnitudes.begin(), dx.magnitudes.end(), 0.0);
+    return out;
+  };
+}
+
+}  // namespace halomesh

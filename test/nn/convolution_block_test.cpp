@@ -1,0 +1,343 @@
+// Fused convolution blocks cut any way equal the serial chain of convolution, pooling and leaky
+// ReLU in fp64: output and gradients, in fp32 and bf16, from fp32, bf16 and counts.
+#include "src/nn/layers/convolution_block.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "error.hpp"
+#include "rng.hpp"
+#include "test/harness/convolution_block_reference.hpp"
+#include "test/harness/layer_check.hpp"
+
+namespace halomesh {
+namespace {
+
+struct BlockCase {
+  ConvolutionBlockOptions options;
+  Shape src;
+  PartGrid grid{1, 1, 1};
+  std::int64_t batch = 1;
+  DataType src_type = DataType::kFloat32;
+  Judgement judgement = Judgement::kExact;
+};
+
+// Values for exact results: src of at most 3 bits, parameters and gradients multiples of 1/4, so
+// that products are multiples of 2^-5 and sums of fewer than 2^16 of them stay below 2^24 2^-5.
+LayerCase layer_case(const BlockCase& block) {
+  LayerCase test;
+  const ConvolutionBlockOptions& o = block.options;
+  test.name = cat("block of ", block.src, ' ', name_of(block.src_type), " to ", o.filters, ' ',
+                  name_of(o.dst), " in ", name_of(o.compute), ", kernel ", o.window.kernel[0], ' ',
+                  o.window.kernel[1], ' ', o.window.kernel[2], ", pool ", o.pool[0], ' ', o.pool[1],
+                  ' ', o.pool[2], ", ", to_string(block.grid), " parts, batch ", block.batch,
+                  block.judgement == Judgement::kExact ? ", exact" : ", bounded");
+  test.make_layer = [o] { return std::make_unique<ConvolutionBlock>(o); };
+  test.cut.src_shapes = {block.src};
+  test.cut.src_types = {block.src_type};
+  test.cut.src_diff_wanted = block.src_type == o.compute;
+  test.cut.grid = block.grid;
+  test.cut.batch = block.batch;
+  test.reference =
+      convolution_block_reference(o, block.src_type, block.judgement, block.grid.count());
+  if (block.judgement == Judgement::kExact) {
+    test.src_value = [](float v) { return std::floor(4 * v); };
+    test.parameter_value = [](float v) { return std::floor(4 * v) / 4; };
+    test.diff_value = [](float v) { return std::floor(8 * v) / 4; };
+  }
+  if (block.src_type == DataType::kInt16) {
+    const float scale = block.judgement == Judgement::kExact ? 4 : 16384;
+    test.src_value = [scale](float v) { return std::floor(scale * v) + scale; };
+  }
+  return test;
+}
+
+// Seeded choices for case number `number`.
+class Choices {
+ public:
+  explicit Choices(std::uint32_t number) : rng_(21, RandomUse::kSynth, number) {}
+  std::int64_t between(std::int64_t lo, std::int64_t hi) {
+    return lo + static_cast<std::int64_t>(rng_.block(next_++)[0] %
+                                          static_cast<std::uint64_t>(hi - lo + 1));
+  }
+  Spatial each(std::int64_t lo, std::int64_t hi) {
+    return {between(lo, hi), between(lo, hi), between(lo, hi)};
+  }
+  template <class T, std::size_t n>
+  T of(const std::array<T, n>& values) {
+    return values[static_cast<std::size_t>(between(0, n - 1))];
+  }
+
+ private:
+  CounterRng rng_;
+  std::uint64_t next_ = 0;
+};
+
+ConvolutionBlockOptions random_options(Choices& choose) {
+  ConvolutionBlockOptions o;
+  o.filters = choose.of(std::array<std::int64_t, 6>{1, 3, 5, 16, 17, 32});
+  WindowOptions& w = o.window;
+  const std::int64_t kernel = choose.between(1, 3);
+  w.kernel = choose.between(0, 2) == 0 ? choose.each(1, 4) : Spatial{kernel, kernel, kernel};
+  if (choose.between(0, 3) == 0) w.stride = choose.each(1, 2);
+  if (choose.between(0, 3) == 0) w.dilation = choose.each(1, 2);
+  w.padding = choose.of(std::array{PaddingKind::kSame, PaddingKind::kSame, PaddingKind::kExplicit,
+                                   PaddingKind::kValid});
+  for (std::size_t a = 0; a < 3; ++a) {
+    const std::int64_t reach = (w.kernel[a] - 1) * w.dilation[a] + 1;
+    w.pad_before[a] = choose.between(0, reach - 1);
+    w.pad_after[a] = choose.between(0, reach - 1);
+  }
+  const std::int64_t pool = choose.of(std::array<std::int64_t, 5>{1, 2, 2, 2, 3});
+  o.pool = choose.between(0, 3) == 0 ? choose.each(1, 3) : Spatial{pool, pool, pool};
+  o.slope = choose.of(std::array{0.25F, 0.25F, 0.0F});
+  o.cache_bytes = choose.of(std::array<std::int64_t, 4>{1, 512, 4096, 0});
+  return o;
+}
+
+BlockCase random_case(std::uint32_t number, DataType compute) {
+  constexpr std::array<PartGrid, 14> kGrids{{{1, 1, 1},
+                                             {2, 1, 1},
+                                             {3, 1, 1},
+                                             {7, 1, 1},
+                                             {1, 2, 1},
+                                             {1, 1, 4},
+                                             {1, 5, 1},
+                                             {2, 2, 1},
+                                             {1, 2, 2},
+                                             {4, 1, 3},
+                                             {2, 2, 2},
+                                             {3, 1, 2},
+                                             {3, 3, 2},
+                                             {1, 1, 1}}};
+  Choices choose(number);
+  BlockCase block;
+  block.options = random_options(choose);
+  block.options.compute = compute;
+  if (compute == DataType::kBfloat16) {  // others are refused
+    block.options.window.stride = {1, 1, 1};
+    block.options.window.kernel[1] = std::min<std::int64_t>(3, block.options.window.kernel[1]);
+    block.options.window.pad_before[1] = block.options.window.pad_after[1] = 0;
+  }
+  block.options.dst = choose.between(0, 2) == 0 ? DataType::kFloat32 : compute;
+  block.judgement = compute == DataType::kFloat32 && choose.between(0, 1) == 0 ? Judgement::kBounded
+                                                                               : Judgement::kExact;
+  if (block.judgement == Judgement::kBounded && block.options.slope > 0) block.options.slope = 0.3F;
+  block.src_type = choose.of(std::array{compute, compute, DataType::kFloat32, DataType::kInt16});
+  if (compute == DataType::kFloat32 && block.src_type == DataType::kInt16)
+    block.judgement = Judgement::kBounded;
+  if (block.judgement == Judgement::kExact && choose.between(0, 3) == 0)
+    block.options.dst = DataType::kBfloat16;
+  // Few enough windows that no two elements of one are too close, for one of a few seeds.
+  const bool small = block.judgement == Judgement::kBounded;
+  if (small) block.options.filters = 1 + block.options.filters % 4;
+  Spatial extents = choose.each(1, small ? 6 : 12);
+  const auto dst = [&](std::size_t a) {
+    return block.options.window.resolve(extents)[a].dst_extent(extents[a]) / block.options.pool[a];
+  };
+  for (std::size_t a = 0; a < 3; ++a)
+    while (dst(a) < 1) ++extents[a];
+  block.src = {choose.between(1, 5), extents[0], extents[1], extents[2]};
+  block.grid = choose.of(kGrids);
+  block.batch = small ? 1 : choose.between(1, 3);
+  return block;
+}
+
+LayerCase random_layer_case(std::uint32_t number, DataType compute) {
+  LayerCase test = layer_case(random_case(number, compute));
+  Choices choose(number + 100000);
+  test.name = cat("case ", number, ": ", test.name);
+  test.seed = number;
+  if (choose.between(0, 2) == 0) test.cut.src_margin = choose.each(0, 2);
+  if (choose.between(0, 2) == 0) test.cut.dst_margin = choose.each(0, 2);
+  return test;
+}
+
+BlockCase same_block(std::int64_t filters, std::int64_t kernel, const Shape& src,
+                     const PartGrid& grid) {
+  BlockCase block;
+  block.options.filters = filters;
+  block.options.window = WindowOptions::cube(kernel, 1, PaddingKind::kSame);
+  block.options.slope = 0.25F;
+  block.options.cache_bytes = 1;
+  block.src = src;
+  block.grid = grid;
+  return block;
+}
+
+// Tries other data when rounding could decide a window.
+CheckReport expect_decided(LayerCase test) {
+  for (;; test.seed += 1000) {
+    try {
+      return expect_layer(test);
+    } catch (const Error& error) {
+      if (std::string(error.what()).find("rounding may decide") != 0 || test.seed > 30000) throw;
+    }
+  }
+}
+
+TEST_CASE("fused block in fp32 cut over parts equals the serial chain: seeded cases") {
+  std::int64_t cases = 0, moved = 0;
+  for (std::uint32_t number = 0; number < 200; ++number, ++cases)
+    moved += expect_decided(random_layer_case(number, DataType::kFloat32)).moved;
+  CHECK(cases == 200);
+  CHECK(moved > 10000);
+}
+
+TEST_CASE("fused block in bf16 cut over parts equals the serial chain: seeded cases" *
+          doctest::skip(!cpu_computes_bf16())) {
+  std::int64_t cases = 0, moved = 0;
+  for (std::uint32_t number = 1000; number < 1200; ++number, ++cases)
+    moved += expect_layer(random_layer_case(number, DataType::kBfloat16)).moved;
+  CHECK(cases == 200);
+  CHECK(moved > 10000);
+}
+
+TEST_CASE("fused block cut over parts: corner cases") {
+  SUBCASE("kernel 2, SAME: one plane after, none before; an odd plane is dropped") {
+    for (const PartGrid grid : {PartGrid{4, 1, 1}, PartGrid{2, 2, 2}, PartGrid{1, 3, 2}})
+      CHECK(expect_layer(layer_case(same_block(3, 2, {2, 9, 8, 7}, grid))).moved > 0);
+  }
+  SUBCASE("more parts than planes: empty parts on both sides") {
+    expect_layer(layer_case(same_block(2, 3, {2, 5, 4, 4}, {7, 1, 1})));
+    expect_layer(layer_case(same_block(2, 2, {1, 2, 2, 2}, {3, 3, 2})));
+  }
+  SUBCASE("halo wider than a neighbour's block") {
+    expect_layer(layer_case(same_block(2, 5, {2, 8, 4, 4}, {6, 1, 1})));
+  }
+  SUBCASE("channel counts of the vector kernels") {
+    expect_layer(layer_case(same_block(16, 2, {4, 8, 8, 8}, {2, 2, 1})));
+    expect_layer(layer_case(same_block(32, 3, {16, 6, 6, 6}, {2, 1, 2})));
+    expect_layer(layer_case(same_block(33, 2, {17, 5, 6, 4}, {1, 2, 1})));
+  }
+  SUBCASE("windows of 128 elements") {
+    BlockCase block = same_block(2, 2, {1, 9, 17, 4}, {1, 2, 1});
+    block.options.pool = {8, 8, 2};
+    expect_layer(layer_case(block));
+  }
+}
+
+TEST_CASE("fused block: spans wider than the boxes go through dense buffers") {
+  LayerCase test = layer_case(same_block(3, 3, {2, 9, 9, 9}, {2, 2, 2}));
+  test.cut.src_margin = {1, 2, 3};
+  test.cut.dst_margin = {2, 1, 1};
+  expect_layer(test);
+}
+
+TEST_CASE("fused block: a second step writes anew and gives the same bits") {
+  BlockCase block = same_block(3, 3, {4, 10, 8, 8}, {2, 1, 1});
+  block.judgement = Judgement::kBounded;
+  block.batch = 2;
+  LayerCase test = layer_case(block);
+  test.repeat = true;
+  expect_decided(test);
+}
+
+TEST_CASE("fused block: without input gradient, and without training") {
+  LayerCase test = layer_case(same_block(3, 2, {2, 6, 5, 4}, {2, 1, 1}));
+  test.cut.src_diff_wanted = false;
+  expect_layer(test);
+  test.cut.training = false;
+  test.pass.training = false;
+  expect_layer(test);
+}
+
+// A block on one part that is the whole mesh, with one channel and a kernel of one element that is
+// 1, so that it pools its input.
+struct PoolsItsInput {
+  std::vector<float> weight{1}, bias{0}, diff_weight{0}, diff_bias{0};
+  ConvolutionBlock layer{{1, WindowOptions::cube(1, 1, PaddingKind::kSame), {2, 2, 2}, 0.5F}};
+  Tensor src, dst, diff_dst, diff_src;
+
+  PoolsItsInput() {
+    const Box in = Box::whole({1, 2, 2, 2}), out = Box::whole({1, 1, 1, 1});
+    LayerPlace place;
+    place.src_shapes = {in.shape()};
+    place.dst_shape = out.shape();
+    place.boxes = {{in}, out, out};
+    place.src_spans = {in};
+    place.src_types = {DataType::kFloat32};
+    place.dst_span = out;
+    place.dst_chunks = {out};
+    place.src_diff_wanted = {true};
+    const std::vector<ParameterGeometry> geometry = layer.parameters(place.src_shapes);
+    layer.prepare(place, {{geometry[0], Box::whole(geometry[0].in), weight, diff_weight},
+                          {geometry[1], Box::whole(geometry[1].in), bias, diff_bias}});
+    layer.load_parameters();
+    src = Tensor(in, 1);
+    diff_src = Tensor(in, 1);
+    dst = Tensor(out, 1);
+    diff_dst = Tensor(out, 1);
+    diff_dst.view().data[0] = 1;
+  }
+  float step() {
+    const std::vector<AnyConstView> views{src.any_view()};
+    layer.forward({}, views, dst.any_view(), dst.any_view().span);
+    layer.backward_data({}, views, dst.any_view(), diff_dst.any_view(), 0, diff_src.any_view());
+    layer.backward_parameters({}, views, diff_dst.any_view());
+    return dst.view().data[0];
+  }
+};
+
+TEST_CASE("fused block: NaN wins its window, the first of equal elements gets the gradient") {
+  for (std::int64_t place = 0; place < 8; ++place) {
+    PoolsItsInput block;
+    for (std::int64_t i = 0; i < 8; ++i) block.src.view().data[i] = static_cast<float>(i % 3);
+    block.src.view().data[place] = std::numeric_limits<float>::quiet_NaN();
+    CHECK(std::isnan(block.step()));
+    CHECK(block.diff_src.view().data[place] == 0.5F);  // not above 0: the slope
+    CHECK(block.diff_bias[0] == 0.5F);
+  }
+  PoolsItsInput block;
+  for (const float value : {-4.0F, 4.0F}) {
+    for (std::int64_t i = 0; i < 8; ++i) block.src.view().data[i] = i == 0 ? -8.0F : value;
+    CHECK(block.step() == (value > 0 ? 4.0F : -2.0F));
+    for (std::int64_t i = 0; i < 8; ++i)
+      CHECK(block.diff_src.view().data[i] == (i != 1 ? 0 : value > 0 ? 1.0F : 0.5F));
+  }
+}
+
+TEST_CASE("fused block: what is not supported is refused by name") {
+  const auto with = [](const auto& set) {
+    ConvolutionBlockOptions options{2, WindowOptions::cube(2, 1, PaddingKind::kSame)};
+    set(options);
+    ConvolutionBlock{options};
+  };
+  CHECK_THROWS_WITH_AS(with([](auto& o) { o.filters = 0; }), doctest::Contains("0 filters"), Error);
+  CHECK_THROWS_WITH_AS(with([](auto& o) {
+                         o.pool = {8, 8, 3};
+                       }),
+                       doctest::Contains("8x8x3"), Error);
+  CHECK_THROWS_WITH_AS(with([](auto& o) { o.slope = -1; }), doctest::Contains("slope -1"), Error);
+  CHECK_THROWS_WITH_AS(with([](auto& o) { o.compute = DataType::kInt16; }),
+                       doctest::Contains("int16"), Error);
+  const ConvolutionBlock layer({2, WindowOptions::cube(5, 1, PaddingKind::kValid)});
+  const std::vector<Shape> small{{1, 4, 8, 8}}, no_pool{{1, 8, 5, 8}},
+      two{{1, 8, 8, 8}, {1, 8, 8, 8}};
+  CHECK_THROWS_WITH_AS(layer.dst_shape(small), doctest::Contains("extent of 4"), Error);
+  CHECK_THROWS_WITH_AS(layer.dst_shape(no_pool), doctest::Contains("extent of 1"), Error);
+  CHECK_THROWS_WITH_AS(layer.dst_shape(two), doctest::Contains("2 inputs"), Error);
+  const std::vector<DataType> half{DataType::kBfloat16}, counts{DataType::kInt16};
+  CHECK_THROWS_WITH_AS(layer.dst_type(half), doctest::Contains("fp32 given bf16"), Error);
+  CHECK(layer.dst_type(counts) == DataType::kFloat32);
+  BlockCase block = same_block(2, 2, {1, 4, 4, 4}, {1, 1, 1});
+  block.src_type = DataType::kInt16;
+  LayerCase test = layer_case(block);
+  test.cut.src_diff_wanted = true;
+  CHECK_THROWS_WITH_AS(check_layer(test), doctest::Contains("gradient of an input of int16"),
+                       Error);
+  BlockCase strided = same_block(2, 2, {1, 8, 8, 8}, {1, 1, 1});
+  strided.options.compute = strided.src_type = DataType::kBfloat16;
+  strided.options.window.stride = {1, 1, 2};
+  CHECK_THROWS_WITH_AS(check_layer(layer_case(strided)), doctest::Contains("stride 1x1x2"), Error);
+}
+
+}  // namespace
+}  // namespace halomesh
