@@ -12,14 +12,14 @@ using Lines = std::vector<std::string>;
 
 // Between a SIGTERM to mpirun and its kill of the ranks: a checkpoint should fit, but the survivors
 // of a dead rank hang for as long, and on several nodes up to four times as long (Open MPI 4.1).
-constexpr std::int64_t kKillTimeout_s = 5, kKillTimeoutOnNodes_s = 2;
-constexpr std::int64_t kSrunWait_s = 5;    ///< for the ranks to end after the first has
-constexpr std::int64_t kManyRanks = 1000;  ///< from here on each rank's output has its own file
+constexpr std::int64_t kKillSeconds = 5, kKillSecondsOnNodes = 2;
+constexpr std::int64_t kSrunWaitSeconds = 5;  ///< for the ranks to end after the first has
+constexpr std::int64_t kManyRanks = 1000;     ///< from here on each rank's output has its own file
 
 const Lines& list(const SiteProfile& site, const std::string& name) {
-  static const Lines none;
+  static const Lines kNone;
   const auto found = site.lists.find(name);
-  return found == site.lists.end() ? none : found->second;
+  return found == site.lists.end() ? kNone : found->second;
 }
 
 Lines optional_line(const std::string& text) { return text.empty() ? Lines{} : Lines{text}; }
@@ -32,10 +32,10 @@ std::string joined(const Lines& words) {
 }
 
 const std::string& option_value(const JobWords& words, const std::string& name) {
-  static const std::string none;
+  static const std::string kNone;
   for (const TrainOption& option : words.train)
     if (option.name == name) return option.value;
-  return none;
+  return kNone;
 }
 
 /// What the node-local directory is called in the script.
@@ -146,8 +146,8 @@ void add_numbers(const JobRequest& request, const JobPlan& plan, TemplateValues&
   number("threads", plan.threads);
   number("cpus_per_rank", plan.cpus_per_rank);
   number("seconds", request.seconds);
-  number("kill_timeout", plan.nodes > 1 ? kKillTimeoutOnNodes_s : kKillTimeout_s);
-  number("srun_wait", kSrunWait_s);
+  number("kill_timeout", plan.nodes > 1 ? kKillSecondsOnNodes : kKillSeconds);
+  number("srun_wait", kSrunWaitSeconds);
   values["reserved_cores"] =
       plan.reserved_cores > 0 ? Lines{std::to_string(plan.reserved_cores)} : Lines{};
   values["time"] = {to_duration_text(request.seconds)};

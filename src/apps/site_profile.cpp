@@ -68,10 +68,10 @@ Reader into(Field SiteProfile::*field, Read read) {
 }
 
 const std::set<std::string>& list_names() {
-  static const std::set<std::string> names = {
+  static const std::set<std::string> kNames = {
       "resource",           "directive",     "module", "environment", "environment-in-domain",
       "environment-across", "launch-option", "note"};
-  return names;
+  return kNames;
 }
 
 const std::map<std::string, Reader>& readers() {
@@ -92,7 +92,7 @@ const std::map<std::string, Reader>& readers() {
   const auto one_of = [](std::map<std::string, std::string> words) {
     return [words = std::move(words)](const std::string& value) { return choice(value, words); };
   };
-  static const std::map<std::string, Reader> all = {
+  static const std::map<std::string, Reader> kAll = {
       {"title", into(&SiteProfile::title, text)},
       {"status",
        into(&SiteProfile::status, one_of({{"current", "current"}, {"historic", "historic"}}))},
@@ -122,7 +122,7 @@ const std::map<std::string, Reader>& readers() {
       {"end-margin", into(&SiteProfile::end_margin_s, number)},
       {"signal-margin", into(&SiteProfile::signal_margin_s, number)},
   };
-  return all;
+  return kAll;
 }
 
 /// Reads one NAME = VALUE; `line` is what messages name.
