@@ -23,6 +23,13 @@ std::int64_t triad_bytes(const RankBinding& binding) {
   return std::clamp<std::int64_t>(node_bytes / binding.ranks_on_node, 16 << 20, 256 << 20);
 }
 
+/// The part of a core that each thread of this rank has.
+double core_share(const RankBinding& binding) {
+  const double own = static_cast<double>(binding.cores) / binding.threads;
+  const double shared = static_cast<double>(binding.sharing.cores) / binding.sharing.threads;
+  return std::min({1.0, own, shared});
+}
+
 int bench(const Comm& world, const Options& options) {
   const BenchPlan plan = read_bench_plan(options, world.size());
   const RankBinding binding = bind_threads(world);
@@ -36,7 +43,8 @@ int bench(const Comm& world, const Options& options) {
     if (speaks)
       std::cout << "parts " << to_string(parts) << " left out: they do not divide " << world.size()
                 << " ranks\n";
-  const MachinePeak peak = measure_peak(world, world.max(triad_bytes(binding)));
+  const MachinePeak peak =
+      measure_peak(world, core_share(binding), world.max(triad_bytes(binding)));
   record["peak"] = to_json(peak);
   if (speaks) print_peak(std::cout, peak);
   for (const BenchCase& setting : plan.cases) {

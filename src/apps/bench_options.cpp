@@ -67,7 +67,7 @@ BenchPlan read_bench_plan(const Options& options, std::int64_t ranks) {
   plan.evaluate = options.get<bool>("evaluate");
   plan.json = options.get<std::string>("json");
   const std::vector<std::string> precisions = precisions_of(options);
-  const std::string list = options.get<std::string>("parts");
+  const auto list = options.get<std::string>("parts");
   for (const std::string& text : words_of(list, "parts")) {
     const PartGrid parts = parse_part_grid(text);
     if (ranks % parts.count() != 0) {

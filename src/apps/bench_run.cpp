@@ -24,7 +24,7 @@ namespace {
 
 constexpr float kRate = 1e-4f;  // small: random targets must not drive the weights anywhere
 constexpr std::size_t kEventsOfAStep = 1 << 16;
-constexpr int kEvaluationPasses = 3;
+constexpr std::size_t kEvaluationPasses = 3;
 
 /// The step of Trainer without its epochs, checkpoints and log.
 class MeasuredTraining {
@@ -208,9 +208,8 @@ BenchResult run_case(const Comm& world, const Options& options, const BenchPlan&
   const StepWork work(network.model, network.geometry, network.mesh.part(), result.local_batch);
   measure_steps(world, training, plan, work, result);
   if (plan.evaluate) {
-    std::vector<double> rates;
-    for (int pass = 0; pass < kEvaluationPasses; ++pass)
-      rates.push_back(training.evaluate_pass(plan.steps));
+    std::vector<double> rates(kEvaluationPasses);
+    for (double& rate : rates) rate = training.evaluate_pass(plan.steps);
     result.evaluated_per_s = spread_of(rates);
   }
   const std::int64_t memory = peak_memory_bytes();

@@ -1,44 +1,60 @@
 // What the ranks of a job can do together at best: see machine_peak.hpp.
 #include "src/apps/machine_peak.hpp"
 
+#include <omp.h>
+
 #include <algorithm>
+#include <utility>
 
 #include "src/nn/peak.hpp"
 
 namespace halomesh {
 namespace {
 
-// Many short tries: on a machine with other work one of them is likely to run undisturbed.
-constexpr int kTries = 10;
-constexpr double kTrySeconds = 0.02;
+// Short and many: on a machine with other work one of them is likely to run undisturbed, and where
+// ranks take turns on a core it is likely to fit one turn.
+constexpr double kTrySeconds = 2e-3;
+constexpr int kTries = 100, kTriadTries = 10;
 
-/// Work a second of all ranks in `run`, which returns the work of this rank.
-template <class Run>
-double rate_of(const Comm& world, Run run) {
-  world.barrier();
-  const double begin = MPI_Wtime();
-  const double work = run();
-  const double seconds = world.max(MPI_Wtime() - begin);
-  return world.sum(work) / std::max(seconds, 1e-9);
-}
-
-template <class Run>
-double best_of(const Comm& world, Run run) {
+/// Of the calling thread, in operations a second: the best of some tries.
+double best_rate_of_thread(double (*loop)(std::int64_t rounds)) {
+  std::int64_t rounds = 1 << 8;
+  const auto try_once = [&] {
+    const double begin = omp_get_wtime();
+    const double operations = loop(rounds);
+    return std::pair(operations, std::max(omp_get_wtime() - begin, 1e-9));
+  };
+  while (try_once().second < kTrySeconds && rounds < (std::int64_t{1} << 40)) rounds *= 2;
   double best = 0;
-  for (int i = 0; i < kTries; ++i) best = std::max(best, rate_of(world, run));
+  for (int i = 0; i < kTries; ++i) {
+    const auto [operations, seconds] = try_once();
+    best = std::max(best, operations / seconds);
+  }
   return best;
 }
 
-/// The best rate of a loop that does so many `rounds`, after finding how many fill a try.
+/// Of this rank, in operations a second. All ranks and threads try at the same time, so that a
+/// clock rate that depends on how many cores compute is the right one.
 double best_rate(const Comm& world, double (*loop)(std::int64_t rounds)) {
-  std::int64_t rounds = 1 << 12;
-  while (rounds < (std::int64_t{1} << 40)) {
+  world.barrier();
+  double sum = 0;
+#pragma omp parallel reduction(+ : sum)
+  sum += best_rate_of_thread(loop);
+  return sum;
+}
+
+/// Of all ranks, in bytes a second: ranks share memory, so a try lasts until the last is done.
+double best_triad(const Comm& world, std::int64_t array_bytes) {
+  Triad triad(array_bytes);
+  double best = 0;
+  for (int i = 0; i < kTriadTries; ++i) {
+    world.barrier();
     const double begin = MPI_Wtime();
-    loop(rounds);
-    if (world.max(MPI_Wtime() - begin) > kTrySeconds) break;
-    rounds *= 2;
+    const double bytes = triad.run();
+    const double seconds = world.max(MPI_Wtime() - begin);
+    best = std::max(best, world.sum(bytes) / std::max(seconds, 1e-9));
   }
-  return best_of(world, [&] { return loop(rounds); });
+  return best;
 }
 
 }  // namespace
@@ -49,13 +65,13 @@ double MachinePeak::roof(const PhaseWork& work, const std::string& precision) co
   return std::min(peak, work.flops / work.memory_bytes * triad);
 }
 
-MachinePeak measure_peak(const Comm& world, std::int64_t array_bytes) {
+MachinePeak measure_peak(const Comm& world, double core_share, std::int64_t array_bytes) {
   MachinePeak peak;
-  peak.fp32 = best_rate(world, run_multiply_adds);
+  peak.fp32 = world.sum(core_share * best_rate(world, run_multiply_adds));
   // All ranks of a job run one program: it either has these instructions or not.
-  if (run_bfloat16_dots(1) > 0) peak.bf16 = best_rate(world, run_bfloat16_dots);
-  Triad triad(array_bytes);
-  peak.triad = best_of(world, [&] { return triad.run(); });
+  if (run_bfloat16_dots(1) > 0)
+    peak.bf16 = world.sum(core_share * best_rate(world, run_bfloat16_dots));
+  peak.triad = best_triad(world, array_bytes);
   return peak;
 }
 

@@ -28,8 +28,9 @@ struct MachinePeak {
   double roof(const PhaseWork& work, const std::string& precision) const;
 };
 
-/// Takes about a second. `array_bytes` are those of each of a rank's three triad arrays.
-/// Collective over `world`.
-MachinePeak measure_peak(const Comm& world, std::int64_t array_bytes);
+/// Takes about a second. `core_share` is the part of a core that a thread of this rank has, less
+/// than 1 where ranks have more threads than cores; `array_bytes` are those of each of a rank's
+/// three triad arrays. Collective over `world`.
+MachinePeak measure_peak(const Comm& world, double core_share, std::int64_t array_bytes);
 
 }  // namespace halomesh

@@ -2,8 +2,6 @@
 // Owns the choice of vectors; knows no clock.
 #include "src/nn/peak.hpp"
 
-#include <omp.h>
-
 #if defined(__AVX512BF16__)
 #include <immintrin.h>
 #endif
@@ -17,7 +15,7 @@ namespace {
 constexpr float kFactor = 0.999f, kTerm = 1e-3f;  // towards 1: no overflow, no denormals
 constexpr int kChains = 12;  // independent: latency of 4 to 9 cycles, 1 or 2 a cycle
 
-volatile float sink;  // so that no loop below is found to be without effect
+thread_local volatile float sink;  // so that no loop below is found to be without effect
 
 /// Of each chain its own: equal chains would be computed but once.
 float start(int chain) { return kTerm * static_cast<float>(chain); }
@@ -52,6 +50,7 @@ constexpr int kVectorBytes = 32;
 #else
 constexpr int kVectorBytes = 16;
 #endif
+constexpr int kLanes = kVectorBytes / sizeof(float);
 using Vector [[gnu::vector_size(kVectorBytes)]] = float;
 
 double multiply_adds(std::int64_t rounds) {
@@ -62,38 +61,26 @@ double multiply_adds(std::int64_t rounds) {
   Vector sum{};
   for (const Vector& chain : chains) sum += chain;
   sink = sum[0];
-  return 2.0 * kChains * (kVectorBytes / 4) * static_cast<double>(rounds);
+  return 2.0 * kChains * kLanes * static_cast<double>(rounds);
 }
 #endif
 
-// All threads of the team at once; each has its own registers.
-template <class Loop>
-double run_on_all_threads(Loop loop, std::int64_t rounds) {
-  double operations = 0;
-#pragma omp parallel reduction(+ : operations)
-  operations += loop(rounds);
-  return operations;
-}
-
 }  // namespace
 
-double run_multiply_adds(std::int64_t rounds) { return run_on_all_threads(multiply_adds, rounds); }
+double run_multiply_adds(std::int64_t rounds) { return multiply_adds(rounds); }
 
 double run_bfloat16_dots(std::int64_t rounds) {
 #if defined(__AVX512BF16__)
-  const auto loop = [](std::int64_t n) {
-    const __m512bh x = _mm512_cvtne2ps_pbh(_mm512_set1_ps(0.5f), _mm512_set1_ps(-0.5f));
-    const __m512bh y = _mm512_cvtne2ps_pbh(_mm512_set1_ps(0.5f), _mm512_set1_ps(0.5f));
-    __m512 chains[kChains];
-    for (int i = 0; i < kChains; ++i) chains[i] = _mm512_set1_ps(start(i));
-    for (std::int64_t r = 0; r < n; ++r)
-      for (__m512& chain : chains) chain = _mm512_dpbf16_ps(chain, x, y);
-    __m512 sum = _mm512_setzero_ps();
-    for (const __m512& chain : chains) sum = _mm512_add_ps(sum, chain);
-    sink = _mm512_cvtss_f32(sum);
-    return 4.0 * kChains * 16 * static_cast<double>(n);
-  };
-  return run_on_all_threads(loop, rounds);
+  const __m512bh x = _mm512_cvtne2ps_pbh(_mm512_set1_ps(0.5f), _mm512_set1_ps(-0.5f));
+  const __m512bh y = _mm512_cvtne2ps_pbh(_mm512_set1_ps(0.5f), _mm512_set1_ps(0.5f));
+  __m512 chains[kChains];
+  for (int i = 0; i < kChains; ++i) chains[i] = _mm512_set1_ps(start(i));
+  for (std::int64_t r = 0; r < rounds; ++r)
+    for (__m512& chain : chains) chain = _mm512_dpbf16_ps(chain, x, y);
+  __m512 sum = _mm512_setzero_ps();
+  for (const __m512& chain : chains) sum = _mm512_add_ps(sum, chain);
+  sink = _mm512_cvtss_f32(sum);
+  return 4.0 * kChains * 16 * static_cast<double>(rounds);
 #else
   (void)rounds;
   return 0;

@@ -7,9 +7,9 @@
 
 namespace halomesh {
 
-/// Each OpenMP thread does `rounds` rounds of independent fp32 multiply-adds on registers, in the
-/// widest vectors that this program was compiled for. Returns the operations done by all of them,
-/// a multiply-add being two.
+/// Does `rounds` rounds of independent fp32 multiply-adds on registers, in the widest vectors that
+/// this program was compiled for, on the calling thread. Returns the operations done, a
+/// multiply-add being two.
 double run_multiply_adds(std::int64_t rounds);
 
 /// The same with dot products of pairs of bf16 added to fp32 (AVX512-BF16). Returns 0, and does
