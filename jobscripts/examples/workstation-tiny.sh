@@ -24,8 +24,9 @@ train=(
 # MPIRUN names another launcher with options of its own, for example MPIRUN="mpirun --oversubscribe".
 read -r -a mpirun <<<"${MPIRUN:-mpirun --map-by slot:PE=1 --bind-to core}"
 # Signals reach the ranks as USR1, through this script, and nobody kills them after that. Who ends
-# mpirun itself leaves the ranks these seconds for a checkpoint; a dead rank's survivors hang as long.
-export OMPI_MCA_odls_base_sigkill_timeout=5
+# mpirun itself leaves the ranks these seconds for a checkpoint (Open MPI's own: 1). More would let the
+# survivors of a dead rank hang: some four times as long.
+export OMPI_MCA_odls_base_sigkill_timeout=2
 echo "$(date): 4 ranks x 1 threads"
 wall_limit=$((1800 - SECONDS))
 "${mpirun[@]}" -n 4 "$program" train "${train[@]}" --wall-limit "$wall_limit" &

@@ -13,7 +13,8 @@ set -u
 # MPIRUN names another launcher with options of its own, for example MPIRUN="mpirun --oversubscribe".
 read -r -a mpirun <<<"${MPIRUN:-mpirun @{launch_options}}"
 # Signals reach the ranks as USR1, through this script, and nobody kills them after that. Who ends
-# mpirun itself leaves the ranks these seconds for a checkpoint; a dead rank's survivors hang as long.
+# mpirun itself leaves the ranks these seconds for a checkpoint (Open MPI's own: 1). More would let the
+# survivors of a dead rank hang: some four times as long.
 export OMPI_MCA_odls_base_sigkill_timeout=@{kill_timeout}
 @if shm
 stage=@{stage_dir}

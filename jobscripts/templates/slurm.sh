@@ -60,7 +60,8 @@ srun --wait=@{srun_wait} @{launch_options} \
 status=$?
 @else
 # Signals reach the ranks as USR1, through this script, and nobody kills them after that. Who ends
-# mpirun itself leaves the ranks these seconds for a checkpoint; a dead rank's survivors hang as long.
+# mpirun itself leaves the ranks these seconds for a checkpoint (Open MPI's own: 1). More would let the
+# survivors of a dead rank hang: some four times as long.
 export OMPI_MCA_odls_base_sigkill_timeout=@{kill_timeout}
 mpirun -n @{ranks} @{launch_options} \
   "$program" train "${train[@]}" --wall-limit "$wall_limit" &

@@ -10,9 +10,11 @@ namespace {
 
 using Lines = std::vector<std::string>;
 
-// Between a SIGTERM to mpirun and its kill of the ranks: a checkpoint should fit, but the survivors
-// of a dead rank hang for as long, and on several nodes up to four times as long (Open MPI 4.1).
-constexpr std::int64_t kKillSeconds = 5, kKillSecondsOnNodes = 2;
+// Between a SIGTERM from mpirun and its kill of the ranks: long enough for a step and a checkpoint
+// of some megabytes. Open MPI 4.1 waits twice as long on one node and four times on several
+// (measured) before a job with a dead rank, or one that has stopped cleanly with exit code 75, has
+// ended.
+constexpr std::int64_t kKillSeconds = 2;
 constexpr std::int64_t kSrunWaitSeconds = 5;  ///< for the ranks to end after the first has
 constexpr std::int64_t kManyRanks = 1000;     ///< from here on each rank's output has its own file
 
@@ -146,7 +148,7 @@ void add_numbers(const JobRequest& request, const JobPlan& plan, TemplateValues&
   number("threads", plan.threads);
   number("cpus_per_rank", plan.cpus_per_rank);
   number("seconds", request.seconds);
-  number("kill_timeout", plan.nodes > 1 ? kKillSecondsOnNodes : kKillSeconds);
+  number("kill_timeout", kKillSeconds);
   number("srun_wait", kSrunWaitSeconds);
   values["reserved_cores"] =
       plan.reserved_cores > 0 ? Lines{std::to_string(plan.reserved_cores)} : Lines{};
