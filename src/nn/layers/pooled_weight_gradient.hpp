@@ -26,9 +26,9 @@ struct TileVoxels;
 /// the source under a tile into a small buffer in which the part of a window that lies in one row
 /// (or in one plane) is contiguous and starts at a vector; padding is written as zeros there.
 ///
-/// Sums are fp32, built in three stages (tile, flush of tiles, all) to keep the longest chain of
-/// additions near the cube root of the number of voxels; their order depends on the geometry, the
-/// sequence of add() and the number of threads alone.
+/// Sums are fp32, built in three stages (of a tile in registers, of 64 tiles, of all), so that a
+/// chain of additions has some hundreds, not one a voxel: the error grows with its length. Their
+/// order depends on the geometry, the sequence of add() and the number of threads alone.
 class PooledWeightGradient {
  public:
   struct Geometry {
@@ -79,7 +79,7 @@ class PooledWeightGradient {
 
   // What one thread works in.
   struct Scratch {
-    AlignedBuffer<float> lines, rows, diff;
+    AlignedBuffer<float> line, rows, diff;
     std::array<AlignedBuffer<float>, 2> weight;  // sums since the last flush, and of all before
     std::array<AlignedBuffer<float>, 3> bias;    // sums of the tile, and as above
   };
@@ -88,10 +88,11 @@ class PooledWeightGradient {
   void choose_group();
   void choose_tile();
   template <class S>
-  void copy_source(const Source<S>& src, const Tile& tile, Scratch& scratch) const;
+  const float* line_of(const Source<S>& src, const Tile& tile, std::int64_t plane,
+                       std::int64_t line, float* copy) const;
   template <class S>
-  void copy_lines(const Source<S>& src, const Tile& tile, std::int64_t plane, float* lines) const;
-  void expand_lines(const float* lines, const Tile& tile, float* rows) const;
+  void copy_plane(const Source<S>& src, const Tile& tile, std::int64_t plane,
+                  Scratch& scratch) const;
   template <class T>
   void copy_diff(const Tile& tile, const Pooled<T>& diff, const Pooled<std::uint8_t>& winners,
                  float slope, Scratch& scratch) const;
@@ -111,7 +112,7 @@ class PooledWeightGradient {
   Accumulate accumulate_many_ = nullptr, accumulate_one_ = nullptr;
   // The largest tile, in pooled voxels, and the buffers under it, in floats.
   std::int64_t tile_h_ = 1, tile_w_ = 1;
-  std::int64_t lines_ = 1, line_step_ = 1;
+  std::int64_t line_ = 1;
   std::int64_t pixel_step_ = 1, row_step_ = 1, plane_step_ = 1;
   std::array<std::int32_t, 256> tap_offset_{};
   std::vector<Scratch> scratch_;

@@ -2,8 +2,10 @@
 // copies that lay a tile out for them. Knows nothing of boxes, padding or threads.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <type_traits>
 #include <utility>
 
@@ -50,11 +52,6 @@ constexpr std::int64_t ceil_to(std::int64_t n, std::int64_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
 }
 
-template <class T>
-void copy_values(const T* from, std::int64_t count, float* to) {
-  for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<float>(from[i]);
-}
-
 // `count` runs of `vectors` vectors, `from_step` and `to_step` apart; reads whole vectors.
 inline void copy_vectors(const float* from, std::int64_t from_step, std::int64_t vectors,
                          std::int64_t count, float* to, std::int64_t to_step) {
@@ -87,6 +84,15 @@ void scale_and_sum(const T* diff, const std::uint8_t* winners, std::uint8_t slop
     const float value = static_cast<float>(diff[i]) * scale;
     to[i] = value;
     sum[i] += value;
+  }
+}
+
+inline void add_and_clear(std::span<float> from, std::span<float> to) {
+  float* __restrict source = from.data();
+  float* __restrict sum = to.data();
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    sum[i] += source[i];
+    source[i] = 0;
   }
 }
 
