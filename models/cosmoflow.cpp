@@ -7,11 +7,10 @@
 #include <string>
 
 #include "error.hpp"
-#include "src/nn/layers/convolution.hpp"
+#include "src/nn/layers/convolution_block.hpp"
 #include "src/nn/layers/dense.hpp"
 #include "src/nn/layers/dropout.hpp"
 #include "src/nn/layers/leaky_relu.hpp"
-#include "src/nn/layers/pooling.hpp"
 #include "src/nn/layers/scaled_tanh.hpp"
 
 namespace halomesh {
@@ -58,8 +57,22 @@ void check_factors(const CosmoFlowOptions& o) {
                      "give a slope of at least 0");
 }
 
-WindowOptions same_cube(std::int64_t kernel, std::int64_t stride) {
-  return WindowOptions::cube(kernel, stride, PaddingKind::kSame);
+void check_types(const CosmoFlowOptions& o) {
+  if (o.precision == DataType::kInt16)
+    throw UsageError("--precision int16 is no precision to train in", "give fp32 or bf16");
+  if (o.input_type == DataType::kBfloat16)
+    throw UsageError("samples of bf16 are none that files hold", "give counts or fp32");
+}
+
+// Convolution number `number`, from 1 on.
+std::unique_ptr<Layer> make_block(const CosmoFlowOptions& o, std::int64_t number) {
+  ConvolutionBlockOptions block;
+  block.filters = o.filters << (number - 1);
+  block.window = WindowOptions::cube(o.kernel, 1, PaddingKind::kSame);
+  block.slope = static_cast<float>(o.leaky_slope);
+  block.compute = o.precision;
+  if (number < o.conv_layers) block.dst = o.precision;
+  return std::make_unique<ConvolutionBlock>(block);
 }
 
 }  // namespace
@@ -68,16 +81,11 @@ Model make_cosmoflow(const CosmoFlowOptions& o) {
   check_sizes(o);
   check_input(o);
   check_factors(o);
+  check_types(o);
   const auto slope = static_cast<float>(o.leaky_slope);
-  Model model(o.input);
-  for (std::int64_t i = 1; i <= o.conv_layers; ++i) {
-    const std::string number = std::to_string(i);
-    model.add("conv" + number, std::make_unique<Convolution>(ConvolutionOptions{
-                                   o.filters << (i - 1), same_cube(o.kernel, 1)}));
-    model.add("pool" + number,
-              std::make_unique<MaxPooling>(WindowOptions::cube(2, 2, PaddingKind::kValid)));
-    model.add("act" + number, std::make_unique<LeakyRelu>(slope));
-  }
+  Model model(o.input, o.input_type);
+  for (std::int64_t i = 1; i <= o.conv_layers; ++i)
+    model.add("conv" + std::to_string(i), make_block(o, i));
   std::int64_t dense = 0;
   for (const std::int64_t outputs : o.fc) {
     const std::string number = std::to_string(++dense);

@@ -21,14 +21,21 @@ struct CosmoFlowOptions {
   double dropout = 0.5;  ///< after each of fc; 0: no dropout layers
   double leaky_slope = 0.3;
   double output_scale = 1.2;
+  DataType precision = DataType::kFloat32;   ///< kFloat32 or kBfloat16
+  DataType input_type = DataType::kFloat32;  ///< kFloat32, or kInt16: counts, for their log(1+x)
 };
 
 /// conv_layers times convolution (TensorFlow SAME padding, stride 1), 2x2x2 max pooling, leaky
-/// ReLU; then fc dense layers with leaky ReLU and dropout; then a dense layer of `targets` outputs
-/// and output_scale * tanh. Layers are named conv1, pool1, act1, ..., fc1, act_fc1, dropout1, ...,
-/// and the last dense layer is the fc after those of `fc`, then "tanh". Throws UsageError naming
-/// the option that makes no network. Source: github.com/mlcommons/hpc, cosmoflow/models/
-/// cosmoflow_v1.py.
+/// ReLU, all three in one layer; then fc dense layers with leaky ReLU and dropout; then a dense
+/// layer of `targets` outputs and output_scale * tanh. Layers are named conv1, conv2, ..., fc1,
+/// act_fc1, dropout1, ..., and the last dense layer is the fc after those of `fc`, then "tanh".
+/// Throws UsageError naming the option that makes no network. Source: github.com/mlcommons/hpc,
+/// cosmoflow/models/cosmoflow_v1.py.
+///
+/// With precision kBfloat16 the convolutions compute in bf16 (with sums, parameters and their
+/// gradients in fp32) and pass bf16 on to one another. The dense layers, some 1e-4 of the work,
+/// stay fp32, and so does what the last convolution writes. Whether the CPU has instructions for
+/// that is the caller's to ask.
 ///
 /// The published order is convolution, activation, pooling. A leaky ReLU f with slope >= 0 does not
 /// decrease, so max f(x_i) = f(max x_i): pooling first gives the same network, and the activation

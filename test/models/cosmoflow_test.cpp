@@ -66,17 +66,14 @@ TEST_CASE("parameters layer by layer") {
 }
 
 TEST_CASE("layers in their order, by name") {
-  CHECK(layer_names({}) ==
-        std::vector<std::string>{"conv1", "pool1",   "act1",     "conv2", "pool2",   "act2",
-                                 "conv3", "pool3",   "act3",     "conv4", "pool4",   "act4",
-                                 "conv5", "pool5",   "act5",     "fc1",   "act_fc1", "dropout1",
-                                 "fc2",   "act_fc2", "dropout2", "fc3",   "tanh"});
+  CHECK(layer_names({}) == std::vector<std::string>{"conv1", "conv2", "conv3", "conv4", "conv5",
+                                                    "fc1", "act_fc1", "dropout1", "fc2", "act_fc2",
+                                                    "dropout2", "fc3", "tanh"});
   CosmoFlowOptions options;
   options.dropout = 0;
   options.fc = {16};
   options.conv_layers = 1;
-  CHECK(layer_names(options) ==
-        std::vector<std::string>{"conv1", "pool1", "act1", "fc1", "act_fc1", "fc2", "tanh"});
+  CHECK(layer_names(options) == std::vector<std::string>{"conv1", "fc1", "act_fc1", "fc2", "tanh"});
 }
 
 TEST_CASE("shapes: each block halves the extents and doubles the filters") {
@@ -85,16 +82,26 @@ TEST_CASE("shapes: each block halves the extents and doubles the filters") {
   for (const TensorGeometry& t : g.tensors())
     for (std::int64_t i = 1; i <= 5; ++i) {
       const std::int64_t filters = 32 << (i - 1);
-      std::int64_t extent = 128 >> (i - 1);
-      if (t.name == "act" + std::to_string(i))
-        extent /= 2;
-      else if (t.name != "conv" + std::to_string(i))
-        continue;
+      if (t.name != "conv" + std::to_string(i)) continue;
+      const std::int64_t extent = 128 >> i;
       CHECK(t.shape == Shape{filters, extent, extent, extent});
       ++compared;
     }
-  CHECK(compared == 10);
+  CHECK(compared == 5);
   CHECK(g.tensors().back().shape == Shape{4, 1, 1, 1});
+}
+
+TEST_CASE("in bf16 the convolutions pass bf16 on, and the dense layers stay fp32") {
+  constexpr DataType kFp32 = DataType::kFloat32, kBf16 = DataType::kBfloat16;
+  CosmoFlowOptions options;
+  CHECK(make_cosmoflow(options).types() == std::vector<DataType>(14, kFp32));
+  options.precision = kBf16;
+  options.input_type = DataType::kInt16;
+  std::vector<DataType> types(14, kFp32);
+  types[0] = DataType::kInt16;
+  std::fill_n(types.begin() + 1, 4, kBf16);  // conv5 writes fp32
+  CHECK(make_cosmoflow(options).types() == types);
+  CHECK(make_cosmoflow(options).input_type() == DataType::kInt16);
 }
 
 TEST_CASE("128^3 on 4x4x1 parts: the halo of an interior part") {
@@ -175,23 +182,26 @@ TEST_CASE("options that make no network are refused by name") {
         }).find("no elements") != std::string::npos);
   CHECK(with([](auto& o) { o.filters = 1 << 20; }).find("too wide") != std::string::npos);
   CHECK(with([](auto& o) { o.conv_layers = 70; }).find("too wide") != std::string::npos);
+  CHECK(with([](auto& o) { o.precision = DataType::kInt16; }).find("--precision int16") == 0);
+  CHECK(with([](auto& o) { o.input_type = DataType::kBfloat16; }).find("bf16") !=
+        std::string::npos);
 }
 
 TEST_CASE("the smallest input that five blocks can halve is 32; odd extents lose a plane") {
   CosmoFlowOptions options;
   options.input = {4, 32, 33, 63};
   const ModelGeometry g = make_cosmoflow(options).geometry({1, 1, 1});
-  const auto act5 = std::find_if(g.tensors().begin(), g.tensors().end(),
-                                 [](const TensorGeometry& t) { return t.name == "act5"; });
-  REQUIRE(act5 != g.tensors().end());
-  CHECK(act5->shape == Shape{512, 1, 1, 1});
+  const auto conv5 = std::find_if(g.tensors().begin(), g.tensors().end(),
+                                  [](const TensorGeometry& t) { return t.name == "conv5"; });
+  REQUIRE(conv5 != g.tensors().end());
+  CHECK(conv5->shape == Shape{512, 1, 1, 1});
   options.input.h = 31;
   CHECK(refused(options).find("too small for 5") != std::string::npos);
 }
 
 TEST_CASE("networks are known by name") {
   CHECK(network_names() == std::vector<std::string>{"cosmoflow"});
-  CHECK(make_network("cosmoflow", {}).layers().size() == 23);
+  CHECK(make_network("cosmoflow", {}).layers().size() == 13);
   CHECK(refusal([] { make_network("resnet", {}); }).find("'resnet'") != std::string::npos);
 }
 
