@@ -2,6 +2,7 @@
 # Wisteria/BDEC-01 Odyssey (University of Tokyo), FX1000, A64FX: trains on 512 nodes
 # 2048 ranks, 4 a node, x 12 threads: 512 replicas x 4 parts (4x1x1)
 # Submit from /work/GROUP/USER; data, results and program must lie there, too.
+# What ranks print goes to output.JOB/, a directory for every 1000 of them.
 # Made by: halomesh jobscript --site wisteria-o --nodes 512 --parts 4x1x1 --config models/cosmoflow-v0.7-closed-512.cfg --time 12:00:00 --data data/cosmoUniverse --out runs/wisteria-o-512-closed --program build/release/halomesh
 #
 # Submit one job:             pjsub -g GROUP SCRIPT

@@ -96,6 +96,8 @@ Lines notes(const SiteProfile& site, const JobPlan& plan, const JobWords& words)
     lines.push_back(cat("Rank map ", words.rank_map_file, ": a group on ",
                         to_string(plan.rank_map->block), " nodes, ", plan.rank_map->mean_hops,
                         " hops between parts that share a face."));
+  if (site.scheduler == Scheduler::kPjm && plan.mesh.ranks() >= kManyRanks)
+    lines.emplace_back("What ranks print goes to output.JOB/, a directory for every 1000 of them.");
   if (!site.volumes.empty() && volumes(site, words).empty())
     lines.push_back(cat("No path here begins with ", site.volumes,
                         "...: name the volumes used, with --volumes or ",
