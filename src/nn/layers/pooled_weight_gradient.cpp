@@ -15,17 +15,18 @@ namespace {
 
 using namespace pooled_weight;
 
-// The source under a tile: of an L1 data cache of 32 KiB or more, what gradients and sums leave.
-// (On a Xeon with 48 KiB: 24 and 32 alike, 16 and 48 up to 20% slower, 100 and more up to 40%.)
-constexpr std::int64_t kTileBytes = 24 << 10;
-constexpr std::int64_t kMaxTileWidth = 16, kMaxTileHeight = 4;
+// The largest tile in pooled voxels and, for its source, in bytes. Of the tiles of 8 to 64 voxels
+// this was the fastest or next to it, for kernels of 2 and 3 (L1 data cache of 48 KiB): smaller
+// ones copy more source a voxel and pass over the sums more often, larger ones leave the cache.
+constexpr Spatial kMaxTile{2, 2, 8};
+constexpr std::int64_t kMaxTileBytes = 40 << 10;
 constexpr std::int64_t kTilesAFlush = 64;
 
 }  // namespace
 
-// Pooled voxels [h, h + height) x [w, w + width) of plane d.
+// A box of pooled voxels.
 struct PooledWeightGradient::Tile {
-  std::int64_t d, h, w, height, width;
+  Spatial first, extents;
 };
 
 PooledWeightGradient::PooledWeightGradient(const Geometry& geometry, int threads)
@@ -45,8 +46,10 @@ PooledWeightGradient::PooledWeightGradient(const Geometry& geometry, int threads
   const std::int64_t co = geometry_.dst_channels;
   for (Scratch& s : scratch_) {
     s.line = AlignedBuffer<float>(line_);
-    s.rows = AlignedBuffer<float>((p[0] + k[0] - 1) * plane_step_);
-    s.diff = AlignedBuffer<float>(tile_h_ * tile_w_ * co);
+    s.rows = AlignedBuffer<float>((p[0] * tile_[0] + k[0] - 1) * plane_step_);
+    s.winners = AlignedBuffer<std::uint8_t>(tile_[0] * tile_[1] * tile_[2] * co);
+    s.offset = AlignedBuffer<std::int32_t>(tile_[0] * tile_[1] * tile_[2]);
+    s.diff = AlignedBuffer<float>(tile_[0] * tile_[1] * tile_[2] * co);
     for (auto& sums : s.weight) sums = AlignedBuffer<float>(co * k[0] * rows_ * vectors_ * kVector);
     for (auto& sums : s.bias) sums = AlignedBuffer<float>(co);
   }
@@ -85,24 +88,21 @@ void PooledWeightGradient::choose_group() {
   });
 }
 
-// The widest tile, then the highest, whose source fits kTileBytes.
+// The largest tile, halved along its longest side until its source fits kMaxTileBytes.
 void PooledWeightGradient::choose_tile() {
   const Spatial& k = geometry_.kernel;
   const Spatial& p = geometry_.pool;
   const std::int64_t ci = geometry_.src_channels;
-  const auto set = [&](std::int64_t height, std::int64_t width) {
-    tile_h_ = height;
-    tile_w_ = width;
-    const std::int64_t pixels = p[2] * width + k[2] - 1;
+  const auto set = [&](const Spatial& tile) {
+    tile_ = tile;
+    const std::int64_t pixels = p[2] * tile[2] + k[2] - 1;
     line_ = ceil_to(pixels * ci, kVector) + vectors_ * kVector;
-    row_step_ = expanded_ ? p[2] * width * pixel_step_ : line_;
-    plane_step_ = row_step_ * (merged_ ? p[1] * height : p[1] * height + k[1] - 1);
-    return (p[0] + k[0] - 1) * plane_step_ * std::int64_t{sizeof(float)} <= kTileBytes;
+    row_step_ = expanded_ ? p[2] * tile[2] * pixel_step_ : line_;
+    plane_step_ = row_step_ * (merged_ ? p[1] * tile[1] : p[1] * tile[1] + k[1] - 1);
+    return (p[0] * tile[0] + k[0] - 1) * plane_step_ * std::int64_t{sizeof(float)} <= kMaxTileBytes;
   };
-  std::int64_t width = kMaxTileWidth, height = kMaxTileHeight;
-  while (width > 1 && !set(1, width)) width /= 2;
-  while (height > 1 && !set(height, width)) height /= 2;
-  set(height, width);
+  for (Spatial tile = kMaxTile; !set(tile) && tile != Spatial{1, 1, 1};)
+    *std::max_element(tile.rbegin(), tile.rend()) /= 2;
   for (std::int64_t tap = 0; tap < p[0] * p[1] * p[2]; ++tap) {
     const std::int64_t offset = tap / (p[1] * p[2]) * plane_step_ + tap / p[2] % p[1] * row_step_ +
                                 tap % p[2] * pixel_step_;
@@ -119,10 +119,10 @@ const float* PooledWeightGradient::line_of(const Source<S>& src, const Tile& til
                                            std::int64_t plane, std::int64_t line,
                                            float* copy) const {
   const std::int64_t ci = geometry_.src_channels;
-  const std::int64_t pixels = geometry_.pool[2] * tile.width + geometry_.kernel[2] - 1;
-  const std::int64_t d = src.corner[0] + tile.d * geometry_.pool[0] + plane;
-  const std::int64_t h = src.corner[1] + tile.h * geometry_.pool[1] + line;
-  const std::int64_t w = src.corner[2] + tile.w * geometry_.pool[2];
+  const std::int64_t pixels = geometry_.pool[2] * tile.extents[2] + geometry_.kernel[2] - 1;
+  const std::int64_t d = src.corner[0] + tile.first[0] * geometry_.pool[0] + plane;
+  const std::int64_t h = src.corner[1] + tile.first[1] * geometry_.pool[1] + line;
+  const std::int64_t w = src.corner[2] + tile.first[2] * geometry_.pool[2];
   const auto [depth, height, width] = src.extents;
   const bool inside = d >= 0 && d < depth && h >= 0 && h < height;
   const std::int64_t lo = std::clamp(-w, std::int64_t{0}, pixels);
@@ -146,8 +146,8 @@ void PooledWeightGradient::copy_plane(const Source<S>& src, const Tile& tile, st
                                       Scratch& scratch) const {
   const Spatial& k = geometry_.kernel;
   const std::int64_t ci = geometry_.src_channels, run = k[2] * ci;
-  const std::int64_t windows_w = geometry_.pool[2] * tile.width;
-  const std::int64_t windows_h = geometry_.pool[1] * tile.height;
+  const std::int64_t windows_w = geometry_.pool[2] * tile.extents[2];
+  const std::int64_t windows_h = geometry_.pool[1] * tile.extents[1];
   float* rows = scratch.rows.data() + plane * plane_step_;
   for (std::int64_t line = 0; line < windows_h + k[1] - 1; ++line) {
     if (!expanded_) {
@@ -167,31 +167,34 @@ void PooledWeightGradient::copy_plane(const Source<S>& src, const Tile& tile, st
 
 template <class T>
 void PooledWeightGradient::copy_diff(const Tile& tile, const Pooled<T>& diff,
-                                     const Pooled<std::uint8_t>& winners, float slope,
-                                     Scratch& scratch) const {
+                                     const Winners& winners, float slope, Scratch& scratch) const {
   const std::int64_t co = geometry_.dst_channels;
   float* bias = scratch.bias[0].data();
-  float* to = scratch.diff.data();
-  for (std::int64_t h = 0; h < tile.height; ++h)
-    for (std::int64_t w = 0; w < tile.width; ++w, to += co)
-      scale_and_sum(diff.at(tile.d, tile.h + h, tile.w + w),
-                    winners.at(tile.d, tile.h + h, tile.w + w), kSloped, slope, co, to, bias);
+  std::int64_t voxel = 0;
+  const auto [first_d, first_h, first_w] = tile.first;
+  for (std::int64_t d = 0; d < tile.extents[0]; ++d)
+    for (std::int64_t h = 0; h < tile.extents[1]; ++h)
+      for (std::int64_t w = 0; w < tile.extents[2]; ++w, ++voxel) {
+        const std::uint8_t* winner = winners.at(first_d + d, first_h + h, first_w + w);
+        scale_and_sum(diff.at(first_d + d, first_h + h, first_w + w), winner, kSloped, slope, co,
+                      scratch.diff.data() + voxel * co, bias);
+        std::copy_n(winner, co, scratch.winners.data() + voxel * co);
+        const std::int64_t offset = d * geometry_.pool[0] * plane_step_ +
+                                    h * geometry_.pool[1] * row_step_ +
+                                    w * geometry_.pool[2] * pixel_step_;
+        scratch.offset.data()[voxel] = static_cast<std::int32_t>(offset);
+      }
   add_and_clear(scratch.bias[0].span(), scratch.bias[1].span());
 }
 
-void PooledWeightGradient::accumulate(const Tile& tile, const Pooled<std::uint8_t>& winners,
-                                      Scratch& scratch) const {
+void PooledWeightGradient::accumulate(const Tile& tile, Scratch& scratch) const {
   const std::int64_t co = geometry_.dst_channels;
-  const TileVoxels voxels{tile.height,
-                          tile.width,
+  const TileVoxels voxels{tile.extents[0] * tile.extents[1] * tile.extents[2],
                           row_step_,
                           plane_step_,
-                          geometry_.pool[1] * row_step_,
-                          geometry_.pool[2] * pixel_step_,
+                          scratch.offset.data(),
                           tap_offset_.data(),
-                          winners.at(tile.d, tile.h, tile.w),
-                          winners.step[1],
-                          winners.step[2],
+                          scratch.winners.data(),
                           scratch.diff.data(),
                           co};
   float* sums = scratch.weight[0].data();
@@ -209,12 +212,12 @@ void PooledWeightGradient::accumulate(const Tile& tile, const Pooled<std::uint8_
 
 template <class S, class T>
 void PooledWeightGradient::add(const Source<S>& src, const Spatial& extents, const Pooled<T>& diff,
-                               const Pooled<std::uint8_t>& winners, float slope, bool first) {
-  const Spatial &kernel = geometry_.kernel, &pool = geometry_.pool;
+                               const Winners& winners, float slope, bool first) {
   const bool empty = std::min({extents[0], extents[1], extents[2]}) <= 0;
-  const std::int64_t tiles_h = ceil_to(extents[1], tile_h_) / tile_h_;
-  const std::int64_t tiles_w = ceil_to(extents[2], tile_w_) / tile_w_;
-  const std::int64_t tiles = empty ? 0 : extents[0] * tiles_h * tiles_w;
+  Spatial count{};  // of tiles
+  for (std::size_t a = 0; a < 3; ++a)
+    count[a] = empty ? 0 : ceil_to(extents[a], tile_[a]) / tile_[a];
+  const std::int64_t tiles = count[0] * count[1] * count[2];
 #pragma omp parallel num_threads(static_cast <int>(scratch_.size()))
   {
     const std::int64_t thread = omp_get_thread_num(), team = omp_get_num_threads();
@@ -224,13 +227,15 @@ void PooledWeightGradient::add(const Source<S>& src, const Spatial& extents, con
     Scratch& scratch = scratch_[at];
     const std::int64_t lo = tiles * thread / team, hi = tiles * (thread + 1) / team;
     for (std::int64_t i = lo; i < hi; ++i) {
-      const std::int64_t h = i / tiles_w % tiles_h * tile_h_, w = i % tiles_w * tile_w_;
-      const Tile tile{i / (tiles_w * tiles_h), h, w, std::min(tile_h_, extents[1] - h),
-                      std::min(tile_w_, extents[2] - w)};
-      for (std::int64_t plane = 0; plane < pool[0] + kernel[0] - 1; ++plane)
-        copy_plane(src, tile, plane, scratch);
+      Tile tile{{i / (count[1] * count[2]), i / count[2] % count[1], i % count[2]}, {}};
+      for (std::size_t a = 0; a < 3; ++a) {
+        tile.first[a] *= tile_[a];
+        tile.extents[a] = std::min(tile_[a], extents[a] - tile.first[a]);
+      }
+      const std::int64_t planes = geometry_.pool[0] * tile.extents[0] + geometry_.kernel[0] - 1;
+      for (std::int64_t plane = 0; plane < planes; ++plane) copy_plane(src, tile, plane, scratch);
       copy_diff(tile, diff, winners, slope, scratch);
-      accumulate(tile, winners, scratch);
+      accumulate(tile, scratch);
       if ((i + 1 - lo) % kTilesAFlush == 0 || i + 1 == hi) flush(scratch);
     }
   }
@@ -284,15 +289,12 @@ std::int64_t PooledWeightGradient::place_of(std::int64_t channel, std::int64_t d
 }
 
 template void PooledWeightGradient::add(const Source<float>&, const Spatial&, const Pooled<float>&,
-                                        const Pooled<std::uint8_t>&, float, bool);
+                                        const Winners&, float, bool);
 template void PooledWeightGradient::add(const Source<float>&, const Spatial&,
-                                        const Pooled<Bfloat16>&, const Pooled<std::uint8_t>&, float,
-                                        bool);
+                                        const Pooled<Bfloat16>&, const Winners&, float, bool);
 template void PooledWeightGradient::add(const Source<Bfloat16>&, const Spatial&,
-                                        const Pooled<float>&, const Pooled<std::uint8_t>&, float,
-                                        bool);
+                                        const Pooled<float>&, const Winners&, float, bool);
 template void PooledWeightGradient::add(const Source<Bfloat16>&, const Spatial&,
-                                        const Pooled<Bfloat16>&, const Pooled<std::uint8_t>&, float,
-                                        bool);
+                                        const Pooled<Bfloat16>&, const Winners&, float, bool);
 
 }  // namespace halomesh

@@ -58,16 +58,18 @@ class PooledWeightGradient {
       return data + d * step[0] + h * step[1] + w * step[2];
     }
   };
+  using Winners = Pooled<std::uint8_t>;
 
   /// Allocates for at most `threads` threads. Throws Error when an extent is not positive or the
   /// pool has more than kMaxPoolTaps taps.
   PooledWeightGradient(const Geometry& geometry, int threads);
 
-  /// Adds the gradient of a box of `extents` pooled voxels; `first` starts new sums. An empty box
-  /// adds nothing. Instantiated for float and Bfloat16. Local; allocates nothing.
+  /// Adds the gradient of a box of `extents` pooled voxels; `first` starts new sums. Best called
+  /// once a sample: nothing is un-pooled, so chunks save no memory, and threads meet at each end.
+  /// An empty box adds nothing. Instantiated for float and Bfloat16. Local; allocates nothing.
   template <class S, class T>
   void add(const Source<S>& src, const Spatial& extents, const Pooled<T>& diff,
-           const Pooled<std::uint8_t>& winners, float slope, bool first);
+           const Winners& winners, float slope, bool first);
 
   /// Writes the sums: weight in the order out,in,kd,kh,kw, one bias an output channel.
   void store(float* diff_weight, float* diff_bias) const;
@@ -80,6 +82,8 @@ class PooledWeightGradient {
   // What one thread works in.
   struct Scratch {
     AlignedBuffer<float> line, rows, diff;
+    AlignedBuffer<std::uint8_t> winners;
+    AlignedBuffer<std::int32_t> offset;
     std::array<AlignedBuffer<float>, 2> weight;  // sums since the last flush, and of all before
     std::array<AlignedBuffer<float>, 3> bias;    // sums of the tile, and as above
   };
@@ -94,9 +98,9 @@ class PooledWeightGradient {
   void copy_plane(const Source<S>& src, const Tile& tile, std::int64_t plane,
                   Scratch& scratch) const;
   template <class T>
-  void copy_diff(const Tile& tile, const Pooled<T>& diff, const Pooled<std::uint8_t>& winners,
-                 float slope, Scratch& scratch) const;
-  void accumulate(const Tile& tile, const Pooled<std::uint8_t>& winners, Scratch& scratch) const;
+  void copy_diff(const Tile& tile, const Pooled<T>& diff, const Winners& winners, float slope,
+                 Scratch& scratch) const;
+  void accumulate(const Tile& tile, Scratch& scratch) const;
   static void flush(Scratch& scratch);
   static void clear(Scratch& scratch);
   std::int64_t place_of(std::int64_t channel, std::int64_t d, std::int64_t h,
@@ -111,7 +115,7 @@ class PooledWeightGradient {
   std::int64_t channels_at_once_ = 1;
   Accumulate accumulate_many_ = nullptr, accumulate_one_ = nullptr;
   // The largest tile, in pooled voxels, and the buffers under it, in floats.
-  std::int64_t tile_h_ = 1, tile_w_ = 1;
+  Spatial tile_{1, 1, 1};
   std::int64_t line_ = 1;
   std::int64_t pixel_step_ = 1, row_step_ = 1, plane_step_ = 1;
   std::array<std::int32_t, 256> tap_offset_{};

@@ -9,6 +9,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "shape.hpp"
+
 namespace halomesh::pooled_weight {
 
 // A vector as wide as the registers: of wider ones GCC keeps arrays in memory, not in registers.
@@ -98,12 +100,11 @@ inline void add_and_clear(std::span<float> from, std::span<float> to) {
 
 // The voxels of a tile as the innermost loop sees them.
 struct TileVoxels {
-  std::int64_t height, width;
-  std::int64_t row_step, plane_step;        // between rows and planes of a window
-  std::int64_t voxel_step_h, voxel_step_w;  // between windows of pooled voxels
+  std::int64_t count;
+  std::int64_t row_step, plane_step;  // between rows and planes of a window
+  const std::int32_t* offset;         // of their windows
   const std::int32_t* tap_offset;
-  const std::uint8_t* winners;
-  std::int64_t winner_step_h, winner_step_w;
+  const std::uint8_t* winners;  // of all channels of each voxel, as diff
   const float* diff;
   std::int64_t channels;
 };
@@ -115,25 +116,22 @@ void accumulate_tile(const TileVoxels& voxels, const float* window, std::int64_t
   Vector sum[kC][kD][kH][kN] = {};
   const float* g = voxels.diff + channel;
   const std::int64_t row_step = voxels.row_step, plane_step = voxels.plane_step;
-  for (std::int64_t h = 0; h < voxels.height; ++h) {
-    const std::uint8_t* winner = voxels.winners + h * voxels.winner_step_h + channel;
-    const float* voxel = window + h * voxels.voxel_step_h;
-    for (std::int64_t w = 0; w < voxels.width; ++w) {
-      unroll<kC>([&](auto c) __attribute__((always_inline)) {
-        const float* at = voxel + voxels.tap_offset[winner[c]];
-        const float scale = g[c];
-        unroll<kD>([&](auto kd) __attribute__((always_inline)) {
-          unroll<kH>([&](auto kh) __attribute__((always_inline)) {
-            unroll<kN>([&](auto n) __attribute__((always_inline)) {
-              sum[c][kd][kh][n] += scale * load(at + kd * plane_step + kh * row_step + n * kVector);
-            });
+  const std::uint8_t* winner = voxels.winners + channel;
+  for (std::int64_t v = 0; v < voxels.count; ++v) {
+    const float* voxel = window + voxels.offset[v];
+    unroll<kC>([&](auto c) __attribute__((always_inline)) {
+      const float* at = voxel + voxels.tap_offset[winner[c]];
+      const float scale = g[c];
+      unroll<kD>([&](auto kd) __attribute__((always_inline)) {
+        unroll<kH>([&](auto kh) __attribute__((always_inline)) {
+          unroll<kN>([&](auto n) __attribute__((always_inline)) {
+            sum[c][kd][kh][n] += scale * load(at + kd * plane_step + kh * row_step + n * kVector);
           });
         });
       });
-      winner += voxels.winner_step_w;
-      voxel += voxels.voxel_step_w;
-      g += voxels.channels;
-    }
+    });
+    winner += voxels.channels;
+    g += voxels.channels;
   }
   float* to = sums + channel * (kD * kH * kN * kVector);
   unroll<kC * kD * kH * kN>([&](auto i) __attribute__((always_inline)) {
