@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "error.hpp"
-#include "src/nn/pack.hpp"
 
 namespace halomesh {
 namespace {
@@ -26,12 +25,6 @@ Shape only(std::span<const Shape> src) {
           "a convolution block takes one input");
   return src[0];
 }
-
-AnyView sample_of(const AnyView& view, std::int64_t n) {
-  return {view.data + n * view.sample_bytes(), view.type, view.span, 1};
-}
-
-Range planes_of_box(const Box& box) { return {box.lo[kD], box.hi[kD]}; }
 
 }  // namespace
 
@@ -106,19 +99,7 @@ void ConvolutionBlock::check_place() const {
       "let the layer before it write the type that the block computes in");
 }
 
-// oneDNN 2.6 reads unset memory in weight gradients of bf16 with a stride, or of fewer rows than a
-// kernel of 4 rows reaches (found by filling its scratchpad with NaN).
-void ConvolutionBlock::check_window() const {
-  const WindowOptions& w = options_.window;
-  require(!place_.training || options_.compute != DataType::kBfloat16 ||
-              (w.stride == Spatial{1, 1, 1} && w.kernel[1] <= 3),
-          cat("layer ", place_.index, ": training in bf16 with stride ", w.stride[0], "x",
-              w.stride[1], "x", w.stride[2], " and a kernel of ", w.kernel[1], " rows"),
-          "use stride 1 and kernels of at most 3 rows, or compute in fp32");
-}
-
-// Planes whose convolution fits the caches of all threads, at least one.
-std::int64_t ConvolutionBlock::planes_of(std::int64_t plane_bytes) const {
+std::int64_t ConvolutionBlock::planes_in_caches(std::int64_t plane_bytes) const {
   const std::int64_t cache =
       options_.cache_bytes > 0 ? options_.cache_bytes : cache_bytes_of_a_core();
   return std::max<std::int64_t>(1, omp_get_max_threads() * cache / plane_bytes);
@@ -134,11 +115,13 @@ void ConvolutionBlock::prepare(const LayerPlace& place, std::vector<ParameterVie
   geometry_ = geometry_on(place.src_shapes[0]);
   (void)dst_type(place.src_types);
   check_place();
-  check_window();
   kernels_ = ConvolutionKernels({options_.compute, options_.compute, false});
   source_ = DenseSource(place.src_types[0], options_.compute);
   prepare_forward();
-  if (place.training) prepare_backward();
+  if (place.training) {
+    prepare_data_gradient();
+    prepare_parameter_gradients();
+  }
   kernels_.allocate();
 }
 
@@ -146,7 +129,7 @@ void ConvolutionBlock::prepare_forward() {
   for (const Box& dst : place_.dst_chunks) {
     PreparedChunk& chunk = chunks_.emplace_back(PreparedChunk{dst, {}});
     const Box plane = geometry_.conv_box(with_d_range(dst, dst.lo[kD], dst.lo[kD] + 1));
-    const std::int64_t planes = planes_of(plane.volume() * size_of(options_.compute));
+    const std::int64_t planes = planes_in_caches(plane.volume() * size_of(options_.compute));
     for (const ConvolutionPiece& piece : geometry_.split_dst(dst, planes)) {
       chunk.pieces.push_back({piece, kernels_.add_forward(geometry_.convolution(piece))});
       source_.reserve(place_.src_spans[0], piece.src);
@@ -155,34 +138,11 @@ void ConvolutionBlock::prepare_forward() {
   }
 }
 
-void ConvolutionBlock::prepare_backward() {
-  const Box& produced = place_.boxes.dst_produced;
-  const std::int64_t element = size_of(options_.compute);
-  winner_storage_ = AlignedBuffer<std::uint8_t>(place_.batch * produced.volume());
-  winners_ = {winner_storage_.data(), produced, place_.batch};
-  bias_sums_ = BiasSums(options_.filters);
-  const Box conv = geometry_.conv_box(produced);
-  const std::int64_t plane_bytes = conv.volume() / conv.extent(kD) * element;
-  // Each piece's weight gradient is added to the sum of the others': that traffic should be little
-  // beside the planes'.
-  const std::int64_t weight_bytes = parameters_[0].geometry.volume() * 4;
-  const std::int64_t dst_planes = std::max(planes_of(options_.pool[0] * plane_bytes),
-                                           4 * weight_bytes / (options_.pool[0] * plane_bytes));
-  for (const ConvolutionPiece& piece :
-       geometry_.split_dst(produced, std::max<std::int64_t>(1, dst_planes))) {
-    weight_pieces_.push_back({piece, kernels_.add_backward_weights(geometry_.convolution(piece))});
-    source_.reserve(place_.src_spans[0], piece.src);
-    reserve(piece.conv.volume() * element);
-  }
-  if (!place_.src_diff_wanted[0]) return;
-  std::int64_t bytes = 0;
-  for (const ConvolutionPiece& piece : geometry_.split_src(produced, planes_of(plane_bytes))) {
-    data_pieces_.push_back({piece, kernels_.add_backward_data(geometry_.convolution(piece))});
-    reserve(piece.conv.volume() * element);
-    if (!ConstView{nullptr, place_.src_spans[0], 1}.is_dense(piece.src))
-      bytes = std::max(bytes, piece.src.volume() * size_of(place_.src_types[0]));
-  }
-  diff_src_ = AlignedBuffer<std::byte>(bytes);
+std::vector<std::string> ConvolutionBlock::implementations() const {
+  std::vector<std::string> names = kernels_.implementations();
+  if (pooled_gradient_)
+    names.push_back(cat("backward_weights ", name_of(options_.compute), " pooled:halomesh"));
+  return names;
 }
 
 void ConvolutionBlock::load_parameters() {
@@ -199,42 +159,9 @@ void ConvolutionBlock::forward(const Pass& /*pass*/, std::span<const AnyConstVie
   for (std::int64_t n = 0; n < place_.batch; ++n)
     for (const auto& [boxes, kernel] : at->pieces) {
       kernels_.forward(kernel, source_.read(src[0], n, boxes.src), planes_.data());
-      activation_.forward({planes_.data(), options_.compute, planes_of_box(boxes.conv)}, boxes.dst,
-                          n, dst, winners_);
+      activation_.forward({planes_.data(), options_.compute, planes_of(boxes.conv)}, boxes.dst, n,
+                          dst, winners_);
     }
-}
-
-void ConvolutionBlock::backward_data(const Pass& /*pass*/, std::span<const AnyConstView> /*src*/,
-                                     AnyConstView /*dst*/, AnyConstView diff_dst,
-                                     std::size_t /*input*/, AnyView diff_src) {
-  const Box& produced = place_.boxes.dst_produced;
-  for (std::int64_t n = 0; n < place_.batch; ++n)
-    for (const auto& [boxes, kernel] : data_pieces_) {
-      activation_.backward(diff_dst, winners_, produced, n,
-                           {planes_.data(), options_.compute, planes_of_box(boxes.conv)}, nullptr);
-      const AnyView to = sample_of(diff_src, n);
-      const Box& b = boxes.src;
-      if (to.is_dense(b)) {
-        kernels_.backward_data(kernel, planes_.data(), to.begin_of(0, b));
-      } else {
-        kernels_.backward_data(kernel, planes_.data(), diff_src_.data());
-        unpack_copy(diff_src_.data(), b, to);
-      }
-    }
-}
-
-void ConvolutionBlock::backward_parameters(const Pass& /*pass*/, std::span<const AnyConstView> src,
-                                           AnyConstView diff_dst) {
-  const Box& produced = place_.boxes.dst_produced;
-  for (std::int64_t n = 0; n < place_.batch; ++n)
-    for (const auto& [boxes, kernel] : weight_pieces_) {
-      activation_.backward(diff_dst, winners_, produced, n,
-                           {planes_.data(), options_.compute, planes_of_box(boxes.conv)},
-                           &bias_sums_);
-      kernels_.backward_weights(kernel, source_.read(src[0], n, boxes.src), planes_.data());
-    }
-  kernels_.store_diff_weights(parameters_[0].diffs.data(), nullptr);
-  bias_sums_.store(parameters_[1].diffs.data(), options_.filters);
 }
 
 }  // namespace halomesh

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "src/nn/layers/convolution_block_pieces.hpp"
 #include "src/nn/layers/convolution_block_pooling.hpp"
 #include "src/nn/layers/convolution_block_source.hpp"
+#include "src/nn/layers/pooled_weight_gradient.hpp"
 #include "src/nn/layers/window_options.hpp"
 #include "src/nn/onednn.hpp"
 #include "src/nn/tensor.hpp"
@@ -35,7 +37,8 @@ struct ConvolutionBlockOptions {
 ///
 /// Convolution planes live in a buffer of the size of the caches, in which they are pooled at once;
 /// one byte an output element remembers for backward where its value came from and whether the
-/// slope applies. Backward fills the buffer with the gradients of a few planes at a time.
+/// slope applies. Backward fills the buffer with the gradients of a few planes at a time; of an
+/// input with few channels the weight gradient is summed without that.
 class ConvolutionBlock final : public Layer {
  public:
   /// Throws Error when there are no filters, or for a pooling window, slope or type outside of the
@@ -58,7 +61,7 @@ class ConvolutionBlock final : public Layer {
                      AnyConstView diff_dst, std::size_t input, AnyView diff_src) override;
   void backward_parameters(const Pass& pass, std::span<const AnyConstView> src,
                            AnyConstView diff_dst) override;
-  std::vector<std::string> implementations() const override { return kernels_.implementations(); }
+  std::vector<std::string> implementations() const override;
   std::int64_t forward_flops(std::span<const Shape> src) const override;
 
  private:
@@ -72,10 +75,16 @@ class ConvolutionBlock final : public Layer {
   };
   ConvolutionBlockGeometry geometry_on(const Shape& src) const;
   void check_place() const;
-  void check_window() const;
   void prepare_forward();
-  void prepare_backward();
-  std::int64_t planes_of(std::int64_t plane_bytes) const;
+  void prepare_data_gradient();
+  void prepare_parameter_gradients();
+  void prepare_pooled_gradient();
+  void prepare_library_gradient();
+  void add_pooled_gradient(AnyConstView src, AnyConstView diff_dst, std::int64_t n,
+                           const ConvolutionPiece& boxes, bool first);
+  // How many planes of so many bytes the caches of all threads hold, at least one.
+  std::int64_t planes_in_caches(std::int64_t plane_bytes) const;
+  static Range planes_of(const Box& box) { return {box.lo[kD], box.hi[kD]}; }
   void reserve(std::int64_t conv_bytes);
 
   ConvolutionBlockOptions options_;
@@ -92,6 +101,7 @@ class ConvolutionBlock final : public Layer {
   AlignedBuffer<std::uint8_t> winner_storage_;
   Winners winners_;  // of winner_storage_: spans dst_produced
   BiasSums bias_sums_;
+  std::optional<PooledWeightGradient> pooled_gradient_;  // where inputs have few channels
 };
 
 }  // namespace halomesh

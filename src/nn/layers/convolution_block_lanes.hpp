@@ -14,10 +14,11 @@ namespace halomesh {
 using WordLanes __attribute__((vector_size(kLanes * 4))) = std::uint32_t;
 using ShortLanes __attribute__((vector_size(kLanes * 2))) = std::uint16_t;
 
-/// Calls body(first channel, channels) for blocks of kLanes channels and then for the rest.
+/// Calls body(first channel, channels) for blocks of kLanes channels from `c` on, then for the
+/// rest.
 template <class Body>
-[[gnu::always_inline]] inline void for_each_lane_block(std::int64_t channels, const Body& body) {
-  std::int64_t c = 0;
+[[gnu::always_inline]] inline void for_each_lane_block(std::int64_t c, std::int64_t channels,
+                                                       const Body& body) {
   for (; c + kLanes <= channels; c += kLanes)
     body(c, std::integral_constant<std::int64_t, kLanes>());
   if (c < channels) body(c, channels - c);

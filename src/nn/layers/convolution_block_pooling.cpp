@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
+#include <type_traits>
 
 #include "src/nn/layers/convolution_block_lanes.hpp"
+#include "src/nn/layers/convolution_block_wide_lanes.hpp"
 
 namespace halomesh {
 namespace {
@@ -38,11 +41,84 @@ struct Row {
   float slope;
 };
 
+[[gnu::always_inline]] inline IntLanes load_winners(const std::uint8_t* from, std::int64_t count) {
+  ByteLanes bytes;
+  load(from, count, bytes);
+  return __builtin_convertvector(bytes, IntLanes);
+}
+
+// The gradient before the activation.
+template <class Dst>
+[[gnu::always_inline]] inline FloatLanes activated(const Dst* diff, const std::uint8_t* winners,
+                                                   float slope, std::int64_t count) {
+  const FloatLanes value = load_values(diff, count);
+  return load_winners(winners, count) < std::int32_t{kSlopeBit} ? value : value * slope;
+}
+
+[[gnu::always_inline]] inline void add_values(const FloatLanes& value, std::int64_t count,
+                                              float* sums) {
+  const FloatLanes sum = load_values(sums, count) + value;
+  store(sum, count, sums);
+}
+
+// As pool_row() does, kWideLanes channels of one pixel.
+template <class Dst>
+[[gnu::always_inline]] inline void pool_wide(const Taps& taps, std::int64_t count, float slope,
+                                             const Bfloat16* conv, Dst* dst,
+                                             std::uint8_t* winners) {
+  WideKeys best = keys_of(load_wide(conv));
+  WideShorts winner{};
+  for (std::int64_t t = 1; t < count; ++t) {
+    const WideKeys value = keys_of(load_wide(conv + taps.offsets[static_cast<std::size_t>(t)]));
+    const WideKeys take = value > best;
+    best = take ? value : best;
+    winner = take ? WideShorts{} + static_cast<std::uint16_t>(t) : winner;
+  }
+  const WideShorts bits = bits_of(best);
+  for (std::size_t half = 0; half < 2; ++half) {
+    const FloatLanes value = half_of(bits, half);
+    store_values(value > 0.0F ? value : value * slope, kLanes,
+                 dst + static_cast<std::int64_t>(half) * kLanes);
+  }
+  if (winners == nullptr) return;
+  const WideKeys rises = (best > kKeyOfZero) & (best <= kKeyOfInfinity);
+  winner = rises ? winner : winner | std::uint16_t{kSlopeBit};
+  const WideBytes bytes = __builtin_convertvector(winner, WideBytes);
+  std::memcpy(winners, &bytes, sizeof(bytes));
+}
+
+// As unpool_row() does, kWideLanes channels of one pixel.
+template <class Dst>
+[[gnu::always_inline]] inline void unpool_wide(const Taps& taps, Range range, float slope,
+                                               const Dst* diff, const std::uint8_t* winners,
+                                               Bfloat16* block, float* bias) {
+  WideBytes bytes;
+  std::memcpy(&bytes, winners, sizeof(bytes));
+  WideShorts spread{};
+  for (std::size_t half = 0; half < 2; ++half) {
+    const std::int64_t c = static_cast<std::int64_t>(half) * kLanes;
+    const FloatLanes value = activated(diff + c, winners + c, slope, kLanes);
+    if (bias != nullptr) add_values(value, kLanes, bias + c);
+    set_half(spread, half, value);
+  }
+  const WideShorts place =
+      __builtin_convertvector(bytes, WideShorts) & std::uint16_t{kSlopeBit - 1};
+  for (std::int64_t t = range.lo; t < range.hi; ++t) {
+    const WideShorts share = place == static_cast<std::uint16_t>(t) ? spread : WideShorts{};
+    std::memcpy(&block[taps.offsets[static_cast<std::size_t>(t)]].bits, &share, sizeof(share));
+  }
+}
+
 template <std::int64_t kTaps, class Conv, class Dst>
 void pool_row(const Taps& taps, const Row& row, const Conv* conv, Dst* dst, std::uint8_t* winners) {
   const std::int64_t count = kTaps > 0 ? kTaps : taps.count;
   for (std::int64_t w = 0; w < row.pixels; ++w, conv += taps.pixel, dst += row.channels) {
-    for_each_lane_block(row.channels, [&](std::int64_t c, auto lanes) {
+    std::int64_t wide = 0;
+    if constexpr (std::is_same_v<Conv, Bfloat16>)
+      for (; wide + kWideLanes <= row.channels; wide += kWideLanes)
+        pool_wide(taps, count, row.slope, conv + wide, dst + wide,
+                  winners == nullptr ? nullptr : winners + wide);
+    for_each_lane_block(wide, row.channels, [&](std::int64_t c, auto lanes) {
       FloatLanes best = load_values(conv + c, lanes);
       IntLanes winner{};
       for (std::int64_t t = 1; t < count; ++t) {
@@ -66,21 +142,18 @@ void pool_row(const Taps& taps, const Row& row, const Conv* conv, Dst* dst, std:
 template <std::int64_t kTaps, class Conv, class Dst>
 void unpool_row(const Taps& taps, Range range, const Row& row, const Dst* diff,
                 const std::uint8_t* winners, Conv* block, std::int64_t origin, float* bias) {
-  const std::int64_t first = kTaps > 0 ? 0 : range.lo, end = kTaps > 0 ? kTaps : range.hi;
+  if (kTaps > 0) range = {0, kTaps};
   for (std::int64_t w = 0; w < row.pixels; ++w, origin += taps.pixel) {
-    for_each_lane_block(row.channels, [&](std::int64_t c, auto lanes) {
-      ByteLanes bytes;
-      load(winners + c, lanes, bytes);
-      const IntLanes winner = __builtin_convertvector(bytes, IntLanes);
-      FloatLanes value = load_values(diff + c, lanes);
-      value = winner < std::int32_t{kSlopeBit} ? value : value * row.slope;
-      if (bias != nullptr) {
-        FloatLanes sum = load_values(bias + c, lanes);
-        sum += value;
-        store(sum, lanes, bias + c);
-      }
-      const SpreadValue<Conv> spread(value, winner & std::int32_t{kSlopeBit - 1});
-      for (std::int64_t t = first; t < end; ++t)
+    std::int64_t wide = 0;
+    if constexpr (std::is_same_v<Conv, Bfloat16>)
+      for (; wide + kWideLanes <= row.channels; wide += kWideLanes)
+        unpool_wide(taps, range, row.slope, diff + wide, winners + wide, block + origin + wide,
+                    bias == nullptr ? nullptr : bias + wide);
+    for_each_lane_block(wide, row.channels, [&](std::int64_t c, auto lanes) {
+      const FloatLanes value = activated(diff + c, winners + c, row.slope, lanes);
+      if (bias != nullptr) add_values(value, lanes, bias + c);
+      const SpreadValue<Conv> spread(value, load_winners(winners + c, lanes) & (kSlopeBit - 1));
+      for (std::int64_t t = range.lo; t < range.hi; ++t)
         spread.store_at(static_cast<std::int32_t>(t), lanes,
                         block + origin + taps.offsets[static_cast<std::size_t>(t)] + c);
     });
