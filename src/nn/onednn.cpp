@@ -82,7 +82,8 @@ struct ConvolutionKernels::Impl {
   // The weight gradients of one layout: their sum, and where all but the first block's go before
   // they are added to it.
   struct Gradients {
-    Storage sum, term;
+    Storage sum;
+    AlignedBuffer<float> term;
     Call unpack;
     bool used = false;
   };
@@ -112,7 +113,7 @@ struct ConvolutionKernels::Impl {
   std::size_t gradients_index(const memory::desc& plain_desc, const memory::desc& desc) {
     for (std::size_t i = 0; i < gradients.size(); ++i)
       if (gradients[i].sum.desc == desc) return i;
-    gradients.push_back({Storage(desc), Storage(desc), make_reorder(lib, desc, plain_desc)});
+    gradients.push_back({Storage(desc), {}, make_reorder(lib, desc, plain_desc)});
     gradients.back().unpack.bind(DNNL_ARG_SRC, gradients.back().sum.data());
     return gradients.size() - 1;
   }
@@ -190,7 +191,7 @@ std::size_t ConvolutionKernels::add_backward_weights(const ConvolutionGeometry& 
       });
 }
 
-void ConvolutionKernels::allocate() {
+void ConvolutionKernels::allocate(bool sums_several) {
   Impl& impl = *impl_;
   std::vector<Call*> calls;
   std::int64_t out = 0, weights = 0;
@@ -208,7 +209,10 @@ void ConvolutionKernels::allocate() {
   for (Impl::Kernel& kernel : impl.backward_data)
     kernel.call.bind(DNNL_ARG_WEIGHTS, impl.packed[kernel.layout].storage.data());
   for (Impl::Packed& packed : impl.packed) calls.push_back(&packed.reorder);
-  for (Impl::Gradients& gradients : impl.gradients) calls.push_back(&gradients.unpack);
+  for (Impl::Gradients& gradients : impl.gradients) {
+    calls.push_back(&gradients.unpack);
+    if (sums_several) gradients.term = AlignedBuffer<float>(gradients.sum.size());
+  }
   if (impl.gradients.size() > 1) impl.plain_term = AlignedBuffer<float>(weights);
   if (impl.form.diff_bias) {
     impl.bias_sum = AlignedBuffer<float>(out);
@@ -239,15 +243,18 @@ void ConvolutionKernels::backward_weights(std::size_t kernel, const void* src,
   Impl& impl = *impl_;
   Impl::Kernel& k = impl.backward_weights[kernel];
   Impl::Gradients& gradients = impl.gradients[k.layout];
-  Storage& target = gradients.used ? gradients.term : gradients.sum;
+  if (gradients.used && gradients.term.size() == 0)
+    throw Error("a second weight gradient to add where one was prepared for",
+                "this is an error of the program; report it with the options of the run");
+  void* const target = gradients.used ? gradients.term.data() : gradients.sum.data();
   bool bias_used = false;
   for (const Impl::Gradients& g : impl.gradients) bias_used = bias_used || g.used;
   k.call.bind(DNNL_ARG_SRC, src)
       .bind(DNNL_ARG_DIFF_DST, diff_dst)
-      .bind(DNNL_ARG_DIFF_WEIGHTS, target.data())
+      .bind(DNNL_ARG_DIFF_WEIGHTS, target)
       .bind(DNNL_ARG_DIFF_BIAS, (bias_used ? impl.bias_term : impl.bias_sum).data())
       .run(impl.lib);
-  if (gradients.used) add_to(gradients.sum.floats(), gradients.term.floats(), target.size());
+  if (gradients.used) add_to(gradients.sum.floats(), gradients.term.data(), gradients.term.size());
   if (bias_used) add_to(impl.bias_sum.data(), impl.bias_term.data(), impl.bias_sum.size());
   gradients.used = true;
 }

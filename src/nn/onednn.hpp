@@ -54,8 +54,10 @@ class ConvolutionKernels {
   std::size_t add_forward(const ConvolutionGeometry& geometry);
   std::size_t add_backward_data(const ConvolutionGeometry& geometry);
   std::size_t add_backward_weights(const ConvolutionGeometry& geometry);
-  /// Makes packed weights, gradient sums and the scratchpad that all kernels share.
-  void allocate();
+  /// Makes packed weights, gradient sums and the scratchpad that all kernels share. `sums_several`
+  /// is whether backward_weights() is called more than once between calls of store_diff_weights():
+  /// if not, the memory for a second term is saved.
+  void allocate(bool sums_several = true);
 
   /// Packs weights in the order out,in,kd,kh,kw for all kernels; bias has one value an output
   /// channel. Both are copied.

@@ -1,63 +1,17 @@
 // Fused convolution blocks cut any way equal the serial chain of convolution, pooling and leaky
 // ReLU in fp64: output and gradients, in fp32 and bf16, from fp32, bf16 and counts.
-#include "src/nn/layers/convolution_block.hpp"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <limits>
-#include <memory>
 #include <string>
-#include <vector>
 
 #include "error.hpp"
 #include "rng.hpp"
-#include "test/harness/convolution_block_reference.hpp"
-#include "test/harness/layer_check.hpp"
+#include "test/harness/convolution_block_case.hpp"
 
 namespace halomesh {
 namespace {
-
-struct BlockCase {
-  ConvolutionBlockOptions options;
-  Shape src;
-  PartGrid grid{1, 1, 1};
-  std::int64_t batch = 1;
-  DataType src_type = DataType::kFloat32;
-  Judgement judgement = Judgement::kExact;
-};
-
-// Values for exact results: src of at most 3 bits, parameters and gradients multiples of 1/4, so
-// that products are multiples of 2^-5 and sums of fewer than 2^16 of them stay below 2^24 2^-5.
-LayerCase layer_case(const BlockCase& block) {
-  LayerCase test;
-  const ConvolutionBlockOptions& o = block.options;
-  test.name = cat("block of ", block.src, ' ', name_of(block.src_type), " to ", o.filters, ' ',
-                  name_of(o.dst), " in ", name_of(o.compute), ", kernel ", o.window.kernel[0], ' ',
-                  o.window.kernel[1], ' ', o.window.kernel[2], ", pool ", o.pool[0], ' ', o.pool[1],
-                  ' ', o.pool[2], ", ", to_string(block.grid), " parts, batch ", block.batch,
-                  block.judgement == Judgement::kExact ? ", exact" : ", bounded");
-  test.make_layer = [o] { return std::make_unique<ConvolutionBlock>(o); };
-  test.cut.src_shapes = {block.src};
-  test.cut.src_types = {block.src_type};
-  test.cut.src_diff_wanted = block.src_type == o.compute;
-  test.cut.grid = block.grid;
-  test.cut.batch = block.batch;
-  test.reference =
-      convolution_block_reference(o, block.src_type, block.judgement, block.grid.count());
-  if (block.judgement == Judgement::kExact) {
-    test.src_value = [](float v) { return std::floor(4 * v); };
-    test.parameter_value = [](float v) { return std::floor(4 * v) / 4; };
-    test.diff_value = [](float v) { return std::floor(8 * v) / 4; };
-  }
-  if (block.src_type == DataType::kInt16) {
-    const float scale = block.judgement == Judgement::kExact ? 4 : 16384;
-    test.src_value = [scale](float v) { return std::floor(scale * v) + scale; };
-  }
-  return test;
-}
 
 // Seeded choices for case number `number`.
 class Choices {
@@ -160,18 +114,6 @@ LayerCase random_layer_case(std::uint32_t number, DataType compute) {
   return test;
 }
 
-BlockCase same_block(std::int64_t filters, std::int64_t kernel, const Shape& src,
-                     const PartGrid& grid) {
-  BlockCase block;
-  block.options.filters = filters;
-  block.options.window = WindowOptions::cube(kernel, 1, PaddingKind::kSame);
-  block.options.slope = 0.25F;
-  block.options.cache_bytes = 1;
-  block.src = src;
-  block.grid = grid;
-  return block;
-}
-
 // Tries other data when rounding could decide a window.
 CheckReport expect_decided(LayerCase test) {
   for (;; test.seed += 1000) {
@@ -247,96 +189,6 @@ TEST_CASE("fused block: without input gradient, and without training") {
   test.cut.training = false;
   test.pass.training = false;
   expect_layer(test);
-}
-
-// A block on one part that is the whole mesh, with one channel and a kernel of one element that is
-// 1, so that it pools its input.
-struct PoolsItsInput {
-  std::vector<float> weight{1}, bias{0}, diff_weight{0}, diff_bias{0};
-  ConvolutionBlock layer{{1, WindowOptions::cube(1, 1, PaddingKind::kSame), {2, 2, 2}, 0.5F}};
-  Tensor src, dst, diff_dst, diff_src;
-
-  PoolsItsInput() {
-    const Box in = Box::whole({1, 2, 2, 2}), out = Box::whole({1, 1, 1, 1});
-    LayerPlace place;
-    place.src_shapes = {in.shape()};
-    place.dst_shape = out.shape();
-    place.boxes = {{in}, out, out};
-    place.src_spans = {in};
-    place.src_types = {DataType::kFloat32};
-    place.dst_span = out;
-    place.dst_chunks = {out};
-    place.src_diff_wanted = {true};
-    const std::vector<ParameterGeometry> geometry = layer.parameters(place.src_shapes);
-    layer.prepare(place, {{geometry[0], Box::whole(geometry[0].in), weight, diff_weight},
-                          {geometry[1], Box::whole(geometry[1].in), bias, diff_bias}});
-    layer.load_parameters();
-    src = Tensor(in, 1);
-    diff_src = Tensor(in, 1);
-    dst = Tensor(out, 1);
-    diff_dst = Tensor(out, 1);
-    diff_dst.view().data[0] = 1;
-  }
-  float step() {
-    const std::vector<AnyConstView> views{src.any_view()};
-    layer.forward({}, views, dst.any_view(), dst.any_view().span);
-    layer.backward_data({}, views, dst.any_view(), diff_dst.any_view(), 0, diff_src.any_view());
-    layer.backward_parameters({}, views, diff_dst.any_view());
-    return dst.view().data[0];
-  }
-};
-
-TEST_CASE("fused block: NaN wins its window, the first of equal elements gets the gradient") {
-  for (std::int64_t place = 0; place < 8; ++place) {
-    PoolsItsInput block;
-    for (std::int64_t i = 0; i < 8; ++i) block.src.view().data[i] = static_cast<float>(i % 3);
-    block.src.view().data[place] = std::numeric_limits<float>::quiet_NaN();
-    CHECK(std::isnan(block.step()));
-    CHECK(block.diff_src.view().data[place] == 0.5F);  // not above 0: the slope
-    CHECK(block.diff_bias[0] == 0.5F);
-  }
-  PoolsItsInput block;
-  for (const float value : {-4.0F, 4.0F}) {
-    for (std::int64_t i = 0; i < 8; ++i) block.src.view().data[i] = i == 0 ? -8.0F : value;
-    CHECK(block.step() == (value > 0 ? 4.0F : -2.0F));
-    for (std::int64_t i = 0; i < 8; ++i)
-      CHECK(block.diff_src.view().data[i] == (i != 1 ? 0 : value > 0 ? 1.0F : 0.5F));
-  }
-}
-
-TEST_CASE("fused block: what is not supported is refused by name") {
-  const auto with = [](const auto& set) {
-    ConvolutionBlockOptions options{2, WindowOptions::cube(2, 1, PaddingKind::kSame)};
-    set(options);
-    ConvolutionBlock{options};
-  };
-  CHECK_THROWS_WITH_AS(with([](auto& o) { o.filters = 0; }), doctest::Contains("0 filters"), Error);
-  CHECK_THROWS_WITH_AS(with([](auto& o) {
-                         o.pool = {8, 8, 3};
-                       }),
-                       doctest::Contains("8x8x3"), Error);
-  CHECK_THROWS_WITH_AS(with([](auto& o) { o.slope = -1; }), doctest::Contains("slope -1"), Error);
-  CHECK_THROWS_WITH_AS(with([](auto& o) { o.compute = DataType::kInt16; }),
-                       doctest::Contains("int16"), Error);
-  const ConvolutionBlock layer({2, WindowOptions::cube(5, 1, PaddingKind::kValid)});
-  const std::vector<Shape> small{{1, 4, 8, 8}}, no_pool{{1, 8, 5, 8}},
-      two{{1, 8, 8, 8}, {1, 8, 8, 8}};
-  CHECK_THROWS_WITH_AS(layer.dst_shape(small), doctest::Contains("extent of 4"), Error);
-  CHECK_THROWS_WITH_AS(layer.dst_shape(no_pool), doctest::Contains("extent of 1"), Error);
-  CHECK_THROWS_WITH_AS(layer.dst_shape(two), doctest::Contains("2 inputs"), Error);
-  const std::vector<DataType> half{DataType::kBfloat16}, counts{DataType::kInt16};
-  CHECK_THROWS_WITH_AS(layer.dst_type(half), doctest::Contains("fp32 given bf16"), Error);
-  CHECK(layer.dst_type(counts) == DataType::kFloat32);
-  BlockCase block = same_block(2, 2, {1, 4, 4, 4}, {1, 1, 1});
-  block.src_type = DataType::kInt16;
-  LayerCase test = layer_case(block);
-  test.cut.src_diff_wanted = true;
-  CHECK_THROWS_WITH_AS(check_layer(test), doctest::Contains("gradient of an input of int16"),
-                       Error);
-  BlockCase strided = same_block(2, 2, {1, 8, 8, 8}, {1, 1, 1});
-  strided.options.compute = strided.src_type = DataType::kBfloat16;
-  strided.options.window.stride = {1, 1, 2};
-  CHECK_THROWS_WITH_AS(check_layer(layer_case(strided)), doctest::Contains("stride 1x1x2"), Error);
 }
 
 }  // namespace

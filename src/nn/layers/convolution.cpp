@@ -107,7 +107,7 @@ void Convolution::prepare(const LayerPlace& place, std::vector<ParameterView> pa
     kernels_.add_backward_weights(block);
     reserve_scratch(src, produced);
   }
-  kernels_.allocate();
+  kernels_.allocate(place.batch > 1);
 }
 
 void Convolution::load_parameters() {

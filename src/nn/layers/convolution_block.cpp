@@ -99,6 +99,9 @@ void ConvolutionBlock::check_place() const {
       "let the layer before it write the type that the block computes in");
 }
 
+// Measured with the blocks of CosmoFlow at 128^3, kernel 2, fp32, 2 threads with 2 MiB of cache
+// each (forward and backward in all, against the sum of oneDNN's whole primitives, alternating):
+// buffers of 1/8, 1/2, 1 and 4 times the caches take 0.91, 0.91, 0.87 and 0.89 of its time.
 std::int64_t ConvolutionBlock::planes_in_caches(std::int64_t plane_bytes) const {
   const std::int64_t cache =
       options_.cache_bytes > 0 ? options_.cache_bytes : cache_bytes_of_a_core();
@@ -122,7 +125,7 @@ void ConvolutionBlock::prepare(const LayerPlace& place, std::vector<ParameterVie
     prepare_data_gradient();
     prepare_parameter_gradients();
   }
-  kernels_.allocate();
+  kernels_.allocate(place.batch * static_cast<std::int64_t>(weight_pieces_.size()) > 1);
 }
 
 void ConvolutionBlock::prepare_forward() {

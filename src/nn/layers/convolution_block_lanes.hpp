@@ -26,7 +26,7 @@ template <class Body>
 
 /// Rounds to nearest, ties to even; a NaN stays a (quiet) NaN: as Bfloat16(float).
 [[gnu::always_inline]] inline ShortLanes to_bfloat16(const FloatLanes& value) {
-  const WordLanes word = std::bit_cast<WordLanes>(value);
+  const auto word = std::bit_cast<WordLanes>(value);
   const WordLanes rounded = word + 0x7fffU + ((word >> 16U) & 1U);
   const WordLanes result = value == value ? rounded : word | 0x00400000U;
   return __builtin_convertvector(result >> 16U, ShortLanes);

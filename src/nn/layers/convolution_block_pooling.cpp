@@ -250,7 +250,8 @@ void PooledActivation::backward(AnyConstView diff_dst, Winners winners, const Bo
   with_elements(planes, [&](auto* conv) {
     with_values(diff_dst, [&](auto from) {
       const int threads = bias != nullptr ? bias->threads() : omp_get_max_threads();
-#pragma omp parallel for schedule(static) num_threads(threads)
+#pragma omp parallel for schedule(static) \
+    num_threads(threads) if (rows * row.pixels * row.channels > 4096)
       for (std::int64_t i = 0; i < rows; ++i) {
         const std::int64_t d = first + i / height, h = box.lo[kH] + i % height;
         const std::int64_t per_plane = pool[1] * pool[2];
