@@ -3,12 +3,15 @@
 
 #include <array>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "error.hpp"
+#include "src/nn/layers/convolution_block_pooling.hpp"
 #include "test/harness/convolution_block_case.hpp"
 
 namespace halomesh {
@@ -67,6 +70,78 @@ TEST_CASE("fused block: NaN wins its window, the first of equal elements gets th
     for (std::int64_t i = 0; i < 8; ++i)
       CHECK(block.diff_src.view().data[i] == (i != 1 ? 0 : value > 0 ? 1.0F : 0.5F));
   }
+}
+
+// Pools one window of 2x2x2, all of whose channels hold the same eight values.
+template <class T>
+struct OneWindow {
+  std::vector<T> planes;
+  std::vector<Bfloat16> dst;
+  std::vector<std::uint8_t> winners;
+
+  OneWindow(std::int64_t channels, const std::array<float, 8>& values)
+      : dst(static_cast<std::size_t>(channels)), winners(static_cast<std::size_t>(channels)) {
+    for (const float value : values) planes.insert(planes.end(), dst.size(), T(value));
+    const Box box = Box::whole({channels, 1, 1, 1});
+    const ConvolutionPlanes from{reinterpret_cast<std::byte*>(planes.data()),  // NOLINT: bytes
+                                 DataTypeOf<T>::kType,
+                                 {0, 2}};
+    PooledActivation{{2, 2, 2}, 0.5F}.forward(
+        from, box, 0, TensorView<Bfloat16>{dst.data(), box, 1}, Winners{winners.data(), box, 1});
+  }
+};
+
+// 16 channels go through fp32; 32, when they are bf16, through integers; 53 through all paths.
+TEST_CASE("pooled activation: NaN of either sign wins, in any place and number of channels") {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  std::size_t seen = 0;
+  for (const std::int64_t channels : {5, 16, 32, 53})
+    for (const float nan : {kNan, -kNan})
+      for (std::uint8_t place = 0; place < 8; ++place) {
+        std::array<float, 8> values{-1, kInfinity, 3, -kInfinity, 0, 2, -5, kInfinity};
+        values[place] = nan;
+        const OneWindow<Bfloat16> half(channels, values);
+        const OneWindow<float> full(channels, values);
+        for (std::size_t c = 0; c < half.dst.size(); ++c, ++seen) {
+          CHECK(std::isnan(static_cast<float>(half.dst[c])));
+          CHECK(std::isnan(static_cast<float>(full.dst[c])));
+          CHECK(half.winners[c] == (place | kSlopeBit));
+          CHECK(full.winners[c] == (place | kSlopeBit));
+        }
+      }
+  CHECK(seen == (5 + 16 + 32 + 53) * 16);
+}
+
+TEST_CASE("pooled activation rounds to the nearest bf16, ties to even, and knows the slope") {
+  struct Row {
+    float most, dst;
+    std::uint8_t winner;
+  };
+  // bf16 from 1 on are 2^-7 apart.
+  const std::array<Row, 7> rows{
+      {{1 + 0x1p-8F, 1, 2},
+       {1 + 0x3p-8F, 1 + 0x1p-6F, 2},
+       {1 + 0x1p-8F + 0x1p-20F, 1 + 0x1p-7F, 2},
+       {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::infinity(), 2},
+       {-1, -0.5F, 2 | kSlopeBit},
+       {-(1 + 0x3p-8F), -(0.5F + 0x1p-7F), 2 | kSlopeBit},
+       {0, 0, 2 | kSlopeBit}}};
+  std::size_t seen = 0;
+  for (const Row& row : rows)
+    for (const std::int64_t channels : {5, 16, 32, 53}) {
+      const std::array<float, 8> values{-9, -8, row.most, -7, row.most, -8, -9, -7};
+      const OneWindow<float> full(channels, values);
+      const OneWindow<Bfloat16> half(channels, values);
+      for (std::size_t c = 0; c < full.dst.size(); ++c, ++seen) {
+        CHECK(static_cast<float>(full.dst[c]) == row.dst);
+        CHECK(full.winners[c] == row.winner);
+        // Rounded before the slope, here and after it: no tie is left.
+        CHECK(static_cast<float>(half.dst[c]) == row.dst);
+        CHECK(half.winners[c] == row.winner);
+      }
+    }
+  CHECK(seen == 7 * (5 + 16 + 32 + 53));
 }
 
 // A block of CosmoFlow on one part, prepared without values.
