@@ -127,5 +127,10 @@ for test in "$@"; do
 done
 
 printf '\n%s\n' "$table"
+if [ "$failed" != 0 ]; then
+  echo "what failed:"
+  grep -hE '^TEST CASE:|: (FATAL )?ERROR:|^not ok|^  values:' "$logs"/*.log | head -n 20
+  echo
+fi
 echo "$passed passed, $failed failed, $skipped skipped" | tee "$logs/total"
 [ "$failed" = 0 ] && [ "$passed" -gt 0 ]

@@ -59,6 +59,13 @@ inline bool wait_until(double seconds, const std::function<bool()>& condition) {
   return true;
 }
 
+/// True when the launcher itself crashed while it ended: PMIx_server_finalize() of Open MPI 4.1.4
+/// with PMIx 4.2.2 does so now and then after its ranks are gone. Its exit code then tells nothing.
+inline bool launcher_crashed(const std::string& text) {
+  return text.find("PMIx_server_finalize") != std::string::npos &&
+         text.find("Signal: Segmentation fault") != std::string::npos;
+}
+
 /// How a job ended and all that it printed, standard output before standard error.
 struct Outcome {
   bool in_time = false;

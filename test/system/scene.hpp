@@ -38,11 +38,15 @@ inline Workshop& workshop() {
   return shop;
 }
 
-/// Runs a command to its end.
+/// Runs a command to its end; again where the launcher crashed by itself.
 inline Outcome run(int ranks, const std::string& command, const Arguments& arguments,
                    double limit_s = kLimitSeconds) {
-  Job job(ranks, command, arguments, workshop().fresh("log"));
-  return job.wait(limit_s);
+  for (int attempt = 1;; ++attempt) {
+    Job job(ranks, command, arguments, workshop().fresh("log"));
+    Outcome outcome = job.wait(limit_s);
+    if (!launcher_crashed(outcome.text) || attempt == 3) return outcome;
+    MESSAGE("the launcher crashed while it ended; the job is run again");
+  }
 }
 
 /// A data set of cubes with 4 channels, made once for each set of numbers.
