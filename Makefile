@@ -78,6 +78,7 @@ FFTW_LIBS   ?= -lfftw3_omp -lfftw3f_omp -lfftw3 -lfftw3f -lm
 BOOST_CFLAGS ?=
 BOOST_LIBS  ?= -lboost_program_options
 ZLIB_LIBS   ?= -lz
+ISAL_LIBS   ?= -lisal
 
 OPT_release := -O3 -g1
 OPT_debug   := -O0 -g
@@ -102,7 +103,7 @@ FLAGS_generated := -std=c++20 $(filter-out -W%,$(OPT_$(BUILD))) $(ARCH) -w -pthr
                    $(PROTOBUF_CFLAGS) $(CXXFLAGS)
 LINK := $(SANITIZE) $(LDFLAGS) -Wl,--as-needed
 LIBS_nn  := -fopenmp $(DNNL_LIBS) $(FFTW_LIBS)
-LIBS_mpi := $(LIBS_nn) $(HDF5_LIBS) $(PROTOBUF_LIBS) $(BOOST_LIBS) $(ZLIB_LIBS) -pthread
+LIBS_mpi := $(LIBS_nn) $(HDF5_LIBS) $(PROTOBUF_LIBS) $(BOOST_LIBS) $(ZLIB_LIBS) $(ISAL_LIBS) -pthread
 LIBS_mpi += $(HWLOC_LIBS)
 
 # ---------------------------------------------------------------------------------------------
@@ -335,7 +336,7 @@ help: ## show this page
 	  LDFLAGS 'added to every link, e.g. -Wl,-rpath,DIR ($(LDFLAGS))' \
 	  HDF5_CFLAGS '($(HDF5_CFLAGS))' \
 	  HDF5_LIBS '($(HDF5_LIBS))' \
-	  '' 'likewise DNNL_, FFTW_, BOOST_, PROTOBUF_ and ZLIB_LIBS' \
+	  '' 'likewise DNNL_, FFTW_, BOOST_, PROTOBUF_, ZLIB_ and ISAL_LIBS' \
 	  TORCH '1: tests against PyTorch, which is then installed if missing ($(TORCH))' \
 	  JOBS 'parallel jobs where no -j is given ($(JOBS))' \
 	  V '1: show whole commands ($(V))'

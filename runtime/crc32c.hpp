@@ -9,11 +9,15 @@
 namespace halomesh {
 
 /// CRC-32C (Castagnoli) of `bytes`: polynomial 0x1EDC6F41, reflected, initial value and final xor
-/// of all ones (RFC 3720, section 12.1).
-std::uint32_t crc32c(std::span<const std::byte> bytes);
+/// of all ones (RFC 3720, section 12.1). `before` is the checksum of the bytes before these, 0 for
+/// none: crc32c(b, crc32c(a)) is that of a followed by b.
+std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t before = 0);
 
-/// crc32c(bytes) rotated right by 15 bits plus 0xa282ead8, modulo 2^32: the form stored in TFRecord
+/// A checksum rotated right by 15 bits plus 0xa282ead8, modulo 2^32: the form stored in TFRecord
 /// files (TensorFlow, "TFRecords format details").
+std::uint32_t masked(std::uint32_t checksum);
+
+/// masked(crc32c(bytes)).
 std::uint32_t masked_crc32c(std::span<const std::byte> bytes);
 
 }  // namespace halomesh

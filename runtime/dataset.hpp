@@ -13,6 +13,7 @@
 #include "box.hpp"
 #include "runtime/mpi.hpp"
 #include "shape.hpp"
+#include "src/nn/tensor.hpp"
 
 namespace halomesh {
 
@@ -21,11 +22,10 @@ class SampleReader {
  public:
   virtual ~SampleReader() = default;
 
-  /// Writes log(1+x) of the block `box` (global coordinates) of sample number `sample` to `dst`:
-  /// box.volume() floats in d,h,w,c order, and the sample's targets to `targets`. Either may be
-  /// empty when it is not wanted. Throws Error naming file, record, value and cure.
-  virtual void read(std::int64_t sample, const Box& box, std::span<float> dst,
-                    std::span<float> targets) = 0;
+  /// Writes the block dst.span (global coordinates) of sample number `sample`: its counts where dst
+  /// is of int16, their log(1+x) where it is of fp32; and the sample's targets to `targets`. Either
+  /// may be empty when it is not wanted. Throws Error naming file, record, value and cure.
+  virtual void read(std::int64_t sample, AnyView dst, std::span<float> targets) = 0;
 };
 
 /// An indexed list of the samples of one split, identical on every rank; immutable.
@@ -57,7 +57,7 @@ class Dataset {
   std::string_view name(std::int64_t file) const;
   bool one_record_a_file() const { return first_sample_.empty(); }
 
-  /// A reader that holds one record at a time, whole. The data set must outlive it.
+  /// A reader that holds a small piece of one record at a time. The data set must outlive it.
   std::unique_ptr<SampleReader> reader() const;
 
  private:

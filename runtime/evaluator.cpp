@@ -7,8 +7,8 @@
 
 namespace halomesh {
 
-ConstView input_view(const Batch& batch, const Box& span, std::int64_t local_batch) {
-  return {batch.data.data(), span, local_batch};
+AnyConstView input_view(const Batch& batch, const Box& span, std::int64_t local_batch) {
+  return {batch.data.data, batch.data.type, span, local_batch};
 }
 
 ConstView target_view(const Batch& batch, std::int64_t targets, std::int64_t local_batch) {

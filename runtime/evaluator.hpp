@@ -34,7 +34,7 @@ Evaluation evaluate(const ProcessMesh& mesh, Executor& executor, Loader& loader,
 
 /// The views of a loader's batch as the executor takes them: always order.local_batch samples, of
 /// which the first batch.count are meant. `targets` is the number of targets.
-ConstView input_view(const Batch& batch, const Box& span, std::int64_t local_batch);
+AnyConstView input_view(const Batch& batch, const Box& span, std::int64_t local_batch);
 ConstView target_view(const Batch& batch, std::int64_t targets, std::int64_t local_batch);
 
 }  // namespace halomesh

@@ -2,7 +2,9 @@
 // Knows nothing of files, of sample shapes or of what the targets mean.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -14,13 +16,15 @@ namespace halomesh {
 /// D,H,W,C order) and `y` (floats), serialised as a record's payload.
 std::string encode_example(std::span<const std::int16_t> voxels, std::span<const float> targets);
 
-/// What encode_example() put together; views into the decoder.
-struct ExampleView {
-  std::string_view voxel_bytes;    // int16 little-endian
-  std::span<const float> targets;  // as stored, unchecked
-};
+/// Gives the next bytes of a payload: writes up to `count` to `dst` and returns how many, 0 at the
+/// payload's end.
+using PayloadSource = std::function<std::int64_t(void* dst, std::int64_t count)>;
+/// Takes the bytes of feature x, int16 little-endian, from byte `offset` of it on; they come in
+/// order, in pieces of any size.
+using VoxelSink = std::function<void(std::int64_t offset, std::span<const std::byte> bytes)>;
 
-/// Takes records apart; its buffers are reused from one record to the next.
+/// Takes records apart while they are read: the voxels are handed on piece by piece, so that a
+/// sample is never held whole. Its buffers are reused from one record to the next.
 class ExampleDecoder {
  public:
   ExampleDecoder();
@@ -28,17 +32,20 @@ class ExampleDecoder {
   ExampleDecoder& operator=(const ExampleDecoder&) = delete;
   ~ExampleDecoder();
 
-  /// The view is valid until the next decode(). `file` and `record` are for messages. Throws Error
-  /// when the payload is no Example, or x or y is missing, repeated or of another type.
-  ExampleView decode(std::string_view payload, std::string_view file, std::int64_t record);
+  /// What a record held; the view is valid until the next decode().
+  struct Contents {
+    std::int64_t voxel_bytes = 0;
+    std::span<const float> targets;  ///< as stored, unchecked
+  };
+  /// Throws Error when the payload of `length` bytes is no Example, x or y is missing, repeated or
+  /// of another type, or a feature's value comes before its name (which no writer does); what
+  /// `source` and `sink` throw passes through. `file` and `record` are for messages.
+  Contents decode(std::int64_t length, const PayloadSource& source, const VoxelSink& sink,
+                  std::string_view file, std::int64_t record);
 
  private:
-  struct Message;
-  std::unique_ptr<Message> message_;
+  struct Buffers;
+  std::unique_ptr<Buffers> buffers_;
 };
-
-/// Converts `count` int16 little-endian counts x at `from` to float(log(1+x)), rounded once from
-/// the double logarithm. False if a count is negative: its logarithm would be meaningless.
-bool log_counts(const char* from, std::int64_t count, float* dst);
 
 }  // namespace halomesh

@@ -11,7 +11,7 @@
 namespace halomesh {
 
 Loader::Loader(std::unique_ptr<SampleReader> reader, const Box& box, std::int64_t targets,
-               std::int64_t local_batch)
+               std::int64_t local_batch, DataType type)
     : reader_(std::move(reader)),
       box_(box.normalized()),
       targets_(targets),
@@ -19,7 +19,7 @@ Loader::Loader(std::unique_ptr<SampleReader> reader, const Box& box, std::int64_
   require(local_batch > 0, cat("a local batch of ", local_batch, " samples"),
           "the global batch must be a multiple of the number of replicas");
   for (Buffer& buffer : buffers_) {
-    buffer.data.resize(static_cast<std::size_t>(local_batch * box_.volume()));
+    buffer.data = Tensor(box_, local_batch, type);
     buffer.targets.resize(static_cast<std::size_t>(local_batch * targets));
     buffer.samples.resize(static_cast<std::size_t>(local_batch));
   }
@@ -102,21 +102,21 @@ void Loader::take_step(Buffer& buffer) {
 /// Reads the samples of `buffer`. Called without the lock; gives up when the loader is to end.
 void Loader::fill(Buffer& buffer) {
   const auto count = static_cast<std::size_t>(buffer.batch.count);
-  const auto volume = static_cast<std::size_t>(box_.volume());
   const auto targets = static_cast<std::size_t>(targets_);
-  const std::span<float> data = std::span(buffer.data).first(count * volume);
+  const AnyView data = buffer.data.any_view();
   const std::span<float> all_targets = std::span(buffer.targets).first(count * targets);
-  buffer.batch.data = data;
+  buffer.batch.data = {data.data, data.type, box_, buffer.batch.count};
   buffer.batch.targets = all_targets;
   buffer.batch.samples = std::span(buffer.samples).first(count);
-  if (volume == 0 && targets == 0) return;
+  if (box_.empty() && targets == 0) return;
   for (std::size_t i = 0; i < count; ++i) {
     {
       const std::lock_guard lock(mutex_);
       if (stopping_) return;
     }
-    reader_->read(buffer.samples[i], box_, data.subspan(i * volume, volume),
-                  all_targets.subspan(i * targets, targets));
+    const AnyView sample{data.data + static_cast<std::int64_t>(i) * data.sample_bytes(), data.type,
+                         box_, 1};
+    reader_->read(buffer.samples[i], sample, all_targets.subspan(i * targets, targets));
   }
 }
 

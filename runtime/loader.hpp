@@ -3,7 +3,6 @@
 #pragma once
 
 #include <array>
-#include <boost/align/aligned_allocator.hpp>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -22,7 +21,7 @@ namespace halomesh {
 /// One step's local samples; views into the Loader.
 struct Batch {
   std::int64_t count = 0;                 // samples: 0 .. local batch
-  std::span<const float> data;            // count x block in n,d,h,w,c order; log(1+x)
+  AnyConstView data;                      // count x block
   std::span<const float> targets;         // count x targets
   std::span<const std::int64_t> samples;  // their numbers in the data set
 };
@@ -32,9 +31,10 @@ struct Batch {
 class Loader {
  public:
   /// Batches of up to `local_batch` samples: the block `box` (global coordinates; may be empty) and
-  /// `targets` values of each (0: not wanted; with an empty box, nothing is read at all).
+  /// `targets` values of each (0: not wanted; with an empty box, nothing is read at all). `type` is
+  /// that of the blocks: int16 for counts, fp32 for their log(1+x).
   Loader(std::unique_ptr<SampleReader> reader, const Box& box, std::int64_t targets,
-         std::int64_t local_batch);
+         std::int64_t local_batch, DataType type = DataType::kFloat32);
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
   /// Ends at the latest when the sample that is being read has been read.
@@ -60,10 +60,9 @@ class Loader {
     std::vector<std::int64_t> samples;
     std::int64_t steps = 0;
   };
-  /// Aligned so that vector loads of the first layer do not straddle cache lines.
-  using Floats = std::vector<float, boost::alignment::aligned_allocator<float, 64>>;
   struct Buffer {
-    Floats data, targets;
+    Tensor data;
+    std::vector<float> targets;
     std::vector<std::int64_t> samples;
     Batch batch;
   };

@@ -222,21 +222,42 @@ bool TfRecordReader::holds_one_record() {
          stream_bytes == static_cast<std::uint32_t>(length + kTfRecordFramingBytes);
 }
 
-bool TfRecordReader::next(std::string& payload) {
+std::int64_t TfRecordReader::begin() {
   const std::int64_t length = peek_length();
-  if (length < 0) return false;
   peeked_.reset();
-  payload.resize(static_cast<std::size_t>(length));
-  read_field(payload.data(), length, "payload");
+  payload_left_ = std::max<std::int64_t>(length, 0);
+  payload_crc_ = 0;
+  return length;
+}
+
+std::int64_t TfRecordReader::read(void* dst, std::int64_t count) {
+  count = std::min(count, payload_left_);
+  read_field(dst, count, "payload");
+  payload_crc_ =
+      crc32c({static_cast<const std::byte*>(dst), static_cast<std::size_t>(count)}, payload_crc_);
+  payload_left_ -= count;
+  return count;
+}
+
+void TfRecordReader::end() {
+  std::array<char, 65536> unread{};
+  while (payload_left_ > 0) read(unread.data(), unread.size());
   std::uint32_t stored = 0;
   read_field(&stored, kFooterBytes, "checksum of the payload");
-  const std::uint32_t computed = masked_crc32c(bytes_of(payload));
-  if (stored != computed)
-    fail(cat("checksum of the payload: expected ", std::hex, std::showbase, computed, ", found ",
-             stored),
+  if (stored != masked(payload_crc_))
+    fail(cat("checksum of the payload: expected ", std::hex, std::showbase, masked(payload_crc_),
+             ", found ", stored),
          kDamaged);
   offset_ = position_;
   ++record_;
+}
+
+bool TfRecordReader::next(std::string& payload) {
+  const std::int64_t length = begin();
+  if (length < 0) return false;
+  payload.resize(static_cast<std::size_t>(length));
+  read(payload.data(), length);
+  end();
   return true;
 }
 

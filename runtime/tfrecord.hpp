@@ -60,6 +60,12 @@ class TfRecordReader {
   void open(std::string_view path);
   void close();
 
+  /// Begins the next record; its payload's length, or -1 at the end of the file.
+  std::int64_t begin();
+  /// Reads up to `count` further bytes of the payload begun; fewer, at last 0, where it ends.
+  std::int64_t read(void* dst, std::int64_t count);
+  /// Reads what is left of the payload begun and checks its checksum.
+  void end();
   /// Reads the next record into `payload`, reusing its memory; false at the end of the file.
   bool next(std::string& payload);
   /// Steps over the next record, checking its length but not its payload; false at the end.
@@ -95,6 +101,8 @@ class TfRecordReader {
   std::int64_t offset_ = 0, record_ = 0;  // of the next record
   std::int64_t position_ = 0;             // of the next byte to be read
   std::optional<std::int64_t> peeked_;    // length of the next record, its header being read
+  std::int64_t payload_left_ = 0;         // of the record begun
+  std::uint32_t payload_crc_ = 0;         // of what has been read of it
 };
 
 }  // namespace halomesh

@@ -42,7 +42,7 @@ Trainer::Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geo
       executor_(mesh.group(), model, geometry, parameters, order_.local_batch, true, trace),
       reducer_(mesh, geometry, parameters),
       loader_(train.reader(), executor_.input_span(), targets_wanted(executor_, train),
-              order_.local_batch),
+              order_.local_batch, model.input_type()),
       node_(mesh.world().split_by_node()),
       stop_answered_(node_),
       // Only the node of world rank 0 speaks; any of its ranks, as any of them may have died.
@@ -56,9 +56,9 @@ Trainer::Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geo
   if (options_.evaluate_every > 0) {
     require(validation != nullptr, "validation is asked for without a validation set");
     validation_order_ = make_order(options_, mesh, *validation);
-    validation_loader_ =
-        std::make_unique<Loader>(validation->reader(), executor_.input_span(),
-                                 targets_wanted(executor_, *validation), order_.local_batch);
+    validation_loader_ = std::make_unique<Loader>(validation->reader(), executor_.input_span(),
+                                                  targets_wanted(executor_, *validation),
+                                                  order_.local_batch, model.input_type());
   }
 }
 
@@ -121,7 +121,7 @@ Trainer::StepSums Trainer::train_step() {
     const TraceScope scope(trace_, "input wait", "");
     batch = &loader_.next();
   }
-  const ConstView input = input_view(*batch, executor_.input_span(), local);
+  const AnyConstView input = input_view(*batch, executor_.input_span(), local);
   executor_.forward(pass, input);
   std::array<double, 2> sums{};
   if (const Box& out = executor_.output().span; !out.empty()) {

@@ -45,9 +45,11 @@ void GeneratedReader::fill(std::int64_t sample, TensorView<T> dst,
         }
 }
 
-void GeneratedReader::read(std::int64_t sample, const Box& box, std::span<float> dst,
-                           std::span<float> targets) {
-  if (!dst.empty()) fill(sample, TensorView<float>{dst.data(), box, 1}, logarithms_);
+void GeneratedReader::read(std::int64_t sample, AnyView dst, std::span<float> targets) {
+  if (dst.type == DataType::kInt16)
+    fill(sample, dst.as<std::int16_t>(), counts_);
+  else
+    fill(sample, dst.as<float>(), logarithms_);
   const CounterRng rng(seed_, RandomUse::kSynth, narrow<std::uint32_t>(sample), 1);
   for (std::size_t t = 0; t < targets.size(); ++t) targets[t] = 2 * rng.uniform(t) - 1;
 }

@@ -19,8 +19,7 @@ class GeneratedReader final : public SampleReader {
  public:
   GeneratedReader(std::uint64_t seed, const Shape& shape);
 
-  void read(std::int64_t sample, const Box& box, std::span<float> dst,
-            std::span<float> targets) override;
+  void read(std::int64_t sample, AnyView dst, std::span<float> targets) override;
 
  private:
   template <class T>

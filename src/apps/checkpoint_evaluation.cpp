@@ -52,7 +52,8 @@ Evaluation evaluate_checkpoint(const Comm& world, const Options& options,
   Executor executor(network.mesh.group(), network.model, network.geometry, network.parameters,
                     local, false);
   Loader loader(dataset.reader(), executor.input_span(),
-                executor.output().span.empty() ? 0 : dataset.targets(), local);
+                executor.output().span.empty() ? 0 : dataset.targets(), local,
+                network.model.input_type());
   const SampleOrder order{Shuffle::kGlobal, 0, dataset.size(), shape.replicas, local};
   return evaluate(network.mesh, executor, loader, order, sink);
 }

@@ -21,7 +21,7 @@ std::vector<double> sum_over_targets(const Comm& world, const Dataset& dataset, 
   std::vector<float> targets(count);
   const auto reader = dataset.reader();
   for (std::int64_t i = world.rank(); i < dataset.size(); i += world.size()) {
-    reader->read(i, Box{}, {}, targets);
+    reader->read(i, {}, targets);
     for (std::size_t t = 0; t < count; ++t) sums[t] += f(t, targets[t]);
   }
   world.sum(sums);

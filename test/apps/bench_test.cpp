@@ -72,8 +72,8 @@ TEST_CASE("a part reads what it would read of the whole generated sample") {
   const Box whole = Box::whole(shape), part{{0, 1, 2, 3}, {3, 4, 4, 6}};
   std::vector<float> all(static_cast<std::size_t>(whole.volume())), block(54);
   std::vector<float> targets(4);
-  reader.read(2, whole, all, targets);
-  reader.read(2, part, block, {});
+  reader.read(2, TensorView<float>{all.data(), whole, 1}, targets);
+  reader.read(2, TensorView<float>{block.data(), part, 1}, {});
   const TensorView<const float> a{all.data(), whole, 1}, b{block.data(), part, 1};
   int compared = 0;
   for (std::int64_t d = 1; d < 4; ++d)
@@ -84,14 +84,18 @@ TEST_CASE("a part reads what it would read of the whole generated sample") {
   CHECK(compared == 54);
   for (const float target : targets) CHECK(std::abs(target) <= 1.0f);
   std::vector<float> other(all.size());
-  reader.read(3, whole, other, {});
+  reader.read(3, TensorView<float>{other.data(), whole, 1}, {});
   CHECK(all != other);
+  std::vector<std::int16_t> counts(all.size());
+  reader.read(2, TensorView<std::int16_t>{counts.data(), whole, 1}, {});
+  for (std::size_t i = 0; i < all.size(); ++i)
+    CHECK(all[i] == static_cast<float>(std::log1p(static_cast<double>(counts[i]))));
 }
 
 TEST_CASE("generated counts have mean and variance of Poisson's law") {
   const Shape shape{4, 16, 16, 16};
   std::vector<float> values(static_cast<std::size_t>(shape.volume()));
-  GeneratedReader(1, shape).read(0, Box::whole(shape), values, {});
+  GeneratedReader(1, shape).read(0, TensorView<float>{values.data(), Box::whole(shape), 1}, {});
   double sum = 0, squares = 0;
   for (const float value : values) {
     const double count = std::expm1(static_cast<double>(value));

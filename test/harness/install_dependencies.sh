@@ -27,6 +27,7 @@ libboost-program-options-dev|header:boost/program_options.hpp
 doctest-dev|header:doctest/doctest.h
 libfftw3-dev|header:fftw3.h
 zlib1g-dev|header:zlib.h
+libisal-dev|header:isa-l/crc.h
 nlohmann-json3-dev|header:nlohmann/json.hpp
 protobuf-compiler|command:protoc
 libprotobuf-dev|header:google/protobuf/message.h"

@@ -12,7 +12,7 @@ partition    | include                                      | std
 src/nn       | include partition                            | std system dnnl omp
 src/synth    | include                                      | std system fftw3 omp
 models       | include partition src/nn                     | std
-runtime      | include partition src/nn                     | std system mpi hdf5 protobuf zlib boost json hwloc
+runtime      | include partition src/nn                     | std system mpi hdf5 protobuf zlib isa-l boost json hwloc
 src/apps     | include partition src/nn src/synth models runtime | std system mpi hdf5 protobuf zlib boost json omp fftw3
 test/include | include test                                 | std doctest
 test/partition | include partition test                     | std doctest
@@ -62,6 +62,7 @@ function library_of(header) {
   if (header ~ /^fftw3/) return "fftw3"
   if (header ~ /^google\/protobuf\//) return "protobuf"
   if (header == "zlib.h") return "zlib"
+  if (header ~ /^isa-l\//) return "isa-l"
   if (header == "hwloc.h") return "hwloc"
   if (header ~ /^boost\//) return "boost"
   if (header ~ /^nlohmann\//) return "json"

@@ -22,12 +22,11 @@ class CountingReader final : public SampleReader {
  public:
   explicit CountingReader(std::function<void(std::int64_t)> before = {})
       : before_(std::move(before)) {}
-  void read(std::int64_t sample, const Box& box, std::span<float> dst,
-            std::span<float> targets) override {
+  void read(std::int64_t sample, AnyView dst, std::span<float> targets) override {
     if (before_) before_(sample);
-    CHECK(static_cast<std::int64_t>(dst.size()) == box.volume());
-    for (std::size_t i = 0; i < dst.size(); ++i)
-      dst[i] = static_cast<float>(100 * sample) + static_cast<float>(i);
+    const View block = dst.as<float>();
+    for (std::int64_t i = 0; i < block.sample_volume(); ++i)
+      block.data[i] = static_cast<float>(100 * sample) + static_cast<float>(i);
     for (std::size_t i = 0; i < targets.size(); ++i)
       targets[i] = static_cast<float>(-sample) - static_cast<float>(i);
   }
@@ -43,13 +42,15 @@ std::int64_t compare(const Batch& batch, const std::vector<std::int64_t>& sample
                      std::size_t volume, std::size_t targets) {
   CHECK(std::vector<std::int64_t>(batch.samples.begin(), batch.samples.end()) == samples);
   CHECK(batch.count == static_cast<std::int64_t>(samples.size()));
-  REQUIRE(batch.data.size() == samples.size() * volume);
+  REQUIRE(static_cast<std::size_t>(batch.data.batch * batch.data.span.volume()) ==
+          samples.size() * volume);
+  const float* const data = batch.data.as<float>().data;
   REQUIRE(batch.targets.size() == samples.size() * targets);
   std::int64_t compared = 0;
   for (std::size_t s = 0; s < samples.size(); ++s) {
     const auto id = static_cast<float>(samples[s]);
     for (std::size_t i = 0; i < volume; ++i, ++compared)
-      CHECK(batch.data[s * volume + i] == 100 * id + static_cast<float>(i));
+      CHECK(data[s * volume + i] == 100 * id + static_cast<float>(i));
     for (std::size_t i = 0; i < targets; ++i, ++compared)
       CHECK(batch.targets[s * targets + i] == -id - static_cast<float>(i));
   }
@@ -67,7 +68,7 @@ TEST_CASE("loader: full, ragged and empty steps, over epochs") {
   CHECK(loader.steps_left() == 1);
   const Batch& last = loader.next();
   CHECK(compare(last, {4, 7}, 24, 3) == 54);
-  CHECK(reinterpret_cast<std::uintptr_t>(last.data.data()) % 64 == 0);
+  CHECK(reinterpret_cast<std::uintptr_t>(last.data.data) % 64 == 0);
   CHECK_THROWS_AS(loader.next(), Error);
   CHECK_THROWS_AS(loader.append({1, 2, 3}, 1), Error);
   loader.append({}, 0);

@@ -1,0 +1,129 @@
+// Blocks of samples out of TFRecord files.
+// Knows nothing of the order in which samples are used, of threads or of the network.
+#include "runtime/tfrecord_samples.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <exception>
+#include <span>
+#include <utility>
+
+#include "error.hpp"
+#include "runtime/block_writer.hpp"
+#include "runtime/dataset.hpp"
+#include "runtime/example.hpp"
+#include "runtime/tfrecord.hpp"
+
+namespace halomesh {
+
+std::string extents_hint(std::int64_t bytes, std::int64_t slack, const Shape& asked) {
+  for (const std::int64_t c : {asked.c, std::int64_t{4}, std::int64_t{1}, std::int64_t{2}}) {
+    if (c < 1) continue;
+    const std::int64_t voxels = bytes / (2 * c);
+    const auto n = static_cast<std::int64_t>(std::cbrt(static_cast<double>(voxels)) + 1e-6);
+    const Shape cube{c, n, n, n};
+    if (n > 0 && bytes - voxel_bytes(cube) <= slack)
+      return cat("these would be samples of ", cube, ": try --input ", cube);
+  }
+  return "set --input DxHxWxC to the extents of the data (2 bytes a voxel)";
+}
+
+namespace {
+
+class TfRecordSampleReader final : public SampleReader {
+ public:
+  explicit TfRecordSampleReader(const Dataset& dataset)
+      : dataset_(dataset), records_(largest_payload(dataset.shape(), dataset.targets())) {}
+
+  void read(std::int64_t sample, AnyView dst, std::span<float> targets) override {
+    if (!Box::whole(dataset_.shape()).contains(dst.span))
+      throw Error(cat("block ", dst.span, " is not within the sample ", dataset_.shape()));
+    const Dataset::Place place = dataset_.place(sample);
+    const std::int64_t length = open(place);
+    BlockWriter block(dataset_.shape(), dst);
+    // A damaged record is told by its checksum, which is known last; what else is wrong waits.
+    std::exception_ptr problem;
+    try {
+      decode(place, length, block, targets);
+    } catch (const Error&) {
+      problem = std::current_exception();
+    }
+    records_.end();
+    if (problem != nullptr) std::rethrow_exception(problem);
+    if (dataset_.one_record_a_file() && !records_.at_end())
+      fail(place, "more records follow, but the file was indexed as holding one",
+           "it changed while in use, or is several gzip files joined: gzip it as one");
+  }
+
+ private:
+  std::int64_t open(const Dataset::Place& place);
+  void decode(const Dataset::Place& place, std::int64_t length, BlockWriter& block,
+              std::span<float> targets);
+  [[noreturn]] void fail(const Dataset::Place& place, const std::string& what,
+                         const std::string& hint) const {
+    throw Error(cat(records_.path(), ": record ", place.record, ": ", what), hint);
+  }
+
+  const Dataset& dataset_;
+  TfRecordReader records_;
+  ExampleDecoder decoder_;
+  std::int64_t open_file_ = -1;
+  std::string path_;
+};
+
+std::int64_t TfRecordSampleReader::open(const Dataset::Place& place) {
+  if (place.file != open_file_) {
+    open_file_ = -1;
+    path_.assign(dataset_.directory().native()).append("/").append(dataset_.name(place.file));
+    records_.open(path_);
+    open_file_ = place.file;
+  }
+  records_.seek(place.offset, place.record);
+  const std::int64_t length = records_.begin();
+  if (length < 0)
+    fail(place, "the file ends before this record", "it changed while in use: start again");
+  return length;
+}
+
+void TfRecordSampleReader::decode(const Dataset::Place& place, std::int64_t length,
+                                  BlockWriter& block, std::span<float> targets) {
+  const Shape& shape = dataset_.shape();
+  const std::int64_t expected = voxel_bytes(shape);
+  const auto found = decoder_.decode(
+      length, [&](void* dst, std::int64_t count) { return records_.read(dst, count); },
+      [&](std::int64_t offset, std::span<const std::byte> bytes) {
+        if (offset + static_cast<std::int64_t>(bytes.size()) <= expected) block.take(offset, bytes);
+      },
+      records_.path(), place.record);
+  if (found.voxel_bytes != expected)
+    fail(place,
+         cat("voxels (feature x): expected ", expected, " bytes for ", shape, ", found ",
+             found.voxel_bytes),
+         extents_hint(found.voxel_bytes, 0, shape));
+  if (static_cast<std::int64_t>(found.targets.size()) != dataset_.targets())
+    fail(
+        place,
+        cat("targets (feature y): expected ", dataset_.targets(), ", found ", found.targets.size()),
+        cat("set --targets ", found.targets.size()));
+  for (std::size_t t = 0; t < found.targets.size(); ++t)
+    if (!std::isfinite(found.targets[t]))
+      fail(place, cat("target ", t, " is ", found.targets[t], ", expected a finite number"),
+           "remove the file or generate it again");
+  std::copy_n(found.targets.begin(), targets.size(), targets.begin());
+  if (const auto& negative = block.negative()) {
+    const auto& [at, value] = *negative;
+    fail(place,
+         cat("voxel (d,h,w,c) = (", at / shape.c / shape.w / shape.h, ',',
+             at / shape.c / shape.w % shape.h, ',', at / shape.c % shape.w, ',', at % shape.c,
+             ") is ", value, ", expected a count of 0 or more"),
+         "the data must be particle counts as int16: generate or convert the file again");
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<SampleReader> Dataset::reader() const {
+  return std::make_unique<TfRecordSampleReader>(*this);
+}
+
+}  // namespace halomesh
