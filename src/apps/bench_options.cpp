@@ -26,12 +26,7 @@ std::vector<std::string> words_of(const std::string& list, const std::string& op
 std::vector<std::string> precisions_of(const Options& options) {
   std::vector<std::string> precisions =
       words_of(options.get<std::string>("precision"), "precision");
-  for (const std::string& precision : precisions) {
-    if (precision != "fp32" && precision != "bf16")
-      throw UsageError(cat("--precision ", precision), "fp32 or bf16, or both: fp32,bf16");
-    if (precision == "bf16")
-      throw UsageError("--precision bf16 is not supported by this version", "take fp32");
-  }
+  for (const std::string& precision : precisions) precision_named(precision);
   return precisions;
 }
 

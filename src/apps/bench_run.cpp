@@ -13,6 +13,7 @@
 #include "runtime/gradient_reducer.hpp"
 #include "runtime/loader.hpp"
 #include "src/apps/bench_input.hpp"
+#include "src/apps/model_options.hpp"
 #include "src/apps/network_on_mesh.hpp"
 #include "src/apps/process_memory.hpp"
 #include "src/nn/loss.hpp"
@@ -38,7 +39,8 @@ class MeasuredTraining {
                   true, &trace_),
         reducer_(network.mesh, network.geometry, network.parameters),
         loader_(std::make_unique<GeneratedReader>(plan.seed, network.model.input()),
-                executor_.input_span(), executor_.output().span.extent(kC), local) {
+                executor_.input_span(), executor_.output().span.extent(kC), local,
+                network.model.input_type()) {
     const std::int64_t steps = plan.warm_up + plan.steps;
     loader_.append(order(steps).validation_samples(network.mesh.replica()), steps);
   }
@@ -200,7 +202,7 @@ BenchResult run_case(const Comm& world, const Options& options, const BenchPlan&
   result.steps = plan.steps;
   result.local_batch = local_batch(setting.batch, setting.mesh);
   result.memory_of_this_run = world.max(std::int64_t{reset_peak_memory() ? 0 : 1}) == 0;
-  NetworkOnMesh network(world, setting.mesh.parts, options);
+  NetworkOnMesh network(world, setting.mesh.parts, options, precision_named(setting.precision));
   network.parameters.initialize(plan.seed);
   result.parameters = network.geometry.parameter_count();
   MeasuredTraining training(network, plan, result.local_batch);

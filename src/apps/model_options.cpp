@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "models/registry.hpp"
+#include "src/nn/onednn.hpp"
 
 namespace halomesh {
 
@@ -29,8 +30,20 @@ void add_model_options(Options& options) {
       .below(1);
 }
 
-Model make_model(const Options& options) {
+DataType precision_named(const std::string& name) {
+  if (name == "fp32") return DataType::kFloat32;
+  if (name != "bf16") throw UsageError(cat("--precision ", name), "give fp32 or bf16");
+  if (!cpu_computes_bf16())
+    throw UsageError(cat("--precision bf16: this CPU has no instructions for bf16 (oneDNN sees ",
+                         cpu_isa_name(), ")"),
+                     "use --precision fp32, or nodes with AVX512-BF16 or AMX");
+  return DataType::kBfloat16;
+}
+
+Model make_model(const Options& options, DataType precision) {
   CosmoFlowOptions o;
+  o.precision = precision;
+  o.input_type = DataType::kInt16;
   o.input = options.get<Shape>("input");
   o.kernel = options.get<std::int64_t>("kernel");
   o.filters = options.get<std::int64_t>("filters");

@@ -14,8 +14,13 @@ namespace halomesh {
 /// Declares --model --input --kernel --filters --conv-layers --fc --targets --dropout.
 void add_model_options(Options& options);
 
-/// The network that parsed options ask for. Throws UsageError for one that cannot be made.
-Model make_model(const Options& options);
+/// The network that parsed options ask for, which reads samples as counts. Throws UsageError for
+/// one that cannot be made.
+Model make_model(const Options& options, DataType precision = DataType::kFloat32);
+
+/// "fp32" or "bf16" as a type. Throws UsageError for others, and for bf16 where this CPU has no
+/// instructions for it: it would be emulated, more slowly than fp32.
+DataType precision_named(const std::string& name);
 
 /// These options as text by name: what a checkpoint stores of its network.
 std::map<std::string, std::string> model_settings(const Options& options);

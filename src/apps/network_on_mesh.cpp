@@ -7,9 +7,10 @@
 
 namespace halomesh {
 
-NetworkOnMesh::NetworkOnMesh(const Comm& world, const PartGrid& parts, const Options& model_options)
+NetworkOnMesh::NetworkOnMesh(const Comm& world, const PartGrid& parts, const Options& model_options,
+                             DataType precision)
     : mesh(world, make_mesh(world.size(), parts)),
-      model(make_model(model_options)),
+      model(make_model(model_options, precision)),
       geometry(model.geometry(parts)),
       parameters(geometry, mesh.part()) {}
 

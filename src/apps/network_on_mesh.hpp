@@ -17,7 +17,8 @@ namespace halomesh {
 /// another.
 struct NetworkOnMesh {
   /// Collective over `world`. The network is that of `model_options`; parameters are zero.
-  NetworkOnMesh(const Comm& world, const PartGrid& parts, const Options& model_options);
+  NetworkOnMesh(const Comm& world, const PartGrid& parts, const Options& model_options,
+                DataType precision = DataType::kFloat32);
   NetworkOnMesh(const NetworkOnMesh&) = delete;
   NetworkOnMesh& operator=(const NetworkOnMesh&) = delete;
 

@@ -61,7 +61,6 @@ void refuse_unsupported(const Options& options) {
   const auto refuse = [](bool asked, const std::string& what) {
     if (asked) throw UsageError(what + " is not supported by this version", "leave the option out");
   };
-  refuse(options.get<std::string>("precision") != "fp32", "--precision bf16");
   refuse(!options.get<std::string>("stage-dir").empty(), "--stage-dir");
   refuse(options.get<bool>("augment"), "--augment on");
 }
@@ -107,7 +106,8 @@ int train(const Comm& world, const Options& options) {
   trainer_settings.started_s = started_s;  // opening the data set counts, too
   validate(trainer_settings.sgd);
   const RankBinding binding = bind_threads(world);
-  NetworkOnMesh network(world, options.get<PartGrid>("parts"), options);
+  NetworkOnMesh network(world, options.get<PartGrid>("parts"), options,
+                        precision_named(options.get<std::string>("precision")));
   local_batch(trainer_settings.global_batch, network.mesh.shape());
 
   const std::filesystem::path data = options.get<std::string>("data");
