@@ -162,9 +162,9 @@ TEST_CASE("work of a layer is shared by its parts, and halos are those that plan
   CHECK(serial.of({"backward parameters", "conv1"}).flops == conv1);
   CHECK(serial.of({"backward data", "conv1"}).flops == 0);  // nobody asks for the input's gradient
   CHECK(serial.of({"backward data", "conv2"}).flops == serial.of({"forward", "conv2"}).flops);
-  // Input, pooled output, weights and biases, fp32.
+  // Of 2 samples the counts, 2 bytes each, and the pooled output; weights and biases; fp32.
   CHECK(serial.of({"forward", "conv1"}).memory_bytes ==
-        4.0 * (2.0 * (128 * 128 * 128 * 4 + 64 * 64 * 64 * 32) + 8 * 4 * 32 + 32));
+        2.0 * 2 * 128 * 128 * 128 * 4 + 4.0 * (2.0 * 64 * 64 * 64 * 32 + 8 * 4 * 32 + 32));
   CHECK(serial.of({"forward", "fc1"}).received_bytes == 0);
   double conv = 0, dense = 0;
   for (std::int64_t part = 0; part < 16; ++part) {

@@ -128,7 +128,40 @@ void ConvolutionBlock::prepare(const LayerPlace& place, std::vector<ParameterVie
   kernels_.allocate(place.batch * static_cast<std::int64_t>(weight_pieces_.size()) > 1);
 }
 
+// Of many channels, the library's kernels are faster although they visit the zeros, too.
+bool ConvolutionBlock::has_few_channels() const {
+  constexpr std::int64_t kFewChannels = 8;
+  constexpr Spatial kOnes{1, 1, 1};
+  const WindowOptions& w = options_.window;
+  return place_.src_shapes[0].c <= kFewChannels && w.stride == kOnes && w.dilation == kOnes;
+}
+
+// The pieces matter only where the input is converted or packed first.
+void ConvolutionBlock::prepare_pooled_forward() {
+  pooled_source_ = DenseSource(place_.src_types[0], DataType::kFloat32);
+  std::int64_t width = 0;
+  for (const Box& dst : place_.dst_chunks) {
+    PreparedChunk& chunk = chunks_.emplace_back(PreparedChunk{dst, {}});
+    const Box src = geometry_.needs(dst);
+    const std::int64_t plane_bytes = src.volume() / src.extent(kD) * size_of(DataType::kFloat32);
+    const std::int64_t planes = planes_in_caches(plane_bytes) / options_.pool[0];
+    for (const ConvolutionPiece& piece :
+         geometry_.split_dst(dst, std::max<std::int64_t>(1, planes))) {
+      chunk.pieces.push_back({piece});
+      pooled_source_.reserve(place_.src_spans[0], piece.src);
+      width = std::max(width, piece.src.extent(kW));
+    }
+  }
+  pooled_forward_.emplace(place_.src_shapes[0].c, options_.filters, options_.window.kernel, width,
+                          omp_get_max_threads());
+}
+
 void ConvolutionBlock::prepare_forward() {
+  if (PooledConvolution::is_fast() && has_few_channels() && options_.pool == Spatial{2, 2, 2} &&
+      options_.compute == DataType::kFloat32) {
+    prepare_pooled_forward();
+    return;
+  }
   for (const Box& dst : place_.dst_chunks) {
     PreparedChunk& chunk = chunks_.emplace_back(PreparedChunk{dst, {}});
     const Box plane = geometry_.conv_box(with_d_range(dst, dst.lo[kD], dst.lo[kD] + 1));
@@ -143,13 +176,16 @@ void ConvolutionBlock::prepare_forward() {
 
 std::vector<std::string> ConvolutionBlock::implementations() const {
   std::vector<std::string> names = kernels_.implementations();
+  if (pooled_forward_) names.push_back("forward fp32 pooled:halomesh");
   if (pooled_gradient_)
     names.push_back(cat("backward_weights ", name_of(options_.compute), " pooled:halomesh"));
   return names;
 }
 
 void ConvolutionBlock::load_parameters() {
-  kernels_.load_weights(parameters_[0].values.data(), parameters_[1].values.data());
+  const float *weight = parameters_[0].values.data(), *bias = parameters_[1].values.data();
+  kernels_.load_weights(weight, bias);
+  if (pooled_forward_) pooled_forward_->load_weights(weight, bias);
 }
 
 void ConvolutionBlock::forward(const Pass& /*pass*/, std::span<const AnyConstView> src, AnyView dst,
@@ -161,6 +197,13 @@ void ConvolutionBlock::forward(const Pass& /*pass*/, std::span<const AnyConstVie
                 "list every chunk in LayerPlace::dst_chunks");
   for (std::int64_t n = 0; n < place_.batch; ++n)
     for (const auto& [boxes, kernel] : at->pieces) {
+      if (pooled_forward_) {
+        const auto* const from =
+            static_cast<const float*>(pooled_source_.read(src[0], n, boxes.src));
+        pooled_forward_->forward(from, geometry_.convolution(boxes), boxes.dst, n, options_.slope,
+                                 dst, winners_);
+        continue;
+      }
       kernels_.forward(kernel, source_.read(src[0], n, boxes.src), planes_.data());
       activation_.forward({planes_.data(), options_.compute, planes_of(boxes.conv)}, boxes.dst, n,
                           dst, winners_);

@@ -12,6 +12,7 @@
 #include "src/nn/layers/convolution_block_pieces.hpp"
 #include "src/nn/layers/convolution_block_pooling.hpp"
 #include "src/nn/layers/convolution_block_source.hpp"
+#include "src/nn/layers/pooled_convolution.hpp"
 #include "src/nn/layers/pooled_weight_gradient.hpp"
 #include "src/nn/layers/window_options.hpp"
 #include "src/nn/onednn.hpp"
@@ -37,7 +38,8 @@ struct ConvolutionBlockOptions {
 ///
 /// Convolution planes live in a buffer of the size of the caches, in which they are pooled at once;
 /// one byte an output element remembers for backward where its value came from and whether the
-/// slope applies. Backward fills the buffer with the gradients of a few planes at a time; of an
+/// slope applies. Of an input with few channels nothing but the pooled output is written. Backward
+/// fills the buffer with the gradients of a few planes at a time; of an
 /// input with few channels the weight gradient is summed without that.
 class ConvolutionBlock final : public Layer {
  public:
@@ -75,7 +77,9 @@ class ConvolutionBlock final : public Layer {
   };
   ConvolutionBlockGeometry geometry_on(const Shape& src) const;
   void check_place() const;
+  bool has_few_channels() const;
   void prepare_forward();
+  void prepare_pooled_forward();
   void prepare_data_gradient();
   void prepare_parameter_gradients();
   void prepare_pooled_gradient();
@@ -101,7 +105,10 @@ class ConvolutionBlock final : public Layer {
   AlignedBuffer<std::uint8_t> winner_storage_;
   Winners winners_;  // of winner_storage_: spans dst_produced
   BiasSums bias_sums_;
-  std::optional<PooledWeightGradient> pooled_gradient_;  // where inputs have few channels
+  // Where inputs have few channels: our own kernels, and the input in fp32 for the first.
+  std::optional<PooledConvolution> pooled_forward_;
+  std::optional<PooledWeightGradient> pooled_gradient_;
+  DenseSource pooled_source_;
 };
 
 }  // namespace halomesh

@@ -49,12 +49,7 @@ void ConvolutionBlock::prepare_data_gradient() {
 }
 
 void ConvolutionBlock::prepare_parameter_gradients() {
-  const WindowOptions& w = options_.window;
-  const std::int64_t channels = place_.src_shapes[0].c;
-  // Of many channels, the library's kernels are faster although they visit the zeros, too.
-  constexpr std::int64_t kFewChannels = 8;
-  constexpr Spatial kOnes{1, 1, 1};
-  if (channels <= kFewChannels && w.stride == kOnes && w.dilation == kOnes)
+  if (has_few_channels())
     prepare_pooled_gradient();
   else
     prepare_library_gradient();

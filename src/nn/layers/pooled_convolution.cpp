@@ -1,0 +1,180 @@
+// A convolution pooled in registers: see pooled_convolution.hpp.
+#include "src/nn/layers/pooled_convolution.hpp"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <utility>
+
+#include "src/nn/layers/convolution_block_lanes.hpp"
+
+namespace halomesh {
+namespace {
+
+constexpr std::size_t kTaps = 8;  // elements of a pooling window, in d,h,w order
+
+std::int64_t blocks_of(std::int64_t filters) { return (filters + kLanes - 1) / kLanes; }
+
+// Calls body(index) for each index, unrolled, so that what it indexes can stay in registers.
+template <std::size_t... kIndex, class Body>
+[[gnu::always_inline]] inline void unroll(std::index_sequence<kIndex...>, const Body& body) {
+  (body(std::integral_constant<std::size_t, kIndex>()), ...);
+}
+template <std::size_t kCount, class Body>
+[[gnu::always_inline]] inline void unrolled(const Body& body) {
+  unroll(std::make_index_sequence<kCount>(), body);
+}
+
+// The largest of the window's elements, activated, and where it was: as PooledActivation.
+template <class T>
+[[gnu::always_inline]] inline void store_pooled(const std::array<FloatLanes, kTaps>& values,
+                                                std::int64_t count, float slope, T* dst,
+                                                std::uint8_t* winners) {
+  FloatLanes best = values[0];
+  IntLanes winner{};
+  unrolled<kTaps - 1>([&](auto before) {
+    constexpr std::size_t kTap = before + 1;
+    const FloatLanes& value = values[kTap];
+    const IntLanes take = (value > best) | (value != value);  // larger, or not a number
+    best = take ? value : best;
+    winner = take ? IntLanes{} + static_cast<std::int32_t>(kTap) : winner;
+  });
+  const IntLanes rises = best > 0.0F;
+  store_values(rises ? best : best * slope, count, dst);
+  if (winners == nullptr) return;
+  winner = rises ? winner : winner | std::int32_t{kSlopeBit};
+  store(__builtin_convertvector(winner, ByteLanes), count, winners);
+}
+
+}  // namespace
+
+bool PooledConvolution::is_fast() {
+#if defined(__AVX512F__)
+  return true;
+#elif defined(__ARM_FEATURE_SVE_BITS) && __ARM_FEATURE_SVE_BITS == 512
+  return true;
+#else
+  return false;
+#endif
+}
+
+PooledConvolution::PooledConvolution(std::int64_t channels, std::int64_t filters,
+                                     const Spatial& kernel, std::int64_t src_width, int threads)
+    : channels_(channels),
+      filters_(filters),
+      run_(kernel[2] * channels),
+      // One more output pixel than fits the input, whatever the padding; whole cache lines.
+      row_floats_(((src_width + 2 * kernel[2]) * channels + kLanes - 1) / kLanes * kLanes),
+      buffer_floats_((kernel[0] + 1) * (kernel[1] + 1) * row_floats_),
+      kernel_(kernel),
+      weights_(blocks_of(filters) * kernel[0] * kernel[1] * run_ * kLanes),
+      bias_(blocks_of(filters) * kLanes),
+      rows_(threads * buffer_floats_),
+      offsets_(kernel[0] * kernel[1] * run_) {
+  std::int64_t* offset = offsets_.data();
+  for (std::int64_t i = 0; i < kernel[0]; ++i)
+    for (std::int64_t j = 0; j < kernel[1]; ++j)
+      for (std::int64_t r = 0; r < run_; ++r)
+        *offset++ = (i * (kernel[1] + 1) + j) * row_floats_ + r;
+}
+
+void PooledConvolution::load_weights(const float* weight, const float* bias) {
+  const auto [kd, kh, kw] = kernel_;
+  std::copy_n(bias, filters_, bias_.data());
+  for (std::int64_t o = 0; o < filters_; ++o)
+    for (std::int64_t c = 0; c < channels_; ++c)
+      for (std::int64_t plane = 0; plane < kd * kh; ++plane)
+        for (std::int64_t w = 0; w < kw; ++w) {
+          const std::int64_t run = (o / kLanes * kd * kh + plane) * run_ + w * channels_ + c;
+          weights_.data()[run * kLanes + o % kLanes] =
+              weight[((o * channels_ + c) * kd * kh + plane) * kw + w];
+        }
+}
+
+// The rows of input under one row of pooling windows, zeros where they are padding.
+void PooledConvolution::fill_rows(const float* src, const ConvolutionGeometry& g, std::int64_t d,
+                                  std::int64_t h, float* rows) const {
+  const std::int64_t width = g.src.w * channels_, before = g.pad_before[2] * channels_;
+  for (std::int64_t i = 0; i <= kernel_[0]; ++i)
+    for (std::int64_t j = 0; j <= kernel_[1]; ++j, rows += row_floats_) {
+      const std::int64_t z = 2 * d + i - g.pad_before[0], y = 2 * h + j - g.pad_before[1];
+      if (z < 0 || z >= g.src.d || y < 0 || y >= g.src.h) {
+        std::fill_n(rows, row_floats_, 0.0F);
+        continue;
+      }
+      std::fill_n(rows, before, 0.0F);
+      std::copy_n(src + (z * g.src.h + y) * width, width, rows + before);
+      std::fill(rows + before + width, rows + row_floats_, 0.0F);
+    }
+}
+
+template <std::int64_t kBlocks, class T>
+void PooledConvolution::pool_row(const float* rows, std::int64_t block, std::int64_t pixels,
+                                 float slope, T* dst, std::uint8_t* winners) const {
+  const std::int64_t taps = offsets_.size(), block_floats = taps * kLanes;
+  const std::int64_t plane = (kernel_[1] + 1) * row_floats_;
+  const std::int64_t* const offsets = offsets_.data();
+  const float* const weights = weights_.data() + block * block_floats;
+  std::array<FloatLanes, kBlocks> bias;
+  for (std::int64_t b = 0; b < kBlocks; ++b)
+    load(bias_.data() + (block + b) * kLanes, kLanes, bias[static_cast<std::size_t>(b)]);
+  for (std::int64_t w = 0; w < pixels; ++w) {
+    std::array<std::array<FloatLanes, kTaps>, kBlocks> sums;
+    unrolled<kBlocks>([&](auto b) { unrolled<kTaps>([&](auto t) { sums[b][t] = bias[b]; }); });
+    // One loop over all taps: sums would leave their registers between nested ones.
+    const float* const x = rows + 2 * w * channels_;
+    const float* weight = weights;
+    for (std::int64_t tap = 0; tap < taps; ++tap, weight += kLanes) {
+      const float* const at = x + offsets[tap];
+      std::array<FloatLanes, kBlocks> factor;
+      unrolled<kBlocks>([&](auto b) {
+        load(weight + static_cast<std::int64_t>(b) * block_floats, kLanes, factor[b]);
+      });
+      // Elements 0..3 of the window are of one plane, 4..7 of the next; likewise rows.
+      unrolled<kTaps>([&](auto t) {
+        const float value = at[t / 4 * plane + t / 2 % 2 * row_floats_ + t % 2 * channels_];
+        unrolled<kBlocks>([&](auto b) { sums[b][t] += factor[b] * value; });
+      });
+    }
+    unrolled<kBlocks>([&](auto b) {
+      const std::int64_t c = (block + static_cast<std::int64_t>(b)) * kLanes;
+      store_pooled(sums[b], std::min(kLanes, filters_ - c), slope, dst + w * filters_ + c,
+                   winners == nullptr ? nullptr : winners + w * filters_ + c);
+    });
+  }
+}
+
+template <class T>
+void PooledConvolution::forward_rows(const float* src, const ConvolutionGeometry& geometry,
+                                     const Box& dst_box, std::int64_t n, float slope,
+                                     TensorView<T> dst, Winners winners) {
+  const std::int64_t heights = dst_box.extent(kH), rows = dst_box.extent(kD) * heights;
+  const std::int64_t pixels = dst_box.extent(kW), blocks = blocks_of(filters_);
+#pragma omp parallel for schedule(static)
+  for (std::int64_t row = 0; row < rows; ++row) {
+    float* const buffer = rows_.data() + omp_get_thread_num() * buffer_floats_;
+    const std::int64_t d = row / heights, h = row % heights;
+    fill_rows(src, geometry, d, h, buffer);
+    const std::int64_t at_d = dst_box.lo[kD] + d, at_h = dst_box.lo[kH] + h;
+    T* const to = &dst.at(n, dst_box.lo[kC], at_d, at_h, dst_box.lo[kW]);
+    std::uint8_t* const winner = winners.data == nullptr
+                                     ? nullptr
+                                     : &winners.at(n, dst_box.lo[kC], at_d, at_h, dst_box.lo[kW]);
+    std::int64_t block = 0;
+    for (; block + 2 <= blocks; block += 2) pool_row<2>(buffer, block, pixels, slope, to, winner);
+    if (block < blocks) pool_row<1>(buffer, block, pixels, slope, to, winner);
+  }
+}
+
+void PooledConvolution::forward(const float* src, const ConvolutionGeometry& geometry,
+                                const Box& dst_box, std::int64_t n, float slope, AnyView dst,
+                                Winners winners) {
+  if (dst.type == DataType::kBfloat16)
+    forward_rows(src, geometry, dst_box, n, slope, dst.as<Bfloat16>(), winners);
+  else
+    forward_rows(src, geometry, dst_box, n, slope, dst.as<float>(), winners);
+}
+
+}  // namespace halomesh
