@@ -176,7 +176,7 @@ void ConvolutionBlock::prepare_forward() {
 
 std::vector<std::string> ConvolutionBlock::implementations() const {
   std::vector<std::string> names = kernels_.implementations();
-  if (pooled_forward_) names.push_back("forward fp32 pooled:halomesh");
+  if (pooled_forward_) names.emplace_back("forward fp32 pooled:halomesh");
   if (pooled_gradient_)
     names.push_back(cat("backward_weights ", name_of(options_.compute), " pooled:halomesh"));
   return names;

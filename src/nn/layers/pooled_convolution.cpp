@@ -134,7 +134,9 @@ void PooledConvolution::pool_row(const float* rows, std::int64_t block, std::int
       });
       // Elements 0..3 of the window are of one plane, 4..7 of the next; likewise rows.
       unrolled<kTaps>([&](auto t) {
-        const float value = at[t / 4 * plane + t / 2 % 2 * row_floats_ + t % 2 * channels_];
+        constexpr auto kTap = static_cast<std::int64_t>(decltype(t)::value);
+        const float value =
+            at[kTap / 4 * plane + kTap / 2 % 2 * row_floats_ + kTap % 2 * channels_];
         unrolled<kBlocks>([&](auto b) { sums[b][t] += factor[b] * value; });
       });
     }
