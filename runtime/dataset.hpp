@@ -1,5 +1,5 @@
-// The samples of one split of a TFRecord data set: their index and their reading.
-// Knows nothing of the order in which samples are used, of threads or of the network.
+// The samples of one split, whatever files they lie in: how many, of which shape, and their
+// reading. Knows nothing of the order in which samples are used, of threads or of the network.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <string_view>
-#include <vector>
 
-#include "box.hpp"
 #include "runtime/mpi.hpp"
 #include "shape.hpp"
 #include "src/nn/tensor.hpp"
@@ -28,55 +25,42 @@ class SampleReader {
   virtual void read(std::int64_t sample, AnyView dst, std::span<float> targets) = 0;
 };
 
-/// An indexed list of the samples of one split, identical on every rank; immutable.
+/// The samples of one split, identical on every rank; immutable.
 class Dataset {
  public:
-  /// Collective over `comm`. Lists the files `directory`/`split`/*.tfrecord* (hidden ones aside) on
-  /// rank 0, sorted by name; file i is scanned for its records by rank i % size, and sample 0 is
-  /// read whole by rank 0. `shape` and `targets` are those of every sample. Throws the same Error
-  /// on every rank when the directory is missing or empty, or a file is truncated, of another
-  /// format or of another sample size.
-  static Dataset open(const Comm& comm, const std::filesystem::path& directory,
-                      const std::string& split, const Shape& shape, std::int64_t targets);
+  /// Collective over `comm`. Opens the split that `directory` holds in one of these formats (hidden
+  /// files aside); `shape` and `targets` are those of every sample:
+  ///   directory/SPLIT/*.tfrecord*   TFRecord, plain or gzip, one record a file or many
+  /// Files are in the order of their names, and sample numbers follow them. Throws the same Error
+  /// on every rank when there is no such file, or one is damaged or of another sample size.
+  static std::unique_ptr<const Dataset> open(const Comm& comm,
+                                             const std::filesystem::path& directory,
+                                             const std::string& split, const Shape& shape,
+                                             std::int64_t targets);
+  Dataset(const Dataset&) = delete;
+  Dataset& operator=(const Dataset&) = delete;
+  virtual ~Dataset() = default;
 
-  std::int64_t size() const;
-  std::int64_t files() const { return static_cast<std::int64_t>(name_end_.size()); }
+  virtual std::int64_t size() const = 0;
   const Shape& shape() const { return shape_; }
   std::int64_t targets() const { return targets_; }
-  const std::filesystem::path& directory() const { return directory_; }
-  /// The first gzip file of many records, "" when there is none: reading its samples in a random
-  /// order decompresses it from its start again and again, which users should be told.
-  const std::string& slow_file() const { return slow_file_; }
+  /// Where the files are.
+  virtual const std::filesystem::path& directory() const = 0;
+  /// A text that is another one when a file's name, size or time of change is, or the directory;
+  /// the same on every rank.
+  virtual const std::string& identity() const = 0;
+  /// What users should be told about the files, such as that reading them is slow; "" for nothing.
+  virtual std::string advice() const { return {}; }
 
-  /// Where a sample is stored.
-  struct Place {
-    std::int64_t file = 0, record = 0;  // record within the file
-    std::int64_t offset = 0;            // of the record's framing, in the uncompressed file
-  };
-  Place place(std::int64_t sample) const;
-  std::string_view name(std::int64_t file) const;
-  bool one_record_a_file() const { return first_sample_.empty(); }
+  /// A reader that holds a small piece of one sample at a time. The data set must outlive it.
+  virtual std::unique_ptr<SampleReader> reader() const = 0;
 
-  /// A reader that holds a small piece of one record at a time. The data set must outlive it.
-  std::unique_ptr<SampleReader> reader() const;
+ protected:
+  Dataset(const Shape& shape, std::int64_t targets) : shape_(shape), targets_(targets) {}
 
  private:
-  Dataset(std::filesystem::path directory, const Shape& shape, std::int64_t targets)
-      : directory_(std::move(directory)), shape_(shape), targets_(targets) {}
-  std::string list_files(const std::string& split) const;
-  void set_names(const std::string& names);
-  std::string scan(std::int64_t file) const;
-  void set_records(const std::vector<std::string>& scanned);
-
-  std::filesystem::path directory_;  // of the split
   Shape shape_;
   std::int64_t targets_;
-  // A split may have 262,144 files: names are kept in one text, records only where files hold many.
-  std::string names_;
-  std::vector<std::uint32_t> name_end_;
-  std::vector<std::int64_t> first_sample_;   // of each file, then the total; empty: one a file
-  std::vector<std::int64_t> record_offset_;  // of each sample; empty: one a file
-  std::string slow_file_;
 };
 
 }  // namespace halomesh

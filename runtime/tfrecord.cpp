@@ -14,6 +14,7 @@
 
 #include "error.hpp"
 #include "runtime/crc32c.hpp"
+#include "runtime/read_bytes.hpp"
 
 namespace halomesh {
 namespace {
@@ -128,7 +129,7 @@ void TfRecordReader::fail(const std::string& what, const std::string& hint) cons
 void TfRecordReader::open(std::string_view path) {
   close();
   path_.assign(path);
-  offset_ = record_ = position_ = 0;
+  offset_ = record_ = position_ = compressed_offset_ = 0;
   peeked_.reset();
   fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
   struct stat status {};
@@ -159,6 +160,7 @@ std::int64_t TfRecordReader::read_some(void* dst, std::int64_t count) {
     const std::int64_t got = pread_all(fd_, dst, count, position_);
     if (got < 0) fail(cat("cannot read: ", error_text(errno)), kDamaged);
     position_ += got;
+    count_read_bytes(got);
     return got;
   }
   std::int64_t done = 0;
@@ -172,6 +174,10 @@ std::int64_t TfRecordReader::read_some(void* dst, std::int64_t count) {
     done += got;
   }
   position_ += done;
+  const std::int64_t now = gzoffset(gz_);
+  // After a step back the stream began anew.
+  count_read_bytes(now < compressed_offset_ ? now : now - compressed_offset_);
+  compressed_offset_ = now;
   return done;
 }
 

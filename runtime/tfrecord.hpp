@@ -100,6 +100,7 @@ class TfRecordReader {
   std::int64_t file_bytes_ = 0;
   std::int64_t offset_ = 0, record_ = 0;  // of the next record
   std::int64_t position_ = 0;             // of the next byte to be read
+  std::int64_t compressed_offset_ = 0;    // of a gzip file, as far as it has been taken
   std::optional<std::int64_t> peeked_;    // length of the next record, its header being read
   std::int64_t payload_left_ = 0;         // of the record begun
   std::uint32_t payload_crc_ = 0;         // of what has been read of it

@@ -10,9 +10,9 @@
 
 #include "error.hpp"
 #include "runtime/block_writer.hpp"
-#include "runtime/dataset.hpp"
 #include "runtime/example.hpp"
 #include "runtime/tfrecord.hpp"
+#include "runtime/tfrecord_dataset.hpp"
 
 namespace halomesh {
 
@@ -32,13 +32,13 @@ namespace {
 
 class TfRecordSampleReader final : public SampleReader {
  public:
-  explicit TfRecordSampleReader(const Dataset& dataset)
+  explicit TfRecordSampleReader(const TfRecordDataset& dataset)
       : dataset_(dataset), records_(largest_payload(dataset.shape(), dataset.targets())) {}
 
   void read(std::int64_t sample, AnyView dst, std::span<float> targets) override {
     if (!Box::whole(dataset_.shape()).contains(dst.span))
       throw Error(cat("block ", dst.span, " is not within the sample ", dataset_.shape()));
-    const Dataset::Place place = dataset_.place(sample);
+    const TfRecordDataset::Place place = dataset_.place(sample);
     const std::int64_t length = open(place);
     BlockWriter block(dataset_.shape(), dst);
     // A damaged record is told by its checksum, which is known last; what else is wrong waits.
@@ -56,26 +56,24 @@ class TfRecordSampleReader final : public SampleReader {
   }
 
  private:
-  std::int64_t open(const Dataset::Place& place);
-  void decode(const Dataset::Place& place, std::int64_t length, BlockWriter& block,
+  std::int64_t open(const TfRecordDataset::Place& place);
+  void decode(const TfRecordDataset::Place& place, std::int64_t length, BlockWriter& block,
               std::span<float> targets);
-  [[noreturn]] void fail(const Dataset::Place& place, const std::string& what,
+  [[noreturn]] void fail(const TfRecordDataset::Place& place, const std::string& what,
                          const std::string& hint) const {
     throw Error(cat(records_.path(), ": record ", place.record, ": ", what), hint);
   }
 
-  const Dataset& dataset_;
+  const TfRecordDataset& dataset_;
   TfRecordReader records_;
   ExampleDecoder decoder_;
   std::int64_t open_file_ = -1;
-  std::string path_;
 };
 
-std::int64_t TfRecordSampleReader::open(const Dataset::Place& place) {
+std::int64_t TfRecordSampleReader::open(const TfRecordDataset::Place& place) {
   if (place.file != open_file_) {
     open_file_ = -1;
-    path_.assign(dataset_.directory().native()).append("/").append(dataset_.name(place.file));
-    records_.open(path_);
+    records_.open(dataset_.files().path(place.file));
     open_file_ = place.file;
   }
   records_.seek(place.offset, place.record);
@@ -85,7 +83,7 @@ std::int64_t TfRecordSampleReader::open(const Dataset::Place& place) {
   return length;
 }
 
-void TfRecordSampleReader::decode(const Dataset::Place& place, std::int64_t length,
+void TfRecordSampleReader::decode(const TfRecordDataset::Place& place, std::int64_t length,
                                   BlockWriter& block, std::span<float> targets) {
   const Shape& shape = dataset_.shape();
   const std::int64_t expected = voxel_bytes(shape);
@@ -122,7 +120,7 @@ void TfRecordSampleReader::decode(const Dataset::Place& place, std::int64_t leng
 
 }  // namespace
 
-std::unique_ptr<SampleReader> Dataset::reader() const {
+std::unique_ptr<SampleReader> TfRecordDataset::reader() const {
   return std::make_unique<TfRecordSampleReader>(*this);
 }
 

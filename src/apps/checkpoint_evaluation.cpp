@@ -12,7 +12,7 @@ void add_evaluation_options(Options& options) {
   options.group("Evaluation")
       .add_required<std::string>("checkpoint", "FILE",
                                  "a checkpoint, or a run's directory: its newest one")
-      .add_required<std::string>("data", "DIR", "directory that holds the split's directory")
+      .add_required<std::string>("data", "DIR", "directory that holds the split")
       .add<std::string>("split", "NAME", "validation", "which samples: validation or train")
       .add<PartGrid>("parts", "DxHxW", PartGrid{}, "parts that a sample is cut into")
       .add<std::int64_t>("batch", "B", 0, "samples at once, over all replicas; 0: one a replica")
@@ -44,17 +44,17 @@ Evaluation evaluate_checkpoint(const Comm& world, const Options& options,
   const MeshShape& shape = network.mesh.shape();
   const auto batch = options.get<std::int64_t>("batch");
   const std::int64_t local = local_batch(batch == 0 ? shape.replicas : batch, shape);
-  const Dataset dataset =
+  const auto dataset =
       Dataset::open(world, options.get<std::string>("data"), options.get<std::string>("split"),
                     network.model.input(), model_options.get<std::int64_t>("targets"));
   load_checkpoint(network.mesh, network.geometry, network.parameters, file,
                   LoadWhat::kParametersOnly);
   Executor executor(network.mesh.group(), network.model, network.geometry, network.parameters,
                     local, false);
-  Loader loader(dataset.reader(), executor.input_span(),
-                executor.output().span.empty() ? 0 : dataset.targets(), local,
+  Loader loader(dataset->reader(), executor.input_span(),
+                executor.output().span.empty() ? 0 : dataset->targets(), local,
                 network.model.input_type());
-  const SampleOrder order{Shuffle::kGlobal, 0, dataset.size(), shape.replicas, local};
+  const SampleOrder order{Shuffle::kGlobal, 0, dataset->size(), shape.replicas, local};
   return evaluate(network.mesh, executor, loader, order, sink);
 }
 

@@ -34,17 +34,17 @@ double mae_of_training_mean(const Comm& world, const Options& options, const Opt
     return Dataset::open(world, options.get<std::string>("data"), split, model.get<Shape>("input"),
                          model.get<std::int64_t>("targets"));
   };
-  const Dataset training = open("train");
+  const auto training = open("train");
   std::vector<double> mean =
-      sum_over_targets(world, training, [](std::size_t, float target) { return target; });
-  for (double& m : mean) m /= static_cast<double>(training.size());
-  const Dataset split = open(options.get<std::string>("split"));
+      sum_over_targets(world, *training, [](std::size_t, float target) { return target; });
+  for (double& m : mean) m /= static_cast<double>(training->size());
+  const auto split = open(options.get<std::string>("split"));
   double mae = 0;
-  for (double sum : sum_over_targets(world, split, [&](std::size_t t, float target) {
+  for (double sum : sum_over_targets(world, *split, [&](std::size_t t, float target) {
          return std::abs(static_cast<double>(target) - mean[t]);
        }))
     mae += sum;
-  return mae / static_cast<double>(split.size() * split.targets());
+  return mae / static_cast<double>(split->size() * split->targets());
 }
 
 int eval(const Comm& world, const Options& options) {

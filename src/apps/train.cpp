@@ -112,8 +112,8 @@ int train(const Comm& world, const Options& options) {
 
   const std::filesystem::path data = options.get<std::string>("data");
   const auto targets = options.get<std::int64_t>("targets");
-  const Dataset training = Dataset::open(world, data, "train", network.model.input(), targets);
-  std::optional<Dataset> validation;
+  const auto training = Dataset::open(world, data, "train", network.model.input(), targets);
+  std::unique_ptr<const Dataset> validation;
   if (trainer_settings.evaluate_every > 0)
     validation = Dataset::open(world, data, "validation", network.model.input(), targets);
 
@@ -134,13 +134,13 @@ int train(const Comm& world, const Options& options) {
     trace = std::make_unique<Trace>(1 << 20);
     write_trace(world, file, *trace);  // that it cannot be written is found out now, not at the end
   }
-  Trainer trainer(network.mesh, network.model, network.geometry, network.parameters, training,
-                  validation ? &*validation : nullptr, trainer_settings, trace.get());
+  Trainer trainer(network.mesh, network.model, network.geometry, network.parameters, *training,
+                  validation.get(), trainer_settings, trace.get());
   if (state) trainer.resume(*state);
   record_run(world, trainer_settings.out, options, network.mesh, binding,
              trainer.executor().implementations());
   warn_of_slow_kernels(world, trainer.executor().implementations());
-  say(world, cat(network.geometry.parameter_count(), " parameters, ", training.size(),
+  say(world, cat(network.geometry.parameter_count(), " parameters, ", training->size(),
                  " training samples, ", trainer.steps_per_epoch(), " steps an epoch of batch ",
                  trainer_settings.global_batch, "; ", world.size(), " ranks as ",
                  network.mesh.shape().replicas, " replicas x ", network.mesh.shape().parts.count(),
@@ -149,9 +149,7 @@ int train(const Comm& world, const Options& options) {
   if (trainer.dropped_samples() > 0)
     say(world, cat("each epoch drops ", trainer.dropped_samples(),
                    " samples that do not fill a batch, others each time"));
-  if (!training.slow_file().empty())
-    say(world, cat("note: ", training.slow_file(),
-                   " is a gzip file of many records: reading it in random order is slow"));
+  if (const std::string advice = training->advice(); !advice.empty()) say(world, "note: " + advice);
   if (state) say(world, cat("going on from ", from, " at step ", state->step));
   const TrainingResult result = trainer.run();
   if (trace) write_trace(world, options.get<std::string>("trace"), *trace);

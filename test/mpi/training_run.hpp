@@ -92,7 +92,7 @@ inline std::vector<double> train(const Comm& comm, const TrainingRequest& reques
   for (std::size_t i = 0; i < parameters.values().size(); ++i)
     parameters.values()[i] *=
         static_cast<float>(1.0 + (signs.uniform(i) < 0.5F ? -1 : 1) * request.perturbation);
-  const Dataset data = Dataset::open(comm, request.data, "train", kTrainingInput, 4);
+  const auto data = Dataset::open(comm, request.data, "train", kTrainingInput, 4);
   TrainerOptions options;
   options.global_batch = kGlobalBatch;
   options.epochs = 0;
@@ -106,7 +106,7 @@ inline std::vector<double> train(const Comm& comm, const TrainingRequest& reques
   options.out = request.out;
   if (comm.rank() == 0) std::filesystem::create_directories(request.out);
   comm.barrier();
-  Trainer trainer(mesh, model, geometry, parameters, data, nullptr, options);
+  Trainer trainer(mesh, model, geometry, parameters, *data, nullptr, options);
   if (request.resume) trainer.resume(load_checkpoint(mesh, geometry, parameters, *request.resume));
   trainer.run();
   comm.barrier();

@@ -9,6 +9,8 @@
 #include <optional>
 
 #include "runtime/example.hpp"
+#include "runtime/read_bytes.hpp"
+#include "runtime/tfrecord_dataset.hpp"
 #include "test/harness/test_comm.hpp"
 #include "test/runtime/temp_files.hpp"
 
@@ -51,7 +53,8 @@ class SharedDirectory {
     }
     test_world().barrier();
   }
-  Dataset open(const Shape& shape = kShape, std::int64_t targets = kTargets) const {
+  std::unique_ptr<const Dataset> open(const Shape& shape = kShape,
+                                      std::int64_t targets = kTargets) const {
     return Dataset::open(test_world(), path_, "train", shape, targets);
   }
   /// The message of open(), which must be the same on every rank.
@@ -118,15 +121,19 @@ TEST_CASE("dataset: one record a file, many, plain, gzip, mixed; forwards and ba
       put_contents(train / "README.txt", "what is not called .tfrecord is left alone");
       std::filesystem::create_directory(train / "old.tfrecords");
     });
-    const Dataset dataset = directory.open();
+    const auto opened = directory.open();
+    const auto& dataset = dynamic_cast<const TfRecordDataset&>(*opened);
     std::int64_t samples = 0, most = 0;
     for (const int records : layout)
       samples += records, most = std::max<std::int64_t>(most, records);
     CHECK(dataset.size() == samples);
-    CHECK(dataset.files() == static_cast<std::int64_t>(layout.size()));
+    CHECK(dataset.files().size() == static_cast<std::int64_t>(layout.size()));
     CHECK(dataset.one_record_a_file() == (most == 1));
-    CHECK(dataset.name(0) == "box_0.tfrecord");
-    CHECK(dataset.slow_file() == (layout.size() == 2 ? "box_1.tfrecord" : ""));
+    CHECK(dataset.files().name(0) == "box_0.tfrecord");
+    CHECK(dataset.advice() ==
+          (layout.size() == 2
+               ? "box_1.tfrecord is a gzip file of many records: reading it in random order is slow"
+               : ""));
     CHECK(compare_all(dataset, false) == samples * (120 + 80 + 12 + 60));
     CHECK(compare_all(dataset, true) == samples * (120 + 80 + 12 + 60));
     CHECK_THROWS_AS(dataset.place(samples), Error);
@@ -151,7 +158,7 @@ TEST_CASE("dataset: what is wrong with a directory is told alike on every rank")
   directory.fill([](const auto& train) { std::filesystem::remove(train / "4.tfrecord"); });
   CHECK(contains(directory.open_error(), "cannot open"));
   directory.fill([](const auto& train) { std::filesystem::remove(train / "5.tfrecord.gz"); });
-  CHECK(directory.open().size() == 5);
+  CHECK(directory.open()->size() == 5);
 }
 
 TEST_CASE("dataset: a damaged file or one of another size is told before the first step") {
@@ -166,7 +173,7 @@ TEST_CASE("dataset: a damaged file or one of another size is told before the fir
                       compression);
         whole = contents(train / "a.tfrecord");
       });
-      CHECK(directory.open(Shape{2, 8, 8, 8}).size() == records);
+      CHECK(directory.open(Shape{2, 8, 8, 8})->size() == records);
       const std::string error = directory.open_error(Shape{2, 4, 4, 4});
       CHECK(contains(error, "a.tfrecord: record 0: voxels (feature x): expected 256 bytes"));
       CHECK(contains(error, "found 2048"));
@@ -216,8 +223,8 @@ TEST_CASE("dataset: a bad sample is refused by file, record, value and cure") {
     directory.fill([&](const auto& train) {
       write_records(train / "a.tfrecord", {sample_payload(0), bad.payload}, Compression::kNone);
     });
-    const Dataset dataset = directory.open();
-    const auto reader = dataset.reader();
+    const auto dataset = directory.open();
+    const auto reader = dataset->reader();
     const Tensor block(Box::whole(kShape), 1);
     std::vector<float> y(3);
     reader->read(0, block.any_view(), y);
@@ -240,10 +247,10 @@ TEST_CASE("dataset: files that change after the index was made, and joined gzip 
     write(train / "a.tfrecord", 1);
     write(train / "b.tfrecord", 2);
   });
-  const Dataset dataset = directory.open();
+  const auto dataset = directory.open();
   test_world().barrier();
   directory.fill([&](const auto& train) { write(train / "b.tfrecord", 1); });
-  const auto reader = dataset.reader();
+  const auto reader = dataset->reader();
   CHECK(contains(error_of([&] { reader->read(2, {}, {}); }), "b.tfrecord: record 1"));
   test_world().barrier();
   directory.fill([&](const auto& train) { std::filesystem::remove(train / "a.tfrecord"); });
@@ -254,6 +261,61 @@ TEST_CASE("dataset: files that change after the index was made, and joined gzip 
     put_contents(train / "b.tfrecord", member + member);
   });
   CHECK(contains(directory.open_error(), "is several gzip files joined"));
+}
+
+TEST_CASE("dataset: its identity is the same on every rank, and another after any change") {
+  const SharedDirectory directory;
+  const auto write = [](const std::filesystem::path& path, int records) {
+    write_records(path,
+                  std::vector<std::string>(static_cast<std::size_t>(records), sample_payload(1)),
+                  Compression::kNone);
+  };
+  std::vector<std::string> seen;
+  const auto look = [&] {
+    const std::string identity = directory.open()->identity();
+    for (const std::string& other : test_world().all_gather(identity)) CHECK(other == identity);
+    for (const std::string& before : seen) CHECK(before != identity);
+    seen.push_back(identity);
+    test_world().barrier();
+  };
+  for (int f = 0; f < 4; ++f) {
+    directory.fill([&](const auto& train) { write(train / cat(f, ".tfrecord"), 1); });
+    look();
+  }
+  CHECK(directory.open()->identity() == seen.back());
+  test_world().barrier();
+  directory.fill([&](const auto& train) { write(train / "2.tfrecord", 2); });
+  look();
+  directory.fill([&](const auto& train) {
+    namespace fs = std::filesystem;
+    fs::last_write_time(train / "1.tfrecord",
+                        fs::last_write_time(train / "1.tfrecord") + std::chrono::seconds(1));
+  });
+  look();
+  directory.fill([&](const auto& train) {
+    std::filesystem::rename(train / "3.tfrecord", train / "4.tfrecord");
+  });
+  look();
+  CHECK(seen.size() == 7);
+}
+
+TEST_CASE("dataset: bytes read from files are counted") {
+  for (const Compression compression : {Compression::kNone, Compression::kGzip}) {
+    const SharedDirectory directory;
+    std::filesystem::path file;
+    directory.fill([&](const auto& train) {
+      write_records(train / "a.tfrecord", {sample_payload(1)}, compression);
+    });
+    const auto dataset = directory.open();
+    const std::int64_t bytes =
+        static_cast<std::int64_t>(std::filesystem::file_size(dataset->directory() / "a.tfrecord"));
+    const auto reader = dataset->reader();
+    const Tensor block(Box::whole(kShape), 1);
+    std::vector<float> y(kTargets);
+    const std::int64_t before = read_bytes();
+    reader->read(0, block.any_view(), y);
+    CHECK(read_bytes() - before == bytes);
+  }
 }
 
 }  // namespace

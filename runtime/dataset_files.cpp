@@ -1,0 +1,119 @@
+// Names, stamps and the shared scan: see dataset_files.hpp.
+// Knows nothing of formats.
+#include "runtime/dataset_files.hpp"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
+#include <exception>
+#include <utility>
+
+#include "error.hpp"
+#include "narrow.hpp"
+
+namespace halomesh {
+namespace {
+
+/// Runs `work` and packs its text, or the Error that it threw, so that ranks can share either.
+std::string outcome_of(const std::function<std::string()>& work) {
+  try {
+    return "+" + work();
+  } catch (const Error& error) {
+    return cat('-', error.what(), '\0', error.hint());
+  } catch (const std::exception& error) {
+    return cat('-', error.what(), '\0');
+  }
+}
+
+/// Undoes outcome_of(): the text, or the Error thrown anew.
+std::string unpack_outcome(const std::string& outcome) {
+  if (outcome.front() == '+') return outcome.substr(1);
+  const std::size_t hint = outcome.find('\0');
+  throw Error(outcome.substr(1, hint - 1), outcome.substr(hint + 1));
+}
+
+/// FNV-1a (Fowler, Noll, Vo; RFC 9923): 64 bits that tell texts apart, not a protection.
+std::uint64_t hash_of(std::string_view text) {
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  for (const char c : text) {
+    hash ^= static_cast<unsigned char>(c);
+    hash *= 0x100000001b3U;
+  }
+  return hash;
+}
+
+/// Another number for another name, size or time of change.
+std::uint64_t stamp_of(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0)
+    throw Error(cat("cannot open ", path, ": ", std::strerror(errno)),
+                "check that the file exists and may be read");
+  return hash_of(
+      cat(path, ' ', status.st_size, ' ', status.st_mtim.tv_sec, ' ', status.st_mtim.tv_nsec));
+}
+
+void append_integer(std::string& text, std::int64_t value) {
+  text.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+}  // namespace
+
+std::string on_first_rank(const Comm& comm, const std::function<std::string()>& work) {
+  return unpack_outcome(comm.broadcast(comm.rank() == 0 ? outcome_of(work) : std::string(), 0));
+}
+
+DatasetFiles::DatasetFiles(std::filesystem::path directory, const std::string& names)
+    : directory_(std::move(directory)) {
+  names_.reserve(names.size());
+  for (const char c : names)
+    if (c == '\0')
+      name_end_.push_back(narrow<std::uint32_t>(names_.size()));
+    else
+      names_.push_back(c);
+  name_end_.shrink_to_fit();
+}
+
+std::string_view DatasetFiles::name(std::int64_t file) const {
+  const auto f = static_cast<std::size_t>(file);
+  const std::size_t begin = f == 0 ? 0 : name_end_[f - 1];
+  return std::string_view(names_).substr(begin, name_end_[f] - begin);
+}
+
+std::string DatasetFiles::path(std::int64_t file) const {
+  return std::string(directory_.native()).append("/").append(name(file));
+}
+
+FileScan::FileScan(const Comm& comm, const DatasetFiles& files,
+                   const std::function<std::vector<std::int64_t>(std::int64_t file)>& scan) {
+  std::uint64_t stamps = 0;  // a sum, so that it does not depend on who scanned what
+  const std::string outcome = outcome_of([&] {
+    std::string packed;
+    for (std::int64_t f = comm.rank(); f < files.size(); f += comm.size()) {
+      stamps += stamp_of(files.path(f));
+      for (const std::int64_t value : scan(f)) append_integer(packed, value);
+    }
+    return packed;
+  });
+  // Every rank sees every outcome in rank order, so all throw the same Error.
+  for (const std::string& of_rank : comm.all_gather(outcome))
+    of_rank_.push_back(unpack_outcome(of_rank));
+  taken_.resize(of_rank_.size());
+  const auto sum = static_cast<std::uint64_t>(comm.sum(static_cast<std::int64_t>(stamps)));
+  identity_ = on_first_rank(comm, [&] {
+    return cat(std::filesystem::absolute(files.directory()).string(), ": ", files.size(),
+               " files, stamp ", std::hex, sum);
+  });
+}
+
+std::int64_t FileScan::take(std::int64_t file) {
+  const std::size_t rank = static_cast<std::size_t>(file) % of_rank_.size();
+  std::int64_t value = 0;
+  require(taken_[rank] + sizeof value <= of_rank_[rank].size(),
+          "a data set's files were asked for more than was found out about them");
+  std::memcpy(&value, of_rank_[rank].data() + taken_[rank], sizeof value);
+  taken_[rank] += sizeof value;
+  return value;
+}
+
+}  // namespace halomesh

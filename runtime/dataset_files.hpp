@@ -1,0 +1,57 @@
+// The files of one split: their names, and what the ranks together find out about each.
+// Knows nothing of formats.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/mpi.hpp"
+
+namespace halomesh {
+
+/// Runs `work` on rank 0 and gives every rank its text; throws what it threw on every rank.
+/// Collective.
+std::string on_first_rank(const Comm& comm, const std::function<std::string()>& work);
+
+/// A directory and the names of files in it, in order; immutable. A split may have 262,144 files:
+/// their names are kept in one text.
+class DatasetFiles {
+ public:
+  /// `names`: each ends in '\0'.
+  DatasetFiles(std::filesystem::path directory, const std::string& names);
+
+  std::int64_t size() const { return static_cast<std::int64_t>(name_end_.size()); }
+  const std::filesystem::path& directory() const { return directory_; }
+  std::string_view name(std::int64_t file) const;
+  std::string path(std::int64_t file) const;
+
+ private:
+  std::filesystem::path directory_;
+  std::string names_;
+  std::vector<std::uint32_t> name_end_;
+};
+
+/// Integers that were found out about each file, by rank file % size; the same on every rank.
+class FileScan {
+ public:
+  /// Collective. scan(file) gives what is to be known; the first Error in the order of ranks is
+  /// thrown on all.
+  FileScan(const Comm& comm, const DatasetFiles& files,
+           const std::function<std::vector<std::int64_t>(std::int64_t file)>& scan);
+
+  /// The next integer of a file. Files are asked in their order.
+  std::int64_t take(std::int64_t file);
+  /// See Dataset::identity().
+  const std::string& identity() const { return identity_; }
+
+ private:
+  std::vector<std::string> of_rank_;
+  std::vector<std::size_t> taken_;
+  std::string identity_;
+};
+
+}  // namespace halomesh

@@ -1,0 +1,93 @@
+// The index of a split in TFRecord files.
+// Knows nothing of how the files were found or of the order in which samples are used.
+#include "runtime/tfrecord_dataset.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "error.hpp"
+#include "runtime/tfrecord.hpp"
+#include "runtime/tfrecord_samples.hpp"
+
+namespace halomesh {
+
+TfRecordDataset::TfRecordDataset(const Comm& comm, DatasetFiles files, const Shape& shape,
+                                 std::int64_t targets)
+    : Dataset(shape, targets), files_(std::move(files)) {
+  FileScan scanned(comm, files_, [this](std::int64_t file) { return scan(file); });
+  identity_ = scanned.identity();
+  set_records(scanned);
+  // Lengths leave room for further features: one sample, read whole, shows the rest of the format.
+  on_first_rank(comm, [this] {
+    reader()->read(0, {}, {});
+    return std::string();
+  });
+}
+
+std::int64_t TfRecordDataset::size() const {
+  return one_record_a_file() ? files_.size() : first_sample_.back();
+}
+
+std::string TfRecordDataset::advice() const {
+  if (slow_file_ < 0) return {};
+  return cat(files_.name(slow_file_),
+             " is a gzip file of many records: reading it in random order is slow");
+}
+
+TfRecordDataset::Place TfRecordDataset::place(std::int64_t sample) const {
+  if (sample < 0 || sample >= size())
+    throw Error(cat("sample ", sample, " of ", directory().string(), ", which has ", size()));
+  if (one_record_a_file()) return {sample, 0, 0};
+  const auto after = std::upper_bound(first_sample_.begin(), first_sample_.end(), sample);
+  return {after - first_sample_.begin() - 1, sample - *(after - 1),
+          record_offset_[static_cast<std::size_t>(sample)]};
+}
+
+/// One file's number of records, whether it is a gzip file, and the offset of each record unless
+/// there is just one.
+std::vector<std::int64_t> TfRecordDataset::scan(std::int64_t file) const {
+  TfRecordReader records(std::numeric_limits<std::int64_t>::max());
+  records.open(files_.path(file));
+  const auto check_length = [&] {
+    const std::int64_t length = records.peek_length();
+    if (length < 0) return;
+    if (length < voxel_bytes(shape()) || length > largest_payload(shape(), targets()))
+      throw Error(
+          cat(records.path(), ": record ", records.record(), ": payload of ", length,
+              " bytes, expected ", voxel_bytes(shape()), " for ", shape(), " and a little more"),
+          extents_hint(length, 1024, shape()));
+  };
+  check_length();
+  std::vector<std::int64_t> offsets{0};
+  if (!records.holds_one_record()) {
+    while (records.skip()) {
+      check_length();
+      offsets.push_back(records.offset());
+    }
+    offsets.pop_back();
+  }
+  require(!offsets.empty(), cat(records.path(), " holds no record"),
+          "remove the file or generate it again");
+  std::vector<std::int64_t> found{static_cast<std::int64_t>(offsets.size()),
+                                  records.is_gzip() ? 1 : 0};
+  if (offsets.size() > 1) found.insert(found.end(), offsets.begin(), offsets.end());
+  return found;
+}
+
+void TfRecordDataset::set_records(FileScan& scanned) {
+  std::vector<std::int64_t> offsets;
+  std::vector<std::int64_t> first{0};
+  for (std::int64_t f = 0; f < files_.size(); ++f) {
+    const std::int64_t records = scanned.take(f);
+    const bool gzip = scanned.take(f) != 0;
+    if (gzip && records > 1 && slow_file_ < 0) slow_file_ = f;
+    for (std::int64_t r = 0; r < records; ++r) offsets.push_back(records > 1 ? scanned.take(f) : 0);
+    first.push_back(first.back() + records);
+  }
+  if (first.back() == files_.size()) return;  // one record in each file: the compact index
+  first_sample_ = std::move(first);
+  record_offset_ = std::move(offsets);
+}
+
+}  // namespace halomesh

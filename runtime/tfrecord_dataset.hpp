@@ -1,0 +1,54 @@
+// A split in TFRecord files: the index of its records and the reading of blocks of them.
+// Knows nothing of how the files were found or of the order in which samples are used.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/dataset.hpp"
+#include "runtime/dataset_files.hpp"
+
+namespace halomesh {
+
+/// One sample is one record, a tf.train.Example of the CosmoFlow benchmark.
+class TfRecordDataset final : public Dataset {
+ public:
+  /// Collective over `comm`. File i is scanned for its records by rank i % size, and sample 0 is
+  /// read whole by rank 0. Throws the same Error on every rank when a file is truncated, of
+  /// another format or of another sample size.
+  TfRecordDataset(const Comm& comm, DatasetFiles files, const Shape& shape, std::int64_t targets);
+
+  std::int64_t size() const override;
+  const std::filesystem::path& directory() const override { return files_.directory(); }
+  const std::string& identity() const override { return identity_; }
+  /// Names the first gzip file of many records: reading its samples in a random order decompresses
+  /// it from its start again and again.
+  std::string advice() const override;
+  /// A reader that holds a small piece of one record at a time.
+  std::unique_ptr<SampleReader> reader() const override;
+
+  const DatasetFiles& files() const { return files_; }
+  /// Where a sample is stored.
+  struct Place {
+    std::int64_t file = 0, record = 0;  // record within the file
+    std::int64_t offset = 0;            // of the record's framing, in the uncompressed file
+  };
+  Place place(std::int64_t sample) const;
+  bool one_record_a_file() const { return first_sample_.empty(); }
+
+ private:
+  std::vector<std::int64_t> scan(std::int64_t file) const;
+  void set_records(FileScan& scanned);
+
+  DatasetFiles files_;
+  std::string identity_;
+  // Records are kept only where files hold many.
+  std::vector<std::int64_t> first_sample_;   // of each file, then the total; empty: one a file
+  std::vector<std::int64_t> record_offset_;  // of each sample; empty: one a file
+  std::int64_t slow_file_ = -1;
+};
+
+}  // namespace halomesh
