@@ -1,0 +1,19 @@
+// Copies counts of a sample into a block of the turned sample.
+// The only code that walks voxels under a symmetry; knows nothing of parts or of messages.
+#pragma once
+
+#include <cstdint>
+
+#include "partition/symmetry.hpp"
+#include "src/nn/tensor.hpp"
+
+namespace halomesh {
+
+/// Copies the counts of the box `source` of a sample of this shape to their image under `symmetry`
+/// in `dst`, one sample whose span lies in the turned sample: as they are where it is of int16, as
+/// log(1+x) where it is of fp32. `counts` spans a box that contains `source`. Runs on the calling
+/// thread alone, as it works beside a step.
+void turn(TensorView<const std::int16_t> counts, const Box& source, const Symmetry& symmetry,
+          const Shape& shape, AnyView dst);
+
+}  // namespace halomesh

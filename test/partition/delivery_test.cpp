@@ -1,0 +1,80 @@
+// Deliveries are exact covers: every voxel of every block once, from a part that keeps it.
+// Copies no data; that the copies are right is shown in src/nn.
+#include "partition/delivery.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "error.hpp"
+
+namespace halomesh {
+namespace {
+
+/// Blocks with remainder, grown by an uneven halo and clipped.
+KeptSample kept_sample(const Shape& shape, const PartGrid& grid) {
+  KeptSample sample{shape, block_partition(shape, grid), {}};
+  for (Box box : sample.owned) {
+    if (!box.empty())
+      for (const std::size_t a : {kD, kH, kW}) {
+        box.lo[a] -= 1;
+        box.hi[a] += 2;
+      }
+    sample.kept.push_back(intersect(box, Box::whole(shape)));
+  }
+  return sample;
+}
+
+TEST_CASE("delivery: each block of each turned sample is covered once, by parts that keep it") {
+  std::int64_t blocks = 0, pieces = 0;
+  for (const Shape& shape : {Shape{2, 7, 7, 7}, Shape{1, 6, 6, 5}, Shape{1, 5, 7, 9}})
+    for (const PartGrid& grid :
+         {PartGrid{1, 1, 1}, PartGrid{3, 1, 1}, PartGrid{1, 4, 1}, PartGrid{2, 3, 1},
+          PartGrid{2, 2, 2}, PartGrid{3, 1, 2}, PartGrid{9, 1, 1}}) {
+      const KeptSample sample = kept_sample(shape, grid);
+      for (const Symmetry& symmetry : symmetries_of(shape)) {
+        const TransferPlan plan = plan_delivery(sample, symmetry);
+        const auto& transfers = plan.transfers();
+        CHECK(std::is_sorted(transfers.begin(), transfers.end()));
+        for (std::size_t dst = 0; dst < sample.kept.size(); ++dst) {
+          std::vector<Box> images;
+          std::int64_t volume = 0;
+          for (const Transfer& t : transfers) {
+            if (t.dst != static_cast<std::int64_t>(dst)) continue;
+            CHECK(sample.kept[static_cast<std::size_t>(t.src)].contains(t.box));
+            const Box image = symmetry.image_of(t.box, shape);
+            CHECK(sample.kept[dst].contains(image));
+            for (const Box& before : images) CHECK(intersect(before, image).empty());
+            images.push_back(image);
+            volume += image.volume();
+            ++pieces;
+          }
+          CHECK(volume == sample.kept[dst].volume());
+          ++blocks;
+        }
+        for (std::size_t i = 1; i < transfers.size(); ++i)
+          CHECK((transfers[i].src != transfers[i - 1].src ||
+                 transfers[i].dst != transfers[i - 1].dst));
+      }
+    }
+  CHECK(blocks > 2000);
+  CHECK(pieces > blocks);
+}
+
+TEST_CASE("delivery: what is not turned comes from the like part alone, halo and all") {
+  const KeptSample sample = kept_sample({2, 7, 7, 7}, {2, 2, 1});
+  const TransferPlan plan = plan_delivery(sample, {});
+  REQUIRE(plan.transfers().size() == 4);
+  for (std::int64_t p = 0; p < 4; ++p)
+    CHECK(plan.transfers()[static_cast<std::size_t>(p)] ==
+          Transfer{p, p, sample.kept[static_cast<std::size_t>(p)]});
+}
+
+TEST_CASE("delivery: a symmetry that changes the shape is refused") {
+  Symmetry swap;
+  swap.permutation = {1, 0, 2};
+  CHECK_THROWS_AS(plan_delivery(kept_sample({1, 4, 5, 6}, {1, 1, 1}), swap), Error);
+}
+
+}  // namespace
+}  // namespace halomesh
