@@ -2,9 +2,10 @@
 // Knows nothing of what is measured.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "runtime/dataset.hpp"
 #include "shape.hpp"
@@ -12,9 +13,10 @@
 
 namespace halomesh {
 
-/// Every voxel holds a count of Poisson's law of mean 1 (its quantiles (k + 1/2) / 256), drawn by
-/// Philox from (seed, sample, global index) alone: a part reads what it would read of the whole.
-/// Targets are uniform in [-1, 1). Costs one table look-up a voxel, about what a file's would.
+/// Every voxel holds a count of Poisson's law of mean 1 (its quantiles (k + 1/2) / 256). Each row
+/// of a sample is copied from a random place of one table of such counts, which (seed, sample, row)
+/// decide: a part reads what it would read of the whole. Targets are uniform in [-1, 1). Costs one
+/// copy a voxel, as staged samples do: what is measured is not the making of its input.
 class GeneratedReader final : public SampleReader {
  public:
   GeneratedReader(std::uint64_t seed, const Shape& shape);
@@ -23,12 +25,14 @@ class GeneratedReader final : public SampleReader {
 
  private:
   template <class T>
-  void fill(std::int64_t sample, TensorView<T> dst, const std::array<T, 256>& values) const;
+  void fill(std::int64_t sample, TensorView<T> dst, const std::vector<T>& table) const;
+
+  static constexpr std::int64_t kOffsets = 1 << 16;  // places in the table where rows may begin
 
   std::uint64_t seed_;
   Shape shape_;
-  std::array<std::int16_t, 256> counts_{};
-  std::array<float, 256> logarithms_{};
+  std::vector<std::int16_t> counts_;
+  std::vector<float> logarithms_;
 };
 
 }  // namespace halomesh
