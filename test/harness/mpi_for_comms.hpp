@@ -56,7 +56,7 @@ using CommCase = std::function<void(const Comm& comm, Findings& findings)>;
 /// wait for it 10 s later. After `limit_s` seconds a watchdog ends them, naming rank and
 /// `operation`.
 void for_comms(const std::string& operation, const std::vector<int>& sizes,
-               const CommCase& comm_case, double limit_s = 120);
+               const CommCase& comm_case, double limit_s = 480);
 
 /// The same for the sizes 1..6.
 void for_comms(const std::string& operation, const CommCase& comm_case);

@@ -30,7 +30,7 @@ const Comm& test_world() { return *world; }
 namespace halomesh::test {
 namespace {
 
-constexpr double kCombineSeconds = 60;
+constexpr double kCombineSeconds = 240;
 
 /// Makes `failed_cases()` the same everywhere: failed if failed on any rank. Collective.
 /// False if the ranks ran different numbers of cases, so that no case can be trusted.

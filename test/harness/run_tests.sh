@@ -129,7 +129,10 @@ done
 printf '\n%s\n' "$table"
 if [ "$failed" != 0 ]; then
   echo "what failed:"
-  grep -hE '^TEST CASE:|: (FATAL )?ERROR:|^not ok|^  values:' "$logs"/*.log | head -n 20
+  # The name of a test case also stands above its messages: it counts only above an error.
+  awk '/^TEST CASE:/ { name = $0 }
+       /: (FATAL )?ERROR:|^not ok/ { if (name != "") print name; name = ""; failing = 1; print }
+       /^  values:/ && failing { print; failing = 0 }' "$logs"/*.log | head -n 20
   echo
 fi
 echo "$passed passed, $failed failed, $skipped skipped" | tee "$logs/total"
