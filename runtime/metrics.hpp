@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
-#include <string>
+#include <optional>
+
+#include "runtime/line_file.hpp"
 
 namespace halomesh {
 
@@ -29,8 +31,7 @@ struct EvaluationRecord {
 
 /// metrics.jsonl, one JSON object a line, in the order of training. Numbers are written so that
 /// reading them gives the same double; what is not finite is written as null, which JSON has.
-/// Each line is one write(), complete before the function returns: a killed run loses none, and
-/// leaves at most its last line torn. Move-only.
+/// Move-only.
 class MetricsLog {
  public:
   /// Writes nothing, anywhere: for the ranks other than 0.
@@ -40,21 +41,17 @@ class MetricsLog {
   /// (all at once or not at all); with last_step 0 the file starts empty.
   /// Throws Error naming file and line when the file is not readable as metrics.
   explicit MetricsLog(std::filesystem::path path, std::int64_t last_step = 0);
-  MetricsLog(MetricsLog&& other) noexcept;
-  MetricsLog& operator=(MetricsLog&& other) noexcept;
-  MetricsLog(const MetricsLog&) = delete;
-  MetricsLog& operator=(const MetricsLog&) = delete;
-  ~MetricsLog();
+
+  /// The validation that an earlier run made after `last_step` steps, if it got so far.
+  const std::optional<EvaluationRecord>& evaluation_before() const { return evaluation_before_; }
 
   /// Throws Error when the line cannot be written whole, e.g. for want of space.
   void step(const StepRecord& record);
   void evaluation(const EvaluationRecord& record);
 
  private:
-  void append(const nlohmann::ordered_json& line);
-
-  std::filesystem::path path_;
-  int fd_ = -1;
+  LineFile file_;
+  std::optional<EvaluationRecord> evaluation_before_;
 };
 
 /// Writes `record` to `path` (run.json), keys in their given order, whole or not at all. Bytes that

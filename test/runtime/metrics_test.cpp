@@ -91,6 +91,27 @@ TEST_CASE("a resumed run goes on with the curve as it was at its step") {
   }
 }
 
+TEST_CASE("a resumed run knows the validation of its step, and no other") {
+  const TempDirectory directory;
+  const auto path = directory / "metrics.jsonl";
+  struct Row {
+    std::int64_t last_step;
+    double mae;  // 0: none
+  };
+  for (const Row row : {Row{0, 0}, Row{1, 0}, Row{2, 0.75}, Row{3, 0}, Row{4, 0.5}, Row{9, 0}}) {
+    CAPTURE(row.last_step);
+    {
+      MetricsLog log(path);
+      CHECK(!log.evaluation_before());
+      log_run(log);
+    }
+    const MetricsLog log(path, row.last_step);
+    REQUIRE(log.evaluation_before().has_value() == (row.mae > 0));
+    if (row.mae > 0) CHECK(log.evaluation_before()->mae == row.mae);
+    if (row.mae > 0) CHECK(log.evaluation_before()->seconds == 3);
+  }
+}
+
 TEST_CASE("metrics refuse what they cannot read or write") {
   const TempDirectory directory;
   const auto path = directory / "metrics.jsonl";
