@@ -43,11 +43,13 @@ Trainer::Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geo
       reducer_(mesh, geometry, parameters),
       loader_(train.reader(), executor_.input_span(), targets_wanted(executor_, train),
               order_.local_batch, model.input_type()),
+      mllog_(options_.mllog != nullptr ? *options_.mllog : no_mllog_),
       node_(mesh.world().split_by_node()),
       stop_answered_(node_),
       // Only the node of world rank 0 speaks; any of its ranks, as any of them may have died.
       signals_(is_first_node(mesh.world(), node_) ? stop_answered_.get() : nullptr),
-      start_s_(options_.started_s > 0 ? options_.started_s : MPI_Wtime()) {
+      wall_limit_(options_.started_s > 0 ? options_.started_s : MPI_Wtime(),
+                  options_.wall_limit_s) {
   validate(options_.sgd);
   if (order_.training_steps() == 0)
     throw UsageError(cat("the ", train.size(), " training samples of ", train.directory().string(),
@@ -100,6 +102,18 @@ bool Trainer::limit_reached() const {
          (options_.epochs > 0 && step_ >= options_.epochs * steps_per_epoch());
 }
 
+bool Trainer::evaluation_due() const {
+  if (options_.evaluate_every == 0 || step_ == 0) return false;
+  const bool epoch_ends = step_ % steps_per_epoch() == 0;
+  return limit_reached() ||
+         (epoch_ends && step_ / steps_per_epoch() % options_.evaluate_every == 0);
+}
+
+bool Trainer::target_reached() const {
+  return options_.target_mae > 0 && evaluated_step_ == step_ &&
+         result_.last_evaluation->mae <= options_.target_mae;
+}
+
 void Trainer::append_epochs() {
   // The epoch after the current one is added as well, so that its first batch is read in time.
   const std::int64_t per_epoch = steps_per_epoch(), current = step_ / per_epoch;
@@ -149,12 +163,8 @@ Trainer::StepSums Trainer::train_step() {
 
 bool Trainer::must_stop() const {
   if (signals_.requested()) return true;
-  if (options_.wall_limit_s <= 0) return false;
-  const bool epoch_ends = step_ % steps_per_epoch() == 0;
-  const double evaluation_s =
-      epoch_ends && result_.last_evaluation ? result_.last_evaluation->seconds : 0;
-  const double still_needed_s = 2 * slowest_step_s_ + evaluation_s + 2 * checkpoint_s_;
-  return MPI_Wtime() - start_s_ + still_needed_s > options_.wall_limit_s;
+  const std::int64_t batches = evaluation_due() ? validation_order_.validation_steps() : 0;
+  return wall_limit_.reached(MPI_Wtime(), static_cast<double>(batches));
 }
 
 void Trainer::after_step(const StepSums& sums, double seconds) {
@@ -165,7 +175,7 @@ void Trainer::after_step(const StepSums& sums, double seconds) {
   if (run_steps_++ == 0) result_.first_loss = sums.loss;
   recent_loss_ = run_steps_ == 1 ? sums.loss : 0.9 * recent_loss_ + 0.1 * sums.loss;
   training_s_ += seconds;
-  slowest_step_s_ = std::max(slowest_step_s_, seconds);
+  wall_limit_.step_took(seconds);
   const std::int64_t epoch = (step_ - 1) / steps_per_epoch();
   metrics_.step({step_, epoch, sums.loss, schedule_.rate(step_ - 1), seconds});
   progress_.update(step_, cat("epoch ", epoch + 1, "  loss ", recent_loss_));
@@ -173,7 +183,12 @@ void Trainer::after_step(const StepSums& sums, double seconds) {
 
 void Trainer::evaluate_now(std::int64_t epoch) {
   const TraceScope scope(trace_, "evaluation", "");
+  mllog_.eval_start(epoch);
   const Evaluation evaluation = evaluate(mesh_, executor_, *validation_loader_, validation_order_);
+  mllog_.eval_stop(epoch);
+  if (step_ > 0 && step_ % steps_per_epoch() == 0) mllog_.epoch_stop(epoch);
+  mllog_.eval_error(epoch, evaluation.mae);
+  wall_limit_.evaluation_took(evaluation.seconds);
   metrics_.evaluation(
       {epoch, evaluation.mae, evaluation.loss, evaluation.samples, evaluation.seconds});
   progress_.message(cat("epoch ", epoch + 1, ", step ", step_, ": validation MAE ", evaluation.mae,
@@ -190,12 +205,13 @@ void Trainer::save() {
   const double begin = MPI_Wtime();
   save_checkpoint(mesh_, geometry_, parameters_, current_state(), options_.out / "checkpoints",
                   narrow<int>(options_.keep));
-  checkpoint_s_ = mesh_.world().max(MPI_Wtime() - begin);
+  wall_limit_.checkpoint_took(MPI_Wtime() - begin);
   saved_step_ = step_;
 }
 
 bool Trainer::train_epoch() {
   append_epochs();
+  mllog_.epoch_start(step_ / steps_per_epoch());
   const std::int64_t end = (step_ / steps_per_epoch() + 1) * steps_per_epoch();
   while (step_ < end && !limit_reached()) {
     const double begin = MPI_Wtime();
@@ -207,34 +223,54 @@ bool Trainer::train_epoch() {
   return true;
 }
 
-TrainingResult Trainer::run() {
+void Trainer::finish_epoch() {
+  const std::int64_t epoch = (step_ - 1) / steps_per_epoch();
+  if (evaluation_due() && evaluated_step_ != step_) evaluate_now(epoch);
+  if (step_ % steps_per_epoch() == 0) mllog_.epoch_stop(epoch);
+  // After the evaluation, so that a run killed in between repeats it when it goes on.
+  if (options_.checkpoint_every == 0 || checkpoint_due()) save();
+}
+
+void Trainer::open_logs() {
   const bool speaks = mesh_.world().rank() == 0;
   if (speaks) metrics_ = MetricsLog(options_.out / "metrics.jsonl", step_);
+  const std::optional<EvaluationRecord>& before = metrics_.evaluation_before();
+  std::array<double, 5> known{};
+  if (before)
+    known = {1, before->mae, before->loss, static_cast<double>(before->samples), before->seconds};
+  mesh_.world().sum(known);  // of rank 0 alone
+  if (known[0] > 0) {
+    result_.last_evaluation =
+        Evaluation{known[2], known[1], static_cast<std::int64_t>(known[3]), known[4]};
+    result_.first_evaluation = result_.last_evaluation;
+    evaluated_step_ = step_;
+    wall_limit_.evaluation_took(known[4]);
+  }
+  const bool closed = !evaluation_due() || evaluated_step_ == step_;
+  mllog_.open(options_.out / "mllog.txt",
+              {step_, step_ / steps_per_epoch(), step_ % steps_per_epoch() > 0, closed,
+               closed && (limit_reached() || target_reached())});
+}
+
+TrainingResult Trainer::run() {
+  open_logs();
   const std::int64_t by_epochs = options_.epochs * steps_per_epoch();
   const std::int64_t last = options_.steps == 0 ? by_epochs
                             : by_epochs == 0    ? options_.steps
                                                 : std::min(options_.steps, by_epochs);
-  progress_ = Progress("training", "steps", last, speaks, step_);
+  progress_ = Progress("training", "steps", last, mesh_.world().rank() == 0, step_);
   if (options_.evaluate_every > 0 && options_.evaluate_first && step_ == 0) evaluate_now(-1);
-  while (!limit_reached()) {
-    const std::int64_t epoch = step_ / steps_per_epoch();
+  // A run may have been stopped at an epoch's end, before its validation.
+  if (step_ > 0) finish_epoch();
+  while (!limit_reached() && !target_reached()) {
     if (!train_epoch()) {
       result_.end = TrainingEnd::kStopped;
       break;
     }
-    const bool complete = step_ % steps_per_epoch() == 0;
-    const bool due = complete
-                         ? (epoch + 1) % std::max<std::int64_t>(1, options_.evaluate_every) == 0
-                         : limit_reached();
-    if (options_.evaluate_every > 0 && (due || limit_reached())) evaluate_now(epoch);
-    // After the evaluation, so that a run killed in between repeats it when it goes on.
-    if (options_.checkpoint_every == 0 || checkpoint_due()) save();
-    if (options_.target_mae > 0 && evaluated_step_ == step_ &&
-        result_.last_evaluation->mae <= options_.target_mae) {
-      result_.end = TrainingEnd::kTargetReached;
-      break;
-    }
+    finish_epoch();
   }
+  if (target_reached()) result_.end = TrainingEnd::kTargetReached;
+  if (result_.end != TrainingEnd::kStopped) mllog_.run_stop(target_reached());
   save();
   progress_.finish();
   result_.steps = step_;

@@ -16,8 +16,10 @@
 #include "runtime/gradient_reducer.hpp"
 #include "runtime/loader.hpp"
 #include "runtime/metrics.hpp"
+#include "runtime/mllog.hpp"
 #include "runtime/process_mesh.hpp"
 #include "runtime/stop_signals.hpp"
+#include "runtime/wall_limit.hpp"
 #include "src/nn/optimizer.hpp"
 #include "src/nn/schedule.hpp"
 
@@ -38,7 +40,8 @@ struct TrainerOptions {
   std::int64_t keep = 2;              ///< checkpoints kept
   double started_s = 0;               ///< MPI_Wtime() when the program began; 0: now
   double wall_limit_s = 0;            ///< stops cleanly before so many seconds since; 0: no limit
-  std::filesystem::path out;          ///< directory of metrics.jsonl and checkpoints/
+  std::filesystem::path out;          ///< directory of metrics.jsonl, mllog.txt and checkpoints/
+  MlperfLog* mllog = nullptr;         ///< begun by the caller, to be outlived by it; null: none
   std::map<std::string, std::string> model;  ///< stored in checkpoints, to rebuild the network
   std::string program;                       ///< name and version, stored in checkpoints
 };
@@ -76,8 +79,6 @@ class Trainer {
   const Executor& executor() const { return executor_; }
 
  private:
-  /// A checkpoint's time until one has been measured: it only widens the wall limit's margin.
-  static constexpr double kAssumedCheckpointSeconds = 5;
   struct StepSums {
     double loss = 0;
     bool stop = false;  // some rank must stop
@@ -85,11 +86,15 @@ class Trainer {
   TrainingState current_state() const;
   bool checkpoint_due() const;
   bool limit_reached() const;
+  bool evaluation_due() const;
+  bool target_reached() const;
   bool must_stop() const;
+  void open_logs();
   void append_epochs();
   bool train_epoch();  // false when it was stopped
   StepSums train_step();
   void after_step(const StepSums& sums, double seconds);
+  void finish_epoch();
   void evaluate_now(std::int64_t epoch);
   void save();
 
@@ -105,6 +110,8 @@ class Trainer {
   Loader loader_;
   std::unique_ptr<Loader> validation_loader_;
   MetricsLog metrics_;
+  MlperfLog no_mllog_;
+  MlperfLog& mllog_;
   Comm node_;
   NodeFlag stop_answered_;
   StopSignals signals_;
@@ -113,9 +120,8 @@ class Trainer {
   std::int64_t step_ = 0;  // steps done since the network's first
   std::int64_t saved_step_ = -1, evaluated_step_ = -1;
   std::int64_t appended_epochs_ = 0;  // epochs whose samples the loader knows
-  double start_s_ = 0, checkpoint_s_ = kAssumedCheckpointSeconds, training_s_ = 0,
-         slowest_step_s_ = 0;
-  double recent_loss_ = 0;
+  WallLimit wall_limit_;
+  double training_s_ = 0, recent_loss_ = 0;
   std::int64_t run_steps_ = 0;
   TrainingResult result_;
 };

@@ -10,6 +10,7 @@
 #include "runtime/metrics.hpp"
 #include "runtime/trainer.hpp"
 #include "src/apps/commands.hpp"
+#include "src/apps/mlperf_options.hpp"
 #include "src/apps/model_options.hpp"
 #include "src/apps/network_on_mesh.hpp"
 #include "src/apps/parallel.hpp"
@@ -101,21 +102,30 @@ std::string summary(const TrainingResult& result, const TrainerOptions& options)
 
 int train(const Comm& world, const Options& options) {
   const double started_s = MPI_Wtime();
+  MlperfLog mllog = begin_mlperf_log(world, options);
   refuse_unsupported(options);
   TrainerOptions trainer_settings = trainer_options(options);
   trainer_settings.started_s = started_s;  // opening the data set counts, too
+  trainer_settings.mllog = &mllog;
   validate(trainer_settings.sgd);
   const RankBinding binding = bind_threads(world);
   NetworkOnMesh network(world, options.get<PartGrid>("parts"), options,
                         precision_named(options.get<std::string>("precision")));
   local_batch(trainer_settings.global_batch, network.mesh.shape());
 
+  mllog.submission(mlperf_submission(world, options));
+  mllog.run_start();
   const std::filesystem::path data = options.get<std::string>("data");
   const auto targets = options.get<std::int64_t>("targets");
   const auto training = Dataset::open(world, data, "train", network.model.input(), targets);
   std::unique_ptr<const Dataset> validation;
   if (trainer_settings.evaluate_every > 0)
     validation = Dataset::open(world, data, "validation", network.model.input(), targets);
+
+  mllog.samples(trainer_settings.global_batch, training->size(),
+                validation ? validation->size() : 0);
+  mllog.optimizer(trainer_settings.schedule, options.get<double>("weight-decay"),
+                  options.get<double>("dropout"));
 
   const std::string from = checkpoint_to_resume(world, options);
   const auto init_from = options.get<std::string>("init-from");

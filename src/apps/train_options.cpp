@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "src/apps/mlperf_options.hpp"
 #include "src/apps/model_options.hpp"
 #include "src/nn/schedule.hpp"
 
@@ -83,6 +84,7 @@ void add_training_options(Options& options) {
   add_data_options(options);
   add_run_options(options);
   add_optimizer_options(options);
+  add_mlperf_options(options);
 }
 
 Options all_run_options() {

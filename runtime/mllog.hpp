@@ -1,0 +1,105 @@
+// mllog.txt: the log that MLPerf HPC asks of a run, one a run however many jobs it takes.
+// Knows the format, the keys and their order; nothing of training, and nothing of ranks.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/line_file.hpp"
+#include "src/nn/schedule.hpp"
+
+namespace halomesh {
+
+/// Which rules the log follows. Both write the same lines but for these: v0.7 counts epochs from 0
+/// and has neither seed, numbers of ranks, nodes and accelerators, nor weight decay and dropout.
+enum class MlperfVersion { kV07, kV10 };
+
+/// "v0.7" or "v1.0"; throws UsageError otherwise.
+MlperfVersion parse_mlperf_version(const std::string& text);
+
+/// Who runs what, where.
+struct MlperfSubmission {
+  std::string benchmark, org, division, status, platform;
+  std::string poc_name, poc_email;  ///< left out when empty
+  std::uint64_t seed = 0;
+  std::int64_t ranks = 1, nodes = 1;
+};
+
+/// Where the training stands when a log is opened.
+struct MlperfPoint {
+  std::int64_t step = 0;      ///< steps done; 0: a new run
+  std::int64_t epoch = 0;     ///< of the next step, from 0
+  bool inside_epoch = false;  ///< some of its steps are done
+  bool epoch_closed = true;   ///< the epoch before has been validated, if that is due
+  bool over = false;          ///< nothing is left to be done
+};
+
+/// Lines ":::MLLOG {...}" in the format of github.com/mlcommons/logging (mlperf_logging/mllog):
+/// keys namespace, time_ms, event_type, key, value, metadata. The order is that of the benchmark's
+/// reference, github.com/mlcommons/hpc, cosmoflow/train.py; `file` and `lineno` of the metadata
+/// name the line here that wrote an event.
+///
+/// Until open(), lines wait in memory with the time at which they were made. A run that is stopped
+/// or killed leaves a log without run_stop; the job that resumes it adds to the same file. What the
+/// file says of epochs after the checkpoint goes, as those are trained again; init_start to
+/// run_start are not repeated, so that the run's time includes everything between its first start
+/// and its end; a line with the key `resumed` and the step marks the place (the official checker
+/// skips keys it does not know). Rank 0 alone makes one with a version. Move-only.
+class MlperfLog {
+ public:
+  /// Writes nothing, anywhere: for the ranks other than 0.
+  MlperfLog() = default;
+  explicit MlperfLog(MlperfVersion version) : speaks_(true), version_(version) {}
+
+  // In this order, all before open():
+  /// `cache_cleared`: the nodes' caches of files were emptied before.
+  void init_start(bool cache_cleared);
+  void submission(const MlperfSubmission& submission);
+  /// Ends the initialization and starts the clock: before data are touched, or staged.
+  void run_start();
+  void samples(std::int64_t global_batch, std::int64_t train, std::int64_t evaluation);
+  void staging_start();
+  void staging_stop();
+  /// `schedule` as the rules describe it: base rate = peak, warm-up factor = peak / first rate,
+  /// decay factor = the largest. A linear decay has no keys there and is left out.
+  void optimizer(const ScheduleOptions& schedule, double weight_decay, double dropout);
+
+  /// From here on each line is in the file when the call returns. Throws Error naming the file when
+  /// it is not such a log, was begun by another version, or cannot be written.
+  void open(const std::filesystem::path& path, const MlperfPoint& point);
+
+  // `epoch` counts from 0; -1 is a validation before the first step.
+  /// Nothing when the log that is gone on with has begun this epoch.
+  void epoch_start(std::int64_t epoch);
+  void eval_start(std::int64_t epoch);
+  void eval_stop(std::int64_t epoch);
+  void epoch_stop(std::int64_t epoch);
+  void eval_error(std::int64_t epoch, double mae);
+  /// status "success" when the target was reached, else "aborted". Once a run.
+  void run_stop(bool success);
+
+ private:
+  struct Event;
+  struct WaitingLine {
+    std::string text;
+    bool of_each_job;  // staging; the other lines stand once a run
+  };
+  void add(const Event& event);
+  std::string kept_text(std::string_view text, const MlperfPoint& point,
+                        const std::filesystem::path& path);
+  std::int64_t first_epoch() const { return version_ == MlperfVersion::kV07 ? 0 : 1; }
+
+  bool speaks_ = false;
+  MlperfVersion version_ = MlperfVersion::kV10;
+  std::vector<WaitingLine> waiting_;
+  LineFile file_;
+  bool goes_on_ = false;                    // with the log of an earlier job
+  bool stopped_ = false;                    // run_stop is there
+  std::optional<std::int64_t> open_epoch_;  // begun and not stopped, as numbered in the file
+};
+
+}  // namespace halomesh
