@@ -30,9 +30,12 @@ class Dataset {
  public:
   /// Collective over `comm`. Opens the split that `directory` holds in one of these formats (hidden
   /// files aside); `shape` and `targets` are those of every sample:
+  ///   directory/SPLIT-NNNNN.h5      an archive
   ///   directory/SPLIT/*.tfrecord*   TFRecord, plain or gzip, one record a file or many
+  ///   directory/SPLIT/*.h5, *.hdf5  HDF5 with one sample (x, y) or one universe (full, unitPar)
   /// Files are in the order of their names, and sample numbers follow them. Throws the same Error
-  /// on every rank when there is no such file, or one is damaged or of another sample size.
+  /// on every rank when there is no such file, files are of two
+  /// formats, or one is damaged or of another sample size.
   static std::unique_ptr<const Dataset> open(const Comm& comm,
                                              const std::filesystem::path& directory,
                                              const std::string& split, const Shape& shape,

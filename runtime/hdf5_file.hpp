@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -13,7 +14,7 @@
 namespace halomesh {
 
 /// What an element or attribute is, as the file says it.
-enum class Hdf5Type { kFloat, kDouble, kInt16, kInt64, kUint64 };
+enum class Hdf5Type { kFloat, kDouble, kInt16, kInt64, kUint32, kUint64 };
 
 template <class T>
 constexpr Hdf5Type hdf5_type() {
@@ -21,6 +22,7 @@ constexpr Hdf5Type hdf5_type() {
   if constexpr (std::is_same_v<T, double>) return Hdf5Type::kDouble;
   if constexpr (std::is_same_v<T, std::int16_t>) return Hdf5Type::kInt16;
   if constexpr (std::is_same_v<T, std::int64_t>) return Hdf5Type::kInt64;
+  if constexpr (std::is_same_v<T, std::uint32_t>) return Hdf5Type::kUint32;
   if constexpr (std::is_same_v<T, std::uint64_t>) return Hdf5Type::kUint64;
 }
 
@@ -109,6 +111,17 @@ class Hdf5File {
   void read(const std::string& name, const Slab& slab, std::span<T> values) {
     transfer(name, slab, values.size(), hdf5_type<T>(), values.data(), nullptr);
   }
+
+  /// How a dataset lies in the file; nothing where its elements are not as this host has them, or
+  /// pass through other filters or in another order than those of DatasetLayout.
+  std::optional<DatasetLayout> layout(const std::string& name);
+  /// Bytes that a dataset's elements take in the file.
+  std::int64_t stored_bytes(const std::string& name);
+  /// The bytes of the chunk that starts at `offset`, as they lie in the file: for who undoes the
+  /// filters himself. Fails where they are more than `most`, or the chunk was never written. Bit i
+  /// of the result is set where the chunk did not pass through filter i of its dataset.
+  std::uint32_t read_chunk(const std::string& name, const Extents& offset, std::size_t most,
+                           std::vector<std::byte>& bytes);
 
  private:
   // The library's identifiers are 64-bit integers; its header stays out of this one.

@@ -45,6 +45,8 @@ hid_t native_type(Hdf5Type type) {
       return H5T_NATIVE_INT16;
     case Hdf5Type::kInt64:
       return H5T_NATIVE_INT64;
+    case Hdf5Type::kUint32:
+      return H5T_NATIVE_UINT32;
     case Hdf5Type::kUint64:
       return H5T_NATIVE_UINT64;
   }

@@ -117,6 +117,7 @@ void Hdf5File::create_dataset(const std::string& name, Hdf5Type type, const Exte
   H5Pset_create_intermediate_group(links, 1);
   const Handle options(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
   const auto set = [&](herr_t result) { checked(result, "set the layout of", name); };
+  set(H5Pset_obj_track_times(options, false));  // the same content makes the same bytes
   if (!chunk.empty()) set(H5Pset_chunk(options, narrow<int>(chunk.size()), chunk.data()));
   if (layout.shuffle) set(H5Pset_shuffle(options));
   if (layout.gzip > 0) set(H5Pset_deflate(options, static_cast<unsigned>(layout.gzip)));

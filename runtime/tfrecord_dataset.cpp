@@ -2,7 +2,6 @@
 // Knows nothing of how the files were found or of the order in which samples are used.
 #include "runtime/tfrecord_dataset.hpp"
 
-#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -25,10 +24,6 @@ TfRecordDataset::TfRecordDataset(const Comm& comm, DatasetFiles files, const Sha
   });
 }
 
-std::int64_t TfRecordDataset::size() const {
-  return one_record_a_file() ? files_.size() : first_sample_.back();
-}
-
 std::string TfRecordDataset::advice() const {
   if (slow_file_ < 0) return {};
   return cat(files_.name(slow_file_),
@@ -38,10 +33,9 @@ std::string TfRecordDataset::advice() const {
 TfRecordDataset::Place TfRecordDataset::place(std::int64_t sample) const {
   if (sample < 0 || sample >= size())
     throw Error(cat("sample ", sample, " of ", directory().string(), ", which has ", size()));
-  if (one_record_a_file()) return {sample, 0, 0};
-  const auto after = std::upper_bound(first_sample_.begin(), first_sample_.end(), sample);
-  return {after - first_sample_.begin() - 1, sample - *(after - 1),
-          record_offset_[static_cast<std::size_t>(sample)]};
+  const SampleIndex::Place at = index_.place(sample);
+  return {at.file, at.index,
+          one_record_a_file() ? 0 : record_offset_[static_cast<std::size_t>(sample)]};
 }
 
 /// One file's number of records, whether it is a gzip file, and the offset of each record unless
@@ -76,18 +70,15 @@ std::vector<std::int64_t> TfRecordDataset::scan(std::int64_t file) const {
 }
 
 void TfRecordDataset::set_records(FileScan& scanned) {
-  std::vector<std::int64_t> offsets;
-  std::vector<std::int64_t> first{0};
   for (std::int64_t f = 0; f < files_.size(); ++f) {
     const std::int64_t records = scanned.take(f);
     const bool gzip = scanned.take(f) != 0;
     if (gzip && records > 1 && slow_file_ < 0) slow_file_ = f;
-    for (std::int64_t r = 0; r < records; ++r) offsets.push_back(records > 1 ? scanned.take(f) : 0);
-    first.push_back(first.back() + records);
+    index_.append(records);
+    for (std::int64_t r = 0; r < records; ++r)
+      record_offset_.push_back(records > 1 ? scanned.take(f) : 0);
   }
-  if (first.back() == files_.size()) return;  // one record in each file: the compact index
-  first_sample_ = std::move(first);
-  record_offset_ = std::move(offsets);
+  if (one_record_a_file()) record_offset_ = {};  // all are 0
 }
 
 }  // namespace halomesh

@@ -10,6 +10,7 @@
 
 #include "runtime/dataset.hpp"
 #include "runtime/dataset_files.hpp"
+#include "runtime/sample_index.hpp"
 
 namespace halomesh {
 
@@ -21,7 +22,7 @@ class TfRecordDataset final : public Dataset {
   /// another format or of another sample size.
   TfRecordDataset(const Comm& comm, DatasetFiles files, const Shape& shape, std::int64_t targets);
 
-  std::int64_t size() const override;
+  std::int64_t size() const override { return index_.size(); }
   const std::filesystem::path& directory() const override { return files_.directory(); }
   const std::string& identity() const override { return identity_; }
   /// Names the first gzip file of many records: reading its samples in a random order decompresses
@@ -37,7 +38,7 @@ class TfRecordDataset final : public Dataset {
     std::int64_t offset = 0;            // of the record's framing, in the uncompressed file
   };
   Place place(std::int64_t sample) const;
-  bool one_record_a_file() const { return first_sample_.empty(); }
+  bool one_record_a_file() const { return index_.one_a_file(); }
 
  private:
   std::vector<std::int64_t> scan(std::int64_t file) const;
@@ -45,8 +46,7 @@ class TfRecordDataset final : public Dataset {
 
   DatasetFiles files_;
   std::string identity_;
-  // Records are kept only where files hold many.
-  std::vector<std::int64_t> first_sample_;   // of each file, then the total; empty: one a file
+  SampleIndex index_;
   std::vector<std::int64_t> record_offset_;  // of each sample; empty: one a file
   std::int64_t slow_file_ = -1;
 };

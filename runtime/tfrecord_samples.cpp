@@ -103,19 +103,10 @@ void TfRecordSampleReader::decode(const TfRecordDataset::Place& place, std::int6
         place,
         cat("targets (feature y): expected ", dataset_.targets(), ", found ", found.targets.size()),
         cat("set --targets ", found.targets.size()));
-  for (std::size_t t = 0; t < found.targets.size(); ++t)
-    if (!std::isfinite(found.targets[t]))
-      fail(place, cat("target ", t, " is ", found.targets[t], ", expected a finite number"),
-           "remove the file or generate it again");
+  const std::string where = cat(records_.path(), ": record ", place.record);
+  check_targets(found.targets, where);
   std::copy_n(found.targets.begin(), targets.size(), targets.begin());
-  if (const auto& negative = block.negative()) {
-    const auto& [at, value] = *negative;
-    fail(place,
-         cat("voxel (d,h,w,c) = (", at / shape.c / shape.w / shape.h, ',',
-             at / shape.c / shape.w % shape.h, ',', at / shape.c % shape.w, ',', at % shape.c,
-             ") is ", value, ", expected a count of 0 or more"),
-         "the data must be particle counts as int16: generate or convert the file again");
-  }
+  check_voxels(block.negative(), shape, {}, where);
 }
 
 }  // namespace

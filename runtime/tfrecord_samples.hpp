@@ -5,17 +5,13 @@
 #include <cstdint>
 #include <string>
 
+#include "runtime/sample_checks.hpp"
 #include "shape.hpp"
 
 namespace halomesh {
 
 // Room for the Example's own fields (55 bytes in the benchmark) and for further features.
 inline constexpr std::int64_t kExampleSlackBytes = 64 * 1024;
-
-/// Bytes of the voxels of one sample.
-inline std::int64_t voxel_bytes(const Shape& shape) {
-  return shape.volume() * static_cast<std::int64_t>(sizeof(std::int16_t));
-}
 
 /// The longest record that holds such a sample.
 inline std::int64_t largest_payload(const Shape& shape, std::int64_t targets) {
