@@ -44,10 +44,11 @@ void Executor::make_tensors(const Comm& group, std::int64_t batch, bool training
         (has_parameters || std::any_of(producer.inputs.begin(), producer.inputs.end(),
                                        [&](std::size_t i) { return tensors_[i].diff_wanted; }));
     if (!tensor.diff_wanted) continue;
-    tensor.diff = Tensor(g.span[part_], batch, types[t]);
+    tensor.diff_replaces_value = may_replace_value(t, group.size());
+    if (!tensor.diff_replaces_value) tensor.diff = Tensor(g.span[part_], batch, types[t]);
     tensor.clear_diff = g.consumers.size() != 1 || !g.needed[part_].contains(g.owned[part_]);
-    tensor.return_halo = exchange(g.distribute.reversed(), Combine::kAdd, tensor.diff.any_view());
-    tensor.broadcast_diff = exchange(g.broadcast, Combine::kCopy, tensor.diff.any_view());
+    tensor.return_halo = exchange(g.distribute.reversed(), Combine::kAdd, tensor.diff_view());
+    tensor.broadcast_diff = exchange(g.broadcast, Combine::kCopy, tensor.diff_view());
     if (g.consumers.size() > 1 && g.span[part_].volume() > extra_volume) {
       extra_volume = g.span[part_].volume();
       extra_span = g.span[part_];
@@ -56,6 +57,15 @@ void Executor::make_tensors(const Comm& group, std::int64_t batch, bool training
   // Room for either type; the views that use it name theirs.
   extra_diff_ = Tensor(extra_span, batch);
   extra_dense_ = AlignedBuffer<std::byte>(extra_volume * batch * size_of(DataType::kFloat32));
+}
+
+// Where nothing must leave early for another part, the parameters' gradients may be computed first;
+// after them nobody reads the value of a tensor with a single consumer, unless its producer does.
+bool Executor::may_replace_value(std::size_t t, std::int64_t parts) const {
+  const TensorGeometry& g = geometry_.tensors()[t];
+  return parts == 1 && t + 1 < tensors_.size() && g.consumers.size() == 1 &&
+         g.needed[part_].contains(g.owned[part_]) &&
+         !model_.layers()[t - 1].layer->backward_reads_dst();
 }
 
 void Executor::make_layers(Parameters& parameters, std::int64_t batch, bool training) {
@@ -167,19 +177,24 @@ void Executor::backward_data(const Pass& pass, std::size_t l) {
     if (!src.diff_wanted) continue;
     const bool alone = geometry_.tensors()[entry.inputs[i]].consumers.size() == 1;
     if (states_[l].active) {
-      AnyView target = src.diff.any_view();
+      AnyView target = src.diff_view();
       if (!alone) target.data = extra_diff_.any_view().data;
-      const AnyView dst = tensors_[l + 1].value.any_view(),
-                    diff_dst = tensors_[l + 1].diff.any_view();
-      entry.layer->backward_data(pass, states_[l].src, dst, diff_dst, i, target);
+      const AnyView dst = tensors_[l + 1].value.any_view(), diff_dst = tensors_[l + 1].diff_view();
+      entry.layer->backward_data(pass, dst, diff_dst, i, target);
       if (!alone) {
         const Box& box = geometry_.layers()[l].boxes[part_].src_needed[i];
         pack(target, box, extra_dense_.data());
-        unpack_add(extra_dense_.data(), box, src.diff.any_view());
+        unpack_add(extra_dense_.data(), box, src.diff_view());
       }
     }
     if (--src.consumers_left == 0) src.return_halo->start();
   }
+}
+
+void Executor::backward_parameters(const Pass& pass, std::size_t l) {
+  if (!states_[l].active) return;
+  const TraceScope scope(trace_, "backward parameters", model_.layers()[l].name);
+  model_.layers()[l].layer->backward_parameters(pass, states_[l].src, tensors_[l + 1].diff_view());
 }
 
 void Executor::backward(const Pass& pass, AnyConstView input, GradientReducer& reducer) {
@@ -189,7 +204,7 @@ void Executor::backward(const Pass& pass, AnyConstView input, GradientReducer& r
     EdgeTensor& tensor = tensors_[t];
     tensor.consumers_left = geometry_.tensors()[t].consumers.size();
     if (tensor.diff_wanted && tensor.clear_diff && t + 1 < tensors_.size())
-      clear(tensor.diff.any_view(), geometry_.tensors()[t].span[part_]);
+      clear(tensor.diff_view(), geometry_.tensors()[t].span[part_]);
   }
   for (std::size_t l = states_.size(); l-- > 0;) {
     if (!tensors_[l + 1].diff_wanted) {
@@ -197,13 +212,14 @@ void Executor::backward(const Pass& pass, AnyConstView input, GradientReducer& r
       continue;
     }
     settle_diff(l + 1);
+    const auto& inputs = model_.layers()[l].inputs;
+    const bool data_last = std::any_of(inputs.begin(), inputs.end(), [&](std::size_t i) {
+      return tensors_[i].diff_replaces_value;
+    });
     // Data first: the halo's gradients travel while the parameters' gradients are computed.
-    backward_data(pass, l);
-    if (states_[l].active) {
-      const TraceScope scope(trace_, "backward parameters", model_.layers()[l].name);
-      model_.layers()[l].layer->backward_parameters(pass, states_[l].src,
-                                                    tensors_[l + 1].diff.any_view());
-    }
+    if (!data_last) backward_data(pass, l);
+    backward_parameters(pass, l);
+    if (data_last) backward_data(pass, l);
     reducer.completed(l);
     reducer.progress();
   }

@@ -50,10 +50,13 @@ class Executor {
   struct EdgeTensor {
     Tensor value, diff;
     bool diff_wanted = false;
+    bool diff_replaces_value = false;  // the diff lives in the memory of the value
     bool clear_diff = false;  // some owned elements are read by nobody here: their diff starts at 0
     std::unique_ptr<Exchange> distribute, sum_partials;     // forward
     std::unique_ptr<Exchange> return_halo, broadcast_diff;  // backward
     std::size_t consumers_left = 0;
+
+    AnyView diff_view() { return diff_replaces_value ? value.any_view() : diff.any_view(); }
   };
   struct LayerState {
     bool active = false;  // this part computes something
@@ -64,8 +67,10 @@ class Executor {
   void make_layers(Parameters& parameters, std::int64_t batch, bool training);
   void compute(const Pass& pass, std::size_t layer, const Chunk& chunk);
   void set_input(AnyConstView input);
+  bool may_replace_value(std::size_t tensor, std::int64_t parts) const;
   void publish(std::size_t tensor);
   void backward_data(const Pass& pass, std::size_t layer);
+  void backward_parameters(const Pass& pass, std::size_t layer);
   void settle_diff(std::size_t tensor);
 
   Model& model_;

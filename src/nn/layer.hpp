@@ -71,9 +71,13 @@ class Layer : public LayerGeometry {
                        const Box& chunk) = 0;
 
   /// Writes (never adds) d(loss)/d(src number `input`) on src_needed of that input, from diff_dst
-  /// on dst_produced. src and dst hold the values of the forward pass.
-  virtual void backward_data(const Pass& pass, std::span<const AnyConstView> src, AnyConstView dst,
-                             AnyConstView diff_dst, std::size_t input, AnyView diff_src) = 0;
+  /// on dst_produced. dst holds the values of the forward pass if backward_reads_dst(); what src
+  /// held is not asked for: its memory may be that of diff_src.
+  virtual void backward_data(const Pass& pass, AnyConstView dst, AnyConstView diff_dst,
+                             std::size_t input, AnyView diff_src) = 0;
+
+  /// Whether backward_data() needs the values that forward() wrote.
+  virtual bool backward_reads_dst() const { return false; }
 
   /// Writes d(loss)/d(parameters), summed over the local samples and this part's dst_produced, into
   /// the bound `diffs`. Layers without parameters do nothing.

@@ -239,8 +239,8 @@ void LayerParts::backward(GatheredStep& step) {
     for (Part& part : parts_) {
       const AnyView view = views.emplace_back(part.diff_src[i].any_view());
       if (part.layer && part.place.src_diff_wanted[i])
-        part.layer->backward_data(test_.pass, part.src_views, part.dst.any_view(),
-                                  part.diff_dst.any_view(), i, view);
+        part.layer->backward_data(test_.pass, part.dst.any_view(), part.diff_dst.any_view(), i,
+                                  view);
     }
     std::vector<double>& global = step.diff_src.emplace_back(unset(input_.src[i].values.size()));
     if (!test_.cut.src_diff_wanted) continue;

@@ -31,8 +31,8 @@ void Add::forward(const Pass&, std::span<const AnyConstView> src, AnyView dst, c
   });
 }
 
-void Add::backward_data(const Pass&, std::span<const AnyConstView>, AnyConstView,
-                        AnyConstView diff_dst, std::size_t input, AnyView diff_src) {
+void Add::backward_data(const Pass&, AnyConstView, AnyConstView diff_dst, std::size_t input,
+                        AnyView diff_src) {
   const Box& box = place().boxes.src_needed[input];
   const ConstView from = diff_dst.as<float>();
   const View to = diff_src.as<float>();

@@ -15,8 +15,8 @@ class Add final : public Pointwise {
 
   void forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
                const Box& chunk) override;
-  void backward_data(const Pass& pass, std::span<const AnyConstView> src, AnyConstView dst,
-                     AnyConstView diff_dst, std::size_t input, AnyView diff_src) override;
+  void backward_data(const Pass& pass, AnyConstView dst, AnyConstView diff_dst, std::size_t input,
+                     AnyView diff_src) override;
 };
 
 }  // namespace halomesh

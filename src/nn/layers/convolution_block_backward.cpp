@@ -98,9 +98,9 @@ void ConvolutionBlock::prepare_library_gradient() {
   }
 }
 
-void ConvolutionBlock::backward_data(const Pass& /*pass*/, std::span<const AnyConstView> /*src*/,
-                                     AnyConstView /*dst*/, AnyConstView diff_dst,
-                                     std::size_t /*input*/, AnyView diff_src) {
+void ConvolutionBlock::backward_data(const Pass& /*pass*/, AnyConstView /*dst*/,
+                                     AnyConstView diff_dst, std::size_t /*input*/,
+                                     AnyView diff_src) {
   const Box& produced = place_.boxes.dst_produced;
   for (std::int64_t n = 0; n < place_.batch; ++n)
     for (const auto& [boxes, kernel] : data_pieces_) {

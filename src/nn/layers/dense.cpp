@@ -79,8 +79,8 @@ void Dense::forward(const Pass&, std::span<const AnyConstView> src, AnyView dst,
                     bias_.values.empty() ? nullptr : bias_.values.data(), dst.as<float>().data);
 }
 
-void Dense::backward_data(const Pass&, std::span<const AnyConstView>, AnyConstView,
-                          AnyConstView diff_dst, std::size_t, AnyView diff_src) {
+void Dense::backward_data(const Pass&, AnyConstView, AnyConstView diff_dst, std::size_t,
+                          AnyView diff_src) {
   const Box& block = place_.boxes.src_needed[0];
   const bool in_place = scratch_.size() == 0;
   const View target = diff_src.as<float>();

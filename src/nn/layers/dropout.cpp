@@ -53,8 +53,8 @@ void Dropout::forward(const Pass& pass, std::span<const AnyConstView> src, AnyVi
   apply(pass, src[0].as<float>(), dst.as<float>(), chunk);
 }
 
-void Dropout::backward_data(const Pass& pass, std::span<const AnyConstView>, AnyConstView,
-                            AnyConstView diff_dst, std::size_t input, AnyView diff_src) {
+void Dropout::backward_data(const Pass& pass, AnyConstView, AnyConstView diff_dst,
+                            std::size_t input, AnyView diff_src) {
   apply(pass, diff_dst.as<float>(), diff_src.as<float>(), place().boxes.src_needed[input]);
 }
 

@@ -24,8 +24,8 @@ void LeakyRelu::forward(const Pass&, std::span<const AnyConstView> src, AnyView 
   });
 }
 
-void LeakyRelu::backward_data(const Pass&, std::span<const AnyConstView>, AnyConstView dst,
-                              AnyConstView diff_dst, std::size_t input, AnyView diff_src) {
+void LeakyRelu::backward_data(const Pass&, AnyConstView dst, AnyConstView diff_dst,
+                              std::size_t input, AnyView diff_src) {
   const Box& box = place().boxes.src_needed[input];
   const float slope = slope_;
   const ConstView result = dst.as<float>(), from = diff_dst.as<float>();

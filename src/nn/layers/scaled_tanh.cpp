@@ -23,8 +23,8 @@ void ScaledTanh::forward(const Pass&, std::span<const AnyConstView> src, AnyView
   });
 }
 
-void ScaledTanh::backward_data(const Pass&, std::span<const AnyConstView>, AnyConstView dst,
-                               AnyConstView diff_dst, std::size_t input, AnyView diff_src) {
+void ScaledTanh::backward_data(const Pass&, AnyConstView dst, AnyConstView diff_dst,
+                               std::size_t input, AnyView diff_src) {
   const Box& box = place().boxes.src_needed[input];
   const float scale = scale_, inverse = 1.0f / scale_;
   const ConstView result = dst.as<float>(), from = diff_dst.as<float>();
