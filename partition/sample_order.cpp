@@ -38,6 +38,15 @@ std::vector<std::int64_t> epoch_order(std::uint64_t seed, std::int64_t epoch, st
   return order;
 }
 
+std::span<const SampleUse> Course::taken(std::int64_t step, std::int64_t replica) const {
+  require(step >= 0 && step < steps && replica >= 0 && replica < replicas,
+          cat("step ", step, " of ", steps, ", replica ", replica, " of ", replicas));
+  const auto all = static_cast<std::int64_t>(uses.size());
+  const std::int64_t begin = std::min((step * replicas + replica) * local_batch, all);
+  const std::int64_t count = std::min(local_batch, all - begin);
+  return std::span(uses).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(count));
+}
+
 std::int64_t SampleOrder::shard_begin(std::int64_t replica) const {
   return replica * (samples / replicas) + std::min(replica, samples % replicas);
 }
@@ -50,32 +59,35 @@ std::int64_t SampleOrder::validation_steps() const {
   return (samples + global_batch() - 1) / global_batch();
 }
 
-std::vector<std::int64_t> SampleOrder::training_samples(std::int64_t epoch, std::int64_t replica,
-                                                        std::int64_t first_step) const {
-  require(replica >= 0 && replica < replicas, cat("replica ", replica, " of ", replicas));
+Course SampleOrder::training(std::int64_t epoch, std::int64_t first_step,
+                             const SymmetryDraw* draw) const {
+  Course course{
+      std::max<std::int64_t>(0, training_steps() - first_step), replicas, local_batch, {}};
+  course.uses.resize(static_cast<std::size_t>(course.steps * global_batch()));
   const bool global = shuffle == Shuffle::kGlobal;
-  const std::int64_t shard = global ? 0 : shard_begin(replica);
-  const std::vector<std::int64_t> order =
-      global ? epoch_order(seed, epoch, samples)
-             : epoch_order(seed, epoch, shard_begin(replica + 1) - shard, 1 + replica);
-  const std::int64_t stride = global ? global_batch() : local_batch;
-  const std::int64_t first = global ? replica * local_batch : 0;
-  std::vector<std::int64_t> taken;
-  for (std::int64_t s = first_step; s < training_steps(); ++s)
-    for (std::int64_t i = 0; i < local_batch; ++i)
-      taken.push_back(shard + order[static_cast<std::size_t>(s * stride + first + i)]);
-  return taken;
+  // With kGlobal all replicas together take one shard.
+  const std::int64_t shards = global ? 1 : replicas, stride = global_batch() / shards;
+  for (std::int64_t shard = 0; shard < shards; ++shard) {
+    const std::int64_t begin = global ? 0 : shard_begin(shard);
+    const std::vector<std::int64_t> order =
+        global ? epoch_order(seed, epoch, samples)
+               : epoch_order(seed, epoch, shard_begin(shard + 1) - begin, 1 + shard);
+    for (std::int64_t s = 0; s < course.steps; ++s)
+      for (std::int64_t i = 0; i < stride; ++i) {
+        SampleUse& use = course.uses[static_cast<std::size_t>((s * shards + shard) * stride + i)];
+        use.sample = begin + order[static_cast<std::size_t>((first_step + s) * stride + i)];
+        if (draw != nullptr) use.symmetry = (*draw)(epoch, use.sample);
+      }
+  }
+  return course;
 }
 
-std::vector<std::int64_t> SampleOrder::validation_samples(std::int64_t replica) const {
-  require(replica >= 0 && replica < replicas, cat("replica ", replica, " of ", replicas));
-  std::vector<std::int64_t> taken;
-  for (std::int64_t s = 0; s < validation_steps(); ++s) {
-    const std::int64_t begin = s * global_batch() + replica * local_batch;
-    for (std::int64_t i = begin; i < std::min(begin + local_batch, samples); ++i)
-      taken.push_back(i);
-  }
-  return taken;
+Course SampleOrder::validation() const {
+  Course course{validation_steps(), replicas, local_batch, {}};
+  course.uses.resize(static_cast<std::size_t>(samples));
+  for (std::size_t i = 0; i < course.uses.size(); ++i)
+    course.uses[i].sample = static_cast<std::int64_t>(i);
+  return course;
 }
 
 }  // namespace halomesh

@@ -1,9 +1,12 @@
-// Which samples each replica takes at each step of an epoch, as pure functions.
+// Which samples each replica takes at each step of an epoch, and how turned, as pure functions.
 // Knows nothing of files, of ranks within a replica or of what a sample is.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
+
+#include "partition/symmetry.hpp"
 
 namespace halomesh {
 
@@ -20,6 +23,23 @@ enum class Shuffle {
   kLocal    // each replica permutes a fixed shard: a function of the number of replicas, too
 };
 
+/// One use of a sample.
+struct SampleUse {
+  std::int64_t sample = 0;
+  Symmetry symmetry;
+};
+
+/// What all replicas take in some consecutive steps.
+struct Course {
+  std::int64_t steps = 0, replicas = 1, local_batch = 1;
+  /// Place i of replica r in step s is at (s * replicas + r) * local_batch + i. The samples may end
+  /// within the last step.
+  std::vector<SampleUse> uses;
+
+  /// What `replica` takes in `step`: local_batch samples, fewer or none where they end.
+  std::span<const SampleUse> taken(std::int64_t step, std::int64_t replica) const;
+};
+
 /// The use of a split's samples by `replicas` replicas that take `local_batch` samples a step each.
 struct SampleOrder {
   Shuffle shuffle = Shuffle::kGlobal;
@@ -33,23 +53,24 @@ struct SampleOrder {
   /// Samples that an epoch of training leaves out, as they do not fill a global batch; which ones
   /// changes from epoch to epoch.
   std::int64_t dropped_samples() const { return samples - training_steps() * global_batch(); }
-  /// What `replica` takes in steps first_step.. of `epoch`: local_batch samples a step. With
-  /// kGlobal and global batch B, position b = replica * local_batch + i of step s holds
-  /// epoch_order(seed, epoch, samples)[s * B + b]: the samples of a step do not depend on how the
-  /// batch is cut. With kLocal, step s holds the places s * local_batch + i of
-  /// epoch_order(seed, epoch, shard, 1 + replica), within the replica's shard.
-  std::vector<std::int64_t> training_samples(std::int64_t epoch, std::int64_t replica,
-                                             std::int64_t first_step = 0) const;
-  /// First sample of a replica's shard with kLocal; shard_begin(replicas) == samples. Shards are
-  /// contiguous, and the first samples % replicas of them are larger by one.
+  /// The steps first_step.. of `epoch`, in which each replica takes local_batch samples a step, as
+  /// `draw` turns them (null: not at all). With kGlobal and global batch B, position
+  /// b = replica * local_batch + i of step s holds epoch_order(seed, epoch, samples)[s * B + b]:
+  /// the samples of a step do not depend on how the batch is cut. With kLocal, step s holds the
+  /// places s * local_batch + i of epoch_order(seed, epoch, shard, 1 + replica), within the
+  /// replica's shard.
+  Course training(std::int64_t epoch, std::int64_t first_step = 0,
+                  const SymmetryDraw* draw = nullptr) const;
+  /// First sample of a replica's shard (what it takes with kLocal); shard_begin(replicas) ==
+  /// samples. Shards are contiguous, and the first samples % replicas of them are larger by one.
   std::int64_t shard_begin(std::int64_t replica) const;
 
   /// Steps of one pass over the split in its own order, the same on every replica; in the last one
   /// replicas may have fewer samples than local_batch, or none.
   std::int64_t validation_steps() const;
-  /// What `replica` takes in validation_steps() steps: sample s * B + b at position b of step s, as
-  /// long as there are samples. Every sample belongs to exactly one replica and step.
-  std::vector<std::int64_t> validation_samples(std::int64_t replica) const;
+  /// The validation_steps() steps of such a pass: sample s * B + b at position b of step s, as long
+  /// as there are samples. Every sample belongs to exactly one replica and step.
+  Course validation() const;
 };
 
 }  // namespace halomesh

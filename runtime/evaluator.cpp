@@ -19,7 +19,7 @@ Evaluation evaluate(const ProcessMesh& mesh, Executor& executor, Loader& loader,
                     const SampleOrder& order, const PredictionSink& sink) {
   const double begin = MPI_Wtime();
   const std::int64_t steps = order.validation_steps();
-  loader.append(order.validation_samples(mesh.replica()), steps);
+  loader.append(order.validation());
   const bool owns_output = !executor.output().span.empty();
   const std::int64_t targets = executor.output().span.extent(kC);
   ErrorSums sums;

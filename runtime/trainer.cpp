@@ -8,6 +8,7 @@
 
 #include "error.hpp"
 #include "narrow.hpp"
+#include "runtime/direct_loader.hpp"
 #include "src/nn/loss.hpp"
 
 namespace halomesh {
@@ -23,16 +24,13 @@ bool is_first_node(const Comm& world, const Comm& node) {
   return node.max(std::int64_t{world.rank() == 0 ? 1 : 0}) == 1;
 }
 
-std::int64_t targets_wanted(const Executor& executor, const Dataset& dataset) {
-  return executor.output().span.empty() ? 0 : dataset.targets();
-}
-
 }  // namespace
 
 Trainer::Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geometry,
                  Parameters& parameters, const Dataset& train, const Dataset* validation,
                  TrainerOptions options, Trace* trace)
     : mesh_(mesh),
+      model_(model),
       geometry_(geometry),
       parameters_(parameters),
       options_(std::move(options)),
@@ -41,8 +39,7 @@ Trainer::Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geo
       trace_(trace),
       executor_(mesh.group(), model, geometry, parameters, order_.local_batch, true, trace),
       reducer_(mesh, geometry, parameters),
-      loader_(train.reader(), executor_.input_span(), targets_wanted(executor_, train),
-              order_.local_batch, model.input_type()),
+      loader_(std::make_unique<DirectLoader>(train.reader(), batch_spec(train))),
       mllog_(options_.mllog != nullptr ? *options_.mllog : no_mllog_),
       node_(mesh.world().split_by_node()),
       stop_answered_(node_),
@@ -51,6 +48,7 @@ Trainer::Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geo
       wall_limit_(options_.started_s > 0 ? options_.started_s : MPI_Wtime(),
                   options_.wall_limit_s) {
   validate(options_.sgd);
+  if (options_.augment) draw_.emplace(options_.seed, train.shape());
   if (order_.training_steps() == 0)
     throw UsageError(cat("the ", train.size(), " training samples of ", train.directory().string(),
                          " do not fill one batch of ", options_.global_batch),
@@ -58,10 +56,18 @@ Trainer::Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geo
   if (options_.evaluate_every > 0) {
     require(validation != nullptr, "validation is asked for without a validation set");
     validation_order_ = make_order(options_, mesh, *validation);
-    validation_loader_ = std::make_unique<Loader>(validation->reader(), executor_.input_span(),
-                                                  targets_wanted(executor_, *validation),
-                                                  order_.local_batch, model.input_type());
+    validation_loader_ =
+        std::make_unique<DirectLoader>(validation->reader(), batch_spec(*validation));
   }
+}
+
+BatchSpec Trainer::batch_spec(const Dataset& dataset) const {
+  return {dataset.shape(),
+          executor_.input_span(),
+          executor_.output().span.empty() ? 0 : dataset.targets(),
+          order_.local_batch,
+          model_.input_type(),
+          mesh_.replica()};
 }
 
 void Trainer::resume(const TrainingState& state) {
@@ -87,7 +93,10 @@ TrainingState Trainer::current_state() const {
   state.seed = options_.seed;
   state.model = options_.model;
   state.run = {{"batch", std::to_string(options_.global_batch)},
-               {"shuffle", options_.shuffle == Shuffle::kLocal ? "local" : "global"},
+               {"shuffle", options_.shuffle == Shuffle::kLocal
+                               ? cat("local of ", order_.replicas, " replicas")
+                               : "global"},
+               {"augment", options_.augment ? "on" : "off"},
                {"training-samples", std::to_string(order_.samples)}};
   state.written_by = options_.program;
   return state;
@@ -122,8 +131,7 @@ void Trainer::append_epochs() {
     const bool wanted = options_.epochs == 0 || appended_epochs_ < options_.epochs;
     if (!wanted) break;
     const std::int64_t first = appended_epochs_ == current ? step_ % per_epoch : 0;
-    loader_.append(order_.training_samples(appended_epochs_, mesh_.replica(), first),
-                   per_epoch - first);
+    loader_->append(order_.training(appended_epochs_, first, draw_ ? &*draw_ : nullptr));
   }
 }
 
@@ -133,7 +141,7 @@ Trainer::StepSums Trainer::train_step() {
   const Batch* batch = nullptr;
   {
     const TraceScope scope(trace_, "input wait", "");
-    batch = &loader_.next();
+    batch = &loader_->next();
   }
   const AnyConstView input = input_view(*batch, executor_.input_span(), local);
   executor_.forward(pass, input);

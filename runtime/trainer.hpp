@@ -11,6 +11,7 @@
 #include "partition/sample_order.hpp"
 #include "progress.hpp"
 #include "runtime/checkpoint.hpp"
+#include "runtime/dataset.hpp"
 #include "runtime/evaluator.hpp"
 #include "runtime/executor.hpp"
 #include "runtime/gradient_reducer.hpp"
@@ -31,6 +32,7 @@ struct TrainerOptions {
   std::int64_t steps = 0;   ///< ends after this many; 0: no limit
   std::uint64_t seed = 0;
   Shuffle shuffle = Shuffle::kGlobal;
+  bool augment = false;  ///< turns training samples by symmetries that keep their shape
   SgdOptions sgd;
   ScheduleOptions schedule;
   double target_mae = 0;              ///< ends once a validation reaches it; 0: never
@@ -83,6 +85,7 @@ class Trainer {
     double loss = 0;
     bool stop = false;  // some rank must stop
   };
+  BatchSpec batch_spec(const Dataset& dataset) const;
   TrainingState current_state() const;
   bool checkpoint_due() const;
   bool limit_reached() const;
@@ -99,6 +102,7 @@ class Trainer {
   void save();
 
   const ProcessMesh& mesh_;
+  const Model& model_;
   const ModelGeometry& geometry_;
   Parameters& parameters_;
   TrainerOptions options_;
@@ -107,8 +111,8 @@ class Trainer {
   Trace* trace_;
   Executor executor_;
   GradientReducer reducer_;
-  Loader loader_;
-  std::unique_ptr<Loader> validation_loader_;
+  std::optional<SymmetryDraw> draw_;  // how training samples are turned
+  std::unique_ptr<Loader> loader_, validation_loader_;
   MetricsLog metrics_;
   MlperfLog no_mllog_;
   MlperfLog& mllog_;

@@ -8,10 +8,10 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "runtime/direct_loader.hpp"
 #include "runtime/evaluator.hpp"
 #include "runtime/executor.hpp"
 #include "runtime/gradient_reducer.hpp"
-#include "runtime/loader.hpp"
 #include "src/apps/bench_input.hpp"
 #include "src/apps/model_options.hpp"
 #include "src/apps/network_on_mesh.hpp"
@@ -39,10 +39,9 @@ class MeasuredTraining {
                   true, &trace_),
         reducer_(network.mesh, network.geometry, network.parameters),
         loader_(std::make_unique<GeneratedReader>(plan.seed, network.model.input()),
-                executor_.input_span(), executor_.output().span.extent(kC), local,
-                network.model.input_type()) {
-    const std::int64_t steps = plan.warm_up + plan.steps;
-    loader_.append(order(steps).validation_samples(network.mesh.replica()), steps);
+                {network.model.input(), executor_.input_span(), executor_.output().span.extent(kC),
+                 local, network.model.input_type(), network.mesh.replica()}) {
+    loader_.append(order(plan.warm_up + plan.steps).validation());
   }
 
   /// Trains one step and returns its loss; its intervals are in trace().
@@ -66,7 +65,7 @@ class MeasuredTraining {
   Trace trace_;
   Executor executor_;
   GradientReducer reducer_;
-  Loader loader_;
+  DirectLoader loader_;
 };
 
 double MeasuredTraining::step() {

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "runtime/direct_loader.hpp"
 #include "src/apps/network_on_mesh.hpp"
 #include "src/apps/run_record.hpp"
 
@@ -51,9 +52,10 @@ Evaluation evaluate_checkpoint(const Comm& world, const Options& options,
                   LoadWhat::kParametersOnly);
   Executor executor(network.mesh.group(), network.model, network.geometry, network.parameters,
                     local, false);
-  Loader loader(dataset->reader(), executor.input_span(),
-                executor.output().span.empty() ? 0 : dataset->targets(), local,
-                network.model.input_type());
+  DirectLoader loader(dataset->reader(),
+                      {dataset->shape(), executor.input_span(),
+                       executor.output().span.empty() ? 0 : dataset->targets(), local,
+                       network.model.input_type(), network.mesh.replica()});
   const SampleOrder order{Shuffle::kGlobal, 0, dataset->size(), shape.replicas, local};
   return evaluate(network.mesh, executor, loader, order, sink);
 }

@@ -42,6 +42,7 @@ TrainerOptions trainer_options(const Options& options) {
   trainer.seed = options.get<std::uint64_t>("seed");
   trainer.shuffle =
       options.get<std::string>("shuffle") == "local" ? Shuffle::kLocal : Shuffle::kGlobal;
+  trainer.augment = options.get<bool>("augment");
   trainer.sgd.momentum = static_cast<float>(options.get<double>("momentum"));
   trainer.sgd.weight_decay = static_cast<float>(options.get<double>("weight-decay"));
   trainer.schedule = schedule_options(options);
@@ -63,7 +64,6 @@ void refuse_unsupported(const Options& options) {
     if (asked) throw UsageError(what + " is not supported by this version", "leave the option out");
   };
   refuse(!options.get<std::string>("stage-dir").empty(), "--stage-dir");
-  refuse(options.get<bool>("augment"), "--augment on");
 }
 
 // The file to continue from, "" for a fresh start. Rank 0 looks, so that all ranks agree.
@@ -156,6 +156,9 @@ int train(const Comm& world, const Options& options) {
                  network.mesh.shape().replicas, " replicas x ", network.mesh.shape().parts.count(),
                  " parts (", to_string(network.mesh.shape().parts), "), ", binding.threads,
                  " threads each"));
+  if (trainer_settings.augment)
+    say(world, cat("training samples are turned by ", symmetries_of(training->shape()).size(),
+                   " symmetries: flips and permutations of equal axes"));
   if (trainer.dropped_samples() > 0)
     say(world, cat("each epoch drops ", trainer.dropped_samples(),
                    " samples that do not fill a batch, others each time"));

@@ -8,6 +8,8 @@
 #include <numeric>
 #include <set>
 
+#include "error.hpp"
+
 namespace halomesh {
 namespace {
 
@@ -18,6 +20,14 @@ bool is_permutation_of(Order order, std::int64_t n) {
   std::iota(all.begin(), all.end(), std::int64_t{0});
   std::sort(order.begin(), order.end());
   return order == all;
+}
+
+/// All that a replica takes, in order.
+Order taken(const Course& course, std::int64_t replica) {
+  Order samples;
+  for (std::int64_t step = 0; step < course.steps; ++step)
+    for (const SampleUse& use : course.taken(step, replica)) samples.push_back(use.sample);
+  return samples;
 }
 
 TEST_CASE("sample_order: literal orders, made by a separate program from the documented rule") {
@@ -50,14 +60,14 @@ TEST_CASE("sample_order: every order is a permutation, and places are taken unif
 TEST_CASE("sample_order: training by hand") {
   // Order 5 4 6 0 2 1 3 7; replicas 2, local batch 2, so steps {5 4 | 6 0}, {2 1 | 3 7}.
   const SampleOrder global{Shuffle::kGlobal, 1, 8, 2, 2};
-  CHECK(global.training_samples(0, 0) == Order{5, 4, 2, 1});
-  CHECK(global.training_samples(0, 1) == Order{6, 0, 3, 7});
-  CHECK(global.training_samples(0, 1, 1) == Order{3, 7});
-  CHECK(global.training_samples(0, 1, 2).empty());
+  CHECK(taken(global.training(0), 0) == Order{5, 4, 2, 1});
+  CHECK(taken(global.training(0), 1) == Order{6, 0, 3, 7});
+  CHECK(taken(global.training(0, 1), 1) == Order{3, 7});
+  CHECK(taken(global.training(0, 2), 1).empty());
   const SampleOrder ragged{Shuffle::kGlobal, 1, 8, 3, 1};
   CHECK(ragged.training_steps() == 2);
   CHECK(ragged.dropped_samples() == 2);
-  CHECK(ragged.training_samples(0, 2) == Order{6, 1});
+  CHECK(taken(ragged.training(0), 2) == Order{6, 1});
   // Shards 0..3, 4..6, 7..9 of 10 samples.
   const SampleOrder local{Shuffle::kLocal, 1, 10, 3, 1};
   CHECK(local.shard_begin(0) == 0);
@@ -71,8 +81,8 @@ TEST_CASE("sample_order: training by hand") {
 TEST_CASE("sample_order: validation by hand") {
   const SampleOrder order{Shuffle::kGlobal, 1, 9, 2, 2};
   CHECK(order.validation_steps() == 3);
-  CHECK(order.validation_samples(0) == Order{0, 1, 4, 5, 8});
-  CHECK(order.validation_samples(1) == Order{2, 3, 6, 7});
+  CHECK(taken(order.validation(), 0) == Order{0, 1, 4, 5, 8});
+  CHECK(taken(order.validation(), 1) == Order{2, 3, 6, 7});
   CHECK(SampleOrder{Shuffle::kGlobal, 1, 0, 2, 2}.validation_steps() == 0);
 }
 
@@ -87,21 +97,20 @@ TEST_CASE("sample_order: each sample once; a step's samples do not depend on the
           std::set<std::int64_t> trained;
           Order validated;
           for (std::int64_t r = 0; r < replicas; ++r) {
-            const Order taken = order.training_samples(4, r);
+            const Order taken = taken(order.training(4), r);
             CHECK(static_cast<std::int64_t>(taken.size()) == steps * local_batch);
             trained.insert(taken.begin(), taken.end());
             if (shuffle == Shuffle::kLocal)
               for (const std::int64_t sample : taken)
                 CHECK((sample >= order.shard_begin(r) && sample < order.shard_begin(r + 1)));
-            const Order part = order.validation_samples(r);
+            const Order part = taken(order.validation(), r);
             CHECK(static_cast<std::int64_t>(part.size()) <= order.validation_steps() * local_batch);
             validated.insert(validated.end(), part.begin(), part.end());
             for (std::size_t i = 0; shuffle == Shuffle::kGlobal && i < taken.size(); ++i) {
               const auto s = static_cast<std::int64_t>(i) / local_batch;
               const auto b = r * local_batch + static_cast<std::int64_t>(i) % local_batch;
               const SampleOrder one{shuffle, 9, samples, 1, batch};
-              CHECK(taken[i] ==
-                    one.training_samples(4, 0)[static_cast<std::size_t>(s * batch + b)]);
+              CHECK(taken[i] == taken(one.training(4), 0)[static_cast<std::size_t>(s * batch + b)]);
               ++compared;
             }
           }
@@ -114,15 +123,38 @@ TEST_CASE("sample_order: each sample once; a step's samples do not depend on the
   CHECK(compared > 500);
 }
 
+TEST_CASE("sample_order: samples are turned by their own draw, whatever the mesh and the start") {
+  const SymmetryDraw draw(9, {4, 8, 8, 8});
+  std::int64_t compared = 0, turned = 0;
+  for (const Shuffle shuffle : {Shuffle::kGlobal, Shuffle::kLocal}) {
+    const SampleOrder order{shuffle, 9, 25, 3, 2};
+    const Course course = order.training(5, 1, &draw);
+    CHECK(course.steps == order.training_steps() - 1);
+    for (const SampleUse& use : course.uses) {
+      CHECK(use.symmetry == draw(5, use.sample));
+      turned += use.symmetry.is_identity() ? 0 : 1;
+      ++compared;
+    }
+    for (const SampleUse& use : order.training(5).uses) CHECK(use.symmetry.is_identity());
+  }
+  CHECK(compared == 36);
+  CHECK(turned > 24);
+  const Course course = SampleOrder{Shuffle::kGlobal, 1, 5, 2, 2}.validation();
+  CHECK(course.taken(1, 0).size() == 1);
+  CHECK(course.taken(1, 1).empty());
+  CHECK_THROWS_AS(course.taken(2, 0), Error);
+  CHECK_THROWS_AS(course.taken(0, 2), Error);
+}
+
 TEST_CASE("sample_order: local order is a function of seed, epoch and replicas") {
   const SampleOrder order{Shuffle::kLocal, 5, 40, 2, 4}, other{Shuffle::kLocal, 6, 40, 2, 4};
-  CHECK(order.training_samples(3, 1) == order.training_samples(3, 1));
-  CHECK(order.training_samples(3, 1) != order.training_samples(4, 1));
-  CHECK(order.training_samples(3, 1) != other.training_samples(3, 1));
+  CHECK(taken(order.training(3), 1) == taken(order.training(3), 1));
+  CHECK(taken(order.training(3), 1) != taken(order.training(4), 1));
+  CHECK(taken(order.training(3), 1) != taken(other.training(3), 1));
   // The shards are permuted independently of each other.
-  Order shifted = order.training_samples(3, 0);
+  Order shifted = taken(order.training(3), 0);
   for (std::int64_t& sample : shifted) sample += 20;
-  CHECK(shifted != order.training_samples(3, 1));
+  CHECK(shifted != taken(order.training(3), 1));
 }
 
 }  // namespace
