@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/nn/onednn_call.hpp"
+#include "src/nn/onednn_converting_call.hpp"
 
 namespace halomesh {
 
@@ -23,11 +24,13 @@ std::string to_string(const ConvolutionGeometry& g) {
              to_string(g.pad_before), " before and ", to_string(g.pad_after), " after");
 }
 
-// The arguments that the convolution's descriptors share. The library counts dilation from 0.
+// The arguments that the convolution's descriptors share, with data in some layout or in any. The
+// library counts dilation from 0.
 struct ConvolutionDescs {
   memory::desc src, dst, diff_dst, weight, packed_weight, packed_diff_weight, bias;
   memory::dims stride, dilation, before, after;
-  ConvolutionDescs(const ConvolutionGeometry& g, const ConvolutionForm& form)
+  ConvolutionDescs(const ConvolutionGeometry& g, const ConvolutionForm& form,
+                   Tag layout = Tag::ndhwc)
       : bias(plain({g.dst.c}, Tag::a)),
         stride(g.stride.begin(), g.stride.end()),
         before(g.pad_before.begin(), g.pad_before.end()),
@@ -35,9 +38,9 @@ struct ConvolutionDescs {
     const memory::dims src_dims{1, g.src.c, g.src.d, g.src.h, g.src.w};
     const memory::dims dst_dims{1, g.dst.c, g.dst.d, g.dst.h, g.dst.w};
     const memory::dims dims{g.dst.c, g.src.c, g.kernel[0], g.kernel[1], g.kernel[2]};
-    src = plain(src_dims, Tag::ndhwc, form.compute);
-    dst = plain(dst_dims, Tag::ndhwc, form.dst);
-    diff_dst = plain(dst_dims, Tag::ndhwc, form.compute);
+    src = plain(src_dims, layout, form.compute);
+    dst = plain(dst_dims, layout, form.dst);
+    diff_dst = plain(dst_dims, layout, form.compute);
     weight = plain(dims, Tag::oidhw);
     packed_weight = plain(dims, Tag::any, form.compute);
     packed_diff_weight = plain(dims, Tag::any);
@@ -89,7 +92,7 @@ struct ConvolutionKernels::Impl {
   };
   struct Kernel {
     ConvolutionGeometry geometry;
-    Call call;
+    ConvertingCall call;
     std::size_t layout = 0;  // index into `packed` or, of backward_weights, into `gradients`
   };
 
@@ -128,8 +131,14 @@ struct ConvolutionKernels::Impl {
             [&] { kernels.push_back(make(name, ConvolutionDescs(geometry, form))); });
     return kernels.size() - 1;
   }
-  void note(const char* role, const char* implementation) {
-    add_name(names, cat(role, ' ', name_of(form.compute)), implementation);
+  // What describe(descriptors) gives for the better layout of data, noted under its role.
+  template <class Describe>
+  auto best(const char* role, const ConvolutionGeometry& geometry, const Describe& describe) {
+    auto pd = describe_best(form.own_layout, [&](Tag layout) {
+      return describe(ConvolutionDescs(geometry, form, layout));
+    });
+    add_name(names, cat(role, ' ', name_of(form.compute)), pd.impl_info_str());
+    return pd;
   }
 };
 
@@ -143,57 +152,65 @@ ConvolutionKernels& ConvolutionKernels::operator=(ConvolutionKernels&&) noexcept
 
 std::size_t ConvolutionKernels::add_forward(const ConvolutionGeometry& geometry) {
   Impl& impl = *impl_;
-  return impl.find_or_add(
-      impl.forward, "forward", geometry,
-      [&](const std::string& name, const ConvolutionDescs& descs) -> Impl::Kernel {
-        const auto pd = descs.forward(impl.lib, descs.dst);
-        impl.note("forward", pd.impl_info_str());
-        return {geometry,
-                Call(impl.lib, name, dnnl::convolution_forward(pd), pd,
-                     {{DNNL_ARG_SRC, descs.src},
-                      {DNNL_ARG_DST, descs.dst},
-                      {DNNL_ARG_WEIGHTS, pd.weights_desc()},
-                      {DNNL_ARG_BIAS, descs.bias}}),
-                impl.packed_index(descs.weight, pd.weights_desc())};
-      });
+  const auto make = [&](const std::string& name, const ConvolutionDescs& descs) -> Impl::Kernel {
+    const auto pd = impl.best(
+        "forward", geometry, [&](const ConvolutionDescs& d) { return d.forward(impl.lib, d.dst); });
+    return {geometry,
+            {impl.lib,
+             name,
+             dnnl::convolution_forward(pd),
+             pd,
+             {{DNNL_ARG_SRC, false, descs.src, pd.src_desc()},
+              {DNNL_ARG_DST, true, descs.dst, pd.dst_desc()}},
+             {{DNNL_ARG_WEIGHTS, pd.weights_desc()}, {DNNL_ARG_BIAS, descs.bias}}},
+            impl.packed_index(descs.weight, pd.weights_desc())};
+  };
+  return impl.find_or_add(impl.forward, "forward", geometry, make);
 }
 
 std::size_t ConvolutionKernels::add_backward_data(const ConvolutionGeometry& geometry) {
   Impl& impl = *impl_;
-  return impl.find_or_add(
-      impl.backward_data, "backward_data", geometry,
-      [&](const std::string& name, const ConvolutionDescs& descs) -> Impl::Kernel {
-        const auto pd = descs.backward_data(impl.lib);
-        impl.note("backward_data", pd.impl_info_str());
-        return {geometry,
-                Call(impl.lib, name, dnnl::convolution_backward_data(pd), pd,
-                     {{DNNL_ARG_DIFF_SRC, descs.src},
-                      {DNNL_ARG_DIFF_DST, descs.diff_dst},
-                      {DNNL_ARG_WEIGHTS, pd.weights_desc()}}),
-                impl.packed_index(descs.weight, pd.weights_desc())};
-      });
+  const auto make = [&](const std::string& name, const ConvolutionDescs& descs) -> Impl::Kernel {
+    const auto pd = impl.best("backward_data", geometry,
+                              [&](const ConvolutionDescs& d) { return d.backward_data(impl.lib); });
+    return {geometry,
+            {impl.lib,
+             name,
+             dnnl::convolution_backward_data(pd),
+             pd,
+             {{DNNL_ARG_DIFF_SRC, true, descs.src, pd.diff_src_desc()},
+              {DNNL_ARG_DIFF_DST, false, descs.diff_dst, pd.diff_dst_desc()}},
+             {{DNNL_ARG_WEIGHTS, pd.weights_desc()}}},
+            impl.packed_index(descs.weight, pd.weights_desc())};
+  };
+  return impl.find_or_add(impl.backward_data, "backward_data", geometry, make);
 }
 
 std::size_t ConvolutionKernels::add_backward_weights(const ConvolutionGeometry& geometry) {
   Impl& impl = *impl_;
-  return impl.find_or_add(
-      impl.backward_weights, "backward_weights", geometry,
-      [&](const std::string& name, const ConvolutionDescs& descs) -> Impl::Kernel {
-        const auto pd = descs.backward_weights(impl.lib, impl.form.diff_bias);
-        impl.note("backward_weights", pd.impl_info_str());
-        Call call(impl.lib, name, dnnl::convolution_backward_weights(pd), pd,
-                  {{DNNL_ARG_SRC, descs.src},
-                   {DNNL_ARG_DIFF_DST, descs.diff_dst},
-                   {DNNL_ARG_DIFF_WEIGHTS, pd.diff_weights_desc()}});
-        if (impl.form.diff_bias) call.add(impl.lib, DNNL_ARG_DIFF_BIAS, descs.bias);
-        return {geometry, std::move(call),
-                impl.gradients_index(descs.weight, pd.diff_weights_desc())};
-      });
+  const auto make = [&](const std::string& name, const ConvolutionDescs& descs) -> Impl::Kernel {
+    const auto pd = impl.best("backward_weights", geometry, [&](const ConvolutionDescs& d) {
+      return d.backward_weights(impl.lib, impl.form.diff_bias);
+    });
+    std::vector<std::pair<int, memory::desc>> sums{{DNNL_ARG_DIFF_WEIGHTS, pd.diff_weights_desc()}};
+    if (impl.form.diff_bias) sums.emplace_back(DNNL_ARG_DIFF_BIAS, descs.bias);
+    return {geometry,
+            {impl.lib,
+             name,
+             dnnl::convolution_backward_weights(pd),
+             pd,
+             {{DNNL_ARG_SRC, false, descs.src, pd.src_desc()},
+              {DNNL_ARG_DIFF_DST, false, descs.diff_dst, pd.diff_dst_desc()}},
+             sums},
+            impl.gradients_index(descs.weight, pd.diff_weights_desc())};
+  };
+  return impl.find_or_add(impl.backward_weights, "backward_weights", geometry, make);
 }
 
 void ConvolutionKernels::allocate(bool sums_several) {
   Impl& impl = *impl_;
-  std::vector<Call*> calls;
+  std::vector<Call*> reorders;
+  std::vector<ConvertingCall*> calls;
   std::int64_t out = 0, weights = 0;
   for (auto* kernels : {&impl.forward, &impl.backward_data, &impl.backward_weights})
     for (Impl::Kernel& kernel : *kernels) {
@@ -208,9 +225,9 @@ void ConvolutionKernels::allocate(bool sums_several) {
         .bind(DNNL_ARG_WEIGHTS, impl.packed[kernel.layout].storage.data());
   for (Impl::Kernel& kernel : impl.backward_data)
     kernel.call.bind(DNNL_ARG_WEIGHTS, impl.packed[kernel.layout].storage.data());
-  for (Impl::Packed& packed : impl.packed) calls.push_back(&packed.reorder);
+  for (Impl::Packed& packed : impl.packed) reorders.push_back(&packed.reorder);
   for (Impl::Gradients& gradients : impl.gradients) {
-    calls.push_back(&gradients.unpack);
+    reorders.push_back(&gradients.unpack);
     if (sums_several) gradients.term = AlignedBuffer<float>(gradients.sum.size());
   }
   if (impl.gradients.size() > 1) impl.plain_term = AlignedBuffer<float>(weights);
@@ -218,7 +235,7 @@ void ConvolutionKernels::allocate(bool sums_several) {
     impl.bias_sum = AlignedBuffer<float>(out);
     impl.bias_term = AlignedBuffer<float>(out);
   }
-  impl.scratchpad = share_scratchpad(calls);
+  impl.scratchpad = share_scratchpad(reorders, calls);
 }
 
 void ConvolutionKernels::load_weights(const float* weight, const float* bias) {

@@ -16,7 +16,8 @@ namespace halomesh {
 /// The version of the library that runs, e.g. "2.6.3".
 std::string onednn_version();
 
-/// The library's name of the best instruction set that it may use here, e.g. "avx512_core_bf16".
+/// The library's name of the best instruction set that it may use here, e.g. "avx512_core_bf16" or
+/// "sve_512".
 std::string cpu_isa_name();
 /// Whether this CPU has instructions for products of bf16, so that the library need not emulate
 /// them. Known for x86-64 alone; false elsewhere.
@@ -36,6 +37,9 @@ struct ConvolutionForm {
   DataType compute = DataType::kFloat32;  ///< of src and dst, their gradients, and packed weights
   DataType dst = DataType::kFloat32;      ///< of what forward() writes; its gradient is as above
   bool diff_bias = true;                  ///< whether backward_weights() sums it, too
+  /// Compute in the library's own layout and reorder to and from it, as is done without asking
+  /// where the library has only reference kernels for ndhwc (on SVE).
+  bool own_layout = false;
 };
 
 /// The kernels of one convolution layer on one rank, each for any number of geometries; all share

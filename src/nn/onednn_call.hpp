@@ -107,6 +107,7 @@ class Call {
             });
   }
   std::int64_t scratchpad_bytes() const { return scratchpad_bytes_; }
+  void bind_scratchpad(std::byte* at) { bind(DNNL_ARG_SCRATCHPAD, at); }
 
  private:
   std::string name_;
@@ -121,12 +122,16 @@ inline Call make_reorder(const Library& lib, const memory::desc& from, const mem
   return {lib, "weight reorder", dnnl::reorder(pd), pd, {{DNNL_ARG_SRC, from}, {DNNL_ARG_DST, to}}};
 }
 
-// Gives all calls one scratchpad: they never run at the same time.
-inline AlignedBuffer<std::byte> share_scratchpad(const std::vector<Call*>& calls) {
+// Gives all calls of these lists one scratchpad: they never run at the same time.
+template <class... Calls>
+AlignedBuffer<std::byte> share_scratchpad(const std::vector<Calls*>&... lists) {
   std::int64_t bytes = 0;
-  for (const Call* call : calls) bytes = std::max(bytes, call->scratchpad_bytes());
+  const auto for_each_call = [&](const auto& visit) {
+    (std::for_each(lists.begin(), lists.end(), visit), ...);
+  };
+  for_each_call([&](const auto* call) { bytes = std::max(bytes, call->scratchpad_bytes()); });
   AlignedBuffer<std::byte> scratchpad(bytes);
-  for (Call* call : calls) call->bind(DNNL_ARG_SCRATCHPAD, scratchpad.data());
+  for_each_call([&](auto* call) { call->bind_scratchpad(scratchpad.data()); });
   return scratchpad;
 }
 

@@ -16,9 +16,14 @@ std::string onednn_version() {
 // An instruction set is a set of bits that contains those of the sets below it.
 std::string cpu_isa_name() {
   struct Name {
-    dnnl_cpu_isa_t isa;
+    int isa;
     const char* name;
   };
+#if defined(__aarch64__)
+  // The library's header names sets of x86-64 alone, and reuses their bits: these are from
+  // oneDNN's src/cpu/aarch64/cpu_isa_traits.hpp.
+  constexpr Name kNames[] = {{0x1f, "sve_512"}, {0x07, "sve_256"}, {0x03, "sve_128"}, {1, "asimd"}};
+#else
   constexpr Name kNames[] = {{dnnl_cpu_isa_avx512_core_amx, "avx512_core_amx"},
                              {dnnl_cpu_isa_avx512_core_bf16, "avx512_core_bf16"},
                              {dnnl_cpu_isa_avx512_core_vnni, "avx512_core_vnni"},
@@ -27,6 +32,7 @@ std::string cpu_isa_name() {
                              {dnnl_cpu_isa_avx2, "avx2"},
                              {dnnl_cpu_isa_avx, "avx"},
                              {dnnl_cpu_isa_sse41, "sse41"}};
+#endif
   const auto isa = static_cast<unsigned>(dnnl_get_effective_cpu_isa());
   for (const Name& entry : kNames)
     if ((isa & static_cast<unsigned>(entry.isa)) == static_cast<unsigned>(entry.isa))
@@ -35,8 +41,12 @@ std::string cpu_isa_name() {
 }
 
 bool cpu_computes_bf16() {
+#if defined(__aarch64__)
+  return false;
+#else
   constexpr auto kBits = static_cast<unsigned>(dnnl_cpu_isa_avx512_core_bf16);
   return (static_cast<unsigned>(dnnl_get_effective_cpu_isa()) & kBits) == kBits;
+#endif
 }
 
 }  // namespace halomesh

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -117,6 +118,53 @@ TEST_CASE("convolution kernels: equal geometries share one, gradients start anew
     REQUIRE(bias_twice[i] == 2 * bias_once[i]);
   CHECK(compared == 528);
   CHECK(once[0] != 0);
+}
+
+TEST_CASE("convolution kernels in the library's own layout differ in the order of sums alone") {
+  // Channels that fill no block, and a stride: what reorders must fill with zeros or leave out.
+  for (const ConvolutionGeometry& g :
+       {ConvolutionGeometry{{4, 6, 5, 7}, {16, 5, 4, 6}, {2, 2, 2}},
+        ConvolutionGeometry{{19, 5, 6, 4}, {33, 2, 2, 1}, {3, 3, 3}, {2, 2, 2}}}) {
+    const auto src = random_values(g.src.volume(), 1), dst_diff = random_values(g.dst.volume(), 2),
+               bias = random_values(g.dst.c, 3);
+    const std::int64_t taps = g.kernel[0] * g.kernel[1] * g.kernel[2];
+    const auto weight = random_values(g.dst.c * g.src.c * taps, 4);
+    std::vector<std::vector<float>> results;
+    for (const bool own_layout : {false, true}) {
+      ConvolutionForm form;
+      form.own_layout = own_layout;
+      ConvolutionKernels kernels(form);
+      kernels.add_forward(g);
+      kernels.add_backward_data(g);
+      kernels.add_backward_weights(g);
+      kernels.allocate();
+      kernels.load_weights(weight.data(), bias.data());
+      auto& dst = results.emplace_back(random_values(g.dst.volume(), 5));
+      kernels.forward(0, src.data(), dst.data());
+      auto& src_diff = results.emplace_back(random_values(g.src.volume(), 6));
+      kernels.backward_data(0, dst_diff.data(), src_diff.data());
+      kernels.backward_weights(0, src.data(), dst_diff.data());
+      kernels.backward_weights(0, src.data(), dst_diff.data());
+      std::vector<float> weight_diff(weight.size()), bias_diff(bias.size());
+      kernels.store_diff_weights(weight_diff.data(), bias_diff.data());
+      results.push_back(weight_diff);
+      results.push_back(bias_diff);
+    }
+    // Every factor is at most 1, and a sum has at most n terms, so each result is within
+    // gamma_n n of the exact one (Higham, section 3.1): twice the larger of the sums' n.
+    const std::int64_t n = std::max({g.src.c * taps + 1, g.dst.c * taps, 2 * g.dst.volume()});
+    const double nu = static_cast<double>(n) * 0x1p-24;
+    const double allowed = 2 * nu / (1 - nu) * static_cast<double>(n);
+    std::size_t compared = 0;
+    double largest = 0;
+    for (std::size_t r = 0; r < 4; ++r)
+      for (std::size_t i = 0; i < results[r].size(); ++i, ++compared)
+        largest =
+            std::max(largest, static_cast<double>(std::abs(results[r][i] - results[r + 4][i])));
+    CHECK(largest <= allowed);
+    CHECK(largest < 0.01);
+    CHECK(compared > 1000);
+  }
 }
 
 TEST_CASE("what oneDNN refuses is an error that names the primitive, its shapes and a cure") {

@@ -1,0 +1,110 @@
+// A prepared call of a primitive whose layouts are the library's own: the caller's dense data are
+// reordered before and after it. Private to src/nn/onednn*.cpp: no other file includes it.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "src/nn/onednn_call.hpp"
+
+namespace halomesh::onednn {
+
+// What the caller passes at each run: its layout, and that of the primitive.
+struct DataArgument {
+  int argument;
+  bool written;  // by the primitive, rather than read
+  memory::desc caller, primitive;
+};
+
+// Costs nothing more than a Call where the layouts are the same.
+class ConvertingCall {
+ public:
+  // `parameters` are the other arguments, bound to data in the primitive's layout.
+  template <class Description>
+  ConvertingCall(const Library& lib, const std::string& name, dnnl::primitive primitive,
+                 const Description& pd, const std::vector<DataArgument>& data,
+                 const std::vector<std::pair<int, memory::desc>>& parameters)
+      : call_(lib, name, std::move(primitive), pd, parameters) {
+    for (const DataArgument& argument : data) {
+      call_.add(lib, argument.argument, argument.primitive);
+      if (argument.caller == argument.primitive) continue;
+      const memory::desc& from = argument.written ? argument.primitive : argument.caller;
+      const memory::desc& to = argument.written ? argument.caller : argument.primitive;
+      conversions_.push_back({argument.argument, argument.written,
+                              whole_lines(argument.primitive.get_size()),
+                              make_reorder(lib, from, to)});
+    }
+  }
+
+  // As Call::bind.
+  ConvertingCall& bind(int argument, const void* data) {
+    for (Conversion& c : conversions_)
+      if (c.argument == argument) {
+        c.reorder.bind(c.written ? DNNL_ARG_DST : DNNL_ARG_SRC, data);
+        return *this;
+      }
+    call_.bind(argument, data);
+    return *this;
+  }
+  void run(const Library& lib) const {
+    for (const Conversion& c : conversions_)
+      if (!c.written) c.reorder.run(lib);
+    call_.run(lib);
+    for (const Conversion& c : conversions_)
+      if (c.written) c.reorder.run(lib);
+  }
+
+  // The copies in the primitive's layout, then what the primitive and the reorders ask for.
+  std::int64_t scratchpad_bytes() const {
+    std::int64_t copies = 0, bytes = call_.scratchpad_bytes();
+    for (const Conversion& c : conversions_) {
+      copies += c.bytes;
+      bytes = std::max(bytes, c.reorder.scratchpad_bytes());
+    }
+    return copies + bytes;
+  }
+  void bind_scratchpad(std::byte* at) {
+    for (Conversion& c : conversions_) {
+      call_.bind(c.argument, at);
+      c.reorder.bind(c.written ? DNNL_ARG_SRC : DNNL_ARG_DST, at);
+      at += c.bytes;
+    }
+    call_.bind_scratchpad(at);
+    for (Conversion& c : conversions_) c.reorder.bind_scratchpad(at);
+  }
+
+ private:
+  struct Conversion {
+    int argument;
+    bool written;
+    std::int64_t bytes;
+    Call reorder;
+  };
+  static std::int64_t whole_lines(std::size_t bytes) {
+    constexpr std::int64_t kLine = 64;
+    return (static_cast<std::int64_t>(bytes) + kLine - 1) / kLine * kLine;
+  }
+  Call call_;
+  std::vector<Conversion> conversions_;
+};
+
+// Whether the library has nothing better than plain loops, or plain loops of a matrix product.
+inline bool is_reference(std::string_view implementation) {
+  return implementation.find("ref") != std::string_view::npos;
+}
+
+// The description that make(layout) gives for adjacent channels; or, where that has but a
+// reference kernel and the library's own layout has a better one, for that: SVE kernels know
+// blocks of channels alone.
+template <class Make>
+auto describe_best(bool own_layout, const Make& make) -> decltype(make(Tag::any)) {
+  auto adjacent = make(Tag::ndhwc);
+  if (!own_layout && !is_reference(adjacent.impl_info_str())) return adjacent;
+  auto own = make(Tag::any);
+  return own_layout || !is_reference(own.impl_info_str()) ? own : adjacent;
+}
+
+}  // namespace halomesh::onednn
