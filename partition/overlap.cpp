@@ -1,7 +1,26 @@
 // The order of chunks: see overlap.hpp.
 #include "partition/overlap.hpp"
 
+#include <algorithm>
+
 namespace halomesh {
+namespace {
+
+// Slabs of a block none of whose planes is local: more would be more messages and smaller kernels.
+constexpr std::int64_t kMaxSlabs = 4, kMinSlabPlanes = 2;
+
+std::vector<Chunk> remote_slabs(const Box& dst) {
+  const std::int64_t planes = dst.extent(kD);
+  const std::int64_t slabs = std::clamp<std::int64_t>(planes / kMinSlabPlanes, 1, kMaxSlabs);
+  std::vector<Chunk> chunks;
+  for (std::int64_t s = 0; s < slabs; ++s)
+    chunks.push_back(
+        {with_d_range(dst, dst.lo[kD] + s * planes / slabs, dst.lo[kD] + (s + 1) * planes / slabs),
+         true});
+  return chunks;
+}
+
+}  // namespace
 
 std::vector<Chunk> order_chunks(const Box& dst, const std::function<bool(const Box&)>& is_local) {
   if (dst.empty()) return {};
@@ -11,11 +30,44 @@ std::vector<Chunk> order_chunks(const Box& dst, const std::function<bool(const B
   while (lo < end && !plane_is_local(lo)) ++lo;
   std::int64_t hi = lo;
   while (hi < end && plane_is_local(hi)) ++hi;
-  if (lo == hi) return {{dst, true}};
+  if (lo == hi) return remote_slabs(dst);
   std::vector<Chunk> chunks{{with_d_range(dst, lo, hi), false}};
   if (dst.lo[kD] < lo) chunks.push_back({with_d_range(dst, dst.lo[kD], lo), true});
   if (hi < end) chunks.push_back({with_d_range(dst, hi, end), true});
   return chunks;
+}
+
+std::vector<TransferPlan> stage_transfers(const TransferPlan& plan,
+                                          const std::vector<std::vector<Box>>& needed) {
+  std::size_t stages = 1;
+  for (const auto& boxes : needed) stages = std::max(stages, boxes.size());
+  std::vector<std::vector<Transfer>> transfers(stages);
+  for (const Transfer& t : plan.transfers()) {
+    std::vector<Box> rest{t.box};
+    const auto& wanted = needed[static_cast<std::size_t>(t.dst)];
+    for (std::size_t k = 0; k < wanted.size(); ++k) {
+      const std::int64_t lo = wanted[k].lo[kD], hi = wanted[k].hi[kD];
+      std::vector<Box> later;
+      for (const Box& box : rest) {
+        const auto keep = [](std::vector<Box>& boxes, const Box& b) {
+          if (!b.empty()) boxes.push_back(b);
+        };
+        const std::int64_t from = std::max(lo, box.lo[kD]), to = std::min(hi, box.hi[kD]);
+        if (from >= to) {
+          later.push_back(box);
+          continue;
+        }
+        transfers[k].push_back({t.src, t.dst, with_d_range(box, from, to)});
+        keep(later, with_d_range(box, box.lo[kD], from));
+        keep(later, with_d_range(box, to, box.hi[kD]));
+      }
+      rest = std::move(later);
+    }
+    for (const Box& box : rest) transfers[0].push_back({t.src, t.dst, box});
+  }
+  std::vector<TransferPlan> plans;
+  for (auto& stage : transfers) plans.emplace_back(std::move(stage));
+  return plans;
 }
 
 }  // namespace halomesh

@@ -1,11 +1,12 @@
 // The order in which a part computes its output so that computation hides the exchange: chunks of
-// D-planes whose inputs are all owned come first.
+// D-planes whose inputs are all owned come first, and the others' halos arrive in their order.
 #pragma once
 
 #include <functional>
 #include <vector>
 
 #include "box.hpp"
+#include "partition/transfer_plan.hpp"
 
 namespace halomesh {
 
@@ -17,8 +18,15 @@ struct Chunk {
 };
 
 /// Splits `dst` along D into the planes that need only owned data (one chunk, first) and those
-/// before and after them. `is_local(box)` says whether everything that a dst box needs is owned.
-/// The chunks are disjoint and cover `dst`; at most three; none when dst is empty.
+/// before and after them. Where every plane needs remote data (cuts along H or W), up to four
+/// slabs, so that only the first must wait for its halo. `is_local(box)` says whether everything
+/// that a dst box needs is owned. The chunks are disjoint and cover `dst`; none when dst is empty.
 std::vector<Chunk> order_chunks(const Box& dst, const std::function<bool(const Box&)>& is_local);
+
+/// Cuts a plan along D into plans to be carried out in this order: the k-th brings each part what
+/// its k-th box of `needed` (indexed by part; may have different lengths) asks for and no earlier
+/// one did. What nobody asks for comes first. At least one plan; empty ones are possible.
+std::vector<TransferPlan> stage_transfers(const TransferPlan& plan,
+                                          const std::vector<std::vector<Box>>& needed);
 
 }  // namespace halomesh

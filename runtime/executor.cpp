@@ -2,12 +2,18 @@
 #include "runtime/executor.hpp"
 
 #include <algorithm>
+#include <limits>
 
 #include "error.hpp"
 #include "narrow.hpp"
 #include "src/nn/pack.hpp"
 
 namespace halomesh {
+namespace {
+
+constexpr std::size_t kAllStages = std::numeric_limits<std::size_t>::max();
+
+}  // namespace
 
 Executor::Executor(const Comm& group, Model& model, const ModelGeometry& geometry,
                    Parameters& parameters, std::int64_t batch, bool training, Trace* trace)
@@ -34,7 +40,8 @@ void Executor::make_tensors(const Comm& group, std::int64_t batch, bool training
     const TensorGeometry& g = geometries[t];
     EdgeTensor& tensor = tensors_[t];
     tensor.value = Tensor(g.span[part_], batch, types[t]);
-    tensor.distribute = exchange(g.distribute, Combine::kCopy, tensor.value.any_view());
+    for (const TransferPlan& stage : stages_of(t))
+      tensor.distribute.push_back(exchange(stage, Combine::kCopy, tensor.value.any_view()));
     tensor.sum_partials = exchange(g.broadcast.reversed(), Combine::kAdd, tensor.value.any_view());
     const ModelLayer& producer = model_.layers()[t - 1];
     const bool has_parameters =
@@ -57,6 +64,41 @@ void Executor::make_tensors(const Comm& group, std::int64_t batch, bool training
   // Room for either type; the views that use it name theirs.
   extra_diff_ = Tensor(extra_span, batch);
   extra_dense_ = AlignedBuffer<std::byte>(extra_volume * batch * size_of(DataType::kFloat32));
+}
+
+// What `part` must hold of an input to compute `chunk`. Partial sums need all of their share.
+Box Executor::needed_by(const Box& chunk, std::size_t l, std::size_t input,
+                        std::size_t part) const {
+  const LayerPlacement& placement = geometry_.layers()[l];
+  return geometry_.tensors()[l + 1].partial_sums
+             ? placement.boxes[part].src_needed[input]
+             : model_.layers()[l].layer->needs(chunk, input, placement.src_shapes);
+}
+
+std::vector<Chunk> Executor::chunks_of(std::size_t l, std::size_t part) const {
+  const auto& inputs = model_.layers()[l].inputs;
+  return order_chunks(geometry_.layers()[l].boxes[part].dst_produced, [&](const Box& chunk) {
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const Box& owned = geometry_.tensors()[inputs[i]].owned[part];
+      if (inputs[i] != 0 && !owned.contains(needed_by(chunk, l, i, part))) return false;
+    }
+    return true;
+  });
+}
+
+// The halo of a tensor in the order in which its consumer's chunks need it, on every part.
+std::vector<TransferPlan> Executor::stages_of(std::size_t t) const {
+  const TensorGeometry& g = geometry_.tensors()[t];
+  if (g.consumers.size() != 1 || g.distribute.empty()) return {g.distribute};
+  const std::size_t l = g.consumers[0];
+  const auto& inputs = model_.layers()[l].inputs;
+  const auto input =
+      static_cast<std::size_t>(std::find(inputs.begin(), inputs.end(), t) - inputs.begin());
+  std::vector<std::vector<Box>> needed(g.owned.size());
+  for (std::size_t part = 0; part < needed.size(); ++part)
+    for (const Chunk& chunk : chunks_of(l, part))
+      if (chunk.needs_remote) needed[part].push_back(needed_by(chunk.dst, l, input, part));
+  return stage_transfers(g.distribute, needed);
 }
 
 // Where nothing must leave early for another part, the parameters' gradients may be computed first;
@@ -91,16 +133,7 @@ void Executor::make_layers(Parameters& parameters, std::int64_t batch, bool trai
       place.src_diff_wanted.push_back(tensors_[i].diff_wanted);
       state.src.push_back(tensors_[i].value.any_view());
     }
-    const auto is_local = [&](const Box& chunk) {
-      for (std::size_t i = 0; i < entry.inputs.size(); ++i) {
-        const TensorGeometry& src = geometry_.tensors()[entry.inputs[i]];
-        const Box needed = dst.partial_sums ? place.boxes.src_needed[i]
-                                            : entry.layer->needs(chunk, i, placement.src_shapes);
-        if (entry.inputs[i] != 0 && !src.owned[part_].contains(needed)) return false;
-      }
-      return true;
-    };
-    state.chunks = order_chunks(place.boxes.dst_produced, is_local);
+    state.chunks = chunks_of(l, part_);
     state.active = !state.chunks.empty();
     if (!state.active) continue;
     for (const Chunk& chunk : state.chunks) place.dst_chunks.push_back(chunk.dst);
@@ -134,7 +167,17 @@ void Executor::publish(std::size_t t) {
     clear(tensor.value.any_view(), g.owned[part_]);
   tensor.sum_partials->start();
   tensor.sum_partials->finish();
-  tensor.distribute->start();
+  for (const auto& stage : tensor.distribute) stage->start();
+}
+
+// Waits for the first `stages` stages of the halos of a layer's inputs.
+void Executor::await_inputs(const std::vector<std::size_t>& inputs, std::size_t stages) {
+  for (std::size_t i : inputs) {
+    if (i == 0) continue;
+    const TraceScope scope(trace_, "halo", geometry_.tensors()[i].name);
+    auto& distribute = tensors_[i].distribute;
+    for (std::size_t k = 0; k < std::min(stages, distribute.size()); ++k) distribute[k]->finish();
+  }
 }
 
 void Executor::forward(const Pass& pass, AnyConstView input) {
@@ -143,22 +186,17 @@ void Executor::forward(const Pass& pass, AnyConstView input) {
     const ModelLayer& entry = model_.layers()[l];
     const LayerState& state = states_[l];
     if (state.active) entry.layer->load_parameters();
-    for (const Chunk& chunk : state.chunks) {
-      if (chunk.needs_remote) continue;
+    std::size_t stages = 0;
+    for (const Chunk& chunk : state.chunks) {  // those that need nothing remote come first
+      if (chunk.needs_remote) await_inputs(entry.inputs, ++stages);
       compute(pass, l, chunk);
       for (std::size_t i : entry.inputs)
-        if (i != 0) tensors_[i].distribute->progress();
+        for (const auto& stage : tensors_[i].distribute) stage->progress();
     }
-    for (std::size_t i : entry.inputs) {
-      if (i == 0) continue;
-      const TraceScope scope(trace_, "halo", geometry_.tensors()[i].name);
-      tensors_[i].distribute->finish();
-    }
-    for (const Chunk& chunk : state.chunks)
-      if (chunk.needs_remote) compute(pass, l, chunk);
+    await_inputs(entry.inputs, kAllStages);
     publish(l + 1);
   }
-  tensors_.back().distribute->finish();
+  for (const auto& stage : tensors_.back().distribute) stage->finish();
 }
 
 void Executor::settle_diff(std::size_t t) {
@@ -228,7 +266,7 @@ void Executor::backward(const Pass& pass, AnyConstView input, GradientReducer& r
 std::int64_t Executor::forward_received_bytes() const {
   std::int64_t bytes = 0;
   for (std::size_t t = 1; t < tensors_.size(); ++t)
-    bytes += tensors_[t].distribute->received_bytes();
+    for (const auto& stage : tensors_[t].distribute) bytes += stage->received_bytes();
   return bytes;
 }
 

@@ -52,7 +52,8 @@ class Executor {
     bool diff_wanted = false;
     bool diff_replaces_value = false;  // the diff lives in the memory of the value
     bool clear_diff = false;  // some owned elements are read by nobody here: their diff starts at 0
-    std::unique_ptr<Exchange> distribute, sum_partials;     // forward
+    std::vector<std::unique_ptr<Exchange>> distribute;      // forward, in the order of chunks
+    std::unique_ptr<Exchange> sum_partials;                 // forward
     std::unique_ptr<Exchange> return_halo, broadcast_diff;  // backward
     std::size_t consumers_left = 0;
 
@@ -67,6 +68,10 @@ class Executor {
   void make_layers(Parameters& parameters, std::int64_t batch, bool training);
   void compute(const Pass& pass, std::size_t layer, const Chunk& chunk);
   void set_input(AnyConstView input);
+  Box needed_by(const Box& chunk, std::size_t layer, std::size_t input, std::size_t part) const;
+  std::vector<Chunk> chunks_of(std::size_t layer, std::size_t part) const;
+  std::vector<TransferPlan> stages_of(std::size_t tensor) const;
+  void await_inputs(const std::vector<std::size_t>& inputs, std::size_t stages);
   bool may_replace_value(std::size_t tensor, std::int64_t parts) const;
   void publish(std::size_t tensor);
   void backward_data(const Pass& pass, std::size_t layer);

@@ -3,8 +3,10 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <vector>
 
+#include "partition/partition.hpp"
 #include "partition/window.hpp"
 
 namespace halomesh {
@@ -26,7 +28,10 @@ TEST_CASE("chunks against a table") {
         Chunks{{planes(5, 8), false}, {planes(4, 5), true}});
   CHECK(order_chunks(planes(4, 8), within(5, 7)) ==
         Chunks{{planes(5, 7), false}, {planes(4, 5), true}, {planes(7, 8), true}});
-  CHECK(order_chunks(planes(4, 8), within(50, 50)) == Chunks{{planes(4, 8), true}});
+  CHECK(order_chunks(planes(4, 8), within(50, 50)) ==
+        Chunks{{planes(4, 6), true}, {planes(6, 8), true}});
+  CHECK(order_chunks(planes(4, 7), within(50, 50)) == Chunks{{planes(4, 7), true}});
+  CHECK(order_chunks(planes(0, 32), within(50, 50)).size() == 4);
   CHECK(order_chunks(planes(4, 5), within(4, 5)) == Chunks{{planes(4, 5), false}});
   CHECK(order_chunks(Box{}, within(0, 99)).empty());
 }
@@ -44,7 +49,7 @@ TEST_CASE("for windows of every width the chunks cover the block once, local one
           return dst.contains(needed_box(window, b, src));
         };
         const Chunks chunks = order_chunks(dst, is_local);
-        REQUIRE(chunks.size() <= 3);
+        REQUIRE(chunks.size() <= 4);
         std::int64_t volume = 0;
         bool remote_seen = false;
         for (std::size_t i = 0; i < chunks.size(); ++i) {
@@ -60,6 +65,54 @@ TEST_CASE("for windows of every width the chunks cover the block once, local one
         ++compared;
       }
   CHECK(compared == 28 * 6);
+}
+
+// Every element of the plan travels in exactly one stage, and in the first whose chunk needs it.
+TEST_CASE("stages of a halo follow the chunks that need them") {
+  const Shape src{2, 13, 11, 6};
+  const AxisWindow axis{3, 1, 1, 1, 1};
+  const Window window{axis, axis, axis};
+  const PartGrid grid{2, 3, 1};
+  const Partition owned = block_partition(src, grid);
+  std::vector<Box> needed;
+  std::vector<std::vector<Box>> chunk_needs;
+  for (const Box& part : owned) {
+    needed.push_back(needed_box(window, part, src));
+    const auto is_local = [&](const Box& b) { return part.contains(needed_box(window, b, src)); };
+    auto& boxes = chunk_needs.emplace_back();
+    for (const Chunk& chunk : order_chunks(part, is_local))
+      if (chunk.needs_remote) boxes.push_back(needed_box(window, chunk.dst, src));
+  }
+  const TransferPlan plan = plan_transfers(owned, needed);
+  const std::vector<TransferPlan> stages = stage_transfers(plan, chunk_needs);
+  REQUIRE(stages.size() > 1);
+  int compared = 0;
+  for (const Transfer& t : plan.transfers())
+    for (std::int64_t d = t.box.lo[kD]; d < t.box.hi[kD]; ++d) {
+      const Box plane = with_d_range(t.box, d, d + 1);
+      const auto& wanted = chunk_needs[static_cast<std::size_t>(t.dst)];
+      const auto first = std::find_if(wanted.begin(), wanted.end(), [&](const Box& box) {
+        return box.lo[kD] <= d && d < box.hi[kD];
+      });
+      for (std::size_t k = 0; k < stages.size(); ++k) {
+        std::int64_t found = 0;
+        for (const Transfer& s : stages[k].transfers())
+          if (s.src == t.src && s.dst == t.dst && s.box.contains(plane)) ++found;
+        const bool here = k == static_cast<std::size_t>(first - wanted.begin());
+        CHECK(found == (here ? 1 : 0));
+        ++compared;
+      }
+    }
+  CHECK(compared > 100);
+}
+
+TEST_CASE("what no chunk needs travels with the first stage; without chunks there is one") {
+  const TransferPlan plan({{0, 1, planes(2, 5)}});
+  const auto stages = stage_transfers(plan, {{}, {planes(3, 4), planes(4, 9)}});
+  REQUIRE(stages.size() == 2);
+  CHECK(stages[0].transfers() == std::vector<Transfer>{{0, 1, planes(2, 3)}, {0, 1, planes(3, 4)}});
+  CHECK(stages[1].transfers() == std::vector<Transfer>{{0, 1, planes(4, 5)}});
+  CHECK(stage_transfers(plan, {{}, {}}).size() == 1);
 }
 
 }  // namespace
