@@ -134,7 +134,7 @@ struct ConvolutionKernels::Impl {
   // What describe(descriptors) gives for the better layout of data, noted under its role.
   template <class Describe>
   auto best(const char* role, const ConvolutionGeometry& geometry, const Describe& describe) {
-    auto pd = describe_best(form.own_layout, [&](Tag layout) {
+    auto pd = describe_best(form.own_layout, geometry, [&](Tag layout) {
       return describe(ConvolutionDescs(geometry, form, layout));
     });
     add_name(names, cat(role, ' ', name_of(form.compute)), pd.impl_info_str());
