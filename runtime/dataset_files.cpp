@@ -6,7 +6,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <exception>
 #include <utility>
 
 #include "error.hpp"
@@ -14,24 +13,6 @@
 
 namespace halomesh {
 namespace {
-
-/// Runs `work` and packs its text, or the Error that it threw, so that ranks can share either.
-std::string outcome_of(const std::function<std::string()>& work) {
-  try {
-    return "+" + work();
-  } catch (const Error& error) {
-    return cat('-', error.what(), '\0', error.hint());
-  } catch (const std::exception& error) {
-    return cat('-', error.what(), '\0');
-  }
-}
-
-/// Undoes outcome_of(): the text, or the Error thrown anew.
-std::string unpack_outcome(const std::string& outcome) {
-  if (outcome.front() == '+') return outcome.substr(1);
-  const std::size_t hint = outcome.find('\0');
-  throw Error(outcome.substr(1, hint - 1), outcome.substr(hint + 1));
-}
 
 /// FNV-1a (Fowler, Noll, Vo; RFC 9923): 64 bits that tell texts apart, not a protection.
 std::uint64_t hash_of(std::string_view text) {
@@ -59,10 +40,6 @@ void append_integer(std::string& text, std::int64_t value) {
 
 }  // namespace
 
-std::string on_first_rank(const Comm& comm, const std::function<std::string()>& work) {
-  return unpack_outcome(comm.broadcast(comm.rank() == 0 ? outcome_of(work) : std::string(), 0));
-}
-
 DatasetFiles::DatasetFiles(std::filesystem::path directory, const std::string& names)
     : directory_(std::move(directory)) {
   names_.reserve(names.size());
@@ -87,7 +64,7 @@ std::string DatasetFiles::path(std::int64_t file) const {
 FileScan::FileScan(const Comm& comm, const DatasetFiles& files,
                    const std::function<std::vector<std::int64_t>(std::int64_t file)>& scan) {
   std::uint64_t stamps = 0;  // a sum, so that it does not depend on who scanned what
-  const std::string outcome = outcome_of([&] {
+  of_rank_ = on_every_rank(comm, [&] {
     std::string packed;
     for (std::int64_t f = comm.rank(); f < files.size(); f += comm.size()) {
       stamps += stamp_of(files.path(f));
@@ -95,9 +72,6 @@ FileScan::FileScan(const Comm& comm, const DatasetFiles& files,
     }
     return packed;
   });
-  // Every rank sees every outcome in rank order, so all throw the same Error.
-  for (const std::string& of_rank : comm.all_gather(outcome))
-    of_rank_.push_back(unpack_outcome(of_rank));
   taken_.resize(of_rank_.size());
   const auto sum = static_cast<std::uint64_t>(comm.sum(static_cast<std::int64_t>(stamps)));
   identity_ = on_first_rank(comm, [&] {

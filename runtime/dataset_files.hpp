@@ -10,12 +10,9 @@
 #include <vector>
 
 #include "runtime/mpi.hpp"
+#include "runtime/together.hpp"
 
 namespace halomesh {
-
-/// Runs `work` on rank 0 and gives every rank its text; throws what it threw on every rank.
-/// Collective.
-std::string on_first_rank(const Comm& comm, const std::function<std::string()>& work);
 
 /// A directory and the names of files in it, in order; immutable. A split may have 262,144 files:
 /// their names are kept in one text.

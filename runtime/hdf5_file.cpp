@@ -75,10 +75,10 @@ Hdf5File Hdf5File::open(const std::filesystem::path& path) {
 
 Hdf5File Hdf5File::create(const std::filesystem::path& path) {
   const Turn turn;
-  const Handle access(file_access(), H5Pclose);
+  const Handle access(file_access(), H5Pclose), layout(H5Pcreate(H5P_FILE_CREATE), H5Pclose);
   Hdf5File file(path, true);
-  file.file_ =
-      file.checked(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access), "create", "it");
+  file.checked(H5Pset_obj_track_times(layout, false), "create", "it");  // same content, same bytes
+  file.file_ = file.checked(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, layout, access), "create", "it");
   return file;
 }
 

@@ -12,6 +12,7 @@ int run_predict(int argc, char** argv);
 int run_bench(int argc, char** argv);
 int run_plan(int argc, char** argv);
 int run_synth(int argc, char** argv);
+int run_convert(int argc, char** argv);
 int run_jobscript(int argc, char** argv);
 int run_info(int argc, char** argv);
 

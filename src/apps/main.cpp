@@ -26,8 +26,9 @@ struct Command {
   int (*run)(int argc, char** argv);
 };
 
-constexpr std::array<Command, 8> kCommands = {{
+constexpr std::array<Command, 9> kCommands = {{
     {"synth", "make a data set of synthetic universes", run_synth},
+    {"convert", "pack a data set of any format into an archive", run_convert},
     {"train", "train a network", run_train},
     {"eval", "measure the quality of a checkpoint on a data set", run_eval},
     {"predict", "write a checkpoint's predictions for a data set", run_predict},

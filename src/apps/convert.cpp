@@ -1,0 +1,260 @@
+// The command `convert`: packs a data set of any format into an archive, divided over the ranks.
+// Knows how it is asked for and told; the work itself is convert_split.
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "progress.hpp"
+#include "runtime/atomic_file.hpp"
+#include "runtime/binding.hpp"
+#include "runtime/directory_lock.hpp"
+#include "runtime/sample_checks.hpp"
+#include "runtime/stop_signals.hpp"
+#include "runtime/together.hpp"
+#include "src/apps/commands.hpp"
+#include "src/apps/convert_split.hpp"
+#include "src/apps/model_options.hpp"
+#include "src/apps/parallel.hpp"
+
+namespace halomesh {
+namespace {
+
+namespace fs = std::filesystem;
+
+Options convert_options() {
+  const ArchiveOptions d;
+  Options options(
+      "convert --from DIR --to DIR [options]",
+      "Packs a data set (TFRecord, HDF5 of one sample a file, universes, or an archive) into an\n"
+      "archive: few large HDF5 files, made for reading blocks. The files are divided over the\n"
+      "ranks of mpirun or srun. Given again after a stop, the same command keeps what is whole\n"
+      "and goes on. With --verify and without --from an existing archive is checked.");
+  options.group("Data set")
+      .add<std::string>("from", "DIR", "", "the data set: a directory with train/ and validation/")
+      .add_required<std::string>("to", "DIR", "directory for the archive")
+      .add_choice("split", {"all", "train", "validation"}, "all",
+                  "what to convert; all: what there is")
+      .add<Shape>("input", "DxHxWxC", Shape{4, 128, 128, 128}, "extents of a sample")
+      .add<std::int64_t>("targets", "T", 4, "targets of a sample")
+      .at_least(1)
+      .add_switch("whole", "keep universes whole: samples of 4 times --input along each axis");
+  options.group("Archive")
+      .add_choice("codec", {"gzip", "none"}, "gzip", "gzip after a byte shuffle, or none")
+      .add<std::int64_t>("level", "1..9", d.gzip, "of gzip: 1 is fastest, 9 smallest")
+      .at_least(1)
+      .below(10)
+      .add<std::int64_t>("samples-per-file", "N", d.samples_per_file, "at most")
+      .at_least(1)
+      .add_switch("verify",
+                  "in the end read the archive against its checksums and, if given, the source");
+  return options;
+}
+
+struct Request {
+  std::string from;
+  ArchiveOptions archive;
+  std::vector<std::string> splits;
+  Shape shape;
+  std::int64_t targets = 0;
+  bool verify = false;
+};
+
+bool holds_split(const fs::path& directory, const std::string& split) {
+  const fs::path files = directory / split;
+  return (fs::is_directory(files) && !fs::is_empty(files)) ||
+         fs::exists(directory / archive_name(split, 0));
+}
+
+Request request_of(const Options& options) {
+  Request r;
+  r.from = options.get<std::string>("from");
+  r.archive.directory = options.get<std::string>("to");
+  r.archive.samples_per_file = options.get<std::int64_t>("samples-per-file");
+  r.archive.gzip = options.get<std::string>("codec") == "none"
+                       ? 0
+                       : static_cast<int>(options.get<std::int64_t>("level"));
+  r.targets = options.get<std::int64_t>("targets");
+  r.verify = options.get<bool>("verify");
+  r.shape = options.get<Shape>("input");
+  if (options.get<bool>("whole"))
+    r.shape = {r.shape.c, 4 * r.shape.d, 4 * r.shape.h, 4 * r.shape.w};
+  const auto split = options.get<std::string>("split");
+  r.splits = split == "all" ? std::vector<std::string>{"train", "validation"} : std::vector{split};
+  if (r.from.empty() && !r.verify)
+    throw UsageError("--from is missing", "name the data set, or --verify an archive");
+  return r;
+}
+
+/// Leaves of --split all what is there; collective.
+void choose_splits(const Comm& world, Request& request) {
+  const fs::path where = request.from.empty() ? request.archive.directory : fs::path(request.from);
+  const std::string there = on_first_rank(world, [&] {
+    std::error_code same;
+    require(request.from.empty() || !fs::equivalent(where, request.archive.directory, same),
+            cat("--from and --to are both ", where.string()), "use another --to");
+    std::string marks;
+    for (const std::string& split : request.splits) marks += holds_split(where, split) ? '+' : '-';
+    require(marks.find('+') != std::string::npos || request.splits.size() == 1,
+            cat(where.string(), " holds neither train/ nor validation/, nor an archive"),
+            "name the directory that holds them");
+    return marks;
+  });
+  if (request.splits.size() == 1) return;  // whatever is wrong with it is told when it is opened
+  std::vector<std::string> found;
+  for (std::size_t s = 0; s < there.size(); ++s)
+    if (there[s] == '+') found.push_back(request.splits[s]);
+  request.splits = found;
+}
+
+/// Refuses what would end in swapping or in a killed rank. Collective.
+void check_memory(const Comm& world, const Shape& shape) {
+  const Comm node = world.split_by_node();
+  const std::int64_t needed = node.size() * 2 * voxel_bytes(shape);
+  const std::int64_t available = describe_node().memory_available_bytes;
+  if (available > 0 && available < needed)
+    throw Error(cat("samples of ", shape, " on ", node.size(), " ranks of a node need ", needed,
+                    " bytes of memory, ", available, " are available"),
+                "start fewer ranks a node");
+}
+
+/// Makes the directory, keeps other jobs off it and removes what a killed one left. On rank 0.
+std::unique_ptr<DirectoryLock> take_target(const Request& request) {
+  const fs::path& directory = request.archive.directory;
+  std::error_code code;
+  fs::create_directories(directory, code);
+  require(
+      !code && fs::is_directory(directory),
+      cat("cannot make the directory ", directory.string(), code ? cat(": ", code.message()) : ""),
+      "check that --to may be written to");
+  auto lock = std::make_unique<DirectoryLock>(directory);
+  if (!lock->effective())
+    std::cout << "note: the file system of " << directory.string()
+              << " has no locks: let no other job write there\n";
+  for (const std::string& split : request.splits) remove_partial_files(directory, split + "-");
+  return lock;
+}
+
+std::string gigabytes(std::int64_t bytes) {
+  std::ostringstream text;
+  text.precision(3);
+  text << static_cast<double>(bytes) / 1e9 << " GB";
+  return text.str();
+}
+
+/// Files that are not compressed take what their voxels take: whether they fit is known at once.
+void check_space(const Request& request, std::int64_t bytes) {
+  if (request.archive.gzip > 0) return;
+  const auto free = static_cast<std::int64_t>(fs::space(request.archive.directory).available);
+  require(free >= bytes,
+          cat("the archive needs ", bytes, " more bytes, but ", request.archive.directory.string(),
+              " has ", free, " free"),
+          "free space, use another --to, or --codec gzip");
+}
+
+/// Counts samples and shows them; rank 0's share stands for the whole, as all ranks work alike.
+class Ticker {
+ public:
+  Ticker(Progress& progress, const Comm& world, std::int64_t total, std::int64_t done)
+      : progress_(progress), ranks_(world.size()), total_(total), done_(done) {}
+  void operator()() {
+    if (signals_.requested())
+      throw Error("stopped by a signal", "give the same command again: it keeps whole files");
+    done_ += ranks_;
+    progress_.update(std::min(done_, total_));
+  }
+
+ private:
+  Progress& progress_;
+  StopSignals signals_{nullptr};
+  std::int64_t ranks_, total_, done_;
+};
+
+/// What was done with one split, as rank 0 tells it.
+std::string convert_split(const Comm& world, const Request& request, const std::string& split,
+                          const Dataset* source) {
+  std::string told;
+  if (source != nullptr) {
+    const SplitConversion conversion(world, *source, split, request.archive);
+    on_first_rank(world, [&] {
+      check_space(request, conversion.bytes_missing());
+      return std::string();
+    });
+    Progress progress("convert " + split, "samples", conversion.samples(), world.rank() == 0,
+                      conversion.samples_kept());
+    Ticker tick(progress, world, conversion.samples(), conversion.samples_kept());
+    conversion.run([&tick] { tick(); });
+    progress.finish();
+    told = cat(split, ": ", conversion.samples(), " samples of ", source->shape(), " in ",
+               conversion.files(), " files");
+    if (conversion.samples_kept() > 0)
+      told += cat(" (", conversion.samples_kept(), " samples were there)");
+  }
+  if (!request.verify) return told;
+  const auto archive =
+      Dataset::open(world, request.archive.directory, split, request.shape, request.targets);
+  Progress progress("verify " + split, "samples", archive->size(), world.rank() == 0);
+  Ticker tick(progress, world, archive->size(), 0);
+  verify_archive(world, *archive, source, [&tick] { tick(); });
+  progress.finish();
+  return cat(told.empty() ? cat(split, ": ", archive->size(), " samples") : told,
+             source != nullptr ? ", verified against the source" : ", verified");
+}
+
+std::int64_t archive_bytes(const Request& request) {
+  std::int64_t bytes = 0;
+  for (const auto& entry : fs::directory_iterator(request.archive.directory))
+    for (const std::string& split : request.splits)
+      if (entry.path().filename().string().starts_with(split + "-"))
+        bytes += static_cast<std::int64_t>(entry.file_size());
+  return bytes;
+}
+
+int convert(const Comm& world, const Options& options) {
+  const auto start = std::chrono::steady_clock::now();
+  Request request = request_of(options);
+  choose_splits(world, request);
+  check_memory(world, request.shape);
+  std::vector<std::unique_ptr<const Dataset>> sources;
+  for (const std::string& split : request.splits)
+    sources.push_back(request.from.empty() ? nullptr
+                                           : Dataset::open(world, request.from, split,
+                                                           request.shape, request.targets));
+  std::unique_ptr<DirectoryLock> lock;  // on rank 0
+  if (!request.from.empty())
+    on_first_rank(world, [&] {
+      lock = take_target(request);
+      return std::string();
+    });
+  std::int64_t raw_bytes = 0;
+  std::vector<std::string> told;
+  for (std::size_t s = 0; s < sources.size(); ++s) {
+    told.push_back(convert_split(world, request, request.splits[s], sources[s].get()));
+    if (sources[s]) raw_bytes += sources[s]->size() * voxel_bytes(request.shape);
+  }
+  if (world.rank() != 0) return kExitDone;
+  for (const std::string& line : told) std::cout << line << '\n';
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  const std::int64_t bytes = archive_bytes(request);
+  std::cout << request.archive.directory.string() << " takes " << gigabytes(bytes);
+  if (raw_bytes > 0)
+    std::cout << ", " << static_cast<double>(bytes) / static_cast<double>(raw_bytes)
+              << " of the voxels' " << gigabytes(raw_bytes);
+  std::cout << " (" << Progress::duration(seconds.count()) << ")\n";
+  return kExitDone;
+}
+
+}  // namespace
+
+int run_convert(int argc, char** argv) {
+  Options options = convert_options();
+  return run_parallel(argc, argv, options,
+                      [&](const Comm& world) { return convert(world, options); });
+}
+
+}  // namespace halomesh
