@@ -66,6 +66,7 @@ std::vector<TransferPlan> stage_transfers(const TransferPlan& plan,
     for (const Box& box : rest) transfers[0].push_back({t.src, t.dst, box});
   }
   std::vector<TransferPlan> plans;
+  plans.reserve(stages);
   for (auto& stage : transfers) plans.emplace_back(std::move(stage));
   return plans;
 }

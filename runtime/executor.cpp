@@ -146,9 +146,9 @@ ConstView Executor::output() const { return tensors_.back().value.view(); }
 View Executor::output_diff() { return tensors_.back().diff.view(); }
 
 void Executor::set_input(AnyConstView input) {
-  require(input.type == model_.input_type(),
-          cat("an input of ", name_of(input.type), " for a network that reads ",
-              name_of(model_.input_type())));
+  if (input.type != model_.input_type())
+    throw Error(cat("an input of ", name_of(input.type), " for a network that reads ",
+                    name_of(model_.input_type())));
   for (std::size_t l = 0; l < states_.size(); ++l)
     for (std::size_t i = 0; i < states_[l].src.size(); ++i)
       if (model_.layers()[l].inputs[i] == 0) states_[l].src[i] = input;

@@ -9,13 +9,14 @@
 namespace halomesh {
 namespace {
 
+// Texts are made only when they are needed: a step allocates nothing.
 void require_match(ConstView a, ConstView b, std::int64_t count) {
-  require(a.span == b.span && a.batch == b.batch,
-          cat("loss of ", a.batch, " predictions of shape ", a.span.shape(), " against ", b.batch,
-              " targets of shape ", b.span.shape()),
-          "the last layer of the network must have as many channels as the data has targets");
-  require(count >= 0 && count <= a.batch,
-          cat("loss over ", count, " samples of a local batch of ", a.batch));
+  if (a.span != b.span || a.batch != b.batch)
+    throw Error(cat("loss of ", a.batch, " predictions of shape ", a.span.shape(), " against ",
+                    b.batch, " targets of shape ", b.span.shape()),
+                "the last layer of the network must have as many channels as the data has targets");
+  if (count < 0 || count > a.batch)
+    throw Error(cat("loss over ", count, " samples of a local batch of ", a.batch));
 }
 
 }  // namespace
@@ -43,7 +44,7 @@ ErrorSums error_sums(ConstView prediction, ConstView target, std::int64_t count)
 ErrorSums loss_gradient(LossKind kind, ConstView prediction, ConstView target, std::int64_t count,
                         std::int64_t global_batch, View diff) {
   require_match(prediction, diff, count);
-  require(global_batch > 0, cat("loss over a global batch of ", global_batch));
+  if (global_batch <= 0) throw Error(cat("loss over a global batch of ", global_batch));
   const ErrorSums sums = error_sums(prediction, target, count);
   const std::int64_t volume = prediction.sample_volume();
   const double scale = 1.0 / (static_cast<double>(global_batch) * static_cast<double>(volume));

@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <new>
 #include <span>
@@ -13,6 +12,7 @@
 #include "box.hpp"
 #include "error.hpp"
 #include "src/nn/data_type.hpp"
+#include "src/nn/first_touch.hpp"
 
 namespace halomesh {
 
@@ -105,7 +105,7 @@ struct TypedView {
 using AnyView = TypedView<std::byte>;
 using AnyConstView = TypedView<const std::byte>;
 
-/// Zeroed, 64-byte aligned memory that this object owns (move-only); one cache line or SVE/AVX-512
+/// Zeroed (by clear_by_threads()), 64-byte aligned memory that this object owns (move-only); one cache line or SVE/AVX-512
 /// vector never straddles its start.
 template <class T>
 class AlignedBuffer {
@@ -115,7 +115,7 @@ class AlignedBuffer {
     if (size_ == 0) return;
     const std::size_t bytes = static_cast<std::size_t>(size_) * sizeof(T);
     data_.reset(static_cast<T*>(::operator new (bytes, std::align_val_t{kAlignment})));
-    std::memset(static_cast<void*>(data_.get()), 0, bytes);
+    clear_by_threads(data_.get(), bytes);
   }
   T* data() { return data_.get(); }
   const T* data() const { return data_.get(); }

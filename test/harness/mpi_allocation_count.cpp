@@ -1,0 +1,48 @@
+// operator new, counted: see mpi_allocation_count.hpp. Linked where the count is asked for.
+#include "test/harness/mpi_allocation_count.hpp"
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#ifdef __SANITIZE_ADDRESS__
+
+std::int64_t halomesh::test::allocation_count() { return -1; }
+
+#else
+
+// Made by the linker: the first byte of this executable and the end of its code.
+extern "C" const char __executable_start;  // NOLINT(bugprone-reserved-identifier)
+extern "C" const char etext;
+
+namespace {
+
+std::atomic<std::int64_t> count{0};
+
+void* allocate(std::size_t size, std::size_t alignment, const void* caller) {
+  const auto* const at = static_cast<const char*>(caller);
+  if (at >= &__executable_start && at < &etext) ++count;
+  const std::size_t whole = (size + alignment - 1) / alignment * alignment;
+  void* const memory = std::aligned_alloc(alignment, whole == 0 ? alignment : whole);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+}  // namespace
+
+std::int64_t halomesh::test::allocation_count() { return count; }
+
+void* operator new(std::size_t size) {
+  return allocate(size, __STDCPP_DEFAULT_NEW_ALIGNMENT__, __builtin_return_address(0));
+}
+void* operator new(std::size_t size, std::align_val_t alignment) {
+  return allocate(size, static_cast<std::size_t>(alignment), __builtin_return_address(0));
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t /*size*/) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t /*alignment*/) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t /*size*/, std::align_val_t /*alignment*/) noexcept {
+  std::free(memory);
+}
+
+#endif
