@@ -3,6 +3,7 @@
 
 BUILD   ?= release
 MPI     ?= openmpi
+HDF5    ?= serial
 PREFIX  ?= /usr/local
 VERSION ?= 0.1.0
 V       ?= 0
@@ -12,6 +13,9 @@ $(error BUILD=$(BUILD) is none of release, debug, asan, clang)
 endif
 ifeq ($(filter $(MPI),openmpi mpich),)
 $(error MPI=$(MPI) is neither openmpi nor mpich)
+endif
+ifeq ($(filter serial parallel,$(HDF5)),)
+$(error HDF5=$(HDF5) is neither serial nor parallel)
 endif
 
 # One job a core unless -j says otherwise.
@@ -24,7 +28,8 @@ MAKEFLAGS += --no-builtin-rules
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := all
 
-B := build/$(BUILD)$(if $(filter mpich,$(MPI)),-mpich)
+LIBRARIES := $(if $(filter mpich,$(MPI)),-mpich)$(if $(filter parallel,$(HDF5)),-phdf5)
+B := build/$(BUILD)$(LIBRARIES)
 PROGRAM := $(if $(filter build/release,$(B)),build/halomesh,$(B)/halomesh)
 Q := $(if $(filter 0,$(V)),@)
 
@@ -52,7 +57,8 @@ CXXFLAGS ?=
 LDFLAGS ?=
 
 pkg = $(shell pkg-config $(1) 2>/dev/null)
-HDF5_MODULE := $(firstword $(foreach m,hdf5-serial hdf5,$(if $(call pkg,--exists $(m) && echo y),$(m))))
+HDF5_NAMES := $(if $(filter serial,$(HDF5)),hdf5-serial,hdf5-$(MPI)) hdf5
+HDF5_MODULE := $(firstword $(foreach m,$(HDF5_NAMES),$(if $(call pkg,--exists $(m) && echo y),$(m))))
 ifndef HDF5_CFLAGS
 HDF5_CFLAGS := $(if $(HDF5_MODULE),$(call pkg,--cflags $(HDF5_MODULE)))
 endif
@@ -95,10 +101,12 @@ BASE := -std=c++20 $(OPT_$(BUILD)) $(ARCH) $(WARN) -I. -Iinclude
 FLAGS_pure := $(BASE) $(CXXFLAGS)
 FLAGS_nn   := $(BASE) -fopenmp $(DNNL_CFLAGS) $(CXXFLAGS)
 FLAGS_synth := $(BASE) -fopenmp $(DNNL_CFLAGS) $(FFTW_CFLAGS) $(CXXFLAGS)
-FLAGS_files := $(BASE) -pthread $(HDF5_CFLAGS) $(BOOST_CFLAGS) $(CXXFLAGS)
+# MPI's own C++ classes are gone from the standard; the header of a parallel HDF5 includes mpi.h.
+NO_MPI_CLASSES := -DOMPI_SKIP_MPICXX=1 -DMPICH_SKIP_MPICXX=1
+FLAGS_files := $(BASE) -pthread $(if $(filter parallel,$(HDF5)),$(NO_MPI_CLASSES)) $(HDF5_CFLAGS) $(BOOST_CFLAGS) $(CXXFLAGS)
 FLAGS_mpi  := $(BASE) -fopenmp -pthread -isystem $(B)/gen $(HDF5_CFLAGS) $(PROTOBUF_CFLAGS) \
               $(DNNL_CFLAGS) $(FFTW_CFLAGS) $(BOOST_CFLAGS) $(HWLOC_CFLAGS) \
-              -DOMPI_SKIP_MPICXX=1 -DMPICH_SKIP_MPICXX=1 $(CXXFLAGS)
+              $(NO_MPI_CLASSES) $(CXXFLAGS)
 FLAGS_generated := -std=c++20 $(filter-out -W%,$(OPT_$(BUILD))) $(ARCH) -w -pthread -I$(B)/gen \
                    $(PROTOBUF_CFLAGS) $(CXXFLAGS)
 LINK := $(SANITIZE) $(LDFLAGS) -Wl,--as-needed
@@ -228,7 +236,7 @@ deps: export HWLOC_CFLAGS := $(HWLOC_CFLAGS)
 deps: export CXX := $(CXX)
 deps: export MPIRUN := $(MPIRUN)
 deps: ## install what is missing (Debian, Ubuntu); elsewhere say what is missing and how to get it
-	@test/harness/install_dependencies.sh --mpi=$(MPI) $(if $(filter 1,$(TORCH)),--torch) $(if $(filter 1,$(LINT)),--lint)
+	@test/harness/install_dependencies.sh --mpi=$(MPI) --hdf5=$(HDF5) $(if $(filter 1,$(TORCH)),--torch) $(if $(filter 1,$(LINT)),--lint)
 
 .PHONY: quickstart
 quickstart: deps ## install what is missing, build, make a small data set and train on it
@@ -279,12 +287,12 @@ test: deps ## install what is missing, build and run every test; TORCH=1 also in
 	@+$(MAKE) --no-print-directory all test-programs
 	@+$(MAKE) --no-print-directory run-tests
 run-tests:
-	$(call run_tests,layers $(TEST_NAMES) $(PYTHON_TESTS))
+	$(call run_tests,$(or $(RUN),layers $(TEST_NAMES) $(PYTHON_TESTS)))
 
 .PHONY: test-asan run-tests-asan
 ASAN_NAMES := $(filter partition_tests nn_tests runtime_tests mpi_tests,$(TEST_NAMES))
 test-asan: deps ## run the partition, nn, runtime and mpi tests under address and UB sanitizers
-	@+$(MAKE) --no-print-directory BUILD=asan $(addprefix build/asan$(if $(filter mpich,$(MPI)),-mpich)/tests/,$(ASAN_NAMES))
+	@+$(MAKE) --no-print-directory BUILD=asan $(addprefix build/asan$(LIBRARIES)/tests/,$(ASAN_NAMES))
 	@+$(MAKE) --no-print-directory BUILD=asan run-tests-asan
 run-tests-asan:
 	$(call run_tests,$(ASAN_NAMES))
@@ -316,17 +324,20 @@ clang: ## build the program and all tests with clang++ into build/clang
 	@+$(MAKE) --no-print-directory LINT=1 deps
 	@+$(MAKE) --no-print-directory BUILD=clang all test-programs
 
+include test/harness/builds.mk
+
 # ---------------------------------------------------------------------------------------------
 .PHONY: help
 help: ## show this page
 	@awk 'BEGIN { FS = ":.*## " } \
 	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
-	  /^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	  /^[a-z0-9-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' Makefile test/harness/builds.mk
 	@printf '\nVariables (now)\n'
-	@printf '  %-14s %s\n' \
+	@printf '  %-15s %s\n' \
 	  BUILD 'release, debug, asan or clang ($(BUILD))' \
 	  CXX 'compiler; the MPI wrapper is told to use it too ($(CXX))' \
 	  MPI 'openmpi or mpich: packages, wrappers and launcher flags ($(MPI))' \
+	  HDF5 'serial or parallel: which of the installed libraries ($(HDF5))' \
 	  MPICXX 'MPI compiler wrapper ($(MPICXX))' \
 	  MPIRUN 'launcher for the tests ($(MPIRUN))' \
 	  PREFIX 'where install puts things ($(PREFIX))' \

@@ -1,14 +1,17 @@
 #!/bin/sh
 # Finds which packages the build, the tests or the checks miss, and installs them with apt.
-# Usage: install_dependencies.sh [--mpi=openmpi|mpich] [--torch] [--lint] [--dry-run]
+# Usage: install_dependencies.sh [--mpi=openmpi|mpich] [--hdf5=serial|parallel]
+#   [--torch] [--lint] [--a64fx] [--dry-run]
 # Silent when nothing is missing. Without apt or the rights, says what is missing and the cure.
 set -eu
 
-mpi=openmpi torch=0 lint=0 dry_run=0
+mpi=openmpi hdf5=serial torch=0 lint=0 a64fx=0 dry_run=0
 for option in "$@"; do
   case $option in
     --mpi=openmpi | --mpi=mpich) mpi=${option#--mpi=} ;;
+    --hdf5=serial | --hdf5=parallel) hdf5=${option#--hdf5=} ;;
     --torch) torch=1 ;;
+    --a64fx) a64fx=1 ;;
     --lint) lint=1 ;;
     --dry-run) dry_run=1 ;;
     *) echo "install_dependencies.sh: unknown option $option" >&2; exit 2 ;;
@@ -20,7 +23,6 @@ done
 needed="g++|command:${CXX:-c++}
 pkg-config|command:pkg-config
 libdnnl-dev|header:dnnl.hpp
-libhdf5-dev|header:hdf5.h
 libhwloc-dev|header:hwloc.h
 libboost-dev|header:boost/version.hpp
 libboost-program-options-dev|header:boost/program_options.hpp
@@ -31,6 +33,12 @@ libisal-dev|header:isa-l/crc.h
 nlohmann-json3-dev|header:nlohmann/json.hpp
 protobuf-compiler|command:protoc
 libprotobuf-dev|header:google/protobuf/message.h"
+case $hdf5 in
+  serial) needed="$needed
+libhdf5-dev|header:hdf5.h" ;;
+  parallel) needed="$needed
+libhdf5-$mpi-dev|header:hdf5.h" ;;
+esac
 case $mpi in
   openmpi) needed="$needed
 libopenmpi-dev|command:mpicxx
@@ -39,6 +47,11 @@ openmpi-bin|launcher:openmpi" ;;
 libmpich-dev|command:mpicxx
 mpich|launcher:mpich" ;;
 esac
+if [ "$a64fx" = 1 ]; then
+  needed="$needed
+g++-aarch64-linux-gnu|command:aarch64-linux-gnu-g++
+qemu-user-static|command:qemu-aarch64-static"
+fi
 if [ "$lint" = 1 ]; then
   needed="$needed
 clang|command:clang++

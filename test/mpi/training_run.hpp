@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -27,10 +28,11 @@ inline constexpr std::int64_t kGlobalBatch = 4;
 
 /// Writes `directory`/train: particle counts around a density that follows the first target, so
 /// that the losses fall. Local.
-inline void write_training_data(const std::filesystem::path& directory) {
+inline void write_training_data(const std::filesystem::path& directory,
+                                const Shape& input = kTrainingInput) {
   std::filesystem::create_directories(directory / "train");
   TfRecordWriter writer(directory / "train" / "samples.tfrecord", Compression::kNone);
-  std::vector<std::int16_t> counts(static_cast<std::size_t>(kTrainingInput.volume()));
+  std::vector<std::int16_t> counts(static_cast<std::size_t>(input.volume()));
   for (std::int64_t sample = 0; sample < kTrainingSamples; ++sample) {
     const CounterRng rng(5, RandomUse::kSynth, static_cast<std::uint32_t>(sample));
     std::vector<float> targets;
@@ -56,6 +58,9 @@ struct TrainingRequest {
   std::optional<std::filesystem::path> resume{};  ///< a checkpoint to go on from
   double perturbation = 0;  ///< relative, of each initial weight, in a random direction
   std::uint64_t perturbation_seed = 0;
+  Shape input = kTrainingInput;
+  std::int64_t conv_layers = 4;
+  std::function<void(const Executor&)> after{};  ///< called when the run is done, if any
 };
 
 /// The loss of each step done, oldest first, as rank 0 has written them. Local.
@@ -70,12 +75,13 @@ inline std::vector<double> read_losses(const std::filesystem::path& metrics) {
 }
 
 /// The network: 4 convolutions, down to 2^3, and dropout.
-inline Model make_training_network(std::int64_t kernel) {
+inline Model make_training_network(std::int64_t kernel, const Shape& input = kTrainingInput,
+                                   std::int64_t conv_layers = 4) {
   CosmoFlowOptions network;
-  network.input = kTrainingInput;
+  network.input = input;
   network.kernel = kernel;
   network.filters = 8;
-  network.conv_layers = 4;
+  network.conv_layers = conv_layers;
   return make_cosmoflow(network);
 }
 
@@ -83,7 +89,7 @@ inline Model make_training_network(std::int64_t kernel) {
 /// checkpoint every 10 steps. Collective; the same losses on every rank.
 inline std::vector<double> train(const Comm& comm, const TrainingRequest& request) {
   const ProcessMesh mesh(comm, request.mesh);
-  Model model = make_training_network(request.kernel);
+  Model model = make_training_network(request.kernel, request.input, request.conv_layers);
   const ModelGeometry geometry = model.geometry(request.mesh.parts);
   Parameters parameters(geometry, mesh.part());
   constexpr std::uint64_t kSeed = 21;
@@ -92,7 +98,7 @@ inline std::vector<double> train(const Comm& comm, const TrainingRequest& reques
   for (std::size_t i = 0; i < parameters.values().size(); ++i)
     parameters.values()[i] *=
         static_cast<float>(1.0 + (signs.uniform(i) < 0.5F ? -1 : 1) * request.perturbation);
-  const auto data = Dataset::open(comm, request.data, "train", kTrainingInput, 4);
+  const auto data = Dataset::open(comm, request.data, "train", request.input, 4);
   TrainerOptions options;
   options.global_batch = kGlobalBatch;
   options.epochs = 0;
@@ -109,6 +115,7 @@ inline std::vector<double> train(const Comm& comm, const TrainingRequest& reques
   Trainer trainer(mesh, model, geometry, parameters, *data, nullptr, options);
   if (request.resume) trainer.resume(load_checkpoint(mesh, geometry, parameters, *request.resume));
   trainer.run();
+  if (request.after) request.after(trainer.executor());
   comm.barrier();
   return read_losses(request.out / "metrics.jsonl");
 }

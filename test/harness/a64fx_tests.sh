@@ -1,0 +1,43 @@
+#!/bin/sh
+# Runs tests of the A64FX build under qemu: the partition tests, the layers' tests, and trainings on
+# 2 ranks whose losses are held against those of this machine's own build.
+# Usage: a64fx_tests.sh SYSROOT ARM_DIR HOST_DIR [1]    the last for a subset of 3 minutes
+# Speed says nothing here: qemu runs SVE some thousand times slower than a CPU does.
+set -eu
+
+sysroot=$1 arm=$2 host=$3 short=${4:-}
+emulate="qemu-aarch64-static -cpu a64fx -L $sysroot"
+launch="${MPIRUN:-mpirun} -n 2 --oversubscribe --bind-to none"
+if [ "$(id -u)" = 0 ]; then
+  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+fi
+# qemu has no process_vm_readv.
+export OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_mpi_yield_when_idle=1
+
+# Too long for emulation: thousands of convolutions, and universes of particles.
+left_out="*universe*,*particles*,*in fp32 cut over parts*,*on any number of threads*"
+left_out="$left_out,convolution cut over parts equals the serial one: seeded cases"
+if [ -n "$short" ]; then
+  left_out="$left_out,*a second step*,*holds for any number of channels*,*takes bf16*"
+fi
+
+step() {
+  echo "===== $1 ($(($(date +%s) - start)) s so far)"
+  shift
+  "$@"
+}
+start=$(date +%s)
+# shellcheck disable=SC2086
+{
+  step "A64FX: partition tests" $emulate "$arm/partition_tests"
+  step "A64FX: layers" $emulate "$arm/nn_tests" --source-file='*test/nn/*' \
+    --test-case-exclude="$left_out"
+  HALOMESH_CURVES=$(mktemp -d)
+  export HALOMESH_CURVES OMP_NUM_THREADS=1
+  trap 'rm -rf "$HALOMESH_CURVES"' EXIT
+  case="a tiny network learns alike*"
+  step "this machine: training on 1 and 2 ranks" $launch "$host/mpi_tests" --test-case="$case"
+  test -s "$HALOMESH_CURVES/kernel2.curve"
+  step "A64FX: training on 2 ranks" $launch $emulate "$arm/mpi_tests" --test-case="$case"
+}
+echo "===== A64FX: all passed ($(($(date +%s) - start)) s)"
