@@ -87,6 +87,16 @@ void MetricsLog::evaluation(const EvaluationRecord& record) {
   file_.append(line.dump());
 }
 
+void MetricsLog::stage(const StageRecord& record) {
+  const nlohmann::ordered_json line = {{"event", "stage"},
+                                       {"seconds", record.seconds},
+                                       {"samples", record.samples},
+                                       {"bytes_read", record.bytes_read},
+                                       {"bytes_staged", record.bytes_staged},
+                                       {"reused", record.reused}};
+  file_.append(line.dump());
+}
+
 void write_run_record(const std::filesystem::path& path, const nlohmann::ordered_json& record) {
   write_file_atomically(path, record.dump(2, ' ', false, kReplaceBadText) + '\n');
 }

@@ -29,6 +29,15 @@ struct EvaluationRecord {
   double seconds = 0;  ///< of wall time
 };
 
+/// The staging of a run's data: sums over all ranks.
+struct StageRecord {
+  double seconds = 0;  ///< of wall time
+  std::int64_t samples = 0;
+  std::int64_t bytes_read = 0;    ///< from the data set's files
+  std::int64_t bytes_staged = 0;  ///< as stored
+  bool reused = false;            ///< a stage that an earlier run kept was taken up
+};
+
 /// metrics.jsonl, one JSON object a line, in the order of training. Numbers are written so that
 /// reading them gives the same double; what is not finite is written as null, which JSON has.
 /// Move-only.
@@ -48,6 +57,7 @@ class MetricsLog {
   /// Throws Error when the line cannot be written whole, e.g. for want of space.
   void step(const StepRecord& record);
   void evaluation(const EvaluationRecord& record);
+  void stage(const StageRecord& record);
 
  private:
   LineFile file_;

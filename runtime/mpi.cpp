@@ -206,6 +206,11 @@ void Requests::wait_all() {
         MPI_Waitall(static_cast<int>(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE));
 }
 
+void Requests::clear() {
+  wait_all();
+  requests_.clear();
+}
+
 void Requests::wait(std::size_t index) {
   mpi_check(MPI_Wait(&requests_.at(index), MPI_STATUS_IGNORE));
 }

@@ -123,6 +123,8 @@ class Requests {
   void wait_all();
   /// Waits for one request by its index.
   void wait(std::size_t index);
+  /// Waits for all and forgets them, but keeps the memory for as many.
+  void clear();
 
  private:
   std::vector<MPI_Request> requests_;

@@ -8,7 +8,6 @@
 
 #include "error.hpp"
 #include "narrow.hpp"
-#include "runtime/direct_loader.hpp"
 #include "src/nn/loss.hpp"
 
 namespace halomesh {
@@ -30,16 +29,19 @@ Trainer::Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geo
                  Parameters& parameters, const Dataset& train, const Dataset* validation,
                  TrainerOptions options, Trace* trace)
     : mesh_(mesh),
-      model_(model),
       geometry_(geometry),
       parameters_(parameters),
       options_(std::move(options)),
       order_(make_order(options_, mesh, train)),
+      validation_order_(validation == nullptr ? SampleOrder{}
+                                              : make_order(options_, mesh, *validation)),
       schedule_(options_.schedule, std::max<std::int64_t>(1, order_.training_steps())),
       trace_(trace),
       executor_(mesh.group(), model, geometry, parameters, order_.local_batch, true, trace),
       reducer_(mesh, geometry, parameters),
-      loader_(std::make_unique<DirectLoader>(train.reader(), batch_spec(train))),
+      input_(mesh, geometry, model.input_type(), !executor_.output().span.empty(), {&train, order_},
+             {options_.evaluate_every > 0 ? validation : nullptr, validation_order_},
+             options_.stage),
       mllog_(options_.mllog != nullptr ? *options_.mllog : no_mllog_),
       node_(mesh.world().split_by_node()),
       stop_answered_(node_),
@@ -53,21 +55,8 @@ Trainer::Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geo
     throw UsageError(cat("the ", train.size(), " training samples of ", train.directory().string(),
                          " do not fill one batch of ", options_.global_batch),
                      "use a smaller --batch or more samples");
-  if (options_.evaluate_every > 0) {
-    require(validation != nullptr, "validation is asked for without a validation set");
-    validation_order_ = make_order(options_, mesh, *validation);
-    validation_loader_ =
-        std::make_unique<DirectLoader>(validation->reader(), batch_spec(*validation));
-  }
-}
-
-BatchSpec Trainer::batch_spec(const Dataset& dataset) const {
-  return {dataset.shape(),
-          executor_.input_span(),
-          executor_.output().span.empty() ? 0 : dataset.targets(),
-          order_.local_batch,
-          model_.input_type(),
-          mesh_.replica()};
+  require(options_.evaluate_every == 0 || validation != nullptr,
+          "validation is asked for without a validation set");
 }
 
 void Trainer::resume(const TrainingState& state) {
@@ -131,7 +120,7 @@ void Trainer::append_epochs() {
     const bool wanted = options_.epochs == 0 || appended_epochs_ < options_.epochs;
     if (!wanted) break;
     const std::int64_t first = appended_epochs_ == current ? step_ % per_epoch : 0;
-    loader_->append(order_.training(appended_epochs_, first, draw_ ? &*draw_ : nullptr));
+    input_.training().append(order_.training(appended_epochs_, first, draw_ ? &*draw_ : nullptr));
   }
 }
 
@@ -141,10 +130,11 @@ Trainer::StepSums Trainer::train_step() {
   const Batch* batch = nullptr;
   {
     const TraceScope scope(trace_, "input wait", "");
-    batch = &loader_->next();
+    batch = &input_.training().next();
   }
   const AnyConstView input = input_view(*batch, executor_.input_span(), local);
   executor_.forward(pass, input);
+  input_.training().progress();
   std::array<double, 2> sums{};
   if (const Box& out = executor_.output().span; !out.empty()) {
     const ErrorSums errors = loss_gradient(LossKind::kMeanSquaredError, executor_.output(),
@@ -153,6 +143,7 @@ Trainer::StepSums Trainer::train_step() {
     sums[0] = errors.squared / static_cast<double>(options_.global_batch * out.extent(kC));
   }
   executor_.backward(pass, input, reducer_);
+  input_.training().progress();
   {
     const TraceScope scope(trace_, "reduction", "");
     reducer_.finish();
@@ -192,7 +183,7 @@ void Trainer::after_step(const StepSums& sums, double seconds) {
 void Trainer::evaluate_now(std::int64_t epoch) {
   const TraceScope scope(trace_, "evaluation", "");
   mllog_.eval_start(epoch);
-  const Evaluation evaluation = evaluate(mesh_, executor_, *validation_loader_, validation_order_);
+  const Evaluation evaluation = evaluate(mesh_, executor_, input_.validation(), validation_order_);
   mllog_.eval_stop(epoch);
   if (step_ > 0 && step_ % steps_per_epoch() == 0) mllog_.epoch_stop(epoch);
   mllog_.eval_error(epoch, evaluation.mae);
@@ -267,10 +258,16 @@ TrainingResult Trainer::run() {
                             : by_epochs == 0    ? options_.steps
                                                 : std::min(options_.steps, by_epochs);
   progress_ = Progress("training", "steps", last, mesh_.world().rank() == 0, step_);
-  if (options_.evaluate_every > 0 && options_.evaluate_first && step_ == 0) evaluate_now(-1);
+  // What is done already needs no input.
+  const bool works =
+      (!limit_reached() && !target_reached()) || (evaluation_due() && evaluated_step_ != step_);
+  const bool ready = !works || input_.open([this] { return must_stop(); }, metrics_);
+  if (!ready) result_.end = TrainingEnd::kStopped;
+  if (ready && options_.evaluate_every > 0 && options_.evaluate_first && step_ == 0)
+    evaluate_now(-1);
   // A run may have been stopped at an epoch's end, before its validation.
-  if (step_ > 0) finish_epoch();
-  while (!limit_reached() && !target_reached()) {
+  if (ready && step_ > 0) finish_epoch();
+  while (ready && !limit_reached() && !target_reached()) {
     if (!train_epoch()) {
       result_.end = TrainingEnd::kStopped;
       break;
@@ -286,6 +283,7 @@ TrainingResult Trainer::run() {
   result_.last_loss = recent_loss_;
   if (training_s_ > 0)
     result_.samples_per_s = static_cast<double>(run_steps_ * options_.global_batch) / training_s_;
+  if (training_s_ > 0) result_.input_wait = input_.training().input_wait_seconds() / training_s_;
   return result_;
 }
 

@@ -15,11 +15,11 @@
 #include "runtime/evaluator.hpp"
 #include "runtime/executor.hpp"
 #include "runtime/gradient_reducer.hpp"
-#include "runtime/loader.hpp"
 #include "runtime/metrics.hpp"
 #include "runtime/mllog.hpp"
 #include "runtime/process_mesh.hpp"
 #include "runtime/stop_signals.hpp"
+#include "runtime/training_input.hpp"
 #include "runtime/wall_limit.hpp"
 #include "src/nn/optimizer.hpp"
 #include "src/nn/schedule.hpp"
@@ -33,6 +33,7 @@ struct TrainerOptions {
   std::uint64_t seed = 0;
   Shuffle shuffle = Shuffle::kGlobal;
   bool augment = false;  ///< turns training samples by symmetries that keep their shape
+  std::optional<StageOptions> stage;  ///< none: samples are read from the data set, each time
   SgdOptions sgd;
   ScheduleOptions schedule;
   double target_mae = 0;              ///< ends once a validation reaches it; 0: never
@@ -52,9 +53,10 @@ enum class TrainingEnd { kDone, kTargetReached, kStopped };
 
 struct TrainingResult {
   TrainingEnd end = TrainingEnd::kDone;
-  std::int64_t steps = 0;                ///< since the network's first
-  std::int64_t epochs = 0;               ///< completed ones
-  double samples_per_s = 0;              ///< of training steps, evaluation and checkpoints apart
+  std::int64_t steps = 0;    ///< since the network's first
+  std::int64_t epochs = 0;   ///< completed ones
+  double samples_per_s = 0;  ///< of training steps, evaluation and checkpoints apart
+  double input_wait = 0;     ///< part of the training steps' time that this rank waited for input
   double first_loss = 0, last_loss = 0;  ///< first step of this run; running mean at its end
   std::optional<Evaluation> first_evaluation, last_evaluation;
 };
@@ -63,7 +65,7 @@ struct TrainingResult {
 class Trainer {
  public:
   /// `validation` may be null when options.evaluate_every is 0. All arguments but `options` must
-  /// outlive the trainer. Makes all memory and starts reading.
+  /// outlive the trainer. Makes all memory of the network.
   Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geometry,
           Parameters& parameters, const Dataset& train, const Dataset* validation,
           TrainerOptions options, Trace* trace = nullptr);
@@ -85,7 +87,6 @@ class Trainer {
     double loss = 0;
     bool stop = false;  // some rank must stop
   };
-  BatchSpec batch_spec(const Dataset& dataset) const;
   TrainingState current_state() const;
   bool checkpoint_due() const;
   bool limit_reached() const;
@@ -102,7 +103,6 @@ class Trainer {
   void save();
 
   const ProcessMesh& mesh_;
-  const Model& model_;
   const ModelGeometry& geometry_;
   Parameters& parameters_;
   TrainerOptions options_;
@@ -112,7 +112,7 @@ class Trainer {
   Executor executor_;
   GradientReducer reducer_;
   std::optional<SymmetryDraw> draw_;  // how training samples are turned
-  std::unique_ptr<Loader> loader_, validation_loader_;
+  TrainingInput input_;
   MetricsLog metrics_;
   MlperfLog no_mllog_;
   MlperfLog& mllog_;

@@ -1,5 +1,6 @@
 // The command `train`: joins a network, a data set and a schedule, and reports.
 // Knows how a run is set up and recorded; the loop itself is runtime/trainer.
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
@@ -43,6 +44,11 @@ TrainerOptions trainer_options(const Options& options) {
   trainer.shuffle =
       options.get<std::string>("shuffle") == "local" ? Shuffle::kLocal : Shuffle::kGlobal;
   trainer.augment = options.get<bool>("augment");
+  if (const auto stage = options.get<std::string>("stage-dir"); !stage.empty())
+    trainer.stage = {stage,
+                     options.get<std::string>("stage-codec") == "deflate" ? StageCodec::kDeflate
+                                                                          : StageCodec::kNone,
+                     options.get<bool>("keep-stage")};
   trainer.sgd.momentum = static_cast<float>(options.get<double>("momentum"));
   trainer.sgd.weight_decay = static_cast<float>(options.get<double>("weight-decay"));
   trainer.schedule = schedule_options(options);
@@ -56,14 +62,6 @@ TrainerOptions trainer_options(const Options& options) {
   trainer.model = model_settings(options);
   trainer.program = cat("halomesh ", version());
   return trainer;
-}
-
-// What design and options promise but this build cannot do is refused by name, before any work.
-void refuse_unsupported(const Options& options) {
-  const auto refuse = [](bool asked, const std::string& what) {
-    if (asked) throw UsageError(what + " is not supported by this version", "leave the option out");
-  };
-  refuse(!options.get<std::string>("stage-dir").empty(), "--stage-dir");
 }
 
 // The file to continue from, "" for a fresh start. Rank 0 looks, so that all ranks agree.
@@ -96,14 +94,14 @@ std::string summary(const TrainingResult& result, const TrainerOptions& options)
       text += cat(result.first_evaluation->mae, " -> ");
     text += cat(result.last_evaluation->mae, " (", result.last_evaluation->samples, " samples)");
   }
-  return text + cat("\nspeed           ", result.samples_per_s, " samples/s\nresults         ",
+  return text + cat("\nspeed           ", result.samples_per_s, " samples/s, input wait ",
+                    0.1 * std::round(1000 * result.input_wait), " %\nresults         ",
                     options.out.string());
 }
 
 int train(const Comm& world, const Options& options) {
   const double started_s = MPI_Wtime();
   MlperfLog mllog = begin_mlperf_log(world, options);
-  refuse_unsupported(options);
   TrainerOptions trainer_settings = trainer_options(options);
   trainer_settings.started_s = started_s;  // opening the data set counts, too
   trainer_settings.mllog = &mllog;

@@ -20,6 +20,8 @@ void add_data_options(Options& options) {
       .add_choice("shuffle", {"local", "global"}, "global",
                   "permute all samples each epoch, or each replica's fixed share")
       .add<std::string>("stage-dir", "DIR", "", "node-local directory to copy the data to")
+      .add_choice("stage-codec", {"none", "deflate"}, "none", "how staged blocks are compressed")
+      .add_switch("keep-stage", "leave the staged data for the next run")
       .add<bool>("augment", "on|off", false, "flip and turn training samples at random");
 }
 

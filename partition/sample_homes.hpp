@@ -1,0 +1,38 @@
+// Which replica keeps which sample of a split in its stage, as pure functions.
+// Knows nothing of files or of the parts of a replica.
+#pragma once
+
+#include <cstdint>
+
+#include "partition/sample_order.hpp"
+
+namespace halomesh {
+
+/// Each sample has one home: a replica, and there a slot. Slots of a replica count from 0 in the
+/// order of their samples.
+class SampleHomes {
+ public:
+  struct Home {
+    std::int64_t replica = 0, slot = 0;
+    friend bool operator==(const Home&, const Home&) = default;
+  };
+
+  /// Training samples live in the replicas' contiguous shards (see SampleOrder::shard_begin): with
+  /// Shuffle::kLocal nothing leaves its replica.
+  static SampleHomes of_training(const SampleOrder& order) { return {order, false}; }
+  /// Validation samples live where each pass of SampleOrder::validation() takes them.
+  static SampleHomes of_validation(const SampleOrder& order) { return {order, true}; }
+
+  std::int64_t samples() const { return order_.samples; }
+  Home of(std::int64_t sample) const;
+  std::int64_t slots(std::int64_t replica) const;
+  std::int64_t sample(const Home& home) const;
+
+ private:
+  SampleHomes(const SampleOrder& order, bool by_use) : order_(order), by_use_(by_use) {}
+
+  SampleOrder order_;
+  bool by_use_;
+};
+
+}  // namespace halomesh

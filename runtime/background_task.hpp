@@ -1,0 +1,79 @@
+// One piece of work at a time on a thread of its own.
+// Knows nothing of the work.
+#pragma once
+
+#include <condition_variable>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+namespace halomesh {
+
+/// All functions are called by one thread.
+class BackgroundTask {
+ public:
+  BackgroundTask() : thread_([this] { run(); }) {}
+  BackgroundTask(const BackgroundTask&) = delete;
+  BackgroundTask& operator=(const BackgroundTask&) = delete;
+  /// Waits for the work under way.
+  ~BackgroundTask() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+  /// Starts `work`; the work before must be done().
+  void start(std::function<void()> work) {
+    {
+      const std::lock_guard lock(mutex_);
+      work_ = std::move(work);
+      busy_ = true;
+    }
+    changed_.notify_all();
+  }
+  /// True when there is nothing under way.
+  bool done() {
+    const std::lock_guard lock(mutex_);
+    return !busy_;
+  }
+  /// Waits for the work under way; throws what it threw.
+  void wait() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return !busy_; });
+    if (failure_ != nullptr) std::rethrow_exception(failure_);
+  }
+
+ private:
+  void run() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      changed_.wait(lock, [this] { return busy_ || stopping_; });
+      if (!busy_) return;
+      lock.unlock();
+      std::exception_ptr failure;
+      try {
+        work_();
+      } catch (...) {
+        failure = std::current_exception();
+      }
+      lock.lock();
+      if (failure != nullptr) failure_ = failure;
+      busy_ = false;
+      changed_.notify_all();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::function<void()> work_;
+  bool busy_ = false, stopping_ = false;
+  std::exception_ptr failure_;
+  std::thread thread_;  // last: it uses all of the above
+};
+
+}  // namespace halomesh

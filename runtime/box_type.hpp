@@ -1,0 +1,46 @@
+// A box within a larger block of counts as an MPI datatype: it is sent without being packed first.
+// Knows nothing of messages or of what the counts are.
+#pragma once
+
+#include <array>
+#include <utility>
+
+#include "box.hpp"
+#include "narrow.hpp"
+#include "runtime/mpi.hpp"
+
+namespace halomesh {
+
+/// The int16 elements of `box` in a block that spans `span` (both not empty); to be used with the
+/// block's first element. Move-only; may go while messages of it are under way.
+class BoxType {
+ public:
+  BoxType(const Box& span, const Box& box) {
+    std::array<int, 4> whole{}, part{}, start{};
+    // A block's order of axes is d, h, w, c.
+    for (std::size_t i = 0; i < 4; ++i) {
+      const std::size_t axis = (i + 1) % 4;
+      whole[i] = narrow<int>(span.extent(axis));
+      part[i] = narrow<int>(box.extent(axis));
+      start[i] = narrow<int>(box.lo[axis] - span.lo[axis]);
+    }
+    mpi_check(MPI_Type_create_subarray(4, whole.data(), part.data(), start.data(), MPI_ORDER_C,
+                                       MPI_INT16_T, &type_));
+    mpi_check(MPI_Type_commit(&type_));
+  }
+  BoxType(BoxType&& other) noexcept : type_(std::exchange(other.type_, MPI_DATATYPE_NULL)) {}
+  BoxType& operator=(BoxType&&) = delete;
+  BoxType(const BoxType&) = delete;
+  BoxType& operator=(const BoxType&) = delete;
+  ~BoxType() {
+    int finalized = 0;
+    MPI_Finalized(&finalized);
+    if (type_ != MPI_DATATYPE_NULL && finalized == 0) MPI_Type_free(&type_);
+  }
+  MPI_Datatype get() const { return type_; }
+
+ private:
+  MPI_Datatype type_ = MPI_DATATYPE_NULL;
+};
+
+}  // namespace halomesh

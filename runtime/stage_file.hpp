@@ -1,0 +1,79 @@
+// The blocks of one split that one rank keeps: written once, then read from mapped memory.
+// Knows slots and bytes; nothing of samples, of ranks or of where the file lies.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/block_codec.hpp"
+#include "runtime/descriptor.hpp"
+
+namespace halomesh {
+
+enum class StageCodec : std::uint8_t {
+  kNone,    ///< counts as they are: blocks are used in place
+  kDeflate  ///< see BlockCodec
+};
+
+/// Slots of int16 blocks of one size, each with a checksum that every use verifies. First all slots
+/// are written, in any order; after finish() they are read. Move-only; for one thread at a time,
+/// but for in_place(), which any may call.
+class StageFile {
+ public:
+  StageFile() = default;
+  /// `file` is empty; `name` is for messages.
+  StageFile(Descriptor file, std::string name, StageCodec codec, std::int64_t slots,
+            std::int64_t block);
+  StageFile(StageFile&& other) noexcept;
+  StageFile& operator=(StageFile&& other) noexcept;
+  StageFile(const StageFile&) = delete;
+  StageFile& operator=(const StageFile&) = delete;
+  ~StageFile();
+
+  /// Bytes that a slot takes when it is not compressed.
+  static std::int64_t raw_bytes(std::int64_t block);
+  /// Throws Error naming the space that was wanted when the file system is full.
+  void write(std::int64_t slot, std::span<const std::int16_t> counts);
+  /// Maps what was written. All slots must be there.
+  void finish();
+
+  /// Where each slot is; together with the file it is a stage that can be taken up again.
+  struct Entry {
+    std::int64_t offset = -1, bytes = 0;
+    std::uint32_t checksum = 0;
+  };
+  const std::vector<Entry>& index() const { return index_; }
+  /// Takes up a file that was kept and holds all that the index names, instead of write() and
+  /// finish().
+  void reopen(std::vector<Entry> index);
+
+  StageCodec codec() const { return codec_; }
+  std::int64_t slots() const { return static_cast<std::int64_t>(index_.size()); }
+  /// Counts of a block.
+  std::int64_t block() const { return block_; }
+  std::int64_t stored_bytes() const { return end_; }
+  const Descriptor& file() const { return file_; }
+
+  /// Throws Error naming file and slot unless its bytes are those that were written.
+  void verify(std::int64_t slot) const;
+  /// The counts of a slot of kNone, for as long as this object lives. Not verified.
+  const std::int16_t* in_place(std::int64_t slot) const;
+  /// The verified counts of a slot: in place, or inflated into `room`, of block() counts.
+  std::span<const std::int16_t> read(std::int64_t slot, std::span<std::int16_t> room);
+
+ private:
+  void map();
+  std::span<const std::byte> stored(std::int64_t slot) const;
+
+  Descriptor file_;
+  std::string name_;
+  StageCodec codec_ = StageCodec::kNone;
+  std::int64_t block_ = 0, end_ = 0;
+  std::vector<Entry> index_;
+  const std::byte* mapped_ = nullptr;
+  BlockCodec block_codec_;
+};
+
+}  // namespace halomesh

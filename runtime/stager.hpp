@@ -1,0 +1,98 @@
+// Staging: every sample is read once, by one rank of the replica that is to keep it, which gives
+// each part its block. Knows nothing of file formats, of steps or of how blocks are used.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "partition/delivery.hpp"
+#include "partition/sample_homes.hpp"
+#include "runtime/box_type.hpp"
+#include "runtime/dataset.hpp"
+#include "runtime/kept_stage.hpp"
+#include "runtime/metrics.hpp"
+#include "runtime/process_mesh.hpp"
+#include "runtime/stage_directory.hpp"
+#include "runtime/stage_file.hpp"
+#include "src/nn/tensor.hpp"
+
+namespace halomesh {
+
+struct StageOptions {
+  std::filesystem::path directory;  ///< node-local
+  StageCodec codec = StageCodec::kNone;
+  bool keep = false;  ///< leave the stage for the next run
+};
+
+/// A split to be staged; the data set must outlive the Stager.
+struct SplitSource {
+  std::string name;
+  const Dataset* data = nullptr;
+  SampleHomes homes;
+};
+
+/// What this rank keeps of a split, and what it knows of all of it.
+struct StagedSplit {
+  SampleHomes homes;
+  StageFile file;              ///< this part's blocks of its replica's samples, by slot
+  std::vector<float> targets;  ///< of all samples, in their order
+};
+
+/// Stages the splits of one run. Constructor and run() are collective over mesh.world().
+///
+/// Within a replica, each rank reads a contiguous run of the samples, whole and one after the
+/// other, while the one before travels: each part receives its block as a box of that memory and
+/// writes it to a file without a name, so that no end of the process, however violent, leaves
+/// anything behind. Memory: three whole samples. Only with StageOptions::keep do complete files get
+/// names at the end (see KeptStage).
+class Stager {
+ public:
+  /// `sample`: what each part keeps. Throws Error where the directory cannot be used.
+  Stager(const ProcessMesh& mesh, KeptSample sample, StageOptions options,
+         std::vector<SplitSource> splits);
+
+  /// Called on rank 0 with the number of samples that are staged already.
+  using Report = std::function<void(std::int64_t samples)>;
+  /// Stages all splits, or takes them up where they were kept. Empty when a rank's `must_stop` told
+  /// to stop. Throws Error before anything is written when a node's space does not suffice, on
+  /// every rank; and on this rank what reading or writing threw.
+  std::optional<std::vector<StagedSplit>> run(const std::function<bool()>& must_stop,
+                                              const Report& report);
+  const StageRecord& record() const { return record_; }
+
+ private:
+  /// A split on its way: what this rank reads of it, and the targets that it has read.
+  struct Work {
+    StageFile file;
+    std::int64_t first = 0, count = 0;  // slots that this rank reads
+    std::vector<float> targets;
+  };
+
+  const Box& box() const { return sample_.kept[static_cast<std::size_t>(mesh_.part())]; }
+  std::string key() const;
+  std::vector<std::string> names() const;
+  bool take_up_kept(std::vector<Work>& works);
+  void require_space(double share_of_raw) const;
+  Work begin(const SplitSource& split, Descriptor file) const;
+  bool stage(const SplitSource& split, Work& work, const std::function<bool()>& must_stop,
+             const Report& report);
+  void distribute(const std::int16_t* sample, std::int64_t round, std::int64_t slots, Work& work);
+  void keep(const std::vector<Work>& works);
+  std::vector<float> all_targets(const SplitSource& split, const Work& work) const;
+
+  const ProcessMesh& mesh_;
+  KeptSample sample_;
+  StageOptions options_;
+  std::vector<SplitSource> splits_;
+  StageDirectory directory_;
+  std::optional<KeptStage> kept_;
+  std::vector<std::optional<BoxType>> block_of_part_;  // in a whole sample; none where it is empty
+  AlignedBuffer<std::int16_t> arriving_;               // blocks, by the part that reads them
+  StageRecord record_;
+};
+
+}  // namespace halomesh
