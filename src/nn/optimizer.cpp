@@ -18,9 +18,9 @@ void validate(const SgdOptions& options) {
 
 void sgd_step(const SgdOptions& options, float rate, std::span<const float> diffs,
               std::span<float> velocity, std::span<float> values) {
-  require(diffs.size() == values.size() && velocity.size() == values.size(),
-          cat("optimizer step over ", values.size(), " parameters with ", diffs.size(),
-              " gradients and ", velocity.size(), " velocities"));
+  if (diffs.size() != values.size() || velocity.size() != values.size())
+    throw Error(cat("optimizer step over ", values.size(), " parameters with ", diffs.size(),
+                    " gradients and ", velocity.size(), " velocities"));
   const float momentum = options.momentum, decay = options.weight_decay;
   const float* g = diffs.data();
   float* v = velocity.data();
