@@ -8,8 +8,8 @@ PREFIX  ?= /usr/local
 VERSION ?= 0.1.0
 V       ?= 0
 
-ifeq ($(filter $(BUILD),release debug asan clang),)
-$(error BUILD=$(BUILD) is none of release, debug, asan, clang)
+ifeq ($(filter $(BUILD),release debug asan clang fuzz),)
+$(error BUILD=$(BUILD) is none of release, debug, asan, clang, fuzz)
 endif
 ifeq ($(filter $(MPI),openmpi mpich),)
 $(error MPI=$(MPI) is neither openmpi nor mpich)
@@ -36,7 +36,7 @@ Q := $(if $(filter 0,$(V)),@)
 # ---------------------------------------------------------------------------------------------
 # Compilers and libraries. Every ?= variable may be set on the command line or in the environment.
 
-ifeq ($(BUILD),clang)
+ifneq ($(filter $(BUILD),clang fuzz),)
 CXX := clang++
 endif
 have = $(shell command -v $(1) 2>/dev/null)
@@ -90,6 +90,8 @@ OPT_release := -O3 -g1
 OPT_debug   := -O0 -g
 OPT_asan    := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
 OPT_clang   := -O1
+OPT_fuzz    := -O1 -g -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,address,undefined \
+               -fno-sanitize-recover=all
 SANITIZE    := $(filter -fsanitize%,$(OPT_$(BUILD)))
 
 # GCC 12 and 13 see overlapping copies in `"text" + std::string` that are not there (GCC PR 105651).
@@ -139,6 +141,7 @@ TEST_SYSTEM  := $(wildcard test/system/*.cpp)
 TESTS        := $(HARNESS) $(HARNESS_MPI) $(TEST_PURE) $(TEST_NN) $(TEST_RUNTIME) $(TEST_MPI) \
                 $(TEST_APPS) $(TEST_SYSTEM) $(wildcard test/harness/*_main.cpp)
 PYTHON_TESTS := $(wildcard test/system/*_test.py)
+FUZZ_TARGETS := $(wildcard test/fuzz/*_fuzz.cpp)
 
 objects   = $(patsubst %.cpp,$(B)/obj/%.o,$(1))
 generated = $(patsubst %.proto,$(B)/gen/%.pb.$(2),$(1))
@@ -297,6 +300,32 @@ test-asan: deps ## run the partition, nn, runtime and mpi tests under address an
 run-tests-asan:
 	$(call run_tests,$(ASAN_NAMES))
 
+# Each fuzz target is a program of its own; all share what reads data sets.
+FUZZ_PROGRAMS := $(patsubst test/fuzz/%_fuzz.cpp,$(B)/fuzz/%,$(FUZZ_TARGETS))
+FUZZED := $(filter $(addprefix runtime/,archive% atomic% block% chunk% crc% dataset% example% hdf5% \
+            mpi% read_bytes% sample% tfrecord% together%),$(RUNTIME)) src/nn/counts.cpp
+$(eval $(call compile,$(FUZZ_TARGETS),$(MPICXX),$(FLAGS_mpi)))
+$(foreach f,$(FUZZ_PROGRAMS),$(eval $(call program,$(f),$(call objects,test/fuzz/$(notdir $(f))_fuzz.cpp $(FUZZED)) $(PB_OBJECTS),$(MPICXX) -fsanitize=fuzzer,$(LIBS_mpi))))
+
+.PHONY: fuzz fuzz-programs run-fuzz
+SECONDS ?= 3600
+fuzz: ## damage files for SECONDS (3600) in all and watch the readers for crashes, hangs, runaway memory
+	@+$(MAKE) --no-print-directory LINT=1 deps
+	@+$(MAKE) --no-print-directory BUILD=fuzz fuzz-programs
+	@+$(MAKE) --no-print-directory BUILD=fuzz SECONDS=$(SECONDS) run-fuzz
+fuzz-programs: $(FUZZ_PROGRAMS)
+# What is found lies in build/fuzz/corpus and serves the next run; an input that fails is kept there.
+# Leaks show as growing memory: MPI libraries leave some behind at exit by design.
+run-fuzz:
+	@for name in $(notdir $(FUZZ_PROGRAMS)); do \
+	  mkdir -p $(B)/corpus/$$name && echo "  FUZZ  $$name" && \
+	  ASAN_OPTIONS=detect_leaks=0 $(B)/fuzz/$$name -max_total_time=$$(($(SECONDS) / $(words $(FUZZ_PROGRAMS)))) -timeout=10 \
+	    -rss_limit_mb=1024 -malloc_limit_mb=64 -max_len=16384 -print_final_stats=1 \
+	    -artifact_prefix=$(B)/corpus/$$name-failed- $(B)/corpus/$$name test/fuzz/corpus/$$name \
+	    >$(B)/corpus/$$name.log 2>&1 || { tail -n 60 $(B)/corpus/$$name.log; exit 1; }; \
+	  grep -E '^stat::(number_of_executed_units|peak_rss_mb)' $(B)/corpus/$$name.log; \
+	done
+
 # ---------------------------------------------------------------------------------------------
 ##@ Checking
 
@@ -306,8 +335,8 @@ layers: ## check that each room includes only what it may
 
 .PHONY: format-check
 format-check: ## check the format of every file (clang-format)
-	@$(CLANG_FORMAT) --dry-run -Werror $(sort $(HEADERS) $(ROOMS) $(TESTS) $(wildcard test/*/*.hpp))
-	@echo "format-check: $(words $(sort $(HEADERS) $(ROOMS) $(TESTS) $(wildcard test/*/*.hpp))) files are in form"
+	@$(CLANG_FORMAT) --dry-run -Werror $(sort $(HEADERS) $(ROOMS) $(TESTS) $(FUZZ_TARGETS) $(wildcard test/*/*.hpp))
+	@echo "format-check: $(words $(sort $(HEADERS) $(ROOMS) $(TESTS) $(FUZZ_TARGETS) $(wildcard test/*/*.hpp))) files are in form"
 
 .PHONY: tidy
 TIDY_FILES := $(ROOMS) $(HARNESS) $(HARNESS_MPI) $(wildcard test/harness/*_main.cpp)
@@ -334,7 +363,7 @@ help: ## show this page
 	  /^[a-z0-9-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' Makefile test/harness/builds.mk
 	@printf '\nVariables (now)\n'
 	@printf '  %-15s %s\n' \
-	  BUILD 'release, debug, asan or clang ($(BUILD))' \
+	  BUILD 'release, debug, asan, clang or fuzz ($(BUILD))' \
 	  CXX 'compiler; the MPI wrapper is told to use it too ($(CXX))' \
 	  MPI 'openmpi or mpich: packages, wrappers and launcher flags ($(MPI))' \
 	  HDF5 'serial or parallel: which of the installed libraries ($(HDF5))' \
@@ -352,4 +381,4 @@ help: ## show this page
 	  JOBS 'parallel jobs where no -j is given ($(JOBS))' \
 	  V '1: show whole commands ($(V))'
 
--include $(patsubst %.o,%.d,$(call objects,$(ROOMS) $(TESTS)) $(PB_OBJECTS))
+-include $(patsubst %.o,%.d,$(call objects,$(ROOMS) $(TESTS) $(FUZZ_TARGETS)) $(PB_OBJECTS))

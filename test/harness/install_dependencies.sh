@@ -56,6 +56,7 @@ if [ "$lint" = 1 ]; then
   needed="$needed
 clang|command:clang++
 libomp-dev|command:clang++
+libclang-rt-14-dev|command:clang++
 clang-format|command:clang-format
 clang-tidy|command:clang-tidy"
 fi
