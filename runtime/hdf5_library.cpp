@@ -14,13 +14,22 @@ std::recursive_mutex& library_mutex() {
   return mutex;
 }
 
+// At exit the library would write out once more what it failed to write before, and crash on it
+// (seen with 1.10.8). Whole files are closed by then: there is nothing left for it to do.
+bool start() {
+  static const bool kStarted = H5dont_atexit() >= 0 && H5open() >= 0;
+  return kStarted;
+}
+
+#if defined(H5_HAVE_PARALLEL)
+// A parallel library that starts when MPI runs would do the same in MPI_Finalize: it starts before.
+[[maybe_unused]] const bool kStartedBeforeMpi = start();
+#endif
+
 }  // namespace
 
 Turn::Turn() : lock_(library_mutex()) {
-  // At exit the library would write out once more what it failed to write before, and crash on it
-  // (seen with 1.10.8). Whole files are closed by then: there is nothing left for it to do.
-  static const bool kStarted = H5dont_atexit() >= 0 && H5open() >= 0;
-  require(kStarted, "the HDF5 library does not start", "check the installation of HDF5");
+  require(start(), "the HDF5 library does not start", "check the installation of HDF5");
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);  // is per thread in a thread-safe library
 }
 
