@@ -14,6 +14,9 @@
 
 namespace halomesh {
 
+/// The level of gzip that archives have unless told otherwise.
+inline constexpr int kDefaultGzip = 4;
+
 /// What a file of an archive holds and how: what its attributes say.
 struct ArchiveFile {
   std::int64_t samples = 0;        ///< their number
@@ -21,8 +24,8 @@ struct ArchiveFile {
   std::int64_t split_samples = 0;  ///< those of the split, in all its files
   Shape shape;                     ///< of a sample
   std::int64_t targets = 0;
-  int gzip = 0;        ///< level 1..9 after a byte shuffle; 0: not compressed
-  std::string source;  ///< what the samples were taken from
+  int gzip = kDefaultGzip;  ///< level 1..9 after a byte shuffle; 0: not compressed
+  std::string source;       ///< what the samples were taken from
   friend bool operator==(const ArchiveFile&, const ArchiveFile&) = default;
 };
 

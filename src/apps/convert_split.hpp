@@ -18,7 +18,7 @@ namespace halomesh {
 struct ArchiveOptions {
   std::filesystem::path directory;
   std::int64_t samples_per_file = 64;
-  int gzip = 4;  ///< level; 0: not compressed
+  int gzip = kDefaultGzip;  ///< level; 0: not compressed
 };
 
 /// Told of each sample that this rank is done with; throws to stop the work.

@@ -5,12 +5,18 @@
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "progress.hpp"
+#include "runtime/archive.hpp"
 #include "runtime/atomic_file.hpp"
 #include "runtime/binding.hpp"
 #include "runtime/example.hpp"
@@ -27,20 +33,31 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::int64_t kArchiveSamplesPerFile = 8;
+
 struct Request {
   fs::path out;
   bool overwrite = false;
+  SynthFormat format = SynthFormat::kTfRecord;
   Compression compression = Compression::kNone;
+  std::string made_with;  ///< all options that decide what is made
   SynthPlan plan;
   UniverseOptions universe;
 
+  bool compressed() const {
+    return format == SynthFormat::kArchive || compression == Compression::kGzip;
+  }
+  Shape box() const {
+    const std::int64_t extent = universe.box_extent();
+    return {std::ssize(kRedshifts), extent, extent, extent};
+  }
   /// Of one file: the counts, and less than 128 bytes of framing, names and targets.
   std::int64_t file_bytes() const { return universe.box_elements() * 2 + 128; }
   /// What the whole set takes on disk. Particle counts are small numbers: gzip at least halves
   /// them.
   std::int64_t disk_bytes() const {
     const std::int64_t bytes = (plan.train + plan.validation) * file_bytes();
-    return compression == Compression::kGzip ? bytes / 2 : bytes;
+    return compressed() ? bytes / 2 : bytes;
   }
 };
 
@@ -58,7 +75,9 @@ Options synth_options() {
       .add<std::int64_t>("validation", "N", 16, "validation samples, of other universes")
       .at_least(0)
       .add<std::uint64_t>("seed", "S", 0, "decides every byte")
-      .add_switch("gzip", "write compressed files")
+      .add_choice("format", {"tfrecord", "archive"}, "tfrecord",
+                  "TFRecord, one sample a file, or an archive")
+      .add_switch("gzip", "write compressed TFRecord files; archives always are")
       .add_switch("overwrite", "replace the samples of an earlier run");
   options.group("Universe")
       .add<std::int64_t>("extent", "N", d.extent, "voxels along each axis of a sample")
@@ -87,6 +106,10 @@ Request request_of(const Options& options) {
   Request r;
   r.out = options.get<std::string>("out");
   r.overwrite = options.get<bool>("overwrite");
+  if (options.get<std::string>("format") == "archive") r.format = SynthFormat::kArchive;
+  r.made_with = kSynthSource;
+  for (const auto& [name, value] : options.resolved())
+    if (name != "out" && name != "overwrite") r.made_with += cat(" --", name, ' ', value);
   r.compression = options.get<bool>("gzip") ? Compression::kGzip : Compression::kNone;
   r.universe.boxes_per_axis = options.get<std::int64_t>("universe-boxes");
   r.universe.extent = options.get<std::int64_t>("extent") * r.universe.boxes_per_axis;
@@ -113,9 +136,13 @@ void check_memory(const Comm& world, const Request& request) {
         "start fewer ranks a node or make smaller universes");
 }
 
-/// Writes the boxes of one universe, which stands for `step` samples after `done` in `progress`.
-void write_universe(const Request& request, const SynthUniverse& piece, Progress& progress,
-                    std::int64_t done, std::int64_t step) {
+/// Takes one box: its universe and number there, counts and targets.
+using BoxSink = std::function<void(const SynthUniverse& piece, std::int64_t box,
+                                   std::span<const std::int16_t>, std::span<const float>)>;
+
+/// Makes the boxes of one universe, which stands for `step` samples after `done` in `progress`.
+void make_universe(const Request& request, const SynthUniverse& piece, const BoxSink& sink,
+                   Progress& progress, std::int64_t done, std::int64_t step) {
   const Universe universe =
       generate_universe(request.universe, piece.universe, [&](double fraction) {
         progress.update(done + static_cast<std::int64_t>(fraction * static_cast<double>(step)));
@@ -124,11 +151,53 @@ void write_universe(const Request& request, const SynthUniverse& piece, Progress
   std::vector<std::int16_t> voxels(static_cast<std::size_t>(request.universe.box_elements()));
   for (std::int64_t box = 0; box < piece.boxes; ++box) {
     universe.box(box, voxels);
-    TfRecordWriter writer(request.out / file_of(request.universe.seed, piece, box),
-                          request.compression);
-    writer.write(encode_example(voxels, targets));
-    writer.commit();
+    sink(piece, box, voxels, targets);
   }
+}
+
+/// One record a file.
+void write_record(const Request& request, const SynthUniverse& piece, std::int64_t box,
+                  std::span<const std::int16_t> voxels, std::span<const float> targets) {
+  TfRecordWriter writer(request.out / file_of(request.universe.seed, piece, box),
+                        request.compression);
+  writer.write(encode_example(voxels, targets));
+  writer.commit();
+}
+
+/// What the group's file of an archive is to hold.
+ArchiveFile content_of(const Request& request, const SynthGroup& group) {
+  const bool validation = group.universes.front().validation;
+  ArchiveFile content;
+  content.samples = group.samples;
+  content.first_sample = group.first_sample;
+  content.split_samples = validation ? request.plan.validation : request.plan.train;
+  content.shape = request.box();
+  content.targets = std::tuple_size_v<decltype(std::declval<Universe>().targets())>;
+  content.source = request.made_with;
+  return content;
+}
+
+/// Makes the samples of a group; `progress` counts those of all ranks, which work alike.
+void make_group(const Request& request, const SynthGroup& group, Progress& progress,
+                std::int64_t ranks, std::int64_t& done) {
+  std::optional<ArchiveWriter> archive;
+  BoxSink sink = [&](const SynthUniverse& piece, std::int64_t box, auto voxels, auto targets) {
+    write_record(request, piece, box, voxels, targets);
+  };
+  if (request.format == SynthFormat::kArchive) {
+    const char* const split = group.universes.front().validation ? "validation" : "train";
+    archive.emplace(request.out / archive_name(split, group.file), content_of(request, group));
+    sink = [&](const SynthUniverse&, std::int64_t, auto voxels, auto targets) {
+      archive->write(voxels, targets);
+    };
+  }
+  const std::int64_t samples = request.plan.train + request.plan.validation;
+  for (const SynthUniverse& piece : group.universes) {
+    const std::int64_t step = std::min(piece.boxes * ranks, samples - done);
+    make_universe(request, piece, sink, progress, done, step);
+    progress.update(done += step);
+  }
+  if (archive) archive->commit();
 }
 
 /// What made the data set, for people and programs that find it later.
@@ -141,8 +210,8 @@ void write_description(const Request& request, const Options& options) {
   };
   nlohmann::ordered_json d;
   d["made_by"] = cat("halomesh ", version(), " (", git_commit(), ')');
-  const std::int64_t extent = request.universe.box_extent();
-  d["shape_dhwc"] = {extent, extent, extent, kRedshifts.size()};
+  const Shape box = request.box();
+  d["shape_dhwc"] = {box.d, box.h, box.w, box.c};
   d["redshifts"] = kRedshifts;
   d["targets"] = {"omega_m", "sigma_8", "n_s", "h"};
   d["target_ranges"] = {{"omega_m", range(centre.omega_m)},
@@ -156,8 +225,7 @@ void write_description(const Request& request, const Options& options) {
 }
 
 void print_summary(const Request& request, double seconds, int ranks) {
-  const std::int64_t extent = request.universe.box_extent();
-  const Shape shape{std::ssize(kRedshifts), extent, extent, extent};
+  const Shape shape = request.box();
   std::cout << request.plan.train << " training and " << request.plan.validation
             << " validation samples of " << shape << " are in " << request.out.string() << " ("
             << Progress::duration(seconds) << " on " << ranks << (ranks == 1 ? " rank" : " ranks")
@@ -169,21 +237,20 @@ int synthesise(const Comm& world, const Options& options) {
   const Request request = request_of(options);
   bind_threads(world);
   check_memory(world, request);
-  if (world.rank() == 0) prepare_directory(request.out, request.overwrite, request.disk_bytes());
+  if (world.rank() == 0)
+    prepare_directory(request.out, request.overwrite, request.disk_bytes(), request.format);
   world.barrier();
 
   const auto start = std::chrono::steady_clock::now();
-  const std::vector<SynthUniverse> universes = universes_of(request.plan);
-  const std::int64_t samples = request.plan.train + request.plan.validation;
-  // All ranks work alike: rank 0's share stands for the whole.
-  Progress progress("synth", "samples", samples, world.rank() == 0);
+  // Files of archives are small enough for the ranks to share even a small data set.
+  const std::vector<SynthGroup> groups =
+      groups_of(universes_of(request.plan),
+                request.format == SynthFormat::kArchive ? kArchiveSamplesPerFile : 1);
+  Progress progress("synth", "samples", request.plan.train + request.plan.validation,
+                    world.rank() == 0);
   std::int64_t done = 0;
-  for (std::int64_t u = world.rank(); u < std::ssize(universes); u += world.size()) {
-    const SynthUniverse& piece = universes[static_cast<std::size_t>(u)];
-    const std::int64_t step = std::min(piece.boxes * world.size(), samples - done);
-    write_universe(request, piece, progress, done, step);
-    progress.update(done += step);
-  }
+  for (std::int64_t g = world.rank(); g < std::ssize(groups); g += world.size())
+    make_group(request, groups[static_cast<std::size_t>(g)], progress, world.size(), done);
   world.barrier();
   progress.finish();
   if (world.rank() != 0) return kExitDone;

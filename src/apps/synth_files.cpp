@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <regex>
+#include <utility>
 
 #include "error.hpp"
+#include "runtime/archive.hpp"
 
 namespace halomesh {
 namespace {
@@ -21,19 +23,31 @@ std::string numbered(std::int64_t number, int digits) {
   return text;
 }
 
-/// The TFRecord files of a split, and the temporaries of a run that was killed.
-std::vector<fs::path> records_in(const fs::path& split) {
+/// The files in a directory whose names match, and the temporaries of a run that was killed.
+std::vector<fs::path> files_in(const fs::path& directory, const std::regex& name) {
   std::vector<fs::path> files;
-  if (!fs::exists(split)) return files;
-  for (const fs::directory_entry& entry : fs::directory_iterator(split))
-    if (entry.path().filename().string().find(".tfrecord") != std::string::npos)
-      files.push_back(entry.path());
+  if (!fs::exists(directory)) return files;
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory))
+    if (std::regex_match(entry.path().filename().string(), name)) files.push_back(entry.path());
+  return files;
+}
+
+/// All files of samples, of either format.
+std::vector<fs::path> samples_in(const fs::path& directory) {
+  static const std::regex kRecords(R"(.*\.tfrecord.*)");
+  static const std::regex kArchive(R"(\.?(train|validation)-\d{5,}\.h5(\.partial)?)");
+  std::vector<fs::path> files = files_in(directory, kArchive);
+  for (const char* split : {"train", "validation"})
+    for (fs::path& file : files_in(directory / split, kRecords)) files.push_back(std::move(file));
   return files;
 }
 
 bool is_ours(const fs::path& file) {
   static const std::regex kName(R"(\.?universe_s\d+_\d+_\d+\.tfrecord(\.partial)?)");
-  return std::regex_match(file.filename().string(), kName);
+  const std::string name = file.filename().string();
+  if (name.find(".tfrecord") != std::string::npos) return std::regex_match(name, kName);
+  if (name.ends_with(".partial")) return true;
+  return read_archive_attributes(Hdf5File::open(file)).source.starts_with(kSynthSource);
 }
 
 void check_space(const fs::path& directory, std::int64_t bytes) {
@@ -64,23 +78,39 @@ fs::path file_of(std::uint64_t seed, const SynthUniverse& universe, std::int64_t
              ".tfrecord");
 }
 
-void prepare_directory(const fs::path& directory, bool overwrite, std::int64_t bytes) {
-  const fs::path splits[] = {directory / "train", directory / "validation"};
-  std::vector<fs::path> old;
+std::vector<SynthGroup> groups_of(const std::vector<SynthUniverse>& universes,
+                                  std::int64_t samples) {
+  std::vector<SynthGroup> groups;
+  for (const SynthUniverse& universe : universes) {
+    const bool same_split =
+        !groups.empty() && groups.back().universes.back().validation == universe.validation;
+    if (!same_split)
+      groups.push_back({});
+    else if (const SynthGroup& last = groups.back(); last.samples >= samples)
+      groups.push_back({last.first_sample + last.samples, 0, last.file + 1, {}});
+    groups.back().universes.push_back(universe);
+    groups.back().samples += universe.boxes;
+  }
+  return groups;
+}
+
+void prepare_directory(const fs::path& directory, bool overwrite, std::int64_t bytes,
+                       SynthFormat format) {
+  const std::vector<fs::path> old = samples_in(directory);
   std::int64_t freed = 0;
-  for (const fs::path& split : splits)
-    for (const fs::path& file : records_in(split)) {
-      if (!overwrite)
-        throw Error(cat(directory.string(), " already holds samples, such as ", file.string()),
-                    "use another --out, or --overwrite to replace them");
-      if (!is_ours(file))
-        throw Error(cat(file.string(), " was not written by this command"),
-                    "use another --out, or remove the files yourself");
-      freed += static_cast<std::int64_t>(fs::file_size(file));
-      old.push_back(file);
-    }
+  for (const fs::path& file : old) {
+    if (!overwrite)
+      throw Error(cat(directory.string(), " already holds samples, such as ", file.string()),
+                  "use another --out, or --overwrite to replace them");
+    if (!is_ours(file))
+      throw Error(cat(file.string(), " was not written by this command"),
+                  "use another --out, or remove the files yourself");
+    freed += static_cast<std::int64_t>(fs::file_size(file));
+  }
   check_space(directory, bytes - freed);
-  for (const fs::path& split : splits) fs::create_directories(split);
+  fs::create_directories(directory);
+  if (format == SynthFormat::kTfRecord)
+    for (const char* split : {"train", "validation"}) fs::create_directories(directory / split);
   // First: while it is missing the data set is not complete.
   fs::remove(directory / kDescription);
   for (const fs::path& file : old) fs::remove(file);

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include "runtime/archive.hpp"
 #include "test/runtime/temp_files.hpp"
 
 namespace halomesh {
@@ -32,6 +33,24 @@ TEST_CASE("no universe serves both splits; the last of a split may give fewer bo
   check_universes({10, 3, 8}, {{0, 8, false}, {1, 2, false}, {2, 3, true}});
   check_universes({0, 8, 8}, {{0, 8, true}});
   check_universes({0, 0, 8}, {});
+}
+
+TEST_CASE("groups hold whole universes of one split, and number samples and files in it") {
+  const auto groups = groups_of(universes_of({10, 3, 3}), 6);
+  struct Expected {
+    std::int64_t first, samples, file, universes;
+  };
+  const std::vector<Expected> expected = {{0, 6, 0, 2}, {6, 4, 1, 2}, {0, 3, 0, 1}};
+  REQUIRE(groups.size() == expected.size());
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    CAPTURE(g);
+    CHECK(groups[g].first_sample == expected[g].first);
+    CHECK(groups[g].samples == expected[g].samples);
+    CHECK(groups[g].file == expected[g].file);
+    CHECK(std::ssize(groups[g].universes) == expected[g].universes);
+  }
+  CHECK(groups_of(universes_of({3, 2, 1}), 1).size() == 5);
+  CHECK(groups_of({}, 8).empty());
 }
 
 TEST_CASE("file names sort as universes and boxes are numbered") {
@@ -71,6 +90,25 @@ TEST_CASE("an empty directory is made; samples in it are kept unless told otherw
   CHECK_FALSE(fs::exists(partial));
   CHECK_FALSE(fs::exists(out / "dataset.json"));
   CHECK(contents(out / "notes.txt") == "mine");
+}
+
+TEST_CASE("archives are kept, replaced when this command wrote them, and never mixed in") {
+  const TempDirectory temp;
+  const auto write = [&](const std::string& source) {
+    ArchiveWriter writer(temp / "train-00000.h5", {1, 0, 1, {1, 1, 1, 2}, 1, 1, source});
+    writer.write(std::vector<std::int16_t>{1, 2}, std::vector<float>{0.5F});
+    writer.commit();
+  };
+  write("a camera");
+  put_contents(temp / ".validation-00001.h5.partial", "half");
+  CHECK(what_of([&] { prepare_directory(temp.path(), false, 0); }).find("already holds") !=
+        std::string::npos);
+  CHECK(what_of([&] { prepare_directory(temp.path(), true, 0); }).find("train-00000.h5") !=
+        std::string::npos);
+  CHECK(fs::exists(temp / "train-00000.h5"));
+  write(cat(kSynthSource, " --seed 1"));
+  prepare_directory(temp.path(), true, 0, SynthFormat::kArchive);
+  CHECK(temp.entries() == 0);
 }
 
 TEST_CASE("samples of others are never removed") {

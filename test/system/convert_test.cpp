@@ -41,6 +41,23 @@ std::map<std::string, std::string> files_of(const fs::path& directory) {
   return files;
 }
 
+/// The voxels and then the targets in a file of an archive.
+std::vector<float> read_samples(const fs::path& path) {
+  const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT);
+  REQUIRE(file >= 0);
+  std::vector<float> values;
+  for (const char* name : {"/x", "/y"}) {
+    const hid_t id = H5Dopen2(file, name, H5P_DEFAULT), space = H5Dget_space(id);
+    std::vector<float> more(static_cast<std::size_t>(H5Sget_simple_extent_npoints(space)));
+    REQUIRE(H5Dread(id, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, more.data()) >= 0);
+    values.insert(values.end(), more.begin(), more.end());
+    H5Sclose(space);
+    H5Dclose(id);
+  }
+  H5Fclose(file);
+  return values;
+}
+
 /// Starts a long conversion and waits until some file is whole and others are not.
 void reach_the_middle(Job& job, const fs::path& to) {
   REQUIRE(
@@ -114,6 +131,44 @@ TEST_CASE("convert: an archive of an archive, and one without compression, hold 
   options.insert({{"verify", ""}});
   REQUIRE(run(2, "convert", options).exit_code == 0);
   CHECK(files_of(twice).size() == 3);
+}
+
+TEST_CASE("synth: an archive holds what its TFRecord files do, on any ranks") {
+  std::map<std::string, std::string> first;
+  for (const int ranks : {0, 2}) {
+    const fs::path out = workshop().fresh("archive");
+    const Arguments options{{"format", "archive"},
+                            {"extent", "16"},
+                            {"train", "21"},
+                            {"validation", "3"},
+                            {"universe-boxes", "2"}};
+    Arguments all = options;
+    all["out"] = out.string();
+    REQUIRE(run(ranks, "synth", all).exit_code == 0);
+    all = options;
+    all["out"] = workshop().fresh("data").string();
+    all["format"] = "tfrecord";
+    REQUIRE(run(2, "synth", all).exit_code == 0);
+    const auto files = files_of(out);
+    CHECK(files.size() == 5);  // 8 + 8 + 5 and 3 samples, and dataset.json
+    if (first.empty()) first = files;
+    CHECK(files == first);
+    // Both converted to one more archive with the same files differ by their source alone.
+    const fs::path a = workshop().fresh("archive"), b = workshop().fresh("archive");
+    for (const auto& [from, to] : {std::pair{out.string(), a}, {all["out"], b}}) {
+      const Outcome outcome = run(2, "convert",
+                                  {{"from", from},
+                                   {"to", to.string()},
+                                   {"input", "16x16x16x4"},
+                                   {"codec", "none"},
+                                   {"verify", ""}});
+      CAPTURE(outcome.text);
+      REQUIRE(outcome.exit_code == 0);
+    }
+    CHECK(read_samples(a / "train-00000.h5") == read_samples(b / "train-00000.h5"));
+    CHECK(read_samples(a / "validation-00000.h5") == read_samples(b / "validation-00000.h5"));
+    CHECK(read_samples(a / "train-00000.h5").size() == (21 * 16 * 16 * 16 * 4 + 21 * 4));
+  }
 }
 
 TEST_CASE("convert: a rank killed in the middle; the same command goes on to the same bytes") {
