@@ -138,8 +138,9 @@ TEST_RUNTIME := $(wildcard test/runtime/*.cpp)
 TEST_MPI     := $(wildcard test/mpi/*.cpp)
 TEST_APPS    := $(wildcard test/apps/*.cpp)
 TEST_SYSTEM  := $(wildcard test/system/*.cpp)
+TEST_LONG    := $(wildcard test/long/*.cpp)
 TESTS        := $(HARNESS) $(HARNESS_MPI) $(TEST_PURE) $(TEST_NN) $(TEST_RUNTIME) $(TEST_MPI) \
-                $(TEST_APPS) $(TEST_SYSTEM) $(wildcard test/harness/*_main.cpp)
+                $(TEST_APPS) $(TEST_SYSTEM) $(TEST_LONG) $(wildcard test/harness/*_main.cpp)
 PYTHON_TESTS := $(wildcard test/system/*_test.py)
 FUZZ_TARGETS := $(wildcard test/fuzz/*_fuzz.cpp)
 
@@ -191,7 +192,7 @@ MPI_INCLUDES = $(patsubst -I%,-isystem %,$(filter -I%,$(shell $(MPICXX) -show)))
 $(eval $(call compile,$(PARTITION) $(TEST_PURE) test/harness/plain_main.cpp,$(CXX),$(FLAGS_pure)))
 $(eval $(call compile,$(NN) $(HARNESS),$(CXX),$(FLAGS_nn)))
 $(eval $(call compile,$(SYNTH) $(MODELS) $(TEST_NN),$(CXX),$(FLAGS_synth)))
-$(eval $(call compile,$(TEST_SYSTEM),$(CXX),$(FLAGS_files)))
+$(eval $(call compile,$(TEST_SYSTEM) $(TEST_LONG),$(CXX),$(FLAGS_files)))
 $(eval $(call compile,$(RUNTIME) $(APPS) $(HARNESS_MPI) test/harness/mpi_main.cpp,$(MPICXX),$(FLAGS_mpi)))
 $(eval $(call compile,$(TEST_RUNTIME) $(TEST_MPI) $(TEST_APPS),$(MPICXX),$(FLAGS_mpi)))
 
@@ -239,7 +240,7 @@ deps: export HWLOC_CFLAGS := $(HWLOC_CFLAGS)
 deps: export CXX := $(CXX)
 deps: export MPIRUN := $(MPIRUN)
 deps: ## install what is missing (Debian, Ubuntu); elsewhere say what is missing and how to get it
-	@test/harness/install_dependencies.sh --mpi=$(MPI) --hdf5=$(HDF5) $(if $(filter 1,$(TORCH)),--torch) $(if $(filter 1,$(LINT)),--lint)
+	@test/harness/install_dependencies.sh --mpi=$(MPI) --hdf5=$(HDF5) $(if $(filter 1,$(TORCH)),--torch) $(if $(filter 1,$(LINT)),--lint) $(if $(filter 1,$(SLURM)),--slurm)
 
 .PHONY: quickstart
 quickstart: deps ## install what is missing, build, make a small data set and train on it
@@ -277,6 +278,7 @@ $(eval $(call program,$(B)/tests/runtime_tests,$(MPI_MAIN) $(call objects,$(TEST
 $(eval $(call program,$(B)/tests/mpi_tests,$(MPI_MAIN) $(call objects,$(TEST_MPI)) $(L3_OBJECTS) $(HARNESS_MPI_LIB),$(MPICXX),$(LIBS_mpi)))
 $(eval $(call program,$(B)/tests/app_tests,$(MPI_MAIN) $(call objects,$(TEST_APPS) $(filter-out src/apps/main.cpp,$(APPS))) $(L3_OBJECTS) $(HARNESS_MPI_LIB),$(MPICXX),$(LIBS_mpi)))
 $(eval $(call program,$(B)/tests/system_tests,$(PLAIN_MAIN) $(call objects,$(TEST_SYSTEM) $(PARTITION)) $(HARNESS_LIB),$(CXX),$(HDF5_LIBS) $(BOOST_LIBS) -pthread))
+$(eval $(call program,$(B)/tests/long_tests,$(PLAIN_MAIN) $(call objects,$(TEST_LONG) $(PARTITION)) $(HARNESS_LIB),$(CXX),$(HDF5_LIBS) $(BOOST_LIBS) -pthread))
 
 .PHONY: test-programs
 test-programs: $(TEST_PROGRAMS)
@@ -291,6 +293,18 @@ test: deps ## install what is missing, build and run every test; TORCH=1 also in
 	@+$(MAKE) --no-print-directory run-tests
 run-tests:
 	$(call run_tests,$(or $(RUN),layers $(TEST_NAMES) $(PYTHON_TESTS)))
+
+# Their own targets, as each takes minutes. MPICH's part needs the program of `make MPI=mpich`.
+.PHONY: test-slurm test-kills run-tests-long
+test-slurm test-kills: test-%: deps
+	@+$(MAKE) --no-print-directory all $(B)/tests/long_tests
+	@+$(MAKE) --no-print-directory run-tests-long SUITE=$*
+test-slurm: SLURM := 1
+test-slurm: ## install Slurm if it is missing, and run job scripts on a real small cluster (as root)
+test-kills: ## kill ranks at 20 random moments of a training
+run-tests-long: export HALOMESH_MPICH ?= $(abspath $(firstword $(wildcard build/release-mpich*/halomesh)))
+run-tests-long:
+	$(call run_tests,long_tests:$(SUITE))
 
 .PHONY: test-asan run-tests-asan
 ASAN_NAMES := $(filter partition_tests nn_tests runtime_tests mpi_tests,$(TEST_NAMES))
@@ -378,6 +392,7 @@ help: ## show this page
 	  HDF5_LIBS '($(HDF5_LIBS))' \
 	  '' 'likewise DNNL_, FFTW_, BOOST_, PROTOBUF_, ZLIB_ and ISAL_LIBS' \
 	  TORCH '1: tests against PyTorch, which is then installed if missing ($(TORCH))' \
+	  SLURM '1: tests on a real Slurm, which is then installed if missing ($(SLURM))' \
 	  JOBS 'parallel jobs where no -j is given ($(JOBS))' \
 	  V '1: show whole commands ($(V))'
 

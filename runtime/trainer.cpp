@@ -268,7 +268,8 @@ TrainingResult Trainer::run() {
   // A run may have been stopped at an epoch's end, before its validation.
   if (ready && step_ > 0) finish_epoch();
   while (ready && !limit_reached() && !target_reached()) {
-    if (!train_epoch()) {
+    // Told to stop, but there may be nothing left to be done.
+    if (!train_epoch() && (!limit_reached() || evaluation_due())) {
       result_.end = TrainingEnd::kStopped;
       break;
     }

@@ -185,7 +185,9 @@ void add_pjm(const SiteProfile& site, const JobPlan& plan, const JobWords& words
 void add_slurm(const SiteProfile& site, const JobRequest& request, const JobPlan& plan,
                const JobWords& words, TemplateValues& values) {
   const bool srun = plan.launcher == "srun";
-  const std::int64_t early = std::min(site.signal_margin_s, request.seconds / 2);
+  // Slurm may send it up to a minute earlier: a short job must not get it when it has just begun.
+  const std::int64_t early =
+      std::min(site.signal_margin_s, std::max<std::int64_t>(request.seconds - 60, 0) / 2);
   // To the script where it passes the signal on to mpirun, else to every rank.
   values["signal"] = early > 0 ? Lines{cat(srun ? "" : "B:", "USR1@", early)} : Lines{};
   values["queue_option"] = {site.queue_option};

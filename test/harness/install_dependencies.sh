@@ -1,11 +1,11 @@
 #!/bin/sh
 # Finds which packages the build, the tests or the checks miss, and installs them with apt.
 # Usage: install_dependencies.sh [--mpi=openmpi|mpich] [--hdf5=serial|parallel]
-#   [--torch] [--lint] [--a64fx] [--dry-run]
+#   [--torch] [--lint] [--slurm] [--a64fx] [--dry-run]
 # Silent when nothing is missing. Without apt or the rights, says what is missing and the cure.
 set -eu
 
-mpi=openmpi hdf5=serial torch=0 lint=0 a64fx=0 dry_run=0
+mpi=openmpi hdf5=serial torch=0 lint=0 slurm=0 a64fx=0 dry_run=0
 for option in "$@"; do
   case $option in
     --mpi=openmpi | --mpi=mpich) mpi=${option#--mpi=} ;;
@@ -13,6 +13,7 @@ for option in "$@"; do
     --torch) torch=1 ;;
     --a64fx) a64fx=1 ;;
     --lint) lint=1 ;;
+    --slurm) slurm=1 ;;
     --dry-run) dry_run=1 ;;
     *) echo "install_dependencies.sh: unknown option $option" >&2; exit 2 ;;
   esac
@@ -67,6 +68,13 @@ if [ "$torch" = 1 ]; then
 python3-torch|python:torch
 python3-h5py|python:h5py
 python3-numpy|python:numpy"
+fi
+if [ "$slurm" = 1 ]; then
+  optional="$optional
+slurmctld|command:slurmctld
+slurmd|command:slurmd
+slurm-client|command:sbatch
+munge|command:munged"
 fi
 
 installed_as_package() {

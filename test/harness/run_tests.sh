@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs the named tests and adds up their cases. Its last line is "N passed, M failed, K skipped".
-# Usage: run_tests.sh DIR NAME...  where NAME is layers, a program in DIR, or a *_test.py file.
+# Usage: run_tests.sh DIR NAME...  where NAME is layers, a program in DIR, PROGRAM:SUITE, or a *_test.py
 # Environment: HALOMESH (program), HALOMESH_SOURCE (root), MPI, MPIRUN (launcher), PYTHON,
 # TEST_SECONDS (limit of one run, 900). A run that crashes, hangs or sums up nothing is 1 failed.
 set -u
@@ -103,6 +103,8 @@ for test in "$@"; do
         record layers 0 1 0 0 ""
       fi ;;
     partition_tests | nn_tests) run "$test" "$dir/$test" ;;
+    # A program of several suites, of which one is asked for.
+    *:*) run "$test" $one_thread "$dir/${test%:*}" "--test-suite=${test#*:}" ;;
     system_tests) run "$test" $one_thread "$dir/$test" ;;
     runtime_tests | app_tests) run "$test" $no_leak_check $launcher -n 1 "$dir/$test" ;;
     mpi_tests)
