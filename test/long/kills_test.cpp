@@ -1,0 +1,15 @@
+// Ranks killed at random moments of a training that writes checkpoints all the time.
+// Knows the program from outside only.
+#include "test/system/random_kills.hpp"
+
+namespace halomesh::test {
+
+TEST_SUITE_BEGIN("kills");
+
+TEST_CASE("a run with ranks killed at 20 random moments is the uninterrupted one") {
+  check_random_kills(20, 20231113);
+}
+
+TEST_SUITE_END();
+
+}  // namespace halomesh::test
