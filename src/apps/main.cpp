@@ -35,6 +35,7 @@ constexpr std::array<Command, 9> kCommands = {{
     {"bench", "measure training and evaluation, layer by layer", run_bench},
     {"plan", "print who holds, needs and sends what on a mesh", run_plan},
     {"jobscript", "print a job script for a site", run_jobscript},
+    {"mlperf-summary", "print the runs of MLPerf logs and their score", run_mlperf_summary},
     {"info", "print versions, machine and what every rank runs on", run_info},
 }};
 
@@ -43,7 +44,7 @@ void print_help() {
                "blocks over groups of MPI ranks.\n\n"
                "usage: halomesh COMMAND [options]\n\n";
   for (const Command& c : kCommands)
-    std::cout << "  " << c.name << std::string(11 - std::strlen(c.name), ' ') << c.help << '\n';
+    std::cout << "  " << c.name << std::string(16 - std::strlen(c.name), ' ') << c.help << '\n';
   std::cout << "\nhalomesh COMMAND --help lists a command's options; halomesh --version says what "
                "this is.\nCommands that train or read data run under mpirun, srun or mpiexec.\n";
 }
