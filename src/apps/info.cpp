@@ -1,4 +1,5 @@
 // The command `info`: what was built, what it runs with, and where every rank runs.
+#include <algorithm>
 #include <boost/version.hpp>
 #include <cstdint>
 #include <iostream>
@@ -7,11 +8,13 @@
 #include "runtime/binding.hpp"
 #include "runtime/binding_problems.hpp"
 #include "runtime/hdf5_library.hpp"
+#include "runtime/launch_problems.hpp"
 #include "runtime/topology.hpp"
 #include "src/apps/commands.hpp"
 #include "src/apps/parallel.hpp"
 #include "src/apps/version.hpp"
 #include "src/nn/onednn.hpp"
+#include "src/nn/peak.hpp"
 
 namespace halomesh {
 namespace {
@@ -73,11 +76,26 @@ std::string node_text(const RankBinding& binding) {
       "\n  RAM disk  ", gib(node.shm_free_bytes), " free in /dev/shm\n");
 }
 
+/// Operations a second of this thread: some milliseconds, of which the best counts.
+double core_flops() {
+  double best = 0;
+  for (int i = 0; i < 20; ++i) {
+    const double begin = MPI_Wtime();
+    const double operations = run_multiply_adds(1 << 14);
+    best = std::max(best, operations / std::max(MPI_Wtime() - begin, 1e-9));
+  }
+  return best;
+}
+
 int print_all(const Comm& world) {
   const RankBinding binding = find_binding(world);
   const auto nodes = world.all_gather(binding.rank_on_node == 0 ? node_text(binding) : "");
   const auto ranks = world.all_gather(binding.describe());
-  const auto warnings = binding_warnings(world, binding);
+  auto warnings = binding_warnings(world, binding);
+  // Only there can the units be told apart from outside; elsewhere the time is not worth it.
+  const double flops = is_a64fx(describe_node().cpu_model) ? core_flops() : 0;
+  for (const std::string& warning : launch_warnings(world, binding, flops))
+    warnings.push_back(warning);
   if (world.rank() != 0) return kExitDone;
   print_build();
   for (const std::string& node : nodes)

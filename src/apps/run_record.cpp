@@ -9,6 +9,7 @@
 
 #include "runtime/atomic_file.hpp"
 #include "runtime/binding_problems.hpp"
+#include "runtime/launch_problems.hpp"
 #include "runtime/metrics.hpp"
 #include "runtime/topology.hpp"
 #include "src/apps/version.hpp"
@@ -74,7 +75,9 @@ Json machine(const RankBinding& binding) {
 RankBinding bind_threads(const Comm& world) {
   RankBinding binding = find_binding(world);
   omp_set_num_threads(binding.threads);
-  for (const std::string& warning : binding_warnings(world, binding))
+  std::vector<std::string> warnings = binding_warnings(world, binding);
+  for (const std::string& warning : launch_warnings(world, binding)) warnings.push_back(warning);
+  for (const std::string& warning : warnings)
     if (world.rank() == 0) std::cerr << "WARNING: " << warning << std::endl;
   return binding;
 }

@@ -1,0 +1,44 @@
+// What is wrong with how a job was started, as far as its environment and processors tell.
+// Judges; starts and changes nothing.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "runtime/binding.hpp"
+
+namespace halomesh {
+
+/// What one rank knows of its job.
+struct LaunchFacts {
+  int rank = 0;
+  std::int64_t ranks = 1;  ///< of MPI's world
+  std::string cpu_model;   ///< see NodeDescription
+  int memory_domains = 0;  ///< that this rank's cores touch, see Locality
+  double core_flops = 0;   ///< fp32 operations a second measured on one core; 0: not measured
+};
+
+/// The value of an environment variable, or null: std::getenv, or a test's.
+using Variable = std::function<const char*(const char* name)>;
+
+/// True for A64FX: implementer 0x46 (Fujitsu), part 0x001 (Linux,
+/// arch/arm64/include/asm/cputype.h).
+bool is_a64fx(const std::string& cpu_model);
+
+/// One sentence a problem, with the cure:
+/// - rank 0: the scheduler counts other tasks than the world has ranks (PJM_MPI_PROC,
+/// SLURM_NTASKS);
+/// - A64FX: a rank on several core memory groups without XOS_MMM_L_PAGING_POLICY=demand:...;
+/// - A64FX: a core computes at half of its peak, 64 operations a cycle at 2.0 GHz (128 GF/s), or
+///   below: one of its two floating-point units is switched off (eco_state of PJM), or other work.
+/// Local.
+std::vector<std::string> launch_problems(const LaunchFacts& facts, const Variable& variable);
+
+/// launch_problems() of all ranks: each sentence once, with the number of ranks and the first of
+/// them. The same on every rank. Collective over `world`; `core_flops` as above.
+std::vector<std::string> launch_warnings(const Comm& world, const RankBinding& binding,
+                                         double core_flops = 0);
+
+}  // namespace halomesh
