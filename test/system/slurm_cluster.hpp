@@ -82,18 +82,13 @@ class SlurmCluster {
   /// Waits until the job has ended for good; false when `seconds` pass first. A requeued job need
   /// not sit out the two minutes for which Slurm holds it.
   bool wait_for_end(const std::string& number, double seconds) const {
-    // A job that is about to be requeued has failed for a moment.
-    constexpr int kPolls = 20;
-    int failed = 0;
     return wait_until(seconds, [&] {
       std::this_thread::sleep_for(std::chrono::milliseconds(300));
       const SlurmJob now = job(number);
       if (now.state == "PENDING" && now.restarts > 0)
         say("scontrol update JobId=" + number + " StartTime=now");
-      const bool ended =
-          now.state == "FAILED" || now.state == "CANCELLED" || now.state == "TIMEOUT";
-      failed = ended ? failed + 1 : 0;
-      return now.state == "COMPLETED" || failed == kPolls;
+      // A job that is about to be requeued has failed for a moment, but is still in the queue.
+      return now.state == "COMPLETED" || say("squeue -h -j " + number).empty();
     });
   }
 
