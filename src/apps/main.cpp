@@ -26,7 +26,7 @@ struct Command {
   int (*run)(int argc, char** argv);
 };
 
-constexpr std::array<Command, 9> kCommands = {{
+constexpr std::array<Command, 10> kCommands = {{
     {"synth", "make a data set of synthetic universes", run_synth},
     {"convert", "pack a data set of any format into an archive", run_convert},
     {"train", "train a network", run_train},

@@ -80,13 +80,17 @@ class SlurmCluster {
   }
 
   /// Waits until the job has ended for good; false when `seconds` pass first. A requeued job need
-  /// not sit out the two minutes for which Slurm holds it.
+  /// not sit out the two minutes for which Slurm holds it; but a node refuses it within the second
+  /// in which it ended there ("credential revoked").
   bool wait_for_end(const std::string& number, double seconds) const {
+    int released = 0;
     return wait_until(seconds, [&] {
       std::this_thread::sleep_for(std::chrono::milliseconds(300));
       const SlurmJob now = job(number);
-      if (now.state == "PENDING" && now.restarts > 0)
-        say("scontrol update JobId=" + number + " StartTime=now");
+      if (now.state == "PENDING" && now.restarts > released) {
+        released = now.restarts;
+        say("scontrol update JobId=" + number + " StartTime=now+3");
+      }
       // A job that is about to be requeued has failed for a moment, but is still in the queue.
       return now.state == "COMPLETED" || say("squeue -h -j " + number).empty();
     });

@@ -63,7 +63,7 @@ inline void check_same_as_uninterrupted(const ScriptJob& job) {
 /// The job ends by itself, and its run is the uninterrupted one.
 inline void check_ends_well(const SlurmCluster& slurm, const ScriptJob& job,
                             const std::string& number) {
-  const bool ended = slurm.wait_for_end(number, 90);
+  const bool ended = slurm.wait_for_end(number, 120);
   CAPTURE(log_of(job, number));
   REQUIRE(ended);
   CHECK(slurm.job(number).state == "COMPLETED");
