@@ -62,6 +62,7 @@ class MlperfLog {
   /// Ends the initialization and starts the clock: before data are touched, or staged.
   void run_start();
   void samples(std::int64_t global_batch, std::int64_t train, std::int64_t evaluation);
+  /// Staging belongs to each job of a run that stages; before open() or after it.
   void staging_start();
   void staging_stop();
   /// `schedule` as the rules describe it: base rate = peak, warm-up factor = peak / first rate,

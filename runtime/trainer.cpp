@@ -261,7 +261,10 @@ TrainingResult Trainer::run() {
   // What is done already needs no input.
   const bool works =
       (!limit_reached() && !target_reached()) || (evaluation_due() && evaluated_step_ != step_);
+  const bool stages = works && options_.stage.has_value();
+  if (stages) mllog_.staging_start();
   const bool ready = !works || input_.open([this] { return must_stop(); }, metrics_);
+  if (stages) mllog_.staging_stop();
   if (!ready) result_.end = TrainingEnd::kStopped;
   if (ready && options_.evaluate_every > 0 && options_.evaluate_first && step_ == 0)
     evaluate_now(-1);

@@ -10,6 +10,10 @@ TEST_CASE("a run with ranks killed at 20 random moments is the uninterrupted one
   check_random_kills(20, 20231113);
 }
 
+TEST_CASE("a staged run with ranks killed at 20 random moments is the uninterrupted one") {
+  check_random_kills(20, 5, {{"stage-dir", workshop().fresh("stage").string()}});
+}
+
 TEST_SUITE_END();
 
 }  // namespace halomesh::test

@@ -50,6 +50,23 @@ TEST_CASE("the MLPerf log of a run that reaches the target keeps the closed rule
   CHECK(read_file(scene.out / "mllog.txt") == text);
 }
 
+TEST_CASE("staging stands in the MLPerf log, inside the run") {
+  Scene scene = quick_scene();
+  scene.options["steps"] = "2";
+  scene.options["stage-dir"] = workshop().fresh("stage").string();
+  const Outcome outcome = scene.train(60);
+  CAPTURE(outcome.text);
+  REQUIRE(outcome.exit_code == 0);
+  const auto keys = mlperf_keys(parse_mlperf(read_file(scene.out / "mllog.txt")));
+  const auto at = [&](const char* key) {
+    CHECK(count(keys, key) == 1);
+    return std::find(keys.begin(), keys.end(), key) - keys.begin();
+  };
+  CHECK(at("run_start") < at("staging_start"));
+  CHECK(at("staging_stop") == at("staging_start") + 1);
+  CHECK(at("staging_stop") < at("epoch_start"));
+}
+
 TEST_CASE("a run of several jobs leaves one MLPerf log") {
   Scene scene = quick_scene();
   for (const char* steps : {"3", "4", "9", "1000"}) {
