@@ -53,7 +53,7 @@ inline bool has_trained(const ScriptJob& job, int steps) {
 inline void check_same_as_uninterrupted(const ScriptJob& job) {
   ScriptJob plain =
       job_of_steps(job.scene.options.at("steps"), job.scene.options.at("checkpoint-every"));
-  const Outcome outcome = plain.scene.train(60);
+  const Outcome outcome = plain.scene.train(200);
   CAPTURE(outcome.text);
   REQUIRE(outcome.exit_code == 0);
   check_same_curve(plain.scene.out, job.scene.out);
