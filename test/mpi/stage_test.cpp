@@ -1,0 +1,229 @@
+// Staged batches are those that reading gives, bit for bit: on any mesh, in either order, turned or
+// not, compressed or not; and every sample is read once.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "rng.hpp"
+#include "runtime/direct_loader.hpp"
+#include "runtime/stage_loader.hpp"
+#include "test/harness/mpi_for_comms.hpp"
+#include "test/harness/mpi_shared_directory.hpp"
+#include "test/harness/test_comm.hpp"
+
+namespace halomesh {
+namespace {
+
+constexpr std::int64_t kTargets = 3;
+
+std::int16_t count_of(std::int64_t sample, std::int64_t index) {
+  const CounterRng rng(3, RandomUse::kSynth, static_cast<std::uint32_t>(sample));
+  return static_cast<std::int16_t>(rng.block(static_cast<std::uint64_t>(index))[0] % 300);
+}
+
+/// A data set out of nothing that notes how often this process has read which sample whole.
+class MadeUp final : public Dataset {
+ public:
+  MadeUp(const Shape& shape, std::int64_t size, std::string identity)
+      : Dataset(shape, kTargets), size_(size), identity_(std::move(identity)) {}
+  std::int64_t size() const override { return size_; }
+  const std::filesystem::path& directory() const override { return directory_; }
+  const std::string& identity() const override { return identity_; }
+  std::unique_ptr<SampleReader> reader() const override { return std::make_unique<Reader>(*this); }
+  /// Voxels read by this process.
+  std::int64_t voxels_read() const {
+    const std::lock_guard lock(mutex_);
+    return voxels_read_;
+  }
+
+ private:
+  class Reader final : public SampleReader {
+   public:
+    explicit Reader(const MadeUp& data) : data_(data) {}
+    void read(std::int64_t sample, AnyView dst, std::span<float> targets) override {
+      const Box& box = dst.span;
+      const Shape& s = data_.shape();
+      const auto counts = dst.as<std::int16_t>();
+      for (std::int64_t d = box.lo[kD]; d < box.hi[kD]; ++d)
+        for (std::int64_t h = box.lo[kH]; h < box.hi[kH]; ++h)
+          for (std::int64_t w = box.lo[kW]; w < box.hi[kW]; ++w)
+            for (std::int64_t c = 0; c < s.c; ++c)
+              counts.at(0, c, d, h, w) = count_of(sample, ((d * s.h + h) * s.w + w) * s.c + c);
+      for (std::size_t t = 0; t < targets.size(); ++t)
+        targets[t] = static_cast<float>(sample) + 0.25F * static_cast<float>(t);
+      const std::lock_guard lock(data_.mutex_);
+      data_.voxels_read_ += box.volume();
+    }
+
+   private:
+    const MadeUp& data_;
+  };
+
+  std::int64_t size_;
+  std::string identity_;
+  std::filesystem::path directory_ = "nowhere";
+  mutable std::mutex mutex_;
+  mutable std::int64_t voxels_read_ = 0;
+};
+
+KeptSample kept_sample(const Shape& shape, const PartGrid& grid) {
+  KeptSample sample{shape, block_partition(shape, grid), {}};
+  for (Box box : sample.owned) {
+    if (!box.empty())
+      for (const std::size_t a : {kD, kH, kW}) {
+        box.lo[a] -= 1;
+        box.hi[a] += 1;
+      }
+    sample.kept.push_back(intersect(box, Box::whole(shape)));
+  }
+  return sample;
+}
+
+struct Case {
+  MeshShape mesh;
+  Shuffle shuffle = Shuffle::kGlobal;
+  bool augment = false;
+  StageCodec codec = StageCodec::kNone;
+  bool keep = false;
+};
+
+void compare_batches(const Batch& got, const Batch& expected, Findings& findings) {
+  findings.expect_equal(got.count, expected.count, "samples of a batch");
+  findings.expect(std::equal(got.samples.begin(), got.samples.end(), expected.samples.begin()),
+                  [] { return std::string("other samples"); });
+  const auto bytes = static_cast<std::size_t>(expected.count * expected.data.sample_bytes());
+  findings.expect(std::memcmp(got.data.data, expected.data.data, bytes) == 0,
+                  [&] { return cat("other counts in a batch of ", expected.samples.front()); });
+  findings.expect(std::equal(expected.targets.begin(), expected.targets.end(), got.targets.begin()),
+                  [] { return std::string("other targets"); });
+}
+
+/// Two epochs and two validations, staged and read; the stage's record.
+StageRecord check_case(const Comm& comm, const std::filesystem::path& directory, const Case& c,
+                       Findings& findings) {
+  const ProcessMesh mesh(comm, c.mesh);
+  const Shape shape{2, 6, 6, 6};
+  const KeptSample sample = kept_sample(shape, c.mesh.parts);
+  const MadeUp train(shape, 13, "one"), validation(shape, 7, "two");
+  const SampleOrder order{c.shuffle, 5, train.size(), c.mesh.replicas, 1},
+      validation_order{c.shuffle, 5, validation.size(), c.mesh.replicas, 1};
+  Stager stager(mesh, sample, {directory, c.codec, c.keep},
+                {{"train", &train, SampleHomes::of_training(order)},
+                 {"validation", &validation, SampleHomes::of_validation(validation_order)}});
+  auto staged = stager.run([] { return false; }, [](std::int64_t) {});
+  findings.expect(staged.has_value(), [] { return std::string("staging stopped"); });
+  const StageRecord record = stager.record();
+  const std::int64_t read = comm.sum(train.voxels_read() + validation.voxels_read());
+  findings.expect_equal(read, record.reused ? 0 : 20 * shape.volume(), "voxels read");
+  if (c.codec == StageCodec::kNone) {
+    std::int64_t kept = 0;
+    for (const Box& box : sample.kept) kept += 20 * StageFile::raw_bytes(box.volume());
+    findings.expect(
+        record.bytes_staged <= kept && record.bytes_staged > kept - 64 * 2 * comm.size(),
+        [&] { return cat(record.bytes_staged, " bytes staged of ", kept); });
+  }
+  const BatchSpec spec{shape,
+                       sample.kept[static_cast<std::size_t>(mesh.part())],
+                       mesh.part() == 0 ? kTargets : 0,
+                       1,
+                       DataType::kInt16,
+                       mesh.replica()};
+  StageLoader from_stage(mesh, sample, std::move((*staged)[0]), spec),
+      validation_from_stage(mesh, sample, std::move((*staged)[1]), spec);
+  DirectLoader direct(train.reader(), spec), validation_direct(validation.reader(), spec);
+  const SymmetryDraw draw(5, shape);
+  for (std::int64_t epoch = 0; epoch < 2; ++epoch) {
+    const Course course = order.training(epoch, epoch, c.augment ? &draw : nullptr);
+    from_stage.append(course);
+    direct.append(course);
+    for (std::int64_t step = 0; step < course.steps; ++step) {
+      const Batch& got = from_stage.next();
+      if (step % 2 == 0) from_stage.progress();
+      compare_batches(got, direct.next(), findings);
+    }
+    validation_from_stage.append(validation_order.validation());
+    validation_direct.append(validation_order.validation());
+    for (std::int64_t step = 0; step < validation_order.validation_steps(); ++step)
+      compare_batches(validation_from_stage.next(), validation_direct.next(), findings);
+  }
+  // Ends in the middle of an epoch: what is under way is brought to its end.
+  from_stage.append(order.training(2));
+  if (c.shuffle == Shuffle::kLocal && !c.augment)
+    findings.expect_equal(from_stage.received_bytes(), std::int64_t{0}, "bytes sent");
+  return record;
+}
+
+std::vector<MeshShape> meshes_of(int ranks) {
+  std::vector<MeshShape> meshes;
+  for (std::int64_t parts = 1; parts <= ranks; ++parts)
+    if (ranks % parts == 0)
+      for (const PartGrid& grid : grids_of(parts)) meshes.push_back({ranks / parts, grid});
+  return meshes;
+}
+
+TEST_CASE("staged batches are those that reading gives, on any mesh") {
+  const SharedDirectory directory(test_world());
+  for_comms("staging", {1, 2, 3, 4, 6}, [&](const Comm& comm, Findings& findings) {
+    // Every mesh turned, as only that moves pieces of blocks; the rest takes turns.
+    unsigned number = 0;
+    for (const MeshShape& mesh : meshes_of(comm.size())) {
+      const Shuffle shuffle = number % 2 == 0 ? Shuffle::kGlobal : Shuffle::kLocal;
+      const StageCodec codec = number / 2 % 2 == 0 ? StageCodec::kNone : StageCodec::kDeflate;
+      check_case(comm, directory.path(), {mesh, shuffle, true, codec, false}, findings);
+      if (number++ % 3 == 0)
+        check_case(comm, directory.path(), {mesh, shuffle, false, codec, false}, findings);
+    }
+    comm.barrier();
+    findings.expect(std::filesystem::is_empty(directory.path()),
+                    [] { return std::string("something is left in the stage's directory"); });
+  });
+}
+
+TEST_CASE("staged batches on eight ranks are those that reading gives [8 ranks]") {
+  const SharedDirectory directory(test_world());
+  for_comms("staging", {8}, [&](const Comm& comm, Findings& findings) {
+    for (const MeshShape& mesh : {MeshShape{8, {1, 1, 1}}, MeshShape{2, {2, 2, 1}},
+                                  MeshShape{4, {1, 1, 2}}, MeshShape{1, {2, 2, 2}}})
+      for (const bool augment : {false, true})
+        check_case(comm, directory.path(),
+                   {mesh, Shuffle::kGlobal, augment, StageCodec::kNone, false}, findings);
+  });
+}
+
+TEST_CASE("a kept stage is taken up by the same mesh and removed by who does not keep it") {
+  const SharedDirectory directory(test_world());
+  for_comms("keeping a stage", {1, 4}, [&](const Comm& comm, Findings& findings) {
+    const MeshShape mesh{comm.size() > 2 ? 2 : 1, {1, comm.size() > 2 ? 2 : 1, 1}};
+    for (const StageCodec codec : {StageCodec::kNone, StageCodec::kDeflate}) {
+      const Case kept{mesh, Shuffle::kGlobal, true, codec, true};
+      Case dropped = kept;
+      dropped.keep = false;
+      findings.expect(!check_case(comm, directory.path(), kept, findings).reused,
+                      [] { return std::string("taken up too early"); });
+      findings.expect(check_case(comm, directory.path(), kept, findings).reused,
+                      [] { return std::string("not taken up"); });
+      // One rank's manifest is gone, as if it had been killed before it wrote it.
+      if (comm.rank() == 0)
+        for (const auto& entry : std::filesystem::recursive_directory_iterator(directory.path()))
+          if (entry.path().filename() == cat("rank-", comm.size() - 1, ".json")) {
+            std::filesystem::remove(entry.path());
+            break;
+          }
+      comm.barrier();
+      findings.expect(!check_case(comm, directory.path(), kept, findings).reused,
+                      [] { return std::string("an incomplete stage was taken up"); });
+      findings.expect(check_case(comm, directory.path(), dropped, findings).reused,
+                      [] { return std::string("not taken up by the last"); });
+      comm.barrier();
+      findings.expect(std::filesystem::is_empty(directory.path()),
+                      [] { return std::string("a stage is left"); });
+      comm.barrier();
+    }
+  });
+}
+
+}  // namespace
+}  // namespace halomesh

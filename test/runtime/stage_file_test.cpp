@@ -1,0 +1,203 @@
+// A stage's files: slots and their checksums, a full disk, safe directories, and what is kept.
+// Knows nothing of samples.
+#include "runtime/stage_file.hpp"
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+
+#include <numeric>
+#include <vector>
+
+#include "runtime/kept_stage.hpp"
+#include "runtime/stage_directory.hpp"
+#include "test/runtime/full_disk.hpp"
+#include "test/runtime/temp_files.hpp"
+
+namespace halomesh {
+namespace {
+
+constexpr std::int64_t kSlots = 5, kBlock = 1001;
+
+std::vector<std::int16_t> block_of(std::int64_t slot) {
+  std::vector<std::int16_t> counts(kBlock);
+  std::iota(counts.begin(), counts.end(), static_cast<std::int16_t>(200 * slot));
+  return counts;
+}
+
+StageFile written(const StageDirectory& directory, StageCodec codec) {
+  StageFile file(directory.nameless_file(), "test", codec, kSlots, kBlock);
+  for (const std::int64_t slot : {3, 0, 4, 1, 2}) file.write(slot, block_of(slot));
+  file.finish();
+  return file;
+}
+
+std::int64_t compare(StageFile& file) {
+  std::vector<std::int16_t> room(kBlock);
+  std::int64_t compared = 0;
+  for (std::int64_t slot = 0; slot < kSlots; ++slot) {
+    const auto counts = file.read(slot, room);
+    const std::vector<std::int16_t> expected = block_of(slot);
+    CHECK(std::equal(counts.begin(), counts.end(), expected.begin(), expected.end()));
+    compared += std::ssize(counts);
+  }
+  return compared;
+}
+
+TEST_CASE("stage_file: blocks come back as they were, written in any order, and leave no name") {
+  const TempDirectory temp;
+  const StageDirectory directory(temp.path());
+  for (const StageCodec codec : {StageCodec::kNone, StageCodec::kDeflate}) {
+    StageFile file = written(directory, codec);
+    CHECK(temp.entries() == 0);
+    CHECK(compare(file) == kSlots * kBlock);
+    if (codec == StageCodec::kNone) {
+      CHECK(file.stored_bytes() == kSlots * StageFile::raw_bytes(kBlock));
+      CHECK(file.in_place(3)[7] == block_of(3)[7]);
+    } else {
+      CHECK(file.stored_bytes() < kSlots * 2 * kBlock);
+    }
+    StageFile moved = std::move(file);
+    CHECK(compare(moved) == kSlots * kBlock);
+  }
+  StageFile incomplete(directory.nameless_file(), "test", StageCodec::kNone, 2, kBlock);
+  incomplete.write(1, block_of(1));
+  CHECK_THROWS_AS(incomplete.finish(), Error);
+}
+
+TEST_CASE("stage_file: a flipped bit is found in every slot") {
+  const TempDirectory temp;
+  const StageDirectory directory(temp.path());
+  for (const StageCodec codec : {StageCodec::kNone, StageCodec::kDeflate}) {
+    StageFile file = written(directory, codec);
+    std::vector<std::int16_t> room(kBlock);
+    for (std::int64_t slot = 0; slot < kSlots; ++slot) {
+      const StageFile::Entry& entry = file.index()[static_cast<std::size_t>(slot)];
+      const std::int64_t at = entry.offset + entry.bytes / 2;
+      char byte = 0;
+      REQUIRE(::pread(file.file().get(), &byte, 1, at) == 1);
+      byte = static_cast<char>(byte ^ 4);
+      REQUIRE(::pwrite(file.file().get(), &byte, 1, at) == 1);
+      CHECK(
+          contains(error_of([&] { file.read(slot, room); }), cat("slot ", slot, " of the stage")));
+    }
+  }
+}
+
+TEST_CASE("block_codec: any counts come back; damage is an error") {
+  BlockCodec codec;
+  std::int64_t compared = 0;
+  for (const std::size_t size : {1U, 2U, 1000U, 200'000U}) {
+    std::vector<std::int16_t> counts(size), back(size);
+    std::uint32_t state = 1;
+    for (std::int16_t& x : counts)
+      x = static_cast<std::int16_t>((state = state * 1664525U + 1013904223U) >> 16U);
+    const auto stream = codec.deflate(counts);
+    const std::vector<std::byte> kept(stream.begin(), stream.end());
+    codec.inflate(kept, back);
+    CHECK(back == counts);
+    compared += std::ssize(back);
+    CHECK_THROWS_AS(codec.inflate(std::span(kept).first(kept.size() - 1), back), Error);
+    std::vector<std::int16_t> longer(size + 1);
+    CHECK_THROWS_AS(codec.inflate(kept, longer), Error);
+  }
+  CHECK(compared > 200'000);
+}
+
+TEST_CASE("stage_file: a disk that fills up is one error with a cure, and nothing is left") {
+  const TempDirectory temp;
+  const SmallFileSystem disk(temp.path(), 1 << 16);
+  if (!disk.mounted()) return;
+  {
+    const StageDirectory directory(temp.path());
+    CHECK(directory.space().available <= 1 << 16);
+    StageFile file(directory.nameless_file(), "test", StageCodec::kNone, 2, 1 << 15);
+    const std::vector<std::int16_t> counts(1 << 15);
+    const std::string error = error_of([&] {
+      file.write(0, counts);
+      file.write(1, counts);
+    });
+    CHECK(contains(error, "No space left"));
+    CHECK(contains(error, "--stage-codec deflate"));
+  }
+  CHECK(StageDirectory(temp.path()).space().available == 1 << 16);
+}
+
+TEST_CASE("stage_directory: made when missing; links, files and read-only places are refused") {
+  const TempDirectory temp;
+  {
+    const StageDirectory made(temp / "new");
+    CHECK((std::filesystem::status(temp / "new").permissions() & std::filesystem::perms::all) ==
+          std::filesystem::perms::owner_all);
+    made.remove_if_made();
+    CHECK(!std::filesystem::exists(temp / "new"));
+  }
+  std::filesystem::create_directory(temp / "real");
+  std::filesystem::create_symlink(temp / "real", temp / "link");
+  CHECK(contains(error_of([&] { StageDirectory(temp / "link"); }), "symbolic link"));
+  StageDirectory(temp / "real").remove_if_made();
+  CHECK(std::filesystem::exists(temp / "real"));
+  put_contents(temp / "file", "x");
+  CHECK(contains(error_of([&] { StageDirectory(temp / "file"); }), "Not a directory"));
+  CHECK(contains(error_of([&] { StageDirectory(temp / "none" / "deeper"); }), "No such file"));
+  std::filesystem::permissions(temp / "real", std::filesystem::perms::owner_read);
+  if (::access((temp / "real").c_str(), W_OK) == 0)
+    MESSAGE("skipped: this user may write anywhere");
+  else
+    CHECK(contains(error_of([&] { StageDirectory(temp / "real"); }), "Permission denied"));
+}
+
+TEST_CASE("kept_stage: found with the same key only, whole, once at a time") {
+  const TempDirectory temp;
+  const std::vector<std::string> names{"train"};
+  const StageDirectory directory(temp.path());
+  for (const StageCodec codec : {StageCodec::kNone, StageCodec::kDeflate}) {
+    StageFile file = written(directory, codec);
+    {
+      KeptStage stage(temp.path(), "this data", 0);
+      CHECK(stage.lock().empty());
+      CHECK(!stage.find(names));
+      stage.add("train", file, {1.5F, -2.0F});
+      CHECK(!stage.find(names));  // the manifest is not there yet
+      stage.complete();
+      KeptStage other(temp.path(), "this data", 0);
+      CHECK(other.lock() == cat("process ", ::getpid()));
+    }
+    KeptStage stage(temp.path(), "this data", 0);
+    CHECK(stage.lock().empty());
+    auto found = stage.find(names);
+    REQUIRE(found);
+    StageFile again(std::move(found->front().file), "test", codec, kSlots, kBlock);
+    again.reopen(found->front().index);
+    CHECK(compare(again) == kSlots * kBlock);
+    CHECK(found->front().targets == std::vector<float>{1.5F, -2.0F});
+    CHECK(!stage.find({"train", "validation"}));
+    CHECK(!KeptStage::exists(temp.path(), "that data"));
+    const auto manifest = temp.path() / KeptStage::directory_name("this data") / "rank-0.json";
+    std::string text = contents(manifest);
+    text[text.size() / 2] = static_cast<char>(text[text.size() / 2] ^ 1);
+    put_contents(manifest, text);
+    CHECK(!stage.find(names));
+    stage.remove(names);
+    CHECK(temp.entries() == 0);
+    CHECK(compare(again) == kSlots * kBlock);  // what is in use stays
+  }
+}
+
+TEST_CASE("kept_stage: neither links nor shortened files are taken up") {
+  const TempDirectory temp;
+  const StageDirectory directory(temp.path());
+  const StageFile file = written(directory, StageCodec::kNone);
+  KeptStage stage(temp.path(), "key", 0);
+  stage.add("train", file, {});
+  stage.complete();
+  const auto blocks = temp.path() / KeptStage::directory_name("key") / "rank-0.train";
+  CHECK(stage.find({"train"}));
+  std::filesystem::resize_file(blocks, 2 * kBlock);
+  CHECK(!stage.find({"train"}));
+  std::filesystem::rename(blocks, temp / "elsewhere");
+  std::filesystem::create_symlink(temp / "elsewhere", blocks);
+  CHECK(!stage.find({"train"}));
+}
+
+}  // namespace
+}  // namespace halomesh
