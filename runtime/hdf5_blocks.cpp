@@ -23,7 +23,8 @@ struct Region {
   T* data;
   Extents extents;  // of the array
 
-  Region(T* array, const Extents& of_array, const Extents& start) : data(array), extents(of_array) {
+  Region(T* array, Extents of_array, const Extents& start)
+      : data(array), extents(std::move(of_array)) {
     for (std::size_t a = 0; a < start.size(); ++a) data += start[a] * stride(a);
   }
   std::int64_t stride(std::size_t axis) const {
