@@ -3,8 +3,10 @@
 #include "runtime/hdf5_dataset.hpp"
 
 #include <doctest/doctest.h>
+#include <hdf5.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <limits>
 #include <span>
@@ -217,14 +219,19 @@ TEST_CASE("hdf5 data: no flipped byte of an archive changes what is read") {
         const auto dataset = Dataset::open(alone, directory.path(), "train", shape, kTargets);
         same = dataset->size() == 2;
         const auto reader = dataset->reader();
-        for (std::int64_t sample = 0; same && sample < 2; ++sample) {
-          const Tensor block(Box::whole(shape), 1, DataType::kInt16);
-          std::vector<float> y(kTargets);
-          reader->read(sample, block.any_view(), y);
-          const auto view = block.any_view().as<std::int16_t>();
-          const auto expected = voxels_of(sample, shape);
-          same = y == targets_of(sample) && std::equal(expected.begin(), expected.end(), view.data);
-        }
+        // In two blocks: chunks alone must tell, without the checksum of the whole sample.
+        for (std::int64_t sample = 0; same && sample < 2; ++sample)
+          for (const Box& half :
+               {Box{{0, 0, 0, 0}, {1, 2, 9, 5}}, Box{{0, 2, 0, 0}, {1, 3, 9, 5}}}) {
+            const Tensor block(half, 1, DataType::kInt16);
+            std::vector<float> y(kTargets);
+            reader->read(sample, block.any_view(), y);
+            const auto view = block.any_view().as<std::int16_t>();
+            const auto expected = voxels_of(sample, shape);
+            same = same && y == targets_of(sample) &&
+                   std::equal(view.data, view.data + half.volume(),
+                              expected.begin() + half.lo[kD] * 45);
+          }
       });
       const bool harmless_here = error.empty() && same;
       CHECK((harmless_here || contains(error, "train-00000.h5")));
@@ -232,6 +239,28 @@ TEST_CASE("hdf5 data: no flipped byte of an archive changes what is read") {
     }
     CHECK(found > 1000);
     MESSAGE(found, " flipped bits found, ", harmless, " without consequence");
+  }
+}
+
+TEST_CASE("hdf5 data: a sample that is not the one of its checksum is told when read whole") {
+  const TempDirectory directory;
+  write_archive(directory.path(), 0, 0, 2, 2, 1);
+  const hid_t file = H5Fopen((directory / "train-00000.h5").c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
+  const hid_t id = H5Dopen2(file, "/crc32c", H5P_DEFAULT);
+  std::array<std::uint32_t, 2> sums{};
+  REQUIRE(H5Dread(id, H5T_NATIVE_UINT32, H5S_ALL, H5S_ALL, H5P_DEFAULT, sums.data()) >= 0);
+  sums[1] ^= 1U;
+  REQUIRE(H5Dwrite(id, H5T_NATIVE_UINT32, H5S_ALL, H5S_ALL, H5P_DEFAULT, sums.data()) >= 0);
+  H5Dclose(id);
+  H5Fclose(file);
+  const Comm alone = test_world().split(test_world().rank(), 0);
+  const auto dataset = Dataset::open(alone, directory.path(), "train", kLarge, kTargets);
+  const auto reader = dataset->reader();
+  for (const DataType type : {DataType::kInt16, DataType::kFloat32}) {
+    const Tensor whole(Box::whole(kLarge), 1, type);
+    reader->read(0, whole.any_view(), {});
+    CHECK(contains(error_of([&] { reader->read(1, whole.any_view(), {}); }),
+                   "train-00000.h5: sample 1: checksum of the voxels: expected 0x"));
   }
 }
 
