@@ -23,7 +23,7 @@ bool is_permutation_of(Order order, std::int64_t n) {
 }
 
 /// All that a replica takes, in order.
-Order taken(const Course& course, std::int64_t replica) {
+Order all_taken(const Course& course, std::int64_t replica) {
   Order samples;
   for (std::int64_t step = 0; step < course.steps; ++step)
     for (const SampleUse& use : course.taken(step, replica)) samples.push_back(use.sample);
@@ -60,14 +60,14 @@ TEST_CASE("sample_order: every order is a permutation, and places are taken unif
 TEST_CASE("sample_order: training by hand") {
   // Order 5 4 6 0 2 1 3 7; replicas 2, local batch 2, so steps {5 4 | 6 0}, {2 1 | 3 7}.
   const SampleOrder global{Shuffle::kGlobal, 1, 8, 2, 2};
-  CHECK(taken(global.training(0), 0) == Order{5, 4, 2, 1});
-  CHECK(taken(global.training(0), 1) == Order{6, 0, 3, 7});
-  CHECK(taken(global.training(0, 1), 1) == Order{3, 7});
-  CHECK(taken(global.training(0, 2), 1).empty());
+  CHECK(all_taken(global.training(0), 0) == Order{5, 4, 2, 1});
+  CHECK(all_taken(global.training(0), 1) == Order{6, 0, 3, 7});
+  CHECK(all_taken(global.training(0, 1), 1) == Order{3, 7});
+  CHECK(all_taken(global.training(0, 2), 1).empty());
   const SampleOrder ragged{Shuffle::kGlobal, 1, 8, 3, 1};
   CHECK(ragged.training_steps() == 2);
   CHECK(ragged.dropped_samples() == 2);
-  CHECK(taken(ragged.training(0), 2) == Order{6, 1});
+  CHECK(all_taken(ragged.training(0), 2) == Order{6, 1});
   // Shards 0..3, 4..6, 7..9 of 10 samples.
   const SampleOrder local{Shuffle::kLocal, 1, 10, 3, 1};
   CHECK(local.shard_begin(0) == 0);
@@ -81,8 +81,8 @@ TEST_CASE("sample_order: training by hand") {
 TEST_CASE("sample_order: validation by hand") {
   const SampleOrder order{Shuffle::kGlobal, 1, 9, 2, 2};
   CHECK(order.validation_steps() == 3);
-  CHECK(taken(order.validation(), 0) == Order{0, 1, 4, 5, 8});
-  CHECK(taken(order.validation(), 1) == Order{2, 3, 6, 7});
+  CHECK(all_taken(order.validation(), 0) == Order{0, 1, 4, 5, 8});
+  CHECK(all_taken(order.validation(), 1) == Order{2, 3, 6, 7});
   CHECK(SampleOrder{Shuffle::kGlobal, 1, 0, 2, 2}.validation_steps() == 0);
 }
 
@@ -97,20 +97,21 @@ TEST_CASE("sample_order: each sample once; a step's samples do not depend on the
           std::set<std::int64_t> trained;
           Order validated;
           for (std::int64_t r = 0; r < replicas; ++r) {
-            const Order taken = taken(order.training(4), r);
+            const Order taken = all_taken(order.training(4), r);
             CHECK(static_cast<std::int64_t>(taken.size()) == steps * local_batch);
             trained.insert(taken.begin(), taken.end());
             if (shuffle == Shuffle::kLocal)
               for (const std::int64_t sample : taken)
                 CHECK((sample >= order.shard_begin(r) && sample < order.shard_begin(r + 1)));
-            const Order part = taken(order.validation(), r);
+            const Order part = all_taken(order.validation(), r);
             CHECK(static_cast<std::int64_t>(part.size()) <= order.validation_steps() * local_batch);
             validated.insert(validated.end(), part.begin(), part.end());
             for (std::size_t i = 0; shuffle == Shuffle::kGlobal && i < taken.size(); ++i) {
               const auto s = static_cast<std::int64_t>(i) / local_batch;
               const auto b = r * local_batch + static_cast<std::int64_t>(i) % local_batch;
               const SampleOrder one{shuffle, 9, samples, 1, batch};
-              CHECK(taken[i] == taken(one.training(4), 0)[static_cast<std::size_t>(s * batch + b)]);
+              CHECK(taken[i] ==
+                    all_taken(one.training(4), 0)[static_cast<std::size_t>(s * batch + b)]);
               ++compared;
             }
           }
@@ -148,13 +149,13 @@ TEST_CASE("sample_order: samples are turned by their own draw, whatever the mesh
 
 TEST_CASE("sample_order: local order is a function of seed, epoch and replicas") {
   const SampleOrder order{Shuffle::kLocal, 5, 40, 2, 4}, other{Shuffle::kLocal, 6, 40, 2, 4};
-  CHECK(taken(order.training(3), 1) == taken(order.training(3), 1));
-  CHECK(taken(order.training(3), 1) != taken(order.training(4), 1));
-  CHECK(taken(order.training(3), 1) != taken(other.training(3), 1));
+  CHECK(all_taken(order.training(3), 1) == all_taken(order.training(3), 1));
+  CHECK(all_taken(order.training(3), 1) != all_taken(order.training(4), 1));
+  CHECK(all_taken(order.training(3), 1) != all_taken(other.training(3), 1));
   // The shards are permuted independently of each other.
-  Order shifted = taken(order.training(3), 0);
+  Order shifted = all_taken(order.training(3), 0);
   for (std::int64_t& sample : shifted) sample += 20;
-  CHECK(shifted != taken(order.training(3), 1));
+  CHECK(shifted != all_taken(order.training(3), 1));
 }
 
 }  // namespace
