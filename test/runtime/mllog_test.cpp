@@ -159,6 +159,8 @@ TEST_CASE("a resumed run goes on in the same log, without what will be trained a
   CHECK(keys_after({2, 1, false, false, false}, false) == head + Keys{"epoch_start", "resumed"});
   CHECK(keys_after({3, 1, true, true, false}, false) ==
         head + kEpoch + Keys{"epoch_start", "resumed"});
+  // In the middle of the first.
+  CHECK(keys_after({1, 0, true, true, false}, false) == head + Keys{"epoch_start", "resumed"});
   // Each job stages.
   CHECK(keys_after({2, 1, false, true, false}, true) ==
         staged + kEpoch + Keys{"staging_start", "staging_stop", "resumed"});
