@@ -8,7 +8,6 @@
 
 #include "error.hpp"
 #include "narrow.hpp"
-#include "src/nn/loss.hpp"
 
 namespace halomesh {
 namespace {
@@ -37,11 +36,10 @@ Trainer::Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geo
                                               : make_order(options_, mesh, *validation)),
       schedule_(options_.schedule, std::max<std::int64_t>(1, order_.training_steps())),
       trace_(trace),
-      executor_(mesh.group(), model, geometry, parameters, order_.local_batch, true, trace),
-      reducer_(mesh, geometry, parameters),
-      input_(mesh, geometry, model.input_type(), !executor_.output().span.empty(), {&train, order_},
-             {options_.evaluate_every > 0 ? validation : nullptr, validation_order_},
-             options_.stage),
+      training_(mesh, model, geometry, parameters, order_.local_batch, trace),
+      input_(
+          mesh, geometry, model.input_type(), !executor().output().span.empty(), {&train, order_},
+          {options_.evaluate_every > 0 ? validation : nullptr, validation_order_}, options_.stage),
       mllog_(options_.mllog != nullptr ? *options_.mllog : no_mllog_),
       node_(mesh.world().split_by_node()),
       stop_answered_(node_),
@@ -125,34 +123,9 @@ void Trainer::append_epochs() {
 }
 
 Trainer::StepSums Trainer::train_step() {
-  const std::int64_t local = order_.local_batch;
-  const Pass pass{true, options_.seed, step_, mesh_.replica() * local};
-  const Batch* batch = nullptr;
-  {
-    const TraceScope scope(trace_, "input wait", "");
-    batch = &input_.training().next();
-  }
-  const AnyConstView input = input_view(*batch, executor_.input_span(), local);
-  executor_.forward(pass, input);
-  input_.training().progress();
+  const auto rate = static_cast<float>(schedule_.rate(step_));
   std::array<double, 2> sums{};
-  if (const Box& out = executor_.output().span; !out.empty()) {
-    const ErrorSums errors = loss_gradient(LossKind::kMeanSquaredError, executor_.output(),
-                                           target_view(*batch, out.extent(kC), local), local,
-                                           options_.global_batch, executor_.output_diff());
-    sums[0] = errors.squared / static_cast<double>(options_.global_batch * out.extent(kC));
-  }
-  executor_.backward(pass, input, reducer_);
-  input_.training().progress();
-  {
-    const TraceScope scope(trace_, "reduction", "");
-    reducer_.finish();
-  }
-  {
-    const TraceScope scope(trace_, "optimizer", "");
-    sgd_step(options_.sgd, static_cast<float>(schedule_.rate(step_)), parameters_.diffs(),
-             parameters_.velocity(), parameters_.values());
-  }
+  sums[0] = training_.run(input_.training(), {options_.seed, step_, options_.sgd, rate});
   ++step_;
   // Any rank may have been told to stop, or see its own clock run out: one sum tells all of them.
   sums[1] = must_stop() ? 1.0 : 0.0;
@@ -183,7 +156,8 @@ void Trainer::after_step(const StepSums& sums, double seconds) {
 void Trainer::evaluate_now(std::int64_t epoch) {
   const TraceScope scope(trace_, "evaluation", "");
   mllog_.eval_start(epoch);
-  const Evaluation evaluation = evaluate(mesh_, executor_, input_.validation(), validation_order_);
+  const Evaluation evaluation =
+      evaluate(mesh_, training_.executor(), input_.validation(), validation_order_);
   mllog_.eval_stop(epoch);
   if (step_ > 0 && step_ % steps_per_epoch() == 0) mllog_.epoch_stop(epoch);
   mllog_.eval_error(epoch, evaluation.mae);

@@ -13,15 +13,13 @@
 #include "runtime/checkpoint.hpp"
 #include "runtime/dataset.hpp"
 #include "runtime/evaluator.hpp"
-#include "runtime/executor.hpp"
-#include "runtime/gradient_reducer.hpp"
 #include "runtime/metrics.hpp"
 #include "runtime/mllog.hpp"
 #include "runtime/process_mesh.hpp"
 #include "runtime/stop_signals.hpp"
 #include "runtime/training_input.hpp"
+#include "runtime/training_step.hpp"
 #include "runtime/wall_limit.hpp"
-#include "src/nn/optimizer.hpp"
 #include "src/nn/schedule.hpp"
 
 namespace halomesh {
@@ -80,7 +78,7 @@ class Trainer {
 
   std::int64_t steps_per_epoch() const { return order_.training_steps(); }
   std::int64_t dropped_samples() const { return order_.dropped_samples(); }
-  const Executor& executor() const { return executor_; }
+  const Executor& executor() const { return training_.executor(); }
 
  private:
   struct StepSums {
@@ -109,8 +107,7 @@ class Trainer {
   SampleOrder order_, validation_order_;
   Schedule schedule_;
   Trace* trace_;
-  Executor executor_;
-  GradientReducer reducer_;
+  TrainingStep training_;
   std::optional<SymmetryDraw> draw_;  // how training samples are turned
   TrainingInput input_;
   MetricsLog metrics_;

@@ -10,14 +10,11 @@
 
 #include "runtime/direct_loader.hpp"
 #include "runtime/evaluator.hpp"
-#include "runtime/executor.hpp"
-#include "runtime/gradient_reducer.hpp"
+#include "runtime/training_step.hpp"
 #include "src/apps/bench_input.hpp"
 #include "src/apps/model_options.hpp"
 #include "src/apps/network_on_mesh.hpp"
 #include "src/apps/process_memory.hpp"
-#include "src/nn/loss.hpp"
-#include "src/nn/optimizer.hpp"
 #include "trace.hpp"
 
 namespace halomesh {
@@ -27,7 +24,7 @@ constexpr float kRate = 1e-4f;  // small: random targets must not drive the weig
 constexpr std::size_t kEventsOfAStep = 1 << 16;
 constexpr std::size_t kEvaluationPasses = 3;
 
-/// The step of Trainer without its epochs, checkpoints and log.
+/// Training steps on generated samples, each with its trace.
 class MeasuredTraining {
  public:
   MeasuredTraining(NetworkOnMesh& network, const BenchPlan& plan, std::int64_t local)
@@ -35,12 +32,12 @@ class MeasuredTraining {
         seed_(plan.seed),
         local_(local),
         trace_(kEventsOfAStep),
-        executor_(network.mesh.group(), network.model, network.geometry, network.parameters, local,
-                  true, &trace_),
-        reducer_(network.mesh, network.geometry, network.parameters),
-        loader_(std::make_unique<GeneratedReader>(plan.seed, network.model.input()),
-                {network.model.input(), executor_.input_span(), executor_.output().span.extent(kC),
-                 local, network.model.input_type(), network.mesh.replica()}) {
+        training_(network.mesh, network.model, network.geometry, network.parameters, local,
+                  &trace_),
+        loader_(
+            std::make_unique<GeneratedReader>(plan.seed, network.model.input()),
+            {network.model.input(), executor().input_span(), executor().output().span.extent(kC),
+             local, network.model.input_type(), network.mesh.replica()}) {
     loader_.append(order(plan.warm_up + plan.steps).validation());
   }
 
@@ -50,8 +47,8 @@ class MeasuredTraining {
   double evaluate_pass(std::int64_t steps);
 
   const Trace& trace() const { return trace_; }
-  const Executor& executor() const { return executor_; }
-  std::int64_t reduced_bytes() const { return reducer_.reduced_bytes(); }
+  const Executor& executor() const { return training_.executor(); }
+  std::int64_t reduced_bytes() const { return training_.reducer().reduced_bytes(); }
 
  private:
   SampleOrder order(std::int64_t steps) const {
@@ -63,49 +60,21 @@ class MeasuredTraining {
   std::uint64_t seed_;
   std::int64_t local_, step_ = 0;
   Trace trace_;
-  Executor executor_;
-  GradientReducer reducer_;
+  TrainingStep training_;
   DirectLoader loader_;
 };
 
 double MeasuredTraining::step() {
   trace_.clear();
   const TraceScope whole(&trace_, kStepName, "");
-  const ProcessMesh& mesh = network_.mesh;
-  const Pass pass{true, seed_, step_++, mesh.replica() * local_};
-  const Batch* batch = nullptr;
-  {
-    const TraceScope scope(&trace_, "input wait", "");
-    batch = &loader_.next();
-  }
-  const AnyConstView input = input_view(*batch, executor_.input_span(), local_);
-  executor_.forward(pass, input);
-  std::array<double, 1> loss{};
-  if (const Box& out = executor_.output().span; !out.empty()) {
-    const std::int64_t global = local_ * mesh.shape().replicas;
-    const ErrorSums errors = loss_gradient(LossKind::kMeanSquaredError, executor_.output(),
-                                           target_view(*batch, out.extent(kC), local_), local_,
-                                           global, executor_.output_diff());
-    loss[0] = errors.squared / static_cast<double>(global * out.extent(kC));
-  }
-  executor_.backward(pass, input, reducer_);
-  {
-    const TraceScope scope(&trace_, "reduction", "");
-    reducer_.finish();
-  }
-  {
-    const TraceScope scope(&trace_, "optimizer", "");
-    Parameters& p = network_.parameters;
-    sgd_step(SgdOptions{}, kRate, p.diffs(), p.velocity(), p.values());
-  }
+  const double loss = training_.run(loader_, {seed_, step_++, SgdOptions{}, kRate});
   const TraceScope scope(&trace_, "reduction", "");
-  mesh.world().sum(loss);
-  return loss[0];
+  return network_.mesh.world().sum(loss);
 }
 
 double MeasuredTraining::evaluate_pass(std::int64_t steps) {
   const SampleOrder samples = order(steps);
-  const Evaluation result = evaluate(network_.mesh, executor_, loader_, samples);
+  const Evaluation result = evaluate(network_.mesh, training_.executor(), loader_, samples);
   trace_.clear();
   return static_cast<double>(result.samples) / result.seconds;
 }

@@ -1,0 +1,48 @@
+// One step of training: see training_step.hpp.
+#include "runtime/training_step.hpp"
+
+#include "runtime/evaluator.hpp"
+#include "src/nn/loss.hpp"
+
+namespace halomesh {
+
+TrainingStep::TrainingStep(const ProcessMesh& mesh, Model& model, const ModelGeometry& geometry,
+                           Parameters& parameters, std::int64_t local_batch, Trace* trace)
+    : mesh_(mesh),
+      parameters_(parameters),
+      local_batch_(local_batch),
+      trace_(trace),
+      executor_(mesh.group(), model, geometry, parameters, local_batch, true, trace),
+      reducer_(mesh, geometry, parameters) {}
+
+double TrainingStep::run(Loader& loader, const StepSettings& settings) {
+  const Pass pass{true, settings.seed, settings.number, mesh_.replica() * local_batch_};
+  const Batch* batch = nullptr;
+  {
+    const TraceScope scope(trace_, "input wait", "");
+    batch = &loader.next();
+  }
+  const AnyConstView input = input_view(*batch, executor_.input_span(), local_batch_);
+  executor_.forward(pass, input);
+  loader.progress();
+  double loss = 0;
+  if (const Box& out = executor_.output().span; !out.empty()) {
+    const std::int64_t global_batch = local_batch_ * mesh_.shape().replicas;
+    const ErrorSums errors = loss_gradient(LossKind::kMeanSquaredError, executor_.output(),
+                                           target_view(*batch, out.extent(kC), local_batch_),
+                                           local_batch_, global_batch, executor_.output_diff());
+    loss = errors.squared / static_cast<double>(global_batch * out.extent(kC));
+  }
+  executor_.backward(pass, input, reducer_);
+  loader.progress();
+  {
+    const TraceScope scope(trace_, "reduction", "");
+    reducer_.finish();
+  }
+  const TraceScope scope(trace_, "optimizer", "");
+  sgd_step(settings.sgd, settings.rate, parameters_.diffs(), parameters_.velocity(),
+           parameters_.values());
+  return loss;
+}
+
+}  // namespace halomesh

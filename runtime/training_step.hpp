@@ -1,0 +1,48 @@
+// One step of training on one rank: forward, loss, backward, reduction, optimizer.
+// Knows no epochs, no files and no reasons to stop.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/executor.hpp"
+#include "runtime/gradient_reducer.hpp"
+#include "runtime/loader.hpp"
+#include "runtime/process_mesh.hpp"
+#include "src/nn/optimizer.hpp"
+
+namespace halomesh {
+
+/// What decides a step besides parameters and samples.
+struct StepSettings {
+  std::uint64_t seed = 0;  ///< of dropout
+  std::int64_t number = 0;
+  SgdOptions sgd;
+  float rate = 0;  ///< learning rate
+};
+
+/// A network with all that its steps need. Once the first step is done, none allocates memory.
+class TrainingStep {
+ public:
+  /// Collective over mesh.world(). All arguments must outlive this object.
+  TrainingStep(const ProcessMesh& mesh, Model& model, const ModelGeometry& geometry,
+               Parameters& parameters, std::int64_t local_batch, Trace* trace);
+
+  /// Trains on the loader's next batch. Returns this rank's share of the loss, the mean squared
+  /// error over the global batch: the sum over all ranks is the loss. Communicates with the group
+  /// and with the holders of the same parameters.
+  double run(Loader& loader, const StepSettings& settings);
+
+  Executor& executor() { return executor_; }
+  const Executor& executor() const { return executor_; }
+  const GradientReducer& reducer() const { return reducer_; }
+
+ private:
+  const ProcessMesh& mesh_;
+  Parameters& parameters_;
+  std::int64_t local_batch_;
+  Trace* trace_;
+  Executor executor_;
+  GradientReducer reducer_;
+};
+
+}  // namespace halomesh
