@@ -240,7 +240,7 @@ deps: export HWLOC_CFLAGS := $(HWLOC_CFLAGS)
 deps: export CXX := $(CXX)
 deps: export MPIRUN := $(MPIRUN)
 deps: ## install what is missing (Debian, Ubuntu); elsewhere say what is missing and how to get it
-	@test/harness/install_dependencies.sh --mpi=$(MPI) --hdf5=$(HDF5) $(if $(filter 1,$(TORCH)),--torch) $(if $(filter 1,$(LINT)),--lint) $(if $(filter 1,$(SLURM)),--slurm)
+	@test/harness/install_dependencies.sh --mpi=$(MPI) --hdf5=$(HDF5) $(if $(filter 1,$(TORCH)),--torch) $(if $(filter 1,$(LINT)),--lint) $(if $(filter 1,$(SLURM)),--slurm) $(if $(filter 1,$(BENCHMARK)),--benchmark)
 
 .PHONY: quickstart
 quickstart: deps ## install what is missing, build, make a small data set and train on it
@@ -314,6 +314,16 @@ test-asan: deps ## run the partition, nn, runtime and mpi tests under address an
 run-tests-asan:
 	$(call run_tests,$(ASAN_NAMES))
 
+# Google Benchmark times the kernels of our own; `halomesh bench` times whole steps.
+BENCHMARKS := $(wildcard test/benchmark/*_benchmark.cpp)
+$(eval $(call compile,$(BENCHMARKS),$(CXX),$(FLAGS_nn)))
+$(eval $(call program,$(B)/benchmarks,$(call objects,$(BENCHMARKS) $(L2)),$(CXX),$(LIBS_nn) -lbenchmark -pthread))
+.PHONY: benchmark
+benchmark: ## time the kernels of our own, one by one (OMP_NUM_THREADS counts)
+	@+$(MAKE) --no-print-directory BENCHMARK=1 deps
+	@+$(MAKE) --no-print-directory $(B)/benchmarks
+	@$(B)/benchmarks
+
 # Each fuzz target is a program of its own; all share what reads data sets.
 FUZZ_PROGRAMS := $(patsubst test/fuzz/%_fuzz.cpp,$(B)/fuzz/%,$(FUZZ_TARGETS))
 FUZZED := $(filter $(addprefix runtime/,archive% atomic% block% chunk% crc% dataset% example% hdf5% \
@@ -349,8 +359,8 @@ layers: ## check that each room includes only what it may
 
 .PHONY: format-check
 format-check: ## check the format of every file (clang-format)
-	@$(CLANG_FORMAT) --dry-run -Werror $(sort $(HEADERS) $(ROOMS) $(TESTS) $(FUZZ_TARGETS) $(wildcard test/*/*.hpp))
-	@echo "format-check: $(words $(sort $(HEADERS) $(ROOMS) $(TESTS) $(FUZZ_TARGETS) $(wildcard test/*/*.hpp))) files are in form"
+	@$(CLANG_FORMAT) --dry-run -Werror $(sort $(HEADERS) $(ROOMS) $(TESTS) $(FUZZ_TARGETS) $(BENCHMARKS) $(wildcard test/*/*.hpp))
+	@echo "format-check: $(words $(sort $(HEADERS) $(ROOMS) $(TESTS) $(FUZZ_TARGETS) $(BENCHMARKS) $(wildcard test/*/*.hpp))) files are in form"
 
 .PHONY: tidy
 TIDY_FILES := $(ROOMS) $(HARNESS) $(HARNESS_MPI) $(wildcard test/harness/*_main.cpp)

@@ -1,17 +1,18 @@
 #!/bin/sh
 # Finds which packages the build, the tests or the checks miss, and installs them with apt.
 # Usage: install_dependencies.sh [--mpi=openmpi|mpich] [--hdf5=serial|parallel]
-#   [--torch] [--lint] [--slurm] [--a64fx] [--dry-run]
+#   [--torch] [--lint] [--slurm] [--a64fx] [--benchmark] [--dry-run]
 # Silent when nothing is missing. Without apt or the rights, says what is missing and the cure.
 set -eu
 
-mpi=openmpi hdf5=serial torch=0 lint=0 slurm=0 a64fx=0 dry_run=0
+mpi=openmpi hdf5=serial torch=0 lint=0 slurm=0 a64fx=0 benchmark=0 dry_run=0
 for option in "$@"; do
   case $option in
     --mpi=openmpi | --mpi=mpich) mpi=${option#--mpi=} ;;
     --hdf5=serial | --hdf5=parallel) hdf5=${option#--hdf5=} ;;
     --torch) torch=1 ;;
     --a64fx) a64fx=1 ;;
+    --benchmark) benchmark=1 ;;
     --lint) lint=1 ;;
     --slurm) slurm=1 ;;
     --dry-run) dry_run=1 ;;
@@ -52,6 +53,10 @@ if [ "$a64fx" = 1 ]; then
   needed="$needed
 g++-aarch64-linux-gnu|command:aarch64-linux-gnu-g++
 qemu-user-static|command:qemu-aarch64-static"
+fi
+if [ "$benchmark" = 1 ]; then
+  needed="$needed
+libbenchmark-dev|header:benchmark/benchmark.h"
 fi
 if [ "$lint" = 1 ]; then
   needed="$needed

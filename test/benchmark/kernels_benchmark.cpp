@@ -1,0 +1,110 @@
+// The kernels of our own, timed with Google Benchmark on the blocks of CosmoFlow's conv1.
+// Measures only: nothing here can fail on a noisy machine.
+#include <benchmark/benchmark.h>
+#include <omp.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "rng.hpp"
+#include "src/nn/layers/convolution_block_source.hpp"
+#include "src/nn/layers/pooled_convolution.hpp"
+#include "src/nn/layers/pooled_weight_gradient.hpp"
+
+namespace halomesh {
+namespace {
+
+constexpr std::int64_t kExtent = 128, kPlanes = 32, kChannels = 4, kFilters = 32;
+constexpr float kSlope = 0.3F;
+
+// A block of kPlanes convolution planes at full width, and its input.
+struct Conv1 {
+  explicit Conv1(std::int64_t kernel)
+      : geometry{{kChannels, kPlanes + kernel - 1, kExtent, kExtent},
+                 {kFilters, kPlanes, kExtent, kExtent},
+                 {kernel, kernel, kernel},
+                 {1, 1, 1},
+                 {1, 1, 1},
+                 {0, (kernel - 1) / 2, (kernel - 1) / 2},
+                 {0, kernel / 2, kernel / 2}},
+        src(Box::whole(geometry.src), 1),
+        counts(Box::whole(geometry.src), 1, DataType::kInt16),
+        dst(Box::whole({kFilters, kPlanes / 2, kExtent / 2, kExtent / 2}), 1),
+        winners(static_cast<std::size_t>(dst.view().sample_volume())) {
+    const CounterRng rng(1, RandomUse::kSynth);
+    for (std::int64_t i = 0; i < src.view().sample_volume(); ++i) {
+      const std::uint32_t bits = rng.block(static_cast<std::uint64_t>(i))[0];
+      src.view().data[i] = static_cast<float>(bits >> 28U);
+      counts.any_view().as<std::int16_t>().data[i] = static_cast<std::int16_t>(bits >> 29U);
+    }
+    for (std::size_t i = 0; i < winners.size(); ++i)
+      winners[i] = static_cast<std::uint8_t>(rng.block(i)[1] & 0x87U);
+  }
+  double forward_flops() const {
+    const auto [kd, kh, kw] = geometry.kernel;
+    return 2.0 * static_cast<double>(geometry.dst.volume() * kChannels * kd * kh * kw);
+  }
+
+  ConvolutionGeometry geometry;
+  Tensor src, counts, dst;
+  std::vector<std::uint8_t> winners;
+};
+
+void count_flops(benchmark::State& state, double flops) {
+  state.counters["FLOP/s"] =
+      benchmark::Counter(flops, benchmark::Counter::kIsIterationInvariantRate);
+}
+
+void pooled_forward(benchmark::State& state) {
+  const std::int64_t k = state.range(0);
+  Conv1 block(k);
+  PooledConvolution kernel(kChannels, kFilters, {k, k, k}, kExtent + k, omp_get_max_threads());
+  const std::vector<float> weight(static_cast<std::size_t>(kFilters * kChannels * k * k * k), 0.1F);
+  const std::vector<float> bias(kFilters, 0.0F);
+  kernel.load_weights(weight.data(), bias.data());
+  const Box& box = block.dst.view().span;
+  for ([[maybe_unused]] auto iteration : state)
+    kernel.forward(block.src.view().data, block.geometry, box, 0, kSlope, block.dst.any_view(),
+                   {block.winners.data(), box, 1});
+  count_flops(state, block.forward_flops());
+}
+
+// An eighth of the convolution's elements have a gradient that is not zero.
+void pooled_weight_gradient(benchmark::State& state) {
+  const std::int64_t k = state.range(0);
+  Conv1 block(k);
+  PooledWeightGradient kernel({kChannels, kFilters, {k, k, k}, {2, 2, 2}}, omp_get_max_threads());
+  const Spatial extents{kPlanes / 2, kExtent / 2, kExtent / 2};
+  const Spatial step{extents[1] * extents[2] * kFilters, extents[2] * kFilters, kFilters};
+  const std::int64_t before = (k - 1) / 2;
+  for ([[maybe_unused]] auto iteration : state)
+    kernel.add(
+        PooledWeightGradient::Source<float>{
+            block.src.view().data, block.geometry.src.spatial(), {0, -before, -before}},
+        extents, PooledWeightGradient::Pooled<float>{block.dst.view().data, step},
+        PooledWeightGradient::Winners{block.winners.data(), step}, kSlope, true);
+  count_flops(state, block.forward_flops() / 8);
+}
+
+void count_bytes(benchmark::State& state, const Tensor& tensor) {
+  state.SetBytesProcessed(state.iterations() * tensor.any_view().sample_bytes());
+}
+
+void counts_to_logarithms(benchmark::State& state) {
+  Conv1 block(2);
+  DenseSource source(DataType::kInt16, DataType::kFloat32);
+  const Box& box = block.counts.any_view().span;
+  source.reserve(box, box);
+  for ([[maybe_unused]] auto iteration : state)
+    benchmark::DoNotOptimize(source.read(block.counts.any_view(), 0, box));
+  count_bytes(state, block.counts);
+}
+
+BENCHMARK(pooled_forward)->Arg(2)->Arg(3)->Unit(benchmark::kMillisecond)->UseRealTime();
+BENCHMARK(pooled_weight_gradient)->Arg(2)->Arg(3)->Unit(benchmark::kMillisecond)->UseRealTime();
+BENCHMARK(counts_to_logarithms)->Unit(benchmark::kMillisecond)->UseRealTime();
+
+}  // namespace
+}  // namespace halomesh
+
+BENCHMARK_MAIN();
