@@ -4,7 +4,7 @@
 # From your home directory: pjsub --no-check-directory.
 # What ranks print goes to output.JOB/, a directory for every 1000 of them.
 # No path here begins with /vol0...: name the volumes used, with --volumes or pjsub -x PJM_LLIO_GFSCACHE=...
-# Made by: halomesh jobscript --site fugaku --nodes 8192 --shape 32x8x32 --parts 4x4x4 --config models/cosmoflow-v0.7-closed-512.cfg --time 05:00:00 --data data/cosmoUniverse --out runs/fugaku-8192-closed --program build/release/halomesh
+# Made by: halomesh jobscript --site fugaku --nodes 8192 --shape 32x8x32 --parts 4x4x4 --stage-gib 1 --config models/cosmoflow-v0.7-closed-512.cfg --time 05:00:00 --data data/cosmoUniverse --out runs/fugaku-8192-closed --program build/release/halomesh
 #
 # Submit one job:             pjsub -g GROUP SCRIPT
 # Submit a chain of 10 jobs: bash SCRIPT submit -g GROUP
@@ -18,6 +18,7 @@
 #PJM -L "eco_state=0"
 #PJM --mpi "proc=32768"
 #PJM --mpi "max-proc-per-node=4"
+#PJM --llio "localtmp-size=1Gi"
 #PJM -N "halomesh"
 #PJM -j
 #PJM -S
@@ -56,6 +57,7 @@ train=(
   --config models/cosmoflow-v0.7-closed-512.cfg
   --data data/cosmoUniverse
   --out runs/fugaku-8192-closed
+  --stage-dir "$PJM_LOCALTMP"
 )
 
 echo "$(date): job $PJM_JOBID, 32768 ranks x 12 threads on ${PJM_NODE:-8192} nodes"
