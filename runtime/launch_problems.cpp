@@ -99,6 +99,7 @@ std::vector<std::string> launch_warnings(const Comm& world, const RankBinding& b
     }
   }
   std::vector<std::string> warnings;
+  warnings.reserve(order.size());
   for (const std::string& line : order)
     warnings.push_back(cat(ranks[line].second, " of ", world.size(), " ranks, first rank ",
                            ranks[line].first, ": ", line));

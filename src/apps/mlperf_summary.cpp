@@ -110,6 +110,7 @@ int run_mlperf_summary(int argc, char** argv) {
     throw UsageError("no log was given", "give the mllog.txt, or the --out directory, of each run");
   const auto target = options.get<double>("target");
   std::vector<MlperfRun> runs;
+  runs.reserve(logs.size());
   for (const std::string& log : logs) runs.push_back(read_run(log, target));
   const MlperfScore score = score_runs(runs);
   if (const auto file = options.get<std::string>("json"); !file.empty())

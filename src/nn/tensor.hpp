@@ -105,8 +105,8 @@ struct TypedView {
 using AnyView = TypedView<std::byte>;
 using AnyConstView = TypedView<const std::byte>;
 
-/// Zeroed (by clear_by_threads()), 64-byte aligned memory that this object owns (move-only); one cache line or SVE/AVX-512
-/// vector never straddles its start.
+/// Zeroed (by clear_by_threads()), 64-byte aligned memory that this object owns (move-only); one
+/// cache line or SVE/AVX-512 vector never straddles its start.
 template <class T>
 class AlignedBuffer {
  public:

@@ -12,8 +12,8 @@ std::int64_t halomesh::test::allocation_count() { return -1; }
 #else
 
 // Made by the linker: the first byte of this executable and the end of its code.
-extern "C" const char __executable_start;  // NOLINT(bugprone-reserved-identifier)
-extern "C" const char etext;
+extern "C" const char __executable_start;  // NOLINT: the linker's names
+extern "C" const char etext;               // NOLINT
 
 namespace {
 
