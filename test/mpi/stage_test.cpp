@@ -10,6 +10,7 @@
 #include "rng.hpp"
 #include "runtime/direct_loader.hpp"
 #include "runtime/stage_loader.hpp"
+#include "test/harness/kept_sample.hpp"
 #include "test/harness/mpi_for_comms.hpp"
 #include "test/harness/mpi_shared_directory.hpp"
 #include "test/harness/test_comm.hpp"
@@ -69,19 +70,6 @@ class MadeUp final : public Dataset {
   mutable std::int64_t voxels_read_ = 0;
 };
 
-KeptSample kept_sample(const Shape& shape, const PartGrid& grid) {
-  KeptSample sample{shape, block_partition(shape, grid), {}};
-  for (Box box : sample.owned) {
-    if (!box.empty())
-      for (const std::size_t a : {kD, kH, kW}) {
-        box.lo[a] -= 1;
-        box.hi[a] += 1;
-      }
-    sample.kept.push_back(intersect(box, Box::whole(shape)));
-  }
-  return sample;
-}
-
 struct Case {
   MeshShape mesh;
   Shuffle shuffle = Shuffle::kGlobal;
@@ -106,7 +94,7 @@ StageRecord check_case(const Comm& comm, const std::filesystem::path& directory,
                        Findings& findings) {
   const ProcessMesh mesh(comm, c.mesh);
   const Shape shape{2, 6, 6, 6};
-  const KeptSample sample = kept_sample(shape, c.mesh.parts);
+  const KeptSample sample = kept_sample(shape, c.mesh.parts, 1);
   const MadeUp train(shape, 13, "one"), validation(shape, 7, "two");
   const SampleOrder order{c.shuffle, 5, train.size(), c.mesh.replicas, 1},
       validation_order{c.shuffle, 5, validation.size(), c.mesh.replicas, 1};

@@ -7,23 +7,10 @@
 #include <algorithm>
 
 #include "error.hpp"
+#include "test/harness/kept_sample.hpp"
 
 namespace halomesh {
 namespace {
-
-/// Blocks with remainder, grown by an uneven halo and clipped.
-KeptSample kept_sample(const Shape& shape, const PartGrid& grid) {
-  KeptSample sample{shape, block_partition(shape, grid), {}};
-  for (Box box : sample.owned) {
-    if (!box.empty())
-      for (const std::size_t a : {kD, kH, kW}) {
-        box.lo[a] -= 1;
-        box.hi[a] += 2;
-      }
-    sample.kept.push_back(intersect(box, Box::whole(shape)));
-  }
-  return sample;
-}
 
 TEST_CASE("delivery: each block of each turned sample is covered once, by parts that keep it") {
   std::int64_t blocks = 0, pieces = 0;
@@ -31,7 +18,7 @@ TEST_CASE("delivery: each block of each turned sample is covered once, by parts 
     for (const PartGrid& grid :
          {PartGrid{1, 1, 1}, PartGrid{3, 1, 1}, PartGrid{1, 4, 1}, PartGrid{2, 3, 1},
           PartGrid{2, 2, 2}, PartGrid{3, 1, 2}, PartGrid{9, 1, 1}}) {
-      const KeptSample sample = kept_sample(shape, grid);
+      const KeptSample sample = kept_sample(shape, grid, 2);
       for (const Symmetry& symmetry : symmetries_of(shape)) {
         const TransferPlan plan = plan_delivery(sample, symmetry);
         const auto& transfers = plan.transfers();
@@ -62,7 +49,7 @@ TEST_CASE("delivery: each block of each turned sample is covered once, by parts 
 }
 
 TEST_CASE("delivery: what is not turned comes from the like part alone, halo and all") {
-  const KeptSample sample = kept_sample({2, 7, 7, 7}, {2, 2, 1});
+  const KeptSample sample = kept_sample({2, 7, 7, 7}, {2, 2, 1}, 2);
   const TransferPlan plan = plan_delivery(sample, {});
   REQUIRE(plan.transfers().size() == 4);
   for (std::int64_t p = 0; p < 4; ++p)
@@ -73,7 +60,7 @@ TEST_CASE("delivery: what is not turned comes from the like part alone, halo and
 TEST_CASE("delivery: a symmetry that changes the shape is refused") {
   Symmetry swap;
   swap.permutation = {1, 0, 2};
-  CHECK_THROWS_AS(plan_delivery(kept_sample({1, 4, 5, 6}, {1, 1, 1}), swap), Error);
+  CHECK_THROWS_AS(plan_delivery(kept_sample({1, 4, 5, 6}, {1, 1, 1}, 2), swap), Error);
 }
 
 }  // namespace

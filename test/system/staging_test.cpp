@@ -90,11 +90,15 @@ TEST_CASE("read directly, staged and staged compressed, a run has one curve") {
 }
 
 TEST_CASE("every mesh reads the data set once and keeps it once, with halo") {
-  for (const auto& [parts, ranks] :
-       {std::pair<std::string, int>{"1x1x1", 2}, {"2x2x1", 4}, {"4x4x1", 16}, {"2x2x2", 8}}) {
+  struct Cut {
+    std::string parts;
+    int ranks;
+  };
+  for (const Cut& cut : {Cut{"1x1x1", 2}, {"2x2x1", 4}, {"4x4x1", 16}, {"2x2x2", 8}}) {
+    const std::string& parts = cut.parts;
     CAPTURE(parts);
     StagedScene scene;
-    scene.ranks = ranks;
+    scene.ranks = cut.ranks;
     scene.options["parts"] = parts;
     scene.options["steps"] = "2";
     succeed(scene);
