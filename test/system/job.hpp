@@ -66,12 +66,6 @@ inline bool launcher_crashed(const std::string& text) {
          text.find("Signal: Segmentation fault") != std::string::npos;
 }
 
-/// True when a rank died while it was still connecting to the launcher: mpirun of Open MPI 4.1.4
-/// with PMIx 4.2.2 says so and then sometimes never ends the other ranks.
-inline bool launcher_lost_a_rank(const std::string& text) {
-  return text.find("PMIX ERROR: UNREACHABLE") != std::string::npos;
-}
-
 /// How a job ended and all that it printed, standard output before standard error.
 struct Outcome {
   bool in_time = false;
