@@ -58,6 +58,15 @@ std::string archive_name(const std::string& split, std::int64_t file) {
              digits, ".h5");
 }
 
+bool is_archive_name(std::string_view name, std::string_view split) {
+  constexpr std::string_view kEnd = ".h5";
+  if (!name.starts_with(cat(split, '-')) || !name.ends_with(kEnd)) return false;
+  name.remove_prefix(split.size() + 1);
+  name.remove_suffix(std::min(kEnd.size(), name.size()));
+  return name.size() >= 5 &&
+         std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
 ArchiveWriter::ArchiveWriter(const std::filesystem::path& path, ArchiveFile content)
     : content_(std::move(content)), open_(std::make_unique<Open>(path)) {
   const Shape& s = content_.shape;

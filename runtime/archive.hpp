@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "runtime/hdf5_file.hpp"
 #include "shape.hpp"
@@ -31,6 +32,8 @@ struct ArchiveFile {
 
 /// "train-00017.h5"
 std::string archive_name(const std::string& split, std::int64_t file);
+/// Whether that could have made this name.
+bool is_archive_name(std::string_view name, std::string_view split);
 
 /// Writes one file: x (n,D,H,W,C) int16 in chunks of up to 8x8x64 voxels (a halo's planes cost few
 /// further chunks in any cut), y (n,T) float32 and crc32c (n) uint32 of each sample's voxels, each

@@ -3,12 +3,12 @@
 #include "runtime/dataset.hpp"
 
 #include <algorithm>
-#include <regex>
 #include <system_error>
 #include <utility>
 #include <vector>
 
 #include "error.hpp"
+#include "runtime/archive.hpp"
 #include "runtime/dataset_files.hpp"
 #include "runtime/hdf5_dataset.hpp"
 #include "runtime/tfrecord_dataset.hpp"
@@ -61,10 +61,9 @@ std::string find_files(const fs::path& directory, const std::string& split) {
                                "/ with *.tfrecord or *.hdf5 files, "
                                "or an archive's ",
                                split, "-NNNNN.h5; `halomesh synth` makes such a data set");
-  const std::regex archived(split + R"(-\d{5,}\.h5)");
   const Names all = names_in(of_split, cure);
   const Names archive = those_that(names_in(directory, cure), [&](const std::string& name) {
-    return std::regex_match(name, archived);
+    return is_archive_name(name, split);
   });
   const Names records = those_that(
       all, [](const std::string& name) { return name.find(".tfrecord") != std::string::npos; });

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <regex>
+#include <string_view>
 #include <utility>
 
 #include "error.hpp"
@@ -24,28 +25,37 @@ std::string numbered(std::int64_t number, int digits) {
 }
 
 /// The files in a directory whose names match, and the temporaries of a run that was killed.
-std::vector<fs::path> files_in(const fs::path& directory, const std::regex& name) {
+template <class Is>
+std::vector<fs::path> files_in(const fs::path& directory, const Is& is) {
   std::vector<fs::path> files;
   if (!fs::exists(directory)) return files;
   for (const fs::directory_entry& entry : fs::directory_iterator(directory))
-    if (std::regex_match(entry.path().filename().string(), name)) files.push_back(entry.path());
+    if (is(entry.path().filename().string())) files.push_back(entry.path());
   return files;
 }
 
+/// Of an archive of either split, or of one that was being written.
+bool is_archive_or_partial(std::string_view name) {
+  constexpr std::string_view kPartial = ".partial";
+  if (name.starts_with('.')) name.remove_prefix(1);
+  if (name.ends_with(kPartial)) name.remove_suffix(kPartial.size());
+  return is_archive_name(name, "train") || is_archive_name(name, "validation");
+}
+
+bool is_record(std::string_view name) { return name.find(".tfrecord") != std::string_view::npos; }
+
 /// All files of samples, of either format.
 std::vector<fs::path> samples_in(const fs::path& directory) {
-  static const std::regex kRecords(R"(.*\.tfrecord.*)");
-  static const std::regex kArchive(R"(\.?(train|validation)-\d{5,}\.h5(\.partial)?)");
-  std::vector<fs::path> files = files_in(directory, kArchive);
+  std::vector<fs::path> files = files_in(directory, is_archive_or_partial);
   for (const char* split : {"train", "validation"})
-    for (fs::path& file : files_in(directory / split, kRecords)) files.push_back(std::move(file));
+    for (fs::path& file : files_in(directory / split, is_record)) files.push_back(std::move(file));
   return files;
 }
 
 bool is_ours(const fs::path& file) {
   static const std::regex kName(R"(\.?universe_s\d+_\d+_\d+\.tfrecord(\.partial)?)");
   const std::string name = file.filename().string();
-  if (name.find(".tfrecord") != std::string::npos) return std::regex_match(name, kName);
+  if (is_record(name)) return std::regex_match(name, kName);
   if (name.ends_with(".partial")) return true;
   return read_archive_attributes(Hdf5File::open(file)).source.starts_with(kSynthSource);
 }
