@@ -97,6 +97,11 @@ std::string find_files(const fs::path& directory, const std::string& split) {
 
 }  // namespace
 
+void SampleReader::stream(std::int64_t sample, const VoxelSink& /*sink*/,
+                          std::span<float> /*targets*/) {
+  throw Error(cat("sample ", sample, " is in no file: there is nothing to be staged"));
+}
+
 std::unique_ptr<const Dataset> Dataset::open(const Comm& comm, const fs::path& directory,
                                              const std::string& split, const Shape& shape,
                                              std::int64_t targets) {

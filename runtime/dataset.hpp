@@ -9,6 +9,7 @@
 #include <string>
 
 #include "runtime/mpi.hpp"
+#include "runtime/voxel_sink.hpp"
 #include "shape.hpp"
 #include "src/nn/tensor.hpp"
 
@@ -23,6 +24,12 @@ class SampleReader {
   /// is of int16, their log(1+x) where it is of fp32; and the sample's targets to `targets`. Either
   /// may be empty when it is not wanted. Throws Error naming file, record, value and cure.
   virtual void read(std::int64_t sample, AnyView dst, std::span<float> targets) = 0;
+  /// Hands on the voxels of a whole sample piece by piece while they are read, and writes its
+  /// targets to `targets`. Throws as read() does, perhaps after pieces have been handed on; and
+  /// where there is nothing to be read from.
+  virtual void stream(std::int64_t sample, const VoxelSink& sink, std::span<float> targets);
+  /// Says that `sample` will be read next: what can be fetched from the disk meanwhile may be.
+  virtual void expect(std::int64_t /*sample*/) {}
 };
 
 /// The samples of one split, identical on every rank; immutable.

@@ -24,7 +24,7 @@ constexpr int kFeatures = 1, kEntry = 1, kKey = 1, kValue = 2, kBytesList = 1, k
 // Wire types (Protocol Buffers, "Encoding").
 constexpr std::uint32_t kVarint = 0, kFixed64 = 1, kDelimited = 2, kFixed32 = 5;
 
-constexpr int kBufferBytes = 1 << 20;
+constexpr int kBufferBytes = 1 << 18;
 
 /// A payload as the library's streams read it.
 class PayloadStream final : public wire::CopyingInputStream {

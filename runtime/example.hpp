@@ -10,6 +10,8 @@
 #include <string>
 #include <string_view>
 
+#include "runtime/voxel_sink.hpp"
+
 namespace halomesh {
 
 /// A tf.train.Example with the features `x` (one byte string: int16 little-endian, as given, i.e.
@@ -19,9 +21,6 @@ std::string encode_example(std::span<const std::int16_t> voxels, std::span<const
 /// Gives the next bytes of a payload: writes up to `count` to `dst` and returns how many, 0 at the
 /// payload's end.
 using PayloadSource = std::function<std::int64_t(void* dst, std::int64_t count)>;
-/// Takes the bytes of feature x, int16 little-endian, from byte `offset` of it on; they come in
-/// order, in pieces of any size.
-using VoxelSink = std::function<void(std::int64_t offset, std::span<const std::byte> bytes)>;
 
 /// Takes records apart while they are read: the voxels are handed on piece by piece, so that a
 /// sample is never held whole. Its buffers are reused from one record to the next.

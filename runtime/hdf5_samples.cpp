@@ -22,14 +22,39 @@ class Hdf5SampleReader final : public SampleReader {
   void read(std::int64_t sample, AnyView dst, std::span<float> targets) override {
     if (!Box::whole(dataset_.shape()).contains(dst.span))
       throw Error(cat("block ", dst.span, " is not within the sample ", dataset_.shape()));
+    const Place place = begin(sample, targets);
+    if (dst.span.empty()) return;
+    read_layers(place, dst.span, [&](const Box& layer, std::span<const std::byte> bytes) {
+      BlockWriter writer(layer.shape(),
+                         {dst.begin_of(0, layer), dst.type, Box::whole(layer.shape()), 1});
+      writer.take(0, bytes);
+      return writer.negative();
+    });
+  }
+  void stream(std::int64_t sample, const VoxelSink& sink, std::span<float> targets) override {
+    const Shape& shape = dataset_.shape();
+    read_layers(begin(sample, targets), Box::whole(shape),
+                [&](const Box& layer, std::span<const std::byte> bytes) {
+                  NegativeSearch search;
+                  search.take(0, bytes);
+                  sink(layer.lo[kD] * voxel_bytes(shape) / shape.d, bytes);
+                  return search.found();
+                });
+  }
+
+ private:
+  struct Place {
+    std::int64_t index = 0;  // within the open file
+    std::string where;       // for messages
+  };
+  /// Opens the sample's file and reads its targets.
+  Place begin(std::int64_t sample, std::span<float> targets) {
     const SampleIndex::Place place = dataset_.place(sample);
     if (place.file != open_file_) open(place.file);
     const std::string where = cat(file_->path().string(), ": sample ", place.index);
     read_targets(place.index, targets, where);
-    if (!dst.span.empty()) read_voxels(place.index, dst, where);
+    return {place.index, where};
   }
-
- private:
   void open(std::int64_t file) {
     open_file_ = -1;
     blocks_.reset();
@@ -40,7 +65,8 @@ class Hdf5SampleReader final : public SampleReader {
     open_file_ = file;
   }
   void read_targets(std::int64_t index, std::span<float> targets, const std::string& where);
-  void read_voxels(std::int64_t index, AnyView dst, const std::string& where);
+  template <class Take>
+  void read_layers(const Place& place, const Box& block, const Take& take);
   Slab slab_of(std::int64_t index, const Box& box) const;
   void check_sum(std::int64_t index, std::uint32_t found, const std::string& where);
 
@@ -79,24 +105,24 @@ void Hdf5SampleReader::read_targets(std::int64_t index, std::span<float> targets
   std::copy_n(all_targets_.begin(), targets.size(), targets.begin());
 }
 
-/// Goes through the block in layers of planes: each is dense in both the file's order and `dst`.
-void Hdf5SampleReader::read_voxels(std::int64_t index, AnyView dst, const std::string& where) {
-  const bool whole = dst.span == Box::whole(dataset_.shape());
-  const std::int64_t origin = slab_of(index, dst.span).offset[dataset_.kind().stacked ? 1 : 0];
+/// Goes through a block in layers of planes, each dense in the block: take(layer, its counts) gives
+/// the first voxel of the layer that is below 0.
+template <class Take>
+void Hdf5SampleReader::read_layers(const Place& place, const Box& block, const Take& take) {
+  const auto& [index, where] = place;
+  const bool whole = block == Box::whole(dataset_.shape());
+  const std::int64_t origin = slab_of(index, block).offset[dataset_.kind().stacked ? 1 : 0];
   const std::int64_t planes = blocks_->chunk_extent(dataset_.kind().stacked ? 1 : 0);
   std::uint32_t checksum = 0;
-  for (std::int64_t d = dst.span.lo[kD]; d < dst.span.hi[kD];) {
+  for (std::int64_t d = block.lo[kD]; d < block.hi[kD];) {
     // Up to the next chunk's first plane in the file, so that no chunk is read twice.
-    const std::int64_t left = planes - (origin + d - dst.span.lo[kD]) % planes;
-    const Box layer = with_d_range(dst.span, d, std::min(d + left, dst.span.hi[kD]));
+    const std::int64_t left = planes - (origin + d - block.lo[kD]) % planes;
+    const Box layer = with_d_range(block, d, std::min(d + left, block.hi[kD]));
     counts_.resize(static_cast<std::size_t>(layer.volume()));
     blocks_->read(slab_of(index, layer), counts_);
     const auto bytes = std::as_bytes(std::span(counts_));
     if (whole) checksum = crc32c(bytes, checksum);
-    BlockWriter writer(layer.shape(),
-                       {dst.begin_of(0, layer), dst.type, Box::whole(layer.shape()), 1});
-    writer.take(0, bytes);
-    check_voxels(writer.negative(), layer.shape(),
+    check_voxels(take(layer, bytes), layer.shape(),
                  {layer.lo[kD], layer.lo[kH], layer.lo[kW], layer.lo[kC]}, where);
     d = layer.hi[kD];
   }

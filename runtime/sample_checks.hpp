@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -20,6 +21,19 @@ inline std::int64_t voxel_bytes(const Shape& shape) {
 
 /// Throws Error, which starts with `where`, unless every target is a finite number.
 void check_targets(std::span<const float> targets, const std::string& where);
+
+/// Looks for voxels below 0 in a sample that comes piece by piece.
+class NegativeSearch {
+ public:
+  /// As a VoxelSink does.
+  void take(std::int64_t offset, std::span<const std::byte> bytes);
+  /// The first voxel that is below 0, by its index in the sample.
+  const std::optional<BlockWriter::Voxel>& found() const { return found_; }
+
+ private:
+  std::byte last_{};  // of the piece before
+  std::optional<BlockWriter::Voxel> found_;
+};
 
 /// Throws Error, which starts with `where`, when `negative` is a voxel: no count is below 0. Its
 /// index is one in a block of shape `block` whose first voxel is `origin` (d,h,w,c) of the sample.

@@ -38,6 +38,7 @@ StageFile& StageFile::operator=(StageFile&& other) noexcept {
   std::swap(block_, other.block_);
   std::swap(end_, other.end_);
   std::swap(index_, other.index_);
+  std::swap(held_, other.held_);
   std::swap(mapped_, other.mapped_);
   std::swap(block_codec_, other.block_codec_);
   return *this;
@@ -50,29 +51,51 @@ StageFile::~StageFile() {
 
 std::int64_t StageFile::raw_bytes(std::int64_t block) { return (2 * block + 63) / 64 * 64; }
 
-void StageFile::write(std::int64_t slot, std::span<const std::int16_t> counts) {
-  const std::span<const std::byte> bytes =
-      codec_ == StageCodec::kNone ? std::as_bytes(counts) : block_codec_.deflate(counts);
+void StageFile::append(std::int64_t slot, std::span<const std::byte> bytes) {
   Entry& entry = index_.at(static_cast<std::size_t>(slot));
-  entry = {codec_ == StageCodec::kNone ? slot * raw_bytes(block_) : end_, std::ssize(bytes),
-           crc32c(bytes)};
-  for (std::int64_t done = 0; done < entry.bytes;) {
+  if (codec_ == StageCodec::kNone) {
+    entry.offset = slot * raw_bytes(block_);
+    store(entry, bytes);
+    return;
+  }
+  std::vector<std::int16_t>& block = held_[slot];
+  block.resize(static_cast<std::size_t>(block_));
+  std::memcpy(reinterpret_cast<std::byte*>(block.data()) + entry.bytes, bytes.data(), bytes.size());
+  entry.bytes += std::ssize(bytes);
+  if (entry.bytes < block_bytes()) return;
+  entry = {end_, 0, 0};
+  store(entry, block_codec_.deflate(block));
+  held_.erase(slot);
+}
+
+/// Adds bytes to those that a slot has in the file.
+void StageFile::store(Entry& entry, std::span<const std::byte> bytes) {
+  entry.checksum = crc32c(bytes, entry.checksum);
+  while (!bytes.empty()) {
     const ssize_t written =
-        ::pwrite(file_.get(), bytes.data() + done, static_cast<std::size_t>(entry.bytes - done),
-                 entry.offset + done);
+        ::pwrite(file_.get(), bytes.data(), bytes.size(), entry.offset + entry.bytes);
     if (written < 0 && errno == EINTR) continue;
     if (written < 0)
-      throw Error(cat("cannot write ", entry.bytes, " bytes more to the stage ", name_,
+      throw Error(cat("cannot write ", bytes.size(), " bytes more to the stage ", name_,
                       ", which has ", end_, ": ", std::strerror(errno)),
                   kFullCure);
-    done += written;
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+    entry.bytes += written;
   }
   end_ = std::max(end_, (entry.offset + entry.bytes + 63) / 64 * 64);
 }
 
+void StageFile::adopt(std::int64_t slot, std::uint32_t checksum) {
+  const Entry entry{slot * raw_bytes(block_), block_bytes(), checksum};
+  index_.at(static_cast<std::size_t>(slot)) = entry;
+  end_ = std::max(end_, entry.offset + raw_bytes(block_));
+}
+
 void StageFile::finish() {
   for (std::size_t slot = 0; slot < index_.size(); ++slot)
-    require(index_[slot].offset >= 0, cat("slot ", slot, " of the stage ", name_, " is missing"));
+    require(index_[slot].offset >= 0 &&
+                (codec_ != StageCodec::kNone || index_[slot].bytes == block_bytes()),
+            cat("slot ", slot, " of the stage ", name_, " is missing"), "start again");
   map();
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,8 +19,8 @@ enum class StageCodec : std::uint8_t {
 };
 
 /// Slots of int16 blocks of one size, each with a checksum that every use verifies. First all slots
-/// are written, in any order; after finish() they are read. Move-only; for one thread at a time,
-/// but for in_place(), which any may call.
+/// are written, in any order and side by side; after finish() they are read. Move-only; for one
+/// thread at a time, but for in_place(), which any may call.
 class StageFile {
  public:
   StageFile() = default;
@@ -34,8 +35,16 @@ class StageFile {
 
   /// Bytes that a slot takes when it is not compressed.
   static std::int64_t raw_bytes(std::int64_t block);
-  /// Throws Error naming the space that was wanted when the file system is full.
-  void write(std::int64_t slot, std::span<const std::int16_t> counts);
+  /// Writes the next bytes of a slot's block. With kNone they go to the file at once; a block that
+  /// is to be compressed is held in memory until all of it is there. Throws Error naming the space
+  /// that was wanted when the file system is full.
+  void append(std::int64_t slot, std::span<const std::byte> bytes);
+  /// The same of a whole block.
+  void write(std::int64_t slot, std::span<const std::int16_t> counts) {
+    append(slot, std::as_bytes(counts));
+  }
+  /// Takes up a slot that another process has written to the same file; kNone only.
+  void adopt(std::int64_t slot, std::uint32_t checksum);
   /// Maps what was written. All slots must be there.
   void finish();
 
@@ -55,6 +64,7 @@ class StageFile {
   std::int64_t block() const { return block_; }
   std::int64_t stored_bytes() const { return end_; }
   const Descriptor& file() const { return file_; }
+  const std::string& name() const { return name_; }
 
   /// Throws Error naming file and slot unless its bytes are those that were written.
   void verify(std::int64_t slot) const;
@@ -64,6 +74,8 @@ class StageFile {
   std::span<const std::int16_t> read(std::int64_t slot, std::span<std::int16_t> room);
 
  private:
+  std::int64_t block_bytes() const { return 2 * block_; }
+  void store(Entry& entry, std::span<const std::byte> bytes);
   void map();
   std::span<const std::byte> stored(std::int64_t slot) const;
 
@@ -72,6 +84,7 @@ class StageFile {
   StageCodec codec_ = StageCodec::kNone;
   std::int64_t block_ = 0, end_ = 0;
   std::vector<Entry> index_;
+  std::map<std::int64_t, std::vector<std::int16_t>> held_;  // incomplete blocks, by slot
   const std::byte* mapped_ = nullptr;
   BlockCodec block_codec_;
 };

@@ -8,10 +8,8 @@
 #include <utility>
 
 #include "error.hpp"
-#include "narrow.hpp"
-#include "runtime/direct_loader.hpp"
 #include "runtime/read_bytes.hpp"
-#include "src/nn/pack.hpp"
+#include "runtime/sample_scatter.hpp"
 
 namespace halomesh {
 namespace {
@@ -49,15 +47,7 @@ Stager::Stager(const ProcessMesh& mesh, KeptSample sample, StageOptions options,
       sample_(std::move(sample)),
       options_(std::move(options)),
       splits_(std::move(splits)),
-      directory_(options_.directory) {
-  for (const Box& kept : sample_.kept) {
-    block_of_part_.emplace_back();
-    if (!kept.empty()) block_of_part_.back().emplace(Box::whole(sample_.shape), kept);
-  }
-  if (sample_.kept.size() > 1)
-    arriving_ = AlignedBuffer<std::int16_t>(static_cast<std::int64_t>(sample_.kept.size()) *
-                                            box().volume());
-}
+      directory_(options_.directory) {}
 
 std::string Stager::key() const {
   std::ostringstream text;
@@ -156,44 +146,23 @@ void Stager::require_space(double share_of_raw) const {
                       "a larger RAM disk or more nodes");
 }
 
-/// Gives each part its block of the sample that this rank has read in `round` (null: none), and
-/// writes the blocks that this part receives.
-void Stager::distribute(const std::int16_t* sample, std::int64_t round, std::int64_t slots,
-                        Work& work) {
-  const Comm& group = mesh_.group();
-  const std::int64_t volume = box().volume();
-  const auto block_from = [&](int part) {
-    return std::span(arriving_.data() + part * volume, static_cast<std::size_t>(volume));
-  };
-  Requests receives, sends;
-  std::vector<std::pair<int, std::int64_t>> arriving;  // part that reads, slot
-  for (int part = 0; part < group.size(); ++part) {
-    const Range run = block_range(slots, group.size(), part);
-    if (part == group.rank() || run.lo + round >= run.hi || volume == 0) continue;
-    arriving.emplace_back(part, run.lo + round);
-    mpi_check(MPI_Irecv(block_from(part).data(), narrow<int>(volume), MPI_INT16_T, part, 0,
-                        group.handle(), receives.add()));
+/// Reads a first sample into memory to see how well blocks compress, before anything is written:
+/// throws Error when compressed ones do not fit either. Collective over mesh.world().
+std::vector<std::byte> Stager::try_deflate(const Read& read) const {
+  std::vector<std::byte> sample;
+  double share = 0;
+  if (read) {
+    sample.reserve(2 * static_cast<std::size_t>(sample_.shape.volume()));
+    read([&](std::int64_t, std::span<const std::byte> bytes) {
+      sample.insert(sample.end(), bytes.begin(), bytes.end());
+    });
+    std::vector<std::int16_t> counts(sample.size() / 2);
+    std::memcpy(counts.data(), sample.data(), sample.size());
+    BlockCodec codec;
+    share = static_cast<double>(codec.deflate(counts).size()) / static_cast<double>(sample.size());
   }
-  if (sample != nullptr) {
-    for (int part = 0; part < group.size(); ++part)
-      if (const auto& type = block_of_part_[static_cast<std::size_t>(part)];
-          type && part != group.rank())
-        mpi_check(MPI_Isend(sample, 1, type->get(), part, 0, group.handle(), sends.add()));
-    if (volume > 0) {
-      const TensorView<const std::int16_t> whole{sample, Box::whole(sample_.shape), 1};
-      std::span<const std::int16_t> mine(sample, static_cast<std::size_t>(volume));
-      if (group.size() > 1) {
-        pack(whole, box(), reinterpret_cast<std::byte*>(block_from(group.rank()).data()));
-        mine = block_from(group.rank());
-      }
-      work.file.write(work.first + round, mine);
-    }
-  }
-  for (std::size_t i = 0; i < arriving.size(); ++i) {
-    receives.wait(i);
-    work.file.write(arriving[i].second, block_from(arriving[i].first));
-  }
-  sends.wait_all();
+  require_space(kDeflateMargin * mesh_.world().max(share));
+  return sample;
 }
 
 /// False when some rank has been told to stop.
@@ -202,35 +171,40 @@ bool Stager::stage(const SplitSource& split, Work& work, const std::function<boo
   const Comm& world = mesh_.world();
   const std::int64_t slots = split.homes.slots(mesh_.replica()), targets = split.data->targets();
   const std::int64_t rounds = world.max(block_range(slots, mesh_.group().size(), 0).hi);
-  DirectLoader loader(split.data->reader(),
-                      {sample_.shape, Box::whole(sample_.shape), targets, 1, DataType::kInt16, 0});
-  Course course{work.count, 1, 1, {}};
-  for (std::int64_t i = 0; i < work.count; ++i)
-    course.uses.push_back({split.homes.sample({mesh_.replica(), work.first + i}), {}});
-  loader.append(course);
+  SampleScatter scatter(mesh_.group(), sample_, slots, work.file);
+  const auto reader = split.data->reader();
+  const auto sample_of = [&](std::int64_t round) {
+    return split.homes.sample({mesh_.replica(), work.first + round});
+  };
+  work.targets.resize(static_cast<std::size_t>(work.count * targets));
   const std::int64_t before = record_.samples;
   for (std::int64_t round = 0; round < rounds; ++round) {
-    const std::int16_t* sample = nullptr;
+    const std::int64_t slot = work.first + round;
+    Read read;
     if (round < work.count) {
-      const Batch& batch = loader.next();
-      sample = batch.data.as<std::int16_t>().data;
-      work.targets.insert(work.targets.end(), batch.targets.begin(), batch.targets.end());
+      if (round + 1 < work.count) reader->expect(sample_of(round + 1));
+      read = [&](const VoxelSink& sink) {
+        reader->stream(sample_of(round), sink,
+                       std::span(work.targets)
+                           .subspan(static_cast<std::size_t>(round * targets),
+                                    static_cast<std::size_t>(targets)));
+      };
     }
     if (round == 0 && before == 0 && options_.codec == StageCodec::kDeflate) {
-      // Nothing has been written so far.
-      const auto raw = static_cast<std::size_t>(sample_.shape.volume());
-      BlockCodec codec;
-      const double share = sample == nullptr
-                               ? 0
-                               : static_cast<double>(codec.deflate({sample, raw}).size()) /
-                                     static_cast<double>(2 * raw);
-      require_space(kDeflateMargin * world.max(share));
+      const std::vector<std::byte> sample = try_deflate(read);
+      scatter.take(slot, 0, sample);
+    } else if (read) {
+      read([&](std::int64_t offset, std::span<const std::byte> bytes) {
+        scatter.take(slot, offset, bytes);
+      });
     }
-    distribute(sample, round, slots, work);
+    if (read) scatter.end_sample(slot);
     report(std::min(before + (round + 1) * world.size(), before + split.homes.samples()));
-    if (round % kRoundsBetweenStops == 0 || round + 1 == rounds)
-      if (world.max(std::int64_t{must_stop() ? 1 : 0}) != 0) return false;
+    if (round % kRoundsBetweenStops != 0 && round + 1 < rounds) continue;
+    scatter.receive(round + 1);
+    if (world.max(std::int64_t{must_stop() ? 1 : 0}) != 0) return false;
   }
+  scatter.finish();
   work.file.finish();
   record_.samples += split.homes.samples();
   return true;

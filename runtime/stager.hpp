@@ -11,14 +11,12 @@
 
 #include "partition/delivery.hpp"
 #include "partition/sample_homes.hpp"
-#include "runtime/box_type.hpp"
 #include "runtime/dataset.hpp"
 #include "runtime/kept_stage.hpp"
 #include "runtime/metrics.hpp"
 #include "runtime/process_mesh.hpp"
 #include "runtime/stage_directory.hpp"
 #include "runtime/stage_file.hpp"
-#include "src/nn/tensor.hpp"
 
 namespace halomesh {
 
@@ -44,11 +42,11 @@ struct StagedSplit {
 
 /// Stages the splits of one run. Constructor and run() are collective over mesh.world().
 ///
-/// Within a replica, each rank reads a contiguous run of the samples, whole and one after the
-/// other, while the one before travels: each part receives its block as a box of that memory and
-/// writes it to a file without a name, so that no end of the process, however violent, leaves
-/// anything behind. Memory: three whole samples. Only with StageOptions::keep do complete files get
-/// names at the end (see KeptStage).
+/// Within a replica, each rank reads a contiguous run of the samples, one after the other, in
+/// pieces that stay in its cache until they are where they belong (see SampleScatter): in files
+/// without a name, so that no end of the process, however violent, leaves anything behind. Memory:
+/// pieces; with a codec, a block for each part of the replica. Only with StageOptions::keep do
+/// complete files get names at the end (see KeptStage).
 class Stager {
  public:
   /// `sample`: what each part keeps. Throws Error where the directory cannot be used.
@@ -72,6 +70,9 @@ class Stager {
     std::vector<float> targets;
   };
 
+  /// Reads one sample; empty where this rank has none to read.
+  using Read = std::function<void(const VoxelSink& sink)>;
+
   const Box& box() const { return sample_.kept[static_cast<std::size_t>(mesh_.part())]; }
   std::string key() const;
   std::vector<std::string> names() const;
@@ -80,7 +81,7 @@ class Stager {
   Work begin(const SplitSource& split, Descriptor file) const;
   bool stage(const SplitSource& split, Work& work, const std::function<bool()>& must_stop,
              const Report& report);
-  void distribute(const std::int16_t* sample, std::int64_t round, std::int64_t slots, Work& work);
+  std::vector<std::byte> try_deflate(const Read& read) const;
   void keep(const std::vector<Work>& works);
   std::vector<float> all_targets(const SplitSource& split, const Work& work) const;
 
@@ -90,8 +91,6 @@ class Stager {
   std::vector<SplitSource> splits_;
   StageDirectory directory_;
   std::optional<KeptStage> kept_;
-  std::vector<std::optional<BoxType>> block_of_part_;  // in a whole sample; none where it is empty
-  AlignedBuffer<std::int16_t> arriving_;               // blocks, by the part that reads them
   StageRecord record_;
 };
 

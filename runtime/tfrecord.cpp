@@ -11,6 +11,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "error.hpp"
 #include "runtime/crc32c.hpp"
@@ -118,34 +119,34 @@ TfRecordReader::~TfRecordReader() { close(); }
 void TfRecordReader::close() {
   if (gz_ != nullptr) gzclose(gz_);
   gz_ = nullptr;
-  if (fd_ >= 0) ::close(fd_);
-  fd_ = -1;
+  file_ = {};
 }
 
 void TfRecordReader::fail(const std::string& what, const std::string& hint) const {
   throw Error(cat(path_, ": record ", record_, " at byte ", offset_, ": ", what), hint);
 }
 
-void TfRecordReader::open(std::string_view path) {
+void TfRecordReader::open(std::string_view path, Descriptor opened) {
   close();
   path_.assign(path);
   offset_ = record_ = position_ = compressed_offset_ = 0;
   peeked_.reset();
-  fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  file_ = std::move(opened);
+  if (file_.get() < 0) file_ = Descriptor(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat status {};
-  if (fd_ < 0 || ::fstat(fd_, &status) != 0)
+  if (file_.get() < 0 || ::fstat(file_.get(), &status) != 0)
     throw Error(cat("cannot open ", path_, ": ", error_text(errno)),
                 "check that the file exists and may be read");
   if (!S_ISREG(status.st_mode))
     throw Error(cat(path_, " is not a regular file"), "give TFRecord files");
   file_bytes_ = status.st_size;
   std::array<std::byte, kHeaderBytes> header{};
-  const std::int64_t got = pread_all(fd_, header.data(), kHeaderBytes, 0);
+  const std::int64_t got = pread_all(file_.get(), header.data(), kHeaderBytes, 0);
   // A plain record may have a length that looks like gzip's magic number; its checksum tells.
   const bool magic = got >= 2 && header[0] == std::byte{0x1f} && header[1] == std::byte{0x8b};
   if (!magic || (got == kHeaderBytes && header_checks(header))) return;
-  // The stream gets a descriptor of its own: fd_ stays for the trailer in holds_one_record().
-  const int stream_fd = ::fcntl(fd_, F_DUPFD_CLOEXEC, 0);
+  // The stream gets a descriptor of its own: file_ stays for the trailer in holds_one_record().
+  const int stream_fd = ::fcntl(file_.get(), F_DUPFD_CLOEXEC, 0);
   if (stream_fd >= 0) gz_ = gzdopen(stream_fd, "rb");
   if (gz_ == nullptr) {
     if (stream_fd >= 0) ::close(stream_fd);
@@ -157,7 +158,7 @@ void TfRecordReader::open(std::string_view path) {
 
 std::int64_t TfRecordReader::read_some(void* dst, std::int64_t count) {
   if (gz_ == nullptr) {
-    const std::int64_t got = pread_all(fd_, dst, count, position_);
+    const std::int64_t got = pread_all(file_.get(), dst, count, position_);
     if (got < 0) fail(cat("cannot read: ", error_text(errno)), kDamaged);
     position_ += got;
     count_read_bytes(got);
@@ -223,7 +224,7 @@ bool TfRecordReader::holds_one_record() {
   if (length < 0) return false;
   if (gz_ == nullptr) return length + kTfRecordFramingBytes == file_bytes_;
   std::uint32_t stream_bytes = 0;
-  return pread_all(fd_, &stream_bytes, sizeof stream_bytes, file_bytes_ - kFooterBytes) ==
+  return pread_all(file_.get(), &stream_bytes, sizeof stream_bytes, file_bytes_ - kFooterBytes) ==
              kFooterBytes &&
          stream_bytes == static_cast<std::uint32_t>(length + kTfRecordFramingBytes);
 }

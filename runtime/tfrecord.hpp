@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "runtime/atomic_file.hpp"
+#include "runtime/descriptor.hpp"
 
 namespace halomesh {
 
@@ -56,8 +57,9 @@ class TfRecordReader {
   TfRecordReader& operator=(const TfRecordReader&) = delete;
   ~TfRecordReader();
 
-  /// Opens `path` at its first record, closing the file that was open.
-  void open(std::string_view path);
+  /// Opens `path` at its first record, closing the file that was open. `opened`: a descriptor of
+  /// it, if there is one already.
+  void open(std::string_view path, Descriptor opened = {});
   void close();
 
   /// Begins the next record; its payload's length, or -1 at the end of the file.
@@ -95,7 +97,7 @@ class TfRecordReader {
 
   std::int64_t max_payload_bytes_;
   std::string path_;
-  int fd_ = -1;
+  Descriptor file_;
   gzFile gz_ = nullptr;
   std::int64_t file_bytes_ = 0;
   std::int64_t offset_ = 0, record_ = 0;  // of the next record

@@ -2,14 +2,19 @@
 // Knows nothing of the order in which samples are used, of threads or of the network.
 #include "runtime/tfrecord_samples.hpp"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <cmath>
 #include <exception>
+#include <functional>
+#include <optional>
 #include <span>
 #include <utility>
 
 #include "error.hpp"
 #include "runtime/block_writer.hpp"
+#include "runtime/descriptor.hpp"
 #include "runtime/example.hpp"
 #include "runtime/tfrecord.hpp"
 #include "runtime/tfrecord_dataset.hpp"
@@ -38,27 +43,32 @@ class TfRecordSampleReader final : public SampleReader {
   void read(std::int64_t sample, AnyView dst, std::span<float> targets) override {
     if (!Box::whole(dataset_.shape()).contains(dst.span))
       throw Error(cat("block ", dst.span, " is not within the sample ", dataset_.shape()));
-    const TfRecordDataset::Place place = dataset_.place(sample);
-    const std::int64_t length = open(place);
     BlockWriter block(dataset_.shape(), dst);
-    // A damaged record is told by its checksum, which is known last; what else is wrong waits.
-    std::exception_ptr problem;
-    try {
-      decode(place, length, block, targets);
-    } catch (const Error&) {
-      problem = std::current_exception();
-    }
-    records_.end();
-    if (problem != nullptr) std::rethrow_exception(problem);
-    if (dataset_.one_record_a_file() && !records_.at_end())
-      fail(place, "more records follow, but the file was indexed as holding one",
-           "it changed while in use, or is several gzip files joined: gzip it as one");
+    take_record(
+        sample,
+        [&](std::int64_t offset, std::span<const std::byte> bytes) { block.take(offset, bytes); },
+        [&] { return block.negative(); }, targets);
   }
+  void stream(std::int64_t sample, const VoxelSink& sink, std::span<float> targets) override {
+    NegativeSearch search;
+    take_record(
+        sample,
+        [&](std::int64_t offset, std::span<const std::byte> bytes) {
+          search.take(offset, bytes);
+          sink(offset, bytes);
+        },
+        [&] { return search.found(); }, targets);
+  }
+  void expect(std::int64_t sample) override;
 
  private:
+  using Negative = std::function<std::optional<BlockWriter::Voxel>()>;
+  /// Hands on the voxels of a record; when all have been, `negative` is the first one below 0.
+  void take_record(std::int64_t sample, const VoxelSink& sink, const Negative& negative,
+                   std::span<float> targets);
   std::int64_t open(const TfRecordDataset::Place& place);
-  void decode(const TfRecordDataset::Place& place, std::int64_t length, BlockWriter& block,
-              std::span<float> targets);
+  void decode(const TfRecordDataset::Place& place, std::int64_t length, const VoxelSink& sink,
+              const Negative& negative, std::span<float> targets);
   [[noreturn]] void fail(const TfRecordDataset::Place& place, const std::string& what,
                          const std::string& hint) const {
     throw Error(cat(records_.path(), ": record ", place.record, ": ", what), hint);
@@ -68,12 +78,47 @@ class TfRecordSampleReader final : public SampleReader {
   TfRecordReader records_;
   ExampleDecoder decoder_;
   std::int64_t open_file_ = -1;
+  Descriptor expected_;  // of a file that has been opened early
+  std::int64_t expected_file_ = -1;
 };
+
+void TfRecordSampleReader::take_record(std::int64_t sample, const VoxelSink& sink,
+                                       const Negative& negative, std::span<float> targets) {
+  const TfRecordDataset::Place place = dataset_.place(sample);
+  const std::int64_t length = open(place);
+  // A damaged record is told by its checksum, which is known last; what else is wrong waits.
+  std::exception_ptr problem;
+  try {
+    decode(place, length, sink, negative, targets);
+  } catch (const Error&) {
+    problem = std::current_exception();
+  }
+  records_.end();
+  if (problem != nullptr) std::rethrow_exception(problem);
+  if (dataset_.one_record_a_file() && !records_.at_end())
+    fail(place, "more records follow, but the file was indexed as holding one",
+         "it changed while in use, or is several gzip files joined: gzip it as one");
+}
+
+/// Has the file opened and its start fetched while the one before is used; from there on the kernel
+/// reads ahead by itself, as it does within a file of many records.
+void TfRecordSampleReader::expect(std::int64_t sample) {
+  const std::int64_t file = dataset_.place(sample).file;
+  if (file == open_file_ || file == expected_file_) return;
+  expected_ = Descriptor(::open(dataset_.files().path(file).c_str(), O_RDONLY | O_CLOEXEC));
+  expected_file_ = file;
+  // What is wrong with the file is told when it is read.
+  if (expected_.get() < 0) return;
+  ::posix_fadvise(expected_.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
+  ::posix_fadvise(expected_.get(), 0, 0, POSIX_FADV_WILLNEED);
+}
 
 std::int64_t TfRecordSampleReader::open(const TfRecordDataset::Place& place) {
   if (place.file != open_file_) {
     open_file_ = -1;
-    records_.open(dataset_.files().path(place.file));
+    Descriptor opened = place.file == expected_file_ ? std::move(expected_) : Descriptor();
+    expected_file_ = -1;
+    records_.open(dataset_.files().path(place.file), std::move(opened));
     open_file_ = place.file;
   }
   records_.seek(place.offset, place.record);
@@ -84,13 +129,14 @@ std::int64_t TfRecordSampleReader::open(const TfRecordDataset::Place& place) {
 }
 
 void TfRecordSampleReader::decode(const TfRecordDataset::Place& place, std::int64_t length,
-                                  BlockWriter& block, std::span<float> targets) {
+                                  const VoxelSink& sink, const Negative& negative,
+                                  std::span<float> targets) {
   const Shape& shape = dataset_.shape();
   const std::int64_t expected = voxel_bytes(shape);
   const auto found = decoder_.decode(
       length, [&](void* dst, std::int64_t count) { return records_.read(dst, count); },
       [&](std::int64_t offset, std::span<const std::byte> bytes) {
-        if (offset + static_cast<std::int64_t>(bytes.size()) <= expected) block.take(offset, bytes);
+        if (offset + static_cast<std::int64_t>(bytes.size()) <= expected) sink(offset, bytes);
       },
       records_.path(), place.record);
   if (found.voxel_bytes != expected)
@@ -106,7 +152,7 @@ void TfRecordSampleReader::decode(const TfRecordDataset::Place& place, std::int6
   const std::string where = cat(records_.path(), ": record ", place.record);
   check_targets(found.targets, where);
   std::copy_n(found.targets.begin(), targets.size(), targets.begin());
-  check_voxels(block.negative(), shape, {}, where);
+  check_voxels(negative(), shape, {}, where);
 }
 
 }  // namespace

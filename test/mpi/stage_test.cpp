@@ -58,6 +58,16 @@ class MadeUp final : public Dataset {
       const std::lock_guard lock(data_.mutex_);
       data_.voxels_read_ += box.volume();
     }
+    /// In pieces that end within voxels, rows and blocks.
+    void stream(std::int64_t sample, const VoxelSink& sink, std::span<float> targets) override {
+      const Tensor whole(Box::whole(data_.shape()), 1, DataType::kInt16);
+      read(sample, whole.any_view(), targets);
+      const std::span all(whole.any_view().data,
+                          static_cast<std::size_t>(2 * data_.shape().volume()));
+      for (std::size_t at = 0; at < all.size(); at += 101)
+        sink(static_cast<std::int64_t>(at),
+             all.subspan(at, std::min<std::size_t>(101, all.size() - at)));
+    }
 
    private:
     const MadeUp& data_;

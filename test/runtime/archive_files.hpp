@@ -67,6 +67,10 @@ inline std::int64_t compare_blocks(const Dataset& dataset, const Shape& s = kLar
             }
     }
   CHECK(wrong == 0);
+  for (std::int64_t sample = dataset.size() - 1; sample >= 0; --sample) {
+    CHECK(streamed(*reader, sample, y) == voxels_of(sample, s));
+    CHECK(y == targets_of(sample));
+  }
   return compared;
 }
 

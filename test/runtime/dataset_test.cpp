@@ -142,6 +142,7 @@ TEST_CASE("dataset: a bad sample is refused by file, record, value and cure") {
     const std::string error = error_of([&] { reader->read(1, block.any_view(), y); });
     CHECK(contains(error, "train/a.tfrecord: record 1: "));
     CHECK(contains(error, bad.message));
+    CHECK(error_of([&] { streamed(*reader, 1, y); }) == error);
     reader->read(0, block.any_view(), y);  // a reader survives what it refuses
     CHECK(y[1] == 1.0f);
   }

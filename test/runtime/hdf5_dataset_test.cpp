@@ -149,6 +149,8 @@ TEST_CASE("hdf5 data: a bad sample is refused by file, sample, value and cure") 
     CHECK(contains(error_of([&] { reader->read(0, block.any_view(), {}); }),
                    "a.h5: sample 0: voxel (d,h,w,c) = (9,16,65,1) is -7"));
   }
+  CHECK(contains(error_of([&] { streamed(*reader, 0, y); }),
+                 "a.h5: sample 0: voxel (d,h,w,c) = (9,16,65,1) is -7"));
   CHECK(contains(error_of([&] { reader->read(1, {}, {}); }), "b.h5: sample 0: target 2 is nan"));
   CHECK_THROWS_AS(reader->read(2, {}, {}), Error);
 }

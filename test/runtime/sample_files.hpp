@@ -6,10 +6,12 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -74,6 +76,22 @@ class SharedDirectory {
   std::filesystem::path path_;
 };
 
+/// The counts of a sample that is read in pieces, which must be dense and in order.
+inline std::vector<std::int16_t> streamed(SampleReader& reader, std::int64_t sample,
+                                          std::span<float> targets) {
+  std::string bytes;
+  reader.stream(
+      sample,
+      [&](std::int64_t offset, std::span<const std::byte> piece) {
+        CHECK(offset == std::ssize(bytes));
+        bytes.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+      },
+      targets);
+  std::vector<std::int16_t> counts(bytes.size() / 2);
+  std::memcpy(counts.data(), bytes.data(), 2 * counts.size());
+  return counts;
+}
+
 /// Reads blocks of every sample and compares them with the formula.
 inline std::int64_t compare_all(const Dataset& dataset, bool backwards) {
   const std::vector<Box> boxes = {Box::whole(kShape),
@@ -104,6 +122,13 @@ inline std::int64_t compare_all(const Dataset& dataset, bool backwards) {
         CHECK(y[t] == target(sample, static_cast<std::int64_t>(t)));
     }
     reader->read(sample, {}, {});
+    reader->expect((sample + 1) % dataset.size());
+    std::vector<float> y(kTargets);
+    const std::vector<std::int16_t> whole = streamed(*reader, sample, y);
+    CHECK(std::ssize(whole) == kShape.volume());
+    for (std::size_t at = 0; at < whole.size(); ++at)
+      CHECK(whole[at] == voxel(sample, static_cast<std::int64_t>(at)));
+    CHECK(y[1] == target(sample, 1));
   }
   return compared;
 }

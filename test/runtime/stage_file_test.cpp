@@ -4,8 +4,11 @@
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <numeric>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "runtime/kept_stage.hpp"
@@ -81,6 +84,37 @@ TEST_CASE("stage_file: a flipped bit is found in every slot") {
           contains(error_of([&] { file.read(slot, room); }), cat("slot ", slot, " of the stage")));
     }
   }
+}
+
+TEST_CASE("stage_file: blocks written side by side in pieces, and slots of another process") {
+  const TempDirectory temp;
+  const StageDirectory directory(temp.path());
+  for (const StageCodec codec : {StageCodec::kNone, StageCodec::kDeflate}) {
+    StageFile file(directory.nameless_file(), "test", codec, kSlots, kBlock);
+    const auto append = [&](std::int64_t slot, std::size_t begin, std::size_t end) {
+      const std::vector<std::int16_t> counts = block_of(slot);
+      file.append(slot, std::as_bytes(std::span(counts)).subspan(begin, end - begin));
+    };
+    for (const auto& [begin, end] : {std::pair{0, 1}, {1, 1000}, {1000, 1999}})
+      for (const std::int64_t slot : {4, 2, 0, 1, 3})
+        append(slot, static_cast<std::size_t>(begin), static_cast<std::size_t>(end));
+    for (std::int64_t slot = 0; slot < kSlots; ++slot) {
+      CHECK(contains(error_of([&] { file.finish(); }), cat("slot ", slot, " of the stage")));
+      append(slot, 1999, 2 * kBlock);
+    }
+    file.finish();
+    CHECK(compare(file) == kSlots * kBlock);
+  }
+  StageFile mine(directory.nameless_file(), "test", StageCodec::kNone, kSlots, kBlock);
+  StageFile others(Descriptor(::dup(mine.file().get())), "test", StageCodec::kNone, kSlots, kBlock);
+  for (std::int64_t slot = 0; slot < kSlots; ++slot)
+    (slot % 2 == 0 ? mine : others).write(slot, block_of(slot));
+  CHECK_THROWS_AS(mine.finish(), Error);
+  for (const std::int64_t slot : {1, 3})
+    mine.adopt(slot, others.index()[static_cast<std::size_t>(slot)].checksum);
+  mine.finish();
+  CHECK(compare(mine) == kSlots * kBlock);
+  CHECK(mine.stored_bytes() == kSlots * StageFile::raw_bytes(kBlock));
 }
 
 TEST_CASE("block_codec: any counts come back; damage is an error") {
