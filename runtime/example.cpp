@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "error.hpp"
@@ -24,17 +25,8 @@ constexpr int kFeatures = 1, kEntry = 1, kKey = 1, kValue = 2, kBytesList = 1, k
 // Wire types (Protocol Buffers, "Encoding").
 constexpr std::uint32_t kVarint = 0, kFixed64 = 1, kDelimited = 2, kFixed32 = 5;
 
-constexpr int kBufferBytes = 1 << 18;
-
-/// A payload as the library's streams read it.
-class PayloadStream final : public wire::CopyingInputStream {
- public:
-  explicit PayloadStream(const PayloadSource& source) : source_(source) {}
-  int Read(void* buffer, int size) override { return static_cast<int>(source_(buffer, size)); }
-
- private:
-  const PayloadSource& source_;
-};
+// Of the voxels a piece is to stay in a core's cache; around them is little.
+constexpr int kBufferBytes = 1 << 18, kOutlineBytes = 1 << 10;
 
 /// Walks the fields of an Example; every function is false where the bytes are none.
 class ExampleWalk {
@@ -129,6 +121,10 @@ class ExampleWalk {
     const void* bytes = nullptr;
     int size = 0;
     const std::int64_t before = voxel_bytes;
+    if (!sink_) {
+      voxel_bytes += in_.BytesUntilLimit();
+      return in_.Skip(in_.BytesUntilLimit());
+    }
     while (in_.BytesUntilLimit() > 0) {
       if (!in_.GetDirectBufferPointer(&bytes, &size)) return false;
       size = std::min(size, in_.BytesUntilLimit());
@@ -198,9 +194,38 @@ struct ExampleDecoder::Buffers {
 ExampleDecoder::ExampleDecoder() : buffers_(std::make_unique<Buffers>()) {}
 ExampleDecoder::~ExampleDecoder() = default;
 
+/// A payload as the library's streams read it.
+class ExampleDecoder::Payload final : public wire::CopyingInputStream {
+ public:
+  explicit Payload(const PayloadSource& source, PayloadSkip skip = {})
+      : source_(source), skip_(std::move(skip)) {}
+  int Read(void* buffer, int size) override { return static_cast<int>(source_(buffer, size)); }
+  int Skip(int count) override {
+    return skip_ ? static_cast<int>(skip_(count)) : CopyingInputStream::Skip(count);
+  }
+
+ private:
+  const PayloadSource& source_;
+  PayloadSkip skip_;
+};
+
 ExampleDecoder::Contents ExampleDecoder::decode(std::int64_t length, const PayloadSource& source,
                                                 const VoxelSink& sink, std::string_view file,
                                                 std::int64_t record) {
+  Payload payload(source);
+  return walk(length, payload, kBufferBytes, sink, file, record);
+}
+
+ExampleDecoder::Contents ExampleDecoder::outline(std::int64_t length, const PayloadSource& source,
+                                                 const PayloadSkip& skip, std::string_view file,
+                                                 std::int64_t record) {
+  Payload payload(source, skip);
+  return walk(length, payload, kOutlineBytes, {}, file, record);
+}
+
+ExampleDecoder::Contents ExampleDecoder::walk(std::int64_t length, Payload& payload,
+                                              int buffer_bytes, const VoxelSink& sink,
+                                              std::string_view file, std::int64_t record) {
   const auto check = [&](bool good, const char* what) {
     if (!good)
       throw Error(cat(file, ": record ", record, ": ", what),
@@ -208,8 +233,7 @@ ExampleDecoder::Contents ExampleDecoder::decode(std::int64_t length, const Paylo
   };
   check(length < std::numeric_limits<int>::max(), "the payload is too long for a tf.train.Example");
   buffers_->targets.clear();
-  PayloadStream payload(source);
-  wire::CopyingInputStreamAdaptor stream(&payload, kBufferBytes);
+  wire::CopyingInputStreamAdaptor stream(&payload, buffer_bytes);
   wire::CodedInputStream in(&stream);
   in.SetTotalBytesLimit(std::numeric_limits<int>::max());
   const auto whole = in.PushLimit(static_cast<int>(length));

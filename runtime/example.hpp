@@ -22,6 +22,9 @@ std::string encode_example(std::span<const std::int16_t> voxels, std::span<const
 /// payload's end.
 using PayloadSource = std::function<std::int64_t(void* dst, std::int64_t count)>;
 
+/// Steps over the next bytes of a payload: up to `count`; returns how many, 0 at the payload's end.
+using PayloadSkip = std::function<std::int64_t(std::int64_t count)>;
+
 /// Takes records apart while they are read: the voxels are handed on piece by piece, so that a
 /// sample is never held whole. Its buffers are reused from one record to the next.
 class ExampleDecoder {
@@ -41,8 +44,15 @@ class ExampleDecoder {
   /// `source` and `sink` throw passes through. `file` and `record` are for messages.
   Contents decode(std::int64_t length, const PayloadSource& source, const VoxelSink& sink,
                   std::string_view file, std::int64_t record);
+  /// The same of everything but the voxels, which are stepped over. Little more is read than there
+  /// is besides them.
+  Contents outline(std::int64_t length, const PayloadSource& source, const PayloadSkip& skip,
+                   std::string_view file, std::int64_t record);
 
  private:
+  class Payload;
+  Contents walk(std::int64_t length, Payload& payload, int buffer_bytes, const VoxelSink& sink,
+                std::string_view file, std::int64_t record);
   struct Buffers;
   std::unique_ptr<Buffers> buffers_;
 };

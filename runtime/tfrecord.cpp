@@ -1,4 +1,4 @@
-// TFRecord framing over plain and gzip files.
+// Reading TFRecord framing from plain and gzip files.
 // Knows nothing of what the records hold, of data sets or ranks.
 #include "runtime/tfrecord.hpp"
 
@@ -26,10 +26,6 @@ static_assert(std::endian::native == std::endian::little,
 constexpr std::int64_t kHeaderBytes = 12, kFooterBytes = 4;
 constexpr std::int64_t kLargestCall = std::int64_t{1} << 30;  // zlib counts in 32 bits
 constexpr const char* kDamaged = "copy or generate the file again";
-
-std::span<const std::byte> bytes_of(std::string_view text) {
-  return std::as_bytes(std::span(text));
-}
 
 template <class T>
 T load(const std::byte* from) {
@@ -60,59 +56,8 @@ std::int64_t pread_all(int fd, void* dst, std::int64_t count, std::int64_t offse
 
 }  // namespace
 
-TfRecordWriter::TfRecordWriter(std::filesystem::path path, Compression compression)
-    : file_(std::move(path)) {
-  errno = 0;
-  // "T" is zlib's own plain mode: one path for both kinds of file.
-  stream_ =
-      gzopen(file_.temporary_path().c_str(), compression == Compression::kGzip ? "wbe" : "wbeT");
-  if (stream_ == nullptr) fail("create", errno);
-}
-
-TfRecordWriter::~TfRecordWriter() {
-  if (stream_ != nullptr) gzclose(stream_);
-}
-
-void TfRecordWriter::fail(const std::string& action, int error_number) const {
-  throw Error(cat("cannot ", action, " ", file_.path().string(), ": ", error_text(error_number),
-                  " (after ", written_bytes_, " bytes of records)"),
-              "check that the directory exists, may be written to and has space left");
-}
-
-void TfRecordWriter::put(const void* bytes, std::size_t count) {
-  const char* from = static_cast<const char*>(bytes);
-  while (count > 0) {
-    const std::size_t piece = std::min(count, static_cast<std::size_t>(kLargestCall));
-    errno = 0;
-    if (gzwrite(stream_, from, static_cast<unsigned>(piece)) <= 0) fail("write", errno);
-    from += piece;
-    count -= piece;
-    written_bytes_ += static_cast<std::int64_t>(piece);
-  }
-}
-
-void TfRecordWriter::write(std::string_view payload) {
-  require(stream_ != nullptr, cat(file_.path().string(), ": written to after it was committed"));
-  const std::uint64_t length = payload.size();
-  const std::uint32_t length_crc = masked_crc32c(std::as_bytes(std::span(&length, 1)));
-  const std::uint32_t payload_crc = masked_crc32c(bytes_of(payload));
-  put(&length, sizeof length);
-  put(&length_crc, sizeof length_crc);
-  put(payload.data(), payload.size());
-  put(&payload_crc, sizeof payload_crc);
-}
-
-void TfRecordWriter::commit() {
-  require(stream_ != nullptr, cat(file_.path().string(), ": committed twice"));
-  errno = 0;
-  const int closed = gzclose(stream_);
-  stream_ = nullptr;
-  if (closed != Z_OK) fail("write", errno);
-  file_.commit();
-}
-
-TfRecordReader::TfRecordReader(std::int64_t max_payload_bytes)
-    : max_payload_bytes_(max_payload_bytes) {}
+TfRecordReader::TfRecordReader(std::int64_t max_payload_bytes, std::int64_t gzip_bytes)
+    : max_payload_bytes_(max_payload_bytes), gzip_bytes_(gzip_bytes) {}
 
 TfRecordReader::~TfRecordReader() { close(); }
 
@@ -153,7 +98,7 @@ void TfRecordReader::open(std::string_view path, Descriptor opened) {
     throw Error(cat("cannot open ", path_, ": out of memory or descriptors"),
                 "raise the limit of open files (ulimit -n)");
   }
-  gzbuffer(gz_, 256 * 1024);
+  gzbuffer(gz_, static_cast<unsigned>(gzip_bytes_));
 }
 
 std::int64_t TfRecordReader::read_some(void* dst, std::int64_t count) {
@@ -243,6 +188,19 @@ std::int64_t TfRecordReader::read(void* dst, std::int64_t count) {
   payload_crc_ =
       crc32c({static_cast<const std::byte*>(dst), static_cast<std::size_t>(count)}, payload_crc_);
   payload_left_ -= count;
+  return count;
+}
+
+std::int64_t TfRecordReader::step_over(std::int64_t count) {
+  count = std::min(count, payload_left_);
+  if (gz_ == nullptr) {
+    position_ += count;
+    payload_left_ -= count;
+    return count;
+  }
+  std::array<char, 16384> unread{};
+  for (std::int64_t left = count; left > 0;)
+    left -= read(unread.data(), std::min<std::int64_t>(left, unread.size()));
   return count;
 }
 

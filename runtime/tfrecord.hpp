@@ -52,7 +52,8 @@ class TfRecordWriter {
 class TfRecordReader {
  public:
   /// Refuses a record whose payload is longer than `max_payload_bytes`, before allocating for it.
-  explicit TfRecordReader(std::int64_t max_payload_bytes);
+  /// Of a gzip file, `gzip_bytes` are read at once.
+  explicit TfRecordReader(std::int64_t max_payload_bytes, std::int64_t gzip_bytes = 256 * 1024);
   TfRecordReader(const TfRecordReader&) = delete;
   TfRecordReader& operator=(const TfRecordReader&) = delete;
   ~TfRecordReader();
@@ -66,6 +67,9 @@ class TfRecordReader {
   std::int64_t begin();
   /// Reads up to `count` further bytes of the payload begun; fewer, at last 0, where it ends.
   std::int64_t read(void* dst, std::int64_t count);
+  /// Steps over up to `count` further bytes of the payload begun, of plain files without reading
+  /// them; returns how many. The record can then not be ended: its checksum is not known.
+  std::int64_t step_over(std::int64_t count);
   /// Reads what is left of the payload begun and checks its checksum.
   void end();
   /// Reads the next record into `payload`, reusing its memory; false at the end of the file.
@@ -95,7 +99,7 @@ class TfRecordReader {
   void read_field(void* dst, std::int64_t count, const char* field);
   [[noreturn]] void fail(const std::string& what, const std::string& hint) const;
 
-  std::int64_t max_payload_bytes_;
+  std::int64_t max_payload_bytes_, gzip_bytes_;
   std::string path_;
   Descriptor file_;
   gzFile gz_ = nullptr;

@@ -17,9 +17,9 @@ TfRecordDataset::TfRecordDataset(const Comm& comm, DatasetFiles files, const Sha
   FileScan scanned(comm, files_, [this](std::int64_t file) { return scan(file); });
   identity_ = scanned.identity();
   set_records(scanned);
-  // Lengths leave room for further features: one sample, read whole, shows the rest of the format.
+  // Lengths leave room for further features: one sample shows the rest of the format.
   on_first_rank(comm, [this] {
-    reader()->read(0, {}, {});
+    check_first();
     return std::string();
   });
 }
@@ -41,7 +41,8 @@ TfRecordDataset::Place TfRecordDataset::place(std::int64_t sample) const {
 /// One file's number of records, whether it is a gzip file, and the offset of each record unless
 /// there is just one.
 std::vector<std::int64_t> TfRecordDataset::scan(std::int64_t file) const {
-  TfRecordReader records(std::numeric_limits<std::int64_t>::max());
+  constexpr std::int64_t kLookBytes = 4096;  // of a gzip file
+  TfRecordReader records(std::numeric_limits<std::int64_t>::max(), kLookBytes);
   records.open(files_.path(file));
   const auto check_length = [&] {
     const std::int64_t length = records.peek_length();
@@ -73,6 +74,7 @@ void TfRecordDataset::set_records(FileScan& scanned) {
   for (std::int64_t f = 0; f < files_.size(); ++f) {
     const std::int64_t records = scanned.take(f);
     const bool gzip = scanned.take(f) != 0;
+    if (f == 0) first_is_gzip_ = gzip;
     if (gzip && records > 1 && slow_file_ < 0) slow_file_ = f;
     index_.append(records);
     for (std::int64_t r = 0; r < records; ++r)

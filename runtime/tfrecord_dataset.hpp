@@ -17,9 +17,10 @@ namespace halomesh {
 /// One sample is one record, a tf.train.Example of the CosmoFlow benchmark.
 class TfRecordDataset final : public Dataset {
  public:
-  /// Collective over `comm`. File i is scanned for its records by rank i % size, and sample 0 is
-  /// read whole by rank 0. Throws the same Error on every rank when a file is truncated, of
-  /// another format or of another sample size.
+  /// Collective over `comm`. File i is scanned for its records by rank i % size: of a plain file,
+  /// or a gzip file of one record, little is read. Rank 0 looks at what lies around the voxels of
+  /// sample 0, which is read whole where it is compressed. Throws the same Error on every rank when
+  /// a file is truncated, of another format or of another sample size.
   TfRecordDataset(const Comm& comm, DatasetFiles files, const Shape& shape, std::int64_t targets);
 
   std::int64_t size() const override { return index_.size(); }
@@ -43,12 +44,14 @@ class TfRecordDataset final : public Dataset {
  private:
   std::vector<std::int64_t> scan(std::int64_t file) const;
   void set_records(FileScan& scanned);
+  void check_first() const;
 
   DatasetFiles files_;
   std::string identity_;
   SampleIndex index_;
   std::vector<std::int64_t> record_offset_;  // of each sample; empty: one a file
   std::int64_t slow_file_ = -1;
+  bool first_is_gzip_ = false;
 };
 
 }  // namespace halomesh

@@ -60,6 +60,8 @@ class TfRecordSampleReader final : public SampleReader {
         [&] { return search.found(); }, targets);
   }
   void expect(std::int64_t sample) override;
+  /// Checks the format of a sample in a plain file by what lies around its voxels.
+  void outline(std::int64_t sample);
 
  private:
   using Negative = std::function<std::optional<BlockWriter::Voxel>()>;
@@ -69,6 +71,8 @@ class TfRecordSampleReader final : public SampleReader {
   std::int64_t open(const TfRecordDataset::Place& place);
   void decode(const TfRecordDataset::Place& place, std::int64_t length, const VoxelSink& sink,
               const Negative& negative, std::span<float> targets);
+  void check_format(const TfRecordDataset::Place& place,
+                    const ExampleDecoder::Contents& found) const;
   [[noreturn]] void fail(const TfRecordDataset::Place& place, const std::string& what,
                          const std::string& hint) const {
     throw Error(cat(records_.path(), ": record ", place.record, ": ", what), hint);
@@ -139,6 +143,25 @@ void TfRecordSampleReader::decode(const TfRecordDataset::Place& place, std::int6
         if (offset + static_cast<std::int64_t>(bytes.size()) <= expected) sink(offset, bytes);
       },
       records_.path(), place.record);
+  check_format(place, found);
+  std::copy_n(found.targets.begin(), targets.size(), targets.begin());
+  check_voxels(negative(), shape, {}, cat(records_.path(), ": record ", place.record));
+}
+
+void TfRecordSampleReader::outline(std::int64_t sample) {
+  const TfRecordDataset::Place place = dataset_.place(sample);
+  const std::int64_t length = open(place);
+  const auto found = decoder_.outline(
+      length, [&](void* dst, std::int64_t count) { return records_.read(dst, count); },
+      [&](std::int64_t count) { return records_.step_over(count); }, records_.path(), place.record);
+  open_file_ = -1;  // amid a record
+  check_format(place, found);
+}
+
+void TfRecordSampleReader::check_format(const TfRecordDataset::Place& place,
+                                        const ExampleDecoder::Contents& found) const {
+  const Shape& shape = dataset_.shape();
+  const std::int64_t expected = voxel_bytes(shape);
   if (found.voxel_bytes != expected)
     fail(place,
          cat("voxels (feature x): expected ", expected, " bytes for ", shape, ", found ",
@@ -149,13 +172,23 @@ void TfRecordSampleReader::decode(const TfRecordDataset::Place& place, std::int6
         place,
         cat("targets (feature y): expected ", dataset_.targets(), ", found ", found.targets.size()),
         cat("set --targets ", found.targets.size()));
-  const std::string where = cat(records_.path(), ": record ", place.record);
-  check_targets(found.targets, where);
-  std::copy_n(found.targets.begin(), targets.size(), targets.begin());
-  check_voxels(negative(), shape, {}, where);
+  check_targets(found.targets, cat(records_.path(), ": record ", place.record));
 }
 
 }  // namespace
+
+/// Throws Error unless sample 0, of which little is read in a plain file, is in the format.
+void TfRecordDataset::check_first() const {
+  TfRecordSampleReader reader(*this);
+  if (!first_is_gzip_) {
+    try {
+      reader.outline(0);
+      return;
+    } catch (const Error&) {  // what is damaged is told by its checksum: it is read whole below
+    }
+  }
+  reader.read(0, {}, {});
+}
 
 std::unique_ptr<SampleReader> TfRecordDataset::reader() const {
   return std::make_unique<TfRecordSampleReader>(*this);

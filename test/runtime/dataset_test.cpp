@@ -211,6 +211,41 @@ TEST_CASE("dataset: its identity is the same on every rank, and another after an
   CHECK(seen.size() == 7);
 }
 
+TEST_CASE("dataset: opening plain files, or gzip ones of one record, reads little of them") {
+  const Shape shape{4, 32, 32, 32};  // 262 kB
+  for (const int records : {1, 3})
+    for (const Compression compression : {Compression::kNone, Compression::kGzip}) {
+      if (compression == Compression::kGzip && records > 1) continue;
+      const SharedDirectory directory;
+      directory.fill([&](const auto& train) {
+        for (const char* name : {"a.tfrecord", "b.tfrecord"})
+          write_records(
+              train / name,
+              std::vector<std::string>(static_cast<std::size_t>(records), sample_payload(1, shape)),
+              name[0] == 'a' ? Compression::kNone : compression);
+      });
+      const std::int64_t before = read_bytes();
+      const auto dataset = directory.open(shape);
+      CHECK(dataset->size() == 2 * records);
+      CHECK(read_bytes() - before < 8000);
+      // Having opened it, a reader reads sample 0 as any other.
+      std::vector<float> y(kTargets);
+      CHECK(std::ssize(streamed(*dataset->reader(), 0, y)) == shape.volume());
+    }
+}
+
+TEST_CASE("dataset: a first sample that is damaged around its voxels is told by its checksum") {
+  const SharedDirectory directory;
+  directory.fill([&](const auto& train) {
+    write_records(train / "a.tfrecord", {sample_payload(1)}, Compression::kNone);
+    std::string bytes = contents(train / "a.tfrecord");
+    bytes[14] = static_cast<char>(bytes[14] ^ 8);  // the tag of a field
+    put_contents(train / "a.tfrecord", bytes);
+  });
+  CHECK(
+      contains(directory.open_error(), "a.tfrecord: record 0 at byte 0: checksum of the payload"));
+}
+
 TEST_CASE("dataset: bytes read from files are counted") {
   for (const Compression compression : {Compression::kNone, Compression::kGzip}) {
     const SharedDirectory directory;

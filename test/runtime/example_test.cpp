@@ -53,6 +53,14 @@ Decoded decode(ExampleDecoder& decoder, const std::string& payload, std::int64_t
   const auto contents =
       decoder.decode(static_cast<std::int64_t>(payload.size()), source, sink, "some.tfrecord", 7);
   CHECK(contents.voxel_bytes == static_cast<std::int64_t>(decoded.voxel_bytes.size()));
+  at = 0;
+  const auto skip = [&](std::int64_t count) {
+    at += static_cast<std::size_t>(count);
+    return count;
+  };
+  const auto outline =
+      decoder.outline(static_cast<std::int64_t>(payload.size()), source, skip, "some.tfrecord", 7);
+  CHECK(outline.voxel_bytes == contents.voxel_bytes);
   decoded.targets.assign(contents.targets.begin(), contents.targets.end());
   return decoded;
 }
