@@ -154,7 +154,6 @@ void TfRecordSampleReader::outline(std::int64_t sample) {
   const auto found = decoder_.outline(
       length, [&](void* dst, std::int64_t count) { return records_.read(dst, count); },
       [&](std::int64_t count) { return records_.step_over(count); }, records_.path(), place.record);
-  open_file_ = -1;  // amid a record
   check_format(place, found);
 }
 

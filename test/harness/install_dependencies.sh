@@ -29,6 +29,7 @@ libhwloc-dev|header:hwloc.h
 libboost-dev|header:boost/version.hpp
 libboost-program-options-dev|header:boost/program_options.hpp
 doctest-dev|header:doctest/doctest.h
+strace|command:strace
 libfftw3-dev|header:fftw3.h
 zlib1g-dev|header:zlib.h
 libisal-dev|header:isa-l/crc.h

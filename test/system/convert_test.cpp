@@ -1,45 +1,13 @@
-// Archives made by the program: the same on any ranks, and whatever happens on the way.
+// Archives made by the program: the same on any ranks, and of every kind of data.
 // Knows the program from outside only.
 #include <doctest/doctest.h>
+#include <hdf5.h>
 
-#include <algorithm>
-#include <limits>
-
-#include "test/runtime/full_disk.hpp"
+#include "test/system/conversion.hpp"
 #include "test/system/curve.hpp"
-#include "test/system/scene.hpp"
-#include "test/system/spoil.hpp"
 
 namespace halomesh::test {
 namespace {
-
-constexpr int kFailed = 1;
-
-/// The options of a conversion of cubes of 32 voxels.
-Arguments conversion(const fs::path& from, const fs::path& to) {
-  return {{"from", from.string()},
-          {"to", to.string()},
-          {"input", "32x32x32x4"},
-          {"samples-per-file", "3"}};
-}
-
-/// One that takes seconds, so that it can be caught in the middle.
-Arguments long_conversion(const fs::path& from, const fs::path& to) {
-  Arguments options = conversion(from, to);
-  options["level"] = "9";
-  options["samples-per-file"] = "4";
-  return options;
-}
-fs::path long_data() { return data_set(32, 200, 0); }
-
-/// The files of a directory with their bytes.
-std::map<std::string, std::string> files_of(const fs::path& directory) {
-  std::map<std::string, std::string> files;
-  std::error_code none;
-  for (const auto& entry : fs::directory_iterator(directory, none))
-    files[entry.path().filename().string()] = read_file(entry.path());
-  return files;
-}
 
 /// The voxels and then the targets in a file of an archive.
 std::vector<float> read_samples(const fs::path& path) {
@@ -58,35 +26,15 @@ std::vector<float> read_samples(const fs::path& path) {
   return values;
 }
 
-/// Starts a long conversion and waits until some file is whole and others are not.
-void reach_the_middle(Job& job, const fs::path& to) {
-  REQUIRE(
-      wait_until(kLimitSeconds, [&] { return job.ended() || fs::exists(to / "train-00003.h5"); }));
-  REQUIRE(!job.ended());
-}
-
-/// The archive that an undisturbed long conversion makes.
-const std::map<std::string, std::string>& undisturbed() {
-  static const auto files = [] {
-    const fs::path to = workshop().fresh("archive");
-    const Outcome outcome = run(2, "convert", long_conversion(long_data(), to), 60);
-    CAPTURE(outcome.text);
-    REQUIRE(outcome.exit_code == 0);
-    return files_of(to);
-  }();
-  return files;
-}
-
-/// The same command ends well, keeps what was there, and leaves exactly what an undisturbed one
-/// does.
-void check_goes_on(const fs::path& from, const fs::path& to) {
-  const Outcome outcome = run(2, "convert", long_conversion(from, to), 60);
-  CAPTURE(outcome.text);
-  CHECK(outcome.exit_code == 0);
-  CHECK(outcome.text.find("samples were there)") != std::string::npos);
-  const auto files = files_of(to);
-  CHECK(files.size() == 50);
-  CHECK(files == undisturbed());
+/// Writes a dataset of the values of a file in the layout of the published universes.
+template <class T>
+void write_dataset(hid_t file, const char* name, hid_t stored, hid_t type,
+                   const std::vector<hsize_t>& extents, const std::vector<T>& values) {
+  const hid_t space = H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr);
+  const hid_t id = H5Dcreate2(file, name, stored, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+  REQUIRE(H5Dwrite(id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()) >= 0);
+  H5Dclose(id);
+  H5Sclose(space);
 }
 
 }  // namespace
@@ -171,192 +119,51 @@ TEST_CASE("synth: an archive holds what its TFRecord files do, on any ranks") {
   }
 }
 
-TEST_CASE("convert: a rank killed in the middle; the same command goes on to the same bytes") {
-  const fs::path to = workshop().fresh("archive");
-  undisturbed();
-  {
-    Job job(2, "convert", long_conversion(long_data(), to), workshop().fresh("log"));
-    reach_the_middle(job, to);
-    const auto ranks = job.ranks();
-    REQUIRE(ranks.contains(1));
-    job.signal(ranks.at(1), SIGKILL);
-    const Outcome outcome = job.wait(kLimitSeconds);
-    CAPTURE(outcome.text);
-    CHECK(outcome.in_time);
-    CHECK(outcome.exit_code != 0);
-  }
-  CHECK(files_of(to).size() < 50);
-  check_goes_on(long_data(), to);
-}
-
-TEST_CASE("convert: told to stop, it leaves whole files only") {
-  const fs::path to = workshop().fresh("archive");
-  {
-    Job job(0, "convert", long_conversion(long_data(), to), workshop().fresh("log"));
-    reach_the_middle(job, to);
-    job.signal(job.launcher(), SIGTERM);
-    check_failure(job.wait(kLimitSeconds), kFailed, {"stopped by a signal", "same command"});
-  }
-  CHECK(partial_files(to).empty());
-  check_goes_on(long_data(), to);
-}
-
-TEST_CASE("convert: a source that vanishes loses nothing that was made") {
-  const fs::path from = workshop().fresh("data"), to = workshop().fresh("archive");
-  const fs::path away = from.string() + "-away";
-  fs::copy(long_data(), from, fs::copy_options::recursive);
-  {
-    Job job(2, "convert", long_conversion(from, to), workshop().fresh("log"));
-    reach_the_middle(job, to);
-    fs::rename(from, away);
-    check_failure(job.wait(kLimitSeconds), kFailed, {from.string(), "No such file"});
-  }
-  CHECK(partial_files(to).empty());
-  const auto left = files_of(to);
-  CHECK(left.size() >= 3);
-  fs::rename(away, from);
-  const Outcome outcome = run(2, "convert", long_conversion(from, to), 60);
-  CAPTURE(outcome.text);
-  CHECK(outcome.exit_code == 0);
-  for (const auto& [name, bytes] : left) CHECK(read_file(to / name) == bytes);
-}
-
-TEST_CASE("convert: a second one into the same directory is refused") {
-  const fs::path to = workshop().fresh("archive");
-  Job job(2, "convert", long_conversion(long_data(), to), workshop().fresh("log"));
-  reach_the_middle(job, to);
-  check_failure(run(2, "convert", long_conversion(long_data(), to)), kFailed,
-                {to.string(), "is being written to by process", "wait for its end"});
-  const Outcome outcome = job.wait(60);
-  CAPTURE(outcome.text);
-  CHECK(outcome.exit_code == 0);
-  CHECK(files_of(to) == undisturbed());
-}
-
-TEST_CASE("convert: a disk that is full ends all ranks, and keeps whole files") {
-  const fs::path to = workshop().fresh("small-disk");
-  fs::create_directories(to);
-  const SmallFileSystem disk(to, 3 << 20);
-  if (!disk.mounted()) return;
-  check_failure(run(2, "convert", long_conversion(long_data(), to)), kFailed,
-                {"train-000", "No space left"});
-  CHECK(partial_files(to).empty());
-  CHECK(files_of(to).size() >= 1);
-  for (const auto& [name, bytes] : files_of(to)) CHECK(undisturbed().at(name) == bytes);
-  Arguments options = long_conversion(long_data(), to);
-  options["codec"] = "none";
-  for (const auto& [name, bytes] : files_of(to)) fs::remove(to / name);
-  check_failure(run(2, "convert", options), kFailed, {"more bytes", to.string(), "--codec gzip"});
-  CHECK(files_of(to).empty());
-}
-
-namespace {
-
-/// A fault, and what the message must name.
-struct Fault {
-  std::string label;
-  std::function<void(const fs::path& data, Arguments& options)> make;
-  std::vector<std::string> named;
-  int exit_code = kFailed;
-};
-
-fs::path sample_file(const fs::path& data, int at) {
-  std::set<fs::path> sorted;
-  for (const auto& entry : fs::directory_iterator(data / "train")) sorted.insert(entry.path());
-  return *std::next(sorted.begin(), at);
-}
-
-}  // namespace
-
-TEST_CASE("convert: a bad source or target is told by what, where and cure") {
-  const std::vector<Fault> faults = {
-      {"no source", [](const auto&, Arguments& o) { o["from"] = "/nowhere"; }, {"/nowhere"}},
-      {"no source named", [](const auto&, Arguments& o) { o.erase("from"); }, {"--from"}, 2},
-      {"truncated",
-       [](const fs::path& d, Arguments&) { cut_file(sample_file(d, 5), 1000); },
-       {"000005", "truncated", "record 0"}},
-      {"flipped bit",
-       [](const fs::path& d, Arguments&) { flip_bit(sample_file(d, 6), 70000); },
-       {"000006", "checksum of the payload"}},
-      {"other shape",
-       [](const auto&, Arguments& o) { o["input"] = "16x16x16x4"; },
-       {"try --input 32x32x32x4"}},
-      {"target that is no number",
-       [](const fs::path& d, Arguments&) {
-         patch_record(sample_file(d, 3), -8, std::numeric_limits<float>::quiet_NaN());
-       },
-       {"000003", "target 2 is nan"}},
-      {"negative count",
-       [](const fs::path& d, Arguments&) {
-         patch_record(sample_file(d, 7), 23 + 2 * 1000, std::int16_t{-5});
-       },
-       {"000007", "is -5"}},
-      {"target below a file",
-       [](const fs::path& d, Arguments& o) { o["to"] = (sample_file(d, 0) / "to").string(); },
-       {"cannot make the directory", "Not a directory"}},
-      {"onto itself",
-       [](const fs::path& d, Arguments& o) { o["to"] = d.string(); },
-       {"--from and --to are both"}},
-  };
-  int checked = 0;
-  for (const Fault& fault : faults) {
-    CAPTURE(fault.label);
-    const Scene scene(true);
+TEST_CASE("convert: universes are cut in the published order, or kept whole") {
+  constexpr std::size_t kSide = 32, kBox = kSide / 4, kChannels = 4;
+  const fs::path from = workshop().fresh("universes");
+  fs::create_directories(from / "train");
+  std::vector<std::int16_t> voxels(kSide * kSide * kSide * kChannels);
+  for (std::size_t i = 0; i < voxels.size(); ++i)
+    voxels[i] = static_cast<std::int16_t>(i * 2654435761U % 30011);
+  const std::vector<float> targets{0.25F, -0.5F, 0.75F, -1.0F};
+  const hid_t file = H5Fcreate((from / "train" / "universe.hdf5").c_str(), H5F_ACC_TRUNC,
+                               H5P_DEFAULT, H5P_DEFAULT);
+  write_dataset(file, "full", H5T_STD_I16LE, H5T_NATIVE_SHORT, {kSide, kSide, kSide, kChannels},
+                voxels);
+  write_dataset(file, "unitPar", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, {4}, targets);
+  H5Fclose(file);
+  for (const bool whole : {true, false}) {
+    CAPTURE(whole);
     const fs::path to = workshop().fresh("archive");
-    Arguments options = conversion(scene.data, to);
-    fault.make(scene.data, options);
-    check_failure(run(2, "convert", options), fault.exit_code, fault.named);
-    CHECK(partial_files(to).empty());
-    ++checked;
+    Arguments options{{"from", from.string()}, {"to", to.string()}, {"input", "8x8x8x4"},
+                      {"split", "train"},      {"verify", ""},      {"samples-per-file", "64"}};
+    if (whole) options["whole"] = "";
+    const Outcome outcome = run(2, "convert", options);
+    CAPTURE(outcome.text);
+    REQUIRE(outcome.exit_code == 0);
+    CHECK(outcome.text.find(whole ? "train: 1 samples of 32x32x32x4"
+                                  : "train: 64 samples of 8x8x8x4") != std::string::npos);
+    const std::vector<float> found = read_samples(to / "train-00000.h5");
+    const std::size_t samples = whole ? 1 : 64;
+    REQUIRE(found.size() == voxels.size() + samples * targets.size());
+    std::size_t at = 0, wrong = 0;
+    const std::size_t cuts = whole ? 1 : 4, side = whole ? kSide : kBox;
+    for (std::size_t box = 0; box < samples; ++box)
+      for (std::size_t d = 0; d < side; ++d)
+        for (std::size_t h = 0; h < side; ++h)
+          for (std::size_t w = 0; w < side; ++w)
+            for (std::size_t c = 0; c < kChannels; ++c) {
+              const std::size_t row =
+                  (box / cuts / cuts * side + d) * kSide + box / cuts % cuts * side + h;
+              const std::size_t pixel = row * kSide + box % cuts * side + w;
+              wrong += found[at++] != static_cast<float>(voxels[pixel * kChannels + c]) ? 1 : 0;
+            }
+    CHECK(at == voxels.size());
+    CHECK(wrong == 0);
+    for (; at < found.size(); ++at)
+      CHECK(found[at] == targets[(at - voxels.size()) % targets.size()]);
   }
-  CHECK(checked == 9);
-}
-
-TEST_CASE("convert: an archive of another source or other options is not gone on with") {
-  const fs::path to = workshop().fresh("archive");
-  const fs::path data = data_set(32, 8, 4);
-  REQUIRE(run(2, "convert", conversion(data, to)).exit_code == 0);
-  const auto before = files_of(to);
-  const Scene other(true);
-  const std::vector<Fault> faults = {
-      {"source",
-       [&](const auto&, Arguments& o) { o["from"] = other.data.string(); },
-       {"train-0000", "of another conversion: samples from", other.data.string()}},
-      {"level", [](const auto&, Arguments& o) { o["level"] = "1"; }, {"gzip level 4, expected 1"}},
-      {"codec", [](const auto&, Arguments& o) { o["codec"] = "none"; }, {"expected 0"}},
-      {"files",
-       [](const auto&, Arguments& o) { o["samples-per-file"] = "4"; },
-       {"of another conversion: this one makes 2 files"}},
-      {"file lengths",
-       [](const auto&, Arguments& o) { o["samples-per-file"] = "2"; },
-       {"of another conversion"}},
-  };
-  for (const Fault& fault : faults) {
-    CAPTURE(fault.label);
-    Arguments options = conversion(data, to);
-    fault.make(data, options);
-    check_failure(run(2, "convert", options), fault.exit_code, fault.named);
-    CHECK(files_of(to) == before);
-  }
-  write_file(to / "train-00001.h5", "no archive");
-  check_failure(run(2, "convert", conversion(data, to)), kFailed, {"train-00001.h5"});
-}
-
-TEST_CASE("convert: a bit that flips in an archive is found and named") {
-  const Scene scene;
-  const fs::path to = workshop().fresh("archive");
-  REQUIRE(run(2, "convert", conversion(scene.data, to)).exit_code == 0);
-  const fs::path file = to / "train-00001.h5";
-  flip_bit(file, fs::file_size(file) / 2);
-  Arguments options{{"to", to.string()}, {"verify", ""}, {"input", "32x32x32x4"}};
-  check_failure(run(2, "convert", options), kFailed, {"train-00001.h5", "/x: chunk at ("});
-  Scene training;
-  training.data = to;
-  check_failure(training.train(), kFailed, {"train-00001.h5", "/x: chunk at ("});
-  fs::remove(file);
-  check_failure(run(2, "convert", options), kFailed, {"train-00002.h5", "missing"});
-  REQUIRE(run(2, "convert", conversion(scene.data, to)).exit_code == 0);
-  REQUIRE(run(2, "convert", options).exit_code == 0);
 }
 
 }  // namespace halomesh::test
