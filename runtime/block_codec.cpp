@@ -16,8 +16,6 @@ std::uint8_t* bytes_of(const std::byte* data) {
 
 }  // namespace
 
-BlockCodec::BlockCodec() : level_(ISAL_DEF_LVL1_DEFAULT) {}
-
 std::span<const std::byte> BlockCodec::deflate(std::span<const std::int16_t> counts) {
   const std::size_t n = counts.size();
   planes_.resize(2 * n);
@@ -27,6 +25,7 @@ std::span<const std::byte> BlockCodec::deflate(std::span<const std::int16_t> cou
     planes_[n + i] = static_cast<std::byte>(bits >> 8U);
   }
   // Stored blocks of up to 65535 bytes take 5 bytes more each: the most that deflate ever needs.
+  level_.resize(ISAL_DEF_LVL1_DEFAULT);
   stream_.resize(2 * n + 5 * (2 * n / 65535 + 1) + 64);
   isal_zstream state;
   isal_deflate_stateless_init(&state);

@@ -12,8 +12,6 @@ namespace halomesh {
 /// Compresses and decompresses one block at a time; its buffers are reused. Not for two threads.
 class BlockCodec {
  public:
-  BlockCodec();
-
   /// The counts as a raw deflate stream (RFC 1951), valid until the next call: all low bytes first,
   /// then all high bytes, which are mostly zero. Made by ISA-L at level 1.
   std::span<const std::byte> deflate(std::span<const std::int16_t> counts);

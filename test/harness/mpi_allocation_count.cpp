@@ -1,6 +1,8 @@
 // operator new, counted: see mpi_allocation_count.hpp. Linked where the count is asked for.
 #include "test/harness/mpi_allocation_count.hpp"
 
+#include <malloc.h>
+
 #include <atomic>
 #include <cstdlib>
 #include <new>
@@ -8,6 +10,9 @@
 #ifdef __SANITIZE_ADDRESS__
 
 std::int64_t halomesh::test::allocation_count() { return -1; }
+std::int64_t halomesh::test::live_bytes() { return -1; }
+std::int64_t halomesh::test::peak_bytes() { return -1; }
+void halomesh::test::reset_peak_bytes() {}
 
 #else
 
@@ -17,7 +22,7 @@ extern "C" const char etext;               // NOLINT
 
 namespace {
 
-std::atomic<std::int64_t> count{0};
+std::atomic<std::int64_t> count{0}, live{0}, peak{0};
 
 void* allocate(std::size_t size, std::size_t alignment, const void* caller) {
   const auto* const at = static_cast<const char*>(caller);
@@ -25,12 +30,24 @@ void* allocate(std::size_t size, std::size_t alignment, const void* caller) {
   const std::size_t whole = (size + alignment - 1) / alignment * alignment;
   void* const memory = std::aligned_alloc(alignment, whole == 0 ? alignment : whole);
   if (memory == nullptr) throw std::bad_alloc();
+  const auto usable = static_cast<std::int64_t>(malloc_usable_size(memory));
+  const std::int64_t now = live += usable;
+  for (std::int64_t most = peak; now > most && !peak.compare_exchange_weak(most, now);) {
+  }
   return memory;
+}
+
+void give_back(void* memory) {
+  live -= static_cast<std::int64_t>(malloc_usable_size(memory));
+  std::free(memory);
 }
 
 }  // namespace
 
 std::int64_t halomesh::test::allocation_count() { return count; }
+std::int64_t halomesh::test::live_bytes() { return live; }
+std::int64_t halomesh::test::peak_bytes() { return peak; }
+void halomesh::test::reset_peak_bytes() { peak = live.load(); }
 
 void* operator new(std::size_t size) {
   return allocate(size, __STDCPP_DEFAULT_NEW_ALIGNMENT__, __builtin_return_address(0));
@@ -38,11 +55,11 @@ void* operator new(std::size_t size) {
 void* operator new(std::size_t size, std::align_val_t alignment) {
   return allocate(size, static_cast<std::size_t>(alignment), __builtin_return_address(0));
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t /*size*/) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t /*alignment*/) noexcept { std::free(memory); }
+void operator delete(void* memory) noexcept { give_back(memory); }
+void operator delete(void* memory, std::size_t /*size*/) noexcept { give_back(memory); }
+void operator delete(void* memory, std::align_val_t /*alignment*/) noexcept { give_back(memory); }
 void operator delete(void* memory, std::size_t /*size*/, std::align_val_t /*alignment*/) noexcept {
-  std::free(memory);
+  give_back(memory);
 }
 
 #endif

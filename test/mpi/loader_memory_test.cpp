@@ -1,0 +1,125 @@
+// Memory of staging and of loaders: pieces, and two blocks of a sample a rank.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+
+#include "runtime/direct_loader.hpp"
+#include "runtime/sample_scatter.hpp"
+#include "runtime/stage_loader.hpp"
+#include "test/harness/kept_sample.hpp"
+#include "test/harness/mpi_allocation_count.hpp"
+#include "test/harness/mpi_for_comms.hpp"
+#include "test/harness/mpi_shared_directory.hpp"
+#include "test/harness/test_comm.hpp"
+
+namespace halomesh {
+namespace {
+
+const Shape kShape{4, 64, 64, 64};
+
+/// Samples whose voxels are all 7, read from nowhere in pieces of 64 KiB.
+class Sevens final : public Dataset {
+ public:
+  Sevens() : Dataset(kShape, 1) {}
+  std::int64_t size() const override { return 8; }
+  const std::filesystem::path& directory() const override { return directory_; }
+  const std::string& identity() const override { return identity_; }
+  std::unique_ptr<SampleReader> reader() const override { return std::make_unique<Reader>(); }
+
+ private:
+  class Reader final : public SampleReader {
+   public:
+    Reader() { counts_.fill(7); }
+    void read(std::int64_t /*sample*/, AnyView dst, std::span<float> targets) override {
+      const auto block = dst.as<std::int16_t>();
+      std::fill_n(block.data, block.sample_volume(), std::int16_t{7});
+      std::fill(targets.begin(), targets.end(), 1.0F);
+    }
+    void stream(std::int64_t /*sample*/, const VoxelSink& sink, std::span<float> targets) override {
+      const auto bytes = std::as_bytes(std::span(counts_));
+      for (std::int64_t at = 0; at < 2 * kShape.volume(); at += std::ssize(bytes)) sink(at, bytes);
+      std::fill(targets.begin(), targets.end(), 1.0F);
+    }
+
+   private:
+    std::array<std::int16_t, 32768> counts_;
+  };
+  std::filesystem::path directory_ = "nowhere";
+  std::string identity_ = "sevens";
+};
+
+/// The most memory that `work` has had beyond what there was.
+template <class Work>
+std::int64_t extra_bytes(const Work& work) {
+  const std::int64_t before = test::live_bytes();
+  test::reset_peak_bytes();
+  work();
+  return test::peak_bytes() - before;
+}
+
+// Courses, targets, plans, messages' headings and the like: a small part of a block here.
+constexpr std::int64_t kSmall = 100 * 1024;
+
+void check_memory(const Comm& comm, const PartGrid& grid, const std::filesystem::path& directory,
+                  Findings& findings) {
+  const ProcessMesh mesh(comm, {comm.size() / grid.count(), grid});
+  const KeptSample sample = kept_sample(kShape, grid, 1);
+  const Sevens data;
+  const SampleOrder order{Shuffle::kGlobal, 5, data.size(), mesh.shape().replicas, 1};
+  const Box& box = sample.kept[static_cast<std::size_t>(mesh.part())];
+  const BatchSpec spec{kShape, box, 1, 1, DataType::kInt16, mesh.replica()};
+  const SymmetryDraw draw(5, kShape);
+  const std::int64_t block = 2 * box.volume();
+  const auto check = [&](std::int64_t found, std::int64_t bound, const char* what) {
+    findings.expect(found > 0 && found <= bound + kSmall, [&] {
+      return cat(what, " on parts ", to_string(grid), " took ", found, " bytes, expected ", bound,
+                 " and a little");
+    });
+  };
+  for (const bool turned : {false, true}) {
+    const Course course = order.training(0, 0, turned ? &draw : nullptr);
+    const auto run = [&](Loader& loader) {
+      loader.append(course);
+      for (std::int64_t step = 0; step < course.steps; ++step)
+        findings.expect_equal(*loader.next().data.as<std::int16_t>().data, std::int16_t{7},
+                              "count");
+    };
+    std::optional<std::vector<StagedSplit>> staged;
+    const std::int64_t staging = extra_bytes([&] {
+      Stager stager(mesh, sample, {directory, StageCodec::kNone, false},
+                    {{"train", &data, SampleHomes::of_training(order)}});
+      staged = stager.run([] { return false; }, [](std::int64_t) {});
+    });
+    check(staging, (grid.count() + 8) * ScatterOptions().piece_bytes, "staging");
+    // Of a turned sample, what is to be turned is a third block.
+    const std::int64_t blocks = turned ? 3 : 2;
+    check(extra_bytes([&] {
+            StageLoader loader(mesh, sample, std::move(staged->front()), spec);
+            run(loader);
+          }),
+          blocks * block, "loading from the stage");
+    check(extra_bytes([&] {
+            DirectLoader loader(data.reader(), spec);
+            run(loader);
+          }),
+          blocks * block, "reading");
+  }
+}
+
+TEST_CASE("staging takes pieces, and a loader two blocks of a sample a rank") {
+  if (test::live_bytes() < 0) {
+    MESSAGE("not counted: the sanitizer owns operator new");
+    return;
+  }
+  const SharedDirectory directory(test_world());
+  for_comms("counting memory", {1, 2, 4}, [&](const Comm& comm, Findings& findings) {
+    for (std::int64_t parts = 1; parts <= comm.size(); ++parts)
+      if (comm.size() % parts == 0)
+        for (const PartGrid& grid : grids_of(parts))
+          check_memory(comm, grid, directory.path(), findings);
+  });
+}
+
+}  // namespace
+}  // namespace halomesh
