@@ -71,6 +71,7 @@ std::unique_ptr<Layer> make_block(const CosmoFlowOptions& o, std::int64_t number
   block.window = WindowOptions::cube(o.kernel, 1, PaddingKind::kSame);
   block.slope = static_cast<float>(o.leaky_slope);
   block.compute = o.precision;
+  block.channel_cuts = o.channel_cuts;
   if (number < o.conv_layers) block.dst = o.precision;
   return std::make_unique<ConvolutionBlock>(block);
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "box.hpp"
+#include "partition/parameter_slice.hpp"
 
 namespace halomesh {
 
@@ -22,6 +23,7 @@ struct ParameterGeometry {
   std::int64_t fan_in = 0, fan_out = 0;  ///< Glorot fans; both 0: initialised with zeros
 
   std::int64_t volume() const { return out * in.volume(); }
+  ParameterSlice whole() const { return {{0, out}, Box::whole(in)}; }
 };
 
 /// The boxes of one layer on one part, in global coordinates of the tensors they belong to.
@@ -49,17 +51,24 @@ class LayerGeometry {
   /// (dense layers); the partial sums are then added up on the owners of the output.
   virtual bool splits_over_input() const { return false; }
 
+  /// True when a part may compute a block of the output's channels alone, over all of space, with
+  /// the rows of the parameters that belong to them. Whether it does: see ModelGeometry.
+  virtual bool splits_over_channels() const { return false; }
+
   /// The trainable parameters, in the order weight, bias.
   virtual std::vector<ParameterGeometry> parameters(std::span<const Shape> src) const {
     (void)src;
     return {};
   }
 
-  /// The block of `in` of parameter number `parameter` that a part with these boxes uses; empty
-  /// when it uses none. Blocks of different parts are equal or disjoint.
-  virtual Box parameter_slice(std::size_t parameter, const LayerBoxes& boxes,
-                              std::span<const Shape> src) const {
-    return boxes.dst_produced.empty() ? Box{} : Box::whole(parameters(src)[parameter].in);
+  /// What a part with these boxes uses of parameter number `parameter`; empty when it uses none.
+  /// Slices of different parts are equal or disjoint. By default the rows of the channels that it
+  /// produces, with all their inputs.
+  virtual ParameterSlice parameter_slice(std::size_t parameter, const LayerBoxes& boxes,
+                                         std::span<const Shape> src) const {
+    const Box& dst = boxes.dst_produced;
+    if (dst.empty()) return {};
+    return {{dst.lo[kC], dst.hi[kC]}, Box::whole(parameters(src)[parameter].in)};
   }
 };
 

@@ -27,13 +27,26 @@ bool leaves_idle(const std::vector<Box>& aligned, const Partition& blocks) {
   return false;
 }
 
-void add_holder(ParameterPlacement& placement, const Box& slice, std::int64_t part) {
+// Whether cutting the output of `node` by channels moves less than cutting it in space: see the
+// class.
+bool moves_less_by_channels(const GraphNode& node, const std::vector<Shape>& src_shapes,
+                            const Shape& dst, std::int64_t parts) {
+  if (parts == 1 || !node.layer->splits_over_channels() || dst.c < parts * kChannelVector)
+    return false;
+  if (std::find(node.inputs.begin(), node.inputs.end(), 0) != node.inputs.end()) return false;
+  std::int64_t inputs = 0, weights = 0;
+  for (const Shape& src : src_shapes) inputs += src.volume();
+  for (const ParameterGeometry& p : node.layer->parameters(src_shapes)) weights += p.volume();
+  return inputs < weights;
+}
+
+void add_holder(ParameterPlacement& placement, const ParameterSlice& slice, std::int64_t part) {
   for (SliceHolders& group : placement.holders) {
     if (group.slice == slice) {
       group.parts.push_back(part);
       return;
     }
-    require(intersect(group.slice, slice).empty(),
+    require(!overlap(group.slice, slice),
             cat("layer ", placement.layer_name, ": parts hold overlapping slices ", group.slice,
                 " and ", slice, " of its ", placement.geometry.name),
             "a layer's parameter slices must be equal or disjoint");
@@ -86,6 +99,11 @@ void ModelGeometry::derive_shapes(const Shape& input, const std::vector<GraphNod
 void ModelGeometry::derive_owners(const std::vector<GraphNode>& nodes) {
   for (std::size_t t = tensors_.size(); t-- > 0;) {
     TensorGeometry& tensor = tensors_[t];
+    if (t > 0 && moves_less_by_channels(nodes[t - 1], layers_[t - 1].src_shapes, tensor.shape,
+                                        grid_.count())) {
+      tensor.owned = channel_partition(tensor.shape, grid_.count());
+      continue;
+    }
     tensor.owned = block_partition(tensor.shape, grid_);
     if (tensor.consumers.size() != 1) continue;
     const std::size_t consumer = tensor.consumers.front();
@@ -149,7 +167,7 @@ void ModelGeometry::derive_parameters(const std::vector<GraphNode>& nodes) {
     for (std::size_t i = 0; i < geometries.size(); ++i) {
       ParameterPlacement placement{l, i, nodes[l].name, geometries[i], {}, {}};
       for (std::int64_t p = 0; p < grid_.count(); ++p) {
-        const Box slice = nodes[l].layer->parameter_slice(
+        const ParameterSlice slice = nodes[l].layer->parameter_slice(
             i, layers_[l].boxes[static_cast<std::size_t>(p)], layers_[l].src_shapes);
         placement.slices.push_back(slice);
         if (!slice.empty()) add_holder(placement, slice, p);

@@ -46,7 +46,7 @@ struct LayerPlacement {
 /// The parts that hold one slice of a parameter; its gradient is summed over them and over all
 /// replicas.
 struct SliceHolders {
-  Box slice;
+  ParameterSlice slice;
   std::vector<std::int64_t> parts;  ///< ascending
 };
 
@@ -56,11 +56,11 @@ struct ParameterPlacement {
   std::size_t number = 0;  ///< which of the layer's parameters
   std::string layer_name;
   ParameterGeometry geometry;
-  std::vector<Box> slices;  ///< indexed by part; empty where the part holds nothing
+  std::vector<ParameterSlice> slices;  ///< indexed by part; empty where the part holds nothing
   std::vector<SliceHolders> holders;
 
   std::int64_t slice_volume(std::int64_t part) const {
-    return geometry.out * slices[static_cast<std::size_t>(part)].volume();
+    return slices[static_cast<std::size_t>(part)].volume();
   }
 };
 
@@ -68,6 +68,19 @@ struct ParameterPlacement {
 /// need overlapping boxes is cut in blocks with remainder; a tensor whose only consumer needs
 /// disjoint boxes that cover it (2x2x2 pooling, activations) is cut along just those, so that
 /// nothing has to move; unless that would leave a part without work that has a block otherwise.
+///
+/// Before that rule: the output of a layer that can be split over its output's channels is cut by
+/// channels (channel_partition()) where less moves that way. Cut in space, each part holds all its
+/// W parameters and sums their gradient over the P parts: W (P - 1) / P elements arrive in each
+/// half of the best all-reduce (reduce-scatter, all-gather: Thakur, Rabenseifner & Gropp, Int. J.
+/// High Perform. Comput. Appl. 19, 2005, 49-66). Cut by channels, it gathers the rest of the input,
+/// I (P - 1) / P elements of I, and as many of the input's gradient return; its parameters are its
+/// own, and what replicas sum of them shrinks by P. So: by channels where I < W. That is for one
+/// sample; but where each layer halves the extents and doubles the channels, W / I grows 16-fold a
+/// layer, so that a few samples seldom decide. Halos, left out here, speak for channels, too.
+/// Each part must get a vector of channels (kChannelVector), or its kernels would waste what the
+/// cut saves; and the network's input, which comes with its halo in blocks of space, is never
+/// gathered.
 class ModelGeometry {
  public:
   /// Throws Error, naming the layer, where shapes do not fit or slices overlap in part.

@@ -21,6 +21,15 @@ Range block_range(std::int64_t extent, std::int64_t count, std::int64_t index);
 /// tensor of spatial extent 1x1x1 is therefore owned by part 0 alone.
 Partition block_partition(const Shape& shape, const PartGrid& grid);
 
+/// Channels that are cut together: as many floats as the longest vectors of the CPUs that this is
+/// for (64 bytes: AVX-512, SVE of A64FX), so that no part computes with a vector partly filled.
+inline constexpr std::int64_t kChannelVector = 16;
+
+/// Cuts the channels in blocks of whole vectors (the last vector may be short); every part has all
+/// of space. Blocks differ by at most one vector, the larger come first; empty for parts beyond the
+/// number of vectors.
+Partition channel_partition(const Shape& shape, std::int64_t parts);
+
 /// True when the boxes are disjoint and together make up the whole tensor.
 bool is_partition(const std::vector<Box>& boxes, const Shape& shape);
 

@@ -15,6 +15,10 @@ struct Range {
   std::int64_t lo = 0, hi = 0;
   std::int64_t extent() const { return hi > lo ? hi - lo : 0; }
   friend bool operator==(const Range&, const Range&) = default;
+  /// Has extent 0 where they do not meet.
+  friend Range intersect(const Range& a, const Range& b) {
+    return {a.lo > b.lo ? a.lo : b.lo, a.hi < b.hi ? a.hi : b.hi};
+  }
 };
 
 /// The window of one axis: output plane i reads input planes i*stride - pad_before + t*dilation

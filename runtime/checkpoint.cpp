@@ -82,28 +82,39 @@ std::span<float> memory_of(Parameters& parameters, CheckpointTree tree) {
   return tree == CheckpointTree::kParameters ? parameters.values() : parameters.velocity();
 }
 
+/// Of the rows of one piece, those of which `slice` holds something, counted from the piece's
+/// first.
+Range rows_held(const ParameterSlice& slice, const OutputRows& rows) {
+  const Range held = intersect(slice.out, Range{rows.begin, rows.begin + rows.count});
+  return {held.lo - rows.begin, held.lo - rows.begin + held.extent()};
+}
+
 /// This part's elements of the rows of one parameter: contiguous, as outputs are slowest.
 std::span<float> local_rows(Parameters& parameters, CheckpointTree tree, std::size_t placement,
                             const ParameterPlacement& where, std::int64_t part,
                             const OutputRows& rows) {
   const ParameterRange* range = parameters.find(placement);
   if (range == nullptr) return {};
-  const std::int64_t row = where.slices[static_cast<std::size_t>(part)].volume();
+  const ParameterSlice& slice = where.slices[static_cast<std::size_t>(part)];
+  const Range held = rows_held(slice, rows);
+  if (held.extent() == 0) return {};
+  const std::int64_t row = slice.in.volume(), first = rows.begin + held.lo - slice.out.lo;
   return memory_of(parameters, tree)
-      .subspan(static_cast<std::size_t>(range->offset + rows.begin * row),
-               static_cast<std::size_t>(rows.count * row));
+      .subspan(static_cast<std::size_t>(range->offset + first * row),
+               static_cast<std::size_t>(held.extent() * row));
 }
 
-/// Copies between a dense block of whole rows and the rows of one slice.
+/// Copies between a dense block of whole rows and those rows of one slice that are among them.
 template <class Copy>
-void for_each_row_run(const ParameterGeometry& geometry, const Box& slice, std::int64_t rows,
-                      Copy copy) {
+void for_each_row_run(const ParameterGeometry& geometry, const ParameterSlice& slice,
+                      const OutputRows& rows, Copy copy) {
   ParameterGeometry block = geometry;
-  block.out = rows;
-  for_each_run(block, slice, [&](std::int64_t local, std::int64_t global, std::int64_t length) {
-    copy(static_cast<std::size_t>(local), static_cast<std::size_t>(global),
-         static_cast<std::size_t>(length));
-  });
+  block.out = rows.count;
+  for_each_run(block, {rows_held(slice, rows), slice.in},
+               [&](std::int64_t local, std::int64_t global, std::int64_t length) {
+                 copy(static_cast<std::size_t>(local), static_cast<std::size_t>(global),
+                      static_cast<std::size_t>(length));
+               });
 }
 
 /// Brings whole rows of one parameter together in `block` on part 0. Collective over the group;
@@ -113,6 +124,8 @@ void gather_rows(const ProcessMesh& mesh, const ParameterPlacement& where,
                  std::vector<float>& received) {
   const Comm& group = mesh.group();
   for (const SliceHolders& holders : where.holders) {
+    const Range held = rows_held(holders.slice, rows);
+    if (held.extent() == 0) continue;
     const int source = narrow<int>(holders.parts.front());
     if (source != 0 && source == group.rank())
       mpi_check(
@@ -120,12 +133,12 @@ void gather_rows(const ProcessMesh& mesh, const ParameterPlacement& where,
     if (group.rank() != 0) continue;
     std::span<const float> piece = mine;
     if (source != 0) {
-      received.resize(static_cast<std::size_t>(rows.count * holders.slice.volume()));
+      received.resize(static_cast<std::size_t>(held.extent() * holders.slice.in.volume()));
       mpi_check(MPI_Recv(received.data(), narrow<int>(received.size()), MPI_FLOAT, source, kTag,
                          group.handle(), MPI_STATUS_IGNORE));
       piece = received;
     }
-    for_each_row_run(where.geometry, holders.slice, rows.count,
+    for_each_row_run(where.geometry, holders.slice, rows,
                      [&](std::size_t local, std::size_t global, std::size_t length) {
                        std::copy_n(piece.data() + local, length, block.data() + global);
                      });
@@ -198,8 +211,8 @@ TrainingState load_checkpoint(const ProcessMesh& mesh, const ModelGeometry& geom
                    world.broadcast(std::as_writable_bytes(std::span(block)), 0);
                    const auto mine = local_rows(parameters, tree, i, where, mesh.part(), rows);
                    for_each_row_run(
-                       where.geometry, where.slices[static_cast<std::size_t>(mesh.part())],
-                       rows.count, [&](std::size_t local, std::size_t global, std::size_t length) {
+                       where.geometry, where.slices[static_cast<std::size_t>(mesh.part())], rows,
+                       [&](std::size_t local, std::size_t global, std::size_t length) {
                          std::copy_n(block.data() + global, length, mine.data() + local);
                        });
                  });

@@ -7,6 +7,12 @@
 #include "src/nn/onednn.hpp"
 
 namespace halomesh {
+namespace {
+
+/// Says how the network is cut, not which it is: no part of a checkpoint's settings.
+constexpr const char* kChannelCuts = "channel-cuts";
+
+}  // namespace
 
 void add_model_options(Options& options) {
   const CosmoFlowOptions d;
@@ -27,7 +33,10 @@ void add_model_options(Options& options) {
       .add<double>("dropout", "P", d.dropout,
                    "part of the dense layers' outputs dropped in training")
       .at_least(0)
-      .below(1);
+      .below(1)
+      .add<bool>(
+          kChannelCuts, "on|off", d.channel_cuts,
+          "cut convolutions by output channels where less moves that way; off: all in space");
 }
 
 DataType precision_named(const std::string& name) {
@@ -51,6 +60,7 @@ Model make_model(const Options& options, DataType precision) {
   o.fc = options.get<std::vector<std::int64_t>>("fc");
   o.targets = options.get<std::int64_t>("targets");
   o.dropout = options.get<double>("dropout");
+  o.channel_cuts = options.get<bool>(kChannelCuts);
   return make_network(options.get<std::string>("model"), o);
 }
 
@@ -59,7 +69,7 @@ std::map<std::string, std::string> model_settings(const Options& options) {
   add_model_options(model);
   std::map<std::string, std::string> settings;
   for (const auto& item : model.resolved())
-    settings[item.first] = options.get<std::string>(item.first);
+    if (item.first != kChannelCuts) settings[item.first] = options.get<std::string>(item.first);
   return settings;
 }
 

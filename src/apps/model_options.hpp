@@ -11,7 +11,8 @@
 
 namespace halomesh {
 
-/// Declares --model --input --kernel --filters --conv-layers --fc --targets --dropout.
+/// Declares --model --input --kernel --filters --conv-layers --fc --targets --dropout
+/// --channel-cuts.
 void add_model_options(Options& options);
 
 /// The network that parsed options ask for, which reads samples as counts. Throws UsageError for
@@ -22,7 +23,7 @@ Model make_model(const Options& options, DataType precision = DataType::kFloat32
 /// instructions for it: it would be emulated, more slowly than fp32.
 DataType precision_named(const std::string& name);
 
-/// These options as text by name: what a checkpoint stores of its network.
+/// These options as text by name, but for --channel-cuts: what a checkpoint stores of its network.
 std::map<std::string, std::string> model_settings(const Options& options);
 
 /// The options that a checkpoint's settings ask for; settings of other programs' versions that are

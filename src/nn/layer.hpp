@@ -38,11 +38,11 @@ struct LayerPlace {
 };
 
 /// A parameter of a layer on this part. `values` and `diffs` are slices of the model's flat
-/// memory, owned by it, of out * slice.volume() elements each; order: out, then the slice in
+/// memory, owned by it, of slice.volume() elements each; order: outputs, then their inputs in
 /// c,d,h,w order (d,h,w,c where geometry.channels_last). Empty spans when this part holds no slice.
 struct ParameterView {
   ParameterGeometry geometry;
-  Box slice;
+  ParameterSlice slice;
   std::span<float> values, diffs;
 };
 

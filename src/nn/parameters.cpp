@@ -13,7 +13,7 @@ Parameters::Parameters(const ModelGeometry& geometry, std::int64_t part)
     : geometry_(&geometry), part_(part) {
   const auto& placements = geometry.parameters();
   for (std::size_t i = 0; i < placements.size(); ++i) {
-    const Box& slice = placements[i].slices[static_cast<std::size_t>(part)];
+    const ParameterSlice& slice = placements[i].slices[static_cast<std::size_t>(part)];
     if (slice.empty()) continue;
     const auto holders = std::find_if(placements[i].holders.begin(), placements[i].holders.end(),
                                       [&](const SliceHolders& h) { return h.slice == slice; });

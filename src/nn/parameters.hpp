@@ -29,24 +29,25 @@ struct HolderGroup {
 /// contiguous in the parameter's global logical order (out,in,kd,kh,kw; or out,d,h,w,c for a
 /// channels-last parameter) and in the slice's own memory.
 template <class Visit>
-void for_each_run(const ParameterGeometry& geometry, const Box& slice, Visit visit) {
+void for_each_run(const ParameterGeometry& geometry, const ParameterSlice& slice, Visit visit) {
   if (slice.empty()) return;
+  const Box& in = slice.in;
   // Axes of one output's inputs from the slowest to the fastest.
   const std::array<std::size_t, 4> order = geometry.channels_last
                                                ? std::array<std::size_t, 4>{kD, kH, kW, kC}
                                                : std::array<std::size_t, 4>{kC, kD, kH, kW};
   const Box whole = Box::whole(geometry.in);
   const auto extent = [&](std::size_t i) { return whole.extent(order[i]); };
-  const std::int64_t run = slice.extent(order[3]);
+  const std::int64_t run = in.extent(order[3]);
   std::int64_t local = 0;
-  for (std::int64_t o = 0; o < geometry.out; ++o)
-    for (std::int64_t i = slice.lo[order[0]]; i < slice.hi[order[0]]; ++i)
-      for (std::int64_t j = slice.lo[order[1]]; j < slice.hi[order[1]]; ++j)
-        for (std::int64_t k = slice.lo[order[2]]; k < slice.hi[order[2]]; ++k) {
-          visit(local,
-                (((o * extent(0) + i) * extent(1) + j) * extent(2) + k) * extent(3) +
-                    slice.lo[order[3]],
-                run);
+  for (std::int64_t o = slice.out.lo; o < slice.out.hi; ++o)
+    for (std::int64_t i = in.lo[order[0]]; i < in.hi[order[0]]; ++i)
+      for (std::int64_t j = in.lo[order[1]]; j < in.hi[order[1]]; ++j)
+        for (std::int64_t k = in.lo[order[2]]; k < in.hi[order[2]]; ++k) {
+          visit(
+              local,
+              (((o * extent(0) + i) * extent(1) + j) * extent(2) + k) * extent(3) + in.lo[order[3]],
+              run);
           local += run;
         }
 }

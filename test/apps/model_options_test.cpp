@@ -20,7 +20,7 @@ TEST_CASE("settings make the network again") {
                         "3",         "--targets", "2"};
   options.parse(13, argv);
   const auto settings = model_settings(options);
-  CHECK(settings.size() == 8);
+  CHECK(settings.size() == 8);  // however the network is cut
   CHECK(settings.at("model") == "cosmoflow");
   CHECK(settings.at("input") == "64x64x64x4");
   const auto count = [](const Options& o) {

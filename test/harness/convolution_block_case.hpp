@@ -1,11 +1,14 @@
 // Cases of a fused convolution block for the layer harness. Knows no test.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "error.hpp"
+#include "partition/partition.hpp"
 #include "src/nn/layers/convolution_block.hpp"
 #include "test/harness/convolution_block_reference.hpp"
 #include "test/harness/layer_check.hpp"
@@ -16,6 +19,8 @@ struct BlockCase {
   ConvolutionBlockOptions options;
   Shape src;
   PartGrid grid{1, 1, 1};
+  std::vector<std::int64_t> channel_cuts{};  ///< if any: part p of grid.count() makes the channels
+                                             ///< from entry p to entry p + 1, over all of space
   std::int64_t batch = 1;
   DataType src_type = DataType::kFloat32;
   Judgement judgement = Judgement::kExact;
@@ -30,15 +35,24 @@ inline LayerCase layer_case(const BlockCase& block) {
                   name_of(o.dst), " in ", name_of(o.compute), ", kernel ", o.window.kernel[0], ' ',
                   o.window.kernel[1], ' ', o.window.kernel[2], ", pool ", o.pool[0], ' ', o.pool[1],
                   ' ', o.pool[2], ", ", to_string(block.grid), " parts, batch ", block.batch,
-                  block.judgement == Judgement::kExact ? ", exact" : ", bounded");
+                  block.judgement == Judgement::kExact ? ", exact" : ", bounded",
+                  block.channel_cuts.empty() ? "" : ", cut by channels");
   test.make_layer = [o] { return std::make_unique<ConvolutionBlock>(o); };
   test.cut.src_shapes = {block.src};
   test.cut.src_types = {block.src_type};
   test.cut.src_diff_wanted = block.src_type == o.compute;
   test.cut.grid = block.grid;
   test.cut.batch = block.batch;
-  test.reference =
-      convolution_block_reference(o, block.src_type, block.judgement, block.grid.count());
+  for (std::size_t p = 0; p + 1 < block.channel_cuts.size(); ++p) {
+    Box box = Box::whole(ConvolutionBlock(o).dst_shape(test.cut.src_shapes));
+    box.lo[kC] = block.channel_cuts[p];
+    box.hi[kC] = block.channel_cuts[p + 1];
+    test.cut.dst_owned.push_back(box.normalized());
+  }
+  // In space at most 8 blocks meet in a corner; all that make channels read all of the input.
+  const std::int64_t parts = block.grid.count();
+  const std::int64_t adders = block.channel_cuts.empty() ? std::min<std::int64_t>(8, parts) : parts;
+  test.reference = convolution_block_reference(o, block.src_type, block.judgement, adders);
   if (block.judgement == Judgement::kExact) {
     test.src_value = [](float v) { return std::floor(4 * v); };
     test.parameter_value = [](float v) { return std::floor(4 * v) / 4; };

@@ -72,11 +72,10 @@ inline ReferenceInput as_computed(const ReferenceInput& in, const ConvolutionBlo
   return computed;
 }
 
-/// Reference of a block with options `o` whose input is of type `src_type`, on `parts` parts. An
-/// input gradient in bf16 is rounded by each of the parts that add to it (at most 8: blocks that
-/// meet in a corner), and after each addition.
+/// Reference of a block with options `o` whose input is of type `src_type`. An input gradient in
+/// bf16 is rounded by each of the parts that add to it, at most `adders`, and after each addition.
 inline Reference convolution_block_reference(const ConvolutionBlockOptions& o, DataType src_type,
-                                             Judgement judgement, std::int64_t parts) {
+                                             Judgement judgement, std::int64_t adders) {
   return [=](const ReferenceInput& in) {
     const Window window = o.window.resolve(in.src[0].shape.spatial());
     const Reference convolution = convolution_reference(window);
@@ -111,8 +110,9 @@ inline Reference convolution_block_reference(const ConvolutionBlockOptions& o, D
     for (Estimate* e : {&out.dst, &out.diff_parameters[0], &out.diff_parameters[1]})
       std::fill(e->magnitudes.begin(), e->magnitudes.end(), 0.0);
     for (double& v : dx.values) v = rounded(v, src_type);
-    if (src_type == DataType::kBfloat16 && parts > 1)
-      dx.terms = 16 * 0x1p16;  // 2^-8, half the distance of neighbouring bf16, is 2^16 2^-24
+    if (src_type == DataType::kBfloat16 && adders > 1)
+      dx.terms = static_cast<double>(2 * adders) *
+                 0x1p16;  // 2^-8, half the distance of neighbouring bf16, is 2^16 2^-24
     else
       std::fill(dx.magnitudes.begin(), dx.magnitudes.end(), 0.0);
     return out;

@@ -71,6 +71,10 @@ LayerPlace place_of(const Layer& layer, const CutRequest& request, const LayerCu
                                       request.src_margin, request.src_shapes[i]));
   place.dst_span =
       widened(hull(boxes.dst_produced, boxes.dst_owned), request.dst_margin, dst_shape);
+  if (request.dst_spans_all_channels && !place.dst_span.empty()) {
+    place.dst_span.lo[kC] = 0;
+    place.dst_span.hi[kC] = dst_shape.c;
+  }
   place.boxes = std::move(boxes);
   return place;
 }

@@ -20,6 +20,7 @@ struct CutRequest {
   PartGrid grid;
   std::int64_t batch = 1;
   Spatial src_margin{}, dst_margin{};
+  bool dst_spans_all_channels = false;  ///< as when the next layer gathers what is cut by channels
   bool training = true;
   bool src_diff_wanted = true;
   std::vector<Partition> src_owned;  ///< one per input; when empty: block_partition of each input

@@ -72,20 +72,20 @@ std::vector<double> unset(std::size_t size) {
 
 }  // namespace
 
-void for_each_parameter_element(const ParameterGeometry& geometry, const Box& slice,
+void for_each_parameter_element(const ParameterGeometry& geometry, const ParameterSlice& slice,
                                 const std::function<void(std::size_t, std::size_t)>& visit) {
   const Shape& in = geometry.in;
   std::size_t local = 0;
-  for (std::int64_t out = 0; out < geometry.out; ++out) {
+  for (std::int64_t out = slice.out.lo; out < slice.out.hi; ++out) {
     if (geometry.channels_last) {
-      for_each_element(1, slice, [&](auto, auto c, auto d, auto h, auto w) {
+      for_each_element(1, slice.in, [&](auto, auto c, auto d, auto h, auto w) {
         visit(local++,
               static_cast<std::size_t>((((out * in.d + d) * in.h + h) * in.w + w) * in.c + c));
       });
       continue;
     }
-    for (std::int64_t c = slice.lo[kC]; c < slice.hi[kC]; ++c) {
-      Box channel = slice;
+    for (std::int64_t c = slice.in.lo[kC]; c < slice.in.hi[kC]; ++c) {
+      Box channel = slice.in;
       channel.lo[kC] = c;
       channel.hi[kC] = c + 1;
       for_each_element(1, channel, [&](auto, auto, auto d, auto h, auto w) {
@@ -139,9 +139,10 @@ void LayerParts::prepare(Part& part) {
   part.diffs.resize(geometry_.size());
   std::vector<ParameterView> views;
   for (std::size_t p = 0; p < geometry_.size(); ++p) {
-    const Box slice = part.layer->parameter_slice(p, part.place.boxes, part.place.src_shapes);
+    const ParameterSlice slice =
+        part.layer->parameter_slice(p, part.place.boxes, part.place.src_shapes);
     part.slices.push_back(slice);
-    const auto size = static_cast<std::size_t>(geometry_[p].out * slice.volume());
+    const auto size = static_cast<std::size_t>(slice.volume());
     part.values[p].resize(size);
     part.diffs[p].assign(size, kUnset);
     for_each_parameter_element(geometry_[p], slice, [&](std::size_t local, std::size_t global) {
@@ -259,12 +260,12 @@ void LayerParts::gather_parameters(GatheredStep& step) const {
   for (std::size_t p = 0; p < geometry_.size(); ++p) {
     auto& sum =
         step.diff_parameters.emplace_back(unset(static_cast<std::size_t>(geometry_[p].volume())));
-    std::vector<Box> seen;
+    std::vector<ParameterSlice> seen;
     for (const Part& part : parts_) {
       if (!part.layer) continue;
-      const Box& slice = part.slices[p];
-      for (const Box& other : seen)
-        if (slice != other && !intersect(slice, other).empty())
+      const ParameterSlice& slice = part.slices[p];
+      for (const ParameterSlice& other : seen)
+        if (slice != other && overlap(slice, other))
           step.violations.push_back(cat("slices ", slice, " and ", other, " overlap"));
       seen.push_back(slice);
       for_each_parameter_element(geometry_[p], slice, [&](std::size_t local, std::size_t global) {

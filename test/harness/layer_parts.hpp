@@ -46,7 +46,7 @@ class InProcessLink final : public PartLink {
 
 /// Calls visit(index in the slice's memory, index in the whole parameter's memory) for each element
 /// of `slice`, in the order that ParameterView prescribes.
-void for_each_parameter_element(const ParameterGeometry& geometry, const Box& slice,
+void for_each_parameter_element(const ParameterGeometry& geometry, const ParameterSlice& slice,
                                 const std::function<void(std::size_t, std::size_t)>& visit);
 
 /// The parts of one LayerCase that `link` runs here, with the values of one ReferenceInput. All
@@ -64,7 +64,7 @@ class LayerParts {
     std::unique_ptr<Layer> layer;  ///< none when it produces nothing or runs elsewhere
     std::vector<Tensor> src, diff_src;
     Tensor dst, diff_dst;
-    std::vector<Box> slices;
+    std::vector<ParameterSlice> slices;
     std::vector<std::vector<float>> values, diffs;  ///< per parameter: this part's slice
     std::vector<AnyConstView> src_views;
   };

@@ -9,6 +9,9 @@
 
 #include "error.hpp"
 #include "models/registry.hpp"
+#include "partition/partition.hpp"
+#include "src/nn/parameters.hpp"
+#include "test/harness/layer_parts.hpp"
 
 namespace halomesh {
 namespace {
@@ -104,17 +107,25 @@ TEST_CASE("in bf16 the convolutions pass bf16 on, and the dense layers stay fp32
   CHECK(make_cosmoflow(options).input_type() == DataType::kInt16);
 }
 
-TEST_CASE("128^3 on 4x4x1 parts: the halo of an interior part") {
-  const Model model = make_cosmoflow({});
+// On 128^3, in the order of the tensors: what part 5 receives of each.
+std::vector<std::int64_t> received_bytes(const ModelGeometry& g) {
+  std::vector<std::int64_t> received;
+  for (const TensorGeometry& tensor : g.tensors())
+    if (const std::int64_t volume = tensor.distribute.received_volume(5); volume > 0)
+      received.push_back(volume * 4);
+  return received;
+}
+
+TEST_CASE("128^3 on 4x4x1 parts in space: the halo of an interior part") {
+  CosmoFlowOptions options;
+  options.channel_cuts = false;
+  const Model model = make_cosmoflow(options);
   const ModelGeometry g = model.geometry({4, 4, 1});
   constexpr std::int64_t part = 5, float_bytes = 4;
   // One plane of each cut axis and the edge between them, of each convolution's input:
   // (2 s + 1) W C floats for a block of s x s rows of width W.
   const std::vector<std::int64_t> expected = {133120, 270336, 139264, 73728, 40960};
-  std::vector<std::int64_t> received;
-  for (std::size_t t = 0; t < g.tensors().size(); ++t)
-    if (const std::int64_t volume = g.tensors()[t].distribute.received_volume(part); volume > 0)
-      received.push_back(volume * float_bytes);
+  const std::vector<std::int64_t> received = received_bytes(g);
   CHECK(received == expected);
   std::int64_t total = 0;
   for (const std::int64_t bytes : received) total += bytes;
@@ -123,9 +134,84 @@ TEST_CASE("128^3 on 4x4x1 parts: the halo of an interior part") {
   CHECK(total - 133120 == 524288);
 }
 
+std::vector<std::string> cut_by_channels(const CosmoFlowOptions& options, const PartGrid& grid) {
+  const ModelGeometry g = make_cosmoflow(options).geometry(grid);
+  std::vector<std::string> names;
+  for (const TensorGeometry& tensor : g.tensors())
+    if (grid.count() > 1 && tensor.owned == channel_partition(tensor.shape, grid.count()) &&
+        tensor.owned != block_partition(tensor.shape, grid))
+      names.push_back(tensor.name);
+  return names;
+}
+
+TEST_CASE("which convolutions are cut by channels: where the input is smaller than the weights") {
+  using Names = std::vector<std::string>;
+  CosmoFlowOptions options;
+  // Kernel 2: conv4 has 524,288 inputs and 262,400 parameters, conv5 131,072 and 1,049,088.
+  for (const PartGrid grid : {PartGrid{2, 1, 1}, PartGrid{2, 2, 2}, PartGrid{4, 4, 1}})
+    CHECK(cut_by_channels(options, grid) == Names{"conv5"});
+  CHECK(cut_by_channels(options, {1, 1, 1}).empty());
+  CHECK(cut_by_channels(options, {4, 4, 4}).empty());  // 8 channels a part
+  options.kernel = 3;                                  // conv4 has 884,992 parameters
+  CHECK(cut_by_channels(options, {4, 4, 1}) == Names{"conv4", "conv5"});
+  CHECK(cut_by_channels(options, {4, 4, 2}) == Names{"conv5"});
+  options.input = {4, 512, 512, 512};
+  options.conv_layers = 7;
+  CHECK(cut_by_channels(options, {4, 4, 4}) == Names{"conv6", "conv7"});
+  options.channel_cuts = false;
+  CHECK(cut_by_channels(options, {4, 4, 4}).empty());
+}
+
+TEST_CASE("128^3 on 4x4x1 parts: conv5 gathers its input, fc1 reads what it makes") {
+  const ModelGeometry g = make_cosmoflow({}).geometry({4, 4, 1});
+  // As in space but for conv5's input, 8^3 x 256 floats of which part 5 has a sixteenth.
+  CHECK(received_bytes(g) == std::vector<std::int64_t>{133120, 270336, 139264, 73728, 491520});
+  for (const std::string which : {"conv5/weight", "conv5/bias", "fc1/weight"}) {
+    const ParameterPlacement& p = parameter(g, which);
+    REQUIRE(p.holders.size() == 16);
+    for (const SliceHolders& holders : p.holders) {
+      CHECK(holders.parts.size() == 1);
+      CHECK(holders.slice.volume() * 16 == p.geometry.volume());
+    }
+  }
+}
+
+TEST_CASE("the first values of parameters are the same on every grid") {
+  CosmoFlowOptions options;
+  options.input = {4, 32, 32, 32};
+  options.filters = 8;
+  const Model model = make_cosmoflow(options);
+  const ModelGeometry whole = model.geometry({1, 1, 1});
+  Parameters serial(whole, 0);
+  serial.initialize(7);
+  for (const PartGrid grid : {PartGrid{3, 1, 1}, PartGrid{2, 2, 1}, PartGrid{2, 2, 2}}) {
+    const ModelGeometry g = model.geometry(grid);
+    CHECK_FALSE(cut_by_channels(options, grid).empty());
+    std::int64_t held = 0, wrong = 0;
+    for (std::int64_t part = 0; part < grid.count(); ++part) {
+      Parameters parameters(g, part);
+      parameters.initialize(7);
+      for (std::size_t i = 0; i < g.parameters().size(); ++i) {
+        const ParameterRange* range = parameters.find(i);
+        if (range == nullptr) continue;
+        const float* const all = serial.values().data() + serial.find(i)->offset;
+        const float* const mine = parameters.values().data() + range->offset;
+        for_each_parameter_element(g.parameters()[i].geometry,
+                                   g.parameters()[i].slices[static_cast<std::size_t>(part)],
+                                   [&](std::size_t local, std::size_t global) {
+                                     ++held;
+                                     wrong += mine[local] == all[global] ? 0 : 1;
+                                   });
+      }
+    }
+    CHECK(held >= whole.parameter_count());
+    CHECK(wrong == 0);
+  }
+}
+
 TEST_CASE("128^3 on 4x4x1 parts: holders of parameters") {
   const ModelGeometry g = make_cosmoflow({}).geometry({4, 4, 1});
-  for (const std::string name : {"conv1", "conv2", "conv3", "conv4", "conv5"})
+  for (const std::string name : {"conv1", "conv2", "conv3", "conv4"})
     for (const std::string which : {"/weight", "/bias"}) {
       const ParameterPlacement& p = parameter(g, name + which);
       REQUIRE(p.holders.size() == 1);
@@ -136,9 +222,9 @@ TEST_CASE("128^3 on 4x4x1 parts: holders of parameters") {
   std::int64_t held = 0;
   for (std::size_t i = 0; i < 16; ++i) {
     CHECK(fc1.holders[i].parts.size() == 1);
-    held += fc1.holders[i].slice.volume() * fc1.geometry.out;
+    held += fc1.holders[i].slice.volume();
     for (std::size_t j = 0; j < i; ++j)
-      CHECK(intersect(fc1.holders[i].slice, fc1.holders[j].slice).empty());
+      CHECK_FALSE(overlap(fc1.holders[i].slice, fc1.holders[j].slice));
   }
   CHECK(held == 4194304);
   for (const std::string name : {"fc1/bias", "fc2/weight", "fc2/bias", "fc3/weight", "fc3/bias"}) {

@@ -37,9 +37,9 @@ class SharedDirectory {
 
 /// One rank of a network on a mesh.
 struct Scene {
-  Scene(const Comm& comm, const PartGrid& grid, std::int64_t wide)
+  Scene(const Comm& comm, const PartGrid& grid, std::int64_t wide, std::int64_t taps = 1)
       : mesh(comm, make_mesh(comm.size(), grid)),
-        network(grid, wide),
+        network(grid, wide, 4, taps),
         parameters(network.geometry(), mesh.part()) {}
   void fill_values() { fill(network.geometry(), parameters, mesh.part()); }
   void compare(const std::string& where, Findings& findings) {
@@ -201,13 +201,13 @@ TEST_CASE("any mesh loads what any mesh has saved") {
 TEST_CASE("parameters of several pieces are put together") {
   for_comms("checkpoint in pieces", {4}, [](const Comm& comm, Findings& findings) {
     const SharedDirectory directory(comm);
-    Scene scene(comm, {2, 1, 1}, 9000);
+    Scene scene(comm, {2, 1, 1}, 9000, 450);
     scene.fill_values();
     save_checkpoint(scene.mesh, scene.network.geometry(), scene.parameters, sample_state(1),
                     directory.path(), 1);
     if (comm.rank() == 0)
       compare_file(directory.path() / checkpoint_name(1), scene.network.geometry(), findings);
-    Scene into(comm, {1, 2, 2}, 9000);
+    Scene into(comm, {1, 2, 2}, 9000, 450);
     load_checkpoint(into.mesh, into.network.geometry(), into.parameters,
                     directory.path() / checkpoint_name(1));
     into.compare("pieces", findings);

@@ -65,11 +65,11 @@ void reduce(GradientReducer& reducer, Parameters& parameters, const ModelGeometr
 // The sum over all ranks whose slice has something in common with that of `part`.
 float expected_sum(const ModelGeometry& geometry, const MeshShape& shape, std::int64_t part,
                    std::size_t placement, std::int64_t index) {
-  const std::vector<Box>& slices = geometry.parameters()[placement].slices;
+  const std::vector<ParameterSlice>& slices = geometry.parameters()[placement].slices;
   float sum = 0;
   for (std::int64_t rank = 0; rank < shape.ranks(); ++rank) {
-    const Box& other = slices[static_cast<std::size_t>(shape.part_of(rank))];
-    if (!intersect(slices[static_cast<std::size_t>(part)], other).empty())
+    const ParameterSlice& other = slices[static_cast<std::size_t>(shape.part_of(rank))];
+    if (overlap(slices[static_cast<std::size_t>(part)], other))
       sum += exact_gradient_of(rank, placement, index);
   }
   return sum;

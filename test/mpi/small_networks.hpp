@@ -8,6 +8,7 @@
 
 #include "src/nn/layers/add.hpp"
 #include "src/nn/layers/convolution.hpp"
+#include "src/nn/layers/convolution_block.hpp"
 #include "src/nn/layers/dense.hpp"
 #include "src/nn/layers/dropout.hpp"
 #include "src/nn/layers/leaky_relu.hpp"
@@ -37,6 +38,13 @@ class SmallNetworkBuilder {
   }
   std::size_t convolution(std::int64_t filters, std::int64_t kernel, std::size_t src) {
     return convolution(filters, WindowOptions::cube(kernel, 1, PaddingKind::kSame), src);
+  }
+  /// Kernel 2, pooled by two.
+  std::size_t block(std::int64_t filters, std::size_t src) {
+    network_.fraction_bits += 1;
+    ConvolutionBlockOptions options{filters, WindowOptions::cube(2, 1, PaddingKind::kSame)};
+    options.slope = 0.5F;
+    return add("block", std::make_unique<ConvolutionBlock>(options), {src});
   }
   std::size_t dense(std::int64_t out, std::size_t src) {
     return add("fc", std::make_unique<Dense>(out), {src});
@@ -139,9 +147,17 @@ inline SmallNetwork pooled_input_network() {
   return b.take();
 }
 
+// The last two blocks are cut by channels on up to 4 and 6 parts, and the dense layer with them.
+inline SmallNetwork late_channels_network() {
+  SmallNetworkBuilder b("late blocks cut by channels", {2, 12, 8, 9});
+  b.dense(3, b.block(96, b.block(64, b.block(4, 0))));
+  return b.take();
+}
+
 inline std::vector<SmallNetwork (*)()> small_networks() {
-  return {&chain_network,   &skip_network,       &branches_network, &strided_network,
-          &pooling_network, &few_planes_network, &dense_network,    &pooled_input_network};
+  return {&chain_network,   &skip_network,         &branches_network,
+          &strided_network, &pooling_network,      &few_planes_network,
+          &dense_network,   &pooled_input_network, &late_channels_network};
 }
 
 }  // namespace halomesh

@@ -36,8 +36,8 @@ struct PoolsItsInput {
     place.dst_chunks = {out};
     place.src_diff_wanted = {true};
     const std::vector<ParameterGeometry> geometry = layer.parameters(place.src_shapes);
-    layer.prepare(place, {{geometry[0], Box::whole(geometry[0].in), weight, diff_weight},
-                          {geometry[1], Box::whole(geometry[1].in), bias, diff_bias}});
+    layer.prepare(place, {{geometry[0], geometry[0].whole(), weight, diff_weight},
+                          {geometry[1], geometry[1].whole(), bias, diff_bias}});
     layer.load_parameters();
     src = Tensor(in, 1);
     diff_src = Tensor(in, 1);
@@ -146,7 +146,8 @@ TEST_CASE("pooled activation rounds to the nearest bf16, ties to even, and knows
 
 // A block of CosmoFlow on one part, prepared without values.
 std::vector<std::string> implementations_of(std::size_t layer, std::int64_t kernel,
-                                            std::int64_t extent, DataType compute) {
+                                            std::int64_t extent, DataType compute,
+                                            Range channels = {}) {
   constexpr std::array<std::int64_t, 6> kChannels{4, 32, 64, 128, 256, 512};
   ConvolutionBlockOptions options{kChannels[layer + 1],
                                   WindowOptions::cube(kernel, 1, PaddingKind::kSame)};
@@ -158,7 +159,8 @@ std::vector<std::string> implementations_of(std::size_t layer, std::int64_t kern
   place.src_shapes = {src};
   place.src_types = {layer == 0 ? DataType::kInt16 : compute};
   place.dst_shape = block.dst_shape(place.src_shapes);
-  const Box dst = Box::whole(place.dst_shape);
+  Box dst = Box::whole(place.dst_shape);
+  if (channels.extent() > 0) dst.lo[kC] = channels.lo, dst.hi[kC] = channels.hi;
   place.boxes = {{Box::whole(src)}, dst, dst};
   place.src_spans = {Box::whole(src)};
   place.dst_span = dst;
@@ -167,7 +169,7 @@ std::vector<std::string> implementations_of(std::size_t layer, std::int64_t kern
   place.src_diff_wanted = {layer > 0};
   std::vector<ParameterView> parameters;
   for (const ParameterGeometry& geometry : block.parameters(place.src_shapes))
-    parameters.push_back({geometry, Box::whole(geometry.in), {}, {}});
+    parameters.push_back({geometry, {{dst.lo[kC], dst.hi[kC]}, Box::whole(geometry.in)}, {}, {}});
   block.prepare(place, std::move(parameters));
   return block.implementations();
 }
@@ -189,6 +191,19 @@ TEST_CASE("fused block: no layer of CosmoFlow falls to a reference kernel") {
       }
   }
   CHECK(seen >= 2 * (4 * 3 + 2));
+}
+
+TEST_CASE("fused block: one vector of conv5's channels does not fall to a reference kernel") {
+  std::size_t seen = 0;
+  for (const DataType compute : {DataType::kFloat32, DataType::kBfloat16}) {
+    if (compute == DataType::kBfloat16 && !cpu_computes_bf16()) continue;
+    for (const std::int64_t kernel : {2, 3})
+      for (const std::string& name : implementations_of(4, kernel, 8, compute, {48, 64})) {
+        CHECK_MESSAGE(name.find("ref") == std::string::npos, cat("kernel ", kernel, ": ", name));
+        ++seen;
+      }
+  }
+  CHECK(seen >= 2 * 3);
 }
 
 TEST_CASE("fused block: what is not supported is refused by name") {

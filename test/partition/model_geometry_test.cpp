@@ -76,7 +76,7 @@ TEST_CASE("holders of parameters follow from the boxes") {
   REQUIRE(dense.holders.size() == 4);
   for (std::size_t p = 0; p < 4; ++p) {
     CHECK(dense.holders[p].parts == Parts{static_cast<std::int64_t>(p)});
-    CHECK(dense.slices[p] == g.tensors()[2].owned[p]);
+    CHECK(dense.slices[p] == ParameterSlice{{0, 5}, g.tensors()[2].owned[p]});
     CHECK(dense.slice_volume(static_cast<std::int64_t>(p)) == 5 * 3 * 2 * 2 * 4);
   }
   CHECK(g.parameter_count() == 3 * 2 * 8 + 3 + 5 * 3 * 64);
@@ -157,6 +157,104 @@ TEST_CASE("on every grid owned boxes are partitions and the output is computed o
   CHECK(compared == 5 * (1 + 2 + 3 + 6 + 8 + 18));
 }
 
+Box channels_of(const Shape& shape, std::int64_t lo, std::int64_t hi) {
+  Box box = Box::whole(shape);
+  box.lo[kC] = lo;
+  box.hi[kC] = hi;
+  return box;
+}
+
+/// Two convolutions that may be cut by channels behind one that may not: I = 4 * 4^3 elements
+/// against W = 64 * 4 * 2^3 + 64 for the first, 64 * 4^3 against 64 * 64 * 2^3 + 64 for the second.
+struct LateNetwork {
+  WindowLayer conv{kKernel2, 4}, pool{kPool2, 0}, late{kKernel2, 64, true};
+  SplitLayer dense{5};
+  std::vector<GraphNode> nodes{{"conv", &conv, {0}},
+                               {"pool", &pool, {1}},
+                               {"late1", &late, {2}},
+                               {"late2", &late, {3}},
+                               {"dense", &dense, {4}}};
+  Shape input{2, 8, 8, 8}, wide{64, 4, 4, 4};
+};
+
+TEST_CASE("late convolutions cut by channels gather their input and hold rows of their weights") {
+  const LateNetwork net;
+  const ModelGeometry g(net.input, net.nodes, {2, 1, 1});
+  const Box low = channels_of(net.wide, 0, 32), high = channels_of(net.wide, 32, 64);
+  const TensorGeometry &pooled = g.tensors()[2], &late1 = g.tensors()[3], &late2 = g.tensors()[4];
+  CHECK(pooled.owned ==
+        Partition{block(4, {0, 2}, {0, 4}, {0, 4}), block(4, {2, 4}, {0, 4}, {0, 4})});
+  CHECK(pooled.distribute.transfers() ==
+        std::vector<Transfer>{{0, 1, pooled.owned[0]}, {1, 0, pooled.owned[1]}});
+  for (const TensorGeometry* t : {&late1, &late2}) {
+    CHECK(t->owned == Partition{low, high});
+    CHECK(t->produced == t->owned);
+  }
+  CHECK(late1.distribute.transfers() == std::vector<Transfer>{{0, 1, low}, {1, 0, high}});
+  CHECK(late1.span[0] == Box::whole(net.wide));
+  CHECK(late2.distribute.empty());
+  CHECK(late2.span == late2.owned);
+  REQUIRE(g.parameters().size() == 7);
+  for (const std::size_t i : {2, 3, 4, 5}) {
+    const ParameterPlacement& p = g.parameters()[i];
+    CHECK(p.slices[0] == ParameterSlice{{0, 32}, Box::whole(p.geometry.in)});
+    CHECK(p.slices[1] == ParameterSlice{{32, 64}, Box::whole(p.geometry.in)});
+    REQUIRE(p.holders.size() == 2);
+    for (std::size_t k = 0; k < 2; ++k) {
+      CHECK(p.holders[k].slice == p.slices[k]);
+      CHECK(p.holders[k].parts == Parts{static_cast<std::int64_t>(k)});
+    }
+  }
+  // The dense layer is split along the channels that its input is cut by.
+  CHECK(g.parameters()[6].slices[1] == ParameterSlice{{0, 5}, high});
+  CHECK(g.parameters()[0].holders[0].parts == Parts{0, 1});
+  CHECK(g.parameter_count(0) == 4 * 2 * 8 + 4 + 32 * 4 * 8 + 32 + 32 * 64 * 8 + 32 + 5 * 32 * 64);
+}
+
+TEST_CASE("channels on grids of one, two and three axes; too many parts for them cut in space") {
+  const LateNetwork net;
+  const auto extents = [&](const PartGrid& grid) {
+    const ModelGeometry g(net.input, net.nodes, grid);
+    std::vector<std::int64_t> channels;
+    for (const Box& box : g.tensors()[4].owned) channels.push_back(box.extent(kC));
+    for (const TensorGeometry& t : g.tensors()) CHECK(is_partition(t.owned, t.shape));
+    return channels;
+  };
+  using Extents = std::vector<std::int64_t>;
+  CHECK(extents({1, 1, 1}) == Extents{64});
+  CHECK(extents({1, 2, 1}) == Extents{32, 32});
+  CHECK(extents({1, 1, 3}) == Extents{32, 16, 16});
+  CHECK(extents({2, 1, 2}) == Extents{16, 16, 16, 16});
+  CHECK(extents({2, 2, 2}) == Extents(8, 64));  // less than a vector for each part
+  const ModelGeometry g(net.input, net.nodes, {2, 2, 2});
+  CHECK(g.tensors()[4].owned == block_partition(net.wide, {2, 2, 2}));
+  REQUIRE(g.parameters()[4].holders.size() == 1);
+  CHECK(g.parameters()[4].holders[0].parts.size() == 8);
+}
+
+TEST_CASE("channels are cut where the input has fewer elements than the parameters") {
+  const AxisWindow one{1, 1, 1, 0, 0};
+  const WindowLayer may{one, 32, true}, may_not{one, 32};
+  const PointLayer act;
+  const PartGrid grid{2, 1, 1};
+  // 32 filters of 4 channels and 32 biases: 160 parameters.
+  const auto owned = [&](const Shape& input, const LayerGeometry& late) {
+    return ModelGeometry(input, {{"act", &act, {0}}, {"late", &late, {1}}}, grid)
+        .tensors()[2]
+        .owned;
+  };
+  const Shape fewer{4, 13, 3, 1}, same{4, 10, 2, 2};
+  CHECK(owned(fewer, may) == channel_partition({32, 13, 3, 1}, 2));
+  CHECK(owned(same, may) == block_partition({32, 10, 2, 2}, grid));
+  CHECK(owned(fewer, may_not) == block_partition({32, 13, 3, 1}, grid));
+  // The network's input is not gathered.
+  const ModelGeometry first(fewer, {{"late", &may, {0}}, {"act", &act, {1}}}, grid);
+  CHECK(first.tensors()[1].owned == block_partition({32, 13, 3, 1}, grid));
+  // 31 channels are not two vectors.
+  const WindowLayer narrow{one, 31, true};
+  CHECK(owned({4, 3, 1, 1}, narrow) == block_partition({31, 3, 1, 1}, grid));
+}
+
 /// Holds a slice that overlaps its neighbour's.
 class OverlappingSlices : public WindowLayer {
  public:
@@ -164,10 +262,10 @@ class OverlappingSlices : public WindowLayer {
   std::vector<ParameterGeometry> parameters(std::span<const Shape> src) const override {
     return {{"weight", 1, src[0], false, 0, 0}};
   }
-  Box parameter_slice(std::size_t, const LayerBoxes& boxes,
-                      std::span<const Shape> src) const override {
-    Box slice = boxes.src_needed[0];
-    slice.hi[kD] = std::min(slice.hi[kD] + 1, src[0].d);
+  ParameterSlice parameter_slice(std::size_t, const LayerBoxes& boxes,
+                                 std::span<const Shape> src) const override {
+    ParameterSlice slice{{0, 1}, boxes.src_needed[0]};
+    slice.in.hi[kD] = std::min(slice.in.hi[kD] + 1, src[0].d);
     return slice;
   }
 };

@@ -10,8 +10,9 @@ namespace halomesh {
 /// One window on all axes; `filters` channels with a weight and a bias, or 0 for pooling.
 class WindowLayer : public LayerGeometry {
  public:
-  WindowLayer(const AxisWindow& window, std::int64_t filters)
-      : window_{window, window, window}, filters_(filters) {}
+  WindowLayer(const AxisWindow& window, std::int64_t filters, bool over_channels = false)
+      : window_{window, window, window}, filters_(filters), over_channels_(over_channels) {}
+  bool splits_over_channels() const override { return over_channels_; }
   Shape dst_shape(std::span<const Shape> src) const override {
     const Spatial e = dst_extents(window_, src[0].spatial());
     return {filters_ > 0 ? filters_ : src[0].c, e[0], e[1], e[2]};
@@ -31,6 +32,7 @@ class WindowLayer : public LayerGeometry {
  private:
   Window window_;
   std::int64_t filters_;
+  bool over_channels_;
 };
 
 /// Each element on its own; any number of inputs of one shape.
@@ -52,8 +54,10 @@ class SplitLayer : public LayerGeometry {
   std::vector<ParameterGeometry> parameters(std::span<const Shape> src) const override {
     return {{"weight", out_, src[0], true, 0, 0}};
   }
-  Box parameter_slice(std::size_t, const LayerBoxes& boxes, std::span<const Shape>) const override {
-    return boxes.dst_produced.empty() ? Box{} : boxes.src_needed[0];
+  ParameterSlice parameter_slice(std::size_t, const LayerBoxes& boxes,
+                                 std::span<const Shape>) const override {
+    if (boxes.dst_produced.empty()) return {};
+    return {{0, out_}, boxes.src_needed[0]};
   }
 
  private:

@@ -15,10 +15,13 @@
 
 namespace halomesh {
 
-/// Like a convolution of kernel 3, "same": every part with outputs holds everything.
+/// Like a convolution of kernel 3, "same": every part with outputs holds everything, or the rows
+/// of its channels. `taps` of the kernel along w.
 class WholeWeight final : public LayerGeometry {
  public:
-  explicit WholeWeight(std::int64_t out) : out_(out) {}
+  explicit WholeWeight(std::int64_t out, bool over_channels = false, std::int64_t taps = 1)
+      : out_(out), over_channels_(over_channels), taps_(taps) {}
+  bool splits_over_channels() const override { return over_channels_; }
   Shape dst_shape(std::span<const Shape> src) const override {
     return {out_, src[0].d, src[0].h, src[0].w};
   }
@@ -34,12 +37,14 @@ class WholeWeight final : public LayerGeometry {
     return intersect(box, Box::whole(src[0]));
   }
   std::vector<ParameterGeometry> parameters(std::span<const Shape> src) const override {
-    return {{"weight", out_, {src[0].c, 3, 2, 1}, false, 1, 1},
+    return {{"weight", out_, {src[0].c, 3, 2, taps_}, false, 1, 1},
             {"bias", out_, {1, 1, 1, 1}, false, 0, 0}};
   }
 
  private:
   std::int64_t out_;
+  bool over_channels_;
+  std::int64_t taps_;
 };
 
 /// A weight cut over its input channels along with the D blocks of the tensor: parts that differ
@@ -51,12 +56,12 @@ class ChannelSlices final : public LayerGeometry {
   std::vector<ParameterGeometry> parameters(std::span<const Shape> src) const override {
     return {{"weight", 3, {src[0].d, 2, 1, 3}, false, 1, 1}};
   }
-  Box parameter_slice(std::size_t parameter, const LayerBoxes& boxes,
-                      std::span<const Shape> src) const override {
+  ParameterSlice parameter_slice(std::size_t parameter, const LayerBoxes& boxes,
+                                 std::span<const Shape> src) const override {
     if (boxes.dst_owned.empty()) return {};
-    Box slice = Box::whole(parameters(src)[parameter].in);
-    slice.lo[kC] = boxes.dst_owned.lo[kD];
-    slice.hi[kC] = boxes.dst_owned.hi[kD];
+    ParameterSlice slice = parameters(src)[parameter].whole();
+    slice.in.lo[kC] = boxes.dst_owned.lo[kD];
+    slice.in.hi[kC] = boxes.dst_owned.hi[kD];
     return slice;
   }
 };
@@ -73,28 +78,36 @@ class InputSlices final : public LayerGeometry {
   std::vector<ParameterGeometry> parameters(std::span<const Shape> src) const override {
     return {{"weight", out_, src[0], true, 1, 1}, {"bias", out_, {1, 1, 1, 1}, true, 0, 0}};
   }
-  Box parameter_slice(std::size_t parameter, const LayerBoxes& boxes,
-                      std::span<const Shape>) const override {
-    if (parameter == 0) return boxes.src_needed[0];
-    return boxes.dst_owned.empty() ? Box{} : Box{{0, 0, 0, 0}, {1, 1, 1, 1}};
+  ParameterSlice parameter_slice(std::size_t parameter, const LayerBoxes& boxes,
+                                 std::span<const Shape>) const override {
+    if (parameter == 0) return {{0, out_}, boxes.src_needed[0]};
+    if (boxes.dst_owned.empty()) return {};
+    return {{0, out_}, Box{{0, 0, 0, 0}, {1, 1, 1, 1}}};
   }
 
  private:
   std::int64_t out_;
 };
 
-/// conv1, mix, fc1, fc2 on a 5x4x3 sample of 2 channels. `wide` outputs of fc1: with 30000 and more
-/// its weight takes several pieces.
+/// conv1, mix, fc1, fc2 on a 5x4x3 sample of 2 channels, and late, which reads what fc1 reads and
+/// is cut over its 100 output channels on up to 6 parts, where the last part gets a short vector.
+/// `wide` outputs of fc1: with 30000 and more its weight takes several pieces; that of late does
+/// with 450 `taps`, and slices then begin and end within pieces.
 class CheckpointNetwork {
  public:
-  explicit CheckpointNetwork(const PartGrid& grid, std::int64_t wide = 7, std::int64_t filters = 4)
+  explicit CheckpointNetwork(const PartGrid& grid, std::int64_t wide = 7, std::int64_t filters = 4,
+                             std::int64_t taps = 1)
       : conv_(filters),
         fc1_(wide),
         fc2_(2),
-        geometry_(
-            {2, 5, 4, 3},
-            {{"conv1", &conv_, {0}}, {"mix", &mix_, {1}}, {"fc1", &fc1_, {2}}, {"fc2", &fc2_, {3}}},
-            grid) {}
+        late_(100, true, taps),
+        geometry_({2, 5, 4, 3},
+                  {{"conv1", &conv_, {0}},
+                   {"mix", &mix_, {1}},
+                   {"fc1", &fc1_, {2}},
+                   {"fc2", &fc2_, {3}},
+                   {"late", &late_, {2}}},
+                  grid) {}
   CheckpointNetwork(const CheckpointNetwork&) = delete;
   CheckpointNetwork& operator=(const CheckpointNetwork&) = delete;
   const ModelGeometry& geometry() const { return geometry_; }
@@ -103,6 +116,7 @@ class CheckpointNetwork {
   WholeWeight conv_;
   ChannelSlices mix_;
   InputSlices fc1_, fc2_;
+  WholeWeight late_;
   ModelGeometry geometry_;
 };
 

@@ -72,10 +72,11 @@ TEST_CASE("a checkpoint has the documented layout") {
   CHECK(file.members("/") == Names{"model", "optimizer", "parameters", "run"});
   int datasets = 0, tree = 0;
   for (const std::string root : {"/parameters", "/optimizer"}) {
-    CHECK(file.members(root) == Names{"conv1", "fc1", "fc2", "mix"});
+    CHECK(file.members(root) == Names{"conv1", "fc1", "fc2", "late", "mix"});
     CHECK(file.extents(root + "/conv1/weight") == Extents{4, 2, 3, 2, 1});
     CHECK(file.extents(root + "/conv1/bias") == Extents{4});
     CHECK(file.extents(root + "/mix/weight") == Extents{3, 5, 2, 1, 3});
+    CHECK(file.extents(root + "/late/weight") == Extents{100, 4, 3, 2, 1});
     CHECK(file.extents(root + "/fc1/weight") == Extents{7, 4 * 60});
     CHECK(file.extents(root + "/fc1/bias") == Extents{7});
     CHECK(file.extents(root + "/fc2/weight") == Extents{2, 7});
@@ -92,7 +93,7 @@ TEST_CASE("a checkpoint has the documented layout") {
     }
     ++tree;
   }
-  CHECK(datasets == 14);
+  CHECK(datasets == 18);
   CHECK(file.read_attribute<std::int64_t>("/", "format") == 1);
   CHECK(file.read_attribute<std::int64_t>("/", "step") == 512);
   CHECK(file.read_attribute<std::uint64_t>("/", "seed") == 0xfedcba9876543210u);

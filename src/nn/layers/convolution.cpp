@@ -90,7 +90,7 @@ void Convolution::prepare(const LayerPlace& place, std::vector<ParameterView> pa
               " of ", options_.filters, " filters)"),
           "cut convolutions along d, h and w only");
   for (const ParameterView& p : parameters_)
-    require(p.slice == Box::whole(p.geometry.in),
+    require(p.slice == p.geometry.whole(),
             cat("layer ", place.index, ": a convolution with a slice ", p.slice, " of its ",
                 p.geometry.name),
             "cut convolutions along d, h and w only");

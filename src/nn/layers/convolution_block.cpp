@@ -83,15 +83,12 @@ std::int64_t ConvolutionBlock::forward_flops(std::span<const Shape> src) const {
 
 void ConvolutionBlock::check_place() const {
   const Box& produced = place_.boxes.dst_produced;
-  require(produced.extent(kC) == options_.filters,
-          cat("layer ", place_.index, ": a convolution block cut over its output channels (",
-              produced, " of ", options_.filters, " filters)"),
-          "cut convolution blocks along d, h and w only");
+  const Range rows{produced.lo[kC], produced.hi[kC]};
   for (const ParameterView& p : parameters_)
-    require(p.slice == Box::whole(p.geometry.in),
-            cat("layer ", place_.index, ": a convolution block with a slice ", p.slice, " of its ",
-                p.geometry.name),
-            "cut convolution blocks along d, h and w only");
+    require(p.slice == ParameterSlice{rows, Box::whole(p.geometry.in)},
+            cat("layer ", place_.index, ": a convolution block that produces ", produced,
+                " with a slice ", p.slice, " of its ", p.geometry.name),
+            "give it the rows of the channels that it produces, with all their inputs");
   require(
       place_.src_types[0] == options_.compute || !place_.training || !place_.src_diff_wanted[0],
       cat("layer ", place_.index, ": the gradient of an input of ", name_of(place_.src_types[0]),
@@ -152,7 +149,7 @@ void ConvolutionBlock::prepare_pooled_forward() {
       width = std::max(width, piece.src.extent(kW));
     }
   }
-  pooled_forward_.emplace(place_.src_shapes[0].c, options_.filters, options_.window.kernel, width,
+  pooled_forward_.emplace(place_.src_shapes[0].c, channels(), options_.window.kernel, width,
                           omp_get_max_threads());
 }
 

@@ -27,6 +27,7 @@ struct ConvolutionBlockOptions {
   float slope = 0.3F;     ///< of the leaky ReLU; at least 0
   DataType compute = DataType::kFloat32;  ///< of products, kFloat32 or kBfloat16; sums are fp32
   DataType dst = DataType::kFloat32;      ///< of the output, kFloat32 or kBfloat16
+  bool channel_cuts = true;               ///< whether its output may be cut by channels
   /// Bytes of a core's own cache; 0: as the system says. Planes computed at once fit all of them.
   std::int64_t cache_bytes = 0;
 };
@@ -50,11 +51,12 @@ class ConvolutionBlock final : public Layer {
   Shape dst_shape(std::span<const Shape> src) const override;
   Box needs(const Box& dst, std::size_t input, std::span<const Shape> src) const override;
   DataType dst_type(std::span<const DataType> src) const override;
+  bool splits_over_channels() const override { return options_.channel_cuts; }
   std::vector<ParameterGeometry> parameters(std::span<const Shape> src) const override;
 
-  /// Refuses, by name, a place that produces only some output channels or holds a part of a weight,
-  /// the gradient of an input of another type than it computes in, and training in bf16 with a
-  /// stride other than 1 or a kernel of more than 3 rows.
+  /// Refuses, by name, a place that holds other rows of its parameters than those of the channels
+  /// that it produces, the gradient of an input of another type than it computes in, and training
+  /// in bf16 with a stride other than 1 or a kernel of more than 3 rows.
   void prepare(const LayerPlace& place, std::vector<ParameterView> parameters) override;
   void load_parameters() override;
   void forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
@@ -78,6 +80,8 @@ class ConvolutionBlock final : public Layer {
   ConvolutionBlockGeometry geometry_on(const Shape& src) const;
   void check_place() const;
   bool has_few_channels() const;
+  // That this part produces.
+  std::int64_t channels() const { return place_.boxes.dst_produced.extent(kC); }
   void prepare_forward();
   void prepare_pooled_forward();
   void prepare_data_gradient();

@@ -58,7 +58,7 @@ void ConvolutionBlock::prepare_parameter_gradients() {
 // The pieces matter only where the input is converted or packed first.
 void ConvolutionBlock::prepare_pooled_gradient() {
   const Box& produced = place_.boxes.dst_produced;
-  pooled_gradient_.emplace(PooledWeightGradient::Geometry{place_.src_shapes[0].c, options_.filters,
+  pooled_gradient_.emplace(PooledWeightGradient::Geometry{place_.src_shapes[0].c, channels(),
                                                           options_.window.kernel, options_.pool},
                            omp_get_max_threads());
   const Box src = geometry_.needs(produced);
@@ -83,12 +83,12 @@ void ConvolutionBlock::prepare_library_gradient() {
               w.stride[1], "x", w.stride[2], " and a kernel of ", w.kernel[1], " rows"),
           "use stride 1 and kernels of at most 3 rows, or compute in fp32");
   const Box& produced = place_.boxes.dst_produced;
-  bias_sums_ = BiasSums(options_.filters);
+  bias_sums_ = BiasSums(channels());
   const Box conv = geometry_.conv_box(produced);
   const std::int64_t pooled_bytes = conv.volume() / produced.extent(kD) * size_of(options_.compute);
   // Each piece's weight gradient is added to the sum of the others': that traffic should be little
   // beside the planes'.
-  const std::int64_t weight_bytes = parameters_[0].geometry.volume() * 4;
+  const std::int64_t weight_bytes = parameters_[0].slice.volume() * 4;
   const std::int64_t planes =
       std::max(planes_in_caches(pooled_bytes), 4 * weight_bytes / pooled_bytes);
   for (const ConvolutionPiece& piece : geometry_.split_dst(produced, planes)) {
@@ -138,7 +138,7 @@ void ConvolutionBlock::backward_parameters(const Pass& /*pass*/, std::span<const
       kernels_.backward_weights(kernel, source_.read(src[0], n, boxes.src), planes_.data());
     }
   kernels_.store_diff_weights(weight, nullptr);
-  bias_sums_.store(bias, options_.filters);
+  bias_sums_.store(bias, channels());
 }
 
 void ConvolutionBlock::add_pooled_gradient(AnyConstView src, AnyConstView diff_dst, std::int64_t n,

@@ -35,9 +35,10 @@ struct Taps {
   }
 };
 
-// One row of pooled pixels, each with `channels` elements.
+// One row of pooled pixels, each with `channels` elements; from one pixel to the next there are
+// `step` elements of the tensor, which may have more channels, but `channels` winners.
 struct Row {
-  std::int64_t pixels, channels;
+  std::int64_t pixels, channels, step;
   float slope;
 };
 
@@ -112,7 +113,7 @@ template <class Dst>
 template <std::int64_t kTaps, class Conv, class Dst>
 void pool_row(const Taps& taps, const Row& row, const Conv* conv, Dst* dst, std::uint8_t* winners) {
   const std::int64_t count = kTaps > 0 ? kTaps : taps.count;
-  for (std::int64_t w = 0; w < row.pixels; ++w, conv += taps.pixel, dst += row.channels) {
+  for (std::int64_t w = 0; w < row.pixels; ++w, conv += taps.pixel, dst += row.step) {
     std::int64_t wide = 0;
     if constexpr (std::is_same_v<Conv, Bfloat16>)
       for (; wide + kWideLanes <= row.channels; wide += kWideLanes)
@@ -157,7 +158,7 @@ void unpool_row(const Taps& taps, Range range, const Row& row, const Dst* diff,
         spread.store_at(static_cast<std::int32_t>(t), lanes,
                         block + origin + taps.offsets[static_cast<std::size_t>(t)] + c);
     });
-    diff += row.channels;
+    diff += row.step;
     winners += row.channels;
   }
 }
@@ -215,7 +216,7 @@ void BiasSums::store(float* diff_bias, std::int64_t channels) {
 void PooledActivation::forward(const ConvolutionPlanes& planes, const Box& box, std::int64_t n,
                                AnyView dst, Winners winners) const {
   const Taps taps(pool, box);
-  const Row row{box.extent(kW), box.extent(kC), slope};
+  const Row row{box.extent(kW), box.extent(kC), dst.span.extent(kC), slope};
   const std::int64_t height = box.extent(kH), rows = box.extent(kD) * height;
   with_elements(planes, [&](auto* conv) {
     with_values(dst, [&](auto to) {
@@ -241,7 +242,7 @@ void PooledActivation::backward(AnyConstView diff_dst, Winners winners, const Bo
                                 std::int64_t n, const ConvolutionPlanes& planes,
                                 BiasSums* bias) const {
   const Taps taps(pool, box);
-  const Row row{box.extent(kW), box.extent(kC), slope};
+  const Row row{box.extent(kW), box.extent(kC), diff_dst.span.extent(kC), slope};
   const std::int64_t first = planes.range.lo / pool[0];
   const std::int64_t last = (planes.range.hi - 1) / pool[0];
   const std::int64_t height = box.extent(kH), rows = (last + 1 - first) * height;

@@ -10,8 +10,9 @@
 
 namespace halomesh {
 
-/// One byte for each pooled element: the tap that won, numbered in d,h,w order of the window, and
-/// kSlopeBit when the maximum was not above 0, so that its derivative is the slope.
+/// One byte for each pooled element, of just the channels that are pooled: the tap that won,
+/// numbered in d,h,w order of the window, and kSlopeBit when the maximum was not above 0, so that
+/// its derivative is the slope.
 using Winners = TensorView<std::uint8_t>;
 constexpr std::uint8_t kSlopeBit = 0x80;
 

@@ -35,8 +35,8 @@ std::vector<ParameterGeometry> Dense::parameters(std::span<const Shape> src) con
   return {{"weight", out_, src[0], true, src[0].volume(), out_}, {"bias", out_, kOne, true, 0, 0}};
 }
 
-Box Dense::parameter_slice(std::size_t parameter, const LayerBoxes& boxes,
-                           std::span<const Shape> src) const {
+ParameterSlice Dense::parameter_slice(std::size_t parameter, const LayerBoxes& boxes,
+                                      std::span<const Shape> src) const {
   const Box whole = Box::whole(dst_shape(src));
   require(boxes.dst_owned.empty() || boxes.dst_owned == whole,
           cat("dense layer whose outputs ", boxes.dst_owned, " of ", whole, " lie on one part"),
@@ -44,8 +44,9 @@ Box Dense::parameter_slice(std::size_t parameter, const LayerBoxes& boxes,
   require(boxes.dst_owned.empty() || !boxes.src_needed[0].empty(),
           "dense layer whose outputs lie on a part that holds nothing of its input",
           "the part that owns the outputs adds the bias: it must own a block of the input");
-  if (parameter == 0) return boxes.src_needed[0];
-  return boxes.dst_owned.empty() ? Box{} : Box::whole(kOne);
+  const Range all{0, out_};
+  if (parameter == 0) return {all, boxes.src_needed[0]};
+  return boxes.dst_owned.empty() ? ParameterSlice{} : ParameterSlice{all, Box::whole(kOne)};
 }
 
 std::int64_t Dense::forward_flops(std::span<const Shape> src) const {

@@ -29,8 +29,8 @@ class Dense final : public Layer {
   std::vector<ParameterGeometry> parameters(std::span<const Shape> src) const override;
   /// Throws Error for boxes where nobody could add the bias once: an owner of dst without a block
   /// of src, or an owner of only some outputs.
-  Box parameter_slice(std::size_t parameter, const LayerBoxes& boxes,
-                      std::span<const Shape> src) const override;
+  ParameterSlice parameter_slice(std::size_t parameter, const LayerBoxes& boxes,
+                                 std::span<const Shape> src) const override;
 
   void prepare(const LayerPlace& place, std::vector<ParameterView> parameters) override;
   void forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,

@@ -112,7 +112,8 @@ void PooledConvolution::fill_rows(const float* src, const ConvolutionGeometry& g
 
 template <std::int64_t kBlocks, class T>
 void PooledConvolution::pool_row(const float* rows, std::int64_t block, std::int64_t pixels,
-                                 float slope, T* dst, std::uint8_t* winners) const {
+                                 float slope, T* dst, std::int64_t dst_step,
+                                 std::uint8_t* winners) const {
   const std::int64_t taps = offsets_.size(), block_floats = taps * kLanes;
   const std::int64_t plane = (kernel_[1] + 1) * row_floats_;
   const std::int64_t* const offsets = offsets_.data();
@@ -142,7 +143,7 @@ void PooledConvolution::pool_row(const float* rows, std::int64_t block, std::int
     }
     unrolled<kBlocks>([&](auto b) {
       const std::int64_t c = (block + static_cast<std::int64_t>(b)) * kLanes;
-      store_pooled(sums[b], std::min(kLanes, filters_ - c), slope, dst + w * filters_ + c,
+      store_pooled(sums[b], std::min(kLanes, filters_ - c), slope, dst + w * dst_step + c,
                    winners == nullptr ? nullptr : winners + w * filters_ + c);
     });
   }
@@ -154,6 +155,7 @@ void PooledConvolution::forward_rows(const float* src, const ConvolutionGeometry
                                      TensorView<T> dst, Winners winners) {
   const std::int64_t heights = dst_box.extent(kH), rows = dst_box.extent(kD) * heights;
   const std::int64_t pixels = dst_box.extent(kW), blocks = blocks_of(filters_);
+  const std::int64_t step = dst.span.extent(kC);  // from one pixel to the next
 #pragma omp parallel for schedule(static)
   for (std::int64_t row = 0; row < rows; ++row) {
     float* const buffer = rows_.data() + omp_get_thread_num() * buffer_floats_;
@@ -165,8 +167,9 @@ void PooledConvolution::forward_rows(const float* src, const ConvolutionGeometry
                                      ? nullptr
                                      : &winners.at(n, dst_box.lo[kC], at_d, at_h, dst_box.lo[kW]);
     std::int64_t block = 0;
-    for (; block + 2 <= blocks; block += 2) pool_row<2>(buffer, block, pixels, slope, to, winner);
-    if (block < blocks) pool_row<1>(buffer, block, pixels, slope, to, winner);
+    for (; block + 2 <= blocks; block += 2)
+      pool_row<2>(buffer, block, pixels, slope, to, step, winner);
+    if (block < blocks) pool_row<1>(buffer, block, pixels, slope, to, step, winner);
   }
 }
 

@@ -29,7 +29,8 @@ class PooledConvolution {
 
   /// Writes the box `dst_box` of sample n of `dst` (fp32 or bf16). `geometry` is that of the
   /// convolution planes under the box: `src` is its dense input of one sample, padded with zeros
-  /// before and after as needed. Remembers winners as PooledActivation unless they have no data.
+  /// before and after as needed. The box has `filters` channels; dst may span more. Remembers
+  /// winners as PooledActivation unless they have no data.
   /// Allocates nothing.
   void forward(const float* src, const ConvolutionGeometry& geometry, const Box& dst_box,
                std::int64_t n, float slope, AnyView dst, Winners winners);
@@ -42,7 +43,7 @@ class PooledConvolution {
                  std::int64_t h, float* rows) const;
   template <std::int64_t kBlocks, class T>
   void pool_row(const float* rows, std::int64_t block, std::int64_t pixels, float slope, T* dst,
-                std::uint8_t* winners) const;
+                std::int64_t dst_step, std::uint8_t* winners) const;
 
   std::int64_t channels_ = 0, filters_ = 0, run_ = 0, row_floats_ = 0, buffer_floats_ = 0;
   Spatial kernel_{};

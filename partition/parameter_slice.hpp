@@ -1,0 +1,34 @@
+// The block of one parameter that a part holds: some outputs, and of each the same inputs.
+// A value type: no data, no ownership, nothing of layers.
+#pragma once
+
+#include <cstdint>
+#include <ostream>
+
+#include "box.hpp"
+#include "partition/window.hpp"
+
+namespace halomesh {
+
+/// Rows `out` of a parameter and of each row the block `in` of its inputs. Layers cut in space hold
+/// all of both, layers split over their input a block of `in`, layers cut by output channels some
+/// rows. Empty when either is.
+struct ParameterSlice {
+  Range out;
+  Box in;
+
+  std::int64_t volume() const { return out.extent() * in.volume(); }
+  bool empty() const { return volume() == 0; }
+  friend bool operator==(const ParameterSlice&, const ParameterSlice&) = default;
+  /// Whether the slices have an element in common.
+  friend bool overlap(const ParameterSlice& a, const ParameterSlice& b) {
+    return intersect(a.out, b.out).extent() > 0 && !intersect(a.in, b.in).empty();
+  }
+};
+
+/// Prints "outputs [lo,hi) x inputs".
+inline std::ostream& operator<<(std::ostream& out, const ParameterSlice& slice) {
+  return out << "outputs [" << slice.out.lo << ',' << slice.out.hi << ") x " << slice.in;
+}
+
+}  // namespace halomesh
