@@ -195,7 +195,7 @@ TEST_CASE("late convolutions cut by channels gather their input and hold rows of
   CHECK(late2.distribute.empty());
   CHECK(late2.span == late2.owned);
   REQUIRE(g.parameters().size() == 7);
-  for (const std::size_t i : {2, 3, 4, 5}) {
+  for (std::size_t i = 2; i <= 5; ++i) {
     const ParameterPlacement& p = g.parameters()[i];
     CHECK(p.slices[0] == ParameterSlice{{0, 32}, Box::whole(p.geometry.in)});
     CHECK(p.slices[1] == ParameterSlice{{32, 64}, Box::whole(p.geometry.in)});
