@@ -39,13 +39,21 @@ Json splits_of(const std::string& text, const std::string& key) {
   return stage.at("splits");
 }
 
-bool shorter_than(const Descriptor& file, const std::vector<StageFile::Entry>& index) {
-  struct stat status {};
-  if (::fstat(file.get(), &status) != 0) return true;
-  return std::any_of(index.begin(), index.end(), [&](const StageFile::Entry& entry) {
-    return entry.offset < 0 || entry.bytes < 0 || entry.offset + entry.bytes > status.st_size;
+/// Whether files have all that the index names.
+bool hold(const std::vector<Descriptor>& files, const std::vector<StageFile::Entry>& index) {
+  std::vector<std::int64_t> sizes;
+  for (const Descriptor& file : files) {
+    struct stat status {};
+    sizes.push_back(::fstat(file.get(), &status) == 0 ? status.st_size : -1);
+  }
+  return std::all_of(index.begin(), index.end(), [&](const StageFile::Entry& entry) {
+    return entry.file >= 0 && entry.file < std::ssize(sizes) && entry.offset >= 0 &&
+           entry.bytes >= 0 &&
+           entry.offset + entry.bytes <= sizes[static_cast<std::size_t>(entry.file)];
   });
 }
+
+std::string name_of(const std::string& split, std::size_t file) { return cat(split, '.', file); }
 
 }  // namespace
 
@@ -87,29 +95,35 @@ std::optional<std::vector<KeptStage::Split>> KeptStage::find(
   std::vector<Split> found;
   for (const std::string& split : names) {
     if (!splits.contains(split)) return {};
+    const Json& stored = splits.at(split);
     Split& kept = found.emplace_back();
-    kept.file = directory_.existing_file(name(split));
-    if (kept.file.get() < 0) return {};
-    for (const Json& entry : splits.at(split).at("index"))
-      kept.index.push_back({entry.at(0), entry.at(1), entry.at(2)});
-    if (shorter_than(kept.file, kept.index)) return {};
-    kept.targets = splits.at(split).at("targets").get<std::vector<float>>();
+    for (std::size_t i = 0; i < stored.at("files").get<std::size_t>(); ++i) {
+      kept.files.push_back(directory_.existing_file(name(name_of(split, i))));
+      if (kept.files.back().get() < 0) return {};
+    }
+    for (const Json& entry : stored.at("index"))
+      kept.index.push_back({entry.at(0), entry.at(1), entry.at(2), entry.at(3)});
+    if (!hold(kept.files, kept.index)) return {};
+    kept.targets = stored.at("targets").get<std::vector<float>>();
   }
   return found;
 }
 
-void KeptStage::add(const std::string& split, const StageFile& file,
+void KeptStage::add(const std::string& split, const StageFile& blocks,
                     const std::vector<float>& targets) {
-  if (::fsync(file.file().get()) != 0)
-    throw Error(
-        cat("cannot write the stage in ", directory_.path().string(), ": ", std::strerror(errno)),
-        "make room there");
-  directory_.name_file(file.file(), name(split));
+  for (std::size_t i = 0; i < blocks.files().size(); ++i) {
+    const Descriptor& file = blocks.files()[i].file();
+    if (::fsync(file.get()) != 0)
+      throw Error(
+          cat("cannot write the stage in ", directory_.path().string(), ": ", std::strerror(errno)),
+          "make room there");
+    directory_.name_file(file, name(name_of(split, i)));
+  }
   Json index = Json::array();
-  for (const StageFile::Entry& entry : file.index())
-    index.push_back({entry.offset, entry.bytes, entry.checksum});
+  for (const StageFile::Entry& entry : blocks.index())
+    index.push_back({entry.file, entry.offset, entry.bytes, entry.checksum});
   Json all = Json::parse(manifest_);
-  all["splits"][split] = {{"index", index}, {"targets", targets}};
+  all["splits"][split] = {{"files", blocks.files().size()}, {"index", index}, {"targets", targets}};
   manifest_ = all.dump();
 }
 
@@ -118,14 +132,16 @@ void KeptStage::complete() {
   write_file_atomically(directory_.path() / name("json"), all.dump() + '\n');
 }
 
-void KeptStage::clear(const std::vector<std::string>& names) {
+void KeptStage::clear() {
   directory_.remove_file(name("json"));  // first: without it, the rest counts as nothing
-  for (const std::string& split : names) directory_.remove_file(name(split));
-  directory_.remove_file("." + name("json") + ".partial");
+  for (const std::string& file : directory_.names())
+    if ((file.starts_with(prefix_) && file != name("lock")) ||
+        file == "." + name("json") + ".partial")
+      directory_.remove_file(file);
 }
 
-void KeptStage::remove(const std::vector<std::string>& names) {
-  clear(names);
+void KeptStage::remove() {
+  clear();
   directory_.remove_file(name("lock"));
   lock_ = Descriptor();
   directory_.remove_if_empty();

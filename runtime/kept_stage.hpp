@@ -11,9 +11,10 @@
 
 namespace halomesh {
 
-/// DIR/halomesh-stage-KEY/ holds for each rank rank-R.SPLIT, the blocks; rank-R.json, the manifest
-/// that makes them complete; and rank-R.lock. KEY stands for all that a stage depends on, so that
-/// runs with other data or on another mesh do not meet. All functions are local.
+/// DIR/halomesh-stage-KEY/ holds for each rank rank-R.SPLIT.0, rank-R.SPLIT.1, ..., the blocks;
+/// rank-R.json, the manifest that makes them complete; and rank-R.lock. KEY stands for all that a
+/// stage depends on, so that runs with other data or on another mesh do not meet. All functions are
+/// local.
 class KeptStage {
  public:
   /// Where stages of this `key` (any text) are kept under `parent`: in a directory of this name.
@@ -28,7 +29,7 @@ class KeptStage {
 
   /// One split: the blocks and what belongs to them.
   struct Split {
-    Descriptor file;
+    std::vector<Descriptor> files;
     std::vector<StageFile::Entry> index;
     std::vector<float> targets;  ///< of the samples that this rank has read
   };
@@ -36,13 +37,13 @@ class KeptStage {
   /// manifest, and files as long as it says. Blocks are verified when they are used.
   std::optional<std::vector<Split>> find(const std::vector<std::string>& names) const;
 
-  /// Names a finished file; to be followed by complete() when all of them have been named.
-  void add(const std::string& name, const StageFile& file, const std::vector<float>& targets);
+  /// Names a finished split's files; to be followed by complete() when all of them have been named.
+  void add(const std::string& split, const StageFile& blocks, const std::vector<float>& targets);
   void complete();
   /// Removes this rank's manifest and blocks; what is in use stays readable.
-  void clear(const std::vector<std::string>& names);
+  void clear();
   /// Removes all of this rank's files, and the directory with the last of them.
-  void remove(const std::vector<std::string>& names);
+  void remove();
 
  private:
   std::string name(const std::string& of) const { return prefix_ + of; }

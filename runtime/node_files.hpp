@@ -1,7 +1,7 @@
-// Files of other ranks on the same node, opened by this one.
-// Knows nothing of what they hold.
+// Files that ranks of one node write for each other. Knows nothing of what they hold.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "runtime/descriptor.hpp"
@@ -9,9 +9,18 @@
 
 namespace halomesh {
 
-/// Collective over `group`: a descriptor of each rank's file `mine`, by rank, to be read and
-/// written, though it may have no name. None for this rank itself, for ranks of other nodes and for
-/// those whose processes this one may not look at, as in containers of their own.
-std::vector<Descriptor> open_node_files(const Comm& group, const Descriptor& mine);
+/// One file for each ordered pair of ranks of a node, so that nobody waits for a file in which
+/// another one writes. By rank of the group; no descriptor for this rank itself, for ranks of other
+/// nodes, and where the one that is to read cannot open the file of the one that writes, as in
+/// containers of their own.
+struct NodeFiles {
+  std::vector<Descriptor> outgoing;  ///< that this rank writes, to be read by that one
+  std::vector<Descriptor> incoming;  ///< that that one writes, to be read by this rank
+};
+
+/// Collective over `group`. `reads`: whether this rank wants files of others. `make` makes an empty
+/// file, which may have no name, and lets descriptors be opened again through /proc.
+NodeFiles exchange_node_files(const Comm& group, bool reads,
+                              const std::function<Descriptor()>& make);
 
 }  // namespace halomesh

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "partition/partition.hpp"
-#include "runtime/node_files.hpp"
 
 namespace halomesh {
 namespace {
@@ -18,31 +17,31 @@ constexpr std::int64_t kUnderWay = 4;
 }  // namespace
 
 SampleScatter::SampleScatter(const Comm& group, const KeptSample& sample, std::int64_t slots,
-                             StageFile& mine, const ScatterOptions& options)
-    : group_(group), sample_(sample), mine_(mine), piece_bytes_(options.piece_bytes) {
+                             StageFile& mine, NodeFiles files, std::int64_t piece_bytes)
+    : group_(group),
+      sample_(sample),
+      mine_(mine),
+      files_(std::move(files)),
+      piece_bytes_(piece_bytes) {
   for (int part = 0; part < group.size(); ++part)
     runs_.push_back(block_range(slots, group.size(), part));
-  open_lanes(mine, options.share_files && mine.codec() == StageCodec::kNone);
+  files_.outgoing.resize(runs_.size());
+  files_.incoming.resize(runs_.size());
+  open_lanes();
   await_others();
 }
 
-void SampleScatter::open_lanes(StageFile& mine, bool share_files) {
-  std::vector<Descriptor> files(runs_.size());
-  if (share_files) files = open_node_files(group_, mine.file());
+void SampleScatter::open_lanes() {
   for (std::size_t part = 0; part < runs_.size(); ++part) {
     const Box& box = sample_.kept[part];
     Lane& lane = lanes_.emplace_back();
     lane.runs = BlockRuns(sample_.shape, box, sizeof(std::int16_t));
     lane.wanted = !box.empty();
-    if (static_cast<int>(part) == group_.rank()) {
-      lane.file = &mine;
-    } else if (files[part].get() >= 0) {
-      lane.neighbours.emplace(std::move(files[part]), mine.name(), mine.codec(), runs_.back().hi,
-                              box.volume());
-    }
+    lane.own = static_cast<int>(part) == group_.rank();
+    if (Descriptor& file = files_.outgoing[part]; file.get() >= 0)
+      lane.outgoing.emplace(std::move(file), mine_.name(), mine_.codec(), run().hi - run().lo,
+                            box.volume());
   }
-  for (Lane& lane : lanes_)
-    if (lane.neighbours) lane.file = &*lane.neighbours;  // lanes do not move any more
 }
 
 /// Prepares for what the parts send that cannot write to this part's file.
@@ -50,7 +49,7 @@ void SampleScatter::await_others() {
   std::string mine;
   std::int64_t sending = 0, arriving = 0;
   for (const Lane& lane : lanes_) {
-    mine += lane.wanted && lane.file == nullptr ? 'm' : '-';
+    mine += lane.wanted && !lane.writes() ? 'm' : '-';
     sending += mine.back() == 'm' ? 1 : 0;
   }
   const auto rank = static_cast<std::size_t>(group_.rank());
@@ -83,17 +82,17 @@ void SampleScatter::take(std::int64_t slot, std::int64_t offset, std::span<const
 void SampleScatter::put(std::size_t part, std::int64_t slot, std::span<const std::byte> bytes) {
   Lane& lane = lanes_[part];
   const auto piece = static_cast<std::size_t>(piece_bytes_);
-  if (lane.file != nullptr && lane.filled == 0 && bytes.size() >= piece / 4) {
-    lane.file->append(slot, bytes);
+  if (lane.writes() && lane.filled == 0 && bytes.size() >= piece / 4) {
+    write(lane, slot, bytes);
     return;
   }
   while (!bytes.empty()) {
-    if (lane.file != nullptr)
+    if (lane.writes())
       lane.packed.resize(piece);
     else if (!lane.message)
       lane.message = messages_->take_buffer();
     const std::span<std::byte> room =
-        lane.file != nullptr ? std::span(lane.packed) : messages_->bytes_of(*lane.message);
+        lane.writes() ? std::span(lane.packed) : messages_->bytes_of(*lane.message);
     const std::size_t count = std::min(bytes.size(), piece - lane.filled);
     std::memcpy(room.data() + lane.filled, bytes.data(), count);
     lane.filled += count;
@@ -102,12 +101,19 @@ void SampleScatter::put(std::size_t part, std::int64_t slot, std::span<const std
   }
 }
 
+void SampleScatter::write(Lane& lane, std::int64_t slot, std::span<const std::byte> bytes) {
+  if (lane.own)
+    mine_.append(slot, bytes);
+  else
+    lane.outgoing->append(slot - run().lo, bytes);
+}
+
 void SampleScatter::flush(std::size_t part, std::int64_t slot) {
   Lane& lane = lanes_[part];
   const std::size_t count = std::exchange(lane.filled, 0);
   if (count == 0) return;
-  if (lane.file != nullptr) {
-    lane.file->append(slot, std::span(lane.packed).first(count));
+  if (lane.writes()) {
+    write(lane, slot, std::span(lane.packed).first(count));
     return;
   }
   messages_->send(*lane.message, count, static_cast<int>(part));
@@ -139,22 +145,19 @@ void SampleScatter::finish() {
   // Each part tells the checksums of what it has written for others, part by part.
   std::vector<std::uint32_t> written;
   for (const Lane& lane : lanes_)
-    for (std::int64_t slot = run().lo; slot < run().hi; ++slot)
-      written.push_back(
-          lane.neighbours ? lane.neighbours->index()[static_cast<std::size_t>(slot)].checksum : 0);
+    for (std::size_t i = 0; i < static_cast<std::size_t>(run().hi - run().lo); ++i)
+      written.push_back(lane.outgoing ? lane.outgoing->index()[i].checksum : 0);
   const std::string bytes(reinterpret_cast<const char*>(written.data()),  // NOLINT: bytes
                           written.size() * sizeof(std::uint32_t));
   const std::vector<std::string> all = group_.all_gather(bytes);
   const auto rank = static_cast<std::size_t>(group_.rank());
   for (std::size_t part = 0; part < runs_.size(); ++part) {
-    if (part == rank || !lanes_[rank].wanted || sources_[part].end > runs_[part].lo) continue;
-    const auto count = static_cast<std::size_t>(runs_[part].hi - runs_[part].lo);
-    for (std::size_t i = 0; i < count; ++i) {
-      std::uint32_t checksum = 0;
-      std::memcpy(&checksum, all[part].data() + (rank * count + i) * sizeof checksum,
-                  sizeof checksum);
-      mine_.adopt(runs_[part].lo + static_cast<std::int64_t>(i), checksum);
-    }
+    if (files_.incoming[part].get() < 0) continue;
+    std::vector<std::uint32_t> checksums(static_cast<std::size_t>(runs_[part].hi - runs_[part].lo));
+    if (checksums.empty()) continue;
+    const std::size_t size = checksums.size() * sizeof(std::uint32_t);
+    std::memcpy(checksums.data(), all[part].data() + rank * size, size);
+    mine_.adopt(std::move(files_.incoming[part]), runs_[part].lo, checksums);
   }
 }
 

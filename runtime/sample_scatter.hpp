@@ -13,34 +13,33 @@
 #include "partition/delivery.hpp"
 #include "partition/window.hpp"
 #include "runtime/mpi.hpp"
+#include "runtime/node_files.hpp"
 #include "runtime/piece_messages.hpp"
 #include "runtime/stage_file.hpp"
 
 namespace halomesh {
 
-struct ScatterOptions {
-  /// Of what is gathered for one write or message: stays in a core's cache from the one who packs
-  /// it to the one who writes it.
-  std::int64_t piece_bytes = 64 * 1024;
-  /// Write to files of the same node where that can be; else send blocks to their parts.
-  bool share_files = true;
-};
+/// Of what is gathered for one write or message: stays in a core's cache from the one who packs it
+/// to the one who writes it.
+constexpr std::int64_t kScatterPieceBytes = 64 * 1024;
 
 /// Brings each part's block of each sample of a split into the part's file. Each part reads a
 /// contiguous run of the samples, one a round:
 ///
-///     part  rounds 0, 1, ...                 what a sample's bytes go through
-///     0     slots 0, 1, 2 read by part 0     piece -> runs of each part's block -> file of the
-///     part, 1     slots 3, 4    read by part 1     if it is on this node, or message -> file
+///     part  rounds 0, 1, ...     what a sample's bytes go through
+///     0     slots 0, 1, 2        piece -> runs of each part's block -> on the same node, a file
+///     for 1     slots 3, 4           that part, which takes it up at the end; else message -> its
+///     file
 ///
 /// Memory beyond that of the pieces that it is given: a piece for each part and a few more; with
 /// deflate, a block for each part. Constructor and finish() are collective over the group.
 class SampleScatter {
  public:
   /// `mine`: this part's file, with as many slots as the split has in this replica, or none where
-  /// the part keeps nothing. It and `group` must outlive this object.
+  /// the part keeps nothing. It and `group` must outlive this object. `files` of
+  /// exchange_node_files; where there is none, blocks are sent.
   SampleScatter(const Comm& group, const KeptSample& sample, std::int64_t slots, StageFile& mine,
-                const ScatterOptions& options = {});
+                NodeFiles files, std::int64_t piece_bytes = kScatterPieceBytes);
 
   /// The slots of the samples that this part reads.
   const Range& run() const { return runs_[static_cast<std::size_t>(group_.rank())]; }
@@ -51,19 +50,21 @@ class SampleScatter {
   /// Waits until this part has its blocks of the samples of the first `rounds` rounds, which the
   /// others must reach as well.
   void receive(std::int64_t rounds);
-  /// When all rounds have been received: completes the index of this part's file.
+  /// When all rounds have been received: hands what was written on this node to its parts.
   void finish();
 
  private:
-  /// The way to one part's file.
+  /// The way to one part.
   struct Lane {
     BlockRuns runs;
-    bool wanted = false;                  // the part keeps something
-    StageFile* file = nullptr;            // where it can be written from here
-    std::optional<StageFile> neighbours;  // the file, if another's
-    std::vector<std::byte> packed;        // for the next write
-    std::size_t filled = 0;               // bytes for the next write or message
+    bool wanted = false;                // the part keeps something
+    bool own = false;                   // the part is this one
+    std::optional<StageFile> outgoing;  // for another part, by round; else it is sent messages
+    std::vector<std::byte> packed;      // for the next write
+    std::size_t filled = 0;             // bytes for the next write or message
     std::optional<PieceMessages::Buffer> message;
+
+    bool writes() const { return own || outgoing; }
   };
   /// What another part sends.
   struct Source {
@@ -72,8 +73,9 @@ class SampleScatter {
   };
 
   std::int64_t block_bytes(std::size_t part) const { return 2 * sample_.kept[part].volume(); }
-  void open_lanes(StageFile& mine, bool share_files);
+  void open_lanes();
   void await_others();
+  void write(Lane& lane, std::int64_t slot, std::span<const std::byte> bytes);
   void put(std::size_t part, std::int64_t slot, std::span<const std::byte> bytes);
   void flush(std::size_t part, std::int64_t slot);
   void arrive(std::size_t part, std::span<const std::byte> bytes);
@@ -81,6 +83,7 @@ class SampleScatter {
   const Comm& group_;
   const KeptSample& sample_;
   StageFile& mine_;
+  NodeFiles files_;
   std::int64_t piece_bytes_;
   std::vector<Range> runs_;      // slots, by the part that reads them
   std::vector<Lane> lanes_;      // by the part that keeps

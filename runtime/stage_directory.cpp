@@ -86,6 +86,16 @@ Descriptor StageDirectory::existing_file(const std::string& name) const {
       ::openat(directory_.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
 }
 
+std::vector<std::string> StageDirectory::names() const {
+  std::vector<std::string> all;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(path_, error), end; !error && entry != end;
+       entry.increment(error))
+    all.push_back(entry->path().filename().string());
+  if (error) fail("list", path_, error.value());
+  return all;
+}
+
 void StageDirectory::remove_file(const std::string& name) const {
   if (::unlinkat(directory_.get(), name.c_str(), 0) != 0 && errno != ENOENT)
     fail("remove", path_ / name, errno);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "runtime/descriptor.hpp"
 
@@ -32,6 +33,8 @@ class StageDirectory {
   void name_file(const Descriptor& file, const std::string& name) const;
   /// Opens an existing file, never a symbolic link; -1 when there is none or it may not be read.
   Descriptor existing_file(const std::string& name) const;
+  /// Of all that is in it.
+  std::vector<std::string> names() const;
   void remove_file(const std::string& name) const;
 
   /// Keeps other processes from a name in this directory until the descriptor is closed, at the

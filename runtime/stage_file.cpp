@@ -2,7 +2,6 @@
 #include "runtime/stage_file.hpp"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,42 +18,25 @@ namespace {
 constexpr const char* kFullCure =
     "make room there, use --stage-codec deflate, a larger RAM disk or more nodes";
 
+std::int64_t padded(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
 }  // namespace
 
 StageFile::StageFile(Descriptor file, std::string name, StageCodec codec, std::int64_t slots,
                      std::int64_t block)
-    : file_(std::move(file)),
-      name_(std::move(name)),
+    : name_(std::move(name)),
       codec_(codec),
       block_(block),
-      index_(static_cast<std::size_t>(slots)) {}
-
-StageFile::StageFile(StageFile&& other) noexcept { *this = std::move(other); }
-
-StageFile& StageFile::operator=(StageFile&& other) noexcept {
-  std::swap(file_, other.file_);
-  std::swap(name_, other.name_);
-  std::swap(codec_, other.codec_);
-  std::swap(block_, other.block_);
-  std::swap(end_, other.end_);
-  std::swap(index_, other.index_);
-  std::swap(held_, other.held_);
-  std::swap(mapped_, other.mapped_);
-  std::swap(block_codec_, other.block_codec_);
-  return *this;
+      index_(static_cast<std::size_t>(slots)) {
+  files_.emplace_back(std::move(file));
 }
 
-StageFile::~StageFile() {
-  if (mapped_ != nullptr)
-    ::munmap(const_cast<std::byte*>(mapped_), static_cast<std::size_t>(end_));  // NOLINT: ours
-}
-
-std::int64_t StageFile::raw_bytes(std::int64_t block) { return (2 * block + 63) / 64 * 64; }
+std::int64_t StageFile::raw_bytes(std::int64_t block) { return padded(2 * block); }
 
 void StageFile::append(std::int64_t slot, std::span<const std::byte> bytes) {
   Entry& entry = index_.at(static_cast<std::size_t>(slot));
   if (codec_ == StageCodec::kNone) {
-    entry.offset = slot * raw_bytes(block_);
+    if (entry.offset < 0) place(entry, block_bytes());
     store(entry, bytes);
     return;
   }
@@ -63,32 +45,42 @@ void StageFile::append(std::int64_t slot, std::span<const std::byte> bytes) {
   std::memcpy(reinterpret_cast<std::byte*>(block.data()) + entry.bytes, bytes.data(), bytes.size());
   entry.bytes += std::ssize(bytes);
   if (entry.bytes < block_bytes()) return;
-  entry = {end_, 0, 0};
-  store(entry, block_codec_.deflate(block));
+  const std::span<const std::byte> stream = block_codec_.deflate(block);
+  entry.bytes = 0;
+  place(entry, std::ssize(stream));
+  store(entry, stream);
   held_.erase(slot);
 }
 
-/// Adds bytes to those that a slot has in the file.
+/// Gives a slot its place in the first file.
+void StageFile::place(Entry& entry, std::int64_t bytes) {
+  entry.offset = end_;
+  end_ += padded(bytes);
+}
+
+/// Adds bytes to those that a slot has in the first file.
 void StageFile::store(Entry& entry, std::span<const std::byte> bytes) {
   entry.checksum = crc32c(bytes, entry.checksum);
   while (!bytes.empty()) {
-    const ssize_t written =
-        ::pwrite(file_.get(), bytes.data(), bytes.size(), entry.offset + entry.bytes);
+    const ssize_t written = ::pwrite(files_.front().file().get(), bytes.data(), bytes.size(),
+                                     entry.offset + entry.bytes);
     if (written < 0 && errno == EINTR) continue;
     if (written < 0)
       throw Error(cat("cannot write ", bytes.size(), " bytes more to the stage ", name_,
-                      ", which has ", end_, ": ", std::strerror(errno)),
+                      ", which has ", entry.offset + entry.bytes, ": ", std::strerror(errno)),
                   kFullCure);
     bytes = bytes.subspan(static_cast<std::size_t>(written));
     entry.bytes += written;
   }
-  end_ = std::max(end_, (entry.offset + entry.bytes + 63) / 64 * 64);
 }
 
-void StageFile::adopt(std::int64_t slot, std::uint32_t checksum) {
-  const Entry entry{slot * raw_bytes(block_), block_bytes(), checksum};
-  index_.at(static_cast<std::size_t>(slot)) = entry;
-  end_ = std::max(end_, entry.offset + raw_bytes(block_));
+void StageFile::adopt(Descriptor file, std::int64_t first,
+                      std::span<const std::uint32_t> checksums) {
+  const std::int64_t number = std::ssize(files_);
+  files_.emplace_back(std::move(file));
+  for (std::int64_t i = 0; i < std::ssize(checksums); ++i)
+    index_.at(static_cast<std::size_t>(first + i)) = {number, i * raw_bytes(block_), block_bytes(),
+                                                      checksums[static_cast<std::size_t>(i)]};
 }
 
 void StageFile::finish() {
@@ -99,25 +91,35 @@ void StageFile::finish() {
   map();
 }
 
-void StageFile::reopen(std::vector<Entry> index) {
+void StageFile::reopen(std::vector<Descriptor> files, std::vector<Entry> index) {
+  files_.clear();
+  for (Descriptor& file : files) files_.emplace_back(std::move(file));
   index_ = std::move(index);
-  for (const Entry& entry : index_) end_ = std::max(end_, entry.offset + entry.bytes);
   map();
 }
 
 void StageFile::map() {
-  if (end_ == 0) return;
-  void* const memory =
-      ::mmap(nullptr, static_cast<std::size_t>(end_), PROT_READ, MAP_SHARED, file_.get(), 0);
-  if (memory == MAP_FAILED)
-    throw Error(cat("cannot map the stage ", name_, ": ", std::strerror(errno)),
-                "give --stage-dir a directory on a RAM disk or a local file system");
-  mapped_ = static_cast<const std::byte*>(memory);
+  std::vector<std::int64_t> ends(files_.size());
+  for (const Entry& entry : index_) {
+    std::int64_t& end = ends.at(static_cast<std::size_t>(entry.file));
+    end = std::max(end, entry.offset + entry.bytes);
+  }
+  for (std::size_t i = 0; i < files_.size(); ++i)
+    if (!files_[i].map(ends[i]))
+      throw Error(cat("cannot map the stage ", name_, ": ", std::strerror(errno)),
+                  "give --stage-dir a directory on a RAM disk or a local file system");
+}
+
+std::int64_t StageFile::stored_bytes() const {
+  std::int64_t sum = 0;
+  for (const Entry& entry : index_) sum += padded(entry.bytes);
+  return sum;
 }
 
 std::span<const std::byte> StageFile::stored(std::int64_t slot) const {
   const Entry& entry = index_.at(static_cast<std::size_t>(slot));
-  return {mapped_ + entry.offset, static_cast<std::size_t>(entry.bytes)};
+  return files_[static_cast<std::size_t>(entry.file)].bytes().subspan(
+      static_cast<std::size_t>(entry.offset), static_cast<std::size_t>(entry.bytes));
 }
 
 void StageFile::verify(std::int64_t slot) const {

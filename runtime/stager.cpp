@@ -52,7 +52,7 @@ Stager::Stager(const ProcessMesh& mesh, KeptSample sample, StageOptions options,
 std::string Stager::key() const {
   std::ostringstream text;
   const MeshShape& mesh = mesh_.shape();
-  text << "format 1, codec " << static_cast<int>(options_.codec) << ", mesh " << mesh.replicas
+  text << "format 2, codec " << static_cast<int>(options_.codec) << ", mesh " << mesh.replicas
        << " x " << to_string(mesh.parts) << ", samples of " << sample_.shape << ", blocks";
   for (const Box& kept : sample_.kept) text << ' ' << kept;
   for (const SplitSource& split : splits_) {
@@ -68,14 +68,25 @@ std::vector<std::string> Stager::names() const {
   return all;
 }
 
-Stager::Work Stager::begin(const SplitSource& split, Descriptor file) const {
+Stager::Work Stager::open(const SplitSource& split, Descriptor file) const {
   const std::int64_t slots = split.homes.slots(mesh_.replica());
   const Range run = block_range(slots, mesh_.shape().parts.count(), mesh_.part());
   return {StageFile(std::move(file), cat(split.name, " in ", directory_.path().string()),
                     options_.codec, box().empty() ? 0 : slots, box().volume()),
+          {},
           run.lo,
           run.hi - run.lo,
           {}};
+}
+
+/// Collective over mesh.group().
+Stager::Work Stager::begin(const SplitSource& split) const {
+  const auto make = [this] { return directory_.nameless_file(); };
+  Work work = open(split, make());
+  // Blocks that are to be compressed are held until they are whole: by the parts that keep them.
+  if (options_.codec == StageCodec::kNone)
+    work.files = exchange_node_files(mesh_.group(), !box().empty(), make);
+  return work;
 }
 
 /// True when all ranks have taken up what an earlier run kept. Without options_.keep it then has no
@@ -99,16 +110,16 @@ bool Stager::take_up_kept(std::vector<Work>& works) {
   const bool all = mesh_.world().sum(std::int64_t{found ? 1 : 0}) == mesh_.world().size();
   if (all)
     for (std::size_t i = 0; i < splits_.size(); ++i) {
-      Work work = begin(splits_[i], std::move((*found)[i].file));
-      work.file.reopen(std::move((*found)[i].index));
+      Work work = open(splits_[i], {});
+      work.file.reopen(std::move((*found)[i].files), std::move((*found)[i].index));
       work.targets = std::move((*found)[i].targets);
       works.push_back(std::move(work));
     }
   if (kept_ && holder.empty()) {
     if (!options_.keep)
-      kept_->remove(names());
+      kept_->remove();
     else if (!all)
-      kept_->clear(names());
+      kept_->clear();
   }
   if (!options_.keep) kept_.reset();
   return all;
@@ -171,7 +182,7 @@ bool Stager::stage(const SplitSource& split, Work& work, const std::function<boo
   const Comm& world = mesh_.world();
   const std::int64_t slots = split.homes.slots(mesh_.replica()), targets = split.data->targets();
   const std::int64_t rounds = world.max(block_range(slots, mesh_.group().size(), 0).hi);
-  SampleScatter scatter(mesh_.group(), sample_, slots, work.file);
+  SampleScatter scatter(mesh_.group(), sample_, slots, work.file, std::move(work.files));
   const auto reader = split.data->reader();
   const auto sample_of = [&](std::int64_t round) {
     return split.homes.sample({mesh_.replica(), work.first + round});
@@ -247,8 +258,7 @@ std::optional<std::vector<StagedSplit>> Stager::run(const std::function<bool()>&
   if (record_.reused) {
     for (const SplitSource& split : splits_) record_.samples += split.homes.samples();
   } else {
-    for (const SplitSource& split : splits_)
-      works.push_back(begin(split, directory_.nameless_file()));
+    for (const SplitSource& split : splits_) works.push_back(begin(split));
     world.barrier();
     directory_.remove_if_made();  // nobody needs its name any more
     if (options_.codec == StageCodec::kNone) require_space(1);

@@ -14,6 +14,7 @@
 #include "runtime/dataset.hpp"
 #include "runtime/kept_stage.hpp"
 #include "runtime/metrics.hpp"
+#include "runtime/node_files.hpp"
 #include "runtime/process_mesh.hpp"
 #include "runtime/stage_directory.hpp"
 #include "runtime/stage_file.hpp"
@@ -44,7 +45,7 @@ struct StagedSplit {
 ///
 /// Within a replica, each rank reads a contiguous run of the samples, one after the other, in
 /// pieces that stay in its cache until they are where they belong (see SampleScatter): in files
-/// without a name, so that no end of the process, however violent, leaves anything behind. Memory:
+/// without names, so that no end of the process, however violent, leaves anything behind. Memory:
 /// pieces; with a codec, a block for each part of the replica. Only with StageOptions::keep do
 /// complete files get names at the end (see KeptStage).
 class Stager {
@@ -66,6 +67,7 @@ class Stager {
   /// A split on its way: what this rank reads of it, and the targets that it has read.
   struct Work {
     StageFile file;
+    NodeFiles files;                    // until they are part of `file`
     std::int64_t first = 0, count = 0;  // slots that this rank reads
     std::vector<float> targets;
   };
@@ -78,7 +80,8 @@ class Stager {
   std::vector<std::string> names() const;
   bool take_up_kept(std::vector<Work>& works);
   void require_space(double share_of_raw) const;
-  Work begin(const SplitSource& split, Descriptor file) const;
+  Work open(const SplitSource& split, Descriptor file) const;
+  Work begin(const SplitSource& split) const;
   bool stage(const SplitSource& split, Work& work, const std::function<bool()>& must_stop,
              const Report& report);
   std::vector<std::byte> try_deflate(const Read& read) const;

@@ -91,7 +91,7 @@ void check_memory(const Comm& comm, const PartGrid& grid, const std::filesystem:
                     {{"train", &data, SampleHomes::of_training(order)}});
       staged = stager.run([] { return false; }, [](std::int64_t) {});
     });
-    check(staging, (grid.count() + 8) * ScatterOptions().piece_bytes, "staging");
+    check(staging, (grid.count() + 8) * kScatterPieceBytes, "staging");
     // Of a turned sample, what is to be turned is a third block.
     const std::int64_t blocks = turned ? 3 : 2;
     check(extra_bytes([&] {

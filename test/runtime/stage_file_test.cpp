@@ -77,9 +77,10 @@ TEST_CASE("stage_file: a flipped bit is found in every slot") {
       const StageFile::Entry& entry = file.index()[static_cast<std::size_t>(slot)];
       const std::int64_t at = entry.offset + entry.bytes / 2;
       char byte = 0;
-      REQUIRE(::pread(file.file().get(), &byte, 1, at) == 1);
+      const int fd = file.files().front().file().get();
+      REQUIRE(::pread(fd, &byte, 1, at) == 1);
       byte = static_cast<char>(byte ^ 4);
-      REQUIRE(::pwrite(file.file().get(), &byte, 1, at) == 1);
+      REQUIRE(::pwrite(fd, &byte, 1, at) == 1);
       CHECK(
           contains(error_of([&] { file.read(slot, room); }), cat("slot ", slot, " of the stage")));
     }
@@ -105,16 +106,27 @@ TEST_CASE("stage_file: blocks written side by side in pieces, and slots of anoth
     file.finish();
     CHECK(compare(file) == kSlots * kBlock);
   }
+}
+
+/// Slots 0 and 4 written to the stage's own file, 1 to 3 to one that is adopted.
+StageFile with_adopted(const StageDirectory& directory) {
   StageFile mine(directory.nameless_file(), "test", StageCodec::kNone, kSlots, kBlock);
-  StageFile others(Descriptor(::dup(mine.file().get())), "test", StageCodec::kNone, kSlots, kBlock);
-  for (std::int64_t slot = 0; slot < kSlots; ++slot)
-    (slot % 2 == 0 ? mine : others).write(slot, block_of(slot));
+  StageFile others(directory.nameless_file(), "test", StageCodec::kNone, 3, kBlock);
+  std::vector<std::uint32_t> checksums;
+  for (const std::int64_t slot : {4, 0}) mine.write(slot, block_of(slot));
+  for (const std::int64_t slot : {1, 2, 3}) others.write(slot - 1, block_of(slot));
+  for (const StageFile::Entry& entry : others.index()) checksums.push_back(entry.checksum);
   CHECK_THROWS_AS(mine.finish(), Error);
-  for (const std::int64_t slot : {1, 3})
-    mine.adopt(slot, others.index()[static_cast<std::size_t>(slot)].checksum);
+  mine.adopt(Descriptor(::dup(others.files().front().file().get())), 1, checksums);
   mine.finish();
-  CHECK(compare(mine) == kSlots * kBlock);
-  CHECK(mine.stored_bytes() == kSlots * StageFile::raw_bytes(kBlock));
+  return mine;
+}
+
+TEST_CASE("stage_file: slots that another process has written to a file of its own") {
+  const TempDirectory temp;
+  StageFile file = with_adopted(StageDirectory(temp.path()));
+  CHECK(compare(file) == kSlots * kBlock);
+  CHECK(file.stored_bytes() == kSlots * StageFile::raw_bytes(kBlock));
 }
 
 TEST_CASE("block_codec: any counts come back; damage is an error") {
@@ -189,8 +201,9 @@ TEST_CASE("kept_stage: found with the same key only, whole, once at a time") {
   const TempDirectory temp;
   const std::vector<std::string> names{"train"};
   const StageDirectory directory(temp.path());
-  for (const StageCodec codec : {StageCodec::kNone, StageCodec::kDeflate}) {
-    StageFile file = written(directory, codec);
+  for (const bool adopted : {false, true}) {
+    const StageCodec codec = adopted ? StageCodec::kNone : StageCodec::kDeflate;
+    StageFile file = adopted ? with_adopted(directory) : written(directory, codec);
     {
       KeptStage stage(temp.path(), "this data", 0);
       CHECK(stage.lock().empty());
@@ -205,8 +218,8 @@ TEST_CASE("kept_stage: found with the same key only, whole, once at a time") {
     CHECK(stage.lock().empty());
     auto found = stage.find(names);
     REQUIRE(found);
-    StageFile again(std::move(found->front().file), "test", codec, kSlots, kBlock);
-    again.reopen(found->front().index);
+    StageFile again({}, "test", codec, kSlots, kBlock);
+    again.reopen(std::move(found->front().files), found->front().index);
     CHECK(compare(again) == kSlots * kBlock);
     CHECK(found->front().targets == std::vector<float>{1.5F, -2.0F});
     CHECK(!stage.find({"train", "validation"}));
@@ -216,7 +229,7 @@ TEST_CASE("kept_stage: found with the same key only, whole, once at a time") {
     text[text.size() / 2] = static_cast<char>(text[text.size() / 2] ^ 1);
     put_contents(manifest, text);
     CHECK(!stage.find(names));
-    stage.remove(names);
+    stage.remove();
     CHECK(temp.entries() == 0);
     CHECK(compare(again) == kSlots * kBlock);  // what is in use stays
   }
@@ -225,11 +238,11 @@ TEST_CASE("kept_stage: found with the same key only, whole, once at a time") {
 TEST_CASE("kept_stage: neither links nor shortened files are taken up") {
   const TempDirectory temp;
   const StageDirectory directory(temp.path());
-  const StageFile file = written(directory, StageCodec::kNone);
+  const StageFile file = with_adopted(directory);
   KeptStage stage(temp.path(), "key", 0);
   stage.add("train", file, {});
   stage.complete();
-  const auto blocks = temp.path() / KeptStage::directory_name("key") / "rank-0.train";
+  const auto blocks = temp.path() / KeptStage::directory_name("key") / "rank-0.train.1";
   CHECK(stage.find({"train"}));
   std::filesystem::resize_file(blocks, 2 * kBlock);
   CHECK(!stage.find({"train"}));
