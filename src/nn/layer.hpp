@@ -66,7 +66,8 @@ class Layer : public LayerGeometry {
   /// Takes over changed parameter values (packs them); called before forward() of each step.
   virtual void load_parameters() {}
 
-  /// Computes the box `chunk` of dst (one of dst_chunks) from src; all samples.
+  /// Computes the box `chunk` of dst (one of dst_chunks) from src; all samples. Backward passes
+  /// follow only when pass.training.
   virtual void forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
                        const Box& chunk) = 0;
 

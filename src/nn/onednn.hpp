@@ -22,6 +22,8 @@ std::string cpu_isa_name();
 /// Whether this CPU has instructions for products of bf16, so that the library need not emulate
 /// them. Known for x86-64 alone; false elsewhere.
 bool cpu_computes_bf16();
+/// Whether the library may use this CPU's unit for products of bf16 matrices (AMX).
+bool cpu_has_matrix_unit();
 
 /// A convolution of one sample: dense ndhwc blocks with their own padding. Channels are src.c and
 /// dst.c; stride 1 and dilation 1 mean adjacent planes.

@@ -49,4 +49,13 @@ bool cpu_computes_bf16() {
 #endif
 }
 
+bool cpu_has_matrix_unit() {
+#if defined(__aarch64__)
+  return false;
+#else
+  constexpr auto kBits = static_cast<unsigned>(dnnl_cpu_isa_avx512_core_amx);
+  return (static_cast<unsigned>(dnnl_get_effective_cpu_isa()) & kBits) == kBits;
+#endif
+}
+
 }  // namespace halomesh

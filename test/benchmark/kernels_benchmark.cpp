@@ -55,17 +55,20 @@ void count_flops(benchmark::State& state, double flops) {
       benchmark::Counter(flops, benchmark::Counter::kIsIterationInvariantRate);
 }
 
-void pooled_forward(benchmark::State& state) {
+// Of training, which remembers winners, or of evaluation.
+void pooled_forward(benchmark::State& state, DataType compute, bool training) {
   const std::int64_t k = state.range(0);
   Conv1 block(k);
-  PooledConvolution kernel(kChannels, kFilters, {k, k, k}, kExtent + k, omp_get_max_threads());
+  PooledConvolution kernel(compute, kChannels, kFilters, {k, k, k}, kExtent + k,
+                           omp_get_max_threads());
   const std::vector<float> weight(static_cast<std::size_t>(kFilters * kChannels * k * k * k), 0.1F);
   const std::vector<float> bias(kFilters, 0.0F);
   kernel.load_weights(weight.data(), bias.data());
   const Box& box = block.dst.view().span;
+  Tensor dst(box, 1, compute);
+  const Winners winners{training ? block.winners.data() : nullptr, box, 1};
   for ([[maybe_unused]] auto iteration : state)
-    kernel.forward(block.src.view().data, block.geometry, box, 0, kSlope, block.dst.any_view(),
-                   {block.winners.data(), box, 1});
+    kernel.forward(block.src.view().data, block.geometry, box, 0, kSlope, dst.any_view(), winners);
   count_flops(state, block.forward_flops());
 }
 
@@ -100,7 +103,18 @@ void counts_to_logarithms(benchmark::State& state) {
   count_bytes(state, block.counts);
 }
 
-BENCHMARK(pooled_forward)->Arg(2)->Arg(3)->Unit(benchmark::kMillisecond)->UseRealTime();
+// NOLINTBEGIN: what the library's macros make
+#define POOLED_FORWARD(name, compute, training)                        \
+  BENCHMARK_CAPTURE(pooled_forward, name, DataType::compute, training) \
+      ->Arg(2)                                                         \
+      ->Arg(3)                                                         \
+      ->Unit(benchmark::kMillisecond)                                  \
+      ->UseRealTime()
+POOLED_FORWARD(fp32, kFloat32, true);
+POOLED_FORWARD(fp32_evaluation, kFloat32, false);
+POOLED_FORWARD(bf16, kBfloat16, true);
+POOLED_FORWARD(bf16_evaluation, kBfloat16, false);
+// NOLINTEND
 BENCHMARK(pooled_weight_gradient)->Arg(2)->Arg(3)->Unit(benchmark::kMillisecond)->UseRealTime();
 BENCHMARK(counts_to_logarithms)->Unit(benchmark::kMillisecond)->UseRealTime();
 

@@ -47,7 +47,7 @@ struct PoolsItsInput {
   }
   float step() {
     const std::vector<AnyConstView> views{src.any_view()};
-    layer.forward({}, views, dst.any_view(), dst.any_view().span);
+    layer.forward({.training = true}, views, dst.any_view(), dst.any_view().span);
     layer.backward_data({}, dst.any_view(), diff_dst.any_view(), 0, diff_src.any_view());
     layer.backward_parameters({}, views, diff_dst.any_view());
     return dst.view().data[0];

@@ -135,7 +135,7 @@ bool ConvolutionBlock::has_few_channels() const {
 
 // The pieces matter only where the input is converted or packed first.
 void ConvolutionBlock::prepare_pooled_forward() {
-  pooled_source_ = DenseSource(place_.src_types[0], DataType::kFloat32);
+  pooled_source_ = DenseSource(place_.src_types[0], DataType::kFloat32, options_.compute);
   std::int64_t width = 0;
   for (const Box& dst : place_.dst_chunks) {
     PreparedChunk& chunk = chunks_.emplace_back(PreparedChunk{dst, {}});
@@ -149,13 +149,13 @@ void ConvolutionBlock::prepare_pooled_forward() {
       width = std::max(width, piece.src.extent(kW));
     }
   }
-  pooled_forward_.emplace(place_.src_shapes[0].c, channels(), options_.window.kernel, width,
-                          omp_get_max_threads());
+  pooled_forward_.emplace(options_.compute, place_.src_shapes[0].c, channels(),
+                          options_.window.kernel, width, omp_get_max_threads());
 }
 
 void ConvolutionBlock::prepare_forward() {
   if (PooledConvolution::is_fast() && has_few_channels() && options_.pool == Spatial{2, 2, 2} &&
-      options_.compute == DataType::kFloat32) {
+      (options_.compute == DataType::kFloat32 || !cpu_has_matrix_unit())) {
     prepare_pooled_forward();
     return;
   }
@@ -173,7 +173,8 @@ void ConvolutionBlock::prepare_forward() {
 
 std::vector<std::string> ConvolutionBlock::implementations() const {
   std::vector<std::string> names = kernels_.implementations();
-  if (pooled_forward_) names.emplace_back("forward fp32 pooled:halomesh");
+  if (pooled_forward_)
+    names.push_back(cat("forward ", name_of(options_.compute), " pooled:halomesh"));
   if (pooled_gradient_)
     names.push_back(cat("backward_weights ", name_of(options_.compute), " pooled:halomesh"));
   return names;
@@ -185,25 +186,26 @@ void ConvolutionBlock::load_parameters() {
   if (pooled_forward_) pooled_forward_->load_weights(weight, bias);
 }
 
-void ConvolutionBlock::forward(const Pass& /*pass*/, std::span<const AnyConstView> src, AnyView dst,
+void ConvolutionBlock::forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
                                const Box& chunk) {
   const auto at = std::find_if(chunks_.begin(), chunks_.end(),
                                [&](const PreparedChunk& c) { return c.dst == chunk; });
   if (at == chunks_.end())
     throw Error(cat("layer ", place_.index, ": forward of ", chunk, ", which was not prepared"),
                 "list every chunk in LayerPlace::dst_chunks");
+  const Winners winners = pass.training ? winners_ : Winners{};
   for (std::int64_t n = 0; n < place_.batch; ++n)
     for (const auto& [boxes, kernel] : at->pieces) {
       if (pooled_forward_) {
         const auto* const from =
             static_cast<const float*>(pooled_source_.read(src[0], n, boxes.src));
         pooled_forward_->forward(from, geometry_.convolution(boxes), boxes.dst, n, options_.slope,
-                                 dst, winners_);
+                                 dst, winners);
         continue;
       }
       kernels_.forward(kernel, source_.read(src[0], n, boxes.src), planes_.data());
       activation_.forward({planes_.data(), options_.compute, planes_of(boxes.conv)}, boxes.dst, n,
-                          dst, winners_);
+                          dst, winners);
     }
 }
 

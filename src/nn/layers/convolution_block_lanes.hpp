@@ -24,12 +24,22 @@ template <class Body>
   if (c < channels) body(c, channels - c);
 }
 
-/// Rounds to nearest, ties to even; a NaN stays a (quiet) NaN: as Bfloat16(float).
-[[gnu::always_inline]] inline ShortLanes to_bfloat16(const FloatLanes& value) {
+/// The upper halves of the words round to nearest, ties to even; a NaN stays a (quiet) NaN: as
+/// Bfloat16(float).
+[[gnu::always_inline]] inline WordLanes words_of_bfloat16(const FloatLanes& value) {
   const auto word = std::bit_cast<WordLanes>(value);
   const WordLanes rounded = word + 0x7fffU + ((word >> 16U) & 1U);
-  const WordLanes result = value == value ? rounded : word | 0x00400000U;
-  return __builtin_convertvector(result >> 16U, ShortLanes);
+  return value == value ? rounded : word | 0x00400000U;
+}
+[[gnu::always_inline]] inline ShortLanes to_bfloat16(const FloatLanes& value) {
+  return __builtin_convertvector(words_of_bfloat16(value) >> 16U, ShortLanes);
+}
+
+/// The value that memory of type T would give back.
+template <class T>
+[[gnu::always_inline]] inline FloatLanes rounded_to(const FloatLanes& value) {
+  if constexpr (std::is_same_v<T, float>) return value;
+  return std::bit_cast<FloatLanes>(words_of_bfloat16(value) & 0xffff0000U);
 }
 
 /// Reads `count` <= kLanes values; the other lanes are zero.

@@ -6,18 +6,36 @@
 #include "src/nn/counts.hpp"
 
 namespace halomesh {
+namespace {
 
-DenseSource::DenseSource(DataType from, DataType to) : from_(from), to_(to) {
-  if (from != DataType::kInt16 || to != DataType::kBfloat16) return;
+constexpr auto kToFloat32 = [](auto x) { return static_cast<float>(x); };
+constexpr auto kToBfloat16 = [](auto x) { return Bfloat16(static_cast<float>(x)); };
+constexpr auto kRounded = [](auto x) { return kToFloat32(kToBfloat16(x)); };
+
+}  // namespace
+
+DenseSource::DenseSource(DataType from, DataType to, DataType precision)
+    : from_(from), to_(to), precision_(precision) {
+  if (from != DataType::kInt16 || precision != DataType::kBfloat16) return;
   const auto logarithms = log_table();
-  short_logarithms_ = AlignedBuffer<Bfloat16>(static_cast<std::int64_t>(logarithms.size()));
-  std::transform(logarithms.begin(), logarithms.end(), short_logarithms_.data(),
-                 [](float value) { return Bfloat16(value); });
+  const auto size = static_cast<std::int64_t>(logarithms.size());
+  if (to == DataType::kBfloat16) {
+    short_logarithms_ = AlignedBuffer<Bfloat16>(size);
+    std::transform(logarithms.begin(), logarithms.end(), short_logarithms_.data(), kToBfloat16);
+  } else {
+    rounded_logarithms_ = AlignedBuffer<float>(size);
+    std::transform(logarithms.begin(), logarithms.end(), rounded_logarithms_.data(), kRounded);
+  }
+}
+
+// Whether inputs have the type and the precision of results.
+bool DenseSource::is_as_wanted() const {
+  return from_ == to_ && (precision_ == to_ || precision_ == DataType::kFloat32);
 }
 
 void DenseSource::reserve(const Box& span, const Box& box) {
   const std::int64_t bytes = box.volume() * size_of(to_);
-  const bool in_place = from_ == to_ && ConstView{nullptr, span, 1}.is_dense(box);
+  const bool in_place = is_as_wanted() && ConstView{nullptr, span, 1}.is_dense(box);
   if (!in_place && bytes > buffer_.size()) buffer_ = AlignedBuffer<std::byte>(bytes);
 }
 
@@ -35,29 +53,34 @@ void DenseSource::fill(TensorView<const From> view, std::int64_t n, const Box& b
             length, dense + row * length);
 }
 
-const void* DenseSource::read(AnyConstView view, std::int64_t n, const Box& box) {
-  if (from_ == to_ && view.is_dense(box)) return view.begin_of(n, box);
-  const auto copy = [](const auto* x, std::int64_t size, auto* y) { std::copy_n(x, size, y); };
-  // Readers refuse negative counts; the mask keeps whatever comes inside of the table.
-  const auto look_up = [](const auto* table) {
-    return [table](const std::int16_t* x, std::int64_t size, auto* y) {
-      for (std::int64_t i = 0; i < size; ++i) y[i] = table[static_cast<unsigned>(x[i]) & 0x7fffU];
+template <class To, class Convert>
+void DenseSource::fill_values(AnyConstView view, std::int64_t n, const Box& box,
+                              const To* logarithms, const Convert& convert) {
+  const auto with_each = [](const auto& value_of) {
+    return [value_of](const auto* x, std::int64_t size, To* y) {
+      for (std::int64_t i = 0; i < size; ++i) y[i] = value_of(x[i]);
     };
   };
-  if (from_ == DataType::kInt16 && to_ == DataType::kFloat32)
-    fill<std::int16_t, float>(view.as<std::int16_t>(), n, box, look_up(log_table().data()));
-  else if (from_ == DataType::kInt16)
-    fill<std::int16_t, Bfloat16>(view.as<std::int16_t>(), n, box,
-                                 look_up(short_logarithms_.data()));
+  // Readers refuse negative counts; the mask keeps whatever comes inside of the table.
+  const auto look_up = [logarithms](std::int16_t x) {
+    return logarithms[static_cast<unsigned>(x) & 0x7fffU];
+  };
+  if (from_ == DataType::kInt16)
+    fill<std::int16_t, To>(view.as<std::int16_t>(), n, box, with_each(look_up));
   else if (from_ == DataType::kBfloat16)
-    fill<Bfloat16, Bfloat16>(view.as<Bfloat16>(), n, box, copy);
-  else if (to_ == DataType::kFloat32)
-    fill<float, float>(view.as<float>(), n, box, copy);
+    fill<Bfloat16, To>(view.as<Bfloat16>(), n, box, with_each(convert));
   else
-    fill<float, Bfloat16>(view.as<float>(), n, box,
-                          [](const float* x, std::int64_t size, Bfloat16* y) {
-                            for (std::int64_t i = 0; i < size; ++i) y[i] = Bfloat16(x[i]);
-                          });
+    fill<float, To>(view.as<float>(), n, box, with_each(convert));
+}
+
+const void* DenseSource::read(AnyConstView view, std::int64_t n, const Box& box) {
+  if (is_as_wanted() && view.is_dense(box)) return view.begin_of(n, box);
+  if (to_ == DataType::kBfloat16)
+    fill_values<Bfloat16>(view, n, box, short_logarithms_.data(), kToBfloat16);
+  else if (precision_ == DataType::kFloat32)
+    fill_values<float>(view, n, box, log_table().data(), kToFloat32);
+  else
+    fill_values<float>(view, n, box, rounded_logarithms_.data(), kRounded);
   return buffer_.data();
 }
 

@@ -14,9 +14,10 @@ class DenseSource {
  public:
   /// A source that gives nothing.
   DenseSource() = default;
-  /// Inputs are of type `from`, results of type `to`, kFloat32 or kBfloat16. kBfloat16 as kFloat32
-  /// is not supported.
-  DenseSource(DataType from, DataType to);
+  /// Inputs are of type `from`; results are of type `to`, kFloat32 or kBfloat16, and hold values
+  /// rounded to `precision`, kFloat32 or kBfloat16.
+  DenseSource(DataType from, DataType to, DataType precision);
+  DenseSource(DataType from, DataType to) : DenseSource(from, to, to) {}
 
   /// Makes room for `box` of an input that spans `span`.
   void reserve(const Box& span, const Box& box);
@@ -24,11 +25,17 @@ class DenseSource {
   const void* read(AnyConstView view, std::int64_t n, const Box& box);
 
  private:
+  bool is_as_wanted() const;
   template <class From, class To, class Convert>
   void fill(TensorView<const From> view, std::int64_t n, const Box& box, const Convert& convert);
+  template <class To, class Convert>
+  void fill_values(AnyConstView view, std::int64_t n, const Box& box, const To* logarithms,
+                   const Convert& convert);
 
-  DataType from_ = DataType::kFloat32, to_ = DataType::kFloat32;
-  AlignedBuffer<Bfloat16> short_logarithms_;  // of counts, when they become bf16
+  DataType from_ = DataType::kFloat32, to_ = DataType::kFloat32, precision_ = DataType::kFloat32;
+  // Of counts, when they are rounded to bf16: one of the two.
+  AlignedBuffer<Bfloat16> short_logarithms_;
+  AlignedBuffer<float> rounded_logarithms_;
   AlignedBuffer<std::byte> buffer_;
 };
 

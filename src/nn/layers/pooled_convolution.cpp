@@ -27,23 +27,49 @@ template <std::size_t kCount, class Body>
   unroll(std::make_index_sequence<kCount>(), body);
 }
 
-// The largest of the window's elements, activated, and where it was: as PooledActivation.
-template <class T>
-[[gnu::always_inline]] inline void store_pooled(const std::array<FloatLanes, kTaps>& values,
-                                                std::int64_t count, float slope, T* dst,
-                                                std::uint8_t* winners) {
+using TapValues = std::array<FloatLanes, kTaps>;
+
+// The largest, or a NaN if there is any.
+[[gnu::always_inline]] inline FloatLanes largest(const TapValues& values) {
   FloatLanes best = values[0];
-  IntLanes winner{};
+  IntLanes nan = values[0] != values[0];
   unrolled<kTaps - 1>([&](auto before) {
-    constexpr std::size_t kTap = before + 1;
-    const FloatLanes& value = values[kTap];
-    const IntLanes take = (value > best) | (value != value);  // larger, or not a number
-    best = take ? value : best;
-    winner = take ? IntLanes{} + static_cast<std::int32_t>(kTap) : winner;
+    const FloatLanes& value = values[before + 1];
+    best = value > best ? value : best;
+    nan |= value != value;
   });
+  return nan ? FloatLanes{} + std::numeric_limits<float>::quiet_NaN() : best;
+}
+
+// The smallest value that memory of type C would give back as `rounded`, which is its result.
+// Between a bf16 and the next are 2^16 fp32 numbers; halfway ones go to the even one.
+template <class C>
+[[gnu::always_inline]] inline FloatLanes smallest_like(const FloatLanes& rounded) {
+  if constexpr (std::is_same_v<C, float>) return rounded;
+  const auto word = std::bit_cast<WordLanes>(rounded);
+  const WordLanes half = 0x8000U - ((word >> 16U) & 1U);
+  // Below zero the smaller has the larger magnitude; zero reaches there, too.
+  const WordLanes smallest = rounded > 0.0F ? word - half : (word | 0x80000000U) + half;
+  return std::bit_cast<FloatLanes>(smallest);
+}
+
+// The largest of the window's elements rounded to C, activated, and where it was: as
+// PooledActivation. Rounding keeps the order, so that only the largest need be rounded.
+template <class C, class T>
+[[gnu::always_inline]] inline void store_pooled(const TapValues& values, std::int64_t count,
+                                                float slope, T* dst, std::uint8_t* winners) {
+  const FloatLanes best = rounded_to<C>(largest(values));
   const IntLanes rises = best > 0.0F;
   store_values(rises ? best : best * slope, count, dst);
   if (winners == nullptr) return;
+  const FloatLanes least = smallest_like<C>(best);  // not a number if any is not
+  IntLanes winner{};
+  unrolled<kTaps>([&](auto after) {
+    constexpr std::size_t kTap = kTaps - 1 - after;  // the first one remains
+    const FloatLanes& value = values[kTap];
+    const IntLanes take = (value >= least) | (value != value);
+    winner = take ? IntLanes{} + static_cast<std::int32_t>(kTap) : winner;
+  });
   winner = rises ? winner : winner | std::int32_t{kSlopeBit};
   store(__builtin_convertvector(winner, ByteLanes), count, winners);
 }
@@ -60,9 +86,10 @@ bool PooledConvolution::is_fast() {
 #endif
 }
 
-PooledConvolution::PooledConvolution(std::int64_t channels, std::int64_t filters,
+PooledConvolution::PooledConvolution(DataType compute, std::int64_t channels, std::int64_t filters,
                                      const Spatial& kernel, std::int64_t src_width, int threads)
-    : channels_(channels),
+    : compute_(compute),
+      channels_(channels),
       filters_(filters),
       run_(kernel[2] * channels),
       // One more output pixel than fits the input, whatever the padding; whole cache lines.
@@ -88,8 +115,9 @@ void PooledConvolution::load_weights(const float* weight, const float* bias) {
       for (std::int64_t plane = 0; plane < kd * kh; ++plane)
         for (std::int64_t w = 0; w < kw; ++w) {
           const std::int64_t run = (o / kLanes * kd * kh + plane) * run_ + w * channels_ + c;
+          const float value = weight[((o * channels_ + c) * kd * kh + plane) * kw + w];
           weights_.data()[run * kLanes + o % kLanes] =
-              weight[((o * channels_ + c) * kd * kh + plane) * kw + w];
+              compute_ == DataType::kBfloat16 ? static_cast<float>(Bfloat16(value)) : value;
         }
 }
 
@@ -110,7 +138,7 @@ void PooledConvolution::fill_rows(const float* src, const ConvolutionGeometry& g
     }
 }
 
-template <std::int64_t kBlocks, class T>
+template <std::int64_t kBlocks, class C, class T>
 void PooledConvolution::pool_row(const float* rows, std::int64_t block, std::int64_t pixels,
                                  float slope, T* dst, std::int64_t dst_step,
                                  std::uint8_t* winners) const {
@@ -122,7 +150,7 @@ void PooledConvolution::pool_row(const float* rows, std::int64_t block, std::int
   for (std::int64_t b = 0; b < kBlocks; ++b)
     load(bias_.data() + (block + b) * kLanes, kLanes, bias[static_cast<std::size_t>(b)]);
   for (std::int64_t w = 0; w < pixels; ++w) {
-    std::array<std::array<FloatLanes, kTaps>, kBlocks> sums;
+    std::array<TapValues, kBlocks> sums;
     unrolled<kBlocks>([&](auto b) { unrolled<kTaps>([&](auto t) { sums[b][t] = bias[b]; }); });
     // One loop over all taps: sums would leave their registers between nested ones.
     const float* const x = rows + 2 * w * channels_;
@@ -143,13 +171,13 @@ void PooledConvolution::pool_row(const float* rows, std::int64_t block, std::int
     }
     unrolled<kBlocks>([&](auto b) {
       const std::int64_t c = (block + static_cast<std::int64_t>(b)) * kLanes;
-      store_pooled(sums[b], std::min(kLanes, filters_ - c), slope, dst + w * dst_step + c,
-                   winners == nullptr ? nullptr : winners + w * filters_ + c);
+      store_pooled<C>(sums[b], std::min(kLanes, filters_ - c), slope, dst + w * dst_step + c,
+                      winners == nullptr ? nullptr : winners + w * filters_ + c);
     });
   }
 }
 
-template <class T>
+template <class C, class T>
 void PooledConvolution::forward_rows(const float* src, const ConvolutionGeometry& geometry,
                                      const Box& dst_box, std::int64_t n, float slope,
                                      TensorView<T> dst, Winners winners) {
@@ -168,18 +196,24 @@ void PooledConvolution::forward_rows(const float* src, const ConvolutionGeometry
                                      : &winners.at(n, dst_box.lo[kC], at_d, at_h, dst_box.lo[kW]);
     std::int64_t block = 0;
     for (; block + 2 <= blocks; block += 2)
-      pool_row<2>(buffer, block, pixels, slope, to, step, winner);
-    if (block < blocks) pool_row<1>(buffer, block, pixels, slope, to, step, winner);
+      pool_row<2, C>(buffer, block, pixels, slope, to, step, winner);
+    if (block < blocks) pool_row<1, C>(buffer, block, pixels, slope, to, step, winner);
   }
 }
 
 void PooledConvolution::forward(const float* src, const ConvolutionGeometry& geometry,
                                 const Box& dst_box, std::int64_t n, float slope, AnyView dst,
                                 Winners winners) {
+  const auto write = [&](auto view) {
+    if (compute_ == DataType::kBfloat16)
+      forward_rows<Bfloat16>(src, geometry, dst_box, n, slope, view, winners);
+    else
+      forward_rows<float>(src, geometry, dst_box, n, slope, view, winners);
+  };
   if (dst.type == DataType::kBfloat16)
-    forward_rows(src, geometry, dst_box, n, slope, dst.as<Bfloat16>(), winners);
+    write(dst.as<Bfloat16>());
   else
-    forward_rows(src, geometry, dst_box, n, slope, dst.as<float>(), winners);
+    write(dst.as<float>());
 }
 
 }  // namespace halomesh

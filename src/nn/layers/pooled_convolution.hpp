@@ -11,40 +11,44 @@
 
 namespace halomesh {
 
-/// leaky_relu(max_pool(convolution + bias)) over pooling windows of 2x2x2, stride and dilation 1,
-/// in fp32. Per tap of the kernel and input channel, one value of each of the eight windows'
-/// elements meets one vector of weights, so that the sums of the elements stay in registers.
+/// leaky_relu(max_pool(convolution + bias)) over pooling windows of 2x2x2, stride and dilation 1.
+/// Products and sums are fp32; to compute in bf16, weights and sums are rounded to it (products of
+/// bf16 are exact in fp32). Per tap of the kernel and input channel, one value of each of the eight
+/// windows' elements meets one vector of weights, so that the sums of the elements stay in
+/// registers.
 class PooledConvolution {
  public:
   /// Whether the compiled code has registers enough (32 of 16 floats) to beat a library's kernel.
   static bool is_fast();
 
   PooledConvolution() = default;
-  /// Rows of up to `src_width` input pixels, `threads` threads at most.
-  PooledConvolution(std::int64_t channels, std::int64_t filters, const Spatial& kernel,
-                    std::int64_t src_width, int threads);
+  /// Computes in kFloat32 or kBfloat16; rows of up to `src_width` input pixels, `threads` threads
+  /// at most.
+  PooledConvolution(DataType compute, std::int64_t channels, std::int64_t filters,
+                    const Spatial& kernel, std::int64_t src_width, int threads);
 
   /// Packs weights in the order out,in,kd,kh,kw, and one bias a filter.
   void load_weights(const float* weight, const float* bias);
 
   /// Writes the box `dst_box` of sample n of `dst` (fp32 or bf16). `geometry` is that of the
   /// convolution planes under the box: `src` is its dense input of one sample, padded with zeros
-  /// before and after as needed. The box has `filters` channels; dst may span more. Remembers
-  /// winners as PooledActivation unless they have no data.
+  /// before and after as needed, already rounded to bf16 to compute in it. The box has `filters`
+  /// channels; dst may span more. Remembers winners as PooledActivation unless they have no data.
   /// Allocates nothing.
   void forward(const float* src, const ConvolutionGeometry& geometry, const Box& dst_box,
                std::int64_t n, float slope, AnyView dst, Winners winners);
 
  private:
-  template <class T>
+  template <class C, class T>
   void forward_rows(const float* src, const ConvolutionGeometry& geometry, const Box& dst_box,
                     std::int64_t n, float slope, TensorView<T> dst, Winners winners);
   void fill_rows(const float* src, const ConvolutionGeometry& geometry, std::int64_t d,
                  std::int64_t h, float* rows) const;
-  template <std::int64_t kBlocks, class T>
+  template <std::int64_t kBlocks, class C, class T>
   void pool_row(const float* rows, std::int64_t block, std::int64_t pixels, float slope, T* dst,
                 std::int64_t dst_step, std::uint8_t* winners) const;
 
+  DataType compute_ = DataType::kFloat32;
   std::int64_t channels_ = 0, filters_ = 0, run_ = 0, row_floats_ = 0, buffer_floats_ = 0;
   Spatial kernel_{};
   AlignedBuffer<float> weights_;  // block of kLanes filters, kd, kh, run of kw and channel, filter
