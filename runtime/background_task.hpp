@@ -2,6 +2,7 @@
 // Knows nothing of the work.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <functional>
@@ -40,6 +41,11 @@ class BackgroundTask {
   bool done() {
     const std::lock_guard lock(mutex_);
     return !busy_;
+  }
+  /// The same, after waiting for up to `time`.
+  bool done_within(std::chrono::microseconds time) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, time, [this] { return !busy_; });
   }
   /// Waits for the work under way; throws what it threw.
   void wait() {

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
+#include <map>
 #include <utility>
 
 #include "box.hpp"
@@ -41,6 +43,26 @@ class BoxType {
 
  private:
   MPI_Datatype type_ = MPI_DATATYPE_NULL;
+};
+
+/// The types of boxes in blocks that span the same box, made when first asked for and kept.
+class BoxTypes {
+ public:
+  BoxTypes() = default;
+  /// `span` is not empty when of() is called.
+  explicit BoxTypes(const Box& span) : span_(span) {}
+  /// For a box of these extents wherever it lies: to be used with its own first element.
+  MPI_Datatype of(const Box& box) {
+    Box corner{span_.lo, span_.lo};
+    for (std::size_t a = 0; a < 4; ++a) corner.hi[a] += box.extent(a);
+    auto known = types_.find(corner.hi);
+    if (known == types_.end()) known = types_.emplace(corner.hi, BoxType(span_, corner)).first;
+    return known->second.get();
+  }
+
+ private:
+  Box span_;
+  std::map<std::array<std::int64_t, 4>, BoxType> types_;
 };
 
 }  // namespace halomesh

@@ -97,6 +97,21 @@ std::string find_files(const fs::path& directory, const std::string& split) {
 
 }  // namespace
 
+void SampleReader::read_layers(std::int64_t sample, const Box& box, const LayerSink& sink,
+                               std::span<float> targets) {
+  const std::vector<Box> all = layers(box);
+  if (all.empty()) {
+    read(sample, {}, targets);
+    return;
+  }
+  AlignedBuffer<std::int16_t> counts(all.front().volume());
+  for (const Box& layer : all) {
+    const TensorView<std::int16_t> view{counts.data(), layer, 1};
+    read(sample, view, layer == all.front() ? targets : std::span<float>());
+    sink(view);
+  }
+}
+
 void SampleReader::stream(std::int64_t sample, const VoxelSink& /*sink*/,
                           std::span<float> /*targets*/) {
   throw Error(cat("sample ", sample, " is in no file: there is nothing to be staged"));

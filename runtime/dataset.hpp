@@ -2,12 +2,16 @@
 // reading. Knows nothing of the order in which samples are used, of threads or of the network.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
+#include "partition/tiles.hpp"
 #include "runtime/mpi.hpp"
 #include "runtime/voxel_sink.hpp"
 #include "shape.hpp"
@@ -24,6 +28,18 @@ class SampleReader {
   /// is of int16, their log(1+x) where it is of fp32; and the sample's targets to `targets`. Either
   /// may be empty when it is not wanted. Throws Error naming file, record, value and cure.
   virtual void read(std::int64_t sample, AnyView dst, std::span<float> targets) = 0;
+  /// Takes counts of a box, dense, valid during the call.
+  using LayerSink = std::function<void(TensorView<const std::int16_t> layer)>;
+  /// Hands on the counts of the box `box` of a sample layer by layer, in the order and of the form
+  /// of layers_of(); a layer is one of layers(box), or what the file has in one piece. Otherwise as
+  /// read(). Here: by read(), for readers to whom a part of a box costs a part of the time.
+  virtual void read_layers(std::int64_t sample, const Box& box, const LayerSink& sink,
+                           std::span<float> targets);
+  /// Layers of an eighth of a box, and of 512 KiB at most.
+  static std::vector<Box> layers(const Box& box) {
+    return layers_of(box, std::min<std::int64_t>(256 * 1024, box.volume() / 8));
+  }
+
   /// Hands on the voxels of a whole sample piece by piece while they are read, and writes its
   /// targets to `targets`. Throws as read() does, perhaps after pieces have been handed on; and
   /// where there is nothing to be read from.

@@ -130,11 +130,12 @@ void DirectLoader::read(const SampleUse& use, AnyView block, std::span<float> ta
     reader_->read(use.sample, block, targets);
     return;
   }
-  if (source_.size() == 0) source_ = AlignedBuffer<std::int16_t>(block.span.volume());
-  const Box box = use.symmetry.source_of(block.span, spec_.shape);
-  const TensorView<std::int16_t> source{source_.data(), box, 1};
-  reader_->read(use.sample, source, targets);
-  turn(source, box, use.symmetry, spec_.shape, block);
+  reader_->read_layers(
+      use.sample, use.symmetry.source_of(block.span, spec_.shape),
+      [&](TensorView<const std::int16_t> layer) {
+        turn(layer, layer.span, use.symmetry, spec_.shape, block);
+      },
+      targets);
 }
 
 }  // namespace halomesh

@@ -17,8 +17,8 @@
 namespace halomesh {
 
 /// Reads each sample's block straight from the data set. Its thread makes no MPI call; no call is
-/// collective. Of a turned sample it reads the block's source and turns it, through memory for one
-/// more block.
+/// collective. The source of a turned block is read in layers, which are turned one by one: there
+/// is no third block.
 class DirectLoader final : public Loader {
  public:
   /// With an empty box and no targets, nothing is read at all.
@@ -49,7 +49,6 @@ class DirectLoader final : public Loader {
 
   const std::unique_ptr<SampleReader> reader_;
   const BatchSpec spec_;
-  AlignedBuffer<std::int16_t> source_;  // of a turned block; made when the first is met
 
   std::mutex mutex_;
   std::condition_variable changed_;

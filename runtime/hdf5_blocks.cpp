@@ -11,6 +11,9 @@
 namespace halomesh {
 namespace {
 
+/// Planes of a dataset without chunks that are read at a time.
+constexpr std::int64_t kContiguousPlanes = 8;
+
 std::int64_t volume_of(const Extents& extents) {
   std::int64_t volume = 1;
   for (const std::int64_t extent : extents) volume *= extent;
@@ -61,12 +64,14 @@ Hdf5Blocks::Hdf5Blocks(Hdf5File& file, std::string name)
       extents_(file.extents(name_)),
       layout_(file.holds(name_, Hdf5Type::kInt16) ? file.layout(name_) : std::nullopt) {
   // Larger ones than a whole dataset's are not allocated here.
+  is_contiguous_ = layout_ && layout_->chunk.empty();
   if (layout_ && (layout_->chunk.empty() || volume_of(layout_->chunk) > volume_of(extents_)))
     layout_.reset();
   if (layout_) chunk_.resize(static_cast<std::size_t>(volume_of(layout_->chunk)));
 }
 
 std::int64_t Hdf5Blocks::chunk_extent(std::size_t axis) const {
+  if (is_contiguous_) return std::min<std::int64_t>(kContiguousPlanes, extents_[axis]);
   return layout_ ? layout_->chunk[axis] : extents_[axis];
 }
 

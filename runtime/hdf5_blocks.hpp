@@ -23,7 +23,8 @@ class Hdf5Blocks {
   Hdf5Blocks(Hdf5File& file, std::string name);
 
   const Extents& extents() const { return extents_; }
-  /// Planes of the first axes but `axis` that a chunk spans: blocks are best read in such steps.
+  /// Planes along `axis` that a chunk spans: blocks are best read in such steps. Few where there
+  /// are no chunks; all where the library decodes chunks.
   std::int64_t chunk_extent(std::size_t axis) const;
   /// `values`: the elements of the block, dense, in the order of the axes.
   void read(const Slab& block, std::span<std::int16_t> values);
@@ -35,6 +36,7 @@ class Hdf5Blocks {
   std::string name_;
   Extents extents_;
   std::optional<DatasetLayout> layout_;  // where chunks are decoded here
+  bool is_contiguous_ = false;
   std::vector<std::byte> stored_;
   std::vector<std::int16_t> chunk_;
   ChunkDecoder decoder_;

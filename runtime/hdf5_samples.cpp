@@ -24,22 +24,33 @@ class Hdf5SampleReader final : public SampleReader {
       throw Error(cat("block ", dst.span, " is not within the sample ", dataset_.shape()));
     const Place place = begin(sample, targets);
     if (dst.span.empty()) return;
-    read_layers(place, dst.span, [&](const Box& layer, std::span<const std::byte> bytes) {
+    go_through(place, dst.span, [&](const Box& layer, std::span<const std::byte> bytes) {
       BlockWriter writer(layer.shape(),
                          {dst.begin_of(0, layer), dst.type, Box::whole(layer.shape()), 1});
       writer.take(0, bytes);
       return writer.negative();
     });
   }
+  void read_layers(std::int64_t sample, const Box& box, const LayerSink& sink,
+                   std::span<float> targets) override {
+    const Place place = begin(sample, targets);
+    if (box.empty()) return;
+    go_through(place, box, [&](const Box& layer, std::span<const std::byte> bytes) {
+      NegativeSearch search;
+      search.take(0, bytes);
+      sink({counts_.data(), layer, 1});
+      return search.found();
+    });
+  }
   void stream(std::int64_t sample, const VoxelSink& sink, std::span<float> targets) override {
     const Shape& shape = dataset_.shape();
-    read_layers(begin(sample, targets), Box::whole(shape),
-                [&](const Box& layer, std::span<const std::byte> bytes) {
-                  NegativeSearch search;
-                  search.take(0, bytes);
-                  sink(layer.lo[kD] * voxel_bytes(shape) / shape.d, bytes);
-                  return search.found();
-                });
+    go_through(begin(sample, targets), Box::whole(shape),
+               [&](const Box& layer, std::span<const std::byte> bytes) {
+                 NegativeSearch search;
+                 search.take(0, bytes);
+                 sink(layer.lo[kD] * voxel_bytes(shape) / shape.d, bytes);
+                 return search.found();
+               });
   }
 
  private:
@@ -66,7 +77,7 @@ class Hdf5SampleReader final : public SampleReader {
   }
   void read_targets(std::int64_t index, std::span<float> targets, const std::string& where);
   template <class Take>
-  void read_layers(const Place& place, const Box& block, const Take& take);
+  void go_through(const Place& place, const Box& block, const Take& take);
   Slab slab_of(std::int64_t index, const Box& box) const;
   void check_sum(std::int64_t index, std::uint32_t found, const std::string& where);
 
@@ -108,7 +119,7 @@ void Hdf5SampleReader::read_targets(std::int64_t index, std::span<float> targets
 /// Goes through a block in layers of planes, each dense in the block: take(layer, its counts) gives
 /// the first voxel of the layer that is below 0.
 template <class Take>
-void Hdf5SampleReader::read_layers(const Place& place, const Box& block, const Take& take) {
+void Hdf5SampleReader::go_through(const Place& place, const Box& block, const Take& take) {
   const auto& [index, where] = place;
   const bool whole = block == Box::whole(dataset_.shape());
   const std::int64_t origin = slab_of(index, block).offset[dataset_.kind().stacked ? 1 : 0];

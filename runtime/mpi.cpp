@@ -206,6 +206,19 @@ void Requests::wait_all() {
         MPI_Waitall(static_cast<int>(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE));
 }
 
+bool Requests::take_completed(bool wait, std::vector<int>& indices) {
+  if (requests_.empty()) return false;
+  const std::size_t known = indices.size();
+  indices.resize(known + requests_.size());
+  int count = 0;
+  mpi_check((wait ? MPI_Waitsome : MPI_Testsome)(static_cast<int>(requests_.size()),
+                                                 requests_.data(), &count, indices.data() + known,
+                                                 MPI_STATUSES_IGNORE));
+  const bool some = count != MPI_UNDEFINED;
+  indices.resize(known + static_cast<std::size_t>(some ? count : 0));
+  return some;
+}
+
 void Requests::clear() {
   wait_all();
   requests_.clear();

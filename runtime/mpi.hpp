@@ -121,6 +121,9 @@ class Requests {
   /// True when all are complete. Lets MPI make progress.
   bool test_all();
   void wait_all();
+  /// Adds the indices of those that have completed since they were last asked for to `indices`;
+  /// `wait`: waits for at least one. False when there was none left.
+  bool take_completed(bool wait, std::vector<int>& indices);
   /// Waits for one request by its index.
   void wait(std::size_t index);
   /// Waits for all and forgets them, but keeps the memory for as many.

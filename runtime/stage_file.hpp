@@ -69,6 +69,8 @@ class StageFile {
   void verify(std::int64_t slot) const;
   /// The counts of a slot of kNone, for as long as this object lives. Not verified.
   const std::int16_t* in_place(std::int64_t slot) const;
+  /// The bytes of a slot as they are in the file, of either codec; as in_place().
+  std::span<const std::byte> stored(std::int64_t slot) const;
   /// The verified counts of a slot: in place, or inflated into `room`, of block() counts.
   std::span<const std::int16_t> read(std::int64_t slot, std::span<std::int16_t> room);
 
@@ -77,7 +79,6 @@ class StageFile {
   void place(Entry& entry, std::int64_t bytes);
   void store(Entry& entry, std::span<const std::byte> bytes);
   void map();
-  std::span<const std::byte> stored(std::int64_t slot) const;
 
   std::vector<MappedFile> files_;
   std::string name_;

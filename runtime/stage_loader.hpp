@@ -10,24 +10,28 @@
 
 #include "partition/delivery.hpp"
 #include "runtime/background_task.hpp"
+#include "runtime/block_codec.hpp"
 #include "runtime/box_type.hpp"
 #include "runtime/loader.hpp"
 #include "runtime/process_mesh.hpp"
+#include "runtime/slab_ring.hpp"
 #include "runtime/stager.hpp"
 
 namespace halomesh {
 
 /// Every rank knows the whole course, so that sends and receives match without negotiation. The
 /// samples that a step takes stay at home; a replica that takes another's sample is sent its
-/// blocks, straight out of the stage where that is not compressed. For each step:
+/// blocks. For each step:
 ///
-///   begin()    receives are posted, and sends as far as the stage is not compressed
+///   begin()    main thread: receives are posted, and sends as far as the stage is not compressed
 ///   gather()   own thread: verifies (and inflates) what is sent, copies or turns what is at hand
 ///   advance()  main thread: messages travel
-///   place()    own thread: turns what has arrived
+///   place()    own thread: turns what has arrived, while the rest travels
 ///
-/// Memory: the batch in use and the batch in the making; one more while samples are turned or the
-/// batches are of fp32; inflated blocks that are under way.
+/// Memory: the batch in use and the batch in the making, no third block. Messages go straight out
+/// of the stage into the batch. A block that is to be turned, or become fp32, travels in tiles (see
+/// tiles.hpp), each into the memory that its image will have; there it is turned by way of one tile
+/// of memory. A compressed block is inflated and sent layer by layer, two of which are held.
 class StageLoader final : public Loader {
  public:
   /// Collective over mesh.world(), as is the destructor unless an exception unwinds. `sample`:
@@ -46,24 +50,28 @@ class StageLoader final : public Loader {
   /// What this part takes and gives of a sample under one symmetry.
   struct Route {
     std::vector<Transfer> incoming, outgoing;
-    std::vector<BoxType> outgoing_types;  // within this part's kept block
   };
+  /// Boxes are of the sample; `place` is one in a batch of whoever takes it.
   struct LocalPiece {
-    std::int64_t slot = 0, place = 0;
+    std::int64_t place = 0;
     Box box;
     Symmetry symmetry;
   };
-  struct ArrivedPiece {
-    std::int64_t place = 0, offset = 0;  // in arrivals_
+  struct Arrival {
+    std::int64_t place = 0;
     Box box;
     Symmetry symmetry;
   };
   struct Departure {
-    std::int64_t slot = 0, place = 0;  // in the batch of its destination
-    const Transfer* transfer = nullptr;
-    MPI_Datatype type = MPI_DATATYPE_NULL;
-    std::int64_t replica = 0;  // of its destination
-    std::size_t inflated = 0;  // where in inflated_
+    std::int64_t place = 0;
+    Box box;
+    Symmetry symmetry;
+    int rank = 0;  // that it goes to
+  };
+  /// A kept block that is wanted: as the first .. last of departures_ and of local_.
+  struct Opening {
+    std::int64_t slot = 0;
+    std::size_t departure = 0, departures_end = 0, local = 0, local_end = 0;
   };
   struct Buffer {
     Tensor data;
@@ -71,20 +79,28 @@ class StageLoader final : public Loader {
     std::vector<std::int64_t> samples;
     Batch batch;
   };
-  enum class Phase { kIdle, kGathering, kTravelling, kPlacing, kReady };
+  enum class Phase { kIdle, kMaking, kReady };
 
   const Route& route(const Symmetry& symmetry);
   void begin();
   void take(const SampleUse& use, std::int64_t place, Buffer& buffer);
+  void receive(const Transfer& transfer, int from, const Arrival& whole);
   void give(const SampleUse& use, std::int64_t place, std::int64_t replica);
-  void send();
+  void send(const Opening& opening, TensorView<const std::int16_t> layer, Requests& requests);
+  void send_filled();
   void gather();
-  void place_arrivals();
+  void inflate(std::size_t opening);
+  void place();
   void advance(bool wait);
-  AnyView block_at(std::int64_t place) const;
-  TensorView<const std::int16_t> kept(const std::int16_t* counts) const {
-    return {counts, box(), 1};
+  void finish();
+
+  bool compressed() const { return split_.file.codec() != StageCodec::kNone; }
+  bool tiled(const Symmetry& symmetry) const {
+    return !symmetry.is_identity() || spec_.type != DataType::kInt16;
   }
+  std::vector<Box> layers(const Box& kept) const;
+  std::vector<Box> pieces_of(const Box& box, const Symmetry& symmetry) const;
+  AnyView block_at(std::int64_t place) const;
   const Box& box() const { return sample_.kept[static_cast<std::size_t>(mesh_.part())]; }
 
   const ProcessMesh& mesh_;
@@ -100,14 +116,21 @@ class StageLoader final : public Loader {
   std::array<Buffer, 2> buffers_;
   Phase phase_ = Phase::kIdle;
   std::vector<LocalPiece> local_;
-  std::vector<ArrivedPiece> arrived_;
   std::vector<Departure> departures_;
-  AlignedBuffer<std::int16_t> arrivals_, room_;
-  std::vector<AlignedBuffer<std::int16_t>> inflated_;
-  std::size_t inflated_used_ = 0;
+  std::vector<Opening> openings_;
+  std::vector<Arrival> arrivals_;       // in the order of receives_
+  std::vector<int> arrived_, placing_;  // of arrivals_: not yet placed, and being placed
+  AlignedBuffer<std::int16_t> tile_;
+  std::vector<Box> layers_;  // of this part's kept block
+  BlockCodec codec_;
+  SlabRing ring_;
   std::int64_t received_bytes_ = 0;
-  Requests receives_, sends_;  // after the buffers: they wait before those go
-  BackgroundTask task_;        // last: it uses all of the above
+  BoxTypes sent_types_, received_types_;
+  // After the buffers: they wait before those go.
+  Requests receives_, sends_;
+  std::array<Requests, SlabRing::kSlabs> slab_sends_;
+  std::array<bool, SlabRing::kSlabs> sending_{};
+  BackgroundTask task_;  // last: it uses all of the above
 };
 
 }  // namespace halomesh

@@ -35,6 +35,55 @@ std::string extents_hint(std::int64_t bytes, std::int64_t slack, const Shape& as
 
 namespace {
 
+/// Makes layers of a box out of the voxels of a sample, which come piece by piece.
+class LayerCollector {
+ public:
+  /// `memory` grows to the size of a layer.
+  LayerCollector(const Shape& sample, std::vector<Box> layers, AlignedBuffer<std::int16_t>& memory,
+                 const SampleReader::LayerSink& sink)
+      : sample_(sample), layers_(std::move(layers)), memory_(memory), sink_(sink) {
+    if (!layers_.empty() && memory_.size() < layers_.front().volume())
+      memory_ = AlignedBuffer<std::int16_t>(layers_.front().volume());
+    start();
+  }
+  /// As a VoxelSink does.
+  void take(std::int64_t offset, std::span<const std::byte> bytes) {
+    while (writer_) {
+      // A layer's writer sees nothing of what comes before the layer: it may begin within a voxel.
+      const std::int64_t skip = std::clamp<std::int64_t>(begin_ - offset, 0, std::ssize(bytes));
+      writer_->take(offset + skip, bytes.subspan(static_cast<std::size_t>(skip)));
+      if (offset + std::ssize(bytes) < end_) return;
+      if (!negative_) negative_ = writer_->negative();
+      sink_(view());
+      ++layer_;
+      start();
+    }
+  }
+  /// The first voxel of the layers so far that is below 0.
+  const std::optional<BlockWriter::Voxel>& negative() const { return negative_; }
+
+ private:
+  TensorView<std::int16_t> view() const { return {memory_.data(), layers_[layer_], 1}; }
+  void start() {
+    writer_.reset();
+    if (layer_ == layers_.size()) return;
+    const Box& box = layers_[layer_];
+    writer_.emplace(sample_, view());
+    const std::int64_t row = 2 * sample_.w * sample_.c;
+    begin_ = (box.lo[kD] * sample_.h + box.lo[kH]) * row;
+    end_ = ((box.hi[kD] - 1) * sample_.h + box.hi[kH]) * row;
+  }
+
+  Shape sample_;
+  std::vector<Box> layers_;
+  AlignedBuffer<std::int16_t>& memory_;
+  const SampleReader::LayerSink& sink_;
+  std::size_t layer_ = 0;
+  std::optional<BlockWriter> writer_;  // of the layer that is being made; none after the last
+  std::int64_t begin_ = 0, end_ = 0;   // bytes of the sample that it lies between
+  std::optional<BlockWriter::Voxel> negative_;
+};
+
 class TfRecordSampleReader final : public SampleReader {
  public:
   explicit TfRecordSampleReader(const TfRecordDataset& dataset)
@@ -48,6 +97,16 @@ class TfRecordSampleReader final : public SampleReader {
         sample,
         [&](std::int64_t offset, std::span<const std::byte> bytes) { block.take(offset, bytes); },
         [&] { return block.negative(); }, targets);
+  }
+  void read_layers(std::int64_t sample, const Box& box, const LayerSink& sink,
+                   std::span<float> targets) override {
+    LayerCollector collector(dataset_.shape(), layers(box), layer_, sink);
+    take_record(
+        sample,
+        [&](std::int64_t offset, std::span<const std::byte> bytes) {
+          collector.take(offset, bytes);
+        },
+        [&] { return collector.negative(); }, targets);
   }
   void stream(std::int64_t sample, const VoxelSink& sink, std::span<float> targets) override {
     NegativeSearch search;
@@ -81,6 +140,7 @@ class TfRecordSampleReader final : public SampleReader {
   const TfRecordDataset& dataset_;
   TfRecordReader records_;
   ExampleDecoder decoder_;
+  AlignedBuffer<std::int16_t> layer_;
   std::int64_t open_file_ = -1;
   Descriptor expected_;  // of a file that has been opened early
   std::int64_t expected_file_ = -1;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "src/nn/counts.hpp"
 
@@ -81,6 +82,23 @@ void turn(TensorView<const std::int16_t> counts, const Box& source, const Symmet
   else
     copy(from, step, dst.as<float>().begin_of(0, image), to_step, extents, source.extent(kC),
          Logarithm{});
+}
+
+void turn_in_place(AnyView block, const Box& source, const Symmetry& symmetry, const Shape& shape,
+                   std::span<std::int16_t> room) {
+  if (source.empty()) return;
+  const Box image = symmetry.image_of(source, shape);
+  require(block.span.contains(image) && std::ssize(room) >= source.volume(),
+          cat("box ", image, " of ", block.span, " turned by way of ", room.size(), " counts"));
+  // What is contiguous: a row where numbers are counts, else half a pixel.
+  const std::int64_t pixels = block.type == DataType::kInt16 ? image.extent(kW) : 1;
+  const auto run = static_cast<std::size_t>(pixels * image.extent(kC));
+  Box at = image;
+  for (std::int16_t* to = room.data(); at.lo[kD] < image.hi[kD]; ++at.lo[kD])
+    for (at.lo[kH] = image.lo[kH]; at.lo[kH] < image.hi[kH]; ++at.lo[kH])
+      for (at.lo[kW] = image.lo[kW]; at.lo[kW] < image.hi[kW]; at.lo[kW] += pixels, to += run)
+        std::memcpy(to, block.begin_of(0, at), run * sizeof *to);
+  turn({room.data(), source, 1}, source, symmetry, shape, block);
 }
 
 }  // namespace halomesh

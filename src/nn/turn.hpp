@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "partition/symmetry.hpp"
 #include "src/nn/tensor.hpp"
@@ -15,5 +16,11 @@ namespace halomesh {
 /// thread alone, as it works beside a step.
 void turn(TensorView<const std::int16_t> counts, const Box& source, const Symmetry& symmetry,
           const Shape& shape, AnyView dst);
+
+/// Counts of the box `source`, dense in its order, have come one after the other into the memory
+/// that its image has in `block` (of fp32: into the first half of each pixel's). Turns them there
+/// as turn() does, by way of `room` for source.volume() counts.
+void turn_in_place(AnyView block, const Box& source, const Symmetry& symmetry, const Shape& shape,
+                   std::span<std::int16_t> room);
 
 }  // namespace halomesh

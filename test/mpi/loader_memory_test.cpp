@@ -1,9 +1,10 @@
-// Memory of staging and of loaders: pieces, and two blocks of a sample a rank.
+// Memory of staging and of loaders: pieces, and two batches of blocks a rank.
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <array>
 
+#include "partition/tiles.hpp"
 #include "runtime/direct_loader.hpp"
 #include "runtime/sample_scatter.hpp"
 #include "runtime/stage_loader.hpp"
@@ -61,53 +62,75 @@ std::int64_t extra_bytes(const Work& work) {
 // Courses, targets, plans, messages' headings and the like: a small part of a block here.
 constexpr std::int64_t kSmall = 100 * 1024;
 
+struct Case {
+  bool turned = false;
+  StageCodec codec = StageCodec::kNone;
+  std::int64_t local_batch = 1;
+};
+
+/// Bytes that a loader may take beyond its two batches: a tile that is turned; layers that are read
+/// to be turned, or inflated (two, and a piece of 64 Ki counts of the codec).
+std::int64_t pieces(bool reads, const Case& c, const Box& box) {
+  if (reads) return c.turned ? 2 * SampleReader::layers(box).front().volume() : 0;
+  std::int64_t bytes = c.turned ? 2 * kTileCounts : 0;
+  if (c.codec == StageCodec::kNone) return bytes;
+  const std::vector<Box> layers =
+      layers_of(box, std::min(std::int64_t{256 * 1024}, box.volume() / 16));
+  bytes += 2 * 2 * layers.front().volume() + 2 * 64 * 1024;
+  // Each tile of each layer has a heading.
+  if (c.turned)
+    for (const Box& layer : layers) bytes += c.local_batch * 100 * std::ssize(tiles_of(layer));
+  return bytes;
+}
+
 void check_memory(const Comm& comm, const PartGrid& grid, const std::filesystem::path& directory,
-                  Findings& findings) {
+                  const Case& c, Findings& findings) {
   const ProcessMesh mesh(comm, {comm.size() / grid.count(), grid});
   const KeptSample sample = kept_sample(kShape, grid, 1);
   const Sevens data;
-  const SampleOrder order{Shuffle::kGlobal, 5, data.size(), mesh.shape().replicas, 1};
+  const SampleOrder order{Shuffle::kGlobal, 5, data.size(), mesh.shape().replicas, c.local_batch};
   const Box& box = sample.kept[static_cast<std::size_t>(mesh.part())];
-  const BatchSpec spec{kShape, box, 1, 1, DataType::kInt16, mesh.replica()};
+  const BatchSpec spec{kShape, box, 1, c.local_batch, DataType::kInt16, mesh.replica()};
   const SymmetryDraw draw(5, kShape);
-  const std::int64_t block = 2 * box.volume();
   const auto check = [&](std::int64_t found, std::int64_t bound, const char* what) {
     findings.expect(found > 0 && found <= bound + kSmall, [&] {
-      return cat(what, " on parts ", to_string(grid), " took ", found, " bytes, expected ", bound,
-                 " and a little");
+      return cat(what, " on parts ", to_string(grid), c.turned ? ", turned," : "",
+                 c.codec == StageCodec::kNone ? "" : " compressed,", " in batches of ",
+                 c.local_batch, " took ", found, " bytes, expected ", bound, " and a little");
     });
   };
-  for (const bool turned : {false, true}) {
-    const Course course = order.training(0, 0, turned ? &draw : nullptr);
-    const auto run = [&](Loader& loader) {
-      loader.append(course);
-      for (std::int64_t step = 0; step < course.steps; ++step)
-        findings.expect_equal(*loader.next().data.as<std::int16_t>().data, std::int16_t{7},
-                              "count");
-    };
-    std::optional<std::vector<StagedSplit>> staged;
-    const std::int64_t staging = extra_bytes([&] {
-      Stager stager(mesh, sample, {directory, StageCodec::kNone, false},
-                    {{"train", &data, SampleHomes::of_training(order)}});
-      staged = stager.run([] { return false; }, [](std::int64_t) {});
-    });
+  const Course course = order.training(0, 0, c.turned ? &draw : nullptr);
+  const auto run = [&](Loader& loader) {
+    loader.append(course);
+    for (std::int64_t step = 0; step < course.steps; ++step) {
+      const auto counts = loader.next().data.as<std::int16_t>();
+      for (int i = 0; i < 3; ++i) loader.progress();
+      for (std::int64_t n = 0; n < counts.batch; ++n)
+        findings.expect_equal(counts.data[n * counts.sample_volume()], std::int16_t{7}, "count");
+    }
+  };
+  std::optional<std::vector<StagedSplit>> staged;
+  const std::int64_t staging = extra_bytes([&] {
+    Stager stager(mesh, sample, {directory, c.codec, false},
+                  {{"train", &data, SampleHomes::of_training(order)}});
+    staged = stager.run([] { return false; }, [](std::int64_t) {});
+  });
+  if (c.codec == StageCodec::kNone)
     check(staging, (grid.count() + 8) * kScatterPieceBytes, "staging");
-    // Of a turned sample, what is to be turned is a third block.
-    const std::int64_t blocks = turned ? 3 : 2;
-    check(extra_bytes([&] {
-            StageLoader loader(mesh, sample, std::move(staged->front()), spec);
-            run(loader);
-          }),
-          blocks * block, "loading from the stage");
-    check(extra_bytes([&] {
-            DirectLoader loader(data.reader(), spec);
-            run(loader);
-          }),
-          blocks * block, "reading");
-  }
+  const std::int64_t batches = 2 * c.local_batch * 2 * box.volume();
+  check(extra_bytes([&] {
+          StageLoader loader(mesh, sample, std::move(staged->front()), spec);
+          run(loader);
+        }),
+        batches + pieces(false, c, box), "loading from the stage");
+  check(extra_bytes([&] {
+          DirectLoader loader(data.reader(), spec);
+          run(loader);
+        }),
+        batches + pieces(true, c, box), "reading");
 }
 
-TEST_CASE("staging takes pieces, and a loader two blocks of a sample a rank") {
+TEST_CASE("staging takes pieces, and a loader two batches of blocks a rank, in every mode") {
   if (test::live_bytes() < 0) {
     MESSAGE("not counted: the sanitizer owns operator new");
     return;
@@ -117,7 +140,10 @@ TEST_CASE("staging takes pieces, and a loader two blocks of a sample a rank") {
     for (std::int64_t parts = 1; parts <= comm.size(); ++parts)
       if (comm.size() % parts == 0)
         for (const PartGrid& grid : grids_of(parts))
-          check_memory(comm, grid, directory.path(), findings);
+          for (const bool turned : {false, true})
+            for (const StageCodec codec : {StageCodec::kNone, StageCodec::kDeflate})
+              for (const std::int64_t local_batch : {1, 2})
+                check_memory(comm, grid, directory.path(), {turned, codec, local_batch}, findings);
   });
 }
 
