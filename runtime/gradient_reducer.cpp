@@ -38,7 +38,8 @@ std::vector<std::vector<Parts>> disjoint_rounds(const ModelGeometry& geometry) {
 }  // namespace
 
 GradientReducer::GradientReducer(const ProcessMesh& mesh, const ModelGeometry& geometry,
-                                 Parameters& parameters, std::int64_t bucket_bytes)
+                                 Parameters& parameters, Reduction reduction,
+                                 std::int64_t bucket_bytes)
     : parameters_(parameters) {
   for (const auto& round : disjoint_rounds(geometry)) {
     int color = -1;
@@ -49,9 +50,11 @@ GradientReducer::GradientReducer(const ProcessMesh& mesh, const ModelGeometry& g
     for (const HolderGroup& group : parameters.groups())
       if (group.parts == round[static_cast<std::size_t>(color)])
         make_buckets(geometry, group, comms_.size(), bucket_bytes);
-    comms_.push_back(std::move(comm));
+    comms_.emplace_back(std::move(comm), mesh.replica(), reduction);
   }
+  for (const Bucket& bucket : buckets_) sums_.emplace_back(comms_[bucket.comm], bucket.volume);
   requests_.assign(buckets_.size(), MPI_REQUEST_NULL);
+  completed_.resize(buckets_.size());
 }
 
 void GradientReducer::make_buckets(const ModelGeometry& geometry, const HolderGroup& group,
@@ -60,7 +63,7 @@ void GradientReducer::make_buckets(const ModelGeometry& geometry, const HolderGr
   bool open = false;
   for (std::size_t i = group.ranges.size(); i-- > 0;) {
     const ParameterRange& range = group.ranges[i];
-    if (!open) buckets_.push_back({comm, range.offset + range.volume, 0, {}, 0});
+    if (!open) buckets_.push_back({comm, range.offset + range.volume, 0, {}, 0, 0});
     Bucket& bucket = buckets_.back();
     bucket.offset = range.offset;
     bucket.volume += range.volume;
@@ -70,7 +73,10 @@ void GradientReducer::make_buckets(const ModelGeometry& geometry, const HolderGr
 }
 
 void GradientReducer::begin() {
-  for (Bucket& bucket : buckets_) bucket.missing = bucket.layers.size();
+  for (Bucket& bucket : buckets_) {
+    bucket.missing = bucket.layers.size();
+    bucket.stages_started = 0;
+  }
 }
 
 void GradientReducer::completed(std::size_t layer) {
@@ -80,21 +86,42 @@ void GradientReducer::completed(std::size_t layer) {
     bucket.missing -=
         static_cast<std::size_t>(std::count(bucket.layers.begin(), bucket.layers.end(), layer));
     if (bucket.missing != 0) continue;
-    mpi_check(MPI_Iallreduce(MPI_IN_PLACE, parameters_.diffs().data() + bucket.offset,
-                             narrow<int>(bucket.volume), MPI_FLOAT, MPI_SUM,
-                             comms_[bucket.comm].handle(), &requests_[i]));
+    start_stage(i);
     reduced_bytes_ += bucket.volume * static_cast<std::int64_t>(sizeof(float));
   }
 }
 
-void GradientReducer::progress() {
-  int done = 0;
-  mpi_check(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done,
-                        MPI_STATUSES_IGNORE));
+void GradientReducer::start_stage(std::size_t bucket) {
+  Bucket& b = buckets_[bucket];
+  sums_[bucket].start(comms_[b.comm], b.stages_started++, parameters_.diffs().data() + b.offset,
+                      &requests_[bucket]);
 }
 
+// A stage starts after the same stage of the bucket before, so that all ranks of a communicator
+// start what they do there in one order, whatever completes first.
+void GradientReducer::start_next_stages() {
+  for (std::size_t i = 0; i < buckets_.size(); ++i) {
+    const Bucket& bucket = buckets_[i];
+    const int next = bucket.stages_started;
+    if (next == 0 || next == comms_[bucket.comm].stages() || requests_[i] != MPI_REQUEST_NULL)
+      continue;
+    const bool first = i == 0 || buckets_[i - 1].comm != bucket.comm;
+    if (first || buckets_[i - 1].stages_started > next) start_stage(i);
+  }
+}
+
+void GradientReducer::progress() {
+  int count = 0;
+  mpi_check(MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count,
+                         completed_.data(), MPI_STATUSES_IGNORE));
+  start_next_stages();
+}
+
+// Some, not all: while this rank waits for one sum, others may wait for its part in another.
 void GradientReducer::finish() {
-  mpi_check(MPI_Waitall(static_cast<int>(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE));
+  for (int count = 0; count != MPI_UNDEFINED; start_next_stages())
+    mpi_check(MPI_Waitsome(static_cast<int>(requests_.size()), requests_.data(), &count,
+                           completed_.data(), MPI_STATUSES_IGNORE));
 }
 
 }  // namespace halomesh

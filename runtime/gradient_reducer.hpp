@@ -7,6 +7,7 @@
 
 #include "runtime/mpi.hpp"
 #include "runtime/process_mesh.hpp"
+#include "runtime/reduction.hpp"
 #include "src/nn/parameters.hpp"
 
 namespace halomesh {
@@ -21,22 +22,22 @@ namespace halomesh {
 ///   fc2              i         -         k         -        -> i+k on 0 and 2
 class GradientReducer {
  public:
-  /// Collective over mesh.world(): makes one communicator a holder group. `parameters` must outlive
-  /// this object. A bucket is closed when it holds at least `bucket_bytes`.
+  /// Collective over mesh.world(): makes the communicators of each holder group. `parameters` must
+  /// outlive this object. A bucket is closed when it holds at least `bucket_bytes`.
   GradientReducer(const ProcessMesh& mesh, const ModelGeometry& geometry, Parameters& parameters,
-                  std::int64_t bucket_bytes = 4 << 20);
+                  Reduction reduction = Reduction::kFlat, std::int64_t bucket_bytes = 4 << 20);
 
   /// Before the backward pass of a step.
   void begin();
   /// The gradients of `layer` are complete on this rank. Starts the sum of every bucket that is
   /// complete now; all holders complete their layers in the same order.
   void completed(std::size_t layer);
-  /// Lets MPI make progress.
+  /// Lets MPI make progress, and sums go on to their next stage.
   void progress();
   /// Waits until Parameters::diffs() holds the sums over all holders, in place.
   void finish();
 
-  /// Bytes that this rank contributed to sums since construction.
+  /// Bytes of gradients that this rank contributed to sums since construction.
   std::int64_t reduced_bytes() const { return reduced_bytes_; }
 
  private:
@@ -45,14 +46,19 @@ class GradientReducer {
     std::int64_t offset = 0, volume = 0;
     std::vector<std::size_t> layers;  // one entry a parameter
     std::size_t missing = 0;
+    int stages_started = 0;
   };
   void make_buckets(const ModelGeometry& geometry, const HolderGroup& group, std::size_t comm,
                     std::int64_t bucket_bytes);
+  void start_stage(std::size_t bucket);
+  void start_next_stages();
 
   Parameters& parameters_;
-  std::vector<Comm> comms_;  // of this rank's holder groups that have more than one rank
-  std::vector<Bucket> buckets_;
+  std::vector<HolderComms> comms_;  // of this rank's holder groups that have more than one rank
+  std::vector<Bucket> buckets_;     // of one group: in the order in which backward completes them
+  std::vector<StagedSum> sums_;     // of each bucket
   std::vector<MPI_Request> requests_;
+  std::vector<int> completed_;  // room for the indices of completed requests
   std::int64_t reduced_bytes_ = 0;
 };
 

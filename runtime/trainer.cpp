@@ -36,7 +36,7 @@ Trainer::Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geo
                                               : make_order(options_, mesh, *validation)),
       schedule_(options_.schedule, std::max<std::int64_t>(1, order_.training_steps())),
       trace_(trace),
-      training_(mesh, model, geometry, parameters, order_.local_batch, trace),
+      training_(mesh, model, geometry, parameters, order_.local_batch, trace, options_.reduction),
       input_(
           mesh, geometry, model.input_type(), !executor().output().span.empty(), {&train, order_},
           {options_.evaluate_every > 0 ? validation : nullptr, validation_order_}, options_.stage),

@@ -33,6 +33,7 @@ struct TrainerOptions {
   bool augment = false;  ///< turns training samples by symmetries that keep their shape
   std::optional<StageOptions> stage;  ///< none: samples are read from the data set, each time
   SgdOptions sgd;
+  Reduction reduction = Reduction::kFlat;  ///< of gradients
   ScheduleOptions schedule;
   double target_mae = 0;              ///< ends once a validation reaches it; 0: never
   std::int64_t evaluate_every = 1;    ///< epochs between validations; 0: never

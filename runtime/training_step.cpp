@@ -7,13 +7,14 @@
 namespace halomesh {
 
 TrainingStep::TrainingStep(const ProcessMesh& mesh, Model& model, const ModelGeometry& geometry,
-                           Parameters& parameters, std::int64_t local_batch, Trace* trace)
+                           Parameters& parameters, std::int64_t local_batch, Trace* trace,
+                           Reduction reduction)
     : mesh_(mesh),
       parameters_(parameters),
       local_batch_(local_batch),
       trace_(trace),
       executor_(mesh.group(), model, geometry, parameters, local_batch, true, trace),
-      reducer_(mesh, geometry, parameters) {}
+      reducer_(mesh, geometry, parameters, reduction) {}
 
 double TrainingStep::run(Loader& loader, const StepSettings& settings) {
   const Pass pass{true, settings.seed, settings.number, mesh_.replica() * local_batch_};

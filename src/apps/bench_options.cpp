@@ -50,6 +50,7 @@ Options bench_options() {
       .add_switch("evaluate", "measure evaluation as well: three passes of K steps")
       .add<std::uint64_t>("seed", "S", 0, "decides input, weights and dropout")
       .add<std::string>("json", "FILE", "", "write all figures there, too");
+  add_reduction_option(options);
   options.accept_in_config(all_run_options());
   return options;
 }
@@ -59,6 +60,7 @@ BenchPlan read_bench_plan(const Options& options, std::int64_t ranks) {
   plan.steps = options.get<std::int64_t>("steps");
   plan.warm_up = options.get<std::int64_t>("warm-up");
   plan.seed = options.get<std::uint64_t>("seed");
+  plan.reduction = options.get<std::string>("reduction");
   plan.evaluate = options.get<bool>("evaluate");
   plan.json = options.get<std::string>("json");
   const std::vector<std::string> precisions = precisions_of(options);

@@ -24,6 +24,7 @@ struct BenchPlan {
   std::vector<PartGrid> left_out;  ///< meshes whose parts do not divide the ranks
   std::int64_t steps = 10, warm_up = 3;
   std::uint64_t seed = 0;
+  std::string reduction;  ///< "auto" or the name of a Reduction
   bool evaluate = false;
   std::string json;  ///< file; "": none
 };

@@ -130,8 +130,8 @@ void print_result(std::ostream& out, const BenchResult& result, const MachinePea
   const MeshShape& mesh = result.setting.mesh;
   out << "\nparts " << to_string(mesh.parts) << ", replicas " << mesh.replicas << ", "
       << mesh.ranks() << " ranks x " << threads << " threads, " << result.setting.precision
-      << ", batch " << result.setting.batch << ", " << result.steps
-      << " steps: median (min .. max)\n"
+      << ", batch " << result.setting.batch << ", " << name_of(result.reduction) << " reduction, "
+      << result.steps << " steps: median (min .. max)\n"
       << "  training    " << text_of(result.step_s, 1e3, 2) << " ms a step, "
       << text_of(result.samples_per_s, 1, 3) << " samples/s\n";
   if (result.evaluated_per_s)
@@ -166,6 +166,7 @@ Json to_json(const BenchResult& result, const MachinePeak& peak) {
                {"replicas", mesh.replicas},
                {"ranks", mesh.ranks()},
                {"precision", result.setting.precision},
+               {"reduction", name_of(result.reduction)},
                {"batch", result.setting.batch},
                {"local_batch", result.local_batch},
                {"parameters", result.parameters},

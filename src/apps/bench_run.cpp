@@ -27,13 +27,14 @@ constexpr std::size_t kEvaluationPasses = 3;
 /// Training steps on generated samples, each with its trace.
 class MeasuredTraining {
  public:
-  MeasuredTraining(NetworkOnMesh& network, const BenchPlan& plan, std::int64_t local)
+  MeasuredTraining(NetworkOnMesh& network, const BenchPlan& plan, std::int64_t local,
+                   Reduction reduction)
       : network_(network),
         seed_(plan.seed),
         local_(local),
         trace_(kEventsOfAStep),
-        training_(network.mesh, network.model, network.geometry, network.parameters, local,
-                  &trace_),
+        training_(network.mesh, network.model, network.geometry, network.parameters, local, &trace_,
+                  reduction),
         loader_(
             std::make_unique<GeneratedReader>(plan.seed, network.model.input()),
             {network.model.input(), executor().input_span(), executor().output().span.extent(kC),
@@ -173,7 +174,8 @@ BenchResult run_case(const Comm& world, const Options& options, const BenchPlan&
   NetworkOnMesh network(world, setting.mesh.parts, options, precision_named(setting.precision));
   network.parameters.initialize(plan.seed);
   result.parameters = network.geometry.parameter_count();
-  MeasuredTraining training(network, plan, result.local_batch);
+  result.reduction = reduction_named(plan.reduction, network.mesh);
+  MeasuredTraining training(network, plan, result.local_batch, result.reduction);
   result.implementations = training.executor().implementations();
   const StepWork work(network.model, network.geometry, network.mesh.part(), result.local_batch);
   measure_steps(world, training, plan, work, result);

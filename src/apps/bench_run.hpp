@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/mpi.hpp"
+#include "runtime/reduction.hpp"
 #include "src/apps/bench_options.hpp"
 #include "src/apps/phase_work.hpp"
 #include "src/apps/phases.hpp"
@@ -35,6 +36,7 @@ struct WaitShare {
 
 struct BenchResult {
   BenchCase setting;
+  Reduction reduction = Reduction::kFlat;
   std::int64_t local_batch = 1, parameters = 0, steps = 0;
   Spread step_s, samples_per_s;
   std::optional<Spread> evaluated_per_s;

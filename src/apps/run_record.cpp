@@ -110,7 +110,7 @@ void prepare_run_directory(const Comm& world, const std::filesystem::path& direc
 }
 
 void record_run(const Comm& world, const std::filesystem::path& directory, const Options& options,
-                const ProcessMesh& mesh, const RankBinding& binding,
+                const ProcessMesh& mesh, Reduction reduction, const RankBinding& binding,
                 const std::vector<std::string>& implementations) {
   Json record = program_record(world, binding, options);
   const MeshShape& shape = mesh.shape();
@@ -118,6 +118,7 @@ void record_run(const Comm& world, const std::filesystem::path& directory, const
                     {"replicas", shape.replicas},
                     {"parts", to_string(shape.parts)},
                     {"threads", binding.threads}};
+  record["reduction"] = name_of(reduction);
   record["kernels"] = implementations;
   on_rank_0(world, [&] { write_run_record(directory / "run.json", record); });
 }

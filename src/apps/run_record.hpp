@@ -9,6 +9,7 @@
 
 #include "runtime/binding.hpp"
 #include "runtime/process_mesh.hpp"
+#include "runtime/reduction.hpp"
 #include "src/apps/options.hpp"
 #include "trace.hpp"
 
@@ -35,10 +36,10 @@ void write_record(const Comm& world, const std::filesystem::path& file,
 /// Collective over `world`.
 void prepare_run_directory(const Comm& world, const std::filesystem::path& directory);
 
-/// Writes run.json: options, versions, machine, the binding of every rank, and the library kernels
-/// that the layers of rank 0 chose. Collective over `world`.
+/// Writes run.json: options, versions, machine, the binding of every rank, how gradients are summed
+/// and the library kernels that the layers of rank 0 chose. Collective over `world`.
 void record_run(const Comm& world, const std::filesystem::path& directory, const Options& options,
-                const ProcessMesh& mesh, const RankBinding& binding,
+                const ProcessMesh& mesh, Reduction reduction, const RankBinding& binding,
                 const std::vector<std::string>& implementations);
 
 /// Writes the intervals of all ranks to `file` in the Trace Event Format (JSON, "X" events; opened

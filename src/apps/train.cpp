@@ -110,6 +110,7 @@ int train(const Comm& world, const Options& options) {
   NetworkOnMesh network(world, options.get<PartGrid>("parts"), options,
                         precision_named(options.get<std::string>("precision")));
   local_batch(trainer_settings.global_batch, network.mesh.shape());
+  trainer_settings.reduction = reduction_named(options.get<std::string>("reduction"), network.mesh);
 
   mllog.submission(mlperf_submission(world, options));
   mllog.run_start();
@@ -145,8 +146,8 @@ int train(const Comm& world, const Options& options) {
   Trainer trainer(network.mesh, network.model, network.geometry, network.parameters, *training,
                   validation.get(), trainer_settings, trace.get());
   if (state) trainer.resume(*state);
-  record_run(world, trainer_settings.out, options, network.mesh, binding,
-             trainer.executor().implementations());
+  record_run(world, trainer_settings.out, options, network.mesh, trainer_settings.reduction,
+             binding, trainer.executor().implementations());
   warn_of_slow_kernels(world, trainer.executor().implementations());
   say(world, cat(network.geometry.parameter_count(), " parameters, ", training->size(),
                  " training samples, ", trainer.steps_per_epoch(), " steps an epoch of batch ",

@@ -51,6 +51,7 @@ void add_run_options(Options& options) {
       .add<double>("wall-limit", "S", 0.0, "seconds to end cleanly within; 0: no limit")
       .at_least(0)
       .add<std::string>("trace", "FILE", "", "write where the time goes");
+  add_reduction_option(options);
 }
 
 void add_optimizer_options(Options& options) {
@@ -81,6 +82,11 @@ void add_optimizer_options(Options& options) {
 }
 
 }  // namespace
+
+void add_reduction_option(Options& options) {
+  options.add_choice("reduction", {"auto", "flat", "two-level"}, "auto",
+                     "sum gradients at once, or first inside of each replica");
+}
 
 void add_training_options(Options& options) {
   add_data_options(options);

@@ -10,6 +10,9 @@ namespace halomesh {
 /// add_model_options().
 void add_training_options(Options& options);
 
+/// Declares --reduction: how gradients are summed over ranks.
+void add_reduction_option(Options& options);
+
 /// Everything that a configuration file may hold: for Options::accept_in_config().
 Options all_run_options();
 

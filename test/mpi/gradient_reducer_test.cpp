@@ -83,33 +83,51 @@ std::vector<MeshShape> meshes_of(std::int64_t ranks) {
   return meshes;
 }
 
-constexpr std::array<std::int64_t, 4> kBucketBytes{1, 100, 600, 4 << 20};
+struct Way {
+  Reduction reduction;
+  std::int64_t bucket_bytes;
+};
+// The smallest buckets are a bias of two or three values: fewer than most meshes have parts.
+constexpr std::array<Way, 8> kWays{{{Reduction::kFlat, 1},
+                                    {Reduction::kFlat, 100},
+                                    {Reduction::kFlat, 600},
+                                    {Reduction::kFlat, 4 << 20},
+                                    {Reduction::kTwoLevel, 1},
+                                    {Reduction::kTwoLevel, 100},
+                                    {Reduction::kTwoLevel, 600},
+                                    {Reduction::kTwoLevel, 4 << 20}}};
 
-TEST_CASE("gradients are summed over exactly their holders") {
-  for_comms("sum over holders", [](const Comm& comm, Findings& findings) {
-    const Model model = test_model();
-    for (const MeshShape& shape : meshes_of(comm.size())) {
-      const ProcessMesh mesh(comm, shape);
-      const ModelGeometry geometry = model.geometry(shape.parts);
-      for (const std::int64_t bucket_bytes : kBucketBytes) {
-        Parameters parameters(geometry, mesh.part());
-        GradientReducer reducer(mesh, geometry, parameters, bucket_bytes);
-        for (int step = 0; step < 2; ++step) {
-          reduce(reducer, parameters, geometry, mesh, &exact_gradient_of);
-          for_each_held(
-              parameters, geometry, mesh.part(), [&](auto at, auto placement, auto index) {
-                const float expected = expected_sum(geometry, shape, mesh.part(), placement, index);
-                findings.expect(parameters.diffs()[at] == expected, [&] {
-                  return cat(shape.replicas, " x ", to_string(shape.parts), ", buckets of ",
-                             bucket_bytes, " bytes, ", geometry.parameters()[placement].layer_name,
-                             ' ', geometry.parameters()[placement].geometry.name, ", element ",
-                             index, ": ", parameters.diffs()[at], ", not ", expected);
-                });
-              });
-        }
+void check_sums(const Comm& comm, Findings& findings) {
+  const Model model = test_model();
+  for (const MeshShape& shape : meshes_of(comm.size())) {
+    const ProcessMesh mesh(comm, shape);
+    const ModelGeometry geometry = model.geometry(shape.parts);
+    for (const Way& way : kWays) {
+      Parameters parameters(geometry, mesh.part());
+      GradientReducer reducer(mesh, geometry, parameters, way.reduction, way.bucket_bytes);
+      for (int step = 0; step < 2; ++step) {
+        reduce(reducer, parameters, geometry, mesh, &exact_gradient_of);
+        for_each_held(parameters, geometry, mesh.part(), [&](auto at, auto placement, auto index) {
+          const float expected = expected_sum(geometry, shape, mesh.part(), placement, index);
+          findings.expect(parameters.diffs()[at] == expected, [&] {
+            return cat(shape.replicas, " x ", to_string(shape.parts), ", ", name_of(way.reduction),
+                       ", buckets of ", way.bucket_bytes, " bytes, ",
+                       geometry.parameters()[placement].layer_name, ' ',
+                       geometry.parameters()[placement].geometry.name, ", element ", index, ": ",
+                       parameters.diffs()[at], ", not ", expected);
+          });
+        });
       }
     }
-  });
+  }
+}
+
+TEST_CASE("gradients are summed over exactly their holders") {
+  for_comms("sum over holders", check_sums);
+}
+
+TEST_CASE("gradients are summed over exactly their holders on more ranks [12 ranks]") {
+  for_comms("sum over holders", {8, 12}, check_sums);
 }
 
 // The picture in gradient_reducer.hpp, with 10^rank as gradient: the digits name the ranks summed.
@@ -119,7 +137,7 @@ TEST_CASE("conv is summed over all ranks, fc1 over replicas, fc2 over the replic
     const ProcessMesh mesh(comm, {2, {2, 1, 1}});
     const ModelGeometry geometry = model.geometry({2, 1, 1});
     Parameters parameters(geometry, mesh.part());
-    GradientReducer reducer(mesh, geometry, parameters, 64);
+    GradientReducer reducer(mesh, geometry, parameters, Reduction::kTwoLevel, 64);
     reduce(reducer, parameters, geometry, mesh, [](auto rank, auto, auto) {
       return std::array{1.0F, 10.0F, 100.0F, 1000.0F}[static_cast<std::size_t>(rank)];
     });
@@ -147,11 +165,11 @@ TEST_CASE("the same gradients give the same bits again, on every rank that holds
     for (const MeshShape& shape : meshes_of(comm.size())) {
       const ProcessMesh mesh(comm, shape);
       const ModelGeometry geometry = model.geometry(shape.parts);
-      for (const std::int64_t bucket_bytes : kBucketBytes) {
+      for (const Way& way : kWays) {
         std::vector<float> first;
         for (int run = 0; run < 3; ++run) {
           Parameters parameters(geometry, mesh.part());
-          GradientReducer reducer(mesh, geometry, parameters, bucket_bytes);
+          GradientReducer reducer(mesh, geometry, parameters, way.reduction, way.bucket_bytes);
           reduce(reducer, parameters, geometry, mesh, &gradient_of);
           const std::span<float> diffs = parameters.diffs();
           if (run == 0) first.assign(diffs.begin(), diffs.end());

@@ -94,6 +94,25 @@ TEST_CASE("a global shuffle has one curve on any mesh of 1, 2, 4 and 8 ranks") {
   }
 }
 
+TEST_CASE("sums in two levels give the curve of flat ones, the same digits each time") {
+  for (const Mesh& mesh : {Mesh{4, "2x1x1"}, {8, "2x2x1"}}) {
+    CAPTURE(mesh.ranks);
+    const auto scene_of = [&](const char* reduction) {
+      Scene scene = eight_steps(mesh.ranks, mesh.parts);
+      scene.options["reduction"] = reduction;
+      return scene;
+    };
+    const Scene one = scene_of("two-level"), again = scene_of("two-level");
+    const auto curve = curve_of(one);
+    CHECK(largest_difference(curve_of(scene_of("flat")), curve) <= kTolerance);
+    curve_of(again);
+    check_same_curve(one.out, again.out);
+    check_same_weights(checkpoints(one.out).back(), checkpoints(again.out).back());
+    CHECK(read_file(one.out / "run.json").find("\"reduction\": \"two-level\"") !=
+          std::string::npos);
+  }
+}
+
 TEST_CASE("a local shuffle has one curve on any parts of as many replicas, another on others") {
   const auto local = [](int ranks, const std::string& parts) {
     Scene scene = eight_steps(ranks, parts);
