@@ -14,8 +14,7 @@
 namespace halomesh {
 namespace {
 
-/// Counts of a layer that is inflated, and how many layers there are at least where blocks are
-/// small.
+/// Counts of a layer that is inflated, at most, and layers of a block, at least.
 constexpr std::int64_t kLayerCounts = 256 * 1024, kLayers = 16;
 
 }  // namespace
@@ -42,15 +41,11 @@ StageLoader::StageLoader(const ProcessMesh& mesh, KeptSample sample, StagedSplit
 }
 
 StageLoader::~StageLoader() {
-  if (std::uncaught_exceptions() > 0) {  // as in ~Comm()
-    ring_.close();
-    return;
+  try {  // others wait for what this rank has to send, unless they end as well: see ~Comm()
+    if (std::uncaught_exceptions() == 0) advance(true);
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): nobody is left to hear of it
   }
-  try {
-    advance(true);  // others wait for what this rank has to send
-  } catch (const std::exception&) {
-    ring_.close();  // nobody is left to hear of it
-  }
+  ring_.close();
 }
 
 void StageLoader::append(const Course& course) {
