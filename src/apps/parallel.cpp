@@ -42,11 +42,18 @@ void check_launch(const Comm& world, const Launch& launch) {
           "this cluster has)"));
 }
 
-/// Ends the job's ranks; returns only where this rank is its whole world.
-int end_all_ranks(const MpiSession& session, const Launch& launch, const Failure& failure) {
+/// Ends the job's ranks; returns only where this rank is its whole world. Of ranks that fail at
+/// once, the first of each node speaks: who comes later waits to be ended. Of nodes, the first does
+/// unless it takes longer than 300 ms to end the others.
+int end_all_ranks(const MpiSession& session, const Launch& launch, const Failure& failure,
+                  const NodeFlag& said) {
   const Comm& world = session.world();
   if (world.rank() != 0)
     std::this_thread::sleep_for(std::chrono::milliseconds(300 + 50 * std::min(world.rank(), 40)));
+  if (said.get()->exchange(1) != 0) {
+    std::this_thread::sleep_for(std::chrono::seconds(5));
+    session.abort(failure.exit_code);
+  }
   // Where the launcher made a world of each rank, they all fail alike.
   if (world.size() > 1 || launch.rank == 0) print_error(failure.text);
   if (world.size() > 1) session.abort(failure.exit_code);
@@ -104,12 +111,14 @@ int run_parallel(int argc, char** argv, Options& options,
   }
   MpiSession session(&argc, &argv);
   const Comm& world = session.world();
+  const Comm node = world.split_by_node();
+  const NodeFlag said(node);
   try {
     check_launch(world, launch);
     options.parse(argc, argv);
     return body(world);
   } catch (...) {
-    return end_all_ranks(session, launch, describe(std::current_exception(), world.rank()));
+    return end_all_ranks(session, launch, describe(std::current_exception(), world.rank()), said);
   }
 }
 
