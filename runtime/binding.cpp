@@ -209,7 +209,8 @@ std::string RankBinding::describe() const {
              : numa_nodes.size() == 1 ? "; NUMA node "
                                       : "; NUMA nodes ",
              to_ranges(numa_nodes),
-             is_remote(memory, numa_nodes) ? cat(", memory from ", to_ranges(memory.nodes)) : "");
+             is_remote(memory, numa_nodes) ? cat(", memory from ", to_ranges(memory.nodes)) : "",
+             progress_processor >= 0 ? cat("; progress thread on ", progress_processor) : "");
 }
 
 NodeDescription describe_node(const std::filesystem::path& proc, const std::filesystem::path& shm,

@@ -43,6 +43,7 @@ struct RankBinding {
   int memory_domains = 0;                 ///< see Locality
   MemoryPolicy memory;                    ///< of what this rank touches first
   CacheSize l2, l3;                       ///< of its first processor
+  int progress_processor = -1;            ///< of its progress thread; -1: it has none
 
   /// "node7: processors 0-3,8; 4 cores, 4 threads; rank 1 of 2 on the node; NUMA node 0".
   std::string describe() const;

@@ -132,9 +132,9 @@ std::vector<std::string> Comm::all_gather(const std::string& text) const {
   return result;
 }
 
-MpiSession::MpiSession(int* argc, char*** argv) {
+MpiSession::MpiSession(int* argc, char*** argv, ThreadLevel level) {
   int provided = 0;
-  if (MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS)
+  if (MPI_Init_thread(argc, argv, static_cast<int>(level), &provided) != MPI_SUCCESS)
     throw Error("MPI could not be initialised", "start the program with mpirun, srun or mpiexec");
   require(provided >= MPI_THREAD_FUNNELED, "this MPI library allows no threads beside MPI calls",
           "use an MPI built with thread support (level FUNNELED or above)");

@@ -63,10 +63,17 @@ class Comm {
   int rank_ = 0, size_ = 1;
 };
 
-/// Initialises MPI (thread level FUNNELED) and finalises it when it goes; one a process.
+/// Which threads may call MPI.
+enum class ThreadLevel : int {
+  kFunneled = MPI_THREAD_FUNNELED,  ///< the one that made the session
+  kMultiple = MPI_THREAD_MULTIPLE   ///< all, at any time
+};
+
+/// Initialises MPI and finalises it when it goes; one a process.
 class MpiSession {
  public:
-  MpiSession(int* argc, char*** argv);
+  /// `level` is asked for; a library may give no more than kFunneled.
+  MpiSession(int* argc, char*** argv, ThreadLevel level = ThreadLevel::kFunneled);
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;
   ~MpiSession();

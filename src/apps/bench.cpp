@@ -11,6 +11,7 @@
 #include "src/apps/commands.hpp"
 #include "src/apps/machine_peak.hpp"
 #include "src/apps/parallel.hpp"
+#include "src/apps/progress_option.hpp"
 #include "src/apps/run_record.hpp"
 
 namespace halomesh {
@@ -32,7 +33,8 @@ double core_share(const RankBinding& binding) {
 
 int bench(const Comm& world, const Options& options) {
   const BenchPlan plan = read_bench_plan(options, world.size());
-  const RankBinding binding = bind_threads(world);
+  RankBinding binding = bind_threads(world);
+  const auto progress_thread = start_progress_thread(world, options, binding);
   const bool speaks = world.rank() == 0;
   nlohmann::ordered_json record = program_record(world, binding, options);
   record["threads"] = binding.threads;
@@ -62,8 +64,8 @@ int bench(const Comm& world, const Options& options) {
 
 int run_bench(int argc, char** argv) {
   Options options = bench_options();
-  return run_parallel(argc, argv, options,
-                      [&](const Comm& world) { return bench(world, options); });
+  return run_parallel(
+      argc, argv, options, [&](const Comm& world) { return bench(world, options); }, thread_level);
 }
 
 }  // namespace halomesh

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "src/apps/model_options.hpp"
+#include "src/apps/progress_option.hpp"
 #include "src/apps/train_options.hpp"
 
 namespace halomesh {
@@ -51,6 +52,7 @@ Options bench_options() {
       .add<std::uint64_t>("seed", "S", 0, "decides input, weights and dropout")
       .add<std::string>("json", "FILE", "", "write all figures there, too");
   add_reduction_option(options);
+  add_progress_option(options);
   options.accept_in_config(all_run_options());
   return options;
 }

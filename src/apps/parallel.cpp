@@ -103,19 +103,26 @@ Launch read_launch(const std::function<const char*(const char*)>& variable) {
 }
 
 int run_parallel(int argc, char** argv, Options& options,
-                 const std::function<int(const Comm& world)>& body) {
+                 const std::function<int(const Comm& world)>& body,
+                 const std::function<ThreadLevel(const Options&)>& level) {
   const Launch launch = read_launch(environment);
   if (Options::asks_for_help(argc, argv)) {
     if (launch.rank == 0) std::cout << options.help();
     return kExitDone;
   }
-  MpiSession session(&argc, &argv);
+  std::exception_ptr misread;  // said once there is a world to say it in
+  try {
+    options.parse(argc, argv);
+  } catch (...) {
+    misread = std::current_exception();
+  }
+  MpiSession session(&argc, &argv, level && !misread ? level(options) : ThreadLevel::kFunneled);
   const Comm& world = session.world();
   const Comm node = world.split_by_node();
   const NodeFlag said(node);
   try {
     check_launch(world, launch);
-    options.parse(argc, argv);
+    if (misread) std::rethrow_exception(misread);
     return body(world);
   } catch (...) {
     return end_all_ranks(session, launch, describe(std::current_exception(), world.rank()), said);

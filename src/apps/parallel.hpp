@@ -24,9 +24,11 @@ enum ExitCode : int {
 /// returned. Whatever is thrown ends every rank of the job, with kExitUsage for a UsageError and
 /// kExitFailed otherwise. With --help it prints the page once, without MPI. Allowed once a process.
 /// Several ranks often meet the same error at once: rank 0 then speaks for all, because it speaks
-/// at once and thereby ends the others, which wait a little.
+/// at once and thereby ends the others, which wait a little. `level`: what the options, once read,
+/// ask of MPI; by default that one thread calls it.
 int run_parallel(int argc, char** argv, Options& options,
-                 const std::function<int(const Comm& world)>& body);
+                 const std::function<int(const Comm& world)>& body,
+                 const std::function<ThreadLevel(const Options&)>& level = {});
 
 /// What to tell the user about an exception, and how the program ends.
 struct Failure {

@@ -15,6 +15,7 @@
 #include "src/apps/model_options.hpp"
 #include "src/apps/network_on_mesh.hpp"
 #include "src/apps/parallel.hpp"
+#include "src/apps/progress_option.hpp"
 #include "src/apps/run_record.hpp"
 #include "src/apps/train_options.hpp"
 #include "src/apps/version.hpp"
@@ -106,7 +107,8 @@ int train(const Comm& world, const Options& options) {
   trainer_settings.started_s = started_s;  // opening the data set counts, too
   trainer_settings.mllog = &mllog;
   validate(trainer_settings.sgd);
-  const RankBinding binding = bind_threads(world);
+  RankBinding binding = bind_threads(world);
+  const auto progress_thread = start_progress_thread(world, options, binding);
   NetworkOnMesh network(world, options.get<PartGrid>("parts"), options,
                         precision_named(options.get<std::string>("precision")));
   local_batch(trainer_settings.global_batch, network.mesh.shape());
@@ -177,8 +179,8 @@ int run_train(int argc, char** argv) {
                   "command goes on from the last checkpoint.");
   add_training_options(options);
   add_model_options(options);
-  return run_parallel(argc, argv, options,
-                      [&](const Comm& world) { return train(world, options); });
+  return run_parallel(
+      argc, argv, options, [&](const Comm& world) { return train(world, options); }, thread_level);
 }
 
 }  // namespace halomesh

@@ -7,6 +7,7 @@
 
 #include "src/apps/mlperf_options.hpp"
 #include "src/apps/model_options.hpp"
+#include "src/apps/progress_option.hpp"
 #include "src/nn/schedule.hpp"
 
 namespace halomesh {
@@ -52,6 +53,7 @@ void add_run_options(Options& options) {
       .at_least(0)
       .add<std::string>("trace", "FILE", "", "write where the time goes");
   add_reduction_option(options);
+  add_progress_option(options);
 }
 
 void add_optimizer_options(Options& options) {
