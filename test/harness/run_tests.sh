@@ -10,8 +10,8 @@ shift
 source_root=${HALOMESH_SOURCE:-.}
 limit=${TEST_SECONDS:-900}
 logs=$dir/logs
+rm -rf "$logs"  # what failed is said of this run alone
 mkdir -p "$logs"
-rm -f "$logs/total"
 
 # Flags of the launcher: more ranks than cores, no binding of one rank to one core.
 case ${MPI:-openmpi} in

@@ -43,13 +43,17 @@ inline void multiply_samples(const Scene& scene, int times) {
       fs::create_hard_link(file, file.string() + '-' + std::to_string(i) + ".tfrecord");
 }
 
-/// Whether a rank has a file of the stage open, named or not.
+/// Whether a rank has begun to write to a file of the stage, named or not.
 inline bool stages(const Job& job, const fs::path& stage) {
+  constexpr std::uintmax_t kMostOfALock = 4096;
   for (const auto& [rank, pid] : job.ranks()) {
     std::error_code code;
-    for (const auto& entry : fs::directory_iterator("/proc/" + std::to_string(pid) + "/fd", code))
-      if (fs::read_symlink(entry.path(), code).string().starts_with(stage.string() + "/"))
-        return true;
+    for (const auto& entry : fs::directory_iterator("/proc/" + std::to_string(pid) + "/fd", code)) {
+      if (!fs::read_symlink(entry.path(), code).string().starts_with(stage.string() + "/"))
+        continue;
+      const std::uintmax_t size = fs::file_size(entry.path(), code);
+      if (!code && size > kMostOfALock) return true;
+    }
   }
   return false;
 }

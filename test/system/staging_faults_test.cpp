@@ -26,16 +26,16 @@ TEST_CASE("a RAM disk that is too small is said before anything is written") {
 
 TEST_CASE("a RAM disk that another program fills while data is staged is one message") {
   StagedScene scene(true);
-  multiply_samples(scene, 120);
+  multiply_samples(scene, 240);
   fs::create_directories(scene.stage);
-  const SmallFileSystem disk(scene.stage, 300 << 20);
+  const SmallFileSystem disk(scene.stage, 600 << 20);
   if (!disk.mounted()) return;
   const fs::path other = scene.stage / "other";
   {
     Job job(scene.ranks, "train", scene.arguments(), workshop().fresh("log"));
     REQUIRE(wait_until(kLimitSeconds, [&] { return job.ended() || stages(job, scene.stage); }));
     const int file = ::open(other.c_str(), O_WRONLY | O_CREAT, 0600);
-    for (off_t room = 280 << 20; room > 1 << 16; room -= 1 << 18)
+    for (off_t room = 580 << 20; room > 1 << 16; room -= 1 << 18)
       if (::fallocate(file, 0, 0, room) == 0) break;
     ::close(file);
     check_failure(job.wait(kLimitSeconds), 1,
@@ -43,7 +43,7 @@ TEST_CASE("a RAM disk that another program fills while data is staged is one mes
   }
   fs::remove(other);
   CHECK(fs::is_empty(scene.stage));
-  CHECK(fs::space(scene.stage).available == 300 << 20);
+  CHECK(fs::space(scene.stage).available == 600 << 20);
 }
 
 TEST_CASE("a damaged source ends staging with its name and leaves nothing") {
