@@ -328,7 +328,7 @@ benchmark: ## time the kernels of our own, one by one (OMP_NUM_THREADS counts)
 FUZZ_PROGRAMS := $(patsubst test/fuzz/%_fuzz.cpp,$(B)/fuzz/%,$(FUZZ_TARGETS))
 FUZZED := $(filter $(addprefix runtime/,archive% atomic% block% chunk% crc% dataset% example% hdf5% \
             mpi% read_bytes% sample_checks% tfrecord% together%),$(RUNTIME)) \
-          $(addprefix src/nn/,counts.cpp first_touch.cpp)
+          $(PARTITION) $(addprefix src/nn/,counts.cpp first_touch.cpp)
 $(eval $(call compile,$(FUZZ_TARGETS),$(MPICXX),$(FLAGS_mpi)))
 $(foreach f,$(FUZZ_PROGRAMS),$(eval $(call program,$(f),$(call objects,test/fuzz/$(notdir $(f))_fuzz.cpp $(FUZZED)) $(PB_OBJECTS),$(MPICXX) -fsanitize=fuzzer,$(LIBS_mpi))))
 
