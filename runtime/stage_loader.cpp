@@ -157,7 +157,7 @@ void StageLoader::take(const SampleUse& use, std::int64_t place, Buffer& buffer)
 }
 
 /// Posts the receives of a box, each into the memory of the image of what it brings.
-void StageLoader::receive(const Transfer& transfer, int from, const Arrival& whole) {
+void StageLoader::receive(const Transfer& transfer, int from, const Piece& whole) {
   const AnyView block = block_at(whole.place);
   for (const Box& layer : layers(sample_.kept[static_cast<std::size_t>(transfer.src)]))
     for (const Box& piece : pieces_of(intersect(layer, whole.box), whole.symmetry)) {
@@ -253,7 +253,7 @@ void StageLoader::place() {
     tile_ = AlignedBuffer<std::int16_t>(std::max(kTileCounts, 256 * box().extent(kC)));
   task_.start([this] {
     for (const int index : placing_) {
-      const Arrival& a = arrivals_[static_cast<std::size_t>(index)];
+      const Piece& a = arrivals_[static_cast<std::size_t>(index)];
       turn_in_place(block_at(a.place), a.box, a.symmetry, sample_.shape, tile_.span());
     }
   });

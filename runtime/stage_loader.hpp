@@ -52,12 +52,7 @@ class StageLoader final : public Loader {
     std::vector<Transfer> incoming, outgoing;
   };
   /// Boxes are of the sample; `place` is one in a batch of whoever takes it.
-  struct LocalPiece {
-    std::int64_t place = 0;
-    Box box;
-    Symmetry symmetry;
-  };
-  struct Arrival {
+  struct Piece {
     std::int64_t place = 0;
     Box box;
     Symmetry symmetry;
@@ -84,7 +79,7 @@ class StageLoader final : public Loader {
   const Route& route(const Symmetry& symmetry);
   void begin();
   void take(const SampleUse& use, std::int64_t place, Buffer& buffer);
-  void receive(const Transfer& transfer, int from, const Arrival& whole);
+  void receive(const Transfer& transfer, int from, const Piece& whole);
   void give(const SampleUse& use, std::int64_t place, std::int64_t replica);
   void send(const Opening& opening, TensorView<const std::int16_t> layer, Requests& requests);
   void send_filled();
@@ -115,10 +110,10 @@ class StageLoader final : public Loader {
   std::int64_t begun_ = 0;  // steps; buffer (begun_ - 1) % 2 is in the making
   std::array<Buffer, 2> buffers_;
   Phase phase_ = Phase::kIdle;
-  std::vector<LocalPiece> local_;
+  std::vector<Piece> local_;
   std::vector<Departure> departures_;
   std::vector<Opening> openings_;
-  std::vector<Arrival> arrivals_;       // in the order of receives_
+  std::vector<Piece> arrivals_;         // in the order of receives_
   std::vector<int> arrived_, placing_;  // of arrivals_: not yet placed, and being placed
   AlignedBuffer<std::int16_t> tile_;
   std::vector<Box> layers_;  // of this part's kept block
