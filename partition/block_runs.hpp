@@ -47,12 +47,16 @@ class BlockRuns {
     if (lo >= hi || period_ == 0) return;
     const std::int64_t plane = all_[1] * all_[2];
     const std::int64_t last = std::min((hi - 1) / period_ + 1, hi_[0] * plane);
-    for (std::int64_t k = std::max(lo / period_, lo_[0] * plane); k < last; ++k) {
-      const std::int64_t y = k / all_[2] % all_[1], z = k % all_[2];
-      if (y < lo_[1] || y >= hi_[1] || z < lo_[2] || z >= hi_[2]) continue;
+    std::int64_t k = std::max(lo / period_, lo_[0] * plane);
+    // Counted on, not divided anew: runs may be as short as a few voxels.
+    std::int64_t y = k / all_[2] % all_[1], z = k % all_[2];
+    for (; k < last; ++k) {
       const std::int64_t a = std::max(lo, k * period_ + begin_);
       const std::int64_t b = std::min(hi, k * period_ + end_);
-      if (a < b) visit(a, b);
+      if (y >= lo_[1] && y < hi_[1] && z >= lo_[2] && z < hi_[2] && a < b) visit(a, b);
+      if (++z < all_[2]) continue;
+      z = 0;
+      if (++y == all_[1]) y = 0;
     }
   }
 

@@ -26,7 +26,7 @@ constexpr int kFeatures = 1, kEntry = 1, kKey = 1, kValue = 2, kBytesList = 1, k
 constexpr std::uint32_t kVarint = 0, kFixed64 = 1, kDelimited = 2, kFixed32 = 5;
 
 // Of the voxels a piece is to stay in a core's cache; around them is little.
-constexpr int kBufferBytes = 1 << 18, kOutlineBytes = 1 << 10;
+constexpr int kBufferBytes = 1 << 17, kOutlineBytes = 1 << 10;
 
 /// Walks the fields of an Example; every function is false where the bytes are none.
 class ExampleWalk {

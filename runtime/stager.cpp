@@ -8,14 +8,15 @@
 #include <utility>
 
 #include "error.hpp"
+#include "runtime/agreement.hpp"
 #include "runtime/read_bytes.hpp"
 #include "runtime/sample_scatter.hpp"
 
 namespace halomesh {
 namespace {
 
-/// Rounds between two agreements of all ranks on whether to stop: each one makes them wait for the
-/// slowest.
+/// Rounds from when all ranks ask each other whether to stop to when they know: so many may one be
+/// ahead of another.
 constexpr std::int64_t kRoundsBetweenStops = 4;
 
 /// Room for blocks that compress less well than the first sample.
@@ -183,6 +184,7 @@ bool Stager::stage(const SplitSource& split, Work& work, const std::function<boo
   const std::int64_t slots = split.homes.slots(mesh_.replica()), targets = split.data->targets();
   const std::int64_t rounds = world.max(block_range(slots, mesh_.group().size(), 0).hi);
   SampleScatter scatter(mesh_.group(), sample_, slots, work.file, std::move(work.files));
+  Agreement stop(world);
   const auto reader = split.data->reader();
   const auto sample_of = [&](std::int64_t round) {
     return split.homes.sample({mesh_.replica(), work.first + round});
@@ -207,14 +209,17 @@ bool Stager::stage(const SplitSource& split, Work& work, const std::function<boo
     } else if (read) {
       read([&](std::int64_t offset, std::span<const std::byte> bytes) {
         scatter.take(slot, offset, bytes);
+        stop.progress();
       });
     }
     if (read) scatter.end_sample(slot);
     report(std::min(before + (round + 1) * world.size(), before + split.homes.samples()));
     if (round % kRoundsBetweenStops != 0 && round + 1 < rounds) continue;
     scatter.receive(round + 1);
-    if (world.max(std::int64_t{must_stop() ? 1 : 0}) != 0) return false;
+    if (stop.answer()) return false;
+    stop.ask(must_stop());
   }
+  if (stop.answer()) return false;
   scatter.finish();
   work.file.finish();
   record_.samples += split.homes.samples();

@@ -223,5 +223,34 @@ TEST_CASE("a kept stage is taken up by the same mesh and removed by who does not
   });
 }
 
+TEST_CASE("staging ends on all ranks soon after one must stop") {
+  const SharedDirectory directory(test_world());
+  for_comms("stopping", {1, 2, 4}, [&](const Comm& comm, Findings& findings) {
+    const Shape shape{2, 6, 6, 6};
+    for (const MeshShape& shape_of_mesh :
+         {MeshShape{comm.size(), {1, 1, 1}}, MeshShape{1, {1, comm.size(), 1}}})
+      for (const StageCodec codec : {StageCodec::kNone, StageCodec::kDeflate})
+        for (int stopping = 0; stopping < comm.size(); ++stopping) {
+          const ProcessMesh mesh(comm, shape_of_mesh);
+          const MadeUp data(shape, 100 * comm.size(), "one");
+          const SampleOrder order{Shuffle::kGlobal, 5, data.size(), mesh.shape().replicas, 1};
+          Stager stager(mesh, kept_sample(shape, shape_of_mesh.parts, 1),
+                        {directory.path(), codec, false},
+                        {{"train", &data, SampleHomes::of_training(order)}});
+          // Another rank is told to stop when it has read ten samples.
+          const std::int64_t ten = 10 * shape.volume();
+          const auto staged =
+              stager.run([&] { return comm.rank() == stopping && data.voxels_read() >= ten; },
+                         [](std::int64_t) {});
+          findings.expect(!staged, [] { return std::string("staging went on"); });
+          findings.expect(data.voxels_read() < 3 * ten,
+                          [&] { return cat(data.voxels_read(), " voxels read"); });
+        }
+    comm.barrier();
+    findings.expect(std::filesystem::is_empty(directory.path()),
+                    [] { return std::string("a stage is left"); });
+  });
+}
+
 }  // namespace
 }  // namespace halomesh
