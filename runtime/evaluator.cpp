@@ -2,6 +2,7 @@
 #include "runtime/evaluator.hpp"
 
 #include <array>
+#include <functional>
 
 #include "src/nn/loss.hpp"
 
@@ -23,9 +24,13 @@ Evaluation evaluate(const ProcessMesh& mesh, Executor& executor, Loader& loader,
   const bool owns_output = !executor.output().span.empty();
   const std::int64_t targets = executor.output().span.extent(kC);
   ErrorSums sums;
+  const std::function<void()> poll = [&] {
+    executor.progress();
+    loader.progress();
+  };
   for (std::int64_t step = 0; step < steps; ++step) {
     const Batch& batch = loader.next();
-    const Pass pass{false, 0, step, mesh.replica() * order.local_batch};
+    const Pass pass{false, 0, step, mesh.replica() * order.local_batch, &poll};
     executor.forward(pass, input_view(batch, executor.input_span(), order.local_batch));
     if (!owns_output) continue;
     const ConstView expected = target_view(batch, targets, order.local_batch);

@@ -185,18 +185,27 @@ void Executor::forward(const Pass& pass, AnyConstView input) {
   for (std::size_t l = 0; l < states_.size(); ++l) {
     const ModelLayer& entry = model_.layers()[l];
     const LayerState& state = states_[l];
+    layer_ = l;
     if (state.active) entry.layer->load_parameters();
     std::size_t stages = 0;
     for (const Chunk& chunk : state.chunks) {  // those that need nothing remote come first
       if (chunk.needs_remote) await_inputs(entry.inputs, ++stages);
       compute(pass, l, chunk);
-      for (std::size_t i : entry.inputs)
-        for (const auto& stage : tensors_[i].distribute) stage->progress();
+      progress();
+      pass.progress();
     }
     await_inputs(entry.inputs, kAllStages);
     publish(l + 1);
   }
   for (const auto& stage : tensors_.back().distribute) stage->finish();
+}
+
+void Executor::progress() {
+  for (const std::size_t i : model_.layers()[layer_].inputs) {
+    const EdgeTensor& tensor = tensors_[i];
+    for (const auto& stage : tensor.distribute) stage->progress();
+    if (tensor.return_halo) tensor.return_halo->progress();
+  }
 }
 
 void Executor::settle_diff(std::size_t t) {
@@ -249,6 +258,7 @@ void Executor::backward(const Pass& pass, AnyConstView input, GradientReducer& r
       reducer.completed(l);
       continue;
     }
+    layer_ = l;
     settle_diff(l + 1);
     const auto& inputs = model_.layers()[l].inputs;
     const bool data_last = std::any_of(inputs.begin(), inputs.end(), [&](std::size_t i) {
@@ -260,6 +270,7 @@ void Executor::backward(const Pass& pass, AnyConstView input, GradientReducer& r
     if (data_last) backward_data(pass, l);
     reducer.completed(l);
     reducer.progress();
+    pass.progress();
   }
 }
 

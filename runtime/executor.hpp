@@ -41,6 +41,10 @@ class Executor {
   /// complete, to `reducer`. Follows a forward() with the same arguments.
   void backward(const Pass& pass, AnyConstView input, GradientReducer& reducer);
 
+  /// Lets the exchanges move on that travel while the layer at hand computes: of use as, or in,
+  /// Pass::poll.
+  void progress();
+
   /// Bytes of halos and gathered boxes that this rank has received in forward() so far.
   std::int64_t forward_received_bytes() const;
   /// "conv1: forward jit:..., ..." for every layer that uses a library's kernels.
@@ -82,6 +86,7 @@ class Executor {
   const ModelGeometry& geometry_;
   std::size_t part_;
   Trace* trace_;
+  std::size_t layer_ = 0;  // that computes
   std::vector<EdgeTensor> tensors_;
   std::vector<LayerState> states_;
   Tensor extra_diff_;  // for tensors with several consumers

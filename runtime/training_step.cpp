@@ -1,6 +1,8 @@
 // One step of training: see training_step.hpp.
 #include "runtime/training_step.hpp"
 
+#include <functional>
+
 #include "runtime/evaluator.hpp"
 #include "src/nn/loss.hpp"
 
@@ -17,7 +19,12 @@ TrainingStep::TrainingStep(const ProcessMesh& mesh, Model& model, const ModelGeo
       reducer_(mesh, geometry, parameters, reduction) {}
 
 double TrainingStep::run(Loader& loader, const StepSettings& settings) {
-  const Pass pass{true, settings.seed, settings.number, mesh_.replica() * local_batch_};
+  const std::function<void()> poll = [this, &loader] {  // of a size that takes no memory
+    executor_.progress();
+    reducer_.progress();
+    loader.progress();
+  };
+  const Pass pass{true, settings.seed, settings.number, mesh_.replica() * local_batch_, &poll};
   const Batch* batch = nullptr;
   {
     const TraceScope scope(trace_, "input wait", "");
@@ -25,7 +32,6 @@ double TrainingStep::run(Loader& loader, const StepSettings& settings) {
   }
   const AnyConstView input = input_view(*batch, executor_.input_span(), local_batch_);
   executor_.forward(pass, input);
-  loader.progress();
   double loss = 0;
   if (const Box& out = executor_.output().span; !out.empty()) {
     const std::int64_t global_batch = local_batch_ * mesh_.shape().replicas;
@@ -35,7 +41,6 @@ double TrainingStep::run(Loader& loader, const StepSettings& settings) {
     loss = errors.squared / static_cast<double>(global_batch * out.extent(kC));
   }
   executor_.backward(pass, input, reducer_);
-  loader.progress();
   {
     const TraceScope scope(trace_, "reduction", "");
     reducer_.finish();

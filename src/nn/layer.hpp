@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,12 +14,20 @@
 
 namespace halomesh {
 
-/// One step as a layer sees it: what its random numbers may depend on.
+/// One step as a layer sees it: what its random numbers may depend on, and what to call meanwhile.
 struct Pass {
   bool training = false;
   std::uint64_t seed = 0;
   std::int64_t step = 0;
   std::int64_t first_sample = 0;  ///< position in the global batch of the first local sample
+  /// Lets messages that travel beside the computation move on; may be null. No result depends on
+  /// it.
+  const std::function<void()>* poll = nullptr;
+
+  /// To be called between pieces of work of some milliseconds, by the thread that called the layer.
+  void progress() const {
+    if (poll != nullptr) (*poll)();
+  }
 };
 
 /// Where a layer lives on this part: fixed before step 0. Boxes are in global coordinates.

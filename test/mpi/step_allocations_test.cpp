@@ -2,13 +2,13 @@
 // reduction and optimizer, on every cut.
 #include <doctest/doctest.h>
 
-#include <array>
 #include <cstdint>
 #include <utility>
 #include <vector>
 
 #include "models/cosmoflow.hpp"
 #include "runtime/training_step.hpp"
+#include "test/harness/constant_loader.hpp"
 #include "test/harness/mpi_allocation_count.hpp"
 #include "test/harness/mpi_for_comms.hpp"
 
@@ -25,21 +25,6 @@ CosmoFlowOptions small_network(DataType input_type) {
   options.input_type = input_type;
   return options;
 }
-
-/// The same batch of one sample for ever: zeros, and targets of one half.
-class ConstantLoader final : public Loader {
- public:
-  ConstantLoader(const Box& span, DataType type) : data_(span, 1, type) {
-    batch_ = {1, data_.any_view(), targets_, {}};
-  }
-  void append(const Course& /*course*/) override {}
-  const Batch& next() override { return batch_; }
-
- private:
-  Tensor data_;
-  std::array<float, 4> targets_{0.5F, 0.5F, 0.5F, 0.5F};
-  Batch batch_;
-};
 
 // Every cut of one sample; and of one by each of two replicas, whose sums are made in two levels.
 std::vector<std::pair<MeshShape, Reduction>> ways_of(std::int64_t ranks) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <string>
 #include <utility>
@@ -21,11 +22,15 @@ namespace {
 // 1, so that it pools its input.
 struct PoolsItsInput {
   std::vector<float> weight{1}, bias{0}, diff_weight{0}, diff_bias{0};
-  ConvolutionBlock layer{{1, WindowOptions::cube(1, 1, PaddingKind::kSame), {2, 2, 2}, 0.5F}};
+  ConvolutionBlock layer;
   Tensor src, dst, diff_dst, diff_src;
 
-  PoolsItsInput() {
-    const Box in = Box::whole({1, 2, 2, 2}), out = Box::whole({1, 1, 1, 1});
+  /// Of so many windows one behind the other along D.
+  explicit PoolsItsInput(std::int64_t windows = 1, std::int64_t cache_bytes = 0)
+      : layer({.window = WindowOptions::cube(1, 1, PaddingKind::kSame),
+               .slope = 0.5F,
+               .cache_bytes = cache_bytes}) {
+    const Box in = Box::whole({1, 2 * windows, 2, 2}), out = Box::whole({1, windows, 1, 1});
     LayerPlace place;
     place.src_shapes = {in.shape()};
     place.dst_shape = out.shape();
@@ -45,14 +50,23 @@ struct PoolsItsInput {
     diff_dst = Tensor(out, 1);
     diff_dst.view().data[0] = 1;
   }
-  float step() {
+  float step(const std::function<void()>& poll = {}) {
     const std::vector<AnyConstView> views{src.any_view()};
-    layer.forward({.training = true}, views, dst.any_view(), dst.any_view().span);
-    layer.backward_data({}, dst.any_view(), diff_dst.any_view(), 0, diff_src.any_view());
-    layer.backward_parameters({}, views, diff_dst.any_view());
+    const Pass pass{.training = true, .poll = poll ? &poll : nullptr};
+    layer.forward(pass, views, dst.any_view(), dst.any_view().span);
+    layer.backward_data(pass, dst.any_view(), diff_dst.any_view(), 0, diff_src.any_view());
+    layer.backward_parameters(pass, views, diff_dst.any_view());
     return dst.view().data[0];
   }
 };
+
+TEST_CASE("fused block: messages may move on after each piece, forward and backward") {
+  PoolsItsInput block(7, 1);
+  int polls = 0;
+  block.step([&] { ++polls; });
+  CHECK(polls >= 3 * 7);
+  CHECK(polls <= 4 * 7);  // the data gradient's pieces may be of single planes
+}
 
 TEST_CASE("fused block: NaN wins its window, the first of equal elements gets the gradient") {
   for (std::int64_t place = 0; place < 8; ++place) {

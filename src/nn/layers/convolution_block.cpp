@@ -201,11 +201,12 @@ void ConvolutionBlock::forward(const Pass& pass, std::span<const AnyConstView> s
             static_cast<const float*>(pooled_source_.read(src[0], n, boxes.src));
         pooled_forward_->forward(from, geometry_.convolution(boxes), boxes.dst, n, options_.slope,
                                  dst, winners);
-        continue;
+      } else {
+        kernels_.forward(kernel, source_.read(src[0], n, boxes.src), planes_.data());
+        activation_.forward({planes_.data(), options_.compute, planes_of(boxes.conv)}, boxes.dst, n,
+                            dst, winners);
       }
-      kernels_.forward(kernel, source_.read(src[0], n, boxes.src), planes_.data());
-      activation_.forward({planes_.data(), options_.compute, planes_of(boxes.conv)}, boxes.dst, n,
-                          dst, winners);
+      pass.progress();
     }
 }
 

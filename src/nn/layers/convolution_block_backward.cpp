@@ -98,9 +98,8 @@ void ConvolutionBlock::prepare_library_gradient() {
   }
 }
 
-void ConvolutionBlock::backward_data(const Pass& /*pass*/, AnyConstView /*dst*/,
-                                     AnyConstView diff_dst, std::size_t /*input*/,
-                                     AnyView diff_src) {
+void ConvolutionBlock::backward_data(const Pass& pass, AnyConstView /*dst*/, AnyConstView diff_dst,
+                                     std::size_t /*input*/, AnyView diff_src) {
   const Box& produced = place_.boxes.dst_produced;
   for (std::int64_t n = 0; n < place_.batch; ++n)
     for (const auto& [boxes, kernel] : data_pieces_) {
@@ -114,10 +113,11 @@ void ConvolutionBlock::backward_data(const Pass& /*pass*/, AnyConstView /*dst*/,
         kernels_.backward_data(kernel, planes_.data(), diff_src_.data());
         unpack_copy(diff_src_.data(), b, to);
       }
+      pass.progress();
     }
 }
 
-void ConvolutionBlock::backward_parameters(const Pass& /*pass*/, std::span<const AnyConstView> src,
+void ConvolutionBlock::backward_parameters(const Pass& pass, std::span<const AnyConstView> src,
                                            AnyConstView diff_dst) {
   float* const weight = parameters_[0].diffs.data();
   float* const bias = parameters_[1].diffs.data();
@@ -127,6 +127,7 @@ void ConvolutionBlock::backward_parameters(const Pass& /*pass*/, std::span<const
       for (const Prepared& piece : weight_pieces_) {
         add_pooled_gradient(src[0], diff_dst, n, piece.boxes, first);
         first = false;
+        pass.progress();
       }
     pooled_gradient_->store(weight, bias);
     return;
@@ -136,6 +137,7 @@ void ConvolutionBlock::backward_parameters(const Pass& /*pass*/, std::span<const
       activation_.backward(diff_dst, winners_, place_.boxes.dst_produced, n,
                            {planes_.data(), options_.compute, planes_of(boxes.conv)}, &bias_sums_);
       kernels_.backward_weights(kernel, source_.read(src[0], n, boxes.src), planes_.data());
+      pass.progress();
     }
   kernels_.store_diff_weights(weight, nullptr);
   bias_sums_.store(bias, channels());

@@ -1,0 +1,31 @@
+// A loader for tests that need steps, not data.
+// Knows nothing of what the steps do.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "runtime/loader.hpp"
+
+namespace halomesh {
+
+/// The same batch of one sample for ever: zeros, and targets of one half.
+class ConstantLoader final : public Loader {
+ public:
+  ConstantLoader(const Box& span, DataType type) : data_(span, 1, type) {
+    batch_ = {1, data_.any_view(), targets_, {}};
+  }
+  void append(const Course& /*course*/) override {}
+  const Batch& next() override { return batch_; }
+  void progress() override { ++polls_; }
+  /// How often it was let move on.
+  std::int64_t polls() const { return polls_; }
+
+ private:
+  Tensor data_;
+  std::array<float, 4> targets_{0.5F, 0.5F, 0.5F, 0.5F};
+  Batch batch_;
+  std::int64_t polls_ = 0;
+};
+
+}  // namespace halomesh
