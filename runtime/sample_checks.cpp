@@ -19,9 +19,9 @@ void check_targets(std::span<const float> targets, const std::string& where) {
 
 namespace {
 
-/// Whether one of every second byte, from `first` on, has its highest bit set.
+/// Whether any second byte, from `first` on, has its highest bit set.
 bool any_sign(std::span<const std::byte> bytes, std::size_t first) {
-  // Voxels share a word where they lie in memory as in the sample: no byte is taken out of it.
+  // Joined by whole words, which is fast; every second byte of the result then has the signs.
   std::uint64_t words = 0;
   std::size_t i = 0;
   for (; i + sizeof words <= bytes.size(); i += sizeof words) {

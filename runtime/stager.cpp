@@ -53,7 +53,7 @@ Stager::Stager(const ProcessMesh& mesh, KeptSample sample, StageOptions options,
 std::string Stager::key() const {
   std::ostringstream text;
   const MeshShape& mesh = mesh_.shape();
-  text << "format 2, codec " << static_cast<int>(options_.codec) << ", mesh " << mesh.replicas
+  text << "format 3, codec " << static_cast<int>(options_.codec) << ", mesh " << mesh.replicas
        << " x " << to_string(mesh.parts) << ", samples of " << sample_.shape << ", blocks";
   for (const Box& kept : sample_.kept) text << ' ' << kept;
   for (const SplitSource& split : splits_) {
