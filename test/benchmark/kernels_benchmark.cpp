@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "rng.hpp"
+#include "src/nn/layers/convolution_block_pooling.hpp"
 #include "src/nn/layers/convolution_block_source.hpp"
 #include "src/nn/layers/pooled_convolution.hpp"
 #include "src/nn/layers/pooled_weight_gradient.hpp"
@@ -72,6 +73,21 @@ void pooled_forward(benchmark::State& state, DataType compute, bool training) {
   count_flops(state, block.forward_flops());
 }
 
+// Two planes of conv2's convolution, which fit a cache.
+void pooled_activation(benchmark::State& state, DataType type, bool training) {
+  constexpr std::int64_t kHalf = kExtent / 2;
+  const Shape shape{2 * kFilters, 2, kHalf, kHalf};
+  Tensor planes(Box::whole(shape), 1, type);
+  const Box box = Box::whole({shape.c, 1, kHalf / 2, kHalf / 2});
+  Tensor dst(box, 1, type);
+  std::vector<std::uint8_t> won(static_cast<std::size_t>(box.volume()));
+  const Winners winners{training ? won.data() : nullptr, box, 1};
+  const PooledActivation activation{{2, 2, 2}, kSlope};
+  for ([[maybe_unused]] auto iteration : state)
+    activation.forward({planes.any_view().data, type, {0, 2}}, box, 0, dst.any_view(), winners);
+  state.SetBytesProcessed(state.iterations() * planes.any_view().sample_bytes());
+}
+
 // An eighth of the convolution's elements have a gradient that is not zero.
 void pooled_weight_gradient(benchmark::State& state) {
   const std::int64_t k = state.range(0);
@@ -114,6 +130,10 @@ POOLED_FORWARD(fp32, kFloat32, true);
 POOLED_FORWARD(fp32_evaluation, kFloat32, false);
 POOLED_FORWARD(bf16, kBfloat16, true);
 POOLED_FORWARD(bf16_evaluation, kBfloat16, false);
+BENCHMARK_CAPTURE(pooled_activation, fp32, DataType::kFloat32, true)->UseRealTime();
+BENCHMARK_CAPTURE(pooled_activation, fp32_evaluation, DataType::kFloat32, false)->UseRealTime();
+BENCHMARK_CAPTURE(pooled_activation, bf16, DataType::kBfloat16, true)->UseRealTime();
+BENCHMARK_CAPTURE(pooled_activation, bf16_evaluation, DataType::kBfloat16, false)->UseRealTime();
 // NOLINTEND
 BENCHMARK(pooled_weight_gradient)->Arg(2)->Arg(3)->Unit(benchmark::kMillisecond)->UseRealTime();
 BENCHMARK(counts_to_logarithms)->Unit(benchmark::kMillisecond)->UseRealTime();

@@ -1,5 +1,5 @@
 // Sixteen values at a time of fp32 or bf16 memory, computed with in fp32.
-// Conversions and stores only; knows nothing of layers.
+// Conversions, maxima and stores only; knows nothing of layers.
 #pragma once
 
 #include <bit>
@@ -23,6 +23,21 @@ template <class Body>
     body(c, std::integral_constant<std::int64_t, kLanes>());
   if (c < channels) body(c, channels - c);
 }
+
+/// The largest of a series of values, or its last NaN if there is any. The two are found apart:
+/// compilers make one instruction of the maximum then.
+class Largest {
+ public:
+  [[gnu::always_inline]] explicit Largest(const FloatLanes& first) : best_(first), nan_(first) {}
+  [[gnu::always_inline]] void add(const FloatLanes& value) {
+    best_ = value > best_ ? value : best_;
+    nan_ = value != value ? value : nan_;
+  }
+  [[gnu::always_inline]] FloatLanes value() const { return nan_ != nan_ ? nan_ : best_; }
+
+ private:
+  FloatLanes best_, nan_;
+};
 
 /// The upper halves of the words round to nearest, ties to even; a NaN stays a (quiet) NaN: as
 /// Bfloat16(float).

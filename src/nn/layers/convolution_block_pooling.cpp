@@ -48,6 +48,12 @@ struct Row {
   return __builtin_convertvector(bytes, IntLanes);
 }
 
+template <class Dst>
+[[gnu::always_inline]] inline void store_activated(const FloatLanes& value, float slope,
+                                                   std::int64_t count, Dst* dst) {
+  store_values(value > 0.0F ? value : value * slope, count, dst);
+}
+
 // The gradient before the activation.
 template <class Dst>
 [[gnu::always_inline]] inline FloatLanes activated(const Dst* diff, const std::uint8_t* winners,
@@ -63,7 +69,7 @@ template <class Dst>
 }
 
 // As pool_row() does, kWideLanes channels of one pixel.
-template <class Dst>
+template <bool kRemember, class Dst>
 [[gnu::always_inline]] inline void pool_wide(const Taps& taps, std::int64_t count, float slope,
                                              const Bfloat16* conv, Dst* dst,
                                              std::uint8_t* winners) {
@@ -73,19 +79,19 @@ template <class Dst>
     const WideKeys value = keys_of(load_wide(conv + taps.offsets[static_cast<std::size_t>(t)]));
     const WideKeys take = value > best;
     best = take ? value : best;
-    winner = take ? WideShorts{} + static_cast<std::uint16_t>(t) : winner;
+    if constexpr (kRemember) winner = take ? WideShorts{} + static_cast<std::uint16_t>(t) : winner;
   }
   const WideShorts bits = bits_of(best);
   for (std::size_t half = 0; half < 2; ++half) {
     const FloatLanes value = half_of(bits, half);
-    store_values(value > 0.0F ? value : value * slope, kLanes,
-                 dst + static_cast<std::int64_t>(half) * kLanes);
+    store_activated(value, slope, kLanes, dst + static_cast<std::int64_t>(half) * kLanes);
   }
-  if (winners == nullptr) return;
-  const WideKeys rises = (best > kKeyOfZero) & (best <= kKeyOfInfinity);
-  winner = rises ? winner : winner | std::uint16_t{kSlopeBit};
-  const WideBytes bytes = __builtin_convertvector(winner, WideBytes);
-  std::memcpy(winners, &bytes, sizeof(bytes));
+  if constexpr (kRemember) {
+    const WideKeys rises = (best > kKeyOfZero) & (best <= kKeyOfInfinity);
+    winner = rises ? winner : winner | std::uint16_t{kSlopeBit};
+    const WideBytes bytes = __builtin_convertvector(winner, WideBytes);
+    std::memcpy(winners, &bytes, sizeof(bytes));
+  }
 }
 
 // As unpool_row() does, kWideLanes channels of one pixel.
@@ -110,32 +116,39 @@ template <class Dst>
   }
 }
 
-template <std::int64_t kTaps, class Conv, class Dst>
+// Unless it remembers winners, only the maxima are found.
+template <std::int64_t kTaps, bool kRemember, class Conv, class Dst>
 void pool_row(const Taps& taps, const Row& row, const Conv* conv, Dst* dst, std::uint8_t* winners) {
   const std::int64_t count = kTaps > 0 ? kTaps : taps.count;
   for (std::int64_t w = 0; w < row.pixels; ++w, conv += taps.pixel, dst += row.step) {
     std::int64_t wide = 0;
     if constexpr (std::is_same_v<Conv, Bfloat16>)
       for (; wide + kWideLanes <= row.channels; wide += kWideLanes)
-        pool_wide(taps, count, row.slope, conv + wide, dst + wide,
-                  winners == nullptr ? nullptr : winners + wide);
+        pool_wide<kRemember>(taps, count, row.slope, conv + wide, dst + wide,
+                             kRemember ? winners + wide : nullptr);
     for_each_lane_block(wide, row.channels, [&](std::int64_t c, auto lanes) {
-      FloatLanes best = load_values(conv + c, lanes);
-      IntLanes winner{};
-      for (std::int64_t t = 1; t < count; ++t) {
-        const FloatLanes value =
-            load_values(conv + taps.offsets[static_cast<std::size_t>(t)] + c, lanes);
-        const IntLanes take = (value > best) | (value != value);  // larger, or not a number
-        best = take ? value : best;
-        winner = take ? IntLanes{} + static_cast<std::int32_t>(t) : winner;
+      const auto tap = [&](std::int64_t t) {
+        return load_values(conv + taps.offsets[static_cast<std::size_t>(t)] + c, lanes);
+      };
+      if constexpr (kRemember) {
+        FloatLanes best = tap(0);
+        IntLanes winner{};
+        for (std::int64_t t = 1; t < count; ++t) {
+          const FloatLanes value = tap(t);
+          const IntLanes take = (value > best) | (value != value);  // larger, or not a number
+          best = take ? value : best;
+          winner = take ? IntLanes{} + static_cast<std::int32_t>(t) : winner;
+        }
+        store_activated(best, row.slope, lanes, dst + c);
+        winner = best > 0.0F ? winner : winner | std::int32_t{kSlopeBit};
+        store(__builtin_convertvector(winner, ByteLanes), lanes, winners + c);
+      } else {
+        Largest largest(tap(0));
+        for (std::int64_t t = 1; t < count; ++t) largest.add(tap(t));
+        store_activated(largest.value(), row.slope, lanes, dst + c);
       }
-      const IntLanes rises = best > 0.0F;
-      store_values(rises ? best : best * row.slope, lanes, dst + c);
-      if (winners == nullptr) return;
-      winner = rises ? winner : winner | std::int32_t{kSlopeBit};
-      store(__builtin_convertvector(winner, ByteLanes), lanes, winners + c);
     });
-    if (winners != nullptr) winners += row.channels;
+    if constexpr (kRemember) winners += row.channels;
   }
 }
 
@@ -229,10 +242,17 @@ void PooledActivation::forward(const ConvolutionPlanes& planes, const Box& box, 
             winners.data == nullptr
                 ? nullptr
                 : winners.data + winners.offset(n, box.lo[kC], d, h, box.lo[kW]);
-        if (taps.count == 8)
-          pool_row<8>(taps, row, from, y, won);
+        const auto pool_with = [&](auto remember) {
+          constexpr bool kRemember = decltype(remember)::value;
+          if (taps.count == 8)
+            pool_row<8, kRemember>(taps, row, from, y, won);
+          else
+            pool_row<0, kRemember>(taps, row, from, y, won);
+        };
+        if (won != nullptr)
+          pool_with(std::true_type());
         else
-          pool_row<0>(taps, row, from, y, won);
+          pool_with(std::false_type());
       }
     });
   });

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <utility>
 
 #include "src/nn/layers/convolution_block_lanes.hpp"
@@ -29,16 +28,10 @@ template <std::size_t kCount, class Body>
 
 using TapValues = std::array<FloatLanes, kTaps>;
 
-// The largest, or a NaN if there is any.
-[[gnu::always_inline]] inline FloatLanes largest(const TapValues& values) {
-  FloatLanes best = values[0];
-  IntLanes nan = values[0] != values[0];
-  unrolled<kTaps - 1>([&](auto before) {
-    const FloatLanes& value = values[before + 1];
-    best = value > best ? value : best;
-    nan |= value != value;
-  });
-  return nan ? FloatLanes{} + std::numeric_limits<float>::quiet_NaN() : best;
+[[gnu::always_inline]] inline FloatLanes largest_of(const TapValues& values) {
+  Largest largest(values[0]);
+  unrolled<kTaps - 1>([&](auto before) { largest.add(values[before + 1]); });
+  return largest.value();
 }
 
 // The smallest value that memory of type C would give back as `rounded`, which is its result.
@@ -58,7 +51,7 @@ template <class C>
 template <class C, class T>
 [[gnu::always_inline]] inline void store_pooled(const TapValues& values, std::int64_t count,
                                                 float slope, T* dst, std::uint8_t* winners) {
-  const FloatLanes best = rounded_to<C>(largest(values));
+  const FloatLanes best = rounded_to<C>(largest_of(values));
   const IntLanes rises = best > 0.0F;
   store_values(rises ? best : best * slope, count, dst);
   if (winners == nullptr) return;
