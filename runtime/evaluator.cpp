@@ -23,6 +23,7 @@ Evaluation evaluate(const ProcessMesh& mesh, Executor& executor, Loader& loader,
   loader.append(order.validation());
   const bool owns_output = !executor.output().span.empty();
   const std::int64_t targets = executor.output().span.extent(kC);
+  executor.load_parameters();
   ErrorSums sums;
   const std::function<void()> poll = [&] {
     executor.progress();

@@ -180,13 +180,17 @@ void Executor::await_inputs(const std::vector<std::size_t>& inputs, std::size_t 
   }
 }
 
+void Executor::load_parameters() {
+  for (std::size_t l = 0; l < states_.size(); ++l)
+    if (states_[l].active) model_.layers()[l].layer->load_parameters();
+}
+
 void Executor::forward(const Pass& pass, AnyConstView input) {
   set_input(input);
   for (std::size_t l = 0; l < states_.size(); ++l) {
     const ModelLayer& entry = model_.layers()[l];
     const LayerState& state = states_[l];
     layer_ = l;
-    if (state.active) entry.layer->load_parameters();
     std::size_t stages = 0;
     for (const Chunk& chunk : state.chunks) {  // those that need nothing remote come first
       if (chunk.needs_remote) await_inputs(entry.inputs, ++stages);

@@ -27,6 +27,10 @@ class Executor {
   /// The box of the input that this part must be given: owned and halo of the first layers.
   const Box& input_span() const;
 
+  /// Lets the layers take over the values of their parameters: to be called before the first
+  /// forward() and whenever they have changed. Local.
+  void load_parameters();
+
   /// Computes the network's output from `input`: `batch` samples of input_span() in the type that
   /// the model names, which must stay
   /// unchanged until backward() is done. Communicates with the group.

@@ -31,6 +31,7 @@ double TrainingStep::run(Loader& loader, const StepSettings& settings) {
     batch = &loader.next();
   }
   const AnyConstView input = input_view(*batch, executor_.input_span(), local_batch_);
+  executor_.load_parameters();
   executor_.forward(pass, input);
   double loss = 0;
   if (const Box& out = executor_.output().span; !out.empty()) {

@@ -72,7 +72,7 @@ class Layer : public LayerGeometry {
   /// Error naming what is not supported.
   virtual void prepare(const LayerPlace& place, std::vector<ParameterView> parameters) = 0;
 
-  /// Takes over changed parameter values (packs them); called before forward() of each step.
+  /// Takes over changed parameter values (packs them); called before the first forward() with them.
   virtual void load_parameters() {}
 
   /// Computes the box `chunk` of dst (one of dst_chunks) from src; all samples. Backward passes

@@ -43,6 +43,7 @@ void check_exchanges(bool channel_cuts) {
       // Dense layers read what they own: after the convolutions nothing is distributed.
       (tensor.shape.spatial() == Spatial{1, 1, 1} ? gathered : planned) += bytes;
     }
+    executor.load_parameters();
     for (std::int64_t n = 0; n < kSamples; ++n) executor.forward({false, 1, n, 0}, input.view());
     const Spatial at = grid.coordinates(comm.rank());
     if (at[0] < 3 && at[1] < 3)

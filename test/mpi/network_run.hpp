@@ -71,6 +71,7 @@ class NetworkRun {
     Tensor input(executor_.input_span(), local_batch_);
     fill_with(input.view(), geometry_.tensors().front().shape, first, values_.input);
     const Pass pass{true, 1, 5, first};
+    executor_.load_parameters();
     executor_.forward(pass, input.view());
     fill_with(executor_.output_diff(), geometry_.tensors().back().shape, first,
               values_.output_diff);

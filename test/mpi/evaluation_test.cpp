@@ -1,0 +1,46 @@
+// An evaluation sees the parameters as the last step left them.
+#include <doctest/doctest.h>
+
+#include "models/cosmoflow.hpp"
+#include "runtime/evaluator.hpp"
+#include "runtime/training_step.hpp"
+#include "test/harness/constant_loader.hpp"
+#include "test/harness/mpi_for_comms.hpp"
+
+namespace halomesh {
+namespace {
+
+CosmoFlowOptions small_network() {
+  CosmoFlowOptions options;
+  options.input = {4, 16, 16, 16};
+  options.filters = 4;
+  options.conv_layers = 2;
+  return options;
+}
+
+TEST_CASE("an evaluation after a step is that of a network made with its parameters") {
+  for_comms("evaluations", {1, 2}, [](const Comm& comm, Findings& findings) {
+    const ProcessMesh mesh(comm, {1, {comm.size(), 1, 1}});
+    Model model = make_cosmoflow(small_network()), anew = make_cosmoflow(small_network());
+    const ModelGeometry geometry = model.geometry(mesh.shape().parts);
+    Parameters parameters(geometry, mesh.part());
+    parameters.initialize(1);
+    TrainingStep training(mesh, model, geometry, parameters, 1, nullptr);
+    ConstantLoader loader(training.executor().input_span(), DataType::kFloat32);
+    const SampleOrder order{Shuffle::kGlobal, 1, 2, 1, 1};
+    const auto loss_of = [&](Executor& executor) {
+      return evaluate(mesh, executor, loader, order).loss;
+    };
+    const double before = loss_of(training.executor());
+    // The input is zero: after the first step the convolutions have biases, and then weights count.
+    for (std::int64_t step = 0; step < 3; ++step)
+      training.run(loader, {1, step, SgdOptions{}, 0.1F});
+    const double after = loss_of(training.executor());
+    Executor executor(mesh.group(), anew, geometry, parameters, 1, false);
+    findings.expect(before != after, [&] { return cat("three steps left a loss of ", before); });
+    findings.expect_equal(after, loss_of(executor), "the loss of evaluation");
+  });
+}
+
+}  // namespace
+}  // namespace halomesh
