@@ -2,6 +2,8 @@
 // Knows nothing of the work.
 #pragma once
 
+#include <sched.h>
+
 #include <chrono>
 #include <condition_variable>
 #include <exception>
@@ -11,6 +13,16 @@
 #include <utility>
 
 namespace halomesh {
+
+/// Has the calling thread not push aside, when it wakes up, the one that woke it: by default it
+/// would, for some milliseconds, where they share a core. It still gets its share of the core. A
+/// system that knows or grants no such thing is asked in vain.
+inline void give_way_on_waking() {
+#ifdef SCHED_BATCH
+  const sched_param none{};
+  sched_setscheduler(0, SCHED_BATCH, &none);
+#endif
+}
 
 /// All functions are called by one thread.
 class BackgroundTask {
@@ -56,6 +68,7 @@ class BackgroundTask {
 
  private:
   void run() {
+    give_way_on_waking();
     std::unique_lock lock(mutex_);
     while (true) {
       changed_.wait(lock, [this] { return busy_ || stopping_; });

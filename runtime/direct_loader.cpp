@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "error.hpp"
+#include "runtime/background_task.hpp"
 #include "src/nn/turn.hpp"
 
 namespace halomesh {
@@ -65,6 +66,7 @@ const Batch& DirectLoader::next() {
 }
 
 void DirectLoader::run() {
+  give_way_on_waking();
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock,
