@@ -16,8 +16,11 @@ namespace halomesh {
 namespace {
 
 /// Rounds from when all ranks ask each other whether to stop to when they know: so many may one be
-/// ahead of another.
-constexpr std::int64_t kRoundsBetweenStops = 4;
+/// ahead of another. Of large samples fewer, as a job's time may be short.
+std::int64_t rounds_between_stops(const Shape& sample) {
+  constexpr std::int64_t kMost = 4, kBytes = 64 << 20;
+  return std::clamp<std::int64_t>(kBytes / (2 * sample.volume()), 1, kMost);
+}
 
 /// Room for blocks that compress less well than the first sample.
 constexpr double kDeflateMargin = 1.1;
@@ -183,6 +186,7 @@ bool Stager::stage(const SplitSource& split, Work& work, const std::function<boo
   const Comm& world = mesh_.world();
   const std::int64_t slots = split.homes.slots(mesh_.replica()), targets = split.data->targets();
   const std::int64_t rounds = world.max(block_range(slots, mesh_.group().size(), 0).hi);
+  const std::int64_t between = rounds_between_stops(sample_.shape);
   SampleScatter scatter(mesh_.group(), sample_, slots, work.file, std::move(work.files));
   Agreement stop(world);
   const auto reader = split.data->reader();
@@ -214,7 +218,7 @@ bool Stager::stage(const SplitSource& split, Work& work, const std::function<boo
     }
     if (read) scatter.end_sample(slot);
     report(std::min(before + (round + 1) * world.size(), before + split.homes.samples()));
-    if (round % kRoundsBetweenStops != 0 && round + 1 < rounds) continue;
+    if (round % between != 0 && round + 1 < rounds) continue;
     scatter.receive(round + 1);
     if (stop.answer()) return false;
     stop.ask(must_stop());
