@@ -14,13 +14,14 @@
 
 namespace halomesh {
 
-/// Has the calling thread not push aside, when it wakes up, the one that woke it: by default it
-/// would, for some milliseconds, where they share a core. It still gets its share of the core. A
-/// system that knows or grants no such thing is asked in vain.
+/// Has the calling thread, and those that it makes, not push aside, when it wakes up, the one that
+/// woke it: by default it would, for some milliseconds, where they share a core. It still gets its
+/// share of the core. A job's own choice (chrt) stays; a system that grants nothing of the kind is
+/// asked in vain.
 inline void give_way_on_waking() {
 #ifdef SCHED_BATCH
   const sched_param none{};
-  sched_setscheduler(0, SCHED_BATCH, &none);
+  if (sched_getscheduler(0) == SCHED_OTHER) sched_setscheduler(0, SCHED_BATCH, &none);
 #endif
 }
 

@@ -12,6 +12,9 @@ namespace halomesh {
 /// Compresses and decompresses one block at a time; its buffers are reused. Not for two threads.
 class BlockCodec {
  public:
+  /// Of what deflate() writes: to be raised with any change of it, as it may be kept.
+  static constexpr int kFormat = 2;
+
   /// The counts in pieces of kPiece, valid until the next call. A piece is the number of its bytes
   /// (32 bits, of this host) and a raw deflate stream (RFC 1951): all low bytes first, then all
   /// high bytes, which are mostly zero. Made by ISA-L at level 1.

@@ -183,9 +183,11 @@ void Executor::await_inputs(const std::vector<std::size_t>& inputs, std::size_t 
 void Executor::load_parameters() {
   for (std::size_t l = 0; l < states_.size(); ++l)
     if (states_[l].active) model_.layers()[l].layer->load_parameters();
+  loaded_ = true;
 }
 
 void Executor::forward(const Pass& pass, AnyConstView input) {
+  if (!loaded_) throw Error("a network that computes before its parameters were loaded");
   set_input(input);
   for (std::size_t l = 0; l < states_.size(); ++l) {
     const ModelLayer& entry = model_.layers()[l];
@@ -195,11 +197,11 @@ void Executor::forward(const Pass& pass, AnyConstView input) {
     for (const Chunk& chunk : state.chunks) {  // those that need nothing remote come first
       if (chunk.needs_remote) await_inputs(entry.inputs, ++stages);
       compute(pass, l, chunk);
-      progress();
       pass.progress();
     }
     await_inputs(entry.inputs, kAllStages);
     publish(l + 1);
+    pass.progress();
   }
   for (const auto& stage : tensors_.back().distribute) stage->finish();
 }
@@ -273,7 +275,6 @@ void Executor::backward(const Pass& pass, AnyConstView input, GradientReducer& r
     backward_parameters(pass, l);
     if (data_last) backward_data(pass, l);
     reducer.completed(l);
-    reducer.progress();
     pass.progress();
   }
 }

@@ -45,8 +45,8 @@ class Executor {
   /// complete, to `reducer`. Follows a forward() with the same arguments.
   void backward(const Pass& pass, AnyConstView input, GradientReducer& reducer);
 
-  /// Lets the exchanges move on that travel while the layer at hand computes: of use as, or in,
-  /// Pass::poll.
+  /// Lets the exchanges move on that travel while the layer at hand computes: for Pass::poll, which
+  /// is called after each chunk and layer as well.
   void progress();
 
   /// Bytes of halos and gathered boxes that this rank has received in forward() so far.
@@ -90,6 +90,7 @@ class Executor {
   const ModelGeometry& geometry_;
   std::size_t part_;
   Trace* trace_;
+  bool loaded_ = false;    // parameters
   std::size_t layer_ = 0;  // that computes
   std::vector<EdgeTensor> tensors_;
   std::vector<LayerState> states_;

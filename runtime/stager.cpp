@@ -15,13 +15,6 @@
 namespace halomesh {
 namespace {
 
-/// Rounds from when all ranks ask each other whether to stop to when they know: so many may one be
-/// ahead of another. Of large samples fewer, as a job's time may be short.
-std::int64_t rounds_between_stops(const Shape& sample) {
-  constexpr std::int64_t kMost = 4, kBytes = 64 << 20;
-  return std::clamp<std::int64_t>(kBytes / (2 * sample.volume()), 1, kMost);
-}
-
 /// Room for blocks that compress less well than the first sample.
 constexpr double kDeflateMargin = 1.1;
 
@@ -45,6 +38,11 @@ std::string others_kept(const std::filesystem::path& directory, const std::strin
 
 }  // namespace
 
+std::int64_t Stager::rounds_between_stops(std::int64_t sample_bytes) {
+  constexpr std::int64_t kMost = 4, kBytes = 64 << 20;
+  return std::clamp<std::int64_t>(kBytes / sample_bytes, 1, kMost);
+}
+
 Stager::Stager(const ProcessMesh& mesh, KeptSample sample, StageOptions options,
                std::vector<SplitSource> splits)
     : mesh_(mesh),
@@ -56,8 +54,10 @@ Stager::Stager(const ProcessMesh& mesh, KeptSample sample, StageOptions options,
 std::string Stager::key() const {
   std::ostringstream text;
   const MeshShape& mesh = mesh_.shape();
-  text << "format 3, codec " << static_cast<int>(options_.codec) << ", mesh " << mesh.replicas
-       << " x " << to_string(mesh.parts) << ", samples of " << sample_.shape << ", blocks";
+  text << "format 2, codec " << static_cast<int>(options_.codec);
+  if (options_.codec == StageCodec::kDeflate) text << " of format " << BlockCodec::kFormat;
+  text << ", mesh " << mesh.replicas << " x " << to_string(mesh.parts) << ", samples of "
+       << sample_.shape << ", blocks";
   for (const Box& kept : sample_.kept) text << ' ' << kept;
   for (const SplitSource& split : splits_) {
     text << ", " << split.name << ' ' << split.data->identity() << " slots";
@@ -186,7 +186,7 @@ bool Stager::stage(const SplitSource& split, Work& work, const std::function<boo
   const Comm& world = mesh_.world();
   const std::int64_t slots = split.homes.slots(mesh_.replica()), targets = split.data->targets();
   const std::int64_t rounds = world.max(block_range(slots, mesh_.group().size(), 0).hi);
-  const std::int64_t between = rounds_between_stops(sample_.shape);
+  const std::int64_t between = rounds_between_stops(2 * sample_.shape.volume());
   SampleScatter scatter(mesh_.group(), sample_, slots, work.file, std::move(work.files));
   Agreement stop(world);
   const auto reader = split.data->reader();

@@ -63,6 +63,11 @@ class Stager {
                                               const Report& report);
   const StageRecord& record() const { return record_; }
 
+  /// Rounds from when all ranks ask each other whether to stop to when they know, which is also how
+  /// often they ask: so many may one be ahead of another, and stopping takes up to twice as many.
+  /// Of large samples fewer, as a job's time may be short.
+  static std::int64_t rounds_between_stops(std::int64_t sample_bytes);
+
  private:
   /// A split on its way: what this rank reads of it, and the targets that it has read.
   struct Work {

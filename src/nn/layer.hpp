@@ -24,7 +24,8 @@ struct Pass {
   /// it.
   const std::function<void()>* poll = nullptr;
 
-  /// To be called between pieces of work of some milliseconds, by the thread that called the layer.
+  /// To be called between pieces of work of at most some milliseconds, by the thread that called
+  /// the layer.
   void progress() const {
     if (poll != nullptr) (*poll)();
   }

@@ -1,27 +1,19 @@
 // An evaluation sees the parameters as the last step left them.
 #include <doctest/doctest.h>
 
-#include "models/cosmoflow.hpp"
 #include "runtime/evaluator.hpp"
 #include "runtime/training_step.hpp"
 #include "test/harness/constant_loader.hpp"
 #include "test/harness/mpi_for_comms.hpp"
+#include "test/harness/small_cosmoflow.hpp"
 
 namespace halomesh {
 namespace {
 
-CosmoFlowOptions small_network() {
-  CosmoFlowOptions options;
-  options.input = {4, 16, 16, 16};
-  options.filters = 4;
-  options.conv_layers = 2;
-  return options;
-}
-
 TEST_CASE("an evaluation after a step is that of a network made with its parameters") {
   for_comms("evaluations", {1, 2}, [](const Comm& comm, Findings& findings) {
     const ProcessMesh mesh(comm, {1, {comm.size(), 1, 1}});
-    Model model = make_cosmoflow(small_network()), anew = make_cosmoflow(small_network());
+    Model model = make_cosmoflow(small_cosmoflow()), anew = make_cosmoflow(small_cosmoflow());
     const ModelGeometry geometry = model.geometry(mesh.shape().parts);
     Parameters parameters(geometry, mesh.part());
     parameters.initialize(1);

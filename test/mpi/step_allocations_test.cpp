@@ -6,25 +6,16 @@
 #include <utility>
 #include <vector>
 
-#include "models/cosmoflow.hpp"
 #include "runtime/training_step.hpp"
 #include "test/harness/constant_loader.hpp"
 #include "test/harness/mpi_allocation_count.hpp"
 #include "test/harness/mpi_for_comms.hpp"
+#include "test/harness/small_cosmoflow.hpp"
 
 namespace halomesh {
 namespace {
 
 constexpr std::int64_t kSteps = 3;
-
-CosmoFlowOptions small_network(DataType input_type) {
-  CosmoFlowOptions options;
-  options.input = {4, 16, 16, 16};
-  options.filters = 4;
-  options.conv_layers = 2;
-  options.input_type = input_type;
-  return options;
-}
 
 // Every cut of one sample; and of one by each of two replicas, whose sums are made in two levels.
 std::vector<std::pair<MeshShape, Reduction>> ways_of(std::int64_t ranks) {
@@ -46,7 +37,7 @@ TEST_CASE("a step allocates nothing") {
     for (const auto& [shape, reduction] : ways_of(comm.size()))
       for (const DataType type : {DataType::kFloat32, DataType::kInt16}) {
         const ProcessMesh mesh(comm, shape);
-        Model model = make_cosmoflow(small_network(type));
+        Model model = make_cosmoflow(small_cosmoflow(type));
         const ModelGeometry geometry = model.geometry(shape.parts);
         Parameters parameters(geometry, mesh.part());
         parameters.initialize(1);

@@ -114,7 +114,7 @@ void Convolution::load_parameters() {
   kernels_.load_weights(parameters_[0].values.data(), parameters_[1].values.data());
 }
 
-void Convolution::forward(const Pass& /*pass*/, std::span<const AnyConstView> src, AnyView dst,
+void Convolution::forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
                           const Box& chunk) {
   const auto at = std::find_if(chunks_.begin(), chunks_.end(),
                                [&](const PreparedChunk& c) { return c.dst == chunk; });
@@ -126,25 +126,29 @@ void Convolution::forward(const Pass& /*pass*/, std::span<const AnyConstView> sr
     kernels_.forward(at->kernel, read_dense(src[0].as<float>(), n, at->src, src_scratch_),
                      write_target(to, n, chunk, dst_scratch_));
     write_back(to, n, chunk, dst_scratch_);
+    pass.progress();
   }
 }
 
-void Convolution::backward_data(const Pass& /*pass*/, AnyConstView /*dst*/, AnyConstView diff_dst,
+void Convolution::backward_data(const Pass& pass, AnyConstView /*dst*/, AnyConstView diff_dst,
                                 std::size_t /*input*/, AnyView diff_src) {
   const Box &produced = place_.boxes.dst_produced, &needed = place_.boxes.src_needed[0];
   for (std::int64_t n = 0; n < place_.batch; ++n) {
     kernels_.backward_data(0, read_dense(diff_dst.as<float>(), n, produced, dst_scratch_),
                            write_target(diff_src.as<float>(), n, needed, src_scratch_));
     write_back(diff_src.as<float>(), n, needed, src_scratch_);
+    pass.progress();
   }
 }
 
-void Convolution::backward_parameters(const Pass& /*pass*/, std::span<const AnyConstView> src,
+void Convolution::backward_parameters(const Pass& pass, std::span<const AnyConstView> src,
                                       AnyConstView diff_dst) {
   const Box &produced = place_.boxes.dst_produced, &needed = place_.boxes.src_needed[0];
-  for (std::int64_t n = 0; n < place_.batch; ++n)
+  for (std::int64_t n = 0; n < place_.batch; ++n) {
     kernels_.backward_weights(0, read_dense(src[0].as<float>(), n, needed, src_scratch_),
                               read_dense(diff_dst.as<float>(), n, produced, dst_scratch_));
+    pass.progress();
+  }
   kernels_.store_diff_weights(parameters_[0].diffs.data(), parameters_[1].diffs.data());
 }
 
