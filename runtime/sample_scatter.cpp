@@ -79,15 +79,9 @@ void SampleScatter::take(std::int64_t slot, std::int64_t offset, std::span<const
 }
 
 /// Adds bytes to a part's block. Long runs are written as they are.
-inline void SampleScatter::put(std::size_t part, std::int64_t slot,
-                               std::span<const std::byte> bytes) {
+void SampleScatter::put(std::size_t part, std::int64_t slot, std::span<const std::byte> bytes) {
   Lane& lane = lanes_[part];
   const auto piece = static_cast<std::size_t>(piece_bytes_);
-  if (lane.filled > 0 && bytes.size() < piece - lane.filled && lane.writes()) {
-    std::memcpy(lane.packed.data() + lane.filled, bytes.data(), bytes.size());
-    lane.filled += bytes.size();
-    return;
-  }
   if (lane.writes() && lane.filled == 0 && bytes.size() >= piece / 4) {
     write(lane, slot, bytes);
     return;
