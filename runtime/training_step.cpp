@@ -25,13 +25,13 @@ double TrainingStep::run(Loader& loader, const StepSettings& settings) {
     loader.progress();
   };
   const Pass pass{true, settings.seed, settings.number, mesh_.replica() * local_batch_, &poll};
+  executor_.load_parameters();  // needs no input: while that is on its way
   const Batch* batch = nullptr;
   {
     const TraceScope scope(trace_, "input wait", "");
     batch = &loader.next();
   }
   const AnyConstView input = input_view(*batch, executor_.input_span(), local_batch_);
-  executor_.load_parameters();
   executor_.forward(pass, input);
   double loss = 0;
   if (const Box& out = executor_.output().span; !out.empty()) {

@@ -60,8 +60,12 @@ void count_flops(benchmark::State& state, double flops) {
 void pooled_forward(benchmark::State& state, DataType compute, bool training) {
   const std::int64_t k = state.range(0);
   Conv1 block(k);
-  PooledConvolution kernel(compute, kChannels, kFilters, {k, k, k}, kExtent + k,
-                           omp_get_max_threads());
+  const ConvolutionGeometry& g = block.geometry;
+  DenseSource source(DataType::kFloat32, DataType::kFloat32);
+  const Box& read = block.src.view().span;
+  source.reserve(read, read, {g.pad_before, g.pad_after});
+  const void* const src = source.read(block.src.any_view(), 0, read, {g.pad_before, g.pad_after});
+  PooledConvolution kernel(compute, kChannels, kFilters, {k, k, k});
   const std::vector<float> weight(static_cast<std::size_t>(kFilters * kChannels * k * k * k), 0.1F);
   const std::vector<float> bias(kFilters, 0.0F);
   kernel.load_weights(weight.data(), bias.data());
@@ -69,7 +73,7 @@ void pooled_forward(benchmark::State& state, DataType compute, bool training) {
   Tensor dst(box, 1, compute);
   const Winners winners{training ? block.winners.data() : nullptr, box, 1};
   for ([[maybe_unused]] auto iteration : state)
-    kernel.forward(block.src.view().data, block.geometry, box, 0, kSlope, dst.any_view(), winners);
+    kernel.forward(static_cast<const float*>(src), box, 0, kSlope, dst.any_view(), winners);
   count_flops(state, block.forward_flops());
 }
 

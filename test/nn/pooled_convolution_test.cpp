@@ -54,16 +54,13 @@ float tap_of(const std::vector<float>& src, std::int64_t w, std::int64_t tap) {
 
 void expect_pooled(DataType compute) {
   const Box box = Box::whole({kFilters, 1, 1, kWindows});
-  const Shape shape{1, 2, 2, 2 * kWindows};
-  const ConvolutionGeometry geometry{
-      shape, {kFilters, 2, 2, 2 * kWindows}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {}, {}};
-  PooledConvolution kernel(compute, 1, kFilters, {1, 1, 1}, shape.w, 1);
+  PooledConvolution kernel(compute, 1, kFilters, {1, 1, 1});
   const std::vector<float> weight(kBias.size(), 1 + 0x1p-10F), src = planes();  // 1 as bf16
   kernel.load_weights(weight.data(), kBias.data());
   Tensor dst(box, 1), evaluated(box, 1);
   std::vector<std::uint8_t> winners(static_cast<std::size_t>(box.volume()));
-  kernel.forward(src.data(), geometry, box, 0, kSlope, dst.any_view(), {winners.data(), box, 1});
-  kernel.forward(src.data(), geometry, box, 0, kSlope, evaluated.any_view(), {});
+  kernel.forward(src.data(), box, 0, kSlope, dst.any_view(), {winners.data(), box, 1});
+  kernel.forward(src.data(), box, 0, kSlope, evaluated.any_view(), {});
   const float factor = as_computed(weight[0], compute);
   std::int64_t equal = 0, nan = 0;
   for (std::int64_t w = 0; w < kWindows; ++w)

@@ -133,10 +133,14 @@ bool ConvolutionBlock::has_few_channels() const {
   return place_.src_shapes[0].c <= kFewChannels && w.stride == kOnes && w.dilation == kOnes;
 }
 
-// The pieces matter only where the input is converted or packed first.
+Padding ConvolutionBlock::padding_of(const ConvolutionPiece& piece) const {
+  const ConvolutionGeometry g = geometry_.convolution(piece);
+  return {g.pad_before, g.pad_after};
+}
+
+// The pieces matter only where the input is converted, packed or padded first.
 void ConvolutionBlock::prepare_pooled_forward() {
   pooled_source_ = DenseSource(place_.src_types[0], DataType::kFloat32, options_.compute);
-  std::int64_t width = 0;
   for (const Box& dst : place_.dst_chunks) {
     PreparedChunk& chunk = chunks_.emplace_back(PreparedChunk{dst, {}});
     const Box src = geometry_.needs(dst);
@@ -145,12 +149,11 @@ void ConvolutionBlock::prepare_pooled_forward() {
     for (const ConvolutionPiece& piece :
          geometry_.split_dst(dst, std::max<std::int64_t>(1, planes))) {
       chunk.pieces.push_back({piece});
-      pooled_source_.reserve(place_.src_spans[0], piece.src);
-      width = std::max(width, piece.src.extent(kW));
+      pooled_source_.reserve(place_.src_spans[0], piece.src, padding_of(piece));
     }
   }
   pooled_forward_.emplace(options_.compute, place_.src_shapes[0].c, channels(),
-                          options_.window.kernel, width, omp_get_max_threads());
+                          options_.window.kernel);
 }
 
 void ConvolutionBlock::prepare_forward() {
@@ -198,9 +201,8 @@ void ConvolutionBlock::forward(const Pass& pass, std::span<const AnyConstView> s
     for (const auto& [boxes, kernel] : at->pieces) {
       if (pooled_forward_) {
         const auto* const from =
-            static_cast<const float*>(pooled_source_.read(src[0], n, boxes.src));
-        pooled_forward_->forward(from, geometry_.convolution(boxes), boxes.dst, n, options_.slope,
-                                 dst, winners);
+            static_cast<const float*>(pooled_source_.read(src[0], n, boxes.src, padding_of(boxes)));
+        pooled_forward_->forward(from, boxes.dst, n, options_.slope, dst, winners);
       } else {
         kernels_.forward(kernel, source_.read(src[0], n, boxes.src), planes_.data());
         activation_.forward({planes_.data(), options_.compute, planes_of(boxes.conv)}, boxes.dst, n,

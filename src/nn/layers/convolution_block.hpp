@@ -80,6 +80,7 @@ class ConvolutionBlock final : public Layer {
   ConvolutionBlockGeometry geometry_on(const Shape& src) const;
   void check_place() const;
   bool has_few_channels() const;
+  Padding padding_of(const ConvolutionPiece& piece) const;
   // That this part produces.
   std::int64_t channels() const { return place_.boxes.dst_produced.extent(kC); }
   void prepare_forward();
@@ -109,7 +110,7 @@ class ConvolutionBlock final : public Layer {
   AlignedBuffer<std::uint8_t> winner_storage_;
   Winners winners_;  // of winner_storage_: spans dst_produced
   BiasSums bias_sums_;
-  // Where inputs have few channels: our own kernels, and the input in fp32 for the first.
+  // Where inputs have few channels: our own kernels, and padded input in fp32 for the first.
   std::optional<PooledConvolution> pooled_forward_;
   std::optional<PooledWeightGradient> pooled_gradient_;
   DenseSource pooled_source_;

@@ -1,5 +1,5 @@
 // Boxes of a block's input as dense memory of the type it computes in: in place where possible,
-// else packed and converted. Owns the buffer; knows nothing of convolutions.
+// else packed, converted and padded. Owns the buffer; knows nothing of convolutions.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +10,12 @@
 
 namespace halomesh {
 
+/// Planes, rows and pixels of zeros around a box.
+struct Padding {
+  Spatial before{}, after{};
+  bool none() const { return before == Spatial{} && after == Spatial{}; }
+};
+
 class DenseSource {
  public:
   /// A source that gives nothing.
@@ -19,18 +25,20 @@ class DenseSource {
   DenseSource(DataType from, DataType to, DataType precision);
   DenseSource(DataType from, DataType to) : DenseSource(from, to, to) {}
 
-  /// Makes room for `box` of an input that spans `span`.
-  void reserve(const Box& span, const Box& box);
-  /// Sample n of `box` in d,h,w,c order; valid until the next call. Allocates nothing.
-  const void* read(AnyConstView view, std::int64_t n, const Box& box);
+  /// Makes room for `box`, with zeros around it, of an input that spans `span`.
+  void reserve(const Box& span, const Box& box, const Padding& padding = {});
+  /// Sample n of `box` with zeros around it, in d,h,w,c order; valid until the next call. Allocates
+  /// nothing.
+  const void* read(AnyConstView view, std::int64_t n, const Box& box, const Padding& padding = {});
 
  private:
   bool is_as_wanted() const;
   template <class From, class To, class Convert>
-  void fill(TensorView<const From> view, std::int64_t n, const Box& box, const Convert& convert);
+  void fill(TensorView<const From> view, std::int64_t n, const Box& box, const Padding& padding,
+            const Convert& convert);
   template <class To, class Convert>
-  void fill_values(AnyConstView view, std::int64_t n, const Box& box, const To* logarithms,
-                   const Convert& convert);
+  void fill_values(AnyConstView view, std::int64_t n, const Box& box, const Padding& padding,
+                   const To* logarithms, const Convert& convert);
 
   DataType from_ = DataType::kFloat32, to_ = DataType::kFloat32, precision_ = DataType::kFloat32;
   // Of counts, when they are rounded to bf16: one of the two.

@@ -1,8 +1,6 @@
 // A convolution pooled in registers: see pooled_convolution.hpp.
 #include "src/nn/layers/pooled_convolution.hpp"
 
-#include <omp.h>
-
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -80,25 +78,15 @@ bool PooledConvolution::is_fast() {
 }
 
 PooledConvolution::PooledConvolution(DataType compute, std::int64_t channels, std::int64_t filters,
-                                     const Spatial& kernel, std::int64_t src_width, int threads)
+                                     const Spatial& kernel)
     : compute_(compute),
       channels_(channels),
       filters_(filters),
       run_(kernel[2] * channels),
-      // One more output pixel than fits the input, whatever the padding; whole cache lines.
-      row_floats_(((src_width + 2 * kernel[2]) * channels + kLanes - 1) / kLanes * kLanes),
-      buffer_floats_((kernel[0] + 1) * (kernel[1] + 1) * row_floats_),
       kernel_(kernel),
       weights_(blocks_of(filters) * kernel[0] * kernel[1] * run_ * kLanes),
       bias_(blocks_of(filters) * kLanes),
-      rows_(threads * buffer_floats_),
-      offsets_(kernel[0] * kernel[1] * run_) {
-  std::int64_t* offset = offsets_.data();
-  for (std::int64_t i = 0; i < kernel[0]; ++i)
-    for (std::int64_t j = 0; j < kernel[1]; ++j)
-      for (std::int64_t r = 0; r < run_; ++r)
-        *offset++ = (i * (kernel[1] + 1) + j) * row_floats_ + r;
-}
+      offsets_(kernel[0] * kernel[1] * run_) {}
 
 void PooledConvolution::load_weights(const float* weight, const float* bias) {
   const auto [kd, kh, kw] = kernel_;
@@ -114,29 +102,21 @@ void PooledConvolution::load_weights(const float* weight, const float* bias) {
         }
 }
 
-// The rows of input under one row of pooling windows, zeros where they are padding.
-void PooledConvolution::fill_rows(const float* src, const ConvolutionGeometry& g, std::int64_t d,
-                                  std::int64_t h, float* rows) const {
-  const std::int64_t width = g.src.w * channels_, before = g.pad_before[2] * channels_;
-  for (std::int64_t i = 0; i <= kernel_[0]; ++i)
-    for (std::int64_t j = 0; j <= kernel_[1]; ++j, rows += row_floats_) {
-      const std::int64_t z = 2 * d + i - g.pad_before[0], y = 2 * h + j - g.pad_before[1];
-      if (z < 0 || z >= g.src.d || y < 0 || y >= g.src.h) {
-        std::fill_n(rows, row_floats_, 0.0F);
-        continue;
-      }
-      std::fill_n(rows, before, 0.0F);
-      std::copy_n(src + (z * g.src.h + y) * width, width, rows + before);
-      std::fill(rows + before + width, rows + row_floats_, 0.0F);
-    }
+void PooledConvolution::step_by(std::int64_t row, std::int64_t plane) {
+  row_ = row;
+  plane_ = plane;
+  std::int64_t* offset = offsets_.data();
+  for (std::int64_t i = 0; i < kernel_[0]; ++i)
+    for (std::int64_t j = 0; j < kernel_[1]; ++j)
+      for (std::int64_t r = 0; r < run_; ++r) *offset++ = i * plane + j * row + r;
 }
 
 template <std::int64_t kBlocks, class C, class T>
-void PooledConvolution::pool_row(const float* rows, std::int64_t block, std::int64_t pixels,
+void PooledConvolution::pool_row(const float* src, std::int64_t block, std::int64_t pixels,
                                  float slope, T* dst, std::int64_t dst_step,
                                  std::uint8_t* winners) const {
   const std::int64_t taps = offsets_.size(), block_floats = taps * kLanes;
-  const std::int64_t plane = (kernel_[1] + 1) * row_floats_;
+  const std::int64_t row = row_, plane = plane_;
   const std::int64_t* const offsets = offsets_.data();
   const float* const weights = weights_.data() + block * block_floats;
   std::array<FloatLanes, kBlocks> bias;
@@ -146,7 +126,7 @@ void PooledConvolution::pool_row(const float* rows, std::int64_t block, std::int
     std::array<TapValues, kBlocks> sums;
     unrolled<kBlocks>([&](auto b) { unrolled<kTaps>([&](auto t) { sums[b][t] = bias[b]; }); });
     // One loop over all taps: sums would leave their registers between nested ones.
-    const float* const x = rows + 2 * w * channels_;
+    const float* const x = src + 2 * w * channels_;
     const float* weight = weights;
     for (std::int64_t tap = 0; tap < taps; ++tap, weight += kLanes) {
       const float* const at = x + offsets[tap];
@@ -157,8 +137,7 @@ void PooledConvolution::pool_row(const float* rows, std::int64_t block, std::int
       // Elements 0..3 of the window are of one plane, 4..7 of the next; likewise rows.
       unrolled<kTaps>([&](auto t) {
         constexpr auto kTap = static_cast<std::int64_t>(decltype(t)::value);
-        const float value =
-            at[kTap / 4 * plane + kTap / 2 % 2 * row_floats_ + kTap % 2 * channels_];
+        const float value = at[kTap / 4 * plane + kTap / 2 % 2 * row + kTap % 2 * channels_];
         unrolled<kBlocks>([&](auto b) { sums[b][t] += factor[b] * value; });
       });
     }
@@ -171,17 +150,15 @@ void PooledConvolution::pool_row(const float* rows, std::int64_t block, std::int
 }
 
 template <class C, class T>
-void PooledConvolution::forward_rows(const float* src, const ConvolutionGeometry& geometry,
-                                     const Box& dst_box, std::int64_t n, float slope,
-                                     TensorView<T> dst, Winners winners) {
+void PooledConvolution::forward_rows(const float* src, const Box& dst_box, std::int64_t n,
+                                     float slope, TensorView<T> dst, Winners winners) const {
   const std::int64_t heights = dst_box.extent(kH), rows = dst_box.extent(kD) * heights;
   const std::int64_t pixels = dst_box.extent(kW), blocks = blocks_of(filters_);
   const std::int64_t step = dst.span.extent(kC);  // from one pixel to the next
 #pragma omp parallel for schedule(static)
   for (std::int64_t row = 0; row < rows; ++row) {
-    float* const buffer = rows_.data() + omp_get_thread_num() * buffer_floats_;
     const std::int64_t d = row / heights, h = row % heights;
-    fill_rows(src, geometry, d, h, buffer);
+    const float* const from = src + 2 * d * plane_ + 2 * h * row_;
     const std::int64_t at_d = dst_box.lo[kD] + d, at_h = dst_box.lo[kH] + h;
     T* const to = &dst.at(n, dst_box.lo[kC], at_d, at_h, dst_box.lo[kW]);
     std::uint8_t* const winner = winners.data == nullptr
@@ -189,19 +166,20 @@ void PooledConvolution::forward_rows(const float* src, const ConvolutionGeometry
                                      : &winners.at(n, dst_box.lo[kC], at_d, at_h, dst_box.lo[kW]);
     std::int64_t block = 0;
     for (; block + 2 <= blocks; block += 2)
-      pool_row<2, C>(buffer, block, pixels, slope, to, step, winner);
-    if (block < blocks) pool_row<1, C>(buffer, block, pixels, slope, to, step, winner);
+      pool_row<2, C>(from, block, pixels, slope, to, step, winner);
+    if (block < blocks) pool_row<1, C>(from, block, pixels, slope, to, step, winner);
   }
 }
 
-void PooledConvolution::forward(const float* src, const ConvolutionGeometry& geometry,
-                                const Box& dst_box, std::int64_t n, float slope, AnyView dst,
-                                Winners winners) {
+void PooledConvolution::forward(const float* src, const Box& dst_box, std::int64_t n, float slope,
+                                AnyView dst, Winners winners) {
+  const std::int64_t row = (2 * dst_box.extent(kW) + kernel_[2] - 1) * channels_;
+  step_by(row, (2 * dst_box.extent(kH) + kernel_[1] - 1) * row);
   const auto write = [&](auto view) {
     if (compute_ == DataType::kBfloat16)
-      forward_rows<Bfloat16>(src, geometry, dst_box, n, slope, view, winners);
+      forward_rows<Bfloat16>(src, dst_box, n, slope, view, winners);
     else
-      forward_rows<float>(src, geometry, dst_box, n, slope, view, winners);
+      forward_rows<float>(src, dst_box, n, slope, view, winners);
   };
   if (dst.type == DataType::kBfloat16)
     write(dst.as<Bfloat16>());

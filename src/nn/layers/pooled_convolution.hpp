@@ -1,6 +1,6 @@
 // The forward pass of a convolution of few input channels, pooled in registers: no convolution
-// plane is ever written. Own kernel; owns packed weights and a row buffer for each thread; knows
-// nothing of pieces, of types of input or of samples to come.
+// plane is ever written. Own kernel; owns packed weights; knows nothing of pieces, of types of
+// input or of samples to come.
 #pragma once
 
 #include <cstdint>
@@ -22,39 +22,37 @@ class PooledConvolution {
   static bool is_fast();
 
   PooledConvolution() = default;
-  /// Computes in kFloat32 or kBfloat16; rows of up to `src_width` input pixels, `threads` threads
-  /// at most.
+  /// Computes in kFloat32 or kBfloat16.
   PooledConvolution(DataType compute, std::int64_t channels, std::int64_t filters,
-                    const Spatial& kernel, std::int64_t src_width, int threads);
+                    const Spatial& kernel);
 
   /// Packs weights in the order out,in,kd,kh,kw, and one bias a filter.
   void load_weights(const float* weight, const float* bias);
 
-  /// Writes the box `dst_box` of sample n of `dst` (fp32 or bf16). `geometry` is that of the
-  /// convolution planes under the box: `src` is its dense input of one sample, padded with zeros
-  /// before and after as needed, already rounded to bf16 to compute in it. The box has `filters`
-  /// channels; dst may span more. Remembers winners as PooledActivation unless they have no data.
-  /// Allocates nothing.
-  void forward(const float* src, const ConvolutionGeometry& geometry, const Box& dst_box,
-               std::int64_t n, float slope, AnyView dst, Winners winners);
+  /// Writes the box `dst_box` of sample n of `dst` (fp32 or bf16). `src` is what its windows read
+  /// of one sample, dense and with the padding: on each axis twice the box's extent and the
+  /// kernel's less 1; already rounded to bf16 to compute in it. The box has `filters` channels; dst
+  /// may span more. Remembers winners as PooledActivation unless they have no data. Allocates
+  /// nothing.
+  void forward(const float* src, const Box& dst_box, std::int64_t n, float slope, AnyView dst,
+               Winners winners);
 
  private:
   template <class C, class T>
-  void forward_rows(const float* src, const ConvolutionGeometry& geometry, const Box& dst_box,
-                    std::int64_t n, float slope, TensorView<T> dst, Winners winners);
-  void fill_rows(const float* src, const ConvolutionGeometry& geometry, std::int64_t d,
-                 std::int64_t h, float* rows) const;
+  void forward_rows(const float* src, const Box& dst_box, std::int64_t n, float slope,
+                    TensorView<T> dst, Winners winners) const;
+  void step_by(std::int64_t row, std::int64_t plane);
   template <std::int64_t kBlocks, class C, class T>
-  void pool_row(const float* rows, std::int64_t block, std::int64_t pixels, float slope, T* dst,
+  void pool_row(const float* src, std::int64_t block, std::int64_t pixels, float slope, T* dst,
                 std::int64_t dst_step, std::uint8_t* winners) const;
 
   DataType compute_ = DataType::kFloat32;
-  std::int64_t channels_ = 0, filters_ = 0, run_ = 0, row_floats_ = 0, buffer_floats_ = 0;
+  std::int64_t channels_ = 0, filters_ = 0, run_ = 0;
+  std::int64_t row_ = 0, plane_ = 0;  // floats from one row and one plane of src to the next
   Spatial kernel_{};
   AlignedBuffer<float> weights_;  // block of kLanes filters, kd, kh, run of kw and channel, filter
   AlignedBuffer<float> bias_;     // padded to whole blocks
-  AlignedBuffer<float> rows_;     // of each thread: (kd + 1) x (kh + 1) padded rows
-  AlignedBuffer<std::int64_t> offsets_;  // of each tap and channel in those rows
+  AlignedBuffer<std::int64_t> offsets_;  // of each tap and channel in src
 };
 
 }  // namespace halomesh
