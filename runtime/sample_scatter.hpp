@@ -76,6 +76,11 @@ class SampleScatter {
   void open_lanes();
   void await_others();
   void write(Lane& lane, std::int64_t slot, std::span<const std::byte> bytes);
+  /// Whether it is worth a write of its own.
+  bool is_long(std::span<const std::byte> run) const {
+    return run.size() >= static_cast<std::size_t>(piece_bytes_) / 4;
+  }
+  bool pack(Lane& lane, std::span<const std::byte> run) const;
   void put(std::size_t part, std::int64_t slot, std::span<const std::byte> bytes);
   void flush(std::size_t part, std::int64_t slot);
   void arrive(std::size_t part, std::span<const std::byte> bytes);
