@@ -61,11 +61,11 @@ void pooled_forward(benchmark::State& state, DataType compute, bool training) {
   const std::int64_t k = state.range(0);
   Conv1 block(k);
   const ConvolutionGeometry& g = block.geometry;
-  DenseSource source(DataType::kFloat32, DataType::kFloat32);
+  PooledConvolution kernel(compute, kChannels, kFilters, {k, k, k});
+  DenseSource source(DataType::kFloat32, kernel.src_type(), compute);
   const Box& read = block.src.view().span;
   source.reserve(read, read, {g.pad_before, g.pad_after});
   const void* const src = source.read(block.src.any_view(), 0, read, {g.pad_before, g.pad_after});
-  PooledConvolution kernel(compute, kChannels, kFilters, {k, k, k});
   const std::vector<float> weight(static_cast<std::size_t>(kFilters * kChannels * k * k * k), 0.1F);
   const std::vector<float> bias(kFilters, 0.0F);
   kernel.load_weights(weight.data(), bias.data());
@@ -73,7 +73,7 @@ void pooled_forward(benchmark::State& state, DataType compute, bool training) {
   Tensor dst(box, 1, compute);
   const Winners winners{training ? block.winners.data() : nullptr, box, 1};
   for ([[maybe_unused]] auto iteration : state)
-    kernel.forward(static_cast<const float*>(src), box, 0, kSlope, dst.any_view(), winners);
+    kernel.forward(src, box, 0, kSlope, dst.any_view(), winners);
   count_flops(state, block.forward_flops());
 }
 

@@ -102,5 +102,91 @@ TEST_CASE("pooled convolution in bf16 picks the first of those that round to the
   expect_pooled(DataType::kBfloat16);
 }
 
+// Values of magnitudes up to 2^exponents apart, so that the order of their sum matters.
+std::vector<float> drawn(std::uint32_t stream, std::int64_t size, int exponents) {
+  const CounterRng rng(32, RandomUse::kSynth, stream);
+  std::vector<float> values;
+  for (std::int64_t i = 0; i < size; ++i) {
+    const auto bits = rng.block(static_cast<std::uint64_t>(i));
+    const float fraction = static_cast<float>(static_cast<std::int32_t>(bits[0])) * 0x1p-31F;
+    values.push_back(std::ldexp(fraction, static_cast<int>(bits[1] % 16) * exponents / 16));
+  }
+  return values;
+}
+
+struct Pooled {
+  std::vector<float> values;
+  std::vector<std::uint8_t> winners;
+  friend bool operator==(const Pooled&, const Pooled&) = default;
+};
+
+// Of a drawn sample.
+Pooled pooled_by(bool dots, std::int64_t channels, std::int64_t filters, const Spatial& kernel) {
+  const Box box = Box::whole({filters, 2, 3, 5});
+  std::int64_t size = channels;
+  for (std::size_t a = 0; a < 3; ++a) size *= 2 * box.extent(a + 1) + kernel[a] - 1;
+  const std::vector<float> src = drawn(0, size, 24), bias = drawn(1, filters, 24);
+  const std::vector<float> weight =
+      drawn(2, filters * channels * kernel[0] * kernel[1] * kernel[2], 24);
+  std::vector<Bfloat16> rounded(src.begin(), src.end());
+  const std::vector<float> floats(rounded.begin(), rounded.end());
+
+  PooledConvolution convolution(DataType::kBfloat16, channels, filters, kernel, dots);
+  convolution.load_weights(weight.data(), bias.data());
+  Tensor dst(box, 1);
+  Pooled result{{}, std::vector<std::uint8_t>(static_cast<std::size_t>(box.volume()))};
+  const bool reads_short = convolution.src_type() == DataType::kBfloat16;
+  convolution.forward(reads_short ? static_cast<const void*>(rounded.data()) : floats.data(), box,
+                      0, kSlope, dst.any_view(), {result.winners.data(), box, 1});
+  result.values.assign(dst.view().data, dst.view().data + box.volume());
+  return result;
+}
+
+// 1 - 2^24 + 2^24 is 1, but 1 + 2^24 - 2^24 is 0 in fp32.
+TEST_CASE("pooled convolution in bf16 adds the second of two channels first") {
+  const std::vector<float> weight{0x1p24F, -0x1p24F}, bias{1}, ones(16, 1.0F);
+  const std::vector<Bfloat16> short_ones(ones.begin(), ones.end());
+  for (const bool dots : {true, false}) {
+    PooledConvolution convolution(DataType::kBfloat16, 2, 1, {1, 1, 1}, dots);
+    convolution.load_weights(weight.data(), bias.data());
+    const bool reads_short = convolution.src_type() == DataType::kBfloat16;
+    const Box box = Box::whole({1, 1, 1, 1});
+    Tensor dst(box, 1);
+    convolution.forward(reads_short ? static_cast<const void*>(short_ones.data()) : ones.data(),
+                        box, 0, kSlope, dst.any_view(), {});
+    CHECK(dst.view().data[0] == 1);
+  }
+}
+
+bool takes_dots(std::int64_t channels) {
+  return PooledConvolution(DataType::kBfloat16, channels, 1, {1, 1, 1}, true).src_type() ==
+         DataType::kBfloat16;
+}
+
+TEST_CASE("pooled convolution by dot products: the bits of multiply-adds") {
+  for (const std::int64_t channels : {2, 4, 6})
+    for (const std::int64_t filters : {5, 16, 37})
+      for (const Spatial& kernel : {Spatial{1, 1, 1}, {2, 2, 2}, {3, 3, 3}, {1, 3, 2}}) {
+        CAPTURE(channels);
+        CAPTURE(filters);
+        CAPTURE(kernel);
+        CHECK((pooled_by(true, channels, filters, kernel) ==
+               pooled_by(false, channels, filters, kernel)));
+      }
+}
+
+TEST_CASE("pooled convolution takes dot products for pairs of channels, of bf16 alone") {
+  CHECK(!takes_dots(1));
+  CHECK(!takes_dots(3));
+  const PooledConvolution wide(DataType::kFloat32, 4, 1, {1, 1, 1}, true);
+  CHECK(wide.src_type() == DataType::kFloat32);
+#if defined(__AVX512BF16__)
+  CHECK(takes_dots(2));
+  CHECK(takes_dots(4));
+#else
+  CHECK(!takes_dots(4));
+#endif
+}
+
 }  // namespace
 }  // namespace halomesh

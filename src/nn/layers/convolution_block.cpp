@@ -140,11 +140,14 @@ Padding ConvolutionBlock::padding_of(const ConvolutionPiece& piece) const {
 
 // The pieces matter only where the input is converted, packed or padded first.
 void ConvolutionBlock::prepare_pooled_forward() {
-  pooled_source_ = DenseSource(place_.src_types[0], DataType::kFloat32, options_.compute);
+  pooled_forward_.emplace(options_.compute, place_.src_shapes[0].c, channels(),
+                          options_.window.kernel);
+  const DataType type = pooled_forward_->src_type();
+  pooled_source_ = DenseSource(place_.src_types[0], type, options_.compute);
   for (const Box& dst : place_.dst_chunks) {
     PreparedChunk& chunk = chunks_.emplace_back(PreparedChunk{dst, {}});
     const Box src = geometry_.needs(dst);
-    const std::int64_t plane_bytes = src.volume() / src.extent(kD) * size_of(DataType::kFloat32);
+    const std::int64_t plane_bytes = src.volume() / src.extent(kD) * size_of(type);
     const std::int64_t planes = planes_in_caches(plane_bytes) / options_.pool[0];
     for (const ConvolutionPiece& piece :
          geometry_.split_dst(dst, std::max<std::int64_t>(1, planes))) {
@@ -152,8 +155,6 @@ void ConvolutionBlock::prepare_pooled_forward() {
       pooled_source_.reserve(place_.src_spans[0], piece.src, padding_of(piece));
     }
   }
-  pooled_forward_.emplace(options_.compute, place_.src_shapes[0].c, channels(),
-                          options_.window.kernel);
 }
 
 void ConvolutionBlock::prepare_forward() {
@@ -200,8 +201,7 @@ void ConvolutionBlock::forward(const Pass& pass, std::span<const AnyConstView> s
   for (std::int64_t n = 0; n < place_.batch; ++n)
     for (const auto& [boxes, kernel] : at->pieces) {
       if (pooled_forward_) {
-        const auto* const from =
-            static_cast<const float*>(pooled_source_.read(src[0], n, boxes.src, padding_of(boxes)));
+        const void* const from = pooled_source_.read(src[0], n, boxes.src, padding_of(boxes));
         pooled_forward_->forward(from, boxes.dst, n, options_.slope, dst, winners);
       } else {
         kernels_.forward(kernel, source_.read(src[0], n, boxes.src), planes_.data());

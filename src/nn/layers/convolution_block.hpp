@@ -110,7 +110,7 @@ class ConvolutionBlock final : public Layer {
   AlignedBuffer<std::uint8_t> winner_storage_;
   Winners winners_;  // of winner_storage_: spans dst_produced
   BiasSums bias_sums_;
-  // Where inputs have few channels: our own kernels, and padded input in fp32 for the first.
+  // Where inputs have few channels: our own kernels, and padded input for the first.
   std::optional<PooledConvolution> pooled_forward_;
   std::optional<PooledWeightGradient> pooled_gradient_;
   DenseSource pooled_source_;

@@ -15,44 +15,56 @@ namespace halomesh {
 /// Products and sums are fp32; to compute in bf16, weights and sums are rounded to it (products of
 /// bf16 are exact in fp32). Per tap of the kernel and input channel, one value of each of the eight
 /// windows' elements meets one vector of weights, so that the sums of the elements stay in
-/// registers.
+/// registers. With an even number of channels, bf16 are added in pairs, as the CPU's dot products
+/// do: sums are the same with them and without, but that they take denormals for zero.
 class PooledConvolution {
  public:
   /// Whether the compiled code has registers enough (32 of 16 floats) to beat a library's kernel.
   static bool is_fast();
+  /// Whether the CPU's dot products of pairs of bf16 beat the multiply-adds that they stand for.
+  static bool dots_are_fast();
 
   PooledConvolution() = default;
-  /// Computes in kFloat32 or kBfloat16.
+  /// Computes in kFloat32 or kBfloat16, which takes dot products if `dots` and the compiled code
+  /// and the channels allow it.
   PooledConvolution(DataType compute, std::int64_t channels, std::int64_t filters,
-                    const Spatial& kernel);
+                    const Spatial& kernel, bool dots = dots_are_fast());
+
+  /// Of the memory that forward() reads: kBfloat16 for dot products, else kFloat32.
+  DataType src_type() const { return dots_ ? DataType::kBfloat16 : DataType::kFloat32; }
 
   /// Packs weights in the order out,in,kd,kh,kw, and one bias a filter.
   void load_weights(const float* weight, const float* bias);
 
   /// Writes the box `dst_box` of sample n of `dst` (fp32 or bf16). `src` is what its windows read
-  /// of one sample, dense and with the padding: on each axis twice the box's extent and the
-  /// kernel's less 1; already rounded to bf16 to compute in it. The box has `filters` channels; dst
-  /// may span more. Remembers winners as PooledActivation unless they have no data. Allocates
-  /// nothing.
-  void forward(const float* src, const Box& dst_box, std::int64_t n, float slope, AnyView dst,
+  /// of one sample, of src_type(), dense and with the padding: on each axis twice the box's extent
+  /// and the kernel's less 1; already rounded to bf16 to compute in it. The box has `filters`
+  /// channels; dst may span more. Remembers winners as PooledActivation unless they have no data.
+  /// Allocates nothing.
+  void forward(const void* src, const Box& dst_box, std::int64_t n, float slope, AnyView dst,
                Winners winners);
 
  private:
-  template <class C, class T>
-  void forward_rows(const float* src, const Box& dst_box, std::int64_t n, float slope,
+  template <class S, class C, class T>
+  void forward_rows(const S* src, const Box& dst_box, std::int64_t n, float slope,
                     TensorView<T> dst, Winners winners) const;
+  std::int64_t steps_a_run() const { return dots_ ? run_ / 2 : run_; }
+  std::int64_t place_in_run(std::int64_t element) const;
   void step_by(std::int64_t row, std::int64_t plane);
-  template <std::int64_t kBlocks, class C, class T>
-  void pool_row(const float* src, std::int64_t block, std::int64_t pixels, float slope, T* dst,
+  template <std::int64_t kBlocks, class S, class C, class T>
+  void pool_row(const S* src, std::int64_t block, std::int64_t pixels, float slope, T* dst,
                 std::int64_t dst_step, std::uint8_t* winners) const;
 
   DataType compute_ = DataType::kFloat32;
   std::int64_t channels_ = 0, filters_ = 0, run_ = 0;
-  std::int64_t row_ = 0, plane_ = 0;  // floats from one row and one plane of src to the next
+  bool pairs_ = false, dots_ = false;  // whether bf16 are added in pairs, and by dot products
+  std::int64_t row_ = 0, plane_ = 0;   // elements from one row and one plane of src to the next
   Spatial kernel_{};
-  AlignedBuffer<float> weights_;  // block of kLanes filters, kd, kh, run of kw and channel, filter
-  AlignedBuffer<float> bias_;     // padded to whole blocks
-  AlignedBuffer<std::int64_t> offsets_;  // of each tap and channel in src
+  // Of each block of kLanes filters, kd, kh, step in a run of kw and channel, filter: a float or
+  // two bf16.
+  AlignedBuffer<std::uint32_t> weights_;
+  AlignedBuffer<float> bias_;            // padded to whole blocks
+  AlignedBuffer<std::int64_t> offsets_;  // of each step's elements in src
 };
 
 }  // namespace halomesh
