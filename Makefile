@@ -314,15 +314,20 @@ test-asan: deps ## run the partition, nn, runtime and mpi tests under address an
 run-tests-asan:
 	$(call run_tests,$(ASAN_NAMES))
 
-# Google Benchmark times the kernels of our own; `halomesh bench` times whole steps.
+# Google Benchmark times the kernels of our own and the reading of archives; `halomesh bench` times
+# whole steps.
 BENCHMARKS := $(wildcard test/benchmark/*_benchmark.cpp)
-$(eval $(call compile,$(BENCHMARKS),$(CXX),$(FLAGS_nn)))
-$(eval $(call program,$(B)/benchmarks,$(call objects,$(BENCHMARKS) $(L2)),$(CXX),$(LIBS_nn) -lbenchmark -pthread))
-.PHONY: benchmark
-benchmark: ## time the kernels of our own, one by one (OMP_NUM_THREADS counts)
+BENCHMARK_PROGRAMS := $(patsubst test/benchmark/%_benchmark.cpp,$(B)/benchmarks/%,$(BENCHMARKS))
+$(eval $(call compile,$(BENCHMARKS),$(MPICXX),$(FLAGS_mpi)))
+$(foreach b,$(BENCHMARK_PROGRAMS),$(eval $(call program,$(b),$(call objects,test/benchmark/$(notdir $(b))_benchmark.cpp) $(L3_OBJECTS),$(MPICXX),$(LIBS_mpi) -lbenchmark)))
+.PHONY: benchmark benchmark-programs run-benchmarks
+benchmark: ## time the kernels of our own and the reading of archives, one by one (OMP_NUM_THREADS counts)
 	@+$(MAKE) --no-print-directory BENCHMARK=1 deps
-	@+$(MAKE) --no-print-directory $(B)/benchmarks
-	@$(B)/benchmarks
+	@+$(MAKE) --no-print-directory benchmark-programs
+	@+$(MAKE) --no-print-directory run-benchmarks
+benchmark-programs: $(BENCHMARK_PROGRAMS)
+run-benchmarks:
+	@for program in $(BENCHMARK_PROGRAMS); do $$program $(BENCHMARK_OPTIONS) || exit 1; done
 
 # Each fuzz target is a program of its own; all share what reads data sets.
 FUZZ_PROGRAMS := $(patsubst test/fuzz/%_fuzz.cpp,$(B)/fuzz/%,$(FUZZ_TARGETS))
