@@ -38,6 +38,7 @@ void write_attributes(Hdf5File& file, const ArchiveFile& content) {
   text("axes", "x: sample,d,h,w,c; y: sample,target; crc32c: sample");
   text("source", content.source);
   file.write_attribute("/", "gzip", std::int64_t{content.gzip});
+  if (content.filter) text("filter", cat(*content.filter));
   for_each_number(content, [&](const char* name, std::int64_t value) {
     file.write_attribute("/", name, value);
   });
@@ -81,8 +82,9 @@ ArchiveWriter::ArchiveWriter(const std::filesystem::path& path, ArchiveFile cont
   file.create_dataset(kArchiveKind.checksums, Hdf5Type::kUint32, {n}, layout);
   layout.chunk = {1, std::min<std::int64_t>(8, s.d), std::min<std::int64_t>(8, s.h),
                   std::min<std::int64_t>(64, s.w), s.c};
-  layout.shuffle = content_.gzip > 0;
+  layout.shuffle = content_.gzip > 0 || content_.filter;
   layout.gzip = content_.gzip;
+  layout.filter = content_.filter;
   file.create_dataset(kArchiveKind.voxels, Hdf5Type::kInt16, {n, s.d, s.h, s.w, s.c}, layout);
   write_attributes(file, content_);
 }
@@ -114,6 +116,8 @@ ArchiveFile read_archive_attributes(const Hdf5File& file) {
   ArchiveFile content;
   content.source = file.read_attribute<std::string>("/", "source");
   content.gzip = narrow<int>(file.read_attribute<std::int64_t>("/", "gzip"));
+  if (file.has_attribute("/", "filter"))
+    content.filter = filter_named(file.read_attribute<std::string>("/", "filter"));
   for_each_number(content, [&](const char* name, std::int64_t& value) {
     value = file.read_attribute<std::int64_t>("/", name);
   });

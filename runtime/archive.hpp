@@ -25,8 +25,9 @@ struct ArchiveFile {
   std::int64_t split_samples = 0;  ///< those of the split, in all its files
   Shape shape;                     ///< of a sample
   std::int64_t targets = 0;
-  int gzip = kDefaultGzip;  ///< level 1..9 after a byte shuffle; 0: not compressed
-  std::string source;       ///< what the samples were taken from
+  int gzip = kDefaultGzip;                ///< level 1..9 after a byte shuffle; 0: not compressed
+  std::string source;                     ///< what the samples were taken from
+  std::optional<Hdf5Filter> filter = {};  ///< after a byte shuffle, instead of gzip
   friend bool operator==(const ArchiveFile&, const ArchiveFile&) = default;
 };
 

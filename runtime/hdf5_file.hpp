@@ -11,6 +11,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "runtime/hdf5_filter.hpp"
+
 namespace halomesh {
 
 /// What an element or attribute is, as the file says it.
@@ -39,8 +41,10 @@ struct Slab {
 struct DatasetLayout {
   Extents chunk;          ///< empty: no chunks; required by what follows
   bool checksum = false;  ///< Fletcher-32 for each chunk, verified by each read
-  bool shuffle = false;   ///< bytes of equal significance together, before gzip
+  bool shuffle = false;   ///< bytes of equal significance together, before gzip or `filter`
   int gzip = 0;           ///< 1..9; 0: not compressed
+  /// Instead of gzip; passed over where it does not shorten a chunk, as gzip is.
+  std::optional<Hdf5Filter> filter = {};
 };
 
 /// One open HDF5 file and its open datasets (move-only). Objects are named by absolute paths such

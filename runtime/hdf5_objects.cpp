@@ -121,6 +121,9 @@ void Hdf5File::create_dataset(const std::string& name, Hdf5Type type, const Exte
   if (!chunk.empty()) set(H5Pset_chunk(options, narrow<int>(chunk.size()), chunk.data()));
   if (layout.shuffle) set(H5Pset_shuffle(options));
   if (layout.gzip > 0) set(H5Pset_deflate(options, static_cast<unsigned>(layout.gzip)));
+  if (layout.filter)
+    set(H5Pset_filter(options, layout.filter->number, H5Z_FLAG_OPTIONAL,
+                      layout.filter->values.size(), layout.filter->values.data()));
   // Last, so that it covers the bytes as they lie in the file.
   if (layout.checksum) set(H5Pset_fletcher32(options));
   datasets_[name] = checked(

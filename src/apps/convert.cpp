@@ -45,7 +45,9 @@ Options convert_options() {
       .at_least(1)
       .add_switch("whole", "keep universes whole: samples of 4 times --input along each axis");
   options.group("Archive")
-      .add_choice("codec", {"gzip", "none"}, "gzip", "gzip after a byte shuffle, or none")
+      .add<std::string>("codec", "gzip|none|FILTER", "gzip",
+                        "after a byte shuffle: gzip, none, or another filter of HDF5 by its number "
+                        "and values, such as 32015,3 for Zstandard of level 3")
       .add<std::int64_t>("level", "1..9", d.gzip, "of gzip: 1 is fastest, 9 smallest")
       .at_least(1)
       .below(10)
@@ -65,6 +67,16 @@ struct Request {
   bool verify = false;
 };
 
+void set_codec(const Options& options, ArchiveOptions& archive) {
+  const auto codec = options.get<std::string>("codec");
+  archive.gzip = codec == "gzip" ? static_cast<int>(options.get<std::int64_t>("level")) : 0;
+  if (codec == "gzip" || codec == "none") return;
+  archive.filter = filter_named(codec);
+  if (!archive.filter)
+    throw UsageError(cat("--codec ", codec, " is no codec"),
+                     "use gzip, none, or an HDF5 filter's number and values, such as 32015,3");
+}
+
 bool holds_split(const fs::path& directory, const std::string& split) {
   const fs::path files = directory / split;
   return (fs::is_directory(files) && !fs::is_empty(files)) ||
@@ -76,9 +88,7 @@ Request request_of(const Options& options) {
   r.from = options.get<std::string>("from");
   r.archive.directory = options.get<std::string>("to");
   r.archive.samples_per_file = options.get<std::int64_t>("samples-per-file");
-  r.archive.gzip = options.get<std::string>("codec") == "none"
-                       ? 0
-                       : static_cast<int>(options.get<std::int64_t>("level"));
+  set_codec(options, r.archive);
   r.targets = options.get<std::int64_t>("targets");
   r.verify = options.get<bool>("verify");
   r.shape = options.get<Shape>("input");
@@ -149,7 +159,7 @@ std::string gigabytes(std::int64_t bytes) {
 
 /// Files that are not compressed take what their voxels take: whether they fit is known at once.
 void check_space(const Request& request, std::int64_t bytes) {
-  if (request.archive.gzip > 0) return;
+  if (request.archive.gzip > 0 || request.archive.filter) return;
   const auto free = static_cast<std::int64_t>(fs::space(request.archive.directory).available);
   require(free >= bytes,
           cat("the archive needs ", bytes, " more bytes, but ", request.archive.directory.string(),
@@ -220,6 +230,11 @@ int convert(const Comm& world, const Options& options) {
   Request request = request_of(options);
   choose_splits(world, request);
   check_memory(world, request.shape);
+  if (request.archive.filter)
+    on_every_rank(world, [&] {
+      require_filter(*request.archive.filter);
+      return std::string();
+    });
   std::vector<std::unique_ptr<const Dataset>> sources;
   for (const std::string& split : request.splits)
     sources.push_back(request.from.empty() ? nullptr

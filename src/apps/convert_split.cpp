@@ -24,6 +24,9 @@ std::string difference(const ArchiveFile& found, const ArchiveFile& expected) {
   if (found.shape != expected.shape) return say("samples of", found.shape, expected.shape);
   if (found.targets != expected.targets) return say("targets", found.targets, expected.targets);
   if (found.source != expected.source) return say("samples from", found.source, expected.source);
+  const auto name = [](const auto& filter) { return filter ? cat(*filter) : "none"; };
+  if (found.filter != expected.filter)
+    return say("filter", name(found.filter), name(expected.filter));
   if (found.gzip != expected.gzip) return say("gzip level", found.gzip, expected.gzip);
   if (found.split_samples != expected.split_samples)
     return say("samples in the split", found.split_samples, expected.split_samples);
@@ -88,7 +91,8 @@ ArchiveFile SplitConversion::content(std::int64_t file) const {
           source_.shape(),
           source_.targets(),
           options_.gzip,
-          source_.identity()};
+          source_.identity(),
+          options_.filter};
 }
 
 std::int64_t SplitConversion::samples_kept() const {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,8 @@ namespace halomesh {
 struct ArchiveOptions {
   std::filesystem::path directory;
   std::int64_t samples_per_file = 64;
-  int gzip = kDefaultGzip;  ///< level; 0: not compressed
+  int gzip = kDefaultGzip;           ///< level; 0: not compressed
+  std::optional<Hdf5Filter> filter;  ///< instead of gzip
 };
 
 /// Told of each sample that this rank is done with; throws to stop the work.

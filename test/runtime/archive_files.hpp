@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <vector>
 
 #include "runtime/archive.hpp"
@@ -31,9 +32,10 @@ inline std::vector<float> targets_of(std::int64_t sample) {
 /// Samples first .. first+count-1 of `all` as one file of an archive of split train.
 inline void write_archive(const std::filesystem::path& directory, std::int64_t file,
                           std::int64_t first, std::int64_t count, std::int64_t all, int gzip,
-                          const Shape& shape = kLarge) {
+                          const Shape& shape = kLarge,
+                          const std::optional<Hdf5Filter>& filter = {}) {
   ArchiveWriter writer(directory / archive_name("train", file),
-                       {count, first, all, shape, kTargets, gzip, "a formula"});
+                       {count, first, all, shape, kTargets, gzip, "a formula", filter});
   for (std::int64_t i = first; i < first + count; ++i)
     writer.write(voxels_of(i, shape), targets_of(i));
   writer.commit();

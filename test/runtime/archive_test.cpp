@@ -12,7 +12,9 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/hdf5_kind.hpp"
 #include "runtime/read_bytes.hpp"
+#include "runtime/sample_checks.hpp"
 #include "test/runtime/archive_files.hpp"
 #include "test/runtime/full_disk.hpp"
 #include "test/runtime/sample_files.hpp"
@@ -43,6 +45,24 @@ TEST_CASE("archive: its files, compressed or not, equal the formula, block by bl
     const auto dataset = directory.open(kLarge);
     CHECK(dataset->size() == 3);
     CHECK(compare_blocks(*dataset) > 3 * kLarge.volume());
+  }
+}
+
+TEST_CASE("archive: by other filters it equals the formula, and its attributes name them") {
+  for (const std::string name : {"1,5", "4,160,16"}) {
+    CAPTURE(name);
+    const auto filter = filter_named(name);
+    REQUIRE(filter);
+    const SharedDirectory directory;
+    directory.fill([&](const fs::path& train) {
+      write_archive(train.parent_path(), 0, 0, 2, 2, 0, kLarge, filter);
+      const auto found = find_archive_file(train.parent_path() / archive_name("train", 0));
+      REQUIRE(found);
+      CHECK(found->filter == filter);
+      auto file = Hdf5File::open(train.parent_path() / archive_name("train", 0));
+      CHECK(file.stored_bytes(kArchiveKind.voxels) < 2 * voxel_bytes(kLarge) * 9 / 10);
+    });
+    CHECK(compare_blocks(*directory.open(kLarge)) > 2 * kLarge.volume());
   }
 }
 

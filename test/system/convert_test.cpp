@@ -81,6 +81,38 @@ TEST_CASE("convert: an archive of an archive, and one without compression, hold 
   CHECK(files_of(twice).size() == 3);
 }
 
+TEST_CASE("convert: another filter of HDF5 by its number") {
+  const Scene direct;
+  Scene archived;
+  archived.data = workshop().fresh("archive");
+  Arguments options = conversion(direct.data, archived.data);
+  options.insert({{"codec", "4,160,16"}, {"verify", ""}});  // szip, a part of the library
+  REQUIRE(run(2, "convert", options).exit_code == 0);
+  const auto first = files_of(archived.data);
+  fs::remove(archived.data / "train-00001.h5");
+  const Outcome again = run(2, "convert", options);
+  CAPTURE(again.text);
+  REQUIRE(again.exit_code == 0);
+  CHECK(again.text.find("5 samples were there") != std::string::npos);
+  CHECK(files_of(archived.data) == first);
+  REQUIRE(direct.train().exit_code == 0);
+  REQUIRE(archived.train().exit_code == 0);
+  check_same_curve(direct.out, archived.out);
+
+  const std::vector<std::pair<const char*, std::vector<std::string>>> wrong = {
+      {"gzip", {"train-0000", "filter 4,160,16, expected none"}},
+      {"4,160,8", {"train-0000", "filter 4,160,16, expected 4,160,8"}},
+      {"60000", {"no filter 60000", "HDF5_PLUGIN_PATH"}},
+      {"5", {"filter 5 changes counts"}}};
+  for (const auto& [codec, named] : wrong) {
+    options["codec"] = codec;
+    check_failure(run(2, "convert", options), 1, named);
+  }
+  options["codec"] = "lz4";
+  check_failure(run(2, "convert", options), 2, {"--codec lz4 is no codec", "32015,3"});
+  CHECK(files_of(archived.data) == first);
+}
+
 TEST_CASE("synth: an archive holds what its TFRecord files do, on any ranks") {
   std::map<std::string, std::string> first;
   for (const int ranks : {0, 2}) {
