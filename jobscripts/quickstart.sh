@@ -7,7 +7,7 @@ set -eu
 program=${1:?usage: quickstart.sh PROGRAM DIRECTORY}
 directory=${2:?usage: quickstart.sh PROGRAM DIRECTORY}
 mpirun=${MPIRUN:-mpirun}
-config=$(dirname "$0")/../models/tiny.cfg
+config=${0%jobscripts/*}models/tiny.cfg  # as short as the way to this script
 
 # More ranks than cores are fine here; root is common in containers.
 export OMPI_MCA_rmaps_base_oversubscribe=1
