@@ -86,9 +86,14 @@ std::optional<Hdf5Filter> filter_named(std::string_view text) {
   return Hdf5Filter{static_cast<int>(numbers[0]), {numbers.begin() + 1, numbers.end()}};
 }
 
+bool has_filter(int number) {
+  const Turn turn;
+  return H5Zfilter_avail(number) > 0;
+}
+
 void require_filter(const Hdf5Filter& filter) {
   const Turn turn;
-  require(H5Zfilter_avail(filter.number) > 0, cat("the HDF5 library has no filter ", filter.number),
+  require(has_filter(filter.number), cat("the HDF5 library has no filter ", filter.number),
           "install its plugin where HDF5_PLUGIN_PATH says, on every node, or use --codec gzip");
   const Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
   constexpr std::size_t kGrowth = 1 << 16;

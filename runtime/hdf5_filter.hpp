@@ -22,6 +22,8 @@ std::ostream& operator<<(std::ostream& out, const Hdf5Filter& filter);
 /// The filter that prints so; nothing when none does.
 std::optional<Hdf5Filter> filter_named(std::string_view text);
 
+/// Whether the library, or a plugin that it finds, has a filter of this number.
+bool has_filter(int number);
 /// Sends chunks of counts through the filter and back, in memory. Throws Error when the library
 /// has no such filter, it cannot work with these values, or the counts come back changed.
 void require_filter(const Hdf5Filter& filter);

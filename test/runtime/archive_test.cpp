@@ -53,6 +53,7 @@ TEST_CASE("archive: by other filters it equals the formula, and its attributes n
     CAPTURE(name);
     const auto filter = filter_named(name);
     REQUIRE(filter);
+    if (!has_filter(filter->number)) continue;  // some libraries are built without szip
     const SharedDirectory directory;
     directory.fill([&](const fs::path& train) {
       write_archive(train.parent_path(), 0, 0, 2, 2, 0, kLarge, filter);

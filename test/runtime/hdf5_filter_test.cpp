@@ -1,5 +1,5 @@
 // Filters of HDF5 by number: their names, and what is wrong with those that cannot be used.
-// Takes those that every HDF5 library has; 4 is szip, 5 n-bit, 6 scale-offset.
+// Takes those that every HDF5 library has: 1 is gzip, 5 n-bit, 6 scale-offset.
 #include "runtime/hdf5_filter.hpp"
 
 #include <doctest/doctest.h>
@@ -35,7 +35,7 @@ TEST_CASE("HDF5 filter: its name is its number and values") {
 }
 
 TEST_CASE("HDF5 filter: those of the library work") {
-  for (const char* const name : {"1,5", "4,160,16"}) CHECK_MESSAGE(error_of(name).empty(), name);
+  for (const char* const name : {"1,5", "6,2,0"}) CHECK_MESSAGE(error_of(name).empty(), name);
 }
 
 TEST_CASE("HDF5 filter: one that is not there, refuses its values or loses counts") {

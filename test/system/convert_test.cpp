@@ -86,7 +86,9 @@ TEST_CASE("convert: another filter of HDF5 by its number") {
   Scene archived;
   archived.data = workshop().fresh("archive");
   Arguments options = conversion(direct.data, archived.data);
-  options.insert({{"codec", "4,160,16"}, {"verify", ""}});  // szip, a part of the library
+  // szip is a part of most libraries; gzip by its number of all.
+  const std::string codec = H5Zfilter_avail(H5Z_FILTER_SZIP) > 0 ? "4,160,16" : "1,9";
+  options.insert({{"codec", codec}, {"verify", ""}});
   REQUIRE(run(2, "convert", options).exit_code == 0);
   const auto first = files_of(archived.data);
   fs::remove(archived.data / "train-00001.h5");
@@ -100,12 +102,12 @@ TEST_CASE("convert: another filter of HDF5 by its number") {
   check_same_curve(direct.out, archived.out);
 
   const std::vector<std::pair<const char*, std::vector<std::string>>> wrong = {
-      {"gzip", {"train-0000", "filter 4,160,16, expected none"}},
-      {"4,160,8", {"train-0000", "filter 4,160,16, expected 4,160,8"}},
+      {"gzip", {"train-0000", "filter " + codec + ", expected none"}},
+      {"1,8", {"train-0000", "filter " + codec + ", expected 1,8"}},
       {"60000", {"no filter 60000", "HDF5_PLUGIN_PATH"}},
       {"5", {"filter 5 changes counts"}}};
-  for (const auto& [codec, named] : wrong) {
-    options["codec"] = codec;
+  for (const auto& [other, named] : wrong) {
+    options["codec"] = other;
     check_failure(run(2, "convert", options), 1, named);
   }
   options["codec"] = "lz4";
