@@ -60,6 +60,7 @@ void check_rows(const std::vector<Row>& rows, bool copied) {
 }  // namespace
 
 TEST_CASE("wrong requests end all ranks with one message") {
+  const std::string nowhere = workshop().fresh("nowhere").string();
   const std::vector<Row> rows = {
       option("unknown option", kUsage, {{"momentun", "0.5"}}, {"--momentun", "--momentum"}),
       option("unreadable number", kUsage, {{"lr", "fast"}}, {"--lr", "fast"}),
@@ -71,9 +72,9 @@ TEST_CASE("wrong requests end all ranks with one message") {
       option("batch larger than the data", kUsage, {{"batch", "16"}}, {"8", "16", "train"}),
       option("network too deep", kUsage, {{"conv-layers", "7"}}, {"32x32x32x4", "--conv-layers"}),
       option("a trace that cannot be written", kFailed,
-             {{"trace", "/nowhere/trace.json"}, {"steps", "1"}, {"checkpoint-every", "9"}},
-             {"/nowhere/trace.json"}),
-      option("missing data", kFailed, {{"data", "/nowhere"}}, {"/nowhere/train", "halomesh synth"}),
+             {{"trace", nowhere + "/trace.json"}, {"steps", "1"}, {"checkpoint-every", "9"}},
+             {nowhere + "/trace.json"}),
+      option("missing data", kFailed, {{"data", nowhere}}, {nowhere + "/train", "halomesh synth"}),
       option("other extents", kFailed, {{"input", "16x16x16x4"}}, {"train/", "32x32x32x4"}),
       option("other targets", kFailed, {{"targets", "3"}}, {"train/", "--targets 4", "found 4"}),
       option("missing checkpoint", kFailed, {{"resume", "no.h5"}}, {"no.h5", "--resume auto"}),

@@ -95,8 +95,9 @@ TEST_CASE("bench refuses what cannot be measured before it starts") {
   Arguments arguments = small_bench(file);
   arguments["batch"] = "3";
   check_failure(run(2, "bench", arguments), 2, {"3", "2 replicas"});
-  arguments = small_bench("/nowhere/b.json");
-  check_failure(run(2, "bench", arguments), 1, {"/nowhere/b.json"});
+  const fs::path nowhere = workshop().fresh("nowhere") / "b.json";
+  arguments = small_bench(nowhere);
+  check_failure(run(2, "bench", arguments), 1, {nowhere.string()});
   CHECK(!fs::exists(file));
 }
 

@@ -149,8 +149,9 @@ TEST_CASE("convert: a disk that is full ends all ranks, and keeps whole files") 
 }
 
 TEST_CASE("convert: a bad source or target is told by what, where and cure") {
+  const std::string nowhere = workshop().fresh("nowhere").string();
   const std::vector<Fault> faults = {
-      {"no source", [](const auto&, Arguments& o) { o["from"] = "/nowhere"; }, {"/nowhere"}},
+      {"no source", [&](const auto&, Arguments& o) { o["from"] = nowhere; }, {nowhere}},
       {"no source named", [](const auto&, Arguments& o) { o.erase("from"); }, {"--from"}, 2},
       {"truncated",
        [](const fs::path& d, Arguments&) { cut_file(sample_file(d, 5), 1000); },

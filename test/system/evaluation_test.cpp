@@ -108,7 +108,8 @@ TEST_CASE("predictions that cannot be written, or of nothing, end all ranks with
     arguments[option] = value;
     check_failure(run(2, "predict", arguments), exit_code, named);
   };
-  check("out", "/nowhere/p.csv", 1, {"/nowhere/p.csv"});
+  const std::string nowhere = (workshop().fresh("nowhere") / "p.csv").string();
+  check("out", nowhere, 1, {nowhere});
   check("out", "p.txt", 2, {"p.txt", ".csv"});
   check("checkpoint", scene.data.string(), 1, {scene.data.string(), "no checkpoint"});
   check("checkpoint", "no.h5", 1, {"no.h5", "no such checkpoint"});
