@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Half-open 4-D blocks of a tensor in global coordinates (channels, d, h, w).
 // A value type: intersection, hull and containment only; no data, no ownership.
 #pragma once
@@ -65,12 +66,24 @@ inline Box with_d_range(Box box, std::int64_t lo, std::int64_t hi) {
   return box.normalized();
 }
 
+}  // namespace halomesh
+
 /// Prints "[d0,d1)x[h0,h1)x[w0,w1)xC" (channels as a count when they start at 0).
+template <>
+struct fmt::formatter<halomesh::Box> : halomesh::PlainFormatter {
+  static auto format(const halomesh::Box& b, fmt::format_context& context) {
+    if (b.empty()) return fmt::format_to(context.out(), "empty");
+    for (const std::size_t a : {halomesh::kD, halomesh::kH, halomesh::kW})
+      fmt::format_to(context.out(), "[{},{})x", b.lo[a], b.hi[a]);
+    if (b.lo[halomesh::kC] == 0) return fmt::format_to(context.out(), "{}", b.hi[halomesh::kC]);
+    return fmt::format_to(context.out(), "[{},{})", b.lo[halomesh::kC], b.hi[halomesh::kC]);
+  }
+};
+
+namespace halomesh {
+
 inline std::ostream& operator<<(std::ostream& out, const Box& b) {
-  if (b.empty()) return out << "empty";
-  for (std::size_t a : {kD, kH, kW}) out << '[' << b.lo[a] << ',' << b.hi[a] << ")x";
-  if (b.lo[kC] == 0) return out << b.hi[kC];
-  return out << '[' << b.lo[kC] << ',' << b.hi[kC] << ')';
+  return out << fmt::format("{}", b);
 }
 
 }  // namespace halomesh

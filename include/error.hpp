@@ -1,15 +1,17 @@
-// Errors that a user can act on: what happened, where, the value, and the cure.
-// Knows nothing of MPI; the program's main() decides how an error ends all ranks.
+// SPDX-License-Identifier: Apache-2.0
+// Errors that a user can act on: what happened, where, the value, and a hint at the remedy; and
+// texts that are built only when they are needed. Must not depend on MPI: main() ends the ranks.
 #pragma once
 
-#include <sstream>
+#include <fmt/core.h>
+
 #include <stdexcept>
 #include <string>
 #include <utility>
 
 namespace halomesh {
 
-/// A failure with its cure. `what()` says what and where; `hint()` says how to mend it.
+/// A failure and its remedy. `what()` says what and where; `hint()` says how to mend it.
 class Error : public std::runtime_error {
  public:
   explicit Error(const std::string& what, std::string hint = {})
@@ -26,17 +28,35 @@ class UsageError : public Error {
   using Error::Error;
 };
 
-/// Joins its arguments into one message: `cat("part ", 3, " of ", 4)`.
+/// A text that is formatted when it is converted to std::string. Refers to its arguments, which may
+/// be temporaries: use it only within the expression that makes it.
 template <class... Args>
-std::string cat(const Args&... args) {
-  std::ostringstream out;
-  (out << ... << args);
-  return out.str();
+class [[nodiscard]] Text {
+ public:
+  Text(fmt::string_view format, const Args&... args)
+      : format_(format), args_(fmt::make_format_args(args...)) {}
+  Text(const Text&) = delete;
+  Text& operator=(const Text&) = delete;
+
+  operator std::string() && { return fmt::vformat(format_, args_); }
+
+ private:
+  fmt::string_view format_;
+  fmt::format_arg_store<fmt::format_context, Args...> args_;
+};
+
+/// A message for require(): `text("part {} of {}", 3, 4)`. The format is checked when it is
+/// compiled. Where the text is always needed, call fmt::format().
+template <class... Args>
+Text<Args...> text(fmt::format_string<const Args&...> format, const Args&... args) {
+  return {format, args...};
 }
 
-/// Throws Error(what, hint) unless `condition`. For mistakes of users and files: always on.
-inline void require(bool condition, const std::string& what, const std::string& hint = {}) {
-  if (!condition) throw Error(what, hint);
+/// Throws Error(what, hint) unless `condition`. For mistakes of users and files: always on. Takes
+/// anything that converts to std::string, and converts it only to throw.
+template <class What, class Hint = const char*>
+void require(bool condition, What&& what, Hint&& hint = "") {
+  if (!condition) throw Error(std::forward<What>(what), std::forward<Hint>(hint));
 }
 
 }  // namespace halomesh

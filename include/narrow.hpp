@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checked integer narrowing: libraries with 32-bit counts must never wrap silently.
 #pragma once
 
@@ -8,14 +9,14 @@
 
 namespace halomesh {
 
-/// Converts between integer types; throws Error when the value does not survive the trip.
+/// Converts between integer types; throws Error, with the caller's hint, when the value does not
+/// fit.
 template <class To, class From>
-To narrow(From from) {
+To narrow(From from, const char* hint = "") {
   static_assert(std::is_integral_v<To> && std::is_integral_v<From>);
   const To to = static_cast<To>(from);
   if (static_cast<From>(to) != from || ((to < To{}) != (from < From{})))
-    throw Error(cat("integer ", from, " does not fit ", sizeof(To) * 8, " bits"),
-                "cut the sample into more parts or use a smaller batch");
+    throw Error(fmt::format("integer {} does not fit {} bits", from, sizeof(To) * 8), hint);
   return to;
 }
 

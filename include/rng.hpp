@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Counter-based random numbers: a value is a pure function of (seed, stream, counters), so every
 // rank, thread and mesh draws the same number for the same global element.
 #pragma once

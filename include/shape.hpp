@@ -1,5 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
 // The global extents of one sample's tensor and of spatial vectors; axes are d, h, w everywhere.
 #pragma once
+
+#include <fmt/core.h>
 
 #include <array>
 #include <cstdint>
@@ -19,8 +22,25 @@ struct Shape {
   friend bool operator==(const Shape&, const Shape&) = default;
 };
 
+/// Base of the formatters of our own types, which take no options: they print by "{}" alone.
+struct PlainFormatter {
+  static constexpr auto parse(fmt::format_parse_context& context) { return context.begin(); }
+};
+
+}  // namespace halomesh
+
+/// Prints "DxHxWxC".
+template <>
+struct fmt::formatter<halomesh::Shape> : halomesh::PlainFormatter {
+  static auto format(const halomesh::Shape& s, fmt::format_context& context) {
+    return fmt::format_to(context.out(), "{}x{}x{}x{}", s.d, s.h, s.w, s.c);
+  }
+};
+
+namespace halomesh {
+
 inline std::ostream& operator<<(std::ostream& out, const Shape& s) {
-  return out << s.d << 'x' << s.h << 'x' << s.w << 'x' << s.c;
+  return out << fmt::format("{}", s);
 }
 
 }  // namespace halomesh

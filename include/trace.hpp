@@ -1,5 +1,6 @@
-// Where time goes: RAII scopes that record (name, detail, begin, end) into a Trace.
-// std only; knows nothing of what is measured. A null Trace records nothing and costs a branch.
+// SPDX-License-Identifier: Apache-2.0
+// Where time goes: RAII scopes that record (phase, detail, begin, end, bytes) into a Trace.
+// A null Trace records nothing and costs a branch.
 #pragma once
 
 #include <chrono>
@@ -7,16 +8,21 @@
 #include <string_view>
 #include <vector>
 
+#include "phase.hpp"
+
 namespace halomesh {
 
-/// One measured interval; the text is not owned and must outlive the Trace.
+/// One measured interval. `detail` names a layer or tensor, or is empty; the text is not owned and
+/// must outlive the Trace.
 struct TraceEvent {
-  std::string_view name, detail;
+  Phase phase = Phase::kOther;
+  std::string_view detail;
   std::int64_t begin_ns = 0, end_ns = 0;
+  std::int64_t received_bytes = 0;
 };
 
-/// The intervals of one rank, in order of their ends. Memory is made at construction: events beyond
-/// the capacity are counted, not kept.
+/// The intervals of one rank, in order of their ends. All memory is allocated at construction:
+/// events beyond the capacity are counted, not kept.
 class Trace {
  public:
   explicit Trace(std::size_t capacity) { events_.reserve(capacity); }
@@ -44,8 +50,8 @@ class Trace {
 /// Records the time from its construction to its destruction.
 class TraceScope {
  public:
-  TraceScope(Trace* trace, std::string_view name, std::string_view detail)
-      : trace_(trace), event_{name, detail, trace != nullptr ? Trace::now_ns() : 0, 0} {}
+  TraceScope(Trace* trace, Phase phase, std::string_view detail = {})
+      : trace_(trace), event_{phase, detail, trace != nullptr ? Trace::now_ns() : 0, 0, 0} {}
   TraceScope(const TraceScope&) = delete;
   TraceScope& operator=(const TraceScope&) = delete;
   ~TraceScope() {
@@ -53,6 +59,9 @@ class TraceScope {
     event_.end_ns = Trace::now_ns();
     trace_->record(event_);
   }
+
+  /// Bytes that arrived from other ranks meanwhile.
+  void add_received(std::int64_t bytes) { event_.received_bytes += bytes; }
 
  private:
   Trace* trace_;

@@ -1,13 +1,14 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # From nothing to a trained network in a few minutes on two cores: makes a small data set, trains a
-# small CosmoFlow on 4 ranks (2 replicas x 2 parts), and shows that it learned.
+# small CosmoFlow on 4 ranks (2 replicas x 2 parts), and shows that it has learned.
 # Usage: quickstart.sh PROGRAM DIRECTORY
-# MPIRUN names the launcher; what is in DIRECTORY from an earlier quickstart is used again.
+# MPIRUN names the launcher. A data set left in DIRECTORY by an earlier run is reused.
 set -eu
 program=${1:?usage: quickstart.sh PROGRAM DIRECTORY}
 directory=${2:?usage: quickstart.sh PROGRAM DIRECTORY}
 mpirun=${MPIRUN:-mpirun}
-config=${0%jobscripts/*}models/tiny.cfg  # as short as the way to this script
+config=${0%jobscripts/*}models/tiny.cfg  # relative if the path of this script is
 
 # More ranks than cores are fine here; root is common in containers.
 export OMPI_MCA_rmaps_base_oversubscribe=1
@@ -34,15 +35,15 @@ run "$mpirun" -n 4 "$program" eval --checkpoint "$directory/run" --data "$direct
 
 cat <<END
 
-The network has learned if its MAE on boxes that it has not seen is clearly below that of the best
-constant guess, the training mean (both above). Results are in $directory/run: run.json,
+The network has learned if its MAE on the validation samples is clearly below that of the best constant
+guess, the training mean (both are printed above). Results are in $directory/run: run.json,
 metrics.jsonl, checkpoints/.
-To try next:
-  the same command again, on another mesh, goes on from the last checkpoint:
+What to try next:
+  Resume from the last checkpoint, on another mesh and for two more epochs:
     $mpirun --oversubscribe -n 6 $program train --config $config --data $directory/data \\
       --out $directory/run --parts 1x3x1 --batch 4 --epochs 12
-  what a mesh would exchange and hold:
+  Print what each part of a mesh stores and exchanges:
     $program plan --config models/cosmoflow-v0.7-closed-512.cfg --parts 4x4x1
-  every option:
+  List all options:
     $program train --help
 END

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CosmoFlow: see cosmoflow.hpp.
 #include "models/cosmoflow.hpp"
 
@@ -19,49 +20,85 @@ namespace {
 void check_sizes(const CosmoFlowOptions& o) {
   const auto refuse_below_1 = [](const char* option, std::int64_t value) {
     if (value < 1)
-      throw UsageError(cat("--", option, ' ', value, " makes no network"), "give at least 1");
+      throw UsageError(fmt::format("--{} must be at least 1 (got {})", option, value),
+                       "give at least 1");
   };
   refuse_below_1("kernel", o.kernel);
   refuse_below_1("filters", o.filters);
   refuse_below_1("conv-layers", o.conv_layers);
   refuse_below_1("targets", o.targets);
   for (const std::int64_t outputs : o.fc) refuse_below_1("fc", outputs);
+  if (o.fc.size() > 64)
+    throw UsageError(fmt::format("--fc lists {} layers", o.fc.size()), "give at most 64");
   // Beyond this the number of channels would not fit what libraries count with.
   if (o.conv_layers > 16 || o.filters << (o.conv_layers - 1) > 1 << 20)
-    throw UsageError(cat("--filters ", o.filters, " doubled by each of ", o.conv_layers,
-                         " convolutions is too wide"),
-                     "the last convolution may have 1048576 filters, and 16 layers are the most");
+    throw UsageError(fmt::format("--filters {} doubled by each of {} convolutions is too wide",
+                                 o.filters, o.conv_layers),
+                     "use at most 16 layers, and at most 1048576 filters in the last");
 }
 
 void check_input(const CosmoFlowOptions& o) {
   const std::int64_t smallest = std::min({o.input.d, o.input.h, o.input.w});
   if (o.input.c < 1 || smallest < 1)
-    throw UsageError(cat("--input ", o.input, " has no elements"),
+    throw UsageError(fmt::format("--input {} has no elements", o.input),
                      "give extents of at least 1, e.g. --input 128x128x128x4");
   std::int64_t layers = 0;
   while (smallest >> (layers + 1) > 0) ++layers;
   if (o.conv_layers > layers)
-    throw UsageError(cat("--input ", o.input, " is too small for ", o.conv_layers,
-                         " convolution layers: each halves its extents"),
-                     layers > 0 ? cat("use --conv-layers ", layers, " or less, or extents of ",
-                                      std::int64_t{1} << o.conv_layers, " or more")
-                                : "use extents of 2 or more");
+    throw UsageError(
+        fmt::format("--input {} is too small for {} convolution layers: each halves its extents",
+                    o.input, o.conv_layers),
+        layers > 0 ? fmt::format("use --conv-layers {} or less, or extents of {} or more", layers,
+                                 std::int64_t{1} << o.conv_layers)
+                   : "use extents of 2 or more");
 }
 
 void check_factors(const CosmoFlowOptions& o) {
   if (!(o.dropout >= 0 && o.dropout < 1))
-    throw UsageError(cat("--dropout ", o.dropout, " is not a probability below 1"),
-                     "give 0 <= P < 1; 0 means no dropout");
+    throw UsageError(fmt::format("--dropout {:g} is out of range", o.dropout),
+                     "give 0 <= P < 1; 0 turns dropout off");
   if (!(o.leaky_slope >= 0 && std::isfinite(o.leaky_slope)))
-    throw UsageError(cat("a leaky ReLU of slope ", o.leaky_slope, " cannot follow its pooling"),
-                     "give a slope of at least 0");
+    throw UsageError(fmt::format("the leaky ReLU has slope {:g}", o.leaky_slope),
+                     "give a finite slope of at least 0");
 }
 
 void check_types(const CosmoFlowOptions& o) {
   if (o.precision == DataType::kInt16)
-    throw UsageError("--precision int16 is no precision to train in", "give fp32 or bf16");
+    throw UsageError("--precision int16 cannot be used for training", "give fp32 or bf16");
   if (o.input_type == DataType::kBfloat16)
-    throw UsageError("samples of bf16 are none that files hold", "give counts or fp32");
+    throw UsageError("sample files cannot hold bf16", "give int16 counts or fp32");
+}
+
+// Refuses layers that no machine could hold, long before a 64-bit count of their elements or
+// operations could overflow. Counts in double, which cannot.
+void check_volumes(const CosmoFlowOptions& o) {
+  constexpr double kMostElements = 0x1p40, kMostOperations = 0x1p58;
+  const auto check = [](const std::string& layer, const char* what, double count, double most) {
+    if (count > most)
+      throw UsageError(fmt::format("{} would have {:g} {}; at most {:g} are supported", layer,
+                                   count, what, most),
+                       "use a smaller --input, --kernel, --filters or --fc");
+  };
+  const auto real = [](std::int64_t value) { return static_cast<double>(value); };
+  double voxels = real(o.input.d) * real(o.input.h) * real(o.input.w), channels = real(o.input.c);
+  check("the input", "elements", voxels * channels, kMostElements);
+  for (std::int64_t l = 0; l < o.conv_layers; ++l) {
+    const std::string name = "conv" + std::to_string(l + 1);
+    const double filters = std::ldexp(real(o.filters), static_cast<int>(l));
+    const double weights = std::pow(real(o.kernel), 3) * channels * filters;
+    check(name, "weights", weights, kMostElements);
+    check(name, "outputs", voxels * filters, kMostElements);
+    check(name, "multiply-adds", weights * voxels, kMostOperations);
+    voxels /= 8;
+    channels = filters;
+  }
+  std::vector<std::int64_t> outputs = o.fc;
+  outputs.push_back(o.targets);
+  double inputs = voxels * channels;
+  for (std::size_t l = 0; l < outputs.size(); ++l) {
+    check("fc" + std::to_string(l + 1), "weights", inputs * real(outputs[l]), kMostElements);
+    inputs = real(outputs[l]);
+  }
 }
 
 // Convolution number `number`, from 1 on.
@@ -83,6 +120,7 @@ Model make_cosmoflow(const CosmoFlowOptions& o) {
   check_input(o);
   check_factors(o);
   check_types(o);
+  check_volumes(o);
   const auto slope = static_cast<float>(o.leaky_slope);
   Model model(o.input, o.input_type);
   for (std::int64_t i = 1; i <= o.conv_layers; ++i)

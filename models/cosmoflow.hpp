@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CosmoFlow: the network that predicts cosmological parameters from a 3-D box of particle counts.
 // Knows layers only; nothing of parts, ranks or data.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The networks that can be asked for by name: see registry.hpp.
 #include "models/registry.hpp"
 
@@ -30,8 +31,8 @@ Model make_network(const std::string& name, const CosmoFlowOptions& options) {
     if (name == network.name) return network.make(options);
     known += (known.empty() ? "" : ", ") + std::string(network.name);
   }
-  throw UsageError(cat("there is no network '", name, '\''),
-                   cat("use --model with one of: ", known));
+  throw UsageError(fmt::format("there is no network '{}'", name),
+                   fmt::format("use --model with one of: {}", known));
 }
 
 }  // namespace halomesh

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The networks that can be asked for by name. Adding one is a file in this room and a line in
 // registry.cpp. Knows nothing of the command line.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A network on a mesh for human eyes: see geometry_table.hpp.
 #include "partition/geometry_table.hpp"
 
@@ -73,32 +74,40 @@ std::string grouped_digits(std::int64_t value) {
 GeometryTable::GeometryTable(const ModelGeometry& geometry,
                              const std::vector<std::int64_t>& layer_flops)
     : geometry_(geometry) {
-  for (std::int64_t part = 0; part < geometry.grid().count(); ++part)
-    loads_.push_back(load_of(static_cast<std::size_t>(part), layer_flops));
+  loads_.resize(static_cast<std::size_t>(geometry.grid().count()));
+  for (std::size_t part = 0; part < loads_.size(); ++part) add_local(part, layer_flops);
+  add_transfers();
 }
 
-PartLoad GeometryTable::load_of(std::size_t part,
-                                const std::vector<std::int64_t>& layer_flops) const {
-  PartLoad load;
-  const auto p = static_cast<std::int64_t>(part);
-  for (std::size_t t = 0; t < geometry_.tensors().size(); ++t) {
-    const TensorGeometry& tensor = geometry_.tensors()[t];
-    const std::int64_t received = tensor.distribute.received_volume(p) * kFloatBytes;
-    const std::int64_t span = tensor.span[part].volume() * kFloatBytes;
-    if (t == 0) {
-      load.input_halo_bytes = received;
-      load.input_bytes = span;
-      continue;
+// What moves: one pass over all transfers, of which there are many more than parts.
+void GeometryTable::add_transfers() {
+  const auto load = [&](std::int64_t part) -> PartLoad& {
+    return loads_[static_cast<std::size_t>(part)];
+  };
+  for (const Transfer& t : geometry_.tensors()[0].distribute.transfers())
+    load(t.dst).input_halo_bytes += t.box.volume() * kFloatBytes;
+  for (std::size_t i = 1; i < geometry_.tensors().size(); ++i) {
+    const TensorGeometry& tensor = geometry_.tensors()[i];
+    for (const Transfer& t : tensor.distribute.transfers()) {
+      load(t.dst).received_bytes += t.box.volume() * kFloatBytes;
+      load(t.src).sent_bytes += t.box.volume() * kFloatBytes;
+      ++load(t.dst).messages;
     }
-    load.received_bytes += received;
-    load.sent_bytes += tensor.distribute.sent_volume(p) * kFloatBytes;
-    load.partial_sums_sent_bytes += partial_sums_sent(tensor, p) * kFloatBytes;
-    load.partial_sums_received_bytes += partial_sums_received(tensor, p) * kFloatBytes;
-    load.tensor_bytes += span;
-    for (const Transfer& transfer : tensor.distribute.transfers())
-      if (transfer.dst == p) ++load.messages;
+    // The sums travel the way of the broadcast backwards.
+    for (const Transfer& t : tensor.broadcast.transfers()) {
+      load(t.dst).partial_sums_sent_bytes += t.box.volume() * kFloatBytes;
+      load(t.src).partial_sums_received_bytes += t.box.volume() * kFloatBytes;
+    }
   }
-  load.parameters = geometry_.parameter_count(p);
+}
+
+// What a part holds and computes.
+void GeometryTable::add_local(std::size_t part, const std::vector<std::int64_t>& layer_flops) {
+  PartLoad& load = loads_[part];
+  for (std::size_t t = 0; t < geometry_.tensors().size(); ++t)
+    (t == 0 ? load.input_bytes : load.tensor_bytes) +=
+        geometry_.tensors()[t].span[part].volume() * kFloatBytes;
+  load.parameters = geometry_.parameter_count(static_cast<std::int64_t>(part));
   for (std::size_t l = 0; l < layer_flops.size(); ++l) {
     const TensorGeometry& dst = geometry_.tensors()[l + 1];
     const LayerPlacement& layer = geometry_.layers()[l];
@@ -108,7 +117,6 @@ PartLoad GeometryTable::load_of(std::size_t part,
     load.flops += static_cast<double>(layer_flops[l]) * static_cast<double>(mine.volume()) /
                   static_cast<double>(whole.volume());
   }
-  return load;
 }
 
 std::int64_t GeometryTable::memory_bytes(std::int64_t part, std::int64_t batch) const {
@@ -138,8 +146,8 @@ double GeometryTable::imbalance() const {
 
 void GeometryTable::print(std::ostream& out, std::int64_t part, std::int64_t batch) const {
   if (part < 0 || part >= std::ssize(loads_))
-    throw UsageError(cat("there is no part ", part, " of ", to_string(geometry_.grid())),
-                     cat("parts are numbered 0 to ", loads_.size() - 1));
+    throw UsageError(fmt::format("there is no part {} of {}", part, to_string(geometry_.grid())),
+                     fmt::format("parts are numbered 0 to {}", loads_.size() - 1));
   const auto p = static_cast<std::size_t>(part);
   const Spatial at = geometry_.grid().coordinates(part);
   out << "part " << part << " of " << to_string(geometry_.grid()) << ", at (" << at[0] << ", "
@@ -161,8 +169,8 @@ void GeometryTable::print_tensors(std::ostream& out, std::size_t part) const {
   for (std::size_t t = 0; t < geometry_.tensors().size(); ++t) {
     const TensorGeometry& tensor = geometry_.tensors()[t];
     const Box &owned = tensor.owned[part], &needed = tensor.needed[part];
-    grid.add({tensor.name, cat(tensor.shape), cat(owned),
-              needed == owned || tensor.consumers.empty() ? "as owned" : cat(needed),
+    grid.add({tensor.name, fmt::format("{}", tensor.shape), fmt::format("{}", owned),
+              needed == owned || tensor.consumers.empty() ? "as owned" : fmt::format("{}", needed),
               bytes_or_dash(tensor.distribute.received_volume(p)),
               t == 0 ? "-" : bytes_or_dash(tensor.distribute.sent_volume(p)),
               bytes_or_dash(partial_sums_sent(tensor, p)),
@@ -181,9 +189,9 @@ void GeometryTable::print_parameters(std::ostream& out, std::size_t part) const 
       most = std::max(most, slice.parts.size());
     }
     grid.add({parameter.layer_name + '/' + parameter.geometry.name,
-              cat(parameter.geometry.out, " x ", parameter.geometry.in),
+              fmt::format("{} x {}", parameter.geometry.out, parameter.geometry.in),
               grouped_digits(parameter.geometry.volume()), std::to_string(parameter.holders.size()),
-              fewest == most ? cat(most) : cat(fewest, " to ", most),
+              fewest == most ? fmt::format("{}", most) : fmt::format("{} to {}", fewest, most),
               bytes_or_dash(parameter.slice_volume(static_cast<std::int64_t>(part)))});
   }
   grid.print(out);
@@ -195,11 +203,11 @@ void GeometryTable::print_totals(std::ostream& out, std::size_t part, std::int64
   Grid grid({"this part", "bytes"}, 1);
   grid.add({"forward halo, one sample", grouped_digits(load.halo_bytes())});
   grid.add({"  of it with the input block, never sent", grouped_digits(load.input_halo_bytes)});
-  grid.add({cat("  of it exchanged, in ", load.messages, " messages"),
+  grid.add({fmt::format("  of it exchanged, in {} messages", load.messages),
             grouped_digits(load.received_bytes)});
   grid.add({"backward returns the exchanged bytes", grouped_digits(load.received_bytes)});
   grid.add({"parameters held = gradients reduced each step", grouped_digits(held)});
-  grid.add({cat("memory, ", batch, " local sample", batch == 1 ? "" : "s"),
+  grid.add({fmt::format("memory, {} local sample{}", batch, batch == 1 ? "" : "s"),
             grouped_digits(memory_bytes(static_cast<std::int64_t>(part), batch))});
   grid.add({"  input block, in use and being read", grouped_digits(2 * batch * load.input_bytes)});
   grid.add({"  tensors, values and gradients", grouped_digits(2 * batch * load.tensor_bytes)});

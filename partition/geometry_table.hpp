@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A network on a mesh for human eyes: what each part holds, receives and sends, as a table.
 // Knows the geometry only; sizes are of 4-byte floats, numbers of operations are given to it.
 #pragma once
@@ -51,7 +52,8 @@ class GeometryTable {
   void print(std::ostream& out, std::int64_t part, std::int64_t batch) const;
 
  private:
-  PartLoad load_of(std::size_t part, const std::vector<std::int64_t>& layer_flops) const;
+  void add_local(std::size_t part, const std::vector<std::int64_t>& layer_flops);
+  void add_transfers();
   void print_tensors(std::ostream& out, std::size_t part) const;
   void print_parameters(std::ostream& out, std::size_t part) const;
   void print_totals(std::ostream& out, std::size_t part, std::int64_t batch) const;

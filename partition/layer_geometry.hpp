@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a layer must declare about its geometry; everything that moves data is derived from it.
 // Pure: no data pointers, no mathematics of the layer.
 #pragma once
@@ -31,6 +32,9 @@ struct LayerBoxes {
   std::vector<Box> src_needed;  ///< one per input
   Box dst_produced;             ///< what this part computes (partial sums when split over input)
   Box dst_owned;                ///< what this part holds for its consumers
+  /// One per input: what is at hand before any message. The part's own block; of the network's
+  /// input, which comes with its halo, all that is needed.
+  std::vector<Box> src_local{};
 };
 
 /// The geometry of one layer. `src` spans hold one global shape per input of the layer.
@@ -71,5 +75,15 @@ class LayerGeometry {
     return {{dst.lo[kC], dst.hi[kC]}, Box::whole(parameters(src)[parameter].in)};
   }
 };
+
+/// The boxes of a layer on a part that owns `dst_owned` of its output and has the blocks
+/// `src_local` of its inputs.
+LayerBoxes boxes_of(const LayerGeometry& layer, std::span<const Shape> src,
+                    std::vector<Box> src_local, const Box& dst_owned);
+
+/// What a part with these boxes must hold of input `input` to compute `dst`, a block of what it
+/// produces. For partial sums that is all of its share.
+Box needed_by(const LayerGeometry& layer, const LayerBoxes& boxes, std::span<const Shape> src,
+              const Box& dst, std::size_t input);
 
 }  // namespace halomesh

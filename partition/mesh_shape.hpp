@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The process mesh as numbers: rank <-> (replica, part) and part <-> grid coordinates.
 #pragma once
 

@@ -1,7 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 // The geometry of a whole network on a part grid: see model_geometry.hpp.
 #include "partition/model_geometry.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "error.hpp"
 
@@ -47,8 +49,8 @@ void add_holder(ParameterPlacement& placement, const ParameterSlice& slice, std:
       return;
     }
     require(!overlap(group.slice, slice),
-            cat("layer ", placement.layer_name, ": parts hold overlapping slices ", group.slice,
-                " and ", slice, " of its ", placement.geometry.name),
+            text("layer {}: parts hold overlapping slices {} and {} of its {}",
+                 placement.layer_name, group.slice, slice, placement.geometry.name),
             "a layer's parameter slices must be equal or disjoint");
   }
   placement.holders.push_back({slice, {part}});
@@ -67,7 +69,7 @@ ModelGeometry::ModelGeometry(const Shape& input, const std::vector<GraphNode>& n
 }
 
 void ModelGeometry::derive_shapes(const Shape& input, const std::vector<GraphNode>& nodes) {
-  require(input.volume() > 0, cat("the network's input ", input, " has no elements"),
+  require(input.volume() > 0, text("the network's input {} has no elements", input),
           "give extents of at least 1, e.g. --input 128x128x128x4");
   tensors_.resize(nodes.size() + 1);
   tensors_[0].name = "input";
@@ -76,7 +78,7 @@ void ModelGeometry::derive_shapes(const Shape& input, const std::vector<GraphNod
     LayerPlacement placement;
     placement.name = nodes[l].name;
     for (std::size_t t : nodes[l].inputs) {
-      require(t <= l, cat("layer ", nodes[l].name, " reads tensor ", t, " before it is made"),
+      require(t <= l, text("layer {} reads tensor {} before it is made", nodes[l].name, t),
               "order the layers so that each comes after its inputs");
       placement.src_shapes.push_back(tensors_[t].shape);
       tensors_[t].consumers.push_back(l);
@@ -86,11 +88,11 @@ void ModelGeometry::derive_shapes(const Shape& input, const std::vector<GraphNod
     try {
       dst.shape = nodes[l].layer->dst_shape(placement.src_shapes);
     } catch (const Error& error) {
-      throw Error(cat("layer ", nodes[l].name, ": ", error.what()), error.hint());
+      throw Error(fmt::format("layer {}: {}", nodes[l].name, error.what()), error.hint());
     }
     dst.partial_sums = nodes[l].layer->splits_over_input();
     require(!dst.partial_sums || nodes[l].inputs.size() == 1,
-            cat("layer ", nodes[l].name, " is split over its input but has several inputs"),
+            text("layer {} is split over its input but has several inputs", nodes[l].name),
             "only layers with one input can be split over it");
     layers_.push_back(std::move(placement));
   }
@@ -121,24 +123,18 @@ void ModelGeometry::derive_owners(const std::vector<GraphNode>& nodes) {
 
 void ModelGeometry::derive_needs(const std::vector<GraphNode>& nodes) {
   const auto parts = static_cast<std::size_t>(grid_.count());
-  for (std::size_t t = 0; t < tensors_.size(); ++t) {
-    TensorGeometry& tensor = tensors_[t];
-    tensor.produced = tensor.owned;
-    if (!tensor.partial_sums) continue;
-    const Partition& src_owned = tensors_[nodes[t - 1].inputs.front()].owned;
-    for (std::size_t p = 0; p < parts; ++p)
-      tensor.produced[p] = src_owned[p].empty() ? Box{} : Box::whole(tensor.shape);
-  }
+  tensors_[0].produced = tensors_[0].owned;
   for (std::size_t l = 0; l < nodes.size(); ++l) {
-    LayerPlacement& layer = layers_[l];
-    const TensorGeometry& dst = tensors_[l + 1];
-    for (std::size_t p = 0; p < parts; ++p)
-      layer.boxes.push_back({{}, dst.produced[p], dst.owned[p]});
-    for (std::size_t i = 0; i < nodes[l].inputs.size(); ++i) {
-      const TensorGeometry& src = tensors_[nodes[l].inputs[i]];
-      const std::vector<Box> needed =
-          dst.partial_sums ? src.owned : needs_of(nodes[l], i, layer.src_shapes, dst.produced);
-      for (std::size_t p = 0; p < parts; ++p) layer.boxes[p].src_needed.push_back(needed[p]);
+    TensorGeometry& dst = tensors_[l + 1];
+    for (std::size_t p = 0; p < parts; ++p) {
+      std::vector<Box> src_local;
+      for (const std::size_t t : nodes[l].inputs) src_local.push_back(tensors_[t].owned[p]);
+      LayerBoxes boxes =
+          boxes_of(*nodes[l].layer, layers_[l].src_shapes, std::move(src_local), dst.owned[p]);
+      dst.produced.push_back(boxes.dst_produced);
+      for (std::size_t i = 0; i < nodes[l].inputs.size(); ++i)
+        if (nodes[l].inputs[i] == 0) boxes.src_local[i] = boxes.src_needed[i];
+      layers_[l].boxes.push_back(std::move(boxes));
     }
   }
   for (std::size_t t = 0; t < tensors_.size(); ++t) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The geometry of a whole network on a part grid: for every tensor who owns, produces and needs
 // which box and what therefore moves; for every parameter who holds which slice.
 // Derived by each rank alone from the layers' declarations; identical everywhere.

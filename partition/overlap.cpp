@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The order of chunks: see overlap.hpp.
 #include "partition/overlap.hpp"
 
@@ -37,11 +38,20 @@ std::vector<Chunk> order_chunks(const Box& dst, const std::function<bool(const B
   return chunks;
 }
 
-std::vector<TransferPlan> stage_transfers(const TransferPlan& plan,
-                                          const std::vector<std::vector<Box>>& needed) {
-  std::size_t stages = 1;
-  for (const auto& boxes : needed) stages = std::max(stages, boxes.size());
-  std::vector<std::vector<Transfer>> transfers(stages);
+std::vector<Chunk> order_chunks(const LayerGeometry& layer, const LayerBoxes& boxes,
+                                std::span<const Shape> src) {
+  return order_chunks(boxes.dst_produced, [&](const Box& chunk) {
+    for (std::size_t i = 0; i < src.size(); ++i)
+      if (!boxes.src_local[i].contains(needed_by(layer, boxes, src, chunk, i))) return false;
+    return true;
+  });
+}
+
+std::vector<TransferPlan> split_into_rounds(const TransferPlan& plan,
+                                            const std::vector<std::vector<Box>>& needed) {
+  std::size_t rounds = 1;
+  for (const auto& boxes : needed) rounds = std::max(rounds, boxes.size());
+  std::vector<std::vector<Transfer>> transfers(rounds);
   for (const Transfer& t : plan.transfers()) {
     std::vector<Box> rest{t.box};
     const auto& wanted = needed[static_cast<std::size_t>(t.dst)];
@@ -66,9 +76,21 @@ std::vector<TransferPlan> stage_transfers(const TransferPlan& plan,
     for (const Box& box : rest) transfers[0].push_back({t.src, t.dst, box});
   }
   std::vector<TransferPlan> plans;
-  plans.reserve(stages);
-  for (auto& stage : transfers) plans.emplace_back(std::move(stage));
+  plans.reserve(rounds);
+  for (auto& round : transfers) plans.emplace_back(std::move(round));
   return plans;
+}
+
+std::vector<TransferPlan> split_into_rounds(const TransferPlan& plan, const LayerGeometry& layer,
+                                            const LayerPlacement& placement, std::size_t input) {
+  std::vector<std::vector<Box>> needed;
+  for (const LayerBoxes& boxes : placement.boxes) {
+    needed.emplace_back();
+    for (const Chunk& chunk : order_chunks(layer, boxes, placement.src_shapes))
+      if (chunk.needs_remote)
+        needed.back().push_back(needed_by(layer, boxes, placement.src_shapes, chunk.dst, input));
+  }
+  return split_into_rounds(plan, needed);
 }
 
 }  // namespace halomesh

@@ -1,11 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
 // The order in which a part computes its output so that computation hides the exchange: chunks of
 // D-planes whose inputs are all owned come first, and the others' halos arrive in their order.
 #pragma once
 
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "box.hpp"
+#include "partition/model_geometry.hpp"
 #include "partition/transfer_plan.hpp"
 
 namespace halomesh {
@@ -23,10 +26,19 @@ struct Chunk {
 /// that a dst box needs is owned. The chunks are disjoint and cover `dst`; none when dst is empty.
 std::vector<Chunk> order_chunks(const Box& dst, const std::function<bool(const Box&)>& is_local);
 
+/// The chunks in which a part with these boxes computes what it produces.
+std::vector<Chunk> order_chunks(const LayerGeometry& layer, const LayerBoxes& boxes,
+                                std::span<const Shape> src);
+
 /// Cuts a plan along D into plans to be carried out in this order: the k-th brings each part what
 /// its k-th box of `needed` (indexed by part; may have different lengths) asks for and no earlier
 /// one did. What nobody asks for comes first. At least one plan; empty ones are possible.
-std::vector<TransferPlan> stage_transfers(const TransferPlan& plan,
-                                          const std::vector<std::vector<Box>>& needed);
+std::vector<TransferPlan> split_into_rounds(const TransferPlan& plan,
+                                            const std::vector<std::vector<Box>>& needed);
+
+/// Cuts the plan that brings all parts what they need of input `input` of a layer, in the order in
+/// which the layer's chunks need it.
+std::vector<TransferPlan> split_into_rounds(const TransferPlan& plan, const LayerGeometry& layer,
+                                            const LayerPlacement& placement, std::size_t input);
 
 }  // namespace halomesh

@@ -1,9 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 // The block of one parameter that a part holds: some outputs, and of each the same inputs.
 // A value type: no data, no ownership, nothing of layers.
 #pragma once
 
 #include <cstdint>
-#include <ostream>
 
 #include "box.hpp"
 #include "partition/window.hpp"
@@ -26,9 +26,13 @@ struct ParameterSlice {
   }
 };
 
-/// Prints "outputs [lo,hi) x inputs".
-inline std::ostream& operator<<(std::ostream& out, const ParameterSlice& slice) {
-  return out << "outputs [" << slice.out.lo << ',' << slice.out.hi << ") x " << slice.in;
-}
-
 }  // namespace halomesh
+
+/// Prints "outputs [lo,hi) x inputs".
+template <>
+struct fmt::formatter<halomesh::ParameterSlice> : halomesh::PlainFormatter {
+  static auto format(const halomesh::ParameterSlice& slice, fmt::format_context& context) {
+    return fmt::format_to(context.out(), "outputs [{},{}) x {}", slice.out.lo, slice.out.hi,
+                          slice.in);
+  }
+};

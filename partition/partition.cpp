@@ -1,7 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which part owns which box: see partition.hpp.
 #include "partition/partition.hpp"
 
 #include <algorithm>
+
+#include "partition/box_index.hpp"
 
 namespace halomesh {
 
@@ -42,13 +45,15 @@ Partition channel_partition(const Shape& shape, std::int64_t parts) {
 
 bool is_partition(const std::vector<Box>& boxes, const Shape& shape) {
   std::int64_t volume = 0;
-  for (std::size_t i = 0; i < boxes.size(); ++i) {
-    if (!Box::whole(shape).contains(boxes[i])) return false;
-    volume += boxes[i].volume();
-    for (std::size_t j = 0; j < i; ++j)
-      if (!intersect(boxes[i], boxes[j]).empty()) return false;
+  for (const Box& box : boxes) {
+    if (!Box::whole(shape).contains(box)) return false;
+    volume += box.volume();
   }
-  return volume == shape.volume();
+  if (volume != shape.volume()) return false;
+  const BoxIndex index(boxes);
+  return std::all_of(boxes.begin(), boxes.end(), [&](const Box& box) {
+    return index.meeting(box).size() == (box.empty() ? 0U : 1U);
+  });
 }
 
 }  // namespace halomesh

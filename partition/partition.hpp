@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which part owns which box of a tensor. Boxes are disjoint and cover the tensor; some may be
 // empty.
 #pragma once

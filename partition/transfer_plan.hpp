@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What moves between parts: one kind of plan for halos, redistributions, gathers and reductions.
 // Derived by every rank alone, from boxes only; an executor copies (or adds) along it.
 #pragma once

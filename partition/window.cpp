@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sliding windows: see window.hpp.
 #include "partition/window.hpp"
 
@@ -37,17 +38,17 @@ Spatial dst_extents(const Window& window, const Spatial& src) {
   for (std::size_t a = 0; a < 3; ++a) {
     const AxisWindow& w = window[a];
     require(w.kernel > 0 && w.stride > 0 && w.dilation > 0,
-            cat("window with kernel ", w.kernel, ", stride ", w.stride, ", dilation ", w.dilation),
+            text("window with kernel {}, stride {}, dilation {}", w.kernel, w.stride, w.dilation),
             "all three must be at least 1");
     require(w.pad_before >= 0 && w.pad_after >= 0 && w.pad_before < w.reach() &&
                 w.pad_after < w.reach(),
-            cat("padding ", w.pad_before, " before and ", w.pad_after, " after a window of ",
-                w.reach(), " planes"),
+            text("padding {} before and {} after a window of {} planes", w.pad_before, w.pad_after,
+                 w.reach()),
             "padding must not be negative and must be narrower than the window");
     dst[a] = w.dst_extent(src[a]);
     require(dst[a] > 0,
-            cat("a window of ", w.reach(), " planes does not fit an extent of ", src[a],
-                " with padding ", w.pad_before, " and ", w.pad_after),
+            text("a window of {} planes does not fit an extent of {} with padding {} and {}",
+                 w.reach(), src[a], w.pad_before, w.pad_after),
             "use a larger input or fewer layers");
   }
   return dst;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sliding windows along the spatial axes: which input planes an output plane needs.
 // Pure arithmetic for any kernel, stride, dilation and one-sided or symmetric padding.
 #pragma once

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Fugaku (RIKEN R-CCS), A64FX, Tofu interconnect D: trains on 512 nodes
-# 2048 ranks, 4 a node, x 12 threads: 512 replicas x 4 parts (4x1x1)
+# 2048 ranks, 4 per node, x 12 threads: 512 replicas x 4 parts (4x1x1)
 # From your home directory: pjsub --no-check-directory.
 # What ranks print goes to output.JOB/, a directory for every 1000 of them.
 # No path here begins with /vol0...: name the volumes used, with --volumes or pjsub -x PJM_LLIO_GFSCACHE=...
@@ -8,8 +8,8 @@
 #
 # Submit one job:             pjsub -g GROUP SCRIPT
 # Submit a chain of 10 jobs: bash SCRIPT submit -g GROUP
-# In a chain each job goes on where the one before stopped, until the training is done; jobs that
-# are then left over are deleted. To go on after the last, submit again: nothing is lost.
+# In a chain each job resumes where the previous one stopped, until the training is done; the remaining
+# jobs are then deleted. To continue after the last job, submit again: nothing is lost.
 #
 #PJM -L "rscgrp=large"
 #PJM -L "node=4x4x32:torus"
@@ -24,8 +24,8 @@
 #PJM -S
 set -u
 
-# A chain of step jobs: a step is deleted, with those after it, unless the one before ended with
-# exit code 75, "stopped cleanly, run again to go on".
+# A chain of step jobs: a step is deleted, with all that follow it, unless the previous one ended with
+# exit code 75, "stopped cleanly, run again to resume".
 if [ "${1-}" = submit ]; then
   shift
   chain=halomesh-$$
@@ -41,12 +41,12 @@ if [ -z "${PJM_JOBID-}" ]; then
   exit 2
 fi
 
-# One thread a core, each bound to its own; a rank's threads stay together.
+# One thread per core, each bound to its own; the threads of a rank stay together.
 export OMP_NUM_THREADS=12
 export OMP_PLACES=cores OMP_PROC_BIND=close
-# Locks are slow or missing on parallel file systems; only rank 0 writes, so none is needed.
+# File locks are slow or missing on parallel file systems; only rank 0 writes, so none is needed.
 export HDF5_USE_FILE_LOCKING=FALSE
-# This site's own settings; sources are in its profile, jobscripts/sites/fugaku.ini.
+# Settings of this site; their sources are in its profile, jobscripts/sites/fugaku.ini.
 export PLE_MPI_STD_EMPTYFILE=off
 export XOS_MMM_L_HPAGE_TYPE=hugetlbfs
 export OMPI_MCA_plm_ple_memory_allocation_policy=bind_local
@@ -61,13 +61,13 @@ train=(
 )
 
 echo "$(date): job $PJM_JOBID, 2048 ranks x 12 threads on ${PJM_NODE:-512} nodes"
-# All nodes read these at once: give each its own copy instead.
+# All nodes would read these files at once: give each its own copy instead.
 shared=("$program" models/cosmoflow-v0.7-closed-512.cfg)
 llio_transfer "${shared[@]}"
 trap 'llio_transfer --purge "${shared[@]}"' EXIT
 
-# No warning comes before the limit, and what the cache has not yet written is lost when it comes.
-# So the program stops by its own clock, 180 s before.
+# PJM sends no warning before the limit, and what the cache has not written by then is lost. So the
+# program stops by its own clock, 180 s earlier.
 wall_limit=$((43200 - SECONDS - 180))
 mpiexec -n 2048 -stdout-proc output.%j/%/1000r/stdout -stderr-proc output.%j/%/1000r/stderr \
   "$program" train "${train[@]}" --wall-limit "$wall_limit"
@@ -75,9 +75,9 @@ status=$?
 
 case $status in
   0) echo "$(date): the training is done" ;;
-  75) echo "$(date): stopped cleanly; the next job of the chain goes on" ;;
+  75) echo "$(date): stopped cleanly; the next job of the chain resumes" ;;
   *) echo "$(date): ended with exit code $status" ;;
 esac
-# Killed by a signal: a rank or its node has died. The next job of the chain may go on, too.
+# Killed by a signal: a rank or its node has died. The next job of the chain may resume then, too.
 if ((status > 128)); then status=75; fi
 exit "$status"

@@ -1,11 +1,11 @@
 #!/bin/bash
 # Perlmutter CPU nodes (NERSC), 2 x AMD EPYC 7763, Slingshot: trains on 64 nodes
-# 512 ranks, 8 a node, x 16 threads: 256 replicas x 2 parts (2x1x1)
+# 512 ranks, 8 per node, x 16 threads: 256 replicas x 2 parts (2x1x1)
 # Made by: halomesh jobscript --site perlmutter-cpu --nodes 64 --parts 2x1x1 --config models/cosmoflow-v0.7-closed-64.cfg --time 12:00:00 --batch 256 --lr 0.004 --data data/cosmoUniverse --out runs/perlmutter-cpu-64-closed --program build/release/halomesh
 #
 # Submit: sbatch --account=ACCOUNT SCRIPT
-# The job stops cleanly before its limit, puts itself back into the queue and goes on from there,
-# at most 10 times, until the training is done.
+# The job stops cleanly before its limit, requeues itself and resumes, at most 10 times, until the
+# training is done.
 #
 #SBATCH --job-name=halomesh
 #SBATCH --nodes=64
@@ -25,10 +25,10 @@ if [ -z "${SLURM_JOB_ID-}" ]; then
   exit 2
 fi
 
-# One thread a core, each bound to its own; a rank's threads stay together.
+# One thread per core, each bound to its own; the threads of a rank stay together.
 export OMP_NUM_THREADS=16
 export OMP_PLACES=cores OMP_PROC_BIND=close
-# Locks are slow or missing on parallel file systems; only rank 0 writes, so none is needed.
+# File locks are slow or missing on parallel file systems; only rank 0 writes, so none is needed.
 export HDF5_USE_FILE_LOCKING=FALSE
 
 program=build/release/halomesh
@@ -45,12 +45,12 @@ restarts=${SLURM_RESTART_COUNT:-0}
 echo "$(date): job $SLURM_JOB_ID, start $((restarts + 1)) of at most 10," \
   "512 ranks x 16 threads on ${SLURM_JOB_NUM_NODES:-64} nodes"
 
-# The program stops by its own clock, 60 s before the end that Slurm has set, or when
-# Slurm's signal before the limit reaches it, whichever comes first.
+# The program stops 60 s before the end that Slurm has set, or on Slurm's signal before the
+# limit, whichever comes first.
 now=$(date +%s)
 ends=${SLURM_JOB_END_TIME:-$((now - SECONDS + 43200))}
 wall_limit=$((ends - now - 60))
-# --wait: when one rank is gone, the others follow within seconds and do not hang until the limit.
+# --wait: when one rank has died, the others are ended within seconds instead of hanging until the limit.
 srun --wait=5 --cpus-per-task=32 --cpu-bind=cores \
   "$program" train "${train[@]}" --wall-limit "$wall_limit"
 status=$?
@@ -60,8 +60,8 @@ case $status in
   75) echo "$(date): stopped cleanly; the job goes back into the queue unless this was its last start" ;;
   *) echo "$(date): ended with exit code $status" ;;
 esac
-# Stopped, or killed with a rank or its node: go on from the last checkpoint. An error that would
-# only come again is not repeated.
+# Stopped, or killed with a rank or its node: resume from the last checkpoint. After an error, which
+# would only recur, the job is not requeued.
 if ((status == 75 || status > 128)) && ((restarts + 1 < 10)); then
   scontrol requeue "$SLURM_JOB_ID"
 fi

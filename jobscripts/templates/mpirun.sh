@@ -5,16 +5,16 @@
 # Made by: @{command}
 #
 # Run: bash SCRIPT
-# Exit code 75 says that it stopped cleanly before its limit: run it again to go on.
+# Exit code 75: stopped cleanly before the limit; run it again to resume.
 set -u
 
 @include settings.part
 
 # MPIRUN names another launcher with options of its own, for example MPIRUN="mpirun --oversubscribe".
 read -r -a mpirun <<<"${MPIRUN:-mpirun @{launch_options}}"
-# Signals reach the ranks as USR1, through this script, and nobody kills them after that. Who ends
-# mpirun itself leaves the ranks these seconds for a checkpoint (Open MPI's own: 1). More would let the
-# survivors of a dead rank hang: some four times as long.
+# This script passes signals on to the ranks as USR1, after which nothing kills them. If mpirun itself is
+# terminated, the ranks have this many seconds for a checkpoint (default of Open MPI: 1). The survivors of
+# a dead rank hang for about four times as long, so more would cost time.
 export OMPI_MCA_odls_base_sigkill_timeout=@{kill_timeout}
 @if shm
 stage=@{stage_dir}
@@ -24,7 +24,7 @@ echo "$(date): @{ranks} ranks x @{threads} threads"
 wall_limit=$((@{seconds} - SECONDS))
 "${mpirun[@]}" -n @{ranks} "$program" train "${train[@]}" --wall-limit "$wall_limit" &
 launcher=$!
-# Told to stop: every rank is, and a checkpoint follows.
+# On a signal every rank stops, with a checkpoint.
 trap 'kill -USR1 "$launcher"' USR1 TERM
 status=
 while [ -z "$status" ] || kill -0 "$launcher" 2>/dev/null; do

@@ -6,8 +6,8 @@
 #
 # Submit one job:             pjsub @{submit_options}SCRIPT
 # Submit a chain of @{jobs} jobs: bash SCRIPT submit @{account_option}
-# In a chain each job goes on where the one before stopped, until the training is done; jobs that
-# are then left over are deleted. To go on after the last, submit again: nothing is lost.
+# In a chain each job resumes where the previous one stopped, until the training is done; the remaining
+# jobs are then deleted. To continue after the last job, submit again: nothing is lost.
 #
 #PJM -L "@{resources}"
 #PJM --mpi "@{mpi}"
@@ -19,8 +19,8 @@
 #PJM @{directives}
 set -u
 
-# A chain of step jobs: a step is deleted, with those after it, unless the one before ended with
-# exit code 75, "stopped cleanly, run again to go on".
+# A chain of step jobs: a step is deleted, with all that follow it, unless the previous one ended with
+# exit code 75, "stopped cleanly, run again to resume".
 if [ "${1-}" = submit ]; then
   shift
   chain=@{name}-$$
@@ -40,20 +40,20 @@ fi
 
 echo "$(date): job $PJM_JOBID, @{ranks} ranks x @{threads} threads on ${PJM_NODE:-@{nodes}} nodes"
 @if llio_transfer
-# All nodes read these at once: give each its own copy instead.
+# All nodes would read these files at once: give each its own copy instead.
 shared=("$program" @{shared_files})
 llio_transfer "${shared[@]}"
 trap 'llio_transfer --purge "${shared[@]}"' EXIT
 @end
 
-# No warning comes before the limit, and what the cache has not yet written is lost when it comes.
-# So the program stops by its own clock, @{end_margin} s before.
+# PJM sends no warning before the limit, and what the cache has not written by then is lost. So the
+# program stops by its own clock, @{end_margin} s earlier.
 wall_limit=$((@{seconds} - SECONDS - @{end_margin}))
 mpiexec -n @{ranks} @{launch_options} \
   "$program" train "${train[@]}" --wall-limit "$wall_limit"
 status=$?
 
 @include verdict.part
-# Killed by a signal: a rank or its node has died. The next job of the chain may go on, too.
+# Killed by a signal: a rank or its node has died. The next job of the chain may resume then, too.
 if ((status > 128)); then status=75; fi
 exit "$status"

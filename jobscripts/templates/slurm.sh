@@ -5,8 +5,8 @@
 # Made by: @{command}
 #
 # Submit: sbatch @{submit_options}SCRIPT
-# The job stops cleanly before its limit, puts itself back into the queue and goes on from there,
-# at most @{jobs} times, until the training is done.
+# The job stops cleanly before its limit, requeues itself and resumes, at most @{jobs} times, until the
+# training is done.
 #
 #SBATCH --job-name=@{name}
 #SBATCH --nodes=@{nodes}
@@ -35,33 +35,33 @@ restarts=${SLURM_RESTART_COUNT:-0}
 echo "$(date): job $SLURM_JOB_ID, start $((restarts + 1)) of at most @{jobs}," \
   "@{ranks} ranks x @{threads} threads on ${SLURM_JOB_NUM_NODES:-@{nodes}} nodes"
 @if shm
-# Node-local copies of the data live in memory; they go when the job goes.
+# Node-local copies of the data are in memory; they are removed when the job ends.
 stage=@{stage_dir}
 trap 'srun --ntasks="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 rm -rf "$stage"' EXIT
 @end
 @if bcast
-# Many ranks that load one file from a shared disk take minutes: give each node its own copy. This
-# step also shows that the program starts on every node.
+# Loading one file from a shared disk takes many ranks minutes: give each node its own copy. This step
+# also shows that the program starts on every node.
 copy=/tmp/@{name}-$SLURM_JOB_ID
 srun --ntasks="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 --bcast="$copy" --compress=lz4 \
   "$program" --version >/dev/null || exit
 program=$copy
 @end
 
-# The program stops by its own clock, @{end_margin} s before the end that Slurm has set, or when
-# Slurm's signal before the limit reaches it, whichever comes first.
+# The program stops @{end_margin} s before the end that Slurm has set, or on Slurm's signal before the
+# limit, whichever comes first.
 now=$(date +%s)
 ends=${SLURM_JOB_END_TIME:-$((now - SECONDS + @{seconds}))}
 wall_limit=$((ends - now - @{end_margin}))
 @if srun
-# --wait: when one rank is gone, the others follow within seconds and do not hang until the limit.
+# --wait: when one rank has died, the others are ended within seconds instead of hanging until the limit.
 srun --wait=@{srun_wait} @{launch_options} \
   "$program" train "${train[@]}" --wall-limit "$wall_limit"
 status=$?
 @else
-# Signals reach the ranks as USR1, through this script, and nobody kills them after that. Who ends
-# mpirun itself leaves the ranks these seconds for a checkpoint (Open MPI's own: 1). More would let the
-# survivors of a dead rank hang: some four times as long.
+# This script passes signals on to the ranks as USR1, after which nothing kills them. If mpirun itself is
+# terminated, the ranks have this many seconds for a checkpoint (default of Open MPI: 1). The survivors of
+# a dead rank hang for about four times as long, so more would cost time.
 export OMPI_MCA_odls_base_sigkill_timeout=@{kill_timeout}
 mpirun -n @{ranks} @{launch_options} \
   "$program" train "${train[@]}" --wall-limit "$wall_limit" &
@@ -76,8 +76,8 @@ trap - USR1 TERM
 @end
 
 @include verdict.part
-# Stopped, or killed with a rank or its node: go on from the last checkpoint. An error that would
-# only come again is not repeated.
+# Stopped, or killed with a rank or its node: resume from the last checkpoint. After an error, which
+# would only recur, the job is not requeued.
 if ((status == 75 || status > 128)) && ((restarts + 1 < @{jobs})); then
   scontrol requeue "$SLURM_JOB_ID"
 fi

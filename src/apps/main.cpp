@@ -1,5 +1,5 @@
-// The program: finds the command and runs it; the last to catch what went wrong.
-// Knows no command's options.
+// SPDX-License-Identifier: Apache-2.0
+// The program: finds the command, runs it and reports what it throws.
 #include <poll.h>
 #include <unistd.h>
 
@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "error.hpp"
-#include "src/apps/commands.hpp"
-#include "src/apps/nearest.hpp"
-#include "src/apps/parallel.hpp"
-#include "src/apps/version.hpp"
+#include "src/apps/launch/commands.hpp"
+#include "src/apps/launch/parallel.hpp"
+#include "src/apps/launch/version.hpp"
+#include "src/apps/options/nearest.hpp"
 
 namespace halomesh {
 namespace {
@@ -27,16 +27,16 @@ struct Command {
 };
 
 constexpr std::array<Command, 10> kCommands = {{
-    {"synth", "make a data set of synthetic universes", run_synth},
-    {"convert", "pack a data set of any format into an archive", run_convert},
+    {"synth", "generate a data set of synthetic universes", run_synth},
+    {"convert", "convert a data set of any supported format into an archive", run_convert},
     {"train", "train a network", run_train},
-    {"eval", "measure the quality of a checkpoint on a data set", run_eval},
-    {"predict", "write a checkpoint's predictions for a data set", run_predict},
-    {"bench", "measure training and evaluation, layer by layer", run_bench},
-    {"plan", "print who holds, needs and sends what on a mesh", run_plan},
+    {"eval", "evaluate a checkpoint on a data set", run_eval},
+    {"predict", "write the predictions of a checkpoint for a data set", run_predict},
+    {"bench", "measure the speed of training and evaluation, layer by layer", run_bench},
+    {"plan", "print the geometry of a network on a mesh: boxes, messages, memory", run_plan},
     {"jobscript", "print a job script for a site", run_jobscript},
-    {"mlperf-summary", "print the runs of MLPerf logs and their score", run_mlperf_summary},
-    {"info", "print versions, machine and what every rank runs on", run_info},
+    {"mlperf-summary", "summarise MLPerf logs and print their score", run_mlperf_summary},
+    {"info", "print versions, the machine and the binding of every rank", run_info},
 }};
 
 void print_help() {
@@ -45,8 +45,10 @@ void print_help() {
                "usage: halomesh COMMAND [options]\n\n";
   for (const Command& c : kCommands)
     std::cout << "  " << c.name << std::string(16 - std::strlen(c.name), ' ') << c.help << '\n';
-  std::cout << "\nhalomesh COMMAND --help lists a command's options; halomesh --version says what "
-               "this is.\nCommands that train or read data run under mpirun, srun or mpiexec.\n";
+  std::cout
+      << "\nhalomesh COMMAND --help lists the options of a command; halomesh --version prints the "
+         "version.\nCommands that train or read data run under mpirun, srun or mpiexec, e.g.\n"
+         "  mpirun -n 4 halomesh train --data data --out run --parts 2x1x1 --batch 8\n";
 }
 
 int run_command(int argc, char** argv) {
@@ -65,17 +67,17 @@ int run_command(int argc, char** argv) {
     if (name == command.name) return command.run(argc - 1, argv + 1);
     names.emplace_back(command.name);
   }
-  throw UsageError(cat("unknown command '", name, '\''),
-                   cat("did you mean ", nearest(name, names), "? halomesh --help lists all"));
+  throw UsageError(fmt::format("unknown command '{}'", name),
+                   fmt::format("did you mean {}? halomesh --help lists all", nearest(name, names)));
 }
 
-/// A pipe whose reader has had enough is no failure.
+/// A pipe whose reader has closed it, such as head, is no failure.
 bool reader_is_gone() {
   pollfd output{.fd = STDOUT_FILENO, .events = POLLOUT, .revents = 0};
   return poll(&output, 1, 0) == 1 && (output.revents & POLLERR) != 0;
 }
 
-/// What was printed must have arrived.
+/// Reports output that could not be written.
 int finish_output(int exit_code) {
   std::cout.flush();
   if (std::cout || exit_code != kExitDone || reader_is_gone()) return exit_code;
@@ -87,7 +89,7 @@ int finish_output(int exit_code) {
 
 int main(int argc, char** argv) {
   using namespace halomesh;
-  // A pipe whose reader is gone must not end a run: the write fails instead.
+  // A closed pipe must not end a run: the write fails instead.
   std::signal(SIGPIPE, SIG_IGN);
   try {
     return finish_output(run_command(argc, argv));

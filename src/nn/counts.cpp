@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The transform of counts: see counts.hpp.
 #include "src/nn/counts.hpp"
 

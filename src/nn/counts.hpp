@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the counts that samples are stored as stand for. Owns one table; knows nothing of tensors.
 #pragma once
 

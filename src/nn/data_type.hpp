@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The element types of tensors, and the conversions between them.
 // Knows nothing of tensors, of layers or of what a CPU can compute in.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Clearing by all threads: see first_touch.hpp.
 #include "src/nn/first_touch.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Clearing fresh memory so that its pages lie near the threads that will compute on it.
 // Knows nothing of tensors.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What every layer of a network can do on one part: geometry (inherited), forward, and backward
 // with respect to data and to parameters. Knows nothing of ranks or of how halos arrive.
 #pragma once
@@ -32,7 +33,7 @@ struct Pass {
 };
 
 /// Where a layer lives on this part: fixed before step 0. Boxes are in global coordinates.
-struct LayerPlace {
+struct LayerContext {
   std::uint32_t index = 0;          ///< position of the layer in its network
   std::vector<Shape> src_shapes;    ///< global, one per input
   Shape dst_shape;                  ///< global
@@ -56,7 +57,7 @@ struct ParameterView {
   std::span<float> values, diffs;
 };
 
-/// A layer. All calls are local to the rank; views have the spans and batch of the LayerPlace.
+/// A layer. All calls are local to the rank; views have the spans and batch of the LayerContext.
 /// Between prepare() and destruction no call allocates memory.
 class Layer : public LayerGeometry {
  public:
@@ -64,14 +65,14 @@ class Layer : public LayerGeometry {
   /// fp32; throws Error naming a type that the layer does not compute with.
   virtual DataType dst_type(std::span<const DataType> src) const {
     for (const DataType type : src)
-      require(type == DataType::kFloat32, cat("a layer of fp32 given ", name_of(type)),
+      require(type == DataType::kFloat32, text("a layer of fp32 given {}", name_of(type)),
               "let the layer before it write fp32");
     return DataType::kFloat32;
   }
 
   /// Makes primitives and buffers. Called once, and never for a part that produces nothing; throws
   /// Error naming what is not supported.
-  virtual void prepare(const LayerPlace& place, std::vector<ParameterView> parameters) = 0;
+  virtual void prepare(const LayerContext& context, std::vector<ParameterView> parameters) = 0;
 
   /// Takes over changed parameter values (packs them); called before the first forward() with them.
   virtual void load_parameters() {}

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Losses: see loss.hpp.
 #include "src/nn/loss.hpp"
 
@@ -12,11 +13,11 @@ namespace {
 // Texts are made only when they are needed: a step allocates nothing.
 void require_match(ConstView a, ConstView b, std::int64_t count) {
   if (a.span != b.span || a.batch != b.batch)
-    throw Error(cat("loss of ", a.batch, " predictions of shape ", a.span.shape(), " against ",
-                    b.batch, " targets of shape ", b.span.shape()),
+    throw Error(fmt::format("loss of {} predictions of shape {} against {} targets of shape {}",
+                            a.batch, a.span.shape(), b.batch, b.span.shape()),
                 "the last layer of the network must have as many channels as the data has targets");
   if (count < 0 || count > a.batch)
-    throw Error(cat("loss over ", count, " samples of a local batch of ", a.batch));
+    throw Error(fmt::format("loss over {} samples of a local batch of {}", count, a.batch));
 }
 
 }  // namespace
@@ -44,7 +45,7 @@ ErrorSums error_sums(ConstView prediction, ConstView target, std::int64_t count)
 ErrorSums loss_gradient(LossKind kind, ConstView prediction, ConstView target, std::int64_t count,
                         std::int64_t global_batch, View diff) {
   require_match(prediction, diff, count);
-  if (global_batch <= 0) throw Error(cat("loss over a global batch of ", global_batch));
+  if (global_batch <= 0) throw Error(fmt::format("loss over a global batch of {}", global_batch));
   const ErrorSums sums = error_sums(prediction, target, count);
   const std::int64_t volume = prediction.sample_volume();
   const double scale = 1.0 / (static_cast<double>(global_batch) * static_cast<double>(volume));

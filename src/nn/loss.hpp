@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Losses of a regression and their gradients with respect to the predictions.
 // Owns the formulas of one rank's samples; adding them up over ranks is the caller's.
 #pragma once

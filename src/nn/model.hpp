@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A network: an ordered list of layers, each naming its inputs. Owns the layers; knows nothing of
 // grids, parameters' memory or ranks.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // oneDNN convolutions of any version behind our own types: see onednn.hpp.
 #include "src/nn/onednn.hpp"
 
@@ -16,12 +17,12 @@ using namespace onednn;
 
 namespace {
 
-std::string to_string(const Spatial& s) { return cat(s[0], 'x', s[1], 'x', s[2]); }
+std::string to_string(const Spatial& s) { return fmt::format("{}x{}x{}", s[0], s[1], s[2]); }
 
 std::string to_string(const ConvolutionGeometry& g) {
-  return cat(g.src, " -> ", g.dst, ", kernel ", to_string(g.kernel), ", stride ",
-             to_string(g.stride), ", dilation ", to_string(g.dilation), ", padding ",
-             to_string(g.pad_before), " before and ", to_string(g.pad_after), " after");
+  return fmt::format("{} -> {}, kernel {}, stride {}, dilation {}, padding {} before and {} after",
+                     g.src, g.dst, to_string(g.kernel), to_string(g.stride), to_string(g.dilation),
+                     to_string(g.pad_before), to_string(g.pad_after));
 }
 
 // The arguments that the convolution's descriptors share, with data in some layout or in any. The
@@ -126,7 +127,7 @@ struct ConvolutionKernels::Impl {
                           const ConvolutionGeometry& geometry, const Make& make) {
     for (std::size_t i = 0; i < kernels.size(); ++i)
       if (kernels[i].geometry == geometry) return i;
-    const std::string name = cat("convolution ", role, ' ', to_string(geometry));
+    const std::string name = fmt::format("convolution {} {}", role, to_string(geometry));
     guarded([&] { return std::string_view(name); },
             [&] { kernels.push_back(make(name, ConvolutionDescs(geometry, form))); });
     return kernels.size() - 1;
@@ -137,7 +138,7 @@ struct ConvolutionKernels::Impl {
     auto pd = describe_best(form.own_layout, geometry, [&](Tag layout) {
       return describe(ConvolutionDescs(geometry, form, layout));
     });
-    add_name(names, cat(role, ' ', name_of(form.compute)), pd.impl_info_str());
+    add_name(names, fmt::format("{} {}", role, name_of(form.compute)), pd.impl_info_str());
     return pd;
   }
 };

@@ -1,5 +1,6 @@
-// oneDNN behind our own types: kernels made once, run on raw pointers. onednn.cpp alone includes
-// the library's headers and knows its API version. Knows nothing of parts, halos or layers.
+// SPDX-License-Identifier: Apache-2.0
+// oneDNN behind our own types: kernels made once, run on raw pointers. Includes none of the
+// library's headers; must not depend on layers.
 #pragma once
 
 #include <cstddef>
@@ -12,18 +13,6 @@
 #include "src/nn/data_type.hpp"
 
 namespace halomesh {
-
-/// The version of the library that runs, e.g. "2.6.3".
-std::string onednn_version();
-
-/// The library's name of the best instruction set that it may use here, e.g. "avx512_core_bf16" or
-/// "sve_512".
-std::string cpu_isa_name();
-/// Whether this CPU has instructions for products of bf16, so that the library need not emulate
-/// them. Known for x86-64 alone; false elsewhere.
-bool cpu_computes_bf16();
-/// Whether the library may use this CPU's unit for products of bf16 matrices (AMX).
-bool cpu_has_matrix_unit();
 
 /// A convolution of one sample: dense ndhwc blocks with their own padding. Channels are src.c and
 /// dst.c; stride 1 and dilation 1 mean adjacent planes.

@@ -1,5 +1,6 @@
-// One prepared call of a oneDNN primitive and what it stands on; the only file that knows the
-// library's API version (2.5 to 3.x). Private to src/nn/onednn*.cpp: no other file includes it.
+// SPDX-License-Identifier: Apache-2.0
+// One prepared call of a oneDNN primitive and what it stands on, for versions 2.5 to 3.x of the
+// library. Private to src/nn/onednn*: no other file includes it.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +12,7 @@
 #include <vector>
 
 #include "error.hpp"
-#include "src/nn/onednn.hpp"
+#include "src/nn/onednn_library.hpp"
 #include "src/nn/tensor.hpp"
 
 namespace halomesh::onednn {
@@ -28,8 +29,8 @@ auto guarded(const What& what, const Body& body) -> decltype(body()) {
     const char* hint = "this version of the library has no such kernel: try a newer oneDNN";
     if (e.status == dnnl_out_of_memory) hint = "cut the sample into more parts or use more nodes";
     if (e.status == dnnl_invalid_arguments) hint = "check the layer's kernel, stride and padding";
-    throw Error(cat("oneDNN ", onednn_version(), ", ", what(), ": ", e.what(), " (status ",
-                    static_cast<int>(e.status), ")"),
+    throw Error(fmt::format("oneDNN {}, {}: {} (status {})", onednn_version(), what(), e.what(),
+                            static_cast<int>(e.status)),
                 hint);
   }
 }

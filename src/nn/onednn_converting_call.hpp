@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 // A prepared call of a primitive whose layouts are the library's own: the caller's dense data are
-// reordered before and after it. Private to src/nn/onednn*.cpp: no other file includes it.
+// reordered before and after it. Private to src/nn/onednn*: no other file includes it.
 #pragma once
 
 #include <algorithm>
@@ -121,9 +122,9 @@ auto describe_best(bool own_layout, const ConvolutionGeometry& g, const Make& ma
     auto pd = make(layout);
     while (is_wrong(pd.impl_info_str(), g))
       if (!pd.next_impl())
-        throw Error(
-            cat("oneDNN ", onednn_version(), " has no right kernel, only ", pd.impl_info_str()),
-            "use oneDNN 2.5 to 2.7");
+        throw Error(fmt::format("oneDNN {} has no right kernel, only {}", onednn_version(),
+                                pd.impl_info_str()),
+                    "use oneDNN 2.5 to 2.7");
     return pd;
   };
   auto adjacent = make_right(Tag::ndhwc);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // oneDNN inner products of any version behind our own types: see onednn.hpp.
 #include <string>
 #include <string_view>
@@ -48,7 +49,7 @@ InnerProductKernels::InnerProductKernels(std::int64_t batch, std::int64_t in, st
                                          bool with_bias, bool training)
     : impl_(std::make_unique<Impl>()) {
   Impl& impl = *impl_;
-  const std::string name = cat("inner product of batch ", batch, ", ", in, " -> ", out);
+  const std::string name = fmt::format("inner product of batch {}, {} -> {}", batch, in, out);
   guarded([&] { return std::string_view(name); },
           [&] {
             const InnerProductDescs descs(batch, in, out, with_bias);

@@ -1,16 +1,18 @@
-// What the oneDNN library says of itself and of this CPU: see onednn.hpp.
+// SPDX-License-Identifier: Apache-2.0
+// What the oneDNN library says of itself and of this CPU: see onednn_library.hpp.
+#include "src/nn/onednn_library.hpp"
+
 #include <oneapi/dnnl/dnnl.h>
 
 #include <string>
 
 #include "error.hpp"
-#include "src/nn/onednn.hpp"
 
 namespace halomesh {
 
 std::string onednn_version() {
   const dnnl_version_t* v = dnnl_version();
-  return cat(v->major, '.', v->minor, '.', v->patch);
+  return fmt::format("{}.{}.{}", v->major, v->minor, v->patch);
 }
 
 // An instruction set is a set of bits that contains those of the sets below it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stochastic gradient descent: see optimizer.hpp.
 #include "src/nn/optimizer.hpp"
 
@@ -10,17 +11,17 @@ namespace halomesh {
 
 void validate(const SgdOptions& options) {
   if (!(options.momentum >= 0.0f && options.momentum < 1.0f))
-    throw UsageError(cat("momentum ", options.momentum), "use at least 0 and below 1");
+    throw UsageError(fmt::format("momentum {:g}", options.momentum), "use at least 0 and below 1");
   if (!(options.weight_decay >= 0.0f && std::isfinite(options.weight_decay)))
-    throw UsageError(cat("weight decay ", options.weight_decay),
+    throw UsageError(fmt::format("weight decay {:g}", options.weight_decay),
                      "use a finite number of at least 0");
 }
 
 void sgd_step(const SgdOptions& options, float rate, std::span<const float> diffs,
               std::span<float> velocity, std::span<float> values) {
   if (diffs.size() != values.size() || velocity.size() != values.size())
-    throw Error(cat("optimizer step over ", values.size(), " parameters with ", diffs.size(),
-                    " gradients and ", velocity.size(), " velocities"));
+    throw Error(fmt::format("optimizer step over {} parameters with {} gradients and {} velocities",
+                            values.size(), diffs.size(), velocity.size()));
   const float momentum = options.momentum, decay = options.weight_decay;
   const float* g = diffs.data();
   float* v = velocity.data();

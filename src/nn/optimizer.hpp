@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stochastic gradient descent with momentum and coupled weight decay over flat memory.
 // Owns the update formula; knows nothing of layers, of ranks or of where gradients were summed.
 #pragma once

@@ -1,32 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
 // Boxes to dense buffers and back: see pack.hpp.
 #include "src/nn/pack.hpp"
 
 #include <algorithm>
 
+#include "src/nn/runs.hpp"
+
 namespace halomesh {
 namespace {
 
-// Calls row(pointer to the row's first element, offset of the row in the dense buffer, length) for
-// every (n, d, h) row of the box; rows are contiguous when the box has all channels of the view.
+// Calls row(pointer to the first element, offset in the dense buffer, length) for every run of the
+// box in the view.
 template <class T, class Row>
 void for_each_row(TensorView<T> view, const Box& box, Row row) {
-  if (box.empty()) return;
-  const std::int64_t channels = box.extent(kC), width = box.extent(kW);
-  const bool contiguous = channels == view.span.extent(kC);
-  const std::int64_t depth = box.extent(kD), height = box.extent(kH);
-  const std::int64_t rows = view.batch * depth * height;
-#pragma omp parallel for schedule(static) if (rows * width * channels > 65536)
-  for (std::int64_t i = 0; i < rows; ++i) {
-    const std::int64_t n = i / (depth * height), d = i / height % depth, h = i % height;
-    T* const first =
-        view.data + view.offset(n, box.lo[kC], box.lo[kD] + d, box.lo[kH] + h, box.lo[kW]);
-    if (contiguous) {
-      row(first, i * width * channels, width * channels);
-    } else {
-      for (std::int64_t w = 0; w < width; ++w)
-        row(first + w * view.span.extent(kC), (i * width + w) * channels, channels);
-    }
-  }
+  visit_runs(box, view.batch, has_all_channels(box, view),
+             [&](const Run& run) { row(run.begin_in(view, box), run.at, run.length); });
 }
 
 template <class T>

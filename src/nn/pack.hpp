@@ -1,5 +1,5 @@
-// Moves boxes between strided tensor views and dense buffers; the only code that walks a sub-box.
-// Knows nothing of messages or layers.
+// SPDX-License-Identifier: Apache-2.0
+// Moves boxes between strided tensor views and dense buffers.
 #pragma once
 
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Flat parameter memory of one part: see parameters.hpp.
 #include "src/nn/parameters.hpp"
 

@@ -1,11 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
 // The trainable parameters of one part in flat memory: values, gradients and optimizer state.
 // Knows the order of elements and their first values; nothing of ranks or files.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "partition/box_runs.hpp"
 #include "partition/model_geometry.hpp"
 #include "src/nn/layer.hpp"
 #include "src/nn/tensor.hpp"
@@ -30,26 +33,17 @@ struct HolderGroup {
 /// channels-last parameter) and in the slice's own memory.
 template <class Visit>
 void for_each_run(const ParameterGeometry& geometry, const ParameterSlice& slice, Visit visit) {
-  if (slice.empty()) return;
-  const Box& in = slice.in;
-  // Axes of one output's inputs from the slowest to the fastest.
-  const std::array<std::size_t, 4> order = geometry.channels_last
-                                               ? std::array<std::size_t, 4>{kD, kH, kW, kC}
-                                               : std::array<std::size_t, 4>{kC, kD, kH, kW};
+  using AxisCut = BoxRuns::AxisCut;
   const Box whole = Box::whole(geometry.in);
-  const auto extent = [&](std::size_t i) { return whole.extent(order[i]); };
-  const std::int64_t run = in.extent(order[3]);
-  std::int64_t local = 0;
-  for (std::int64_t o = slice.out.lo; o < slice.out.hi; ++o)
-    for (std::int64_t i = in.lo[order[0]]; i < in.hi[order[0]]; ++i)
-      for (std::int64_t j = in.lo[order[1]]; j < in.hi[order[1]]; ++j)
-        for (std::int64_t k = in.lo[order[2]]; k < in.hi[order[2]]; ++k) {
-          visit(
-              local,
-              (((o * extent(0) + i) * extent(1) + j) * extent(2) + k) * extent(3) + in.lo[order[3]],
-              run);
-          local += run;
-        }
+  const AxisCut out{geometry.out, slice.out.lo, slice.out.hi};
+  const auto along = [&](std::size_t axis) {
+    return AxisCut{whole.extent(axis), slice.in.lo[axis], slice.in.hi[axis]};
+  };
+  const std::array<AxisCut, 5> axes =
+      geometry.channels_last ? std::array{out, along(kD), along(kH), along(kW), along(kC)}
+                             : std::array{out, along(kC), along(kD), along(kH), along(kW)};
+  BoxRuns(axes).each(
+      [&](std::int64_t lo, std::int64_t hi, std::int64_t local) { visit(local, lo, hi - lo); });
 }
 
 /// Flat memory of one part. Owns values, gradients (diffs) and momentum (velocity), all of the
@@ -60,6 +54,8 @@ class Parameters {
 
   std::span<float> values() { return values_.span(); }
   std::span<float> diffs() { return diffs_.span(); }
+  /// The memory of diffs(), for an owner that must outlive this object.
+  AlignedBuffer<float>& diff_buffer() { return diffs_; }
   std::span<float> velocity() { return velocity_.span(); }
   std::int64_t size() const { return values_.size(); }
   const std::vector<HolderGroup>& groups() const { return groups_; }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loops of multiply-adds and of memory traffic: see peak.hpp.
 // Owns the choice of vectors; knows no clock.
 #include "src/nn/peak.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the cores of this rank can do at best: loops of multiply-adds and of memory traffic to be
 // timed. Knows no clock and no layer.
 #pragma once

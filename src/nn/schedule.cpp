@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Learning-rate schedules: see schedule.hpp.
 #include "src/nn/schedule.hpp"
 
@@ -16,14 +17,15 @@ void require_option(bool condition, const std::string& what, const std::string& 
 
 void validate_decay(const std::vector<std::int64_t>& epochs, const std::vector<double>& factors) {
   require_option(!epochs.empty() && epochs.size() == factors.size(),
-                 cat("step schedule with ", epochs.size(), " decay epochs and ", factors.size(),
-                     " decay factors"),
+                 text("step schedule with {} decay epochs and {} decay factors", epochs.size(),
+                      factors.size()),
                  "give as many --decay-factors as --decay-epochs, e.g. 0.25,0.125 and 32,64");
   for (std::size_t i = 0; i < epochs.size(); ++i) {
     require_option(epochs[i] >= 0 && (i == 0 || epochs[i] > epochs[i - 1]),
-                   cat("decay epoch ", epochs[i], " in place ", i + 1),
+                   text("decay epoch {} in place {}", epochs[i], i + 1),
                    "give --decay-epochs of at least 0 in increasing order");
-    require_option(std::isfinite(factors[i]) && factors[i] >= 0.0, cat("decay factor ", factors[i]),
+    require_option(std::isfinite(factors[i]) && factors[i] >= 0.0,
+                   text("decay factor {:g}", factors[i]),
                    "give finite --decay-factors of at least 0");
   }
 }
@@ -33,7 +35,7 @@ void validate_decay(const std::vector<std::int64_t>& epochs, const std::vector<d
 ScheduleKind parse_schedule_kind(const std::string& text) {
   for (ScheduleKind kind : {ScheduleKind::kConstant, ScheduleKind::kStep, ScheduleKind::kLinear})
     if (text == to_string(kind)) return kind;
-  throw UsageError(cat("learning-rate schedule \"", text, "\""),
+  throw UsageError(fmt::format("learning-rate schedule \"{}\"", text),
                    "use --schedule constant, step or linear");
 }
 
@@ -46,27 +48,27 @@ std::string to_string(ScheduleKind kind) {
     case ScheduleKind::kLinear:
       return "linear";
   }
-  throw Error(cat("learning-rate schedule number ", static_cast<int>(kind)));
+  throw Error(fmt::format("learning-rate schedule number {}", static_cast<int>(kind)));
 }
 
 Schedule::Schedule(ScheduleOptions options, std::int64_t steps_per_epoch)
     : options_(std::move(options)), steps_per_epoch_(steps_per_epoch) {
   const ScheduleOptions& o = options_;
-  require_option(steps_per_epoch > 0, cat("an epoch of ", steps_per_epoch, " steps"),
+  require_option(steps_per_epoch > 0, text("an epoch of {} steps", steps_per_epoch),
                  "use a smaller --batch or more training samples");
-  require_option(std::isfinite(o.peak) && o.peak >= 0.0, cat("learning rate ", o.peak),
+  require_option(std::isfinite(o.peak) && o.peak >= 0.0, text("learning rate {:g}", o.peak),
                  "give a finite --lr of at least 0");
-  require_option(o.warmup_epochs >= 0, cat("warm-up of ", o.warmup_epochs, " epochs"),
+  require_option(o.warmup_epochs >= 0, text("warm-up of {} epochs", o.warmup_epochs),
                  "give --warmup-epochs of at least 0");
   require_option(std::isfinite(o.warmup_initial) && o.warmup_initial >= 0.0,
-                 cat("warm-up from learning rate ", o.warmup_initial),
+                 text("warm-up from learning rate {:g}", o.warmup_initial),
                  "give a finite --warmup-initial-lr of at least 0");
   if (o.kind == ScheduleKind::kStep) validate_decay(o.decay_epochs, o.decay_factors);
   if (o.kind == ScheduleKind::kLinear) {
-    require_option(o.linear_epochs > 0, cat("linear decay over ", o.linear_epochs, " epochs"),
+    require_option(o.linear_epochs > 0, text("linear decay over {} epochs", o.linear_epochs),
                    "give --linear-epochs of at least 1");
     require_option(o.linear_end_factor >= 0.0 && o.linear_end_factor <= 1.0,
-                   cat("linear decay to ", o.linear_end_factor, " of the peak"),
+                   text("linear decay to {:g} of the peak", o.linear_end_factor),
                    "give --linear-end-factor from 0 to 1");
   }
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The learning rate as a pure function of the step.
 // Owns the published schedules' formulas; knows nothing of the optimizer or of the data.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensors of one rank: dense channels-last blocks that know which global box they span.
 // Owns memory; knows nothing of layers, of other parts or of how its values came to be.
 #pragma once
@@ -86,9 +87,9 @@ struct TypedView {
   template <class T>
   TensorView<Element<T>> as() const {
     if (type != DataTypeOf<T>::kType)
-      throw Error(
-          cat("a tensor of ", name_of(type), " taken for one of ", name_of(DataTypeOf<T>::kType)),
-          "this is an error of the program; report it with the options of the run");
+      throw Error(fmt::format("a tensor of {} taken for one of {}", name_of(type),
+                              name_of(DataTypeOf<T>::kType)),
+                  "this is an error of the program; report it with the options of the run");
     return {reinterpret_cast<Element<T>*>(data), span, batch};  // NOLINT: checked above
   }
   std::int64_t sample_bytes() const { return span.volume() * size_of(type); }

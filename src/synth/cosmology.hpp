@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The four parameters that a synthetic universe hides, their ranges, and their draw from a seed.
 // Knows nothing of fields, particles or files.
 #pragma once

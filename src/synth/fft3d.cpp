@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // FFTW plans, their life, and the sharing out of planes and rows to threads.
 // Knows nothing of what the grid holds.
 #include "src/synth/fft3d.hpp"
@@ -36,10 +37,10 @@ fftw_complex* as_fftw(std::complex<double>* p) { return reinterpret_cast<fftw_co
 void SpectralGrid::Free::operator()(double* p) const { fftw_free(p); }
 
 SpectralGrid::SpectralGrid(std::int64_t n) : n_(n) {
-  require(n >= 2, cat("a grid of extent ", n, " has no Fourier modes"), "use 2 or more");
+  require(n >= 2, text("a grid of extent {} has no Fourier modes", n), "use 2 or more");
   const std::int64_t count = n * n * 2 * half();
   real_.reset(fftw_alloc_real(static_cast<std::size_t>(count)));
-  require(real_ != nullptr, cat("no memory for a grid of ", n, "^3 (", count * 8, " bytes)"),
+  require(real_ != nullptr, text("no memory for a grid of {}^3 ({} bytes)", n, count * 8),
           "make a smaller universe or use a machine with more memory");
 }
 
@@ -68,7 +69,7 @@ Fft3d::Fft3d(std::int64_t extent) : plans_(std::make_unique<Plans>()) {
   plans_->columns_backward.reset(columns(FFTW_BACKWARD));
   require(plans_->plane_forward && plans_->plane_backward && plans_->columns_forward &&
               plans_->columns_backward,
-          cat("FFTW has no plan for a grid of ", extent, "^3"), "check the FFTW installation");
+          text("FFTW has no plan for a grid of {}^3", extent), "check the FFTW installation");
 }
 
 Fft3d::~Fft3d() = default;
@@ -76,7 +77,7 @@ Fft3d::Fft3d(Fft3d&&) noexcept = default;
 Fft3d& Fft3d::operator=(Fft3d&&) noexcept = default;
 
 void Fft3d::forward(SpectralGrid& grid) const {
-  require(grid.extent() == plans_->n, cat("grid of ", grid.extent(), ", plan of ", plans_->n));
+  require(grid.extent() == plans_->n, text("grid of {}, plan of {}", grid.extent(), plans_->n));
 #pragma omp parallel if (worth_sharing(grid.extent()))
   {
 #pragma omp for
@@ -90,7 +91,7 @@ void Fft3d::forward(SpectralGrid& grid) const {
 }
 
 void Fft3d::backward(SpectralGrid& grid) const {
-  require(grid.extent() == plans_->n, cat("grid of ", grid.extent(), ", plan of ", plans_->n));
+  require(grid.extent() == plans_->n, text("grid of {}, plan of {}", grid.extent(), plans_->n));
 #pragma omp parallel if (worth_sharing(grid.extent()))
   {
 #pragma omp for

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // In-place real <-> complex Fourier transforms of cubic grids; the only file that names FFTW.
 // Knows nothing of what the grid holds.
 #pragma once

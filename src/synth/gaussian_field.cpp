@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // White noise from the counter, coloured by the square root of the power spectrum.
 // Knows nothing of particles or files.
 #include "src/synth/gaussian_field.hpp"
@@ -52,7 +53,7 @@ void fill_white_noise(SpectralGrid& grid, std::uint64_t seed, std::int64_t unive
 
 void fill_density_modes(SpectralGrid& grid, const Fft3d& fft, const PowerSpectrum& spectrum,
                         double voxel, std::uint64_t seed, std::int64_t universe) {
-  require(voxel > 0 && std::isfinite(voxel), cat("voxel size ", voxel, " Mpc/h is not positive"),
+  require(voxel > 0 && std::isfinite(voxel), text("voxel size {:g} Mpc/h is not positive", voxel),
           "give the voxel's edge in Mpc/h, such as 1");
   const std::int64_t n = grid.extent();
   const std::int64_t top = n / 2;

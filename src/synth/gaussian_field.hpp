@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gaussian random density fields with a given power spectrum, as Fourier modes on a cubic grid.
 // Knows nothing of particles or files.
 #pragma once

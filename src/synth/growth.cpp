@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Quadrature of the growing mode's integral.
 // Knows nothing of scales, fields or particles.
 #include "src/synth/growth.hpp"
@@ -10,9 +11,9 @@
 namespace halomesh {
 
 double growing_mode(double omega_m, double z) {
-  require(omega_m > 0 && omega_m <= 1, cat("omega_m is ", omega_m, ", not in (0, 1]"),
+  require(omega_m > 0 && omega_m <= 1, text("omega_m is {:g}, not in (0, 1]", omega_m),
           "a flat universe with a cosmological constant needs 0 < omega_m <= 1");
-  require(z > -1, cat("redshift ", z, " is not above -1"), "give redshifts of the past, z >= 0");
+  require(z > -1, text("redshift {:g} is not above -1", z), "give redshifts of the past, z >= 0");
   const double a = 1 / (1 + z);
   const double omega_l = 1 - omega_m;
   // (a E)^-3 = a^1.5 (omega_m + omega_l a^3)^-1.5; with a = t^2 the integrand is smooth at 0.

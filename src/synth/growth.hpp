@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The linear growth of density fluctuations with time in flat LCDM.
 // Knows nothing of scales, fields or particles.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The transfer function fit and the normalisation of the spectrum.
 // Knows nothing of grids, random numbers or particles.
 #include "src/synth/power_spectrum.hpp"
@@ -17,8 +18,8 @@ const Cosmology& checked(const Cosmology& c) {
   require(c.omega_m > 0 && c.omega_m <= 1 && c.omega_b >= 0 && c.omega_b < c.omega_m &&
               c.sigma_8 > 0 && c.h > 0 && std::isfinite(c.n_s) && std::isfinite(c.sigma_8) &&
               std::isfinite(c.h),
-          cat("no universe has omega_m ", c.omega_m, ", omega_b ", c.omega_b, ", sigma_8 ",
-              c.sigma_8, ", n_s ", c.n_s, ", h ", c.h),
+          text("no universe has omega_m {:g}, omega_b {:g}, sigma_8 {:g}, n_s {:g}, h {:g}",
+               c.omega_m, c.omega_b, c.sigma_8, c.n_s, c.h),
           "needed: 0 <= omega_b < omega_m <= 1, sigma_8 > 0, h > 0, all finite");
   return c;
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The linear matter power spectrum of a cosmology at z = 0.
 // Knows nothing of grids, random numbers or particles.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The substreams of RandomUse::kSynth; a universe's index is the stream.
 // Owns only the numbering: every random value of this room is addressed through it.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The walk from parameters to voxel counts, and the cutting of boxes.
 // Knows nothing of files, ranks or data sets.
 #include "src/synth/universe.hpp"
@@ -28,8 +29,8 @@ std::vector<std::int16_t> zero_counts(const UniverseOptions& options) {
   try {
     return std::vector<std::int16_t>(static_cast<std::size_t>(n * n * n * kChannels));
   } catch (const std::bad_alloc&) {
-    throw Error(cat("no memory for the counts of a universe of ", n, "^3 (",
-                    n * n * n * kChannels * 2, " bytes)"),
+    throw Error(fmt::format("no memory for the counts of a universe of {}^3 ({} bytes)", n,
+                            n * n * n * kChannels * 2),
                 "make a smaller universe or use a machine with more memory");
   }
 }
@@ -43,29 +44,31 @@ std::int64_t UniverseOptions::peak_bytes() const {
 
 void check(const UniverseOptions& o) {
   if (o.extent < 4 || o.extent > 4096)
-    throw UsageError(cat("a universe of ", o.extent, " voxels an axis cannot be made"),
+    throw UsageError(fmt::format("a universe of {} voxels an axis cannot be made", o.extent),
                      "use 4 to 4096");
   if (o.boxes_per_axis < 1 || o.extent % o.boxes_per_axis != 0)
-    throw UsageError(cat("a universe of ", o.extent, " voxels an axis cannot be cut into ",
-                         o.boxes_per_axis, " equal boxes an axis"),
-                     "the number of boxes an axis must divide the extent");
+    throw UsageError(
+        fmt::format("a universe of {} voxels an axis cannot be cut into {} equal boxes an axis",
+                    o.extent, o.boxes_per_axis),
+        "the number of boxes an axis must divide the extent");
   if (!(o.voxel_mpc_h > 0) || !std::isfinite(o.voxel_mpc_h))
-    throw UsageError(cat("voxel size ", o.voxel_mpc_h, " Mpc/h is not positive"),
+    throw UsageError(fmt::format("voxel size {:g} Mpc/h is not positive", o.voxel_mpc_h),
                      "give the voxel's edge in Mpc/h, such as 1");
   if (o.particles_per_voxel_axis < 1 || o.particles_per_voxel_axis > 8)
-    throw UsageError(cat(o.particles_per_voxel_axis, " particles per voxel axis cannot be made"),
-                     "use 1 to 8; the mean count is the cube of it");
+    throw UsageError(
+        fmt::format("{} particles per voxel axis cannot be made", o.particles_per_voxel_axis),
+        "use 1 to 8; the mean count is the cube of it");
   if (!(o.parameter_spread > 0 && o.parameter_spread <= 0.5))
-    throw UsageError(cat("a parameter spread of ", o.parameter_spread, " cannot be made"),
+    throw UsageError(fmt::format("a parameter spread of {:g} cannot be made", o.parameter_spread),
                      "use more than 0, up to 0.5; the published set has 0.1");
 }
 
 void Universe::box(std::int64_t index, std::span<std::int16_t> dst) const {
   const std::int64_t b = options_.boxes_per_axis, e = options_.box_extent(), n = options_.extent;
   require(index >= 0 && index < options_.boxes(),
-          cat("box ", index, " of a universe of ", options_.boxes(), " boxes"));
+          text("box {} of a universe of {} boxes", index, options_.boxes()));
   require(std::ssize(dst) == options_.box_elements(),
-          cat("a box has ", options_.box_elements(), " values, not ", dst.size()));
+          text("a box has {} values, not {}", options_.box_elements(), dst.size()));
   const std::int64_t d0 = index / (b * b) * e, h0 = index / b % b * e, w0 = index % b * e;
   const std::int64_t row = e * kChannels;
   for (std::int64_t d = 0; d < e; ++d)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One synthetic universe: hidden parameters, and particle counts at four redshifts, cut into boxes.
 // Knows nothing of files, ranks or data sets.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Displacement fields by Fourier transform, and the counting of displaced particles.
 // Knows nothing of cosmologies or files.
 #include "src/synth/zeldovich.hpp"
@@ -41,7 +42,7 @@ std::int64_t voxel_of(std::int64_t i, double move, std::int64_t n) {
 void displacement(const SpectralGrid& density, const Fft3d& fft, int axis, const double (&shift)[3],
                   SpectralGrid& psi) {
   const std::int64_t n = density.extent();
-  require(psi.extent() == n, cat("density of ", n, "^3, displacement of ", psi.extent(), "^3"));
+  require(psi.extent() == n, text("density of {}^3, displacement of {}^3", n, psi.extent()));
   const std::array<std::vector<Complex>, 3> phase{phases(n, shift[0]), phases(n, shift[1]),
                                                   phases(n, shift[2])};
   const double cells = static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n);
@@ -71,7 +72,7 @@ void count_particles(const SpectralGrid (&psi)[3], const double (&shift)[3],
                      std::span<const double> growths, std::span<std::int16_t> counts) {
   const std::int64_t n = psi[0].extent(), channels = std::ssize(growths);
   require(std::ssize(counts) == n * n * n * channels,
-          cat("counts have ", counts.size(), " elements, needed ", n * n * n * channels));
+          text("counts have {} elements, needed {}", counts.size(), n * n * n * channels));
   constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
   std::int64_t full = kNone;  // the first element of counts that overflowed
 #pragma omp parallel for reduction(min : full) if (worth_sharing(n))
@@ -98,8 +99,8 @@ void count_particles(const SpectralGrid (&psi)[3], const double (&shift)[3],
   }
   const std::int64_t voxel = full / channels;
   require(full == kNone,
-          cat("voxel (", voxel / (n * n), ", ", voxel / n % n, ", ", voxel % n, ") of channel ",
-              full % channels, " holds more than 32767 particles"),
+          text("voxel ({}, {}, {}) of channel {} holds more than 32767 particles", voxel / (n * n),
+               voxel / n % n, voxel % n, full % channels),
           "use fewer particles per voxel or larger voxels");
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The Zel'dovich approximation: displacements of particles from a lattice, counted into voxels.
 // Knows nothing of cosmologies or files.
 #pragma once

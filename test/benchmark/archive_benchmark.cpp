@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The reading of an archive's blocks by one core, timed with Google Benchmark on a sample of the
 // published particle density. Measures only: nothing here can fail on a noisy machine.
 #include <benchmark/benchmark.h>
@@ -11,9 +12,9 @@
 
 #include "error.hpp"
 #include "partition/partition.hpp"
-#include "runtime/archive.hpp"
-#include "runtime/dataset.hpp"
-#include "runtime/mpi.hpp"
+#include "runtime/data/archive.hpp"
+#include "runtime/data/open_dataset.hpp"
+#include "runtime/mpi/mpi.hpp"
 #include "src/nn/tensor.hpp"
 #include "src/synth/universe.hpp"
 
@@ -28,7 +29,7 @@ class ScratchDirectory {
  public:
   ScratchDirectory() {
     std::string name = (std::filesystem::temp_directory_path() / "halomesh-XXXXXX").string();
-    require(::mkdtemp(name.data()) != nullptr, cat("no directory like ", name, " can be made"),
+    require(::mkdtemp(name.data()) != nullptr, text("no directory like {} can be made", name),
             "let TMPDIR name a directory that may be written to");
     path_ = name;
   }
@@ -71,24 +72,24 @@ void read_block(benchmark::State& state, const Dataset& archive, const Box& box)
 
 void register_reads(const Dataset& archive) {
   const auto add = [&](const std::string& name, const Box& box) {
-    benchmark::RegisterBenchmark(cat("read_archive/", name).c_str(), [&archive, box](
-                                                                         benchmark::State& state) {
-      read_block(state, archive, box);
-    })->Unit(benchmark::kMillisecond);
+    benchmark::RegisterBenchmark(
+        fmt::format("read_archive/{}", name).c_str(),
+        [&archive, box](benchmark::State& state) { read_block(state, archive, box); })
+        ->Unit(benchmark::kMillisecond);
   };
   add("whole_sample", Box::whole(kSample));
   for (const std::int64_t kernel : {2, 3})
-    add(cat("interior_part_of_4x4x1_kernel_", kernel), interior_block(kernel));
+    add(fmt::format("interior_part_of_4x4x1_kernel_{}", kernel), interior_block(kernel));
 }
 
 void run(const Comm& world) {
   const ScratchDirectory directory;
   write_archive(directory.path());
-  const auto archive = Dataset::open(world, directory.path(), "train", kSample, kTargets);
+  const auto archive = open_dataset(world, directory.path(), "train", kSample, kTargets);
   const auto bytes = std::filesystem::file_size(directory.path() / archive_name("train", 0));
   benchmark::AddCustomContext(
       "archive bytes / int16 bytes",
-      cat(static_cast<double>(bytes) / static_cast<double>(kSample.volume() * 2)));
+      fmt::format("{:g}", static_cast<double>(bytes) / static_cast<double>(kSample.volume() * 2)));
   register_reads(*archive);
   benchmark::RunSpecifiedBenchmarks();
 }

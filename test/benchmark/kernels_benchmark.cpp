@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kernels of our own, timed with Google Benchmark on the blocks of CosmoFlow's conv1.
 // Measures only: nothing here can fail on a noisy machine.
 #include <benchmark/benchmark.h>
@@ -7,8 +8,8 @@
 #include <vector>
 
 #include "rng.hpp"
-#include "src/nn/layers/convolution_block_pooling.hpp"
-#include "src/nn/layers/convolution_block_source.hpp"
+#include "src/nn/layers/dense_source.hpp"
+#include "src/nn/layers/pooled_activation.hpp"
 #include "src/nn/layers/pooled_convolution.hpp"
 #include "src/nn/layers/pooled_weight_gradient.hpp"
 
@@ -31,15 +32,15 @@ struct Conv1 {
         src(Box::whole(geometry.src), 1),
         counts(Box::whole(geometry.src), 1, DataType::kInt16),
         dst(Box::whole({kFilters, kPlanes / 2, kExtent / 2, kExtent / 2}), 1),
-        winners(static_cast<std::size_t>(dst.view().sample_volume())) {
+        argmax(static_cast<std::size_t>(dst.view().sample_volume())) {
     const CounterRng rng(1, RandomUse::kSynth);
     for (std::int64_t i = 0; i < src.view().sample_volume(); ++i) {
       const std::uint32_t bits = rng.block(static_cast<std::uint64_t>(i))[0];
       src.view().data[i] = static_cast<float>(bits >> 28U);
       counts.any_view().as<std::int16_t>().data[i] = static_cast<std::int16_t>(bits >> 29U);
     }
-    for (std::size_t i = 0; i < winners.size(); ++i)
-      winners[i] = static_cast<std::uint8_t>(rng.block(i)[1] & 0x87U);
+    for (std::size_t i = 0; i < argmax.size(); ++i)
+      argmax[i] = static_cast<std::uint8_t>(rng.block(i)[1] & 0x87U);
   }
   double forward_flops() const {
     const auto [kd, kh, kw] = geometry.kernel;
@@ -48,7 +49,7 @@ struct Conv1 {
 
   ConvolutionGeometry geometry;
   Tensor src, counts, dst;
-  std::vector<std::uint8_t> winners;
+  std::vector<std::uint8_t> argmax;
 };
 
 void count_flops(benchmark::State& state, double flops) {
@@ -56,7 +57,7 @@ void count_flops(benchmark::State& state, double flops) {
       benchmark::Counter(flops, benchmark::Counter::kIsIterationInvariantRate);
 }
 
-// Of training, which remembers winners, or of evaluation.
+// Of training, which remembers argmax, or of evaluation.
 void pooled_forward(benchmark::State& state, DataType compute, bool training) {
   const std::int64_t k = state.range(0);
   Conv1 block(k);
@@ -71,9 +72,9 @@ void pooled_forward(benchmark::State& state, DataType compute, bool training) {
   kernel.load_weights(weight.data(), bias.data());
   const Box& box = block.dst.view().span;
   Tensor dst(box, 1, compute);
-  const Winners winners{training ? block.winners.data() : nullptr, box, 1};
+  const Argmax argmax{training ? block.argmax.data() : nullptr, box, 1};
   for ([[maybe_unused]] auto iteration : state)
-    kernel.forward(src, box, 0, kSlope, dst.any_view(), winners);
+    kernel.forward(src, box, 0, kSlope, dst.any_view(), argmax);
   count_flops(state, block.forward_flops());
 }
 
@@ -85,10 +86,10 @@ void pooled_activation(benchmark::State& state, DataType type, bool training) {
   const Box box = Box::whole({shape.c, 1, kHalf / 2, kHalf / 2});
   Tensor dst(box, 1, type);
   std::vector<std::uint8_t> won(static_cast<std::size_t>(box.volume()));
-  const Winners winners{training ? won.data() : nullptr, box, 1};
+  const Argmax argmax{training ? won.data() : nullptr, box, 1};
   const PooledActivation activation{{2, 2, 2}, kSlope};
   for ([[maybe_unused]] auto iteration : state)
-    activation.forward({planes.any_view().data, type, {0, 2}}, box, 0, dst.any_view(), winners);
+    activation.forward({planes.any_view().data, type, {0, 2}}, box, 0, dst.any_view(), argmax);
   state.SetBytesProcessed(state.iterations() * planes.any_view().sample_bytes());
 }
 
@@ -105,7 +106,7 @@ void pooled_weight_gradient(benchmark::State& state) {
         PooledWeightGradient::Source<float>{
             block.src.view().data, block.geometry.src.spatial(), {0, -before, -before}},
         extents, PooledWeightGradient::Pooled<float>{block.dst.view().data, step},
-        PooledWeightGradient::Winners{block.winners.data(), step}, kSlope, true);
+        PooledWeightGradient::Argmax{block.argmax.data(), step}, kSlope, true);
   count_flops(state, block.forward_flops() / 8);
 }
 

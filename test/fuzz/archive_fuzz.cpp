@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fuzz target: files of archives, and the chunks in them.
 // The first byte of an input says what the rest is, as checksums stop blind changes.
 #include <cstring>
 
-#include "runtime/chunk_codec.hpp"
+#include "runtime/hdf5/chunk_codec.hpp"
 #include "test/fuzz/scratch.hpp"
 
 namespace halomesh::fuzz {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the fuzz targets share: one file in a directory of its own, read as a whole data set.
 // Knows nothing of formats.
 #pragma once
@@ -13,8 +14,8 @@
 #include <vector>
 
 #include "error.hpp"
-#include "runtime/dataset.hpp"
-#include "runtime/mpi.hpp"
+#include "runtime/data/open_dataset.hpp"
+#include "runtime/mpi/mpi.hpp"
 
 namespace halomesh::fuzz {
 
@@ -40,7 +41,7 @@ class Scratch {
     std::ofstream(path_ / name, std::ios::binary)
         .write(reinterpret_cast<const char*>(bytes.data()), std::ssize(bytes));
     attempt([&] {
-      const auto dataset = Dataset::open(session_.world(), path_, "train", kShape, kTargets);
+      const auto dataset = open_dataset(session_.world(), path_, "train", kShape, kTargets);
       const auto reader = dataset->reader();
       for (std::int64_t sample = 0; sample < dataset->size(); ++sample) read(*reader, sample);
     });
@@ -62,7 +63,7 @@ class Scratch {
         attempt([&] { reader.read(sample, block.any_view(), targets); });
       }
       attempt([&] {
-        reader.read_layers(
+        reader.read_slabs(
             sample, box, [](const auto&) {}, targets);
       });
     }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fuzz target: TFRecord files, plain and gzip, and the Examples in them.
 // The first byte of an input says how the rest becomes a file, as checksums stop blind changes.
 #include <zlib.h>
@@ -5,7 +6,7 @@
 #include <cstring>
 #include <string>
 
-#include "runtime/crc32c.hpp"
+#include "runtime/posix/crc32c.hpp"
 #include "test/fuzz/scratch.hpp"
 
 namespace halomesh::fuzz {

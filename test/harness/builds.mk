@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Builds for other machines and libraries than this one's, and the tests that run on them here:
 # MPICH, A64FX by emulation, Xeon Phi, oneDNN 3. Included by the Makefile.
 
@@ -27,7 +28,7 @@ DEBIAN_RELEASE ?= $(shell . /etc/os-release 2>/dev/null; [ "$$ID" = debian ] && 
 sysroot-arm64: ## fetch the libraries for a64fx into build/ (150 MB once)
 	@test/harness/package_sysroot.sh $(ARM64_ROOT) arm64 $(DEBIAN_RELEASE) libdnnl-dev libopenmpi-dev \
 	  libhdf5-openmpi-dev libboost-program-options-dev libfftw3-dev libprotobuf-dev libhwloc-dev \
-	  libisal-dev zlib1g-dev doctest-dev nlohmann-json3-dev
+	  libisal-dev zlib1g-dev libfmt-dev doctest-dev nlohmann-json3-dev
 
 # The parallel HDF5 brings the flags of its MPI along, so that no MPI wrapper is needed. A fixed
 # vector length lets the compiler keep vectors of its own (src/nn/layers/lanes.hpp) in registers.
@@ -80,7 +81,7 @@ ONEDNN3_LIB     = $(ONEDNN3_ROOT)/usr/lib/$(MULTIARCH)/libdnnl.so
 ONEDNN3_RUN     = $(wildcard $(ONEDNN3_ROOT)/usr/lib/$(MULTIARCH)/ld-linux*) --library-path \
   $(ONEDNN3_ROOT)/usr/lib/$(MULTIARCH):/usr/lib/$(MULTIARCH)
 endif
-onednn3: deps ## build and run the nn tests with oneDNN 3: Debian 13's, or that under DNNL_ROOT
+onednn3: deps ## build and run the nn tests with oneDNN 3: Debian 13's, or the one under DNNL_ROOT
 	@+$(MAKE) --no-print-directory B=build/onednn3 DNNL_CFLAGS='-isystem $(ONEDNN3_INCLUDE)' \
 	  DNNL_LIBS='$(ONEDNN3_LIB) -Wl,--allow-shlib-undefined' build/onednn3/tests/nn_tests
 	@$(ONEDNN3_RUN) build/onednn3/tests/nn_tests

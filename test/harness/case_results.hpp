@@ -1,9 +1,11 @@
-// What a test program found out, case by case, and the one line in which run_tests.sh reads it.
-// Included by the mains only (it registers a doctest listener); knows nothing of MPI.
+// SPDX-License-Identifier: Apache-2.0
+// The outcome of each case of a test program, and the line in which run_tests.sh reads their
+// numbers. Included by the mains only (it registers a doctest listener). Must not depend on MPI.
 #pragma once
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -12,14 +14,22 @@
 #include <string>
 #include <vector>
 
+#include "test/harness/skip.hpp"
 #include "test/harness/watchdog.hpp"
 
 namespace halomesh::test {
 
-/// One entry for each case that ran, in order: 1 if it failed.
-inline std::vector<int>& failed_cases() {
-  static std::vector<int> failed;
-  return failed;
+/// How a case ended. Of several ranks' outcomes the largest counts.
+enum CaseOutcome : int { kPassed, kSkipped, kFailed };
+
+/// One CaseOutcome for each case that ran, in order.
+inline std::vector<int>& case_outcomes() {
+  static std::vector<int> outcomes;
+  return outcomes;
+}
+
+inline long count_outcomes(CaseOutcome outcome) {
+  return std::count(case_outcomes().begin(), case_outcomes().end(), int{outcome});
 }
 
 /// Called after each failed case, while ranks that still hang in it are silent.
@@ -36,12 +46,15 @@ class CaseRecorder : public doctest::IReporter {
       limit_seconds_ = std::strtod(seconds, nullptr);
   }
   void test_case_start(const doctest::TestCaseData& test_case) override {
+    case_is_skipped() = false;
     watchdog_ = std::make_unique<Watchdog>("test case \"" + std::string(test_case.m_name) + '"',
                                            limit_seconds_);
   }
   void test_case_end(const doctest::CurrentTestCaseStats& result) override {
     watchdog_.reset();
-    failed_cases().push_back(result.testCaseSuccess ? 0 : 1);
+    case_outcomes().push_back(!result.testCaseSuccess ? kFailed
+                              : case_is_skipped()     ? kSkipped
+                                                      : kPassed);
     if (!result.testCaseSuccess) on_failed_case()();
   }
 
@@ -83,7 +96,7 @@ inline long count_skipped(int argc, char** argv) {
   return count_selected(argc, argv, true) - count_selected(argc, argv, false);
 }
 
-/// The line run_tests.sh adds up; it starts on a fresh line whatever was printed before.
+/// The line that run_tests.sh reads; it starts on a fresh line whatever was printed before.
 inline void print_tally(long passed, long failed, long skipped) {
   std::printf("\n[tally] %ld passed, %ld failed, %ld skipped\n", passed, failed, skipped);
   std::fflush(stdout);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A loader for tests that need steps, not data.
 // Knows nothing of what the steps do.
 #pragma once
@@ -5,7 +6,7 @@
 #include <array>
 #include <cstdint>
 
-#include "runtime/loader.hpp"
+#include "runtime/load/loader.hpp"
 
 namespace halomesh {
 
@@ -15,7 +16,7 @@ class ConstantLoader final : public Loader {
   ConstantLoader(const Box& span, DataType type) : data_(span, 1, type) {
     batch_ = {1, data_.any_view(), targets_, {}};
   }
-  void append(const Course& /*course*/) override {}
+  void append(const BatchSchedule& /*schedule*/) override {}
   const Batch& next() override { return batch_; }
   void progress() override { ++polls_; }
   /// How often it was let move on.

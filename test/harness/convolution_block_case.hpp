@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cases of a fused convolution block for the layer harness. Knows no test.
 #pragma once
 
@@ -31,12 +32,13 @@ struct BlockCase {
 inline LayerCase layer_case(const BlockCase& block) {
   LayerCase test;
   const ConvolutionBlockOptions& o = block.options;
-  test.name = cat("block of ", block.src, ' ', name_of(block.src_type), " to ", o.filters, ' ',
-                  name_of(o.dst), " in ", name_of(o.compute), ", kernel ", o.window.kernel[0], ' ',
-                  o.window.kernel[1], ' ', o.window.kernel[2], ", pool ", o.pool[0], ' ', o.pool[1],
-                  ' ', o.pool[2], ", ", to_string(block.grid), " parts, batch ", block.batch,
-                  block.judgement == Judgement::kExact ? ", exact" : ", bounded",
-                  block.channel_cuts.empty() ? "" : ", cut by channels");
+  test.name = fmt::format(
+      "block of {} {} to {} {} in {}, kernel {} {} {}, pool {} {} {}, {} parts, batch {}{}{}",
+      block.src, name_of(block.src_type), o.filters, name_of(o.dst), name_of(o.compute),
+      o.window.kernel[0], o.window.kernel[1], o.window.kernel[2], o.pool[0], o.pool[1], o.pool[2],
+      to_string(block.grid), block.batch,
+      block.judgement == Judgement::kExact ? ", exact" : ", bounded",
+      block.channel_cuts.empty() ? "" : ", cut by channels");
   test.make_layer = [o] { return std::make_unique<ConvolutionBlock>(o); };
   test.cut.src_shapes = {block.src};
   test.cut.src_types = {block.src_type};

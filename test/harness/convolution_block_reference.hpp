@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A convolution, max pooling and leaky ReLU with their gradients by naive loops in double
 // precision, with the roundings to bf16 that the layer promises. Builds on the convolution's.
 #pragma once
@@ -26,14 +27,14 @@ inline double rounded(double value, DataType type) {
 }
 
 /// The convolution's output element behind each output element, and the gradient that it gets.
-struct PooledWinner {
+struct PooledMaximum {
   std::size_t conv = 0;
   double slope = 1;
 };
 
-inline PooledWinner pool_window(const ConvolutionBlockOptions& o, const GlobalTensor& conv,
-                                const Estimate& estimate, Judgement judgement, std::int64_t n,
-                                std::int64_t c, const Spatial& p) {
+inline PooledMaximum pool_window(const ConvolutionBlockOptions& o, const GlobalTensor& conv,
+                                 const Estimate& estimate, Judgement judgement, std::int64_t n,
+                                 std::int64_t c, const Spatial& p) {
   const auto each_tap = [&](const auto& visit) {
     for (std::int64_t d = 0; d < o.pool[0]; ++d)
       for (std::int64_t h = 0; h < o.pool[1]; ++h)
@@ -41,23 +42,23 @@ inline PooledWinner pool_window(const ConvolutionBlockOptions& o, const GlobalTe
           visit(
               conv.offset(n, c, p[0] * o.pool[0] + d, p[1] * o.pool[1] + h, p[2] * o.pool[2] + w));
   };
-  PooledWinner winner{conv.offset(n, c, p[0] * o.pool[0], p[1] * o.pool[1], p[2] * o.pool[2])};
+  PooledMaximum largest{conv.offset(n, c, p[0] * o.pool[0], p[1] * o.pool[1], p[2] * o.pool[2])};
   each_tap([&](std::size_t at) {
-    if (conv.values[at] > conv.values[winner.conv]) winner.conv = at;
+    if (conv.values[at] > conv.values[largest.conv]) largest.conv = at;
   });
-  const double most = conv.values[winner.conv];
-  if (!(most > 0)) winner.slope = static_cast<double>(o.slope);
-  if (judgement == Judgement::kExact) return winner;
-  const double error = estimate.tolerance(winner.conv);
+  const double most = conv.values[largest.conv];
+  if (!(most > 0)) largest.slope = static_cast<double>(o.slope);
+  if (judgement == Judgement::kExact) return largest;
+  const double error = estimate.tolerance(largest.conv);
   bool decided = std::abs(most) > error;
   each_tap([&](std::size_t at) {
     const bool same = conv.values[at] == most &&  // the same sums, such as the bias alone
-                      estimate.magnitudes[at] == estimate.magnitudes[winner.conv];
+                      estimate.magnitudes[at] == estimate.magnitudes[largest.conv];
     decided = decided && (same || most - conv.values[at] > error + estimate.tolerance(at));
   });
-  require(decided, cat("rounding may decide the pooled window ", p[0], ' ', p[1], ' ', p[2]),
+  require(decided, text("rounding may decide the pooled window {} {} {}", p[0], p[1], p[2]),
           "choose another seed");
-  return winner;
+  return largest;
 }
 
 inline ReferenceInput as_computed(const ReferenceInput& in, const ConvolutionBlockOptions& o,
@@ -94,12 +95,12 @@ inline Reference convolution_block_reference(const ConvolutionBlockOptions& o, D
         for (std::int64_t h = 0; h < y.shape.h; ++h)
           for (std::int64_t w = 0; w < y.shape.w; ++w)
             for (std::int64_t c = 0; c < y.shape.c; ++c) {
-              const auto winner = pool_window(o, conv, estimate, judgement, n, c, {d, h, w});
+              const auto largest = pool_window(o, conv, estimate, judgement, n, c, {d, h, w});
               const std::size_t at = y.offset(n, c, d, h, w);
-              dst.values[at] = rounded(winner.slope * conv.values[winner.conv], o.dst);
-              dst.magnitudes[at] = estimate.magnitudes[winner.conv];
-              computed.diff_dst.values[winner.conv] =
-                  rounded(winner.slope * rounded(y.values[at], o.dst), o.compute);
+              dst.values[at] = rounded(largest.slope * conv.values[largest.conv], o.dst);
+              dst.magnitudes[at] = estimate.magnitudes[largest.conv];
+              computed.diff_dst.values[largest.conv] =
+                  rounded(largest.slope * rounded(y.values[at], o.dst), o.compute);
             }
     ReferenceOutput out = convolution(computed);
     dst.terms = out.dst.terms + 1;  // and the product with the slope, at most 1

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A convolution and its gradients by naive loops in double precision; see ConvolutionOptions.
 // Shares nothing with the layer but the definition of a window.
 #pragma once

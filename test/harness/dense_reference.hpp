@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A dense layer and its gradients by naive loops in double precision.
 // Shares nothing with the layer but the order of its weight.
 #pragma once

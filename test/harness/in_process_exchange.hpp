@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs a TransferPlan in one process: all parts' views are at hand and boxes move by copying.
 // Uses the packing code of the real exchange; knows nothing of MPI or layers.
 #pragma once

@@ -1,11 +1,13 @@
 #!/bin/sh
-# Finds which packages the build, the tests or the checks miss, and installs them with apt.
+# SPDX-License-Identifier: Apache-2.0
+# Finds the packages that the build, the tests or the checks need and do not have, and installs them
+# with apt.
 # Usage: install_dependencies.sh [--mpi=openmpi|mpich] [--hdf5=serial|parallel]
-#   [--torch] [--lint] [--slurm] [--a64fx] [--benchmark] [--dry-run]
-# Silent when nothing is missing. Without apt or the rights, says what is missing and the cure.
+#   [--torch] [--lint] [--slurm] [--a64fx] [--benchmark] [--docs] [--dry-run]
+# Silent when nothing is missing. Without apt or root rights, prints what is missing and a hint.
 set -eu
 
-mpi=openmpi hdf5=serial torch=0 lint=0 slurm=0 a64fx=0 benchmark=0 dry_run=0
+mpi=openmpi hdf5=serial torch=0 lint=0 slurm=0 a64fx=0 benchmark=0 docs=0 dry_run=0
 for option in "$@"; do
   case $option in
     --mpi=openmpi | --mpi=mpich) mpi=${option#--mpi=} ;;
@@ -13,6 +15,7 @@ for option in "$@"; do
     --torch) torch=1 ;;
     --a64fx) a64fx=1 ;;
     --benchmark) benchmark=1 ;;
+    --docs) docs=1 ;;
     --lint) lint=1 ;;
     --slurm) slurm=1 ;;
     --dry-run) dry_run=1 ;;
@@ -20,14 +23,15 @@ for option in "$@"; do
   esac
 done
 
-# package|how to see that it is there without a package manager: command:NAME, header:NAME,
-# launcher:NAME or python:NAME
+# package|how to check for it without a package manager: command:NAME, header:NAME, launcher:NAME or
+# python:NAME
 needed="g++|command:${CXX:-c++}
 pkg-config|command:pkg-config
 libdnnl-dev|header:dnnl.hpp
 libhwloc-dev|header:hwloc.h
 libboost-dev|header:boost/version.hpp
 libboost-program-options-dev|header:boost/program_options.hpp
+libfmt-dev|header:fmt/core.h
 doctest-dev|header:doctest/doctest.h
 strace|command:strace
 libfftw3-dev|header:fftw3.h
@@ -59,6 +63,11 @@ if [ "$benchmark" = 1 ]; then
   needed="$needed
 libbenchmark-dev|header:benchmark/benchmark.h"
 fi
+if [ "$docs" = 1 ]; then
+  needed="$needed
+mkdocs|command:mkdocs
+python3|command:python3"
+fi
 if [ "$lint" = 1 ]; then
   needed="$needed
 clang|command:clang++
@@ -67,8 +76,9 @@ libclang-rt-14-dev|command:clang++
 clang-format|command:clang-format
 clang-tidy|command:clang-tidy"
 fi
-# What only some tests use: without it they are skipped, or check less.
-optional="shellcheck|command:shellcheck"
+# Used by some tests only: without it they are skipped, or check less.
+optional="shellcheck|command:shellcheck
+python3|command:python3"
 if [ "$torch" = 1 ]; then
   optional="$optional
 python3-torch|python:torch
@@ -93,7 +103,7 @@ usable_without_package() {
     command:*) command -v "${1#command:}" >/dev/null 2>&1 ;;
     header:*)
       flags="${CPPFLAGS:-} ${CXXFLAGS:-} ${HDF5_CFLAGS:-} ${DNNL_CFLAGS:-} ${FFTW_CFLAGS:-}"
-      flags="$flags ${BOOST_CFLAGS:-} ${PROTOBUF_CFLAGS:-} ${HWLOC_CFLAGS:-}"
+      flags="$flags ${BOOST_CFLAGS:-} ${PROTOBUF_CFLAGS:-} ${HWLOC_CFLAGS:-} ${FMT_CFLAGS:-}"
       # shellcheck disable=SC2086
       printf '#include <%s>\n' "${1#header:}" |
         ${CXX:-c++} -std=c++20 -E -x c++ $flags - >/dev/null 2>&1 ;;
@@ -162,7 +172,7 @@ if command -v apt-get >/dev/null 2>&1 && [ "$root" != no ]; then
   if [ -n "$missing" ] && ! install "$(names "$missing")"; then
     tail -n 20 "$log" >&2
     echo "apt-get could not install: $(names "$missing")" >&2
-    echo "Cure: mend the package sources (see above), then run make deps again." >&2
+    echo "hint: fix the package sources (see above), then run make deps again." >&2
     exit 1
   fi
   if [ -n "$missing_optional" ] && ! install "$(names "$missing_optional")"; then
@@ -172,7 +182,7 @@ if command -v apt-get >/dev/null 2>&1 && [ "$root" != no ]; then
   exit 0
 fi
 
-# No way to install: what is there under another name (modules, own builds) is good enough.
+# Cannot install: accept what is present under another name (modules, own builds).
 missing=$(not_usable "$missing")
 missing_optional=$(not_usable "$missing_optional")
 if [ -n "$missing_optional" ]; then
@@ -180,17 +190,17 @@ if [ -n "$missing_optional" ]; then
 fi
 [ -n "$missing" ] || exit 0
 {
-  echo "Missing, and this account cannot install it:"
+  echo "Missing, and this account cannot install packages:"
   for line in $missing; do
     printf '  %-30s (no %s)\n' "${line%%|*}" "$(echo "${line#*|}" | tr ':' ' ')"
   done
   if command -v apt-get >/dev/null 2>&1; then
-    echo "Cure: let an administrator run"
+    echo "hint: ask an administrator to run"
     echo "  apt-get install $(names "$missing")"
   else
-    echo "Cure: the names above are Debian's; install the same from your system's packages or load"
-    echo "the modules that hold them. Where headers lie in unusual places, set CPATH and LIBRARY_PATH,"
-    echo "or HDF5_CFLAGS, HDF5_LIBS, DNNL_CFLAGS, DNNL_LIBS and the like (make help)."
+    echo "hint: these are Debian's package names; install the equivalent packages of your system or load"
+    echo "modules that provide them. If headers are in unusual places, set CPATH and LIBRARY_PATH, or"
+    echo "HDF5_CFLAGS, HDF5_LIBS, DNNL_CFLAGS, DNNL_LIBS and the like (see make help)."
   fi
 } >&2
 exit 1

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Judges a step over parts against its reference: see layer_check.hpp.
 #include "test/harness/layer_check.hpp"
 
@@ -45,7 +46,8 @@ ReferenceInput random_input(const LayerCase& test, const Layer& layer) {
 std::int64_t compare(const std::string& what, const Estimate& expected,
                      const std::vector<double>& got, std::vector<std::string>& failures) {
   if (expected.values.size() != got.size()) {
-    failures.push_back(cat(what, ": ", got.size(), " values, not ", expected.values.size()));
+    failures.push_back(
+        fmt::format("{}: {} values, not {}", what, got.size(), expected.values.size()));
     return 0;
   }
   std::size_t wrong = 0, first = 0;
@@ -53,9 +55,9 @@ std::int64_t compare(const std::string& what, const Estimate& expected,
     if (!(std::abs(got[i] - expected.values[i]) <= expected.tolerance(i)) && wrong++ == 0)
       first = i;
   if (wrong > 0)
-    failures.push_back(cat(what, ": ", wrong, " of ", got.size(), " values differ, first number ",
-                           first, ": ", got[first], ", not ", expected.values[first], " +- ",
-                           expected.tolerance(first)));
+    failures.push_back(fmt::format(
+        "{}: {} of {} values differ, first number {}: {:g}, not {:g} +- {:g}", what, wrong,
+        got.size(), first, got[first], expected.values[first], expected.tolerance(first)));
   return static_cast<std::int64_t>(got.size());
 }
 
@@ -94,8 +96,8 @@ void check_adjoint(const ReferenceInput& input, const ReferenceOutput& bounds,
   }
   const auto judge = [&](const char* what, const Product& backward) {
     if (!(std::abs(forward.value - backward.value) <= forward.tolerance + backward.tolerance))
-      failures.push_back(
-          cat("adjoint in ", what, ": ", forward.value, " forward, ", backward.value, " backward"));
+      failures.push_back(fmt::format("adjoint in {}: {:g} forward, {:g} backward", what,
+                                     forward.value, backward.value));
   };
   judge("src", data);
   if (!input.parameters.empty()) judge("weight", weight);
@@ -135,11 +137,11 @@ CheckReport check_layer(const LayerCase& test, const MakeLayerStep& make_step) {
   if (test.cut.training) {
     if (test.cut.src_diff_wanted)
       for (std::size_t i = 0; i < input.src.size(); ++i)
-        report.diff_src += compare(cat("diff_src ", i), expected.diff_src.at(i),
+        report.diff_src += compare(fmt::format("diff_src {}", i), expected.diff_src.at(i),
                                    step.diff_src.at(i), report.failures);
     for (std::size_t p = 0; p < input.parameters.size(); ++p)
       report.diff_parameters +=
-          compare(cat("diff of parameter ", p), expected.diff_parameters.at(p),
+          compare(fmt::format("diff of parameter {}", p), expected.diff_parameters.at(p),
                   step.diff_parameters.at(p), report.failures);
     if (test.linear && test.cut.src_diff_wanted)
       check_adjoint(input, expected, step, report.failures);

@@ -1,7 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cutting a layer over parts: see layer_cut.hpp.
 #include "test/harness/layer_cut.hpp"
 
-#include <algorithm>
 #include <utility>
 
 #include "partition/overlap.hpp"
@@ -18,65 +18,29 @@ Box widened(Box box, const Spatial& margin, const Shape& shape) {
   return intersect(box, Box::whole(shape));
 }
 
-std::vector<Box> needed_of(const Layer& layer, const Box& dst, std::span<const Shape> src) {
-  std::vector<Box> needed;
-  for (std::size_t i = 0; i < src.size(); ++i) needed.push_back(layer.needs(dst, i, src));
-  return needed;
-}
-
-LayerBoxes boxes_of(const Layer& layer, const CutRequest& request, const LayerCut& cut,
-                    const Shape& dst_shape, const Partition& dst_owned, std::size_t part) {
-  LayerBoxes boxes;
-  boxes.dst_owned = dst_owned[part];
-  if (layer.splits_over_input()) {
-    for (const Partition& owned : cut.src_owned) boxes.src_needed.push_back(owned[part]);
-    const bool has_src = std::any_of(boxes.src_needed.begin(), boxes.src_needed.end(),
-                                     [](const Box& b) { return !b.empty(); });
-    boxes.dst_produced = has_src ? Box::whole(dst_shape) : Box{};
-  } else {
-    boxes.dst_produced = dst_owned[part];
-    boxes.src_needed = needed_of(layer, boxes.dst_produced, request.src_shapes);
-  }
-  return boxes;
-}
-
-void add_chunks(const Layer& layer, const LayerCut& cut, std::size_t part, LayerPlace& place,
-                std::vector<bool>& needs_remote) {
-  const auto is_local = [&](const Box& dst) {
-    if (layer.splits_over_input()) return true;
-    const std::vector<Box> needed = needed_of(layer, dst, place.src_shapes);
-    for (std::size_t i = 0; i < needed.size(); ++i)
-      if (!cut.src_owned[i][part].contains(needed[i])) return false;
-    return true;
-  };
-  for (const Chunk& chunk : order_chunks(place.boxes.dst_produced, is_local)) {
-    place.dst_chunks.push_back(chunk.dst);
-    needs_remote.push_back(chunk.needs_remote);
-  }
-}
-
-LayerPlace place_of(const Layer& layer, const CutRequest& request, const LayerCut& cut,
-                    const Shape& dst_shape, LayerBoxes boxes, std::size_t part) {
-  LayerPlace place;
-  place.src_shapes = request.src_shapes;
-  place.dst_shape = dst_shape;
-  place.src_types = request.src_types;
-  if (place.src_types.empty()) place.src_types.assign(place.src_shapes.size(), DataType::kFloat32);
-  place.dst_type = layer.dst_type(place.src_types);
-  place.batch = request.batch;
-  place.training = request.training;
-  place.src_diff_wanted.assign(request.src_shapes.size(), request.src_diff_wanted);
+LayerContext context_of(const Layer& layer, const CutRequest& request, const LayerCut& cut,
+                        const Shape& dst_shape, LayerBoxes boxes, std::size_t part) {
+  LayerContext context;
+  context.src_shapes = request.src_shapes;
+  context.dst_shape = dst_shape;
+  context.src_types = request.src_types;
+  if (context.src_types.empty())
+    context.src_types.assign(context.src_shapes.size(), DataType::kFloat32);
+  context.dst_type = layer.dst_type(context.src_types);
+  context.batch = request.batch;
+  context.training = request.training;
+  context.src_diff_wanted.assign(request.src_shapes.size(), request.src_diff_wanted);
   for (std::size_t i = 0; i < request.src_shapes.size(); ++i)
-    place.src_spans.push_back(widened(hull(cut.src_owned[i][part], boxes.src_needed[i]),
-                                      request.src_margin, request.src_shapes[i]));
-  place.dst_span =
+    context.src_spans.push_back(widened(hull(cut.src_owned[i][part], boxes.src_needed[i]),
+                                        request.src_margin, request.src_shapes[i]));
+  context.dst_span =
       widened(hull(boxes.dst_produced, boxes.dst_owned), request.dst_margin, dst_shape);
-  if (request.dst_spans_all_channels && !place.dst_span.empty()) {
-    place.dst_span.lo[kC] = 0;
-    place.dst_span.hi[kC] = dst_shape.c;
+  if (request.dst_spans_all_channels && !context.dst_span.empty()) {
+    context.dst_span.lo[kC] = 0;
+    context.dst_span.hi[kC] = dst_shape.c;
   }
-  place.boxes = std::move(boxes);
-  return place;
+  context.boxes = std::move(boxes);
+  return context;
 }
 
 }  // namespace
@@ -93,12 +57,19 @@ LayerCut cut_layer(const Layer& layer, const CutRequest& request) {
   std::vector<std::vector<Box>> needed(request.src_shapes.size());
   std::vector<Box> produced;
   for (std::size_t part = 0; part < dst_owned.size(); ++part) {
-    const LayerBoxes boxes = boxes_of(layer, request, cut, dst_shape, dst_owned, part);
+    std::vector<Box> src_local;
+    for (const Partition& owned : cut.src_owned) src_local.push_back(owned[part]);
+    const LayerBoxes boxes =
+        boxes_of(layer, request.src_shapes, std::move(src_local), dst_owned[part]);
     for (std::size_t i = 0; i < needed.size(); ++i) needed[i].push_back(boxes.src_needed[i]);
     produced.push_back(boxes.dst_produced);
-    LayerPlace place = place_of(layer, request, cut, dst_shape, boxes, part);
-    add_chunks(layer, cut, part, place, cut.chunk_needs_remote.emplace_back());
-    cut.places.push_back(std::move(place));
+    LayerContext context = context_of(layer, request, cut, dst_shape, boxes, part);
+    std::vector<bool>& needs_remote = cut.chunk_needs_remote.emplace_back();
+    for (const Chunk& chunk : order_chunks(layer, boxes, request.src_shapes)) {
+      context.dst_chunks.push_back(chunk.dst);
+      needs_remote.push_back(chunk.needs_remote);
+    }
+    cut.contexts.push_back(std::move(context));
   }
   for (std::size_t i = 0; i < needed.size(); ++i)
     cut.src_plans.push_back(plan_transfers(cut.src_owned[i], needed[i]));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A layer cut over parts: the place of each part and the plans between them, from geometry alone.
 // Holds no data; the same cut serves the in-process proof and the one over real messages.
 #pragma once
@@ -29,7 +30,7 @@ struct CutRequest {
 
 /// All parts of a layer, indexed by part, and what moves between them.
 struct LayerCut {
-  std::vector<LayerPlace> places;
+  std::vector<LayerContext> contexts;
   std::vector<std::vector<bool>> chunk_needs_remote;  ///< per part, per dst chunk
   std::vector<Partition> src_owned;                   ///< per input
   std::vector<TransferPlan> src_plans;                ///< per input: owned -> needed

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // All parts of a cut layer in one process: see layer_parts.hpp.
 #include "test/harness/layer_parts.hpp"
 
@@ -109,7 +110,7 @@ LayerParts::LayerParts(const LayerCase& test, const ReferenceInput& input, PartL
   const std::unique_ptr<Layer> geometry = test.make_layer();
   cut_ = cut_layer(*geometry, test.cut);
   geometry_ = geometry->parameters(test.cut.src_shapes);
-  for (std::size_t i = 0; i < cut_.places.size(); ++i) make_part(i);
+  for (std::size_t i = 0; i < cut_.contexts.size(); ++i) make_part(i);
 }
 
 void LayerParts::make_part(std::size_t index) {
@@ -119,17 +120,17 @@ void LayerParts::make_part(std::size_t index) {
     part.diff_src.resize(cut_.src_owned.size());
     return;
   }
-  part.place = cut_.places[index];
-  const std::int64_t batch = part.place.batch;
-  for (std::size_t i = 0; i < part.place.src_spans.size(); ++i) {
-    const Box& span = part.place.src_spans[i];
-    part.src.emplace_back(span, batch, part.place.src_types[i]);
-    part.diff_src.emplace_back(span, batch, part.place.src_types[i]);
+  part.context = cut_.contexts[index];
+  const std::int64_t batch = part.context.batch;
+  for (std::size_t i = 0; i < part.context.src_spans.size(); ++i) {
+    const Box& span = part.context.src_spans[i];
+    part.src.emplace_back(span, batch, part.context.src_types[i]);
+    part.diff_src.emplace_back(span, batch, part.context.src_types[i]);
     part.src_views.push_back(part.src.back().any_view());
   }
-  part.dst = Tensor(part.place.dst_span, batch, part.place.dst_type);
-  part.diff_dst = Tensor(part.place.dst_span, batch, part.place.dst_type);
-  if (part.place.boxes.dst_produced.empty()) return;
+  part.dst = Tensor(part.context.dst_span, batch, part.context.dst_type);
+  part.diff_dst = Tensor(part.context.dst_span, batch, part.context.dst_type);
+  if (part.context.boxes.dst_produced.empty()) return;
   part.layer = test_.make_layer();
   prepare(part);
 }
@@ -140,7 +141,7 @@ void LayerParts::prepare(Part& part) {
   std::vector<ParameterView> views;
   for (std::size_t p = 0; p < geometry_.size(); ++p) {
     const ParameterSlice slice =
-        part.layer->parameter_slice(p, part.place.boxes, part.place.src_shapes);
+        part.layer->parameter_slice(p, part.context.boxes, part.context.src_shapes);
     part.slices.push_back(slice);
     const auto size = static_cast<std::size_t>(slice.volume());
     part.values[p].resize(size);
@@ -150,7 +151,7 @@ void LayerParts::prepare(Part& part) {
     });
     views.push_back({geometry_[p], slice, part.values[p], part.diffs[p]});
   }
-  part.layer->prepare(part.place, std::move(views));
+  part.layer->prepare(part.context, std::move(views));
 }
 
 Box LayerParts::src_owned_here(std::size_t input, std::size_t part) const {
@@ -169,20 +170,21 @@ void LayerParts::fill_src() {
 void LayerParts::run_chunks(bool remote) {
   for (std::size_t part = 0; part < parts_.size(); ++part) {
     Part& p = parts_[part];
-    for (std::size_t c = 0; c < p.place.dst_chunks.size(); ++c)
+    for (std::size_t c = 0; c < p.context.dst_chunks.size(); ++c)
       if (cut_.chunk_needs_remote[part][c] == remote)
-        p.layer->forward(test_.pass, p.src_views, p.dst.any_view(), p.place.dst_chunks[c]);
+        p.layer->forward(test_.pass, p.src_views, p.dst.any_view(), p.context.dst_chunks[c]);
   }
 }
 
 // A layer may write its produced box alone: the rest of the span belongs to the consumer's halo.
 void LayerParts::check_untouched(const Part& part, GatheredStep& step) const {
-  const Box& produced = part.place.boxes.dst_produced;
+  const Box& produced = part.context.boxes.dst_produced;
   with_elements(part.dst.any_view(), [&](auto view) {
     for_each_element(view.batch, view.span, [&](auto n, auto c, auto d, auto h, auto w) {
       const Box element{{c, d, h, w}, {c + 1, d + 1, h + 1, w + 1}};
       if (!std::isnan(static_cast<float>(view.at(n, c, d, h, w))) && !produced.contains(element))
-        step.violations.push_back(cat("forward wrote outside of ", produced, " at ", element));
+        step.violations.push_back(
+            fmt::format("forward wrote outside of {} at {}", produced, element));
     });
   });
 }
@@ -192,7 +194,7 @@ void LayerParts::forward(GatheredStep& step) {
   std::vector<AnyView> dst_views;
   for (Part& part : parts_) {
     dst_views.push_back(part.dst.any_view());
-    unset(part.dst.any_view(), part.place.dst_span);
+    unset(part.dst.any_view(), part.context.dst_span);
     if (part.layer) part.layer->load_parameters();
   }
   run_chunks(false);
@@ -204,26 +206,26 @@ void LayerParts::forward(GatheredStep& step) {
   run_chunks(true);
   for (Part& part : parts_) {
     check_untouched(part, step);
-    if (!part.layer) clear(part.dst.any_view(), part.place.boxes.dst_owned);
+    if (!part.layer) clear(part.dst.any_view(), part.context.boxes.dst_owned);
   }
   step.moved += link_.add_back(cut_.partial_sums, dst_views);
   const Shape& shape = input_.diff_dst.shape;
   step.dst = unset(input_.diff_dst.values.size());
   for (const Part& part : parts_)
-    gather(part.dst.any_view(), part.place.boxes.dst_owned, shape, step.dst);
+    gather(part.dst.any_view(), part.context.boxes.dst_owned, shape, step.dst);
 }
 
 // Within needed, backward_data() must write everything; an owned element that it does not need has
 // gradient zero; nothing else may be read.
 void LayerParts::fill_diffs(Part& part) {
   const auto index = static_cast<std::size_t>(&part - parts_.data());
-  unset(part.diff_dst.any_view(), part.place.dst_span);
-  scatter(input_.diff_dst, part.place.boxes.dst_owned, part.diff_dst.any_view());
-  for (std::size_t i = 0; i < part.place.src_spans.size(); ++i) {
+  unset(part.diff_dst.any_view(), part.context.dst_span);
+  scatter(input_.diff_dst, part.context.boxes.dst_owned, part.diff_dst.any_view());
+  for (std::size_t i = 0; i < part.context.src_spans.size(); ++i) {
     const AnyView view = part.diff_src[i].any_view();
     unset(view, view.span);
     clear(view, cut_.src_owned[i][index]);
-    unset(view, part.place.boxes.src_needed[i]);
+    unset(view, part.context.boxes.src_needed[i]);
   }
   for (std::vector<float>& diffs : part.diffs) diffs.assign(diffs.size(), kUnset);
 }
@@ -239,7 +241,7 @@ void LayerParts::backward(GatheredStep& step) {
     std::vector<AnyView> views;
     for (Part& part : parts_) {
       const AnyView view = views.emplace_back(part.diff_src[i].any_view());
-      if (part.layer && part.place.src_diff_wanted[i])
+      if (part.layer && part.context.src_diff_wanted[i])
         part.layer->backward_data(test_.pass, part.dst.any_view(), part.diff_dst.any_view(), i,
                                   view);
     }
@@ -266,12 +268,12 @@ void LayerParts::gather_parameters(GatheredStep& step) const {
       const ParameterSlice& slice = part.slices[p];
       for (const ParameterSlice& other : seen)
         if (slice != other && overlap(slice, other))
-          step.violations.push_back(cat("slices ", slice, " and ", other, " overlap"));
+          step.violations.push_back(fmt::format("slices {} and {} overlap", slice, other));
       seen.push_back(slice);
       for_each_parameter_element(geometry_[p], slice, [&](std::size_t local, std::size_t global) {
         const auto diff = static_cast<double>(part.diffs[p][local]);
         if (std::isnan(diff) && step.violations.empty())
-          step.violations.push_back(cat("gradient ", global, " of parameter ", p, " is NaN"));
+          step.violations.push_back(fmt::format("gradient {} of parameter {} is NaN", global, p));
         bool first = true;
         for (std::size_t s = 0; s + 1 < seen.size(); ++s) first = first && seen[s] != slice;
         sum[global] = first ? diff : sum[global] + diff;

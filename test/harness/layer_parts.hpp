@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The parts of a cut layer that this process runs: their layers, tensors and parameter slices,
 // taken through one step. Gathers results into global arrays; judges nothing, knows no messages.
 #pragma once
@@ -60,7 +61,7 @@ class LayerParts {
 
  private:
   struct Part {
-    LayerPlace place;
+    LayerContext context;
     std::unique_ptr<Layer> layer;  ///< none when it produces nothing or runs elsewhere
     std::vector<Tensor> src, diff_src;
     Tensor dst, diff_dst;

@@ -1,21 +1,40 @@
 #!/bin/sh
-# Checks from the #include lines that each room uses only the rooms and libraries it may.
+# SPDX-License-Identifier: Apache-2.0
+# Checks from the #include lines that each room uses only the rooms and libraries it may, and that no
+# two modules (header and source of one name) include each other, directly or through others.
 # Usage: layers.sh ROOT. Prints each violation as file:line: why; exit status 1 if there is one.
 set -eu
 cd "${1:-.}"
 
-# The rules. rooms: what a room may include of the project, besides itself; libraries: of the rest.
+# The rules, bottom first. rooms: what a room may include of the project, besides itself, all of them
+# listed before it; libraries: of the rest. `@runtime` stands for all rooms below runtime/.
 #   room      | rooms                                      | libraries
 rules='
-include      |                                              | std
-partition    | include                                      | std
-src/nn       | include partition                            | std system dnnl omp
-src/synth    | include                                      | std system fftw3 omp
-models       | include partition src/nn                     | std
-runtime      | include partition src/nn                     | std system mpi hdf5 protobuf zlib isa-l boost json hwloc
-src/apps     | include partition src/nn src/synth models runtime | std system mpi hdf5 protobuf zlib boost json omp fftw3
-test/include | include test                                 | std doctest
-test/partition | include partition test                     | std doctest
+include           |                                                   | std
+partition         | include                                           | std
+partition/samples | include partition                                 | std
+src/nn            | include partition partition/samples                               | std system dnnl omp
+src/synth         | include                                           | std system fftw3 omp
+models            | include partition src/nn                          | std
+runtime/posix     | include                                           | std system isa-l
+runtime/mpi       | include partition src/nn                          | std system mpi
+runtime/machine   | include runtime/mpi                               | std system hwloc
+runtime/hdf5      | include partition partition/samples src/nn runtime/posix | std hdf5 isa-l
+runtime/log       | include partition src/nn runtime/posix            | std system json
+runtime/data      | include partition partition/samples src/nn runtime/posix runtime/mpi runtime/hdf5 | std system protobuf zlib
+runtime/stage     | include partition partition/samples src/nn runtime/posix runtime/mpi runtime/machine runtime/log runtime/data | std system json isa-l
+runtime/load      | include partition partition/samples src/nn runtime/posix runtime/mpi runtime/log runtime/data runtime/stage | std system
+runtime/step      | include partition partition/samples src/nn runtime/mpi runtime/load | std
+runtime/train     | include partition partition/samples src/nn runtime/posix runtime/mpi runtime/hdf5 runtime/log runtime/data runtime/load runtime/step | std system json
+src/apps/options  | include partition src/nn models @runtime          | std system boost
+src/apps/launch   | include partition src/nn src/synth @runtime src/apps/options | std system json boost omp
+src/apps/train    | include partition partition/samples src/nn models @runtime src/apps/options src/apps/launch | std json
+src/apps/data     | include partition partition/samples src/nn src/synth models @runtime src/apps/options src/apps/launch | std json
+src/apps/bench    | include partition src/nn models @runtime src/apps/options src/apps/launch src/apps/train | std system json omp
+src/apps/plan     | include partition src/nn models @runtime src/apps/options src/apps/launch | std system boost
+src/apps          | include src/apps/options src/apps/launch          | std system
+test/include      | include test                                      | std doctest
+test/partition    | include partition partition/samples test          | std doctest
 '
 
 files=$(for room in include partition src models runtime test/include test/partition; do
@@ -26,33 +45,53 @@ if [ -z "$files" ]; then
   echo "layers: no source file under $(pwd)" >&2
   exit 1
 fi
+edges=$(mktemp)
+trap 'rm -f "$edges"' EXIT
 
+status=0
 # shellcheck disable=SC2086
-LC_ALL=C awk -v rules="$rules" '
+LC_ALL=C awk -v rules="$rules" -v edges="$edges" '
 function trim(s) { gsub(/^[ \t]+|[ \t]+$/, "", s); return s }
 
-function read_rules(   n, i, k, m, rows, cell, words) {
+function allow(room, word,   k) {
+  if (word != "@runtime") { may[room, word] = 1; return }
+  for (k in is_room) if (k ~ /^runtime\//) may[room, k] = 1
+}
+
+function read_rules(   n, i, k, m, rows, cell, words, room) {
   n = split(rules, rows, "\n")
   for (i = 1; i <= n; i++) {
     if (split(rows[i], cell, "|") != 3) continue
     room = trim(cell[1])
+    partners[room] = trim(cell[2])
+    m = split(cell[2], words, " ")
+    for (k = 1; k <= m; k++) {
+      if (words[k] != "@runtime" && words[k] != "test" && !(words[k] in is_room)) {
+        printf "layers.sh: %s may include %s, which is not listed before it\n", room, words[k]
+        bad++
+      }
+      allow(room, words[k])
+    }
+    m = split(cell[3], words, " ")
+    for (k = 1; k <= m; k++) may[room, words[k]] = 1
     is_room[room] = 1
     may[room, room] = 1
-    m = split(cell[2] " " cell[3], words, " ")
-    for (k = 1; k <= m; k++) may[room, words[k]] = 1
-    partners[room] = trim(cell[2])
+    may[room, "fmt"] = 1 # every room makes messages
   }
 }
 
-function room_of(path,   parts, n, two) {
+# The longest prefix of a path that is a room. Nothing may lie directly in runtime/: it is none.
+function room_of(path,   parts, n, i, prefix, room) {
   n = split(path, parts, "/")
-  if (n < 2) return ""
-  two = parts[1] "/" parts[2]
-  if (two in is_room) return two
-  if (parts[1] == "test") return "test"
-  if (parts[1] in is_room) return parts[1]
-  return ""
+  if (n >= 2 && parts[1] == "test" && !("test/" parts[2] in is_room)) return "test"
+  for (i = 1; i < n; i++) {
+    prefix = prefix (i > 1 ? "/" : "") parts[i]
+    if (prefix in is_room) room = prefix
+  }
+  return room
 }
+
+function module_of(path) { sub(/\.[a-z]+$/, "", path); return path }
 
 function library_of(header) {
   if (header ~ /^(mpi|mpi-ext)\.h$/) return "mpi"
@@ -65,6 +104,7 @@ function library_of(header) {
   if (header ~ /^isa-l\//) return "isa-l"
   if (header == "hwloc.h") return "hwloc"
   if (header ~ /^boost\//) return "boost"
+  if (header ~ /^fmt\//) return "fmt"
   if (header ~ /^nlohmann\//) return "json"
   if (header ~ /^doctest\//) return "doctest"
   if (header ~ /^[a-z0-9_]+$/) return "std"
@@ -90,10 +130,11 @@ function check_project_header(header,   target) {
   if (header ~ /(^|\/)\.\.?\//) { violation("\"" header "\": write the path from the root, without dots"); return }
   target = room_of(header)
   if (target == "") {
-    if (exists("include/" header)) target = "include"
+    if (exists("include/" header)) { target = "include"; header = "include/" header }
     else if (library_of(header) != "") { violation("\"" header "\": a library header is written in <>"); return }
     else { violation("\"" header "\" is in no room: write the path from the root"); return }
   }
+  if (module_of(header) != module_of(FILENAME)) print module_of(FILENAME), module_of(header) >edges
   if (!((here, target) in may))
     violation(here " must not include " target " (\"" header "\"); it may include: " \
               (partners[here] == "" ? "itself" : "itself, " partners[here]))
@@ -134,12 +175,20 @@ here == "" { if (FNR == 1) violation("this directory is no room"); next }
 {
   code = $0
   sub(/\/\/.*$/, "", code)
-  if (code ~ /(^|[^A-Za-z0-9_])MPI_COMM_WORLD([^A-Za-z0-9_]|$)/ && FILENAME !~ /^(src\/apps\/main|runtime\/mpi)\./)
-    violation("only runtime/mpi.* and src/apps/main.cpp may name MPI_COMM_WORLD")
+  if (code ~ /(^|[^A-Za-z0-9_])MPI_COMM_WORLD([^A-Za-z0-9_]|$)/ && FILENAME !~ /^(src\/apps\/main|runtime\/mpi\/mpi)\./)
+    violation("only runtime/mpi/mpi.* and src/apps/main.cpp may name MPI_COMM_WORLD")
 }
 
 END {
   if (bad) { printf "layers: %d violations\n", bad; exit 1 }
   if (!checked) { print "layers: no #include line found, so nothing was checked"; exit 1 }
   printf "layers: %d #include lines in %d files keep to their rooms\n", checked, ARGC - 1
-}' $files
+}' $files || status=1
+
+# tsort names the members of each circle that it finds among these "user used" pairs.
+if ! circles=$(tsort "$edges" 2>&1 >/dev/null); then
+  echo "layers: modules that include each other:"
+  echo "$circles" | sed -n 's/^tsort: \([a-z].*\)/  \1/p'
+  status=1
+fi
+exit $status

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a checker of MLPerf HPC v1.0, closed division, asks of a CosmoFlow log. Judges a file's
 // text. Source of the rules: github.com/mlcommons/logging, compliance_checker/hpc_1.0.0.
 #pragma once

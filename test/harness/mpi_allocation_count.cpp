@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // operator new, counted: see mpi_allocation_count.hpp. Linked where the count is asked for.
 #include "test/harness/mpi_allocation_count.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cases on communicators of every size: see mpi_for_comms.hpp.
 #include "test/harness/mpi_for_comms.hpp"
 
@@ -16,13 +17,13 @@ namespace {
 
 constexpr double kSecondsAfterThrow = 10;
 
-struct Agreement {
+struct Outcome {
   std::int64_t failures = 0, compared = 0;
 };
 
 // The sum over all ranks. Sleeps while it waits: on few cores, ranks without work would otherwise
 // take the time of those that compute.
-Agreement agree(const Comm& world, const Agreement& mine) {
+Outcome sum_outcomes(const Comm& world, const Outcome& mine) {
   std::int64_t sums[2] = {mine.failures, mine.compared};
   MPI_Request request = MPI_REQUEST_NULL;
   mpi_check(MPI_Iallreduce(MPI_IN_PLACE, sums, 2, MPI_INT64_T, MPI_SUM, world.handle(), &request));
@@ -38,7 +39,7 @@ std::string current_exception_text() {
   try {
     throw;
   } catch (const Error& error) {
-    return cat(error.what(), " (", error.hint(), ")");
+    return fmt::format("{} ({})", error.what(), error.hint());
   } catch (const std::exception& error) {
     return error.what();
   } catch (...) {
@@ -53,8 +54,8 @@ bool run_case(const std::string& operation, const Comm& comm, const CommCase& te
     test(comm, findings);
     return true;
   } catch (...) {
-    const std::string text = cat("rank ", comm.rank(), " of ", comm.size(), " in ", operation, ": ",
-                                 current_exception_text());
+    const std::string text = fmt::format("rank {} of {} in {}: {}", comm.rank(), comm.size(),
+                                         operation, current_exception_text());
     findings.fail(text);
     std::fprintf(stderr, "\n%s\n", text.c_str());
     std::fflush(stderr);
@@ -70,7 +71,7 @@ void for_comms(const std::string& operation, const std::vector<int>& sizes,
   int runs = 0;
   for (const int size : sizes) {
     if (size > world.size()) continue;
-    const std::string name = cat(operation, " on ", size, " of ", world.size(), " ranks");
+    const std::string name = fmt::format("{} on {} of {} ranks", operation, size, world.size());
     const test::Watchdog watchdog('"' + name + '"', limit_s);
     const bool member = world.rank() >= world.size() - size;
     const Comm comm = world.split(member ? 0 : -1, world.rank());
@@ -80,9 +81,9 @@ void for_comms(const std::string& operation, const std::vector<int>& sizes,
       others.emplace("waiting for the others after an exception in \"" + name + '"',
                      kSecondsAfterThrow);
     const auto mine = static_cast<std::int64_t>(findings.failures().size());
-    const Agreement all = agree(world, {mine, findings.compared()});
+    const Outcome all = sum_outcomes(world, {mine, findings.compared()});
     for (const std::string& failure : findings.failures())
-      FAIL_CHECK(cat(name, ", rank ", comm.rank(), ": ", failure));
+      FAIL_CHECK(fmt::format("{}, rank {}: {}", name, comm.rank(), failure));
     INFO(name);
     CHECK(all.failures == 0);
     CHECK(all.compared > 0);

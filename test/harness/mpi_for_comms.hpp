@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs a test case on communicators of every size inside one run, and over every cut of each size.
 // Owns how ranks agree on the outcome; knows nothing of what a case tests.
 #pragma once
@@ -9,7 +10,7 @@
 
 #include "error.hpp"
 #include "partition/mesh_shape.hpp"
-#include "runtime/mpi.hpp"
+#include "runtime/mpi/mpi.hpp"
 
 namespace halomesh {
 
@@ -25,7 +26,7 @@ class Findings {
   /// Bit-for-bit or integer equality of what `where` names.
   template <class T>
   void expect_equal(const T& got, const T& expected, const std::string& where) {
-    expect(got == expected, [&] { return cat(where, ": ", got, ", not ", expected); });
+    expect(got == expected, [&] { return fmt::format("{}: {}, not {}", where, got, expected); });
   }
   void fail(const std::string& text) {
     if (failures_.size() < kKept) failures_.push_back(text);

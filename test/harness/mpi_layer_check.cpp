@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A cut layer over real messages: see mpi_layer_check.hpp.
 #include "test/harness/mpi_layer_check.hpp"
 
@@ -6,7 +7,7 @@
 #include <memory>
 
 #include "error.hpp"
-#include "runtime/exchange.hpp"
+#include "runtime/step/exchange.hpp"
 #include "test/harness/layer_parts.hpp"
 
 namespace halomesh {
@@ -56,7 +57,7 @@ void join(const Comm& comm, std::vector<double>& values) {
 
 CheckReport check_layer(const Comm& comm, const LayerCase& test) {
   require(test.cut.grid.count() == comm.size(),
-          cat(test.name, ": ", test.cut.grid.count(), " parts on ", comm.size(), " ranks"));
+          text("{}: {} parts on {} ranks", test.name, test.cut.grid.count(), comm.size()));
   MessageLink link(comm);
   return check_layer(test, [&](const LayerCase& c, const ReferenceInput& input) -> LayerStep {
     const auto parts = std::make_shared<LayerParts>(c, input, link);

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 // Proves a cut layer over real messages: each rank runs one part, against the same serial reference
 // as in one process. Owns the link between ranks; knows no kind of layer.
 #pragma once
 
-#include "runtime/mpi.hpp"
+#include "runtime/mpi/mpi.hpp"
 #include "test/harness/layer_check.hpp"
 #include "test/harness/mpi_for_comms.hpp"
 

@@ -1,10 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 // The main of the tests that run under a launcher: every rank runs the same cases, and a case that
-// fails on any rank fails. Owns the MPI session; knows nothing of what the cases test.
+// fails on any rank fails. Owns the MPI session.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 #include <mpi.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <iostream>
 #include <optional>
@@ -12,7 +12,7 @@
 #include <string>
 
 #include "error.hpp"
-#include "runtime/mpi.hpp"
+#include "runtime/mpi/mpi.hpp"
 #include "test/harness/case_results.hpp"
 #include "test/harness/test_comm.hpp"
 
@@ -32,14 +32,14 @@ namespace {
 
 constexpr double kCombineSeconds = 240;
 
-/// Makes `failed_cases()` the same everywhere: failed if failed on any rank. Collective.
+/// Makes `case_outcomes()` the same everywhere: failed if failed on any rank. Collective.
 /// False if the ranks ran different numbers of cases, so that no case can be trusted.
 bool combine_cases(MPI_Comm comm) {
-  std::vector<int>& failed = failed_cases();
-  long cases[2] = {static_cast<long>(failed.size()), -static_cast<long>(failed.size())};
+  std::vector<int>& outcomes = case_outcomes();
+  long cases[2] = {static_cast<long>(outcomes.size()), -static_cast<long>(outcomes.size())};
   MPI_Allreduce(MPI_IN_PLACE, cases, 2, MPI_LONG, MPI_MIN, comm);
   if (cases[0] != -cases[1]) return false;
-  MPI_Allreduce(MPI_IN_PLACE, failed.data(), static_cast<int>(failed.size()), MPI_INT, MPI_MAX,
+  MPI_Allreduce(MPI_IN_PLACE, outcomes.data(), static_cast<int>(outcomes.size()), MPI_INT, MPI_MAX,
                 comm);
   return true;
 }
@@ -62,7 +62,7 @@ int run_cases(int argc, char** argv, MPI_Comm comm) {
     context.setCout(&captured);
     on_failed_case() = [&captured, rank] { print_captured(rank, captured); };
   }
-  const long skipped = count_skipped(argc, argv);
+  const long left_out = count_skipped(argc, argv);
   const int status = context.run();
   if (context.shouldExit()) return status;
 
@@ -70,15 +70,14 @@ int run_cases(int argc, char** argv, MPI_Comm comm) {
   const bool comparable = combine_cases(comm);
   int failed_somewhere = status != 0 ? 1 : 0;
   MPI_Allreduce(MPI_IN_PLACE, &failed_somewhere, 1, MPI_INT, MPI_MAX, comm);
-  const std::vector<int>& failed = failed_cases();
-  const auto cases = static_cast<long>(failed.size());
-  long failures = std::count(failed.begin(), failed.end(), 1);
-  if (!comparable) {
-    failures = cases + 1;
-    if (rank == 0) std::cout << "The ranks ran different numbers of cases.\n";
+  const long failures = count_outcomes(kFailed);
+  if (rank == 0 && comparable)
+    print_tally(count_outcomes(kPassed), failures, count_outcomes(kSkipped) + left_out);
+  if (rank == 0 && !comparable) {
+    std::cout << "The ranks ran different numbers of cases.\n";
+    print_tally(0, static_cast<long>(case_outcomes().size()) + 1, left_out);
   }
-  if (rank == 0) print_tally(std::max(0L, cases - failures), failures, skipped);
-  return failures > 0 || failed_somewhere != 0 ? 1 : 0;
+  return failures > 0 || failed_somewhere != 0 || !comparable ? 1 : 0;
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A temporary directory of a test over MPI: one for all ranks of a communicator.
 // Knows nothing of what is put there.
 #pragma once
@@ -10,7 +11,7 @@
 #include <system_error>
 
 #include "error.hpp"
-#include "runtime/mpi.hpp"
+#include "runtime/mpi/mpi.hpp"
 
 namespace halomesh {
 

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Unpacks Debian packages of another architecture or release, with all that they depend on, into a
 # directory of their own. Needs no root and changes nothing of this machine's packages.
 # Usage: package_sysroot.sh DIR ARCHITECTURE RELEASE PACKAGE...
@@ -16,7 +17,7 @@ if [ "$(cat "$root/.packages" 2>/dev/null)" = "$wanted" ]; then exit 0; fi
 
 fail() {
   echo "package_sysroot.sh: $1" >&2
-  echo "Cure: $2" >&2
+  echo "hint: $2" >&2
   exit 1
 }
 for tool in apt-get dpkg; do

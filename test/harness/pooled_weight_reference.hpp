@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The gradient of a convolution under disjoint max pooling by its definition, in double precision.
 // Owns cases, their random values and the reference; knows nothing of the code under test.
 #pragma once
@@ -40,14 +41,14 @@ inline std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 inline std::int64_t volume(const Spatial& n) { return n[0] * n[1] * n[2]; }
 
 constexpr float kSlope = 0.3F;          // of the activation
-constexpr std::uint8_t kSloped = 0x80;  // marks winners that it applies to
+constexpr std::uint8_t kSloped = 0x80;  // marks argmax that it applies to
 
-// One sample's values: winners are drawn among the taps that lie inside the convolution's output.
+// One sample's values: argmax are drawn among the taps that lie inside the convolution's output.
 template <class S, class T>
 struct Sample {
   std::vector<S> src;
   std::vector<T> diff;
-  std::vector<std::uint8_t> winners;
+  std::vector<std::uint8_t> argmax;
 
   Sample(const Case& c, unsigned seed) {
     std::mt19937 random(seed);
@@ -66,7 +67,7 @@ struct Sample {
           for (std::int64_t o = 0; o < c.co; ++o) {
             const std::int64_t tap = (draw(0, d) * c.pool[1] + draw(1, h)) * c.pool[2] + draw(2, w);
             const int sloped = (random() & 1U) != 0 ? kSloped : 0;
-            winners.push_back(static_cast<std::uint8_t>(tap + sloped));
+            argmax.push_back(static_cast<std::uint8_t>(tap + sloped));
             diff.push_back(T(value(random)));
           }
   }
@@ -86,13 +87,13 @@ struct Reference {
     const Spatial dst = c.dst(), pooled = c.pooled();
     std::vector<double> diff(at(volume(dst) * c.co));
     for (std::int64_t i = 0; i < volume(pooled) * c.co; ++i) {
-      const std::int64_t p = i / c.co, tap = sample.winners[at(i)] & 0x7f;
+      const std::int64_t p = i / c.co, tap = sample.argmax[at(i)] & 0x7f;
       const std::int64_t d = p / (pooled[1] * pooled[2]) * c.pool[0] - c.pool_before[0] +
                              tap / (c.pool[1] * c.pool[2]);
       const std::int64_t h =
           p / pooled[2] % pooled[1] * c.pool[1] - c.pool_before[1] + tap / c.pool[2] % c.pool[1];
       const std::int64_t w = p % pooled[2] * c.pool[2] - c.pool_before[2] + tap % c.pool[2];
-      const bool sloped = (sample.winners[at(i)] & kSloped) != 0;
+      const bool sloped = (sample.argmax[at(i)] & kSloped) != 0;
       diff[at(((d * dst[1] + h) * dst[2] + w) * c.co + i % c.co)] =
           double{static_cast<float>(sample.diff[at(i)])} * (sloped ? double{kSlope} : 1.0);
     }

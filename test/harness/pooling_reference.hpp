@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Max and average pooling and their gradients by naive loops in double precision.
 // Shares nothing with the layers but the definition of a window.
 #pragma once
@@ -38,16 +39,16 @@ void for_each_input(const Window& window, const Shape& src, const Spatial& dst, 
 inline void pool_element(PoolingKind kind, const Window& window, const GlobalTensor& src,
                          const GlobalTensor& dy, std::int64_t n, std::int64_t c, const Spatial& p,
                          ReferenceOutput& out) {
-  std::size_t winner = 0;
+  std::size_t largest = 0;
   std::int64_t count = 0;
   for_each_input(window, src.shape, p, [&](auto d, auto h, auto w) {
     const std::size_t at = src.offset(n, c, d, h, w);
-    if (count++ == 0 || src.values[at] > src.values[winner]) winner = at;
+    if (count++ == 0 || src.values[at] > src.values[largest]) largest = at;
   });
   const std::size_t to = dy.offset(n, c, p[0], p[1], p[2]);
   if (kind == PoolingKind::kMax) {
-    out.dst.values[to] = src.values[winner];
-    out.diff_src[0].add(winner, dy.values[to]);
+    out.dst.values[to] = src.values[largest];
+    out.diff_src[0].add(largest, dy.values[to]);
     return;
   }
   if (kind == PoolingKind::kAverageWithPadding)

@@ -1,17 +1,26 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Runs the named tests and adds up their cases. Its last line is "N passed, M failed, K skipped".
-# Usage: run_tests.sh DIR NAME...  where NAME is layers, a program in DIR, PROGRAM:SUITE, or a *_test.py
+# Usage: run_tests.sh DIR NAME...
+#   NAME: layers, a program in DIR, PROGRAM:SUITE, or a *_test.py or *_test.sh below the root
 # Environment: HALOMESH (program), HALOMESH_SOURCE (root), MPI, MPIRUN (launcher), PYTHON,
-# TEST_SECONDS (limit of one run, 900). A run that crashes, hangs or sums up nothing is 1 failed.
+# TEST_SECONDS (limit of one run, 900), TEST_JOBS (1: how many names run side by side; the output of
+# each is then printed when it ends). A run that crashes, hangs or prints no tally counts as 1 failed.
 set -u
 
+mode=all
+if [ "$1" = --one ]; then mode=one && shift; fi
 dir=$1
 shift
 source_root=${HALOMESH_SOURCE:-.}
 limit=${TEST_SECONDS:-900}
 logs=$dir/logs
-rm -rf "$logs"  # what failed is said of this run alone
-mkdir -p "$logs"
+table=$logs/table
+if [ "$mode" = all ]; then
+  rm -rf "$logs"  # what failed is said of this run alone
+  mkdir -p "$logs"
+  : >"$table"
+fi
 
 # Flags of the launcher: more ranks than cores, no binding of one rank to one core.
 case ${MPI:-openmpi} in
@@ -25,22 +34,19 @@ case ${MPI:-openmpi} in
   mpich) launcher="${MPIRUN:-mpirun} -bind-to none" ;;
   *) echo "run_tests.sh: MPI=$MPI is neither openmpi nor mpich" >&2; exit 2 ;;
 esac
+[ "$mode" = all ] || launcher=$MPIRUN  # complete already
 export MPIRUN="$launcher"
 export UBSAN_OPTIONS="${UBSAN_OPTIONS:-print_stacktrace=1}"
 
-passed=0 failed=0 skipped=0 table=
-
 # record NAME PASSED FAILED SKIPPED SECONDS REMARK
 record() {
-  passed=$((passed + $2)) failed=$((failed + $3)) skipped=$((skipped + $4))
-  table=$table$(printf '%-28s %6d passed %4d failed %4d skipped %5d s  %s' "$@")'
-'
+  printf '%-28s %6d passed %4d failed %4d skipped %5d s  %s\n' "$@" >>"$table"
 }
 
 counts='[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped'
 
-# own_summary NAME LOG: the run's own count lines. Programs print one tally; a Python test's last
-# line is its own.
+# own_summary NAME LOG: the run's own count lines. Programs print one tally; the last line of a
+# script is its own.
 own_summary() {
   case $1 in
     *_test) tail -n 1 "$2" | grep -E "^$counts\$" ;;
@@ -93,7 +99,8 @@ one_thread="env OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}"
 no_leak_check="env ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=0}"
 
 # shellcheck disable=SC2086
-for test in "$@"; do
+run_named() {
+  test=$1
   case $test in
     layers)
       echo "===== layers"
@@ -124,11 +131,32 @@ for test in "$@"; do
       else
         record "$name" 0 0 1 0 "skipped: no ${PYTHON:-python3}"
       fi ;;
+    *_test.sh) run "$(basename "$test" .sh)" "$source_root/$test" ;;
     *) record "$test" 0 1 0 0 "no such test" ;;
   esac
-done
+}
 
-printf '\n%s\n' "$table"
+if [ "$mode" = one ]; then
+  echo "===== $1 is running"
+  run_named "$1" >"$logs/output.$$" 2>&1
+  exec flock "$table" cat "$logs/output.$$"
+fi
+if [ "${TEST_JOBS:-1}" = 1 ] || [ $# = 1 ]; then
+  for name in "$@"; do run_named "$name"; done
+else
+  export OMP_WAIT_POLICY="${OMP_WAIT_POLICY:-passive}"  # waiting threads leave the cores to others
+  printf '%s\0' "$@" | xargs -0 -P "$TEST_JOBS" -n 1 "$0" --one "$dir" ||
+    record "$*" 0 1 0 0 "a run ended without a result"
+fi
+
+# sum_of WORD: of the numbers that stand before this word in the table.
+sum_of() { grep -oE "[0-9]+ $1" "$table" | awk '{ sum += $1 } END { print sum + 0 }'; }
+passed=$(sum_of passed) failed=$(sum_of failed) skipped=$(sum_of skipped)
+echo
+cat "$table"
+echo
+# Each reason once, and how often.
+cat "$logs"/*.log | sed -n 's/.*\(skipped: .*\)/\1/p' | sort | uniq -c
 if [ "$failed" != 0 ]; then
   echo "what failed:"
   # The name of a test case also stands above its messages: it counts only above an error.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # A small real Slurm cluster on this machine, for tests: a controller, private authentication, and
 # four nodes that pose as 48 cores each, every one with its own host name, /tmp and /dev/shm.
 #

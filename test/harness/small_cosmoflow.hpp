@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A CosmoFlow of two blocks for tests that need its structure, not its size.
 // Knows nothing of ranks.
 #pragma once

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 // The communicator that tests of the runtime run on; the test program's main() defines it.
 // Declares only: initialising and finalising MPI belongs to that main().
 #pragma once
 
-#include "runtime/mpi.hpp"
+#include "runtime/mpi/mpi.hpp"
 
 namespace halomesh {
 

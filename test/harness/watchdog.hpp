@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ends a process whose operation hangs, naming the rank and the operation.
 // Pure C++: knows nothing of MPI, so that it works when MPI itself is what hangs.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Boxes: intersection, hull, containment and text against literal tables.
 #include "box.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Counter-based random numbers: the published known answers, and the addressing on top of them.
 #include "rng.hpp"
 

@@ -1,5 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 // Generated job scripts on a real Slurm cluster: every launcher, dead ranks and nodes; minutes.
 // Knows the program from outside only.
+#include "test/harness/skip.hpp"
 #include "test/system/slurm_job.hpp"
 
 namespace halomesh::test {
@@ -55,10 +57,8 @@ TEST_CASE("a node that goes down gives its job back to the queue") {
 
 TEST_CASE("MPICH's ranks by srun --mpi=pmi2 end with the uninterrupted curve") {
   const std::string program = environment("HALOMESH_MPICH", "");
-  if (!fs::exists(program)) {
-    MESSAGE("not checked: HALOMESH_MPICH names no program built with MPICH");
-    return;
-  }
+  if (!fs::exists(program))
+    return skip_case("HALOMESH_MPICH does not name a program built with MPICH");
   const SlurmCluster slurm;
   check_hits_its_limit(slurm, {{"mpi-plugin", "pmi2"}, {"program", program}});
 }

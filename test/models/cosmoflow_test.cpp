@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CosmoFlow: parameters, names and the geometry of the published meshes; options that make none.
 #include "models/cosmoflow.hpp"
 
@@ -255,11 +256,11 @@ TEST_CASE("options that make no network are refused by name") {
     set(options);
     return refused(options);
   };
-  CHECK(with([](auto& o) { o.kernel = 0; }).find("--kernel 0") == 0);
-  CHECK(with([](auto& o) { o.filters = 0; }).find("--filters 0") == 0);
-  CHECK(with([](auto& o) { o.conv_layers = 0; }).find("--conv-layers 0") == 0);
-  CHECK(with([](auto& o) { o.targets = -1; }).find("--targets -1") == 0);
-  CHECK(with([](auto& o) { o.fc = {128, 0}; }).find("--fc 0") == 0);
+  CHECK(with([](auto& o) { o.kernel = 0; }) == "--kernel must be at least 1 (got 0)");
+  CHECK(with([](auto& o) { o.filters = 0; }) == "--filters must be at least 1 (got 0)");
+  CHECK(with([](auto& o) { o.conv_layers = 0; }) == "--conv-layers must be at least 1 (got 0)");
+  CHECK(with([](auto& o) { o.targets = -1; }) == "--targets must be at least 1 (got -1)");
+  CHECK(with([](auto& o) { o.fc = {128, 0}; }) == "--fc must be at least 1 (got 0)");
   CHECK(with([](auto& o) { o.dropout = 1; }).find("--dropout 1") == 0);
   CHECK(with([](auto& o) { o.leaky_slope = -0.1; }).find("slope -0.1") != std::string::npos);
   CHECK(with([](auto& o) { o.input = {4, 16, 128, 128}; }).find("too small") != std::string::npos);

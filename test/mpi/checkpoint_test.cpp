@@ -1,16 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checkpoints between meshes: what any mesh saves, any other loads; what fails, fails alike on all.
-#include "runtime/checkpoint.hpp"
+#include "runtime/train/checkpoint.hpp"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <cstring>
 
-#include "runtime/hdf5_file.hpp"
+#include "runtime/hdf5/hdf5_file.hpp"
+#include "runtime/train/checkpoint_directory.hpp"
+#include "test/harness/full_disk.hpp"
 #include "test/harness/mpi_for_comms.hpp"
-#include "test/runtime/checkpoint_network.hpp"
-#include "test/runtime/full_disk.hpp"
-#include "test/runtime/temp_files.hpp"
+#include "test/harness/temp_files.hpp"
+#include "test/runtime/train/checkpoint_network.hpp"
 
 namespace halomesh {
 namespace {
@@ -43,14 +45,14 @@ struct Scene {
         parameters(network.geometry(), mesh.part()) {}
   void fill_values() { fill(network.geometry(), parameters, mesh.part()); }
   void compare(const std::string& where, Findings& findings) {
-    for_each_element(network.geometry(), parameters, mesh.part(),
-                     [&](int tree, std::size_t i, std::size_t at, std::int64_t global) {
-                       const float got =
-                           (tree == 0 ? parameters.values() : parameters.velocity())[at];
-                       findings.expect_equal(
-                           got, value_at(tree, i, global),
-                           cat(where, ", tree ", tree, ", parameter ", i, ", element ", global));
-                     });
+    for_each_element(
+        network.geometry(), parameters, mesh.part(),
+        [&](int tree, std::size_t i, std::size_t at, std::int64_t global) {
+          const float got = (tree == 0 ? parameters.values() : parameters.velocity())[at];
+          findings.expect_equal(
+              got, value_at(tree, i, global),
+              fmt::format("{}, tree {}, parameter {}, element {}", where, tree, i, global));
+        });
   }
 
   ProcessMesh mesh;
@@ -65,13 +67,13 @@ void compare_file(const std::filesystem::path& path, const ModelGeometry& geomet
   for (int tree : {0, 1})
     for (std::size_t i = 0; i < geometry.parameters().size(); ++i) {
       const ParameterPlacement& where = geometry.parameters()[i];
-      const std::string name = cat(tree == 0 ? "/parameters/" : "/optimizer/", where.layer_name,
-                                   '/', where.geometry.name);
+      const std::string name = fmt::format("{}{}/{}", tree == 0 ? "/parameters/" : "/optimizer/",
+                                           where.layer_name, where.geometry.name);
       std::vector<float> values(static_cast<std::size_t>(where.geometry.volume()));
       file.read<float>(name, Slab::whole(file.extents(name)), values);
       for (std::size_t g = 0; g < values.size(); ++g)
         findings.expect_equal(values[g], value_at(tree, i, static_cast<std::int64_t>(g)),
-                              cat(name, ", element ", g));
+                              fmt::format("{}, element {}", name, g));
     }
 }
 
@@ -83,7 +85,7 @@ void save_and_load(const Comm& comm, std::int64_t wide, Findings& findings) {
     if (comm.size() % parts != 0) continue;
     for (const PartGrid& grid : grids_of(parts)) {
       Scene scene(comm, grid, wide);
-      const std::string where = cat("parts ", to_string(grid), ", step ", step);
+      const std::string where = fmt::format("parts {}, step {}", to_string(grid), step);
       if (step > 0) {
         const TrainingState state =
             load_checkpoint(scene.mesh, scene.network.geometry(), scene.parameters,
@@ -107,7 +109,7 @@ std::string text_of(const std::function<void()>& work) {
   try {
     work();
   } catch (const Error& error) {
-    return cat(error.what(), " | ", error.hint());
+    return fmt::format("{} | {}", error.what(), error.hint());
   }
   return {};
 }
@@ -119,7 +121,7 @@ void expect_same_error(const Comm& comm, const std::function<void()>& work, cons
   for (const std::string& other : comm.all_gather(mine))
     findings.expect_equal(other, mine, "the same error everywhere");
   findings.expect(mine.find(part) != std::string::npos,
-                  [&] { return cat("\"", part, "\" is not in \"", mine, '"'); });
+                  [&] { return fmt::format("\"{}\" is not in \"{}\"", part, mine); });
 }
 
 /// Every way in which saving may fail on rank 0.

@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 // The halo of the published CosmoFlow on 4x4x1 parts, cut in space throughout or by channels in the
 // end: what an exchange counts is what the plan says and what can be worked out on paper.
 #include <doctest/doctest.h>
 
 #include "models/cosmoflow.hpp"
-#include "runtime/executor.hpp"
+#include "runtime/step/executor.hpp"
 #include "test/harness/mpi_for_comms.hpp"
 
 namespace halomesh {
@@ -47,10 +48,10 @@ void check_exchanges(bool channel_cuts) {
     for (std::int64_t n = 0; n < kSamples; ++n) executor.forward({false, 1, n, 0}, input.view());
     const Spatial at = grid.coordinates(comm.rank());
     if (at[0] < 3 && at[1] < 3)
-      findings.expect_equal(executor.forward_received_bytes(),
+      findings.expect_equal(executor.received_bytes(Phase::kHaloWait),
                             kSamples * interior_bytes(channel_cuts),
                             "bytes that an interior rank received");
-    findings.expect_equal(executor.forward_received_bytes(), kSamples * planned,
+    findings.expect_equal(executor.received_bytes(Phase::kHaloWait), kSamples * planned,
                           "bytes received, against the plan");
     findings.expect_equal<std::int64_t>(gathered, 0, "bytes distributed after the convolutions");
     const Box& block = geometry.tensors()[0].owned[static_cast<std::size_t>(comm.rank())];

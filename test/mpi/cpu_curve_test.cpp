@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A tiny network's loss curve is the same on 1 and 2 ranks, and on CPUs of another kind.
 //
 // HALOMESH_CURVES names a directory for the curves of one rank and their tolerances. A build that
@@ -45,7 +46,7 @@ TrainingRequest request_of(const std::filesystem::path& directory, std::int64_t 
   request.mesh = mesh;
   request.steps = kTinySteps;
   request.data = directory;
-  request.out = directory / cat("kernel", kernel, '-', name);
+  request.out = directory / fmt::format("kernel{}-{}", kernel, name);
   request.input = kTinyInput;
   request.conv_layers = 3;
   return request;
@@ -59,7 +60,7 @@ ToleratedCurve measure(const Comm& comm, const std::filesystem::path& directory,
   curve.loss = train(comm, request_of(directory, kernel, alone, "one-rank"));
   curve.tolerance.assign(curve.loss.size(), 0.0);
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
-    TrainingRequest changed = request_of(directory, kernel, alone, cat("changed", seed));
+    TrainingRequest changed = request_of(directory, kernel, alone, fmt::format("changed{}", seed));
     changed.perturbation = std::sqrt(27.0 * 32.0) * 0x1p-24;
     changed.perturbation_seed = seed;
     const std::vector<double> loss = train(comm, changed);
@@ -104,8 +105,8 @@ void check_kernels(const Comm& comm, const Executor& executor, Findings& finding
       findings.expect(is_sve || line.ends_with(":halomesh"),
                       [&] { return "not an SVE kernel: " + line; });
   }
-  findings.expect(seen >= 6, [&] { return cat("only ", seen, " kernels of convolutions"); });
-  if (kOnSve) findings.expect(sve >= 4, [&] { return cat("only ", sve, " SVE kernels"); });
+  findings.expect(seen >= 6, [&] { return fmt::format("only {} kernels of convolutions", seen); });
+  if (kOnSve) findings.expect(sve >= 4, [&] { return fmt::format("only {} SVE kernels", sve); });
 }
 
 // Each step within its tolerance; says on rank 0 how near.
@@ -119,8 +120,8 @@ void compare(const std::vector<double>& got, const ToleratedCurve& expected,
     largest = std::max(largest, off);
     share = std::max(share, off / allowed);
     findings.expect(off <= allowed, [&] {
-      return cat(where, ", loss of step ", k + 1, ": ", got[k], ", ", off, " off; allowed ",
-                 allowed);
+      return fmt::format("{}, loss of step {}: {:g}, {:g} off; allowed {:g}", where, k + 1, got[k],
+                         off, allowed);
     });
   }
   if (speaks)
@@ -139,11 +140,12 @@ void check_cpu_curve(const Comm& comm, const std::filesystem::path& directory,
   }
   const ToleratedCurve expected = read(curve);
   for (const MeshShape& mesh : {MeshShape{1, {2, 1, 1}}, MeshShape{2, {1, 1, 1}}}) {
-    const std::string name = cat(mesh.replicas, "x", to_string(mesh.parts));
+    const std::string name = fmt::format("{}x{}", mesh.replicas, to_string(mesh.parts));
     TrainingRequest request = request_of(directory, kernel, mesh, name);
     request.after = [&](const Executor& e) { check_kernels(comm, e, findings); };
     const std::vector<double> loss = train(comm, request);
-    compare(loss, expected, cat("kernel ", kernel, " on ", name), comm.rank() == 0, findings);
+    compare(loss, expected, fmt::format("kernel {} on {}", kernel, name), comm.rank() == 0,
+            findings);
   }
 }
 
@@ -153,8 +155,8 @@ void check_tiny_network(std::int64_t kernel) {
   test_world().barrier();
   const char* const shared = std::getenv("HALOMESH_CURVES");
   const std::filesystem::path curves = shared != nullptr ? shared : directory.path();
-  for_comms(cat("kernel ", kernel), {1, 2}, [&](const Comm& comm, Findings& findings) {
-    check_cpu_curve(comm, directory.path(), curves / cat("kernel", kernel, ".curve"), kernel,
+  for_comms(fmt::format("kernel {}", kernel), {1, 2}, [&](const Comm& comm, Findings& findings) {
+    check_cpu_curve(comm, directory.path(), curves / fmt::format("kernel{}.curve", kernel), kernel,
                     findings);
   });
 }

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 // An evaluation sees the parameters as the last step left them.
 #include <doctest/doctest.h>
 
-#include "runtime/evaluator.hpp"
-#include "runtime/training_step.hpp"
+#include "runtime/step/evaluator.hpp"
+#include "runtime/step/training_step.hpp"
 #include "test/harness/constant_loader.hpp"
 #include "test/harness/mpi_for_comms.hpp"
 #include "test/harness/small_cosmoflow.hpp"
@@ -29,7 +30,8 @@ TEST_CASE("an evaluation after a step is that of a network made with its paramet
       training.run(loader, {1, step, SgdOptions{}, 0.1F});
     const double after = loss_of(training.executor());
     Executor executor(mesh.group(), anew, geometry, parameters, 1, false);
-    findings.expect(before != after, [&] { return cat("three steps left a loss of ", before); });
+    findings.expect(before != after,
+                    [&] { return fmt::format("three steps left a loss of {:g}", before); });
     findings.expect_equal(after, loss_of(executor), "the loss of evaluation");
   });
 }

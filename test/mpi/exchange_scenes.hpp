@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plans to move boxes by, drawn at random or cut like halos, and values that any rank can compute.
 // The same on every rank for the same seed; knows nothing of messages.
 #pragma once
@@ -12,7 +13,7 @@
 #include "partition/partition.hpp"
 #include "partition/transfer_plan.hpp"
 #include "rng.hpp"
-#include "runtime/exchange.hpp"
+#include "runtime/step/exchange.hpp"
 #include "src/nn/tensor.hpp"
 
 namespace halomesh {
@@ -73,7 +74,7 @@ inline Scene random_scene(Draws& draws, int parts) {
   if (draws.below(2) == 0) std::fill(scene.spans.begin(), scene.spans.end(), Box::whole(shape));
   scene.plan = TransferPlan(std::move(transfers));
   if (scene.combine == Combine::kAdd) scene.plan = scene.plan.reversed();
-  scene.name = cat("random plan on ", shape);
+  scene.name = fmt::format("random plan on {}", shape);
   return scene;
 }
 
@@ -100,7 +101,7 @@ inline Scene halo_scene(Draws& draws, const PartGrid& grid) {
   }
   scene.plan = plan_transfers(owned, needed);
   if (scene.combine == Combine::kAdd) scene.plan = scene.plan.reversed();
-  scene.name = cat("halo ", before, '+', after, " on ", shape, " cut ", to_string(grid));
+  scene.name = fmt::format("halo {}+{} on {} cut {}", before, after, shape, to_string(grid));
   return scene;
 }
 

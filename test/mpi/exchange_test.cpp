@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 // Exchange over real messages == InProcessExchange, bit for bit: every rank makes the values of all
 // parts from a global formula and moves them alone. Layers are no subject here.
-#include "runtime/exchange.hpp"
+#include "runtime/step/exchange.hpp"
 
 #include <doctest/doctest.h>
 
@@ -34,7 +35,10 @@ void compare_bits(ConstView got, ConstView expected, const std::string& where, F
   for (std::int64_t i = 0; i < expected.batch * expected.sample_volume(); ++i)
     findings.expect(
         std::bit_cast<std::uint32_t>(got.data[i]) == std::bit_cast<std::uint32_t>(expected.data[i]),
-        [&] { return cat(where, ", element ", i, ": ", got.data[i], ", not ", expected.data[i]); });
+        [&] {
+          return fmt::format("{}, element {}: {:g}, not {:g}", where, i, got.data[i],
+                             expected.data[i]);
+        });
 }
 
 void compare_bytes(const Exchange& exchange, const Scene& scene, int part, std::int64_t cycles,
@@ -70,8 +74,8 @@ void run_scenes(const Comm& comm, const std::vector<Scene>& scenes, Findings& fi
       exchanges[s]->finish();  // the second does nothing
       const Tensor expected =
           expected_part(scenes[s], static_cast<std::int64_t>(s), cycle, comm.rank());
-      compare_bits(tensors[s].view(), expected.view(), cat(scenes[s].name, ", cycle ", cycle),
-                   findings);
+      compare_bits(tensors[s].view(), expected.view(),
+                   fmt::format("{}, cycle {}", scenes[s].name, cycle), findings);
     }
   }
   for (std::size_t s = 0; s < scenes.size(); ++s)

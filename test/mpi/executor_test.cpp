@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A step of small networks on any mesh equals that on one rank: output, every gradient, bytes
 // moved.
 //
@@ -9,7 +10,7 @@
 // sums is at most max |input| * |output diff|_1 * the product of all R. Where this is below
 // 2^(24 - fraction_bits), nothing is ever rounded in fp32 (24-bit significands), and the order of
 // summation, all that a mesh may change, has no effect. The test computes that bound.
-#include "runtime/executor.hpp"
+#include "runtime/step/executor.hpp"
 
 #include <doctest/doctest.h>
 
@@ -105,7 +106,8 @@ void compare_runs(NetworkRun& run, NetworkRun& serial, const std::string& name,
   for_each_element(run.local_batch(), owned, [&](auto n, auto c, auto d, auto h, auto w) {
     const float got = out.at(n, c, d, h, w);
     const float want = expected.at(run.first_sample() + n, c, d, h, w);
-    findings.expect(got == want, [&] { return cat(name, ", output: ", got, ", not ", want); });
+    findings.expect(got == want,
+                    [&] { return fmt::format("{}, output: {:g}, not {:g}", name, got, want); });
   });
   for_each_held(run.parameters(), run.geometry(), run.mesh().part(),
                 [&](auto at, auto placement, auto index) {
@@ -115,8 +117,8 @@ void compare_runs(NetworkRun& run, NetworkRun& serial, const std::string& name,
                       serial.parameters().diffs()[static_cast<std::size_t>(whole->offset + index)];
                   findings.expect(got == want, [&] {
                     const ParameterPlacement& p = run.geometry().parameters()[placement];
-                    return cat(name, ", gradient of ", p.layer_name, ' ', p.geometry.name, ' ',
-                               index, ": ", got, ", not ", want);
+                    return fmt::format("{}, gradient of {} {} {}: {:g}, not {:g}", name,
+                                       p.layer_name, p.geometry.name, index, got, want);
                   });
                 });
 }
@@ -126,7 +128,7 @@ void compare_bytes(const NetworkRun& run, std::int64_t steps, const std::string&
   std::int64_t volume = 0;
   for (std::size_t t = 1; t < run.geometry().tensors().size(); ++t)
     volume += run.geometry().tensors()[t].distribute.received_volume(run.mesh().part());
-  findings.expect_equal(run.executor().forward_received_bytes(),
+  findings.expect_equal(run.executor().received_bytes(Phase::kHaloWait),
                         steps * run.local_batch() * volume * 4, name + ", halo bytes");
 }
 
@@ -142,17 +144,18 @@ void check_network(const Comm& comm, SmallNetwork (*make)(), Findings& findings)
     const StepValues values = integer_values(whole);
     const std::string name = network.name;
     const double largest = largest_number(whole, values, network.growth, replicas * kLocalBatch);
-    findings.expect(largest < std::ldexp(1.0, 24 - network.fraction_bits),
-                    [&] { return cat(name, ": numbers up to ", largest, " are not exact"); });
+    findings.expect(largest < std::ldexp(1.0, 24 - network.fraction_bits), [&] {
+      return fmt::format("{}: numbers up to {:g} are not exact", name, largest);
+    });
     NetworkRun serial(alone, {1, {1, 1, 1}}, std::move(network.model), replicas * kLocalBatch,
                       values);
     serial.step();
     for (const PartGrid& grid : grids_of(parts)) {
       NetworkRun run(comm, {replicas, grid}, make().model, kLocalBatch, values);
-      const std::string where = cat(name, " on ", replicas, " x ", to_string(grid));
+      const std::string where = fmt::format("{} on {} x {}", name, replicas, to_string(grid));
       for (int step = 1; step <= 2; ++step) {
         run.step();
-        compare_runs(run, serial, cat(where, ", step ", step), findings);
+        compare_runs(run, serial, fmt::format("{}, step {}", where, step), findings);
       }
       compare_bytes(run, 2, where, findings);
     }
@@ -177,7 +180,7 @@ TEST_CASE("a step on the same mesh gives the same bits again") {
         first.step();  // memory and requests used before
         const auto compare = [&](float a, float b) {
           findings.expect_equal(std::bit_cast<std::uint32_t>(a), std::bit_cast<std::uint32_t>(b),
-                                cat(make().name, " on ", to_string(grid), ", bits"));
+                                fmt::format("{} on {}, bits", make().name, to_string(grid)));
         };
         const ConstView a = first.executor().output(), b = second.executor().output();
         for (std::int64_t i = 0; i < a.batch * a.sample_volume(); ++i)

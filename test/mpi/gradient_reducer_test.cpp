@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 // Each slice of a gradient is summed over exactly the ranks that hold it, on any mesh and with any
 // bucket size. The gradients are a global formula here: no layer computes.
-#include "runtime/gradient_reducer.hpp"
+#include "runtime/step/gradient_reducer.hpp"
 
 #include <doctest/doctest.h>
 
@@ -104,17 +105,17 @@ void check_sums(const Comm& comm, Findings& findings) {
     const ModelGeometry geometry = model.geometry(shape.parts);
     for (const Way& way : kWays) {
       Parameters parameters(geometry, mesh.part());
-      GradientReducer reducer(mesh, geometry, parameters, way.reduction, way.bucket_bytes);
+      GradientReducer reducer(mesh, geometry, parameters, way.reduction, nullptr, way.bucket_bytes);
       for (int step = 0; step < 2; ++step) {
         reduce(reducer, parameters, geometry, mesh, &exact_gradient_of);
         for_each_held(parameters, geometry, mesh.part(), [&](auto at, auto placement, auto index) {
           const float expected = expected_sum(geometry, shape, mesh.part(), placement, index);
           findings.expect(parameters.diffs()[at] == expected, [&] {
-            return cat(shape.replicas, " x ", to_string(shape.parts), ", ", name_of(way.reduction),
-                       ", buckets of ", way.bucket_bytes, " bytes, ",
-                       geometry.parameters()[placement].layer_name, ' ',
-                       geometry.parameters()[placement].geometry.name, ", element ", index, ": ",
-                       parameters.diffs()[at], ", not ", expected);
+            return fmt::format("{} x {}, {}, buckets of {} bytes, {} {}, element {}: {}, not {}",
+                               shape.replicas, to_string(shape.parts), name_of(way.reduction),
+                               way.bucket_bytes, geometry.parameters()[placement].layer_name,
+                               geometry.parameters()[placement].geometry.name, index,
+                               parameters.diffs()[at], expected);
           });
         });
       }
@@ -137,7 +138,7 @@ TEST_CASE("conv is summed over all ranks, fc1 over replicas, fc2 over the replic
     const ProcessMesh mesh(comm, {2, {2, 1, 1}});
     const ModelGeometry geometry = model.geometry({2, 1, 1});
     Parameters parameters(geometry, mesh.part());
-    GradientReducer reducer(mesh, geometry, parameters, Reduction::kTwoLevel, 64);
+    GradientReducer reducer(mesh, geometry, parameters, Reduction::kTwoLevel, nullptr, 64);
     reduce(reducer, parameters, geometry, mesh, [](auto rank, auto, auto) {
       return std::array{1.0F, 10.0F, 100.0F, 1000.0F}[static_cast<std::size_t>(rank)];
     });
@@ -169,7 +170,8 @@ TEST_CASE("the same gradients give the same bits again, on every rank that holds
         std::vector<float> first;
         for (int run = 0; run < 3; ++run) {
           Parameters parameters(geometry, mesh.part());
-          GradientReducer reducer(mesh, geometry, parameters, way.reduction, way.bucket_bytes);
+          GradientReducer reducer(mesh, geometry, parameters, way.reduction, nullptr,
+                                  way.bucket_bytes);
           reduce(reducer, parameters, geometry, mesh, &gradient_of);
           const std::span<float> diffs = parameters.diffs();
           if (run == 0) first.assign(diffs.begin(), diffs.end());

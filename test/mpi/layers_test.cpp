@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Layers cut over ranks equal their serial fp64 references: output, input and parameter gradients,
 // with halos and partial sums as real messages. The cases are a subset of those run in one process.
 #include <doctest/doctest.h>
@@ -22,7 +23,7 @@ namespace {
 LayerCase base_case(const std::string& name, const std::vector<Shape>& src, const PartGrid& grid,
                     std::int64_t batch) {
   LayerCase test;
-  test.name = cat(name, " of ", src.front(), " on ", to_string(grid), ", batch ", batch);
+  test.name = fmt::format("{} of {} on {}, batch {}", name, src.front(), to_string(grid), batch);
   test.cut.src_shapes = src;
   test.cut.grid = grid;
   test.cut.batch = batch;
@@ -32,8 +33,8 @@ LayerCase base_case(const std::string& name, const std::vector<Shape>& src, cons
 
 LayerCase convolution_case(const ConvolutionOptions& options, const Shape& src,
                            const PartGrid& grid, std::int64_t batch) {
-  LayerCase test = base_case(cat("convolution ", options.window.kernel[0], options.window.kernel[1],
-                                 options.window.kernel[2]),
+  LayerCase test = base_case(fmt::format("convolution {}{}{}", options.window.kernel[0],
+                                         options.window.kernel[1], options.window.kernel[2]),
                              {src}, grid, batch);
   test.make_layer = [options] { return std::make_unique<Convolution>(options); };
   test.reference = convolution_reference(options.window.resolve(src.spatial()));
@@ -75,7 +76,8 @@ TEST_CASE("convolution over MPI equals the serial one on every cut") {
         if (number % 4 == 3) test.cut.src_margin = {1, 2, 1};
         moved += expect_layer(comm, test, findings);
       }
-    findings.expect((moved > 0) == (comm.size() > 1), [&] { return cat(moved, " moved"); });
+    findings.expect((moved > 0) == (comm.size() > 1),
+                    [&] { return fmt::format("{} moved", moved); });
   });
 }
 
@@ -158,7 +160,7 @@ TEST_CASE("a sum over MPI of tensors that are cut differently") {
     test.cut.src_owned = {block_partition(src, {comm.size(), 1, 1}),
                           block_partition(src, {1, 1, comm.size()})};
     const std::int64_t moved = expect_layer(comm, test, findings);
-    findings.expect(moved > 0, [&] { return cat(moved, " moved"); });
+    findings.expect(moved > 0, [&] { return fmt::format("{} moved", moved); });
   });
 }
 

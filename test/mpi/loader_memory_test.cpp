@@ -1,17 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory of staging and of loaders: pieces, and two batches of blocks a rank.
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <array>
 
-#include "partition/tiles.hpp"
-#include "runtime/direct_loader.hpp"
-#include "runtime/sample_scatter.hpp"
-#include "runtime/stage_loader.hpp"
-#include "test/harness/kept_sample.hpp"
+#include "partition/samples/tiles.hpp"
+#include "runtime/load/direct_loader.hpp"
+#include "runtime/load/stage_loader.hpp"
+#include "runtime/stage/sample_scatter.hpp"
 #include "test/harness/mpi_allocation_count.hpp"
 #include "test/harness/mpi_for_comms.hpp"
 #include "test/harness/mpi_shared_directory.hpp"
+#include "test/harness/skip.hpp"
+#include "test/harness/staged_sample.hpp"
 #include "test/harness/test_comm.hpp"
 
 namespace halomesh {
@@ -63,22 +65,22 @@ std::int64_t extra_bytes(const Work& work) {
 constexpr std::int64_t kSmall = 100 * 1024;
 
 struct Case {
-  bool turned = false;
+  bool transformed = false;
   StageCodec codec = StageCodec::kNone;
   std::int64_t local_batch = 1;
 };
 
-/// Bytes that a loader may take beyond its two batches: a tile that is turned; layers that are read
-/// to be turned, or inflated (two, and a piece of 64 Ki counts of the codec).
+/// Bytes that a loader may take beyond its two batches: a tile that is transformed; layers that are
+/// read to be transformed, or inflated (two, and a piece of 64 Ki counts of the codec).
 std::int64_t pieces(bool reads, const Case& c, const Box& box) {
-  if (reads) return c.turned ? 2 * SampleReader::layers(box).front().volume() : 0;
-  std::int64_t bytes = c.turned ? 2 * kTileCounts : 0;
+  if (reads) return c.transformed ? 2 * SampleReader::slabs(box).front().volume() : 0;
+  std::int64_t bytes = c.transformed ? 2 * kTileCounts : 0;
   if (c.codec == StageCodec::kNone) return bytes;
   const std::vector<Box> layers =
-      layers_of(box, std::min(std::int64_t{256 * 1024}, box.volume() / 16));
+      slabs_of(box, std::min(std::int64_t{256 * 1024}, box.volume() / 16));
   bytes += 2 * 2 * layers.front().volume() + 2 * 64 * 1024;
   // Each tile of each layer has a heading.
-  if (c.turned)
+  if (c.transformed)
     for (const Box& layer : layers) bytes += c.local_batch * 100 * std::ssize(tiles_of(layer));
   return bytes;
 }
@@ -86,23 +88,24 @@ std::int64_t pieces(bool reads, const Case& c, const Box& box) {
 void check_memory(const Comm& comm, const PartGrid& grid, const std::filesystem::path& directory,
                   const Case& c, Findings& findings) {
   const ProcessMesh mesh(comm, {comm.size() / grid.count(), grid});
-  const KeptSample sample = kept_sample(kShape, grid, 1);
+  const StagedSample sample = staged_sample(kShape, grid, 1);
   const Sevens data;
   const SampleOrder order{Shuffle::kGlobal, 5, data.size(), mesh.shape().replicas, c.local_batch};
-  const Box& box = sample.kept[static_cast<std::size_t>(mesh.part())];
+  const Box& box = sample.blocks[static_cast<std::size_t>(mesh.part())];
   const BatchSpec spec{kShape, box, 1, c.local_batch, DataType::kInt16, mesh.replica()};
   const SymmetryDraw draw(5, kShape);
   const auto check = [&](std::int64_t found, std::int64_t bound, const char* what) {
     findings.expect(found > 0 && found <= bound + kSmall, [&] {
-      return cat(what, " on parts ", to_string(grid), c.turned ? ", turned," : "",
-                 c.codec == StageCodec::kNone ? "" : " compressed,", " in batches of ",
-                 c.local_batch, " took ", found, " bytes, expected ", bound, " and a little");
+      return fmt::format(
+          "{} on parts {}{}{} in batches of {} took {} bytes, expected {} and a little", what,
+          to_string(grid), c.transformed ? ", transformed," : "",
+          c.codec == StageCodec::kNone ? "" : " compressed,", c.local_batch, found, bound);
     });
   };
-  const Course course = order.training(0, 0, c.turned ? &draw : nullptr);
+  const BatchSchedule schedule = order.training(0, 0, c.transformed ? &draw : nullptr);
   const auto run = [&](Loader& loader) {
-    loader.append(course);
-    for (std::int64_t step = 0; step < course.steps; ++step) {
+    loader.append(schedule);
+    for (std::int64_t step = 0; step < schedule.steps; ++step) {
       const auto counts = loader.next().data.as<std::int16_t>();
       for (int i = 0; i < 3; ++i) loader.progress();
       for (std::int64_t n = 0; n < counts.batch; ++n)
@@ -112,7 +115,7 @@ void check_memory(const Comm& comm, const PartGrid& grid, const std::filesystem:
   std::optional<std::vector<StagedSplit>> staged;
   const std::int64_t staging = extra_bytes([&] {
     Stager stager(mesh, sample, {directory, c.codec, false},
-                  {{"train", &data, SampleHomes::of_training(order)}});
+                  {{"train", &data, SampleOwners::of_training(order)}});
     staged = stager.run([] { return false; }, [](std::int64_t) {});
   });
   if (c.codec == StageCodec::kNone)
@@ -131,19 +134,17 @@ void check_memory(const Comm& comm, const PartGrid& grid, const std::filesystem:
 }
 
 TEST_CASE("staging takes pieces, and a loader two batches of blocks a rank, in every mode") {
-  if (test::live_bytes() < 0) {
-    MESSAGE("not counted: the sanitizer owns operator new");
-    return;
-  }
+  if (test::live_bytes() < 0) return test::skip_case("the sanitizer owns operator new");
   const SharedDirectory directory(test_world());
   for_comms("counting memory", {1, 2, 4}, [&](const Comm& comm, Findings& findings) {
     for (std::int64_t parts = 1; parts <= comm.size(); ++parts)
       if (comm.size() % parts == 0)
         for (const PartGrid& grid : grids_of(parts))
-          for (const bool turned : {false, true})
+          for (const bool transformed : {false, true})
             for (const StageCodec codec : {StageCodec::kNone, StageCodec::kDeflate})
               for (const std::int64_t local_batch : {1, 2})
-                check_memory(comm, grid, directory.path(), {turned, codec, local_batch}, findings);
+                check_memory(comm, grid, directory.path(), {transformed, codec, local_batch},
+                             findings);
   });
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One network on one mesh with values that are a function of global indices alone: its tensors,
 // parameters and one step of forward and backward. Judges nothing; knows no kind of layer.
 #pragma once
@@ -7,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "runtime/executor.hpp"
-#include "runtime/gradient_reducer.hpp"
-#include "runtime/process_mesh.hpp"
+#include "runtime/mpi/process_mesh.hpp"
+#include "runtime/step/executor.hpp"
+#include "runtime/step/gradient_reducer.hpp"
 #include "src/nn/model.hpp"
 #include "src/nn/parameters.hpp"
 
@@ -58,7 +59,7 @@ class NetworkRun {
         geometry_(model_.geometry(shape.parts)),
         parameters_(geometry_, mesh_.part()),
         executor_(mesh_.group(), model_, geometry_, parameters_, local_batch, true),
-        reducer_(mesh_, geometry_, parameters_, Reduction::kFlat, 256),
+        reducer_(mesh_, geometry_, parameters_, Reduction::kFlat, nullptr, 256),
         local_batch_(local_batch),
         values_(values) {}
 

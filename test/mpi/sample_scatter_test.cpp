@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 // Samples in pieces of any size reach the parts that keep blocks of them, byte for byte: through
 // files of the same node and by messages, on uneven cuts in one, two and three dimensions.
-#include "runtime/sample_scatter.hpp"
+#include "runtime/stage/sample_scatter.hpp"
 
 #include <doctest/doctest.h>
 
@@ -9,10 +10,10 @@
 
 #include "partition/partition.hpp"
 #include "rng.hpp"
-#include "runtime/stage_directory.hpp"
-#include "test/harness/kept_sample.hpp"
+#include "runtime/stage/stage_directory.hpp"
 #include "test/harness/mpi_for_comms.hpp"
 #include "test/harness/mpi_shared_directory.hpp"
+#include "test/harness/staged_sample.hpp"
 #include "test/harness/test_comm.hpp"
 
 namespace halomesh {
@@ -52,8 +53,8 @@ struct Case {
 std::int64_t check_case(const Comm& comm, const std::filesystem::path& directory, const Case& c,
                         Findings& findings) {
   const Shape shape{2, 7, 5, 9};
-  const KeptSample sample = kept_sample(shape, c.grid, 1);
-  const Box& box = sample.kept[static_cast<std::size_t>(comm.rank())];
+  const StagedSample sample = staged_sample(shape, c.grid, 1);
+  const Box& box = sample.blocks[static_cast<std::size_t>(comm.rank())];
   const StageDirectory stage(directory);
   StageFile file(stage.nameless_file(), "test", c.codec, box.empty() ? 0 : c.slots, box.volume());
   NodeFiles files;
@@ -87,8 +88,8 @@ std::int64_t check_case(const Comm& comm, const std::filesystem::path& directory
     const auto got = file.read(slot, room);
     const std::vector<std::int16_t> expected = block_of(slot, shape, box);
     findings.expect(std::equal(got.begin(), got.end(), expected.begin(), expected.end()), [&] {
-      return cat("other counts in slot ", slot, " on parts ", to_string(c.grid), ", pieces of ",
-                 c.piece, ", handed on in ", c.handed);
+      return fmt::format("other counts in slot {} on parts {}, pieces of {}, handed on in {}", slot,
+                         to_string(c.grid), c.piece, c.handed);
     });
     compared += std::ssize(got);
   }
@@ -129,8 +130,8 @@ TEST_CASE("a scatter that is given up halfway leaves no message behind") {
   const SharedDirectory directory(test_world());
   for_comms("giving up", {2, 3}, [&](const Comm& comm, Findings& findings) {
     const Shape shape{2, 7, 5, 9};
-    const KeptSample sample = kept_sample(shape, {comm.size(), 1, 1}, 1);
-    const Box& box = sample.kept[static_cast<std::size_t>(comm.rank())];
+    const StagedSample sample = staged_sample(shape, {comm.size(), 1, 1}, 1);
+    const Box& box = sample.blocks[static_cast<std::size_t>(comm.rank())];
     const std::int64_t slots = 4 * comm.size();
     {
       StageFile file(StageDirectory(directory.path()).nameless_file(), "test", StageCodec::kNone,

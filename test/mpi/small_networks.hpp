@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Small networks of every connection that a mesh must get right, with what their layers do to the
 // size of numbers. Knows nothing of meshes or ranks.
 #pragma once

@@ -1,16 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
 // Batches of the stage and of reading against a formula, with blocks of many tiles and layers and
 // local batches of several samples. Knows nothing of files.
-#include "runtime/stage_loader.hpp"
+#include "runtime/load/stage_loader.hpp"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "runtime/direct_loader.hpp"
-#include "test/harness/kept_sample.hpp"
+#include "runtime/load/direct_loader.hpp"
 #include "test/harness/mpi_for_comms.hpp"
 #include "test/harness/mpi_shared_directory.hpp"
+#include "test/harness/staged_sample.hpp"
 #include "test/harness/test_comm.hpp"
 
 namespace halomesh {
@@ -82,7 +83,7 @@ std::int64_t different(const Batch& batch, const Box& box, std::span<const Sampl
 
 struct Case {
   StageCodec codec = StageCodec::kNone;
-  bool turned = false;
+  bool transformed = false;
   DataType type = DataType::kInt16;
   std::int64_t local_batch = 1;
 };
@@ -90,29 +91,30 @@ struct Case {
 void check_case(const Comm& comm, const PartGrid& grid, const std::filesystem::path& directory,
                 const Case& c, Findings& findings) {
   const ProcessMesh mesh(comm, {comm.size() / grid.count(), grid});
-  const KeptSample sample = kept_sample(kShape, grid, 1);
+  const StagedSample sample = staged_sample(kShape, grid, 1);
   const ByFormula data;
   const SampleOrder order{Shuffle::kGlobal, 5, data.size(), mesh.shape().replicas, c.local_batch};
-  const Box& box = sample.kept[static_cast<std::size_t>(mesh.part())];
+  const Box& box = sample.blocks[static_cast<std::size_t>(mesh.part())];
   const BatchSpec spec{kShape, box, 1, c.local_batch, c.type, mesh.replica()};
   const SymmetryDraw draw(5, kShape);
   Stager stager(mesh, sample, {directory, c.codec, false},
-                {{"train", &data, SampleHomes::of_training(order)}});
+                {{"train", &data, SampleOwners::of_training(order)}});
   auto staged = stager.run([] { return false; }, [](std::int64_t) {});
   StageLoader from_stage(mesh, sample, std::move(staged->front()), spec);
   DirectLoader direct(data.reader(), spec);
   for (std::int64_t epoch = 0; epoch < 2; ++epoch) {
-    const Course course = order.training(epoch, 0, c.turned ? &draw : nullptr);
-    from_stage.append(course);
-    direct.append(course);
-    for (std::int64_t step = 0; step < course.steps; ++step) {
-      const auto uses = course.taken(step, mesh.replica());
+    const BatchSchedule schedule = order.training(epoch, 0, c.transformed ? &draw : nullptr);
+    from_stage.append(schedule);
+    direct.append(schedule);
+    for (std::int64_t step = 0; step < schedule.steps; ++step) {
+      const auto uses = schedule.taken(step, mesh.replica());
       const auto check = [&](const Batch& batch, const char* what) {
         findings.expect_equal(batch.count, std::ssize(uses), "samples of a batch");
         findings.expect(different(batch, box, uses) == 0, [&] {
-          return cat(what, ": other counts in step ", step, ", parts ", to_string(grid),
-                     c.turned ? ", turned" : "", ", local batch ", c.local_batch, ", ",
-                     name_of(c.type), c.codec == StageCodec::kNone ? "" : ", compressed");
+          return fmt::format("{}: other counts in step {}, parts {}{}, local batch {}, {}{}", what,
+                             step, to_string(grid), c.transformed ? ", transformed" : "",
+                             c.local_batch, name_of(c.type),
+                             c.codec == StageCodec::kNone ? "" : ", compressed");
         });
       };
       const Batch& batch = from_stage.next();
@@ -131,11 +133,11 @@ TEST_CASE("blocks of many tiles and layers arrive whole, in every mode and local
       for (const PartGrid& grid :
            comm.size() % parts == 0 ? grids_of(parts) : std::vector<PartGrid>())
         for (const StageCodec codec : {StageCodec::kNone, StageCodec::kDeflate})
-          for (const bool turned : {false, true}) {
+          for (const bool transformed : {false, true}) {
             const DataType type = number % 3 == 2 ? DataType::kFloat32 : DataType::kInt16;
             const std::int64_t most = 7 * parts / comm.size();
             check_case(comm, grid, directory.path(),
-                       {codec, turned, type, std::min<std::int64_t>(most, 1 + number++ % 2)},
+                       {codec, transformed, type, std::min<std::int64_t>(most, 1 + number++ % 2)},
                        findings);
           }
   });

@@ -1,5 +1,6 @@
-// Staged batches are those that reading gives, bit for bit: on any mesh, in either order, turned or
-// not, compressed or not; and every sample is read once.
+// SPDX-License-Identifier: Apache-2.0
+// Staged batches are those that reading gives, bit for bit: on any mesh, in either order,
+// transformed or not, compressed or not; and every sample is read once.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -8,11 +9,11 @@
 #include <mutex>
 
 #include "rng.hpp"
-#include "runtime/direct_loader.hpp"
-#include "runtime/stage_loader.hpp"
-#include "test/harness/kept_sample.hpp"
+#include "runtime/load/direct_loader.hpp"
+#include "runtime/load/stage_loader.hpp"
 #include "test/harness/mpi_for_comms.hpp"
 #include "test/harness/mpi_shared_directory.hpp"
+#include "test/harness/staged_sample.hpp"
 #include "test/harness/test_comm.hpp"
 
 namespace halomesh {
@@ -93,8 +94,9 @@ void compare_batches(const Batch& got, const Batch& expected, Findings& findings
   findings.expect(std::equal(got.samples.begin(), got.samples.end(), expected.samples.begin()),
                   [] { return std::string("other samples"); });
   const auto bytes = static_cast<std::size_t>(expected.count * expected.data.sample_bytes());
-  findings.expect(std::memcmp(got.data.data, expected.data.data, bytes) == 0,
-                  [&] { return cat("other counts in a batch of ", expected.samples.front()); });
+  findings.expect(std::memcmp(got.data.data, expected.data.data, bytes) == 0, [&] {
+    return fmt::format("other counts in a batch of {}", expected.samples.front());
+  });
   findings.expect(std::equal(expected.targets.begin(), expected.targets.end(), got.targets.begin()),
                   [] { return std::string("other targets"); });
 }
@@ -104,13 +106,13 @@ StageRecord check_case(const Comm& comm, const std::filesystem::path& directory,
                        Findings& findings) {
   const ProcessMesh mesh(comm, c.mesh);
   const Shape shape{2, 6, 6, 6};
-  const KeptSample sample = kept_sample(shape, c.mesh.parts, 1);
+  const StagedSample sample = staged_sample(shape, c.mesh.parts, 1);
   const MadeUp train(shape, 13, "one"), validation(shape, 7, "two");
   const SampleOrder order{c.shuffle, 5, train.size(), c.mesh.replicas, 1},
       validation_order{c.shuffle, 5, validation.size(), c.mesh.replicas, 1};
   Stager stager(mesh, sample, {directory, c.codec, c.keep},
-                {{"train", &train, SampleHomes::of_training(order)},
-                 {"validation", &validation, SampleHomes::of_validation(validation_order)}});
+                {{"train", &train, SampleOwners::of_training(order)},
+                 {"validation", &validation, SampleOwners::of_validation(validation_order)}});
   auto staged = stager.run([] { return false; }, [](std::int64_t) {});
   findings.expect(staged.has_value(), [] { return std::string("staging stopped"); });
   const StageRecord record = stager.record();
@@ -118,13 +120,13 @@ StageRecord check_case(const Comm& comm, const std::filesystem::path& directory,
   findings.expect_equal(read, record.reused ? 0 : 20 * shape.volume(), "voxels read");
   if (c.codec == StageCodec::kNone) {
     std::int64_t kept = 0;
-    for (const Box& box : sample.kept) kept += 20 * StageFile::raw_bytes(box.volume());
+    for (const Box& box : sample.blocks) kept += 20 * StageFile::raw_bytes(box.volume());
     findings.expect(
         record.bytes_staged <= kept && record.bytes_staged > kept - 64 * 2 * comm.size(),
-        [&] { return cat(record.bytes_staged, " bytes staged of ", kept); });
+        [&] { return fmt::format("{} bytes staged of {}", record.bytes_staged, kept); });
   }
   const BatchSpec spec{shape,
-                       sample.kept[static_cast<std::size_t>(mesh.part())],
+                       sample.blocks[static_cast<std::size_t>(mesh.part())],
                        mesh.part() == 0 ? kTargets : 0,
                        1,
                        DataType::kInt16,
@@ -134,10 +136,10 @@ StageRecord check_case(const Comm& comm, const std::filesystem::path& directory,
   DirectLoader direct(train.reader(), spec), validation_direct(validation.reader(), spec);
   const SymmetryDraw draw(5, shape);
   for (std::int64_t epoch = 0; epoch < 2; ++epoch) {
-    const Course course = order.training(epoch, epoch, c.augment ? &draw : nullptr);
-    from_stage.append(course);
-    direct.append(course);
-    for (std::int64_t step = 0; step < course.steps; ++step) {
+    const BatchSchedule schedule = order.training(epoch, epoch, c.augment ? &draw : nullptr);
+    from_stage.append(schedule);
+    direct.append(schedule);
+    for (std::int64_t step = 0; step < schedule.steps; ++step) {
       const Batch& got = from_stage.next();
       if (step % 2 == 0) from_stage.progress();
       compare_batches(got, direct.next(), findings);
@@ -165,7 +167,7 @@ std::vector<MeshShape> meshes_of(int ranks) {
 TEST_CASE("staged batches are those that reading gives, on any mesh") {
   const SharedDirectory directory(test_world());
   for_comms("staging", {1, 2, 3, 4, 6}, [&](const Comm& comm, Findings& findings) {
-    // Every mesh turned, as only that moves pieces of blocks; the rest takes turns.
+    // Every mesh transformed, as only that moves pieces of blocks; the rest takes turns.
     unsigned number = 0;
     for (const MeshShape& mesh : meshes_of(comm.size())) {
       const Shuffle shuffle = number % 2 == 0 ? Shuffle::kGlobal : Shuffle::kLocal;
@@ -206,7 +208,7 @@ TEST_CASE("a kept stage is taken up by the same mesh and removed by who does not
       // One rank's manifest is gone, as if it had been killed before it wrote it.
       if (comm.rank() == 0)
         for (const auto& entry : std::filesystem::recursive_directory_iterator(directory.path()))
-          if (entry.path().filename() == cat("rank-", comm.size() - 1, ".json")) {
+          if (entry.path().filename() == fmt::format("rank-{}.json", comm.size() - 1)) {
             std::filesystem::remove(entry.path());
             break;
           }
@@ -245,9 +247,9 @@ TEST_CASE("staging ends on all ranks soon after one must stop") {
           const ProcessMesh mesh(comm, shape_of_mesh);
           const MadeUp data(shape, 100 * comm.size(), "one");
           const SampleOrder order{Shuffle::kGlobal, 5, data.size(), mesh.shape().replicas, 1};
-          Stager stager(mesh, kept_sample(shape, shape_of_mesh.parts, 1),
+          Stager stager(mesh, staged_sample(shape, shape_of_mesh.parts, 1),
                         {directory.path(), codec, false},
-                        {{"train", &data, SampleHomes::of_training(order)}});
+                        {{"train", &data, SampleOwners::of_training(order)}});
           // One rank is told to stop when it has read ten samples, or with the last it reads.
           const std::int64_t limit = (last ? 100 : 10) * shape.volume();
           const auto staged =
@@ -255,7 +257,7 @@ TEST_CASE("staging ends on all ranks soon after one must stop") {
                          [](std::int64_t) {});
           findings.expect(!staged, [] { return std::string("staging went on"); });
           findings.expect(last || data.voxels_read() < 2 * limit,
-                          [&] { return cat(data.voxels_read(), " voxels read"); });
+                          [&] { return fmt::format("{} voxels read", data.voxels_read()); });
         }
     comm.barrier();
     findings.expect(std::filesystem::is_empty(directory.path()),

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A small CosmoFlow in training on any mesh: its data set, its runs, and the losses they leave.
 // Judges nothing.
 #pragma once
@@ -15,10 +16,11 @@
 
 #include "models/cosmoflow.hpp"
 #include "rng.hpp"
-#include "runtime/checkpoint.hpp"
-#include "runtime/example.hpp"
-#include "runtime/tfrecord.hpp"
-#include "runtime/trainer.hpp"
+#include "runtime/data/example.hpp"
+#include "runtime/data/open_dataset.hpp"
+#include "runtime/data/tfrecord.hpp"
+#include "runtime/train/checkpoint.hpp"
+#include "runtime/train/trainer.hpp"
 
 namespace halomesh {
 
@@ -98,7 +100,7 @@ inline std::vector<double> train(const Comm& comm, const TrainingRequest& reques
   for (std::size_t i = 0; i < parameters.values().size(); ++i)
     parameters.values()[i] *=
         static_cast<float>(1.0 + (signs.uniform(i) < 0.5F ? -1 : 1) * request.perturbation);
-  const auto data = Dataset::open(comm, request.data, "train", request.input, 4);
+  const auto data = open_dataset(comm, request.data, "train", request.input, 4);
   TrainerOptions options;
   options.global_batch = kGlobalBatch;
   options.epochs = 0;

@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 // Evaluation computes what the forward pass of training does, bit for bit, although it remembers no
-// winners: the pooling kernels, and whole blocks of few and of many channels, cut or not.
+// argmax: the pooling kernels, and whole blocks of few and of many channels, cut or not.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 
 #include "rng.hpp"
 #include "src/nn/layers/convolution_block.hpp"
+#include "src/nn/onednn_library.hpp"
 
 namespace halomesh {
 namespace {
@@ -103,7 +105,7 @@ void expect_pooled(AnyConstView planes, const Spatial& pool, const Box& box, Any
         }
 }
 
-TEST_CASE("pooling without winners gives the bits of pooling with them") {
+TEST_CASE("pooling without argmax gives the bits of pooling with them") {
   constexpr std::array<std::int64_t, 9> kChannels{1, 3, 16, 17, 31, 32, 33, 47, 67};
   constexpr std::array<Spatial, 6> kPools{
       {{2, 2, 2}, {1, 1, 1}, {1, 2, 3}, {3, 2, 1}, {2, 1, 4}, {3, 3, 3}}};
@@ -145,23 +147,23 @@ struct BlockPlace {
 Tensor forward(const BlockPlace& block, bool prepared_for_training, bool training) {
   ConvolutionBlock layer(block.options);
   const Box whole = Box::whole(block.src);
-  LayerPlace place;
-  place.src_shapes = {block.src};
-  place.dst_shape = layer.dst_shape(place.src_shapes);
-  place.boxes = {
-      {layer.needs(block.produced, 0, place.src_shapes)}, block.produced, block.produced};
-  place.src_spans = {whole};
-  place.dst_span = Box::whole(place.dst_shape);
-  place.dst_chunks = {block.produced};
-  place.src_types = {block.options.compute};
-  place.dst_type = block.options.dst;
-  place.training = prepared_for_training;
-  place.src_diff_wanted = {true};
+  LayerContext context;
+  context.src_shapes = {block.src};
+  context.dst_shape = layer.dst_shape(context.src_shapes);
+  context.boxes = {
+      {layer.needs(block.produced, 0, context.src_shapes)}, block.produced, block.produced};
+  context.src_spans = {whole};
+  context.dst_span = Box::whole(context.dst_shape);
+  context.dst_chunks = {block.produced};
+  context.src_types = {block.options.compute};
+  context.dst_type = block.options.dst;
+  context.training = prepared_for_training;
+  context.src_diff_wanted = {true};
   const Range rows{block.produced.lo[kC], block.produced.hi[kC]};
   std::vector<std::vector<float>> memory;
   std::vector<ParameterView> parameters;
   memory.reserve(4);
-  for (const ParameterGeometry& geometry : layer.parameters(place.src_shapes)) {
+  for (const ParameterGeometry& geometry : layer.parameters(context.src_shapes)) {
     const ParameterSlice slice{rows, Box::whole(geometry.in)};
     std::vector<float>& values = memory.emplace_back();
     for_each_value(slice.volume(), 1, 1U << 31U,
@@ -169,9 +171,9 @@ Tensor forward(const BlockPlace& block, bool prepared_for_training, bool trainin
     std::vector<float>& diffs = memory.emplace_back(values.size());
     parameters.push_back({geometry, slice, values, diffs});
   }
-  layer.prepare(place, parameters);
+  layer.prepare(context, parameters);
   layer.load_parameters();
-  Tensor src(whole, 1, block.options.compute), dst(place.dst_span, 1, block.options.dst);
+  Tensor src(whole, 1, block.options.compute), dst(context.dst_span, 1, block.options.dst);
   fill(src.any_view(), 2, 200);
   const std::vector<AnyConstView> views{src.any_view()};
   layer.forward({training, 0, 0, 0}, views, dst.any_view(), block.produced);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a fused convolution block promises beside its results: NaN, ties, refusals, fast kernels.
 #include <doctest/doctest.h>
 
@@ -12,7 +13,8 @@
 #include <vector>
 
 #include "error.hpp"
-#include "src/nn/layers/convolution_block_pooling.hpp"
+#include "src/nn/layers/pooled_activation.hpp"
+#include "src/nn/onednn_library.hpp"
 #include "test/harness/convolution_block_case.hpp"
 
 namespace halomesh {
@@ -31,18 +33,18 @@ struct PoolsItsInput {
                .slope = 0.5F,
                .cache_bytes = cache_bytes}) {
     const Box in = Box::whole({1, 2 * windows, 2, 2}), out = Box::whole({1, windows, 1, 1});
-    LayerPlace place;
-    place.src_shapes = {in.shape()};
-    place.dst_shape = out.shape();
-    place.boxes = {{in}, out, out};
-    place.src_spans = {in};
-    place.src_types = {DataType::kFloat32};
-    place.dst_span = out;
-    place.dst_chunks = {out};
-    place.src_diff_wanted = {true};
-    const std::vector<ParameterGeometry> geometry = layer.parameters(place.src_shapes);
-    layer.prepare(place, {{geometry[0], geometry[0].whole(), weight, diff_weight},
-                          {geometry[1], geometry[1].whole(), bias, diff_bias}});
+    LayerContext context;
+    context.src_shapes = {in.shape()};
+    context.dst_shape = out.shape();
+    context.boxes = {{in}, out, out};
+    context.src_spans = {in};
+    context.src_types = {DataType::kFloat32};
+    context.dst_span = out;
+    context.dst_chunks = {out};
+    context.src_diff_wanted = {true};
+    const std::vector<ParameterGeometry> geometry = layer.parameters(context.src_shapes);
+    layer.prepare(context, {{geometry[0], geometry[0].whole(), weight, diff_weight},
+                            {geometry[1], geometry[1].whole(), bias, diff_bias}});
     layer.load_parameters();
     src = Tensor(in, 1);
     diff_src = Tensor(in, 1);
@@ -91,17 +93,17 @@ template <class T>
 struct OneWindow {
   std::vector<T> planes;
   std::vector<Bfloat16> dst;
-  std::vector<std::uint8_t> winners;
+  std::vector<std::uint8_t> argmax;
 
   OneWindow(std::int64_t channels, const std::array<float, 8>& values)
-      : dst(static_cast<std::size_t>(channels)), winners(static_cast<std::size_t>(channels)) {
+      : dst(static_cast<std::size_t>(channels)), argmax(static_cast<std::size_t>(channels)) {
     for (const float value : values) planes.insert(planes.end(), dst.size(), T(value));
     const Box box = Box::whole({channels, 1, 1, 1});
     const ConvolutionPlanes from{reinterpret_cast<std::byte*>(planes.data()),  // NOLINT: bytes
                                  DataTypeOf<T>::kType,
                                  {0, 2}};
     PooledActivation{{2, 2, 2}, 0.5F}.forward(
-        from, box, 0, TensorView<Bfloat16>{dst.data(), box, 1}, Winners{winners.data(), box, 1});
+        from, box, 0, TensorView<Bfloat16>{dst.data(), box, 1}, Argmax{argmax.data(), box, 1});
   }
 };
 
@@ -120,8 +122,8 @@ TEST_CASE("pooled activation: NaN of either sign wins, in any place and number o
         for (std::size_t c = 0; c < half.dst.size(); ++c, ++seen) {
           CHECK(std::isnan(static_cast<float>(half.dst[c])));
           CHECK(std::isnan(static_cast<float>(full.dst[c])));
-          CHECK(half.winners[c] == (place | kSlopeBit));
-          CHECK(full.winners[c] == (place | kSlopeBit));
+          CHECK(half.argmax[c] == (place | kSlopeBit));
+          CHECK(full.argmax[c] == (place | kSlopeBit));
         }
       }
   CHECK(seen == (5 + 16 + 32 + 53) * 16);
@@ -130,7 +132,7 @@ TEST_CASE("pooled activation: NaN of either sign wins, in any place and number o
 TEST_CASE("pooled activation rounds to the nearest bf16, ties to even, and knows the slope") {
   struct Row {
     float most, dst;
-    std::uint8_t winner;
+    std::uint8_t largest;
   };
   // bf16 from 1 on are 2^-7 apart.
   const std::array<Row, 7> rows{
@@ -149,10 +151,10 @@ TEST_CASE("pooled activation rounds to the nearest bf16, ties to even, and knows
       const OneWindow<Bfloat16> half(channels, values);
       for (std::size_t c = 0; c < full.dst.size(); ++c, ++seen) {
         CHECK(static_cast<float>(full.dst[c]) == row.dst);
-        CHECK(full.winners[c] == row.winner);
+        CHECK(full.argmax[c] == row.largest);
         // Rounded before the slope, here and after it: no tie is left.
         CHECK(static_cast<float>(half.dst[c]) == row.dst);
-        CHECK(half.winners[c] == row.winner);
+        CHECK(half.argmax[c] == row.largest);
       }
     }
   CHECK(seen == 7 * (5 + 16 + 32 + 53));
@@ -169,22 +171,22 @@ std::vector<std::string> implementations_of(std::size_t layer, std::int64_t kern
   options.cache_bytes = 1 << 16;  // several pieces
   ConvolutionBlock block(options);
   const Shape src{kChannels[layer], extent, extent, extent};
-  LayerPlace place;
-  place.src_shapes = {src};
-  place.src_types = {layer == 0 ? DataType::kInt16 : compute};
-  place.dst_shape = block.dst_shape(place.src_shapes);
-  Box dst = Box::whole(place.dst_shape);
+  LayerContext context;
+  context.src_shapes = {src};
+  context.src_types = {layer == 0 ? DataType::kInt16 : compute};
+  context.dst_shape = block.dst_shape(context.src_shapes);
+  Box dst = Box::whole(context.dst_shape);
   if (channels.extent() > 0) dst.lo[kC] = channels.lo, dst.hi[kC] = channels.hi;
-  place.boxes = {{Box::whole(src)}, dst, dst};
-  place.src_spans = {Box::whole(src)};
-  place.dst_span = dst;
-  place.dst_chunks = {with_d_range(dst, 0, dst.hi[kD] - 1),
-                      with_d_range(dst, dst.hi[kD] - 1, dst.hi[kD])};
-  place.src_diff_wanted = {layer > 0};
+  context.boxes = {{Box::whole(src)}, dst, dst};
+  context.src_spans = {Box::whole(src)};
+  context.dst_span = dst;
+  context.dst_chunks = {with_d_range(dst, 0, dst.hi[kD] - 1),
+                        with_d_range(dst, dst.hi[kD] - 1, dst.hi[kD])};
+  context.src_diff_wanted = {layer > 0};
   std::vector<ParameterView> parameters;
-  for (const ParameterGeometry& geometry : block.parameters(place.src_shapes))
+  for (const ParameterGeometry& geometry : block.parameters(context.src_shapes))
     parameters.push_back({geometry, {{dst.lo[kC], dst.hi[kC]}, Box::whole(geometry.in)}, {}, {}});
-  block.prepare(place, std::move(parameters));
+  block.prepare(context, std::move(parameters));
   return block.implementations();
 }
 
@@ -198,7 +200,7 @@ TEST_CASE("fused block: no layer of CosmoFlow falls to a reference kernel") {
         CHECK(names.size() >= (layer > 0 ? 3U : 2U));
         for (const std::string& name : names) {
           CHECK_MESSAGE(name.find("ref") == std::string::npos,
-                        cat("layer ", layer + 1, ", kernel ", kernel, ": ", name));
+                        fmt::format("layer {}, kernel {}: {}", layer + 1, kernel, name));
           CHECK(name.find(name_of(compute)) != std::string::npos);
           ++seen;
         }
@@ -213,7 +215,8 @@ TEST_CASE("fused block: one vector of conv5's channels does not fall to a refere
     if (compute == DataType::kBfloat16 && !cpu_computes_bf16()) continue;
     for (const std::int64_t kernel : {2, 3})
       for (const std::string& name : implementations_of(4, kernel, 8, compute, {48, 64})) {
-        CHECK_MESSAGE(name.find("ref") == std::string::npos, cat("kernel ", kernel, ": ", name));
+        CHECK_MESSAGE(name.find("ref") == std::string::npos,
+                      fmt::format("kernel {}: {}", kernel, name));
         ++seen;
       }
   }

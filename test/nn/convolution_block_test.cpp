@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fused convolution blocks cut any way equal the serial chain of convolution, pooling and leaky
 // ReLU in fp64: output and gradients, in fp32 and bf16, from fp32, bf16 and counts.
 #include <doctest/doctest.h>
@@ -8,6 +9,7 @@
 
 #include "error.hpp"
 #include "rng.hpp"
+#include "src/nn/onednn_library.hpp"
 #include "test/harness/convolution_block_case.hpp"
 
 namespace halomesh {
@@ -107,7 +109,7 @@ BlockCase random_case(std::uint32_t number, DataType compute) {
 LayerCase random_layer_case(std::uint32_t number, DataType compute) {
   LayerCase test = layer_case(random_case(number, compute));
   Choices choose(number + 100000);
-  test.name = cat("case ", number, ": ", test.name);
+  test.name = fmt::format("case {}: {}", number, test.name);
   test.seed = number;
   if (choose.between(0, 2) == 0) test.cut.src_margin = choose.each(0, 2);
   if (choose.between(0, 2) == 0) test.cut.dst_margin = choose.each(0, 2);
@@ -159,7 +161,7 @@ LayerCase random_channel_case(std::uint32_t number, DataType compute) {
   block.channel_cuts.push_back(block.options.filters);
   std::sort(block.channel_cuts.begin(), block.channel_cuts.end());
   LayerCase test = layer_case(block);
-  test.name = cat("channel case ", number, ": ", test.name);
+  test.name = fmt::format("channel case {}: {}", number, test.name);
   test.seed = number;
   if (choose.between(0, 2) == 0) test.cut.src_margin = choose.each(0, 2);
   if (choose.between(0, 2) == 0) test.cut.dst_margin = choose.each(0, 2);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Convolution cut any way equals a serial fp64 convolution: output, both gradients, adjoint.
 // Literal corner cases and several hundred seeded ones.
 #include "src/nn/layers/convolution.hpp"
@@ -19,9 +20,9 @@ namespace {
 LayerCase convolution_case(const ConvolutionOptions& options, const Shape& src,
                            const PartGrid& grid, std::int64_t batch = 1) {
   LayerCase test;
-  test.name = cat("convolution of ", src, ", kernel ", options.window.kernel[0], ' ',
-                  options.window.kernel[1], ' ', options.window.kernel[2], ", ", to_string(grid),
-                  " parts, batch ", batch);
+  test.name = fmt::format("convolution of {}, kernel {} {} {}, {} parts, batch {}", src,
+                          options.window.kernel[0], options.window.kernel[1],
+                          options.window.kernel[2], to_string(grid), batch);
   test.make_layer = [options] { return std::make_unique<Convolution>(options); };
   test.cut.src_shapes = {src};
   test.cut.grid = grid;
@@ -96,7 +97,7 @@ LayerCase random_case(std::uint32_t number) {
   const Shape src{choose.between(1, 4), extents[0], extents[1], extents[2]};
   const PartGrid grid = kGrids[static_cast<std::size_t>(choose.between(0, kGrids.size() - 1))];
   LayerCase test = convolution_case(options, src, grid, choose.between(1, 3));
-  test.name = cat("case ", number, ": ", test.name);
+  test.name = fmt::format("case {}: {}", number, test.name);
   test.seed = number;
   if (choose.between(0, 2) == 0) test.cut.src_margin = choose.each(0, 2);
   if (choose.between(0, 2) == 0) test.cut.dst_margin = choose.each(0, 2);
@@ -214,20 +215,20 @@ TEST_CASE("convolution: no layer of CosmoFlow falls to a reference kernel") {
         const Shape src{kChannels[layer], e, e, e};
         Convolution convolution(
             {kChannels[layer + 1], WindowOptions::cube(kernel, 1, PaddingKind::kSame)});
-        LayerPlace place;
-        place.src_shapes = {src};
-        place.dst_shape = convolution.dst_shape(place.src_shapes);
-        const Box dst = Box::whole(place.dst_shape);
-        place.boxes = {{Box::whole(src)}, dst, dst};
-        place.src_spans = {Box::whole(src)};
-        place.dst_span = dst;
-        place.dst_chunks = {with_d_range(dst, 0, e - 1), with_d_range(dst, e - 1, e)};
-        place.src_diff_wanted = {layer > 0};
-        convolution.prepare(place, {});
+        LayerContext context;
+        context.src_shapes = {src};
+        context.dst_shape = convolution.dst_shape(context.src_shapes);
+        const Box dst = Box::whole(context.dst_shape);
+        context.boxes = {{Box::whole(src)}, dst, dst};
+        context.src_spans = {Box::whole(src)};
+        context.dst_span = dst;
+        context.dst_chunks = {with_d_range(dst, 0, e - 1), with_d_range(dst, e - 1, e)};
+        context.src_diff_wanted = {layer > 0};
+        convolution.prepare(context, {});
         CHECK(convolution.implementations().size() >= (layer > 0 ? 3U : 2U));
         for (const std::string& name : convolution.implementations()) {
           CHECK_MESSAGE(name.find("ref") == std::string::npos,
-                        cat("layer ", layer + 1, ", ", src, ", kernel ", kernel, ": ", name));
+                        fmt::format("layer {}, {}, kernel {}: {}", layer + 1, src, kernel, name));
           ++seen;
         }
       }

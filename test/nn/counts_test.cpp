@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What counts stand for.
 #include "src/nn/counts.hpp"
 

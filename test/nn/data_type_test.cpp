@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Element types: rounding to bfloat16, views that know their type, and their moves.
 #include "src/nn/data_type.hpp"
 

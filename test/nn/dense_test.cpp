@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The dense layer split over its input on any cut against naive loops in double precision.
 #include "src/nn/layers/dense.hpp"
 
@@ -16,7 +17,7 @@ namespace {
 
 LayerCase make_case(const Shape& src, std::int64_t out, const PartGrid& grid, std::int64_t batch) {
   LayerCase test;
-  test.name = cat("dense ", src, " to ", out, " on ", to_string(grid), ", batch ", batch);
+  test.name = fmt::format("dense {} to {} on {}, batch {}", src, out, to_string(grid), batch);
   test.make_layer = [out] { return std::make_unique<Dense>(out); };
   test.cut.src_shapes = {src};
   test.cut.grid = grid;
@@ -62,17 +63,17 @@ TEST_CASE("every weight is held once and the bias by the owner of the output") {
   const LayerCut cut = cut_layer(dense, request);
   std::vector<Box> blocks;
   std::int64_t biases = 0;
-  for (const LayerPlace& place : cut.places) {
-    const ParameterSlice slice = dense.parameter_slice(0, place.boxes, src);
+  for (const LayerContext& context : cut.contexts) {
+    const ParameterSlice slice = dense.parameter_slice(0, context.boxes, src);
     CHECK(slice.out == Range{0, 128});
     blocks.push_back(slice.in);
     CHECK(blocks.back().volume() == 512 * 4);
-    biases += dense.parameter_slice(1, place.boxes, src).in.volume();
+    biases += dense.parameter_slice(1, context.boxes, src).in.volume();
   }
   CHECK(blocks.size() == 16);
   CHECK(is_partition(blocks, src[0]));
   CHECK(biases == 1);
-  CHECK(dense.parameter_slice(1, cut.places[0].boxes, src) == dense.parameters(src)[1].whole());
+  CHECK(dense.parameter_slice(1, cut.contexts[0].boxes, src) == dense.parameters(src)[1].whole());
   std::int64_t parameters = 0;
   for (const ParameterGeometry& p : dense.parameters(src)) parameters += p.volume();
   CHECK(parameters == 4194432);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Dropout's mask: a function of global positions, the same on any cut, drawn again by backward.
 #include "src/nn/layers/dropout.hpp"
 
@@ -51,7 +52,7 @@ TEST_CASE("dropout draws the same mask on any cut") {
       for (const PartGrid& grid : {PartGrid{1, 1, 1}, PartGrid{3, 1, 1}, PartGrid{1, 1, 4},
                                    PartGrid{2, 2, 2}, PartGrid{7, 1, 2}}) {
         LayerCase test;
-        test.name = cat("dropout ", p, " on ", to_string(grid));
+        test.name = fmt::format("dropout {:g} on {}", p, to_string(grid));
         test.make_layer = [p] { return std::make_unique<Dropout>(p); };
         test.cut.src_shapes = {kShape};
         test.cut.grid = grid;
@@ -75,15 +76,15 @@ std::vector<float> mask(const Pass& pass, std::uint32_t layer, std::int64_t batc
   const Shape shape{64, 1, 1, 1};
   const Box whole = Box::whole(shape);
   Dropout dropout(p);
-  LayerPlace place;
-  place.index = layer;
-  place.src_shapes = {shape};
-  place.dst_shape = shape;
-  place.boxes = {{whole}, whole, whole};
-  place.src_spans = {whole};
-  place.dst_span = whole;
-  place.batch = batch;
-  dropout.prepare(place, {});
+  LayerContext context;
+  context.index = layer;
+  context.src_shapes = {shape};
+  context.dst_shape = shape;
+  context.boxes = {{whole}, whole, whole};
+  context.src_spans = {whole};
+  context.dst_span = whole;
+  context.batch = batch;
+  dropout.prepare(context, {});
   Tensor src(whole, batch), dst(whole, batch);
   for (std::int64_t i = 0; i < batch * 64; ++i) src.view().data[i] = 1;
   const std::vector<AnyConstView> views{src.view()};

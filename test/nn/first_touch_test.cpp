@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every byte is cleared, whatever the size and the number of threads, and none beside.
 #include "src/nn/first_touch.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The harness that proves layers is itself able to fail: each kind of wrong layer is noticed, and
 // the exchange is the exact adjoint of its reverse.
 #include "test/harness/layer_check.hpp"
@@ -39,13 +40,13 @@ class Wrong : public Convolution {
     const Box box = Convolution::needs(dst, input, src);
     return mistake_ == kHaloTooSmall && !prepared_ ? intersect(box, dst_to_src(dst, src[0])) : box;
   }
-  void prepare(const LayerPlace& place, std::vector<ParameterView> parameters) override {
+  void prepare(const LayerContext& context, std::vector<ParameterView> parameters) override {
     parameters_ = parameters;
     prepared_ = true;
-    LayerPlace true_place = place;
-    true_place.boxes.src_needed[0] =
-        Convolution::needs(place.boxes.dst_produced, 0, place.src_shapes);
-    Convolution::prepare(true_place, std::move(parameters));
+    LayerContext true_context = context;
+    true_context.boxes.src_needed[0] =
+        Convolution::needs(context.boxes.dst_produced, 0, context.src_shapes);
+    Convolution::prepare(true_context, std::move(parameters));
   }
   void forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
                const Box& chunk) override {

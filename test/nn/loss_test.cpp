@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Losses against literal numbers, finite differences, and a batch cut over replicas.
 #include "src/nn/loss.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The oneDNN wrappers: inner products against fp64, gradients summed over samples, and errors that
 // name the primitive.
 #include "src/nn/onednn.hpp"
@@ -10,6 +11,7 @@
 
 #include "error.hpp"
 #include "rng.hpp"
+#include "src/nn/onednn_library.hpp"
 
 namespace halomesh {
 namespace {
@@ -167,7 +169,7 @@ TEST_CASE("convolution kernels in the library's own layout differ in the order o
   }
 }
 
-TEST_CASE("what oneDNN refuses is an error that names the primitive, its shapes and a cure") {
+TEST_CASE("what oneDNN refuses is an error that names the primitive, its shapes and a hint") {
   ConvolutionKernels kernels;
   const ConvolutionGeometry wrong{
       {4, 6, 5, 7}, {16, 6, 5, 7}, {2, 2, 2}};  // no padding, yet no loss

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SGD steps against literal numbers and against the formula in double precision.
 #include "src/nn/optimizer.hpp"
 

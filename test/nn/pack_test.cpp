@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Packing boxes of strided views: order, exactness, and that nothing else is touched.
 #include "src/nn/pack.hpp"
 

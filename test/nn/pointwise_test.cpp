@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pointwise layers on any cut against naive loops in double precision; dropout's mask.
 #include <doctest/doctest.h>
 
@@ -51,7 +52,7 @@ Reference reference(const Function& f) {
 LayerCase make_case(const std::string& name, std::function<std::unique_ptr<Layer>()> make,
                     const Reference& expected, const PartGrid& grid) {
   LayerCase test;
-  test.name = cat(name, " on ", to_string(grid));
+  test.name = fmt::format("{} on {}", name, to_string(grid));
   test.make_layer = std::move(make);
   test.cut.src_shapes = {kShape};
   test.cut.grid = grid;
@@ -91,8 +92,8 @@ TEST_CASE("leaky ReLU equals its formula on any cut") {
   for (float slope : {0.3f, 0.0f, 1.0f}) {
     const double exact = slope == 0.3f ? 0.3 : static_cast<double>(slope);
     LayerCase test = make_case(
-        cat("leaky ReLU ", slope), [slope] { return std::make_unique<LeakyRelu>(slope); },
-        reference(leaky(exact)), kGrids[0]);
+        fmt::format("leaky ReLU {:g}", slope),
+        [slope] { return std::make_unique<LeakyRelu>(slope); }, reference(leaky(exact)), kGrids[0]);
     expect_on_all_cuts(test);
     test.src_value = [](float v) { return v < 0.5f ? 0.0f : v; };  // zero counts as not positive
     expect_on_all_cuts(test);
@@ -122,7 +123,7 @@ Function scaled_tanh(double scale) {
 TEST_CASE("scaled tanh equals its formula on any cut") {
   for (float scale : {1.2f, -0.5f}) {
     LayerCase test = make_case(
-        cat("tanh ", scale), [scale] { return std::make_unique<ScaledTanh>(scale); },
+        fmt::format("tanh {:g}", scale), [scale] { return std::make_unique<ScaledTanh>(scale); },
         reference(scaled_tanh(static_cast<double>(scale))), kGrids[0]);
     expect_on_all_cuts(test);
     test.src_value = [](float v) { return 20 * v; };  // saturated
@@ -162,7 +163,8 @@ Reference sum_reference() {
 TEST_CASE("a sum adds its inputs on any cut and gives each the whole gradient") {
   for (std::size_t inputs : {2u, 3u}) {
     LayerCase test = make_case(
-        cat("sum of ", inputs), [] { return std::make_unique<Add>(); }, sum_reference(), kGrids[0]);
+        fmt::format("sum of {}", inputs), [] { return std::make_unique<Add>(); }, sum_reference(),
+        kGrids[0]);
     test.cut.src_shapes.assign(inputs, kShape);
     expect_on_all_cuts(test);
   }

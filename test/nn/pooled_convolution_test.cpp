@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Our own forward kernel of few channels against naive pooling of sums rounded to the type that it
 // computes in: which of equal elements wins, NaN, infinities, zeros and what is next to them.
 #include "src/nn/layers/pooled_convolution.hpp"
@@ -58,25 +59,25 @@ void expect_pooled(DataType compute) {
   const std::vector<float> weight(kBias.size(), 1 + 0x1p-10F), src = planes();  // 1 as bf16
   kernel.load_weights(weight.data(), kBias.data());
   Tensor dst(box, 1), evaluated(box, 1);
-  std::vector<std::uint8_t> winners(static_cast<std::size_t>(box.volume()));
-  kernel.forward(src.data(), box, 0, kSlope, dst.any_view(), {winners.data(), box, 1});
+  std::vector<std::uint8_t> argmax(static_cast<std::size_t>(box.volume()));
+  kernel.forward(src.data(), box, 0, kSlope, dst.any_view(), {argmax.data(), box, 1});
   kernel.forward(src.data(), box, 0, kSlope, evaluated.any_view(), {});
   const float factor = as_computed(weight[0], compute);
   std::int64_t equal = 0, nan = 0;
   for (std::int64_t w = 0; w < kWindows; ++w)
     for (std::int64_t c = 0; c < kFilters; ++c) {
       float best = 0;
-      std::int64_t winner = -1;
+      std::int64_t largest = -1;
       for (std::int64_t tap = 0; tap < 8; ++tap) {
         const float sum = std::fma(factor, tap_of(src, w, tap), kBias[static_cast<std::size_t>(c)]);
         const float value = as_computed(sum, compute);
         equal += value == best ? 1 : 0;
-        if (winner >= 0 && (std::isnan(best) || !(value > best || std::isnan(value)))) continue;
+        if (largest >= 0 && (std::isnan(best) || !(value > best || std::isnan(value)))) continue;
         best = value;
-        winner = tap;
+        largest = tap;
       }
       const std::int64_t at = w * kFilters + c;
-      const std::uint8_t won = winners[static_cast<std::size_t>(at)];
+      const std::uint8_t won = argmax[static_cast<std::size_t>(at)];
       CHECK((won & kSlopeBit) == (best > 0 ? 0 : kSlopeBit));
       const float got = dst.view().data[at], evaluation = evaluated.view().data[at];
       if (std::isnan(best)) {
@@ -88,7 +89,7 @@ void expect_pooled(DataType compute) {
       }
       CHECK(got == (best > 0 ? best : best * kSlope));
       CHECK(evaluation == got);
-      CHECK((won & (kSlopeBit - 1)) == winner);
+      CHECK((won & (kSlopeBit - 1)) == largest);
     }
   CHECK(equal > kWindows);
   CHECK(nan > 50);
@@ -116,7 +117,7 @@ std::vector<float> drawn(std::uint32_t stream, std::int64_t size, int exponents)
 
 struct Pooled {
   std::vector<float> values;
-  std::vector<std::uint8_t> winners;
+  std::vector<std::uint8_t> argmax;
   friend bool operator==(const Pooled&, const Pooled&) = default;
 };
 
@@ -137,7 +138,7 @@ Pooled pooled_by(bool dots, std::int64_t channels, std::int64_t filters, const S
   Pooled result{{}, std::vector<std::uint8_t>(static_cast<std::size_t>(box.volume()))};
   const bool reads_short = convolution.src_type() == DataType::kBfloat16;
   convolution.forward(reads_short ? static_cast<const void*>(rounded.data()) : floats.data(), box,
-                      0, kSlope, dst.any_view(), {result.winners.data(), box, 1});
+                      0, kSlope, dst.any_view(), {result.argmax.data(), box, 1});
   result.values.assign(dst.view().data, dst.view().data + box.volume());
   return result;
 }

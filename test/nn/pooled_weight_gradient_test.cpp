@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The weight gradient under max pooling against its definition in double precision, and that it
 // reads nothing outside of what it is given.
 #include "src/nn/layers/pooled_weight_gradient.hpp"
@@ -85,15 +86,15 @@ void add_sample(const Case& c, const Sample<S, T>& sample, bool first, bool at_e
     corner[0] -= src_lo;
     const Spatial extents{hi - lo, pooled[1], pooled[2]};
     const Spread<T> diff(sample.diff.data() + lo * plane, extents, c.co, 3, T(NAN));
-    const Spread<std::uint8_t> winners(sample.winners.data() + lo * plane, extents, c.co, 5, 0xff);
+    const Spread<std::uint8_t> argmax(sample.argmax.data() + lo * plane, extents, c.co, 5, 0xff);
     const Guarded<S> src(sample.src.data() + src_lo * src_plane, at((src_hi - src_lo) * src_plane),
                          at_end);
     const Guarded<T> diff_memory(diff.values.data(), diff.values.size(), at_end);
-    const Guarded<std::uint8_t> winner_memory(winners.values.data(), winners.values.size(), at_end);
+    const Guarded<std::uint8_t> argmax_memory(argmax.values.data(), argmax.values.size(), at_end);
     gradient.add(
         PooledWeightGradient::Source<S>{src.data(), {src_hi - src_lo, c.src[1], c.src[2]}, corner},
         extents, PooledWeightGradient::Pooled<T>{diff_memory.data(), diff.step},
-        PooledWeightGradient::Pooled<std::uint8_t>{winner_memory.data(), winners.step}, kSlope,
+        PooledWeightGradient::Pooled<std::uint8_t>{argmax_memory.data(), argmax.step}, kSlope,
         first && lo == 0);
   }
 }
@@ -159,8 +160,8 @@ std::vector<Case> window_cases() {
                                 Spatial{1, 2, 3}, Spatial{3, 1, 2}, Spatial{2, 5, 3}})
       for (bool same : {false, true}) {
         Case c;
-        c.name = cat("kernel ", kernel[0], kernel[1], kernel[2], " pool ", pool[0], pool[1],
-                     pool[2], same ? " same" : " valid");
+        c.name = fmt::format("kernel {}{}{} pool {}{}{}{}", kernel[0], kernel[1], kernel[2],
+                             pool[0], pool[1], pool[2], same ? " same" : " valid");
         c.kernel = kernel;
         c.pool = pool;
         c.src = {9, 7, 11};
@@ -189,7 +190,7 @@ TEST_CASE("pooled weight gradient holds for any number of channels") {
     for (std::int64_t co : {1, 7, 8, 32, 35})
       for (std::int64_t k : {2, 3}) {
         Case c;
-        c.name = cat(ci, " to ", co, " channels, kernel ", k);
+        c.name = fmt::format("{} to {} channels, kernel {}", ci, co, k);
         c.ci = ci;
         c.co = co;
         c.kernel = {k, k, k};
@@ -207,7 +208,7 @@ TEST_CASE("pooled weight gradient adds up chunks and samples on any number of th
     for (std::int64_t planes : {1, 2, 100})
       for (int threads : {1, 2, 3, 7}) {
         Case c;
-        c.name = cat("kernel ", k, ", ", planes, " planes a chunk, ", threads, " threads");
+        c.name = fmt::format("kernel {}, {} planes a chunk, {} threads", k, planes, threads);
         c.kernel = {k, k, k};
         c.pad_before = {k - 2, k - 2, k - 2};
         c.pad_after = {1, 1, 1};
@@ -224,7 +225,7 @@ TEST_CASE("pooled weight gradient takes bf16 for either operand") {
   std::int64_t compared = 0;
   for (const Spatial& kernel : {Spatial{2, 2, 2}, Spatial{3, 3, 3}}) {
     Case c;
-    c.name = cat("bf16, kernel ", kernel[0]);
+    c.name = fmt::format("bf16, kernel {}", kernel[0]);
     c.kernel = kernel;
     c.pad_before = {kernel[0] - 2, kernel[0] - 2, kernel[0] - 2};
     c.pad_after = {1, 1, 1};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pooling over any cut against naive loops in double precision, and what it must refuse.
 #include "src/nn/layers/pooling.hpp"
 
@@ -20,7 +21,8 @@ namespace {
 LayerCase make_case(const std::string& name, PoolingKind kind, const WindowOptions& window,
                     const Shape& src, const PartGrid& grid) {
   LayerCase test;
-  test.name = cat(name, " of ", src, " on ", to_string(grid), ", kind ", static_cast<int>(kind));
+  test.name =
+      fmt::format("{} of {} on {}, kind {}", name, src, to_string(grid), static_cast<int>(kind));
   test.make_layer = [=] { return make_pooling(kind, window); };
   test.cut.src_shapes = {src};
   test.cut.grid = grid;
@@ -67,7 +69,7 @@ TEST_CASE("pooling treats whole and partial blocks of channels alike") {
   for (std::int64_t channels : {1, 15, 16, 17, 37})
     for (PoolingKind kind : {PoolingKind::kMax, PoolingKind::kAverage})
       for (std::int64_t stride : {1, 2})
-        expect_layer(make_case(cat(channels, " channels"), kind,
+        expect_layer(make_case(fmt::format("{} channels", channels), kind,
                                WindowOptions::cube(2, stride, PaddingKind::kSame),
                                {channels, 5, 4, 6}, {2, 1, 2}));
 }
@@ -115,14 +117,14 @@ struct Whole {
 
   Whole(std::unique_ptr<Layer> l, const Shape& shape) : src_shapes{shape}, layer(std::move(l)) {
     const Box in = Box::whole(shape), out = Box::whole(layer->dst_shape(src_shapes));
-    LayerPlace place;
-    place.src_shapes = src_shapes;
-    place.dst_shape = out.shape();
-    place.boxes = {{in}, out, out};
-    place.src_spans = {in};
-    place.dst_span = out;
-    place.dst_chunks = {out};
-    layer->prepare(place, {});
+    LayerContext context;
+    context.src_shapes = src_shapes;
+    context.dst_shape = out.shape();
+    context.boxes = {{in}, out, out};
+    context.src_spans = {in};
+    context.dst_span = out;
+    context.dst_chunks = {out};
+    layer->prepare(context, {});
     src = Tensor(in, 1);
     diff_src = Tensor(in, 1);
     dst = Tensor(out, 1);

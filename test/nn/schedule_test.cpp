@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Learning rates of the published runs, epoch by epoch at every edge, as literal numbers.
 #include "src/nn/schedule.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The table of a geometry: loads against sums done by hand, and what is printed.
 #include "partition/geometry_table.hpp"
 

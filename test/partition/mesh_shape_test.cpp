@@ -1,4 +1,5 @@
-// The process mesh as numbers, and the cures that its errors name.
+// SPDX-License-Identifier: Apache-2.0
+// The process mesh as numbers, and the hints that its errors name.
 #include "partition/mesh_shape.hpp"
 
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The geometry of whole networks: who owns, needs and holds what, derived from declarations alone.
 #include "partition/model_geometry.hpp"
 

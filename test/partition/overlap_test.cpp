@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The order of chunks: local planes first, each plane exactly once.
 #include "partition/overlap.hpp"
 
@@ -67,8 +68,8 @@ TEST_CASE("for windows of every width the chunks cover the block once, local one
   CHECK(compared == 28 * 6);
 }
 
-// Every element of the plan travels in exactly one stage, and in the first whose chunk needs it.
-TEST_CASE("stages of a halo follow the chunks that need them") {
+// Every element of the plan travels in exactly one round, and in the first whose chunk needs it.
+TEST_CASE("rounds of a halo follow the chunks that need them") {
   const Shape src{2, 13, 11, 6};
   const AxisWindow axis{3, 1, 1, 1, 1};
   const Window window{axis, axis, axis};
@@ -84,8 +85,8 @@ TEST_CASE("stages of a halo follow the chunks that need them") {
       if (chunk.needs_remote) boxes.push_back(needed_box(window, chunk.dst, src));
   }
   const TransferPlan plan = plan_transfers(owned, needed);
-  const std::vector<TransferPlan> stages = stage_transfers(plan, chunk_needs);
-  REQUIRE(stages.size() > 1);
+  const std::vector<TransferPlan> rounds = split_into_rounds(plan, chunk_needs);
+  REQUIRE(rounds.size() > 1);
   int compared = 0;
   for (const Transfer& t : plan.transfers())
     for (std::int64_t d = t.box.lo[kD]; d < t.box.hi[kD]; ++d) {
@@ -94,9 +95,9 @@ TEST_CASE("stages of a halo follow the chunks that need them") {
       const auto first = std::find_if(wanted.begin(), wanted.end(), [&](const Box& box) {
         return box.lo[kD] <= d && d < box.hi[kD];
       });
-      for (std::size_t k = 0; k < stages.size(); ++k) {
+      for (std::size_t k = 0; k < rounds.size(); ++k) {
         std::int64_t found = 0;
-        for (const Transfer& s : stages[k].transfers())
+        for (const Transfer& s : rounds[k].transfers())
           if (s.src == t.src && s.dst == t.dst && s.box.contains(plane)) ++found;
         const bool here = k == static_cast<std::size_t>(first - wanted.begin());
         CHECK(found == (here ? 1 : 0));
@@ -106,13 +107,13 @@ TEST_CASE("stages of a halo follow the chunks that need them") {
   CHECK(compared > 100);
 }
 
-TEST_CASE("what no chunk needs travels with the first stage; without chunks there is one") {
+TEST_CASE("what no chunk needs travels with the first round; without chunks there is one") {
   const TransferPlan plan({{0, 1, planes(2, 5)}});
-  const auto stages = stage_transfers(plan, {{}, {planes(3, 4), planes(4, 9)}});
-  REQUIRE(stages.size() == 2);
-  CHECK(stages[0].transfers() == std::vector<Transfer>{{0, 1, planes(2, 3)}, {0, 1, planes(3, 4)}});
-  CHECK(stages[1].transfers() == std::vector<Transfer>{{0, 1, planes(4, 5)}});
-  CHECK(stage_transfers(plan, {{}, {}}).size() == 1);
+  const auto rounds = split_into_rounds(plan, {{}, {planes(3, 4), planes(4, 9)}});
+  REQUIRE(rounds.size() == 2);
+  CHECK(rounds[0].transfers() == std::vector<Transfer>{{0, 1, planes(2, 3)}, {0, 1, planes(3, 4)}});
+  CHECK(rounds[1].transfers() == std::vector<Transfer>{{0, 1, planes(4, 5)}});
+  CHECK(split_into_rounds(plan, {{}, {}}).size() == 1);
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Blocks with remainder against literal tables.
 #include "partition/partition.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Layers as geometry alone, to build networks from without any mathematics.
 // Declares what real layers declare: windows, pointwise maps, layers split over their input.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Transfer plans: literal halos, and the properties that must hold for any boxes.
 #include "partition/transfer_plan.hpp"
 
@@ -74,11 +75,14 @@ RandomCase random_case(std::uint64_t number) {
   Window window;
   for (AxisWindow& w : window) {
     w.kernel = draw(1, 5);
+    w.stride = draw(1, 3);
     w.dilation = draw(1, 2);
     w.pad_before = draw(0, w.reach() - 1);
     w.pad_after = w.reach() - 1 - w.pad_before;
   }
-  for (const Box& dst : c.owned) c.needed.push_back(needed_box(window, dst, c.shape));
+  const Spatial dst = dst_extents(window, c.shape.spatial());
+  for (const Box& box : block_partition({c.shape.c, dst[0], dst[1], dst[2]}, grid))
+    c.needed.push_back(needed_box(window, box, c.shape));
   return c;
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sliding windows against literal tables: extents, planes read, padding.
 #include "partition/window.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The field against its spectrum: power in shells, sigma_8 of a realisation, Hermitian symmetry.
 // Bounds are sample variances: the expected scatter of what is measured, times five.
 #include "src/synth/gaussian_field.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whole universes: conservation, reproducibility, growth of structure, cutting, learnability.
 // Knows nothing of files.
 #include "src/synth/universe.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Displacements of single waves against their formula, and the counting of particles.
 // Knows nothing of cosmologies.
 #include "src/synth/zeldovich.hpp"

@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bad data and bad requests: every one ends all ranks within seconds, with one message that names
-// what, where and the cure, before anything is trained. Knows the program from outside only.
+// what, where and the hint, before anything is trained. Knows the program from outside only.
 #include <doctest/doctest.h>
 
 #include <functional>
@@ -77,7 +78,7 @@ TEST_CASE("wrong requests end all ranks with one message") {
       option("missing data", kFailed, {{"data", nowhere}}, {nowhere + "/train", "halomesh synth"}),
       option("other extents", kFailed, {{"input", "16x16x16x4"}}, {"train/", "32x32x32x4"}),
       option("other targets", kFailed, {{"targets", "3"}}, {"train/", "--targets 4", "found 4"}),
-      option("missing checkpoint", kFailed, {{"resume", "no.h5"}}, {"no.h5", "--resume auto"}),
+      option("missing checkpoint", kFailed, {{"resume", "no.h5"}}, {"no.h5", "no such checkpoint"}),
       option("foreign file as checkpoint", kFailed,
              {{"init-from", (data_set(32, 8, 4) / "dataset.json").string()}}, {"dataset.json"}),
   };

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Archives that the program makes, as tests of `convert` want them.
 // Knows the program from outside only.
 #pragma once

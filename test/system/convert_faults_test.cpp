@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // Archives whose making is disturbed, refused or damaged: nothing that was made is lost.
 // Knows the program from outside only.
 #include <doctest/doctest.h>
 
 #include <limits>
 
-#include "test/runtime/full_disk.hpp"
+#include "test/harness/full_disk.hpp"
 #include "test/system/conversion.hpp"
 #include "test/system/spoil.hpp"
 
@@ -47,7 +48,7 @@ void check_goes_on(const fs::path& from, const fs::path& to) {
   const Outcome outcome = run(2, "convert", long_conversion(from, to), 60);
   CAPTURE(outcome.text);
   CHECK(outcome.exit_code == 0);
-  CHECK(outcome.text.find("samples were there)") != std::string::npos);
+  CHECK(outcome.text.find("samples already converted)") != std::string::npos);
   const auto files = files_of(to);
   CHECK(files.size() == 50);
   CHECK(files == undisturbed());
@@ -93,7 +94,7 @@ TEST_CASE("convert: told to stop, it leaves whole files only") {
     Job job(0, "convert", long_conversion(long_data(), to), workshop().fresh("log"));
     reach_the_middle(job, to);
     job.signal(job.launcher(), SIGTERM);
-    check_failure(job.wait(kLimitSeconds), kFailed, {"stopped by a signal", "same command"});
+    check_failure(job.wait(kLimitSeconds), kFailed, {"SIGTERM received: stopped", "same command"});
   }
   CHECK(partial_files(to).empty());
   check_goes_on(long_data(), to);
@@ -124,7 +125,7 @@ TEST_CASE("convert: a second one into the same directory is refused") {
   Job job(2, "convert", long_conversion(long_data(), to), workshop().fresh("log"));
   reach_the_middle(job, to);
   check_failure(run(2, "convert", long_conversion(long_data(), to)), kFailed,
-                {to.string(), "is being written to by process", "wait for its end"});
+                {to.string(), "is in use by process", "converting since", "another --to"});
   const Outcome outcome = job.wait(60);
   CAPTURE(outcome.text);
   CHECK(outcome.exit_code == 0);
@@ -148,7 +149,7 @@ TEST_CASE("convert: a disk that is full ends all ranks, and keeps whole files") 
   CHECK(files_of(to).empty());
 }
 
-TEST_CASE("convert: a bad source or target is told by what, where and cure") {
+TEST_CASE("convert: a bad source or target is told by what, where and hint") {
   const std::string nowhere = workshop().fresh("nowhere").string();
   const std::vector<Fault> faults = {
       {"no source", [&](const auto&, Arguments& o) { o["from"] = nowhere; }, {nowhere}},
@@ -202,15 +203,15 @@ TEST_CASE("convert: an archive of another source or other options is not gone on
   const std::vector<Fault> faults = {
       {"source",
        [&](const auto&, Arguments& o) { o["from"] = other.data.string(); },
-       {"train-0000", "of another conversion: samples from", other.data.string()}},
+       {"train-0000", "belongs to another conversion: samples from", other.data.string()}},
       {"level", [](const auto&, Arguments& o) { o["level"] = "1"; }, {"gzip level 4, expected 1"}},
       {"codec", [](const auto&, Arguments& o) { o["codec"] = "none"; }, {"expected 0"}},
       {"files",
        [](const auto&, Arguments& o) { o["samples-per-file"] = "4"; },
-       {"of another conversion: this one makes 2 files"}},
+       {"belongs to another conversion: this one makes 2 files"}},
       {"file lengths",
        [](const auto&, Arguments& o) { o["samples-per-file"] = "2"; },
-       {"of another conversion"}},
+       {"belongs to another conversion"}},
   };
   for (const Fault& fault : faults) {
     CAPTURE(fault.label);

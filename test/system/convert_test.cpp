@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Archives made by the program: the same on any ranks, and of every kind of data.
 // Knows the program from outside only.
 #include <doctest/doctest.h>
@@ -79,40 +80,6 @@ TEST_CASE("convert: an archive of an archive, and one without compression, hold 
   options.insert({{"verify", ""}});
   REQUIRE(run(2, "convert", options).exit_code == 0);
   CHECK(files_of(twice).size() == 3);
-}
-
-TEST_CASE("convert: another filter of HDF5 by its number") {
-  const Scene direct;
-  Scene archived;
-  archived.data = workshop().fresh("archive");
-  Arguments options = conversion(direct.data, archived.data);
-  // szip is a part of most libraries; gzip by its number of all.
-  const std::string codec = H5Zfilter_avail(H5Z_FILTER_SZIP) > 0 ? "4,160,16" : "1,9";
-  options.insert({{"codec", codec}, {"verify", ""}});
-  REQUIRE(run(2, "convert", options).exit_code == 0);
-  const auto first = files_of(archived.data);
-  fs::remove(archived.data / "train-00001.h5");
-  const Outcome again = run(2, "convert", options);
-  CAPTURE(again.text);
-  REQUIRE(again.exit_code == 0);
-  CHECK(again.text.find("5 samples were there") != std::string::npos);
-  CHECK(files_of(archived.data) == first);
-  REQUIRE(direct.train().exit_code == 0);
-  REQUIRE(archived.train().exit_code == 0);
-  check_same_curve(direct.out, archived.out);
-
-  const std::vector<std::pair<const char*, std::vector<std::string>>> wrong = {
-      {"gzip", {"train-0000", "filter " + codec + ", expected none"}},
-      {"1,8", {"train-0000", "filter " + codec + ", expected 1,8"}},
-      {"60000", {"no filter 60000", "HDF5_PLUGIN_PATH"}},
-      {"5", {"filter 5 changes counts"}}};
-  for (const auto& [other, named] : wrong) {
-    options["codec"] = other;
-    check_failure(run(2, "convert", options), 1, named);
-  }
-  options["codec"] = "lz4";
-  check_failure(run(2, "convert", options), 2, {"--codec lz4 is no codec", "32015,3"});
-  CHECK(files_of(archived.data) == first);
 }
 
 TEST_CASE("synth: an archive holds what its TFRecord files do, on any ranks") {

@@ -1,9 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // eval and predict on several meshes: every sample exactly once, the same quality on each.
 // Knows the program from outside only.
 #include <doctest/doctest.h>
 
 #include <cmath>
 
+#include "test/harness/skip.hpp"
 #include "test/system/curve.hpp"
 #include "test/system/scene.hpp"
 
@@ -50,7 +52,8 @@ TEST_CASE("eval and predict agree on every mesh and count each sample once") {
   const Outcome training = scene.train();
   CAPTURE(training.text);
   REQUIRE(training.exit_code == 0);
-  CHECK(training.text.find("each epoch drops 2 samples") != std::string::npos);
+  CHECK(training.text.find("dropping the last partial batch of every epoch (2 samples") !=
+        std::string::npos);
   CHECK(number_after(training.text, "validation MAE  ") > 0);
   CHECK(training.text.find("(5 samples)") != std::string::npos);
 
@@ -128,11 +131,8 @@ TEST_CASE("training in bf16 follows the curve of fp32 and leaves a checkpoint fo
   narrow.options["precision"] = "bf16";
   const Outcome outcome = narrow.train();
   CAPTURE(outcome.text);
-  if (outcome.exit_code == 2 &&
-      outcome.text.find("no instructions for bf16") != std::string::npos) {
-    MESSAGE("skipped: this CPU has no instructions for bf16");
-    return;
-  }
+  if (outcome.exit_code == 2 && outcome.text.find("no instructions for bf16") != std::string::npos)
+    return skip_case("this CPU has no instructions for bf16");
   REQUIRE(outcome.exit_code == 0);
   REQUIRE(scene.train().exit_code == 0);
   const auto wide = read_curve(scene.out), curve = read_curve(narrow.out);
@@ -150,10 +150,19 @@ TEST_CASE("training in bf16 follows the curve of fp32 and leaves a checkpoint fo
   CHECK(mean_of_last(wide) < 0.9 * wide[0].loss);
   CHECK(std::abs(mean_of_last(curve) - mean_of_last(wide)) <= 0.1 * mean_of_last(wide));
   narrow.options["precision"] = "fp32";
+  narrow.options["allow-changes"] = "";
   narrow.options["steps"] = "42";
   const Outcome resumed = narrow.train();
   CHECK(resumed.exit_code == 0);
-  CHECK(resumed.text.find("going on from") != std::string::npos);
+  CHECK(resumed.text.find("resuming from") != std::string::npos);
+  // A run that is complete says so, and no figures of steps that it did not make.
+  const Outcome again = narrow.train();
+  CAPTURE(again.text);
+  CHECK(again.exit_code == 0);
+  CHECK(again.text.find("nothing to do: already at epoch") != std::string::npos);
+  CHECK(again.text.find(" / step 42\n") != std::string::npos);
+  CHECK(again.text.find("samples/s") == std::string::npos);
+  CHECK(again.text.find("loss  ") == std::string::npos);
 }
 
 }  // namespace halomesh::test

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs that are killed, told to stop or hit by a damaged file on their way, and how they go on.
 // Knows the program from outside only.
 #include <doctest/doctest.h>
@@ -61,7 +62,7 @@ void go_on(const Scene& scene) {
   const Outcome outcome = scene.train(60);
   CAPTURE(outcome.text);
   CHECK(outcome.exit_code == 0);
-  CHECK(outcome.text.find("going on from " + from.string()) != std::string::npos);
+  CHECK(outcome.text.find("resuming from " + from.string()) != std::string::npos);
   CHECK(partial_files(scene.out).empty());
 }
 
@@ -74,17 +75,15 @@ void check_same_run(const Scene& scene) {
 
 /// A new run that gets the signal in its middle; again where the launcher crashed by itself.
 Outcome interrupt(const Scene& scene, int number, int rank) {
-  for (int attempt = 1;; ++attempt) {
+  return despite_launcher_crashes([&] {
     fs::remove_all(scene.out);
     Job job(scene.ranks, "train", scene.arguments(), workshop().fresh("log"));
     reach_the_middle(job, scene);
     const auto ranks = job.ranks();
     REQUIRE(static_cast<int>(ranks.size()) == scene.ranks);
     job.signal(rank < 0 ? job.launcher() : ranks.at(rank), number);
-    Outcome outcome = job.wait(10);
-    if (!launcher_crashed(outcome.text) || attempt == 3) return outcome;
-    MESSAGE("the launcher crashed while it ended; the job is run again");
-  }
+    return job.wait(kLimitSeconds);
+  });
 }
 
 }  // namespace
@@ -98,8 +97,8 @@ TEST_CASE("a killed rank ends the job, and the run goes on bit by bit") {
     CHECK(outcome.in_time);
     CHECK(outcome.exit_code != 0);
     CHECK(outcome.exit_code != kStopped);
-    // The launcher says which rank died; a survivor says the cure.
-    CHECK(lines_starting(outcome.text, "  cure: give the same command again") == 1);
+    // The launcher says which rank died; a survivor says the hint.
+    CHECK(lines_starting(outcome.text, "  hint: give the same command again") == 1);
     CHECK(read_curve(scene.out).size() < kSteps);
     go_on(scene);
     check_same_run(scene);
@@ -138,6 +137,105 @@ TEST_CASE("a rank told to stop ends all of them with a checkpoint and exit code 
     go_on(scene);
     check_same_run(scene);
   }
+}
+
+TEST_CASE("all signals that ask a process to stop are treated alike") {
+  int checked = 0;
+  for (const auto& [number, name] : std::map<int, std::string>{{SIGHUP, "SIGHUP"},
+                                                               {SIGINT, "SIGINT"},
+                                                               {SIGXCPU, "SIGXCPU"},
+                                                               {SIGUSR1, "SIGUSR1"},
+                                                               {SIGUSR2, "SIGUSR2"}}) {
+    const std::string shown = name;  // clang 14 captures no structured binding
+    CAPTURE(shown);
+    const Scene scene = long_run();
+    const Outcome outcome = interrupt(scene, number, 0);
+    CAPTURE(outcome.text);
+    CHECK(outcome.in_time);
+    CHECK(outcome.exit_code == kStopped);
+    CHECK(lines_starting(outcome.text, "halomesh: " + name + " received: writing a checkpoint") ==
+          1);
+    const std::string last = std::to_string(read_curve(scene.out).size());
+    CHECK(check_whole_checkpoints(scene).stem().string().ends_with(last));
+    ++checked;
+  }
+  CHECK(checked == 5);
+}
+
+TEST_CASE("a run told to stop during an evaluation stops in it and repeats it when resumed") {
+  Scene scene = long_run(true);
+  for (const fs::path& file : scene.files("validation"))
+    for (int i = 0; i < 1500; ++i)
+      fs::create_hard_link(file, file.string() + '-' + std::to_string(i) + ".tfrecord");
+  scene.options["steps"] = "2";
+  scene.options["evaluate-every"] = "1";
+  Job job(scene.ranks, "train", scene.arguments(), workshop().fresh("log"));
+  REQUIRE(wait_until(kLimitSeconds, [&] {
+    return job.ended() ||
+           read_file(scene.out / "mllog.txt").find("eval_start") != std::string::npos;
+  }));
+  job.signal(job.ranks().at(1), SIGTERM);
+  const Outcome outcome = job.wait(10);
+  CAPTURE(outcome.text);
+  CHECK(outcome.in_time);
+  CHECK(outcome.exit_code == kStopped);
+  const std::string metrics = read_file(scene.out / "metrics.jsonl");
+  CHECK(metrics.find("\"evaluation\"") == std::string::npos);
+  for (const fs::path& file : scene.files("validation"))
+    if (file.string().find("tfrecord-") != std::string::npos) fs::remove(file);
+  go_on(scene);
+  const std::string text = read_file(scene.out / "mllog.txt");
+  const auto count = [&](const std::string& key) {
+    int found = 0;
+    for (std::size_t at = 0; (at = text.find('"' + key + '"', at)) != std::string::npos; ++at)
+      ++found;
+    return found;
+  };
+  CHECK(count("eval_start") == 1);
+  CHECK(count("eval_stop") == 1);
+}
+
+TEST_CASE("eval, predict and synth told to stop end within seconds and leave nothing half-made") {
+  const Scene scene(true);
+  REQUIRE(scene.train(60).exit_code == 0);
+  for (const fs::path& file : scene.files("validation"))
+    for (int i = 0; i < 3000; ++i)
+      fs::create_hard_link(file, file.string() + '-' + std::to_string(i) + ".tfrecord");
+  const fs::path top = workshop().fresh("top");
+  fs::create_directories(top);
+  const Arguments over = {{"checkpoint", scene.out.string()}, {"data", scene.data.string()}};
+  Arguments predicted = over;
+  predicted["out"] = (top / "p.h5").string();
+  const std::map<std::string, Arguments> commands = {
+      {"eval", over},
+      {"predict", predicted},
+      {"synth", {{"extent", "64"}, {"train", "5000"}, {"out", (top / "set").string()}}}};
+  int checked = 0;
+  for (const auto& [command, arguments] : commands) {
+    const std::string shown = command;  // clang 14 captures no structured binding
+    CAPTURE(shown);
+    Job job(2, command, arguments, workshop().fresh("log"));
+    REQUIRE(wait_until(kLimitSeconds, [&] { return job.ended() || job.ranks().size() == 2; }));
+    // Handlers are there as soon as the work has begun.
+    REQUIRE(wait_until(kLimitSeconds, [&] {
+      const std::string status =
+          read_file("/proc/" + std::to_string(job.ranks().at(1)) + "/status");
+      const std::size_t at = status.find("SigCgt:");
+      return job.ended() ||
+             (at != std::string::npos &&
+              (std::stoull(status.substr(at + 7), nullptr, 16) >> (SIGXCPU - 1) & 1) != 0);
+    }));
+    REQUIRE(!job.ended());
+    job.signal(job.ranks().at(1), SIGHUP);
+    check_failure(job.wait(10), 1, {command == "synth" ? "SIGHUP received" : " received: stopped"});
+    for (const auto& entry : fs::recursive_directory_iterator(top)) {
+      CAPTURE(entry.path());
+      CHECK(entry.path().extension() != ".partial");
+      CHECK(entry.path().extension() != ".h5");
+    }
+    ++checked;
+  }
+  CHECK(checked == 3);
 }
 
 TEST_CASE("a launcher told to stop leaves a checkpoint of the last step") {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Starts the program under the launcher, waits for its end within a limit, and reads what it said.
 // Knows nothing of what a command does.
 #pragma once
@@ -59,11 +60,20 @@ inline bool wait_until(double seconds, const std::function<bool()>& condition) {
   return true;
 }
 
-/// True when the launcher itself crashed while it ended: PMIx_server_finalize() of Open MPI 4.1.4
-/// with PMIx 4.2.2 does so now and then after its ranks are gone. Its exit code then tells nothing.
-inline bool launcher_crashed(const std::string& text) {
-  return text.find("PMIx_server_finalize") != std::string::npos &&
-         text.find("Signal: Segmentation fault") != std::string::npos;
+/// True when `text` reports that the launcher, process `pid`, crashed in PMIx_server_finalize(),
+/// and no other process did. Open MPI 4.1.4 with PMIx 4.2.2 does so now and then when its ranks are
+/// gone; its exit code then says nothing. Each line of a report starts with "[host:PID]".
+inline bool reports_launcher_crash(const std::string& text, pid_t pid) {
+  bool finalizing = false;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const bool of_launcher = line.find(':' + std::to_string(pid) + ']') < line.find(' ');
+    if (line.find("*** Process received signal ***") != std::string::npos && !of_launcher)
+      return false;
+    finalizing =
+        finalizing || (of_launcher && line.find("(PMIx_server_finalize+") != std::string::npos);
+  }
+  return finalizing;
 }
 
 /// How a job ended and all that it printed, standard output before standard error.
@@ -72,6 +82,7 @@ struct Outcome {
   int exit_code = -1;  ///< 128 + the signal where one ended the launcher
   double seconds = 0;  ///< from its start, or from the last signal() sent to it
   std::string text;
+  bool launcher_crashed = false;  ///< see reports_launcher_crash(): tells nothing about the program
 };
 
 /// A running job: the launcher and its ranks. What still runs when it is destroyed is killed.
@@ -133,6 +144,8 @@ class Job {
     if (!outcome.in_time) kill_all();
     outcome.exit_code = WIFEXITED(status_) ? WEXITSTATUS(status_) : 128 + WTERMSIG(status_);
     outcome.text = read_file(file("out")) + read_file(file("err"));
+    outcome.launcher_crashed =
+        outcome.exit_code == 128 + SIGSEGV && reports_launcher_crash(outcome.text, pid_);
     return outcome;
   }
 
@@ -195,5 +208,14 @@ class Job {
   int status_ = 0;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
+
+/// What `start_and_wait` gives; done again, at most twice, where the launcher crashed by itself.
+inline Outcome despite_launcher_crashes(const std::function<Outcome()>& start_and_wait) {
+  for (int attempt = 1;; ++attempt) {
+    Outcome outcome = start_and_wait();
+    if (!outcome.launcher_crashed || attempt == 3) return outcome;
+    MESSAGE("the launcher crashed while it ended; the job is run again");
+  }
+}
 
 }  // namespace halomesh::test

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The MLPerf logs that real runs leave, judged by the rules of the v1.0 checker.
 #include <doctest/doctest.h>
 

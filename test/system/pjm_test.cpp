@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Job scripts for PJM, checked against its documented rules and run by a stand-in for pjsub.
 // Knows the program from outside only.
 #include <doctest/doctest.h>
@@ -57,7 +58,7 @@ TEST_CASE("a chain of PJM jobs goes on until the training is done") {
     CAPTURE(step);
     CHECK(pjm.log().find("step " + std::to_string(step) + " ended with 75\n") != std::string::npos);
     CHECK(pjm.output(step).find("stopped cleanly") != std::string::npos);
-    CHECK((pjm.output(step).find("going on from") != std::string::npos) == (step > 0));
+    CHECK((pjm.output(step).find("resuming from") != std::string::npos) == (step > 0));
   }
   CHECK(lines_starting(pjm.log(),
                        "accepted: 2 nodes 4 ranks 2 a node, 182 s, "

@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """Trains a small CosmoFlow with halomesh and proves every step of it against PyTorch in float64.
 
 Optional: counts its cases as skipped, and says why, where PyTorch, h5py or NumPy is missing.

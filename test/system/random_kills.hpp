@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A training whose ranks are killed at random moments, again and again, until it ends.
 // Knows the program from outside only.
 #pragma once
@@ -58,7 +59,7 @@ inline void check_random_kills(int kills, unsigned seed, const Arguments& more =
     CAPTURE(outcome.text);
     CHECK(outcome.in_time);
     killed += outcome.exit_code != 0 ? 1 : 0;
-    in_training += outcome.text.find("steps an epoch") != std::string::npos ? 1 : 0;
+    in_training += outcome.text.find("steps per epoch") != std::string::npos ? 1 : 0;
   }
   MESSAGE(killed << " of " << kills << " runs were killed, " << in_training << " while training");
   CHECK(killed >= kills / 2);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A small real Slurm cluster while it lives, and the jobs that tests submit to it.
 // Knows Slurm's commands; nothing of what a job does.
 #pragma once

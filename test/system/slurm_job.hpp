@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Jobs on the small Slurm cluster: two nodes with two ranks each, and what must be left of them.
 // Knows the program from outside only.
 #pragma once
@@ -68,7 +69,7 @@ inline void check_ends_well(const SlurmCluster& slurm, const ScriptJob& job,
   REQUIRE(ended);
   CHECK(slurm.job(number).state == "COMPLETED");
   CHECK(log_of(job, number).find("the training is done") != std::string::npos);
-  CHECK(log_of(job, number).find("going on from") != std::string::npos);
+  CHECK(log_of(job, number).find("resuming from") != std::string::npos);
   check_same_as_uninterrupted(job);
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Generated job scripts on a real Slurm cluster, the quick cases; test/long has the others.
 // Knows the program from outside only.
 #include "test/system/slurm_job.hpp"

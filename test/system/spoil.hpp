@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ways to spoil a file: cut, flip a bit, or change a record and keep its checksum right.
 // Knows TFRecord framing; nothing of the program.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The job script for one machine without a scheduler, really run.
 // Knows the program from outside only.
 #include <doctest/doctest.h>
@@ -43,7 +44,7 @@ TEST_CASE("a workstation's script stops at its limit and goes on when it is run 
   CHECK(run_script(rest, job) == 0);
   CHECK(job.last_step() == first + 20);
   const std::string log = read_file(job.directory / "log");
-  CHECK(log.find("going on from") != std::string::npos);
+  CHECK(log.find("resuming from") != std::string::npos);
   CHECK(log.find("the training is done") != std::string::npos);
 }
 

@@ -1,18 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sum of inputs: see add.hpp.
 #include "src/nn/layers/add.hpp"
 
 #include <algorithm>
 
-#include "src/nn/layers/runs.hpp"
+#include "src/nn/runs.hpp"
 
 namespace halomesh {
 
 Shape Add::dst_shape(std::span<const Shape> src) const {
-  require(src.size() >= 2, cat("a sum of ", src.size(), " inputs"), "name at least two inputs");
+  require(src.size() >= 2, text("a sum of {} inputs", src.size()), "name at least two inputs");
   for (std::size_t i = 1; i < src.size(); ++i)
     require(src[i] == src[0],
-            cat("a sum of inputs of different shapes: input 0 is ", src[0], ", input ", i, " is ",
-                src[i]),
+            text("a sum of inputs of different shapes: input 0 is {}, input {} is {}", src[0], i,
+                 src[i]),
             "give all inputs of a sum the same extents and channels");
   return src[0];
 }
@@ -33,7 +34,7 @@ void Add::forward(const Pass&, std::span<const AnyConstView> src, AnyView dst, c
 
 void Add::backward_data(const Pass&, AnyConstView, AnyConstView diff_dst, std::size_t input,
                         AnyView diff_src) {
-  const Box& box = place().boxes.src_needed[input];
+  const Box& box = context().boxes.src_needed[input];
   const ConstView from = diff_dst.as<float>();
   const View to = diff_src.as<float>();
   visit_runs(box, to.batch, has_all_channels(box, from, to), [&](const Run& run) {

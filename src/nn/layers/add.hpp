@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sum of several inputs of one shape: what joins the branches of a network.
 // Owns nothing but its place; knows nothing of halos: it is pointwise.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A 3-D convolution on oneDNN: see convolution.hpp.
 #include "src/nn/layers/convolution.hpp"
 
@@ -41,12 +42,12 @@ void grow(AlignedBuffer<float>& buffer, const Box& span, const Box& box) {
 }  // namespace
 
 Convolution::Convolution(const ConvolutionOptions& options) : options_(options) {
-  require(options.filters > 0, cat("convolution with ", options.filters, " filters"),
+  require(options.filters > 0, text("convolution with {} filters", options.filters),
           "use at least one filter");
 }
 
 Shape Convolution::dst_shape(std::span<const Shape> src) const {
-  require(src.size() == 1, cat("convolution with ", src.size(), " inputs"),
+  require(src.size() == 1, text("convolution with {} inputs", src.size()),
           "a convolution takes one input");
   const Spatial extents = dst_extents(options_.window.resolve(src[0].spatial()), src[0].spatial());
   return {options_.filters, extents[0], extents[1], extents[2]};
@@ -70,44 +71,44 @@ std::int64_t Convolution::forward_flops(std::span<const Shape> src) const {
 }
 
 ConvolutionGeometry Convolution::geometry_of(const Box& dst, const Box& src) const {
-  const BlockPadding padding = block_padding(window_, dst, place_.src_shapes[0]);
+  const BlockPadding padding = block_padding(window_, dst, context_.src_shapes[0]);
   const WindowOptions& w = options_.window;
   return {src.shape(), dst.shape(), w.kernel, w.stride, w.dilation, padding.before, padding.after};
 }
 
 void Convolution::reserve_scratch(const Box& src, const Box& dst) {
-  grow(src_scratch_, place_.src_spans[0], src);
-  grow(dst_scratch_, place_.dst_span, dst);
+  grow(src_scratch_, context_.src_spans[0], src);
+  grow(dst_scratch_, context_.dst_span, dst);
 }
 
-void Convolution::prepare(const LayerPlace& place, std::vector<ParameterView> parameters) {
-  place_ = place;
+void Convolution::prepare(const LayerContext& context, std::vector<ParameterView> parameters) {
+  context_ = context;
   parameters_ = std::move(parameters);
-  window_ = options_.window.resolve(place.src_shapes[0].spatial());
-  const Box& produced = place.boxes.dst_produced;
+  window_ = options_.window.resolve(context.src_shapes[0].spatial());
+  const Box& produced = context.boxes.dst_produced;
   require(produced.extent(kC) == options_.filters,
-          cat("layer ", place.index, ": a convolution cut over its output channels (", produced,
-              " of ", options_.filters, " filters)"),
+          text("layer {}: a convolution cut over its output channels ({} of {} filters)",
+               context.index, produced, options_.filters),
           "cut convolutions along d, h and w only");
   for (const ParameterView& p : parameters_)
     require(p.slice == p.geometry.whole(),
-            cat("layer ", place.index, ": a convolution with a slice ", p.slice, " of its ",
-                p.geometry.name),
+            text("layer {}: a convolution with a slice {} of its {}", context.index, p.slice,
+                 p.geometry.name),
             "cut convolutions along d, h and w only");
-  const auto needed = [&](const Box& dst) { return needs(dst, 0, place_.src_shapes); };
-  for (const Box& dst : place.dst_chunks) {
+  const auto needed = [&](const Box& dst) { return needs(dst, 0, context_.src_shapes); };
+  for (const Box& dst : context.dst_chunks) {
     const Box src = needed(dst);
     chunks_.push_back({dst, src, kernels_.add_forward(geometry_of(dst, src))});
     reserve_scratch(src, dst);
   }
-  if (place.training) {
+  if (context.training) {
     const Box src = needed(produced);
     const ConvolutionGeometry block = geometry_of(produced, src);
-    if (place.src_diff_wanted[0]) kernels_.add_backward_data(block);
+    if (context.src_diff_wanted[0]) kernels_.add_backward_data(block);
     kernels_.add_backward_weights(block);
     reserve_scratch(src, produced);
   }
-  kernels_.allocate(place.batch > 1);
+  kernels_.allocate(context.batch > 1);
 }
 
 void Convolution::load_parameters() {
@@ -119,10 +120,11 @@ void Convolution::forward(const Pass& pass, std::span<const AnyConstView> src, A
   const auto at = std::find_if(chunks_.begin(), chunks_.end(),
                                [&](const PreparedChunk& c) { return c.dst == chunk; });
   if (at == chunks_.end())
-    throw Error(cat("layer ", place_.index, ": forward of ", chunk, ", which was not prepared"),
-                "list every chunk in LayerPlace::dst_chunks");
+    throw Error(
+        fmt::format("layer {}: forward of {}, which was not prepared", context_.index, chunk),
+        "list every chunk in LayerContext::dst_chunks");
   const View to = dst.as<float>();
-  for (std::int64_t n = 0; n < place_.batch; ++n) {
+  for (std::int64_t n = 0; n < context_.batch; ++n) {
     kernels_.forward(at->kernel, read_dense(src[0].as<float>(), n, at->src, src_scratch_),
                      write_target(to, n, chunk, dst_scratch_));
     write_back(to, n, chunk, dst_scratch_);
@@ -132,8 +134,8 @@ void Convolution::forward(const Pass& pass, std::span<const AnyConstView> src, A
 
 void Convolution::backward_data(const Pass& pass, AnyConstView /*dst*/, AnyConstView diff_dst,
                                 std::size_t /*input*/, AnyView diff_src) {
-  const Box &produced = place_.boxes.dst_produced, &needed = place_.boxes.src_needed[0];
-  for (std::int64_t n = 0; n < place_.batch; ++n) {
+  const Box &produced = context_.boxes.dst_produced, &needed = context_.boxes.src_needed[0];
+  for (std::int64_t n = 0; n < context_.batch; ++n) {
     kernels_.backward_data(0, read_dense(diff_dst.as<float>(), n, produced, dst_scratch_),
                            write_target(diff_src.as<float>(), n, needed, src_scratch_));
     write_back(diff_src.as<float>(), n, needed, src_scratch_);
@@ -143,8 +145,8 @@ void Convolution::backward_data(const Pass& pass, AnyConstView /*dst*/, AnyConst
 
 void Convolution::backward_parameters(const Pass& pass, std::span<const AnyConstView> src,
                                       AnyConstView diff_dst) {
-  const Box &produced = place_.boxes.dst_produced, &needed = place_.boxes.src_needed[0];
-  for (std::int64_t n = 0; n < place_.batch; ++n) {
+  const Box &produced = context_.boxes.dst_produced, &needed = context_.boxes.src_needed[0];
+  for (std::int64_t n = 0; n < context_.batch; ++n) {
     kernels_.backward_weights(0, read_dense(src[0].as<float>(), n, needed, src_scratch_),
                               read_dense(diff_dst.as<float>(), n, produced, dst_scratch_));
     pass.progress();

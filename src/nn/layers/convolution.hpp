@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A 3-D convolution with bias on oneDNN, over whatever blocks its place gives it. Knows nothing of
 // the library's API nor of how halos arrive.
 #pragma once
@@ -35,7 +36,7 @@ class Convolution : public Layer {
   std::vector<ParameterGeometry> parameters(std::span<const Shape> src) const override;
 
   /// Refuses, by name, a place that produces only some output channels or holds a part of a weight.
-  void prepare(const LayerPlace& place, std::vector<ParameterView> parameters) override;
+  void prepare(const LayerContext& context, std::vector<ParameterView> parameters) override;
   void load_parameters() override;
   void forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
                const Box& chunk) override;
@@ -55,7 +56,7 @@ class Convolution : public Layer {
   void reserve_scratch(const Box& src, const Box& dst);
 
   ConvolutionOptions options_;
-  LayerPlace place_;
+  LayerContext context_;
   std::vector<ParameterView> parameters_;
   Window window_{};  // on the whole input
   std::vector<PreparedChunk> chunks_;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A fused convolution block: see convolution_block.hpp.
 #include "src/nn/layers/convolution_block.hpp"
 
@@ -9,6 +10,8 @@
 #include <utility>
 
 #include "error.hpp"
+#include "src/nn/onednn_library.hpp"
+#include "src/nn/pack.hpp"
 
 namespace halomesh {
 namespace {
@@ -21,28 +24,46 @@ std::int64_t cache_bytes_of_a_core() {
 }
 
 Shape only(std::span<const Shape> src) {
-  require(src.size() == 1, cat("convolution block with ", src.size(), " inputs"),
+  require(src.size() == 1, text("convolution block with {} inputs", src.size()),
           "a convolution block takes one input");
   return src[0];
+}
+
+AnyView sample_of(const AnyView& view, std::int64_t n) {
+  return {view.data + n * view.sample_bytes(), view.type, view.span, 1};
+}
+
+// Where the first element of `box` of sample n is, and how far its neighbours are.
+template <class T>
+PooledWeightGradient::Pooled<T> pooled(const TensorView<const T>& view, std::int64_t n,
+                                       const Box& box) {
+  const Box& span = view.span;
+  const std::int64_t pixel = span.extent(kC), row = pixel * span.extent(kW);
+  return {view.begin_of(n, box), {row * span.extent(kH), row, pixel}};
+}
+
+template <class T>
+const T* elements(const void* data) {
+  return static_cast<const T*>(data);
 }
 
 }  // namespace
 
 ConvolutionBlock::ConvolutionBlock(const ConvolutionBlockOptions& options)
     : options_(options), activation_{options.pool, options.slope} {
-  require(options.filters > 0, cat("convolution block with ", options.filters, " filters"),
+  require(options.filters > 0, text("convolution block with {} filters", options.filters),
           "use at least one filter");
   const Spatial& p = options.pool;
   require(p[0] > 0 && p[1] > 0 && p[2] > 0 && p[0] <= kSlopeBit && p[1] <= kSlopeBit &&
               p[2] <= kSlopeBit && p[0] * p[1] * p[2] <= kSlopeBit,
-          cat("convolution block that pools windows of ", p[0], "x", p[1], "x", p[2]),
-          "a window may have 1 to 128 elements: the winner is remembered in seven bits");
+          text("convolution block that pools windows of {}x{}x{}", p[0], p[1], p[2]),
+          "a window may have 1 to 128 elements: the largest is remembered in seven bits");
   require(std::isfinite(options.slope) && options.slope >= 0,
-          cat("convolution block with a leaky ReLU of slope ", options.slope),
+          text("convolution block with a leaky ReLU of slope {:g}", options.slope),
           "use a finite slope of at least 0");
   require(options.compute != DataType::kInt16 && options.dst != DataType::kInt16,
-          cat("convolution block that computes in ", name_of(options.compute), " and writes ",
-              name_of(options.dst)),
+          text("convolution block that computes in {} and writes {}", name_of(options.compute),
+               name_of(options.dst)),
           "use fp32 or bf16");
 }
 
@@ -82,17 +103,18 @@ std::int64_t ConvolutionBlock::forward_flops(std::span<const Shape> src) const {
 }
 
 void ConvolutionBlock::check_place() const {
-  const Box& produced = place_.boxes.dst_produced;
+  const Box& produced = context_.boxes.dst_produced;
   const Range rows{produced.lo[kC], produced.hi[kC]};
   for (const ParameterView& p : parameters_)
     require(p.slice == ParameterSlice{rows, Box::whole(p.geometry.in)},
-            cat("layer ", place_.index, ": a convolution block that produces ", produced,
-                " with a slice ", p.slice, " of its ", p.geometry.name),
+            text("layer {}: a convolution block that produces {} with a slice {} of its {}",
+                 context_.index, produced, p.slice, p.geometry.name),
             "give it the rows of the channels that it produces, with all their inputs");
   require(
-      place_.src_types[0] == options_.compute || !place_.training || !place_.src_diff_wanted[0],
-      cat("layer ", place_.index, ": the gradient of an input of ", name_of(place_.src_types[0]),
-          " from a convolution block that computes in ", name_of(options_.compute)),
+      context_.src_types[0] == options_.compute || !context_.training ||
+          !context_.src_diff_wanted[0],
+      text("layer {}: the gradient of an input of {} from a convolution block that computes in {}",
+           context_.index, name_of(context_.src_types[0]), name_of(options_.compute)),
       "let the layer before it write the type that the block computes in");
 }
 
@@ -109,20 +131,20 @@ void ConvolutionBlock::reserve(std::int64_t conv_bytes) {
   if (conv_bytes > planes_.size()) planes_ = AlignedBuffer<std::byte>(conv_bytes);
 }
 
-void ConvolutionBlock::prepare(const LayerPlace& place, std::vector<ParameterView> parameters) {
-  place_ = place;
+void ConvolutionBlock::prepare(const LayerContext& context, std::vector<ParameterView> parameters) {
+  context_ = context;
   parameters_ = std::move(parameters);
-  geometry_ = geometry_on(place.src_shapes[0]);
-  (void)dst_type(place.src_types);
+  geometry_ = geometry_on(context.src_shapes[0]);
+  (void)dst_type(context.src_types);
   check_place();
   kernels_ = ConvolutionKernels({options_.compute, options_.compute, false});
-  source_ = DenseSource(place.src_types[0], options_.compute);
+  source_ = DenseSource(context.src_types[0], options_.compute);
   prepare_forward();
-  if (place.training) {
+  if (context.training) {
     prepare_data_gradient();
     prepare_parameter_gradients();
   }
-  kernels_.allocate(place.batch * static_cast<std::int64_t>(weight_pieces_.size()) > 1);
+  kernels_.allocate(context.batch * static_cast<std::int64_t>(weight_pieces_.size()) > 1);
 }
 
 // Of many channels, the library's kernels are faster although they visit the zeros, too.
@@ -130,7 +152,7 @@ bool ConvolutionBlock::has_few_channels() const {
   constexpr std::int64_t kFewChannels = 8;
   constexpr Spatial kOnes{1, 1, 1};
   const WindowOptions& w = options_.window;
-  return place_.src_shapes[0].c <= kFewChannels && w.stride == kOnes && w.dilation == kOnes;
+  return context_.src_shapes[0].c <= kFewChannels && w.stride == kOnes && w.dilation == kOnes;
 }
 
 Padding ConvolutionBlock::padding_of(const ConvolutionPiece& piece) const {
@@ -140,11 +162,11 @@ Padding ConvolutionBlock::padding_of(const ConvolutionPiece& piece) const {
 
 // The pieces matter only where the input is converted, packed or padded first.
 void ConvolutionBlock::prepare_pooled_forward() {
-  pooled_forward_.emplace(options_.compute, place_.src_shapes[0].c, channels(),
+  pooled_forward_.emplace(options_.compute, context_.src_shapes[0].c, channels(),
                           options_.window.kernel);
   const DataType type = pooled_forward_->src_type();
-  pooled_source_ = DenseSource(place_.src_types[0], type, options_.compute);
-  for (const Box& dst : place_.dst_chunks) {
+  pooled_source_ = DenseSource(context_.src_types[0], type, options_.compute);
+  for (const Box& dst : context_.dst_chunks) {
     PreparedChunk& chunk = chunks_.emplace_back(PreparedChunk{dst, {}});
     const Box src = geometry_.needs(dst);
     const std::int64_t plane_bytes = src.volume() / src.extent(kD) * size_of(type);
@@ -152,7 +174,7 @@ void ConvolutionBlock::prepare_pooled_forward() {
     for (const ConvolutionPiece& piece :
          geometry_.split_dst(dst, std::max<std::int64_t>(1, planes))) {
       chunk.pieces.push_back({piece});
-      pooled_source_.reserve(place_.src_spans[0], piece.src, padding_of(piece));
+      pooled_source_.reserve(context_.src_spans[0], piece.src, padding_of(piece));
     }
   }
 }
@@ -163,13 +185,13 @@ void ConvolutionBlock::prepare_forward() {
     prepare_pooled_forward();
     return;
   }
-  for (const Box& dst : place_.dst_chunks) {
+  for (const Box& dst : context_.dst_chunks) {
     PreparedChunk& chunk = chunks_.emplace_back(PreparedChunk{dst, {}});
     const Box plane = geometry_.conv_box(with_d_range(dst, dst.lo[kD], dst.lo[kD] + 1));
     const std::int64_t planes = planes_in_caches(plane.volume() * size_of(options_.compute));
     for (const ConvolutionPiece& piece : geometry_.split_dst(dst, planes)) {
       chunk.pieces.push_back({piece, kernels_.add_forward(geometry_.convolution(piece))});
-      source_.reserve(place_.src_spans[0], piece.src);
+      source_.reserve(context_.src_spans[0], piece.src);
       reserve(piece.conv.volume() * size_of(options_.compute));
     }
   }
@@ -178,9 +200,9 @@ void ConvolutionBlock::prepare_forward() {
 std::vector<std::string> ConvolutionBlock::implementations() const {
   std::vector<std::string> names = kernels_.implementations();
   if (pooled_forward_)
-    names.push_back(cat("forward ", name_of(options_.compute), " pooled:halomesh"));
+    names.push_back(fmt::format("forward {} pooled:halomesh", name_of(options_.compute)));
   if (pooled_gradient_)
-    names.push_back(cat("backward_weights ", name_of(options_.compute), " pooled:halomesh"));
+    names.push_back(fmt::format("backward_weights {} pooled:halomesh", name_of(options_.compute)));
   return names;
 }
 
@@ -195,21 +217,164 @@ void ConvolutionBlock::forward(const Pass& pass, std::span<const AnyConstView> s
   const auto at = std::find_if(chunks_.begin(), chunks_.end(),
                                [&](const PreparedChunk& c) { return c.dst == chunk; });
   if (at == chunks_.end())
-    throw Error(cat("layer ", place_.index, ": forward of ", chunk, ", which was not prepared"),
-                "list every chunk in LayerPlace::dst_chunks");
-  const Winners winners = pass.training ? winners_ : Winners{};
-  for (std::int64_t n = 0; n < place_.batch; ++n)
+    throw Error(
+        fmt::format("layer {}: forward of {}, which was not prepared", context_.index, chunk),
+        "list every chunk in LayerContext::dst_chunks");
+  const Argmax argmax = pass.training ? argmax_ : Argmax{};
+  for (std::int64_t n = 0; n < context_.batch; ++n)
     for (const auto& [boxes, kernel] : at->pieces) {
       if (pooled_forward_) {
         const void* const from = pooled_source_.read(src[0], n, boxes.src, padding_of(boxes));
-        pooled_forward_->forward(from, boxes.dst, n, options_.slope, dst, winners);
+        pooled_forward_->forward(from, boxes.dst, n, options_.slope, dst, argmax);
       } else {
         kernels_.forward(kernel, source_.read(src[0], n, boxes.src), planes_.data());
         activation_.forward({planes_.data(), options_.compute, planes_of(boxes.conv)}, boxes.dst, n,
-                            dst, winners);
+                            dst, argmax);
       }
       pass.progress();
     }
+}
+
+void ConvolutionBlock::prepare_data_gradient() {
+  const Box& produced = context_.boxes.dst_produced;
+  argmax_storage_ = AlignedBuffer<std::uint8_t>(context_.batch * produced.volume());
+  argmax_ = {argmax_storage_.data(), produced, context_.batch};
+  if (!context_.src_diff_wanted[0]) return;
+  const std::int64_t element = size_of(options_.compute);
+  const Box conv = geometry_.conv_box(produced);
+  const std::int64_t planes = planes_in_caches(conv.volume() / conv.extent(kD) * element);
+  std::int64_t bytes = 0;
+  for (const ConvolutionPiece& piece : geometry_.split_src(produced, planes)) {
+    data_pieces_.push_back({piece, kernels_.add_backward_data(geometry_.convolution(piece))});
+    reserve(piece.conv.volume() * element);
+    if (!ConstView{nullptr, context_.src_spans[0], 1}.is_dense(piece.src))
+      bytes = std::max(bytes, piece.src.volume() * element);
+  }
+  diff_src_ = AlignedBuffer<std::byte>(bytes);
+}
+
+void ConvolutionBlock::prepare_parameter_gradients() {
+  if (has_few_channels())
+    prepare_pooled_gradient();
+  else
+    prepare_library_gradient();
+}
+
+// The pieces matter only where the input is converted or packed first.
+void ConvolutionBlock::prepare_pooled_gradient() {
+  const Box& produced = context_.boxes.dst_produced;
+  pooled_gradient_.emplace(PooledWeightGradient::Geometry{context_.src_shapes[0].c, channels(),
+                                                          options_.window.kernel, options_.pool},
+                           omp_get_max_threads());
+  const Box src = geometry_.needs(produced);
+  const std::int64_t src_planes =
+      planes_in_caches(src.volume() / src.extent(kD) * size_of(options_.compute));
+  const bool in_place = context_.src_types[0] == options_.compute;
+  const std::int64_t planes = in_place ? produced.extent(kD) : src_planes / options_.pool[0];
+  for (const ConvolutionPiece& piece :
+       geometry_.split_dst(produced, std::max<std::int64_t>(1, planes))) {
+    weight_pieces_.push_back({piece});
+    if (!in_place) source_.reserve(context_.src_spans[0], piece.src);
+  }
+}
+
+void ConvolutionBlock::prepare_library_gradient() {
+  // oneDNN 2.6 reads unset memory in weight gradients of bf16 with a stride, or of fewer rows than
+  // a kernel of 4 rows reaches (found by filling its scratchpad with NaN).
+  const WindowOptions& w = options_.window;
+  require(!context_.training || options_.compute != DataType::kBfloat16 ||
+              (w.stride == Spatial{1, 1, 1} && w.kernel[1] <= 3),
+          text("layer {}: training in bf16 with stride {}x{}x{} and a kernel of {} rows",
+               context_.index, w.stride[0], w.stride[1], w.stride[2], w.kernel[1]),
+          "use stride 1 and kernels of at most 3 rows, or compute in fp32");
+  const Box& produced = context_.boxes.dst_produced;
+  bias_sums_ = BiasSums(channels());
+  const Box conv = geometry_.conv_box(produced);
+  const std::int64_t pooled_bytes = conv.volume() / produced.extent(kD) * size_of(options_.compute);
+  // Each piece's weight gradient is added to the sum of the others': that traffic should be little
+  // beside the planes'.
+  const std::int64_t weight_bytes = parameters_[0].slice.volume() * 4;
+  const std::int64_t planes =
+      std::max(planes_in_caches(pooled_bytes), 4 * weight_bytes / pooled_bytes);
+  for (const ConvolutionPiece& piece : geometry_.split_dst(produced, planes)) {
+    weight_pieces_.push_back({piece, kernels_.add_backward_weights(geometry_.convolution(piece))});
+    source_.reserve(context_.src_spans[0], piece.src);
+    reserve(piece.conv.volume() * size_of(options_.compute));
+  }
+}
+
+void ConvolutionBlock::backward_data(const Pass& pass, AnyConstView /*dst*/, AnyConstView diff_dst,
+                                     std::size_t /*input*/, AnyView diff_src) {
+  const Box& produced = context_.boxes.dst_produced;
+  for (std::int64_t n = 0; n < context_.batch; ++n)
+    for (const auto& [boxes, kernel] : data_pieces_) {
+      activation_.backward(diff_dst, argmax_, produced, n,
+                           {planes_.data(), options_.compute, planes_of(boxes.conv)}, nullptr);
+      const AnyView to = sample_of(diff_src, n);
+      const Box& b = boxes.src;
+      if (to.is_dense(b)) {
+        kernels_.backward_data(kernel, planes_.data(), to.begin_of(0, b));
+      } else {
+        kernels_.backward_data(kernel, planes_.data(), diff_src_.data());
+        unpack_copy(diff_src_.data(), b, to);
+      }
+      pass.progress();
+    }
+}
+
+void ConvolutionBlock::backward_parameters(const Pass& pass, std::span<const AnyConstView> src,
+                                           AnyConstView diff_dst) {
+  float* const weight = parameters_[0].diffs.data();
+  float* const bias = parameters_[1].diffs.data();
+  if (pooled_gradient_) {
+    bool first = true;
+    for (std::int64_t n = 0; n < context_.batch; ++n)
+      for (const Prepared& piece : weight_pieces_) {
+        add_pooled_gradient(src[0], diff_dst, n, piece.boxes, first);
+        first = false;
+        pass.progress();
+      }
+    pooled_gradient_->store(weight, bias);
+    return;
+  }
+  for (std::int64_t n = 0; n < context_.batch; ++n)
+    for (const auto& [boxes, kernel] : weight_pieces_) {
+      activation_.backward(diff_dst, argmax_, context_.boxes.dst_produced, n,
+                           {planes_.data(), options_.compute, planes_of(boxes.conv)}, &bias_sums_);
+      kernels_.backward_weights(kernel, source_.read(src[0], n, boxes.src), planes_.data());
+      pass.progress();
+    }
+  kernels_.store_diff_weights(weight, nullptr);
+  bias_sums_.store(bias, channels());
+}
+
+void ConvolutionBlock::add_pooled_gradient(AnyConstView src, AnyConstView diff_dst, std::int64_t n,
+                                           const ConvolutionPiece& boxes, bool first) {
+  // Where the input has the right type, all that its view spans is the block: strides are no
+  // matter.
+  const bool in_place = src.type == options_.compute;
+  const Box& block = in_place ? src.span : boxes.src;
+  const void* const data =
+      in_place ? src.data + n * src.sample_bytes() : source_.read(src, n, block);
+  const ConvolutionGeometry g = geometry_.convolution(boxes);
+  Spatial corner{};
+  for (std::size_t a = 0; a < 3; ++a)
+    corner[a] = boxes.src.lo[a + 1] - g.pad_before[a] - block.lo[a + 1];
+  const auto argmax = pooled<std::uint8_t>(argmax_, n, boxes.dst);
+  const auto add = [&]<class S>(const S* values, const auto& diff) {
+    const PooledWeightGradient::Source<S> source{values, block.shape().spatial(), corner};
+    pooled_gradient_->add(source, boxes.dst.shape().spatial(), diff, argmax, options_.slope, first);
+  };
+  const auto add_of = [&](const auto* values) {
+    if (diff_dst.type == DataType::kBfloat16)
+      add(values, pooled(diff_dst.as<Bfloat16>(), n, boxes.dst));
+    else
+      add(values, pooled(diff_dst.as<float>(), n, boxes.dst));
+  };
+  if (options_.compute == DataType::kBfloat16)
+    add_of(elements<Bfloat16>(data));
+  else
+    add_of(elements<float>(data));
 }
 
 }  // namespace halomesh

@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 // A convolution, max pooling and a leaky ReLU as one layer that keeps no activation but the pooled
-// one. Owns the order of the work; knows nothing of the library's API nor of how halos arrive.
+// one. Owns the order of the work.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +10,9 @@
 #include <vector>
 
 #include "src/nn/layer.hpp"
-#include "src/nn/layers/convolution_block_pieces.hpp"
-#include "src/nn/layers/convolution_block_pooling.hpp"
-#include "src/nn/layers/convolution_block_source.hpp"
+#include "src/nn/layers/convolution_block_geometry.hpp"
+#include "src/nn/layers/dense_source.hpp"
+#include "src/nn/layers/pooled_activation.hpp"
 #include "src/nn/layers/pooled_convolution.hpp"
 #include "src/nn/layers/pooled_weight_gradient.hpp"
 #include "src/nn/layers/window_options.hpp"
@@ -38,13 +39,13 @@ struct ConvolutionBlockOptions {
 /// convolution that no whole pooling window covers are never computed.
 ///
 /// Convolution planes live in a buffer of the size of the caches, in which they are pooled at once;
-/// one byte an output element remembers for backward where its value came from and whether the
-/// slope applies. Of an input with few channels nothing but the pooled output is written. Backward
-/// fills the buffer with the gradients of a few planes at a time; of an
-/// input with few channels the weight gradient is summed without that.
+/// one byte per output element records for backward where its value came from and whether the slope
+/// applies. For an input with few channels nothing but the pooled output is written. Backward fills
+/// the buffer with the gradients of a few planes at a time; for an input with few channels the
+/// weight gradient is summed without it.
 class ConvolutionBlock final : public Layer {
  public:
-  /// Throws Error when there are no filters, or for a pooling window, slope or type outside of the
+  /// Throws Error when there are no filters, or for a pooling window, slope or type outside the
   /// bounds above.
   explicit ConvolutionBlock(const ConvolutionBlockOptions& options);
 
@@ -57,7 +58,7 @@ class ConvolutionBlock final : public Layer {
   /// Refuses, by name, a place that holds other rows of its parameters than those of the channels
   /// that it produces, the gradient of an input of another type than it computes in, and training
   /// in bf16 with a stride other than 1 or a kernel of more than 3 rows.
-  void prepare(const LayerPlace& place, std::vector<ParameterView> parameters) override;
+  void prepare(const LayerContext& context, std::vector<ParameterView> parameters) override;
   void load_parameters() override;
   void forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
                const Box& chunk) override;
@@ -82,7 +83,7 @@ class ConvolutionBlock final : public Layer {
   bool has_few_channels() const;
   Padding padding_of(const ConvolutionPiece& piece) const;
   // That this part produces.
-  std::int64_t channels() const { return place_.boxes.dst_produced.extent(kC); }
+  std::int64_t channels() const { return context_.boxes.dst_produced.extent(kC); }
   void prepare_forward();
   void prepare_pooled_forward();
   void prepare_data_gradient();
@@ -97,7 +98,7 @@ class ConvolutionBlock final : public Layer {
   void reserve(std::int64_t conv_bytes);
 
   ConvolutionBlockOptions options_;
-  LayerPlace place_;
+  LayerContext context_;
   std::vector<ParameterView> parameters_;
   ConvolutionBlockGeometry geometry_;
   PooledActivation activation_;
@@ -107,8 +108,8 @@ class ConvolutionBlock final : public Layer {
   DenseSource source_;
   AlignedBuffer<std::byte> planes_;    // of the convolution, or of its gradient
   AlignedBuffer<std::byte> diff_src_;  // one piece, where diff_src is not contiguous
-  AlignedBuffer<std::uint8_t> winner_storage_;
-  Winners winners_;  // of winner_storage_: spans dst_produced
+  AlignedBuffer<std::uint8_t> argmax_storage_;
+  Argmax argmax_;  // of argmax_storage_: spans dst_produced
   BiasSums bias_sums_;
   // Where inputs have few channels: our own kernels, and padded input for the first.
   std::optional<PooledConvolution> pooled_forward_;

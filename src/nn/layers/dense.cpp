@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fully connected layer: see dense.hpp.
 #include "src/nn/layers/dense.hpp"
 
@@ -19,11 +20,11 @@ bool is_contiguous(const Box& span, const Box& box, std::int64_t batch) {
 }  // namespace
 
 Dense::Dense(std::int64_t out) : out_(out) {
-  require(out > 0, cat("dense layer with ", out, " outputs"), "give it at least one output");
+  require(out > 0, text("dense layer with {} outputs", out), "give it at least one output");
 }
 
 Shape Dense::dst_shape(std::span<const Shape> src) const {
-  require(src.size() == 1, cat("dense layer of ", src.size(), " inputs"), "name one input for it");
+  require(src.size() == 1, text("dense layer of {} inputs", src.size()), "name one input for it");
   return {out_, 1, 1, 1};
 }
 
@@ -39,7 +40,7 @@ ParameterSlice Dense::parameter_slice(std::size_t parameter, const LayerBoxes& b
                                       std::span<const Shape> src) const {
   const Box whole = Box::whole(dst_shape(src));
   require(boxes.dst_owned.empty() || boxes.dst_owned == whole,
-          cat("dense layer whose outputs ", boxes.dst_owned, " of ", whole, " lie on one part"),
+          text("dense layer whose outputs {} of {} lie on one part", boxes.dst_owned, whole),
           "all outputs of a dense layer must be owned by one part");
   require(boxes.dst_owned.empty() || !boxes.src_needed[0].empty(),
           "dense layer whose outputs lie on a part that holds nothing of its input",
@@ -53,23 +54,23 @@ std::int64_t Dense::forward_flops(std::span<const Shape> src) const {
   return 2 * src[0].volume() * out_;
 }
 
-void Dense::prepare(const LayerPlace& place, std::vector<ParameterView> parameters) {
-  place_ = place;
+void Dense::prepare(const LayerContext& context, std::vector<ParameterView> parameters) {
+  context_ = context;
   weight_ = std::move(parameters.at(0));
   bias_ = std::move(parameters.at(1));
-  const Box& block = place.boxes.src_needed[0];
-  require(place.boxes.dst_produced == Box::whole(place.dst_shape) &&
-              place.dst_span == place.boxes.dst_produced && place.dst_chunks.size() == 1,
-          cat("dense layer asked for ", place.boxes.dst_produced, " of its outputs in ",
-              place.dst_chunks.size(), " chunks"),
+  const Box& block = context.boxes.src_needed[0];
+  require(context.boxes.dst_produced == Box::whole(context.dst_shape) &&
+              context.dst_span == context.boxes.dst_produced && context.dst_chunks.size() == 1,
+          text("dense layer asked for {} of its outputs in {} chunks", context.boxes.dst_produced,
+               context.dst_chunks.size()),
           "a part computes all outputs of a dense layer at once");
-  kernels_.emplace(place.batch, block.volume(), out_, !bias_.values.empty(), place.training);
-  if (!is_contiguous(place.src_spans[0], block, place.batch))
-    scratch_ = AlignedBuffer<float>(place.batch * block.volume());
+  kernels_.emplace(context.batch, block.volume(), out_, !bias_.values.empty(), context.training);
+  if (!is_contiguous(context.src_spans[0], block, context.batch))
+    scratch_ = AlignedBuffer<float>(context.batch * block.volume());
 }
 
 const float* Dense::dense_src(ConstView src) {
-  const Box& block = place_.boxes.src_needed[0];
+  const Box& block = context_.boxes.src_needed[0];
   if (scratch_.size() == 0) return src.begin_of(0, block);
   pack(src, block, scratch_.data());
   return scratch_.data();
@@ -82,7 +83,7 @@ void Dense::forward(const Pass&, std::span<const AnyConstView> src, AnyView dst,
 
 void Dense::backward_data(const Pass&, AnyConstView, AnyConstView diff_dst, std::size_t,
                           AnyView diff_src) {
-  const Box& block = place_.boxes.src_needed[0];
+  const Box& block = context_.boxes.src_needed[0];
   const bool in_place = scratch_.size() == 0;
   const View target = diff_src.as<float>();
   float* const diff = in_place ? target.begin_of(0, block) : scratch_.data();

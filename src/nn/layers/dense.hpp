@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A fully connected layer with bias, split over its input: each part multiplies the block of the
 // input that it owns. Knows nothing of how partial sums meet, nor of the library's API.
 #pragma once
@@ -32,7 +33,7 @@ class Dense final : public Layer {
   ParameterSlice parameter_slice(std::size_t parameter, const LayerBoxes& boxes,
                                  std::span<const Shape> src) const override;
 
-  void prepare(const LayerPlace& place, std::vector<ParameterView> parameters) override;
+  void prepare(const LayerContext& context, std::vector<ParameterView> parameters) override;
   void forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
                const Box& chunk) override;
   void backward_data(const Pass& pass, AnyConstView dst, AnyConstView diff_dst, std::size_t input,
@@ -46,7 +47,7 @@ class Dense final : public Layer {
   const float* dense_src(ConstView src);
 
   std::int64_t out_;
-  LayerPlace place_;
+  LayerContext context_;
   ParameterView weight_, bias_;
   std::optional<InnerProductKernels> kernels_;
   AlignedBuffer<float> scratch_;  // the block of all samples, where it is not contiguous in src

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Dropout: see dropout.hpp.
 #include "src/nn/layers/dropout.hpp"
 
@@ -7,17 +8,17 @@
 
 #include "narrow.hpp"
 #include "rng.hpp"
-#include "src/nn/layers/runs.hpp"
+#include "src/nn/runs.hpp"
 
 namespace halomesh {
 
 Dropout::Dropout(double p) : p_(p) {
-  require(p >= 0.0 && p < 1.0, cat("dropout with probability ", p),
+  require(p >= 0.0 && p < 1.0, text("dropout with probability {:g}", p),
           "use a probability of at least 0 and below 1");
 }
 
 void Dropout::apply(const Pass& pass, ConstView from, View to, const Box& box) const {
-  const Shape& whole = place().dst_shape;
+  const Shape& whole = context().dst_shape;
   // Positions along a row of pixels are consecutive only where the row has all global channels.
   const bool rows = has_all_channels(box, from, to) && box.extent(kC) == whole.c;
   if (!pass.training || p_ == 0.0) {
@@ -27,7 +28,7 @@ void Dropout::apply(const Pass& pass, ConstView from, View to, const Box& box) c
     return;
   }
   const CounterRng rng(pass.seed, RandomUse::kDropout, narrow<std::uint32_t>(pass.step),
-                       place().index);
+                       context().index);
   const auto scale = static_cast<float>(1.0 / (1.0 - p_));
   // A word of 32 random bits is kept when its upper 24 bits reach p * 2^24.
   const auto threshold = static_cast<std::uint32_t>(std::ceil(p_ * 0x1p24));
@@ -55,7 +56,7 @@ void Dropout::forward(const Pass& pass, std::span<const AnyConstView> src, AnyVi
 
 void Dropout::backward_data(const Pass& pass, AnyConstView, AnyConstView diff_dst,
                             std::size_t input, AnyView diff_src) {
-  apply(pass, diff_dst.as<float>(), diff_src.as<float>(), place().boxes.src_needed[input]);
+  apply(pass, diff_dst.as<float>(), diff_src.as<float>(), context().boxes.src_needed[input]);
 }
 
 }  // namespace halomesh

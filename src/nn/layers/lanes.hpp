@@ -1,10 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sixteen channels at a time: vectors of the compiler (GCC and Clang on any CPU), which keep
-// running values in registers where a plain loop over channels would depend on the vectoriser's
-// mood. Knows nothing of layers.
+// running values in registers where a plain loop over channels would depend on the vectorizer.
+// Values of fp32 or bf16 memory are computed with in fp32; comparing bf16 alone takes 32 lanes of
+// integers.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
+
+#include "src/nn/data_type.hpp"
 
 namespace halomesh {
 
@@ -33,6 +39,142 @@ template <class Lanes, class T>
   } else {
     std::memcpy(to, &from, static_cast<std::size_t>(count) * sizeof(T));
   }
+}
+
+using WordLanes __attribute__((vector_size(kLanes * 4))) = std::uint32_t;
+using ShortLanes __attribute__((vector_size(kLanes * 2))) = std::uint16_t;
+
+/// Calls body(first channel, channels) for blocks of kLanes channels from `c` on, then for the
+/// rest.
+template <class Body>
+[[gnu::always_inline]] inline void for_each_lane_block(std::int64_t c, std::int64_t channels,
+                                                       const Body& body) {
+  for (; c + kLanes <= channels; c += kLanes)
+    body(c, std::integral_constant<std::int64_t, kLanes>());
+  if (c < channels) body(c, channels - c);
+}
+
+/// The largest of a series of values, or its last NaN if there is any. The two are found apart:
+/// compilers make one instruction of the maximum then.
+class Largest {
+ public:
+  [[gnu::always_inline]] explicit Largest(const FloatLanes& first) : best_(first), nan_(first) {}
+  [[gnu::always_inline]] void add(const FloatLanes& value) {
+    best_ = value > best_ ? value : best_;
+    nan_ = value != value ? value : nan_;
+  }
+  [[gnu::always_inline]] FloatLanes value() const { return nan_ != nan_ ? nan_ : best_; }
+
+ private:
+  FloatLanes best_, nan_;
+};
+
+/// The upper halves of the words round to nearest, ties to even; a NaN stays a (quiet) NaN: as
+/// Bfloat16(float).
+[[gnu::always_inline]] inline WordLanes words_of_bfloat16(const FloatLanes& value) {
+  const auto word = std::bit_cast<WordLanes>(value);
+  const WordLanes rounded = word + 0x7fffU + ((word >> 16U) & 1U);
+  return value == value ? rounded : word | 0x00400000U;
+}
+[[gnu::always_inline]] inline ShortLanes to_bfloat16(const FloatLanes& value) {
+  return __builtin_convertvector(words_of_bfloat16(value) >> 16U, ShortLanes);
+}
+
+/// The value that memory of type T would give back.
+template <class T>
+[[gnu::always_inline]] inline FloatLanes rounded_to(const FloatLanes& value) {
+  if constexpr (std::is_same_v<T, float>) return value;
+  return std::bit_cast<FloatLanes>(words_of_bfloat16(value) & 0xffff0000U);
+}
+
+/// Reads `count` <= kLanes values; the other lanes are zero.
+[[gnu::always_inline]] inline FloatLanes load_values(const float* from, std::int64_t count) {
+  FloatLanes value;
+  load(from, count, value);
+  return value;
+}
+[[gnu::always_inline]] inline FloatLanes load_values(const Bfloat16* from, std::int64_t count) {
+  ShortLanes bits;
+  load(&from->bits, count, bits);
+  return std::bit_cast<FloatLanes>(__builtin_convertvector(bits, WordLanes) << 16U);
+}
+
+/// Writes the first `count` <= kLanes values, rounded to the type of the memory.
+[[gnu::always_inline]] inline void store_values(const FloatLanes& value, std::int64_t count,
+                                                float* to) {
+  store(value, count, to);
+}
+[[gnu::always_inline]] inline void store_values(const FloatLanes& value, std::int64_t count,
+                                                Bfloat16* to) {
+  store(to_bfloat16(value), count, &to->bits);
+}
+
+/// Values that each go to one of several places and leave zero at the others.
+template <class T>
+struct SpreadValue;
+template <>
+struct SpreadValue<float> {
+  FloatLanes value;
+  IntLanes place;
+  [[gnu::always_inline]] SpreadValue(const FloatLanes& values, const IntLanes& places)
+      : value(values), place(places) {}
+  [[gnu::always_inline]] void store_at(std::int32_t here, std::int64_t count, float* to) const {
+    const FloatLanes share = place == here ? value : FloatLanes{};
+    store(share, count, to);
+  }
+};
+template <>
+struct SpreadValue<Bfloat16> {
+  ShortLanes value, place;
+  [[gnu::always_inline]] SpreadValue(const FloatLanes& values, const IntLanes& places)
+      : value(to_bfloat16(values)), place(__builtin_convertvector(places, ShortLanes)) {}
+  [[gnu::always_inline]] void store_at(std::int32_t here, std::int64_t count, Bfloat16* to) const {
+    const ShortLanes share = place == static_cast<std::uint16_t>(here) ? value : ShortLanes{};
+    store(share, count, &to->bits);
+  }
+};
+
+// bf16 compared and spread as the integers that it is stored as: half the instructions of going
+// through fp32.
+constexpr std::int64_t kWideLanes = 32;
+
+using WideShorts __attribute__((vector_size(kWideLanes * 2))) = std::uint16_t;
+using WideKeys __attribute__((vector_size(kWideLanes * 2))) = std::int16_t;
+using WideBytes __attribute__((vector_size(kWideLanes))) = std::uint8_t;
+
+[[gnu::always_inline]] inline WideShorts load_wide(const Bfloat16* from) {
+  WideShorts bits;
+  std::memcpy(&bits, from, sizeof(bits));
+  return bits;
+}
+
+/// Integers in the order of the values, except that NaN of either sign is above infinity and -0
+/// below +0. The magnitude of negative values is reversed; then all are moved down by 127, so that
+/// the 127 negative NaN wrap round to the top.
+constexpr std::uint16_t kKeyOffset = 127;
+[[gnu::always_inline]] inline WideShorts reverse_negative(const WideShorts& bits) {
+  const WideKeys sign = std::bit_cast<WideKeys>(bits) >> 15;
+  return bits ^ (std::bit_cast<WideShorts>(sign) & std::uint16_t{0x7fff});
+}
+[[gnu::always_inline]] inline WideKeys keys_of(const WideShorts& bits) {
+  return std::bit_cast<WideKeys>(reverse_negative(bits) - kKeyOffset);
+}
+[[gnu::always_inline]] inline WideShorts bits_of(const WideKeys& keys) {
+  return reverse_negative(std::bit_cast<WideShorts>(keys) + kKeyOffset);
+}
+constexpr std::int16_t kKeyOfZero = -kKeyOffset;
+constexpr std::int16_t kKeyOfInfinity = 0x7f80 - kKeyOffset;
+
+/// The values of one half, 0 or 1, in fp32.
+[[gnu::always_inline]] inline FloatLanes half_of(const WideShorts& bits, std::size_t half) {
+  ShortLanes part;
+  std::memcpy(&part, reinterpret_cast<const char*>(&bits) + half * sizeof(part), sizeof(part));
+  return std::bit_cast<FloatLanes>(__builtin_convertvector(part, WordLanes) << 16U);
+}
+[[gnu::always_inline]] inline void set_half(WideShorts& bits, std::size_t half,
+                                            const FloatLanes& values) {
+  const ShortLanes part = to_bfloat16(values);
+  std::memcpy(reinterpret_cast<char*>(&bits) + half * sizeof(part), &part, sizeof(part));
 }
 
 }  // namespace halomesh

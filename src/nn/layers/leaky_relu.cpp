@@ -1,14 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
 // Leaky rectifier: see leaky_relu.hpp.
 #include "src/nn/layers/leaky_relu.hpp"
 
 #include <cmath>
 
-#include "src/nn/layers/runs.hpp"
+#include "src/nn/runs.hpp"
 
 namespace halomesh {
 
 LeakyRelu::LeakyRelu(float slope) : slope_(slope) {
-  require(std::isfinite(slope) && slope >= 0.0f, cat("leaky ReLU with slope ", slope),
+  require(std::isfinite(slope) && slope >= 0.0f, text("leaky ReLU with slope {:g}", slope),
           "use a finite slope of at least 0 (CosmoFlow: 0.3)");
 }
 
@@ -26,7 +27,7 @@ void LeakyRelu::forward(const Pass&, std::span<const AnyConstView> src, AnyView 
 
 void LeakyRelu::backward_data(const Pass&, AnyConstView dst, AnyConstView diff_dst,
                               std::size_t input, AnyView diff_src) {
-  const Box& box = place().boxes.src_needed[input];
+  const Box& box = context().boxes.src_needed[input];
   const float slope = slope_;
   const ConstView result = dst.as<float>(), from = diff_dst.as<float>();
   const View to = diff_src.as<float>();

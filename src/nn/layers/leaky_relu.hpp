@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Leaky rectifier: x where x > 0, slope * x elsewhere.
 // Owns the function and its derivative; knows nothing of halos: it is pointwise.
 #pragma once

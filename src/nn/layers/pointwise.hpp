@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The geometry shared by layers that map each element on its own: output box = needed input box.
 // Owns the place of the layer on its part; knows nothing of the function that is applied.
 #pragma once
@@ -16,18 +17,20 @@ class Pointwise : public Layer {
  public:
   /// The shape of the input; throws Error unless there is exactly one.
   Shape dst_shape(std::span<const Shape> src) const override {
-    require(src.size() == 1, cat("a pointwise layer of one input was given ", src.size()),
+    require(src.size() == 1, text("a pointwise layer of one input was given {}", src.size()),
             "name one input for it");
     return src[0];
   }
   Box needs(const Box& dst, std::size_t, std::span<const Shape>) const override { return dst; }
-  void prepare(const LayerPlace& place, std::vector<ParameterView>) override { place_ = place; }
+  void prepare(const LayerContext& context, std::vector<ParameterView>) override {
+    context_ = context;
+  }
 
  protected:
-  const LayerPlace& place() const { return place_; }
+  const LayerContext& context() const { return context_; }
 
  private:
-  LayerPlace place_;
+  LayerContext context_;
 };
 
 }  // namespace halomesh

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A convolution pooled in registers: see pooled_convolution.hpp.
 #include "src/nn/layers/pooled_convolution.hpp"
 
@@ -12,7 +13,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "src/nn/layers/convolution_block_lanes.hpp"
+#include "src/nn/layers/lanes.hpp"
 
 namespace halomesh {
 namespace {
@@ -88,21 +89,21 @@ template <class C>
 // PooledActivation. Rounding keeps the order, so that only the largest need be rounded.
 template <class C, class T>
 [[gnu::always_inline]] inline void store_pooled(const TapValues& values, std::int64_t count,
-                                                float slope, T* dst, std::uint8_t* winners) {
+                                                float slope, T* dst, std::uint8_t* argmax) {
   const FloatLanes best = rounded_to<C>(largest_of(values));
   const IntLanes rises = best > 0.0F;
   store_values(rises ? best : best * slope, count, dst);
-  if (winners == nullptr) return;
+  if (argmax == nullptr) return;
   const FloatLanes least = smallest_like<C>(best);  // not a number if any is not
-  IntLanes winner{};
+  IntLanes largest{};
   unrolled<kTaps>([&](auto after) {
     constexpr std::size_t kTap = kTaps - 1 - after;  // the first one remains
     const FloatLanes& value = values[kTap];
     const IntLanes take = (value >= least) | (value != value);
-    winner = take ? IntLanes{} + static_cast<std::int32_t>(kTap) : winner;
+    largest = take ? IntLanes{} + static_cast<std::int32_t>(kTap) : largest;
   });
-  winner = rises ? winner : winner | std::int32_t{kSlopeBit};
-  store(__builtin_convertvector(winner, ByteLanes), count, winners);
+  largest = rises ? largest : largest | std::int32_t{kSlopeBit};
+  store(__builtin_convertvector(largest, ByteLanes), count, argmax);
 }
 
 }  // namespace
@@ -174,7 +175,7 @@ void PooledConvolution::step_by(std::int64_t row, std::int64_t plane) {
 
 template <std::int64_t kBlocks, class S, class C, class T>
 void PooledConvolution::pool_row(const S* src, std::int64_t block, std::int64_t pixels, float slope,
-                                 T* dst, std::int64_t dst_step, std::uint8_t* winners) const {
+                                 T* dst, std::int64_t dst_step, std::uint8_t* argmax) const {
   const std::int64_t steps = offsets_.size(), block_words = steps * kLanes;
   const std::int64_t row = row_, plane = plane_;
   const std::int64_t* const offsets = offsets_.data();
@@ -206,14 +207,14 @@ void PooledConvolution::pool_row(const S* src, std::int64_t block, std::int64_t 
     unrolled<kBlocks>([&](auto b) {
       const std::int64_t c = (block + static_cast<std::int64_t>(b)) * kLanes;
       store_pooled<C>(sums[b], std::min(kLanes, filters_ - c), slope, dst + w * dst_step + c,
-                      winners == nullptr ? nullptr : winners + w * filters_ + c);
+                      argmax == nullptr ? nullptr : argmax + w * filters_ + c);
     });
   }
 }
 
 template <class S, class C, class T>
 void PooledConvolution::forward_rows(const S* src, const Box& dst_box, std::int64_t n, float slope,
-                                     TensorView<T> dst, Winners winners) const {
+                                     TensorView<T> dst, Argmax argmax) const {
   const std::int64_t heights = dst_box.extent(kH), rows = dst_box.extent(kD) * heights;
   const std::int64_t pixels = dst_box.extent(kW), blocks = blocks_of(filters_);
   const std::int64_t step = dst.span.extent(kC);  // from one pixel to the next
@@ -223,18 +224,18 @@ void PooledConvolution::forward_rows(const S* src, const Box& dst_box, std::int6
     const S* const from = src + 2 * d * plane_ + 2 * h * row_;
     const std::int64_t at_d = dst_box.lo[kD] + d, at_h = dst_box.lo[kH] + h;
     T* const to = &dst.at(n, dst_box.lo[kC], at_d, at_h, dst_box.lo[kW]);
-    std::uint8_t* const winner = winners.data == nullptr
-                                     ? nullptr
-                                     : &winners.at(n, dst_box.lo[kC], at_d, at_h, dst_box.lo[kW]);
+    std::uint8_t* const largest = argmax.data == nullptr
+                                      ? nullptr
+                                      : &argmax.at(n, dst_box.lo[kC], at_d, at_h, dst_box.lo[kW]);
     std::int64_t block = 0;
     for (; block + 2 <= blocks; block += 2)
-      pool_row<2, S, C>(from, block, pixels, slope, to, step, winner);
-    if (block < blocks) pool_row<1, S, C>(from, block, pixels, slope, to, step, winner);
+      pool_row<2, S, C>(from, block, pixels, slope, to, step, largest);
+    if (block < blocks) pool_row<1, S, C>(from, block, pixels, slope, to, step, largest);
   }
 }
 
 void PooledConvolution::forward(const void* src, const Box& dst_box, std::int64_t n, float slope,
-                                AnyView dst, Winners winners) {
+                                AnyView dst, Argmax argmax) {
   const std::int64_t row = (2 * dst_box.extent(kW) + kernel_[2] - 1) * channels_;
   step_by(row, (2 * dst_box.extent(kH) + kernel_[1] - 1) * row);
   const auto write = [&](auto view) {
@@ -242,11 +243,11 @@ void PooledConvolution::forward(const void* src, const Box& dst_box, std::int64_
     if constexpr (kHasDots)
       if (dots_)
         return forward_rows<Bfloat16, Bfloat16>(static_cast<const Bfloat16*>(src), dst_box, n,
-                                                slope, view, winners);
+                                                slope, view, argmax);
     if (compute_ == DataType::kBfloat16)
-      forward_rows<float, Bfloat16>(floats, dst_box, n, slope, view, winners);
+      forward_rows<float, Bfloat16>(floats, dst_box, n, slope, view, argmax);
     else
-      forward_rows<float, float>(floats, dst_box, n, slope, view, winners);
+      forward_rows<float, float>(floats, dst_box, n, slope, view, argmax);
   };
   if (dst.type == DataType::kBfloat16)
     write(dst.as<Bfloat16>());

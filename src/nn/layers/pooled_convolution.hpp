@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The forward pass of a convolution of few input channels, pooled in registers: no convolution
 // plane is ever written. Own kernel; owns packed weights; knows nothing of pieces, of types of
 // input or of samples to come.
@@ -5,7 +6,7 @@
 
 #include <cstdint>
 
-#include "src/nn/layers/convolution_block_pooling.hpp"
+#include "src/nn/layers/pooled_activation.hpp"
 #include "src/nn/onednn.hpp"
 #include "src/nn/tensor.hpp"
 
@@ -39,21 +40,21 @@ class PooledConvolution {
   /// Writes the box `dst_box` of sample n of `dst` (fp32 or bf16). `src` is what its windows read
   /// of one sample, of src_type(), dense and with the padding: on each axis twice the box's extent
   /// and the kernel's less 1; already rounded to bf16 to compute in it. The box has `filters`
-  /// channels; dst may span more. Remembers winners as PooledActivation unless they have no data.
+  /// channels; dst may span more. Remembers argmax as PooledActivation unless they have no data.
   /// Allocates nothing.
   void forward(const void* src, const Box& dst_box, std::int64_t n, float slope, AnyView dst,
-               Winners winners);
+               Argmax argmax);
 
  private:
   template <class S, class C, class T>
   void forward_rows(const S* src, const Box& dst_box, std::int64_t n, float slope,
-                    TensorView<T> dst, Winners winners) const;
+                    TensorView<T> dst, Argmax argmax) const;
   std::int64_t steps_a_run() const { return dots_ ? run_ / 2 : run_; }
   std::int64_t place_in_run(std::int64_t element) const;
   void step_by(std::int64_t row, std::int64_t plane);
   template <std::int64_t kBlocks, class S, class C, class T>
   void pool_row(const S* src, std::int64_t block, std::int64_t pixels, float slope, T* dst,
-                std::int64_t dst_step, std::uint8_t* winners) const;
+                std::int64_t dst_step, std::uint8_t* argmax) const;
 
   DataType compute_ = DataType::kFloat32;
   std::int64_t channels_ = 0, filters_ = 0, run_ = 0;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The weight gradient under max pooling: see pooled_weight_gradient.hpp.
 #include "src/nn/layers/pooled_weight_gradient.hpp"
 
@@ -36,10 +37,11 @@ PooledWeightGradient::PooledWeightGradient(const Geometry& geometry, int threads
   const bool positive = std::min({k[0], k[1], k[2], p[0], p[1], p[2], geometry_.src_channels,
                                   geometry_.dst_channels, std::int64_t{threads}}) > 0;
   require(positive && p[0] * p[1] * p[2] <= kMaxPoolTaps,
-          cat("weight gradient of ", geometry_.src_channels, " to ", geometry_.dst_channels,
-              " channels, kernel ", k[0], 'x', k[1], 'x', k[2], ", under a pool of ", p[0], 'x',
-              p[1], 'x', p[2], " on ", threads, " threads"),
-          cat("extents must be positive and a pool have at most ", kMaxPoolTaps, " taps"));
+          text("weight gradient of {} to {} channels, kernel {}x{}x{}, under a pool of {}x{}x{} on "
+               "{} threads",
+               geometry_.src_channels, geometry_.dst_channels, k[0], k[1], k[2], p[0], p[1], p[2],
+               threads),
+          text("extents must be positive and a pool have at most {} taps", kMaxPoolTaps));
   choose_vectors();
   choose_group();
   choose_tile();
@@ -47,7 +49,7 @@ PooledWeightGradient::PooledWeightGradient(const Geometry& geometry, int threads
   for (Scratch& s : scratch_) {
     s.line = AlignedBuffer<float>(line_);
     s.rows = AlignedBuffer<float>((p[0] * tile_[0] + k[0] - 1) * plane_step_);
-    s.winners = AlignedBuffer<std::uint8_t>(tile_[0] * tile_[1] * tile_[2] * co);
+    s.argmax = AlignedBuffer<std::uint8_t>(tile_[0] * tile_[1] * tile_[2] * co);
     s.offset = AlignedBuffer<std::int32_t>(tile_[0] * tile_[1] * tile_[2]);
     s.diff = AlignedBuffer<float>(tile_[0] * tile_[1] * tile_[2] * co);
     for (auto& sums : s.weight) sums = AlignedBuffer<float>(co * k[0] * rows_ * vectors_ * kVector);
@@ -166,8 +168,8 @@ void PooledWeightGradient::copy_plane(const Source<S>& src, const Tile& tile, st
 }
 
 template <class T>
-void PooledWeightGradient::copy_diff(const Tile& tile, const Pooled<T>& diff,
-                                     const Winners& winners, float slope, Scratch& scratch) const {
+void PooledWeightGradient::copy_diff(const Tile& tile, const Pooled<T>& diff, const Argmax& argmax,
+                                     float slope, Scratch& scratch) const {
   const std::int64_t co = geometry_.dst_channels;
   float* bias = scratch.bias[0].data();
   std::int64_t voxel = 0;
@@ -175,10 +177,10 @@ void PooledWeightGradient::copy_diff(const Tile& tile, const Pooled<T>& diff,
   for (std::int64_t d = 0; d < tile.extents[0]; ++d)
     for (std::int64_t h = 0; h < tile.extents[1]; ++h)
       for (std::int64_t w = 0; w < tile.extents[2]; ++w, ++voxel) {
-        const std::uint8_t* winner = winners.at(first_d + d, first_h + h, first_w + w);
-        scale_and_sum(diff.at(first_d + d, first_h + h, first_w + w), winner, kSloped, slope, co,
+        const std::uint8_t* largest = argmax.at(first_d + d, first_h + h, first_w + w);
+        scale_and_sum(diff.at(first_d + d, first_h + h, first_w + w), largest, kSloped, slope, co,
                       scratch.diff.data() + voxel * co, bias);
-        std::copy_n(winner, co, scratch.winners.data() + voxel * co);
+        std::copy_n(largest, co, scratch.argmax.data() + voxel * co);
         const std::int64_t offset = d * geometry_.pool[0] * plane_step_ +
                                     h * geometry_.pool[1] * row_step_ +
                                     w * geometry_.pool[2] * pixel_step_;
@@ -194,7 +196,7 @@ void PooledWeightGradient::accumulate(const Tile& tile, Scratch& scratch) const 
                           plane_step_,
                           scratch.offset.data(),
                           tap_offset_.data(),
-                          scratch.winners.data(),
+                          scratch.argmax.data(),
                           scratch.diff.data(),
                           co};
   float* sums = scratch.weight[0].data();
@@ -212,7 +214,7 @@ void PooledWeightGradient::accumulate(const Tile& tile, Scratch& scratch) const 
 
 template <class S, class T>
 void PooledWeightGradient::add(const Source<S>& src, const Spatial& extents, const Pooled<T>& diff,
-                               const Winners& winners, float slope, bool first) {
+                               const Argmax& argmax, float slope, bool first) {
   const bool empty = std::min({extents[0], extents[1], extents[2]}) <= 0;
   Spatial count{};  // of tiles
   for (std::size_t a = 0; a < 3; ++a)
@@ -234,7 +236,7 @@ void PooledWeightGradient::add(const Source<S>& src, const Spatial& extents, con
       }
       const std::int64_t planes = geometry_.pool[0] * tile.extents[0] + geometry_.kernel[0] - 1;
       for (std::int64_t plane = 0; plane < planes; ++plane) copy_plane(src, tile, plane, scratch);
-      copy_diff(tile, diff, winners, slope, scratch);
+      copy_diff(tile, diff, argmax, slope, scratch);
       accumulate(tile, scratch);
       if ((i + 1 - lo) % kTilesAFlush == 0 || i + 1 == hi) flush(scratch);
     }
@@ -289,12 +291,12 @@ std::int64_t PooledWeightGradient::place_of(std::int64_t channel, std::int64_t d
 }
 
 template void PooledWeightGradient::add(const Source<float>&, const Spatial&, const Pooled<float>&,
-                                        const Winners&, float, bool);
+                                        const Argmax&, float, bool);
 template void PooledWeightGradient::add(const Source<float>&, const Spatial&,
-                                        const Pooled<Bfloat16>&, const Winners&, float, bool);
+                                        const Pooled<Bfloat16>&, const Argmax&, float, bool);
 template void PooledWeightGradient::add(const Source<Bfloat16>&, const Spatial&,
-                                        const Pooled<float>&, const Winners&, float, bool);
+                                        const Pooled<float>&, const Argmax&, float, bool);
 template void PooledWeightGradient::add(const Source<Bfloat16>&, const Spatial&,
-                                        const Pooled<Bfloat16>&, const Winners&, float, bool);
+                                        const Pooled<Bfloat16>&, const Argmax&, float, bool);
 
 }  // namespace halomesh

@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 // The weight and bias gradient of a convolution whose output is max pooled over disjoint windows,
-// straight from the pooled gradient and the winners. Knows nothing of layers, chunks or samples.
+// straight from the pooled gradient and the argmax. Knows nothing of layers, chunks or samples.
 #pragma once
 
 #include <array>
@@ -17,7 +18,7 @@ struct TileVoxels;
 }
 
 /// Un-pooling a gradient leaves one element of each pooling window that is not zero: of the pooled
-/// voxel p and output channel o it is the convolution's output voxel q = pool * p + winner(p, o).
+/// voxel p and output channel o it is the convolution's output voxel q = pool * p + largest(p, o).
 /// So, with g = diff(p, o),
 ///   diff_weight(o, i, k) = sum over p of g * src(q + k, i),   diff_bias(o) = sum over p of g,
 /// which is 1 / (taps of the pool) of the multiply-adds of the convolution's own weight gradient,
@@ -36,7 +37,7 @@ class PooledWeightGradient {
     Spatial kernel{1, 1, 1};  ///< of the convolution
     Spatial pool{1, 1, 1};    ///< window and stride of the pooling
   };
-  /// A winner is the number of the tap, in d,h,w order of the pooling window; with this bit set,
+  /// A largest is the number of the tap, in d,h,w order of the pooling window; with this bit set,
   /// the gradient of the element is to be multiplied by the slope (of a leaky activation).
   static constexpr std::uint8_t kSloped = 0x80;
   static constexpr std::int64_t kMaxPoolTaps = 128;
@@ -58,7 +59,7 @@ class PooledWeightGradient {
       return data + d * step[0] + h * step[1] + w * step[2];
     }
   };
-  using Winners = Pooled<std::uint8_t>;
+  using Argmax = Pooled<std::uint8_t>;
 
   /// Allocates for at most `threads` threads. Throws Error when an extent is not positive or the
   /// pool has more than kMaxPoolTaps taps.
@@ -69,7 +70,7 @@ class PooledWeightGradient {
   /// An empty box adds nothing. Instantiated for float and Bfloat16. Local; allocates nothing.
   template <class S, class T>
   void add(const Source<S>& src, const Spatial& extents, const Pooled<T>& diff,
-           const Winners& winners, float slope, bool first);
+           const Argmax& argmax, float slope, bool first);
 
   /// Writes the sums: weight in the order out,in,kd,kh,kw, one bias an output channel.
   void store(float* diff_weight, float* diff_bias) const;
@@ -82,7 +83,7 @@ class PooledWeightGradient {
   // What one thread works in.
   struct Scratch {
     AlignedBuffer<float> line, rows, diff;
-    AlignedBuffer<std::uint8_t> winners;
+    AlignedBuffer<std::uint8_t> argmax;
     AlignedBuffer<std::int32_t> offset;
     std::array<AlignedBuffer<float>, 2> weight;  // sums since the last flush, and of all before
     std::array<AlignedBuffer<float>, 3> bias;    // sums of the tile, and as above
@@ -98,7 +99,7 @@ class PooledWeightGradient {
   void copy_plane(const Source<S>& src, const Tile& tile, std::int64_t plane,
                   Scratch& scratch) const;
   template <class T>
-  void copy_diff(const Tile& tile, const Pooled<T>& diff, const Winners& winners, float slope,
+  void copy_diff(const Tile& tile, const Pooled<T>& diff, const Argmax& argmax, float slope,
                  Scratch& scratch) const;
   void accumulate(const Tile& tile, Scratch& scratch) const;
   static void flush(Scratch& scratch);

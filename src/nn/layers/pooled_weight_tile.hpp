@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The innermost loops of PooledWeightGradient: one tile's windows summed in registers, and the
 // copies that lay a tile out for them. Knows nothing of boxes, padding or threads.
 #pragma once
@@ -77,12 +78,12 @@ inline void copy_runs(const float* from, std::int64_t from_step, std::int64_t ru
   copy(from, from_step, run, count, to, to_step);
 }
 
-// to = diff, times the slope where a winner has the bit `sloped`; sum += to.
+// to = diff, times the slope where a largest has the bit `sloped`; sum += to.
 template <class T>
-void scale_and_sum(const T* diff, const std::uint8_t* winners, std::uint8_t sloped, float slope,
+void scale_and_sum(const T* diff, const std::uint8_t* argmax, std::uint8_t sloped, float slope,
                    std::int64_t count, float* __restrict to, float* __restrict sum) {
   for (std::int64_t i = 0; i < count; ++i) {
-    const float scale = (winners[i] & sloped) != 0 ? slope : 1.0F;
+    const float scale = (argmax[i] & sloped) != 0 ? slope : 1.0F;
     const float value = static_cast<float>(diff[i]) * scale;
     to[i] = value;
     sum[i] += value;
@@ -104,7 +105,7 @@ struct TileVoxels {
   std::int64_t row_step, plane_step;  // between rows and planes of a window
   const std::int32_t* offset;         // of their windows
   const std::int32_t* tap_offset;
-  const std::uint8_t* winners;  // of all channels of each voxel, as diff
+  const std::uint8_t* argmax;  // of all channels of each voxel, as diff
   const float* diff;
   std::int64_t channels;
 };
@@ -116,11 +117,11 @@ void accumulate_tile(const TileVoxels& voxels, const float* window, std::int64_t
   Vector sum[kC][kD][kH][kN] = {};
   const float* g = voxels.diff + channel;
   const std::int64_t row_step = voxels.row_step, plane_step = voxels.plane_step;
-  const std::uint8_t* winner = voxels.winners + channel;
+  const std::uint8_t* largest = voxels.argmax + channel;
   for (std::int64_t v = 0; v < voxels.count; ++v) {
     const float* voxel = window + voxels.offset[v];
     unroll<kC>([&](auto c) __attribute__((always_inline)) {
-      const float* at = voxel + voxels.tap_offset[winner[c]];
+      const float* at = voxel + voxels.tap_offset[largest[c]];
       const float scale = g[c];
       unroll<kD>([&](auto kd) __attribute__((always_inline)) {
         unroll<kH>([&](auto kh) __attribute__((always_inline)) {
@@ -130,7 +131,7 @@ void accumulate_tile(const TileVoxels& voxels, const float* window, std::int64_t
         });
       });
     });
-    winner += voxels.channels;
+    largest += voxels.channels;
     g += voxels.channels;
   }
   float* to = sums + channel * (kD * kH * kN * kVector);

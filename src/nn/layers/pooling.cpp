@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pooling: see pooling.hpp.
 #include "src/nn/layers/pooling.hpp"
 
@@ -84,7 +85,7 @@ Range Pooling::taps_inside(std::size_t axis, std::int64_t dst) const {
 
 template <class Body>
 void Pooling::for_each_window_over(const Pixel& src, const Body& body) const {
-  const Box& needed = place_.boxes.src_needed[0];
+  const Box& needed = context_.boxes.src_needed[0];
   const Range& rd = windows_over_[0][static_cast<std::size_t>(src.d - needed.lo[kD])];
   const Range& rh = windows_over_[1][static_cast<std::size_t>(src.h - needed.lo[kH])];
   const Range& rw = windows_over_[2][static_cast<std::size_t>(src.w - needed.lo[kW])];
@@ -100,13 +101,13 @@ void Pooling::for_each_window_over(const Pixel& src, const Body& body) const {
 
 Pooling::Pooling(const WindowOptions& window) : options_(window) {
   require(window.dilation == Spatial{1, 1, 1},
-          cat("pooling with dilation ", window.dilation[0], "x", window.dilation[1], "x",
-              window.dilation[2]),
+          text("pooling with dilation {}x{}x{}", window.dilation[0], window.dilation[1],
+               window.dilation[2]),
           "pooling supports dilation 1 alone");
 }
 
 Shape Pooling::dst_shape(std::span<const Shape> src) const {
-  require(src.size() == 1, cat("pooling of ", src.size(), " inputs"), "name one input for it");
+  require(src.size() == 1, text("pooling of {} inputs", src.size()), "name one input for it");
   const Spatial extents = src[0].spatial();
   const Spatial dst = dst_extents(options_.resolve(extents), extents);
   return {src[0].c, dst[0], dst[1], dst[2]};
@@ -124,11 +125,11 @@ std::int64_t Pooling::forward_flops(std::span<const Shape> src) const {
   return dst_shape(src).volume() * kernel[0] * kernel[1] * kernel[2];
 }
 
-void Pooling::prepare(const LayerPlace& place, std::vector<ParameterView>) {
-  place_ = place;
-  src_extents_ = place.src_shapes[0].spatial();
+void Pooling::prepare(const LayerContext& context, std::vector<ParameterView>) {
+  context_ = context;
+  src_extents_ = context.src_shapes[0].spatial();
   window_ = options_.resolve(src_extents_);
-  const Box &src = place.boxes.src_needed[0], &dst = place.boxes.dst_produced;
+  const Box &src = context.boxes.src_needed[0], &dst = context.boxes.dst_produced;
   for (std::size_t a = 0; a < 3; ++a) {
     windows_over_[a].assign(static_cast<std::size_t>(src.extent(a + 1)), Range{});
     for (std::int64_t i = dst.lo[a + 1]; i < dst.hi[a + 1]; ++i) {
@@ -145,28 +146,28 @@ void Pooling::prepare(const LayerPlace& place, std::vector<ParameterView>) {
 MaxPooling::MaxPooling(const WindowOptions& window) : Pooling(window) {
   const Spatial& k = window.kernel;
   require(k[0] * k[1] * k[2] <= 255,
-          cat("max pooling with a window of ", k[0], "x", k[1], "x", k[2]),
-          "a window may have 255 elements: the winner is remembered in one byte");
+          text("max pooling with a window of {}x{}x{}", k[0], k[1], k[2]),
+          "a window may have 255 elements: the largest is remembered in one byte");
 }
 
-void MaxPooling::prepare(const LayerPlace& place, std::vector<ParameterView> parameters) {
-  Pooling::prepare(place, std::move(parameters));
-  if (!place.training) return;
-  const Box& produced = place.boxes.dst_produced;
-  storage_ = AlignedBuffer<std::uint8_t>(place.batch * produced.volume());
-  winners_ = {storage_.data(), produced, place.batch};
+void MaxPooling::prepare(const LayerContext& context, std::vector<ParameterView> parameters) {
+  Pooling::prepare(context, std::move(parameters));
+  if (!context.training) return;
+  const Box& produced = context.boxes.dst_produced;
+  storage_ = AlignedBuffer<std::uint8_t>(context.batch * produced.volume());
+  argmax_ = {storage_.data(), produced, context.batch};
 }
 
 void MaxPooling::forward(const Pass&, std::span<const AnyConstView> src, AnyView dst,
                          const Box& chunk) {
   const ConstView from = src[0].as<float>();
   const View to = dst.as<float>();
-  const bool remember = place().training;
+  const bool remember = context().training;
   for_each_pixel<Pixel>(chunk, to.batch, [&](const Pixel& at) {
     const Taps<const float> taps = taps_of(at, from, chunk.lo[kC]);
     float* const y = to.data + to.offset(at.n, chunk.lo[kC], at.d, at.h, at.w);
-    std::uint8_t* const winner =
-        remember ? winners_.data + winners_.offset(at.n, chunk.lo[kC], at.d, at.h, at.w) : nullptr;
+    std::uint8_t* const largest =
+        remember ? argmax_.data + argmax_.offset(at.n, chunk.lo[kC], at.d, at.h, at.w) : nullptr;
     for_each_lane_block(chunk.extent(kC), [&](std::int64_t c, auto lanes) {
       FloatLanes best = FloatLanes{} - std::numeric_limits<float>::infinity();
       IntLanes tap_of_best = IntLanes{} + taps.first_number();
@@ -178,7 +179,7 @@ void MaxPooling::forward(const Pass&, std::span<const AnyConstView> src, AnyView
         tap_of_best = take ? IntLanes{} + tap : tap_of_best;
       });
       store(best, lanes, y + c);
-      if (remember) store(__builtin_convertvector(tap_of_best, ByteLanes), lanes, winner + c);
+      if (remember) store(__builtin_convertvector(tap_of_best, ByteLanes), lanes, largest + c);
     });
   });
 }
@@ -194,18 +195,18 @@ void MaxPooling::backward_data(const Pass&, AnyConstView, AnyConstView diff_dst,
 }
 
 void MaxPooling::scatter(ConstView diff_dst, View diff_src) const {
-  const Box& box = place().boxes.dst_produced;
+  const Box& box = context().boxes.dst_produced;
   for_each_pixel<Pixel>(box, diff_dst.batch, [&](const Pixel& at) {
     const Taps<float> taps = taps_of(at, diff_src, box.lo[kC]);
     const float* const dy = diff_dst.data + diff_dst.offset(at.n, box.lo[kC], at.d, at.h, at.w);
-    const std::uint8_t* const winners =
-        winners_.data + winners_.offset(at.n, box.lo[kC], at.d, at.h, at.w);
+    const std::uint8_t* const argmax =
+        argmax_.data + argmax_.offset(at.n, box.lo[kC], at.d, at.h, at.w);
     for_each_lane_block(box.extent(kC), [&](std::int64_t c, auto lanes) {
       FloatLanes diff;
-      ByteLanes winner;
+      ByteLanes largest;
       load(dy + c, lanes, diff);
-      load(winners + c, lanes, winner);
-      const IntLanes tap_of_best = __builtin_convertvector(winner, IntLanes);
+      load(argmax + c, lanes, largest);
+      const IntLanes tap_of_best = __builtin_convertvector(largest, IntLanes);
       taps.for_each(c, [&](float* dx, std::int32_t tap) {
         const FloatLanes share = tap_of_best == tap ? diff : FloatLanes{};
         store(share, lanes, dx);
@@ -215,30 +216,29 @@ void MaxPooling::scatter(ConstView diff_dst, View diff_src) const {
 }
 
 void MaxPooling::gather(ConstView diff_dst, View diff_src) const {
-  const Box& box = place().boxes.src_needed[0];
+  const Box& box = context().boxes.src_needed[0];
   for_each_pixel<Pixel>(box, diff_src.batch, [&](const Pixel& at) {
     float* const dx = diff_src.data + diff_src.offset(at.n, box.lo[kC], at.d, at.h, at.w);
     for_each_lane_block(box.extent(kC), [&](std::int64_t c, auto lanes) {
       FloatLanes sum{};
       for_each_window_over(at, [&](const Pixel& window, std::int32_t tap) {
         FloatLanes diff;
-        ByteLanes winner;
+        ByteLanes largest;
         load(
             diff_dst.data + diff_dst.offset(window.n, box.lo[kC] + c, window.d, window.h, window.w),
             lanes, diff);
-        load(
-            winners_.data + winners_.offset(window.n, box.lo[kC] + c, window.d, window.h, window.w),
-            lanes, winner);
-        sum += __builtin_convertvector(winner, IntLanes) == tap ? diff : FloatLanes{};
+        load(argmax_.data + argmax_.offset(window.n, box.lo[kC] + c, window.d, window.h, window.w),
+             lanes, largest);
+        sum += __builtin_convertvector(largest, IntLanes) == tap ? diff : FloatLanes{};
       });
       store(sum, lanes, dx + c);
     });
   });
 }
 
-void AveragePooling::prepare(const LayerPlace& place, std::vector<ParameterView> parameters) {
-  Pooling::prepare(place, std::move(parameters));
-  const Box& dst = place.boxes.dst_produced;
+void AveragePooling::prepare(const LayerContext& context, std::vector<ParameterView> parameters) {
+  Pooling::prepare(context, std::move(parameters));
+  const Box& dst = context.boxes.dst_produced;
   for (std::size_t a = 0; a < 3; ++a) {
     counts_[a].clear();
     for (std::int64_t i = dst.lo[a + 1]; i < dst.hi[a + 1]; ++i)
@@ -248,7 +248,7 @@ void AveragePooling::prepare(const LayerPlace& place, std::vector<ParameterView>
 }
 
 float AveragePooling::weight(const Pixel& dst) const {
-  const Box& box = place().boxes.dst_produced;
+  const Box& box = context().boxes.dst_produced;
   return 1.0f / static_cast<float>(counts_[0][static_cast<std::size_t>(dst.d - box.lo[kD])] *
                                    counts_[1][static_cast<std::size_t>(dst.h - box.lo[kH])] *
                                    counts_[2][static_cast<std::size_t>(dst.w - box.lo[kW])]);
@@ -276,7 +276,7 @@ void AveragePooling::forward(const Pass&, std::span<const AnyConstView> src, Any
 
 void AveragePooling::backward_data(const Pass&, AnyConstView, AnyConstView diff_dst, std::size_t,
                                    AnyView diff_src) {
-  const Box& box = place().boxes.src_needed[0];
+  const Box& box = context().boxes.src_needed[0];
   const ConstView from = diff_dst.as<float>();
   const View to = diff_src.as<float>();
   for_each_pixel<Pixel>(box, to.batch, [&](const Pixel& at) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Max and average pooling over any undilated window: overlapping, padded, with gaps.
 // Own kernels on strided channels-last views; knows nothing of how halos arrive.
 #pragma once
@@ -22,7 +23,7 @@ class Pooling : public Layer {
   /// Channels as the input; throws Error unless there is one input that the window fits.
   Shape dst_shape(std::span<const Shape> src) const override;
   Box needs(const Box& dst, std::size_t input, std::span<const Shape> src) const override;
-  void prepare(const LayerPlace& place, std::vector<ParameterView> parameters) override;
+  void prepare(const LayerContext& context, std::vector<ParameterView> parameters) override;
   std::int64_t forward_flops(std::span<const Shape> src) const override;
 
  protected:
@@ -44,7 +45,7 @@ class Pooling : public Layer {
   void for_each_window_over(const Pixel& src, const Body& body) const;
 
   const Window& window() const { return window_; }
-  const LayerPlace& place() const { return place_; }
+  const LayerContext& context() const { return context_; }
 
  private:
   // The input plane of tap 0 of the window of dst plane `dst`; below 0 where it is padding.
@@ -54,7 +55,7 @@ class Pooling : public Layer {
   WindowOptions options_;
   Window window_{};
   Spatial src_extents_{};
-  LayerPlace place_;
+  LayerContext context_;
   // Per axis and plane of src_needed: the produced planes whose windows cover it.
   std::array<std::vector<Range>, 3> windows_over_;
 };
@@ -67,7 +68,7 @@ class MaxPooling final : public Pooling {
   /// Throws Error for a window of more than 255 taps or a dilation other than 1.
   explicit MaxPooling(const WindowOptions& window);
 
-  void prepare(const LayerPlace& place, std::vector<ParameterView> parameters) override;
+  void prepare(const LayerContext& context, std::vector<ParameterView> parameters) override;
   void forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
                const Box& chunk) override;
   void backward_data(const Pass& pass, AnyConstView dst, AnyConstView diff_dst, std::size_t input,
@@ -77,7 +78,7 @@ class MaxPooling final : public Pooling {
   void scatter(ConstView diff_dst, View diff_src) const;
   void gather(ConstView diff_dst, View diff_src) const;
 
-  TensorView<std::uint8_t> winners_;  ///< of storage_: spans dst_produced
+  TensorView<std::uint8_t> argmax_;  ///< of storage_: spans dst_produced
   AlignedBuffer<std::uint8_t> storage_;
 };
 
@@ -91,7 +92,7 @@ class AveragePooling final : public Pooling {
   explicit AveragePooling(const WindowOptions& window, PaddingCount count = PaddingCount::kExclude)
       : Pooling(window), count_(count) {}
 
-  void prepare(const LayerPlace& place, std::vector<ParameterView> parameters) override;
+  void prepare(const LayerContext& context, std::vector<ParameterView> parameters) override;
   void forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
                const Box& chunk) override;
   void backward_data(const Pass& pass, AnyConstView dst, AnyConstView diff_dst, std::size_t input,

@@ -1,14 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scaled hyperbolic tangent: see scaled_tanh.hpp.
 #include "src/nn/layers/scaled_tanh.hpp"
 
 #include <cmath>
 
-#include "src/nn/layers/runs.hpp"
+#include "src/nn/runs.hpp"
 
 namespace halomesh {
 
 ScaledTanh::ScaledTanh(float scale) : scale_(scale) {
-  require(std::isfinite(scale) && scale != 0.0f, cat("scaled tanh with scale ", scale),
+  require(std::isfinite(scale) && scale != 0.0f, text("scaled tanh with scale {:g}", scale),
           "use a finite scale other than 0 (CosmoFlow: 1.2)");
 }
 
@@ -25,7 +26,7 @@ void ScaledTanh::forward(const Pass&, std::span<const AnyConstView> src, AnyView
 
 void ScaledTanh::backward_data(const Pass&, AnyConstView dst, AnyConstView diff_dst,
                                std::size_t input, AnyView diff_src) {
-  const Box& box = place().boxes.src_needed[input];
+  const Box& box = context().boxes.src_needed[input];
   const float scale = scale_, inverse = 1.0f / scale_;
   const ConstView result = dst.as<float>(), from = diff_dst.as<float>();
   const View to = diff_src.as<float>();

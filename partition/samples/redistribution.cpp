@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which pieces of a kept sample make up each part's block: see redistribution.hpp.
+#include "partition/samples/redistribution.hpp"
+
+#include <utility>
+
+#include "error.hpp"
+
+namespace halomesh {
+
+TransferPlan plan_redistribution(const StagedSample& sample, const Symmetry& symmetry) {
+  require(symmetry.keeps(sample.shape),
+          text("a symmetry that turns {} into {}", sample.shape, symmetry.mapped(sample.shape)));
+  std::vector<Transfer> transfers;
+  for (std::size_t dst = 0; dst < sample.blocks.size(); ++dst) {
+    const Box source = symmetry.source_of(sample.blocks[dst], sample.shape);
+    if (source.empty()) continue;
+    const auto part = static_cast<std::int64_t>(dst);
+    if (sample.blocks[dst].contains(source)) {
+      transfers.push_back({part, part, source});
+      continue;
+    }
+    for (std::size_t src = 0; src < sample.owned.size(); ++src)
+      if (const Box piece = intersect(sample.owned[src], source); !piece.empty())
+        transfers.push_back({static_cast<std::int64_t>(src), part, piece});
+  }
+  return TransferPlan(std::move(transfers));
+}
+
+}  // namespace halomesh

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// The pieces in which blocks of voxels are handled, so that nobody needs a second block.
+// Pure geometry: knows nothing of data, of symmetries or of messages.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "box.hpp"
+
+namespace halomesh {
+
+/// The layers of a block, in the order of its memory (d,h,w,c), each contiguous there: as many
+/// whole planes along D as have at most `counts` elements; where one has more, rows of it, at least
+/// one.
+std::vector<Box> slabs_of(const Box& block, std::int64_t counts);
+
+/// Elements of a tile where a pixel has up to 128 channels.
+inline constexpr std::int64_t kTileCounts = 16 * 16 * 128;
+
+/// The tiles that a box is made up of: up to 16 x 16 pixels by 128 elements of a row (at least a
+/// pixel), so that a tile's lines of memory are used whole however its axes are transformed.
+std::vector<Box> tiles_of(const Box& box);
+
+/// Calls visit(tile) for each of tiles_of(box), in the same order, without allocating memory.
+template <class Visit>
+void for_each_tile(const Box& box, Visit visit) {
+  if (box.empty()) return;
+  const std::int64_t width = std::max<std::int64_t>(1, 128 / box.extent(kC));
+  for (std::int64_t d = box.lo[kD]; d < box.hi[kD]; d += 16)
+    for (std::int64_t h = box.lo[kH]; h < box.hi[kH]; h += 16)
+      for (std::int64_t w = box.lo[kW]; w < box.hi[kW]; w += width)
+        visit(intersect(box, {{box.lo[kC], d, h, w}, {box.hi[kC], d + 16, h + 16, w + width}}));
+}
+
+}  // namespace halomesh

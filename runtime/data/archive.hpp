@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files of an archive, written whole or not at all; they are read by hdf5_dataset.hpp.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "runtime/hdf5/hdf5_file.hpp"
+#include "shape.hpp"
+
+namespace halomesh {
+
+/// The default gzip level of archives.
+inline constexpr int kDefaultGzip = 4;
+/// In place of a level: another HDF5 filter, as earlier versions could use. Such files are read by
+/// the HDF5 library, which needs the filter's plugin, and never written.
+inline constexpr int kOtherFilter = -1;
+
+/// The attributes of a file of an archive.
+struct ArchiveFile {
+  std::int64_t samples = 0;        ///< in this file
+  std::int64_t first_sample = 0;   ///< number of the first one in its split
+  std::int64_t split_samples = 0;  ///< in all files of the split
+  Shape shape;                     ///< of a sample
+  std::int64_t targets = 0;
+  int gzip = kDefaultGzip;  ///< level 1..9 after a byte shuffle; 0: not compressed
+  std::string source;       ///< Dataset::identity() of what was converted
+  friend bool operator==(const ArchiveFile&, const ArchiveFile&) = default;
+};
+
+/// "train-00017.h5"
+std::string archive_name(const std::string& split, std::int64_t file);
+/// Whether archive_name() returns `name` for some file of `split`.
+bool is_archive_name(std::string_view name, std::string_view split);
+
+/// Writes one file: x (n,D,H,W,C) int16 in chunks of up to 8x8x64 voxels (a halo's planes cost few
+/// further chunks in any cut), y (n,T) float32 and crc32c (n) uint32 of each sample's voxels, each
+/// chunk with a Fletcher-32 checksum. Equal content gives equal bytes. The file gets its name only
+/// in commit(); every function throws Error naming the file.
+class ArchiveWriter {
+ public:
+  ArchiveWriter(const std::filesystem::path& path, ArchiveFile content);
+  ArchiveWriter(const ArchiveWriter&) = delete;
+  ArchiveWriter& operator=(const ArchiveWriter&) = delete;
+  ~ArchiveWriter();
+
+  /// Adds the next sample: voxels in the order d,h,w,c.
+  void write(std::span<const std::int16_t> voxels, std::span<const float> targets);
+  /// Flushes, fsyncs and renames the file; all samples must have been written.
+  void commit();
+
+ private:
+  struct Open;
+  ArchiveFile content_;
+  std::int64_t written_ = 0;
+  std::unique_ptr<Open> open_;
+};
+
+/// Reads the attributes of a file. Throws Error if it is not part of an archive.
+ArchiveFile read_archive_attributes(const Hdf5File& file);
+
+/// The same of the file `path`; nothing if there is none.
+std::optional<ArchiveFile> find_archive_file(const std::filesystem::path& path);
+
+}  // namespace halomesh

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// What all readers of samples share: see dataset.hpp.
+#include "runtime/data/dataset.hpp"
+
+#include <vector>
+
+#include "error.hpp"
+
+namespace halomesh {
+
+void SampleReader::read_slabs(std::int64_t sample, const Box& box, const SlabSink& sink,
+                              std::span<float> targets) {
+  const std::vector<Box> all = slabs(box);
+  if (all.empty()) {
+    read(sample, {}, targets);
+    return;
+  }
+  AlignedBuffer<std::int16_t> counts(all.front().volume());
+  for (const Box& slab : all) {
+    const TensorView<std::int16_t> view{counts.data(), slab, 1};
+    read(sample, view, slab == all.front() ? targets : std::span<float>());
+    sink(view);
+  }
+}
+
+void SampleReader::stream(std::int64_t sample, const VoxelSink& /*sink*/,
+                          std::span<float> /*targets*/) {
+  throw Error(fmt::format("sample {} is not stored in a file and cannot be staged", sample));
+}
+
+}  // namespace halomesh

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// The files of one split, and their parallel scan. Must not depend on formats.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/mpi/collective_errors.hpp"
+#include "runtime/mpi/mpi.hpp"
+
+namespace halomesh {
+
+/// A directory and the names of files in it, in order; immutable. A split may have 262,144 files:
+/// their names are kept in one string.
+class DatasetFiles {
+ public:
+  /// `names`: each ends in '\0'.
+  DatasetFiles(std::filesystem::path directory, const std::string& names);
+
+  std::int64_t size() const { return static_cast<std::int64_t>(name_end_.size()); }
+  const std::filesystem::path& directory() const { return directory_; }
+  std::string_view name(std::int64_t file) const;
+  std::string path(std::int64_t file) const;
+
+ private:
+  std::filesystem::path directory_;
+  std::string names_;
+  std::vector<std::uint32_t> name_end_;
+};
+
+/// Integers read from each file by rank file % size and shared with all ranks.
+class FileScan {
+ public:
+  /// Collective. scan(file) returns the integers of a file; the first Error in the order of ranks
+  /// is thrown on all.
+  FileScan(const Comm& comm, const DatasetFiles& files,
+           const std::function<std::vector<std::int64_t>(std::int64_t file)>& scan);
+
+  /// The next integer of a file. To be called in the order of files.
+  std::int64_t take(std::int64_t file);
+  /// See Dataset::identity().
+  const std::string& identity() const { return identity_; }
+
+ private:
+  std::vector<std::string> of_rank_;
+  std::vector<std::size_t> taken_;
+  std::string identity_;
+};
+
+}  // namespace halomesh

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// A sample as stored in a record: a tf.train.Example of int16 counts and float targets.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "runtime/data/voxel_sink.hpp"
+
+namespace halomesh {
+
+/// A tf.train.Example with the features `x` (one byte string: int16 little-endian, as given, i.e.
+/// D,H,W,C order) and `y` (floats), serialised as a record's payload.
+std::string encode_example(std::span<const std::int16_t> voxels, std::span<const float> targets);
+
+/// Gives the next bytes of a payload: writes up to `count` to `dst` and returns how many, 0 at the
+/// payload's end.
+using PayloadSource = std::function<std::int64_t(void* dst, std::int64_t count)>;
+
+/// Steps over the next bytes of a payload: up to `count`; returns how many, 0 at the payload's end.
+using PayloadSkip = std::function<std::int64_t(std::int64_t count)>;
+
+/// Parses records as they are read: voxels are passed on piece by piece, so that a sample is never
+/// held whole. Its buffers are reused from one record to the next.
+class ExampleDecoder {
+ public:
+  ExampleDecoder();
+  ExampleDecoder(const ExampleDecoder&) = delete;
+  ExampleDecoder& operator=(const ExampleDecoder&) = delete;
+  ~ExampleDecoder();
+
+  /// What a record held; the view is valid until the next decode().
+  struct Contents {
+    std::int64_t voxel_bytes = 0;
+    std::span<const float> targets;  ///< as stored, unchecked
+  };
+  /// Throws Error when the payload of `length` bytes is not an Example, x or y is missing, repeated
+  /// or of another type, or a feature's value comes before its name (which no writer does); what
+  /// `source` and `sink` throw passes through. `file` and `record` are for messages.
+  Contents decode(std::int64_t length, const PayloadSource& source, const VoxelSink& sink,
+                  std::string_view file, std::int64_t record);
+  /// The same, except that the voxels are skipped and hardly read.
+  Contents outline(std::int64_t length, const PayloadSource& source, const PayloadSkip& skip,
+                   std::string_view file, std::int64_t record);
+
+ private:
+  class Payload;
+  Contents walk(std::int64_t length, Payload& payload, int buffer_bytes, const VoxelSink& sink,
+                std::string_view file, std::int64_t record);
+  struct Buffers;
+  std::unique_ptr<Buffers> buffers_;
+};
+
+}  // namespace halomesh

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// A split in HDF5 files of any kind: archives, one sample per file, or universes to be cut.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/data/dataset.hpp"
+#include "runtime/data/dataset_files.hpp"
+#include "runtime/data/hdf5_kind.hpp"
+#include "runtime/data/sample_index.hpp"
+#include "runtime/hdf5/hdf5_file.hpp"
+
+namespace halomesh {
+
+/// One class for all of them: a sample is a block of a file's voxels.
+class Hdf5Dataset final : public Dataset {
+ public:
+  /// Collective over `comm`. Rank i % size checks the extents and types in file i. Throws the same
+  /// Error on every rank if a file is not of `kind`, has another sample size, or some of an
+  /// archive's files are missing.
+  Hdf5Dataset(const Comm& comm, DatasetFiles files, const Hdf5Kind& kind, const Shape& shape,
+              std::int64_t targets);
+
+  std::int64_t size() const override { return index_.size(); }
+  const std::filesystem::path& directory() const override { return files_.directory(); }
+  const std::string& identity() const override { return identity_; }
+  /// Reads only the chunks that a block needs. In archives every chunk is checked against its
+  /// checksum, and a sample that is read whole against its own.
+  std::unique_ptr<SampleReader> reader() const override;
+
+  const DatasetFiles& files() const { return files_; }
+  const Hdf5Kind& kind() const { return kind_; }
+  SampleIndex::Place place(std::int64_t sample) const;
+  /// The number of samples in a file; throws Error if their shape or type is wrong.
+  std::int64_t samples_in(Hdf5File& file) const;
+
+ private:
+  std::vector<std::int64_t> scan(std::int64_t file) const;
+  void index(FileScan& scanned);
+
+  DatasetFiles files_;
+  Hdf5Kind kind_;
+  std::string identity_;
+  SampleIndex index_;
+};
+
+}  // namespace halomesh

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checks of samples: see sample_checks.hpp.
+#include "runtime/data/sample_checks.hpp"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "error.hpp"
+
+namespace halomesh {
+
+void check_targets(std::span<const float> targets, const std::string& where) {
+  for (std::size_t t = 0; t < targets.size(); ++t)
+    if (!std::isfinite(targets[t]))
+      throw Error(
+          fmt::format("{}: target {} is {:g}, expected a finite number", where, t, targets[t]),
+          "remove the file or generate it again");
+}
+
+namespace {
+
+/// Whether any second byte, from `first` on, has its highest bit set.
+bool any_sign(std::span<const std::byte> bytes, std::size_t first) {
+  // Joined by whole words, which is fast; every second byte of the result then has the signs.
+  std::uint64_t words = 0;
+  std::size_t i = 0;
+  for (; i + sizeof words <= bytes.size(); i += sizeof words) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes.data() + i, sizeof word);
+    words |= word;
+  }
+  const auto pairs = std::bit_cast<std::array<std::byte, sizeof words>>(words);
+  std::byte seen{};
+  for (std::size_t k = first; k < pairs.size(); k += 2) seen |= pairs[k];
+  for (i += first; i < bytes.size(); i += 2) seen |= bytes[i];
+  return (seen & std::byte{0x80}) != std::byte{};
+}
+
+}  // namespace
+
+void NegativeSearch::take(std::int64_t offset, std::span<const std::byte> bytes) {
+  if (bytes.empty() || found_) return;
+  // The upper byte of a voxel, at an odd offset, has its sign.
+  const auto first = static_cast<std::size_t>(1 - offset % 2);
+  const bool some = any_sign(bytes, first);
+  for (std::size_t i = first; some && !found_ && i < bytes.size(); i += 2) {
+    if (std::to_integer<std::int8_t>(bytes[i]) >= 0) continue;
+    const std::array<std::byte, 2> voxel{i == 0 ? last_ : bytes[i - 1], bytes[i]};
+    found_ = {(offset + static_cast<std::int64_t>(i)) / 2, std::bit_cast<std::int16_t>(voxel)};
+  }
+  last_ = bytes.back();
+}
+
+void check_voxels(const std::optional<BlockWriter::Voxel>& negative, const Shape& block,
+                  const std::array<std::int64_t, 4>& origin, const std::string& where) {
+  if (!negative) return;
+  const auto& [at, value] = *negative;
+  const std::int64_t pixel = at / block.c;
+  throw Error(
+      fmt::format("{}: voxel (d,h,w,c) = ({},{},{},{}) is {}, expected a count of 0 or more", where,
+                  origin[0] + pixel / block.w / block.h, origin[1] + pixel / block.w % block.h,
+                  origin[2] + pixel % block.w, origin[3] + at % block.c, value),
+      "the data must be particle counts as int16: generate or convert the file again");
+}
+
+}  // namespace halomesh

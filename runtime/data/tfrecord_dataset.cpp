@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+// A split in TFRecord files, its index and its reader: see tfrecord_dataset.hpp.
+#include "runtime/data/tfrecord_dataset.hpp"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cmath>
+#include <exception>
+#include <limits>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "error.hpp"
+#include "runtime/data/block_writer.hpp"
+#include "runtime/data/example.hpp"
+#include "runtime/data/sample_checks.hpp"
+#include "runtime/data/tfrecord.hpp"
+#include "runtime/posix/descriptor.hpp"
+#include "runtime/posix/input_file.hpp"
+
+namespace halomesh {
+namespace {
+
+// Room for the Example's own fields (55 bytes in the benchmark) and for further features.
+constexpr std::int64_t kExampleSlackBytes = 64 * 1024;
+
+/// The longest record accepted for such a sample.
+std::int64_t largest_payload(const Shape& shape, std::int64_t targets) {
+  return voxel_bytes(shape) + targets * static_cast<std::int64_t>(sizeof(float)) +
+         kExampleSlackBytes;
+}
+
+/// The hint for `bytes` of voxels (and up to `slack` more): the --input that would fit, if any.
+std::string extents_hint(std::int64_t bytes, std::int64_t slack, const Shape& asked) {
+  for (const std::int64_t c : {asked.c, std::int64_t{4}, std::int64_t{1}, std::int64_t{2}}) {
+    if (c < 1) continue;
+    const std::int64_t voxels = bytes / (2 * c);
+    const auto n = static_cast<std::int64_t>(std::cbrt(static_cast<double>(voxels)) + 1e-6);
+    const Shape cube{c, n, n, n};
+    if (n > 0 && bytes - voxel_bytes(cube) <= slack)
+      return fmt::format("these would be samples of {}: try --input {}", cube, cube);
+  }
+  return "set --input DxHxWxC to the extents of the data (2 bytes per voxel)";
+}
+
+/// Cuts slabs of a box out of the voxels of a sample, which arrive in pieces.
+class SlabCollector {
+ public:
+  /// `memory` grows to the size of a slab.
+  SlabCollector(const Shape& sample, std::vector<Box> slabs, AlignedBuffer<std::int16_t>& memory,
+                const SampleReader::SlabSink& sink)
+      : sample_(sample), slabs_(std::move(slabs)), memory_(memory), sink_(sink) {
+    if (!slabs_.empty() && memory_.size() < slabs_.front().volume())
+      memory_ = AlignedBuffer<std::int16_t>(slabs_.front().volume());
+    start();
+  }
+  /// As a VoxelSink does.
+  void take(std::int64_t offset, std::span<const std::byte> bytes) {
+    while (writer_) {
+      // A slab's writer sees nothing of what comes before the slab: it may begin within a voxel.
+      const std::int64_t skip = std::clamp<std::int64_t>(begin_ - offset, 0, std::ssize(bytes));
+      writer_->take(offset + skip, bytes.subspan(static_cast<std::size_t>(skip)));
+      if (offset + std::ssize(bytes) < end_) return;
+      if (!negative_) negative_ = writer_->negative();
+      sink_(view());
+      ++slab_;
+      start();
+    }
+  }
+  /// The first voxel of the slabs so far that is below 0.
+  const std::optional<BlockWriter::Voxel>& negative() const { return negative_; }
+
+ private:
+  TensorView<std::int16_t> view() const { return {memory_.data(), slabs_[slab_], 1}; }
+  void start() {
+    writer_.reset();
+    if (slab_ == slabs_.size()) return;
+    const Box& box = slabs_[slab_];
+    writer_.emplace(sample_, view());
+    const std::int64_t row = 2 * sample_.w * sample_.c;
+    begin_ = (box.lo[kD] * sample_.h + box.lo[kH]) * row;
+    end_ = ((box.hi[kD] - 1) * sample_.h + box.hi[kH]) * row;
+  }
+
+  Shape sample_;
+  std::vector<Box> slabs_;
+  AlignedBuffer<std::int16_t>& memory_;
+  const SampleReader::SlabSink& sink_;
+  std::size_t slab_ = 0;
+  std::optional<BlockWriter> writer_;  // of the slab that is being made; none after the last
+  std::int64_t begin_ = 0, end_ = 0;   // bytes of the sample that it lies between
+  std::optional<BlockWriter::Voxel> negative_;
+};
+
+/// Passes voxels on and checks them.
+class CheckedStream {
+ public:
+  explicit CheckedStream(const VoxelSink& sink) : sink_(sink) {}
+  void take(std::int64_t offset, std::span<const std::byte> bytes) {
+    search_.take(offset, bytes);
+    sink_(offset, bytes);
+  }
+  const std::optional<BlockWriter::Voxel>& negative() const { return search_.found(); }
+
+ private:
+  const VoxelSink& sink_;
+  NegativeSearch search_;
+};
+
+class TfRecordSampleReader final : public SampleReader {
+ public:
+  explicit TfRecordSampleReader(const TfRecordDataset& dataset)
+      : dataset_(dataset), records_(largest_payload(dataset.shape(), dataset.targets())) {}
+
+  void read(std::int64_t sample, AnyView dst, std::span<float> targets) override {
+    if (!Box::whole(dataset_.shape()).contains(dst.span))
+      throw Error(fmt::format("block {} is not within the sample {}", dst.span, dataset_.shape()));
+    BlockWriter block(dataset_.shape(), dst);
+    take_record(sample, block, targets);
+  }
+  void read_slabs(std::int64_t sample, const Box& box, const SlabSink& sink,
+                  std::span<float> targets) override {
+    SlabCollector collector(dataset_.shape(), slabs(box), slab_, sink);
+    take_record(sample, collector, targets);
+  }
+  void stream(std::int64_t sample, const VoxelSink& sink, std::span<float> targets) override {
+    CheckedStream checked(sink);
+    take_record(sample, checked, targets);
+  }
+  void expect(std::int64_t sample) override;
+  /// Checks the format of a sample in a plain file without reading its voxels.
+  void outline(std::int64_t sample);
+
+ private:
+  /// Passes the voxels of a record to `taker`: take() as a VoxelSink does, then negative(), the
+  /// first voxel below 0.
+  template <class Taker>
+  void take_record(std::int64_t sample, Taker& taker, std::span<float> targets);
+  std::int64_t open(const TfRecordDataset::Place& place);
+  template <class Taker>
+  void decode(const TfRecordDataset::Place& place, std::int64_t length, Taker& taker,
+              std::span<float> targets);
+  void check_format(const TfRecordDataset::Place& place,
+                    const ExampleDecoder::Contents& found) const;
+  [[noreturn]] void fail(const TfRecordDataset::Place& place, const std::string& what,
+                         const std::string& hint) const {
+    throw Error(fmt::format("{}: record {}: {}", records_.path(), place.record, what), hint);
+  }
+
+  const TfRecordDataset& dataset_;
+  TfRecordReader records_;
+  ExampleDecoder decoder_;
+  AlignedBuffer<std::int16_t> slab_;
+  std::int64_t open_file_ = -1;
+  Descriptor expected_;  // of a file that has been opened early
+  std::int64_t expected_file_ = -1;
+};
+
+template <class Taker>
+void TfRecordSampleReader::take_record(std::int64_t sample, Taker& taker,
+                                       std::span<float> targets) {
+  const TfRecordDataset::Place place = dataset_.place(sample);
+  const std::int64_t length = open(place);
+  // The checksum comes last: if it is wrong, that is what is reported.
+  std::exception_ptr problem;
+  try {
+    decode(place, length, taker, targets);
+  } catch (const Error&) {
+    problem = std::current_exception();
+  }
+  records_.end();
+  if (problem != nullptr) std::rethrow_exception(problem);
+  if (dataset_.one_record_per_file() && !records_.at_end())
+    fail(place, "the file has more records than when it was indexed",
+         "it changed while in use, or is several gzip files joined: gzip it as one");
+}
+
+/// Opens the file and fetches its start while the file before it is in use; the kernel reads ahead
+/// from there, as within a file of many records.
+void TfRecordSampleReader::expect(std::int64_t sample) {
+  const std::int64_t file = dataset_.place(sample).file;
+  if (file == open_file_ || file == expected_file_) return;
+  expected_file_ = file;
+  try {
+    expected_ = open_input_file(dataset_.files().path(file));
+  } catch (const Error&) {  // reported when the file is read
+    expected_ = {};
+    return;
+  }
+  ::posix_fadvise(expected_.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
+  ::posix_fadvise(expected_.get(), 0, 0, POSIX_FADV_WILLNEED);
+}
+
+std::int64_t TfRecordSampleReader::open(const TfRecordDataset::Place& place) {
+  if (place.file != open_file_) {
+    open_file_ = -1;
+    Descriptor opened = place.file == expected_file_ ? std::move(expected_) : Descriptor();
+    expected_file_ = -1;
+    records_.open(dataset_.files().path(place.file), std::move(opened));
+    open_file_ = place.file;
+  }
+  records_.seek(place.offset, place.record);
+  const std::int64_t length = records_.begin();
+  if (length < 0)
+    fail(place, "the file ends before this record", "do not change files in use: start again");
+  return length;
+}
+
+template <class Taker>
+void TfRecordSampleReader::decode(const TfRecordDataset::Place& place, std::int64_t length,
+                                  Taker& taker, std::span<float> targets) {
+  const Shape& shape = dataset_.shape();
+  const std::int64_t expected = voxel_bytes(shape);
+  const auto found = decoder_.decode(
+      length, [&](void* dst, std::int64_t count) { return records_.read(dst, count); },
+      [&](std::int64_t offset, std::span<const std::byte> bytes) {
+        if (offset + static_cast<std::int64_t>(bytes.size()) <= expected) taker.take(offset, bytes);
+      },
+      records_.path(), place.record);
+  check_format(place, found);
+  std::copy_n(found.targets.begin(), targets.size(), targets.begin());
+  check_voxels(taker.negative(), shape, {},
+               fmt::format("{}: record {}", records_.path(), place.record));
+}
+
+void TfRecordSampleReader::outline(std::int64_t sample) {
+  const TfRecordDataset::Place place = dataset_.place(sample);
+  const std::int64_t length = open(place);
+  const auto found = decoder_.outline(
+      length, [&](void* dst, std::int64_t count) { return records_.read(dst, count); },
+      [&](std::int64_t count) { return records_.step_over(count); }, records_.path(), place.record);
+  check_format(place, found);
+}
+
+void TfRecordSampleReader::check_format(const TfRecordDataset::Place& place,
+                                        const ExampleDecoder::Contents& found) const {
+  const Shape& shape = dataset_.shape();
+  const std::int64_t expected = voxel_bytes(shape);
+  if (found.voxel_bytes != expected)
+    fail(place,
+         fmt::format("voxels (feature x): expected {} bytes for {}, found {}", expected, shape,
+                     found.voxel_bytes),
+         extents_hint(found.voxel_bytes, 0, shape));
+  if (static_cast<std::int64_t>(found.targets.size()) != dataset_.targets())
+    fail(place,
+         fmt::format("targets (feature y): expected {}, found {}", dataset_.targets(),
+                     found.targets.size()),
+         fmt::format("set --targets {}", found.targets.size()));
+  check_targets(found.targets, fmt::format("{}: record {}", records_.path(), place.record));
+}
+
+}  // namespace
+
+TfRecordDataset::TfRecordDataset(const Comm& comm, DatasetFiles files, const Shape& shape,
+                                 std::int64_t targets)
+    : Dataset(shape, targets), files_(std::move(files)) {
+  FileScan scanned(comm, files_, [this](std::int64_t file) { return scan(file); });
+  identity_ = scanned.identity();
+  set_records(scanned);
+  // Lengths leave room for further features: one sample shows the rest of the format.
+  on_first_rank(comm, [this] {
+    check_first();
+    return std::string();
+  });
+}
+
+std::string TfRecordDataset::advice() const {
+  if (slow_file_ < 0) return {};
+  return fmt::format("{} is a gzip file of many records: reading it in random order is slow",
+                     files_.name(slow_file_));
+}
+
+TfRecordDataset::Place TfRecordDataset::place(std::int64_t sample) const {
+  if (sample < 0 || sample >= size())
+    throw Error(fmt::format("sample {} of {}, which has {}", sample, directory().c_str(), size()));
+  const SampleIndex::Place at = index_.place(sample);
+  return {at.file, at.index,
+          one_record_per_file() ? 0 : record_offset_[static_cast<std::size_t>(sample)]};
+}
+
+/// One file's number of records, whether it is a gzip file, and the offset of each record unless
+/// there is just one.
+std::vector<std::int64_t> TfRecordDataset::scan(std::int64_t file) const {
+  constexpr std::int64_t kLookBytes = 4096;  // of a gzip file
+  TfRecordReader records(std::numeric_limits<std::int64_t>::max(), kLookBytes);
+  records.open(files_.path(file));
+  const auto check_length = [&] {
+    const std::int64_t length = records.peek_length();
+    if (length < 0) return;
+    if (length < voxel_bytes(shape()) || length > largest_payload(shape(), targets()))
+      throw Error(
+          fmt::format("{}: record {}: payload of {} bytes, expected {} for {} and a little more",
+                      records.path(), records.record(), length, voxel_bytes(shape()), shape()),
+          extents_hint(length, 1024, shape()));
+  };
+  check_length();
+  std::vector<std::int64_t> offsets{0};
+  if (!records.holds_one_record()) {
+    while (records.skip()) {
+      check_length();
+      offsets.push_back(records.offset());
+    }
+    offsets.pop_back();
+  }
+  require(!offsets.empty(), text("{} holds no record", records.path()),
+          "remove the file or generate it again");
+  std::vector<std::int64_t> found{static_cast<std::int64_t>(offsets.size()),
+                                  records.is_gzip() ? 1 : 0};
+  if (offsets.size() > 1) found.insert(found.end(), offsets.begin(), offsets.end());
+  return found;
+}
+
+void TfRecordDataset::set_records(FileScan& scanned) {
+  for (std::int64_t f = 0; f < files_.size(); ++f) {
+    const std::int64_t records = scanned.take(f);
+    const bool gzip = scanned.take(f) != 0;
+    if (f == 0) first_is_gzip_ = gzip;
+    if (gzip && records > 1 && slow_file_ < 0) slow_file_ = f;
+    index_.append(records);
+    for (std::int64_t r = 0; r < records; ++r)
+      record_offset_.push_back(records > 1 ? scanned.take(f) : 0);
+  }
+  if (one_record_per_file()) record_offset_ = {};  // all are 0
+}
+
+/// Throws Error unless sample 0, of which little is read in a plain file, is in the format.
+void TfRecordDataset::check_first() const {
+  TfRecordSampleReader reader(*this);
+  if (!first_is_gzip_) {
+    try {
+      reader.outline(0);
+      return;
+    } catch (const Error&) {  // what is damaged is told by its checksum: it is read whole below
+    }
+  }
+  reader.read(0, {}, {});
+}
+
+std::unique_ptr<SampleReader> TfRecordDataset::reader() const {
+  return std::make_unique<TfRecordSampleReader>(*this);
+}
+
+}  // namespace halomesh

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// A split in TFRecord files.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/data/dataset.hpp"
+#include "runtime/data/dataset_files.hpp"
+#include "runtime/data/sample_index.hpp"
+
+namespace halomesh {
+
+/// Each record is one sample, a tf.train.Example as in the CosmoFlow benchmark.
+class TfRecordDataset final : public Dataset {
+ public:
+  /// Collective over `comm`. Rank i % size scans file i for its records; of a plain file, or a gzip
+  /// file of one record, only a little is read. Rank 0 checks the format of sample 0. Throws the
+  /// same Error on every rank when a file is truncated, of another format or of another sample
+  /// size.
+  TfRecordDataset(const Comm& comm, DatasetFiles files, const Shape& shape, std::int64_t targets);
+
+  std::int64_t size() const override { return index_.size(); }
+  const std::filesystem::path& directory() const override { return files_.directory(); }
+  const std::string& identity() const override { return identity_; }
+  /// Names the first gzip file of many records: random access decompresses it from its start each
+  /// time.
+  std::string advice() const override;
+  std::unique_ptr<SampleReader> reader() const override;
+
+  const DatasetFiles& files() const { return files_; }
+  /// Where a sample is stored.
+  struct Place {
+    std::int64_t file = 0, record = 0;  // record within the file
+    std::int64_t offset = 0;            // of the record's framing, in the uncompressed file
+  };
+  Place place(std::int64_t sample) const;
+  bool one_record_per_file() const { return index_.one_per_file(); }
+
+ private:
+  std::vector<std::int64_t> scan(std::int64_t file) const;
+  void set_records(FileScan& scanned);
+  void check_first() const;
+
+  DatasetFiles files_;
+  std::string identity_;
+  SampleIndex index_;
+  std::vector<std::int64_t> record_offset_;  // of each sample; empty: one per file
+  std::int64_t slow_file_ = -1;
+  bool first_is_gzip_ = false;
+};
+
+}  // namespace halomesh

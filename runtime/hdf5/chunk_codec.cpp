@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Decodes HDF5 chunks: see chunk_codec.hpp.
+#include "runtime/hdf5/chunk_codec.hpp"
+
+#include <isa-l/igzip_lib.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace halomesh {
+namespace {
+
+constexpr std::size_t kChecksumBytes = 4;
+
+bool inflate(std::span<const std::byte> from, std::span<std::byte> to) {
+  inflate_state stream;
+  isal_inflate_init(&stream);
+  stream.crc_flag = ISAL_ZLIB;  // with its header and Adler-32 checksum, which is checked
+  // The library's signature lacks a const; it only reads.
+  stream.next_in = reinterpret_cast<std::uint8_t*>(const_cast<std::byte*>(from.data()));
+  stream.avail_in = static_cast<std::uint32_t>(from.size());
+  stream.next_out = reinterpret_cast<std::uint8_t*>(to.data());
+  stream.avail_out = static_cast<std::uint32_t>(to.size());
+  return isal_inflate_stateless(&stream) == ISAL_DECOMP_OK && stream.avail_out == 0 &&
+         stream.block_state == ISAL_BLOCK_FINISH;
+}
+
+/// All low bytes come first, then all high bytes.
+void unshuffle(std::span<const std::byte> from, std::span<std::int16_t> to) {
+  const std::byte *const low = from.data(), *const high = low + to.size();
+  for (std::size_t i = 0; i < to.size(); ++i)
+    to[i] = static_cast<std::int16_t>(std::to_integer<unsigned>(low[i]) |
+                                      (std::to_integer<unsigned>(high[i]) << 8U));
+}
+
+}  // namespace
+
+std::uint32_t fletcher32(std::span<const std::byte> bytes) {
+  constexpr std::size_t kWords = 360;  // the sums of so many fit 32 bits
+  std::uint32_t a = 0, b = 0;
+  const auto fold = [](std::uint32_t sum) { return (sum & 0xffffU) + (sum >> 16U); };
+  const auto byte = [&](std::size_t i) { return std::to_integer<std::uint32_t>(bytes[i]); };
+  for (std::size_t words = bytes.size() / 2, at = 0; words > 0;) {
+    const std::size_t count = std::min(words, kWords);
+    words -= count;
+    for (std::size_t i = 0; i < count; ++i, at += 2) {
+      a += (byte(at) << 8U) | byte(at + 1);
+      b += a;
+    }
+    a = fold(a);
+    b = fold(b);
+  }
+  if (bytes.size() % 2 != 0) {
+    a += byte(bytes.size() - 1) << 8U;
+    b += a;
+    a = fold(a);
+    b = fold(b);
+  }
+  return (fold(b) << 16U) | fold(a);
+}
+
+const char* ChunkDecoder::decode(const DatasetLayout& layout, std::uint32_t skipped,
+                                 std::span<const std::byte> stored, std::span<std::int16_t> chunk) {
+  unsigned filter = 0;  // in the order in which they were applied
+  const auto passed = [&](bool has) { return has && ((skipped >> filter++) & 1U) == 0; };
+  const bool shuffled = passed(layout.shuffle), deflated = passed(layout.gzip > 0),
+             summed = passed(layout.checksum);
+  if (layout.checksum && !summed) return "its checksum is missing";
+  if (summed) {
+    if (stored.size() < kChecksumBytes) return "it is truncated";
+    std::uint32_t expected = 0;
+    std::memcpy(&expected, stored.data() + stored.size() - kChecksumBytes, kChecksumBytes);
+    stored = stored.first(stored.size() - kChecksumBytes);
+    if (fletcher32(stored) != expected) return "its checksum is wrong";
+  }
+  if (deflated) {
+    inflated_.resize(chunk.size_bytes());
+    if (!inflate(stored, inflated_)) return "its deflate stream is damaged";
+    stored = inflated_;
+  }
+  if (stored.size() != chunk.size_bytes()) return "its size is wrong";
+  if (shuffled)
+    unshuffle(stored, chunk);
+  else
+    std::memcpy(chunk.data(), stored.data(), stored.size());
+  return nullptr;
+}
+
+}  // namespace halomesh

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Undoes the filters of HDF5 chunks of 16-bit elements: checksum, deflate, shuffle. Uses ISA-L,
+// which is several times faster than the HDF5 library with zlib.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "runtime/hdf5/hdf5_types.hpp"
+
+namespace halomesh {
+
+/// Upper bound for the stored size of a chunk of `size` bytes after compression.
+constexpr std::size_t largest_stored(std::size_t size) { return size + size / 8 + 1024; }
+
+/// Decoder for one thread; its memory is reused.
+class ChunkDecoder {
+ public:
+  /// Fills `chunk` from its stored bytes; `layout` says which filters apply and `skipped` which of
+  /// these were skipped (see Hdf5File::read_chunk). Returns nullptr, or what is wrong.
+  const char* decode(const DatasetLayout& layout, std::uint32_t skipped,
+                     std::span<const std::byte> stored, std::span<std::int16_t> chunk);
+
+ private:
+  std::vector<std::byte> inflated_;
+};
+
+/// Fletcher's checksum as HDF5 stores it after a chunk: of big-endian 16-bit words modulo 65535, an
+/// odd last byte as a word's upper half (HDF5 Library, H5_checksum_fletcher32).
+std::uint32_t fletcher32(std::span<const std::byte> bytes);
+
+}  // namespace halomesh

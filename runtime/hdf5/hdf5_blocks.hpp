@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads blocks of an int16 dataset in an HDF5 file, only the chunks that they need.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/hdf5/chunk_codec.hpp"
+#include "runtime/hdf5/hdf5_file.hpp"
+
+namespace halomesh {
+
+/// Reads int16 blocks of one dataset. Chunks with only the filters of DatasetLayout are decoded
+/// here; all others by the HDF5 library. A damaged chunk that has a checksum is an Error naming
+/// file and dataset. Reads are counted
+/// (read_bytes.hpp). One thread at a time.
+class Hdf5Blocks {
+ public:
+  /// `file` must outlive this object.
+  Hdf5Blocks(Hdf5File& file, std::string name);
+
+  const Extents& extents() const { return extents_; }
+  /// Planes to read at a time along `axis`: the extent of a chunk; a few if the dataset is not
+  /// chunked; all if the library decodes the chunks.
+  std::int64_t chunk_extent(std::size_t axis) const;
+  /// `values`: the elements of the block, dense, in the order of the axes.
+  void read(const Slab& block, std::span<std::int16_t> values);
+
+ private:
+  void read_chunk(const Extents& offset, const Slab& block, std::span<std::int16_t> values);
+
+  Hdf5File& file_;
+  std::string name_;
+  Extents extents_;
+  std::optional<DatasetLayout> layout_;  // where chunks are decoded here
+  bool is_contiguous_ = false;
+  std::vector<std::byte> stored_;
+  std::vector<std::int16_t> chunk_;
+  ChunkDecoder decoder_;
+};
+
+}  // namespace halomesh

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// HDF5 files: groups, attributes and n-dimensional datasets, each library call checked.
+// All uses of the HDF5 library go through this room.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/hdf5/hdf5_types.hpp"
+
+namespace halomesh {
+
+/// One open HDF5 file and its open datasets (move-only). Objects are named by absolute paths such
+/// as "/parameters/conv1/weight". Failures are reported only as Error, which names file,
+/// object and the reason that the library gives. The format of new files is that of HDF5 1.10,
+/// whose metadata carry checksums.
+///
+/// Elements and attributes are of the types of Hdf5Type, attributes also std::string. Reading a
+/// type other than the stored one is an error; byte order is converted. The library need not be
+/// thread-safe: calls from several threads are serialised.
+class Hdf5File {
+ public:
+  /// Opens an existing file for reading.
+  static Hdf5File open(const std::filesystem::path& path);
+  /// Creates an empty file, replacing an existing one.
+  static Hdf5File create(const std::filesystem::path& path);
+
+  /// Of the HDF5 library in use, such as "1.10.8".
+  static std::string library_version();
+
+  Hdf5File(Hdf5File&& other) noexcept;
+  Hdf5File& operator=(Hdf5File&&) = delete;
+  Hdf5File(const Hdf5File&) = delete;
+  Hdf5File& operator=(const Hdf5File&) = delete;
+  /// Closes, ignoring errors: after writing, call close() first.
+  ~Hdf5File();
+
+  /// Flushes and closes. The file is complete only if this returns: a full disk may be reported
+  /// only here.
+  void close();
+  const std::filesystem::path& path() const { return path_; }
+
+  /// True when there is a group or dataset of this name.
+  bool contains(const std::string& name) const;
+  /// Creates a group and its parents if they do not exist.
+  void create_group(const std::string& name);
+  /// Names of the members of a group, sorted.
+  std::vector<std::string> members(const std::string& group) const;
+
+  /// Attributes of a group or dataset; "/" is the file itself.
+  template <class T>
+  void write_attribute(const std::string& object, const std::string& name, const T& value) {
+    if constexpr (std::is_same_v<T, std::string>)
+      write_text(object, name, value);
+    else
+      write_number(object, name, hdf5_type<T>(), &value);
+  }
+  template <class T>
+  T read_attribute(const std::string& object, const std::string& name) const {
+    T value{};
+    if constexpr (std::is_same_v<T, std::string>)
+      value = read_text(object, name);
+    else
+      read_number(object, name, hdf5_type<T>(), &value);
+    return value;
+  }
+  bool has_attribute(const std::string& object, const std::string& name) const;
+  std::vector<std::string> attribute_names(const std::string& object) const;
+
+  /// Creates a dataset and its parent groups; the elements are not written yet.
+  void create_dataset(const std::string& name, Hdf5Type type, const Extents& extents,
+                      const DatasetLayout& layout = {});
+  Extents extents(const std::string& name);
+  /// True when the stored elements are of this type.
+  bool holds(const std::string& name, Hdf5Type type);
+  /// `values` has as many elements as the slab, dense, in the order of its axes.
+  template <class T>
+  void write(const std::string& name, const Slab& slab, std::span<const T> values) {
+    transfer(name, slab, values.size(), hdf5_type<T>(), nullptr, values.data());
+  }
+  template <class T>
+  void read(const std::string& name, const Slab& slab, std::span<T> values) {
+    transfer(name, slab, values.size(), hdf5_type<T>(), values.data(), nullptr);
+  }
+
+  /// The storage layout of a dataset; nothing if its element type is not native to this host, or it
+  /// has other filters than those of DatasetLayout or in another order.
+  std::optional<DatasetLayout> layout(const std::string& name);
+  /// Bytes of a dataset's elements in the file.
+  std::int64_t stored_bytes(const std::string& name);
+  /// Reads the chunk that starts at `offset` as stored, without undoing the filters. Fails if it
+  /// has more than `most` bytes or was never written. Bit i of the result is set if filter i of the
+  /// dataset was skipped for this chunk.
+  std::uint32_t read_chunk(const std::string& name, const Extents& offset, std::size_t most,
+                           std::vector<std::byte>& bytes);
+
+ private:
+  // hid_t, without including the library's header.
+  using Id = std::int64_t;
+  Hdf5File(std::filesystem::path path, bool writable);
+  void write_number(const std::string& object, const std::string& name, Hdf5Type type,
+                    const void* value);
+  void read_number(const std::string& object, const std::string& name, Hdf5Type type,
+                   void* value) const;
+  void write_text(const std::string& object, const std::string& name, const std::string& value);
+  std::string read_text(const std::string& object, const std::string& name) const;
+  void make_attribute(const std::string& object, const std::string& name, Id type,
+                      const void* value);
+  Id dataset(const std::string& name);
+  void transfer(const std::string& name, const Slab& slab, std::size_t values, Hdf5Type type,
+                void* destination, const void* source);
+  [[noreturn]] void fail(const std::string& what) const;
+  Id checked(Id result, const char* action, const std::string& object) const;
+
+  std::filesystem::path path_;
+  Id file_ = -1;
+  bool writable_ = false;
+  std::map<std::string, Id> datasets_;
+};
+
+}  // namespace halomesh

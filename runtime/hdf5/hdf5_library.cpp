@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// The HDF5 library: see hdf5_library.hpp.
+#include "runtime/hdf5/hdf5_library.hpp"
+
+#include "error.hpp"
+#include "narrow.hpp"
+
+namespace halomesh::hdf5 {
+namespace {
+
+// The library has one state per process, hence one lock.
+std::recursive_mutex& library_mutex() {
+  static std::recursive_mutex mutex;
+  return mutex;
+}
+
+// At exit the library would retry writes that failed before, and crash (seen with 1.10.8).
+// Complete files are closed by then: there is nothing left for it to do.
+bool start() {
+  static const bool kStarted = H5dont_atexit() >= 0 && H5open() >= 0;
+  return kStarted;
+}
+
+#if defined(H5_HAVE_PARALLEL)
+// A parallel library that is initialised after MPI would do the same in MPI_Finalize.
+[[maybe_unused]] const bool kStartedBeforeMpi = start();
+#endif
+
+}  // namespace
+
+LibraryLock::LibraryLock() : lock_(library_mutex()) {
+  require(start(), "cannot initialise the HDF5 library", "check the installation of HDF5");
+  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);  // is per thread in a thread-safe library
+}
+
+std::string reason() {
+  std::string text;
+  const auto keep_first = [](unsigned, const H5E_error2_t* entry, void* data) -> herr_t {
+    auto& first = *static_cast<std::string*>(data);
+    if (first.empty() && entry->desc != nullptr) first = entry->desc;
+    return 0;
+  };
+  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, keep_first, &text);
+  return text.empty() ? "no reason given by the HDF5 library" : text;
+}
+
+hid_t native_type(Hdf5Type type) {
+  switch (type) {
+    case Hdf5Type::kFloat:
+      return H5T_NATIVE_FLOAT;
+    case Hdf5Type::kDouble:
+      return H5T_NATIVE_DOUBLE;
+    case Hdf5Type::kInt16:
+      return H5T_NATIVE_INT16;
+    case Hdf5Type::kInt64:
+      return H5T_NATIVE_INT64;
+    case Hdf5Type::kUint32:
+      return H5T_NATIVE_UINT32;
+    case Hdf5Type::kUint64:
+      return H5T_NATIVE_UINT64;
+  }
+  return H5I_INVALID_HID;
+}
+
+bool same_kind(hid_t a, hid_t b) {
+  return H5Tget_class(a) == H5Tget_class(b) && H5Tget_size(a) == H5Tget_size(b) &&
+         (H5Tget_class(a) != H5T_INTEGER || H5Tget_sign(a) == H5Tget_sign(b));
+}
+
+std::string describe_type(hid_t type) {
+  const std::size_t bits = H5Tget_size(type) * 8;
+  switch (H5Tget_class(type)) {
+    case H5T_FLOAT:
+      return fmt::format("float{}", bits);
+    case H5T_INTEGER:
+      return fmt::format("{}{}", H5Tget_sign(type) == H5T_SGN_NONE ? "uint" : "int", bits);
+    case H5T_STRING:
+      return "string";
+    default:
+      return "another type";
+  }
+}
+
+std::vector<hsize_t> sizes(const Extents& extents) {
+  std::vector<hsize_t> result;
+  for (std::int64_t extent : extents) result.push_back(narrow<hsize_t>(extent));
+  return result;
+}
+
+}  // namespace halomesh::hdf5

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// The HDF5 library, for the sources of Hdf5File: its lock, identifiers, errors and types.
+// The only file that includes the library's header.
+#pragma once
+
+#include <hdf5.h>
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "runtime/hdf5/hdf5_types.hpp"
+
+namespace halomesh::hdf5 {
+
+static_assert(std::is_same_v<hid_t, std::int64_t>, "HDF5 1.10 or newer is needed");
+
+/// Serialises calls into the HDF5 library, which need not be thread-safe, and switches off its own
+/// error messages.
+class LibraryLock {
+ public:
+  LibraryLock();
+
+ private:
+  std::lock_guard<std::recursive_mutex> lock_;
+};
+
+/// An identifier, released with this object.
+class Handle {
+ public:
+  Handle(hid_t id, herr_t (*release)(hid_t)) : id_(id), release_(release) {}
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+  ~Handle() {
+    if (id_ >= 0) release_(id_);
+  }
+  operator hid_t() const { return id_; }  // NOLINT(google-explicit-constructor): it is one
+
+ private:
+  hid_t id_;
+  herr_t (*release_)(hid_t);
+};
+
+/// Why the last call failed: the innermost entry of the library's error stack.
+std::string reason();
+
+/// The native type of this host; owned by the library.
+hid_t native_type(Hdf5Type type);
+/// True if class, size and signedness are equal: conversion does not change values.
+bool same_kind(hid_t a, hid_t b);
+/// "float32", "int16", "string", ...
+std::string describe_type(hid_t type);
+std::vector<hsize_t> sizes(const Extents& extents);
+
+}  // namespace halomesh::hdf5

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads the blocks of the next batch on a background thread while the current step computes.
+// Must not depend on MPI.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "runtime/data/dataset.hpp"
+#include "runtime/load/loader.hpp"
+#include "runtime/posix/background_task.hpp"
+
+namespace halomesh {
+
+/// Reads each sample's block straight from the data set. Its thread makes no MPI call; no call is
+/// collective. The source of a transformed block is read in layers, which are transformed one by
+/// one: there is no third block.
+class DirectLoader final : public Loader {
+ public:
+  /// With an empty box and no targets, nothing is read at all.
+  DirectLoader(std::unique_ptr<SampleReader> reader, const BatchSpec& spec);
+  /// Ends at the latest when the sample that is being read has been read.
+  ~DirectLoader() override;
+
+  void append(const BatchSchedule& schedule) override;
+  const Batch& next() override;
+
+ private:
+  struct Buffer {
+    Tensor data;
+    std::vector<float> targets;
+    std::vector<SampleUse> uses;
+    std::vector<std::int64_t> samples;
+    Batch batch;
+  };
+
+  void begin();
+  void fill(Buffer& buffer);
+  void read(const SampleUse& use, AnyView block, std::span<float> targets);
+
+  const std::unique_ptr<SampleReader> reader_;
+  const BatchSpec spec_;
+  std::deque<BatchSchedule> schedules_;
+  std::int64_t step_ = 0;   // of the first schedule: the next one to begin
+  std::int64_t begun_ = 0;  // steps; buffer (begun_ - 1) % 2 is the newest
+  bool making_ = false;     // a batch that next() has not yet handed out
+  std::array<Buffer, 2> buffers_;
+  std::atomic<bool> stopping_ = false;
+  BackgroundTask task_;  // last: it uses all of the above
+};
+
+}  // namespace halomesh

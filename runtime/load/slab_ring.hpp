@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two buffers that go from a thread that fills them to one that empties them, and back.
+// Knows nothing of what they hold.
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <optional>
+
+#include "src/nn/tensor.hpp"
+
+namespace halomesh {
+
+/// Slabs of counts, each with two numbers that say what it is.
+class SlabRing {
+ public:
+  static constexpr std::size_t kSlabs = 2;
+  struct Slab {
+    AlignedBuffer<std::int16_t> counts;
+    std::size_t use = 0, number = 0;
+  };
+
+  /// To be called before slabs are taken; what there is is kept.
+  void reserve(std::int64_t counts) {
+    for (Slab& slab : slabs_)
+      if (slab.counts.size() < counts) slab.counts = AlignedBuffer<std::int16_t>(counts);
+  }
+  Slab& operator[](std::size_t slab) { return slabs_.at(slab); }
+
+  /// Waits for a slab that is free; none when the ring has been closed.
+  std::optional<std::size_t> take() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return closed_ || !free_.empty(); });
+    if (closed_) return std::nullopt;
+    return pop(free_);
+  }
+  /// Hands on a slab that was filled.
+  void hand_on(std::size_t slab) {
+    const std::lock_guard lock(mutex_);
+    filled_.push_back(slab);
+  }
+  /// The slab that was handed on first, if any.
+  std::optional<std::size_t> filled() {
+    const std::lock_guard lock(mutex_);
+    if (filled_.empty()) return std::nullopt;
+    return pop(filled_);
+  }
+  /// Makes a slab free again.
+  void give_back(std::size_t slab) {
+    {
+      const std::lock_guard lock(mutex_);
+      free_.push_back(slab);
+    }
+    changed_.notify_all();
+  }
+  /// Nobody is to wait any more.
+  void close() {
+    {
+      const std::lock_guard lock(mutex_);
+      closed_ = true;
+    }
+    changed_.notify_all();
+  }
+
+ private:
+  static std::size_t pop(std::deque<std::size_t>& slabs) {
+    const std::size_t first = slabs.front();
+    slabs.pop_front();
+    return first;
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::array<Slab, kSlabs> slabs_;
+  std::deque<std::size_t> free_{0, 1}, filled_;
+  bool closed_ = false;
+};
+
+}  // namespace halomesh

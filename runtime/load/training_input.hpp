@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a trainer's batches come from: the data set's files, or a stage made of them first.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "partition/model_geometry.hpp"
+#include "runtime/data/dataset.hpp"
+#include "runtime/load/loader.hpp"
+#include "runtime/mpi/process_mesh.hpp"
+#include "runtime/stage/stager.hpp"
+
+namespace halomesh {
+
+/// The samples of one split and the order of their use; `data` is null where there are none.
+struct InputSplit {
+  const Dataset* data = nullptr;
+  SampleOrder order;
+};
+
+/// The loaders of one run. The data sets and the mesh must outlive it.
+class TrainingInput {
+ public:
+  /// `wants_targets`: whether this rank needs targets. Nothing is read before open().
+  TrainingInput(const ProcessMesh& mesh, const ModelGeometry& geometry, DataType type,
+                bool wants_targets, const InputSplit& training, const InputSplit& validation,
+                std::optional<StageOptions> stage);
+
+  /// Makes the loaders, after staging if that is asked for; rank 0 calls `report` with the number
+  /// of samples staged so far. False when `must_stop` ended the staging on some rank. Collective
+  /// over mesh.world(). Throws Error as Stager::run() does.
+  bool open(const std::function<bool()>& must_stop, const Stager::Report& report);
+
+  /// Samples that open() stages; 0 without a stage.
+  std::int64_t samples_to_stage() const;
+  /// What staging took, after open(); null without a stage.
+  const StageRecord* stage_record() const { return stager_ ? &stager_->record() : nullptr; }
+
+  /// After open().
+  Loader& training() { return *training_loader_; }
+  Loader& validation() { return *validation_loader_; }
+
+ private:
+  BatchSpec spec(const InputSplit& split) const;
+
+  const ProcessMesh& mesh_;
+  StagedSample sample_;
+  DataType type_;
+  bool wants_targets_;
+  InputSplit training_, validation_;
+  std::optional<StageOptions> options_;
+  std::unique_ptr<Stager> stager_;  // what it keeps is locked as long as it lives
+  std::unique_ptr<Loader> training_loader_, validation_loader_;
+};
+
+}  // namespace halomesh

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// metrics.jsonl and run.json: see metrics.hpp.
+#include "runtime/log/metrics.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "error.hpp"
+#include "runtime/posix/atomic_file.hpp"
+
+namespace halomesh {
+namespace {
+
+constexpr auto kReplaceBadText = nlohmann::ordered_json::error_handler_t::replace;
+
+/// The JSON of a line of metrics; nothing where it is none.
+std::optional<nlohmann::json> parse_line(std::string_view line) {
+  auto json = nlohmann::json::parse(line, nullptr, false);
+  if (!json.is_object() || !json.contains("event") || !json["event"].is_string())
+    return std::nullopt;
+  const bool counted = json["event"] == "step" || json["event"] == "resumed";
+  if (counted && (!json.contains("step") || !json["step"].is_number_integer())) return std::nullopt;
+  return json;
+}
+
+double number_in(const nlohmann::json& json, const char* key) {
+  const auto value = json.find(key);
+  return value != json.end() && value->is_number() ? value->get<double>() : 0;
+}
+
+std::optional<EvaluationRecord> evaluation_of(const nlohmann::json& json) {
+  if (!json.is_object() || json["event"] != "eval" || !json.contains("mae") ||
+      !json["mae"].is_number())
+    return std::nullopt;
+  return EvaluationRecord{static_cast<std::int64_t>(number_in(json, "epoch")),
+                          number_in(json, "mae"), number_in(json, "loss"),
+                          static_cast<std::int64_t>(number_in(json, "samples")),
+                          number_in(json, "seconds")};
+}
+
+/// What of a file's text belongs to the training that has done `last_step` steps.
+struct Curve {  // NOLINT(bugprone-exception-escape): a moved json throws only if it is corrupt
+  std::string text;
+  nlohmann::json after_last;  ///< the line after the last step; null when there is none
+  std::int64_t damaged = 0;   ///< lines
+  std::int64_t missing = 0;   ///< steps
+};
+
+Curve curve_in(std::string_view text, std::int64_t last_step) {
+  Curve curve;
+  std::int64_t seen = 0;  // all steps up to this one are there, missing, or known to be missing
+  bool is_last = false;
+  while (last_step > 0 && !text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n') + 1);
+    text.remove_prefix(line.size());
+    const auto json = parse_line(line);
+    const bool counts = json && ((*json)["event"] == "step" || (*json)["event"] == "resumed");
+    const std::int64_t step = counts ? (*json)["step"].get<std::int64_t>() : seen;
+    if (counts && step > last_step) break;
+    const bool resumed = counts && (*json)["event"] == "resumed";
+    if (!json || (counts && step < seen + (resumed ? 0 : 1))) {
+      ++curve.damaged;
+      continue;
+    }
+    if (counts) {
+      curve.missing += step - seen - (resumed ? 0 : 1);
+      // Those that an earlier job has reported are not reported again.
+      if (resumed)
+        curve.missing = std::max<std::int64_t>(
+            curve.missing -
+                std::llround(std::clamp(number_in(*json, "records_missing"), 0.0, 1e15)),
+            0);
+      seen = step;
+      is_last = step == last_step;
+    } else if (is_last) {
+      curve.after_last = *json;
+      is_last = false;
+    }
+    curve.text += line;
+  }
+  curve.missing += last_step - seen;
+  return curve;
+}
+
+}  // namespace
+
+MetricsLog::MetricsLog(std::filesystem::path path, std::int64_t last_step) {
+  Curve curve;
+  file_ = LineFile(std::move(path), [&](std::string_view text) {
+    curve = curve_in(text, last_step);
+    return LineFile::Kept{curve.text, curve.damaged > 0};
+  });
+  evaluation_before_ = evaluation_of(curve.after_last);
+  const auto note = [&](const std::string& more) {
+    warning_ += (warning_.empty() ? file_.path().string() + ": " : "; ") + more;
+  };
+  if (curve.damaged > 0)
+    note(fmt::format("damaged lines removed: {} (the file as it was is kept as {})", curve.damaged,
+                     file_.damaged_path().filename().string()));
+  if (curve.missing == 0) return;
+  note(fmt::format("steps missing before the checkpoint: {} of {}", curve.missing, last_step));
+  const nlohmann::ordered_json line = {
+      {"event", "resumed"}, {"step", last_step}, {"records_missing", curve.missing}};
+  file_.append(line.dump());
+}
+
+void MetricsLog::step(const StepRecord& record) {
+  const nlohmann::ordered_json line = {{"event", "step"},       {"step", record.step},
+                                       {"epoch", record.epoch}, {"loss", record.loss},
+                                       {"lr", record.lr},       {"seconds", record.seconds}};
+  file_.append(line.dump());
+}
+
+void MetricsLog::evaluation(const EvaluationRecord& record) {
+  const nlohmann::ordered_json line = {{"event", "eval"},           {"epoch", record.epoch},
+                                       {"mae", record.mae},         {"loss", record.loss},
+                                       {"samples", record.samples}, {"seconds", record.seconds}};
+  file_.append(line.dump());
+}
+
+void MetricsLog::stage(const StageRecord& record) {
+  const nlohmann::ordered_json line = {{"event", "stage"},
+                                       {"seconds", record.seconds},
+                                       {"samples", record.samples},
+                                       {"bytes_read", record.bytes_read},
+                                       {"bytes_staged", record.bytes_staged},
+                                       {"reused", record.reused}};
+  file_.append(line.dump());
+}
+
+void write_run_record(const std::filesystem::path& path, const nlohmann::ordered_json& record) {
+  write_file_atomically(path, record.dump(2, ' ', false, kReplaceBadText) + '\n');
+}
+
+}  // namespace halomesh

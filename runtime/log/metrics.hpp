@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// The records of a run for users and scripts: metrics.jsonl and run.json. Only rank 0 writes them.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+
+#include "runtime/posix/line_file.hpp"
+
+namespace halomesh {
+
+/// One optimizer step.
+struct StepRecord {
+  std::int64_t step = 0;   ///< steps done since the network's first, this one included
+  std::int64_t epoch = 0;  ///< the one it belongs to, from 0
+  double loss = 0;
+  double lr = 0;
+  double seconds = 0;  ///< of wall time
+};
+
+/// One pass over a validation set.
+struct EvaluationRecord {
+  std::int64_t epoch = 0;
+  double mae = 0;
+  double loss = 0;
+  std::int64_t samples = 0;
+  double seconds = 0;  ///< of wall time
+};
+
+/// The staging of a run's data: sums over all ranks.
+struct StageRecord {
+  double seconds = 0;  ///< of wall time
+  std::int64_t samples = 0;
+  std::int64_t bytes_read = 0;    ///< from the data set's files
+  std::int64_t bytes_staged = 0;  ///< as stored
+  bool reused = false;            ///< the stage of an earlier run was reused
+};
+
+/// metrics.jsonl, one JSON object per line, in the order of training. Numbers are written so that
+/// reading them gives the same double; values that are not finite are written as null.
+/// Move-only.
+class MetricsLog {
+ public:
+  /// Writes nothing, anywhere: for the ranks other than 0.
+  MetricsLog() = default;
+  /// Opens the file for the training that has done `last_step` steps. The file then describes this
+  /// one curve: an earlier run's first step after `last_step` and all that follows it are removed
+  /// (all at once or not at all); with last_step 0 the file starts empty. Lines that are none of a
+  /// metrics file are removed as well, and the file as it was is kept (LineFile::damaged_path()).
+  /// Where steps up to `last_step` are missing, a line
+  ///   {"event":"resumed","step":last_step,"records_missing":N}
+  /// follows what is there. Throws Error naming the file when it cannot be read or written.
+  explicit MetricsLog(std::filesystem::path path, std::int64_t last_step = 0);
+
+  /// The validation after `last_step` steps, if an earlier run has made it.
+  const std::optional<EvaluationRecord>& evaluation_before() const { return evaluation_before_; }
+
+  /// What was wrong with the file, for the user; "" when it was complete.
+  const std::string& warning() const { return warning_; }
+
+  /// Throws Error when the line cannot be written whole, e.g. for want of space.
+  void step(const StepRecord& record);
+  void evaluation(const EvaluationRecord& record);
+  void stage(const StageRecord& record);
+
+ private:
+  LineFile file_;
+  std::optional<EvaluationRecord> evaluation_before_;
+  std::string warning_;
+};
+
+/// Writes `record` to `path` (run.json), keys in their given order, whole or not at all. Bytes that
+/// are not UTF-8 become U+FFFD. Throws Error naming the file.
+void write_run_record(const std::filesystem::path& path, const nlohmann::ordered_json& record);
+
+}  // namespace halomesh

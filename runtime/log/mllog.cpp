@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+// mllog.txt: see mllog.hpp.
+#include "runtime/log/mllog.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "error.hpp"
+
+namespace halomesh {
+
+/// One line: `value` is JSON; metadata beside file and line only where the event has them.
+struct MlperfLog::Event {
+  const char *type, *key;
+  nlohmann::ordered_json value;
+  int lineno;
+  std::optional<std::int64_t> epoch{};  ///< from 0
+  const char* status = nullptr;
+  bool of_each_job = false;
+};
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kToken = ":::MLLOG ";
+constexpr const char* kStart = "INTERVAL_START";
+constexpr const char* kEnd = "INTERVAL_END";
+constexpr const char* kPoint = "POINT_IN_TIME";
+
+/// As Python's json.dumps() spells it: a space after each comma and colon.
+std::string python_text(const Json& json) {
+  if (!json.is_structured()) return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::string text;
+  for (const auto& item : json.items()) {
+    if (!text.empty()) text += ", ";
+    if (json.is_object()) text += Json(item.key()).dump() + ": ";
+    text += python_text(item.value());
+  }
+  return json.is_object() ? '{' + text + '}' : '[' + text + ']';
+}
+
+std::int64_t unix_time_ms() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
+}
+
+/// The JSON of a line of a log; nothing where it is none.
+std::optional<nlohmann::json> parse_line(std::string_view line) {
+  const std::string_view token = kToken;
+  if (!line.starts_with(token)) return std::nullopt;
+  auto json = nlohmann::json::parse(line.substr(token.size()), nullptr, false);
+  if (!json.is_object() || !json.contains("key") || !json["key"].is_string() ||
+      !json.contains("metadata") || !json["metadata"].is_object())
+    return std::nullopt;
+  return json;
+}
+
+/// The epoch that a line belongs to, as numbered in the file.
+std::optional<std::int64_t> epoch_number(const nlohmann::json& line) {
+  const auto number = line["metadata"].find("epoch_num");
+  if (number == line["metadata"].end() || !number->is_number_integer()) return std::nullopt;
+  return number->get<std::int64_t>();
+}
+
+/// Whether the training that stands at `point` has come past this line; epochs count from `first`.
+bool is_past(const nlohmann::json& line, const MlperfPoint& point, std::int64_t first) {
+  if (point.over) return true;
+  if (line["key"] == "run_stop") return false;
+  const std::optional<std::int64_t> number = epoch_number(line);
+  if (!number) return true;
+  const std::int64_t epoch = *number - first;
+  const bool starts = line["key"] == "epoch_start";
+  if (epoch == point.epoch) return starts && point.inside_epoch;
+  if (epoch == point.epoch - 1) return starts || point.inside_epoch || point.epoch_closed;
+  return epoch < point.epoch;
+}
+
+}  // namespace
+
+MlperfVersion parse_mlperf_version(const std::string& text) {
+  if (text == "v0.7") return MlperfVersion::kV07;
+  if (text == "v1.0") return MlperfVersion::kV10;
+  throw UsageError(fmt::format("no MLPerf HPC log of version '{}'", text), "give v0.7 or v1.0");
+}
+
+void MlperfLog::add(const Event& event) {
+  if (!speaks_) return;
+  Json metadata = {{"file", __FILE__}, {"lineno", event.lineno}};
+  if (event.epoch) metadata["epoch_num"] = *event.epoch + first_epoch();
+  if (event.status != nullptr) metadata["status"] = event.status;
+  const Json line = {{"namespace", ""},  {"time_ms", unix_time_ms()}, {"event_type", event.type},
+                     {"key", event.key}, {"value", event.value},      {"metadata", metadata}};
+  const std::string text = kToken + python_text(line);
+  if (file_.is_open())
+    file_.append(text);
+  else
+    waiting_.push_back({text, event.of_each_job});
+}
+
+void MlperfLog::init_start(bool cache_cleared) {
+  add({kPoint, "cache_clear", cache_cleared, __LINE__});
+  add({kStart, "init_start", nullptr, __LINE__});
+}
+
+void MlperfLog::submission(const MlperfSubmission& s) {
+  if (version_ == MlperfVersion::kV10) {
+    add({kPoint, "seed", s.seed, __LINE__});
+    add({kPoint, "number_of_ranks", s.ranks, __LINE__});
+    add({kPoint, "number_of_nodes", s.nodes, __LINE__});
+    add({kPoint, "accelerators_per_node", 0, __LINE__});
+  }
+  add({kPoint, "submission_benchmark", s.benchmark, __LINE__});
+  add({kPoint, "submission_org", s.org, __LINE__});
+  add({kPoint, "submission_division", s.division, __LINE__});
+  add({kPoint, "submission_status", s.status, __LINE__});
+  add({kPoint, "submission_platform", s.platform, __LINE__});
+  if (!s.poc_name.empty()) add({kPoint, "submission_poc_name", s.poc_name, __LINE__});
+  if (!s.poc_email.empty()) add({kPoint, "submission_poc_email", s.poc_email, __LINE__});
+}
+
+void MlperfLog::run_start() {
+  add({kEnd, "init_stop", nullptr, __LINE__});
+  add({kStart, "run_start", nullptr, __LINE__});
+}
+
+void MlperfLog::samples(std::int64_t global_batch, std::int64_t train, std::int64_t evaluation) {
+  add({kPoint, "global_batch_size", global_batch, __LINE__});
+  add({kPoint, "train_samples", train, __LINE__});
+  add({kPoint, "eval_samples", evaluation, __LINE__});
+}
+
+void MlperfLog::staging_start() {
+  add({kStart, "staging_start", nullptr, __LINE__, {}, nullptr, true});
+}
+void MlperfLog::staging_stop() {
+  add({kEnd, "staging_stop", nullptr, __LINE__, {}, nullptr, true});
+}
+
+void MlperfLog::optimizer(const ScheduleOptions& schedule, double weight_decay, double dropout) {
+  const bool warms_up = schedule.warmup_epochs > 0 && schedule.warmup_initial > 0;
+  const double factor = warms_up ? schedule.peak / schedule.warmup_initial : 1.0;
+  add({kPoint, "opt_name", "SGD", __LINE__});
+  add({kPoint, "opt_base_learning_rate", schedule.peak, __LINE__});
+  add({kPoint, "opt_learning_rate_warmup_epochs", schedule.warmup_epochs, __LINE__});
+  add({kPoint, "opt_learning_rate_warmup_factor", factor, __LINE__});
+  if (schedule.kind != ScheduleKind::kLinear) {
+    const bool falls = schedule.kind == ScheduleKind::kStep && !schedule.decay_factors.empty();
+    const Json boundaries = falls ? Json(schedule.decay_epochs) : Json::array();
+    const double decay =
+        falls ? *std::max_element(schedule.decay_factors.begin(), schedule.decay_factors.end())
+              : 1.0;
+    add({kPoint, "opt_learning_rate_decay_boundary_epochs", boundaries, __LINE__});
+    add({kPoint, "opt_learning_rate_decay_factor", decay, __LINE__});
+  }
+  if (version_ == MlperfVersion::kV07) return;
+  add({kPoint, "opt_weight_decay", weight_decay, __LINE__});
+  add({kPoint, "dropout", dropout, __LINE__});
+}
+
+LineFile::Kept MlperfLog::kept_of(std::string_view text, const MlperfPoint& point,
+                                  const std::filesystem::path& path) {
+  LineFile::Kept kept;
+  if (point.step == 0) return kept;
+  MlperfVersion version = MlperfVersion::kV07;
+  std::int64_t damaged = 0;
+  std::set<std::int64_t> epochs;  // begun
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n') + 1);
+    text.remove_prefix(line.size());
+    const auto json = parse_line(line);
+    if (!json) {
+      ++damaged;
+      continue;
+    }
+    const std::string key = (*json)["key"];
+    if (key == "number_of_ranks") version = MlperfVersion::kV10;
+    goes_on_ = goes_on_ || key == "run_start";
+    if (!is_past(*json, point, first_epoch())) continue;
+    kept.text += line;
+    if (key == "epoch_start") epochs.insert(open_epoch_.emplace(epoch_number(*json).value_or(-1)));
+    if (key == "epoch_stop") open_epoch_.reset();
+    stopped_ = stopped_ || key == "run_stop";
+  }
+  if (goes_on_ && version != version_)
+    throw UsageError(fmt::format("{} was begun with --mllog {}", path.c_str(),
+                                 version == MlperfVersion::kV07 ? "v0.7" : "v1.0"),
+                     "give the same --mllog to resume, or another --out");
+  kept.damaged = damaged > 0 || (!goes_on_ && !kept.text.empty());
+  const auto note = [&](const std::string& more) {
+    warning_ += (warning_.empty() ? path.string() + ": " : "; ") + more;
+  };
+  if (damaged > 0) note(fmt::format("damaged lines removed: {}", damaged));
+  const std::int64_t begun = point.epoch + (point.inside_epoch ? 1 : 0);
+  if (!goes_on_)
+    note("the start of the run is missing: the time in the log starts with this job");
+  else if (std::ssize(epochs) < begun)
+    note(fmt::format("epochs missing before the checkpoint: {} of {}", begun - std::ssize(epochs),
+                     begun));
+  if (kept.damaged)
+    note(fmt::format("the file as it was is kept as {}.damaged", path.filename().string()));
+  if (goes_on_) return kept;
+  open_epoch_.reset();
+  stopped_ = false;
+  return {"", kept.damaged};
+}
+
+void MlperfLog::open(const std::filesystem::path& path, const MlperfPoint& point) {
+  if (!speaks_) return;
+  file_ = LineFile(path, [&](std::string_view text) { return kept_of(text, point, path); });
+  for (const WaitingLine& line : waiting_)
+    if (!goes_on_ || (line.of_each_job && !point.over)) file_.append(line.text);
+  waiting_.clear();
+  if (point.step > 0 && !point.over)
+    add({kPoint, "resumed", point.step, __LINE__, {}, warning_.empty() ? nullptr : "incomplete"});
+}
+
+void MlperfLog::epoch_start(std::int64_t epoch) {
+  if (open_epoch_ == epoch + first_epoch()) return;
+  open_epoch_ = epoch + first_epoch();
+  add({kStart, "epoch_start", nullptr, __LINE__, epoch});
+}
+
+void MlperfLog::eval_start(std::int64_t epoch) {
+  add({kStart, "eval_start", nullptr, __LINE__, epoch});
+}
+
+void MlperfLog::eval_stop(std::int64_t epoch) {
+  add({kEnd, "eval_stop", nullptr, __LINE__, epoch});
+}
+
+void MlperfLog::epoch_stop(std::int64_t epoch) {
+  if (open_epoch_ != epoch + first_epoch()) return;
+  open_epoch_.reset();
+  add({kEnd, "epoch_stop", nullptr, __LINE__, epoch});
+}
+
+void MlperfLog::eval_error(std::int64_t epoch, double mae) {
+  add({kPoint, "eval_error", mae, __LINE__, epoch});
+}
+
+void MlperfLog::run_stop(bool success) {
+  if (stopped_) return;
+  stopped_ = true;
+  add({kEnd, "run_stop", nullptr, __LINE__, {}, success ? "success" : "aborted"});
+}
+
+}  // namespace halomesh

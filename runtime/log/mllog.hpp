@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// mllog.txt: the log that MLPerf HPC requires, one per run even if the run takes several jobs.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/posix/line_file.hpp"
+#include "src/nn/schedule.hpp"
+
+namespace halomesh {
+
+/// The version of the rules. v0.7 counts epochs from 0 and lacks the seed, the numbers of ranks,
+/// nodes and accelerators, weight decay and dropout.
+enum class MlperfVersion { kV07, kV10 };
+
+/// "v0.7" or "v1.0"; throws UsageError otherwise.
+MlperfVersion parse_mlperf_version(const std::string& text);
+
+/// The description of a submission.
+struct MlperfSubmission {
+  std::string benchmark, org, division, status, platform;
+  std::string poc_name, poc_email;  ///< left out when empty
+  std::uint64_t seed = 0;
+  std::int64_t ranks = 1, nodes = 1;
+};
+
+/// Where the training stands when a log is opened.
+struct MlperfPoint {
+  std::int64_t step = 0;      ///< steps done; 0: a new run
+  std::int64_t epoch = 0;     ///< of the next step, from 0
+  bool inside_epoch = false;  ///< some of its steps are done
+  bool epoch_closed = true;   ///< the epoch before has been validated, if that is due
+  bool over = false;          ///< nothing is left to be done
+};
+
+/// Lines ":::MLLOG {...}" in the format of github.com/mlcommons/logging (mlperf_logging/mllog):
+/// keys namespace, time_ms, event_type, key, value, metadata. The order is that of the benchmark's
+/// reference, github.com/mlcommons/hpc, cosmoflow/train.py; `file` and `lineno` of the metadata
+/// name the line here that wrote an event.
+///
+/// Until open(), lines wait in memory with the time at which they were made. A run that is stopped
+/// or killed leaves a log without run_stop; the job that resumes it appends to the same file. Lines
+/// about epochs after the checkpoint are removed, as those are trained again; init_start to
+/// run_start are not repeated, so that the run's time includes everything between its first start
+/// and its end; a line with the key `resumed` and the step marks the place (the official checker
+/// skips keys it does not know). Only rank 0 creates one with a version. Move-only.
+class MlperfLog {
+ public:
+  /// Writes nothing, anywhere: for the ranks other than 0.
+  MlperfLog() = default;
+  explicit MlperfLog(MlperfVersion version) : speaks_(true), version_(version) {}
+
+  // In this order, all before open():
+  /// `cache_cleared`: the nodes' caches of files were emptied before.
+  void init_start(bool cache_cleared);
+  void submission(const MlperfSubmission& submission);
+  /// Ends the initialization and starts the clock: before data are touched, or staged.
+  void run_start();
+  void samples(std::int64_t global_batch, std::int64_t train, std::int64_t evaluation);
+  /// Staging belongs to each job of a run that stages; before open() or after it.
+  void staging_start();
+  void staging_stop();
+  /// `schedule` as the rules describe it: base rate = peak, warm-up factor = peak / first rate,
+  /// decay factor = the largest. A linear decay has no keys there and is left out.
+  void optimizer(const ScheduleOptions& schedule, double weight_decay, double dropout);
+
+  /// From here on each line is in the file when the call returns. Lines that are none of such a log
+  /// are removed, and the file as it was is kept (LineFile::damaged_path()). Throws Error naming
+  /// the file when it was begun by another version, or cannot be read or written.
+  void open(const std::filesystem::path& path, const MlperfPoint& point);
+
+  /// What was wrong with the file, for the user; "" when it was complete.
+  const std::string& warning() const { return warning_; }
+
+  // `epoch` counts from 0; -1 is a validation before the first step.
+  /// Does nothing if an earlier job has logged the start of this epoch.
+  void epoch_start(std::int64_t epoch);
+  void eval_start(std::int64_t epoch);
+  void eval_stop(std::int64_t epoch);
+  void epoch_stop(std::int64_t epoch);
+  void eval_error(std::int64_t epoch, double mae);
+  /// status "success" when the target was reached, else "aborted". Once a run.
+  void run_stop(bool success);
+
+ private:
+  struct Event;
+  struct WaitingLine {
+    std::string text;
+    bool of_each_job;  // staging; the other lines stand once a run
+  };
+  void add(const Event& event);
+  LineFile::Kept kept_of(std::string_view text, const MlperfPoint& point,
+                         const std::filesystem::path& path);
+  std::int64_t first_epoch() const { return version_ == MlperfVersion::kV07 ? 0 : 1; }
+
+  bool speaks_ = false;
+  MlperfVersion version_ = MlperfVersion::kV10;
+  std::vector<WaitingLine> waiting_;
+  LineFile file_;
+  bool goes_on_ = false;                    // with the log of an earlier job
+  bool stopped_ = false;                    // run_stop is there
+  std::optional<std::int64_t> open_epoch_;  // begun and not stopped, as numbered in the file
+  std::string warning_;
+};
+
+}  // namespace halomesh

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads MLPerf logs: see mlperf_summary.hpp.
+#include "runtime/log/mlperf_summary.hpp"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <set>
+
+#include "error.hpp"
+
+namespace halomesh {
+namespace {
+
+using Json = nlohmann::json;
+
+/// What has been read of a log so far; times in ms.
+struct Reading {
+  std::string place;  ///< file and line
+  std::optional<std::int64_t> run_start, run_stop, staging_start;
+  bool success = false;
+  std::set<std::int64_t> epochs;
+};
+
+[[noreturn]] void fail(const std::string& place, const std::string& what) {
+  throw Error(fmt::format("{}: {}", place, what), "give the complete log of one run");
+}
+
+void set_once(std::optional<std::int64_t>& time, std::int64_t value, const Reading& reading,
+              const std::string& key) {
+  if (time) fail(reading.place, fmt::format("a second {}", key));
+  time = value;
+}
+
+/// The key decides: some v0.7 logs give start and end of staging the same event_type.
+void read_staging(const std::string& key, std::int64_t time, Reading& reading, MlperfRun& run) {
+  if (key == "staging_start") {
+    reading.staging_start = time;
+  } else if (reading.staging_start) {
+    run.staging_s += 1e-3 * static_cast<double>(time - *reading.staging_start);
+    reading.staging_start.reset();
+  }
+}
+
+void read_line(const Json& line, double target, Reading& reading, MlperfRun& run) {
+  if (!line.is_object() || !line.contains("key") || !line["key"].is_string() ||
+      !line.contains("time_ms") || !line["time_ms"].is_number())
+    fail(reading.place, "not a line of an MLPerf log");
+  const std::string key = line["key"];
+  const auto time = static_cast<std::int64_t>(line["time_ms"].get<double>());
+  const Json metadata = line.value("metadata", Json::object());
+  if (key == "run_start") {
+    set_once(reading.run_start, time, reading, key);
+  } else if (key == "run_stop") {
+    set_once(reading.run_stop, time, reading, key);
+    reading.success =
+        metadata.is_object() && metadata.contains("status") && metadata["status"] == "success";
+  } else if (key == "staging_start" || key == "staging_stop") {
+    read_staging(key, time, reading, run);
+  } else if (key == "epoch_start") {
+    const bool numbered = metadata.is_object() && metadata.contains("epoch_num") &&
+                          metadata["epoch_num"].is_number_integer();
+    if (!numbered) fail(reading.place, "an epoch_start without epoch_num");
+    reading.epochs.insert(metadata["epoch_num"].get<std::int64_t>());
+  } else if (key == "eval_error" && line.contains("value") && line["value"].is_number()) {
+    const double error = line["value"];
+    if (error > 0) run.best_error = std::min(run.best_error.value_or(error), error);
+  } else if (key == "resumed") {
+    ++run.resumed;
+  }
+  if (reading.run_stop && reading.success && run.best_error && *run.best_error <= target)
+    run.end = MlperfEnd::kReached;
+  else if (reading.run_stop)
+    run.end = MlperfEnd::kMissed;
+}
+
+}  // namespace
+
+MlperfRun read_mlperf_run(std::string_view text, const std::string& name, double target) {
+  constexpr std::string_view kToken = ":::MLLOG";
+  MlperfRun run;
+  run.name = name;
+  Reading reading;
+  for (int number = 1; !text.empty(); ++number) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    // Launchers put names of ranks before a line.
+    const std::size_t token = line.find(kToken);
+    if (token == std::string_view::npos) continue;
+    reading.place = fmt::format("{}: line {}", name, number);
+    read_line(Json::parse(line.substr(token + kToken.size()), nullptr, false), target, reading,
+              run);
+  }
+  if (!reading.run_start) fail(name, "no run_start: not the log of an MLPerf run");
+  if (reading.run_stop) {
+    if (*reading.run_stop < *reading.run_start) fail(name, "the run stops before it starts");
+    run.minutes = static_cast<double>(*reading.run_stop - *reading.run_start) / 60e3;
+  }
+  run.epochs = static_cast<std::int64_t>(reading.epochs.size());
+  return run;
+}
+
+MlperfScore score_runs(std::span<const MlperfRun> runs) {
+  MlperfScore score;
+  std::vector<double> minutes;
+  for (const MlperfRun& run : runs) {
+    if (run.end == MlperfEnd::kReached)
+      minutes.push_back(*run.minutes);
+    else
+      ++score.missed;
+  }
+  if (runs.size() < 3)
+    score.reason = fmt::format("{} runs, at least 3 needed", runs.size());
+  else if (score.missed > 1)
+    score.reason = fmt::format("{} runs missed the target (at most 1 allowed)", score.missed);
+  if (!score.reason.empty()) return score;
+  std::sort(minutes.begin(), minutes.end());
+  const auto last = minutes.end() - (score.missed == 0 ? 1 : 0);
+  const double sum = std::accumulate(minutes.begin() + 1, last, 0.0);
+  score.olympic_minutes = sum / static_cast<double>(runs.size() - 2);
+  return score;
+}
+
+}  // namespace halomesh

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the time of a step goes: traced intervals summed by phase and layer.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trace.hpp"
+
+namespace halomesh {
+
+/// A phase of one layer, or of the tensor that this layer makes ("" for neither).
+struct PhaseKey {
+  Phase phase = Phase::kOther;
+  std::string layer;
+  friend bool operator==(const PhaseKey&, const PhaseKey&) = default;
+};
+
+/// Time and bytes of each phase on one rank. An interval counts without those inside it, so that
+/// phases add up to the steps exactly; what no interval of a step covers is Phase::kOther.
+class PhaseTimes {
+ public:
+  struct Row {
+    PhaseKey key;
+    std::int64_t ns = 0, received_bytes = 0;
+  };
+
+  /// Adds the intervals of one step in order of their ends, as a Trace keeps them: the last one is
+  /// Phase::kStep and holds all others. Throws Error otherwise. Allocates only for phases and
+  /// depths of nesting that are new.
+  void add(std::span<const TraceEvent> step);
+
+  /// In the order in which phases first ended.
+  const std::vector<Row>& rows() const { return rows_; }
+  /// The row of `key`; zeros when it has not occurred.
+  Row of(const PhaseKey& key) const;
+  /// The sum over all layers of a phase.
+  Row of(Phase phase) const;
+
+ private:
+  Row& row(Phase phase, std::string_view layer);
+
+  std::vector<Row> rows_;
+  std::vector<TraceEvent> closed_;  // outermost intervals so far
+};
+
+}  // namespace halomesh

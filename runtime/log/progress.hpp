@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// Progress of a long task: a line that is redrawn on a terminal, and a plain line per minute
+// elsewhere. Must not depend on MPI: the caller decides which rank reports.
+#pragma once
+
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <system_error>
+#include <utility>
+
+namespace halomesh {
+
+/// "label  12/64 unit  19%  3.1 unit/s  17 s left  note", on standard error unless told otherwise,
+/// so that results on standard output stay clean. Never throws; a closed terminal is ignored.
+class Progress {
+ public:
+  /// One that reports nothing.
+  Progress() = default;
+  /// `done` of `total` (0: unknown) units, such as steps, are complete already; rates count from
+  /// here. With `speaks` false (on all ranks but one) it reports nothing.
+  Progress(std::string label, std::string unit, std::int64_t total, bool speaks = true,
+           std::int64_t done = 0, std::FILE* out = stderr,
+           bool terminal = error_output_is_terminal())
+      : label_(std::move(label)),
+        unit_(std::move(unit)),
+        total_(total),
+        first_(done),
+        out_(speaks ? out : nullptr),
+        terminal_(terminal),
+        interval_s_(terminal ? 0.2 : 60.0) {}
+
+  /// Seconds between two reports: by default 0.2 on a terminal, 60 elsewhere.
+  void set_interval(double seconds) { interval_s_ = seconds; }
+
+  /// Reports that `done` units are complete, if the last report is old enough.
+  void update(std::int64_t done, const std::string& note = {}) {
+    if (out_ == nullptr) return;
+    const double now = seconds_since_start();
+    if (now - last_report_s_ < interval_s_) return;
+    last_report_s_ = now;
+    draw(line(done, note, now));
+  }
+  /// Prints a line of its own that stays, whatever the interval.
+  void message(const std::string& text) {
+    if (out_ == nullptr) return;
+    clear();
+    std::fprintf(out_, "%s\n", text.c_str());
+    std::fflush(out_);
+  }
+  /// Removes the line from a terminal; the caller's summary follows.
+  void finish() {
+    if (out_ == nullptr) return;
+    clear();
+    std::fflush(out_);
+  }
+
+  /// The text of a report after `seconds`.
+  std::string line(std::int64_t done, const std::string& note, double seconds) const {
+    std::string text = label_ + "  " + std::to_string(done);
+    if (total_ > 0) text += "/" + std::to_string(total_);
+    text += " " + unit_;
+    if (total_ > 0) text += "  " + std::to_string(done * 100 / total_) + "%";
+    const double rate = seconds > 0 ? static_cast<double>(done - first_) / seconds : 0;
+    if (rate > 0) {
+      text += "  " + number(rate) + " " + unit_ + "/s";
+      if (total_ > done)
+        text += "  " + duration(static_cast<double>(total_ - done) / rate) + " left";
+    }
+    return note.empty() ? text : text + "  " + note;
+  }
+  /// Whether standard error is a character device: a terminal, or a null device that does not mind.
+  static bool error_output_is_terminal() {
+    std::error_code ignored;
+    return std::filesystem::is_character_file("/dev/stderr", ignored);
+  }
+  /// "7 s", "3 min 20 s" or "2 h 05 min".
+  static std::string duration(double seconds) {
+    const auto s = static_cast<std::int64_t>(std::llround(seconds));
+    const auto two = [](std::int64_t n) { return (n < 10 ? "0" : "") + std::to_string(n); };
+    if (s < 60) return std::to_string(s) + " s";
+    if (s < 3600) return std::to_string(s / 60) + " min " + two(s % 60) + " s";
+    return std::to_string(s / 3600) + " h " + two(s / 60 % 60) + " min";
+  }
+
+ private:
+  static std::string number(double value) {
+    char text[32];
+    std::snprintf(text, sizeof text, value < 10 ? "%.2f" : value < 100 ? "%.1f" : "%.0f", value);
+    return text;
+  }
+  double seconds_since_start() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+  void draw(const std::string& text) {
+    if (terminal_) {
+      clear();
+      // A line wider than the terminal would wrap and could not be redrawn.
+      std::fprintf(out_, "%.*s", 79, text.c_str());
+      drawn_ = true;
+    } else {
+      std::fprintf(out_, "%s\n", text.c_str());
+    }
+    std::fflush(out_);
+  }
+  void clear() {
+    if (drawn_) std::fputs("\r\033[K", out_);
+    drawn_ = false;
+  }
+
+  std::string label_, unit_;
+  std::int64_t total_ = 0, first_ = 0;
+  std::FILE* out_ = nullptr;
+  bool terminal_ = false, drawn_ = false;
+  double interval_s_ = 0;
+  double last_report_s_ = 0;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace halomesh

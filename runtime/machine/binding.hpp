@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a rank runs: its cores, its neighbours on the node, its threads, and what the node is.
+// Only looks, at the operating system, hwloc and the launcher; changes nothing.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/machine/topology.hpp"
+#include "runtime/mpi/mpi.hpp"
+
+namespace halomesh {
+
+/// The cores and threads of one rank of a node.
+struct RankCores {
+  std::vector<int> cores;  ///< ascending
+  int threads = 1;
+};
+
+/// The ranks of a node that may run on a core of one of them, that one included.
+struct CoreSharing {
+  int ranks = 1;
+  int threads = 1;  ///< of these ranks
+  int cores = 0;    ///< of these ranks, each counted once
+};
+
+/// What rank number `rank` of a node shares with the others.
+CoreSharing core_sharing(std::span<const RankCores> ranks, std::size_t rank);
+
+/// The processors, threads and memory of one rank.
+struct RankBinding {
+  std::string host;
+  std::vector<int> processors;  ///< logical ones that this rank may run on, ascending
+  int cores = 0;                ///< physical ones among them
+  int node_cores = 0;           ///< physical ones that any rank of this node may run on
+  int rank_on_node = 0, ranks_on_node = 1;
+  int threads = 1;                        ///< OpenMP threads this rank should use
+  bool threads_from_environment = false;  ///< OMP_NUM_THREADS decided
+  CoreSharing sharing;                    ///< with other ranks of the node
+  std::vector<int> numa_nodes;            ///< whose memory is next to its processors, ascending
+  int memory_domains = 0;                 ///< see Locality
+  MemoryPolicy memory;                    ///< of what this rank touches first
+  CacheSize l2, l3;                       ///< of its first processor
+  std::string cpu_model;                  ///< see Topology
+
+  /// "node7: processors 0-3,8; 4 cores, 4 threads; rank 1 of 2 on the node; NUMA node 0".
+  std::string describe() const;
+};
+
+/// What this rank is bound to. threads = OMP_NUM_THREADS when set, else an equal share of the
+/// node's cores, at least 1 and at most the rank's own cores: hardware threads of one core share
+/// its vector units, so one thread per core is fastest.
+/// Collective over `world`. Throws UsageError when OMP_NUM_THREADS is not a number.
+RankBinding find_binding(const Comm& world);
+
+/// The share of a rank: see find_binding(). `omp_num_threads` may be null; of a list ("4,2", nested
+/// levels) the first counts.
+int default_threads(const char* omp_num_threads, int node_cores, int ranks_on_node, int own_cores);
+
+/// "0-3,8" for {0, 1, 2, 3, 8}.
+std::string to_ranges(const std::vector<int>& numbers);
+
+/// The machine as its operating system describes it; what it does not say stays empty or 0.
+struct NodeDescription {
+  std::vector<std::string> isa;   ///< vector extensions that matter here, as named by Linux
+  std::int64_t memory_bytes = 0;  ///< in total
+  std::int64_t memory_available_bytes = 0;  ///< without swapping, now
+  std::int64_t shm_free_bytes = 0;          ///< on the RAM disk, now
+  std::int64_t page_bytes = 0;              ///< of an ordinary page
+  std::int64_t huge_page_bytes = 0;         ///< of a huge one
+  std::int64_t huge_pages = 0;              ///< set aside for programs that ask for them
+  std::string transparent_huge_pages;       ///< "always", "madvise" or "never"
+};
+
+/// Local. Reads cpuinfo and meminfo in `proc` and the kernel's settings in `sys`, and asks for the
+/// space left at `shm`.
+NodeDescription describe_node(const std::filesystem::path& proc = "/proc",
+                              const std::filesystem::path& shm = "/dev/shm",
+                              const std::filesystem::path& sys = "/sys");
+
+}  // namespace halomesh

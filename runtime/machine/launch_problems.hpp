@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is wrong with how a job was started: rank counts, shared cores, too many threads, remote
+// memory, settings of the machine.
+// Judges what binding.hpp has found and what the environment says; changes nothing.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "runtime/machine/binding.hpp"
+
+namespace halomesh {
+
+/// What one rank knows of its job.
+struct LaunchFacts {
+  int rank = 0;
+  std::int64_t ranks = 1;  ///< of MPI's world
+  RankBinding binding;
+  double core_flops = 0;  ///< fp32 operations per second measured on one core; 0: not measured
+};
+
+/// The value of an environment variable, or null: std::getenv, or a test's.
+using Variable = std::function<const char*(const char* name)>;
+
+/// True for A64FX: implementer 0x46 (Fujitsu), part 0x001 (Linux,
+/// arch/arm64/include/asm/cputype.h).
+bool is_a64fx(const std::string& cpu_model);
+
+/// One sentence per problem, with its hint:
+/// - rank 0: the scheduler counts other tasks than the world has ranks (PJM_MPI_PROC,
+///   SLURM_NTASKS);
+/// - cores shared with other ranks (oversubscribed or not), more threads than cores, first-touch
+///   memory on another NUMA node, cores of several NUMA domains;
+/// - A64FX: a rank on several core memory groups without XOS_MMM_L_PAGING_POLICY=demand:...;
+/// - A64FX: a core computes at half of its peak, 64 operations per cycle at 2.0 GHz (128 GF/s), or
+///   below: one of its two floating-point units is switched off (eco_state of PJM), or other work
+///   shares it.
+/// Local.
+std::vector<std::string> launch_problems(const LaunchFacts& facts, const Variable& variable);
+
+/// launch_problems() of all ranks: each sentence once, with the number of ranks and the first of
+/// them. The same on every rank. Collective over `world`; `core_flops` as above.
+std::vector<std::string> launch_warnings(const Comm& world, const RankBinding& binding,
+                                         double core_flops = 0);
+
+}  // namespace halomesh

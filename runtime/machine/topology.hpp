@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// The processors, caches and memory of a node as hwloc sees them. Only topology.cpp includes hwloc.
+// Must not depend on MPI.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+struct hwloc_topology;
+
+namespace halomesh {
+
+/// One cache and the number of cores that share it; zeros where there is none or none is known.
+struct CacheSize {
+  std::int64_t bytes = 0;
+  int cores = 0;
+};
+
+/// What a set of processors is made of.
+struct Locality {
+  std::vector<int> cores;       ///< each core by its first processor, ascending
+  std::vector<int> numa_nodes;  ///< with memory next to these processors, ascending
+  int memory_domains = 0;       ///< groups of cores with memory of their own that the set touches
+  CacheSize l2, l3;             ///< of the first processor
+};
+
+/// Where the operating system puts memory that a thread touches first.
+struct MemoryPolicy {
+  bool known = false;        ///< the system says so
+  bool spread = false;       ///< over all of `nodes` in turn, instead of the nearest of them
+  std::vector<int> nodes{};  ///< NUMA nodes allowed, ascending
+};
+
+/// True when memory of this policy lies, all or in part, away from processors next to `numa_nodes`;
+/// false where either is unknown.
+bool is_remote(const MemoryPolicy& policy, const std::vector<int>& numa_nodes);
+
+/// A node. Move-only; all functions are local.
+class Topology {
+ public:
+  /// Asks the operating system: some milliseconds. Throws Error when hwloc cannot say.
+  static Topology of_this_node();
+  /// A node that is described, e.g. "package:2 numa:1 l2:8(size=1048576) core:1 pu:2".
+  /// Throws Error for a description that hwloc does not understand.
+  static Topology synthetic(const std::string& description);
+
+  /// `processors` are numbered as the operating system does; one that the topology does not know
+  /// counts as a core without memory.
+  Locality locality(const std::vector<int>& processors) const;
+  /// Of the calling thread.
+  MemoryPolicy memory_policy() const;
+
+  /// Of the first package, as the vendor names it or as "Arm implementer 0x46 part 0x001"; empty
+  /// where the system does not say.
+  std::string cpu_model() const;
+  int packages() const;
+  int cores() const;
+  int numa_nodes() const;
+
+ private:
+  struct Deleter {
+    void operator()(hwloc_topology* topology) const;
+  };
+  Topology() = default;
+  std::unique_ptr<hwloc_topology, Deleter> topology_;
+};
+
+}  // namespace halomesh

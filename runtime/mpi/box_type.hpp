@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// A box within a larger block of counts as an MPI datatype, so that it is sent without packing.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <utility>
+
+#include "box.hpp"
+#include "narrow.hpp"
+#include "runtime/mpi/mpi.hpp"
+
+namespace halomesh {
+
+/// The int16 elements of `box` in a block that spans `span` (both not empty); to be used with the
+/// block's first element. Move-only; may be destroyed while messages that use it are in flight.
+class BoxType {
+ public:
+  BoxType(const Box& span, const Box& box) {
+    std::array<int, 4> whole{}, part{}, start{};
+    // A block's order of axes is d, h, w, c.
+    for (std::size_t i = 0; i < 4; ++i) {
+      const std::size_t axis = (i + 1) % 4;
+      whole[i] = narrow<int>(span.extent(axis));
+      part[i] = narrow<int>(box.extent(axis));
+      start[i] = narrow<int>(box.lo[axis] - span.lo[axis]);
+    }
+    mpi_check(MPI_Type_create_subarray(4, whole.data(), part.data(), start.data(), MPI_ORDER_C,
+                                       MPI_INT16_T, &type_));
+    mpi_check(MPI_Type_commit(&type_));
+  }
+  BoxType(BoxType&& other) noexcept : type_(std::exchange(other.type_, MPI_DATATYPE_NULL)) {}
+  BoxType& operator=(BoxType&&) = delete;
+  BoxType(const BoxType&) = delete;
+  BoxType& operator=(const BoxType&) = delete;
+  ~BoxType() {
+    int finalized = 0;
+    MPI_Finalized(&finalized);
+    if (type_ != MPI_DATATYPE_NULL && finalized == 0) MPI_Type_free(&type_);
+  }
+  MPI_Datatype get() const { return type_; }
+
+ private:
+  MPI_Datatype type_ = MPI_DATATYPE_NULL;
+};
+
+/// The types of boxes in blocks that span the same box, created on first use and kept.
+class BoxTypes {
+ public:
+  BoxTypes() = default;
+  /// `span` is not empty when of() is called.
+  explicit BoxTypes(const Box& span) : span_(span) {}
+  /// For a box of these extents wherever it lies: to be used with its own first element.
+  MPI_Datatype of(const Box& box) {
+    Box corner{span_.lo, span_.lo};
+    for (std::size_t a = 0; a < 4; ++a) corner.hi[a] += box.extent(a);
+    auto known = types_.find(corner.hi);
+    if (known == types_.end()) known = types_.emplace(corner.hi, BoxType(span_, corner)).first;
+    return known->second.get();
+  }
+
+ private:
+  Box span_;
+  std::map<std::array<std::int64_t, 4>, BoxType> types_;
+};
+
+}  // namespace halomesh

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// Outcomes that ranks share, and the alarm that one raises: see collective_errors.hpp.
+#include "runtime/mpi/collective_errors.hpp"
+
+#include <exception>
+
+#include "error.hpp"
+#include "runtime/mpi/in_flight.hpp"
+
+namespace halomesh {
+namespace {
+
+/// Runs `work` and packs its text, or the Error that it threw, so that ranks can share either.
+std::string outcome_of(const std::function<std::string()>& work) {
+  try {
+    return "+" + work();
+  } catch (const Error& error) {
+    return fmt::format("-{}{}{}", error.what(), '\0', error.hint());
+  } catch (const std::exception& error) {
+    return fmt::format("-{}{}", error.what(), '\0');
+  }
+}
+
+bool failed(const std::string& outcome) { return outcome.front() != '+'; }
+
+/// Undoes outcome_of(): the text, or the Error thrown anew.
+std::string unpack_outcome(const std::string& outcome) {
+  if (!failed(outcome)) return outcome.substr(1);
+  const std::size_t hint = outcome.find('\0');
+  throw Error(outcome.substr(1, hint - 1), outcome.substr(hint + 1));
+}
+
+/// Every rank sees every outcome in rank order, so all throw the same Error.
+std::vector<std::string> share(const Comm& comm, const std::string& outcome) {
+  std::vector<std::string> texts;
+  for (const std::string& of_rank : comm.all_gather(outcome))
+    texts.push_back(unpack_outcome(of_rank));
+  return texts;
+}
+
+/// An empty message from a rank that failed to all others.
+class Alarm {
+ public:
+  explicit Alarm(const Comm& comm) : comm_(comm.dup()) { listen(); }
+  Alarm(const Alarm&) = delete;
+  Alarm& operator=(const Alarm&) = delete;
+  /// Only after finish(), unless an exception unwinds.
+  ~Alarm() {
+    if (unwinding() || heard_ == MPI_REQUEST_NULL) return;
+    MPI_Cancel(&heard_);
+    MPI_Wait(&heard_, MPI_STATUS_IGNORE);
+  }
+
+  void raise() {
+    raised_ = true;
+    for (int r = 0; r < comm_.size(); ++r)
+      if (r != comm_.rank())
+        mpi_check(MPI_Isend(nullptr, 0, MPI_BYTE, r, kTag, comm_.handle(), told_.add()));
+  }
+  bool heard() {
+    int arrived = 0;
+    if (heard_ != MPI_REQUEST_NULL) mpi_check(MPI_Test(&heard_, &arrived, MPI_STATUS_IGNORE));
+    return heard_ == MPI_REQUEST_NULL;
+  }
+  /// Collective: takes the messages that were not looked at.
+  void finish() {
+    const std::int64_t raised = comm_.sum(std::int64_t{raised_ ? 1 : 0});
+    for (std::int64_t due = raised - (raised_ ? 1 : 0); due > 0; --due) {
+      mpi_check(MPI_Wait(&heard_, MPI_STATUS_IGNORE));
+      if (due > 1) listen();
+    }
+    told_.wait_all();
+  }
+
+ private:
+  static constexpr int kTag = 0;
+  void listen() {
+    mpi_check(MPI_Irecv(nullptr, 0, MPI_BYTE, MPI_ANY_SOURCE, kTag, comm_.handle(), &heard_));
+  }
+
+  Comm comm_;
+  Requests told_;
+  MPI_Request heard_ = MPI_REQUEST_NULL;
+  bool raised_ = false;
+};
+
+}  // namespace
+
+std::string on_first_rank(const Comm& comm, const std::function<std::string()>& work) {
+  return unpack_outcome(comm.broadcast(comm.rank() == 0 ? outcome_of(work) : std::string(), 0));
+}
+
+std::vector<std::string> on_every_rank(const Comm& comm, const std::function<std::string()>& work) {
+  return share(comm, outcome_of(work));
+}
+
+void run_with_collective_errors(
+    const Comm& comm, const std::function<void(const std::function<bool()>& others_failed)>& work) {
+  Alarm alarm(comm);
+  const std::string outcome = outcome_of([&] {
+    work([&alarm] { return alarm.heard(); });
+    return std::string();
+  });
+  if (failed(outcome)) alarm.raise();
+  alarm.finish();
+  share(comm, outcome);
+}
+
+}  // namespace halomesh

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+// Owns MPI: see mpi.hpp.
+#include "runtime/mpi/mpi.hpp"
+
+#include <cstdlib>
+#include <new>
+#include <utility>
+
+#include "error.hpp"
+#include "narrow.hpp"
+#include "runtime/mpi/in_flight.hpp"
+
+namespace halomesh {
+
+void mpi_check(int code, const char* file, int line, const char* function) {
+  if (code == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING] = {};
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  throw Error(fmt::format("MPI failed in {} ({}:{}): {}", function, file, line,
+                          std::string(text, static_cast<std::size_t>(length))),
+              "another rank may have ended first: look for its message above");
+}
+
+Comm::Comm(MPI_Comm handle, bool owned) : handle_(handle), owned_(owned) {
+  if (handle_ == MPI_COMM_NULL) return;
+  mpi_check(MPI_Comm_set_errhandler(handle_, MPI_ERRORS_RETURN));
+  mpi_check(MPI_Comm_rank(handle_, &rank_));
+  mpi_check(MPI_Comm_size(handle_, &size_));
+}
+
+Comm::Comm(Comm&& other) noexcept
+    : handle_(std::exchange(other.handle_, MPI_COMM_NULL)),
+      owned_(std::exchange(other.owned_, false)),
+      rank_(other.rank_),
+      size_(other.size_) {}
+
+Comm& Comm::operator=(Comm&& other) noexcept {
+  std::swap(handle_, other.handle_);
+  std::swap(owned_, other.owned_);
+  std::swap(rank_, other.rank_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+Comm::~Comm() {
+  if (!owned_ || handle_ == MPI_COMM_NULL || unwinding()) return;
+  int finalized = 0;
+  MPI_Finalized(&finalized);
+  if (finalized == 0) MPI_Comm_free(&handle_);
+}
+
+Comm Comm::dup() const {
+  MPI_Comm result = MPI_COMM_NULL;
+  mpi_check(MPI_Comm_dup(handle_, &result));
+  return Comm(result, true);
+}
+
+Comm Comm::split(int color, int key) const {
+  MPI_Comm result = MPI_COMM_NULL;
+  mpi_check(MPI_Comm_split(handle_, color < 0 ? MPI_UNDEFINED : color, key, &result));
+  return Comm(result, true);
+}
+
+Comm Comm::split_by_node() const {
+  MPI_Comm result = MPI_COMM_NULL;
+  mpi_check(MPI_Comm_split_type(handle_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &result));
+  return Comm(result, true);
+}
+
+void Comm::barrier() const { mpi_check(MPI_Barrier(handle_)); }
+
+void Comm::broadcast(std::span<std::byte> bytes, int root) const {
+  mpi_check(MPI_Bcast(bytes.data(), narrow<int>(bytes.size()), MPI_BYTE, root, handle_));
+}
+
+std::string Comm::broadcast(const std::string& text, int root) const {
+  std::uint64_t length = text.size();
+  mpi_check(MPI_Bcast(&length, 1, MPI_UINT64_T, root, handle_));
+  std::string result = rank_ == root ? text : std::string(length, '\0');
+  broadcast(std::as_writable_bytes(std::span(result)), root);
+  return result;
+}
+
+double Comm::sum(double value) const {
+  sum(std::span(&value, 1));
+  return value;
+}
+
+std::int64_t Comm::sum(std::int64_t value) const {
+  sum(std::span(&value, 1));
+  return value;
+}
+
+double Comm::max(double value) const {
+  mpi_check(MPI_Allreduce(MPI_IN_PLACE, &value, 1, MPI_DOUBLE, MPI_MAX, handle_));
+  return value;
+}
+
+std::int64_t Comm::max(std::int64_t value) const {
+  mpi_check(MPI_Allreduce(MPI_IN_PLACE, &value, 1, MPI_INT64_T, MPI_MAX, handle_));
+  return value;
+}
+
+void Comm::sum(std::span<double> values) const {
+  mpi_check(MPI_Allreduce(MPI_IN_PLACE, values.data(), narrow<int>(values.size()), MPI_DOUBLE,
+                          MPI_SUM, handle_));
+}
+
+void Comm::sum(std::span<std::int64_t> values) const {
+  mpi_check(MPI_Allreduce(MPI_IN_PLACE, values.data(), narrow<int>(values.size()), MPI_INT64_T,
+                          MPI_SUM, handle_));
+}
+
+std::vector<std::string> Comm::all_gather(const std::string& text) const {
+  const int mine = narrow<int>(text.size());
+  std::vector<int> lengths(static_cast<std::size_t>(size_)), offsets(lengths.size());
+  mpi_check(MPI_Allgather(&mine, 1, MPI_INT, lengths.data(), 1, MPI_INT, handle_));
+  std::int64_t total = 0;
+  for (std::size_t r = 0; r < lengths.size(); ++r) {
+    offsets[r] = narrow<int>(total);
+    total += lengths[r];
+  }
+  std::string all(static_cast<std::size_t>(total), '\0');
+  mpi_check(MPI_Allgatherv(text.data(), mine, MPI_CHAR, all.data(), lengths.data(), offsets.data(),
+                           MPI_CHAR, handle_));
+  std::vector<std::string> result;
+  for (std::size_t r = 0; r < lengths.size(); ++r)
+    result.push_back(
+        all.substr(static_cast<std::size_t>(offsets[r]), static_cast<std::size_t>(lengths[r])));
+  return result;
+}
+
+MpiSession::MpiSession(int* argc, char*** argv) {
+  int provided = 0;
+  if (MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS)
+    throw Error("MPI could not be initialised", "start the program with mpirun, srun or mpiexec");
+  require(provided >= MPI_THREAD_FUNNELED, "this MPI library allows no threads beside MPI calls",
+          "use an MPI built with thread support (level FUNNELED or above)");
+  world_ = Comm(MPI_COMM_WORLD, false);
+}
+
+MpiSession::~MpiSession() { MPI_Finalize(); }
+
+void MpiSession::abort(int exit_code) const {
+  MPI_Abort(world_.handle(), exit_code);
+  std::abort();
+}
+
+std::string MpiSession::library_version() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
+  int length = 0;
+  mpi_check(MPI_Get_library_version(text, &length));
+  const std::string all(text, static_cast<std::size_t>(length));
+  return all.substr(0, all.find_first_of("\n,"));
+}
+
+NodeFlag::NodeFlag(const Comm& node) {
+  static_assert(std::atomic<int>::is_always_lock_free);
+  void* memory = nullptr;
+  const MPI_Aint bytes = node.rank() == 0 ? MPI_Aint{sizeof(std::atomic<int>)} : 0;
+  const bool allocated =
+      MPI_Win_allocate_shared(bytes, 1, MPI_INFO_NULL, node.handle(), static_cast<void*>(&memory),
+                              &window_) == MPI_SUCCESS;
+  if (!allocated) window_ = MPI_WIN_NULL;
+  if (node.max(std::int64_t{allocated ? 0 : 1}) != 0) return;
+  MPI_Aint size = 0;
+  int unit = 0;
+  mpi_check(MPI_Win_shared_query(window_, 0, &size, &unit, static_cast<void*>(&memory)));
+  flag_ = static_cast<std::atomic<int>*>(memory);
+  if (node.rank() == 0) new (flag_) std::atomic<int>(0);
+  node.barrier();
+}
+
+NodeFlag::~NodeFlag() {
+  if (is_shared() && !unwinding()) MPI_Win_free(&window_);
+}
+
+Requests::~Requests() {
+  if (unwinding()) return;
+  int finalized = 0;
+  MPI_Finalized(&finalized);
+  if (finalized != 0) return;
+  MPI_Waitall(static_cast<int>(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE);
+  for (auto& request : requests_)
+    if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);
+}
+
+MPI_Request* Requests::add() { return &requests_.emplace_back(MPI_REQUEST_NULL); }
+
+void Requests::start_all() {
+  if (!requests_.empty())
+    mpi_check(MPI_Startall(static_cast<int>(requests_.size()), requests_.data()));
+}
+
+bool Requests::test_all() {
+  int done = 1;
+  if (!requests_.empty())
+    mpi_check(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done,
+                          MPI_STATUSES_IGNORE));
+  return done != 0;
+}
+
+void Requests::wait_all() {
+  if (!requests_.empty())
+    mpi_check(
+        MPI_Waitall(static_cast<int>(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE));
+}
+
+bool Requests::take_completed(bool wait, std::vector<int>& indices) {
+  if (requests_.empty()) return false;
+  const std::size_t known = indices.size();
+  indices.resize(known + requests_.size());
+  int count = 0;
+  mpi_check((wait ? MPI_Waitsome : MPI_Testsome)(static_cast<int>(requests_.size()),
+                                                 requests_.data(), &count, indices.data() + known,
+                                                 MPI_STATUSES_IGNORE));
+  const bool some = count != MPI_UNDEFINED;
+  indices.resize(known + static_cast<std::size_t>(some ? count : 0));
+  return some;
+}
+
+void Requests::clear() {
+  wait_all();
+  requests_.clear();
+}
+
+void Requests::wait(std::size_t index) {
+  mpi_check(MPI_Wait(&requests_.at(index), MPI_STATUS_IGNORE));
+}
+
+}  // namespace halomesh

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// Owns MPI: the session, communicators and requests, each call checked in every build type.
+#pragma once
+
+#include <mpi.h>
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace halomesh {
+
+/// Throws Error naming the failing call and its place unless `code` is MPI_SUCCESS.
+/// (Built-ins, not std::source_location: clang 14 has none with libstdc++.)
+void mpi_check(int code, const char* file = __builtin_FILE(), int line = __builtin_LINE(),
+               const char* function = __builtin_FUNCTION());
+
+/// A communicator that this object owns and frees; errors are returned, never fatal.
+/// Move-only: new communicators come only from the collective dup() and split().
+class Comm {
+ public:
+  Comm() = default;
+  Comm(Comm&& other) noexcept;
+  Comm& operator=(Comm&& other) noexcept;
+  Comm(const Comm&) = delete;
+  Comm& operator=(const Comm&) = delete;
+  ~Comm();
+
+  /// Collective over this communicator.
+  Comm dup() const;
+  /// Collective over this communicator. Ranks that pass color < 0 get a Comm that is_null().
+  Comm split(int color, int key) const;
+  /// Collective over this communicator: the ranks that share a node's memory with this one.
+  Comm split_by_node() const;
+
+  MPI_Comm handle() const { return handle_; }
+  bool is_null() const { return handle_ == MPI_COMM_NULL; }
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+
+  /// The collectives below are called by every rank of this communicator.
+  void barrier() const;
+  void broadcast(std::span<std::byte> bytes, int root) const;
+  /// Every rank gets rank `root`'s text.
+  std::string broadcast(const std::string& text, int root) const;
+  double sum(double value) const;
+  std::int64_t sum(std::int64_t value) const;
+  double max(double value) const;
+  std::int64_t max(std::int64_t value) const;
+  /// Element-wise sums over all ranks, in place.
+  void sum(std::span<double> values) const;
+  void sum(std::span<std::int64_t> values) const;
+  /// The texts of all ranks, in rank order, on every rank.
+  std::vector<std::string> all_gather(const std::string& text) const;
+
+ private:
+  friend class MpiSession;
+  explicit Comm(MPI_Comm handle, bool owned);
+  MPI_Comm handle_ = MPI_COMM_NULL;
+  bool owned_ = false;
+  int rank_ = 0, size_ = 1;
+};
+
+/// Initialises MPI for calls by the constructing thread alone (MPI_THREAD_FUNNELED) and finalises
+/// it when it goes; one per process.
+class MpiSession {
+ public:
+  MpiSession(int* argc, char*** argv);
+  MpiSession(const MpiSession&) = delete;
+  MpiSession& operator=(const MpiSession&) = delete;
+  ~MpiSession();
+
+  /// A view of MPI_COMM_WORLD with returned errors.
+  const Comm& world() const { return world_; }
+  /// Ends every rank of the job with this exit code.
+  [[noreturn]] void abort(int exit_code) const;
+  /// "Open MPI v4.1.4, ..." as the library names itself, on one line.
+  static std::string library_version();
+
+ private:
+  Comm world_;
+};
+
+/// A flag, cleared at first, that the ranks of a node share if MPI can allocate shared memory; else
+/// each rank has its own. Lock-free, so that signal handlers may use it.
+class NodeFlag {
+ public:
+  /// Collective over `node`, a communicator of split_by_node(), which must outlive this object; so
+  /// is the destructor, unless an exception unwinds.
+  explicit NodeFlag(const Comm& node);
+  NodeFlag(const NodeFlag&) = delete;
+  NodeFlag& operator=(const NodeFlag&) = delete;
+  ~NodeFlag();
+
+  std::atomic<int>* get() const { return flag_; }
+  bool is_shared() const { return flag_ != &own_; }
+
+ private:
+  MPI_Win window_ = MPI_WIN_NULL;
+  mutable std::atomic<int> own_{0};
+  std::atomic<int>* flag_ = &own_;
+};
+
+/// Requests that end before their owner does: the destructor waits for those in flight and frees
+/// persistent ones, unless an exception unwinds (see in_flight.hpp). The buffers named in the
+/// requests must outlive this object.
+class Requests {
+ public:
+  Requests() = default;
+  Requests(Requests&& other) noexcept : requests_(std::move(other.requests_)) {
+    other.requests_.clear();
+  }
+  Requests& operator=(Requests&&) = delete;
+  Requests(const Requests&) = delete;
+  Requests& operator=(const Requests&) = delete;
+  ~Requests();
+
+  /// A fresh slot to be filled by an MPI_I... or MPI_..._init call; valid until the next add().
+  MPI_Request* add();
+  std::size_t size() const { return requests_.size(); }
+  MPI_Request& operator[](std::size_t index) { return requests_[index]; }
+  /// Starts all persistent requests.
+  void start_all();
+  /// True when all are complete. Lets MPI make progress.
+  bool test_all();
+  void wait_all();
+  /// Adds the indices of those that have completed since they were last asked for to `indices`;
+  /// `wait`: waits for at least one. False when there was none left.
+  bool take_completed(bool wait, std::vector<int>& indices);
+  /// Waits for one request by its index.
+  void wait(std::size_t index);
+  /// Waits for all and forgets them, but keeps the memory for as many.
+  void clear();
+
+ private:
+  std::vector<MPI_Request> requests_;
+};
+
+}  // namespace halomesh

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Non-blocking logical OR over all ranks.
+#pragma once
+
+#include <utility>
+
+#include "runtime/mpi/in_flight.hpp"
+#include "runtime/mpi/mpi.hpp"
+
+namespace halomesh {
+
+/// Finds out whether any rank of a communicator says yes. Unlike a blocking reduction it holds up
+/// nobody when a rank is slow now and then, as long as that rank has started when another wants the
+/// result. One operation at a time; the destructor waits for it unless an exception unwinds.
+class NonblockingAny {
+ public:
+  /// `comm` must outlive this object.
+  explicit NonblockingAny(const Comm& comm) : comm_(comm) {}
+
+  /// Collective, but waits for no other rank. The result of the last operation must have been
+  /// taken.
+  void start(bool mine) {
+    *any_ = mine ? 1 : 0;
+    request_.clear();
+    mpi_check(
+        MPI_Iallreduce(MPI_IN_PLACE, &*any_, 1, MPI_INT, MPI_MAX, comm_.handle(), request_.add()));
+  }
+  /// Lets MPI make progress: its collectives advance only while it is called. True once all
+  /// ranks have started.
+  bool progress() { return request_.test_all(); }
+  /// Waits until all ranks have started. False when nothing was started.
+  bool take_result() {
+    request_.wait_all();
+    return std::exchange(*any_, 0) != 0;
+  }
+
+ private:
+  const Comm& comm_;
+  InFlight<int> any_;
+  Requests request_;
+};
+
+}  // namespace halomesh

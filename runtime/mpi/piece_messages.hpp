@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Messages of bounded size between the ranks of a group, a bounded number of them in flight.
+#pragma once
+
+#include <mpi.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "runtime/mpi/in_flight.hpp"
+#include "runtime/mpi/mpi.hpp"
+
+namespace halomesh {
+
+/// Sends and receives pieces. Messages of one rank arrive in their order. Whoever waits for a free
+/// buffer takes what arrives meanwhile, so that ranks that all send do not wait for each other.
+class PieceMessages {
+ public:
+  /// Takes a piece that has arrived; the bytes are valid during the call.
+  using Arrival = std::function<void(int source, std::span<const std::byte> bytes)>;
+
+  /// `arriving` messages of up to `piece_bytes` arrive in total; up to `sending` are being filled
+  /// or in flight from this rank. `group`, which nothing else may send messages on, must outlive
+  /// this object.
+  PieceMessages(const Comm& group, std::int64_t piece_bytes, std::int64_t arriving,
+                std::int64_t sending, Arrival arrival);
+  PieceMessages(const PieceMessages&) = delete;
+  PieceMessages& operator=(const PieceMessages&) = delete;
+  /// Cancels receives and waits for sends, unless an exception unwinds (see in_flight.hpp).
+  ~PieceMessages();
+
+  /// One of the buffers for sending.
+  using Buffer = std::size_t;
+  /// Waits for one that is free.
+  Buffer take_buffer();
+  std::span<std::byte> bytes_of(Buffer buffer) { return sends_[buffer].bytes; }
+  /// Sends the first `count` bytes of a buffer, which is free again when they have gone.
+  void send(Buffer buffer, std::size_t count, int destination);
+
+  /// Hands on what has arrived, without waiting.
+  void progress();
+  /// Waits until everything sent from here has gone, and takes what arrives meanwhile.
+  void finish_sends();
+
+ private:
+  struct Message {
+    std::vector<std::byte> bytes;
+    MPI_Request request = MPI_REQUEST_NULL;
+    bool taken = false;  // being filled
+  };
+  void post(Message& message);
+
+  const Comm& group_;
+  Arrival arrival_;
+  InFlight<std::vector<Message>> send_messages_, receive_messages_;
+  std::vector<Message>&sends_, &receives_;
+  std::int64_t to_post_;      // messages that no receive has been posted for
+  std::int64_t pending_ = 0;  // receives that have been posted
+  std::size_t oldest_ = 0;    // of them
+};
+
+}  // namespace halomesh

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes files atomically: under a temporary name, then fsync and rename.
+#pragma once
+
+#include <filesystem>
+#include <string_view>
+
+namespace halomesh {
+
+/// A file that the caller writes to temporary_path() and commit() renames. Until then an older file
+/// of that name stays as it is; without a commit, or if it fails, the temporary is removed.
+class AtomicFile {
+ public:
+  enum class Writers {
+    kOne,     ///< at a time: the temporary is `.NAME.partial`, and the next run replaces it
+    kSeveral  ///< the temporary's name has a number of its own, so that the last commit wins
+  };
+  /// Touches nothing yet. The temporary is in the same directory.
+  explicit AtomicFile(std::filesystem::path path, Writers writers = Writers::kOne);
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+  ~AtomicFile();
+
+  const std::filesystem::path& path() const { return path_; }
+  const std::filesystem::path& temporary_path() const { return temporary_; }
+  /// Call after closing the temporary: fsyncs it, renames it over path() and
+  /// fsyncs the directory. Throws Error naming the file and the system's reason.
+  void commit();
+
+ private:
+  std::filesystem::path path_, temporary_;
+  bool committed_ = false;
+};
+
+/// Replaces the content of the file by `text`; several processes may do so at once. Throws Error
+/// naming the file.
+void write_file_atomically(const std::filesystem::path& path, std::string_view text);
+
+/// Throws the Error that write_file_atomically() would; leaves everything as it is.
+void require_writable(const std::filesystem::path& path);
+
+/// Removes the temporaries that killed runs left of files in `directory` whose names start with
+/// `prefix`. Must be called by the only writer of such files.
+void remove_partial_files(const std::filesystem::path& directory, std::string_view prefix);
+
+}  // namespace halomesh

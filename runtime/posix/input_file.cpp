@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Input files: see input_file.hpp.
+#include "runtime/posix/input_file.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "error.hpp"
+
+namespace halomesh {
+namespace {
+
+[[noreturn]] void fail(const char* action, const std::filesystem::path& path, int error_number) {
+  throw Error(fmt::format("cannot {} {}: {}", action, path.c_str(), std::strerror(error_number)),
+              "check that the file exists and may be read");
+}
+
+const char* kind_name(mode_t mode) {
+  if (S_ISDIR(mode)) return "directory";
+  if (S_ISFIFO(mode)) return "FIFO";
+  if (S_ISSOCK(mode)) return "socket";
+  if (S_ISCHR(mode) || S_ISBLK(mode)) return "device";
+  return "special file";
+}
+
+void require_regular(const struct stat& status, const std::filesystem::path& path) {
+  if (!S_ISREG(status.st_mode))
+    throw Error(
+        fmt::format("{} is a {}, not a regular file", path.c_str(), kind_name(status.st_mode)),
+        "give a regular file");
+}
+
+}  // namespace
+
+void require_regular_file(const std::filesystem::path& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) fail("open", path, errno);
+  require_regular(status, path);
+}
+
+Descriptor open_input_file(const std::filesystem::path& path) {
+  // Before open(), which may rewind a tape and cannot open a socket; after it, as the name may have
+  // been given to another file meanwhile.
+  require_regular_file(path);
+  Descriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  struct stat status {};
+  if (file.get() < 0 || ::fstat(file.get(), &status) != 0) fail("open", path, errno);
+  require_regular(status, path);
+  return file;
+}
+
+std::string read_input_file(const std::filesystem::path& path, std::int64_t most) {
+  const Descriptor file = open_input_file(path);
+  std::string text;
+  std::array<char, 65536> piece{};
+  while (true) {
+    const ssize_t count = ::read(file.get(), piece.data(), piece.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) fail("read", path, errno);
+    if (count == 0) return text;
+    text.append(piece.data(), static_cast<std::size_t>(count));
+    if (static_cast<std::int64_t>(text.size()) > most)
+      throw Error(fmt::format("{} is larger than {} bytes", path.c_str(), most),
+                  "give the right file");
+  }
+}
+
+}  // namespace halomesh

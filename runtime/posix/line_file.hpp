@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// A text file that is appended to in whole lines and stays readable if the run is killed.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace halomesh {
+
+/// Each line is one write() that is complete when append() returns: a killed run loses no line and
+/// leaves at most a partial last one. One process writes. Move-only.
+class LineFile {
+ public:
+  /// Writes nothing, anywhere.
+  LineFile() = default;
+  /// What is to be kept of a file's text.
+  struct Kept {
+    std::string text;
+    bool damaged = false;  ///< lines are removed that should not be there
+  };
+  /// Opens the file, created if need be, to add lines to what `keep` wants of it: it is given the
+  /// text so far ("" without a file), without a partial last line. Removes the rest, all at once or
+  /// not at all; a damaged file is kept as it was under damaged_path(). Throws Error naming the
+  /// file, and what `keep` throws before anything is changed.
+  LineFile(std::filesystem::path path, const std::function<Kept(std::string_view)>& keep);
+  LineFile(LineFile&& other) noexcept;
+  LineFile& operator=(LineFile&& other) noexcept;
+  LineFile(const LineFile&) = delete;
+  LineFile& operator=(const LineFile&) = delete;
+  ~LineFile();
+
+  bool is_open() const { return fd_ >= 0; }
+  const std::filesystem::path& path() const { return path_; }
+  /// The file's name with ".damaged" appended.
+  std::filesystem::path damaged_path() const { return path_.string() + ".damaged"; }
+  /// Appends `line` and '\n'; does nothing if no file is open. Throws Error if it cannot be written
+  /// completely, e.g. because the disk is full.
+  void append(const std::string& line);
+
+ private:
+  std::filesystem::path path_;
+  int fd_ = -1;
+};
+
+}  // namespace halomesh

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Requests from outside to stop: see stop_signals.hpp.
+#include "runtime/posix/stop_signals.hpp"
+
+#include <unistd.h>
+
+#include <csignal>
+#include <exception>
+
+namespace halomesh {
+namespace {
+
+struct Signal {
+  int number;
+  const char* name;
+};
+constexpr std::array<Signal, 6> kAll = {{{SIGTERM, "SIGTERM"},
+                                         {SIGINT, "SIGINT"},
+                                         {SIGHUP, "SIGHUP"},
+                                         {SIGXCPU, "SIGXCPU"},
+                                         {SIGUSR1, "SIGUSR1"},
+                                         {SIGUSR2, "SIGUSR2"}}};
+
+// Signal handlers can reach nothing but static storage.
+volatile std::sig_atomic_t stop_requested = 0;  // the signal's number
+std::atomic<std::atomic<int>*> stop_answered = nullptr;
+std::array<std::string, kAll.size()> answers;  // unchanged while handlers are installed
+
+void request_stop(int number) {
+  stop_requested = number;
+  std::atomic<int>* const answered = stop_answered.load();
+  if (answered == nullptr || answered->exchange(1) != 0) return;
+  for (std::size_t i = 0; i < kAll.size(); ++i)
+    if (kAll[i].number == number) {
+      // write() is safe in a signal handler; whether anybody still reads does not matter here.
+      [[maybe_unused]] const auto written =
+          ::write(STDERR_FILENO, answers[i].data(), answers[i].size());
+    }
+}
+
+}  // namespace
+
+StopSignals::StopSignals(std::atomic<int>* answered, const std::string& answer) {
+  static_assert(kSignals == kAll.size());
+  stop_requested = 0;
+  stop_answered = answered;
+  for (std::size_t i = 0; i < kAll.size(); ++i) {
+    answers[i] = std::string("halomesh: ") + kAll[i].name + " received: " + answer + '\n';
+    const int number = kAll[i].number;
+    ::sigaction(number, nullptr, &before_[i]);
+    if (before_[i].sa_handler == SIG_IGN && (number == SIGINT || number == SIGHUP)) continue;
+    struct sigaction action {};
+    action.sa_handler = request_stop;
+    action.sa_flags = SA_RESTART;
+    ::sigaction(number, &action, nullptr);
+  }
+}
+
+StopSignals::~StopSignals() {
+  // This rank fails and will say why; the launcher's signal to the others is then no news.
+  if (std::atomic<int>* const answered = stop_answered.load();
+      answered != nullptr && std::uncaught_exceptions() > 0)
+    answered->store(1);
+  for (std::size_t i = 0; i < kAll.size(); ++i) ::sigaction(kAll[i].number, &before_[i], nullptr);
+  stop_answered = nullptr;
+}
+
+bool StopSignals::requested() const { return stop_requested != 0; }
+
+std::string StopSignals::name() const {
+  for (const Signal& signal : kAll)
+    if (signal.number == stop_requested) return signal.name;
+  return "a signal";
+}
+
+}  // namespace halomesh

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Blocks of counts in fewer bytes: see block_codec.hpp.
+#include "runtime/stage/block_codec.hpp"
+
+#include <isa-l/igzip_lib.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "error.hpp"
+#include "narrow.hpp"
+
+namespace halomesh {
+namespace {
+
+constexpr const char* kDamageCure = "start again: the data is then staged anew";
+
+// The library's pointers lack a const; it only reads its input.
+std::uint8_t* bytes_of(const std::byte* data) {
+  return reinterpret_cast<std::uint8_t*>(const_cast<std::byte*>(data));  // NOLINT: as said
+}
+
+/// Bytes that deflate takes at most: stored blocks of up to 65535 bytes take 5 bytes more each.
+std::size_t most_deflated(std::size_t bytes) { return bytes + 5 * (bytes / 65535 + 1) + 64; }
+
+}  // namespace
+
+std::span<const std::byte> BlockCodec::deflate(std::span<const std::int16_t> counts) {
+  level_.resize(ISAL_DEF_LVL1_DEFAULT);
+  std::size_t end = 0;  // of what has been made
+  for (std::size_t at = 0; at < counts.size(); at += kPiece) {
+    const std::size_t n = std::min(kPiece, counts.size() - at);
+    planes_.resize(2 * kPiece);
+    for (std::size_t i = 0; i < n; ++i) {
+      const auto bits = static_cast<std::uint16_t>(counts[at + i]);
+      planes_[i] = static_cast<std::byte>(bits & 0xFFU);
+      planes_[n + i] = static_cast<std::byte>(bits >> 8U);
+    }
+    std::uint32_t bytes = 0;
+    stream_.resize(std::max(stream_.size(), end + sizeof bytes + most_deflated(2 * n)));
+    isal_zstream state;
+    isal_deflate_stateless_init(&state);
+    state.level = 1;
+    state.level_buf = bytes_of(level_.data());
+    state.level_buf_size = narrow<std::uint32_t>(level_.size());
+    state.end_of_stream = 1;
+    state.next_in = bytes_of(planes_.data());
+    state.avail_in = narrow<std::uint32_t>(2 * n);
+    state.next_out = bytes_of(stream_.data() + end + sizeof bytes);
+    state.avail_out = narrow<std::uint32_t>(most_deflated(2 * n));
+    const int code = isal_deflate_stateless(&state);
+    require(code == COMP_OK,
+            text("a block of {} counts cannot be compressed (ISA-L: {})", counts.size(), code),
+            "use --stage-codec none");
+    bytes = state.total_out;
+    std::memcpy(stream_.data() + end, &bytes, sizeof bytes);
+    end += sizeof bytes + bytes;
+  }
+  return std::span(stream_).first(end);
+}
+
+void BlockCodec::begin(std::span<const std::byte> stream, std::int64_t count) {
+  left_ = stream;
+  beyond_ = static_cast<std::size_t>(count);
+  piece_ = given_ = 0;
+}
+
+void BlockCodec::next(std::span<std::int16_t> counts) {
+  while (!counts.empty()) {
+    if (given_ == piece_) inflate_piece();
+    const std::size_t n = std::min(counts.size(), piece_ - given_);
+    const std::byte* const low = planes_.data() + given_;
+    const std::byte* const high = low + piece_;
+    for (std::size_t i = 0; i < n; ++i)
+      counts[i] = static_cast<std::int16_t>(static_cast<unsigned>(low[i]) |
+                                            (static_cast<unsigned>(high[i]) << 8U));
+    given_ += n;
+    counts = counts.subspan(n);
+  }
+  require(beyond_ > 0 || given_ < piece_ || left_.empty(),
+          text("a compressed block has {} bytes too many", left_.size()), kDamageCure);
+}
+
+/// The next piece into planes_.
+void BlockCodec::inflate_piece() {
+  std::uint32_t bytes = 0;
+  require(beyond_ > 0 && left_.size() >= sizeof bytes, "a compressed block ends too early",
+          kDamageCure);
+  std::memcpy(&bytes, left_.data(), sizeof bytes);
+  left_ = left_.subspan(sizeof bytes);
+  require(bytes <= left_.size(),
+          text("a compressed block has {} bytes more, expected {}", left_.size(), bytes),
+          kDamageCure);
+  piece_ = std::min(kPiece, beyond_);
+  given_ = 0;
+  planes_.resize(2 * kPiece);
+  inflate_state state;
+  isal_inflate_init(&state);
+  state.next_in = bytes_of(left_.data());
+  state.avail_in = bytes;
+  state.next_out = bytes_of(planes_.data());
+  state.avail_out = narrow<std::uint32_t>(2 * piece_);
+  const int code = isal_inflate_stateless(&state);
+  require(code == ISAL_DECOMP_OK && state.total_out == 2 * piece_,
+          text("a compressed piece of {} bytes is damaged (ISA-L: {}, {} of {} bytes)", bytes, code,
+               state.total_out, 2 * piece_),
+          kDamageCure);
+  left_ = left_.subspan(bytes);
+  beyond_ -= piece_;
+}
+
+}  // namespace halomesh

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Samples that come piece by piece, and the parts of a group that keep blocks of them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "partition/box_runs.hpp"
+#include "partition/samples/redistribution.hpp"
+#include "partition/window.hpp"
+#include "runtime/mpi/mpi.hpp"
+#include "runtime/mpi/piece_messages.hpp"
+#include "runtime/stage/node_files.hpp"
+#include "runtime/stage/stage_file.hpp"
+
+namespace halomesh {
+
+/// Of what is gathered for one write or message: stays in a core's cache from the one who packs it
+/// to the one who writes it.
+constexpr std::int64_t kScatterPieceBytes = 64 * 1024;
+
+/// Brings each part's block of each sample of a split into the part's file. Each part reads a
+/// contiguous run of the samples, one a round:
+///
+///     part  rounds 0, 1, ...     what a sample's bytes go through
+///     0     slots 0, 1, 2        piece -> runs of each part's block -> on the same node, a file
+///     for 1     slots 3, 4           that part, which takes it up at the end; else message -> its
+///     file
+///
+/// Memory beyond that of the pieces that it is given: a piece for each part and a few more; with
+/// deflate, a block for each part. Constructor and finish() are collective over the group.
+class SampleScatter {
+ public:
+  /// `mine`: this part's file, with as many slots as the split has in this replica, or none where
+  /// the part keeps nothing. It and `group` must outlive this object. `files` of
+  /// exchange_node_files; where there is none, blocks are sent.
+  SampleScatter(const Comm& group, const StagedSample& sample, std::int64_t slots, StageFile& mine,
+                NodeFiles files, std::int64_t piece_bytes = kScatterPieceBytes);
+
+  /// The slots of the samples that this part reads.
+  const Range& run() const { return runs_[static_cast<std::size_t>(group_.rank())]; }
+  /// Takes the next bytes of the sample of `slot`, as a VoxelSink does, and what others send.
+  void take(std::int64_t slot, std::int64_t offset, std::span<const std::byte> bytes);
+  /// All bytes of the sample of `slot` have been taken.
+  void end_sample(std::int64_t slot);
+  /// Waits until this part has its blocks of the samples of the first `rounds` rounds, which the
+  /// others must reach as well.
+  void receive(std::int64_t rounds);
+  /// When all rounds have been received: hands what was written on this node to its parts.
+  void finish();
+
+ private:
+  /// The way to one part.
+  struct Lane {
+    BoxRuns runs;
+    bool wanted = false;                // the part keeps something
+    bool own = false;                   // the part is this one
+    std::optional<StageFile> outgoing;  // for another part, by round; else it is sent messages
+    std::vector<std::byte> packed;      // for the next write
+    std::size_t filled = 0;             // bytes for the next write or message
+    std::optional<PieceMessages::Buffer> message;
+
+    bool writes() const { return own || outgoing; }
+  };
+  /// What another part sends.
+  struct Source {
+    std::int64_t slot = 0, end = 0;  // slots that have not arrived wholly
+    std::int64_t bytes = 0;          // of `slot` that have arrived
+  };
+
+  std::int64_t block_bytes(std::size_t part) const { return 2 * sample_.blocks[part].volume(); }
+  void open_lanes();
+  void await_others();
+  void write(Lane& lane, std::int64_t slot, std::span<const std::byte> bytes);
+  /// Whether it is worth a write of its own.
+  bool is_long(std::span<const std::byte> run) const {
+    return run.size() >= static_cast<std::size_t>(piece_bytes_) / 4;
+  }
+  bool pack(Lane& lane, std::span<const std::byte> run) const;
+  void put(std::size_t part, std::int64_t slot, std::span<const std::byte> bytes);
+  void flush(std::size_t part, std::int64_t slot);
+  void arrive(std::size_t part, std::span<const std::byte> bytes);
+
+  const Comm& group_;
+  const StagedSample& sample_;
+  StageFile& mine_;
+  NodeFiles files_;
+  std::int64_t piece_bytes_;
+  std::vector<Range> runs_;      // slots, by the part that reads them
+  std::vector<Lane> lanes_;      // by the part that keeps
+  std::vector<Source> sources_;  // by the part that reads
+  std::unique_ptr<PieceMessages> messages_;
+};
+
+}  // namespace halomesh

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// The blocks that one rank keeps: see stage_file.hpp.
+#include "runtime/stage/stage_file.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "error.hpp"
+#include "runtime/posix/crc32c.hpp"
+
+namespace halomesh {
+namespace {
+
+constexpr const char* kFullCure =
+    "make room there, use --stage-codec deflate, a larger RAM disk or more nodes";
+
+std::int64_t padded(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+}  // namespace
+
+StageFile::StageFile(Descriptor file, std::string name, StageCodec codec, std::int64_t slots,
+                     std::int64_t block)
+    : name_(std::move(name)),
+      codec_(codec),
+      block_(block),
+      index_(static_cast<std::size_t>(slots)) {
+  files_.emplace_back(std::move(file));
+}
+
+std::int64_t StageFile::raw_bytes(std::int64_t block) { return padded(2 * block); }
+
+void StageFile::append(std::int64_t slot, std::span<const std::byte> bytes) {
+  Entry& entry = index_.at(static_cast<std::size_t>(slot));
+  if (codec_ == StageCodec::kNone) {
+    if (entry.offset < 0) place(entry, block_bytes());
+    store(entry, bytes);
+    return;
+  }
+  std::vector<std::int16_t>& block = held_[slot];
+  block.resize(static_cast<std::size_t>(block_));
+  std::memcpy(reinterpret_cast<std::byte*>(block.data()) + entry.bytes, bytes.data(), bytes.size());
+  entry.bytes += std::ssize(bytes);
+  if (entry.bytes < block_bytes()) return;
+  const std::span<const std::byte> stream = block_codec_.deflate(block);
+  entry.bytes = 0;
+  place(entry, std::ssize(stream));
+  store(entry, stream);
+  held_.erase(slot);
+}
+
+/// Gives a slot its place in the first file.
+void StageFile::place(Entry& entry, std::int64_t bytes) {
+  entry.offset = end_;
+  end_ += padded(bytes);
+}
+
+/// Adds bytes to those that a slot has in the first file.
+void StageFile::store(Entry& entry, std::span<const std::byte> bytes) {
+  entry.checksum = crc32c(bytes, entry.checksum);
+  while (!bytes.empty()) {
+    const ssize_t written = ::pwrite(files_.front().file().get(), bytes.data(), bytes.size(),
+                                     entry.offset + entry.bytes);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0)
+      throw Error(
+          fmt::format("cannot write {} bytes more to the stage {}, which has {}: {}", bytes.size(),
+                      name_, entry.offset + entry.bytes, std::strerror(errno)),
+          kFullCure);
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+    entry.bytes += written;
+  }
+}
+
+void StageFile::adopt(Descriptor file, std::int64_t first,
+                      std::span<const std::uint32_t> checksums) {
+  const std::int64_t number = std::ssize(files_);
+  files_.emplace_back(std::move(file));
+  for (std::int64_t i = 0; i < std::ssize(checksums); ++i)
+    index_.at(static_cast<std::size_t>(first + i)) = {number, i * raw_bytes(block_), block_bytes(),
+                                                      checksums[static_cast<std::size_t>(i)]};
+}
+
+void StageFile::finish() {
+  for (std::size_t slot = 0; slot < index_.size(); ++slot)
+    require(index_[slot].offset >= 0 &&
+                (codec_ != StageCodec::kNone || index_[slot].bytes == block_bytes()),
+            text("slot {} of the stage {} is missing", slot, name_), "start again");
+  map();
+}
+
+void StageFile::reopen(std::vector<Descriptor> files, std::vector<Entry> index) {
+  files_.clear();
+  for (Descriptor& file : files) files_.emplace_back(std::move(file));
+  index_ = std::move(index);
+  map();
+}
+
+void StageFile::map() {
+  std::vector<std::int64_t> ends(files_.size());
+  for (const Entry& entry : index_) {
+    std::int64_t& end = ends.at(static_cast<std::size_t>(entry.file));
+    end = std::max(end, entry.offset + entry.bytes);
+  }
+  for (std::size_t i = 0; i < files_.size(); ++i)
+    if (!files_[i].map(ends[i]))
+      throw Error(fmt::format("cannot map the stage {}: {}", name_, std::strerror(errno)),
+                  "give --stage-dir a directory on a RAM disk or a local file system");
+}
+
+std::int64_t StageFile::stored_bytes() const {
+  std::int64_t sum = 0;
+  for (const Entry& entry : index_) sum += padded(entry.bytes);
+  return sum;
+}
+
+std::span<const std::byte> StageFile::stored(std::int64_t slot) const {
+  const Entry& entry = index_.at(static_cast<std::size_t>(slot));
+  return files_[static_cast<std::size_t>(entry.file)].bytes().subspan(
+      static_cast<std::size_t>(entry.offset), static_cast<std::size_t>(entry.bytes));
+}
+
+void StageFile::verify(std::int64_t slot) const {
+  require(
+      crc32c(stored(slot)) == index_.at(static_cast<std::size_t>(slot)).checksum,
+      text("slot {} of the stage {} is not what was written (checksum)", slot, name_),
+      "remove the halomesh-stage-* directories in --stage-dir and start again; if it returns, the "
+      "node's memory or disk is failing");
+}
+
+const std::int16_t* StageFile::in_place(std::int64_t slot) const {
+  return reinterpret_cast<const std::int16_t*>(stored(slot).data());  // NOLINT: written as such
+}
+
+std::span<const std::int16_t> StageFile::read(std::int64_t slot, std::span<std::int16_t> room) {
+  verify(slot);
+  if (codec_ == StageCodec::kNone) return {in_place(slot), static_cast<std::size_t>(block_)};
+  block_codec_.inflate(stored(slot), room);
+  return room;
+}
+
+}  // namespace halomesh

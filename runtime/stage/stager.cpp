@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+// Staging: see stager.hpp.
+#include "runtime/stage/stager.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <sstream>
+#include <utility>
+
+#include "error.hpp"
+#include "runtime/mpi/collective_errors.hpp"
+#include "runtime/mpi/nonblocking_any.hpp"
+#include "runtime/posix/read_bytes.hpp"
+#include "runtime/stage/sample_scatter.hpp"
+
+namespace halomesh {
+namespace {
+
+/// Room for blocks that compress less well than the first sample.
+constexpr double kDeflateMargin = 1.1;
+
+std::string megabytes(double bytes) {
+  std::ostringstream text;
+  text.precision(bytes < 1e7 ? 3 : 0);
+  text << std::fixed << bytes * 1e-6 << " MB";
+  return text.str();
+}
+
+/// Stages that earlier runs kept in this directory.
+std::string others_kept(const std::filesystem::path& directory, const std::string& mine) {
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, none)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("halomesh-stage-") && name != mine)
+      return fmt::format("remove {}, which another run kept, ", entry.path().c_str());
+  }
+  return "make room there, ";
+}
+
+/// On every rank or on none. Collective.
+StageDirectory open_on_all_ranks(const Comm& world, const std::filesystem::path& path) {
+  std::optional<StageDirectory> directory;
+  on_every_rank(world, [&] {
+    directory.emplace(path);
+    return std::string();
+  });
+  return std::move(*directory);
+}
+
+}  // namespace
+
+std::int64_t Stager::rounds_between_stops(std::int64_t sample_bytes) {
+  constexpr std::int64_t kMost = 4, kBytes = 64 << 20;
+  return std::clamp<std::int64_t>(kBytes / sample_bytes, 1, kMost);
+}
+
+Stager::Stager(const ProcessMesh& mesh, StagedSample sample, StageOptions options,
+               std::vector<SplitSource> splits)
+    : mesh_(mesh),
+      sample_(std::move(sample)),
+      options_(std::move(options)),
+      splits_(std::move(splits)),
+      directory_(open_on_all_ranks(mesh.world(), options_.directory)) {}
+
+std::string Stager::key() const {
+  std::ostringstream text;
+  const MeshShape& mesh = mesh_.shape();
+  text << "format 2, codec " << static_cast<int>(options_.codec);
+  if (options_.codec == StageCodec::kDeflate) text << " of format " << BlockCodec::kFormat;
+  text << ", mesh " << mesh.replicas << " x " << to_string(mesh.parts) << ", samples of "
+       << sample_.shape << ", blocks";
+  for (const Box& kept : sample_.blocks) text << ' ' << kept;
+  for (const SplitSource& split : splits_) {
+    text << ", " << split.name << ' ' << split.data->identity() << " slots";
+    for (std::int64_t r = 0; r < mesh.replicas; ++r) text << ' ' << split.owners.slots(r);
+  }
+  return text.str();
+}
+
+std::vector<std::string> Stager::names() const {
+  std::vector<std::string> all;
+  for (const SplitSource& split : splits_) all.push_back(split.name);
+  return all;
+}
+
+Stager::Work Stager::open(const SplitSource& split, Descriptor file) const {
+  const std::int64_t slots = split.owners.slots(mesh_.replica());
+  const Range run = block_range(slots, mesh_.shape().parts.count(), mesh_.part());
+  return {StageFile(std::move(file), fmt::format("{} in {}", split.name, directory_.path().c_str()),
+                    options_.codec, box().empty() ? 0 : slots, box().volume()),
+          {},
+          run.lo,
+          run.hi - run.lo,
+          {}};
+}
+
+/// Collective over mesh.group().
+Stager::Work Stager::begin(const SplitSource& split) const {
+  const auto make = [this] { return directory_.nameless_file(); };
+  Work work = open(split, make());
+  // Blocks that are to be compressed are held until they are whole: by the parts that keep them.
+  if (options_.codec == StageCodec::kNone)
+    work.files = exchange_node_files(mesh_.group(), !box().empty(), make);
+  return work;
+}
+
+/// True when all ranks have taken up what an earlier run kept. Without options_.keep it then has no
+/// names any more.
+bool Stager::take_up_kept(std::vector<Work>& works) {
+  const std::string text = key();
+  const bool exists = KeptStage::exists(directory_.path(), text);
+  if (!options_.keep && mesh_.world().max(std::int64_t{exists ? 1 : 0}) == 0) return false;
+  std::string holder;
+  std::optional<std::vector<KeptStage::Split>> found;
+  if (options_.keep || exists) {
+    kept_.emplace(directory_.path(), text, mesh_.world().rank());
+    holder = kept_->lock();
+    if (holder.empty()) found = kept_->find(names());
+  }
+  for (const std::string& other : mesh_.world().all_gather(holder))
+    if (options_.keep && !other.empty()) {
+      discard();
+      throw Error(
+          fmt::format("the stage {} is in use by {}",
+                      (directory_.path() / KeptStage::directory_name(text)).string(), other),
+          "wait for it to end, leave --keep-stage out or give another --stage-dir");
+    }
+  const bool all = mesh_.world().sum(std::int64_t{found ? 1 : 0}) == mesh_.world().size();
+  if (all)
+    for (std::size_t i = 0; i < splits_.size(); ++i) {
+      Work work = open(splits_[i], {});
+      work.file.reopen(std::move((*found)[i].files), std::move((*found)[i].index));
+      work.targets = std::move((*found)[i].targets);
+      works.push_back(std::move(work));
+    }
+  if (kept_ && holder.empty()) {
+    if (!options_.keep)
+      kept_->remove();
+    else if (!all)
+      kept_->clear();
+  }
+  if (!options_.keep) kept_.reset();
+  return all;
+}
+
+/// Leaves nothing of a stage that will not be completed. Collective over mesh.world().
+void Stager::discard() {
+  kept_.reset();
+  mesh_.world().barrier();  // the directory is empty once all have cleaned up
+  directory_.remove_if_made();
+}
+
+/// Throws the same Error on every rank when a node's space does not suffice for its ranks.
+void Stager::require_space(double share_of_raw) {
+  std::int64_t needed = 0;
+  for (const SplitSource& split : splits_)
+    needed += split.owners.slots(mesh_.replica()) * StageFile::raw_bytes(box().volume());
+  const StageDirectory::Space space = directory_.space();
+  const Comm node = mesh_.world().split_by_node();
+  // Ranks of a node may stage to different file systems, such as one for each NUMA domain.
+  std::map<std::uint64_t, std::pair<std::int64_t, int>> of_device;
+  for (const std::string& text : node.all_gather(fmt::format("{} {}", space.device, needed))) {
+    std::istringstream fields(text);
+    std::uint64_t device = 0;
+    std::int64_t bytes = 0;
+    fields >> device >> bytes;
+    of_device[device].first += bytes;
+    of_device[device].second += 1;
+  }
+  const auto [raw, ranks] = of_device[space.device];
+  const double wanted = static_cast<double>(raw) * share_of_raw;
+  std::string problem;
+  if (wanted > static_cast<double>(space.available))
+    problem =
+        fmt::format("the stage needs {} in {} for the {} ranks of a node, where {} are available",
+                    megabytes(wanted), directory_.path().c_str(), ranks,
+                    megabytes(static_cast<double>(space.available)));
+  for (const std::string& text : mesh_.world().all_gather(problem))
+    if (!text.empty()) {
+      const std::string others = others_kept(directory_.path(), KeptStage::directory_name(key()));
+      discard();
+      throw Error(text,
+                  others +
+                      (options_.codec == StageCodec::kNone ? "use --stage-codec deflate, " : "") +
+                      "a larger RAM disk or more nodes");
+    }
+}
+
+/// Reads a first sample into memory to see how well blocks compress, before anything is written:
+/// throws Error when compressed ones do not fit either. Collective over mesh.world().
+std::vector<std::byte> Stager::try_deflate(const Read& read) {
+  std::vector<std::byte> sample;
+  double share = 0;
+  if (read) {
+    sample.reserve(2 * static_cast<std::size_t>(sample_.shape.volume()));
+    read([&](std::int64_t, std::span<const std::byte> bytes) {
+      sample.insert(sample.end(), bytes.begin(), bytes.end());
+    });
+    std::vector<std::int16_t> counts(sample.size() / 2);
+    std::memcpy(counts.data(), sample.data(), sample.size());
+    BlockCodec codec;
+    share = static_cast<double>(codec.deflate(counts).size()) / static_cast<double>(sample.size());
+  }
+  require_space(kDeflateMargin * mesh_.world().max(share));
+  return sample;
+}
+
+/// False when some rank has been told to stop.
+bool Stager::stage(const SplitSource& split, Work& work, const std::function<bool()>& must_stop,
+                   const Report& report) {
+  const Comm& world = mesh_.world();
+  const std::int64_t slots = split.owners.slots(mesh_.replica()), targets = split.data->targets();
+  const std::int64_t rounds = world.max(block_range(slots, mesh_.group().size(), 0).hi);
+  const std::int64_t between = rounds_between_stops(2 * sample_.shape.volume());
+  SampleScatter scatter(mesh_.group(), sample_, slots, work.file, std::move(work.files));
+  NonblockingAny stop(world);
+  const auto reader = split.data->reader();
+  const auto sample_of = [&](std::int64_t round) {
+    return split.owners.sample({mesh_.replica(), work.first + round});
+  };
+  work.targets.resize(static_cast<std::size_t>(work.count * targets));
+  const std::int64_t before = record_.samples;
+  for (std::int64_t round = 0; round < rounds; ++round) {
+    const std::int64_t slot = work.first + round;
+    Read read;
+    if (round < work.count) {
+      if (round + 1 < work.count) reader->expect(sample_of(round + 1));
+      read = [&](const VoxelSink& sink) {
+        reader->stream(sample_of(round), sink,
+                       std::span(work.targets)
+                           .subspan(static_cast<std::size_t>(round * targets),
+                                    static_cast<std::size_t>(targets)));
+      };
+    }
+    if (round == 0 && before == 0 && options_.codec == StageCodec::kDeflate) {
+      const std::vector<std::byte> sample = try_deflate(read);
+      scatter.take(slot, 0, sample);
+    } else if (read) {
+      read([&](std::int64_t offset, std::span<const std::byte> bytes) {
+        scatter.take(slot, offset, bytes);
+        stop.progress();
+      });
+    }
+    if (read) scatter.end_sample(slot);
+    report(std::min(before + (round + 1) * world.size(), before + split.owners.samples()));
+    if (round % between != 0 && round + 1 < rounds) continue;
+    scatter.receive(round + 1);
+    if (stop.take_result()) return false;
+    stop.start(must_stop());
+  }
+  if (stop.take_result()) return false;
+  scatter.finish();
+  work.file.finish();
+  record_.samples += split.owners.samples();
+  return true;
+}
+
+/// The targets of all samples out of those that each rank has read.
+std::vector<float> Stager::all_targets(const SplitSource& split, const Work& work) const {
+  const std::int64_t targets = split.data->targets(), parts = mesh_.shape().parts.count();
+  const std::string mine(reinterpret_cast<const char*>(work.targets.data()),  // NOLINT: bytes
+                         work.targets.size() * sizeof(float));
+  const std::vector<std::string> read = mesh_.world().all_gather(mine);
+  std::vector<float> all(static_cast<std::size_t>(split.owners.samples() * targets));
+  for (std::size_t rank = 0; rank < read.size(); ++rank) {
+    const std::int64_t replica = mesh_.shape().replica_of(static_cast<std::int64_t>(rank));
+    const Range run = block_range(split.owners.slots(replica), parts,
+                                  mesh_.shape().part_of(static_cast<std::int64_t>(rank)));
+    const std::size_t bytes = static_cast<std::size_t>(targets) * sizeof(float);
+    require(read[rank].size() == static_cast<std::size_t>(run.hi - run.lo) * bytes,
+            text("the stage of rank {} lacks targets", rank), "remove it and start again");
+    for (std::int64_t slot = run.lo; slot < run.hi; ++slot)
+      std::memcpy(all.data() + split.owners.sample({replica, slot}) * targets,
+                  read[rank].data() + static_cast<std::size_t>(slot - run.lo) * bytes, bytes);
+  }
+  return all;
+}
+
+void Stager::keep(const std::vector<Work>& works) {
+  for (std::size_t i = 0; i < works.size(); ++i)
+    kept_->add(splits_[i].name, works[i].file, works[i].targets);
+  kept_->complete();
+}
+
+std::optional<std::vector<StagedSplit>> Stager::run(const std::function<bool()>& must_stop,
+                                                    const Report& report) {
+  const Comm& world = mesh_.world();
+  const double start = MPI_Wtime();
+  const std::int64_t read_before = read_bytes();
+  std::vector<Work> works;
+  record_.reused = take_up_kept(works);
+  if (record_.reused) {
+    for (const SplitSource& split : splits_) record_.samples += split.owners.samples();
+  } else {
+    for (const SplitSource& split : splits_) works.push_back(begin(split));
+    world.barrier();
+    directory_.remove_if_made();  // nobody needs its name any more
+    if (options_.codec == StageCodec::kNone) require_space(1);
+    for (std::size_t i = 0; i < splits_.size(); ++i)
+      if (!stage(splits_[i], works[i], must_stop, report)) {
+        discard();
+        return {};
+      }
+    if (options_.keep) keep(works);
+  }
+  std::vector<StagedSplit> staged;
+  for (std::size_t i = 0; i < works.size(); ++i) {
+    record_.bytes_staged += works[i].file.stored_bytes();
+    std::vector<float> targets = all_targets(splits_[i], works[i]);
+    staged.push_back({splits_[i].owners, std::move(works[i].file), std::move(targets)});
+  }
+  record_.bytes_read = world.sum(read_bytes() - read_before);
+  record_.bytes_staged = world.sum(record_.bytes_staged);
+  record_.seconds = world.max(MPI_Wtime() - start);
+  return staged;
+}
+
+}  // namespace halomesh

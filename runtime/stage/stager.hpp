@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// Staging: every sample is read once, by one rank of the replica that is to keep it, which gives
+// each part its block. Must not depend on file formats.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "partition/samples/redistribution.hpp"
+#include "partition/samples/sample_owners.hpp"
+#include "runtime/data/dataset.hpp"
+#include "runtime/log/metrics.hpp"
+#include "runtime/mpi/process_mesh.hpp"
+#include "runtime/stage/kept_stage.hpp"
+#include "runtime/stage/node_files.hpp"
+#include "runtime/stage/stage_directory.hpp"
+#include "runtime/stage/stage_file.hpp"
+
+namespace halomesh {
+
+struct StageOptions {
+  std::filesystem::path directory;  ///< node-local
+  StageCodec codec = StageCodec::kNone;
+  bool keep = false;  ///< leave the stage for the next run
+};
+
+/// A split to be staged; the data set must outlive the Stager.
+struct SplitSource {
+  std::string name;
+  const Dataset* data = nullptr;
+  SampleOwners owners;
+};
+
+/// What this rank keeps of a split, and what it knows of all of it.
+struct StagedSplit {
+  SampleOwners owners;
+  StageFile file;              ///< this part's blocks of its replica's samples, by slot
+  std::vector<float> targets;  ///< of all samples, in their order
+};
+
+/// Stages the splits of one run. Constructor and run() are collective over mesh.world().
+///
+/// Within a replica, each rank reads a contiguous run of the samples, one after the other, in
+/// pieces that stay in its cache until they are where they belong (see SampleScatter): in files
+/// without names, so that no end of the process, however violent, leaves anything behind. Memory:
+/// pieces; with a codec, a block for each part of the replica. Only with StageOptions::keep do
+/// complete files get names at the end (see KeptStage).
+class Stager {
+ public:
+  /// `sample`: what each part keeps. Throws Error where the directory cannot be used.
+  Stager(const ProcessMesh& mesh, StagedSample sample, StageOptions options,
+         std::vector<SplitSource> splits);
+
+  /// Called on rank 0 with the number of samples that are staged already.
+  using Report = std::function<void(std::int64_t samples)>;
+  /// Stages all splits, or takes them up where they were kept. Empty when a rank's `must_stop` told
+  /// to stop. Throws Error before anything is written when a node's space does not suffice, on
+  /// every rank; and on this rank what reading or writing threw.
+  std::optional<std::vector<StagedSplit>> run(const std::function<bool()>& must_stop,
+                                              const Report& report);
+  const StageRecord& record() const { return record_; }
+
+  /// Rounds from when all ranks ask each other whether to stop to when they know, which is also how
+  /// often they ask: so many may one be ahead of another, and stopping takes up to twice as many.
+  /// Of large samples fewer, as a job's time may be short.
+  static std::int64_t rounds_between_stops(std::int64_t sample_bytes);
+
+ private:
+  /// A split on its way: what this rank reads of it, and the targets that it has read.
+  struct Work {
+    StageFile file;
+    NodeFiles files;                    // until they are part of `file`
+    std::int64_t first = 0, count = 0;  // slots that this rank reads
+    std::vector<float> targets;
+  };
+
+  /// Reads one sample; empty where this rank has none to read.
+  using Read = std::function<void(const VoxelSink& sink)>;
+
+  const Box& box() const { return sample_.blocks[static_cast<std::size_t>(mesh_.part())]; }
+  std::string key() const;
+  std::vector<std::string> names() const;
+  bool take_up_kept(std::vector<Work>& works);
+  void discard();
+  void require_space(double share_of_raw);
+  Work open(const SplitSource& split, Descriptor file) const;
+  Work begin(const SplitSource& split) const;
+  bool stage(const SplitSource& split, Work& work, const std::function<bool()>& must_stop,
+             const Report& report);
+  std::vector<std::byte> try_deflate(const Read& read);
+  void keep(const std::vector<Work>& works);
+  std::vector<float> all_targets(const SplitSource& split, const Work& work) const;
+
+  const ProcessMesh& mesh_;
+  StagedSample sample_;
+  StageOptions options_;
+  std::vector<SplitSource> splits_;
+  StageDirectory directory_;
+  std::optional<KeptStage> kept_;
+  StageRecord record_;
+};
+
+}  // namespace halomesh

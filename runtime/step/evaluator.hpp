@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// One forward-only pass over a split: errors summed over all ranks, each sample exactly once.
+// Must not depend on training.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+
+#include "partition/samples/sample_order.hpp"
+#include "runtime/load/loader.hpp"
+#include "runtime/mpi/process_mesh.hpp"
+#include "runtime/step/executor.hpp"
+
+namespace halomesh {
+
+/// Quality on a split, the same on every rank.
+struct Evaluation {
+  double loss = 0;  ///< mean squared error over samples and targets
+  double mae = 0;   ///< mean absolute error over samples and targets
+  std::int64_t samples = 0;
+  double seconds = 0;
+  bool stopped = false;  ///< before the end: the others say nothing
+};
+
+/// Receives predictions on the part that owns the network's output: the numbers of the samples, and
+/// views with their predictions and targets (and possibly more samples, to be ignored).
+using PredictionSink =
+    std::function<void(std::span<const std::int64_t> samples, ConstView output, ConstView targets)>;
+
+/// Collective over mesh.world(). Runs order.validation_steps() forward passes; `loader` reads the
+/// executor's input_span() of order.local_batch samples, with targets on the part that owns the
+/// output. Ragged last batches count each sample once. Ends soon after `must_stop`, asked at each
+/// batch, was true on some rank; without it on all ranks, or with it on all.
+Evaluation evaluate(const ProcessMesh& mesh, Executor& executor, Loader& loader,
+                    const SampleOrder& order, const PredictionSink& sink = {},
+                    const std::function<bool()>& must_stop = {});
+
+/// The views of a loader's batch as the executor takes them: always order.local_batch samples, of
+/// which the first batch.count are meant. `targets` is the number of targets.
+AnyConstView input_view(const Batch& batch, const Box& span, std::int64_t local_batch);
+ConstView target_view(const Batch& batch, std::int64_t targets, std::int64_t local_batch);
+
+}  // namespace halomesh

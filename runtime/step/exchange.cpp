@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Executes a TransferPlan between ranks: see exchange.hpp.
+#include "runtime/step/exchange.hpp"
+
+#include "narrow.hpp"
+#include "src/nn/pack.hpp"
+
+namespace halomesh {
+namespace {
+
+constexpr const char* kTooLarge = "cut the sample into more parts or use a smaller batch";
+
+// Each message starts on a cache line of its own.
+std::int64_t round_up(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+}  // namespace
+
+Exchange::Exchange(const Comm& group, int tag, const TransferPlan& plan, Combine combine,
+                   AnyView tensor, const ExchangeTrace& trace)
+    : combine_(combine), tensor_(tensor), trace_(trace) {
+  incoming_ = collect(plan, true, group.rank());
+  outgoing_ = collect(plan, false, group.rank());
+  std::int64_t offset = 0;
+  assign_memory(incoming_, combine == Combine::kCopy, offset);
+  assign_memory(outgoing_, true, offset);
+  *buffer_ = AlignedBuffer<std::byte>(offset);
+  // Whatever 2-byte type: its elements are only moved.
+  MPI_Datatype element = size_of(tensor.type) == 4 ? MPI_FLOAT : MPI_UINT16_T;
+  const auto memory = [&](const Message& m) {
+    return m.in_place != nullptr ? m.in_place : buffer_->data() + m.offset;
+  };
+  for (const Message& m : incoming_)
+    mpi_check(MPI_Recv_init(memory(m), narrow<int>(m.volume, kTooLarge), element, m.peer, tag,
+                            group.handle(), receives_.add()));
+  for (const Message& m : outgoing_)
+    mpi_check(MPI_Send_init(memory(m), narrow<int>(m.volume, kTooLarge), element, m.peer, tag,
+                            group.handle(), sends_.add()));
+}
+
+std::vector<Exchange::Message> Exchange::collect(const TransferPlan& plan, bool incoming,
+                                                 int part) const {
+  std::vector<Message> messages;
+  for (const Transfer& t : plan.transfers()) {
+    if ((incoming ? t.dst : t.src) != part) continue;
+    const int peer = narrow<int>(incoming ? t.src : t.dst);
+    // The plan is sorted by (src, dst): the boxes of one peer follow each other.
+    if (messages.empty() || messages.back().peer != peer)
+      messages.push_back({peer, {}, 0, 0, nullptr});
+    messages.back().boxes.push_back(t.box);
+    messages.back().volume += tensor_.batch * t.box.volume();
+  }
+  return messages;
+}
+
+void Exchange::assign_memory(std::vector<Message>& messages, bool may_be_in_place,
+                             std::int64_t& offset) {
+  for (Message& m : messages) {
+    if (may_be_in_place && m.boxes.size() == 1 && tensor_.batch == 1 &&
+        tensor_.is_dense(m.boxes.front())) {
+      m.in_place = tensor_.begin_of(0, m.boxes.front());
+    } else {
+      m.offset = offset;
+      offset += round_up(bytes(m));
+    }
+  }
+}
+
+void Exchange::start() {
+  if (empty()) return;
+  const TraceScope scope(trace_.trace, trace_.pack, trace_.tensor);
+  receives_.start_all();
+  for (const Message& m : outgoing_) {
+    sent_bytes_ += bytes(m);
+    if (m.in_place != nullptr) continue;
+    std::byte* to = buffer_->data() + m.offset;
+    for (const Box& box : m.boxes) to += size_of(tensor_.type) * pack(tensor_, box, to);
+  }
+  sends_.start_all();
+  active_ = true;
+}
+
+bool Exchange::progress() {
+  if (!active_) return true;
+  const bool received = receives_.test_all();
+  return sends_.test_all() && received;
+}
+
+void Exchange::finish() {
+  if (!active_) return;
+  TraceScope scope(trace_.trace, trace_.wait, trace_.tensor);
+  for (std::size_t i = 0; i < incoming_.size(); ++i) {
+    receives_.wait(i);
+    const Message& m = incoming_[i];
+    received_bytes_ += bytes(m);
+    scope.add_received(bytes(m));
+    if (m.in_place == nullptr) unpack(m);
+  }
+  sends_.wait_all();
+  active_ = false;
+}
+
+void Exchange::unpack(const Message& message) {
+  const TraceScope scope(trace_.trace, trace_.pack, trace_.tensor);
+  const std::byte* from = buffer_->data() + message.offset;
+  for (const Box& box : message.boxes)
+    from += size_of(tensor_.type) * (combine_ == Combine::kCopy ? unpack_copy(from, box, tensor_)
+                                                                : unpack_add(from, box, tensor_));
+}
+
+}  // namespace halomesh

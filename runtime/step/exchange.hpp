@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Executes a TransferPlan between the ranks of a group: persistent messages, packed boxes.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "partition/transfer_plan.hpp"
+#include "runtime/mpi/in_flight.hpp"
+#include "runtime/mpi/mpi.hpp"
+#include "src/nn/tensor.hpp"
+#include "trace.hpp"
+
+namespace halomesh {
+
+/// What happens to a received box: it replaces the values or is added to them.
+enum class Combine { kCopy, kAdd };
+
+/// Under which phases an exchange records what it does: starting and copying as `pack`, the rest of
+/// finish() as `wait`, with the bytes received. The tensor's name must outlive the exchange.
+struct ExchangeTrace {
+  Trace* trace = nullptr;
+  Phase pack = Phase::kHaloPack, wait = Phase::kHaloWait;
+  std::string_view tensor;
+};
+
+/// One tensor's plan on one rank; rank in the group = part. All ranks of the group make their
+/// exchanges in the same order with the same tags, and call start() and finish() in the same order;
+/// neither is a collective. One message goes to each peer, its boxes in plan order; received boxes
+/// land inside the tensor. Results do not depend on the order of arrival.
+class Exchange {
+ public:
+  /// `group` and the memory of `tensor` must outlive this object; the latter must be InFlight. A
+  /// message of one box that is contiguous in the tensor is sent (and, to be copied, received) in
+  /// place, without a buffer.
+  Exchange(const Comm& group, int tag, const TransferPlan& plan, Combine combine, AnyView tensor,
+           const ExchangeTrace& trace = {});
+
+  /// Posts the receives, packs and sends. The sent boxes must not change until finish().
+  void start();
+  /// Lets MPI make progress; true once all messages have arrived and left.
+  bool progress();
+  /// Waits, and places what was received. Without start() before it does nothing.
+  void finish();
+
+  /// Bytes of tensor elements received and sent by this rank since construction.
+  std::int64_t received_bytes() const { return received_bytes_; }
+  std::int64_t sent_bytes() const { return sent_bytes_; }
+  /// The phase that waiting for this exchange belongs to.
+  Phase phase() const { return trace_.wait; }
+  bool empty() const { return incoming_.empty() && outgoing_.empty(); }
+
+ private:
+  struct Message {
+    int peer = 0;
+    std::vector<Box> boxes;
+    std::int64_t volume = 0;  // elements, all samples
+    std::int64_t offset = 0;  // in the buffer, in bytes; unused when in place
+    std::byte* in_place = nullptr;
+  };
+  std::int64_t bytes(const Message& message) const {
+    return message.volume * size_of(tensor_.type);
+  }
+  std::vector<Message> collect(const TransferPlan& plan, bool incoming, int part) const;
+  void assign_memory(std::vector<Message>& messages, bool may_be_in_place, std::int64_t& offset);
+  void unpack(const Message& message);
+
+  Combine combine_;
+  AnyView tensor_;
+  ExchangeTrace trace_;
+  std::vector<Message> incoming_, outgoing_;
+  InFlight<AlignedBuffer<std::byte>> buffer_;
+  Requests receives_, sends_;  // after the buffer: they wait before it goes
+  bool active_ = false;
+  std::int64_t received_bytes_ = 0, sent_bytes_ = 0;
+};
+
+}  // namespace halomesh

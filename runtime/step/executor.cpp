@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs a network on one rank of a group: see executor.hpp.
+#include "runtime/step/executor.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "error.hpp"
+#include "narrow.hpp"
+#include "src/nn/pack.hpp"
+
+namespace halomesh {
+namespace {
+
+constexpr std::size_t kAllStages = std::numeric_limits<std::size_t>::max();
+
+}  // namespace
+
+Executor::Executor(const Comm& group, Model& model, const ModelGeometry& geometry,
+                   Parameters& parameters, std::int64_t batch, bool training, Trace* trace)
+    : comm_(group.dup()),
+      model_(model),
+      geometry_(geometry),
+      part_(static_cast<std::size_t>(group.rank())),
+      trace_(trace) {
+  make_tensors(batch, training);
+  make_layers(parameters, batch, training);
+}
+
+void Executor::make_tensors(std::int64_t batch, bool training) {
+  const auto& geometries = geometry_.tensors();
+  const std::vector<DataType> types = model_.types();
+  tensors_.resize(geometries.size());
+  std::int64_t extra_volume = 0;
+  Box extra_span;
+  int tag = 0;
+  // Tensor 0 is the caller's: it arrives with its halo, and nobody asks for its gradient.
+  for (std::size_t t = 1; t < tensors_.size(); ++t) {
+    const TensorGeometry& g = geometries[t];
+    EdgeTensor& tensor = *tensors_[t];
+    const auto exchange = [&](const TransferPlan& plan, Combine combine, AnyView view, Phase pack,
+                              Phase wait) {
+      return std::make_unique<Exchange>(comm_, tag++, plan, combine, view,
+                                        ExchangeTrace{trace_, pack, wait, g.name});
+    };
+    tensor.value = Tensor(g.span[part_], batch, types[t]);
+    const AnyView value = tensor.value.any_view();
+    for (const TransferPlan& round : rounds_of(t))
+      tensor.distribute.push_back(
+          exchange(round, Combine::kCopy, value, Phase::kHaloPack, Phase::kHaloWait));
+    tensor.sum_partials = exchange(g.broadcast.reversed(), Combine::kAdd, value,
+                                   Phase::kPartialSumPack, Phase::kPartialSumWait);
+    const ModelLayer& producer = model_.layers()[t - 1];
+    const bool has_parameters =
+        !producer.layer->parameters(geometry_.layers()[t - 1].src_shapes).empty();
+    tensor.diff_wanted =
+        training &&
+        (has_parameters || std::any_of(producer.inputs.begin(), producer.inputs.end(),
+                                       [&](std::size_t i) { return tensors_[i]->diff_wanted; }));
+    if (!tensor.diff_wanted) continue;
+    tensor.diff_replaces_value = may_replace_value(t);
+    if (!tensor.diff_replaces_value) tensor.diff = Tensor(g.span[part_], batch, types[t]);
+    tensor.clear_diff = g.consumers.size() != 1 || !g.needed[part_].contains(g.owned[part_]);
+    tensor.return_halo = exchange(g.distribute.reversed(), Combine::kAdd, tensor.diff_view(),
+                                  Phase::kHaloGradientPack, Phase::kHaloGradientWait);
+    tensor.broadcast_diff = exchange(g.broadcast, Combine::kCopy, tensor.diff_view(),
+                                     Phase::kHaloGradientPack, Phase::kHaloGradientWait);
+    if (g.consumers.size() > 1 && g.span[part_].volume() > extra_volume) {
+      extra_volume = g.span[part_].volume();
+      extra_span = g.span[part_];
+    }
+  }
+  // Room for either type; the views that use it name theirs.
+  extra_diff_ = Tensor(extra_span, batch);
+  extra_dense_ = AlignedBuffer<std::byte>(extra_volume * batch * size_of(DataType::kFloat32));
+}
+
+// The halo of a tensor in the order in which its consumer's chunks need it, on every part.
+std::vector<TransferPlan> Executor::rounds_of(std::size_t t) const {
+  const TensorGeometry& g = geometry_.tensors()[t];
+  if (g.consumers.size() != 1 || g.distribute.empty()) return {g.distribute};
+  const std::size_t l = g.consumers[0];
+  const auto& inputs = model_.layers()[l].inputs;
+  const auto input =
+      static_cast<std::size_t>(std::find(inputs.begin(), inputs.end(), t) - inputs.begin());
+  return split_into_rounds(g.distribute, *model_.layers()[l].layer, geometry_.layers()[l], input);
+}
+
+// Where nothing must leave early for another part, the parameters' gradients may be computed first;
+// after them nobody reads the value of a tensor with a single consumer, unless its producer does.
+bool Executor::may_replace_value(std::size_t t) const {
+  const TensorGeometry& g = geometry_.tensors()[t];
+  return comm_.size() == 1 && t + 1 < tensors_.size() && g.consumers.size() == 1 &&
+         g.needed[part_].contains(g.owned[part_]) &&
+         !model_.layers()[t - 1].layer->backward_reads_dst();
+}
+
+void Executor::make_layers(Parameters& parameters, std::int64_t batch, bool training) {
+  const std::vector<DataType> types = model_.types();
+  states_.resize(model_.layers().size());
+  for (std::size_t l = 0; l < states_.size(); ++l) {
+    const ModelLayer& entry = model_.layers()[l];
+    const LayerPlacement& placement = geometry_.layers()[l];
+    const TensorGeometry& dst = geometry_.tensors()[l + 1];
+    LayerState& state = states_[l];
+    LayerContext context;
+    context.index = narrow<std::uint32_t>(l);
+    context.src_shapes = placement.src_shapes;
+    context.dst_shape = dst.shape;
+    context.boxes = placement.boxes[part_];
+    context.dst_span = dst.span[part_];
+    context.dst_type = types[l + 1];
+    context.batch = batch;
+    context.training = training;
+    for (std::size_t i : entry.inputs) {
+      context.src_types.push_back(types[i]);
+      context.src_spans.push_back(geometry_.tensors()[i].span[part_]);
+      context.src_diff_wanted.push_back(tensors_[i]->diff_wanted);
+      state.src.push_back(tensors_[i]->value.any_view());
+    }
+    state.chunks = order_chunks(*entry.layer, context.boxes, context.src_shapes);
+    state.active = !state.chunks.empty();
+    if (!state.active) continue;
+    for (const Chunk& chunk : state.chunks) context.dst_chunks.push_back(chunk.dst);
+    entry.layer->prepare(context, parameters.views(l));
+  }
+}
+
+const Box& Executor::input_span() const { return geometry_.tensors()[0].span[part_]; }
+ConstView Executor::output() const { return tensors_.back()->value.view(); }
+View Executor::output_diff() { return tensors_.back()->diff.view(); }
+
+void Executor::set_input(AnyConstView input) {
+  if (input.type != model_.input_type())
+    throw Error(fmt::format("an input of {} for a network that reads {}", name_of(input.type),
+                            name_of(model_.input_type())));
+  for (std::size_t l = 0; l < states_.size(); ++l)
+    for (std::size_t i = 0; i < states_[l].src.size(); ++i)
+      if (model_.layers()[l].inputs[i] == 0) states_[l].src[i] = input;
+}
+
+void Executor::compute(const Pass& pass, std::size_t layer, const Chunk& chunk) {
+  const TraceScope scope(trace_, Phase::kForward, model_.layers()[layer].name);
+  model_.layers()[layer].layer->forward(pass, states_[layer].src,
+                                        tensors_[layer + 1]->value.any_view(), chunk.dst);
+}
+
+void Executor::publish(std::size_t t) {
+  EdgeTensor& tensor = *tensors_[t];
+  const TensorGeometry& g = geometry_.tensors()[t];
+  if (g.partial_sums && !g.owned[part_].empty() && g.produced[part_].empty())
+    clear(tensor.value.any_view(), g.owned[part_]);
+  tensor.sum_partials->start();
+  tensor.sum_partials->finish();
+  for (const auto& round : tensor.distribute) round->start();
+}
+
+// Waits for the first `rounds` rounds of the halos of a layer's inputs.
+void Executor::await_inputs(const std::vector<std::size_t>& inputs, std::size_t rounds) {
+  for (std::size_t i : inputs) {
+    if (i == 0) continue;
+    auto& distribute = tensors_[i]->distribute;
+    for (std::size_t k = 0; k < std::min(rounds, distribute.size()); ++k) distribute[k]->finish();
+  }
+}
+
+void Executor::load_parameters() {
+  for (std::size_t l = 0; l < states_.size(); ++l) {
+    if (!states_[l].active) continue;
+    const TraceScope scope(trace_, Phase::kLoadParameters, model_.layers()[l].name);
+    model_.layers()[l].layer->load_parameters();
+  }
+  loaded_ = true;
+}
+
+void Executor::forward(const Pass& pass, AnyConstView input) {
+  if (!loaded_) throw Error("a network that computes before its parameters were loaded");
+  set_input(input);
+  for (std::size_t l = 0; l < states_.size(); ++l) {
+    const ModelLayer& entry = model_.layers()[l];
+    const LayerState& state = states_[l];
+    layer_ = l;
+    std::size_t rounds = 0;
+    for (const Chunk& chunk : state.chunks) {  // those that need nothing remote come first
+      if (chunk.needs_remote) await_inputs(entry.inputs, ++rounds);
+      compute(pass, l, chunk);
+      pass.progress();
+    }
+    await_inputs(entry.inputs, kAllStages);
+    publish(l + 1);
+    pass.progress();
+  }
+  for (const auto& round : tensors_.back()->distribute) round->finish();
+}
+
+void Executor::progress() {
+  for (const std::size_t i : model_.layers()[layer_].inputs) {
+    const EdgeTensor& tensor = *tensors_[i];
+    for (const auto& round : tensor.distribute) round->progress();
+    if (tensor.return_halo) tensor.return_halo->progress();
+  }
+}
+
+void Executor::settle_diff(std::size_t t) {
+  EdgeTensor& tensor = *tensors_[t];
+  tensor.return_halo->finish();
+  tensor.broadcast_diff->start();
+  tensor.broadcast_diff->finish();
+}
+
+void Executor::backward_data(const Pass& pass, std::size_t l) {
+  const ModelLayer& entry = model_.layers()[l];
+  const TraceScope scope(trace_, Phase::kBackwardData, entry.name);
+  for (std::size_t i = 0; i < entry.inputs.size(); ++i) {
+    EdgeTensor& src = *tensors_[entry.inputs[i]];
+    if (!src.diff_wanted) continue;
+    const bool alone = geometry_.tensors()[entry.inputs[i]].consumers.size() == 1;
+    if (states_[l].active) {
+      AnyView target = src.diff_view();
+      if (!alone) target.data = extra_diff_.any_view().data;
+      const AnyView dst = tensors_[l + 1]->value.any_view(),
+                    diff_dst = tensors_[l + 1]->diff_view();
+      entry.layer->backward_data(pass, dst, diff_dst, i, target);
+      if (!alone) {
+        const Box& box = geometry_.layers()[l].boxes[part_].src_needed[i];
+        pack(target, box, extra_dense_.data());
+        unpack_add(extra_dense_.data(), box, src.diff_view());
+      }
+    }
+    if (--src.consumers_left == 0) src.return_halo->start();
+  }
+}
+
+void Executor::backward_parameters(const Pass& pass, std::size_t l) {
+  if (!states_[l].active) return;
+  const TraceScope scope(trace_, Phase::kBackwardParameters, model_.layers()[l].name);
+  model_.layers()[l].layer->backward_parameters(pass, states_[l].src, tensors_[l + 1]->diff_view());
+}
+
+void Executor::backward(const Pass& pass, AnyConstView input, GradientReducer& reducer) {
+  set_input(input);
+  reducer.begin();
+  for (std::size_t t = 1; t < tensors_.size(); ++t) {
+    EdgeTensor& tensor = *tensors_[t];
+    tensor.consumers_left = geometry_.tensors()[t].consumers.size();
+    if (tensor.diff_wanted && tensor.clear_diff && t + 1 < tensors_.size())
+      clear(tensor.diff_view(), geometry_.tensors()[t].span[part_]);
+  }
+  for (std::size_t l = states_.size(); l-- > 0;) {
+    if (!tensors_[l + 1]->diff_wanted) {
+      reducer.completed(l);
+      continue;
+    }
+    layer_ = l;
+    settle_diff(l + 1);
+    const auto& inputs = model_.layers()[l].inputs;
+    const bool data_last = std::any_of(inputs.begin(), inputs.end(), [&](std::size_t i) {
+      return tensors_[i]->diff_replaces_value;
+    });
+    // Data first: the halo's gradients travel while the parameters' gradients are computed.
+    if (!data_last) backward_data(pass, l);
+    backward_parameters(pass, l);
+    if (data_last) backward_data(pass, l);
+    reducer.completed(l);
+    pass.progress();
+  }
+}
+
+std::int64_t Executor::received_bytes(Phase phase) const {
+  std::int64_t bytes = 0;
+  const auto add = [&](const std::unique_ptr<Exchange>& exchange) {
+    if (exchange && exchange->phase() == phase) bytes += exchange->received_bytes();
+  };
+  for (const InFlight<EdgeTensor>& each : tensors_) {
+    const EdgeTensor& tensor = *each;
+    std::for_each(tensor.distribute.begin(), tensor.distribute.end(), add);
+    add(tensor.sum_partials);
+    add(tensor.return_halo);
+    add(tensor.broadcast_diff);
+  }
+  return bytes;
+}
+
+std::vector<std::string> Executor::implementations() const {
+  std::vector<std::string> lines;
+  for (std::size_t l = 0; l < states_.size(); ++l)
+    for (const std::string& text : model_.layers()[l].layer->implementations())
+      lines.push_back(model_.layers()[l].name + ": " + text);
+  return lines;
+}
+
+}  // namespace halomesh

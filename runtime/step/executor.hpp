@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs a network on one rank of a group: forward and backward, with the exchanges between parts
+// overlapped. Must not depend on kinds of layers, on losses or on files.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "partition/overlap.hpp"
+#include "runtime/step/exchange.hpp"
+#include "runtime/step/gradient_reducer.hpp"
+#include "src/nn/model.hpp"
+#include "src/nn/parameters.hpp"
+#include "trace.hpp"
+
+namespace halomesh {
+
+/// All tensors, exchanges and prepared layers of one rank. All memory is allocated in the
+/// constructor.
+class Executor {
+ public:
+  /// Collective over `group` (rank in the group = part of the geometry), which it duplicates; so is
+  /// the destructor unless an exception unwinds. Prepares the layers of `model`, which thereby
+  /// belongs to this executor. All other arguments must outlive it. With `training` false only
+  /// forward() may be called, and memory is allocated for that alone.
+  Executor(const Comm& group, Model& model, const ModelGeometry& geometry, Parameters& parameters,
+           std::int64_t batch, bool training, Trace* trace = nullptr);
+
+  /// The box of the input that this part must be given: owned and halo of the first layers.
+  const Box& input_span() const;
+
+  /// Lets the layers take over the values of their parameters: to be called before the first
+  /// forward() and whenever they have changed. Local.
+  void load_parameters();
+
+  /// Computes the network's output from `input`: `batch` samples of input_span() in the type that
+  /// the model names, which must stay unchanged until backward() is done. Communicates with the
+  /// group.
+  void forward(const Pass& pass, AnyConstView input);
+
+  /// The output; empty span on parts that own nothing of it.
+  ConstView output() const;
+  /// Where d(loss)/d(output) goes before backward(); same span as output().
+  View output_diff();
+
+  /// Computes the gradients of all parameters into Parameters::diffs() and hands each layer's, when
+  /// complete, to `reducer`. Follows a forward() with the same arguments.
+  void backward(const Pass& pass, AnyConstView input, GradientReducer& reducer);
+
+  /// Lets the exchanges that overlap with the current layer make progress: for Pass::poll, which is
+  /// also called after each chunk and layer.
+  void progress();
+
+  /// Bytes that this rank has received so far in the exchanges whose waiting is `phase`.
+  std::int64_t received_bytes(Phase phase) const;
+  /// "conv1: forward jit:..., ..." for every layer that uses a library's kernels.
+  std::vector<std::string> implementations() const;
+
+ private:
+  struct EdgeTensor {
+    Tensor value, diff;
+    bool diff_wanted = false;
+    bool diff_replaces_value = false;  // the diff lives in the memory of the value
+    bool clear_diff = false;  // no consumer here reads some owned elements: their diff starts at 0
+    std::vector<std::unique_ptr<Exchange>> distribute;      // forward, in the order of chunks
+    std::unique_ptr<Exchange> sum_partials;                 // forward
+    std::unique_ptr<Exchange> return_halo, broadcast_diff;  // backward
+    std::size_t consumers_left = 0;
+
+    AnyView diff_view() { return diff_replaces_value ? value.any_view() : diff.any_view(); }
+  };
+  struct LayerState {
+    bool active = false;  // this part computes something
+    std::vector<Chunk> chunks;
+    std::vector<AnyConstView> src;  // input view is set at each forward
+  };
+  void make_tensors(std::int64_t batch, bool training);
+  void make_layers(Parameters& parameters, std::int64_t batch, bool training);
+  void compute(const Pass& pass, std::size_t layer, const Chunk& chunk);
+  void set_input(AnyConstView input);
+  std::vector<TransferPlan> rounds_of(std::size_t tensor) const;
+  void await_inputs(const std::vector<std::size_t>& inputs, std::size_t rounds);
+  bool may_replace_value(std::size_t tensor) const;
+  void publish(std::size_t tensor);
+  void backward_data(const Pass& pass, std::size_t layer);
+  void backward_parameters(const Pass& pass, std::size_t layer);
+  void settle_diff(std::size_t tensor);
+
+  Comm comm_;  // of this executor's exchanges alone, so that those of another cannot match them
+  Model& model_;
+  const ModelGeometry& geometry_;
+  std::size_t part_;
+  Trace* trace_;
+  bool loaded_ = false;    // parameters
+  std::size_t layer_ = 0;  // whose exchanges progress() serves
+  std::vector<InFlight<EdgeTensor>> tensors_;
+  std::vector<LayerState> states_;
+  Tensor extra_diff_;  // for tensors with several consumers
+  AlignedBuffer<std::byte> extra_dense_;
+};
+
+}  // namespace halomesh

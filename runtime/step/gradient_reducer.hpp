@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sums parameter gradients over the ranks that hold them, in buckets, while backward continues.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "runtime/mpi/in_flight.hpp"
+#include "runtime/mpi/mpi.hpp"
+#include "runtime/mpi/process_mesh.hpp"
+#include "runtime/step/reduction.hpp"
+#include "src/nn/parameters.hpp"
+#include "trace.hpp"
+
+namespace halomesh {
+
+/// Which ranks sum which slice, for 2 replicas of parts {0, 1}; conv is held by all, each slice of
+/// fc1 by one part, fc2 by part 0:
+///
+///   rank             0         1         2         3
+///   (replica, part)  (0,0)     (0,1)     (1,0)     (1,1)
+///   conv             a         b         c         d        -> a+b+c+d everywhere
+///   fc1              e         f         g         h        -> e+g on 0 and 2, f+h on 1 and 3
+///   fc2              i         -         k         -        -> i+k on 0 and 2
+class GradientReducer {
+ public:
+  /// Collective over mesh.world(): makes the communicators of each holder group. `parameters` must
+  /// outlive this object. A bucket is closed when it holds at least `bucket_bytes`. `trace` (may be
+  /// null) records Phase::kReductionStart and kReductionWait, the latter with the bytes of the
+  /// step.
+  GradientReducer(const ProcessMesh& mesh, const ModelGeometry& geometry, Parameters& parameters,
+                  Reduction reduction = Reduction::kFlat, Trace* trace = nullptr,
+                  std::int64_t bucket_bytes = 4 << 20);
+
+  GradientReducer(const GradientReducer&) = delete;
+  GradientReducer& operator=(const GradientReducer&) = delete;
+  ~GradientReducer();
+
+  /// Before the backward pass of a step.
+  void begin();
+  /// The gradients of `layer` are complete on this rank. Starts the sum of every bucket that is
+  /// complete now; all holders complete their layers in the same order.
+  void completed(std::size_t layer);
+  /// Lets MPI make progress, and sums proceed to their next round.
+  void progress();
+  /// Waits until Parameters::diffs() holds the sums over all holders, in place.
+  void finish();
+
+  /// Bytes of gradients that this rank contributed to sums since construction.
+  std::int64_t reduced_bytes() const { return reduced_bytes_; }
+
+ private:
+  struct Bucket {
+    std::size_t comm = 0;
+    std::int64_t offset = 0, volume = 0;
+    std::vector<std::size_t> layers;  // one entry per parameter
+    std::size_t missing = 0;
+    int rounds_started = 0;
+  };
+  void make_buckets(const ModelGeometry& geometry, const HolderGroup& group, std::size_t comm,
+                    std::int64_t bucket_bytes);
+  void start_round(std::size_t bucket);
+  void start_next_rounds();
+
+  Parameters& parameters_;
+  Trace* trace_;
+  std::vector<HolderComms> comms_;  // of this rank's holder groups that have more than one rank
+  std::vector<Bucket> buckets_;     // of one group: in the order in which backward completes them
+  InFlight<AlignedBuffer<float>> in_place_;  // takes over what flat sums use, when unwinding
+  std::vector<InFlight<BucketSum>> sums_;    // of each bucket
+  Requests requests_;                        // of each bucket: its round in flight
+  std::vector<int> completed_;               // memory for the indices of completed requests
+  std::int64_t reduced_bytes_ = 0, step_bytes_ = 0;
+};
+
+}  // namespace halomesh

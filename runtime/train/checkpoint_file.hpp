@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// The layout of a checkpoint file: see save_checkpoint().
+// Local: must not depend on MPI.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "error.hpp"
+#include "partition/model_geometry.hpp"
+#include "runtime/hdf5/hdf5_file.hpp"
+#include "runtime/posix/atomic_file.hpp"
+#include "runtime/train/training_state.hpp"
+
+namespace halomesh {
+
+/// A file that cannot serve as a checkpoint whatever is asked of it: it is none, is truncated,
+/// fails a checksum or holds values that are not finite.
+class DamagedCheckpoint : public Error {
+ public:
+  using Error::Error;
+};
+
+/// The two trees of a checkpoint; both have a dataset for each parameter.
+enum class CheckpointTree { kParameters, kOptimizer };
+
+/// A range of outputs of one parameter: what is moved and stored at once, and one chunk of the
+/// dataset.
+struct OutputRows {
+  std::int64_t begin = 0, count = 0;
+};
+/// Cuts a parameter in ranges of at most 4 MiB, or of one output where that has more.
+std::vector<OutputRows> pieces_of(const ParameterGeometry& geometry);
+
+/// Writes one checkpoint; the file gets its name in commit(). Every function throws Error. Datasets
+/// are written in pieces_of() order, so that their checksums can be taken on the way.
+class CheckpointWriter {
+ public:
+  /// Makes the directory, removes the half-written files of killed runs from it and writes all but
+  /// the parameters' values.
+  CheckpointWriter(const std::filesystem::path& directory, const ModelGeometry& geometry,
+                   const TrainingState& state);
+  /// `block`: whole outputs in the parameter's logical order. Refuses values that are not finite.
+  void write(CheckpointTree tree, const ParameterPlacement& where, const OutputRows& rows,
+             std::span<const float> block);
+  void commit();
+
+ private:
+  AtomicFile target_;  // outlives the file, whose temporary it removes
+  Hdf5File file_;
+  std::map<std::string, std::uint32_t> checksums_;  // of what has been written of each dataset
+};
+
+/// Reads one checkpoint and verifies what it reads: checksums, where the file has them (those of
+/// older versions have none but HDF5's own), and that values are finite. Every function throws
+/// DamagedCheckpoint, or Error where another file or network is asked for, naming the file.
+class CheckpointReader {
+ public:
+  explicit CheckpointReader(const std::filesystem::path& path);
+  const TrainingState& state() const { return state_; }
+  /// Throws unless the file has exactly the layers and shapes of this network.
+  void require_network(const ModelGeometry& geometry, LoadWhat what);
+  /// Pieces of a dataset must be read in pieces_of() order: the last one verifies the checksum.
+  void read(CheckpointTree tree, const ParameterPlacement& where, const OutputRows& rows,
+            std::span<float> block);
+
+ private:
+  void require_tree(const std::string& root, const ModelGeometry& geometry);
+  [[noreturn]] void refuse(const std::string& what) const;
+  void verify_checksum(const std::string& dataset);
+  Hdf5File file_;
+  bool has_checksums_ = false;
+  TrainingState state_;
+  std::uint32_t checksum_ = 0;  // of what has been read of the dataset in progress
+};
+
+/// The state alone. Throws Error naming the file.
+TrainingState read_state(const std::filesystem::path& path);
+
+}  // namespace halomesh

@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+// The training loop: see trainer.hpp.
+#include "runtime/train/trainer.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <iostream>
+#include <span>
+#include <utility>
+
+#include "error.hpp"
+#include "narrow.hpp"
+
+namespace halomesh {
+namespace {
+
+SampleOrder make_order(const TrainerOptions& options, const ProcessMesh& mesh,
+                       const Dataset& dataset) {
+  return {options.shuffle, options.seed, dataset.size(), mesh.shape().replicas,
+          local_batch(options.global_batch, mesh.shape())};
+}
+
+template <class T>
+std::string joined(const std::vector<T>& items, const char* separator) {
+  std::string all;
+  for (const T& item : items) all += fmt::format("{}{}", all.empty() ? "" : separator, item);
+  return all;
+}
+
+bool is_first_node(const Comm& world, const Comm& node) {
+  return node.max(std::int64_t{world.rank() == 0 ? 1 : 0}) == 1;
+}
+
+}  // namespace
+
+Trainer::Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geometry,
+                 Parameters& parameters, const Dataset& train, const Dataset* validation,
+                 TrainerOptions options, Trace* trace)
+    : mesh_(mesh),
+      geometry_(geometry),
+      parameters_(parameters),
+      options_(std::move(options)),
+      order_(make_order(options_, mesh, train)),
+      validation_order_(validation == nullptr ? SampleOrder{}
+                                              : make_order(options_, mesh, *validation)),
+      schedule_(options_.schedule, std::max<std::int64_t>(1, order_.training_steps())),
+      trace_(trace),
+      training_(mesh, model, geometry, parameters, order_.local_batch, trace, options_.reduction),
+      input_(
+          mesh, geometry, model.input_type(), !executor().output().span.empty(), {&train, order_},
+          {options_.evaluate_every > 0 ? validation : nullptr, validation_order_}, options_.stage),
+      mllog_(options_.mllog != nullptr ? *options_.mllog : no_mllog_),
+      node_(mesh.world().split_by_node()),
+      stop_answered_(node_),
+      // Only the node of world rank 0 speaks; any of its ranks, as any of them may have died.
+      signals_(is_first_node(mesh.world(), node_) ? stop_answered_.get() : nullptr,
+               "writing a checkpoint after this step, unless the launcher ends the ranks first, as "
+               "it does when one has died\n  hint: give the same command again to resume from the "
+               "last checkpoint"),
+      wall_limit_(options_.started_s > 0 ? options_.started_s : MPI_Wtime(),
+                  options_.wall_limit_s) {
+  validate(options_.sgd);
+  if (options_.augment) draw_.emplace(options_.seed, train.shape());
+  if (order_.training_steps() == 0)
+    throw UsageError(fmt::format("the {} training samples of {} do not fill one batch of {}",
+                                 train.size(), train.directory().c_str(), options_.global_batch),
+                     "use a smaller --batch or more samples");
+  require(options_.evaluate_every == 0 || validation != nullptr,
+          "validation is asked for without a validation set");
+}
+
+Settings recorded_settings(const TrainerOptions& options, const SampleOrder& order) {
+  Settings settings = options.other;
+  settings["batch"] = fmt::format("{}", options.global_batch);
+  settings["shuffle"] = options.shuffle == Shuffle::kLocal
+                            ? fmt::format("local of {} replicas", order.replicas)
+                            : "global";
+  settings["augment"] = options.augment ? "on" : "off";
+  settings["training-samples"] = fmt::format("{}", order.samples);
+  settings["momentum"] = fmt::format("{}", options.sgd.momentum);
+  settings["weight-decay"] = fmt::format("{}", options.sgd.weight_decay);
+  const ScheduleOptions& schedule = options.schedule;
+  settings["lr"] = fmt::format("{}", schedule.peak);
+  settings["schedule"] = to_string(schedule.kind);
+  settings["warmup-epochs"] = fmt::format("{}", schedule.warmup_epochs);
+  if (schedule.warmup_epochs > 0)
+    settings["warmup-initial-lr"] = fmt::format("{}", schedule.warmup_initial);
+  if (schedule.kind == ScheduleKind::kStep) {
+    settings["decay-epochs"] = joined(schedule.decay_epochs, ",");
+    settings["decay-factors"] = joined(schedule.decay_factors, ",");
+  }
+  if (schedule.kind == ScheduleKind::kLinear) {
+    settings["linear-epochs"] = fmt::format("{}", schedule.linear_epochs);
+    settings["linear-end-factor"] = fmt::format("{}", schedule.linear_end_factor);
+  }
+  return settings;
+}
+
+std::vector<std::string> Trainer::resume(const TrainingState& state) {
+  const auto settings_of = [](const TrainingState& of) {
+    Settings settings = of.run;
+    settings.insert(of.model.begin(), of.model.end());
+    settings["seed"] = std::to_string(of.seed);
+    return settings;
+  };
+  const SettingChanges changes = compare_settings(settings_of(state), settings_of(current_state()));
+  const std::string different = "checkpoint was written with different settings: ";
+  require(changes.refused.empty(), different + joined(changes.refused, ", "),
+          "give the same options and data to resume, start from its parameters with --init-from "
+          "FILE, or use another --out");
+  require(changes.allowed.empty() || options_.allow_changes,
+          different + joined(changes.allowed, ", "),
+          "give the same options to resume, or --allow-changes to resume with the new ones");
+  step_ = saved_step_ = state.step;
+  std::vector<std::string> warnings;
+  if (!changes.allowed.empty()) warnings.push_back(different + joined(changes.allowed, ", "));
+  if (!changes.unrecorded.empty())
+    warnings.push_back("checkpoint does not record " + joined(changes.unrecorded, ", ") +
+                       ": the curve continues only if they are as before");
+  return warnings;
+}
+
+TrainingState Trainer::current_state() const {
+  TrainingState state;
+  state.step = step_;
+  state.epoch = step_ / steps_per_epoch();
+  state.samples_into_epoch = step_ % steps_per_epoch() * options_.global_batch;
+  state.seed = options_.seed;
+  state.model = options_.model;
+  state.run = recorded_settings(options_, order_);
+  state.written_by = options_.program;
+  return state;
+}
+
+bool Trainer::checkpoint_due() const {
+  return options_.checkpoint_every > 0 && step_ % options_.checkpoint_every == 0;
+}
+
+/// The step that ends the run, unless the target does; 0: no limit.
+std::int64_t Trainer::last_step() const {
+  const std::int64_t by_epochs = options_.epochs * steps_per_epoch();
+  if (options_.steps == 0 || by_epochs == 0) return std::max(options_.steps, by_epochs);
+  return std::min(options_.steps, by_epochs);
+}
+
+bool Trainer::limit_reached() const { return last_step() > 0 && step_ >= last_step(); }
+
+bool Trainer::evaluation_due() const {
+  if (options_.evaluate_every == 0 || step_ == 0) return false;
+  const bool epoch_ends = step_ % steps_per_epoch() == 0;
+  return limit_reached() ||
+         (epoch_ends && step_ / steps_per_epoch() % options_.evaluate_every == 0);
+}
+
+bool Trainer::target_reached() const {
+  return options_.target_mae > 0 && evaluated_step_ == step_ &&
+         result_.last_evaluation->mae <= options_.target_mae;
+}
+
+void Trainer::append_epochs() {
+  // The epoch after the current one is added as well, so that its first batch is read in time.
+  const std::int64_t per_epoch = steps_per_epoch(), current = step_ / per_epoch;
+  appended_epochs_ = std::max(appended_epochs_, current);
+  for (; appended_epochs_ <= current + 1; ++appended_epochs_) {
+    const bool wanted = options_.epochs == 0 || appended_epochs_ < options_.epochs;
+    if (!wanted) break;
+    const std::int64_t first = appended_epochs_ == current ? step_ % per_epoch : 0;
+    input_.training().append(order_.training(appended_epochs_, first, draw_ ? &*draw_ : nullptr));
+  }
+}
+
+Trainer::StepSums Trainer::train_step() {
+  const TraceScope whole(trace_, Phase::kStep);
+  const auto rate = static_cast<float>(schedule_.rate(step_));
+  std::array<double, 2> sums{};
+  sums[0] = training_.run(input_.training(), {options_.seed, step_, options_.sgd, rate});
+  ++step_;
+  // Any rank may have been told to stop, or see its own clock run out: one sum tells all of them.
+  sums[1] = must_stop() ? 1.0 : 0.0;
+  const TraceScope scope(trace_, Phase::kReductionWait, "loss");
+  mesh_.world().sum(sums);
+  return {sums[0], sums[1] > 0};
+}
+
+bool Trainer::must_stop() const {
+  if (signals_.requested()) return true;
+  const std::int64_t batches = evaluation_due() ? validation_order_.validation_steps() : 0;
+  return wall_limit_.reached(MPI_Wtime(), static_cast<double>(batches));
+}
+
+void Trainer::after_step(const StepSums& sums, double seconds) {
+  if (!std::isfinite(sums.loss))
+    throw Error(fmt::format("the loss of step {} is {:g} with learning rate {:g}", step_, sums.loss,
+                            schedule_.rate(step_ - 1)),
+                "lower --lr, or lengthen the warm-up; the last checkpoint is from before");
+  if (run_steps_++ == 0) result_.first_loss = sums.loss;
+  recent_loss_ = run_steps_ == 1 ? sums.loss : 0.9 * recent_loss_ + 0.1 * sums.loss;
+  training_s_ += seconds;
+  wall_limit_.step_took(seconds);
+  const std::int64_t epoch = (step_ - 1) / steps_per_epoch();
+  metrics_.step({step_, epoch, sums.loss, schedule_.rate(step_ - 1), seconds});
+  progress_.update(step_, fmt::format("epoch {}  loss {:g}", epoch + 1, recent_loss_));
+}
+
+bool Trainer::evaluate_now(std::int64_t epoch) {
+  const TraceScope scope(trace_, Phase::kEvaluation);
+  mllog_.eval_start(epoch);
+  const Evaluation evaluation =
+      evaluate(mesh_, training_.executor(), input_.validation(), validation_order_, {},
+               [this] { return signals_.requested(); });
+  if (evaluation.stopped) return false;
+  mllog_.eval_stop(epoch);
+  if (step_ > 0 && step_ % steps_per_epoch() == 0) mllog_.epoch_stop(epoch);
+  mllog_.eval_error(epoch, evaluation.mae);
+  wall_limit_.evaluation_took(evaluation.seconds);
+  metrics_.evaluation(
+      {epoch, evaluation.mae, evaluation.loss, evaluation.samples, evaluation.seconds});
+  progress_.message(fmt::format(
+      "epoch {}, step {}: validation MAE {:g}, loss {:g} ({} samples, {:g} s)", epoch + 1, step_,
+      evaluation.mae, evaluation.loss, evaluation.samples, evaluation.seconds));
+  if (!result_.first_evaluation) result_.first_evaluation = evaluation;
+  result_.last_evaluation = evaluation;
+  evaluated_step_ = step_;
+  return true;
+}
+
+void Trainer::save() {
+  if (saved_step_ == step_) return;
+  const TraceScope scope(trace_, Phase::kCheckpoint);
+  if (options_.lock != nullptr) options_.lock->require_held();
+  const double begin = MPI_Wtime();
+  save_checkpoint(mesh_, geometry_, parameters_, current_state(), options_.out / "checkpoints",
+                  narrow<int>(options_.keep));
+  wall_limit_.checkpoint_took(MPI_Wtime() - begin);
+  saved_step_ = step_;
+}
+
+bool Trainer::train_epoch() {
+  append_epochs();
+  mllog_.epoch_start(step_ / steps_per_epoch());
+  const std::int64_t end = (step_ / steps_per_epoch() + 1) * steps_per_epoch();
+  while (step_ < end && !limit_reached()) {
+    const double begin = MPI_Wtime();
+    const StepSums sums = train_step();
+    after_step(sums, MPI_Wtime() - begin);
+    if (sums.stop) return false;
+    if (step_ < end && checkpoint_due()) save();
+  }
+  return true;
+}
+
+bool Trainer::finish_epoch() {
+  const std::int64_t epoch = (step_ - 1) / steps_per_epoch();
+  if (evaluation_pending() && !evaluate_now(epoch)) return false;
+  if (step_ % steps_per_epoch() == 0) mllog_.epoch_stop(epoch);
+  // After the evaluation, so that a run killed in between repeats it when it resumes.
+  if (options_.checkpoint_every == 0 || checkpoint_due()) save();
+  return true;
+}
+
+void Trainer::open_logs() {
+  const Comm& world = mesh_.world();
+  if (world.rank() == 0) metrics_ = MetricsLog(options_.out / "metrics.jsonl", step_);
+  // Rank 0 alone has read what an earlier run has evaluated.
+  const bool evaluated = world.max(std::int64_t{metrics_.evaluation_before().has_value()}) > 0;
+  if (evaluated) {
+    EvaluationRecord before = metrics_.evaluation_before().value_or(EvaluationRecord{});
+    world.broadcast(std::as_writable_bytes(std::span(&before, 1)), 0);
+    result_.last_evaluation = Evaluation{before.loss, before.mae, before.samples, before.seconds};
+    result_.first_evaluation = result_.last_evaluation;
+    evaluated_step_ = step_;
+    wall_limit_.evaluation_took(before.seconds);
+  }
+  const bool closed = !evaluation_pending();
+  mllog_.open(options_.out / "mllog.txt",
+              {step_, step_ / steps_per_epoch(), step_ % steps_per_epoch() > 0, closed,
+               closed && finished()});
+  for (const std::string* warning : {&metrics_.warning(), &mllog_.warning()})
+    if (!warning->empty()) std::cerr << "WARNING: " << *warning << std::endl;
+}
+
+bool Trainer::open_input() {
+  if (options_.stage) mllog_.staging_start();
+  Progress progress("staging", "samples", input_.samples_to_stage(),
+                    options_.stage && mesh_.world().rank() == 0);
+  const bool ready = input_.open([this] { return must_stop(); },
+                                 [&](std::int64_t done) { progress.update(done); });
+  progress.finish();
+  if (options_.stage) mllog_.staging_stop();
+  const StageRecord* const record = input_.stage_record();
+  if (!ready || record == nullptr) return ready;
+  metrics_.stage(*record);
+  progress.message(fmt::format(
+      "{}{} samples in {:g} s: {:g} MB read, {:g} MB stored in {}",
+      record->reused ? "reusing the stage of " : "staged ", record->samples, record->seconds,
+      static_cast<double>(record->bytes_read) * 1e-6,
+      static_cast<double>(record->bytes_staged) * 1e-6, options_.stage->directory.string()));
+  return true;
+}
+
+TrainingEnd Trainer::train_to_end() {
+  const bool nothing_left = finished() && !evaluation_pending();
+  if (!nothing_left && !open_input()) return TrainingEnd::kStopped;
+  const bool evaluates_first = options_.evaluate_every > 0 && options_.evaluate_first && step_ == 0;
+  if (evaluates_first && !evaluate_now(-1)) return TrainingEnd::kStopped;
+  // A run may have been stopped at an epoch's end, before its validation.
+  if (step_ > 0 && !finish_epoch()) return TrainingEnd::kStopped;
+  while (!finished()) {
+    // A run that is told to stop after its last step has ended anyway.
+    const bool stopped = !train_epoch() && (!limit_reached() || evaluation_due());
+    if (stopped || !finish_epoch()) return TrainingEnd::kStopped;
+  }
+  return target_reached() ? TrainingEnd::kTargetReached : TrainingEnd::kDone;
+}
+
+TrainingResult Trainer::run() {
+  open_logs();
+  progress_ = Progress("training", "steps", last_step(), mesh_.world().rank() == 0, step_);
+  result_.end = train_to_end();
+  if (result_.end != TrainingEnd::kStopped) mllog_.run_stop(target_reached());
+  save();
+  progress_.finish();
+  result_.steps = step_;
+  result_.epochs = step_ / steps_per_epoch();
+  result_.last_loss = recent_loss_;
+  if (training_s_ > 0) {
+    result_.samples_per_s = static_cast<double>(run_steps_ * options_.global_batch) / training_s_;
+    result_.input_wait = input_.training().input_wait_seconds() / training_s_;
+  }
+  return result_;
+}
+
+}  // namespace halomesh

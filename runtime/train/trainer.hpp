@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// The training loop: steps, epochs, evaluation, checkpoints and stopping, the same on every rank.
+// Must not depend on models/ or on the command line.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "partition/samples/sample_order.hpp"
+#include "runtime/data/dataset.hpp"
+#include "runtime/load/training_input.hpp"
+#include "runtime/log/metrics.hpp"
+#include "runtime/log/mllog.hpp"
+#include "runtime/log/progress.hpp"
+#include "runtime/mpi/process_mesh.hpp"
+#include "runtime/posix/directory_lock.hpp"
+#include "runtime/posix/stop_signals.hpp"
+#include "runtime/step/evaluator.hpp"
+#include "runtime/step/training_step.hpp"
+#include "runtime/train/checkpoint.hpp"
+#include "runtime/train/resume_rules.hpp"
+#include "runtime/train/wall_limit.hpp"
+#include "src/nn/schedule.hpp"
+
+namespace halomesh {
+
+struct TrainerOptions {
+  std::int64_t global_batch = 1;
+  std::int64_t epochs = 1;  ///< ends after this many; 0: no limit
+  std::int64_t steps = 0;   ///< ends after this many; 0: no limit
+  std::uint64_t seed = 0;
+  Shuffle shuffle = Shuffle::kGlobal;
+  bool augment = false;  ///< turns training samples by symmetries that keep their shape
+  std::optional<StageOptions> stage;  ///< none: samples are read from the data set, each time
+  SgdOptions sgd;
+  Reduction reduction = Reduction::kFlat;  ///< of gradients
+  ScheduleOptions schedule;
+  double target_mae = 0;                ///< ends once a validation reaches it; 0: never
+  std::int64_t evaluate_every = 1;      ///< epochs between validations; 0: never
+  bool evaluate_first = false;          ///< one validation before the first step
+  std::int64_t checkpoint_every = 0;    ///< steps between checkpoints; 0: at each epoch's end
+  std::int64_t keep = 2;                ///< checkpoints kept
+  double started_s = 0;                 ///< MPI_Wtime() when the program began; 0: now
+  double wall_limit_s = 0;              ///< stops cleanly before so many seconds since; 0: no limit
+  std::filesystem::path out;            ///< directory of metrics.jsonl, mllog.txt and checkpoints/
+  const DirectoryLock* lock = nullptr;  ///< of `out`, asked before each checkpoint; null: none
+  MlperfLog* mllog = nullptr;           ///< begun by the caller, to be outlived by it; null: none
+  Settings model;                       ///< stored in checkpoints, to rebuild the network
+  Settings other;              ///< stored as well: what the curve depends on besides these options
+  bool allow_changes = false;  ///< resume() accepts other settings where resume_rules() allow it
+  std::string program;         ///< name and version, stored in checkpoints
+};
+
+/// What a checkpoint records of these options in /run, by the names of resume_rules().
+Settings recorded_settings(const TrainerOptions& options, const SampleOrder& order);
+
+enum class TrainingEnd { kDone, kTargetReached, kStopped };
+
+struct TrainingResult {
+  TrainingEnd end = TrainingEnd::kDone;
+  std::int64_t steps = 0;    ///< since the network's first
+  std::int64_t epochs = 0;   ///< completed ones
+  double samples_per_s = 0;  ///< of training steps, evaluation and checkpoints apart
+  double input_wait = 0;     ///< part of the training steps' time that this rank waited for input
+  double first_loss = 0, last_loss = 0;  ///< first step of this run; running mean at its end
+  std::optional<Evaluation> first_evaluation, last_evaluation;
+};
+
+/// A network in training on one rank. Constructor and run() are collective over mesh.world().
+class Trainer {
+ public:
+  /// `validation` may be null when options.evaluate_every is 0. All arguments but `options` must
+  /// outlive the trainer. Makes all memory of the network.
+  Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geometry,
+          Parameters& parameters, const Dataset& train, const Dataset* validation,
+          TrainerOptions options, Trace* trace = nullptr);
+
+  /// Continues from a checkpoint that has been loaded into the parameters. Throws Error when it was
+  /// written with other settings, unless resume_rules() and options.allow_changes let them change.
+  /// Returns warnings of what has changed or cannot be compared.
+  std::vector<std::string> resume(const TrainingState& state);
+
+  /// Trains until epochs, steps, the target, the wall limit or a signal end it, and leaves a
+  /// checkpoint behind. Throws Error when the loss is no longer finite.
+  TrainingResult run();
+
+  std::int64_t steps_per_epoch() const { return order_.training_steps(); }
+  std::int64_t dropped_samples() const { return order_.dropped_samples(); }
+  const Executor& executor() const { return training_.executor(); }
+
+ private:
+  struct StepSums {
+    double loss = 0;
+    bool stop = false;  // some rank must stop
+  };
+  TrainingState current_state() const;
+  bool checkpoint_due() const;
+  std::int64_t last_step() const;
+  bool limit_reached() const;
+  bool evaluation_due() const;
+  bool evaluation_pending() const { return evaluation_due() && evaluated_step_ != step_; }
+  bool target_reached() const;
+  bool finished() const { return limit_reached() || target_reached(); }
+  bool must_stop() const;
+  void open_logs();
+  bool open_input();  // false when it was stopped
+  TrainingEnd train_to_end();
+  void append_epochs();
+  bool train_epoch();  // false when it was stopped
+  StepSums train_step();
+  void after_step(const StepSums& sums, double seconds);
+  bool finish_epoch();                    // false when its evaluation was stopped
+  bool evaluate_now(std::int64_t epoch);  // the same
+  void save();
+
+  const ProcessMesh& mesh_;
+  const ModelGeometry& geometry_;
+  Parameters& parameters_;
+  TrainerOptions options_;
+  SampleOrder order_, validation_order_;
+  Schedule schedule_;
+  Trace* trace_;
+  TrainingStep training_;
+  std::optional<SymmetryDraw> draw_;  // how training samples are transformed
+  TrainingInput input_;
+  MetricsLog metrics_;
+  MlperfLog no_mllog_;
+  MlperfLog& mllog_;
+  Comm node_;
+  NodeFlag stop_answered_;
+  StopSignals signals_;
+  Progress progress_;
+
+  std::int64_t step_ = 0;  // steps done since the network's first
+  std::int64_t saved_step_ = -1, evaluated_step_ = -1;
+  std::int64_t appended_epochs_ = 0;  // epochs whose samples the loader knows
+  WallLimit wall_limit_;
+  double training_s_ = 0, recent_loss_ = 0;
+  std::int64_t run_steps_ = 0;
+  TrainingResult result_;
+};
+
+}  // namespace halomesh

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// How long before the wall limit a training must stop, from the times of its parts so far.
+// Must not read a clock: ranks compare times that they have measured.
+#pragma once
+
+namespace halomesh {
+
+/// The margin of one job, in seconds of one clock. Each rank judges by its own times, so ranks must
+/// agree before they act.
+class WallLimit {
+ public:
+  /// A checkpoint's time until one has been written.
+  static constexpr double kAssumedCheckpointSeconds = 5;
+
+  /// `limit_s` counts from `started_s`; 0: no limit.
+  WallLimit(double started_s, double limit_s) : started_s_(started_s), limit_s_(limit_s) {}
+
+  void step_took(double seconds);
+  void evaluation_took(double seconds) { evaluation_s_ = seconds; }
+  void checkpoint_took(double seconds);
+
+  /// The time to end cleanly should one more step be made: twice the slowest step so far, twice the
+  /// slowest checkpoint, as file systems vary, and the last validation where one of
+  /// `evaluation_steps` batches is due (0: none is); until one was made, each of its batches counts
+  /// as a training step.
+  double margin_s(double evaluation_steps) const;
+  bool reached(double now_s, double evaluation_steps) const {
+    return limit_s_ > 0 && margin_s(evaluation_steps) > left_s(now_s);
+  }
+  double left_s(double now_s) const { return limit_s_ - (now_s - started_s_); }
+
+ private:
+  double started_s_, limit_s_;
+  double slowest_step_s_ = 0, evaluation_s_ = 0, slowest_checkpoint_s_ = 0;
+};
+
+}  // namespace halomesh

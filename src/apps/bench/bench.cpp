@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command `bench`: how fast a network trains and evaluates here, and where the time goes.
+#include <algorithm>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "runtime/machine/binding.hpp"
+#include "src/apps/bench/bench_options.hpp"
+#include "src/apps/bench/bench_report.hpp"
+#include "src/apps/bench/bench_run.hpp"
+#include "src/apps/bench/machine_peak.hpp"
+#include "src/apps/launch/commands.hpp"
+#include "src/apps/launch/output_directory.hpp"
+#include "src/apps/launch/parallel.hpp"
+#include "src/apps/launch/run_record.hpp"
+
+namespace halomesh {
+namespace {
+
+/// Bytes of each triad array of a rank: twice the last-level cache divided by the ranks of the
+/// node, so that three arrays do not fit it, within what a small machine can hold.
+std::int64_t triad_bytes(const RankBinding& binding) {
+  const std::int64_t node_bytes = 2 * std::max(binding.l2.bytes, binding.l3.bytes);
+  return std::clamp<std::int64_t>(node_bytes / binding.ranks_on_node, 16 << 20, 256 << 20);
+}
+
+/// The share of a core that each thread of this rank has.
+double core_share(const RankBinding& binding) {
+  const double own = static_cast<double>(binding.cores) / binding.threads;
+  const double shared = static_cast<double>(binding.sharing.cores) / binding.sharing.threads;
+  return std::min({1.0, own, shared});
+}
+
+int bench(const Comm& world, const Options& options) {
+  const BenchPlan plan = read_bench_plan(options, world.size());
+  const RankBinding binding = bind_threads(world);
+  const bool speaks = world.rank() == 0;
+  nlohmann::ordered_json record = program_record(world, binding, options);
+  record["threads"] = binding.threads;
+  record["runs"] = nlohmann::ordered_json::array();
+  if (!plan.json.empty()) check_output_file(world, plan.json);
+  for (const PartGrid& parts : plan.left_out)
+    if (speaks)
+      std::cout << "parts " << to_string(parts) << " left out: they do not divide " << world.size()
+                << " ranks\n";
+  const MachinePeak peak =
+      measure_peak(world, core_share(binding), world.max(triad_bytes(binding)));
+  record["peak"] = to_json(peak);
+  if (speaks) print_peak(std::cout, peak);
+  for (const BenchCase& setting : plan.cases) {
+    const BenchResult result = run_case(world, options, plan, setting);
+    record["runs"].push_back(to_json(result, peak));
+    if (speaks) print_result(std::cout, result, peak, binding.threads);
+    warn_of_slow_kernels(world, result.implementations);
+    if (speaks) std::cout << std::flush;
+    if (!plan.json.empty()) write_record(world, plan.json, record);
+  }
+  return kExitDone;
+}
+
+}  // namespace
+
+int run_bench(int argc, char** argv) {
+  Options options = bench_options();
+  return run_parallel(argc, argv, options,
+                      [&](const Comm& world) { return bench(world, options); });
+}
+
+}  // namespace halomesh

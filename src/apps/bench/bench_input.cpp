@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Generated samples: see bench_input.hpp.
+#include "src/apps/bench/bench_input.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "narrow.hpp"
+#include "rng.hpp"
+#include "src/nn/counts.hpp"
+
+namespace halomesh {
+
+GeneratedReader::GeneratedReader(std::uint64_t seed, const Shape& shape)
+    : seed_(seed), shape_(shape) {
+  std::array<std::int16_t, 256> quantiles{};
+  std::int16_t count = 0;
+  double probability = std::exp(-1.0), below = probability;
+  for (std::size_t k = 0; k < quantiles.size(); ++k) {
+    for (const double quantile = (static_cast<double>(k) + 0.5) / 256; below < quantile;) {
+      probability /= ++count;
+      below += probability;
+    }
+    quantiles[k] = count;
+  }
+  const CounterRng rng(seed, RandomUse::kSynth);
+  for (std::int64_t i = 0; i < kOffsets + shape.w * shape.c; ++i) {
+    const auto index = static_cast<std::uint64_t>(i);
+    counts_.push_back(quantiles[rng.block(index / 4)[index % 4] >> 24U]);
+    logarithms_.push_back(log_table()[static_cast<std::size_t>(counts_.back())]);
+  }
+}
+
+template <class T>
+void GeneratedReader::fill(std::int64_t sample, TensorView<T> dst,
+                           const std::vector<T>& table) const {
+  const CounterRng rng(seed_, RandomUse::kSynth, narrow<std::uint32_t>(sample), 1);
+  const Box& box = dst.span;
+  const bool all_channels = box.extent(kC) == shape_.c;
+  T* out = dst.data;
+  for (std::int64_t d = box.lo[kD]; d < box.hi[kD]; ++d)
+    for (std::int64_t h = box.lo[kH]; h < box.hi[kH]; ++h) {
+      const auto offset = rng.block(static_cast<std::uint64_t>(d * shape_.h + h))[0] % kOffsets;
+      const T* const row = table.data() + offset + box.lo[kW] * shape_.c + box.lo[kC];
+      if (all_channels) {
+        out = std::copy_n(row, box.extent(kW) * shape_.c, out);
+        continue;
+      }
+      for (std::int64_t w = 0; w < box.extent(kW); ++w)
+        out = std::copy_n(row + w * shape_.c, box.extent(kC), out);
+    }
+}
+
+void GeneratedReader::read(std::int64_t sample, AnyView dst, std::span<float> targets) {
+  if (dst.type == DataType::kInt16)
+    fill(sample, dst.as<std::int16_t>(), counts_);
+  else
+    fill(sample, dst.as<float>(), logarithms_);
+  const CounterRng rng(seed_, RandomUse::kSynth, narrow<std::uint32_t>(sample), 2);
+  for (std::size_t t = 0; t < targets.size(); ++t) targets[t] = 2 * rng.uniform(t) - 1;
+}
+
+}  // namespace halomesh

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Generated samples for measurements: counts and targets that need no file.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "runtime/data/dataset.hpp"
+#include "shape.hpp"
+#include "src/nn/tensor.hpp"
+
+namespace halomesh {
+
+/// Every voxel holds a Poisson-distributed count of mean 1 (the quantiles (k + 1/2) / 256). Each
+/// row of a sample is copied from a random offset of one table of such counts, a function of (seed,
+/// sample, row): a part reads what it would read of the whole. Targets are uniform in [-1, 1).
+/// Costs one copy per voxel, as staged samples do, so that generating input is not what is
+/// measured.
+class GeneratedReader final : public SampleReader {
+ public:
+  GeneratedReader(std::uint64_t seed, const Shape& shape);
+
+  void read(std::int64_t sample, AnyView dst, std::span<float> targets) override;
+
+ private:
+  template <class T>
+  void fill(std::int64_t sample, TensorView<T> dst, const std::vector<T>& table) const;
+
+  static constexpr std::int64_t kOffsets = 1 << 16;  // places in the table where rows may begin
+
+  std::uint64_t seed_;
+  Shape shape_;
+  std::vector<std::int16_t> counts_;
+  std::vector<float> logarithms_;
+};
+
+}  // namespace halomesh

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// The options of the command bench: see bench_options.hpp.
+#include "src/apps/bench/bench_options.hpp"
+
+#include <algorithm>
+#include <sstream>
+
+#include "src/apps/options/model_options.hpp"
+#include "src/apps/options/train_options.hpp"
+
+namespace halomesh {
+namespace {
+
+std::vector<std::string> words_of(const std::string& list, const std::string& option) {
+  std::vector<std::string> words;
+  std::istringstream text(list);
+  for (std::string word; std::getline(text, word, ',');) {
+    if (std::find(words.begin(), words.end(), word) != words.end())
+      throw UsageError(fmt::format("--{} {} names {} twice", option, list, word), "name it once");
+    words.push_back(word);
+  }
+  if (words.empty())
+    throw UsageError(fmt::format("--{} names nothing", option), "separate several by commas");
+  return words;
+}
+
+std::vector<std::string> precisions_of(const Options& options) {
+  std::vector<std::string> precisions =
+      words_of(options.get<std::string>("precision"), "precision");
+  for (const std::string& precision : precisions) precision_named(precision);
+  return precisions;
+}
+
+}  // namespace
+
+Options bench_options() {
+  Options options("bench [options]",
+                  "Measures training and evaluation on generated input, layer by layer, for a list "
+                  "of meshes\nand precisions. Run it under mpirun or srun exactly as a training.");
+  add_model_options(options);
+  options.group("Measurement")
+      .add<std::string>("parts", "LIST", "1x1x1",
+                        "meshes DxHxW, e.g. 1x1x1,2x1x1; those that divide the ranks")
+      .add<std::string>("precision", "LIST", "fp32", "fp32, bf16 or both: fp32,bf16")
+      .add<std::int64_t>("batch", "B", 0, "samples per step, over all replicas; 0: one per replica")
+      .at_least(0)
+      .add<std::int64_t>("steps", "K", 10, "measured steps")
+      .at_least(1)
+      .add<std::int64_t>("warm-up", "W", 3, "steps before them that are not measured")
+      .at_least(0)
+      .add_switch("evaluate", "also measure evaluation: three passes of K steps")
+      .add<std::uint64_t>("seed", "S", 0, "seed of input, weights and dropout")
+      .add<std::string>("json", "FILE", "", "also write all figures to FILE");
+  add_reduction_option(options);
+  options.accept_in_config(all_run_options());
+  return options;
+}
+
+BenchPlan read_bench_plan(const Options& options, std::int64_t ranks) {
+  BenchPlan plan;
+  plan.steps = options.get<std::int64_t>("steps");
+  plan.warm_up = options.get<std::int64_t>("warm-up");
+  plan.seed = options.get<std::uint64_t>("seed");
+  plan.reduction = reduction_named(options.get<std::string>("reduction"));
+  plan.evaluate = options.get<bool>("evaluate");
+  plan.json = options.get<std::string>("json");
+  const std::vector<std::string> precisions = precisions_of(options);
+  const auto list = options.get<std::string>("parts");
+  for (const std::string& text : words_of(list, "parts")) {
+    const PartGrid parts = parse_part_grid(text);
+    if (ranks % parts.count() != 0) {
+      plan.left_out.push_back(parts);
+      continue;
+    }
+    const MeshShape mesh = make_mesh(ranks, parts);
+    const auto batch = options.get<std::int64_t>("batch");
+    local_batch(batch == 0 ? mesh.replicas : batch, mesh);
+    for (const std::string& precision : precisions)
+      plan.cases.push_back({mesh, precision, batch == 0 ? mesh.replicas : batch});
+  }
+  if (plan.cases.empty())
+    throw UsageError(fmt::format("no mesh of --parts {} divides {}{}", list, ranks,
+                                 ranks == 1 ? " rank" : " ranks"),
+                     "start a multiple of a mesh's parts");
+  return plan;
+}
+
+}  // namespace halomesh

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// The options of the command bench, and the runs that they select.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "partition/mesh_shape.hpp"
+#include "runtime/step/reduction.hpp"
+#include "src/apps/options/options.hpp"
+
+namespace halomesh {
+
+/// One mesh in one precision.
+struct BenchCase {
+  MeshShape mesh;
+  std::string precision;   ///< "fp32" or "bf16"
+  std::int64_t batch = 1;  ///< global
+};
+
+/// What all runs have in common.
+struct BenchPlan {
+  std::vector<BenchCase> cases;    ///< each mesh in each precision, in the order given
+  std::vector<PartGrid> left_out;  ///< meshes whose parts do not divide the ranks
+  std::int64_t steps = 10, warm_up = 3;
+  std::uint64_t seed = 0;
+  Reduction reduction = Reduction::kFlat;
+  bool evaluate = false;
+  std::string json;  ///< file; "": none
+};
+
+/// The network's options and those of bench.
+Options bench_options();
+
+/// Throws UsageError for lists that cannot be read, for a precision that is unknown, when no mesh
+/// fits `ranks`, and for a batch that some mesh cannot share out.
+BenchPlan read_bench_plan(const Options& options, std::int64_t ranks);
+
+}  // namespace halomesh

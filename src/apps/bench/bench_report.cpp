@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// The measurements as a table and as JSON: see bench_report.hpp.
+#include "src/apps/bench/bench_report.hpp"
+
+#include <algorithm>
+#include <iomanip>
+#include <nlohmann/json.hpp>
+#include <ostream>
+#include <sstream>
+
+namespace halomesh {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr double kMinorShare = 1e-3;  // of a step: such phases have no row of their own
+
+/// With `digits` after the point; "-" for nothing.
+std::string number(double value, int digits) {
+  if (value == 0) return "-";
+  std::ostringstream text;
+  text << std::fixed << std::setprecision(digits) << value;
+  return text.str();
+}
+
+std::string percent(double part) { return number(100 * part, 1); }
+
+/// "12.3 (11.9 .. 14.0)".
+std::string text_of(const Spread& spread, double scale, int digits) {
+  return fmt::format("{} ({} .. {})", number(spread.median * scale, digits),
+                     number(spread.min * scale, digits), number(spread.max * scale, digits));
+}
+
+double rate(const PhaseRow& row) { return row.max_s > 0 ? row.work.flops / row.max_s : 0; }
+
+/// The fraction of the roofline that a phase reaches: in operations, or in bytes where it has none.
+double roof_fraction(const PhaseRow& row, const MachinePeak& peak, const std::string& precision) {
+  if (row.max_s <= 0) return 0;
+  if (row.work.flops > 0) return rate(row) / peak.roof(row.work, precision);
+  return row.work.memory_bytes / row.max_s / peak.triad;
+}
+
+class Table {
+ public:
+  explicit Table(std::ostream& out) : out_(out) {}
+  void row(const std::string& layer, const std::string& phase,
+           const std::vector<std::string>& cells) {
+    out_ << "  " << std::left << std::setw(12) << layer << std::setw(20) << phase << std::right;
+    for (const std::string& cell : cells) out_ << std::setw(9) << cell;
+    out_ << '\n';
+  }
+
+ private:
+  std::ostream& out_;
+};
+
+void print_phases(std::ostream& out, const BenchResult& result, const MachinePeak& peak) {
+  Table table(out);
+  table.row("layer", "phase",
+            {"ms", "max ms", "% step", "GF/s", "% peak", "% roof", "mem MB", "recv kB"});
+  const std::string& precision = result.setting.precision;
+  double minor_s = 0;
+  for (const PhaseRow& row : result.rows) {
+    const double share = row.mean_s / result.mean_step_s;
+    if (share < kMinorShare && row.key.phase != Phase::kOther) {
+      minor_s += row.mean_s;
+      continue;
+    }
+    table.row(row.key.layer, name_of(row.key.phase),
+              {number(row.mean_s * 1e3, 2), number(row.max_s * 1e3, 2), percent(share),
+               number(rate(row) * 1e-9, 1), percent(rate(row) / peak.of(precision)),
+               percent(roof_fraction(row, peak, precision)),
+               number(row.work.memory_bytes * 1e-6, 1), number(row.received_bytes * 1e-3, 1)});
+  }
+  table.row("", "all below 0.1%",
+            {number(minor_s * 1e3, 2), "", percent(minor_s / result.mean_step_s)});
+  const double flops_per_s = result.flops / result.mean_step_s;
+  table.row("", "mean step",
+            {number(result.mean_step_s * 1e3, 2), "", percent(1), number(flops_per_s * 1e-9, 1),
+             percent(flops_per_s / peak.of(precision))});
+}
+
+/// One line per layer; `lines` are "conv1: forward jit:...", grouped by layer.
+void print_kernels(std::ostream& out, const std::vector<std::string>& lines) {
+  std::string last;
+  for (const std::string& line : lines) {
+    const std::size_t end = std::min(line.size(), line.find(": ") + 2);
+    const std::string layer = line.substr(0, end);
+    out << (layer == last  ? ", "
+            : last.empty() ? "  kernels "
+                           : "\n  kernels ")
+        << (layer == last ? line.substr(end) : line);
+    last = layer;
+  }
+  if (!lines.empty()) out << '\n';
+}
+
+Json to_json(const Spread& spread) {
+  return {{"median", spread.median}, {"min", spread.min}, {"max", spread.max}};
+}
+
+Json to_json(const StepShare& share) { return {{"mean", share.mean}, {"max", share.max}}; }
+
+Json phase_json(const PhaseRow& row, const MachinePeak& peak, const std::string& precision) {
+  return {{"layer", row.key.layer},
+          {"phase", name_of(row.key.phase)},
+          {"kind", name_of(kind_of(row.key.phase))},
+          {"seconds_mean_over_ranks", row.mean_s},
+          {"seconds_max_over_ranks", row.max_s},
+          {"flops", row.work.flops},
+          {"memory_bytes", row.work.memory_bytes},
+          {"received_bytes", row.received_bytes},
+          {"flops_per_second", rate(row)},
+          {"peak_fraction", rate(row) / peak.of(precision)},
+          {"roof_fraction", roof_fraction(row, peak, precision)}};
+}
+
+}  // namespace
+
+void print_peak(std::ostream& out, const MachinePeak& peak) {
+  out << "all ranks together: FMA peak " << number(peak.fp32 * 1e-9, 1) << " GF/s fp32";
+  if (peak.bf16 > 0)
+    out << ", " << number(peak.bf16 * 1e-9, 1) << " GF/s bf16 (vectors; no matrix unit)";
+  else
+    out << " (bf16 is compared with it, too)";
+  out << "; triad " << number(peak.triad * 1e-9, 1) << " GB/s\n";
+}
+
+void print_result(std::ostream& out, const BenchResult& result, const MachinePeak& peak,
+                  int threads) {
+  const MeshShape& mesh = result.setting.mesh;
+  out << "\nparts " << to_string(mesh.parts) << ", replicas " << mesh.replicas << ", "
+      << mesh.ranks() << " ranks x " << threads << " threads, " << result.setting.precision
+      << ", batch " << result.setting.batch << ", " << name_of(result.reduction) << " reduction, "
+      << result.steps << " steps: median (min .. max)\n"
+      << "  training    " << text_of(result.step_s, 1e3, 2) << " ms per step, "
+      << text_of(result.samples_per_s, 1, 3) << " samples/s\n";
+  if (result.evaluated_per_s)
+    out << "  evaluation  " << text_of(*result.evaluated_per_s, 1, 3) << " samples/s, "
+        << number(result.evaluated_per_s->median / result.samples_per_s.median, 2)
+        << " x training\n";
+  const auto shares = [&](const char* name, const StepShare& share) {
+    out << name << ' ' << percent(share.mean) << " (" << percent(share.max) << ")";
+  };
+  out << "  waiting, % of a step, mean over ranks (max): ";
+  shares("halos", result.halo_wait);
+  shares(", reductions", result.reduction_wait);
+  shares(", both", result.exchange_wait);
+  shares(", input", result.input_wait);
+  shares("; packing", result.packing);
+  out << "\n  memory      " << number(static_cast<double>(result.max_memory_bytes) * 1e-6, 1)
+      << " MB at most in a process, "
+      << number(static_cast<double>(result.sum_memory_bytes) * 1e-6, 1) << " MB in all"
+      << (result.memory_of_this_run ? "" : " (since the program's start)") << '\n';
+  print_phases(out, result, peak);
+  print_kernels(out, result.implementations);
+}
+
+Json to_json(const MachinePeak& peak) {
+  return {{"fp32_flops_per_second", peak.fp32},
+          {"bf16_flops_per_second", peak.bf16},
+          {"triad_bytes_per_second", peak.triad}};
+}
+
+Json to_json(const BenchResult& result, const MachinePeak& peak) {
+  const MeshShape& mesh = result.setting.mesh;
+  Json json = {{"parts", to_string(mesh.parts)},
+               {"replicas", mesh.replicas},
+               {"ranks", mesh.ranks()},
+               {"precision", result.setting.precision},
+               {"reduction", name_of(result.reduction)},
+               {"batch", result.setting.batch},
+               {"local_batch", result.local_batch},
+               {"parameters", result.parameters},
+               {"steps", result.steps},
+               {"step_seconds", to_json(result.step_s)},
+               {"samples_per_second", to_json(result.samples_per_s)}};
+  if (result.evaluated_per_s) {
+    json["evaluated_samples_per_second"] = to_json(*result.evaluated_per_s);
+    json["evaluation_to_training"] = result.evaluated_per_s->median / result.samples_per_s.median;
+  }
+  json["mean_step_seconds"] = result.mean_step_s;
+  json["flops"] = result.flops;
+  json["flops_per_second"] = result.flops / result.mean_step_s;
+  json["peak_fraction"] = result.flops / result.mean_step_s / peak.of(result.setting.precision);
+  json["wait_fraction"] = {{"halo", to_json(result.halo_wait)},
+                           {"reduction", to_json(result.reduction_wait)},
+                           {"halo_and_reduction", to_json(result.exchange_wait)},
+                           {"input", to_json(result.input_wait)}};
+  json["packing_fraction"] = to_json(result.packing);
+  json["peak_memory"] = {{"max_bytes_of_a_process", result.max_memory_bytes},
+                         {"sum_bytes", result.sum_memory_bytes},
+                         {"of_this_run", result.memory_of_this_run}};
+  json["last_loss"] = result.last_loss;
+  json["kernels"] = result.implementations;
+  json["phases"] = Json::array();
+  for (const PhaseRow& row : result.rows)
+    json["phases"].push_back(phase_json(row, peak, result.setting.precision));
+  return json;
+}
+
+}  // namespace halomesh

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// One mesh in one precision, measured: see bench_run.hpp.
+#include "src/apps/bench/bench_run.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <initializer_list>
+#include <memory>
+#include <sstream>
+#include <utility>
+
+#include "runtime/load/direct_loader.hpp"
+#include "runtime/step/evaluator.hpp"
+#include "runtime/step/training_step.hpp"
+#include "src/apps/bench/bench_input.hpp"
+#include "src/apps/bench/process_memory.hpp"
+#include "src/apps/options/model_options.hpp"
+#include "src/apps/train/network_on_mesh.hpp"
+#include "trace.hpp"
+
+namespace halomesh {
+namespace {
+
+constexpr float kRate = 1e-4f;  // small: random targets must not drive the weights anywhere
+constexpr std::size_t kEventsOfAStep = 1 << 16;
+constexpr std::size_t kEvaluationPasses = 3;
+
+/// Training steps on generated samples, each with its trace.
+class MeasuredTraining {
+ public:
+  MeasuredTraining(NetworkOnMesh& network, const BenchPlan& plan, std::int64_t local,
+                   Reduction reduction)
+      : network_(network),
+        seed_(plan.seed),
+        local_(local),
+        trace_(kEventsOfAStep),
+        training_(network.mesh, network.model, network.geometry, network.parameters, local, &trace_,
+                  reduction),
+        loader_(
+            std::make_unique<GeneratedReader>(plan.seed, network.model.input()),
+            {network.model.input(), executor().input_span(), executor().output().span.extent(kC),
+             local, network.model.input_type(), network.mesh.replica()}) {
+    loader_.append(order(plan.warm_up + plan.steps).validation());
+  }
+
+  /// Trains one step and returns its loss; its intervals are in trace().
+  double step();
+  /// Samples per second of all ranks in one pass of `steps`.
+  double evaluate_pass(std::int64_t steps);
+
+  const Trace& trace() const { return trace_; }
+  const Executor& executor() const { return training_.executor(); }
+
+ private:
+  SampleOrder order(std::int64_t steps) const {
+    const std::int64_t replicas = network_.mesh.shape().replicas;
+    return {Shuffle::kGlobal, seed_, steps * replicas * local_, replicas, local_};
+  }
+
+  NetworkOnMesh& network_;
+  std::uint64_t seed_;
+  std::int64_t local_, step_ = 0;
+  Trace trace_;
+  TrainingStep training_;
+  DirectLoader loader_;
+};
+
+double MeasuredTraining::step() {
+  trace_.clear();
+  const TraceScope whole(&trace_, Phase::kStep);
+  const double loss = training_.run(loader_, {seed_, step_++, SgdOptions{}, kRate});
+  const TraceScope scope(&trace_, Phase::kReductionWait, "loss");
+  return network_.mesh.world().sum(loss);
+}
+
+double MeasuredTraining::evaluate_pass(std::int64_t steps) {
+  const SampleOrder samples = order(steps);
+  const Evaluation result = evaluate(network_.mesh, training_.executor(), loader_, samples);
+  trace_.clear();
+  return static_cast<double>(result.samples) / result.seconds;
+}
+
+/// The phases of all ranks, the same on every rank: those of rank 0 first.
+std::vector<PhaseKey> common_keys(const Comm& world, const PhaseTimes& times) {
+  std::ostringstream mine;
+  for (const PhaseTimes::Row& row : times.rows())
+    mine << static_cast<int>(row.key.phase) << ' ' << row.key.layer << '\n';
+  std::vector<PhaseKey> keys;
+  for (const std::string& text : world.all_gather(mine.str())) {
+    std::istringstream lines(text);
+    int phase = 0;
+    for (std::string layer; lines >> phase && lines.ignore() && std::getline(lines, layer);) {
+      PhaseKey key{static_cast<Phase>(phase), layer};
+      if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(std::move(key));
+    }
+  }
+  return keys;
+}
+
+/// Merges this rank's phases with those of all others.
+void merge_phases(const Comm& world, const PhaseTimes& times, const StepWork& work,
+                  BenchResult& result) {
+  const auto steps = static_cast<double>(result.steps);
+  std::array<double, kPhaseKinds> of_kind{};
+  double step_s = 0;
+  for (PhaseKey& key : common_keys(world, times)) {
+    const PhaseTimes::Row mine = times.of(key);
+    const double seconds = static_cast<double>(mine.ns) * 1e-9 / steps;
+    PhaseRow row{std::move(key), 0, world.max(seconds), 0, work.of(mine.key)};
+    std::array<double, 4> sums = {seconds, static_cast<double>(mine.received_bytes) / steps,
+                                  row.work.flops, row.work.memory_bytes};
+    world.sum(sums);
+    row.mean_s = sums[0] / world.size();
+    row.received_bytes = sums[1];
+    row.work = {sums[2], sums[3]};
+    step_s += seconds;
+    of_kind[static_cast<std::size_t>(kind_of(row.key.phase))] += seconds;
+    result.flops += row.work.flops;
+    result.rows.push_back(std::move(row));
+  }
+  const auto share_of = [&](std::initializer_list<PhaseKind> kinds) {
+    double share = 0;
+    for (const PhaseKind kind : kinds) share += of_kind[static_cast<std::size_t>(kind)] / step_s;
+    return StepShare{world.sum(share) / world.size(), world.max(share)};
+  };
+  result.mean_step_s = world.sum(step_s) / world.size();
+  result.halo_wait = share_of({PhaseKind::kHaloWait});
+  result.reduction_wait = share_of({PhaseKind::kReductionWait});
+  result.input_wait = share_of({PhaseKind::kInputWait});
+  result.packing = share_of({PhaseKind::kPacking});
+  result.exchange_wait = share_of({PhaseKind::kHaloWait, PhaseKind::kReductionWait});
+}
+
+void measure_steps(const Comm& world, MeasuredTraining& training, const BenchPlan& plan,
+                   const StepWork& work, BenchResult& result) {
+  for (std::int64_t s = 0; s < plan.warm_up; ++s) training.step();
+  PhaseTimes times;
+  std::vector<double> seconds;
+  for (std::int64_t s = 0; s < plan.steps; ++s) {
+    result.last_loss = training.step();
+    require(training.trace().dropped() == 0, "a step with more intervals than can be kept");
+    times.add(training.trace().events());
+    const TraceEvent& whole = training.trace().events().back();
+    seconds.push_back(static_cast<double>(whole.end_ns - whole.begin_ns) * 1e-9);
+  }
+  require(std::isfinite(result.last_loss), text("the loss is {:g}", result.last_loss),
+          "report it with the options of the run");
+  std::vector<double> rates;
+  for (double& s : seconds) {
+    s = world.max(s);
+    rates.push_back(static_cast<double>(result.setting.batch) / s);
+  }
+  result.step_s = spread_of(seconds);
+  result.samples_per_s = spread_of(rates);
+  merge_phases(world, times, work, result);
+}
+
+}  // namespace
+
+Spread spread_of(std::vector<double> values) {
+  require(!values.empty(), "the spread of no value");
+  std::sort(values.begin(), values.end());
+  const std::size_t n = values.size();
+  return {(values[(n - 1) / 2] + values[n / 2]) / 2, values.front(), values.back()};
+}
+
+BenchResult run_case(const Comm& world, const Options& options, const BenchPlan& plan,
+                     const BenchCase& setting) {
+  BenchResult result;
+  result.setting = setting;
+  result.steps = plan.steps;
+  result.local_batch = local_batch(setting.batch, setting.mesh);
+  result.memory_of_this_run = world.max(std::int64_t{reset_peak_memory() ? 0 : 1}) == 0;
+  NetworkOnMesh network(world, setting.mesh.parts, options, precision_named(setting.precision));
+  network.parameters.initialize(plan.seed);
+  result.parameters = network.geometry.parameter_count();
+  result.reduction = plan.reduction;
+  MeasuredTraining training(network, plan, result.local_batch, result.reduction);
+  result.implementations = training.executor().implementations();
+  const StepWork work(network.model, network.geometry, network.mesh.part(), result.local_batch);
+  measure_steps(world, training, plan, work, result);
+  if (plan.evaluate) {
+    std::vector<double> rates(kEvaluationPasses);
+    for (double& rate : rates) rate = training.evaluate_pass(plan.steps);
+    result.evaluated_per_s = spread_of(rates);
+  }
+  const std::int64_t memory = peak_memory_bytes();
+  result.max_memory_bytes = world.max(memory);
+  result.sum_memory_bytes = world.sum(memory);
+  return result;
+}
+
+}  // namespace halomesh

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Measures one mesh in one precision: real training steps and evaluation passes.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/log/phase_times.hpp"
+#include "runtime/mpi/mpi.hpp"
+#include "runtime/step/reduction.hpp"
+#include "src/apps/bench/bench_options.hpp"
+#include "src/apps/bench/phase_work.hpp"
+
+namespace halomesh {
+
+struct Spread {
+  double median = 0, min = 0, max = 0;
+};
+/// Of at least one value. Of an even number the median is the mean of the middle two.
+Spread spread_of(std::vector<double> values);
+
+/// A phase over all ranks, of the mean step.
+struct PhaseRow {
+  PhaseKey key;
+  double mean_s = 0, max_s = 0;  ///< over ranks
+  double received_bytes = 0;     ///< summed over ranks
+  PhaseWork work;                ///< summed over ranks
+};
+
+/// Share of a step, over ranks.
+struct StepShare {
+  double mean = 0, max = 0;
+};
+
+struct BenchResult {
+  BenchCase setting;
+  Reduction reduction = Reduction::kFlat;
+  std::int64_t local_batch = 1, parameters = 0, steps = 0;
+  Spread step_s, samples_per_s;
+  std::optional<Spread> evaluated_per_s;
+  double mean_step_s = 0;  ///< mean over steps and ranks: what the rows' mean_s add up to
+  std::vector<PhaseRow> rows;
+  double flops = 0;  ///< of a step, all ranks
+  StepShare halo_wait, reduction_wait, input_wait, packing;
+  StepShare exchange_wait;                                  ///< halo and reduction
+  std::int64_t max_memory_bytes = 0, sum_memory_bytes = 0;  ///< peak of a process
+  bool memory_of_this_run = true;                           ///< false: since the program's start
+  std::vector<std::string> implementations;                 ///< of rank 0
+  double last_loss = 0;
+};
+
+/// Collective over `world`. Throws Error when the loss is not finite.
+BenchResult run_case(const Comm& world, const Options& options, const BenchPlan& plan,
+                     const BenchCase& setting);
+
+}  // namespace halomesh

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// The least work of each phase of a step: see phase_work.hpp.
+#include "src/apps/bench/phase_work.hpp"
+
+#include <algorithm>
+
+namespace halomesh {
+
+StepWork::StepWork(const Model& model, const ModelGeometry& geometry, std::int64_t part,
+                   std::int64_t batch)
+    : model_(model), geometry_(geometry), part_(part), batch_(batch), types_(model.types()) {
+  const std::vector<bool> with_diff = tensors_with_diff();
+  for (std::size_t l = 0; l < model.layers().size(); ++l) add_layer(l, with_diff);
+  const auto parameters = static_cast<double>(geometry.parameter_count(part));
+  // Reads value, gradient and momentum and writes two of them. Its few operations are not counted:
+  // replicas repeat them, and a step is to have the same number on every mesh.
+  entries_.push_back({{Phase::kOptimizer, ""}, {0, 5 * sizeof(float) * parameters}});
+}
+
+PhaseWork StepWork::of(const PhaseKey& key) const {
+  const auto at = std::find_if(entries_.begin(), entries_.end(),
+                               [&](const Entry& entry) { return entry.key == key; });
+  return at == entries_.end() ? PhaseWork{} : at->work;
+}
+
+double StepWork::bytes(std::size_t tensor, std::int64_t volume) const {
+  return static_cast<double>(volume * batch_ * size_of(types_[tensor]));
+}
+
+// Those whose gradient reaches a parameter: all after the first layer that has some.
+std::vector<bool> StepWork::tensors_with_diff() const {
+  std::vector<bool> wanted{false};
+  for (std::size_t l = 0; l < model_.layers().size(); ++l) {
+    const ModelLayer& entry = model_.layers()[l];
+    wanted.push_back(!entry.layer->parameters(geometry_.layers()[l].src_shapes).empty() ||
+                     std::any_of(entry.inputs.begin(), entry.inputs.end(),
+                                 [&](std::size_t i) { return wanted[i]; }));
+  }
+  return wanted;
+}
+
+void StepWork::add_layer(std::size_t layer, const std::vector<bool>& with_diff) {
+  const ModelLayer& entry = model_.layers()[layer];
+  const LayerPlacement& placement = geometry_.layers()[layer];
+  const LayerBoxes& boxes = placement.boxes[static_cast<std::size_t>(part_)];
+  if (boxes.dst_produced.empty()) return;
+  double src = 0, src_with_diff = 0, parameters = 0;
+  for (std::size_t i = 0; i < entry.inputs.size(); ++i) {
+    const double needed = bytes(entry.inputs[i], boxes.src_needed[i].volume());
+    src += needed;
+    if (with_diff[entry.inputs[i]]) src_with_diff += needed;
+  }
+  for (const ParameterPlacement& p : geometry_.parameters())
+    if (p.layer == layer) parameters += static_cast<double>(p.slice_volume(part_)) * sizeof(float);
+  const double dst = bytes(layer + 1, boxes.dst_produced.volume());
+  const bool over_input = entry.layer->splits_over_input();
+  const Box& share = over_input ? boxes.src_needed[0] : boxes.dst_produced;
+  const Shape& whole = over_input ? placement.src_shapes[0] : geometry_.tensors()[layer + 1].shape;
+  const double flops = static_cast<double>(entry.layer->forward_flops(placement.src_shapes)) *
+                       static_cast<double>(batch_) * static_cast<double>(share.volume()) /
+                       static_cast<double>(whole.volume());
+  entries_.push_back({{Phase::kForward, entry.name}, {flops, src + dst + parameters}});
+  if (src_with_diff > 0)
+    entries_.push_back(
+        {{Phase::kBackwardData, entry.name}, {flops, dst + src_with_diff + parameters}});
+  if (parameters > 0)
+    entries_.push_back({{Phase::kBackwardParameters, entry.name}, {flops, src + dst + parameters}});
+}
+
+}  // namespace halomesh

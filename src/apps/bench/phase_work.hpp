@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// The least work of each phase of a step on one part: operations and memory traffic, derived from a
+// network's geometry and types alone.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "partition/model_geometry.hpp"
+#include "runtime/log/phase_times.hpp"
+#include "src/nn/model.hpp"
+
+namespace halomesh {
+
+/// Of one step on one part.
+struct PhaseWork {
+  double flops = 0;         ///< floating-point operations, a multiply-add being two
+  double memory_bytes = 0;  ///< when everything is read or written once: a lower bound
+};
+
+/// Of a part with `batch` local samples. Backward with respect to data and to parameters each count
+/// as many operations as forward where they are computed at all; a dense layer that is cut counts
+/// its share of the input, others their share of the output.
+class StepWork {
+ public:
+  StepWork(const Model& model, const ModelGeometry& geometry, std::int64_t part,
+           std::int64_t batch);
+
+  /// Zeros for a phase without work that is known.
+  PhaseWork of(const PhaseKey& key) const;
+
+ private:
+  double bytes(std::size_t tensor, std::int64_t volume) const;
+  std::vector<bool> tensors_with_diff() const;
+  void add_layer(std::size_t layer, const std::vector<bool>& with_diff);
+
+  struct Entry {
+    PhaseKey key;
+    PhaseWork work;
+  };
+  const Model& model_;
+  const ModelGeometry& geometry_;
+  std::int64_t part_, batch_;
+  std::vector<DataType> types_;
+  std::vector<Entry> entries_;
+};
+
+}  // namespace halomesh

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command `convert`: packs a data set of any format into an archive, divided over the ranks.
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/data/open_dataset.hpp"
+#include "runtime/data/sample_checks.hpp"
+#include "runtime/log/progress.hpp"
+#include "runtime/machine/binding.hpp"
+#include "runtime/mpi/collective_errors.hpp"
+#include "runtime/posix/atomic_file.hpp"
+#include "runtime/posix/stop_signals.hpp"
+#include "src/apps/data/convert_split.hpp"
+#include "src/apps/launch/commands.hpp"
+#include "src/apps/launch/output_directory.hpp"
+#include "src/apps/launch/parallel.hpp"
+#include "src/apps/options/model_options.hpp"
+
+namespace halomesh {
+namespace {
+
+namespace fs = std::filesystem;
+
+Options convert_options() {
+  const ArchiveOptions d;
+  Options options(
+      "convert --from DIR --to DIR [options]",
+      "Packs a data set (TFRecord, HDF5 with one sample per file, universes, or an archive) into "
+      "an\n"
+      "archive: few large HDF5 files, made for reading blocks. The files are divided over the\n"
+      "ranks of mpirun or srun. After a stop, the same command keeps the complete files\n"
+      "and continues. With --verify but without --from, an existing archive is checked.");
+  options.group("Data set")
+      .add<std::string>("from", "DIR", "", "the data set: a directory with train/ and validation/")
+      .add_required<std::string>("to", "DIR", "directory for the archive")
+      .add_choice("split", {"all", "train", "validation"}, "all",
+                  "what to convert; all: what there is")
+      .add<Shape>("input", "DxHxWxC", Shape{4, 128, 128, 128}, "extents of a sample")
+      .add<std::int64_t>("targets", "T", 4, "targets of a sample")
+      .at_least(1)
+      .add_switch("whole",
+                  "keep universes whole: samples of 4 times --input along each spatial axis");
+  options.group("Archive")
+      .add_choice("codec", {"gzip", "none"}, "gzip", "compression, after a byte shuffle")
+      .add<std::int64_t>("level", "1..9", d.gzip, "of gzip: 1 is fastest, 9 smallest")
+      .at_least(1)
+      .below(10)
+      .add<std::int64_t>("samples-per-file", "N", d.samples_per_file, "at most")
+      .at_least(1)
+      .add_switch(
+          "verify",
+          "read the archive back and compare it with its checksums and, if given, the source");
+  return options;
+}
+
+struct Request {
+  std::string from;
+  ArchiveOptions archive;
+  std::vector<std::string> splits;
+  Shape shape;
+  std::int64_t targets = 0;
+  bool verify = false;
+};
+
+bool holds_split(const fs::path& directory, const std::string& split) {
+  const fs::path files = directory / split;
+  return (fs::is_directory(files) && !fs::is_empty(files)) ||
+         fs::exists(directory / archive_name(split, 0));
+}
+
+Request request_of(const Options& options) {
+  Request r;
+  r.from = options.get<std::string>("from");
+  r.archive.directory = options.get<std::string>("to");
+  r.archive.samples_per_file = options.get<std::int64_t>("samples-per-file");
+  if (options.get<std::string>("codec") == "gzip")
+    r.archive.gzip = static_cast<int>(options.get<std::int64_t>("level"));
+  else
+    r.archive.gzip = 0;
+  r.targets = options.get<std::int64_t>("targets");
+  r.verify = options.get<bool>("verify");
+  r.shape = options.get<Shape>("input");
+  if (options.get<bool>("whole"))
+    r.shape = {r.shape.c, 4 * r.shape.d, 4 * r.shape.h, 4 * r.shape.w};
+  const auto split = options.get<std::string>("split");
+  r.splits = split == "all" ? std::vector<std::string>{"train", "validation"} : std::vector{split};
+  if (r.from.empty() && !r.verify)
+    throw UsageError("--from is missing", "name the data set, or --verify an archive");
+  return r;
+}
+
+/// Resolves --split all to the splits that exist. Collective.
+void choose_splits(const Comm& world, Request& request) {
+  const fs::path where = request.from.empty() ? request.archive.directory : fs::path(request.from);
+  const std::string there = on_first_rank(world, [&] {
+    std::error_code same;
+    require(request.from.empty() || !fs::equivalent(where, request.archive.directory, same),
+            text("--from and --to are both {}", where.c_str()), "use another --to");
+    std::string marks;
+    for (const std::string& split : request.splits) marks += holds_split(where, split) ? '+' : '-';
+    require(marks.find('+') != std::string::npos || request.splits.size() == 1,
+            text("{} holds neither train/ nor validation/, nor an archive", where.c_str()),
+            "name the directory that holds them");
+    return marks;
+  });
+  if (request.splits.size() == 1) return;  // whatever is wrong with it is told when it is opened
+  std::vector<std::string> found;
+  for (std::size_t s = 0; s < there.size(); ++s)
+    if (there[s] == '+') found.push_back(request.splits[s]);
+  request.splits = found;
+}
+
+/// Refuses samples that do not fit the memory of the node. Collective.
+void check_memory(const Comm& world, const Shape& shape) {
+  const Comm node = world.split_by_node();
+  const std::int64_t needed = node.size() * 2 * voxel_bytes(shape);
+  const std::int64_t available = describe_node().memory_available_bytes;
+  if (available > 0 && available < needed)
+    throw Error(
+        fmt::format(
+            "samples of {} on {} ranks of one node need {} bytes of memory, {} are available",
+            shape, node.size(), needed, available),
+        "start fewer ranks per node");
+}
+
+std::string gigabytes(std::int64_t bytes) {
+  std::ostringstream text;
+  text.precision(3);
+  text << static_cast<double>(bytes) / 1e9 << " GB";
+  return text.str();
+}
+
+/// The size of uncompressed files is known in advance.
+void check_space(const Request& request, std::int64_t bytes) {
+  if (request.archive.gzip > 0) return;
+  const auto free = static_cast<std::int64_t>(fs::space(request.archive.directory).available);
+  require(free >= bytes,
+          text("the archive needs {} more bytes, but {} has {} free", bytes,
+               request.archive.directory.c_str(), free),
+          "free space, use another --to, or --codec gzip");
+}
+
+/// Counts samples and shows them; rank 0's share stands for the whole, as all ranks work alike.
+class Ticker {
+ public:
+  Ticker(Progress& progress, const Comm& world, std::int64_t total, std::int64_t done)
+      : progress_(progress), ranks_(world.size()), total_(total), done_(done) {}
+  void operator()() {
+    if (signals_.requested())
+      throw Error(signals_.name() + " received: stopped",
+                  "run the same command again: it keeps complete files");
+    done_ += ranks_;
+    progress_.update(std::min(done_, total_));
+  }
+
+ private:
+  Progress& progress_;
+  StopSignals signals_;
+  std::int64_t ranks_, total_, done_;
+};
+
+/// What was done with one split, as rank 0 tells it.
+std::string convert_split(const Comm& world, const Request& request, const std::string& split,
+                          const Dataset* source) {
+  std::string told;
+  if (source != nullptr) {
+    const SplitConversion conversion(world, *source, split, request.archive);
+    on_first_rank(world, [&] {
+      check_space(request, conversion.bytes_missing());
+      return std::string();
+    });
+    Progress progress("convert " + split, "samples", conversion.samples(), world.rank() == 0,
+                      conversion.samples_kept());
+    Ticker tick(progress, world, conversion.samples(), conversion.samples_kept());
+    conversion.run([&tick] { tick(); });
+    progress.finish();
+    told = fmt::format("{}: {} samples of {} in {} files", split, conversion.samples(),
+                       source->shape(), conversion.files());
+    if (conversion.samples_kept() > 0)
+      told += fmt::format(" ({} samples already converted)", conversion.samples_kept());
+  }
+  if (!request.verify) return told;
+  const auto archive =
+      open_dataset(world, request.archive.directory, split, request.shape, request.targets);
+  Progress progress("verify " + split, "samples", archive->size(), world.rank() == 0);
+  Ticker tick(progress, world, archive->size(), 0);
+  verify_archive(world, *archive, source, [&tick] { tick(); });
+  progress.finish();
+  return fmt::format("{}{}",
+                     told.empty() ? fmt::format("{}: {} samples", split, archive->size()) : told,
+                     source != nullptr ? ", verified against the source" : ", verified");
+}
+
+std::int64_t archive_bytes(const Request& request) {
+  std::int64_t bytes = 0;
+  for (const auto& entry : fs::directory_iterator(request.archive.directory))
+    for (const std::string& split : request.splits)
+      if (entry.path().filename().string().starts_with(split + "-"))
+        bytes += static_cast<std::int64_t>(entry.file_size());
+  return bytes;
+}
+
+int convert(const Comm& world, const Options& options) {
+  const auto start = std::chrono::steady_clock::now();
+  Request request = request_of(options);
+  choose_splits(world, request);
+  check_memory(world, request.shape);
+  std::vector<std::unique_ptr<const Dataset>> sources;
+  for (const std::string& split : request.splits)
+    sources.push_back(request.from.empty() ? nullptr
+                                           : open_dataset(world, request.from, split, request.shape,
+                                                          request.targets));
+  std::unique_ptr<DirectoryLock> lock;
+  if (!request.from.empty()) {
+    lock = hold_directory(world, request.archive.directory, "converting", "--to");
+    on_first_rank(world, [&] {  // what a killed run left
+      for (const std::string& split : request.splits)
+        remove_partial_files(request.archive.directory, split + "-");
+      return std::string();
+    });
+  }
+  std::int64_t raw_bytes = 0;
+  std::vector<std::string> told;
+  for (std::size_t s = 0; s < sources.size(); ++s) {
+    told.push_back(convert_split(world, request, request.splits[s], sources[s].get()));
+    if (sources[s]) raw_bytes += sources[s]->size() * voxel_bytes(request.shape);
+  }
+  if (world.rank() != 0) return kExitDone;
+  for (const std::string& line : told) std::cout << line << '\n';
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  const std::int64_t bytes = archive_bytes(request);
+  std::cout << request.archive.directory.string() << " takes " << gigabytes(bytes);
+  if (raw_bytes > 0)
+    std::cout << ", " << static_cast<double>(bytes) / static_cast<double>(raw_bytes)
+              << " of the voxels' " << gigabytes(raw_bytes);
+  std::cout << " (" << Progress::duration(seconds.count()) << ")\n";
+  return kExitDone;
+}
+
+}  // namespace
+
+int run_convert(int argc, char** argv) {
+  Options options = convert_options();
+  return run_parallel(argc, argv, options,
+                      [&](const Comm& world) { return convert(world, options); });
+}
+
+}  // namespace halomesh

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// The files of a split's archive: see convert_split.hpp.
+#include "src/apps/data/convert_split.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <utility>
+
+#include "error.hpp"
+#include "runtime/data/sample_checks.hpp"
+#include "runtime/mpi/collective_errors.hpp"
+
+namespace halomesh {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// How an existing file differs from the expected one, for messages.
+std::string difference(const ArchiveFile& found, const ArchiveFile& expected) {
+  const auto say = [](const char* what, const auto& is, const auto& wanted) {
+    return fmt::format("{} {}, expected {}", what, is, wanted);
+  };
+  if (found.shape != expected.shape) return say("samples of", found.shape, expected.shape);
+  if (found.targets != expected.targets) return say("targets", found.targets, expected.targets);
+  if (found.source != expected.source) return say("samples from", found.source, expected.source);
+  if (found.gzip == kOtherFilter) return "it is compressed by another HDF5 filter";
+  if (found.gzip != expected.gzip) return say("gzip level", found.gzip, expected.gzip);
+  if (found.split_samples != expected.split_samples)
+    return say("samples in the split", found.split_samples, expected.split_samples);
+  if (found.first_sample != expected.first_sample)
+    return say("first sample", found.first_sample, expected.first_sample);
+  return say("samples per file", found.samples, expected.samples);
+}
+
+}  // namespace
+
+SplitConversion::SplitConversion(const Comm& comm, const Dataset& source, std::string split,
+                                 ArchiveOptions options)
+    : comm_(comm), source_(source), split_(std::move(split)), options_(std::move(options)) {
+  const auto found = on_every_rank(comm, [&] {
+    if (comm.rank() == 0) check_no_others();
+    std::string kept;  // a letter for each file that this rank looks at
+    for (std::int64_t f = comm.rank(); f < files(); f += comm.size()) {
+      const std::optional<ArchiveFile> there = find_archive_file(path(f));
+      const ArchiveFile wanted = content(f);
+      require(!there || *there == wanted,
+              text("{} belongs to another conversion: {}", path(f).c_str(),
+                   there ? difference(*there, wanted) : ""),
+              "use another --to, or remove that archive's files");
+      kept.push_back(there ? 'k' : 'm');
+    }
+    return kept;
+  });
+  for (std::int64_t f = 0; f < files(); ++f)
+    if (found[static_cast<std::size_t>(f % comm.size())]
+             [static_cast<std::size_t>(f / comm.size())] == 'm')
+      missing_.push_back(f);
+}
+
+/// Files of this split beyond those that are to be would be read as a part of it.
+void SplitConversion::check_no_others() const {
+  const std::string prefix = split_ + "-";
+  for (const fs::directory_entry& entry : fs::directory_iterator(options_.directory)) {
+    const std::string name = entry.path().filename().string();
+    std::int64_t number = -1;
+    if (!name.starts_with(prefix) || !name.ends_with(".h5")) continue;
+    std::from_chars(name.data() + prefix.size(), name.data() + name.size(), number);
+    require(number < 0 || name != archive_name(split_, number) || number < files(),
+            text("{} belongs to another conversion: this one makes {} files", entry.path().c_str(),
+                 files()),
+            "use another --to, or remove that archive's files");
+  }
+}
+
+std::int64_t SplitConversion::files() const {
+  return (source_.size() + options_.samples_per_file - 1) / options_.samples_per_file;
+}
+
+fs::path SplitConversion::path(std::int64_t file) const {
+  return options_.directory / archive_name(split_, file);
+}
+
+ArchiveFile SplitConversion::content(std::int64_t file) const {
+  const std::int64_t first = file * options_.samples_per_file;
+  return {std::min(options_.samples_per_file, source_.size() - first),
+          first,
+          source_.size(),
+          source_.shape(),
+          source_.targets(),
+          options_.gzip,
+          source_.identity()};
+}
+
+std::int64_t SplitConversion::samples_kept() const {
+  std::int64_t kept = samples();
+  for (const std::int64_t file : missing_) kept -= content(file).samples;
+  return kept;
+}
+
+std::int64_t SplitConversion::bytes_missing() const {
+  return (samples() - samples_kept()) * voxel_bytes(source_.shape());
+}
+
+void SplitConversion::run(const SampleTick& tick) const {
+  run_with_collective_errors(comm_, [&](const std::function<bool()>& others_failed) {
+    const auto reader = source_.reader();
+    for (auto i = static_cast<std::size_t>(comm_.rank()); i < missing_.size() && !others_failed();
+         i += static_cast<std::size_t>(comm_.size()))
+      write_file(missing_[i], *reader, tick, others_failed);
+  });
+}
+
+void SplitConversion::write_file(std::int64_t file, SampleReader& reader, const SampleTick& tick,
+                                 const std::function<bool()>& others_failed) const {
+  const ArchiveFile to_be = content(file);
+  ArchiveWriter writer(path(file), to_be);
+  const Tensor voxels(Box::whole(to_be.shape), 1, DataType::kInt16);
+  const std::int16_t* const data = voxels.any_view().as<std::int16_t>().data;
+  std::vector<float> targets(static_cast<std::size_t>(to_be.targets));
+  for (std::int64_t i = 0; i < to_be.samples; ++i) {
+    if (others_failed()) return;
+    reader.read(to_be.first_sample + i, voxels.any_view(), targets);
+    writer.write({data, static_cast<std::size_t>(to_be.shape.volume())}, targets);
+    tick();
+  }
+  writer.commit();
+}
+
+void verify_archive(const Comm& comm, const Dataset& archive, const Dataset* source,
+                    const SampleTick& tick) {
+  run_with_collective_errors(comm, [&](const std::function<bool()>& others_failed) {
+    const Box whole = Box::whole(archive.shape());
+    const Tensor archived(whole, 1, DataType::kInt16),
+        given(source != nullptr ? whole : Box{}, 1, DataType::kInt16);
+    const auto count = static_cast<std::size_t>(archive.targets());
+    std::vector<float> archived_targets(count), given_targets(count);
+    const auto reader = archive.reader();
+    const auto source_reader = source != nullptr ? source->reader() : nullptr;
+    // In runs, so that a rank does not open every file.
+    const std::int64_t end = archive.size() * (comm.rank() + 1) / comm.size();
+    for (std::int64_t sample = archive.size() * comm.rank() / comm.size();
+         sample < end && !others_failed(); ++sample, tick()) {
+      reader->read(sample, archived.any_view(), archived_targets);
+      if (source_reader == nullptr) continue;
+      source_reader->read(sample, given.any_view(), given_targets);
+      require(
+          archived_targets == given_targets &&
+              std::memcmp(archived.any_view().data, given.any_view().data,
+                          static_cast<std::size_t>(voxel_bytes(archive.shape()))) == 0,
+          text("sample {} of {} differs from the source {}", sample, archive.directory().c_str(),
+               source->directory().c_str()),
+          "the source has changed or one of them is damaged: remove the archive and convert again");
+    }
+  });
+}
+
+}  // namespace halomesh

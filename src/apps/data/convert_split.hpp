@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Converts one split to an archive, divided over the ranks.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "runtime/data/archive.hpp"
+#include "runtime/data/dataset.hpp"
+#include "runtime/mpi/mpi.hpp"
+
+namespace halomesh {
+
+/// How an archive is written.
+struct ArchiveOptions {
+  std::filesystem::path directory;
+  std::int64_t samples_per_file = 64;
+  int gzip = kDefaultGzip;  ///< level; 0: not compressed
+};
+
+/// Called after each sample of this rank; throws to stop the conversion.
+using SampleTick = std::function<void()>;
+
+/// All functions are collective over the communicator given, and throw the same Error on every
+/// rank.
+class SplitConversion {
+ public:
+  /// Finds complete files of an earlier conversion, which are kept. Throws Error if a file of the
+  /// split comes from another source, was written with other options or is not an archive.
+  /// `comm` and `source` must outlive this object.
+  SplitConversion(const Comm& comm, const Dataset& source, std::string split,
+                  ArchiveOptions options);
+
+  std::int64_t samples() const { return source_.size(); }
+  std::int64_t samples_kept() const;
+  std::int64_t files() const;
+  /// Bytes of the missing files without compression.
+  std::int64_t bytes_missing() const;
+
+  /// Writes the missing files, distributed cyclically over the ranks.
+  void run(const SampleTick& tick) const;
+
+ private:
+  ArchiveFile content(std::int64_t file) const;
+  std::filesystem::path path(std::int64_t file) const;
+  void check_no_others() const;
+  void write_file(std::int64_t file, SampleReader& reader, const SampleTick& tick,
+                  const std::function<bool()>& others_failed) const;
+
+  const Comm& comm_;
+  const Dataset& source_;
+  std::string split_;
+  ArchiveOptions options_;
+  std::vector<std::int64_t> missing_;  // files
+};
+
+/// Reads every sample of an archive against its checksums, and against the same sample of `source`
+/// unless that is null. Samples are divided over the ranks.
+void verify_archive(const Comm& comm, const Dataset& archive, const Dataset* source,
+                    const SampleTick& tick);
+
+}  // namespace halomesh

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// The commands of the program, one file each.
+#pragma once
+
+namespace halomesh {
+
+// Each takes the arguments from its own name on (argv[0] is "train" ...), throws what it cannot
+// handle, and returns an ExitCode (see parallel.hpp).
+int run_train(int argc, char** argv);
+int run_eval(int argc, char** argv);
+int run_predict(int argc, char** argv);
+int run_bench(int argc, char** argv);
+int run_plan(int argc, char** argv);
+int run_synth(int argc, char** argv);
+int run_convert(int argc, char** argv);
+int run_jobscript(int argc, char** argv);
+int run_mlperf_summary(int argc, char** argv);
+int run_info(int argc, char** argv);
+
+}  // namespace halomesh

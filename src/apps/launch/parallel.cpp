@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs a command on all ranks; a failure on one ends all: see parallel.hpp.
+#include "src/apps/launch/parallel.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+#include <new>
+#include <thread>
+
+#include "runtime/mpi/nonblocking_any.hpp"
+
+namespace halomesh {
+namespace {
+
+const char* environment(const char* name) {
+  return std::getenv(name);  // NOLINT(concurrency-mt-unsafe)
+}
+
+std::string message(const std::string& what, const std::string& hint, int rank) {
+  std::string text = "halomesh: error";
+  if (rank != 0) text += fmt::format(" (rank {})", rank);
+  text += ": " + what + "\n";
+  if (!hint.empty()) text += "  hint: " + hint + "\n";
+  return text;
+}
+
+/// In one write, so that lines of different ranks do not mix.
+void print_error(const std::string& text) {
+  std::cout.flush();
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  std::fflush(stderr);
+}
+
+/// A launcher that does not fit the MPI library starts every rank as a world of its own.
+void check_launch(const Comm& world, const Launch& launch) {
+  if (world.size() > 1 || launch.size <= 1) return;
+  throw Error(fmt::format("the launcher started {} ranks, but each is alone in its own MPI world",
+                          launch.size),
+              fmt::format("use the launcher of this MPI library ({}): its own mpirun or mpiexec, "
+                          "or srun --mpi=pmix (srun --mpi=list shows what this cluster has)",
+                          MpiSession::library_version()));
+}
+
+/// Ends the job's ranks; returns only where this rank is its whole world. Of ranks that fail at
+/// once, the first of each node speaks: who comes later waits to be ended. Of nodes, the first does
+/// unless it takes longer than 300 ms to end the others. That it waits for them for 200 ms lets all
+/// remove what they have made, where all have failed.
+int end_all_ranks(const MpiSession& session, const Launch& launch, const Failure& failure,
+                  const NodeFlag& said, NonblockingAny& all_failed) {
+  using std::chrono::milliseconds;
+  const Comm& world = session.world();
+  const auto wait = [&](milliseconds time, bool for_others) {
+    const auto end = std::chrono::steady_clock::now() + time;
+    while (!(all_failed.progress() && for_others) && std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(milliseconds(1));
+  };
+  all_failed.start(true);
+  if (world.rank() != 0) wait(milliseconds(300 + 50 * std::min(world.rank(), 40)), false);
+  if (said.get()->exchange(1) != 0) {
+    std::this_thread::sleep_for(std::chrono::seconds(5));
+    session.abort(failure.exit_code);
+  }
+  // Where the launcher made a world of each rank, they all fail alike.
+  if (world.size() > 1 || launch.rank == 0) print_error(failure.text);
+  if (world.rank() == 0) wait(milliseconds(200), true);
+  if (world.size() > 1) session.abort(failure.exit_code);
+  return failure.exit_code;
+}
+
+}  // namespace
+
+Failure describe(const std::exception_ptr& exception, int rank) {
+  try {
+    std::rethrow_exception(exception);
+  } catch (const UsageError& error) {
+    return {message(error.what(), error.hint(), rank), kExitUsage};
+  } catch (const Error& error) {
+    return {message(error.what(), error.hint(), rank), kExitFailed};
+  } catch (const std::bad_alloc&) {
+    return {message("not enough memory",
+                    "cut each sample into more parts, use a smaller batch or fewer ranks per node",
+                    rank),
+            kExitFailed};
+  } catch (const std::filesystem::filesystem_error& error) {
+    return {message(fmt::format("{}: {}", error.path1().string(), error.code().message()),
+                    "check that the path exists, is writable and has space", rank),
+            kExitFailed};
+  } catch (const std::exception& error) {
+    return {message(error.what(), "", rank), kExitFailed};
+  } catch (...) {
+    return {message("an exception of unknown type", "", rank), kExitFailed};
+  }
+}
+
+Launch read_launch(const std::function<const char*(const char*)>& variable) {
+  struct Names {
+    const char *size, *rank;
+  };
+  // A launcher's own variables before those that the job around it has set.
+  for (const Names& names :
+       {Names{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"}, Names{"PMI_SIZE", "PMI_RANK"},
+        Names{"SLURM_STEP_NUM_TASKS", "SLURM_PROCID"}}) {
+    const char* size = variable(names.size);
+    const char* rank = variable(names.rank);
+    if (size == nullptr || rank == nullptr) continue;
+    const auto s = from_text<std::int64_t>(size), r = from_text<std::int64_t>(rank);
+    if (s && r) return {*s, *r};
+  }
+  return {};
+}
+
+int run_parallel(int argc, char** argv, Options& options,
+                 const std::function<int(const Comm& world)>& body) {
+  const Launch launch = read_launch(environment);
+  if (Options::asks_for_help(argc, argv)) {
+    if (launch.rank == 0) std::cout << options.help();
+    return kExitDone;
+  }
+  std::exception_ptr misread;  // said once there is a world to say it in
+  try {
+    options.parse(argc, argv);
+  } catch (...) {
+    misread = std::current_exception();
+  }
+  MpiSession session(&argc, &argv);
+  const Comm& world = session.world();
+  const Comm node = world.split_by_node();
+  const NodeFlag said(node);
+  const Comm farewell = world.dup();
+  NonblockingAny all_failed(farewell);
+  try {
+    check_launch(world, launch);
+    if (misread) std::rethrow_exception(misread);
+    return body(world);
+  } catch (...) {
+    return end_all_ranks(session, launch, describe(std::current_exception(), world.rank()), said,
+                         all_failed);
+  }
+}
+
+}  // namespace halomesh

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run leaves behind beside its metrics: see run_record.hpp.
+#include "src/apps/launch/run_record.hpp"
+
+#include <omp.h>
+
+#include <ctime>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "runtime/log/metrics.hpp"
+#include "runtime/machine/launch_problems.hpp"
+#include "runtime/machine/topology.hpp"
+#include "runtime/posix/atomic_file.hpp"
+#include "src/apps/launch/version.hpp"
+#include "src/nn/onednn_library.hpp"
+
+namespace halomesh {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Runs `write` on rank 0; what it throws there is thrown on every rank.
+template <class Write>
+void on_rank_0(const Comm& world, Write write) {
+  std::string what, hint;
+  if (world.rank() == 0) {
+    try {
+      write();
+    } catch (const Error& error) {
+      what = error.what();
+      hint = error.hint();
+    } catch (const std::filesystem::filesystem_error& error) {
+      what = fmt::format("{}: {}", error.path1().c_str(), error.code().message());
+      hint = "check that the path can be made and written to";
+    }
+  }
+  what = world.broadcast(what, 0);
+  hint = world.broadcast(hint, 0);
+  require(what.empty(), what, hint);
+}
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return text;
+}
+
+Json cache(const CacheSize& size) { return {{"bytes", size.bytes}, {"cores", size.cores}}; }
+
+Json machine(const RankBinding& binding) {
+  const NodeDescription node = describe_node();
+  const Topology topology = Topology::of_this_node();
+  return {{"cpu", binding.cpu_model},
+          {"isa", node.isa},
+          {"sockets", topology.packages()},
+          {"numa_nodes", topology.numa_nodes()},
+          {"cores", topology.cores()},
+          {"l2", cache(binding.l2)},
+          {"l3", cache(binding.l3)},
+          {"memory_bytes", node.memory_bytes},
+          {"memory_available_bytes", node.memory_available_bytes},
+          {"page_bytes", node.page_bytes},
+          {"huge_page_bytes", node.huge_page_bytes},
+          {"huge_pages", node.huge_pages},
+          {"transparent_huge_pages", node.transparent_huge_pages},
+          {"ram_disk_free_bytes", node.shm_free_bytes}};
+}
+
+}  // namespace
+
+RankBinding bind_threads(const Comm& world) {
+  RankBinding binding = find_binding(world);
+  omp_set_num_threads(binding.threads);
+  for (const std::string& warning : launch_warnings(world, binding))
+    if (world.rank() == 0) std::cerr << "WARNING: " << warning << std::endl;
+  return binding;
+}
+
+void warn_of_slow_kernels(const Comm& world, const std::vector<std::string>& implementations) {
+  if (world.rank() != 0) return;
+  for (const std::string& line : implementations)
+    if (line.find("ref") != std::string::npos)
+      std::cout << "WARNING: slow reference kernel of oneDNN in " << line << std::endl;
+}
+
+Json program_record(const Comm& world, const RankBinding& binding, const Options& options) {
+  Json resolved;
+  for (const auto& [name, value] : options.resolved()) resolved[name] = value;
+  return {{"program", "halomesh"},       {"version", version()},
+          {"git_commit", git_commit()},  {"started", utc_now()},
+          {"compiler", compiler()},      {"mpi", MpiSession::library_version()},
+          {"onednn", onednn_version()},  {"options", resolved},
+          {"machine", machine(binding)}, {"binding", world.all_gather(binding.describe())}};
+}
+
+void record_run(const Comm& world, const std::filesystem::path& directory, const Options& options,
+                const ProcessMesh& mesh, Reduction reduction, const RankBinding& binding,
+                const std::vector<std::string>& implementations) {
+  Json record = program_record(world, binding, options);
+  const MeshShape& shape = mesh.shape();
+  record["mesh"] = {{"ranks", shape.ranks()},
+                    {"replicas", shape.replicas},
+                    {"parts", to_string(shape.parts)},
+                    {"threads", binding.threads}};
+  record["reduction"] = name_of(reduction);
+  record["kernels"] = implementations;
+  on_rank_0(world, [&] { write_run_record(directory / "run.json", record); });
+}
+
+void write_record(const Comm& world, const std::filesystem::path& file, const Json& record) {
+  on_rank_0(world, [&] { write_run_record(file, record); });
+}
+
+void write_trace(const Comm& world, const std::filesystem::path& file, const Trace& trace) {
+  std::string mine;
+  const std::int64_t origin = trace.events().empty() ? 0 : trace.events().front().begin_ns;
+  for (const TraceEvent& event : trace.events()) {
+    Json entry = {{"name", name_of(event.phase)},
+                  {"cat", event.detail},
+                  {"ph", "X"},
+                  {"ts", static_cast<double>(event.begin_ns - origin) * 1e-3},
+                  {"dur", static_cast<double>(event.end_ns - event.begin_ns) * 1e-3},
+                  {"pid", world.rank()},
+                  {"tid", 0}};
+    if (event.received_bytes > 0) entry["args"] = {{"received_bytes", event.received_bytes}};
+    mine += (mine.empty() ? "" : ",\n") + entry.dump();
+  }
+  const std::vector<std::string> all = world.all_gather(mine);
+  on_rank_0(world, [&] {
+    std::string text = "[\n";
+    for (const std::string& part : all)
+      if (!part.empty()) text += (text.size() > 2 ? ",\n" : "") + part;
+    write_file_atomically(file, text + "\n]\n");
+  });
+}
+
+}  // namespace halomesh

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run leaves behind beside its metrics: run.json and the trace.
+// Knows how they are written; nothing of training.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "runtime/machine/binding.hpp"
+#include "runtime/mpi/process_mesh.hpp"
+#include "runtime/step/reduction.hpp"
+#include "src/apps/options/options.hpp"
+#include "trace.hpp"
+
+namespace halomesh {
+
+/// Where this rank runs; sets its number of OpenMP threads. Rank 0 warns on standard error of what
+/// is wrong with the binding of any rank. Collective over `world`.
+RankBinding bind_threads(const Comm& world);
+
+/// oneDNN falls back to reference code, a hundred times slower, without a word: rank 0 says it
+/// instead, once for each of its `implementations` (see Executor). Local.
+void warn_of_slow_kernels(const Comm& world, const std::vector<std::string>& implementations);
+
+/// What ran: program, versions, options, machine and the binding of every rank. Collective.
+nlohmann::ordered_json program_record(const Comm& world, const RankBinding& binding,
+                                      const Options& options);
+
+/// Rank 0 writes `record` to `file`; throws the same Error on every rank when it cannot.
+/// Collective over `world`.
+void write_record(const Comm& world, const std::filesystem::path& file,
+                  const nlohmann::ordered_json& record);
+
+/// Writes run.json: options, versions, machine, the binding of every rank, how gradients are summed
+/// and the library kernels that the layers of rank 0 chose. Collective over `world`.
+void record_run(const Comm& world, const std::filesystem::path& directory, const Options& options,
+                const ProcessMesh& mesh, Reduction reduction, const RankBinding& binding,
+                const std::vector<std::string>& implementations);
+
+/// Writes the intervals of all ranks to `file` in the Trace Event Format (JSON, "X" events; opened
+/// by chrome://tracing and Perfetto): one process a rank, microseconds. Collective over `world`.
+void write_trace(const Comm& world, const std::filesystem::path& file, const Trace& trace);
+
+}  // namespace halomesh

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// What was built; the only file that is compiled anew for every commit.
+// Knows nothing of the machine it runs on.
+#include "src/apps/launch/version.hpp"
+
+#ifndef HALOMESH_VERSION
+#define HALOMESH_VERSION "unknown"
+#endif
+#ifndef HALOMESH_GIT_COMMIT
+#define HALOMESH_GIT_COMMIT "unknown"
+#endif
+
+namespace halomesh {
+
+const char* version() { return HALOMESH_VERSION; }
+const char* git_commit() { return HALOMESH_GIT_COMMIT; }
+
+const char* compiler() {
+#if defined(__clang__)
+  return "Clang " __clang_version__;
+#else
+  return "GCC " __VERSION__;
+#endif
+}
+
+}  // namespace halomesh

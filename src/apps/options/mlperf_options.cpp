@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// The options of the MLPerf log: see mlperf_options.hpp.
+#include "src/apps/options/mlperf_options.hpp"
+
+#include <cstdint>
+
+#include "runtime/machine/topology.hpp"
+
+namespace halomesh {
+
+void add_mlperf_options(Options& options) {
+  options.group("MLPerf log")
+      .add_choice("mllog", {"v1.0", "v0.7"}, "v1.0",
+                  "version of the MLPerf HPC rules that OUT/mllog.txt follows")
+      .add_switch("cache-cleared", "log that file caches were cleared before the run")
+      .add<std::string>("submission-org", "NAME", "unnamed", "submitting organization")
+      .add_choice("submission-division", {"closed", "open"}, "closed", "division of the submission")
+      .add_choice("submission-status", {"cloud", "onprem", "preview", "research"}, "onprem",
+                  "availability of the system")
+      .add<std::string>("submission-platform", "NAME", "",
+                        "name of the system; default: nodes x CPU")
+      .add<std::string>("submission-poc-name", "NAME", "", "point of contact")
+      .add<std::string>("submission-poc-email", "ADDRESS", "",
+                        "e-mail address of the point of contact");
+}
+
+MlperfLog begin_mlperf_log(const Comm& world, const Options& options) {
+  const MlperfVersion version = parse_mlperf_version(options.get<std::string>("mllog"));
+  MlperfLog log = world.rank() == 0 ? MlperfLog(version) : MlperfLog();
+  log.init_start(options.get<bool>("cache-cleared"));
+  return log;
+}
+
+MlperfSubmission mlperf_submission(const Comm& world, const Options& options) {
+  const std::int64_t is_first_of_node = world.split_by_node().rank() == 0 ? 1 : 0;
+  MlperfSubmission submission;
+  submission.benchmark = options.get<std::string>("model");
+  submission.org = options.get<std::string>("submission-org");
+  submission.division = options.get<std::string>("submission-division");
+  submission.status = options.get<std::string>("submission-status");
+  submission.platform = options.get<std::string>("submission-platform");
+  submission.poc_name = options.get<std::string>("submission-poc-name");
+  submission.poc_email = options.get<std::string>("submission-poc-email");
+  submission.seed = options.get<std::uint64_t>("seed");
+  submission.ranks = world.size();
+  submission.nodes = world.sum(is_first_of_node);
+  if (submission.platform.empty()) {
+    const std::string cpu = Topology::of_this_node().cpu_model();
+    submission.platform =
+        fmt::format("{} x {}", submission.nodes, cpu.empty() ? "unknown CPU" : cpu);
+  }
+  return submission;
+}
+
+}  // namespace halomesh

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// The options of the MLPerf log, and what it records of the submission.
+#pragma once
+
+#include "runtime/log/mllog.hpp"
+#include "runtime/mpi/mpi.hpp"
+#include "src/apps/options/options.hpp"
+
+namespace halomesh {
+
+/// Declares --mllog, --cache-cleared and --submission-*.
+void add_mlperf_options(Options& options);
+
+/// A log that is not opened yet, with init_start in it; writes nothing on ranks other than 0.
+/// Local.
+MlperfLog begin_mlperf_log(const Comm& world, const Options& options);
+
+/// The submission's entries; the platform is that of rank 0's node unless an option names it.
+/// Collective over `world`.
+MlperfSubmission mlperf_submission(const Comm& world, const Options& options);
+
+}  // namespace halomesh

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// The options that define the network: see model_options.hpp.
+#include "src/apps/options/model_options.hpp"
+
+#include <vector>
+
+#include "models/registry.hpp"
+#include "src/nn/onednn_library.hpp"
+
+namespace halomesh {
+namespace {
+
+/// Defines how the network is partitioned, not what it computes: not stored in checkpoints.
+constexpr const char* kChannelCuts = "channel-cuts";
+
+}  // namespace
+
+void add_model_options(Options& options) {
+  const CosmoFlowOptions d;
+  options.group("Network")
+      .add_choice("model", network_names(), "cosmoflow", "network architecture")
+      .add<Shape>("input", "DxHxWxC", d.input, "extents and channels of a sample")
+      .at_most(65536)
+      .add<std::int64_t>("kernel", "K", d.kernel,
+                         "kernel size along each axis; MLPerf HPC v0.7: 2, v1.0: 3")
+      .at_least(1)
+      .at_most(1024)
+      .add<std::int64_t>("filters", "F", d.filters,
+                         "filters of conv1; each further convolution doubles them")
+      .at_least(1)
+      .add<std::int64_t>("conv-layers", "L", d.conv_layers, "number of convolution blocks")
+      .at_least(1)
+      .add<std::vector<std::int64_t>>("fc", "N,N", d.fc, "sizes of the hidden dense layers")
+      .at_least(1)
+      .add<std::int64_t>("targets", "T", d.targets, "number of values to predict")
+      .at_least(1)
+      .add<double>("dropout", "P", d.dropout, "dropout probability after each hidden dense layer")
+      .at_least(0)
+      .below(1)
+      .add<bool>(kChannelCuts, "on|off", d.channel_cuts,
+                 "partition convolutions by output channels where this moves fewer bytes; off: "
+                 "always in space");
+}
+
+DataType precision_named(const std::string& name) {
+  if (name == "fp32") return DataType::kFloat32;
+  if (name != "bf16") throw UsageError(fmt::format("--precision {}", name), "give fp32 or bf16");
+  if (!cpu_computes_bf16())
+    throw UsageError(
+        fmt::format("--precision bf16: this CPU has no instructions for bf16 (oneDNN sees {})",
+                    cpu_isa_name()),
+        "use --precision fp32, or nodes with AVX512-BF16 or AMX");
+  return DataType::kBfloat16;
+}
+
+Model make_model(const Options& options, DataType precision) {
+  CosmoFlowOptions o;
+  o.precision = precision;
+  o.input_type = DataType::kInt16;
+  o.input = options.get<Shape>("input");
+  o.kernel = options.get<std::int64_t>("kernel");
+  o.filters = options.get<std::int64_t>("filters");
+  o.conv_layers = options.get<std::int64_t>("conv-layers");
+  o.fc = options.get<std::vector<std::int64_t>>("fc");
+  o.targets = options.get<std::int64_t>("targets");
+  o.dropout = options.get<double>("dropout");
+  o.channel_cuts = options.get<bool>(kChannelCuts);
+  return make_network(options.get<std::string>("model"), o);
+}
+
+std::map<std::string, std::string> model_settings(const Options& options) {
+  Options model("", "");
+  add_model_options(model);
+  std::map<std::string, std::string> settings;
+  for (const std::string& name : model.names())
+    if (name != kChannelCuts) settings[name] = options.get<std::string>(name);
+  return settings;
+}
+
+Options options_of_settings(const std::map<std::string, std::string>& settings,
+                            const std::string& file) {
+  Options options("", "");
+  add_model_options(options);
+  std::vector<std::string> arguments;
+  arguments.reserve(settings.size());
+  for (const auto& [name, value] : settings)
+    arguments.push_back(fmt::format("--{}={}", name, value));
+  try {
+    options.parse(arguments);
+  } catch (const UsageError& error) {
+    throw Error(fmt::format("{} describes a network that this version does not support: {}", file,
+                            error.what()),
+                "use the version of halomesh that wrote the file");
+  }
+  return options;
+}
+
+}  // namespace halomesh

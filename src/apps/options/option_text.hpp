@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// The text form of option values: text to value and back.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "partition/mesh_shape.hpp"
+#include "shape.hpp"
+
+namespace halomesh {
+
+/// Sizes beyond these are mistakes: no machine holds such a sample, and the geometry of more parts
+/// takes long. Sums and bytes of what they allow fit 64 bits.
+constexpr double kMaxSampleElements = 0x1p40;
+constexpr double kMaxParts = 16384;
+
+/// Reads the whole of `text` as a T, or nothing. Made for: std::string; std::int64_t;
+/// std::uint64_t; double (finite); bool ("on" or "off"); lists "128,64" of std::int64_t or double
+/// ("" is the empty list); Shape "DxHxWxC" and PartGrid "DxHxW" with extents of at least 1 and a
+/// product of at most kMaxSampleElements or kMaxParts.
+template <class T>
+std::optional<T> from_text(const std::string& text);
+
+/// What a T looks like, for messages: "a whole number such as 64".
+template <class T>
+std::string text_example();
+
+/// The inverse of from_text().
+std::string to_text(const std::string& value);
+std::string to_text(const char* value);
+std::string to_text(std::int64_t value);
+std::string to_text(std::uint64_t value);
+std::string to_text(double value);
+std::string to_text(bool value);
+std::string to_text(const std::vector<std::int64_t>& value);
+std::string to_text(const std::vector<double>& value);
+std::string to_text(const Shape& value);
+std::string to_text(const PartGrid& value);
+
+}  // namespace halomesh

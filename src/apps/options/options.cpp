@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+// The options of one command: see options.hpp.
+#include "src/apps/options/options.hpp"
+
+#include <algorithm>
+#include <boost/program_options/cmdline.hpp>
+#include <boost/program_options/parsers.hpp>
+#include <boost/program_options/value_semantic.hpp>
+#include <boost/smart_ptr/make_shared.hpp>
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "src/apps/options/nearest.hpp"
+
+namespace halomesh {
+namespace {
+
+namespace po = boost::program_options;
+
+constexpr const char* kConfig = "config";
+constexpr std::uintmax_t kMaxConfigBytes = 1 << 20;
+constexpr double kMaxWholeNumber = 1e12;
+constexpr unsigned kHelpWidth = 100, kHelpColumn = 34;
+
+/// A value that was refused, before it is known where it stood.
+struct Refusal {
+  std::string name, what, hint;
+};
+
+/// The text of a configuration file without what only its readers need. Opens regular files only:
+/// a device or a pipe may never end.
+std::string config_text(const std::string& path) {
+  const std::string hint = "give a text file of lines NAME = VALUE";
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  const auto refuse = [&](const std::string& what) {
+    throw UsageError("--config " + path + " cannot be read: " + what, hint);
+  };
+  if (error) refuse(error.message());
+  if (std::filesystem::is_directory(status)) refuse("it is a directory");
+  if (!std::filesystem::is_regular_file(status)) refuse("it is not a regular file");
+  if (std::filesystem::file_size(path, error) > kMaxConfigBytes) refuse("it is larger than 1 MiB");
+  std::ifstream file(path, std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (!file) refuse(std::generic_category().message(errno));
+  if (text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);  // the mark of a UTF-8 file
+  if (text.find('\0') != std::string::npos) refuse("it holds NUL bytes, so it is not a text file");
+  return text;
+}
+
+std::string trimmed(const std::string& text) {
+  const std::size_t begin = text.find_first_not_of(" \t\r");
+  if (begin == std::string::npos) return {};
+  return text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1);
+}
+
+}  // namespace
+
+/// How Boost reads a value: any text that is_valid() and within the bounds.
+class Options::Value : public po::typed_value<std::string> {
+ public:
+  explicit Value(Declaration declaration)
+      : typed_value(nullptr), declaration_(std::move(declaration)) {
+    if (declaration_.fallback)
+      default_value(*declaration_.fallback);
+    else
+      required();
+    if (declaration_.is_switch) implicit_value("on");
+    if (declaration_.example == text_example<std::int64_t>()) at_most = kMaxWholeNumber;
+  }
+  std::optional<double> at_least, at_most, below;
+
+  std::string name() const override { return declaration_.placeholder; }
+  void xparse(boost::any& value, const std::vector<std::string>& tokens) const override {
+    if (!value.empty()) refuse(" is given twice", "give it once");
+    typed_value::xparse(value, tokens);
+    const auto& text = boost::any_cast<const std::string&>(value);
+    check_bounds(text);
+    const auto& choices = declaration_.choices;
+    if (!declaration_.is_valid(text) ||
+        (!choices.empty() && std::find(choices.begin(), choices.end(), text) == choices.end()))
+      refuse(": '" + text + "' is not " + declaration_.example, "give " + declaration_.example);
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& what, const std::string& hint) const {
+    throw Refusal{declaration_.name, what, hint};
+  }
+  void check_bounds(const std::string& text) const {
+    if (!at_least && !at_most && !below) return;
+    std::string list = text;
+    std::replace(list.begin(), list.end(), 'x', ',');
+    for (const double number :
+         from_text<std::vector<double>>(list).value_or(std::vector<double>{})) {
+      if (at_least && number < *at_least)
+        refuse(": " + text + " is too small", "give at least " + to_text(*at_least));
+      if (at_most && number > *at_most)
+        refuse(": " + text + " is too large", "give at most " + to_text(*at_most));
+      if (below && number >= *below)
+        refuse(": " + text + " is too large", "give less than " + to_text(*below));
+    }
+  }
+
+  Declaration declaration_;
+};
+
+Options::Options(std::string usage, std::string summary, std::string example)
+    : usage_(std::move(usage)), summary_(std::move(summary)), example_(std::move(example)) {
+  group("General");
+  add<std::string>(kConfig, "FILE", "", "read options from a file of lines NAME = VALUE");
+  groups_.front().add_options()("help", "print this page");
+}
+
+Options& Options::group(const std::string& title) {
+  groups_.emplace_back(title, kHelpWidth, kHelpWidth - kHelpColumn);
+  return *this;
+}
+
+Options& Options::declare(const Declaration& d) {
+  if (own_.find_nothrow(d.name, false) != nullptr)
+    throw std::logic_error("option " + d.name + " is declared twice");
+  const std::string shown = !d.fallback                          ? " (required)"
+                            : d.fallback->empty() || d.is_switch ? ""
+                                                                 : " (default " + *d.fallback + ')';
+  last_ = new Value(d);  // owned by the description
+  const auto option =
+      boost::make_shared<po::option_description>(d.name.c_str(), last_, (d.help + shown).c_str());
+  own_.add(option);
+  in_file_.add(option);
+  groups_.back().add(option);
+  return *this;
+}
+
+Options& Options::add_switch(const std::string& name, const std::string& help) {
+  return declare({name, "", help, text_example<bool>(), readable<bool>, "off", {}, true});
+}
+
+Options& Options::add_choice(const std::string& name, const std::vector<std::string>& choices,
+                             const std::string& fallback, const std::string& help) {
+  std::string all;
+  for (const std::string& c : choices) all += (all.empty() ? "" : "|") + c;
+  return declare({name, all, help, "one of " + all, readable<std::string>, fallback, choices});
+}
+
+Options& Options::closing(std::string text) {
+  closing_ = std::move(text);
+  return *this;
+}
+
+Options& Options::at_least(double bound) {
+  last_->at_least = bound;
+  return *this;
+}
+
+Options& Options::at_most(double bound) {
+  last_->at_most = bound;
+  return *this;
+}
+
+Options& Options::below(double bound) {
+  last_->below = bound;
+  return *this;
+}
+
+Options& Options::accept_in_config(const Options& other) {
+  for (const auto& option : other.own_.options())
+    if (in_file_.find_nothrow(option->long_name(), false) == nullptr) in_file_.add(option);
+  return *this;
+}
+
+Options& Options::accept_arguments() {
+  takes_arguments_ = true;
+  return *this;
+}
+
+bool Options::asks_for_help(int argc, const char* const* argv) {
+  return std::any_of(argv + std::min(argc, 1), argv + argc, [](const std::string& argument) {
+    return argument == "--help" || argument == "-h";
+  });
+}
+
+void Options::parse(int argc, const char* const* argv) {
+  help_wanted_ = asks_for_help(argc, argv);
+  if (!help_wanted_) parse(std::vector<std::string>(argv + std::min(argc, 1), argv + argc));
+}
+
+void Options::parse(const std::vector<std::string>& arguments) {
+  read_command_line(arguments, nullptr);
+  if (is_given(kConfig)) read_file(get<std::string>(kConfig));
+  check_required();
+}
+
+std::vector<std::string> Options::parse_own(const std::vector<std::string>& arguments,
+                                            const Options& others) {
+  read_command_line(arguments, &others);
+  check_required();
+  return rest_;
+}
+
+void Options::check_required() {
+  try {
+    po::notify(values_);
+  } catch (const po::required_option& error) {
+    const std::string name = error.get_option_name().substr(2);
+    const auto& option = own_.find(name, false);
+    throw UsageError(
+        "--" + name + " is missing",
+        "give --" + name + ' ' + option.semantic()->name() + ": " + option.description());
+  }
+}
+
+void Options::refuse_unknown(const std::string& name, const std::string& prefix,
+                             const std::vector<std::string>& more) const {
+  std::vector<std::string> known = more;
+  for (const auto& option : (prefix == "--" ? own_ : in_file_).options())
+    known.push_back(option->long_name());
+  const std::string dashes = prefix == "--" ? prefix : "";
+  throw UsageError((prefix == "--" ? "unknown option --" : prefix + "unknown option ") + name,
+                   "did you mean " + dashes + nearest(name, known) + "? --help lists all options");
+}
+
+void Options::read_command_line(const std::vector<std::string>& arguments, const Options* others) {
+  values_ = {};
+  given_.clear();
+  arguments_.clear();
+  rest_.clear();
+  std::vector<std::string> words;
+  for (const std::string& argument : arguments) {
+    // Boost takes an empty value only as a word of its own.
+    const bool is_empty = argument.starts_with("--") && argument.find('=') + 1 == argument.size();
+    words.push_back(argument.substr(0, argument.size() - (is_empty ? 1 : 0)));
+    if (is_empty) words.emplace_back();
+  }
+  using namespace po::command_line_style;
+  try {
+    po::parsed_options parsed = po::command_line_parser(words)
+                                    .options(own_)
+                                    .style(allow_long | long_allow_adjacent | long_allow_next)
+                                    .allow_unregistered()
+                                    .run();
+    for (const auto& option : parsed.options) {
+      const std::string name = option.string_key;
+      const bool is_other =
+          others != nullptr && (option.unregistered || option.position_key >= 0 || name == kConfig);
+      if (option.unregistered &&
+          (others == nullptr || others->own_.find_nothrow(name, false) == nullptr)) {
+        if (in_file_.find_nothrow(name, false) != nullptr)
+          throw UsageError("--" + name + " has no meaning here",
+                           "leave it out; only a configuration file may hold it");
+        refuse_unknown(name, "--",
+                       others != nullptr ? others->names() : std::vector<std::string>{});
+      }
+      if (is_other)
+        rest_.insert(rest_.end(), option.original_tokens.begin(), option.original_tokens.end());
+      else if (!name.empty())
+        given_.push_back({name,
+                          option.value.empty() ? std::nullopt : std::optional(option.value.front()),
+                          own_.find(name, false).semantic()->min_tokens() == 0 ? '=' : ' '});
+      else if (takes_arguments_)
+        arguments_.push_back(option.value.front());
+      else
+        throw UsageError("unexpected argument '" + option.value.front() + '\'',
+                         "a value follows its option, e.g. --seed 1; --help lists all options");
+    }
+    if (others != nullptr)
+      std::erase_if(parsed.options, [](const auto& o) { return o.string_key == kConfig; });
+    po::store(parsed, values_);
+  } catch (const Refusal& refusal) {
+    throw UsageError("--" + refusal.name + refusal.what, refusal.hint);
+  } catch (const po::error& error) {
+    throw UsageError(error.what(), "--help lists all options");
+  }
+}
+
+void Options::read_file(const std::string& path) {
+  // Which line a name stands in last; [section] lines and ; comments are blanked for Boost.
+  std::vector<std::pair<std::string, std::string>> where;
+  std::istringstream lines(config_text(path));
+  std::string text;
+  int number = 0;
+  for (std::string line; std::getline(lines, line); text += line + '\n') {
+    line = trimmed(line);
+    if (line.starts_with(';') || (line.starts_with('[') && line.ends_with(']'))) line.clear();
+    const std::string content = trimmed(line.substr(0, line.find('#')));
+    where.insert(where.begin(), {trimmed(content.substr(0, content.find('='))),
+                                 path + ':' + to_text(std::int64_t{++number}) + ": "});
+    if (!content.empty() && (content.starts_with('=') || content.find('=') == std::string::npos))
+      throw UsageError(where.front().second + '\'' + content + "' is not of the form NAME = VALUE",
+                       "write one option per line, e.g. seed = 1; comments start with #");
+  }
+  const auto line_of = [&](const std::string& name) {
+    return std::find_if(where.begin(), where.end(), [&](const auto& w) { return w.first == name; })
+        ->second;
+  };
+  std::istringstream stream(text);
+  try {
+    po::parsed_options parsed = po::parse_config_file(stream, in_file_);
+    for (const auto& option : parsed.options)
+      if (option.string_key == kConfig)
+        throw UsageError(line_of(kConfig) + "a configuration file cannot name another",
+                         "copy the other file's lines into this one");
+    po::variables_map all;  // what the command line overrides is checked as well
+    po::store(parsed, all);
+    std::erase_if(parsed.options, [&](const auto& option) {
+      return own_.find_nothrow(option.string_key, false) == nullptr;
+    });
+    parsed.description = &own_;
+    po::store(parsed, values_);
+  } catch (const Refusal& refusal) {
+    throw UsageError(line_of(refusal.name) + refusal.name + refusal.what, refusal.hint);
+  } catch (const po::unknown_option& error) {
+    const std::string name = error.get_option_name();
+    refuse_unknown(name, line_of(name));
+  }
+}
+
+std::string Options::help() const {
+  po::options_description all("", kHelpWidth, kHelpWidth - kHelpColumn);
+  for (const Group& group : groups_) all.add(group);
+  std::ostringstream out;
+  out << "usage: halomesh " << usage_ << "\n\n" << summary_ << "\n";
+  if (!example_.empty()) out << "\nExample:\n  " << example_ << "\n";
+  out << all;
+  if (!closing_.empty()) out << "\n" << closing_;
+  return out.str();
+}
+
+std::vector<std::string> Options::names() const {
+  std::vector<std::string> names;
+  for (const auto& option : own_.options())
+    if (option->long_name() != kConfig) names.push_back(option->long_name());
+  return names;
+}
+
+std::vector<std::pair<std::string, std::string>> Options::resolved() const {
+  std::vector<std::pair<std::string, std::string>> result;
+  for (const std::string& name : names()) result.emplace_back(name, get<std::string>(name));
+  return result;
+}
+
+}  // namespace halomesh

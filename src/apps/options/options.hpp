@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// The options of one command: declared once, read from the command line and a configuration file.
+// Boost.Program_options parses, stores and prints them; this adds bounds, choices, the nearest name
+// for a mistyped one and the lines that mistakes in a file stand in.
+#pragma once
+
+#include <boost/program_options/options_description.hpp>
+#include <boost/program_options/variables_map.hpp>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "error.hpp"
+#include "src/apps/options/option_text.hpp"
+
+namespace halomesh {
+
+/// A value type: declare the options, then parse(), then get(). Every option may also be set by a
+/// line `NAME = VALUE` of the file given as --config. The command line overrides the file, the file
+/// the default. In the file, # and ; begin a comment and [section] lines are ignored.
+class Options {
+ public:
+  /// `usage` follows the program's name on the help page, e.g. "plan [options]"; `summary` is one
+  /// sentence on what the command does; `example` a command line without the program's name.
+  Options(std::string usage, std::string summary, std::string example = {});
+
+  /// Ends the help page with this text.
+  Options& closing(std::string text);
+  /// Starts a group of options, a paragraph of the help page.
+  Options& group(const std::string& title);
+
+  /// Declares an option of type T (see option_text.hpp) with a default. `placeholder` stands for
+  /// its value on the help page, which does not show a default whose text is empty.
+  template <class T>
+  Options& add(const std::string& name, const std::string& placeholder, const T& fallback,
+               const std::string& help) {
+    return declare({name, placeholder, help, text_example<T>(), readable<T>, to_text(fallback)});
+  }
+  /// Declares an option that must be given, on the command line or in the file.
+  template <class T>
+  Options& add_required(const std::string& name, const std::string& placeholder,
+                        const std::string& help) {
+    return declare({name, placeholder, help, text_example<T>(), readable<T>, std::nullopt});
+  }
+  /// Declares a switch, get<bool>(), that is off unless it is given. `--name=off` and, in the file,
+  /// `name = on` or `name = off` are understood as well.
+  Options& add_switch(const std::string& name, const std::string& help);
+  /// Declares an option whose value is one of `choices`.
+  Options& add_choice(const std::string& name, const std::vector<std::string>& choices,
+                      const std::string& fallback, const std::string& help);
+  /// Bounds the number, or each number of the list or the extents, of the option declared last.
+  /// Whole numbers are at most 10^12 by default, so that products of a few of them fit 64 bits.
+  Options& at_least(double bound);
+  Options& at_most(double bound);
+  /// The same, for values below `bound`.
+  Options& below(double bound);
+
+  /// Lets a configuration file hold the options of `other`, so that one file serves several
+  /// commands; their values are checked and then dropped.
+  Options& accept_in_config(const Options& other);
+  /// Lets the command line hold arguments that belong to no option: see arguments().
+  Options& accept_arguments();
+
+  /// Reads `argc` arguments after argv[0]. With --help or -h nothing else is looked at. Throws
+  /// UsageError: unknown option (naming the nearest), value of a wrong type or out of bounds,
+  /// unexpected argument, missing option, option given twice, unreadable file or a mistake in it
+  /// (with its line).
+  void parse(int argc, const char* const* argv);
+  void parse(const std::vector<std::string>& arguments);
+  /// Reads what it can from `arguments` and returns the rest: options of `others` with what follows
+  /// them, and everything after "--". Throws UsageError as parse() does.
+  std::vector<std::string> parse_own(const std::vector<std::string>& arguments,
+                                     const Options& others);
+
+  /// Whether --help or -h is among the arguments.
+  static bool asks_for_help(int argc, const char* const* argv);
+  bool help_wanted() const { return help_wanted_; }
+  std::string help() const;
+
+  /// The value of a declared option. Throws std::logic_error for a name that was not declared.
+  template <class T>
+  T get(const std::string& name) const {
+    const std::optional<T> value = from_text<T>(values_.at(name).as<std::string>());
+    if (!value) throw std::logic_error("option " + name + " is of another type");
+    return *value;
+  }
+  /// True when the command line or the file gave the option.
+  bool is_given(const std::string& name) const { return !values_.at(name).defaulted(); }
+  /// The options of the command line as they were given; a bare switch has no value.
+  struct Given {
+    std::string name;
+    std::optional<std::string> value;
+    char separator = ' ';  ///< '=' where the value of a switch must not stand apart
+  };
+  const std::vector<Given>& given() const { return given_; }
+  /// What stood on the command line without an option, where accept_arguments() allows it.
+  const std::vector<std::string>& arguments() const { return arguments_; }
+  /// Every option but --config and --help, in the order of declaration.
+  std::vector<std::string> names() const;
+  /// The same with its value as text.
+  std::vector<std::pair<std::string, std::string>> resolved() const;
+
+ private:
+  struct Declaration {
+    std::string name, placeholder, help, example;
+    bool (*is_valid)(const std::string&);
+    std::optional<std::string> fallback;  ///< none: required
+    std::vector<std::string> choices{};
+    bool is_switch = false;
+  };
+  class Value;
+  template <class T>
+  static bool readable(const std::string& text) {
+    return from_text<T>(text).has_value();
+  }
+
+  Options& declare(const Declaration& declaration);
+  [[noreturn]] void refuse_unknown(const std::string& name, const std::string& prefix,
+                                   const std::vector<std::string>& more = {}) const;
+  void read_command_line(const std::vector<std::string>& arguments, const Options* others);
+  void read_file(const std::string& path);
+  void check_required();
+
+  using Group = boost::program_options::options_description;
+  std::string usage_, summary_, example_, closing_;
+  std::vector<Group> groups_;
+  Group own_, in_file_;    ///< what the command line, and what a file, may hold
+  Value* last_ = nullptr;  ///< owned by own_
+  boost::program_options::variables_map values_;
+  std::vector<Given> given_;
+  std::vector<std::string> arguments_, rest_;
+  bool takes_arguments_ = false, help_wanted_ = false;
+};
+
+}  // namespace halomesh

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// The options of training: see train_options.hpp.
+#include "src/apps/options/train_options.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "src/apps/options/mlperf_options.hpp"
+#include "src/apps/options/model_options.hpp"
+#include "src/nn/schedule.hpp"
+
+namespace halomesh {
+namespace {
+
+using Integer = std::int64_t;
+
+void add_data_options(Options& options) {
+  options.group("Data")
+      .add_required<std::string>("data", "DIR", "directory that holds train/ and validation/")
+      .add_choice("shuffle", {"local", "global"}, "global",
+                  "shuffle all samples every epoch, or only within each replica's fixed share")
+      .add<std::string>("stage-dir", "DIR", "",
+                        "node-local directory to stage the data in, e.g. /dev/shm")
+      .add_choice("stage-codec", {"none", "deflate"}, "none", "compression of staged blocks")
+      .add_switch("keep-stage", "keep the staged data for the next run")
+      .add<bool>("augment", "on|off", false,
+                 "augment training samples by random flips and axis permutations");
+}
+
+void add_run_options(Options& options, const std::string& default_out) {
+  const char* out_help = "directory for results and checkpoints";
+  options.group("Run");
+  if (default_out.empty())
+    options.add_required<std::string>("out", "DIR", out_help);
+  else
+    options.add<std::string>("out", "DIR", default_out, out_help);
+  options
+      .add<PartGrid>("parts", "DxHxW", PartGrid{},
+                     "parts along depth, height and width that each sample is cut into")
+      .add<Integer>("batch", "B", 1, "global batch size: samples per step over all replicas")
+      .at_least(1)
+      .add<Integer>("epochs", "N", 1, "epochs to train; 0: no limit")
+      .at_least(0)
+      .add<Integer>("steps", "N", 0, "steps to train; 0: no limit")
+      .at_least(0)
+      .add_choice("precision", {"fp32", "bf16"}, "fp32", "compute precision")
+      .add<std::uint64_t>("seed", "S", 0,
+                          "seed of the initial weights, the sample order, augmentation and dropout")
+      .add<double>("target-mae", "X", 0.0, "stop when the validation MAE reaches X; 0: never")
+      .at_least(0)
+      .add<Integer>("evaluate-every", "N", 1, "epochs between validations; 0: no validation")
+      .at_least(0)
+      .add_switch("evaluate-first", "also validate before the first step")
+      .add<Integer>("checkpoint-every", "N", 0, "steps between checkpoints; 0: one per epoch")
+      .at_least(0)
+      .add<Integer>("keep", "N", 2, "number of checkpoints to keep")
+      .at_least(1)
+      .add<std::string>("resume", "auto|never|FILE", "auto",
+                        "resume from the latest checkpoint in --out, from none, or from FILE")
+      .add_switch("allow-changes",
+                  "resume with settings that differ from the checkpoint's; see below")
+      .add<std::string>("init-from", "FILE", "", "initial weights from a checkpoint")
+      .add<double>("wall-limit", "S", 0.0,
+                   "stop cleanly, with a checkpoint, within S seconds; 0: no limit")
+      .at_least(0)
+      .add<std::string>("trace", "FILE", "",
+                        "write a trace of every rank (JSON for chrome://tracing or Perfetto)");
+  add_reduction_option(options);
+}
+
+void add_optimizer_options(Options& options) {
+  const ScheduleOptions schedule;
+  options.group("Optimizer")
+      .add<double>("lr", "PEAK", schedule.peak, "learning rate after the warm-up")
+      .at_least(0)
+      .add<double>("momentum", "M", 0.9, "momentum of SGD")
+      .at_least(0)
+      .below(1)
+      .add<double>("weight-decay", "W", 0.0, "L2 weight decay of all parameters")
+      .at_least(0)
+      .add_choice("schedule", {"constant", "step", "linear"}, to_string(schedule.kind),
+                  "learning-rate schedule after the warm-up")
+      .add<Integer>("warmup-epochs", "N", schedule.warmup_epochs, "epochs of linear warm-up")
+      .at_least(0)
+      .add<double>("warmup-initial-lr", "X", schedule.warmup_initial,
+                   "learning rate at the start of the warm-up")
+      .at_least(0)
+      .add<std::vector<Integer>>("decay-epochs", "N,N", schedule.decay_epochs,
+                                 "step: epochs after which the learning rate drops")
+      .add<std::vector<double>>("decay-factors", "X,X", schedule.decay_factors,
+                                "step: fractions of the peak that it drops to")
+      .add<Integer>("linear-epochs", "N", schedule.linear_epochs, "linear: epochs of the decay")
+      .at_least(1)
+      .add<double>("linear-end-factor", "X", schedule.linear_end_factor,
+                   "linear: final learning rate as a fraction of the peak")
+      .at_least(0);
+}
+
+}  // namespace
+
+void add_reduction_option(Options& options) {
+  options.add_choice("reduction", {"auto", "flat", "two-level"}, "flat",
+                     "gradient all-reduce: flat, or first within each replica; auto: flat");
+}
+
+void add_training_options(Options& options, const std::string& default_out) {
+  add_data_options(options);
+  add_run_options(options, default_out);
+  add_optimizer_options(options);
+  add_mlperf_options(options);
+}
+
+Options all_run_options() {
+  Options options("", "");
+  add_model_options(options);
+  add_training_options(options);
+  return options;
+}
+
+}  // namespace halomesh

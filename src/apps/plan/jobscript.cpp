@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command `jobscript`: prints a job script for a site. Needs no MPI launch. jobscript_plan
+// checks the request, jobscript_text writes the script.
+#include <algorithm>
+#include <cstdint>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+#include <thread>
+#include <vector>
+
+#include "src/apps/launch/commands.hpp"
+#include "src/apps/launch/parallel.hpp"
+#include "src/apps/options/model_options.hpp"
+#include "src/apps/options/train_options.hpp"
+#include "src/apps/plan/jobscript_text.hpp"
+
+namespace halomesh {
+namespace {
+
+using Integer = std::int64_t;
+using Words = std::vector<std::string>;
+
+Options jobscript_options() {
+  Options options(
+      "jobscript --site SITE --time H:MM:SS [options] [options of train] > job.sh",
+      "Prints a Slurm, PJM or mpirun script that trains at a site, job after job, until "
+      "the training is\ndone. Options of `train` are passed on to it, and so is "
+      "everything after --.",
+      "halomesh jobscript --site fugaku --nodes 512 --time 4:00:00 --account GROUP "
+      "--parts 4x1x1 --data DIR");
+  options.group("Site")
+      .add<std::string>("site", "NAME|FILE|list", "",
+                        "profile of the site; list: print all profiles")
+      .add<std::string>("queue", "NAME", "",
+                        "queue or partition; default: the first that fits the job")
+      .add<std::string>("account", "NAME", "", "account, group or project to charge")
+      .add<std::string>("profiles", "DIR", "", "directory that holds sites/ and templates/")
+      .add<std::string>("volumes", "A:B", "", "storage volumes used, where the site requires them")
+      .add<std::string>("modules", "A,B|none", "",
+                        "modules to load instead of those of the profile");
+  options.group("Size")
+      .add<Integer>("nodes", "N", 1, "number of nodes")
+      .at_least(1)
+      .at_most(1000000)
+      .add<std::string>("time", "[D-]H:MM:SS", "", "wall-time limit of one job")
+      .add<Integer>("jobs", "N", 10, "maximum number of jobs in the chain")
+      .at_least(1)
+      .add<Integer>("ranks-per-node", "N", 0, "ranks per node; default: one per NUMA domain")
+      .at_least(0)
+      .at_most(10000)
+      .add<Integer>("threads", "N", 0, "threads per rank; default: one per core")
+      .at_least(0)
+      .at_most(10000)
+      .add<Integer>("cores", "N", 0, "cores per node, where the profile does not say")
+      .at_least(0)
+      .at_most(10000)
+      .add<Integer>("stage-gib", "N", 0,
+                    "stage the data in node-local space of N GiB per node; 0: no staging")
+      .at_least(0)
+      .at_most(1000000);
+  options.group("Launch")
+      .add<std::string>("launcher", "srun|mpirun", "", "launcher of the ranks")
+      .add<std::string>("mpi-plugin", "NAME", "", "value of srun --mpi=, e.g. pmix or pmi2")
+      .add<std::string>("shape", "XxYxZ", "", "PJM: shape of the allocated nodes")
+      .add<std::string>("allocation", "MODE", "", "PJM: allocation mode noncont, mesh or torus")
+      .add<std::string>("rank-map", "FILE", "",
+                        "PJM: write a rank map that keeps the parts of a sample close")
+      .add<std::string>("program", "FILE", "",
+                        "path of halomesh at the site; default: this program")
+      .add<std::string>("name", "NAME", "halomesh", "job name");
+  return options;
+}
+
+Options training_options() {
+  Options options("train", "");
+  add_training_options(options, "run");
+  add_model_options(options);
+  return options;
+}
+
+/// Reads what goes to train as train will, so that a mistake is found now and not in the job.
+std::vector<Options::Given> check_training(Options& training, const Words& arguments) {
+  training.parse(arguments);
+  std::vector<Options::Given> given = training.given();
+  if (std::any_of(given.begin(), given.end(), [](const auto& o) { return o.name == "wall-limit"; }))
+    throw UsageError("--wall-limit is set by the script, from --time", "leave it out");
+  if (!training.is_given("out")) given.push_back({"out", training.get<std::string>("out")});
+  return given;
+}
+
+std::filesystem::path this_program() { return std::filesystem::read_symlink("/proc/self/exe"); }
+
+Words pieces(const std::string& text, char separator) {
+  Words words;
+  std::istringstream stream(text);
+  for (std::string word; std::getline(stream, word, separator);)
+    if (!word.empty()) words.push_back(word);
+  return words;
+}
+
+JobRequest request_of(const Options& options, const Options& training) {
+  JobRequest request;
+  request.nodes = options.get<Integer>("nodes");
+  request.ranks_per_node = options.get<Integer>("ranks-per-node");
+  request.threads = options.get<Integer>("threads");
+  request.cores = options.get<Integer>("cores");
+  request.stage_gib = options.get<Integer>("stage-gib");
+  request.queue = options.get<std::string>("queue");
+  request.allocation = options.get<std::string>("allocation");
+  request.launcher = options.get<std::string>("launcher");
+  request.mpi_plugin = options.get<std::string>("mpi-plugin");
+  if (const auto shape = options.get<std::string>("shape"); !shape.empty())
+    request.shape = parse_node_shape(shape);
+  request.rank_map = !options.get<std::string>("rank-map").empty();
+  request.parts = training.get<PartGrid>("parts");
+  if (training.is_given("batch")) request.batch = training.get<Integer>("batch");
+  const auto time = options.get<std::string>("time");
+  const auto seconds = duration_from_text(time);
+  if (!seconds)
+    throw UsageError(
+        time.empty() ? "--time is missing" : fmt::format("--time: '{}' is not a duration", time),
+        "give hours, minutes and seconds, e.g. --time 04:00:00 or 1-12:00:00");
+  request.seconds = *seconds;
+  return request;
+}
+
+JobWords words_of(const Options& options, const SiteProfile& site, const Words& arguments) {
+  JobWords words;
+  words.command = "halomesh jobscript";
+  for (const std::string& argument : arguments) words.command += ' ' + shell_word(argument);
+  words.name = options.get<std::string>("name");
+  const bool plain = std::all_of(words.name.begin(), words.name.end(), [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
+           c == '_' || c == '.';
+  });
+  if (words.name.empty() || !plain)
+    throw UsageError(fmt::format("--name '{}' cannot be the name of a job", words.name),
+                     "use letters, digits, '-', '_' and '.'");
+  words.account = options.get<std::string>("account");
+  words.program = options.get<std::string>("program");
+  if (words.program.empty()) words.program = this_program().string();
+  words.rank_map_file = options.get<std::string>("rank-map");
+  words.volumes = pieces(options.get<std::string>("volumes"), ':');
+  const auto modules = options.get<std::string>("modules");
+  if (modules.empty() && site.lists.contains("module"))
+    words.modules = site.lists.at("module");
+  else if (modules != "none")
+    words.modules = pieces(modules, ',');
+  words.jobs = options.get<Integer>("jobs");
+  return words;
+}
+
+void write_rank_map(const std::string& file, const RankMap& map) {
+  std::ofstream out(file);
+  out << to_host_file(map);
+  out.close();
+  if (!out)
+    throw Error(fmt::format("the rank map {} cannot be written", file),
+                "check that its directory exists, is writable and has space");
+}
+
+void print_sites(const std::filesystem::path& directory) {
+  for (const std::string& name : site_names(directory)) {
+    const SiteProfile site = load_site(name, directory);
+    std::cout << name << std::string(name.size() < 16 ? 16 - name.size() : 1, ' ') << site.title
+              << (site.status == "historic" ? " (out of service)" : "") << '\n';
+  }
+}
+
+}  // namespace
+
+int run_jobscript(int argc, char** argv) {
+  Options options = jobscript_options();
+  if (Options::asks_for_help(argc, argv)) {
+    std::cout << options.help();
+    return kExitDone;
+  }
+  const Words arguments(argv + 1, argv + argc);
+  Options training = training_options();
+  for (const std::string& word : arguments)
+    if (word.find_first_of("\n\r") != std::string::npos)
+      throw UsageError("an argument contains a line break", "leave it out");
+  const Words for_train = options.parse_own(arguments, training);
+  const auto profiles = options.get<std::string>("profiles");
+  const std::filesystem::path directory =
+      profiles.empty() ? find_jobscripts(this_program()) : std::filesystem::path(profiles);
+  const auto name = options.get<std::string>("site");
+  if (name == "list") {
+    print_sites(directory);
+    return kExitDone;
+  }
+  if (name.empty())
+    throw UsageError("--site is missing", "give --site NAME; --site list prints all names");
+  SiteProfile site = load_site(name, directory);
+  if (site.scheduler == Scheduler::kNone && site.cores == 0)
+    site.cores =
+        std::max<Integer>(std::thread::hardware_concurrency(), options.get<Integer>("cores"));
+  const std::vector<Options::Given> given = check_training(training, for_train);
+  const JobRequest request = request_of(options, training);
+  const JobPlan plan = plan_job(site, request);
+  JobWords words = words_of(options, site, arguments);
+  words.train = given;
+  const std::string script = job_script(site, request, plan, words, directory / "templates");
+  if (plan.rank_map) write_rank_map(words.rank_map_file, *plan.rank_map);
+  std::cout << script;
+  return kExitDone;
+}
+
+}  // namespace halomesh

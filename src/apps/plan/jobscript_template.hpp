@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fills the templates of job scripts with values. Must not depend on schedulers or sites.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace halomesh {
+
+/// The values of each name that templates may use; a name without values removes its lines and
+/// blocks.
+using TemplateValues = std::map<std::string, std::vector<std::string>>;
+
+/// Fills a template. @{name} stands for a value: a line stands once for every value of a name
+/// in it, so it vanishes where there is none. `@if name`, `@else`, `@end`
+/// (a line each, blocks may nest) choose by whether a name has a value; `@include FILE` takes a
+/// file of `directory`. Runs of empty lines become one. Throws Error with file and line for a name
+/// that `values` lacks and for an @if, @else or @end without its partner.
+std::string fill_template(const std::filesystem::path& directory, const std::string& file,
+                          const TemplateValues& values);
+
+/// The same for one text that stands for one line: its lines.
+std::vector<std::string> fill_line(const std::string& line, const TemplateValues& values);
+
+/// `text` as one word of a shell: as it is, or in single quotes.
+std::string shell_word(const std::string& text);
+
+}  // namespace halomesh

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// A network on a mesh as a picture: one tensor cut into parts, the halo that one part receives and
+// all transfers between parts, and which ranks sum the gradients of which layer. SVG, from the
+// geometry alone.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "partition/mesh_shape.hpp"
+#include "partition/model_geometry.hpp"
+
+namespace halomesh {
+
+/// An SVG document that follows the light or dark scheme of its viewer and has a title and a
+/// description for screen readers. Coordinates are integers, so that equal geometries give equal
+/// documents on every machine. The tensor shown is the last one cut in space of which no part needs
+/// the whole; it has the widest halo relative to its extents. The first replica shows what `part`
+/// needs and receives, the last one every transfer. Throws UsageError for a part that does not
+/// exist, for more parts than a picture can show, and for a geometry in which no halo moves.
+std::string draw_picture(const ModelGeometry& geometry, const MeshShape& mesh, std::int64_t part);
+
+}  // namespace halomesh

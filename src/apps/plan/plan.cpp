@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command `plan`: prints the geometry of a network on a mesh. Needs no MPI launch.
+#include <cstdint>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "partition/geometry_table.hpp"
+#include "runtime/posix/atomic_file.hpp"
+#include "src/apps/launch/commands.hpp"
+#include "src/apps/launch/parallel.hpp"
+#include "src/apps/options/model_options.hpp"
+#include "src/apps/options/train_options.hpp"
+#include "src/apps/plan/picture.hpp"
+
+namespace halomesh {
+namespace {
+
+Options plan_options() {
+  Options options("plan [options]",
+                  "Prints the geometry of a network on a mesh: the box of each tensor that a part "
+                  "owns, needs,\nreceives and sends, the holders of each parameter, and the memory "
+                  "per rank. Needs no MPI launch.",
+                  "halomesh plan --input 128x128x128x4 --parts 4x4x1");
+  add_model_options(options);
+  options.group("Mesh")
+      .add<PartGrid>("parts", "DxHxW", PartGrid{},
+                     "parts along depth, height and width that each sample is cut into")
+      .add<std::int64_t>("local-batch", "B", 1, "samples per replica and step, for the memory")
+      .at_least(1)
+      .at_most(4096)
+      .add<std::int64_t>("part", "P", -1, "part to show; -1: the busiest")
+      .at_least(-1);
+  options.group("Picture")
+      .add<std::string>("picture", "FILE", "", "also draw the mesh as an SVG picture")
+      .add<std::int64_t>("replicas", "R", 2, "replicas to draw")
+      .at_least(1);
+  options.accept_in_config(all_run_options());
+  return options;
+}
+
+std::vector<std::int64_t> flops_of_layers(const Model& model, const ModelGeometry& geometry) {
+  std::vector<std::int64_t> flops;
+  for (std::size_t l = 0; l < model.layers().size(); ++l)
+    flops.push_back(model.layers()[l].layer->forward_flops(geometry.layers()[l].src_shapes));
+  return flops;
+}
+
+}  // namespace
+
+int run_plan(int argc, char** argv) {
+  Options options = plan_options();
+  options.parse(argc, argv);
+  if (options.help_wanted()) {
+    std::cout << options.help();
+    return kExitDone;
+  }
+  const Model model = make_model(options);
+  const ModelGeometry geometry = model.geometry(options.get<PartGrid>("parts"));
+  const GeometryTable table(geometry, flops_of_layers(model, geometry));
+  auto part = options.get<std::int64_t>("part");
+  if (part < 0) part = table.busiest_part();
+  table.print(std::cout, part, options.get<std::int64_t>("local-batch"));
+  if (const auto file = options.get<std::string>("picture"); !file.empty())
+    write_file_atomically(
+        file, draw_picture(geometry,
+                           {options.get<std::int64_t>("replicas"), options.get<PartGrid>("parts")},
+                           part));
+  return kExitDone;
+}
+
+}  // namespace halomesh

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Running a checkpoint's network over one split of a data set: what eval and predict share.
+// Knows nothing of what is done with the results.
+#pragma once
+
+#include "runtime/data/dataset.hpp"
+#include "runtime/step/evaluator.hpp"
+#include "src/apps/options/options.hpp"
+
+namespace halomesh {
+
+/// Declares --checkpoint --data --split --parts --batch.
+void add_evaluation_options(Options& options);
+
+/// The file that --checkpoint names: itself, or the newest in it when it is a run's directory.
+/// Collective over `world`.
+std::string checkpoint_file(const Comm& world, const Options& options);
+
+/// Runs the network of the checkpoint over the split. Collective over `world`; `sink` is called on
+/// the ranks that own the network's output.
+Evaluation evaluate_checkpoint(const Comm& world, const Options& options,
+                               const PredictionSink& sink = {});
+
+}  // namespace halomesh

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command `predict`: a checkpoint's predictions for a data set, as CSV or HDF5.
+// Knows the output files; the pass itself is runtime/evaluator.
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <iostream>
+#include <sstream>
+#include <vector>
+
+#include "runtime/hdf5/hdf5_file.hpp"
+#include "runtime/posix/atomic_file.hpp"
+#include "src/apps/launch/commands.hpp"
+#include "src/apps/launch/output_directory.hpp"
+#include "src/apps/launch/parallel.hpp"
+#include "src/apps/train/checkpoint_evaluation.hpp"
+
+namespace halomesh {
+namespace {
+
+/// Predictions and targets of samples, in any order; `width` values each.
+struct Predictions {
+  std::size_t width = 0;
+  std::vector<std::int64_t> samples;
+  std::vector<float> predicted, expected;
+
+  void add(std::int64_t sample, const float* prediction, const float* target) {
+    samples.push_back(sample);
+    predicted.insert(predicted.end(), prediction, prediction + width);
+    expected.insert(expected.end(), target, target + width);
+  }
+};
+
+template <class T>
+std::vector<T> gather(const Comm& world, const std::vector<T>& mine) {
+  std::vector<T> all;
+  const std::string bytes(reinterpret_cast<const char*>(mine.data()), mine.size() * sizeof(T));
+  for (const std::string& part : world.all_gather(bytes)) {
+    const std::size_t at = all.size();
+    all.resize(at + part.size() / sizeof(T));
+    if (!part.empty()) std::memcpy(all.data() + at, part.data(), part.size());
+  }
+  return all;
+}
+
+/// All ranks' predictions by ascending sample, on every rank. Collective over `world`.
+Predictions gather_sorted(const Comm& world, const Predictions& mine) {
+  Predictions all{static_cast<std::size_t>(world.max(static_cast<std::int64_t>(mine.width))),
+                  gather(world, mine.samples), gather(world, mine.predicted),
+                  gather(world, mine.expected)};
+  std::vector<std::size_t> order(all.samples.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::sort(order.begin(), order.end(),
+            [&](std::size_t a, std::size_t b) { return all.samples[a] < all.samples[b]; });
+  Predictions sorted{all.width, {}, {}, {}};
+  for (std::size_t i : order)
+    sorted.add(all.samples[i], &all.predicted[i * all.width], &all.expected[i * all.width]);
+  return sorted;
+}
+
+std::string as_csv(const Predictions& p) {
+  std::ostringstream text;
+  text.precision(9);
+  text << "sample";
+  for (const char* kind : {"predicted", "target"})
+    for (std::size_t t = 0; t < p.width; ++t) text << ',' << kind << '_' << t;
+  text << '\n';
+  for (std::size_t i = 0; i < p.samples.size(); ++i) {
+    text << p.samples[i];
+    for (const auto* values : {&p.predicted, &p.expected})
+      for (std::size_t t = 0; t < p.width; ++t) text << ',' << (*values)[i * p.width + t];
+    text << '\n';
+  }
+  return text.str();
+}
+
+void write_hdf5(const std::filesystem::path& path, const Predictions& p) {
+  AtomicFile target(path, AtomicFile::Writers::kSeveral);
+  {
+    Hdf5File file = Hdf5File::create(target.temporary_path());
+    const auto rows = static_cast<std::int64_t>(p.samples.size());
+    const auto width = static_cast<std::int64_t>(p.width);
+    const auto add = [&file](const std::string& name, const Extents& extents, auto values) {
+      using Value = typename decltype(values)::value_type;
+      file.create_dataset(name, hdf5_type<Value>(), extents);
+      file.write(name, Slab::whole(extents), values);
+    };
+    add("/sample", {rows}, std::span<const std::int64_t>(p.samples));
+    add("/predicted", {rows, width}, std::span<const float>(p.predicted));
+    add("/target", {rows, width}, std::span<const float>(p.expected));
+    file.close();
+  }
+  target.commit();
+}
+
+int predict(const Comm& world, const Options& options) {
+  const std::filesystem::path out = options.get<std::string>("out");
+  const std::string extension = out.extension().string();
+  if (extension != ".csv" && extension != ".h5" && extension != ".hdf5")
+    throw UsageError(fmt::format("--out {} is neither a .csv nor an .h5 file", out.string()),
+                     "end the name in .csv or .h5");
+  check_output_file(world, out);
+  Predictions mine;
+  const Evaluation result = evaluate_checkpoint(
+      world, options,
+      [&](std::span<const std::int64_t> samples, ConstView output, ConstView targets) {
+        mine.width = static_cast<std::size_t>(output.sample_volume());
+        for (std::size_t i = 0; i < samples.size(); ++i)
+          mine.add(samples[i], output.data + i * mine.width, targets.data + i * mine.width);
+      });
+  const Predictions all = gather_sorted(world, mine);
+  if (world.rank() != 0) return kExitDone;
+  if (extension == ".csv")
+    write_file_atomically(out, as_csv(all));
+  else
+    write_hdf5(out, all);
+  std::cout << all.samples.size() << " predictions in " << out.string() << ", MAE " << result.mae
+            << std::endl;
+  return kExitDone;
+}
+
+}  // namespace
+
+int run_predict(int argc, char** argv) {
+  Options options(
+      "predict --checkpoint FILE --data DIR --out FILE [options]",
+      "Writes a checkpoint's predictions and the targets of every sample of a split, in "
+      "the order of\nthe samples.",
+      "mpirun -n 4 halomesh predict --checkpoint run --data data --out predictions.csv");
+  add_evaluation_options(options);
+  options.add_required<std::string>("out", "FILE", "file to write, .csv or .h5");
+  return run_parallel(argc, argv, options,
+                      [&](const Comm& world) { return predict(world, options); });
+}
+
+}  // namespace halomesh

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command `train`: sets up a run, records it and reports; the loop itself is runtime/train.
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <optional>
+
+#include "runtime/data/open_dataset.hpp"
+#include "runtime/log/metrics.hpp"
+#include "runtime/machine/binding.hpp"
+#include "runtime/posix/atomic_file.hpp"
+#include "runtime/train/checkpoint.hpp"
+#include "runtime/train/trainer.hpp"
+#include "src/apps/launch/commands.hpp"
+#include "src/apps/launch/output_directory.hpp"
+#include "src/apps/launch/parallel.hpp"
+#include "src/apps/launch/run_record.hpp"
+#include "src/apps/launch/version.hpp"
+#include "src/apps/options/mlperf_options.hpp"
+#include "src/apps/options/model_options.hpp"
+#include "src/apps/options/train_options.hpp"
+#include "src/apps/train/network_on_mesh.hpp"
+
+namespace halomesh {
+namespace {
+
+ScheduleOptions schedule_options(const Options& options) {
+  ScheduleOptions schedule;
+  schedule.kind = parse_schedule_kind(options.get<std::string>("schedule"));
+  schedule.peak = options.get<double>("lr");
+  schedule.warmup_epochs = options.get<std::int64_t>("warmup-epochs");
+  schedule.warmup_initial = options.get<double>("warmup-initial-lr");
+  schedule.decay_epochs = options.get<std::vector<std::int64_t>>("decay-epochs");
+  schedule.decay_factors = options.get<std::vector<double>>("decay-factors");
+  schedule.linear_epochs = options.get<std::int64_t>("linear-epochs");
+  schedule.linear_end_factor = options.get<double>("linear-end-factor");
+  return schedule;
+}
+
+TrainerOptions trainer_options(const Options& options) {
+  TrainerOptions trainer;
+  trainer.global_batch = options.get<std::int64_t>("batch");
+  trainer.epochs = options.get<std::int64_t>("epochs");
+  trainer.steps = options.get<std::int64_t>("steps");
+  trainer.seed = options.get<std::uint64_t>("seed");
+  trainer.shuffle =
+      options.get<std::string>("shuffle") == "local" ? Shuffle::kLocal : Shuffle::kGlobal;
+  trainer.augment = options.get<bool>("augment");
+  if (const auto stage = options.get<std::string>("stage-dir"); !stage.empty())
+    trainer.stage = {stage,
+                     options.get<std::string>("stage-codec") == "deflate" ? StageCodec::kDeflate
+                                                                          : StageCodec::kNone,
+                     options.get<bool>("keep-stage")};
+  trainer.sgd.momentum = static_cast<float>(options.get<double>("momentum"));
+  trainer.sgd.weight_decay = static_cast<float>(options.get<double>("weight-decay"));
+  trainer.schedule = schedule_options(options);
+  trainer.target_mae = options.get<double>("target-mae");
+  trainer.evaluate_every = options.get<std::int64_t>("evaluate-every");
+  trainer.evaluate_first = options.get<bool>("evaluate-first");
+  trainer.checkpoint_every = options.get<std::int64_t>("checkpoint-every");
+  trainer.keep = options.get<std::int64_t>("keep");
+  trainer.wall_limit_s = options.get<double>("wall-limit");
+  trainer.out = options.get<std::string>("out");
+  trainer.model = model_settings(options);
+  trainer.other = {{"precision", options.get<std::string>("precision")}};
+  trainer.allow_changes = options.get<bool>("allow-changes");
+  trainer.program = fmt::format("halomesh {}", version());
+  return trainer;
+}
+
+/// Fills the parameters as --resume and --init-from ask for; empty for a run that starts at step 0.
+std::optional<LoadedCheckpoint> load_parameters(NetworkOnMesh& network, const Options& options) {
+  const auto load = [&](const std::string& file, LoadWhat what) {
+    return load_checkpoint(network.mesh, network.geometry, network.parameters, file, what);
+  };
+  const auto resume = options.get<std::string>("resume");
+  if (resume == "auto") {
+    auto latest = load_latest_checkpoint(
+        network.mesh, network.geometry, network.parameters,
+        std::filesystem::path(options.get<std::string>("out")) / "checkpoints");
+    if (latest) return latest;
+  } else if (resume != "never") {
+    return LoadedCheckpoint{resume, load(resume, LoadWhat::kAll), {}};
+  }
+  if (const auto first = options.get<std::string>("init-from"); !first.empty())
+    load(first, LoadWhat::kParametersOnly);
+  else
+    network.parameters.initialize(options.get<std::uint64_t>("seed"));
+  return {};
+}
+
+void say(const Comm& world, const std::string& text) {
+  if (world.rank() == 0) std::cout << text << std::endl;
+}
+
+void warn(const Comm& world, const std::string& text) {
+  if (world.rank() == 0) std::cerr << "WARNING: " << text << std::endl;
+}
+
+// Three to five lines: how the run ended, losses and speed if it trained at all, where results are.
+std::string summary(const TrainingResult& result, const TrainerOptions& options) {
+  const bool trained = result.samples_per_s > 0;
+  std::string text;
+  if (!trained && result.end != TrainingEnd::kStopped)
+    text = fmt::format("nothing to do: already at epoch {} / step {}", result.epochs, result.steps);
+  else
+    text = fmt::format("steps {}, epochs {}: ", result.steps, result.epochs);
+  if (result.end == TrainingEnd::kTargetReached)
+    text += fmt::format("{}validation reached the target MAE {:g}", trained ? "" : ", ",
+                        options.target_mae);
+  else if (result.end == TrainingEnd::kStopped)
+    text += "stopped before the end, checkpoint written";
+  else if (trained)
+    text += "done";
+  if (trained)
+    text += fmt::format("\nloss            {:g} -> {:g}", result.first_loss, result.last_loss);
+  if (result.last_evaluation) {
+    text += "\nvalidation MAE  ";
+    if (result.first_evaluation->mae != result.last_evaluation->mae)
+      text += fmt::format("{:g} -> ", result.first_evaluation->mae);
+    text += fmt::format("{:g} ({} samples)", result.last_evaluation->mae,
+                        result.last_evaluation->samples);
+  }
+  if (trained)
+    text += fmt::format("\nspeed           {:g} samples/s, input wait {:g} %", result.samples_per_s,
+                        0.1 * std::round(1000 * result.input_wait));
+  return text + "\nresults         " + options.out.string();
+}
+
+int train(const Comm& world, const Options& options) {
+  const double started_s = MPI_Wtime();
+  MlperfLog mllog = begin_mlperf_log(world, options);
+  TrainerOptions trainer_settings = trainer_options(options);
+  trainer_settings.started_s = started_s;  // opening the data set counts as well
+  trainer_settings.mllog = &mllog;
+  validate(trainer_settings.sgd);
+  const RankBinding binding = bind_threads(world);
+  NetworkOnMesh network(world, options.get<PartGrid>("parts"), options,
+                        precision_named(options.get<std::string>("precision")));
+  local_batch(trainer_settings.global_batch, network.mesh.shape());
+  trainer_settings.reduction = reduction_named(options.get<std::string>("reduction"));
+
+  mllog.submission(mlperf_submission(world, options));
+  mllog.run_start();
+  const std::filesystem::path data = options.get<std::string>("data");
+  const auto targets = options.get<std::int64_t>("targets");
+  const auto training = open_dataset(world, data, "train", network.model.input(), targets);
+  std::unique_ptr<const Dataset> validation;
+  if (trainer_settings.evaluate_every > 0)
+    validation = open_dataset(world, data, "validation", network.model.input(), targets);
+
+  mllog.samples(trainer_settings.global_batch, training->size(),
+                validation ? validation->size() : 0);
+  mllog.optimizer(trainer_settings.schedule, options.get<double>("weight-decay"),
+                  options.get<double>("dropout"));
+
+  // Before the run looks at anything that an earlier one may still be writing there.
+  const auto lock = hold_directory(world, trainer_settings.out, "training", "--out");
+  trainer_settings.lock = lock.get();
+  if (lock) remove_partial_files(trainer_settings.out, "");  // of a killed run
+  const std::optional<LoadedCheckpoint> from = load_parameters(network, options);
+  if (from && !from->warning.empty()) warn(world, from->warning);
+
+  std::unique_ptr<Trace> trace;
+  if (const auto file = options.get<std::string>("trace"); !file.empty()) {
+    trace = std::make_unique<Trace>(1 << 20);
+    check_output_file(world, file);  // an unwritable file is reported now, not at the end
+  }
+  Trainer trainer(network.mesh, network.model, network.geometry, network.parameters, *training,
+                  validation.get(), trainer_settings, trace.get());
+  if (from)
+    for (const std::string& warning : trainer.resume(from->state)) warn(world, warning);
+  record_run(world, trainer_settings.out, options, network.mesh, trainer_settings.reduction,
+             binding, trainer.executor().implementations());
+  warn_of_slow_kernels(world, trainer.executor().implementations());
+  say(world,
+      fmt::format("{} parameters, {} training samples, {} steps per epoch of batch {}; {} ranks as "
+                  "{} replicas x {} parts ({}), {}{}",
+                  network.geometry.parameter_count(), training->size(), trainer.steps_per_epoch(),
+                  trainer_settings.global_batch, world.size(), network.mesh.shape().replicas,
+                  network.mesh.shape().parts.count(), to_string(network.mesh.shape().parts),
+                  binding.threads, binding.threads == 1 ? " thread each" : " threads each"));
+  if (trainer_settings.augment)
+    say(world, fmt::format("augmentation: {} flips and axis permutations",
+                           symmetries_of(training->shape()).size()));
+  if (trainer.dropped_samples() > 0)
+    say(world,
+        fmt::format(
+            "dropping the last partial batch of every epoch ({} samples, different ones each time)",
+            trainer.dropped_samples()));
+  if (const std::string advice = training->advice(); !advice.empty()) say(world, "note: " + advice);
+  if (from)
+    say(world, fmt::format("resuming from {} at step {}", from->path.string(), from->state.step));
+  const TrainingResult result = trainer.run();
+  if (trace) write_trace(world, options.get<std::string>("trace"), *trace);
+  say(world, summary(result, trainer_settings));
+  return result.end == TrainingEnd::kStopped ? kExitStopped : kExitDone;
+}
+
+}  // namespace
+
+int run_train(int argc, char** argv) {
+  Options options("train --data DIR --out DIR [options]",
+                  "Trains a network on a data set. Run it under mpirun, srun or mpiexec. The same "
+                  "command,\nrepeated, resumes from the latest checkpoint.",
+                  "mpirun -n 4 halomesh train --data data --out run --parts 2x1x1 --batch 8");
+  add_training_options(options);
+  add_model_options(options);
+  options.closing(describe_resume_rules());
+  return run_parallel(argc, argv, options,
+                      [&](const Comm& world) { return train(world, options); });
+}
+
+}  // namespace halomesh

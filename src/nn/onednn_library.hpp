@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the oneDNN library reports of itself and of this CPU.
+#pragma once
+
+#include <string>
+
+namespace halomesh {
+
+/// The version of the library that runs, e.g. "2.6.3".
+std::string onednn_version();
+
+/// The library's name of the best instruction set that it may use here, e.g. "avx512_core_bf16" or
+/// "sve_512".
+std::string cpu_isa_name();
+/// Whether this CPU has instructions for products of bf16, so that the library need not emulate
+/// them. Known for x86-64 alone; false elsewhere.
+bool cpu_computes_bf16();
+/// Whether the library may use this CPU's unit for products of bf16 matrices (AMX).
+bool cpu_has_matrix_unit();
+
+}  // namespace halomesh

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Networks from options and from checkpoints' settings; the configurations in the tree.
+#include "src/apps/options/model_options.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <set>
+#include <string>
+
+#include "runtime/train/resume_rules.hpp"
+#include "src/apps/options/train_options.hpp"
+
+namespace halomesh {
+namespace {
+
+TEST_CASE("settings make the network again") {
+  Options options("x", "");
+  add_model_options(options);
+  const char* argv[] = {"x",         "--kernel",  "3",    "--input", "64x64x64x4",
+                        "--filters", "8",         "--fc", "16",      "--conv-layers",
+                        "3",         "--targets", "2"};
+  options.parse(13, argv);
+  const auto settings = model_settings(options);
+  CHECK(settings.size() == 8);  // however the network is cut
+  CHECK(settings.at("model") == "cosmoflow");
+  CHECK(settings.at("input") == "64x64x64x4");
+  const auto count = [](const Options& o) {
+    return make_model(o).geometry({1, 1, 1}).parameter_count();
+  };
+  // 27 taps x 4 -> 8 -> 16 -> 32 filters, then 8^3 x 32 -> 16 -> 2.
+  CHECK(count(options) ==
+        (27 * 4 + 1) * 8 + (27 * 8 + 1) * 16 + (27 * 16 + 1) * 32 + (512 * 32 + 1) * 16 + 17 * 2);
+  CHECK(count(options_of_settings(settings, "f.h5")) == count(options));
+}
+
+TEST_CASE("settings of another program are refused, naming the file") {
+  CHECK_THROWS_AS(options_of_settings({{"attention", "8"}}, "f.h5"), Error);
+  try {
+    options_of_settings({{"kernel", "two"}}, "f.h5");
+    FAIL("nothing was thrown");
+  } catch (const Error& error) {
+    CHECK(std::string(error.what()).find("f.h5") == 0);
+    CHECK(std::string(error.what()).find("--kernel: 'two'") != std::string::npos);
+  }
+}
+
+TEST_CASE("every training option has a rule for resuming, and every rule an option") {
+  Options all = all_run_options();
+  const char* argv[] = {"x", "--data", "d", "--out", "o"};
+  all.parse(5, argv);
+  std::set<std::string> options{"training-samples"};
+  for (const auto& [name, value] : all.resolved()) options.insert(name);
+  std::set<std::string> rules;
+  for (const ResumeRule& rule : resume_rules()) CHECK(rules.emplace(rule.name).second);
+  CHECK(rules == options);
+  CHECK(rules.size() > 40);
+}
+
+TEST_CASE("every configuration in the tree holds options that training knows") {
+  const char* root = std::getenv("HALOMESH_SOURCE");  // NOLINT(concurrency-mt-unsafe)
+  const std::filesystem::path models =
+      std::filesystem::path(root != nullptr ? root : ".") / "models";
+  int files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(models)) {
+    if (entry.path().extension() != ".cfg") continue;
+    const std::string file = entry.path().string();
+    CAPTURE(file);
+    Options options = all_run_options();
+    const char* argv[] = {"x", "--config", file.c_str(), "--data", "d", "--out", "o"};
+    options.parse(7, argv);
+    CHECK(make_model(options).layers().size() > 5);
+    // The published networks are the only ones of 128^3.
+    if (options.get<Shape>("input").d == 128)
+      CHECK(make_model(options).geometry({1, 1, 1}).parameter_count() ==
+            (options.get<std::int64_t>("kernel") == 2 ? 5597604 : 8907556));
+    ++files;
+  }
+  CHECK(files >= 6);
+}
+
+}  // namespace
+}  // namespace halomesh

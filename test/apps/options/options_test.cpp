@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0
+// Options: values from command line, file and default; every mistake with its hint.
+#include "src/apps/options/options.hpp"
+
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+
+#include <string>
+#include <vector>
+
+#include "test/harness/temp_files.hpp"
+
+namespace halomesh {
+namespace {
+
+using Integers = std::vector<std::int64_t>;
+
+Options sample_options() {
+  Options options("sample [options]", "A sample.");
+  options.group("Numbers")
+      .add<std::int64_t>("count", "N", 3, "how many")
+      .at_least(1)
+      .add<double>("rate", "X", 0.5, "how fast")
+      .at_least(0)
+      .below(1)
+      .add<std::uint64_t>("seed", "S", 0, "where from")
+      .add<Integers>("fc", "N,N", {128, 64}, "layers")
+      .at_least(1);
+  options.group("Others")
+      .add<std::string>("out", "DIR", "", "where to")
+      .add<Shape>("input", "DxHxWxC", Shape{4, 128, 128, 128}, "what")
+      .add<PartGrid>("parts", "DxHxW", PartGrid{}, "how cut")
+      .add<bool>("augment", "on|off", false, "more")
+      .add_choice("precision", {"fp32", "bf16"}, "fp32", "numbers")
+      .add_switch("overwrite", "replace");
+  return options;
+}
+
+void parse(Options& options, const std::vector<std::string>& arguments) {
+  options.parse(arguments);
+}
+
+Options parsed(const std::vector<std::string>& arguments) {
+  Options options = sample_options();
+  parse(options, arguments);
+  return options;
+}
+
+/// "WHAT | HINT" of the refusal.
+std::string refusal(const std::vector<std::string>& arguments) {
+  try {
+    parsed(arguments);
+  } catch (const UsageError& error) {
+    return std::string(error.what()) + " | " + error.hint();
+  }
+  return "nothing was thrown";
+}
+
+TEST_CASE("defaults hold where nothing is given") {
+  const Options o = parsed({});
+  CHECK(o.get<std::int64_t>("count") == 3);
+  CHECK(o.get<double>("rate") == 0.5);
+  CHECK(o.get<Integers>("fc") == Integers{128, 64});
+  CHECK(o.get<std::string>("out").empty());
+  CHECK(o.get<Shape>("input") == Shape{4, 128, 128, 128});
+  CHECK(o.get<PartGrid>("parts") == PartGrid{1, 1, 1});
+  CHECK_FALSE(o.get<bool>("augment"));
+  CHECK_FALSE(o.get<bool>("overwrite"));
+  CHECK_FALSE(o.is_given("count"));
+}
+
+TEST_CASE("values of every type from the command line, in both spellings") {
+  const Options o = parsed({"--count", "7", "--rate=1e-6", "--seed", "18446744073709551615", "--fc",
+                            "1,2,3", "--out", "a b", "--input=64x32x16x2", "--parts", "4x2x1",
+                            "--augment", "on", "--precision", "bf16", "--overwrite"});
+  CHECK(o.get<std::int64_t>("count") == 7);
+  CHECK(o.get<double>("rate") == 1e-6);
+  CHECK(o.get<std::uint64_t>("seed") == 18446744073709551615u);
+  CHECK(o.get<Integers>("fc") == Integers{1, 2, 3});
+  CHECK(o.get<std::string>("out") == "a b");
+  CHECK(o.get<Shape>("input") == Shape{2, 64, 32, 16});
+  CHECK(o.get<PartGrid>("parts") == PartGrid{4, 2, 1});
+  CHECK(o.get<bool>("augment"));
+  CHECK(o.get<std::string>("precision") == "bf16");
+  CHECK(o.get<bool>("overwrite"));
+  CHECK(o.is_given("count"));
+  CHECK_FALSE(parsed({"--overwrite=off"}).get<bool>("overwrite"));
+  CHECK(parsed({"--overwrite", "--count", "4"}).get<std::int64_t>("count") == 4);
+  CHECK(parsed({"--fc="}).get<Integers>("fc").empty());
+}
+
+TEST_CASE("mistakes on the command line name the option, the value and the hint") {
+  struct Row {
+    std::vector<std::string> arguments;
+    const char* refusal;
+  };
+  const std::vector<Row> rows = {
+      {{"--cuont", "3"}, "unknown option --cuont | did you mean --count? --help lists all options"},
+      {{"--overwrit"},
+       "unknown option --overwrit | did you mean --overwrite? --help lists all "
+       "options"},
+      // No guessing: an abbreviation could come to mean another option one day.
+      {{"--coun", "3"}, "unknown option --coun | did you mean --count? --help lists all options"},
+      {{"--count", "three"},
+       "--count: 'three' is not a whole number such as 64 | give a whole "
+       "number such as 64"},
+      {{"--count", "3.5"},
+       "--count: '3.5' is not a whole number such as 64 | give a whole number "
+       "such as 64"},
+      {{"--count", "0"}, "--count: 0 is too small | give at least 1"},
+      {{"--count", "-1"}, "--count: -1 is too small | give at least 1"},
+      {{"--count", "2147483648000"}, "--count: 2147483648000 is too large | give at most 1e+12"},
+      {{"--count", "18446744073709551616"},
+       "--count: 18446744073709551616 is too large | give at most 1e+12"},
+      {{"--count", ""},
+       "--count: '' is not a whole number such as 64 | give a whole number such as 64"},
+      {{"--seed", "-1"},
+       "--seed: '-1' is not a whole number from 0 to 18446744073709551615 | give a whole number "
+       "from 0 to 18446744073709551615"},
+      {{"--rate", "1"}, "--rate: 1 is too large | give less than 1"},
+      {{"--rate", "nan"},
+       "--rate: 'nan' is not a number such as 0.001 | give a number such as "
+       "0.001"},
+      {{"--fc", "128;64"},
+       "--fc: '128;64' is not a list of whole numbers such as 128,64 | give a "
+       "list of whole numbers such as 128,64"},
+      {{"--fc", "128,0"}, "--fc: 128,0 is too small | give at least 1"},
+      {{"--input", "64x64x64"},
+       "--input: '64x64x64' is not a shape DxHxWxC of at most 2^40 elements, such as "
+       "128x128x128x4 | give a shape DxHxWxC of at most 2^40 elements, such as 128x128x128x4"},
+      {{"--parts", "4x0x1"},
+       "--parts: '4x0x1' is not a grid DxHxW of at most 16384 parts, such as 4x4x1 | give a grid "
+       "DxHxW of at most 16384 parts, such as 4x4x1"},
+      {{"--precision", "fp64"},
+       "--precision: 'fp64' is not one of fp32|bf16 | give one of "
+       "fp32|bf16"},
+      {{"--augment", "yes"}, "--augment: 'yes' is not 'on' or 'off' | give 'on' or 'off'"},
+      {{"--count", "1", "--count", "2"}, "--count is given twice | give it once"},
+      {{"--count", "1", "2"},
+       "unexpected argument '2' | a value follows its option, e.g. --seed 1; "
+       "--help lists all options"},
+      {{"x"},
+       "unexpected argument 'x' | a value follows its option, e.g. --seed 1; --help lists all "
+       "options"},
+  };
+  for (const Row& row : rows) CHECK(refusal(row.arguments) == row.refusal);
+  CHECK(refusal({"--count"}).find("'--count' is missing") != std::string::npos);
+  CHECK(rows.size() == 22);
+}
+
+TEST_CASE("a required option may come from either place, but must come") {
+  Options options("x", "");
+  options.add_required<std::string>("data", "DIR", "samples");
+  CHECK_THROWS_WITH_AS(parse(options, {}), "--data is missing", UsageError);
+  parse(options, {"--data", "d"});
+  CHECK(options.get<std::string>("data") == "d");
+  const TempDirectory directory;
+  put_contents(directory / "a.cfg", "data = e\n");
+  Options other("x", "");
+  other.add_required<std::string>("data", "DIR", "samples");
+  parse(other, {"--config", (directory / "a.cfg").string()});
+  CHECK(other.get<std::string>("data") == "e");
+}
+
+TEST_CASE("a file gives values, the command line wins over it") {
+  const TempDirectory directory;
+  const std::string file = (directory / "a.cfg").string();
+  put_contents(file,
+               "# comment\n[numbers]\n; another\r\ncount = 9\n\n  rate=0.25   # of all\n"
+               "fc = 5,6\noverwrite = on");
+  const Options o = parsed({"--rate", "0.75", "--config", file});
+  CHECK(o.get<std::int64_t>("count") == 9);
+  CHECK(o.get<double>("rate") == 0.75);
+  CHECK(o.get<Integers>("fc") == Integers{5, 6});
+  CHECK(o.get<bool>("overwrite"));
+  CHECK(o.is_given("count"));
+}
+
+TEST_CASE("mistakes in a file name the file and the line") {
+  const TempDirectory directory;
+  const std::string file = (directory / "a.cfg").string();
+  const auto of = [&](const std::string& text) {
+    put_contents(file, text);
+    return refusal({"--config", file});
+  };
+  CHECK(of("count = 1\n\ncuont = 2\n") ==
+        file + ":3: unknown option cuont | did you mean count? --help lists all options");
+  CHECK(of("count = x\n") == file +
+                                 ":1: count: 'x' is not a whole number such as 64 | give a "
+                                 "whole number such as 64");
+  CHECK(of("count = 0\n") == file + ":1: count: 0 is too small | give at least 1");
+  CHECK(of("count\n").find(file + ":1: 'count' is not of the form NAME = VALUE") == 0);
+  CHECK(of("count = 1\ncount = 2\n") == file + ":2: count is given twice | give it once");
+  CHECK(of("config = other\n").find(file + ":1: a configuration file cannot name another") == 0);
+  CHECK(refusal({"--config", file + ".missing"}).find("No such file") != std::string::npos);
+  CHECK(refusal({"--config", directory.path().string()}).find("cannot be read") !=
+        std::string::npos);
+  // What the command line overrules must be right all the same.
+  put_contents(file, "count = x\n");
+  CHECK(refusal({"--config", file, "--count", "1"}).find(":1: count") != std::string::npos);
+}
+
+TEST_CASE("a file that is no configuration is refused at once and by what it is") {
+  const TempDirectory directory;
+  const std::string file = (directory / "a.cfg").string();
+  const auto of = [&](const std::string& text) {
+    put_contents(file, text);
+    return refusal({"--config", file});
+  };
+  struct Row {
+    std::string text, refusal;
+  };
+  using namespace std::string_literals;
+  const std::string form = "write one option per line, e.g. seed = 1; comments start with #";
+  const std::string cannot = "--config " + file + " cannot be read: ";
+  const std::string give = " | give a text file of lines NAME = VALUE";
+  const std::vector<Row> rows = {
+      {"= 4\n", file + ":1: '= 4' is not of the form NAME = VALUE | " + form},
+      {"count = 1\n  = \n", file + ":2: '=' is not of the form NAME = VALUE | " + form},
+      {"count 4\n", file + ":1: 'count 4' is not of the form NAME = VALUE | " + form},
+      {"\xEF\xBB\xBF"
+       "cuont = 4\n",
+       file + ":1: unknown option cuont | did you mean count? --help lists all options"},
+      {"count = 4\0\n"s, cannot + "it holds NUL bytes, so it is not a text file" + give},
+      {std::string(1 << 20, '#') + '\n', cannot + "it is larger than 1 MiB" + give},
+      {"count = 1\nrate = 0.1\ncount = 2\n", file + ":3: count is given twice | give it once"},
+      {"[a]\ncount = 1\n[b]\ncount = 2\n", file + ":4: count is given twice | give it once"},
+      {"[a\n", file + ":1: '[a' is not of the form NAME = VALUE | " + form},
+  };
+  for (const Row& row : rows) CHECK(of(row.text) == row.refusal);
+  CHECK(rows.size() == 9);
+
+  put_contents(file,
+               "\xEF\xBB\xBF"
+               "count = 4\r\n\r\n# c\r\nrate = 0.25\r\n");
+  const Options windows = parsed({"--config", file});
+  CHECK(windows.get<std::int64_t>("count") == 4);
+  CHECK(windows.get<double>("rate") == 0.25);
+
+  const std::string pipe = (directory / "pipe").string();
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  for (const std::string& path : {pipe, "/dev/zero"s})
+    CHECK(refusal({"--config", path}) ==
+          "--config " + path + " cannot be read: it is not a regular file" + give);
+  const std::string directory_path = directory.path().string();
+  CHECK(refusal({"--config", directory_path}) ==
+        "--config " + directory_path + " cannot be read: it is a directory" + give);
+  const std::string long_name(300, 'n');
+  CHECK(refusal({"--config", long_name}) ==
+        "--config " + long_name + " cannot be read: File name too long" + give);
+}
+
+TEST_CASE("arguments without an option, and options that belong to another command") {
+  Options files = sample_options();
+  files.accept_arguments().parse({"a", "--count", "2", "b"});
+  CHECK(files.arguments() == std::vector<std::string>{"a", "b"});
+  CHECK(files.get<std::int64_t>("count") == 2);
+
+  Options own("outer", "");
+  own.add<std::int64_t>("nodes", "N", 1, "nodes").add_switch("dry", "nothing");
+  const std::vector<std::string> rest = own.parse_own(
+      {"--count", "2", "--nodes", "3", "--config", "f", "--dry", "--", "--nodes", "4"},
+      sample_options());
+  CHECK(rest == std::vector<std::string>{"--count", "2", "--config", "f", "--nodes", "4"});
+  CHECK(own.get<std::int64_t>("nodes") == 3);
+  REQUIRE(own.given().size() == 2);
+  CHECK(own.given()[0].value == "3");
+  CHECK_FALSE(own.given()[1].value);
+  // The nearest name is looked for among both.
+  CHECK_THROWS_WITH_AS(own.parse_own({"--cuont", "2"}, sample_options()), "unknown option --cuont",
+                       UsageError);
+}
+
+TEST_CASE("a file may hold options of other commands, the command line may not") {
+  const TempDirectory directory;
+  const std::string file = (directory / "a.cfg").string();
+  Options options("small", "");
+  options.add<std::int64_t>("part", "P", 0, "which");
+  options.accept_in_config(sample_options());
+  put_contents(file, "count = 4\npart = 2\n");
+  parse(options, {"--config", file});
+  CHECK(options.get<std::int64_t>("part") == 2);
+  CHECK(options.resolved().size() == 1);
+  CHECK(options.help().find("--count") == std::string::npos);
+  CHECK_THROWS_WITH_AS(parse(options, {"--count", "4"}), "--count has no meaning here", UsageError);
+  put_contents(file, "count = many\n");
+  CHECK_THROWS_AS(parse(options, {"--config", file}), UsageError);
+}
+
+TEST_CASE("resolved options read back as they are") {
+  const Options o = parsed({"--rate", "0.001", "--fc", "7", "--parts", "1x2x3", "--augment", "on"});
+  std::vector<std::string> again;
+  for (const auto& [name, value] : o.resolved()) again.push_back("--" + name + "=" + value);
+  CHECK(again.size() == 10);
+  CHECK(parsed(again).resolved() == o.resolved());
+}
+
+TEST_CASE("the help page lists groups, placeholders and defaults") {
+  Options options = sample_options();
+  const std::vector<const char*> argv{"sample", "--nonsense", "--help"};
+  options.parse(3, argv.data());
+  CHECK(options.help_wanted());
+  const std::string help = options.help();
+  for (const char* expected :
+       {"usage: halomesh sample [options]", "Numbers:\n", "--count N", "(default 3)",
+        "--precision fp32|bf16", "(default 128,64)", "--config FILE"}) {
+    CAPTURE(expected);
+    CHECK(help.find(expected) != std::string::npos);
+  }
+  CHECK(help.find("(default off)") != std::string::npos);  // of --augment, not of the switch
+  CHECK(help.find("replace (default") == std::string::npos);
+}
+
+TEST_CASE("asking for what was not declared is our own mistake") {
+  const Options o = parsed({});
+  CHECK_THROWS_AS(o.get<double>("nonsense"), std::logic_error);
+  CHECK_THROWS_AS(o.get<Shape>("rate"), std::logic_error);
+}
+
+}  // namespace
+}  // namespace halomesh

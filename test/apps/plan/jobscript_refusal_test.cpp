@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `jobscript` refuses, and how it says so: the limit and what would do.
+#include <doctest/doctest.h>
+
+#include "test/apps/plan/jobscript_scene.hpp"
+
+namespace halomesh {
+
+TEST_CASE("what a site does not have is refused with the limit") {
+  struct Row {
+    std::string site;
+    Words more;
+    std::string refusal;
+  };
+  const std::vector<Row> rows = {
+      {"fugaku",
+       {"--nodes", "8", "--ranks-per-node", "49"},
+       "49 ranks x 1 threads per node are more than the 48 cores that a job may use on a node of "
+       "fugaku | use --ranks-per-node 48 and --threads 1, or fewer"},
+      {"cori-knl",
+       {"--ranks-per-node", "4", "--threads", "17"},
+       "4 ranks x 17 threads per node are more than the 64 cores that a job may use on a node of "
+       "cori-knl | use --ranks-per-node 4 and --threads 16, or fewer"},
+      {"fugaku",
+       {"--stage-gib", "88"},
+       "--stage-gib 88: fugaku gives at most 93615751168 bytes per node | ask for at most 87 GiB "
+       "per node: more nodes or more parts leave less data to each"},
+      {"wisteria-o",
+       {"--stage-gib", "1"},
+       "--stage-gib: no node-local space is known on wisteria-o | leave it out, or name a "
+       "directory that every node has: --stage-dir DIR"},
+      {"fugaku",
+       {"--nodes", "384", "--shape", "4x6x15"},
+       "--shape 4x6x15 holds 360 nodes, not the 384 of --nodes | e.g. --shape 6x8x8"},
+      {"fugaku",
+       {"--nodes", "800", "--shape", "80x10"},
+       "--shape 80x10 does not fit into the 48x69x48 nodes of fugaku | e.g. --shape 8x10x10"},
+      {"fugaku",
+       {"--nodes", "400", "--time", "24:00:01"},
+       "400 nodes for 24:00:01 are not within any queue of fugaku | keep to the limits of small (1 "
+       "to 384 nodes, 72:00:00), large (385 to 82944 nodes, 24:00:00)"},
+      {"ookami",
+       {"--nodes", "33", "--queue", "short"},
+       "33 nodes for 01:00:00 are not within --queue short | keep to the limits of short (1 to 32 "
+       "nodes, 04:00:00)"},
+      {"deucalion-arm",
+       {"--queue", "norml-arm"},
+       "--queue norml-arm: deucalion-arm has no such queue | did you mean normal-arm? It has: "
+       "normal-arm (1 to 1632 nodes, 48:00:00)"},
+      {"ookami", {"--nodes", "175"}, "--nodes 175: ookami has 174 nodes | ask for at most 174"},
+      {"workstation", {"--nodes", "2"}, "--nodes 2: workstation has 1 node | ask for at most 1"},
+      {"fugaku",
+       {"--nodes", "3", "--parts", "4x2x1"},
+       "12 ranks cannot be divided into groups of 8 parts (--parts 4x2x1) | start 8 or 16 ranks, "
+       "or choose parts whose product divides 12"},
+      {"fugaku",
+       {"--nodes", "3", "--batch", "16"},
+       "a batch of 16 samples cannot be shared by 12 replicas | use --batch 12 or 24"},
+      {"fugaku",
+       {"--time", "00:03:00"},
+       "--time 00:03:00 leaves nothing beside the 180 s that a clean end may need | ask for more "
+       "than 00:03:00"},
+      {"fugaku",
+       {"--nodes", "400", "--allocation", "noncont"},
+       "--allocation noncont is not possible in the queue large | use torus"},
+      {"ookami",
+       {"--rank-map", "map"},
+       "--shape, --allocation and --rank-map have no meaning on ookami | leave them out: only PJM "
+       "lets a job choose its nodes"},
+      {"fugaku", {"--launcher", "srun"}, "--launcher srun is not possible on fugaku | use mpiexec"},
+      {"generic-slurm",
+       {},
+       "the profile generic-slurm does not say how many cores a node has | give --cores N, or both "
+       "--ranks-per-node N and --threads N"},
+      {"fugaku", {"--cores", "52"}, "--cores 52: a node of fugaku has 48 | give at most 48"},
+      {"fugaku",
+       {"--time", "4"},
+       "--time: '4' is not a duration | give hours, minutes and seconds, e.g. --time 04:00:00 or "
+       "1-12:00:00"},
+      {"cori-knl",
+       {"--data", "data", "--stage-gib", "1"},
+       "--data data cannot be copied into a burst buffer | give an absolute path without spaces"},
+      {"ookami",
+       {"--stage-gib", "1", "--stage-dir", "/tmp/x"},
+       "--stage-gib chooses the staging directory, but --stage-dir names another | give one of "
+       "them"},
+      {"ookami",
+       {"--name", "a b"},
+       "--name 'a b' cannot be the name of a job | use letters, digits, '-', '_' and '.'"},
+      {"ookami",
+       {"--account", "a\n#SBATCH --nodes=2"},
+       "an argument contains a line break | leave it out"},
+  };
+  int compared = 0;
+  for (const Row& row : rows) {
+    CAPTURE(row.site);
+    CHECK(refusal(row.site, row.more) == row.refusal);
+    ++compared;
+  }
+  CHECK(compared == static_cast<int>(rows.size()));
+}
+
+}  // namespace halomesh

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command plan from its arguments to what it prints.
+#include <doctest/doctest.h>
+
+#include <iostream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "error.hpp"
+#include "src/apps/launch/commands.hpp"
+#include "src/apps/launch/parallel.hpp"
+
+namespace halomesh {
+namespace {
+
+/// What the command prints; standard output is put back in any case.
+std::string printed(std::vector<std::string> arguments) {
+  struct Redirect {
+    std::ostringstream text;
+    std::streambuf* before = std::cout.rdbuf(text.rdbuf());
+    ~Redirect() { std::cout.rdbuf(before); }
+  } redirect;
+  arguments.insert(arguments.begin(), "plan");
+  std::vector<char*> argv;
+  for (std::string& a : arguments) argv.push_back(a.data());
+  const int code = run_plan(static_cast<int>(argv.size()), argv.data());
+  CHECK(code == kExitDone);
+  return redirect.text.str();
+}
+
+void check_holds(const std::string& text, const std::vector<std::string>& expected) {
+  CHECK_FALSE(expected.empty());
+  for (const std::string& e : expected) {
+    CAPTURE(e);
+    CHECK(text.find(e) != std::string::npos);
+  }
+}
+
+TEST_CASE("the published mesh of 16 parts: halo bytes of an interior part, holders, parameters") {
+  check_holds(printed({"--parts", "4x4x1", "--channel-cuts", "off"}),
+              {"part 5 of 4x4x1", "657,408", "133,120", "524,288", "5,597,604 parameters"});
+  check_holds(printed({"--parts", "4x4x1"}),
+              {"part 5 of 4x4x1", "1,107,968", "133,120", "974,848", "5,597,604 parameters"});
+  check_holds(printed({"--parts", "4x4x1", "--kernel", "3"}), {"8,907,556 parameters"});
+}
+
+TEST_CASE("a part of one's choice, and a part that is not there") {
+  check_holds(printed({"--parts", "4x4x1", "--part", "15"}), {"part 15 of 4x4x1, at (3, 3, 0)"});
+  CHECK_THROWS_AS(printed({"--parts", "4x4x1", "--part", "16"}), UsageError);
+  check_holds(printed({"--help"}), {"--parts DxHxW", "--kernel K"});
+}
+
+}  // namespace
+}  // namespace halomesh

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Disks that are full: a limit on the size of this process's files, and a small file system.
+// Knows nothing of what the files hold.
+#pragma once
+
+#include <doctest/doctest.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "test/harness/skip.hpp"
+
+namespace halomesh {
+
+/// While it lives, writing beyond `bytes` of any file fails with EFBIG; so does extending it.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(std::int64_t bytes) : previous_handler_(::signal(SIGXFSZ, SIG_IGN)) {
+    REQUIRE(::getrlimit(RLIMIT_FSIZE, &previous_) == 0);
+    const rlimit limit{static_cast<rlim_t>(bytes), previous_.rlim_max};
+    REQUIRE(::setrlimit(RLIMIT_FSIZE, &limit) == 0);
+  }
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+  ~FileSizeLimit() {
+    ::setrlimit(RLIMIT_FSIZE, &previous_);
+    ::signal(SIGXFSZ, previous_handler_);
+  }
+
+ private:
+  void (*previous_handler_)(int);
+  rlimit previous_{};
+};
+
+/// A file system of `bytes` on an existing directory, gone with this object. Other than under a
+/// FileSizeLimit, files can be extended here, but not filled: a full disk as it really is.
+class SmallFileSystem {
+ public:
+  SmallFileSystem(std::filesystem::path at, std::int64_t bytes) : at_(std::move(at)) {
+    mounted_ =
+        ::mount("tmpfs", at_.c_str(), "tmpfs", 0, ("size=" + std::to_string(bytes)).c_str()) == 0;
+    if (!mounted_) test::skip_case("mounting a small file system is not permitted here");
+  }
+  SmallFileSystem(const SmallFileSystem&) = delete;
+  SmallFileSystem& operator=(const SmallFileSystem&) = delete;
+  ~SmallFileSystem() {
+    if (mounted_) ::umount2(at_.c_str(), MNT_DETACH);
+  }
+  bool mounted() const { return mounted_; }
+
+ private:
+  std::filesystem::path at_;
+  bool mounted_ = false;
+};
+
+}  // namespace halomesh

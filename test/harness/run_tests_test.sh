@@ -1,0 +1,57 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Gives run_tests.sh programs that end in every way a test program can, and expects the right totals,
+# one after the other and side by side. Its last line is "N passed, M failed, K skipped".
+set -eu
+run_tests=$(cd "$(dirname "$0")" && pwd)/run_tests.sh
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+export HALOMESH_SOURCE="$scratch" MPIRUN=true TEST_SECONDS=2
+passed=0 failed=0
+
+# program NAME LINES: a test program.
+program() {
+  printf '#!/bin/sh\n%s\n' "$2" >"$scratch/$1"
+  chmod +x "$scratch/$1"
+}
+
+# expect TOTAL REMARK NAME...: the last line, and what the table says.
+expect() {
+  total=$1 remark=$2
+  shift 2
+  for jobs in 1 2; do
+    output=$(TEST_JOBS=$jobs sh "$run_tests" "$scratch" "$@" 2>&1) || true
+    case "$(echo "$output" | tail -n 1)|$output" in
+      "$total|"*"$remark"*) passed=$((passed + 1)) ;;
+      *)
+        failed=$((failed + 1))
+        printf 'not ok: %s (%s side by side): expected "%s" and "%s"; printed:\n%s\n' \
+          "$*" "$jobs" "$total" "$remark" "$output" ;;
+    esac
+  done
+}
+
+program partition_tests 'echo "x_test.cpp:3: MESSAGE: skipped: no disk"; echo "[tally] 5 passed, 0 failed, 2 skipped"'
+program nn_tests 'echo "[tally] 7 passed, 1 failed, 0 skipped"; exit 1'
+program good_test.sh 'echo talk; echo "3 passed, 0 failed, 1 skipped"'
+expect "5 passed, 0 failed, 2 skipped" "1 skipped: no disk" partition_tests
+expect "15 passed, 1 failed, 3 skipped" "good_test " partition_tests nn_tests good_test.sh
+expect "0 passed, 1 failed, 0 skipped" "no such test" nothing
+
+program nn_tests 'exit 0'
+expect "5 passed, 1 failed, 2 skipped" "exit status 0 without a summary" nn_tests partition_tests
+program nn_tests 'kill -SEGV $$'
+expect "0 passed, 1 failed, 0 skipped" "exit status 139 without a summary" nn_tests
+program nn_tests 'echo "[tally] 7 passed, 0 failed, 0 skipped"; exit 3'
+expect "7 passed, 1 failed, 0 skipped" "exit status 3 although no case failed" nn_tests
+program nn_tests 'for i in 1 2; do echo "[tally] 7 passed, 0 failed, 0 skipped"; done'
+expect "0 passed, 1 failed, 0 skipped" "more than one summary" nn_tests
+program nn_tests 'exit 86'
+expect "0 passed, 1 failed, 0 skipped" "ended by the watchdog" nn_tests
+program nn_tests 'sleep 30'
+expect "0 passed, 1 failed, 0 skipped" "timed out after 2 s" nn_tests
+program bad_test.sh 'echo "3 passed, 0 failed, 0 skipped"; echo "and more"'
+expect "0 passed, 1 failed, 0 skipped" "without a summary" bad_test.sh
+
+echo "$passed passed, $failed failed, 0 skipped"
+[ "$failed" = 0 ]

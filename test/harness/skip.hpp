@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Skipping a case that has started: what it needs turned out to be missing on this machine.
+// For what is known before it starts, the decoration doctest::skip() serves.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+namespace halomesh::test {
+
+/// Whether the running case is skipped; the test program's main() counts it as such.
+inline bool& case_is_skipped() {
+  static bool skipped = false;
+  return skipped;
+}
+
+/// Counts the running case as skipped, unless it fails, and prints why. The case returns at once:
+/// `return skip_case("no swap space");`. Under a launcher one rank's call is enough.
+inline void skip_case(const std::string& why) {
+  case_is_skipped() = true;
+  MESSAGE("skipped: " << why);
+}
+
+}  // namespace halomesh::test

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// metrics.jsonl and run.json: the exact lines, and one curve whatever ended the run before.
+#include "runtime/log/metrics.hpp"
+
+#include <doctest/doctest.h>
+
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "test/harness/full_disk.hpp"
+#include "test/harness/temp_files.hpp"
+
+namespace halomesh {
+namespace {
+
+/// Two steps of epoch 0, its validation, two steps of epoch 1, its validation.
+void log_run(MetricsLog& log) {
+  log.step({1, 0, 0.5, 0.001, 2});
+  log.step({2, 0, 0.25, 0.001, 2});
+  log.evaluation({0, 0.75, 0.5, 8, 3});
+  log.step({3, 1, 0.125, 0.001, 2});
+  log.step({4, 1, 0.0625, 0.001, 2});
+  log.evaluation({1, 0.5, 0.25, 8, 3});
+}
+
+std::vector<std::string> lines_of(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
+  return lines;
+}
+
+}  // namespace
+
+TEST_CASE("metrics lines have the documented keys in their order") {
+  const TempDirectory directory;
+  const auto path = directory / "metrics.jsonl";
+  MetricsLog log(path);
+  log.step({1, 0, 0.1, 0.001, 0.5});
+  CHECK(contents(path) ==
+        "{\"event\":\"step\",\"step\":1,\"epoch\":0,\"loss\":0.1,\"lr\":0.001,\"seconds\":0.5}\n");
+  log.evaluation({3, 0.25, 0.125, 1000, 2});
+  CHECK(lines_of(path).at(1) ==
+        "{\"event\":\"eval\",\"epoch\":3,\"mae\":0.25,\"loss\":0.125,\"samples\":1000,"
+        "\"seconds\":2.0}");
+}
+
+TEST_CASE("metrics numbers come back bit for bit, those that are not finite as null") {
+  const TempDirectory directory;
+  const auto path = directory / "metrics.jsonl";
+  const std::vector<double> losses{1.0 / 3, 0.1f, 5e-324, 1.7976931348623157e308, 0.0};
+  MetricsLog log(path);
+  for (double loss : losses) log.step({1, 0, loss, 0.001, 1});
+  log.step(
+      {1, 0, std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(), 1});
+  const auto lines = lines_of(path);
+  REQUIRE(lines.size() == losses.size() + 1);
+  for (std::size_t i = 0; i < losses.size(); ++i)
+    CHECK(nlohmann::json::parse(lines[i])["loss"].get<double>() == losses[i]);
+  CHECK(nlohmann::json::parse(lines.back())["loss"].is_null());
+  CHECK(nlohmann::json::parse(lines.back())["lr"].is_null());
+}
+
+TEST_CASE("a resumed run goes on with the curve as it was at its step") {
+  const TempDirectory directory;
+  const auto path = directory / "metrics.jsonl";
+  struct Row {
+    std::int64_t last_step;
+    std::size_t lines;
+  };
+  for (const Row row : {Row{0, 0}, Row{1, 1}, Row{2, 3}, Row{3, 4}, Row{4, 6}}) {
+    CAPTURE(row.last_step);
+    {
+      MetricsLog log(path);
+      log_run(log);
+    }
+    const auto before = lines_of(path);
+    REQUIRE(before.size() == 6);
+    // A line that a killed run had begun.
+    std::ofstream(path, std::ios::app) << "{\"event\":\"st";
+    {
+      MetricsLog log(path, row.last_step);
+      CHECK(log.warning() == "");
+      log.step({row.last_step + 1, 1, 0, 0, 0});
+    }
+    auto after = lines_of(path);
+    REQUIRE(after.size() == row.lines + 1);
+    CHECK(after.back() == fmt::format("{{\"event\":\"step\",\"step\":{},\"epoch\":1,\"loss\":0.0,"
+                                      "\"lr\":0.0,\"seconds\":0.0}}",
+                                      row.last_step + 1));
+    after.pop_back();
+    CHECK(std::equal(after.begin(), after.end(), before.begin()));
+    CHECK(directory.entries() == 1);
+  }
+}
+
+TEST_CASE("a resumed run knows the validation of its step, and no other") {
+  const TempDirectory directory;
+  const auto path = directory / "metrics.jsonl";
+  struct Row {
+    std::int64_t last_step;
+    double mae;  // 0: none
+  };
+  for (const Row row : {Row{0, 0}, Row{1, 0}, Row{2, 0.75}, Row{3, 0}, Row{4, 0.5}, Row{9, 0}}) {
+    CAPTURE(row.last_step);
+    {
+      MetricsLog log(path);
+      CHECK(!log.evaluation_before());
+      log_run(log);
+    }
+    const MetricsLog log(path, row.last_step);
+    REQUIRE(log.evaluation_before().has_value() == (row.mae > 0));
+    if (row.mae > 0) CHECK(log.evaluation_before()->mae == row.mae);
+    if (row.mae > 0) CHECK(log.evaluation_before()->seconds == 3);
+  }
+}
+
+TEST_CASE("resuming from a damaged metrics.jsonl says what is missing and keeps the rest") {
+  const auto step = [](int number) {
+    return fmt::format("{{\"event\":\"step\",\"step\":{}}}\n", number);
+  };
+  const std::string eval = "{\"event\":\"eval\",\"mae\":0.5}\n";
+  const std::string whole = step(1) + step(2) + eval + step(3) + step(4) + eval;
+  const std::string zeros(7, '\0');
+  struct Row {
+    const char* name;
+    std::string before, kept;
+    int damaged, missing;
+  };
+  const std::vector<Row> rows = {
+      {"whole", whole, whole, 0, 0},
+      {"empty", "", "", 0, 4},
+      {"cut after a line", step(1) + step(2), step(1) + step(2), 0, 2},
+      {"cut in a line", whole.substr(0, step(1).size() + 9), step(1), 0, 3},
+      {"no end of line", step(1) + step(2).substr(0, step(2).size() - 1), step(1), 0, 3},
+      {"first lines lost", step(3) + step(4), step(3) + step(4), 0, 2},
+      {"zeros", step(1) + zeros + "\n" + step(4), step(1) + step(4), 1, 2},
+      {"garbage", "not json\n" + whole + "{}\n[1]\n{\"event\":\"step\"}\n", whole, 4, 0},
+      {"lines twice", step(1) + step(2) + step(2) + step(1) + step(3) + step(4),
+       step(1) + step(2) + step(3) + step(4), 2, 0},
+      {"later steps too", step(1) + step(4) + step(5) + "not json\n", step(1) + step(4), 0, 2},
+      {"only garbage", zeros + zeros, "", 0, 4}};
+  int missing = 0;
+  for (const Row& row : rows)
+    for (const bool deleted : {false, true}) {
+      if (deleted && !row.before.empty()) continue;
+      CAPTURE(row.name);
+      CAPTURE(deleted);
+      const TempDirectory directory;
+      const auto path = directory / "metrics.jsonl";
+      if (!deleted) put_contents(path, row.before);
+      const std::string warning = MetricsLog(path, 4).warning();
+      const std::string line = "{\"event\":\"resumed\",\"step\":4,\"records_missing\":";
+      CHECK(contents(path) ==
+            row.kept +
+                (row.missing > 0 ? fmt::format("{}{}}}\n", line, row.missing) : std::string()));
+      CHECK(contains(warning, fmt::format("damaged lines removed: {} ", row.damaged)) ==
+            (row.damaged > 0));
+      CHECK(contains(warning, fmt::format("steps missing before the checkpoint: {} of 4",
+                                          row.missing)) == (row.missing > 0));
+      CHECK(warning.empty() == (row.damaged + row.missing == 0));
+      CHECK(std::filesystem::exists(directory / "metrics.jsonl.damaged") == (row.damaged > 0));
+      if (row.damaged > 0) CHECK(contents(directory / "metrics.jsonl.damaged") == row.before);
+      // What has been said is not said again.
+      const std::string after = contents(path);
+      CHECK(MetricsLog(path, 4).warning() == "");
+      CHECK(contents(path) == after);
+      missing += row.missing;
+    }
+  CHECK(missing > 20);
+}
+
+TEST_CASE("metrics refuse what they cannot read or write") {
+  const TempDirectory directory;
+  const auto path = directory / "metrics.jsonl";
+  CHECK(contains(error_of([&] { MetricsLog(directory / "no" / "metrics.jsonl"); }),
+                 "No such file or directory"));
+  MetricsLog log(path);
+  log.step({1, 0, 0.5, 0.5, 1});
+  const auto size = static_cast<std::int64_t>(contents(path).size());
+  {
+    const FileSizeLimit full(size + 10);
+    CHECK(contains(error_of([&] { log.step({2, 0, 0.5, 0.5, 1}); }), "metrics.jsonl"));
+    CHECK(contains(error_of([&] { log.step({2, 0, 0.5, 0.5, 1}); }), "File too large"));
+  }
+  // What went in of the second line goes again when the run is resumed.
+  CHECK(static_cast<std::int64_t>(contents(path).size()) == size + 10);
+  const MetricsLog resumed(path, 1);
+  CHECK(static_cast<std::int64_t>(contents(path).size()) == size);
+}
+
+TEST_CASE("a run record is whole or not there") {
+  const TempDirectory directory;
+  const auto path = directory / "run.json";
+  nlohmann::ordered_json record;
+  record["z"] = 1;
+  record["a"] = {{"host", "node\xff"}};
+  write_run_record(path, record);
+  CHECK(contents(path) ==
+        "{\n  \"z\": 1,\n  \"a\": {\n    \"host\": \"node\xEF\xBF\xBD\"\n  }\n}\n");
+  const std::string before = contents(path);
+  {
+    const FileSizeLimit full(10);
+    CHECK(contains(error_of([&] { write_run_record(path, {{"other", true}}); }), "run.json"));
+  }
+  CHECK(contents(path) == before);
+  CHECK(directory.entries() == 1);
+}
+
+TEST_CASE("a default log writes nothing") {
+  MetricsLog log;
+  log.step({1, 0, 0.5, 0.5, 1});
+  log.evaluation({0, 0.5, 0.5, 1, 1});
+  const TempDirectory directory;
+  log = MetricsLog(directory / "m.jsonl");
+  log.step({1, 0, 0.5, 0.5, 1});
+  CHECK(lines_of(directory / "m.jsonl").size() == 1);
+}
+
+}  // namespace halomesh

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Signals that ask a process to stop: noticed, named, and handled as before afterwards.
+#include "runtime/posix/stop_signals.hpp"
+
+#include <doctest/doctest.h>
+#include <signal.h>
+
+#include <atomic>
+
+namespace halomesh {
+namespace {
+
+void (*handler_of(int number))(int) {
+  struct sigaction action {};
+  REQUIRE(::sigaction(number, nullptr, &action) == 0);
+  return action.sa_handler;
+}
+
+TEST_CASE("stop signals: each sets the flag and is named") {
+  int checked = 0;
+  for (const auto& [number, name] : {std::pair{SIGTERM, "SIGTERM"},
+                                     {SIGINT, "SIGINT"},
+                                     {SIGHUP, "SIGHUP"},
+                                     {SIGXCPU, "SIGXCPU"},
+                                     {SIGUSR1, "SIGUSR1"},
+                                     {SIGUSR2, "SIGUSR2"}}) {
+    const StopSignals signals;
+    CHECK(!signals.requested());
+    CHECK(signals.name() == "a signal");
+    ::raise(number);
+    CHECK(signals.requested());
+    CHECK(signals.name() == name);
+    ++checked;
+  }
+  CHECK(checked == 6);
+}
+
+TEST_CASE("stop signals: what nohup ignores stays ignored, and all is as before afterwards") {
+  auto* const hup = ::signal(SIGHUP, SIG_IGN);
+  auto* const term = ::signal(SIGTERM, SIG_IGN);
+  {
+    const StopSignals signals;
+    ::raise(SIGHUP);
+    CHECK(!signals.requested());
+    ::raise(SIGTERM);  // a script's trap '' TERM is for the script alone
+    CHECK(signals.requested());
+  }
+  CHECK((handler_of(SIGHUP) == SIG_IGN));
+  CHECK((handler_of(SIGTERM) == SIG_IGN));
+  ::signal(SIGHUP, hup);
+  ::signal(SIGTERM, term);
+}
+
+TEST_CASE("stop signals: one of those that share a flag answers") {
+  std::atomic<int> answered = 0;
+  const StopSignals signals(&answered, "ending this test");
+  ::raise(SIGUSR2);
+  CHECK(answered == 1);
+  ::raise(SIGUSR2);
+  CHECK(answered == 1);
+}
+
+}  // namespace
+}  // namespace halomesh

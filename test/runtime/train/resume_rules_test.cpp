@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// What may change when resuming: each setting is recorded and compared by its rule.
+#include "runtime/train/resume_rules.hpp"
+
+#include <doctest/doctest.h>
+
+#include <functional>
+
+#include "runtime/train/trainer.hpp"
+#include "test/harness/temp_files.hpp"
+
+namespace halomesh {
+namespace {
+
+/// Options with a schedule of this kind in which every setting counts.
+TrainerOptions options_with(ScheduleKind kind) {
+  TrainerOptions options;
+  options.global_batch = 8;
+  options.sgd = {0.9F, 1e-4F};
+  options.schedule = {kind, 0.01, 2, 0.001, {16, 32}, {0.25, 0.125}, 5, 0.05};
+  options.other = {{"precision", "fp32"}};
+  return options;
+}
+
+Settings settings_of(const TrainerOptions& options, std::int64_t samples = 100) {
+  SampleOrder order;
+  order.samples = samples;
+  order.replicas = 2;
+  Settings settings = recorded_settings(options, order);
+  settings.insert({{"seed", "1"},
+                   {"model", "cosmoflow"},
+                   {"input", "32x32x32x4"},
+                   {"kernel", "2"},
+                   {"filters", "4"},
+                   {"conv-layers", "3"},
+                   {"fc", "128,64"},
+                   {"targets", "4"},
+                   {"dropout", "0.5"}});
+  return settings;
+}
+
+struct Change {
+  std::string message;
+  std::function<void(TrainerOptions&)> make;
+  ScheduleKind kind = ScheduleKind::kConstant;
+};
+
+}  // namespace
+
+TEST_CASE("each setting of the trainer is recorded, and a change of it found") {
+  using Options = TrainerOptions;
+  const auto step = ScheduleKind::kStep, linear = ScheduleKind::kLinear;
+  const std::vector<Change> changes = {
+      {"batch 8 -> 4", [](Options& o) { o.global_batch = 4; }},
+      {"shuffle global -> local of 2 replicas", [](Options& o) { o.shuffle = Shuffle::kLocal; }},
+      {"augment off -> on", [](Options& o) { o.augment = true; }},
+      {"momentum 0.9 -> 0.8", [](Options& o) { o.sgd.momentum = 0.8F; }},
+      {"weight-decay 0.0001 -> 0", [](Options& o) { o.sgd.weight_decay = 0; }},
+      {"lr 0.01 -> 0.02", [](Options& o) { o.schedule.peak = 0.02; }},
+      {"schedule constant -> linear", [=](Options& o) { o.schedule.kind = linear; }},
+      {"warmup-epochs 2 -> 3", [](Options& o) { o.schedule.warmup_epochs = 3; }},
+      {"warmup-initial-lr 0.001 -> 0", [](Options& o) { o.schedule.warmup_initial = 0; }},
+      {"decay-epochs 16,32 -> 16,33",
+       [](Options& o) {
+         o.schedule.decay_epochs = {16, 33};
+       },
+       step},
+      {"decay-factors 0.25,0.125 -> 0.25,0.1",
+       [](Options& o) {
+         o.schedule.decay_factors = {0.25, 0.1};
+       },
+       step},
+      {"linear-epochs 5 -> 6", [](Options& o) { o.schedule.linear_epochs = 6; }, linear},
+      {"linear-end-factor 0.05 -> 0.01", [](Options& o) { o.schedule.linear_end_factor = 0.01; },
+       linear},
+      {"precision fp32 -> bf16", [](Options& o) { o.other["precision"] = "bf16"; }}};
+  std::map<std::string, ChangeRule> met;
+  for (const Change& change : changes) {
+    CAPTURE(change.message);
+    const TrainerOptions before = options_with(change.kind);
+    TrainerOptions after = before;
+    change.make(after);
+    CHECK(compare_settings(settings_of(before), settings_of(before)).allowed.empty());
+    const SettingChanges found = compare_settings(settings_of(before), settings_of(after));
+    REQUIRE(found.refused.size() + found.allowed.size() > 0);
+    const bool refused = !found.refused.empty();
+    CHECK((refused ? found.refused : found.allowed).front() == change.message);
+    CHECK(found.unrecorded.empty());
+    met[change.message.substr(0, change.message.find(' '))] =
+        refused ? ChangeRule::kNever : ChangeRule::kAllowed;
+  }
+  // The rest come from the network's options, the seed and the data.
+  for (const char* name : {"model", "input", "kernel", "filters", "conv-layers", "fc", "targets",
+                           "dropout", "seed", "training-samples"}) {
+    CAPTURE(name);
+    const Settings before = settings_of(options_with(step));
+    Settings after = before;
+    REQUIRE(after.contains(name));
+    after[name] = "1x1";
+    const SettingChanges found = compare_settings(before, after);
+    REQUIRE(found.refused.size() + found.allowed.size() == 1);
+    met[name] = found.refused.empty() ? ChangeRule::kAllowed : ChangeRule::kNever;
+  }
+  std::size_t rows = 0;
+  for (const ResumeRule& rule : resume_rules()) {
+    CAPTURE(rule.name);
+    const auto found = met.find(std::string(rule.name));
+    REQUIRE((found != met.end()) == (rule.rule != ChangeRule::kFree));
+    if (found == met.end()) continue;
+    CHECK(found->second == rule.rule);
+    ++rows;
+  }
+  CHECK(rows == met.size());
+  CHECK(rows > 20);
+}
+
+TEST_CASE("settings are compared by value, and unrecorded ones told apart") {
+  const Settings now = settings_of(options_with(ScheduleKind::kStep));
+  Settings same = now;
+  same["dropout"] = "0.50";
+  same["fc"] = "128, 64";
+  same["input"] = "32x32x32x04";
+  SettingChanges changes = compare_settings(same, now);
+  CHECK(changes.refused.empty());
+  CHECK(changes.allowed.empty());
+  same["fc"] = "128,32";
+  CHECK(compare_settings(same, now).refused == std::vector<std::string>{"fc 128,32 -> 128,64"});
+
+  Settings older = now;
+  for (const char* name : {"lr", "schedule", "warmup-epochs", "warmup-initial-lr", "decay-epochs",
+                           "decay-factors", "momentum", "weight-decay", "precision"})
+    CHECK(older.erase(name) == 1);
+  changes = compare_settings(older, now);
+  CHECK(changes.refused.empty());
+  CHECK(changes.allowed.empty());
+  CHECK(changes.unrecorded.size() == 9);
+}
+
+TEST_CASE("the rules are printed, each name once") {
+  const std::string text = describe_resume_rules();
+  for (const ResumeRule& rule : resume_rules()) CHECK(contains(text, std::string(rule.name)));
+  for (std::size_t begin = 0; begin < text.size(); begin = text.find('\n', begin) + 1)
+    CHECK(text.find('\n', begin) - begin <= 84);
+}
+
+}  // namespace halomesh

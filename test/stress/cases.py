@@ -1,0 +1,405 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tables of cases, by class of fault. A row is a Case (see scene.py); to add one, add a line."""
+import os
+
+from faults import (DAMAGES, KINDS, SIGNALS, after_delay, at_step, both, contents, deleted, directory,
+                    emptied, fifo, flipped, full_disk, garbage, link_to, loop, nans, on, read_only,
+                    send, shorter, steps_done, truncated, wait_for)
+from scene import ALONE, EVAL, TRAIN, Case, expect
+
+LONG = f"{TRAIN} --steps 200 --checkpoint-every 5 --keep 2".replace("--steps 24 --checkpoint-every 8 --keep 9", "")
+SYNTH = "synth --extent 16 --train 8 --validation 4 --seed 3"
+TEMPLATES = [
+    f"{SYNTH} --out data",
+    f"{SYNTH} --out gz --gzip",
+    f"{SYNTH} --out archive --format archive",
+    f"{TRAIN} --out run",
+    f"{LONG} --out long",
+]
+USAGE, FAILED, STOPPED = 2, 1, 75
+
+# What each option refuses, with exit code 2 and its name or the value; "" is a name like any other.
+HUGE = "99999999999999999999 9223372036854775808"
+REFUSED = {
+    "train": {
+        "batch": f"0 -1 1.5 x 4x {HUGE}", "epochs": f"-1 x {HUGE}", "steps": f"-1 1e3 {HUGE}",
+        "seed": f"-1 x 1.5 {HUGE[:20]}", "lr": "x -1 nan inf 1e999", "momentum": "x -1 1 nan",
+        "weight-decay": "x -1 nan inf", "dropout": "x -0.1 1 2 nan", "parts": "0x1x1 2x 2x1 x 2x1x1x1 -2x1x1",
+        "input": "0x0x0x0 16x16x16 16 x -16x16x16x4", "kernel": f"0 -1 x {HUGE}", "filters": f"0 -4 x {HUGE}",
+        "conv-layers": f"0 -1 x 40 {HUGE}", "fc": "0 8,0 -8 x 8,,8", "targets": f"0 -1 x {HUGE}",
+        "keep": f"0 -1 x {HUGE}", "checkpoint-every": f"-1 x {HUGE}", "evaluate-every": f"-1 x {HUGE}",
+        "wall-limit": "-1 x nan", "target-mae": "-1 x nan", "augment": "maybe 2", "precision": "fp8 x",
+        "shuffle": "x", "schedule": "x", "resume": "", "reduction": "x", "stage-codec": "zip",
+        "warmup-epochs": f"-1 x {HUGE}", "linear-epochs": f"-1 x {HUGE}", "linear-end-factor": "x nan -1",
+        "model": "unet", "momentun": "0.5",
+    },
+    "plan": {
+        "parts": "1000x1000x1000 100000x1x1 9223372036854775807x1x1 0x0x0",
+        "kernel": "1000000 9223372036854775807", "filters": "9223372036854775807 1000000000000000",
+        "input": "2000000x2000000x2000000x4 9223372036854775807x1x1x1", "conv-layers": "1000000 9223372036854775807",
+        "fc": "9223372036854775807 4611686018427387904,4", "targets": "9223372036854775807",
+        "local-batch": "0 9223372036854775807", "part": "-2 7 9223372036854775807",
+    },
+    "synth": {
+        "extent": f"0 -1 x 1000000000 {HUGE}", "train": f"-1 x {HUGE}", "validation": f"-1 x {HUGE}",
+        "universe-boxes": f"0 x {HUGE}", "particles-per-voxel": f"0 2 x {HUGE}", "voxel-mpc-h": "0 -1 x nan",
+        "parameter-spread": "-1 x nan", "format": "csv",
+    },
+    "convert": {
+        "level": f"0 10 x {HUGE}", "samples-per-file": f"0 -1 x {HUGE}", "codec": "zip 99999999999999999999",
+        "split": "test", "input": "0x0x0x0 x", "targets": f"0 -1 {HUGE}",
+    },
+    "eval": {"batch": f"-1 x 3.5 {HUGE}", "parts": "0x1x1 x", "split": ""},
+}
+BASE = {
+    "train": f"{ALONE} --out {{out}}", "plan": "plan", "synth": "synth --out {out} --extent 16 --train 1 --validation 1",
+    "convert": "convert --from {data} --to {out} --input 16x16x16x4", "eval": f"{EVAL} {{run}}".replace("--parts 1x2x1 ", ""),
+}
+
+
+def absurd_values():
+    """One case for each option: all its values one after the other would hide which one failed."""
+    for command, options in REFUSED.items():
+        for option, values in options.items():
+            for value in values.split(" "):
+                base = BASE[command]
+                head, _, tail = base.partition(f"--{option} ")
+                if tail:  # given only once
+                    base = head + tail.partition(" ")[2]
+                yield Case(f"{command} --{option} '{value}'", f"{base} --{option} '{value}'",
+                           USAGE if value else (USAGE, FAILED), (f"--{option}|{value}" if value else "",),
+                           limit_s=20)
+
+
+CONFIG = "plan --config {root}/c.cfg"
+
+
+def configurations():
+    good = b"filters = 4\nconv-layers = 2\ninput = 16x16x16x4\nfc = 8\n"
+    row = lambda name, text, code=USAGE, says=("c.cfg",), **more: Case(
+        f"configuration: {name}", CONFIG, code, says, on("c.cfg", contents(text)), limit_s=15, **more)
+    yield row("plain", good, 0, ("16",))
+    yield row("byte order mark", b"\xef\xbb\xbf" + good, 0, ("16",))
+    yield row("CRLF", good.replace(b"\n", b"\r\n"), 0, ("16",))
+    yield row("empty", b"", 0, ())
+    yield row("comments only", b"# nothing\n\n   \n", 0, ())
+    yield row("without a last newline", good.rstrip(), 0, ("16",))
+    yield row("no name", good + b"= 4\n", USAGE, ("c.cfg", "5"))
+    yield row("no value", good + b"kernel =\n", USAGE, ("kernel",))
+    yield row("no equals sign", good + b"kernel 2\n", USAGE, ("c.cfg", "kernel 2"))
+    yield row("given twice", good + b"filters = 8\n", USAGE, ("filters",))
+    yield row("NUL", good + b"ker\0nel = 2\n", USAGE, ("c.cfg",))
+    yield row("unknown name", good + b"kernl = 2\n", USAGE, ("kernl", "kernel"))
+    yield row("binary", bytes(range(256)) * 16, USAGE, ("c.cfg",))
+    yield row("UTF-16", b"\xff\xfe" + good.decode().encode("utf-16-le"), USAGE, ("c.cfg",))
+    yield row("line of a megabyte", b"fc = " + b"8," * 500000 + b"8\n", USAGE, ())
+    yield row("four megabytes", good + b"#" * 4_000_000, USAGE, ("c.cfg",))
+    yield row("names itself", good + b"config = c.cfg\n", USAGE, ("config",))
+    for kind, fault in KINDS.items():
+        yield Case(f"configuration: {kind}", CONFIG, USAGE, ("c.cfg",), on("c.cfg", fault), limit_s=15)
+    yield Case("configuration: missing", CONFIG, USAGE, ("c.cfg", "No such file"))
+
+
+def samples():
+    """A file of each format damaged or replaced by something else, while two ranks train."""
+    formats = {"data": "data/train/3", "gz": "gz/train/5", "archive": "archive/train-00000.h5"}
+    for data, file in formats.items():
+        faults = {**DAMAGES, **KINDS, "one byte short": shorter, "bits flipped": flipped}
+        for name, fault in faults.items():
+            says = (file.rsplit("/", 1)[0],) if file[-1].isdigit() else ("train-00000",)
+            yield Case(f"sample of {data}: {name}", TRAIN.replace("{data}", f"{{root}}/{data}") + " --out {out}",
+                       FAILED, says, on(file, fault), ranks=2, writes=("out", "out/*"))
+    for name, fault in {**DAMAGES, "a directory": directory, "a FIFO": fifo}.items():
+        yield Case(f"validation sample: {name}", f"{EVAL} {{run}}", FAILED, ("validation",),
+                   on("data/validation/1", fault), ranks=2)
+        yield Case(f"source of convert: {name}",
+                   "convert --from {data} --to {out} --input 16x16x16x4", FAILED, ("train",),
+                   on("data/train/6", fault), writes=("out", "out/*"))
+
+
+def checkpoints():
+    """Each reader of a checkpoint with each way in which a file is none, or no longer one."""
+    readers = {
+        "eval": f"{EVAL} {{last}}",
+        "predict": "predict --data {data} --checkpoint {last} --out {root}/p.csv",
+        "resume": f"{TRAIN} --out {{out}} --resume {{last}}",
+        "init-from": f"{TRAIN} --out {{out}} --init-from {{last}}",
+    }
+    damages = {**DAMAGES, **KINDS, "one byte short": shorter, "bits flipped": flipped,
+               "parameters of nan": nans, "missing": deleted, "/etc/passwd": link_to("/etc/passwd")}
+    for reader, command in readers.items():
+        for name, fault in damages.items():
+            ranks = 2 if "parts 2" in command or "parts 1x2" in command else 0
+
+            def no_advice_to_delete(scene, text):
+                expect("delete" not in text, "the hint says to delete the file")
+            yield Case(f"checkpoint for {reader}: {name}", command, FAILED, ("step-000000024",),
+                       on("last", fault), ranks=ranks, writes=("out",),
+                       after=no_advice_to_delete if fault in KINDS.values() or "passwd" in name else None)
+
+    # An unattended chain of jobs goes back to the newest sound checkpoint.
+    for name in ("empty", "truncated", "garbage", "zeros"):
+        yield Case(f"newest checkpoint {name}, resumed from the one before", f"{TRAIN} --out {{run}}", 0,
+                   ("step-000000024", "step-000000016"), on("last", DAMAGES[name]), ranks=2,
+                   writes=("run/*",), after=same_losses("run", "long", 24))
+    for name, fault in {"nan": nans, "bits": flipped, "one byte": shorter}.items():
+        yield Case(f"newest checkpoint with {name} wrong, resumed from the one before",
+                   f"{TRAIN} --out {{run}}", 0, ("step-000000024",), on("last", fault), ranks=2,
+                   writes=("run/*",), after=same_losses("run", "long", 24))
+    every = both(*(on(f"run/checkpoints/step-0000000{step}.h5", truncated) for step in ("08", "16", "24")))
+    yield Case("no sound checkpoint", f"{TRAIN} --out {{run}}", FAILED, ("run/checkpoints",), every, ranks=2,
+               writes=("run/checkpoints/*damaged*", "run/checkpoints/step-*"))
+
+
+def same_losses(got, reference, steps):
+    """The run has each of its first steps once, and bit by bit as the uninterrupted one."""
+    def after(scene, text):
+        mine, whole = steps_done(scene / got), steps_done(scene / reference)
+        expect(len(whole) >= steps, f"the reference has {len(whole)} steps only")
+        for step in range(1, steps + 1):
+            expect(mine.get(step) == whole[step], f"loss of step {step}: {mine.get(step)}, not {whole[step]}")
+    return after
+
+
+def changed_options():
+    """Resuming with one option changed: what decides the curve is refused; the rest is not."""
+    refused = {
+        "seed": "1", "batch": "4", "augment": "on", "shuffle": "local", "dropout": "0.25", "momentum": "0.8",
+        "weight-decay": "0.01", "schedule": "linear", "lr": "0.01", "kernel": "3", "filters": "8",
+        "conv-layers": "1", "fc": "16", "warmup-epochs": "3",
+    }
+    for option, value in refused.items():
+        base = f"{TRAIN} --steps 32 --out {{run}}".replace("--steps 24 ", "", 1)
+        head, _, tail = base.partition(f"--{option} ")
+        if tail:
+            base = head + tail.partition(" ")[2]
+        yield Case(f"resume with another --{option}", f"{base} --{option} {value}", (FAILED, USAGE), (option, value),
+                   ranks=2)
+    harmless = {
+        "another mesh": "--parts 1x2x1", "more steps": "", "fewer checkpoints kept": "--keep 1",
+        "no validation": "--evaluate-every 0", "another reduction": "--reduction flat",
+        "staged data": "--stage-dir {stage}",
+    }
+    for name, option in harmless.items():
+        base = f"{TRAIN} --steps 32 --out {{run}}".replace("--steps 24 ", "", 1)
+        for word in ("--parts 2x1x1", "--keep 9"):
+            if word.split()[0] in option:
+                base = base.replace(word, "")
+        yield Case(f"resume with {name}", f"{base} {option}", 0, ("step-000000024",), ranks=2,
+                   writes=("run/*",), after=lambda scene, text: expect(
+                       sorted(steps_done(scene / "run")) == list(range(1, 33)), "not 32 steps"))
+    yield Case("resume with nothing left to do", f"{TRAIN} --out {{run}}", 0, ("nothing to do",), ranks=2,
+               writes=("run/*",), after=lambda scene, text: expect(
+                   "0 -> 0" not in text and "0 samples/s" not in text, "figures of nothing"))
+
+
+def records():
+    """metrics.jsonl or mllog.txt damaged between two jobs: said once, and the run goes on."""
+    damages = {"emptied": emptied, "deleted": deleted, "cut in a line": shorter, "cut in half": truncated,
+               "of garbage": garbage}
+    base = f"{TRAIN} --steps 32 --out {{run}}".replace("--steps 24 ", "", 1)
+    for name, fault in damages.items():
+        def whole_lines(scene, text):
+            steps = steps_done(scene / "run")
+            expect(set(range(25, 33)) <= set(steps), "not all of the new steps are recorded")
+        says = () if name == "cut in a line" else ("metrics.jsonl",)
+        yield Case(f"metrics.jsonl {name}, then resumed", base, 0, says, on("run/metrics.jsonl", fault), ranks=2,
+                   writes=("run/*",), after=whole_lines)
+    for name in ("a FIFO", "a directory", "/dev/zero"):
+        yield Case(f"metrics.jsonl is {name}", base, FAILED, ("metrics.jsonl",),
+                   on("run/metrics.jsonl", KINDS[name]), ranks=2, writes=("run/run.json",))
+
+
+def paths():
+    long_name, long_path = "n" * 300, "/".join(["d" * 200] * 25)
+    good = {"spaces": "a run of mine", "unicode": "läuft-走る-🚀", "trailing slash": "slash/", "dots": "./a/../b",
+            "leading dash": "./-x", "quotes": "it's", "a name of 255 bytes": "n" * 255, "newline": "two\nlines",
+            "percent": "100%d%s", "braces": "a{{}}b"}
+    for name, path in good.items():
+        made = path.replace("{{}}", "{}")
+
+        def prepared(scene, made=made):
+            if ".." in made:
+                (scene / "a").mkdir()
+
+        def there(scene, text, made=made):
+            expect((scene / made / "checkpoints/step-000000024.h5").exists(), "no checkpoint there")
+        yield Case(f"path of --out: {name}", f'{TRAIN} --out "{{root}}/{path}"', 0, (), prepared,
+                   after=there, ranks=2, writes=("*",))
+    yield Case("path of --out: relative", f"{TRAIN} --out here/and/there", 0, ranks=2, writes=("here*",))
+    yield Case("path of --data: relative, trailing slash", TRAIN.replace("{data}", "data/") + " --out {out}", 0,
+               ranks=2, writes=("out*",))
+    bad = {"a name of 300 bytes": long_name, "5000 bytes": long_path}
+    for command, base in {"train": f"{ALONE} --out", "synth": f"{SYNTH} --out",
+                          "convert": "convert --from {data} --input 16x16x16x4 --to"}.items():
+        for name, path in bad.items():
+            yield Case(f"{command} into {name}", f"{base} {{root}}/{path}", FAILED, ("name too long",),
+                       writes=("d*",) if "/" in path else ())
+        for name, fault in {**KINDS, "a file": contents(b"mine")}.items():
+            if name not in ("a directory", "a dangling link"):
+                yield Case(f"{command} into {name}", f"{base} {{out}}", FAILED, ("out",), on("out", fault),
+                           limit_s=20)
+        yield Case(f"{command} below a file", f"{base} {{out}}/below", FAILED, ("out",), on("out", contents(b"mine")))
+        yield Case(f"{command} into a read-only file system", f"{base} {{root}}/ro/out", FAILED,
+                   ("ro", "Read-only file system"), read_only("ro"))
+    for option, base in {"data": ALONE.replace("{data}", "{root}/x") + " --out {out}",
+                         "checkpoint": f"{EVAL} {{root}}/x", "from": "convert --to {out} --from {root}/x"}.items():
+        for name, fault in {"a loop of links": loop, "a FIFO": fifo, "a file": contents(b""),
+                            "/dev/zero": link_to("/dev/zero")}.items():
+            yield Case(f"--{option} is {name}", base, FAILED, ("x",), on("x", fault), limit_s=20)
+    predict = "predict --data {data} --checkpoint {run} --out"
+    for name, target, code in (("of no known format", "{root}/p.txt", USAGE), ("in no directory", "{root}/no/p.csv", FAILED),
+                               ("a directory", "{data}", USAGE), ("in a read-only file system", "{root}/ro/p.h5", FAILED),
+                               ("a name of 300 bytes", "{root}/" + long_name + ".csv", FAILED)):
+        yield Case(f"predictions into a file {name}", f"{predict} {target}", code, ("--out",) if code == USAGE else (),
+                   read_only("ro"))
+
+
+def ranks():
+    """Numbers of ranks that are prime, or do not go with the mesh or the batch."""
+    plain = TRAIN.replace("--parts 2x1x1", "")
+    for count in (1, 2, 3, 5, 7):
+        batch = plain.replace("--batch 2", f"--batch {count}")
+        yield Case(f"{count} replicas", f"{batch} --parts 1x1x1 --out {{out}}", 0, ranks=count, writes=("out*",))
+        if count > 1:
+            yield Case(f"{count} parts along H", f"{plain} --parts 1x{count}x1 --out {{out}}", 0, ranks=count,
+                       writes=("out*",))
+            yield Case(f"evaluation on {count} ranks", "eval --data {data} --checkpoint {run}", 0, ranks=count)
+    for parts, count in (("2x1x1", 3), ("2x2x2", 2), ("3x1x1", 5), ("1x1x7", 2)):
+        yield Case(f"{count} ranks for {parts}", f"{plain} --parts {parts} --out {{out}}", USAGE, (parts, str(count)),
+                   ranks=count)
+    yield Case("batch that does not divide", f"{plain} --parts 1x1x1 --out {{out}}", USAGE, ("batch",), ranks=3)
+
+
+def disks():
+    """Disks that fill up: what was whole stays whole, and nothing half-written is left."""
+    fails = lambda name, command, disk, kilobytes, says, **more: Case(
+        f"full disk: {name}", command, FAILED, says, full_disk(disk, kilobytes), **more)
+    yield fails("first checkpoint", f"{TRAIN} --out {{root}}/small/out", "small", 16, ("No space left",), ranks=2,
+                writes=("small/out", "small/out/*.json*", "small/out/mllog.txt", "small/out/checkpoints"))
+    yield fails("synth", f"{SYNTH} --train 64 --out {{root}}/small".replace("--train 8 ", ""), "small", 300,
+                ("No space left|free",))
+    yield fails("archive without compression", "convert --from {data} --to {root}/small --input 16x16x16x4 --codec none",
+                "small", 100, ("small",))
+    yield fails("archive", "convert --from {data} --to {root}/small --input 16x16x16x4", "small", 40,
+                ("No space left",), writes=("small/*.lock",))
+    yield fails("predictions", "predict --data {data} --checkpoint {run} --out {root}/small/p.h5", "small", 0,
+                ("No space left",))
+    yield fails("trace", f"{TRAIN} --out {{out}} --trace {{root}}/small/t.json", "small", 0, ("t.json",), ranks=2,
+                writes=("out", "out/*"))
+    for keep in ("", "--keep-stage"):
+        yield fails(f"stage {keep}", f"{TRAIN} --out {{out}} --stage-dir {{root}}/small {keep}", "small", 64,
+                    ("small",), ranks=2, writes=("out", "out/*"))
+
+
+def started(scene, command, out, ranks=2):
+    """A training that runs on while the case's command is tried."""
+    job = scene.start(command, ranks)
+    wait_for(job, lambda: len(steps_done(scene / out)) >= 3)
+    expect(not job.ended(), "the first run ended too early: " + job.output())
+    return job
+
+
+def two_writers():
+    """The second writer of a directory is refused; the first one loses nothing."""
+    long_run = LONG.replace("--steps 200", "--steps 1000000")
+    first = {}
+
+    def begin(scene):
+        first[scene] = started(scene, f"{long_run} --out {{out}}", "out")
+
+    def first_ends_well(scene, text):
+        job = first.pop(scene)
+        os.kill(job.ranks()[0], SIGNALS["TERM"])
+        code = job.wait(60)
+        expect(code == STOPPED, f"the first run: exit code {code}\n{job.output()}")
+        steps = sorted(steps_done(scene / "out"))
+        last = int(max(path.stem for path in scene.root.glob("out/checkpoints/*.h5"))[5:])
+        expect(steps == list(range(1, last + 1)), f"{len(steps)} steps recorded, last checkpoint {last}")
+        expect(not list(scene.root.glob("out/**/*superseded*")), "the first run's checkpoints were renamed")
+    writes = ("out", "out/*")
+    for name, command, count in (
+            ("a second train", f"{long_run} --out {{out}}", 2),
+            ("a second train on one rank", f"{long_run} --out {{out}}".replace("--parts 2x1x1", ""), 0),
+            ("a second train with --resume never", f"{long_run} --out {{out}} --resume never", 2),
+            ("a second train by another path", f"{long_run} --out {{root}}/data/../out", 2)):
+        yield Case(f"two writers: {name}", command, (FAILED, USAGE), ("out",), begin, after=first_ends_well, ranks=count,
+                   writes=writes)
+
+    def synth(scene):
+        first[scene] = scene.start("synth --out {out} --extent 16 --train 400 --validation 4")
+        wait_for(first[scene], lambda: len(list(scene.root.glob("out/train/*"))) >= 3)
+
+    def synth_ends_well(scene, text):
+        code = first.pop(scene).wait(300)
+        expect(code == 0, f"the first synth: exit code {code}")
+        expect(len(list(scene.root.glob("out/train/*.tfrecord"))) == 400, "not 400 samples")
+    yield Case("two writers: a second synth", "synth --out {out} --extent 16 --train 2 --validation 1 --overwrite",
+               (FAILED, USAGE), ("out",), synth, after=synth_ends_well, writes=writes, limit_s=30)
+
+    def killed(scene):
+        job = started(scene, f"{long_run} --out {{out}}", "out")
+        job.kill()
+    yield Case("two writers: the first one was killed", f"{LONG} --steps 10 --out {{out}}".replace("--steps 200 ", ""), (0,),
+               (), killed, ranks=2, writes=writes)
+    yield Case("two readers of a run", f"{EVAL} {{run}}", 0, ("MAE",),
+               lambda scene: scene.start(f"{EVAL} {{run}}", 2), ranks=2)
+
+
+def stops(short):
+    """Signals at random moments; the same command then ends with the uninterrupted curve."""
+    def then_same(scene, text):
+        code, more = scene.run(f"{LONG} --out {{out}}", 2)
+        expect(code == 0, f"resuming: exit code {code}\n{more}")
+        same_losses("out", "long", 200)(scene, more)
+        expect(not list(scene.root.glob("out/**/.*")), "temporary files are left")
+    for turn in range(1 if short else 4):
+        for name, number in SIGNALS.items():
+            for to in (0, 1, "launcher"):
+                if name == "HUP" and to == "launcher":
+                    continue  # mpirun does not pass it on
+                killed = name == "KILL" and to != "launcher"
+                code = tuple(range(1, 256)) if killed or to == "launcher" else STOPPED
+                yield Case(f"training: {name} to {to}, moment {turn}", f"{LONG} --out {{out}}", code, (), ranks=2,
+                           during=send(number, to, at_step(150)), after=then_same, writes=("out", "out/*"),
+                           one_error=False, limit_s=300)
+        busy = LONG.replace("--checkpoint-every 5", "--checkpoint-every 1")
+        for name in ("KILL", "TERM"):
+            yield Case(f"checkpointing: {name}, moment {turn}", f"{busy} --out {{out}}", tuple(range(1, 256)),
+                       ranks=2, during=send(SIGNALS[name], 0, at_step(100)), after=then_same,
+                       writes=("out", "out/*"), one_error=False)
+
+            def stage_is_empty(scene, text):
+                expect(not list((scene / "stage").iterdir()), "the stage is left behind")
+            yield Case(f"staging: {name}, moment {turn}", f"{LONG} --stage-dir {{stage}} --out {{out}}",
+                       (0, *range(1, 256)), ranks=2, during=send(SIGNALS[name], 1, after_delay(0.3, "out/run.json")),
+                       writes=("out", "out/*", "stage/*"), one_error=False,
+                       after=stage_is_empty if name == "TERM" else None)
+            yield Case(f"evaluation: {name}, moment {turn}", f"{EVAL} {{run}} --split train",
+                       (0, *range(1, 256)), ranks=2, during=send(SIGNALS[name], 1, after_delay(0.3)),
+                       one_error=False)
+            yield Case(f"predictions: {name}, moment {turn}",
+                       "predict --data {data} --checkpoint {run} --out {root}/p.csv --split train",
+                       (0, *range(1, 256)), ranks=2, during=send(SIGNALS[name], 0, after_delay(0.3)),
+                       writes=("p.csv",), one_error=False)
+
+            def convert_again(scene, text):
+                code, more = scene.run("convert --from {root}/more --to {out} --input 16x16x16x4 --verify")
+                expect(code == 0, f"converting again: exit code {code}\n{more}")
+                left = [p.name for p in (scene / "out").iterdir() if "partial" in p.name or p.name[0] == "."]
+                expect(not left, f"left behind: {left}")
+
+            def more_data(scene):
+                code, text = scene.run("synth --out {root}/more --extent 16 --train 100 --validation 4")
+                expect(code == 0, text)
+            yield Case(f"conversion: {name}, moment {turn}",
+                       "convert --from {root}/more --to {out} --input 16x16x16x4 --samples-per-file 4",
+                       (0, *range(1, 256)), ranks=2, fault=more_data,
+                       during=send(SIGNALS[name], 0, after_delay(0.5, "out/*")), after=convert_again,
+                       writes=("out", "out/*"), one_error=False)
+
+
+def all_cases(short):
+    tables = (absurd_values, configurations, samples, checkpoints, changed_options, records, paths, ranks, disks,
+              two_writers)
+    return [case for table in tables for case in table()] + list(stops(short))
