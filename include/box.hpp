@@ -8,6 +8,7 @@
 #include <compare>
 #include <cstdint>
 #include <ostream>
+#include <string>
 
 #include "shape.hpp"
 
@@ -72,11 +73,13 @@ inline Box with_d_range(Box box, std::int64_t lo, std::int64_t hi) {
 template <>
 struct fmt::formatter<halomesh::Box> : halomesh::PlainFormatter {
   static auto format(const halomesh::Box& b, fmt::format_context& context) {
-    if (b.empty()) return fmt::format_to(context.out(), "empty");
+    if (b.empty()) return print("empty", context);
+    std::string text;
     for (const std::size_t a : {halomesh::kD, halomesh::kH, halomesh::kW})
-      fmt::format_to(context.out(), "[{},{})x", b.lo[a], b.hi[a]);
-    if (b.lo[halomesh::kC] == 0) return fmt::format_to(context.out(), "{}", b.hi[halomesh::kC]);
-    return fmt::format_to(context.out(), "[{},{})", b.lo[halomesh::kC], b.hi[halomesh::kC]);
+      text += fmt::format("[{},{})x", b.lo[a], b.hi[a]);
+    const auto lo = b.lo[halomesh::kC], hi = b.hi[halomesh::kC];
+    return print(text + (lo == 0 ? fmt::format("{}", hi) : fmt::format("[{},{})", lo, hi)),
+                 context);
   }
 };
 

@@ -4,9 +4,11 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <ostream>
+#include <string_view>
 
 namespace halomesh {
 
@@ -25,6 +27,12 @@ struct Shape {
 /// Base of the formatters of our own types, which take no options: they print by "{}" alone.
 struct PlainFormatter {
   static constexpr auto parse(fmt::format_parse_context& context) { return context.begin(); }
+
+ protected:
+  /// Not fmt::format_to(): compilers disagree on the symbol of its instance in a shared libfmt.
+  static auto print(std::string_view text, fmt::format_context& context) {
+    return std::copy(text.begin(), text.end(), context.out());
+  }
 };
 
 }  // namespace halomesh
@@ -33,7 +41,7 @@ struct PlainFormatter {
 template <>
 struct fmt::formatter<halomesh::Shape> : halomesh::PlainFormatter {
   static auto format(const halomesh::Shape& s, fmt::format_context& context) {
-    return fmt::format_to(context.out(), "{}x{}x{}x{}", s.d, s.h, s.w, s.c);
+    return print(fmt::format("{}x{}x{}x{}", s.d, s.h, s.w, s.c), context);
   }
 };
 

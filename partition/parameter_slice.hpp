@@ -32,7 +32,7 @@ struct ParameterSlice {
 template <>
 struct fmt::formatter<halomesh::ParameterSlice> : halomesh::PlainFormatter {
   static auto format(const halomesh::ParameterSlice& slice, fmt::format_context& context) {
-    return fmt::format_to(context.out(), "outputs [{},{}) x {}", slice.out.lo, slice.out.hi,
-                          slice.in);
+    return print(fmt::format("outputs [{},{}) x {}", slice.out.lo, slice.out.hi, slice.in),
+                 context);
   }
 };

@@ -20,7 +20,7 @@ struct Counted {
 template <>
 struct fmt::formatter<Counted> : halomesh::PlainFormatter {
   static auto format(const Counted& counted, fmt::format_context& context) {
-    return fmt::format_to(context.out(), "{}", ++*counted.printed);
+    return print(fmt::format("{}", ++*counted.printed), context);
   }
 };
 

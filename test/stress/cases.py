@@ -384,7 +384,7 @@ def stops(short):
                        writes=("p.csv",), one_error=False)
 
             def convert_again(scene, text):
-                code, more = scene.run("convert --from {root}/more --to {out} --input 16x16x16x4 --verify")
+                code, more = scene.run("convert --from {root}/more --to {out} --input 16x16x16x4 --samples-per-file 4 --verify")
                 expect(code == 0, f"converting again: exit code {code}\n{more}")
                 left = [p.name for p in (scene / "out").iterdir() if "partial" in p.name or p.name[0] == "."]
                 expect(not left, f"left behind: {left}")
