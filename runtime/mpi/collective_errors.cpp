@@ -6,6 +6,7 @@
 
 #include "error.hpp"
 #include "runtime/mpi/in_flight.hpp"
+#include "system_error.hpp"
 
 namespace halomesh {
 namespace {
@@ -14,10 +15,9 @@ namespace {
 std::string outcome_of(const std::function<std::string()>& work) {
   try {
     return "+" + work();
-  } catch (const Error& error) {
+  } catch (const std::exception& exception) {
+    const Error error = as_error(exception);
     return fmt::format("-{}{}{}", error.what(), '\0', error.hint());
-  } catch (const std::exception& error) {
-    return fmt::format("-{}{}", error.what(), '\0');
   }
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "error.hpp"
+#include "system_error.hpp"
 
 namespace halomesh {
 namespace {
@@ -20,8 +21,8 @@ namespace {
 constexpr std::string_view kSuffix = ".partial";
 
 [[noreturn]] void fail(const char* action, const std::filesystem::path& path, int error_number) {
-  throw Error(fmt::format("cannot {} {}: {}", action, path.c_str(), std::strerror(error_number)),
-              "check that its directory exists, may be written to and has space left");
+  throw system_error(action, path, error_number,
+                     "check that its directory exists, may be written to and has space left");
 }
 
 /// A descriptor that this object owns.

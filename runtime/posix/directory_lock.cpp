@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "error.hpp"
+#include "system_error.hpp"
 
 namespace halomesh {
 namespace {
@@ -30,8 +31,8 @@ constexpr std::chrono::milliseconds kLookEvery{50};
 
 [[noreturn]] void fail(const char* action, const std::filesystem::path& path, int error,
                        const std::string& option) {
-  throw Error(fmt::format("cannot {} {}: {}", action, path.c_str(), std::strerror(error)),
-              fmt::format("check that {} may be written to, or give another one", option));
+  throw system_error(action, path, error,
+                     fmt::format("check that {} may be written to, or give another one", option));
 }
 
 struct flock whole_file() {

@@ -12,13 +12,13 @@
 #include <cstring>
 
 #include "error.hpp"
+#include "system_error.hpp"
 
 namespace halomesh {
 namespace {
 
 [[noreturn]] void fail(const char* action, const std::filesystem::path& path, int error_number) {
-  throw Error(fmt::format("cannot {} {}: {}", action, path.c_str(), std::strerror(error_number)),
-              "check that the file exists and may be read");
+  throw system_error(action, path, error_number, "check that the file exists and may be read");
 }
 
 const char* kind_name(mode_t mode) {

@@ -12,13 +12,14 @@
 #include "error.hpp"
 #include "runtime/posix/atomic_file.hpp"
 #include "runtime/posix/input_file.hpp"
+#include "system_error.hpp"
 
 namespace halomesh {
 namespace {
 
 [[noreturn]] void fail(const char* action, const std::filesystem::path& path, int error_number) {
-  throw Error(fmt::format("cannot {} {}: {}", action, path.c_str(), std::strerror(error_number)),
-              "check that its directory exists, may be written to and has space left");
+  throw system_error(action, path, error_number,
+                     "check that its directory exists, may be written to and has space left");
 }
 
 }  // namespace

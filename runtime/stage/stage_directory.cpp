@@ -17,6 +17,7 @@
 #include "error.hpp"
 #include "runtime/machine/binding.hpp"
 #include "runtime/posix/directory_lock.hpp"
+#include "system_error.hpp"
 
 namespace halomesh {
 namespace {
@@ -25,8 +26,8 @@ constexpr decltype(statfs::f_type) kRamDisk = 0x01021994;  // TMPFS_MAGIC of lin
 
 [[noreturn]] void fail(const char* action, const std::filesystem::path& path, int error_number,
                        const std::string& hint = {}) {
-  throw Error(
-      fmt::format("cannot {} {}: {}", action, path.c_str(), std::strerror(error_number)),
+  throw system_error(
+      action, path, error_number,
       hint.empty() ? "give --stage-dir a node-local directory that you may write to" : hint);
 }
 

@@ -6,12 +6,11 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <iostream>
-#include <new>
 #include <thread>
 
 #include "runtime/mpi/nonblocking_any.hpp"
+#include "system_error.hpp"
 
 namespace halomesh {
 namespace {
@@ -73,24 +72,14 @@ int end_all_ranks(const MpiSession& session, const Launch& launch, const Failure
 
 }  // namespace
 
-Failure describe(const std::exception_ptr& exception, int rank) {
+Failure describe(const std::exception_ptr& thrown, int rank) {
   try {
-    std::rethrow_exception(exception);
+    std::rethrow_exception(thrown);
   } catch (const UsageError& error) {
     return {message(error.what(), error.hint(), rank), kExitUsage};
-  } catch (const Error& error) {
+  } catch (const std::exception& exception) {
+    const Error error = as_error(exception);
     return {message(error.what(), error.hint(), rank), kExitFailed};
-  } catch (const std::bad_alloc&) {
-    return {message("not enough memory",
-                    "cut each sample into more parts, use a smaller batch or fewer ranks per node",
-                    rank),
-            kExitFailed};
-  } catch (const std::filesystem::filesystem_error& error) {
-    return {message(fmt::format("{}: {}", error.path1().string(), error.code().message()),
-                    "check that the path exists, is writable and has space", rank),
-            kExitFailed};
-  } catch (const std::exception& error) {
-    return {message(error.what(), "", rank), kExitFailed};
   } catch (...) {
     return {message("an exception of unknown type", "", rank), kExitFailed};
   }

@@ -11,6 +11,7 @@
 #include "runtime/log/metrics.hpp"
 #include "runtime/machine/launch_problems.hpp"
 #include "runtime/machine/topology.hpp"
+#include "runtime/mpi/collective_errors.hpp"
 #include "runtime/posix/atomic_file.hpp"
 #include "src/apps/launch/version.hpp"
 #include "src/nn/onednn_library.hpp"
@@ -19,26 +20,6 @@ namespace halomesh {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-// Runs `write` on rank 0; what it throws there is thrown on every rank.
-template <class Write>
-void on_rank_0(const Comm& world, Write write) {
-  std::string what, hint;
-  if (world.rank() == 0) {
-    try {
-      write();
-    } catch (const Error& error) {
-      what = error.what();
-      hint = error.hint();
-    } catch (const std::filesystem::filesystem_error& error) {
-      what = fmt::format("{}: {}", error.path1().c_str(), error.code().message());
-      hint = "check that the path can be made and written to";
-    }
-  }
-  what = world.broadcast(what, 0);
-  hint = world.broadcast(hint, 0);
-  require(what.empty(), what, hint);
-}
 
 std::string utc_now() {
   const std::time_t now = std::time(nullptr);
@@ -108,11 +89,14 @@ void record_run(const Comm& world, const std::filesystem::path& directory, const
                     {"threads", binding.threads}};
   record["reduction"] = name_of(reduction);
   record["kernels"] = implementations;
-  on_rank_0(world, [&] { write_run_record(directory / "run.json", record); });
+  write_record(world, directory / "run.json", record);
 }
 
 void write_record(const Comm& world, const std::filesystem::path& file, const Json& record) {
-  on_rank_0(world, [&] { write_run_record(file, record); });
+  on_first_rank(world, [&] {
+    write_run_record(file, record);
+    return std::string();
+  });
 }
 
 void write_trace(const Comm& world, const std::filesystem::path& file, const Trace& trace) {
@@ -130,11 +114,12 @@ void write_trace(const Comm& world, const std::filesystem::path& file, const Tra
     mine += (mine.empty() ? "" : ",\n") + entry.dump();
   }
   const std::vector<std::string> all = world.all_gather(mine);
-  on_rank_0(world, [&] {
+  on_first_rank(world, [&] {
     std::string text = "[\n";
     for (const std::string& part : all)
       if (!part.empty()) text += (text.size() > 2 ? ",\n" : "") + part;
     write_file_atomically(file, text + "\n]\n");
+    return std::string();
   });
 }
 

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the operating system refused, as an Error: one wording and one set of hints for all files.
+#pragma once
+
+#include <fmt/core.h>
+
+#include <cerrno>
+#include <cstring>
+#include <exception>
+#include <filesystem>
+#include <new>
+#include <string>
+
+#include "error.hpp"
+
+namespace halomesh {
+
+/// The hint for an error number that says by itself what is wrong with a path; else `hint`.
+inline std::string path_hint(int error_number, const std::string& hint) {
+  switch (error_number) {
+    case ENAMETOOLONG:
+      return "use a shorter path: a name has up to 255 bytes, a path up to 4095";
+    case ELOOP:
+      return "one of the path's symbolic links leads back to itself: mend it";
+    case EROFS:
+      return "use a path on a file system that may be written to";
+    case ENOSPC:
+      return "free some space there, or use another file system";
+    case EDQUOT:
+      return "free some of your quota there, or use another file system";
+    default:
+      return hint;
+  }
+}
+
+/// "cannot ACTION PATH: REASON", for an errno value. `hint` is said where path_hint() has no
+/// better.
+inline Error system_error(const char* action, const std::filesystem::path& path, int error_number,
+                          const std::string& hint) {
+  return Error(fmt::format("cannot {} {}: {}", action, path.c_str(), std::strerror(error_number)),
+               path_hint(error_number, hint));
+}
+
+/// What an exception tells the user; those of the standard library get a hint.
+inline Error as_error(const std::exception& exception) {
+  if (const auto* error = dynamic_cast<const Error*>(&exception)) return *error;
+  if (const auto* error = dynamic_cast<const std::filesystem::filesystem_error*>(&exception))
+    return system_error("use", error->path1(), error->code().value(),
+                        "check that the path exists, may be written to and has space left");
+  if (dynamic_cast<const std::bad_alloc*>(&exception) != nullptr)
+    return Error("not enough memory",
+                 "cut each sample into more parts, use a smaller batch or fewer ranks per node");
+  return Error(exception.what());
+}
+
+}  // namespace halomesh
