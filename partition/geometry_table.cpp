@@ -4,44 +4,27 @@
 
 #include <algorithm>
 #include <functional>
-#include <iomanip>
 #include <ostream>
 #include <string>
 
 #include "error.hpp"
+#include "text_table.hpp"
 
 namespace halomesh {
 namespace {
 
 constexpr std::int64_t kFloatBytes = 4;
 
-/// Rows of cells; columns as wide as their widest cell, text to the left, numbers to the right.
-class Grid {
- public:
-  explicit Grid(std::vector<std::string> header, std::size_t text_columns)
-      : text_columns_(text_columns), rows_{std::move(header)} {}
-  void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
-  void print(std::ostream& out) const {
-    std::vector<std::size_t> widths(rows_[0].size());
-    for (const auto& row : rows_)
-      for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
-    for (const auto& row : rows_) {
-      std::string line;
-      for (std::size_t c = 0; c < row.size(); ++c) {
-        const std::string space(widths[c] - row[c].size(), ' ');
-        line += "  " + (c < text_columns_ ? row[c] + space : space + row[c]);
-      }
-      out << line.substr(0, line.find_last_not_of(' ') + 1) << '\n';
-    }
-  }
-
- private:
-  std::size_t text_columns_;
-  std::vector<std::vector<std::string>> rows_;
-};
+/// "657,408". Not fmt::group_digits(), of which GCC 12 warns.
+std::string digits(std::int64_t value) {
+  std::string text = std::to_string(value);
+  const std::size_t first = value < 0 ? 1 : 0;
+  for (std::size_t i = text.size(); i > first + 3; i -= 3) text.insert(i - 3, ",");
+  return text;
+}
 
 std::string bytes_or_dash(std::int64_t volume) {
-  return volume == 0 ? "-" : grouped_digits(volume * kFloatBytes);
+  return volume == 0 ? "-" : digits(volume * kFloatBytes);
 }
 
 /// How many axes have neighbours on both sides.
@@ -63,13 +46,6 @@ std::int64_t partial_sums_received(const TensorGeometry& tensor, std::int64_t pa
 }
 
 }  // namespace
-
-std::string grouped_digits(std::int64_t value) {
-  std::string text = std::to_string(value);
-  const std::size_t first = value < 0 ? 1 : 0;
-  for (std::size_t i = text.size(); i > first + 3; i -= 3) text.insert(i - 3, ",");
-  return text;
-}
 
 GeometryTable::GeometryTable(const ModelGeometry& geometry,
                              const std::vector<std::int64_t>& layer_flops)
@@ -162,61 +138,62 @@ void GeometryTable::print(std::ostream& out, std::int64_t part, std::int64_t bat
 }
 
 void GeometryTable::print_tensors(std::ostream& out, std::size_t part) const {
-  Grid grid({"tensor", "shape", "owned", "needed", "received B", "sent B", "sums sent B",
-             "sums received B"},
-            4);
+  TextTable table({"tensor", "shape", "owned", "needed", "received B", "sent B", "sums sent B",
+                   "sums received B"},
+                  "<<<<>>>>");
   const auto p = static_cast<std::int64_t>(part);
   for (std::size_t t = 0; t < geometry_.tensors().size(); ++t) {
     const TensorGeometry& tensor = geometry_.tensors()[t];
     const Box &owned = tensor.owned[part], &needed = tensor.needed[part];
-    grid.add({tensor.name, fmt::format("{}", tensor.shape), fmt::format("{}", owned),
-              needed == owned || tensor.consumers.empty() ? "as owned" : fmt::format("{}", needed),
-              bytes_or_dash(tensor.distribute.received_volume(p)),
-              t == 0 ? "-" : bytes_or_dash(tensor.distribute.sent_volume(p)),
-              bytes_or_dash(partial_sums_sent(tensor, p)),
-              bytes_or_dash(partial_sums_received(tensor, p))});
+    table.add({tensor.name, fmt::format("{}", tensor.shape), fmt::format("{}", owned),
+               needed == owned || tensor.consumers.empty() ? "as owned" : fmt::format("{}", needed),
+               bytes_or_dash(tensor.distribute.received_volume(p)),
+               t == 0 ? "-" : bytes_or_dash(tensor.distribute.sent_volume(p)),
+               bytes_or_dash(partial_sums_sent(tensor, p)),
+               bytes_or_dash(partial_sums_received(tensor, p))});
   }
-  grid.print(out);
+  out << table;
 }
 
 void GeometryTable::print_parameters(std::ostream& out, std::size_t part) const {
-  Grid grid({"parameter", "outputs x inputs", "floats", "slices", "holders of each", "this part B"},
-            2);
+  TextTable table(
+      {"parameter", "outputs x inputs", "floats", "slices", "holders of each", "this part B"},
+      "<<>>>>");
   for (const ParameterPlacement& parameter : geometry_.parameters()) {
     std::size_t fewest = loads_.size(), most = 0;
     for (const SliceHolders& slice : parameter.holders) {
       fewest = std::min(fewest, slice.parts.size());
       most = std::max(most, slice.parts.size());
     }
-    grid.add({parameter.layer_name + '/' + parameter.geometry.name,
-              fmt::format("{} x {}", parameter.geometry.out, parameter.geometry.in),
-              grouped_digits(parameter.geometry.volume()), std::to_string(parameter.holders.size()),
-              fewest == most ? fmt::format("{}", most) : fmt::format("{} to {}", fewest, most),
-              bytes_or_dash(parameter.slice_volume(static_cast<std::int64_t>(part)))});
+    table.add({parameter.layer_name + '/' + parameter.geometry.name,
+               fmt::format("{} x {}", parameter.geometry.out, parameter.geometry.in),
+               digits(parameter.geometry.volume()), std::to_string(parameter.holders.size()),
+               fewest == most ? fmt::format("{}", most) : fmt::format("{} to {}", fewest, most),
+               bytes_or_dash(parameter.slice_volume(static_cast<std::int64_t>(part)))});
   }
-  grid.print(out);
+  out << table;
 }
 
 void GeometryTable::print_totals(std::ostream& out, std::size_t part, std::int64_t batch) const {
   const PartLoad& load = loads_[part];
   const std::int64_t held = load.parameters * kFloatBytes;
-  Grid grid({"this part", "bytes"}, 1);
-  grid.add({"forward halo, one sample", grouped_digits(load.halo_bytes())});
-  grid.add({"  of it with the input block, never sent", grouped_digits(load.input_halo_bytes)});
-  grid.add({fmt::format("  of it exchanged, in {} messages", load.messages),
-            grouped_digits(load.received_bytes)});
-  grid.add({"backward returns the exchanged bytes", grouped_digits(load.received_bytes)});
-  grid.add({"parameters held = gradients reduced each step", grouped_digits(held)});
-  grid.add({fmt::format("memory, {} local sample{}", batch, batch == 1 ? "" : "s"),
-            grouped_digits(memory_bytes(static_cast<std::int64_t>(part), batch))});
-  grid.add({"  input block, in use and being read", grouped_digits(2 * batch * load.input_bytes)});
-  grid.add({"  tensors, values and gradients", grouped_digits(2 * batch * load.tensor_bytes)});
-  grid.add({"  parameters, gradients and momentum", grouped_digits(3 * held)});
-  grid.print(out);
+  TextTable table({"this part", "bytes"}, "<>");
+  table.add({"forward halo, one sample", digits(load.halo_bytes())});
+  table.add({"  of it with the input block, never sent", digits(load.input_halo_bytes)});
+  table.add({fmt::format("  of it exchanged, in {} messages", load.messages),
+             digits(load.received_bytes)});
+  table.add({"backward returns the exchanged bytes", digits(load.received_bytes)});
+  table.add({"parameters held = gradients reduced each step", digits(held)});
+  table.add({fmt::format("memory, {} local sample{}", batch, batch == 1 ? "" : "s"),
+             digits(memory_bytes(static_cast<std::int64_t>(part), batch))});
+  table.add({"  input block, in use and being read", digits(2 * batch * load.input_bytes)});
+  table.add({"  tensors, values and gradients", digits(2 * batch * load.tensor_bytes)});
+  table.add({"  parameters, gradients and momentum", digits(3 * held)});
+  out << table;
 }
 
 void GeometryTable::print_extremes(std::ostream& out, std::int64_t batch) const {
-  Grid grid({"over all parts", "least", "most", "sum"}, 1);
+  TextTable table({"over all parts", "least", "most", "sum"}, "<>>>");
   const auto row = [&](const char* name, const std::function<std::int64_t(std::int64_t)>& value) {
     std::int64_t least = value(0), most = least, sum = 0;
     for (std::int64_t part = 0; part < std::ssize(loads_); ++part) {
@@ -224,7 +201,7 @@ void GeometryTable::print_extremes(std::ostream& out, std::int64_t batch) const 
       most = std::max(most, value(part));
       sum += value(part);
     }
-    grid.add({name, grouped_digits(least), grouped_digits(most), grouped_digits(sum)});
+    table.add({name, digits(least), digits(most), digits(sum)});
   };
   const auto load = [&](std::int64_t part) { return loads_[static_cast<std::size_t>(part)]; };
   row("forward halo B, one sample", [&](auto part) { return load(part).halo_bytes(); });
@@ -232,11 +209,10 @@ void GeometryTable::print_extremes(std::ostream& out, std::int64_t batch) const 
   row("partial sums received B", [&](auto part) { return load(part).partial_sums_received_bytes; });
   row("parameters B", [&](auto part) { return load(part).parameters * kFloatBytes; });
   row("memory B", [&](auto part) { return memory_bytes(part, batch); });
-  grid.print(out);
-  out << "\n  the network has " << grouped_digits(geometry_.parameter_count()) << " parameters";
+  out << table;
+  out << "\n  the network has " << digits(geometry_.parameter_count()) << " parameters";
   if (imbalance() > 0)
-    out << "; the busiest part computes " << std::fixed << std::setprecision(3) << imbalance()
-        << std::defaultfloat << " times the mean";
+    out << fmt::format("; the busiest part computes {:.3f} times the mean", imbalance());
   out << '\n';
 }
 

@@ -63,7 +63,4 @@ class GeometryTable {
   std::vector<PartLoad> loads_;
 };
 
-/// "657,408".
-std::string grouped_digits(std::int64_t value);
-
 }  // namespace halomesh

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "error.hpp"
+#include "joined.hpp"
 #include "runtime/data/archive.hpp"
 #include "runtime/data/block_writer.hpp"
 #include "runtime/data/sample_checks.hpp"
@@ -18,10 +19,7 @@ namespace halomesh {
 namespace {
 
 std::string text_of(const Extents& extents) {
-  std::string text;
-  for (const std::int64_t extent : extents)
-    text += fmt::format("{}{}", text.empty() ? "" : "x", extent);
-  return text.empty() ? "a single value" : text;
+  return extents.empty() ? "a single value" : joined(extents, "x");
 }
 
 /// The hint for voxels of other extents: the --input that would fit, if one does.

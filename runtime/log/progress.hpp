@@ -3,6 +3,8 @@
 // elsewhere. Must not depend on MPI: the caller decides which rank reports.
 #pragma once
 
+#include <fmt/core.h>
+
 #include <chrono>
 #include <cmath>
 #include <cstdint>
@@ -80,17 +82,14 @@ class Progress {
   /// "7 s", "3 min 20 s" or "2 h 05 min".
   static std::string duration(double seconds) {
     const auto s = static_cast<std::int64_t>(std::llround(seconds));
-    const auto two = [](std::int64_t n) { return (n < 10 ? "0" : "") + std::to_string(n); };
-    if (s < 60) return std::to_string(s) + " s";
-    if (s < 3600) return std::to_string(s / 60) + " min " + two(s % 60) + " s";
-    return std::to_string(s / 3600) + " h " + two(s / 60 % 60) + " min";
+    if (s < 60) return fmt::format("{} s", s);
+    if (s < 3600) return fmt::format("{} min {:02} s", s / 60, s % 60);
+    return fmt::format("{} h {:02} min", s / 3600, s / 60 % 60);
   }
 
  private:
   static std::string number(double value) {
-    char text[32];
-    std::snprintf(text, sizeof text, value < 10 ? "%.2f" : value < 100 ? "%.1f" : "%.0f", value);
-    return text;
+    return fmt::format("{:.{}f}", value, value < 10 ? 2 : value < 100 ? 1 : 0);
   }
   double seconds_since_start() const {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();

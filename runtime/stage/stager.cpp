@@ -21,10 +21,7 @@ namespace {
 constexpr double kDeflateMargin = 1.1;
 
 std::string megabytes(double bytes) {
-  std::ostringstream text;
-  text.precision(bytes < 1e7 ? 3 : 0);
-  text << std::fixed << bytes * 1e-6 << " MB";
-  return text.str();
+  return fmt::format("{:.{}f} MB", bytes * 1e-6, bytes < 1e7 ? 3 : 0);
 }
 
 /// Stages that earlier runs kept in this directory.

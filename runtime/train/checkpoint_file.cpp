@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "error.hpp"
+#include "joined.hpp"
 #include "runtime/posix/crc32c.hpp"
 #include "runtime/train/checkpoint_directory.hpp"
 
@@ -136,11 +137,7 @@ Slab slab_of(const ParameterGeometry& geometry, const OutputRows& rows) {
   return slab;
 }
 
-std::string to_string(const Extents& extents) {
-  std::string text;
-  for (std::int64_t extent : extents) text += fmt::format("{}{}", text.empty() ? "" : "x", extent);
-  return text;
-}
+std::string to_string(const Extents& extents) { return joined(extents, "x"); }
 
 std::uint32_t checksum_of(const TrainingState& state) {
   const std::string text = to_text(state);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "error.hpp"
+#include "joined.hpp"
 #include "narrow.hpp"
 
 namespace halomesh {
@@ -19,13 +20,6 @@ SampleOrder make_order(const TrainerOptions& options, const ProcessMesh& mesh,
                        const Dataset& dataset) {
   return {options.shuffle, options.seed, dataset.size(), mesh.shape().replicas,
           local_batch(options.global_batch, mesh.shape())};
-}
-
-template <class T>
-std::string joined(const std::vector<T>& items, const char* separator) {
-  std::string all;
-  for (const T& item : items) all += fmt::format("{}{}", all.empty() ? "" : separator, item);
-  return all;
 }
 
 bool is_first_node(const Comm& world, const Comm& node) {

@@ -176,7 +176,7 @@ std::vector<Case> window_cases() {
   return cases;
 }
 
-static_assert(kSloped == PooledWeightGradient::kSloped);
+static_assert(kSloped == kSlopeBit);
 
 TEST_CASE("pooled weight gradient equals its definition under any window") {
   std::int64_t compared = 0;

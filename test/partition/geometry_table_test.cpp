@@ -93,13 +93,5 @@ TEST_CASE("the printed table holds the numbers; a part that is not there is refu
   CHECK_THROWS_AS(table.print(out, -1, 1), UsageError);
 }
 
-TEST_CASE("digits are grouped in threes") {
-  CHECK(grouped_digits(0) == "0");
-  CHECK(grouped_digits(999) == "999");
-  CHECK(grouped_digits(1000) == "1,000");
-  CHECK(grouped_digits(657408) == "657,408");
-  CHECK(grouped_digits(-1234567) == "-1,234,567");
-}
-
 }  // namespace
 }  // namespace halomesh

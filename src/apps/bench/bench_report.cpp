@@ -3,10 +3,10 @@
 #include "src/apps/bench/bench_report.hpp"
 
 #include <algorithm>
-#include <iomanip>
 #include <nlohmann/json.hpp>
 #include <ostream>
-#include <sstream>
+
+#include "text_table.hpp"
 
 namespace halomesh {
 namespace {
@@ -17,10 +17,7 @@ constexpr double kMinorShare = 1e-3;  // of a step: such phases have no row of t
 
 /// With `digits` after the point; "-" for nothing.
 std::string number(double value, int digits) {
-  if (value == 0) return "-";
-  std::ostringstream text;
-  text << std::fixed << std::setprecision(digits) << value;
-  return text.str();
+  return value == 0 ? "-" : fmt::format("{:.{}f}", value, digits);
 }
 
 std::string percent(double part) { return number(100 * part, 1); }
@@ -40,24 +37,10 @@ double roof_fraction(const PhaseRow& row, const MachinePeak& peak, const std::st
   return row.work.memory_bytes / row.max_s / peak.triad;
 }
 
-class Table {
- public:
-  explicit Table(std::ostream& out) : out_(out) {}
-  void row(const std::string& layer, const std::string& phase,
-           const std::vector<std::string>& cells) {
-    out_ << "  " << std::left << std::setw(12) << layer << std::setw(20) << phase << std::right;
-    for (const std::string& cell : cells) out_ << std::setw(9) << cell;
-    out_ << '\n';
-  }
-
- private:
-  std::ostream& out_;
-};
-
 void print_phases(std::ostream& out, const BenchResult& result, const MachinePeak& peak) {
-  Table table(out);
-  table.row("layer", "phase",
-            {"ms", "max ms", "% step", "GF/s", "% peak", "% roof", "mem MB", "recv kB"});
+  TextTable table(
+      {"layer", "phase", "ms", "max ms", "% step", "GF/s", "% peak", "% roof", "mem MB", "recv kB"},
+      "<<>>>>>>>>");
   const std::string& precision = result.setting.precision;
   double minor_s = 0;
   for (const PhaseRow& row : result.rows) {
@@ -66,18 +49,18 @@ void print_phases(std::ostream& out, const BenchResult& result, const MachinePea
       minor_s += row.mean_s;
       continue;
     }
-    table.row(row.key.layer, name_of(row.key.phase),
-              {number(row.mean_s * 1e3, 2), number(row.max_s * 1e3, 2), percent(share),
-               number(rate(row) * 1e-9, 1), percent(rate(row) / peak.of(precision)),
+    table.add({row.key.layer, name_of(row.key.phase), number(row.mean_s * 1e3, 2),
+               number(row.max_s * 1e3, 2), percent(share), number(rate(row) * 1e-9, 1),
+               percent(rate(row) / peak.of(precision)),
                percent(roof_fraction(row, peak, precision)),
                number(row.work.memory_bytes * 1e-6, 1), number(row.received_bytes * 1e-3, 1)});
   }
-  table.row("", "all below 0.1%",
-            {number(minor_s * 1e3, 2), "", percent(minor_s / result.mean_step_s)});
+  table.add(
+      {"", "all below 0.1%", number(minor_s * 1e3, 2), "", percent(minor_s / result.mean_step_s)});
   const double flops_per_s = result.flops / result.mean_step_s;
-  table.row("", "mean step",
-            {number(result.mean_step_s * 1e3, 2), "", percent(1), number(flops_per_s * 1e-9, 1),
-             percent(flops_per_s / peak.of(precision))});
+  table.add({"", "mean step", number(result.mean_step_s * 1e3, 2), "", percent(1),
+             number(flops_per_s * 1e-9, 1), percent(flops_per_s / peak.of(precision))});
+  out << table;
 }
 
 /// One line per layer; `lines` are "conv1: forward jit:...", grouped by layer.

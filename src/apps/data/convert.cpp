@@ -130,10 +130,7 @@ void check_memory(const Comm& world, const Shape& shape) {
 }
 
 std::string gigabytes(std::int64_t bytes) {
-  std::ostringstream text;
-  text.precision(3);
-  text << static_cast<double>(bytes) / 1e9 << " GB";
-  return text.str();
+  return fmt::format("{:.3g} GB", static_cast<double>(bytes) / 1e9);
 }
 
 /// The size of uncompressed files is known in advance.

@@ -28,8 +28,7 @@ void print_build() {
 }
 
 std::string gib(std::int64_t bytes) {
-  const std::int64_t tenths = (bytes * 10 + (std::int64_t{1} << 29)) >> 30;
-  return fmt::format("{}.{} GiB", tenths / 10, tenths % 10);
+  return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1 << 30));
 }
 
 std::string cache(const char* name, const CacheSize& size) {

@@ -2,11 +2,11 @@
 // The text form of option values: see option_text.hpp.
 #include "src/apps/options/option_text.hpp"
 
-#include <array>
 #include <charconv>
 #include <cmath>
 
 #include "error.hpp"
+#include "joined.hpp"
 
 namespace halomesh {
 namespace {
@@ -50,19 +50,6 @@ std::optional<std::vector<std::int64_t>> extents(const std::string& text, std::s
     product *= static_cast<double>(v);
   }
   return product <= most ? values : std::nullopt;
-}
-
-template <class Element>
-std::string joined(const std::vector<Element>& values) {
-  std::string text;
-  for (const Element& v : values) text += (text.empty() ? "" : ",") + to_text(v);
-  return text;
-}
-
-template <class Number>
-std::string number_text(Number value) {
-  std::array<char, 32> text{};
-  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
 }
 
 }  // namespace
@@ -151,12 +138,12 @@ std::string text_example<PartGrid>() {
 
 std::string to_text(const std::string& value) { return value; }
 std::string to_text(const char* value) { return value; }
-std::string to_text(std::int64_t value) { return number_text(value); }
-std::string to_text(std::uint64_t value) { return number_text(value); }
-std::string to_text(double value) { return number_text(value); }
+std::string to_text(std::int64_t value) { return fmt::format("{}", value); }
+std::string to_text(std::uint64_t value) { return fmt::format("{}", value); }
+std::string to_text(double value) { return fmt::format("{}", value); }
 std::string to_text(bool value) { return value ? "on" : "off"; }
-std::string to_text(const std::vector<std::int64_t>& value) { return joined(value); }
-std::string to_text(const std::vector<double>& value) { return joined(value); }
+std::string to_text(const std::vector<std::int64_t>& value) { return joined(value, ","); }
+std::string to_text(const std::vector<double>& value) { return joined(value, ","); }
 std::string to_text(const Shape& value) { return fmt::format("{}", value); }
 std::string to_text(const PartGrid& value) { return to_string(value); }
 

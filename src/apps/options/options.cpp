@@ -12,6 +12,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "joined.hpp"
 #include "src/apps/options/nearest.hpp"
 
 namespace halomesh {
@@ -139,8 +140,7 @@ Options& Options::add_switch(const std::string& name, const std::string& help) {
 
 Options& Options::add_choice(const std::string& name, const std::vector<std::string>& choices,
                              const std::string& fallback, const std::string& help) {
-  std::string all;
-  for (const std::string& c : choices) all += (all.empty() ? "" : "|") + c;
+  const std::string all = joined(choices, "|");
   return declare({name, all, help, "one of " + all, readable<std::string>, fallback, choices});
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "error.hpp"
+#include "joined.hpp"
 
 namespace halomesh {
 namespace {
@@ -27,12 +28,6 @@ const Lines& list(const SiteProfile& site, const std::string& name) {
 
 Lines optional_line(const std::string& text) { return text.empty() ? Lines{} : Lines{text}; }
 Lines switched(bool on) { return on ? Lines{"on"} : Lines{}; }
-
-std::string joined(const Lines& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
-  return text;
-}
 
 std::string option_value(const JobWords& words, const std::string& name) {
   for (const Options::Given& option : words.train)
@@ -85,9 +80,7 @@ std::string volumes(const SiteProfile& site, const JobWords& words) {
     const std::string volume = path.substr(0, path.find('/', 1));
     if (std::find(found.begin(), found.end(), volume) == found.end()) found.push_back(volume);
   }
-  std::string text;
-  for (const std::string& volume : found) text += (text.empty() ? "" : ":") + volume;
-  return text;
+  return joined(found, ":");
 }
 
 Lines notes(const SiteProfile& site, const JobPlan& plan, const JobWords& words) {
@@ -140,7 +133,7 @@ std::string launch_options(const SiteProfile& site, const JobPlan& plan) {
         "-stdout-proc output.%j/%/1000r/stdout -stderr-proc "
         "output.%j/%/1000r/stderr");
   }
-  return joined(options);
+  return joined(options, " ");
 }
 
 void add_numbers(const JobRequest& request, const JobPlan& plan, TemplateValues& values) {

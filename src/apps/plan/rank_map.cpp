@@ -9,6 +9,7 @@
 #include <cstdlib>
 
 #include "error.hpp"
+#include "joined.hpp"
 
 namespace halomesh {
 namespace {
@@ -149,12 +150,7 @@ NodeShape parse_node_shape(const std::string& text) {
   }
 }
 
-std::string to_string(const NodeShape& shape) {
-  std::string text;
-  for (const std::int64_t extent : shape)
-    text += (text.empty() ? "" : "x") + std::to_string(extent);
-  return text;
-}
+std::string to_string(const NodeShape& shape) { return joined(shape, "x"); }
 
 std::int64_t node_count(const NodeShape& shape) {
   std::int64_t count = 1;

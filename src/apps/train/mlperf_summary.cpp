@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command `mlperf-summary`: a table of the runs of MLPerf logs and their score. Needs no MPI.
-// Knows how results are printed; what logs mean is runtime/mlperf_summary.
 #include "runtime/log/mlperf_summary.hpp"
 
-#include <array>
-#include <cstdio>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -14,6 +11,7 @@
 #include "src/apps/launch/commands.hpp"
 #include "src/apps/launch/parallel.hpp"
 #include "src/apps/options/options.hpp"
+#include "text_table.hpp"
 
 namespace halomesh {
 namespace {
@@ -32,28 +30,18 @@ MlperfRun read_run(const std::filesystem::path& log, double target) {
 }
 
 std::string number(const std::optional<double>& value, int digits) {
-  if (!value) return "-";
-  std::array<char, 64> text{};
-  std::snprintf(text.data(), text.size(), "%.*f", digits, *value);
-  return text.data();
-}
-
-void print_row(const std::array<std::string, 7>& cells) {
-  constexpr std::array<int, 6> kWidths = {10, 8, 11, 11, 10, 9};
-  for (std::size_t i = 0; i < kWidths.size(); ++i) {
-    const auto width = static_cast<std::size_t>(kWidths[i]);
-    std::cout << std::string(width - std::min(width, cells[i].size()), ' ') << cells[i];
-  }
-  std::cout << "  " << cells.back() << '\n';
+  return value ? fmt::format("{:.{}f}", *value, digits) : "-";
 }
 
 void print_table(const std::vector<MlperfRun>& runs, const MlperfScore& score, double target) {
-  print_row({"end", "epochs", "least MAE", "staging s", "run min", "resumed", "log"});
+  TextTable table({"end", "epochs", "least MAE", "staging s", "run min", "resumed", "log"},
+                  "<>>>>><");
   for (const MlperfRun& run : runs)
-    print_row({end_name(run.end), std::to_string(run.epochs), number(run.best_error, 5),
+    table.add({end_name(run.end), std::to_string(run.epochs), number(run.best_error, 5),
                number(run.staging_s, 1), number(run.minutes, 2), std::to_string(run.resumed),
                run.name});
-  std::cout << '\n' << runs.size() << " runs, " << score.missed << " missed the MAE of " << target;
+  std::cout << table << '\n'
+            << runs.size() << " runs, " << score.missed << " missed the MAE of " << target;
   if (score.olympic_minutes)
     std::cout << "; olympic mean " << number(score.olympic_minutes, 2) << " min\n";
   else

@@ -7,15 +7,10 @@
 #include <cstdint>
 
 #include "partition/window.hpp"
+#include "src/nn/layers/argmax.hpp"
 #include "src/nn/tensor.hpp"
 
 namespace halomesh {
-
-/// One byte for each pooled element, of just the channels that are pooled: the tap that won,
-/// numbered in the d,h,w order of the window, and kSlopeBit when the maximum was not above 0, so
-/// that its derivative is the slope.
-using Argmax = TensorView<std::uint8_t>;
-constexpr std::uint8_t kSlopeBit = 0x80;
 
 /// Dense planes of a convolution's output in one sample: whole pooling windows along h and w.
 struct ConvolutionPlanes {

@@ -109,7 +109,7 @@ void PooledWeightGradient::choose_tile() {
     const std::int64_t offset = tap / (p[1] * p[2]) * plane_step_ + tap / p[2] % p[1] * row_step_ +
                                 tap % p[2] * pixel_step_;
     tap_offset_[static_cast<std::size_t>(tap)] = narrow<std::int32_t>(offset);
-    tap_offset_[static_cast<std::size_t>(tap | kSloped)] = narrow<std::int32_t>(offset);
+    tap_offset_[static_cast<std::size_t>(tap | kSlopeBit)] = narrow<std::int32_t>(offset);
   }
 }
 
@@ -178,7 +178,7 @@ void PooledWeightGradient::copy_diff(const Tile& tile, const Pooled<T>& diff, co
     for (std::int64_t h = 0; h < tile.extents[1]; ++h)
       for (std::int64_t w = 0; w < tile.extents[2]; ++w, ++voxel) {
         const std::uint8_t* largest = argmax.at(first_d + d, first_h + h, first_w + w);
-        scale_and_sum(diff.at(first_d + d, first_h + h, first_w + w), largest, kSloped, slope, co,
+        scale_and_sum(diff.at(first_d + d, first_h + h, first_w + w), largest, kSlopeBit, slope, co,
                       scratch.diff.data() + voxel * co, bias);
         std::copy_n(largest, co, scratch.argmax.data() + voxel * co);
         const std::int64_t offset = d * geometry_.pool[0] * plane_step_ +

@@ -9,6 +9,7 @@
 
 #include "shape.hpp"
 #include "src/nn/data_type.hpp"
+#include "src/nn/layers/argmax.hpp"
 #include "src/nn/tensor.hpp"
 
 namespace halomesh {
@@ -37,9 +38,6 @@ class PooledWeightGradient {
     Spatial kernel{1, 1, 1};  ///< of the convolution
     Spatial pool{1, 1, 1};    ///< window and stride of the pooling
   };
-  /// A largest is the number of the tap, in d,h,w order of the pooling window; with this bit set,
-  /// the gradient of the element is to be multiplied by the slope (of a leaky activation).
-  static constexpr std::uint8_t kSloped = 0x80;
   static constexpr std::int64_t kMaxPoolTaps = 128;
 
   /// A dense block of one sample, ndhwc with the geometry's src_channels. `corner` is the place in

@@ -237,7 +237,7 @@ TEST_CASE("a small run: phases add up to the step, and the report names them") {
   peak.fp32 = peak.triad = 1e9;
   std::ostringstream text;
   print_result(text, result, peak, 1);
-  for (const char* named : {"conv1       forward", "x training", "mean step", "kernels conv2: "}) {
+  for (const char* named : {"conv1  forward", "x training", "mean step", "kernels conv2: "}) {
     CAPTURE(named);
     CHECK(text.str().find(named) != std::string::npos);
   }
