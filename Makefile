@@ -103,6 +103,9 @@ OPT_fuzz    := -O1 -g -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,address,
                -fno-sanitize-recover=all
 SANITIZE    := $(filter -fsanitize%,$(OPT_$(BUILD)))
 
+# Most tests compute little: -O1 builds them in two thirds of the time.
+OPT_tests   := $(if $(filter release,$(BUILD)),-O1)
+
 # GCC 12 and 13 see overlapping copies in `"text" + std::string` that are not there (GCC PR 105651).
 GCC  := $(findstring Free Software Foundation,$(shell $(CXX) --version 2>/dev/null))
 WARN := -Wall -Wextra -Wconversion -Wshadow $(if $(filter 0,$(WERROR)),,-Werror) $(if $(GCC),-Wno-restrict)
@@ -176,7 +179,7 @@ endef
 .PHONY: FORCE
 FORCE:
 $(B)/stamp/flags: FORCE
-	$(call stamp,$(CXX) $(MPICXX) $(FLAGS_mpi) $(FLAGS_synth) $(FLAGS_files))
+	$(call stamp,$(CXX) $(MPICXX) $(FLAGS_mpi) $(FLAGS_synth) $(FLAGS_files) $(OPT_tests))
 $(B)/stamp/link: FORCE
 	$(call stamp,$(CXX) $(MPICXX) $(LINK) $(LIBS_mpi) $(ROOMS) $(TESTS))
 $(B)/stamp/commit: FORCE
@@ -199,12 +202,13 @@ $(patsubst %.cpp,$(B)/tidy/%.ok,$(1)): $(B)/tidy/%.ok: %.cpp $(HEADERS) .clang-t
 endef
 MPI_INCLUDES = $(patsubst -I%,-isystem %,$(filter -I%,$(shell $(MPICXX) -show)))
 
-$(eval $(call compile,$(PARTITION) $(TEST_PURE) test/harness/plain_main.cpp,$(CXX),$(FLAGS_pure)))
+$(eval $(call compile,$(PARTITION),$(CXX),$(FLAGS_pure)))
+$(eval $(call compile,$(TEST_PURE) test/harness/plain_main.cpp,$(CXX),$(FLAGS_pure) $(OPT_tests)))
 $(eval $(call compile,$(NN) $(HARNESS),$(CXX),$(FLAGS_nn)))
 $(eval $(call compile,$(SYNTH) $(MODELS) $(TEST_NN),$(CXX),$(FLAGS_synth)))
-$(eval $(call compile,$(TEST_SYSTEM) $(TEST_LONG),$(CXX),$(FLAGS_files)))
+$(eval $(call compile,$(TEST_SYSTEM) $(TEST_LONG),$(CXX),$(FLAGS_files) $(OPT_tests)))
 $(eval $(call compile,$(RUNTIME) $(APPS) $(HARNESS_MPI) test/harness/mpi_main.cpp,$(MPICXX),$(FLAGS_mpi)))
-$(eval $(call compile,$(TEST_RUNTIME) $(TEST_MPI) $(TEST_APPS),$(MPICXX),$(FLAGS_mpi)))
+$(eval $(call compile,$(TEST_RUNTIME) $(TEST_MPI) $(TEST_APPS),$(MPICXX),$(FLAGS_mpi) $(OPT_tests)))
 
 # The only file that knows which commit it was built from.
 $(B)/obj/src/apps/launch/version.o: $(B)/stamp/commit
