@@ -10,8 +10,8 @@ VERSION ?= 0.1.0
 V       ?= 0
 WERROR  ?= 1
 
-ifeq ($(filter $(BUILD),release debug asan clang fuzz),)
-$(error BUILD=$(BUILD): must be release, debug, asan, clang or fuzz)
+ifeq ($(filter $(BUILD),release debug asan tsan clang fuzz),)
+$(error BUILD=$(BUILD): must be release, debug, asan, tsan, clang or fuzz)
 endif
 ifeq ($(filter $(MPI),openmpi mpich),)
 $(error MPI=$(MPI): must be openmpi or mpich)
@@ -98,6 +98,7 @@ ISAL_LIBS   ?= -lisal
 OPT_release := -O3 -g1
 OPT_debug   := -O0 -g
 OPT_asan    := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
+OPT_tsan    := -O1 -g -fno-omit-frame-pointer -fsanitize=thread
 OPT_clang   := -O1
 OPT_fuzz    := -O1 -g -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,address,undefined \
                -fno-sanitize-recover=all
@@ -356,6 +357,24 @@ test-asan: deps ## run the partition, nn, runtime and mpi tests under address an
 run-tests-asan:
 	$(call run_tests,$(ASAN_NAMES))
 
+# The tests of what runs beside the main thread, and only the sources they need: the background task,
+# both loaders with their slab ring, staging and its node files, the directory lock's signs of life,
+# signal handlers, the lock around HDF5 and the flag that ranks share.
+THREAD_TESTS := $(addprefix test/,mpi/node_flag_test.cpp mpi/stage_test.cpp mpi/stage_loader_test.cpp \
+                  $(addprefix runtime/,posix/background_task_test.cpp posix/directory_lock_test.cpp \
+                    posix/stop_signals_test.cpp hdf5/hdf5_file_test.cpp load/direct_loader_test.cpp \
+                    stage/stage_file_test.cpp))
+THREADED := $(filter runtime/posix/% runtime/mpi/% runtime/hdf5/% runtime/stage/% \
+              runtime/load/%_loader.cpp runtime/data/dataset.cpp runtime/machine/%,$(RUNTIME)) \
+            $(PARTITION) $(addprefix src/nn/,counts.cpp first_touch.cpp transform.cpp)
+$(eval $(call program,$(B)/tests/thread_tests,$(MPI_MAIN) $(call objects,$(THREAD_TESTS) $(THREADED)) $(HARNESS_MPI_LIB),$(MPICXX),$(LIBS_mpi)))
+.PHONY: test-tsan run-tests-tsan
+test-tsan: deps ## run the tests of background threads under the thread sanitizer, on 1 and 2 ranks
+	@+$(MAKE) --no-print-directory BUILD=tsan build/tsan$(LIBRARIES)/tests/thread_tests
+	@+$(MAKE) --no-print-directory BUILD=tsan run-tests-tsan
+run-tests-tsan:
+	$(call run_tests,thread_tests)
+
 # Two cases at a time, in directories of their own; some mount file systems and need root for that.
 .PHONY: test-stress
 test-stress: export TEST_SECONDS ?= 7200
@@ -452,7 +471,7 @@ help: ## show this page
 	  /^[a-z0-9-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' Makefile test/harness/builds.mk
 	@printf '\nVariables (now)\n'
 	@printf '  %-15s %s\n' \
-	  BUILD 'release, debug, asan, clang or fuzz ($(BUILD))' \
+	  BUILD 'release, debug, asan, tsan, clang or fuzz ($(BUILD))' \
 	  CXX 'compiler, also used by the MPI wrapper ($(CXX))' \
 	  MPI 'openmpi or mpich: packages, wrappers and launcher flags ($(MPI))' \
 	  HDF5 'serial or parallel: which of the installed libraries ($(HDF5))' \

@@ -124,6 +124,17 @@ run_named() {
         run "$test ($ranks ranks)" $no_leak_check $one_thread $launcher -n "$ranks" "$dir/$test" \
           "--test-case=*[$ranks ranks]*"
       done ;;
+    # OpenMP of GCC is not instrumented: with one thread, the sanitizer sees only threads of our own.
+    # Cases that fork in a process with threads are told not to end there.
+    thread_tests)
+      export TSAN_OPTIONS="${TSAN_OPTIONS:-die_after_fork=0 suppressions='$source_root/test/harness/tsan.supp'}"
+      # Older sanitizers cannot place their memory where addresses are more random than this.
+      fixed=
+      if [ "$(cat /proc/sys/vm/mmap_rnd_bits 2>/dev/null || echo 0)" -gt 28 ]; then fixed="setarch -R"; fi
+      run "$test (1 rank)" $one_thread $launcher -n 1 $fixed "$dir/$test" \
+        "--test-case-exclude=*[* ranks]*"
+      run "$test (2 ranks)" $one_thread $launcher -n 2 $fixed "$dir/$test" \
+        "--test-case-exclude=*[* ranks]*" "--source-file=*test/mpi/*" ;;
     *_test.py)
       name=$(basename "$test" .py)
       if command -v "${PYTHON:-python3}" >/dev/null 2>&1; then
@@ -162,7 +173,8 @@ if [ "$failed" != 0 ]; then
   # The name of a test case also stands above its messages: it counts only above an error.
   awk '/^TEST CASE:/ { name = $0 }
        /: (FATAL )?ERROR:|^not ok/ { if (name != "") print name; name = ""; failing = 1; print }
-       /^  values:/ && failing { print; failing = 0 }' "$logs"/*.log | head -n 20
+       /^  values:/ && failing { print; failing = 0 }
+       /^SUMMARY: .*Sanitizer/ && !told[$0]++' "$logs"/*.log | head -n 20
   echo
 fi
 echo "$passed passed, $failed failed, $skipped skipped" | tee "$logs/total"
