@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies under a symmetry: see turn.hpp.
+// Copies under a symmetry: see transform.hpp.
 #include "src/nn/transform.hpp"
 
 #include <algorithm>

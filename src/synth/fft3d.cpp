@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // FFTW plans, their life, and the sharing out of planes and rows to threads.
-// Knows nothing of what the grid holds.
 #include "src/synth/fft3d.hpp"
 
 #include <fftw3.h>

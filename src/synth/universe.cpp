@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The walk from parameters to voxel counts, and the cutting of boxes.
-// Knows nothing of files, ranks or data sets.
 #include "src/synth/universe.hpp"
 
 #include <algorithm>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Running a checkpoint's network over one split of a data set: what eval and predict share.
-// Knows nothing of what is done with the results.
 #pragma once
 
 #include "runtime/data/dataset.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command `eval`: how well a checkpoint predicts the targets of a data set.
-// Knows how results are printed; the pass itself is runtime/evaluator.
+// Prints the results; the pass itself is in runtime/step/evaluator.
 #include <cmath>
 #include <iostream>
 #include <vector>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command `mlperf-summary`: a table of the runs of MLPerf logs and their score. Needs no MPI.
-// Knows how results are printed; what logs mean is runtime/mlperf_summary.
+// Prints the results; logs are read and scored in runtime/log/mlperf_summary.
 #include "runtime/log/mlperf_summary.hpp"
 
 #include <array>
