@@ -33,7 +33,7 @@ void DirectLoader::append(const BatchSchedule& schedule) {
 }
 
 const Batch& DirectLoader::next() {
-  if (steps_left_ <= 0) throw Error("a batch was asked for when no step was left");
+  if (steps_left_ <= 0) throw Error("a batch was requested after the last step");
   const auto start = std::chrono::steady_clock::now();
   task_.wait();
   wait_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -15,7 +15,7 @@
 namespace halomesh {
 namespace {
 
-/// Counts of a slab that is inflated, at most, and slabs of a block, at least.
+/// The maximum number of counts of a slab to inflate, and the minimum number of slabs of a block.
 constexpr std::int64_t kSlabCounts = 256 * 1024, kSlabs = 16;
 
 }  // namespace
@@ -27,7 +27,7 @@ StageLoader::StageLoader(const ProcessMesh& mesh, StagedSample sample, StagedSpl
       sample_(std::move(sample)),
       split_(std::move(split)),
       spec_(spec) {
-  require(spec.box == box(), text("a stage of blocks {} for batches of {}", box(), spec.box));
+  require(spec.box == box(), text("the stage holds blocks {}, batches need {}", box(), spec.box));
   for (Buffer& buffer : *buffers_) {
     buffer.data = Tensor(spec.box, spec.local_batch, spec.type);
     buffer.targets.resize(static_cast<std::size_t>(spec.local_batch * spec.targets));
@@ -62,7 +62,7 @@ void StageLoader::append(const BatchSchedule& schedule) {
 }
 
 const Batch& StageLoader::next() {
-  if (steps_left_ <= 0) throw Error("a batch was asked for when no step was left");
+  if (steps_left_ <= 0) throw Error("a batch was requested after the last step");
   const double start = MPI_Wtime();
   advance(true);
   const Batch& batch = (*buffers_)[static_cast<std::size_t>((begun_ - 1) % 2)].batch;
@@ -182,7 +182,7 @@ void StageLoader::give(const SampleUse& use, std::int64_t place, std::int64_t re
           {place, t.box, use.symmetry, narrow<int>(mesh_.shape().rank_of(replica, t.dst))});
 }
 
-/// Sends what is wanted of a slab of a kept block, in the order of receive().
+/// Sends the requested boxes of a slab of a kept block, in the order of receive().
 void StageLoader::send(const BlockUse& use, TensorView<const std::int16_t> slab,
                        Requests& requests) {
   for (std::size_t i = use.send; i < use.send_end; ++i) {
@@ -224,7 +224,7 @@ void StageLoader::gather() {
   }
 }
 
-/// On the thread of its own: a block, slab by slab, to where it is wanted.
+/// On the background thread: passes a block, slab by slab, to its users.
 void StageLoader::inflate(std::size_t use) {
   const BlockUse& o = uses_[use];
   ring_->reserve(own_slabs().front().volume());
@@ -246,7 +246,7 @@ void StageLoader::inflate(std::size_t use) {
   }
 }
 
-/// Has the thread, which is idle, turn what has arrived.
+/// Has the thread, which is idle, transform what has arrived.
 void StageLoader::place() {
   placing_.clear();
   for (const int index : arrived_)

@@ -99,7 +99,7 @@ MetricsLog::MetricsLog(std::filesystem::path path, std::int64_t last_step) {
     warning_ += (warning_.empty() ? file_.path().string() + ": " : "; ") + more;
   };
   if (curve.damaged > 0)
-    note(fmt::format("damaged lines removed: {} (the file as it was is kept as {})", curve.damaged,
+    note(fmt::format("damaged lines removed: {} (the original file is kept as {})", curve.damaged,
                      file_.damaged_path().filename().string()));
   if (curve.missing == 0) return;
   note(fmt::format("steps missing before the checkpoint: {} of {}", curve.missing, last_step));

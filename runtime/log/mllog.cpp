@@ -200,7 +200,7 @@ LineFile::Kept MlperfLog::kept_of(std::string_view text, const MlperfPoint& poin
     note(fmt::format("epochs missing before the checkpoint: {} of {}", begun - std::ssize(epochs),
                      begun));
   if (kept.damaged)
-    note(fmt::format("the file as it was is kept as {}.damaged", path.filename().string()));
+    note(fmt::format("the original file is kept as {}.damaged", path.filename().string()));
   if (goes_on_) return kept;
   open_epoch_.reset();
   stopped_ = false;

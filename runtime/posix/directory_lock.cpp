@@ -41,7 +41,7 @@ struct flock whole_file() {
   return lock;
 }
 
-/// Changes with each start of the system: who shares it shares the kernel and all of its locks.
+/// Changes with each boot: processes with the same value share the kernel and all of its locks.
 std::string this_boot() {
   std::string id;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
@@ -236,13 +236,13 @@ void DirectoryLock::outlive(const Sight& holder) {
     if (!patient && now.lock == Sight::kHeld)
       throw Error(
           fmt::format("{} is in use by {}, which shows no sign of life", directory_.c_str(), who),
-          fmt::format("resume or end it; if there is no such process any more, remove {}",
+          fmt::format("resume or end it; if that process no longer exists, remove {}",
                       file_.c_str()));
     if (!patient || (locked && now.lock == Sight::kFree)) return take_from(now);
     if (!noted && Clock::now() - start > kLookEvery && terms_.note) {
       noted = true;
       terms_.note(fmt::format(
-          "{} is of {}: waiting up to {} s to see whether that is still running", file_.c_str(),
+          "{} belongs to {}: waiting up to {} s to see whether it is still running", file_.c_str(),
           who, std::chrono::duration_cast<std::chrono::seconds>(terms_.patience).count()));
     }
   }

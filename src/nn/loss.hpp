@@ -28,8 +28,8 @@ ErrorSums error_sums(ConstView prediction, ConstView target, std::int64_t count)
 /// error_sums(), and writes the gradient of the loss, a mean over the `global_batch` samples of
 /// all ranks and the T targets of each, to `diff` (all samples; zero from `count` on):
 ///   mean squared error:  L = 1/(B*T) sum (p - t)^2,  dL/dp = 2 (p - t) / (B*T)
-///   mean absolute error: L = 1/(B*T) sum |p - t|, dL/dp = sign(p - t) / (B*T), 0 where equal NaN
-///   in a prediction propagates to both the sums and `diff`.
+///   mean absolute error: L = 1/(B*T) sum |p - t|,    dL/dp = sign(p - t) / (B*T), 0 where equal
+/// NaN in a prediction propagates to both the sums and `diff`.
 ErrorSums loss_gradient(LossKind kind, ConstView prediction, ConstView target, std::int64_t count,
                         std::int64_t global_batch, View diff);
 

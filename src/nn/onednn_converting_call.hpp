@@ -112,9 +112,9 @@ inline bool is_wrong(std::string_view implementation, const ConvolutionGeometry&
   return false;
 }
 
-// The description that make(layout) gives for adjacent channels; or, where that has but a
-// reference kernel and the library's own layout has a better one, for that: SVE kernels know
-// blocks of channels alone.
+// The description that make(layout) gives for adjacent channels; or, where that has only a
+// reference kernel and the library's own layout has a better one, for the latter: SVE kernels only
+// support blocks of channels.
 template <class Make>
 auto describe_best(bool own_layout, const ConvolutionGeometry& g, const Make& make)
     -> decltype(make(Tag::any)) {
