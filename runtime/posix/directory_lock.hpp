@@ -25,10 +25,6 @@ struct LockTerms {
   std::chrono::milliseconds beat{5000};          ///< between two heartbeats of a holder
   std::chrono::milliseconds patience{30000};     ///< a holder without heartbeat counts as dead
   bool kernel_locks = true;                      ///< false: as on a file system without them
-};                                               ///< between two heartbeats of a holder
-std::chrono::milliseconds patience{
-    30000};                ///< without a heartbeat, until a holder is considered dead
-bool kernel_locks = true;  ///< false: as on a file system without them
 };
 
 /// Creates a directory if necessary and locks it until destroyed. Local; one rank of a job holds

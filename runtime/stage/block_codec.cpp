@@ -13,7 +13,7 @@
 namespace halomesh {
 namespace {
 
-constexpr const char* kDamageCure = "start again: the data is then staged anew";
+constexpr const char* kDamageCure = "start again: the data will be staged again";
 
 // The library's pointers lack a const; it only reads its input.
 std::uint8_t* bytes_of(const std::byte* data) {

@@ -132,7 +132,7 @@ View Executor::output_diff() { return tensors_.back()->diff.view(); }
 
 void Executor::set_input(AnyConstView input) {
   if (input.type != model_.input_type())
-    throw Error(fmt::format("an input of {} for a network that reads {}", name_of(input.type),
+    throw Error(fmt::format("the input is {}, but the network reads {}", name_of(input.type),
                             name_of(model_.input_type())));
   for (std::size_t l = 0; l < states_.size(); ++l)
     for (std::size_t i = 0; i < states_[l].src.size(); ++i)
@@ -174,7 +174,7 @@ void Executor::load_parameters() {
 }
 
 void Executor::forward(const Pass& pass, AnyConstView input) {
-  if (!loaded_) throw Error("a network that computes before its parameters were loaded");
+  if (!loaded_) throw Error("forward() before load_parameters()");
   set_input(input);
   for (std::size_t l = 0; l < states_.size(); ++l) {
     const ModelLayer& entry = model_.layers()[l];

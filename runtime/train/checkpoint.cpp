@@ -235,7 +235,7 @@ std::optional<LoadedCheckpoint> load_latest_checkpoint(const ProcessMesh& mesh,
     return loaded;
   }
   if (count == 0) return std::nullopt;
-  throw Error(fmt::format("no checkpoint of {} can be used: {}", directory.string(), failures),
+  throw Error(fmt::format("no checkpoint in {} can be used: {}", directory.string(), failures),
               "restore one of them, or train from scratch with --resume never or another --out");
 }
 

@@ -275,7 +275,7 @@ void CheckpointReader::require_tree(const std::string& root, const ModelGeometry
     for (const std::string& parameter : members(fmt::format("{}/{}", root, layer))) {
       const std::string name = fmt::format("{}/{}/{}", root, layer, parameter);
       if (!known.contains(name))
-        refuse(fmt::format("it has {} of shape {}, which this network has not", name,
+        refuse(fmt::format("it has {} of shape {}, which this network does not have", name,
                            to_string(file_.extents(name))));
     }
 }

@@ -67,7 +67,7 @@ Trainer::Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geo
                                  train.size(), train.directory().c_str(), options_.global_batch),
                      "use a smaller --batch or more samples");
   require(options_.evaluate_every == 0 || validation != nullptr,
-          "validation is asked for without a validation set");
+          "validation was requested, but there is no validation set");
 }
 
 Settings recorded_settings(const TrainerOptions& options, const SampleOrder& order) {

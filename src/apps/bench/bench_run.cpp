@@ -139,7 +139,7 @@ void measure_steps(const Comm& world, MeasuredTraining& training, const BenchPla
   std::vector<double> seconds;
   for (std::int64_t s = 0; s < plan.steps; ++s) {
     result.last_loss = training.step();
-    require(training.trace().dropped() == 0, "a step with more intervals than can be kept");
+    require(training.trace().dropped() == 0, "too many intervals in one step");
     times.add(training.trace().events());
     const TraceEvent& whole = training.trace().events().back();
     seconds.push_back(static_cast<double>(whole.end_ns - whole.begin_ns) * 1e-9);
@@ -159,7 +159,7 @@ void measure_steps(const Comm& world, MeasuredTraining& training, const BenchPla
 }  // namespace
 
 Spread spread_of(std::vector<double> values) {
-  require(!values.empty(), "the spread of no value");
+  require(!values.empty(), "no values to summarise");
   std::sort(values.begin(), values.end());
   const std::size_t n = values.size();
   return {(values[(n - 1) / 2] + values[n / 2]) / 2, values.front(), values.back()};

@@ -46,7 +46,7 @@ void check_launch(const Comm& world, const Launch& launch) {
 }
 
 /// Ends the job's ranks; returns only where this rank is its whole world. Of ranks that fail at
-/// once, the first of each node speaks: who comes later waits to be ended. Of nodes, the first does
+/// once, the first of each node speaks: later ranks wait to be ended. Of nodes, the first does
 /// unless it takes longer than 300 ms to end the others. That it waits for them for 200 ms lets all
 /// remove what they have made, where all have failed.
 int end_all_ranks(const MpiSession& session, const Launch& launch, const Failure& failure,
