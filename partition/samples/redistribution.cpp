@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which pieces of a kept sample make up each part's block: see redistribution.hpp.
+// Which boxes of a staged sample make up each part's block: see redistribution.hpp.
 #include "partition/samples/redistribution.hpp"
 
 #include <utility>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Epoch permutations and their cutting into steps and replicas.
+// Epoch permutations, cut into steps and replicas.
 #include "partition/samples/sample_order.hpp"
 
 #include <algorithm>

@@ -58,7 +58,7 @@ void DirectLoader::begin() {
   task_.start([this, &buffer] { fill(buffer); });
 }
 
-/// On the background thread: reads the samples of `buffer`, unless the loader is to end.
+/// On the background thread: reads the samples of `buffer`, unless the loader is being destroyed.
 void DirectLoader::fill(Buffer& buffer) {
   const std::size_t count = buffer.uses.size();
   const auto targets = static_cast<std::size_t>(spec_.targets);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The layout of a checkpoint file and of the directory it lies in: see checkpoint_file.hpp.
+// The layout of a checkpoint file: see checkpoint_file.hpp.
 #include "runtime/train/checkpoint_file.hpp"
 
 #include <unistd.h>
@@ -41,7 +41,7 @@ static_assert(std::endian::native == std::endian::little);
   throw DamagedCheckpoint(fmt::format("{}: damaged checkpoint: {}", path.string(), what), hint);
 }
 
-/// Runs `work` on a checkpoint being read: what the library refuses is damage.
+/// Runs `work` on a checkpoint being read; treats errors of the library as damage.
 template <class Work>
 auto reading(const std::filesystem::path& path, Work work) {
   try {

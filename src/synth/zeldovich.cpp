@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Displacement fields by Fourier transform, and the counting of displaced particles.
+// Computes displacement fields by Fourier transform, and counts displaced particles.
 #include "src/synth/zeldovich.hpp"
 
 #include <algorithm>

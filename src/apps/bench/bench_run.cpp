@@ -22,7 +22,8 @@
 namespace halomesh {
 namespace {
 
-constexpr float kRate = 1e-4f;  // small: random targets must not drive the weights anywhere
+constexpr float kRate =
+    1e-4f;  // small: training on random targets must not change the weights much
 constexpr std::size_t kEventsOfAStep = 1 << 16;
 constexpr std::size_t kEvaluationPasses = 3;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run leaves behind beside its metrics: see run_record.hpp.
+// What a run writes besides its metrics: see run_record.hpp.
 #include "src/apps/launch/run_record.hpp"
 
 #include <omp.h>
@@ -32,7 +32,7 @@ void on_rank_0(const Comm& world, Write write) {
       hint = error.hint();
     } catch (const std::filesystem::filesystem_error& error) {
       what = fmt::format("{}: {}", error.path1().c_str(), error.code().message());
-      hint = "check that the path can be made and written to";
+      hint = "check that the path can be created and written to";
     }
   }
   what = world.broadcast(what, 0);

@@ -15,7 +15,7 @@
 namespace halomesh {
 namespace {
 
-// Adds f(targets) of this rank's share of the samples up over all ranks.
+// Sums f(targets) over the samples of all ranks; each rank reads its share.
 template <class F>
 std::vector<double> sum_over_targets(const Comm& world, const Dataset& dataset, F f) {
   const auto count = static_cast<std::size_t>(dataset.targets());
