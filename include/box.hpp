@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Half-open 4-D blocks of a tensor in global coordinates (channels, d, h, w).
-// A value type: intersection, hull and containment only; no data, no ownership.
+// A value type with intersection, hull and containment.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ enum Axis : std::size_t { kC = 0, kD = 1, kH = 2, kW = 3 };
 struct Box {
   std::array<std::int64_t, 4> lo{}, hi{};
 
-  /// The whole of a tensor of this shape.
+  /// The whole tensor of this shape.
   static Box whole(const Shape& s) { return Box{{0, 0, 0, 0}, {s.c, s.d, s.h, s.w}}.normalized(); }
 
   std::int64_t extent(std::size_t axis) const { return hi[axis] - lo[axis]; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Errors that a user can act on: what happened, where, the value, and a hint at the remedy; and
-// texts that are built only when they are needed. Must not depend on MPI: main() ends the ranks.
+// messages that are formatted only when needed. Must not depend on MPI: main() ends the ranks.
 #pragma once
 
 #include <fmt/core.h>
@@ -11,7 +11,7 @@
 
 namespace halomesh {
 
-/// A failure and its remedy. `what()` says what and where; `hint()` says how to mend it.
+/// A failure and its remedy. `what()` says what and where; `hint()` says how to fix it.
 class Error : public std::runtime_error {
  public:
   explicit Error(const std::string& what, std::string hint = {})
@@ -22,14 +22,14 @@ class Error : public std::runtime_error {
   std::string hint_;
 };
 
-/// A wrong request of the user (exit code 2), found before any work is done.
+/// An invalid request of the user (exit code 2), found before any work is done.
 class UsageError : public Error {
  public:
   using Error::Error;
 };
 
 /// A text that is formatted when it is converted to std::string. Refers to its arguments, which may
-/// be temporaries: use it only within the expression that makes it.
+/// be temporaries: use it only within the expression that creates it.
 template <class... Args>
 class [[nodiscard]] Text {
  public:
@@ -45,15 +45,15 @@ class [[nodiscard]] Text {
   fmt::format_arg_store<fmt::format_context, Args...> args_;
 };
 
-/// A message for require(): `text("part {} of {}", 3, 4)`. The format is checked when it is
-/// compiled. Where the text is always needed, call fmt::format().
+/// A message for require(): `text("part {} of {}", 3, 4)`. The format is checked at compile time.
+/// Where the text is always needed, call fmt::format().
 template <class... Args>
 Text<Args...> text(fmt::format_string<const Args&...> format, const Args&... args) {
   return {format, args...};
 }
 
 /// Throws Error(what, hint) unless `condition`. For mistakes of users and files: always on. Takes
-/// anything that converts to std::string, and converts it only to throw.
+/// anything that converts to std::string, and converts it only when throwing.
 template <class What, class Hint = const char*>
 void require(bool condition, What&& what, Hint&& hint = "") {
   if (!condition) throw Error(std::forward<What>(what), std::forward<Hint>(hint));

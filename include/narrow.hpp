@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checked integer narrowing: libraries with 32-bit counts must never wrap silently.
+// Checked integer narrowing: a count passed to a library with 32-bit counts must never wrap
+// silently.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The phases of a training step: what a rank does during a traced interval, its name in reports and
-// traces, and the kind of time it is.
+// The phases of a training step: what a rank does during a traced interval, with its name in
+// reports and traces and its kind of time.
 #pragma once
 
 #include <array>

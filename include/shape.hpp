@@ -24,12 +24,13 @@ struct Shape {
   friend bool operator==(const Shape&, const Shape&) = default;
 };
 
-/// Base of the formatters of our own types, which take no options: they print by "{}" alone.
+/// Base of the formatters of our own types, which take no format options, only "{}".
 struct PlainFormatter {
   static constexpr auto parse(fmt::format_parse_context& context) { return context.begin(); }
 
  protected:
-  /// Not fmt::format_to(): compilers disagree on the symbol of its instance in a shared libfmt.
+  /// Does not call fmt::format_to(): compilers disagree on the symbol of its instance in a shared
+  /// libfmt.
   static auto print(std::string_view text, fmt::format_context& context) {
     return std::copy(text.begin(), text.end(), context.out());
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where time goes: RAII scopes that record (phase, detail, begin, end, bytes) into a Trace.
-// A null Trace records nothing and costs a branch.
+// A null Trace records nothing and costs one branch.
 #pragma once
 
 #include <chrono>
@@ -60,7 +60,7 @@ class TraceScope {
     trace_->record(event_);
   }
 
-  /// Bytes that arrived from other ranks meanwhile.
+  /// Bytes that arrived from other ranks during the scope.
   void add_received(std::int64_t bytes) { event_.received_bytes += bytes; }
 
  private:

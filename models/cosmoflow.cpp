@@ -30,7 +30,7 @@ void check_sizes(const CosmoFlowOptions& o) {
   for (const std::int64_t outputs : o.fc) refuse_below_1("fc", outputs);
   if (o.fc.size() > 64)
     throw UsageError(fmt::format("--fc lists {} layers", o.fc.size()), "give at most 64");
-  // Beyond this the number of channels would not fit what libraries count with.
+  // Beyond this the number of channels would overflow the libraries' 32-bit counts.
   if (o.conv_layers > 16 || o.filters << (o.conv_layers - 1) > 1 << 20)
     throw UsageError(fmt::format("--filters {} doubled by each of {} convolutions is too wide",
                                  o.filters, o.conv_layers),
@@ -69,8 +69,8 @@ void check_types(const CosmoFlowOptions& o) {
     throw UsageError("sample files cannot hold bf16", "give int16 counts or fp32");
 }
 
-// Refuses layers that no machine could hold, long before a 64-bit count of their elements or
-// operations could overflow. Counts in double, which cannot.
+// Rejects layers that no machine could hold, long before a 64-bit count of their elements or
+// operations could overflow. Counts in double, which cannot overflow.
 void check_volumes(const CosmoFlowOptions& o) {
   constexpr double kMostElements = 0x1p40, kMostOperations = 0x1p58;
   const auto check = [](const std::string& layer, const char* what, double count, double most) {

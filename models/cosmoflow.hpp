@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // CosmoFlow: the network that predicts cosmological parameters from a 3-D box of particle counts.
-// Knows layers only; nothing of parts, ranks or data.
+// Must not depend on ranks or data sets.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,13 @@ struct CosmoFlowOptions {
   Shape input{4, 128, 128, 128};
   std::int64_t kernel = 2;       ///< planes along each axis
   std::int64_t filters = 32;     ///< of conv1; doubled by each further convolution
-  std::int64_t conv_layers = 5;  ///< each halves the spatial extents
+  std::int64_t conv_layers = 5;  ///< each of them halves the spatial extents
   std::vector<std::int64_t> fc{128, 64};
   std::int64_t targets = 4;
-  double dropout = 0.5;  ///< after each of fc; 0: no dropout layers
+  double dropout = 0.5;  ///< after each dense layer of fc; 0: no dropout layers
   double leaky_slope = 0.3;
   double output_scale = 1.2;
-  bool channel_cuts = true;  ///< late convolutions may be cut by output channels; else in space
+  bool channel_cuts = true;  ///< late convolutions may be cut by output channels, else in space
   DataType precision = DataType::kFloat32;   ///< kFloat32 or kBfloat16
   DataType input_type = DataType::kFloat32;  ///< kFloat32, or kInt16: counts, for their log(1+x)
 };
@@ -30,19 +30,19 @@ struct CosmoFlowOptions {
 /// conv_layers times convolution (TensorFlow SAME padding, stride 1), 2x2x2 max pooling, leaky
 /// ReLU, all three in one layer; then fc dense layers with leaky ReLU and dropout; then a dense
 /// layer of `targets` outputs and output_scale * tanh. Layers are named conv1, conv2, ..., fc1,
-/// act_fc1, dropout1, ..., and the last dense layer is the fc after those of `fc`, then "tanh".
-/// Throws UsageError naming the option that makes no network. Source: github.com/mlcommons/hpc,
+/// act_fc1, dropout1, ..., the last dense layer continues the numbering of `fc`, and "tanh" follows
+/// it. Throws UsageError naming the invalid option. Source: github.com/mlcommons/hpc,
 /// cosmoflow/models/cosmoflow_v1.py.
 ///
 /// With precision kBfloat16 the convolutions compute in bf16 (with sums, parameters and their
 /// gradients in fp32) and pass bf16 on to one another. The dense layers, some 1e-4 of the work,
-/// stay fp32, and so does what the last convolution writes. Whether the CPU has instructions for
-/// that is the caller's to ask.
+/// stay fp32, and so does what the last convolution writes. The caller must check that the CPU has
+/// instructions for bf16.
 ///
 /// The published order is convolution, activation, pooling. A leaky ReLU f with slope >= 0 does not
 /// decrease, so max f(x_i) = f(max x_i): pooling first gives the same network, and the activation
-/// then has an eighth of the elements to visit. Gradients agree as well: both orders pass them to
-/// the largest element, times f' at that element (with slope > 0; at slope 0 negative windows have
+/// then visits an eighth of the elements. Gradients agree as well: both orders pass them to the
+/// largest element, times f' at that element (with slope > 0; at slope 0 negative windows have
 /// ties, but their gradient is 0 either way).
 Model make_cosmoflow(const CosmoFlowOptions& options);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The networks that can be asked for by name: see registry.hpp.
+// Creates networks by name: see registry.hpp.
 #include "models/registry.hpp"
 
 #include <array>

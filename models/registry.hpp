@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The networks that can be asked for by name. Adding one is a file in this room and a line in
-// registry.cpp. Knows nothing of the command line.
+// Creates networks by name. To add one, add a file to this room and a line to registry.cpp. Must
+// not depend on the command line.
 #pragma once
 
 #include <string>
@@ -13,8 +13,8 @@ namespace halomesh {
 /// The names that make_network() knows.
 std::vector<std::string> network_names();
 
-/// Makes the network `name`. Throws UsageError with the list of names for another one, and what the
-/// network's own factory throws.
+/// Creates the network `name`. Throws UsageError listing the known names if there is none of this
+/// name, and whatever the network's factory throws.
 Model make_network(const std::string& name, const CosmoFlowOptions& options);
 
 }  // namespace halomesh

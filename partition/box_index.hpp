@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds those of many boxes that meet a given one, without trying all of them.
+// Finds which of many boxes intersect a given one, without testing all of them.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,8 @@
 
 namespace halomesh {
 
-/// Boxes, which must outlive it, sorted along the axis on which they begin at most places.
+/// An index of boxes, which must outlive it, sorted along the axis on which they have the most
+/// distinct starts.
 class BoxIndex {
  public:
   explicit BoxIndex(const std::vector<Box>& boxes) : boxes_(boxes) {

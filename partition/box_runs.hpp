@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the elements of a box lie in a dense array: as few contiguous runs.
-// Pure geometry. This is the serial walk over a sub-box; two others remain, as they differ:
-// visit_runs() shares rows out to threads and gives coordinates, for views that span different
-// boxes; transform() steps along permuted and mirrored axes.
+// Pure geometry. This is the serial walk over a sub-box. visit_runs() distributes rows over threads
+// and gives coordinates, for views that span different boxes; transform() steps along permuted and
+// mirrored axes.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace halomesh {
 
 /// The longest runs that are contiguous both in a dense array and in a box of it, of up to five
-/// axes. In the order of the array they make up the box, dense and in the same order.
+/// axes. Taken in the order of the array, they make up the box in its own dense order.
 class BoxRuns {
  public:
   /// One axis of an array, of which the box has [lo, hi).
@@ -65,7 +65,7 @@ class BoxRuns {
   }
 
  private:
-  // A run: where its period begins in the array, where it lies in the dense box, and its place
+  // A run: where its period begins in the array, where it lies in the dense box, and its position
   // along the outer axes.
   struct Cursor {
     std::int64_t base = 0, at = 0;
@@ -103,7 +103,8 @@ class BoxRuns {
     if (outside < count_) {
       beyond = run.place[outside] >= outer_[outside].hi;
       for (std::size_t i = 0; i <= outside; ++i) run.place[i] = outer_[i].lo;
-      // Beyond the box along this axis: its first place in the next along the slower ones.
+      // Beyond the box along this axis: continue at its first position in the next one along the
+      // slower axes.
       for (std::size_t i = outside + 1; beyond && i < count_; ++i) {
         beyond = ++run.place[i] >= outer_[i].hi;
         if (beyond) run.place[i] = outer_[i].lo;

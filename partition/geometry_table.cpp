@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A network on a mesh for human eyes: see geometry_table.hpp.
+// A table of a network on a mesh: see geometry_table.hpp.
 #include "partition/geometry_table.hpp"
 
 #include <algorithm>
@@ -37,7 +37,7 @@ std::int64_t interior_axes(const PartGrid& grid, std::int64_t part) {
 }
 
 std::int64_t partial_sums_sent(const TensorGeometry& tensor, std::int64_t part) {
-  // The sums travel the broadcast's way backwards.
+  // Partial sums take the broadcast's path in reverse.
   return tensor.broadcast.received_volume(part);
 }
 
@@ -55,7 +55,7 @@ GeometryTable::GeometryTable(const ModelGeometry& geometry,
   add_transfers();
 }
 
-// What moves: one pass over all transfers, of which there are many more than parts.
+// One pass over all transfers, because there are many more of them than parts.
 void GeometryTable::add_transfers() {
   const auto load = [&](std::int64_t part) -> PartLoad& {
     return loads_[static_cast<std::size_t>(part)];
@@ -69,7 +69,7 @@ void GeometryTable::add_transfers() {
       load(t.src).sent_bytes += t.box.volume() * kFloatBytes;
       ++load(t.dst).messages;
     }
-    // The sums travel the way of the broadcast backwards.
+    // Partial sums take the broadcast's path in reverse.
     for (const Transfer& t : tensor.broadcast.transfers()) {
       load(t.dst).partial_sums_sent_bytes += t.box.volume() * kFloatBytes;
       load(t.src).partial_sums_received_bytes += t.box.volume() * kFloatBytes;
@@ -87,7 +87,7 @@ void GeometryTable::add_local(std::size_t part, const std::vector<std::int64_t>&
   for (std::size_t l = 0; l < layer_flops.size(); ++l) {
     const TensorGeometry& dst = geometry_.tensors()[l + 1];
     const LayerPlacement& layer = geometry_.layers()[l];
-    // A layer that is split over its input computes as much as it has of that.
+    // The work of a layer that is split over its input is proportional to its share of the input.
     const auto mine = dst.partial_sums ? layer.boxes[part].src_needed[0] : dst.produced[part];
     const Shape& whole = dst.partial_sums ? layer.src_shapes[0] : dst.shape;
     load.flops += static_cast<double>(layer_flops[l]) * static_cast<double>(mine.volume()) /

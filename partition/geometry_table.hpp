@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A network on a mesh for human eyes: what each part holds, receives and sends, as a table.
-// Knows the geometry only; sizes are of 4-byte floats, numbers of operations are given to it.
+// A table of what each part of a network on a mesh holds, receives and sends.
+// Sizes assume 4-byte floats; the caller gives the numbers of operations.
 #pragma once
 
 #include <cstdint>
@@ -18,21 +18,21 @@ struct PartLoad {
   std::int64_t received_bytes = 0;    ///< forward: halos and gathered boxes from other parts
   std::int64_t sent_bytes = 0;        ///< forward: the same, to other parts
   std::int64_t partial_sums_received_bytes = 0, partial_sums_sent_bytes = 0;  ///< forward
-  std::int64_t messages = 0;      ///< received in forward; one a tensor and neighbour
+  std::int64_t messages = 0;      ///< received in forward; one per tensor and neighbour
   std::int64_t input_bytes = 0;   ///< of the input block, halo included
   std::int64_t tensor_bytes = 0;  ///< of the spans of all other tensors, values alone
   std::int64_t parameters = 0;    ///< floats held
-  double flops = 0;               ///< forward, as far as they are given
+  double flops = 0;               ///< forward, where given
 
-  /// What this part needs of other parts' blocks in a forward pass, partial sums apart.
+  /// Bytes of other parts' blocks that this part needs in a forward pass, without partial sums.
   std::int64_t halo_bytes() const { return input_halo_bytes + received_bytes; }
 };
 
 /// Loads of all parts of a geometry, which must outlive this object.
 class GeometryTable {
  public:
-  /// `layer_flops`: operations of one sample's whole forward pass for each layer, shared among
-  /// parts by the volume that they compute; may be empty.
+  /// `layer_flops`: floating-point operations of each layer for one sample's whole forward pass,
+  /// divided among the parts by the volume that they compute; may be empty.
   explicit GeometryTable(const ModelGeometry& geometry,
                          const std::vector<std::int64_t>& layer_flops = {});
 
@@ -41,14 +41,14 @@ class GeometryTable {
   /// being read), values and gradients of all other tensors, parameters with gradients and
   /// momentum. Exchange buffers and layers' scratch come on top.
   std::int64_t memory_bytes(std::int64_t part, std::int64_t batch) const;
-  /// The part with the largest halo; among equals the one with neighbours on most sides, then the
+  /// The part with the largest halo; ties go to the part with neighbours on most sides, then to the
   /// first.
   std::int64_t busiest_part() const;
   /// Largest flops of a part / mean over parts; 1 is perfect balance, 0 when no flops were given.
   double imbalance() const;
 
-  /// The table of one part, and totals and extremes over all parts. Bytes are of one sample except
-  /// memory, which is of `batch` samples. Throws UsageError when there is no such part.
+  /// The table of one part, and totals and extremes over all parts. Bytes are for one sample,
+  /// except memory, which is for `batch` samples. Throws UsageError when there is no such part.
   void print(std::ostream& out, std::int64_t part, std::int64_t batch) const;
 
  private:

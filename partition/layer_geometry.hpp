@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a layer must declare about its geometry; everything that moves data is derived from it.
-// Pure: no data pointers, no mathematics of the layer.
+// What a layer must declare about its geometry; everything that moves data is derived from it. Pure
+// geometry: must not depend on a layer's data or mathematics.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +32,8 @@ struct LayerBoxes {
   std::vector<Box> src_needed;  ///< one per input
   Box dst_produced;             ///< what this part computes (partial sums when split over input)
   Box dst_owned;                ///< what this part holds for its consumers
-  /// One per input: what is at hand before any message. The part's own block; of the network's
-  /// input, which comes with its halo, all that is needed.
+  /// One per input: what is available before any message: the part's own block, or, for the
+  /// network's input, which comes with its halo, all that is needed.
   std::vector<Box> src_local{};
 };
 
@@ -55,8 +55,8 @@ class LayerGeometry {
   /// (dense layers); the partial sums are then added up on the owners of the output.
   virtual bool splits_over_input() const { return false; }
 
-  /// True when a part may compute a block of the output's channels alone, over all of space, with
-  /// the rows of the parameters that belong to them. Whether it does: see ModelGeometry.
+  /// True when a part may compute only a block of the output's channels, over all of space, with
+  /// the rows of the parameters that belong to them. ModelGeometry decides whether it does.
   virtual bool splits_over_channels() const { return false; }
 
   /// The trainable parameters, in the order weight, bias.

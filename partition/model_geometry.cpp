@@ -21,8 +21,8 @@ std::vector<Box> needs_of(const GraphNode& node, std::size_t input,
 }
 
 // True when a part that has a block of `blocks` would own nothing of `aligned`: saving a transfer
-// is not worth a part without work (a last pooling to one voxel would leave the whole network to
-// one).
+// is not worth a part without work (a final pooling to one voxel would leave the whole network to a
+// single part).
 bool leaves_idle(const std::vector<Box>& aligned, const Partition& blocks) {
   for (std::size_t p = 0; p < blocks.size(); ++p)
     if (aligned[p].empty() && !blocks[p].empty()) return true;
@@ -110,7 +110,8 @@ void ModelGeometry::derive_owners(const std::vector<GraphNode>& nodes) {
     if (tensor.consumers.size() != 1) continue;
     const std::size_t consumer = tensor.consumers.front();
     if (nodes[consumer].layer->splits_over_input()) continue;
-    // Consumers come later in the order, so what they produce is known already.
+    // Consumers come later in the order and this loop runs backwards, so what they produce is
+    // already known.
     const auto& inputs = nodes[consumer].inputs;
     const auto input =
         static_cast<std::size_t>(std::find(inputs.begin(), inputs.end(), t) - inputs.begin());

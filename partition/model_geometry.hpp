@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The geometry of a whole network on a part grid: for every tensor who owns, produces and needs
-// which box and what therefore moves; for every parameter who holds which slice.
-// Derived by each rank alone from the layers' declarations; identical everywhere.
+// The geometry of a whole network on a part grid: for every tensor, which part owns, produces and
+// needs which box, and what therefore moves; for every parameter, which part holds which slice.
+// Each rank derives it alone from the layers' declarations, with the same result.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@
 
 namespace halomesh {
 
-/// One layer of a network as geometry sees it. Tensor 0 is the network's input; the output of
+/// The geometry of one layer of a network. Tensor 0 is the network's input; the output of
 /// layer i is tensor i + 1, so `inputs` may only name tensors <= i.
 struct GraphNode {
   std::string name;
@@ -51,7 +51,7 @@ struct SliceHolders {
   std::vector<std::int64_t> parts;  ///< ascending
 };
 
-/// One parameter of one layer: who holds what.
+/// One parameter of one layer: which part holds what.
 struct ParameterPlacement {
   std::size_t layer = 0;   ///< index of the layer
   std::size_t number = 0;  ///< which of the layer's parameters
@@ -65,20 +65,22 @@ struct ParameterPlacement {
   }
 };
 
-/// All of it. Owned boxes follow one rule: the network's output and every tensor whose consumers
-/// need overlapping boxes is cut in blocks with remainder; a tensor whose only consumer needs
-/// disjoint boxes that cover it (2x2x2 pooling, activations) is cut along just those, so that
-/// nothing has to move; unless that would leave a part without work that has a block otherwise.
+/// The geometry of the whole network. Owned boxes follow one rule: the network's output and every
+/// tensor whose consumers need overlapping boxes is cut in blocks with remainder; a tensor whose
+/// only consumer needs disjoint boxes that cover it (2x2x2 pooling, activations) is cut along just
+/// those, so that nothing has to move; unless that would leave a part without work that would
+/// otherwise have a block.
 ///
 /// Before that rule: the output of a layer that can be split over its output's channels is cut by
-/// channels (channel_partition()) where less moves that way. Cut in space, each part holds all its
+/// channels (channel_partition()) where this moves less data. Cut in space, each part holds all its
 /// W parameters and sums their gradient over the P parts: W (P - 1) / P elements arrive in each
 /// half of the best all-reduce (reduce-scatter, all-gather: Thakur, Rabenseifner & Gropp, Int. J.
 /// High Perform. Comput. Appl. 19, 2005, 49-66). Cut by channels, it gathers the rest of the input,
 /// I (P - 1) / P elements of I, and as many of the input's gradient return; its parameters are its
-/// own, and what replicas sum of them shrinks by P. So: by channels where I < W. That is for one
-/// sample; but where each layer halves the extents and doubles the channels, W / I grows 16-fold a
-/// layer, so that a few samples seldom decide. Halos, left out here, speak for channels, too.
+/// own, and what replicas sum of them shrinks by P. So: by channels where I < W. This is for one
+/// sample; but where each layer halves the extents and doubles the channels, W / I grows 16-fold
+/// per layer, so that a few samples rarely change the decision. Halos, ignored here, favour
+/// channels as well.
 /// Each part must get a vector of channels (kChannelVector), or its kernels would waste what the
 /// cut saves; and the network's input, which comes with its halo in blocks of space, is never
 /// gathered.

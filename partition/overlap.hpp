@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The order in which a part computes its output so that computation hides the exchange: chunks of
-// D-planes whose inputs are all owned come first, and the others' halos arrive in their order.
+// D-planes whose inputs are all owned come first, then the others in the order in which their halos
+// arrive.
 #pragma once
 
 #include <functional>
@@ -22,7 +23,7 @@ struct Chunk {
 
 /// Splits `dst` along D into the planes that need only owned data (one chunk, first) and those
 /// before and after them. Where every plane needs remote data (cuts along H or W), up to four
-/// slabs, so that only the first must wait for its halo. `is_local(box)` says whether everything
+/// chunks, so that only the first must wait for its halo. `is_local(box)` says whether everything
 /// that a dst box needs is owned. The chunks are disjoint and cover `dst`; none when dst is empty.
 std::vector<Chunk> order_chunks(const Box& dst, const std::function<bool(const Box&)>& is_local);
 
@@ -31,8 +32,8 @@ std::vector<Chunk> order_chunks(const LayerGeometry& layer, const LayerBoxes& bo
                                 std::span<const Shape> src);
 
 /// Cuts a plan along D into plans to be carried out in this order: the k-th brings each part what
-/// its k-th box of `needed` (indexed by part; may have different lengths) asks for and no earlier
-/// one did. What nobody asks for comes first. At least one plan; empty ones are possible.
+/// its k-th box of `needed` (indexed by part; lengths may differ) needs and no earlier one did.
+/// What no box needs comes first. Returns at least one plan; some may be empty.
 std::vector<TransferPlan> split_into_rounds(const TransferPlan& plan,
                                             const std::vector<std::vector<Box>>& needed);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The block of one parameter that a part holds: some outputs, and of each the same inputs.
-// A value type: no data, no ownership, nothing of layers.
+// The block of one parameter that a part holds: some outputs, and the same inputs of each. A value
+// type.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace halomesh {
 
-/// Rows `out` of a parameter and of each row the block `in` of its inputs. Layers cut in space hold
-/// all of both, layers split over their input a block of `in`, layers cut by output channels some
-/// rows. Empty when either is.
+/// The rows `out` of a parameter and, of each row, the block `in` of its inputs. Layers cut in
+/// space hold all of both, layers split over their input a block of `in`, layers cut by output
+/// channels some rows. Empty when either is.
 struct ParameterSlice {
   Range out;
   Box in;

@@ -23,7 +23,7 @@ Range block_range(std::int64_t extent, std::int64_t count, std::int64_t index);
 Partition block_partition(const Shape& shape, const PartGrid& grid);
 
 /// Channels that are cut together: as many floats as the longest vectors of the CPUs that this is
-/// for (64 bytes: AVX-512, SVE of A64FX), so that no part computes with a vector partly filled.
+/// for (64 bytes: AVX-512, SVE of A64FX), so that no part computes with partly filled vectors.
 inline constexpr std::int64_t kChannelVector = 16;
 
 /// Cuts the channels in blocks of whole vectors (the last vector may be short); every part has all

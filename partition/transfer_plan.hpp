@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What moves between parts: one kind of plan for halos, redistributions, gathers and reductions.
-// Derived by every rank alone, from boxes only; an executor copies (or adds) along it.
+// Every rank derives it alone, from boxes only; an executor copies (or adds) along it.
 #pragma once
 
 #include <compare>
@@ -39,7 +39,7 @@ class TransferPlan {
 
 /// What each part must receive so that it holds its needed box: needed[dst] ∩ owned[src] for every
 /// pair of different parts. Both lists are indexed by part; owned boxes are disjoint. Elements that
-/// a part owns itself are not in the plan: they are in place already.
+/// a part owns itself are not in the plan: they are already in place.
 TransferPlan plan_transfers(const std::vector<Box>& owned, const std::vector<Box>& needed);
 
 }  // namespace halomesh

@@ -16,7 +16,7 @@ struct Range {
   std::int64_t lo = 0, hi = 0;
   std::int64_t extent() const { return hi > lo ? hi - lo : 0; }
   friend bool operator==(const Range&, const Range&) = default;
-  /// Has extent 0 where they do not meet.
+  /// Has extent 0 where they are disjoint.
   friend Range intersect(const Range& a, const Range& b) {
     return {a.lo > b.lo ? a.lo : b.lo, a.hi < b.hi ? a.hi : b.hi};
   }
@@ -56,8 +56,8 @@ Spatial dst_extents(const Window& window, const Spatial& src);
 /// `src.c` channels. Empty for an empty dst.
 Box needed_box(const Window& window, const Box& dst, const Shape& src);
 
-/// Padding that the block of `dst` itself sees on each axis: planes of needed_box() that fell
-/// outside the tensor, {before, after}. Zero inside the tensor: halos replace padding there.
+/// The padding of the block `dst` on each axis: planes of needed_box() that fell outside the
+/// tensor, {before, after}. Zero inside the tensor: halos replace padding there.
 struct BlockPadding {
   Spatial before{}, after{};
 };

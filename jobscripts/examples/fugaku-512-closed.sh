@@ -2,7 +2,7 @@
 # Fugaku (RIKEN R-CCS), A64FX, Tofu interconnect D: trains on 512 nodes
 # 2048 ranks, 4 per node, x 12 threads: 512 replicas x 4 parts (4x1x1)
 # From your home directory: pjsub --no-check-directory.
-# What ranks print goes to output.JOB/, a directory for every 1000 of them.
+# The ranks' output goes to output.JOB/, with one directory per 1000 ranks.
 # No path here begins with /vol0...: name the volumes used, with --volumes or pjsub -x PJM_LLIO_GFSCACHE=...
 # Made by: halomesh jobscript --site fugaku --nodes 512 --shape 4x4x32 --parts 4x1x1 --stage-gib 12 --config models/cosmoflow-v0.7-closed-512.cfg --time 12:00:00 --data data/cosmoUniverse --out runs/fugaku-512-closed --program build/release/halomesh
 #

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which pieces of a kept sample make up each part's block: see redistribution.hpp.
+// Which boxes of a staged sample make up each part's block: see redistribution.hpp.
 #include "partition/samples/redistribution.hpp"
 
 #include <utility>
@@ -10,7 +10,7 @@ namespace halomesh {
 
 TransferPlan plan_redistribution(const StagedSample& sample, const Symmetry& symmetry) {
   require(symmetry.keeps(sample.shape),
-          text("a symmetry that turns {} into {}", sample.shape, symmetry.mapped(sample.shape)));
+          text("the symmetry maps shape {} to {}", sample.shape, symmetry.mapped(sample.shape)));
   std::vector<Transfer> transfers;
   for (std::size_t dst = 0; dst < sample.blocks.size(); ++dst) {
     const Box source = symmetry.source_of(sample.blocks[dst], sample.shape);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Epoch permutations and their cutting into steps and replicas.
-// Knows nothing of files, of ranks within a replica or of what a sample is.
+// Epoch permutations, cut into steps and replicas.
 #include "partition/samples/sample_order.hpp"
 
 #include <algorithm>

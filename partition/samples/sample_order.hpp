@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which samples each replica takes at each step of an epoch, and how transformed, as pure
-// functions. Knows nothing of files, of ranks within a replica or of what a sample is.
+// functions.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ namespace halomesh {
 /// A random permutation of 0..n-1 that depends on (seed, epoch, stream) only. Fisher-Yates from the
 /// back (Knuth, TAOCP 2, 3.4.2, algorithm P): the draw for place i, among i+1, is a 64-bit number
 /// of CounterRng(seed, kOrder, epoch, stream) at index i, reduced modulo i+1. Numbers below 2^64
-/// mod (i+1) would favour small remainders: they are refused, and the draw is repeated at index i +
-/// attempt * 2^40. `stream` < 2^24 and n <= 2^40.
+/// mod (i+1) would favour small remainders: they are rejected, and the draw is repeated at index i
+/// + attempt * 2^40. `stream` < 2^24 and n <= 2^40.
 std::vector<std::int64_t> epoch_order(std::uint64_t seed, std::int64_t epoch, std::int64_t n,
                                       std::int64_t stream = 0);
 
@@ -41,7 +41,8 @@ struct BatchSchedule {
   std::span<const SampleUse> taken(std::int64_t step, std::int64_t replica) const;
 };
 
-/// The use of a split's samples by `replicas` replicas that take `local_batch` samples a step each.
+/// The use of a split's samples by `replicas` replicas that take `local_batch` samples per step
+/// each.
 struct SampleOrder {
   Shuffle shuffle = Shuffle::kGlobal;
   std::uint64_t seed = 0;
@@ -51,11 +52,11 @@ struct SampleOrder {
 
   /// Full global batches in an epoch; with kLocal, full local batches in the smallest shard.
   std::int64_t training_steps() const;
-  /// Samples that an epoch of training leaves out, as they do not fill a global batch; which ones
-  /// changes from epoch to epoch.
+  /// Samples that an epoch of training leaves out because they do not fill a global batch; a
+  /// different set every epoch.
   std::int64_t dropped_samples() const { return samples - training_steps() * global_batch(); }
-  /// The steps first_step.. of `epoch`, in which each replica takes local_batch samples a step, as
-  /// `draw` turns them (null: not at all). With kGlobal and global batch B, position
+  /// The steps of `epoch` from first_step on. Each replica takes local_batch samples per step,
+  /// transformed as `draw` says (null: not transformed). With kGlobal and global batch B, position
   /// b = replica * local_batch + i of step s holds epoch_order(seed, epoch, samples)[s * B + b]:
   /// the samples of a step do not depend on how the batch is cut. With kLocal, step s holds the
   /// places s * local_batch + i of epoch_order(seed, epoch, shard, 1 + replica), within the

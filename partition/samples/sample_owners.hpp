@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which replica keeps which sample of a split in its stage, as pure functions.
-// Knows nothing of files or of the parts of a replica.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +8,7 @@
 
 namespace halomesh {
 
-/// Each sample has one owner: a replica, and there a slot. Slots of a replica count from 0 in the
+/// Each sample has one owner: a replica and a slot in it. Slots of a replica count from 0 in the
 /// order of their samples.
 class SampleOwners {
  public:
@@ -21,7 +20,8 @@ class SampleOwners {
   /// Training samples live in the replicas' contiguous shards (see SampleOrder::shard_begin): with
   /// Shuffle::kLocal nothing leaves its replica.
   static SampleOwners of_training(const SampleOrder& order) { return {order, false}; }
-  /// Validation samples live where each pass of SampleOrder::validation() takes them.
+  /// Validation samples live on the replica that takes them in each pass of
+  /// SampleOrder::validation().
   static SampleOwners of_validation(const SampleOrder& order) { return {order, true}; }
 
   std::int64_t samples() const { return order_.samples; }

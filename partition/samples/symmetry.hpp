@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The symmetries of a box of voxels: flips of its axes, then a permutation of them.
-// Pure index arithmetic: knows nothing of data, of parts or of what a sample is.
+// Pure index arithmetic.
 #pragma once
 
 #include <array>
@@ -28,7 +28,7 @@ struct Symmetry {
   /// The shape of the transformed sample.
   Shape mapped(const Shape& shape) const;
   bool keeps(const Shape& shape) const { return mapped(shape) == shape; }
-  /// The box of the sample that the box `transformed` of the transformed sample shows.
+  /// The box of the sample whose image is the box `transformed` of the transformed sample.
   Box source_of(const Box& transformed, const Shape& shape) const;
   /// Its inverse: where the box `source` of the sample lies in the transformed one.
   Box mapped(const Box& source, const Shape& shape) const;
@@ -36,14 +36,14 @@ struct Symmetry {
   friend bool operator==(const Symmetry&, const Symmetry&) = default;
 };
 
-/// The symmetries that keep this shape, in a fixed order, the identity first: 48 of a cube, 16
+/// The symmetries that preserve this shape, in a fixed order, the identity first: 48 of a cube, 16
 /// where two extents are equal, 8 (the flips) where none are.
 std::vector<Symmetry> symmetries_of(const Shape& shape);
 
-/// The symmetry that `sample` is seen under in `epoch`: independent flips, each with probability
-/// 1/2, then one of the permutations that keep the shape, all equally likely. It is
+/// The symmetry applied to `sample` in `epoch`: independent flips, each with probability 1/2, then
+/// one of the permutations that preserve the shape, all equally likely. It is
 /// symmetries_of(shape)[r % their number], r being the 64 bits that CounterRng(seed, kAugment,
-/// epoch) gives for index `sample`; numbers differ in probability by less than 2^-58 of it.
+/// epoch) gives for index `sample`; their probabilities differ by less than 2^-58, relatively.
 class SymmetryDraw {
  public:
   SymmetryDraw(std::uint64_t seed, const Shape& shape)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers and tiles of blocks: see tiles.hpp.
+// Slabs and tiles of blocks: see tiles.hpp.
 #include "partition/samples/tiles.hpp"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pieces in which blocks of voxels are handled, so that nobody needs a second block.
-// Pure geometry: knows nothing of data, of symmetries or of messages.
+// The slabs and tiles in which blocks of voxels are read, sent and transformed, so that no second
+// block is needed. Pure geometry.
 #pragma once
 
 #include <algorithm>
@@ -11,16 +11,16 @@
 
 namespace halomesh {
 
-/// The layers of a block, in the order of its memory (d,h,w,c), each contiguous there: as many
-/// whole planes along D as have at most `counts` elements; where one has more, rows of it, at least
-/// one.
+/// The slabs of a block, in the order of its memory (d,h,w,c), each contiguous there: as many whole
+/// planes along D as fit `counts` elements; where a single plane has more, as many of its rows as
+/// fit, at least one.
 std::vector<Box> slabs_of(const Box& block, std::int64_t counts);
 
 /// Elements of a tile where a pixel has up to 128 channels.
 inline constexpr std::int64_t kTileCounts = 16 * 16 * 128;
 
 /// The tiles that a box is made up of: up to 16 x 16 pixels by 128 elements of a row (at least a
-/// pixel), so that a tile's lines of memory are used whole however its axes are transformed.
+/// pixel), so that whole cache lines of a tile are used however its axes are permuted.
 std::vector<Box> tiles_of(const Box& box);
 
 /// Calls visit(tile) for each of tiles_of(box), in the same order, without allocating memory.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The writing of archives and their attributes: see archive.hpp.
+// Writes archives and their attributes: see archive.hpp.
 #include "runtime/data/archive.hpp"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* kFormat = "halomesh archive 1";
 
-/// The numbers among the attributes of the file, by name.
+/// The numeric attributes of the file and their names.
 template <class Content, class Visit>
 void for_each_number(Content& content, const Visit& visit) {
   visit("samples", content.samples);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of an archive, written whole or not at all; they are read by hdf5_dataset.hpp.
+// Writes the files of an archive, whole or not at all. See hdf5_dataset.hpp for reading them.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ namespace halomesh {
 
 /// The default gzip level of archives.
 inline constexpr int kDefaultGzip = 4;
-/// In place of a level: another HDF5 filter, as earlier versions could use. Such files are read by
-/// the HDF5 library, which needs the filter's plugin, and never written.
+/// Instead of a level: another HDF5 filter, as written by earlier versions. Such files are never
+/// written; the HDF5 library reads them if it has the filter's plugin.
 inline constexpr int kOtherFilter = -1;
 
 /// The attributes of a file of an archive.
@@ -38,10 +38,10 @@ std::string archive_name(const std::string& split, std::int64_t file);
 /// Whether archive_name() returns `name` for some file of `split`.
 bool is_archive_name(std::string_view name, std::string_view split);
 
-/// Writes one file: x (n,D,H,W,C) int16 in chunks of up to 8x8x64 voxels (a halo's planes cost few
-/// further chunks in any cut), y (n,T) float32 and crc32c (n) uint32 of each sample's voxels, each
-/// chunk with a Fletcher-32 checksum. Equal content gives equal bytes. The file gets its name only
-/// in commit(); every function throws Error naming the file.
+/// Writes one file: x (n,D,H,W,C) int16 in chunks of up to 8x8x64 voxels (so that a halo adds few
+/// chunks in any cut), y (n,T) float32 and crc32c (n) uint32 of each sample's voxels, each chunk
+/// with a Fletcher-32 checksum. The same content gives the same bytes. The file gets its name only
+/// in commit(). Every function throws Error naming the file.
 class ArchiveWriter {
  public:
   ArchiveWriter(const std::filesystem::path& path, ArchiveFile content);
@@ -64,7 +64,7 @@ class ArchiveWriter {
 /// Reads the attributes of a file. Throws Error if it is not part of an archive.
 ArchiveFile read_archive_attributes(const Hdf5File& file);
 
-/// The same of the file `path`; nothing if there is none.
+/// The same for the file `path`; empty if there is no such file.
 std::optional<ArchiveFile> find_archive_file(const std::filesystem::path& path);
 
 }  // namespace halomesh

@@ -11,7 +11,7 @@
 namespace halomesh {
 namespace {
 
-// Calls store(i, bits of voxel i) for each voxel; returns the bits that any of them had.
+// Calls store(i, bits of voxel i) for each voxel; returns the bitwise OR of all voxels.
 template <class Store>
 std::uint16_t for_each_voxel(const std::byte* from, std::int64_t count, const Store& store) {
   std::uint16_t seen = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes the voxels of a sample, which arrive in pieces, to a block of it in memory.
+// Copies the voxels of a sample, which arrive in pieces, to a block in memory.
 #pragma once
 
 #include <cstddef>
@@ -14,21 +14,21 @@
 
 namespace halomesh {
 
-/// Fills the block block.span of one sample: with counts if the block is int16, with log(1+x) of
-/// them if it is fp32. The memory of `block` must outlive this object.
+/// Fills the block block.span of one sample: with counts if the block is int16, with their log(1+x)
+/// if it is fp32. The memory of `block` must outlive this object.
 class BlockWriter {
  public:
   BlockWriter(const Shape& sample, AnyView block) : block_(block), runs_(sample, block.span) {}
 
-  /// Takes int16 little-endian voxels from byte `offset` of the sample (d,h,w,c order) on; pieces
-  /// come in order and may end within a voxel.
+  /// Takes the next piece of the sample: int16 little-endian voxels in d,h,w,c order, starting at
+  /// byte `offset`. Pieces arrive in order and may end within a voxel.
   void take(std::int64_t offset, std::span<const std::byte> bytes);
 
   struct Voxel {
     std::int64_t index = 0;  ///< in the sample, in d,h,w,c order
     std::int16_t value = 0;
   };
-  /// The first negative voxel of the block: counts never are.
+  /// The first negative voxel of the block; valid counts are not negative.
   const std::optional<Voxel>& negative() const { return negative_; }
 
  private:

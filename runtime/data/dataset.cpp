@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all readers of samples share: see dataset.hpp.
+// Shared by all readers of samples: see dataset.hpp.
 #include "runtime/data/dataset.hpp"
 
 #include <vector>

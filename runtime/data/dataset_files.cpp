@@ -84,7 +84,7 @@ std::int64_t FileScan::take(std::int64_t file) {
   const std::size_t rank = static_cast<std::size_t>(file) % of_rank_.size();
   std::int64_t value = 0;
   require(taken_[rank] + sizeof value <= of_rank_[rank].size(),
-          "a data set's index has fewer entries than are asked for");
+          "the index of a data set has fewer entries than requested");
   std::memcpy(&value, of_rank_[rank].data() + taken_[rank], sizeof value);
   taken_[rank] += sizeof value;
   return value;

@@ -14,8 +14,8 @@
 
 namespace halomesh {
 
-/// A directory and the names of files in it, in order; immutable. A split may have 262,144 files:
-/// their names are kept in one string.
+/// A directory and the names of files in it, in order; immutable. The names are stored in one
+/// string, because a split may have 262,144 files.
 class DatasetFiles {
  public:
   /// `names`: each ends in '\0'.
@@ -40,7 +40,7 @@ class FileScan {
   FileScan(const Comm& comm, const DatasetFiles& files,
            const std::function<std::vector<std::int64_t>(std::int64_t file)>& scan);
 
-  /// The next integer of a file. To be called in the order of files.
+  /// The next integer of a file. Must be called in the order of files.
   std::int64_t take(std::int64_t file);
   /// See Dataset::identity().
   const std::string& identity() const { return identity_; }

@@ -25,10 +25,10 @@ constexpr int kFeatures = 1, kEntry = 1, kKey = 1, kValue = 2, kBytesList = 1, k
 // Wire types (Protocol Buffers, "Encoding").
 constexpr std::uint32_t kVarint = 0, kFixed64 = 1, kDelimited = 2, kFixed32 = 5;
 
-// Of the voxels a piece is to stay in a core's cache; around them is little.
+// A piece of voxels should stay in a core's cache; the other fields are small.
 constexpr int kBufferBytes = 1 << 17, kOutlineBytes = 1 << 10;
 
-/// Walks the fields of an Example; every function is false where the bytes are none.
+/// Walks the fields of an Example; every function returns false if the bytes are not valid.
 class ExampleWalk {
  public:
   ExampleWalk(wire::CodedInputStream& in, const VoxelSink& sink, std::vector<float>& targets)
@@ -54,7 +54,8 @@ class ExampleWalk {
   template <class Body>
   bool message(const Body& body) {
     std::uint32_t length = 0;
-    // The library would clip a limit beyond the one around it, and a cut message would seem whole.
+    // The library would clip a limit that exceeds the enclosing one, and a truncated message would
+    // appear complete.
     if (!in_.ReadVarint32(&length) || static_cast<std::int64_t>(length) > in_.BytesUntilLimit())
       return false;
     const auto limit = in_.PushLimit(static_cast<int>(length));
@@ -193,7 +194,7 @@ struct ExampleDecoder::Buffers {
 ExampleDecoder::ExampleDecoder() : buffers_(std::make_unique<Buffers>()) {}
 ExampleDecoder::~ExampleDecoder() = default;
 
-/// A payload as the library's streams read it.
+/// A payload as an input stream of the library.
 class ExampleDecoder::Payload final : public wire::CopyingInputStream {
  public:
   explicit Payload(const PayloadSource& source, PayloadSkip skip = {})

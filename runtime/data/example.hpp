@@ -18,15 +18,15 @@ namespace halomesh {
 /// D,H,W,C order) and `y` (floats), serialised as a record's payload.
 std::string encode_example(std::span<const std::int16_t> voxels, std::span<const float> targets);
 
-/// Gives the next bytes of a payload: writes up to `count` to `dst` and returns how many, 0 at the
-/// payload's end.
+/// Supplies the next bytes of a payload: writes up to `count` to `dst` and returns how many, 0 at
+/// the payload's end.
 using PayloadSource = std::function<std::int64_t(void* dst, std::int64_t count)>;
 
-/// Steps over the next bytes of a payload: up to `count`; returns how many, 0 at the payload's end.
+/// Skips up to `count` of the next bytes of a payload; returns how many, 0 at the payload's end.
 using PayloadSkip = std::function<std::int64_t(std::int64_t count)>;
 
-/// Parses records as they are read: voxels are passed on piece by piece, so that a sample is never
-/// held whole. Its buffers are reused from one record to the next.
+/// Parses records as they are read: voxels are passed on piece by piece, so that a whole sample is
+/// never in memory. Its buffers are reused from one record to the next.
 class ExampleDecoder {
  public:
   ExampleDecoder();
@@ -34,7 +34,7 @@ class ExampleDecoder {
   ExampleDecoder& operator=(const ExampleDecoder&) = delete;
   ~ExampleDecoder();
 
-  /// What a record held; the view is valid until the next decode().
+  /// The content of a record; the view is valid until the next decode().
   struct Contents {
     std::int64_t voxel_bytes = 0;
     std::span<const float> targets;  ///< as stored, unchecked
@@ -44,7 +44,7 @@ class ExampleDecoder {
   /// `source` and `sink` throw passes through. `file` and `record` are for messages.
   Contents decode(std::int64_t length, const PayloadSource& source, const VoxelSink& sink,
                   std::string_view file, std::int64_t record);
-  /// The same, except that the voxels are skipped and hardly read.
+  /// The same, but skips the voxels without reading most of them.
   Contents outline(std::int64_t length, const PayloadSource& source, const PayloadSkip& skip,
                    std::string_view file, std::int64_t record);
 

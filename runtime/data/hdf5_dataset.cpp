@@ -22,7 +22,7 @@ std::string text_of(const Extents& extents) {
   return extents.empty() ? "a single value" : joined(extents, "x");
 }
 
-/// The hint for voxels of other extents: the --input that would fit, if one does.
+/// The hint for voxels of other extents: the --input that would fit, if any.
 std::string extents_hint(const Extents& found, bool stacked) {
   Extents sample = found;
   if (stacked && !sample.empty()) sample.erase(sample.begin());
@@ -138,8 +138,8 @@ void Hdf5SampleReader::read_targets(std::int64_t index, std::span<float> targets
   std::copy_n(all_targets_.begin(), targets.size(), targets.begin());
 }
 
-/// Goes through a block in slabs of whole planes of it: take(slab, its counts) returns the first
-/// negative voxel of the slab.
+/// Reads a block in slabs of whole planes: take(slab, its counts) returns the first negative voxel
+/// of the slab.
 template <class Take>
 void Hdf5SampleReader::go_through(const Place& place, const Box& block, const Take& take) {
   const auto& [index, where] = place;

@@ -16,20 +16,20 @@
 
 namespace halomesh {
 
-/// One class for all of them: a sample is a block of a file's voxels.
+/// One class for all kinds: a sample is a block of a file's voxels.
 class Hdf5Dataset final : public Dataset {
  public:
   /// Collective over `comm`. Rank i % size checks the extents and types in file i. Throws the same
-  /// Error on every rank if a file is not of `kind`, has another sample size, or some of an
-  /// archive's files are missing.
+  /// Error on every rank if a file is not of `kind` or has another sample size, or if files of an
+  /// archive are missing.
   Hdf5Dataset(const Comm& comm, DatasetFiles files, const Hdf5Kind& kind, const Shape& shape,
               std::int64_t targets);
 
   std::int64_t size() const override { return index_.size(); }
   const std::filesystem::path& directory() const override { return files_.directory(); }
   const std::string& identity() const override { return identity_; }
-  /// Reads only the chunks that a block needs. In archives every chunk is checked against its
-  /// checksum, and a sample that is read whole against its own.
+  /// Reads only the chunks that a block needs. In archives, the checksum of every chunk is
+  /// verified, and also the sample's own when a whole sample is read.
   std::unique_ptr<SampleReader> reader() const override;
 
   const DatasetFiles& files() const { return files_; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which format a split is in: see open_dataset.hpp.
-// Formats are told apart by the names of files; HDF5 files also by the datasets in the first one.
+// Determines the format of a split: see open_dataset.hpp. Formats are recognised by file names,
+// HDF5 files also by the datasets in the first one.
 #include "runtime/data/open_dataset.hpp"
 
 #include <algorithm>
@@ -22,8 +22,8 @@ using Names = std::vector<std::string>;
 
 enum class Format : char { kTfRecord, kArchive, kSample, kUniverse };
 
-/// The names in a directory, hidden ones aside; none where there is no directory. Directories are
-/// listed, too: one that is named like a file of samples is refused when it is opened.
+/// The names in a directory, without hidden ones; none if there is no directory. Includes
+/// directories: one that is named like a file of samples is rejected when it is opened.
 Names names_in(const fs::path& directory, const std::string& hint) {
   Names names;
   std::error_code code;
@@ -46,7 +46,8 @@ Names those_that(const Names& names, const Is& is) {
 
 bool is_hdf5(const std::string& name) { return name.ends_with(".h5") || name.ends_with(".hdf5"); }
 
-/// Whether HDF5 files of one sample or of one universe: the first decides, each is checked later.
+/// Whether HDF5 files hold samples or universes: the first file decides, each file is checked
+/// later.
 Format hdf5_format(const fs::path& first) {
   const Hdf5File file = Hdf5File::open(first);
   for (const auto& [format, kind] :

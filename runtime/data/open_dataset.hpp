@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opens a split of a data set in whatever format its files are.
+// Opens a split of a data set in any supported format.
 #pragma once
 
 #include <cstdint>

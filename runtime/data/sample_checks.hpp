@@ -22,16 +22,16 @@ inline std::int64_t voxel_bytes(const Shape& shape) {
 /// Throws Error, starting with `where`, unless every target is finite.
 void check_targets(std::span<const float> targets, const std::string& where);
 
-/// Looks for negative voxels in a sample that arrives in pieces.
+/// Finds negative voxels in a sample that arrives in pieces.
 class NegativeSearch {
  public:
-  /// As a VoxelSink does.
+  /// Takes the next piece, as a VoxelSink does.
   void take(std::int64_t offset, std::span<const std::byte> bytes);
   /// The first negative voxel, by its index in the sample.
   const std::optional<BlockWriter::Voxel>& found() const { return found_; }
 
  private:
-  std::byte last_{};  // of the piece before
+  std::byte last_{};  // of the previous piece
   std::optional<BlockWriter::Voxel> found_;
 };
 

@@ -85,10 +85,10 @@ void TfRecordReader::open(std::string_view path, Descriptor opened) {
   file_bytes_ = status.st_size;
   std::array<std::byte, kHeaderBytes> header{};
   const std::int64_t got = pread_all(file_.get(), header.data(), kHeaderBytes, 0);
-  // A plain record may have a length that looks like gzip's magic number; its checksum tells.
+  // A plain record may have a length that looks like gzip's magic number; its checksum decides.
   const bool magic = got >= 2 && header[0] == std::byte{0x1f} && header[1] == std::byte{0x8b};
   if (!magic || (got == kHeaderBytes && header_checks(header))) return;
-  // The stream gets a descriptor of its own: file_ stays for the trailer in holds_one_record().
+  // The stream gets its own descriptor, because holds_one_record() reads the trailer from file_.
   const int stream_fd = ::fcntl(file_.get(), F_DUPFD_CLOEXEC, 0);
   if (stream_fd >= 0) gz_ = gzdopen(stream_fd, "rb");
   if (gz_ == nullptr) {
@@ -120,7 +120,7 @@ std::int64_t TfRecordReader::read_some(void* dst, std::int64_t count) {
   }
   position_ += done;
   const std::int64_t now = gzoffset(gz_);
-  // After a step back the stream began anew.
+  // After a step back the stream started again.
   count_read_bytes(now < compressed_offset_ ? now : now - compressed_offset_);
   compressed_offset_ = now;
   return done;

@@ -45,21 +45,21 @@ class TfRecordWriter {
   std::int64_t written_bytes_ = 0;
 };
 
-/// Reads one file after another; buffers and descriptors live as long as the reader. Plain or gzip
-/// is decided by the first bytes, never by the name. Both checksums are checked. Every Error names
-/// the file, the record and its offset. Bytes after the last gzip member are ignored, as by gzip.
-/// One thread at a time.
+/// Reads one file after another; buffers and descriptors live as long as the reader. Whether a file
+/// is plain or gzip is decided by its first bytes, never by its name. Both checksums are checked.
+/// Every Error names the file, the record and its offset. Bytes after the last gzip member are
+/// ignored, as by gzip. One thread at a time.
 class TfRecordReader {
  public:
-  /// Refuses a record whose payload is longer than `max_payload_bytes`, before allocating for it.
-  /// Of a gzip file, `gzip_bytes` are read at once.
+  /// Rejects a record whose payload is longer than `max_payload_bytes` before allocating memory for
+  /// it. Reads `gzip_bytes` of a gzip file at a time.
   explicit TfRecordReader(std::int64_t max_payload_bytes, std::int64_t gzip_bytes = 256 * 1024);
   TfRecordReader(const TfRecordReader&) = delete;
   TfRecordReader& operator=(const TfRecordReader&) = delete;
   ~TfRecordReader();
 
-  /// Opens `path` at its first record, closing the file that was open. `opened`: a descriptor of
-  /// it, if there is one already.
+  /// Opens `path` at its first record, closing the previous file. `opened`: a descriptor of the
+  /// file, if it is already open.
   void open(std::string_view path, Descriptor opened = {});
   void close();
 
@@ -68,7 +68,7 @@ class TfRecordReader {
   /// Reads up to `count` more bytes of the payload and returns how many: 0 at its end.
   std::int64_t read(void* dst, std::int64_t count);
   /// Skips up to `count` more bytes of the payload, in plain files without reading them, and
-  /// returns how many. end() must not be called after it: the checksum is not known.
+  /// returns how many. end() must not be called after it, because the checksum is then unknown.
   std::int64_t step_over(std::int64_t count);
   /// Reads the rest of the payload and checks its checksum.
   void end();
@@ -76,10 +76,10 @@ class TfRecordReader {
   bool next(std::string& payload);
   /// Skips the next record, checking its length but not its payload; false at the end.
   bool skip();
-  /// The payload length of the next record, which stays the next; -1 at the end.
+  /// The payload length of the next record, without starting to read it; -1 at the end.
   std::int64_t peek_length();
-  /// True when the file holds just one record. Reads a few bytes: the file's size decides, or
-  /// gzip's ISIZE (RFC 1952, 2.3.1), which only counts the last member when several were joined, so
+  /// True when the file holds exactly one record. Reads only a few bytes: decides by the file's
+  /// size or by gzip's ISIZE (RFC 1952, 2.3.1), which covers only the last member of several, so
   /// check at_end() after reading the record. Call after open().
   bool holds_one_record();
   /// True when no byte follows; for gzip this also checks the checksum of the stream.
@@ -106,9 +106,9 @@ class TfRecordReader {
   std::int64_t file_bytes_ = 0;
   std::int64_t offset_ = 0, record_ = 0;  // of the next record
   std::int64_t position_ = 0;             // of the next byte to be read
-  std::int64_t compressed_offset_ = 0;    // of a gzip file, as far as it has been taken
+  std::int64_t compressed_offset_ = 0;    // of a gzip file, as far as it has been consumed
   std::optional<std::int64_t> peeked_;    // length of the next record, whose header has been read
-  std::int64_t payload_left_ = 0;         // of the record begun
+  std::int64_t payload_left_ = 0;         // of the current record
   std::uint32_t payload_crc_ = 0;         // of what has been read of it
 };
 

@@ -59,7 +59,8 @@ class SlabCollector {
   /// As a VoxelSink does.
   void take(std::int64_t offset, std::span<const std::byte> bytes) {
     while (writer_) {
-      // A slab's writer sees nothing of what comes before the slab: it may begin within a voxel.
+      // The writer of a slab does not get the bytes before the slab, so its first piece may begin
+      // within a voxel.
       const std::int64_t skip = std::clamp<std::int64_t>(begin_ - offset, 0, std::ssize(bytes));
       writer_->take(offset + skip, bytes.subspan(static_cast<std::size_t>(skip)));
       if (offset + std::ssize(bytes) < end_) return;
@@ -89,8 +90,8 @@ class SlabCollector {
   AlignedBuffer<std::int16_t>& memory_;
   const SampleReader::SlabSink& sink_;
   std::size_t slab_ = 0;
-  std::optional<BlockWriter> writer_;  // of the slab that is being made; none after the last
-  std::int64_t begin_ = 0, end_ = 0;   // bytes of the sample that it lies between
+  std::optional<BlockWriter> writer_;  // of the current slab; none after the last
+  std::int64_t begin_ = 0, end_ = 0;   // the bytes of the sample between which it lies
   std::optional<BlockWriter::Voxel> negative_;
 };
 
@@ -177,8 +178,8 @@ void TfRecordSampleReader::take_record(std::int64_t sample, Taker& taker,
          "it changed while in use, or is several gzip files joined: gzip it as one");
 }
 
-/// Opens the file and fetches its start while the file before it is in use; the kernel reads ahead
-/// from there, as within a file of many records.
+/// Opens the file and reads its start while the previous file is in use; the kernel then reads
+/// ahead, as within a file of many records.
 void TfRecordSampleReader::expect(std::int64_t sample) {
   const std::int64_t file = dataset_.place(sample).file;
   if (file == open_file_ || file == expected_file_) return;
@@ -325,14 +326,15 @@ void TfRecordDataset::set_records(FileScan& scanned) {
   if (one_record_per_file()) record_offset_ = {};  // all are 0
 }
 
-/// Throws Error unless sample 0, of which little is read in a plain file, is in the format.
+/// Throws Error unless sample 0 is in the format; reads only little of a plain file.
 void TfRecordDataset::check_first() const {
   TfRecordSampleReader reader(*this);
   if (!first_is_gzip_) {
     try {
       reader.outline(0);
       return;
-    } catch (const Error&) {  // what is damaged is told by its checksum: it is read whole below
+    } catch (
+        const Error&) {  // below, the whole record is read, so that its checksum reports damage
     }
   }
   reader.read(0, {}, {});

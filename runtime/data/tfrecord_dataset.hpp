@@ -17,16 +17,16 @@ namespace halomesh {
 /// Each record is one sample, a tf.train.Example as in the CosmoFlow benchmark.
 class TfRecordDataset final : public Dataset {
  public:
-  /// Collective over `comm`. Rank i % size scans file i for its records; of a plain file, or a gzip
-  /// file of one record, only a little is read. Rank 0 checks the format of sample 0. Throws the
-  /// same Error on every rank when a file is truncated, of another format or of another sample
+  /// Collective over `comm`. Rank i % size scans file i for its records; it reads only a small part
+  /// of plain files and of gzip files with one record. Rank 0 checks the format of sample 0. Throws
+  /// the same Error on every rank when a file is truncated, of another format or of another sample
   /// size.
   TfRecordDataset(const Comm& comm, DatasetFiles files, const Shape& shape, std::int64_t targets);
 
   std::int64_t size() const override { return index_.size(); }
   const std::filesystem::path& directory() const override { return files_.directory(); }
   const std::string& identity() const override { return identity_; }
-  /// Names the first gzip file of many records: random access decompresses it from its start each
+  /// Names the first gzip file with many records: random access decompresses it from its start each
   /// time.
   std::string advice() const override;
   std::unique_ptr<SampleReader> reader() const override;

@@ -19,7 +19,7 @@ constexpr std::size_t largest_stored(std::size_t size) { return size + size / 8 
 class ChunkDecoder {
  public:
   /// Fills `chunk` from its stored bytes; `layout` says which filters apply and `skipped` which of
-  /// these were skipped (see Hdf5File::read_chunk). Returns nullptr, or what is wrong.
+  /// these were skipped (see Hdf5File::read_chunk). Returns nullptr, or a description of the error.
   const char* decode(const DatasetLayout& layout, std::uint32_t skipped,
                      std::span<const std::byte> stored, std::span<std::int16_t> chunk);
 

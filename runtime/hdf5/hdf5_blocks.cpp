@@ -63,7 +63,7 @@ Hdf5Blocks::Hdf5Blocks(Hdf5File& file, std::string name)
       name_(std::move(name)),
       extents_(file.extents(name_)),
       layout_(file.holds(name_, Hdf5Type::kInt16) ? file.layout(name_) : std::nullopt) {
-  // A damaged file may claim chunks larger than the dataset: these are left to the library.
+  // A damaged file may claim chunks larger than the dataset; these are left to the library.
   is_contiguous_ = layout_ && layout_->chunk.empty();
   if (layout_ && (layout_->chunk.empty() || volume_of(layout_->chunk) > volume_of(extents_)))
     layout_.reset();

@@ -14,8 +14,8 @@
 namespace halomesh {
 
 /// Reads int16 blocks of one dataset. Chunks with only the filters of DatasetLayout are decoded
-/// here; all others by the HDF5 library. A damaged chunk that has a checksum is an Error naming
-/// file and dataset. Reads are counted
+/// here, all others by the HDF5 library. A chunk that fails its checksum throws Error naming file
+/// and dataset. Counts the bytes read
 /// (read_bytes.hpp). One thread at a time.
 class Hdf5Blocks {
  public:
@@ -23,8 +23,8 @@ class Hdf5Blocks {
   Hdf5Blocks(Hdf5File& file, std::string name);
 
   const Extents& extents() const { return extents_; }
-  /// Planes to read at a time along `axis`: the extent of a chunk; a few if the dataset is not
-  /// chunked; all if the library decodes the chunks.
+  /// The number of planes to read at a time along `axis`: the extent of a chunk; a few if the
+  /// dataset is not chunked; all if the library decodes the chunks.
   std::int64_t chunk_extent(std::size_t axis) const;
   /// `values`: the elements of the block, dense, in the order of the axes.
   void read(const Slab& block, std::span<std::int16_t> values);

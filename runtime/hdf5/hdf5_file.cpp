@@ -18,14 +18,14 @@ using hdf5::reason;
 
 namespace {
 
-/// For opening and creating files; to be closed by the caller.
+/// The property list for opening and creating files; the caller closes it.
 hid_t file_access() {
   const hid_t access = H5Pcreate(H5P_FILE_ACCESS);
   bool set = H5Pset_libver_bounds(access, H5F_LIBVER_V110, H5F_LIBVER_LATEST) >= 0 &&
              H5Pset_fclose_degree(access, H5F_CLOSE_STRONG) >= 0;
 #if H5_VERSION_GE(1, 13, 0) || (H5_VERS_MINOR == 12 && H5_VERS_RELEASE >= 1) || \
     (H5_VERS_MINOR == 10 && H5_VERS_RELEASE >= 7)
-  // Some parallel file systems have no locks. New files are renamed only when they are complete.
+  // Some parallel file systems have no locks. New files are renamed only when complete.
   set = set && H5Pset_file_locking(access, false, true) >= 0;
 #endif
   require(set, text("HDF5 does not know the file format 1.10: {}", reason()),
@@ -37,7 +37,7 @@ std::string label_of(const std::string& object, const std::string& name) {
   return fmt::format("attribute {} of {}", name, object);
 }
 
-/// Notes filter number `index` of a dataset's; false when it is another or out of order.
+/// Records filter number `index` of a dataset; false if it is another filter or out of order.
 bool note_filter(hid_t options, unsigned index, DatasetLayout& layout) {
   unsigned flags = 0, settings = 0, value = 0;
   std::size_t values = 1;
@@ -75,7 +75,7 @@ Hdf5File::Hdf5File(Hdf5File&& other) noexcept
 Hdf5File::~Hdf5File() {
   try {
     close();
-  } catch (const Error&) {  // callers that need to know call close()
+  } catch (const Error&) {  // callers that need the error call close()
   }
 }
 

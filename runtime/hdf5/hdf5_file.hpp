@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // HDF5 files: groups, attributes and n-dimensional datasets, each library call checked.
-// All uses of the HDF5 library go through this room.
+// Only this room may use the HDF5 library.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,8 @@
 namespace halomesh {
 
 /// One open HDF5 file and its open datasets (move-only). Objects are named by absolute paths such
-/// as "/parameters/conv1/weight". Failures are reported only as Error, which names file,
-/// object and the reason that the library gives. The format of new files is that of HDF5 1.10,
-/// whose metadata carry checksums.
+/// as "/parameters/conv1/weight". Failures are reported only as Error naming file, object and the
+/// library's reason. New files are in the format of HDF5 1.10, whose metadata have checksums.
 ///
 /// Elements and attributes are of the types of Hdf5Type, attributes also std::string. Reading a
 /// type other than the stored one is an error; byte order is converted. The library need not be
@@ -30,7 +29,7 @@ class Hdf5File {
   /// Creates an empty file, replacing an existing one.
   static Hdf5File create(const std::filesystem::path& path);
 
-  /// Of the HDF5 library in use, such as "1.10.8".
+  /// The version of the HDF5 library in use, such as "1.10.8".
   static std::string library_version();
 
   Hdf5File(Hdf5File&& other) noexcept;
@@ -40,8 +39,8 @@ class Hdf5File {
   /// Closes, ignoring errors: after writing, call close() first.
   ~Hdf5File();
 
-  /// Flushes and closes. The file is complete only if this returns: a full disk may be reported
-  /// only here.
+  /// Flushes and closes. The file is complete only if this returns: it may be the first call to
+  /// report a full disk.
   void close();
   const std::filesystem::path& path() const { return path_; }
 
@@ -88,8 +87,8 @@ class Hdf5File {
     transfer(name, slab, values.size(), hdf5_type<T>(), values.data(), nullptr);
   }
 
-  /// The storage layout of a dataset; nothing if its element type is not native to this host, or it
-  /// has other filters than those of DatasetLayout or in another order.
+  /// The storage layout of a dataset; empty if its element type is not native to this host, or if
+  /// it has other filters than those of DatasetLayout or has them in another order.
   std::optional<DatasetLayout> layout(const std::string& name);
   /// Bytes of a dataset's elements in the file.
   std::int64_t stored_bytes(const std::string& name);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The HDF5 library, for the sources of Hdf5File: its lock, identifiers, errors and types.
+// The HDF5 library's lock, identifiers, errors and types, for the sources of Hdf5File.
 // The only file that includes the library's header.
 #pragma once
 

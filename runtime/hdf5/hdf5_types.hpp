@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the modules on HDF5 share: types of elements, extents, slabs and layouts of datasets.
+// Types shared by the HDF5 modules: element types, extents, slabs and layouts of datasets.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace halomesh {
 
-/// What an element or attribute is, as the file says it.
+/// The type of an element or attribute in a file.
 enum class Hdf5Type { kFloat, kDouble, kInt16, kInt64, kUint32, kUint64 };
 
 template <class T>
@@ -30,11 +30,11 @@ struct Slab {
   static Slab whole(const Extents& extents) { return {Extents(extents.size(), 0), extents}; }
 };
 
-/// How a dataset lies in its file. All defaults: contiguous.
+/// The storage layout of a dataset. By default contiguous.
 struct DatasetLayout {
   Extents chunk;          ///< empty: no chunks; required by what follows
   bool checksum = false;  ///< Fletcher-32 for each chunk, verified by each read
-  bool shuffle = false;   ///< bytes of equal significance together, before gzip
+  bool shuffle = false;   ///< groups bytes of equal significance before gzip
   int gzip = 0;           ///< 1..9; 0: not compressed
 };
 

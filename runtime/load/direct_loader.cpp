@@ -33,7 +33,7 @@ void DirectLoader::append(const BatchSchedule& schedule) {
 }
 
 const Batch& DirectLoader::next() {
-  if (steps_left_ <= 0) throw Error("a batch was asked for when no step was left");
+  if (steps_left_ <= 0) throw Error("a batch was requested after the last step");
   const auto start = std::chrono::steady_clock::now();
   task_.wait();
   wait_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -58,7 +58,7 @@ void DirectLoader::begin() {
   task_.start([this, &buffer] { fill(buffer); });
 }
 
-/// On the background thread: reads the samples of `buffer`, unless the loader is to end.
+/// On the background thread: reads the samples of `buffer`, unless the loader is being destroyed.
 void DirectLoader::fill(Buffer& buffer) {
   const std::size_t count = buffer.uses.size();
   const auto targets = static_cast<std::size_t>(spec_.targets);

@@ -16,13 +16,13 @@
 namespace halomesh {
 
 /// Reads each sample's block straight from the data set. Its thread makes no MPI call; no call is
-/// collective. The source of a transformed block is read in layers, which are transformed one by
-/// one: there is no third block.
+/// collective. The source of a transformed block is read slab by slab, and each slab is transformed
+/// at once, so that no third block is needed.
 class DirectLoader final : public Loader {
  public:
   /// With an empty box and no targets, nothing is read at all.
   DirectLoader(std::unique_ptr<SampleReader> reader, const BatchSpec& spec);
-  /// Ends at the latest when the sample that is being read has been read.
+  /// Returns at the latest when the current sample has been read.
   ~DirectLoader() override;
 
   void append(const BatchSchedule& schedule) override;
@@ -46,7 +46,7 @@ class DirectLoader final : public Loader {
   std::deque<BatchSchedule> schedules_;
   std::int64_t step_ = 0;   // of the first schedule: the next one to begin
   std::int64_t begun_ = 0;  // steps; buffer (begun_ - 1) % 2 is the newest
-  bool making_ = false;     // a batch that next() has not yet handed out
+  bool making_ = false;     // a batch that next() has not yet returned
   std::array<Buffer, 2> buffers_;
   std::atomic<bool> stopping_ = false;
   BackgroundTask task_;  // last: it uses all of the above

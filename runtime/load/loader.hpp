@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How batches of a rank's blocks come to a step, whatever brings them.
+// The interface through which a step gets batches of a rank's blocks.
 // Must not depend on MPI or on file formats.
 #pragma once
 
@@ -12,14 +12,14 @@
 
 namespace halomesh {
 
-/// What a rank's batches hold.
+/// The content of a rank's batches.
 struct BatchSpec {
   Shape shape;                         ///< of a whole sample
   Box box;                             ///< this rank's block (of transformed samples); may be empty
-  std::int64_t targets = 0;            ///< values wanted of each sample
-  std::int64_t local_batch = 1;        ///< samples of a batch, at most
+  std::int64_t targets = 0;            ///< values per sample
+  std::int64_t local_batch = 1;        ///< samples per batch, at most
   DataType type = DataType::kFloat32;  ///< int16: counts; fp32: their log(1+x)
-  std::int64_t replica = 0;            ///< whose share of a BatchSchedule is taken
+  std::int64_t replica = 0;            ///< whose share of a BatchSchedule to load
 };
 
 /// One step's local samples; views into the Loader.
@@ -30,9 +30,8 @@ struct Batch {
   std::span<const std::int64_t> samples;  // their numbers in the data set
 };
 
-/// Gives a step its batch while it prepares the next one: the batch in use and the one being made
-/// are all it holds. All functions are called by one thread, append() and next() in the same order
-/// on every rank.
+/// Delivers a step's batch while it prepares the next one: it holds only these two batches. All
+/// functions are called by one thread, append() and next() in the same order on every rank.
 class Loader {
  public:
   Loader() = default;
@@ -40,19 +39,19 @@ class Loader {
   Loader& operator=(const Loader&) = delete;
   virtual ~Loader() = default;
 
-  /// Adds steps after those added before. Work for them starts at once, so that an epoch that is
-  /// added before the last step of the one before starts without a pause. Throws Error when the
-  /// schedule's batches are larger than the loader's.
+  /// Appends steps to those already added. Work for them starts at once, so that an epoch that is
+  /// appended before the last step of the previous one starts without a pause. Throws Error when
+  /// the schedule's batches are larger than the loader's.
   virtual void append(const BatchSchedule& schedule) = 0;
 
-  /// The next step's batch, valid until the following next(). Waits for it; throws what making it
-  /// threw, and Error when no step is left.
+  /// The next step's batch, valid until the following next(). Waits for it; throws what preparing
+  /// it threw, and Error when no step is left.
   virtual const Batch& next() = 0;
 
-  /// To be called now and then within a step: lets what travels between ranks move on.
+  /// Lets messages make progress; call it regularly within a step.
   virtual void progress() {}
 
-  /// Steps added and not yet taken by next().
+  /// Steps appended and not yet returned by next().
   std::int64_t steps_left() const { return steps_left_; }
   /// Time that next() has waited so far, in seconds.
   double input_wait_seconds() const { return wait_seconds_; }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two buffers that go from a thread that fills them to one that empties them, and back.
-// Knows nothing of what they hold.
+// Two buffers passed back and forth between a thread that fills them and one that empties them.
 #pragma once
 
 #include <array>
@@ -14,7 +13,7 @@
 
 namespace halomesh {
 
-/// Slabs of counts, each with two numbers that say what it is.
+/// Slabs of counts, each labelled with two numbers.
 class SlabRing {
  public:
   static constexpr std::size_t kSlabs = 2;
@@ -23,26 +22,26 @@ class SlabRing {
     std::size_t use = 0, number = 0;
   };
 
-  /// To be called before slabs are taken; what there is is kept.
+  /// Makes room for at least this many counts per slab; call it before slabs are taken.
   void reserve(std::int64_t counts) {
     for (Slab& slab : slabs_)
       if (slab.counts.size() < counts) slab.counts = AlignedBuffer<std::int16_t>(counts);
   }
   Slab& operator[](std::size_t slab) { return slabs_.at(slab); }
 
-  /// Waits for a slab that is free; none when the ring has been closed.
+  /// Waits for a free slab; returns none when the ring has been closed.
   std::optional<std::size_t> take() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return closed_ || !free_.empty(); });
     if (closed_) return std::nullopt;
     return pop(free_);
   }
-  /// Hands on a slab that was filled.
+  /// Passes on a filled slab.
   void hand_on(std::size_t slab) {
     const std::lock_guard lock(mutex_);
     filled_.push_back(slab);
   }
-  /// The slab that was handed on first, if any.
+  /// The slab passed on first, if any.
   std::optional<std::size_t> filled() {
     const std::lock_guard lock(mutex_);
     if (filled_.empty()) return std::nullopt;
@@ -56,7 +55,7 @@ class SlabRing {
     }
     changed_.notify_all();
   }
-  /// Nobody is to wait any more.
+  /// Closes the ring: nobody waits any more.
   void close() {
     {
       const std::lock_guard lock(mutex_);

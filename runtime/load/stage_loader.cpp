@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batches out of what the ranks have staged: see stage_loader.hpp.
+// Batches from staged data: see stage_loader.hpp.
 #include "runtime/load/stage_loader.hpp"
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace halomesh {
 namespace {
 
-/// Counts of a slab that is inflated, at most, and slabs of a block, at least.
+/// The maximum number of counts of a slab to inflate, and the minimum number of slabs of a block.
 constexpr std::int64_t kSlabCounts = 256 * 1024, kSlabs = 16;
 
 }  // namespace
@@ -27,13 +27,13 @@ StageLoader::StageLoader(const ProcessMesh& mesh, StagedSample sample, StagedSpl
       sample_(std::move(sample)),
       split_(std::move(split)),
       spec_(spec) {
-  require(spec.box == box(), text("a stage of blocks {} for batches of {}", box(), spec.box));
+  require(spec.box == box(), text("the stage holds blocks {}, batches need {}", box(), spec.box));
   for (Buffer& buffer : *buffers_) {
     buffer.data = Tensor(spec.box, spec.local_batch, spec.type);
     buffer.targets.resize(static_cast<std::size_t>(spec.local_batch * spec.targets));
     buffer.samples.resize(static_cast<std::size_t>(spec.local_batch));
   }
-  // What of a kept block is sent at a time: all of it unless it is to be inflated.
+  // The parts of a kept block that are sent at a time: all of it unless it is compressed.
   for (const Box& kept : sample_.blocks)
     slabs_.push_back(slabs_of(
         kept, compressed() ? std::min(kSlabCounts, kept.volume() / kSlabs) : kept.volume()));
@@ -45,7 +45,7 @@ StageLoader::StageLoader(const ProcessMesh& mesh, StagedSample sample, StagedSpl
 }
 
 StageLoader::~StageLoader() {
-  try {  // others wait for what this rank has to send, unless they end as well
+  try {  // other ranks wait for this rank's messages, unless they end as well
     if (!unwinding()) advance(true);
   } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): nobody is left to hear of it
   }
@@ -62,7 +62,7 @@ void StageLoader::append(const BatchSchedule& schedule) {
 }
 
 const Batch& StageLoader::next() {
-  if (steps_left_ <= 0) throw Error("a batch was asked for when no step was left");
+  if (steps_left_ <= 0) throw Error("a batch was requested after the last step");
   const double start = MPI_Wtime();
   advance(true);
   const Batch& batch = (*buffers_)[static_cast<std::size_t>((begun_ - 1) % 2)].batch;
@@ -75,7 +75,7 @@ const Batch& StageLoader::next() {
 
 void StageLoader::progress() { advance(false); }
 
-/// The route of a symmetry, derived when it is first met.
+/// The transfers of a symmetry, derived at first use.
 const StageLoader::SendRecvList& StageLoader::list_of(const Symmetry& s) {
   const std::size_t number = (s.flip[0] ? 4U : 0U) + (s.flip[1] ? 2U : 0U) + (s.flip[2] ? 1U : 0U) +
                              8U * (3U * s.permutation[0] + s.permutation[1]);
@@ -125,7 +125,7 @@ void StageLoader::begin() {
       if (block.send < block.send_end || block.local < block.local_end) uses_.push_back(block);
     }
   }
-  // Take no more memory when it depends on timing how many arrive at once.
+  // Reserve memory now: how many messages arrive at once depends on timing.
   arrived_.reserve(2 * receives_.size());
   placing_.reserve(receives_.size());
   const auto count = schedule.taken(step_, mesh_.replica()).size();
@@ -145,7 +145,7 @@ void StageLoader::begin() {
   task_.start([this] { gather(); });
 }
 
-/// Notes what is at hand of a sample for this replica, and posts receives for the rest.
+/// Records which boxes of a sample this rank has itself, and posts receives for the rest.
 void StageLoader::take(const SampleUse& use, std::int64_t place, Buffer& buffer) {
   buffer.samples[static_cast<std::size_t>(place)] = use.sample;
   std::copy_n(split_->targets.begin() + use.sample * spec_.targets, spec_.targets,
@@ -160,7 +160,7 @@ void StageLoader::take(const SampleUse& use, std::int64_t place, Buffer& buffer)
   }
 }
 
-/// Posts the receives of a box, each into the memory of the image of what it brings.
+/// Posts the receives of a box, each into the memory of its image.
 void StageLoader::receive(const Transfer& transfer, int from, const Piece& whole) {
   const AnyView block = block_at(whole.place);
   for (const Box& slab : slabs_[static_cast<std::size_t>(transfer.src)])
@@ -173,7 +173,7 @@ void StageLoader::receive(const Transfer& transfer, int from, const Piece& whole
     });
 }
 
-/// Notes what this rank has to send of a sample that `replica` takes.
+/// Records what this rank must send of a sample that `replica` takes.
 void StageLoader::give(const SampleUse& use, std::int64_t place, std::int64_t replica) {
   if (split_->owners.of(use.sample).replica != mesh_.replica()) return;
   for (const Transfer& t : list_of(use.symmetry).outgoing)
@@ -182,7 +182,7 @@ void StageLoader::give(const SampleUse& use, std::int64_t place, std::int64_t re
           {place, t.box, use.symmetry, narrow<int>(mesh_.shape().rank_of(replica, t.dst))});
 }
 
-/// Sends what is wanted of a slab of a kept block, in the order of receive().
+/// Sends the requested boxes of a slab of a kept block, in the order of receive().
 void StageLoader::send(const BlockUse& use, TensorView<const std::int16_t> slab,
                        Requests& requests) {
   for (std::size_t i = use.send; i < use.send_end; ++i) {
@@ -194,7 +194,7 @@ void StageLoader::send(const BlockUse& use, TensorView<const std::int16_t> slab,
   }
 }
 
-/// Sends slabs that have been inflated, and frees those that have gone.
+/// Sends slabs that have been inflated, and frees those that have been sent.
 void StageLoader::send_filled() {
   while (const auto filled = ring_->filled()) {
     const SlabRing::Slab& slab = (*ring_)[*filled];
@@ -209,7 +209,7 @@ void StageLoader::send_filled() {
   }
 }
 
-/// On the thread of its own.
+/// On the background thread.
 void StageLoader::gather() {
   for (std::size_t i = 0; i < uses_.size(); ++i) {
     const BlockUse& o = uses_[i];
@@ -224,7 +224,7 @@ void StageLoader::gather() {
   }
 }
 
-/// On the thread of its own: a block, slab by slab, to where it is wanted.
+/// On the background thread: passes a block, slab by slab, to its users.
 void StageLoader::inflate(std::size_t use) {
   const BlockUse& o = uses_[use];
   ring_->reserve(own_slabs().front().volume());
@@ -246,7 +246,7 @@ void StageLoader::inflate(std::size_t use) {
   }
 }
 
-/// Has the thread, which is idle, turn what has arrived.
+/// Has the thread, which is idle, transform what has arrived.
 void StageLoader::place() {
   placing_.clear();
   for (const int index : arrived_)
@@ -263,7 +263,7 @@ void StageLoader::place() {
   });
 }
 
-/// Goes on with the step in the making, as far as that needs no waiting unless it may `wait`.
+/// Continues to prepare the next step, without waiting unless `wait` is set.
 void StageLoader::advance(bool wait) {
   if (phase_ != Phase::kMaking) return;
   if (wait) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batches out of what the ranks have staged: a block goes from where it is kept to where it is
-// used, through memory, while the step before computes.
+// Batches from the data that the ranks have staged: during the previous step, blocks are sent from
+// the ranks that keep them to those that use them.
 #pragma once
 
 #include <array>
@@ -21,24 +21,23 @@
 
 namespace halomesh {
 
-/// Every rank knows the whole schedule, so that sends and receives match without negotiation. The
-/// samples that a step takes stay at home; a replica that takes another's sample is sent its
-/// blocks. For each step:
+/// Every rank knows the whole schedule, so that sends and receives match without negotiation. A
+/// sample's owner does not change; a replica that uses another's sample receives its blocks. For
+/// each step:
 ///
-///   begin()    main thread: receives are posted, and sends as far as the stage is not compressed
-///   gather()   own thread: verifies (and inflates) what is sent, copies or turns what is at hand
-///   advance()  main thread: messages travel
-///   place()    own thread: turns what has arrived, while the rest travels
+///   begin()    main thread: posts receives and, unless the stage is compressed, sends
+///   gather()   own thread: verifies (and inflates) what is sent, copies or transforms local data
+///   advance()  main thread: lets messages make progress
+///   place()    own thread: transforms what has arrived, while the rest is in flight
 ///
-/// Memory: the batch in use and the batch in the making, no third block. Messages go straight out
-/// of the stage into the batch. A block that is to be transformed, or become fp32, travels in tiles
-/// (see tiles.hpp), each into the memory that its image will have; there it is transformed by way
-/// of one tile of memory. A compressed block is inflated and sent slab by slab, two of which are
-/// held.
+/// Memory: the batch in use and the batch being prepared, no third block. Messages go straight from
+/// the stage into the batch. A block that is to be transformed or converted to fp32 is sent in
+/// tiles (see tiles.hpp), each into the memory of its image, and transformed there with one tile of
+/// scratch memory. A compressed block is inflated and sent slab by slab, with two slabs in memory.
 class StageLoader final : public Loader {
  public:
-  /// Collective over mesh.world(), as is the destructor unless an exception unwinds. `sample`:
-  /// what each part keeps and wants. The mesh must outlive this object.
+  /// Collective over mesh.world(), as is the destructor unless an exception unwinds. `sample`: what
+  /// each part keeps and needs. The mesh must outlive this object.
   StageLoader(const ProcessMesh& mesh, StagedSample sample, StagedSplit split,
               const BatchSpec& spec);
   ~StageLoader() override;
@@ -47,15 +46,15 @@ class StageLoader final : public Loader {
   const Batch& next() override;
   void progress() override;
 
-  /// Bytes that this rank has been sent by others since construction.
+  /// Bytes received from other ranks since construction.
   std::int64_t received_bytes() const { return received_bytes_; }
 
  private:
-  /// What this part takes and gives of a sample under one symmetry.
+  /// What this part receives and sends of a sample under one symmetry.
   struct SendRecvList {
     std::vector<Transfer> incoming, outgoing;
   };
-  /// Boxes are of the sample; `place` is one in a batch of whoever takes it.
+  /// Boxes are of the sample; `place` is a place in the batch of the receiver.
   struct Piece {
     std::int64_t place = 0;
     Box box;
@@ -67,7 +66,7 @@ class StageLoader final : public Loader {
     Symmetry symmetry;
     int rank = 0;  // that it goes to
   };
-  /// A kept block that is wanted: as the first .. last of to_send_ and of local_.
+  /// A kept block that this step uses: entries first .. last of to_send_ and of local_.
   struct BlockUse {
     std::int64_t slot = 0;
     std::size_t send = 0, send_end = 0, local = 0, local_end = 0;
@@ -114,7 +113,7 @@ class StageLoader final : public Loader {
 
   std::deque<BatchSchedule> schedules_;
   std::int64_t step_ = 0;   // of the first schedule: the next one to begin
-  std::int64_t begun_ = 0;  // steps; buffer (begun_ - 1) % 2 is in the making
+  std::int64_t begun_ = 0;  // steps; buffer (begun_ - 1) % 2 is being prepared
   InFlight<std::array<Buffer, 2>> buffers_;
   Phase phase_ = Phase::kIdle;
   std::vector<Piece> local_;

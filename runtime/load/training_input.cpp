@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a trainer's batches come from: see training_input.hpp.
+// The source of a trainer's batches: see training_input.hpp.
 #include "runtime/load/training_input.hpp"
 
 #include <utility>

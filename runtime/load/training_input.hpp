@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a trainer's batches come from: the data set's files, or a stage made of them first.
+// The source of a trainer's batches: the data set's files, or a stage of them.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@
 
 namespace halomesh {
 
-/// The samples of one split and the order of their use; `data` is null where there are none.
+/// The samples of one split and the order of their use; `data` is null if there is no such split.
 struct InputSplit {
   const Dataset* data = nullptr;
   SampleOrder order;
@@ -29,17 +29,17 @@ class TrainingInput {
                 bool wants_targets, const InputSplit& training, const InputSplit& validation,
                 std::optional<StageOptions> stage);
 
-  /// Makes the loaders, after staging if that is asked for; rank 0 calls `report` with the number
-  /// of samples staged so far. False when `must_stop` ended the staging on some rank. Collective
-  /// over mesh.world(). Throws Error as Stager::run() does.
+  /// Creates the loaders, after staging if requested; rank 0 calls `report` with the number of
+  /// samples staged so far. False when `must_stop` ended the staging on some rank. Collective over
+  /// mesh.world(). Throws Error as Stager::run() does.
   bool open(const std::function<bool()>& must_stop, const Stager::Report& report);
 
   /// Samples that open() stages; 0 without a stage.
   std::int64_t samples_to_stage() const;
-  /// What staging took, after open(); null without a stage.
+  /// The record of staging, after open(); null without a stage.
   const StageRecord* stage_record() const { return stager_ ? &stager_->record() : nullptr; }
 
-  /// After open().
+  /// Valid after open().
   Loader& training() { return *training_loader_; }
   Loader& validation() { return *validation_loader_; }
 

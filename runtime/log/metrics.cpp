@@ -17,7 +17,7 @@ namespace {
 
 constexpr auto kReplaceBadText = nlohmann::ordered_json::error_handler_t::replace;
 
-/// The JSON of a line of metrics; nothing where it is none.
+/// The JSON of a line of metrics; empty if it is not one.
 std::optional<nlohmann::json> parse_line(std::string_view line) {
   auto json = nlohmann::json::parse(line, nullptr, false);
   if (!json.is_object() || !json.contains("event") || !json["event"].is_string())
@@ -42,7 +42,7 @@ std::optional<EvaluationRecord> evaluation_of(const nlohmann::json& json) {
                           number_in(json, "seconds")};
 }
 
-/// What of a file's text belongs to the training that has done `last_step` steps.
+/// The part of a file's text that belongs to the first `last_step` steps.
 struct Curve {  // NOLINT(bugprone-exception-escape): a moved json throws only if it is corrupt
   std::string text;
   nlohmann::json after_last;  ///< the line after the last step; null when there is none
@@ -68,7 +68,7 @@ Curve curve_in(std::string_view text, std::int64_t last_step) {
     }
     if (counts) {
       curve.missing += step - seen - (resumed ? 0 : 1);
-      // Those that an earlier job has reported are not reported again.
+      // Steps that an earlier job has reported missing are not reported again.
       if (resumed)
         curve.missing = std::max<std::int64_t>(
             curve.missing -
@@ -99,7 +99,7 @@ MetricsLog::MetricsLog(std::filesystem::path path, std::int64_t last_step) {
     warning_ += (warning_.empty() ? file_.path().string() + ": " : "; ") + more;
   };
   if (curve.damaged > 0)
-    note(fmt::format("damaged lines removed: {} (the file as it was is kept as {})", curve.damaged,
+    note(fmt::format("damaged lines removed: {} (the original file is kept as {})", curve.damaged,
                      file_.damaged_path().filename().string()));
   if (curve.missing == 0) return;
   note(fmt::format("steps missing before the checkpoint: {} of {}", curve.missing, last_step));

@@ -14,8 +14,8 @@ namespace halomesh {
 
 /// One optimizer step.
 struct StepRecord {
-  std::int64_t step = 0;   ///< steps done since the network's first, this one included
-  std::int64_t epoch = 0;  ///< the one it belongs to, from 0
+  std::int64_t step = 0;   ///< number of this step, counted from 1 at the network's first
+  std::int64_t epoch = 0;  ///< epoch of this step, from 0
   double loss = 0;
   double lr = 0;
   double seconds = 0;  ///< of wall time
@@ -44,24 +44,24 @@ struct StageRecord {
 /// Move-only.
 class MetricsLog {
  public:
-  /// Writes nothing, anywhere: for the ranks other than 0.
+  /// Writes nothing: for ranks other than 0.
   MetricsLog() = default;
   /// Opens the file for the training that has done `last_step` steps. The file then describes this
-  /// one curve: an earlier run's first step after `last_step` and all that follows it are removed
-  /// (all at once or not at all); with last_step 0 the file starts empty. Lines that are none of a
-  /// metrics file are removed as well, and the file as it was is kept (LineFile::damaged_path()).
-  /// Where steps up to `last_step` are missing, a line
+  /// one curve: an earlier run's first step after `last_step` and everything after it are removed
+  /// (atomically); with last_step 0 the file starts empty. Damaged lines are removed as well, and a
+  /// copy of the original file is kept (LineFile::damaged_path()). Where steps up to `last_step`
+  /// are missing, a line
   ///   {"event":"resumed","step":last_step,"records_missing":N}
   /// follows what is there. Throws Error naming the file when it cannot be read or written.
   explicit MetricsLog(std::filesystem::path path, std::int64_t last_step = 0);
 
-  /// The validation after `last_step` steps, if an earlier run has made it.
+  /// The validation after `last_step` steps, if an earlier run has recorded it.
   const std::optional<EvaluationRecord>& evaluation_before() const { return evaluation_before_; }
 
   /// What was wrong with the file, for the user; "" when it was complete.
   const std::string& warning() const { return warning_; }
 
-  /// Throws Error when the line cannot be written whole, e.g. for want of space.
+  /// Throws Error when the line cannot be written completely, e.g. because the disk is full.
   void step(const StepRecord& record);
   void evaluation(const EvaluationRecord& record);
   void stage(const StageRecord& record);
@@ -72,8 +72,8 @@ class MetricsLog {
   std::string warning_;
 };
 
-/// Writes `record` to `path` (run.json), keys in their given order, whole or not at all. Bytes that
-/// are not UTF-8 become U+FFFD. Throws Error naming the file.
+/// Writes `record` to `path` (run.json) atomically, keys in their given order. Bytes that are not
+/// UTF-8 become U+FFFD. Throws Error naming the file.
 void write_run_record(const std::filesystem::path& path, const nlohmann::ordered_json& record);
 
 }  // namespace halomesh

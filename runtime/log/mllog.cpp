@@ -11,7 +11,7 @@
 
 namespace halomesh {
 
-/// One line: `value` is JSON; metadata beside file and line only where the event has them.
+/// One line: `value` is JSON; metadata besides file and line only where the event has them.
 struct MlperfLog::Event {
   const char *type, *key;
   nlohmann::ordered_json value;
@@ -47,7 +47,7 @@ std::int64_t unix_time_ms() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
 }
 
-/// The JSON of a line of a log; nothing where it is none.
+/// The JSON of a line of a log; empty if it is not one.
 std::optional<nlohmann::json> parse_line(std::string_view line) {
   const std::string_view token = kToken;
   if (!line.starts_with(token)) return std::nullopt;
@@ -65,7 +65,7 @@ std::optional<std::int64_t> epoch_number(const nlohmann::json& line) {
   return number->get<std::int64_t>();
 }
 
-/// Whether the training that stands at `point` has come past this line; epochs count from `first`.
+/// Whether a run at `point` has passed this line; epochs count from `first`.
 bool is_past(const nlohmann::json& line, const MlperfPoint& point, std::int64_t first) {
   if (point.over) return true;
   if (line["key"] == "run_stop") return false;
@@ -83,7 +83,8 @@ bool is_past(const nlohmann::json& line, const MlperfPoint& point, std::int64_t 
 MlperfVersion parse_mlperf_version(const std::string& text) {
   if (text == "v0.7") return MlperfVersion::kV07;
   if (text == "v1.0") return MlperfVersion::kV10;
-  throw UsageError(fmt::format("no MLPerf HPC log of version '{}'", text), "give v0.7 or v1.0");
+  throw UsageError(fmt::format("unknown version '{}' of the MLPerf HPC rules", text),
+                   "give v0.7 or v1.0");
 }
 
 void MlperfLog::add(const Event& event) {
@@ -185,7 +186,7 @@ LineFile::Kept MlperfLog::kept_of(std::string_view text, const MlperfPoint& poin
     stopped_ = stopped_ || key == "run_stop";
   }
   if (goes_on_ && version != version_)
-    throw UsageError(fmt::format("{} was begun with --mllog {}", path.c_str(),
+    throw UsageError(fmt::format("{} was started with --mllog {}", path.c_str(),
                                  version == MlperfVersion::kV07 ? "v0.7" : "v1.0"),
                      "give the same --mllog to resume, or another --out");
   kept.damaged = damaged > 0 || (!goes_on_ && !kept.text.empty());
@@ -200,7 +201,7 @@ LineFile::Kept MlperfLog::kept_of(std::string_view text, const MlperfPoint& poin
     note(fmt::format("epochs missing before the checkpoint: {} of {}", begun - std::ssize(epochs),
                      begun));
   if (kept.damaged)
-    note(fmt::format("the file as it was is kept as {}.damaged", path.filename().string()));
+    note(fmt::format("the original file is kept as {}.damaged", path.filename().string()));
   if (goes_on_) return kept;
   open_epoch_.reset();
   stopped_ = false;

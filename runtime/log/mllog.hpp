@@ -33,9 +33,9 @@ struct MlperfSubmission {
 struct MlperfPoint {
   std::int64_t step = 0;      ///< steps done; 0: a new run
   std::int64_t epoch = 0;     ///< of the next step, from 0
-  bool inside_epoch = false;  ///< some of its steps are done
-  bool epoch_closed = true;   ///< the epoch before has been validated, if that is due
-  bool over = false;          ///< nothing is left to be done
+  bool inside_epoch = false;  ///< some of that epoch's steps are done
+  bool epoch_closed = true;   ///< the previous epoch has been validated, if due
+  bool over = false;          ///< nothing is left to do
 };
 
 /// Lines ":::MLLOG {...}" in the format of github.com/mlcommons/logging (mlperf_logging/mllog):
@@ -43,23 +43,23 @@ struct MlperfPoint {
 /// reference, github.com/mlcommons/hpc, cosmoflow/train.py; `file` and `lineno` of the metadata
 /// name the line here that wrote an event.
 ///
-/// Until open(), lines wait in memory with the time at which they were made. A run that is stopped
-/// or killed leaves a log without run_stop; the job that resumes it appends to the same file. Lines
-/// about epochs after the checkpoint are removed, as those are trained again; init_start to
-/// run_start are not repeated, so that the run's time includes everything between its first start
-/// and its end; a line with the key `resumed` and the step marks the place (the official checker
-/// skips keys it does not know). Only rank 0 creates one with a version. Move-only.
+/// Until open(), lines are held in memory with their original time. A run that is stopped or killed
+/// leaves a log without run_stop; the job that resumes it appends to the same file. Lines about
+/// epochs after the checkpoint are removed, as those are trained again; init_start to run_start are
+/// not repeated, so that the run's time includes everything between its first start and its end; a
+/// line with the key `resumed` and the step marks the place (the official checker skips unknown
+/// keys). Only rank 0 creates one with a version. Move-only.
 class MlperfLog {
  public:
-  /// Writes nothing, anywhere: for the ranks other than 0.
+  /// Writes nothing: for ranks other than 0.
   MlperfLog() = default;
   explicit MlperfLog(MlperfVersion version) : speaks_(true), version_(version) {}
 
   // In this order, all before open():
-  /// `cache_cleared`: the nodes' caches of files were emptied before.
+  /// `cache_cleared`: the file caches of the nodes were cleared before the run.
   void init_start(bool cache_cleared);
   void submission(const MlperfSubmission& submission);
-  /// Ends the initialization and starts the clock: before data are touched, or staged.
+  /// Ends the initialization and starts the clock: call it before data are touched or staged.
   void run_start();
   void samples(std::int64_t global_batch, std::int64_t train, std::int64_t evaluation);
   /// Staging belongs to each job of a run that stages; before open() or after it.
@@ -69,9 +69,9 @@ class MlperfLog {
   /// decay factor = the largest. A linear decay has no keys there and is left out.
   void optimizer(const ScheduleOptions& schedule, double weight_decay, double dropout);
 
-  /// From here on each line is in the file when the call returns. Lines that are none of such a log
-  /// are removed, and the file as it was is kept (LineFile::damaged_path()). Throws Error naming
-  /// the file when it was begun by another version, or cannot be read or written.
+  /// From here on each line is in the file when the call returns. Damaged lines are removed, and a
+  /// copy of the original file is kept (LineFile::damaged_path()). Throws Error naming the file
+  /// when it was started with another version, or cannot be read or written.
   void open(const std::filesystem::path& path, const MlperfPoint& point);
 
   /// What was wrong with the file, for the user; "" when it was complete.
@@ -84,14 +84,14 @@ class MlperfLog {
   void eval_stop(std::int64_t epoch);
   void epoch_stop(std::int64_t epoch);
   void eval_error(std::int64_t epoch, double mae);
-  /// status "success" when the target was reached, else "aborted". Once a run.
+  /// status "success" when the target was reached, else "aborted". Once per run.
   void run_stop(bool success);
 
  private:
   struct Event;
   struct WaitingLine {
     std::string text;
-    bool of_each_job;  // staging; the other lines stand once a run
+    bool of_each_job;  // staging; all other lines occur once per run
   };
   void add(const Event& event);
   LineFile::Kept kept_of(std::string_view text, const MlperfPoint& point,
@@ -104,7 +104,7 @@ class MlperfLog {
   LineFile file_;
   bool goes_on_ = false;                    // with the log of an earlier job
   bool stopped_ = false;                    // run_stop is there
-  std::optional<std::int64_t> open_epoch_;  // begun and not stopped, as numbered in the file
+  std::optional<std::int64_t> open_epoch_;  // started and not stopped, as numbered in the file
   std::string warning_;
 };
 

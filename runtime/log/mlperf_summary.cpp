@@ -32,7 +32,7 @@ void set_once(std::optional<std::int64_t>& time, std::int64_t value, const Readi
   time = value;
 }
 
-/// The key decides: some v0.7 logs give start and end of staging the same event_type.
+/// The key decides: some v0.7 logs use the same event_type for start and end of staging.
 void read_staging(const std::string& key, std::int64_t time, Reading& reading, MlperfRun& run) {
   if (key == "staging_start") {
     reading.staging_start = time;
@@ -85,7 +85,7 @@ MlperfRun read_mlperf_run(std::string_view text, const std::string& name, double
     const std::size_t end = std::min(text.find('\n'), text.size());
     const std::string_view line = text.substr(0, end);
     text.remove_prefix(std::min(end + 1, text.size()));
-    // Launchers put names of ranks before a line.
+    // Launchers may prefix lines with rank names.
     const std::size_t token = line.find(kToken);
     if (token == std::string_view::npos) continue;
     reading.place = fmt::format("{}: line {}", name, number);

@@ -19,8 +19,8 @@ struct PhaseKey {
   friend bool operator==(const PhaseKey&, const PhaseKey&) = default;
 };
 
-/// Time and bytes of each phase on one rank. An interval counts without those inside it, so that
-/// phases add up to the steps exactly; what no interval of a step covers is Phase::kOther.
+/// Time and bytes of each phase on one rank. An interval counts without the intervals inside it, so
+/// that phases add up exactly to the steps; what no interval of a step covers is Phase::kOther.
 class PhaseTimes {
  public:
   struct Row {
@@ -29,8 +29,8 @@ class PhaseTimes {
   };
 
   /// Adds the intervals of one step in order of their ends, as a Trace keeps them: the last one is
-  /// Phase::kStep and holds all others. Throws Error otherwise. Allocates only for phases and
-  /// depths of nesting that are new.
+  /// Phase::kStep and holds all others. Throws Error otherwise. Allocates only for new phases and
+  /// nesting depths.
   void add(std::span<const TraceEvent> step);
 
   /// In the order in which phases first ended.

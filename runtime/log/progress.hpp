@@ -20,7 +20,7 @@ namespace halomesh {
 /// so that results on standard output stay clean. Never throws; a closed terminal is ignored.
 class Progress {
  public:
-  /// One that reports nothing.
+  /// A Progress that reports nothing.
   Progress() = default;
   /// `done` of `total` (0: unknown) units, such as steps, are complete already; rates count from
   /// here. With `speaks` false (on all ranks but one) it reports nothing.
@@ -46,7 +46,7 @@ class Progress {
     last_report_s_ = now;
     draw(line(done, note, now));
   }
-  /// Prints a line of its own that stays, whatever the interval.
+  /// Prints a permanent line, regardless of the interval.
   void message(const std::string& text) {
     if (out_ == nullptr) return;
     clear();
@@ -74,7 +74,8 @@ class Progress {
     }
     return note.empty() ? text : text + "  " + note;
   }
-  /// Whether standard error is a character device: a terminal, or a null device that does not mind.
+  /// Whether standard error is a character device: a terminal, or a null device, where it does no
+  /// harm.
   static bool error_output_is_terminal() {
     std::error_code ignored;
     return std::filesystem::is_character_file("/dev/stderr", ignored);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where a rank runs: see binding.hpp.
-// Only looks, at the operating system, hwloc and the launcher; changes nothing.
+// Only inspects the operating system, hwloc and the launcher; changes nothing.
 #include "runtime/machine/binding.hpp"
 
 #include <sched.h>
@@ -26,19 +26,19 @@
 namespace halomesh {
 namespace {
 
-/// Extensions that oneDNN's kernels are chosen by.
+/// The extensions by which oneDNN chooses kernels.
 constexpr std::array<std::string_view, 19> kVectorExtensions = {
     "sse4_1",      "avx",         "avx2",        "fma",      "f16c",     "avx512f",  "avx512bw",
     "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_tile", "amx_bf16", "amx_int8", "asimd",
     "asimddp",     "bf16",        "sve",         "sve2",     "svebf16"};
 
 std::vector<int> own_processors() {
-  // The kernel refuses a set smaller than its own; large nodes exceed cpu_set_t.
+  // The kernel rejects a set smaller than its own; large nodes exceed cpu_set_t.
   for (int capacity = CPU_SETSIZE; capacity <= (1 << 20); capacity *= 2) {
     const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(
         CPU_ALLOC(static_cast<std::size_t>(capacity)), [](cpu_set_t* s) { CPU_FREE(s); });
     const std::size_t bytes = CPU_ALLOC_SIZE(static_cast<std::size_t>(capacity));
-    require(set != nullptr, "no memory for a set of processors");
+    require(set != nullptr, "out of memory for a set of processors");
     CPU_ZERO_S(bytes, set.get());
     if (::sched_getaffinity(0, bytes, set.get()) == 0) {
       std::vector<int> processors;
@@ -85,7 +85,7 @@ std::vector<std::string> vector_extensions(const std::string& flags) {
 
 void read_cpuinfo(const std::filesystem::path& path, NodeDescription& node) {
   std::ifstream file(path);
-  // The processors are described one after the other: the first speaks for all.
+  // The processors are listed one after the other; the first represents all.
   for (std::string line, value; node.isa.empty() && std::getline(file, line);)
     if (value_of(line, "flags", value) || value_of(line, "Features", value))
       node.isa = vector_extensions(value);

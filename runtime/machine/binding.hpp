@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a rank runs: its cores, its neighbours on the node, its threads, and what the node is.
-// Only looks, at the operating system, hwloc and the launcher; changes nothing.
+// Where a rank runs: its cores, the other ranks on its node, its threads, and the node's hardware.
+// Only inspects the operating system, hwloc and the launcher; changes nothing.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct RankCores {
   int threads = 1;
 };
 
-/// The ranks of a node that may run on a core of one of them, that one included.
+/// The ranks of a node that may run on a core of a given rank, that rank included.
 struct CoreSharing {
   int ranks = 1;
   int threads = 1;  ///< of these ranks
@@ -57,13 +57,13 @@ struct RankBinding {
 RankBinding find_binding(const Comm& world);
 
 /// The share of a rank: see find_binding(). `omp_num_threads` may be null; of a list ("4,2", nested
-/// levels) the first counts.
+/// levels) the first value counts.
 int default_threads(const char* omp_num_threads, int node_cores, int ranks_on_node, int own_cores);
 
 /// "0-3,8" for {0, 1, 2, 3, 8}.
 std::string to_ranges(const std::vector<int>& numbers);
 
-/// The machine as its operating system describes it; what it does not say stays empty or 0.
+/// The machine as described by its operating system; unknown values stay empty or 0.
 struct NodeDescription {
   std::vector<std::string> isa;   ///< vector extensions that matter here, as named by Linux
   std::int64_t memory_bytes = 0;  ///< in total

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is wrong with how a job was started: see launch_problems.hpp.
+// Problems with how a job was started: see launch_problems.hpp.
 #include "runtime/machine/launch_problems.hpp"
 
 #include <algorithm>
@@ -16,7 +16,8 @@
 namespace halomesh {
 namespace {
 
-/// Less than this of an A64FX core cannot be two units at 2.0 GHz; one at 2.2 GHz has 70.4e9.
+/// An A64FX core below this cannot be running two units at 2.0 GHz; one unit at 2.2 GHz reaches
+/// 70.4e9.
 constexpr double kA64fxOneUnitFlops = 80e9;
 
 std::optional<std::int64_t> number_in(const Variable& variable, const char* name) {
@@ -30,7 +31,7 @@ std::optional<std::int64_t> number_in(const Variable& variable, const char* name
 }
 
 std::string size_problem(const LaunchFacts& facts, const Variable& variable) {
-  // Other ranks may see the variables of a launcher's own helpers.
+  // Other ranks may see the variables of the launcher's helper processes.
   if (facts.rank != 0) return {};
   for (const char* name : {"PJM_MPI_PROC", "SLURM_NTASKS"}) {
     const auto tasks = number_in(variable, name);
@@ -88,7 +89,7 @@ std::string eco_problem(const LaunchFacts& facts) {
       facts.core_flops >= kA64fxOneUnitFlops)
     return {};
   return fmt::format(
-      "a core computes {} GF/s, of at least 128 with both floating-point units; hint: ask for "
+      "a core computes {} GF/s, but at least 128 with both floating-point units; hint: ask for "
       "eco_state=0 (#PJM -L \"freq=2200,eco_state=0\") unless other work shares the cores",
       static_cast<std::int64_t>(facts.core_flops / 1e9));
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is wrong with how a job was started: rank counts, shared cores, too many threads, remote
-// memory, settings of the machine.
-// Judges what binding.hpp has found and what the environment says; changes nothing.
+// Problems with how a job was started: rank counts, shared cores, too many threads, remote memory,
+// settings of the machine.
+// Judges the bindings that binding.hpp has found and the environment; changes nothing.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace halomesh {
 
-/// What one rank knows of its job.
+/// What one rank knows about its job.
 struct LaunchFacts {
   int rank = 0;
   std::int64_t ranks = 1;  ///< of MPI's world
@@ -29,7 +29,7 @@ using Variable = std::function<const char*(const char* name)>;
 bool is_a64fx(const std::string& cpu_model);
 
 /// One sentence per problem, with its hint:
-/// - rank 0: the scheduler counts other tasks than the world has ranks (PJM_MPI_PROC,
+/// - rank 0: the scheduler's number of tasks differs from the number of ranks (PJM_MPI_PROC,
 ///   SLURM_NTASKS);
 /// - cores shared with other ranks (oversubscribed or not), more threads than cores, first-touch
 ///   memory on another NUMA node, cores of several NUMA domains;
@@ -40,8 +40,8 @@ bool is_a64fx(const std::string& cpu_model);
 /// Local.
 std::vector<std::string> launch_problems(const LaunchFacts& facts, const Variable& variable);
 
-/// launch_problems() of all ranks: each sentence once, with the number of ranks and the first of
-/// them. The same on every rank. Collective over `world`; `core_flops` as above.
+/// launch_problems() of all ranks: each sentence once, with the number of affected ranks and the
+/// first of them. The same on every rank. Collective over `world`; `core_flops` as above.
 std::vector<std::string> launch_warnings(const Comm& world, const RankBinding& binding,
                                          double core_flops = 0);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The processors, caches and memory of a node: see topology.hpp.
-// Owns the use of hwloc.
+// The only file that includes hwloc.
 #include "runtime/machine/topology.hpp"
 
 #include <hwloc.h>
@@ -26,7 +26,7 @@ void hwloc_check(int result, const std::string& what) {
 class Bitmap {
  public:
   Bitmap() : set_(hwloc_bitmap_alloc()) {
-    require(set_ != nullptr, "no memory for a set of processors");
+    require(set_ != nullptr, "out of memory for a set of processors");
   }
   Bitmap(const Bitmap&) = delete;
   Bitmap& operator=(const Bitmap&) = delete;
@@ -89,7 +89,7 @@ Topology Topology::of_this_node() {
   hwloc_topology* topology = nullptr;
   hwloc_check(hwloc_topology_init(&topology), "the node's topology");
   result.topology_.reset(topology);
-  // Other ranks of the node may be confined to processors that this one may not use.
+  // Other ranks of the node may be bound to processors that this one may not use.
   hwloc_check(hwloc_topology_set_flags(topology, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED),
               "the node's topology");
   hwloc_check(hwloc_topology_load(topology), "the node's topology");
@@ -136,7 +136,7 @@ Locality Topology::locality(const std::vector<int>& processors) const {
 MemoryPolicy Topology::memory_policy() const {
   const Bitmap nodes;
   hwloc_membind_policy_t policy = HWLOC_MEMBIND_DEFAULT;
-  // Containers may forbid the question.
+  // Containers may forbid this query.
   if (hwloc_get_membind(topology_.get(), nodes.get(), &policy,
                         HWLOC_MEMBIND_THREAD | HWLOC_MEMBIND_BYNODESET) != 0)
     return {};

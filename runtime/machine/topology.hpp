@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The processors, caches and memory of a node as hwloc sees them. Only topology.cpp includes hwloc.
-// Must not depend on MPI.
+// The processors, caches and memory of a node as reported by hwloc. Only topology.cpp includes
+// hwloc. Must not depend on MPI.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@ struct hwloc_topology;
 
 namespace halomesh {
 
-/// One cache and the number of cores that share it; zeros where there is none or none is known.
+/// One cache and the number of cores that share it; zeros where there is none or it is unknown.
 struct CacheSize {
   std::int64_t bytes = 0;
   int cores = 0;
 };
 
-/// What a set of processors is made of.
+/// The cores and NUMA nodes of a set of processors.
 struct Locality {
   std::vector<int> cores;       ///< each core by its first processor, ascending
   std::vector<int> numa_nodes;  ///< with memory next to these processors, ascending
@@ -28,8 +28,8 @@ struct Locality {
 
 /// Where the operating system puts memory that a thread touches first.
 struct MemoryPolicy {
-  bool known = false;        ///< the system says so
-  bool spread = false;       ///< over all of `nodes` in turn, instead of the nearest of them
+  bool known = false;        ///< the system reports it
+  bool spread = false;       ///< interleaved over `nodes`, instead of on the nearest of them
   std::vector<int> nodes{};  ///< NUMA nodes allowed, ascending
 };
 
@@ -40,20 +40,20 @@ bool is_remote(const MemoryPolicy& policy, const std::vector<int>& numa_nodes);
 /// A node. Move-only; all functions are local.
 class Topology {
  public:
-  /// Asks the operating system: some milliseconds. Throws Error when hwloc cannot say.
+  /// Queries the operating system; takes a few milliseconds. Throws Error when hwloc fails.
   static Topology of_this_node();
-  /// A node that is described, e.g. "package:2 numa:1 l2:8(size=1048576) core:1 pu:2".
+  /// A synthetic node, e.g. "package:2 numa:1 l2:8(size=1048576) core:1 pu:2".
   /// Throws Error for a description that hwloc does not understand.
   static Topology synthetic(const std::string& description);
 
-  /// `processors` are numbered as the operating system does; one that the topology does not know
+  /// `processors` have the operating system's numbers; a processor that the topology does not know
   /// counts as a core without memory.
   Locality locality(const std::vector<int>& processors) const;
-  /// Of the calling thread.
+  /// The memory policy of the calling thread.
   MemoryPolicy memory_policy() const;
 
-  /// Of the first package, as the vendor names it or as "Arm implementer 0x46 part 0x001"; empty
-  /// where the system does not say.
+  /// The model of the first package, as the vendor names it or as "Arm implementer 0x46 part
+  /// 0x001"; empty if unknown.
   std::string cpu_model() const;
   int packages() const;
   int cores() const;

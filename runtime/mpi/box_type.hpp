@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A box within a larger block of counts as an MPI datatype, so that it is sent without packing.
+// A box within a larger block of counts as an MPI datatype, so that it can be sent without packing.
 #pragma once
 
 #include <array>
@@ -13,8 +13,9 @@
 
 namespace halomesh {
 
-/// The int16 elements of `box` in a block that spans `span` (both not empty); to be used with the
-/// block's first element. Move-only; may be destroyed while messages that use it are in flight.
+/// The int16 elements of `box` in a block that spans `span` (both not empty); use it with the
+/// address of the block's first element. Move-only; may be destroyed while messages that use it are
+/// in flight.
 class BoxType {
  public:
   BoxType(const Box& span, const Box& box) {
@@ -49,9 +50,10 @@ class BoxType {
 class BoxTypes {
  public:
   BoxTypes() = default;
-  /// `span` is not empty when of() is called.
+  /// `span` must not be empty when of() is called.
   explicit BoxTypes(const Box& span) : span_(span) {}
-  /// For a box of these extents wherever it lies: to be used with its own first element.
+  /// For a box of these extents at any position: use it with the address of the box's first
+  /// element.
   MPI_Datatype of(const Box& box) {
     Box corner{span_.lo, span_.lo};
     for (std::size_t a = 0; a < 4; ++a) corner.hi[a] += box.extent(a);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Outcomes that ranks share, and the alarm that one raises: see collective_errors.hpp.
+// Shared outcomes, and the alarm of a rank that fails: see collective_errors.hpp.
 #include "runtime/mpi/collective_errors.hpp"
 
 #include <exception>
@@ -11,7 +11,7 @@
 namespace halomesh {
 namespace {
 
-/// Runs `work` and packs its text, or the Error that it threw, so that ranks can share either.
+/// Runs `work` and packs its text, or the Error that it threw, to be sent to other ranks.
 std::string outcome_of(const std::function<std::string()>& work) {
   try {
     return "+" + work();
@@ -23,7 +23,7 @@ std::string outcome_of(const std::function<std::string()>& work) {
 
 bool failed(const std::string& outcome) { return outcome.front() != '+'; }
 
-/// Undoes outcome_of(): the text, or the Error thrown anew.
+/// The inverse of outcome_of(): returns the text, or throws the Error.
 std::string unpack_outcome(const std::string& outcome) {
   if (!failed(outcome)) return outcome.substr(1);
   const std::size_t hint = outcome.find('\0');
@@ -38,13 +38,13 @@ std::vector<std::string> share(const Comm& comm, const std::string& outcome) {
   return texts;
 }
 
-/// An empty message from a rank that failed to all others.
+/// An empty message from a failed rank to all others.
 class Alarm {
  public:
   explicit Alarm(const Comm& comm) : comm_(comm.dup()) { listen(); }
   Alarm(const Alarm&) = delete;
   Alarm& operator=(const Alarm&) = delete;
-  /// Only after finish(), unless an exception unwinds.
+  /// Call finish() first, unless an exception unwinds.
   ~Alarm() {
     if (unwinding() || heard_ == MPI_REQUEST_NULL) return;
     MPI_Cancel(&heard_);
@@ -62,7 +62,7 @@ class Alarm {
     if (heard_ != MPI_REQUEST_NULL) mpi_check(MPI_Test(&heard_, &arrived, MPI_STATUS_IGNORE));
     return heard_ == MPI_REQUEST_NULL;
   }
-  /// Collective: takes the messages that were not looked at.
+  /// Collective: receives the remaining messages.
   void finish() {
     const std::int64_t raised = comm_.sum(std::int64_t{raised_ ? 1 : 0});
     for (std::int64_t due = raised - (raised_ ? 1 : 0); due > 0; --due) {

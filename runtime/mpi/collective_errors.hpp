@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors that become collective: work that may fail on one rank ends on all ranks with its Error.
+// Collective errors: if work fails on one rank, all ranks throw its Error.
 #pragma once
 
 #include <functional>
@@ -10,16 +10,16 @@
 
 namespace halomesh {
 
-/// Runs `work` on rank 0 and returns its text on every rank; throws on every rank what it threw.
-/// Collective.
+/// Runs `work` on rank 0 and returns its text on every rank; throws on every rank whatever it
+/// threw. Collective.
 std::string on_first_rank(const Comm& comm, const std::function<std::string()>& work);
 
 /// Runs `work` on every rank and returns all texts on every rank, in rank order; throws on every
 /// rank the Error of the first rank whose work threw one. Collective.
 std::vector<std::string> on_every_rank(const Comm& comm, const std::function<std::string()>& work);
 
-/// The same for long work, which calls `others_failed` from time to time and returns once that is
-/// true, so that all ranks end soon after one has failed. Collective.
+/// The same for long work, which calls `others_failed` from time to time and returns when that is
+/// true, so that all ranks stop soon after one has failed. Collective.
 void run_with_collective_errors(
     const Comm& comm, const std::function<void(const std::function<bool()>& others_failed)>& work);
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happens to communication while an exception unwinds: one policy for all that starts
+// What happens to communication while an exception unwinds: one policy for all code that starts
 // requests.
 //
 // The other ranks may then be anywhere, and main() ends them all: waiting for them would only hang.
 // So destructors neither wait for requests nor free communicators while unwinding(). Requests stay
-// active until the process is aborted, and MPI may still read or write their memory: whoever owns
-// such memory holds it as InFlight, which leaks it then.
+// active until the process is aborted, and MPI may still read or write their memory: the owner of
+// such memory holds it as InFlight, which then leaks it.
 #pragma once
 
 #include <exception>
@@ -18,7 +18,7 @@ namespace halomesh {
 inline bool unwinding() { return std::uncaught_exceptions() > 0; }
 
 /// Owns memory that requests may refer to, at an address that does not change; leaks it while
-/// unwinding(). Declared before the requests, so that these are waited for first.
+/// unwinding(). Declare it before the requests, so that they are waited for first.
 template <class T>
 class InFlight {
  public:

@@ -64,7 +64,7 @@ class Comm {
 };
 
 /// Initialises MPI for calls by the constructing thread alone (MPI_THREAD_FUNNELED) and finalises
-/// it when it goes; one per process.
+/// it in the destructor; one per process.
 class MpiSession {
  public:
   MpiSession(int* argc, char*** argv);
@@ -83,8 +83,8 @@ class MpiSession {
   Comm world_;
 };
 
-/// A flag, cleared at first, that the ranks of a node share if MPI can allocate shared memory; else
-/// each rank has its own. Lock-free, so that signal handlers may use it.
+/// A flag, initially cleared, that the ranks of a node share if MPI can allocate shared memory;
+/// otherwise each rank has its own. Lock-free, so that signal handlers may use it.
 class NodeFlag {
  public:
   /// Collective over `node`, a communicator of split_by_node(), which must outlive this object; so
@@ -103,9 +103,8 @@ class NodeFlag {
   std::atomic<int>* flag_ = &own_;
 };
 
-/// Requests that end before their owner does: the destructor waits for those in flight and frees
-/// persistent ones, unless an exception unwinds (see in_flight.hpp). The buffers named in the
-/// requests must outlive this object.
+/// A set of requests: the destructor waits for those in flight and frees persistent ones, unless an
+/// exception unwinds (see in_flight.hpp). The buffers of the requests must outlive this object.
 class Requests {
  public:
   Requests() = default;
@@ -117,7 +116,7 @@ class Requests {
   Requests& operator=(const Requests&) = delete;
   ~Requests();
 
-  /// A fresh slot to be filled by an MPI_I... or MPI_..._init call; valid until the next add().
+  /// A new slot to be filled by an MPI_I... or MPI_..._init call; valid until the next add().
   MPI_Request* add();
   std::size_t size() const { return requests_.size(); }
   MPI_Request& operator[](std::size_t index) { return requests_[index]; }
@@ -126,12 +125,12 @@ class Requests {
   /// True when all are complete. Lets MPI make progress.
   bool test_all();
   void wait_all();
-  /// Adds the indices of those that have completed since they were last asked for to `indices`;
-  /// `wait`: waits for at least one. False when there was none left.
+  /// Appends to `indices` the requests that have completed since the last call; with `wait`, waits
+  /// for at least one. False when no request was left.
   bool take_completed(bool wait, std::vector<int>& indices);
   /// Waits for one request by its index.
   void wait(std::size_t index);
-  /// Waits for all and forgets them, but keeps the memory for as many.
+  /// Waits for all and removes them, but keeps the memory for as many.
   void clear();
 
  private:

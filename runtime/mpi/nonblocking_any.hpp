@@ -9,15 +9,16 @@
 
 namespace halomesh {
 
-/// Finds out whether any rank of a communicator says yes. Unlike a blocking reduction it holds up
-/// nobody when a rank is slow now and then, as long as that rank has started when another wants the
-/// result. One operation at a time; the destructor waits for it unless an exception unwinds.
+/// Finds out whether any rank of a communicator passes true. Unlike with a blocking reduction, a
+/// slow rank does not hold up the others as long as it has started the operation by the time
+/// another needs the result. One operation at a time; the destructor waits for it unless an
+/// exception unwinds.
 class NonblockingAny {
  public:
   /// `comm` must outlive this object.
   explicit NonblockingAny(const Comm& comm) : comm_(comm) {}
 
-  /// Collective, but waits for no other rank. The result of the last operation must have been
+  /// Collective, but waits for no other rank. The result of the previous operation must have been
   /// taken.
   void start(bool mine) {
     *any_ = mine ? 1 : 0;
@@ -28,7 +29,7 @@ class NonblockingAny {
   /// Lets MPI make progress: its collectives advance only while it is called. True once all
   /// ranks have started.
   bool progress() { return request_.test_all(); }
-  /// Waits until all ranks have started. False when nothing was started.
+  /// Waits until all ranks have started; returns the result. False when nothing was started.
   bool take_result() {
     request_.wait_all();
     return std::exchange(*any_, 0) != 0;

@@ -10,7 +10,7 @@
 namespace halomesh {
 namespace {
 
-/// Receives that are posted in advance.
+/// The number of receives posted in advance.
 constexpr std::int64_t kReceives = 4;
 
 }  // namespace
@@ -69,7 +69,7 @@ void PieceMessages::send(Buffer buffer, std::size_t count, int destination) {
   message.taken = false;
 }
 
-// In the order in which receives were posted, as in that order they match what one rank sends.
+// In the order of posting: in that order they match the messages of one sender.
 void PieceMessages::progress() {
   while (pending_ > 0) {
     Message& message = receives_[oldest_];

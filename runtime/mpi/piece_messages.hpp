@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages of bounded size between the ranks of a group, a bounded number of them in flight.
+// Messages of bounded size between the ranks of a group, with a bounded number in flight.
 #pragma once
 
 #include <mpi.h>
@@ -15,15 +15,15 @@
 
 namespace halomesh {
 
-/// Sends and receives pieces. Messages of one rank arrive in their order. Whoever waits for a free
-/// buffer takes what arrives meanwhile, so that ranks that all send do not wait for each other.
+/// Sends and receives pieces. Messages of one rank arrive in order. A rank that waits for a free
+/// buffer processes what arrives meanwhile, so that ranks that all send do not deadlock.
 class PieceMessages {
  public:
-  /// Takes a piece that has arrived; the bytes are valid during the call.
+  /// Takes an arrived piece; the bytes are valid during the call.
   using Arrival = std::function<void(int source, std::span<const std::byte> bytes)>;
 
   /// `arriving` messages of up to `piece_bytes` arrive in total; up to `sending` are being filled
-  /// or in flight from this rank. `group`, which nothing else may send messages on, must outlive
+  /// or in flight from this rank. `group`, on which nothing else may send messages, must outlive
   /// this object.
   PieceMessages(const Comm& group, std::int64_t piece_bytes, std::int64_t arriving,
                 std::int64_t sending, Arrival arrival);
@@ -34,15 +34,15 @@ class PieceMessages {
 
   /// One of the buffers for sending.
   using Buffer = std::size_t;
-  /// Waits for one that is free.
+  /// Waits for a free buffer.
   Buffer take_buffer();
   std::span<std::byte> bytes_of(Buffer buffer) { return sends_[buffer].bytes; }
-  /// Sends the first `count` bytes of a buffer, which is free again when they have gone.
+  /// Sends the first `count` bytes of a buffer, which is free again when they have been sent.
   void send(Buffer buffer, std::size_t count, int destination);
 
-  /// Hands on what has arrived, without waiting.
+  /// Passes on what has arrived, without waiting.
   void progress();
-  /// Waits until everything sent from here has gone, and takes what arrives meanwhile.
+  /// Waits until everything from this rank has been sent, and processes what arrives meanwhile.
   void finish_sends();
 
  private:

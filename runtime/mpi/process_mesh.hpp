@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks of this run as a mesh of replicas x parts: this rank's place, and its communicators.
+// The ranks of this run as a mesh of replicas x parts: this rank's position and communicators.
 #pragma once
 
 #include <cstdint>

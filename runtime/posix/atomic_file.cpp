@@ -25,7 +25,7 @@ constexpr std::string_view kSuffix = ".partial";
                      "check that its directory exists, may be written to and has space left");
 }
 
-/// A descriptor that this object owns.
+/// Owns a descriptor.
 class Descriptor {
  public:
   Descriptor(const std::filesystem::path& path, int flags)

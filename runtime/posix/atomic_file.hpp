@@ -8,14 +8,14 @@
 namespace halomesh {
 
 /// A file that the caller writes to temporary_path() and commit() renames. Until then an older file
-/// of that name stays as it is; without a commit, or if it fails, the temporary is removed.
+/// of that name stays unchanged; without a commit, or if it fails, the temporary is removed.
 class AtomicFile {
  public:
   enum class Writers {
     kOne,     ///< at a time: the temporary is `.NAME.partial`, and the next run replaces it
-    kSeveral  ///< the temporary's name has a number of its own, so that the last commit wins
+    kSeveral  ///< the temporary's name is unique, so that the last commit wins
   };
-  /// Touches nothing yet. The temporary is in the same directory.
+  /// Creates nothing yet. The temporary is in the same directory.
   explicit AtomicFile(std::filesystem::path path, Writers writers = Writers::kOne);
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
@@ -36,11 +36,11 @@ class AtomicFile {
 /// naming the file.
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);
 
-/// Throws the Error that write_file_atomically() would; leaves everything as it is.
+/// Throws the Error that write_file_atomically() would; changes nothing.
 void require_writable(const std::filesystem::path& path);
 
-/// Removes the temporaries that killed runs left of files in `directory` whose names start with
-/// `prefix`. Must be called by the only writer of such files.
+/// Removes the temporaries that killed runs have left in `directory` for files whose names start
+/// with `prefix`. Must be called by the only writer of such files.
 void remove_partial_files(const std::filesystem::path& directory, std::string_view prefix);
 
 }  // namespace halomesh

@@ -15,8 +15,8 @@
 namespace halomesh {
 
 /// Requests SCHED_BATCH for the calling thread and those it creates, so that waking it does not
-/// preempt the thread that wakes it where both share a core. Best effort: a policy that the job has
-/// chosen (chrt) stays.
+/// preempt the thread that wakes it where both share a core. Best effort: keeps a policy that the
+/// job has chosen (chrt).
 inline void request_batch_scheduling() {
 #ifdef SCHED_BATCH
   const sched_param none{};
@@ -24,7 +24,7 @@ inline void request_batch_scheduling() {
 #endif
 }
 
-/// All functions are called by one thread.
+/// All functions must be called by one thread.
 class BackgroundTask {
  public:
   BackgroundTask() : thread_([this] { run(); }) {}
@@ -49,7 +49,7 @@ class BackgroundTask {
     }
     changed_.notify_all();
   }
-  /// True if no task is running.
+  /// True when no task is running.
   bool done() {
     const std::lock_guard lock(mutex_);
     return !busy_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An open file descriptor that its object owns.
+// Owns an open file descriptor.
 #pragma once
 
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Locks by file, kernel lock and signs of life: see directory_lock.hpp.
+// Locks by file, kernel lock and heartbeat: see directory_lock.hpp.
 #include "runtime/posix/directory_lock.hpp"
 
 #include <fcntl.h>
@@ -42,7 +42,7 @@ struct flock whole_file() {
   return lock;
 }
 
-/// Changes with each start of the system: who shares it shares the kernel and all of its locks.
+/// Changes with each boot: processes with the same value share the kernel and all of its locks.
 std::string this_boot() {
   std::string id;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
@@ -58,15 +58,15 @@ std::string utc_now() {
   return text.data();
 }
 
-/// No two of them are the same, as a process number does not return within a clock's tick.
+/// Unique, because a process number is not reused within a clock tick.
 std::string unique_id() {
   static std::atomic<int> count = 0;
   return fmt::format("{}-{}-{}", ::getpid(),
                      std::chrono::system_clock::now().time_since_epoch().count(), ++count);
 }
 
-/// A record's second line, by which runs know each other: where, who, and whether a kernel lock
-/// tells of the end.
+/// A record's second line, by which runs identify each other: where, who, and whether a kernel lock
+/// signals the end.
 std::string trust_of(bool locked) {
   return fmt::format("{}{}", locked ? "locked in " : "unlocked in ", this_boot());
 }
@@ -88,12 +88,12 @@ std::string this_process() {
   return text;
 }
 
-/// What a contender sees of the file.
+/// What a contender observes of the file.
 struct DirectoryLock::Sight {
   bool there = false;
-  std::string record;  // "": cannot be read, or its maker has not written it yet
+  std::string record;  // "": cannot be read, or not yet written by its creator
   std::tuple<ino_t, time_t, long> age;
-  enum { kFree, kHeld, kUnknown } lock = kUnknown;  // as the kernel tells
+  enum { kFree, kHeld, kUnknown } lock = kUnknown;  // according to the kernel
 
   bool same_holder(const Sight& other) const {
     return there && other.there && record == other.record &&
@@ -107,7 +107,7 @@ DirectoryLock::Sight DirectoryLock::look(const std::filesystem::path& file) cons
   struct stat status {};
   if (seen.get() < 0) {
     if (errno == ENOENT) return sight;
-    // A file of another user's: its time can still be seen.
+    // A file of another user: its time is still readable.
     if (errno != EACCES || ::lstat(file.c_str(), &status) != 0)
       fail("open", file, errno, terms_.option);
   } else if (::fstat(seen.get(), &status) != 0) {
@@ -128,7 +128,7 @@ DirectoryLock::Sight DirectoryLock::look(const std::filesystem::path& file) cons
   return sight;
 }
 
-/// The right to remove a lock file, held for as long as that takes.
+/// The right to remove a lock file, held during the removal.
 class DirectoryLock::Guard {
  public:
   explicit Guard(const DirectoryLock& lock) : file_(lock.file_.string() + ".guard") {
@@ -173,7 +173,7 @@ DirectoryLock::~DirectoryLock() {
   try {
     stop();
   } catch (const std::exception&) {
-    // The directory cannot be written to any more: the next run finds this one dead.
+    // The directory is no longer writable: the next run will find this one dead.
   }
 }
 
@@ -193,12 +193,12 @@ void DirectoryLock::make_directory() {
   }
 }
 
-/// False when there is such a file already.
+/// False if the file already exists.
 bool DirectoryLock::create() {
   Descriptor file(::open(file_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
   if (file.get() < 0) {
     if (errno == EEXIST) return false;
-    // The run before may just have removed the directory, as it had made it.
+    // The previous run may just have removed the directory that it had created.
     if (errno != ENOENT || ++remade_ > 10) fail("create", file_, errno, terms_.option);
     make_directory();
     return false;
@@ -211,7 +211,7 @@ bool DirectoryLock::create() {
   if (::pwrite(file.get(), record_.data(), record_.size(), 0) !=
           static_cast<ssize_t>(record_.size()) ||
       ::fdatasync(file.get()) != 0) {
-    const int error = errno != 0 ? errno : ENOSPC;  // 0: a part of it went in
+    const int error = errno != 0 ? errno : ENOSPC;  // 0: written in part
     ::unlink(file_.c_str());
     record_.clear();
     fail("write", file_, error, terms_.option);
@@ -221,9 +221,9 @@ bool DirectoryLock::create() {
   return true;
 }
 
-/// Returns when the holder has gone, one way or another; throws Error when it lives.
+/// Returns when the holder is gone or dead; throws Error when it is alive.
 void DirectoryLock::outlive(const Sight& holder) {
-  // On this machine the kernel knows; of a holder that had a kernel lock it knows the end, too.
+  // On this machine the kernel lock is reliable; it also shows when its holder has ended.
   const bool local = holder.record.find(fmt::format(" in {}, ", this_boot())) != std::string::npos;
   const bool locked = holder.record.find(trust_of(true)) != std::string::npos;
   const std::string who = first_line(holder.record);
@@ -237,13 +237,13 @@ void DirectoryLock::outlive(const Sight& holder) {
     if (!patient && now.lock == Sight::kHeld)
       throw Error(
           fmt::format("{} is in use by {}, which shows no sign of life", directory_.c_str(), who),
-          fmt::format("resume or end it; if there is no such process any more, remove {}",
+          fmt::format("resume or end it; if that process no longer exists, remove {}",
                       file_.c_str()));
     if (!patient || (locked && now.lock == Sight::kFree)) return take_from(now);
     if (!noted && Clock::now() - start > kLookEvery && terms_.note) {
       noted = true;
       terms_.note(fmt::format(
-          "{} is of {}: waiting up to {} s to see whether that is still running", file_.c_str(),
+          "{} belongs to {}: waiting up to {} s to see whether it is still running", file_.c_str(),
           who, std::chrono::duration_cast<std::chrono::seconds>(terms_.patience).count()));
     }
   }
@@ -277,7 +277,7 @@ void DirectoryLock::require_held() const {
 void DirectoryLock::show_life() {
   sigset_t all{};
   ::sigfillset(&all);
-  ::pthread_sigmask(SIG_BLOCK, &all, nullptr);  // they are for the thread that trains
+  ::pthread_sigmask(SIG_BLOCK, &all, nullptr);  // signals are for the main thread
   for (std::unique_lock guard(mutex_);
        !stopped_.wait_for(guard, terms_.beat, [this] { return stopping_; });)
     ::futimens(lock_.get(), nullptr);
@@ -294,7 +294,7 @@ void DirectoryLock::stop() {
     const Guard guard(*this);
     if (holds()) ::unlink(file_.c_str());
   }
-  // Those that hold something stay: it is what the run has made.
+  // Directories with content stay: it is the run's output.
   while (!made_.empty() && ::rmdir(made_.back().c_str()) == 0) made_.pop_back();
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A directory that one run at a time writes to, whatever the file system and however runs end.
+// Locks a directory, so that only one run at a time writes to it, on any file system and however
+// runs end.
 // Must not depend on what is written.
 #pragma once
 
@@ -16,56 +17,56 @@
 
 namespace halomesh {
 
-/// How a DirectoryLock introduces itself, and how patient it is.
+/// What a DirectoryLock says about itself, and how long it waits.
 struct LockTerms {
-  std::string activity;                          ///< what messages say is done, such as "training"
+  std::string activity;                          ///< for messages, such as "training"
   std::string option;                            ///< that named the directory, such as "--out"
-  std::function<void(const std::string&)> note;  ///< told when the lock has to be waited for
-  std::chrono::milliseconds beat{5000};          ///< between two signs of life of a holder
-  std::chrono::milliseconds patience{30000};     ///< without one, a holder is taken for dead
-  bool kernel_locks = true;                      ///< false: as on a file system that has none
+  std::function<void(const std::string&)> note;  ///< is told when the lock must be waited for
+  std::chrono::milliseconds beat{5000};          ///< between two heartbeats of a holder
+  std::chrono::milliseconds patience{30000};     ///< a holder without heartbeat counts as dead
+  bool kernel_locks = true;                      ///< false: as on a file system without them
 };
 
-/// Makes a directory if need be and holds it until destroyed. Local; one rank of a job holds it.
+/// Creates a directory if necessary and locks it until destroyed. Local; one rank of a job holds
+/// it.
 ///
 /// The lock is the file `halomesh.lock`, created with O_EXCL, which is atomic on every file system
-/// in use (NFS since version 3, Lustre, GPFS). Its text, the record, names the holder. The end of
-/// the holder removes it; a holder that was killed leaves it behind, so the next run has to find
-/// out whether the holder lives. It has two witnesses, and believes each only as far as it goes:
+/// in use (NFS since version 3, Lustre, GPFS). Its text, the record, names the holder. The holder
+/// removes it when it ends; a holder that was killed leaves it behind, so the next run must find
+/// out whether the holder is alive. It has two signs, and each has limits:
 ///
-/// - A kernel lock on the file (F_OFD_SETLK), dropped when the process ends, however it does. Seen
-///   from the machine of the holder it is the truth, at once. From another one it may not be:
-///   Lustre mounted with `localflock` and NFS with `nolock` or `local_lock` grant locks that only
-///   their own node knows of; Lustre mounted with `noflock` answers ENOSYS, others ENOLCK or
-///   EOPNOTSUPP; and a server keeps the locks of a crashed node until their lease ends.
-/// - Signs of life: while it lives, a thread of the holder sets the file's time every `beat`. A
-///   contender watches the file for up to `patience` by its own monotonic clock. The clocks of
-///   different nodes are never compared. Each look opens the file anew, which NFS answers from the
-///   server.
+/// - A kernel lock on the file (F_OFD_SETLK), released whenever the process ends. On the holder's
+///   own machine it is always right. On another machine it may not be: Lustre mounted with
+///   `localflock` and NFS with `nolock` or `local_lock` grant locks that only their own node knows
+///   about; Lustre mounted with `noflock` answers ENOSYS, others ENOLCK or EOPNOTSUPP; and a server
+///   keeps the locks of a crashed node until their lease ends.
+/// - A heartbeat: a thread of the holder sets the file's time every `beat`. A contender watches the
+///   file for up to `patience` on its own monotonic clock. The clocks of different nodes are never
+///   compared. Each check reopens the file, so that NFS asks the server.
 ///
-/// Of contenders that find the same dead holder, one takes its place: the file is removed only by
-/// who holds `halomesh.lock.guard` (O_EXCL again, for as long as two system calls take) and finds
-/// the dead holder's very record in it, as records never repeat; then O_EXCL decides. The same
-/// holds for the removal at the end. A guard that was killed within its two calls is removed once
-/// `patience` has passed.
+/// If several contenders find the same dead holder, one takes over: the file is removed only by a
+/// process that holds `halomesh.lock.guard` (O_EXCL again, for the duration of two system calls)
+/// and finds the dead holder's record in it, as records are unique; then O_EXCL decides. The same
+/// holds for the removal at the end. If a process is killed within these two calls, its guard is
+/// removed once `patience` has passed.
 ///
-/// A holder that was suspended for longer than `patience` where there is no kernel lock is taken
-/// for dead: require_held() tells it so before it writes over its successor's files.
+/// A holder that was suspended for longer than `patience` where there is no kernel lock is
+/// considered dead: require_held() throws before it overwrites its successor's files.
 ///
 /// A chain of unattended jobs is thus held up by a dead predecessor for `patience` at most, and not
-/// at all where that died on the same node or its file system drops its lock.
+/// at all if it died on the same node or if the file system releases its lock.
 class DirectoryLock {
  public:
-  /// Throws Error that names the holder when a live one has the directory, and when the directory
-  /// or the file cannot be made.
+  /// Throws Error naming the holder if a live one has the directory, and Error if the directory or
+  /// the file cannot be created.
   DirectoryLock(std::filesystem::path directory, LockTerms terms);
   DirectoryLock(const DirectoryLock&) = delete;
   DirectoryLock& operator=(const DirectoryLock&) = delete;
-  /// Releases the directory and removes it, and parents of it, if this object made them and they
-  /// are empty: a run that was refused leaves nothing behind.
+  /// Releases the directory. Removes it and its parents if this object created them and they are
+  /// empty, so that a refused run leaves nothing behind.
   ~DirectoryLock();
 
-  /// Throws Error when another run has taken the directory over, or somebody removed the file.
+  /// Throws Error when another run has taken over the directory, or the file was removed.
   void require_held() const;
 
  private:

@@ -45,8 +45,8 @@ void require_regular_file(const std::filesystem::path& path) {
 }
 
 Descriptor open_input_file(const std::filesystem::path& path) {
-  // Before open(), which may rewind a tape and cannot open a socket; after it, as the name may have
-  // been given to another file meanwhile.
+  // Before open(), which may rewind a tape and cannot open a socket; and after it, because the name
+  // may meanwhile refer to another file.
   require_regular_file(path);
   Descriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
   struct stat status {};

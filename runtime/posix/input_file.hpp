@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Input files: opened only if they are regular files, so that no reader waits for a FIFO or a
-// device.
+// Opens input files only if they are regular files, so that no reader blocks on a FIFO or a device.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +11,11 @@
 namespace halomesh {
 
 /// Throws Error unless `path` is a regular file, after following links; the message says what it is
-/// instead. Opens nothing: for libraries that open files by name.
+/// instead. Does not open it: for libraries that open files themselves.
 void require_regular_file(const std::filesystem::path& path);
 
-/// Opens a regular file for reading. Never blocks and has no effect on what it refuses. Throws
-/// Error naming the file and what it is, or what the system said.
+/// Opens a regular file for reading. Never blocks, and has no effect on other kinds of files.
+/// Throws Error naming the file and its kind, or the system's reason.
 Descriptor open_input_file(const std::filesystem::path& path);
 
 /// The whole content of a regular file of at most `most` bytes. Throws Error naming the file.

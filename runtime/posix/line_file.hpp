@@ -10,20 +10,20 @@
 namespace halomesh {
 
 /// Each line is one write() that is complete when append() returns: a killed run loses no line and
-/// leaves at most a partial last one. One process writes. Move-only.
+/// leaves at most a partial last line. One process writes. Move-only.
 class LineFile {
  public:
-  /// Writes nothing, anywhere.
+  /// Writes nothing.
   LineFile() = default;
-  /// What is to be kept of a file's text.
+  /// What to keep of a file's text.
   struct Kept {
     std::string text;
-    bool damaged = false;  ///< lines are removed that should not be there
+    bool damaged = false;  ///< the text contains lines that should not be there
   };
-  /// Opens the file, created if need be, to add lines to what `keep` wants of it: it is given the
-  /// text so far ("" without a file), without a partial last line. Removes the rest, all at once or
-  /// not at all; a damaged file is kept as it was under damaged_path(). Throws Error naming the
-  /// file, and what `keep` throws before anything is changed.
+  /// Opens the file, or creates it, to append lines to the text that `keep` returns. `keep` gets
+  /// the text so far ("" without a file), without a partial last line. The rest is removed
+  /// atomically; a copy of a damaged file is kept at damaged_path(). Throws Error naming the file,
+  /// and what `keep` throws before anything is changed.
   LineFile(std::filesystem::path path, const std::function<Kept(std::string_view)>& keep);
   LineFile(LineFile&& other) noexcept;
   LineFile& operator=(LineFile&& other) noexcept;

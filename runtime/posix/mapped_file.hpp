@@ -31,8 +31,8 @@ class MappedFile {
   }
 
   const Descriptor& file() const { return file_; }
-  /// Maps the first `count` bytes, which must exist; to be called once. False, with errno set, if
-  /// the file system does not support it.
+  /// Maps the first `count` bytes, which must exist; call it once. False, with errno set, if the
+  /// file system does not support it.
   bool map(std::int64_t count) {
     if (count == 0) return true;
     const auto size = static_cast<std::size_t>(count);

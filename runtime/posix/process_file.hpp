@@ -16,9 +16,8 @@ struct ProcessFile {
 
   /// A file of this process. Throws Error if fstat() fails.
   static ProcessFile of(const Descriptor& file);
-  /// Opens it for reading through /proc. Returns no descriptor if this is not permitted or the file
-  /// found is another one: in another PID namespace (a container) another process may have this
-  /// number.
+  /// Opens it for reading through /proc. Returns no descriptor if this is not permitted or finds
+  /// another file: in another PID namespace (a container), another process may have this number.
   Descriptor open() const;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests from outside to stop: see stop_signals.hpp.
+// External requests to stop: see stop_signals.hpp.
 #include "runtime/posix/stop_signals.hpp"
 
 #include <unistd.h>
@@ -21,7 +21,7 @@ constexpr std::array<Signal, 6> kAll = {{{SIGTERM, "SIGTERM"},
                                          {SIGUSR1, "SIGUSR1"},
                                          {SIGUSR2, "SIGUSR2"}}};
 
-// Signal handlers can reach nothing but static storage.
+// Signal handlers can only access static storage.
 volatile std::sig_atomic_t stop_requested = 0;  // the signal's number
 std::atomic<std::atomic<int>*> stop_answered = nullptr;
 std::array<std::string, kAll.size()> answers;  // unchanged while handlers are installed
@@ -32,7 +32,7 @@ void request_stop(int number) {
   if (answered == nullptr || answered->exchange(1) != 0) return;
   for (std::size_t i = 0; i < kAll.size(); ++i)
     if (kAll[i].number == number) {
-      // write() is safe in a signal handler; whether anybody still reads does not matter here.
+      // write() is safe in a signal handler; its result does not matter here.
       [[maybe_unused]] const auto written =
           ::write(STDERR_FILENO, answers[i].data(), answers[i].size());
     }
@@ -57,7 +57,7 @@ StopSignals::StopSignals(std::atomic<int>* answered, const std::string& answer) 
 }
 
 StopSignals::~StopSignals() {
-  // This rank fails and will say why; the launcher's signal to the others is then no news.
+  // This rank fails and will print why; the launcher's signal to the others then adds nothing.
   if (std::atomic<int>* const answered = stop_answered.load();
       answered != nullptr && std::uncaught_exceptions() > 0)
     answered->store(1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks of counts in fewer bytes: see block_codec.hpp.
+// Compresses blocks of counts: see block_codec.hpp.
 #include "runtime/stage/block_codec.hpp"
 
 #include <isa-l/igzip_lib.h>
@@ -13,21 +13,21 @@
 namespace halomesh {
 namespace {
 
-constexpr const char* kDamageCure = "start again: the data is then staged anew";
+constexpr const char* kDamageCure = "start again: the data will be staged again";
 
 // The library's pointers lack a const; it only reads its input.
 std::uint8_t* bytes_of(const std::byte* data) {
   return reinterpret_cast<std::uint8_t*>(const_cast<std::byte*>(data));  // NOLINT: as said
 }
 
-/// Bytes that deflate takes at most: stored blocks of up to 65535 bytes take 5 bytes more each.
+/// Upper bound for deflated bytes: stored blocks of up to 65535 bytes take 5 bytes more each.
 std::size_t most_deflated(std::size_t bytes) { return bytes + 5 * (bytes / 65535 + 1) + 64; }
 
 }  // namespace
 
 std::span<const std::byte> BlockCodec::deflate(std::span<const std::int16_t> counts) {
   level_.resize(ISAL_DEF_LVL1_DEFAULT);
-  std::size_t end = 0;  // of what has been made
+  std::size_t end = 0;  // of the output so far
   for (std::size_t at = 0; at < counts.size(); at += kPiece) {
     const std::size_t n = std::min(kPiece, counts.size() - at);
     planes_.resize(2 * kPiece);
@@ -81,7 +81,7 @@ void BlockCodec::next(std::span<std::int16_t> counts) {
           text("a compressed block has {} bytes too many", left_.size()), kDamageCure);
 }
 
-/// The next piece into planes_.
+/// Inflates the next piece into planes_.
 void BlockCodec::inflate_piece() {
   std::uint32_t bytes = 0;
   require(beyond_ > 0 && left_.size() >= sizeof bytes, "a compressed block ends too early",

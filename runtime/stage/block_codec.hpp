@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks of counts in fewer bytes: bytes of equal significance together, then deflate.
+// Compresses blocks of counts: groups bytes of equal significance, then deflates them.
 #pragma once
 
 #include <cstddef>
@@ -9,15 +9,16 @@
 
 namespace halomesh {
 
-/// Compresses and decompresses one block at a time; its buffers are reused. Not for two threads.
+/// Compresses and decompresses one block at a time; its buffers are reused. For one thread.
 class BlockCodec {
  public:
-  /// Of what deflate() writes: to be raised with any change of it, as it may be kept.
+  /// The version of the format that deflate() writes; raise it with every change, because stages
+  /// may be kept.
   static constexpr int kFormat = 2;
 
-  /// The counts in pieces of kPiece, valid until the next call. A piece is the number of its bytes
-  /// (32 bits, of this host) and a raw deflate stream (RFC 1951): all low bytes first, then all
-  /// high bytes, which are mostly zero. Made by ISA-L at level 1.
+  /// Compresses the counts in pieces of kPiece; the result is valid until the next call. A piece
+  /// consists of its size in bytes (32 bits, host byte order) and a raw deflate stream (RFC 1951):
+  /// all low bytes first, then all high bytes, which are mostly zero. Uses ISA-L at level 1.
   std::span<const std::byte> deflate(std::span<const std::int16_t> counts);
   /// Undoes deflate(); `counts` has as many elements as were compressed. Throws Error when the
   /// stream is damaged or of another length.
@@ -26,10 +27,10 @@ class BlockCodec {
     next(counts);
   }
 
-  /// Begins a block of `count` counts that is to be inflated bit by bit, for which a piece is held;
-  /// `stream` stays where it is until the last of them.
+  /// Begins to inflate a block of `count` counts step by step, with one piece in memory; `stream`
+  /// must stay valid until the last step.
   void begin(std::span<const std::byte> stream, std::int64_t count);
-  /// Its next counts. Throws as inflate() does, at the latest with the last ones.
+  /// Inflates its next counts. Throws as inflate() does, at the latest with the last ones.
   void next(std::span<std::int16_t> counts);
 
  private:
@@ -37,8 +38,8 @@ class BlockCodec {
   void inflate_piece();
 
   std::vector<std::byte> planes_, stream_, level_;
-  // Of the block that is being inflated: what is left of its stream, counts beyond the piece in
-  // planes_, those of the piece and how many of them were given.
+  // The block being inflated: the rest of its stream, the number of counts after the piece in
+  // planes_, the counts of the piece and how many of them have been returned.
   std::span<const std::byte> left_;
   std::size_t beyond_ = 0, piece_ = 0, given_ = 0;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stage that outlives its run: see kept_stage.hpp.
+// A stage that is kept after its run: see kept_stage.hpp.
 #include "runtime/stage/kept_stage.hpp"
 
 #include <sys/stat.h>
@@ -31,7 +31,7 @@ std::string read_all(const Descriptor& file) {
   return text;
 }
 
-/// The manifest's splits, or null when it is damaged or of another stage.
+/// The manifest's splits, or null if it is damaged or belongs to another stage.
 Json splits_of(const std::string& text, const std::string& key) {
   const Json all = Json::parse(text, nullptr, false);
   if (!all.is_object() || !all.contains("stage") || !all.contains("checksum")) return {};
@@ -40,7 +40,7 @@ Json splits_of(const std::string& text, const std::string& key) {
   return stage.at("splits");
 }
 
-/// Whether files have all that the index names.
+/// Whether the files contain everything in the index.
 bool hold(const std::vector<Descriptor>& files, const std::vector<StageFile::Entry>& index) {
   std::vector<std::int64_t> sizes;
   for (const Descriptor& file : files) {
@@ -90,7 +90,7 @@ KeptStage::~KeptStage() {
   try {
     remove();
   } catch (const Error&) {
-    // The directory cannot be written to any more: the next run of this key clears it.
+    // The directory is no longer writable: the next run with this key clears it.
   }
 }
 
@@ -129,7 +129,7 @@ void KeptStage::add(const std::string& split, const StageFile& blocks,
     if (::fsync(file.get()) != 0)
       throw Error(fmt::format("cannot write the stage in {}: {}", directory_.path().c_str(),
                               std::strerror(errno)),
-                  "make room there");
+                  "free space there");
     directory_.name_file(file, name(name_of(split, i)));
   }
   Json index = Json::array();
@@ -146,7 +146,7 @@ void KeptStage::complete() {
 }
 
 void KeptStage::clear() {
-  directory_.remove_file(name("json"));  // first: without it, the rest counts as nothing
+  directory_.remove_file(name("json"));  // first: without it, the rest is ignored
   for (const std::string& file : directory_.names())
     if ((file.starts_with(prefix_) && file != name("lock")) || file.starts_with("." + prefix_))
       directory_.remove_file(file);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that ranks of one node write for each other: see node_files.hpp.
+// Files for passing data between the ranks of one node: see node_files.hpp.
 #include "runtime/stage/node_files.hpp"
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 namespace halomesh {
 namespace {
 
-/// One text a rank of the node, as streams by the node's ranks.
+/// One text per rank of the node, as streams in the order of the node's ranks.
 std::vector<std::istringstream> gather(const Comm& node, const std::ostringstream& mine) {
   std::vector<std::istringstream> all;
   for (const std::string& text : node.all_gather(mine.str())) all.emplace_back(text);

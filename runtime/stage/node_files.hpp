@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that ranks of one node write for each other.
+// Files through which the ranks of one node pass data to each other.
 #pragma once
 
 #include <functional>
@@ -10,17 +10,16 @@
 
 namespace halomesh {
 
-/// One file for each ordered pair of ranks of a node, so that nobody waits for a file in which
-/// another one writes. By rank of the group; no descriptor for this rank itself, for ranks of other
-/// nodes, and where the one that is to read cannot open the file of the one that writes, as in
-/// containers of their own.
+/// One file for each ordered pair of ranks of a node, so that no rank waits for a file that another
+/// one writes. Indexed by rank of the group; there is no descriptor for this rank itself, for ranks
+/// of other nodes, and where the reader cannot open the writer's file, as in separate containers.
 struct NodeFiles {
-  std::vector<Descriptor> outgoing;  ///< that this rank writes, to be read by that one
-  std::vector<Descriptor> incoming;  ///< that that one writes, to be read by this rank
+  std::vector<Descriptor> outgoing;  ///< written by this rank, read by the other one
+  std::vector<Descriptor> incoming;  ///< written by the other one, read by this rank
 };
 
-/// Collective over `group`. `reads`: whether this rank wants files of others. `make` makes an empty
-/// file, which may have no name, and lets descriptors be opened again through /proc.
+/// Collective over `group`. `reads`: whether this rank reads files of others. `make` creates an
+/// empty file, which may have no name but must allow its descriptor to be reopened through /proc.
 NodeFiles exchange_node_files(const Comm& group, bool reads,
                               const std::function<Descriptor()>& make);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Samples on their way to the parts that keep them: see sample_scatter.hpp.
+// Distributes samples to the parts that keep them: see sample_scatter.hpp.
 #include "runtime/stage/sample_scatter.hpp"
 
 #include <algorithm>
@@ -12,18 +12,18 @@
 namespace halomesh {
 namespace {
 
-/// Messages that may be under way from one rank beyond those being filled.
+/// Messages that may be in flight from one rank besides those being filled.
 constexpr std::int64_t kUnderWay = 4;
 
-/// Copies a run of a few hundred bytes, as they are where a block is cut along its rows: by whole
-/// cache lines, as calling memcpy for each takes a third longer.
+/// Copies a run of a few hundred bytes, as occurs where a block is cut along its rows, by whole
+/// cache lines: calling memcpy for each run takes a third longer.
 void copy_short(std::byte* to, std::span<const std::byte> from) {
   constexpr std::size_t kLine = 64;
   if (from.size() < kLine) {
     std::memcpy(to, from.data(), from.size());
     return;
   }
-  const std::size_t last = from.size() - kLine;  // overlaps the line before
+  const std::size_t last = from.size() - kLine;  // overlaps the previous line
   for (std::size_t i = 0; i < last; i += kLine) std::memcpy(to + i, from.data() + i, kLine);
   std::memcpy(to + last, from.data() + last, kLine);
 }
@@ -58,7 +58,7 @@ void SampleScatter::open_lanes() {
   }
 }
 
-/// Prepares for what the parts send that cannot write to this part's file.
+/// Prepares to receive from the parts that cannot write to this part's file.
 void SampleScatter::await_others() {
   std::string mine;
   std::int64_t sending = 0, arriving = 0;
@@ -92,8 +92,8 @@ void SampleScatter::take(std::int64_t slot, std::int64_t offset, std::span<const
   messages_->progress();
 }
 
-/// Adds a short run to those that are written together. False where they have no memory yet, or
-/// none left.
+/// Adds a short run to those that are written together. False if there is no memory for them yet,
+/// or none left.
 bool SampleScatter::pack(Lane& lane, std::span<const std::byte> run) const {
   if (lane.filled + run.size() > lane.packed.size() || is_long(run)) return false;
   copy_short(lane.packed.data() + lane.filled, run);
@@ -101,7 +101,7 @@ bool SampleScatter::pack(Lane& lane, std::span<const std::byte> run) const {
   return true;
 }
 
-/// Adds bytes to a part's block. Long runs are written as they are.
+/// Adds bytes to a part's block. Long runs are written directly.
 void SampleScatter::put(std::size_t part, std::int64_t slot, std::span<const std::byte> bytes) {
   Lane& lane = lanes_[part];
   const auto piece = static_cast<std::size_t>(piece_bytes_);
@@ -165,7 +165,7 @@ void SampleScatter::receive(std::int64_t rounds) {
 
 void SampleScatter::finish() {
   messages_->finish_sends();
-  // Each part tells the checksums of what it has written for others, part by part.
+  // Each part sends the checksums of what it has written for others, part by part.
   std::vector<std::uint32_t> written;
   for (const Lane& lane : lanes_)
     for (std::size_t i = 0; i < static_cast<std::size_t>(run().hi - run().lo); ++i)

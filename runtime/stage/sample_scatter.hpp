@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Samples that come piece by piece, and the parts of a group that keep blocks of them.
+// Distributes samples, read piece by piece, to the parts of a group that keep blocks of them.
 #pragma once
 
 #include <cstddef>
@@ -19,47 +19,52 @@
 
 namespace halomesh {
 
-/// Of what is gathered for one write or message: stays in a core's cache from the one who packs it
-/// to the one who writes it.
+/// Bytes gathered for one write or message: few enough to stay in a core's cache between packing
+/// and writing.
 constexpr std::int64_t kScatterPieceBytes = 64 * 1024;
 
 /// Brings each part's block of each sample of a split into the part's file. Each part reads a
-/// contiguous run of the samples, one a round:
+/// contiguous run of the samples, one per round:
 ///
-///     part  rounds 0, 1, ...     what a sample's bytes go through
-///     0     slots 0, 1, 2        piece -> runs of each part's block -> on the same node, a file
-///     for 1     slots 3, 4           that part, which takes it up at the end; else message -> its
-///     file
+///     part  rounds 0, 1, ...
+///     0     slots 0, 1, 2
+///     1     slots 3, 4
 ///
-/// Memory beyond that of the pieces that it is given: a piece for each part and a few more; with
-/// deflate, a block for each part. Constructor and finish() are collective over the group.
+/// The bytes of a sample go from the piece read to runs of each part's block: on the same node to a
+/// file, which the part adopts at the end; otherwise in a message to the part, which writes them to
+/// its file.
+///
+/// Memory beyond the pieces passed in: a piece for each part and a few more; with deflate, a block
+/// for each part. Constructor and finish() are collective over the group.
 class SampleScatter {
  public:
   /// `mine`: this part's file, with as many slots as the split has in this replica, or none where
-  /// the part keeps nothing. It and `group` must outlive this object. `files` of
-  /// exchange_node_files; where there is none, blocks are sent.
+  /// the part keeps nothing. It and `group` must outlive this object. `files` come from
+  /// exchange_node_files(); where there is none, blocks are sent as messages.
   SampleScatter(const Comm& group, const StagedSample& sample, std::int64_t slots, StageFile& mine,
                 NodeFiles files, std::int64_t piece_bytes = kScatterPieceBytes);
 
   /// The slots of the samples that this part reads.
   const Range& run() const { return runs_[static_cast<std::size_t>(group_.rank())]; }
-  /// Takes the next bytes of the sample of `slot`, as a VoxelSink does, and what others send.
+  /// Takes the next bytes of the sample of `slot`, as a VoxelSink does, and receives what others
+  /// send.
   void take(std::int64_t slot, std::int64_t offset, std::span<const std::byte> bytes);
-  /// All bytes of the sample of `slot` have been taken.
+  /// Marks the end of the sample of `slot`.
   void end_sample(std::int64_t slot);
-  /// Waits until this part has its blocks of the samples of the first `rounds` rounds, which the
-  /// others must reach as well.
+  /// Waits until this part has its blocks of the samples of the first `rounds` rounds; the other
+  /// parts must reach them as well.
   void receive(std::int64_t rounds);
-  /// When all rounds have been received: hands what was written on this node to its parts.
+  /// Call it when all rounds have been received: gives each part of this node the files written for
+  /// it.
   void finish();
 
  private:
-  /// The way to one part.
+  /// The path to one part.
   struct Lane {
     BoxRuns runs;
     bool wanted = false;                // the part keeps something
     bool own = false;                   // the part is this one
-    std::optional<StageFile> outgoing;  // for another part, by round; else it is sent messages
+    std::optional<StageFile> outgoing;  // for another part, by round; else messages are sent
     std::vector<std::byte> packed;      // for the next write
     std::size_t filled = 0;             // bytes for the next write or message
     std::optional<PieceMessages::Buffer> message;
@@ -68,7 +73,7 @@ class SampleScatter {
   };
   /// What another part sends.
   struct Source {
-    std::int64_t slot = 0, end = 0;  // slots that have not arrived wholly
+    std::int64_t slot = 0, end = 0;  // slots that have not arrived completely
     std::int64_t bytes = 0;          // of `slot` that have arrived
   };
 
@@ -76,7 +81,7 @@ class SampleScatter {
   void open_lanes();
   void await_others();
   void write(Lane& lane, std::int64_t slot, std::span<const std::byte> bytes);
-  /// Whether it is worth a write of its own.
+  /// Whether it is large enough for a write of its own.
   bool is_long(std::span<const std::byte> run) const {
     return run.size() >= static_cast<std::size_t>(piece_bytes_) / 4;
   }

@@ -39,9 +39,9 @@ StageDirectory::StageDirectory(std::filesystem::path path) : path_(std::move(pat
   struct stat status {};
   if (::lstat(path_.c_str(), &status) != 0) fail("open", path_, errno);
   if (S_ISLNK(status.st_mode))
-    throw Error(fmt::format("--stage-dir {} is a symbolic link, which a stage does not follow",
+    throw Error(fmt::format("--stage-dir {} is a symbolic link, which staging does not follow",
                             path_.c_str()),
-                "give the directory that it stands for");
+                "give the directory that it points to");
   directory_ = Descriptor(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (directory_.get() < 0) fail("open", path_, errno);
   if (::faccessat(directory_.get(), ".", W_OK | X_OK, AT_EACCESS) != 0)
@@ -54,7 +54,7 @@ StageDirectory::Space StageDirectory::space() const {
   struct statfs kind {};
   if (::fstat(directory_.get(), &status) != 0 || ::fstatvfs(directory_.get(), &volume) != 0 ||
       ::fstatfs(directory_.get(), &kind) != 0)
-    fail("see the space of", path_, errno);
+    fail("query the free space of", path_, errno);
   auto available =
       static_cast<std::int64_t>(volume.f_bavail) * static_cast<std::int64_t>(volume.f_frsize);
   if (kind.f_type == kRamDisk)
@@ -67,11 +67,11 @@ Descriptor StageDirectory::nameless_file() const {
   constexpr int kMode = O_RDWR | O_CLOEXEC;
   Descriptor file(::openat(directory_.get(), ".", kMode | O_TMPFILE, 0600));
   if (file.get() >= 0) return file;
-  // Some file systems only know files with a name: it is taken away at once.
+  // Some file systems only support named files: the name is removed at once.
   const std::string name = fmt::format(".halomesh-{}", ::getpid());
   file = Descriptor(
       ::openat(directory_.get(), name.c_str(), kMode | O_CREAT | O_EXCL | O_NOFOLLOW, 0600));
-  if (file.get() < 0) fail("make a file in", path_, errno);
+  if (file.get() < 0) fail("create a file in", path_, errno);
   if (::unlinkat(directory_.get(), name.c_str(), 0) != 0) fail("remove a file in", path_, errno);
   return file;
 }

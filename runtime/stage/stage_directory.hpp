@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The directory of a stage: opened safely, its space, and files in it that leave nothing behind.
+// The directory of a stage: opens it safely, reports its space, and creates files in it that leave
+// nothing behind.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +13,12 @@
 
 namespace halomesh {
 
-/// A directory that this process may write to. It is made (mode 0700) when it is missing, and never
-/// reached through a symbolic link in its last place: others may write where it lies.
+/// A directory that this process may write to. It is created (mode 0700) if it is missing. Its last
+/// path component must not be a symbolic link, because others may be able to write to its parent.
 class StageDirectory {
  public:
-  /// Throws Error when it is a symbolic link, no directory, of another user or not writable.
+  /// Throws Error if it is a symbolic link, is not a directory, belongs to another user or is not
+  /// writable.
   explicit StageDirectory(std::filesystem::path path);
   StageDirectory(StageDirectory&& other) noexcept
       : path_(std::move(other.path_)),
@@ -25,31 +27,32 @@ class StageDirectory {
   StageDirectory& operator=(StageDirectory&&) = delete;
   StageDirectory(const StageDirectory&) = delete;
   StageDirectory& operator=(const StageDirectory&) = delete;
-  /// Removes the directory if this object made it and it is empty.
+  /// Removes the directory if this object created it and it is empty.
   ~StageDirectory() { remove_if_made(); }
 
   const std::filesystem::path& path() const { return path_; }
-  /// What the file system has left for this user, and where: ranks of a node share it when
-  /// `device` is the same. A RAM disk has no more than the node's memory has.
+  /// The free space of the file system for this user. Ranks of a node share it if `device` is the
+  /// same. A RAM disk has no more than the node's free memory.
   struct Space {
     std::uint64_t device = 0;
     std::int64_t available = 0;  ///< bytes
   };
   Space space() const;
 
-  /// An empty file without a name: whatever ends this process, its space is free again.
+  /// Creates an empty file without a name: its space is freed however this process ends.
   Descriptor nameless_file() const;
-  /// Gives a nameless file its name, if the file system can; an older file of that name goes.
+  /// Gives a nameless file a name, if the file system supports it; replaces an older file of that
+  /// name.
   void name_file(const Descriptor& file, const std::string& name) const;
-  /// Opens an existing file, never a symbolic link; -1 when there is none or it may not be read.
+  /// Opens an existing file, never a symbolic link; -1 if there is none or it is not readable.
   Descriptor existing_file(const std::string& name) const;
-  /// Of all that is in it.
+  /// The names of all entries.
   std::vector<std::string> names() const;
   void remove_file(const std::string& name) const;
 
-  /// Keeps other processes from a name in this directory until the descriptor is closed, at the
-  /// latest when the process ends, however it does: by flock(), which node-local file systems have.
-  /// Without the lock, `holder` says who has it.
+  /// Locks a name in this directory against other processes until the descriptor is closed, at the
+  /// latest when the process ends. Uses flock(), which node-local file systems support. Without the
+  /// lock, `holder` names the process that has it.
   struct Lock {
     Descriptor file;
     std::string holder;
@@ -57,10 +60,10 @@ class StageDirectory {
   Lock lock(const std::string& name) const;
 
   bool belongs_to_user() const;
-  /// Removes the directory if it is empty; otherwise somebody uses it. Files that are open, and
-  /// this object, stay as they are.
+  /// Removes the directory if it is empty; otherwise it is still in use. Open files and this object
+  /// remain valid.
   void remove_if_empty() const;
-  /// The same, if it was this object that made it.
+  /// The same, if this object created it.
   void remove_if_made() const {
     if (made_) remove_if_empty();
   }

@@ -17,7 +17,7 @@ namespace halomesh {
 namespace {
 
 constexpr const char* kFullCure =
-    "make room there, use --stage-codec deflate, a larger RAM disk or more nodes";
+    "free space there, use --stage-codec deflate, a larger RAM disk or more nodes";
 
 std::int64_t padded(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
@@ -53,13 +53,13 @@ void StageFile::append(std::int64_t slot, std::span<const std::byte> bytes) {
   held_.erase(slot);
 }
 
-/// Gives a slot its place in the first file.
+/// Assigns a slot its place in the first file.
 void StageFile::place(Entry& entry, std::int64_t bytes) {
   entry.offset = end_;
   end_ += padded(bytes);
 }
 
-/// Adds bytes to those that a slot has in the first file.
+/// Appends bytes to a slot in the first file.
 void StageFile::store(Entry& entry, std::span<const std::byte> bytes) {
   entry.checksum = crc32c(bytes, entry.checksum);
   while (!bytes.empty()) {

@@ -18,42 +18,41 @@ enum class StageCodec : std::uint8_t {
   kDeflate  ///< see BlockCodec
 };
 
-/// Slots of int16 blocks of one size, each with a checksum that every use verifies. First all slots
-/// are written, in any order and side by side, or taken up in files that other processes have
-/// written; after finish() they are read. Move-only; for one thread at a time, but for in_place(),
-/// which any may call.
+/// Slots of int16 blocks of one size, each with a checksum that is verified at every use. First all
+/// slots are written, in any order and interleaved, or adopted in files that other processes have
+/// written; after finish() they are read. Move-only; for one thread at a time, except in_place(),
+/// which any thread may call.
 class StageFile {
  public:
   StageFile() = default;
-  /// `file` is empty, and what append() writes to; `name` is for messages.
+  /// `file` is empty; append() writes to it. `name` is for messages.
   StageFile(Descriptor file, std::string name, StageCodec codec, std::int64_t slots,
             std::int64_t block);
 
   /// Bytes that a slot takes when it is not compressed.
   static std::int64_t raw_bytes(std::int64_t block);
-  /// Writes the next bytes of a slot's block. With kNone they go to the file at once; a block that
-  /// is to be compressed is held in memory until all of it is there. Throws Error naming the space
-  /// that was wanted when the file system is full.
+  /// Writes the next bytes of a slot's block. With kNone they go to the file at once; a block to be
+  /// compressed is held in memory until it is complete. If the file system is full, throws Error
+  /// naming the space needed.
   void append(std::int64_t slot, std::span<const std::byte> bytes);
-  /// The same of a whole block.
+  /// The same for a whole block.
   void write(std::int64_t slot, std::span<const std::int16_t> counts) {
     append(slot, std::as_bytes(counts));
   }
-  /// Takes up slots `first`, first + 1, ... that another process has written, of these checksums,
-  /// to a StageFile of its own as slots 0, 1, ... in this order; kNone only.
+  /// Adopts slots `first`, first + 1, ... with these checksums, which another process has written
+  /// to its own StageFile as slots 0, 1, ... in this order; kNone only.
   void adopt(Descriptor file, std::int64_t first, std::span<const std::uint32_t> checksums);
   /// Maps what was written. All slots must be there.
   void finish();
 
-  /// Where each slot is; together with the files it is a stage that can be taken up again.
+  /// Where each slot is; together with the files this is a stage that can be reused.
   struct Entry {
     std::int64_t file = 0;  ///< among files()
     std::int64_t offset = -1, bytes = 0;
     std::uint32_t checksum = 0;
   };
   const std::vector<Entry>& index() const { return index_; }
-  /// Takes up files that were kept and hold all that the index names, instead of write() and
-  /// finish().
+  /// Reuses kept files that hold everything in the index, instead of write() and finish().
   void reopen(std::vector<Descriptor> files, std::vector<Entry> index);
 
   StageCodec codec() const { return codec_; }
@@ -61,15 +60,15 @@ class StageFile {
   /// Counts of a block.
   std::int64_t block() const { return block_; }
   std::int64_t stored_bytes() const;
-  /// This object's own, and those that were adopted.
+  /// This object's own file and the adopted ones.
   const std::vector<MappedFile>& files() const { return files_; }
   const std::string& name() const { return name_; }
 
-  /// Throws Error naming file and slot unless its bytes are those that were written.
+  /// Verifies a slot. Throws Error naming file and slot if its bytes have changed.
   void verify(std::int64_t slot) const;
-  /// The counts of a slot of kNone, for as long as this object lives. Not verified.
+  /// The counts of a slot of kNone, valid as long as this object. Not verified.
   const std::int16_t* in_place(std::int64_t slot) const;
-  /// The bytes of a slot as they are in the file, of either codec; as in_place().
+  /// The bytes of a slot as stored, with either codec; otherwise as in_place().
   std::span<const std::byte> stored(std::int64_t slot) const;
   /// The verified counts of a slot: in place, or inflated into `room`, of block() counts.
   std::span<const std::int16_t> read(std::int64_t slot, std::span<std::int16_t> room);

@@ -17,7 +17,7 @@
 namespace halomesh {
 namespace {
 
-/// Room for blocks that compress less well than the first sample.
+/// A margin for blocks that compress less well than the first sample.
 constexpr double kDeflateMargin = 1.1;
 
 std::string megabytes(double bytes) {
@@ -32,7 +32,7 @@ std::string others_kept(const std::filesystem::path& directory, const std::strin
     if (name.starts_with("halomesh-stage-") && name != mine)
       return fmt::format("remove {}, which another run kept, ", entry.path().c_str());
   }
-  return "make room there, ";
+  return "free space there, ";
 }
 
 /// On every rank or on none. Collective.
@@ -96,14 +96,14 @@ Stager::Work Stager::open(const SplitSource& split, Descriptor file) const {
 Stager::Work Stager::begin(const SplitSource& split) const {
   const auto make = [this] { return directory_.nameless_file(); };
   Work work = open(split, make());
-  // Blocks that are to be compressed are held until they are whole: by the parts that keep them.
+  // The parts that keep a block hold it in memory until it is complete and can be compressed.
   if (options_.codec == StageCodec::kNone)
     work.files = exchange_node_files(mesh_.group(), !box().empty(), make);
   return work;
 }
 
-/// True when all ranks have taken up what an earlier run kept. Without options_.keep it then has no
-/// names any more.
+/// True if all ranks have reused the stage that an earlier run kept. Without options_.keep its
+/// files then lose their names.
 bool Stager::take_up_kept(std::vector<Work>& works) {
   const std::string text = key();
   const bool exists = KeptStage::exists(directory_.path(), text);
@@ -141,14 +141,14 @@ bool Stager::take_up_kept(std::vector<Work>& works) {
   return all;
 }
 
-/// Leaves nothing of a stage that will not be completed. Collective over mesh.world().
+/// Removes a stage that will not be completed. Collective over mesh.world().
 void Stager::discard() {
   kept_.reset();
   mesh_.world().barrier();  // the directory is empty once all have cleaned up
   directory_.remove_if_made();
 }
 
-/// Throws the same Error on every rank when a node's space does not suffice for its ranks.
+/// Throws the same Error on every rank if a node's space does not suffice for its ranks.
 void Stager::require_space(double share_of_raw) {
   std::int64_t needed = 0;
   for (const SplitSource& split : splits_)
@@ -184,8 +184,8 @@ void Stager::require_space(double share_of_raw) {
     }
 }
 
-/// Reads a first sample into memory to see how well blocks compress, before anything is written:
-/// throws Error when compressed ones do not fit either. Collective over mesh.world().
+/// Reads a first sample into memory to find out how well blocks compress, before anything is
+/// written: throws Error if compressed blocks do not fit either. Collective over mesh.world().
 std::vector<std::byte> Stager::try_deflate(const Read& read) {
   std::vector<std::byte> sample;
   double share = 0;
@@ -203,7 +203,7 @@ std::vector<std::byte> Stager::try_deflate(const Read& read) {
   return sample;
 }
 
-/// False when some rank has been told to stop.
+/// False if some rank has been told to stop.
 bool Stager::stage(const SplitSource& split, Work& work, const std::function<bool()>& must_stop,
                    const Report& report) {
   const Comm& world = mesh_.world();
@@ -253,7 +253,7 @@ bool Stager::stage(const SplitSource& split, Work& work, const std::function<boo
   return true;
 }
 
-/// The targets of all samples out of those that each rank has read.
+/// Gathers the targets of all samples from the ranks that have read them.
 std::vector<float> Stager::all_targets(const SplitSource& split, const Work& work) const {
   const std::int64_t targets = split.data->targets(), parts = mesh_.shape().parts.count();
   const std::string mine(reinterpret_cast<const char*>(work.targets.data()),  // NOLINT: bytes
@@ -292,7 +292,7 @@ std::optional<std::vector<StagedSplit>> Stager::run(const std::function<bool()>&
   } else {
     for (const SplitSource& split : splits_) works.push_back(begin(split));
     world.barrier();
-    directory_.remove_if_made();  // nobody needs its name any more
+    directory_.remove_if_made();  // its name is no longer needed
     if (options_.codec == StageCodec::kNone) require_space(1);
     for (std::size_t i = 0; i < splits_.size(); ++i)
       if (!stage(splits_[i], works[i], must_stop, report)) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Staging: every sample is read once, by one rank of the replica that is to keep it, which gives
-// each part its block. Must not depend on file formats.
+// Staging: every sample is read once, by one rank of the replica that keeps it, which sends each
+// part its block. Must not depend on file formats.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ namespace halomesh {
 struct StageOptions {
   std::filesystem::path directory;  ///< node-local
   StageCodec codec = StageCodec::kNone;
-  bool keep = false;  ///< leave the stage for the next run
+  bool keep = false;  ///< keep the stage for the next run
 };
 
 /// A split to be staged; the data set must outlive the Stager.
@@ -35,7 +35,7 @@ struct SplitSource {
   SampleOwners owners;
 };
 
-/// What this rank keeps of a split, and what it knows of all of it.
+/// What this rank keeps of a split, and the targets of the whole split.
 struct StagedSplit {
   SampleOwners owners;
   StageFile file;              ///< this part's blocks of its replica's samples, by slot
@@ -45,32 +45,32 @@ struct StagedSplit {
 /// Stages the splits of one run. Constructor and run() are collective over mesh.world().
 ///
 /// Within a replica, each rank reads a contiguous run of the samples, one after the other, in
-/// pieces that stay in its cache until they are where they belong (see SampleScatter): in files
-/// without names, so that no end of the process, however violent, leaves anything behind. Memory:
-/// pieces; with a codec, a block for each part of the replica. Only with StageOptions::keep do
-/// complete files get names at the end (see KeptStage).
+/// pieces that stay in its cache until they are written (see SampleScatter). The files have no
+/// names, so that nothing is left behind however the process ends. Memory: pieces; with a codec, a
+/// block for each part of the replica. Only with StageOptions::keep do complete files get names at
+/// the end (see KeptStage).
 class Stager {
  public:
-  /// `sample`: what each part keeps. Throws Error where the directory cannot be used.
+  /// `sample`: what each part keeps. Throws Error if the directory cannot be used.
   Stager(const ProcessMesh& mesh, StagedSample sample, StageOptions options,
          std::vector<SplitSource> splits);
 
-  /// Called on rank 0 with the number of samples that are staged already.
+  /// Called on rank 0 with the number of samples staged so far.
   using Report = std::function<void(std::int64_t samples)>;
-  /// Stages all splits, or takes them up where they were kept. Empty when a rank's `must_stop` told
-  /// to stop. Throws Error before anything is written when a node's space does not suffice, on
-  /// every rank; and on this rank what reading or writing threw.
+  /// Stages all splits, or reuses a kept stage. Empty if `must_stop` returned true on some rank. If
+  /// a node's space does not suffice, throws Error on every rank before anything is written. What
+  /// reading or writing throws is thrown on this rank only.
   std::optional<std::vector<StagedSplit>> run(const std::function<bool()>& must_stop,
                                               const Report& report);
   const StageRecord& record() const { return record_; }
 
-  /// Rounds from when all ranks ask each other whether to stop to when they know, which is also how
-  /// often they ask: so many may one be ahead of another, and stopping takes up to twice as many.
-  /// Of large samples fewer, as a job's time may be short.
+  /// The number of rounds between two collective checks whether to stop, which is also the number
+  /// of rounds until the result is known: ranks may be this many rounds apart, and stopping takes
+  /// up to twice as many. Fewer for large samples, because little of the job's time may be left.
   static std::int64_t rounds_between_stops(std::int64_t sample_bytes);
 
  private:
-  /// A split on its way: what this rank reads of it, and the targets that it has read.
+  /// A split being staged: what this rank reads of it, and the targets read so far.
   struct Work {
     StageFile file;
     NodeFiles files;                    // until they are part of `file`
@@ -78,7 +78,7 @@ class Stager {
     std::vector<float> targets;
   };
 
-  /// Reads one sample; empty where this rank has none to read.
+  /// Reads one sample; empty if this rank has none to read.
   using Read = std::function<void(const VoxelSink& sink)>;
 
   const Box& box() const { return sample_.blocks[static_cast<std::size_t>(mesh_.part())]; }

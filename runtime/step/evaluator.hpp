@@ -20,7 +20,7 @@ struct Evaluation {
   double mae = 0;   ///< mean absolute error over samples and targets
   std::int64_t samples = 0;
   double seconds = 0;
-  bool stopped = false;  ///< before the end: the others say nothing
+  bool stopped = false;  ///< before the end: then the other members are meaningless
 };
 
 /// Receives predictions on the part that owns the network's output: the numbers of the samples, and
@@ -30,14 +30,14 @@ using PredictionSink =
 
 /// Collective over mesh.world(). Runs order.validation_steps() forward passes; `loader` reads the
 /// executor's input_span() of order.local_batch samples, with targets on the part that owns the
-/// output. Ragged last batches count each sample once. Ends soon after `must_stop`, asked at each
-/// batch, was true on some rank; without it on all ranks, or with it on all.
+/// output. Ragged last batches count each sample once. Ends soon after `must_stop`, which is called
+/// once per batch, was true on some rank; give it on all ranks or on none.
 Evaluation evaluate(const ProcessMesh& mesh, Executor& executor, Loader& loader,
                     const SampleOrder& order, const PredictionSink& sink = {},
                     const std::function<bool()>& must_stop = {});
 
 /// The views of a loader's batch as the executor takes them: always order.local_batch samples, of
-/// which the first batch.count are meant. `targets` is the number of targets.
+/// which the first batch.count are valid. `targets` is the number of targets.
 AnyConstView input_view(const Batch& batch, const Box& span, std::int64_t local_batch);
 ConstView target_view(const Batch& batch, std::int64_t targets, std::int64_t local_batch);
 

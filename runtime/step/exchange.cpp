@@ -24,7 +24,7 @@ Exchange::Exchange(const Comm& group, int tag, const TransferPlan& plan, Combine
   assign_memory(incoming_, combine == Combine::kCopy, offset);
   assign_memory(outgoing_, true, offset);
   *buffer_ = AlignedBuffer<std::byte>(offset);
-  // Whatever 2-byte type: its elements are only moved.
+  // Any 2-byte type: its elements are only moved.
   MPI_Datatype element = size_of(tensor.type) == 4 ? MPI_FLOAT : MPI_UINT16_T;
   const auto memory = [&](const Message& m) {
     return m.in_place != nullptr ? m.in_place : buffer_->data() + m.offset;

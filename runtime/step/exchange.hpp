@@ -17,15 +17,15 @@ namespace halomesh {
 /// What happens to a received box: it replaces the values or is added to them.
 enum class Combine { kCopy, kAdd };
 
-/// Under which phases an exchange records what it does: starting and copying as `pack`, the rest of
-/// finish() as `wait`, with the bytes received. The tensor's name must outlive the exchange.
+/// The phases that an exchange records: starting and copying as `pack`, the rest of finish() as
+/// `wait`, with the bytes received. The tensor's name must outlive the exchange.
 struct ExchangeTrace {
   Trace* trace = nullptr;
   Phase pack = Phase::kHaloPack, wait = Phase::kHaloWait;
   std::string_view tensor;
 };
 
-/// One tensor's plan on one rank; rank in the group = part. All ranks of the group make their
+/// One tensor's plan on one rank; rank in the group = part. All ranks of the group create their
 /// exchanges in the same order with the same tags, and call start() and finish() in the same order;
 /// neither is a collective. One message goes to each peer, its boxes in plan order; received boxes
 /// land inside the tensor. Results do not depend on the order of arrival.
@@ -37,17 +37,17 @@ class Exchange {
   Exchange(const Comm& group, int tag, const TransferPlan& plan, Combine combine, AnyView tensor,
            const ExchangeTrace& trace = {});
 
-  /// Posts the receives, packs and sends. The sent boxes must not change until finish().
+  /// Posts the receives, packs and sends. The boxes sent must not change until finish().
   void start();
   /// Lets MPI make progress; true once all messages have arrived and left.
   bool progress();
-  /// Waits, and places what was received. Without start() before it does nothing.
+  /// Waits and unpacks what was received. Does nothing without a preceding start().
   void finish();
 
   /// Bytes of tensor elements received and sent by this rank since construction.
   std::int64_t received_bytes() const { return received_bytes_; }
   std::int64_t sent_bytes() const { return sent_bytes_; }
-  /// The phase that waiting for this exchange belongs to.
+  /// The phase of waiting for this exchange.
   Phase phase() const { return trace_.wait; }
   bool empty() const { return incoming_.empty() && outgoing_.empty(); }
 

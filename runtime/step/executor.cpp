@@ -34,7 +34,7 @@ void Executor::make_tensors(std::int64_t batch, bool training) {
   std::int64_t extra_volume = 0;
   Box extra_span;
   int tag = 0;
-  // Tensor 0 is the caller's: it arrives with its halo, and nobody asks for its gradient.
+  // Tensor 0 is the caller's: it arrives with its halo, and its gradient is not needed.
   for (std::size_t t = 1; t < tensors_.size(); ++t) {
     const TensorGeometry& g = geometries[t];
     EdgeTensor& tensor = *tensors_[t];
@@ -70,7 +70,7 @@ void Executor::make_tensors(std::int64_t batch, bool training) {
       extra_span = g.span[part_];
     }
   }
-  // Room for either type; the views that use it name theirs.
+  // Large enough for either type; the views that use it define their own.
   extra_diff_ = Tensor(extra_span, batch);
   extra_dense_ = AlignedBuffer<std::byte>(extra_volume * batch * size_of(DataType::kFloat32));
 }
@@ -86,8 +86,9 @@ std::vector<TransferPlan> Executor::rounds_of(std::size_t t) const {
   return split_into_rounds(g.distribute, *model_.layers()[l].layer, geometry_.layers()[l], input);
 }
 
-// Where nothing must leave early for another part, the parameters' gradients may be computed first;
-// after them nobody reads the value of a tensor with a single consumer, unless its producer does.
+// Where nothing needs to be sent early to another part, the parameters' gradients may be computed
+// first; after that the value of a tensor with a single consumer is no longer read, unless by its
+// producer.
 bool Executor::may_replace_value(std::size_t t) const {
   const TensorGeometry& g = geometry_.tensors()[t];
   return comm_.size() == 1 && t + 1 < tensors_.size() && g.consumers.size() == 1 &&
@@ -132,7 +133,7 @@ View Executor::output_diff() { return tensors_.back()->diff.view(); }
 
 void Executor::set_input(AnyConstView input) {
   if (input.type != model_.input_type())
-    throw Error(fmt::format("an input of {} for a network that reads {}", name_of(input.type),
+    throw Error(fmt::format("the input is {}, but the network reads {}", name_of(input.type),
                             name_of(model_.input_type())));
   for (std::size_t l = 0; l < states_.size(); ++l)
     for (std::size_t i = 0; i < states_[l].src.size(); ++i)
@@ -174,7 +175,7 @@ void Executor::load_parameters() {
 }
 
 void Executor::forward(const Pass& pass, AnyConstView input) {
-  if (!loaded_) throw Error("a network that computes before its parameters were loaded");
+  if (!loaded_) throw Error("forward() before load_parameters()");
   set_input(input);
   for (std::size_t l = 0; l < states_.size(); ++l) {
     const ModelLayer& entry = model_.layers()[l];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a network on one rank of a group: forward and backward, with the exchanges between parts
-// overlapped. Must not depend on kinds of layers, on losses or on files.
+// Runs a network on one rank of a group: forward and backward, overlapped with the exchanges
+// between parts. Must not depend on kinds of layers, losses or files.
 #pragma once
 
 #include <cstdint>
@@ -21,27 +21,26 @@ namespace halomesh {
 class Executor {
  public:
   /// Collective over `group` (rank in the group = part of the geometry), which it duplicates; so is
-  /// the destructor unless an exception unwinds. Prepares the layers of `model`, which thereby
-  /// belongs to this executor. All other arguments must outlive it. With `training` false only
-  /// forward() may be called, and memory is allocated for that alone.
+  /// the destructor unless an exception unwinds. Prepares the layers of `model`, which no other
+  /// executor may then use. All other arguments must outlive it. With `training` false only
+  /// forward() may be called, and memory is allocated only for that.
   Executor(const Comm& group, Model& model, const ModelGeometry& geometry, Parameters& parameters,
            std::int64_t batch, bool training, Trace* trace = nullptr);
 
-  /// The box of the input that this part must be given: owned and halo of the first layers.
+  /// The box of the input that this part needs: owned, and the halo of the first layers.
   const Box& input_span() const;
 
-  /// Lets the layers take over the values of their parameters: to be called before the first
-  /// forward() and whenever they have changed. Local.
+  /// Makes the layers load the values of their parameters: call it before the first forward() and
+  /// whenever they have changed. Local.
   void load_parameters();
 
-  /// Computes the network's output from `input`: `batch` samples of input_span() in the type that
-  /// the model names, which must stay unchanged until backward() is done. Communicates with the
-  /// group.
+  /// Computes the network's output from `input`: `batch` samples of input_span() in the model's
+  /// input type, which must stay unchanged until backward() is done. Communicates with the group.
   void forward(const Pass& pass, AnyConstView input);
 
-  /// The output; empty span on parts that own nothing of it.
+  /// The output; its span is empty on parts that own none of it.
   ConstView output() const;
-  /// Where d(loss)/d(output) goes before backward(); same span as output().
+  /// Write d(loss)/d(output) here before backward(); same span as output().
   View output_diff();
 
   /// Computes the gradients of all parameters into Parameters::diffs() and hands each layer's, when
@@ -52,7 +51,7 @@ class Executor {
   /// also called after each chunk and layer.
   void progress();
 
-  /// Bytes that this rank has received so far in the exchanges whose waiting is `phase`.
+  /// Bytes that this rank has received so far in the exchanges whose wait phase is `phase`.
   std::int64_t received_bytes(Phase phase) const;
   /// "conv1: forward jit:..., ..." for every layer that uses a library's kernels.
   std::vector<std::string> implementations() const;
@@ -61,7 +60,7 @@ class Executor {
   struct EdgeTensor {
     Tensor value, diff;
     bool diff_wanted = false;
-    bool diff_replaces_value = false;  // the diff lives in the memory of the value
+    bool diff_replaces_value = false;  // the diff shares the memory of the value
     bool clear_diff = false;  // no consumer here reads some owned elements: their diff starts at 0
     std::vector<std::unique_ptr<Exchange>> distribute;      // forward, in the order of chunks
     std::unique_ptr<Exchange> sum_partials;                 // forward

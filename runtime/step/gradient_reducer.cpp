@@ -13,7 +13,7 @@ namespace {
 using Parts = std::vector<std::int64_t>;
 
 // The distinct holder sets of the whole network, arranged in rounds of disjoint sets: one split of
-// the world makes the communicators of a whole round. The same on every rank.
+// the world creates the communicators of a whole round. The same on every rank.
 std::vector<std::vector<Parts>> disjoint_rounds(const ModelGeometry& geometry) {
   std::vector<Parts> sets;
   for (const ParameterPlacement& placement : geometry.parameters())
@@ -105,8 +105,8 @@ void GradientReducer::start_round(std::size_t bucket) {
                        &requests_[bucket]);
 }
 
-// A round starts after the same round of the bucket before, so that all ranks of a communicator
-// start its collectives in one order, whatever completes first.
+// A round starts after the same round of the previous bucket, so that all ranks of a communicator
+// start its collectives in the same order, whichever completes first.
 void GradientReducer::start_next_rounds() {
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
     const Bucket& bucket = buckets_[i];
@@ -124,7 +124,8 @@ void GradientReducer::progress() {
   start_next_rounds();
 }
 
-// Some, not all: while this rank waits for one sum, others may wait for its part in another.
+// Waits for some, not for all: while this rank waits for one sum, others may wait for its
+// contribution to another.
 void GradientReducer::finish() {
   TraceScope scope(trace_, Phase::kReductionWait);
   scope.add_received(step_bytes_);

@@ -24,10 +24,10 @@ namespace halomesh {
 ///   fc2              i         -         k         -        -> i+k on 0 and 2
 class GradientReducer {
  public:
-  /// Collective over mesh.world(): makes the communicators of each holder group. `parameters` must
-  /// outlive this object. A bucket is closed when it holds at least `bucket_bytes`. `trace` (may be
-  /// null) records Phase::kReductionStart and kReductionWait, the latter with the bytes of the
-  /// step.
+  /// Collective over mesh.world(): creates the communicators of each holder group. `parameters`
+  /// must outlive this object. A bucket is closed when it holds at least `bucket_bytes`. `trace`
+  /// (may be null) records Phase::kReductionStart and kReductionWait, the latter with the bytes of
+  /// the step.
   GradientReducer(const ProcessMesh& mesh, const ModelGeometry& geometry, Parameters& parameters,
                   Reduction reduction = Reduction::kFlat, Trace* trace = nullptr,
                   std::int64_t bucket_bytes = 4 << 20);
@@ -36,12 +36,12 @@ class GradientReducer {
   GradientReducer& operator=(const GradientReducer&) = delete;
   ~GradientReducer();
 
-  /// Before the backward pass of a step.
+  /// Call it before the backward pass of a step.
   void begin();
   /// The gradients of `layer` are complete on this rank. Starts the sum of every bucket that is
   /// complete now; all holders complete their layers in the same order.
   void completed(std::size_t layer);
-  /// Lets MPI make progress, and sums proceed to their next round.
+  /// Lets MPI make progress and advances sums to their next round.
   void progress();
   /// Waits until Parameters::diffs() holds the sums over all holders, in place.
   void finish();
@@ -66,7 +66,7 @@ class GradientReducer {
   Trace* trace_;
   std::vector<HolderComms> comms_;  // of this rank's holder groups that have more than one rank
   std::vector<Bucket> buckets_;     // of one group: in the order in which backward completes them
-  InFlight<AlignedBuffer<float>> in_place_;  // takes over what flat sums use, when unwinding
+  InFlight<AlignedBuffer<float>> in_place_;  // takes over the memory of flat sums when unwinding
   std::vector<InFlight<BucketSum>> sums_;    // of each bucket
   Requests requests_;                        // of each bucket: its round in flight
   std::vector<int> completed_;               // memory for the indices of completed requests

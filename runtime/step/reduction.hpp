@@ -11,24 +11,24 @@
 
 namespace halomesh {
 
-/// kFlat: one all-reduce over all holders. kTwoLevel: the holders of a replica scatter the sums of
-/// theirs among themselves, each sums its share with the same share of the other replicas, and the
-/// shares are gathered. Of V values that P ranks of each of R replicas hold, V / P per rank go from
-/// replica to replica; the rest stays within a replica.
+/// kFlat: one all-reduce over all holders. kTwoLevel: the holders of a replica reduce-scatter among
+/// themselves, each sums its share with the same share of the other replicas, and the shares are
+/// gathered. Of V values that P ranks of each of R replicas hold, V / P per rank are sent between
+/// replicas; the rest stays within a replica.
 enum class Reduction : std::uint8_t { kFlat, kTwoLevel };
 
 constexpr const char* name_of(Reduction reduction) {
   return reduction == Reduction::kFlat ? "flat" : "two-level";
 }
 
-/// The reduction with this name_of(). "auto" is flat: no machine has been measured on which two
-/// levels are faster. Throws UsageError for any other name.
+/// The reduction of this name. "auto" is flat: two levels have not been faster on any machine
+/// measured. Throws UsageError for unknown names.
 Reduction reduction_named(const std::string& name);
 
 /// The communicators of ranks that hold the same values.
 struct HolderComms {
   Comm all;
-  Comm scatter, across, gather;  ///< null where a sum is flat
+  Comm scatter, across, gather;  ///< null if the sum is flat
 
   /// Collective over `holders`. Flat where a replica, or all of them, is a single rank.
   HolderComms(Comm holders, std::int64_t replica, Reduction reduction);
@@ -36,7 +36,7 @@ struct HolderComms {
 };
 
 /// The sum of one range of values, in the rounds of its HolderComms. Every round is one
-/// non-blocking collective: all holders start those of one communicator in the same order.
+/// non-blocking collective: all holders must start those of one communicator in the same order.
 class BucketSum {
  public:
   BucketSum(const HolderComms& comms, std::int64_t volume);

@@ -20,7 +20,7 @@ TrainingStep::TrainingStep(const ProcessMesh& mesh, Model& model, const ModelGeo
       reducer_(mesh, geometry, parameters, reduction, trace) {}
 
 double TrainingStep::run(Loader& loader, const StepSettings& settings) {
-  const std::function<void()> poll = [this, &loader] {  // of a size that takes no memory
+  const std::function<void()> poll = [this, &loader] {  // small enough not to allocate memory
     executor_.progress();
     reducer_.progress();
     loader.progress();

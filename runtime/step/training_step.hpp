@@ -13,7 +13,7 @@
 
 namespace halomesh {
 
-/// What decides a step besides parameters and samples.
+/// The inputs of a step besides parameters and samples.
 struct StepSettings {
   std::uint64_t seed = 0;  ///< of dropout
   std::int64_t number = 0;
@@ -21,7 +21,7 @@ struct StepSettings {
   float rate = 0;  ///< learning rate
 };
 
-/// A network with all that its steps need. After the first step no other allocates memory.
+/// A network and everything that its steps need. Steps after the first allocate no memory.
 class TrainingStep {
  public:
   /// Collective over mesh.world(). All arguments must outlive this object.

@@ -20,10 +20,10 @@ namespace {
 
 constexpr int kTag = 0;
 
-/// What went wrong on rank 0, kept until all ranks can be told. On the others it stays empty.
+/// The failure of rank 0, kept until all ranks can be informed. Empty on the others.
 class RootFailure {
  public:
-  /// Runs `work`, unless something has failed before; keeps what it throws.
+  /// Runs `work` unless something has failed before; stores what it throws.
   void attempt(const std::function<void()>& work) {
     if (kind_ != Kind::kNone) return;
     try {
@@ -68,8 +68,7 @@ std::span<float> memory_of(Parameters& parameters, CheckpointTree tree) {
   return tree == CheckpointTree::kParameters ? parameters.values() : parameters.velocity();
 }
 
-/// Of the rows of one piece, those of which `slice` holds something, counted from the piece's
-/// first.
+/// The rows of one piece of which `slice` holds something, counted from the piece's first.
 Range rows_held(const ParameterSlice& slice, const OutputRows& rows) {
   const Range held = intersect(slice.out, Range{rows.begin, rows.begin + rows.count});
   return {held.lo - rows.begin, held.lo - rows.begin + held.extent()};
@@ -103,8 +102,8 @@ void for_each_row_run(const ParameterGeometry& geometry, const ParameterSlice& s
                });
 }
 
-/// Brings whole rows of one parameter together in `block` on part 0. Collective over the group;
-/// a slice that several parts hold comes from the first of them.
+/// Gathers whole rows of one parameter in `block` on part 0. Collective over the group; a slice
+/// that several parts hold comes from the first of them.
 void gather_rows(const ProcessMesh& mesh, const ParameterPlacement& where,
                  std::span<const float> mine, const OutputRows& rows, std::span<float> block,
                  std::vector<float>& received) {
@@ -157,7 +156,8 @@ void save_checkpoint(const ProcessMesh& mesh, const ModelGeometry& geometry, Par
   RootFailure failure;
   if (writes) failure.attempt([&] { file.emplace(directory, geometry, state); });
   std::vector<float> block, received;
-  // Rank 0 takes what the others send even after a failure: they learn of it when all have sent.
+  // Rank 0 receives what the others send even after a failure: they are informed when all have
+  // sent.
   if (mesh.replica() == 0)
     for_each_piece(geometry, LoadWhat::kAll,
                    [&](CheckpointTree tree, std::size_t i, const ParameterPlacement& where,
@@ -170,7 +170,7 @@ void save_checkpoint(const ProcessMesh& mesh, const ModelGeometry& geometry, Par
                    });
   if (writes) {
     failure.attempt([&] { file->commit(); });
-    file.reset();  // removes a file that failed before the others hear of it
+    file.reset();  // removes a failed file before the others are informed
     failure.attempt([&] { retire_checkpoints(directory, state.step, keep); });
   }
   failure.agree(mesh.world());
@@ -224,7 +224,8 @@ std::optional<LoadedCheckpoint> load_latest_checkpoint(const ProcessMesh& mesh,
       continue;
     }
     if (i == 0) return loaded;
-    // Only now, so that where none is sound all keep their names, and no later run starts afresh.
+    // Only now, so that if all are damaged they keep their names, and no later run starts at step
+    // 0.
     std::string names;
     on_root(world, [&] {
       for (std::size_t k = 0; k < i; ++k)
@@ -235,7 +236,7 @@ std::optional<LoadedCheckpoint> load_latest_checkpoint(const ProcessMesh& mesh,
     return loaded;
   }
   if (count == 0) return std::nullopt;
-  throw Error(fmt::format("no checkpoint of {} can be used: {}", directory.string(), failures),
+  throw Error(fmt::format("no checkpoint in {} can be used: {}", directory.string(), failures),
               "restore one of them, or train from scratch with --resume never or another --out");
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The directory that checkpoints lie in: see checkpoint_directory.hpp.
+// The directory of checkpoints: see checkpoint_directory.hpp.
 #include "runtime/train/checkpoint_directory.hpp"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 constexpr std::string_view kPrefix = "step-", kSuffix = ".h5";
 constexpr std::size_t kDigits = 9;
 
-/// The step in a checkpoint's name; -1 when this is not the name of one.
+/// The step in a checkpoint's name; -1 if it is not the name of a checkpoint.
 std::int64_t step_in(const std::string& name) {
   if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix) ||
       name.size() < kPrefix.size() + kDigits + kSuffix.size())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The layout of a checkpoint file and of the directory it lies in: see checkpoint_file.hpp.
+// The layout of a checkpoint file: see checkpoint_file.hpp.
 #include "runtime/train/checkpoint_file.hpp"
 
 #include <unistd.h>
@@ -42,7 +42,7 @@ static_assert(std::endian::native == std::endian::little);
   throw DamagedCheckpoint(fmt::format("{}: damaged checkpoint: {}", path.string(), what), hint);
 }
 
-/// Runs `work` on a checkpoint being read: what the library refuses is damage.
+/// Runs `work` on a checkpoint being read; treats errors of the library as damage.
 template <class Work>
 auto reading(const std::filesystem::path& path, Work work) {
   try {
@@ -272,7 +272,7 @@ void CheckpointReader::require_tree(const std::string& root, const ModelGeometry
     for (const std::string& parameter : members(fmt::format("{}/{}", root, layer))) {
       const std::string name = fmt::format("{}/{}/{}", root, layer, parameter);
       if (!known.contains(name))
-        refuse(fmt::format("it has {} of shape {}, which this network has not", name,
+        refuse(fmt::format("it has {} of shape {}, which this network does not have", name,
                            to_string(file_.extents(name))));
     }
 }

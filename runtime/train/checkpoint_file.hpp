@@ -18,8 +18,8 @@
 
 namespace halomesh {
 
-/// A file that cannot serve as a checkpoint whatever is asked of it: it is none, is truncated,
-/// fails a checksum or holds values that are not finite.
+/// A file that is unusable as a checkpoint: it is not a checkpoint, is truncated, fails a checksum
+/// or holds values that are not finite.
 class DamagedCheckpoint : public Error {
  public:
   using Error::Error;
@@ -28,23 +28,23 @@ class DamagedCheckpoint : public Error {
 /// The two trees of a checkpoint; both have a dataset for each parameter.
 enum class CheckpointTree { kParameters, kOptimizer };
 
-/// A range of outputs of one parameter: what is moved and stored at once, and one chunk of the
-/// dataset.
+/// A range of outputs of one parameter: the unit that is sent and stored at once, and one chunk of
+/// the dataset.
 struct OutputRows {
   std::int64_t begin = 0, count = 0;
 };
-/// Cuts a parameter in ranges of at most 4 MiB, or of one output where that has more.
+/// Cuts a parameter into ranges of at most 4 MiB, or of one output if that is larger.
 std::vector<OutputRows> pieces_of(const ParameterGeometry& geometry);
 
 /// Writes one checkpoint; the file gets its name in commit(). Every function throws Error. Datasets
-/// are written in pieces_of() order, so that their checksums can be taken on the way.
+/// are written in pieces_of() order, so that their checksums are computed along the way.
 class CheckpointWriter {
  public:
-  /// Makes the directory, removes the half-written files of killed runs from it and writes all but
-  /// the parameters' values.
+  /// Creates the directory, removes the partial files of killed runs from it and writes everything
+  /// but the parameters' values.
   CheckpointWriter(const std::filesystem::path& directory, const ModelGeometry& geometry,
                    const TrainingState& state);
-  /// `block`: whole outputs in the parameter's logical order. Refuses values that are not finite.
+  /// `block`: whole outputs in the parameter's logical order. Rejects values that are not finite.
   void write(CheckpointTree tree, const ParameterPlacement& where, const OutputRows& rows,
              std::span<const float> block);
   void commit();
@@ -57,7 +57,7 @@ class CheckpointWriter {
 
 /// Reads one checkpoint and verifies what it reads: checksums, where the file has them (those of
 /// older versions have none but HDF5's own), and that values are finite. Every function throws
-/// DamagedCheckpoint, or Error where another file or network is asked for, naming the file.
+/// DamagedCheckpoint, or Error if the file or network is not the expected one, naming the file.
 class CheckpointReader {
  public:
   explicit CheckpointReader(const std::filesystem::path& path);
@@ -78,7 +78,7 @@ class CheckpointReader {
   std::uint32_t checksum_ = 0;  // of what has been read of the dataset in progress
 };
 
-/// The state alone. Throws Error naming the file.
+/// Reads only the state. Throws Error naming the file.
 TrainingState read_state(const std::filesystem::path& path);
 
 }  // namespace halomesh

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What may change when a training resumes: see resume_rules.hpp.
+// What may change when a training run resumes: see resume_rules.hpp.
 #include "runtime/train/resume_rules.hpp"
 
 #include <algorithm>
@@ -118,7 +118,7 @@ SettingChanges compare_settings(const Settings& recorded, const Settings& now) {
     const auto found = settings.find(std::string(name));
     return found == settings.end() ? std::string("(none)") : found->second;
   };
-  // Checkpoints of older versions record neither the rate nor what came with it.
+  // Checkpoints of older versions record neither the rate nor the settings added with it.
   const bool complete = recorded.contains("lr");
   SettingChanges changes;
   for (const ResumeRule& r : kRules) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What may change when a training resumes: one rule for each of its settings.
+// What may change when a training run resumes: one rule per setting.
 #pragma once
 
 #include <map>
@@ -11,18 +11,19 @@
 namespace halomesh {
 
 enum class ChangeRule {
-  kNever,    ///< the parameters or the position in the data would mean something else
+  kNever,    ///< the parameters or the position in the data would be invalid
   kAllowed,  ///< the curve changes: only with --allow-changes
   kFree      ///< the curve stays the same up to rounding, or only its end changes
 };
 
-/// The name is that of the option; `training-samples` is the number of them.
+/// The name is that of the option, or `training-samples` for their number.
 struct ResumeRule {
   std::string_view name;
   ChangeRule rule;
 };
 
-/// The rules of all settings of a training. Those that are not kFree are recorded in checkpoints.
+/// The rules of all settings of a training run. Those that are not kFree are recorded in
+/// checkpoints.
 std::span<const ResumeRule> resume_rules();
 
 /// The rules as the paragraphs of a help page.
@@ -38,7 +39,7 @@ struct SettingChanges {
   std::vector<std::string> unrecorded;  ///< names that the checkpoint, an older one, does not have
 };
 
-/// Compares what kNever and kAllowed settings stand for, not their texts: "0.50" equals "0.5".
+/// Compares the values of kNever and kAllowed settings, not their texts: "0.50" equals "0.5".
 SettingChanges compare_settings(const Settings& recorded, const Settings& now);
 
 }  // namespace halomesh

@@ -47,7 +47,7 @@ Trainer::Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geo
       mllog_(options_.mllog != nullptr ? *options_.mllog : no_mllog_),
       node_(mesh.world().split_by_node()),
       stop_answered_(node_),
-      // Only the node of world rank 0 speaks; any of its ranks, as any of them may have died.
+      // Only the node of world rank 0 prints; any of its ranks, because any of them may have died.
       signals_(is_first_node(mesh.world(), node_) ? stop_answered_.get() : nullptr,
                "writing a checkpoint after this step, unless the launcher ends the ranks first, as "
                "it does when one has died\n  hint: give the same command again to resume from the "
@@ -61,7 +61,7 @@ Trainer::Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geo
                                  train.size(), train.directory().c_str(), options_.global_batch),
                      "use a smaller --batch or more samples");
   require(options_.evaluate_every == 0 || validation != nullptr,
-          "validation is asked for without a validation set");
+          "validation was requested, but there is no validation set");
 }
 
 Settings recorded_settings(const TrainerOptions& options, const SampleOrder& order) {
@@ -170,7 +170,7 @@ Trainer::StepSums Trainer::train_step() {
   std::array<double, 2> sums{};
   sums[0] = training_.run(input_.training(), {options_.seed, step_, options_.sgd, rate});
   ++step_;
-  // Any rank may have been told to stop, or see its own clock run out: one sum tells all of them.
+  // Any rank may have been told to stop or have reached its wall limit: one sum informs all ranks.
   sums[1] = must_stop() ? 1.0 : 0.0;
   const TraceScope scope(trace_, Phase::kReductionWait, "loss");
   mesh_.world().sum(sums);
@@ -256,7 +256,7 @@ bool Trainer::finish_epoch() {
 void Trainer::open_logs() {
   const Comm& world = mesh_.world();
   if (world.rank() == 0) metrics_ = MetricsLog(options_.out / "metrics.jsonl", step_);
-  // Rank 0 alone has read what an earlier run has evaluated.
+  // Only rank 0 has read the evaluations of an earlier run.
   const bool evaluated = world.max(std::int64_t{metrics_.evaluation_before().has_value()}) > 0;
   if (evaluated) {
     EvaluationRecord before = metrics_.evaluation_before().value_or(EvaluationRecord{});
@@ -301,7 +301,7 @@ TrainingEnd Trainer::train_to_end() {
   // A run may have been stopped at an epoch's end, before its validation.
   if (step_ > 0 && !finish_epoch()) return TrainingEnd::kStopped;
   while (!finished()) {
-    // A run that is told to stop after its last step has ended anyway.
+    // A run that is told to stop after its last step has completed anyway.
     const bool stopped = !train_epoch() && (!limit_reached() || evaluation_due());
     if (stopped || !finish_epoch()) return TrainingEnd::kStopped;
   }

@@ -33,47 +33,47 @@ struct TrainerOptions {
   std::int64_t steps = 0;   ///< ends after this many; 0: no limit
   std::uint64_t seed = 0;
   Shuffle shuffle = Shuffle::kGlobal;
-  bool augment = false;  ///< turns training samples by symmetries that keep their shape
-  std::optional<StageOptions> stage;  ///< none: samples are read from the data set, each time
+  bool augment = false;  ///< transform training samples by symmetries that preserve their shape
+  std::optional<StageOptions> stage;  ///< none: samples are read from the data set every time
   SgdOptions sgd;
   Reduction reduction = Reduction::kFlat;  ///< of gradients
   ScheduleOptions schedule;
-  double target_mae = 0;                ///< ends once a validation reaches it; 0: never
-  std::int64_t evaluate_every = 1;      ///< epochs between validations; 0: never
-  bool evaluate_first = false;          ///< one validation before the first step
-  std::int64_t checkpoint_every = 0;    ///< steps between checkpoints; 0: at each epoch's end
-  std::int64_t keep = 2;                ///< checkpoints kept
-  double started_s = 0;                 ///< MPI_Wtime() when the program began; 0: now
-  double wall_limit_s = 0;              ///< stops cleanly before so many seconds since; 0: no limit
-  std::filesystem::path out;            ///< directory of metrics.jsonl, mllog.txt and checkpoints/
-  const DirectoryLock* lock = nullptr;  ///< of `out`, asked before each checkpoint; null: none
-  MlperfLog* mllog = nullptr;           ///< begun by the caller, to be outlived by it; null: none
-  Settings model;                       ///< stored in checkpoints, to rebuild the network
-  Settings other;              ///< stored as well: what the curve depends on besides these options
+  double target_mae = 0;              ///< stops once a validation reaches it; 0: never
+  std::int64_t evaluate_every = 1;    ///< epochs between validations; 0: never
+  bool evaluate_first = false;        ///< validate before the first step
+  std::int64_t checkpoint_every = 0;  ///< steps between checkpoints; 0: at each epoch's end
+  std::int64_t keep = 2;              ///< checkpoints kept
+  double started_s = 0;               ///< MPI_Wtime() when the program began; 0: now
+  double wall_limit_s = 0;            ///< stops cleanly within this many seconds of it; 0: no limit
+  std::filesystem::path out;          ///< directory of metrics.jsonl, mllog.txt and checkpoints/
+  const DirectoryLock* lock = nullptr;  ///< of `out`, checked before each checkpoint; null: none
+  MlperfLog* mllog = nullptr;  ///< owned by the caller and must outlive the trainer; null: none
+  Settings model;              ///< stored in checkpoints, to rebuild the network
+  Settings other;              ///< stored as well: other settings that affect the curve
   bool allow_changes = false;  ///< resume() accepts other settings where resume_rules() allow it
   std::string program;         ///< name and version, stored in checkpoints
 };
 
-/// What a checkpoint records of these options in /run, by the names of resume_rules().
+/// The settings that a checkpoint records in /run, by the names of resume_rules().
 Settings recorded_settings(const TrainerOptions& options, const SampleOrder& order);
 
 enum class TrainingEnd { kDone, kTargetReached, kStopped };
 
 struct TrainingResult {
   TrainingEnd end = TrainingEnd::kDone;
-  std::int64_t steps = 0;    ///< since the network's first
+  std::int64_t steps = 0;    ///< counted from the network's first
   std::int64_t epochs = 0;   ///< completed ones
-  double samples_per_s = 0;  ///< of training steps, evaluation and checkpoints apart
+  double samples_per_s = 0;  ///< of training steps, without evaluation and checkpoints
   double input_wait = 0;     ///< part of the training steps' time that this rank waited for input
   double first_loss = 0, last_loss = 0;  ///< first step of this run; running mean at its end
   std::optional<Evaluation> first_evaluation, last_evaluation;
 };
 
-/// A network in training on one rank. Constructor and run() are collective over mesh.world().
+/// Trains a network on one rank. Constructor and run() are collective over mesh.world().
 class Trainer {
  public:
   /// `validation` may be null when options.evaluate_every is 0. All arguments but `options` must
-  /// outlive the trainer. Makes all memory of the network.
+  /// outlive the trainer. Allocates all memory of the network.
   Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geometry,
           Parameters& parameters, const Dataset& train, const Dataset* validation,
           TrainerOptions options, Trace* trace = nullptr);
@@ -83,8 +83,8 @@ class Trainer {
   /// Returns warnings of what has changed or cannot be compared.
   std::vector<std::string> resume(const TrainingState& state);
 
-  /// Trains until epochs, steps, the target, the wall limit or a signal end it, and leaves a
-  /// checkpoint behind. Throws Error when the loss is no longer finite.
+  /// Trains until epochs, steps, the target, the wall limit or a signal end it, and writes a
+  /// checkpoint. Throws Error when the loss is no longer finite.
   TrainingResult run();
 
   std::int64_t steps_per_epoch() const { return order_.training_steps(); }
@@ -134,7 +134,7 @@ class Trainer {
   StopSignals signals_;
   Progress progress_;
 
-  std::int64_t step_ = 0;  // steps done since the network's first
+  std::int64_t step_ = 0;  // steps done, counted from the network's first
   std::int64_t saved_step_ = -1, evaluated_step_ = -1;
   std::int64_t appended_epochs_ = 0;  // epochs whose samples the loader knows
   WallLimit wall_limit_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state of a training besides its parameters: see training_state.hpp.
+// The state of a training run besides its parameters: see training_state.hpp.
 #include "runtime/train/training_state.hpp"
 
 #include <nlohmann/json.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state of a training besides its parameters: what a checkpoint stores as attributes.
+// The state of a training run besides its parameters: what a checkpoint stores as attributes.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,11 @@
 
 namespace halomesh {
 
-/// Where a training stands, and what network it trains.
+/// The position of a training run and the network that it trains.
 struct TrainingState {
   std::int64_t step = 0;                ///< optimizer steps done
-  std::int64_t epoch = 0;               ///< the one that the next step belongs to, from 0
-  std::int64_t samples_into_epoch = 0;  ///< of its order, over all replicas: those already used
+  std::int64_t epoch = 0;               ///< epoch of the next step, from 0
+  std::int64_t samples_into_epoch = 0;  ///< samples of that epoch already used, over all replicas
   std::uint64_t seed = 0;
   std::map<std::string, std::string> model;  ///< options that rebuild the network
   std::map<std::string, std::string> run;    ///< others that the curve depends on (batch, order)
@@ -23,10 +23,10 @@ struct TrainingState {
 
 enum class LoadWhat {
   kAll,            ///< parameters and the optimizer's velocity
-  kParametersOnly  ///< the velocity stays as it is
+  kParametersOnly  ///< leaves the velocity unchanged
 };
 
-/// A state as one text and back, for other ranks and for checksums.
+/// Converts a state to one text and back, for other ranks and for checksums.
 std::string to_text(const TrainingState& state);
 TrainingState state_from_text(const std::string& text);
 

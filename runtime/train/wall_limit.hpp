@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long before the wall limit a training must stop, from the times of its parts so far.
-// Must not read a clock: ranks compare times that they have measured.
+// How long before the wall limit a run must stop, from the times of its parts so far. Must not read
+// a clock: the caller passes measured times.
 #pragma once
 
 namespace halomesh {
@@ -9,7 +9,7 @@ namespace halomesh {
 /// agree before they act.
 class WallLimit {
  public:
-  /// A checkpoint's time until one has been written.
+  /// The assumed time of a checkpoint until one has been written.
   static constexpr double kAssumedCheckpointSeconds = 5;
 
   /// `limit_s` counts from `started_s`; 0: no limit.
@@ -19,10 +19,9 @@ class WallLimit {
   void evaluation_took(double seconds) { evaluation_s_ = seconds; }
   void checkpoint_took(double seconds);
 
-  /// The time to end cleanly should one more step be made: twice the slowest step so far, twice the
-  /// slowest checkpoint, as file systems vary, and the last validation where one of
-  /// `evaluation_steps` batches is due (0: none is); until one was made, each of its batches counts
-  /// as a training step.
+  /// The time for one more step and a clean end: twice the slowest step so far, twice the slowest
+  /// checkpoint, as file systems vary, and the last validation if one of `evaluation_steps` batches
+  /// is due (0: none); before the first validation, each of its batches counts as a training step.
   double margin_s(double evaluation_steps) const;
   bool reached(double now_s, double evaluation_steps) const {
     return limit_s_ > 0 && margin_s(evaluation_steps) > left_s(now_s);

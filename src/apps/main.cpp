@@ -71,7 +71,7 @@ int run_command(int argc, char** argv) {
                    fmt::format("did you mean {}? halomesh --help lists all", nearest(name, names)));
 }
 
-/// A pipe whose reader has closed it, such as head, is no failure.
+/// A pipe closed by its reader, such as head, is not a failure.
 bool reader_is_gone() {
   pollfd output{.fd = STDOUT_FILENO, .events = POLLOUT, .revents = 0};
   return poll(&output, 1, 0) == 1 && (output.revents & POLLERR) != 0;

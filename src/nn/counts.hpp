@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the counts that samples are stored as stand for. Owns one table; knows nothing of tensors.
+// The logarithms that stored counts stand for, as a table.
 #pragma once
 
 #include <cstdint>

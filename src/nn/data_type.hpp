@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The element types of tensors, and the conversions between them.
-// Knows nothing of tensors, of layers or of what a CPU can compute in.
 #pragma once
 
 #include <bit>
@@ -10,7 +9,7 @@
 namespace halomesh {
 
 /// kFloat32 and kBfloat16 hold values; kInt16 holds counts x >= 0 that stand for log(1+x), the form
-/// in which samples are stored, and is legal for a network's input alone.
+/// in which samples are stored, and is only allowed for a network's input.
 enum class DataType : std::uint8_t { kFloat32, kBfloat16, kInt16 };
 
 /// The upper half of an IEEE 754 binary32: 8 bits of exponent, 7 of fraction.

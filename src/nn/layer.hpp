@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every layer of a network can do on one part: geometry (inherited), forward, and backward
-// with respect to data and to parameters. Knows nothing of ranks or of how halos arrive.
+// The interface of a layer on one part: geometry (inherited), forward, and backward with respect to
+// data and to parameters. Must not depend on ranks or on exchanges.
 #pragma once
 
 #include <cstdint>
@@ -15,24 +15,24 @@
 
 namespace halomesh {
 
-/// One step as a layer sees it: what its random numbers may depend on, and what to call meanwhile.
+/// One step as seen by a layer: what its random numbers may depend on, and what to call during it.
 struct Pass {
   bool training = false;
   std::uint64_t seed = 0;
   std::int64_t step = 0;
   std::int64_t first_sample = 0;  ///< position in the global batch of the first local sample
-  /// Lets messages that travel beside the computation move on; may be null. No result depends on
-  /// it.
+  /// Lets messages make progress during the computation; may be null. Does not affect results.
   const std::function<void()>* poll = nullptr;
 
-  /// To be called between pieces of work of at most some milliseconds, by the thread that called
-  /// the layer.
+  /// Called between pieces of work of at most a few milliseconds, by the thread that called the
+  /// layer.
   void progress() const {
     if (poll != nullptr) (*poll)();
   }
 };
 
-/// Where a layer lives on this part: fixed before step 0. Boxes are in global coordinates.
+/// The boxes and types of a layer on this part: fixed before step 0. Boxes are in global
+/// coordinates.
 struct LayerContext {
   std::uint32_t index = 0;          ///< position of the layer in its network
   std::vector<Shape> src_shapes;    ///< global, one per input
@@ -62,7 +62,7 @@ struct ParameterView {
 class Layer : public LayerGeometry {
  public:
   /// The element type of the output for inputs of these types. By default inputs and output are
-  /// fp32; throws Error naming a type that the layer does not compute with.
+  /// fp32; throws Error naming a type that the layer does not support.
   virtual DataType dst_type(std::span<const DataType> src) const {
     for (const DataType type : src)
       require(type == DataType::kFloat32, text("a layer of fp32 given {}", name_of(type)),
@@ -70,11 +70,11 @@ class Layer : public LayerGeometry {
     return DataType::kFloat32;
   }
 
-  /// Makes primitives and buffers. Called once, and never for a part that produces nothing; throws
+  /// Creates primitives and buffers. Called once, and never on a part that produces nothing; throws
   /// Error naming what is not supported.
   virtual void prepare(const LayerContext& context, std::vector<ParameterView> parameters) = 0;
 
-  /// Takes over changed parameter values (packs them); called before the first forward() with them.
+  /// Packs changed parameter values; called before the first forward() that uses them.
   virtual void load_parameters() {}
 
   /// Computes the box `chunk` of dst (one of dst_chunks) from src; all samples. Backward passes
@@ -83,8 +83,8 @@ class Layer : public LayerGeometry {
                        const Box& chunk) = 0;
 
   /// Writes (never adds) d(loss)/d(src number `input`) on src_needed of that input, from diff_dst
-  /// on dst_produced. dst holds the values of the forward pass if backward_reads_dst(); what src
-  /// held is not asked for: its memory may be that of diff_src.
+  /// on dst_produced. dst holds the values of the forward pass if backward_reads_dst(); src is not
+  /// read: diff_src may share its memory.
   virtual void backward_data(const Pass& pass, AnyConstView dst, AnyConstView diff_dst,
                              std::size_t input, AnyView diff_src) = 0;
 
@@ -98,7 +98,7 @@ class Layer : public LayerGeometry {
     (void)pass, (void)src, (void)diff_dst;
   }
 
-  /// The library kernels chosen, e.g. "forward jit:avx512_core"; empty when all code is our own.
+  /// The library kernels chosen, e.g. "forward jit:avx512_core"; empty if the layer uses none.
   virtual std::vector<std::string> implementations() const { return {}; }
 
   /// Multiply-adds x 2 of one sample's forward pass over the whole dst (for roofline figures).

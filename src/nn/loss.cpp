@@ -10,7 +10,7 @@
 namespace halomesh {
 namespace {
 
-// Texts are made only when they are needed: a step allocates nothing.
+// Messages are formatted only when needed: a step allocates nothing.
 void require_match(ConstView a, ConstView b, std::int64_t count) {
   if (a.span != b.span || a.batch != b.batch)
     throw Error(fmt::format("loss of {} predictions of shape {} against {} targets of shape {}",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Losses of a regression and their gradients with respect to the predictions.
-// Owns the formulas of one rank's samples; adding them up over ranks is the caller's.
+// Local sums only: the caller adds them up over ranks.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ ErrorSums error_sums(ConstView prediction, ConstView target, std::int64_t count)
 /// all ranks and the T targets of each, to `diff` (all samples; zero from `count` on):
 ///   mean squared error:  L = 1/(B*T) sum (p - t)^2,  dL/dp = 2 (p - t) / (B*T)
 ///   mean absolute error: L = 1/(B*T) sum |p - t|,    dL/dp = sign(p - t) / (B*T), 0 where equal
-/// NaN in a prediction reaches both the sums and `diff`.
+/// NaN in a prediction propagates to both the sums and `diff`.
 ErrorSums loss_gradient(LossKind kind, ConstView prediction, ConstView target, std::int64_t count,
                         std::int64_t global_batch, View diff);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A network: an ordered list of layers, each naming its inputs. Owns the layers; knows nothing of
-// grids, parameters' memory or ranks.
+// A network: an ordered list of layers, each naming its inputs. Owns the layers. Must not depend on
+// ranks or on the memory of parameters.
 #pragma once
 
 #include <memory>
@@ -27,7 +27,7 @@ class Model {
   explicit Model(const Shape& input, DataType input_type = DataType::kFloat32)
       : input_(input), input_type_(input_type) {}
 
-  /// Appends a layer that reads these tensors; returns the number of the tensor that it makes.
+  /// Appends a layer that reads these tensors; returns the number of its output tensor.
   std::size_t add(std::string name, std::unique_ptr<Layer> layer, std::vector<std::size_t> inputs) {
     layers_.push_back({std::move(name), std::move(layer), std::move(inputs)});
     return layers_.size();
@@ -39,8 +39,8 @@ class Model {
 
   const Shape& input() const { return input_; }
   DataType input_type() const { return input_type_; }
-  /// The element type of every tensor: the input, then one a layer. Throws Error where a layer does
-  /// not read the type that it is given.
+  /// The element type of every tensor: the input, then one per layer. Throws Error where a layer
+  /// does not read the type of its input.
   std::vector<DataType> types() const {
     std::vector<DataType> types{input_type_};
     for (const ModelLayer& l : layers_) {

@@ -25,8 +25,8 @@ std::string to_string(const ConvolutionGeometry& g) {
                      to_string(g.pad_before), to_string(g.pad_after));
 }
 
-// The arguments that the convolution's descriptors share, with data in some layout or in any. The
-// library counts dilation from 0.
+// The arguments that the convolution's descriptors share, with data in a given layout or in any.
+// The library counts dilation from 0.
 struct ConvolutionDescs {
   memory::desc src, dst, diff_dst, weight, packed_weight, packed_diff_weight, bias;
   memory::dims stride, dilation, before, after;
@@ -83,8 +83,8 @@ struct ConvolutionKernels::Impl {
     Storage storage;
     Call reorder;
   };
-  // The weight gradients of one layout: their sum, and where all but the first block's go before
-  // they are added to it.
+  // The weight gradients of one layout: their sum, and a buffer for those of all blocks but the
+  // first before they are added.
   struct Gradients {
     Storage sum;
     AlignedBuffer<float> term;
@@ -104,7 +104,7 @@ struct ConvolutionKernels::Impl {
   std::vector<Packed> packed;
   std::vector<Gradients> gradients;
   AlignedBuffer<float> bias, bias_sum, bias_term;
-  AlignedBuffer<float> plain_term;  // one weight gradient as the user sees it, of further layouts
+  AlignedBuffer<float> plain_term;  // one weight gradient in the user's order, for further layouts
   AlignedBuffer<std::byte> scratchpad;
 
   std::size_t packed_index(const memory::desc& plain_desc, const memory::desc& desc) {
@@ -132,7 +132,7 @@ struct ConvolutionKernels::Impl {
             [&] { kernels.push_back(make(name, ConvolutionDescs(geometry, form))); });
     return kernels.size() - 1;
   }
-  // What describe(descriptors) gives for the better layout of data, noted under its role.
+  // What describe(descriptors) gives for the better layout of data, recorded under its role.
   template <class Describe>
   auto best(const char* role, const ConvolutionGeometry& geometry, const Describe& describe) {
     auto pd = describe_best(form.own_layout, geometry, [&](Tag layout) {

@@ -28,16 +28,16 @@ struct ConvolutionForm {
   DataType compute = DataType::kFloat32;  ///< of src and dst, their gradients, and packed weights
   DataType dst = DataType::kFloat32;      ///< of what forward() writes; its gradient is as above
   bool diff_bias = true;                  ///< whether backward_weights() sums it, too
-  /// Compute in the library's own layout and reorder to and from it, as is done without asking
-  /// where the library has only reference kernels for ndhwc (on SVE).
+  /// Compute in the library's own layout and reorder to and from it. Always done where the library
+  /// has only reference kernels for ndhwc (on SVE).
   bool own_layout = false;
 };
 
 /// The kernels of one convolution layer on one rank, each for any number of geometries; all share
 /// the weights, which are kept packed once for each layout the library chose. First add_...(), then
-/// allocate(), then run. Made kernels allocate nothing of ours. Pointers are to dense elements of
-/// the types of the form. Throws Error naming the primitive and its shapes when the library
-/// refuses.
+/// allocate(), then run. Running a kernel allocates no memory of ours. Pointers are to dense
+/// elements of the types of the form. Throws Error naming the primitive and its shapes when the
+/// library refuses.
 class ConvolutionKernels {
  public:
   explicit ConvolutionKernels(const ConvolutionForm& form = {});
@@ -49,12 +49,12 @@ class ConvolutionKernels {
   std::size_t add_forward(const ConvolutionGeometry& geometry);
   std::size_t add_backward_data(const ConvolutionGeometry& geometry);
   std::size_t add_backward_weights(const ConvolutionGeometry& geometry);
-  /// Makes packed weights, gradient sums and the scratchpad that all kernels share. `sums_several`
-  /// is whether backward_weights() is called more than once between calls of store_diff_weights():
-  /// if not, the memory for a second term is saved.
+  /// Allocates packed weights, gradient sums and the scratchpad that all kernels share.
+  /// `sums_several` is whether backward_weights() is called more than once between calls of
+  /// store_diff_weights(): if not, the memory for a second term is saved.
   void allocate(bool sums_several = true);
 
-  /// Packs weights in the order out,in,kd,kh,kw for all kernels; bias has one value an output
+  /// Packs weights in the order out,in,kd,kh,kw for all kernels; bias has one value per output
   /// channel. Both are copied.
   void load_weights(const float* weight, const float* bias);
   /// dst = src * weights + bias.
@@ -64,8 +64,8 @@ class ConvolutionKernels {
   /// Adds this block's weight (and bias) gradients to the sums; the first call after
   /// store_diff_weights() starts new sums.
   void backward_weights(std::size_t kernel, const void* src, const void* diff_dst);
-  /// Writes the sums, weight in the order out,in,kd,kh,kw, and forgets them. `diff_bias` may be
-  /// null when the form has none.
+  /// Writes the sums, weight in the order out,in,kd,kh,kw, and resets them. `diff_bias` may be null
+  /// when the form has none.
   void store_diff_weights(float* diff_weight, float* diff_bias);
 
   /// The library's names of the chosen kernels with their type, e.g. "forward bf16

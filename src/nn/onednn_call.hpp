@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One prepared call of a oneDNN primitive and what it stands on, for versions 2.5 to 3.x of the
-// library. Private to src/nn/onednn*: no other file includes it.
+// One prepared call of a oneDNN primitive, and its helpers, for versions 2.5 to 3.x of the library.
+// Private to src/nn/onednn*: no other file includes it.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace halomesh::onednn {
 using dnnl::memory;
 using Tag = memory::format_tag;
 
-// Turns the library's failures into ours: `what` is called only then.
+// Converts the library's exceptions to Error; `what` is called only then.
 template <class What, class Body>
 auto guarded(const What& what, const Body& body) -> decltype(body()) {
   try {
@@ -68,13 +68,13 @@ struct Storage {
   explicit Storage(const memory::desc& d)
       : bytes(static_cast<std::int64_t>(d.get_size())), desc(d) {}
   void* data() { return bytes.data(); }
-  // The elements of a layout of fp32, padding included.
+  // The number of elements of an fp32 layout, padding included.
   float* floats() { return reinterpret_cast<float*>(bytes.data()); }
   std::int64_t size() const { return bytes.size() / std::int64_t{sizeof(float)}; }
 };
 
-// A primitive with the memories of its arguments, made beforehand; runs by the C API because the
-// C++ execute() builds a vector each time.
+// A primitive with the memory objects of its arguments, created beforehand; runs through the C API
+// because the C++ execute() builds a vector each time.
 class Call {
  public:
   template <class Description>
@@ -91,7 +91,8 @@ class Call {
     memories_.emplace_back(desc, lib.engine, nullptr);
     arguments_.push_back({argument, memories_.back().get()});
   }
-  // The data stays the caller's; arguments that are only read are not written by the library.
+  // The caller keeps ownership of the data; the library does not write to arguments that are only
+  // read.
   Call& bind(int argument, const void* data) {
     for (std::size_t i = 0; i < arguments_.size(); ++i)
       if (arguments_[i].arg == argument) memories_[i].set_data_handle(const_cast<void*>(data));

@@ -20,7 +20,7 @@ struct DataArgument {
   memory::desc caller, primitive;
 };
 
-// Costs nothing more than a Call where the layouts are the same.
+// Costs no more than a Call where the layouts are the same.
 class ConvertingCall {
  public:
   // `parameters` are the other arguments, bound to data in the primitive's layout.
@@ -97,8 +97,8 @@ inline bool is_reference(std::string_view implementation) {
   return implementation.find("ref") != std::string_view::npos;
 }
 
-// Whether this kernel is known to compute something else for this geometry: those of oneDNN 3.7.2
-// that failed our tests, near to what github.com/uxlfoundation/oneDNN/issues/5080 reports.
+// Whether this kernel is known to compute wrong results for this geometry: those of oneDNN 3.7.2
+// that failed our tests, similar to github.com/uxlfoundation/oneDNN/issues/5080.
 inline bool is_wrong(std::string_view implementation, const ConvolutionGeometry& g) {
 #if DNNL_VERSION_MAJOR >= 3
   if (implementation.starts_with("brg_conv_fwd")) return g.src.c == 1;
@@ -112,9 +112,9 @@ inline bool is_wrong(std::string_view implementation, const ConvolutionGeometry&
   return false;
 }
 
-// The description that make(layout) gives for adjacent channels; or, where that has but a
-// reference kernel and the library's own layout has a better one, for that: SVE kernels know
-// blocks of channels alone.
+// The description that make(layout) gives for adjacent channels; or, where that has only a
+// reference kernel and the library's own layout has a better one, for the latter: SVE kernels only
+// support blocks of channels.
 template <class Make>
 auto describe_best(bool own_layout, const ConvolutionGeometry& g, const Make& make)
     -> decltype(make(Tag::any)) {

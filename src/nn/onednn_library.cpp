@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the oneDNN library says of itself and of this CPU: see onednn_library.hpp.
+// What the oneDNN library reports about itself and this CPU: see onednn_library.hpp.
 #include "src/nn/onednn_library.hpp"
 
 #include <oneapi/dnnl/dnnl.h>
@@ -22,7 +22,7 @@ std::string cpu_isa_name() {
     const char* name;
   };
 #if defined(__aarch64__)
-  // The library's header names sets of x86-64 alone, and reuses their bits: these are from
+  // The library's header names only the sets of x86-64 and reuses their bits; these are from
   // oneDNN's src/cpu/aarch64/cpu_isa_traits.hpp.
   constexpr Name kNames[] = {{0x1f, "sve_512"}, {0x07, "sve_256"}, {0x03, "sve_128"}, {1, "asimd"}};
 #else

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the oneDNN library reports of itself and of this CPU.
+// What the oneDNN library reports about itself and this CPU.
 #pragma once
 
 #include <string>
 
 namespace halomesh {
 
-/// The version of the library that runs, e.g. "2.6.3".
+/// The version of the library in use, e.g. "2.6.3".
 std::string onednn_version();
 
 /// The library's name of the best instruction set that it may use here, e.g. "avx512_core_bf16" or

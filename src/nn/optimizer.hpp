@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stochastic gradient descent with momentum and coupled weight decay over flat memory.
-// Owns the update formula; knows nothing of layers, of ranks or of where gradients were summed.
 #pragma once
 
 #include <span>
 
 namespace halomesh {
 
-/// What stays the same over a run.
+/// The settings that stay the same over a run.
 struct SgdOptions {
   float momentum = 0.9f;
   float weight_decay = 0.0f;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The trainable parameters of one part in flat memory: values, gradients and optimizer state.
-// Knows the order of elements and their first values; nothing of ranks or files.
+// Defines the order of elements and their initial values. Must not depend on ranks or files.
 #pragma once
 
 #include <array>

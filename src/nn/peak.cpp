@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loops of multiply-adds and of memory traffic: see peak.hpp.
-// Owns the choice of vectors; knows no clock.
+// Chooses the vectors; the caller measures the time.
 #include "src/nn/peak.hpp"
 
 #if defined(__AVX512BF16__)
@@ -14,11 +14,11 @@ namespace halomesh {
 namespace {
 
 constexpr float kFactor = 0.999f, kTerm = 1e-3f;  // towards 1: no overflow, no denormals
-constexpr int kChains = 12;  // independent: latency of 4 to 9 cycles, 1 or 2 a cycle
+constexpr int kChains = 12;  // independent: latency of 4 to 9 cycles, 1 or 2 per cycle
 
-thread_local volatile float sink;  // so that no loop below is found to be without effect
+thread_local volatile float sink;  // so that compilers do not remove the loops below
 
-/// Of each chain its own: equal chains would be computed but once.
+/// A different value for each chain: equal chains would be computed only once.
 float start(int chain) { return kTerm * static_cast<float>(chain); }
 
 #if defined(__ARM_FEATURE_SVE)

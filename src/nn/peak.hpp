@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the cores of this rank can do at best: loops of multiply-adds and of memory traffic to be
-// timed. Knows no clock and no layer.
+// Loops of multiply-adds and of memory traffic, to be timed for the peak performance of this rank's
+// cores.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Walks a box of several views at once, one contiguous run of elements after the other.
-// Owns the loop and its threads. For a walk in memory order on one thread see BoxRuns.
+// The walk is parallel; for one in memory order on one thread see BoxRuns.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,8 @@ struct Run {
 template <class Body>
 void visit_runs(const Box& box, std::int64_t batch, bool all_channels, const Body& body) {
   if (box.empty()) return;
-  constexpr std::int64_t kWorthThreads = 1 << 15;  // elements: about what a fork and join costs
+  constexpr std::int64_t kWorthThreads = 1
+                                         << 15;  // elements: costs about as much as a fork and join
   const std::int64_t depth = box.extent(kD), height = box.extent(kH);
   const std::int64_t pixels = all_channels ? 1 : box.extent(kW);
   const std::int64_t length = box.extent(kC) * (all_channels ? box.extent(kW) : 1);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The learning rate as a pure function of the step.
-// Owns the published schedules' formulas; knows nothing of the optimizer or of the data.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +10,7 @@ namespace halomesh {
 
 enum class ScheduleKind { kConstant, kStep, kLinear };
 
-/// "constant", "step" or "linear"; throws UsageError that names the three otherwise.
+/// "constant", "step" or "linear"; otherwise throws UsageError naming the three.
 ScheduleKind parse_schedule_kind(const std::string& text);
 std::string to_string(ScheduleKind kind);
 
@@ -40,7 +39,7 @@ struct ScheduleOptions {
 /// cosmoflow/implementations/implementation_fugaku_open/cosmoflow-benchmark/utils/optimizers.py.
 class Schedule {
  public:
-  /// Throws UsageError naming the option that does not make sense.
+  /// Throws UsageError naming the invalid option.
   Schedule(ScheduleOptions options, std::int64_t steps_per_epoch);
 
   /// Learning rate of a step, counted from 0: that of epoch step / steps_per_epoch.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors of one rank: dense channels-last blocks that know which global box they span.
-// Owns memory; knows nothing of layers, of other parts or of how its values came to be.
+// Tensors of one rank: dense channels-last blocks labelled with the global box that they span.
+// Must not depend on layers or on other parts.
 #pragma once
 
 #include <cstddef>
@@ -106,8 +106,8 @@ struct TypedView {
 using AnyView = TypedView<std::byte>;
 using AnyConstView = TypedView<const std::byte>;
 
-/// Zeroed (by clear_by_threads()), 64-byte aligned memory that this object owns (move-only); one
-/// cache line or SVE/AVX-512 vector never straddles its start.
+/// Zeroed (by clear_by_threads()), 64-byte aligned memory that this object owns (move-only); its
+/// start is aligned to cache lines and SVE/AVX-512 vectors.
 template <class T>
 class AlignedBuffer {
  public:

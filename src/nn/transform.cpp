@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies under a symmetry: see turn.hpp.
+// Copies under a symmetry: see transform.hpp.
 #include "src/nn/transform.hpp"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace halomesh {
 namespace {
 
 // Pixels along each axis of the tiles that are copied one after the other: both the lines read and
-// the lines written are used whole while they are in the cache, whatever axes run along them.
+// the lines written are fully used while they are in the cache, for any permutation of axes.
 constexpr std::int64_t kTile = 8;
 
 struct Copied {
@@ -92,7 +92,8 @@ void transform_in_place(AnyView block, const Box& source, const Symmetry& symmet
   const Box image = symmetry.mapped(source, shape);
   require(block.span.contains(image) && std::ssize(room) >= source.volume(),
           text("box {} of {} transformed by way of {} counts", image, block.span, room.size()));
-  // In units of a count: one of fp32 is two, and of a pixel's the first half are counts.
+  // In units of a count: an fp32 value is two units, and the first half of a pixel holds its
+  // counts.
   const std::int64_t unit = size_of(block.type) / 2;
   const auto along = [&](std::size_t axis) {
     const std::int64_t origin = block.span.lo[axis];

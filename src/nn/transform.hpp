@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies counts of a sample into a block of the transformed sample.
-// The only code that walks voxels under a symmetry; knows nothing of parts or of messages.
+// The only code that walks voxels under a symmetry. Must not depend on messages.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@ namespace halomesh {
 /// Copies the counts of the box `source` of a sample of this shape to their image under `symmetry`
 /// in `dst`, one sample whose span lies in the transformed sample: as they are where it is of
 /// int16, as log(1+x) where it is of fp32. `counts` spans a box that contains `source`. Runs on the
-/// calling thread alone, as it works beside a step.
+/// calling thread alone, because it runs during a step.
 void transform(TensorView<const std::int16_t> counts, const Box& source, const Symmetry& symmetry,
                const Shape& shape, AnyView dst);
 
-/// Counts of the box `source`, dense in its order, have come one after the other into the memory
-/// that its image has in `block` (of fp32: into the first half of each pixel's). Turns them there
-/// as transform() does, by way of `room` for source.volume() counts.
+/// Transforms in place, as transform() does: the counts of the box `source`, dense in its order,
+/// lie one after the other in the memory of its image in `block` (if that is fp32: in the first
+/// half of each pixel). Uses `room` as scratch for source.volume() counts.
 void transform_in_place(AnyView block, const Box& source, const Symmetry& symmetry,
                         const Shape& shape, std::span<std::int16_t> room);
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The draw of a universe's parameters and their scaling to learning targets.
-// Knows nothing of fields, particles or files.
 #include "src/synth/cosmology.hpp"
 
 #include "narrow.hpp"

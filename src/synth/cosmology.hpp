@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The four parameters that a synthetic universe hides, their ranges, and their draw from a seed.
-// Knows nothing of fields, particles or files.
+// The four parameters to be learned from a synthetic universe: their ranges and their draw from a
+// seed.
 #pragma once
 
 #include <array>
@@ -19,9 +19,9 @@ struct Cosmology {
   friend bool operator==(const Cosmology&, const Cosmology&) = default;
 };
 
-/// How far each drawn parameter strays from the centre `Cosmology{}`, as a fraction of the centre,
-/// in the published set. A wider spread makes an easier task: it is the `spread` of the functions
-/// below.
+/// Half width of the range of each drawn parameter around the centre `Cosmology{}`, as a fraction
+/// of the centre, in the published set: the `spread` of the functions below. A wider spread makes
+/// the task easier.
 ///
 /// Centre, range, distribution (uniform), order and the fixed omega_b are those of the script that
 /// made the universes of the CosmoFlow benchmark: github.com/NERSC/cosmoflow-sims, commit 0470136,

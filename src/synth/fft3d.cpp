@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// FFTW plans, their life, and the sharing out of planes and rows to threads.
-// Knows nothing of what the grid holds.
+// FFTW plans, their lifetime, and the distribution of planes and rows over threads.
 #include "src/synth/fft3d.hpp"
 
 #include <fftw3.h>
@@ -51,7 +50,8 @@ struct Fft3d::Plans {
 };
 
 Fft3d::Fft3d(std::int64_t extent) : plans_(std::make_unique<Plans>()) {
-  SpectralGrid grid(extent);  // planning without measuring needs addresses, and touches nothing
+  SpectralGrid grid(
+      extent);  // planning without measuring needs addresses, but does not touch the memory
   const int n = narrow<int>(extent);
   const int half = narrow<int>(grid.half());
   const int stride = narrow<int>(extent * grid.half());

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// In-place real <-> complex Fourier transforms of cubic grids; the only file that names FFTW.
-// Knows nothing of what the grid holds.
+// In-place real <-> complex Fourier transforms of cubic grids. Only fft3d.cpp includes FFTW.
 #pragma once
 
 #include <complex>
@@ -10,11 +9,11 @@
 namespace halomesh {
 
 /// Memory for one cubic grid, either as n^3 reals or as its n x n x (n/2+1) Fourier modes (the
-/// other half follows from f(-k) = conj f(k)); both views share the bytes: 8 (1 + 2/n) bytes a
-/// cell. Owns.
+/// other half follows from f(-k) = conj f(k)); both views share the bytes: 8 (1 + 2/n) bytes per
+/// cell. Owns the memory.
 class SpectralGrid {
  public:
-  /// Uninitialised. Throws Error when n < 2 or the memory cannot be had.
+  /// Uninitialised. Throws Error when n < 2 or out of memory.
   explicit SpectralGrid(std::int64_t n);
 
   std::int64_t extent() const { return n_; }
@@ -42,8 +41,8 @@ class SpectralGrid {
 };
 
 /// The transforms of grids of one extent; unnormalised: backward(forward(f)) = n^3 f. Forward has
-/// exp(-i k x). OpenMP shares out whole planes and rows to single-threaded FFTW plans made without
-/// measuring, so the bits of a result do not depend on the number of threads.
+/// exp(-i k x). OpenMP distributes whole planes and rows over single-threaded FFTW plans made
+/// without measuring, so that results do not depend on the number of threads, bit for bit.
 class Fft3d {
  public:
   explicit Fft3d(std::int64_t n);
@@ -61,7 +60,7 @@ class Fft3d {
   std::unique_ptr<Plans> plans_;
 };
 
-/// Whether a loop over a grid of this extent is worth more than the start of an OpenMP team.
+/// Whether a loop over a grid of this extent is long enough to be worth an OpenMP team.
 inline bool worth_sharing(std::int64_t n) { return n >= 48; }
 
 /// The signed frequency of index i on an axis of n cells: in (-n/2, n/2].

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // White noise from the counter, coloured by the square root of the power spectrum.
-// Knows nothing of particles or files.
 #include "src/synth/gaussian_field.hpp"
 
 #include <array>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gaussian random density fields with a given power spectrum, as Fourier modes on a cubic grid.
-// Knows nothing of particles or files.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +9,12 @@
 
 namespace halomesh {
 
-/// Fills the grid with independent N(0, 1) reals: cell (d, h, w) is a pure function of
-/// (seed, universe, (d n + h) n + w), whatever the threads. Throws Error when `universe` is
-/// negative or does not fit 32 bits.
+/// Fills the grid with independent N(0, 1) reals: cell (d, h, w) is a pure function of (seed,
+/// universe, (d n + h) n + w), for any number of threads. Throws Error when `universe` is negative
+/// or does not fit 32 bits.
 void fill_white_noise(SpectralGrid& grid, std::uint64_t seed, std::int64_t universe);
 
-/// The modes of the linear density contrast of a periodic universe at z = 0, in place of the grid's
+/// The modes of the linear density contrast of a periodic universe at z = 0, replacing the grid's
 /// content. Conventions, with n the extent, V = (n voxel)^3 and k = 2 pi / (n voxel) (f_d, f_h,
 /// f_w):
 ///   delta(x) = n^-3 sum_k delta_k exp(i k x)         (Fft3d::backward, divided by n^3)

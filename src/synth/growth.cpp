@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Quadrature of the growing mode's integral.
-// Knows nothing of scales, fields or particles.
 #include "src/synth/growth.hpp"
 
 #include <cmath>

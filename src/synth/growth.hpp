@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The linear growth of density fluctuations with time in flat LCDM.
-// Knows nothing of scales, fields or particles.
 #pragma once
 
 namespace halomesh {
@@ -9,10 +8,10 @@ namespace halomesh {
 ///
 /// D(a) = 5/2 omega_m E(a) int_0^a da' / (a' E(a'))^3, E(a)^2 = omega_m a^-3 + 1 - omega_m:
 /// Heath 1977, MNRAS 179, 351; as in Carroll, Press & Turner 1992, ARA&A 30, 499. The integral is
-/// done to better than 1e-10. Throws Error unless 0 < omega_m <= 1 and z > -1.
+/// accurate to better than 1e-10. Throws Error unless 0 < omega_m <= 1 and z > -1.
 double growing_mode(double omega_m, double z);
 
-/// D(z) / D(0): 1 today, smaller before.
+/// D(z) / D(0): 1 today, smaller in the past.
 double growth_factor(double omega_m, double z);
 
 }  // namespace halomesh

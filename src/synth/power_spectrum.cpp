@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The transfer function fit and the normalisation of the spectrum.
-// Knows nothing of grids, random numbers or particles.
 #include "src/synth/power_spectrum.hpp"
 
 #include <cmath>

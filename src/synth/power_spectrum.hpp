@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The linear matter power spectrum of a cosmology at z = 0.
-// Knows nothing of grids, random numbers or particles.
 #pragma once
 
 #include "src/synth/cosmology.hpp"
@@ -27,7 +26,7 @@ class TransferFunction {
 /// <delta_k delta*_k'> = (2 pi)^3 P(k) dirac(k - k'); A is set so that sigma(8) == sigma_8.
 class PowerSpectrum {
  public:
-  /// Throws Error for parameters that make no universe (not positive, omega_b >= omega_m, ...).
+  /// Throws Error for invalid parameters (not positive, omega_b >= omega_m, ...).
   explicit PowerSpectrum(const Cosmology& cosmology);
 
   /// P(k); 0 at k = 0.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The substreams of RandomUse::kSynth; a universe's index is the stream.
-// Owns only the numbering: every random value of this room is addressed through it.
+// Every random value of this room is addressed through them.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Composite Simpson quadrature of a smooth function.
-// Owns the rule only; the caller chooses variable and intervals so that the integrand is smooth.
+// The caller chooses variable and intervals so that the integrand is smooth.
 #pragma once
 
 namespace halomesh {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The walk from parameters to voxel counts, and the cutting of boxes.
-// Knows nothing of files, ranks or data sets.
+// Computes voxel counts from parameters, and cuts boxes.
 #include "src/synth/universe.hpp"
 
 #include <algorithm>
@@ -19,7 +18,7 @@ namespace {
 
 constexpr std::int64_t kChannels = std::ssize(kRedshifts);
 
-// Where sub-lattice `i` of `per_axis` sits, relative to the voxel's centre, in voxels.
+// The offset of sub-lattice `i` of `per_axis` from the voxel's centre, in voxels.
 double lattice_shift(std::int64_t i, std::int64_t per_axis) {
   return (static_cast<double>(i) + 0.5) / static_cast<double>(per_axis) - 0.5;
 }

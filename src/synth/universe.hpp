@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One synthetic universe: hidden parameters, and particle counts at four redshifts, cut into boxes.
-// Knows nothing of files, ranks or data sets.
+// One synthetic universe: its parameters, and particle counts at four redshifts, cut into boxes.
 #pragma once
 
 #include <array>
@@ -17,7 +16,7 @@ namespace halomesh {
 /// kParameterSpread).
 inline constexpr std::array<double, 4> kRedshifts = {0.0, 0.5, 1.5, 3.0};
 
-/// What all universes of a data set share. The published set is {512, 4, 1.0, 1, ...}.
+/// The options that all universes of a data set share. The published set is {512, 4, 1.0, 1, ...}.
 struct UniverseOptions {
   std::int64_t extent = 64;         // voxels along each axis of the periodic universe
   std::int64_t boxes_per_axis = 1;  // the universe is cut into boxes_per_axis^3 equal boxes
@@ -35,17 +34,17 @@ struct UniverseOptions {
   std::int64_t box_elements() const {
     return box_extent() * box_extent() * box_extent() * std::ssize(kRedshifts);
   }
-  /// Memory that generate_universe needs at its peak, in bytes: 40 a voxel (four double grids and
-  /// the counts), plus padding; the universe keeps 8 a voxel of it. 512^3: 5.4 GB.
+  /// Memory that generate_universe needs at its peak, in bytes: 40 per voxel (four double grids and
+  /// the counts), plus padding; the universe keeps 8 of them per voxel. 512^3: 5.4 GB.
   std::int64_t peak_bytes() const;
 };
 
-/// Throws UsageError, naming the value, for options that make no universe: extent < 4, boxes that
-/// do not divide it, voxel size not positive, particles per voxel axis not in [1, 8], parameter
-/// spread not in (0, 0.5].
+/// Throws UsageError, naming the value, for invalid options: extent < 4, boxes that do not divide
+/// it, voxel size not positive, particles per voxel axis not in [1, 8], parameter spread not in (0,
+/// 0.5].
 void check(const UniverseOptions& options);
 
-/// A universe's particle counts and its parameters. Owns its counts (8 bytes a voxel).
+/// A universe's particle counts and its parameters. Owns its counts (8 bytes per voxel).
 class Universe {
  public:
   const Cosmology& cosmology() const { return cosmology_; }
@@ -76,14 +75,14 @@ class Universe {
 /// Makes universe number `universe` of the data set: parameters by draw_cosmology, a Gaussian
 /// density field with their linear spectrum, its Zel'dovich displacements at each redshift, and the
 /// counts. Local; a pure function of (options, universe): neither threads nor the order of calls
-/// change a byte. (Another FFTW build or CPU may round differently, which moves a particle to the
-/// next voxel once in a great while.) `progress`, if given, is called from this thread with a
-/// fraction of 1. Throws UsageError as check(), Error when memory is short, `universe` is not in
-/// [0, 2^32) or a voxel's count does not fit int16.
+/// change a byte. (Another FFTW build or CPU may round differently, which rarely moves a particle
+/// to the next voxel.) `progress`, if given, is called from this thread with a fraction of 1.
+/// Throws UsageError as check(), Error when out of memory, `universe` is not in [0, 2^32) or a
+/// voxel's count does not fit int16.
 Universe generate_universe(const UniverseOptions& options, std::int64_t universe,
                            const std::function<void(double)>& progress = {});
 
-/// The same with given instead of drawn parameters; `universe` still numbers the noise.
+/// The same with given instead of drawn parameters; `universe` still selects the noise.
 Universe generate_universe(const UniverseOptions& options, const Cosmology& cosmology,
                            std::int64_t universe, const std::function<void(double)>& progress = {});
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Displacement fields by Fourier transform, and the counting of displaced particles.
-// Knows nothing of cosmologies or files.
+// Computes displacement fields by Fourier transform, and counts displaced particles.
 #include "src/synth/zeldovich.hpp"
 
 #include <algorithm>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // A loader for tests that need steps, not data.
-// Knows nothing of what the steps do.
 #pragma once
 
 #include <array>
@@ -10,7 +9,7 @@
 
 namespace halomesh {
 
-/// The same batch of one sample for ever: zeros, and targets of one half.
+/// Always the same batch of one sample: zeros, with targets of one half.
 class ConstantLoader final : public Loader {
  public:
   ConstantLoader(const Box& span, DataType type) : data_(span, 1, type) {
@@ -19,7 +18,7 @@ class ConstantLoader final : public Loader {
   void append(const BatchSchedule& /*schedule*/) override {}
   const Batch& next() override { return batch_; }
   void progress() override { ++polls_; }
-  /// How often it was let move on.
+  /// How often progress() was called.
   std::int64_t polls() const { return polls_; }
 
  private:

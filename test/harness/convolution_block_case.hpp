@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases of a fused convolution block for the layer harness. Knows no test.
+// Cases of a fused convolution block for the layer harness.
 #pragma once
 
 #include <algorithm>

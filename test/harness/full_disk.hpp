@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Disks that are full: a limit on the size of this process's files, and a small file system.
-// Knows nothing of what the files hold.
+// Full disks: a limit on the size of this process's files, and a small file system.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -36,8 +35,8 @@ class FileSizeLimit {
   rlimit previous_{};
 };
 
-/// A file system of `bytes` on an existing directory, gone with this object. Other than under a
-/// FileSizeLimit, files can be extended here, but not filled: a full disk as it really is.
+/// A file system of `bytes` mounted on an existing directory until this object is destroyed. Unlike
+/// under a FileSizeLimit, files can be extended here, but not filled, as on a real full disk.
 class SmallFileSystem {
  public:
   SmallFileSystem(std::filesystem::path at, std::int64_t bytes) : at_(std::move(at)) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Proves that a layer cut over parts equals its serial fp64 reference: output, input gradients and
-// parameter gradients, with halos moved in one process or otherwise. Knows no kind of layer.
+// Checks that a layer cut over parts equals its serial fp64 reference: output, input gradients and
+// parameter gradients, with halos moved in one process or otherwise.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // How often the program itself, not a library, has asked for memory, and for how much.
-// Knows nothing of what asks.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // A temporary directory of a test over MPI: one for all ranks of a communicator.
-// Knows nothing of what is put there.
 #pragma once
 
 #include <stdlib.h>

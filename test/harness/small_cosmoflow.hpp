@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // A CosmoFlow of two blocks for tests that need its structure, not its size.
-// Knows nothing of ranks.
 #pragma once
 
 #include "models/cosmoflow.hpp"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // A sample kept in blocks with uneven halos, as tests of its redistribution want it.
-// Knows nothing of what is delivered.
 #pragma once
 
 #include <cstdint>

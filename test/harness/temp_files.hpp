@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files that tests make and damage: a directory of their own, whole-file access, messages.
-// Knows nothing of what the files hold.
 #pragma once
 
 #include <doctest/doctest.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks killed at random moments of a training that writes checkpoints all the time.
-// Knows the program from outside only.
 #include "test/system/random_kills.hpp"
 
 namespace halomesh::test {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Generated job scripts on a real Slurm cluster: every launcher, dead ranks and nodes; minutes.
-// Knows the program from outside only.
 #include "test/harness/skip.hpp"
 #include "test/system/slurm_job.hpp"
 

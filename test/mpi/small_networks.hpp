@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small networks of every connection that a mesh must get right, with what their layers do to the
-// size of numbers. Knows nothing of meshes or ranks.
+// Small networks with every kind of connection that a mesh must handle, and bounds on how their
+// layers scale numbers.
 #pragma once
 
 #include <memory>

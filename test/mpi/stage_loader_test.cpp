@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batches of the stage and of reading against a formula, with blocks of many tiles and layers and
-// local batches of several samples. Knows nothing of files.
+// local batches of several samples.
 #include "runtime/load/stage_loader.hpp"
 
 #include <doctest/doctest.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The spectrum against the fit evaluated elsewhere, its limits, and its normalisation; growth.
-// Knows nothing of grids.
 #include "src/synth/power_spectrum.hpp"
 
 #include <doctest/doctest.h>

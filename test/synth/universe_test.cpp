@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whole universes: conservation, reproducibility, growth of structure, cutting, learnability.
-// Knows nothing of files.
 #include "src/synth/universe.hpp"
 
 #include <doctest/doctest.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Displacements of single waves against their formula, and the counting of particles.
-// Knows nothing of cosmologies.
 #include "src/synth/zeldovich.hpp"
 
 #include <doctest/doctest.h>

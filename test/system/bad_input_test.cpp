@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bad data and bad requests: every one ends all ranks within seconds, with one message that names
-// what, where and the hint, before anything is trained. Knows the program from outside only.
+// what, where and the hint, before anything is trained.
 #include <doctest/doctest.h>
 
 #include <functional>

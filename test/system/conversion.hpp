@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Archives that the program makes, as tests of `convert` want them.
-// Knows the program from outside only.
+// Archives made by the program, for tests of `convert`.
 #pragma once
 
 #include <map>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Archives whose making is disturbed, refused or damaged: nothing that was made is lost.
-// Knows the program from outside only.
 #include <doctest/doctest.h>
 
 #include <limits>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Archives made by the program: the same on any ranks, and of every kind of data.
-// Knows the program from outside only.
 #include <doctest/doctest.h>
 #include <hdf5.h>
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a run has learned: its parameters, read from a checkpoint, and its curve, from the metrics.
-// Knows the formats of both files; nothing of how they came about.
 #pragma once
 
 #include <doctest/doctest.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // One seed, one loss curve: whatever files the data are in, staged or not, and on any mesh.
-// Knows the program from outside only.
 #include <doctest/doctest.h>
 
 #include <cmath>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Output that cannot be written and checkpoints that cannot be used: what was whole stays whole.
-// Knows the program from outside only.
 #include <doctest/doctest.h>
 #include <sys/mount.h>
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // eval and predict on several meshes: every sample exactly once, the same quality on each.
-// Knows the program from outside only.
 #include <doctest/doctest.h>
 
 #include <cmath>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs that are killed, told to stop or hit by a damaged file on their way, and how they go on.
-// Knows the program from outside only.
 #include <doctest/doctest.h>
 
 #include <algorithm>

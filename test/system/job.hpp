@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starts the program under the launcher, waits for its end within a limit, and reads what it said.
-// Knows nothing of what a command does.
+// Starts the program under the launcher, waits for it to end within a limit, and reads its output.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -29,7 +28,7 @@ namespace halomesh::test {
 
 namespace fs = std::filesystem;
 
-/// Options of a command by name, without the dashes; an empty value makes a switch.
+/// Option values by option name, without the dashes; an empty value makes a switch.
 using Arguments = std::map<std::string, std::string>;
 
 inline std::string environment(const char* name, const char* fallback) {

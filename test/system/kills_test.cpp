@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks killed at a few random moments; test/long has more of them.
-// Knows the program from outside only.
 #include "test/system/random_kills.hpp"
 
 namespace halomesh::test {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Job scripts for PJM, checked against its documented rules and run by a stand-in for pjsub.
-// Knows the program from outside only.
 #include <doctest/doctest.h>
 
 #include "test/system/script_job.hpp"

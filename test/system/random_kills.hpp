@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // A training whose ranks are killed at random moments, again and again, until it ends.
-// Knows the program from outside only.
 #pragma once
 
 #include <random>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tiny data set made once, copies of it that a test may spoil, and a look at what a run left.
-// Knows the program's files by name; how it is started is job.hpp.
+// A tiny data set made once, copies of it that a test may damage, and access to the files that a
+// run leaves.
+// See job.hpp for how the program is started.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -14,10 +15,10 @@
 
 namespace halomesh::test {
 
-/// Only what hangs takes that long, also on a busy machine.
+/// Nothing takes that long unless it hangs, even on a busy machine.
 constexpr double kLimitSeconds = 60;
 
-/// This process's directory of scenes, gone when it ends.
+/// This process's directory of scenes, removed when it ends.
 class Workshop {
  public:
   Workshop() { fs::create_directories(root_); }

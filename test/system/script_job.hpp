@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Makes a job script with the program and runs shell commands around it.
-// Knows nothing of schedulers.
 #pragma once
 
 #include <doctest/doctest.h>

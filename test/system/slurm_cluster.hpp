@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small real Slurm cluster while it lives, and the jobs that tests submit to it.
-// Knows Slurm's commands; nothing of what a job does.
+// Runs a small real Slurm cluster, and submits jobs to it.
 #pragma once
 
 #include <doctest/doctest.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Jobs on the small Slurm cluster: two nodes with two ranks each, and what must be left of them.
-// Knows the program from outside only.
 #pragma once
 
 #include "test/system/curve.hpp"

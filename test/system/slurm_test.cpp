@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Generated job scripts on a real Slurm cluster, the quick cases; test/long has the others.
-// Knows the program from outside only.
 #include "test/system/slurm_job.hpp"
 
 namespace halomesh::test {

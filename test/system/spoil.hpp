@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ways to spoil a file: cut, flip a bit, or change a record and keep its checksum right.
-// Knows TFRecord framing; nothing of the program.
+// Ways to damage a file: truncate it, flip a bit, or change a record while keeping its checksum
+// correct.
+// Must not use the program's own code for TFRecord framing.
 #pragma once
 
 #include <doctest/doctest.h>

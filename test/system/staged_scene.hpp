@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs that stage their data: what they count, and a look at them while they do.
-// Knows the program's files by name; nothing of what a test does to them.
+// Runs that stage their data: their counters, and their files while they are staging.
 #pragma once
 
 #include <string>

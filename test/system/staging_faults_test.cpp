@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // What goes wrong while data is staged: one message, and nothing left behind.
-// Knows the program from outside only.
 #include <doctest/doctest.h>
 
 #include "test/harness/full_disk.hpp"

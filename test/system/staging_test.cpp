@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Staged runs: the curve of direct ones, one pass over the files, and what is kept.
-// Knows the program from outside only.
 #include <doctest/doctest.h>
 
 #include <cstdlib>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The job script for one machine without a scheduler, really run.
-// Knows the program from outside only.
 #include <doctest/doctest.h>
 
 #include "test/system/script_job.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Generated samples for measurements: counts and targets that need no file.
+// Generated samples for measurements: counts and targets that are not read from files.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@ namespace halomesh {
 
 /// Every voxel holds a Poisson-distributed count of mean 1 (the quantiles (k + 1/2) / 256). Each
 /// row of a sample is copied from a random offset of one table of such counts, a function of (seed,
-/// sample, row): a part reads what it would read of the whole. Targets are uniform in [-1, 1).
-/// Costs one copy per voxel, as staged samples do, so that generating input is not what is
-/// measured.
+/// sample, row): a part reads the same values as from the whole sample. Targets are uniform in [-1,
+/// 1). Costs one copy per voxel, like staged samples, so that the measurement is not dominated by
+/// generating input.
 class GeneratedReader final : public SampleReader {
  public:
   GeneratedReader(std::uint64_t seed, const Shape& shape);

@@ -16,11 +16,11 @@ std::vector<std::string> words_of(const std::string& list, const std::string& op
   std::istringstream text(list);
   for (std::string word; std::getline(text, word, ',');) {
     if (std::find(words.begin(), words.end(), word) != words.end())
-      throw UsageError(fmt::format("--{} {} names {} twice", option, list, word), "name it once");
+      throw UsageError(fmt::format("--{} {} names {} twice", option, list, word), "give it once");
     words.push_back(word);
   }
   if (words.empty())
-    throw UsageError(fmt::format("--{} names nothing", option), "separate several by commas");
+    throw UsageError(fmt::format("--{} is empty", option), "separate several by commas");
   return words;
 }
 
@@ -36,7 +36,7 @@ std::vector<std::string> precisions_of(const Options& options) {
 Options bench_options() {
   Options options("bench [options]",
                   "Measures training and evaluation on generated input, layer by layer, for a list "
-                  "of meshes\nand precisions. Run it under mpirun or srun exactly as a training.");
+                  "of meshes\nand precisions. Run it under mpirun or srun like train.");
   add_model_options(options);
   options.group("Measurement")
       .add<std::string>("parts", "LIST", "1x1x1",
@@ -46,7 +46,7 @@ Options bench_options() {
       .at_least(0)
       .add<std::int64_t>("steps", "K", 10, "measured steps")
       .at_least(1)
-      .add<std::int64_t>("warm-up", "W", 3, "steps before them that are not measured")
+      .add<std::int64_t>("warm-up", "W", 3, "unmeasured steps before them")
       .at_least(0)
       .add_switch("evaluate", "also measure evaluation: three passes of K steps")
       .add<std::uint64_t>("seed", "S", 0, "seed of input, weights and dropout")
@@ -81,7 +81,7 @@ BenchPlan read_bench_plan(const Options& options, std::int64_t ranks) {
   if (plan.cases.empty())
     throw UsageError(fmt::format("no mesh of --parts {} divides {}{}", list, ranks,
                                  ranks == 1 ? " rank" : " ranks"),
-                     "start a multiple of a mesh's parts");
+                     "start a number of ranks that is a multiple of the parts of a mesh");
   return plan;
 }
 

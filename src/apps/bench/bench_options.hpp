@@ -19,7 +19,7 @@ struct BenchCase {
   std::int64_t batch = 1;  ///< global
 };
 
-/// What all runs have in common.
+/// The options of all runs.
 struct BenchPlan {
   std::vector<BenchCase> cases;    ///< each mesh in each precision, in the order given
   std::vector<PartGrid> left_out;  ///< meshes whose parts do not divide the ranks
@@ -33,8 +33,8 @@ struct BenchPlan {
 /// The network's options and those of bench.
 Options bench_options();
 
-/// Throws UsageError for lists that cannot be read, for a precision that is unknown, when no mesh
-/// fits `ranks`, and for a batch that some mesh cannot share out.
+/// Throws UsageError for lists that cannot be parsed, for an unknown precision, when no mesh fits
+/// `ranks`, and for a batch that is not divisible over some mesh.
 BenchPlan read_bench_plan(const Options& options, std::int64_t ranks);
 
 }  // namespace halomesh

@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr double kMinorShare = 1e-3;  // of a step: such phases have no row of their own
+constexpr double kMinorShare = 1e-3;  // of a step: smaller phases have no row of their own
 
 /// With `digits` after the point; "-" for nothing.
 std::string number(double value, int digits) {
@@ -30,7 +30,8 @@ std::string text_of(const Spread& spread, double scale, int digits) {
 
 double rate(const PhaseRow& row) { return row.max_s > 0 ? row.work.flops / row.max_s : 0; }
 
-/// The fraction of the roofline that a phase reaches: in operations, or in bytes where it has none.
+/// The fraction of the roofline that a phase reaches: of operations, or of bytes if it has no
+/// operations.
 double roof_fraction(const PhaseRow& row, const MachinePeak& peak, const std::string& precision) {
   if (row.max_s <= 0) return 0;
   if (row.work.flops > 0) return rate(row) / peak.roof(row.work, precision);
@@ -105,7 +106,7 @@ void print_peak(std::ostream& out, const MachinePeak& peak) {
   if (peak.bf16 > 0)
     out << ", " << number(peak.bf16 * 1e-9, 1) << " GF/s bf16 (vectors; no matrix unit)";
   else
-    out << " (bf16 is compared with it, too)";
+    out << " (also the reference for bf16)";
   out << "; triad " << number(peak.triad * 1e-9, 1) << " GB/s\n";
 }
 
@@ -132,8 +133,8 @@ void print_result(std::ostream& out, const BenchResult& result, const MachinePea
   shares(", input", result.input_wait);
   shares("; packing", result.packing);
   out << "\n  memory      " << number(static_cast<double>(result.max_memory_bytes) * 1e-6, 1)
-      << " MB at most in a process, "
-      << number(static_cast<double>(result.sum_memory_bytes) * 1e-6, 1) << " MB in all"
+      << " MB maximum per process, "
+      << number(static_cast<double>(result.sum_memory_bytes) * 1e-6, 1) << " MB in total"
       << (result.memory_of_this_run ? "" : " (since the program's start)") << '\n';
   print_phases(out, result, peak);
   print_kernels(out, result.implementations);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The measurements as a table to read, and as JSON with all figures.
+// Prints the measurements as a table, and as JSON with all figures.
 #pragma once
 
 #include <iosfwd>

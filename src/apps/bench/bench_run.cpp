@@ -22,7 +22,8 @@
 namespace halomesh {
 namespace {
 
-constexpr float kRate = 1e-4f;  // small: random targets must not drive the weights anywhere
+constexpr float kRate =
+    1e-4f;  // small: training on random targets must not change the weights much
 constexpr std::size_t kEventsOfAStep = 1 << 16;
 constexpr std::size_t kEvaluationPasses = 3;
 
@@ -139,7 +140,7 @@ void measure_steps(const Comm& world, MeasuredTraining& training, const BenchPla
   std::vector<double> seconds;
   for (std::int64_t s = 0; s < plan.steps; ++s) {
     result.last_loss = training.step();
-    require(training.trace().dropped() == 0, "a step with more intervals than can be kept");
+    require(training.trace().dropped() == 0, "too many intervals in one step");
     times.add(training.trace().events());
     const TraceEvent& whole = training.trace().events().back();
     seconds.push_back(static_cast<double>(whole.end_ns - whole.begin_ns) * 1e-9);
@@ -159,7 +160,7 @@ void measure_steps(const Comm& world, MeasuredTraining& training, const BenchPla
 }  // namespace
 
 Spread spread_of(std::vector<double> values) {
-  require(!values.empty(), "the spread of no value");
+  require(!values.empty(), "no values to summarise");
   std::sort(values.begin(), values.end());
   const std::size_t n = values.size();
   return {(values[(n - 1) / 2] + values[n / 2]) / 2, values.front(), values.back()};

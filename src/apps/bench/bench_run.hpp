@@ -18,10 +18,11 @@ namespace halomesh {
 struct Spread {
   double median = 0, min = 0, max = 0;
 };
-/// Of at least one value. Of an even number the median is the mean of the middle two.
+/// The spread of at least one value. For an even number of values the median is the mean of the
+/// middle two.
 Spread spread_of(std::vector<double> values);
 
-/// A phase over all ranks, of the mean step.
+/// A phase over all ranks, per mean step.
 struct PhaseRow {
   PhaseKey key;
   double mean_s = 0, max_s = 0;  ///< over ranks

@@ -12,8 +12,8 @@
 namespace halomesh {
 namespace {
 
-// Short and many: on a machine with other work one of them is likely to run undisturbed, and where
-// ranks share a core it is likely to fit one time slice.
+// Many short tries: on a machine with other work one of them is likely to run undisturbed, and
+// where ranks share a core it is likely to fit one time slice.
 constexpr double kTrySeconds = 2e-3;
 constexpr int kTries = 100, kTriadTries = 10;
 

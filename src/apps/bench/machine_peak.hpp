@@ -18,8 +18,8 @@ struct MachinePeak {
   double bf16 = 0;  ///< vector dot products; 0 where the program was built without
   double triad = 0;
 
-  /// In this compute precision. bf16 may also be widened and multiplied as fp32, which is faster on
-  /// some CPUs: the higher of the two.
+  /// The peak in this compute precision. bf16 may also be widened and multiplied as fp32, which is
+  /// faster on some CPUs: this is the higher of the two.
   double of(const std::string& precision) const {
     return precision == "bf16" ? std::max(bf16, fp32) : fp32;
   }

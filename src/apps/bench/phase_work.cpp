@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The least work of each phase of a step: see phase_work.hpp.
+// The minimum work of each phase of a step: see phase_work.hpp.
 #include "src/apps/bench/phase_work.hpp"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ StepWork::StepWork(const Model& model, const ModelGeometry& geometry, std::int64
   for (std::size_t l = 0; l < model.layers().size(); ++l) add_layer(l, with_diff);
   const auto parameters = static_cast<double>(geometry.parameter_count(part));
   // Reads value, gradient and momentum and writes two of them. Its few operations are not counted:
-  // replicas repeat them, and a step is to have the same number on every mesh.
+  // replicas repeat them, and a step should have the same number on every mesh.
   entries_.push_back({{Phase::kOptimizer, ""}, {0, 5 * sizeof(float) * parameters}});
 }
 

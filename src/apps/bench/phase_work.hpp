@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The least work of each phase of a step on one part: operations and memory traffic, derived from a
-// network's geometry and types alone.
+// The minimum work of each phase of a step on one part: operations and memory traffic, derived only
+// from a network's geometry and types.
 #pragma once
 
 #include <cstdint>
@@ -12,21 +12,21 @@
 
 namespace halomesh {
 
-/// Of one step on one part.
+/// The work of one step on one part.
 struct PhaseWork {
   double flops = 0;         ///< floating-point operations, a multiply-add being two
   double memory_bytes = 0;  ///< when everything is read or written once: a lower bound
 };
 
-/// Of a part with `batch` local samples. Backward with respect to data and to parameters each count
-/// as many operations as forward where they are computed at all; a dense layer that is cut counts
-/// its share of the input, others their share of the output.
+/// The work of a part with `batch` local samples. Backward with respect to data and to parameters
+/// each count as many operations as forward where they are computed at all; a dense layer that is
+/// cut counts its share of the input, others their share of the output.
 class StepWork {
  public:
   StepWork(const Model& model, const ModelGeometry& geometry, std::int64_t part,
            std::int64_t batch);
 
-  /// Zeros for a phase without work that is known.
+  /// Zeros for a phase whose work is not known.
   PhaseWork of(const PhaseKey& key) const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The largest memory that this process has held: see process_memory.hpp.
+// The peak memory of this process: see process_memory.hpp.
 #include "src/apps/bench/process_memory.hpp"
 
 #include <sys/resource.h>

@@ -6,11 +6,11 @@
 
 namespace halomesh {
 
-/// Resets the peak to what is resident now. False where the system does not allow that (only Linux
-/// does): the peak is then that since the program's start.
+/// Resets the peak to the current resident size. False where the system does not support that (only
+/// Linux does): the peak then counts from the program's start.
 bool reset_peak_memory();
 
-/// Bytes resident at the peak.
+/// Peak resident bytes.
 std::int64_t peak_memory_bytes();
 
 }  // namespace halomesh

@@ -40,7 +40,7 @@ Options convert_options() {
       .add<std::string>("from", "DIR", "", "the data set: a directory with train/ and validation/")
       .add_required<std::string>("to", "DIR", "directory for the archive")
       .add_choice("split", {"all", "train", "validation"}, "all",
-                  "what to convert; all: what there is")
+                  "splits to convert; all: those that exist")
       .add<Shape>("input", "DxHxWxC", Shape{4, 128, 128, 128}, "extents of a sample")
       .add<std::int64_t>("targets", "T", 4, "targets of a sample")
       .at_least(1)
@@ -48,10 +48,10 @@ Options convert_options() {
                   "keep universes whole: samples of 4 times --input along each spatial axis");
   options.group("Archive")
       .add_choice("codec", {"gzip", "none"}, "gzip", "compression, after a byte shuffle")
-      .add<std::int64_t>("level", "1..9", d.gzip, "of gzip: 1 is fastest, 9 smallest")
+      .add<std::int64_t>("level", "1..9", d.gzip, "gzip level: 1 is fastest, 9 smallest")
       .at_least(1)
       .below(10)
-      .add<std::int64_t>("samples-per-file", "N", d.samples_per_file, "at most")
+      .add<std::int64_t>("samples-per-file", "N", d.samples_per_file, "maximum samples per file")
       .at_least(1)
       .add_switch(
           "verify",
@@ -109,14 +109,14 @@ void choose_splits(const Comm& world, Request& request) {
             "name the directory that holds them");
     return marks;
   });
-  if (request.splits.size() == 1) return;  // whatever is wrong with it is told when it is opened
+  if (request.splits.size() == 1) return;  // any problem with it is reported when it is opened
   std::vector<std::string> found;
   for (std::size_t s = 0; s < there.size(); ++s)
     if (there[s] == '+') found.push_back(request.splits[s]);
   request.splits = found;
 }
 
-/// Refuses samples that do not fit the memory of the node. Collective.
+/// Throws Error if samples do not fit the memory of the node. Collective.
 void check_memory(const Comm& world, const Shape& shape) {
   const Comm node = world.split_by_node();
   const std::int64_t needed = node.size() * 2 * voxel_bytes(shape);
@@ -143,7 +143,7 @@ void check_space(const Request& request, std::int64_t bytes) {
           "free space, use another --to, or --codec gzip");
 }
 
-/// Counts samples and shows them; rank 0's share stands for the whole, as all ranks work alike.
+/// Shows progress; extrapolates rank 0's share to all ranks, which have equal work.
 class Ticker {
  public:
   Ticker(Progress& progress, const Comm& world, std::int64_t total, std::int64_t done)
@@ -162,7 +162,7 @@ class Ticker {
   std::int64_t ranks_, total_, done_;
 };
 
-/// What was done with one split, as rank 0 tells it.
+/// Converts one split; returns rank 0's summary.
 std::string convert_split(const Comm& world, const Request& request, const std::string& split,
                           const Dataset* source) {
   std::string told;
@@ -216,7 +216,7 @@ int convert(const Comm& world, const Options& options) {
   std::unique_ptr<DirectoryLock> lock;
   if (!request.from.empty()) {
     lock = hold_directory(world, request.archive.directory, "converting", "--to");
-    on_first_rank(world, [&] {  // what a killed run left
+    on_first_rank(world, [&] {  // left by a killed run
       for (const std::string& split : request.splits)
         remove_partial_files(request.archive.directory, split + "-");
       return std::string();

@@ -40,7 +40,7 @@ SplitConversion::SplitConversion(const Comm& comm, const Dataset& source, std::s
     : comm_(comm), source_(source), split_(std::move(split)), options_(std::move(options)) {
   const auto found = on_every_rank(comm, [&] {
     if (comm.rank() == 0) check_no_others();
-    std::string kept;  // a letter for each file that this rank looks at
+    std::string kept;  // a letter for each file that this rank checks
     for (std::int64_t f = comm.rank(); f < files(); f += comm.size()) {
       const std::optional<ArchiveFile> there = find_archive_file(path(f));
       const ArchiveFile wanted = content(f);
@@ -58,7 +58,7 @@ SplitConversion::SplitConversion(const Comm& comm, const Dataset& source, std::s
       missing_.push_back(f);
 }
 
-/// Files of this split beyond those that are to be would be read as a part of it.
+/// Further files of this split would be read as part of it.
 void SplitConversion::check_no_others() const {
   const std::string prefix = split_ + "-";
   for (const fs::directory_entry& entry : fs::directory_iterator(options_.directory)) {
@@ -137,7 +137,7 @@ void verify_archive(const Comm& comm, const Dataset& archive, const Dataset* sou
     std::vector<float> archived_targets(count), given_targets(count);
     const auto reader = archive.reader();
     const auto source_reader = source != nullptr ? source->reader() : nullptr;
-    // In runs, so that a rank does not open every file.
+    // Contiguous runs, so that a rank does not open every file.
     const std::int64_t end = archive.size() * (comm.rank() + 1) / comm.size();
     for (std::int64_t sample = archive.size() * comm.rank() / comm.size();
          sample < end && !others_failed(); ++sample, tick()) {

@@ -24,8 +24,7 @@ struct ArchiveOptions {
 /// Called after each sample of this rank; throws to stop the conversion.
 using SampleTick = std::function<void()>;
 
-/// All functions are collective over the communicator given, and throw the same Error on every
-/// rank.
+/// All functions are collective over the given communicator and throw the same Error on every rank.
 class SplitConversion {
  public:
   /// Finds complete files of an earlier conversion, which are kept. Throws Error if a file of the
@@ -57,8 +56,8 @@ class SplitConversion {
   std::vector<std::int64_t> missing_;  // files
 };
 
-/// Reads every sample of an archive against its checksums, and against the same sample of `source`
-/// unless that is null. Samples are divided over the ranks.
+/// Reads every sample of an archive and compares it with its checksums and, unless `source` is
+/// null, with the same sample of the source. Samples are divided over the ranks.
 void verify_archive(const Comm& comm, const Dataset& archive, const Dataset* source,
                     const SampleTick& tick);
 

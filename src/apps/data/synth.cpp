@@ -45,7 +45,7 @@ struct Request {
   bool overwrite = false;
   SynthFormat format = SynthFormat::kTfRecord;
   Compression compression = Compression::kNone;
-  std::string made_with;  ///< all options that decide what is made
+  std::string made_with;  ///< all options that determine the data
   SynthPlan plan;
   UniverseOptions universe;
 
@@ -56,10 +56,10 @@ struct Request {
     const std::int64_t extent = universe.box_extent();
     return {std::ssize(kRedshifts), extent, extent, extent};
   }
-  /// Of one file: the counts, and less than 128 bytes of framing, names and targets.
+  /// Bytes of one file: the counts, and less than 128 bytes of framing, names and targets.
   std::int64_t file_bytes() const { return universe.box_elements() * 2 + 128; }
-  /// What the whole set takes on disk. Particle counts are small numbers: gzip at least halves
-  /// them.
+  /// Estimated bytes of the whole set on disk. Particle counts are small numbers: gzip at least
+  /// halves them.
   std::int64_t disk_bytes() const {
     const std::int64_t bytes = (plan.train + plan.validation) * file_bytes();
     return compressed() ? bytes / 2 : bytes;
@@ -77,24 +77,24 @@ Options synth_options() {
       .add_required<std::string>("out", "DIR", "directory for train/ and validation/")
       .add<std::int64_t>("train", "N", 32, "training samples")
       .at_least(0)
-      .add<std::int64_t>("validation", "N", 16, "validation samples, of other universes")
+      .add<std::int64_t>("validation", "N", 16, "validation samples, from other universes")
       .at_least(0)
-      .add<std::uint64_t>("seed", "S", 0, "decides every byte")
+      .add<std::uint64_t>("seed", "S", 0, "random seed; the same seed gives the same bytes")
       .add_choice("format", {"tfrecord", "archive"}, "tfrecord",
-                  "TFRecord, one sample a file, or an archive")
+                  "TFRecord, one sample per file, or an archive")
       .add_switch("gzip", "write compressed TFRecord files; archives always are")
       .add_switch("overwrite", "replace the samples of an earlier run");
   options.group("Universe")
       .add<std::int64_t>("extent", "N", d.extent, "voxels along each axis of a sample")
       .at_least(1)
       .add<std::int64_t>("universe-boxes", "B", d.boxes_per_axis,
-                         "samples along each axis of a universe, all with its parameters")
+                         "samples along each axis of a universe, all with the same parameters")
       .at_least(1)
       .add<double>("voxel-mpc-h", "X", d.voxel_mpc_h, "edge of a voxel in Mpc/h, for h = 0.7")
       .add<std::int64_t>("particles-per-voxel", "P", 8, "mean count: 1, 8, 27 or another cube")
       .at_least(1)
       .add<double>("parameter-spread", "S", d.parameter_spread,
-                   "parameters stray from their centre by up to this fraction; wider is easier");
+                   "half width of the parameters' ranges, as a fraction; wider is easier to learn");
   return options;
 }
 
@@ -129,7 +129,8 @@ Request request_of(const Options& options) {
   return r;
 }
 
-/// Refuses what would end in swapping or in a killed rank. Collective over `world`.
+/// Throws Error if the universes do not fit the node's memory, before ranks swap or are killed.
+/// Collective over `world`.
 void check_memory(const Comm& world, const Request& request) {
   const Comm node = world.split_by_node();
   const std::int64_t needed =
@@ -139,14 +140,14 @@ void check_memory(const Comm& world, const Request& request) {
     throw Error(fmt::format("universes of {}^3 voxels on {} ranks of a node need {} bytes of "
                             "memory, {} are available",
                             request.universe.extent, node.size(), needed, available),
-                "start fewer ranks a node or make smaller universes");
+                "start fewer ranks per node or make smaller universes");
 }
 
-/// Takes one box: its universe and number there, counts and targets.
+/// Takes one box: its universe, its number in the universe, counts and targets.
 using BoxSink = std::function<void(const SynthUniverse& piece, std::int64_t box,
                                    std::span<const std::int16_t>, std::span<const float>)>;
 
-/// Told how many samples are done; throws Error to end the work.
+/// Called with the number of samples done; throws Error to end the work.
 using Report = std::function<void(std::int64_t done)>;
 
 /// Makes the boxes of one universe, which stands for `step` samples after `done` in `report`.
@@ -173,7 +174,7 @@ void write_record(const Request& request, const SynthUniverse& piece, std::int64
   writer.commit();
 }
 
-/// What the group's file of an archive is to hold.
+/// The content of the group's file of an archive.
 ArchiveFile content_of(const Request& request, const SynthGroup& group) {
   const bool validation = group.universes.front().validation;
   ArchiveFile content;
@@ -186,7 +187,7 @@ ArchiveFile content_of(const Request& request, const SynthGroup& group) {
   return content;
 }
 
-/// Makes the samples of a group; `report` counts those of all ranks, which work alike.
+/// Makes the samples of a group; `report` extrapolates to all ranks, which have equal work.
 void make_group(const Request& request, const SynthGroup& group, const Report& report,
                 std::int64_t ranks, std::int64_t& done) {
   std::optional<ArchiveWriter> archive;
@@ -209,7 +210,7 @@ void make_group(const Request& request, const SynthGroup& group, const Report& r
   if (archive) archive->commit();
 }
 
-/// What made the data set, for people and programs that find it later.
+/// Records how the data set was made, for people and programs that find it later.
 void write_description(const Request& request, const Options& options) {
   const Cosmology centre;
   const auto rounded = [](double value) { return std::round(value * 1e6) / 1e6; };
@@ -242,7 +243,7 @@ void print_summary(const Request& request, double seconds, int ranks) {
             << " --input " << shape << " ...\n";
 }
 
-/// Where a run fails before it has written samples, it takes the directories for them away again.
+/// Removes the directories for samples again if a run fails before it has written any.
 struct NoEmptySplits {
   fs::path out;  // "": another rank does so
   ~NoEmptySplits() {

@@ -35,7 +35,7 @@ std::vector<fs::path> files_in(const fs::path& directory, const Is& is) {
   return files;
 }
 
-/// Of an archive of either split, or of one that was being written.
+/// The files of an archive of either split, or of one being written.
 bool is_archive_or_partial(std::string_view name) {
   constexpr std::string_view kPartial = ".partial";
   if (name.starts_with('.')) name.remove_prefix(1);
@@ -123,7 +123,7 @@ void prepare_directory(const fs::path& directory, bool overwrite, std::int64_t b
   fs::create_directories(directory);
   if (format == SynthFormat::kTfRecord)
     for (const char* split : {"train", "validation"}) fs::create_directories(directory / split);
-  // First: while it is missing the data set is not complete.
+  // First: without it the data set counts as incomplete.
   fs::remove(directory / kDescription);
   for (const fs::path& file : old) fs::remove(file);
 }

@@ -69,7 +69,7 @@ std::string node_text(const RankBinding& binding) {
       page_text(node), gib(node.shm_free_bytes));
 }
 
-/// Floating-point operations per second of this thread: the best of some runs of milliseconds.
+/// Floating-point operations per second of this thread: the best of several runs of milliseconds.
 double core_flops() {
   double best = 0;
   for (int i = 0; i < 20; ++i) {
@@ -84,7 +84,7 @@ int print_all(const Comm& world) {
   const RankBinding binding = find_binding(world);
   const auto nodes = world.all_gather(binding.rank_on_node == 0 ? node_text(binding) : "");
   const auto ranks = world.all_gather(binding.describe());
-  // Only there can the units be told apart from outside; elsewhere the time is not worth it.
+  // Only A64FX has units that can be switched off; elsewhere this would waste time.
   const double flops = is_a64fx(binding.cpu_model) ? core_flops() : 0;
   const auto warnings = launch_warnings(world, binding, flops);
   if (world.rank() != 0) return kExitDone;

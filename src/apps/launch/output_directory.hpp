@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a command writes to: directories, held against other runs, and files.
+// The outputs of a command: directories, locked against other runs, and files.
 // Must not depend on what is written.
 #pragma once
 
@@ -12,16 +12,16 @@
 
 namespace halomesh {
 
-/// Makes the directory if need be and locks it on rank 0, which gets the lock; the others get null.
-/// `activity` and `option`: see LockTerms. Throws the same Error on every rank when another run has
-/// the directory or it cannot be written to. Collective over `world`.
+/// Creates the directory if necessary and locks it on rank 0, which gets the lock; the other ranks
+/// get null. `activity` and `option`: see LockTerms. Throws the same Error on every rank if another
+/// run has locked the directory or it is not writable. Collective over `world`.
 std::unique_ptr<DirectoryLock> hold_directory(const Comm& world,
                                               const std::filesystem::path& directory,
                                               const std::string& activity,
                                               const std::string& option);
 
-/// Throws the same Error on every rank when `file` cannot be written, which is found out before the
-/// work rather than after it; leaves everything as it is. Collective over `world`.
+/// Checks before the work rather than after it that `file` can be written; changes nothing. Throws
+/// the same Error on every rank if it cannot. Collective over `world`.
 void check_output_file(const Comm& world, const std::filesystem::path& file);
 
 }  // namespace halomesh

@@ -27,14 +27,14 @@ std::string message(const std::string& what, const std::string& hint, int rank) 
   return text;
 }
 
-/// In one write, so that lines of different ranks do not mix.
+/// In one write, so that lines of different ranks are not interleaved.
 void print_error(const std::string& text) {
   std::cout.flush();
   std::fwrite(text.data(), 1, text.size(), stderr);
   std::fflush(stderr);
 }
 
-/// A launcher that does not fit the MPI library starts every rank as a world of its own.
+/// A launcher that does not match the MPI library starts every rank in an MPI world of its own.
 void check_launch(const Comm& world, const Launch& launch) {
   if (world.size() > 1 || launch.size <= 1) return;
   throw Error(fmt::format("the launcher started {} ranks, but each is alone in its own MPI world",
@@ -44,10 +44,10 @@ void check_launch(const Comm& world, const Launch& launch) {
                           MpiSession::library_version()));
 }
 
-/// Ends the job's ranks; returns only where this rank is its whole world. Of ranks that fail at
-/// once, the first of each node speaks: who comes later waits to be ended. Of nodes, the first does
-/// unless it takes longer than 300 ms to end the others. That it waits for them for 200 ms lets all
-/// remove what they have made, where all have failed.
+/// Ends the job's ranks; returns only if this rank is alone in its world. If several ranks fail at
+/// once, the first of each node prints its error and the others wait to be ended. Only the first
+/// node prints, unless it takes longer than 300 ms to end the others. It waits 200 ms for them, so
+/// that all ranks can clean up if all have failed.
 int end_all_ranks(const MpiSession& session, const Launch& launch, const Failure& failure,
                   const NodeFlag& said, NonblockingAny& all_failed) {
   using std::chrono::milliseconds;
@@ -63,7 +63,7 @@ int end_all_ranks(const MpiSession& session, const Launch& launch, const Failure
     std::this_thread::sleep_for(std::chrono::seconds(5));
     session.abort(failure.exit_code);
   }
-  // Where the launcher made a world of each rank, they all fail alike.
+  // If the launcher gave each rank its own world, they all fail with the same error.
   if (world.size() > 1 || launch.rank == 0) print_error(failure.text);
   if (world.rank() == 0) wait(milliseconds(200), true);
   if (world.size() > 1) session.abort(failure.exit_code);
@@ -89,7 +89,7 @@ Launch read_launch(const std::function<const char*(const char*)>& variable) {
   struct Names {
     const char *size, *rank;
   };
-  // A launcher's own variables before those that the job around it has set.
+  // A launcher's own variables take precedence over those of the surrounding job.
   for (const Names& names :
        {Names{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"}, Names{"PMI_SIZE", "PMI_RANK"},
         Names{"SLURM_STEP_NUM_TASKS", "SLURM_PROCID"}}) {
@@ -109,7 +109,7 @@ int run_parallel(int argc, char** argv, Options& options,
     if (launch.rank == 0) std::cout << options.help();
     return kExitDone;
   }
-  std::exception_ptr misread;  // said once there is a world to say it in
+  std::exception_ptr misread;  // printed once the MPI world exists
   try {
     options.parse(argc, argv);
   } catch (...) {

@@ -12,7 +12,7 @@
 
 namespace halomesh {
 
-/// How the program ends.
+/// Exit codes.
 enum ExitCode : int {
   kExitDone = 0,
   kExitFailed = 1,
@@ -20,15 +20,15 @@ enum ExitCode : int {
   kExitStopped = 75  ///< stopped cleanly before the wall limit: run again to resume
 };
 
-/// Makes the MPI session, reads `options` on every rank and calls body(world), whose result is
-/// returned. An exception ends every rank of the job, with kExitUsage for a UsageError and
-/// kExitFailed otherwise. With --help it prints the page once, without MPI. May be called once per
-/// process. Several ranks often fail alike at the same time: rank 0 reports for all, because it
-/// reports at once and thereby ends the others, which wait a little.
+/// Starts the MPI session, parses `options` on every rank and returns the result of body(world). An
+/// exception ends every rank of the job, with kExitUsage for a UsageError and kExitFailed
+/// otherwise. With --help, prints the help page once, without MPI. May be called once per process.
+/// Several ranks often fail with the same error at the same time: the other ranks wait a little, so
+/// that rank 0 reports first and thereby ends them.
 int run_parallel(int argc, char** argv, Options& options,
                  const std::function<int(const Comm& world)>& body);
 
-/// What to tell the user about an exception, and how the program ends.
+/// The message for the user about an exception, and the exit code.
 struct Failure {
   std::string text;  ///< lines "halomesh: error: WHAT" and "  hint: HINT"
   int exit_code = kExitFailed;
@@ -36,8 +36,8 @@ struct Failure {
 /// `rank` is named unless it is 0.
 Failure describe(const std::exception_ptr& exception, int rank);
 
-/// The ranks that the launcher says it started and which of them this is; read from the environment
-/// by `variable` (std::getenv or a test's). size 0: it does not say.
+/// The number of ranks that the launcher says it started, and the number of this one; read from the
+/// environment by `variable` (std::getenv or a test's). size 0: unknown.
 struct Launch {
   std::int64_t size = 0, rank = 0;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run leaves behind beside its metrics: see run_record.hpp.
+// What a run writes besides its metrics: see run_record.hpp.
 #include "src/apps/launch/run_record.hpp"
 
 #include <omp.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run leaves behind beside its metrics: run.json and the trace.
-// Knows how they are written; nothing of training.
+// What a run writes besides its metrics: run.json and the trace.
+// Must not depend on training.
 #pragma once
 
 #include <filesystem>
@@ -16,12 +16,12 @@
 
 namespace halomesh {
 
-/// Where this rank runs; sets its number of OpenMP threads. Rank 0 warns on standard error of what
-/// is wrong with the binding of any rank. Collective over `world`.
+/// Where this rank runs; sets its number of OpenMP threads. Rank 0 warns on standard error about
+/// problems with the binding of any rank. Collective over `world`.
 RankBinding bind_threads(const Comm& world);
 
-/// oneDNN falls back to reference code, a hundred times slower, without a word: rank 0 says it
-/// instead, once for each of its `implementations` (see Executor). Local.
+/// Where oneDNN has silently fallen back to reference code, which is a hundred times slower, rank 0
+/// prints a warning for each of its `implementations` (see Executor). Local.
 void warn_of_slow_kernels(const Comm& world, const std::vector<std::string>& implementations);
 
 /// What ran: program, versions, options, machine and the binding of every rank. Collective.
@@ -40,7 +40,8 @@ void record_run(const Comm& world, const std::filesystem::path& directory, const
                 const std::vector<std::string>& implementations);
 
 /// Writes the intervals of all ranks to `file` in the Trace Event Format (JSON, "X" events; opened
-/// by chrome://tracing and Perfetto): one process a rank, microseconds. Collective over `world`.
+/// by chrome://tracing and Perfetto): one process per rank, times in microseconds. Collective over
+/// `world`.
 void write_trace(const Comm& world, const std::filesystem::path& file, const Trace& trace);
 
 }  // namespace halomesh

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // What was built; the only file that is compiled anew for every commit.
-// Knows nothing of the machine it runs on.
 #include "src/apps/launch/version.hpp"
 
 #ifndef HALOMESH_VERSION

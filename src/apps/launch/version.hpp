@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What was built: the version of the program and where it came from.
-// Knows nothing of the machine it runs on.
+// The version of the program, its commit and its compiler.
 #pragma once
 
 namespace halomesh {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The options of the MLPerf log, and what it records of the submission.
+// The options of the MLPerf log and of the submission that it describes.
 #pragma once
 
 #include "runtime/log/mllog.hpp"
@@ -11,7 +11,7 @@ namespace halomesh {
 /// Declares --mllog, --cache-cleared and --submission-*.
 void add_mlperf_options(Options& options);
 
-/// A log that is not opened yet, with init_start in it; writes nothing on ranks other than 0.
+/// Creates a log, not opened yet, with init_start in it; writes nothing on ranks other than 0.
 /// Local.
 MlperfLog begin_mlperf_log(const Comm& world, const Options& options);
 

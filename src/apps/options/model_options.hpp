@@ -16,19 +16,19 @@ namespace halomesh {
 /// --channel-cuts.
 void add_model_options(Options& options);
 
-/// The network that parsed options define, which reads samples as counts. Throws UsageError for one
-/// that cannot be built.
+/// The network that parsed options define; it reads samples as counts. Throws UsageError if it
+/// cannot be built.
 Model make_model(const Options& options, DataType precision = DataType::kFloat32);
 
-/// "fp32" or "bf16" as a type. Throws UsageError for others, and for bf16 where this CPU has no
-/// instructions for it: it would be emulated, more slowly than fp32.
+/// "fp32" or "bf16" as a type. Throws UsageError for other names, and for bf16 if this CPU has no
+/// instructions for it: emulated bf16 would be slower than fp32.
 DataType precision_named(const std::string& name);
 
-/// These options as text by name, except --channel-cuts: what a checkpoint stores of its network.
+/// The names and texts of these options, except --channel-cuts, as stored in checkpoints.
 std::map<std::string, std::string> model_settings(const Options& options);
 
-/// The options that a checkpoint's settings stand for. Throws an Error naming `file` for settings
-/// that this version does not know.
+/// The options described by a checkpoint's settings. Throws Error naming `file` for settings
+/// unknown to this version.
 Options options_of_settings(const std::map<std::string, std::string>& settings,
                             const std::string& file);
 

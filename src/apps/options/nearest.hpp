@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The known word nearest to a mistyped one.
+// Finds the known word nearest to a mistyped one.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,8 @@
 
 namespace halomesh {
 
-/// Insertions, deletions and substitutions that turn `a` into `b` (Levenshtein 1966).
+/// The least number of insertions, deletions and substitutions that change `a` into `b`
+/// (Levenshtein 1966).
 inline std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});

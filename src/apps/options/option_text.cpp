@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text form of option values: see option_text.hpp.
+// Converts option values from and to text: see option_text.hpp.
 #include "src/apps/options/option_text.hpp"
 
 #include <charconv>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text form of option values: text to value and back.
+// Converts option values from and to text.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@
 
 namespace halomesh {
 
-/// Sizes beyond these are mistakes: no machine holds such a sample, and the geometry of more parts
-/// takes long. Sums and bytes of what they allow fit 64 bits.
+/// Larger sizes are treated as mistakes: no machine holds such a sample, and the geometry of more
+/// parts takes too long. Sums and byte counts within these bounds fit 64 bits.
 constexpr double kMaxSampleElements = 0x1p40;
 constexpr double kMaxParts = 16384;
 
-/// Reads the whole of `text` as a T, or nothing. Made for: std::string; std::int64_t;
+/// Parses the whole of `text` as a T; empty if that fails. T may be: std::string; std::int64_t;
 /// std::uint64_t; double (finite); bool ("on" or "off"); lists "128,64" of std::int64_t or double
 /// ("" is the empty list); Shape "DxHxWxC" and PartGrid "DxHxW" with extents of at least 1 and a
 /// product of at most kMaxSampleElements or kMaxParts.

@@ -25,13 +25,12 @@ constexpr std::uintmax_t kMaxConfigBytes = 1 << 20;
 constexpr double kMaxWholeNumber = 1e12;
 constexpr unsigned kHelpWidth = 100, kHelpColumn = 34;
 
-/// A value that was refused, before it is known where it stood.
+/// A rejected value, before its place is known.
 struct Refusal {
   std::string name, what, hint;
 };
 
-/// The text of a configuration file without what only its readers need. Opens regular files only:
-/// a device or a pipe may never end.
+/// The text of a configuration file. Opens regular files only: a device or a pipe may never end.
 std::string config_text(const std::string& path) {
   const std::string hint = "give a text file of lines NAME = VALUE";
   std::error_code error;
@@ -46,7 +45,7 @@ std::string config_text(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::string text{std::istreambuf_iterator<char>(file), {}};
   if (!file) refuse(std::generic_category().message(errno));
-  if (text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);  // the mark of a UTF-8 file
+  if (text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);  // the byte order mark of UTF-8
   if (text.find('\0') != std::string::npos) refuse("it holds NUL bytes, so it is not a text file");
   return text;
 }
@@ -228,7 +227,7 @@ void Options::read_command_line(const std::vector<std::string>& arguments, const
   rest_.clear();
   std::vector<std::string> words;
   for (const std::string& argument : arguments) {
-    // Boost takes an empty value only as a word of its own.
+    // Boost accepts an empty value only as a separate word.
     const bool is_empty = argument.starts_with("--") && argument.find('=') + 1 == argument.size();
     words.push_back(argument.substr(0, argument.size() - (is_empty ? 1 : 0)));
     if (is_empty) words.emplace_back();
@@ -275,7 +274,7 @@ void Options::read_command_line(const std::vector<std::string>& arguments, const
 }
 
 void Options::read_file(const std::string& path) {
-  // Which line a name stands in last; [section] lines and ; comments are blanked for Boost.
+  // Finds the last line of each name; blanks [section] lines and ; comments for Boost.
   std::vector<std::pair<std::string, std::string>> where;
   std::istringstream lines(config_text(path));
   std::string text;
@@ -301,7 +300,7 @@ void Options::read_file(const std::string& path) {
       if (option.string_key == kConfig)
         throw UsageError(line_of(kConfig) + "a configuration file cannot name another",
                          "copy the other file's lines into this one");
-    po::variables_map all;  // what the command line overrides is checked as well
+    po::variables_map all;  // values that the command line overrides are checked as well
     po::store(parsed, all);
     std::erase_if(parsed.options, [&](const auto& option) {
       return own_.find_nothrow(option.string_key, false) == nullptr;

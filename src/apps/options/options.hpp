@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The options of one command: declared once, read from the command line and a configuration file.
-// Boost.Program_options parses, stores and prints them; this adds bounds, choices, the nearest name
-// for a mistyped one and the lines that mistakes in a file stand in.
+// Boost.Program_options parses, stores and prints them; this adds bounds, choices, suggestions for
+// mistyped names and the line numbers of mistakes in a file.
 #pragma once
 
 #include <boost/program_options/options_description.hpp>
@@ -33,7 +33,7 @@ class Options {
   Options& group(const std::string& title);
 
   /// Declares an option of type T (see option_text.hpp) with a default. `placeholder` stands for
-  /// its value on the help page, which does not show a default whose text is empty.
+  /// its value on the help page, which does not show a default with empty text.
   template <class T>
   Options& add(const std::string& name, const std::string& placeholder, const T& fallback,
                const std::string& help) {
@@ -45,8 +45,8 @@ class Options {
                         const std::string& help) {
     return declare({name, placeholder, help, text_example<T>(), readable<T>, std::nullopt});
   }
-  /// Declares a switch, get<bool>(), that is off unless it is given. `--name=off` and, in the file,
-  /// `name = on` or `name = off` are understood as well.
+  /// Declares a switch, read by get<bool>(), that is off by default. `--name=off` and, in the file,
+  /// `name = on` or `name = off` are accepted as well.
   Options& add_switch(const std::string& name, const std::string& help);
   /// Declares an option whose value is one of `choices`.
   Options& add_choice(const std::string& name, const std::vector<std::string>& choices,
@@ -58,20 +58,20 @@ class Options {
   /// The same, for values below `bound`.
   Options& below(double bound);
 
-  /// Lets a configuration file hold the options of `other`, so that one file serves several
-  /// commands; their values are checked and then dropped.
+  /// Accepts the options of `other` in a configuration file, so that one file serves several
+  /// commands; their values are checked and then ignored.
   Options& accept_in_config(const Options& other);
-  /// Lets the command line hold arguments that belong to no option: see arguments().
+  /// Accepts arguments that belong to no option on the command line: see arguments().
   Options& accept_arguments();
 
-  /// Reads `argc` arguments after argv[0]. With --help or -h nothing else is looked at. Throws
+  /// Parses `argc` arguments after argv[0]. With --help or -h everything else is ignored. Throws
   /// UsageError: unknown option (naming the nearest), value of a wrong type or out of bounds,
   /// unexpected argument, missing option, option given twice, unreadable file or a mistake in it
   /// (with its line).
   void parse(int argc, const char* const* argv);
   void parse(const std::vector<std::string>& arguments);
-  /// Reads what it can from `arguments` and returns the rest: options of `others` with what follows
-  /// them, and everything after "--". Throws UsageError as parse() does.
+  /// Parses what it knows of `arguments` and returns the rest: options of `others` with their
+  /// values, and everything after "--". Throws UsageError as parse() does.
   std::vector<std::string> parse_own(const std::vector<std::string>& arguments,
                                      const Options& others);
 
@@ -89,14 +89,14 @@ class Options {
   }
   /// True when the command line or the file gave the option.
   bool is_given(const std::string& name) const { return !values_.at(name).defaulted(); }
-  /// The options of the command line as they were given; a bare switch has no value.
+  /// The options of the command line as given; a bare switch has no value.
   struct Given {
     std::string name;
     std::optional<std::string> value;
-    char separator = ' ';  ///< '=' where the value of a switch must not stand apart
+    char separator = ' ';  ///< '=' if the value of a switch must be attached
   };
   const std::vector<Given>& given() const { return given_; }
-  /// What stood on the command line without an option, where accept_arguments() allows it.
+  /// Command-line arguments that belong to no option, if accept_arguments() allows them.
   const std::vector<std::string>& arguments() const { return arguments_; }
   /// Every option but --config and --help, in the order of declaration.
   std::vector<std::string> names() const;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The options of training, declared apart from the command so that other commands accept a run's
-// configuration file.
+// The options of training, declared separately from the command so that other commands accept a
+// run's configuration file.
 #pragma once
 
 #include <string>

@@ -79,7 +79,7 @@ Options training_options() {
   return options;
 }
 
-/// Reads what goes to train as train will, so that a mistake is found now and not in the job.
+/// Parses the options for train as train will, so that mistakes are found now and not in the job.
 std::vector<Options::Given> check_training(Options& training, const Words& arguments) {
   training.parse(arguments);
   std::vector<Options::Given> given = training.given();

@@ -43,7 +43,7 @@ void plan_node(const SiteProfile& site, const JobRequest& request, JobPlan& plan
   plan.reserved_cores = site.reserved_cores;
   plan.cpus_per_rank = plan.threads * site.threads_per_core;
   if (cores > 0) {
-    // Spare cores go to the ranks as well: for the threads of MPI and of the input.
+    // Spare cores go to the ranks as well, for the threads of MPI and of the input.
     plan.cpus_per_rank = usable / plan.ranks_per_node * site.threads_per_core;
     plan.within_domain = plan.threads <= std::max<std::int64_t>(cores / site.numa_domains, 1);
   }
@@ -91,12 +91,13 @@ void check_size(const SiteProfile& site, const JobRequest& request) {
                      fmt::format("ask for at most {}", site.nodes));
   if (request.seconds <= site.end_margin_s)
     throw UsageError(
-        fmt::format("--time {} leaves nothing beside the {} s that a clean end may need",
-                    to_duration_text(request.seconds), site.end_margin_s),
+        fmt::format(
+            "--time {} leaves no time for training besides the {} s that a clean stop may take",
+            to_duration_text(request.seconds), site.end_margin_s),
         fmt::format("ask for more than {}", to_duration_text(site.end_margin_s)));
 }
 
-/// How the nodes lie: PJM's shape and allocation mode.
+/// The placement of the nodes: PJM's shape and allocation mode.
 void plan_shape(const SiteProfile& site, const JobRequest& request,
                 const std::optional<Queue>& queue, JobPlan& plan) {
   if (site.scheduler != Scheduler::kPjm) {

@@ -28,18 +28,19 @@ struct JobRequest {
 struct JobPlan {
   MeshShape mesh;
   std::int64_t nodes = 1, ranks_per_node = 1, threads = 1, reserved_cores = 0;
-  std::int64_t cpus_per_rank = 1;     ///< as the scheduler counts
-  std::optional<bool> within_domain;  ///< each rank keeps to one NUMA domain; none: unknown
+  std::int64_t cpus_per_rank = 1;  ///< as counted by the scheduler
+  std::optional<bool>
+      within_domain;  ///< whether each rank stays within one NUMA domain; none: unknown
   std::string queue, allocation, launcher, mpi_plugin;
-  NodeShape shape;  ///< empty: a number of nodes, wherever they are
+  NodeShape shape;  ///< empty: any nodes
   std::optional<RankMap> rank_map;
   std::int64_t stage_bytes = 0;  ///< per node; of a burst buffer: in total
 };
 
 /// Throws UsageError, naming the limit and a value within it: more ranks or threads than cores,
-/// more nodes than the site has, parts or batch that do not divide, no queue that holds nodes and
-/// time, unknown queue, launcher or allocation mode, a shape that does not hold the nodes or does
-/// not fit into the machine, too much staging space, and less time than a clean stop needs.
+/// more nodes than the site has, parts or batch that do not divide, no queue for these nodes and
+/// this time, unknown queue, launcher or allocation mode, a shape that does not match the nodes or
+/// does not fit into the machine, too much staging space, and less time than a clean stop needs.
 JobPlan plan_job(const SiteProfile& site, const JobRequest& request);
 
 }  // namespace halomesh

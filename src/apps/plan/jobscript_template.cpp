@@ -44,7 +44,7 @@ std::string replaced(const std::string& line, const std::string& name, const std
   return text + line.substr(done);
 }
 
-/// Goes through the lines of a template; a line counts where every block around it is on.
+/// Processes the lines of a template; a line is used if every block around it is on.
 class Filler {
  public:
   Filler(std::filesystem::path directory, const TemplateValues& values)
@@ -114,7 +114,7 @@ std::vector<std::string> fill_line(const std::string& line, const TemplateValues
        p = next_placeholder(line, p.end)) {
     std::vector<std::string> filled;
     for (const std::string& one : lines) {
-      // Both occurrences of a name that stands in the line twice are replaced at once.
+      // A name that occurs twice in the line is replaced in both places at once.
       if (one.find("@{" + p.name + '}') == std::string::npos) {
         filled.push_back(one);
         continue;

@@ -13,18 +13,18 @@ namespace halomesh {
 /// blocks.
 using TemplateValues = std::map<std::string, std::vector<std::string>>;
 
-/// Fills a template. @{name} stands for a value: a line stands once for every value of a name
-/// in it, so it vanishes where there is none. `@if name`, `@else`, `@end`
-/// (a line each, blocks may nest) choose by whether a name has a value; `@include FILE` takes a
+/// Fills a template. @{name} stands for a value: a line is repeated for every value of a name in
+/// it, so it disappears if there is none. `@if name`, `@else`, `@end`
+/// (one per line, blocks may nest) choose by whether a name has a value; `@include FILE` includes a
 /// file of `directory`. Runs of empty lines become one. Throws Error with file and line for a name
-/// that `values` lacks and for an @if, @else or @end without its partner.
+/// that is not in `values` and for an unmatched @if, @else or @end.
 std::string fill_template(const std::filesystem::path& directory, const std::string& file,
                           const TemplateValues& values);
 
-/// The same for one text that stands for one line: its lines.
+/// The same for a template of a single line: the resulting lines.
 std::vector<std::string> fill_line(const std::string& line, const TemplateValues& values);
 
-/// `text` as one word of a shell: as it is, or in single quotes.
+/// `text` as one shell word: unchanged, or in single quotes.
 std::string shell_word(const std::string& text);
 
 }  // namespace halomesh

@@ -35,7 +35,7 @@ std::string option_value(const JobWords& words, const std::string& name) {
   return {};
 }
 
-/// What the node-local directory is called in the script.
+/// The name of the node-local directory in the script.
 std::string stage_directory(const SiteProfile& site, const JobWords& words) {
   if (site.stage == StageKind::kLocaltmp) return "\"$PJM_LOCALTMP\"";
   const char* id = site.scheduler == Scheduler::kSlurm ? "$SLURM_JOB_ID" : "$$";
@@ -70,7 +70,7 @@ Lines burst_buffer(const JobPlan& plan, const JobWords& words) {
       fmt::format("stage_in source={} destination=$DW_JOB_STRIPED/data type=directory", data)};
 }
 
-/// Volumes that paths of the job lie on, as far as they can be told from the paths.
+/// The volumes of the job's paths, as far as the paths show them.
 std::string volumes(const SiteProfile& site, const JobWords& words) {
   Lines found = words.volumes;
   Lines paths = {words.program};
@@ -91,7 +91,7 @@ Lines notes(const SiteProfile& site, const JobPlan& plan, const JobWords& words)
         "Rank map {}: a group on {} nodes, {:g} hops between parts that share a face.",
         words.rank_map_file, to_string(plan.rank_map->block), plan.rank_map->mean_hops));
   if (site.scheduler == Scheduler::kPjm && plan.mesh.ranks() >= kManyRanks)
-    lines.emplace_back("What ranks print goes to output.JOB/, a directory for every 1000 of them.");
+    lines.emplace_back("The ranks' output goes to output.JOB/, with one directory per 1000 ranks.");
   if (!site.volumes.empty() && volumes(site, words).empty())
     lines.push_back(
         fmt::format("No path here begins with {}...: name the volumes used, with --volumes or "
@@ -183,10 +183,10 @@ void add_pjm(const SiteProfile& site, const JobPlan& plan, const JobWords& words
 void add_slurm(const SiteProfile& site, const JobRequest& request, const JobPlan& plan,
                const JobWords& words, TemplateValues& values) {
   const bool srun = plan.launcher == "srun";
-  // Slurm may send it up to a minute earlier: a short job must not get it when it has just begun.
+  // Slurm may send it up to a minute early: a short job must not receive it right after its start.
   const std::int64_t early =
       std::min(site.signal_margin_s, std::max<std::int64_t>(request.seconds - 60, 0) / 2);
-  // To the script where it passes the signal on to mpirun, else to every rank.
+  // To the script if it forwards the signal to mpirun, otherwise to every rank.
   values["signal"] = early > 0 ? Lines{fmt::format("{}USR1@{}", srun ? "" : "B:", early)} : Lines{};
   values["queue_option"] = {site.queue_option};
   values["queue"] = optional_line(plan.queue);

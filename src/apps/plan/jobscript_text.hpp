@@ -13,7 +13,7 @@
 
 namespace halomesh {
 
-/// The parts of a script that need no check against the site.
+/// The parts of a script that are not checked against the site.
 struct JobWords {
   std::string command;  ///< that printed this script
   std::string name, account, program, rank_map_file;

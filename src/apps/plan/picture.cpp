@@ -60,7 +60,7 @@ std::string counted(std::int64_t count, const char* what) {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
-/// The tensor to be shown: its number, or 0 when there is none.
+/// The number of the tensor to show, or 0 if there is none.
 std::size_t tensor_with_halo(const ModelGeometry& geometry) {
   for (std::size_t t = geometry.tensors().size() - 1; t > 0; --t) {
     const TensorGeometry& tensor = geometry.tensors()[t];
@@ -197,7 +197,7 @@ class Picture {
     return {(lo.x + hi.x) / 2, (lo.y + hi.y) / 2};
   }
 
-  /// The way of `transfer` from its source to where it is needed. Opposite directions are drawn
+  /// The arrow of `transfer` from its source to its destination. Opposite directions are drawn
   /// beside each other.
   void move(std::int64_t column, const Transfer& transfer) {
     Point from = centre(column, transfer.src, transfer.box);

@@ -14,10 +14,11 @@ namespace halomesh {
 
 /// An SVG document that follows the light or dark scheme of its viewer and has a title and a
 /// description for screen readers. Coordinates are integers, so that equal geometries give equal
-/// documents on every machine. The tensor shown is the last one cut in space of which no part needs
-/// the whole; it has the widest halo relative to its extents. The first replica shows what `part`
-/// needs and receives, the last one every transfer. Throws UsageError for a part that does not
-/// exist, for more parts than a picture can show, and for a geometry in which no halo moves.
+/// documents on every machine. The picture shows the last tensor that is cut in space and of which
+/// no part needs the whole: it has the widest halo relative to its extents. The first replica shows
+/// what `part` needs and receives, the last one every transfer. Throws UsageError for a part that
+/// does not exist, for more parts than a picture can show, and for a geometry in which no halo
+/// moves.
 std::string draw_picture(const ModelGeometry& geometry, const MeshShape& mesh, std::int64_t part);
 
 }  // namespace halomesh

@@ -128,7 +128,7 @@ void check_fill(const MeshShape& mesh, const NodeShape& shape, std::int64_t rank
   if (mesh.ranks() == node_count(shape) * ranks_per_node) return;
   throw UsageError(fmt::format("{} ranks do not fill {} nodes with {} ranks each", mesh.ranks(),
                                to_string(shape), ranks_per_node),
-                   fmt::format("take a shape of {} nodes",
+                   fmt::format("use a shape of {} nodes",
                                mesh.ranks() / std::max<std::int64_t>(ranks_per_node, 1)));
 }
 
@@ -197,9 +197,9 @@ RankMap make_rank_map(const MeshShape& mesh, const NodeShape& shape, std::int64_
   if (!whole_nodes && ranks_per_node % parts != 0)
     throw UsageError(
         fmt::format("groups of {} parts do not fill nodes of {} ranks: some would share a node "
-                    "with half of another",
+                    "with part of another",
                     parts, ranks_per_node),
-        "take a number of parts that the ranks per node divide, or the other way round");
+        "use a number of parts that divides the ranks per node, or is a multiple of them");
   const Layout layout =
       best_layout(mesh.parts, shape, whole_nodes ? parts / ranks_per_node : 1, ranks_per_node);
   NodeShape blocks = shape;

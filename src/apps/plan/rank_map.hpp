@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which node of a torus each rank runs on, so that the ranks of a group are close to each other.
-// Knows no scheduler; text is one line a rank with the node's coordinates.
+// Maps ranks to the nodes of a torus so that the ranks of a group are close to each other.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +10,7 @@
 
 namespace halomesh {
 
-/// The extents of a block of nodes, one to three of them; as coordinates: where a node is.
+/// The one to three extents of a block of nodes, or the coordinates of a node.
 using NodeShape = std::vector<std::int64_t>;
 
 /// Reads "512", "16x32" or "8x8x8"; throws UsageError naming the text.
@@ -20,8 +19,8 @@ std::string to_string(const NodeShape& shape);
 std::int64_t node_count(const NodeShape& shape);
 
 /// The most cube-like shape of three extents for `nodes` nodes of a machine of this shape, whose
-/// axes may be exchanged (empty: no bound). Throws UsageError naming the nearest counts that have a
-/// shape when there is none.
+/// axes may be exchanged (empty: no bound). If there is none, throws UsageError naming the nearest
+/// node counts that have one.
 NodeShape choose_node_shape(std::int64_t nodes, const NodeShape& machine);
 
 /// Whether `shape` fits into `machine` when axes may be exchanged; an empty machine holds all.
@@ -29,7 +28,7 @@ bool fits_into(const NodeShape& shape, const NodeShape& machine);
 
 struct RankMap {
   std::vector<NodeShape> nodes;  ///< of each rank, by rank
-  NodeShape block;               ///< of nodes that each group has to itself
+  NodeShape block;               ///< of the nodes that each group has to itself
   double mean_hops = 0;          ///< between parts that exchange a face, over the torus
 };
 
@@ -37,8 +36,8 @@ struct RankMap {
 /// room), `ranks_per_node` consecutive ranks on each node, so that the parts which share a face
 /// have as few hops between them as any order of rows and any block that divides `shape` allows.
 /// Groups follow each other in a snake, so that neighbours in rank are neighbours on the torus.
-/// Throws UsageError that names shapes that would do when no block of the right size divides
-/// `shape`, and when the ranks do not fill the nodes.
+/// Throws UsageError when no block of the right size divides `shape` (naming shapes that would do)
+/// and when the ranks do not fill the nodes.
 RankMap make_rank_map(const MeshShape& mesh, const NodeShape& shape, std::int64_t ranks_per_node);
 
 /// Mean hops between the parts of a group that share a face, over all groups; 0 where there is
@@ -46,7 +45,8 @@ RankMap make_rank_map(const MeshShape& mesh, const NodeShape& shape, std::int64_
 double mean_face_hops(const MeshShape& mesh, const NodeShape& shape,
                       const std::vector<NodeShape>& nodes);
 
-/// A host file of PJM: "(x,y,z)" a line, line r for rank r, with as many coordinates as the shape.
+/// A PJM host file: one line "(x,y,z)" per rank, in rank order, with as many coordinates as the
+/// shape.
 std::string to_host_file(const RankMap& map);
 
 }  // namespace halomesh

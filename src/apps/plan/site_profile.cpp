@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known of a computing site: see site_profile.hpp.
+// A computing site: see site_profile.hpp.
 #include "src/apps/plan/site_profile.hpp"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace {
 namespace po = boost::program_options;
 namespace fs = std::filesystem;
 
-/// What a value that cannot be read should have been.
+/// Thrown for a value that cannot be parsed: what it should have been.
 struct Unreadable {
   std::string wanted;
 };
@@ -126,7 +126,7 @@ const std::map<std::string, Reader>& readers() {
   return kAll;
 }
 
-/// Reads one NAME = VALUE; `line` is what messages name.
+/// Reads one NAME = VALUE; `line` is for messages.
 void read_value(SiteProfile& site, std::set<std::string>& given, const std::string& name,
                 const std::string& value, const std::string& line) {
   if (list_names().contains(name)) {
@@ -159,8 +159,8 @@ void check_whole(const SiteProfile& site, const std::set<std::string>& given,
                        fmt::format("add a line {} = ..., as in the profiles beside it", name));
   if (site.numa_domains < 1 || site.threads_per_core < 1)
     throw UsageError(
-        fmt::format("{}: numa-domains and threads-per-core are at least 1", file.c_str()),
-        "give 1 where nothing is known");
+        fmt::format("{}: numa-domains and threads-per-core must be at least 1", file.c_str()),
+        "give 1 if unknown");
 }
 
 }  // namespace
@@ -209,7 +209,7 @@ SiteProfile read_site_profile(const fs::path& file) {
       parsed = po::parse_config_file(one, po::options_description(), true);
     } catch (const po::error&) {
       throw UsageError(fmt::format("{}'{}' is not of the form NAME = VALUE", line, text),
-                       "write one fact a line, e.g. cores = 48; comments start with #");
+                       "write one fact per line, e.g. cores = 48; comments start with #");
     }
     for (const auto& item : parsed.options)
       read_value(site, given, item.string_key, item.value.empty() ? "" : item.value.front(), line);

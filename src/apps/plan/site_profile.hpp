@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known of a computing site: scheduler, nodes, queues and defaults, read from a profile.
+// A computing site: scheduler, nodes, queues and defaults, read from a profile.
 // jobscripts/sites/README explains the format.
 #pragma once
 
@@ -46,7 +46,7 @@ struct SiteProfile {
   std::int64_t distribute_from_ranks = 0;
   std::string volumes;
   std::int64_t end_margin_s = 0, signal_margin_s = 0;
-  /// The texts of the names that may stand in several lines, e.g. "module", but for "queue".
+  /// The values of names that may occur several times, e.g. "module", except "queue".
   std::map<std::string, std::vector<std::string>> lists;
 };
 
@@ -55,7 +55,7 @@ struct SiteProfile {
 SiteProfile read_site_profile(const std::filesystem::path& file);
 
 /// The directory with sites/ and templates/: `jobscripts` or `share/halomesh/jobscripts` in a
-/// directory above `program`, nearest first. Throws Error naming where it looked.
+/// directory above `program`, nearest first. Throws Error naming `program` if there is none.
 std::filesystem::path find_jobscripts(const std::filesystem::path& program);
 
 /// The names of the profiles in `directory`/sites, sorted.

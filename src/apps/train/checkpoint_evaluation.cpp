@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Running a checkpoint's network over one split: see checkpoint_evaluation.hpp.
+// Runs a checkpoint's network over one split: see checkpoint_evaluation.hpp.
 #include "src/apps/train/checkpoint_evaluation.hpp"
 
 #include <filesystem>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Running a checkpoint's network over one split of a data set: what eval and predict share.
-// Knows nothing of what is done with the results.
+// Runs a checkpoint's network over one split of a data set; shared by eval and predict.
 #pragma once
 
 #include "runtime/data/dataset.hpp"
@@ -12,8 +11,8 @@ namespace halomesh {
 /// Declares --checkpoint --data --split --parts --batch.
 void add_evaluation_options(Options& options);
 
-/// The file that --checkpoint names: itself, or the newest in it when it is a run's directory.
-/// Collective over `world`.
+/// The file of --checkpoint: the given file, or the newest checkpoint in it if it is a run's
+/// directory. Collective over `world`.
 std::string checkpoint_file(const Comm& world, const Options& options);
 
 /// Runs the network of the checkpoint over the split. Collective over `world`; `sink` is called on

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command `eval`: how well a checkpoint predicts the targets of a data set.
-// Knows how results are printed; the pass itself is runtime/evaluator.
+// Prints the results; the pass itself is in runtime/step/evaluator.
 #include <cmath>
 #include <iostream>
 #include <vector>
@@ -15,7 +15,7 @@
 namespace halomesh {
 namespace {
 
-// Adds f(targets) of this rank's share of the samples up over all ranks.
+// Sums f(targets) over the samples of all ranks; each rank reads its share.
 template <class F>
 std::vector<double> sum_over_targets(const Comm& world, const Dataset& dataset, F f) {
   const auto count = static_cast<std::size_t>(dataset.targets());

@@ -21,7 +21,7 @@ const char* end_name(MlperfEnd end) {
   return end == MlperfEnd::kMissed ? "missed" : "unfinished";
 }
 
-/// `log` may be the directory of a run, too.
+/// `log` may also be the directory of a run.
 MlperfRun read_run(const std::filesystem::path& log, double target) {
   const std::filesystem::path file = is_directory(log) ? log / "mllog.txt" : log;
   if (!exists(file))

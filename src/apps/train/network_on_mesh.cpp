@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A network placed on the ranks of this run: see network_on_mesh.hpp.
+// A network on the ranks of this run: see network_on_mesh.hpp.
 #include "src/apps/train/network_on_mesh.hpp"
 
 #include <nlohmann/json.hpp>
@@ -17,8 +17,7 @@ NetworkOnMesh::NetworkOnMesh(const Comm& world, const PartGrid& parts, const Opt
       parameters(geometry, mesh.part()) {}
 
 Options checkpoint_model_options(const Comm& world, const std::string& file) {
-  // One rank reads, so that a shared file system sees one reader; what it could not read it throws,
-  // which ends the others.
+  // Only one rank reads, to spare shared file systems; its exception ends the other ranks.
   std::string text;
   if (world.rank() == 0) text = nlohmann::json(read_state(file).model).dump();
   text = world.broadcast(text, 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A network placed on the ranks of this run: what train, eval and predict have in common.
-// Knows no data and no schedule.
+// A network on the ranks of this run: shared by train, eval and predict.
+// Must not depend on data sets or schedules.
 #pragma once
 
 #include <string>
@@ -14,8 +14,7 @@
 
 namespace halomesh {
 
-/// Members in the order in which they depend on each other; not movable, as they refer to one
-/// another.
+/// Members are in the order of their dependencies; not movable, because they refer to one another.
 struct NetworkOnMesh {
   /// Collective over `world`. The network is that of `model_options`; parameters are zero.
   NetworkOnMesh(const Comm& world, const PartGrid& parts, const Options& model_options,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command `predict`: a checkpoint's predictions for a data set, as CSV or HDF5.
-// Knows the output files; the pass itself is runtime/evaluator.
+// Writes the output files; the pass itself is in runtime/step/evaluator.
 #include <algorithm>
 #include <cstring>
 #include <filesystem>

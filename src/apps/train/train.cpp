@@ -70,7 +70,7 @@ TrainerOptions trainer_options(const Options& options) {
   return trainer;
 }
 
-/// Fills the parameters as --resume and --init-from ask for; empty for a run that starts at step 0.
+/// Fills the parameters as --resume and --init-from say; empty for a run that starts at step 0.
 std::optional<LoadedCheckpoint> load_parameters(NetworkOnMesh& network, const Options& options) {
   const auto load = [&](const std::string& file, LoadWhat what) {
     return load_checkpoint(network.mesh, network.geometry, network.parameters, file, what);
@@ -156,10 +156,10 @@ int train(const Comm& world, const Options& options) {
   mllog.optimizer(trainer_settings.schedule, options.get<double>("weight-decay"),
                   options.get<double>("dropout"));
 
-  // Before the run looks at anything that an earlier one may still be writing there.
+  // Before reading anything that another run may still be writing.
   const auto lock = hold_directory(world, trainer_settings.out, "training", "--out");
   trainer_settings.lock = lock.get();
-  if (lock) remove_partial_files(trainer_settings.out, "");  // of a killed run
+  if (lock) remove_partial_files(trainer_settings.out, "");  // left by a killed run
   const std::optional<LoadedCheckpoint> from = load_parameters(network, options);
   if (from && !from->warning.empty()) warn(world, from->warning);
 

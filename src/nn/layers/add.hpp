@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sum of several inputs of one shape: what joins the branches of a network.
-// Owns nothing but its place; knows nothing of halos: it is pointwise.
+// Pointwise: needs no halo.
 #pragma once
 
 #include "src/nn/layers/pointwise.hpp"
 
 namespace halomesh {
 
-/// out = x0 + x1 + ..., added in the order of the inputs. The gradient of each input is that of the
-/// output.
+/// out = x0 + x1 + ..., added in the order of the inputs. The gradient of each input equals that of
+/// the output.
 class Add final : public Pointwise {
  public:
   /// The common shape; throws Error for fewer than two inputs or for shapes that differ.

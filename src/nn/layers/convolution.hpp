@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A 3-D convolution with bias on oneDNN, over whatever blocks its place gives it. Knows nothing of
-// the library's API nor of how halos arrive.
+// A 3-D convolution with bias on oneDNN. Must not depend on the library's API (see onednn.hpp) or
+// on exchanges.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ struct ConvolutionOptions {
 };
 
 /// dst(n,o,d,h,w) = bias(o) + sum over i,td,th,tw of weight(o,i,td,th,tw) * src(n,i,...) with the
-/// src planes of AxisWindow; planes outside the tensor count as zero (cross-correlation). Weight
-/// order in memory: out,in,kd,kh,kw. Samples are computed one by one.
+/// src planes of AxisWindow; planes outside the tensor are zero (cross-correlation). Weight order
+/// in memory: out,in,kd,kh,kw. Samples are computed one by one.
 ///
 /// A chunk whose src and dst boxes are contiguous in their spans is computed in place; otherwise it
 /// goes through a dense buffer made by prepare().
@@ -35,7 +35,7 @@ class Convolution : public Layer {
   Box needs(const Box& dst, std::size_t input, std::span<const Shape> src) const override;
   std::vector<ParameterGeometry> parameters(std::span<const Shape> src) const override;
 
-  /// Refuses, by name, a place that produces only some output channels or holds a part of a weight.
+  /// Throws Error for a context that produces only some output channels or holds part of a weight.
   void prepare(const LayerContext& context, std::vector<ParameterView> parameters) override;
   void load_parameters() override;
   void forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,

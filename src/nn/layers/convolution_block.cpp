@@ -33,7 +33,7 @@ AnyView sample_of(const AnyView& view, std::int64_t n) {
   return {view.data + n * view.sample_bytes(), view.type, view.span, 1};
 }
 
-// Where the first element of `box` of sample n is, and how far its neighbours are.
+// The address of the first element of `box` of sample n, and the distances to its neighbours.
 template <class T>
 PooledWeightGradient::Pooled<T> pooled(const TensorView<const T>& view, std::int64_t n,
                                        const Box& box) {
@@ -119,8 +119,8 @@ void ConvolutionBlock::check_place() const {
 }
 
 // Measured with the blocks of CosmoFlow at 128^3, kernel 2, fp32, 2 threads with 2 MiB of cache
-// each (forward and backward in all, against the sum of oneDNN's whole primitives, alternating):
-// buffers of 1/8, 1/2, 1 and 4 times the caches take 0.91, 0.91, 0.87 and 0.89 of its time.
+// each (forward plus backward, relative to the sum of oneDNN's primitives, alternating): buffers of
+// 1/8, 1/2, 1 and 4 times the caches take 0.91, 0.91, 0.87 and 0.89 of its time.
 std::int64_t ConvolutionBlock::planes_in_caches(std::int64_t plane_bytes) const {
   const std::int64_t cache =
       options_.cache_bytes > 0 ? options_.cache_bytes : cache_bytes_of_a_core();
@@ -147,7 +147,7 @@ void ConvolutionBlock::prepare(const LayerContext& context, std::vector<Paramete
   kernels_.allocate(context.batch * static_cast<std::int64_t>(weight_pieces_.size()) > 1);
 }
 
-// Of many channels, the library's kernels are faster although they visit the zeros, too.
+// With many channels, the library's kernels are faster although they also process the zeros.
 bool ConvolutionBlock::has_few_channels() const {
   constexpr std::int64_t kFewChannels = 8;
   constexpr Spatial kOnes{1, 1, 1};
@@ -291,8 +291,8 @@ void ConvolutionBlock::prepare_library_gradient() {
   bias_sums_ = BiasSums(channels());
   const Box conv = geometry_.conv_box(produced);
   const std::int64_t pooled_bytes = conv.volume() / produced.extent(kD) * size_of(options_.compute);
-  // Each piece's weight gradient is added to the sum of the others': that traffic should be little
-  // beside the planes'.
+  // Each piece's weight gradient is added to the sum of the others: that traffic should be small
+  // compared with that of the planes.
   const std::int64_t weight_bytes = parameters_[0].slice.volume() * 4;
   const std::int64_t planes =
       std::max(planes_in_caches(pooled_bytes), 4 * weight_bytes / pooled_bytes);
@@ -350,7 +350,7 @@ void ConvolutionBlock::backward_parameters(const Pass& pass, std::span<const Any
 
 void ConvolutionBlock::add_pooled_gradient(AnyConstView src, AnyConstView diff_dst, std::int64_t n,
                                            const ConvolutionPiece& boxes, bool first) {
-  // Where the input has the right type, all that its view spans is the block: strides are no
+  // Where the input has the right type, the block is everything that its view spans: strides do not
   // matter.
   const bool in_place = src.type == options_.compute;
   const Box& block = in_place ? src.span : boxes.src;

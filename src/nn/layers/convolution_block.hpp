@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A convolution, max pooling and a leaky ReLU as one layer that keeps no activation but the pooled
-// one. Owns the order of the work.
+// A convolution, max pooling and a leaky ReLU fused into one layer that stores only the pooled
+// activation.
 #pragma once
 
 #include <cstdint>
@@ -28,21 +28,22 @@ struct ConvolutionBlockOptions {
   float slope = 0.3F;     ///< of the leaky ReLU; at least 0
   DataType compute = DataType::kFloat32;  ///< of products, kFloat32 or kBfloat16; sums are fp32
   DataType dst = DataType::kFloat32;      ///< of the output, kFloat32 or kBfloat16
-  bool channel_cuts = true;               ///< whether its output may be cut by channels
-  /// Bytes of a core's own cache; 0: as the system says. Planes computed at once fit all of them.
+  bool channel_cuts = true;               ///< whether the output may be cut by channels
+  /// Bytes of a core's private cache; 0: ask the system. The planes computed at once fit all of
+  /// these caches together.
   std::int64_t cache_bytes = 0;
 };
 
-/// dst = leaky_relu(max_pool(convolution(src) + bias)); see Convolution and MaxPooling. As the
-/// leaky ReLU does not decrease it may come after the pooling, where it has fewer elements. Input:
-/// kInt16 counts as their log(1+x), kFloat32, or, when it computes in it, kBfloat16. Planes of the
-/// convolution that no whole pooling window covers are never computed.
+/// dst = leaky_relu(max_pool(convolution(src) + bias)); see Convolution and MaxPooling. Because the
+/// leaky ReLU is non-decreasing, it can be applied after the pooling, to fewer elements. Input:
+/// kInt16 counts, read as log(1+x); kFloat32; or kBfloat16 when that is the compute type. Planes of
+/// the convolution that no whole pooling window covers are never computed.
 ///
-/// Convolution planes live in a buffer of the size of the caches, in which they are pooled at once;
-/// one byte per output element records for backward where its value came from and whether the slope
-/// applies. For an input with few channels nothing but the pooled output is written. Backward fills
-/// the buffer with the gradients of a few planes at a time; for an input with few channels the
-/// weight gradient is summed without it.
+/// Convolution planes are written to a cache-sized buffer and pooled there at once; one byte per
+/// output element records for backward where its value came from and whether the slope applies. For
+/// an input with few channels nothing but the pooled output is written. Backward fills the buffer
+/// with the gradients of a few planes at a time; for an input with few channels the weight gradient
+/// is summed without it.
 class ConvolutionBlock final : public Layer {
  public:
   /// Throws Error when there are no filters, or for a pooling window, slope or type outside the
@@ -55,9 +56,9 @@ class ConvolutionBlock final : public Layer {
   bool splits_over_channels() const override { return options_.channel_cuts; }
   std::vector<ParameterGeometry> parameters(std::span<const Shape> src) const override;
 
-  /// Refuses, by name, a place that holds other rows of its parameters than those of the channels
-  /// that it produces, the gradient of an input of another type than it computes in, and training
-  /// in bf16 with a stride other than 1 or a kernel of more than 3 rows.
+  /// Throws Error for a context that holds other parameter rows than those of the channels that it
+  /// produces, for the gradient of an input whose type is not the compute type, and for training in
+  /// bf16 with a stride other than 1 or a kernel of more than 3 rows.
   void prepare(const LayerContext& context, std::vector<ParameterView> parameters) override;
   void load_parameters() override;
   void forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,

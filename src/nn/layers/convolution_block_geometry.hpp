@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a fused convolution block is computed piece by piece: which convolution planes are behind a
-// piece of its output or input. Pure geometry; owns no data and runs nothing.
+// How a fused convolution block is computed piece by piece: which convolution planes belong to a
+// piece of its output or input. Pure geometry.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace halomesh {
 
-/// Boxes in global coordinates of one sample: of the convolution's output, which is kept nowhere as
+/// Boxes in global coordinates of one sample: of the convolution's output, which is never stored as
 /// a whole, and of what it reads or (backward) what its input gradient covers.
 struct ConvolutionPiece {
   Box dst;   ///< of the pooled output; empty in pieces of the input gradient

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A fully connected layer with bias, split over its input: each part multiplies the block of the
-// input that it owns. Knows nothing of how partial sums meet, nor of the library's API.
+// input that it owns. Must not depend on exchanges or on the library's API.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace halomesh {
 
 /// dst(n,o) = bias(o) + sum over d,h,w,c of weight(o,d,h,w,c) * src(n,c,d,h,w); dst has the shape
 /// {c = out, 1, 1, 1}. A part holds the columns of the weight that belong to its block of src and
-/// makes a partial sum of the whole dst; the bias is held, and added once, by the owner of dst.
+/// computes a partial sum of the whole dst; the owner of dst holds the bias and adds it once.
 class Dense final : public Layer {
  public:
   /// Throws Error when there are no outputs.
@@ -28,8 +28,8 @@ class Dense final : public Layer {
   Box needs(const Box& dst, std::size_t input, std::span<const Shape> src) const override;
   bool splits_over_input() const override { return true; }
   std::vector<ParameterGeometry> parameters(std::span<const Shape> src) const override;
-  /// Throws Error for boxes where nobody could add the bias once: an owner of dst without a block
-  /// of src, or an owner of only some outputs.
+  /// Throws Error for boxes where no part could add the bias exactly once: an owner of dst without
+  /// a block of src, or an owner of only some outputs.
   ParameterSlice parameter_slice(std::size_t parameter, const LayerBoxes& boxes,
                                  std::span<const Shape> src) const override;
 

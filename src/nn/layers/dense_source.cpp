@@ -78,7 +78,7 @@ void DenseSource::fill_values(AnyConstView view, std::int64_t n, const Box& box,
       for (std::int64_t i = 0; i < size; ++i) y[i] = value_of(x[i]);
     };
   };
-  // Readers refuse negative counts; the mask keeps whatever comes inside of the table.
+  // Readers reject negative counts; the mask keeps any value within the table.
   const auto look_up = [logarithms](std::int16_t x) {
     return logarithms[static_cast<unsigned>(x) & 0x7fffU];
   };

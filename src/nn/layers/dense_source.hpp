@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Boxes of a block's input as dense memory of the type it computes in: in place where possible,
-// else packed, converted and padded. Owns the buffer.
+// Boxes of a block's input as dense memory of its compute type: in place where possible, otherwise
+// packed, converted and padded. Owns the buffer.
 #pragma once
 
 #include <cstddef>
@@ -19,14 +19,14 @@ struct Padding {
 
 class DenseSource {
  public:
-  /// A source that gives nothing.
+  /// An empty source.
   DenseSource() = default;
   /// Inputs are of type `from`; results are of type `to`, kFloat32 or kBfloat16, and hold values
   /// rounded to `precision`, kFloat32 or kBfloat16.
   DenseSource(DataType from, DataType to, DataType precision);
   DenseSource(DataType from, DataType to) : DenseSource(from, to, to) {}
 
-  /// Makes room for `box`, with zeros around it, of an input that spans `span`.
+  /// Allocates room for `box`, with zeros around it, of an input that spans `span`.
   void reserve(const Box& span, const Box& box, const Padding& padding = {});
   /// Sample n of `box` with zeros around it, in d,h,w,c order; valid until the next call. Allocates
   /// nothing.

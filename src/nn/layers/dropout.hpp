@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Dropout whose mask is a function of global positions: the same on every mesh, never stored.
-// Owns the mask; knows nothing of halos: it is pointwise.
+// Pointwise: needs no halo.
 #pragma once
 
 #include "src/nn/layers/pointwise.hpp"

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sixteen channels at a time: vectors of the compiler (GCC and Clang on any CPU), which keep
 // running values in registers where a plain loop over channels would depend on the vectorizer.
-// Values of fp32 or bf16 memory are computed with in fp32; comparing bf16 alone takes 32 lanes of
-// integers.
+// Arithmetic on fp32 or bf16 memory is in fp32; only comparisons of bf16 use 32 lanes of integers.
 #pragma once
 
 #include <bit>
@@ -54,8 +53,8 @@ template <class Body>
   if (c < channels) body(c, channels - c);
 }
 
-/// The largest of a series of values, or its last NaN if there is any. The two are found apart:
-/// compilers make one instruction of the maximum then.
+/// The largest of a series of values, or its last NaN if there is any. The two are found
+/// separately, so that compilers emit one instruction for the maximum.
 class Largest {
  public:
   [[gnu::always_inline]] explicit Largest(const FloatLanes& first) : best_(first), nan_(first) {}
@@ -80,7 +79,7 @@ class Largest {
   return __builtin_convertvector(words_of_bfloat16(value) >> 16U, ShortLanes);
 }
 
-/// The value that memory of type T would give back.
+/// The value after being stored in memory of type T.
 template <class T>
 [[gnu::always_inline]] inline FloatLanes rounded_to(const FloatLanes& value) {
   if constexpr (std::is_same_v<T, float>) return value;
@@ -134,7 +133,7 @@ struct SpreadValue<Bfloat16> {
   }
 };
 
-// bf16 compared and spread as the integers that it is stored as: half the instructions of going
+// bf16 compared and spread as the integers that it is stored as: half the instructions of a detour
 // through fp32.
 constexpr std::int64_t kWideLanes = 32;
 
@@ -150,7 +149,7 @@ using WideBytes __attribute__((vector_size(kWideLanes))) = std::uint8_t;
 
 /// Integers in the order of the values, except that NaN of either sign is above infinity and -0
 /// below +0. The magnitude of negative values is reversed; then all are moved down by 127, so that
-/// the 127 negative NaN wrap round to the top.
+/// the 127 negative NaNs wrap around to the top.
 constexpr std::uint16_t kKeyOffset = 127;
 [[gnu::always_inline]] inline WideShorts reverse_negative(const WideShorts& bits) {
   const WideKeys sign = std::bit_cast<WideKeys>(bits) >> 15;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Leaky rectifier: x where x > 0, slope * x elsewhere.
-// Owns the function and its derivative; knows nothing of halos: it is pointwise.
+// Pointwise: needs no halo.
 #pragma once
 
 #include "src/nn/layers/pointwise.hpp"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The geometry shared by layers that map each element on its own: output box = needed input box.
-// Owns the place of the layer on its part; knows nothing of the function that is applied.
+// The geometry shared by layers that map each element separately: output box = needed input box.
 #pragma once
 
 #include <utility>
@@ -11,8 +10,8 @@
 
 namespace halomesh {
 
-/// A layer without parameters whose output element depends on the input element at its own
-/// position alone. One input unless the derived layer says otherwise.
+/// A layer without parameters whose output element depends only on the input element at the same
+/// position. One input unless the derived layer says otherwise.
 class Pointwise : public Layer {
  public:
   /// The shape of the input; throws Error unless there is exactly one.

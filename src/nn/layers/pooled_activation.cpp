@@ -116,7 +116,7 @@ template <class Dst>
   }
 }
 
-// Unless it remembers argmax, only the maxima are found.
+// Without argmax, only the maxima are found.
 template <std::int64_t kTaps, bool kRemember, class Conv, class Dst>
 void pool_row(const Taps& taps, const Row& row, const Conv* conv, Dst* dst, std::uint8_t* argmax) {
   const std::int64_t count = kTaps > 0 ? kTaps : taps.count;

@@ -20,7 +20,7 @@ struct ConvolutionPlanes {
 };
 
 /// Sums over the pooled pixels of the gradient at the convolution's output: the bias gradient. One
-/// sum for each thread, so that results repeat with the number of threads.
+/// sum per thread, so that results are reproducible for a given number of threads.
 class BiasSums {
  public:
   BiasSums() = default;
@@ -33,25 +33,26 @@ class BiasSums {
   void store(float* diff_bias, std::int64_t channels);
 
  private:
-  std::int64_t channels_ = 0;  // padded: no cache line is of two threads
+  std::int64_t channels_ = 0;  // padded: threads share no cache line
   int threads_ = 0;
   AlignedBuffer<float> rows_;
   AlignedBuffer<double> totals_;
 };
 
-/// Max pooling with touching windows followed by a leaky ReLU that does not decrease.
+/// Max pooling with touching windows, followed by a non-decreasing leaky ReLU.
 struct PooledActivation {
   Spatial pool{2, 2, 2};
   float slope = 0;
 
   /// Writes leaky_relu(max over each window) to `box` of sample n of dst (fp32 or bf16); `planes`
-  /// are those under `box`. Of equal elements the first in d,h,w order wins; NaN in a window is its
-  /// result. Remembers argmax unless `argmax` has no data.
+  /// are those under `box`. Of equal elements the first in d,h,w order wins; a window that contains
+  /// NaN gives NaN. Records argmax unless `argmax` has no data.
   void forward(const ConvolutionPlanes& planes, const Box& box, std::int64_t n, AnyView dst,
                Argmax argmax) const;
   /// Writes all of `planes` under the pooled box `box` of sample n: the gradient diff_dst, times
   /// the derivative, at the argmax, zero elsewhere. The range of planes may begin and end within a
-  /// window. Adds to `bias` unless null: then the range must be of whole windows.
+  /// window. Adds to `bias` unless it is null; with `bias`, the range must consist of whole
+  /// windows.
   void backward(AnyConstView diff_dst, Argmax argmax, const Box& box, std::int64_t n,
                 const ConvolutionPlanes& planes, BiasSums* bias) const;
 };

@@ -73,8 +73,8 @@ template <class S>
   return largest.value();
 }
 
-// The smallest value that memory of type C would give back as `rounded`, which is its result.
-// Between a bf16 and the next are 2^16 fp32 numbers; halfway ones go to the even one.
+// The smallest value that rounds to `rounded` in memory of type C. Between a bf16 and the next are
+// 2^16 fp32 numbers; halfway ones go to the even one.
 template <class C>
 [[gnu::always_inline]] inline FloatLanes smallest_like(const FloatLanes& rounded) {
   if constexpr (std::is_same_v<C, float>) return rounded;
@@ -85,8 +85,8 @@ template <class C>
   return std::bit_cast<FloatLanes>(smallest);
 }
 
-// The largest of the window's elements rounded to C, activated, and where it was: as
-// PooledActivation. Rounding keeps the order, so that only the largest need be rounded.
+// The largest of the window's elements, rounded to C and activated, and its position, as in
+// PooledActivation. Rounding preserves the order, so that only the largest must be rounded.
 template <class C, class T>
 [[gnu::always_inline]] inline void store_pooled(const TapValues& values, std::int64_t count,
                                                 float slope, T* dst, std::uint8_t* argmax) {
@@ -94,10 +94,10 @@ template <class C, class T>
   const IntLanes rises = best > 0.0F;
   store_values(rises ? best : best * slope, count, dst);
   if (argmax == nullptr) return;
-  const FloatLanes least = smallest_like<C>(best);  // not a number if any is not
+  const FloatLanes least = smallest_like<C>(best);  // NaN if any is
   IntLanes largest{};
   unrolled<kTaps>([&](auto after) {
-    constexpr std::size_t kTap = kTaps - 1 - after;  // the first one remains
+    constexpr std::size_t kTap = kTaps - 1 - after;  // the first one stays
     const FloatLanes& value = values[kTap];
     const IntLanes take = (value >= least) | (value != value);
     largest = take ? IntLanes{} + static_cast<std::int32_t>(kTap) : largest;
@@ -186,7 +186,7 @@ void PooledConvolution::pool_row(const S* src, std::int64_t block, std::int64_t 
   for (std::int64_t w = 0; w < pixels; ++w) {
     std::array<TapValues, kBlocks> sums;
     unrolled<kBlocks>([&](auto b) { unrolled<kTaps>([&](auto t) { sums[b][t] = bias[b]; }); });
-    // One loop over all taps: sums would leave their registers between nested ones.
+    // One loop over all taps: with nested loops, sums would be spilled from their registers.
     const S* const x = src + 2 * w * channels_;
     const std::uint32_t* weight = weights;
     for (std::int64_t step = 0; step < steps; ++step, weight += kLanes) {

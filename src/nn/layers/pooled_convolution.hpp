@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The forward pass of a convolution of few input channels, pooled in registers: no convolution
-// plane is ever written. Own kernel; owns packed weights; knows nothing of pieces, of types of
-// input or of samples to come.
+// plane is ever written. Owns the packed weights.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +16,14 @@ namespace halomesh {
 /// bf16 are exact in fp32). Per tap of the kernel and input channel, one value of each of the eight
 /// windows' elements meets one vector of weights, so that the sums of the elements stay in
 /// registers. With an even number of channels, bf16 are added in pairs, as the CPU's dot products
-/// do: sums are the same with them and without, but that they take denormals for zero.
+/// do: the sums are the same with and without dot products, except that dot products treat
+/// denormals as zero.
 class PooledConvolution {
  public:
-  /// Whether the compiled code has registers enough (32 of 16 floats) to beat a library's kernel.
+  /// Whether the compiled code has enough registers (32 of 16 floats) to beat a library's kernel.
   static bool is_fast();
-  /// Whether the CPU's dot products of pairs of bf16 beat the multiply-adds that they stand for.
+  /// Whether the CPU's dot products of pairs of bf16 are faster than the multiply-adds that they
+  /// replace.
   static bool dots_are_fast();
 
   PooledConvolution() = default;
@@ -34,13 +35,13 @@ class PooledConvolution {
   /// Of the memory that forward() reads: kBfloat16 for dot products, else kFloat32.
   DataType src_type() const { return dots_ ? DataType::kBfloat16 : DataType::kFloat32; }
 
-  /// Packs weights in the order out,in,kd,kh,kw, and one bias a filter.
+  /// Packs weights in the order out,in,kd,kh,kw, and one bias per filter.
   void load_weights(const float* weight, const float* bias);
 
   /// Writes the box `dst_box` of sample n of `dst` (fp32 or bf16). `src` is what its windows read
   /// of one sample, of src_type(), dense and with the padding: on each axis twice the box's extent
   /// and the kernel's less 1; already rounded to bf16 to compute in it. The box has `filters`
-  /// channels; dst may span more. Remembers argmax as PooledActivation unless they have no data.
+  /// channels; dst may span more. Records argmax as PooledActivation does unless it has no data.
   /// Allocates nothing.
   void forward(const void* src, const Box& dst_box, std::int64_t n, float slope, AnyView dst,
                Argmax argmax);

@@ -17,8 +17,9 @@ namespace {
 using namespace pooled_weight;
 
 // The largest tile in pooled voxels and, for its source, in bytes. Of the tiles of 8 to 64 voxels
-// this was the fastest or next to it, for kernels of 2 and 3 (L1 data cache of 48 KiB): smaller
-// ones copy more source a voxel and pass over the sums more often, larger ones leave the cache.
+// this was the fastest or second fastest, for kernels of 2 and 3 (L1 data cache of 48 KiB): smaller
+// ones copy more source per voxel and pass over the sums more often, larger ones do not fit the
+// cache.
 constexpr Spatial kMaxTile{2, 2, 8};
 constexpr std::int64_t kMaxTileBytes = 40 << 10;
 constexpr std::int64_t kTilesAFlush = 64;

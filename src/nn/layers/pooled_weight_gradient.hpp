@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The weight and bias gradient of a convolution whose output is max pooled over disjoint windows,
-// straight from the pooled gradient and the argmax. Knows nothing of layers, chunks or samples.
+// straight from the pooled gradient and the argmax.
 #pragma once
 
 #include <array>
@@ -28,9 +28,9 @@ struct TileVoxels;
 /// the source under a tile into a small buffer in which the part of a window that lies in one row
 /// (or in one plane) is contiguous and starts at a vector; padding is written as zeros there.
 ///
-/// Sums are fp32, built in three stages (of a tile in registers, of 64 tiles, of all), so that a
-/// chain of additions has some hundreds, not one a voxel: the error grows with its length. Their
-/// order depends on the geometry, the sequence of add() and the number of threads alone.
+/// Sums are fp32, built in three levels (a tile in registers, 64 tiles, all tiles), so that a chain
+/// of additions has a few hundred links instead of one per voxel: the error grows with its length.
+/// Their order depends only on the geometry, the sequence of add() and the number of threads.
 class PooledWeightGradient {
  public:
   struct Geometry {
@@ -42,7 +42,8 @@ class PooledWeightGradient {
 
   /// A dense block of one sample, ndhwc with the geometry's src_channels. `corner` is the place in
   /// the block of tap 0 of the convolution's window for tap 0 of the pooling window of the first
-  /// pooled voxel; it may be negative. What lies outside the block counts as zero, is never read.
+  /// pooled voxel; it may be negative. What lies outside the block counts as zero and is never
+  /// read.
   template <class T>
   struct Source {
     const T* data = nullptr;
@@ -64,13 +65,14 @@ class PooledWeightGradient {
   PooledWeightGradient(const Geometry& geometry, int threads);
 
   /// Adds the gradient of a box of `extents` pooled voxels; `first` starts new sums. Best called
-  /// once a sample: nothing is un-pooled, so chunks save no memory, and threads meet at each end.
-  /// An empty box adds nothing. Instantiated for float and Bfloat16. Local; allocates nothing.
+  /// once per sample: nothing is un-pooled, so chunks save no memory, and each call ends with a
+  /// barrier of the threads. An empty box adds nothing. Instantiated for float and Bfloat16. Local;
+  /// allocates nothing.
   template <class S, class T>
   void add(const Source<S>& src, const Spatial& extents, const Pooled<T>& diff,
            const Argmax& argmax, float slope, bool first);
 
-  /// Writes the sums: weight in the order out,in,kd,kh,kw, one bias an output channel.
+  /// Writes the sums: weight in the order out,in,kd,kh,kw, and one bias per output channel.
   void store(float* diff_weight, float* diff_bias) const;
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The innermost loops of PooledWeightGradient: one tile's windows summed in registers, and the
-// copies that lay a tile out for them. Knows nothing of boxes, padding or threads.
+// copies that lay a tile out for them.
 #pragma once
 
 #include <cstddef>

@@ -13,7 +13,7 @@
 namespace halomesh {
 namespace {
 
-// Calls body(Pixel) for each pixel of the box in each sample; rows are shared out to threads.
+// Calls body(Pixel) for each pixel of the box in each sample; rows are distributed over threads.
 template <class Pixel, class Body>
 void for_each_pixel(const Box& box, std::int64_t batch, const Body& body) {
   if (box.empty()) return;
@@ -115,7 +115,7 @@ Shape Pooling::dst_shape(std::span<const Shape> src) const {
 
 Box Pooling::needs(const Box& dst, std::size_t, std::span<const Shape> src) const {
   Box box = needed_box(options_.resolve(src[0].spatial()), dst, src[0]);
-  box.lo[kC] = dst.lo[kC];  // each channel needs itself alone
+  box.lo[kC] = dst.lo[kC];  // each channel depends only on itself
   box.hi[kC] = dst.hi[kC];
   return box.normalized();
 }
@@ -174,7 +174,7 @@ void MaxPooling::forward(const Pass&, std::span<const AnyConstView> src, AnyView
       taps.for_each(c, [&](const float* x, std::int32_t tap) {
         FloatLanes value;
         load(x, lanes, value);
-        const IntLanes take = (value > best) | (value != value);  // larger, or not a number
+        const IntLanes take = (value > best) | (value != value);  // larger, or NaN
         best = take ? value : best;
         tap_of_best = take ? IntLanes{} + tap : tap_of_best;
       });

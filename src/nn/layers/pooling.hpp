@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Max and average pooling over any undilated window: overlapping, padded, with gaps.
-// Own kernels on strided channels-last views; knows nothing of how halos arrive.
+// Uses its own kernels on strided channels-last views. Must not depend on exchanges.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 namespace halomesh {
 
 /// What both kinds of pooling share: geometry, and which windows cover which input plane.
-/// Padding is never read: a window at the border has fewer taps. Backward is deterministic for any
+/// Padding is never read: windows at the border have fewer taps. Backward is deterministic for any
 /// number of threads: each input element adds up its windows in a fixed order.
 class Pooling : public Layer {
  public:
@@ -61,8 +61,8 @@ class Pooling : public Layer {
 };
 
 /// The largest element of each window. Of equal ones the first in d,h,w order gets the gradient;
-/// a NaN in a window is its result. In training, one byte an output element (sample, produced box)
-/// remembers which tap won, so that backward reads neither src nor dst.
+/// a NaN in a window is its result. In training, one byte per output element (sample, produced box)
+/// records the argmax, so that backward reads neither src nor dst.
 class MaxPooling final : public Pooling {
  public:
   /// Throws Error for a window of more than 255 taps or a dilation other than 1.

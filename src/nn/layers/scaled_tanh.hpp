@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hyperbolic tangent times a scale: the output layer of CosmoFlow.
-// Owns the function and its derivative; knows nothing of halos: it is pointwise.
+// Pointwise: needs no halo.
 #pragma once
 
 #include "src/nn/layers/pointwise.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a user asks for a sliding window, before the extents of its input are known; shared by
-// convolution and pooling. Knows no layer.
+// The options of a sliding window, before the extents of its input are known; shared by convolution
+// and pooling.
 #pragma once
 
 #include <cstdint>

@@ -58,7 +58,8 @@ TEST_CASE("what a site does not have is refused with the limit") {
        "a batch of 16 samples cannot be shared by 12 replicas | use --batch 12 or 24"},
       {"fugaku",
        {"--time", "00:03:00"},
-       "--time 00:03:00 leaves nothing beside the 180 s that a clean end may need | ask for more "
+       "--time 00:03:00 leaves no time for training besides the 180 s that a clean stop may take | "
+       "ask for more "
        "than 00:03:00"},
       {"fugaku",
        {"--nodes", "400", "--allocation", "noncont"},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls the command `jobscript` in this process and reads what it prints.
-// Knows the profiles of the source tree.
+// Uses the profiles of the source tree.
 #pragma once
 
 #include <doctest/doctest.h>

@@ -127,10 +127,11 @@ TEST_CASE("hops are counted around the ring") {
 
 TEST_CASE("maps that cannot be made are refused with what would do") {
   CHECK(refusal({1, 1}, {3, 3}, {2, 2, 1}) ==
-        "4 ranks do not fill 3x3 nodes with 1 ranks each | take a shape of 4 nodes");
-  CHECK(refusal({2, 4}, {3}, {6, 1, 1}) ==
-        "groups of 6 parts do not fill nodes of 4 ranks: some would share a node with half of "
-        "another | take a number of parts that the ranks per node divide, or the other way round");
+        "4 ranks do not fill 3x3 nodes with 1 ranks each | use a shape of 4 nodes");
+  CHECK(
+      refusal({2, 4}, {3}, {6, 1, 1}) ==
+      "groups of 6 parts do not fill nodes of 4 ranks: some would share a node with part of "
+      "another | use a number of parts that divides the ranks per node, or is a multiple of them");
 }
 
 }  // namespace halomesh

@@ -84,9 +84,10 @@ TEST_CASE("mistakes in a profile are named with file, line and hint") {
         "negative");
   CHECK(refusal(kLeast + "cores = 4\ncores = 5\n") ==
         "mine.ini:5: cores is given twice | give it once");
-  CHECK(refusal(kLeast + "cores\n") ==
-        "mine.ini:4: 'cores' is not of the form NAME = VALUE | write one fact a line, e.g. cores = "
-        "48; comments start with #");
+  CHECK(
+      refusal(kLeast + "cores\n") ==
+      "mine.ini:4: 'cores' is not of the form NAME = VALUE | write one fact per line, e.g. cores = "
+      "48; comments start with #");
   CHECK(refusal(kLeast + "stage = disk\n")
             .starts_with("mine.ini:4: stage: 'disk' is not one of "
                          "datawarp, localtmp, shm"));

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Orders against literal tables and their properties for many sizes and meshes.
-// Knows nothing of files.
 #include "partition/samples/sample_order.hpp"
 
 #include <doctest/doctest.h>

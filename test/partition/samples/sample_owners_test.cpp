@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Owners: every sample has exactly one, where its shard or its validation step says.
-// Knows nothing of files.
 #include "partition/samples/sample_owners.hpp"
 
 #include <doctest/doctest.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Symmetries against their definition, element by element, and the uniformity of their draws.
-// Knows nothing of data.
 #include "partition/samples/symmetry.hpp"
 
 #include <doctest/doctest.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The loader's hand-over, with readers that make up their samples.
-// Knows nothing of files.
 #include "runtime/load/direct_loader.hpp"
 
 #include <doctest/doctest.h>

@@ -280,7 +280,7 @@ TEST_CASE("logs of another version are refused and left alone") {
   }
   const std::string before = contents(path);
   CHECK(contains(error_of([&] { MlperfLog(MlperfVersion::kV07).open(path, later); }),
-                 "was begun with --mllog v1.0"));
+                 "was started with --mllog v1.0"));
   CHECK(contents(path) == before);
   CHECK_THROWS_AS(parse_mlperf_version("v2.0"), UsageError);
 }

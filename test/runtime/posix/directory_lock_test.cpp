@@ -159,7 +159,7 @@ TEST_CASE("directory lock: without kernel locks signs of life decide") {
   LockTerms terms = kNoKernelLocks;
   terms.note = [&](const std::string& text) { notes += text; };
   CHECK(seconds_of([&] { const DirectoryLock second(directory.path(), terms); }) >= 0.6);
-  CHECK(contains(notes, "waiting up to 0 s to see whether that is still running"));
+  CHECK(contains(notes, "waiting up to 0 s to see whether it is still running"));
   CHECK(directory.entries() == 0);
 }
 

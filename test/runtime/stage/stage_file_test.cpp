@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // A stage's files: slots and their checksums, a full disk, safe directories, and what is kept.
-// Knows nothing of samples.
 #include "runtime/stage/stage_file.hpp"
 
 #include <doctest/doctest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stage's directory that may be read but not written to. Knows nothing of what is staged.
+// A stage's directory that may be read but not written to.
 #include <doctest/doctest.h>
 #include <unistd.h>
 

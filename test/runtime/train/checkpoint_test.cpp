@@ -117,7 +117,7 @@ TEST_CASE("a checkpoint of another network is refused with both shapes") {
   const ModelGeometry renamed({2, 5, 4, 3}, {{"conv7", &conv, {0}}}, {1, 1, 1});
   Parameters fewer_parameters(fewer, 0), renamed_parameters(renamed, 0);
   CHECK(contains(error_of([&] { load_checkpoint(fixture.mesh, fewer, fewer_parameters, path); }),
-                 "it has /parameters/fc1/bias of shape 7, which this network has not"));
+                 "it has /parameters/fc1/bias of shape 7, which this network does not have"));
   CHECK(
       contains(error_of([&] { load_checkpoint(fixture.mesh, renamed, renamed_parameters, path); }),
                "it has no /parameters/conv7/weight; expected 4x2x3x2x1"));
