@@ -36,7 +36,7 @@ start=$(date +%s)
   HALOMESH_CURVES=$(mktemp -d)
   export HALOMESH_CURVES OMP_NUM_THREADS=1
   trap 'rm -rf "$HALOMESH_CURVES"' EXIT
-  case="a tiny network learns alike*"
+  case="a tiny network has one curve*"
   step "this machine: training on 1 and 2 ranks" $launch "$host/mpi_tests" --test-case="$case"
   test -s "$HALOMESH_CURVES/kernel2.curve"
   step "A64FX: training on 2 ranks" $launch $emulate "$arm/mpi_tests" --test-case="$case"

@@ -25,7 +25,7 @@ TEST_CASE("Open MPI's mpirun in a job that hits its limit ends with the uninterr
   check_hits_its_limit(slurm, {{"launcher", "mpirun"}});
 }
 
-TEST_CASE("a rank killed under Slurm ends the job within seconds, and it goes on") {
+TEST_CASE("a rank killed under Slurm ends the job within seconds, and the next job resumes") {
   const SlurmCluster slurm;
   for (const char* launcher : {"srun", "mpirun"}) {
     CAPTURE(launcher);

@@ -49,7 +49,7 @@ float exact_gradient_of(std::int64_t rank, std::size_t placement, std::int64_t i
 
 using Gradient = float (*)(std::int64_t, std::size_t, std::int64_t);
 
-// One backward pass's worth: layers complete from the last to the first.
+// One backward pass: layers complete from the last to the first.
 void reduce(GradientReducer& reducer, Parameters& parameters, const ModelGeometry& geometry,
             const ProcessMesh& mesh, Gradient gradient) {
   for_each_held(parameters, geometry, mesh.part(), [&](auto at, auto placement, auto index) {

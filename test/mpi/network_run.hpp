@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One network on one mesh with values that are a function of global indices alone: its tensors,
-// parameters and one step of forward and backward. Judges nothing; knows no kind of layer.
+// parameters and one step of forward and backward.
 #pragma once
 
 #include <cstdint>

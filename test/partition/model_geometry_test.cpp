@@ -49,7 +49,7 @@ TEST_CASE("a small network on 2x2x1 parts, box by box") {
   CHECK(g.tensors()[2].distribute.empty());
 }
 
-TEST_CASE("partial sums are made by all that own input, and meet on part 0") {
+TEST_CASE("partial sums are computed by all parts that own input, and added on part 0") {
   const SmallNetwork net;
   const ModelGeometry g(net.input, net.nodes, {2, 2, 1});
   const TensorGeometry& sums = g.tensors()[3];
@@ -281,7 +281,7 @@ std::string what_of(const Call& call) {
   return "nothing was thrown";
 }
 
-TEST_CASE("what cannot be is refused, naming the layer") {
+TEST_CASE("invalid geometries are refused, naming the layer") {
   const WindowLayer big{{9, 1, 1, 0, 0}, 1};
   const auto build = [](const Shape& input, const std::vector<GraphNode>& nodes) {
     return what_of([&] { ModelGeometry(input, nodes, {2, 1, 1}); });

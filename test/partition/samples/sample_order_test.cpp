@@ -22,7 +22,7 @@ bool is_permutation_of(Order order, std::int64_t n) {
   return order == all;
 }
 
-/// All that a replica takes, in order.
+/// All samples that a replica takes, in order.
 Order all_taken(const BatchSchedule& schedule, std::int64_t replica) {
   Order samples;
   for (std::int64_t step = 0; step < schedule.steps; ++step)
