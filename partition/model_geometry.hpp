@@ -93,7 +93,7 @@ class ModelGeometry {
   const std::vector<TensorGeometry>& tensors() const { return tensors_; }
   const std::vector<LayerPlacement>& layers() const { return layers_; }
   const std::vector<ParameterPlacement>& parameters() const { return parameters_; }
-  /// Logical number of trainable parameters of the network, whatever the grid.
+  /// Logical number of trainable parameters of the network, independent of the grid.
   std::int64_t parameter_count() const;
   /// Parameters that `part` holds.
   std::int64_t parameter_count(std::int64_t part) const;

@@ -58,7 +58,8 @@ class ConvertingCall {
       if (c.written) c.reorder.run(lib);
   }
 
-  // The copies in the primitive's layout, then what the primitive and the reorders ask for.
+  // The scratch bytes of the copies in the primitive's layout, of the primitive and of the
+  // reorders.
   std::int64_t scratchpad_bytes() const {
     std::int64_t copies = 0, bytes = call_.scratchpad_bytes();
     for (const Conversion& c : conversions_) {

@@ -41,7 +41,7 @@ TEST_CASE("a rank killed under Slurm ends the job within seconds, and the next j
   }
 }
 
-TEST_CASE("a node that goes down gives its job back to the queue") {
+TEST_CASE("the job of a node that goes down returns to the queue") {
   const SlurmCluster slurm;
   const ScriptJob job = job_of_steps("600");
   const std::string number = reach_the_middle(slurm, job, two_nodes(job, 60));

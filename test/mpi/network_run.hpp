@@ -63,7 +63,7 @@ class NetworkRun {
         local_batch_(local_batch),
         values_(values) {}
 
-  /// Sets parameters, input and output gradient anew, runs a step and sums the gradients.
+  /// Resets parameters, input and output gradient, runs a step and sums the gradients.
   void step() {
     for_each_held(parameters_, geometry_, mesh_.part(), [&](auto at, auto placement, auto index) {
       parameters_.values()[at] = values_.parameter(placement, index);

@@ -202,9 +202,9 @@ TEST_CASE("a kept stage is reused by the same mesh and removed by a run without 
       Case dropped = kept;
       dropped.keep = false;
       findings.expect(!check_case(comm, directory.path(), kept, findings).reused,
-                      [] { return std::string("taken up too early"); });
+                      [] { return std::string("reused too early"); });
       findings.expect(check_case(comm, directory.path(), kept, findings).reused,
-                      [] { return std::string("not taken up"); });
+                      [] { return std::string("not reused"); });
       // One rank's manifest is missing, as if the rank had been killed before writing it.
       if (comm.rank() == 0)
         for (const auto& entry : std::filesystem::recursive_directory_iterator(directory.path()))
@@ -214,9 +214,9 @@ TEST_CASE("a kept stage is reused by the same mesh and removed by a run without 
           }
       comm.barrier();
       findings.expect(!check_case(comm, directory.path(), kept, findings).reused,
-                      [] { return std::string("an incomplete stage was taken up"); });
+                      [] { return std::string("an incomplete stage was reused"); });
       findings.expect(check_case(comm, directory.path(), dropped, findings).reused,
-                      [] { return std::string("not taken up by the last"); });
+                      [] { return std::string("not reused by the last"); });
       comm.barrier();
       findings.expect(std::filesystem::is_empty(directory.path()),
                       [] { return std::string("a stage is left"); });
@@ -255,7 +255,7 @@ TEST_CASE("staging ends on all ranks soon after one is told to stop") {
           const auto staged =
               stager.run([&] { return comm.rank() == stopping && data.voxels_read() >= limit; },
                          [](std::int64_t) {});
-          findings.expect(!staged, [] { return std::string("staging went on"); });
+          findings.expect(!staged, [] { return std::string("staging continued"); });
           findings.expect(last || data.voxels_read() < 2 * limit,
                           [&] { return fmt::format("{} voxels read", data.voxels_read()); });
         }

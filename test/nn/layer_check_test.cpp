@@ -79,7 +79,7 @@ class Wrong : public Convolution {
     return dst;
   }
   Mistake mistake_;
-  bool prepared_ = false;  // then it reads what a convolution must, whatever it declared
+  bool prepared_ = false;  // then it reads what a convolution must, regardless of its declaration
   std::vector<ParameterView> parameters_;
   std::int64_t steps_ = 0;
 };

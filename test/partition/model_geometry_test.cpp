@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The geometry of whole networks: who owns, needs and holds what, derived from declarations alone.
+// The geometry of whole networks: which part owns, needs and holds what, derived from declarations
+// alone.
 #include "partition/model_geometry.hpp"
 
 #include <doctest/doctest.h>
@@ -91,7 +92,7 @@ TEST_CASE("owners align with what the only consumer needs, so that nothing moves
   CHECK(g.tensors()[0].owned[0] == block(1, {0, 4}, {0, 6}, {0, 6}));
   CHECK(g.tensors()[0].owned[1] == block(1, {4, 6}, {0, 6}, {0, 6}));
   CHECK(g.tensors()[0].distribute.empty());
-  // A plane that nobody pools must still be owned: blocks with remainder, and one plane moves.
+  // A plane that no window pools must still be owned: blocks with remainder, and one plane moves.
   const ModelGeometry odd(Shape{1, 7, 6, 6}, {{"pool", &pool, {0}}}, {2, 1, 1});
   CHECK(odd.tensors()[0].owned[0] == block(1, {0, 4}, {0, 6}, {0, 6}));
   CHECK(odd.tensors()[0].owned[1] == block(1, {4, 7}, {0, 6}, {0, 6}));

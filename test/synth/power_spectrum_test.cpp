@@ -67,7 +67,7 @@ double sigma_by_midpoints(const PowerSpectrum& spectrum, double radius) {
 
 }  // namespace
 
-TEST_CASE("sigma_8 of the spectrum, by an independent quadrature, is the one asked for") {
+TEST_CASE("sigma_8 of the spectrum, by an independent quadrature, is the requested one") {
   const std::vector<Cosmology> cosmologies = {
       {},
       {.sigma_8 = 0.88},

@@ -194,7 +194,7 @@ TEST_CASE("a run told to stop during an evaluation stops in it and repeats it wh
   CHECK(count("eval_stop") == 1);
 }
 
-TEST_CASE("eval, predict and synth told to stop end within seconds and leave nothing half-made") {
+TEST_CASE("eval, predict and synth told to stop end within seconds and leave no partial files") {
   const Scene scene(true);
   REQUIRE(scene.train(60).exit_code == 0);
   for (const fs::path& file : scene.files("validation"))

@@ -124,7 +124,7 @@ TEST_CASE("every mesh reads the data set once and keeps it once, plus halos") {
 }
 
 TEST_CASE(
-    "a kept stage is taken up, is one job's at a time, and another data set's is left alone") {
+    "a kept stage is reused by one job at a time, and that of another data set is left alone") {
   StagedScene first(true);
   first.options["keep-stage"] = "";
   first.options["epochs"] = "0";

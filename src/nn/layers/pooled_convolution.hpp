@@ -32,7 +32,7 @@ class PooledConvolution {
   PooledConvolution(DataType compute, std::int64_t channels, std::int64_t filters,
                     const Spatial& kernel, bool dots = dots_are_fast());
 
-  /// Of the memory that forward() reads: kBfloat16 for dot products, else kFloat32.
+  /// The element type that forward() reads: kBfloat16 for dot products, else kFloat32.
   DataType src_type() const { return dots_ ? DataType::kBfloat16 : DataType::kFloat32; }
 
   /// Packs weights in the order out,in,kd,kh,kw, and one bias per filter.
@@ -62,7 +62,7 @@ class PooledConvolution {
   bool pairs_ = false, dots_ = false;  // whether bf16 are added in pairs, and by dot products
   std::int64_t row_ = 0, plane_ = 0;   // elements from one row and one plane of src to the next
   Spatial kernel_{};
-  // Of each block of kLanes filters, kd, kh, step in a run of kw and channel, filter: a float or
+  // For each block of kLanes filters, kd, kh, step in a run of kw and channel, filter: a float or
   // two bf16.
   AlignedBuffer<std::uint32_t> weights_;
   AlignedBuffer<float> bias_;            // padded to whole blocks

@@ -124,8 +124,7 @@ TEST_CASE("sample_order: each sample once; a step's samples do not depend on the
   CHECK(compared > 500);
 }
 
-TEST_CASE(
-    "sample_order: samples are transformed by their own draw, whatever the mesh and the start") {
+TEST_CASE("sample_order: samples are transformed by their own draw, for any mesh and start") {
   const SymmetryDraw draw(9, {4, 8, 8, 8});
   std::int64_t compared = 0, transformed = 0;
   for (const Shuffle shuffle : {Shuffle::kGlobal, Shuffle::kLocal}) {

@@ -24,7 +24,7 @@ Pixel source_pixel(const Symmetry& s, const Pixel& transformed, const Spatial& n
 
 Box pixel_box(const Pixel& p) { return {{0, p[0], p[1], p[2]}, {2, p[0] + 1, p[1] + 1, p[2] + 1}}; }
 
-/// All 48, whatever the shape.
+/// All 48, for any shape.
 std::vector<Symmetry> all() { return symmetries_of({1, 3, 3, 3}); }
 
 TEST_CASE("symmetry: 48 of a cube, 16 with two equal extents, 8 with none, identity first") {

@@ -134,7 +134,7 @@ TEST_CASE("loader: an empty block reads targets only, and nothing without target
   CHECK(reads == 2);
 }
 
-/// Every voxel of every sample is a count that tells where it is.
+/// Every voxel of every sample is a count that encodes its position.
 class PlaceReader final : public SampleReader {
  public:
   static std::int16_t count(std::int64_t sample, std::int64_t c, const Spatial& at) {

@@ -183,7 +183,7 @@ TEST_CASE("metrics refuse what they cannot read or write") {
     CHECK(contains(error_of([&] { log.step({2, 0, 0.5, 0.5, 1}); }), "metrics.jsonl"));
     CHECK(contains(error_of([&] { log.step({2, 0, 0.5, 0.5, 1}); }), "File too large"));
   }
-  // What went in of the second line goes again when the run is resumed.
+  // The partial second line is removed when the run is resumed.
   CHECK(static_cast<std::int64_t>(contents(path).size()) == size + 10);
   const MetricsLog resumed(path, 1);
   CHECK(static_cast<std::int64_t>(contents(path).size()) == size);

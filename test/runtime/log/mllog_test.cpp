@@ -150,7 +150,7 @@ TEST_CASE("v0.7 logs have the reference's keys and count epochs from 0") {
   CHECK(lines.at(lines.size() - 2)["metadata"]["epoch_num"] == 0);
 }
 
-TEST_CASE("a resumed run goes on in the same log, without what will be trained again") {
+TEST_CASE("a resumed run continues the same log, without what will be trained again") {
   const Keys head = kHeadV10 + kOptimizer + Keys{"opt_weight_decay", "dropout"};
   const Keys staged = kHeadV10 + Keys{"staging_start", "staging_stop"} + kOptimizer +
                       Keys{"opt_weight_decay", "dropout"};

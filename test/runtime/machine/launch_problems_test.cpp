@@ -121,7 +121,7 @@ TEST_CASE("each problem of a binding is found, and nothing in a good one") {
     binding.threads = 5;
     CHECK(contains(problem(facts, {}), "more threads than cores; hint: lower"));
   }
-  SUBCASE("one rank alone with too many threads is told so once") {
+  SUBCASE("a single rank with too many threads gets one warning") {
     binding.threads = 8;
     binding.sharing = {1, 8, 4};
     CHECK(contains(problem(facts, {}), "more threads than cores; hint: lower"));

@@ -74,7 +74,7 @@ TEST_CASE("two cores of one virtual socket") {
   CHECK(all.l3.cores == 2);
 }
 
-TEST_CASE("two kinds of memory beside the same cores are one domain") {
+TEST_CASE("two kinds of memory at the same cores are one domain") {
   const Topology node = Topology::synthetic("package:2 [numa] [numa] core:4 pu:1");
   const Locality first = node.locality(range(0, 4));
   CHECK(first.numa_nodes.size() == 2);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Locks on directories: one holder, named, however holders end and whatever the file system grants.
+// Locks on directories: one holder, named, however holders end and with or without locks of the
+// file system.
 #include "runtime/posix/directory_lock.hpp"
 
 #include <doctest/doctest.h>
