@@ -123,7 +123,7 @@ auto describe_best(bool own_layout, const ConvolutionGeometry& g, const Make& ma
     auto pd = make(layout);
     while (is_wrong(pd.impl_info_str(), g))
       if (!pd.next_impl())
-        throw Error(fmt::format("oneDNN {} has no right kernel, only {}", onednn_version(),
+        throw Error(fmt::format("oneDNN {} has no correct kernel, only {}", onednn_version(),
                                 pd.impl_info_str()),
                     "use oneDNN 2.5 to 2.7");
     return pd;

@@ -111,7 +111,7 @@ void check_repeat(const LayerStep& run_step, GatheredStep step,
     for (std::vector<double>& diff : s->diff_src)
       for (double& v : diff)
         if (std::isnan(v)) v = 0;
-  if (!(step == again)) failures.emplace_back("a second step gives other bits");
+  if (!(step == again)) failures.emplace_back("a second step gives different bits");
 }
 
 }  // namespace

@@ -61,7 +61,7 @@ struct Scene {
   Parameters parameters;
 };
 
-/// The whole file against the formula, read by rank 0 alone.
+/// The whole file against the formula, read only by rank 0.
 void compare_file(const std::filesystem::path& path, const ModelGeometry& geometry,
                   Findings& findings) {
   Hdf5File file = Hdf5File::open(path);

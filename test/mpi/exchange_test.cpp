@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exchange over real messages == InProcessExchange, bit for bit: every rank makes the values of all
-// parts from a global formula and moves them alone. Layers are not tested here.
+// Exchange over real messages == InProcessExchange, bit for bit: every rank computes the values of
+// all parts from a global formula and moves them itself. Layers are not tested here.
 #include "runtime/step/exchange.hpp"
 
 #include <doctest/doctest.h>
@@ -50,7 +50,7 @@ void compare_bytes(const Exchange& exchange, const Scene& scene, int part, std::
                         scene.name + ", bytes sent");
 }
 
-// Runs several scenes at once, each on a tag of its own, for some cycles of new values.
+// Runs several scenes at once, each with its own tag, for some cycles of new values.
 void run_scenes(const Comm& comm, const std::vector<Scene>& scenes, Findings& findings) {
   constexpr std::int64_t kCycles = 3;
   std::vector<Tensor> tensors;

@@ -20,7 +20,7 @@
 namespace halomesh {
 namespace {
 
-// Held by all parts that compute, one slice each, and by part 0 alone; and, as the second
+// Held by all parts that compute, one slice each, and only by part 0; and, as the second
 // convolution leaves two planes along d, by only some parts of a long cut.
 Model test_model() {
   const auto convolution = [](std::int64_t filters, std::int64_t kernel, std::int64_t stride) {

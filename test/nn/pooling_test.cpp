@@ -86,7 +86,7 @@ TEST_CASE("pooling reads and writes inside wider spans") {
   }
 }
 
-TEST_CASE("pooling of a channel block needs that block alone") {
+TEST_CASE("pooling of a channel block needs only that block") {
   const Shape shape{6, 4, 4, 4};
   const Box half{{2, 0, 0, 0}, {5, 2, 2, 2}};
   for (PoolingKind kind : {PoolingKind::kMax, PoolingKind::kAverage}) {

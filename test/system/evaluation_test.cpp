@@ -34,7 +34,7 @@ std::vector<std::vector<double>> read_csv(const fs::path& path) {
   return rows;
 }
 
-/// Mean of |predicted - target|, computed from the rows alone.
+/// Mean of |predicted - target|, computed only from the rows.
 double mae_of(const std::vector<std::vector<double>>& rows) {
   double sum = 0;
   for (const auto& row : rows)

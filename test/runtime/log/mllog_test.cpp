@@ -269,7 +269,7 @@ TEST_CASE("resuming from a damaged mllog.txt says what is missing and keeps the 
   }
 }
 
-TEST_CASE("logs of another version are refused and left alone") {
+TEST_CASE("logs of another version are refused and left unchanged") {
   const TempDirectory directory;
   const auto path = directory / "mllog.txt";
   const MlperfPoint later{2, 1, false, true, false};

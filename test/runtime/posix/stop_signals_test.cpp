@@ -42,7 +42,7 @@ TEST_CASE("stop signals: what nohup ignores stays ignored, and handlers are rest
     const StopSignals signals;
     ::raise(SIGHUP);
     CHECK(!signals.requested());
-    ::raise(SIGTERM);  // a script's trap '' TERM is for the script alone
+    ::raise(SIGTERM);  // a script's trap '' TERM is only for the script
     CHECK(signals.requested());
   }
   CHECK((handler_of(SIGHUP) == SIG_IGN));
