@@ -29,7 +29,7 @@ struct TensorGeometry {
   Partition owned;
   std::vector<Box> produced;  ///< owned, or the whole tensor where partial sums are computed
   std::vector<Box> needed;    ///< hull of what the consumers read on this part
-  std::vector<Box> span;      ///< hull of all three: what memory is made for
+  std::vector<Box> span;      ///< hull of all three: the box that memory is allocated for
   bool partial_sums = false;
   /// Forward: copy along it (halos, gathers). Backward: add along its reverse.
   TransferPlan distribute;

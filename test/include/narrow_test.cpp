@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checked narrowing: what fits passes, what would wrap or change its sign is refused.
+// Checked narrowing: values that fit pass, values that would wrap or change sign are refused.
 #include "narrow.hpp"
 
 #include <doctest/doctest.h>

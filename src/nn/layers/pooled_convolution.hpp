@@ -27,7 +27,7 @@ class PooledConvolution {
   static bool dots_are_fast();
 
   PooledConvolution() = default;
-  /// Computes in kFloat32 or kBfloat16, which takes dot products if `dots` and the compiled code
+  /// Computes in kFloat32, or in kBfloat16 with dot products if `dots` is set and the compiled code
   /// and the channels allow it.
   PooledConvolution(DataType compute, std::int64_t channels, std::int64_t filters,
                     const Spatial& kernel, bool dots = dots_are_fast());
@@ -38,8 +38,8 @@ class PooledConvolution {
   /// Packs weights in the order out,in,kd,kh,kw, and one bias per filter.
   void load_weights(const float* weight, const float* bias);
 
-  /// Writes the box `dst_box` of sample n of `dst` (fp32 or bf16). `src` is what its windows read
-  /// of one sample, of src_type(), dense and with the padding: on each axis twice the box's extent
+  /// Writes the box `dst_box` of sample n of `dst` (fp32 or bf16). `src` holds what its windows
+  /// read of one sample, in src_type(), dense and with padding: on each axis twice the box's extent
   /// and the kernel's less 1; already rounded to bf16 to compute in it. The box has `filters`
   /// channels; dst may span more. Records argmax as PooledActivation does unless it has no data.
   /// Allocates nothing.
