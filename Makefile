@@ -344,7 +344,7 @@ test-slurm test-kills: test-%: deps
 	@+$(MAKE) --no-print-directory run-tests-long SUITE=$*
 test-slurm: SLURM := 1
 test-slurm: ## run job scripts on a small real Slurm cluster, installing Slurm if needed (as root)
-test-kills: ## kill ranks at 20 random moments of a training
+test-kills: ## kill ranks at 20 random moments of a training run
 run-tests-long: export HALOMESH_MPICH ?= $(abspath $(firstword $(wildcard build/release-mpich*/halomesh)))
 run-tests-long:
 	$(call run_tests,long_tests:$(SUITE))
@@ -487,11 +487,11 @@ help: ## show this page
 	  '' 'likewise DNNL_, FFTW_, BOOST_, PROTOBUF_, FMT_, HWLOC_, ZLIB_ and ISAL_LIBS' \
 	  TORCH '1: also test against PyTorch, installing it if needed ($(TORCH))' \
 	  SLURM '1: also test on a real Slurm, installing it if needed ($(SLURM))' \
-	  RUN 'which tests run-tests runs, of:' \
+	  RUN 'tests that run-tests runs, from:' \
 	  '' '$(ALL_TESTS)' \
-	  TEST_JOBS 'how many of them run side by side ($(TEST_JOBS))' \
-	  WERROR '0: warnings are no errors ($(WERROR))' \
-	  JOBS 'parallel jobs where no -j is given ($(JOBS))' \
+	  TEST_JOBS 'number of them that run in parallel ($(TEST_JOBS))' \
+	  WERROR '0: warnings are not errors ($(WERROR))' \
+	  JOBS 'parallel jobs without -j ($(JOBS))' \
 	  V '1: show whole commands ($(V))'
 
 -include $(patsubst %.o,%.d,$(call objects,$(ROOMS) $(TESTS) $(FUZZ_TARGETS)) $(PB_OBJECTS))

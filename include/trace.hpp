@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where time goes: RAII scopes that record (phase, detail, begin, end, bytes) into a Trace.
+// RAII scopes that record (phase, detail, begin, end, bytes) into a Trace.
 // A null Trace records nothing and costs one branch.
 #pragma once
 

@@ -20,7 +20,7 @@ struct PartLoad {
   std::int64_t partial_sums_received_bytes = 0, partial_sums_sent_bytes = 0;  ///< forward
   std::int64_t messages = 0;      ///< received in forward; one per tensor and neighbour
   std::int64_t input_bytes = 0;   ///< of the input block, halo included
-  std::int64_t tensor_bytes = 0;  ///< of the spans of all other tensors, values alone
+  std::int64_t tensor_bytes = 0;  ///< of the spans of all other tensors, values only
   std::int64_t parameters = 0;    ///< floats held
   double flops = 0;               ///< forward, where given
 

@@ -36,12 +36,12 @@ struct MeshShape {
   }
 };
 
-/// The mesh of `ranks` ranks for this cut; throws UsageError that names rank counts that would
-/// fit when the parts do not divide the ranks.
+/// The mesh of `ranks` ranks for this cut; throws UsageError naming rank counts that fit when the
+/// parts do not divide the ranks.
 MeshShape make_mesh(std::int64_t ranks, const PartGrid& parts);
 
-/// Samples a replica takes each step; throws UsageError that names global batches that would fit
-/// when `global_batch` is not a multiple of the replicas.
+/// Samples a replica takes each step; throws UsageError naming global batches that fit when
+/// `global_batch` is not a multiple of the replicas.
 std::int64_t local_batch(std::int64_t global_batch, const MeshShape& mesh);
 
 }  // namespace halomesh

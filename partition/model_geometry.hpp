@@ -29,7 +29,7 @@ struct TensorGeometry {
   Partition owned;
   std::vector<Box> produced;  ///< owned, or the whole tensor where partial sums are computed
   std::vector<Box> needed;    ///< hull of what the consumers read on this part
-  std::vector<Box> span;      ///< hull of all three: what memory is made for
+  std::vector<Box> span;      ///< hull of all three: the box that memory is allocated for
   bool partial_sums = false;
   /// Forward: copy along it (halos, gathers). Backward: add along its reverse.
   TransferPlan distribute;
@@ -93,7 +93,7 @@ class ModelGeometry {
   const std::vector<TensorGeometry>& tensors() const { return tensors_; }
   const std::vector<LayerPlacement>& layers() const { return layers_; }
   const std::vector<ParameterPlacement>& parameters() const { return parameters_; }
-  /// Logical number of trainable parameters of the network, whatever the grid.
+  /// Logical number of trainable parameters of the network, independent of the grid.
   std::int64_t parameter_count() const;
   /// Parameters that `part` holds.
   std::int64_t parameter_count(std::int64_t part) const;

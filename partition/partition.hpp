@@ -19,7 +19,7 @@ using Partition = std::vector<Box>;
 Range block_range(std::int64_t extent, std::int64_t count, std::int64_t index);
 
 /// Cuts the spatial axes in blocks with remainder; every part has all channels of its block. A
-/// tensor of spatial extent 1x1x1 is therefore owned by part 0 alone.
+/// tensor of spatial extent 1x1x1 is therefore owned entirely by part 0.
 Partition block_partition(const Shape& shape, const PartGrid& grid);
 
 /// Channels that are cut together: as many floats as the longest vectors of the CPUs that this is

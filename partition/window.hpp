@@ -49,7 +49,7 @@ AxisWindow same_window(std::int64_t kernel, std::int64_t stride, std::int64_t di
 AxisWindow valid_window(std::int64_t kernel, std::int64_t stride, std::int64_t dilation = 1);
 
 /// Spatial extents of the output; throws Error when a window does not fit the input or when
-/// padding is as wide as the window (an output plane would read padding alone).
+/// padding is as wide as the window (an output plane would read only padding).
 Spatial dst_extents(const Window& window, const Spatial& src);
 
 /// The part of the input that the spatial block of `dst` reads, clamped to the tensor; all

@@ -20,10 +20,10 @@ struct StagedSample {
 
 /// What part `src` of the group that keeps the sample gives to part `dst` of the group that uses
 /// it under `symmetry`: boxes of the sample, at most one for each pair of parts, whose images are
-/// disjoint and make up the block kept[dst] of the transformed sample. Where the part with the same
-/// number keeps all that dst needs (as for a sample that is not transformed), dst takes it from
-/// there; otherwise each voxel comes from the part that owns it. Unlike in plan_transfers(), src
-/// and dst may be equal. Sorted. Throws Error unless the symmetry preserves the shape.
+/// disjoint and make up the block blocks[dst] of the transformed sample. Where the part with the
+/// same number keeps all that dst needs (as for a sample that is not transformed), dst takes it
+/// from there; otherwise each voxel comes from the part that owns it. Unlike in plan_transfers(),
+/// src and dst may be equal. Sorted. Throws Error unless the symmetry preserves the shape.
 TransferPlan plan_redistribution(const StagedSample& sample, const Symmetry& symmetry);
 
 }  // namespace halomesh

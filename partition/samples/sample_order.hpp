@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which samples each replica takes at each step of an epoch, and how transformed, as pure
+// Which samples each replica takes at each step of an epoch, and under which symmetry, as pure
 // functions.
 #pragma once
 
@@ -30,14 +30,14 @@ struct SampleUse {
   Symmetry symmetry;
 };
 
-/// What all replicas take in some consecutive steps.
+/// The samples that all replicas take in some consecutive steps.
 struct BatchSchedule {
   std::int64_t steps = 0, replicas = 1, local_batch = 1;
   /// Place i of replica r in step s is at (s * replicas + r) * local_batch + i. The samples may end
   /// within the last step.
   std::vector<SampleUse> uses;
 
-  /// What `replica` takes in `step`: local_batch samples, fewer or none where they end.
+  /// The samples that `replica` takes in `step`: local_batch samples, fewer or none at the end.
   std::span<const SampleUse> taken(std::int64_t step, std::int64_t replica) const;
 };
 

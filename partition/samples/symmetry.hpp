@@ -18,7 +18,7 @@ namespace halomesh {
 ///
 ///   transformed(i) = sample(j),   j[b] = flip[b] ? n[b] - 1 - i[a] : i[a].
 ///
-/// The 8 x 6 = 48 of them are the whole group. Channels stay as they are. Coordinates and boxes
+/// The 8 x 6 = 48 of them are the whole group. Channels are unchanged. Coordinates and boxes
 /// are global ones; `shape` is always that of the sample before it is transformed.
 struct Symmetry {
   std::array<bool, 3> flip{};

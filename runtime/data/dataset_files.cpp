@@ -63,7 +63,7 @@ std::string DatasetFiles::path(std::int64_t file) const {
 
 FileScan::FileScan(const Comm& comm, const DatasetFiles& files,
                    const std::function<std::vector<std::int64_t>(std::int64_t file)>& scan) {
-  std::uint64_t stamps = 0;  // a sum, so that it does not depend on who scanned what
+  std::uint64_t stamps = 0;  // a sum, so that it does not depend on which rank scanned which file
   of_rank_ = on_every_rank(comm, [&] {
     std::string packed;
     for (std::int64_t f = comm.rank(); f < files.size(); f += comm.size()) {

@@ -151,7 +151,7 @@ std::int64_t TfRecordReader::read_header() {
   const auto length = load<std::uint64_t>(header.data());
   if (length > static_cast<std::uint64_t>(max_payload_bytes_))
     fail(fmt::format("payload of {} bytes, expected at most {}", length, max_payload_bytes_),
-         "check that the sample size asked for (--input DxHxWxC) is that of the data");
+         "check that --input DxHxWxC is the sample size of the data");
   if (gz_ == nullptr &&
       length > static_cast<std::uint64_t>(std::max<std::int64_t>(file_bytes_ - position_, 0)))
     fail(fmt::format("truncated in the payload: expected {} bytes, found {}", length,

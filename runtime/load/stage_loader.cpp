@@ -47,7 +47,7 @@ StageLoader::StageLoader(const ProcessMesh& mesh, StagedSample sample, StagedSpl
 StageLoader::~StageLoader() {
   try {  // other ranks wait for this rank's messages, unless they end as well
     if (!unwinding()) advance(true);
-  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): nobody is left to hear of it
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): no one is left to report it to
   }
   ring_->close();
 }

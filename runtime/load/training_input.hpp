@@ -52,7 +52,7 @@ class TrainingInput {
   bool wants_targets_;
   InputSplit training_, validation_;
   std::optional<StageOptions> options_;
-  std::unique_ptr<Stager> stager_;  // what it keeps is locked as long as it lives
+  std::unique_ptr<Stager> stager_;  // locks the kept stage while it exists
   std::unique_ptr<Loader> training_loader_, validation_loader_;
 };
 

@@ -29,7 +29,7 @@ struct MlperfSubmission {
   std::int64_t ranks = 1, nodes = 1;
 };
 
-/// Where the training stands when a log is opened.
+/// The position of a training run when its log is opened.
 struct MlperfPoint {
   std::int64_t step = 0;      ///< steps done; 0: a new run
   std::int64_t epoch = 0;     ///< of the next step, from 0

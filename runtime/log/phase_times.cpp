@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the time of a step goes: see phase_times.hpp.
+// The time of a step by phase and layer: see phase_times.hpp.
 #include "runtime/log/phase_times.hpp"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the time of a step goes: traced intervals summed by phase and layer.
+// The time of a step by phase and layer, summed over traced intervals.
 #pragma once
 
 #include <cstdint>

@@ -16,8 +16,8 @@
 
 namespace halomesh {
 
-/// "label  12/64 unit  19%  3.1 unit/s  17 s left  note", on standard error unless told otherwise,
-/// so that results on standard output stay clean. Never throws; a closed terminal is ignored.
+/// "label 12/64 unit 19% 3.1 unit/s 17 s left note", on standard error by default, so that results
+/// on standard output stay clean. Never throws; a closed terminal is ignored.
 class Progress {
  public:
   /// A Progress that reports nothing.

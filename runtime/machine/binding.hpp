@@ -71,12 +71,12 @@ struct NodeDescription {
   std::int64_t shm_free_bytes = 0;          ///< on the RAM disk, now
   std::int64_t page_bytes = 0;              ///< of an ordinary page
   std::int64_t huge_page_bytes = 0;         ///< of a huge one
-  std::int64_t huge_pages = 0;              ///< set aside for programs that ask for them
+  std::int64_t huge_pages = 0;              ///< reserved for programs that request them
   std::string transparent_huge_pages;       ///< "always", "madvise" or "never"
 };
 
-/// Local. Reads cpuinfo and meminfo in `proc` and the kernel's settings in `sys`, and asks for the
-/// space left at `shm`.
+/// Local. Reads cpuinfo and meminfo in `proc`, the kernel's settings in `sys`, and the free space
+/// at `shm`.
 NodeDescription describe_node(const std::filesystem::path& proc = "/proc",
                               const std::filesystem::path& shm = "/dev/shm",
                               const std::filesystem::path& sys = "/sys");

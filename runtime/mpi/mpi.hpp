@@ -63,8 +63,8 @@ class Comm {
   int rank_ = 0, size_ = 1;
 };
 
-/// Initialises MPI for calls by the constructing thread alone (MPI_THREAD_FUNNELED) and finalises
-/// it in the destructor; one per process.
+/// Initialises MPI for calls only by the constructing thread (MPI_THREAD_FUNNELED) and finalises it
+/// in the destructor; one per process.
 class MpiSession {
  public:
   MpiSession(int* argc, char*** argv);

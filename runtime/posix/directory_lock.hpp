@@ -21,7 +21,7 @@ namespace halomesh {
 struct LockTerms {
   std::string activity;                          ///< for messages, such as "training"
   std::string option;                            ///< that named the directory, such as "--out"
-  std::function<void(const std::string&)> note;  ///< is told when the lock must be waited for
+  std::function<void(const std::string&)> note;  ///< called when the lock must be waited for
   std::chrono::milliseconds beat{5000};          ///< between two heartbeats of a holder
   std::chrono::milliseconds patience{30000};     ///< a holder without heartbeat counts as dead
   bool kernel_locks = true;                      ///< false: as on a file system without them

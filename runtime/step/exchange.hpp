@@ -71,7 +71,7 @@ class Exchange {
   ExchangeTrace trace_;
   std::vector<Message> incoming_, outgoing_;
   InFlight<AlignedBuffer<std::byte>> buffer_;
-  Requests receives_, sends_;  // after the buffer: they wait before it goes
+  Requests receives_, sends_;  // after the buffer, so that they wait before it is freed
   bool active_ = false;
   std::int64_t received_bytes_ = 0, sent_bytes_ = 0;
 };

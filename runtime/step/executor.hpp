@@ -86,7 +86,7 @@ class Executor {
   void backward_parameters(const Pass& pass, std::size_t layer);
   void settle_diff(std::size_t tensor);
 
-  Comm comm_;  // of this executor's exchanges alone, so that those of another cannot match them
+  Comm comm_;  // only for this executor's exchanges, so that those of another cannot match them
   Model& model_;
   const ModelGeometry& geometry_;
   std::size_t part_;

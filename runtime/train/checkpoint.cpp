@@ -232,7 +232,7 @@ std::optional<LoadedCheckpoint> load_latest_checkpoint(const ProcessMesh& mesh,
         names += (names.empty() ? "" : ", ") + set_aside(paths[k]).filename().string();
     });
     loaded.warning =
-        fmt::format("{}; kept as {}, resuming from the checkpoint before it", failures, names);
+        fmt::format("{}; kept as {}, resuming from the previous checkpoint", failures, names);
     return loaded;
   }
   if (count == 0) return std::nullopt;

@@ -20,7 +20,7 @@ namespace halomesh {
 /// steps, which a run that went back to an older checkpoint leaves behind, get `.superseded` added
 /// to their names so that latest_checkpoint() follows the curve in progress.
 ///
-/// Collective over mesh.world(). Replica 0 alone moves data: each slice goes from its first holder
+/// Collective over mesh.world(). Only replica 0 moves data: each slice goes from its first holder
 /// to part 0, which is world rank 0 and writes; at most 4 MiB or one output's weights at a time.
 /// Throws the same Error on every rank when rank 0 cannot write, and leaves no partial file.
 ///

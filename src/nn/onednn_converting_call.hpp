@@ -58,7 +58,8 @@ class ConvertingCall {
       if (c.written) c.reorder.run(lib);
   }
 
-  // The copies in the primitive's layout, then what the primitive and the reorders ask for.
+  // The scratch bytes of the copies in the primitive's layout, of the primitive and of the
+  // reorders.
   std::int64_t scratchpad_bytes() const {
     std::int64_t copies = 0, bytes = call_.scratchpad_bytes();
     for (const Conversion& c : conversions_) {
@@ -122,7 +123,7 @@ auto describe_best(bool own_layout, const ConvolutionGeometry& g, const Make& ma
     auto pd = make(layout);
     while (is_wrong(pd.impl_info_str(), g))
       if (!pd.next_impl())
-        throw Error(fmt::format("oneDNN {} has no right kernel, only {}", onednn_version(),
+        throw Error(fmt::format("oneDNN {} has no correct kernel, only {}", onednn_version(),
                                 pd.impl_info_str()),
                     "use oneDNN 2.5 to 2.7");
     return pd;

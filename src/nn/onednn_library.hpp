@@ -13,7 +13,7 @@ std::string onednn_version();
 /// "sve_512".
 std::string cpu_isa_name();
 /// Whether this CPU has instructions for products of bf16, so that the library need not emulate
-/// them. Known for x86-64 alone; false elsewhere.
+/// them. Known only for x86-64; false elsewhere.
 bool cpu_computes_bf16();
 /// Whether the library may use this CPU's unit for products of bf16 matrices (AMX).
 bool cpu_has_matrix_unit();

@@ -67,8 +67,8 @@ class Parameters {
   const ParameterRange* find(std::size_t placement) const;
 
   /// Glorot-uniform weights and zero biases: U(-a, a), a = sqrt(6 / (fan_in + fan_out)) (Glorot &
-  /// Bengio, AISTATS 2010, equation 16). Each value is a function of (seed, parameter, global
-  /// index) alone, so every mesh starts from the same network.
+  /// Bengio, AISTATS 2010, equation 16). Each value is a function only of (seed, parameter, global
+  /// index), so every mesh starts from the same network.
   void initialize(std::uint64_t seed);
 
  private:

@@ -87,9 +87,9 @@ struct TypedView {
   template <class T>
   TensorView<Element<T>> as() const {
     if (type != DataTypeOf<T>::kType)
-      throw Error(fmt::format("a tensor of {} taken for one of {}", name_of(type),
-                              name_of(DataTypeOf<T>::kType)),
-                  "this is an error of the program; report it with the options of the run");
+      throw Error(
+          fmt::format("a tensor of {} used as {}", name_of(type), name_of(DataTypeOf<T>::kType)),
+          "this is an error of the program; report it with the options of the run");
     return {reinterpret_cast<Element<T>*>(data), span, batch};  // NOLINT: checked above
   }
   std::int64_t sample_bytes() const { return span.volume() * size_of(type); }

@@ -13,8 +13,8 @@ namespace halomesh {
 
 /// Copies the counts of the box `source` of a sample of this shape to their image under `symmetry`
 /// in `dst`, one sample whose span lies in the transformed sample: as they are where it is of
-/// int16, as log(1+x) where it is of fp32. `counts` spans a box that contains `source`. Runs on the
-/// calling thread alone, because it runs during a step.
+/// int16, as log(1+x) where it is of fp32. `counts` spans a box that contains `source`. Runs only
+/// on the calling thread, because it runs during a step.
 void transform(TensorView<const std::int16_t> counts, const Box& source, const Symmetry& symmetry,
                const Shape& shape, AnyView dst);
 

@@ -39,7 +39,7 @@ SpectralGrid::SpectralGrid(std::int64_t n) : n_(n) {
   require(n >= 2, text("a grid of extent {} has no Fourier modes", n), "use 2 or more");
   const std::int64_t count = n * n * 2 * half();
   real_.reset(fftw_alloc_real(static_cast<std::size_t>(count)));
-  require(real_ != nullptr, text("no memory for a grid of {}^3 ({} bytes)", n, count * 8),
+  require(real_ != nullptr, text("out of memory for a grid of {}^3 ({} bytes)", n, count * 8),
           "make a smaller universe or use a machine with more memory");
 }
 

@@ -28,7 +28,7 @@ std::vector<std::int16_t> zero_counts(const UniverseOptions& options) {
   try {
     return std::vector<std::int16_t>(static_cast<std::size_t>(n * n * n * kChannels));
   } catch (const std::bad_alloc&) {
-    throw Error(fmt::format("no memory for the counts of a universe of {}^3 ({} bytes)", n,
+    throw Error(fmt::format("out of memory for the counts of a universe of {}^3 ({} bytes)", n,
                             n * n * n * kChannels * 2),
                 "make a smaller universe or use a machine with more memory");
   }
@@ -43,22 +43,22 @@ std::int64_t UniverseOptions::peak_bytes() const {
 
 void check(const UniverseOptions& o) {
   if (o.extent < 4 || o.extent > 4096)
-    throw UsageError(fmt::format("a universe of {} voxels an axis cannot be made", o.extent),
+    throw UsageError(fmt::format("a universe of {} voxels per axis is not supported", o.extent),
                      "use 4 to 4096");
   if (o.boxes_per_axis < 1 || o.extent % o.boxes_per_axis != 0)
     throw UsageError(
-        fmt::format("a universe of {} voxels an axis cannot be cut into {} equal boxes an axis",
+        fmt::format("a universe of {} voxels per axis cannot be cut into {} equal boxes per axis",
                     o.extent, o.boxes_per_axis),
-        "the number of boxes an axis must divide the extent");
+        "the number of boxes per axis must divide the extent");
   if (!(o.voxel_mpc_h > 0) || !std::isfinite(o.voxel_mpc_h))
     throw UsageError(fmt::format("voxel size {:g} Mpc/h is not positive", o.voxel_mpc_h),
                      "give the voxel's edge in Mpc/h, such as 1");
   if (o.particles_per_voxel_axis < 1 || o.particles_per_voxel_axis > 8)
     throw UsageError(
-        fmt::format("{} particles per voxel axis cannot be made", o.particles_per_voxel_axis),
+        fmt::format("{} particles per voxel axis are not supported", o.particles_per_voxel_axis),
         "use 1 to 8; the mean count is the cube of it");
   if (!(o.parameter_spread > 0 && o.parameter_spread <= 0.5))
-    throw UsageError(fmt::format("a parameter spread of {:g} cannot be made", o.parameter_spread),
+    throw UsageError(fmt::format("a parameter spread of {:g} is not supported", o.parameter_spread),
                      "use more than 0, up to 0.5; the published set has 0.1");
 }
 

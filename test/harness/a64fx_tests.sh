@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Runs tests of the A64FX build under qemu: the partition tests, the layers' tests, and trainings on
-# 2 ranks whose losses are held against those of this machine's own build.
+# Runs tests of the A64FX build under qemu: the partition tests, the layers' tests, and training
+# runs on 2 ranks whose losses are compared with those of this machine's own build.
 # Usage: a64fx_tests.sh SYSROOT ARM_DIR HOST_DIR [1]    the last for a subset of 3 minutes
 # Speed says nothing here: qemu runs SVE some thousand times slower than a CPU does.
 set -eu
@@ -36,7 +36,7 @@ start=$(date +%s)
   HALOMESH_CURVES=$(mktemp -d)
   export HALOMESH_CURVES OMP_NUM_THREADS=1
   trap 'rm -rf "$HALOMESH_CURVES"' EXIT
-  case="a tiny network learns alike*"
+  case="a tiny network has one curve*"
   step "this machine: training on 1 and 2 ranks" $launch "$host/mpi_tests" --test-case="$case"
   test -s "$HALOMESH_CURVES/kernel2.curve"
   step "A64FX: training on 2 ranks" $launch $emulate "$arm/mpi_tests" --test-case="$case"

@@ -56,7 +56,7 @@ test-a64fx: sysroot-arm64 ## run partition, layer and 2-rank training tests unde
 objects: $(call objects,$(ROOMS))
 KNL_SUBSET := -march=x86-64 -mavx2 -mfma -mavx512f -mavx512cd
 KNL_CASES  := convolution*,fused*,pool*,dense*,*weight gradient*,leaky*,long vectors*
-knl: ## compile everything for Xeon Phi (no link); run the layers' tests with AVX-512F and CD alone
+knl: ## compile everything for Xeon Phi (no link); run the layers' tests with only AVX-512F and CD
 	@+$(MAKE) --no-print-directory B=build/knl ARCH=-march=knl objects
 	@+$(MAKE) --no-print-directory B=build/avx512cd ARCH='$(KNL_SUBSET)' build/avx512cd/tests/nn_tests
 	@if grep -qw avx512cd /proc/cpuinfo; then \

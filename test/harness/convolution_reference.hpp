@@ -10,7 +10,7 @@
 
 namespace halomesh {
 
-/// The src plane that tap `tap` of output plane `i` reads; outside of the tensor it is padding.
+/// The src plane that tap `tap` of output plane `i` reads; outside the tensor it is padding.
 inline std::int64_t source_plane(const AxisWindow& w, std::int64_t i, std::int64_t tap) {
   return i * w.stride - w.pad_before + tap * w.dilation;
 }

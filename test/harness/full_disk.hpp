@@ -15,7 +15,8 @@
 
 namespace halomesh {
 
-/// While it lives, writing beyond `bytes` of any file fails with EFBIG; so does extending it.
+/// While this object exists, writing beyond `bytes` of any file fails with EFBIG; so does extending
+/// it.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(std::int64_t bytes) : previous_handler_(::signal(SIGXFSZ, SIG_IGN)) {

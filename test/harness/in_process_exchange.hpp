@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a TransferPlan in one process: all parts' views are at hand and boxes move by copying.
-// Uses the packing code of the real exchange; knows nothing of MPI or layers.
+// Runs a TransferPlan in one process by copying boxes between the parts' views. Uses the packing
+// code of the real exchange. Must not depend on MPI.
 #pragma once
 
 #include <cstdint>

@@ -106,12 +106,12 @@ void check_adjoint(const ReferenceInput& input, const ReferenceOutput& bounds,
 void check_repeat(const LayerStep& run_step, GatheredStep step,
                   std::vector<std::string>& failures) {
   GatheredStep again = run_step();
-  // Not-a-number never equals itself; gradients that are not wanted hold nothing else.
+  // NaN never equals itself; gradients that are not wanted hold only NaN.
   for (GatheredStep* s : {&step, &again})
     for (std::vector<double>& diff : s->diff_src)
       for (double& v : diff)
         if (std::isnan(v)) v = 0;
-  if (!(step == again)) failures.emplace_back("a second step gives other bits");
+  if (!(step == again)) failures.emplace_back("a second step gives different bits");
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A layer cut over parts: the place of each part and the plans between them, from geometry alone.
-// Holds no data; the same cut serves the in-process proof and the one over real messages.
+// A layer cut over parts: the boxes of each part and the plans between them, from geometry alone.
+// Holds no data; used by both the in-process check and the one over MPI.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace halomesh {
 
-/// How to cut a layer. Margins widen a span beyond what the layer asks for (clamped to the
+/// How to cut a layer. Margins widen a span beyond what the layer needs (clamped to the
 /// tensor), as when the neighbouring layer needs a halo of the same tensor.
 struct CutRequest {
   std::vector<Shape> src_shapes;

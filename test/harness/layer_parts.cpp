@@ -33,7 +33,7 @@ void with_elements(const AView& view, const Body& body) {
   body(view.template as<std::int16_t>());
 }
 
-// Values are rounded to the type of the view, if need be.
+// Values are rounded to the type of the view if necessary.
 void scatter(const GlobalTensor& global, const Box& box, const AnyView& view) {
   with_elements(view, [&](auto typed) {
     using T = std::remove_pointer_t<decltype(typed.data)>;
@@ -176,15 +176,14 @@ void LayerParts::run_chunks(bool remote) {
   }
 }
 
-// A layer may write its produced box alone: the rest of the span belongs to the consumer's halo.
+// A layer may write only its produced box: the rest of the span belongs to the consumer's halo.
 void LayerParts::check_untouched(const Part& part, GatheredStep& step) const {
   const Box& produced = part.context.boxes.dst_produced;
   with_elements(part.dst.any_view(), [&](auto view) {
     for_each_element(view.batch, view.span, [&](auto n, auto c, auto d, auto h, auto w) {
       const Box element{{c, d, h, w}, {c + 1, d + 1, h + 1, w + 1}};
       if (!std::isnan(static_cast<float>(view.at(n, c, d, h, w))) && !produced.contains(element))
-        step.violations.push_back(
-            fmt::format("forward wrote outside of {} at {}", produced, element));
+        step.violations.push_back(fmt::format("forward wrote outside {} at {}", produced, element));
     });
   });
 }
@@ -257,7 +256,7 @@ void LayerParts::backward(GatheredStep& step) {
   gather_parameters(step);
 }
 
-// The sum over the holders of each slice; what nobody holds stays NaN.
+// The sum over the holders of each slice; what no part holds stays NaN.
 void LayerParts::gather_parameters(GatheredStep& step) const {
   for (std::size_t p = 0; p < geometry_.size(); ++p) {
     auto& sum =

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The parts of a cut layer that this process runs: their layers, tensors and parameter slices,
-// taken through one step. Gathers results into global arrays; judges nothing, knows no messages.
+// taken through one step. Gathers results into global arrays.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace halomesh {
 
-/// Global results as every owner holds them; NaN where nobody wrote. Orders as ReferenceOutput.
+/// Global results from the owners; NaN where nothing was written. Orders as in ReferenceOutput.
 struct GatheredStep {
   std::vector<double> dst;
   std::vector<std::vector<double>> diff_src, diff_parameters;
@@ -21,7 +21,7 @@ struct GatheredStep {
   friend bool operator==(const GatheredStep&, const GatheredStep&) = default;
 };
 
-/// Which parts this process runs and how boxes move between all of them. `views` has one entry a
+/// Which parts this process runs and how boxes move between all of them. `views` has one entry per
 /// part; those of parts that run elsewhere are empty. Returns the elements that arrived here.
 class PartLink {
  public:

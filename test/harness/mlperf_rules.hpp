@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a checker of MLPerf HPC v1.0, closed division, asks of a CosmoFlow log. Judges a file's
-// text. Source of the rules: github.com/mlcommons/logging, compliance_checker/hpc_1.0.0.
+// The rules of MLPerf HPC v1.0, closed division, for a CosmoFlow log. Source of the rules:
+// github.com/mlcommons/logging, compliance_checker/hpc_1.0.0.
 #pragma once
 
 #include <functional>
@@ -32,7 +32,7 @@ inline std::vector<std::string> mlperf_keys(const MlperfLines& lines) {
   return keys;
 }
 
-/// Everything that is against the rules, in words; `rules_checked` counts what was looked at.
+/// All violations of the rules, as text; `rules_checked` counts the rules checked.
 class MlperfRules {
  public:
   explicit MlperfRules(double target) : target_(target) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// operator new, counted: see mpi_allocation_count.hpp. Linked where the count is asked for.
+// operator new, counted: see mpi_allocation_count.hpp. Linked where the count is used.
 #include "test/harness/mpi_allocation_count.hpp"
 
 #include <malloc.h>

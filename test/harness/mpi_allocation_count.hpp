@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// How often the program itself, not a library, has asked for memory, and for how much.
+// Counts the allocations and bytes of the program itself, without libraries.
 #pragma once
 
 #include <cstdint>
 
 namespace halomesh::test {
 
-/// Calls of operator new so far, on all threads, from code of this executable: libraries, which
-/// allocate as they like, are not counted. -1 in builds whose sanitizer owns operator new.
+/// Calls of operator new so far, on all threads, from code of this executable: libraries, are not
+/// counted. -1 in builds whose sanitizer owns operator new.
 std::int64_t allocation_count();
 
 /// Bytes from operator new that have not been given back, and the most there have been since the

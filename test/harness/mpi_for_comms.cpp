@@ -47,7 +47,7 @@ std::string current_exception_text() {
   }
 }
 
-// False if the case threw: the other ranks may then wait for this one for ever.
+// False if the case threw: the other ranks may then wait for this one forever.
 bool run_case(const std::string& operation, const Comm& comm, const CommCase& test,
               Findings& findings) {
   try {

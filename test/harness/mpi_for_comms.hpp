@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs a test case on communicators of every size inside one run, and over every cut of each size.
-// Owns how ranks agree on the outcome; knows nothing of what a case tests.
+// The ranks agree on the outcome.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,8 @@
 
 namespace halomesh {
 
-/// What one rank found in one case: elements compared, and a line for each of the first mismatches.
+/// The findings of one rank in one case: elements compared, and a line for each of the first
+/// mismatches.
 class Findings {
  public:
   /// Counts one comparison; `describe` gives the text of a mismatch.
@@ -31,7 +32,7 @@ class Findings {
   void fail(const std::string& text) {
     if (failures_.size() < kKept) failures_.push_back(text);
   }
-  /// Takes over what a check without ranks found.
+  /// Adds the findings of a check without ranks.
   void add(std::int64_t compared, const std::vector<std::string>& failures) {
     compared_ += compared;
     for (const std::string& failure : failures) fail(failure);
@@ -52,9 +53,9 @@ using CommCase = std::function<void(const Comm& comm, Findings& findings)>;
 /// Runs the case on sub-communicators of test_world() of each of these sizes (those larger than the
 /// world are left out; it fails unless one is left). Collective over test_world(). The last ranks
 /// of the world take part, so that rank in the communicator and rank in the world differ. After
-/// each size all ranks agree: when one has failed or nobody has compared anything, all fail and the
-/// larger sizes are left out. A rank that throws says so at once and ends all ranks if they still
-/// wait for it 10 s later. After `limit_s` seconds a watchdog ends them, naming rank and
+/// each size all ranks agree: when one has failed or none has compared anything, all fail and the
+/// larger sizes are left out. A rank that throws reports it at once and ends all ranks if they
+/// still wait for it 10 s later. After `limit_s` seconds a watchdog ends them, naming rank and
 /// `operation`.
 void for_comms(const std::string& operation, const std::vector<int>& sizes,
                const CommCase& comm_case, double limit_s = 480);

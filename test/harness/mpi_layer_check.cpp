@@ -40,7 +40,7 @@ class MessageLink final : public PartLink {
   int next_tag_ = 0;
 };
 
-// Adds up what the ranks hold: NaN counts as nothing, and stays where no rank has more.
+// Sums what the ranks hold: NaN counts as nothing, and stays where no rank has a value.
 void join(const Comm& comm, std::vector<double>& values) {
   std::vector<double> sums(2 * values.size());  // values, then how many ranks hold one
   for (std::size_t i = 0; i < values.size(); ++i)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Proves a cut layer over real messages: each rank runs one part, against the same serial reference
-// as in one process. Owns the link between ranks; knows no kind of layer.
+// Checks a cut layer over MPI: each rank runs one part, against the same serial reference as in one
+// process.
 #pragma once
 
 #include "runtime/mpi/mpi.hpp"
@@ -11,11 +11,11 @@ namespace halomesh {
 
 /// Collective over `comm`, whose size is that of the case's part grid; part = rank. Moves boxes by
 /// Exchange, then joins what each rank holds of the results and judges them on every rank. The
-/// report is the same on every rank but for writes where this rank's part must not write.
+/// report is the same on every rank except for forbidden writes of this rank's part.
 CheckReport check_layer(const Comm& comm, const LayerCase& test);
 
-/// check_layer() into `findings`; nothing compared where something should have been is a failure.
-/// Returns the elements that moved between ranks.
+/// Adds check_layer() to `findings`; fails if nothing was compared where something should have
+/// been. Returns the elements that moved between ranks.
 std::int64_t expect_layer(const Comm& comm, const LayerCase& test, Findings& findings);
 
 }  // namespace halomesh

@@ -44,7 +44,7 @@ bool combine_cases(MPI_Comm comm) {
   return true;
 }
 
-/// Prints what a rank other than 0 has to say about a failed case, at once and in one piece.
+/// Prints the messages of a rank other than 0 about a failed case, at once and in one piece.
 void print_captured(int rank, std::ostringstream& captured) {
   const std::string text = "\n===== rank " + std::to_string(rank) + " =====\n" + captured.str();
   std::fwrite(text.data(), 1, text.size(), stderr);
@@ -85,7 +85,7 @@ int run_cases(int argc, char** argv, MPI_Comm comm) {
 
 int main(int argc, char** argv) {
   using namespace halomesh;
-  std::optional<test::Watchdog> finalize;  // outlives the session: it watches its end
+  std::optional<test::Watchdog> finalize;  // outlives the session, whose end it watches
   try {
     const MpiSession session(&argc, &argv);
     world = &session.world();

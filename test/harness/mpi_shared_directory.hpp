@@ -25,7 +25,8 @@ class SharedDirectory {
       if (::mkdtemp(name.data()) == nullptr) name.clear();
     }
     path_ = comm.broadcast(name, 0);
-    require(!path_.empty(), "no temporary directory can be made", "set TMPDIR to one with space");
+    require(!path_.empty(), "no temporary directory can be created",
+            "set TMPDIR to one with space");
   }
   SharedDirectory(const SharedDirectory&) = delete;
   SharedDirectory& operator=(const SharedDirectory&) = delete;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The gradient of a convolution under disjoint max pooling by its definition, in double precision.
-// Owns cases, their random values and the reference; knows nothing of the code under test.
+// Cases, their random values and the reference; must not use the code under test.
 #pragma once
 
 #include <algorithm>

@@ -75,7 +75,7 @@ inline Reference pooling_reference(PoolingKind kind, WindowOptions options) {
           for (std::int64_t w = 0; w < dst.w; ++w)
             for (std::int64_t c = 0; c < dst.c; ++c)
               pool_element(kind, window, src, in.diff_dst, n, c, {d, h, w}, out);
-    // Roundings behind an output: one a tap, the rounded weight and its product. Behind an input
+    // Roundings behind an output: one per tap, the rounded weight and its product. Behind an input
     // gradient: at most as many windows cover an element as a window has taps.
     const double taps = static_cast<double>(window[0].kernel * window[1].kernel * window[2].kernel);
     out.dst.terms = out.diff_src[0].terms = taps + 2;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a serial fp64 reference of a layer takes and gives: whole tensors, and results that carry
-// their own bound on fp32 rounding.
+// The input and output of a serial fp64 reference of a layer: whole tensors, and results with their
+// own bound on fp32 rounding.
 #pragma once
 
 #include <cmath>

@@ -110,14 +110,14 @@ run_named() {
         record layers 0 1 0 0 ""
       fi ;;
     partition_tests | nn_tests) run "$test" "$dir/$test" ;;
-    # A program of several suites, of which one is asked for.
+    # One suite of a program with several.
     *:*) run "$test" $one_thread "$dir/${test%:*}" "--test-suite=${test#*:}" ;;
     system_tests) run "$test" $one_thread "$dir/$test" ;;
     runtime_tests | app_tests) run "$test" $no_leak_check $launcher -n 1 "$dir/$test" ;;
     mpi_tests)
       run "$test (6 ranks)" $no_leak_check $one_thread $launcher -n 6 "$dir/$test" \
         "--test-case-exclude=*[* ranks]*"
-      # "[N ranks]" in the name of a case asks for a run of its own.
+      # "[N ranks]" in the name of a case requests a separate run.
       $no_leak_check $launcher -n 1 "$dir/$test" --list-test-cases >"$logs/cases" ||
         record "$test" 0 1 0 0 "cases cannot be listed"
       for ranks in $(grep -oE '\[[0-9]+ ranks\]' "$logs/cases" | tr -dc '0-9\n' | sort -nu); do
@@ -160,13 +160,13 @@ else
     record "$*" 0 1 0 0 "a run ended without a result"
 fi
 
-# sum_of WORD: of the numbers that stand before this word in the table.
+# sum_of WORD: the sum of the numbers before this word in the table.
 sum_of() { grep -oE "[0-9]+ $1" "$table" | awk '{ sum += $1 } END { print sum + 0 }'; }
 passed=$(sum_of passed) failed=$(sum_of failed) skipped=$(sum_of skipped)
 echo
 cat "$table"
 echo
-# Each reason once, and how often.
+# Each reason once, with its count.
 cat "$logs"/*.log | sed -n 's/.*\(skipped: .*\)/\1/p' | sort | uniq -c
 if [ "$failed" != 0 ]; then
   echo "what failed:"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Skipping a case that has started: what it needs turned out to be missing on this machine.
-// For what is known before it starts, the decoration doctest::skip() serves.
+// Skips a running case when it turns out that this machine lacks something. If that is known
+// beforehand, use the decoration doctest::skip().
 #pragma once
 
 #include <doctest/doctest.h>

@@ -3,7 +3,7 @@
 # A small real Slurm cluster on this machine, for tests: a controller, private authentication, and
 # four nodes that pose as 48 cores each, every one with its own host name, /tmp and /dev/shm.
 #
-#   slurm_cluster.sh check              says what is missing, if anything; exit code 1 then
+#   slurm_cluster.sh check              prints what is missing, if anything, with exit code 1
 #   slurm_cluster.sh start DIR [SHARED...]
 #                                       DIR: state, emptied first; SHARED: other directories under /tmp
 #                                       that all nodes see, as they see everything outside /tmp
@@ -72,7 +72,7 @@ PartitionName=regular Nodes=ALL Default=YES MaxTime=24:00:00 State=UP
 END
 }
 
-# Nodes that would be switched on when a job wants them: nobody ever asks for one. Sizes as in
+# Nodes that would be powered on for a job; no job ever requests one. Sizes as in
 # jobscripts/sites.
 machines_conf() {
   common_conf
@@ -107,7 +107,7 @@ start_controller() {
   slurmctld -f "$dir/slurm.conf" 2>"$dir/log/slurmctld.err"
 }
 
-# start_node NUMBER SHARED...: a node's /tmp is empty but for what all nodes share.
+# start_node NUMBER SHARED...: a node's /tmp is empty except for what all nodes share.
 start_node() {
   local name=n$1
   shift
@@ -137,7 +137,7 @@ wait_for() {
     if "$@"; then return 0; fi
     sleep 0.05
   done
-  echo "slurm_cluster.sh: in vain: $*" >&2
+  echo "slurm_cluster.sh: gave up waiting for: $*" >&2
   return 1
 }
 
@@ -151,7 +151,7 @@ prepare() {
   port=$((20000 + $$ % 5000 * 8))
 }
 
-# Ends the cluster once nobody is left who could.
+# Stops the cluster when its owner has ended.
 guard() {
   setsid "$0" guard "$dir" "$1" >/dev/null 2>&1 </dev/null &
   echo $! >"$dir/guard.pid"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A sample kept in blocks with uneven halos, as tests of its redistribution want it.
+// A sample kept in blocks with uneven halos, for tests of its redistribution.
 #pragma once
 
 #include <cstdint>

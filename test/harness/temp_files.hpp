@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that tests make and damage: a directory of their own, whole-file access, messages.
+// Files that tests create and damage: a temporary directory, whole-file access, messages.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -21,7 +21,7 @@ namespace halomesh {
 class TempDirectory {
  public:
   TempDirectory() {
-    // In memory where possible: thousands of small files are rewritten, which disks take slowly.
+    // In memory where possible: tests rewrite thousands of small files, which is slow on disks.
     const std::filesystem::path memory = "/dev/shm";
     const bool fast = ::access(memory.c_str(), W_OK) == 0;
     std::string name =
@@ -63,7 +63,7 @@ inline void write_records(const std::filesystem::path& path,
   writer.commit();
 }
 
-/// what() and hint() of the Error that `work` throws; "" when it throws none.
+/// what() and hint() of the Error that `work` throws; "" if it throws none.
 inline std::string error_of(const std::function<void()>& work) {
   try {
     work();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The communicator that tests of the runtime run on; the test program's main() defines it.
+// The communicator for tests of the runtime; the test program's main() defines it.
 // Declares only: initialising and finalising MPI belongs to that main().
 #pragma once
 

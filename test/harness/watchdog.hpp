@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ends a process whose operation hangs, naming the rank and the operation.
-// Pure C++: knows nothing of MPI, so that it works when MPI itself is what hangs.
+// Must not depend on MPI, so that it works when MPI itself hangs.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,7 @@ namespace halomesh::test {
 /// The exit status of a process that a Watchdog ended.
 inline constexpr int kWatchdogExit = 86;
 
-/// This process's rank as its launcher tells it in the environment; "?" where there is none.
+/// This process's rank from the launcher's environment variables; "?" if there is none.
 inline std::string launched_rank() {
   for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"})
     if (const char* value = std::getenv(name)) return value;
@@ -67,7 +67,7 @@ class Watchdog {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool disarmed_ = false;
-  std::thread thread_;  // last: starts when all it reads is there
+  std::thread thread_;  // last: it uses all of the above
 };
 
 }  // namespace halomesh::test

@@ -32,7 +32,7 @@ const std::vector<PairRow> kPairs = {
     {"both empty", Box{}, Box{}, Box{}, Box{}},
 };
 
-TEST_CASE("intersection and hull follow the table, both ways round") {
+TEST_CASE("intersection and hull match the table and are symmetric") {
   int compared = 0;
   for (const PairRow& row : kPairs) {
     CAPTURE(row.name);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages are built only by a failure.
+// Messages are formatted only on failure.
 #include "error.hpp"
 
 #include <doctest/doctest.h>
@@ -48,7 +48,7 @@ TEST_CASE("a condition that fails formats the message and the hint once") {
   CHECK(messages + hints == 2);
 }
 
-TEST_CASE("messages are plain strings, too, and a hint may be missing") {
+TEST_CASE("messages may be plain strings, and a hint may be missing") {
   CHECK_THROWS_WITH_AS(require(false, "plain"), "plain", Error);
   try {
     require(false, std::string("what"), "hint");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checked narrowing: what fits passes, what would wrap or change its sign is refused.
+// Checked narrowing: values that fit pass, values that would wrap or change sign are refused.
 #include "narrow.hpp"
 
 #include <doctest/doctest.h>
@@ -20,7 +20,7 @@ TEST_CASE("values that fit pass unchanged") {
   CHECK(narrow<std::int64_t>(std::size_t{7}) == 7);
 }
 
-TEST_CASE("values that do not fit are refused, by value") {
+TEST_CASE("values that do not fit are refused, naming the value") {
   CHECK_THROWS_AS(narrow<std::int32_t>(kIntMax + 1), Error);
   CHECK_THROWS_AS(narrow<std::int32_t>(kIntMin - 1), Error);
   // 2^32 would wrap to 0.

@@ -25,7 +25,7 @@ TEST_CASE("Open MPI's mpirun in a job that hits its limit ends with the uninterr
   check_hits_its_limit(slurm, {{"launcher", "mpirun"}});
 }
 
-TEST_CASE("a rank killed under Slurm ends the job within seconds, and it goes on") {
+TEST_CASE("a rank killed under Slurm ends the job within seconds, and the next job resumes") {
   const SlurmCluster slurm;
   for (const char* launcher : {"srun", "mpirun"}) {
     CAPTURE(launcher);
@@ -41,7 +41,7 @@ TEST_CASE("a rank killed under Slurm ends the job within seconds, and it goes on
   }
 }
 
-TEST_CASE("a node that goes down gives its job back to the queue") {
+TEST_CASE("the job of a node that goes down returns to the queue") {
   const SlurmCluster slurm;
   const ScriptJob job = job_of_steps("600");
   const std::string number = reach_the_middle(slurm, job, two_nodes(job, 60));

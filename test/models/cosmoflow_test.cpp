@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// CosmoFlow: parameters, names and the geometry of the published meshes; options that make none.
+// CosmoFlow: parameters, names and the geometry of the published meshes; invalid options.
 #include "models/cosmoflow.hpp"
 
 #include <doctest/doctest.h>
@@ -69,7 +69,7 @@ TEST_CASE("parameters layer by layer") {
   CHECK(rows.size() == 8);
 }
 
-TEST_CASE("layers in their order, by name") {
+TEST_CASE("names of the layers, in order") {
   CHECK(layer_names({}) == std::vector<std::string>{"conv1", "conv2", "conv3", "conv4", "conv5",
                                                     "fc1", "act_fc1", "dropout1", "fc2", "act_fc2",
                                                     "dropout2", "fc3", "tanh"});
@@ -152,7 +152,7 @@ TEST_CASE("which convolutions are cut by channels: where the input is smaller th
   for (const PartGrid grid : {PartGrid{2, 1, 1}, PartGrid{2, 2, 2}, PartGrid{4, 4, 1}})
     CHECK(cut_by_channels(options, grid) == Names{"conv5"});
   CHECK(cut_by_channels(options, {1, 1, 1}).empty());
-  CHECK(cut_by_channels(options, {4, 4, 4}).empty());  // 8 channels a part
+  CHECK(cut_by_channels(options, {4, 4, 4}).empty());  // 8 channels per part
   options.kernel = 3;                                  // conv4 has 884,992 parameters
   CHECK(cut_by_channels(options, {4, 4, 1}) == Names{"conv4", "conv5"});
   CHECK(cut_by_channels(options, {4, 4, 2}) == Names{"conv5"});
@@ -250,7 +250,7 @@ std::string refused(const CosmoFlowOptions& options) {
   return refusal([&] { make_cosmoflow(options); });
 }
 
-TEST_CASE("options that make no network are refused by name") {
+TEST_CASE("invalid options are refused, naming the option") {
   const auto with = [](auto set) {
     CosmoFlowOptions options;
     set(options);
@@ -286,7 +286,7 @@ TEST_CASE("the smallest input that five blocks can halve is 32; odd extents lose
   CHECK(refused(options).find("too small for 5") != std::string::npos);
 }
 
-TEST_CASE("networks are known by name") {
+TEST_CASE("networks are created by name") {
   CHECK(network_names() == std::vector<std::string>{"cosmoflow"});
   CHECK(make_network("cosmoflow", {}).layers().size() == 13);
   CHECK(refusal([] { make_network("resnet", {}); }).find("'resnet'") != std::string::npos);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoints between meshes: what any mesh saves, any other loads; what fails, fails alike on all.
+// Checkpoints between meshes: what any mesh saves, any other loads; failures are the same on all
+// ranks.
 #include "runtime/train/checkpoint.hpp"
 
 #include <doctest/doctest.h>
@@ -17,7 +18,7 @@
 namespace halomesh {
 namespace {
 
-/// A directory that rank 0 owns and every rank knows; leaves when all ranks do.
+/// A directory owned by rank 0 and known to every rank; removed when all ranks are done.
 class SharedDirectory {
  public:
   explicit SharedDirectory(const Comm& comm) : comm_(comm) {
@@ -60,7 +61,7 @@ struct Scene {
   Parameters parameters;
 };
 
-/// The whole file against the formula, read by rank 0 alone.
+/// The whole file against the formula, read only by rank 0.
 void compare_file(const std::filesystem::path& path, const ModelGeometry& geometry,
                   Findings& findings) {
   Hdf5File file = Hdf5File::open(path);
@@ -77,7 +78,7 @@ void compare_file(const std::filesystem::path& path, const ModelGeometry& geomet
     }
 }
 
-/// Saves on every mesh of these ranks; each next mesh loads what the one before has saved.
+/// Saves on every mesh of these ranks; each mesh loads what the previous one has saved.
 void save_and_load(const Comm& comm, std::int64_t wide, Findings& findings) {
   const SharedDirectory directory(comm);
   std::int64_t step = 0;
@@ -200,7 +201,7 @@ TEST_CASE("any mesh loads what any mesh has saved") {
             [](const Comm& comm, Findings& findings) { save_and_load(comm, 7, findings); });
 }
 
-TEST_CASE("parameters of several pieces are put together") {
+TEST_CASE("parameters of several pieces are assembled") {
   for_comms("checkpoint in pieces", {4}, [](const Comm& comm, Findings& findings) {
     const SharedDirectory directory(comm);
     Scene scene(comm, {2, 1, 1}, 9000, 450);
@@ -216,11 +217,11 @@ TEST_CASE("parameters of several pieces are put together") {
   });
 }
 
-TEST_CASE("a checkpoint that cannot be saved fails alike on all ranks") {
+TEST_CASE("a checkpoint that cannot be saved gives the same error on all ranks") {
   for_comms("failing saves", failing_saves);
 }
 
-TEST_CASE("a checkpoint that cannot be loaded fails alike on all ranks") {
+TEST_CASE("a checkpoint that cannot be loaded gives the same error on all ranks") {
   for_comms("failing loads", failing_loads);
 }
 

@@ -34,7 +34,7 @@ std::string run(const Comm& comm, const std::set<int>& failing, bool& stopped_ea
   return "done";
 }
 
-TEST_CASE("collective errors: when any rank fails, all end soon with the same Error") {
+TEST_CASE("collective errors: if any rank fails, all end soon with the same Error") {
   int compared = 0;
   for (int size = 1; size <= test_world().size(); ++size) {
     const Comm comm = test_world().split(test_world().rank() < size ? 0 : -1, 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The halo of the published CosmoFlow on 4x4x1 parts, cut in space throughout or by channels in the
-// end: what an exchange counts is what the plan says and what can be worked out on paper.
+// end: the bytes counted by an exchange equal those of the plan and those computed by hand.
 #include <doctest/doctest.h>
 
 #include "models/cosmoflow.hpp"
@@ -74,7 +74,7 @@ TEST_CASE("CosmoFlow at 128^3 on 4x4x1 parts in space exchanges 524,288 bytes [1
   check_exchanges(false);
 }
 
-TEST_CASE("CosmoFlow at 128^3 on 4x4x1 parts exchanges 974,848 bytes a sample [16 ranks]") {
+TEST_CASE("CosmoFlow at 128^3 on 4x4x1 parts exchanges 974,848 bytes per sample [16 ranks]") {
   CHECK(interior_bytes(true) == 974848);
   check_exchanges(true);
 }

@@ -2,7 +2,7 @@
 // A tiny network's loss curve is the same on 1 and 2 ranks, and on CPUs of another kind.
 //
 // HALOMESH_CURVES names a directory for the curves of one rank and their tolerances. A build that
-// finds it empty fills it, and one for another CPU (see make test-a64fx) is held against that.
+// finds it empty fills it; one for another CPU (see make test-a64fx) is compared with it.
 //
 // Another CPU changes the order of fp32 sums, as another mesh does, and the last bit of functions
 // such as log. So the tolerance is measured as in training_test.cpp: by runs whose first weights
@@ -109,7 +109,7 @@ void check_kernels(const Comm& comm, const Executor& executor, Findings& finding
   if (kOnSve) findings.expect(sve >= 4, [&] { return fmt::format("only {} SVE kernels", sve); });
 }
 
-// Each step within its tolerance; says on rank 0 how near.
+// Each step within its tolerance; rank 0 prints how close it was.
 void compare(const std::vector<double>& got, const ToleratedCurve& expected,
              const std::string& where, bool speaks, Findings& findings) {
   findings.expect_equal(got.size(), kTinySteps, where + ", steps");
@@ -161,11 +161,11 @@ void check_tiny_network(std::int64_t kernel) {
   });
 }
 
-TEST_CASE("a tiny network learns alike on 1 and 2 ranks and another CPU, kernel 2 [2 ranks]") {
+TEST_CASE("a tiny network has one curve on 1 and 2 ranks and another CPU, kernel 2 [2 ranks]") {
   check_tiny_network(2);
 }
 
-TEST_CASE("a tiny network learns alike on 1 and 2 ranks and another CPU, kernel 3 [2 ranks]") {
+TEST_CASE("a tiny network has one curve on 1 and 2 ranks and another CPU, kernel 3 [2 ranks]") {
   check_tiny_network(3);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans to move boxes by, drawn at random or cut like halos, and values that any rank can compute.
-// The same on every rank for the same seed; knows nothing of messages.
+// Transfer plans, drawn at random or cut like halos, and values that any rank can compute. The same
+// on every rank for the same seed.
 #pragma once
 
 #include <algorithm>

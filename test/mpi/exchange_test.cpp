@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exchange over real messages == InProcessExchange, bit for bit: every rank makes the values of all
-// parts from a global formula and moves them alone. Layers are no subject here.
+// Exchange over real messages == InProcessExchange, bit for bit: every rank computes the values of
+// all parts from a global formula and moves them itself. Layers are not tested here.
 #include "runtime/step/exchange.hpp"
 
 #include <doctest/doctest.h>
@@ -50,7 +50,7 @@ void compare_bytes(const Exchange& exchange, const Scene& scene, int part, std::
                         scene.name + ", bytes sent");
 }
 
-// Runs several scenes at once, each on a tag of its own, for some cycles of new values.
+// Runs several scenes at once, each with its own tag, for some cycles of new values.
 void run_scenes(const Comm& comm, const std::vector<Scene>& scenes, Findings& findings) {
   constexpr std::int64_t kCycles = 3;
   std::vector<Tensor> tensors;
@@ -65,7 +65,7 @@ void run_scenes(const Comm& comm, const std::vector<Scene>& scenes, Findings& fi
       fill_part(tensors[s].view(), static_cast<std::int64_t>(s), cycle, comm.rank());
       exchanges[s]->start();
     }
-    // In one cycle nobody polls, in the next everybody until all has arrived.
+    // In one cycle no rank polls, in the next all poll until everything has arrived.
     for (std::size_t s = 0; cycle % 2 == 1 && s < scenes.size(); ++s)
       while (!exchanges[s]->progress()) {
       }
@@ -165,7 +165,7 @@ TEST_CASE("The reversed plan with add is the adjoint of the copy") {
   });
 }
 
-TEST_CASE("An Exchange that goes while its messages are in flight waits for them") {
+TEST_CASE("An Exchange destroyed while its messages are in flight waits for them") {
   for_comms("destruction of an exchange in flight", [](const Comm& comm, Findings& findings) {
     // Each part sends 64 KiB, too long to be sent eagerly, to the next one around the ring.
     const std::int64_t parts = comm.size(), length = 1 << 14;

@@ -26,7 +26,7 @@
 namespace halomesh {
 namespace {
 
-constexpr std::int64_t kNonZero = 3;  // weights of a filter, about
+constexpr std::int64_t kNonZero = 3;  // weights of a filter, approximately
 
 std::uint32_t draw(std::uint32_t stream, std::int64_t index) {
   return CounterRng(11, RandomUse::kSynth, stream).block(static_cast<std::uint64_t>(index))[0];
@@ -132,7 +132,7 @@ void compare_bytes(const NetworkRun& run, std::int64_t steps, const std::string&
                         steps * run.local_batch() * volume * 4, name + ", halo bytes");
 }
 
-// All meshes of the communicator's size against one rank; 2 samples a replica.
+// All meshes of the communicator's size against one rank; 2 samples per replica.
 void check_network(const Comm& comm, SmallNetwork (*make)(), Findings& findings) {
   constexpr std::int64_t kLocalBatch = 2;
   const Comm alone = comm.split(comm.rank(), 0);

@@ -20,7 +20,7 @@
 namespace halomesh {
 namespace {
 
-// Held by all parts that compute, one slice each, and by part 0 alone; and, as the second
+// Held by all parts that compute, one slice each, and only by part 0; and, as the second
 // convolution leaves two planes along d, by only some parts of a long cut.
 Model test_model() {
   const auto convolution = [](std::int64_t filters, std::int64_t kernel, std::int64_t stride) {
@@ -49,7 +49,7 @@ float exact_gradient_of(std::int64_t rank, std::size_t placement, std::int64_t i
 
 using Gradient = float (*)(std::int64_t, std::size_t, std::int64_t);
 
-// One backward pass's worth: layers complete from the last to the first.
+// One backward pass: layers complete from the last to the first.
 void reduce(GradientReducer& reducer, Parameters& parameters, const ModelGeometry& geometry,
             const ProcessMesh& mesh, Gradient gradient) {
   for_each_held(parameters, geometry, mesh.part(), [&](auto at, auto placement, auto index) {

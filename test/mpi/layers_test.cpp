@@ -150,7 +150,7 @@ ReferenceOutput add_reference(const ReferenceInput& in) {
   return out;
 }
 
-// The second input is owned elsewhere than it is needed: all of it moves.
+// The second input is owned by other parts than need it: all of it moves.
 TEST_CASE("a sum over MPI of tensors that are cut differently") {
   for_comms("sum", {2, 3, 4, 6}, [](const Comm& comm, Findings& findings) {
     const Shape src{3, 6, 5, 4};

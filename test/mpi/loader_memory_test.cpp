@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of staging and of loaders: pieces, and two batches of blocks a rank.
+// Memory of staging and of loaders: pieces, and two batches of blocks per rank.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -52,7 +52,7 @@ class Sevens final : public Dataset {
   std::string identity_ = "sevens";
 };
 
-/// The most memory that `work` has had beyond what there was.
+/// The peak memory that `work` has used in addition to what was allocated before.
 template <class Work>
 std::int64_t extra_bytes(const Work& work) {
   const std::int64_t before = test::live_bytes();
@@ -61,7 +61,7 @@ std::int64_t extra_bytes(const Work& work) {
   return test::peak_bytes() - before;
 }
 
-// Courses, targets, plans, messages' headings and the like: a small part of a block here.
+// Schedules, targets, plans, message records and the like: a small part of a block here.
 constexpr std::int64_t kSmall = 100 * 1024;
 
 struct Case {
@@ -70,7 +70,7 @@ struct Case {
   std::int64_t local_batch = 1;
 };
 
-/// Bytes that a loader may take beyond its two batches: a tile that is transformed; layers that are
+/// Bytes that a loader may take beyond its two batches: a tile that is transformed; slabs that are
 /// read to be transformed, or inflated (two, and a piece of 64 Ki counts of the codec).
 std::int64_t pieces(bool reads, const Case& c, const Box& box) {
   if (reads) return c.transformed ? 2 * SampleReader::slabs(box).front().volume() : 0;
@@ -79,7 +79,7 @@ std::int64_t pieces(bool reads, const Case& c, const Box& box) {
   const std::vector<Box> layers =
       slabs_of(box, std::min(std::int64_t{256 * 1024}, box.volume() / 16));
   bytes += 2 * 2 * layers.front().volume() + 2 * 64 * 1024;
-  // Each tile of each layer has a heading.
+  // Each tile of each slab has a record.
   if (c.transformed)
     for (const Box& layer : layers) bytes += c.local_batch * 100 * std::ssize(tiles_of(layer));
   return bytes;
@@ -133,7 +133,7 @@ void check_memory(const Comm& comm, const PartGrid& grid, const std::filesystem:
         batches + pieces(true, c, box), "reading");
 }
 
-TEST_CASE("staging takes pieces, and a loader two batches of blocks a rank, in every mode") {
+TEST_CASE("staging takes pieces, and a loader two batches of blocks per rank, in every mode") {
   if (test::live_bytes() < 0) return test::skip_case("the sanitizer owns operator new");
   const SharedDirectory directory(test_world());
   for_comms("counting memory", {1, 2, 4}, [&](const Comm& comm, Findings& findings) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One network on one mesh with values that are a function of global indices alone: its tensors,
-// parameters and one step of forward and backward. Judges nothing; knows no kind of layer.
+// parameters and one step of forward and backward.
 #pragma once
 
 #include <cstdint>
@@ -63,7 +63,7 @@ class NetworkRun {
         local_batch_(local_batch),
         values_(values) {}
 
-  /// Sets parameters, input and output gradient anew, runs a step and sums the gradients.
+  /// Resets parameters, input and output gradient, runs a step and sums the gradients.
   void step() {
     for_each_held(parameters_, geometry_, mesh_.part(), [&](auto at, auto placement, auto index) {
       parameters_.values()[at] = values_.parameter(placement, index);

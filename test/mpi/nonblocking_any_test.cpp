@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A logical OR over all ranks holds up nobody until the result is wanted.
+// A logical OR over all ranks holds up no rank until the result is needed.
 #include "runtime/mpi/nonblocking_any.hpp"
 
 #include <doctest/doctest.h>
@@ -9,7 +9,7 @@
 namespace halomesh {
 namespace {
 
-TEST_CASE("NonblockingAny: the result is true on all ranks when one says yes, every time") {
+TEST_CASE("NonblockingAny: the result is true on all ranks if one passes true, every time") {
   const Comm& world = test_world();
   NonblockingAny any(world);
   CHECK_FALSE(any.take_result());  // nothing was started

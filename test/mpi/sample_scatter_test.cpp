@@ -46,7 +46,7 @@ struct Case {
   StageCodec codec = StageCodec::kNone;
   std::int64_t piece = 0;
   bool share_files = false;
-  std::int64_t handed = 0;  // bytes that the sample comes in at once
+  std::int64_t handed = 0;  // bytes of the sample per piece
 };
 
 /// Voxels compared on this rank.
@@ -75,7 +75,7 @@ std::int64_t check_case(const Comm& comm, const std::filesystem::path& directory
     }
     if (round % 2 == 0) {
       scatter.receive(round + 1);
-      comm.barrier();  // as who agrees on something does: no receives are made meanwhile
+      comm.barrier();  // as in a collective: no receives are posted meanwhile
     }
   }
   scatter.receive(rounds);
@@ -126,7 +126,7 @@ TEST_CASE("samples in pieces reach eight parts [8 ranks]") {
   });
 }
 
-TEST_CASE("a scatter that is given up halfway leaves no message behind") {
+TEST_CASE("a scatter that is abandoned halfway leaves no message behind") {
   const SharedDirectory directory(test_world());
   for_comms("giving up", {2, 3}, [&](const Comm& comm, Findings& findings) {
     const Shape shape{2, 7, 5, 9};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batches of the stage and of reading against a formula, with blocks of many tiles and layers and
-// local batches of several samples.
+// Staged and directly read batches against a formula, with blocks of many tiles and slabs and local
+// batches of several samples.
 #include "runtime/load/stage_loader.hpp"
 
 #include <doctest/doctest.h>
@@ -125,10 +125,10 @@ void check_case(const Comm& comm, const PartGrid& grid, const std::filesystem::p
   }
 }
 
-TEST_CASE("blocks of many tiles and layers arrive whole, in every mode and local batch") {
+TEST_CASE("blocks of many tiles and slabs arrive whole, in every mode and local batch") {
   const SharedDirectory directory(test_world());
   for_comms("loading large blocks", {1, 2, 4}, [&](const Comm& comm, Findings& findings) {
-    unsigned number = 0;  // for types and local batches, which take turns
+    unsigned number = 0;  // for types and local batches, which alternate
     for (std::int64_t parts = 1; parts <= comm.size(); ++parts)
       for (const PartGrid& grid :
            comm.size() % parts == 0 ? grids_of(parts) : std::vector<PartGrid>())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Staged batches are those that reading gives, bit for bit: on any mesh, in either order,
-// transformed or not, compressed or not; and every sample is read once.
+// Staged batches equal directly read ones, bit for bit: on any mesh, in either order, transformed
+// or not, compressed or not; and every sample is read once.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ std::int16_t count_of(std::int64_t sample, std::int64_t index) {
   return static_cast<std::int16_t>(rng.block(static_cast<std::uint64_t>(index))[0] % 300);
 }
 
-/// A data set out of nothing that notes how often this process has read which sample whole.
+/// A generated data set that counts how often this process has read each whole sample.
 class MadeUp final : public Dataset {
  public:
   MadeUp(const Shape& shape, std::int64_t size, std::string identity)
@@ -149,7 +149,7 @@ StageRecord check_case(const Comm& comm, const std::filesystem::path& directory,
     for (std::int64_t step = 0; step < validation_order.validation_steps(); ++step)
       compare_batches(validation_from_stage.next(), validation_direct.next(), findings);
   }
-  // Ends in the middle of an epoch: what is under way is brought to its end.
+  // Ends in the middle of an epoch: messages in flight are completed.
   from_stage.append(order.training(2));
   if (c.shuffle == Shuffle::kLocal && !c.augment)
     findings.expect_equal(from_stage.received_bytes(), std::int64_t{0}, "bytes sent");
@@ -164,10 +164,10 @@ std::vector<MeshShape> meshes_of(int ranks) {
   return meshes;
 }
 
-TEST_CASE("staged batches are those that reading gives, on any mesh") {
+TEST_CASE("staged batches equal directly read ones, on any mesh") {
   const SharedDirectory directory(test_world());
   for_comms("staging", {1, 2, 3, 4, 6}, [&](const Comm& comm, Findings& findings) {
-    // Every mesh transformed, as only that moves pieces of blocks; the rest takes turns.
+    // Every mesh transformed, as only that moves pieces of blocks; the other options alternate.
     unsigned number = 0;
     for (const MeshShape& mesh : meshes_of(comm.size())) {
       const Shuffle shuffle = number % 2 == 0 ? Shuffle::kGlobal : Shuffle::kLocal;
@@ -182,7 +182,7 @@ TEST_CASE("staged batches are those that reading gives, on any mesh") {
   });
 }
 
-TEST_CASE("staged batches on eight ranks are those that reading gives [8 ranks]") {
+TEST_CASE("staged batches on eight ranks equal directly read ones [8 ranks]") {
   const SharedDirectory directory(test_world());
   for_comms("staging", {8}, [&](const Comm& comm, Findings& findings) {
     for (const MeshShape& mesh : {MeshShape{8, {1, 1, 1}}, MeshShape{2, {2, 2, 1}},
@@ -193,7 +193,7 @@ TEST_CASE("staged batches on eight ranks are those that reading gives [8 ranks]"
   });
 }
 
-TEST_CASE("a kept stage is taken up by the same mesh and removed by who does not keep it") {
+TEST_CASE("a kept stage is reused by the same mesh and removed by a run without --keep-stage") {
   const SharedDirectory directory(test_world());
   for_comms("keeping a stage", {1, 4}, [&](const Comm& comm, Findings& findings) {
     const MeshShape mesh{comm.size() > 2 ? 2 : 1, {1, comm.size() > 2 ? 2 : 1, 1}};
@@ -202,10 +202,10 @@ TEST_CASE("a kept stage is taken up by the same mesh and removed by who does not
       Case dropped = kept;
       dropped.keep = false;
       findings.expect(!check_case(comm, directory.path(), kept, findings).reused,
-                      [] { return std::string("taken up too early"); });
+                      [] { return std::string("reused too early"); });
       findings.expect(check_case(comm, directory.path(), kept, findings).reused,
-                      [] { return std::string("not taken up"); });
-      // One rank's manifest is gone, as if it had been killed before it wrote it.
+                      [] { return std::string("not reused"); });
+      // One rank's manifest is missing, as if the rank had been killed before writing it.
       if (comm.rank() == 0)
         for (const auto& entry : std::filesystem::recursive_directory_iterator(directory.path()))
           if (entry.path().filename() == fmt::format("rank-{}.json", comm.size() - 1)) {
@@ -214,9 +214,9 @@ TEST_CASE("a kept stage is taken up by the same mesh and removed by who does not
           }
       comm.barrier();
       findings.expect(!check_case(comm, directory.path(), kept, findings).reused,
-                      [] { return std::string("an incomplete stage was taken up"); });
+                      [] { return std::string("an incomplete stage was reused"); });
       findings.expect(check_case(comm, directory.path(), dropped, findings).reused,
-                      [] { return std::string("not taken up by the last"); });
+                      [] { return std::string("not reused by the last"); });
       comm.barrier();
       findings.expect(std::filesystem::is_empty(directory.path()),
                       [] { return std::string("a stage is left"); });
@@ -225,7 +225,7 @@ TEST_CASE("a kept stage is taken up by the same mesh and removed by who does not
   });
 }
 
-TEST_CASE("staging: ranks ask each other less often where samples are small") {
+TEST_CASE("staging: ranks check for stops less often if samples are small") {
   constexpr std::int64_t kMiB = 1 << 20;
   CHECK(Stager::rounds_between_stops(1) == 4);
   CHECK(Stager::rounds_between_stops(16 * kMiB) == 4);
@@ -234,7 +234,7 @@ TEST_CASE("staging: ranks ask each other less often where samples are small") {
   CHECK(Stager::rounds_between_stops(1024 * kMiB) == 1);
 }
 
-TEST_CASE("staging ends on all ranks soon after one must stop") {
+TEST_CASE("staging ends on all ranks soon after one is told to stop") {
   const SharedDirectory directory(test_world());
   for_comms("stopping", {1, 2, 4}, [&](const Comm& comm, Findings& findings) {
     const Shape shape{2, 6, 6, 6};
@@ -255,7 +255,7 @@ TEST_CASE("staging ends on all ranks soon after one must stop") {
           const auto staged =
               stager.run([&] { return comm.rank() == stopping && data.voxels_read() >= limit; },
                          [](std::int64_t) {});
-          findings.expect(!staged, [] { return std::string("staging went on"); });
+          findings.expect(!staged, [] { return std::string("staging continued"); });
           findings.expect(last || data.voxels_read() < 2 * limit,
                           [&] { return fmt::format("{} voxels read", data.voxels_read()); });
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// After the first step no other allocates memory: staged input, forward, exchanges, backward,
-// reduction, optimizer and tracing, on every cut and in every precision.
+// Steps after the first allocate no memory: staged input, forward, exchanges, backward, reduction,
+// optimizer and tracing, on every cut and in every precision.
 #include <doctest/doctest.h>
 
 #include <cstdint>
@@ -43,7 +43,7 @@ struct Numbers {
   DataType precision, input;
 };
 
-// bf16 only where the CPU has instructions for it: the library's emulation is another code.
+// bf16 only where the CPU has instructions for it: the library's emulation is different code.
 std::vector<Numbers> numbers() {
   std::vector<Numbers> all = {{DataType::kFloat32, DataType::kFloat32},
                               {DataType::kFloat32, DataType::kInt16}};

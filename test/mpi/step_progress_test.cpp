@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What loads the next batch can move on again and again while a batch is computed.
+// The loader of the next batch makes progress repeatedly while a batch is computed.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace halomesh {
 namespace {
 
-TEST_CASE("a step and an evaluation let the loader move on with every layer") {
+TEST_CASE("a step and an evaluation call the loader's progress() in every layer") {
   for_comms("polling", {1, 2, 4}, [](const Comm& comm, Findings& findings) {
     const ProcessMesh mesh(comm, {1, {comm.size(), 1, 1}});
     Model model = make_cosmoflow(small_cosmoflow());

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small CosmoFlow in training on any mesh: its data set, its runs, and the losses they leave.
-// Judges nothing.
+// Trains a small CosmoFlow on any mesh: its data set, its runs and their losses.
 #pragma once
 
 #include <cmath>
@@ -51,13 +50,13 @@ inline void write_training_data(const std::filesystem::path& directory,
   writer.commit();
 }
 
-/// What a run is asked for.
+/// The options of a run.
 struct TrainingRequest {
   std::int64_t kernel = 2;
   MeshShape mesh;
   std::int64_t steps = 20;
   std::filesystem::path data, out;                ///< `out` is made; its checkpoints are kept
-  std::optional<std::filesystem::path> resume{};  ///< a checkpoint to go on from
+  std::optional<std::filesystem::path> resume{};  ///< a checkpoint to resume from
   double perturbation = 0;  ///< relative, of each initial weight, in a random direction
   std::uint64_t perturbation_seed = 0;
   Shape input = kTrainingInput;
@@ -65,7 +64,7 @@ struct TrainingRequest {
   std::function<void(const Executor&)> after{};  ///< called when the run is done, if any
 };
 
-/// The loss of each step done, oldest first, as rank 0 has written them. Local.
+/// The loss of each step, oldest first, as written by rank 0. Local.
 inline std::vector<double> read_losses(const std::filesystem::path& metrics) {
   std::vector<double> losses;
   std::ifstream in(metrics);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training gives the same loss curve on every mesh, and goes on with it from a checkpoint of any.
+// Training gives the same loss curve on every mesh, and continues it from a checkpoint of any mesh.
 //
 // A mesh changes nothing but the order of fp32 sums. A sum of n products in another order is the
 // exact sum of products whose factors are changed by up to n u, typically sqrt(n) u (u = 2^-24;
@@ -29,7 +29,7 @@ namespace {
 constexpr std::int64_t kSteps = 20, kCheckpoint = 10;
 constexpr std::uint64_t kChangedRuns = 5;
 
-// By number of ranks; each resumes from the checkpoint of the one before it.
+// By number of ranks; each resumes from the checkpoint of the previous one.
 const std::vector<MeshShape> kEveryKind{{1, {1, 1, 1}}, {1, {3, 1, 1}}, {4, {1, 1, 1}},
                                         {2, {2, 1, 1}}, {1, {4, 1, 1}}, {1, {2, 2, 1}},
                                         {1, {1, 2, 2}}, {1, {2, 2, 2}}, {2, {1, 3, 2}}};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Evaluation computes what the forward pass of training does, bit for bit, although it remembers no
+// Evaluation computes what the forward pass of training does, bit for bit, although it records no
 // argmax: the pooling kernels, and whole blocks of few and of many channels, cut or not.
 #include <doctest/doctest.h>
 
@@ -105,7 +105,7 @@ void expect_pooled(AnyConstView planes, const Spatial& pool, const Box& box, Any
         }
 }
 
-TEST_CASE("pooling without argmax gives the bits of pooling with them") {
+TEST_CASE("pooling without argmax gives the same bits as with it") {
   constexpr std::array<std::int64_t, 9> kChannels{1, 3, 16, 17, 31, 32, 33, 47, 67};
   constexpr std::array<Spatial, 6> kPools{
       {{2, 2, 2}, {1, 1, 1}, {1, 2, 3}, {3, 2, 1}, {2, 1, 4}, {3, 3, 3}}};
@@ -181,7 +181,7 @@ Tensor forward(const BlockPlace& block, bool prepared_for_training, bool trainin
 }
 
 // Blocks of few input channels have kernels of their own; those of more pool the library's planes.
-TEST_CASE("a block evaluates to the bits of its training") {
+TEST_CASE("a block evaluates to the same bits as in training") {
   Seen seen;
   for (const std::int64_t channels : {3, 20})
     for (const std::int64_t filters : {5, 33, 48})

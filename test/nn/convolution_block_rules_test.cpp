@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a fused convolution block promises beside its results: NaN, ties, refusals, fast kernels.
+// What a fused convolution block guarantees besides its results: NaN, ties, refusals, fast kernels.
 #include <doctest/doctest.h>
 
 #include <array>
@@ -27,7 +27,7 @@ struct PoolsItsInput {
   ConvolutionBlock layer;
   Tensor src, dst, diff_dst, diff_src;
 
-  /// Of so many windows one behind the other along D.
+  /// Of this many consecutive windows along D.
   explicit PoolsItsInput(std::int64_t windows = 1, std::int64_t cache_bytes = 0)
       : layer({.window = WindowOptions::cube(1, 1, PaddingKind::kSame),
                .slope = 0.5F,
@@ -62,7 +62,7 @@ struct PoolsItsInput {
   }
 };
 
-TEST_CASE("fused block: messages may move on after each piece, forward and backward") {
+TEST_CASE("fused block: messages make progress after each piece, forward and backward") {
   PoolsItsInput block(7, 1);
   int polls = 0;
   block.step([&] { ++polls; });
@@ -76,7 +76,7 @@ TEST_CASE("fused block: NaN wins its window, the first of equal elements gets th
     for (std::int64_t i = 0; i < 8; ++i) block.src.view().data[i] = static_cast<float>(i % 3);
     block.src.view().data[place] = std::numeric_limits<float>::quiet_NaN();
     CHECK(std::isnan(block.step()));
-    CHECK(block.diff_src.view().data[place] == 0.5F);  // not above 0: the slope
+    CHECK(block.diff_src.view().data[place] == 0.5F);  // not above 0: the slope applies
     CHECK(block.diff_bias[0] == 0.5F);
   }
   PoolsItsInput block;
@@ -108,7 +108,7 @@ struct OneWindow {
 };
 
 // 16 channels go through fp32; 32, when they are bf16, through integers; 53 through all paths.
-TEST_CASE("pooled activation: NaN of either sign wins, in any place and number of channels") {
+TEST_CASE("pooled activation: NaN of either sign wins, at any position and number of channels") {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   std::size_t seen = 0;
@@ -223,7 +223,7 @@ TEST_CASE("fused block: one vector of conv5's channels does not fall to a refere
   CHECK(seen >= 2 * 3);
 }
 
-TEST_CASE("fused block: what is not supported is refused by name") {
+TEST_CASE("fused block: unsupported options are refused, naming them") {
   const auto with = [](const auto& set) {
     ConvolutionBlockOptions options{2, WindowOptions::cube(2, 1, PaddingKind::kSame)};
     set(options);

@@ -186,7 +186,7 @@ TEST_CASE("fused block in bf16 cut by channels equals the serial chain: seeded c
   CHECK(moved > 10000);
 }
 
-TEST_CASE("fused block cut by the channels that a network would give its parts") {
+TEST_CASE("fused block cut by channels as a network would cut it") {
   struct Row {
     std::int64_t filters;
     Shape src;
@@ -239,7 +239,7 @@ TEST_CASE("fused block: spans wider than the boxes go through dense buffers") {
   expect_layer(test);
 }
 
-TEST_CASE("fused block: a second step writes anew and gives the same bits") {
+TEST_CASE("fused block: a second step overwrites all results with the same bits") {
   BlockCase block = same_block(3, 3, {4, 10, 8, 8}, {2, 1, 1});
   block.judgement = Judgement::kBounded;
   block.batch = 2;

@@ -141,7 +141,7 @@ TEST_CASE("convolution cut over parts: corner cases") {
     expect_layer(convolution_case({2, same(5)}, {2, 6, 4, 4}, {6, 1, 1}));
     expect_layer(convolution_case({2, explicit_window(5, 1, 2, 4, 4)}, {1, 9, 9, 9}, {3, 3, 2}));
   }
-  SUBCASE("stride wider than the kernel: planes that nobody needs have gradient zero") {
+  SUBCASE("stride wider than the kernel: planes that no window needs have gradient zero") {
     expect_layer(convolution_case({2, explicit_window(1, 3, 1, 0, 0)}, {2, 9, 8, 7}, {2, 2, 1}));
   }
   SUBCASE("an output whose taps all fall into padding, by dilation") {
@@ -174,7 +174,7 @@ TEST_CASE("convolution: one part owns everything, another computes") {
   CHECK(expect_layer(test).moved == 2 * 2 * 4 * 5 * 3);
 }
 
-TEST_CASE("convolution: a second step writes anew and gives the same bits") {
+TEST_CASE("convolution: a second step overwrites all results with the same bits") {
   LayerCase test = convolution_case({16, WindowOptions::cube(3, 1, PaddingKind::kSame)},
                                     {4, 16, 12, 12}, {2, 1, 1}, 2);
   test.repeat = true;
@@ -191,7 +191,7 @@ TEST_CASE("convolution: without input gradient, and without training") {
   expect_layer(test);
 }
 
-TEST_CASE("convolution: what is not supported is refused by name") {
+TEST_CASE("convolution: unsupported options are refused, naming them") {
   CHECK_THROWS_WITH_AS(Convolution({0, {}}), doctest::Contains("0 filters"), Error);
   const Convolution layer({2, WindowOptions::cube(5, 1, PaddingKind::kValid)});
   const std::vector<Shape> small{{1, 4, 8, 8}}, two{{1, 8, 8, 8}, {1, 8, 8, 8}};
@@ -202,7 +202,7 @@ TEST_CASE("convolution: what is not supported is refused by name") {
 TEST_CASE("convolution: no layer of CosmoFlow falls to a reference kernel") {
   constexpr std::array<std::int64_t, 6> kChannels{4, 16, 32, 64, 128, 256};
 #if defined(__ARM_FEATURE_SVE)
-  // For kernel 3 on 2x2x2, oneDNN 2.6 has a weight gradient by plain loops alone.
+  // For kernel 3 on 2x2x2, oneDNN 2.6 only has a reference kernel for the weight gradient.
   constexpr std::array<std::int64_t, 1> kExtents{64};
 #else
   constexpr std::array<std::int64_t, 2> kExtents{32, 64};

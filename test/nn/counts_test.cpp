@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What counts stand for.
+// The logarithms of counts.
 #include "src/nn/counts.hpp"
 
 #include <doctest/doctest.h>

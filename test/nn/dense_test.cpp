@@ -40,7 +40,7 @@ TEST_CASE("dense layers equal naive loops on any cut") {
   CHECK(moved > 0);
 }
 
-TEST_CASE("dense layers read and write inside of wider spans") {
+TEST_CASE("dense layers read and write inside wider spans") {
   for (std::int64_t batch : {1, 2})
     for (const Spatial& margin : {Spatial{1, 0, 0}, Spatial{0, 1, 2}, Spatial{1, 1, 1}}) {
       LayerCase test = make_case({5, 4, 4, 3}, 3, {2, 2, 1}, batch);
@@ -82,7 +82,7 @@ TEST_CASE("every weight is held once and the bias by the owner of the output") {
   CHECK(dense.forward_flops(src) == 2 * 4194304);
 }
 
-TEST_CASE("a cut on which nobody could add the bias once is refused") {
+TEST_CASE("a cut on which no part could add the bias exactly once is refused") {
   const Dense dense(4);
   const std::vector<Shape> src{{2, 3, 1, 1}};
   const Box whole = Box::whole({4, 1, 1, 1}), block{{0, 0, 0, 0}, {2, 1, 1, 1}};

@@ -18,7 +18,7 @@ namespace {
 
 constexpr Shape kShape{3, 5, 4, 6};
 
-// Written from the definition: one word of 32 bits an element, four to a block of the generator,
+// Written from the definition: one 32-bit word per element, four per block of the generator,
 // elements numbered through the global batch in n,d,h,w,c order.
 bool is_kept(const Pass& pass, std::uint32_t layer, double p, std::uint64_t element) {
   const CounterRng rng(pass.seed, RandomUse::kDropout, static_cast<std::uint32_t>(pass.step),
@@ -92,7 +92,7 @@ std::vector<float> mask(const Pass& pass, std::uint32_t layer, std::int64_t batc
   return {dst.view().data, dst.view().data + batch * 64};
 }
 
-TEST_CASE("a sample has the same mask whatever local batch it is in") {
+TEST_CASE("a sample has the same mask in any local batch") {
   const std::vector<float> all = mask({true, 3, 5, 0}, 2, 4, 0.5);
   std::vector<float> pieces = mask({true, 3, 5, 0}, 2, 1, 0.5);
   for (std::int64_t first : {1, 3}) {
@@ -128,7 +128,7 @@ TEST_CASE("dropout keeps the expected fraction") {
   }
 }
 
-TEST_CASE("dropout refuses what is not a probability below 1") {
+TEST_CASE("dropout refuses values that are not a probability below 1") {
   for (double p : {-0.1, 1.0, std::nan("")}) CHECK_THROWS_AS(Dropout{p}, Error);
 }
 

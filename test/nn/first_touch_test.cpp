@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every byte is cleared, whatever the size and the number of threads, and none beside.
+// Every byte of a block is cleared and no other, for any size and number of threads.
 #include "src/nn/first_touch.hpp"
 
 #include <doctest/doctest.h>
@@ -11,7 +11,7 @@
 namespace halomesh {
 namespace {
 
-TEST_CASE("all of a block is cleared and nothing else") {
+TEST_CASE("a whole block is cleared and nothing else") {
   const int before = omp_get_max_threads();
   for (const int threads : {1, 3}) {
     omp_set_num_threads(threads);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The harness that proves layers is itself able to fail: each kind of wrong layer is noticed, and
-// the exchange is the exact adjoint of its reverse.
+// The harness that checks layers can itself fail: each kind of wrong layer is detected, and the
+// exchange is the exact adjoint of its reverse.
 #include "test/harness/layer_check.hpp"
 
 #include <doctest/doctest.h>
@@ -79,7 +79,7 @@ class Wrong : public Convolution {
     return dst;
   }
   Mistake mistake_;
-  bool prepared_ = false;  // then it reads what a convolution must, whatever it declared
+  bool prepared_ = false;  // then it reads what a convolution must, regardless of its declaration
   std::vector<ParameterView> parameters_;
   std::int64_t steps_ = 0;
 };
@@ -99,7 +99,7 @@ LayerCase wrong_case(Wrong::Mistake mistake) {
 
 }  // namespace
 
-TEST_CASE("layer check: every mistake is noticed, and none where there is none") {
+TEST_CASE("layer check: every mistake is detected, and a correct layer passes") {
   CHECK(check_layer(wrong_case(Wrong::kNone)).failures.empty());
   for (const auto mistake : {Wrong::kHaloTooSmall, Wrong::kDstOff, Wrong::kWritesOutside,
                              Wrong::kDiffSrcOff, Wrong::kDiffSrcUnwritten, Wrong::kDiffWeightOff,
@@ -109,7 +109,7 @@ TEST_CASE("layer check: every mistake is noticed, and none where there is none")
   }
 }
 
-TEST_CASE("layer check: a reference of another padding, kernel order or weight is noticed") {
+TEST_CASE("layer check: a reference with other padding, kernel order or weight is detected") {
   LayerCase test = wrong_case(Wrong::kNone);
   Window window = kWindow.resolve({6, 5, 4});
   window[1] = {3, 1, 1, 0, 2};

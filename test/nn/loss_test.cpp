@@ -114,7 +114,7 @@ TEST_CASE("replicas' gradients and sums are those of the whole batch") {
   CHECK(std::abs(sums.absolute - all.absolute) <= 24 * 0x1p-53 * all.absolute);
 }
 
-TEST_CASE("a prediction that is not a number is not hidden") {
+TEST_CASE("a NaN prediction is not hidden") {
   const Tensor p = make({kNan, 0, 0, 0}), t = make({0, 0, 0, 0});
   for (LossKind kind : {LossKind::kMeanSquaredError, LossKind::kMeanAbsoluteError}) {
     Tensor diff(kTargets, 1);

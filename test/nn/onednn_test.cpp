@@ -90,12 +90,12 @@ TEST_CASE("inner product equals fp64: forward, input gradient, weight and bias g
   CHECK(compared > 500000);
 }
 
-TEST_CASE("inner product for inference has forward alone") {
+TEST_CASE("inner product for inference has only forward") {
   const InnerProductKernels kernels(2, 8, 3, true, false);
   CHECK(kernels.implementations().size() == 1);
 }
 
-TEST_CASE("convolution kernels: equal geometries share one, gradients start anew with `first`") {
+TEST_CASE("convolution kernels: equal geometries share one, `first` restarts gradients") {
   const ConvolutionGeometry block{{4, 6, 5, 7}, {16, 5, 4, 6}, {2, 2, 2}};
   ConvolutionGeometry padded = block;
   padded.dst.d = 6;
@@ -122,7 +122,7 @@ TEST_CASE("convolution kernels: equal geometries share one, gradients start anew
   CHECK(once[0] != 0);
 }
 
-TEST_CASE("convolution kernels in the library's own layout differ in the order of sums alone") {
+TEST_CASE("convolution kernels in the library's own layout differ only in the order of sums") {
   // Channels that fill no block, and a stride: what reorders must fill with zeros or leave out.
   for (const ConvolutionGeometry& g :
        {ConvolutionGeometry{{4, 6, 5, 7}, {16, 5, 4, 6}, {2, 2, 2}},
@@ -169,7 +169,7 @@ TEST_CASE("convolution kernels in the library's own layout differ in the order o
   }
 }
 
-TEST_CASE("what oneDNN refuses is an error that names the primitive, its shapes and a hint") {
+TEST_CASE("errors of oneDNN name the primitive, its shapes and a hint") {
   ConvolutionKernels kernels;
   const ConvolutionGeometry wrong{
       {4, 6, 5, 7}, {16, 6, 5, 7}, {2, 2, 2}};  // no padding, yet no loss

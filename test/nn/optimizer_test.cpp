@@ -36,7 +36,7 @@ TEST_CASE("without momentum and decay a step is plain descent") {
   CHECK(v == std::vector<float>{1, -2});
 }
 
-TEST_CASE("long vectors follow the formula whatever their slicing") {
+TEST_CASE("long vectors follow the formula for any slicing") {
   const std::size_t size = 100003;  // more than one thread's worth, and odd
   const SgdOptions options{0.91f, 1e-3f};
   std::vector<float> w(size), v(size), g(size);

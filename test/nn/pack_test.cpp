@@ -67,7 +67,7 @@ TEST_CASE("pack writes n,d,h,w,c order and counts") {
   CHECK(compared > 300);
 }
 
-TEST_CASE("unpack_copy and unpack_add reach their box alone") {
+TEST_CASE("unpack_copy and unpack_add change only their box") {
   std::int64_t compared = 0;
   for (const Box& box : kBoxes)
     for (const bool add : {false, true}) {
@@ -137,7 +137,7 @@ TEST_CASE("is_dense says whether a box is one range of memory") {
                               {{{0, 3, 4, 1}, {3, 5, 6, 5}}, false},   // rows of two planes
                               {{{0, 3, 4, 2}, {3, 4, 6, 4}}, false},   // parts of two rows
                               {{{0, 3, 3, 1}, {2, 5, 8, 5}}, false},   // some channels
-                              {{{0, 1, 3, 1}, {3, 5, 8, 5}}, false}};  // outside of the span
+                              {{{0, 1, 3, 1}, {3, 5, 8, 5}}, false}};  // outside the span
   for (const Row& row : rows) {
     CAPTURE(row.box);
     CHECK(view.is_dense(row.box) == row.dense);

@@ -173,7 +173,7 @@ TEST_CASE("a sum adds its inputs on any cut and gives each the whole gradient") 
   CHECK_THROWS_AS(add.dst_shape(std::vector<Shape>{kShape, {3, 5, 4, 7}}), Error);
 }
 
-TEST_CASE("layers of one input refuse several") {
+TEST_CASE("layers with one input refuse several") {
   const std::vector<Shape> two{kShape, kShape};
   CHECK_THROWS_AS(LeakyRelu().dst_shape(two), Error);
   CHECK_THROWS_AS(Dropout(0.5).dst_shape(two), Error);

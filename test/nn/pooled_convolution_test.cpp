@@ -164,7 +164,7 @@ bool takes_dots(std::int64_t channels) {
          DataType::kBfloat16;
 }
 
-TEST_CASE("pooled convolution by dot products: the bits of multiply-adds") {
+TEST_CASE("pooled convolution by dot products gives the bits of multiply-adds") {
   for (const std::int64_t channels : {2, 4, 6})
     for (const std::int64_t filters : {5, 16, 37})
       for (const Spatial& kernel : {Spatial{1, 1, 1}, {2, 2, 2}, {3, 3, 3}, {1, 3, 2}}) {
@@ -176,7 +176,7 @@ TEST_CASE("pooled convolution by dot products: the bits of multiply-adds") {
       }
 }
 
-TEST_CASE("pooled convolution takes dot products for pairs of channels, of bf16 alone") {
+TEST_CASE("pooled convolution uses dot products only for pairs of channels in bf16") {
   CHECK(!takes_dots(1));
   CHECK(!takes_dots(3));
   const PooledConvolution wide(DataType::kFloat32, 4, 1, {1, 1, 1}, true);

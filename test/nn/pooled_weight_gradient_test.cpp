@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The weight gradient under max pooling against its definition in double precision, and that it
-// reads nothing outside of what it is given.
+// reads nothing outside its input.
 #include "src/nn/layers/pooled_weight_gradient.hpp"
 
 #include <doctest/doctest.h>
@@ -237,7 +237,7 @@ TEST_CASE("pooled weight gradient takes bf16 for either operand") {
   CHECK(compared > 0);
 }
 
-TEST_CASE("pooled weight gradient of many tiles keeps each") {
+TEST_CASE("pooled weight gradient includes every one of many tiles") {
   Case c;
   c.name = "many tiles";
   c.src = {20, 64, 66};
@@ -263,7 +263,7 @@ TEST_CASE("pooled weight gradient of an empty box is zero") {
   }
 }
 
-TEST_CASE("pooled weight gradient refuses what it cannot number") {
+TEST_CASE("pooled weight gradient refuses pools with too many taps") {
   CHECK_THROWS_AS(PooledWeightGradient({4, 8, {2, 2, 2}, {6, 6, 4}}, 1), Error);
   CHECK_THROWS_AS(PooledWeightGradient({4, 8, {2, 0, 2}, {2, 2, 2}}, 1), Error);
   CHECK_THROWS_AS(PooledWeightGradient({0, 8, {2, 2, 2}, {2, 2, 2}}, 1), Error);

@@ -65,7 +65,7 @@ TEST_CASE("pooling equals naive loops over any window and cut") {
   CHECK(moved > 0);
 }
 
-TEST_CASE("pooling treats whole and partial blocks of channels alike") {
+TEST_CASE("pooling gives the same results for whole and partial blocks of channels") {
   for (std::int64_t channels : {1, 15, 16, 17, 37})
     for (PoolingKind kind : {PoolingKind::kMax, PoolingKind::kAverage})
       for (std::int64_t stride : {1, 2})
@@ -74,7 +74,7 @@ TEST_CASE("pooling treats whole and partial blocks of channels alike") {
                                {channels, 5, 4, 6}, {2, 1, 2}));
 }
 
-TEST_CASE("pooling reads and writes inside of wider spans") {
+TEST_CASE("pooling reads and writes inside wider spans") {
   for (PoolingKind kind : {PoolingKind::kMax, PoolingKind::kAverage}) {
     LayerCase test = make_case("margins", kind, WindowOptions::cube(2, 2, PaddingKind::kSame),
                                {5, 8, 9, 7}, {2, 2, 1});
@@ -86,7 +86,7 @@ TEST_CASE("pooling reads and writes inside of wider spans") {
   }
 }
 
-TEST_CASE("pooling of a channel block needs that block alone") {
+TEST_CASE("pooling of a channel block needs only that block") {
   const Shape shape{6, 4, 4, 4};
   const Box half{{2, 0, 0, 0}, {5, 2, 2, 2}};
   for (PoolingKind kind : {PoolingKind::kMax, PoolingKind::kAverage}) {
@@ -166,7 +166,7 @@ TEST_CASE("a maximum over NaN is NaN, over minus infinity is the first") {
   }
 }
 
-TEST_CASE("pooling refuses by name what it does not support") {
+TEST_CASE("pooling: unsupported windows are refused, naming them") {
   WindowOptions dilated = WindowOptions::cube(2, 2, PaddingKind::kSame);
   dilated.dilation = {1, 2, 1};
   CHECK_THROWS_WITH_AS(MaxPooling{dilated}, "pooling with dilation 1x2x1", Error);
@@ -183,7 +183,7 @@ TEST_CASE("pooling refuses by name what it does not support") {
   CHECK_THROWS_AS(valid.dst_shape(tiny), Error);
 }
 
-TEST_CASE("a window of 255 taps remembers its last tap") {
+TEST_CASE("a window of 255 taps can record its last tap") {
   WindowOptions window{{15, 17, 1}, {15, 17, 1}, {1, 1, 1}, PaddingKind::kValid, {}, {}};
   LayerCase test = make_case("255 taps", PoolingKind::kMax, window, {2, 30, 34, 3}, {2, 2, 1});
   expect_layer(test);

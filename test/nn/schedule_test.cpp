@@ -95,7 +95,7 @@ TEST_CASE("v0.7 open, Fugaku batch 4096: linear decay, then flat") {
   options.warmup_initial = 0.00512;
   options.linear_epochs = 170;
   options.linear_end_factor = 0.01;
-  // Warm-up: 0.00384 an epoch. Decay: (0.0512 - 0.000512) / 170 = 0.050688 / 170 an epoch.
+  // Warm-up: 0.00384 per epoch. Decay: (0.0512 - 0.000512) / 170 = 0.050688 / 170 per epoch.
   expect_rates(options, {{0, 0.00512},
                          {1, 0.00896},
                          {6, 0.02816},
@@ -143,7 +143,7 @@ TEST_CASE("names of schedules") {
                        UsageError);
 }
 
-TEST_CASE("options that make no sense are refused") {
+TEST_CASE("invalid options are refused") {
   const auto refuses = [](auto change) {
     ScheduleOptions options = step_schedule(0.008);
     change(options);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turned blocks against a serial reference of the whole sample, on uneven cuts in 1, 2 and 3 axes:
-// each block is put together from the pieces that a redistribution names.
+// Transformed blocks against a serial reference of the whole sample, on uneven cuts in 1, 2 and 3
+// axes: each block is put together from the pieces that a redistribution names.
 #include "src/nn/transform.hpp"
 
 #include <doctest/doctest.h>
@@ -107,7 +107,7 @@ TEST_CASE("transform: all symmetries on uneven cuts in 1, 2 and 3 axes, with hal
   CHECK(compared > 1'000'000);
 }
 
-TEST_CASE("transform: a box outside of its views is refused") {
+TEST_CASE("transform: a box outside its views is refused") {
   const Tensor made(Box{{0, 0, 0, 0}, {1, 2, 4, 4}}, 1, DataType::kInt16);
   const std::vector<std::int16_t> counts(64);
   const Box whole{{0, 0, 0, 0}, {1, 4, 4, 4}};

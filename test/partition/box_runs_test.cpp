@@ -33,7 +33,7 @@ std::vector<std::int64_t> bytes_of(const Shape& s, const Box& box, std::int64_t 
   return bytes;
 }
 
-TEST_CASE("box_runs: as few as there can be") {
+TEST_CASE("box_runs: as few runs as possible") {
   const Shape s{2, 4, 5, 6};  // c, d, h, w: a row of 24 bytes, a plane of 120
   const auto all = [&](const Box& box) { return runs_of(BoxRuns(s, box, 2), 0, 480); };
   CHECK(all(Box::whole(s)) == std::vector<Run>{{0, 480}});
@@ -44,7 +44,7 @@ TEST_CASE("box_runs: as few as there can be") {
   CHECK(all({}).empty());
 }
 
-TEST_CASE("box_runs: any box, in pieces of any size, is every byte of it in order") {
+TEST_CASE("box_runs: any box, in pieces of any size, gives each of its bytes in order") {
   std::int64_t compared = 0;
   for (const Shape& s : {Shape{2, 3, 4, 5}, Shape{1, 5, 2, 3}, Shape{3, 2, 1, 4}})
     for (std::int64_t code = 0; code < 81; ++code) {

@@ -56,7 +56,7 @@ TEST_CASE("memory grows with the batch, parameters do not") {
   CHECK(2 * one - two == 3 * 4 * load.parameters);
 }
 
-TEST_CASE("flops are shared by what each part computes") {
+TEST_CASE("flops are divided by what each part computes") {
   const Fixture f;
   CHECK(GeometryTable(f.geometry).imbalance() == 0);
   const GeometryTable even(f.geometry, {1000, 10, 100, 50});
@@ -77,7 +77,7 @@ TEST_CASE("the busiest part has the most halo, then the most neighbours") {
   CHECK(GeometryTable(g).busiest_part() == 5);
 }
 
-TEST_CASE("the printed table holds the numbers; a part that is not there is refused") {
+TEST_CASE("the printed table has the numbers; a part that does not exist is refused") {
   const Fixture f;
   const GeometryTable table(f.geometry);
   std::ostringstream out;

@@ -53,13 +53,13 @@ TEST_CASE("consecutive ranks form a group") {
   }
 }
 
-TEST_CASE("ranks that the parts do not divide are refused with ranks that they would") {
+TEST_CASE("ranks that the parts do not divide are refused, naming counts that fit") {
   CHECK(hint_of([] { make_mesh(10, {2, 2, 1}); }).find("8 or 12") != std::string::npos);
   CHECK(hint_of([] { make_mesh(3, {2, 2, 1}); }).find("start 4") != std::string::npos);
   CHECK(make_mesh(7, {1, 7, 1}).replicas == 1);
 }
 
-TEST_CASE("a batch that replicas cannot share is refused with batches that they could") {
+TEST_CASE("a batch that is not a multiple of the replicas is refused, naming batches that are") {
   const MeshShape mesh = make_mesh(12, {2, 2, 1});
   CHECK(local_batch(6, mesh) == 2);
   CHECK(hint_of([&] { local_batch(7, mesh); }).find("6 or 9") != std::string::npos);

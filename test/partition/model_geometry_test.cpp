@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The geometry of whole networks: who owns, needs and holds what, derived from declarations alone.
+// The geometry of whole networks: which part owns, needs and holds what, derived from declarations
+// alone.
 #include "partition/model_geometry.hpp"
 
 #include <doctest/doctest.h>
@@ -49,7 +50,7 @@ TEST_CASE("a small network on 2x2x1 parts, box by box") {
   CHECK(g.tensors()[2].distribute.empty());
 }
 
-TEST_CASE("partial sums are made by all that own input, and meet on part 0") {
+TEST_CASE("partial sums are computed by all parts that own input, and added on part 0") {
   const SmallNetwork net;
   const ModelGeometry g(net.input, net.nodes, {2, 2, 1});
   const TensorGeometry& sums = g.tensors()[3];
@@ -91,7 +92,7 @@ TEST_CASE("owners align with what the only consumer needs, so that nothing moves
   CHECK(g.tensors()[0].owned[0] == block(1, {0, 4}, {0, 6}, {0, 6}));
   CHECK(g.tensors()[0].owned[1] == block(1, {4, 6}, {0, 6}, {0, 6}));
   CHECK(g.tensors()[0].distribute.empty());
-  // A plane that nobody pools must still be owned: blocks with remainder, and one plane moves.
+  // A plane that no window pools must still be owned: blocks with remainder, and one plane moves.
   const ModelGeometry odd(Shape{1, 7, 6, 6}, {{"pool", &pool, {0}}}, {2, 1, 1});
   CHECK(odd.tensors()[0].owned[0] == block(1, {0, 4}, {0, 6}, {0, 6}));
   CHECK(odd.tensors()[0].owned[1] == block(1, {4, 7}, {0, 6}, {0, 6}));
@@ -281,7 +282,7 @@ std::string what_of(const Call& call) {
   return "nothing was thrown";
 }
 
-TEST_CASE("what cannot be is refused, naming the layer") {
+TEST_CASE("invalid geometries are refused, naming the layer") {
   const WindowLayer big{{9, 1, 1, 0, 0}, 1};
   const auto build = [](const Shape& input, const std::vector<GraphNode>& nodes) {
     return what_of([&] { ModelGeometry(input, nodes, {2, 1, 1}); });

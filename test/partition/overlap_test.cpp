@@ -68,7 +68,7 @@ TEST_CASE("for windows of every width the chunks cover the block once, local one
   CHECK(compared == 28 * 6);
 }
 
-// Every element of the plan travels in exactly one round, and in the first whose chunk needs it.
+// Every element of the plan is sent in exactly one round, and in the first whose chunk needs it.
 TEST_CASE("rounds of a halo follow the chunks that need them") {
   const Shape src{2, 13, 11, 6};
   const AxisWindow axis{3, 1, 1, 1, 1};
@@ -107,7 +107,7 @@ TEST_CASE("rounds of a halo follow the chunks that need them") {
   CHECK(compared > 100);
 }
 
-TEST_CASE("what no chunk needs travels with the first round; without chunks there is one") {
+TEST_CASE("what no chunk needs is sent in the first round; without chunks there is one round") {
   const TransferPlan plan({{0, 1, planes(2, 5)}});
   const auto rounds = split_into_rounds(plan, {{}, {planes(3, 4), planes(4, 9)}});
   REQUIRE(rounds.size() == 2);

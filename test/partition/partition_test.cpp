@@ -63,13 +63,13 @@ TEST_CASE("a cut of three axes") {
   CHECK(p[3] == Box{{0, 3, 2, 0}, {4, 5, 4, 3}});
 }
 
-TEST_CASE("a vector lives on part 0") {
+TEST_CASE("a vector is owned by part 0") {
   const Partition p = block_partition(Shape{128, 1, 1, 1}, {4, 4, 1});
   CHECK(p[0] == Box::whole(Shape{128, 1, 1, 1}));
   for (std::size_t i = 1; i < p.size(); ++i) CHECK(p[i].empty());
 }
 
-TEST_CASE("what overlaps, leaves a gap or leaves the tensor is no partition") {
+TEST_CASE("boxes that overlap, leave a gap or leave the tensor are not a partition") {
   const Shape shape{1, 4, 1, 1};
   const Box a{{0, 0, 0, 0}, {1, 2, 1, 1}}, b{{0, 2, 0, 0}, {1, 4, 1, 1}};
   CHECK(is_partition({a, b}, shape));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers as geometry alone, to build networks from without any mathematics.
+// Layers as pure geometry, to build networks without any mathematics.
 // Declares what real layers declare: windows, pointwise maps, layers split over their input.
 #pragma once
 

@@ -110,7 +110,7 @@ TEST_CASE("a block sees padding only where it lies at the tensor's border") {
   CHECK(high.after == Spatial{1, 1, 2});
 }
 
-TEST_CASE("windows that make no sense are refused") {
+TEST_CASE("invalid windows are refused") {
   const Spatial src{8, 8, 8};
   const AxisWindow fine{1, 1, 1, 0, 0};
   for (const AxisWindow& bad :

@@ -58,7 +58,7 @@ BASE = {
 
 
 def absurd_values():
-    """One case for each option: all its values one after the other would hide which one failed."""
+    """One case for each option: testing all values in one case would hide which one failed."""
     for command, options in REFUSED.items():
         for option, values in options.items():
             for value in values.split(" "):
@@ -137,7 +137,7 @@ def checkpoints():
                        on("last", fault), ranks=ranks, writes=("out",),
                        after=no_advice_to_delete if fault in KINDS.values() or "passwd" in name else None)
 
-    # An unattended chain of jobs goes back to the newest sound checkpoint.
+    # An unattended chain of jobs goes back to the newest intact checkpoint.
     for name in ("empty", "truncated", "garbage", "zeros"):
         yield Case(f"newest checkpoint {name}, resumed from the one before", f"{TRAIN} --out {{run}}", 0,
                    ("step-000000024", "step-000000016"), on("last", DAMAGES[name]), ranks=2,

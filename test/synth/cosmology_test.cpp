@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameter draws: ranges, uniformity, scaling, and their dependence on seed and index alone.
+// Parameter draws: ranges, uniformity, scaling, and their dependence only on seed and index.
 #include "src/synth/cosmology.hpp"
 
 #include <doctest/doctest.h>

@@ -129,7 +129,7 @@ TEST_CASE("modes are Hermitian, Nyquist planes included, and the field has no me
           ++compared;
         }
     CHECK(compared == (n % 2 == 0 ? 2 : 1) * n * n);
-    // So going to space and back loses nothing.
+    // So the transform to space and back loses nothing.
     SpectralGrid copy(n);
     const auto bytes = static_cast<std::size_t>(n * n * 2 * grid.half()) * sizeof(double);
     std::memcpy(copy.row(0, 0), grid.row(0, 0), bytes);

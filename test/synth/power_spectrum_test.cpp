@@ -14,11 +14,11 @@
 
 using namespace halomesh;
 
-TEST_CASE("the transfer function equals the paper's fit, evaluated apart from this code") {
+TEST_CASE("the transfer function equals the paper's fit, evaluated independently of this code") {
   struct Row {
     double k, at_centre, other;
   };
-  // Equations 26 and 28-31 in the paper's own units (k in 1/Mpc), by a script of another language;
+  // Equations 26 and 28-31 in the paper's own units (k in 1/Mpc), by a script in another language;
   // columns: (omega_m, omega_b, h) = (0.30, 0.045, 0.70) and (0.27, 0.045, 0.77).
   const std::vector<Row> rows = {{1e-3, 0.992048096205, 0.991906451265},
                                  {1e-2, 0.785801658453, 0.783025523995},
@@ -67,7 +67,7 @@ double sigma_by_midpoints(const PowerSpectrum& spectrum, double radius) {
 
 }  // namespace
 
-TEST_CASE("sigma_8 of the spectrum, by an independent quadrature, is the one asked for") {
+TEST_CASE("sigma_8 of the spectrum, by an independent quadrature, is the requested one") {
   const std::vector<Cosmology> cosmologies = {
       {},
       {.sigma_8 = 0.88},
@@ -127,7 +127,7 @@ TEST_CASE("growth: closed form, matter only, published fit, monotony") {
     }
   CHECK(compared == 20);
   CHECK(growing_mode(1, 1.5) == doctest::Approx(0.4).epsilon(1e-10));  // D = a without Lambda
-  // Carroll, Press & Turner 1992, eq. 29, good to a few per cent by their account.
+  // Carroll, Press & Turner 1992, eq. 29, accurate to a few per cent according to the authors.
   const double m = 0.3, l = 0.7;
   const double fit = 2.5 * m / (std::pow(m, 4.0 / 7) - l + (1 + m / 2) * (1 + l / 70));
   CHECK(growing_mode(m, 0) == doctest::Approx(fit).epsilon(0.02));

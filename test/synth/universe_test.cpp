@@ -216,7 +216,7 @@ TEST_CASE("the targets can be seen in the voxels") {
   CHECK(correlation > 0.6);
 }
 
-TEST_CASE("progress rises to 1 and options that make no universe are refused") {
+TEST_CASE("progress rises to 1, and invalid options are refused") {
   std::vector<double> seen;
   (void)generate_universe({.extent = 8, .particles_per_voxel_axis = 2}, 0,
                           [&](double fraction) { seen.push_back(fraction); });

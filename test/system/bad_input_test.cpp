@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bad data and bad requests: every one ends all ranks within seconds, with one message that names
-// what, where and the hint, before anything is trained.
+// Bad data and bad requests: each one ends all ranks within seconds, with one message that says
+// what and where and gives a hint, before any training.
 #include <doctest/doctest.h>
 
 #include <functional>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kFailed = 1, kUsage = 2;
 
-/// One way to go wrong. `spoil` changes the scene and returns more that the message must name.
+/// One failure. `spoil` changes the scene and returns further text that the message must contain.
 struct Row {
   std::string name;
   int exit_code;
@@ -30,7 +30,7 @@ Row option(const std::string& name, int exit_code, const Arguments& changed,
           }};
 }
 
-/// Spoils the file of one sample; the message must name that file.
+/// Damages the file of one sample; the message must name that file.
 Row sample(const std::string& name, const std::string& split, std::size_t index,
            std::vector<std::string> named, const std::function<void(const fs::path&)>& spoil) {
   return {name, kFailed, std::move(named), [=](Scene& scene) {
@@ -147,7 +147,7 @@ TEST_CASE("damaged files end all ranks with one message") {
   check_rows(rows, true);
 }
 
-TEST_CASE("a sample that one rank alone reads ends the other ranks, too") {
+TEST_CASE("a bad sample that only one rank reads ends the other ranks as well") {
   int compared = 0;
   for (std::size_t i = 0; i < 4; ++i) {
     Scene scene(true);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command bench under the launcher: two meshes on two ranks, and the figures that it leaves.
+// The command bench under the launcher: two meshes on two ranks, and its figures.
 #include <doctest/doctest.h>
 
 #include <map>
@@ -78,7 +78,7 @@ double received(const Json& run, const std::string& phase, const std::string& la
 
 }  // namespace
 
-TEST_CASE("bench measures two meshes on two ranks and leaves every figure") {
+TEST_CASE("bench measures two meshes on two ranks and writes every figure") {
   const fs::path file = workshop().fresh("bench.json");
   const Outcome outcome = run(2, "bench", small_bench(file), 60);
   CAPTURE(outcome.text);

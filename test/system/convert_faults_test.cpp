@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Archives whose making is disturbed, refused or damaged: nothing that was made is lost.
+// Conversions that are interrupted, refused or damaged: complete files are never lost.
 #include <doctest/doctest.h>
 
 #include <limits>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kFailed = 1;
 
-/// One that takes seconds, so that it can be caught in the middle.
+/// A conversion that takes seconds, so that it can be interrupted in the middle.
 Arguments long_conversion(const fs::path& from, const fs::path& to) {
   Arguments options = conversion(from, to);
   options["level"] = "9";
@@ -22,14 +22,14 @@ Arguments long_conversion(const fs::path& from, const fs::path& to) {
 }
 fs::path long_data() { return data_set(32, 200, 0); }
 
-/// Starts a long conversion and waits until some file is whole and others are not.
+/// Starts a long conversion and waits until some files are complete and others are not.
 void reach_the_middle(Job& job, const fs::path& to) {
   REQUIRE(
       wait_until(kLimitSeconds, [&] { return job.ended() || fs::exists(to / "train-00003.h5"); }));
   REQUIRE(!job.ended());
 }
 
-/// The archive that an undisturbed long conversion makes.
+/// The archive of an uninterrupted long conversion.
 const std::map<std::string, std::string>& undisturbed() {
   static const auto files = [] {
     const fs::path to = workshop().fresh("archive");
@@ -41,8 +41,8 @@ const std::map<std::string, std::string>& undisturbed() {
   return files;
 }
 
-/// The same command ends well, keeps what was there, and leaves exactly what an undisturbed one
-/// does.
+/// The same command succeeds, keeps complete files, and gives exactly the archive of an
+/// uninterrupted one.
 void check_goes_on(const fs::path& from, const fs::path& to) {
   const Outcome outcome = run(2, "convert", long_conversion(from, to), 60);
   CAPTURE(outcome.text);
@@ -69,7 +69,7 @@ fs::path sample_file(const fs::path& data, int at) {
 
 }  // namespace
 
-TEST_CASE("convert: a rank killed in the middle; the same command goes on to the same bytes") {
+TEST_CASE("convert: a rank killed in the middle; the same command completes the same bytes") {
   const fs::path to = workshop().fresh("archive");
   undisturbed();
   {
@@ -87,7 +87,7 @@ TEST_CASE("convert: a rank killed in the middle; the same command goes on to the
   check_goes_on(long_data(), to);
 }
 
-TEST_CASE("convert: told to stop, it leaves whole files only") {
+TEST_CASE("convert: when told to stop, it leaves only complete files") {
   const fs::path to = workshop().fresh("archive");
   {
     Job job(0, "convert", long_conversion(long_data(), to), workshop().fresh("log"));
@@ -99,7 +99,7 @@ TEST_CASE("convert: told to stop, it leaves whole files only") {
   check_goes_on(long_data(), to);
 }
 
-TEST_CASE("convert: a source that vanishes loses nothing that was made") {
+TEST_CASE("convert: if the source disappears, complete files are kept") {
   const fs::path from = workshop().fresh("data"), to = workshop().fresh("archive");
   const fs::path away = from.string() + "-away";
   fs::copy(long_data(), from, fs::copy_options::recursive);
@@ -131,7 +131,7 @@ TEST_CASE("convert: a second one into the same directory is refused") {
   CHECK(files_of(to) == undisturbed());
 }
 
-TEST_CASE("convert: a disk that is full ends all ranks, and keeps whole files") {
+TEST_CASE("convert: a full disk ends all ranks and keeps complete files") {
   const fs::path to = workshop().fresh("small-disk");
   fs::create_directories(to);
   const SmallFileSystem disk(to, 3 << 20);
@@ -148,7 +148,7 @@ TEST_CASE("convert: a disk that is full ends all ranks, and keeps whole files") 
   CHECK(files_of(to).empty());
 }
 
-TEST_CASE("convert: a bad source or target is told by what, where and hint") {
+TEST_CASE("convert: a bad source or target is reported with what, where and hint") {
   const std::string nowhere = workshop().fresh("nowhere").string();
   const std::vector<Fault> faults = {
       {"no source", [&](const auto&, Arguments& o) { o["from"] = nowhere; }, {nowhere}},
@@ -193,7 +193,7 @@ TEST_CASE("convert: a bad source or target is told by what, where and hint") {
   CHECK(checked == 9);
 }
 
-TEST_CASE("convert: an archive of another source or other options is not gone on with") {
+TEST_CASE("convert: an archive of another source or with other options is not continued") {
   const fs::path to = workshop().fresh("archive");
   const fs::path data = data_set(32, 8, 4);
   REQUIRE(run(2, "convert", conversion(data, to)).exit_code == 0);

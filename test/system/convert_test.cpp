@@ -39,7 +39,7 @@ void write_dataset(hid_t file, const char* name, hid_t stored, hid_t type,
 
 }  // namespace
 
-TEST_CASE("convert: any ranks make the same bytes, and training on them has the same curve") {
+TEST_CASE("convert: any number of ranks gives the same bytes and the same training curve") {
   const Scene direct;
   std::map<std::string, std::string> first;
   for (const int ranks : {1, 2, 4}) {
@@ -65,7 +65,7 @@ TEST_CASE("convert: any ranks make the same bytes, and training on them has the 
   check_same_weights(checkpoints(direct.out).back(), checkpoints(archived.out).back());
 }
 
-TEST_CASE("convert: an archive of an archive, and one without compression, hold the same") {
+TEST_CASE("convert: an archive of an archive, and an uncompressed one, have the same content") {
   const fs::path data = data_set(32, 8, 4);
   const fs::path once = workshop().fresh("archive"), plain = workshop().fresh("archive"),
                  twice = workshop().fresh("archive");
@@ -81,7 +81,7 @@ TEST_CASE("convert: an archive of an archive, and one without compression, hold 
   CHECK(files_of(twice).size() == 3);
 }
 
-TEST_CASE("synth: an archive holds what its TFRecord files do, on any ranks") {
+TEST_CASE("synth: an archive has the content of the TFRecord files, on any number of ranks") {
   std::map<std::string, std::string> first;
   for (const int ranks : {0, 2}) {
     const fs::path out = workshop().fresh("archive");
@@ -101,7 +101,7 @@ TEST_CASE("synth: an archive holds what its TFRecord files do, on any ranks") {
     CHECK(files.size() == 5);  // 8 + 8 + 5 and 3 samples, and dataset.json
     if (first.empty()) first = files;
     CHECK(files == first);
-    // Both converted to one more archive with the same files differ by their source alone.
+    // Both converted to another archive with the same files differ only by their source.
     const fs::path a = workshop().fresh("archive"), b = workshop().fresh("archive");
     for (const auto& [from, to] : {std::pair{out.string(), a}, {all["out"], b}}) {
       const Outcome outcome = run(2, "convert",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run has learned: its parameters, read from a checkpoint, and its curve, from the metrics.
+// The results of a run: its parameters, read from a checkpoint, and its curve, from the metrics.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -70,7 +70,7 @@ inline void check_same_weights(const fs::path& one, const fs::path& other) {
 
 /// One line of metrics without its seconds.
 struct StepLine {
-  std::string text;  ///< step, epoch, loss and rate as they stand in the file
+  std::string text;  ///< step, epoch, loss and rate as in the file
   double loss = 0;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One seed, one loss curve: whatever files the data are in, staged or not, and on any mesh.
+// One seed, one loss curve: for all kinds of files, staged or not, and on any mesh.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -94,7 +94,7 @@ TEST_CASE("a global shuffle has one curve on any mesh of 1, 2, 4 and 8 ranks") {
   }
 }
 
-TEST_CASE("sums in two levels give the curve of flat ones, the same digits each time") {
+TEST_CASE("two-level sums give the curve of flat ones, with the same digits each time") {
   for (const Mesh& mesh : {Mesh{4, "2x1x1"}, {8, "2x2x1"}}) {
     CAPTURE(mesh.ranks);
     const auto scene_of = [&](const char* reduction) {
@@ -113,7 +113,7 @@ TEST_CASE("sums in two levels give the curve of flat ones, the same digits each 
   }
 }
 
-TEST_CASE("a local shuffle has one curve on any parts of as many replicas, another on others") {
+TEST_CASE("a local shuffle has one curve for each number of replicas, on any parts") {
   const auto local = [](int ranks, const std::string& parts) {
     Scene scene = eight_steps(ranks, parts);
     scene.options["shuffle"] = "local";

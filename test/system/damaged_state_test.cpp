@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Output that cannot be written and checkpoints that cannot be used: what was whole stays whole.
+// Output that cannot be written and checkpoints that cannot be used: intact files stay intact.
 #include <doctest/doctest.h>
 #include <sys/mount.h>
 
@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kFailed = 1;
 
-/// A file system of its own on a directory, gone with this object.
+/// A separate file system mounted on a directory, unmounted with this object.
 class Mount {
  public:
   Mount(fs::path at, const std::string& options, unsigned long flags = 0) : at_(std::move(at)) {
@@ -45,7 +45,7 @@ Scene trained() {
   return scene;
 }
 
-/// The checkpoint serves: its samples are evaluated without an error.
+/// The checkpoint is usable: its samples are evaluated without an error.
 void check_serves(const Scene& scene, const fs::path& checkpoint) {
   const Outcome outcome =
       run(2, "eval", {{"checkpoint", checkpoint.string()}, {"data", scene.data.string()}});
@@ -83,7 +83,7 @@ TEST_CASE("a disk too small for the first checkpoint keeps none") {
   CHECK(partial_files(scene.out).empty());
 }
 
-TEST_CASE("a disk that fills up keeps the checkpoints before") {
+TEST_CASE("a disk that fills up keeps the previous checkpoints") {
   const Scene before = trained();
   const auto bytes = fs::file_size(checkpoints(before.out).back());
   Scene scene;
@@ -96,7 +96,7 @@ TEST_CASE("a disk that fills up keeps the checkpoints before") {
   check_serves(scene, scene.out);
 }
 
-TEST_CASE("where all checkpoints are damaged, training is refused and they are left as they are") {
+TEST_CASE("if all checkpoints are damaged, training is refused and they are left unchanged") {
   const Scene whole = trained();
   const std::string good = read_file(checkpoints(whole.out).back());
   const auto spoilt = [&](std::size_t at) {
@@ -154,7 +154,7 @@ TEST_CASE("a damaged newest checkpoint is set aside, and the curve continues fro
   CHECK(resumed == 3);
 }
 
-TEST_CASE("a damaged checkpoint is refused where it is named, with what and where") {
+TEST_CASE("a damaged checkpoint that is given explicitly is refused, with what and where") {
   const Scene whole = trained();
   const fs::path bad = workshop().fresh("bad") / "mine.h5";
   fs::create_directories(bad.parent_path());
@@ -182,7 +182,7 @@ TEST_CASE("a damaged checkpoint is refused where it is named, with what and wher
   CHECK(read_file(bad) == bytes);
 }
 
-TEST_CASE("a path that is no checkpoint is named for what it is") {
+TEST_CASE("a path that is not a checkpoint is described") {
   const Scene whole = trained();
   const fs::path notes = workshop().fresh("notes");
   write_file(notes, "my notes of a week");

@@ -11,7 +11,7 @@
 namespace halomesh::test {
 namespace {
 
-/// The number behind `name` in what a command printed.
+/// The number after `name` in a command's output.
 double number_after(const std::string& text, const std::string& name) {
   const std::size_t at = text.find(name);
   CAPTURE(text);
@@ -34,7 +34,7 @@ std::vector<std::vector<double>> read_csv(const fs::path& path) {
   return rows;
 }
 
-/// Mean of |predicted - target|, computed from the rows alone.
+/// Mean of |predicted - target|, computed only from the rows.
 double mae_of(const std::vector<std::vector<double>>& rows) {
   double sum = 0;
   for (const auto& row : rows)
@@ -154,7 +154,7 @@ TEST_CASE("training in bf16 follows the curve of fp32 and leaves a checkpoint fo
   const Outcome resumed = narrow.train();
   CHECK(resumed.exit_code == 0);
   CHECK(resumed.text.find("resuming from") != std::string::npos);
-  // A run that is complete says so, and no figures of steps that it did not make.
+  // A completed run says so and prints no figures of steps that it did not make.
   const Outcome again = narrow.train();
   CAPTURE(again.text);
   CHECK(again.exit_code == 0);

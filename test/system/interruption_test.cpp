@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs that are killed, told to stop or hit by a damaged file on their way, and how they go on.
+// Runs that are killed, told to stop or fail at a damaged file, and how they resume.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -13,10 +13,10 @@ namespace halomesh::test {
 namespace {
 
 constexpr int kStopped = 75;
-// Many more steps than a launcher takes time to pass a signal on.
+// Many more steps than fit into the time that a launcher takes to pass on a signal.
 constexpr int kSteps = 600, kInterruptAt = 30;
 
-/// A run long enough to be caught in the middle: a step takes some milliseconds.
+/// A run long enough to be interrupted in the middle: a step takes a few milliseconds.
 Scene long_run(bool copied = false) {
   Scene scene(copied);
   scene.options["epochs"] = "0";
@@ -47,7 +47,7 @@ void reach_the_middle(Job& job, const Scene& scene) {
   REQUIRE(!job.ended());
 }
 
-/// Whatever happened: the checkpoints are whole ones.
+/// In any case the checkpoints are complete.
 fs::path check_whole_checkpoints(const Scene& scene) {
   const auto files = checkpoints(scene.out);
   REQUIRE(!files.empty());
@@ -55,7 +55,7 @@ fs::path check_whole_checkpoints(const Scene& scene) {
   return files.back();
 }
 
-/// Runs the same command again; it must say where it goes on, and end.
+/// Runs the same command again; it must say where it resumes, and finish.
 void go_on(const Scene& scene) {
   const fs::path from = check_whole_checkpoints(scene);
   const Outcome outcome = scene.train(60);
@@ -72,7 +72,7 @@ void check_same_run(const Scene& scene) {
   check_same_weights(checkpoints(uninterrupted()).back(), checkpoints(scene.out).back());
 }
 
-/// A new run that gets the signal in its middle; again where the launcher crashed by itself.
+/// A new run that receives the signal in the middle; repeated if the launcher itself crashed.
 Outcome interrupt(const Scene& scene, int number, int rank) {
   return despite_launcher_crashes([&] {
     fs::remove_all(scene.out);
@@ -87,7 +87,7 @@ Outcome interrupt(const Scene& scene, int number, int rank) {
 
 }  // namespace
 
-TEST_CASE("a killed rank ends the job, and the run goes on bit by bit") {
+TEST_CASE("a killed rank ends the job, and the run resumes bit for bit") {
   for (const int rank : {0, 3}) {
     CAPTURE(rank);
     const Scene scene = long_run();
@@ -96,7 +96,7 @@ TEST_CASE("a killed rank ends the job, and the run goes on bit by bit") {
     CHECK(outcome.in_time);
     CHECK(outcome.exit_code != 0);
     CHECK(outcome.exit_code != kStopped);
-    // The launcher says which rank died; a survivor says the hint.
+    // The launcher says which rank died; a survivor prints the hint.
     CHECK(lines_starting(outcome.text, "  hint: give the same command again") == 1);
     CHECK(read_curve(scene.out).size() < kSteps);
     go_on(scene);
@@ -104,7 +104,7 @@ TEST_CASE("a killed rank ends the job, and the run goes on bit by bit") {
   }
 }
 
-TEST_CASE("a killed run goes on upon another mesh with the same curve") {
+TEST_CASE("a killed run resumes on another mesh with the same curve") {
   Scene scene = long_run();
   CHECK(interrupt(scene, SIGKILL, 1).in_time);
   scene.ranks = 2;
@@ -138,7 +138,7 @@ TEST_CASE("a rank told to stop ends all of them with a checkpoint and exit code 
   }
 }
 
-TEST_CASE("all signals that ask a process to stop are treated alike") {
+TEST_CASE("all signals that ask a process to stop have the same effect") {
   int checked = 0;
   for (const auto& [number, name] : std::map<int, std::string>{{SIGHUP, "SIGHUP"},
                                                                {SIGINT, "SIGINT"},
@@ -194,7 +194,7 @@ TEST_CASE("a run told to stop during an evaluation stops in it and repeats it wh
   CHECK(count("eval_stop") == 1);
 }
 
-TEST_CASE("eval, predict and synth told to stop end within seconds and leave nothing half-made") {
+TEST_CASE("eval, predict and synth told to stop end within seconds and leave no partial files") {
   const Scene scene(true);
   REQUIRE(scene.train(60).exit_code == 0);
   for (const fs::path& file : scene.files("validation"))

@@ -75,7 +75,7 @@ inline bool reports_launcher_crash(const std::string& text, pid_t pid) {
   return finalizing;
 }
 
-/// How a job ended and all that it printed, standard output before standard error.
+/// How a job ended and everything it printed, standard output before standard error.
 struct Outcome {
   bool in_time = false;
   int exit_code = -1;  ///< 128 + the signal where one ended the launcher
@@ -84,7 +84,7 @@ struct Outcome {
   bool launcher_crashed = false;  ///< see reports_launcher_crash(): tells nothing about the program
 };
 
-/// A running job: the launcher and its ranks. What still runs when it is destroyed is killed.
+/// A running job: the launcher and its ranks, which are killed by the destructor.
 class Job {
  public:
   /// Runs `halomesh command` on `ranks` ranks; 0: without a launcher.
@@ -109,7 +109,7 @@ class Job {
     if (!reaped_) kill_all();
   }
 
-  /// The processes of the ranks, by rank, as far as they run already.
+  /// The processes of the ranks that are already running, by rank.
   std::map<int, pid_t> ranks() const {
     std::map<int, pid_t> found;
     for (const pid_t pid : descendants()) {
@@ -208,7 +208,7 @@ class Job {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-/// What `start_and_wait` gives; done again, at most twice, where the launcher crashed by itself.
+/// The result of `start_and_wait`; repeated, at most twice, if the launcher itself crashed.
 inline Outcome despite_launcher_crashes(const std::function<Outcome()>& start_and_wait) {
   for (int attempt = 1;; ++attempt) {
     Outcome outcome = start_and_wait();

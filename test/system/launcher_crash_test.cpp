@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When a job is run again: only where the launcher itself crashed as it ended, never for a rank.
+// When a job is repeated: only if the launcher itself crashed at its end, never for a rank.
 #include <doctest/doctest.h>
 
 #include "test/system/job.hpp"

@@ -8,7 +8,8 @@
 namespace halomesh::test {
 namespace {
 
-/// A run that can reach the benchmark's target within seconds: it is validated on what it trains.
+/// A run that can reach the benchmark's target within seconds: it is validated on its training
+/// samples.
 Scene quick_scene() {
   Scene scene(true);
   fs::remove_all(scene.data / "validation");
@@ -34,7 +35,8 @@ void check_rules(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("the MLPerf log of a run that reaches the target keeps the closed rules of v1.0") {
+TEST_CASE(
+    "the MLPerf log of a run that reaches the target complies with the closed rules of v1.0") {
   const Scene scene = quick_scene();
   const Outcome outcome = scene.train(60);
   CAPTURE(outcome.text);
@@ -44,14 +46,14 @@ TEST_CASE("the MLPerf log of a run that reaches the target keeps the closed rule
   const MlperfLines lines = parse_mlperf(text);
   CHECK(lines.back()["key"] == "run_stop");
   CHECK(lines.back()["metadata"]["status"] == "success");
-  // Given again, the command finds nothing to do, and the log stays as it is.
+  // When repeated, the command finds nothing to do, and the log stays unchanged.
   const Outcome again = scene.train(60);
   CAPTURE(again.text);
   CHECK(again.exit_code == 0);
   CHECK(read_file(scene.out / "mllog.txt") == text);
 }
 
-TEST_CASE("staging stands in the MLPerf log, inside the run") {
+TEST_CASE("staging is in the MLPerf log, inside the run") {
   Scene scene = quick_scene();
   scene.options["steps"] = "2";
   scene.options["stage-dir"] = workshop().fresh("stage").string();
@@ -92,7 +94,7 @@ TEST_CASE("a run of several jobs leaves one MLPerf log") {
   CHECK(epoch > 5);
 }
 
-TEST_CASE("a v0.7 log is what the options say, of a run that misses its target") {
+TEST_CASE("a v0.7 log of a run that misses its target has the values of the options") {
   Scene scene;
   scene.options["mllog"] = "v0.7";
   scene.options["submission-platform"] = "two words";

@@ -101,7 +101,7 @@ TEST_CASE("a command that is refused leaves no file and no directory behind") {
   CHECK(checked == 14);
 }
 
-TEST_CASE("a file that was there is what a refused command leaves") {
+TEST_CASE("a refused command leaves an existing file unchanged") {
   const fs::path out = workshop().fresh("out");
   fs::create_directories(out);
   std::ofstream(out / "trace.json") << "older";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two runs that want to write to the same directory: the second one is refused, and a run that was
-// killed keeps nobody off. Must not depend on how the program locks, but for the file's name.
+// Two runs that want to write to the same directory: the second one is refused, and a killed run
+// blocks no other. Must not depend on how the program locks, but for the file's name.
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kLock = "halomesh.lock";
 
-/// The lock of a run on another node, which shows that it lives until this object goes.
+/// The lock of a run on another node, whose heartbeat continues until this object is destroyed.
 class DistantRun {
  public:
   explicit DistantRun(const fs::path& directory) : file_(directory / kLock) {
@@ -80,7 +80,7 @@ TEST_CASE("a second train into the directory of a running one is refused and har
   }
 }
 
-TEST_CASE("a run of which all processes were killed is resumed at once") {
+TEST_CASE("a run whose processes were all killed is resumed at once") {
   const Scene scene = long_run();
   {
     Job killed(scene.ranks, "train", scene.arguments(), workshop().fresh("log"));

@@ -9,7 +9,7 @@ namespace {
 
 constexpr const char* kEndless = "1000000";
 
-/// The tools of a login node, and what they have noted.
+/// The tools of a login node, and their logs.
 struct Pjm {
   fs::path state = workshop().fresh("pjm");
   fs::path tools = source_root() / "test/harness/pjm_stub";
@@ -44,7 +44,7 @@ Arguments small_job(const ScriptJob& job, const std::string& time) {
 
 }  // namespace
 
-TEST_CASE("a chain of PJM jobs goes on until the training is done") {
+TEST_CASE("a chain of PJM jobs continues until the training is done") {
   ScriptJob job;
   const Pjm pjm;
   // 180 s of the time are the site's margin for a clean end.
@@ -78,7 +78,7 @@ TEST_CASE("a chain of PJM jobs goes on until the training is done") {
   CHECK(std::to_string(job.last_step()) == job.scene.options["steps"]);
 }
 
-TEST_CASE("a chain ends with an error that would only come again") {
+TEST_CASE("a chain ends at an error that would only repeat") {
   ScriptJob job;
   const Pjm pjm;
   const fs::path script = job.make("job.sh", small_job(job, "00:10:00"));

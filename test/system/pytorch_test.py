@@ -1,12 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Trains a small CosmoFlow with halomesh and proves every step of it against PyTorch in float64.
+"""Trains a small CosmoFlow with halomesh and checks every step against PyTorch in float64.
 
 Optional: counts its cases as skipped, and says why, where PyTorch, h5py or NumPy is missing.
-Environment: HALOMESH (the program), MPIRUN (launcher with its flags). Knows the program only by its
+Environment: HALOMESH (the program), MPIRUN (launcher with its flags). Uses the program only through its
 files: TFRecords in, checkpoints and metrics.jsonl out.
 
-Each run has one step an epoch over all samples, so their order changes nothing but rounding, and
+Each run has one step per epoch over all samples, so their order changes nothing but rounding, and
 a checkpoint after each step. From one to the next, v_k = m v_(k-1) + rate g_k gives back all
 gradients. All runs start from the weights of one checkpoint.
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training whose ranks are killed at random moments, again and again, until it ends.
+// A training run whose ranks are killed at random moments, again and again, until it ends.
 #pragma once
 
 #include <random>
@@ -15,9 +15,10 @@ struct Moment {
   double after_s = 0;
 };
 
-/// Starts the training of `scene` and kills one rank; what the launcher says. The moment may lie in
-/// staging, a step, a validation or a checkpoint. Not earlier: where ranks are still connecting to
-/// each other, Open MPI 4.1.4's mpirun may never end the others ("PMIX ERROR: UNREACHABLE").
+/// Starts the training run of `scene` and kills one rank; returns the launcher's output. The moment
+/// may lie in staging, a step, a validation or a checkpoint. Not earlier: where ranks are still
+/// connecting to each other, Open MPI 4.1.4's mpirun may never end the others ("PMIX ERROR:
+/// UNREACHABLE").
 inline Outcome kill_one(const Scene& scene, int rank, const Moment& moment) {
   const fs::path watched = scene.out / (moment.at_start ? "run.json" : "metrics.jsonl");
   const std::string before = read_file(watched);

@@ -41,7 +41,7 @@ inline Workshop& workshop() {
   return shop;
 }
 
-/// Runs a command to its end; again where the launcher crashed by itself.
+/// Runs a command to its end; repeated if the launcher itself crashed.
 inline Outcome run(int ranks, const std::string& command, const Arguments& arguments,
                    double limit_s = kLimitSeconds) {
   return despite_launcher_crashes(
@@ -70,7 +70,7 @@ struct Scene {
   Arguments options;
   int ranks = 4;
 
-  /// `copied`: a data set of its own, to be spoiled.
+  /// `copied`: a data set of its own, to be damaged.
   explicit Scene(bool copied = false) : data(data_set(32, 8, 4)), out(workshop().fresh("out")) {
     if (copied) {
       const fs::path mine = workshop().fresh("data");
@@ -120,8 +120,8 @@ inline std::vector<std::string> partial_files(const fs::path& out) {
   return found;
 }
 
-/// Asserts the end of a failed job: in time, with this exit code, and one message that names all
-/// of `named` and ends in a hint.
+/// Asserts that a job failed in time, with this exit code and one message that names all of `named`
+/// and ends in a hint.
 inline void check_failure(const Outcome& outcome, int exit_code,
                           const std::vector<std::string>& named) {
   CAPTURE(outcome.text);

@@ -10,7 +10,7 @@ namespace halomesh::test {
 
 inline fs::path source_root() { return fs::absolute(environment("HALOMESH_SOURCE", ".")); }
 
-/// `text` as one word of a shell.
+/// `text` as one shell word.
 inline std::string quoted(const std::string& text) {
   std::string word = "'";
   for (const char c : text) word += c == '\'' ? std::string("'\\''") : std::string(1, c);

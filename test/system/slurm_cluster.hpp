@@ -17,7 +17,7 @@ inline std::string slurm_tool() {
   return quoted((source_root() / "test/harness/slurm_cluster.sh").string());
 }
 
-/// False, and the reason said once, where this machine cannot pose as a cluster.
+/// False, with the reason printed once, if this machine cannot run the cluster.
 inline bool slurm_is_possible() {
   static const bool possible = [] {
     const bool yes = std::system((slurm_tool() + " check >/dev/null 2>&1").c_str()) == 0;
@@ -30,7 +30,7 @@ inline bool slurm_is_possible() {
   return possible;
 }
 
-/// What Slurm says of a job.
+/// What Slurm reports about a job.
 struct SlurmJob {
   std::string state;      ///< e.g. "COMPLETED"
   std::string exit_code;  ///< of the batch script, e.g. "75:0" (code:signal)
@@ -51,7 +51,7 @@ class SlurmCluster {
   SlurmCluster& operator=(const SlurmCluster&) = delete;
   ~SlurmCluster() { tool("stop", ""); }
 
-  /// Runs a command of Slurm's in `directory` and gives what it says.
+  /// Runs a Slurm command in `directory` and returns its output.
   std::string say(const std::string& command, const fs::path& directory = workshop().root(),
                   int* exit_code = nullptr) const {
     const int code = shell("export SLURM_CONF=" + quoted((state_ / "slurm.conf").string()) + "; " +
@@ -79,9 +79,9 @@ class SlurmCluster {
     return job;
   }
 
-  /// Waits until the job has ended for good; false when `seconds` pass first. A requeued job need
-  /// not sit out the two minutes for which Slurm holds it; but a node refuses it within the second
-  /// in which it ended there ("credential revoked").
+  /// Waits until the job has ended for good; false when `seconds` pass first. A requeued job does
+  /// not have to wait the two minutes for which Slurm holds it; but a node refuses it within the
+  /// second in which it ended there ("credential revoked").
   bool wait_for_end(const std::string& number, double seconds) const {
     int released = 0;
     return wait_until(seconds, [&] {

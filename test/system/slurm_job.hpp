@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Jobs on the small Slurm cluster: two nodes with two ranks each, and what must be left of them.
+// Jobs on the small Slurm cluster: two nodes with two ranks each, and checks of their results.
 #pragma once
 
 #include "test/system/curve.hpp"
@@ -36,12 +36,12 @@ inline ScriptJob job_of_steps(const std::string& steps,
   return job;
 }
 
-/// What the job of this number has printed, over all its starts.
+/// The output of the job of this number, over all its starts.
 inline std::string log_of(const ScriptJob& job, const std::string& number) {
   return read_file(job.directory / ("halomesh-" + number + ".log"));
 }
 
-/// Waits until a run has done so many steps in all.
+/// Waits until a run has done this many steps in total.
 inline bool has_trained(const ScriptJob& job, int steps) {
   return wait_until(40, [&] {
     const std::string metrics = read_file(job.scene.out / "metrics.jsonl");
@@ -72,8 +72,9 @@ inline void check_ends_well(const SlurmCluster& slurm, const ScriptJob& job,
   check_same_as_uninterrupted(job);
 }
 
-/// Each start of a job of three steps reaches its limit after one of them, as five seconds are less
-/// than a clean end is thought to take before anything was measured; it ends in its third start.
+/// Each start of a job of three steps reaches its limit after one of them, because five seconds are
+/// less than the assumed time of a clean stop before anything was measured; it ends in its third
+/// start.
 inline void check_hits_its_limit(const SlurmCluster& slurm, const Arguments& more) {
   const ScriptJob job = job_of_steps("3");
   Arguments options = two_nodes(job, 175);

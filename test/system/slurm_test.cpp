@@ -11,7 +11,7 @@ TEST_CASE("a job that hits its limit is requeued and ends with the uninterrupted
   check_hits_its_limit(slurm, {{"launcher", "srun"}});
 }
 
-TEST_CASE("whole machines' shapes and burst buffers pass Slurm's own test") {
+TEST_CASE("the shapes and burst buffers of whole machines pass Slurm's own check") {
   const SlurmCluster slurm("machines");
   ScriptJob job = job_of_steps("3");
   job.scene.options["parts"] = "4x4x1";

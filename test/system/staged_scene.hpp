@@ -10,7 +10,7 @@ namespace halomesh::test {
 
 constexpr int kStopped = 75;
 
-/// A scene that stages to a directory which is not there yet.
+/// A scene that stages to a directory that does not exist yet.
 struct StagedScene : Scene {
   fs::path stage = workshop().fresh("stage");
   explicit StagedScene(bool copied = false) : Scene(copied) {
@@ -20,7 +20,7 @@ struct StagedScene : Scene {
   void check_nothing_left() const { CHECK(!fs::exists(stage)); }
 };
 
-/// Of the last stage event.
+/// The value of `key` in the last stage event.
 inline double stage_value(const fs::path& out, const std::string& key) {
   const std::string text = read_file(out / "metrics.jsonl");
   const std::size_t event = text.rfind("{\"event\":\"stage\"");
@@ -43,7 +43,7 @@ inline void multiply_samples(const Scene& scene, int times) {
       fs::create_hard_link(file, file.string() + '-' + std::to_string(i) + ".tfrecord");
 }
 
-/// Whether a rank has begun to write to a file of the stage, named or not.
+/// Whether a rank has started to write to a file of the stage, named or not.
 inline bool stages(const Job& job, const fs::path& stage) {
   constexpr std::uintmax_t kMostOfALock = 4096;
   for (const auto& [rank, pid] : job.ranks()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes wrong while data is staged: one message, and nothing left behind.
+// Failures during staging: one message, and nothing left behind.
 #include <doctest/doctest.h>
 
 #include "test/harness/full_disk.hpp"
@@ -9,7 +9,7 @@
 
 namespace halomesh::test {
 
-TEST_CASE("a RAM disk that is too small is said before anything is written") {
+TEST_CASE("a RAM disk that is too small is reported before anything is written") {
   StagedScene scene;
   fs::create_directories(scene.stage);
   const SmallFileSystem disk(scene.stage, 3 << 19);
@@ -17,7 +17,7 @@ TEST_CASE("a RAM disk that is too small is said before anything is written") {
   for (const bool keep : {false, true}) {
     CAPTURE(keep);
     if (keep) scene.options["keep-stage"] = "";
-    // The directory itself may be there already, or be made by the run.
+    // The directory may already exist, or be created by the run.
     for (const fs::path& stage : {scene.stage, scene.stage / "made"}) {
       scene.options["stage-dir"] = stage.string();
       check_failure(
@@ -34,7 +34,7 @@ TEST_CASE("a RAM disk that is too small is said before anything is written") {
   CHECK(fs::is_empty(scene.stage));
 }
 
-TEST_CASE("a RAM disk that another program fills while data is staged is one message") {
+TEST_CASE("a RAM disk that another program fills during staging gives one message") {
   StagedScene scene(true);
   multiply_samples(scene, 240);
   fs::create_directories(scene.stage);
@@ -56,7 +56,7 @@ TEST_CASE("a RAM disk that another program fills while data is staged is one mes
   CHECK(fs::space(scene.stage).available == 600 << 20);
 }
 
-TEST_CASE("a damaged source ends staging with its name and leaves nothing") {
+TEST_CASE("a damaged source ends staging, naming the file, and leaves nothing behind") {
   StagedScene scene(true);
   const fs::path file = scene.files("train").at(5);
   flip_bit(file, 70000);
@@ -66,7 +66,7 @@ TEST_CASE("a damaged source ends staging with its name and leaves nothing") {
   succeed(scene);
 }
 
-TEST_CASE("a source that vanishes or is cut while data is staged is one message") {
+TEST_CASE("a source that disappears or is truncated during staging gives one message") {
   for (const bool vanishes : {true, false}) {
     CAPTURE(vanishes);
     StagedScene scene(true);
@@ -91,7 +91,7 @@ TEST_CASE("a source that vanishes or is cut while data is staged is one message"
   }
 }
 
-TEST_CASE("a stage directory that is a link, a file or nowhere is refused") {
+TEST_CASE("a stage directory that is a link, a file or missing is refused") {
   StagedScene scene;
   const fs::path real = workshop().fresh("real");
   fs::create_directories(real);
@@ -136,7 +136,7 @@ TEST_CASE("a rank killed or told to stop while data is staged leaves nothing beh
   }
 }
 
-TEST_CASE("a rank killed during the shuffle leaves nothing, and the run goes on bit by bit") {
+TEST_CASE("a rank killed during the shuffle leaves nothing, and the run resumes bit for bit") {
   const auto long_run = [](Scene& scene) {
     scene.options["epochs"] = "0";
     scene.options["steps"] = "80";

@@ -11,7 +11,7 @@
 namespace halomesh::test {
 namespace {
 
-/// Has the ranks run under strace, if that can be, to count what they read.
+/// Runs the ranks under strace, if possible, to count what they read.
 class ReadTrace {
  public:
   ReadTrace() : program_(environment("HALOMESH", "build/halomesh")) {
@@ -86,7 +86,7 @@ TEST_CASE("read directly, staged and staged compressed, a run has one curve") {
   }
 }
 
-TEST_CASE("every mesh reads the data set once and keeps it once, with halo") {
+TEST_CASE("every mesh reads the data set once and keeps it once, plus halos") {
   struct Cut {
     std::string parts;
     int ranks;
@@ -124,7 +124,7 @@ TEST_CASE("every mesh reads the data set once and keeps it once, with halo") {
 }
 
 TEST_CASE(
-    "a kept stage is taken up, is one job's at a time, and another data set's is left alone") {
+    "a kept stage is reused by one job at a time, and that of another data set is left alone") {
   StagedScene first(true);
   first.options["keep-stage"] = "";
   first.options["epochs"] = "0";
@@ -139,7 +139,7 @@ TEST_CASE(
   StagedScene second = first;
   second.out = workshop().fresh("out");
   check_failure(second.train(), 1, {second.stage.string(), "is in use by process", "--keep-stage"});
-  // Without a wish to keep it, the second stages for itself.
+  // Without --keep-stage, the second one stages for itself.
   second.options.erase("keep-stage");
   second.options["steps"] = "3";
   succeed(second);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The job script for one machine without a scheduler, really run.
+// Runs the job script for one machine without a scheduler.
 #include <doctest/doctest.h>
 
 #include "test/system/script_job.hpp"
@@ -17,8 +17,8 @@ Arguments two_ranks(const std::string& time) {
           {"time", time}};
 }
 
-/// Runs the script to its end; again where mpirun itself crashed, as Open MPI 4.1.4 does now and
-/// then after its ranks are gone: the script takes that for a dead rank, to be run again.
+/// Runs the script to its end; repeated if mpirun itself crashed, as Open MPI 4.1.4 sometimes does
+/// after its ranks are gone: the script treats that as a dead rank.
 int run_script(const fs::path& script, const ScriptJob& job) {
   constexpr int kCrashed = 139;
   int code = kCrashed;
@@ -29,7 +29,7 @@ int run_script(const fs::path& script, const ScriptJob& job) {
 
 }  // namespace
 
-TEST_CASE("a workstation's script stops at its limit and goes on when it is run again") {
+TEST_CASE("a workstation's script stops at its limit and resumes when run again") {
   ScriptJob job;
   job.scene.options["steps"] = "1000000";
   const fs::path endless = job.make("job.sh", two_ranks("00:00:02"));
@@ -47,7 +47,7 @@ TEST_CASE("a workstation's script stops at its limit and goes on when it is run 
   CHECK(log.find("the training is done") != std::string::npos);
 }
 
-TEST_CASE("a workstation's script hands a stop signal on to the ranks") {
+TEST_CASE("a workstation's script passes a stop signal on to the ranks") {
   ScriptJob job;
   job.scene.options["steps"] = "1000000";
   const fs::path script = job.make("job.sh", two_ranks("00:05:00"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command `bench`: how fast a network trains and evaluates here, and where the time goes.
+// The command `bench`: measures the speed of training and evaluation, and the time of each phase.
 #include <algorithm>
 #include <iostream>
 #include <nlohmann/json.hpp>

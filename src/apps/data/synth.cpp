@@ -82,19 +82,19 @@ Options synth_options() {
       .add<std::uint64_t>("seed", "S", 0, "random seed; the same seed gives the same bytes")
       .add_choice("format", {"tfrecord", "archive"}, "tfrecord",
                   "TFRecord, one sample per file, or an archive")
-      .add_switch("gzip", "write compressed TFRecord files; archives always are")
+      .add_switch("gzip", "compress TFRecord files; archives are always compressed")
       .add_switch("overwrite", "replace the samples of an earlier run");
   options.group("Universe")
       .add<std::int64_t>("extent", "N", d.extent, "voxels along each axis of a sample")
       .at_least(1)
       .add<std::int64_t>("universe-boxes", "B", d.boxes_per_axis,
-                         "samples along each axis of a universe, all with the same parameters")
+                         "samples along each axis of a universe")
       .at_least(1)
       .add<double>("voxel-mpc-h", "X", d.voxel_mpc_h, "edge of a voxel in Mpc/h, for h = 0.7")
       .add<std::int64_t>("particles-per-voxel", "P", 8, "mean count: 1, 8, 27 or another cube")
       .at_least(1)
       .add<double>("parameter-spread", "S", d.parameter_spread,
-                   "half width of the parameters' ranges, as a fraction; wider is easier to learn");
+                   "relative half width of the parameters' ranges; wider is easier");
   return options;
 }
 

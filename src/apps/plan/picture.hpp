@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A network on a mesh as a picture: one tensor cut into parts, the halo that one part receives and
-// all transfers between parts, and which ranks sum the gradients of which layer. SVG, from the
-// geometry alone.
+// all transfers between parts, and which ranks sum the gradients of which layer. SVG, derived only
+// from the geometry.
 #pragma once
 
 #include <cstdint>

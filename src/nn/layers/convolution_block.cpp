@@ -56,8 +56,8 @@ ConvolutionBlock::ConvolutionBlock(const ConvolutionBlockOptions& options)
   const Spatial& p = options.pool;
   require(p[0] > 0 && p[1] > 0 && p[2] > 0 && p[0] <= kSlopeBit && p[1] <= kSlopeBit &&
               p[2] <= kSlopeBit && p[0] * p[1] * p[2] <= kSlopeBit,
-          text("convolution block that pools windows of {}x{}x{}", p[0], p[1], p[2]),
-          "a window may have 1 to 128 elements: the largest is remembered in seven bits");
+          text("convolution block with pooling windows of {}x{}x{}", p[0], p[1], p[2]),
+          "a window may have 1 to 128 elements: the argmax is stored in seven bits");
   require(std::isfinite(options.slope) && options.slope >= 0,
           text("convolution block with a leaky ReLU of slope {:g}", options.slope),
           "use a finite slope of at least 0");

@@ -30,7 +30,7 @@ class ConvolutionBlockGeometry {
   ConvolutionBlockGeometry(const WindowOptions& window, const Spatial& pool, std::int64_t filters,
                            const Shape& src);
 
-  /// Of the whole output.
+  /// The planes of the whole output.
   const Shape& dst_shape() const { return dst_; }
   /// The convolution planes under a box of the output.
   Box conv_box(const Box& dst) const;

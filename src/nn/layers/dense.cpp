@@ -61,8 +61,8 @@ void Dense::prepare(const LayerContext& context, std::vector<ParameterView> para
   const Box& block = context.boxes.src_needed[0];
   require(context.boxes.dst_produced == Box::whole(context.dst_shape) &&
               context.dst_span == context.boxes.dst_produced && context.dst_chunks.size() == 1,
-          text("dense layer asked for {} of its outputs in {} chunks", context.boxes.dst_produced,
-               context.dst_chunks.size()),
+          text("dense layer: cannot compute {} of its outputs in {} chunks",
+               context.boxes.dst_produced, context.dst_chunks.size()),
           "a part computes all outputs of a dense layer at once");
   kernels_.emplace(context.batch, block.volume(), out_, !bias_.values.empty(), context.training);
   if (!is_contiguous(context.src_spans[0], block, context.batch))

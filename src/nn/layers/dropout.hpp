@@ -8,8 +8,8 @@
 namespace halomesh {
 
 /// In training out = x / (1 - p) with probability 1 - p, else 0, independently for each element;
-/// otherwise the identity. The mask depends on (seed, step, position of the layer in its network,
-/// position of the sample in the global batch, global element) alone; backward draws it again.
+/// otherwise the identity. The mask depends only on (seed, step, position of the layer in its
+/// network, position of the sample in the global batch, global element); backward draws it again.
 /// The scale 1 / (1 - p) in training ("inverted dropout") is that of Keras' Dropout layer.
 class Dropout final : public Pointwise {
  public:

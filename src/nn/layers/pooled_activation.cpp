@@ -152,7 +152,7 @@ void pool_row(const Taps& taps, const Row& row, const Conv* conv, Dst* dst, std:
   }
 }
 
-// Taps [first, end) of the windows alone; `conv` is where tap 0 is or would be.
+// Only taps [first, end) of the windows; `conv` is where tap 0 is or would be.
 template <std::int64_t kTaps, class Conv, class Dst>
 void unpool_row(const Taps& taps, Range range, const Row& row, const Dst* diff,
                 const std::uint8_t* argmax, Conv* block, std::int64_t origin, float* bias) {

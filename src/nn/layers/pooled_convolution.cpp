@@ -118,8 +118,8 @@ bool PooledConvolution::is_fast() {
 #endif
 }
 
-// `bench` measures both rates. Two threads of a Zen 5 (EPYC) do 890 GF/s of dot products beside 480
-// of multiply-adds; those of a Xeon without a matrix unit 177 beside 358.
+// `bench` measures both rates. Two threads of a Zen 5 (EPYC) reach 890 GF/s with dot products and
+// 480 with multiply-adds; those of a Xeon without a matrix unit 177 and 358.
 bool PooledConvolution::dots_are_fast() {
 #if defined(__AVX512BF16__)
   return __builtin_cpu_is("amd") != 0;

@@ -27,19 +27,19 @@ class PooledConvolution {
   static bool dots_are_fast();
 
   PooledConvolution() = default;
-  /// Computes in kFloat32 or kBfloat16, which takes dot products if `dots` and the compiled code
+  /// Computes in kFloat32, or in kBfloat16 with dot products if `dots` is set and the compiled code
   /// and the channels allow it.
   PooledConvolution(DataType compute, std::int64_t channels, std::int64_t filters,
                     const Spatial& kernel, bool dots = dots_are_fast());
 
-  /// Of the memory that forward() reads: kBfloat16 for dot products, else kFloat32.
+  /// The element type that forward() reads: kBfloat16 for dot products, else kFloat32.
   DataType src_type() const { return dots_ ? DataType::kBfloat16 : DataType::kFloat32; }
 
   /// Packs weights in the order out,in,kd,kh,kw, and one bias per filter.
   void load_weights(const float* weight, const float* bias);
 
-  /// Writes the box `dst_box` of sample n of `dst` (fp32 or bf16). `src` is what its windows read
-  /// of one sample, of src_type(), dense and with the padding: on each axis twice the box's extent
+  /// Writes the box `dst_box` of sample n of `dst` (fp32 or bf16). `src` holds what its windows
+  /// read of one sample, in src_type(), dense and with padding: on each axis twice the box's extent
   /// and the kernel's less 1; already rounded to bf16 to compute in it. The box has `filters`
   /// channels; dst may span more. Records argmax as PooledActivation does unless it has no data.
   /// Allocates nothing.
@@ -62,7 +62,7 @@ class PooledConvolution {
   bool pairs_ = false, dots_ = false;  // whether bf16 are added in pairs, and by dot products
   std::int64_t row_ = 0, plane_ = 0;   // elements from one row and one plane of src to the next
   Spatial kernel_{};
-  // Of each block of kLanes filters, kd, kh, step in a run of kw and channel, filter: a float or
+  // For each block of kLanes filters, kd, kh, step in a run of kw and channel, filter: a float or
   // two bf16.
   AlignedBuffer<std::uint32_t> weights_;
   AlignedBuffer<float> bias_;            // padded to whole blocks

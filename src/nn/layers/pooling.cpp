@@ -103,7 +103,7 @@ Pooling::Pooling(const WindowOptions& window) : options_(window) {
   require(window.dilation == Spatial{1, 1, 1},
           text("pooling with dilation {}x{}x{}", window.dilation[0], window.dilation[1],
                window.dilation[2]),
-          "pooling supports dilation 1 alone");
+          "pooling supports only dilation 1");
 }
 
 Shape Pooling::dst_shape(std::span<const Shape> src) const {
@@ -147,7 +147,7 @@ MaxPooling::MaxPooling(const WindowOptions& window) : Pooling(window) {
   const Spatial& k = window.kernel;
   require(k[0] * k[1] * k[2] <= 255,
           text("max pooling with a window of {}x{}x{}", k[0], k[1], k[2]),
-          "a window may have 255 elements: the largest is remembered in one byte");
+          "a window may have at most 255 elements: the argmax is stored in one byte");
 }
 
 void MaxPooling::prepare(const LayerContext& context, std::vector<ParameterView> parameters) {

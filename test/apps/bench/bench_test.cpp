@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command bench: what is asked for, generated input, work of phases, and their times.
+// The command bench: its options, generated input, work of phases, and their times.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -47,11 +47,11 @@ TEST_CASE("each mesh that fits is measured in each precision, others are left ou
   CHECK(read_bench_plan(parsed({"--reduction", "auto"}), 1).reduction == Reduction::kFlat);
   CHECK(read_bench_plan(parsed({"--reduction", "two-level"}), 1).reduction == Reduction::kTwoLevel);
   CHECK_THROWS_AS(reduction_named("tree"), UsageError);
-  // One sample a replica unless a batch is given.
+  // One sample per replica unless a batch is given.
   CHECK(read_bench_plan(parsed({"--parts", "2x1x1"}), 6).cases.at(0).batch == 3);
 }
 
-TEST_CASE("what cannot be measured is refused by name") {
+TEST_CASE("invalid requests are refused, naming the value") {
   const auto refused = [](const std::vector<const char*>& arguments, std::int64_t ranks,
                           const std::string& named) {
     CAPTURE(named);
@@ -73,7 +73,7 @@ TEST_CASE("what cannot be measured is refused by name") {
   CHECK_THROWS_AS(parsed({"--steps", "0"}), UsageError);
 }
 
-TEST_CASE("a part reads what it would read of the whole generated sample") {
+TEST_CASE("a part reads the same values as from the whole generated sample") {
   const Shape shape{3, 5, 4, 7};
   GeneratedReader reader(9, shape);
   const Box whole = Box::whole(shape), part{{0, 1, 2, 3}, {3, 4, 4, 6}};
@@ -131,7 +131,7 @@ TEST_CASE("work of a layer is shared by its parts") {
   CHECK(serial.of({Phase::kForward, "conv1"}).flops == conv1);
   CHECK(serial.of({Phase::kBackwardParameters, "conv1"}).flops == conv1);
   CHECK(serial.of({Phase::kBackwardData, "conv1"}).flops ==
-        0);  // nobody asks for the input's gradient
+        0);  // the input's gradient is not needed
   CHECK(serial.of({Phase::kBackwardData, "conv2"}).flops ==
         serial.of({Phase::kForward, "conv2"}).flops);
   // Of 2 samples the counts, 2 bytes each, and the pooled output; weights and biases; fp32.
@@ -147,7 +147,7 @@ TEST_CASE("work of a layer is shared by its parts") {
   CHECK(dense == serial.of({Phase::kForward, "fc1"}).flops);
 }
 
-TEST_CASE("the median is that of the middle") {
+TEST_CASE("the median is the middle value") {
   CHECK(spread_of({3, 1, 2}).median == 2);
   const Spread even = spread_of({4, 1, 3, 2});
   CHECK(even.median == 2.5);
@@ -170,7 +170,7 @@ TEST_CASE("the roof is the lower of peak and traffic") {
   CHECK(peak.of("fp32") == 100);
 }
 
-TEST_CASE("loops of the peak say how much they have done") {
+TEST_CASE("peak loops return the operations done") {
   const double one = run_multiply_adds(1);
   CHECK(one > 0);
   CHECK(run_multiply_adds(1000) == 1000 * one);

@@ -72,7 +72,7 @@ std::string what_of(const Call& call) {
   return "nothing was thrown";
 }
 
-TEST_CASE("an empty directory is made; samples in it are kept unless told otherwise") {
+TEST_CASE("a directory is created; samples in it are kept unless --overwrite is given") {
   const TempDirectory temp;
   const fs::path out = temp / "a/b";
   prepare_directory(out, false, 1000);
@@ -93,7 +93,7 @@ TEST_CASE("an empty directory is made; samples in it are kept unless told otherw
   CHECK(contents(out / "notes.txt") == "mine");
 }
 
-TEST_CASE("archives are kept, replaced when this command wrote them, and never mixed in") {
+TEST_CASE("archives are kept, replaced if this command wrote them, and never mixed") {
   const TempDirectory temp;
   const auto write = [&](const std::string& source) {
     ArchiveWriter writer(temp / "train-00000.h5", {1, 0, 1, {1, 1, 1, 2}, 1, 1, source});
@@ -124,7 +124,7 @@ TEST_CASE("samples of others are never removed") {
   CHECK(fs::exists(theirs));
 }
 
-TEST_CASE("too little space is told before anything is made or removed") {
+TEST_CASE("too little space is reported before anything is written or removed") {
   const TempDirectory temp;
   const std::int64_t exabyte = std::int64_t{1} << 60;
   const fs::path out = temp / "x";

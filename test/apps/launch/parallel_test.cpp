@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How failures are told, and what launchers say about themselves.
+// How failures are reported, and what launchers say about themselves.
 #include "src/apps/launch/parallel.hpp"
 
 #include <doctest/doctest.h>
@@ -35,7 +35,7 @@ TEST_CASE("failures name what, the hint and the rank, and choose the exit code")
   CHECK(failure_of(42, 0).exit_code == kExitFailed);
 }
 
-TEST_CASE("launchers: their own variables count before those of the job around them") {
+TEST_CASE("a launcher's own variables take precedence over those of the surrounding job") {
   using Environment = std::map<std::string, std::string>;
   struct Row {
     Environment environment;

@@ -15,7 +15,7 @@
 namespace halomesh {
 namespace {
 
-TEST_CASE("settings make the network again") {
+TEST_CASE("settings rebuild the network") {
   Options options("x", "");
   add_model_options(options);
   const char* argv[] = {"x",         "--kernel",  "3",    "--input", "64x64x64x4",

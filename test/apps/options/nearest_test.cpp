@@ -7,7 +7,7 @@
 namespace halomesh {
 namespace {
 
-TEST_CASE("edit distances, both ways round") {
+TEST_CASE("edit distances are symmetric") {
   struct Row {
     const char *a, *b;
     std::size_t distance;
@@ -23,7 +23,7 @@ TEST_CASE("edit distances, both ways round") {
   CHECK(rows.size() == 8);
 }
 
-TEST_CASE("the nearest word; the first among equals; nothing from nothing") {
+TEST_CASE("the nearest word; the first of equal ones; none from an empty list") {
   CHECK(nearest("ephocs", {"batch", "epochs", "steps"}) == "epochs");
   CHECK(nearest("x", {"aa", "bb"}) == "aa");
   CHECK(nearest("x", {}).empty());

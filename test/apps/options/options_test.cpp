@@ -56,7 +56,7 @@ std::string refusal(const std::vector<std::string>& arguments) {
   return "nothing was thrown";
 }
 
-TEST_CASE("defaults hold where nothing is given") {
+TEST_CASE("defaults apply where nothing is given") {
   const Options o = parsed({});
   CHECK(o.get<std::int64_t>("count") == 3);
   CHECK(o.get<double>("rate") == 0.5);
@@ -99,7 +99,7 @@ TEST_CASE("mistakes on the command line name the option, the value and the hint"
       {{"--overwrit"},
        "unknown option --overwrit | did you mean --overwrite? --help lists all "
        "options"},
-      // No guessing: an abbreviation could come to mean another option one day.
+      // No abbreviations: a later option could make them ambiguous.
       {{"--coun", "3"}, "unknown option --coun | did you mean --count? --help lists all options"},
       {{"--count", "three"},
        "--count: 'three' is not a whole number such as 64 | give a whole "
@@ -149,7 +149,7 @@ TEST_CASE("mistakes on the command line name the option, the value and the hint"
   CHECK(rows.size() == 22);
 }
 
-TEST_CASE("a required option may come from either place, but must come") {
+TEST_CASE("a required option may come from the command line or the file, but must be given") {
   Options options("x", "");
   options.add_required<std::string>("data", "DIR", "samples");
   CHECK_THROWS_WITH_AS(parse(options, {}), "--data is missing", UsageError);
@@ -163,7 +163,7 @@ TEST_CASE("a required option may come from either place, but must come") {
   CHECK(other.get<std::string>("data") == "e");
 }
 
-TEST_CASE("a file gives values, the command line wins over it") {
+TEST_CASE("a file sets values, the command line overrides them") {
   const TempDirectory directory;
   const std::string file = (directory / "a.cfg").string();
   put_contents(file,
@@ -196,12 +196,12 @@ TEST_CASE("mistakes in a file name the file and the line") {
   CHECK(refusal({"--config", file + ".missing"}).find("No such file") != std::string::npos);
   CHECK(refusal({"--config", directory.path().string()}).find("cannot be read") !=
         std::string::npos);
-  // What the command line overrules must be right all the same.
+  // Values that the command line overrides must be valid as well.
   put_contents(file, "count = x\n");
   CHECK(refusal({"--config", file, "--count", "1"}).find(":1: count") != std::string::npos);
 }
 
-TEST_CASE("a file that is no configuration is refused at once and by what it is") {
+TEST_CASE("a file that is not a configuration is refused at once, saying what it is") {
   const TempDirectory directory;
   const std::string file = (directory / "a.cfg").string();
   const auto of = [&](const std::string& text) {
@@ -267,12 +267,12 @@ TEST_CASE("arguments without an option, and options that belong to another comma
   REQUIRE(own.given().size() == 2);
   CHECK(own.given()[0].value == "3");
   CHECK_FALSE(own.given()[1].value);
-  // The nearest name is looked for among both.
+  // The nearest name of both sets is suggested.
   CHECK_THROWS_WITH_AS(own.parse_own({"--cuont", "2"}, sample_options()), "unknown option --cuont",
                        UsageError);
 }
 
-TEST_CASE("a file may hold options of other commands, the command line may not") {
+TEST_CASE("a file may contain options of other commands, the command line may not") {
   const TempDirectory directory;
   const std::string file = (directory / "a.cfg").string();
   Options options("small", "");
@@ -288,7 +288,7 @@ TEST_CASE("a file may hold options of other commands, the command line may not")
   CHECK_THROWS_AS(parse(options, {"--config", file}), UsageError);
 }
 
-TEST_CASE("resolved options read back as they are") {
+TEST_CASE("resolved options read back unchanged") {
   const Options o = parsed({"--rate", "0.001", "--fc", "7", "--parts", "1x2x3", "--augment", "on"});
   std::vector<std::string> again;
   for (const auto& [name, value] : o.resolved()) again.push_back("--" + name + "=" + value);
@@ -312,7 +312,7 @@ TEST_CASE("the help page lists groups, placeholders and defaults") {
   CHECK(help.find("replace (default") == std::string::npos);
 }
 
-TEST_CASE("asking for what was not declared is our own mistake") {
+TEST_CASE("reading an undeclared option is a logic error") {
   const Options o = parsed({});
   CHECK_THROWS_AS(o.get<double>("nonsense"), std::logic_error);
   CHECK_THROWS_AS(o.get<Shape>("rate"), std::logic_error);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `jobscript` refuses, and how it says so: the limit and what would do.
+// What `jobscript` refuses: messages name the limit and a valid value.
 #include <doctest/doctest.h>
 
 #include "test/apps/plan/jobscript_scene.hpp"

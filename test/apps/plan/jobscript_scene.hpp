@@ -46,7 +46,7 @@ inline Words request(const std::string& site, const Words& more) {
   Words words = {"--profiles", source("jobscripts"), "--site",    site,
                  "--data",     "/work/data",         "--out",     "/work/it's a run",
                  "--time",     "01:00:00",           "--program", "/opt/halomesh"};
-  // Later words replace earlier ones: an option is given once.
+  // Later words replace earlier ones, because an option may be given only once.
   for (std::size_t i = 0; i < more.size(); ++i)
     for (std::size_t w = 0; more[i].starts_with("--") && w < words.size(); ++w)
       if (words[w] == more[i])

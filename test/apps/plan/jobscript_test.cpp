@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Job scripts: one for every profile, and what stands in them. What they do when they run is shown
-// by test/system.
+// Job scripts: one for every profile, and their content. test/system runs them.
 #include <doctest/doctest.h>
 
 #include <cstdlib>
@@ -66,7 +65,7 @@ int check_slurm_directives(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("every profile makes a script that the shell accepts") {
+TEST_CASE("every profile gives a script that the shell accepts") {
   int compared = 0;
   for (const std::string& site : site_names(source("jobscripts"))) {
     CAPTURE(site);
@@ -114,7 +113,7 @@ TEST_CASE("a script for Fugaku has the site's directives") {
   CHECK(wide.find("bind_local") == std::string::npos);
 }
 
-TEST_CASE("scripts for Slurm sites have theirs") {
+TEST_CASE("scripts for Slurm sites have the sites' directives") {
   const std::string cori =
       script("cori-knl", {"--nodes", "1024", "--stage-gib", "10", "--time", "1-00:00:00"});
   for (const char* line :
@@ -194,7 +193,7 @@ TEST_CASE("the ready-made scripts are what the program prints") {
       words.insert(words.end(), {"--data", "data/cosmoUniverse", "--out",
                                  "runs/" + fs::path(file).stem().string()});
     words.insert(words.end(), {"--program", "build/release/halomesh"});
-    // Where profiles are found is not for the script to say.
+    // The script must not depend on where the profiles are.
     const Words profiles = {"--profiles", source("jobscripts")};
     words.insert(words.begin(), profiles.begin(), profiles.end());
     fs::current_path(source("."));

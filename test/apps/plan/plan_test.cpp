@@ -14,7 +14,7 @@
 namespace halomesh {
 namespace {
 
-/// What the command prints; standard output is put back in any case.
+/// What the command prints; standard output is restored in any case.
 std::string printed(std::vector<std::string> arguments) {
   struct Redirect {
     std::ostringstream text;
@@ -45,7 +45,7 @@ TEST_CASE("the published mesh of 16 parts: halo bytes of an interior part, holde
   check_holds(printed({"--parts", "4x4x1", "--kernel", "3"}), {"8,907,556 parameters"});
 }
 
-TEST_CASE("a part of one's choice, and a part that is not there") {
+TEST_CASE("a chosen part, and a part that does not exist") {
   check_holds(printed({"--parts", "4x4x1", "--part", "15"}), {"part 15 of 4x4x1, at (3, 3, 0)"});
   CHECK_THROWS_AS(printed({"--parts", "4x4x1", "--part", "16"}), UsageError);
   check_holds(printed({"--help"}), {"--parts DxHxW", "--kernel K"});

@@ -125,7 +125,7 @@ TEST_CASE("hops are counted around the ring") {
   CHECK(mean_face_hops(mesh_of(3, {1, 1, 1}), {3}, {{0}, {2}, {1}}) == 0);
 }
 
-TEST_CASE("maps that cannot be made are refused with what would do") {
+TEST_CASE("impossible maps are refused with a valid alternative") {
   CHECK(refusal({1, 1}, {3, 3}, {2, 2, 1}) ==
         "4 ranks do not fill 3x3 nodes with 1 ranks each | use a shape of 4 nodes");
   CHECK(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers of any size, on every option that takes one: an answer or one refusal, and soon.
+// Numbers of any size, for every numeric option: a quick answer or a refusal.
 #include <doctest/doctest.h>
 
 #include <ctime>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Redistributions are exact covers: every voxel of every block once, from a part that keeps it.
-// Copies no data; that the copies are right is shown in src/nn.
+// Copies no data; see test/nn/transform_test for the copies.
 #include "partition/samples/redistribution.hpp"
 
 #include <doctest/doctest.h>
@@ -51,7 +51,8 @@ TEST_CASE(
   CHECK(pieces > blocks);
 }
 
-TEST_CASE("redistribution: what is not transformed comes from the like part alone, halo and all") {
+TEST_CASE(
+    "redistribution: an untransformed block comes entirely from the same part, halo included") {
   const StagedSample sample = staged_sample({2, 7, 7, 7}, {2, 2, 1}, 2);
   const TransferPlan plan = plan_redistribution(sample, {});
   REQUIRE(plan.transfers().size() == 4);

@@ -22,7 +22,7 @@ bool is_permutation_of(Order order, std::int64_t n) {
   return order == all;
 }
 
-/// All that a replica takes, in order.
+/// All samples that a replica takes, in order.
 Order all_taken(const BatchSchedule& schedule, std::int64_t replica) {
   Order samples;
   for (std::int64_t step = 0; step < schedule.steps; ++step)
@@ -124,8 +124,7 @@ TEST_CASE("sample_order: each sample once; a step's samples do not depend on the
   CHECK(compared > 500);
 }
 
-TEST_CASE(
-    "sample_order: samples are transformed by their own draw, whatever the mesh and the start") {
+TEST_CASE("sample_order: samples are transformed by their own draw, for any mesh and start") {
   const SymmetryDraw draw(9, {4, 8, 8, 8});
   std::int64_t compared = 0, transformed = 0;
   for (const Shuffle shuffle : {Shuffle::kGlobal, Shuffle::kLocal}) {

@@ -52,7 +52,7 @@ TEST_CASE("sample_owners: shards for training, the steps' samples for validation
 }
 
 TEST_CASE(
-    "sample_owners: over 20 epochs each sample visits all groups about equally, once an epoch") {
+    "sample_owners: over 20 epochs each sample visits all groups about equally, once per epoch") {
   constexpr std::int64_t kSamples = 256, kGroups = 4, kEpochs = 20;
   const SampleOrder order{Shuffle::kGlobal, 3, kSamples, kGroups, 2};
   std::vector<std::vector<double>> visits(kSamples, std::vector<double>(kGroups));
@@ -69,14 +69,14 @@ TEST_CASE(
         }
     CHECK(seen == std::vector<std::int64_t>(kSamples, 1));
   }
-  // Expected 20 / 4 = 5 a cell. As every epoch gives each group its quarter, (256 - 1) (4 - 1) =
+  // Expected 20 / 4 = 5 per cell. As every epoch gives each group its quarter, (256 - 1) (4 - 1) =
   // 765 cells are free: mean 765, deviation sqrt(2 * 765) = 39; five deviations either way.
   double chi_square = 0;
   for (const auto& of_sample : visits)
     for (const double hit : of_sample) chi_square += (hit - 5) * (hit - 5) / 5;
   CHECK(chi_square < 765 + 195);
   CHECK(chi_square > 765 - 195);
-  // Three quarters travel: 3840 of 5120, deviation below sqrt(5120 * 3/16) = 31.
+  // Three quarters are sent: 3840 of 5120, deviation below sqrt(5120 * 3/16) = 31.
   CHECK(std::abs(travelled - 3840) < 155);
 }
 

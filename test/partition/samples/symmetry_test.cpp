@@ -13,7 +13,7 @@ namespace {
 
 using Pixel = Spatial;
 
-/// The definition, word for word: flip the axes, then let axis a be what was axis permutation[a].
+/// The definition, literally: flip the axes, then let axis a be what was axis permutation[a].
 Pixel source_pixel(const Symmetry& s, const Pixel& transformed, const Spatial& n) {
   Pixel flipped{};
   for (std::size_t a = 0; a < 3; ++a) flipped[s.permutation[a]] = transformed[a];
@@ -24,7 +24,7 @@ Pixel source_pixel(const Symmetry& s, const Pixel& transformed, const Spatial& n
 
 Box pixel_box(const Pixel& p) { return {{0, p[0], p[1], p[2]}, {2, p[0] + 1, p[1] + 1, p[2] + 1}}; }
 
-/// All 48, whatever the shape.
+/// All 48, for any shape.
 std::vector<Symmetry> all() { return symmetries_of({1, 3, 3, 3}); }
 
 TEST_CASE("symmetry: 48 of a cube, 16 with two equal extents, 8 with none, identity first") {
@@ -105,7 +105,7 @@ TEST_CASE("symmetry: draws are a function of seed, epoch and sample, and uniform
   // Expected 480 / 48 = 10, deviation sqrt(10): 10 + 6 deviations.
   CHECK(equal_epochs < 29);
   CHECK(equal_seeds < 29);
-  // 1000 expected a cell, k - 1 degrees of freedom: mean k - 1, deviation sqrt(2 (k - 1)); five
+  // 1000 expected per cell, k - 1 degrees of freedom: mean k - 1, deviation sqrt(2 (k - 1)); five
   // deviations either way.
   for (const Shape& shape : {cube, flat}) {
     const std::vector<Symmetry> symmetries = symmetries_of(shape);

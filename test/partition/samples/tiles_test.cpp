@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers and tiles are exact covers, in order, within their bounds.
+// Slabs and tiles are exact covers, in order, within their bounds.
 #include "partition/samples/tiles.hpp"
 
 #include <doctest/doctest.h>
@@ -20,7 +20,7 @@ std::int64_t check_cover(const Box& box, const std::vector<Box>& pieces) {
   return volume;
 }
 
-TEST_CASE("tiles: layers are contiguous, in order and within their bound, or single rows") {
+TEST_CASE("tiles: slabs are contiguous, in order and within their bound, or single rows") {
   const Box box{{1, 2, 3, 4}, {4, 9, 13, 10}};  // rows of 18, planes of 180, 7 planes
   std::int64_t covered = 0;
   for (const std::int64_t counts : {1, 18, 50, 179, 180, 359, 360, 500, 1260, 5000}) {

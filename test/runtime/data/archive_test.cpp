@@ -25,7 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-TEST_CASE("archive: a file's name is known again") {
+TEST_CASE("archive: file names are recognised") {
   for (const std::int64_t file : {0, 17, 99999, 100000})
     for (const char* split : {"train", "validation"})
       CHECK(is_archive_name(archive_name(split, file), split));
@@ -84,7 +84,7 @@ TEST_CASE(
   CHECK(compare_blocks(*directory.open(kLarge)) > 2 * kLarge.volume());
 }
 
-TEST_CASE("archive: a block touches just the chunks around it") {
+TEST_CASE("archive: reading a block touches only its chunks") {
   const SharedDirectory directory;
   directory.fill([&](const fs::path& train) { write_archive(train.parent_path(), 0, 0, 1, 1, 0); });
   const auto dataset = directory.open(kLarge);
@@ -107,7 +107,7 @@ TEST_CASE("archive: files made twice are the same bytes") {
     for (const char* name : {"a", "b"}) {
       fs::create_directory(train / name);
       write_archive(train / name, 0, 0, 2, 2, 4);
-      std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // no time of day is in them
+      std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // they contain no time of day
     }
     CHECK(contents(train / "a" / "train-00000.h5") == contents(train / "b" / "train-00000.h5"));
     CHECK(fs::file_size(train / "a" / "train-00000.h5") > 1000);
@@ -133,7 +133,7 @@ TEST_CASE("archive: no flipped byte changes what is read") {
         const auto dataset = open_dataset(alone, directory.path(), "train", shape, kTargets);
         same = dataset->size() == 2;
         const auto reader = dataset->reader();
-        // In two blocks: chunks alone must tell, without the checksum of the whole sample.
+        // In two blocks: the chunks' checksums must detect it without that of the whole sample.
         for (std::int64_t sample = 0; same && sample < 2; ++sample)
           for (const Box& half :
                {Box{{0, 0, 0, 0}, {1, 2, 9, 5}}, Box{{0, 2, 0, 0}, {1, 3, 9, 5}}}) {
@@ -156,7 +156,7 @@ TEST_CASE("archive: no flipped byte changes what is read") {
   }
 }
 
-TEST_CASE("archive: a sample that is not the one of its checksum is told when read whole") {
+TEST_CASE("archive: reading a whole sample detects one that does not match its checksum") {
   const TempDirectory directory;
   write_archive(directory.path(), 0, 0, 2, 2, 1);
   const hid_t file = H5Fopen((directory / "train-00000.h5").c_str(), H5F_ACC_RDWR, H5P_DEFAULT);

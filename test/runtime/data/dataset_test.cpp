@@ -14,7 +14,7 @@
 namespace halomesh {
 namespace {
 
-TEST_CASE("dataset: one record a file, many, plain, gzip, mixed; forwards and backwards") {
+TEST_CASE("dataset: one record per file, many, plain, gzip, mixed; forwards and backwards") {
   // Records of each file, in the order of their names; odd files are gzip.
   const std::vector<std::vector<int>> layouts = {
       {1}, {1, 1, 1, 1, 1, 1, 1}, {5}, {1, 4}, {2, 1, 3, 1}};
@@ -52,7 +52,7 @@ TEST_CASE("dataset: one record a file, many, plain, gzip, mixed; forwards and ba
   }
 }
 
-TEST_CASE("dataset: what is wrong with a directory is told alike on every rank") {
+TEST_CASE("dataset: problems with a directory give the same error on every rank") {
   const SharedDirectory directory;
   CHECK(contains(directory.open_error(), "train is not a directory"));
   directory.fill([](const auto&) {});
@@ -72,7 +72,7 @@ TEST_CASE("dataset: what is wrong with a directory is told alike on every rank")
   CHECK(directory.open()->size() == 5);
 }
 
-TEST_CASE("dataset: a damaged file or one of another size is told before the first step") {
+TEST_CASE("dataset: a damaged file or one of another size is reported before the first step") {
   for (const Compression compression : {Compression::kNone, Compression::kGzip})
     for (const int records : {1, 3}) {
       const SharedDirectory directory;
@@ -99,7 +99,7 @@ TEST_CASE("dataset: a damaged file or one of another size is told before the fir
     }
 }
 
-TEST_CASE("dataset: a length far from the sample's is told with the extents it would be") {
+TEST_CASE("dataset: a wrong length is reported with the extents that would match") {
   const SharedDirectory directory;
   directory.fill([](const auto& train) {
     write_records(train / "a.tfrecord", {sample_payload(1, Shape{4, 32, 32, 32}, 4)},
@@ -122,7 +122,7 @@ TEST_CASE("dataset: a directory that is named like a file of samples is refused"
                  "box_1.tfrecord is a directory, not a regular file"));
 }
 
-TEST_CASE("dataset: a bad sample is refused by file, record, value and hint") {
+TEST_CASE("dataset: a bad sample is refused, naming file, record, value and hint") {
   const std::vector<std::int16_t> good_x(120);
   const std::vector<float> good_y(3);
   struct Case {
@@ -244,7 +244,7 @@ TEST_CASE("dataset: opening plain files, or gzip ones of one record, reads littl
     }
 }
 
-TEST_CASE("dataset: a first sample that is damaged around its voxels is told by its checksum") {
+TEST_CASE("dataset: damage around the voxels of the first sample is found by its checksum") {
   const SharedDirectory directory;
   directory.fill([&](const auto& train) {
     write_records(train / "a.tfrecord", {sample_payload(1)}, Compression::kNone);

@@ -110,7 +110,7 @@ TEST_CASE("example: read in any order of features, packed or not, further ones i
   CHECK(compared == 12);
 }
 
-TEST_CASE("example: what is no sample is refused") {
+TEST_CASE("example: payloads that are not samples are refused") {
   CHECK(error_of("garbage") == "the payload is not a tf.train.Example");
   CHECK(error_of("") == "feature x (voxels) is missing");
   CHECK(error_of(field(1, entry("y", kY))) == "feature x (voxels) is missing");
@@ -126,7 +126,7 @@ TEST_CASE("example: what is no sample is refused") {
         "a feature's value comes before its name");
 }
 
-TEST_CASE("example: a cut payload is refused at every length") {
+TEST_CASE("example: a truncated payload is refused at every length") {
   const std::string whole = encode_example(kVoxels, kTargets);
   std::int64_t refused = 0;
   for (std::size_t size = 0; size < whole.size(); ++size)

@@ -30,7 +30,7 @@ void write_hdf5(const fs::path& path, const Hdf5Kind& kind, const Extents& exten
 
 Extents extents_of(const Shape& s) { return {s.d, s.h, s.w, s.c}; }
 
-TEST_CASE("hdf5 data: one sample a file, in any layout") {
+TEST_CASE("hdf5 data: one sample per file, in any layout") {
   const std::vector<DatasetLayout> layouts = {
       {},
       {{8, 8, 70, 2}},
@@ -96,7 +96,7 @@ TEST_CASE("hdf5 data: a universe is cut in the published order, or read whole") 
   CHECK(contains(error, "try --input 12x16x20x2"));
 }
 
-TEST_CASE("hdf5 data: what is missing, mixed or of another shape is told on every rank") {
+TEST_CASE("hdf5 data: missing, mixed or wrongly shaped data are reported on every rank") {
   const SharedDirectory directory;
   const auto archive = [&](std::int64_t file, std::int64_t first, std::int64_t all) {
     directory.fill([&](const fs::path& train) {
@@ -132,7 +132,7 @@ TEST_CASE("hdf5 data: what is missing, mixed or of another shape is told on ever
   CHECK(contains(directory.open_error(), "b.hdf5: cannot open it as HDF5"));
 }
 
-TEST_CASE("hdf5 data: a bad sample is refused by file, sample, value and hint") {
+TEST_CASE("hdf5 data: a bad sample is refused, naming file, sample, value and hint") {
   const SharedDirectory directory;
   auto x = voxels_of(0);
   auto y = targets_of(0);

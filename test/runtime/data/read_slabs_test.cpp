@@ -90,7 +90,7 @@ TEST_CASE("reading in slabs: an archive's chunks, and HDF5 without any") {
   CHECK(compare_slabs(*directory.open(kMany), 8 * kMany.volume() / kMany.d) > kMany.volume());
 }
 
-TEST_CASE("reading in slabs: a voxel below 0 is an error that says where") {
+TEST_CASE("reading in slabs: a negative voxel is an error that says where") {
   std::vector<std::int16_t> x = voxels_of(0, kMany);
   x[static_cast<std::size_t>(((65 * kMany.h + 3) * kMany.w + 9) * kMany.c + 1)] = -5;
   const auto error = [&](const std::function<void(const std::filesystem::path&)>& write) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is found in samples that come piece by piece.
+// Checks of samples that arrive piece by piece.
 #include "runtime/data/sample_checks.hpp"
 
 #include <doctest/doctest.h>

@@ -37,7 +37,7 @@ std::string random_text(std::size_t size, unsigned seed) {
   return text;
 }
 
-/// A record's framing made by hand, for lengths that no payload has.
+/// Hand-made record framing, for lengths that no payload has.
 std::string header_of(std::uint64_t length) {
   const std::uint32_t crc = masked_crc32c(std::as_bytes(std::span(&length, 1)));
   std::string header(12, '\0');
@@ -101,7 +101,7 @@ TEST_CASE("tfrecord: a plain record whose length looks like gzip's magic number"
   }
 }
 
-TEST_CASE("tfrecord: cut anywhere, a file is an error") {
+TEST_CASE("tfrecord: a file truncated anywhere is an error") {
   const TempDirectory directory;
   for (const Compression compression : {Compression::kNone, Compression::kGzip}) {
     write_records(directory / "whole", {random_text(50, 3), random_text(9, 4)}, compression);
@@ -123,7 +123,7 @@ TEST_CASE("tfrecord: cut anywhere, a file is an error") {
   }
 }
 
-TEST_CASE("tfrecord: a flipped bit is an error, or in gzip may be without effect") {
+TEST_CASE("tfrecord: a flipped bit is an error, or may have no effect in gzip") {
   const TempDirectory directory;
   std::int64_t harmless = 0, refused = 0;
   for (const Compression compression : {Compression::kNone, Compression::kGzip}) {

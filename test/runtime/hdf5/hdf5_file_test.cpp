@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// HDF5 files: what is written is read back; whatever cannot be is an Error that says where and why.
+// HDF5 files: what is written is read back; every failure is an Error that says where and why.
 #include "runtime/hdf5/hdf5_file.hpp"
 
 #include <doctest/doctest.h>
@@ -126,7 +126,7 @@ TEST_CASE("blocks of a compressed, checksummed dataset are written and read") {
   CHECK(contains(error_of([&] { file.extents("/y"); }), "cannot open dataset /y"));
 }
 
-TEST_CASE("what cannot be opened or created is named with its reason") {
+TEST_CASE("errors of opening and creating name the file and the reason") {
   const TempDirectory directory;
   put_contents(directory / "text.h5", "no HDF5 file, but long enough to look for a signature in");
   put_contents(directory / "empty.h5", "");
@@ -138,7 +138,7 @@ TEST_CASE("what cannot be opened or created is named with its reason") {
   CHECK(contains(error_of([&] { Hdf5File::create(directory / "no" / "x.h5"); }), "No such file"));
 }
 
-TEST_CASE("a full disk shows before a file counts as written, and harms nothing else") {
+TEST_CASE("a full disk is reported before a file counts as written, and harms nothing else") {
   const TempDirectory directory;
   write_sample(directory / "whole.h5");
   const auto size = static_cast<std::int64_t>(std::filesystem::file_size(directory / "whole.h5"));
@@ -167,7 +167,7 @@ TEST_CASE("a full disk shows before a file counts as written, and harms nothing 
   CHECK(read_sample(directory / "whole.h5") == expected);
 }
 
-TEST_CASE("a chunk that a full file system refuses is not lost in silence") {
+TEST_CASE("a chunk that does not fit the file system is not lost silently") {
   const TempDirectory directory;
   const SmallFileSystem disk(directory.path(), 24 << 10);
   if (!disk.mounted()) return;
@@ -189,7 +189,7 @@ TEST_CASE("a chunk that a full file system refuses is not lost in silence") {
   CHECK(written > 0);
 }
 
-TEST_CASE("threads take turns in the library") {
+TEST_CASE("calls from several threads are serialised") {
   const TempDirectory directory;
   std::vector<std::string> errors(4);
   std::vector<std::thread> threads;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loader's hand-over, with readers that make up their samples.
+// Batches of the loader, with readers that generate their samples.
 #include "runtime/load/direct_loader.hpp"
 
 #include <doctest/doctest.h>
@@ -41,7 +41,7 @@ BatchSpec spec(const Box& box, std::int64_t targets, std::int64_t local_batch) {
   return {{2, 4, 4, 4}, box, targets, local_batch, DataType::kFloat32, 0};
 }
 
-/// These samples, as they are, for one replica.
+/// These samples, untransformed, for one replica.
 BatchSchedule schedule(const std::vector<std::int64_t>& samples, std::int64_t steps,
                        std::int64_t local_batch) {
   BatchSchedule all{steps, 1, local_batch, {}};
@@ -88,7 +88,7 @@ TEST_CASE("loader: full, ragged and empty steps, over epochs") {
   CHECK(compare(loader.next(), {8}, 24, 3) == 27);
 }
 
-TEST_CASE("loader: a batch stays as it is until the following next(), over many steps") {
+TEST_CASE("loader: a batch stays unchanged until the following next(), over many steps") {
   std::vector<std::int64_t> samples(400);
   for (std::size_t i = 0; i < samples.size(); ++i)
     samples[i] = static_cast<std::int64_t>(i * 7 % 50);
@@ -97,7 +97,7 @@ TEST_CASE("loader: a batch stays as it is until the following next(), over many 
   std::int64_t compared = 0;
   for (std::size_t step = 0; step < 100; ++step) {
     const Batch& batch = loader.next();
-    if (step % 10 == 0) std::this_thread::sleep_for(milliseconds(1));  // time to spoil it
+    if (step % 10 == 0) std::this_thread::sleep_for(milliseconds(1));  // time to overwrite it
     const auto begin = samples.begin() + static_cast<std::ptrdiff_t>(4 * step);
     compared += compare(batch, {begin, begin + 4}, 24, 1);
   }
@@ -134,7 +134,7 @@ TEST_CASE("loader: an empty block reads targets only, and nothing without target
   CHECK(reads == 2);
 }
 
-/// Every voxel of every sample is a count that tells where it is.
+/// Every voxel of every sample is a count that encodes its position.
 class PlaceReader final : public SampleReader {
  public:
   static std::int16_t count(std::int64_t sample, std::int64_t c, const Spatial& at) {
@@ -150,7 +150,7 @@ class PlaceReader final : public SampleReader {
   }
 };
 
-TEST_CASE("loader: blocks of transformed samples are read from where they come from") {
+TEST_CASE("loader: blocks of transformed samples are read from their source boxes") {
   const Shape shape{2, 4, 4, 4};
   BatchSchedule transformed{48, 2, 1, {}};
   for (const Symmetry& symmetry : symmetries_of(shape)) {
@@ -176,7 +176,7 @@ TEST_CASE("loader: blocks of transformed samples are read from where they come f
   CHECK(compared == 48 * 24);
 }
 
-TEST_CASE("loader: what reading throws comes out of next(), after the good batches") {
+TEST_CASE("loader: next() throws what reading threw, after the good batches") {
   DirectLoader loader(std::make_unique<CountingReader>([](std::int64_t sample) {
                         if (sample == 13) throw Error("sample 13 is bad", "throw it away");
                       }),

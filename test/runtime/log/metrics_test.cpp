@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// metrics.jsonl and run.json: the exact lines, and one curve whatever ended the run before.
+// metrics.jsonl and run.json: the exact lines, and one curve however the previous run ended.
 #include "runtime/log/metrics.hpp"
 
 #include <doctest/doctest.h>
@@ -61,7 +61,7 @@ TEST_CASE("metrics numbers come back bit for bit, those that are not finite as n
   CHECK(nlohmann::json::parse(lines.back())["lr"].is_null());
 }
 
-TEST_CASE("a resumed run goes on with the curve as it was at its step") {
+TEST_CASE("a resumed run continues the curve from its step") {
   const TempDirectory directory;
   const auto path = directory / "metrics.jsonl";
   struct Row {
@@ -76,7 +76,7 @@ TEST_CASE("a resumed run goes on with the curve as it was at its step") {
     }
     const auto before = lines_of(path);
     REQUIRE(before.size() == 6);
-    // A line that a killed run had begun.
+    // A line that a killed run had started to write.
     std::ofstream(path, std::ios::app) << "{\"event\":\"st";
     {
       MetricsLog log(path, row.last_step);
@@ -161,7 +161,7 @@ TEST_CASE("resuming from a damaged metrics.jsonl says what is missing and keeps 
       CHECK(warning.empty() == (row.damaged + row.missing == 0));
       CHECK(std::filesystem::exists(directory / "metrics.jsonl.damaged") == (row.damaged > 0));
       if (row.damaged > 0) CHECK(contents(directory / "metrics.jsonl.damaged") == row.before);
-      // What has been said is not said again.
+      // Warnings are not repeated.
       const std::string after = contents(path);
       CHECK(MetricsLog(path, 4).warning() == "");
       CHECK(contents(path) == after);
@@ -183,13 +183,13 @@ TEST_CASE("metrics refuse what they cannot read or write") {
     CHECK(contains(error_of([&] { log.step({2, 0, 0.5, 0.5, 1}); }), "metrics.jsonl"));
     CHECK(contains(error_of([&] { log.step({2, 0, 0.5, 0.5, 1}); }), "File too large"));
   }
-  // What went in of the second line goes again when the run is resumed.
+  // The partial second line is removed when the run is resumed.
   CHECK(static_cast<std::int64_t>(contents(path).size()) == size + 10);
   const MetricsLog resumed(path, 1);
   CHECK(static_cast<std::int64_t>(contents(path).size()) == size);
 }
 
-TEST_CASE("a run record is whole or not there") {
+TEST_CASE("a run record is written completely or not at all") {
   const TempDirectory directory;
   const auto path = directory / "run.json";
   nlohmann::ordered_json record;

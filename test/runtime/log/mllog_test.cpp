@@ -92,7 +92,7 @@ Keys keys_after(const MlperfPoint& point, bool staging) {
   MlperfLog log(MlperfVersion::kV10);
   begin(log, staging);
   log.open(directory / "mllog.txt", point);
-  if (point.over) log.run_stop(true);  // it has ended once; a job that finds it so says nothing
+  if (point.over) log.run_stop(true);  // it has ended already; a further job adds nothing
   return mlperf_keys(parse_mlperf(contents(directory / "mllog.txt")));
 }
 
@@ -150,7 +150,7 @@ TEST_CASE("v0.7 logs have the reference's keys and count epochs from 0") {
   CHECK(lines.at(lines.size() - 2)["metadata"]["epoch_num"] == 0);
 }
 
-TEST_CASE("a resumed run goes on in the same log, without what will be trained again") {
+TEST_CASE("a resumed run continues the same log, without what will be trained again") {
   const Keys head = kHeadV10 + kOptimizer + Keys{"opt_weight_decay", "dropout"};
   const Keys staged = kHeadV10 + Keys{"staging_start", "staging_stop"} + kOptimizer +
                       Keys{"opt_weight_decay", "dropout"};
@@ -166,7 +166,7 @@ TEST_CASE("a resumed run goes on in the same log, without what will be trained a
   // Each job stages.
   CHECK(keys_after({2, 1, false, true, false}, true) ==
         staged + kEpoch + Keys{"staging_start", "staging_stop", "resumed"});
-  // Nothing is left to be done: the log stays as it is. More epochs: the run has not stopped.
+  // Nothing is left to do: the log stays unchanged. More epochs: the run has not stopped.
   CHECK(keys_after({4, 2, false, true, true}, true) == staged + kEpoch + kEpoch + Keys{"run_stop"});
   CHECK(keys_after({4, 2, false, true, false}, false) == head + kEpoch + kEpoch + Keys{"resumed"});
 }
@@ -229,8 +229,8 @@ TEST_CASE("resuming from a damaged mllog.txt says what is missing and keeps the 
   const std::size_t second = whole.rfind(":::MLLOG", whole.rfind("epoch_start"));
   const std::string head = whole.substr(0, epochs), last = whole.substr(second);
   const std::string first = whole.substr(epochs, second - epochs);
-  const std::string rubbish =
-      "rubbish\n:::MLLOG {\n:::MLLOG {\"key\": 1}\n"
+  const std::string garbage =
+      "garbage\n:::MLLOG {\n:::MLLOG {\"key\": 1}\n"
       ":::MLLOG {\"key\": \"run_start\", \"metadata\": []}\n";
   const std::string no_start = "the start of the run is missing";
   struct Row {
@@ -246,7 +246,7 @@ TEST_CASE("resuming from a damaged mllog.txt says what is missing and keeps the 
       {"cut after an epoch", head + first, head + first, {"checkpoint: 1 of 2"}},
       {"an epoch lost", head + last, head + last, {"checkpoint: 1 of 2"}},
       {"garbage",
-       rubbish + whole,
+       garbage + whole,
        whole,
        {"damaged lines removed: 4", "kept as mllog.txt.damaged"}},
       {"no head", first + last, "", {no_start, "kept as mllog.txt.damaged"}}};
@@ -269,7 +269,7 @@ TEST_CASE("resuming from a damaged mllog.txt says what is missing and keeps the 
   }
 }
 
-TEST_CASE("logs of another version are refused and left alone") {
+TEST_CASE("logs of another version are refused and left unchanged") {
   const TempDirectory directory;
   const auto path = directory / "mllog.txt";
   const MlperfPoint later{2, 1, false, true, false};

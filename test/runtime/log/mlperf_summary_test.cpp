@@ -81,7 +81,7 @@ TEST_CASE("staging of every job of a run counts, and epochs count once") {
   CHECK(run.resumed == 1);
 }
 
-TEST_CASE("rubbish is refused by name and line") {
+TEST_CASE("damaged logs are refused, naming file and line") {
   const auto error = [](const std::string& text) {
     return error_of([&] { read_mlperf_run(text, "the.log", 0.124); });
   };

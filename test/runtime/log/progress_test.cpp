@@ -27,7 +27,7 @@ class Captured {
   std::FILE* file_;
 };
 
-TEST_CASE("a report tells how far, how fast and how long") {
+TEST_CASE("a report shows progress, speed and time left") {
   const Progress progress("synth", "samples", 64, false);
   CHECK(progress.line(16, "", 4) == "synth  16/64 samples  25%  4.00 samples/s  12 s left");
   CHECK(progress.line(64, "loss 0.1", 4) == "synth  64/64 samples  100%  16.0 samples/s  loss 0.1");
@@ -36,7 +36,7 @@ TEST_CASE("a report tells how far, how fast and how long") {
   CHECK(progress.line(0, "", 0) == "synth  0/64 samples  0%");
 }
 
-TEST_CASE("rates count from where the task was taken up, and totals may be unknown") {
+TEST_CASE("rates count from where the task was resumed, and totals may be unknown") {
   CHECK(Progress("train", "steps", 100, false, 50).line(60, "", 10) ==
         "train  60/100 steps  60%  1.00 steps/s  40 s left");
   CHECK(Progress("train", "steps", 0, false).line(30, "", 10) == "train  30 steps  3.00 steps/s");

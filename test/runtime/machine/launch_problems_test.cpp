@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is found wrong with a launch, from bindings and environments of our own.
+// Problems of launches, found in given bindings and environments.
 #include "runtime/machine/launch_problems.hpp"
 
 #include <doctest/doctest.h>
@@ -51,7 +51,7 @@ TEST_CASE("a world of another size than the scheduler's is a problem of rank 0")
   const LaunchFacts eight{0, 8, good_binding(), 0}, other{1, 8, good_binding(), 0};
   CHECK(problem(eight, {}).empty());
   CHECK(problem(eight, {{"SLURM_NTASKS", "8"}}).empty());
-  CHECK(problem(eight, {{"SLURM_NTASKS", "rubbish"}}).empty());
+  CHECK(problem(eight, {{"SLURM_NTASKS", "garbage"}}).empty());
   CHECK(problem(other, {{"SLURM_NTASKS", "2"}}).empty());
   CHECK(contains(problem(eight, {{"SLURM_NTASKS", "16"}}), "16 tasks (SLURM_NTASKS)"));
   CHECK(contains(problem(eight, {{"PJM_MPI_PROC", "1"}}), "1 tasks (PJM_MPI_PROC)"));
@@ -121,7 +121,7 @@ TEST_CASE("each problem of a binding is found, and nothing in a good one") {
     binding.threads = 5;
     CHECK(contains(problem(facts, {}), "more threads than cores; hint: lower"));
   }
-  SUBCASE("one rank alone with too many threads is told so once") {
+  SUBCASE("a single rank with too many threads gets one warning") {
     binding.threads = 8;
     binding.sharing = {1, 8, 4};
     CHECK(contains(problem(facts, {}), "more threads than cores; hint: lower"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What sets of processors are made of, on nodes that hwloc is told of.
+// The cores and NUMA nodes of sets of processors, on synthetic nodes of hwloc.
 #include "runtime/machine/topology.hpp"
 
 #include <doctest/doctest.h>
@@ -28,7 +28,7 @@ std::vector<int> range(int begin, int end) {
 
 }  // namespace
 
-TEST_CASE("a node of two sockets with two hardware threads a core") {
+TEST_CASE("a node of two sockets with two hardware threads per core") {
   const Topology node =
       Topology::synthetic("package:2 numa:1 l3:1(size=33554432) l2:8(size=1048576) core:1 pu:2");
   CHECK(node.packages() == 2);
@@ -74,7 +74,7 @@ TEST_CASE("two cores of one virtual socket") {
   CHECK(all.l3.cores == 2);
 }
 
-TEST_CASE("two kinds of memory beside the same cores are one domain") {
+TEST_CASE("two kinds of memory at the same cores are one domain") {
   const Topology node = Topology::synthetic("package:2 [numa] [numa] core:4 pu:1");
   const Locality first = node.locality(range(0, 4));
   CHECK(first.numa_nodes.size() == 2);
@@ -89,7 +89,7 @@ TEST_CASE("no processors, and nodes that cannot be") {
 
 TEST_CASE("memory is remote when none of it, or spread memory when some, is away") {
   const std::vector<int> near = {1, 2};
-  CHECK_FALSE(is_remote({true, false, {0, 1, 2, 3}}, near));  // the nearest allowed is taken
+  CHECK_FALSE(is_remote({true, false, {0, 1, 2, 3}}, near));  // the nearest allowed one is used
   CHECK(is_remote({true, false, {0, 3}}, near));
   CHECK_FALSE(is_remote({true, true, {1, 2}}, near));
   CHECK(is_remote({true, true, {0, 1, 2, 3}}, near));

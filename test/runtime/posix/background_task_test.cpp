@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work on a thread of its own: done once, waited for, and with its failure told.
+// Work on a background thread: done once, waited for, with its failure reported.
 #include "runtime/posix/background_task.hpp"
 
 #include <doctest/doctest.h>
@@ -33,14 +33,14 @@ TEST_CASE("background task: is done when its work is, piece after piece") {
   }
 }
 
-TEST_CASE("background task: what its work throws is thrown by who waits") {
+TEST_CASE("background task: wait() throws what the work threw") {
   BackgroundTask task;
   task.start([] { throw Error("no", "mend it"); });
   CHECK_THROWS_AS(task.wait(), Error);
 }
 
 #ifdef SCHED_BATCH
-/// What a thread is that has asked for it, of those that this thread makes.
+/// The scheduling policy of a thread created by one that has requested SCHED_BATCH.
 int granted() {
   int policy = -1;
   std::thread([&] {
@@ -50,7 +50,7 @@ int granted() {
   return policy;
 }
 
-TEST_CASE("background task: its thread does not push aside who wakes it") {
+TEST_CASE("background task: its thread does not preempt the thread that wakes it") {
   const int before = sched_getscheduler(0);
   BackgroundTask task;
   int policy = -1;

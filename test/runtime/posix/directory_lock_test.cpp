@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Locks on directories: one holder, named, however holders end and whatever the file system grants.
+// Locks on directories: one holder, named, however holders end and with or without locks of the
+// file system.
 #include "runtime/posix/directory_lock.hpp"
 
 #include <doctest/doctest.h>
@@ -36,12 +37,12 @@ std::string boot() {
   return id.substr(0, id.find('\n'));
 }
 
-/// What a process of this machine left that was killed.
+/// The record of a killed process of this machine.
 std::string dead_record() {
   return "process 7 on host here, training since then\nlocked in " + boot() + ", 7-1-1\n";
 }
 
-/// A process that tries to take the directory, says how that went, and keeps it until killed.
+/// A process that tries to lock the directory, reports the result, and holds it until killed.
 class Contender {
  public:
   Contender(const std::filesystem::path& directory, const LockTerms& terms) {
@@ -96,7 +97,7 @@ double seconds_of(const std::function<void()>& work) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-TEST_CASE("directory lock: one holder at a time, who is named to others, and nothing left") {
+TEST_CASE("directory lock: one holder at a time, named to others, and nothing left behind") {
   const TempDirectory directory;
   for (const LockTerms& terms : {kTerms, kNoKernelLocks}) {
     CAPTURE(terms.kernel_locks);
@@ -122,7 +123,7 @@ TEST_CASE("directory lock: the job is named") {
   CHECK(contains(refusal(directory.path(), kTerms), "(job 5678), training since"));
 }
 
-TEST_CASE("directory lock: makes the directory, and removes it if nothing came into it") {
+TEST_CASE("directory lock: creates the directory, and removes it if it stays empty") {
   const TempDirectory top;
   { const DirectoryLock lock(top / "a/b/c", kTerms); }
   CHECK(top.entries() == 0);
@@ -137,7 +138,7 @@ TEST_CASE("directory lock: makes the directory, and removes it if nothing came i
   CHECK(contents(top / "a/b/result") == "it");
 }
 
-TEST_CASE("directory lock: a holder that was killed is succeeded at once on its machine") {
+TEST_CASE("directory lock: a killed holder is replaced at once on its own machine") {
   const TempDirectory directory;
   Contender first(directory.path(), kTerms);
   REQUIRE(first.took());
@@ -148,7 +149,7 @@ TEST_CASE("directory lock: a holder that was killed is succeeded at once on its 
   CHECK(directory.entries() == 0);
 }
 
-TEST_CASE("directory lock: without kernel locks signs of life decide") {
+TEST_CASE("directory lock: without kernel locks the heartbeat decides") {
   const TempDirectory directory;
   Contender first(directory.path(), kNoKernelLocks);
   REQUIRE(first.took());
@@ -163,11 +164,11 @@ TEST_CASE("directory lock: without kernel locks signs of life decide") {
   CHECK(directory.entries() == 0);
 }
 
-TEST_CASE("directory lock: a holder on another machine lives as long as it shows it") {
+TEST_CASE("directory lock: a holder on another machine is alive as long as its heartbeat") {
   const TempDirectory directory;
   const auto file = directory / "halomesh.lock";
   put_contents(file, kForeign);
-  // The kernel of this machine knows of no lock: it does not matter.
+  // The kernel of this machine knows of no lock, which does not matter.
   LockTerms terms = kTerms;
   terms.patience = milliseconds(600);
   {
@@ -186,7 +187,7 @@ TEST_CASE("directory lock: a holder on another machine lives as long as it shows
   CHECK(directory.entries() == 0);
 }
 
-TEST_CASE("directory lock: of many that find a dead holder exactly one takes its place") {
+TEST_CASE("directory lock: exactly one of many contenders takes over from a dead holder") {
   int rounds = 0;
   const auto contend = [&](const std::string& record, const LockTerms& terms, int repetitions) {
     for (int i = 0; i < repetitions; ++i, ++rounds) {
@@ -205,7 +206,7 @@ TEST_CASE("directory lock: of many that find a dead holder exactly one takes its
   CHECK(rounds == 82);
 }
 
-TEST_CASE("directory lock: who was taken for dead is told before it writes") {
+TEST_CASE("directory lock: a holder considered dead gets an error before it writes") {
   const TempDirectory directory;
   const auto file = directory / "halomesh.lock";
   {
@@ -221,7 +222,7 @@ TEST_CASE("directory lock: who was taken for dead is told before it writes") {
   CHECK(contains(error_of([&] { lock.require_held(); }), "has been removed"));
 }
 
-TEST_CASE("directory lock: nobody removes the file beside who is about to") {
+TEST_CASE("directory lock: only one process at a time removes the file") {
   const TempDirectory directory;
   const auto file = directory / "halomesh.lock", guard = directory / "halomesh.lock.guard";
   put_contents(file, dead_record());
@@ -232,7 +233,7 @@ TEST_CASE("directory lock: nobody removes the file beside who is about to") {
       std::filesystem::last_write_time(guard, std::filesystem::file_time_type::clock::now());
       CHECK(contents(file) == dead_record());
     }
-    put_contents(file, kForeign);  // the place is taken
+    put_contents(file, kForeign);  // the guard is held
     std::filesystem::remove(guard);
   });
   LockTerms terms = kTerms;
@@ -243,11 +244,11 @@ TEST_CASE("directory lock: nobody removes the file beside who is about to") {
   };
   { const DirectoryLock lock(directory.path(), terms); }
   other.join();
-  CHECK(still);  // it had to look again
+  CHECK(still);  // it had to check again
   CHECK(directory.entries() == 0);
 }
 
-TEST_CASE("directory lock: a guard whose holder was killed is got over") {
+TEST_CASE("directory lock: the guard of a killed process is removed") {
   const TempDirectory directory;
   put_contents(directory / "halomesh.lock", dead_record());
   put_contents(directory / "halomesh.lock.guard", "");
@@ -255,7 +256,7 @@ TEST_CASE("directory lock: a guard whose holder was killed is got over") {
   CHECK(directory.entries() == 0);
 }
 
-TEST_CASE("directory lock: what cannot be locked is told") {
+TEST_CASE("directory lock: errors name what cannot be locked") {
   const TempDirectory directory;
   put_contents(directory / "file", "mine");
   std::filesystem::create_symlink("file", directory / "halomesh.lock");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files without a name, opened again by what their process tells of them.
+// Files without a name, reopened by process and descriptor.
 #include "runtime/posix/process_file.hpp"
 
 #include <doctest/doctest.h>
@@ -15,7 +15,7 @@
 namespace halomesh {
 namespace {
 
-TEST_CASE("process_file: a nameless file is opened again, and only that very file") {
+TEST_CASE("process_file: a nameless file is reopened, and only that file") {
   const TempDirectory temp;
   const StageDirectory directory(temp.path());
   const Descriptor file = directory.nameless_file(), other = directory.nameless_file();
@@ -37,7 +37,7 @@ TEST_CASE("process_file: a nameless file is opened again, and only that very fil
   elsewhere.descriptor = other.get();
   CHECK(elsewhere.open().get() < 0);
   elsewhere = told;
-  elsewhere.process = 0;  // no process has it
+  elsewhere.process = 0;  // no such process
   CHECK(elsewhere.open().get() < 0);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Signals that ask a process to stop: noticed, named, and handled as before afterwards.
+// Signals that ask a process to stop: recorded, named, and restored afterwards.
 #include "runtime/posix/stop_signals.hpp"
 
 #include <doctest/doctest.h>
@@ -35,14 +35,14 @@ TEST_CASE("stop signals: each sets the flag and is named") {
   CHECK(checked == 6);
 }
 
-TEST_CASE("stop signals: what nohup ignores stays ignored, and all is as before afterwards") {
+TEST_CASE("stop signals: what nohup ignores stays ignored, and handlers are restored") {
   auto* const hup = ::signal(SIGHUP, SIG_IGN);
   auto* const term = ::signal(SIGTERM, SIG_IGN);
   {
     const StopSignals signals;
     ::raise(SIGHUP);
     CHECK(!signals.requested());
-    ::raise(SIGTERM);  // a script's trap '' TERM is for the script alone
+    ::raise(SIGTERM);  // a script's trap '' TERM is only for the script
     CHECK(signals.requested());
   }
   CHECK((handler_of(SIGHUP) == SIG_IGN));

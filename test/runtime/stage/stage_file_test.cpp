@@ -46,7 +46,7 @@ std::int64_t compare(StageFile& file) {
   return compared;
 }
 
-TEST_CASE("stage_file: blocks come back as they were, written in any order, and leave no name") {
+TEST_CASE("stage_file: blocks are read back unchanged, written in any order, and leave no file") {
   const TempDirectory temp;
   const StageDirectory directory(temp.path());
   for (const StageCodec codec : {StageCodec::kNone, StageCodec::kDeflate}) {
@@ -87,7 +87,7 @@ TEST_CASE("stage_file: a flipped bit is found in every slot") {
   }
 }
 
-TEST_CASE("stage_file: blocks written side by side in pieces, and slots of another process") {
+TEST_CASE("stage_file: blocks written interleaved in pieces, and slots of another process") {
   const TempDirectory temp;
   const StageDirectory directory(temp.path());
   for (const StageCodec codec : {StageCodec::kNone, StageCodec::kDeflate}) {
@@ -168,7 +168,7 @@ TEST_CASE("stage_file: a disk that fills up is one error with a hint, and nothin
   CHECK(StageDirectory(temp.path()).space().available == 1 << 16);
 }
 
-TEST_CASE("stage_directory: made when missing; links, files and read-only places are refused") {
+TEST_CASE("stage_directory: created if missing; links, files and read-only places are refused") {
   const TempDirectory temp;
   {
     const StageDirectory made(temp / "new");
@@ -185,7 +185,7 @@ TEST_CASE("stage_directory: made when missing; links, files and read-only places
   put_contents(temp / "file", "x");
   CHECK(contains(error_of([&] { StageDirectory(temp / "file"); }), "Not a directory"));
   CHECK(contains(error_of([&] { StageDirectory(temp / "none" / "deeper"); }), "No such file"));
-  // Root may write anywhere: it looks as a user to whom the directory does not belong.
+  // Root may write anywhere, so this checks as a user who does not own the directory.
   std::filesystem::permissions(temp / "real", std::filesystem::perms::owner_read);
   std::filesystem::permissions(temp.path(), std::filesystem::perms::others_exec,
                                std::filesystem::perm_options::add);
@@ -197,7 +197,7 @@ TEST_CASE("stage_directory: made when missing; links, files and read-only places
   CHECK(contains(refused, "Permission denied"));
 }
 
-TEST_CASE("kept_stage: found with the same key only, whole, once at a time") {
+TEST_CASE("kept_stage: found only with the same key, complete, by one process at a time") {
   const TempDirectory temp;
   const std::vector<std::string> names{"train"};
   const StageDirectory directory(temp.path());
@@ -209,7 +209,7 @@ TEST_CASE("kept_stage: found with the same key only, whole, once at a time") {
       CHECK(stage.lock().empty());
       CHECK(!stage.find(names));
       stage.add("train", file, {1.5F, -2.0F});
-      CHECK(!stage.find(names));  // the manifest is not there yet
+      CHECK(!stage.find(names));  // there is no manifest yet
       stage.complete();
       KeptStage other(temp.path(), "this data", 0);
       CHECK(contains(other.lock(), fmt::format("process {} on host ", ::getpid())));
@@ -231,11 +231,11 @@ TEST_CASE("kept_stage: found with the same key only, whole, once at a time") {
     CHECK(!stage.find(names));
     stage.remove();
     CHECK(temp.entries() == 0);
-    CHECK(compare(again) == kSlots * kBlock);  // what is in use stays
+    CHECK(compare(again) == kSlots * kBlock);  // files in use stay
   }
 }
 
-TEST_CASE("kept_stage: neither links nor shortened files are taken up") {
+TEST_CASE("kept_stage: neither links nor truncated files are reused") {
   const TempDirectory temp;
   const StageDirectory directory(temp.path());
   const StageFile file = with_adopted(directory);

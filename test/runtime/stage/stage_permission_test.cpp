@@ -18,7 +18,7 @@ TEST_CASE("stage_directory: one that may be read and entered, but not written to
   fs::permissions(temp / "shown",
                   enter | perms::owner_read | perms::group_read | perms::others_read);
   fs::permissions(temp.path(), enter, fs::perm_options::add);
-  // Root may write anywhere: it looks as a user to whom the directory does not belong.
+  // Root may write anywhere, so this checks as a user who does not own the directory.
   constexpr uid_t kNobody = 65534;
   const uid_t self = ::geteuid();
   if (self == 0) REQUIRE(::seteuid(kNobody) == 0);

@@ -79,7 +79,7 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 }  // namespace
 
-TEST_CASE("what is no checkpoint is refused with the hint") {
+TEST_CASE("files that are not checkpoints are refused with a hint") {
   const TempDirectory directory;
   CheckpointFixture fixture;
   CHECK(contains(error_of([&] { fixture.load(directory / "none.h5"); }), "no such checkpoint"));
@@ -99,7 +99,7 @@ TEST_CASE("what is no checkpoint is refused with the hint") {
   CHECK(contains(error_of([&] { fixture.load(directory / "new.h5"); }), "format 2"));
 }
 
-TEST_CASE("a truncated checkpoint is refused whatever its length") {
+TEST_CASE("a truncated checkpoint is refused at any length") {
   const TempDirectory directory;
   CheckpointFixture fixture;
   fixture.save(directory.path(), 1);
@@ -146,7 +146,7 @@ TEST_CASE("no flipped byte of a checkpoint changes what is loaded") {
   MESSAGE(found, " flipped bytes found, ", harmless, " without consequence");
 }
 
-TEST_CASE("checksums find what HDF5's own do not") {
+TEST_CASE("checksums find damage that HDF5's own do not") {
   const TempDirectory directory;
   CheckpointFixture fixture;
   const auto path = directory / checkpoint_name(1);
@@ -221,7 +221,7 @@ TEST_CASE("the same state makes the same bytes") {
         contents(directory / "b" / checkpoint_name(1)));
 }
 
-TEST_CASE("a path that is no file of halomesh is named for what it is, not to be deleted") {
+TEST_CASE("a path that is not a file of halomesh is described, without advice to delete it") {
   const TempDirectory directory;
   CheckpointFixture fixture;
   fixture.save(directory / "run" / "checkpoints", 7);
@@ -291,10 +291,10 @@ TEST_CASE("the newest checkpoint that is not damaged is loaded, the damaged ones
   CHECK(contents(directory / "step-000000040.h5.damaged") == "of an earlier time");
   CHECK(load()->warning.empty());
 
-  // None that can be used: nothing is renamed, so that no later run starts at step 0.
+  // No usable checkpoint: nothing is renamed, so that no later run starts at step 0.
   fixture.save(directory.path(), 50);
-  put_contents(path(50), "rubbish");
-  put_contents(path(10), "rubbish");
+  put_contents(path(50), "garbage");
+  put_contents(path(10), "garbage");
   const auto names = names_in(directory.path());
   const std::string error = error_of([&] { load(); });
   CHECK(contains(error, "step-000000050.h5: not a checkpoint"));
@@ -303,7 +303,7 @@ TEST_CASE("the newest checkpoint that is not damaged is loaded, the damaged ones
   CHECK(names_in(directory.path()) == names);
 }
 
-TEST_CASE("a newest checkpoint that is whole, but of another kind, is refused and left in place") {
+TEST_CASE("a newest checkpoint that is intact but of another kind is refused and left in place") {
   const TempDirectory directory;
   CheckpointFixture fixture, wider(8);
   fixture.save(directory.path(), 1);

@@ -67,7 +67,7 @@ TEST_CASE("a state comes back as saved, with or without parameters") {
   CHECK(fixture.wrong() == fixture.network.geometry().parameter_count());
 }
 
-TEST_CASE("old checkpoints go, later ones step aside, other files stay") {
+TEST_CASE("old checkpoints are removed, later ones renamed, other files kept") {
   const TempDirectory directory;
   CheckpointFixture fixture;
   CHECK(latest_checkpoint(directory / "none") == std::nullopt);
@@ -85,7 +85,7 @@ TEST_CASE("old checkpoints go, later ones step aside, other files stay") {
   fixture.save(directory.path(), 30, 2);  // again: replaces
   fixture.save(directory.path(), 1234567890, 0);
   CHECK(latest_checkpoint(directory.path()) == directory / "step-1234567890.h5");
-  // A run that went back to 20 follows its own curve from there on.
+  // A run that resumed from step 20 follows its own curve from there.
   fixture.save(directory.path(), 25, 2);
   CHECK(latest_checkpoint(directory.path()) == directory / checkpoint_name(25));
   Names expected = others;
@@ -123,7 +123,7 @@ TEST_CASE("a checkpoint of another network is refused with both shapes") {
                "it has no /parameters/conv7/weight; expected 4x2x3x2x1"));
 }
 
-TEST_CASE("a checkpoint that does not fit the disk leaves the one before it") {
+TEST_CASE("a checkpoint that does not fit the disk leaves the previous one") {
   const TempDirectory directory;
   CheckpointFixture fixture;
   fixture.save(directory.path(), 1);
@@ -149,7 +149,7 @@ TEST_CASE("a checkpoint that does not fit the disk leaves the one before it") {
   CHECK(names_in(directory.path()) == Names{"step-000000002.h5"});
 }
 
-TEST_CASE("a full file system refuses a checkpoint and keeps the one before it") {
+TEST_CASE("a full file system keeps the previous checkpoint") {
   const TempDirectory directory;
   const SmallFileSystem disk(directory.path(), 1 << 20);
   if (!disk.mounted()) return;
@@ -158,7 +158,7 @@ TEST_CASE("a full file system refuses a checkpoint and keeps the one before it")
   const std::string error = error_of([&] { large.save(directory.path(), 2, 1); });
   CHECK(contains(error, "No space left on device"));
   CHECK(names_in(directory.path()) == Names{"step-000000001.h5"});
-  // The space that the attempt took is free again, so that training may go on without it.
+  // The space of the attempt is free again, so that training can continue without it.
   put_contents(directory / "filler", std::string(700 << 10, 'x'));
   CHECK(contents(directory / "filler").size() == 700 << 10);
   std::filesystem::remove(directory / "filler");
@@ -167,7 +167,7 @@ TEST_CASE("a full file system refuses a checkpoint and keeps the one before it")
   CHECK(small.wrong() == 0);
 }
 
-TEST_CASE("a directory that cannot be made is named") {
+TEST_CASE("a directory that cannot be created is named") {
   const TempDirectory directory;
   CheckpointFixture fixture;
   put_contents(directory / "file", "");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is no regular file is refused at once by every reader: no FIFO is waited for, no device
-// read.
+// Every reader rejects files that are not regular at once: it does not wait for a FIFO or read a
+// device.
 #include <doctest/doctest.h>
 #include <sys/socket.h>
 #include <sys/stat.h>

@@ -47,7 +47,7 @@ struct Change {
 
 }  // namespace
 
-TEST_CASE("each setting of the trainer is recorded, and a change of it found") {
+TEST_CASE("each setting of the trainer is recorded, and its change is detected") {
   using Options = TrainerOptions;
   const auto step = ScheduleKind::kStep, linear = ScheduleKind::kLinear;
   const std::vector<Change> changes = {
@@ -114,7 +114,7 @@ TEST_CASE("each setting of the trainer is recorded, and a change of it found") {
   CHECK(rows > 20);
 }
 
-TEST_CASE("settings are compared by value, and unrecorded ones told apart") {
+TEST_CASE("settings are compared by value, and unrecorded ones are reported separately") {
   const Settings now = settings_of(options_with(ScheduleKind::kStep));
   Settings same = now;
   same["dropout"] = "0.50";

@@ -6,7 +6,7 @@
 
 namespace halomesh {
 
-TEST_CASE("the margin before the wall limit follows what was measured") {
+TEST_CASE("the margin before the wall limit follows the measured times") {
   WallLimit limit(1000, 100);
   CHECK(limit.margin_s(0) == 10);  // two checkpoints, as assumed
   limit.step_took(2);
