@@ -32,14 +32,17 @@ double number_in(const nlohmann::json& json, const char* key) {
   return value != json.end() && value->is_number() ? value->get<double>() : 0;
 }
 
+/// A number of things: whatever the file says, one that can be computed with.
+std::int64_t count_in(const nlohmann::json& json, const char* key) {
+  return std::llround(std::clamp(number_in(json, key), 0.0, 1e15));
+}
+
 std::optional<EvaluationRecord> evaluation_of(const nlohmann::json& json) {
   if (!json.is_object() || json["event"] != "eval" || !json.contains("mae") ||
       !json["mae"].is_number())
     return std::nullopt;
-  return EvaluationRecord{static_cast<std::int64_t>(number_in(json, "epoch")),
-                          number_in(json, "mae"), number_in(json, "loss"),
-                          static_cast<std::int64_t>(number_in(json, "samples")),
-                          number_in(json, "seconds")};
+  return EvaluationRecord{count_in(json, "epoch"), number_in(json, "mae"), number_in(json, "loss"),
+                          count_in(json, "samples"), number_in(json, "seconds")};
 }
 
 /// The part of a file's text that belongs to the first `last_step` steps.
@@ -70,10 +73,8 @@ Curve curve_in(std::string_view text, std::int64_t last_step) {
       curve.missing += step - seen - (resumed ? 0 : 1);
       // Steps that an earlier job has reported missing are not reported again.
       if (resumed)
-        curve.missing = std::max<std::int64_t>(
-            curve.missing -
-                std::llround(std::clamp(number_in(*json, "records_missing"), 0.0, 1e15)),
-            0);
+        curve.missing =
+            std::max<std::int64_t>(curve.missing - count_in(*json, "records_missing"), 0);
       seen = step;
       is_last = step == last_step;
     } else if (is_last) {

@@ -47,22 +47,23 @@ std::int64_t unix_time_ms() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
 }
 
+/// The epoch that a line belongs to, as numbered in the file.
+std::optional<std::int64_t> epoch_number(const nlohmann::json& line) {
+  const auto number = line["metadata"].find("epoch_num");
+  if (number == line["metadata"].end() || !number->is_number_integer()) return std::nullopt;
+  return number->get<std::int64_t>();
+}
+
 /// The JSON of a line of a log; empty if it is not one.
 std::optional<nlohmann::json> parse_line(std::string_view line) {
   const std::string_view token = kToken;
   if (!line.starts_with(token)) return std::nullopt;
   auto json = nlohmann::json::parse(line.substr(token.size()), nullptr, false);
   if (!json.is_object() || !json.contains("key") || !json["key"].is_string() ||
-      !json.contains("metadata") || !json["metadata"].is_object())
+      !json.contains("metadata") || !json["metadata"].is_object() ||
+      epoch_number(json).value_or(0) < 0)
     return std::nullopt;
   return json;
-}
-
-/// The epoch that a line belongs to, as numbered in the file.
-std::optional<std::int64_t> epoch_number(const nlohmann::json& line) {
-  const auto number = line["metadata"].find("epoch_num");
-  if (number == line["metadata"].end() || !number->is_number_integer()) return std::nullopt;
-  return number->get<std::int64_t>();
 }
 
 /// Whether a run at `point` has passed this line; epochs count from `first`.

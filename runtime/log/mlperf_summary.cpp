@@ -3,6 +3,7 @@
 #include "runtime/log/mlperf_summary.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
@@ -13,6 +14,8 @@ namespace halomesh {
 namespace {
 
 using Json = nlohmann::json;
+
+constexpr double kMaxTimeMs = 1e15;  // differences of such times are whole numbers of 64 bits
 
 /// What has been read of a log so far; times in ms.
 struct Reading {
@@ -47,7 +50,10 @@ void read_line(const Json& line, double target, Reading& reading, MlperfRun& run
       !line.contains("time_ms") || !line["time_ms"].is_number())
     fail(reading.place, "not a line of an MLPerf log");
   const std::string key = line["key"];
-  const auto time = static_cast<std::int64_t>(line["time_ms"].get<double>());
+  const double time_ms = line["time_ms"];
+  if (!(std::abs(time_ms) <= kMaxTimeMs))
+    fail(reading.place, fmt::format("a time_ms of {}", time_ms));
+  const auto time = static_cast<std::int64_t>(time_ms);
   const Json metadata = line.value("metadata", Json::object());
   if (key == "run_start") {
     set_once(reading.run_start, time, reading, key);

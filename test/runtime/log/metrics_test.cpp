@@ -115,6 +115,18 @@ TEST_CASE("a resumed run knows the validation of its step, and no other") {
   }
 }
 
+TEST_CASE("counts of a validation that no run can have are brought within bounds") {
+  const TempDirectory directory;
+  const auto path = directory / "metrics.jsonl";
+  put_contents(path,
+               "{\"event\":\"step\",\"step\":1}\n"
+               "{\"event\":\"eval\",\"mae\":0.5,\"epoch\":-1e300,\"samples\":1e300}\n");
+  const MetricsLog log(path, 1);
+  REQUIRE(log.evaluation_before().has_value());
+  CHECK(log.evaluation_before()->epoch == 0);
+  CHECK(log.evaluation_before()->samples == 1000000000000000);
+}
+
 TEST_CASE("resuming from a damaged metrics.jsonl says what is missing and keeps the rest") {
   const auto step = [](int number) {
     return fmt::format("{{\"event\":\"step\",\"step\":{}}}\n", number);

@@ -231,7 +231,8 @@ TEST_CASE("resuming from a damaged mllog.txt says what is missing and keeps the 
   const std::string first = whole.substr(epochs, second - epochs);
   const std::string garbage =
       "garbage\n:::MLLOG {\n:::MLLOG {\"key\": 1}\n"
-      ":::MLLOG {\"key\": \"run_start\", \"metadata\": []}\n";
+      ":::MLLOG {\"key\": \"run_start\", \"metadata\": []}\n"
+      ":::MLLOG {\"key\": \"run_start\", \"metadata\": {\"epoch_num\": -9223372036854775808}}\n";
   const std::string no_start = "the start of the run is missing";
   struct Row {
     const char* name;
@@ -248,7 +249,7 @@ TEST_CASE("resuming from a damaged mllog.txt says what is missing and keeps the 
       {"garbage",
        garbage + whole,
        whole,
-       {"damaged lines removed: 4", "kept as mllog.txt.damaged"}},
+       {"damaged lines removed: 5", "kept as mllog.txt.damaged"}},
       {"no head", first + last, "", {no_start, "kept as mllog.txt.damaged"}}};
   for (const Row& row : rows) {
     CAPTURE(row.name);

@@ -93,6 +93,10 @@ TEST_CASE("damaged logs are refused, naming file and line") {
   CHECK(contains(error(":::MLLOG {\"key\": 5, \"time_ms\": 1}\n"), "line 1: not a line"));
   CHECK(
       contains(error(":::MLLOG {\"key\": \"run_start\", \"time_ms\": \"late\"}\n"), "not a line"));
+  for (const char* time : {"1e300", "-1e300", "9223372036854775807"})
+    CHECK(
+        contains(error(fmt::format(":::MLLOG {{\"key\": \"run_start\", \"time_ms\": {}}}\n", time)),
+                 "the.log: line 1: a time_ms of "));
   CHECK(contains(error(line(1, "run_start") + line(2, "epoch_start")),
                  "epoch_start without epoch_num"));
   CHECK(contains(error(line(1, "run_start") + line(2, "epoch_start", "1", "[]")),
