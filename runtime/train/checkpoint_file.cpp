@@ -240,6 +240,9 @@ CheckpointReader::CheckpointReader(const std::filesystem::path& path) : file_(op
     require(!has_checksums_ ||
                 file_.read_attribute<std::uint32_t>("/", kChecksum) == checksum_of(state_),
             "the checksum of its attributes does not match");
+    require(state_.step >= 0 && state_.epoch >= 0 && state_.samples_into_epoch >= 0,
+            text("step {}, epoch {}, {} samples into it", state_.step, state_.epoch,
+                 state_.samples_into_epoch));
   });
 }
 

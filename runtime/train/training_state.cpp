@@ -9,7 +9,7 @@ namespace halomesh {
 std::string to_text(const TrainingState& state) {
   return nlohmann::json::array({state.step, state.epoch, state.samples_into_epoch, state.seed,
                                 state.model, state.run, state.written_by})
-      .dump();
+      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 TrainingState state_from_text(const std::string& text) {

@@ -26,7 +26,8 @@ enum class LoadWhat {
   kParametersOnly  ///< leaves the velocity unchanged
 };
 
-/// Converts a state to one text and back, for other ranks and for checksums.
+/// Converts a state to one text and back, for other ranks and for checksums. What is not UTF-8 in
+/// its names and values comes back as U+FFFD.
 std::string to_text(const TrainingState& state);
 TrainingState state_from_text(const std::string& text);
 

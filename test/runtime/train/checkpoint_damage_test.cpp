@@ -195,6 +195,24 @@ TEST_CASE("a checkpoint without checksums is read, if its values are finite") {
   CHECK(fixture.load(path, LoadWhat::kParametersOnly) == sample_state(1));
 }
 
+TEST_CASE("a checkpoint of a state that no run can have is damaged") {
+  const TempDirectory directory;
+  CheckpointFixture fixture;
+  const auto load = [&](const TrainingState& state) {
+    save_checkpoint(fixture.mesh, fixture.network.geometry(), fixture.parameters, state,
+                    directory.path(), 0);
+    return fixture.load(directory / checkpoint_name(1));
+  };
+  TrainingState epoch = sample_state(1), samples = sample_state(1), text = sample_state(1);
+  epoch.epoch = -1;
+  samples.samples_into_epoch = -3;
+  CHECK_THROWS_AS(load(epoch), DamagedCheckpoint);
+  CHECK_THROWS_AS(load(samples), DamagedCheckpoint);
+  // Text of another encoding is no reason to lose a run.
+  text.written_by = "\xff";
+  CHECK(load(text).written_by == "\xef\xbf\xbd");
+}
+
 TEST_CASE("values that are not finite are not saved") {
   const TempDirectory directory;
   CheckpointFixture fixture;
