@@ -2,6 +2,7 @@
 // The options that define the network: see model_options.hpp.
 #include "src/apps/options/model_options.hpp"
 
+#include <algorithm>
 #include <vector>
 
 #include "models/registry.hpp"
@@ -12,6 +13,7 @@ namespace {
 
 /// Defines how the network is partitioned, not what it computes: not stored in checkpoints.
 constexpr const char* kChannelCuts = "channel-cuts";
+constexpr const char* kUseVersionOfFile = "use the version of halomesh that wrote the file";
 
 }  // namespace
 
@@ -81,16 +83,23 @@ Options options_of_settings(const std::map<std::string, std::string>& settings,
                             const std::string& file) {
   Options options("", "");
   add_model_options(options);
+  const std::vector<std::string> known = options.names();
   std::vector<std::string> arguments;
   arguments.reserve(settings.size());
-  for (const auto& [name, value] : settings)
+  for (const auto& [name, value] : settings) {
+    // Not every option is one of the network: --config would have another file read.
+    require(std::find(known.begin(), known.end(), name) != known.end(),
+            text("{} describes a network that this version does not support: unknown setting {}",
+                 file, name),
+            kUseVersionOfFile);
     arguments.push_back(fmt::format("--{}={}", name, value));
+  }
   try {
     options.parse(arguments);
   } catch (const UsageError& error) {
     throw Error(fmt::format("{} describes a network that this version does not support: {}", file,
                             error.what()),
-                "use the version of halomesh that wrote the file");
+                kUseVersionOfFile);
   }
   return options;
 }

@@ -36,7 +36,14 @@ TEST_CASE("settings rebuild the network") {
 }
 
 TEST_CASE("settings of another program are refused, naming the file") {
-  CHECK_THROWS_AS(options_of_settings({{"attention", "8"}}, "f.h5"), Error);
+  for (const char* name : {"attention", "config", "help", "", "kernel=2 --config"})
+    CHECK_THROWS_WITH_AS(
+        options_of_settings({{name, "8"}}, "f.h5"),
+        (std::string(
+             "f.h5 describes a network that this version does not support: unknown setting ") +
+         name)
+            .c_str(),
+        Error);
   try {
     options_of_settings({{"kernel", "two"}}, "f.h5");
     FAIL("nothing was thrown");
