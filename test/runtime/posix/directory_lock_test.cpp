@@ -195,9 +195,9 @@ TEST_CASE("directory lock: exactly one of many contenders takes over from a dead
       put_contents(directory / "halomesh.lock", record);
       std::array<std::optional<Contender>, 4> contenders;
       for (auto& contender : contenders) contender.emplace(directory.path(), terms);
-      int argmax = 0;
-      for (auto& contender : contenders) argmax += contender->took() ? 1 : 0;
-      CHECK(argmax == 1);
+      int holders = 0;
+      for (auto& contender : contenders) holders += contender->took() ? 1 : 0;
+      CHECK(holders == 1);
       CHECK(directory.entries() == 1);
     }
   };
@@ -240,7 +240,7 @@ TEST_CASE("directory lock: only one process at a time removes the file") {
   terms.patience = milliseconds(600);
   bool still = false;
   terms.note = [&](const std::string& text) {
-    still = contains(text, "is of process 7 on host far");
+    still = contains(text, "belongs to process 7 on host far");
   };
   { const DirectoryLock lock(directory.path(), terms); }
   other.join();
