@@ -4,14 +4,14 @@
 #include <cstring>
 
 #include "runtime/hdf5/chunk_codec.hpp"
-#include "test/fuzz/scratch.hpp"
+#include "test/fuzz/data_set.hpp"
 
 namespace halomesh::fuzz {
 namespace {
 
 /// A stored chunk: the bits of `filters` say which it passed through and which of these did
 /// nothing; its checksum is made right.
-void decode_chunk(unsigned filters, std::span<const std::uint8_t> bytes) {
+void decode_chunk(unsigned filters, Bytes bytes) {
   const DatasetLayout layout{
       {1, 3, 4, 5, 2}, (filters & 1U) != 0, (filters & 2U) != 0, (filters & 4U) != 0 ? 4 : 0};
   std::vector<std::byte> stored(bytes.size());
@@ -31,9 +31,9 @@ void decode_chunk(unsigned filters, std::span<const std::uint8_t> bytes) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace halomesh::fuzz;
   if (size == 0) return 0;
-  const std::span<const std::uint8_t> rest(data + 1, size - 1);
+  const Bytes rest(data + 1, size - 1);
   if (data[0] >= 64)
-    scratch().read("train-00000.h5", rest);
+    read_data_set("train-00000.h5", rest);
   else
     decode_chunk(data[0], rest);
   return 0;

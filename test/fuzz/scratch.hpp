@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the fuzz targets share: one file in a directory of its own, read as a whole data set.
-// Knows nothing of formats.
+// What the fuzz targets share: a directory of its own for files, and attempts that may end in an
+// Error. Knows nothing of formats.
 #pragma once
 
 #include <unistd.h>
@@ -11,22 +11,33 @@
 #include <fstream>
 #include <span>
 #include <string>
-#include <vector>
+#include <string_view>
 
 #include "error.hpp"
-#include "runtime/data/open_dataset.hpp"
 #include "runtime/mpi/mpi.hpp"
 
 namespace halomesh::fuzz {
 
-/// The samples that inputs are taken for; the seeds in corpus/ hold such.
-inline const Shape kShape{2, 3, 4, 5};
-inline constexpr std::int64_t kTargets = 3;
+using Bytes = std::span<const std::uint8_t>;
 
-/// A directory in memory that goes with the process.
+inline std::string_view as_text(Bytes bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+/// Runs `work`. That it throws Error is fine: a bad file was told. Anything else is what is looked
+/// for.
+template <class Work>
+void attempt(const Work& work) {
+  try {
+    work();
+  } catch (const Error&) {  // as it should be
+  }
+}
+
+/// A directory in memory that goes with the process, and an MPI session of one rank.
 class Scratch {
  public:
-  Scratch() { std::filesystem::create_directories(path_ / "train"); }
+  Scratch() { std::filesystem::create_directories(path_); }
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
   ~Scratch() {
@@ -34,45 +45,17 @@ class Scratch {
     std::filesystem::remove_all(path_, ignored);
   }
 
-  /// Puts a file of this name there and reads every sample of the split `train` in each way that
-  /// loaders and staging do: two types and blocks, in layers, and as a stream. That this throws
-  /// Error is fine: anything else is what is looked for.
-  void read(const std::string& name, std::span<const std::uint8_t> bytes) {
-    std::ofstream(path_ / name, std::ios::binary)
-        .write(reinterpret_cast<const char*>(bytes.data()), std::ssize(bytes));
-    attempt([&] {
-      const auto dataset = open_dataset(session_.world(), path_, "train", kShape, kTargets);
-      const auto reader = dataset->reader();
-      for (std::int64_t sample = 0; sample < dataset->size(); ++sample) read(*reader, sample);
-    });
+  const std::filesystem::path& path() const { return path_; }
+  const Comm& world() const { return session_.world(); }
+  /// Puts a file of this name, and its directory, there; returns its path.
+  std::filesystem::path put(const std::string& name, Bytes bytes) const {
+    const std::filesystem::path file = path_ / name;
+    std::filesystem::create_directories(file.parent_path());
+    std::ofstream(file, std::ios::binary) << as_text(bytes);
+    return file;
   }
 
  private:
-  template <class Work>
-  static void attempt(const Work& work) {
-    try {
-      work();
-    } catch (const Error&) {  // a bad file was told: as it should be
-    }
-  }
-  static void read(SampleReader& reader, std::int64_t sample) {
-    std::vector<float> targets(kTargets);
-    for (const Box& box : {Box::whole(kShape), Box{{1, 0, 2, 1}, {2, 2, 4, 4}}}) {
-      for (const DataType type : {DataType::kInt16, DataType::kFloat32}) {
-        const Tensor block(box, 1, type);
-        attempt([&] { reader.read(sample, block.any_view(), targets); });
-      }
-      attempt([&] {
-        reader.read_slabs(
-            sample, box, [](const auto&) {}, targets);
-      });
-    }
-    attempt([&] {
-      reader.stream(
-          sample, [](std::int64_t, std::span<const std::byte>) {}, targets);
-    });
-  }
-
   std::filesystem::path path_ =
       std::filesystem::path("/dev/shm") / ("halomesh-fuzz-" + std::to_string(::getpid()));
   MpiSession session_{nullptr, nullptr};

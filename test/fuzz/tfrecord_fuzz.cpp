@@ -7,12 +7,10 @@
 #include <string>
 
 #include "runtime/posix/crc32c.hpp"
-#include "test/fuzz/scratch.hpp"
+#include "test/fuzz/data_set.hpp"
 
 namespace halomesh::fuzz {
 namespace {
-
-using Bytes = std::span<const std::uint8_t>;
 
 void append(std::vector<std::uint8_t>& file, const void* from, std::size_t count) {
   const auto* const bytes = static_cast<const std::uint8_t*>(from);
@@ -53,7 +51,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace halomesh::fuzz;
   if (size == 0) return 0;
   const Bytes rest(data + 1, size - 1);
-  const auto read = [](Bytes file) { scratch().read("train/a.tfrecord", file); };
+  const auto read = [](Bytes file) { read_data_set("train/a.tfrecord", file); };
   switch (data[0] % 4) {
     case 0:  // the file as it is
       read(rest);
