@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the fuzz targets share: a directory of its own for files, and attempts that may end in an
-// Error. Knows nothing of formats.
+// Error. Must not depend on formats.
 #pragma once
 
 #include <unistd.h>
