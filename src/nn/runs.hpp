@@ -28,8 +28,8 @@ struct Run {
 template <class Body>
 void visit_runs(const Box& box, std::int64_t batch, bool all_channels, const Body& body) {
   if (box.empty()) return;
-  constexpr std::int64_t kWorthThreads = 1
-                                         << 15;  // elements: costs about as much as a fork and join
+  // Elements whose walk takes about as long as a fork and join.
+  constexpr std::int64_t kWorthThreads = 1 << 15;
   const std::int64_t depth = box.extent(kD), height = box.extent(kH);
   const std::int64_t pixels = all_channels ? 1 : box.extent(kW);
   const std::int64_t length = box.extent(kC) * (all_channels ? box.extent(kW) : 1);
