@@ -127,7 +127,8 @@ void GeometryTable::print(std::ostream& out, std::int64_t part, std::int64_t bat
   const auto p = static_cast<std::size_t>(part);
   const Spatial at = geometry_.grid().coordinates(part);
   out << "part " << part << " of " << to_string(geometry_.grid()) << ", at (" << at[0] << ", "
-      << at[1] << ", " << at[2] << "); boxes are [d)x[h)x[w)xchannels, bytes are of one sample\n\n";
+      << at[1] << ", " << at[2]
+      << "); boxes are [d)x[h)x[w)xchannels, sizes are in bytes per sample\n\n";
   print_tensors(out, p);
   out << '\n';
   print_parameters(out, p);
