@@ -37,6 +37,20 @@ std::string label_of(const std::string& object, const std::string& name) {
   return fmt::format("attribute {} of {}", name, object);
 }
 
+struct Attribute {
+  Handle id, type, space;
+};
+
+/// Opens an attribute for reading. `checked` returns its argument, or throws if it is an error.
+template <class Checked>
+Attribute open_attribute(hid_t file, const std::string& object, const std::string& name,
+                         const Checked& checked) {
+  const hid_t id = H5Aopen_by_name(file, object.c_str(), name.c_str(), H5P_DEFAULT, H5P_DEFAULT);
+  return {{checked(id), H5Aclose},
+          {checked(H5Aget_type(id)), H5Tclose},
+          {checked(H5Aget_space(id)), H5Sclose}};
+}
+
 /// Records filter number `index` of a dataset; false if it is another filter or out of order.
 bool note_filter(hid_t options, unsigned index, DatasetLayout& layout) {
   unsigned flags = 0, settings = 0, value = 0;
@@ -220,12 +234,8 @@ void Hdf5File::read_number(const std::string& object, const std::string& name, H
                            void* value) const {
   const LibraryLock lock;
   const std::string label = label_of(object, name);
-  const Handle id(
-      checked(H5Aopen_by_name(file_, object.c_str(), name.c_str(), H5P_DEFAULT, H5P_DEFAULT),
-              "read", label),
-      H5Aclose);
-  const Handle stored(checked(H5Aget_type(id), "read", label), H5Tclose);
-  const Handle space(checked(H5Aget_space(id), "read", label), H5Sclose);
+  const auto [id, stored, space] = open_attribute(
+      file_, object, name, [&](hid_t result) { return checked(result, "read", label); });
   const hid_t native = hdf5::native_type(type);
   if (H5Sget_simple_extent_npoints(space) != 1 || !hdf5::same_kind(stored, native))
     fail(fmt::format("{}: expected one {}, found {} of {}", label, hdf5::describe_type(native),
@@ -236,12 +246,8 @@ void Hdf5File::read_number(const std::string& object, const std::string& name, H
 std::string Hdf5File::read_text(const std::string& object, const std::string& name) const {
   const LibraryLock lock;
   const std::string label = label_of(object, name);
-  const Handle id(
-      checked(H5Aopen_by_name(file_, object.c_str(), name.c_str(), H5P_DEFAULT, H5P_DEFAULT),
-              "read", label),
-      H5Aclose);
-  const Handle stored(checked(H5Aget_type(id), "read", label), H5Tclose);
-  const Handle space(checked(H5Aget_space(id), "read", label), H5Sclose);
+  const auto [id, stored, space] = open_attribute(
+      file_, object, name, [&](hid_t result) { return checked(result, "read", label); });
   if (H5Sget_simple_extent_npoints(space) != 1 || H5Tget_class(stored) != H5T_STRING ||
       H5Tis_variable_str(stored) > 0)
     fail(fmt::format("{}: expected one string of fixed length, found {} of {}", label,
