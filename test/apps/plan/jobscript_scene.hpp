@@ -44,7 +44,7 @@ inline std::string printed(Words arguments) {
 
 inline Words request(const std::string& site, const Words& more) {
   Words words = {"--profiles", source("jobscripts"), "--site",    site,
-                 "--data",     "/work/data",         "--out",     "/work/it's a run",
+                 "--data",     "/scratch/data",      "--out",     "/scratch/it's a run",
                  "--time",     "01:00:00",           "--program", "/opt/halomesh"};
   // Later words replace earlier ones, because an option may be given only once.
   for (std::size_t i = 0; i < more.size(); ++i)

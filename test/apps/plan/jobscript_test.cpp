@@ -78,7 +78,7 @@ TEST_CASE("every profile gives a script that the shell accepts") {
       const std::string text = script(site, more);
       check_shell(text);
       CHECK(has_line(text, "program=/opt/halomesh"));
-      CHECK(has_line(text, "  --out '/work/it'\\''s a run'"));
+      CHECK(has_line(text, "  --out '/scratch/it'\\''s a run'"));
       CHECK(text.find("--wall-limit \"$wall_limit\"") != std::string::npos);
       CHECK((text.find("--stage-dir") != std::string::npos ||
              text.find("$DW_JOB") != std::string::npos) == (stage == "2"));
@@ -120,7 +120,7 @@ TEST_CASE("scripts for Slurm sites have the sites' directives") {
        {"#SBATCH --constraint=knl,quad,cache", "#SBATCH --core-spec=4", "#SBATCH --time=24:00:00",
         "#SBATCH --qos=regular", "#SBATCH --cpus-per-task=256", "#SBATCH --signal=USR1@120",
         "#DW jobdw capacity=10240GB access_mode=striped type=scratch",
-        "#DW stage_in source=/work/data destination=$DW_JOB_STRIPED/data type=directory",
+        "#DW stage_in source=/scratch/data destination=$DW_JOB_STRIPED/data type=directory",
         "  --data \"$DW_JOB_STRIPED/data\""}) {
     CAPTURE(line);
     CHECK(has_line(cori, line));
