@@ -32,6 +32,10 @@ src/apps/train    | include partition partition/samples src/nn models @runtime s
 src/apps/data     | include partition partition/samples src/nn src/synth models @runtime src/apps/options src/apps/launch | std json
 src/apps/bench    | include partition src/nn models @runtime src/apps/options src/apps/launch src/apps/train | std system json omp
 src/apps/plan     | include partition src/nn models @runtime src/apps/options src/apps/launch | std system boost
+src/apps/records  | include runtime/posix runtime/log                 | std system json
+src/apps/report   | include partition src/nn models @runtime src/apps/options src/apps/launch src/apps/records | std system json zlib
+src/apps/watch    | include runtime/posix runtime/log src/apps/options src/apps/launch src/apps/records | std system json
+src/apps/export   | include runtime/posix runtime/data src/apps/options src/apps/launch src/apps/records | std system json protobuf
 src/apps          | include src/apps/options src/apps/launch          | std system
 test/include      | include test                                      | std doctest
 test/partition    | include partition partition/samples test          | std doctest
