@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/log/metrics.hpp"
@@ -45,13 +46,14 @@ class RunFiles {
   const nlohmann::json& stage() const { return stage_; }
   /// When the last line was written, or, if lines have no time, when the file was.
   double last_written() const { return last_written_; }
-  /// What is wrong with the files, for the user: "metrics.jsonl: 1 damaged line (line 12)".
+  /// What is wrong with the files, for the user. A last line that is incomplete may still be being
+  /// written.
   std::vector<std::string> problems() const;
 
  private:
   void read_run();
   void read_metrics(const std::string& text);
-  bool take(const std::string& line);
+  bool take(std::string_view line);
   void forget();
 
   std::filesystem::path directory_;
@@ -63,7 +65,7 @@ class RunFiles {
   double last_written_ = 0;
   std::uintmax_t position_ = 0;            // end of the last complete line
   std::uint64_t file_ = 0, run_file_ = 0;  // inodes
-  std::filesystem::file_time_type run_time_{};
+  std::int64_t run_time_ = 0;              // of its last change, in ns
   std::int64_t lines_ = 0, damaged_ = 0, first_damaged_ = 0;
   bool metrics_missing_ = false, run_missing_ = false, run_damaged_ = false, cut_ = false;
 };
