@@ -14,7 +14,7 @@
 #SBATCH --time=12:00:00
 #SBATCH --qos=regular
 #SBATCH --constraint=cpu
-#SBATCH --signal=USR1@120
+#SBATCH --signal=USR2@120
 #SBATCH --requeue
 #SBATCH --open-mode=append
 #SBATCH --output=%x-%j.log

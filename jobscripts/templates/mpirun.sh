@@ -12,7 +12,7 @@ set -u
 
 # MPIRUN names another launcher with options of its own, for example MPIRUN="mpirun --oversubscribe".
 read -r -a mpirun <<<"${MPIRUN:-mpirun @{launch_options}}"
-# This script passes signals on to the ranks as USR1, after which nothing kills them. If mpirun itself is
+# This script passes signals on to the ranks as USR2, after which nothing kills them. If mpirun itself is
 # terminated, the ranks have this many seconds for a checkpoint (default of Open MPI: 1). The survivors of
 # a dead rank hang for about four times as long, so more would cost time.
 export OMPI_MCA_odls_base_sigkill_timeout=@{kill_timeout}
@@ -25,13 +25,15 @@ wall_limit=$((@{seconds} - SECONDS))
 "${mpirun[@]}" -n @{ranks} "$program" train "${train[@]}" --wall-limit "$wall_limit" &
 launcher=$!
 # On a signal every rank stops, with a checkpoint.
-trap 'kill -USR1 "$launcher"' USR1 TERM
+trap 'kill -USR2 "$launcher"' USR2 TERM
+# USR1 has them print where the time goes.
+trap 'kill -USR1 "$launcher"' USR1
 status=
 while [ -z "$status" ] || kill -0 "$launcher" 2>/dev/null; do
   wait "$launcher"
   status=$?
 done
-trap - USR1 TERM
+trap - USR1 USR2 TERM
 
 @include verdict.part
 exit "$status"

@@ -17,7 +17,7 @@
 #include "error.hpp"
 #include "runtime/posix/crc32c.hpp"
 #include "runtime/posix/input_file.hpp"
-#include "runtime/posix/read_bytes.hpp"
+#include "runtime/posix/read_counts.hpp"
 
 namespace halomesh {
 namespace {
@@ -100,11 +100,12 @@ void TfRecordReader::open(std::string_view path, Descriptor opened) {
 }
 
 std::int64_t TfRecordReader::read_some(void* dst, std::int64_t count) {
+  const CountedRead read;
   if (gz_ == nullptr) {
     const std::int64_t got = pread_all(file_.get(), dst, count, position_);
     if (got < 0) fail(fmt::format("cannot read: {}", error_text(errno)), kDamaged);
     position_ += got;
-    count_read_bytes(got);
+    read.count(got);
     return got;
   }
   std::int64_t done = 0;
@@ -121,7 +122,7 @@ std::int64_t TfRecordReader::read_some(void* dst, std::int64_t count) {
   position_ += done;
   const std::int64_t now = gzoffset(gz_);
   // After a step back the stream started again.
-  count_read_bytes(now < compressed_offset_ ? now : now - compressed_offset_);
+  read.count(now < compressed_offset_ ? now : now - compressed_offset_);
   compressed_offset_ = now;
   return done;
 }

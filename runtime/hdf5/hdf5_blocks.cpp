@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "error.hpp"
-#include "runtime/posix/read_bytes.hpp"
+#include "runtime/posix/read_counts.hpp"
 
 namespace halomesh {
 namespace {
@@ -78,12 +78,13 @@ std::int64_t Hdf5Blocks::chunk_extent(std::size_t axis) const {
 void Hdf5Blocks::read(const Slab& block, std::span<std::int16_t> values) {
   const std::size_t axes = extents_.size();
   if (!layout_ || block.count.size() != axes || volume_of(block.count) == 0) {
+    const CountedRead read;
     file_.read(name_, block, values);
     // An estimate: the library does not report what it reads.
     if (const std::int64_t all = volume_of(extents_); all > 0)
-      count_read_bytes(static_cast<std::int64_t>(static_cast<double>(file_.stored_bytes(name_)) *
-                                                 static_cast<double>(values.size()) /
-                                                 static_cast<double>(all)));
+      read.count(static_cast<std::int64_t>(static_cast<double>(file_.stored_bytes(name_)) *
+                                           static_cast<double>(values.size()) /
+                                           static_cast<double>(all)));
     return;
   }
   Extents first(axes), end(axes), at(axes);
@@ -106,9 +107,10 @@ void Hdf5Blocks::read(const Slab& block, std::span<std::int16_t> values) {
 void Hdf5Blocks::read_chunk(const Extents& offset, const Slab& block,
                             std::span<std::int16_t> values) {
   const Extents& chunk = layout_->chunk;
+  const CountedRead read;
   const std::uint32_t skipped =
       file_.read_chunk(name_, offset, largest_stored(chunk_.size() * sizeof chunk_[0]), stored_);
-  count_read_bytes(static_cast<std::int64_t>(stored_.size()));
+  read.count(static_cast<std::int64_t>(stored_.size()));
   if (const char* problem = decoder_.decode(*layout_, skipped, stored_, chunk_)) {
     std::string where;
     for (const std::int64_t o : offset) where += fmt::format("{}{}", where.empty() ? "" : ",", o);

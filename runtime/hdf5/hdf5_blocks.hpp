@@ -16,7 +16,7 @@ namespace halomesh {
 /// Reads int16 blocks of one dataset. Chunks with only the filters of DatasetLayout are decoded
 /// here, all others by the HDF5 library. A chunk that fails its checksum throws Error naming file
 /// and dataset. Counts the bytes read
-/// (read_bytes.hpp). One thread at a time.
+/// (read_counts.hpp). One thread at a time.
 class Hdf5Blocks {
  public:
   /// `file` must outlive this object.

@@ -37,10 +37,11 @@ const Batch& DirectLoader::next() {
   const auto start = std::chrono::steady_clock::now();
   task_.wait();
   wait_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  const Batch& batch = buffers_[static_cast<std::size_t>((begun_ - 1) % 2)].batch;
+  const Buffer& made = buffers_[static_cast<std::size_t>((begun_ - 1) % 2)];
+  reads_ += made.reads;
   --steps_left_;
   begin();
-  return batch;
+  return made.batch;
 }
 
 /// Starts reading the next step's samples, if there is one, into the buffer that is not in use.
@@ -55,7 +56,11 @@ void DirectLoader::begin() {
     schedules_.pop_front();
     step_ = 0;
   }
-  task_.start([this, &buffer] { fill(buffer); });
+  task_.start([this, &buffer] {
+    const ReadCounts before = read_counts_of_thread();
+    fill(buffer);
+    buffer.reads = read_counts_of_thread() - before;
+  });
 }
 
 /// On the background thread: reads the samples of `buffer`, unless the loader is being destroyed.

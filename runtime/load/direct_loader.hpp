@@ -35,6 +35,7 @@ class DirectLoader final : public Loader {
     std::vector<SampleUse> uses;
     std::vector<std::int64_t> samples;
     Batch batch;
+    ReadCounts reads;  // of this batch
   };
 
   void begin();

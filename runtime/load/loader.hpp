@@ -8,6 +8,7 @@
 
 #include "box.hpp"
 #include "partition/samples/sample_order.hpp"
+#include "runtime/posix/read_counts.hpp"
 #include "src/nn/tensor.hpp"
 
 namespace halomesh {
@@ -55,10 +56,14 @@ class Loader {
   std::int64_t steps_left() const { return steps_left_; }
   /// Time that next() has waited so far, in seconds.
   double input_wait_seconds() const { return wait_seconds_; }
+  /// What was read from files for the batches that next() has returned; zeros when they come from a
+  /// stage.
+  const ReadCounts& reads() const { return reads_; }
 
  protected:
   std::int64_t steps_left_ = 0;
   double wait_seconds_ = 0;
+  ReadCounts reads_;
 };
 
 }  // namespace halomesh

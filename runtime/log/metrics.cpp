@@ -3,6 +3,7 @@
 #include "runtime/log/metrics.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -22,7 +23,8 @@ std::optional<nlohmann::json> parse_line(std::string_view line) {
   auto json = nlohmann::json::parse(line, nullptr, false);
   if (!json.is_object() || !json.contains("event") || !json["event"].is_string())
     return std::nullopt;
-  const bool counted = json["event"] == "step" || json["event"] == "resumed";
+  const bool counted =
+      json["event"] == "step" || json["event"] == "resumed" || json["event"] == "phases";
   if (counted && (!json.contains("step") || !json["step"].is_number_integer())) return std::nullopt;
   return json;
 }
@@ -48,24 +50,26 @@ std::optional<EvaluationRecord> evaluation_of(const nlohmann::json& json) {
 /// The part of a file's text that belongs to the first `last_step` steps.
 struct Curve {  // NOLINT(bugprone-exception-escape): a moved json throws only if it is corrupt
   std::string text;
-  nlohmann::json after_last;  ///< the line after the last step; null when there is none
+  nlohmann::json evaluation;  ///< the first after the last step; null when there is none
   std::int64_t damaged = 0;   ///< lines
   std::int64_t missing = 0;   ///< steps
 };
 
 Curve curve_in(std::string_view text, std::int64_t last_step) {
   Curve curve;
-  std::int64_t seen = 0;  // all steps up to this one are there, missing, or known to be missing
-  bool is_last = false;
+  std::int64_t seen = 0;    // all steps up to this one are there, missing, or known to be missing
+  std::int64_t summed = 0;  // the last step of the last "phases"
   while (last_step > 0 && !text.empty()) {
     const std::string_view line = text.substr(0, text.find('\n') + 1);
     text.remove_prefix(line.size());
     const auto json = parse_line(line);
     const bool counts = json && ((*json)["event"] == "step" || (*json)["event"] == "resumed");
     const std::int64_t step = counts ? (*json)["step"].get<std::int64_t>() : seen;
-    if (counts && step > last_step) break;
+    const bool sums = json && (*json)["event"] == "phases";
+    const std::int64_t end = sums ? (*json)["step"].get<std::int64_t>() : step;
+    if (std::max(step, end) > last_step) break;
     const bool resumed = counts && (*json)["event"] == "resumed";
-    if (!json || (counts && step < seen + (resumed ? 0 : 1))) {
+    if (!json || (counts && step < seen + (resumed ? 0 : 1)) || (sums && end <= summed)) {
       ++curve.damaged;
       continue;
     }
@@ -76,10 +80,10 @@ Curve curve_in(std::string_view text, std::int64_t last_step) {
         curve.missing =
             std::max<std::int64_t>(curve.missing - count_in(*json, "records_missing"), 0);
       seen = step;
-      is_last = step == last_step;
-    } else if (is_last) {
-      curve.after_last = *json;
-      is_last = false;
+    } else if (sums) {
+      summed = end;
+    } else if (seen == last_step && curve.evaluation.is_null() && (*json)["event"] == "eval") {
+      curve.evaluation = *json;
     }
     curve.text += line;
   }
@@ -95,7 +99,7 @@ MetricsLog::MetricsLog(std::filesystem::path path, std::int64_t last_step) {
     curve = curve_in(text, last_step);
     return LineFile::Kept{curve.text, curve.damaged > 0};
   });
-  evaluation_before_ = evaluation_of(curve.after_last);
+  evaluation_before_ = evaluation_of(curve.evaluation);
   const auto note = [&](const std::string& more) {
     warning_ += (warning_.empty() ? file_.path().string() + ": " : "; ") + more;
   };
@@ -104,33 +108,55 @@ MetricsLog::MetricsLog(std::filesystem::path path, std::int64_t last_step) {
                      file_.damaged_path().filename().string()));
   if (curve.missing == 0) return;
   note(fmt::format("steps missing before the checkpoint: {} of {}", curve.missing, last_step));
-  const nlohmann::ordered_json line = {
-      {"event", "resumed"}, {"step", last_step}, {"records_missing", curve.missing}};
+  append({{"event", "resumed"}, {"step", last_step}, {"records_missing", curve.missing}});
+}
+
+void MetricsLog::append(nlohmann::ordered_json line) {
+  line["time"] = unix_time();
   file_.append(line.dump());
 }
 
 void MetricsLog::step(const StepRecord& record) {
-  const nlohmann::ordered_json line = {{"event", "step"},       {"step", record.step},
-                                       {"epoch", record.epoch}, {"loss", record.loss},
-                                       {"lr", record.lr},       {"seconds", record.seconds}};
-  file_.append(line.dump());
+  append({{"event", "step"},
+          {"step", record.step},
+          {"epoch", record.epoch},
+          {"loss", record.loss},
+          {"lr", record.lr},
+          {"seconds", record.seconds}});
 }
 
 void MetricsLog::evaluation(const EvaluationRecord& record) {
-  const nlohmann::ordered_json line = {{"event", "eval"},           {"epoch", record.epoch},
-                                       {"mae", record.mae},         {"loss", record.loss},
-                                       {"samples", record.samples}, {"seconds", record.seconds}};
-  file_.append(line.dump());
+  append({{"event", "eval"},
+          {"epoch", record.epoch},
+          {"mae", record.mae},
+          {"loss", record.loss},
+          {"samples", record.samples},
+          {"seconds", record.seconds}});
 }
 
 void MetricsLog::stage(const StageRecord& record) {
-  const nlohmann::ordered_json line = {{"event", "stage"},
-                                       {"seconds", record.seconds},
-                                       {"samples", record.samples},
-                                       {"bytes_read", record.bytes_read},
-                                       {"bytes_staged", record.bytes_staged},
-                                       {"reused", record.reused}};
-  file_.append(line.dump());
+  const RankSpread& ranks = record.rank_seconds;
+  append({{"event", "stage"},
+          {"seconds", record.seconds},
+          {"samples", record.samples},
+          {"bytes_read", record.bytes_read},
+          {"bytes_staged", record.bytes_staged},
+          {"reused", record.reused},
+          {"read_seconds", record.read_seconds},
+          {"read_calls", record.read_calls},
+          {"rank_seconds",
+           {{"mean", ranks.mean},
+            {"min", ranks.min},
+            {"max", ranks.max},
+            {"max_rank", ranks.max_rank}}}});
+}
+
+void MetricsLog::phases(const PhaseSummary& summary) { append(to_json(summary)); }
+
+double unix_time() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return static_cast<double>(std::chrono::duration_cast<std::chrono::milliseconds>(now).count()) /
+         1000;
 }
 
 void write_run_record(const std::filesystem::path& path, const nlohmann::ordered_json& record) {

@@ -8,6 +8,8 @@
 #include <optional>
 #include <string>
 
+#include "rank_spread.hpp"
+#include "runtime/log/phase_summary.hpp"
 #include "runtime/posix/line_file.hpp"
 
 namespace halomesh {
@@ -34,14 +36,17 @@ struct EvaluationRecord {
 struct StageRecord {
   double seconds = 0;  ///< of wall time
   std::int64_t samples = 0;
-  std::int64_t bytes_read = 0;    ///< from the data set's files
+  std::int64_t bytes_read = 0;  ///< from the data set's files
+  std::int64_t read_calls = 0;
+  double read_seconds = 0;        ///< inside these calls
   std::int64_t bytes_staged = 0;  ///< as stored
   bool reused = false;            ///< the stage of an earlier run was reused
+  RankSpread rank_seconds;        ///< of wall time of each rank
 };
 
-/// metrics.jsonl, one JSON object per line, in the order of training. Numbers are written so that
-/// reading them gives the same double; values that are not finite are written as null.
-/// Move-only.
+/// metrics.jsonl, one JSON object per line, in the order of training, each with the "time" of its
+/// writing in Unix seconds, to the millisecond. Numbers are written so that reading them gives the
+/// same double; values that are not finite are written as null. Move-only.
 class MetricsLog {
  public:
   /// Writes nothing: for ranks other than 0.
@@ -51,7 +56,7 @@ class MetricsLog {
   /// (atomically); with last_step 0 the file starts empty. Damaged lines are removed as well, and a
   /// copy of the original file is kept (LineFile::damaged_path()). Where steps up to `last_step`
   /// are missing, a line
-  ///   {"event":"resumed","step":last_step,"records_missing":N}
+  ///   {"event":"resumed","step":last_step,"records_missing":N,"time":...}
   /// follows what is there. Throws Error naming the file when it cannot be read or written.
   explicit MetricsLog(std::filesystem::path path, std::int64_t last_step = 0);
 
@@ -65,12 +70,19 @@ class MetricsLog {
   void step(const StepRecord& record);
   void evaluation(const EvaluationRecord& record);
   void stage(const StageRecord& record);
+  /// Where the time of the steps since the last such line went.
+  void phases(const PhaseSummary& summary);
 
  private:
+  void append(nlohmann::ordered_json line);
+
   LineFile file_;
   std::optional<EvaluationRecord> evaluation_before_;
   std::string warning_;
 };
+
+/// The time of day in Unix seconds, to the millisecond.
+double unix_time();
 
 /// Writes `record` to `path` (run.json) atomically, keys in their given order. Bytes that are not
 /// UTF-8 become U+FFFD. Throws Error naming the file.

@@ -30,8 +30,11 @@ class PhaseTimes {
 
   /// Adds the intervals of one step in order of their ends, as a Trace keeps them: the last one is
   /// Phase::kStep and holds all others. Throws Error otherwise. Allocates only for new phases and
-  /// nesting depths.
+  /// nesting depths. Texts of the intervals must stay where they are as long as steps are added.
   void add(std::span<const TraceEvent> step);
+  void add(const PhaseTimes& other);
+  /// Sets all sums to zero; phases and memory stay.
+  void reset();
 
   /// In the order in which phases first ended.
   const std::vector<Row>& rows() const { return rows_; }
@@ -39,12 +42,18 @@ class PhaseTimes {
   Row of(const PhaseKey& key) const;
   /// The sum over all layers of a phase.
   Row of(Phase phase) const;
+  /// Seconds of the phases of this kind, and of all.
+  double seconds(PhaseKind kind) const;
+  double seconds() const;
 
  private:
   Row& row(Phase phase, std::string_view layer);
+  Row& new_row(Phase phase, std::string_view layer);
 
   std::vector<Row> rows_;
-  std::vector<TraceEvent> closed_;  // outermost intervals so far
+  std::vector<std::string_view> texts_;  // of the rows' layers, as last added
+  std::size_t last_ = 0;                 // the row added to last
+  std::vector<TraceEvent> closed_;       // outermost intervals so far
 };
 
 }  // namespace halomesh

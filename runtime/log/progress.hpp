@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Progress of a long task: a line that is redrawn on a terminal, and a plain line per minute
-// elsewhere. Must not depend on MPI: the caller decides which rank reports.
+// Progress of a long task: a line that is redrawn on a terminal; elsewhere plain lines, at most one
+// per minute once the task takes long. Must not depend on MPI: the caller decides which rank
+// reports.
 #pragma once
 
 #include <fmt/core.h>
@@ -10,6 +11,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -32,17 +34,21 @@ class Progress {
         total_(total),
         first_(done),
         out_(speaks ? out : nullptr),
-        terminal_(terminal),
-        interval_s_(terminal ? 0.2 : 60.0) {}
+        terminal_(terminal) {}
 
-  /// Seconds between two reports: by default 0.2 on a terminal, 60 elsewhere.
+  /// Seconds between two reports, instead of interval().
   void set_interval(double seconds) { interval_s_ = seconds; }
+  /// Seconds until the next report of a task that has taken `seconds`: 0.2 on a terminal; elsewhere
+  /// 10 within the first ten minutes, then 60, because such lines fill log files.
+  static double interval(double seconds, bool terminal) {
+    return terminal ? 0.2 : seconds <= 600 ? 10 : 60;
+  }
 
   /// Reports that `done` units are complete, if the last report is old enough.
   void update(std::int64_t done, const std::string& note = {}) {
     if (out_ == nullptr) return;
     const double now = seconds_since_start();
-    if (now - last_report_s_ < interval_s_) return;
+    if (now - last_report_s_ < interval_s_.value_or(interval(now, terminal_))) return;
     last_report_s_ = now;
     draw(line(done, note, now));
   }
@@ -115,7 +121,7 @@ class Progress {
   std::int64_t total_ = 0, first_ = 0;
   std::FILE* out_ = nullptr;
   bool terminal_ = false, drawn_ = false;
-  double interval_s_ = 0;
+  std::optional<double> interval_s_;
   double last_report_s_ = 0;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };

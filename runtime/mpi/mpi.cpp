@@ -93,12 +93,12 @@ std::int64_t Comm::sum(std::int64_t value) const {
 }
 
 double Comm::max(double value) const {
-  mpi_check(MPI_Allreduce(MPI_IN_PLACE, &value, 1, MPI_DOUBLE, MPI_MAX, handle_));
+  max(std::span(&value, 1));
   return value;
 }
 
 std::int64_t Comm::max(std::int64_t value) const {
-  mpi_check(MPI_Allreduce(MPI_IN_PLACE, &value, 1, MPI_INT64_T, MPI_MAX, handle_));
+  max(std::span(&value, 1));
   return value;
 }
 
@@ -110,6 +110,16 @@ void Comm::sum(std::span<double> values) const {
 void Comm::sum(std::span<std::int64_t> values) const {
   mpi_check(MPI_Allreduce(MPI_IN_PLACE, values.data(), narrow<int>(values.size()), MPI_INT64_T,
                           MPI_SUM, handle_));
+}
+
+void Comm::max(std::span<double> values) const {
+  mpi_check(MPI_Allreduce(MPI_IN_PLACE, values.data(), narrow<int>(values.size()), MPI_DOUBLE,
+                          MPI_MAX, handle_));
+}
+
+void Comm::max(std::span<std::int64_t> values) const {
+  mpi_check(MPI_Allreduce(MPI_IN_PLACE, values.data(), narrow<int>(values.size()), MPI_INT64_T,
+                          MPI_MAX, handle_));
 }
 
 std::vector<std::string> Comm::all_gather(const std::string& text) const {

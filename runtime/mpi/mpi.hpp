@@ -52,6 +52,9 @@ class Comm {
   /// Element-wise sums over all ranks, in place.
   void sum(std::span<double> values) const;
   void sum(std::span<std::int64_t> values) const;
+  /// Element-wise maxima over all ranks, in place.
+  void max(std::span<double> values) const;
+  void max(std::span<std::int64_t> values) const;
   /// The texts of all ranks, in rank order, on every rank.
   std::vector<std::string> all_gather(const std::string& text) const;
 

@@ -14,15 +14,15 @@ struct Signal {
   int number;
   const char* name;
 };
-constexpr std::array<Signal, 6> kAll = {{{SIGTERM, "SIGTERM"},
+constexpr std::array<Signal, 5> kAll = {{{SIGTERM, "SIGTERM"},
                                          {SIGINT, "SIGINT"},
                                          {SIGHUP, "SIGHUP"},
                                          {SIGXCPU, "SIGXCPU"},
-                                         {SIGUSR1, "SIGUSR1"},
                                          {SIGUSR2, "SIGUSR2"}}};
 
 // Signal handlers can only access static storage.
 volatile std::sig_atomic_t stop_requested = 0;  // the signal's number
+volatile std::sig_atomic_t report_requested = 0;
 std::atomic<std::atomic<int>*> stop_answered = nullptr;
 std::array<std::string, kAll.size()> answers;  // unchanged while handlers are installed
 
@@ -38,11 +38,14 @@ void request_stop(int number) {
     }
 }
 
+void request_report(int /*number*/) { report_requested = 1; }
+
 }  // namespace
 
 StopSignals::StopSignals(std::atomic<int>* answered, const std::string& answer) {
   static_assert(kSignals == kAll.size());
   stop_requested = 0;
+  report_requested = 0;
   stop_answered = answered;
   for (std::size_t i = 0; i < kAll.size(); ++i) {
     answers[i] = std::string("halomesh: ") + kAll[i].name + " received: " + answer + '\n';
@@ -54,6 +57,10 @@ StopSignals::StopSignals(std::atomic<int>* answered, const std::string& answer) 
     action.sa_flags = SA_RESTART;
     ::sigaction(number, &action, nullptr);
   }
+  struct sigaction report {};
+  report.sa_handler = request_report;
+  report.sa_flags = SA_RESTART;
+  ::sigaction(SIGUSR1, &report, &before_report_);
 }
 
 StopSignals::~StopSignals() {
@@ -62,10 +69,18 @@ StopSignals::~StopSignals() {
       answered != nullptr && std::uncaught_exceptions() > 0)
     answered->store(1);
   for (std::size_t i = 0; i < kAll.size(); ++i) ::sigaction(kAll[i].number, &before_[i], nullptr);
+  ::sigaction(SIGUSR1, &before_report_, nullptr);
   stop_answered = nullptr;
 }
 
 bool StopSignals::requested() const { return stop_requested != 0; }
+
+bool StopSignals::take_report_request() {
+  const bool requested = report_requested != 0;
+  // A signal between the two lines is answered by the report that this one asks for.
+  report_requested = 0;
+  return requested;
+}
 
 std::string StopSignals::name() const {
   for (const Signal& signal : kAll)

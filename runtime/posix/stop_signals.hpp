@@ -12,11 +12,11 @@ namespace halomesh {
 
 /// While this object exists, the signals that ask a process to stop set a flag instead of ending
 /// it: SIGTERM (Slurm, PBS, PJM and launchers, some time before SIGKILL), SIGINT and SIGHUP
-/// (terminals), SIGXCPU (PJM and Grid Engine, at a time limit), SIGUSR1 and SIGUSR2 (Slurm's
-/// --signal, Grid Engine, LSF). SIGINT and SIGHUP stay ignored if they were when the process
-/// started, as under nohup. The destructor restores the previous handlers and, during an exception,
-/// suppresses the answers of other ranks, because this rank's error message says more. One at a
-/// time per process, because signals are global.
+/// (terminals), SIGXCPU (PJM and Grid Engine, at a time limit) and SIGUSR2 (Slurm's --signal, Grid
+/// Engine, LSF). SIGUSR1 asks for a report instead and stops nothing. SIGINT and SIGHUP stay
+/// ignored if they were when the process started, as under nohup. The destructor restores the
+/// previous handlers and, during an exception, suppresses the answers of other ranks, because this
+/// rank's error message says more. One at a time per process, because signals are global.
 class StopSignals {
  public:
   /// The first rank that finds `answered` cleared (it may be shared; null: this rank is silent)
@@ -33,10 +33,13 @@ class StopSignals {
   bool requested() const;
   /// The name of the last signal received, e.g. "SIGTERM"; "a signal" if there was none.
   std::string name() const;
+  /// Whether SIGUSR1 has reached this process since the last call or the constructor.
+  bool take_report_request();
 
  private:
-  static constexpr std::size_t kSignals = 6;
+  static constexpr std::size_t kSignals = 5;
   std::array<struct sigaction, kSignals> before_{};
+  struct sigaction before_report_ {};
 };
 
 }  // namespace halomesh

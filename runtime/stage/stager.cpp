@@ -3,6 +3,7 @@
 #include "runtime/stage/stager.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <map>
 #include <sstream>
@@ -11,7 +12,7 @@
 #include "error.hpp"
 #include "runtime/mpi/collective_errors.hpp"
 #include "runtime/mpi/nonblocking_any.hpp"
-#include "runtime/posix/read_bytes.hpp"
+#include "runtime/mpi/spread_over.hpp"
 #include "runtime/stage/sample_scatter.hpp"
 
 namespace halomesh {
@@ -280,11 +281,24 @@ void Stager::keep(const std::vector<Work>& works) {
   kept_->complete();
 }
 
+/// Sums this rank's counts over all ranks. Collective over mesh.world().
+void Stager::finish_record(const ReadCounts& read, double seconds) {
+  const Comm& world = mesh_.world();
+  record_.rank_seconds = spread_over(world, seconds);
+  record_.seconds = record_.rank_seconds.max;
+  std::array<std::int64_t, 4> sums = {read.bytes, read.calls, read.ns, record_.bytes_staged};
+  world.sum(sums);
+  record_.bytes_read = sums[0];
+  record_.read_calls = sums[1];
+  record_.read_seconds = static_cast<double>(sums[2]) * 1e-9;
+  record_.bytes_staged = sums[3];
+}
+
 std::optional<std::vector<StagedSplit>> Stager::run(const std::function<bool()>& must_stop,
                                                     const Report& report) {
   const Comm& world = mesh_.world();
   const double start = MPI_Wtime();
-  const std::int64_t read_before = read_bytes();
+  const ReadCounts before = read_counts();
   std::vector<Work> works;
   record_.reused = take_up_kept(works);
   if (record_.reused) {
@@ -307,9 +321,7 @@ std::optional<std::vector<StagedSplit>> Stager::run(const std::function<bool()>&
     std::vector<float> targets = all_targets(splits_[i], works[i]);
     staged.push_back({splits_[i].owners, std::move(works[i].file), std::move(targets)});
   }
-  record_.bytes_read = world.sum(read_bytes() - read_before);
-  record_.bytes_staged = world.sum(record_.bytes_staged);
-  record_.seconds = world.max(MPI_Wtime() - start);
+  finish_record(read_counts() - before, MPI_Wtime() - start);
   return staged;
 }
 

@@ -15,6 +15,7 @@
 #include "runtime/data/dataset.hpp"
 #include "runtime/log/metrics.hpp"
 #include "runtime/mpi/process_mesh.hpp"
+#include "runtime/posix/read_counts.hpp"
 #include "runtime/stage/kept_stage.hpp"
 #include "runtime/stage/node_files.hpp"
 #include "runtime/stage/stage_directory.hpp"
@@ -93,6 +94,7 @@ class Stager {
              const Report& report);
   std::vector<std::byte> try_deflate(const Read& read);
   void keep(const std::vector<Work>& works);
+  void finish_record(const ReadCounts& read, double seconds);
   std::vector<float> all_targets(const SplitSource& split, const Work& work) const;
 
   const ProcessMesh& mesh_;

@@ -70,12 +70,13 @@ void Exchange::start() {
   const TraceScope scope(trace_.trace, trace_.pack, trace_.tensor);
   receives_.start_all();
   for (const Message& m : outgoing_) {
-    sent_bytes_ += bytes(m);
+    counts_.sent_bytes += bytes(m);
     if (m.in_place != nullptr) continue;
     std::byte* to = buffer_->data() + m.offset;
     for (const Box& box : m.boxes) to += size_of(tensor_.type) * pack(tensor_, box, to);
   }
   sends_.start_all();
+  counts_.messages += static_cast<std::int64_t>(outgoing_.size());
   active_ = true;
 }
 
@@ -91,7 +92,7 @@ void Exchange::finish() {
   for (std::size_t i = 0; i < incoming_.size(); ++i) {
     receives_.wait(i);
     const Message& m = incoming_[i];
-    received_bytes_ += bytes(m);
+    counts_.received_bytes += bytes(m);
     scope.add_received(bytes(m));
     if (m.in_place == nullptr) unpack(m);
   }

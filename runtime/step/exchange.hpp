@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "partition/transfer_plan.hpp"
+#include "runtime/log/step_counts.hpp"
 #include "runtime/mpi/in_flight.hpp"
 #include "runtime/mpi/mpi.hpp"
 #include "src/nn/tensor.hpp"
@@ -45,8 +46,9 @@ class Exchange {
   void finish();
 
   /// Bytes of tensor elements received and sent by this rank since construction.
-  std::int64_t received_bytes() const { return received_bytes_; }
-  std::int64_t sent_bytes() const { return sent_bytes_; }
+  std::int64_t received_bytes() const { return counts_.received_bytes; }
+  std::int64_t sent_bytes() const { return counts_.sent_bytes; }
+  const HaloCounts& counts() const { return counts_; }
   /// The phase of waiting for this exchange.
   Phase phase() const { return trace_.wait; }
   bool empty() const { return incoming_.empty() && outgoing_.empty(); }
@@ -73,7 +75,7 @@ class Exchange {
   InFlight<AlignedBuffer<std::byte>> buffer_;
   Requests receives_, sends_;  // after the buffer, so that they wait before it is freed
   bool active_ = false;
-  std::int64_t received_bytes_ = 0, sent_bytes_ = 0;
+  HaloCounts counts_;
 };
 
 }  // namespace halomesh

@@ -267,18 +267,35 @@ void Executor::backward(const Pass& pass, AnyConstView input, GradientReducer& r
   }
 }
 
-std::int64_t Executor::received_bytes(Phase phase) const {
-  std::int64_t bytes = 0;
-  const auto add = [&](const std::unique_ptr<Exchange>& exchange) {
-    if (exchange && exchange->phase() == phase) bytes += exchange->received_bytes();
+template <class Visit>
+void Executor::for_each_exchange(Visit visit) const {
+  const auto visit_one = [&](const std::unique_ptr<Exchange>& exchange) {
+    if (exchange) visit(*exchange);
   };
   for (const InFlight<EdgeTensor>& each : tensors_) {
     const EdgeTensor& tensor = *each;
-    std::for_each(tensor.distribute.begin(), tensor.distribute.end(), add);
-    add(tensor.sum_partials);
-    add(tensor.return_halo);
-    add(tensor.broadcast_diff);
+    std::for_each(tensor.distribute.begin(), tensor.distribute.end(), visit_one);
+    visit_one(tensor.sum_partials);
+    visit_one(tensor.return_halo);
+    visit_one(tensor.broadcast_diff);
   }
+}
+
+HaloCounts Executor::halo_counts() const {
+  HaloCounts sums;
+  for_each_exchange([&](const Exchange& exchange) {
+    sums.sent_bytes += exchange.counts().sent_bytes;
+    sums.received_bytes += exchange.counts().received_bytes;
+    sums.messages += exchange.counts().messages;
+  });
+  return sums;
+}
+
+std::int64_t Executor::received_bytes(Phase phase) const {
+  std::int64_t bytes = 0;
+  for_each_exchange([&](const Exchange& exchange) {
+    if (exchange.phase() == phase) bytes += exchange.received_bytes();
+  });
   return bytes;
 }
 

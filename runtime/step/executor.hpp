@@ -51,6 +51,8 @@ class Executor {
   /// also called after each chunk and layer.
   void progress();
 
+  /// What this rank has sent and received so far, in training and in evaluations.
+  HaloCounts halo_counts() const;
   /// Bytes that this rank has received so far in the exchanges whose wait phase is `phase`.
   std::int64_t received_bytes(Phase phase) const;
   /// "conv1: forward jit:..., ..." for every layer that uses a library's kernels.
@@ -85,6 +87,8 @@ class Executor {
   void backward_data(const Pass& pass, std::size_t layer);
   void backward_parameters(const Pass& pass, std::size_t layer);
   void settle_diff(std::size_t tensor);
+  template <class Visit>
+  void for_each_exchange(Visit visit) const;
 
   Comm comm_;  // only for this executor's exchanges, so that those of another cannot match them
   Model& model_;

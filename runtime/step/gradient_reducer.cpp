@@ -69,7 +69,7 @@ void GradientReducer::make_buckets(const ModelGeometry& geometry, const HolderGr
   bool open = false;
   for (std::size_t i = group.ranges.size(); i-- > 0;) {
     const ParameterRange& range = group.ranges[i];
-    if (!open) buckets_.push_back({comm, range.offset + range.volume, 0, {}, 0, 0});
+    if (!open) buckets_.push_back({comm, range.offset + range.volume, 0, {}, 0, 0, 0});
     Bucket& bucket = buckets_.back();
     bucket.offset = range.offset;
     bucket.volume += range.volume;
@@ -101,6 +101,7 @@ void GradientReducer::completed(std::size_t layer) {
 void GradientReducer::start_round(std::size_t bucket) {
   const TraceScope scope(trace_, Phase::kReductionStart);
   Bucket& b = buckets_[bucket];
+  if (b.rounds_started == 0) b.begin_ns = Trace::now_ns();
   sums_[bucket]->start(comms_[b.comm], b.rounds_started++, parameters_.diffs().data() + b.offset,
                        &requests_[bucket]);
 }
@@ -118,9 +119,21 @@ void GradientReducer::start_next_rounds() {
   }
 }
 
-void GradientReducer::progress() {
+// False when no sum was in flight.
+bool GradientReducer::take_completed(bool wait) {
   completed_.clear();
-  requests_.take_completed(false, completed_);
+  const bool some = requests_.take_completed(wait, completed_);
+  for (const int i : completed_) {
+    const Bucket& bucket = buckets_[static_cast<std::size_t>(i)];
+    if (bucket.rounds_started < comms_[bucket.comm].rounds()) continue;
+    ++counts_.buckets;
+    counts_.ns += Trace::now_ns() - bucket.begin_ns;
+  }
+  return some;
+}
+
+void GradientReducer::progress() {
+  take_completed(false);
   start_next_rounds();
 }
 
@@ -129,12 +142,8 @@ void GradientReducer::progress() {
 void GradientReducer::finish() {
   TraceScope scope(trace_, Phase::kReductionWait);
   scope.add_received(step_bytes_);
-  reduced_bytes_ += step_bytes_;
-  completed_.clear();
-  while (requests_.take_completed(true, completed_)) {
-    completed_.clear();
-    start_next_rounds();
-  }
+  counts_.bytes += step_bytes_;
+  while (take_completed(true)) start_next_rounds();
 }
 
 }  // namespace halomesh

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "runtime/log/step_counts.hpp"
 #include "runtime/mpi/in_flight.hpp"
 #include "runtime/mpi/mpi.hpp"
 #include "runtime/mpi/process_mesh.hpp"
@@ -47,7 +48,9 @@ class GradientReducer {
   void finish();
 
   /// Bytes of gradients that this rank contributed to sums since construction.
-  std::int64_t reduced_bytes() const { return reduced_bytes_; }
+  std::int64_t reduced_bytes() const { return counts_.bytes; }
+  /// Sums of gradients since construction. The end of one is seen by progress() and finish() only.
+  const ReductionCounts& counts() const { return counts_; }
 
  private:
   struct Bucket {
@@ -56,11 +59,13 @@ class GradientReducer {
     std::vector<std::size_t> layers;  // one entry per parameter
     std::size_t missing = 0;
     int rounds_started = 0;
+    std::int64_t begin_ns = 0;  // of its sum
   };
   void make_buckets(const ModelGeometry& geometry, const HolderGroup& group, std::size_t comm,
                     std::int64_t bucket_bytes);
   void start_round(std::size_t bucket);
   void start_next_rounds();
+  bool take_completed(bool wait);
 
   Parameters& parameters_;
   Trace* trace_;
@@ -70,7 +75,8 @@ class GradientReducer {
   std::vector<InFlight<BucketSum>> sums_;    // of each bucket
   Requests requests_;                        // of each bucket: its round in flight
   std::vector<int> completed_;               // memory for the indices of completed requests
-  std::int64_t reduced_bytes_ = 0, step_bytes_ = 0;
+  ReductionCounts counts_;
+  std::int64_t step_bytes_ = 0;
 };
 
 }  // namespace halomesh

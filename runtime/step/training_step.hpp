@@ -34,6 +34,9 @@ class TrainingStep {
   /// and with the holders of the same parameters.
   double run(Loader& loader, const StepSettings& settings);
 
+  /// What this rank has moved since construction, in evaluations too; without its input.
+  StepCounts counts() const { return {executor_.halo_counts(), reducer_.counts(), {}, 0}; }
+
   Executor& executor() { return executor_; }
   const Executor& executor() const { return executor_; }
   const GradientReducer& reducer() const { return reducer_; }

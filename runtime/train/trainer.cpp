@@ -40,7 +40,9 @@ Trainer::Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geo
                                               : make_order(options_, mesh, *validation)),
       schedule_(options_.schedule, std::max<std::int64_t>(1, order_.training_steps())),
       trace_(trace),
-      training_(mesh, model, geometry, parameters, order_.local_batch, trace, options_.reduction),
+      phases_(mesh, geometry, options_.global_batch),
+      training_(mesh, model, geometry, parameters, order_.local_batch, phases_.trace(),
+                options_.reduction),
       input_(
           mesh, geometry, model.input_type(), !executor().output().span.empty(), {&train, order_},
           {options_.evaluate_every > 0 ? validation : nullptr, validation_order_}, options_.stage),
@@ -165,16 +167,17 @@ void Trainer::append_epochs() {
 }
 
 Trainer::StepSums Trainer::train_step() {
-  const TraceScope whole(trace_, Phase::kStep);
+  const TraceScope whole(phases_.trace(), Phase::kStep);
   const auto rate = static_cast<float>(schedule_.rate(step_));
-  std::array<double, 2> sums{};
+  std::array<double, 3> sums{};
   sums[0] = training_.run(input_.training(), {options_.seed, step_, options_.sgd, rate});
   ++step_;
   // Any rank may have been told to stop or have reached its wall limit: one sum informs all ranks.
   sums[1] = must_stop() ? 1.0 : 0.0;
-  const TraceScope scope(trace_, Phase::kReductionWait, "loss");
+  sums[2] = signals_.take_report_request() ? 1.0 : 0.0;
+  const TraceScope scope(phases_.trace(), Phase::kReductionWait, "loss");
   mesh_.world().sum(sums);
-  return {sums[0], sums[1] > 0};
+  return {sums[0], sums[1] > 0, sums[2] > 0};
 }
 
 bool Trainer::must_stop() const {
@@ -203,6 +206,7 @@ bool Trainer::evaluate_now(std::int64_t epoch) {
   const Evaluation evaluation =
       evaluate(mesh_, training_.executor(), input_.validation(), validation_order_, {},
                [this] { return signals_.requested(); });
+  end_traced();
   if (evaluation.stopped) return false;
   mllog_.eval_stop(epoch);
   if (step_ > 0 && step_ % steps_per_epoch() == 0) mllog_.epoch_stop(epoch);
@@ -230,18 +234,55 @@ void Trainer::save() {
   saved_step_ = step_;
 }
 
+StepCounts Trainer::counts() {
+  StepCounts counts = training_.counts();
+  counts.input = input_.training().reads();
+  counts.input_wait_s = input_.training().input_wait_seconds();
+  return counts;
+}
+
+// Before the evaluation of the epoch, so that the line follows the last of its steps.
+void Trainer::log_phases() {
+  phases_.note(counts());
+  if (phases_.steps() == 0) return;
+  const PhaseSummary summary = phases_.take((step_ - 1) / steps_per_epoch(), step_);
+  metrics_.phases(summary);
+}
+
+void Trainer::report_phases() {
+  phases_.note(counts());
+  const std::string table = phases_.table();
+  if (mesh_.world().rank() != 0) return;
+  progress_.finish();
+  std::cout << "SIGUSR1 received: the steps of this run up to step " << step_ << '\n'
+            << table << std::flush;
+}
+
+// Passes on what was recorded to the trace of the whole run, if there is one.
+void Trainer::end_traced() {
+  if (trace_ != nullptr)
+    for (const TraceEvent& event : phases_.trace()->events()) trace_->record(event);
+}
+
 bool Trainer::train_epoch() {
   append_epochs();
+  phases_.resume(counts());
   mllog_.epoch_start(step_ / steps_per_epoch());
   const std::int64_t end = (step_ / steps_per_epoch() + 1) * steps_per_epoch();
-  while (step_ < end && !limit_reached()) {
+  bool stopped = false;
+  while (!stopped && step_ < end && !limit_reached()) {
+    phases_.trace()->clear();
     const double begin = MPI_Wtime();
     const StepSums sums = train_step();
+    end_traced();
+    phases_.end_step();
     after_step(sums, MPI_Wtime() - begin);
-    if (sums.stop) return false;
-    if (step_ < end && checkpoint_due()) save();
+    if (sums.report) report_phases();
+    stopped = sums.stop;
+    if (!stopped && step_ < end && checkpoint_due()) save();
   }
-  return true;
+  log_phases();
+  return !stopped;
 }
 
 bool Trainer::finish_epoch() {
@@ -318,6 +359,7 @@ TrainingResult Trainer::run() {
   result_.steps = step_;
   result_.epochs = step_ / steps_per_epoch();
   result_.last_loss = recent_loss_;
+  result_.phases = phases_.table();
   if (training_s_ > 0) {
     result_.samples_per_s = static_cast<double>(run_steps_ * options_.global_batch) / training_s_;
     result_.input_wait = input_.training().input_wait_seconds() / training_s_;

@@ -21,6 +21,7 @@
 #include "runtime/step/evaluator.hpp"
 #include "runtime/step/training_step.hpp"
 #include "runtime/train/checkpoint.hpp"
+#include "runtime/train/phase_record.hpp"
 #include "runtime/train/resume_rules.hpp"
 #include "runtime/train/wall_limit.hpp"
 #include "src/nn/schedule.hpp"
@@ -67,6 +68,7 @@ struct TrainingResult {
   double input_wait = 0;     ///< part of the training steps' time that this rank waited for input
   double first_loss = 0, last_loss = 0;  ///< first step of this run; running mean at its end
   std::optional<Evaluation> first_evaluation, last_evaluation;
+  std::string phases;  ///< a table of where the time of this run's steps went; "" without steps
 };
 
 /// Trains a network on one rank. Constructor and run() are collective over mesh.world().
@@ -94,7 +96,8 @@ class Trainer {
  private:
   struct StepSums {
     double loss = 0;
-    bool stop = false;  // some rank must stop
+    bool stop = false;    // some rank must stop
+    bool report = false;  // some rank was asked for a report
   };
   TrainingState current_state() const;
   bool checkpoint_due() const;
@@ -115,6 +118,10 @@ class Trainer {
   bool finish_epoch();                    // false when its evaluation was stopped
   bool evaluate_now(std::int64_t epoch);  // the same
   void save();
+  StepCounts counts();
+  void log_phases();
+  void report_phases();
+  void end_traced();
 
   const ProcessMesh& mesh_;
   const ModelGeometry& geometry_;
@@ -123,6 +130,7 @@ class Trainer {
   SampleOrder order_, validation_order_;
   Schedule schedule_;
   Trace* trace_;
+  PhaseRecord phases_;
   TrainingStep training_;
   std::optional<SymmetryDraw> draw_;  // how training samples are transformed
   TrainingInput input_;

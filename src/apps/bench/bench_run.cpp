@@ -3,18 +3,17 @@
 #include "src/apps/bench/bench_run.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <initializer_list>
 #include <memory>
-#include <sstream>
-#include <utility>
 
 #include "runtime/load/direct_loader.hpp"
+#include "runtime/mpi/spread_over.hpp"
+#include "runtime/posix/process_memory.hpp"
 #include "runtime/step/evaluator.hpp"
+#include "runtime/step/phase_reduction.hpp"
 #include "runtime/step/training_step.hpp"
 #include "src/apps/bench/bench_input.hpp"
-#include "src/apps/bench/process_memory.hpp"
 #include "src/apps/options/model_options.hpp"
 #include "src/apps/train/network_on_mesh.hpp"
 #include "trace.hpp"
@@ -82,50 +81,24 @@ double MeasuredTraining::evaluate_pass(std::int64_t steps) {
   return static_cast<double>(result.samples) / result.seconds;
 }
 
-/// The phases of all ranks, the same on every rank: those of rank 0 first.
-std::vector<PhaseKey> common_keys(const Comm& world, const PhaseTimes& times) {
-  std::ostringstream mine;
-  for (const PhaseTimes::Row& row : times.rows())
-    mine << static_cast<int>(row.key.phase) << ' ' << row.key.layer << '\n';
-  std::vector<PhaseKey> keys;
-  for (const std::string& text : world.all_gather(mine.str())) {
-    std::istringstream lines(text);
-    int phase = 0;
-    for (std::string layer; lines >> phase && lines.ignore() && std::getline(lines, layer);) {
-      PhaseKey key{static_cast<Phase>(phase), layer};
-      if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(std::move(key));
-    }
-  }
-  return keys;
-}
-
 /// Merges this rank's phases with those of all others.
-void merge_phases(const Comm& world, const PhaseTimes& times, const StepWork& work,
-                  BenchResult& result) {
-  const auto steps = static_cast<double>(result.steps);
-  std::array<double, kPhaseKinds> of_kind{};
-  double step_s = 0;
-  for (PhaseKey& key : common_keys(world, times)) {
-    const PhaseTimes::Row mine = times.of(key);
-    const double seconds = static_cast<double>(mine.ns) * 1e-9 / steps;
-    PhaseRow row{std::move(key), 0, world.max(seconds), 0, work.of(mine.key)};
-    std::array<double, 4> sums = {seconds, static_cast<double>(mine.received_bytes) / steps,
-                                  row.work.flops, row.work.memory_bytes};
-    world.sum(sums);
-    row.mean_s = sums[0] / world.size();
-    row.received_bytes = sums[1];
-    row.work = {sums[2], sums[3]};
-    step_s += seconds;
-    of_kind[static_cast<std::size_t>(kind_of(row.key.phase))] += seconds;
-    result.flops += row.work.flops;
-    result.rows.push_back(std::move(row));
-  }
+void merge_phases(const NetworkOnMesh& network, const PhaseTimes& times, BenchResult& result) {
+  const Comm& world = network.mesh.world();
+  const PhaseSummary summary =
+      summarize_phases(world, phase_layers(network.geometry), times, {result.steps, result.steps});
+  const StepWork work = StepWork::of_all_ranks(network.model, network.geometry,
+                                               network.mesh.shape(), result.local_batch);
+  for (const PhaseSummary::Row& row : summary.rows)
+    result.rows.push_back(
+        {row.key, row.seconds.mean, row.seconds.max, row.received_bytes, work.of(row.key)});
+  result.flops = work.flops();
+  result.mean_step_s = summary.step_s.mean;
   const auto share_of = [&](std::initializer_list<PhaseKind> kinds) {
     double share = 0;
-    for (const PhaseKind kind : kinds) share += of_kind[static_cast<std::size_t>(kind)] / step_s;
-    return StepShare{world.sum(share) / world.size(), world.max(share)};
+    for (const PhaseKind kind : kinds) share += times.seconds(kind) / times.seconds();
+    const RankSpread spread = spread_over(world, share);
+    return StepShare{spread.mean, spread.max};
   };
-  result.mean_step_s = world.sum(step_s) / world.size();
   result.halo_wait = share_of({PhaseKind::kHaloWait});
   result.reduction_wait = share_of({PhaseKind::kReductionWait});
   result.input_wait = share_of({PhaseKind::kInputWait});
@@ -133,8 +106,9 @@ void merge_phases(const Comm& world, const PhaseTimes& times, const StepWork& wo
   result.exchange_wait = share_of({PhaseKind::kHaloWait, PhaseKind::kReductionWait});
 }
 
-void measure_steps(const Comm& world, MeasuredTraining& training, const BenchPlan& plan,
-                   const StepWork& work, BenchResult& result) {
+void measure_steps(const NetworkOnMesh& network, MeasuredTraining& training, const BenchPlan& plan,
+                   BenchResult& result) {
+  const Comm& world = network.mesh.world();
   for (std::int64_t s = 0; s < plan.warm_up; ++s) training.step();
   PhaseTimes times;
   std::vector<double> seconds;
@@ -154,7 +128,7 @@ void measure_steps(const Comm& world, MeasuredTraining& training, const BenchPla
   }
   result.step_s = spread_of(seconds);
   result.samples_per_s = spread_of(rates);
-  merge_phases(world, times, work, result);
+  merge_phases(network, times, result);
 }
 
 }  // namespace
@@ -179,8 +153,7 @@ BenchResult run_case(const Comm& world, const Options& options, const BenchPlan&
   result.reduction = plan.reduction;
   MeasuredTraining training(network, plan, result.local_batch, result.reduction);
   result.implementations = training.executor().implementations();
-  const StepWork work(network.model, network.geometry, network.mesh.part(), result.local_batch);
-  measure_steps(world, training, plan, work, result);
+  measure_steps(network, training, plan, result);
   if (plan.evaluate) {
     std::vector<double> rates(kEvaluationPasses);
     for (double& rate : rates) rate = training.evaluate_pass(plan.steps);

@@ -9,9 +9,9 @@
 
 #include "runtime/log/phase_times.hpp"
 #include "runtime/mpi/mpi.hpp"
+#include "runtime/step/phase_work.hpp"
 #include "runtime/step/reduction.hpp"
 #include "src/apps/bench/bench_options.hpp"
-#include "src/apps/bench/phase_work.hpp"
 
 namespace halomesh {
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "runtime/mpi/mpi.hpp"
-#include "src/apps/bench/phase_work.hpp"
+#include "runtime/step/phase_work.hpp"
 
 namespace halomesh {
 

@@ -78,20 +78,6 @@ Json program_record(const Comm& world, const RankBinding& binding, const Options
           {"machine", machine(binding)}, {"binding", world.all_gather(binding.describe())}};
 }
 
-void record_run(const Comm& world, const std::filesystem::path& directory, const Options& options,
-                const ProcessMesh& mesh, Reduction reduction, const RankBinding& binding,
-                const std::vector<std::string>& implementations) {
-  Json record = program_record(world, binding, options);
-  const MeshShape& shape = mesh.shape();
-  record["mesh"] = {{"ranks", shape.ranks()},
-                    {"replicas", shape.replicas},
-                    {"parts", to_string(shape.parts)},
-                    {"threads", binding.threads}};
-  record["reduction"] = name_of(reduction);
-  record["kernels"] = implementations;
-  write_record(world, directory / "run.json", record);
-}
-
 void write_record(const Comm& world, const std::filesystem::path& file, const Json& record) {
   on_first_rank(world, [&] {
     write_run_record(file, record);

@@ -9,8 +9,7 @@
 #include <vector>
 
 #include "runtime/machine/binding.hpp"
-#include "runtime/mpi/process_mesh.hpp"
-#include "runtime/step/reduction.hpp"
+#include "runtime/mpi/mpi.hpp"
 #include "src/apps/options/options.hpp"
 #include "trace.hpp"
 
@@ -32,12 +31,6 @@ nlohmann::ordered_json program_record(const Comm& world, const RankBinding& bind
 /// Collective over `world`.
 void write_record(const Comm& world, const std::filesystem::path& file,
                   const nlohmann::ordered_json& record);
-
-/// Writes run.json: options, versions, machine, the binding of every rank, how gradients are summed
-/// and the library kernels that the layers of rank 0 chose. Collective over `world`.
-void record_run(const Comm& world, const std::filesystem::path& directory, const Options& options,
-                const ProcessMesh& mesh, Reduction reduction, const RankBinding& binding,
-                const std::vector<std::string>& implementations);
 
 /// Writes the intervals of all ranks to `file` in the Trace Event Format (JSON, "X" events; opened
 /// by chrome://tracing and Perfetto): one process per rank, times in microseconds. Collective over

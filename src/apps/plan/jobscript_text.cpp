@@ -187,7 +187,7 @@ void add_slurm(const SiteProfile& site, const JobRequest& request, const JobPlan
   const std::int64_t early =
       std::min(site.signal_margin_s, std::max<std::int64_t>(request.seconds - 60, 0) / 2);
   // To the script if it forwards the signal to mpirun, otherwise to every rank.
-  values["signal"] = early > 0 ? Lines{fmt::format("{}USR1@{}", srun ? "" : "B:", early)} : Lines{};
+  values["signal"] = early > 0 ? Lines{fmt::format("{}USR2@{}", srun ? "" : "B:", early)} : Lines{};
   values["queue_option"] = {site.queue_option};
   values["queue"] = optional_line(plan.queue);
   values["srun"] = switched(srun);

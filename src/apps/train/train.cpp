@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "runtime/data/open_dataset.hpp"
@@ -22,6 +23,7 @@
 #include "src/apps/options/model_options.hpp"
 #include "src/apps/options/train_options.hpp"
 #include "src/apps/train/network_on_mesh.hpp"
+#include "src/apps/train/training_record.hpp"
 
 namespace halomesh {
 namespace {
@@ -172,8 +174,11 @@ int train(const Comm& world, const Options& options) {
                   validation.get(), trainer_settings, trace.get());
   if (from)
     for (const std::string& warning : trainer.resume(from->state)) warn(world, warning);
-  record_run(world, trainer_settings.out, options, network.mesh, trainer_settings.reduction,
-             binding, trainer.executor().implementations());
+  nlohmann::ordered_json record =
+      training_record(options, binding,
+                      {network, trainer_settings, training->size(),
+                       validation ? validation->size() : 0, trainer.executor().implementations()});
+  write_record(world, trainer_settings.out / "run.json", record);
   warn_of_slow_kernels(world, trainer.executor().implementations());
   say(world,
       fmt::format("{} parameters, {} training samples, {} steps per epoch of batch {}; {} ranks as "
@@ -195,6 +200,9 @@ int train(const Comm& world, const Options& options) {
     say(world, fmt::format("resuming from {} at step {}", from->path.string(), from->state.step));
   const TrainingResult result = trainer.run();
   if (trace) write_trace(world, options.get<std::string>("trace"), *trace);
+  record["end"] = end_record(result);
+  write_record(world, trainer_settings.out / "run.json", record);
+  if (!result.phases.empty()) say(world, result.phases);
   say(world, summary(result, trainer_settings));
   return result.end == TrainingEnd::kStopped ? kExitStopped : kExitDone;
 }

@@ -12,7 +12,7 @@
 #include "src/apps/bench/bench_report.hpp"
 #include "src/apps/bench/bench_run.hpp"
 #include "src/apps/bench/machine_peak.hpp"
-#include "src/apps/bench/process_memory.hpp"
+#include "runtime/posix/process_memory.hpp"
 #include "src/apps/options/model_options.hpp"
 #include "src/nn/peak.hpp"
 #include "test/harness/test_comm.hpp"

@@ -118,7 +118,7 @@ TEST_CASE("scripts for Slurm sites have the sites' directives") {
       script("cori-knl", {"--nodes", "1024", "--stage-gib", "10", "--time", "1-00:00:00"});
   for (const char* line :
        {"#SBATCH --constraint=knl,quad,cache", "#SBATCH --core-spec=4", "#SBATCH --time=24:00:00",
-        "#SBATCH --qos=regular", "#SBATCH --cpus-per-task=256", "#SBATCH --signal=USR1@120",
+        "#SBATCH --qos=regular", "#SBATCH --cpus-per-task=256", "#SBATCH --signal=USR2@120",
         "#DW jobdw capacity=10240GB access_mode=striped type=scratch",
         "#DW stage_in source=/scratch/data destination=$DW_JOB_STRIPED/data type=directory",
         "  --data \"$DW_JOB_STRIPED/data\""}) {
@@ -139,7 +139,7 @@ TEST_CASE("scripts for Slurm sites have the sites' directives") {
   by_mpirun.insert(by_mpirun.end(), {"--launcher", "mpirun"});
   const std::string mpirun = script("generic-slurm", by_mpirun);
   check_shell(mpirun);
-  CHECK(has_line(mpirun, "#SBATCH --signal=B:USR1@120"));
+  CHECK(has_line(mpirun, "#SBATCH --signal=B:USR2@120"));
   CHECK(has_line(mpirun, "export OMPI_MCA_odls_base_sigkill_timeout=2"));
   CHECK(mpirun.find("mpirun -n 16 --map-by ppr:4:node:PE=12 --bind-to core") != std::string::npos);
 }

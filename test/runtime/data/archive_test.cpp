@@ -15,7 +15,7 @@
 #include "runtime/data/hdf5_kind.hpp"
 #include "runtime/data/open_dataset.hpp"
 #include "runtime/data/sample_checks.hpp"
-#include "runtime/posix/read_bytes.hpp"
+#include "runtime/posix/read_counts.hpp"
 #include "test/harness/full_disk.hpp"
 #include "test/runtime/data/archive_files.hpp"
 #include "test/runtime/data/sample_files.hpp"
@@ -91,9 +91,9 @@ TEST_CASE("archive: reading a block touches only its chunks") {
   const auto reader = dataset->reader();
   const auto bytes_of = [&](const Box& box) {
     const Tensor block(box, 1, DataType::kInt16);
-    const std::int64_t before = read_bytes();
+    const std::int64_t before = read_counts().bytes;
     reader->read(0, block.any_view(), {});
-    return read_bytes() - before;
+    return read_counts().bytes - before;
   };
   constexpr std::int64_t kChunk = 8 * 8 * 64 * 2 * 2 + 4;  // voxels and a checksum
   CHECK(bytes_of({{0, 0, 0, 0}, {2, 8, 8, 64}}) == kChunk);

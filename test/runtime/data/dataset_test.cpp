@@ -8,7 +8,7 @@
 
 #include "runtime/data/example.hpp"
 #include "runtime/data/tfrecord_dataset.hpp"
-#include "runtime/posix/read_bytes.hpp"
+#include "runtime/posix/read_counts.hpp"
 #include "test/runtime/data/sample_files.hpp"
 
 namespace halomesh {
@@ -234,10 +234,10 @@ TEST_CASE("dataset: opening plain files, or gzip ones of one record, reads littl
               std::vector<std::string>(static_cast<std::size_t>(records), sample_payload(1, shape)),
               name[0] == 'a' ? Compression::kNone : compression);
       });
-      const std::int64_t before = read_bytes();
+      const std::int64_t before = read_counts().bytes;
       const auto dataset = directory.open(shape);
       CHECK(dataset->size() == 2 * records);
-      CHECK(read_bytes() - before < 16000);
+      CHECK(read_counts().bytes - before < 16000);
       // Having opened it, a reader reads sample 0 as any other.
       std::vector<float> y(kTargets);
       CHECK(std::ssize(streamed(*dataset->reader(), 0, y)) == shape.volume());
@@ -269,9 +269,9 @@ TEST_CASE("dataset: bytes read from files are counted") {
     const auto reader = dataset->reader();
     const Tensor block(Box::whole(kShape), 1);
     std::vector<float> y(kTargets);
-    const std::int64_t before = read_bytes();
+    const std::int64_t before = read_counts().bytes;
     reader->read(0, block.any_view(), y);
-    CHECK(read_bytes() - before == bytes);
+    CHECK(read_counts().bytes - before == bytes);
   }
 }
 

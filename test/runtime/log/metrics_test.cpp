@@ -30,19 +30,54 @@ std::vector<std::string> lines_of(const std::filesystem::path& path) {
   return lines;
 }
 
+/// The lines without their times, all of which must be between `begin` and now.
+std::vector<std::string> timeless(const std::filesystem::path& path, double begin) {
+  std::vector<std::string> lines = lines_of(path);
+  for (std::string& line : lines) {
+    const std::size_t at = line.rfind(",\"time\":");
+    REQUIRE(at != std::string::npos);
+    const double time = nlohmann::json::parse(line).at("time").get<double>();
+    CHECK(time >= begin);
+    CHECK(time <= unix_time());
+    line.replace(at, line.find('}', at) - at, "");
+  }
+  return lines;
+}
+
+/// A summary of the steps up to this one; its content does not matter.
+PhaseSummary phases_until(std::int64_t step) {
+  PhaseSummary summary;
+  summary.step = summary.steps = step;
+  return summary;
+}
+
 }  // namespace
 
 TEST_CASE("metrics lines have the documented keys in their order") {
   const TempDirectory directory;
   const auto path = directory / "metrics.jsonl";
+  const double begin = unix_time();
   MetricsLog log(path);
   log.step({1, 0, 0.1, 0.001, 0.5});
-  CHECK(contents(path) ==
-        "{\"event\":\"step\",\"step\":1,\"epoch\":0,\"loss\":0.1,\"lr\":0.001,\"seconds\":0.5}\n");
   log.evaluation({3, 0.25, 0.125, 1000, 2});
-  CHECK(lines_of(path).at(1) ==
+  StageRecord stage;
+  stage.samples = 3;
+  stage.bytes_read = 64;
+  stage.read_calls = 2;
+  stage.read_seconds = 0.5;
+  stage.rank_seconds = {1, 0.5, 2, 7};
+  log.stage(stage);
+  const auto lines = timeless(path, begin);
+  REQUIRE(lines.size() == 3);
+  CHECK(lines[0] ==
+        "{\"event\":\"step\",\"step\":1,\"epoch\":0,\"loss\":0.1,\"lr\":0.001,\"seconds\":0.5}");
+  CHECK(lines[1] ==
         "{\"event\":\"eval\",\"epoch\":3,\"mae\":0.25,\"loss\":0.125,\"samples\":1000,"
         "\"seconds\":2.0}");
+  CHECK(lines[2] ==
+        "{\"event\":\"stage\",\"seconds\":0.0,\"samples\":3,\"bytes_read\":64,\"bytes_staged\":0,"
+        "\"reused\":false,\"read_seconds\":0.5,\"read_calls\":2,\"rank_seconds\":{\"mean\":1.0,"
+        "\"min\":0.5,\"max\":2.0,\"max_rank\":7}}");
 }
 
 TEST_CASE("metrics numbers come back bit for bit, those that are not finite as null") {
@@ -85,9 +120,10 @@ TEST_CASE("a resumed run continues the curve from its step") {
     }
     auto after = lines_of(path);
     REQUIRE(after.size() == row.lines + 1);
-    CHECK(after.back() == fmt::format("{{\"event\":\"step\",\"step\":{},\"epoch\":1,\"loss\":0.0,"
-                                      "\"lr\":0.0,\"seconds\":0.0}}",
-                                      row.last_step + 1));
+    CHECK(after.back().starts_with(
+        fmt::format("{{\"event\":\"step\",\"step\":{},\"epoch\":1,\"loss\":0.0,"
+                    "\"lr\":0.0,\"seconds\":0.0,\"time\":",
+                    row.last_step + 1)));
     after.pop_back();
     CHECK(std::equal(after.begin(), after.end(), before.begin()));
     CHECK(directory.entries() == 1);
@@ -115,6 +151,57 @@ TEST_CASE("a resumed run knows the validation of its step, and no other") {
   }
 }
 
+TEST_CASE("a resumed run keeps the phases of its steps and finds the validation after them") {
+  const TempDirectory directory;
+  const auto path = directory / "metrics.jsonl";
+  struct Row {
+    std::int64_t last_step;
+    std::size_t lines;
+    double mae;  // 0: none
+  };
+  int checked = 0;
+  for (const Row row : {Row{1, 1, 0}, Row{2, 4, 0.75}, Row{3, 6, 0}, Row{4, 10, 0.5}}) {
+    CAPTURE(row.last_step);
+    {
+      MetricsLog log(path);
+      log.step({1, 0, 0.5, 0.001, 2});
+      log.step({2, 0, 0.25, 0.001, 2});
+      log.phases(phases_until(2));
+      log.evaluation({0, 0.75, 0.5, 8, 3});
+      log.step({3, 1, 0.125, 0.001, 2});
+      log.phases(phases_until(3));  // stopped here
+      log.step({4, 1, 0.0625, 0.001, 2});
+      log.phases(phases_until(4));
+      log.stage({});  // stopped again, and resumed
+      log.evaluation({1, 0.5, 0.25, 8, 3});
+    }
+    const auto before = lines_of(path);
+    REQUIRE(before.size() == 10);
+    for (int again = 0; again < 2; ++again) {
+      const MetricsLog log(path, row.last_step);
+      CHECK(log.warning() == "");
+      REQUIRE(log.evaluation_before().has_value() == (row.mae > 0));
+      if (row.mae > 0) CHECK(log.evaluation_before()->mae == row.mae);
+      const auto after = lines_of(path);
+      REQUIRE(after.size() == row.lines);
+      CHECK(std::equal(after.begin(), after.end(), before.begin()));
+      ++checked;
+    }
+  }
+  CHECK(checked == 8);
+}
+
+TEST_CASE("lines of versions without a time and without phases are kept") {
+  const TempDirectory directory;
+  const auto path = directory / "metrics.jsonl";
+  const std::string old =
+      "{\"event\":\"step\",\"step\":1}\n{\"event\":\"eval\",\"mae\":0.5,\"epoch\":0}\n";
+  put_contents(path, old);
+  const MetricsLog log(path, 1);
+  CHECK(contents(path) == old);
+  CHECK(log.evaluation_before().has_value());
+}
+
 TEST_CASE("counts of a validation that no run can have are brought within bounds") {
   const TempDirectory directory;
   const auto path = directory / "metrics.jsonl";
@@ -132,6 +219,9 @@ TEST_CASE("resuming from a damaged metrics.jsonl says what is missing and keeps 
     return fmt::format("{{\"event\":\"step\",\"step\":{}}}\n", number);
   };
   const std::string eval = "{\"event\":\"eval\",\"mae\":0.5}\n";
+  const auto phases = [](int number) {
+    return fmt::format("{{\"event\":\"phases\",\"step\":{}}}\n", number);
+  };
   const std::string whole = step(1) + step(2) + eval + step(3) + step(4) + eval;
   const std::string zeros(7, '\0');
   struct Row {
@@ -151,6 +241,10 @@ TEST_CASE("resuming from a damaged metrics.jsonl says what is missing and keeps 
       {"lines twice", step(1) + step(2) + step(2) + step(1) + step(3) + step(4),
        step(1) + step(2) + step(3) + step(4), 2, 0},
       {"later steps too", step(1) + step(4) + step(5) + "not json\n", step(1) + step(4), 0, 2},
+      {"phases twice", whole + phases(4) + phases(4), whole + phases(4), 1, 0},
+      {"phases without steps", "{\"event\":\"phases\"}\n" + whole, whole, 1, 0},
+      {"phases of later steps", step(1) + phases(5) + step(2), step(1), 0, 3},
+      {"phases of lost steps", step(1) + phases(3) + step(4), step(1) + phases(3) + step(4), 0, 2},
       {"only garbage", zeros + zeros, "", 0, 4}};
   int missing = 0;
   for (const Row& row : rows)
@@ -163,9 +257,11 @@ TEST_CASE("resuming from a damaged metrics.jsonl says what is missing and keeps 
       if (!deleted) put_contents(path, row.before);
       const std::string warning = MetricsLog(path, 4).warning();
       const std::string line = "{\"event\":\"resumed\",\"step\":4,\"records_missing\":";
-      CHECK(contents(path) ==
-            row.kept +
-                (row.missing > 0 ? fmt::format("{}{}}}\n", line, row.missing) : std::string()));
+      if (row.missing == 0)
+        CHECK(contents(path) == row.kept);
+      else
+        CHECK(contents(path).starts_with(row.kept +
+                                         fmt::format("{}{},\"time\":", line, row.missing)));
       CHECK(contains(warning, fmt::format("damaged lines removed: {} ", row.damaged)) ==
             (row.damaged > 0));
       CHECK(contains(warning, fmt::format("steps missing before the checkpoint: {} of 4",

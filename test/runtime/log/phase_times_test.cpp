@@ -44,6 +44,34 @@ TEST_CASE("phases exclude the intervals inside them and add up to the steps") {
   CHECK(sum_ns(times) == 110);
 }
 
+TEST_CASE("texts that have moved are the same layers, and sums merge and reset") {
+  PhaseTimes times;
+  for (int step = 0; step < 3; ++step) {
+    const std::string one = "conv1", two = "conv2";  // at other addresses in each step
+    const std::string keep(static_cast<std::size_t>(100 * (step + 1)), 'x');
+    times.add(std::vector<TraceEvent>{{Phase::kForward, one, 0, 10, 1},
+                                      {Phase::kForward, two, 10, 30, 0},
+                                      {Phase::kForward, one, 30, 31, 0},
+                                      {Phase::kStep, "", 0, 40, 0}});
+  }
+  CHECK(times.rows().size() == 3);
+  CHECK(times.of({Phase::kForward, "conv1"}).ns == 33);
+  CHECK(times.of({Phase::kForward, "conv2"}).ns == 60);
+  CHECK(times.seconds() == doctest::Approx(120e-9));
+  CHECK(times.seconds(PhaseKind::kCompute) == doctest::Approx(93e-9));
+  PhaseTimes sum;
+  sum.add(times);
+  sum.add(std::vector<TraceEvent>{{Phase::kLoss, "", 0, 4, 0}, {Phase::kStep, "", 0, 5, 0}});
+  sum.add(times);
+  CHECK(sum.rows().size() == 4);
+  CHECK(sum.of({Phase::kForward, "conv1"}).ns == 66);
+  CHECK(sum.of({Phase::kForward, "conv1"}).received_bytes == 6);
+  CHECK(sum_ns(sum) == 245);
+  times.reset();
+  CHECK(times.rows().size() == 3);
+  CHECK(sum_ns(times) == 0);
+}
+
 TEST_CASE("intervals that are not those of one step are refused") {
   using Events = std::vector<TraceEvent>;
   PhaseTimes times;

@@ -53,7 +53,7 @@ TEST_CASE("durations are rounded to what matters") {
 TEST_CASE("a file gets plain lines, one per interval") {
   Captured out;
   Progress progress("p", "steps", 4, true, 0, out.file(), false);
-  progress.update(1);  // too early: the interval is 60 s
+  progress.update(1);  // too early: the interval is 10 s
   progress.message("epoch 1 done");
   progress.set_interval(0);
   progress.update(2, "x");
@@ -62,6 +62,15 @@ TEST_CASE("a file gets plain lines, one per interval") {
   CHECK(text.find("epoch 1 done\np  2/4 steps  50%") == 0);
   CHECK(text.find('\r') == std::string::npos);
   CHECK(text.back() == '\n');
+}
+
+TEST_CASE("lines in a file become rare when a task takes long") {
+  CHECK(Progress::interval(0, false) == 10);
+  CHECK(Progress::interval(600, false) == 10);
+  CHECK(Progress::interval(601, false) == 60);
+  CHECK(Progress::interval(86400, false) == 60);
+  CHECK(Progress::interval(0, true) == 0.2);
+  CHECK(Progress::interval(86400, true) == 0.2);
 }
 
 TEST_CASE("on a terminal the line is redrawn, and removed in the end") {

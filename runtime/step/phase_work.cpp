@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The minimum work of each phase of a step: see phase_work.hpp.
-#include "src/apps/bench/phase_work.hpp"
+#include "runtime/step/phase_work.hpp"
 
 #include <algorithm>
 
@@ -15,6 +15,30 @@ StepWork::StepWork(const Model& model, const ModelGeometry& geometry, std::int64
   // Reads value, gradient and momentum and writes two of them. Its few operations are not counted:
   // replicas repeat them, and a step should have the same number on every mesh.
   entries_.push_back({{Phase::kOptimizer, ""}, {0, 5 * sizeof(float) * parameters}});
+}
+
+StepWork StepWork::of_all_ranks(const Model& model, const ModelGeometry& geometry,
+                                const MeshShape& mesh, std::int64_t local_batch) {
+  StepWork sum(model, geometry, 0, local_batch);
+  sum.entries_.clear();
+  const auto replicas = static_cast<double>(mesh.replicas);
+  for (std::int64_t part = 0; part < mesh.parts.count(); ++part)
+    for (const Entry& entry : StepWork(model, geometry, part, local_batch).entries_) {
+      const auto at = std::find_if(sum.entries_.begin(), sum.entries_.end(),
+                                   [&](const Entry& e) { return e.key == entry.key; });
+      PhaseWork& work = at != sum.entries_.end()
+                            ? at->work
+                            : sum.entries_.emplace_back(Entry{entry.key, {}}).work;
+      work.flops += replicas * entry.work.flops;
+      work.memory_bytes += replicas * entry.work.memory_bytes;
+    }
+  return sum;
+}
+
+double StepWork::flops() const {
+  double sum = 0;
+  for (const Entry& entry : entries_) sum += entry.work.flops;
+  return sum;
 }
 
 PhaseWork StepWork::of(const PhaseKey& key) const {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "partition/mesh_shape.hpp"
 #include "partition/model_geometry.hpp"
 #include "runtime/log/phase_times.hpp"
 #include "src/nn/model.hpp"
@@ -25,7 +26,17 @@ class StepWork {
  public:
   StepWork(const Model& model, const ModelGeometry& geometry, std::int64_t part,
            std::int64_t batch);
+  /// The sum over all ranks of `mesh`. Local.
+  static StepWork of_all_ranks(const Model& model, const ModelGeometry& geometry,
+                               const MeshShape& mesh, std::int64_t local_batch);
 
+  struct Entry {
+    PhaseKey key;
+    PhaseWork work;
+  };
+  const std::vector<Entry>& entries() const { return entries_; }
+  /// Operations of all phases.
+  double flops() const;
   /// Zeros for a phase whose work is not known.
   PhaseWork of(const PhaseKey& key) const;
 
@@ -34,10 +45,6 @@ class StepWork {
   std::vector<bool> tensors_with_diff() const;
   void add_layer(std::size_t layer, const std::vector<bool>& with_diff);
 
-  struct Entry {
-    PhaseKey key;
-    PhaseWork work;
-  };
   const Model& model_;
   const ModelGeometry& geometry_;
   std::int64_t part_, batch_;

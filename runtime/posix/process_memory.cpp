@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The peak memory of this process: see process_memory.hpp.
-#include "src/apps/bench/process_memory.hpp"
+#include "runtime/posix/process_memory.hpp"
 
 #include <sys/resource.h>
 

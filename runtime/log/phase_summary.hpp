@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the time of training steps went, over all ranks: for metrics.jsonl and for people.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "partition/mesh_shape.hpp"
+#include "phase.hpp"
+#include "rank_spread.hpp"
+#include "runtime/log/phase_times.hpp"
+
+namespace halomesh {
+
+/// Some steps of all ranks. Times are seconds per step.
+struct PhaseSummary {
+  struct Row {
+    PhaseKey key;
+    RankSpread seconds;
+    double received_bytes = 0;  ///< per step, all ranks
+  };
+  /// All ranks and steps.
+  struct Halo {
+    double sent_bytes = 0, received_bytes = 0, messages = 0;
+  };
+  struct Reduction {
+    double bytes = 0;            ///< contributed; all ranks and steps
+    double buckets = 0;          ///< of rank 0; all steps
+    double bucket_seconds = 0;   ///< from start to completion, mean over ranks and buckets
+    double exposed_seconds = 0;  ///< that a step waits for the sums, mean over ranks
+  };
+  /// All ranks and steps.
+  struct Input {
+    double bytes = 0, calls = 0;
+    double seconds = 0;       ///< inside read calls
+    double wait_seconds = 0;  ///< that steps waited
+  };
+
+  std::int64_t epoch = 0, step = 0;  ///< of the last of these steps
+  std::int64_t steps = 0;            ///< how many
+  MeshShape mesh;
+  std::int64_t batch = 0;  ///< global
+  RankSpread step_s;
+  std::vector<Row> rows;                      ///< add up to the step
+  std::array<RankSpread, kPhaseKinds> kinds;  ///< the same, by kind of time
+  RankSpread useful_s;                        ///< computing and the optimizer
+  Halo halo;
+  Reduction reduction;
+  Input input;
+  RankSpread memory_bytes;  ///< peak resident memory of a process
+
+  const RankSpread& of(PhaseKind kind) const { return kinds[static_cast<std::size_t>(kind)]; }
+  /// Efficiencies as the POP centre of excellence defines them (co-design.pop-coe.eu/metrics): of
+  /// the useful time the mean over the greatest, the greatest over the step, and both multiplied.
+  double load_balance() const { return ratio(useful_s.mean, useful_s.max); }
+  double communication_efficiency() const { return ratio(useful_s.max, step_s.max); }
+  double parallel_efficiency() const { return load_balance() * communication_efficiency(); }
+  /// What costs most besides useful work, e.g. "waiting for halos takes 12.3 % of a step".
+  std::string limit() const;
+
+ private:
+  static double ratio(double part, double whole) { return whole > 0 ? part / whole : 1; }
+};
+
+/// The line of metrics.jsonl, without its "time".
+nlohmann::ordered_json to_json(const PhaseSummary& summary);
+
+/// "rank 5 (replica 1, part 1) node0003"; without the host if it is "".
+std::string rank_name(const MeshShape& mesh, int rank, const std::string& host);
+
+/// A table by kind of time, the efficiencies, what limits, and what was moved; at most 13 lines.
+/// `hosts`: of the slowest rank of each kind, and last of the step; "" for none.
+std::string phase_table(const PhaseSummary& summary,
+                        const std::array<std::string, kPhaseKinds + 1>& hosts = {});
+
+}  // namespace halomesh

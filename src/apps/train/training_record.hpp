@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// run.json of a training run.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "runtime/machine/binding.hpp"
+#include "runtime/train/trainer.hpp"
+#include "src/apps/options/options.hpp"
+#include "src/apps/train/network_on_mesh.hpp"
+
+namespace halomesh {
+
+/// What a run trains, and with what.
+struct TrainingSetup {
+  const NetworkOnMesh& network;
+  const TrainerOptions& trainer;
+  std::int64_t training_samples = 0, validation_samples = 0;
+  std::vector<std::string> implementations;  ///< the library kernels of this rank's layers
+};
+
+/// Program, options, machine, binding and number of nodes, the job, mesh and network, and the least
+/// work of each phase of a step, summed over all ranks. Collective over the network's mesh.
+nlohmann::ordered_json training_record(const Options& options, const RankBinding& binding,
+                                       const TrainingSetup& setup);
+
+/// How a run ended: "done", "target" or "stopped", when, and after how many steps and epochs.
+nlohmann::ordered_json end_record(const TrainingResult& result);
+
+/// {"scheduler", "id"} of the batch job that this process belongs to, from its environment by
+/// `variable` (std::getenv or a test's); null outside jobs.
+nlohmann::ordered_json job_record(const std::function<const char*(const char*)>& variable);
+
+}  // namespace halomesh
