@@ -55,7 +55,8 @@ void DirectLoader::begin() {
     schedules_.pop_front();
     step_ = 0;
   }
-  task_.start([this, &buffer] { fill(buffer); });
+  // Captures no more than std::function holds without allocating memory.
+  task_.start([this, &buffer] { timed("read", begun_ - 1, [&] { fill(buffer); }); });
 }
 
 /// On the background thread: reads the samples of `buffer`, unless the loader is being destroyed.

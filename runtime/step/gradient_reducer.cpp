@@ -69,7 +69,7 @@ void GradientReducer::make_buckets(const ModelGeometry& geometry, const HolderGr
   bool open = false;
   for (std::size_t i = group.ranges.size(); i-- > 0;) {
     const ParameterRange& range = group.ranges[i];
-    if (!open) buckets_.push_back({comm, range.offset + range.volume, 0, {}, 0, 0});
+    if (!open) buckets_.push_back({comm, range.offset + range.volume, 0, {}, 0, 0, 0});
     Bucket& bucket = buckets_.back();
     bucket.offset = range.offset;
     bucket.volume += range.volume;
@@ -93,6 +93,7 @@ void GradientReducer::completed(std::size_t layer) {
     bucket.missing -=
         static_cast<std::size_t>(std::count(bucket.layers.begin(), bucket.layers.end(), layer));
     if (bucket.missing != 0) continue;
+    if (trace_ != nullptr) bucket.started_ns = Trace::now_ns();
     start_round(i);
     step_bytes_ += bucket.volume * static_cast<std::int64_t>(sizeof(float));
   }
@@ -118,9 +119,27 @@ void GradientReducer::start_next_rounds() {
   }
 }
 
+/// Sums whose last round is among completed_ go to the timeline.
+void GradientReducer::record_completed() {
+  Timeline* const timeline = trace_ != nullptr ? trace_->timeline() : nullptr;
+  if (timeline == nullptr) return;
+  for (const int i : completed_) {
+    const Bucket& bucket = buckets_[static_cast<std::size_t>(i)];
+    if (bucket.rounds_started < comms_[bucket.comm].rounds()) continue;
+    TimelineEvent event;
+    event.kind = TimelineEvent::Kind::kSum;
+    event.tag = i;
+    event.bytes = bucket.volume * static_cast<std::int64_t>(sizeof(float));
+    event.begin_ns = bucket.started_ns;
+    event.end_ns = Trace::now_ns();
+    timeline->add(event);
+  }
+}
+
 void GradientReducer::progress() {
   completed_.clear();
   requests_.take_completed(false, completed_);
+  record_completed();
   start_next_rounds();
 }
 
@@ -132,6 +151,7 @@ void GradientReducer::finish() {
   reduced_bytes_ += step_bytes_;
   completed_.clear();
   while (requests_.take_completed(true, completed_)) {
+    record_completed();
     completed_.clear();
     start_next_rounds();
   }

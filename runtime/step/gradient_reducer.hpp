@@ -27,7 +27,7 @@ class GradientReducer {
   /// Collective over mesh.world(): creates the communicators of each holder group. `parameters`
   /// must outlive this object. A bucket is closed when it holds at least `bucket_bytes`. `trace`
   /// (may be null) records Phase::kReductionStart and kReductionWait, the latter with the bytes of
-  /// the step.
+  /// the step; its timeline each bucket's sum.
   GradientReducer(const ProcessMesh& mesh, const ModelGeometry& geometry, Parameters& parameters,
                   Reduction reduction = Reduction::kFlat, Trace* trace = nullptr,
                   std::int64_t bucket_bytes = 4 << 20);
@@ -56,11 +56,13 @@ class GradientReducer {
     std::vector<std::size_t> layers;  // one entry per parameter
     std::size_t missing = 0;
     int rounds_started = 0;
+    std::int64_t started_ns = 0;
   };
   void make_buckets(const ModelGeometry& geometry, const HolderGroup& group, std::size_t comm,
                     std::int64_t bucket_bytes);
   void start_round(std::size_t bucket);
   void start_next_rounds();
+  void record_completed();
 
   Parameters& parameters_;
   Trace* trace_;

@@ -55,6 +55,8 @@ Trainer::Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geo
       wall_limit_(options_.started_s > 0 ? options_.started_s : MPI_Wtime(),
                   options_.wall_limit_s) {
   validate(options_.sgd);
+  if (trace_ != nullptr && options_.timeline != nullptr)
+    trace_->send_to(&options_.timeline->recorder());
   if (options_.augment) draw_.emplace(options_.seed, train.shape());
   if (order_.training_steps() == 0)
     throw UsageError(fmt::format("the {} training samples of {} do not fill one batch of {}",
@@ -165,6 +167,7 @@ void Trainer::append_epochs() {
 }
 
 Trainer::StepSums Trainer::train_step() {
+  if (trace_ != nullptr) trace_->clear();
   const TraceScope whole(trace_, Phase::kStep);
   const auto rate = static_cast<float>(schedule_.rate(step_));
   std::array<double, 2> sums{};
@@ -181,6 +184,13 @@ bool Trainer::must_stop() const {
   if (signals_.requested()) return true;
   const std::int64_t batches = evaluation_due() ? validation_order_.validation_steps() : 0;
   return wall_limit_.reached(MPI_Wtime(), static_cast<double>(batches));
+}
+
+/// Rank 0 says what has become of a trace.
+void Trainer::tell(const std::optional<TraceReport>& trace) {
+  if (!trace) return;
+  progress_.message(trace->summary);
+  for (const std::string& warning : trace->warnings) progress_.message("WARNING: " + warning);
 }
 
 void Trainer::after_step(const StepSums& sums, double seconds) {
@@ -235,9 +245,11 @@ bool Trainer::train_epoch() {
   mllog_.epoch_start(step_ / steps_per_epoch());
   const std::int64_t end = (step_ / steps_per_epoch() + 1) * steps_per_epoch();
   while (step_ < end && !limit_reached()) {
+    if (options_.timeline != nullptr) options_.timeline->before_step(step_ + 1);
     const double begin = MPI_Wtime();
     const StepSums sums = train_step();
     after_step(sums, MPI_Wtime() - begin);
+    if (options_.timeline != nullptr) tell(options_.timeline->after_step());
     if (sums.stop) return false;
     if (step_ < end && checkpoint_due()) save();
   }
@@ -278,9 +290,14 @@ bool Trainer::open_input() {
   if (options_.stage) mllog_.staging_start();
   Progress progress("staging", "samples", input_.samples_to_stage(),
                     options_.stage && mesh_.world().rank() == 0);
+  const std::int64_t begin_ns = Trace::now_ns();
   const bool ready = input_.open([this] { return must_stop(); },
                                  [&](std::int64_t done) { progress.update(done); });
   progress.finish();
+  if (options_.timeline != nullptr) {
+    if (options_.stage) options_.timeline->recorder().job("staging", begin_ns, Trace::now_ns());
+    if (ready) input_.training().record_in(&options_.timeline->recorder());
+  }
   if (options_.stage) mllog_.staging_stop();
   const StageRecord* const record = input_.stage_record();
   if (!ready || record == nullptr) return ready;
@@ -314,6 +331,7 @@ TrainingResult Trainer::run() {
   result_.end = train_to_end();
   if (result_.end != TrainingEnd::kStopped) mllog_.run_stop(target_reached());
   save();
+  if (options_.timeline != nullptr) tell(options_.timeline->finish());
   progress_.finish();
   result_.steps = step_;
   result_.epochs = step_ / steps_per_epoch();

@@ -20,6 +20,7 @@
 #include "runtime/posix/stop_signals.hpp"
 #include "runtime/step/evaluator.hpp"
 #include "runtime/step/training_step.hpp"
+#include "runtime/trace/run_timeline.hpp"
 #include "runtime/train/checkpoint.hpp"
 #include "runtime/train/resume_rules.hpp"
 #include "runtime/train/wall_limit.hpp"
@@ -48,8 +49,9 @@ struct TrainerOptions {
   std::filesystem::path out;          ///< directory of metrics.jsonl, mllog.txt and checkpoints/
   const DirectoryLock* lock = nullptr;  ///< of `out`, checked before each checkpoint; null: none
   MlperfLog* mllog = nullptr;  ///< owned by the caller and must outlive the trainer; null: none
-  Settings model;              ///< stored in checkpoints, to rebuild the network
-  Settings other;              ///< stored as well: other settings that affect the curve
+  RunTimeline* timeline = nullptr;  ///< owned by the caller like `mllog`; null: no trace
+  Settings model;                   ///< stored in checkpoints, to rebuild the network
+  Settings other;                   ///< stored as well: other settings that affect the curve
   bool allow_changes = false;  ///< resume() accepts other settings where resume_rules() allow it
   std::string program;         ///< name and version, stored in checkpoints
 };
@@ -111,6 +113,7 @@ class Trainer {
   void append_epochs();
   bool train_epoch();  // false when it was stopped
   StepSums train_step();
+  void tell(const std::optional<TraceReport>& trace);
   void after_step(const StepSums& sums, double seconds);
   bool finish_epoch();                    // false when its evaluation was stopped
   bool evaluate_now(std::int64_t epoch);  // the same

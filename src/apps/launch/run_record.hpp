@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run writes besides its metrics: run.json and the trace.
+// What a run writes besides its metrics: run.json.
 // Must not depend on training.
 #pragma once
 
@@ -12,7 +12,6 @@
 #include "runtime/mpi/process_mesh.hpp"
 #include "runtime/step/reduction.hpp"
 #include "src/apps/options/options.hpp"
-#include "trace.hpp"
 
 namespace halomesh {
 
@@ -38,10 +37,5 @@ void write_record(const Comm& world, const std::filesystem::path& file,
 void record_run(const Comm& world, const std::filesystem::path& directory, const Options& options,
                 const ProcessMesh& mesh, Reduction reduction, const RankBinding& binding,
                 const std::vector<std::string>& implementations);
-
-/// Writes the intervals of all ranks to `file` in the Trace Event Format (JSON, "X" events; opened
-/// by chrome://tracing and Perfetto): one process per rank, times in microseconds. Collective over
-/// `world`.
-void write_trace(const Comm& world, const std::filesystem::path& file, const Trace& trace);
 
 }  // namespace halomesh
