@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "phase.hpp"
+#include "timeline.hpp"
 
 namespace halomesh {
 
@@ -28,6 +29,8 @@ class Trace {
   explicit Trace(std::size_t capacity) { events_.reserve(capacity); }
 
   void record(const TraceEvent& event) {
+    if (timeline_ != nullptr)
+      timeline_->phase(event.phase, event.detail, event.begin_ns, event.end_ns);
     if (events_.size() < events_.capacity())
       events_.push_back(event);
     else
@@ -36,6 +39,10 @@ class Trace {
   const std::vector<TraceEvent>& events() const { return events_; }
   std::int64_t dropped() const { return dropped_; }
   void clear() { events_.clear(); }
+  /// Every later event also goes to `timeline`, which must outlive this object; null: to none.
+  void send_to(Timeline* timeline) { timeline_ = timeline; }
+  /// Where messages and gradient sums are recorded; may be null.
+  Timeline* timeline() const { return timeline_; }
   static std::int64_t now_ns() {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(
                std::chrono::steady_clock::now().time_since_epoch())
@@ -45,6 +52,7 @@ class Trace {
  private:
   std::vector<TraceEvent> events_;
   std::int64_t dropped_ = 0;
+  Timeline* timeline_ = nullptr;
 };
 
 /// Records the time from its construction to its destruction.

@@ -56,10 +56,13 @@ void DirectLoader::begin() {
     schedules_.pop_front();
     step_ = 0;
   }
+  // Captures no more than std::function holds without allocating memory.
   task_.start([this, &buffer] {
-    const ReadCounts before = read_counts_of_thread();
-    fill(buffer);
-    buffer.reads = read_counts_of_thread() - before;
+    timed("read", begun_ - 1, [&] {
+      const ReadCounts before = read_counts_of_thread();
+      fill(buffer);
+      buffer.reads = read_counts_of_thread() - before;
+    });
   });
 }
 

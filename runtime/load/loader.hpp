@@ -5,11 +5,13 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "box.hpp"
 #include "partition/samples/sample_order.hpp"
 #include "runtime/posix/read_counts.hpp"
 #include "src/nn/tensor.hpp"
+#include "trace.hpp"
 
 namespace halomesh {
 
@@ -52,6 +54,10 @@ class Loader {
   /// Lets messages make progress; call it regularly within a step.
   virtual void progress() {}
 
+  /// Records the work of the loader's thread in `timeline`, which must outlive this object. Call it
+  /// before append().
+  void record_in(Timeline* timeline) { timeline_ = timeline; }
+
   /// Steps appended and not yet returned by next().
   std::int64_t steps_left() const { return steps_left_; }
   /// Time that next() has waited so far, in seconds.
@@ -61,9 +67,20 @@ class Loader {
   const ReadCounts& reads() const { return reads_; }
 
  protected:
+  /// Runs `work`, a part of preparing batch number `batch`, on the loader's thread.
+  template <class Work>
+  void timed(std::string_view what, std::int64_t batch, const Work& work) const {
+    const std::int64_t begin_ns = timeline_ != nullptr ? Trace::now_ns() : 0;
+    work();
+    if (timeline_ != nullptr) timeline_->load(what, batch, begin_ns, Trace::now_ns());
+  }
+
   std::int64_t steps_left_ = 0;
   double wait_seconds_ = 0;
   ReadCounts reads_;
+
+ private:
+  Timeline* timeline_ = nullptr;
 };
 
 }  // namespace halomesh

@@ -142,7 +142,7 @@ void StageLoader::begin() {
     for (const BlockUse& use : uses_)
       send(use, {split_->file.in_place(use.slot), box(), 1}, sends_);
   phase_ = Phase::kMaking;
-  task_.start([this] { gather(); });
+  task_.start([this] { timed("gather", begun_ - 1, [this] { gather(); }); });
 }
 
 /// Records which boxes of a sample this rank has itself, and posts receives for the rest.
@@ -256,10 +256,12 @@ void StageLoader::place() {
   if (tile_.size() == 0)
     tile_ = AlignedBuffer<std::int16_t>(std::max(kTileCounts, 256 * box().extent(kC)));
   task_.start([this] {
-    for (const int index : placing_) {
-      const Piece& a = arrivals_[static_cast<std::size_t>(index)];
-      transform_in_place(block_at(a.place), a.box, a.symmetry, sample_.shape, tile_.span());
-    }
+    timed("place", begun_ - 1, [this] {
+      for (const int index : placing_) {
+        const Piece& a = arrivals_[static_cast<std::size_t>(index)];
+        transform_in_place(block_at(a.place), a.box, a.symmetry, sample_.shape, tile_.span());
+      }
+    });
   });
 }
 

@@ -15,9 +15,39 @@ std::int64_t round_up(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 }  // namespace
 
+/// Records the packing of a message, or the wait for it and its unpacking.
+class Exchange::MessageScope {
+ public:
+  MessageScope(Timeline* timeline, TimelineEvent::Kind kind, const Exchange& exchange,
+               const Message& message)
+      : timeline_(timeline) {
+    if (timeline == nullptr) return;
+    event_.kind = kind;
+    event_.peer = message.peer;
+    event_.tag = exchange.tag_;
+    event_.name = exchange.trace_.tensor;
+    event_.bytes = exchange.bytes(message);
+    event_.begin_ns = Trace::now_ns();
+  }
+  MessageScope(const MessageScope&) = delete;
+  MessageScope& operator=(const MessageScope&) = delete;
+  ~MessageScope() {
+    if (timeline_ == nullptr) return;
+    event_.end_ns = Trace::now_ns();
+    timeline_->add(event_);
+  }
+  void arrived() {
+    if (timeline_ != nullptr) event_.mark_ns = Trace::now_ns();
+  }
+
+ private:
+  Timeline* timeline_;
+  TimelineEvent event_;
+};
+
 Exchange::Exchange(const Comm& group, int tag, const TransferPlan& plan, Combine combine,
                    AnyView tensor, const ExchangeTrace& trace)
-    : combine_(combine), tensor_(tensor), trace_(trace) {
+    : tag_(tag), combine_(combine), tensor_(tensor), trace_(trace) {
   incoming_ = collect(plan, true, group.rank());
   outgoing_ = collect(plan, false, group.rank());
   std::int64_t offset = 0;
@@ -71,6 +101,7 @@ void Exchange::start() {
   receives_.start_all();
   for (const Message& m : outgoing_) {
     counts_.sent_bytes += bytes(m);
+    const MessageScope sending(timeline(), TimelineEvent::Kind::kSend, *this, m);
     if (m.in_place != nullptr) continue;
     std::byte* to = buffer_->data() + m.offset;
     for (const Box& box : m.boxes) to += size_of(tensor_.type) * pack(tensor_, box, to);
@@ -90,8 +121,10 @@ void Exchange::finish() {
   if (!active_) return;
   TraceScope scope(trace_.trace, trace_.wait, trace_.tensor);
   for (std::size_t i = 0; i < incoming_.size(); ++i) {
-    receives_.wait(i);
     const Message& m = incoming_[i];
+    MessageScope receiving(timeline(), TimelineEvent::Kind::kReceive, *this, m);
+    receives_.wait(i);
+    receiving.arrived();
     counts_.received_bytes += bytes(m);
     scope.add_received(bytes(m));
     if (m.in_place == nullptr) unpack(m);

@@ -61,13 +61,18 @@ class Exchange {
     std::int64_t offset = 0;  // in the buffer, in bytes; unused when in place
     std::byte* in_place = nullptr;
   };
+  class MessageScope;
   std::int64_t bytes(const Message& message) const {
     return message.volume * size_of(tensor_.type);
   }
   std::vector<Message> collect(const TransferPlan& plan, bool incoming, int part) const;
   void assign_memory(std::vector<Message>& messages, bool may_be_in_place, std::int64_t& offset);
   void unpack(const Message& message);
+  Timeline* timeline() const {
+    return trace_.trace != nullptr ? trace_.trace->timeline() : nullptr;
+  }
 
+  int tag_;
   Combine combine_;
   AnyView tensor_;
   ExchangeTrace trace_;

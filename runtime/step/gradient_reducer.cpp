@@ -126,8 +126,15 @@ bool GradientReducer::take_completed(bool wait) {
   for (const int i : completed_) {
     const Bucket& bucket = buckets_[static_cast<std::size_t>(i)];
     if (bucket.rounds_started < comms_[bucket.comm].rounds()) continue;
+    TimelineEvent sum;
+    sum.kind = TimelineEvent::Kind::kSum;
+    sum.tag = i;
+    sum.bytes = bucket.volume * static_cast<std::int64_t>(sizeof(float));
+    sum.begin_ns = bucket.begin_ns;
+    sum.end_ns = Trace::now_ns();
     ++counts_.buckets;
-    counts_.ns += Trace::now_ns() - bucket.begin_ns;
+    counts_.ns += sum.end_ns - sum.begin_ns;
+    if (trace_ != nullptr && trace_->timeline() != nullptr) trace_->timeline()->add(sum);
   }
   return some;
 }

@@ -28,7 +28,7 @@ class GradientReducer {
   /// Collective over mesh.world(): creates the communicators of each holder group. `parameters`
   /// must outlive this object. A bucket is closed when it holds at least `bucket_bytes`. `trace`
   /// (may be null) records Phase::kReductionStart and kReductionWait, the latter with the bytes of
-  /// the step.
+  /// the step; its timeline each bucket's sum.
   GradientReducer(const ProcessMesh& mesh, const ModelGeometry& geometry, Parameters& parameters,
                   Reduction reduction = Reduction::kFlat, Trace* trace = nullptr,
                   std::int64_t bucket_bytes = 4 << 20);

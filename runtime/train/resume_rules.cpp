@@ -55,6 +55,8 @@ constexpr std::array kRules = std::to_array<ResumeRule>({
     {"stage-codec", kFree},
     {"keep-stage", kFree},
     {"trace", kFree},
+    {"trace-ranks", kFree},
+    {"trace-steps", kFree},
     {"resume", kFree},
     {"allow-changes", kFree},
     {"init-from", kFree},

@@ -30,7 +30,7 @@ bool is_first_node(const Comm& world, const Comm& node) {
 
 Trainer::Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geometry,
                  Parameters& parameters, const Dataset& train, const Dataset* validation,
-                 TrainerOptions options, Trace* trace)
+                 TrainerOptions options)
     : mesh_(mesh),
       geometry_(geometry),
       parameters_(parameters),
@@ -39,7 +39,6 @@ Trainer::Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geo
       validation_order_(validation == nullptr ? SampleOrder{}
                                               : make_order(options_, mesh, *validation)),
       schedule_(options_.schedule, std::max<std::int64_t>(1, order_.training_steps())),
-      trace_(trace),
       phases_(mesh, geometry, options_.global_batch),
       training_(mesh, model, geometry, parameters, order_.local_batch, phases_.trace(),
                 options_.reduction),
@@ -57,6 +56,7 @@ Trainer::Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geo
       wall_limit_(options_.started_s > 0 ? options_.started_s : MPI_Wtime(),
                   options_.wall_limit_s) {
   validate(options_.sgd);
+  if (options_.timeline != nullptr) phases_.trace()->send_to(&options_.timeline->recorder());
   if (options_.augment) draw_.emplace(options_.seed, train.shape());
   if (order_.training_steps() == 0)
     throw UsageError(fmt::format("the {} training samples of {} do not fill one batch of {}",
@@ -186,6 +186,13 @@ bool Trainer::must_stop() const {
   return wall_limit_.reached(MPI_Wtime(), static_cast<double>(batches));
 }
 
+/// Rank 0 says what has become of a trace.
+void Trainer::tell(const std::optional<TraceReport>& trace) {
+  if (!trace) return;
+  progress_.message(trace->summary);
+  for (const std::string& warning : trace->warnings) progress_.message("WARNING: " + warning);
+}
+
 void Trainer::after_step(const StepSums& sums, double seconds) {
   if (!std::isfinite(sums.loss))
     throw Error(fmt::format("the loss of step {} is {:g} with learning rate {:g}", step_, sums.loss,
@@ -201,12 +208,11 @@ void Trainer::after_step(const StepSums& sums, double seconds) {
 }
 
 bool Trainer::evaluate_now(std::int64_t epoch) {
-  const TraceScope scope(trace_, Phase::kEvaluation);
+  const TraceScope scope(phases_.trace(), Phase::kEvaluation);
   mllog_.eval_start(epoch);
   const Evaluation evaluation =
       evaluate(mesh_, training_.executor(), input_.validation(), validation_order_, {},
                [this] { return signals_.requested(); });
-  end_traced();
   if (evaluation.stopped) return false;
   mllog_.eval_stop(epoch);
   if (step_ > 0 && step_ % steps_per_epoch() == 0) mllog_.epoch_stop(epoch);
@@ -225,7 +231,7 @@ bool Trainer::evaluate_now(std::int64_t epoch) {
 
 void Trainer::save() {
   if (saved_step_ == step_) return;
-  const TraceScope scope(trace_, Phase::kCheckpoint);
+  const TraceScope scope(phases_.trace(), Phase::kCheckpoint);
   if (options_.lock != nullptr) options_.lock->require_held();
   const double begin = MPI_Wtime();
   save_checkpoint(mesh_, geometry_, parameters_, current_state(), options_.out / "checkpoints",
@@ -258,12 +264,6 @@ void Trainer::report_phases() {
             << table << std::flush;
 }
 
-// Passes on what was recorded to the trace of the whole run, if there is one.
-void Trainer::end_traced() {
-  if (trace_ != nullptr)
-    for (const TraceEvent& event : phases_.trace()->events()) trace_->record(event);
-}
-
 bool Trainer::train_epoch() {
   append_epochs();
   phases_.resume(counts());
@@ -272,11 +272,12 @@ bool Trainer::train_epoch() {
   bool stopped = false;
   while (!stopped && step_ < end && !limit_reached()) {
     phases_.trace()->clear();
+    if (options_.timeline != nullptr) options_.timeline->before_step(step_ + 1);
     const double begin = MPI_Wtime();
     const StepSums sums = train_step();
-    end_traced();
     phases_.end_step();
     after_step(sums, MPI_Wtime() - begin);
+    if (options_.timeline != nullptr) tell(options_.timeline->after_step());
     if (sums.report) report_phases();
     stopped = sums.stop;
     if (!stopped && step_ < end && checkpoint_due()) save();
@@ -319,9 +320,14 @@ bool Trainer::open_input() {
   if (options_.stage) mllog_.staging_start();
   Progress progress("staging", "samples", input_.samples_to_stage(),
                     options_.stage && mesh_.world().rank() == 0);
+  const std::int64_t begin_ns = Trace::now_ns();
   const bool ready = input_.open([this] { return must_stop(); },
                                  [&](std::int64_t done) { progress.update(done); });
   progress.finish();
+  if (options_.timeline != nullptr) {
+    if (options_.stage) options_.timeline->recorder().job("staging", begin_ns, Trace::now_ns());
+    if (ready) input_.training().record_in(&options_.timeline->recorder());
+  }
   if (options_.stage) mllog_.staging_stop();
   const StageRecord* const record = input_.stage_record();
   if (!ready || record == nullptr) return ready;
@@ -355,6 +361,7 @@ TrainingResult Trainer::run() {
   result_.end = train_to_end();
   if (result_.end != TrainingEnd::kStopped) mllog_.run_stop(target_reached());
   save();
+  if (options_.timeline != nullptr) tell(options_.timeline->finish());
   progress_.finish();
   result_.steps = step_;
   result_.epochs = step_ / steps_per_epoch();

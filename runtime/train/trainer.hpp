@@ -20,6 +20,7 @@
 #include "runtime/posix/stop_signals.hpp"
 #include "runtime/step/evaluator.hpp"
 #include "runtime/step/training_step.hpp"
+#include "runtime/trace/run_timeline.hpp"
 #include "runtime/train/checkpoint.hpp"
 #include "runtime/train/phase_record.hpp"
 #include "runtime/train/resume_rules.hpp"
@@ -49,8 +50,9 @@ struct TrainerOptions {
   std::filesystem::path out;          ///< directory of metrics.jsonl, mllog.txt and checkpoints/
   const DirectoryLock* lock = nullptr;  ///< of `out`, checked before each checkpoint; null: none
   MlperfLog* mllog = nullptr;  ///< owned by the caller and must outlive the trainer; null: none
-  Settings model;              ///< stored in checkpoints, to rebuild the network
-  Settings other;              ///< stored as well: other settings that affect the curve
+  RunTimeline* timeline = nullptr;  ///< owned by the caller like `mllog`; null: no trace
+  Settings model;                   ///< stored in checkpoints, to rebuild the network
+  Settings other;                   ///< stored as well: other settings that affect the curve
   bool allow_changes = false;  ///< resume() accepts other settings where resume_rules() allow it
   std::string program;         ///< name and version, stored in checkpoints
 };
@@ -78,7 +80,7 @@ class Trainer {
   /// outlive the trainer. Allocates all memory of the network.
   Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geometry,
           Parameters& parameters, const Dataset& train, const Dataset* validation,
-          TrainerOptions options, Trace* trace = nullptr);
+          TrainerOptions options);
 
   /// Continues from a checkpoint that has been loaded into the parameters. Throws Error when it was
   /// written with other settings, unless resume_rules() and options.allow_changes let them change.
@@ -114,6 +116,7 @@ class Trainer {
   void append_epochs();
   bool train_epoch();  // false when it was stopped
   StepSums train_step();
+  void tell(const std::optional<TraceReport>& trace);
   void after_step(const StepSums& sums, double seconds);
   bool finish_epoch();                    // false when its evaluation was stopped
   bool evaluate_now(std::int64_t epoch);  // the same
@@ -121,7 +124,6 @@ class Trainer {
   StepCounts counts();
   void log_phases();
   void report_phases();
-  void end_traced();
 
   const ProcessMesh& mesh_;
   const ModelGeometry& geometry_;
@@ -129,7 +131,6 @@ class Trainer {
   TrainerOptions options_;
   SampleOrder order_, validation_order_;
   Schedule schedule_;
-  Trace* trace_;
   PhaseRecord phases_;
   TrainingStep training_;
   std::optional<SymmetryDraw> draw_;  // how training samples are transformed

@@ -21,11 +21,12 @@ runtime/mpi       | include partition src/nn                          | std syst
 runtime/machine   | include runtime/mpi                               | std system hwloc
 runtime/hdf5      | include partition partition/samples src/nn runtime/posix | std hdf5 isa-l
 runtime/log       | include partition src/nn runtime/posix            | std system json
+runtime/trace     | include partition runtime/posix runtime/mpi     | std system json zlib
 runtime/data      | include partition partition/samples src/nn runtime/posix runtime/mpi runtime/hdf5 | std system protobuf zlib
 runtime/stage     | include partition partition/samples src/nn runtime/posix runtime/mpi runtime/machine runtime/log runtime/data | std system json isa-l
 runtime/load      | include partition partition/samples src/nn runtime/posix runtime/mpi runtime/log runtime/data runtime/stage | std system
 runtime/step      | include partition partition/samples src/nn runtime/posix runtime/mpi runtime/log runtime/load | std
-runtime/train     | include partition partition/samples src/nn runtime/posix runtime/mpi runtime/hdf5 runtime/log runtime/data runtime/load runtime/step | std system json
+runtime/train     | include partition partition/samples src/nn runtime/posix runtime/mpi runtime/hdf5 runtime/log runtime/trace runtime/data runtime/load runtime/step | std system json
 src/apps/options  | include partition src/nn models @runtime          | std system boost
 src/apps/launch   | include partition src/nn src/synth @runtime src/apps/options | std system json boost omp
 src/apps/train    | include partition partition/samples src/nn models @runtime src/apps/options src/apps/launch | std json

@@ -85,28 +85,4 @@ void write_record(const Comm& world, const std::filesystem::path& file, const Js
   });
 }
 
-void write_trace(const Comm& world, const std::filesystem::path& file, const Trace& trace) {
-  std::string mine;
-  const std::int64_t origin = trace.events().empty() ? 0 : trace.events().front().begin_ns;
-  for (const TraceEvent& event : trace.events()) {
-    Json entry = {{"name", name_of(event.phase)},
-                  {"cat", event.detail},
-                  {"ph", "X"},
-                  {"ts", static_cast<double>(event.begin_ns - origin) * 1e-3},
-                  {"dur", static_cast<double>(event.end_ns - event.begin_ns) * 1e-3},
-                  {"pid", world.rank()},
-                  {"tid", 0}};
-    if (event.received_bytes > 0) entry["args"] = {{"received_bytes", event.received_bytes}};
-    mine += (mine.empty() ? "" : ",\n") + entry.dump();
-  }
-  const std::vector<std::string> all = world.all_gather(mine);
-  on_first_rank(world, [&] {
-    std::string text = "[\n";
-    for (const std::string& part : all)
-      if (!part.empty()) text += (text.size() > 2 ? ",\n" : "") + part;
-    write_file_atomically(file, text + "\n]\n");
-    return std::string();
-  });
-}
-
 }  // namespace halomesh

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run writes besides its metrics: run.json and the trace.
+// What a run writes besides its metrics: run.json.
 // Must not depend on training.
 #pragma once
 
@@ -11,7 +11,6 @@
 #include "runtime/machine/binding.hpp"
 #include "runtime/mpi/mpi.hpp"
 #include "src/apps/options/options.hpp"
-#include "trace.hpp"
 
 namespace halomesh {
 
@@ -32,9 +31,5 @@ nlohmann::ordered_json program_record(const Comm& world, const RankBinding& bind
 void write_record(const Comm& world, const std::filesystem::path& file,
                   const nlohmann::ordered_json& record);
 
-/// Writes the intervals of all ranks to `file` in the Trace Event Format (JSON, "X" events; opened
-/// by chrome://tracing and Perfetto): one process per rank, times in microseconds. Collective over
-/// `world`.
-void write_trace(const Comm& world, const std::filesystem::path& file, const Trace& trace);
 
 }  // namespace halomesh

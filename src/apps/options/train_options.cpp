@@ -65,7 +65,11 @@ void add_run_options(Options& options, const std::string& default_out) {
                    "stop cleanly, with a checkpoint, within S seconds; 0: no limit")
       .at_least(0)
       .add<std::string>("trace", "FILE", "",
-                        "write a trace of every rank (JSON for chrome://tracing or Perfetto)");
+                        "write a timeline of the ranks for Perfetto (gzipped JSON, e.g. t.json.gz)")
+      .add<std::string>("trace-steps", "FIRST+COUNT", "5+3",
+                        "steps in the trace; the first step of this run is 1")
+      .add<std::string>("trace-ranks", "LIST|all|auto", "auto",
+                        "ranks in the trace, e.g. 0-3,8; auto: all up to 64, beyond a selection");
   add_reduction_option(options);
 }
 

@@ -12,6 +12,7 @@
 #include "runtime/log/metrics.hpp"
 #include "runtime/machine/binding.hpp"
 #include "runtime/posix/atomic_file.hpp"
+#include "runtime/trace/run_timeline.hpp"
 #include "runtime/train/checkpoint.hpp"
 #include "runtime/train/trainer.hpp"
 #include "src/apps/launch/commands.hpp"
@@ -70,6 +71,20 @@ TrainerOptions trainer_options(const Options& options) {
   trainer.allow_changes = options.get<bool>("allow-changes");
   trainer.program = fmt::format("halomesh {}", version());
   return trainer;
+}
+
+/// What --trace asks for; empty without it. Throws UsageError for steps or ranks that cannot be.
+std::optional<TraceRequest> trace_request_of(const Options& options, std::int64_t ranks) {
+  TraceRequest request;
+  request.file = options.get<std::string>("trace");
+  request.steps = parse_trace_steps(options.get<std::string>("trace-steps"));
+  if (const auto list = options.get<std::string>("trace-ranks"); list != "auto")
+    request.ranks = parse_trace_ranks(list, ranks);
+  request.samples_of_step = options.get<std::int64_t>("batch");
+  request.program = "halomesh";
+  request.version = version();
+  if (request.file.empty()) return {};
+  return request;
 }
 
 /// Fills the parameters as --resume and --init-from say; empty for a run that starts at step 0.
@@ -142,6 +157,7 @@ int train(const Comm& world, const Options& options) {
   NetworkOnMesh network(world, options.get<PartGrid>("parts"), options,
                         precision_named(options.get<std::string>("precision")));
   local_batch(trainer_settings.global_batch, network.mesh.shape());
+  const std::optional<TraceRequest> trace_request = trace_request_of(options, world.size());
   trainer_settings.reduction = reduction_named(options.get<std::string>("reduction"));
 
   mllog.submission(mlperf_submission(world, options));
@@ -165,13 +181,14 @@ int train(const Comm& world, const Options& options) {
   const std::optional<LoadedCheckpoint> from = load_parameters(network, options);
   if (from && !from->warning.empty()) warn(world, from->warning);
 
-  std::unique_ptr<Trace> trace;
-  if (const auto file = options.get<std::string>("trace"); !file.empty()) {
-    trace = std::make_unique<Trace>(1 << 20);
-    check_output_file(world, file);  // an unwritable file is reported now, not at the end
+  std::unique_ptr<RunTimeline> timeline;
+  if (trace_request) {
+    check_output_file(world, trace_request->file);  // an unwritable one is reported now, not later
+    timeline = std::make_unique<RunTimeline>(world, network.mesh.shape(), *trace_request);
+    trainer_settings.timeline = timeline.get();
   }
   Trainer trainer(network.mesh, network.model, network.geometry, network.parameters, *training,
-                  validation.get(), trainer_settings, trace.get());
+                  validation.get(), trainer_settings);
   if (from)
     for (const std::string& warning : trainer.resume(from->state)) warn(world, warning);
   nlohmann::ordered_json record =
@@ -199,7 +216,6 @@ int train(const Comm& world, const Options& options) {
   if (from)
     say(world, fmt::format("resuming from {} at step {}", from->path.string(), from->state.step));
   const TrainingResult result = trainer.run();
-  if (trace) write_trace(world, options.get<std::string>("trace"), *trace);
   record["end"] = end_record(result);
   write_record(world, trainer_settings.out / "run.json", record);
   if (!result.phases.empty()) say(world, result.phases);
