@@ -138,7 +138,7 @@ SYNTH     := $(wildcard src/synth/*.cpp)
 MODELS    := $(wildcard models/*.cpp)
 RUNTIME   := $(wildcard runtime/*/*.cpp)
 APPS      := $(wildcard src/apps/*.cpp src/apps/*/*.cpp)
-PROTO     := $(wildcard runtime/*/*.proto)
+PROTO     := $(wildcard runtime/*/*.proto src/apps/*/*.proto)
 ROOMS     := $(PARTITION) $(NN) $(SYNTH) $(MODELS) $(RUNTIME) $(APPS)
 HEADERS   := $(wildcard include/*.hpp partition/*.hpp partition/*/*.hpp src/nn/*.hpp \
                         src/nn/layers/*.hpp src/synth/*.hpp models/*.hpp runtime/*/*.hpp \
@@ -239,10 +239,11 @@ L3_OBJECTS := $(call objects,$(L3)) $(PB_OBJECTS)
 $(eval $(call program,$(B)/halomesh,$(call objects,$(APPS)) $(L3_OBJECTS),$(MPICXX),$(LIBS_mpi)))
 
 .PHONY: install
-install: $(PROGRAM) ## install the program, configurations and job script templates under PREFIX (honours DESTDIR)
+install: $(PROGRAM) ## install the program, configurations, job script templates and the Python module under PREFIX (honours DESTDIR)
 	install -D -m 755 $(B)/halomesh $(DESTDIR)$(PREFIX)/bin/halomesh
 	$(foreach f,$(wildcard models/*.cfg),install -D -m 644 $(f) $(DESTDIR)$(PREFIX)/share/halomesh/$(f) &&) :
 	$(foreach f,$(wildcard jobscripts/sites/* jobscripts/templates/* jobscripts/examples/*),install -D -m 644 $(f) $(DESTDIR)$(PREFIX)/share/halomesh/$(f) &&) :
+	install -D -m 644 python/halomesh.py $(DESTDIR)$(PREFIX)/share/halomesh/python/halomesh.py
 	install -D -m 644 LICENSE $(DESTDIR)$(PREFIX)/share/doc/halomesh/LICENSE
 
 .PHONY: installcheck

@@ -267,6 +267,23 @@ void Executor::backward(const Pass& pass, AnyConstView input, GradientReducer& r
   }
 }
 
+void Executor::exchange_all() {
+  const auto run = [](const std::unique_ptr<Exchange>& exchange) {
+    if (!exchange) return;
+    exchange->start();
+    exchange->finish();
+  };
+  for (InFlight<EdgeTensor>& tensor : tensors_) {
+    run(tensor->sum_partials);
+    for (const auto& round : tensor->distribute) round->start();
+    for (const auto& round : tensor->distribute) round->finish();
+  }
+  for (std::size_t t = tensors_.size(); t-- > 0;) {
+    run(tensors_[t]->return_halo);
+    run(tensors_[t]->broadcast_diff);
+  }
+}
+
 template <class Visit>
 void Executor::for_each_exchange(Visit visit) const {
   const auto visit_one = [&](const std::unique_ptr<Exchange>& exchange) {

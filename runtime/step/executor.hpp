@@ -47,6 +47,10 @@ class Executor {
   /// complete, to `reducer`. Follows a forward() with the same arguments.
   void backward(const Pass& pass, AnyConstView input, GradientReducer& reducer);
 
+  /// Every exchange of a step once, one after the other, without any compute: leaves values and
+  /// gradients that mean nothing. Communicates with the group.
+  void exchange_all();
+
   /// Lets the exchanges that overlap with the current layer make progress: for Pass::poll, which is
   /// also called after each chunk and layer.
   void progress();

@@ -42,7 +42,7 @@ std::vector<std::vector<Parts>> disjoint_rounds(const ModelGeometry& geometry) {
 GradientReducer::GradientReducer(const ProcessMesh& mesh, const ModelGeometry& geometry,
                                  Parameters& parameters, Reduction reduction, Trace* trace,
                                  std::int64_t bucket_bytes)
-    : parameters_(parameters), trace_(trace) {
+    : parameters_(parameters), trace_(trace), layers_(geometry.layers().size()) {
   for (const auto& round : disjoint_rounds(geometry)) {
     int color = -1;
     for (std::size_t i = 0; i < round.size(); ++i)
@@ -96,6 +96,21 @@ void GradientReducer::completed(std::size_t layer) {
     start_round(i);
     step_bytes_ += bucket.volume * static_cast<std::int64_t>(sizeof(float));
   }
+}
+
+void GradientReducer::reduce_all() {
+  begin();
+  for (std::size_t layer = layers_; layer-- > 0;) completed(layer);
+  finish();
+}
+
+double GradientReducer::ring_bytes() const {
+  double bytes = 0;
+  for (const Bucket& bucket : buckets_) {
+    const double ranks = comms_[bucket.comm].all.size();
+    bytes += 2 * (ranks - 1) / ranks * static_cast<double>(bucket.volume) * sizeof(float);
+  }
+  return bytes;
 }
 
 void GradientReducer::start_round(std::size_t bucket) {

@@ -47,6 +47,12 @@ class GradientReducer {
   /// Waits until Parameters::diffs() holds the sums over all holders, in place.
   void finish();
 
+  /// A whole step without any compute: sums what Parameters::diffs() holds. All ranks together.
+  void reduce_all();
+
+  /// Bytes that a ring all-reduce moves in and out of this rank in a step: 2 (n - 1) / n of each
+  /// bucket over n ranks, whatever algorithm the MPI library chooses.
+  double ring_bytes() const;
   /// Bytes of gradients that this rank contributed to sums since construction.
   std::int64_t reduced_bytes() const { return counts_.bytes; }
   /// Sums of gradients since construction. The end of one is seen by progress() and finish() only.
@@ -69,6 +75,7 @@ class GradientReducer {
 
   Parameters& parameters_;
   Trace* trace_;
+  std::size_t layers_;
   std::vector<HolderComms> comms_;  // of this rank's holder groups that have more than one rank
   std::vector<Bucket> buckets_;     // of one group: in the order in which backward completes them
   InFlight<AlignedBuffer<float>> in_place_;  // takes over the memory of flat sums when unwinding

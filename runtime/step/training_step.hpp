@@ -39,6 +39,7 @@ class TrainingStep {
 
   Executor& executor() { return executor_; }
   const Executor& executor() const { return executor_; }
+  GradientReducer& reducer() { return reducer_; }
   const GradientReducer& reducer() const { return reducer_; }
 
  private:

@@ -2,6 +2,7 @@
 // The command bench under the launcher: two meshes on two ranks, and its figures.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -69,6 +70,32 @@ void check_run(const Json& run, double peak_flops) {
   }
 }
 
+/// What the network could do must follow from its figures and those of the steps.
+void check_network(const Json& run) {
+  CAPTURE(run["parts"].get<std::string>());
+  const Json &network = run.at("network"), &sums = network.at("allreduce"),
+             &halo = network.at("halo"), &bound = run.at("bound");
+  CHECK(number(network, "barrier_seconds") > 0);
+  CHECK(number(sums, "algorithm_bandwidth") ==
+        doctest::Approx(number(sums, "bytes") / number(sums, "seconds")));
+  // A ring of two ranks moves as many bytes as are summed.
+  CHECK(number(sums, "bus_bandwidth") <= number(sums, "algorithm_bandwidth") * (1 + 1e-12));
+  CHECK(number(bound, "reduction_seconds") == number(sums, "seconds"));
+  CHECK(number(bound, "halo_seconds") == number(halo, "seconds"));
+  CHECK(bound.at("input_seconds").is_null());
+  double halo_bytes = 0, largest = 0;
+  for (const Json& phase : run.at("phases"))
+    if (phase["kind"] == "halo wait") halo_bytes += number(phase, "received_bytes");
+  CHECK(number(halo, "bytes") == halo_bytes);
+  for (const char* name : {"compute", "memory", "halo", "reduction"})
+    largest = std::max(largest, number(bound, (std::string(name) + "_seconds").c_str()));
+  CHECK(largest > 0);
+  CHECK(number(bound, "bound_seconds") == largest);
+  CHECK(number(bound, (bound["limited_by"].get<std::string>() + "_seconds").c_str()) == largest);
+  CHECK(number(bound, "step_to_bound") ==
+        doctest::Approx(number(run, "mean_step_seconds") / largest));
+}
+
 double received(const Json& run, const std::string& phase, const std::string& layer) {
   double bytes = 0;
   for (const Json& row : run.at("phases"))
@@ -83,8 +110,9 @@ TEST_CASE("bench measures two meshes on two ranks and writes every figure") {
   const Outcome outcome = run(2, "bench", small_bench(file), 60);
   CAPTURE(outcome.text);
   REQUIRE(outcome.exit_code == 0);
-  for (const char* named : {"parts 3x1x1 left out", "parts 2x1x1, replicas 1, 2 ranks", "FMA peak",
-                            "triad", "x training"}) {
+  for (const char* named :
+       {"parts 3x1x1 left out", "parts 2x1x1, replicas 1, 2 ranks", "FMA peak", "triad",
+        "x training", "  network     barrier ", "  bound, ms   compute "}) {
     CAPTURE(named);
     CHECK(outcome.text.find(named) != std::string::npos);
   }
@@ -96,6 +124,7 @@ TEST_CASE("bench measures two meshes on two ranks and writes every figure") {
   REQUIRE(record.at("runs").size() == 2);
   const double peak = number(record["peak"], "fp32_flops_per_second");
   for (const Json& each : record["runs"]) check_run(each, peak);
+  for (const Json& each : record["runs"]) check_network(each);
   const Json &replicas = record["runs"][0], &parts = record["runs"][1];
   CHECK(replicas["replicas"] == 2);
   CHECK(parts["parts"] == "2x1x1");
@@ -108,6 +137,9 @@ TEST_CASE("bench measures two meshes on two ranks and writes every figure") {
   CHECK(received(parts, "halo gradient wait", "conv1") == 2.0 * 16 * 16 * 4 * 4);
   // fc1 has 8 outputs, summed on part 0.
   CHECK(received(parts, "partial sum wait", "fc1") == 2.0 * 8 * 4);
+  CHECK(number(replicas["network"]["allreduce"], "bytes") == 4 * number(replicas, "parameters"));
+  CHECK(number(replicas["network"]["halo"], "bytes") == 0);
+  CHECK(number(parts["network"]["halo"], "bytes") > 2 * 2.0 * 16 * 16 * 4 * 4);
   CHECK(received(replicas, "reduction wait", "") == 2 * 4 * number(replicas, "parameters"));
 }
 

@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <ostream>
 
+#include "joined.hpp"
+#include "src/apps/bench/step_bound.hpp"
 #include "text_table.hpp"
 
 namespace halomesh {
@@ -79,6 +81,60 @@ void print_kernels(std::ostream& out, const std::vector<std::string>& lines) {
   if (!lines.empty()) out << '\n';
 }
 
+void print_network(std::ostream& out, const NetworkSpeed& network) {
+  out << "  network     barrier " << number(network.barrier_s * 1e3, 3) << " ms";
+  if (network.allreduce_bytes > 0)
+    out << "; all-reduce of " << number(static_cast<double>(network.allreduce_bytes) * 1e-6, 3)
+        << " MB " << number(network.allreduce_s * 1e3, 3) << " ms, "
+        << number(network.algorithm_bandwidth() * 1e-9, 3) << " GB/s, bus "
+        << number(network.bus_bandwidth() * 1e-9, 3) << " GB/s";
+  if (network.halo_bytes > 0)
+    out << "; halos of " << number(static_cast<double>(network.halo_bytes) * 1e-6, 3) << " MB "
+        << number(network.halo_s * 1e3, 3) << " ms, " << number(network.halo_bandwidth() * 1e-9, 3)
+        << " GB/s";
+  out << '\n';
+}
+
+void print_bound(std::ostream& out, const BenchResult& result, const MachinePeak& peak) {
+  const StepBound bound = bound_of(result, peak);
+  std::vector<std::string> terms;
+  for (const StepBound::Resource& each : bound.resources)
+    if (each.seconds.value_or(0) > 0)
+      terms.push_back(fmt::format("{} {}", each.name, number(*each.seconds * 1e3, 3)));
+  if (terms.empty()) return;
+  const StepBound::Resource& largest = bound.largest();
+  out << "  bound, ms   " << joined(terms, ", ") << "; the mean step takes "
+      << number(result.mean_step_s / *largest.seconds, 2) << " times the largest (" << largest.name
+      << ")" << '\n';
+}
+
+Json network_json(const NetworkSpeed& network) {
+  return {{"barrier_seconds", network.barrier_s},
+          {"allreduce",
+           {{"bytes", network.allreduce_bytes},
+            {"seconds", network.allreduce_s},
+            {"algorithm_bandwidth", network.algorithm_bandwidth()},
+            {"bus_bandwidth", network.bus_bandwidth()}}},
+          {"halo",
+           {{"bytes", network.halo_bytes},
+            {"seconds", network.halo_s},
+            {"bandwidth", network.halo_bandwidth()}}}};
+}
+
+Json bound_json(const BenchResult& result, const MachinePeak& peak) {
+  const StepBound bound = bound_of(result, peak);
+  Json json;
+  for (const StepBound::Resource& each : bound.resources)
+    json[std::string(each.name) + "_seconds"] = each.seconds ? Json(*each.seconds) : Json();
+  const StepBound::Resource& largest = bound.largest();
+  const double seconds = largest.seconds.value_or(0);
+  json["bound_seconds"] = seconds;
+  json["limited_by"] = largest.name;
+  json["step_seconds"] = result.mean_step_s;
+  json["step_to_bound"] = seconds > 0 ? Json(result.mean_step_s / seconds) : Json();
+  return json;
+}
+
 Json to_json(const Spread& spread) {
   return {{"median", spread.median}, {"min", spread.min}, {"max", spread.max}};
 }
@@ -136,6 +192,8 @@ void print_result(std::ostream& out, const BenchResult& result, const MachinePea
       << " MB maximum per process, "
       << number(static_cast<double>(result.sum_memory_bytes) * 1e-6, 1) << " MB in total"
       << (result.memory_of_this_run ? "" : " (since the program's start)") << '\n';
+  if (result.network) print_network(out, *result.network);
+  print_bound(out, result, peak);
   print_phases(out, result, peak);
   print_kernels(out, result.implementations);
 }
@@ -175,6 +233,8 @@ Json to_json(const BenchResult& result, const MachinePeak& peak) {
   json["peak_memory"] = {{"max_bytes_of_a_process", result.max_memory_bytes},
                          {"sum_bytes", result.sum_memory_bytes},
                          {"of_this_run", result.memory_of_this_run}};
+  if (result.network) json["network"] = network_json(*result.network);
+  json["bound"] = bound_json(result, peak);
   json["last_loss"] = result.last_loss;
   json["kernels"] = result.implementations;
   json["phases"] = Json::array();

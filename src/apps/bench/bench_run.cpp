@@ -48,6 +48,7 @@ class MeasuredTraining {
   double step();
   /// Samples per second of all ranks in one pass of `steps`.
   double evaluate_pass(std::int64_t steps);
+  NetworkSpeed network();
 
   const Trace& trace() const { return trace_; }
   const Executor& executor() const { return training_.executor(); }
@@ -79,6 +80,12 @@ double MeasuredTraining::evaluate_pass(std::int64_t steps) {
   const Evaluation result = evaluate(network_.mesh, training_.executor(), loader_, samples);
   trace_.clear();
   return static_cast<double>(result.samples) / result.seconds;
+}
+
+NetworkSpeed MeasuredTraining::network() {
+  const NetworkSpeed speed = measure_network(network_.mesh.world(), training_, network_.parameters);
+  trace_.clear();
+  return speed;
 }
 
 /// Merges this rank's phases with those of all others.
@@ -162,6 +169,7 @@ BenchResult run_case(const Comm& world, const Options& options, const BenchPlan&
   const std::int64_t memory = peak_memory_bytes();
   result.max_memory_bytes = world.max(memory);
   result.sum_memory_bytes = world.sum(memory);
+  if (world.size() > 1) result.network = training.network();
   return result;
 }
 

@@ -12,6 +12,7 @@
 #include "runtime/step/phase_work.hpp"
 #include "runtime/step/reduction.hpp"
 #include "src/apps/bench/bench_options.hpp"
+#include "src/apps/bench/network_speed.hpp"
 
 namespace halomesh {
 
@@ -48,6 +49,7 @@ struct BenchResult {
   StepShare exchange_wait;                                  ///< halo and reduction
   std::int64_t max_memory_bytes = 0, sum_memory_bytes = 0;  ///< peak of a process
   bool memory_of_this_run = true;                           ///< false: since the program's start
+  std::optional<NetworkSpeed> network;                      ///< of more than one rank
   std::vector<std::string> implementations;                 ///< of rank 0
   double last_loss = 0;
 };

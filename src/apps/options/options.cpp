@@ -220,6 +220,12 @@ void Options::refuse_unknown(const std::string& name, const std::string& prefix,
                    "did you mean " + dashes + nearest(name, known) + "? --help lists all options");
 }
 
+bool Options::is_switch(const std::string& word) const {
+  if (!word.starts_with("--")) return false;
+  const auto* const option = own_.find_nothrow(word.substr(2), false);
+  return option != nullptr && option->semantic()->min_tokens() == 0;
+}
+
 void Options::read_command_line(const std::vector<std::string>& arguments, const Options* others) {
   values_ = {};
   given_.clear();
@@ -231,6 +237,8 @@ void Options::read_command_line(const std::vector<std::string>& arguments, const
     const bool is_empty = argument.starts_with("--") && argument.find('=') + 1 == argument.size();
     words.push_back(argument.substr(0, argument.size() - (is_empty ? 1 : 0)));
     if (is_empty) words.emplace_back();
+    // Boost would take the argument after a bare switch for its value.
+    if (takes_arguments_ && is_switch(argument)) words.back() += "=on";
   }
   using namespace po::command_line_style;
   try {

@@ -61,7 +61,8 @@ class Options {
   /// Accepts the options of `other` in a configuration file, so that one file serves several
   /// commands; their values are checked and then ignored.
   Options& accept_in_config(const Options& other);
-  /// Accepts arguments that belong to no option on the command line: see arguments().
+  /// Accepts arguments that belong to no option on the command line: see arguments(). Switches then
+  /// take a value only as `--name=off`.
   Options& accept_arguments();
 
   /// Parses `argc` arguments after argv[0]. With --help or -h everything else is ignored. Throws
@@ -120,6 +121,7 @@ class Options {
   Options& declare(const Declaration& declaration);
   [[noreturn]] void refuse_unknown(const std::string& name, const std::string& prefix,
                                    const std::vector<std::string>& more = {}) const;
+  bool is_switch(const std::string& word) const;
   void read_command_line(const std::vector<std::string>& arguments, const Options* others);
   void read_file(const std::string& path);
   void check_required();

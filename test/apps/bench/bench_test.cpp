@@ -7,12 +7,13 @@
 #include <regex>
 #include <sstream>
 
+#include "runtime/posix/process_memory.hpp"
 #include "src/apps/bench/bench_input.hpp"
 #include "src/apps/bench/bench_options.hpp"
 #include "src/apps/bench/bench_report.hpp"
 #include "src/apps/bench/bench_run.hpp"
 #include "src/apps/bench/machine_peak.hpp"
-#include "runtime/posix/process_memory.hpp"
+#include "src/apps/bench/step_bound.hpp"
 #include "src/apps/options/model_options.hpp"
 #include "src/nn/peak.hpp"
 #include "test/harness/test_comm.hpp"
@@ -170,6 +171,54 @@ TEST_CASE("the roof is the lower of peak and traffic") {
   CHECK(peak.of("fp32") == 100);
 }
 
+TEST_CASE("the bound of a step is the resource that takes longest") {
+  MachinePeak peak;
+  peak.fp32 = 100;
+  peak.triad = 10;
+  BenchResult result;
+  result.setting.precision = "fp32";
+  result.flops = 200;
+  result.mean_step_s = 8;
+  result.rows.push_back({{Phase::kForward, "a"}, 1, 1, 0, {150, 25}});
+  result.rows.push_back({{Phase::kOptimizer, ""}, 1, 1, 0, {0, 5}});
+  const auto seconds = [&](const std::string& name) {
+    const StepBound bound = bound_of(result, peak);
+    for (const StepBound::Resource& each : bound.resources)
+      if (name == each.name) return each.seconds.value_or(-1);
+    return -2.0;
+  };
+  CHECK(seconds("compute") == 2);
+  CHECK(seconds("memory") == 3);
+  CHECK(seconds("halo") == -1);  // one rank
+  CHECK(seconds("reduction") == -1);
+  CHECK(seconds("input") == -1);
+  CHECK(bound_of(result, peak).largest().name == std::string("memory"));
+  CHECK(bound_of(result, peak, 3.5).largest().name == std::string("input"));
+  NetworkSpeed network;
+  network.barrier_s = 1e-3;
+  network.allreduce_bytes = 12'000'000;
+  network.allreduce_bus_bytes = 20'000'000;
+  network.allreduce_s = 4;
+  network.halo_bytes = 3'000'000;
+  network.halo_s = 0.5;
+  result.network = network;
+  CHECK(network.algorithm_bandwidth() == 3'000'000);
+  CHECK(network.bus_bandwidth() == 5'000'000);
+  CHECK(network.halo_bandwidth() == 6'000'000);
+  CHECK(seconds("reduction") == 4);
+  CHECK(seconds("halo") == 0.5);
+  std::ostringstream text;
+  print_result(text, result, peak, 1);
+  for (const char* line :
+       {"\n  network     barrier 1.000 ms; all-reduce of 12.000 MB 4000.000 ms, 0.003 GB/s, bus "
+        "0.005 GB/s; halos of 3.000 MB 500.000 ms, 0.006 GB/s\n",
+        "\n  bound, ms   compute 2000.000, memory 3000.000, halo 500.000, reduction 4000.000; the "
+        "mean step takes 2.00 times the largest (reduction)\n"}) {
+    CAPTURE(text.str());
+    CHECK(text.str().find(line) != std::string::npos);
+  }
+}
+
 TEST_CASE("peak loops return the operations done") {
   const double one = run_multiply_adds(1);
   CHECK(one > 0);
@@ -234,6 +283,7 @@ TEST_CASE("a small run: phases add up to the step, and the report names them") {
   CHECK(result.input_wait.mean == doctest::Approx(seconds[Phase::kInputWait] / sum));
   CHECK(result.max_memory_bytes == result.sum_memory_bytes);
   CHECK_FALSE(result.implementations.empty());
+  CHECK_FALSE(result.network);  // of one rank there is none
   MachinePeak peak;
   peak.fp32 = peak.triad = 1e9;
   std::ostringstream text;

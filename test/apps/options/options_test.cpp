@@ -251,6 +251,20 @@ TEST_CASE("a file that is not a configuration is refused at once, saying what it
         "--config " + long_name + " cannot be read: File name too long" + give);
 }
 
+TEST_CASE("a switch does not take the argument after it for its value") {
+  for (const char* word : {"--fast", "--fast=on"}) {
+    Options options("x", "");
+    options.add_switch("fast", "").accept_arguments();
+    parse(options, {word, "run", "other"});
+    CHECK(options.get<bool>("fast"));
+    CHECK(options.arguments() == std::vector<std::string>{"run", "other"});
+  }
+  Options options("x", "");
+  options.add_switch("fast", "").accept_arguments();
+  parse(options, {"run", "--fast=off"});
+  CHECK_FALSE(options.get<bool>("fast"));
+}
+
 TEST_CASE("arguments without an option, and options that belong to another command") {
   Options files = sample_options();
   files.accept_arguments().parse({"a", "--count", "2", "b"});

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the network can do: see network_speed.hpp.
+#include "src/apps/bench/network_speed.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace halomesh {
+namespace {
+
+constexpr int kTries = 11;
+
+/// The median time of `work` until the last rank is done, after one try that is not counted.
+template <class Work>
+double median_seconds(const Comm& world, Work work) {
+  std::array<double, kTries> seconds{};
+  work();
+  for (double& each : seconds) {
+    world.barrier();
+    const double begin = MPI_Wtime();
+    work();
+    each = world.max(MPI_Wtime() - begin);
+  }
+  std::nth_element(seconds.begin(), seconds.begin() + kTries / 2, seconds.end());
+  return seconds[kTries / 2];
+}
+
+std::int64_t halo_bytes(const Executor& executor) {
+  return executor.received_bytes(Phase::kHaloWait) +
+         executor.received_bytes(Phase::kPartialSumWait) +
+         executor.received_bytes(Phase::kHaloGradientWait);
+}
+
+}  // namespace
+
+NetworkSpeed measure_network(const Comm& world, TrainingStep& step, Parameters& parameters) {
+  NetworkSpeed speed;
+  speed.barrier_s = median_seconds(world, [&] { world.barrier(); });
+  GradientReducer& reducer = step.reducer();
+  // Sums of sums would overflow.
+  std::fill(parameters.diffs().begin(), parameters.diffs().end(), 0.0f);
+  const std::int64_t reduced = reducer.reduced_bytes();
+  const double allreduce_s = median_seconds(world, [&] { reducer.reduce_all(); });
+  speed.allreduce_bytes = world.max((reducer.reduced_bytes() - reduced) / (kTries + 1));
+  speed.allreduce_bus_bytes = world.max(reducer.ring_bytes());
+  if (speed.allreduce_bytes > 0) speed.allreduce_s = allreduce_s;
+  const std::int64_t received = halo_bytes(step.executor());
+  const double halo_s = median_seconds(world, [&] { step.executor().exchange_all(); });
+  speed.halo_bytes = world.sum((halo_bytes(step.executor()) - received) / (kTries + 1));
+  if (speed.halo_bytes > 0) speed.halo_s = halo_s;
+  return speed;
+}
+
+}  // namespace halomesh
