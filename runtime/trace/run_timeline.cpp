@@ -91,6 +91,11 @@ std::optional<TraceReport> RunTimeline::after_step() {
 std::optional<TraceReport> RunTimeline::finish() {
   if (written_) return {};
   recorder_.end_step();
+  // A run that is repeated when it is complete must not replace its trace by an empty one.
+  if (run_steps_ == 0)
+    return TraceReport{
+        fmt::format("no trace written to {}: this run had no step to do", request_.file.string()),
+        {}};
   return write();
 }
 

@@ -50,7 +50,8 @@ class RunTimeline {
   /// or ends.
   void before_step(std::int64_t number);
   std::optional<TraceReport> after_step();
-  /// Call it at the end of a run: writes what there is unless after_step() has. Collective.
+  /// Call it at the end of a run: writes what there is, unless after_step() has or no step was
+  /// begun. Collective.
   std::optional<TraceReport> finish();
 
  private:

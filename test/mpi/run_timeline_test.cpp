@@ -90,12 +90,9 @@ TEST_CASE("two nodes with clocks 10 ms apart are aligned within the stated error
     findings.expect(!timeline.finish(), [] { return std::string("written twice"); });
     expect_sound(comm, findings, file, [&](const test::TraceReader& trace) {
       findings.expect_equal<std::size_t>(trace.arrows(), 4 * 3 * 4, "arrows");
-      // A message between the nodes takes much less than their clocks are apart.
-      for (const auto& slice : trace.slices_of(0))
-        findings.expect(slice.begin_ns < kApartNs / 2 || slice.args.at("step") != 2,
-                        [&] { return fmt::format("step 2 begins at {} ns", slice.begin_ns); });
+      // Without alignment, the messages 3 -> 0 would arrive before they are sent.
       const double error_us = trace.other().at("clock_error_us").get<double>();
-      findings.expect(error_us > 0 && error_us < 5000,
+      findings.expect(error_us > 0 && error_us < kApartNs * 0.5e-3,
                       [&] { return fmt::format("clock error {} us", error_us); });
     });
   });
@@ -136,8 +133,10 @@ TEST_CASE("a run that ends before or within the window leaves what there was") {
         timeline.after_step();
       }
       const std::optional<TraceReport> report = timeline.finish();
-      findings.expect(report && report->warnings.size() == 1,
+      findings.expect(report.has_value() && report->warnings.size() == (steps == 0 ? 0U : 1U),
                       [] { return std::string("no warning of a short window"); });
+      findings.expect_equal(std::filesystem::exists(file), steps > 0, "a file is written");
+      if (steps == 0) continue;
       const std::size_t in_window = steps == 3 ? 2 : 0;
       expect_sound(comm, findings, file, [&](const test::TraceReader& trace) {
         findings.expect_equal(trace.slices_of(0).size(), 3 * in_window, "steps");

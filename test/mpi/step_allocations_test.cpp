@@ -66,16 +66,22 @@ TEST_CASE("a step allocates nothing, traced or not") {
         parameters.initialize(1);
         const bool traced = types.input == DataType::kInt16;
         Trace trace(1 << 12);
+        Timeline timeline;
+        timeline.reserve(1 << 14, 64);
+        timeline.open();
+        trace.send_to(&timeline);
         PhaseTimes times;
         TrainingStep training(mesh, model, geometry, parameters, 1, traced ? &trace : nullptr,
                               reduction);
         ConstantLoader loader(training.executor().input_span(), types.input);
         const auto step = [&](std::int64_t number) {
           trace.clear();
+          timeline.begin_step(number);
           {
             const TraceScope whole(&trace, Phase::kStep);
             training.run(loader, {1, number, SgdOptions{}, 0.001F});
           }
+          timeline.end_step();
           times.add(trace.events());
         };
         step(0);
@@ -86,6 +92,8 @@ TEST_CASE("a step allocates nothing, traced or not") {
             made, 0,
             fmt::format("allocations in {} steps on {} x {}, {}, input {}", kSteps, shape.replicas,
                         to_string(shape.parts), name_of(types.precision), name_of(types.input)));
+        findings.expect(timeline.dropped() == 0 && !timeline.events().empty(),
+                        [] { return std::string("no timeline, or not all of it"); });
         findings.expect((trace.events().size() > 10) == traced, [&] {
           return fmt::format("{} intervals, traced: {}", trace.events().size(), traced);
         });
