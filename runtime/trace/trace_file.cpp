@@ -9,6 +9,7 @@
 #include <exception>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "runtime/mpi/collective_errors.hpp"
 #include "runtime/posix/atomic_file.hpp"
@@ -51,6 +52,14 @@ Place place_of(const Comm& comm, std::int64_t size) {
   return {comm.rank() == 0 ? 0 : before, comm.sum(size)};
 }
 
+/// The sums of all ranks in their order, on rank 0; empty elsewhere.
+std::vector<GzipSum> sums_of(const Comm& comm, const GzipSum& mine) {
+  std::vector<GzipSum> all(comm.rank() == 0 ? static_cast<std::size_t>(comm.size()) : 0);
+  constexpr int kBytes = sizeof(GzipSum);
+  mpi_check(MPI_Gather(&mine, kBytes, MPI_BYTE, all.data(), kBytes, MPI_BYTE, 0, comm.handle()));
+  return all;
+}
+
 }  // namespace
 
 std::int64_t write_trace_file(const Comm& world, const std::filesystem::path& file,
@@ -64,21 +73,26 @@ std::int64_t write_trace_file(const Comm& world, const std::filesystem::path& fi
   std::int64_t size = 0;
   std::exception_ptr failure;
   if (!writers.is_null()) try {
-      const std::string tail = gzip_member("\n]}\n");
-      std::string piece;
+      GzipPiece head, piece;
       on_every_rank(writers, [&] {
-        if (first) piece = gzip_member(opening);
-        if (!text.empty()) piece += gzip_member(text);
+        if (first) head = gzip_piece(opening);
+        if (!text.empty()) piece = gzip_piece(text);
         if (first) write_at(file, temporary, O_TRUNC, "", 0);  // older leftovers
         return std::string();
       });
-      const Place place = place_of(writers, static_cast<std::int64_t>(piece.size()));
+      GzipPiece tail = gzip_piece("\n]}\n");
+      GzipSum all = head.sum;
+      for (const GzipSum& sum : sums_of(writers, piece.sum)) all += sum;
+      all += tail.sum;
+      if (first) piece.bytes = gzip_begin() + head.bytes + piece.bytes;
+      tail.bytes += gzip_end(all);
+      const Place place = place_of(writers, static_cast<std::int64_t>(piece.bytes.size()));
       on_every_rank(writers, [&] {
-        write_at(file, temporary, 0, piece, place.offset);
-        if (first) write_at(file, temporary, 0, tail, place.total);
+        write_at(file, temporary, 0, piece.bytes, place.offset);
+        if (first) write_at(file, temporary, 0, tail.bytes, place.total);
         return std::string();
       });
-      size = place.total + static_cast<std::int64_t>(tail.size());
+      size = place.total + static_cast<std::int64_t>(tail.bytes.size());
     } catch (const std::exception&) {
       failure = std::current_exception();  // the same on all writers; rank 0 tells the others
     }

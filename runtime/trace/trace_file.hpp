@@ -10,8 +10,9 @@
 
 namespace halomesh {
 
-/// Writes `file` as concatenated gzip members: rank 0's `opening` text, the `text` of each rank in
-/// rank order, "\n]}\n". Ranks with an empty text write nothing; their number does not matter. Each
+/// Writes `file` as one gzip member: rank 0's `opening` text, the `text` of each rank in rank
+/// order,
+/// "\n]}\n". Ranks with an empty text write nothing; their number does not matter. Each
 /// rank compresses its own text and writes it at its own place with pwrite(): the pieces do not
 /// overlap, are small and are written once, so that neither the locks of MPI-IO nor its
 /// aggregation would help. The file gets its name when it is complete. Returns its size in bytes on

@@ -90,9 +90,9 @@ TEST_CASE("the trace of 8192 ranks is below 30 MB by default") {
     for (std::size_t i = 0; i < ranks.size(); i += static_cast<std::size_t>(measured_every))
       bytes += measured_every *
                static_cast<double>(
-                   gzip_member(
+                   gzip_piece(
                        timeline_text(frame, test::made_up_rank(ranks[i], mesh.parts.count(), 5, 3)))
-                       .size());
+                       .bytes.size());
     return bytes;
   };
   std::vector<int> chosen = default_trace_ranks(mesh);
