@@ -43,4 +43,6 @@ step halomesh "$program" --version
 step "#!/bin/bash" "$program" jobscript --site workstation --config "$config" --data data --out run \
   --time 01:00:00
 test -s run/checkpoints/step-000000004.h5
+step "step 4 of 4" "$program" watch run --once
+test -s "$prefix/share/halomesh/python/halomesh.py"
 echo "installcheck: $program makes data, trains and evaluates on 2 ranks, and writes job scripts"

@@ -257,9 +257,9 @@ TEST_CASE("the exit code says whether a run is done, running or silent") {
   WatchedRun run;
   const std::string path = run.directory.path().string();
   // Files of this moment: the times of their lines are long ago.
-  const auto [running, running_code] = watch({path, "--json"});
-  CHECK(running_code == 3);
-  const Json json = Json::parse(running);
+  const auto running = watch({path, "--json"});
+  CHECK(running.second == 3);
+  const Json json = Json::parse(running.first);
   CHECK(json["state"] == "running");
   CHECK(json["step"] == 3);
   CHECK(json["steps"] == 6);
@@ -270,9 +270,9 @@ TEST_CASE("the exit code says whether a run is done, running or silent") {
     std::filesystem::last_write_time(
         run.directory / file,
         std::filesystem::file_time_type::clock::now() - std::chrono::hours(1));
-  const auto [silent, silent_code] = watch({path});
-  CHECK(silent_code == 4);
-  CHECK(contains(silent, ": silent for 1 h 00 min\n"));
+  const auto silent = watch({path});
+  CHECK(silent.second == 4);
+  CHECK(contains(silent.first, ": silent for 1 h 00 min\n"));
   CHECK(watch({path, "--silent-limit", "7200"}).second == 3);
   run.record["end"] = {{"result", "done"}};
   run.write();

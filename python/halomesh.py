@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads what halomesh writes: the records of a run, checkpoints, traces and measurements of bench.
+
+One file without a build: copy it, or put its directory (PREFIX/share/halomesh/python) in PYTHONPATH.
+
+    import halomesh
+    run = halomesh.Run("run")
+    run.steps["loss"], run.evaluations["mae"]       # NumPy arrays, one element per line
+    weights = halomesh.load_checkpoint("run")       # {"conv1.weight": array, ...}
+    network = halomesh.torch_module("run")          # the same network in PyTorch
+
+Needs NumPy; checkpoints need h5py, and torch_module() and state_dict() need PyTorch. Nothing here
+writes a file or needs MPI. Values that were not finite are NaN.
+"""
+import gzip
+import json
+import pathlib
+import re
+
+import numpy
+
+__all__ = ["Run", "Trace", "bench", "checkpoint_options", "load_checkpoint", "state_dict",
+           "torch_module", "trace"]
+
+_INT, _REAL, _TEXT = "i8", "f8", "U"
+_STEP = {"step": _INT, "epoch": _INT, "loss": _REAL, "lr": _REAL, "seconds": _REAL, "time": _REAL}
+_EVALUATION = {"epoch": _INT, "mae": _REAL, "loss": _REAL, "samples": _INT, "seconds": _REAL,
+               "time": _REAL}
+_PHASE = {"step": _INT, "epoch": _INT, "phase": _TEXT, "layer": _TEXT, "kind": _TEXT,
+          "mean": _REAL, "min": _REAL, "max": _REAL, "max_rank": _INT, "received_bytes": _REAL}
+_BENCH_PHASE = {"layer": _TEXT, "phase": _TEXT, "kind": _TEXT, "seconds_mean_over_ranks": _REAL,
+                "seconds_max_over_ranks": _REAL, "flops": _REAL, "memory_bytes": _REAL,
+                "received_bytes": _REAL, "flops_per_second": _REAL, "peak_fraction": _REAL,
+                "roof_fraction": _REAL}
+_SLICE = {"rank": _INT, "track": _INT, "name": _TEXT, "category": _TEXT, "layer": _TEXT,
+          "step": _INT, "begin_us": _REAL, "duration_us": _REAL}
+
+
+def _table(rows, fields):
+    """A structured array of shape (len(rows),): `fields` of dictionaries. What a row does not have
+    is -1, NaN or the empty text."""
+    missing = {_INT: -1, _REAL: numpy.nan, _TEXT: ""}
+    columns = {}
+    for name, kind in fields.items():
+        values = [row.get(name) for row in rows]
+        values = [missing[kind] if value is None else value for value in values]
+        columns[name] = numpy.array(values, dtype=kind) if values else numpy.empty(0, kind)
+    dtype = [(name, column.dtype if column.dtype.itemsize else "U1")
+             for name, column in columns.items()]
+    table = numpy.empty(len(rows), dtype=dtype)
+    for name, column in columns.items():
+        table[name] = column
+    return table
+
+
+class Run:
+    """The records of one run, as they were when this object was made.
+
+    directory    pathlib.Path of the --out directory
+    record       run.json: a dictionary, empty if there is none
+    steps        structured array (steps,): step, epoch, loss, lr, seconds, time. `time` is in Unix
+                 seconds, NaN in files of versions that did not record it
+    evaluations  structured array (evaluations,): epoch, mae, loss, samples, seconds, time
+    phases       structured array (rows of all epochs,): step, epoch, phase, layer, kind, and mean,
+                 min, max (seconds per step, over ranks), max_rank and received_bytes (per step)
+    phase_lines  what the phases are taken from: a list of dictionaries, with the halo, reduction,
+                 input and memory figures of each epoch
+    stage        the last record of staging: a dictionary, or None
+    damaged      lines of metrics.jsonl that could not be read
+    """
+
+    def __init__(self, directory):
+        """Raises FileNotFoundError for a directory that holds neither run.json nor metrics.jsonl."""
+        self.directory = pathlib.Path(directory)
+        record, metrics = self.directory / "run.json", self.directory / "metrics.jsonl"
+        if not record.exists() and not metrics.exists():
+            raise FileNotFoundError(f"{self.directory} holds neither run.json nor metrics.jsonl: "
+                                    "give the directory that train wrote with --out")
+        self.record = json.loads(record.read_text("utf-8")) if record.exists() else {}
+        self.damaged, lines = 0, {"step": [], "eval": [], "phases": [], "stage": []}
+        # A run that is still writing may have a partial last line.
+        text = metrics.read_text("utf-8", "replace") if metrics.exists() else ""
+        for line in text.split("\n")[:-1]:
+            try:
+                entry = json.loads(line)
+                lines.setdefault(entry["event"], []).append(entry)
+            except (ValueError, KeyError, TypeError):
+                self.damaged += 1
+        self.steps = _table(lines["step"], _STEP)
+        self.evaluations = _table(lines["eval"], _EVALUATION)
+        self.phase_lines = lines["phases"]
+        self.phases = _table([{**row, "step": line.get("step"), "epoch": line.get("epoch")}
+                              for line in self.phase_lines for row in line.get("rows", [])],
+                             _PHASE)
+        self.stage = lines["stage"][-1] if lines["stage"] else None
+
+    @property
+    def options(self):
+        """Every option of the run and its value, as text."""
+        return self.record.get("options", {})
+
+    @property
+    def samples_per_second(self):
+        """Training speed of each step, shape (steps,)."""
+        return float(self.options["batch"]) / self.steps["seconds"]
+
+    def checkpoints(self):
+        """Paths of the checkpoints, oldest first."""
+        return sorted((self.directory / "checkpoints").glob("step-*.h5"))
+
+    def __repr__(self):
+        return (f"<halomesh.Run {self.directory}: {len(self.steps)} steps, "
+                f"{len(self.evaluations)} evaluations>")
+
+
+def bench(path):
+    """What `bench --json FILE` wrote: its dictionary, in which the "phases" of each of its "runs"
+    are a structured array (phases,) with the fields of the file."""
+    record = json.loads(pathlib.Path(path).read_text("utf-8"))
+    for run in record["runs"]:
+        run["phases"] = _table(run["phases"], _BENCH_PHASE)
+    return record
+
+
+class Trace:
+    """A trace of `train --trace FILE`.
+
+    metadata  what the file says of itself ("otherData"): a dictionary
+    slices    structured array (slices,) in the order of the file: rank, track, name (the phase),
+              category (the kind of time), layer, step (-1: none), begin_us, duration_us
+    tracks    {(rank, track): name}
+    events    all events of the file, as dictionaries
+    """
+
+    def __init__(self, metadata, events):
+        self.metadata, self.events, self.tracks, rows = metadata, events, {}, []
+        for event in events:
+            rank, track = event.get("pid", -1), event.get("tid", -1)
+            if event.get("ph") == "M" and event.get("name") == "thread_name":
+                self.tracks[rank, track] = event["args"]["name"]
+            if event.get("ph") != "X":
+                continue
+            arguments = event.get("args", {})
+            rows.append({"rank": rank, "track": track, "name": event.get("name"),
+                         "category": event.get("cat"), "layer": arguments.get("layer"),
+                         "step": arguments.get("step"), "begin_us": event.get("ts"),
+                         "duration_us": event.get("dur")})
+        self.slices = _table(rows, _SLICE)
+
+
+def trace(path):
+    """Reads a trace, compressed or not, into a Trace."""
+    data = pathlib.Path(path).read_bytes()
+    if data[:2] == b"\x1f\x8b":
+        data = gzip.decompress(data)
+    content = json.loads(data)
+    if isinstance(content, list):
+        return Trace({}, content)
+    return Trace(content.get("otherData", {}), content["traceEvents"])
+
+
+def _checkpoint_file(path):
+    """A checkpoint, or the newest one of a run or of a directory of checkpoints."""
+    path = pathlib.Path(path)
+    if not path.is_dir():
+        return path
+    found = sorted([*path.glob("step-*.h5"), *path.glob("checkpoints/step-*.h5")])
+    if not found:
+        raise FileNotFoundError(f"{path} holds no checkpoint: give a file step-NNNNNNNNN.h5, or "
+                                "the directory that train wrote with --out")
+    return found[-1]
+
+
+def _text(value):
+    return value.decode("utf-8") if isinstance(value, bytes) else str(value)
+
+
+def load_checkpoint(path, tree="parameters"):
+    """The arrays of a checkpoint by "LAYER.weight" and "LAYER.bias", float32.
+
+    path: the file, or the --out directory of a run for its newest. tree: "parameters", or
+    "optimizer" for the velocities of SGD. Shapes: convolution weights (out, in, kd, kh, kw), dense
+    weights (out, in), where the inputs of the first dense layer are in the order d, h, w, c; biases
+    (out,). Layers are in the order of the network.
+    """
+    import h5py
+    with h5py.File(_checkpoint_file(path), "r") as file:
+        if tree not in file:
+            raise ValueError(f"{file.filename} has no {tree}: give a checkpoint of halomesh, and "
+                             'tree "parameters" or "optimizer"')
+        # By number: conv10 comes after conv2.
+        layers = sorted(file[tree], key=lambda name: [
+            int(part) if part.isdigit() else part for part in re.split("([0-9]+)", name)])
+        return {f"{layer}.{name}": file[tree][layer][name][()]
+                for layer in layers for name in ("weight", "bias") if name in file[tree][layer]}
+
+
+def checkpoint_options(path):
+    """The options of the network in a checkpoint: {"kernel": "2", "input": "128x128x128x4", ...}."""
+    import h5py
+    with h5py.File(_checkpoint_file(path), "r") as file:
+        if "model" not in file:
+            raise ValueError(f"{file.filename} names no network: give a checkpoint of halomesh")
+        return {name: _text(value) for name, value in file["model"].attrs.items()}
+
+
+def _numbers(text, separator):
+    return [int(number) for number in text.split(separator) if number]
+
+
+def state_dict(path):
+    """The parameters of a checkpoint as the state_dict of its torch_module(): those of
+    load_checkpoint() as tensors, but with the inputs of the first dense layer in PyTorch's order
+    c, d, h, w."""
+    import torch
+    options, arrays = checkpoint_options(path), load_checkpoint(path)
+    *extents, _ = _numbers(options["input"], "x")
+    d, h, w = (extent >> int(options["conv-layers"]) for extent in extents)
+    weight = arrays["fc1.weight"]
+    by_channel = weight.reshape(len(weight), d, h, w, -1).transpose(0, 4, 1, 2, 3)
+    arrays["fc1.weight"] = numpy.ascontiguousarray(by_channel.reshape(weight.shape))
+    return {name: torch.from_numpy(array) for name, array in arrays.items()}
+
+
+def torch_module(path):
+    """The network of a checkpoint as a torch.nn.Module in evaluation mode (no dropout; .train()
+    turns it on), float32 on the CPU.
+
+    Its input has shape (samples, channels, d, h, w) and holds particle counts as the files do: the
+    first layer takes log(1 + x) of them, as halomesh does. Its output has shape (samples, targets).
+    The layers are called conv1, conv2, ..., fc1, fc2, ... as in checkpoints. Raises ValueError for a
+    network that is not CosmoFlow.
+    """
+    import torch
+    from torch import nn
+    options = checkpoint_options(path)
+    if options["model"] != "cosmoflow":
+        raise ValueError(f"{path} holds the network {options['model']}: only cosmoflow is known here")
+
+    class Logarithm(nn.Module):
+        forward = staticmethod(lambda x: torch.log1p(x))
+
+    class ScaledTanh(nn.Module):
+        forward = staticmethod(lambda x: 1.2 * torch.tanh(x))
+
+    kernel, filters = int(options["kernel"]), int(options["filters"])
+    *extents, channels = _numbers(options["input"], "x")
+    net = nn.Sequential()
+    net.add_module("log", Logarithm())
+    for i in range(1, int(options["conv-layers"]) + 1):
+        # SAME padding of TensorFlow: an even kernel has one plane more after than before.
+        net.add_module(f"pad{i}", nn.ConstantPad3d(((kernel - 1) // 2, kernel // 2) * 3, 0.0))
+        net.add_module(f"conv{i}", nn.Conv3d(channels, filters, kernel))
+        net.add_module(f"act_conv{i}", nn.LeakyReLU(0.3))
+        net.add_module(f"pool{i}", nn.MaxPool3d(2))
+        channels, filters = filters, 2 * filters
+        extents = [extent // 2 for extent in extents]
+    net.add_module("flatten", nn.Flatten())
+    inputs = channels * extents[0] * extents[1] * extents[2]
+    hidden, dropout = _numbers(options["fc"], ","), float(options["dropout"])
+    for i, outputs in enumerate(hidden, 1):
+        net.add_module(f"fc{i}", nn.Linear(inputs, outputs))
+        net.add_module(f"act_fc{i}", nn.LeakyReLU(0.3))
+        net.add_module(f"dropout{i}", nn.Dropout(dropout))
+        inputs = outputs
+    net.add_module(f"fc{len(hidden) + 1}", nn.Linear(inputs, int(options["targets"])))
+    net.add_module("tanh", ScaledTanh())
+    net.load_state_dict(state_dict(path))
+    return net.eval()

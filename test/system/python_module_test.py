@@ -1,0 +1,243 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Reads a small real run of halomesh with python/halomesh.py, and compares its PyTorch module with
+`halomesh predict`.
+
+Counts cases as skipped, and says why, where NumPy, h5py or PyTorch is missing. Environment: HALOMESH
+(the program), HALOMESH_SOURCE (the source tree), MPIRUN (launcher with its flags).
+"""
+import gzip
+import json
+import math
+import os
+import pathlib
+import shlex
+import subprocess
+import sys
+import tempfile
+
+SOURCE = pathlib.Path(os.environ.get("HALOMESH_SOURCE", pathlib.Path(__file__).parents[2]))
+KERNELS = (2, 3)
+CASES = ("records of a run", "records of any run", "checkpoints", "bench", "traces")
+TORCH_CASES = tuple(f"PyTorch module, kernel {kernel}" for kernel in KERNELS)
+
+try:
+    import h5py
+    import numpy
+    sys.path.insert(0, str(SOURCE / "python"))
+    import halomesh
+except ImportError as missing:
+    if missing.name == "halomesh":
+        raise
+    print(f"skipped: {missing}; Debian has python3-h5py and python3-numpy\n"
+          f"0 passed, 0 failed, {len(CASES) + len(TORCH_CASES)} skipped")
+    sys.exit(0)
+try:
+    import torch
+except ImportError as missing:
+    torch = None
+    print(f"skipped: {missing}; Debian has python3-torch")
+
+# Three extents, and more than one voxel in the last tensor: an axis that is swapped is seen.
+EXTENTS, CHANNELS, TARGETS = (24, 16, 11), 4, 3
+FILTERS, CONV_LAYERS, HIDDEN, TRAIN, VALIDATION, STEPS = 4, 2, (16, 8), 6, 3, 9
+ROUNDING, SIGMAS = 2.0**-24, 4.0
+
+
+def program(ranks, *arguments):
+    command = [os.environ.get("HALOMESH", "build/halomesh"), *map(str, arguments)]
+    command = [*shlex.split(os.environ.get("MPIRUN", "mpirun")), "-n", str(ranks), *command]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          timeout=120, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}")
+
+
+def model_options(kernel):
+    return shlex.split(f"--input {'x'.join(map(str, EXTENTS))}x{CHANNELS} --kernel {kernel}"
+                       f" --conv-layers {CONV_LAYERS} --filters {FILTERS}"
+                       f" --fc {','.join(map(str, HIDDEN))} --targets {TARGETS}")
+
+
+def make_data(directory):
+    """Random samples in HDF5 files; returns the counts of the validation set (n, d, h, w, c)."""
+    random = numpy.random.RandomState(1)
+    for split, count in (("train", TRAIN), ("validation", VALIDATION)):
+        counts = random.poisson(3.0, (count, *EXTENTS, CHANNELS)).astype("i2")
+        (directory / split).mkdir(parents=True)
+        for i in range(count):
+            with h5py.File(directory / split / f"{i}.hdf5", "w") as file:
+                file["x"] = counts[i]
+                file["y"] = random.uniform(-1, 1, TARGETS).astype("f4")
+    return counts
+
+
+def train(base, kernel):
+    out = base / f"run{kernel}"
+    program(2, "train", "--data", base / "data", "--out", out, "--parts", "2x1x1", "--batch", 2,
+            "--epochs", 3, "--seed", 5, "--lr", 0.002, "--schedule", "constant", "--warmup-epochs", 0,
+            *model_options(kernel))
+    return out
+
+
+def check_run(base):
+    run = halomesh.Run(base / "run2")
+    lines = [json.loads(line) for line in (run.directory / "metrics.jsonl").read_text().splitlines()]
+    steps = [line for line in lines if line["event"] == "step"]
+    evaluations = [line for line in lines if line["event"] == "eval"]
+    assert len(steps) == STEPS and len(evaluations) == 3 and run.damaged == 0
+    for table, of_file in ((run.steps, steps), (run.evaluations, evaluations)):
+        assert table.shape == (len(of_file),)
+        for name in table.dtype.names:
+            if name in of_file[0]:
+                assert table[name].tolist() == [line[name] for line in of_file], name
+    assert run.steps["step"].tolist() == list(range(1, STEPS + 1))
+    assert run.steps["loss"].dtype == numpy.float64
+    assert run.options["batch"] == "2" and run.record["mesh"]["ranks"] == 2
+    assert numpy.array_equal(run.samples_per_second, 2 / run.steps["seconds"])
+    assert len(run.phases) == sum(len(line["rows"]) for line in run.phase_lines)
+    assert run.checkpoints()[-1].name == f"step-{STEPS:09d}.h5"
+
+
+def check_records(base):
+    """Lines that a real run of this size does not have: all kinds, damaged ones, a partial one."""
+    directory = base / "made"
+    directory.mkdir()
+    rows = [{"phase": "halo wait", "layer": "conv1", "kind": "halo wait", "mean": 0.25, "min": 0.125,
+             "max": 0.5, "max_rank": 3, "received_bytes": 64.0},
+            {"phase": "optimizer", "layer": "", "kind": "optimizer", "mean": 1.5, "min": 1.0,
+             "max": 2.0, "max_rank": 0, "received_bytes": 0.0}]
+    lines = [{"event": "stage", "seconds": 2.0, "samples": 16},
+             {"event": "step", "time": 9.5, "step": 1, "epoch": 0, "loss": None, "lr": 0.5,
+              "seconds": 0.25},
+             {"event": "step", "step": 2, "epoch": 0, "loss": 0.5, "lr": 0.5, "seconds": 0.25},
+             {"event": "phases", "time": 10.0, "epoch": 0, "step": 2, "rows": rows},
+             {"event": "unknown"}]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (directory / "metrics.jsonl").write_text(text + 'damaged\n{"event":"step","step":3')
+    run = halomesh.Run(directory)
+    assert run.damaged == 1 and run.record == {} and len(run.evaluations) == 0
+    assert run.stage["samples"] == 16
+    assert run.steps["step"].tolist() == [1, 2]
+    assert run.steps["time"][0] == 9.5 and math.isnan(run.steps["time"][1])
+    assert math.isnan(run.steps["loss"][0]) and run.steps["loss"][1] == 0.5
+    assert run.phases.shape == (2,) and run.phases["step"].tolist() == [2, 2]
+    for row, expected in zip(run.phases, rows):
+        assert all(row[name] == value for name, value in expected.items())
+    try:
+        halomesh.Run(base)
+    except FileNotFoundError as error:
+        assert "run.json" in str(error)
+    else:
+        raise AssertionError("a directory without a run was read")
+
+
+def check_checkpoint(base):
+    path = base / "run2" / "checkpoints" / f"step-{STEPS:09d}.h5"
+    arrays = halomesh.load_checkpoint(base / "run2")
+    layers = ["conv1", "conv2", "fc1", "fc2", "fc3"]
+    assert list(arrays) == [f"{layer}.{kind}" for layer in layers for kind in ("weight", "bias")]
+    assert arrays["conv2.weight"].shape == (2 * FILTERS, FILTERS, 2, 2, 2)
+    assert arrays["fc1.weight"].shape == (HIDDEN[0], 2 * FILTERS * 6 * 4 * 2)
+    velocities, compared = halomesh.load_checkpoint(path, "optimizer"), 0
+    with h5py.File(path, "r") as file:
+        for tree, found in (("parameters", arrays), ("optimizer", velocities)):
+            for name, array in found.items():
+                assert array.dtype == numpy.float32
+                assert numpy.array_equal(array, file[f"{tree}/{name.replace('.', '/')}"][()]), name
+                compared += array.size
+    assert compared > 1000 and numpy.abs(velocities["fc1.weight"]).max() > 0
+    assert halomesh.checkpoint_options(path)["fc"] == "16,8"
+
+
+def check_bench(base):
+    path = base / "bench.json"
+    program(2, "bench", "--parts", "2x1x1", "--steps", 2, "--warm-up", 0, "--json", path,
+            *model_options(2))
+    record, raw = halomesh.bench(path), json.loads(path.read_text())
+    run, phases = record["runs"][0], raw["runs"][0]["phases"]
+    assert run["phases"].shape == (len(phases),) and len(phases) > 10
+    for row, expected in zip(run["phases"], phases):
+        assert set(row.dtype.names) == set(expected)
+        assert all(row[name] == value for name, value in expected.items())
+    assert math.isclose(run["phases"]["seconds_mean_over_ranks"].sum(), run["mean_step_seconds"])
+    assert run["network"] == raw["runs"][0]["network"]
+
+
+def check_trace(base):
+    events = [{"ph": "M", "name": "thread_name", "pid": 1, "tid": 0, "args": {"name": "compute"}},
+              {"ph": "X", "name": "forward", "cat": "compute", "ts": 1.5, "dur": 2.25, "pid": 1,
+               "tid": 0, "args": {"layer": "conv1", "step": 7}},
+              {"ph": "C", "name": "memory", "pid": 1, "ts": 2, "args": {"bytes": 5}},
+              {"ph": "X", "name": "step", "ts": 0, "dur": 9, "pid": 0, "tid": 0}]
+    text = json.dumps({"otherData": {"ranks": 2}, "traceEvents": events}).encode()
+    # Each rank compresses its own piece: several members in one file.
+    (base / "a.json.gz").write_bytes(gzip.compress(text[:40]) + gzip.compress(text[40:]))
+    (base / "b.json").write_text(json.dumps(events))
+    for name, metadata in (("a.json.gz", {"ranks": 2}), ("b.json", {})):
+        trace = halomesh.trace(base / name)
+        assert trace.metadata == metadata and trace.events == events
+        assert trace.tracks == {(1, 0): "compute"}
+        assert trace.slices.tolist() == [(1, 0, "forward", "compute", "conv1", 7, 1.5, 2.25),
+                                         (0, 0, "step", "", "", -1, 0.0, 9.0)]
+
+
+def allowance(net, x):
+    """What fp32 may be off by in the predictions: SIGMAS 2^-24 sqrt(n) of the typical size of each
+    sum of n terms (Higham and Mary, SIAM J. Sci. Comput. 41 (2019), A2815), added over the layers.
+    The last sums have the largest terms that the network feeds them; tanh has slope 1 at most."""
+    layers = [module for module in net if hasattr(module, "weight")]
+    roots = sum(math.sqrt(layer.weight[0].numel()) for layer in layers)
+    last = next(i for i, module in enumerate(net) if module is layers[-1])
+    inputs = net[:last](x).abs()
+    size = inputs @ layers[-1].weight.abs().T + layers[-1].bias.abs()
+    return 1.2 * SIGMAS * ROUNDING * roots * size.max().item()
+
+
+def check_torch(base, kernel, counts):
+    net, file = halomesh.torch_module(base / f"run{kernel}"), base / f"predictions{kernel}.csv"
+    assert not net.training and len(halomesh.state_dict(base / f"run{kernel}")) == 10
+    program(2, "predict", "--checkpoint", base / f"run{kernel}", "--data", base / "data", "--out",
+            file)
+    table = numpy.genfromtxt(file, delimiter=",", names=True)
+    expected = numpy.stack([table[f"predicted_{t}"] for t in range(TARGETS)], axis=1)
+    x = torch.from_numpy(counts.astype("f8")).permute(0, 4, 1, 2, 3)
+    with torch.no_grad():
+        net = net.double()
+        output, allowed = net(x).numpy(), allowance(net, x)
+    assert output.shape == expected.shape == (VALIDATION, TARGETS)
+    error = numpy.abs(output - expected).max()
+    print(f"kernel {kernel}: {expected.size} predictions, largest error {error:.3g} of {allowed:.3g}"
+          f" allowed, spread over samples {expected.std(axis=0).min():.3g}")
+    assert expected.std(axis=0).min() > 50 * allowed, "predictions that are all alike show nothing"
+    assert error <= allowed
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="halomesh-python-") as name:
+        base, good = pathlib.Path(name), []
+        counts = make_data(base / "data")
+        for kernel in KERNELS:
+            train(base, kernel)
+        cases = [(case, check, (base,)) for case, check in
+                 zip(CASES, (check_run, check_records, check_checkpoint, check_bench, check_trace))]
+        if torch is not None:
+            torch.set_num_threads(1)
+            cases += [(case, check_torch, (base, kernel, counts))
+                      for case, kernel in zip(TORCH_CASES, KERNELS)]
+        for case, check, arguments in cases:
+            try:
+                check(*arguments)
+                good.append(True)
+            except AssertionError:
+                import traceback
+                traceback.print_exc()
+                good.append(False)
+            print(f"{'ok  ' if good[-1] else 'FAIL'} {case}", flush=True)
+    skipped = 0 if torch is not None else len(TORCH_CASES)
+    print(f"{sum(good)} passed, {len(good) - sum(good)} failed, {skipped} skipped")
+    return 0 if all(good) and len(good) + skipped == len(CASES) + len(TORCH_CASES) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
