@@ -13,6 +13,7 @@
 #include "test/harness/mpi_for_comms.hpp"
 #include "test/harness/mpi_shared_directory.hpp"
 #include "test/harness/test_comm.hpp"
+#include "test/mpi/counted_messages.hpp"
 #include "test/mpi/training_run.hpp"
 
 namespace halomesh {
@@ -235,6 +236,46 @@ TEST_CASE("the phases of a run add up to its steps, and a resumed run goes on wi
                       [&] { return fmt::format("{} lines", lines.size()); });
       findings.expect_equal<std::size_t>(events_in(request.out / "metrics.jsonl", "step").size(),
                                          12, "steps");
+    }
+  });
+}
+
+TEST_CASE("the bytes that a run reports are those that it hands to MPI") {
+  constexpr std::int64_t kSteps = 4;
+  const SharedDirectory directory(test_world());
+  if (test_world().rank() == 0) write_training_data(directory.path() / "data");
+  test_world().barrier();
+  for_comms("bytes of runs", {2, 4, 16}, [&](const Comm& comm, Findings& findings) {
+    const std::int64_t side = comm.size() == 16 ? 4 : 2;
+    for (const MeshShape& mesh :
+         {MeshShape{comm.size(), {1, 1, 1}}, MeshShape{1, {side, comm.size() / side, 1}}}) {
+      if (mesh.replicas > kGlobalBatch) continue;
+      TrainingRequest request;
+      request.mesh = mesh;
+      request.data = directory.path() / "data";
+      request.out = directory.path() / fmt::format("{}-{}", mesh.replicas, to_string(mesh.parts));
+      request.steps = kSteps;
+      const CountedMessages before = counted_messages();
+      train(comm, request);
+      const CountedMessages after = counted_messages();
+      std::vector<std::int64_t> counted = {
+          after.sends - before.sends, after.sent_bytes - before.sent_bytes,
+          after.sums - before.sums, after.summed_bytes - before.summed_bytes};
+      const std::int64_t sums_of_first = comm.rank() == 0 ? counted[2] : 0;
+      comm.sum(counted);
+      if (comm.rank() != 0) continue;
+      const auto lines = events_in(request.out / "metrics.jsonl", "phases");
+      findings.expect_equal<std::size_t>(lines.size(), 1, "lines");
+      const auto reported = [&](const char* group, const char* name) {
+        return lines.at(0)[group][name].get<std::int64_t>();
+      };
+      const std::string where = fmt::format(" on {} x {}", mesh.replicas, to_string(mesh.parts));
+      findings.expect_equal(reported("halo", "messages"), counted[0], "messages" + where);
+      findings.expect_equal(reported("halo", "sent_bytes"), counted[1], "bytes sent" + where);
+      findings.expect_equal(reported("reduction", "buckets"), sums_of_first, "sums" + where);
+      findings.expect_equal(reported("reduction", "bytes"), counted[3], "bytes summed" + where);
+      findings.expect((counted[1] > 0) == (mesh.parts.count() > 1) && counted[3] > 0,
+                      [&] { return "nothing counted" + where; });
     }
   });
 }
