@@ -95,6 +95,17 @@ TEST_CASE("a traced step has every phase, and they add up to the step in time an
     }
     findings.expect_equal(times.of(Phase::kReductionWait).received_bytes,
                           training.reducer().reduced_bytes(), "bytes of gradients");
+    const ReductionCounts& sums = training.reducer().counts();
+    findings.expect(sums.buckets > 0 && sums.buckets % kSteps == 0,
+                    [&] { return fmt::format("{} buckets in {} steps", sums.buckets, kSteps); });
+    findings.expect(sums.ns > 0 && sums.ns <= sums.buckets * steps_ns, [&] {
+      return fmt::format("{} ns for {} buckets in steps of {} ns", sums.ns, sums.buckets, steps_ns);
+    });
+    const HaloCounts halo = training.executor().halo_counts();
+    findings.expect(halo.messages > 0 && halo.messages % kSteps == 0,
+                    [&] { return fmt::format("{} messages", halo.messages); });
+    findings.expect_equal(comm.sum(halo.sent_bytes), comm.sum(halo.received_bytes),
+                          "bytes sent, against those received");
     findings.expect(comm.sum(training.reducer().reduced_bytes()) > 0,
                     [] { return std::string("nothing was reduced"); });
   });

@@ -196,4 +196,4 @@ def after_delay(most_s, begun="data", ranks=2):
     return when
 
 
-SIGNALS = {name: getattr(signal, f"SIG{name}") for name in ("TERM", "INT", "USR1", "HUP", "KILL")}
+SIGNALS = {name: getattr(signal, f"SIG{name}") for name in ("TERM", "INT", "USR2", "HUP", "KILL")}

@@ -125,6 +125,8 @@ class Job {
   }
 
   pid_t launcher() const { return pid_; }
+  /// What it has written to standard output so far.
+  std::string printed() const { return read_file(file("out")); }
   bool ended() { return reaped_ || reap(WNOHANG); }
 
   /// Sends a signal to the launcher or to one of ranks().

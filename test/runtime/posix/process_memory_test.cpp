@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// The peak memory of a process.
+#include "runtime/posix/process_memory.hpp"
+
+#include <doctest/doctest.h>
+
+#include <vector>
+
+namespace halomesh {
+
+TEST_CASE("peak memory follows what a process touches") {
+  constexpr std::int64_t kBytes = 64 << 20;
+  const bool can_reset = reset_peak_memory();
+  const std::int64_t before = peak_memory_bytes();
+  {
+    const std::vector<char> touched(kBytes, 1);
+    CHECK(touched[static_cast<std::size_t>(before % kBytes)] == 1);  // so that it is made at all
+  }
+  const std::int64_t after = peak_memory_bytes();
+  CHECK(after >= before);
+  if (!can_reset) return;
+  CHECK(after - before > kBytes / 2);
+  CHECK(after - before < 2 * kBytes);
+  REQUIRE(reset_peak_memory());
+  CHECK(peak_memory_bytes() < after - kBytes / 2);
+}
+
+}  // namespace halomesh
