@@ -33,7 +33,8 @@ Statistics statistics_of(std::vector<double> values) {
 std::string shown(double value) {
   const double size = std::abs(value);
   if (!std::isfinite(value)) return "-";
-  if (size == 0) return "0";
+  if (size < 1e15 && std::abs(value - std::round(value)) <= 1e-9 * size)
+    return fmt::format("{:.0f}", value);
   if (size >= 1e15 || size < 1e-3) return fmt::format("{:.3g}", value);
   const int digits = size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : size >= 1 ? 3 : 4;
   return fmt::format("{:.{}f}", value, digits);

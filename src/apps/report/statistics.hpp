@@ -18,7 +18,8 @@ struct Statistics {
 /// Of the finite values among `values`. The median of an even number is the mean of the middle two.
 Statistics statistics_of(std::vector<double> values);
 
-/// About four significant digits, no exponent between 1e-3 and 1e15; "-" unless finite.
+/// Whole numbers as such, others with about four significant digits; no exponent between 1e-3 and
+/// 1e15; "-" unless finite.
 std::string shown(double value);
 /// "12.30 ± 0.41"; the mean alone for one value.
 std::string with_deviation(const Statistics& values);

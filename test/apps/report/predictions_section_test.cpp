@@ -54,8 +54,7 @@ TEST_CASE("report: errors of predictions, from CSV and HDF5") {
     const Table& table = table_of(page, "prediction-errors");
     REQUIRE(table.rows.size() == 2);
     // Output 0 is 1 too high twice; output 1 is right once and 1 too high once.
-    CHECK(table.rows[0] ==
-          std::vector<std::string>{name, "0", "2", "1.000", "1.000", "1.000", "1.0000", "1.000"});
+    CHECK(table.rows[0] == std::vector<std::string>{name, "0", "2", "1", "1", "1", "1.0000", "1"});
     CHECK(table.rows[1].at(3) == "0.5000");
     CHECK(table.rows[1].at(4) == shown(std::sqrt(0.5)));
     const Figure& figure = figure_of(page, "predictions-1-0");
@@ -145,14 +144,14 @@ TEST_CASE("report: machine, versions and staging of a run") {
   CHECK(cell_of(table_of(page, "benchmark"), "one", "parameters") == "5597604");
   CHECK(cell_of(table_of(page, "benchmark"), "one", "operations per sample") == "56.9 Gflop");
   CHECK(cell_of(table_of(page, "systems"), "one", "processor") == "A64FX");
-  CHECK(cell_of(table_of(page, "systems"), "one", "nodes") == "2.000");
+  CHECK(cell_of(table_of(page, "systems"), "one", "nodes") == "2");
   CHECK(cell_of(table_of(page, "versions"), "one", "job") == "slurm 123");
   CHECK(table_of(page, "binding").rows.size() == 3);
   const Table& staging = table_of(page, "staging");
   CHECK(cell_of(staging, "one", "read rate") == "2 GB/s");
   CHECK(cell_of(staging, "one", "read rate inside calls per rank") == "1 GB/s");
   CHECK(contains(cell_of(staging, "one", "seconds of a rank: mean (least .. most)"),
-                 "1.500 (1.000 .. 2.000)"));
+                 "1.500 (1 .. 2)"));
   CHECK(contains(page.sections.back().paragraphs.at(0), "halomesh report one"));
   REQUIRE(page.warnings.size() == 1);
   CHECK(contains(page.warnings[0], "slow reference kernel of oneDNN in conv1"));
@@ -168,14 +167,15 @@ TEST_CASE("report: statistics and numbers as text") {
   CHECK(some.mean == 2.5);
   CHECK(some.median == 2.5);
   CHECK(some.deviation == doctest::Approx(std::sqrt(5.0 / 3)));
-  const std::pair<double, const char*> rows[] = {
-      {0, "0"},           {1, "1.000"},         {12.345, "12.35"}, {-123.45, "-123.5"},
-      {12345.6, "12346"}, {0.012345, "0.0123"}, {1e-5, "1e-05"},   {NAN, "-"}};
+  const std::pair<double, const char*> rows[] = {{0, "0"},           {1, "1"},
+                                                 {12.345, "12.35"},  {-123.45, "-123.5"},
+                                                 {12345.6, "12346"}, {0.012345, "0.0123"},
+                                                 {1e-5, "1e-05"},    {NAN, "-"}};
   for (const auto& [value, text] : rows) CHECK(shown(value) == text);
   CHECK(with_prefix(1.5e9, "B") == "1.5 GB");
-  CHECK(duration(90) == "90.00 s");
-  CHECK(duration(600) == "10.00 min");
-  CHECK(duration(36000) == "10.00 h");
+  CHECK(duration(90) == "90 s");
+  CHECK(duration(600) == "10 min");
+  CHECK(duration(36000) == "10 h");
   const auto cells = read_csv("a,\"b,\"\"c\nd\"\r\n\n1,\n");
   CHECK(cells == std::vector<std::vector<std::string>>{{"a", "b,\"c\nd"}, {"1", ""}});
 }

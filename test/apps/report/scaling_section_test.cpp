@@ -72,7 +72,7 @@ TEST_CASE("report: batch size, epochs and throughput of runs and published ones"
   const Figure& epochs = figure_of(page, "batch-epochs");
   CHECK(series_of(epochs, "runs").data.at(1).x == 4);
   // 8 samples: at batch 8 an epoch is a step, at batch 4 two.
-  CHECK(level_of(epochs, "10.00 steps").factor == doctest::Approx(0.8));
+  CHECK(level_of(epochs, "10 steps").factor == doctest::Approx(0.8));
 
   const Figure& rates = figure_of(page, "throughput-ranks");
   // 16 samples in 20 s; 8 validated in 4 s; 12 samples in 12 s.
@@ -88,7 +88,7 @@ TEST_CASE("report: batch size, epochs and throughput of runs and published ones"
 
   const Figure& speed = figure_of(page, "epoch-rate");
   CHECK(series_of(speed, "runs").data.at(0).y == doctest::Approx(1.0 / 12));
-  CHECK(level_of(speed, "60.00 s").factor == doctest::Approx(1.0 / 60));
+  CHECK(level_of(speed, "60 s").factor == doctest::Approx(1.0 / 60));
 
   input.show_published = false;
   for (const Figure& figure : scaling_section(input).figures)
@@ -134,7 +134,7 @@ TEST_CASE("report: throughput of bench over ranks, before and after") {
   REQUIRE(table.rows.size() == 4);
   CHECK(table.rows[0].at(10) == "75.0 %");
   CHECK(table.rows[1].at(10) == "100.0 %");
-  CHECK(contains(page.verdict, "before: 15.00 samples/s on 2.000 ranks"));
+  CHECK(contains(page.verdict, "before: 15 samples/s on 2 ranks"));
 }
 
 TEST_CASE("report: the roofline of bench and its bounds") {
@@ -162,7 +162,7 @@ TEST_CASE("report: the roofline of bench and its bounds") {
   const Table& bounds = table_of(page, "bounds");
   REQUIRE(bounds.rows.size() == 3);
   CHECK(bounds.rows[1] ==
-        std::vector<std::string>{"bench: 2.000 x 2x1x1", "memory", "80.000", "80.0 %"});
+        std::vector<std::string>{"bench: 2 x 2x1x1", "memory", "80.000", "80.0 %"});
   const Table& memory = table_of(page, "memory-bandwidth");  // 80 GB in 0.1 s
   CHECK(memory.rows.at(0).at(6) == "80.0 %");
 }
@@ -203,7 +203,7 @@ TEST_CASE("report: time to solution of configurations that did not run") {
   const Page page = make_page(input);
   const Table& table = table_of(page, "extrapolated");
   CHECK(table.rows.size() == 3);
-  CHECK(cell_of(table, "16 x 1x1x1", "epochs") == "100.0 ± 5.000");
+  CHECK(cell_of(table, "16 x 1x1x1", "epochs") == "100 ± 5");
   CHECK(cell_of(table, "1 x 4x4x1", "rates from") == "nothing was measured with these parts");
   CHECK(series_of(figure_of(page, "extrapolated-time"), "extrapolated").data.size() == 2);
   CHECK(series_of(figure_of(page, "extrapolated-time"), "measured").data.at(0).y ==

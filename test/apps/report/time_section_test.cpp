@@ -53,14 +53,14 @@ TEST_CASE("report: the parts of the time to solution add up") {
     CHECK(series_of(bars, name).data[0].y == doctest::Approx(percent));
   }
   const Table& equation = table_of(page, "equation");
-  CHECK(cell_of(equation, "one", "T_sol in s") == "40.00");
+  CHECK(cell_of(equation, "one", "T_sol in s") == "40");
   CHECK(cell_of(equation, "one", "q") == "0.5000");
   CHECK(cell_of(equation, "one", "q / (q + E)") == "20.0 %");
   CHECK(cell_of(equation, "one", "T_stg / T_sol") == "15.0 %");
-  CHECK(cell_of(equation, "one", "T_extra in s") == "10.00 *");
+  CHECK(cell_of(equation, "one", "T_extra in s") == "10 *");
   CHECK(contains(page.verdict,
                  "one reached a validation MAE of 0.12000 (target 0.124) after "
-                 "2.000 epochs in 40.00 s"));
+                 "2 epochs in 40 s"));
 }
 
 TEST_CASE("report: staging is compared with an epoch that includes its validation") {
@@ -78,7 +78,7 @@ TEST_CASE("report: staging is compared with an epoch that includes its validatio
       make_page(input_of({put_run(directory, "cori", cori), put_run(directory, "fugaku", fugaku)}));
   const Table& table = table_of(page, "staging-ratio");
   CHECK(cell_of(table, "cori", "staging / epoch") == "2.56");
-  CHECK(cell_of(table, "cori", "epoch in s") == "386.0");
+  CHECK(cell_of(table, "cori", "epoch in s") == "386");
   CHECK(cell_of(table, "cori", "staging in min") == "16.48");
   CHECK(cell_of(table, "fugaku", "staging / epoch") == "0.64");
 }
@@ -94,7 +94,7 @@ TEST_CASE("report: throughput per rank and budget") {
   CHECK(cell_of(table, "one", "time to solution in min") == "364.7");
   CHECK(cell_of(table, "one", "training in samples/s per rank") == shown(0.8 / 64));
   CHECK(cell_of(table, "one", "evaluation in samples/s per rank") == shown(2.0 / 64));
-  CHECK(cell_of(table, "one", "epochs") == "2.000");
+  CHECK(cell_of(table, "one", "epochs") == "2");
   CHECK(cell_of(table, "Cori-GPU 64 (published)", "budget in h x ranks") == "389.05");
 }
 
@@ -170,7 +170,7 @@ TEST_CASE("report: runs that differ in their seed are one group") {
   const Page page = make_page(input);
   // 24, 36 and 48 s: the olympic mean is that of the middle run.
   CHECK(table_of(page, "scores").rows.at(0).at(8) == "0.60");
-  CHECK(cell_of(table_of(page, "throughput"), groups[0].label, "epochs") == "3.000 ± 1.000");
+  CHECK(cell_of(table_of(page, "throughput"), groups[0].label, "epochs") == "3 ± 1");
 }
 
 }  // namespace halomesh
