@@ -20,7 +20,8 @@ constexpr double kMaxTimeMs = 1e15;  // differences of such times are whole numb
 /// What has been read of a log so far; times in ms.
 struct Reading {
   std::string place;  ///< file and line
-  std::optional<std::int64_t> run_start, run_stop, staging_start;
+  std::optional<std::int64_t> run_start, run_stop, staging_start, epoch_start, evaluation_start;
+  double epoch_evaluation_s = 0;
   bool success = false;
   std::set<std::int64_t> epochs;
 };
@@ -35,14 +36,50 @@ void set_once(std::optional<std::int64_t>& time, std::int64_t value, const Readi
   time = value;
 }
 
+double seconds_between(std::int64_t start_ms, std::int64_t stop_ms) {
+  return 1e-3 * static_cast<double>(stop_ms - start_ms);
+}
+
 /// The key decides: some v0.7 logs use the same event_type for start and end of staging.
 void read_staging(const std::string& key, std::int64_t time, Reading& reading, MlperfRun& run) {
   if (key == "staging_start") {
     reading.staging_start = time;
   } else if (reading.staging_start) {
-    run.staging_s += 1e-3 * static_cast<double>(time - *reading.staging_start);
+    run.staging_s += seconds_between(*reading.staging_start, time);
     reading.staging_start.reset();
   }
+}
+
+/// Starts and ends of epochs and validations; a missing start or end leaves them out.
+void read_interval(const std::string& key, std::int64_t time, const Json& metadata,
+                   Reading& reading, MlperfRun& run) {
+  if (key == "epoch_start") {
+    reading.epoch_start = time;
+    reading.epoch_evaluation_s = 0;
+  } else if (key == "eval_start") {
+    reading.evaluation_start = time;
+  } else if (key == "eval_stop" && reading.evaluation_start) {
+    const double seconds = seconds_between(*reading.evaluation_start, time);
+    run.evaluation_s += seconds;
+    reading.epoch_evaluation_s += seconds;
+    reading.evaluation_start.reset();
+  } else if (key == "epoch_stop" && reading.epoch_start) {
+    const Json number = metadata.is_object() ? metadata.value("epoch_num", Json()) : Json();
+    run.finished.push_back({number.is_number_integer() ? number.get<std::int64_t>() : 0,
+                            seconds_between(*reading.epoch_start, time),
+                            reading.epoch_evaluation_s});
+    reading.epoch_start.reset();
+  }
+}
+
+/// Sizes of the run; values that are no sizes are ignored.
+void read_size(const std::string& key, const Json& line, MlperfRun& run) {
+  std::int64_t* size = key == "global_batch_size" ? &run.batch
+                       : key == "train_samples"   ? &run.training_samples
+                       : key == "eval_samples"    ? &run.validation_samples
+                                                  : nullptr;
+  if (size != nullptr && line.contains("value") && line["value"].is_number_integer())
+    *size = std::clamp<std::int64_t>(line["value"].get<std::int64_t>(), 0, 1'000'000'000'000);
 }
 
 void read_line(const Json& line, double target, Reading& reading, MlperfRun& run) {
@@ -55,6 +92,8 @@ void read_line(const Json& line, double target, Reading& reading, MlperfRun& run
     fail(reading.place, fmt::format("a time_ms of {}", time_ms));
   const auto time = static_cast<std::int64_t>(time_ms);
   const Json metadata = line.value("metadata", Json::object());
+  read_interval(key, time, metadata, reading, run);
+  read_size(key, line, run);
   if (key == "run_start") {
     set_once(reading.run_start, time, reading, key);
   } else if (key == "run_stop") {

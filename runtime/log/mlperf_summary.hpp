@@ -18,6 +18,13 @@ enum class MlperfEnd {
   kUnfinished  ///< not stopped
 };
 
+/// One finished epoch, in seconds.
+struct MlperfEpoch {
+  std::int64_t number = 0;  ///< as in the log
+  double seconds = 0;       ///< epoch_start to epoch_stop
+  double evaluation_s = 0;  ///< of that, validation
+};
+
 /// One run. Times in minutes or seconds, as named.
 struct MlperfRun {
   std::string name;
@@ -27,6 +34,9 @@ struct MlperfRun {
   double staging_s = 0;              ///< sum over all jobs of the run
   std::optional<double> minutes;     ///< run_start to run_stop
   std::int64_t resumed = 0;          ///< number of times that a job resumed it
+  double evaluation_s = 0;           ///< sum over all validations
+  std::vector<MlperfEpoch> finished;
+  std::int64_t batch = 0, training_samples = 0, validation_samples = 0;  ///< 0: not in the log
 };
 
 /// Reads the text of a log; lines without ":::MLLOG" are skipped. Throws Error naming `name` and
