@@ -23,7 +23,7 @@ std::string step_line(int step, int epoch, double time) {
       time, step, epoch, 1.0 / step);
 }
 
-const std::string kPhases =
+const std::string kPhasesLine =
     R"({"event":"phases","time":103.0,"epoch":0,"step":2,"kinds":[)"
     R"({"kind":"compute","mean":0.125},{"kind":"packing","mean":0.5},)"
     R"({"kind":"halo wait","mean":0.25},{"kind":"reduction wait","mean":0.0625},)"
@@ -73,7 +73,7 @@ std::string scalar(const std::string& tag, const std::string& value) {
 TEST_CASE("an exported run decodes to its curves") {
   const TempDirectory directory;
   write_run(directory.path(),
-            step_line(1, 0, 101.5) + step_line(2, 0, 102.5) + kPhases + kEvaluation);
+            step_line(1, 0, 101.5) + step_line(2, 0, 102.5) + kPhasesLine + kEvaluation);
   const auto files =
       write_tensorboard(tensorboard_sessions(RunFiles(directory.path())), directory / "board");
   REQUIRE(files.size() == 1);
