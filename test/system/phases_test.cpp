@@ -132,6 +132,33 @@ TEST_CASE("the bytes of gradients are those that the MPI library counts") {
   CHECK(compared == 3);
 }
 
+TEST_CASE("each epoch has a line of phases, of its own steps, before its evaluation") {
+  const Scene scene;
+  const Outcome outcome = scene.train();
+  CAPTURE(outcome.text);
+  REQUIRE(outcome.exit_code == 0);
+  std::string order;
+  std::vector<Json> phases;
+  std::istringstream lines(read_file(scene.out / "metrics.jsonl"));
+  double time = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const Json json = Json::parse(line);
+    order += json["event"].get<std::string>() + ' ';
+    if (json["event"] == "phases") phases.push_back(json);
+    CHECK(json["time"].get<double>() >= time);
+    time = json["time"].get<double>();
+  }
+  CHECK(order == "step step phases eval step step phases eval ");
+  REQUIRE(phases.size() == 2);
+  // An evaluation exchanges halos and reads samples as well, which belong to no step.
+  CHECK(phases[0]["halo"] == phases[1]["halo"]);
+  CHECK(phases[0]["halo"]["sent_bytes"].get<double>() > 0);
+  CHECK(phases[0]["input"]["bytes"] == phases[1]["input"]["bytes"]);
+  CHECK(phases[0]["reduction"]["bytes"] == phases[1]["reduction"]["bytes"]);
+  CHECK(phases[1]["step"] == 4);
+  CHECK(phases[1]["epoch"] == 1);
+}
+
 TEST_CASE("run.json says what ran, what it has to compute, and how it ended") {
   Scene scene;
   scene.ranks = 2;
