@@ -334,7 +334,7 @@ std::string draw_levels(const Figure& figure, const Plot& plot, const std::strin
     std::string path = line_path(points, all, false);
     path.replace(path.find("line"), 4, "level");
     lines += path;
-    // The label stands on the line, at its upper end, within the plot.
+    // The label hangs below the line at its upper end: there it is within the plot.
     const bool rises = points.back().y <= points.front().y;
     const Point end = rises ? points.back() : points.front();
     const Point next = rises ? points[points.size() - 2] : points[1];
@@ -346,7 +346,7 @@ std::string draw_levels(const Figure& figure, const Plot& plot, const std::strin
     if (std::any_of(labelled.begin(), labelled.end(), touches)) continue;
     labelled.push_back(end);
     labels += fmt::format(
-        "<text class=\"level-label\" x=\"{}\" y=\"-3\" text-anchor=\"{}\" transform=\"translate({} "
+        "<text class=\"level-label\" x=\"{}\" y=\"12\" text-anchor=\"{}\" transform=\"translate({} "
         "{}) rotate({})\">{}</text>\n",
         rises ? "-16" : "16", rises ? "end" : "start", px(end.x), px(end.y),
         px(angle * 180 / std::acos(-1.0)), escaped(level.label));
