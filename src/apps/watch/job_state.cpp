@@ -26,6 +26,7 @@ constexpr std::size_t kMostDigits = 18;
 /// In the child: becomes the command, or ends with 127 as a shell would.
 [[noreturn]] void become(const std::vector<std::string>& command, int output) {
   std::vector<char*> arguments;
+  arguments.reserve(command.size() + 1);
   for (const std::string& argument : command)
     arguments.push_back(const_cast<char*>(argument.c_str()));  // exec does not change them
   arguments.push_back(nullptr);

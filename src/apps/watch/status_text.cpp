@@ -70,10 +70,10 @@ std::string loss_text(const RunStatus& status, std::size_t columns, bool utf8) {
   std::vector<double> finite;
   std::copy_if(status.losses.begin(), status.losses.end(), std::back_inserter(finite),
                [](double loss) { return std::isfinite(loss); });
-  const std::string last = fmt::format("{:.5g}", status.losses.back());
+  std::string last = fmt::format("{:.5g}", status.losses.back());
   if (finite.empty()) return last;
   const auto [least, most] = std::minmax_element(finite.begin(), finite.end(), by_value);
-  const std::string range = fmt::format("{} ({:.4g} .. {:.4g})", last, *least, *most);
+  std::string range = fmt::format("{} ({:.4g} .. {:.4g})", last, *least, *most);
   const std::size_t used = range.size() + 1;
   if (columns < used + 8) return range;
   return sparkline(status.losses, std::min<std::size_t>(columns - used, 60), utf8) + ' ' + range;

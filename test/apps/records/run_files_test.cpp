@@ -24,7 +24,7 @@ const std::string kOldStep = R"({"event":"step","step":2,"epoch":0,"loss":null,"
 const std::string kEvaluation = R"({"event":"eval","time":103,"epoch":0,"mae":0.4,"loss":0.3,)"
                                 R"("samples":8,"seconds":1.5})"
                                 "\n";
-const std::string kPhases = R"({"event":"phases","time":102,"epoch":0,"steps":2})"
+const std::string kPhasesLine = R"({"event":"phases","time":102,"epoch":0,"steps":2})"
                             "\n";
 const std::string kStage = R"({"event":"stage","time":99,"seconds":2,"samples":16})"
                            "\n";
@@ -38,7 +38,7 @@ void append(const std::filesystem::path& path, const std::string& text) {
 TEST_CASE("run files are read whole, in their order") {
   const TempDirectory directory;
   append(directory.path() / "run.json", R"({"version":"1","mesh":{"ranks":4}})");
-  append(directory.path() / "metrics.jsonl", kStage + kStep + kOldStep + kPhases + kEvaluation);
+  append(directory.path() / "metrics.jsonl", kStage + kStep + kOldStep + kPhasesLine + kEvaluation);
   const RunFiles files(directory.path());
   CHECK(files.name() == directory.path().filename().string());
   CHECK(files.run()["mesh"]["ranks"] == 4);

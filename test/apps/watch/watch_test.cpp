@@ -41,7 +41,7 @@ std::string evaluation_line(int epoch, double mae) {
       kStart, epoch, mae);
 }
 
-const std::string kPhases =
+const std::string kPhasesLine =
     R"({"event":"phases","time":1000,"epoch":1,"step_seconds":{"mean":2},"kinds":[)"
     R"({"kind":"compute","mean":1.5},{"kind":"input wait","mean":0.5}],)"
     R"("limit":"waiting for input takes 25.0 % of a step"})"
@@ -200,7 +200,7 @@ TEST_CASE("a sparkline spans its values and marks what is not finite") {
 
 TEST_CASE("screen and line say what is known, within the width of the terminal") {
   WatchedRun run;
-  run.metrics += kPhases;
+  run.metrics += kPhasesLine;
   run.record["job"] = {{"scheduler", "slurm"}, {"id", "42"}};
   const RunStatus status = run.status(kStart + 7);
   const std::vector<std::string> lines = status_screen(status, "RUNNING\033[2J 1:00", {60, false});
