@@ -46,7 +46,8 @@ std::string moved(const PhaseSummary& s) {
     parts.push_back(fmt::format("input {} in {:.1f} reads", bytes_text(s.input.bytes / steps),
                                 s.input.calls / steps) +
                     (s.input.seconds > 0
-                         ? fmt::format(" at {}/s per rank", bytes_text(s.input.bytes / s.input.seconds))
+                         ? fmt::format(" at {}/s{}", bytes_text(s.input.bytes / s.input.seconds),
+                                       s.mesh.ranks() > 1 ? " per rank" : "")
                          : ""));
   std::string text;
   for (const std::string& part : parts) text += (text.empty() ? "" : "; ") + part;
