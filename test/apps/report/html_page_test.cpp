@@ -43,7 +43,7 @@ TEST_CASE("equal ids get numbers, and the contents lead to them") {
   CHECK(out.find("href=\"#same-2\">B<") != std::string::npos);
 }
 
-// test/system/report_browser_test.mjs opens what is written here.
+// HALOMESH_SAMPLE_PAGE=FILE keeps the page, to be opened in a browser.
 TEST_CASE("five runs of 100,000 steps make a page of less than 2 MB") {
   Page sample = test::sample_page();
   for (int i = 0; i < 5; ++i)
