@@ -135,11 +135,14 @@ std::string head(const Page& page) {
 std::string html(const Page& page) {
   Ids ids;
   for (const char* own : {"content", "warnings", "numbers"}) ids.unique(own);
+  std::vector<std::string> section_ids;
+  for (const Section& section : page.sections) section_ids.push_back(ids.unique(section.id));
   std::string contents, sections;
-  for (const Section& section : page.sections) {
-    const std::string id = ids.unique(section.id);
-    contents += fmt::format("<li><a href=\"#{}\">{}</a></li>\n", id, escaped(section.title));
-    sections += section_html(section, id, ids);
+  for (std::size_t i = 0; i < section_ids.size(); ++i) {
+    const Section& section = page.sections[i];
+    contents +=
+        fmt::format("<li><a href=\"#{}\">{}</a></li>\n", section_ids[i], escaped(section.title));
+    sections += section_html(section, section_ids[i], ids);
   }
   std::string out = head(page) +
                     "<body>\n<a class=\"skip\" href=\"#content\">Skip to the results</a>\n<div "

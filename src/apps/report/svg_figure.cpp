@@ -180,7 +180,7 @@ bool needs_legend(const Figure& figure) {
 std::string draw_svg(const Figure& figure) {
   const std::string id = anchor(figure.id);
   const std::vector<std::string> title = wrapped(figure.title, 660, 17);
-  const Plot plot = plot_of(figure, kTitleLine * static_cast<double>(title.size()));
+  const Plot plot = plot_of(figure, kTitleLine * static_cast<double>(title.size()) + 6);
   double bottom = plot.height;
   std::string body = draw_definitions(figure, plot, id);
   for (std::size_t i = 0; i < title.size(); ++i) {

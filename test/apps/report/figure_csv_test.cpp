@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "joined.hpp"
+
 namespace halomesh {
 namespace {
 
@@ -69,6 +71,41 @@ TEST_CASE("the table of a long series is thinned and says so") {
   REQUIRE(table.notes.size() == 1);
   CHECK(table.notes[0] ==
         "200 of 100,000 rows, evenly spaced; --figures DIR writes all of them as CSV.");
+}
+
+TEST_CASE("the table of a figure has a column for each series and is thinned") {
+  Figure figure{.id = "f", .title = "t"};
+  figure.x.label = "step";
+  figure.series = {{.name = "a"}, {.name = "b"}};
+  for (int i = 0; i < 1000; ++i) {
+    figure.series[0].data.push_back({i + 1.0, 2.0 * i});
+    figure.series[1].data.push_back({i + 1.0, 3.0 * i, 1.0, 2.0, ""});
+  }
+  const Table table = figure_table(figure, 200);
+  CHECK(joined(table.columns, "|") == "step|a|b");
+  CHECK(table.rows.size() == 200);
+  CHECK(joined(table.rows.at(1), "|") == "6|10|15 (1 to 2)");
+  CHECK(table.notes.size() == 1);
+  figure.series[1].data.pop_back();
+  CHECK(joined(figure_table(figure, 200).columns, "|") == "series|step|y");
+  CHECK(figure_table(figure, 200).rows.size() == 200);
+  figure.series.clear();
+  CHECK(figure_table(figure, 200).rows.empty());
+}
+
+TEST_CASE("CSV is exact and quoted") {
+  Figure figure{.id = "f"};
+  figure.x.label = "step";
+  figure.y.label = "loss, relative";
+  figure.series = {{.name = "a \"b\"", .data = {{1, 0.1}, {2, 1e-300, 0.0, 3.5, "x\ny"}}}};
+  CHECK(figure_csv(figure) ==
+        "series,step,\"loss, relative\",low,high,label\r\n"
+        "\"a \"\"b\"\"\",1,0.1,,,\r\n"
+        "\"a \"\"b\"\"\",2,1e-300,0,3.5,\"x\ny\"\r\n");
+  figure.categories = {"p", "q", "r"};
+  CHECK(figure_csv(figure).find("\",q,0.1,") != std::string::npos);
+  figure.spans = {{2, 0, 0.5, 1.25, "conv1"}};
+  CHECK(figure_csv(figure) == "row,series,begin,end,label\r\nr,\"a \"\"b\"\"\",0.5,1.25,conv1\r\n");
 }
 
 }  // namespace

@@ -44,5 +44,17 @@ TEST_CASE("texts are cut between characters") {
   CHECK(shortened("\xC3\xA9\xC3\xA9\xC3\xA9", 2) == "\xC3\xA9\xE2\x80\xA6");
 }
 
+TEST_CASE("text becomes well-formed whatever it holds") {
+  CHECK(escaped("a<b>&\"'") == "a&lt;b&gt;&amp;&quot;&#39;");
+  CHECK(escaped("\xC3\xA9 \xFF \x01") == "\xC3\xA9 \xEF\xBF\xBD \xEF\xBF\xBD");
+  CHECK(escaped("\xE2\x82") == "\xEF\xBF\xBD\xEF\xBF\xBD");          // cut off
+  CHECK(escaped("\xED\xA0\x80").find('\xED') == std::string::npos);  // half a surrogate pair
+  CHECK(anchor("2 runs <x>") == "n2-runs--x-");
+  CHECK(shortened("abcdef", 6) == "abcdef");
+  CHECK(shortened("abcdefg", 6) == "abcde…");
+  CHECK(px(12.04) == "12");
+  CHECK(px(-0.04) == "0");
+}
+
 }  // namespace
 }  // namespace halomesh

@@ -38,5 +38,23 @@ TEST_CASE("a gap within a column hides no extreme") {
         std::vector<std::size_t>{0, 1, 3, 4});
 }
 
+TEST_CASE("thinning keeps the least and the greatest of each pixel column, and both ends") {
+  std::vector<Point> points;
+  for (int i = 0; i < 4000; ++i) points.push_back({i / 10.0, 50});
+  points[1234].y = -7;
+  points[1235].y = 99;
+  const std::vector<std::size_t> kept = thinned(points);
+  CHECK(kept.size() < 900);
+  CHECK(kept.front() == 0);
+  CHECK(kept.back() == 3999);
+  int extremes = 0;
+  for (std::size_t i = 0; i < kept.size(); ++i) {
+    if (i > 0) REQUIRE(kept[i - 1] < kept[i]);
+    extremes += kept[i] == 1234 || kept[i] == 1235 ? 1 : 0;
+  }
+  CHECK(extremes == 2);
+  CHECK(thinned(points, 4000).size() == 4000);
+}
+
 }  // namespace
 }  // namespace halomesh
