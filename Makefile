@@ -216,6 +216,13 @@ $(B)/obj/src/apps/launch/version.o: $(B)/stamp/commit
 $(B)/obj/src/apps/launch/version.o $(B)/tidy/src/apps/launch/version.ok: \
   DEFINES = -DHALOMESH_VERSION='"$(VERSION)"' -DHALOMESH_GIT_COMMIT='"$(GIT_COMMIT)"'
 
+# The style sheets and the script of a report become raw strings that one file includes.
+ASSETS := $(patsubst %,$(B)/gen/%.inc,$(wildcard src/apps/report/*.css src/apps/report/*.js))
+$(ASSETS): $(B)/gen/%.inc: %
+	@mkdir -p $(@D)
+	$(Q){ printf 'R"embedded('; cat $<; printf ')embedded"\n'; } >$@
+$(B)/obj/src/apps/report/page_assets.o $(B)/tidy/src/apps/report/page_assets.ok: $(ASSETS)
+
 $(B)/gen/%.pb.h $(B)/gen/%.pb.cc: %.proto
 	@mkdir -p $(@D)
 	@echo "  PROTO $<"
