@@ -26,7 +26,7 @@ struct Command {
   int (*run)(int argc, char** argv);
 };
 
-constexpr std::array<Command, 10> kCommands = {{
+constexpr std::array<Command, 11> kCommands = {{
     {"synth", "generate a data set of synthetic universes", run_synth},
     {"convert", "convert a data set of any supported format into an archive", run_convert},
     {"train", "train a network", run_train},
@@ -36,6 +36,7 @@ constexpr std::array<Command, 10> kCommands = {{
     {"plan", "print the geometry of a network on a mesh: boxes, messages, memory", run_plan},
     {"jobscript", "print a job script for a site", run_jobscript},
     {"mlperf-summary", "summarise MLPerf logs and print their score", run_mlperf_summary},
+    {"report", "write a page about runs: figures, tables, comparison", run_report},
     {"info", "print versions, the machine and the binding of every rank", run_info},
 }};
 
