@@ -26,7 +26,7 @@ struct Command {
   int (*run)(int argc, char** argv);
 };
 
-constexpr std::array<Command, 12> kCommands = {{
+constexpr std::array<Command, 13> kCommands = {{
     {"synth", "generate a data set of synthetic universes", run_synth},
     {"convert", "convert a data set of any supported format into an archive", run_convert},
     {"train", "train a network", run_train},
@@ -38,6 +38,7 @@ constexpr std::array<Command, 12> kCommands = {{
     {"mlperf-summary", "summarise MLPerf logs and print their score", run_mlperf_summary},
     {"watch", "show how far a run is, how fast, and whether it is still going", run_watch},
     {"export", "write the curves of a run for TensorBoard", run_export},
+    {"report", "write a page about runs: figures, tables, comparison", run_report},
     {"info", "print versions, the machine and the binding of every rank", run_info},
 }};
 

@@ -19,7 +19,7 @@ struct Tick {
   std::string label;  ///< "": a small tick between labelled ones of a logarithmic axis
 };
 
-/// `range` with two different ends: a single value gets some room on both sides.
+/// `range` with two different ends: a single value gets room on both sides, 0 becomes [0, 1].
 Range widened(Range range);
 
 /// `range` extended to whole ticks, of which there are about `ticks`.

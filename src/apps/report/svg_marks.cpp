@@ -34,7 +34,7 @@ constexpr std::array<const char*, 8> kHatches = {"",
                                                  "M0 0l8 8M0 8l8-8",
                                                  "M0 4h8M4 0v8"};
 constexpr std::size_t kMostTitled = 150, kMostShapes = 2000;
-constexpr double kMostBarWidth = 56, kLevelRoom = 16;  // pixels
+constexpr double kMostBarWidth = 56;
 
 std::size_t shape_of(std::size_t series) { return (series + series / 8) % 8; }
 
@@ -334,7 +334,7 @@ std::string draw_levels(const Figure& figure, const Plot& plot, const std::strin
     std::string path = line_path(points, all, false);
     path.replace(path.find("line"), 4, "level");
     lines += path;
-    // The label stands on the line, at its upper end, within the plot.
+    // The label hangs below the line at its upper end: there it is within the plot.
     const bool rises = points.back().y <= points.front().y;
     const Point end = rises ? points.back() : points.front();
     const Point next = rises ? points[points.size() - 2] : points[1];
@@ -345,14 +345,10 @@ std::string draw_levels(const Figure& figure, const Plot& plot, const std::strin
     };
     if (std::any_of(labelled.begin(), labelled.end(), touches)) continue;
     labelled.push_back(end);
-    // Far enough from the upper edge that the height of the text remains within the plot.
-    const bool leaves_above = end.y < plot.top_edge + 12;
-    const double room =
-        leaves_above ? std::clamp(15 / std::abs(std::tan(angle)), kLevelRoom, 120.0) : kLevelRoom;
     labels += fmt::format(
-        "<text class=\"level-label {}\" x=\"{}\" y=\"-3\" transform=\"translate({} {}) "
-        "rotate({})\">{}</text>\n",
-        rises ? "end" : "start", px(rises ? -room : room), px(end.x), px(end.y),
+        "<text class=\"level-label\" x=\"{}\" y=\"12\" text-anchor=\"{}\" transform=\"translate({} "
+        "{}) rotate({})\">{}</text>\n",
+        rises ? "-16" : "16", rises ? "end" : "start", px(end.x), px(end.y),
         px(angle * 180 / std::acos(-1.0)), escaped(level.label));
   }
   return "<g class=\"levels\" clip-path=\"url(#" + id + "-clip)\">\n" + lines + labels + "</g>\n";

@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "test/apps/report/sample_page.hpp"
@@ -56,6 +57,39 @@ TEST_CASE("five runs of 100,000 steps make a page of less than 2 MB") {
     file << page;
     CHECK(file.good());
   }
+}
+
+std::size_t count_of(const std::string& text, const std::string& part) {
+  std::size_t count = 0;
+  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+TEST_CASE("the numbers within a page are the JSON given") {
+  const Page page = test::sample_page(10);
+  const std::string text = html(page), begins = "type=\"application/json\">";
+  const std::size_t begin = text.find(begins) + begins.size();
+  const std::string json = text.substr(begin, text.find("</script>", begin) - begin);
+  CHECK(json.find_first_of("<>&") == std::string::npos);
+  CHECK(nlohmann::json::parse(json) == nlohmann::json::parse(page.raw_json));
+}
+
+TEST_CASE("verdict and warnings come first, sections and figures have headings and links") {
+  const std::string page = html(test::sample_page(10));
+  std::size_t last = 0;
+  for (const char* part : {"<h1>", "class=\"verdict\"", "class=\"warnings\"", "<nav ", "<main "}) {
+    CAPTURE(part);
+    CHECK(count_of(page, part) == 1);
+    CHECK(page.find(part) > last);
+    last = page.find(part);
+  }
+  for (const char* id : {"options", "curves", "time", "scaling"}) {
+    CAPTURE(id);
+    CHECK(count_of(page, std::string("<a href=\"#") + id + "\">") == 1);
+    CHECK(count_of(page, std::string("<h2 id=\"") + id + "\">") == 1);
+  }
+  CHECK(count_of(page, "<h3 id=") == 8);
+  CHECK(count_of(page, "<details>") == 8);
 }
 
 }  // namespace

@@ -3,13 +3,11 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <string>
 #include <vector>
 
 #include "joined.hpp"
-#include "src/apps/report/figure_csv.hpp"
-#include "src/apps/report/markup.hpp"
-#include "src/apps/report/thinned.hpp"
 
 namespace halomesh {
 namespace {
@@ -33,6 +31,10 @@ TEST_CASE("ticks are multiples of 1, 2 or 5 x 10^n, labelled alike") {
   CHECK(labels({1e-3, 1e5, true}, 5) == "0.01 1 100 10,000");
   CHECK(labels({5, 50, true}, 8) == "5 10 20 50");
   CHECK(labels({1e-9, 1e-6, true}, 8) == "10⁻⁹ 10⁻⁸ 10⁻⁷ 10⁻⁶");
+  CHECK(labels({-0.25, 0.26, false}, 6) == "-0.2 0 0.2");
+  CHECK(labels({0, 2e-6, false}, 3) == "0 1×10⁻⁶ 2×10⁻⁶");
+  CHECK(labels({2, 9, true}, 9) == "2 3 4 5 6 7 8 9");
+  CHECK(ticks_of({0, 1, false}, 6).at(3).value == 0.6);  // not 0.6000000000000001
   CHECK(labels({100, 200, true}, 6) == "100 120 140 160 180 200");
   CHECK(ticks_of({1, 100, true}, 4).size() == 19);  // small ones between 1, 10 and 100
 }
@@ -74,71 +76,9 @@ TEST_CASE("numbers for people have five digits at most") {
   CHECK(readable(12345.678) == "12,346");
   CHECK(readable(1.5e-7) == "1.5×10⁻⁷");
   CHECK(readable(2.5) == "2.5");
-}
-
-TEST_CASE("thinning keeps the least and the greatest of each pixel column, and both ends") {
-  std::vector<Point> points;
-  for (int i = 0; i < 4000; ++i) points.push_back({i / 10.0, 50});
-  points[1234].y = -7;
-  points[1235].y = 99;
-  const std::vector<std::size_t> kept = thinned(points);
-  CHECK(kept.size() < 900);
-  CHECK(kept.front() == 0);
-  CHECK(kept.back() == 3999);
-  int extremes = 0;
-  for (std::size_t i = 0; i < kept.size(); ++i) {
-    if (i > 0) REQUIRE(kept[i - 1] < kept[i]);
-    extremes += kept[i] == 1234 || kept[i] == 1235 ? 1 : 0;
-  }
-  CHECK(extremes == 2);
-  CHECK(thinned(points, 4000).size() == 4000);
-}
-
-TEST_CASE("text becomes well-formed whatever it holds") {
-  CHECK(escaped("a<b>&\"'") == "a&lt;b&gt;&amp;&quot;&#39;");
-  CHECK(escaped("\xC3\xA9 \xFF \x01") == "\xC3\xA9 \xEF\xBF\xBD \xEF\xBF\xBD");
-  CHECK(escaped("\xE2\x82") == "\xEF\xBF\xBD\xEF\xBF\xBD");          // cut off
-  CHECK(escaped("\xED\xA0\x80").find('\xED') == std::string::npos);  // half a surrogate pair
-  CHECK(anchor("2 runs <x>") == "n2-runs--x-");
-  CHECK(shortened("abcdef", 6) == "abcdef");
-  CHECK(shortened("abcdefg", 6) == "abcde…");
-  CHECK(px(12.04) == "12");
-  CHECK(px(-0.04) == "0");
-}
-
-TEST_CASE("CSV is exact and quoted") {
-  Figure figure{.id = "f"};
-  figure.x.label = "step";
-  figure.y.label = "loss, relative";
-  figure.series = {{.name = "a \"b\"", .data = {{1, 0.1}, {2, 1e-300, 0.0, 3.5, "x\ny"}}}};
-  CHECK(figure_csv(figure) ==
-        "series,step,\"loss, relative\",low,high,label\r\n"
-        "\"a \"\"b\"\"\",1,0.1,,,\r\n"
-        "\"a \"\"b\"\"\",2,1e-300,0,3.5,\"x\ny\"\r\n");
-  figure.categories = {"p", "q", "r"};
-  CHECK(figure_csv(figure).find("\",q,0.1,") != std::string::npos);
-  figure.spans = {{2, 0, 0.5, 1.25, "conv1"}};
-  CHECK(figure_csv(figure) == "row,series,begin,end,label\r\nr,\"a \"\"b\"\"\",0.5,1.25,conv1\r\n");
-}
-
-TEST_CASE("the table of a figure has a column for each series and is thinned") {
-  Figure figure{.id = "f", .title = "t"};
-  figure.x.label = "step";
-  figure.series = {{.name = "a"}, {.name = "b"}};
-  for (int i = 0; i < 1000; ++i) {
-    figure.series[0].data.push_back({i + 1.0, 2.0 * i});
-    figure.series[1].data.push_back({i + 1.0, 3.0 * i, 1.0, 2.0, ""});
-  }
-  const Table table = figure_table(figure, 200);
-  CHECK(joined(table.columns, "|") == "step|a|b");
-  CHECK(table.rows.size() == 200);
-  CHECK(joined(table.rows.at(1), "|") == "6|10|15 (1 to 2)");
-  CHECK(table.notes.size() == 1);
-  figure.series[1].data.pop_back();
-  CHECK(joined(figure_table(figure, 200).columns, "|") == "series|step|y");
-  CHECK(figure_table(figure, 200).rows.size() == 200);
-  figure.series.clear();
-  CHECK(figure_table(figure, 200).rows.empty());
+  CHECK(readable(1530) == "1530");
+  CHECK(readable(std::nan("")) == "–");
+  CHECK(readable(-INFINITY) == "-∞");
 }
 
 }  // namespace

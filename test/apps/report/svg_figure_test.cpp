@@ -127,7 +127,7 @@ TEST_CASE("whiskers, level lines and second scales are drawn") {
   const std::string svg = draw_inline_svg(test::scaling_figure(), "s");
   CHECK(count(svg, "class=\"whisker\"") == 1);
   CHECK(count(svg, "class=\"level\"") == 6);
-  CHECK(count(svg, "class=\"level-label\"") == 6);
+  CHECK(count(svg, "class=\"level-label") == 6);
   CHECK(svg.find(">number of threads<") != std::string::npos);
   CHECK(svg.find("class=\"series grey\"") != std::string::npos);
   Figure wrong = test::scaling_figure();
@@ -156,6 +156,64 @@ TEST_CASE("every figure is a well-formed document with a title and a description
     }
   }
   CHECK(documents == 10);
+}
+
+bool contains(const std::string& text, const std::string& part) { return count(text, part) > 0; }
+
+TEST_CASE("negative bars are stacked downwards") {
+  Figure figure;
+  figure.id = "bars";
+  figure.categories = {"p"};
+  figure.stacked = true;
+  figure.series = {{.name = "s", .mark = Mark::kBars, .data = {{0, -10}}},
+                   {.name = "t", .mark = Mark::kBars, .data = {{0, 10}}},
+                   {.name = "u", .mark = Mark::kBars, .data = {{0, -10}}}};
+  // y from -20 at pixel 310 to 10 at pixel 10.
+  const std::string svg = draw_inline_svg(figure, "bars");
+  CHECK(contains(svg, "y=\"110\" width=\"56\" height=\"100\"><title>s"));
+  CHECK(contains(svg, "y=\"10\" width=\"56\" height=\"100\"><title>t"));
+  CHECK(contains(svg, "y=\"210\" width=\"56\" height=\"100\"><title>u"));
+}
+
+TEST_CASE("a second scale has its own round ticks") {
+  Figure figure;
+  figure.id = "second";
+  figure.series = {{.name = "s", .data = {{0, 0}, {10, 10}}}};
+  figure.right = SecondScale{"twice", 2};
+  const std::string svg = draw_inline_svg(figure, "second");
+  // 20 stands beside 10, at the upper end of the plot.
+  CHECK(contains(svg, "y=\"14.5\">20</text>"));
+  CHECK(contains(svg, ">twice</text>"));
+  figure.right->factor = 0;
+  CHECK_THROWS_AS(draw_inline_svg(figure, "second"), UsageError);
+}
+
+TEST_CASE("labels of categories are slanted when they would touch") {
+  CHECK(!contains(draw_inline_svg(test::columns_figure(), "a"), "rotate(-40)"));
+  CHECK(count(draw_inline_svg(test::breakdown_figure(), "a"), "rotate(-40)") == 14);
+  Figure many = test::breakdown_figure();
+  for (int i = 0; i < 200; ++i) many.categories.push_back("more");
+  const std::size_t labels = count(draw_inline_svg(many, "a"), "rotate(-40)");
+  CHECK(labels > 10);
+  CHECK(labels < 40);
+}
+
+TEST_CASE("published series are grey, others have colours and shapes of their own") {
+  const std::string svg = draw_inline_svg(test::scaling_figure(), "a");
+  CHECK(contains(svg, "<g class=\"series c0\" data-series=\"0\">"));
+  CHECK(contains(svg, "<g class=\"series c1\" data-series=\"1\">"));
+  CHECK(contains(svg, "<g class=\"series grey\" data-series=\"2\">"));
+  CHECK(contains(svg, "class=\"line dashed\""));
+}
+
+TEST_CASE("a figure without data has axes alone") {
+  for (Figure figure : {Figure{}, two_bars(false, false)}) {
+    figure.id = "empty";
+    figure.series.clear();
+    const std::string svg = draw_svg(figure);
+    CHECK(test::xml_fault(svg) == "");
+    CHECK(contains(svg, "class=\"grid\""));
+  }
 }
 
 }  // namespace
