@@ -92,7 +92,7 @@ TEST_CASE("two nodes with clocks 10 ms apart are aligned within the stated error
       findings.expect_equal<std::size_t>(trace.arrows(), 4 * 3 * 4, "arrows");
       // Without alignment, the messages 3 -> 0 would arrive before they are sent.
       const double error_us = trace.other().at("clock_error_us").get<double>();
-      findings.expect(error_us > 0 && error_us < kApartNs * 0.5e-3,
+      findings.expect(error_us > 0 && error_us < kApartNs * 1e-3,
                       [&] { return fmt::format("clock error {} us", error_us); });
     });
   });
