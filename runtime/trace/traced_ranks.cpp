@@ -48,9 +48,9 @@ std::vector<int> parse_trace_ranks(const std::string& text, std::int64_t ranks) 
                        fmt::format("use ranks from 0 to {}", ranks - 1));
     for (std::int64_t rank = first; rank <= last; ++rank) chosen.insert(narrow<int>(rank));
   };
-  if (text == "all") add(0, ranks - 1);
-  std::string_view left = text == "all" ? "" : text;
   bool more = text != "all";
+  if (!more) add(0, ranks - 1);
+  std::string_view left = text;
   while (more) {
     const std::size_t comma = std::min(left.find(','), left.size());
     const std::string_view item = left.substr(0, comma);

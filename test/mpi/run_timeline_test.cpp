@@ -22,14 +22,14 @@ using Kind = TimelineEvent::Kind;
 
 constexpr std::int64_t kApartNs = 10'000'000;
 
-/// A step on one rank: a message around the ring of all ranks, `rounds` times.
+/// A step on one rank: a message around the ring of all ranks, four times.
 void ring_step(const Comm& comm, RunTimeline& timeline, const ClockSync::Clock& clock,
-               std::int64_t number, int rounds = 4) {
+               std::int64_t number) {
   timeline.before_step(number);
   const std::int64_t begin = clock();
   const int next = (comm.rank() + 1) % comm.size(),
             previous = (comm.rank() + comm.size() - 1) % comm.size();
-  for (int round = 0; round < rounds; ++round) {
+  for (int round = 0; round < 4; ++round) {
     TimelineEvent event;
     event.kind = Kind::kSend;
     event.peer = next;
@@ -92,7 +92,7 @@ TEST_CASE("two nodes with clocks 10 ms apart are aligned within the stated error
       findings.expect_equal<std::size_t>(trace.arrows(), 4 * 3 * 4, "arrows");
       // Without alignment, the messages 3 -> 0 would arrive before they are sent.
       const double error_us = trace.other().at("clock_error_us").get<double>();
-      findings.expect(error_us > 0 && error_us < kApartNs * 0.5e-3,
+      findings.expect(error_us > 0 && error_us < kApartNs * 1e-3,
                       [&] { return fmt::format("clock error {} us", error_us); });
     });
   });
@@ -106,7 +106,12 @@ TEST_CASE("events that do not fit are counted, and the arrows left out") {
     ring_step(comm, timeline, Trace::now_ns, 1);
     timeline.after_step();
     // Steps are expected to be like those before.
-    ring_step(comm, timeline, Trace::now_ns, 2, 20'000);
+    ring_step(comm, timeline, Trace::now_ns, 2);
+    constexpr std::int64_t kMore = 40'000;
+    for (std::int64_t i = 0; i < kMore; ++i) {
+      const std::int64_t now = Trace::now_ns();
+      timeline.recorder().phase(Phase::kForward, "conv1", now, now);
+    }
     const std::optional<TraceReport> report = timeline.after_step();
     findings.expect(report && report->warnings.size() == 1 &&
                         report->warnings[0].find("were dropped") != std::string::npos,
@@ -114,7 +119,7 @@ TEST_CASE("events that do not fit are counted, and the arrows left out") {
     expect_sound(comm, findings, file, [&](const test::TraceReader& trace) {
       const auto dropped = trace.other().at("dropped_events").get<std::int64_t>();
       const auto kept = static_cast<std::int64_t>(trace.slices().size());
-      findings.expect_equal<std::int64_t>(dropped + kept, 2 * (2 * 4 + 1 + 2 * 20'000 + 1),
+      findings.expect_equal<std::int64_t>(dropped + kept, 2 * (2 * (2 * 4 + 1) + kMore),
                                           "events kept and dropped");
       findings.expect(dropped > 0, [] { return std::string("none dropped"); });
       findings.expect_equal<std::size_t>(trace.arrows(), 0, "arrows");
