@@ -78,7 +78,7 @@ Table bounds(const ReportInput& input) {
           "{}: {} x {}", bench.name, shown(number_at(run, {"replicas"})), text_at(run, {"parts"}));
       for (const auto& [key, value] : run["bound"].items()) {
         const std::size_t unit = key.find("_seconds");
-        if (!value.is_number() || unit == std::string::npos) continue;
+        if (!value.is_number() || unit == std::string::npos || key == "step_seconds") continue;
         std::string label = key.substr(0, unit);
         std::replace(label.begin(), label.end(), '_', ' ');
         const double seconds = value.get<double>();
