@@ -274,7 +274,10 @@ deps: export HWLOC_CFLAGS := $(HWLOC_CFLAGS)
 deps: export CXX := $(CXX)
 deps: export MPIRUN := $(MPIRUN)
 deps: ## install missing packages (Debian, Ubuntu); elsewhere print what is missing
-	@test/harness/install_dependencies.sh --mpi=$(MPI) --hdf5=$(HDF5) $(if $(filter 1,$(TORCH)),--torch) $(if $(filter 1,$(LINT)),--lint) $(if $(filter 1,$(SLURM)),--slurm) $(if $(filter 1,$(BENCHMARK)),--benchmark) $(if $(filter 1,$(DOCS)),--docs)
+	@test/harness/install_dependencies.sh --mpi=$(MPI) --hdf5=$(HDF5) $(if $(filter 1,$(TORCH)),--torch) $(if $(filter 1,$(LINT)),--lint) $(if $(filter 1,$(SLURM)),--slurm) $(if $(filter 1,$(BENCHMARK)),--benchmark) $(if $(filter 1,$(DOCS)),--docs) $(if $(filter 1,$(BROWSER)),--browser)
+	$(if $(filter 1,$(BROWSER)),@test -d build/browser/node_modules/axe-core || \
+	  npm install --silent --no-audit --no-fund --prefix build/browser playwright-core@1.65.1 axe-core@4.14.1 || \
+	  echo "npm could not install playwright-core and axe-core: tests that use them will be skipped." >&2)
 
 .PHONY: quickstart
 quickstart: deps ## install missing packages, build, make a small data set and train on it
@@ -331,7 +334,7 @@ SHELL_TESTS := $(wildcard test/harness/*_test.sh)
 TEST_JOBS   ?= $(if $(filter mpich,$(MPI)),1,2)
 ALL_TESTS   := $(filter system_tests,$(TEST_NAMES)) $(filter-out system_tests,$(TEST_NAMES)) layers \
                $(SHELL_TESTS) $(PYTHON_TESTS)
-test: deps ## install missing packages, build and run every test; TORCH=1 also installs PyTorch
+test: deps ## install missing packages, build and run every test; TORCH=1 also installs PyTorch, BROWSER=1 a browser
 	@+$(MAKE) --no-print-directory all test-programs
 	@+$(MAKE) --no-print-directory run-tests
 run-tests: ## run tests that are built: all, or those named by RUN, e.g. RUN='nn_tests layers'
@@ -505,6 +508,7 @@ help: ## show this page
 	  HDF5_LIBS '($(HDF5_LIBS))' \
 	  '' 'likewise DNNL_, FFTW_, BOOST_, PROTOBUF_, FMT_, HWLOC_, ZLIB_ and ISAL_LIBS' \
 	  TORCH '1: also test against PyTorch, installing it if needed ($(TORCH))' \
+	  BROWSER '1: also test reports in a browser, installing Chromium if needed ($(BROWSER))' \
 	  SLURM '1: also test on a real Slurm, installing it if needed ($(SLURM))' \
 	  RUN 'tests that run-tests runs, from:' \
 	  '' '$(ALL_TESTS)' \

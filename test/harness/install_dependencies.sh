@@ -3,16 +3,17 @@
 # Finds the packages that the build, the tests or the checks need and do not have, and installs them
 # with apt.
 # Usage: install_dependencies.sh [--mpi=openmpi|mpich] [--hdf5=serial|parallel]
-#   [--torch] [--lint] [--slurm] [--a64fx] [--benchmark] [--docs] [--dry-run]
+#   [--torch] [--browser] [--lint] [--slurm] [--a64fx] [--benchmark] [--docs] [--dry-run]
 # Silent when nothing is missing. Without apt or root rights, prints what is missing and a hint.
 set -eu
 
-mpi=openmpi hdf5=serial torch=0 lint=0 slurm=0 a64fx=0 benchmark=0 docs=0 dry_run=0
+mpi=openmpi hdf5=serial torch=0 browser=0 lint=0 slurm=0 a64fx=0 benchmark=0 docs=0 dry_run=0
 for option in "$@"; do
   case $option in
     --mpi=openmpi | --mpi=mpich) mpi=${option#--mpi=} ;;
     --hdf5=serial | --hdf5=parallel) hdf5=${option#--hdf5=} ;;
     --torch) torch=1 ;;
+    --browser) browser=1 ;;
     --a64fx) a64fx=1 ;;
     --benchmark) benchmark=1 ;;
     --docs) docs=1 ;;
@@ -84,6 +85,14 @@ if [ "$torch" = 1 ]; then
 python3-torch|python:torch
 python3-h5py|python:h5py
 python3-numpy|python:numpy"
+fi
+if [ "$browser" = 1 ]; then
+  optional="$optional
+chromium-headless-shell|command:chromium-headless-shell"
+  # Often from elsewhere than Debian, whose npm brings hundreds of packages.
+  command -v npm >/dev/null 2>&1 || optional="$optional
+nodejs|command:node
+npm|command:npm"
 fi
 if [ "$slurm" = 1 ]; then
   optional="$optional
