@@ -58,7 +58,7 @@ def make_pages(directory):
     tests = PROGRAM.parent / "tests" / "app_tests"
     if tests.exists():
         pages.append(directory / "sample.html")
-        run(tests, "--test-case=five runs of 100,000*", launcher=on_ranks(1),
+        run(tests, "--test-case=five runs of 100*", launcher=on_ranks(1),
             HALOMESH_SAMPLE_PAGE=str(pages[-1]))
     return pages
 
