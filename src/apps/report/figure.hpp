@@ -73,6 +73,7 @@ struct Table {
   std::vector<bool> numeric{};  ///< per column: aligned to the right
   std::vector<std::vector<std::string>> rows{};
   std::vector<std::string> notes{};
+  bool folded = false;  ///< shown on request: long, and of interest to few
 };
 
 /// One block of a page, in the order shown: the text, then figures, then tables.
@@ -85,7 +86,7 @@ struct Section {
 
 struct Page {
   std::string title{};
-  std::string verdict{};                ///< one or two sentences
+  std::vector<std::string> verdict{};   ///< a sentence for each run
   std::vector<std::string> warnings{};  ///< shown first
   std::vector<Section> sections{};
   std::string raw_json{};  ///< the numbers behind the page, inlined for scripts; may be ""

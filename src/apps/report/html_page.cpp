@@ -101,7 +101,12 @@ std::string section_html(const Section& section, const std::string& id, Ids& ids
                                 escaped(section.title));
   for (const std::string& text : section.paragraphs) out += paragraph("", text);
   for (const Figure& figure : section.figures) out += figure_html(figure, ids);
-  for (const Table& table : section.tables) out += table_html(table, ids.unique(table.id));
+  for (const Table& table : section.tables) {
+    const std::string text = table_html(table, ids.unique(table.id));
+    out += table.folded ? fmt::format("<details><summary>{}</summary>\n{}</details>\n",
+                                      escaped(table.title), text)
+                        : text;
+  }
   return out + "</section>\n";
 }
 
@@ -147,8 +152,9 @@ std::string html(const Page& page) {
   std::string out = head(page) +
                     "<body>\n<a class=\"skip\" href=\"#content\">Skip to the results</a>\n<div "
                     "class=\"layout\">\n";
-  out += "<header>\n<h1>" + escaped(page.title) + "</h1>\n" +
-         paragraph(" class=\"verdict\"", page.verdict);
+  out += "<header>\n<h1>" + escaped(page.title) + "</h1>\n" + "<div class=\"verdict\">\n";
+  for (const std::string& sentence : page.verdict) out += paragraph("", sentence);
+  out += "</div>\n";
   if (!page.warnings.empty()) {
     out +=
         "<section class=\"warnings\" aria-labelledby=\"warnings\">\n<h2 "

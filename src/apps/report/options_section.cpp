@@ -37,7 +37,9 @@ std::vector<NamedOptions> all_options(const ReportInput& input) {
   std::vector<NamedOptions> all;
   for (const RunNumbers& run : input.runs)
     if (run.files != nullptr) all.push_back(options_in(run.name, run.files->run()));
-  for (const BenchFile& bench : input.benches) all.push_back(options_in(bench.name, bench.record));
+  if (all.empty())  // options of bench mean other things: only alike ones are compared
+    for (const BenchFile& bench : input.benches)
+      all.push_back(options_in(bench.name, bench.record));
   all.erase(std::remove_if(all.begin(), all.end(),
                            [](const NamedOptions& one) { return one.values.empty(); }),
             all.end());
@@ -86,6 +88,7 @@ Section options_section(const ReportInput& input) {
   }
   Table table = new_table("options", all.size() > 1 ? "Options of " + all[0].name : "Options",
                           {"option", "value"}, "<<", "All options with their values.");
+  table.folded = true;
   for (const auto& [option, value] : all[0].values) table.rows.push_back({option, value});
   section.tables.push_back(std::move(table));
   return section;

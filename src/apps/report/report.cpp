@@ -96,7 +96,7 @@ int run_report(int argc, char** argv) {
   input.command = "halomesh report " + joined(arguments, " ");
   const Page page = make_page(input);
   write_file_atomically(out, html(page));
-  std::cout << page.verdict << "\nreport in " << out.string();
+  std::cout << joined(page.verdict, "\n") << "\nreport in " << out.string();
   if (const auto figures = options.get<std::string>("figures"); !figures.empty())
     std::cout << ", " << write_figures(page, figures) << " figures in " << figures;
   std::cout << std::endl;

@@ -10,7 +10,7 @@
 namespace halomesh {
 
 /// A sentence or two per group of runs: time, quality, rate, what limits.
-std::string verdict(const ReportInput& input);
+std::vector<std::string> verdict(const ReportInput& input);
 
 /// The options of a run, and what differs between runs.
 Section options_section(const ReportInput& input);

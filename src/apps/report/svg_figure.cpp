@@ -151,7 +151,7 @@ std::string draw_plot(const Figure& figure, const Plot& plot, const std::string&
   const Scale& values = plot.values();
   const double base =
       values.range().least <= 0 && !values.range().logarithmic ? values(0) : values.from();
-  if (has_bars(figure)) {
+  if (has_bars(figure) && figure.spans.empty()) {
     out += plot.lying ? rule("base", base, plot.top_edge, base, plot.bottom)
                       : rule("base", plot.left, base, plot.right_edge, base);
   }

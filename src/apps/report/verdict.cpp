@@ -66,7 +66,7 @@ std::string sentence(const BenchFile& bench) {
 
 }  // namespace
 
-std::string verdict(const ReportInput& input) {
+std::vector<std::string> verdict(const ReportInput& input) {
   std::vector<std::string> sentences;
   for (const RunGroup& group : group_runs(input.runs)) sentences.push_back(sentence(group));
   if (sentences.empty())
@@ -89,7 +89,7 @@ std::string verdict(const ReportInput& input) {
       sentences.size() > kMostSentences ? sentences.size() - kMostSentences : 0;
   sentences.resize(sentences.size() - more);
   if (more > 0) sentences.push_back(fmt::format("And {} more.", more));
-  return joined(sentences, " ");
+  return sentences;
 }
 
 }  // namespace halomesh

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "joined.hpp"
 #include "src/apps/report/run_phases.hpp"
 #include "test/apps/report/report_scene.hpp"
 
@@ -118,7 +119,8 @@ TEST_CASE("report: the parts of a step, the slowest rank, and efficiency") {
   // Twice the useful time for the same samples.
   CHECK(cell_of(efficiency, "slow", "computation scaling") == "50.0 %");
   CHECK(cell_of(efficiency, "slow", "global efficiency") == "36.0 %");
-  CHECK(contains(page.verdict, "what limits: waiting for halos takes 20.0 % of a step"));
+  CHECK(
+      contains(joined(page.verdict, " "), "what limits: waiting for halos takes 20.0 % of a step"));
 }
 
 TEST_CASE("report: bandwidths of memory, sums and input") {

@@ -183,10 +183,10 @@ inline Figure scatter_figure() {
 inline Page sample_page(std::int64_t points = 100000) {
   Page page;
   page.title = "Run of 22 November: <script>alert(1)</script>";
-  page.verdict =
+  page.verdict = {
       "Reached the target MAE of 0.124 in 3 h 12 min (48 epochs) at 1,530 samples/s. Waiting for "
       "halos takes "
-      "12.3 % of a step and limits the speed.";
+      "12.3 % of a step and limits the speed."};
   page.warnings = {"OMP_PROC_BIND is not set: threads may move between cores",
                    "run 2 has no phases"};
   Table options{
