@@ -51,6 +51,7 @@ function text_faults() {
 async function opened(browser, file, options, use) {
   const context = await browser.newContext({offline: true, ...options});
   const page = await context.newPage();
+  page.setDefaultTimeout(10000);
   const asked = [], errors = [];
   page.on('request', (request) => asked.push(request.url()));
   page.on('pageerror', (error) => errors.push(String(error)));

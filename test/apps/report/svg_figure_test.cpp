@@ -150,7 +150,8 @@ TEST_CASE("every figure is a well-formed document with a title and a description
     for (const Figure& figure : section.figures) {
       const std::string svg = draw_svg(figure);
       CHECK(test::xml_fault(svg) == "");
-      CHECK(count(svg, "<desc") == 1);
+      CHECK(count(svg, "<desc id=") == 1);
+      CHECK(count(svg, "<title id=") == 1);
       CHECK(svg.find("nan") == std::string::npos);
       ++documents;
     }
@@ -214,6 +215,30 @@ TEST_CASE("a figure without data has axes alone") {
     CHECK(test::xml_fault(svg) == "");
     CHECK(contains(svg, "class=\"grid\""));
   }
+}
+
+TEST_CASE("whiskers reach from low to high, those of stacked bars above the bars below") {
+  Figure figure = two_bars(false, false);
+  figure.series[1].data[0] = {0, 30, 20, 35, ""};
+  // 0 to 40 over 300 pixels, 10 the uppermost.
+  CHECK(contains(draw_inline_svg(figure, "a"), "160h8m-4 0V47.5m-4 0h8\"/>"));
+  figure.stacked = true;
+  figure.series[1].data[1].y = 20;
+  // 0 to 50: the whisker begins at 10 + 20 and ends at 10 + 35.
+  CHECK(contains(draw_inline_svg(figure, "a"), "130h8m-4 0V40m-4 0h8\"/>"));
+}
+
+TEST_CASE("level lines cross the plot and are labelled; points carry their values") {
+  Figure figure{.id = "log"};
+  figure.x = {"x", true};
+  figure.y = {"y", true};
+  figure.series = {{.name = "s", .mark = Mark::kPoints, .data = {{1, 1}, {10, 10, {}, {}, "b"}}}};
+  figure.levels = {{"one", 1, 1}, {"beyond", 1e6, 1}};
+  const std::string svg = draw_inline_svg(figure, "log");
+  CHECK(contains(svg, "<path class=\"level\" d=\"M78.4 310L639.5 10\"/>"));
+  CHECK(count(svg, "class=\"level\"") == 1);
+  CHECK(contains(svg, ">one</text>"));
+  CHECK(contains(svg, "x=\"639.6\" y=\"10\"><title>s\nx: 10\ny: 10\nb</title></use>"));
 }
 
 }  // namespace
