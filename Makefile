@@ -271,12 +271,13 @@ deps: export FFTW_CFLAGS := $(FFTW_CFLAGS)
 deps: export FMT_CFLAGS := $(FMT_CFLAGS)
 deps: export BOOST_CFLAGS := $(BOOST_CFLAGS)
 deps: export HWLOC_CFLAGS := $(HWLOC_CFLAGS)
+NPM_INSTALL := npm install --silent --no-audit --no-fund --fetch-timeout=60000 --fetch-retries=1 --prefix build/browser
 deps: export CXX := $(CXX)
 deps: export MPIRUN := $(MPIRUN)
 deps: ## install missing packages (Debian, Ubuntu); elsewhere print what is missing
 	@test/harness/install_dependencies.sh --mpi=$(MPI) --hdf5=$(HDF5) $(if $(filter 1,$(TORCH)),--torch) $(if $(filter 1,$(LINT)),--lint) $(if $(filter 1,$(SLURM)),--slurm) $(if $(filter 1,$(BENCHMARK)),--benchmark) $(if $(filter 1,$(DOCS)),--docs) $(if $(filter 1,$(BROWSER)),--browser)
 	$(if $(filter 1,$(BROWSER)),@test -d build/browser/node_modules/axe-core || \
-	  npm install --silent --no-audit --no-fund --prefix build/browser playwright-core@1.65.1 axe-core@4.14.1 || \
+	  $(NPM_INSTALL) playwright-core@1.65.1 axe-core@4.14.1 || \
 	  echo "npm could not install playwright-core and axe-core: tests that use them will be skipped." >&2)
 
 .PHONY: quickstart
@@ -467,7 +468,7 @@ lint: ## layers + format-check + tidy
 	@+$(MAKE) --no-print-directory LINT=1 deps
 	@+$(MAKE) --no-print-directory layers format-check tidy
 
-.PHONY: docs run-docs picture
+.PHONY: docs run-docs picture screenshots
 docs: DOCS := 1
 docs: deps ## build docs/ into build/site (mkdocs); check links, commands, options and paths in it
 	@+$(MAKE) --no-print-directory all
@@ -477,6 +478,11 @@ run-docs:
 	$(Q)$(PYTHON) test/harness/check_docs.py $(PROGRAM) build/site
 picture: $(PROGRAM) ## redraw docs/images/cut.svg from the geometry
 	$(Q)$(PROGRAM) plan --config models/cosmoflow-v1.0.cfg --parts 2x2x1 --picture docs/images/cut.svg >/dev/null
+screenshots: BROWSER := 1
+screenshots: deps ## take the pictures of a report and of a trace in docs/images anew, in Chromium
+	@+$(MAKE) --no-print-directory all
+	@$(NPM_INSTALL) speedscope@1.25.0
+	@MPIRUN='$(MPIRUN)' test/harness/screenshots.sh $(PROGRAM) $(CURDIR)/build/browser/node_modules docs/images
 
 .PHONY: clang
 clang: ## build the program and all tests with clang++ into build/clang
