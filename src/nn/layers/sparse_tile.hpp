@@ -125,13 +125,20 @@ void find_winners(const TileLayout& layout, const Tile& tile, std::int64_t block
           Winners& to = winners[b * voxels + voxel];
           ByteLanes bytes;
           halomesh::load(largest + c, count, bytes);
+          // From memory: compilers take elements of a vector out of its register one by one.
+          std::array<std::uint8_t, kLanes> rest{};
+          const std::uint8_t* taps = largest + c;
+          if (count < kLanes) {
+            halomesh::store(bytes, kLanes, rest.data());
+            taps = rest.data();
+          }
+          for (std::size_t i = 0; i < kLanes; ++i)
+            to.offset[i] = window + layout.tap_offset[taps[i]];
           const IntLanes sloped =
               (__builtin_convertvector(bytes, IntLanes) & std::int32_t{kSlopeBit}) != 0;
           const FloatLanes value = load_values(values + c, count);
           const FloatLanes scaled = sloped ? value * slope : value;
           halomesh::store(scaled, kLanes, to.diff.data());
-          for (std::size_t i = 0; i < kLanes; ++i)
-            to.offset[i] = window + layout.tap_offset[bytes[i]];
           if (sums != nullptr) {
             const FloatLanes sum = load_values(sums + c, kLanes) + scaled;
             halomesh::store(sum, kLanes, sums + c);
