@@ -109,6 +109,7 @@ std::unique_ptr<Layer> make_block(const CosmoFlowOptions& o, std::int64_t number
   block.slope = static_cast<float>(o.leaky_slope);
   block.compute = o.precision;
   block.channel_cuts = o.channel_cuts;
+  block.kernels = o.kernels;
   if (number < o.conv_layers) block.dst = o.precision;
   return std::make_unique<ConvolutionBlock>(block);
 }

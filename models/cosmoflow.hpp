@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "src/nn/layers/gradient_kernels.hpp"
 #include "src/nn/model.hpp"
 
 namespace halomesh {
@@ -23,7 +24,8 @@ struct CosmoFlowOptions {
   double leaky_slope = 0.3;
   double output_scale = 1.2;
   bool channel_cuts = true;  ///< late convolutions may be cut by output channels, else in space
-  DataType precision = DataType::kFloat32;   ///< kFloat32 or kBfloat16
+  GradientKernels kernels = GradientKernels::kAuto;  ///< of the convolutions
+  DataType precision = DataType::kFloat32;           ///< kFloat32 or kBfloat16
   DataType input_type = DataType::kFloat32;  ///< kFloat32, or kInt16: counts, for their log(1+x)
 };
 

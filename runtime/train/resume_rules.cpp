@@ -40,6 +40,7 @@ constexpr std::array kRules = std::to_array<ResumeRule>({
     {"precision", kAllowed},
     {"parts", kFree},
     {"channel-cuts", kFree},
+    {"kernels", kFree},
     {"reduction", kFree},
     {"epochs", kFree},
     {"steps", kFree},

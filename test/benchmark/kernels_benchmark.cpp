@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of our own, timed with Google Benchmark on the blocks of CosmoFlow's conv1.
+// The kernels of our own, timed with Google Benchmark on the blocks of CosmoFlow's conv1, and those
+// of the gradients of conv2 to conv5 beside the library's, which process the zeros, too.
 // Measures only: nothing here can fail on a noisy machine.
 #include <benchmark/benchmark.h>
 #include <omp.h>
@@ -12,6 +13,9 @@
 #include "src/nn/layers/pooled_activation.hpp"
 #include "src/nn/layers/pooled_convolution.hpp"
 #include "src/nn/layers/pooled_weight_gradient.hpp"
+#include "src/nn/layers/sparse_data_gradient.hpp"
+#include "src/nn/layers/sparse_weight_gradient.hpp"
+#include "src/nn/onednn.hpp"
 
 namespace halomesh {
 namespace {
@@ -110,6 +114,97 @@ void pooled_weight_gradient(benchmark::State& state) {
   count_flops(state, block.forward_flops() / 8);
 }
 
+// Convolution `number` of CosmoFlow at 128^3 with SAME padding, behind it max pooling of 2x2x2.
+struct LaterConvolution {
+  LaterConvolution(std::int64_t number, std::int64_t kernel, DataType compute)
+      : extent(kExtent >> (number - 1)),
+        ci(kFilters << (number - 2)),
+        co(2 * ci),
+        geometry{{ci, extent, extent, extent},
+                 {co, extent, extent, extent},
+                 {kernel, kernel, kernel},
+                 {1, 1, 1},
+                 {1, 1, 1},
+                 {(kernel - 1) / 2, (kernel - 1) / 2, (kernel - 1) / 2},
+                 {kernel / 2, kernel / 2, kernel / 2}},
+        src(Box::whole(geometry.src), 1, compute),
+        conv_diff(Box::whole(geometry.dst), 1, compute),
+        diff(Box::whole({co, extent / 2, extent / 2, extent / 2}), 1),
+        argmax(static_cast<std::size_t>(diff.view().sample_volume())),
+        weight(static_cast<std::size_t>(co * ci * kernel * kernel * kernel), 0.01F),
+        bias(static_cast<std::size_t>(co)) {
+    const CounterRng rng(1, RandomUse::kSynth);
+    for (std::size_t i = 0; i < argmax.size(); ++i) {
+      argmax[i] = static_cast<std::uint8_t>(rng.block(i)[1] & 0x87U);
+      diff.view().data[i] = static_cast<float>(rng.block(i)[2] >> 28U);
+    }
+  }
+  Spatial pooled() const { return diff.view().span.shape().spatial(); }
+  Spatial pooled_step() const { return {pooled()[1] * pooled()[2] * co, pooled()[2] * co, co}; }
+  Spatial corner() const {
+    return {-geometry.pad_before[0], -geometry.pad_before[1], -geometry.pad_before[2]};
+  }
+  double flops() const {
+    const auto [kd, kh, kw] = geometry.kernel;
+    return 2.0 * static_cast<double>(geometry.dst.volume() * ci * kd * kh * kw);
+  }
+  std::int64_t extent, ci, co;
+  ConvolutionGeometry geometry;
+  Tensor src, conv_diff, diff;
+  std::vector<std::uint8_t> argmax;
+  std::vector<float> weight, bias;
+};
+
+// FLOP/s are those of the dense gradient for both, so that they can be compared.
+void dense_gradient(benchmark::State& state, DataType compute, bool of_weights) {
+  LaterConvolution c(state.range(1), state.range(0), compute);
+  ConvolutionKernels kernels({compute, compute, false});
+  const std::size_t kernel =
+      of_weights ? kernels.add_backward_weights(c.geometry) : kernels.add_backward_data(c.geometry);
+  kernels.allocate(false);
+  kernels.load_weights(c.weight.data(), c.bias.data());
+  std::byte *const src = c.src.any_view().data, *const diff = c.conv_diff.any_view().data;
+  for ([[maybe_unused]] auto iteration : state) {
+    if (of_weights) {
+      kernels.backward_weights(kernel, src, diff);
+      kernels.store_diff_weights(c.weight.data(), nullptr);
+    } else {
+      kernels.backward_data(kernel, diff, src);
+    }
+  }
+  count_flops(state, c.flops());
+}
+
+template <class T>
+void sparse_weight_gradient(benchmark::State& state) {
+  LaterConvolution c(state.range(1), state.range(0), DataTypeOf<T>::kType);
+  SparseWeightGradient kernel({c.ci, c.co, c.geometry.kernel, {2, 2, 2}}, c.pooled(),
+                              omp_get_max_threads());
+  const T* const src = c.src.any_view().template as<T>().data;
+  for ([[maybe_unused]] auto iteration : state) {
+    kernel.add(PooledWeightGradient::Source<T>{src, c.geometry.src.spatial(), c.corner()},
+               c.pooled(), PooledWeightGradient::Pooled<float>{c.diff.view().data, c.pooled_step()},
+               PooledWeightGradient::Argmax{c.argmax.data(), c.pooled_step()}, kSlope, true);
+    kernel.store(c.weight.data(), c.bias.data());
+  }
+  count_flops(state, c.flops());
+}
+
+void sparse_data_gradient(benchmark::State& state) {
+  LaterConvolution c(state.range(1), state.range(0), DataType::kFloat32);
+  SparseDataGradient kernel({c.ci, c.co, c.geometry.kernel, {2, 2, 2}}, c.pooled(),
+                            omp_get_max_threads());
+  kernel.load_weights(c.weight.data());
+  const std::int64_t row = c.extent * c.ci;
+  const SparseDataGradient::Target target{
+      c.src.view().data, {c.extent * row, row, c.ci}, c.geometry.src.spatial(), c.corner()};
+  for ([[maybe_unused]] auto iteration : state)
+    kernel.run(target, c.pooled(), {0, c.pooled()[0]},
+               PooledWeightGradient::Pooled<float>{c.diff.view().data, c.pooled_step()},
+               PooledWeightGradient::Argmax{c.argmax.data(), c.pooled_step()}, kSlope);
+  count_flops(state, c.flops());
+}
+
 void count_bytes(benchmark::State& state, const Tensor& tensor) {
   state.SetBytesProcessed(state.iterations() * tensor.any_view().sample_bytes());
 }
@@ -139,6 +234,16 @@ BENCHMARK_CAPTURE(pooled_activation, fp32, DataType::kFloat32, true)->UseRealTim
 BENCHMARK_CAPTURE(pooled_activation, fp32_evaluation, DataType::kFloat32, false)->UseRealTime();
 BENCHMARK_CAPTURE(pooled_activation, bf16, DataType::kBfloat16, true)->UseRealTime();
 BENCHMARK_CAPTURE(pooled_activation, bf16_evaluation, DataType::kBfloat16, false)->UseRealTime();
+// Kernel size, number of the convolution: dense and sparse in turn.
+#define FOR_CONVOLUTIONS(registered) \
+  registered->ArgsProduct({{2, 3}, {2, 3, 4, 5}})->Unit(::benchmark::kMillisecond)->UseRealTime()
+FOR_CONVOLUTIONS(BENCHMARK_CAPTURE(dense_gradient, weights_fp32, DataType::kFloat32, true));
+FOR_CONVOLUTIONS(BENCHMARK_TEMPLATE(sparse_weight_gradient, float));
+FOR_CONVOLUTIONS(BENCHMARK_CAPTURE(dense_gradient, weights_bf16, DataType::kBfloat16, true));
+FOR_CONVOLUTIONS(BENCHMARK_TEMPLATE(sparse_weight_gradient, Bfloat16));
+FOR_CONVOLUTIONS(BENCHMARK_CAPTURE(dense_gradient, data_fp32, DataType::kFloat32, false));
+FOR_CONVOLUTIONS(BENCHMARK(sparse_data_gradient));
+FOR_CONVOLUTIONS(BENCHMARK_CAPTURE(dense_gradient, data_bf16, DataType::kBfloat16, false));
 // NOLINTEND
 BENCHMARK(pooled_weight_gradient)->Arg(2)->Arg(3)->Unit(benchmark::kMillisecond)->UseRealTime();
 BENCHMARK(counts_to_logarithms)->Unit(benchmark::kMillisecond)->UseRealTime();

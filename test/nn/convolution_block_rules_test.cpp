@@ -2,6 +2,7 @@
 // What a fused convolution block guarantees besides its results: NaN, ties, refusals, fast kernels.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
@@ -163,11 +164,13 @@ TEST_CASE("pooled activation rounds to the nearest bf16, ties to even, and knows
 // A block of CosmoFlow on one part, prepared without values.
 std::vector<std::string> implementations_of(std::size_t layer, std::int64_t kernel,
                                             std::int64_t extent, DataType compute,
-                                            Range channels = {}) {
+                                            Range channels = {},
+                                            GradientKernels kernels = GradientKernels::kDense) {
   constexpr std::array<std::int64_t, 6> kChannels{4, 32, 64, 128, 256, 512};
   ConvolutionBlockOptions options{kChannels[layer + 1],
                                   WindowOptions::cube(kernel, 1, PaddingKind::kSame)};
   options.compute = compute;
+  options.kernels = kernels;
   options.cache_bytes = 1 << 16;  // several pieces
   ConvolutionBlock block(options);
   const Shape src{kChannels[layer], extent, extent, extent};
@@ -221,6 +224,37 @@ TEST_CASE("fused block: one vector of conv5's channels does not fall to a refere
       }
   }
   CHECK(seen >= 2 * 3);
+}
+
+bool has(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+TEST_CASE("fused block: gradients of CosmoFlow's layers are sparse unless dense is asked for") {
+  for (const std::int64_t kernel : {2, 3})
+    for (std::size_t layer = 1; layer < 5; ++layer) {
+      CAPTURE(layer);
+      for (const GradientKernels kernels : {GradientKernels::kAuto, GradientKernels::kSparse}) {
+        const auto names = implementations_of(layer, kernel, std::int64_t{64} >> layer,
+                                              DataType::kFloat32, {}, kernels);
+        CHECK(has(names, "backward_data fp32 sparse:halomesh"));
+        CHECK(has(names, "backward_weights fp32 sparse:halomesh"));
+        CHECK(names.size() == 3);  // and forward
+      }
+      for (const std::string& name :
+           implementations_of(layer, kernel, std::int64_t{64} >> layer, DataType::kFloat32))
+        CHECK(name.find("sparse") == std::string::npos);
+    }
+}
+
+TEST_CASE("fused block: where no sparse kernel fits, the library's are used") {
+  for (const std::int64_t kernel : {4, 1, 2})
+    CHECK_FALSE(has(implementations_of(kernel == 2 ? 0 : 2, kernel, 16, DataType::kFloat32, {},
+                                       GradientKernels::kSparse),
+                    "backward_weights fp32 sparse:halomesh"));
+  sparse::Work pools_nothing;
+  pools_nothing.taps = 8;
+  CHECK(sparse::cost_of(pools_nothing, {}) > sparse::dense_cost_of(pools_nothing));
 }
 
 TEST_CASE("fused block: unsupported options are refused, naming them") {

@@ -208,6 +208,63 @@ TEST_CASE("fused block cut by channels as a network would cut it") {
   }
 }
 
+// Sparse gradients need whole vectors of input channels.
+LayerCase random_sparse_case(std::uint32_t number, DataType compute) {
+  Choices choose(number + 300000);
+  BlockCase block = random_case(number, compute);
+  block.judgement = Judgement::kExact;
+  if (block.src_type == DataType::kInt16) block.src_type = compute;
+  block.options.kernels = GradientKernels::kSparse;
+  block.options.slope = choose.of(std::array{0.25F, 0.25F, 0.0F});
+  const std::int64_t kernel = choose.between(2, 3);
+  block.options.window = WindowOptions::cube(
+      kernel, 1, choose.between(0, 2) == 0 ? PaddingKind::kValid : PaddingKind::kSame);
+  block.options.pool = choose.between(0, 1) == 0 ? choose.each(1, 3) : Spatial{2, 2, 2};
+  block.src = {choose.of(std::array<std::int64_t, 2>{16, 32}), choose.between(5, 9),
+               choose.between(5, 9), choose.between(5, 20)};
+  if (choose.between(0, 1) == 0) {
+    block.channel_cuts = {0, choose.between(0, block.options.filters), block.options.filters};
+    block.grid = {2, 1, 1};
+  }
+  LayerCase test = layer_case(block);
+  test.name = fmt::format("sparse case {}: {}", number, test.name);
+  test.seed = number;
+  if (choose.between(0, 2) == 0) test.cut.src_margin = choose.each(0, 2);
+  if (choose.between(0, 2) == 0) test.cut.dst_margin = choose.each(0, 2);
+  test.repeat = choose.between(0, 3) == 0;
+  // A constant input without padding makes all elements of a window equal: the first one counts.
+  if (choose.between(0, 4) == 0) test.src_value = [](float) { return 1.0F; };
+  return test;
+}
+
+TEST_CASE("fused block with sparse gradients in fp32 equals the serial chain: seeded cases") {
+  std::int64_t cases = 0, moved = 0;
+  for (std::uint32_t number = 4000; number < 4150; ++number, ++cases)
+    moved += expect_layer(random_sparse_case(number, DataType::kFloat32)).moved;
+  CHECK(cases == 150);
+  CHECK(moved > 10000);
+}
+
+TEST_CASE("fused block with sparse gradients in bf16 equals the serial chain: seeded cases" *
+          doctest::skip(!cpu_computes_bf16())) {
+  std::int64_t cases = 0, moved = 0;
+  for (std::uint32_t number = 5000; number < 5100; ++number, ++cases)
+    moved += expect_layer(random_sparse_case(number, DataType::kBfloat16)).moved;
+  CHECK(cases == 100);
+  CHECK(moved > 10000);
+}
+
+TEST_CASE("fused block with sparse gradients: rounding stays within its bounds") {
+  for (const std::int64_t kernel : {2, 3})
+    for (const PartGrid grid : {PartGrid{1, 1, 1}, PartGrid{2, 2, 1}, PartGrid{1, 3, 2}}) {
+      BlockCase block = same_block(3, kernel, {16, 7, 6, 6}, grid);
+      block.judgement = Judgement::kBounded;
+      block.options.slope = 0.3F;
+      block.options.kernels = GradientKernels::kSparse;
+      CHECK(expect_decided(layer_case(block)).diff_src > 0);
+    }
+}
+
 TEST_CASE("fused block cut over parts: corner cases") {
   SUBCASE("kernel 2, SAME: one plane after, none before; an odd plane is dropped") {
     for (const PartGrid grid : {PartGrid{4, 1, 1}, PartGrid{2, 2, 2}, PartGrid{1, 3, 2}})

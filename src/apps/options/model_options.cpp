@@ -11,9 +11,15 @@
 namespace halomesh {
 namespace {
 
-/// Defines how the network is partitioned, not what it computes: not stored in checkpoints.
+/// Define how the network is computed, not what: not stored in checkpoints.
 constexpr const char* kChannelCuts = "channel-cuts";
+constexpr const char* kKernels = "kernels";
 constexpr const char* kUseVersionOfFile = "use the version of halomesh that wrote the file";
+
+GradientKernels kernels_named(const std::string& name) {
+  if (name == "sparse") return GradientKernels::kSparse;
+  return name == "dense" ? GradientKernels::kDense : GradientKernels::kAuto;
+}
 
 }  // namespace
 
@@ -41,7 +47,11 @@ void add_model_options(Options& options) {
       .below(1)
       .add<bool>(kChannelCuts, "on|off", d.channel_cuts,
                  "partition convolutions by output channels where this moves fewer bytes; off: "
-                 "always in space");
+                 "always in space")
+      .add_choice(
+          kKernels, {"auto", "sparse", "dense"}, "auto",
+          "gradients of convolutions: sparse: from the maxima of the pooling windows alone; "
+          "dense: oneDNN's kernels; auto: sparse where they cost less");
 }
 
 DataType precision_named(const std::string& name) {
@@ -67,6 +77,7 @@ Model make_model(const Options& options, DataType precision) {
   o.targets = options.get<std::int64_t>("targets");
   o.dropout = options.get<double>("dropout");
   o.channel_cuts = options.get<bool>(kChannelCuts);
+  o.kernels = kernels_named(options.get<std::string>(kKernels));
   return make_network(options.get<std::string>("model"), o);
 }
 
@@ -75,7 +86,7 @@ std::map<std::string, std::string> model_settings(const Options& options) {
   add_model_options(model);
   std::map<std::string, std::string> settings;
   for (const std::string& name : model.names())
-    if (name != kChannelCuts) settings[name] = options.get<std::string>(name);
+    if (name != kChannelCuts && name != kKernels) settings[name] = options.get<std::string>(name);
   return settings;
 }
 

@@ -203,6 +203,10 @@ std::vector<std::string> ConvolutionBlock::implementations() const {
     names.push_back(fmt::format("forward {} pooled:halomesh", name_of(options_.compute)));
   if (pooled_gradient_)
     names.push_back(fmt::format("backward_weights {} pooled:halomesh", name_of(options_.compute)));
+  if (sparse_data_)
+    names.push_back(fmt::format("backward_data {} sparse:halomesh", name_of(options_.compute)));
+  if (sparse_weights_)
+    names.push_back(fmt::format("backward_weights {} sparse:halomesh", name_of(options_.compute)));
   return names;
 }
 
@@ -210,6 +214,7 @@ void ConvolutionBlock::load_parameters() {
   const float *weight = parameters_[0].values.data(), *bias = parameters_[1].values.data();
   kernels_.load_weights(weight, bias);
   if (pooled_forward_) pooled_forward_->load_weights(weight, bias);
+  if (sparse_data_) sparse_data_->load_weights(weight);
 }
 
 void ConvolutionBlock::forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
@@ -240,6 +245,8 @@ void ConvolutionBlock::prepare_data_gradient() {
   argmax_storage_ = AlignedBuffer<std::uint8_t>(context_.batch * produced.volume());
   argmax_ = {argmax_storage_.data(), produced, context_.batch};
   if (!context_.src_diff_wanted[0]) return;
+  prepare_sparse_data_gradient();
+  if (sparse_data_) return;
   const std::int64_t element = size_of(options_.compute);
   const Box conv = geometry_.conv_box(produced);
   const std::int64_t planes = planes_in_caches(conv.volume() / conv.extent(kD) * element);
@@ -254,23 +261,73 @@ void ConvolutionBlock::prepare_data_gradient() {
 }
 
 void ConvolutionBlock::prepare_parameter_gradients() {
-  if (has_few_channels())
+  const PooledWeightGradient::Geometry geometry = gradient_geometry();
+  const Spatial extents = context_.boxes.dst_produced.shape().spatial();
+  if (has_few_channels()) {
+    pooled_gradient_.emplace(geometry, omp_get_max_threads());
     prepare_pooled_gradient();
-  else
+  } else if (SparseWeightGradient::supports(geometry) &&
+             prefers_sparse(SparseWeightGradient::work_of(geometry, extents))) {
+    sparse_weights_.emplace(geometry, extents, omp_get_max_threads());
+    prepare_pooled_gradient();
+  } else {
     prepare_library_gradient();
+  }
 }
 
-// The pieces matter only where the input is converted or packed first.
+PooledWeightGradient::Geometry ConvolutionBlock::gradient_geometry() const {
+  return {context_.src_shapes[0].c, channels(), options_.window.kernel, options_.pool};
+}
+
+// Measured on 2 cores of a Zen 4 (fp32, CosmoFlow at 128^3): of the peak of multiply-adds, dense
+// gradients reach 0.5 to 0.7 and the sparse kernels 0.7 of what the model says. Dot products of
+// bf16 do two multiply-adds at once where they are fast, matrix units at least 16.
+bool ConvolutionBlock::prefers_sparse(const sparse::Work& work) const {
+  constexpr Spatial kOnes{1, 1, 1};
+  const WindowOptions& w = options_.window;
+  if (options_.kernels == GradientKernels::kDense || w.stride != kOnes || w.dilation != kOnes)
+    return false;
+  if (options_.kernels == GradientKernels::kSparse) return true;
+  const bool bf16 = options_.compute == DataType::kBfloat16;
+  const double at_once = !bf16                                ? 1
+                         : cpu_has_matrix_unit()              ? 16
+                         : PooledConvolution::dots_are_fast() ? 2
+                                                              : 1;
+  return sparse::cost_of(work, {}) < sparse::dense_cost_of(work) / at_once;
+}
+
+// Sparse kernels need no pieces, but messages must make progress every few milliseconds: a thread
+// does some 2^26 multiply-adds of single elements in two.
+std::int64_t ConvolutionBlock::planes_between_polls() const {
+  const Box& produced = context_.boxes.dst_produced;
+  const std::int64_t sums =
+      produced.volume() / produced.extent(kD) * parameters_[0].slice.in.volume();
+  const std::int64_t planes = omp_get_max_threads() * (std::int64_t{1} << 26) / sums;
+  return std::max<std::int64_t>(4, planes);
+}
+
+void ConvolutionBlock::prepare_sparse_data_gradient() {
+  const PooledWeightGradient::Geometry geometry = gradient_geometry();
+  const Box& produced = context_.boxes.dst_produced;
+  const Spatial extents = produced.shape().spatial();
+  // Sums over several tiles must not be rounded to bf16.
+  if (options_.compute != DataType::kFloat32 || !SparseDataGradient::supports(geometry) ||
+      !prefers_sparse(SparseDataGradient::work_of(geometry, extents)))
+    return;
+  sparse_data_.emplace(geometry, extents, omp_get_max_threads());
+  for (const ConvolutionPiece& piece : geometry_.split_dst(produced, planes_between_polls()))
+    data_pieces_.push_back({piece});
+}
+
+// The pieces matter only where the input is converted or packed first, and for messages.
 void ConvolutionBlock::prepare_pooled_gradient() {
   const Box& produced = context_.boxes.dst_produced;
-  pooled_gradient_.emplace(PooledWeightGradient::Geometry{context_.src_shapes[0].c, channels(),
-                                                          options_.window.kernel, options_.pool},
-                           omp_get_max_threads());
   const Box src = geometry_.needs(produced);
   const std::int64_t src_planes =
       planes_in_caches(src.volume() / src.extent(kD) * size_of(options_.compute));
   const bool in_place = context_.src_types[0] == options_.compute;
-  const std::int64_t planes = in_place ? produced.extent(kD) : src_planes / options_.pool[0];
+  const std::int64_t whole = sparse_weights_ ? planes_between_polls() : produced.extent(kD);
+  const std::int64_t planes = in_place ? whole : src_planes / options_.pool[0];
   for (const ConvolutionPiece& piece :
        geometry_.split_dst(produced, std::max<std::int64_t>(1, planes))) {
     weight_pieces_.push_back({piece});
@@ -305,6 +362,10 @@ void ConvolutionBlock::prepare_library_gradient() {
 
 void ConvolutionBlock::backward_data(const Pass& pass, AnyConstView /*dst*/, AnyConstView diff_dst,
                                      std::size_t /*input*/, AnyView diff_src) {
+  if (sparse_data_) {
+    run_sparse_data_gradient(pass, diff_dst, diff_src);
+    return;
+  }
   const Box& produced = context_.boxes.dst_produced;
   for (std::int64_t n = 0; n < context_.batch; ++n)
     for (const auto& [boxes, kernel] : data_pieces_) {
@@ -322,19 +383,56 @@ void ConvolutionBlock::backward_data(const Pass& pass, AnyConstView /*dst*/, Any
     }
 }
 
-void ConvolutionBlock::backward_parameters(const Pass& pass, std::span<const AnyConstView> src,
-                                           AnyConstView diff_dst) {
-  float* const weight = parameters_[0].diffs.data();
-  float* const bias = parameters_[1].diffs.data();
-  if (pooled_gradient_) {
-    bool first = true;
-    for (std::int64_t n = 0; n < context_.batch; ++n)
-      for (const Prepared& piece : weight_pieces_) {
-        add_pooled_gradient(src[0], diff_dst, n, piece.boxes, first);
-        first = false;
+void ConvolutionBlock::run_sparse_data_gradient(const Pass& pass, AnyConstView diff_dst,
+                                                AnyView diff_src) {
+  const Box& produced = context_.boxes.dst_produced;
+  const Box src = geometry_.needs(produced);
+  const ConvolutionGeometry g =
+      geometry_.convolution({produced, geometry_.conv_box(produced), src});
+  const View to = diff_src.as<float>();
+  const std::int64_t pixel = to.span.extent(kC), row = pixel * to.span.extent(kW);
+  SparseDataGradient::Target target{
+      nullptr, {row * to.span.extent(kH), row, pixel}, src.shape().spatial(), {}};
+  for (std::size_t a = 0; a < 3; ++a) target.corner[a] = -g.pad_before[a];
+  for (std::int64_t n = 0; n < context_.batch; ++n) {
+    target.data = to.begin_of(n, src);
+    const auto argmax = pooled<std::uint8_t>(argmax_, n, produced);
+    const auto run = [&](const auto& diff) {
+      for (const Prepared& piece : data_pieces_) {
+        const Range planes{piece.boxes.dst.lo[kD] - produced.lo[kD],
+                           piece.boxes.dst.hi[kD] - produced.lo[kD]};
+        sparse_data_->run(target, produced.shape().spatial(), planes, diff, argmax, options_.slope);
         pass.progress();
       }
-    pooled_gradient_->store(weight, bias);
+    };
+    if (diff_dst.type == DataType::kBfloat16)
+      run(pooled(diff_dst.as<Bfloat16>(), n, produced));
+    else
+      run(pooled(diff_dst.as<float>(), n, produced));
+  }
+}
+
+template <class Gradient>
+void ConvolutionBlock::sum_pooled_gradient(const Pass& pass, AnyConstView src,
+                                           AnyConstView diff_dst, Gradient& gradient) {
+  bool first = true;
+  for (std::int64_t n = 0; n < context_.batch; ++n)
+    for (const Prepared& piece : weight_pieces_) {
+      add_pooled_gradient(gradient, src, diff_dst, n, piece.boxes, first);
+      first = false;
+      pass.progress();
+    }
+  gradient.store(parameters_[0].diffs.data(), parameters_[1].diffs.data());
+}
+
+void ConvolutionBlock::backward_parameters(const Pass& pass, std::span<const AnyConstView> src,
+                                           AnyConstView diff_dst) {
+  if (pooled_gradient_) {
+    sum_pooled_gradient(pass, src[0], diff_dst, *pooled_gradient_);
+    return;
+  }
+  if (sparse_weights_) {
+    sum_pooled_gradient(pass, src[0], diff_dst, *sparse_weights_);
     return;
   }
   for (std::int64_t n = 0; n < context_.batch; ++n)
@@ -344,11 +442,13 @@ void ConvolutionBlock::backward_parameters(const Pass& pass, std::span<const Any
       kernels_.backward_weights(kernel, source_.read(src[0], n, boxes.src), planes_.data());
       pass.progress();
     }
-  kernels_.store_diff_weights(weight, nullptr);
-  bias_sums_.store(bias, channels());
+  kernels_.store_diff_weights(parameters_[0].diffs.data(), nullptr);
+  bias_sums_.store(parameters_[1].diffs.data(), channels());
 }
 
-void ConvolutionBlock::add_pooled_gradient(AnyConstView src, AnyConstView diff_dst, std::int64_t n,
+template <class Gradient>
+void ConvolutionBlock::add_pooled_gradient(Gradient& gradient, AnyConstView src,
+                                           AnyConstView diff_dst, std::int64_t n,
                                            const ConvolutionPiece& boxes, bool first) {
   // Where the input has the right type, the block is everything that its view spans: strides do not
   // matter.
@@ -363,7 +463,7 @@ void ConvolutionBlock::add_pooled_gradient(AnyConstView src, AnyConstView diff_d
   const auto argmax = pooled<std::uint8_t>(argmax_, n, boxes.dst);
   const auto add = [&]<class S>(const S* values, const auto& diff) {
     const PooledWeightGradient::Source<S> source{values, block.shape().spatial(), corner};
-    pooled_gradient_->add(source, boxes.dst.shape().spatial(), diff, argmax, options_.slope, first);
+    gradient.add(source, boxes.dst.shape().spatial(), diff, argmax, options_.slope, first);
   };
   const auto add_of = [&](const auto* values) {
     if (diff_dst.type == DataType::kBfloat16)

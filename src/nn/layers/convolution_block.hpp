@@ -12,9 +12,12 @@
 #include "src/nn/layer.hpp"
 #include "src/nn/layers/convolution_block_geometry.hpp"
 #include "src/nn/layers/dense_source.hpp"
+#include "src/nn/layers/gradient_kernels.hpp"
 #include "src/nn/layers/pooled_activation.hpp"
 #include "src/nn/layers/pooled_convolution.hpp"
 #include "src/nn/layers/pooled_weight_gradient.hpp"
+#include "src/nn/layers/sparse_data_gradient.hpp"
+#include "src/nn/layers/sparse_weight_gradient.hpp"
 #include "src/nn/layers/window_options.hpp"
 #include "src/nn/onednn.hpp"
 #include "src/nn/tensor.hpp"
@@ -29,6 +32,7 @@ struct ConvolutionBlockOptions {
   DataType compute = DataType::kFloat32;  ///< of products, kFloat32 or kBfloat16; sums are fp32
   DataType dst = DataType::kFloat32;      ///< of the output, kFloat32 or kBfloat16
   bool channel_cuts = true;               ///< whether the output may be cut by channels
+  GradientKernels kernels = GradientKernels::kAuto;  ///< for inputs of more than 8 channels
   /// Bytes of a core's private cache; 0: ask the system. The planes computed at once fit all of
   /// these caches together.
   std::int64_t cache_bytes = 0;
@@ -41,9 +45,9 @@ struct ConvolutionBlockOptions {
 ///
 /// Convolution planes are written to a cache-sized buffer and pooled there at once; one byte per
 /// output element records for backward where its value came from and whether the slope applies. For
-/// an input with few channels nothing but the pooled output is written. Backward fills the buffer
-/// with the gradients of a few planes at a time; for an input with few channels the weight gradient
-/// is summed without it.
+/// an input with few channels nothing but the pooled output is written. Dense backward kernels fill
+/// the buffer with the gradients of a few planes at a time; sparse ones, and the weight gradient
+/// for an input with few channels, need no buffer.
 class ConvolutionBlock final : public Layer {
  public:
   /// Throws Error when there are no filters, or for a pooling window, slope or type outside the
@@ -91,8 +95,17 @@ class ConvolutionBlock final : public Layer {
   void prepare_parameter_gradients();
   void prepare_pooled_gradient();
   void prepare_library_gradient();
-  void add_pooled_gradient(AnyConstView src, AnyConstView diff_dst, std::int64_t n,
-                           const ConvolutionPiece& boxes, bool first);
+  PooledWeightGradient::Geometry gradient_geometry() const;
+  bool prefers_sparse(const sparse::Work& work) const;
+  std::int64_t planes_between_polls() const;
+  void prepare_sparse_data_gradient();
+  void run_sparse_data_gradient(const Pass& pass, AnyConstView diff_dst, AnyView diff_src);
+  template <class Gradient>
+  void sum_pooled_gradient(const Pass& pass, AnyConstView src, AnyConstView diff_dst,
+                           Gradient& gradient);
+  template <class Gradient>
+  void add_pooled_gradient(Gradient& gradient, AnyConstView src, AnyConstView diff_dst,
+                           std::int64_t n, const ConvolutionPiece& boxes, bool first);
   // How many planes of so many bytes the caches of all threads hold, at least one.
   std::int64_t planes_in_caches(std::int64_t plane_bytes) const;
   static Range planes_of(const Box& box) { return {box.lo[kD], box.hi[kD]}; }
@@ -115,6 +128,9 @@ class ConvolutionBlock final : public Layer {
   // Where inputs have few channels: our own kernels, and padded input for the first.
   std::optional<PooledConvolution> pooled_forward_;
   std::optional<PooledWeightGradient> pooled_gradient_;
+  // Where sparse kernels are preferred.
+  std::optional<SparseWeightGradient> sparse_weights_;
+  std::optional<SparseDataGradient> sparse_data_;
   DenseSource pooled_source_;
 };
 

@@ -23,7 +23,7 @@ TEST_CASE("settings rebuild the network") {
                         "3",         "--targets", "2"};
   options.parse(13, argv);
   const auto settings = model_settings(options);
-  CHECK(settings.size() == 8);  // however the network is cut
+  CHECK(settings.size() == 8);  // however the network is cut and computed
   CHECK(settings.at("model") == "cosmoflow");
   CHECK(settings.at("input") == "64x64x64x4");
   const auto count = [](const Options& o) {
