@@ -55,7 +55,7 @@ def make_pages(directory):
         "--stage-dir", directory / "stage", launcher=on_ranks(2))
     run(PROGRAM, "report", directory / "one", directory / "two", "--out", directory / "report.html")
     pages = [directory / "report.html"]
-    tests = PROGRAM.parent / "tests" / "app_tests"
+    tests = PROGRAM.resolve().parent / "tests" / "app_tests"
     if tests.exists():
         pages.append(directory / "sample.html")
         run(tests, "--test-case=five runs of 100*", launcher=on_ranks(1),
@@ -66,7 +66,7 @@ def make_pages(directory):
 def main():
     why = missing()
     if why:
-        print(f"skipped: {why}; make deps BROWSER=1 installs it\n0 passed, 0 failed, {CASES} skipped")
+        print(f"skipped: {why}; make deps BROWSER=1 installs it\n0 passed, 0 failed, {2 * CASES} skipped")
         return 0
     browser = next(path for path in map(shutil.which, BROWSERS) if path)
     with tempfile.TemporaryDirectory() as directory:
