@@ -31,5 +31,4 @@ nlohmann::ordered_json program_record(const Comm& world, const RankBinding& bind
 void write_record(const Comm& world, const std::filesystem::path& file,
                   const nlohmann::ordered_json& record);
 
-
 }  // namespace halomesh

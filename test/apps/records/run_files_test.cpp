@@ -25,7 +25,7 @@ const std::string kEvaluation = R"({"event":"eval","time":103,"epoch":0,"mae":0.
                                 R"("samples":8,"seconds":1.5})"
                                 "\n";
 const std::string kPhasesLine = R"({"event":"phases","time":102,"epoch":0,"steps":2})"
-                            "\n";
+                                "\n";
 const std::string kStage = R"({"event":"stage","time":99,"seconds":2,"samples":16})"
                            "\n";
 
