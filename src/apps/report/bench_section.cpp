@@ -3,6 +3,8 @@
 // arXiv:2110.11466. With two files, the first is "before" (dashed) and the last "after".
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <utility>
 
 #include "src/apps/report/figure_parts.hpp"
 #include "src/apps/report/sections.hpp"
@@ -13,31 +15,84 @@ namespace {
 struct Line {
   std::string name;
   bool dashed = false;
-  std::vector<Datum> points;  ///< by ascending ranks
+  std::vector<Datum> points, predicted;  ///< by ascending ranks
 };
 
-/// One line per file, parts, precision and local batch.
-std::vector<Line> lines_of(const ReportInput& input) {
+using Json = nlohmann::json;
+
+/// Where in a file's lines a measurement belongs.
+using NameOf = std::function<std::string(const Json& run)>;
+
+std::string weak_name(const Json& run) {
+  return fmt::format("{} parts, {}, local batch {}", text_at(run, {"parts"}),
+                     text_at(run, {"precision"}), number_at(run, {"local_batch"}));
+}
+
+std::string strong_name(const Json& run) {
+  return fmt::format("batch {}, {}", shown(number_at(run, {"batch"})), text_at(run, {"precision"}));
+}
+
+Datum measured(const Json& run) {
+  return with_range(
+      point(number_at(run, {"ranks"}), number_at(run, {"samples_per_second", "median"}),
+            text_at(run, {"parts"}) + " parts"),
+      number_at(run, {"samples_per_second", "min"}), number_at(run, {"samples_per_second", "max"}));
+}
+
+/// One line per name, and per file where two are compared.
+std::vector<Line> lines_of(const ReportInput& input, const NameOf& name_of) {
   std::vector<Line> lines;
   for (std::size_t file = 0; file < input.benches.size(); ++file)
     for (const auto& run : input.benches[file].record["runs"]) {
-      std::string name = fmt::format("{} parts, {}, local batch {}", text_at(run, {"parts"}),
-                                     text_at(run, {"precision"}), number_at(run, {"local_batch"}));
+      std::string name = name_of(run);
       // Files of one case at several numbers of ranks make one line; before and after make two.
       const bool before = input.benches.size() == 2 && file == 0;
       if (input.benches.size() == 2) name += before ? " (before)" : " (after)";
       auto at = std::find_if(lines.begin(), lines.end(),
                              [&](const Line& line) { return line.name == name; });
-      if (at == lines.end()) at = lines.insert(lines.end(), {name, before, {}});
-      at->points.push_back(with_range(
-          point(number_at(run, {"ranks"}), number_at(run, {"samples_per_second", "median"}), name),
-          number_at(run, {"samples_per_second", "min"}),
-          number_at(run, {"samples_per_second", "max"})));
+      if (at == lines.end()) at = lines.insert(lines.end(), {name, before, {}, {}});
+      at->points.push_back(measured(run));
+      if (const double step_s = number_at(run, {"predicted_step_seconds"}); step_s > 0)
+        at->predicted.push_back(point(number_at(run, {"ranks"}), number_at(run, {"batch"}) / step_s,
+                                      text_at(run, {"parts"}) + " parts, predicted"));
     }
   for (Line& line : lines)
-    std::stable_sort(line.points.begin(), line.points.end(),
-                     [](const Datum& a, const Datum& b) { return a.x < b.x; });
+    for (std::vector<Datum>* points : {&line.points, &line.predicted})
+      std::stable_sort(points->begin(), points->end(),
+                       [](const Datum& a, const Datum& b) { return a.x < b.x; });
   return lines;
+}
+
+/// Of several meshes on as many ranks, the fastest.
+void keep_fastest(std::vector<Datum>& points) {
+  std::vector<Datum> kept;
+  for (const Datum& datum : points) {
+    if (kept.empty() || kept.back().x != datum.x)
+      kept.push_back(datum);
+    else if (datum.y > kept.back().y)
+      kept.back() = datum;
+  }
+  points = std::move(kept);
+}
+
+void add_lines(Figure& figure, const std::vector<Line>& lines) {
+  for (const Line& line : lines) {
+    Series series = new_series(line.name, Mark::kLineAndPoints, line.points);
+    series.dashed = line.dashed;
+    add_series(figure, std::move(series));
+    if (!line.predicted.empty()) {
+      Series predicted =
+          new_series("predicted: " + line.name, Mark::kLineAndPoints, line.predicted);
+      predicted.dashed = true;
+      add_series(figure, std::move(predicted));
+    }
+    const Datum &first = line.points.front(), &last = line.points.back();
+    if (!(last.x > first.x)) continue;
+    Series ideal = new_series("ideal: " + line.name, Mark::kLine,
+                              {point(first.x, first.y), point(last.x, first.y * last.x / first.x)});
+    ideal.dashed = true;
+    add_series(figure, std::move(ideal));
+  }
 }
 
 Figure throughput(const std::vector<Line>& lines) {
@@ -46,17 +101,25 @@ Figure throughput(const std::vector<Line>& lines) {
       fmt::format("Measured by bench: median and range over steps. Dotted: ideal, from the first "
                   "point of a line. As Fig. 5 of {}.",
                   kPaper));
-  for (const Line& line : lines) {
-    Series series = new_series(line.name, Mark::kLineAndPoints, line.points);
-    series.dashed = line.dashed;
-    add_series(figure, std::move(series));
-    const Datum &first = line.points.front(), &last = line.points.back();
-    if (!(last.x > first.x)) continue;
-    Series ideal = new_series("ideal: " + line.name, Mark::kLine,
-                              {point(first.x, first.y), point(last.x, first.y * last.x / first.x)});
-    ideal.dashed = true;
-    add_series(figure, std::move(ideal));
+  add_lines(figure, lines);
+  return figure;
+}
+
+/// Without series where no batch was trained on several numbers of ranks.
+Figure strong_scaling(const ReportInput& input) {
+  Figure figure =
+      new_figure("bench-strong", "One batch on more ranks", {"ranks", true}, {"samples/s", true},
+                 "The fastest mesh of each number of ranks, for one batch size. "
+                 "Dotted: ideal, from the first point of a line.");
+  std::vector<Line> lines = lines_of(input, strong_name);
+  for (Line& line : lines) {
+    keep_fastest(line.points);
+    keep_fastest(line.predicted);
   }
+  lines.erase(std::remove_if(lines.begin(), lines.end(),
+                             [](const Line& line) { return line.points.size() < 2; }),
+              lines.end());
+  add_lines(figure, lines);
   return figure;
 }
 
@@ -101,8 +164,10 @@ Table rates(const ReportInput& input, const std::vector<Line>& lines) {
 Section bench_section(const ReportInput& input) {
   Section section{"bench", "Throughput measured by bench", {}, {}, {}};
   if (input.benches.empty()) return section;
-  const std::vector<Line> lines = lines_of(input);
+  const std::vector<Line> lines = lines_of(input, weak_name);
   section.figures.push_back(throughput(lines));
+  if (Figure strong = strong_scaling(input); !strong.series.empty())
+    section.figures.push_back(std::move(strong));
   section.tables.push_back(rates(input, lines));
   return section;
 }

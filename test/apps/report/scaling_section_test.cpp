@@ -138,6 +138,25 @@ TEST_CASE("report: throughput of bench over ranks, before and after") {
   CHECK(contains(joined(page.verdict, " "), "before: 15 samples/s on 4 ranks"));
 }
 
+TEST_CASE("report: one batch on more ranks, measured and predicted") {
+  const TempDirectory directory;
+  const std::string predicted = R"(,"predicted_step_seconds":0.5)";
+  const auto file =
+      put_bench(directory, "scaling.json",
+                bench_run("1x1x1", 1, 10, 4) + "," + bench_run("1x1x1", 2, 14, 2, predicted) + "," +
+                    bench_run("2x1x1", 2, 16, 2) + "," + bench_run("1x1x1", 2, 20, 4));
+  const Page page = make_page(input_of({file}));
+  const Figure& figure = figure_of(page, "bench-strong");
+  REQUIRE(figure.series.size() == 3);  // the batch of 8 was trained on 2 ranks alone
+  const Series& line = series_of(figure, "batch 4, fp32");
+  REQUIRE(line.data.size() == 2);
+  CHECK(line.data[0].y == 10);
+  CHECK(line.data[1].x == 2);
+  CHECK(line.data[1].y == 16);
+  CHECK(series_of(figure, "predicted: batch 4, fp32").data.at(0).y == doctest::Approx(8));
+  CHECK(series_of(figure, "ideal: batch 4, fp32").data.at(1).y == doctest::Approx(20));
+}
+
 TEST_CASE("report: the roofline of bench and its bounds") {
   const TempDirectory directory;
   const std::string more =
