@@ -42,7 +42,7 @@ TEST_CASE("a timeline keeps the steps of its window, and evaluation only as a wh
   const std::vector<TimelineEvent> events = timeline.events();
   REQUIRE(events.size() == 6);
   CHECK(events[0].name == "staging");
-  for (std::size_t i : {1, 2, 3}) CHECK(events[i].step == 2);
+  for (std::size_t i = 1; i <= 3; ++i) CHECK(events[i].step == 2);
   CHECK(events[2].kind == Kind::kSend);
   CHECK(events[4].kind == Kind::kJob);
   CHECK(events[4].phase == Phase::kEvaluation);
