@@ -43,8 +43,8 @@ std::string x_text(const Figure& figure, double x, const Write& write) {
 }
 
 const std::string& name_at(const std::vector<std::string>& names, std::size_t i) {
-  static const std::string none;
-  return i < names.size() ? names[i] : none;
+  static const std::string kNone;
+  return i < names.size() ? names[i] : kNone;
 }
 
 /// A value with its whisker: "3.2 (3 to 3.5)".

@@ -169,7 +169,7 @@ std::string html(const Page& page) {
       "<footer>Written by halomesh report; --figures DIR writes each figure as SVG and "
       "CSV.</footer>\n</div>\n";
   if (!page.raw_json.empty()) {
-    out += "<script id=\"numbers\" type=\"application/json\">" + json_for_html(page.raw_json) +
+    out += R"(<script id="numbers" type="application/json">)" + json_for_html(page.raw_json) +
            "</script>\n";
   }
   return out + "<script>//<![CDATA[\n" + page_script() + "//]]></script>\n</body>\n</html>\n";

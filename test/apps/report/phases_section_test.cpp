@@ -95,8 +95,9 @@ TEST_CASE("report: the parts of a step, the slowest rank, and efficiency") {
   CHECK(shares.categories == std::vector<std::string>{"fast: 2 x 2x1x1", "slow: 2 x 2x1x1"});
   const std::pair<const char*, double> kinds[] = {
       {"compute", 60}, {"halo wait", 20}, {"optimizer", 10}, {"other", 10}, {"packing", 0}};
-  for (const auto& [kind, share] : kinds) {
-    CAPTURE(kind);
+  for (const auto& row : kinds) {
+    const auto& [kind, share] = row;
+    CAPTURE(row.first);
     CHECK(series_of(shares, kind).data.at(0).y == doctest::Approx(share));
     CHECK(series_of(shares, kind).data.at(1).y == doctest::Approx(share));
   }

@@ -48,8 +48,9 @@ TEST_CASE("report: the parts of the time to solution add up") {
   CHECK(bars.categories == std::vector<std::string>{"one"});
   const std::pair<const char*, double> parts[] = {
       {"staging", 15}, {"evaluation", 10}, {"training", 50}, {"rest", 25}};
-  for (const auto& [name, percent] : parts) {
-    CAPTURE(name);
+  for (const auto& row : parts) {
+    const auto& [name, percent] = row;
+    CAPTURE(row.first);
     REQUIRE(series_of(bars, name).data.size() == 1);
     CHECK(series_of(bars, name).data[0].y == doctest::Approx(percent));
   }

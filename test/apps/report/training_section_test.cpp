@@ -140,8 +140,9 @@ TEST_CASE("report: each wrong input has one message and the rest is reported") {
       {"log.txt", "line 1: not a line of an MLPerf log"},
       {"wrong.h5", "wrong.h5"}};
   int compared = 0;
-  for (const auto& [name, message] : rows) {
-    CAPTURE(name);
+  for (const auto& row : rows) {
+    const auto& [name, message] = row;
+    CAPTURE(row.first);
     const ReportInput input = input_of({good, directory / name});
     REQUIRE(input.problems.size() == 1);
     CHECK(contains(input.problems[0], name));
