@@ -84,7 +84,7 @@ std::string whisker(const Plot& plot, const Datum& datum, double x, double base)
   const std::string path =
       plot.lying ? fmt::format("M{} {}v8m0-4H{}m0-4v8", px(low), px(x - 4), px(high))
                  : fmt::format("M{} {}h8m-4 0V{}m-4 0h8", px(x - 4), px(low), px(high));
-  return "<path class=\"whisker\" d=\"" + path + "\"/>\n";
+  return R"(<path class="whisker" d=")" + path + "\"/>\n";
 }
 
 /// The points of a series on the page; NaN in y where nothing is shown.
@@ -142,7 +142,7 @@ std::string dots_path(const std::vector<Point>& points) {
     const auto [place, added] = drawn.emplace(px(std::round(point.x)), px(std::round(point.y)));
     if (added) path += fmt::format("M{} {}h0", place->first, place->second);
   }
-  return "<path class=\"dots\" d=\"" + path + "\"/>\n";
+  return R"(<path class="dots" d=")" + path + "\"/>\n";
 }
 
 std::string draw_points(const Figure& figure, const Plot& plot, std::size_t index,
@@ -292,14 +292,13 @@ std::string mark_definitions(const Figure& figure, const std::string& id) {
 
 std::string swatch(const Figure& figure, std::size_t series, const std::string& id) {
   if (filled(figure, series)) {
-    return fmt::format(
-        "<rect class=\"bar\" fill=\"{}\" x=\"6\" y=\"0\" width=\"16\" height=\"14\"/>",
-        fill_of(figure, series, id));
+    return fmt::format(R"(<rect class="bar" fill="{}" x="6" y="0" width="16" height="14"/>)",
+                       fill_of(figure, series, id));
   }
   const Series& of = figure.series[series];
   std::string out;
   if (of.mark != Mark::kPoints)
-    out = fmt::format("<path class=\"line{}\" d=\"M0 7H28\"/>", of.dashed ? " dashed" : "");
+    out = fmt::format(R"(<path class="line{}" d="M0 7H28"/>)", of.dashed ? " dashed" : "");
   return out + shape(id, series, {14, 7}, "");
 }
 
@@ -351,7 +350,7 @@ std::string draw_levels(const Figure& figure, const Plot& plot, const std::strin
         rises ? "-16" : "16", rises ? "end" : "start", px(end.x), px(end.y),
         px(angle * 180 / std::acos(-1.0)), escaped(level.label));
   }
-  return "<g class=\"levels\" clip-path=\"url(#" + id + "-clip)\">\n" + lines + labels + "</g>\n";
+  return R"(<g class="levels" clip-path="url(#)" + id + "-clip)\">\n" + lines + labels + "</g>\n";
 }
 
 }  // namespace halomesh
