@@ -63,10 +63,9 @@ SparseWeightGradient::SparseWeightGradient(const Geometry& geometry, const Spati
           text("use kernels of 2x2x2 or 3x3x3 and a multiple of {} input channels", kVector));
   layout_ = TileLayout(geometry_.kernel, geometry_.pool, kTile);
   const std::int64_t weights = geometry_.src_channels * geometry_.dst_channels * taps();
-  // Each further slab has sums of its own: together as much as the dense kernels' second term, or
-  // what the second-level caches hold.
-  constexpr std::int64_t kSmallSums = 1 << 17;
-  const std::int64_t most_slabs = std::max<std::int64_t>(2, 1 + kSmallSums * threads / weights);
+  // Each further slab has sums of its own: at most 512 KiB for each thread.
+  constexpr std::int64_t kMoreSums = 1 << 17;
+  const std::int64_t most_slabs = 1 + kMoreSums * threads / weights;
   split_ = best_split(work_of(geometry_, extents), threads, most_slabs, out_blocks_);
   for (std::int64_t s = 0; s < split_.slabs; ++s) sums_.emplace_back(weights);
   const std::int64_t out = share(out_blocks_, split_.out_groups);
