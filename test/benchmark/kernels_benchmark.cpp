@@ -190,14 +190,17 @@ void sparse_weight_gradient(benchmark::State& state) {
   count_flops(state, c.flops());
 }
 
+template <class T>
 void sparse_data_gradient(benchmark::State& state) {
-  LaterConvolution c(state.range(1), state.range(0), DataType::kFloat32);
+  LaterConvolution c(state.range(1), state.range(0), DataTypeOf<T>::kType);
   SparseDataGradient kernel({c.ci, c.co, c.geometry.kernel, {2, 2, 2}}, c.pooled(),
-                            omp_get_max_threads());
+                            omp_get_max_threads(), DataTypeOf<T>::kType, c.extent, c.extent);
   kernel.load_weights(c.weight.data());
   const std::int64_t row = c.extent * c.ci;
-  const SparseDataGradient::Target target{
-      c.src.view().data, {c.extent * row, row, c.ci}, c.geometry.src.spatial(), c.corner()};
+  const SparseDataGradient::Target<T> target{c.src.any_view().template as<T>().data,
+                                             {c.extent * row, row, c.ci},
+                                             c.geometry.src.spatial(),
+                                             c.corner()};
   for ([[maybe_unused]] auto iteration : state)
     kernel.run(target, c.pooled(), {0, c.pooled()[0]},
                PooledWeightGradient::Pooled<float>{c.diff.view().data, c.pooled_step()},
@@ -242,8 +245,9 @@ FOR_CONVOLUTIONS(BENCHMARK_TEMPLATE(sparse_weight_gradient, float));
 FOR_CONVOLUTIONS(BENCHMARK_CAPTURE(dense_gradient, weights_bf16, DataType::kBfloat16, true));
 FOR_CONVOLUTIONS(BENCHMARK_TEMPLATE(sparse_weight_gradient, Bfloat16));
 FOR_CONVOLUTIONS(BENCHMARK_CAPTURE(dense_gradient, data_fp32, DataType::kFloat32, false));
-FOR_CONVOLUTIONS(BENCHMARK(sparse_data_gradient));
+FOR_CONVOLUTIONS(BENCHMARK_TEMPLATE(sparse_data_gradient, float));
 FOR_CONVOLUTIONS(BENCHMARK_CAPTURE(dense_gradient, data_bf16, DataType::kBfloat16, false));
+FOR_CONVOLUTIONS(BENCHMARK_TEMPLATE(sparse_data_gradient, Bfloat16));
 // NOLINTEND
 BENCHMARK(pooled_weight_gradient)->Arg(2)->Arg(3)->Unit(benchmark::kMillisecond)->UseRealTime();
 BENCHMARK(counts_to_logarithms)->Unit(benchmark::kMillisecond)->UseRealTime();

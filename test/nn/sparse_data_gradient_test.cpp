@@ -68,14 +68,15 @@ Expected reference(const Case& c, const Sample<float, T>& sample,
 }
 
 // A block of the source with gaps between its pixels, rows and planes, all NaN; `write` fills it.
+template <class S>
 struct Block {
   Spatial step;
-  std::vector<float> memory;
+  std::vector<S> memory;
   explicit Block(const Case& c) {
     step[2] = c.ci + 3;
     step[1] = c.src[2] * step[2] + 5;
     step[0] = c.src[1] * step[1] + 7;
-    memory.assign(at(c.src[0] * step[0]), NAN);
+    memory.assign(at(c.src[0] * step[0]), S(NAN));
   }
   friend bool same_bits(const Block& a, const Block& b) {
     return std::equal(a.memory.begin(), a.memory.end(), b.memory.begin(), b.memory.end(),
@@ -83,10 +84,10 @@ struct Block {
   }
 };
 
-template <class T>
-Block run(const Case& c, const Sample<float, T>& sample, SparseDataGradient& gradient) {
-  Block block(c);
-  SparseDataGradient::Target target{block.memory.data(), block.step, c.src, {}};
+template <class S, class T>
+Block<S> run(const Case& c, const Sample<float, T>& sample, SparseDataGradient& gradient) {
+  Block<S> block(c);
+  SparseDataGradient::Target<S> target{block.memory.data(), block.step, c.src, {}};
   for (std::size_t a = 0; a < 3; ++a) target.corner[a] = -c.pool_before[a] - c.pad_before[a];
   const Spatial n = c.pooled(), step{n[1] * n[2] * c.co, n[2] * c.co, c.co};
   for (std::int64_t lo = 0; lo < n[0]; lo += c.planes_a_chunk)
@@ -106,8 +107,8 @@ std::int64_t expect_gradient(const Case& c) {
   const Expected expected = reference(c, sample, weights);
   SparseDataGradient gradient({c.ci, c.co, c.kernel, c.pool}, c.pooled(), c.threads);
   gradient.load_weights(weights.data());
-  const Block got = run(c, sample, gradient);
-  CHECK(same_bits(got, run(c, sample, gradient)));
+  const Block<float> got = run<float>(c, sample, gradient);
+  CHECK(same_bits(got, run<float>(c, sample, gradient)));
   std::int64_t compared = 0, wrong = 0, written = 0;
   for (std::int64_t d = 0; d < c.src[0]; ++d)
     for (std::int64_t h = 0; h < c.src[1]; ++h)
@@ -189,6 +190,37 @@ TEST_CASE("sparse data gradient takes bf16") {
   CHECK(compared > 0);
 }
 
+// On one thread the sums are added in the same order in fp32, without a ring.
+TEST_CASE("sparse data gradient in bf16 is the one in fp32, rounded once") {
+  std::int64_t compared = 0;
+  for (const std::int64_t kernel : {2, 3})
+    for (const std::int64_t planes : {1, 3, 100})
+      for (const int threads : {1, 2, 5}) {
+        Case c = same_case(kernel, 48, 20, {14, 12, 20});
+        c.planes_a_chunk = planes;
+        CAPTURE(threads);
+        std::vector<float> weights = weights_of(c);
+        const Sample<float, Bfloat16> sample(c, 29);
+        SparseDataGradient in_bf16({c.ci, c.co, c.kernel, c.pool}, c.pooled(), threads,
+                                   DataType::kBfloat16, c.src[1], c.src[2]);
+        in_bf16.load_weights(weights.data());
+        for (float& w : weights) w = static_cast<float>(Bfloat16(w));
+        SparseDataGradient in_fp32({c.ci, c.co, c.kernel, c.pool}, c.pooled(), 1);
+        in_fp32.load_weights(weights.data());
+        const auto expected = run<float>(c, sample, in_fp32);
+        const auto got = run<Bfloat16>(c, sample, in_bf16);
+        std::int64_t wrong = 0;
+        for (std::size_t i = 0; i < got.memory.size(); ++i) {
+          const float want = static_cast<float>(Bfloat16(expected.memory[i]));
+          const auto value = static_cast<float>(got.memory[i]);
+          wrong += value == want || (std::isnan(value) && std::isnan(want)) ? 0 : 1;
+          compared += std::isnan(want) ? 0 : 1;
+        }
+        CHECK(wrong == 0);
+      }
+  CHECK(compared > 0);
+}
+
 // Each term of one voxel is a power of two: no sum is rounded, in whatever order.
 TEST_CASE("sparse data gradient adds all windows that meet in a voxel") {
   Case c = same_case(3, 16, 3, {8, 20, 36});
@@ -199,7 +231,7 @@ TEST_CASE("sparse data gradient adds all windows that meet in a voxel") {
   const Expected expected = reference(c, sample, weights);
   SparseDataGradient gradient({c.ci, c.co, c.kernel, c.pool}, c.pooled(), 4);
   gradient.load_weights(weights.data());
-  const Block got = run(c, sample, gradient);
+  const Block<float> got = run<float>(c, sample, gradient);
   std::int64_t several = 0;
   for (std::int64_t v = 0; v < volume(c.src); ++v) {
     const std::int64_t d = v / (c.src[1] * c.src[2]), h = v / c.src[2] % c.src[1], w = v % c.src[2];

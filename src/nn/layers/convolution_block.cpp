@@ -282,7 +282,7 @@ PooledWeightGradient::Geometry ConvolutionBlock::gradient_geometry() const {
 // Measured on 2 cores of a Zen 4 (fp32, CosmoFlow at 128^3): of the peak of multiply-adds, dense
 // gradients reach 0.5 to 0.7 and the sparse kernels 0.7 of what the model says. Dot products of
 // bf16 do two multiply-adds at once where they are fast, matrix units at least 16.
-bool ConvolutionBlock::prefers_sparse(const sparse::Work& work) const {
+bool ConvolutionBlock::prefers_sparse(const sparse::Work& work, double idle) const {
   constexpr Spatial kOnes{1, 1, 1};
   const WindowOptions& w = options_.window;
   if (options_.kernels == GradientKernels::kDense || w.stride != kOnes || w.dilation != kOnes)
@@ -293,7 +293,7 @@ bool ConvolutionBlock::prefers_sparse(const sparse::Work& work) const {
                          : cpu_has_matrix_unit()              ? 16
                          : PooledConvolution::dots_are_fast() ? 2
                                                               : 1;
-  return sparse::cost_of(work, {}) < sparse::dense_cost_of(work) / at_once;
+  return idle * sparse::cost_of(work, {}) < sparse::dense_cost_of(work) / at_once;
 }
 
 // Sparse kernels need no pieces, but messages must make progress every few milliseconds: a thread
@@ -310,11 +310,16 @@ void ConvolutionBlock::prepare_sparse_data_gradient() {
   const PooledWeightGradient::Geometry geometry = gradient_geometry();
   const Box& produced = context_.boxes.dst_produced;
   const Spatial extents = produced.shape().spatial();
-  // Sums over several tiles must not be rounded to bf16.
-  if (options_.compute != DataType::kFloat32 || !SparseDataGradient::supports(geometry) ||
-      !prefers_sparse(SparseDataGradient::work_of(geometry, extents)))
-    return;
-  sparse_data_.emplace(geometry, extents, omp_get_max_threads());
+  const sparse::Work work = SparseDataGradient::work_of(geometry, extents);
+  // In bf16 a vector of channels is the work of one thread.
+  const bool bf16 = options_.compute == DataType::kBfloat16;
+  const double idle = bf16 ? std::max(1.0, static_cast<double>(omp_get_max_threads()) /
+                                               static_cast<double>(work.in_blocks))
+                           : 1;
+  if (!SparseDataGradient::supports(geometry) || !prefers_sparse(work, idle)) return;
+  const Box src = geometry_.needs(produced);
+  sparse_data_.emplace(geometry, extents, omp_get_max_threads(), options_.compute, src.extent(kH),
+                       src.extent(kW));
   for (const ConvolutionPiece& piece : geometry_.split_dst(produced, planes_between_polls()))
     data_pieces_.push_back({piece});
 }
@@ -360,10 +365,43 @@ void ConvolutionBlock::prepare_library_gradient() {
   }
 }
 
+template <class S>
+void ConvolutionBlock::run_sparse_data_gradient(const Pass& pass, AnyConstView diff_dst,
+                                                TensorView<S> diff_src) {
+  const Box& produced = context_.boxes.dst_produced;
+  const Box src = geometry_.needs(produced);
+  const ConvolutionGeometry g =
+      geometry_.convolution({produced, geometry_.conv_box(produced), src});
+  const Box& span = diff_src.span;
+  const std::int64_t pixel = span.extent(kC), row = pixel * span.extent(kW);
+  SparseDataGradient::Target<S> target{
+      nullptr, {row * span.extent(kH), row, pixel}, src.shape().spatial(), {}};
+  for (std::size_t a = 0; a < 3; ++a) target.corner[a] = -g.pad_before[a];
+  for (std::int64_t n = 0; n < context_.batch; ++n) {
+    target.data = diff_src.begin_of(n, src);
+    const auto argmax = pooled<std::uint8_t>(argmax_, n, produced);
+    const auto run = [&](const auto& diff) {
+      for (const Prepared& piece : data_pieces_) {
+        const Range planes{piece.boxes.dst.lo[kD] - produced.lo[kD],
+                           piece.boxes.dst.hi[kD] - produced.lo[kD]};
+        sparse_data_->run(target, produced.shape().spatial(), planes, diff, argmax, options_.slope);
+        pass.progress();
+      }
+    };
+    if (diff_dst.type == DataType::kBfloat16)
+      run(pooled(diff_dst.as<Bfloat16>(), n, produced));
+    else
+      run(pooled(diff_dst.as<float>(), n, produced));
+  }
+}
+
 void ConvolutionBlock::backward_data(const Pass& pass, AnyConstView /*dst*/, AnyConstView diff_dst,
                                      std::size_t /*input*/, AnyView diff_src) {
   if (sparse_data_) {
-    run_sparse_data_gradient(pass, diff_dst, diff_src);
+    if (options_.compute == DataType::kBfloat16)
+      run_sparse_data_gradient(pass, diff_dst, diff_src.as<Bfloat16>());
+    else
+      run_sparse_data_gradient(pass, diff_dst, diff_src.as<float>());
     return;
   }
   const Box& produced = context_.boxes.dst_produced;
@@ -381,35 +419,6 @@ void ConvolutionBlock::backward_data(const Pass& pass, AnyConstView /*dst*/, Any
       }
       pass.progress();
     }
-}
-
-void ConvolutionBlock::run_sparse_data_gradient(const Pass& pass, AnyConstView diff_dst,
-                                                AnyView diff_src) {
-  const Box& produced = context_.boxes.dst_produced;
-  const Box src = geometry_.needs(produced);
-  const ConvolutionGeometry g =
-      geometry_.convolution({produced, geometry_.conv_box(produced), src});
-  const View to = diff_src.as<float>();
-  const std::int64_t pixel = to.span.extent(kC), row = pixel * to.span.extent(kW);
-  SparseDataGradient::Target target{
-      nullptr, {row * to.span.extent(kH), row, pixel}, src.shape().spatial(), {}};
-  for (std::size_t a = 0; a < 3; ++a) target.corner[a] = -g.pad_before[a];
-  for (std::int64_t n = 0; n < context_.batch; ++n) {
-    target.data = to.begin_of(n, src);
-    const auto argmax = pooled<std::uint8_t>(argmax_, n, produced);
-    const auto run = [&](const auto& diff) {
-      for (const Prepared& piece : data_pieces_) {
-        const Range planes{piece.boxes.dst.lo[kD] - produced.lo[kD],
-                           piece.boxes.dst.hi[kD] - produced.lo[kD]};
-        sparse_data_->run(target, produced.shape().spatial(), planes, diff, argmax, options_.slope);
-        pass.progress();
-      }
-    };
-    if (diff_dst.type == DataType::kBfloat16)
-      run(pooled(diff_dst.as<Bfloat16>(), n, produced));
-    else
-      run(pooled(diff_dst.as<float>(), n, produced));
-  }
 }
 
 template <class Gradient>

@@ -96,10 +96,11 @@ class ConvolutionBlock final : public Layer {
   void prepare_pooled_gradient();
   void prepare_library_gradient();
   PooledWeightGradient::Geometry gradient_geometry() const;
-  bool prefers_sparse(const sparse::Work& work) const;
+  bool prefers_sparse(const sparse::Work& work, double idle = 1) const;
   std::int64_t planes_between_polls() const;
   void prepare_sparse_data_gradient();
-  void run_sparse_data_gradient(const Pass& pass, AnyConstView diff_dst, AnyView diff_src);
+  template <class S>
+  void run_sparse_data_gradient(const Pass& pass, AnyConstView diff_dst, TensorView<S> diff_src);
   template <class Gradient>
   void sum_pooled_gradient(const Pass& pass, AnyConstView src, AnyConstView diff_dst,
                            Gradient& gradient);

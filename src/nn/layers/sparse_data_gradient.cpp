@@ -5,6 +5,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <type_traits>
 
 #include "error.hpp"
 
@@ -46,10 +47,12 @@ Work SparseDataGradient::work_of(const Geometry& g, const Spatial& extents) {
 }
 
 SparseDataGradient::SparseDataGradient(const Geometry& geometry, const Spatial& extents,
-                                       int threads)
+                                       int threads, DataType type, std::int64_t rows,
+                                       std::int64_t pixels)
     : geometry_(geometry),
       in_blocks_(geometry.src_channels / kVector),
-      out_blocks_(ceil_to(geometry.dst_channels, kLanes) / kLanes) {
+      out_blocks_(ceil_to(geometry.dst_channels, kLanes) / kLanes),
+      type_(type) {
   require(supports(geometry) && threads > 0,
           text("sparse data gradient of {} to {} channels, kernel {}x{}x{}, on {} threads",
                geometry.src_channels, geometry.dst_channels, geometry.kernel[0], geometry.kernel[1],
@@ -58,9 +61,13 @@ SparseDataGradient::SparseDataGradient(const Geometry& geometry, const Spatial& 
   layout_ = TileLayout(geometry_.kernel, geometry_.pool, kTile);
   weights_ = AlignedBuffer<float>(geometry_.src_channels * geometry_.dst_channels * taps());
   // Slabs of two planes or more meet only in their first and last planes.
-  const bool meets_next = geometry_.kernel[0] <= geometry_.pool[0] + 1;
+  const bool meets_next =
+      type == DataType::kFloat32 && geometry_.kernel[0] <= geometry_.pool[0] + 1;
   split_ = best_split(work_of(geometry_, extents), threads,
                       meets_next ? std::max<std::int64_t>(1, extents[0] / 2) : 1, 1);
+  if (type == DataType::kBfloat16)
+    ring_ = AlignedBuffer<float>((geometry_.pool[0] + geometry_.kernel[0] - 1) * rows * pixels *
+                                 geometry_.src_channels);
   for (std::int64_t p = 0; p < split_.parts(); ++p) {
     Part& part = parts_.emplace_back();
     part.tile = AlignedBuffer<float>(layout_.size);
@@ -73,15 +80,17 @@ void SparseDataGradient::load_weights(const float* weight) {
 #pragma omp parallel for schedule(static)
   for (std::int64_t o = 0; o < co; ++o)
     for (std::int64_t i = 0; i < ci; ++i)
-      for (std::int64_t tap = 0; tap < n; ++tap)
+      for (std::int64_t tap = 0; tap < n; ++tap) {
+        const float value = weight[(o * ci + i) * n + tap];
         weights_.data()[((i / kVector * co + o) * n + tap) * kVector + i % kVector] =
-            weight[(o * ci + i) * n + tap];
+            type_ == DataType::kBfloat16 ? static_cast<float>(Bfloat16(value)) : value;
+      }
 }
 
 // Reads one vector of channels of the voxels under a tile, zeros where nothing was added before or
 // outside the block, or writes them back.
 template <bool kStore>
-void SparseDataGradient::copy_tile(const Target& target, const Tile& tile, std::int64_t in_block,
+void SparseDataGradient::copy_tile(const Sums& target, const Tile& tile, std::int64_t in_block,
                                    const Unwritten& unwritten, float* copy) const {
   const Spatial under = layout_.under(tile.extents);
   Spatial at{};
@@ -94,8 +103,8 @@ void SparseDataGradient::copy_tile(const Target& target, const Tile& tile, std::
       const std::int64_t to_d = at[0] + d, to_h = at[1] + h;
       const bool inside =
           to_d >= 0 && to_d < target.extents[0] && to_h >= 0 && to_h < target.extents[1];
-      float* const block = target.data + to_d * target.step[0] + to_h * target.step[1] +
-                           at[2] * target.step[2] + in_block * kVector;
+      float* const block = target.data + (inside ? to_d % target.planes : 0) * target.step[0] +
+                           to_h * target.step[1] + at[2] * target.step[2] + in_block * kVector;
       if constexpr (kStore) {
         for (std::int64_t w = lo; inside && w < hi; ++w)
           sparse::store(sparse::load(row + w * kVector), block + w * target.step[2]);
@@ -131,7 +140,7 @@ void SparseDataGradient::add_tile(Part& part, std::int64_t voxels, std::int64_t 
 }
 
 template <class T>
-void SparseDataGradient::run_plane(const Target& target, const Spatial& extents, std::int64_t plane,
+void SparseDataGradient::run_plane(const Sums& target, const Spatial& extents, std::int64_t plane,
                                    const Range& unwritten, Range in, const Pooled<T>& diff,
                                    const Argmax& argmax, float slope, Part& part) const {
   const Tiling tiling{{1, extents[1], extents[2]}, kTile};
@@ -157,9 +166,8 @@ void SparseDataGradient::run_plane(const Target& target, const Spatial& extents,
 //   slab 0: planes 0 1 2 | 3      slab 1: planes 4 5 6 | 7
 //           at once      | then           at once      | then
 template <class T>
-void SparseDataGradient::run(const Target& target, const Spatial& extents, Range planes,
-                             const Pooled<T>& diff, const Argmax& argmax, float slope) {
-  if (std::min({extents[1], extents[2], planes.extent()}) <= 0) return;
+void SparseDataGradient::run_slabs(const Sums& target, const Spatial& extents, Range planes,
+                                   const Pooled<T>& diff, const Argmax& argmax, float slope) {
   const std::int64_t slabs = std::min(split_.slabs, std::max<std::int64_t>(1, planes.extent() / 2));
   const std::int64_t parts = slabs * split_.in_groups;
   const std::int64_t deep = geometry_.pool[0] + geometry_.kernel[0] - 1;
@@ -183,9 +191,56 @@ void SparseDataGradient::run(const Target& target, const Spatial& extents, Range
   }
 }
 
-template void SparseDataGradient::run(const Target&, const Spatial&, Range, const Pooled<float>&,
-                                      const Argmax&, float);
-template void SparseDataGradient::run(const Target&, const Spatial&, Range, const Pooled<Bfloat16>&,
-                                      const Argmax&, float);
+// Writes the channels `in` of planes of the block that are complete.
+void SparseDataGradient::round_planes(const Sums& from, Range planes, Range in,
+                                      const Target<Bfloat16>& to) const {
+  const std::int64_t lo = in.lo * kVector, hi = in.hi * kVector;
+  for (std::int64_t d = std::max<std::int64_t>(planes.lo, 0);
+       d < std::min(planes.hi, to.extents[0]); ++d)
+    for (std::int64_t h = 0; h < to.extents[1]; ++h) {
+      const float* sums = from.data + d % from.planes * from.step[0] + h * from.step[1];
+      Bfloat16* rounded = to.data + d * to.step[0] + h * to.step[1];
+      for (std::int64_t w = 0; w < to.extents[2]; ++w, sums += from.step[2], rounded += to.step[2])
+        for_each_lane_block(lo, hi, [&](std::int64_t c, auto lanes) {
+          store_values(load_values(sums + c, lanes), lanes, rounded + c);
+        });
+    }
+}
+
+template <class S, class T>
+void SparseDataGradient::run(const Target<S>& target, const Spatial& extents, Range planes,
+                             const Pooled<T>& diff, const Argmax& argmax, float slope) {
+  if (std::min({extents[1], extents[2], planes.extent()}) <= 0) return;
+  if constexpr (std::is_same_v<S, float>) {
+    const Sums sums{target.data, target.extents[0], target.step, target.extents, target.corner};
+    run_slabs(sums, extents, planes, diff, argmax, slope);
+  } else {
+    const std::int64_t pixel = geometry_.src_channels, row = target.extents[2] * pixel;
+    const std::int64_t step = geometry_.pool[0], deep = step + geometry_.kernel[0] - 1;
+    const Sums sums{
+        ring_.data(), deep, {target.extents[1] * row, row, pixel}, target.extents, target.corner};
+    const std::int64_t parts = split_.parts();
+#pragma omp parallel for schedule(static, 1) num_threads(static_cast <int>(parts))
+    for (std::int64_t part = 0; part < parts; ++part) {
+      const Range in = range_of(in_blocks_, parts, part);
+      for (std::int64_t p = planes.lo; p < planes.hi; ++p) {
+        run_plane(sums, extents, p, {p == 0 ? 0 : deep - step, deep}, in, diff, argmax, slope,
+                  parts_[static_cast<std::size_t>(part)]);
+        const std::int64_t first = target.corner[0] + p * step;
+        const bool last = p + 1 == extents[0];
+        round_planes(sums, {first, first + (last ? deep : step)}, in, target);
+      }
+    }
+  }
+}
+
+template void SparseDataGradient::run(const Target<float>&, const Spatial&, Range,
+                                      const Pooled<float>&, const Argmax&, float);
+template void SparseDataGradient::run(const Target<float>&, const Spatial&, Range,
+                                      const Pooled<Bfloat16>&, const Argmax&, float);
+template void SparseDataGradient::run(const Target<Bfloat16>&, const Spatial&, Range,
+                                      const Pooled<float>&, const Argmax&, float);
+template void SparseDataGradient::run(const Target<Bfloat16>&, const Spatial&, Range,
+                                      const Pooled<Bfloat16>&, const Argmax&, float);
 
 }  // namespace halomesh

@@ -15,11 +15,12 @@ using namespace sparse;
 
 namespace {
 
-// The source under a tile (27 and 23 KiB with vectors of 16) and the winners that are being read
-// fit a first-level cache of 32 KiB; measured best of the tiles of 8 to 64 voxels.
-Spatial tile_of(const Spatial& kernel) {
-  return kernel[0] == 2 ? Spatial{2, 2, 8} : Spatial{2, 2, 4};
-}
+// The source under a tile (25 and 38 KiB with vectors of 16) stays in the first-level cache, or
+// nearly: measured best of the tiles of 8 to 64 voxels. Smaller ones copy more source per voxel and
+// pass over the sums more often.
+constexpr Spatial kTile{2, 4, 4};
+// What the winners of the tiles that are prepared together may take of a second-level cache.
+constexpr std::int64_t kWinnerBytes = 256 << 10;
 
 template <class T>
 Vector vector_of(const T* from) {
@@ -37,7 +38,7 @@ Vector vector_of(const T* from) {
 bool SparseWeightGradient::supports(const Geometry& geometry) { return are_kernels_for(geometry); }
 
 Work SparseWeightGradient::work_of(const Geometry& g, const Spatial& extents) {
-  Spatial tile = tile_of(g.kernel);
+  Spatial tile = kTile;
   for (std::size_t a = 0; a < 3; ++a) tile[a] = std::clamp<std::int64_t>(extents[a], 1, tile[a]);
   Work work;
   work.in_blocks = g.src_channels / kVector;
@@ -53,7 +54,6 @@ Work SparseWeightGradient::work_of(const Geometry& g, const Spatial& extents) {
 SparseWeightGradient::SparseWeightGradient(const Geometry& geometry, const Spatial& extents,
                                            int threads)
     : geometry_(geometry),
-      tile_(tile_of(geometry.kernel)),
       in_blocks_(geometry.src_channels / kVector),
       out_blocks_(ceil_to(geometry.dst_channels, kLanes) / kLanes) {
   require(supports(geometry) && threads > 0,
@@ -61,21 +61,24 @@ SparseWeightGradient::SparseWeightGradient(const Geometry& geometry, const Spati
                geometry.src_channels, geometry.dst_channels, geometry.kernel[0], geometry.kernel[1],
                geometry.kernel[2], threads),
           text("use kernels of 2x2x2 or 3x3x3 and a multiple of {} input channels", kVector));
-  layout_ = TileLayout(geometry_.kernel, geometry_.pool, tile_);
+  layout_ = TileLayout(geometry_.kernel, geometry_.pool, kTile);
   const std::int64_t weights = geometry_.src_channels * geometry_.dst_channels * taps();
-  // Each further slab has sums of its own: together as much as the dense kernels' second term, or
-  // what the second-level caches hold.
-  constexpr std::int64_t kSmallSums = 1 << 17;
-  const std::int64_t most_slabs = std::max<std::int64_t>(2, 1 + kSmallSums * threads / weights);
+  // Each further slab has sums of its own: at most 512 KiB for each thread.
+  constexpr std::int64_t kMoreSums = 1 << 17;
+  const std::int64_t most_slabs = 1 + kMoreSums * threads / weights;
   split_ = best_split(work_of(geometry_, extents), threads, most_slabs, out_blocks_);
   for (std::int64_t s = 0; s < split_.slabs; ++s) sums_.emplace_back(weights);
   const std::int64_t out = share(out_blocks_, split_.out_groups);
+  const std::int64_t tiles = share(Tiling{extents, kTile}.count(), split_.slabs);
+  const std::int64_t tile_bytes = out * volume(kTile) * std::int64_t{sizeof(Winners)};
+  tiles_at_once_ =
+      std::clamp<std::int64_t>(kWinnerBytes / tile_bytes, 1, std::max<std::int64_t>(1, tiles));
   for (std::int64_t p = 0; p < split_.parts(); ++p) {
     Part& part = parts_.emplace_back();
     part.tile = AlignedBuffer<float>(layout_.size);
     part.bias = AlignedBuffer<float>(out_blocks_ * kLanes);
     part.bias_sum = AlignedBuffer<double>(out_blocks_ * kLanes);
-    part.winners = AlignedBuffer<Winners>(out * volume(tile_));
+    part.winners = AlignedBuffer<Winners>(tiles_at_once_ * out * volume(kTile));
   }
 }
 
@@ -107,13 +110,12 @@ void SparseWeightGradient::copy_tile(const Source<S>& src, const Tile& tile, std
 }
 
 // Adds one tile's sums for the output channels `out`; `sums` are those of the first channel.
-void SparseWeightGradient::sum_tile(const Part& part, std::int64_t voxels, const Range& out,
-                                    float* sums) const {
+void SparseWeightGradient::sum_tile(const Winners* first, std::int64_t voxels, const Range& out,
+                                    const float* tile, float* sums) const {
   const std::int64_t row = layout_.row_step, plane = layout_.plane_step;
-  const float* const tile = part.tile.data();
   const bool two = geometry_.kernel[0] == 2;
   for (std::int64_t o = out.lo; o < out.hi; ++o) {
-    const Winners* const winners = part.winners.data() + (o - out.lo) / kLanes * voxels;
+    const Winners* const winners = first + (o - out.lo) / kLanes * voxels;
     const auto lane = static_cast<std::size_t>((o - out.lo) % kLanes);
     float* const to = sums + o * taps() * kVector;
     if (two) {
@@ -144,14 +146,20 @@ void SparseWeightGradient::add_part(const Source<S>& src, const Tiling& tiling,
     std::fill_n(part.bias_sum.data(), part.bias_sum.size(), 0.0);
   }
   const Range tiles = range_of(tiling.count(), split_.slabs, slab);
-  for (std::int64_t t = tiles.lo; t < tiles.hi; ++t) {
-    const Tile tile = tiling.at(t);
-    find_winners(layout_, tile, blocks.lo, blocks.hi - blocks.lo, geometry_.dst_channels, diff,
-                 argmax, slope, part.winners.data(), in_group == 0 ? part.bias.data() : nullptr);
-    for (std::int64_t i = in.lo; i < in.hi; ++i) {
-      copy_tile(src, tile, i, part.tile.data());
-      sum_tile(part, volume(tile.extents), out, sums + place_of(i, 0));
-    }
+  const std::int64_t tile_winners = (blocks.hi - blocks.lo) * volume(kTile);
+  for (std::int64_t lo = tiles.lo; lo < tiles.hi; lo += tiles_at_once_) {
+    const std::int64_t hi = std::min(lo + tiles_at_once_, tiles.hi);
+    for (std::int64_t t = lo; t < hi; ++t)
+      find_winners(layout_, tiling.at(t), blocks.lo, blocks.hi - blocks.lo, geometry_.dst_channels,
+                   diff, argmax, slope, part.winners.data() + (t - lo) * tile_winners,
+                   in_group == 0 ? part.bias.data() : nullptr);
+    for (std::int64_t i = in.lo; i < in.hi; ++i)
+      for (std::int64_t t = lo; t < hi; ++t) {
+        const Tile tile = tiling.at(t);
+        copy_tile(src, tile, i, part.tile.data());
+        sum_tile(part.winners.data() + (t - lo) * tile_winners, volume(tile.extents), out,
+                 part.tile.data(), sums + place_of(i, 0));
+      }
     for (std::int64_t c = out.lo; in_group == 0 && c < out.hi; ++c) {
       part.bias_sum.data()[c] += static_cast<double>(part.bias.data()[c]);
       part.bias.data()[c] = 0;
@@ -162,7 +170,7 @@ void SparseWeightGradient::add_part(const Source<S>& src, const Tiling& tiling,
 template <class S, class T>
 void SparseWeightGradient::add(const Source<S>& src, const Spatial& extents, const Pooled<T>& diff,
                                const Argmax& argmax, float slope, bool first) {
-  const Tiling tiling{extents, tile_};
+  const Tiling tiling{extents, kTile};
   const std::int64_t parts = split_.parts();
 #pragma omp parallel for schedule(static, 1) num_threads(static_cast <int>(parts))
   for (std::int64_t part = 0; part < parts; ++part)

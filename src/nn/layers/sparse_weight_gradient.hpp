@@ -70,11 +70,12 @@ class SparseWeightGradient {
   template <class S>
   void copy_tile(const Source<S>& src, const sparse::Tile& tile, std::int64_t in_block,
                  float* to) const;
-  void sum_tile(const Part& part, std::int64_t voxels, const Range& out, float* sums) const;
+  void sum_tile(const sparse::Winners* first, std::int64_t voxels, const Range& out,
+                const float* tile, float* sums) const;
 
   Geometry geometry_;
-  Spatial tile_;
   std::int64_t in_blocks_ = 0, out_blocks_ = 0;
+  std::int64_t tiles_at_once_ = 1;  // whose winners are found before sums pass the cache
   sparse::TileLayout layout_;
   sparse::Split split_;
   std::vector<Part> parts_;
