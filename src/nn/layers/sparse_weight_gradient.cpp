@@ -45,7 +45,7 @@ Work SparseWeightGradient::work_of(const Geometry& g, const Spatial& extents) {
   work.out_blocks = ceil_to(g.dst_channels, kLanes) / kLanes;
   work.units = std::max<std::int64_t>(1, Tiling{extents, tile}.count());
   work.voxels = static_cast<double>(volume(tile));
-  work.voxels_under = static_cast<double>(TileLayout(g.kernel, g.pool, tile).size / kVector);
+  work.voxels_under = static_cast<double>(TileLayout(g.kernel, g.pool, tile).size) / kVector;
   work.taps = static_cast<double>(volume(g.kernel));
   work.pool_taps = static_cast<double>(volume(g.pool));
   return work;
