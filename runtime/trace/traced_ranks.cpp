@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <optional>
 #include <set>
 #include <string_view>
 
@@ -17,10 +16,11 @@ namespace {
 
 constexpr std::int64_t kAllRanks = 64, kParts = 32, kReplicas = 16, kMostSteps = 1000;
 
-std::optional<std::int64_t> whole_number(std::string_view text) {
+/// -1 for a text that is no whole number.
+std::int64_t whole_number(std::string_view text) {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 0) return {};
+  if (error != std::errc() || end != text.data() + text.size() || value < 0) return -1;
   return value;
 }
 
@@ -30,13 +30,13 @@ TraceSteps parse_trace_steps(const std::string& text) {
   const std::string_view all = text;
   const std::size_t plus = std::min(all.find('+'), all.size());
   const auto first = whole_number(all.substr(0, plus));
-  const auto count = plus < all.size() ? whole_number(all.substr(plus + 1)) : std::nullopt;
-  if (!first || !count || *first < 1 || *count < 1 || *count > kMostSteps)
+  const auto count = plus < all.size() ? whole_number(all.substr(plus + 1)) : -1;
+  if (first < 1 || count < 1 || count > kMostSteps)
     throw UsageError(fmt::format("--trace-steps {}: must be FIRST+COUNT, with FIRST of at least 1 "
                                  "and COUNT from 1 to {}",
                                  text, kMostSteps),
                      "for example 5+3: steps 5, 6 and 7 of this run");
-  return {*first, *count};
+  return {first, count};
 }
 
 std::vector<int> parse_trace_ranks(const std::string& text, std::int64_t ranks) {
@@ -57,12 +57,12 @@ std::vector<int> parse_trace_ranks(const std::string& text, std::int64_t ranks) 
     const std::size_t dash = std::min(item.find('-'), item.size());
     const auto first = whole_number(item.substr(0, dash));
     const auto last = dash < item.size() ? whole_number(item.substr(dash + 1)) : first;
-    if (!first || !last || *first > *last)
+    if (first < 0 || first > last)
       throw UsageError(
           fmt::format("--trace-ranks {}: \"{}\" is neither a rank nor a range of ranks", text,
                       item),
           "use ranks and ranges such as 0-3,8, or all");
-    add(*first, *last);
+    add(first, last);
     more = comma < left.size();
     left.remove_prefix(std::min(comma + 1, left.size()));
   }
