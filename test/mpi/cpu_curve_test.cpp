@@ -92,8 +92,9 @@ ToleratedCurve read(const std::filesystem::path& path) {
 
 // On a CPU with SVE, oneDNN's SVE kernels must do the work, or our own: its others are plain loops
 // there.
-void check_kernels(const Comm& comm, const Executor& executor, Findings& findings) {
-  std::size_t seen = 0, sve = 0;
+void check_kernels(const Comm& comm, const Executor& executor, GradientKernels kernels,
+                   Findings& findings) {
+  std::size_t seen = 0, sve = 0, sparse = 0;
   for (const std::string& line : executor.implementations()) {
     if (comm.rank() == 0) std::cout << "  " << line << '\n';
     if (!line.starts_with("conv")) continue;
@@ -101,12 +102,18 @@ void check_kernels(const Comm& comm, const Executor& executor, Findings& finding
     findings.expect(line.find("ref") == std::string::npos, [&] { return "slow kernel: " + line; });
     const bool is_sve = line.find("sve_512") != std::string::npos;
     sve += is_sve ? 1 : 0;
+    sparse += line.ends_with("sparse:halomesh") ? 1 : 0;
     if (kOnSve)
       findings.expect(is_sve || line.ends_with(":halomesh"),
                       [&] { return "not an SVE kernel: " + line; });
   }
   findings.expect(seen >= 6, [&] { return fmt::format("only {} kernels of convolutions", seen); });
-  if (kOnSve) findings.expect(sve >= 4, [&] { return fmt::format("only {} SVE kernels", sve); });
+  const bool dense = kernels == GradientKernels::kDense;
+  if (kOnSve)
+    findings.expect(sve >= (dense ? 4 : 2),
+                    [&] { return fmt::format("only {} SVE kernels", sve); });
+  findings.expect(dense ? sparse == 0 : sparse >= 2,
+                  [&] { return fmt::format("{} sparse gradients", sparse); });
 }
 
 // Each step within its tolerance; rank 0 prints how close it was.
@@ -139,14 +146,17 @@ void check_cpu_curve(const Comm& comm, const std::filesystem::path& directory,
     return;
   }
   const ToleratedCurve expected = read(curve);
-  for (const MeshShape& mesh : {MeshShape{1, {2, 1, 1}}, MeshShape{2, {1, 1, 1}}}) {
-    const std::string name = fmt::format("{}x{}", mesh.replicas, to_string(mesh.parts));
-    TrainingRequest request = request_of(directory, kernel, mesh, name);
-    request.after = [&](const Executor& e) { check_kernels(comm, e, findings); };
-    const std::vector<double> loss = train(comm, request);
-    compare(loss, expected, fmt::format("kernel {} on {}", kernel, name), comm.rank() == 0,
-            findings);
-  }
+  for (const GradientKernels kernels : {GradientKernels::kDense, GradientKernels::kSparse})
+    for (const MeshShape& mesh : {MeshShape{1, {2, 1, 1}}, MeshShape{2, {1, 1, 1}}}) {
+      const std::string name = fmt::format("{}x{}-{}", mesh.replicas, to_string(mesh.parts),
+                                           kernels == GradientKernels::kDense ? "dense" : "sparse");
+      TrainingRequest request = request_of(directory, kernel, mesh, name);
+      request.kernels = kernels;
+      request.after = [&](const Executor& e) { check_kernels(comm, e, kernels, findings); };
+      const std::vector<double> loss = train(comm, request);
+      compare(loss, expected, fmt::format("kernel {} on {}", kernel, name), comm.rank() == 0,
+              findings);
+    }
 }
 
 void check_tiny_network(std::int64_t kernel) {

@@ -61,6 +61,7 @@ struct TrainingRequest {
   std::uint64_t perturbation_seed = 0;
   Shape input = kTrainingInput;
   std::int64_t conv_layers = 4;
+  GradientKernels kernels = GradientKernels::kAuto;
   std::function<void(const Executor&)> after{};  ///< called when the run is done, if any
 };
 
@@ -77,12 +78,14 @@ inline std::vector<double> read_losses(const std::filesystem::path& metrics) {
 
 /// The network: 4 convolutions, down to 2^3, and dropout.
 inline Model make_training_network(std::int64_t kernel, const Shape& input = kTrainingInput,
-                                   std::int64_t conv_layers = 4) {
+                                   std::int64_t conv_layers = 4,
+                                   GradientKernels kernels = GradientKernels::kAuto) {
   CosmoFlowOptions network;
   network.input = input;
   network.kernel = kernel;
   network.filters = 8;
   network.conv_layers = conv_layers;
+  network.kernels = kernels;
   return make_cosmoflow(network);
 }
 
@@ -90,7 +93,8 @@ inline Model make_training_network(std::int64_t kernel, const Shape& input = kTr
 /// checkpoint every 10 steps. Collective; the same losses on every rank.
 inline std::vector<double> train(const Comm& comm, const TrainingRequest& request) {
   const ProcessMesh mesh(comm, request.mesh);
-  Model model = make_training_network(request.kernel, request.input, request.conv_layers);
+  Model model =
+      make_training_network(request.kernel, request.input, request.conv_layers, request.kernels);
   const ModelGeometry geometry = model.geometry(request.mesh.parts);
   Parameters parameters(geometry, mesh.part());
   constexpr std::uint64_t kSeed = 21;
