@@ -27,7 +27,8 @@ struct BenchPlan {
   std::uint64_t seed = 0;
   Reduction reduction = Reduction::kAuto;
   bool evaluate = false;
-  std::string json;  ///< file; "": none
+  bool sums = false;  ///< only time sums over all ranks
+  std::string json;   ///< file; "": none
 };
 
 /// The network's options and those of bench.
