@@ -169,10 +169,8 @@ WinogradConvolution::WinogradConvolution(const Geometry& geometry, std::int64_t 
   out_vectors_ = ceil_to(geometry.dst_channels, kVector) / kVector;
   bias_ = AlignedBuffer<float>(ceil_to(out_vectors_, kPair) * kVector);
   zeros_ = AlignedBuffer<float>(geometry.src_channels);
-  const std::int64_t bytes = points_ * (in_vectors_ + kPair) * kVector * 4;
   const std::int64_t most = Block{0, windows}.runs();
-  block_runs_ =
-      std::clamp<std::int64_t>(kBlockBytes / bytes / kRows, 1, std::max<std::int64_t>(1, most));
+  block_runs_ = std::clamp(best_block_runs(), std::int64_t{1}, std::max<std::int64_t>(1, most));
   by_channels_ = windows <= geometry.dst_channels;
   if (by_channels_)
     points_of_box_ = AlignedBuffer<float>(most * points_of_run());
@@ -186,6 +184,15 @@ WinogradConvolution::WinogradConvolution(const Geometry& geometry, std::int64_t 
     else
       scratch.points = AlignedBuffer<float>(block_runs_ * points_of_run());
   }
+}
+
+// While points and weights of a pair stay in a second-level cache, small blocks are best; where
+// they do not, weights are read anew for each block.
+std::int64_t WinogradConvolution::best_block_runs() const {
+  constexpr std::int64_t kCacheFloats = 1 << 18, kStreamedRuns = 6;
+  if (points_of_run() + weights_of_pair() > kCacheFloats) return kStreamedRuns;
+  const std::int64_t bytes = points_ * (in_vectors_ + kPair) * kVector * 4;
+  return kBlockBytes / bytes / kRows;
 }
 
 std::int64_t WinogradConvolution::pairs() const { return (out_vectors_ + kPair - 1) / kPair; }

@@ -86,6 +86,7 @@ class WinogradConvolution {
     std::int64_t sample;
     float slope;
   };
+  std::int64_t best_block_runs() const;
   std::int64_t pairs() const;
   // Floats of all points.
   std::int64_t points_of_run() const;
