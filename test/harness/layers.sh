@@ -12,8 +12,9 @@ cd "${1:-.}"
 rules='
 include           |                                                   | std
 partition         | include                                           | std
+partition/cost    | include                                           | std
 partition/samples | include partition                                 | std
-src/nn            | include partition partition/samples                               | std system dnnl omp
+src/nn            | include partition partition/cost partition/samples                               | std system dnnl omp
 src/synth         | include                                           | std system fftw3 omp
 models            | include partition src/nn                          | std
 runtime/posix     | include                                           | std system isa-l
@@ -39,7 +40,7 @@ src/apps/watch    | include runtime/posix runtime/log src/apps/options src/apps/
 src/apps/export   | include runtime/posix runtime/data src/apps/options src/apps/launch src/apps/records | std system json protobuf
 src/apps          | include src/apps/options src/apps/launch          | std system
 test/include      | include test                                      | std doctest
-test/partition    | include partition partition/samples test          | std doctest
+test/partition    | include partition partition/cost partition/samples test          | std doctest
 '
 
 files=$(for room in include partition src models runtime test/include test/partition; do
