@@ -238,7 +238,7 @@ void add_machine_options(Options& options) {
       .at_least(0.01)
       .add<std::string>("epochs-table", "FILE", "",
                         "epochs to the target by batch; default: published runs of CosmoFlow")
-      .add<std::string>("kernels", "FILE", "", "kernel times that bench --calibrate wrote")
+      .add<std::string>("kernel-times", "FILE", "", "kernel times that bench --calibrate wrote")
       .add_switch("numbers", "print the numbers of the machine and where they come from")
       .add<std::string>("json", "FILE", "", "also write the forecast as JSON")
       .add<std::string>("platform", "FILE", "",
@@ -247,7 +247,7 @@ void add_machine_options(Options& options) {
 
 bool wants_machine(const Options& options) {
   if (!options.get<std::string>("machine").empty()) return true;
-  for (const char* name : {"json", "platform", "kernels", "nodes"})
+  for (const char* name : {"json", "platform", "kernel-times", "nodes"})
     if (options.is_given(name))
       throw UsageError(fmt::format("--{} without --machine", name),
                        "name the machine, e.g. --machine fugaku; --machine list lists all");
@@ -262,7 +262,7 @@ void plan_on_machine(std::ostream& out, const Options& options, const Model& mod
   }
   Machine machine = load_machine(options.get<std::string>("machine"), jobscripts);
   machine.derive(options.get<std::int64_t>("ranks-per-node"));
-  if (const auto file = options.get<std::string>("kernels"); !file.empty())
+  if (const auto file = options.get<std::string>("kernel-times"); !file.empty())
     add_kernels(machine, file);
   if (options.get<bool>("numbers")) {
     print_machine(out, machine);
