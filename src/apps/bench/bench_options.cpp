@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "simulation.hpp"
 #include "src/apps/options/model_options.hpp"
 #include "src/apps/options/train_options.hpp"
 
@@ -50,7 +51,10 @@ Options bench_options() {
       .at_least(0)
       .add_switch("evaluate", "also measure evaluation: three passes of K steps")
       .add<std::uint64_t>("seed", "S", 0, "seed of input, weights and dropout")
-      .add<std::string>("json", "FILE", "", "also write all figures to FILE");
+      .add<std::string>("json", "FILE", "", "also write all figures to FILE")
+      .add<std::string>("simulate-compute", "FILE", "",
+                        "instead of computing, wait as long as the machine of FILE would: real "
+                        "messages of values that mean nothing");
   add_reduction_option(options);
   options.accept_in_config(all_run_options());
   return options;
@@ -64,6 +68,9 @@ BenchPlan read_bench_plan(const Options& options, std::int64_t ranks) {
   plan.reduction = reduction_named(options.get<std::string>("reduction"));
   plan.evaluate = options.get<bool>("evaluate");
   plan.json = options.get<std::string>("json");
+  plan.simulate_compute = options.get<std::string>("simulate-compute");
+  if (simulation::kOn && plan.simulate_compute.empty())
+    throw UsageError("simulated ranks do not compute", "name a machine by --simulate-compute FILE");
   const std::vector<std::string> precisions = precisions_of(options);
   const auto list = options.get<std::string>("parts");
   for (const std::string& text : words_of(list, "parts")) {

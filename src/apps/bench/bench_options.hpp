@@ -27,7 +27,8 @@ struct BenchPlan {
   std::uint64_t seed = 0;
   Reduction reduction = Reduction::kFlat;
   bool evaluate = false;
-  std::string json;  ///< file; "": none
+  std::string json;              ///< file; "": none
+  std::string simulate_compute;  ///< file of a machine; "": compute
 };
 
 /// The network's options and those of bench.
