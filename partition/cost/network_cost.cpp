@@ -121,7 +121,8 @@ double sum_seconds(SumAlgorithm algorithm, const SumPlace& place, double bytes,
 
 SumAlgorithm fastest_sum(const SumPlace& place, double bytes, const NetworkCost& network) {
   SumAlgorithm best = SumAlgorithm::kRecursiveDoubling;
-  const bool several_nodes = place.per_node > 1 && place.per_node < place.ranks;
+  const bool several_nodes =
+      place.per_node > 1 && place.per_node < place.ranks && place.ranks % place.per_node == 0;
   for (const SumAlgorithm other :
        {SumAlgorithm::kHalvingDoubling, SumAlgorithm::kRing, SumAlgorithm::kTwoLevel}) {
     if (other == SumAlgorithm::kTwoLevel && !several_nodes) continue;

@@ -73,7 +73,7 @@ double sum_seconds(SumAlgorithm algorithm, const SumPlace& place, double bytes,
                    const NetworkCost& network);
 
 /// The algorithm of least sum_seconds(), of equal ones the first; never kBinomialTree, and
-/// kTwoLevel only where several nodes have several ranks each.
+/// kTwoLevel only where several nodes have several ranks each, all as many.
 SumAlgorithm fastest_sum(const SumPlace& place, double bytes, const NetworkCost& network);
 
 }  // namespace halomesh

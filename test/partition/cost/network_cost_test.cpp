@@ -81,7 +81,7 @@ TEST_CASE("each round waits for a poll") {
 
 TEST_CASE("the fastest sum depends on bytes, ranks and nodes") {
   NetworkCost network;
-  network.within_node = {0.5e-6, 0.2e-9};
+  network.within_node = {0.5e-6, 0.05e-9};
   network.between_nodes = {3.2e-6, 0.16e-9};
   network.injection_s_per_byte = 0.16e-9;
   network.add_s_per_byte = 0.1e-9;
@@ -91,6 +91,7 @@ TEST_CASE("the fastest sum depends on bytes, ranks and nodes") {
   CHECK(fastest_sum({2, 1}, 4 << 20, network) == SumAlgorithm::kHalvingDoubling);
   CHECK(fastest_sum({48, 3}, 4 << 20, network) == SumAlgorithm::kTwoLevel);
   CHECK(fastest_sum({3, 3}, 4 << 20, network) != SumAlgorithm::kTwoLevel);
+  CHECK(fastest_sum({47, 3}, 4 << 20, network) != SumAlgorithm::kTwoLevel);
 }
 
 }  // namespace
