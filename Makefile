@@ -151,8 +151,17 @@ PARTITION := $(wildcard partition/*.cpp partition/*/*.cpp)
 NN        := $(wildcard src/nn/*.cpp src/nn/layers/*.cpp)
 SYNTH     := $(wildcard src/synth/*.cpp)
 MODELS    := $(wildcard models/*.cpp)
-RUNTIME   := $(filter-out $(if $(filter smpi,$(MPI)),,runtime/simulated/%),$(wildcard runtime/*/*.cpp))
+RUNTIME   := $(wildcard runtime/*/*.cpp)
 APPS      := $(wildcard src/apps/*.cpp src/apps/*/*.cpp)
+# Simulated ranks have no data: they are only measured.
+ifeq ($(MPI),smpi)
+SYNTH     :=
+APPS      := src/apps/main.cpp $(wildcard src/apps/options/*.cpp src/apps/bench/*.cpp) \
+             $(addprefix src/apps/,$(addsuffix .cpp,train/network_on_mesh $(addprefix launch/, \
+               output_directory parallel run_record version)))
+else
+RUNTIME   := $(filter-out runtime/simulated/%,$(RUNTIME))
+endif
 PROTO     := $(wildcard runtime/*/*.proto src/apps/*/*.proto)
 ROOMS     := $(PARTITION) $(NN) $(SYNTH) $(MODELS) $(RUNTIME) $(APPS)
 HEADERS   := $(wildcard include/*.hpp partition/*.hpp partition/*/*.hpp src/nn/*.hpp \
