@@ -9,6 +9,7 @@
 #include "error.hpp"
 #include "narrow.hpp"
 #include "runtime/mpi/in_flight.hpp"
+#include "simulation.hpp"
 
 namespace halomesh {
 
