@@ -39,7 +39,7 @@ struct StepShare {
 
 struct BenchResult {
   BenchCase setting;
-  Reduction reduction = Reduction::kFlat;
+  Reduction reduction = Reduction::kAuto;
   std::int64_t local_batch = 1, parameters = 0, steps = 0;
   Spread step_s, samples_per_s;
   std::optional<Spread> evaluated_per_s;
