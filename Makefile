@@ -282,7 +282,7 @@ build/smpi/halomesh-smpi: jobscripts/halomesh-smpi.sh $(if $(filter smpi,$(MPI))
 install: $(PROGRAM) ## install the program, configurations, job script templates and the Python module under PREFIX (honours DESTDIR)
 	install -D -m 755 $(B)/halomesh $(DESTDIR)$(PREFIX)/bin/halomesh
 	$(foreach f,$(wildcard models/*.cfg),install -D -m 644 $(f) $(DESTDIR)$(PREFIX)/share/halomesh/$(f) &&) :
-	$(foreach f,$(wildcard jobscripts/sites/* jobscripts/templates/* jobscripts/examples/*),install -D -m 644 $(f) $(DESTDIR)$(PREFIX)/share/halomesh/$(f) &&) :
+	$(foreach f,$(wildcard jobscripts/sites/* jobscripts/templates/* jobscripts/examples/* jobscripts/machines/*),install -D -m 644 $(f) $(DESTDIR)$(PREFIX)/share/halomesh/$(f) &&) :
 	install -D -m 644 python/halomesh.py $(DESTDIR)$(PREFIX)/share/halomesh/python/halomesh.py
 	install -D -m 644 LICENSE $(DESTDIR)$(PREFIX)/share/doc/halomesh/LICENSE
 
