@@ -156,7 +156,7 @@ APPS      := $(wildcard src/apps/*.cpp src/apps/*/*.cpp)
 # Simulated ranks have no data: they are only measured.
 ifeq ($(MPI),smpi)
 SYNTH     :=
-APPS      := src/apps/main.cpp $(wildcard src/apps/options/*.cpp src/apps/bench/*.cpp) \
+APPS      := src/apps/main.cpp $(wildcard src/apps/options/*.cpp src/apps/forecast/*.cpp src/apps/bench/*.cpp) \
              $(addprefix src/apps/,$(addsuffix .cpp,train/network_on_mesh $(addprefix launch/, \
                output_directory parallel run_record version)))
 else
@@ -419,6 +419,11 @@ test-tsan: deps ## run the tests of background threads under the thread sanitize
 	@+$(MAKE) --no-print-directory BUILD=tsan run-tests-tsan
 run-tests-tsan:
 	$(call run_tests,thread_tests)
+
+# Its own target, as it builds the program again, for SimGrid.
+.PHONY: test-smpi
+test-smpi: smpi ## run the program on 64 to 1024 simulated ranks; SHORT=1: up to 64, a minute
+	@SHORT=$(SHORT) $(PYTHON) test/smpi/simulation_test.py
 
 # Two cases at a time, in directories of their own; some mount file systems and need root for that.
 .PHONY: test-stress

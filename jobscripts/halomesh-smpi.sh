@@ -14,7 +14,7 @@ PLATFORM is one of
   fugaku:XxYxZ     nodes of a 3-D torus of TofuD (6.35 GB/s a link and direction)
   aries:GROUPS     groups of 384 nodes of a dragonfly of Aries (5.25 and 4.7 GB/s a link)
   fat-tree:NODES   a non-blocking fat tree of 24 GB/s links, 32 nodes to a switch
-  FILE             a platform file of SimGrid with hosts n0, n1, ...
+  FILE             a platform file of SimGrid with hosts n0, n1, ..., e.g. of halomesh plan --platform
 -n RANKS           ranks; default: one per node of the machine, times N (needed for a FILE)
 --per-node N       ranks of each node (1)
 --cfg KEY:VALUE    also passed to SimGrid
@@ -106,6 +106,9 @@ case $platform in
   *)
     [ -r "$platform" ] || fail "$platform cannot be read" "give a platform or a file of one; see --help"
     file=$platform
+    # As `halomesh plan --platform` writes it.
+    written=$(sed -n 's/.*smpi\/os:0:\([0-9.e+-]*\):0.*/\1/p' "$file" | head -n 1)
+    overhead=${written:-$overhead}
     [ -n "$ranks" ] || fail "how many ranks on $platform?" "add -n RANKS"
     ;;
 esac

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A machine whose compute times replace computing: the file of --simulate-compute.
+// A machine whose compute times replace computing: that of --simulate-compute.
 #pragma once
 
 #include <memory>
 #include <string>
 
-#include "partition/cost/kernel_table.hpp"
+#include "runtime/mpi/mpi.hpp"
 #include "src/apps/bench/machine_peak.hpp"
+#include "src/apps/forecast/machine.hpp"
 #include "src/nn/compute_clock.hpp"
 #include "src/nn/timed_layer.hpp"
 
@@ -14,24 +15,18 @@ namespace halomesh {
 
 /// What a step needs to know of the machine that it is timed for.
 struct TimedMachine {
-  std::string name;
-  KernelTable kernels;
-  int threads = 1;  ///< of a rank
-  MachinePeak rank_peak;
-  double copy_s_per_byte = 0, add_s_per_byte = 0;
-  double poll_s = 1e-3;
+  Machine machine;
+  MachinePeak peak;  ///< of all ranks together
   ProgramClock clock;
 
-  /// Of all ranks together.
-  MachinePeak peak_of(int ranks) const {
-    return {rank_peak.fp32 * ranks, rank_peak.bf16 * ranks, rank_peak.triad * ranks};
+  LayerTiming timing() {
+    return {machine.kernels, clock, machine.network.poll_s, machine.threads()};
   }
-  LayerTiming timing() { return {kernels, clock, poll_s, threads}; }
 };
 
-/// Reads a file of `bench --calibrate`. "kernel_efficiency", 1 by default, is the share of the peak
-/// that kernels reach which are not in its table. Throws Error for a file that is no such
-/// object, or a number that is missing or out of range.
-std::unique_ptr<TimedMachine> read_timed_machine(const std::string& file);
+/// Reads `file`, as `plan --machine` does, for as many ranks per node as there are here; of
+/// simulated ranks it also sets the rates of packing, additions and updates. Throws UsageError as
+/// read_machine() does, and where nothing says how often a rank polls. Collective over `world`.
+std::unique_ptr<TimedMachine> read_timed_machine(const Comm& world, const std::string& file);
 
 }  // namespace halomesh
