@@ -124,7 +124,7 @@ std::vector<std::string> launch_warnings(const Comm& world, const RankBinding& b
   for (const std::string& problem : launch_problems(facts, environment)) mine += problem + '\n';
   std::map<std::string, std::pair<int, int>> ranks;  // of each sentence: first and number
   std::vector<std::string> order;
-  const std::vector<std::string> all = world.all_gather(mine);
+  const std::vector<std::string> all = world.gather(mine);
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     std::istringstream lines(all[rank]);
     for (std::string line; std::getline(lines, line);) {
@@ -133,10 +133,16 @@ std::vector<std::string> launch_warnings(const Comm& world, const RankBinding& b
       ++number;
     }
   }
+  std::string found;
+  for (const std::string& line : order)
+    found += fmt::format("{} {} {}\n", ranks.at(line).first, ranks.at(line).second, line);
   std::vector<std::string> warnings;
-  warnings.reserve(order.size());
-  for (const std::string& line : order) {
-    const auto& [first, number] = ranks.at(line);
+  std::istringstream lines(world.broadcast(found, 0));
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    int first = 0, number = 0;
+    words >> first >> number;
+    std::getline(words.ignore(), line);
     warnings.push_back(fmt::format("{} of {} ranks, first rank {} ({}): {}", number, world.size(),
                                    first, world.broadcast(binding.describe(), first), line));
   }

@@ -22,7 +22,6 @@ class ProcessMesh {
       : shape_(shape),
         world_(world.dup()),
         group_(world.split(static_cast<int>(shape.replica_of(world.rank())), world.rank())),
-        node_(world.split_by_node()),
         ranks_per_node_(equal_nodes()) {}
 
   const MeshShape& shape() const { return shape_; }
@@ -30,7 +29,7 @@ class ProcessMesh {
   /// The ranks of this replica; rank in the group = part.
   const Comm& group() const { return group_; }
   /// The ranks that share a node's memory with this one.
-  const Comm& node() const { return node_; }
+  const Comm& node() const { return world_.node(); }
   /// Ranks of each node if all have equally many, one after the other; otherwise 1. The same on
   /// every rank.
   int ranks_per_node() const { return ranks_per_node_; }
@@ -40,15 +39,16 @@ class ProcessMesh {
  private:
   int equal_nodes() const {
     // The ranks of a node are in the order of the world.
-    const std::int64_t first = world_.rank() - node_.rank();
-    const bool together = node_.max(first) == first && node_.max(-first) == -first;
-    std::array<std::int64_t, 3> most{node_.size(), -node_.size(), together ? 0 : 1};
+    const Comm& node = world_.node();
+    const std::int64_t first = world_.rank() - node.rank();
+    const bool together = node.max(first) == first && node.max(-first) == -first;
+    std::array<std::int64_t, 3> most{node.size(), -node.size(), together ? 0 : 1};
     world_.max(most);
-    return most[0] == -most[1] && most[2] == 0 ? node_.size() : 1;
+    return most[0] == -most[1] && most[2] == 0 ? node.size() : 1;
   }
 
   MeshShape shape_;
-  Comm world_, group_, node_;
+  Comm world_, group_;
   int ranks_per_node_;
 };
 

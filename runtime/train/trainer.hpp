@@ -138,7 +138,6 @@ class Trainer {
   MetricsLog metrics_;
   MlperfLog no_mllog_;
   MlperfLog& mllog_;
-  Comm node_;
   NodeFlag stop_answered_;
   StopSignals signals_;
   Progress progress_;

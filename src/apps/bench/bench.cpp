@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command `bench`: measures the speed of training and evaluation, and the time of each phase.
 #include <algorithm>
+#include <array>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -9,6 +10,7 @@
 #include "src/apps/bench/bench_report.hpp"
 #include "src/apps/bench/bench_run.hpp"
 #include "src/apps/bench/machine_peak.hpp"
+#include "src/apps/bench/sum_speed.hpp"
 #include "src/apps/launch/commands.hpp"
 #include "src/apps/launch/output_directory.hpp"
 #include "src/apps/launch/parallel.hpp"
@@ -44,6 +46,20 @@ int bench(const Comm& world, const Options& options) {
   record["threads"] = binding.threads;
   record["runs"] = nlohmann::ordered_json::array();
   if (!plan.json.empty()) check_output_file(world, plan.json);
+  if (plan.sums) {
+    // conv5 to fc of CosmoFlow, and the network's 5,597,604 parameters.
+    constexpr std::array<std::int64_t, 3> kSizes{64 << 10, 2'700'000, 22'390'416};
+    const ProcessMesh mesh(world, {world.size(), {1, 1, 1}});
+    const std::vector<SumSpeed> sums = measure_sums(mesh, kSizes, 11);
+    record["sums"] = sums_json(sums, world.size());
+    if (speaks) {
+      std::cout << world.size() << " ranks x " << binding.threads << " threads, "
+                << MpiSession::library_version() << ": until the last rank is done\n";
+      print_sums(std::cout, sums);
+    }
+    if (!plan.json.empty()) write_record(world, plan.json, record);
+    return kExitDone;
+  }
   for (const PartGrid& parts : plan.left_out)
     if (speaks)
       std::cout << "parts " << to_string(parts) << " left out: they do not divide " << world.size()

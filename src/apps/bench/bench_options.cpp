@@ -50,6 +50,8 @@ Options bench_options() {
       .add<std::int64_t>("warm-up", "W", 3, "unmeasured steps before them")
       .at_least(0)
       .add_switch("evaluate", "also measure evaluation: three passes of K steps")
+      .add_switch("sums",
+                  "only sums of 64 KiB to 22.4 MB over all ranks, by each algorithm and by MPI")
       .add<std::uint64_t>("seed", "S", 0, "seed of input, weights and dropout")
       .add<std::string>("json", "FILE", "", "also write all figures to FILE")
       .add<std::string>("simulate-compute", "FILE", "",
@@ -67,6 +69,7 @@ BenchPlan read_bench_plan(const Options& options, std::int64_t ranks) {
   plan.seed = options.get<std::uint64_t>("seed");
   plan.reduction = reduction_named(options.get<std::string>("reduction"));
   plan.evaluate = options.get<bool>("evaluate");
+  plan.sums = options.get<bool>("sums");
   plan.json = options.get<std::string>("json");
   plan.simulate_compute = options.get<std::string>("simulate-compute");
   if (simulation::kOn && plan.simulate_compute.empty())

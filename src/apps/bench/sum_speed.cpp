@@ -65,10 +65,10 @@ struct Way {
   std::function<void()> sum;
 };
 
-std::vector<Way> own_ways(const ProcessMesh& mesh, std::vector<float>& values) {
+std::vector<Way> own_ways(const ProcessMesh& mesh, AlignedBuffer<float>& values) {
   using enum Reduction;
   std::vector<Way> ways;
-  const auto count = std::ssize(values);
+  const std::int64_t count = values.size();
   for (const Reduction reduction : {kAuto, kHalving, kDoubling, kRing, kTwoLevel, kBinomial}) {
     if (reduction == kTwoLevel &&
         (mesh.ranks_per_node() == 1 || mesh.ranks_per_node() == mesh.world().size()))
@@ -82,10 +82,10 @@ std::vector<Way> own_ways(const ProcessMesh& mesh, std::vector<float>& values) {
   return ways;
 }
 
-std::vector<Way> mpi_ways(const ProcessMesh& mesh, std::vector<float>& values,
-                          const std::vector<float>& source) {
+std::vector<Way> mpi_ways(const ProcessMesh& mesh, AlignedBuffer<float>& values,
+                          const AlignedBuffer<float>& source) {
   const MPI_Comm comm = mesh.world().handle();
-  const int count = narrow<int>(std::ssize(values));
+  const int count = narrow<int>(values.size());
   float* const to = values.data();
   const float* const from = source.data();
   const auto blocking = [=](const void* in) {
@@ -109,13 +109,15 @@ std::vector<SumSpeed> measure_sums(const ProcessMesh& mesh, std::span<const std:
   std::vector<SumSpeed> speeds;
   const Comm& world = mesh.world();
   for (const std::int64_t bytes : sizes) {
-    // Zeros: sums of sums would overflow.
-    std::vector<float> values(static_cast<std::size_t>(bytes) / sizeof(float)), source = values;
+    AlignedBuffer<float> values(bytes / std::int64_t{sizeof(float)}), source(values.size());
     std::vector<Way> ways = own_ways(mesh, values);
     for (Way& way : mpi_ways(mesh, values, source)) ways.push_back(std::move(way));
     std::vector<std::vector<double>> seconds(ways.size());
     for (int attempt = 0; attempt <= tries; ++attempt)
       for (std::size_t i = 0; i < ways.size(); ++i) {
+        // As gradients are: just written by this rank. Zeros, as sums of sums would overflow.
+        std::fill_n(values.data(), values.size(), 0.0F);
+        std::fill_n(source.data(), source.size(), 0.0F);
         world.barrier();
         const double begin = MPI_Wtime();
         ways[i].sum();

@@ -82,8 +82,8 @@ double core_flops() {
 
 int print_all(const Comm& world) {
   const RankBinding binding = find_binding(world);
-  const auto nodes = world.all_gather(binding.rank_on_node == 0 ? node_text(binding) : "");
-  const auto ranks = world.all_gather(binding.describe());
+  const auto nodes = world.gather(binding.rank_on_node == 0 ? node_text(binding) : "");
+  const auto ranks = world.gather(binding.describe());
   // Only A64FX has units that can be switched off; elsewhere this would waste time.
   const double flops = is_a64fx(binding.cpu_model) ? core_flops() : 0;
   const auto warnings = launch_warnings(world, binding, flops);

@@ -122,8 +122,7 @@ int run_parallel(int argc, char** argv, Options& options,
   }
   MpiSession session(&argc, &argv);
   const Comm& world = session.world();
-  const Comm node = world.split_by_node();
-  const NodeFlag said(node);
+  const NodeFlag said(world.node());
   const Comm farewell = world.dup();
   NonblockingAny all_failed(farewell);
   try {
