@@ -13,8 +13,8 @@ WERROR  ?= 1
 ifeq ($(filter $(BUILD),release debug asan tsan clang fuzz),)
 $(error BUILD=$(BUILD): must be release, debug, asan, tsan, clang or fuzz)
 endif
-ifeq ($(filter $(MPI),openmpi mpich),)
-$(error MPI=$(MPI): must be openmpi or mpich)
+ifeq ($(filter $(MPI),openmpi mpich smpi),)
+$(error MPI=$(MPI): must be openmpi, mpich or smpi)
 endif
 ifeq ($(filter serial parallel,$(HDF5)),)
 $(error HDF5=$(HDF5): must be serial or parallel)
@@ -31,7 +31,7 @@ MAKEFLAGS += --no-builtin-rules
 .DEFAULT_GOAL := all
 
 LIBRARIES := $(if $(filter mpich,$(MPI)),-mpich)$(if $(filter parallel,$(HDF5)),-phdf5)
-B := build/$(BUILD)$(LIBRARIES)
+B := $(if $(filter smpi,$(MPI)),build/smpi,build/$(BUILD)$(LIBRARIES))
 PROGRAM := $(if $(filter build/release,$(B)),build/halomesh,$(B)/halomesh)
 Q := $(if $(filter 0,$(V)),@)
 
@@ -40,6 +40,13 @@ Q := $(if $(filter 0,$(V)),@)
 
 ifneq ($(filter $(BUILD),clang fuzz),)
 CXX := clang++
+endif
+# SimGrid's MPI: ranks are threads of one process, simulated; no wrapper, as its macros replace exit().
+ifeq ($(MPI),smpi)
+SIMGRID_CFLAGS ?= -isystem /usr/include/smpi
+SIMGRID_LIBS   ?= -lsimgrid
+MPICXX := $(CXX) $(SIMGRID_CFLAGS)
+MPIRUN := build/smpi/halomesh-smpi
 endif
 have = $(shell command -v $(1) 2>/dev/null)
 MPICXX ?= $(if $(call have,mpicxx.$(MPI)),mpicxx.$(MPI),mpicxx)
@@ -103,6 +110,10 @@ OPT_clang   := -O1
 OPT_fuzz    := -O1 -g -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,address,undefined,float-cast-overflow \
                -fno-sanitize-recover=all
 SANITIZE    := $(filter -fsanitize%,$(OPT_$(BUILD)))
+# The program that is simulated never runs its kernels. smpirun loads it as a library.
+ifeq ($(MPI),smpi)
+OPT_release := -O1 -g1 -fPIC -DHALOMESH_SIMULATED
+endif
 
 # Most tests compute little: -O1 builds them in two thirds of the time.
 OPT_tests   := $(if $(filter release,$(BUILD)),-O1)
@@ -128,6 +139,10 @@ LINK := $(SANITIZE) $(LDFLAGS) -Wl,--as-needed
 LIBS_nn  := -fopenmp $(DNNL_LIBS) $(FFTW_LIBS) $(FMT_LIBS)
 LIBS_mpi := $(LIBS_nn) $(HDF5_LIBS) $(PROTOBUF_LIBS) $(BOOST_LIBS) $(ZLIB_LIBS) $(ISAL_LIBS) -pthread
 LIBS_mpi += $(HWLOC_LIBS)
+ifeq ($(MPI),smpi)
+LINK += -shared -Wl,-z,defs
+LIBS_mpi += $(SIMGRID_LIBS)
+endif
 
 # ---------------------------------------------------------------------------------------------
 # Sources of each room.
@@ -138,6 +153,15 @@ SYNTH     := $(wildcard src/synth/*.cpp)
 MODELS    := $(wildcard models/*.cpp)
 RUNTIME   := $(wildcard runtime/*/*.cpp)
 APPS      := $(wildcard src/apps/*.cpp src/apps/*/*.cpp)
+# Simulated ranks have no data: they are only measured.
+ifeq ($(MPI),smpi)
+SYNTH     :=
+APPS      := src/apps/main.cpp $(wildcard src/apps/options/*.cpp src/apps/forecast/*.cpp src/apps/bench/*.cpp) \
+             $(addprefix src/apps/,$(addsuffix .cpp,train/network_on_mesh $(addprefix launch/, \
+               output_directory parallel run_record version)))
+else
+RUNTIME   := $(filter-out runtime/simulated/%,$(RUNTIME))
+endif
 PROTO     := $(wildcard runtime/*/*.proto src/apps/*/*.proto)
 ROOMS     := $(PARTITION) $(NN) $(SYNTH) $(MODELS) $(RUNTIME) $(APPS)
 HEADERS   := $(wildcard include/*.hpp partition/*.hpp partition/*/*.hpp src/nn/*.hpp \
@@ -244,6 +268,15 @@ L2 := $(PARTITION) $(NN)
 L3 := $(L2) $(SYNTH) $(MODELS) $(RUNTIME)
 L3_OBJECTS := $(call objects,$(L3)) $(PB_OBJECTS)
 $(eval $(call program,$(B)/halomesh,$(call objects,$(APPS)) $(L3_OBJECTS),$(MPICXX),$(LIBS_mpi)))
+
+# The real program on simulated ranks: its own launcher starts it.
+.PHONY: smpi
+smpi: ## build build/smpi/halomesh-smpi, which runs the program on simulated ranks (SimGrid)
+	@+$(MAKE) --no-print-directory MPI=smpi deps
+	@+$(MAKE) --no-print-directory MPI=smpi build/smpi/halomesh-smpi
+build/smpi/halomesh-smpi: jobscripts/halomesh-smpi.sh $(if $(filter smpi,$(MPI)),build/smpi/halomesh)
+	@mkdir -p $(@D)
+	$(Q)install -m 755 $< $@
 
 .PHONY: install
 install: $(PROGRAM) ## install the program, configurations, job script templates and the Python module under PREFIX (honours DESTDIR)
@@ -386,6 +419,11 @@ test-tsan: deps ## run the tests of background threads under the thread sanitize
 	@+$(MAKE) --no-print-directory BUILD=tsan run-tests-tsan
 run-tests-tsan:
 	$(call run_tests,thread_tests)
+
+# Its own target, as it builds the program again, for SimGrid.
+.PHONY: test-smpi
+test-smpi: smpi ## run the program on 64 to 1024 simulated ranks; SHORT=1: up to 64, a minute
+	@SHORT=$(SHORT) $(PYTHON) test/smpi/simulation_test.py
 
 # Two cases at a time, in directories of their own; some mount file systems and need root for that.
 .PHONY: test-stress

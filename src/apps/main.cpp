@@ -26,6 +26,10 @@ struct Command {
   int (*run)(int argc, char** argv);
 };
 
+#ifdef HALOMESH_SIMULATED  // ranks that compute nothing and have no data
+constexpr std::array<Command, 1> kCommands = {
+    {{"bench", "simulate training, layer by layer, on ranks of another machine", run_bench}}};
+#else
 constexpr std::array<Command, 13> kCommands = {{
     {"synth", "generate a data set of synthetic universes", run_synth},
     {"convert", "convert a data set of any supported format into an archive", run_convert},
@@ -41,6 +45,7 @@ constexpr std::array<Command, 13> kCommands = {{
     {"report", "write a page about runs: figures, tables, comparison", run_report},
     {"info", "print versions, the machine and the binding of every rank", run_info},
 }};
+#endif
 
 void print_help() {
   std::cout << "halomesh trains 3-D convolutional networks on CPU clusters, with samples cut into\n"

@@ -21,6 +21,7 @@ runtime/posix     | include                                           | std syst
 runtime/mpi       | include partition src/nn                          | std system mpi
 runtime/machine   | include runtime/mpi                               | std system hwloc
 runtime/hdf5      | include partition partition/samples src/nn runtime/posix | std hdf5 isa-l
+runtime/simulated | include                                           | std mpi
 runtime/log       | include partition src/nn runtime/posix            | std system json
 runtime/trace     | include partition runtime/posix runtime/mpi     | std system json zlib
 runtime/data      | include partition partition/samples src/nn runtime/posix runtime/mpi runtime/hdf5 | std system protobuf zlib
@@ -33,7 +34,7 @@ src/apps/launch   | include partition src/nn src/synth @runtime src/apps/options
 src/apps/train    | include partition partition/samples src/nn models @runtime src/apps/options src/apps/launch | std json
 src/apps/data     | include partition partition/samples src/nn src/synth models @runtime src/apps/options src/apps/launch | std json
 src/apps/forecast | include partition partition/cost src/nn src/apps/options | std json
-src/apps/bench    | include partition partition/cost src/nn models @runtime src/apps/options src/apps/launch src/apps/train | std system json omp
+src/apps/bench    | include partition partition/cost src/nn models @runtime src/apps/options src/apps/forecast src/apps/launch src/apps/train | std system json omp
 src/apps/plan     | include partition partition/cost src/nn models @runtime src/apps/options src/apps/launch src/apps/forecast | std system boost json
 src/apps/records  | include runtime/posix runtime/log                 | std system json
 src/apps/report   | include partition src/nn models @runtime src/apps/options src/apps/launch src/apps/records | std system json zlib

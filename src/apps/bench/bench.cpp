@@ -35,9 +35,14 @@ double core_share(const RankBinding& binding) {
 
 int bench(const Comm& world, const Options& options) {
   const BenchPlan plan = read_bench_plan(options, world.size());
-  const RankBinding binding = bind_threads(world);
+  const std::unique_ptr<TimedMachine> machine =
+      plan.simulate_compute.empty() ? nullptr : read_timed_machine(world, plan.simulate_compute);
+  // Simulated ranks share this process: where it runs says nothing about them.
+  const RankBinding binding = simulation::kOn ? RankBinding{} : bind_threads(world);
   const bool speaks = world.rank() == 0;
-  nlohmann::ordered_json record = program_record(world, binding, options);
+  nlohmann::ordered_json record;
+  if constexpr (!simulation::kOn) record = program_record(world, binding, options);
+  if (machine) record["compute_times_of"] = machine->machine.name;
   record["threads"] = binding.threads;
   record["runs"] = nlohmann::ordered_json::array();
   if (!plan.json.empty()) check_output_file(world, plan.json);
@@ -60,11 +65,12 @@ int bench(const Comm& world, const Options& options) {
       std::cout << "parts " << to_string(parts) << " left out: they do not divide " << world.size()
                 << " ranks\n";
   const MachinePeak peak =
-      measure_peak(world, core_share(binding), world.max(triad_bytes(binding)));
+      machine ? machine->peak
+              : measure_peak(world, core_share(binding), world.max(triad_bytes(binding)));
   record["peak"] = to_json(peak);
   if (speaks) print_peak(std::cout, peak);
   for (const BenchCase& setting : plan.cases) {
-    const BenchResult result = run_case(world, options, plan, setting);
+    const BenchResult result = run_case(world, options, plan, setting, machine.get());
     record["runs"].push_back(to_json(result, peak));
     if (speaks) print_result(std::cout, result, peak, binding.threads);
     warn_of_slow_kernels(world, result.implementations);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "simulation.hpp"
 #include "src/apps/options/model_options.hpp"
 #include "src/apps/options/train_options.hpp"
 
@@ -52,7 +53,10 @@ Options bench_options() {
       .add_switch("sums",
                   "only sums of 64 KiB to 22.4 MB over all ranks, by each algorithm and by MPI")
       .add<std::uint64_t>("seed", "S", 0, "seed of input, weights and dropout")
-      .add<std::string>("json", "FILE", "", "also write all figures to FILE");
+      .add<std::string>("json", "FILE", "", "also write all figures to FILE")
+      .add<std::string>("simulate-compute", "FILE", "",
+                        "instead of computing, wait as long as the machine of FILE would: real "
+                        "messages of values that mean nothing");
   add_reduction_option(options);
   options.accept_in_config(all_run_options());
   return options;
@@ -67,6 +71,9 @@ BenchPlan read_bench_plan(const Options& options, std::int64_t ranks) {
   plan.evaluate = options.get<bool>("evaluate");
   plan.sums = options.get<bool>("sums");
   plan.json = options.get<std::string>("json");
+  plan.simulate_compute = options.get<std::string>("simulate-compute");
+  if (simulation::kOn && plan.simulate_compute.empty())
+    throw UsageError("simulated ranks do not compute", "name a machine by --simulate-compute FILE");
   const std::vector<std::string> precisions = precisions_of(options);
   const auto list = options.get<std::string>("parts");
   for (const std::string& text : words_of(list, "parts")) {

@@ -28,7 +28,8 @@ struct BenchPlan {
   Reduction reduction = Reduction::kAuto;
   bool evaluate = false;
   bool sums = false;  ///< only time sums over all ranks
-  std::string json;   ///< file; "": none
+  std::string json;              ///< file; "": none
+  std::string simulate_compute;  ///< file of a machine; "": compute
 };
 
 /// The network's options and those of bench.

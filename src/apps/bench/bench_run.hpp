@@ -13,6 +13,7 @@
 #include "runtime/step/reduction.hpp"
 #include "src/apps/bench/bench_options.hpp"
 #include "src/apps/bench/network_speed.hpp"
+#include "src/apps/bench/timed_machine.hpp"
 
 namespace halomesh {
 
@@ -54,8 +55,9 @@ struct BenchResult {
   double last_loss = 0;
 };
 
-/// Collective over `world`. Throws Error when the loss is not finite.
+/// With a `machine` (may be null), layers take its times instead of computing. Collective over
+/// `world`. Throws Error when the loss is not finite.
 BenchResult run_case(const Comm& world, const Options& options, const BenchPlan& plan,
-                     const BenchCase& setting);
+                     const BenchCase& setting, TimedMachine* machine);
 
 }  // namespace halomesh
