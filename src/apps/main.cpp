@@ -16,6 +16,7 @@
 #include "src/apps/launch/commands.hpp"
 #include "src/apps/launch/parallel.hpp"
 #include "src/apps/launch/version.hpp"
+#include "src/apps/launch/waiting.hpp"
 #include "src/apps/options/nearest.hpp"
 
 namespace halomesh {
@@ -97,6 +98,7 @@ int finish_output(int exit_code) {
 
 int main(int argc, char** argv) {
   using namespace halomesh;
+  wait_passively_where_crowded(argv);
   // A closed pipe must not end a run: the write fails instead.
   std::signal(SIGPIPE, SIG_IGN);
   try {

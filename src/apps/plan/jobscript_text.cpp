@@ -219,6 +219,7 @@ std::string job_script(const SiteProfile& site, const JobRequest& request, const
   values["submit_options"] = {account.empty() ? "" : account + ' '};
   values["modules"] = words.modules;
   values["environment"] = environment(site, plan);
+  values["active"] = switched(pjm || slurm);
   values["program"] = {shell_word(words.program)};
   values["train"] = train_lines(site, plan, words);
   values["end_margin"] = {std::to_string(site.end_margin_s)};

@@ -342,7 +342,7 @@ PooledWeightGradient::Geometry ConvolutionBlock::gradient_geometry() const {
 // Measured on 2 cores of a Zen 4 (fp32, CosmoFlow at 128^3): of the peak of multiply-adds, dense
 // gradients reach 0.5 to 0.7 and the sparse kernels 0.7 of what the model says. Dot products of
 // bf16 do two multiply-adds at once where they are fast, matrix units at least 16.
-bool ConvolutionBlock::prefers_sparse(const sparse::Work& work, double idle) const {
+bool ConvolutionBlock::prefers_sparse(const sparse::Work& work) const {
   constexpr Spatial kOnes{1, 1, 1};
   const WindowOptions& w = options_.window;
   if (options_.kernels == GradientKernels::kDense || w.stride != kOnes || w.dilation != kOnes)
@@ -353,7 +353,7 @@ bool ConvolutionBlock::prefers_sparse(const sparse::Work& work, double idle) con
                          : cpu_has_matrix_unit()              ? 16
                          : PooledConvolution::dots_are_fast() ? 2
                                                               : 1;
-  return idle * sparse::cost_of(work, {}) < sparse::dense_cost_of(work) / at_once;
+  return sparse::cost_of(work, {}) < sparse::dense_cost_of(work) / at_once;
 }
 
 // Sparse kernels need no pieces, but messages must make progress every few milliseconds: a thread
@@ -370,13 +370,9 @@ void ConvolutionBlock::prepare_sparse_data_gradient() {
   const PooledWeightGradient::Geometry geometry = gradient_geometry();
   const Box& produced = context_.boxes.dst_produced;
   const Spatial extents = produced.shape().spatial();
-  const sparse::Work work = SparseDataGradient::work_of(geometry, extents);
-  // In bf16 a vector of channels is the work of one thread.
-  const bool bf16 = options_.compute == DataType::kBfloat16;
-  const double idle = bf16 ? std::max(1.0, static_cast<double>(omp_get_max_threads()) /
-                                               static_cast<double>(work.in_blocks))
-                           : 1;
-  if (!SparseDataGradient::supports(geometry) || !prefers_sparse(work, idle)) return;
+  if (!SparseDataGradient::supports(geometry) ||
+      !prefers_sparse(SparseDataGradient::work_of(geometry, extents)))
+    return;
   const Box src = geometry_.needs(produced);
   sparse_data_.emplace(geometry, extents, omp_get_max_threads(), options_.compute, src.extent(kH),
                        src.extent(kW));

@@ -102,7 +102,7 @@ class ConvolutionBlock final : public Layer {
   void prepare_pooled_gradient();
   void prepare_library_gradient();
   PooledWeightGradient::Geometry gradient_geometry() const;
-  bool prefers_sparse(const sparse::Work& work, double idle = 1) const;
+  bool prefers_sparse(const sparse::Work& work) const;
   std::int64_t planes_between_polls() const;
   void prepare_sparse_data_gradient();
   template <class S>
