@@ -12,6 +12,7 @@ cd "${1:-.}"
 rules='
 include           |                                                   | std
 partition         | include                                           | std
+partition/cost    | include                                           | std
 partition/samples | include partition                                 | std
 src/nn            | include partition partition/samples                               | std system dnnl omp
 src/synth         | include                                           | std system fftw3 omp
@@ -25,21 +26,21 @@ runtime/trace     | include partition runtime/posix runtime/mpi     | std system
 runtime/data      | include partition partition/samples src/nn runtime/posix runtime/mpi runtime/hdf5 | std system protobuf zlib
 runtime/stage     | include partition partition/samples src/nn runtime/posix runtime/mpi runtime/machine runtime/log runtime/data | std system json isa-l
 runtime/load      | include partition partition/samples src/nn runtime/posix runtime/mpi runtime/log runtime/data runtime/stage | std system
-runtime/step      | include partition partition/samples src/nn runtime/posix runtime/mpi runtime/log runtime/load | std
+runtime/step      | include partition partition/cost partition/samples src/nn runtime/posix runtime/mpi runtime/log runtime/load | std
 runtime/train     | include partition partition/samples src/nn runtime/posix runtime/mpi runtime/hdf5 runtime/log runtime/trace runtime/data runtime/load runtime/step | std system json
 src/apps/options  | include partition src/nn models @runtime          | std system boost
 src/apps/launch   | include partition src/nn src/synth @runtime src/apps/options | std system json boost omp
 src/apps/train    | include partition partition/samples src/nn models @runtime src/apps/options src/apps/launch | std json
 src/apps/data     | include partition partition/samples src/nn src/synth models @runtime src/apps/options src/apps/launch | std json
-src/apps/bench    | include partition src/nn models @runtime src/apps/options src/apps/launch src/apps/train | std system json omp
-src/apps/plan     | include partition src/nn models @runtime src/apps/options src/apps/launch | std system boost
+src/apps/bench    | include partition partition/cost src/nn models @runtime src/apps/options src/apps/launch src/apps/train | std system json omp
+src/apps/plan     | include partition partition/cost src/nn models @runtime src/apps/options src/apps/launch | std system boost
 src/apps/records  | include runtime/posix runtime/log                 | std system json
 src/apps/report   | include partition src/nn models @runtime src/apps/options src/apps/launch src/apps/records | std system json zlib
 src/apps/watch    | include runtime/posix runtime/log src/apps/options src/apps/launch src/apps/records | std system json
 src/apps/export   | include runtime/posix runtime/data src/apps/options src/apps/launch src/apps/records | std system json protobuf
 src/apps          | include src/apps/options src/apps/launch          | std system
 test/include      | include test                                      | std doctest
-test/partition    | include partition partition/samples test          | std doctest
+test/partition    | include partition partition/cost partition/samples test          | std doctest
 '
 
 files=$(for room in include partition src models runtime test/include test/partition; do
