@@ -14,7 +14,7 @@ include           |                                                   | std
 partition         | include                                           | std
 partition/cost    | include                                           | std
 partition/samples | include partition                                 | std
-src/nn            | include partition partition/samples                               | std system dnnl omp
+src/nn            | include partition partition/cost partition/samples                               | std system dnnl omp
 src/synth         | include                                           | std system fftw3 omp
 models            | include partition src/nn                          | std
 runtime/posix     | include                                           | std system isa-l

@@ -96,6 +96,16 @@ std::vector<ParameterGeometry> ConvolutionBlock::parameters(std::span<const Shap
           {"bias", options_.filters, {1, 1, 1, 1}, false, 0, 0}};
 }
 
+std::string ConvolutionBlock::kernel_name() const {
+  const Spatial& pool = options_.pool;
+  std::string name = fmt::format("block {} pool {}x{}x{} {}", text_of(options_.window), pool[0],
+                                 pool[1], pool[2], name_of(options_.compute));
+  if (options_.dst != options_.compute) name += fmt::format(" to {}", name_of(options_.dst));
+  if (options_.kernels == GradientKernels::kDense) name += " dense gradients";
+  if (options_.kernels == GradientKernels::kSparse) name += " sparse gradients";
+  return name;
+}
+
 std::int64_t ConvolutionBlock::forward_flops(std::span<const Shape> src) const {
   const ConvolutionBlockGeometry geometry = geometry_on(only(src));
   return 2 * geometry.conv_box(Box::whole(geometry.dst_shape())).volume() *
