@@ -134,6 +134,7 @@ void measure_steps(const NetworkOnMesh& network, MeasuredTraining& training, con
     rates.push_back(static_cast<double>(result.setting.batch) / s);
   }
   result.step_s = spread_of(seconds);
+  result.seconds = std::move(seconds);
   result.samples_per_s = spread_of(rates);
   merge_phases(network, times, result);
 }
