@@ -22,8 +22,9 @@ struct MessageTime {
   double seconds = 0;  ///< one way
 };
 
-/// Half the time of a round trip between two ranks for each size: the median of several batches.
-/// The other ranks sleep. The same result on every rank. Collective over `comm`.
+/// Half the time of a round trip between two ranks for each size: the mean of a batch of them, of
+/// the fastest of several batches, as other work on the machine only adds. The other ranks sleep.
+/// The same result on every rank. Collective over `comm`.
 std::vector<MessageTime> ping_pong(const Comm& comm, const RankPair& pair,
                                    std::span<const std::int64_t> sizes);
 

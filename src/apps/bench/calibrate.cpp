@@ -146,6 +146,7 @@ Calibration::Calibration(const Comm& world, const Options& options, const RankBi
       budget_s_(options.get<double>("calibrate-seconds")),
       precision_(precision_named(options.get<std::string>("precision"))) {
   record_.name = world.broadcast(binding.host, 0);
+  record_.memory_bytes = describe_node().memory_bytes;
   record_.cpu = binding.cpu_model;
   record_.isa = cpu_isa_name();
   record_.cores = binding.node_cores;
@@ -157,13 +158,14 @@ Calibration::Calibration(const Comm& world, const Options& options, const RankBi
 }
 
 void Calibration::network() {
+  const NodePlace place = node_place(world_, world_.split_by_node());
+  record_.nodes = place.nodes;
   if (world_.size() == 1) {
     say("network: not measured on one rank; start two or more, on two nodes for both kinds of "
         "links");
     return;
   }
-  record_.network =
-      measure_machine_network(world_, node_place(world_, world_.split_by_node()), left_s() / 4);
+  record_.network = measure_machine_network(world_, place, left_s() / 4);
   const auto link = [&](const char* name, const std::optional<LinkRecord>& one) {
     if (!one) return say(fmt::format("network {}: no two ranks to measure it", name));
     say(fmt::format("network {}: latency {:.2f} us, {:.2f} GB/s, eager up to {} bytes", name,
@@ -248,7 +250,7 @@ void Calibration::show_progress(std::size_t done, std::size_t cases) {
   std::cout << (redraws_ ? "\r" : "")
             << fmt::format("kernels: {} of {} cases of this rank, at most {:.0f} s left", done,
                            cases, left_s())
-            << (redraws_ ? "  " : "\n") << std::flush;
+            << (redraws_ ? "\033[K" : "\n") << std::flush;
 }
 
 KernelTimes Calibration::kernels_of_this_rank(const std::vector<LayerCase>& cases) {
@@ -292,7 +294,7 @@ void Calibration::kernels() {
   record_.kernels_left_out = passes(cases) - std::ssize(record_.kernels);
   if (const std::int64_t polls = world_.sum(mine.polls); polls > 0)
     record_.poll_s = world_.sum(mine.computed_s) / static_cast<double>(polls);
-  if (redraws_ && world_.rank() == 0) std::cout << '\r';
+  if (redraws_ && world_.rank() == 0) std::cout << "\r\033[K";
   say(fmt::format("kernels: {} cases measured{}{}", record_.kernels.size(),
                   record_.kernels_left_out > 0
                       ? fmt::format(", {} left out for lack of time", record_.kernels_left_out)
@@ -318,16 +320,6 @@ MachineRecord Calibration::run(const MachinePeak& peak_of_all) {
 }
 
 }  // namespace
-
-NodePlace node_place(const Comm& world, const Comm& node) {
-  const Comm leaders = world.split(node.rank() == 0 ? 0 : -1, world.rank());
-  NodePlace place;
-  place.place = node.rank();
-  place.node = static_cast<int>(node.max(std::int64_t{leaders.is_null() ? 0 : leaders.rank()}));
-  place.nodes = static_cast<int>(world.sum(std::int64_t{leaders.is_null() ? 0 : 1}));
-  place.most_per_node = static_cast<int>(world.max(std::int64_t{node.size()}));
-  return place;
-}
 
 NetworkRecord measure_machine_network(const Comm& world, const NodePlace& place, double seconds) {
   const Clock clock;

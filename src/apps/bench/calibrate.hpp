@@ -7,18 +7,11 @@
 
 #include "runtime/machine/binding.hpp"
 #include "runtime/mpi/mpi.hpp"
+#include "runtime/mpi/node_place.hpp"
 #include "src/apps/bench/machine_record.hpp"
 #include "src/apps/options/options.hpp"
 
 namespace halomesh {
-
-/// Which ranks share a node.
-struct NodePlace {
-  int node = 0, place = 0;  ///< number of this rank's node, and of this rank on it
-  int nodes = 1, most_per_node = 1;
-};
-/// `node` is the communicator of a node's ranks. Collective over `world`.
-NodePlace node_place(const Comm& world, const Comm& node);
 
 /// Messages, sums and barriers; sums stop after about `seconds`. Two ranks at least. Collective.
 NetworkRecord measure_machine_network(const Comm& world, const NodePlace& place, double seconds);

@@ -47,8 +47,8 @@ struct InputRates {
 
 struct MachineRecord {
   std::string name, cpu, isa;
-  int cores = 0, ranks_per_node = 1, threads = 1;  ///< cores of a node; threads per rank
-  std::int64_t ranks = 1;
+  int cores = 0, ranks_per_node = 1, threads = 1;       ///< cores of a node; threads per rank
+  std::int64_t ranks = 1, nodes = 1, memory_bytes = 0;  ///< memory of a node
   bool shares_cores = false;             ///< ranks had to share cores: times are too long
   MachinePeak peak;                      ///< of a rank
   std::optional<NetworkRecord> network;  ///< empty: measured on one rank
