@@ -27,6 +27,7 @@ struct BenchPlan {
   std::uint64_t seed = 0;
   Reduction reduction = Reduction::kFlat;
   bool evaluate = false;
+  bool network = true;  ///< also measure sums and halos without compute
   std::string json;  ///< file; "": none
 };
 

@@ -170,7 +170,7 @@ BenchResult run_case(const Comm& world, const Options& options, const BenchPlan&
   const std::int64_t memory = peak_memory_bytes();
   result.max_memory_bytes = world.max(memory);
   result.sum_memory_bytes = world.sum(memory);
-  if (world.size() > 1) result.network = training.network();
+  if (world.size() > 1 && plan.network) result.network = training.network();
   return result;
 }
 
