@@ -28,7 +28,7 @@ struct BenchPlan {
   Reduction reduction = Reduction::kFlat;
   bool evaluate = false;
   bool network = true;  ///< also measure sums and halos without compute
-  std::string json;  ///< file; "": none
+  std::string json;     ///< file; "": none
 };
 
 /// The network's options and those of bench.

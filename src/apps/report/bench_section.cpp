@@ -161,8 +161,8 @@ Table rates(const ReportInput& input, const std::vector<Line>& lines) {
       table.rows.push_back(
           {bench.name, text_at(run, {"parts"}), shown(number_at(run, {"replicas"})), shown(ranks),
            text_at(run, {"precision"}), shown(number_at(run, {"batch"})),
-           shown(number_at(run, {"local_batch"})), spread("step_seconds", 1e3),
-           predicted, spread("samples_per_second", 1), shown(rate / ranks),
+           shown(number_at(run, {"local_batch"})), spread("step_seconds", 1e3), predicted,
+           spread("samples_per_second", 1), shown(rate / ranks),
            percent(of_study > 0 ? of_study : efficiency(ranks, rate)),
            run.contains("evaluated_samples_per_second") ? spread("evaluated_samples_per_second", 1)
                                                         : "-",

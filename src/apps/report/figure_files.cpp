@@ -11,16 +11,12 @@
 
 namespace halomesh {
 
-void make_figure_directory(const std::filesystem::path& directory) {
+std::int64_t write_figures(const std::vector<Section>& sections,
+                           const std::filesystem::path& directory) {
   std::error_code failure;
   std::filesystem::create_directories(directory, failure);
   require(!failure, fmt::format("cannot create {}: {}", directory.string(), failure.message()),
           "give another --figures directory");
-}
-
-std::int64_t write_figures(const std::vector<Section>& sections,
-                           const std::filesystem::path& directory) {
-  make_figure_directory(directory);
   std::int64_t figures = 0;
   for (const Section& section : sections)
     for (const Figure& figure : section.figures) {

@@ -10,10 +10,8 @@
 
 namespace halomesh {
 
-/// Creates the directory if necessary. Throws Error when it cannot.
-void make_figure_directory(const std::filesystem::path& directory);
-
-/// Writes each figure as ID.svg and its numbers as ID.csv; returns the number of figures.
+/// Writes each figure as ID.svg and its numbers as ID.csv into the directory, which is created if
+/// necessary; returns the number of figures. Throws Error for what cannot be written.
 std::int64_t write_figures(const std::vector<Section>& sections,
                            const std::filesystem::path& directory);
 

@@ -23,8 +23,7 @@
 #include "src/apps/options/model_options.hpp"
 #include "src/apps/options/scaling_options.hpp"
 #include "src/apps/plan/site_profile.hpp"
-#include "src/apps/report/figure_files.hpp"
-#include "src/apps/report/sections.hpp"
+#include "src/apps/scaling/scaling_figures.hpp"
 #include "src/apps/scaling/scaling_plan.hpp"
 #include "src/apps/scaling/scaling_record.hpp"
 #include "src/apps/scaling/scaling_table.hpp"
@@ -161,10 +160,8 @@ bool Study::no_time_left() const {
 }
 
 void Study::draw_figures() const {
-  ReportInput input;
-  input.benches.push_back({file_.stem().string(), json()});
   const auto directory = options_.get<std::string>("figures");
-  const auto figures = write_figures({bench_section(input)}, directory);
+  const auto figures = draw_scaling(file_.stem().string(), json(), directory);
   std::cout << figures << " figures in " << directory << std::endl;
 }
 
@@ -173,7 +170,10 @@ int Study::run() {
   check_output_file(world_, file_);
   if (!directory.empty())
     on_first_rank(world_, [&] {
-      make_figure_directory(directory);
+      std::error_code failure;
+      std::filesystem::create_directories(directory, failure);
+      require(!failure, fmt::format("cannot create {}: {}", directory, failure.message()),
+              "give another --figures directory");
       return std::string();
     });
   resume();

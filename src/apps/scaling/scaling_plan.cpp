@@ -25,10 +25,10 @@ std::vector<Integer> rank_list(const Options& options, Integer world_ranks) {
   std::sort(ranks.begin(), ranks.end());
   ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
   if (ranks.back() > world_ranks)
-    throw UsageError(fmt::format("--ranks {} needs {} ranks, but {} {} started", joined(ranks, ","),
-                                 ranks.back(), world_ranks, world_ranks == 1 ? "was" : "were"),
-                     fmt::format("start {} ranks, or leave {} out of --ranks", ranks.back(),
-                                 ranks.back()));
+    throw UsageError(
+        fmt::format("--ranks {} needs {} ranks, but {} {} started", joined(ranks, ","),
+                    ranks.back(), world_ranks, world_ranks == 1 ? "was" : "were"),
+        fmt::format("start {} ranks, or leave {} out of --ranks", ranks.back(), ranks.back()));
   return ranks;
 }
 
@@ -53,8 +53,8 @@ std::vector<PartGrid> best_grids(const Model& model, const std::vector<Integer>&
     std::stable_sort(grids.begin(), grids.end(), [](const PartGrid& a, const PartGrid& b) {
       return a.w != b.w ? a.w < b.w : a.h < b.h;
     });
-    const auto cheapest = std::min_element(
-        grids.begin(), grids.end(), [&](const PartGrid& a, const PartGrid& b) {
+    const auto cheapest =
+        std::min_element(grids.begin(), grids.end(), [&](const PartGrid& a, const PartGrid& b) {
           return cost_of_grid(model, a) < cost_of_grid(model, b);
         });
     best.push_back(*cheapest);
@@ -88,9 +88,9 @@ Integer strong_batch(const Options& options, const std::vector<Integer>& ranks) 
   Integer least = 1;
   for (const Integer count : ranks) least = std::lcm(least, count);
   if (least > 1000000)
-    throw UsageError(fmt::format("no batch below a million is a multiple of all --ranks {}",
-                                 joined(ranks, ",")),
-                     "give --strong-batch B, or numbers of ranks that divide each other");
+    throw UsageError(
+        fmt::format("no batch below a million is a multiple of all --ranks {}", joined(ranks, ",")),
+        "give --strong-batch B, or numbers of ranks that divide each other");
   return least;
 }
 

@@ -23,9 +23,9 @@ struct ScalingCase {
 };
 
 struct ScalingPlan {
-  std::vector<std::int64_t> ranks;     ///< ascending
-  std::vector<ScalingCase> cases;      ///< by ascending ranks, then parts
-  std::vector<std::string> left_out;   ///< a sentence for each mesh that is not measured, and why
+  std::vector<std::int64_t> ranks;    ///< ascending
+  std::vector<ScalingCase> cases;     ///< by ascending ranks, then parts
+  std::vector<std::string> left_out;  ///< a sentence for each mesh that is not measured, and why
 };
 
 /// What a mesh of one replica costs a step, to order grids of as many parts: operations of the part

@@ -36,26 +36,25 @@ Json run_json(const ScalingRecord::Summary& run, bool strong, const StudySetting
   const Spread steps = spread_of(run.seconds);
   const auto batch = static_cast<double>(run.setting.batch);
   const auto share = [](double value) { return Json{{"mean", value}}; };
-  Json json = {
-      {"scaling", strong ? "strong" : "weak"},
-      {"parts", to_string(mesh.parts)},
-      {"replicas", mesh.replicas},
-      {"ranks", mesh.ranks()},
-      {"precision", settings.at("precision")},
-      {"reduction", settings.at("reduction")},
-      {"batch", run.setting.batch},
-      {"local_batch", run.setting.batch / mesh.replicas},
-      {"rounds", run.rounds},
-      {"steps", run.seconds.size()},
-      {"step_seconds", spread_json(steps)},
-      {"samples_per_second",
-       spread_json({batch / steps.median, batch / steps.max, batch / steps.min})},
-      {"mean_step_seconds", run.mean_s},
-      {"wait_fraction",
-       {{"halo", share(run.halo_wait)},
-        {"reduction", share(run.reduction_wait)},
-        {"input", share(run.input_wait)}}},
-      {"efficiency", run.efficiency > 0 ? Json(run.efficiency) : Json()}};
+  Json json = {{"scaling", strong ? "strong" : "weak"},
+               {"parts", to_string(mesh.parts)},
+               {"replicas", mesh.replicas},
+               {"ranks", mesh.ranks()},
+               {"precision", settings.at("precision")},
+               {"reduction", settings.at("reduction")},
+               {"batch", run.setting.batch},
+               {"local_batch", run.setting.batch / mesh.replicas},
+               {"rounds", run.rounds},
+               {"steps", run.seconds.size()},
+               {"step_seconds", spread_json(steps)},
+               {"samples_per_second",
+                spread_json({batch / steps.median, batch / steps.max, batch / steps.min})},
+               {"mean_step_seconds", run.mean_s},
+               {"wait_fraction",
+                {{"halo", share(run.halo_wait)},
+                 {"reduction", share(run.reduction_wait)},
+                 {"input", share(run.input_wait)}}},
+               {"efficiency", run.efficiency > 0 ? Json(run.efficiency) : Json()}};
   if (run.predicted) {
     json["predicted_step_seconds"] = run.predicted->step_s;
     json["predicted_range_seconds"] = {run.predicted->low_s, run.predicted->high_s};

@@ -24,8 +24,9 @@ void print_summaries(std::ostream& out, const std::vector<ScalingRecord::Summary
   if (runs.empty()) return;
   const bool predicted = std::any_of(runs.begin(), runs.end(),
                                      [](const auto& run) { return run.predicted.has_value(); });
-  std::vector<std::string> header{"ranks",     "parts",  "replicas",    "batch",   "ms per step",
-                                  "samples/s", "eff. %", "halo wait %", "reduction %", "input %"};
+  std::vector<std::string> header{"ranks",       "parts",     "replicas", "batch",
+                                  "ms per step", "samples/s", "eff. %",   "halo wait %",
+                                  "reduction %", "input %"};
   std::string alignment = "><>>>>>>>>";
   if (predicted) {
     header.insert(header.end(), {"predicted ms", "pred./meas."});
@@ -36,18 +37,17 @@ void print_summaries(std::ostream& out, const std::vector<ScalingRecord::Summary
     const Spread steps = spread_of(run.seconds);
     const MeshShape& mesh = run.setting.mesh;
     const auto percent = [](double share) { return fmt::format("{:.1f}", 100 * share); };
-    std::vector<std::string> row{
-        std::to_string(mesh.ranks()),
-        to_string(mesh.parts),
-        std::to_string(mesh.replicas),
-        std::to_string(run.setting.batch),
-        fmt::format("{:.2f} ({:.2f} .. {:.2f})", steps.median * 1e3, steps.min * 1e3,
-                    steps.max * 1e3),
-        fmt::format("{:.3f}", run.rate()),
-        percent(run.efficiency),
-        percent(run.halo_wait),
-        percent(run.reduction_wait),
-        percent(run.input_wait)};
+    std::vector<std::string> row{std::to_string(mesh.ranks()),
+                                 to_string(mesh.parts),
+                                 std::to_string(mesh.replicas),
+                                 std::to_string(run.setting.batch),
+                                 fmt::format("{:.2f} ({:.2f} .. {:.2f})", steps.median * 1e3,
+                                             steps.min * 1e3, steps.max * 1e3),
+                                 fmt::format("{:.3f}", run.rate()),
+                                 percent(run.efficiency),
+                                 percent(run.halo_wait),
+                                 percent(run.reduction_wait),
+                                 percent(run.input_wait)};
     if (run.predicted) {
       row.push_back(fmt::format("{:.2f}", run.predicted->step_s * 1e3));
       row.push_back(fmt::format("{:.2f}", run.predicted->step_s / steps.median));
