@@ -41,6 +41,7 @@ struct BenchResult {
   BenchCase setting;
   Reduction reduction = Reduction::kAuto;
   std::int64_t local_batch = 1, parameters = 0, steps = 0;
+  std::vector<double> seconds;  ///< of each step, of its slowest rank
   Spread step_s, samples_per_s;
   std::optional<Spread> evaluated_per_s;
   double mean_step_s = 0;  ///< mean over steps and ranks: what the rows' mean_s add up to
