@@ -10,8 +10,9 @@
 #include <type_traits>
 
 #include "src/nn/data_type.hpp"
+#include "src/nn/layers/isa.hpp"
 
-namespace halomesh {
+namespace halomesh::inline HALOMESH_ISA {
 
 constexpr std::int64_t kLanes = 16;
 
@@ -176,4 +177,4 @@ constexpr std::int16_t kKeyOfInfinity = 0x7f80 - kKeyOffset;
   std::memcpy(reinterpret_cast<char*>(&bits) + half * sizeof(part), &part, sizeof(part));
 }
 
-}  // namespace halomesh
+}  // namespace halomesh::inline HALOMESH_ISA
