@@ -161,7 +161,7 @@ PYTHON_TESTS := $(wildcard test/system/*_test.py)
 FUZZ_TARGETS := $(wildcard test/fuzz/*_fuzz.cpp)
 # The tests of what is compiled for several instruction sets.
 ISA_TESTS    := $(wildcard $(addprefix test/nn/,dense_source_test.cpp pooled_*_test.cpp sparse_*_test.cpp \
-                  winograd_*_test.cpp convolution_block*_test.cpp))
+                  winograd_*_test.cpp convolution_block*_test.cpp isa_kernels_test.cpp))
 
 objects   = $(patsubst %.cpp,$(B)/obj/%.o,$(1))
 generated = $(patsubst %.proto,$(B)/gen/%.pb.$(2),$(1))
@@ -365,10 +365,11 @@ $(eval $(call program,$(B)/tests/system_tests,$(PLAIN_MAIN) $(call objects,$(TES
 $(eval $(call program,$(B)/tests/long_tests,$(PLAIN_MAIN) $(call objects,$(TEST_LONG) $(PARTITION)) $(HARNESS_LIB),$(CXX),$(HDF5_LIBS) $(BOOST_LIBS) $(FMT_LIBS) -pthread))
 
 .PHONY: test-programs
-test-programs: $(TEST_PROGRAMS)
+test-programs: $(TEST_PROGRAMS) isa-test-programs
 
-# The kernels of each instruction set, also of those that ARCH includes.
-ISA_TEST_NAMES := $(if $(SANITIZE),,$(patsubst %,isa_%_tests,$(ALL_ISAS)))
+# The kernels of each instruction set, also of those below ARCH; nn_tests has those of ARCH itself.
+ISA_OF_ARCH := $(lastword $(filter-out $(ISAS),$(ALL_ISAS)))
+ISA_TEST_NAMES := $(if $(SANITIZE),,$(patsubst %,isa_%_tests,$(filter-out $(ISA_OF_ARCH),$(ALL_ISAS))))
 define isa_tests
 $(eval $(call program,$(B)/tests/isa_$(1)_tests,$(PLAIN_MAIN) $(call isa_objects,$(1),$(ISA_TESTS)) $(sort $(B)/obj/isa-$(1).o $(ISA_OBJECTS)) $(call objects,$(L2)) $(HARNESS_LIB),$(CXX),$(LIBS_nn) -pthread))
 endef
@@ -384,7 +385,7 @@ run_tests = @HALOMESH=$(CURDIR)/$(PROGRAM) HALOMESH_SOURCE=$(CURDIR) MPI=$(MPI) 
 SHELL_TESTS := $(wildcard test/harness/*_test.sh)
 # The longest one first: two run side by side. MPICH's waiting ranks never yield a core.
 TEST_JOBS   ?= $(if $(filter mpich,$(MPI)),1,2)
-ALL_TESTS   := $(filter system_tests,$(TEST_NAMES)) $(filter-out system_tests,$(TEST_NAMES)) layers \
+ALL_TESTS   := $(filter system_tests,$(TEST_NAMES)) $(filter-out system_tests,$(TEST_NAMES)) $(ISA_TEST_NAMES) layers \
                $(SHELL_TESTS) $(PYTHON_TESTS)
 test: deps ## install missing packages, build and run every test; TORCH=1 also installs PyTorch, BROWSER=1 a browser
 	@+$(MAKE) --no-print-directory all test-programs
