@@ -161,7 +161,7 @@ PYTHON_TESTS := $(wildcard test/system/*_test.py)
 FUZZ_TARGETS := $(wildcard test/fuzz/*_fuzz.cpp)
 # The tests of what is compiled for several instruction sets.
 ISA_TESTS    := $(wildcard $(addprefix test/nn/,dense_source_test.cpp pooled_*_test.cpp sparse_*_test.cpp \
-                  winograd_*_test.cpp convolution_block*_test.cpp isa_kernels_test.cpp))
+                  winograd_*_test.cpp convolution_block_rules_test.cpp isa_kernels_test.cpp))
 
 objects   = $(patsubst %.cpp,$(B)/obj/%.o,$(1))
 generated = $(patsubst %.proto,$(B)/gen/%.pb.$(2),$(1))
@@ -364,6 +364,11 @@ $(eval $(call program,$(B)/tests/app_tests,$(MPI_MAIN) $(call objects,$(TEST_APP
 $(eval $(call program,$(B)/tests/system_tests,$(PLAIN_MAIN) $(call objects,$(TEST_SYSTEM) $(PARTITION)) $(HARNESS_LIB),$(CXX),$(HDF5_LIBS) $(BOOST_LIBS) $(FMT_LIBS) -pthread))
 $(eval $(call program,$(B)/tests/long_tests,$(PLAIN_MAIN) $(call objects,$(TEST_LONG) $(PARTITION)) $(HARNESS_LIB),$(CXX),$(HDF5_LIBS) $(BOOST_LIBS) $(FMT_LIBS) -pthread))
 
+# Run under emulators: see test/harness/builds.mk.
+EMULATED := $(wildcard test/emulation/*.cpp)
+$(eval $(call compile,$(EMULATED),$(CXX),$(FLAGS_nn)))
+$(eval $(call program,$(B)/tests/gradient_work,$(call objects,$(EMULATED) $(L2)) $(ISA_OBJECTS),$(CXX),$(LIBS_nn)))
+
 .PHONY: test-programs
 test-programs: $(TEST_PROGRAMS) isa-test-programs
 
@@ -507,8 +512,8 @@ layers: ## check that each room includes only what it may
 
 .PHONY: format-check
 format-check: ## check the format of every file (clang-format)
-	@$(CLANG_FORMAT) --dry-run -Werror $(sort $(HEADERS) $(ROOMS) $(TESTS) $(FUZZ_TARGETS) $(BENCHMARKS) $(wildcard test/*/*.hpp test/*/*/*.hpp))
-	@echo "format-check: $(words $(sort $(HEADERS) $(ROOMS) $(TESTS) $(FUZZ_TARGETS) $(BENCHMARKS) $(wildcard test/*/*.hpp test/*/*/*.hpp))) files are in form"
+	@$(CLANG_FORMAT) --dry-run -Werror $(sort $(HEADERS) $(ROOMS) $(TESTS) $(FUZZ_TARGETS) $(BENCHMARKS) $(EMULATED) $(wildcard test/*/*.hpp test/*/*/*.hpp))
+	@echo "format-check: $(words $(sort $(HEADERS) $(ROOMS) $(TESTS) $(FUZZ_TARGETS) $(BENCHMARKS) $(EMULATED) $(wildcard test/*/*.hpp test/*/*/*.hpp))) files are in form"
 
 .PHONY: tidy
 TIDY_FILES := $(ROOMS) $(HARNESS) $(HARNESS_MPI) $(wildcard test/harness/*_main.cpp)
@@ -575,5 +580,5 @@ help: ## show this page
 	  JOBS 'parallel jobs without -j ($(JOBS))' \
 	  V '1: show whole commands ($(V))'
 
--include $(patsubst %.o,%.d,$(call objects,$(ROOMS) $(TESTS) $(FUZZ_TARGETS)) $(PB_OBJECTS))
+-include $(patsubst %.o,%.d,$(call objects,$(ROOMS) $(TESTS) $(FUZZ_TARGETS) $(EMULATED)) $(PB_OBJECTS))
 -include $(foreach isa,$(ALL_ISAS),$(patsubst %.o,%.d,$(call isa_objects,$(isa),$(ISA_SOURCES) $(ISA_TESTS))))

@@ -12,6 +12,12 @@
 #include "src/nn/data_type.hpp"
 #include "src/nn/layers/isa.hpp"
 
+// Where vectors have no registers of their size, GCC warns of how functions return them: all that
+// do, here and in files that include this, are inlined.
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wpsabi"
+#endif
+
 namespace halomesh::inline HALOMESH_ISA {
 
 constexpr std::int64_t kLanes = 16;
