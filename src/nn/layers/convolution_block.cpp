@@ -13,7 +13,7 @@
 #include "src/nn/onednn_library.hpp"
 #include "src/nn/pack.hpp"
 
-namespace halomesh {
+namespace halomesh::inline HALOMESH_ISA {
 namespace {
 
 std::int64_t cache_bytes_of_a_core() {
@@ -542,4 +542,4 @@ void ConvolutionBlock::add_pooled_gradient(Gradient& gradient, AnyConstView src,
     add_of(elements<float>(data));
 }
 
-}  // namespace halomesh
+}  // namespace halomesh::inline HALOMESH_ISA

@@ -10,7 +10,7 @@
 
 #include "error.hpp"
 
-namespace halomesh {
+namespace halomesh::inline HALOMESH_ISA {
 
 using namespace sparse;
 
@@ -187,4 +187,4 @@ template void SparseDataGradient::run(const Target<Bfloat16>&, const Spatial&, R
 template void SparseDataGradient::run(const Target<Bfloat16>&, const Spatial&, Range,
                                       const Pooled<Bfloat16>&, const Argmax&, float);
 
-}  // namespace halomesh
+}  // namespace halomesh::inline HALOMESH_ISA

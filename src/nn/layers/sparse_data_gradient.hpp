@@ -8,13 +8,14 @@
 
 #include "partition/window.hpp"
 #include "shape.hpp"
+#include "src/nn/layers/isa.hpp"
 #include "src/nn/layers/pooled_weight_gradient.hpp"
 #include "src/nn/layers/sparse_split.hpp"
 #include "src/nn/layers/sparse_target.hpp"
 #include "src/nn/layers/sparse_tile.hpp"
 #include "src/nn/tensor.hpp"
 
-namespace halomesh {
+namespace halomesh::inline HALOMESH_ISA {
 
 /// Un-pooling a gradient leaves one element of each pooling window that is not zero: of the pooled
 /// voxel p and output channel o it is the convolution's output voxel q = pool * p + largest(p, o),
@@ -88,4 +89,4 @@ class SparseDataGradient {
   AlignedBuffer<float> weights_;  // vector of input channels, output channel, tap, input channel
 };
 
-}  // namespace halomesh
+}  // namespace halomesh::inline HALOMESH_ISA
