@@ -59,6 +59,6 @@ struct BenchResult {
 /// With a `machine` (may be null), layers take its times instead of computing. Collective over
 /// `world`. Throws Error when the loss is not finite.
 BenchResult run_case(const Comm& world, const Options& options, const BenchPlan& plan,
-                     const BenchCase& setting, TimedMachine* machine);
+                     const BenchCase& setting, TimedMachine* machine = nullptr);
 
 }  // namespace halomesh
