@@ -179,10 +179,43 @@ void ConvolutionBlock::prepare_pooled_forward() {
   }
 }
 
+// Weights are transformed once for all chunks, or for each.
+bool ConvolutionBlock::prefers_winograd() const {
+  constexpr Spatial kOnes{1, 1, 1};
+  const WindowOptions& w = options_.window;
+  const PooledWeightGradient::Geometry geometry = gradient_geometry();
+  if (options_.kernels == GradientKernels::kDense || options_.compute != DataType::kFloat32 ||
+      context_.src_types[0] != DataType::kFloat32 || w.stride != kOnes || w.dilation != kOnes ||
+      !WinogradConvolution::supports(geometry))
+    return false;
+  const std::int64_t windows = context_.boxes.dst_produced.volume() / channels();
+  return options_.kernels == GradientKernels::kWinograd ||
+         WinogradConvolution::pays(geometry,
+                                   windows / static_cast<std::int64_t>(context_.dst_chunks.size()));
+}
+
+void ConvolutionBlock::prepare_winograd() {
+  std::int64_t most = 1;
+  for (const Box& dst : context_.dst_chunks) most = std::max(most, dst.volume() / channels());
+  winograd_.emplace(gradient_geometry(), most, omp_get_max_threads());
+  for (const Box& dst : context_.dst_chunks) {
+    PreparedChunk& chunk = chunks_.emplace_back(PreparedChunk{dst, {}});
+    const std::int64_t planes =
+        winograd_->transforms_in_forward() ? dst.extent(kD) : planes_between_polls();
+    for (const ConvolutionPiece& piece :
+         geometry_.split_dst(dst, std::max<std::int64_t>(1, planes)))
+      chunk.pieces.push_back({piece});
+  }
+}
+
 void ConvolutionBlock::prepare_forward() {
   if (PooledConvolution::is_fast() && has_few_channels() && options_.pool == Spatial{2, 2, 2} &&
       (options_.compute == DataType::kFloat32 || !cpu_has_matrix_unit())) {
     prepare_pooled_forward();
+    return;
+  }
+  if (prefers_winograd()) {
+    prepare_winograd();
     return;
   }
   for (const Box& dst : context_.dst_chunks) {
@@ -201,6 +234,8 @@ std::vector<std::string> ConvolutionBlock::implementations() const {
   std::vector<std::string> names = kernels_.implementations();
   if (pooled_forward_)
     names.push_back(fmt::format("forward {} pooled:halomesh", name_of(options_.compute)));
+  if (winograd_)
+    names.push_back(fmt::format("forward {} winograd:halomesh", name_of(options_.compute)));
   if (pooled_gradient_)
     names.push_back(fmt::format("backward_weights {} pooled:halomesh", name_of(options_.compute)));
   if (sparse_data_)
@@ -214,7 +249,20 @@ void ConvolutionBlock::load_parameters() {
   const float *weight = parameters_[0].values.data(), *bias = parameters_[1].values.data();
   kernels_.load_weights(weight, bias);
   if (pooled_forward_) pooled_forward_->load_weights(weight, bias);
+  if (winograd_) winograd_->load_weights(weight, bias);
   if (sparse_data_) sparse_data_->load_weights(weight);
+}
+
+// In place: what a piece reads may be any box of the view.
+void ConvolutionBlock::forward_winograd(AnyConstView src, const ConvolutionPiece& piece,
+                                        std::int64_t n, AnyView dst, Argmax argmax) {
+  const auto from = pooled(src.as<float>(), n, piece.src);
+  const ConvolutionGeometry g = geometry_.convolution(piece);
+  const WinogradConvolution::Source source{from.data,
+                                           from.step,
+                                           piece.src.shape().spatial(),
+                                           {-g.pad_before[0], -g.pad_before[1], -g.pad_before[2]}};
+  winograd_->forward(source, piece.dst, n, options_.slope, dst, argmax);
 }
 
 void ConvolutionBlock::forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
@@ -231,6 +279,8 @@ void ConvolutionBlock::forward(const Pass& pass, std::span<const AnyConstView> s
       if (pooled_forward_) {
         const void* const from = pooled_source_.read(src[0], n, boxes.src, padding_of(boxes));
         pooled_forward_->forward(from, boxes.dst, n, options_.slope, dst, argmax);
+      } else if (winograd_) {
+        forward_winograd(src[0], boxes, n, dst, argmax);
       } else {
         kernels_.forward(kernel, source_.read(src[0], n, boxes.src), planes_.data());
         activation_.forward({planes_.data(), options_.compute, planes_of(boxes.conv)}, boxes.dst, n,

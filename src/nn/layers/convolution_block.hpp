@@ -19,6 +19,7 @@
 #include "src/nn/layers/pooled_weight_gradient.hpp"
 #include "src/nn/layers/sparse_data_gradient.hpp"
 #include "src/nn/layers/sparse_weight_gradient.hpp"
+#include "src/nn/layers/winograd_convolution.hpp"
 #include "src/nn/onednn.hpp"
 #include "src/nn/tensor.hpp"
 
@@ -31,9 +32,9 @@ namespace halomesh::inline HALOMESH_ISA {
 ///
 /// Convolution planes are written to a cache-sized buffer and pooled there at once; one byte per
 /// output element records for backward where its value came from and whether the slope applies. For
-/// an input with few channels nothing but the pooled output is written. Dense backward kernels fill
-/// the buffer with the gradients of a few planes at a time; sparse ones, and the weight gradient
-/// for an input with few channels, need no buffer.
+/// an input with few channels, and by Winograd's filtering, nothing but the pooled output is
+/// written. Dense backward kernels fill the buffer with the gradients of a few planes at a time;
+/// sparse ones, and the weight gradient for an input with few channels, need no buffer.
 class ConvolutionBlock final : public Layer {
  public:
   /// Throws Error when there are no filters, or for a pooling window, slope or type outside the
@@ -77,6 +78,10 @@ class ConvolutionBlock final : public Layer {
   std::int64_t channels() const { return context_.boxes.dst_produced.extent(kC); }
   void prepare_forward();
   void prepare_pooled_forward();
+  bool prefers_winograd() const;
+  void prepare_winograd();
+  void forward_winograd(AnyConstView src, const ConvolutionPiece& piece, std::int64_t n,
+                        AnyView dst, Argmax argmax);
   void prepare_data_gradient();
   void prepare_parameter_gradients();
   void prepare_pooled_gradient();
@@ -115,7 +120,8 @@ class ConvolutionBlock final : public Layer {
   // Where inputs have few channels: our own kernels, and padded input for the first.
   std::optional<PooledConvolution> pooled_forward_;
   std::optional<PooledWeightGradient> pooled_gradient_;
-  // Where sparse kernels are preferred.
+  // Where they are preferred.
+  std::optional<WinogradConvolution> winograd_;
   std::optional<SparseWeightGradient> sparse_weights_;
   std::optional<SparseDataGradient> sparse_data_;
   DenseSource pooled_source_;
