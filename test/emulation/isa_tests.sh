@@ -27,7 +27,7 @@ expect() {
 }
 
 $program synth --out "$scratch/data" --train 4 --validation 2 --extent 16 --seed 1 >/dev/null
-train="train --data $scratch/data --conv-layers 2 --filters 16 --fc 8 --epochs 1 --batch 2"
+train="train --data $scratch/data --input 16x16x16x4 --conv-layers 2 --filters 16 --fc 8 --epochs 1 --batch 2"
 for cpu in Haswell,avx2 SandyBridge,plain Nehalem,plain; do
   emulate="$emulator -cpu ${cpu%,*}"
   echo "===== ${cpu%,*}"
