@@ -33,7 +33,7 @@ TEST_CASE("holders are numbered replica by replica, and know who shares a node")
       {{4, {2, 1, 1}}, 4, {1}, 2},
       {{2, {4, 2, 1}}, 4, {0, 1, 2, 3, 4, 5, 6, 7}, 4},
       {{2, {4, 2, 1}}, 4, {0, 1, 4, 5}, 2},
-      {{2, {4, 2, 1}}, 4, {0, 1, 2, 4}, 1},  // three on one node, one on the next
+      {{2, {4, 2, 1}}, 4, {0, 4, 5, 6}, 1},  // one on one node, three on the next
       {{2, {4, 2, 1}}, 4, {1, 2}, 2},        // none on the second node
       {{2, {3, 1, 1}}, 2, {0, 1, 2}, 1},     // nodes cut replicas
   };
