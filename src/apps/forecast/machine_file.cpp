@@ -217,6 +217,7 @@ const JsonNumber kJsonNumbers[] = {
     {"/network/within_node/s_per_byte", "node-message-gbs", kGigaInverse, false, true},
     {"/network/between_nodes/latency_s", "latency-us", kMicro, false, false},
     {"/network/between_nodes/s_per_byte", "message-gbs", kGigaInverse, false, true},
+    {"/network/injection_s_per_byte", "injection-gbs", kGigaInverse, false, true},
     {"/network/add_s_per_byte", "add-gbs", kGigaInverse, false, true},
     {"/network/copy_s_per_byte", "copy-gbs", kGigaInverse, false, true},
     {"/network/poll_s", "poll-ms", 1e3, false, false},
