@@ -323,7 +323,8 @@ class Timeline {
     for (Part part = 0; part < parts_; ++part) {
       const auto held = geometry_.parameter_count(static_cast<std::int64_t>(part));
       if (machine_.kernels.rates.triad > 0)
-        spend(part, kCompute, 5 * 4.0 * static_cast<double>(held) / machine_.kernels.rates.triad);
+        spend(part, kCompute,
+              shared_cores_ * 5 * 4.0 * static_cast<double>(held) / machine_.kernels.rates.triad);
     }
   }
 
