@@ -73,6 +73,7 @@ class ConvolutionBlock final : public Layer {
                            AnyConstView diff_dst) override;
   std::vector<std::string> implementations() const override;
   std::int64_t forward_flops(std::span<const Shape> src) const override;
+  const ConvolutionBlockOptions& options() const { return options_; }
 
  private:
   struct Prepared {
