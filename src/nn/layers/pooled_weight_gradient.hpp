@@ -76,6 +76,9 @@ class PooledWeightGradient {
   /// Writes the sums: weight in the order out,in,kd,kh,kw, and one bias per output channel.
   void store(float* diff_weight, float* diff_bias) const;
 
+  /// How many tiles, which threads share, `extents` pooled voxels are cut into.
+  std::int64_t tiles(const Spatial& extents) const;
+
  private:
   struct Tile;
   using Accumulate = void (*)(const pooled_weight::TileVoxels& voxels, const float* window,

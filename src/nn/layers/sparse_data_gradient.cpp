@@ -47,6 +47,13 @@ Work SparseDataGradient::work_of(const Geometry& g, const Spatial& extents) {
   return work;
 }
 
+// Slabs of two planes or more meet only in their first and last planes.
+Split SparseDataGradient::split_of(const Geometry& geometry, const Spatial& extents, int threads) {
+  const bool meets_next = geometry.kernel[0] <= geometry.pool[0] + 1;
+  return best_split(work_of(geometry, extents), threads,
+                    meets_next ? std::max<std::int64_t>(1, extents[0] / 2) : 1, 1);
+}
+
 SparseDataGradient::SparseDataGradient(const Geometry& geometry, const Spatial& extents,
                                        int threads, DataType type, std::int64_t rows,
                                        std::int64_t pixels)
@@ -62,10 +69,7 @@ SparseDataGradient::SparseDataGradient(const Geometry& geometry, const Spatial& 
   windows_ = {
       TileLayout(geometry_.kernel, geometry_.pool, kTile), geometry_.kernel, geometry_.pool, {}};
   weights_ = AlignedBuffer<float>(geometry_.src_channels * geometry_.dst_channels * taps());
-  // Slabs of two planes or more meet only in their first and last planes.
-  const bool meets_next = geometry_.kernel[0] <= geometry_.pool[0] + 1;
-  split_ = best_split(work_of(geometry_, extents), threads,
-                      meets_next ? std::max<std::int64_t>(1, extents[0] / 2) : 1, 1);
+  split_ = split_of(geometry_, extents, threads);
   for (std::int64_t slab = 0; type == DataType::kBfloat16 && slab < split_.slabs; ++slab)
     edges_.emplace_back(windows_, kTile, rows, pixels, geometry_.src_channels, slab == 0);
   for (std::int64_t p = 0; p < split_.parts(); ++p) {

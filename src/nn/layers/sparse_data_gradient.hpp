@@ -43,6 +43,9 @@ class SparseDataGradient {
   /// The work of pooled `extents`.
   static sparse::Work work_of(const Geometry& geometry, const Spatial& extents);
 
+  /// How at most `threads` threads share it.
+  static sparse::Split split_of(const Geometry& geometry, const Spatial& extents, int threads);
+
   /// For boxes of about `extents` pooled voxels, on at most `threads` threads. With `type`
   /// kBfloat16, blocks have at most `rows` x `pixels` in a plane. Throws Error unless the geometry
   /// is supported.

@@ -35,6 +35,8 @@ class SparseWeightGradient {
   static bool supports(const Geometry& geometry);
   /// The work of pooled `extents`.
   static sparse::Work work_of(const Geometry& geometry, const Spatial& extents);
+  /// How at most `threads` threads share it.
+  static sparse::Split split_of(const Geometry& geometry, const Spatial& extents, int threads);
 
   /// For boxes of about `extents` pooled voxels, on at most `threads` threads. Throws Error unless
   /// the geometry is supported.
