@@ -158,9 +158,11 @@ APPS      := $(wildcard src/apps/*.cpp src/apps/*/*.cpp)
 # Simulated ranks have no data: they are only measured.
 ifeq ($(MPI),smpi)
 SYNTH     :=
+RUNTIME   := $(wildcard $(addprefix runtime/,$(addsuffix /*.cpp,simulated posix mpi machine log step)))
 APPS      := src/apps/main.cpp $(wildcard src/apps/options/*.cpp src/apps/forecast/*.cpp src/apps/bench/*.cpp) \
-             $(addprefix src/apps/,$(addsuffix .cpp,train/network_on_mesh $(addprefix launch/, \
-               output_directory parallel run_record version)))
+             src/apps/train/network_on_mesh.cpp \
+             $(addprefix src/apps/launch/,$(addsuffix .cpp,output_directory parallel run_record version))
+APPS      := $(filter-out %/bench_input.cpp,$(APPS))
 else
 RUNTIME   := $(filter-out runtime/simulated/%,$(RUNTIME))
 endif

@@ -83,10 +83,14 @@ std::vector<Group> digits_of(int rank, int stride, int count, int rotation) {
     stride *= factor;
     count /= factor;
   }
-  if (!digits.empty())
-    std::rotate(digits.begin(),
-                digits.begin() + rotation % static_cast<std::ptrdiff_t>(digits.size()),
-                digits.end());
+  // A third further each time, so that on a 3-D torus the large first rounds of three rotations use
+  // links of three axes.
+  const auto count_of_digits = static_cast<std::ptrdiff_t>(digits.size());
+  if (count_of_digits > 0)
+    std::rotate(
+        digits.begin(),
+        digits.begin() + (rotation % 3 * count_of_digits / 3 + rotation / 3) % count_of_digits,
+        digits.end());
   return digits;
 }
 

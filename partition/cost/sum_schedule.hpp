@@ -35,9 +35,10 @@ struct SumRound {
 /// non-pipelined reduce-scatter and allreduce algorithms" (arXiv 2410.14234), which takes
 /// ceil(log2 q) rounds for any q. All-gathers are the same rounds backwards.
 ///
-/// `rotation` is the first digit that is taken: buckets summed at the same time with different
-/// rotations use different links of a torus. `place.per_node` must divide place.ranks for
-/// kTwoLevel, whose sums across nodes use `across` (not kTwoLevel).
+/// Each `rotation` (0, 1, ...) takes another digit first: buckets summed at the same time with
+/// different rotations use different links of a torus, the first three those of different axes.
+/// `place.per_node` must divide place.ranks for kTwoLevel, whose sums across nodes use `across`
+/// (not kTwoLevel).
 std::vector<SumRound> sum_schedule(SumAlgorithm algorithm, const SumPlace& place, int rank,
                                    std::int64_t count, int rotation = 0,
                                    SumAlgorithm across = SumAlgorithm::kHalvingDoubling);

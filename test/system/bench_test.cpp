@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -141,6 +142,35 @@ TEST_CASE("bench measures two meshes on two ranks and writes every figure") {
   CHECK(number(replicas["network"]["halo"], "bytes") == 0);
   CHECK(number(parts["network"]["halo"], "bytes") > 2 * 2.0 * 16 * 16 * 4 * 4);
   CHECK(received(replicas, "reduction wait", "") == 2 * 4 * number(replicas, "parameters"));
+}
+
+// Kernels at 1 Gflop/s a rank: their time decides a step.
+TEST_CASE("an emulated step takes the time of the machine's kernels") {
+  const fs::path file = workshop().fresh("bench.json"), machine = workshop().fresh("machine.ini");
+  std::ofstream(machine) << "title = test\ncpu = none\nnetwork = none\n"
+                            "nodes = 1 # assumed: test\ncores = 2 # assumed: test\n"
+                            "ranks-per-node = 2 # assumed: test\nmemory-gib = 1 # assumed: test\n"
+                            "peak-gflops = 2 # assumed: test\ntriad-gbs = 1000 # assumed: test\n"
+                            "kernel-efficiency = 1 # assumed: test\npoll-ms = 1 # assumed: test\n"
+                            "node-latency-us = 1 # assumed: test\n"
+                            "node-message-gbs = 10 # assumed: test\n";
+  Arguments arguments = small_bench(file);
+  arguments["parts"] = "1x1x1";
+  arguments["simulate-compute"] = machine.string();
+  arguments.erase("evaluate");
+  const Outcome outcome = run(2, "bench", arguments, 60);
+  CAPTURE(outcome.text);
+  REQUIRE(outcome.exit_code == 0);
+  const Json record = Json::parse(read_file(file));
+  REQUIRE(record.at("runs").size() == 1);
+  const Json& run = record["runs"][0];
+  const double kernels_s = number(run, "flops") / 2e9;
+  CHECK(kernels_s > 5e-3);
+  CHECK(number(run.at("step_seconds"), "min") >= kernels_s * (1 - 1e-3));
+  // Messages of a few kB: the rest is the scheduling of a busy machine.
+  CHECK(number(run.at("step_seconds"), "min") <= 1.5 * kernels_s + 5e-3);
+  CHECK(record.at("compute_times_of") == machine.stem().string());
+  CHECK(run.at("last_loss") == 0.0);
 }
 
 TEST_CASE("bench refuses what cannot be measured before it starts") {

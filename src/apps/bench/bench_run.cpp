@@ -44,11 +44,11 @@ class MeasuredTraining {
                          local,
                          network.model.input_type(),
                          network.mesh.replica()};
-    if (computes)
-      loader_ = std::make_unique<DirectLoader>(
-          std::make_unique<GeneratedReader>(plan.seed, network.model.input()), spec);
-    else
-      loader_ = std::make_unique<IdleLoader>(spec);
+    if constexpr (!simulation::kOn)
+      if (computes)
+        loader_ = std::make_unique<DirectLoader>(
+            std::make_unique<GeneratedReader>(plan.seed, network.model.input()), spec);
+    if (loader_ == nullptr) loader_ = std::make_unique<IdleLoader>(spec);
     loader_->append(order(plan.warm_up + plan.steps).validation());
   }
 

@@ -11,7 +11,7 @@ namespace halomesh {
 std::unique_ptr<TimedMachine> read_timed_machine(const Comm& world, const std::string& file) {
   auto timed = std::make_unique<TimedMachine>();
   Machine& machine = timed->machine = read_machine(file);
-  machine.derive(world.split_by_node().size());
+  machine.derive(world.node().size());
   const NetworkCost& network = machine.network;
   if (network.poll_s <= 0)
     throw UsageError(fmt::format("{} does not say how often a rank polls while it computes", file),
