@@ -9,12 +9,11 @@
 #include <string_view>
 
 #include "error.hpp"
-#include "src/nn/layers/isa.hpp"
 
 namespace halomesh {
 
 // Of isa_table.cpp, as it was compiled for each.
-inline namespace HALOMESH_ISA {
+inline namespace isa_baseline {
 extern const IsaKernels kIsaKernels;
 }
 #if defined(HALOMESH_WITH_avx512_bf16)
