@@ -272,7 +272,7 @@ $(1): $(2) $(B)/stamp/link
 endef
 
 # ---------------------------------------------------------------------------------------------
-# Several instruction sets: sources that open `namespace halomesh::inline HALOMESH_ISA` are compiled
+# Several instruction sets: sources that open `inline namespace HALOMESH_ISA` are compiled
 # once more for each of ISAS, in a namespace of its own (src/nn/layers/isa.hpp).
 
 ISA_FLAGS_avx2        := -mavx2 -mfma -mbmi -mbmi2
@@ -285,7 +285,7 @@ ALL_ISAS := $(if $(filter x86_64%,$(shell $(CXX) -dumpmachine 2>/dev/null)),avx2
 # Those that ARCH does not include; sanitizers see the kernels of ARCH alone.
 ARCH_MACROS := $(if $(ALL_ISAS),$(shell $(CXX) $(ARCH) -dM -E -x c++ /dev/null 2>/dev/null | grep -oE '__AVX[0-9A-Z]+__'))
 ISAS ?= $(if $(SANITIZE),,$(foreach isa,$(ALL_ISAS),$(if $(filter $(ISA_MACRO_$(isa)),$(ARCH_MACROS)),,$(isa))))
-ISA_SOURCES := $(shell grep -ls '^namespace halomesh::inline HALOMESH_ISA' $(NN))
+ISA_SOURCES := $(shell grep -ls '^inline namespace HALOMESH_ISA' $(NN))
 isa_objects  = $(patsubst %.cpp,$(B)/obj/isa-$(1)/%.o,$(2))
 ISA_OBJECTS := $(foreach isa,$(ISAS),$(B)/obj/isa-$(isa).o)
 

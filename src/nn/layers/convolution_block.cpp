@@ -13,7 +13,8 @@
 #include "src/nn/onednn_library.hpp"
 #include "src/nn/pack.hpp"
 
-namespace halomesh::inline HALOMESH_ISA {
+namespace halomesh {
+inline namespace HALOMESH_ISA {
 namespace {
 
 std::int64_t cache_bytes_of_a_core() {
@@ -542,4 +543,5 @@ void ConvolutionBlock::add_pooled_gradient(Gradient& gradient, AnyConstView src,
     add_of(elements<float>(data));
 }
 
-}  // namespace halomesh::inline HALOMESH_ISA
+}  // namespace HALOMESH_ISA
+}  // namespace halomesh

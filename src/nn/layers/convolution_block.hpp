@@ -23,7 +23,8 @@
 #include "src/nn/onednn.hpp"
 #include "src/nn/tensor.hpp"
 
-namespace halomesh::inline HALOMESH_ISA {
+namespace halomesh {
+inline namespace HALOMESH_ISA {
 
 /// dst = leaky_relu(max_pool(convolution(src) + bias)); see Convolution and MaxPooling. Because the
 /// leaky ReLU is non-decreasing, it can be applied after the pooling, to fewer elements. Input:
@@ -129,4 +130,5 @@ class ConvolutionBlock final : public Layer {
   DenseSource pooled_source_;
 };
 
-}  // namespace halomesh::inline HALOMESH_ISA
+}  // namespace HALOMESH_ISA
+}  // namespace halomesh

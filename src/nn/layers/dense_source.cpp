@@ -6,7 +6,8 @@
 
 #include "src/nn/counts.hpp"
 
-namespace halomesh::inline HALOMESH_ISA {
+namespace halomesh {
+inline namespace HALOMESH_ISA {
 namespace {
 
 constexpr auto kToFloat32 = [](auto x) { return static_cast<float>(x); };
@@ -102,4 +103,5 @@ const void* DenseSource::read(AnyConstView view, std::int64_t n, const Box& box,
   return buffer_.data();
 }
 
-}  // namespace halomesh::inline HALOMESH_ISA
+}  // namespace HALOMESH_ISA
+}  // namespace halomesh

@@ -10,7 +10,8 @@
 #include "src/nn/layers/isa.hpp"
 #include "src/nn/tensor.hpp"
 
-namespace halomesh::inline HALOMESH_ISA {
+namespace halomesh {
+inline namespace HALOMESH_ISA {
 
 /// Planes, rows and pixels of zeros around a box.
 struct Padding {
@@ -49,4 +50,5 @@ class DenseSource {
   AlignedBuffer<std::byte> buffer_;
 };
 
-}  // namespace halomesh::inline HALOMESH_ISA
+}  // namespace HALOMESH_ISA
+}  // namespace halomesh

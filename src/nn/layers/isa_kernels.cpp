@@ -9,10 +9,13 @@
 #include <string_view>
 
 #include "error.hpp"
-#include "src/nn/layers/isa_table.hpp"
 
 namespace halomesh {
 
+// Of isa_table.cpp, as it was compiled for each.
+inline namespace isa_baseline {
+extern const IsaKernels kIsaKernels;
+}
 #if defined(HALOMESH_WITH_avx512_bf16)
 namespace isa_avx512_bf16 {
 extern const IsaKernels kIsaKernels;

@@ -10,7 +10,8 @@
 #define HALOMESH_TEXT_OF(name) #name
 #define HALOMESH_NAME_OF(name) HALOMESH_TEXT_OF(name)
 
-namespace halomesh::inline HALOMESH_ISA {
+namespace halomesh {
+inline namespace HALOMESH_ISA {
 namespace {
 
 constexpr std::string_view kNamespace = HALOMESH_NAME_OF(HALOMESH_ISA);
@@ -38,4 +39,5 @@ constinit const IsaKernels kIsaKernels = {kIsa, kNamespace == "isa_baseline",
                                           make_convolution_block, run_multiply_adds_here,
                                           run_bfloat16_dots_here};
 
-}  // namespace halomesh::inline HALOMESH_ISA
+}  // namespace HALOMESH_ISA
+}  // namespace halomesh

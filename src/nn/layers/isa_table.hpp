@@ -5,8 +5,10 @@
 #include "src/nn/layers/isa.hpp"
 #include "src/nn/layers/isa_kernels.hpp"
 
-namespace halomesh::inline HALOMESH_ISA {
+namespace halomesh {
+inline namespace HALOMESH_ISA {
 
 extern const IsaKernels kIsaKernels;
 
-}  // namespace halomesh::inline HALOMESH_ISA
+}  // namespace HALOMESH_ISA
+}  // namespace halomesh

@@ -18,7 +18,8 @@
 #pragma GCC diagnostic ignored "-Wpsabi"
 #endif
 
-namespace halomesh::inline HALOMESH_ISA {
+namespace halomesh {
+inline namespace HALOMESH_ISA {
 
 constexpr std::int64_t kLanes = 16;
 
@@ -183,4 +184,5 @@ constexpr std::int16_t kKeyOfInfinity = 0x7f80 - kKeyOffset;
   std::memcpy(reinterpret_cast<char*>(&bits) + half * sizeof(part), &part, sizeof(part));
 }
 
-}  // namespace halomesh::inline HALOMESH_ISA
+}  // namespace HALOMESH_ISA
+}  // namespace halomesh

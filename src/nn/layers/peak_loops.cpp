@@ -10,7 +10,8 @@
 #include <arm_sve.h>
 #endif
 
-namespace halomesh::inline HALOMESH_ISA {
+namespace halomesh {
+inline namespace HALOMESH_ISA {
 namespace {
 
 constexpr float kFactor = 0.999f, kTerm = 1e-3f;  // towards 1: no overflow, no denormals
@@ -88,4 +89,5 @@ double run_bfloat16_dots_here(std::int64_t rounds) {
 #endif
 }
 
-}  // namespace halomesh::inline HALOMESH_ISA
+}  // namespace HALOMESH_ISA
+}  // namespace halomesh

@@ -6,10 +6,12 @@
 
 #include "src/nn/layers/isa.hpp"
 
-namespace halomesh::inline HALOMESH_ISA {
+namespace halomesh {
+inline namespace HALOMESH_ISA {
 
 /// As run_multiply_adds() and run_bfloat16_dots() of peak.hpp.
 double run_multiply_adds_here(std::int64_t rounds);
 double run_bfloat16_dots_here(std::int64_t rounds);
 
-}  // namespace halomesh::inline HALOMESH_ISA
+}  // namespace HALOMESH_ISA
+}  // namespace halomesh

@@ -11,7 +11,8 @@
 
 #include "src/nn/layers/lanes.hpp"
 
-namespace halomesh::inline HALOMESH_ISA {
+namespace halomesh {
+inline namespace HALOMESH_ISA {
 namespace {
 
 constexpr std::int64_t kMaxTaps = kSlopeBit;
@@ -293,4 +294,5 @@ void PooledActivation::backward(AnyConstView diff_dst, Argmax argmax, const Box&
   });
 }
 
-}  // namespace halomesh::inline HALOMESH_ISA
+}  // namespace HALOMESH_ISA
+}  // namespace halomesh

@@ -11,7 +11,8 @@
 #include "src/nn/layers/isa.hpp"
 #include "src/nn/tensor.hpp"
 
-namespace halomesh::inline HALOMESH_ISA {
+namespace halomesh {
+inline namespace HALOMESH_ISA {
 
 /// Dense planes of a convolution's output in one sample: whole pooling windows along h and w.
 struct ConvolutionPlanes {
@@ -58,4 +59,5 @@ struct PooledActivation {
                 const ConvolutionPlanes& planes, BiasSums* bias) const;
 };
 
-}  // namespace halomesh::inline HALOMESH_ISA
+}  // namespace HALOMESH_ISA
+}  // namespace halomesh

@@ -15,7 +15,8 @@
 
 #include "src/nn/layers/lanes.hpp"
 
-namespace halomesh::inline HALOMESH_ISA {
+namespace halomesh {
+inline namespace HALOMESH_ISA {
 namespace {
 
 constexpr std::size_t kTaps = 8;  // elements of a pooling window, in d,h,w order
@@ -255,4 +256,5 @@ void PooledConvolution::forward(const void* src, const Box& dst_box, std::int64_
     write(dst.as<float>());
 }
 
-}  // namespace halomesh::inline HALOMESH_ISA
+}  // namespace HALOMESH_ISA
+}  // namespace halomesh

@@ -10,7 +10,8 @@
 #include "src/nn/onednn.hpp"
 #include "src/nn/tensor.hpp"
 
-namespace halomesh::inline HALOMESH_ISA {
+namespace halomesh {
+inline namespace HALOMESH_ISA {
 
 /// leaky_relu(max_pool(convolution + bias)) over pooling windows of 2x2x2, stride and dilation 1.
 /// Products and sums are fp32; to compute in bf16, weights and sums are rounded to it (products of
@@ -70,4 +71,5 @@ class PooledConvolution {
   AlignedBuffer<std::int64_t> offsets_;  // of each step's elements in src
 };
 
-}  // namespace halomesh::inline HALOMESH_ISA
+}  // namespace HALOMESH_ISA
+}  // namespace halomesh

@@ -11,7 +11,8 @@
 #include "narrow.hpp"
 #include "src/nn/layers/pooled_weight_tile.hpp"
 
-namespace halomesh::inline HALOMESH_ISA {
+namespace halomesh {
+inline namespace HALOMESH_ISA {
 namespace {
 
 using namespace pooled_weight;
@@ -307,4 +308,5 @@ template void PooledWeightGradient::add(const Source<Bfloat16>&, const Spatial&,
 template void PooledWeightGradient::add(const Source<Bfloat16>&, const Spatial&,
                                         const Pooled<Bfloat16>&, const Argmax&, float, bool);
 
-}  // namespace halomesh::inline HALOMESH_ISA
+}  // namespace HALOMESH_ISA
+}  // namespace halomesh

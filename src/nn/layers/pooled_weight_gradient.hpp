@@ -13,7 +13,8 @@
 #include "src/nn/layers/isa.hpp"
 #include "src/nn/tensor.hpp"
 
-namespace halomesh::inline HALOMESH_ISA {
+namespace halomesh {
+inline namespace HALOMESH_ISA {
 
 namespace pooled_weight {
 struct TileVoxels;
@@ -127,4 +128,5 @@ class PooledWeightGradient {
   std::vector<Scratch> scratch_;
 };
 
-}  // namespace halomesh::inline HALOMESH_ISA
+}  // namespace HALOMESH_ISA
+}  // namespace halomesh

@@ -10,7 +10,8 @@
 
 #include "error.hpp"
 
-namespace halomesh::inline HALOMESH_ISA {
+namespace halomesh {
+inline namespace HALOMESH_ISA {
 
 using namespace sparse;
 
@@ -191,4 +192,5 @@ template void SparseDataGradient::run(const Target<Bfloat16>&, const Spatial&, R
 template void SparseDataGradient::run(const Target<Bfloat16>&, const Spatial&, Range,
                                       const Pooled<Bfloat16>&, const Argmax&, float);
 
-}  // namespace halomesh::inline HALOMESH_ISA
+}  // namespace HALOMESH_ISA
+}  // namespace halomesh

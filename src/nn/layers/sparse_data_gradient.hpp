@@ -15,7 +15,8 @@
 #include "src/nn/layers/sparse_tile.hpp"
 #include "src/nn/tensor.hpp"
 
-namespace halomesh::inline HALOMESH_ISA {
+namespace halomesh {
+inline namespace HALOMESH_ISA {
 
 /// Un-pooling a gradient leaves one element of each pooling window that is not zero: of the pooled
 /// voxel p and output channel o it is the convolution's output voxel q = pool * p + largest(p, o),
@@ -92,4 +93,5 @@ class SparseDataGradient {
   AlignedBuffer<float> weights_;  // vector of input channels, output channel, tap, input channel
 };
 
-}  // namespace halomesh::inline HALOMESH_ISA
+}  // namespace HALOMESH_ISA
+}  // namespace halomesh

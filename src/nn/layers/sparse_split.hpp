@@ -8,7 +8,9 @@
 
 #include "src/nn/layers/isa.hpp"
 
-namespace halomesh::inline HALOMESH_ISA::sparse {
+namespace halomesh {
+inline namespace HALOMESH_ISA {
+namespace sparse {
 
 constexpr double kBlock = 16;  // output channels of a block
 
@@ -62,4 +64,6 @@ inline Split best_split(const Work& w, std::int64_t threads, std::int64_t most_s
   return best;
 }
 
-}  // namespace halomesh::inline HALOMESH_ISA::sparse
+}  // namespace sparse
+}  // namespace HALOMESH_ISA
+}  // namespace halomesh

@@ -16,7 +16,9 @@
 #include "src/nn/layers/pooled_weight_gradient.hpp"
 #include "src/nn/layers/pooled_weight_tile.hpp"
 
-namespace halomesh::inline HALOMESH_ISA::sparse {
+namespace halomesh {
+inline namespace HALOMESH_ISA {
+namespace sparse {
 
 using pooled_weight::ceil_to;
 using pooled_weight::kVector;
@@ -197,4 +199,6 @@ void add_windows(const Winners* winners, std::int64_t count, std::size_t lane, c
   }
 }
 
-}  // namespace halomesh::inline HALOMESH_ISA::sparse
+}  // namespace sparse
+}  // namespace HALOMESH_ISA
+}  // namespace halomesh

@@ -9,7 +9,8 @@
 
 #include "error.hpp"
 
-namespace halomesh::inline HALOMESH_ISA {
+namespace halomesh {
+inline namespace HALOMESH_ISA {
 
 using namespace sparse;
 
@@ -208,4 +209,5 @@ template void SparseWeightGradient::add(const Source<Bfloat16>&, const Spatial&,
 template void SparseWeightGradient::add(const Source<Bfloat16>&, const Spatial&,
                                         const Pooled<Bfloat16>&, const Argmax&, float, bool);
 
-}  // namespace halomesh::inline HALOMESH_ISA
+}  // namespace HALOMESH_ISA
+}  // namespace halomesh

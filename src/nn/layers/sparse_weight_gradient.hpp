@@ -14,7 +14,8 @@
 #include "src/nn/layers/sparse_tile.hpp"
 #include "src/nn/tensor.hpp"
 
-namespace halomesh::inline HALOMESH_ISA {
+namespace halomesh {
+inline namespace HALOMESH_ISA {
 
 /// As PooledWeightGradient, for whole vectors of input channels and kernels of 2x2x2 or 3x3x3: one
 /// vector of a small tile of the source at a time is copied to the first-level cache, where the sum
@@ -86,4 +87,5 @@ class SparseWeightGradient {
   std::vector<AlignedBuffer<float>> sums_;
 };
 
-}  // namespace halomesh::inline HALOMESH_ISA
+}  // namespace HALOMESH_ISA
+}  // namespace halomesh

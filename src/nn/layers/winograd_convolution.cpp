@@ -12,7 +12,8 @@
 #include "error.hpp"
 #include "src/nn/layers/winograd_transform.hpp"
 
-namespace halomesh::inline HALOMESH_ISA {
+namespace halomesh {
+inline namespace HALOMESH_ISA {
 
 using namespace winograd;
 
@@ -396,4 +397,5 @@ void WinogradConvolution::forward(const Source& src, const Box& dst_box, std::in
     run(Target<float>{dst.as<float>(), argmax, dst_box, n, slope});
 }
 
-}  // namespace halomesh::inline HALOMESH_ISA
+}  // namespace HALOMESH_ISA
+}  // namespace halomesh

@@ -13,7 +13,8 @@
 #include "src/nn/layers/pooled_weight_tile.hpp"
 #include "src/nn/tensor.hpp"
 
-namespace halomesh::inline HALOMESH_ISA {
+namespace halomesh {
+inline namespace HALOMESH_ISA {
 
 /// dst = leaky_relu(max_pool(convolution + bias)) in fp32, for kernels of 2x2x2 or 3x3x3, stride
 /// and dilation 1, pooling windows of 2x2x2 and whole vectors of input channels. A tile of F(2, 2)
@@ -125,4 +126,5 @@ class WinogradConvolution {
   std::vector<Scratch> scratch_;
 };
 
-}  // namespace halomesh::inline HALOMESH_ISA
+}  // namespace HALOMESH_ISA
+}  // namespace halomesh

@@ -10,7 +10,9 @@
 #include "src/nn/layers/isa.hpp"
 #include "src/nn/layers/pooled_weight_tile.hpp"
 
-namespace halomesh::inline HALOMESH_ISA::winograd {
+namespace halomesh {
+inline namespace HALOMESH_ISA {
+namespace winograd {
 
 using pooled_weight::kVector;
 using pooled_weight::load;
@@ -145,4 +147,6 @@ template <std::int64_t kKernel>
   return outputs;
 }
 
-}  // namespace halomesh::inline HALOMESH_ISA::winograd
+}  // namespace winograd
+}  // namespace HALOMESH_ISA
+}  // namespace halomesh
