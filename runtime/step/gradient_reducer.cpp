@@ -40,7 +40,7 @@ GradientReducer::GradientReducer(const ProcessMesh& mesh, const ModelGeometry& g
                                  std::int64_t bucket_bytes)
     : mesh_(mesh), parameters_(parameters), trace_(trace), layers_(geometry.layers().size()) {
   for (const HolderGroup& group : parameters.groups()) {
-    HolderSet set(mesh, group.parts);
+    HolderSet set(mesh.shape(), mesh.ranks_per_node(), group.parts);
     if (set.size() == 1) continue;
     sets_.push_back(std::move(set));
     make_buckets(geometry, group, sets_.size() - 1, bucket_bytes);

@@ -57,10 +57,10 @@ int holders_of_a_node(const MeshShape& shape, const Parts& set, std::int64_t ran
 
 }  // namespace
 
-HolderSet::HolderSet(const ProcessMesh& mesh, Parts holding_parts)
-    : shape(mesh.shape()), parts(std::move(holding_parts)) {
+HolderSet::HolderSet(const MeshShape& mesh, int ranks_per_node, Parts holding_parts)
+    : shape(mesh), parts(std::move(holding_parts)) {
   place.ranks = narrow<int>(shape.replicas * std::ssize(parts));
-  place.per_node = holders_of_a_node(shape, parts, mesh.ranks_per_node());
+  place.per_node = holders_of_a_node(shape, parts, ranks_per_node);
 }
 
 int HolderSet::world_rank(int holder) const {

@@ -19,7 +19,8 @@ struct HolderSet {
   std::vector<std::int64_t> parts;  ///< ascending
   SumPlace place;                   ///< one rank a node where nodes do not have equally many
 
-  HolderSet(const ProcessMesh& mesh, std::vector<std::int64_t> holding_parts);
+  /// `ranks_per_node` as ProcessMesh::ranks_per_node().
+  HolderSet(const MeshShape& mesh, int ranks_per_node, std::vector<std::int64_t> holding_parts);
 
   int size() const { return place.ranks; }
   int per_replica() const { return static_cast<int>(parts.size()); }

@@ -180,10 +180,11 @@ Tensor forward(const BlockPlace& block, bool prepared_for_training, bool trainin
   return dst;
 }
 
-// Blocks of few input channels have kernels of their own; those of more pool the library's planes.
+// Blocks of few input channels have kernels of their own; those of more pool the library's planes,
+// or, of whole vectors of channels, are computed by Winograd's filtering.
 TEST_CASE("a block evaluates to the same bits as in training") {
   Seen seen;
-  for (const std::int64_t channels : {3, 20})
+  for (const std::int64_t channels : {3, 20, 32})
     for (const std::int64_t filters : {5, 33, 48})
       for (const Spatial& pool : {Spatial{2, 2, 2}, Spatial{1, 2, 3}})
         for (const DataType compute : kTypes) {
@@ -193,6 +194,7 @@ TEST_CASE("a block evaluates to the same bits as in training") {
           block.options.window = WindowOptions::cube(2, 1, PaddingKind::kSame);
           block.options.pool = pool;
           block.options.slope = kSlope;
+          block.options.kernels = GradientKernels::kWinograd;
           block.options.compute = block.options.dst = compute;
           block.src = {channels, 8, 9, 12};
           const Shape dst = ConvolutionBlock(block.options).dst_shape(std::array{block.src});

@@ -247,6 +247,29 @@ TEST_CASE("fused block: gradients of CosmoFlow's layers are sparse unless dense 
     }
 }
 
+TEST_CASE(
+    "fused block: forward of CosmoFlow's layers is Winograd's in fp32 unless dense is asked for") {
+  const std::string winograd = "forward fp32 winograd:halomesh";
+  for (const std::int64_t kernel : {2, 3})
+    for (std::size_t layer = 0; layer < 5; ++layer) {
+      CAPTURE(layer);
+      const std::int64_t extent = std::int64_t{128} >> layer;
+      const auto names_of = [&](GradientKernels kernels, DataType compute = DataType::kFloat32) {
+        return implementations_of(layer, kernel, extent, compute, {}, kernels);
+      };
+      for (const GradientKernels kernels :
+           {GradientKernels::kAuto, GradientKernels::kSparse, GradientKernels::kWinograd})
+        CHECK(has(names_of(kernels), winograd) == (layer > 0));
+      CHECK_FALSE(has(names_of(GradientKernels::kDense), winograd));
+      if (!cpu_computes_bf16()) continue;
+      for (const std::string& name : names_of(GradientKernels::kWinograd, DataType::kBfloat16))
+        CHECK(name.find("winograd") == std::string::npos);
+    }
+  const auto few_windows =
+      implementations_of(4, 3, 4, DataType::kFloat32, {}, GradientKernels::kAuto);
+  CHECK_FALSE(has(few_windows, winograd));
+}
+
 TEST_CASE("fused block: where no sparse kernel fits, the library's are used") {
   for (const std::int64_t kernel : {4, 1, 2})
     CHECK_FALSE(has(implementations_of(kernel == 2 ? 0 : 2, kernel, 16, DataType::kFloat32, {},

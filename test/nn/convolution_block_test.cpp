@@ -254,6 +254,51 @@ TEST_CASE("fused block with sparse gradients in bf16 equals the serial chain: se
   CHECK(moved > 10000);
 }
 
+// Winograd's filtering needs whole vectors of input channels and windows of 2x2x2; its sums of
+// small multiples of 1/4 are exact, too.
+LayerCase random_winograd_case(std::uint32_t number) {
+  Choices choose(number + 400000);
+  BlockCase block = random_case(number, DataType::kFloat32);
+  block.judgement = Judgement::kExact;
+  block.src_type = DataType::kFloat32;
+  block.options.kernels = GradientKernels::kWinograd;
+  block.options.slope = choose.of(std::array{0.25F, 0.25F, 0.0F});
+  block.options.pool = {2, 2, 2};
+  WindowOptions& w = block.options.window;
+  w.kernel = w.stride = w.dilation = {1, 1, 1};
+  const std::int64_t kernel = choose.between(2, 3);
+  w.kernel = {kernel, kernel, kernel};
+  for (std::size_t a = 0; a < 3; ++a) {
+    w.pad_before[a] = choose.between(0, kernel - 1);
+    w.pad_after[a] = choose.between(0, kernel - 1);
+  }
+  block.options.filters = choose.of(std::array<std::int64_t, 6>{1, 7, 16, 17, 33, 70});
+  block.src = {choose.of(std::array<std::int64_t, 2>{16, 32}), choose.between(5, 8),
+               choose.between(5, 8), choose.between(5, 12)};
+  if (choose.between(0, 2) == 0) {
+    block.channel_cuts = {0, choose.between(0, block.options.filters), block.options.filters};
+    block.grid = {2, 1, 1};
+  }
+  LayerCase test = layer_case(block);
+  test.name = fmt::format("Winograd case {}: {}", number, test.name);
+  test.seed = number;
+  if (choose.between(0, 2) == 0) test.cut.src_margin = choose.each(0, 2);
+  if (choose.between(0, 2) == 0) test.cut.dst_margin = choose.each(0, 2);
+  test.cut.dst_spans_all_channels = choose.between(0, 1) == 0;
+  test.repeat = choose.between(0, 3) == 0;
+  // A constant input without padding makes all elements of a window equal: the first one counts.
+  if (choose.between(0, 4) == 0) test.src_value = [](float) { return 1.0F; };
+  return test;
+}
+
+TEST_CASE("fused block by Winograd's filtering equals the serial chain: seeded cases") {
+  std::int64_t cases = 0, moved = 0;
+  for (std::uint32_t number = 6000; number < 6150; ++number, ++cases)
+    moved += expect_layer(random_winograd_case(number)).moved;
+  CHECK(cases == 150);
+  CHECK(moved > 10000);
+}
+
 TEST_CASE("fused block with sparse gradients: rounding stays within its bounds") {
   for (const std::int64_t kernel : {2, 3})
     for (const PartGrid grid : {PartGrid{1, 1, 1}, PartGrid{2, 2, 1}, PartGrid{1, 3, 2}}) {

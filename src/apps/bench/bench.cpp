@@ -10,6 +10,7 @@
 #include "src/apps/bench/bench_options.hpp"
 #include "src/apps/bench/bench_report.hpp"
 #include "src/apps/bench/bench_run.hpp"
+#include "src/apps/bench/calibrate.hpp"
 #include "src/apps/bench/machine_peak.hpp"
 #include "src/apps/bench/sum_speed.hpp"
 #include "src/apps/launch/commands.hpp"
@@ -34,7 +35,27 @@ double core_share(const RankBinding& binding) {
   return std::min({1.0, own, shared});
 }
 
+int calibrate_machine(const Comm& world, const Options& options) {
+  const auto file = options.get<std::string>("json");
+  const auto precision = options.get<std::string>("precision");
+  if (precision.find(',') != std::string::npos)
+    throw UsageError(
+        fmt::format("--precision {} names two, and --calibrate measures one", precision),
+        "calibrate once for each, into a file of its own");
+  const RankBinding binding = bind_threads(world);
+  if (!file.empty()) check_output_file(world, file);
+  const MachinePeak peak =
+      measure_peak(world, core_share(binding), world.max(triad_bytes(binding)));
+  if (world.rank() == 0) print_peak(std::cout, peak);
+  const MachineRecord record = calibrate(world, options, binding, peak);
+  if (file.empty()) return kExitDone;
+  write_record(world, file, to_json(record));
+  if (world.rank() == 0) std::cout << "machine file in " << file << std::endl;
+  return kExitDone;
+}
+
 int bench(const Comm& world, const Options& options) {
+  if (options.get<bool>("calibrate")) return calibrate_machine(world, options);
   const BenchPlan plan = read_bench_plan(options, world.size());
   const std::unique_ptr<TimedMachine> machine =
       plan.simulate_compute.empty() ? nullptr : read_timed_machine(world, plan.simulate_compute);

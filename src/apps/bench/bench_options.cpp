@@ -58,6 +58,19 @@ Options bench_options() {
                         "instead of computing, wait as long as the machine of FILE would: real "
                         "messages of values that mean nothing");
   add_reduction_option(options);
+  options.group("Calibration")
+      .add_switch("calibrate",
+                  "instead, measure what predictions need to know of this machine: peaks, kernels, "
+                  "network, input; --json FILE is then a machine file for plan and scaling")
+      .add<double>("calibrate-seconds", "S", 110, "time for it; what does not fit is left out")
+      .at_least(1)
+      .add<std::int64_t>("calibrate-parts", "N", 16,
+                         "measure the kernels of all meshes of up to N parts")
+      .at_least(1)
+      .at_most(1024)
+      .add<std::int64_t>("calibrate-batch", "B", 1, "samples of each part in these kernels")
+      .at_least(1)
+      .add<std::string>("data", "DIR", "", "also measure reading and decoding this data set");
   options.accept_in_config(all_run_options());
   return options;
 }

@@ -27,6 +27,7 @@ struct BenchPlan {
   std::uint64_t seed = 0;
   Reduction reduction = Reduction::kAuto;
   bool evaluate = false;
+  bool network = true;           ///< also measure sums and halos without compute
   bool sums = false;             ///< only time sums over all ranks
   std::string json;              ///< file; "": none
   std::string simulate_compute;  ///< file of a machine; "": compute

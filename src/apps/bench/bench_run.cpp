@@ -142,6 +142,7 @@ void measure_steps(const NetworkOnMesh& network, MeasuredTraining& training, con
     rates.push_back(static_cast<double>(result.setting.batch) / s);
   }
   result.step_s = spread_of(seconds);
+  result.seconds = std::move(seconds);
   result.samples_per_s = spread_of(rates);
   merge_phases(network, times, result);
 }
@@ -181,7 +182,7 @@ BenchResult run_case(const Comm& world, const Options& options, const BenchPlan&
   const std::int64_t memory = peak_memory_bytes();
   result.max_memory_bytes = world.max(memory);
   result.sum_memory_bytes = world.sum(memory);
-  if (!simulation::kOn && world.size() > 1) result.network = training.network();
+  if (!simulation::kOn && world.size() > 1 && plan.network) result.network = training.network();
   return result;
 }
 

@@ -41,6 +41,7 @@ struct BenchResult {
   BenchCase setting;
   Reduction reduction = Reduction::kAuto;
   std::int64_t local_batch = 1, parameters = 0, steps = 0;
+  std::vector<double> seconds;  ///< of each step, of its slowest rank
   Spread step_s, samples_per_s;
   std::optional<Spread> evaluated_per_s;
   double mean_step_s = 0;  ///< mean over steps and ranks: what the rows' mean_s add up to
@@ -58,6 +59,6 @@ struct BenchResult {
 /// With a `machine` (may be null), layers take its times instead of computing. Collective over
 /// `world`. Throws Error when the loss is not finite.
 BenchResult run_case(const Comm& world, const Options& options, const BenchPlan& plan,
-                     const BenchCase& setting, TimedMachine* machine);
+                     const BenchCase& setting, TimedMachine* machine = nullptr);
 
 }  // namespace halomesh

@@ -128,16 +128,13 @@ void Machine::derive(std::int64_t ranks_per_node) {
   network.copy_s_per_byte = per_byte(value("copy-gbs"));
   network.poll_s = value("poll-ms") * 1e-3;
   network.injection_s_per_byte = per_byte(value("injection-gbs"));
-  kernels.rates = {value("peak-gflops") * 1e9 / ranks, value("kernel-efficiency"),
-                   value("triad-gbs") * 1e9 / ranks};
+  const double share = threads() / std::max(value("cores"), 1.0);
+  kernels.rates = {value("peak-gflops") * 1e9 * share, value("kernel-efficiency"),
+                   value("triad-gbs") * 1e9 * share};
 }
 
 int Machine::threads() const {
   return std::max(1, static_cast<int>(value("cores")) / network.ranks_per_node);
-}
-
-double Machine::ranks_per_core() const {
-  return std::max(1.0, network.ranks_per_node * threads() / value("cores"));
 }
 
 Machine with_number_scaled(Machine machine, const std::string& number, double factor) {

@@ -66,8 +66,6 @@ struct Machine {
   std::int64_t ranks_per_node() const { return network.ranks_per_node; }
   /// Threads of a rank that fill the cores of a node; at least 1.
   int threads() const;
-  /// Ranks that share a core, at least 1: that many times longer a rank computes.
-  double ranks_per_core() const;
 };
 
 /// The machine with one number multiplied by `factor` (within its bounds), derived.

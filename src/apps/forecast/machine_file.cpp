@@ -217,6 +217,7 @@ const JsonNumber kJsonNumbers[] = {
     {"/network/within_node/s_per_byte", "node-message-gbs", kGigaInverse, false, true},
     {"/network/between_nodes/latency_s", "latency-us", kMicro, false, false},
     {"/network/between_nodes/s_per_byte", "message-gbs", kGigaInverse, false, true},
+    {"/network/injection_s_per_byte", "injection-gbs", kGigaInverse, false, true},
     {"/network/add_s_per_byte", "add-gbs", kGigaInverse, false, true},
     {"/network/copy_s_per_byte", "copy-gbs", kGigaInverse, false, true},
     {"/network/poll_s", "poll-ms", 1e3, false, false},
@@ -242,6 +243,7 @@ Machine read_json(const fs::path& path, std::istream& in) {
   machine.name = file.word("/name").empty() ? path.stem().string() : file.word("/name");
   machine.title = machine.name;
   machine.cpu = file.word("/cpu");
+  read_kernels(machine.kernels, file, 1);
   const bool has_network = file.find("/network/between_nodes/latency_s").has_value();
   machine.interconnect = has_network ? Interconnect::kFatTree : Interconnect::kNone;
   const double ranks = file.find("/ranks_per_node").value_or(0);
@@ -257,13 +259,16 @@ Machine read_json(const fs::path& path, std::istream& in) {
   if (!file.find("/nodes"))
     machine.set({"nodes", has_network ? 1e6 : 1, has_network ? Origin::kAssumed : Origin::kMeasured,
                  "the calibration ran on one allocation", file.where("/nodes")});
-  if (const auto peak = file.find("/peak/fp32_flops_per_second"); peak && *peak > 0)
-    if (const double share = efficiency_of(file, *peak); share > 0)
-      machine.set({"kernel-efficiency", share, Origin::kDerived, "median of the measured kernels",
-                   file.where("/kernels")});
+  if (const auto peak = file.find("/peak/fp32_flops_per_second"); peak && *peak > 0) {
+    const double share = efficiency_of(file, *peak);
+    const bool known = share > 0;
+    machine.set({"kernel-efficiency", known ? share : 0.3,
+                 known ? Origin::kDerived : Origin::kAssumed,
+                 known ? "median of the measured kernels" : "no kernel was measured",
+                 file.where("/kernels")});
+  }
   machine.check_whole(path.string());
   machine.derive();
-  read_kernels(machine.kernels, file, 1);
   if (machine.kernels.size() > 0) machine.kernel_cpu = machine.cpu;
   return machine;
 }

@@ -11,7 +11,7 @@
 namespace halomesh {
 namespace {
 
-constexpr std::size_t kVariedMeshes = 6;
+constexpr std::size_t kVariedMeshes = 8;
 
 bool before(const MeshForecast& a, const MeshForecast& b) {
   return std::tuple(!a.fits, a.run.total_s.mid) < std::tuple(!b.fits, b.run.total_s.mid);
@@ -109,8 +109,13 @@ std::vector<MeshForecast> MeshSearch::forecasts_of(const Machine& machine,
 
 std::vector<Sensitivity> MeshSearch::sensitivities(const std::vector<MeshForecast>& ranked) const {
   std::vector<PartGrid> grids;
-  for (const MeshForecast& f : ranked)
-    if (grids.size() < kVariedMeshes && f.fits) grids.push_back(f.mesh.parts);
+  // Cuts of different sizes, so that a change of the machine can prefer another.
+  for (const MeshForecast& f : ranked) {
+    const bool known = std::any_of(grids.begin(), grids.end(), [&](const PartGrid& grid) {
+      return grid.count() == f.mesh.parts.count();
+    });
+    if (grids.size() < kVariedMeshes && f.fits && !known) grids.push_back(f.mesh.parts);
+  }
   std::vector<Sensitivity> all;
   if (grids.empty()) return all;
   const MeshForecast& best = ranked.front();
@@ -129,7 +134,9 @@ std::vector<Sensitivity> MeshSearch::sensitivities(const std::vector<MeshForecas
         return f.mesh.parts == best.mesh.parts;
       });
       change = same->run.total_s.mid / best.run.total_s.mid - 1;
-      if (!(varied.front().mesh.parts == best.mesh.parts)) flipped = to_string(varied.front().mesh);
+      // Meshes that differ by less are equal for all that is known.
+      if (varied.front().run.total_s.mid < (1 - kTie) * same->run.total_s.mid)
+        flipped = to_string(varied.front().mesh);
     };
     vary(0.75, s.change_low, s.best_low);
     vary(1.25, s.change_high, s.best_high);
@@ -158,20 +165,18 @@ std::vector<std::string> reasons(const MeshForecast& best, const MeshForecast& o
   std::vector<std::pair<double, std::string>> saved;
   for (const Term& term : kTerms) {
     const double difference = other.step.*term.seconds - best.step.*term.seconds;
-    if (std::abs(difference) > 0.005 * best.step.step_s)
+    if (std::abs(difference) > 0.001 * best.step.step_s)
       saved.emplace_back(difference,
-                         fmt::format("{} {:.1f} ms {}", term.name, std::abs(difference) * 1e3,
+                         fmt::format("{} {:.2f} ms {}", term.name, std::abs(difference) * 1e3,
                                      difference > 0 ? "less" : "more"));
   }
   std::stable_sort(saved.begin(), saved.end(), [](const auto& a, const auto& b) {
     return std::abs(a.first) > std::abs(b.first);
   });
-  if (saved.empty())
-    return {
-        fmt::format("{} takes the same time within 0.5 % in every term.", to_string(other.mesh))};
   std::string sentence =
       fmt::format("{} against {}: ", to_string(best.mesh), to_string(other.mesh));
   for (std::size_t i = 0; i < saved.size(); ++i) sentence += (i > 0 ? ", " : "") + saved[i].second;
+  if (saved.empty()) sentence += "the same in every term, so evaluations and batches differ";
   std::vector<std::string> sentences{sentence + "."};
   const StepForecast& step = best.step;
   const double communication = step.halo_s + step.gather_s + step.reduction_s;

@@ -14,6 +14,9 @@
 
 namespace halomesh {
 
+/// Times that differ by less are equal for all that is known of a machine.
+constexpr double kTie = 0.005;
+
 struct Job {
   std::int64_t nodes = 1;
   std::int64_t max_parts = 64;
@@ -52,7 +55,8 @@ class MeshSearch {
   std::vector<MeshForecast> forecasts() const { return forecasts_of(machine_, grids_); }
   /// Why numbers of parts are left out, one sentence each.
   const std::vector<std::string>& hints() const { return hints_; }
-  /// Numbers that are assumed, by how much they matter; only of `ranked`'s first meshes.
+  /// Numbers that are assumed, by how much they matter; for the best mesh of each number of
+  /// parts in `ranked`.
   std::vector<Sensitivity> sensitivities(const std::vector<MeshForecast>& ranked) const;
 
  private:

@@ -74,6 +74,9 @@ class Timeline {
         distribute_(geometry.tensors().size()),
         returned_(geometry.tensors().size()) {
     network_ = machine.network;
+    threads_ = options.threads.value_or(machine.threads());
+    shared_cores_ =
+        std::max(1.0, network_.ranks_per_node * threads_ / std::max(machine.value("cores"), 1.0));
     for (const ParameterPlacement& p : geometry.parameters()) learns_.push_back(p.layer);
     find_wanted_diffs();
   }
@@ -90,6 +93,12 @@ class Timeline {
 
  private:
   using Part = std::size_t;
+  static Part as_part(std::int64_t part) { return static_cast<Part>(part); }
+  struct Sum {
+    const std::vector<std::int64_t>* parts;
+    double ready;  ///< when the last part has its gradients
+    double beside_computation_s, waiting_s;
+  };
 
   void spend(Part part, Spent kind, double seconds) {
     now_[part] += seconds;
@@ -158,10 +167,10 @@ class Timeline {
     const LayerPlacement& placement = geometry_.layers()[l];
     std::vector<DataType> src_types;
     for (const std::size_t i : entry.inputs) src_types.push_back(types_[i]);
-    KernelTime time = machine_.kernels.time(
-        kernel_case(*entry.layer, pass, placement.src_shapes, placement.boxes[part], src_types,
-                    batch_, options_.threads.value_or(machine_.threads())));
-    time.seconds *= machine_.ranks_per_core();
+    KernelTime time =
+        machine_.kernels.time(kernel_case(*entry.layer, pass, placement.src_shapes,
+                                          placement.boxes[part], src_types, batch_, threads_));
+    time.seconds *= shared_cores_;
     return time;
   }
   void compute(std::size_t l, KernelPass pass, Part part, double share = 1) {
@@ -231,8 +240,6 @@ class Timeline {
     for (const TensorGeometry& g : geometry_.tensors())
       consumers_left.push_back(g.consumers.size());
     buckets_ = make_buckets(geometry_, options_.bucket_bytes);
-    sum_free_.assign(parts_, 0);
-    sum_end_.assign(parts_, 0);
     for (std::size_t l = model_.layers().size(); l-- > 0;) {
       if (wanted_[l + 1]) {
         for (Part part = 0; part < parts_; ++part) finish(part, kind_of(l + 1), returned_[l + 1]);
@@ -266,12 +273,14 @@ class Timeline {
             static_cast<int>(std::clamp<std::int64_t>(per_node, 1, ranks))};
   }
 
-  // Starts the sums that are complete, behind those under way on the same ranks. What a rank must
-  // do itself (add, copy within the node) delays its computation; the rest is hidden.
+  // Notes the sums that are complete now. What a rank must do itself for one (add, copy within the
+  // node) delays its computation; the rest goes on beside it.
   void completed(std::size_t layer) {
     NetworkCost own_work = network_;
     own_work.between_nodes = {};
     own_work.injection_s_per_byte = own_work.poll_s = 0;
+    NetworkCost waiting = network_;  // a rank that waits polls all the time
+    waiting.poll_s = 0;
     for (Bucket& bucket : buckets_) {
       const auto found = std::count(bucket.layers.begin(), bucket.layers.end(), layer);
       if (found == 0) continue;
@@ -279,23 +288,34 @@ class Timeline {
       if (bucket.missing != 0) continue;
       const SumPlace place = place_of(bucket);
       if (place.ranks == 1) continue;
-      double begin = 0;
-      for (const std::int64_t p : bucket.parts)
-        begin = std::max({begin, now_[static_cast<Part>(p)], sum_free_[static_cast<Part>(p)]});
       const SumAlgorithm algorithm =
-          options_.reduction.value_or(fastest_sum(place, bucket.bytes, network_));
-      const double end = begin + sum_seconds(algorithm, place, bucket.bytes, network_);
-      const double own = sum_seconds(algorithm, place, bucket.bytes, own_work);
-      for (const std::int64_t p : bucket.parts) {
-        const auto part = static_cast<Part>(p);
-        sum_free_[part] = sum_end_[part] = end;
-        if (layer > 0) spend(part, kReduction, own * machine_.ranks_per_core());
-      }
+          options_.reduction.value_or(fastest_sum(place, bucket.bytes, waiting));
+      Sum sum{&bucket.parts, 0, sum_seconds(algorithm, place, bucket.bytes, network_),
+              sum_seconds(algorithm, place, bucket.bytes, waiting)};
+      for (const std::int64_t p : bucket.parts) sum.ready = std::max(sum.ready, now_[as_part(p)]);
+      sums_.push_back(sum);
+      if (layer == 0) continue;  // nothing is left to compute beside it
+      for (const std::int64_t p : bucket.parts)
+        spend(as_part(p), kReduction,
+              sum_seconds(algorithm, place, bucket.bytes, own_work) * shared_cores_);
     }
   }
 
+  // One sum after the other on each rank, at first beside the computation.
   void finish_sums() {
-    for (Part part = 0; part < parts_; ++part) wait_until(part, kReduction, sum_end_[part]);
+    const double computed = *std::max_element(now_.begin(), now_.end());
+    std::vector<double> free(parts_);
+    for (const Sum& sum : sums_) {
+      double begin = sum.ready;
+      for (const std::int64_t p : *sum.parts) begin = std::max(begin, free[as_part(p)]);
+      double end = begin + sum.beside_computation_s;
+      if (end > computed) {
+        const double left = 1 - std::max(0.0, computed - begin) / sum.beside_computation_s;
+        end = std::max(begin, computed) + left * sum.waiting_s;
+      }
+      for (const std::int64_t p : *sum.parts) free[as_part(p)] = end;
+    }
+    for (Part part = 0; part < parts_; ++part) wait_until(part, kReduction, free[part]);
   }
 
   // Reads values, gradients and momentum, writes values and momentum.
@@ -303,7 +323,8 @@ class Timeline {
     for (Part part = 0; part < parts_; ++part) {
       const auto held = geometry_.parameter_count(static_cast<std::int64_t>(part));
       if (machine_.kernels.rates.triad > 0)
-        spend(part, kCompute, 5 * 4.0 * static_cast<double>(held) / machine_.kernels.rates.triad);
+        spend(part, kCompute,
+              shared_cores_ * 5 * 4.0 * static_cast<double>(held) / machine_.kernels.rates.triad);
     }
   }
 
@@ -361,6 +382,8 @@ class Timeline {
   const ForecastOptions& options_;
   std::vector<DataType> types_;
   NetworkCost network_;
+  int threads_ = 1;
+  double shared_cores_ = 1;  ///< ranks per core, at least 1
   std::size_t parts_;
   std::vector<double> now_, port_free_;
   std::vector<std::array<double, kSpentKinds>> spent_;
@@ -370,7 +393,7 @@ class Timeline {
   std::vector<std::size_t> learns_;              // layers with parameters
   std::vector<bool> wanted_;
   std::vector<Bucket> buckets_;
-  std::vector<double> sum_free_, sum_end_;
+  std::vector<Sum> sums_;
 };
 
 }  // namespace

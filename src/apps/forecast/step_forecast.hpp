@@ -39,7 +39,7 @@ struct ForecastOptions {
 };
 
 /// A step of `model` on a mesh: `geometry` is that of mesh.parts; ranks fill nodes in order.
-/// Kernels of a rank take machine.ranks_per_core() times longer than measured. Throws Error where a
+/// Kernels take longer by the threads per core where these are more than one. Throws Error where a
 /// kernel was not measured and the machine has no peak.
 StepForecast forecast_step(const Machine& machine, const Model& model,
                            const ModelGeometry& geometry, const MeshShape& mesh,

@@ -18,6 +18,7 @@ constexpr const char* kUseVersionOfFile = "use the version of halomesh that wrot
 
 GradientKernels kernels_named(const std::string& name) {
   if (name == "sparse") return GradientKernels::kSparse;
+  if (name == "winograd") return GradientKernels::kWinograd;
   return name == "dense" ? GradientKernels::kDense : GradientKernels::kAuto;
 }
 
@@ -49,9 +50,10 @@ void add_model_options(Options& options) {
                  "partition convolutions by output channels where this moves fewer bytes; off: "
                  "always in space")
       .add_choice(
-          kKernels, {"auto", "sparse", "dense"}, "auto",
-          "gradients of convolutions: sparse: from the maxima of the pooling windows alone; "
-          "dense: oneDNN's kernels; auto: sparse where they cost less");
+          kKernels, {"auto", "sparse", "winograd", "dense"}, "auto",
+          "convolutions: sparse: gradients from the maxima of the pooling windows alone; "
+          "winograd: forward by Winograd's minimal filtering (fp32); dense: oneDNN's kernels; "
+          "auto: whichever of these cost less");
 }
 
 DataType precision_named(const std::string& name) {

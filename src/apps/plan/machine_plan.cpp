@@ -10,6 +10,7 @@
 
 #include "runtime/posix/atomic_file.hpp"
 #include "src/apps/forecast/machine_file.hpp"
+#include "src/apps/forecast/measured_runs.hpp"
 #include "src/apps/forecast/mesh_search.hpp"
 #include "src/apps/forecast/platform.hpp"
 #include "text_table.hpp"
@@ -99,14 +100,21 @@ void print_choice(std::ostream& out, const std::vector<MeshForecast>& all) {
   out << fmt::format("  Staging {}, start {}, then epochs of {} and evaluations of {}.\n",
                      duration(best.run.staging_s), duration(best.run.startup_s),
                      duration(best.run.epoch_s), duration(best.run.evaluation_s));
-  if (all.size() < 2 || !all[1].fits) {
+  std::string ties;
+  const auto other = std::find_if(all.begin() + 1, all.end(), [&](const MeshForecast& f) {
+    return !f.fits || f.run.total_s.mid > (1 + kTie) * best.run.total_s.mid;
+  });
+  for (auto tie = all.begin() + 1; tie != other; ++tie)
+    ties += (ties.empty() ? "" : ", ") + to_string(tie->mesh.parts);
+  if (!ties.empty()) out << fmt::format("  Equal within {} %: {}.\n", 100 * kTie, ties);
+  if (other == all.end() || !other->fits) {
     out << "  No other mesh fits the batch and the memory.\n";
     return;
   }
   out << fmt::format("Runner-up: --parts {}: {} ms a step, {:.1f} % longer to the solution.\n",
-                     to_string(all[1].mesh.parts), milliseconds(all[1].step.step_s),
-                     100 * (all[1].run.total_s.mid / best.run.total_s.mid - 1));
-  for (const std::string& sentence : reasons(best, all[1])) out << "  " << sentence << '\n';
+                     to_string(other->mesh.parts), milliseconds(other->step.step_s),
+                     100 * (other->run.total_s.mid / best.run.total_s.mid - 1));
+  for (const std::string& sentence : reasons(best, *other)) out << "  " << sentence << '\n';
 }
 
 void print_sensitivities(std::ostream& out, const std::vector<Sensitivity>& all) {
@@ -199,6 +207,27 @@ json document(const Machine& machine, const Job& job, const std::vector<MeshFore
   return root;
 }
 
+// Fits the machine to runs and prints how well it meets them.
+Machine fit_with_note(std::ostream& out, Machine machine, const Model& model,
+                      const std::string& file) {
+  const std::vector<MeasuredRun> runs = read_runs(file);
+  machine = fit_to_runs(std::move(machine), model, runs);
+  TextTable table({"fitted to", "mesh", "measured ms", "forecast ms", "error"}, "<<>>>");
+  for (const MeasuredRun& run : runs) {
+    const double predicted = predicted_step_s(machine, model, run);
+    table.add({run.label, to_string(run.mesh), milliseconds(run.step_s), milliseconds(predicted),
+               fmt::format("{:+.1f} %", 100 * (predicted / run.step_s - 1))});
+  }
+  out << table
+      << fmt::format(
+             "  kernel efficiency {:.3g}, {:.1f} ms that no layer explains, {:.2f} % of a step per "
+             "doubling "
+             "of ranks\n\n",
+             machine.value("kernel-efficiency"), machine.value("step-overhead-ms"),
+             100 * machine.value("straggler-per-doubling"));
+  return machine;
+}
+
 [[noreturn]] void refuse_memory(const Machine& machine, const std::vector<MeshForecast>& all) {
   const auto least = std::min_element(all.begin(), all.end(), [](const auto& a, const auto& b) {
     return a.step.memory_bytes < b.step.memory_bytes;
@@ -238,7 +267,9 @@ void add_machine_options(Options& options) {
       .at_least(0.01)
       .add<std::string>("epochs-table", "FILE", "",
                         "epochs to the target by batch; default: published runs of CosmoFlow")
-      .add<std::string>("kernels", "FILE", "", "kernel times that bench --calibrate wrote")
+      .add<std::string>("kernel-times", "FILE", "", "kernel times that bench --calibrate wrote")
+      .add<std::string>("runs", "FILE", "",
+                        "fit the machine's constants to these measured steps first")
       .add_switch("numbers", "print the numbers of the machine and where they come from")
       .add<std::string>("json", "FILE", "", "also write the forecast as JSON")
       .add<std::string>("platform", "FILE", "",
@@ -247,7 +278,7 @@ void add_machine_options(Options& options) {
 
 bool wants_machine(const Options& options) {
   if (!options.get<std::string>("machine").empty()) return true;
-  for (const char* name : {"json", "platform", "kernels", "nodes"})
+  for (const char* name : {"json", "platform", "kernel-times", "nodes"})
     if (options.is_given(name))
       throw UsageError(fmt::format("--{} without --machine", name),
                        "name the machine, e.g. --machine fugaku; --machine list lists all");
@@ -262,8 +293,10 @@ void plan_on_machine(std::ostream& out, const Options& options, const Model& mod
   }
   Machine machine = load_machine(options.get<std::string>("machine"), jobscripts);
   machine.derive(options.get<std::int64_t>("ranks-per-node"));
-  if (const auto file = options.get<std::string>("kernels"); !file.empty())
+  if (const auto file = options.get<std::string>("kernel-times"); !file.empty())
     add_kernels(machine, file);
+  if (const auto file = options.get<std::string>("runs"); !file.empty())
+    machine = fit_with_note(out, std::move(machine), model, file);
   if (options.get<bool>("numbers")) {
     print_machine(out, machine);
     return;

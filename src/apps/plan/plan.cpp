@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "narrow.hpp"
 #include "partition/geometry_table.hpp"
 #include "runtime/posix/atomic_file.hpp"
 #include "src/apps/launch/commands.hpp"
@@ -15,6 +16,9 @@
 #include "src/apps/plan/machine_plan.hpp"
 #include "src/apps/plan/picture.hpp"
 #include "src/apps/plan/site_profile.hpp"
+#include "src/nn/layers/convolution_block.hpp"
+#include "src/nn/layers/thread_shares.hpp"
+#include "text_table.hpp"
 
 namespace halomesh {
 namespace {
@@ -32,6 +36,10 @@ Options plan_options() {
       .add<std::int64_t>("local-batch", "B", 1, "samples per replica and step, for the memory")
       .at_least(1)
       .at_most(4096)
+      .add<std::int64_t>("threads", "N", 0,
+                         "also print how evenly N threads per rank share the loops of convolutions")
+      .at_least(0)
+      .at_most(1024)
       .add<std::int64_t>("part", "P", -1, "part to show; -1: the busiest")
       .at_least(-1);
   options.group("Picture")
@@ -48,6 +56,23 @@ std::vector<std::int64_t> flops_of_layers(const Model& model, const ModelGeometr
   for (std::size_t l = 0; l < model.layers().size(); ++l)
     flops.push_back(model.layers()[l].layer->forward_flops(geometry.layers()[l].src_shapes));
   return flops;
+}
+
+void print_thread_shares(const Model& model, const ModelGeometry& geometry, std::int64_t part,
+                         int threads) {
+  TextTable table({fmt::format("{} threads", threads), "loop", "units", "busiest / mean"}, "<<>>");
+  for (std::size_t l = 0; l < model.layers().size(); ++l) {
+    const auto* const block = dynamic_cast<const ConvolutionBlock*>(model.layers()[l].layer.get());
+    if (block == nullptr) continue;
+    const LayerPlacement& place = geometry.layers()[l];
+    const Box& dst = place.boxes[static_cast<std::size_t>(part)].dst_produced;
+    for (const ThreadShare& s :
+         thread_shares({place.src_shapes[0].c, dst.extent(kC), block->options().window.kernel,
+                        block->options().pool},
+                       dst.shape().spatial(), threads))
+      table.add({place.name, s.loop, fmt::format("{}", s.units), fmt::format("{:.2f}", s.busiest)});
+  }
+  std::cout << '\n' << table;
 }
 
 }  // namespace
@@ -69,6 +94,8 @@ int run_plan(int argc, char** argv) {
   auto part = options.get<std::int64_t>("part");
   if (part < 0) part = table.busiest_part();
   table.print(std::cout, part, options.get<std::int64_t>("local-batch"));
+  if (const auto threads = options.get<std::int64_t>("threads"); threads > 0)
+    print_thread_shares(model, geometry, part, narrow<int>(threads));
   if (const auto file = options.get<std::string>("picture"); !file.empty())
     write_file_atomically(
         file, draw_picture(geometry,

@@ -13,7 +13,7 @@
 #include "src/nn/onednn_library.hpp"
 #include "src/nn/pack.hpp"
 
-namespace halomesh {
+namespace halomesh::inline HALOMESH_ISA {
 namespace {
 
 std::int64_t cache_bytes_of_a_core() {
@@ -189,10 +189,43 @@ void ConvolutionBlock::prepare_pooled_forward() {
   }
 }
 
+// Weights are transformed once for all chunks, or for each.
+bool ConvolutionBlock::prefers_winograd() const {
+  constexpr Spatial kOnes{1, 1, 1};
+  const WindowOptions& w = options_.window;
+  const PooledWeightGradient::Geometry geometry = gradient_geometry();
+  if (options_.kernels == GradientKernels::kDense || options_.compute != DataType::kFloat32 ||
+      context_.src_types[0] != DataType::kFloat32 || w.stride != kOnes || w.dilation != kOnes ||
+      !WinogradConvolution::supports(geometry))
+    return false;
+  const std::int64_t windows = context_.boxes.dst_produced.volume() / channels();
+  return options_.kernels == GradientKernels::kWinograd ||
+         WinogradConvolution::pays(geometry,
+                                   windows / static_cast<std::int64_t>(context_.dst_chunks.size()));
+}
+
+void ConvolutionBlock::prepare_winograd() {
+  std::int64_t most = 1;
+  for (const Box& dst : context_.dst_chunks) most = std::max(most, dst.volume() / channels());
+  winograd_.emplace(gradient_geometry(), most, omp_get_max_threads());
+  for (const Box& dst : context_.dst_chunks) {
+    PreparedChunk& chunk = chunks_.emplace_back(PreparedChunk{dst, {}});
+    const std::int64_t planes =
+        winograd_->transforms_in_forward() ? dst.extent(kD) : planes_between_polls();
+    for (const ConvolutionPiece& piece :
+         geometry_.split_dst(dst, std::max<std::int64_t>(1, planes)))
+      chunk.pieces.push_back({piece});
+  }
+}
+
 void ConvolutionBlock::prepare_forward() {
   if (PooledConvolution::is_fast() && has_few_channels() && options_.pool == Spatial{2, 2, 2} &&
       (options_.compute == DataType::kFloat32 || !cpu_has_matrix_unit())) {
     prepare_pooled_forward();
+    return;
+  }
+  if (prefers_winograd()) {
+    prepare_winograd();
     return;
   }
   for (const Box& dst : context_.dst_chunks) {
@@ -211,6 +244,8 @@ std::vector<std::string> ConvolutionBlock::implementations() const {
   std::vector<std::string> names = kernels_.implementations();
   if (pooled_forward_)
     names.push_back(fmt::format("forward {} pooled:halomesh", name_of(options_.compute)));
+  if (winograd_)
+    names.push_back(fmt::format("forward {} winograd:halomesh", name_of(options_.compute)));
   if (pooled_gradient_)
     names.push_back(fmt::format("backward_weights {} pooled:halomesh", name_of(options_.compute)));
   if (sparse_data_)
@@ -224,7 +259,20 @@ void ConvolutionBlock::load_parameters() {
   const float *weight = parameters_[0].values.data(), *bias = parameters_[1].values.data();
   kernels_.load_weights(weight, bias);
   if (pooled_forward_) pooled_forward_->load_weights(weight, bias);
+  if (winograd_) winograd_->load_weights(weight, bias);
   if (sparse_data_) sparse_data_->load_weights(weight);
+}
+
+// In place: what a piece reads may be any box of the view.
+void ConvolutionBlock::forward_winograd(AnyConstView src, const ConvolutionPiece& piece,
+                                        std::int64_t n, AnyView dst, Argmax argmax) {
+  const auto from = pooled(src.as<float>(), n, piece.src);
+  const ConvolutionGeometry g = geometry_.convolution(piece);
+  const WinogradConvolution::Source source{from.data,
+                                           from.step,
+                                           piece.src.shape().spatial(),
+                                           {-g.pad_before[0], -g.pad_before[1], -g.pad_before[2]}};
+  winograd_->forward(source, piece.dst, n, options_.slope, dst, argmax);
 }
 
 void ConvolutionBlock::forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
@@ -241,6 +289,8 @@ void ConvolutionBlock::forward(const Pass& pass, std::span<const AnyConstView> s
       if (pooled_forward_) {
         const void* const from = pooled_source_.read(src[0], n, boxes.src, padding_of(boxes));
         pooled_forward_->forward(from, boxes.dst, n, options_.slope, dst, argmax);
+      } else if (winograd_) {
+        forward_winograd(src[0], boxes, n, dst, argmax);
       } else {
         kernels_.forward(kernel, source_.read(src[0], n, boxes.src), planes_.data());
         activation_.forward({planes_.data(), options_.compute, planes_of(boxes.conv)}, boxes.dst, n,
@@ -292,7 +342,7 @@ PooledWeightGradient::Geometry ConvolutionBlock::gradient_geometry() const {
 // Measured on 2 cores of a Zen 4 (fp32, CosmoFlow at 128^3): of the peak of multiply-adds, dense
 // gradients reach 0.5 to 0.7 and the sparse kernels 0.7 of what the model says. Dot products of
 // bf16 do two multiply-adds at once where they are fast, matrix units at least 16.
-bool ConvolutionBlock::prefers_sparse(const sparse::Work& work, double idle) const {
+bool ConvolutionBlock::prefers_sparse(const sparse::Work& work) const {
   constexpr Spatial kOnes{1, 1, 1};
   const WindowOptions& w = options_.window;
   if (options_.kernels == GradientKernels::kDense || w.stride != kOnes || w.dilation != kOnes)
@@ -303,7 +353,7 @@ bool ConvolutionBlock::prefers_sparse(const sparse::Work& work, double idle) con
                          : cpu_has_matrix_unit()              ? 16
                          : PooledConvolution::dots_are_fast() ? 2
                                                               : 1;
-  return idle * sparse::cost_of(work, {}) < sparse::dense_cost_of(work) / at_once;
+  return sparse::cost_of(work, {}) < sparse::dense_cost_of(work) / at_once;
 }
 
 // Sparse kernels need no pieces, but messages must make progress every few milliseconds: a thread
@@ -320,13 +370,9 @@ void ConvolutionBlock::prepare_sparse_data_gradient() {
   const PooledWeightGradient::Geometry geometry = gradient_geometry();
   const Box& produced = context_.boxes.dst_produced;
   const Spatial extents = produced.shape().spatial();
-  const sparse::Work work = SparseDataGradient::work_of(geometry, extents);
-  // In bf16 a vector of channels is the work of one thread.
-  const bool bf16 = options_.compute == DataType::kBfloat16;
-  const double idle = bf16 ? std::max(1.0, static_cast<double>(omp_get_max_threads()) /
-                                               static_cast<double>(work.in_blocks))
-                           : 1;
-  if (!SparseDataGradient::supports(geometry) || !prefers_sparse(work, idle)) return;
+  if (!SparseDataGradient::supports(geometry) ||
+      !prefers_sparse(SparseDataGradient::work_of(geometry, extents)))
+    return;
   const Box src = geometry_.needs(produced);
   sparse_data_.emplace(geometry, extents, omp_get_max_threads(), options_.compute, src.extent(kH),
                        src.extent(kW));
@@ -496,4 +542,4 @@ void ConvolutionBlock::add_pooled_gradient(Gradient& gradient, AnyConstView src,
     add_of(elements<float>(data));
 }
 
-}  // namespace halomesh
+}  // namespace halomesh::inline HALOMESH_ISA

@@ -11,32 +11,19 @@
 
 #include "src/nn/layer.hpp"
 #include "src/nn/layers/convolution_block_geometry.hpp"
+#include "src/nn/layers/convolution_block_options.hpp"
 #include "src/nn/layers/dense_source.hpp"
-#include "src/nn/layers/gradient_kernels.hpp"
+#include "src/nn/layers/isa.hpp"
 #include "src/nn/layers/pooled_activation.hpp"
 #include "src/nn/layers/pooled_convolution.hpp"
 #include "src/nn/layers/pooled_weight_gradient.hpp"
 #include "src/nn/layers/sparse_data_gradient.hpp"
 #include "src/nn/layers/sparse_weight_gradient.hpp"
-#include "src/nn/layers/window_options.hpp"
+#include "src/nn/layers/winograd_convolution.hpp"
 #include "src/nn/onednn.hpp"
 #include "src/nn/tensor.hpp"
 
-namespace halomesh {
-
-struct ConvolutionBlockOptions {
-  std::int64_t filters = 1;
-  WindowOptions window;   ///< of the convolution
-  Spatial pool{2, 2, 2};  ///< pooling windows touch without overlapping; at most 128 elements
-  float slope = 0.3F;     ///< of the leaky ReLU; at least 0
-  DataType compute = DataType::kFloat32;  ///< of products, kFloat32 or kBfloat16; sums are fp32
-  DataType dst = DataType::kFloat32;      ///< of the output, kFloat32 or kBfloat16
-  bool channel_cuts = true;               ///< whether the output may be cut by channels
-  GradientKernels kernels = GradientKernels::kAuto;  ///< for inputs of more than 8 channels
-  /// Bytes of a core's private cache; 0: ask the system. The planes computed at once fit all of
-  /// these caches together.
-  std::int64_t cache_bytes = 0;
-};
+namespace halomesh::inline HALOMESH_ISA {
 
 /// dst = leaky_relu(max_pool(convolution(src) + bias)); see Convolution and MaxPooling. Because the
 /// leaky ReLU is non-decreasing, it can be applied after the pooling, to fewer elements. Input:
@@ -45,9 +32,9 @@ struct ConvolutionBlockOptions {
 ///
 /// Convolution planes are written to a cache-sized buffer and pooled there at once; one byte per
 /// output element records for backward where its value came from and whether the slope applies. For
-/// an input with few channels nothing but the pooled output is written. Dense backward kernels fill
-/// the buffer with the gradients of a few planes at a time; sparse ones, and the weight gradient
-/// for an input with few channels, need no buffer.
+/// an input with few channels, and by Winograd's filtering, nothing but the pooled output is
+/// written. Dense backward kernels fill the buffer with the gradients of a few planes at a time;
+/// sparse ones, and the weight gradient for an input with few channels, need no buffer.
 class ConvolutionBlock final : public Layer {
  public:
   /// Throws Error when there are no filters, or for a pooling window, slope or type outside the
@@ -74,6 +61,7 @@ class ConvolutionBlock final : public Layer {
   std::vector<std::string> implementations() const override;
   std::string kernel_name() const override;
   std::int64_t forward_flops(std::span<const Shape> src) const override;
+  const ConvolutionBlockOptions& options() const { return options_; }
 
  private:
   struct Prepared {
@@ -92,12 +80,16 @@ class ConvolutionBlock final : public Layer {
   std::int64_t channels() const { return context_.boxes.dst_produced.extent(kC); }
   void prepare_forward();
   void prepare_pooled_forward();
+  bool prefers_winograd() const;
+  void prepare_winograd();
+  void forward_winograd(AnyConstView src, const ConvolutionPiece& piece, std::int64_t n,
+                        AnyView dst, Argmax argmax);
   void prepare_data_gradient();
   void prepare_parameter_gradients();
   void prepare_pooled_gradient();
   void prepare_library_gradient();
   PooledWeightGradient::Geometry gradient_geometry() const;
-  bool prefers_sparse(const sparse::Work& work, double idle = 1) const;
+  bool prefers_sparse(const sparse::Work& work) const;
   std::int64_t planes_between_polls() const;
   void prepare_sparse_data_gradient();
   template <class S>
@@ -130,10 +122,11 @@ class ConvolutionBlock final : public Layer {
   // Where inputs have few channels: our own kernels, and padded input for the first.
   std::optional<PooledConvolution> pooled_forward_;
   std::optional<PooledWeightGradient> pooled_gradient_;
-  // Where sparse kernels are preferred.
+  // Where they are preferred.
+  std::optional<WinogradConvolution> winograd_;
   std::optional<SparseWeightGradient> sparse_weights_;
   std::optional<SparseDataGradient> sparse_data_;
   DenseSource pooled_source_;
 };
 
-}  // namespace halomesh
+}  // namespace halomesh::inline HALOMESH_ISA

@@ -11,7 +11,7 @@
 #include "narrow.hpp"
 #include "src/nn/layers/pooled_weight_tile.hpp"
 
-namespace halomesh {
+namespace halomesh::inline HALOMESH_ISA {
 namespace {
 
 using namespace pooled_weight;
@@ -213,6 +213,13 @@ void PooledWeightGradient::accumulate(const Tile& tile, Scratch& scratch) const 
       }
 }
 
+std::int64_t PooledWeightGradient::tiles(const Spatial& extents) const {
+  std::int64_t tiles = 1;
+  for (std::size_t a = 0; a < 3; ++a)
+    tiles *= ceil_to(std::max<std::int64_t>(extents[a], 0), tile_[a]) / tile_[a];
+  return tiles;
+}
+
 template <class S, class T>
 void PooledWeightGradient::add(const Source<S>& src, const Spatial& extents, const Pooled<T>& diff,
                                const Argmax& argmax, float slope, bool first) {
@@ -300,4 +307,4 @@ template void PooledWeightGradient::add(const Source<Bfloat16>&, const Spatial&,
 template void PooledWeightGradient::add(const Source<Bfloat16>&, const Spatial&,
                                         const Pooled<Bfloat16>&, const Argmax&, float, bool);
 
-}  // namespace halomesh
+}  // namespace halomesh::inline HALOMESH_ISA

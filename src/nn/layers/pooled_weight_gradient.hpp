@@ -10,9 +10,10 @@
 #include "shape.hpp"
 #include "src/nn/data_type.hpp"
 #include "src/nn/layers/argmax.hpp"
+#include "src/nn/layers/isa.hpp"
 #include "src/nn/tensor.hpp"
 
-namespace halomesh {
+namespace halomesh::inline HALOMESH_ISA {
 
 namespace pooled_weight {
 struct TileVoxels;
@@ -75,6 +76,9 @@ class PooledWeightGradient {
   /// Writes the sums: weight in the order out,in,kd,kh,kw, and one bias per output channel.
   void store(float* diff_weight, float* diff_bias) const;
 
+  /// How many tiles, which threads share, `extents` pooled voxels are cut into.
+  std::int64_t tiles(const Spatial& extents) const;
+
  private:
   struct Tile;
   using Accumulate = void (*)(const pooled_weight::TileVoxels& voxels, const float* window,
@@ -123,4 +127,4 @@ class PooledWeightGradient {
   std::vector<Scratch> scratch_;
 };
 
-}  // namespace halomesh
+}  // namespace halomesh::inline HALOMESH_ISA

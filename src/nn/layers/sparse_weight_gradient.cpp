@@ -9,7 +9,7 @@
 
 #include "error.hpp"
 
-namespace halomesh {
+namespace halomesh::inline HALOMESH_ISA {
 
 using namespace sparse;
 
@@ -51,6 +51,14 @@ Work SparseWeightGradient::work_of(const Geometry& g, const Spatial& extents) {
   return work;
 }
 
+// Each further slab has sums of its own: at most 512 KiB for each thread.
+Split SparseWeightGradient::split_of(const Geometry& g, const Spatial& extents, int threads) {
+  constexpr std::int64_t kMoreSums = 1 << 17;
+  const std::int64_t weights = g.src_channels * g.dst_channels * volume(g.kernel);
+  const Work work = work_of(g, extents);
+  return best_split(work, threads, 1 + kMoreSums * threads / weights, work.out_blocks);
+}
+
 SparseWeightGradient::SparseWeightGradient(const Geometry& geometry, const Spatial& extents,
                                            int threads)
     : geometry_(geometry),
@@ -63,10 +71,7 @@ SparseWeightGradient::SparseWeightGradient(const Geometry& geometry, const Spati
           text("use kernels of 2x2x2 or 3x3x3 and a multiple of {} input channels", kVector));
   layout_ = TileLayout(geometry_.kernel, geometry_.pool, kTile);
   const std::int64_t weights = geometry_.src_channels * geometry_.dst_channels * taps();
-  // Each further slab has sums of its own: at most 512 KiB for each thread.
-  constexpr std::int64_t kMoreSums = 1 << 17;
-  const std::int64_t most_slabs = 1 + kMoreSums * threads / weights;
-  split_ = best_split(work_of(geometry_, extents), threads, most_slabs, out_blocks_);
+  split_ = split_of(geometry_, extents, threads);
   for (std::int64_t s = 0; s < split_.slabs; ++s) sums_.emplace_back(weights);
   const std::int64_t out = share(out_blocks_, split_.out_groups);
   const std::int64_t tiles = share(Tiling{extents, kTile}.count(), split_.slabs);
@@ -203,4 +208,4 @@ template void SparseWeightGradient::add(const Source<Bfloat16>&, const Spatial&,
 template void SparseWeightGradient::add(const Source<Bfloat16>&, const Spatial&,
                                         const Pooled<Bfloat16>&, const Argmax&, float, bool);
 
-}  // namespace halomesh
+}  // namespace halomesh::inline HALOMESH_ISA

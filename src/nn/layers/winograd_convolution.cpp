@@ -1,0 +1,399 @@
+// SPDX-License-Identifier: Apache-2.0
+// Winograd's minimal filtering with pooling: see winograd_convolution.hpp.
+#include "src/nn/layers/winograd_convolution.hpp"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "error.hpp"
+#include "src/nn/layers/winograd_transform.hpp"
+
+namespace halomesh::inline HALOMESH_ISA {
+
+using namespace winograd;
+
+namespace {
+
+using pooled_weight::ceil_to;
+
+constexpr std::int64_t kPair = WinogradConvolution::kPair, kRows = WinogradConvolution::kRows;
+// What the points and products of a block may take of a second-level cache. Measured with conv2 and
+// conv3 of CosmoFlow on a Zen 4 (1 MiB): 100 to 200 KiB take 0.85 to 1 of the time of 300 to 640.
+constexpr std::int64_t kBlockBytes = 192 << 10;
+// Floats from one point to the next of the windows of a run, of their products, and of the weights
+// of a vector of input channels: with a gap of a cache line, or points would often fall into the
+// same set of a cache.
+constexpr std::int64_t kGap = 16;
+constexpr std::int64_t kPointStep = kRows * kVector + kGap;
+constexpr std::int64_t kProductStep = kRows * kPair * kVector + kGap;
+constexpr std::int64_t kWeightStep = kVector * kPair * kVector + kGap;
+
+using Integers __attribute__((vector_size(kVector * 4))) = std::int32_t;
+using Bytes __attribute__((vector_size(kVector))) = std::uint8_t;
+
+std::int64_t points_of(const Spatial& kernel) {
+  return (kernel[0] + 1) * (kernel[1] + 1) * (kernel[2] + 1);
+}
+
+// Where one point's matrices are: of windows x input channels, and of input channels x output
+// channels; step is from one vector of input channels to the next.
+struct Factors {
+  const float *points, *weights;
+  std::int64_t points_step, weights_step, in_vectors;
+};
+
+// The products of kTiles windows for kVectors vectors of output channels, added to `first` unless
+// it is null.
+template <std::int64_t kVectors, std::int64_t kTiles>
+void multiply(const Factors& factors, const float* first, float* products) {
+  std::array<std::array<Vector, kVectors>, kTiles> sums;
+  unroll<kVectors>([&](auto v) {
+    const Vector start = first == nullptr ? Vector{} : load(first + v * kVector);
+    unroll<kTiles>([&](auto t) { sums[t][v] = start; });
+  });
+  for (std::int64_t i = 0; i < factors.in_vectors; ++i) {
+    const float* const points = factors.points + i * factors.points_step;
+    const float* const weights = factors.weights + i * factors.weights_step;
+    for (std::int64_t c = 0; c < kVector; ++c) {
+      std::array<Vector, kVectors> weight;
+      unroll<kVectors>([&](auto v) { weight[v] = load(weights + (c * kPair + v) * kVector); });
+      unroll<kTiles>([&](auto t) {
+        const float point = points[t * kVector + c];
+        unroll<kVectors>([&](auto v) { sums[t][v] += weight[v] * point; });
+      });
+    }
+  }
+  unroll<kTiles>([&](auto t) {
+    unroll<kVectors>([&](auto v) { store(sums[t][v], products + (t * kVectors + v) * kVector); });
+  });
+}
+
+using Multiply = void (*)(const Factors&, const float*, float*);
+template <std::int64_t kVectors, std::int64_t... kBefore>
+constexpr std::array<Multiply, kRows> multiplies(std::integer_sequence<std::int64_t, kBefore...>) {
+  return {multiply<kVectors, kBefore + 1>...};
+}
+// For 1, 2 ... kRows windows.
+template <std::int64_t kVectors>
+constexpr std::array<Multiply, kRows> kMultiply =
+    multiplies<kVectors>(std::make_integer_sequence<std::int64_t, kRows>());
+
+template <class T, class Lanes>
+[[gnu::always_inline]] inline void store_lanes(const Lanes& lanes, std::int64_t count, T* to) {
+  std::memcpy(to, &lanes, static_cast<std::size_t>(count) * sizeof(T));
+}
+
+[[gnu::always_inline]] inline void store_values(const Vector& value, std::int64_t count,
+                                                float* to) {
+  if (count == kVector)
+    store(value, to);
+  else
+    store_lanes(value, count, to);
+}
+[[gnu::always_inline]] inline void store_values(const Vector& value, std::int64_t count,
+                                                Bfloat16* to) {
+  for (std::int64_t i = 0; i < count; ++i) to[i] = Bfloat16(value[i]);
+}
+
+// The largest of the window's elements, activated, and its place: the first NaN, or the first of
+// equal ones.
+template <class T>
+[[gnu::always_inline]] inline void store_pooled(const std::array<Vector, 8>& values,
+                                                std::int64_t count, float slope, T* dst,
+                                                std::uint8_t* argmax) {
+  Vector best = values[0];
+  Integers place{};
+  unroll<7>([&](auto before) {
+    constexpr std::int64_t kTap = before + 1;
+    const Vector& value = values[kTap];
+    const Integers take = (value > best) | ((value != value) & (best == best));
+    best = take ? value : best;
+    place = take ? Integers{} + static_cast<std::int32_t>(kTap) : place;
+  });
+  const Integers rises = best > 0.0F;
+  store_values(rises ? best : best * slope, count, dst);
+  if (argmax == nullptr) return;
+  place = rises ? place : place | std::int32_t{kSlopeBit};
+  const Bytes bytes = __builtin_convertvector(place, Bytes);
+  if (count == kVector)
+    store_lanes(bytes, kVector, argmax);
+  else
+    store_lanes(bytes, count, argmax);
+}
+
+// Of window number `window` of a box, relative to its first.
+Spatial place_of(std::int64_t window, const Spatial& extents) {
+  return {window / extents[2] / extents[1], window / extents[2] % extents[1], window % extents[2]};
+}
+
+}  // namespace
+
+bool WinogradConvolution::supports(const Geometry& g) {
+  return g.src_channels > 0 && g.dst_channels > 0 && g.src_channels % kVector == 0 &&
+         (g.kernel == Spatial{2, 2, 2} || g.kernel == Spatial{3, 3, 3}) &&
+         g.pool == Spatial{2, 2, 2};
+}
+
+// In multiply-adds of vectors. Measured on a Zen 4: one point of a vector of input channels takes
+// as long as 14, of output channels 4, of a vector of weights 27; the library's direct sums reach
+// 0.9 of the peak, and it packs a vector of weights in the time of 12 for each tap.
+bool WinogradConvolution::pays(const Geometry& g, std::int64_t windows) {
+  constexpr double kInput = 14, kOutput = 4, kWeights = 27, kDirect = 1 / 0.9, kDirectWeights = 12;
+  const auto in = static_cast<double>(g.src_channels), count = static_cast<double>(windows);
+  const double in_vectors = in / static_cast<double>(kVector);
+  const auto out_vectors = static_cast<double>(ceil_to(g.dst_channels, kVector) / kVector);
+  const auto points = static_cast<double>(points_of(g.kernel));
+  const auto taps = static_cast<double>(g.kernel[0] * g.kernel[1] * g.kernel[2]);
+  const double products = in * out_vectors;
+  return count * points * (products + kInput * in_vectors + kOutput * out_vectors) +
+             kWeights * points * products <
+         count * 8 * taps * products * kDirect + kDirectWeights * taps * products;
+}
+
+WinogradConvolution::WinogradConvolution(const Geometry& geometry, std::int64_t windows,
+                                         int threads)
+    : geometry_(geometry) {
+  require(supports(geometry) && threads > 0,
+          text("Winograd convolution of {} to {} channels, kernel {}x{}x{}, on {} threads",
+               geometry.src_channels, geometry.dst_channels, geometry.kernel[0], geometry.kernel[1],
+               geometry.kernel[2], threads),
+          text("use kernels of 2x2x2 or 3x3x3, pooling windows of 2x2x2 and a multiple of {} input "
+               "channels",
+               kVector));
+  points_ = points_of(geometry.kernel);
+  in_vectors_ = geometry.src_channels / kVector;
+  out_vectors_ = ceil_to(geometry.dst_channels, kVector) / kVector;
+  bias_ = AlignedBuffer<float>(ceil_to(out_vectors_, kPair) * kVector);
+  zeros_ = AlignedBuffer<float>(geometry.src_channels);
+  const std::int64_t most = Block{0, windows}.runs();
+  block_runs_ = std::clamp(best_block_runs(), std::int64_t{1}, std::max<std::int64_t>(1, most));
+  by_channels_ = windows <= geometry.dst_channels;
+  if (by_channels_)
+    points_of_box_ = AlignedBuffer<float>(most * points_of_run());
+  else
+    weights_ = AlignedBuffer<float>(pairs() * weights_of_pair());
+  for (int t = 0; t < threads; ++t) {
+    Scratch& scratch = scratch_.emplace_back();
+    scratch.products = AlignedBuffer<float>(block_runs_ * products_of_run());
+    if (by_channels_)
+      scratch.weights = AlignedBuffer<float>(weights_of_pair());
+    else
+      scratch.points = AlignedBuffer<float>(block_runs_ * points_of_run());
+  }
+}
+
+// While points and weights of a pair stay in a second-level cache, small blocks are best; where
+// they do not, weights are read anew for each block.
+std::int64_t WinogradConvolution::best_block_runs() const {
+  constexpr std::int64_t kCacheFloats = 1 << 18, kStreamedRuns = 6;
+  if (points_of_run() + weights_of_pair() > kCacheFloats) return kStreamedRuns;
+  const std::int64_t bytes = points_ * (in_vectors_ + kPair) * kVector * 4;
+  return kBlockBytes / bytes / kRows;
+}
+
+std::int64_t WinogradConvolution::pairs() const { return (out_vectors_ + kPair - 1) / kPair; }
+std::int64_t WinogradConvolution::points_of_run() const {
+  return in_vectors_ * points_ * kPointStep;
+}
+std::int64_t WinogradConvolution::products_of_run() const { return points_ * kProductStep; }
+std::int64_t WinogradConvolution::weights_of_pair() const {
+  return in_vectors_ * points_ * kWeightStep;
+}
+
+// Those of one vector of input channels and one pair of vectors of output channels.
+template <std::int64_t kKernel>
+void WinogradConvolution::transform_pair(std::int64_t pair, std::int64_t in_vector,
+                                         float* to) const {
+  using F = Filtering<kKernel>;
+  const std::int64_t ci = geometry_.src_channels, co = geometry_.dst_channels;
+  for (std::int64_t o = pair * kPair * kVector; o < co && o < (pair + 1) * kPair * kVector;
+       o += kVector)
+    for (std::int64_t i = 0; i < kVector; ++i) {
+      std::array<std::array<float, kVector>, F::kTaps> taps{};
+      const float* const from = weight_ + (o * ci + in_vector * kVector + i) * F::kTaps;
+      for (std::int64_t lane = 0; lane < std::min(kVector, co - o); ++lane)
+        for (std::int64_t tap = 0; tap < F::kTaps; ++tap)
+          taps[static_cast<std::size_t>(tap)][static_cast<std::size_t>(lane)] =
+              from[lane * ci * F::kTaps + tap];
+      std::array<Vector, F::kTaps> kernels;
+      unroll<F::kTaps>([&](auto tap) { kernels[tap] = load(taps[tap].data()); });
+      const std::int64_t lanes = i * kPair * kVector + o % (kPair * kVector);
+      transform_weights<kKernel>(kernels, to + in_vector * F::kPoints * kWeightStep + lanes,
+                                 kWeightStep);
+    }
+}
+
+void WinogradConvolution::load_weights(const float* weight, const float* bias) {
+  weight_ = weight;
+  std::copy_n(bias, geometry_.dst_channels, bias_.data());
+  if (by_channels_) return;
+#pragma omp parallel for schedule(static)
+  for (std::int64_t task = 0; task < pairs() * in_vectors_; ++task) {
+    const std::int64_t pair = task / in_vectors_;
+    float* const to = weights_.data() + pair * weights_of_pair();
+    if (geometry_.kernel[0] == 2)
+      transform_pair<2>(pair, task % in_vectors_, to);
+    else
+      transform_pair<3>(pair, task % in_vectors_, to);
+  }
+}
+
+// The voxels of one window's tile, in d,h,w order: those outside of the source are zeros.
+template <std::int64_t kKernel>
+void WinogradConvolution::find_voxels(const Source& src, const Spatial& first,
+                                      const float** voxels) const {
+  using F = Filtering<kKernel>;
+  bool inside = true;
+  for (std::size_t a = 0; a < 3; ++a)
+    inside = inside && first[a] >= 0 && first[a] + F::kSide <= src.extents[a];
+  const float* const corner =
+      src.data + first[0] * src.step[0] + first[1] * src.step[1] + first[2] * src.step[2];
+  for (std::int64_t d = 0; d < F::kSide; ++d)
+    for (std::int64_t h = 0; h < F::kSide; ++h)
+      for (std::int64_t w = 0; w < F::kSide; ++w, ++voxels) {
+        const Spatial at{first[0] + d, first[1] + h, first[2] + w};
+        const bool is_zero =
+            !inside && (at[0] < 0 || at[0] >= src.extents[0] || at[1] < 0 ||
+                        at[1] >= src.extents[1] || at[2] < 0 || at[2] >= src.extents[2]);
+        *voxels =
+            is_zero ? zeros_.data() : corner + d * src.step[0] + h * src.step[1] + w * src.step[2];
+      }
+}
+
+// Writes the points of the block's runs, from `points` on.
+template <std::int64_t kKernel>
+void WinogradConvolution::transform_block(const Source& src, const Spatial& extents,
+                                          const Block& block, float* points) const {
+  using F = Filtering<kKernel>;
+  std::array<const float*, F::kPoints> voxels;
+  for (std::int64_t run = block.lo; run < block.hi; ++run, points += points_of_run())
+    for (std::int64_t window = block.at(run); window < block.at(run + 1); ++window) {
+      const Spatial place = place_of(window, extents);
+      find_voxels<kKernel>(src,
+                           {src.corner[0] + 2 * place[0], src.corner[1] + 2 * place[1],
+                            src.corner[2] + 2 * place[2]},
+                           voxels.data());
+      float* to = points + (window - block.at(run)) * kVector;
+      for (std::int64_t v = 0; v < in_vectors_; ++v, to += F::kPoints * kPointStep)
+        transform_input<kKernel>(voxels.data(), v * kVector, to, kPointStep);
+    }
+}
+
+// `points` and `weights` are those of the block's runs and of the pair.
+template <std::int64_t kKernel>
+void WinogradConvolution::multiply_block(const Block& block, std::int64_t pair, const float* points,
+                                         const float* weights, float* products) const {
+  using F = Filtering<kKernel>;
+  const bool whole = (pair + 1) * kPair <= out_vectors_;
+  const auto& multiply_runs = whole ? kMultiply<kPair> : kMultiply<1>;
+  for (std::int64_t point = 0; point < F::kPoints; ++point) {
+    const float* const first =
+        point == F::kPointOfBias ? bias_.data() + pair * kPair * kVector : nullptr;
+    for (std::int64_t run = block.lo; run < block.hi; ++run)
+      multiply_runs[static_cast<std::size_t>(block.at(run + 1) - block.at(run) - 1)](
+          {points + (run - block.lo) * points_of_run() + point * kPointStep,
+           weights + point * kWeightStep, F::kPoints * kPointStep, F::kPoints * kWeightStep,
+           in_vectors_},
+          first, products + (run - block.lo) * products_of_run() + point * kProductStep);
+  }
+}
+
+template <std::int64_t kKernel, class T>
+void WinogradConvolution::pool_block(const Block& block, std::int64_t pair, const float* products,
+                                     const Target<T>& to) const {
+  const std::int64_t lo = pair * kPair * kVector;
+  const std::int64_t hi = std::min(lo + kPair * kVector, geometry_.dst_channels);
+  const std::int64_t vectors = (hi - lo + kVector - 1) / kVector;
+  const Box& box = to.box;
+  for (std::int64_t run = block.lo; run < block.hi; ++run, products += products_of_run())
+    for (std::int64_t window = block.at(run); window < block.at(run + 1); ++window) {
+      const Spatial place = place_of(window, box.shape().spatial());
+      const std::int64_t d = box.lo[kD] + place[0], h = box.lo[kH] + place[1];
+      const std::int64_t w = box.lo[kW] + place[2];
+      const float* from = products + (window - block.at(run)) * vectors * kVector;
+      for (std::int64_t c = lo; c < hi; c += kVector, from += kVector) {
+        const auto values = transform_products<kKernel>(from, kProductStep);
+        T* const dst = &to.dst.at(to.sample, box.lo[kC] + c, d, h, w);
+        std::uint8_t* const argmax =
+            to.argmax.data == nullptr ? nullptr : &to.argmax.at(to.sample, box.lo[kC] + c, d, h, w);
+        if (c + kVector <= hi)
+          store_pooled(values, kVector, to.slope, dst, argmax);
+        else
+          store_pooled(values, hi - c, to.slope, dst, argmax);
+      }
+    }
+}
+
+// Each thread has blocks of windows.
+template <std::int64_t kKernel, class T>
+void WinogradConvolution::forward_windows(const Source& src, const Target<T>& to) {
+  const Spatial extents = to.box.shape().spatial();
+  const std::int64_t windows = extents[0] * extents[1] * extents[2];
+  const auto threads = static_cast<std::int64_t>(scratch_.size());
+  const std::int64_t most = block_runs_ * kRows;
+  const std::int64_t blocks = ceil_to((windows + most - 1) / most, threads);
+#pragma omp parallel for schedule(static) num_threads(static_cast <int>(threads))
+  for (std::int64_t b = 0; b < blocks; ++b) {
+    const std::int64_t first = b * windows / blocks;
+    const Block block(first, (b + 1) * windows / blocks - first);
+    Scratch& scratch = scratch_[static_cast<std::size_t>(omp_get_thread_num())];
+    float *const points = scratch.points.data(), *const products = scratch.products.data();
+    transform_block<kKernel>(src, extents, block, points);
+    for (std::int64_t pair = 0; block.count > 0 && pair < pairs(); ++pair) {
+      multiply_block<kKernel>(block, pair, points, weights_.data() + pair * weights_of_pair(),
+                              products);
+      pool_block<kKernel>(block, pair, products, to);
+    }
+  }
+}
+
+// Each thread has pairs of vectors of output channels (or shares of windows of a pair), whose
+// weights it transforms.
+template <std::int64_t kKernel, class T>
+void WinogradConvolution::forward_channels(const Source& src, const Target<T>& to) {
+  const Spatial extents = to.box.shape().spatial();
+  const Block all(0, extents[0] * extents[1] * extents[2]);
+  const auto threads = static_cast<std::int64_t>(scratch_.size());
+  const std::int64_t shares = std::min((threads + pairs() - 1) / pairs(), all.runs());
+#pragma omp parallel num_threads(static_cast <int>(threads))
+  {
+#pragma omp for schedule(static)
+    for (std::int64_t run = 0; run < all.runs(); ++run)
+      transform_block<kKernel>(src, extents, all.part(run, run + 1),
+                               points_of_box_.data() + run * points_of_run());
+#pragma omp for schedule(static)
+    for (std::int64_t task = 0; task < pairs() * shares; ++task) {
+      const std::int64_t pair = task / shares, share = task % shares;
+      Scratch& scratch = scratch_[static_cast<std::size_t>(omp_get_thread_num())];
+      for (std::int64_t v = 0; v < in_vectors_; ++v)
+        transform_pair<kKernel>(pair, v, scratch.weights.data());
+      const std::int64_t end = (share + 1) * all.runs() / shares;
+      for (std::int64_t run = share * all.runs() / shares; run < end; run += block_runs_) {
+        const Block block = all.part(run, std::min(end, run + block_runs_));
+        multiply_block<kKernel>(block, pair, points_of_box_.data() + run * points_of_run(),
+                                scratch.weights.data(), scratch.products.data());
+        pool_block<kKernel>(block, pair, scratch.products.data(), to);
+      }
+    }
+  }
+}
+
+void WinogradConvolution::forward(const Source& src, const Box& dst_box, std::int64_t n,
+                                  float slope, AnyView dst, Argmax argmax) {
+  const auto run = [&]<class T>(const Target<T>& to) {
+    if (geometry_.kernel[0] == 2)
+      by_channels_ ? forward_channels<2>(src, to) : forward_windows<2>(src, to);
+    else
+      by_channels_ ? forward_channels<3>(src, to) : forward_windows<3>(src, to);
+  };
+  if (dst.type == DataType::kBfloat16)
+    run(Target<Bfloat16>{dst.as<Bfloat16>(), argmax, dst_box, n, slope});
+  else
+    run(Target<float>{dst.as<float>(), argmax, dst_box, n, slope});
+}
+
+}  // namespace halomesh::inline HALOMESH_ISA

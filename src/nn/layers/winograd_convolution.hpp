@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// The forward pass of a convolution of many channels by Winograd's minimal filtering, pooled where
+// it is transformed back: no convolution plane is ever written. Owns the transformed weights.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "shape.hpp"
+#include "src/nn/layers/argmax.hpp"
+#include "src/nn/layers/isa.hpp"
+#include "src/nn/layers/pooled_weight_gradient.hpp"
+#include "src/nn/layers/pooled_weight_tile.hpp"
+#include "src/nn/tensor.hpp"
+
+namespace halomesh::inline HALOMESH_ISA {
+
+/// dst = leaky_relu(max_pool(convolution + bias)) in fp32, for kernels of 2x2x2 or 3x3x3, stride
+/// and dilation 1, pooling windows of 2x2x2 and whole vectors of input channels. A tile of F(2, 2)
+/// or F(2, 3) in three dimensions (winograd_transform.hpp) is one pooling window: 27 instead of 64,
+/// or 64 instead of 216, products per pair of channels and window. The sums over input channels
+/// are products of small matrices, one for each point of a tile: voxels x input channels x output
+/// channels, in a block of tiles that fits a second-level cache.
+///
+/// Each element is computed by the same operations for any box, cut and number of threads: results
+/// have the same bits. An infinity in the input makes NaN of windows where a direct sum would give
+/// infinity.
+class WinogradConvolution {
+ public:
+  /// A product of matrices keeps kRows windows x kPair vectors of output channels in registers.
+  static constexpr std::int64_t kPair = 2, kRows = pooled_weight::kMaxSums / kPair;
+
+  using Geometry = PooledWeightGradient::Geometry;
+  /// What the windows of a box read of one sample: a block of memory outside of which is zero.
+  struct Source {
+    const float* data = nullptr;  ///< of the block's first voxel
+    Spatial step{};               ///< elements from one voxel to the next along each axis
+    Spatial extents{};            ///< of the block
+    Spatial corner{};             ///< of the first window, relative to the block
+  };
+
+  static bool supports(const Geometry& geometry);
+  /// Whether `windows` windows that share one transformation of the weights cost less than a direct
+  /// sum, by a model of shapes: the same on every machine and in every run.
+  static bool pays(const Geometry& geometry, std::int64_t windows);
+
+  /// Forward passes of boxes of at most `windows` windows, on at most `threads` threads. Throws
+  /// Error unless the geometry is supported.
+  WinogradConvolution(const Geometry& geometry, std::int64_t windows, int threads);
+
+  /// Transforms weights in the order out,in,kd,kh,kw, which must stay unchanged until the next
+  /// call, and copies one bias per output channel.
+  void load_weights(const float* weight, const float* bias);
+
+  /// Whether forward() of any box transforms the weights, so that few large boxes are best.
+  bool transforms_in_forward() const { return by_channels_; }
+
+  /// Writes the box `dst_box` of sample n of `dst` (fp32 or bf16). The box has all output channels;
+  /// dst may span more. Records argmax as PooledActivation does unless it has no data. Allocates
+  /// nothing.
+  void forward(const Source& src, const Box& dst_box, std::int64_t n, float slope, AnyView dst,
+               Argmax argmax);
+
+ private:
+  // What one thread works in: points of a block of windows, weights of a pair, products of both.
+  struct Scratch {
+    AlignedBuffer<float> points, weights, products;
+  };
+  // Runs lo to hi of windows, numbered in d,h,w order, that are cut into runs as equal as possible.
+  struct Block {
+    std::int64_t first = 0, count = 0, lo = 0, hi = 0;
+    Block(std::int64_t first_window, std::int64_t windows)
+        : first(first_window), count(windows), hi(runs()) {}
+    std::int64_t runs() const { return (count + kRows - 1) / kRows; }
+    std::int64_t at(std::int64_t run) const { return first + run * count / runs(); }
+    Block part(std::int64_t first_run, std::int64_t end) const {
+      Block block = *this;
+      block.lo = first_run, block.hi = end;
+      return block;
+    }
+  };
+  template <class T>
+  struct Target {
+    TensorView<T> dst;
+    Argmax argmax;
+    Box box;
+    std::int64_t sample;
+    float slope;
+  };
+  std::int64_t best_block_runs() const;
+  std::int64_t pairs() const;
+  // Floats of all points.
+  std::int64_t points_of_run() const;
+  std::int64_t products_of_run() const;
+  std::int64_t weights_of_pair() const;
+  template <std::int64_t kKernel>
+  void transform_pair(std::int64_t pair, std::int64_t in_vector, float* to) const;
+  template <std::int64_t kKernel>
+  void find_voxels(const Source& src, const Spatial& first, const float** voxels) const;
+  template <std::int64_t kKernel>
+  void transform_block(const Source& src, const Spatial& extents, const Block& block,
+                       float* points) const;
+  template <std::int64_t kKernel>
+  void multiply_block(const Block& block, std::int64_t pair, const float* points,
+                      const float* weights, float* products) const;
+  template <std::int64_t kKernel, class T>
+  void pool_block(const Block& block, std::int64_t pair, const float* products,
+                  const Target<T>& to) const;
+  template <std::int64_t kKernel, class T>
+  void forward_windows(const Source& src, const Target<T>& to);
+  template <std::int64_t kKernel, class T>
+  void forward_channels(const Source& src, const Target<T>& to);
+
+  Geometry geometry_;
+  std::int64_t points_ = 0, in_vectors_ = 0, out_vectors_ = 0;
+  std::int64_t block_runs_ = 1;
+  // With fewer windows than output channels, the points of all windows take less memory than the
+  // transformed weights: then points are kept for a forward pass, and weights for a pair of vectors
+  // of output channels; otherwise all weights, and points for a block.
+  bool by_channels_ = false;
+  const float* weight_ = nullptr;
+  AlignedBuffer<float> points_of_box_;  // for each run, vector of input channels and point
+  AlignedBuffer<float> weights_;        // for each pair, vector of input channels and point
+  AlignedBuffer<float> bias_, zeros_;   // padded to whole pairs; as many zeros as input channels
+  std::vector<Scratch> scratch_;
+};
+
+}  // namespace halomesh::inline HALOMESH_ISA

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Machine files: the two formats, their mistakes, and what every file of ours must hold.
+#include "src/apps/forecast/machine_file.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "src/apps/forecast/platform.hpp"
+#include "test/apps/forecast/machine_scene.hpp"
+
+namespace halomesh {
+namespace {
+
+std::string without(const std::string& text, const std::string& line) {
+  std::string rest = text;
+  const auto at = rest.find(line);
+  REQUIRE(at != std::string::npos);
+  return rest.erase(at, rest.find('\n', at) + 1 - at);
+}
+
+std::string holds(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos ? part : text;
+}
+
+const std::string kJson = R"({"name": "here", "cpu": "one", "cores": 4, "ranks_per_node": 2,
+  "peak": {"fp32_flops_per_second": 5e10, "triad_bytes_per_second": 1e10},
+  "network": {"within_node": {"latency_s": 1e-6, "s_per_byte": 2e-10}, "between_nodes": null,
+              "poll_s": 1e-3, "copy_s_per_byte": 1e-10},
+  "kernels": [{"kernel": "k", "pass": "backward data", "src": "4x4x4x8", "dst": "2x2x2x16",
+               "batch": 1, "threads": 2, "seconds": 0.5, "flops": 1e10, "bytes": 10}],
+  "step_spread": {"per_doubling": 0.02}, "input": null})";
+
+}  // namespace
+
+TEST_CASE("every machine of ours is read, and says where its numbers come from") {
+  const auto names = machine_names(source_jobscripts());
+  REQUIRE(names.size() >= 3);
+  for (const std::string& name : names) {
+    CAPTURE(name);
+    const Machine machine = load_machine(name, source_jobscripts());
+    CHECK(machine.numbers.size() >= 15);
+    CHECK(machine.interconnect != Interconnect::kNone);
+    CHECK(machine.network.between_nodes.seconds(1e6) > 0);
+    for (const MachineNumber& number : machine.numbers) CHECK(number.source.size() > 4);
+    CHECK(platform_xml(machine, 64).find("<cluster") != std::string::npos);
+  }
+  const Machine fugaku = load_machine("fugaku", source_jobscripts());
+  CHECK(fugaku.threads() == 12);
+  CHECK(fugaku.kernels.rates.peak_flops == doctest::Approx(6758e9 / 4));
+  CHECK_THROWS_AS(load_machine("fugako", source_jobscripts()), UsageError);
+}
+
+TEST_CASE("a machine file that lacks a number or holds an absurd one is refused") {
+  CHECK(machine_refusal(kSmallMachine) == "nothing was thrown");
+  CHECK(machine_refusal(without(kSmallMachine, "cores")) ==
+        "mine.ini: cores is missing | add it: cores of a node between 1 and 4096");
+  CHECK(machine_refusal(without(kSmallMachine, "latency-us")) ==
+        "mine.ini: latency-us is missing | add it: us of a message between nodes between 0.05 and "
+        "10000");
+  CHECK(machine_refusal(kSmallMachine + "add-gbs = -3 # assumed: T\n") ==
+        "mine.ini:14: add-gbs = -3 is absurd | give GB/s of received values that a rank adds "
+        "between 0.01 and 10000");
+  CHECK(machine_refusal(kSmallMachine + "add-gbs = 3\n") ==
+        "mine.ini:14: add-gbs = 3 does not say where it comes from | end the line with # measured: "
+        "SOURCE (or published, derived, assumed)");
+  CHECK(machine_refusal(kSmallMachine + "add-gps = 3 # assumed: T\n") ==
+        "mine.ini:14: unknown name add-gps | did you mean add-gbs?");
+  CHECK(machine_refusal(kSmallMachine + "cores = 3 # assumed: T\n") ==
+        "mine.ini:14: cores is given twice | give it once");
+  CHECK(machine_refusal(kSmallMachine + "add-gbs = many # assumed: T\n") ==
+        "mine.ini:14: add-gbs = 'many' is not a number | give one number per line");
+  CHECK(machine_refusal("network = ring\n").starts_with("mine.ini:1: unknown network 'ring'"));
+}
+
+TEST_CASE("a calibration is read") {
+  const Machine machine = machine_of(kJson, "mine.json");
+  CHECK(machine.interconnect == Interconnect::kNone);
+  CHECK(machine.value("nodes") == 1);
+  CHECK(machine.value("peak-gflops") == doctest::Approx(100));
+  CHECK(machine.value("kernel-efficiency") == doctest::Approx(0.4));  // 1e10 / 0.5 s / 5e10
+  CHECK(machine.network.within_node.s_per_byte == doctest::Approx(2e-10));
+  CHECK(machine.network.poll_s == doctest::Approx(1e-3));
+  CHECK(machine.kernels.size() == 1);
+  CHECK(machine.kernel_cpu == "one");
+  const auto damaged = [](const std::string& from, const std::string& to) {
+    std::string text = kJson;
+    text.replace(text.find(from), from.size(), to);
+    return machine_refusal(text, "mine.json");
+  };
+  CHECK(damaged("\"cores\": 4, ", "") ==
+        "mine.json: cores is missing | add it: cores of a node between 1 and 4096");
+  CHECK(holds(damaged("5e10", "-5e10"),
+              "mine.json: /peak/fp32_flops_per_second: peak-gflops = -100 is absurd") ==
+        "mine.json: /peak/fp32_flops_per_second: peak-gflops = -100 is absurd");
+  CHECK(damaged("5e10", "\"fast\"")
+            .starts_with("mine.json: /peak/fp32_flops_per_second is not a number"));
+  CHECK(damaged("\"seconds\": 0.5", "\"seconds\": 0").starts_with("mine.json: /kernels/0: "));
+  CHECK(damaged("4x4x4x8", "4x4").starts_with("mine.json: /kernels/0: "));
+  CHECK(damaged("backward data", "sideways")
+            .starts_with("mine.json: /kernels/0: unknown pass 'sideways'"));
+  CHECK(damaged("{\"name\"", "[").starts_with("mine.json is not a JSON object"));
+}
+
+TEST_CASE("kernel times of another CPU are scaled, and the machine says so") {
+  const TempDirectory directory;
+  std::ofstream(directory / "kernels.json") << kJson;
+  KernelCase call;
+  call.kernel = "k";
+  call.pass = KernelPass::kBackwardData;
+  call.src = {8, 4, 4, 4};
+  call.dst = {16, 2, 2, 2};
+  call.threads = 2;
+  Machine same = machine_of(kSmallMachine);
+  add_kernels(same, directory / "kernels.json");
+  CHECK(same.notes.empty());
+  CHECK(same.kernels.time(call).seconds == 0.5);
+  std::string other_cpu = kSmallMachine;
+  other_cpu.replace(other_cpu.find("cpu = one"), 9, "cpu = two");
+  Machine other = machine_of(other_cpu);
+  add_kernels(other, directory / "kernels.json");
+  REQUIRE(other.notes.size() == 1);
+  CHECK(other.notes[0].find("another CPU (one, not two)") != std::string::npos);
+  CHECK(other.kernels.time(call).seconds == doctest::Approx(0.25));  // 50 of 100 Gflop/s
+}
+
+TEST_CASE("platforms of SimGrid") {
+  const Machine torus = machine_of(kSmallMachine);
+  const std::string xml = platform_xml(torus, 12);
+  CHECK(xml.find("topology=\"TORUS\" topo_parameters=\"3,2,2\"") != std::string::npos);
+  CHECK(xml.find("radical=\"0-11\"") != std::string::npos);
+  CHECK(xml.find("bw=\"5GBps\" lat=\"0.1us\"") != std::string::npos);
+  std::string text = kSmallMachine;
+  text.replace(text.find("torus"), 5, "dragonfly");
+  CHECK_THROWS_AS(platform_xml(machine_of(text), 4), UsageError);
+  text.replace(text.find("4x4"), 3, "3x2x4x2");
+  const std::string dragonfly = platform_xml(machine_of(text), 33);
+  CHECK(dragonfly.find("topo_parameters=\"3,40;2,3;4,1;2\"") != std::string::npos);
+  CHECK(dragonfly.find("radical=\"0-47\"") != std::string::npos);
+  text.replace(text.find("dragonfly"), 9, "fat-tree");
+  text.replace(text.find("3x2x4x2"), 7, "4x2x2");
+  const std::string tree = platform_xml(machine_of(text), 14);
+  CHECK(tree.find("topo_parameters=\"3;4,2,2;1,2,2;1,1,1\"") != std::string::npos);
+  CHECK(tree.find("radical=\"0-15\"") != std::string::npos);
+  CHECK_THROWS_AS(platform_xml(machine_of(kJson, "mine.json"), 1), UsageError);
+}
+
+}  // namespace halomesh

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// Forecasts of steps, runs and all meshes of a job.
+#include "src/apps/forecast/mesh_search.hpp"
+
+#include <doctest/doctest.h>
+
+#include <set>
+#include <string>
+
+#include "models/cosmoflow.hpp"
+#include "test/apps/forecast/machine_scene.hpp"
+
+namespace halomesh {
+namespace {
+
+Model small_model() {
+  CosmoFlowOptions options;
+  options.input = {4, 32, 32, 32};
+  options.conv_layers = 3;
+  options.filters = 16;
+  options.input_type = DataType::kInt16;
+  return make_cosmoflow(options);
+}
+
+StepForecast step_on(const Machine& machine, const PartGrid& parts, std::int64_t replicas,
+                     const ForecastOptions& options = {}) {
+  const Model model = small_model();
+  return forecast_step(machine, model, model.geometry(parts), {replicas, parts}, 1, options);
+}
+
+double sum_of_terms(const StepForecast& f) {
+  return f.compute_s + f.halo_s + f.gather_s + f.reduction_s + f.straggler_s + f.input_s;
+}
+
+Job job_of(std::int64_t nodes, std::int64_t batch) {
+  Job job;
+  job.nodes = nodes;
+  job.work.batch = batch;
+  job.work.training_samples = 1024;
+  job.work.validation_samples = 256;
+  job.work.sample_bytes = 1e6;
+  job.work.epochs = {5, 10, 20};
+  return job;
+}
+
+template <class Call>
+std::string refusal(const Call& call) {
+  try {
+    call();
+  } catch (const UsageError& error) {
+    return std::string(error.what()) + " | " + error.hint();
+  }
+  return "nothing was thrown";
+}
+
+}  // namespace
+
+TEST_CASE("one rank only computes, and its terms are the step") {
+  const Machine machine = machine_of(kSmallMachine);
+  const StepForecast f = step_on(machine, {1, 1, 1}, 1);
+  CHECK(f.compute_s > 0);
+  CHECK(f.halo_s == 0);
+  CHECK(f.gather_s == 0);
+  CHECK(f.reduction_s == 0);
+  CHECK(f.straggler_s == 0);
+  CHECK(f.step_s == doctest::Approx(sum_of_terms(f)));
+  CHECK(f.kernel_shares[2] == doctest::Approx(1));
+  CHECK(f.low_s < f.step_s);
+  CHECK(f.high_s > f.step_s);
+  ForecastOptions evaluation;
+  evaluation.training = false;
+  CHECK(step_on(machine, {1, 1, 1}, 1, evaluation).step_s < f.step_s / 2);
+}
+
+TEST_CASE("cuts divide the computation and cost messages") {
+  const Machine machine = machine_of(kSmallMachine);
+  const StepForecast whole = step_on(machine, {1, 1, 1}, 1);
+  for (const PartGrid& parts : {PartGrid{2, 1, 1}, PartGrid{2, 2, 1}, PartGrid{1, 2, 2}}) {
+    CAPTURE(to_string(parts));
+    const StepForecast f = step_on(machine, parts, 1);
+    CHECK(f.compute_s < whole.compute_s / 1.5);
+    CHECK(f.compute_s > whole.compute_s / 4.5);
+    CHECK(f.halo_s > 0);
+    CHECK(f.step_s == doctest::Approx(sum_of_terms(f)));
+    CHECK(f.memory_bytes < whole.memory_bytes);
+  }
+  const StepForecast near = step_on(machine, {2, 2, 1}, 1);
+  const StepForecast slow = step_on(with_number_scaled(machine, "message-gbs", 0.1), {2, 2, 1}, 1);
+  CHECK(slow.halo_s + slow.gather_s > 2 * (near.halo_s + near.gather_s));
+  CHECK(slow.compute_s == doctest::Approx(near.compute_s));
+}
+
+TEST_CASE("replicas add sums of gradients and waiting for the slowest") {
+  const Machine machine = machine_of(kSmallMachine);
+  const StepForecast f = step_on(machine, {1, 1, 1}, 16);
+  CHECK(f.reduction_s > 0);
+  CHECK(f.straggler_s ==
+        doctest::Approx(4 * 0.012 * (f.compute_s + f.reduction_s)));  // 4 doublings
+  ForecastOptions tree;
+  tree.reduction = SumAlgorithm::kBinomialTree;
+  CHECK(step_on(machine, {1, 1, 1}, 16, tree).reduction_s > 1.2 * f.reduction_s);
+  // A rank that polls seldom sums slowly only while it computes.
+  const StepForecast seldom = step_on(with_number_scaled(machine, "poll-ms", 1000), {1, 1, 1}, 16);
+  CHECK(seldom.reduction_s >= f.reduction_s);
+  CHECK(seldom.reduction_s < f.reduction_s + f.compute_s);
+}
+
+TEST_CASE("ranks that share cores compute longer") {
+  Machine machine = machine_of(kSmallMachine);
+  machine.derive(4);
+  const double alone = step_on(machine, {1, 1, 1}, 4).compute_s;
+  machine.derive(16);
+  CHECK(step_on(machine, {1, 1, 1}, 16).compute_s == doctest::Approx(4 * alone));
+}
+
+TEST_CASE("all meshes that the batch allows, best first") {
+  const Machine machine = machine_of(kSmallMachine);
+  const Model model = small_model();
+  const MeshSearch search(machine, model, job_of(16, 8));
+  const std::vector<MeshForecast> all = search.forecasts();
+  // 2, 4, 8 and 16 parts: 3 + 6 + 10 + 15 grids.
+  CHECK(all.size() == 34);
+  std::set<std::string> seen;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    seen.insert(to_string(all[i].mesh.parts));
+    CHECK(all[i].mesh.ranks() == 16);
+    CHECK(all[i].local_batch * all[i].mesh.replicas == 8);
+    CHECK(all[i].run.total_s.low < all[i].run.total_s.mid);
+    CHECK(all[i].run.total_s.mid < all[i].run.total_s.high);
+    if (i > 0) CHECK(all[i - 1].run.total_s.mid <= all[i].run.total_s.mid);
+  }
+  CHECK(seen.size() == 34);
+  REQUIRE(search.hints().size() == 1);
+  CHECK(search.hints()[0] ==
+        "1 part per sample: 16 replicas do not divide batch 8; use --batch 16");
+  const MeshForecast& best = all.front();
+  CHECK(best.run.epoch_s == doctest::Approx(128 * best.step.step_s));
+  CHECK(best.run.evaluation_s == doctest::Approx(32 * best.evaluation.step_s));
+  CHECK(best.run.total_s.mid ==
+        doctest::Approx(10 + 10 * (best.run.epoch_s + best.run.evaluation_s)));
+  CHECK(reasons(best, all.back()).size() == 2);
+  const std::vector<Sensitivity> varied = search.sensitivities(all);
+  REQUIRE(varied.size() > 3);
+  std::set<std::string> numbers;
+  for (const Sensitivity& s : varied) numbers.insert(s.number);
+  CHECK(numbers.contains("kernel-efficiency"));
+  CHECK(numbers.contains("poll-ms"));           // a default of the program
+  CHECK_FALSE(numbers.contains("latency-us"));  // measured
+}
+
+TEST_CASE("jobs that a machine cannot run are refused") {
+  const Machine machine = machine_of(kSmallMachine);
+  const Model model = small_model();
+  CHECK(refusal([&] { MeshSearch(machine, model, job_of(17, 17)); }) ==
+        "mine has 16 nodes, not 17 | give --nodes 16 or less, or a machine file with more nodes");
+  CHECK(refusal([&] { MeshSearch(machine, model, job_of(7, 3)); }) ==
+        "nothing was thrown");  // 7x1x1 x 1
+  Job few = job_of(7, 3);
+  few.max_parts = 4;
+  CHECK(refusal([&] { MeshSearch(machine, model, few); }) ==
+        "7 ranks and batch 3 have no mesh of at most 4 parts per sample | 1 part per sample: 7 "
+        "replicas do not divide batch 3; use --batch 7");
+}
+
+TEST_CASE("meshes that do not fit the memory come last") {
+  std::string text = kSmallMachine;
+  text.replace(text.find("memory-gib = 8"), 14, "memory-gib = 0.25");
+  Machine machine = machine_of(text);
+  machine.derive(4);  // 64 MiB per rank: not even the program
+  const Model model = small_model();
+  const auto all = MeshSearch(machine, model, job_of(1, 4)).forecasts();
+  REQUIRE(!all.empty());
+  for (const MeshForecast& f : all) CHECK_FALSE(f.fits);
+  machine.derive(1);  // 256 MiB: the program and a few samples
+  const auto some = MeshSearch(machine, model, job_of(1, 1)).forecasts();
+  CHECK(some.front().fits);
+}
+
+TEST_CASE("epochs between the rows of a table") {
+  const EpochTable table(source_jobscripts() / "machines/epochs-cosmoflow.csv");
+  CHECK(table.epochs(512).mid == 100);
+  CHECK(table.epochs(16).mid == 51);
+  CHECK(table.epochs(9999).high == 253);
+  CHECK(table.epochs(128).mid == doctest::Approx((51 + 70) / 2.0));
+  CHECK(table.basis(128) == "between batches 64 and 256");
+  const TempDirectory directory;
+  const auto refused = [&](const std::string& rows) {
+    std::ofstream(directory / "e.csv") << "batch,low,mid,high,source\n" << rows;
+    return refusal([&] { EpochTable(directory / "e.csv"); });
+  };
+  CHECK(refused("64,50,40,60,s\n").find("e.csv:2: batches or epochs are not in ascending") !=
+        std::string::npos);
+  CHECK(refused("64,50,x,60,s\n").find("e.csv:2: 'x' is not a number") != std::string::npos);
+  CHECK(refused("64,50,60,s\n").find("e.csv:2: 4 values") != std::string::npos);
+}
+
+}  // namespace halomesh

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// `plan --machine` from its arguments to what it prints and writes.
+#include "src/apps/plan/machine_plan.hpp"
+
+#include <doctest/doctest.h>
+
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "src/apps/options/model_options.hpp"
+#include "test/apps/forecast/machine_scene.hpp"
+
+namespace halomesh {
+namespace {
+
+std::string printed(std::vector<std::string> arguments) {
+  Options options("plan", "");
+  add_model_options(options);
+  add_machine_options(options);
+  for (const char* network : {"--input", "32x32x32x4", "--conv-layers", "3"})
+    arguments.emplace_back(network);
+  options.parse(arguments);
+  if (!wants_machine(options)) return "no forecast";
+  std::ostringstream out;
+  plan_on_machine(out, options, make_model(options), source_jobscripts());
+  return out.str();
+}
+
+std::string refusal(const std::vector<std::string>& arguments) {
+  try {
+    printed(arguments);
+  } catch (const UsageError& error) {
+    return std::string(error.what()) + " | " + error.hint();
+  }
+  return "nothing was thrown";
+}
+
+}  // namespace
+
+TEST_CASE("a plan names the best mesh, the runner-up, reasons and assumptions") {
+  const TempDirectory directory;
+  const std::string file = (directory / "plan.json").string();
+  const std::string text =
+      printed({"--machine", "fugaku", "--nodes", "8", "--batch", "16", "--json", file});
+  for (const char* part :
+       {"Fugaku (RIKEN), A64FX, TofuD: 8 nodes, 4 ranks per node, 12 threads per rank; batch 16",
+        "Left out: 1 part per sample: 32 replicas do not divide batch 16; use --batch 32.",
+        "Best: --parts ", "Runner-up: --parts ", "Its step computes for ",
+        "kernel-efficiency", "100 % roofline at 0.3 of the peak"}) {
+    CAPTURE(part);
+    CHECK(text.find(part) != std::string::npos);
+  }
+  const auto json = nlohmann::json::parse(std::ifstream(file));
+  // 2, 4, 8, 16 and 32 parts in three dimensions.
+  CHECK(json.at("meshes").size() == 3 + 6 + 10 + 15 + 21);
+  const auto& best = json["meshes"][0];
+  CHECK(text.find("Best: --parts " + best["parts"].get<std::string>()) != std::string::npos);
+  const auto& step = best["step"];
+  double sum = 0;
+  for (const char* term :
+       {"compute_s", "halo_s", "gather_s", "reduction_s", "straggler_s", "input_s"})
+    sum += step[term].get<double>();
+  CHECK(step["step_s"].get<double>() == doctest::Approx(sum));
+  CHECK(json["numbers"]["link-gbs"]["origin"] == "published");
+  CHECK(json["sensitivities"].size() > 3);
+}
+
+TEST_CASE("numbers of a machine, names of machines, platforms") {
+  const std::string numbers = printed({"--machine", "cori-knl", "--numbers"});
+  CHECK(numbers.find("derived") != std::string::npos);
+  CHECK(numbers.find("Aries") != std::string::npos);
+  CHECK(printed({"--machine", "list"}).find("fugaku\n") != std::string::npos);
+  const TempDirectory directory;
+  const std::string file = (directory / "p.xml").string();
+  printed({"--machine", "fugaku", "--nodes", "64", "--platform", file});
+  std::stringstream xml;
+  xml << std::ifstream(file).rdbuf();
+  CHECK(xml.str().find("topo_parameters=\"4,4,4\"") != std::string::npos);
+}
+
+TEST_CASE("plans that make no sense are refused") {
+  CHECK(refusal({"--machine", "fugaku", "--nodes", "200000"}) ==
+        "fugaku has 158976 nodes, not 200000 | give --nodes 158976 or less, or a machine file with "
+        "more nodes");
+  CHECK(refusal({"--machine", "fugako"}) ==
+        "unknown machine fugako | did you mean fugaku? --machine list lists all");
+  CHECK(refusal({"--nodes", "4"}) ==
+        "--nodes without --machine | name the machine, e.g. --machine fugaku; --machine list lists "
+        "all");
+  const TempDirectory directory;
+  std::string text = kSmallMachine;
+  text.replace(text.find("memory-gib = 8"), 14, "memory-gib = 0.25");
+  std::ofstream(directory / "mine.ini") << text;
+  const std::string refused = refusal(
+      {"--machine", (directory / "mine.ini").string(), "--ranks-per-node", "4", "--batch", "4"});
+  CHECK(refused.starts_with("no mesh fits the memory: "));
+  CHECK(refused.find("but a node of mine has 0.25 GiB") != std::string::npos);
+}
+
+}  // namespace halomesh
