@@ -159,10 +159,9 @@ APPS      := $(wildcard src/apps/*.cpp src/apps/*/*.cpp)
 ifeq ($(MPI),smpi)
 SYNTH     :=
 RUNTIME   := $(wildcard $(addprefix runtime/,$(addsuffix /*.cpp,simulated posix mpi machine log step)))
-APPS      := src/apps/main.cpp $(wildcard src/apps/options/*.cpp src/apps/forecast/*.cpp src/apps/bench/*.cpp) \
-             src/apps/train/network_on_mesh.cpp \
-             $(addprefix src/apps/launch/,$(addsuffix .cpp,output_directory parallel run_record version))
-APPS      := $(filter-out %/bench_input.cpp,$(APPS))
+APPS      := src/apps/main.cpp src/apps/train/network_on_mesh.cpp \
+             $(wildcard $(addprefix src/apps/,$(addsuffix /*.cpp,options launch forecast bench)))
+APPS      := $(filter-out %/info.cpp %/bench_input.cpp %/calibrate.cpp,$(APPS))
 else
 RUNTIME   := $(filter-out runtime/simulated/%,$(RUNTIME))
 endif

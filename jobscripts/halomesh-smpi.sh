@@ -77,6 +77,10 @@ case $platform in
     case $x.$y.$z in
       *[!0-9.]* | .* | *. | *..*) fail "'$shape' is no shape of a torus" "write it as XxYxZ" ;;
     esac
+    # SimGrid cannot make a torus with an extent of 1.
+    for extent in "$x" "$y" "$z"; do
+      [ "$extent" -ge 2 ] || fail "'$shape' has an extent below 2" "use e.g. 2x2x2 and -n RANKS"
+    done
     cluster $((x * y * z)) "topology=\"TORUS\" topo_parameters=\"$x,$y,$z\" bw=\"6.35GBps\"
   lat=\"100ns\" loopback_bw=\"50GBps\""
     ;;

@@ -41,6 +41,7 @@ void TimedLayer::prepare(const LayerContext& context, std::vector<ParameterView>
   produced_ = static_cast<double>(context.boxes.dst_produced.volume());
   diffs_ = static_cast<double>(
       std::count(context.src_diff_wanted.begin(), context.src_diff_wanted.end(), true));
+  if (diffs_ == 0) times_[static_cast<std::size_t>(KernelPass::kBackwardData)] = {};
 }
 
 void TimedLayer::spend(const Pass& pass, double seconds) const {

@@ -84,6 +84,16 @@ TEST_CASE("a timed layer spends the time of the table, and polls between pieces"
   CHECK(layer.implementations().size() == 3);
 }
 
+TEST_CASE("a gradient that nobody wants takes no time") {
+  RecordingClock clock;
+  const KernelTable times = table();
+  TimedLayer layer(std::make_unique<Dense>(kDst.c), {times, clock, kPoll, 2});
+  LayerContext first = context();
+  first.src_diff_wanted = {false};
+  layer.prepare(first, {});
+  CHECK(layer.implementations().size() == 2);
+}
+
 TEST_CASE("a timed layer has the geometry of its layer") {
   RecordingClock clock;
   const KernelTable times = table();

@@ -73,12 +73,13 @@ def refused():
     machine = f"--simulate-compute {scene.MACHINES}/fugaku.ini"
     for platform, launcher, command, code, said in (
             ("fugaku:4x4", "", "bench " + machine, 2, "no shape of a torus"),
+            ("fugaku:4x4x1", "", "bench " + machine, 2, "extent below 2"),
             ("fugaku:2x2x2", "-n 9", "bench " + machine, 2, "9 ranks need 9 nodes"),
             ("fugaku:2x2x2", "-n 0", "bench " + machine, 2, "no number of ranks"),
             ("nowhere.xml", "", "bench " + machine, 2, "cannot be read"),
-            ("fugaku:1x1x1", "", "bench", 2, "do not compute"),
-            ("fugaku:1x1x1", "", "bench --simulate-compute missing.ini", 2, "missing.ini"),
-            ("fugaku:1x1x1", "", "train --data x", 2, "unknown command 'train'")):
+            ("fugaku:2x2x2", "-n 1", "bench", 2, "do not compute"),
+            ("fugaku:2x2x2", "-n 1", "bench --simulate-compute missing.ini", 2, "missing.ini"),
+            ("fugaku:2x2x2", "-n 1", "train --data x", 2, "unknown command 'train'")):
         result = scene.simulate(platform, command, launcher, timeout=60)
         assert result.code == code and said in result.text, (command, result.code, result.text)
 
