@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "src/nn/kernel_case.hpp"
 
@@ -84,17 +85,18 @@ std::vector<LayerCase> layer_cases(const Model& model, const std::vector<PartGri
   std::map<std::string, std::size_t> known;
   for (const PartGrid& grid : grids) {
     const ModelGeometry geometry = model.geometry(grid);
+    std::set<std::size_t> of_mesh;
     for (std::size_t l = 0; l < model.layers().size(); ++l)
       for (std::int64_t part = 0; part < grid.count(); ++part) {
         LayerCase one = case_of(model, geometry, l, part, batch, threads);
         if (one.passes.empty()) continue;
         const auto [at, is_new] = known.emplace(key_of(one), cases.size());
         if (is_new) cases.push_back(std::move(one));
-        cases[at->second].weight += 1 / static_cast<double>(grid.count());
+        if (of_mesh.insert(at->second).second) cases[at->second].meshes += 1;
       }
   }
   std::stable_sort(cases.begin(), cases.end(), [](const LayerCase& a, const LayerCase& b) {
-    return effort(a) * b.weight < effort(b) * a.weight;
+    return effort(a) * b.meshes < effort(b) * a.meshes;
   });
   return cases;
 }

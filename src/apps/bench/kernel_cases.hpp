@@ -19,7 +19,7 @@ struct LayerCase {
   std::int64_t part = 0;
   /// Forward, then what training computes of backward with respect to data and to parameters.
   std::vector<KernelCase> passes;
-  double weight = 0;        ///< the number of meshes that it is a part of, by its share of each
+  double meshes = 0;        ///< how many have such a part
   double flops = 0;         ///< of all passes
   std::int64_t memory = 0;  ///< bytes of the tensors that a measurement needs
 };

@@ -86,7 +86,7 @@ std::vector<PartGrid> listed_grids(const std::string& list) {
 Integer strong_batch(const Options& options, const std::vector<Integer>& ranks) {
   if (const auto batch = options.get<Integer>("strong-batch"); batch > 0) return batch;
   Integer least = 1;
-  for (const Integer count : ranks) least = std::lcm(least, count);
+  for (const Integer count : ranks) least = least > 1000000 ? least : std::lcm(least, count);
   if (least > 1000000)
     throw UsageError(
         fmt::format("no batch below a million is a multiple of all --ranks {}", joined(ranks, ",")),

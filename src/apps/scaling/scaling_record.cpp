@@ -21,8 +21,8 @@ void check_measurement(const Json& one) {
   (void)one.at("ranks").get<std::int64_t>();
   (void)one.at("batch").get<std::int64_t>();
   (void)one.at("round").get<std::int64_t>();
-  if (one.at("step_seconds").get<std::vector<double>>().empty())
-    throw Error("a measurement without steps");
+  (void)one.at("step_seconds").at(0);
+  (void)one.at("step_seconds").get<std::vector<double>>();
   for (const char* name : {"mean_step_seconds", "halo_wait", "reduction_wait", "input_wait"})
     (void)one.at(name).get<double>();
 }
