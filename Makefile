@@ -13,8 +13,8 @@ WERROR  ?= 1
 ifeq ($(filter $(BUILD),release debug asan tsan clang fuzz),)
 $(error BUILD=$(BUILD): must be release, debug, asan, tsan, clang or fuzz)
 endif
-ifeq ($(filter $(MPI),openmpi mpich),)
-$(error MPI=$(MPI): must be openmpi or mpich)
+ifeq ($(filter $(MPI),openmpi mpich smpi),)
+$(error MPI=$(MPI): must be openmpi, mpich or smpi)
 endif
 ifeq ($(filter serial parallel,$(HDF5)),)
 $(error HDF5=$(HDF5): must be serial or parallel)
@@ -31,7 +31,7 @@ MAKEFLAGS += --no-builtin-rules
 .DEFAULT_GOAL := all
 
 LIBRARIES := $(if $(filter mpich,$(MPI)),-mpich)$(if $(filter parallel,$(HDF5)),-phdf5)
-B := build/$(BUILD)$(LIBRARIES)
+B := $(if $(filter smpi,$(MPI)),build/smpi,build/$(BUILD)$(LIBRARIES))
 PROGRAM := $(if $(filter build/release,$(B)),build/halomesh,$(B)/halomesh)
 Q := $(if $(filter 0,$(V)),@)
 
@@ -40,6 +40,13 @@ Q := $(if $(filter 0,$(V)),@)
 
 ifneq ($(filter $(BUILD),clang fuzz),)
 CXX := clang++
+endif
+# SimGrid's MPI: ranks are threads of one process, simulated; no wrapper, as its macros replace exit().
+ifeq ($(MPI),smpi)
+SIMGRID_CFLAGS ?= -isystem /usr/include/smpi
+SIMGRID_LIBS   ?= -lsimgrid
+MPICXX := $(CXX) $(SIMGRID_CFLAGS)
+MPIRUN := build/smpi/halomesh-smpi
 endif
 have = $(shell command -v $(1) 2>/dev/null)
 MPICXX ?= $(if $(call have,mpicxx.$(MPI)),mpicxx.$(MPI),mpicxx)
@@ -52,8 +59,10 @@ CLANG_TIDY ?= clang-tidy
 export OMPI_CXX := $(CXX)
 export MPICH_CXX := $(CXX)
 
-# Code for the CPU of this machine. Where compute nodes differ from the login node, build on a
-# compute node or name their CPU, e.g. ARCH=-march=icelake-server or ARCH=-mcpu=a64fx.
+# The least CPU that the program runs on: by default this machine's. Where compute nodes differ from
+# the login node, build on a compute node or name their CPU, e.g. ARCH=-march=icelake-server or
+# ARCH=-mcpu=a64fx. On x86-64, kernels of our own are added for each instruction set above it, and
+# chosen when the program runs: see "Several instruction sets" below.
 ARCH ?= -march=native
 CXXFLAGS ?=
 LDFLAGS ?=
@@ -103,6 +112,10 @@ OPT_clang   := -O1
 OPT_fuzz    := -O1 -g -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,address,undefined,float-cast-overflow \
                -fno-sanitize-recover=all
 SANITIZE    := $(filter -fsanitize%,$(OPT_$(BUILD)))
+# The program that is simulated never runs its kernels. smpirun loads it as a library.
+ifeq ($(MPI),smpi)
+OPT_release := -O1 -g1 -fPIC -DHALOMESH_SIMULATED
+endif
 
 # Most tests compute little: -O1 builds them in two thirds of the time.
 OPT_tests   := $(if $(filter release,$(BUILD)),-O1)
@@ -128,6 +141,10 @@ LINK := $(SANITIZE) $(LDFLAGS) -Wl,--as-needed
 LIBS_nn  := -fopenmp $(DNNL_LIBS) $(FFTW_LIBS) $(FMT_LIBS)
 LIBS_mpi := $(LIBS_nn) $(HDF5_LIBS) $(PROTOBUF_LIBS) $(BOOST_LIBS) $(ZLIB_LIBS) $(ISAL_LIBS) -pthread
 LIBS_mpi += $(HWLOC_LIBS)
+ifeq ($(MPI),smpi)
+LINK += -shared -Wl,-z,defs
+LIBS_mpi += $(SIMGRID_LIBS)
+endif
 
 # ---------------------------------------------------------------------------------------------
 # Sources of each room.
@@ -138,6 +155,15 @@ SYNTH     := $(wildcard src/synth/*.cpp)
 MODELS    := $(wildcard models/*.cpp)
 RUNTIME   := $(wildcard runtime/*/*.cpp)
 APPS      := $(wildcard src/apps/*.cpp src/apps/*/*.cpp)
+# Simulated ranks have no data: they are only measured.
+ifeq ($(MPI),smpi)
+SYNTH     :=
+APPS      := src/apps/main.cpp $(wildcard src/apps/options/*.cpp src/apps/forecast/*.cpp src/apps/bench/*.cpp) \
+             $(addprefix src/apps/,$(addsuffix .cpp,train/network_on_mesh $(addprefix launch/, \
+               output_directory parallel run_record version)))
+else
+RUNTIME   := $(filter-out runtime/simulated/%,$(RUNTIME))
+endif
 PROTO     := $(wildcard runtime/*/*.proto src/apps/*/*.proto)
 ROOMS     := $(PARTITION) $(NN) $(SYNTH) $(MODELS) $(RUNTIME) $(APPS)
 HEADERS   := $(wildcard include/*.hpp partition/*.hpp partition/*/*.hpp src/nn/*.hpp \
@@ -157,6 +183,9 @@ TESTS        := $(HARNESS) $(HARNESS_MPI) $(TEST_PURE) $(TEST_NN) $(TEST_RUNTIME
                 $(TEST_APPS) $(TEST_SYSTEM) $(TEST_LONG) $(wildcard test/harness/*_main.cpp)
 PYTHON_TESTS := $(wildcard test/system/*_test.py)
 FUZZ_TARGETS := $(wildcard test/fuzz/*_fuzz.cpp)
+# The tests of what is compiled for several instruction sets.
+ISA_TESTS    := $(wildcard $(addprefix test/nn/,dense_source_test.cpp pooled_*_test.cpp sparse_*_test.cpp \
+                  winograd_*_test.cpp convolution_block_rules_test.cpp isa_kernels_test.cpp))
 
 objects   = $(patsubst %.cpp,$(B)/obj/%.o,$(1))
 generated = $(patsubst %.proto,$(B)/gen/%.pb.$(2),$(1))
@@ -180,7 +209,7 @@ endef
 .PHONY: FORCE
 FORCE:
 $(B)/stamp/flags: FORCE
-	$(call stamp,$(CXX) $(MPICXX) $(FLAGS_mpi) $(FLAGS_synth) $(FLAGS_files) $(OPT_tests))
+	$(call stamp,$(CXX) $(MPICXX) $(FLAGS_mpi) $(FLAGS_synth) $(FLAGS_files) $(OPT_tests) $(ISAS))
 $(B)/stamp/link: FORCE
 	$(call stamp,$(CXX) $(MPICXX) $(LINK) $(LIBS_mpi) $(ROOMS) $(TESTS))
 $(B)/stamp/commit: FORCE
@@ -240,16 +269,62 @@ $(1): $(2) $(B)/stamp/link
 	$(Q)$(3) $(LINK) $(2) $(4) -o $$@
 endef
 
+# ---------------------------------------------------------------------------------------------
+# Several instruction sets: sources that open `namespace halomesh::inline HALOMESH_ISA` are compiled
+# once more for each of ISAS, in a namespace of its own (src/nn/layers/isa.hpp).
+
+ISA_FLAGS_avx2        := -mavx2 -mfma -mbmi -mbmi2
+ISA_FLAGS_avx512      := $(ISA_FLAGS_avx2) -mavx512f -mavx512cd -mavx512bw -mavx512dq -mavx512vl
+ISA_FLAGS_avx512_bf16 := $(ISA_FLAGS_avx512) -mavx512bf16
+ISA_MACRO_avx2        := __AVX2__
+ISA_MACRO_avx512      := __AVX512BW__
+ISA_MACRO_avx512_bf16 := __AVX512BF16__
+ALL_ISAS := $(if $(filter x86_64%,$(shell $(CXX) -dumpmachine 2>/dev/null)),avx2 avx512 avx512_bf16)
+# Those that ARCH does not include; sanitizers see the kernels of ARCH alone.
+ARCH_MACROS := $(if $(ALL_ISAS),$(shell $(CXX) $(ARCH) -dM -E -x c++ /dev/null 2>/dev/null | grep -oE '__AVX[0-9A-Z]+__'))
+ISAS ?= $(if $(SANITIZE),,$(foreach isa,$(ALL_ISAS),$(if $(filter $(ISA_MACRO_$(isa)),$(ARCH_MACROS)),,$(isa))))
+ISA_SOURCES := $(shell grep -ls '^namespace halomesh::inline HALOMESH_ISA' $(NN))
+isa_objects  = $(patsubst %.cpp,$(B)/obj/isa-$(1)/%.o,$(2))
+ISA_OBJECTS := $(foreach isa,$(ISAS),$(B)/obj/isa-$(isa).o)
+
+# All of an instruction set becomes one object that shows only the names of its namespace. The
+# linker keeps one copy of each inline function and template: without this it could give code for
+# AVX-512 to the whole program.
+ISA_LINK := $(firstword $(call have,$(shell $(CXX) -print-prog-name=ld.bfd)) $(shell $(CXX) -print-prog-name=ld))
+ISA_COPY := $(shell $(CXX) -print-prog-name=objcopy)
+define isa_rules
+$(call isa_objects,$(1),$(ISA_SOURCES) $(ISA_TESTS)): $(B)/obj/isa-$(1)/%.o: %.cpp $(B)/stamp/flags
+	@mkdir -p $$(@D)
+	@echo "  CXX   $$< ($(1))"
+	$(Q)$(CXX) $(FLAGS_nn) $(ISA_FLAGS_$(1)) -DHALOMESH_ISA=isa_$(1) -MMD -MP -c $$< -o $$@
+$(B)/obj/isa-$(1).o: $(call isa_objects,$(1),$(ISA_SOURCES)) $(B)/stamp/link
+	@echo "  LINK  $$@"
+	$(Q)$(ISA_LINK) -r --force-group-allocation $$(filter %.o,$$^) -o $$@
+	$(Q)$(ISA_COPY) --wildcard --keep-global-symbol='*isa_$(1)*' $$@
+endef
+$(foreach isa,$(ALL_ISAS),$(eval $(call isa_rules,$(isa))))
+$(B)/obj/src/nn/layers/isa_kernels.o $(B)/tidy/src/nn/layers/isa_kernels.ok: \
+  DEFINES = $(addprefix -DHALOMESH_WITH_,$(ISAS))
+
 L2 := $(PARTITION) $(NN)
 L3 := $(L2) $(SYNTH) $(MODELS) $(RUNTIME)
-L3_OBJECTS := $(call objects,$(L3)) $(PB_OBJECTS)
+L3_OBJECTS := $(call objects,$(L3)) $(ISA_OBJECTS) $(PB_OBJECTS)
 $(eval $(call program,$(B)/halomesh,$(call objects,$(APPS)) $(L3_OBJECTS),$(MPICXX),$(LIBS_mpi)))
+
+# The real program on simulated ranks: its own launcher starts it.
+.PHONY: smpi
+smpi: ## build build/smpi/halomesh-smpi, which runs the program on simulated ranks (SimGrid)
+	@+$(MAKE) --no-print-directory MPI=smpi deps
+	@+$(MAKE) --no-print-directory MPI=smpi build/smpi/halomesh-smpi
+build/smpi/halomesh-smpi: jobscripts/halomesh-smpi.sh $(if $(filter smpi,$(MPI)),build/smpi/halomesh)
+	@mkdir -p $(@D)
+	$(Q)install -m 755 $< $@
 
 .PHONY: install
 install: $(PROGRAM) ## install the program, configurations, job script templates and the Python module under PREFIX (honours DESTDIR)
 	install -D -m 755 $(B)/halomesh $(DESTDIR)$(PREFIX)/bin/halomesh
 	$(foreach f,$(wildcard models/*.cfg),install -D -m 644 $(f) $(DESTDIR)$(PREFIX)/share/halomesh/$(f) &&) :
-	$(foreach f,$(wildcard jobscripts/sites/* jobscripts/templates/* jobscripts/examples/*),install -D -m 644 $(f) $(DESTDIR)$(PREFIX)/share/halomesh/$(f) &&) :
+	$(foreach f,$(wildcard jobscripts/sites/* jobscripts/templates/* jobscripts/examples/* jobscripts/machines/*),install -D -m 644 $(f) $(DESTDIR)$(PREFIX)/share/halomesh/$(f) &&) :
 	install -D -m 644 python/halomesh.py $(DESTDIR)$(PREFIX)/share/halomesh/python/halomesh.py
 	install -D -m 644 LICENSE $(DESTDIR)$(PREFIX)/share/doc/halomesh/LICENSE
 
@@ -315,15 +390,30 @@ $(B)/tests/%.a:
 	$(Q)rm -f $@ && ar rcs $@ $(filter %.o,$^)
 
 $(eval $(call program,$(B)/tests/partition_tests,$(PLAIN_MAIN) $(call objects,$(TEST_PURE) $(PARTITION)) $(HARNESS_LIB),$(CXX),$(FMT_LIBS) -pthread))
-$(eval $(call program,$(B)/tests/nn_tests,$(PLAIN_MAIN) $(call objects,$(TEST_NN) $(L2) $(SYNTH) $(MODELS)) $(HARNESS_LIB),$(CXX),$(LIBS_nn) -pthread))
+$(eval $(call program,$(B)/tests/nn_tests,$(PLAIN_MAIN) $(call objects,$(TEST_NN) $(L2) $(SYNTH) $(MODELS)) $(ISA_OBJECTS) $(HARNESS_LIB),$(CXX),$(LIBS_nn) -pthread))
 $(eval $(call program,$(B)/tests/runtime_tests,$(MPI_MAIN) $(call objects,$(TEST_RUNTIME)) $(L3_OBJECTS) $(HARNESS_MPI_LIB),$(MPICXX),$(LIBS_mpi)))
 $(eval $(call program,$(B)/tests/mpi_tests,$(MPI_MAIN) $(call objects,$(TEST_MPI)) $(L3_OBJECTS) $(HARNESS_MPI_LIB),$(MPICXX),$(LIBS_mpi)))
 $(eval $(call program,$(B)/tests/app_tests,$(MPI_MAIN) $(call objects,$(TEST_APPS) $(filter-out src/apps/main.cpp,$(APPS))) $(L3_OBJECTS) $(HARNESS_MPI_LIB),$(MPICXX),$(LIBS_mpi)))
 $(eval $(call program,$(B)/tests/system_tests,$(PLAIN_MAIN) $(call objects,$(TEST_SYSTEM) $(PARTITION)) $(HARNESS_LIB),$(CXX),$(HDF5_LIBS) $(BOOST_LIBS) $(FMT_LIBS) -pthread))
 $(eval $(call program,$(B)/tests/long_tests,$(PLAIN_MAIN) $(call objects,$(TEST_LONG) $(PARTITION)) $(HARNESS_LIB),$(CXX),$(HDF5_LIBS) $(BOOST_LIBS) $(FMT_LIBS) -pthread))
 
+# Run under emulators: see test/harness/builds.mk.
+EMULATED := $(wildcard test/emulation/*.cpp)
+$(eval $(call compile,$(EMULATED),$(CXX),$(FLAGS_nn)))
+$(eval $(call program,$(B)/tests/gradient_work,$(call objects,$(EMULATED) $(L2)) $(ISA_OBJECTS),$(CXX),$(LIBS_nn)))
+
 .PHONY: test-programs
-test-programs: $(TEST_PROGRAMS)
+test-programs: $(TEST_PROGRAMS) isa-test-programs
+
+# The kernels of each instruction set, also of those below ARCH; nn_tests has those of ARCH itself.
+ISA_OF_ARCH := $(lastword $(filter-out $(ISAS),$(ALL_ISAS)))
+ISA_TEST_NAMES := $(if $(SANITIZE),,$(patsubst %,isa_%_tests,$(filter-out $(ISA_OF_ARCH),$(ALL_ISAS))))
+define isa_tests
+$(eval $(call program,$(B)/tests/isa_$(1)_tests,$(PLAIN_MAIN) $(call isa_objects,$(1),$(ISA_TESTS)) $(sort $(B)/obj/isa-$(1).o $(ISA_OBJECTS)) $(call objects,$(L2)) $(HARNESS_LIB),$(CXX),$(LIBS_nn) -pthread))
+endef
+$(foreach isa,$(ALL_ISAS),$(call isa_tests,$(isa)))
+.PHONY: isa-test-programs
+isa-test-programs: $(patsubst %,$(B)/tests/%,$(ISA_TEST_NAMES))
 
 # $(call run_tests,NAMES): builds are finished by then; the last line printed is the sum of all.
 run_tests = @HALOMESH=$(CURDIR)/$(PROGRAM) HALOMESH_SOURCE=$(CURDIR) MPI=$(MPI) MPIRUN='$(MPIRUN)' \
@@ -333,7 +423,7 @@ run_tests = @HALOMESH=$(CURDIR)/$(PROGRAM) HALOMESH_SOURCE=$(CURDIR) MPI=$(MPI) 
 SHELL_TESTS := $(wildcard test/harness/*_test.sh)
 # The longest one first: two run side by side. MPICH's waiting ranks never yield a core.
 TEST_JOBS   ?= $(if $(filter mpich,$(MPI)),1,2)
-ALL_TESTS   := $(filter system_tests,$(TEST_NAMES)) $(filter-out system_tests,$(TEST_NAMES)) layers \
+ALL_TESTS   := $(filter system_tests,$(TEST_NAMES)) $(filter-out system_tests,$(TEST_NAMES)) $(ISA_TEST_NAMES) layers \
                $(SHELL_TESTS) $(PYTHON_TESTS)
 test: deps ## install missing packages, build and run every test; TORCH=1 also installs PyTorch, BROWSER=1 a browser
 	@+$(MAKE) --no-print-directory all test-programs
@@ -386,6 +476,11 @@ test-tsan: deps ## run the tests of background threads under the thread sanitize
 	@+$(MAKE) --no-print-directory BUILD=tsan run-tests-tsan
 run-tests-tsan:
 	$(call run_tests,thread_tests)
+
+# Its own target, as it builds the program again, for SimGrid.
+.PHONY: test-smpi
+test-smpi: smpi ## run the program on 64 to 1024 simulated ranks; SHORT=1: up to 64, a minute
+	@SHORT=$(SHORT) $(PYTHON) test/smpi/simulation_test.py
 
 # Two cases at a time, in directories of their own; some mount file systems and need root for that.
 .PHONY: test-stress
@@ -455,8 +550,8 @@ layers: ## check that each room includes only what it may
 
 .PHONY: format-check
 format-check: ## check the format of every file (clang-format)
-	@$(CLANG_FORMAT) --dry-run -Werror $(sort $(HEADERS) $(ROOMS) $(TESTS) $(FUZZ_TARGETS) $(BENCHMARKS) $(wildcard test/*/*.hpp test/*/*/*.hpp))
-	@echo "format-check: $(words $(sort $(HEADERS) $(ROOMS) $(TESTS) $(FUZZ_TARGETS) $(BENCHMARKS) $(wildcard test/*/*.hpp test/*/*/*.hpp))) files are in form"
+	@$(CLANG_FORMAT) --dry-run -Werror $(sort $(HEADERS) $(ROOMS) $(TESTS) $(FUZZ_TARGETS) $(BENCHMARKS) $(EMULATED) $(wildcard test/*/*.hpp test/*/*/*.hpp))
+	@echo "format-check: $(words $(sort $(HEADERS) $(ROOMS) $(TESTS) $(FUZZ_TARGETS) $(BENCHMARKS) $(EMULATED) $(wildcard test/*/*.hpp test/*/*/*.hpp))) files are in form"
 
 .PHONY: tidy
 TIDY_FILES := $(ROOMS) $(HARNESS) $(HARNESS_MPI) $(wildcard test/harness/*_main.cpp)
@@ -523,4 +618,5 @@ help: ## show this page
 	  JOBS 'parallel jobs without -j ($(JOBS))' \
 	  V '1: show whole commands ($(V))'
 
--include $(patsubst %.o,%.d,$(call objects,$(ROOMS) $(TESTS) $(FUZZ_TARGETS)) $(PB_OBJECTS))
+-include $(patsubst %.o,%.d,$(call objects,$(ROOMS) $(TESTS) $(FUZZ_TARGETS) $(EMULATED)) $(PB_OBJECTS))
+-include $(foreach isa,$(ALL_ISAS),$(patsubst %.o,%.d,$(call isa_objects,$(isa),$(ISA_SOURCES) $(ISA_TESTS))))

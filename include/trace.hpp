@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "phase.hpp"
+#include "simulation.hpp"
 #include "timeline.hpp"
 
 namespace halomesh {
@@ -44,6 +45,7 @@ class Trace {
   /// Where messages and gradient sums are recorded; may be null.
   Timeline* timeline() const { return timeline_; }
   static std::int64_t now_ns() {
+    if constexpr (simulation::kOn) return simulation::now_ns();
     return std::chrono::duration_cast<std::chrono::nanoseconds>(
                std::chrono::steady_clock::now().time_since_epoch())
         .count();

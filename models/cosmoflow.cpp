@@ -8,9 +8,10 @@
 #include <string>
 
 #include "error.hpp"
-#include "src/nn/layers/convolution_block.hpp"
+#include "src/nn/layers/convolution_block_options.hpp"
 #include "src/nn/layers/dense.hpp"
 #include "src/nn/layers/dropout.hpp"
+#include "src/nn/layers/isa_kernels.hpp"
 #include "src/nn/layers/leaky_relu.hpp"
 #include "src/nn/layers/scaled_tanh.hpp"
 
@@ -111,7 +112,7 @@ std::unique_ptr<Layer> make_block(const CosmoFlowOptions& o, std::int64_t number
   block.channel_cuts = o.channel_cuts;
   block.kernels = o.kernels;
   if (number < o.conv_layers) block.dst = o.precision;
-  return std::make_unique<ConvolutionBlock>(block);
+  return isa_kernels().make_convolution_block(block);
 }
 
 }  // namespace

@@ -28,6 +28,8 @@ fi
 # One thread per core, each bound to its own; the threads of a rank stay together.
 export OMP_NUM_THREADS=16
 export OMP_PLACES=cores OMP_PROC_BIND=close
+# The ranks own their cores: between two loops a thread that waits does not go to sleep.
+export OMP_WAIT_POLICY="${OMP_WAIT_POLICY:-active}"
 # File locks are slow or missing on parallel file systems; only rank 0 writes, so none is needed.
 export HDF5_USE_FILE_LOCKING=FALSE
 

@@ -22,7 +22,7 @@ trap 'rm -rf "$stage"' EXIT
 @end
 echo "$(date): @{ranks} ranks x @{threads} threads"
 wall_limit=$((@{seconds} - SECONDS))
-"${mpirun[@]}" -n @{ranks} "$program" train "${train[@]}" --wall-limit "$wall_limit" &
+"${mpirun[@]}" -n @{ranks} "$program" @{verb} "${@{verb}[@]}" --wall-limit "$wall_limit" &
 launcher=$!
 # On a signal every rank stops, with a checkpoint.
 trap 'kill -USR2 "$launcher"' USR2 TERM

@@ -6,7 +6,7 @@
 #
 # Submit one job:             pjsub @{submit_options}SCRIPT
 # Submit a chain of @{jobs} jobs: bash SCRIPT submit @{account_option}
-# In a chain each job resumes where the previous one stopped, until the training is done; the remaining
+# In a chain each job resumes where the previous one stopped, until the @{work} is done; the remaining
 # jobs are then deleted. To continue after the last job, submit again: nothing is lost.
 #
 #PJM -L "@{resources}"
@@ -50,7 +50,7 @@ trap 'llio_transfer --purge "${shared[@]}"' EXIT
 # program stops by its own clock, @{end_margin} s earlier.
 wall_limit=$((@{seconds} - SECONDS - @{end_margin}))
 mpiexec -n @{ranks} @{launch_options} \
-  "$program" train "${train[@]}" --wall-limit "$wall_limit"
+  "$program" @{verb} "${@{verb}[@]}" --wall-limit "$wall_limit"
 status=$?
 
 @include verdict.part

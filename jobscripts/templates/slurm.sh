@@ -6,7 +6,7 @@
 #
 # Submit: sbatch @{submit_options}SCRIPT
 # The job stops cleanly before its limit, requeues itself and resumes, at most @{jobs} times, until the
-# training is done.
+# @{work} is done.
 #
 #SBATCH --job-name=@{name}
 #SBATCH --nodes=@{nodes}
@@ -56,7 +56,7 @@ wall_limit=$((ends - now - @{end_margin}))
 @if srun
 # --wait: when one rank has died, the others are ended within seconds instead of hanging until the limit.
 srun --wait=@{srun_wait} @{launch_options} \
-  "$program" train "${train[@]}" --wall-limit "$wall_limit"
+  "$program" @{verb} "${@{verb}[@]}" --wall-limit "$wall_limit"
 status=$?
 @else
 # This script passes signals on to the ranks as USR2, after which nothing kills them. If mpirun itself is
@@ -64,7 +64,7 @@ status=$?
 # a dead rank hang for about four times as long, so more would cost time.
 export OMPI_MCA_odls_base_sigkill_timeout=@{kill_timeout}
 mpirun -n @{ranks} @{launch_options} \
-  "$program" train "${train[@]}" --wall-limit "$wall_limit" &
+  "$program" @{verb} "${@{verb}[@]}" --wall-limit "$wall_limit" &
 launcher=$!
 trap 'kill -USR2 "$launcher"' USR2 TERM
 # USR1 has them print where the time goes.

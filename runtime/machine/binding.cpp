@@ -174,7 +174,7 @@ RankBinding find_binding(const Comm& world) {
   binding.l3 = locality.l3;
   binding.cpu_model = topology.cpu_model();
 
-  const Comm node = world.split_by_node();
+  const Comm& node = world.node();
   binding.rank_on_node = node.rank();
   binding.ranks_on_node = node.size();
   std::string mine;

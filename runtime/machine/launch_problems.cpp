@@ -3,6 +3,7 @@
 #include "runtime/machine/launch_problems.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cstdlib>
 #include <map>
@@ -60,6 +61,23 @@ std::string threads_problem(const RankBinding& binding) {
   return "more threads than cores; hint: lower OMP_NUM_THREADS or bind each rank to more cores";
 }
 
+/// Unlike the value "passive" of OMP_WAIT_POLICY, in any case and with blanks around it.
+bool keeps_cores(const char* policy) {
+  std::string word;
+  for (const char* at = policy; at != nullptr && *at != '\0'; ++at)
+    if (*at != ' ' && *at != '\t') word += static_cast<char>(std::tolower(*at));
+  return word != "passive";
+}
+
+std::string waiting_problem(const RankBinding& binding, const Variable& variable) {
+  const bool crowded = binding.sharing.ranks > 1 && binding.sharing.threads > binding.sharing.cores;
+  if (!crowded || binding.threads <= 1 || !keeps_cores(variable("OMP_WAIT_POLICY")) ||
+      variable("GOMP_SPINCOUNT") != nullptr || variable("KMP_BLOCKTIME") != nullptr)
+    return {};
+  return "threads that wait keep cores that other ranks need; hint: export "
+         "OMP_WAIT_POLICY=passive, or start fewer threads";
+}
+
 std::string memory_problem(const RankBinding& binding) {
   if (!is_remote(binding.memory, binding.numa_nodes)) return {};
   return "memory is allocated on a NUMA node away from the rank's cores; hint: change the memory "
@@ -106,13 +124,11 @@ bool is_a64fx(const std::string& cpu_model) {
 }
 
 std::vector<std::string> launch_problems(const LaunchFacts& facts, const Variable& variable) {
-  std::vector<std::string> found = {size_problem(facts, variable),
-                                    sharing_problem(facts.binding),
-                                    threads_problem(facts.binding),
-                                    memory_problem(facts.binding),
-                                    domains_problem(facts.binding),
-                                    paging_problem(facts, variable),
-                                    eco_problem(facts)};
+  std::vector<std::string> found = {
+      size_problem(facts, variable),   sharing_problem(facts.binding),
+      threads_problem(facts.binding),  waiting_problem(facts.binding, variable),
+      memory_problem(facts.binding),   domains_problem(facts.binding),
+      paging_problem(facts, variable), eco_problem(facts)};
   std::erase(found, "");
   return found;
 }
@@ -124,7 +140,7 @@ std::vector<std::string> launch_warnings(const Comm& world, const RankBinding& b
   for (const std::string& problem : launch_problems(facts, environment)) mine += problem + '\n';
   std::map<std::string, std::pair<int, int>> ranks;  // of each sentence: first and number
   std::vector<std::string> order;
-  const std::vector<std::string> all = world.all_gather(mine);
+  const std::vector<std::string> all = world.gather(mine);
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     std::istringstream lines(all[rank]);
     for (std::string line; std::getline(lines, line);) {
@@ -133,10 +149,16 @@ std::vector<std::string> launch_warnings(const Comm& world, const RankBinding& b
       ++number;
     }
   }
+  std::string found;
+  for (const std::string& line : order)
+    found += fmt::format("{} {} {}\n", ranks.at(line).first, ranks.at(line).second, line);
   std::vector<std::string> warnings;
-  warnings.reserve(order.size());
-  for (const std::string& line : order) {
-    const auto& [first, number] = ranks.at(line);
+  std::istringstream lines(world.broadcast(found, 0));
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    int first = 0, number = 0;
+    words >> first >> number;
+    std::getline(words.ignore(), line);
     warnings.push_back(fmt::format("{} of {} ranks, first rank {} ({}): {}", number, world.size(),
                                    first, world.broadcast(binding.describe(), first), line));
   }

@@ -33,6 +33,8 @@ bool is_a64fx(const std::string& cpu_model);
 ///   SLURM_NTASKS);
 /// - cores shared with other ranks (oversubscribed or not), more threads than cores, first-touch
 ///   memory on another NUMA node, cores of several NUMA domains;
+/// - ranks of several threads that share cores, more threads than cores, and threads that do not
+///   sleep while they wait (OMP_WAIT_POLICY; GOMP_SPINCOUNT and KMP_BLOCKTIME are the user's);
 /// - A64FX: a rank on several core memory groups without XOS_MMM_L_PAGING_POLICY=demand:...;
 /// - A64FX: a core computes at half of its peak, 64 operations per cycle at 2.0 GHz (128 GF/s), or
 ///   below: one of its two floating-point units is switched off (eco_state of PJM), or other work

@@ -30,12 +30,10 @@ std::string unpack_outcome(const std::string& outcome) {
   throw Error(outcome.substr(1, hint - 1), outcome.substr(hint + 1));
 }
 
-/// Every rank sees every outcome in rank order, so all throw the same Error.
-std::vector<std::string> share(const Comm& comm, const std::string& outcome) {
-  std::vector<std::string> texts;
-  for (const std::string& of_rank : comm.all_gather(outcome))
-    texts.push_back(unpack_outcome(of_rank));
-  return texts;
+/// All throw the Error of the first rank that failed.
+void throw_first(const Comm& comm, const std::string& outcome) {
+  const std::string first = comm.first_text(failed(outcome) ? outcome : std::string());
+  if (!first.empty()) unpack_outcome(first);
 }
 
 /// An empty message from a failed rank to all others.
@@ -91,7 +89,16 @@ std::string on_first_rank(const Comm& comm, const std::function<std::string()>& 
 }
 
 std::vector<std::string> on_every_rank(const Comm& comm, const std::function<std::string()>& work) {
-  return share(comm, outcome_of(work));
+  const std::string outcome = outcome_of(work);
+  throw_first(comm, outcome);
+  return comm.all_gather(unpack_outcome(outcome));
+}
+
+void on_all_ranks(const Comm& comm, const std::function<void()>& work) {
+  throw_first(comm, outcome_of([&] {
+                work();
+                return std::string();
+              }));
 }
 
 void run_with_collective_errors(
@@ -103,7 +110,7 @@ void run_with_collective_errors(
   });
   if (failed(outcome)) alarm.raise();
   alarm.finish();
-  share(comm, outcome);
+  throw_first(comm, outcome);
 }
 
 }  // namespace halomesh

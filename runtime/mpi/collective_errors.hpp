@@ -18,6 +18,10 @@ std::string on_first_rank(const Comm& comm, const std::function<std::string()>& 
 /// rank the Error of the first rank whose work threw one. Collective.
 std::vector<std::string> on_every_rank(const Comm& comm, const std::function<std::string()>& work);
 
+/// Runs `work` on every rank; throws on every rank the Error of the first rank whose work threw
+/// one. Collective.
+void on_all_ranks(const Comm& comm, const std::function<void()>& work);
+
 /// The same for long work, which calls `others_failed` from time to time and returns when that is
 /// true, so that all ranks stop soon after one has failed. Collective.
 void run_with_collective_errors(

@@ -9,6 +9,7 @@
 #include "error.hpp"
 #include "narrow.hpp"
 #include "runtime/mpi/in_flight.hpp"
+#include "simulation.hpp"
 
 namespace halomesh {
 
@@ -33,13 +34,15 @@ Comm::Comm(Comm&& other) noexcept
     : handle_(std::exchange(other.handle_, MPI_COMM_NULL)),
       owned_(std::exchange(other.owned_, false)),
       rank_(other.rank_),
-      size_(other.size_) {}
+      size_(other.size_),
+      node_(std::move(other.node_)) {}
 
 Comm& Comm::operator=(Comm&& other) noexcept {
   std::swap(handle_, other.handle_);
   std::swap(owned_, other.owned_);
   std::swap(rank_, other.rank_);
   std::swap(size_, other.size_);
+  std::swap(node_, other.node_);
   return *this;
 }
 
@@ -53,7 +56,9 @@ Comm::~Comm() {
 Comm Comm::dup() const {
   MPI_Comm result = MPI_COMM_NULL;
   mpi_check(MPI_Comm_dup(handle_, &result));
-  return Comm(result, true);
+  Comm copy(result, true);
+  copy.node_ = node_;
+  return copy;
 }
 
 Comm Comm::split(int color, int key) const {
@@ -66,6 +71,11 @@ Comm Comm::split_by_node() const {
   MPI_Comm result = MPI_COMM_NULL;
   mpi_check(MPI_Comm_split_type(handle_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &result));
   return Comm(result, true);
+}
+
+const Comm& Comm::node() const {
+  if (!node_) node_ = std::make_shared<const Comm>(split_by_node());
+  return *node_;
 }
 
 void Comm::barrier() const { mpi_check(MPI_Barrier(handle_)); }
@@ -122,36 +132,75 @@ void Comm::max(std::span<std::int64_t> values) const {
                           MPI_MAX, handle_));
 }
 
+namespace {
+
+/// Texts one after the other.
+struct JoinedTexts {
+  std::vector<int> lengths, offsets;
+  std::string all;
+
+  explicit JoinedTexts(std::size_t count) : lengths(count), offsets(count) {}
+  /// Makes room for texts of these lengths.
+  void make_room() {
+    std::int64_t total = 0;
+    for (std::size_t i = 0; i < lengths.size(); ++i) {
+      offsets[i] = narrow<int>(total);
+      total += lengths[i];
+    }
+    all.resize(static_cast<std::size_t>(total));
+  }
+  std::vector<std::string> apart() const {
+    std::vector<std::string> texts;
+    texts.reserve(lengths.size());
+    for (std::size_t i = 0; i < lengths.size(); ++i)
+      texts.push_back(
+          all.substr(static_cast<std::size_t>(offsets[i]), static_cast<std::size_t>(lengths[i])));
+    return texts;
+  }
+};
+
+}  // namespace
+
+std::vector<std::string> Comm::gather(const std::string& text) const {
+  const int mine = narrow<int>(text.size());
+  JoinedTexts texts(rank_ == 0 ? static_cast<std::size_t>(size_) : 0);
+  mpi_check(MPI_Gather(&mine, 1, MPI_INT, texts.lengths.data(), 1, MPI_INT, 0, handle_));
+  texts.make_room();
+  mpi_check(MPI_Gatherv(text.data(), mine, MPI_CHAR, texts.all.data(), texts.lengths.data(),
+                        texts.offsets.data(), MPI_CHAR, 0, handle_));
+  return texts.apart();
+}
+
 std::vector<std::string> Comm::all_gather(const std::string& text) const {
   const int mine = narrow<int>(text.size());
-  std::vector<int> lengths(static_cast<std::size_t>(size_)), offsets(lengths.size());
-  mpi_check(MPI_Allgather(&mine, 1, MPI_INT, lengths.data(), 1, MPI_INT, handle_));
-  std::int64_t total = 0;
-  for (std::size_t r = 0; r < lengths.size(); ++r) {
-    offsets[r] = narrow<int>(total);
-    total += lengths[r];
-  }
-  std::string all(static_cast<std::size_t>(total), '\0');
-  mpi_check(MPI_Allgatherv(text.data(), mine, MPI_CHAR, all.data(), lengths.data(), offsets.data(),
-                           MPI_CHAR, handle_));
-  std::vector<std::string> result;
-  for (std::size_t r = 0; r < lengths.size(); ++r)
-    result.push_back(
-        all.substr(static_cast<std::size_t>(offsets[r]), static_cast<std::size_t>(lengths[r])));
-  return result;
+  JoinedTexts texts(static_cast<std::size_t>(size_));
+  mpi_check(MPI_Allgather(&mine, 1, MPI_INT, texts.lengths.data(), 1, MPI_INT, handle_));
+  texts.make_room();
+  mpi_check(MPI_Allgatherv(text.data(), mine, MPI_CHAR, texts.all.data(), texts.lengths.data(),
+                           texts.offsets.data(), MPI_CHAR, handle_));
+  return texts.apart();
+}
+
+std::string Comm::first_text(const std::string& text) const {
+  const std::int64_t first = -max(std::int64_t{text.empty() ? -size_ : -rank_});
+  return first == size_ ? std::string() : broadcast(text, narrow<int>(first));
 }
 
 MpiSession::MpiSession(int* argc, char*** argv) {
   int provided = 0;
   if (MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS)
     throw Error("MPI could not be initialised", "start the program with mpirun, srun or mpiexec");
-  require(provided >= MPI_THREAD_FUNNELED,
+  // Simulated ranks are threads of one process that take turns; they have none of their own.
+  require(simulation::kOn || provided >= MPI_THREAD_FUNNELED,
           "this MPI library does not support multithreaded processes",
           "use an MPI built with thread support (level FUNNELED or above)");
   world_ = Comm(MPI_COMM_WORLD, false);
 }
 
-MpiSession::~MpiSession() { MPI_Finalize(); }
+MpiSession::~MpiSession() {
+  world_ = Comm();  // with the communicator of its node
+  MPI_Finalize();
+}
 
 void MpiSession::abort(int exit_code) const {
   MPI_Abort(world_.handle(), exit_code);

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,6 +35,8 @@ class Comm {
   Comm split(int color, int key) const;
   /// Collective over this communicator: the ranks that share a node's memory with this one.
   Comm split_by_node() const;
+  /// The same, made by the first call, which is collective, and kept; what dup() makes shares it.
+  const Comm& node() const;
 
   MPI_Comm handle() const { return handle_; }
   bool is_null() const { return handle_ == MPI_COMM_NULL; }
@@ -55,8 +58,13 @@ class Comm {
   /// Element-wise maxima over all ranks, in place.
   void max(std::span<double> values) const;
   void max(std::span<std::int64_t> values) const;
-  /// The texts of all ranks, in rank order, on every rank.
+  /// The texts of all ranks, in rank order, on rank 0; none elsewhere.
+  std::vector<std::string> gather(const std::string& text) const;
+  /// The same on every rank. Takes memory for all texts on every rank: for few ranks or for what
+  /// all must have.
   std::vector<std::string> all_gather(const std::string& text) const;
+  /// On every rank the first text in rank order that is not empty; "" if all are.
+  std::string first_text(const std::string& text) const;
 
  private:
   friend class MpiSession;
@@ -64,6 +72,7 @@ class Comm {
   MPI_Comm handle_ = MPI_COMM_NULL;
   bool owned_ = false;
   int rank_ = 0, size_ = 1;
+  mutable std::shared_ptr<const Comm> node_;
 };
 
 /// Initialises MPI for calls only by the constructing thread (MPI_THREAD_FUNNELED) and finalises it

@@ -2,6 +2,7 @@
 // The ranks of this run as a mesh of replicas x parts: this rank's position and communicators.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "partition/mesh_shape.hpp"
@@ -20,18 +21,35 @@ class ProcessMesh {
   ProcessMesh(const Comm& world, const MeshShape& shape)
       : shape_(shape),
         world_(world.dup()),
-        group_(world.split(static_cast<int>(shape.replica_of(world.rank())), world.rank())) {}
+        group_(world.split(static_cast<int>(shape.replica_of(world.rank())), world.rank())),
+        ranks_per_node_(equal_nodes()) {}
 
   const MeshShape& shape() const { return shape_; }
   const Comm& world() const { return world_; }
   /// The ranks of this replica; rank in the group = part.
   const Comm& group() const { return group_; }
+  /// The ranks that share a node's memory with this one.
+  const Comm& node() const { return world_.node(); }
+  /// Ranks of each node if all have equally many, one after the other; otherwise 1. The same on
+  /// every rank.
+  int ranks_per_node() const { return ranks_per_node_; }
   std::int64_t replica() const { return shape_.replica_of(world_.rank()); }
   std::int64_t part() const { return shape_.part_of(world_.rank()); }
 
  private:
+  int equal_nodes() const {
+    // The ranks of a node are in the order of the world.
+    const Comm& node = world_.node();
+    const std::int64_t first = world_.rank() - node.rank();
+    const bool together = node.max(first) == first && node.max(-first) == -first;
+    std::array<std::int64_t, 3> most{node.size(), -node.size(), together ? 0 : 1};
+    world_.max(most);
+    return most[0] == -most[1] && most[2] == 0 ? node.size() : 1;
+  }
+
   MeshShape shape_;
   Comm world_, group_;
+  int ranks_per_node_;
 };
 
 }  // namespace halomesh

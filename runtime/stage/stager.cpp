@@ -39,10 +39,7 @@ std::string others_kept(const std::filesystem::path& directory, const std::strin
 /// On every rank or on none. Collective.
 StageDirectory open_on_all_ranks(const Comm& world, const std::filesystem::path& path) {
   std::optional<StageDirectory> directory;
-  on_every_rank(world, [&] {
-    directory.emplace(path);
-    return std::string();
-  });
+  on_all_ranks(world, [&] { directory.emplace(path); });
   return std::move(*directory);
 }
 
@@ -116,14 +113,12 @@ bool Stager::take_up_kept(std::vector<Work>& works) {
     holder = kept_->lock();
     if (holder.empty()) found = kept_->find(names());
   }
-  for (const std::string& other : mesh_.world().all_gather(holder))
-    if (options_.keep && !other.empty()) {
-      discard();
-      throw Error(
-          fmt::format("the stage {} is in use by {}",
-                      (directory_.path() / KeptStage::directory_name(text)).string(), other),
-          "wait for it to end, leave --keep-stage out or give another --stage-dir");
-    }
+  if (const std::string other = mesh_.world().first_text(holder); options_.keep && !other.empty()) {
+    discard();
+    throw Error(fmt::format("the stage {} is in use by {}",
+                            (directory_.path() / KeptStage::directory_name(text)).string(), other),
+                "wait for it to end, leave --keep-stage out or give another --stage-dir");
+  }
   const bool all = mesh_.world().sum(std::int64_t{found ? 1 : 0}) == mesh_.world().size();
   if (all)
     for (std::size_t i = 0; i < splits_.size(); ++i) {
@@ -155,7 +150,7 @@ void Stager::require_space(double share_of_raw) {
   for (const SplitSource& split : splits_)
     needed += split.owners.slots(mesh_.replica()) * StageFile::raw_bytes(box().volume());
   const StageDirectory::Space space = directory_.space();
-  const Comm node = mesh_.world().split_by_node();
+  const Comm& node = mesh_.node();
   // Ranks of a node may stage to different file systems, such as one for each NUMA domain.
   std::map<std::uint64_t, std::pair<std::int64_t, int>> of_device;
   for (const std::string& text : node.all_gather(fmt::format("{} {}", space.device, needed))) {
@@ -174,15 +169,13 @@ void Stager::require_space(double share_of_raw) {
         fmt::format("the stage needs {} in {} for the {} ranks of a node, where {} are available",
                     megabytes(wanted), directory_.path().c_str(), ranks,
                     megabytes(static_cast<double>(space.available)));
-  for (const std::string& text : mesh_.world().all_gather(problem))
-    if (!text.empty()) {
-      const std::string others = others_kept(directory_.path(), KeptStage::directory_name(key()));
-      discard();
-      throw Error(text,
-                  others +
-                      (options_.codec == StageCodec::kNone ? "use --stage-codec deflate, " : "") +
-                      "a larger RAM disk or more nodes");
-    }
+  if (const std::string text = mesh_.world().first_text(problem); !text.empty()) {
+    const std::string others = others_kept(directory_.path(), KeptStage::directory_name(key()));
+    discard();
+    throw Error(
+        text, others + (options_.codec == StageCodec::kNone ? "use --stage-codec deflate, " : "") +
+                  "a larger RAM disk or more nodes");
+  }
 }
 
 /// Reads a first sample into memory to find out how well blocks compress, before anything is

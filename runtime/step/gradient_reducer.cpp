@@ -5,36 +5,32 @@
 #include <algorithm>
 #include <utility>
 
+#include "error.hpp"
 #include "narrow.hpp"
 
 namespace halomesh {
 namespace {
 
-using Parts = std::vector<std::int64_t>;
+/// Tags of sums on the world communicator of the mesh begin here.
+constexpr int kFirstTag = 1000;
 
-// The distinct holder sets of the whole network, arranged in rounds of disjoint sets: one split of
-// the world creates the communicators of a whole round. The same on every rank.
-std::vector<std::vector<Parts>> disjoint_rounds(const ModelGeometry& geometry) {
-  std::vector<Parts> sets;
-  for (const ParameterPlacement& placement : geometry.parameters())
-    for (const SliceHolders& holders : placement.holders)
-      if (std::find(sets.begin(), sets.end(), holders.parts) == sets.end())
-        sets.push_back(holders.parts);
-  std::vector<std::vector<Parts>> rounds;
-  const auto disjoint = [](const Parts& a, const Parts& b) {
-    return std::find_first_of(a.begin(), a.end(), b.begin(), b.end()) == a.end();
-  };
-  for (const Parts& set : sets) {
-    const auto round = std::find_if(rounds.begin(), rounds.end(), [&](const auto& members) {
-      return std::all_of(members.begin(), members.end(),
-                         [&](const Parts& other) { return disjoint(set, other); });
-    });
-    if (round == rounds.end())
-      rounds.push_back({set});
-    else
-      round->push_back(set);
-  }
-  return rounds;
+/// A number for each slice of each parameter: the same on all its holders.
+int number_of(const ModelGeometry& geometry, std::size_t placement, std::int64_t part) {
+  std::ptrdiff_t number = 0;
+  for (std::size_t p = 0; p < placement; ++p)
+    number += std::ssize(geometry.parameters()[p].holders);
+  const auto& holders = geometry.parameters()[placement].holders;
+  const auto mine = std::find_if(holders.begin(), holders.end(), [&](const SliceHolders& h) {
+    return std::binary_search(h.parts.begin(), h.parts.end(), part);
+  });
+  return narrow<int>(number + (mine - holders.begin()));
+}
+
+int greatest_tag(const Comm& comm) {
+  int* value = nullptr;
+  int found = 0;
+  mpi_check(MPI_Comm_get_attr(comm.handle(), MPI_TAG_UB, static_cast<void*>(&value), &found));
+  return found != 0 ? *value : 32767;  // the least that the standard allows
 }
 
 }  // namespace
@@ -42,34 +38,68 @@ std::vector<std::vector<Parts>> disjoint_rounds(const ModelGeometry& geometry) {
 GradientReducer::GradientReducer(const ProcessMesh& mesh, const ModelGeometry& geometry,
                                  Parameters& parameters, Reduction reduction, Trace* trace,
                                  std::int64_t bucket_bytes)
-    : parameters_(parameters), trace_(trace), layers_(geometry.layers().size()) {
-  for (const auto& round : disjoint_rounds(geometry)) {
-    int color = -1;
-    for (std::size_t i = 0; i < round.size(); ++i)
-      if (std::binary_search(round[i].begin(), round[i].end(), mesh.part())) color = narrow<int>(i);
-    Comm comm = mesh.world().split(color, mesh.world().rank());
-    if (color < 0 || comm.size() == 1) continue;
-    for (const HolderGroup& group : parameters.groups())
-      if (group.parts == round[static_cast<std::size_t>(color)])
-        make_buckets(geometry, group, comms_.size(), bucket_bytes);
-    comms_.emplace_back(std::move(comm), mesh.replica(), reduction);
+    : mesh_(mesh), parameters_(parameters), trace_(trace), layers_(geometry.layers().size()) {
+  for (const HolderGroup& group : parameters.groups()) {
+    HolderSet set(mesh, group.parts);
+    if (set.size() == 1) continue;
+    sets_.push_back(std::move(set));
+    make_buckets(geometry, group, sets_.size() - 1, bucket_bytes);
   }
-  for (const Bucket& bucket : buckets_) sums_.emplace_back(comms_[bucket.comm], bucket.volume);
-  for (std::size_t i = 0; i < buckets_.size(); ++i) requests_.add();
-  completed_.reserve(buckets_.size());
+  if (reduction == Reduction::kFlat) comms_ = comms_of(mesh, geometry, sets_);
+  const NetworkCost network = default_network(mesh.ranks_per_node());
+  for (std::size_t i = 0; i < buckets_.size(); ++i) add_sum(i, reduction, network);
+  for (std::size_t i = 0; i < buckets_.size() * requests_of_a_sum(); ++i) requests_.add();
+  completed_.reserve(requests_.size());
+}
+
+void GradientReducer::add_sum(std::size_t bucket, Reduction reduction, const NetworkCost& network) {
+  Bucket& b = buckets_[bucket];
+  const HolderSet& set = sets_[b.set];
+  if (flat()) {
+    b.way = name_of(reduction);
+    return;
+  }
+  require(b.tag <= greatest_tag(mesh_.world()),
+          fmt::format("sums of gradients need the tag {} of messages, but MPI has tags only up to "
+                      "{}",
+                      b.tag, greatest_tag(mesh_.world())),
+          "use --reduction flat");
+  const SumChoice choice = choose_sum(reduction, set.place, set.per_replica(),
+                                      static_cast<double>(b.volume) * sizeof(float), network);
+  b.way = name_of(choice.algorithm);
+  // Buckets in flight together begin with different digits between nodes, so that they use
+  // different links of a torus; ranks of a node come first in all.
+  const bool one_a_node = set.place.per_node == 1 || choice.algorithm == SumAlgorithm::kTwoLevel;
+  const auto rounds =
+      sum_schedule(choice.algorithm, choice.place, set.holder(mesh_.replica(), mesh_.part()),
+                   b.volume, one_a_node ? narrow<int>(bucket) : 0, choice.across);
+  sums_.emplace_back(mesh_.world(), b.tag, rounds,
+                     [&set](int holder) { return set.world_rank(holder); });
 }
 
 GradientReducer::~GradientReducer() {
-  if (unwinding()) *in_place_ = std::move(parameters_.diff_buffer());
+  if (unwinding()) {
+    *in_place_ = std::move(parameters_.diff_buffer());
+    return;
+  }
+  try {  // other ranks wait for the rounds to come
+    while (active_ > 0 && take_completed(true)) {
+    }
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): main() ends the ranks that still wait
+  }
 }
 
 void GradientReducer::make_buckets(const ModelGeometry& geometry, const HolderGroup& group,
-                                   std::size_t comm, std::int64_t bucket_bytes) {
+                                   std::size_t set, std::int64_t bucket_bytes) {
   // Backward completes layers from the last to the first, so buckets grow from the end.
   bool open = false;
   for (std::size_t i = group.ranges.size(); i-- > 0;) {
     const ParameterRange& range = group.ranges[i];
-    if (!open) buckets_.push_back({comm, range.offset + range.volume, 0, {}, 0, 0, 0});
+    if (!open) {
+      Bucket& bucket = buckets_.emplace_back();
+      bucket.set = set;
+      bucket.tag = kFirstTag + number_of(geometry, range.placement, mesh_.part());
+    }
     Bucket& bucket = buckets_.back();
     bucket.offset = range.offset;
     bucket.volume += range.volume;
@@ -80,10 +110,7 @@ void GradientReducer::make_buckets(const ModelGeometry& geometry, const HolderGr
 
 void GradientReducer::begin() {
   step_bytes_ = 0;
-  for (Bucket& bucket : buckets_) {
-    bucket.missing = bucket.layers.size();
-    bucket.rounds_started = 0;
-  }
+  for (Bucket& bucket : buckets_) bucket.missing = bucket.layers.size();
 }
 
 void GradientReducer::completed(std::size_t layer) {
@@ -93,7 +120,7 @@ void GradientReducer::completed(std::size_t layer) {
     bucket.missing -=
         static_cast<std::size_t>(std::count(bucket.layers.begin(), bucket.layers.end(), layer));
     if (bucket.missing != 0) continue;
-    start_round(i);
+    start(i);
     step_bytes_ += bucket.volume * static_cast<std::int64_t>(sizeof(float));
   }
 }
@@ -107,56 +134,62 @@ void GradientReducer::reduce_all() {
 double GradientReducer::ring_bytes() const {
   double bytes = 0;
   for (const Bucket& bucket : buckets_) {
-    const double ranks = comms_[bucket.comm].all.size();
+    const double ranks = sets_[bucket.set].size();
     bytes += 2 * (ranks - 1) / ranks * static_cast<double>(bucket.volume) * sizeof(float);
   }
   return bytes;
 }
 
-void GradientReducer::start_round(std::size_t bucket) {
+std::vector<GradientReducer::Sum> GradientReducer::sums() const {
+  std::vector<Sum> sums;
+  for (const Bucket& b : buckets_)
+    sums.push_back({b.volume * std::int64_t{sizeof(float)}, sets_[b.set].size(), b.way});
+  return sums;
+}
+
+void GradientReducer::start(std::size_t bucket) {
   const TraceScope scope(trace_, Phase::kReductionStart);
   Bucket& b = buckets_[bucket];
-  if (b.rounds_started == 0) b.begin_ns = Trace::now_ns();
-  sums_[bucket]->start(comms_[b.comm], b.rounds_started++, parameters_.diffs().data() + b.offset,
-                       &requests_[bucket]);
+  b.begin_ns = Trace::now_ns();
+  ++active_;
+  float* const values = parameters_.diffs().data() + b.offset;
+  MPI_Request* const requests = &requests_[bucket * requests_of_a_sum()];
+  if (flat())
+    mpi_check(MPI_Iallreduce(MPI_IN_PLACE, values, narrow<int>(b.volume), MPI_FLOAT, MPI_SUM,
+                             comms_[b.set].handle(), requests));
+  else if (sums_[bucket]->start(values, requests))
+    end(bucket);
 }
 
-// A round starts after the same round of the previous bucket, so that all ranks of a communicator
-// start its collectives in the same order, whichever completes first.
-void GradientReducer::start_next_rounds() {
-  for (std::size_t i = 0; i < buckets_.size(); ++i) {
-    const Bucket& bucket = buckets_[i];
-    const int next = bucket.rounds_started;
-    if (next == 0 || next == comms_[bucket.comm].rounds() || requests_[i] != MPI_REQUEST_NULL)
-      continue;
-    const bool first = i == 0 || buckets_[i - 1].comm != bucket.comm;
-    if (first || buckets_[i - 1].rounds_started > next) start_round(i);
-  }
+void GradientReducer::end(std::size_t bucket) {
+  TimelineEvent sum;
+  sum.kind = TimelineEvent::Kind::kSum;
+  sum.tag = narrow<int>(bucket);
+  sum.bytes = buckets_[bucket].volume * static_cast<std::int64_t>(sizeof(float));
+  sum.begin_ns = buckets_[bucket].begin_ns;
+  sum.end_ns = Trace::now_ns();
+  --active_;
+  ++counts_.buckets;
+  counts_.ns += sum.end_ns - sum.begin_ns;
+  if (trace_ != nullptr && trace_->timeline() != nullptr) trace_->timeline()->add(sum);
 }
 
-// False when no sum was in flight.
+// False when nothing had completed.
 bool GradientReducer::take_completed(bool wait) {
   completed_.clear();
-  const bool some = requests_.take_completed(wait, completed_);
+  requests_.take_completed(wait, completed_);
+  const auto each = static_cast<int>(requests_of_a_sum());
   for (const int i : completed_) {
-    const Bucket& bucket = buckets_[static_cast<std::size_t>(i)];
-    if (bucket.rounds_started < comms_[bucket.comm].rounds()) continue;
-    TimelineEvent sum;
-    sum.kind = TimelineEvent::Kind::kSum;
-    sum.tag = i;
-    sum.bytes = bucket.volume * static_cast<std::int64_t>(sizeof(float));
-    sum.begin_ns = bucket.begin_ns;
-    sum.end_ns = Trace::now_ns();
-    ++counts_.buckets;
-    counts_.ns += sum.end_ns - sum.begin_ns;
-    if (trace_ != nullptr && trace_->timeline() != nullptr) trace_->timeline()->add(sum);
+    const auto bucket = static_cast<std::size_t>(i / each);
+    if (flat() || sums_[bucket]->completed(i % each)) end(bucket);
   }
-  return some;
+  return !completed_.empty();
 }
 
+// Until nothing more has come: the messages of the next round may have arrived already.
 void GradientReducer::progress() {
-  take_completed(false);
-  start_next_rounds();
+  while (active_ > 0 && take_completed(false)) {
+  }
 }
 
 // Waits for some, not for all: while this rank waits for one sum, others may wait for its
@@ -165,7 +198,7 @@ void GradientReducer::finish() {
   TraceScope scope(trace_, Phase::kReductionWait);
   scope.add_received(step_bytes_);
   counts_.bytes += step_bytes_;
-  while (take_completed(true)) start_next_rounds();
+  while (active_ > 0) take_completed(true);
 }
 
 }  // namespace halomesh

@@ -9,6 +9,8 @@
 #include "runtime/mpi/in_flight.hpp"
 #include "runtime/mpi/mpi.hpp"
 #include "runtime/mpi/process_mesh.hpp"
+#include "runtime/step/holder_set.hpp"
+#include "runtime/step/point_sum.hpp"
 #include "runtime/step/reduction.hpp"
 #include "src/nn/parameters.hpp"
 #include "trace.hpp"
@@ -25,12 +27,13 @@ namespace halomesh {
 ///   fc2              i         -         k         -        -> i+k on 0 and 2
 class GradientReducer {
  public:
-  /// Collective over mesh.world(): creates the communicators of each holder group. `parameters`
-  /// must outlive this object. A bucket is closed when it holds at least `bucket_bytes`. `trace`
-  /// (may be null) records Phase::kReductionStart and kReductionWait, the latter with the bytes of
-  /// the step; its timeline each bucket's sum.
+  /// Messages go over mesh.world(), which must outlive this object, as must `parameters`. Local,
+  /// but for Reduction::kFlat, which needs communicators: then collective over mesh.world(). A
+  /// bucket is closed when it holds at least `bucket_bytes`. `trace` (may be null) records
+  /// Phase::kReductionStart and kReductionWait, the latter with the bytes of the step; its timeline
+  /// each bucket's sum.
   GradientReducer(const ProcessMesh& mesh, const ModelGeometry& geometry, Parameters& parameters,
-                  Reduction reduction = Reduction::kFlat, Trace* trace = nullptr,
+                  Reduction reduction = Reduction::kAuto, Trace* trace = nullptr,
                   std::int64_t bucket_bytes = 4 << 20);
 
   GradientReducer(const GradientReducer&) = delete;
@@ -40,9 +43,10 @@ class GradientReducer {
   /// Call it before the backward pass of a step.
   void begin();
   /// The gradients of `layer` are complete on this rank. Starts the sum of every bucket that is
-  /// complete now; all holders complete their layers in the same order.
+  /// complete now. Holders may complete layers at any time, but for Reduction::kFlat all in the
+  /// same order.
   void completed(std::size_t layer);
-  /// Lets MPI make progress and advances sums to their next round.
+  /// Lets MPI make progress and takes sums on to their next messages.
   void progress();
   /// Waits until Parameters::diffs() holds the sums over all holders, in place.
   void finish();
@@ -53,6 +57,13 @@ class GradientReducer {
   /// Bytes that a ring all-reduce moves in and out of this rank in a step: 2 (n - 1) / n of each
   /// bucket over n ranks, whatever algorithm the MPI library chooses.
   double ring_bytes() const;
+  /// The sums of a step of this rank.
+  struct Sum {
+    std::int64_t bytes = 0;
+    int ranks = 0;
+    const char* way = "";  ///< name_of() its SumAlgorithm, or of Reduction::kFlat
+  };
+  std::vector<Sum> sums() const;
   /// Bytes of gradients that this rank contributed to sums since construction.
   std::int64_t reduced_bytes() const { return counts_.bytes; }
   /// Sums of gradients since construction. The end of one is seen by progress() and finish() only.
@@ -60,28 +71,36 @@ class GradientReducer {
 
  private:
   struct Bucket {
-    std::size_t comm = 0;
+    std::size_t set = 0;
     std::int64_t offset = 0, volume = 0;
+    int tag = 0;                      // different from that of other buckets that ranks share
     std::vector<std::size_t> layers;  // one entry per parameter
     std::size_t missing = 0;
-    int rounds_started = 0;
+    const char* way = "";
     std::int64_t begin_ns = 0;  // of its sum
   };
-  void make_buckets(const ModelGeometry& geometry, const HolderGroup& group, std::size_t comm,
+  void make_buckets(const ModelGeometry& geometry, const HolderGroup& group, std::size_t set,
                     std::int64_t bucket_bytes);
-  void start_round(std::size_t bucket);
-  void start_next_rounds();
+  void add_sum(std::size_t bucket, Reduction reduction, const NetworkCost& network);
+  void start(std::size_t bucket);
+  void end(std::size_t bucket);
   bool take_completed(bool wait);
+  // By MPI itself, each sum is one request.
+  bool flat() const { return !comms_.empty(); }
+  std::size_t requests_of_a_sum() const { return flat() ? 1 : PointSum::kRequests; }
 
+  const ProcessMesh& mesh_;
   Parameters& parameters_;
   Trace* trace_;
   std::size_t layers_;
-  std::vector<HolderComms> comms_;  // of this rank's holder groups that have more than one rank
-  std::vector<Bucket> buckets_;     // of one group: in the order in which backward completes them
-  InFlight<AlignedBuffer<float>> in_place_;  // takes over the memory of flat sums when unwinding
-  std::vector<InFlight<BucketSum>> sums_;    // of each bucket
-  Requests requests_;                        // of each bucket: its round in flight
+  std::vector<HolderSet> sets_;  // of this rank's holder groups that have more than one rank
+  std::vector<Comm> comms_;      // of these, for Reduction::kFlat alone
+  std::vector<Bucket> buckets_;  // of one group: in the order in which backward completes them
+  InFlight<AlignedBuffer<float>> in_place_;  // takes over the memory of sums when unwinding
+  std::vector<InFlight<PointSum>> sums_;     // of each bucket; none for Reduction::kFlat
+  Requests requests_;                        // of each bucket
   std::vector<int> completed_;               // memory for the indices of completed requests
+  std::size_t active_ = 0;                   // sums in flight
   ReductionCounts counts_;
   std::int64_t step_bytes_ = 0;
 };

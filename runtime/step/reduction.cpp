@@ -1,56 +1,58 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums over the holders of values: see reduction.hpp.
+// Choice of sums: see reduction.hpp.
 #include "runtime/step/reduction.hpp"
 
-#include <utility>
-
 #include "error.hpp"
-#include "narrow.hpp"
 
 namespace halomesh {
 
 Reduction reduction_named(const std::string& name) {
-  for (const Reduction reduction : {Reduction::kFlat, Reduction::kTwoLevel})
+  using enum Reduction;
+  for (const Reduction reduction : {kAuto, kFlat, kTwoLevel, kHalving, kDoubling, kRing, kBinomial})
     if (name == name_of(reduction)) return reduction;
-  if (name == "auto") return Reduction::kFlat;
-  throw UsageError(fmt::format("unknown reduction: {}", name), "use auto, flat or two-level");
+  if (name == "mpi") return kFlat;
+  throw UsageError(fmt::format("unknown reduction: {}", name),
+                   "use auto, halving, doubling, ring, two-level, binomial, or flat (or mpi) for "
+                   "MPI's own sums");
 }
 
-HolderComms::HolderComms(Comm holders, std::int64_t replica, Reduction reduction)
-    : all(std::move(holders)) {
-  if (reduction == Reduction::kFlat) return;
-  Comm inside = all.split(narrow<int>(replica), all.rank());
-  if (inside.size() == 1 || inside.size() == all.size()) return;
-  across = all.split(inside.rank(), all.rank());
-  // Rounds of different ranges interleave as they complete: each has a communicator of its own.
-  gather = inside.dup();
-  scatter = std::move(inside);
-}
-
-BucketSum::BucketSum(const HolderComms& comms, std::int64_t volume) : volume_(narrow<int>(volume)) {
-  if (comms.rounds() == 1) return;
-  const std::int64_t shares = comms.scatter.size();
-  for (std::int64_t i = 0; i < shares; ++i) {
-    offsets_.push_back(narrow<int>(volume * i / shares));
-    counts_.push_back(narrow<int>(volume * (i + 1) / shares) - offsets_.back());
+SumChoice choose_sum(Reduction reduction, const SumPlace& place, int per_replica, double bytes,
+                     const NetworkCost& network) {
+  using enum SumAlgorithm;
+  const auto several = [&](int inner) { return inner > 1 && inner < place.ranks; };
+  const auto two_levels = [&](int inner) {
+    const SumPlace across{place.ranks / inner, 1};
+    return SumChoice{kTwoLevel, {place.ranks, inner}, fastest_sum(across, bytes / inner, network)};
+  };
+  switch (reduction) {
+    case Reduction::kHalving:
+      return {kHalvingDoubling, place};
+    case Reduction::kDoubling:
+      return {kRecursiveDoubling, place};
+    case Reduction::kRing:
+      return {kRing, place};
+    case Reduction::kBinomial:
+      return {kBinomialTree, place};
+    case Reduction::kTwoLevel:
+      if (several(place.per_node)) return two_levels(place.per_node);
+      if (several(per_replica)) return two_levels(per_replica);
+      break;
+    default:
+      break;
   }
-  share_ = AlignedBuffer<float>(counts_[static_cast<std::size_t>(comms.scatter.rank())]);
+  const SumAlgorithm best = fastest_sum(place, bytes, network);
+  return best == kTwoLevel ? two_levels(place.per_node) : SumChoice{best, place};
 }
 
-void BucketSum::start(const HolderComms& comms, int round, float* values, MPI_Request* request) {
-  const auto count = narrow<int>(share_.size());
-  if (comms.rounds() == 1)
-    mpi_check(MPI_Iallreduce(MPI_IN_PLACE, values, volume_, MPI_FLOAT, MPI_SUM, comms.all.handle(),
-                             request));
-  else if (round == 0)
-    mpi_check(MPI_Ireduce_scatter(values, share_.data(), counts_.data(), MPI_FLOAT, MPI_SUM,
-                                  comms.scatter.handle(), request));
-  else if (round == 1)
-    mpi_check(MPI_Iallreduce(MPI_IN_PLACE, share_.data(), count, MPI_FLOAT, MPI_SUM,
-                             comms.across.handle(), request));
-  else
-    mpi_check(MPI_Iallgatherv(share_.data(), count, MPI_FLOAT, values, counts_.data(),
-                              offsets_.data(), MPI_FLOAT, comms.gather.handle(), request));
+NetworkCost default_network(int ranks_per_node) {
+  NetworkCost network;
+  network.within_node = {1.5e-6, 0.15e-9};
+  network.between_nodes = {3.2e-6, 1 / 5.9e9};
+  network.injection_s_per_byte = network.between_nodes.s_per_byte;
+  network.add_s_per_byte = 0.1e-9;
+  network.copy_s_per_byte = 0.1e-9;
+  network.ranks_per_node = ranks_per_node;
+  return network;
 }
 
 }  // namespace halomesh

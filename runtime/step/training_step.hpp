@@ -27,7 +27,7 @@ class TrainingStep {
   /// Collective over mesh.world(). All arguments must outlive this object.
   TrainingStep(const ProcessMesh& mesh, Model& model, const ModelGeometry& geometry,
                Parameters& parameters, std::int64_t local_batch, Trace* trace,
-               Reduction reduction = Reduction::kFlat);
+               Reduction reduction = Reduction::kAuto);
 
   /// Trains on the loader's next batch. Returns this rank's share of the loss, the mean squared
   /// error over the global batch: the sum over all ranks is the loss. Communicates with the group

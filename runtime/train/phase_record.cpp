@@ -10,8 +10,7 @@ namespace {
 constexpr std::size_t kEventsOfAStep = 1 << 16;  // address space: only what is used takes memory
 
 bool has_many_nodes(const Comm& world) {
-  const Comm node = world.split_by_node();
-  return world.max(std::int64_t{node.size() < world.size() ? 1 : 0}) > 0;
+  return world.max(std::int64_t{world.node().size() < world.size() ? 1 : 0}) > 0;
 }
 
 }  // namespace

@@ -46,10 +46,9 @@ Trainer::Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geo
           mesh, geometry, model.input_type(), !executor().output().span.empty(), {&train, order_},
           {options_.evaluate_every > 0 ? validation : nullptr, validation_order_}, options_.stage),
       mllog_(options_.mllog != nullptr ? *options_.mllog : no_mllog_),
-      node_(mesh.world().split_by_node()),
-      stop_answered_(node_),
+      stop_answered_(mesh.node()),
       // Only the node of world rank 0 prints; any of its ranks, because any of them may have died.
-      signals_(is_first_node(mesh.world(), node_) ? stop_answered_.get() : nullptr,
+      signals_(is_first_node(mesh.world(), mesh.node()) ? stop_answered_.get() : nullptr,
                "writing a checkpoint after this step, unless the launcher ends the ranks first, as "
                "it does when one has died\n  hint: give the same command again to resume from the "
                "last checkpoint"),

@@ -38,7 +38,7 @@ struct TrainerOptions {
   bool augment = false;  ///< transform training samples by symmetries that preserve their shape
   std::optional<StageOptions> stage;  ///< none: samples are read from the data set every time
   SgdOptions sgd;
-  Reduction reduction = Reduction::kFlat;  ///< of gradients
+  Reduction reduction = Reduction::kAuto;  ///< of gradients
   ScheduleOptions schedule;
   double target_mae = 0;              ///< stops once a validation reaches it; 0: never
   std::int64_t evaluate_every = 1;    ///< epochs between validations; 0: never
@@ -138,7 +138,6 @@ class Trainer {
   MetricsLog metrics_;
   MlperfLog no_mllog_;
   MlperfLog& mllog_;
-  Comm node_;
   NodeFlag stop_answered_;
   StopSignals signals_;
   Progress progress_;

@@ -16,6 +16,7 @@
 #include "src/apps/launch/commands.hpp"
 #include "src/apps/launch/parallel.hpp"
 #include "src/apps/launch/version.hpp"
+#include "src/apps/launch/waiting.hpp"
 #include "src/apps/options/nearest.hpp"
 
 namespace halomesh {
@@ -26,13 +27,18 @@ struct Command {
   int (*run)(int argc, char** argv);
 };
 
-constexpr std::array<Command, 13> kCommands = {{
+#ifdef HALOMESH_SIMULATED  // ranks that compute nothing and have no data
+constexpr std::array<Command, 1> kCommands = {
+    {{"bench", "simulate training, layer by layer, on ranks of another machine", run_bench}}};
+#else
+constexpr std::array<Command, 14> kCommands = {{
     {"synth", "generate a data set of synthetic universes", run_synth},
     {"convert", "convert a data set of any supported format into an archive", run_convert},
     {"train", "train a network", run_train},
     {"eval", "evaluate a checkpoint on a data set", run_eval},
     {"predict", "write the predictions of a checkpoint for a data set", run_predict},
     {"bench", "measure the speed of training and evaluation, layer by layer", run_bench},
+    {"scaling", "measure strong and weak scaling on several numbers of ranks", run_scaling},
     {"plan", "print the geometry of a network on a mesh: boxes, messages, memory", run_plan},
     {"jobscript", "print a job script for a site", run_jobscript},
     {"mlperf-summary", "summarise MLPerf logs and print their score", run_mlperf_summary},
@@ -41,6 +47,7 @@ constexpr std::array<Command, 13> kCommands = {{
     {"report", "write a page about runs: figures, tables, comparison", run_report},
     {"info", "print versions, the machine and the binding of every rank", run_info},
 }};
+#endif
 
 void print_help() {
   std::cout << "halomesh trains 3-D convolutional networks on CPU clusters, with samples cut into\n"
@@ -92,6 +99,7 @@ int finish_output(int exit_code) {
 
 int main(int argc, char** argv) {
   using namespace halomesh;
+  wait_passively_where_crowded(argv);
   // A closed pipe must not end a run: the write fails instead.
   std::signal(SIGPIPE, SIG_IGN);
   try {

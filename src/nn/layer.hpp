@@ -101,6 +101,11 @@ class Layer : public LayerGeometry {
   /// The library kernels chosen, e.g. "forward jit:avx512_core"; empty if the layer uses none.
   virtual std::vector<std::string> implementations() const { return {}; }
 
+  /// What the layer computes apart from extents, channels and samples, e.g. "block 2x2x2 same pool
+  /// 2x2x2 fp32": two layers of one name and the same boxes take the same time. Empty for a layer
+  /// that costs nothing measurable.
+  virtual std::string kernel_name() const { return {}; }
+
   /// Multiply-adds x 2 of one sample's forward pass over the whole dst (for roofline figures).
   virtual std::int64_t forward_flops(std::span<const Shape> src) const {
     (void)src;

@@ -37,6 +37,12 @@ class Model {
     return add(std::move(name), std::move(layer), {layers_.size()});
   }
 
+  /// Puts decorator(old layer), which must have the same geometry, in the place of each layer.
+  template <class Decorator>
+  void decorate(const Decorator& decorator) {
+    for (ModelLayer& l : layers_) l.layer = decorator(std::move(l.layer));
+  }
+
   const Shape& input() const { return input_; }
   DataType input_type() const { return input_type_; }
   /// The element type of every tensor: the input, then one per layer. Throws Error where a layer

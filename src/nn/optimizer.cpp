@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "error.hpp"
+#include "simulation.hpp"
 
 namespace halomesh {
 
@@ -22,6 +23,8 @@ void sgd_step(const SgdOptions& options, float rate, std::span<const float> diff
   if (diffs.size() != values.size() || velocity.size() != values.size())
     throw Error(fmt::format("optimizer step over {} parameters with {} gradients and {} velocities",
                             values.size(), diffs.size(), velocity.size()));
+  if constexpr (simulation::kOn)
+    return simulation::updated(5 * static_cast<std::int64_t>(diffs.size_bytes()));
   const float momentum = options.momentum, decay = options.weight_decay;
   const float* g = diffs.data();
   float* v = velocity.data();

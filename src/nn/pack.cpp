@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "simulation.hpp"
 #include "src/nn/runs.hpp"
 
 namespace halomesh {
@@ -42,6 +43,14 @@ std::int64_t add_elements(const T* dense, const Box& box, TensorView<T> dst) {
   return dst.batch * box.volume();
 }
 
+// In a simulation, the time of the work is all that is needed. Returns the number of elements.
+template <class Byte>
+std::int64_t simulate_copy(TypedView<Byte> view, const Box& box) {
+  const std::int64_t elements = view.batch * box.volume();
+  simulation::copied(elements * size_of(view.type));
+  return elements;
+}
+
 // Calls body(T{}) with the type of the elements.
 template <class Body>
 auto with_type(DataType type, const Body& body) {
@@ -77,6 +86,7 @@ void fill(View dst, const Box& box, float value) {
 }
 
 std::int64_t pack(AnyConstView src, const Box& box, std::byte* dense) {
+  if constexpr (simulation::kOn) return simulate_copy(src, box);
   return with_type(src.type, [&](auto element) {
     using T = decltype(element);
     return pack_elements(src.as<T>(), box, reinterpret_cast<T*>(dense));  // NOLINT: as documented
@@ -84,6 +94,7 @@ std::int64_t pack(AnyConstView src, const Box& box, std::byte* dense) {
 }
 
 std::int64_t unpack_copy(const std::byte* dense, const Box& box, AnyView dst) {
+  if constexpr (simulation::kOn) return simulate_copy(dst, box);
   return with_type(dst.type, [&](auto element) {
     using T = decltype(element);
     return copy_elements(reinterpret_cast<const T*>(dense), box, dst.as<T>());  // NOLINT
@@ -91,6 +102,7 @@ std::int64_t unpack_copy(const std::byte* dense, const Box& box, AnyView dst) {
 }
 
 std::int64_t unpack_add(const std::byte* dense, const Box& box, AnyView dst) {
+  if constexpr (simulation::kOn) return simulate_copy(dst, box);
   if (dst.type == DataType::kFloat32)
     return add_elements(reinterpret_cast<const float*>(dense), box, dst.as<float>());  // NOLINT
   return add_elements(reinterpret_cast<const Bfloat16*>(dense), box,                   // NOLINT
@@ -98,6 +110,7 @@ std::int64_t unpack_add(const std::byte* dense, const Box& box, AnyView dst) {
 }
 
 void clear(AnyView dst, const Box& box) {
+  if constexpr (simulation::kOn) return static_cast<void>(simulate_copy(dst, box));
   with_type(dst.type, [&](auto element) {
     using T = decltype(element);
     for_each_row(dst.as<T>(), box,

@@ -8,13 +8,13 @@
 
 namespace halomesh {
 
-/// Does `rounds` rounds of independent fp32 multiply-adds on registers, in the widest vectors that
-/// this program was compiled for, on the calling thread. Returns the operations done, a
+/// Does `rounds` rounds of independent fp32 multiply-adds on registers, in the widest vectors of
+/// the kernels in use (isa_kernels.hpp), on the calling thread. Returns the operations done, a
 /// multiply-add being two.
 double run_multiply_adds(std::int64_t rounds);
 
 /// The same with dot products of pairs of bf16 added to fp32 (AVX512-BF16). Returns 0, and does
-/// nothing, where the program was compiled without; matrix units are not used.
+/// nothing, where the kernels in use have none; matrix units are not used.
 double run_bfloat16_dots(std::int64_t rounds);
 
 /// a(i) = b(i) + s * c(i), as McCalpin's STREAM triad, on three arrays whose pages the threads that

@@ -12,6 +12,7 @@
 
 #include "box.hpp"
 #include "error.hpp"
+#include "simulation.hpp"
 #include "src/nn/data_type.hpp"
 #include "src/nn/first_touch.hpp"
 
@@ -107,7 +108,8 @@ using AnyView = TypedView<std::byte>;
 using AnyConstView = TypedView<const std::byte>;
 
 /// Zeroed (by clear_by_threads()), 64-byte aligned memory that this object owns (move-only); its
-/// start is aligned to cache lines and SVE/AVX-512 vectors.
+/// start is aligned to cache lines and SVE/AVX-512 vectors. In a simulation all large blocks of all
+/// ranks are one shared block, whose content means nothing.
 template <class T>
 class AlignedBuffer {
  public:
@@ -115,6 +117,11 @@ class AlignedBuffer {
   explicit AlignedBuffer(std::int64_t size) : size_(size) {
     if (size_ == 0) return;
     const std::size_t bytes = static_cast<std::size_t>(size_) * sizeof(T);
+    if constexpr (simulation::kOn)
+      if (void* const shared = simulation::shared_memory(bytes)) {
+        data_.reset(static_cast<T*>(shared));
+        return;
+      }
     data_.reset(static_cast<T*>(::operator new (bytes, std::align_val_t{kAlignment})));
     clear_by_threads(data_.get(), bytes);
   }
@@ -127,7 +134,11 @@ class AlignedBuffer {
  private:
   static constexpr std::size_t kAlignment = 64;
   struct Free {
-    void operator()(T* p) const { ::operator delete (p, std::align_val_t{kAlignment}); }
+    void operator()(T* p) const {
+      if constexpr (simulation::kOn)
+        if (simulation::is_shared(p)) return;
+      ::operator delete (p, std::align_val_t{kAlignment});
+    }
   };
   std::unique_ptr<T, Free> data_;
   std::int64_t size_ = 0;

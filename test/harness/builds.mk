@@ -50,6 +50,23 @@ test-a64fx: sysroot-arm64 ## run partition, layer and 2-rank training tests unde
 	@+$(MAKE) --no-print-directory $(B)/tests/mpi_tests
 	@MPIRUN='$(MPIRUN)' test/harness/a64fx_tests.sh $(ARM64_ROOT) build/a64fx/tests $(B)/tests $(SHORT)
 
+# Instructions, not time: what emulation can say of speed.
+.PHONY: a64fx-counts
+a64fx-counts: sysroot-arm64 ## count the instructions of sparse and dense gradients for A64FX under qemu
+	@test/harness/install_dependencies.sh --a64fx --counts
+	@+$(A64FX) build/a64fx/tests/gradient_work
+	$(Q)$(CC) -O2 -shared -fPIC test/emulation/instruction_counts.c -o build/a64fx/tests/instruction_counts.so
+	@test/emulation/gradient_counts.sh $(ARM64_ROOT) build/a64fx/tests
+
+# A program for any x86-64 CPU: its kernels for better ones are chosen when it runs.
+.PHONY: test-isa
+ISA_TEST_BUILD := $(MAKE) --no-print-directory B=build/isa ARCH=-march=x86-64
+test-isa: deps ## build for any x86-64; look for stray AVX instructions; run it on emulated CPUs without AVX-512
+	@test/harness/install_dependencies.sh --a64fx
+	@+$(ISA_TEST_BUILD) build/isa/halomesh
+	@test/harness/isa_check.sh build/isa
+	@test/emulation/isa_tests.sh build/isa/halomesh
+
 # Xeon Phi (Knights Landing) has AVX-512F, CD, ER and PF alone, and GCC uses all of them for it.
 # What runs here is built for F and CD, for which oneDNN has AVX2 kernels only.
 .PHONY: knl objects

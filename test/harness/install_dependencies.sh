@@ -2,19 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 # Finds the packages that the build, the tests or the checks need and do not have, and installs them
 # with apt.
-# Usage: install_dependencies.sh [--mpi=openmpi|mpich] [--hdf5=serial|parallel]
-#   [--torch] [--browser] [--lint] [--slurm] [--a64fx] [--benchmark] [--docs] [--dry-run]
+# Usage: install_dependencies.sh [--mpi=openmpi|mpich|smpi] [--hdf5=serial|parallel]
+#   [--torch] [--browser] [--lint] [--slurm] [--a64fx] [--counts] [--benchmark] [--docs] [--dry-run]
 # Silent when nothing is missing. Without apt or root rights, prints what is missing and a hint.
 set -eu
 
-mpi=openmpi hdf5=serial torch=0 browser=0 lint=0 slurm=0 a64fx=0 benchmark=0 docs=0 dry_run=0
+mpi=openmpi hdf5=serial torch=0 browser=0 lint=0 slurm=0 a64fx=0 counts=0 benchmark=0 docs=0 dry_run=0
 for option in "$@"; do
   case $option in
-    --mpi=openmpi | --mpi=mpich) mpi=${option#--mpi=} ;;
+    --mpi=openmpi | --mpi=mpich | --mpi=smpi) mpi=${option#--mpi=} ;;
     --hdf5=serial | --hdf5=parallel) hdf5=${option#--hdf5=} ;;
     --torch) torch=1 ;;
     --browser) browser=1 ;;
     --a64fx) a64fx=1 ;;
+    --counts) counts=1 ;;
     --benchmark) benchmark=1 ;;
     --docs) docs=1 ;;
     --lint) lint=1 ;;
@@ -54,11 +55,17 @@ openmpi-bin|launcher:openmpi" ;;
   mpich) needed="$needed
 libmpich-dev|command:mpicxx
 mpich|launcher:mpich" ;;
+  smpi) needed="$needed
+libsimgrid-dev|command:smpirun" ;;
 esac
 if [ "$a64fx" = 1 ]; then
   needed="$needed
 g++-aarch64-linux-gnu|command:aarch64-linux-gnu-g++
 qemu-user-static|command:qemu-aarch64-static"
+fi
+if [ "$counts" = 1 ]; then
+  needed="$needed
+qemu-user|command:qemu-aarch64"
 fi
 if [ "$benchmark" = 1 ]; then
   needed="$needed

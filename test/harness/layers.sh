@@ -12,34 +12,38 @@ cd "${1:-.}"
 rules='
 include           |                                                   | std
 partition         | include                                           | std
+partition/cost    | include                                           | std
 partition/samples | include partition                                 | std
-src/nn            | include partition partition/samples                               | std system dnnl omp
+src/nn            | include partition partition/cost partition/samples                               | std system dnnl omp
 src/synth         | include                                           | std system fftw3 omp
 models            | include partition src/nn                          | std
 runtime/posix     | include                                           | std system isa-l
 runtime/mpi       | include partition src/nn                          | std system mpi
 runtime/machine   | include runtime/mpi                               | std system hwloc
 runtime/hdf5      | include partition partition/samples src/nn runtime/posix | std hdf5 isa-l
+runtime/simulated | include                                           | std mpi
 runtime/log       | include partition src/nn runtime/posix            | std system json
 runtime/trace     | include partition runtime/posix runtime/mpi     | std system json zlib
 runtime/data      | include partition partition/samples src/nn runtime/posix runtime/mpi runtime/hdf5 | std system protobuf zlib
 runtime/stage     | include partition partition/samples src/nn runtime/posix runtime/mpi runtime/machine runtime/log runtime/data | std system json isa-l
 runtime/load      | include partition partition/samples src/nn runtime/posix runtime/mpi runtime/log runtime/data runtime/stage | std system
-runtime/step      | include partition partition/samples src/nn runtime/posix runtime/mpi runtime/log runtime/load | std
+runtime/step      | include partition partition/cost partition/samples src/nn runtime/posix runtime/mpi runtime/log runtime/load | std
 runtime/train     | include partition partition/samples src/nn runtime/posix runtime/mpi runtime/hdf5 runtime/log runtime/trace runtime/data runtime/load runtime/step | std system json
 src/apps/options  | include partition src/nn models @runtime          | std system boost
 src/apps/launch   | include partition src/nn src/synth @runtime src/apps/options | std system json boost omp
 src/apps/train    | include partition partition/samples src/nn models @runtime src/apps/options src/apps/launch | std json
 src/apps/data     | include partition partition/samples src/nn src/synth models @runtime src/apps/options src/apps/launch | std json
-src/apps/bench    | include partition src/nn models @runtime src/apps/options src/apps/launch src/apps/train | std system json omp
-src/apps/plan     | include partition src/nn models @runtime src/apps/options src/apps/launch | std system boost
+src/apps/forecast | include partition partition/cost src/nn src/apps/options | std json
+src/apps/bench    | include partition partition/cost src/nn models @runtime src/apps/options src/apps/forecast src/apps/launch src/apps/train | std system json omp
+src/apps/plan     | include partition partition/cost src/nn models @runtime src/apps/options src/apps/launch src/apps/forecast | std system boost json
 src/apps/records  | include runtime/posix runtime/log                 | std system json
 src/apps/report   | include partition src/nn models @runtime src/apps/options src/apps/launch src/apps/records | std system json zlib
+src/apps/scaling  | include partition partition/cost src/nn models @runtime src/apps/options src/apps/launch src/apps/train src/apps/forecast src/apps/bench src/apps/plan src/apps/records src/apps/report | std json
 src/apps/watch    | include runtime/posix runtime/log src/apps/options src/apps/launch src/apps/records | std system json
 src/apps/export   | include runtime/posix runtime/data src/apps/options src/apps/launch src/apps/records | std system json protobuf
 src/apps          | include src/apps/options src/apps/launch          | std system
 test/include      | include test                                      | std doctest
-test/partition    | include partition partition/samples test          | std doctest
+test/partition    | include partition partition/cost partition/samples test          | std doctest
 '
 
 files=$(for room in include partition src models runtime test/include test/partition; do

@@ -109,6 +109,17 @@ run_named() {
       else
         record layers 0 1 0 0 ""
       fi ;;
+    isa_*_tests)
+      case $test in
+        *_bf16_*) flag=avx512_bf16 ;;
+        *_avx512_*) flag=avx512vl ;;
+        *) flag=avx2 ;;
+      esac
+      if grep -qw "$flag" /proc/cpuinfo; then
+        run "$test" "$dir/$test"
+      else
+        record "$test" 0 0 1 0 "skipped: this CPU has no $flag"
+      fi ;;
     partition_tests | nn_tests) run "$test" "$dir/$test" ;;
     # One suite of a program with several.
     *:*) run "$test" $one_thread "$dir/${test%:*}" "--test-suite=${test#*:}" ;;

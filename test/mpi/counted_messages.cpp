@@ -48,6 +48,12 @@ extern "C" int MPI_Startall(int count, MPI_Request requests[]) {
   return PMPI_Startall(count, requests);
 }
 
+extern "C" int MPI_Isend(const void* buffer, int count, MPI_Datatype type, int dest, int tag,
+                         MPI_Comm comm, MPI_Request* request) {
+  if (type == MPI_FLOAT) halomesh::counted.float_bytes += halomesh::bytes_of(count, type);
+  return PMPI_Isend(buffer, count, type, dest, tag, comm, request);
+}
+
 extern "C" int MPI_Iallreduce(const void* values, void* results, int count, MPI_Datatype type,
                               MPI_Op op, MPI_Comm comm, MPI_Request* request) {
   ++halomesh::counted.sums;

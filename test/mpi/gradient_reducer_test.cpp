@@ -9,6 +9,7 @@
 #include <bit>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "rng.hpp"
 #include "src/nn/layers/convolution.hpp"
@@ -89,21 +90,20 @@ struct Way {
   std::int64_t bucket_bytes;
 };
 // The smallest buckets are a bias of two or three values: fewer than most meshes have parts.
-constexpr std::array<Way, 8> kWays{{{Reduction::kFlat, 1},
-                                    {Reduction::kFlat, 100},
-                                    {Reduction::kFlat, 600},
-                                    {Reduction::kFlat, 4 << 20},
-                                    {Reduction::kTwoLevel, 1},
-                                    {Reduction::kTwoLevel, 100},
-                                    {Reduction::kTwoLevel, 600},
-                                    {Reduction::kTwoLevel, 4 << 20}}};
+std::vector<Way> all_ways() {
+  using enum Reduction;
+  std::vector<Way> ways;
+  for (const Reduction reduction : {kAuto, kFlat, kTwoLevel, kHalving, kDoubling, kRing, kBinomial})
+    for (const std::int64_t bytes : {1, 100, 600, 4 << 20}) ways.push_back({reduction, bytes});
+  return ways;
+}
 
 void check_sums(const Comm& comm, Findings& findings) {
   const Model model = test_model();
   for (const MeshShape& shape : meshes_of(comm.size())) {
     const ProcessMesh mesh(comm, shape);
     const ModelGeometry geometry = model.geometry(shape.parts);
-    for (const Way& way : kWays) {
+    for (const Way& way : all_ways()) {
       Parameters parameters(geometry, mesh.part());
       GradientReducer reducer(mesh, geometry, parameters, way.reduction, nullptr, way.bucket_bytes);
       for (int step = 0; step < 2; ++step) {
@@ -166,7 +166,7 @@ TEST_CASE("the same gradients give the same bits again, on every rank that holds
     for (const MeshShape& shape : meshes_of(comm.size())) {
       const ProcessMesh mesh(comm, shape);
       const ModelGeometry geometry = model.geometry(shape.parts);
-      for (const Way& way : kWays) {
+      for (const Way& way : all_ways()) {
         std::vector<float> first;
         for (int run = 0; run < 3; ++run) {
           Parameters parameters(geometry, mesh.part());

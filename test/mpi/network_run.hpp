@@ -59,7 +59,7 @@ class NetworkRun {
         geometry_(model_.geometry(shape.parts)),
         parameters_(geometry_, mesh_.part()),
         executor_(mesh_.group(), model_, geometry_, parameters_, local_batch, true),
-        reducer_(mesh_, geometry_, parameters_, Reduction::kFlat, nullptr, 256),
+        reducer_(mesh_, geometry_, parameters_, Reduction::kAuto, nullptr, 256),
         local_batch_(local_batch),
         values_(values) {}
 

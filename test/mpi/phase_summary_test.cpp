@@ -150,9 +150,10 @@ std::vector<nlohmann::json> events_in(const std::filesystem::path& metrics,
   return found;
 }
 
-// Bytes of the messages of one step of all ranks, and of the gradients that they contribute.
+// Bytes of the messages of one step of all ranks, of the gradients that they contribute, and of
+// what they send to sum these by halving: each element leaves all ranks but one, twice.
 struct Planned {
-  std::int64_t halo = 0, gradients = 0;
+  std::int64_t halo = 0, gradients = 0, halving = 0;
 };
 Planned planned_bytes(const MeshShape& mesh) {
   const Model model = make_training_network(2);
@@ -171,6 +172,7 @@ Planned planned_bytes(const MeshShape& mesh) {
     for (const SliceHolders& holders : parameter.holders) {
       const auto ranks = static_cast<std::int64_t>(holders.parts.size()) * mesh.replicas;
       if (ranks > 1) planned.gradients += 4 * ranks * holders.slice.volume();
+      planned.halving += 4 * 2 * (ranks - 1) * holders.slice.volume();
     }
   planned.halo *= mesh.replicas;
   return planned;
@@ -240,43 +242,62 @@ TEST_CASE("the phases of a run add up to its steps, and a resumed run goes on wi
   });
 }
 
+// Flat sums are counted by their all-reduces, others by their messages.
+void check_bytes(const Comm& comm, const TrainingRequest& request, Findings& findings) {
+  const MeshShape& mesh = request.mesh;
+  const CountedMessages before = counted_messages();
+  train(comm, request);
+  const CountedMessages after = counted_messages();
+  std::vector<std::int64_t> counted = {
+      after.sends - before.sends, after.sent_bytes - before.sent_bytes, after.sums - before.sums,
+      after.summed_bytes - before.summed_bytes, after.float_bytes - before.float_bytes};
+  const std::int64_t sums_of_first = comm.rank() == 0 ? counted[2] : 0;
+  comm.sum(counted);
+  if (comm.rank() != 0) return;
+  const auto lines = events_in(request.out / "metrics.jsonl", "phases");
+  findings.expect_equal<std::size_t>(lines.size(), 1, "lines");
+  const auto reported = [&](const char* group, const char* name) {
+    return lines.at(0)[group][name].get<std::int64_t>();
+  };
+  const std::string where = fmt::format(" on {} x {}, {}", mesh.replicas, to_string(mesh.parts),
+                                        name_of(request.reduction));
+  findings.expect_equal(reported("halo", "messages"), counted[0], "messages" + where);
+  findings.expect_equal(reported("halo", "sent_bytes"), counted[1], "bytes sent" + where);
+  const bool flat = request.reduction == Reduction::kFlat;
+  const Planned planned = planned_bytes(mesh);
+  findings.expect_equal(reported("reduction", "bytes"), request.steps * planned.gradients,
+                        "bytes of gradients" + where);
+  if (flat) {
+    findings.expect_equal(reported("reduction", "buckets"), sums_of_first, "sums" + where);
+    findings.expect_equal(reported("reduction", "bytes"), counted[3], "bytes summed" + where);
+  } else {
+    findings.expect(reported("reduction", "buckets") > 0, [&] { return "no buckets" + where; });
+  }
+  findings.expect_equal(counted[4], flat ? 0 : request.steps * planned.halving,
+                        "bytes sent for sums" + where);
+  findings.expect((counted[1] > 0) == (mesh.parts.count() > 1) && counted[3] + counted[4] > 0,
+                  [&] { return "nothing counted" + where; });
+}
+
 TEST_CASE("the bytes that a run reports are those that it hands to MPI") {
-  constexpr std::int64_t kSteps = 4;
   const SharedDirectory directory(test_world());
   if (test_world().rank() == 0) write_training_data(directory.path() / "data");
   test_world().barrier();
   for_comms("bytes of runs", {2, 4, 16}, [&](const Comm& comm, Findings& findings) {
     const std::int64_t side = comm.size() == 16 ? 4 : 2;
     for (const MeshShape& mesh :
-         {MeshShape{comm.size(), {1, 1, 1}}, MeshShape{1, {side, comm.size() / side, 1}}}) {
-      if (mesh.replicas > kGlobalBatch) continue;
-      TrainingRequest request;
-      request.mesh = mesh;
-      request.data = directory.path() / "data";
-      request.out = directory.path() / fmt::format("{}-{}", mesh.replicas, to_string(mesh.parts));
-      request.steps = kSteps;
-      const CountedMessages before = counted_messages();
-      train(comm, request);
-      const CountedMessages after = counted_messages();
-      std::vector<std::int64_t> counted = {
-          after.sends - before.sends, after.sent_bytes - before.sent_bytes,
-          after.sums - before.sums, after.summed_bytes - before.summed_bytes};
-      const std::int64_t sums_of_first = comm.rank() == 0 ? counted[2] : 0;
-      comm.sum(counted);
-      if (comm.rank() != 0) continue;
-      const auto lines = events_in(request.out / "metrics.jsonl", "phases");
-      findings.expect_equal<std::size_t>(lines.size(), 1, "lines");
-      const auto reported = [&](const char* group, const char* name) {
-        return lines.at(0)[group][name].get<std::int64_t>();
-      };
-      const std::string where = fmt::format(" on {} x {}", mesh.replicas, to_string(mesh.parts));
-      findings.expect_equal(reported("halo", "messages"), counted[0], "messages" + where);
-      findings.expect_equal(reported("halo", "sent_bytes"), counted[1], "bytes sent" + where);
-      findings.expect_equal(reported("reduction", "buckets"), sums_of_first, "sums" + where);
-      findings.expect_equal(reported("reduction", "bytes"), counted[3], "bytes summed" + where);
-      findings.expect((counted[1] > 0) == (mesh.parts.count() > 1) && counted[3] > 0,
-                      [&] { return "nothing counted" + where; });
-    }
+         {MeshShape{comm.size(), {1, 1, 1}}, MeshShape{1, {side, comm.size() / side, 1}}})
+      for (const Reduction reduction : {Reduction::kFlat, Reduction::kHalving}) {
+        if (mesh.replicas > kGlobalBatch) continue;
+        TrainingRequest request;
+        request.mesh = mesh;
+        request.reduction = reduction;
+        request.data = directory.path() / "data";
+        request.out = directory.path() / fmt::format("{}-{}-{}", mesh.replicas,
+                                                     to_string(mesh.parts), name_of(reduction));
+        request.steps = 4;
+        check_bytes(comm, request, findings);
+      }
   });
 }
 

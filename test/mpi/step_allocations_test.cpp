@@ -32,7 +32,7 @@ constexpr std::int64_t kSteps = 3;
 // Every cut of one sample; and of one by each of two replicas, whose sums are made in two levels.
 std::vector<std::pair<MeshShape, Reduction>> ways_of(std::int64_t ranks) {
   std::vector<std::pair<MeshShape, Reduction>> ways;
-  for (const PartGrid& grid : grids_of(ranks)) ways.push_back({{1, grid}, Reduction::kFlat});
+  for (const PartGrid& grid : grids_of(ranks)) ways.push_back({{1, grid}, Reduction::kAuto});
   if (ranks % 2 == 0)
     for (const PartGrid& grid : grids_of(ranks / 2))
       ways.push_back({{2, grid}, Reduction::kTwoLevel});

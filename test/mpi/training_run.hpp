@@ -62,6 +62,7 @@ struct TrainingRequest {
   Shape input = kTrainingInput;
   std::int64_t conv_layers = 4;
   GradientKernels kernels = GradientKernels::kAuto;
+  Reduction reduction = Reduction::kAuto;
   std::function<void(const Executor&)> after{};  ///< called when the run is done, if any
 };
 
@@ -114,6 +115,7 @@ inline std::vector<double> train(const Comm& comm, const TrainingRequest& reques
   options.evaluate_every = 0;
   options.checkpoint_every = 10;
   options.keep = 0;
+  options.reduction = request.reduction;
   options.out = request.out;
   if (comm.rank() == 0) std::filesystem::create_directories(request.out);
   comm.barrier();

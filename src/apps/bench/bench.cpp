@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command `bench`: measures the speed of training and evaluation, and the time of each phase.
 #include <algorithm>
+#include <array>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -8,7 +9,9 @@
 #include "src/apps/bench/bench_options.hpp"
 #include "src/apps/bench/bench_report.hpp"
 #include "src/apps/bench/bench_run.hpp"
+#include "src/apps/bench/calibrate.hpp"
 #include "src/apps/bench/machine_peak.hpp"
+#include "src/apps/bench/sum_speed.hpp"
 #include "src/apps/launch/commands.hpp"
 #include "src/apps/launch/output_directory.hpp"
 #include "src/apps/launch/parallel.hpp"
@@ -31,24 +34,64 @@ double core_share(const RankBinding& binding) {
   return std::min({1.0, own, shared});
 }
 
-int bench(const Comm& world, const Options& options) {
-  const BenchPlan plan = read_bench_plan(options, world.size());
+int calibrate_machine(const Comm& world, const Options& options) {
+  const auto file = options.get<std::string>("json");
+  const auto precision = options.get<std::string>("precision");
+  if (precision.find(',') != std::string::npos)
+    throw UsageError(
+        fmt::format("--precision {} names two, and --calibrate measures one", precision),
+        "calibrate once for each, into a file of its own");
   const RankBinding binding = bind_threads(world);
+  if (!file.empty()) check_output_file(world, file);
+  const MachinePeak peak =
+      measure_peak(world, core_share(binding), world.max(triad_bytes(binding)));
+  if (world.rank() == 0) print_peak(std::cout, peak);
+  const MachineRecord record = calibrate(world, options, binding, peak);
+  if (file.empty()) return kExitDone;
+  write_record(world, file, to_json(record));
+  if (world.rank() == 0) std::cout << "machine file in " << file << std::endl;
+  return kExitDone;
+}
+
+int bench(const Comm& world, const Options& options) {
+  if (options.get<bool>("calibrate")) return calibrate_machine(world, options);
+  const BenchPlan plan = read_bench_plan(options, world.size());
+  const std::unique_ptr<TimedMachine> machine =
+      plan.simulate_compute.empty() ? nullptr : read_timed_machine(world, plan.simulate_compute);
+  // Simulated ranks share this process: where it runs says nothing about them.
+  const RankBinding binding = simulation::kOn ? RankBinding{} : bind_threads(world);
   const bool speaks = world.rank() == 0;
-  nlohmann::ordered_json record = program_record(world, binding, options);
+  nlohmann::ordered_json record;
+  if constexpr (!simulation::kOn) record = program_record(world, binding, options);
+  if (machine) record["compute_times_of"] = machine->machine.name;
   record["threads"] = binding.threads;
   record["runs"] = nlohmann::ordered_json::array();
   if (!plan.json.empty()) check_output_file(world, plan.json);
+  if (plan.sums) {
+    // conv5 to fc of CosmoFlow, and the network's 5,597,604 parameters.
+    constexpr std::array<std::int64_t, 3> kSizes{64 << 10, 2'700'000, 22'390'416};
+    const ProcessMesh mesh(world, {world.size(), {1, 1, 1}});
+    const std::vector<SumSpeed> sums = measure_sums(mesh, kSizes, 11);
+    record["sums"] = sums_json(sums, world.size());
+    if (speaks) {
+      std::cout << world.size() << " ranks x " << binding.threads << " threads, "
+                << MpiSession::library_version() << ": until the last rank is done\n";
+      print_sums(std::cout, sums);
+    }
+    if (!plan.json.empty()) write_record(world, plan.json, record);
+    return kExitDone;
+  }
   for (const PartGrid& parts : plan.left_out)
     if (speaks)
       std::cout << "parts " << to_string(parts) << " left out: they do not divide " << world.size()
                 << " ranks\n";
   const MachinePeak peak =
-      measure_peak(world, core_share(binding), world.max(triad_bytes(binding)));
+      machine ? machine->peak
+              : measure_peak(world, core_share(binding), world.max(triad_bytes(binding)));
   record["peak"] = to_json(peak);
   if (speaks) print_peak(std::cout, peak);
   for (const BenchCase& setting : plan.cases) {
-    const BenchResult result = run_case(world, options, plan, setting);
+    const BenchResult result = run_case(world, options, plan, setting, machine.get());
     record["runs"].push_back(to_json(result, peak));
     if (speaks) print_result(std::cout, result, peak, binding.threads);
     warn_of_slow_kernels(world, result.implementations);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "simulation.hpp"
 #include "src/apps/options/model_options.hpp"
 #include "src/apps/options/train_options.hpp"
 
@@ -49,9 +50,27 @@ Options bench_options() {
       .add<std::int64_t>("warm-up", "W", 3, "unmeasured steps before them")
       .at_least(0)
       .add_switch("evaluate", "also measure evaluation: three passes of K steps")
+      .add_switch("sums",
+                  "only sums of 64 KiB to 22.4 MB over all ranks, by each algorithm and by MPI")
       .add<std::uint64_t>("seed", "S", 0, "seed of input, weights and dropout")
-      .add<std::string>("json", "FILE", "", "also write all figures to FILE");
+      .add<std::string>("json", "FILE", "", "also write all figures to FILE")
+      .add<std::string>("simulate-compute", "FILE", "",
+                        "instead of computing, wait as long as the machine of FILE would: real "
+                        "messages of values that mean nothing");
   add_reduction_option(options);
+  options.group("Calibration")
+      .add_switch("calibrate",
+                  "instead, measure what predictions need to know of this machine: peaks, kernels, "
+                  "network, input; --json FILE is then a machine file for plan and scaling")
+      .add<double>("calibrate-seconds", "S", 110, "time for it; what does not fit is left out")
+      .at_least(1)
+      .add<std::int64_t>("calibrate-parts", "N", 16,
+                         "measure the kernels of all meshes of up to N parts")
+      .at_least(1)
+      .at_most(1024)
+      .add<std::int64_t>("calibrate-batch", "B", 1, "samples of each part in these kernels")
+      .at_least(1)
+      .add<std::string>("data", "DIR", "", "also measure reading and decoding this data set");
   options.accept_in_config(all_run_options());
   return options;
 }
@@ -63,7 +82,11 @@ BenchPlan read_bench_plan(const Options& options, std::int64_t ranks) {
   plan.seed = options.get<std::uint64_t>("seed");
   plan.reduction = reduction_named(options.get<std::string>("reduction"));
   plan.evaluate = options.get<bool>("evaluate");
+  plan.sums = options.get<bool>("sums");
   plan.json = options.get<std::string>("json");
+  plan.simulate_compute = options.get<std::string>("simulate-compute");
+  if (simulation::kOn && plan.simulate_compute.empty())
+    throw UsageError("simulated ranks do not compute", "name a machine by --simulate-compute FILE");
   const std::vector<std::string> precisions = precisions_of(options);
   const auto list = options.get<std::string>("parts");
   for (const std::string& text : words_of(list, "parts")) {

@@ -25,9 +25,12 @@ struct BenchPlan {
   std::vector<PartGrid> left_out;  ///< meshes whose parts do not divide the ranks
   std::int64_t steps = 10, warm_up = 3;
   std::uint64_t seed = 0;
-  Reduction reduction = Reduction::kFlat;
+  Reduction reduction = Reduction::kAuto;
   bool evaluate = false;
-  std::string json;  ///< file; "": none
+  bool network = true;           ///< also measure sums and halos without compute
+  bool sums = false;             ///< only time sums over all ranks
+  std::string json;              ///< file; "": none
+  std::string simulate_compute;  ///< file of a machine; "": compute
 };
 
 /// The network's options and those of bench.

@@ -93,6 +93,12 @@ void print_network(std::ostream& out, const NetworkSpeed& network) {
         << number(network.halo_s * 1e3, 3) << " ms, " << number(network.halo_bandwidth() * 1e-9, 3)
         << " GB/s";
   out << '\n';
+  std::vector<std::string> sums;
+  for (const GradientReducer::Sum& sum : network.sums)
+    sums.push_back(fmt::format("{} MB {} over {} ranks",
+                               number(static_cast<double>(sum.bytes) * 1e-6, 3), sum.way,
+                               sum.ranks));
+  if (!sums.empty()) out << "  sums        " << joined(sums, ", ") << '\n';
 }
 
 void print_bound(std::ostream& out, const BenchResult& result, const MachinePeak& peak) {
@@ -109,7 +115,11 @@ void print_bound(std::ostream& out, const BenchResult& result, const MachinePeak
 }
 
 Json network_json(const NetworkSpeed& network) {
-  return {{"barrier_seconds", network.barrier_s},
+  Json sums = Json::array();
+  for (const GradientReducer::Sum& sum : network.sums)
+    sums.push_back({{"bytes", sum.bytes}, {"ranks", sum.ranks}, {"algorithm", sum.way}});
+  return {{"sums", sums},
+          {"barrier_seconds", network.barrier_s},
           {"allreduce",
            {{"bytes", network.allreduce_bytes},
             {"seconds", network.allreduce_s},

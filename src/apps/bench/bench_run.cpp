@@ -14,6 +14,7 @@
 #include "runtime/step/phase_reduction.hpp"
 #include "runtime/step/training_step.hpp"
 #include "src/apps/bench/bench_input.hpp"
+#include "src/apps/bench/idle_loader.hpp"
 #include "src/apps/options/model_options.hpp"
 #include "src/apps/train/network_on_mesh.hpp"
 #include "trace.hpp"
@@ -30,18 +31,25 @@ constexpr std::size_t kEvaluationPasses = 3;
 class MeasuredTraining {
  public:
   MeasuredTraining(NetworkOnMesh& network, const BenchPlan& plan, std::int64_t local,
-                   Reduction reduction)
+                   Reduction reduction, bool computes)
       : network_(network),
         seed_(plan.seed),
         local_(local),
         trace_(kEventsOfAStep),
         training_(network.mesh, network.model, network.geometry, network.parameters, local, &trace_,
-                  reduction),
-        loader_(
-            std::make_unique<GeneratedReader>(plan.seed, network.model.input()),
-            {network.model.input(), executor().input_span(), executor().output().span.extent(kC),
-             local, network.model.input_type(), network.mesh.replica()}) {
-    loader_.append(order(plan.warm_up + plan.steps).validation());
+                  reduction) {
+    const BatchSpec spec{network.model.input(),
+                         executor().input_span(),
+                         executor().output().span.extent(kC),
+                         local,
+                         network.model.input_type(),
+                         network.mesh.replica()};
+    if (computes)
+      loader_ = std::make_unique<DirectLoader>(
+          std::make_unique<GeneratedReader>(plan.seed, network.model.input()), spec);
+    else
+      loader_ = std::make_unique<IdleLoader>(spec);
+    loader_->append(order(plan.warm_up + plan.steps).validation());
   }
 
   /// Trains one step and returns its loss; its intervals are in trace().
@@ -64,20 +72,20 @@ class MeasuredTraining {
   std::int64_t local_, step_ = 0;
   Trace trace_;
   TrainingStep training_;
-  DirectLoader loader_;
+  std::unique_ptr<Loader> loader_;
 };
 
 double MeasuredTraining::step() {
   trace_.clear();
   const TraceScope whole(&trace_, Phase::kStep);
-  const double loss = training_.run(loader_, {seed_, step_++, SgdOptions{}, kRate});
+  const double loss = training_.run(*loader_, {seed_, step_++, SgdOptions{}, kRate});
   const TraceScope scope(&trace_, Phase::kReductionWait, "loss");
   return network_.mesh.world().sum(loss);
 }
 
 double MeasuredTraining::evaluate_pass(std::int64_t steps) {
   const SampleOrder samples = order(steps);
-  const Evaluation result = evaluate(network_.mesh, training_.executor(), loader_, samples);
+  const Evaluation result = evaluate(network_.mesh, training_.executor(), *loader_, samples);
   trace_.clear();
   return static_cast<double>(result.samples) / result.seconds;
 }
@@ -134,6 +142,7 @@ void measure_steps(const NetworkOnMesh& network, MeasuredTraining& training, con
     rates.push_back(static_cast<double>(result.setting.batch) / s);
   }
   result.step_s = spread_of(seconds);
+  result.seconds = std::move(seconds);
   result.samples_per_s = spread_of(rates);
   merge_phases(network, times, result);
 }
@@ -148,17 +157,21 @@ Spread spread_of(std::vector<double> values) {
 }
 
 BenchResult run_case(const Comm& world, const Options& options, const BenchPlan& plan,
-                     const BenchCase& setting) {
+                     const BenchCase& setting, TimedMachine* machine) {
   BenchResult result;
   result.setting = setting;
   result.steps = plan.steps;
   result.local_batch = local_batch(setting.batch, setting.mesh);
   result.memory_of_this_run = world.max(std::int64_t{reset_peak_memory() ? 0 : 1}) == 0;
   NetworkOnMesh network(world, setting.mesh.parts, options, precision_named(setting.precision));
-  network.parameters.initialize(plan.seed);
+  if (machine != nullptr)
+    time_layers(network.model, machine->timing());
+  else
+    network.parameters.initialize(plan.seed);
   result.parameters = network.geometry.parameter_count();
   result.reduction = plan.reduction;
-  MeasuredTraining training(network, plan, result.local_batch, result.reduction);
+  MeasuredTraining training(network, plan, result.local_batch, result.reduction,
+                            machine == nullptr);
   result.implementations = training.executor().implementations();
   measure_steps(network, training, plan, result);
   if (plan.evaluate) {
@@ -169,7 +182,7 @@ BenchResult run_case(const Comm& world, const Options& options, const BenchPlan&
   const std::int64_t memory = peak_memory_bytes();
   result.max_memory_bytes = world.max(memory);
   result.sum_memory_bytes = world.sum(memory);
-  if (world.size() > 1) result.network = training.network();
+  if (!simulation::kOn && world.size() > 1 && plan.network) result.network = training.network();
   return result;
 }
 

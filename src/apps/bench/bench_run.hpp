@@ -13,6 +13,7 @@
 #include "runtime/step/reduction.hpp"
 #include "src/apps/bench/bench_options.hpp"
 #include "src/apps/bench/network_speed.hpp"
+#include "src/apps/bench/timed_machine.hpp"
 
 namespace halomesh {
 
@@ -38,8 +39,9 @@ struct StepShare {
 
 struct BenchResult {
   BenchCase setting;
-  Reduction reduction = Reduction::kFlat;
+  Reduction reduction = Reduction::kAuto;
   std::int64_t local_batch = 1, parameters = 0, steps = 0;
+  std::vector<double> seconds;  ///< of each step, of its slowest rank
   Spread step_s, samples_per_s;
   std::optional<Spread> evaluated_per_s;
   double mean_step_s = 0;  ///< mean over steps and ranks: what the rows' mean_s add up to
@@ -54,8 +56,9 @@ struct BenchResult {
   double last_loss = 0;
 };
 
-/// Collective over `world`. Throws Error when the loss is not finite.
+/// With a `machine` (may be null), layers take its times instead of computing. Collective over
+/// `world`. Throws Error when the loss is not finite.
 BenchResult run_case(const Comm& world, const Options& options, const BenchPlan& plan,
-                     const BenchCase& setting);
+                     const BenchCase& setting, TimedMachine* machine);
 
 }  // namespace halomesh

@@ -41,6 +41,7 @@ NetworkSpeed measure_network(const Comm& world, TrainingStep& step, Parameters& 
   std::fill(parameters.diffs().begin(), parameters.diffs().end(), 0.0f);
   const std::int64_t reduced = reducer.reduced_bytes();
   const double allreduce_s = median_seconds(world, [&] { reducer.reduce_all(); });
+  speed.sums = reducer.sums();
   speed.allreduce_bytes = world.max((reducer.reduced_bytes() - reduced) / (kTries + 1));
   speed.allreduce_bus_bytes = world.max(reducer.ring_bytes());
   if (speed.allreduce_bytes > 0) speed.allreduce_s = allreduce_s;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "runtime/mpi/mpi.hpp"
 #include "runtime/step/training_step.hpp"
@@ -13,11 +14,12 @@ namespace halomesh {
 /// rank is done. What does not occur on a mesh is 0.
 struct NetworkSpeed {
   double barrier_s = 0;
-  double allreduce_s = 0;            ///< the sums of all gradients of a step, on idle ranks
-  std::int64_t allreduce_bytes = 0;  ///< that the rank with most gradients contributes
-  double allreduce_bus_bytes = 0;    ///< that a ring all-reduce moves through that rank
-  double halo_s = 0;                 ///< all exchanges of a step, one after the other
-  std::int64_t halo_bytes = 0;       ///< received in them by all ranks together
+  double allreduce_s = 0;                  ///< the sums of all gradients of a step, on idle ranks
+  std::int64_t allreduce_bytes = 0;        ///< that the rank with most gradients contributes
+  double allreduce_bus_bytes = 0;          ///< that a ring all-reduce moves through that rank
+  std::vector<GradientReducer::Sum> sums;  ///< of that step, of rank 0
+  double halo_s = 0;                       ///< all exchanges of a step, one after the other
+  std::int64_t halo_bytes = 0;             ///< received in them by all ranks together
 
   /// Bytes per second and rank as nccl-tests define them (PERFORMANCE.md, "Bandwidth"): of the
   /// values summed, and of what a ring moves for them, which is comparable between numbers of

@@ -118,7 +118,7 @@ void choose_splits(const Comm& world, Request& request) {
 
 /// Throws Error if samples do not fit the memory of the node. Collective.
 void check_memory(const Comm& world, const Shape& shape) {
-  const Comm node = world.split_by_node();
+  const Comm& node = world.node();
   const std::int64_t needed = node.size() * 2 * voxel_bytes(shape);
   const std::int64_t available = describe_node().memory_available_bytes;
   if (available > 0 && available < needed)

@@ -132,7 +132,7 @@ Request request_of(const Options& options) {
 /// Throws Error if the universes do not fit the node's memory, before ranks swap or are killed.
 /// Collective over `world`.
 void check_memory(const Comm& world, const Request& request) {
-  const Comm node = world.split_by_node();
+  const Comm& node = world.node();
   const std::int64_t needed =
       node.size() * (request.universe.peak_bytes() + 2 * request.file_bytes());
   const std::int64_t available = describe_node().memory_available_bytes;

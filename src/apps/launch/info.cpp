@@ -13,6 +13,7 @@
 #include "src/apps/launch/commands.hpp"
 #include "src/apps/launch/parallel.hpp"
 #include "src/apps/launch/version.hpp"
+#include "src/nn/layers/isa_kernels.hpp"
 #include "src/nn/onednn_library.hpp"
 #include "src/nn/peak.hpp"
 
@@ -53,6 +54,14 @@ std::string page_text(const NodeDescription& node) {
   return text;
 }
 
+/// The kernels of our own that this node uses, and those that it could choose from.
+std::string kernels_text() {
+  std::string built;
+  for (const IsaKernels* kernels : built_isa_kernels())
+    built += (built.empty() ? "" : ", ") + std::string(kernels->isa);
+  return fmt::format("{} (built: {})", isa_kernels().isa, built);
+}
+
 /// One text per node; its ranks differ only in their binding.
 std::string node_text(const RankBinding& binding) {
   const NodeDescription node = describe_node();
@@ -61,12 +70,13 @@ std::string node_text(const RankBinding& binding) {
   for (const std::string& extension : node.isa) isa += ' ' + extension;
   return fmt::format(
       "node {}\n  CPU       {}, {} cores available\n  sockets   {}, NUMA nodes {}, cores {}\n  "
-      "caches    {}\n  vectors  {}\n  memory    {}, {} available\n  pages     {}\n  RAM disk  {} "
+      "caches    {}\n  vectors  {}\n  kernels   {}\n  memory    {}, {} available\n  pages     {}\n "
+      " RAM disk  {} "
       "free in /dev/shm\n",
       binding.host, binding.cpu_model.empty() ? "unknown" : binding.cpu_model, binding.node_cores,
       topology.packages(), topology.numa_nodes(), topology.cores(), cache_text(binding),
-      isa.empty() ? " unknown" : isa, gib(node.memory_bytes), gib(node.memory_available_bytes),
-      page_text(node), gib(node.shm_free_bytes));
+      isa.empty() ? " unknown" : isa, kernels_text(), gib(node.memory_bytes),
+      gib(node.memory_available_bytes), page_text(node), gib(node.shm_free_bytes));
 }
 
 /// Floating-point operations per second of this thread: the best of several runs of milliseconds.
@@ -82,8 +92,8 @@ double core_flops() {
 
 int print_all(const Comm& world) {
   const RankBinding binding = find_binding(world);
-  const auto nodes = world.all_gather(binding.rank_on_node == 0 ? node_text(binding) : "");
-  const auto ranks = world.all_gather(binding.describe());
+  const auto nodes = world.gather(binding.rank_on_node == 0 ? node_text(binding) : "");
+  const auto ranks = world.gather(binding.describe());
   // Only A64FX has units that can be switched off; elsewhere this would waste time.
   const double flops = is_a64fx(binding.cpu_model) ? core_flops() : 0;
   const auto warnings = launch_warnings(world, binding, flops);

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "runtime/mpi/nonblocking_any.hpp"
+#include "simulation.hpp"
 #include "system_error.hpp"
 
 namespace halomesh {
@@ -50,6 +51,10 @@ void check_launch(const Comm& world, const Launch& launch) {
 /// that all ranks can clean up if all have failed.
 int end_all_ranks(const MpiSession& session, const Launch& launch, const Failure& failure,
                   const NodeFlag& said, NonblockingAny& all_failed) {
+  if constexpr (simulation::kOn) {  // all ranks are this process
+    print_error(failure.text);
+    std::_Exit(failure.exit_code);
+  }
   using std::chrono::milliseconds;
   const Comm& world = session.world();
   const auto wait = [&](milliseconds time, bool for_others) {
@@ -117,8 +122,7 @@ int run_parallel(int argc, char** argv, Options& options,
   }
   MpiSession session(&argc, &argv);
   const Comm& world = session.world();
-  const Comm node = world.split_by_node();
-  const NodeFlag said(node);
+  const NodeFlag said(world.node());
   const Comm farewell = world.dup();
   NonblockingAny all_failed(farewell);
   try {

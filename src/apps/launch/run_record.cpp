@@ -75,7 +75,7 @@ Json program_record(const Comm& world, const RankBinding& binding, const Options
           {"git_commit", git_commit()},  {"started", utc_now()},
           {"compiler", compiler()},      {"mpi", MpiSession::library_version()},
           {"onednn", onednn_version()},  {"options", resolved},
-          {"machine", machine(binding)}, {"binding", world.all_gather(binding.describe())}};
+          {"machine", machine(binding)}, {"binding", world.gather(binding.describe())}};
 }
 
 void write_record(const Comm& world, const std::filesystem::path& file, const Json& record) {

@@ -32,7 +32,7 @@ MlperfLog begin_mlperf_log(const Comm& world, const Options& options) {
 }
 
 MlperfSubmission mlperf_submission(const Comm& world, const Options& options) {
-  const std::int64_t is_first_of_node = world.split_by_node().rank() == 0 ? 1 : 0;
+  const std::int64_t is_first_of_node = world.node().rank() == 0 ? 1 : 0;
   MlperfSubmission submission;
   submission.benchmark = options.get<std::string>("model");
   submission.org = options.get<std::string>("submission-org");

@@ -104,8 +104,11 @@ void add_optimizer_options(Options& options) {
 }  // namespace
 
 void add_reduction_option(Options& options) {
-  options.add_choice("reduction", {"auto", "flat", "two-level"}, "flat",
-                     "gradient all-reduce: flat, or first within each replica; auto: flat");
+  options.add_choice(
+      "reduction", {"auto", "halving", "doubling", "ring", "two-level", "binomial", "flat", "mpi"},
+      "auto",
+      "sums of gradients; auto: the least cost for each; flat or mpi: MPI's own; binomial: to "
+      "compare");
 }
 
 void add_training_options(Options& options, const std::string& default_out) {

@@ -12,6 +12,7 @@
 #include "src/apps/launch/commands.hpp"
 #include "src/apps/launch/parallel.hpp"
 #include "src/apps/options/model_options.hpp"
+#include "src/apps/options/scaling_options.hpp"
 #include "src/apps/options/train_options.hpp"
 #include "src/apps/plan/jobscript_text.hpp"
 
@@ -26,7 +27,9 @@ Options jobscript_options() {
       "jobscript --site SITE --time H:MM:SS [options] [options of train] > job.sh",
       "Prints a Slurm, PJM or mpirun script that trains at a site, job after job, until "
       "the training is\ndone. Options of `train` are passed on to it, and so is "
-      "everything after --.",
+      "everything after --. With\n--scaling the job measures scaling instead, and takes the "
+      "options "
+      "of `scaling`.",
       "halomesh jobscript --site fugaku --nodes 512 --time 4:00:00 --account GROUP "
       "--parts 4x1x1 --data DIR");
   options.group("Site")
@@ -39,6 +42,7 @@ Options jobscript_options() {
       .add<std::string>("volumes", "A:B", "", "storage volumes used, where the site requires them")
       .add<std::string>("modules", "A,B|none", "",
                         "modules to load instead of those of the profile");
+  options.add_switch("scaling", "write a job that runs halomesh scaling");
   options.group("Size")
       .add<Integer>("nodes", "N", 1, "number of nodes")
       .at_least(1)
@@ -79,13 +83,22 @@ Options training_options() {
   return options;
 }
 
-/// Parses the options for train as train will, so that mistakes are found now and not in the job.
-std::vector<Options::Given> check_training(Options& training, const Words& arguments) {
+/// The switch decides which other options there are.
+bool asks_for_scaling(const Words& arguments) {
+  return std::find(arguments.begin(), arguments.end(), "--scaling") != arguments.end() ||
+         std::find(arguments.begin(), arguments.end(), "--scaling=on") != arguments.end();
+}
+
+/// Parses the options for train or scaling as these will, so that mistakes are found now and not in
+/// the job.
+std::vector<Options::Given> check_training(Options& training, const Words& arguments,
+                                           bool scaling) {
   training.parse(arguments);
   std::vector<Options::Given> given = training.given();
   if (std::any_of(given.begin(), given.end(), [](const auto& o) { return o.name == "wall-limit"; }))
     throw UsageError("--wall-limit is set by the script, from --time", "leave it out");
-  if (!training.is_given("out")) given.push_back({"out", training.get<std::string>("out")});
+  if (!scaling && !training.is_given("out"))
+    given.push_back({"out", training.get<std::string>("out")});
   return given;
 }
 
@@ -99,7 +112,7 @@ Words pieces(const std::string& text, char separator) {
   return words;
 }
 
-JobRequest request_of(const Options& options, const Options& training) {
+JobRequest request_of(const Options& options, const Options& training, bool scaling) {
   JobRequest request;
   request.nodes = options.get<Integer>("nodes");
   request.ranks_per_node = options.get<Integer>("ranks-per-node");
@@ -113,8 +126,8 @@ JobRequest request_of(const Options& options, const Options& training) {
   if (const auto shape = options.get<std::string>("shape"); !shape.empty())
     request.shape = parse_node_shape(shape);
   request.rank_map = !options.get<std::string>("rank-map").empty();
-  request.parts = training.get<PartGrid>("parts");
-  if (training.is_given("batch")) request.batch = training.get<Integer>("batch");
+  if (!scaling) request.parts = training.get<PartGrid>("parts");
+  if (!scaling && training.is_given("batch")) request.batch = training.get<Integer>("batch");
   const auto time = options.get<std::string>("time");
   const auto seconds = duration_from_text(time);
   if (!seconds)
@@ -123,6 +136,19 @@ JobRequest request_of(const Options& options, const Options& training) {
         "give hours, minutes and seconds, e.g. --time 04:00:00 or 1-12:00:00");
   request.seconds = *seconds;
   return request;
+}
+
+/// A study reads no data, and measures on ranks of the job only.
+void check_scaling(const Options& options, const Options& study, const JobPlan& plan) {
+  if (options.get<Integer>("stage-gib") > 0)
+    throw UsageError("--stage-gib has no meaning with --scaling, which reads no data",
+                     "leave it out");
+  for (const Integer ranks : study.get<std::vector<Integer>>("ranks"))
+    if (ranks > plan.mesh.ranks())
+      throw UsageError(fmt::format("--ranks names {} ranks, but the job has {} on {} nodes", ranks,
+                                   plan.mesh.ranks(), plan.nodes),
+                       fmt::format("use --nodes {}, or leave {} out",
+                                   (ranks + plan.ranks_per_node - 1) / plan.ranks_per_node, ranks));
 }
 
 JobWords words_of(const Options& options, const SiteProfile& site, const Words& arguments) {
@@ -177,7 +203,8 @@ int run_jobscript(int argc, char** argv) {
     return kExitDone;
   }
   const Words arguments(argv + 1, argv + argc);
-  Options training = training_options();
+  const bool scaling = asks_for_scaling(arguments);
+  Options training = scaling ? scaling_options() : training_options();
   for (const std::string& word : arguments)
     if (word.find_first_of("\n\r") != std::string::npos)
       throw UsageError("an argument contains a line break", "leave it out");
@@ -196,10 +223,12 @@ int run_jobscript(int argc, char** argv) {
   if (site.scheduler == Scheduler::kNone && site.cores == 0)
     site.cores =
         std::max<Integer>(std::thread::hardware_concurrency(), options.get<Integer>("cores"));
-  const std::vector<Options::Given> given = check_training(training, for_train);
-  const JobRequest request = request_of(options, training);
+  const std::vector<Options::Given> given = check_training(training, for_train, scaling);
+  const JobRequest request = request_of(options, training, scaling);
   const JobPlan plan = plan_job(site, request);
+  if (scaling) check_scaling(options, training, plan);
   JobWords words = words_of(options, site, arguments);
+  words.scaling = scaling;
   words.train = given;
   const std::string script = job_script(site, request, plan, words, directory / "templates");
   if (plan.rank_map) write_rank_map(words.rank_map_file, *plan.rank_map);

@@ -136,7 +136,8 @@ std::string launch_options(const SiteProfile& site, const JobPlan& plan) {
   return joined(options, " ");
 }
 
-void add_numbers(const JobRequest& request, const JobPlan& plan, TemplateValues& values) {
+void add_numbers(const JobRequest& request, const JobPlan& plan, const JobWords& words,
+                 TemplateValues& values) {
   const auto number = [&](const char* name, std::int64_t value) {
     values[name] = {std::to_string(value)};
   };
@@ -151,10 +152,14 @@ void add_numbers(const JobRequest& request, const JobPlan& plan, TemplateValues&
   values["reserved_cores"] =
       plan.reserved_cores > 0 ? Lines{std::to_string(plan.reserved_cores)} : Lines{};
   values["time"] = {to_duration_text(request.seconds)};
-  values["numbers"] = {fmt::format(
-      "{} ranks, {} per node, x {} threads: {} replicas x {}{}{})", plan.mesh.ranks(),
-      plan.ranks_per_node, plan.threads, plan.mesh.replicas, plan.mesh.parts.count(),
-      plan.mesh.parts.count() == 1 ? " part (" : " parts (", to_string(plan.mesh.parts))};
+  if (words.scaling)
+    values["numbers"] = {fmt::format("{} ranks, {} per node, x {} threads", plan.mesh.ranks(),
+                                     plan.ranks_per_node, plan.threads)};
+  else
+    values["numbers"] = {fmt::format(
+        "{} ranks, {} per node, x {} threads: {} replicas x {}{}{})", plan.mesh.ranks(),
+        plan.ranks_per_node, plan.threads, plan.mesh.replicas, plan.mesh.parts.count(),
+        plan.mesh.parts.count() == 1 ? " part (" : " parts (", to_string(plan.mesh.parts))};
 }
 
 void add_pjm(const SiteProfile& site, const JobPlan& plan, const JobWords& words,
@@ -204,9 +209,12 @@ std::string job_script(const SiteProfile& site, const JobRequest& request, const
                        const JobWords& words, const std::filesystem::path& templates) {
   const bool pjm = site.scheduler == Scheduler::kPjm, slurm = site.scheduler == Scheduler::kSlurm;
   TemplateValues values;
-  add_numbers(request, plan, values);
-  values["headline"] = {fmt::format("{}: trains on {}{}", site.title, plan.nodes,
+  add_numbers(request, plan, words, values);
+  values["headline"] = {fmt::format("{}: {} on {}{}", site.title,
+                                    words.scaling ? "measures scaling" : "trains", plan.nodes,
                                     plan.nodes == 1 ? " node" : " nodes")};
+  values["verb"] = {words.scaling ? "scaling" : "train"};
+  values["work"] = {words.scaling ? "study" : "training"};
   values["site"] = {site.name};
   values["name"] = {words.name};
   values["command"] = {words.command};
@@ -219,6 +227,7 @@ std::string job_script(const SiteProfile& site, const JobRequest& request, const
   values["submit_options"] = {account.empty() ? "" : account + ' '};
   values["modules"] = words.modules;
   values["environment"] = environment(site, plan);
+  values["active"] = switched(pjm || slurm);
   values["program"] = {shell_word(words.program)};
   values["train"] = train_lines(site, plan, words);
   values["end_margin"] = {std::to_string(site.end_margin_s)};

@@ -19,7 +19,8 @@ struct JobWords {
   std::string name, account, program, rank_map_file;
   std::vector<std::string> volumes;
   std::vector<std::string> modules;
-  std::vector<Options::Given> train;  ///< options of the training command
+  bool scaling = false;               ///< runs the command scaling, not train
+  std::vector<Options::Given> train;  ///< options of that command
   std::int64_t jobs = 1;              ///< of a chain, or starts of a job that is requeued
 };
 

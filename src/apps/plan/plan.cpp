@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command `plan`: prints the geometry of a network on a mesh. Needs no MPI launch.
 #include <cstdint>
+#include <filesystem>
 #include <iostream>
 #include <string>
 #include <vector>
@@ -11,7 +12,9 @@
 #include "src/apps/launch/parallel.hpp"
 #include "src/apps/options/model_options.hpp"
 #include "src/apps/options/train_options.hpp"
+#include "src/apps/plan/machine_plan.hpp"
 #include "src/apps/plan/picture.hpp"
+#include "src/apps/plan/site_profile.hpp"
 
 namespace halomesh {
 namespace {
@@ -20,8 +23,8 @@ Options plan_options() {
   Options options("plan [options]",
                   "Prints the geometry of a network on a mesh: the box of each tensor that a part "
                   "owns, needs,\nreceives and sends, the holders of each parameter, and the memory "
-                  "per rank. Needs no MPI launch.",
-                  "halomesh plan --input 128x128x128x4 --parts 4x4x1");
+                  "per rank. With --machine:\nhow long each mesh takes there. Needs no MPI launch.",
+                  "halomesh plan --config FILE --machine fugaku --nodes 8192");
   add_model_options(options);
   options.group("Mesh")
       .add<PartGrid>("parts", "DxHxW", PartGrid{},
@@ -35,6 +38,7 @@ Options plan_options() {
       .add<std::string>("picture", "FILE", "", "also draw the mesh as an SVG picture")
       .add<std::int64_t>("replicas", "R", 2, "replicas to draw")
       .at_least(1);
+  add_machine_options(options);
   options.accept_in_config(all_run_options());
   return options;
 }
@@ -56,6 +60,10 @@ int run_plan(int argc, char** argv) {
     return kExitDone;
   }
   const Model model = make_model(options);
+  if (wants_machine(options)) {
+    plan_on_machine(std::cout, options, model, find_jobscripts(std::filesystem::read_symlink("/proc/self/exe")));
+    return kExitDone;
+  }
   const ModelGeometry geometry = model.geometry(options.get<PartGrid>("parts"));
   const GeometryTable table(geometry, flops_of_layers(model, geometry));
   auto part = options.get<std::int64_t>("part");

@@ -39,11 +39,18 @@ Datum measured(const Json& run) {
       number_at(run, {"samples_per_second", "min"}), number_at(run, {"samples_per_second", "max"}));
 }
 
+/// Whether a run belongs to this kind of scaling. Those of bench belong to both; a study measures
+/// each run for one of them.
+bool scales(const Json& run, const char* kind) {
+  return !run.contains("scaling") || text_at(run, {"scaling"}) == kind;
+}
+
 /// One line per name, and per file where two are compared.
-std::vector<Line> lines_of(const ReportInput& input, const NameOf& name_of) {
+std::vector<Line> lines_of(const ReportInput& input, const char* kind, const NameOf& name_of) {
   std::vector<Line> lines;
   for (std::size_t file = 0; file < input.benches.size(); ++file)
     for (const auto& run : input.benches[file].record["runs"]) {
+      if (!scales(run, kind)) continue;
       std::string name = name_of(run);
       // Files of one case at several numbers of ranks make one line; before and after make two.
       const bool before = input.benches.size() == 2 && file == 0;
@@ -111,7 +118,7 @@ Figure strong_scaling(const ReportInput& input) {
       new_figure("bench-strong", "One batch on more ranks", {"ranks", true}, {"samples/s", true},
                  "The fastest mesh of each number of ranks, for one batch size. "
                  "Dotted: ideal, from the first point of a line.");
-  std::vector<Line> lines = lines_of(input, strong_name);
+  std::vector<Line> lines = lines_of(input, "strong", strong_name);
   for (Line& line : lines) {
     keep_fastest(line.points);
     keep_fastest(line.predicted);
@@ -127,10 +134,11 @@ Table rates(const ReportInput& input, const std::vector<Line>& lines) {
   Table table = new_table(
       "bench-rates", "Measured speed",
       {"file", "parts", "replicas", "ranks", "precision", "batch", "local batch", "step in ms",
-       "training in samples/s", "per rank", "efficiency", "evaluation in samples/s", "of peak"},
-      "<<>><>>>>>>>>",
+       "predicted in ms", "training in samples/s", "per rank", "efficiency",
+       "evaluation in samples/s", "of peak"},
+      "<<>><>>>>>>>>>",
       "Medians over steps, with least and most. Efficiency: rate per rank over that of the line's "
-      "first point.");
+      "first point; in a scaling study, of the fastest run on the fewest ranks.");
   const auto efficiency = [&](double ranks, double rate) {
     for (const Line& line : lines)
       for (const Datum& datum : line.points)
@@ -147,11 +155,15 @@ Table rates(const ReportInput& input, const std::vector<Line>& lines) {
                            shown(scale * number_at(run, {name, "min"})),
                            shown(scale * number_at(run, {name, "max"})));
       };
+      const double predicted_s = number_at(run, {"predicted_step_seconds"});
+      const std::string predicted = predicted_s > 0 ? shown(1e3 * predicted_s) : "-";
+      const double of_study = number_at(run, {"efficiency"});
       table.rows.push_back(
           {bench.name, text_at(run, {"parts"}), shown(number_at(run, {"replicas"})), shown(ranks),
            text_at(run, {"precision"}), shown(number_at(run, {"batch"})),
-           shown(number_at(run, {"local_batch"})), spread("step_seconds", 1e3),
-           spread("samples_per_second", 1), shown(rate / ranks), percent(efficiency(ranks, rate)),
+           shown(number_at(run, {"local_batch"})), spread("step_seconds", 1e3), predicted,
+           spread("samples_per_second", 1), shown(rate / ranks),
+           percent(of_study > 0 ? of_study : efficiency(ranks, rate)),
            run.contains("evaluated_samples_per_second") ? spread("evaluated_samples_per_second", 1)
                                                         : "-",
            percent(number_at(run, {"peak_fraction"}))});
@@ -164,8 +176,9 @@ Table rates(const ReportInput& input, const std::vector<Line>& lines) {
 Section bench_section(const ReportInput& input) {
   Section section{"bench", "Throughput measured by bench", {}, {}, {}};
   if (input.benches.empty()) return section;
-  const std::vector<Line> lines = lines_of(input, weak_name);
-  section.figures.push_back(throughput(lines));
+  const std::vector<Line> lines = lines_of(input, "weak", weak_name);
+  if (Figure figure = throughput(lines); !figure.series.empty())
+    section.figures.push_back(std::move(figure));
   if (Figure strong = strong_scaling(input); !strong.series.empty())
     section.figures.push_back(std::move(strong));
   section.tables.push_back(rates(input, lines));

@@ -10,10 +10,9 @@
 #include "src/apps/launch/commands.hpp"
 #include "src/apps/launch/parallel.hpp"
 #include "src/apps/options/options.hpp"
-#include "src/apps/report/figure_csv.hpp"
+#include "src/apps/report/figure_files.hpp"
 #include "src/apps/report/html_page.hpp"
 #include "src/apps/report/sections.hpp"
-#include "src/apps/report/svg_figure.hpp"
 
 namespace halomesh {
 namespace {
@@ -23,7 +22,7 @@ Options report_options() {
       "report [options] RUN...",
       "Writes one HTML page about runs: what they reached, how fast, and where the time went; "
       "several\nruns are compared. RUN is the --out directory of train, an mllog.txt, a file of "
-      "train --trace,\nbench --json or predict, or a table of results (CSV with the columns "
+      "train --trace,\nbench --json, scaling or predict, or a table of results (CSV with the columns "
       "submission and minutes, a\nline per run).",
       "halomesh report runs/1 runs/2 bench.json --out report.html --figures figures");
   options.group("Report")
@@ -57,22 +56,6 @@ ReportInput read_input(const Options& options) {
   return input;
 }
 
-/// Returns the number of figures.
-std::int64_t write_figures(const Page& page, const std::filesystem::path& directory) {
-  std::error_code failure;
-  std::filesystem::create_directories(directory, failure);
-  require(!failure, fmt::format("cannot create {}: {}", directory.string(), failure.message()),
-          "give another --figures directory");
-  std::int64_t figures = 0;
-  for (const Section& section : page.sections)
-    for (const Figure& figure : section.figures) {
-      write_file_atomically(directory / (figure.id + ".svg"), draw_svg(figure));
-      write_file_atomically(directory / (figure.id + ".csv"), figure_csv(figure));
-      ++figures;
-    }
-  return figures;
-}
-
 }  // namespace
 
 int run_report(int argc, char** argv) {
@@ -98,7 +81,7 @@ int run_report(int argc, char** argv) {
   write_file_atomically(out, html(page));
   std::cout << joined(page.verdict, "\n") << "\nreport in " << out.string();
   if (const auto figures = options.get<std::string>("figures"); !figures.empty())
-    std::cout << ", " << write_figures(page, figures) << " figures in " << figures;
+    std::cout << ", " << write_figures(page.sections, figures) << " figures in " << figures;
   std::cout << std::endl;
   return kExitDone;
 }

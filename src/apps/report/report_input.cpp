@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kMostJsonBytes = 1 << 28;
 constexpr const char* kWhatToGive =
-    "give a run's directory, or a file of train --trace, bench --json or predict";
+    "give a run's directory, or a file of train --trace, bench --json, scaling or predict";
 
 std::string first_bytes(const fs::path& path) {
   require_regular_file(path);
@@ -68,7 +68,7 @@ void add_json(ReportInput& input, const fs::path& path) {
       nlohmann::json::parse(read_input_file(path, kMostJsonBytes), nullptr, false);
   require(record.is_object() && record.contains("runs") && record["runs"].is_array() &&
               !record["runs"].empty(),
-          path.string() + ": not a file of bench --json", kWhatToGive);
+          path.string() + ": not a file of bench --json or scaling, or one without runs", kWhatToGive);
   for (const auto& run : record["runs"])
     require(std::isfinite(number_at(run, {"mean_step_seconds"})) &&
                 std::isfinite(number_at(run, {"samples_per_second", "median"})),

@@ -3,6 +3,8 @@
 // Pointwise: needs no halo.
 #pragma once
 
+#include <string>
+
 #include "src/nn/layers/pointwise.hpp"
 
 namespace halomesh {
@@ -14,6 +16,7 @@ class Add final : public Pointwise {
   /// The common shape; throws Error for fewer than two inputs or for shapes that differ.
   Shape dst_shape(std::span<const Shape> src) const override;
 
+  std::string kernel_name() const override { return "add fp32"; }
   void forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
                const Box& chunk) override;
   void backward_data(const Pass& pass, AnyConstView dst, AnyConstView diff_dst, std::size_t input,

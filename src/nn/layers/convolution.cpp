@@ -65,6 +65,10 @@ std::vector<ParameterGeometry> Convolution::parameters(std::span<const Shape> sr
           {"bias", options_.filters, {1, 1, 1, 1}, false, 0, 0}};
 }
 
+std::string Convolution::kernel_name() const {
+  return "convolution " + text_of(options_.window) + " fp32";
+}
+
 std::int64_t Convolution::forward_flops(std::span<const Shape> src) const {
   const Shape dst = dst_shape(src);
   return 2 * dst.volume() * parameters(src)[0].in.volume();

@@ -45,6 +45,7 @@ class Convolution : public Layer {
   void backward_parameters(const Pass& pass, std::span<const AnyConstView> src,
                            AnyConstView diff_dst) override;
   std::vector<std::string> implementations() const override { return kernels_.implementations(); }
+  std::string kernel_name() const override;
   std::int64_t forward_flops(std::span<const Shape> src) const override;
 
  private:

@@ -13,7 +13,7 @@
 #include "src/nn/onednn_library.hpp"
 #include "src/nn/pack.hpp"
 
-namespace halomesh {
+namespace halomesh::inline HALOMESH_ISA {
 namespace {
 
 std::int64_t cache_bytes_of_a_core() {
@@ -94,6 +94,16 @@ std::vector<ParameterGeometry> ConvolutionBlock::parameters(std::span<const Shap
   const std::int64_t taps = k[0] * k[1] * k[2];
   return {{"weight", options_.filters, in, false, in.c * taps, options_.filters * taps},
           {"bias", options_.filters, {1, 1, 1, 1}, false, 0, 0}};
+}
+
+std::string ConvolutionBlock::kernel_name() const {
+  const Spatial& pool = options_.pool;
+  std::string name = fmt::format("block {} pool {}x{}x{} {}", text_of(options_.window), pool[0],
+                                 pool[1], pool[2], name_of(options_.compute));
+  if (options_.dst != options_.compute) name += fmt::format(" to {}", name_of(options_.dst));
+  if (options_.kernels == GradientKernels::kDense) name += " dense gradients";
+  if (options_.kernels == GradientKernels::kSparse) name += " sparse gradients";
+  return name;
 }
 
 std::int64_t ConvolutionBlock::forward_flops(std::span<const Shape> src) const {
@@ -332,7 +342,7 @@ PooledWeightGradient::Geometry ConvolutionBlock::gradient_geometry() const {
 // Measured on 2 cores of a Zen 4 (fp32, CosmoFlow at 128^3): of the peak of multiply-adds, dense
 // gradients reach 0.5 to 0.7 and the sparse kernels 0.7 of what the model says. Dot products of
 // bf16 do two multiply-adds at once where they are fast, matrix units at least 16.
-bool ConvolutionBlock::prefers_sparse(const sparse::Work& work, double idle) const {
+bool ConvolutionBlock::prefers_sparse(const sparse::Work& work) const {
   constexpr Spatial kOnes{1, 1, 1};
   const WindowOptions& w = options_.window;
   if (options_.kernels == GradientKernels::kDense || w.stride != kOnes || w.dilation != kOnes)
@@ -343,7 +353,7 @@ bool ConvolutionBlock::prefers_sparse(const sparse::Work& work, double idle) con
                          : cpu_has_matrix_unit()              ? 16
                          : PooledConvolution::dots_are_fast() ? 2
                                                               : 1;
-  return idle * sparse::cost_of(work, {}) < sparse::dense_cost_of(work) / at_once;
+  return sparse::cost_of(work, {}) < sparse::dense_cost_of(work) / at_once;
 }
 
 // Sparse kernels need no pieces, but messages must make progress every few milliseconds: a thread
@@ -360,13 +370,9 @@ void ConvolutionBlock::prepare_sparse_data_gradient() {
   const PooledWeightGradient::Geometry geometry = gradient_geometry();
   const Box& produced = context_.boxes.dst_produced;
   const Spatial extents = produced.shape().spatial();
-  const sparse::Work work = SparseDataGradient::work_of(geometry, extents);
-  // In bf16 a vector of channels is the work of one thread.
-  const bool bf16 = options_.compute == DataType::kBfloat16;
-  const double idle = bf16 ? std::max(1.0, static_cast<double>(omp_get_max_threads()) /
-                                               static_cast<double>(work.in_blocks))
-                           : 1;
-  if (!SparseDataGradient::supports(geometry) || !prefers_sparse(work, idle)) return;
+  if (!SparseDataGradient::supports(geometry) ||
+      !prefers_sparse(SparseDataGradient::work_of(geometry, extents)))
+    return;
   const Box src = geometry_.needs(produced);
   sparse_data_.emplace(geometry, extents, omp_get_max_threads(), options_.compute, src.extent(kH),
                        src.extent(kW));
@@ -536,4 +542,4 @@ void ConvolutionBlock::add_pooled_gradient(Gradient& gradient, AnyConstView src,
     add_of(elements<float>(data));
 }
 
-}  // namespace halomesh
+}  // namespace halomesh::inline HALOMESH_ISA

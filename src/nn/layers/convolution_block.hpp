@@ -11,33 +11,19 @@
 
 #include "src/nn/layer.hpp"
 #include "src/nn/layers/convolution_block_geometry.hpp"
+#include "src/nn/layers/convolution_block_options.hpp"
 #include "src/nn/layers/dense_source.hpp"
-#include "src/nn/layers/gradient_kernels.hpp"
+#include "src/nn/layers/isa.hpp"
 #include "src/nn/layers/pooled_activation.hpp"
 #include "src/nn/layers/pooled_convolution.hpp"
 #include "src/nn/layers/pooled_weight_gradient.hpp"
 #include "src/nn/layers/sparse_data_gradient.hpp"
 #include "src/nn/layers/sparse_weight_gradient.hpp"
-#include "src/nn/layers/window_options.hpp"
 #include "src/nn/layers/winograd_convolution.hpp"
 #include "src/nn/onednn.hpp"
 #include "src/nn/tensor.hpp"
 
-namespace halomesh {
-
-struct ConvolutionBlockOptions {
-  std::int64_t filters = 1;
-  WindowOptions window;   ///< of the convolution
-  Spatial pool{2, 2, 2};  ///< pooling windows touch without overlapping; at most 128 elements
-  float slope = 0.3F;     ///< of the leaky ReLU; at least 0
-  DataType compute = DataType::kFloat32;  ///< of products, kFloat32 or kBfloat16; sums are fp32
-  DataType dst = DataType::kFloat32;      ///< of the output, kFloat32 or kBfloat16
-  bool channel_cuts = true;               ///< whether the output may be cut by channels
-  GradientKernels kernels = GradientKernels::kAuto;  ///< for inputs of more than 8 channels
-  /// Bytes of a core's private cache; 0: ask the system. The planes computed at once fit all of
-  /// these caches together.
-  std::int64_t cache_bytes = 0;
-};
+namespace halomesh::inline HALOMESH_ISA {
 
 /// dst = leaky_relu(max_pool(convolution(src) + bias)); see Convolution and MaxPooling. Because the
 /// leaky ReLU is non-decreasing, it can be applied after the pooling, to fewer elements. Input:
@@ -73,6 +59,7 @@ class ConvolutionBlock final : public Layer {
   void backward_parameters(const Pass& pass, std::span<const AnyConstView> src,
                            AnyConstView diff_dst) override;
   std::vector<std::string> implementations() const override;
+  std::string kernel_name() const override;
   std::int64_t forward_flops(std::span<const Shape> src) const override;
 
  private:
@@ -101,7 +88,7 @@ class ConvolutionBlock final : public Layer {
   void prepare_pooled_gradient();
   void prepare_library_gradient();
   PooledWeightGradient::Geometry gradient_geometry() const;
-  bool prefers_sparse(const sparse::Work& work, double idle = 1) const;
+  bool prefers_sparse(const sparse::Work& work) const;
   std::int64_t planes_between_polls() const;
   void prepare_sparse_data_gradient();
   template <class S>
@@ -141,4 +128,4 @@ class ConvolutionBlock final : public Layer {
   DenseSource pooled_source_;
 };
 
-}  // namespace halomesh
+}  // namespace halomesh::inline HALOMESH_ISA

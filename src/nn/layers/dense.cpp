@@ -50,6 +50,8 @@ ParameterSlice Dense::parameter_slice(std::size_t parameter, const LayerBoxes& b
   return boxes.dst_owned.empty() ? ParameterSlice{} : ParameterSlice{all, Box::whole(kOne)};
 }
 
+std::string Dense::kernel_name() const { return "dense fp32"; }
+
 std::int64_t Dense::forward_flops(std::span<const Shape> src) const {
   return 2 * src[0].volume() * out_;
 }

@@ -41,6 +41,7 @@ class Dense final : public Layer {
   void backward_parameters(const Pass& pass, std::span<const AnyConstView> src,
                            AnyConstView diff_dst) override;
   std::vector<std::string> implementations() const override;
+  std::string kernel_name() const override;
   std::int64_t forward_flops(std::span<const Shape> src) const override;
 
  private:

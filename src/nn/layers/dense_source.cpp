@@ -6,7 +6,7 @@
 
 #include "src/nn/counts.hpp"
 
-namespace halomesh {
+namespace halomesh::inline HALOMESH_ISA {
 namespace {
 
 constexpr auto kToFloat32 = [](auto x) { return static_cast<float>(x); };
@@ -102,4 +102,4 @@ const void* DenseSource::read(AnyConstView view, std::int64_t n, const Box& box,
   return buffer_.data();
 }
 
-}  // namespace halomesh
+}  // namespace halomesh::inline HALOMESH_ISA

@@ -7,9 +7,10 @@
 #include <cstdint>
 
 #include "src/nn/data_type.hpp"
+#include "src/nn/layers/isa.hpp"
 #include "src/nn/tensor.hpp"
 
-namespace halomesh {
+namespace halomesh::inline HALOMESH_ISA {
 
 /// Planes, rows and pixels of zeros around a box.
 struct Padding {
@@ -48,4 +49,4 @@ class DenseSource {
   AlignedBuffer<std::byte> buffer_;
 };
 
-}  // namespace halomesh
+}  // namespace halomesh::inline HALOMESH_ISA

@@ -3,6 +3,8 @@
 // Pointwise: needs no halo.
 #pragma once
 
+#include <string>
+
 #include "src/nn/layers/pointwise.hpp"
 
 namespace halomesh {
@@ -16,6 +18,7 @@ class Dropout final : public Pointwise {
   /// Throws Error unless 0 <= p < 1.
   explicit Dropout(double p);
 
+  std::string kernel_name() const override { return "dropout fp32"; }
   void forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
                const Box& chunk) override;
   void backward_data(const Pass& pass, AnyConstView dst, AnyConstView diff_dst, std::size_t input,

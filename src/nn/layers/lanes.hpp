@@ -10,8 +10,15 @@
 #include <type_traits>
 
 #include "src/nn/data_type.hpp"
+#include "src/nn/layers/isa.hpp"
 
-namespace halomesh {
+// Where vectors have no registers of their size, GCC warns of how functions return them: all that
+// do, here and in files that include this, are inlined.
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wpsabi"
+#endif
+
+namespace halomesh::inline HALOMESH_ISA {
 
 constexpr std::int64_t kLanes = 16;
 
@@ -176,4 +183,4 @@ constexpr std::int16_t kKeyOfInfinity = 0x7f80 - kKeyOffset;
   std::memcpy(reinterpret_cast<char*>(&bits) + half * sizeof(part), &part, sizeof(part));
 }
 
-}  // namespace halomesh
+}  // namespace halomesh::inline HALOMESH_ISA

@@ -3,6 +3,8 @@
 // Pointwise: needs no halo.
 #pragma once
 
+#include <string>
+
 #include "src/nn/layers/pointwise.hpp"
 
 namespace halomesh {
@@ -15,6 +17,7 @@ class LeakyRelu final : public Pointwise {
   /// Keras' LeakyReLU layer, which the benchmark's reference leaves as it is).
   explicit LeakyRelu(float slope = 0.3f);
 
+  std::string kernel_name() const override { return "leaky relu fp32"; }
   void forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
                const Box& chunk) override;
   bool backward_reads_dst() const override { return true; }

@@ -11,7 +11,7 @@
 
 #include "src/nn/layers/lanes.hpp"
 
-namespace halomesh {
+namespace halomesh::inline HALOMESH_ISA {
 namespace {
 
 constexpr std::int64_t kMaxTaps = kSlopeBit;
@@ -293,4 +293,4 @@ void PooledActivation::backward(AnyConstView diff_dst, Argmax argmax, const Box&
   });
 }
 
-}  // namespace halomesh
+}  // namespace halomesh::inline HALOMESH_ISA

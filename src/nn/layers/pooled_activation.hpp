@@ -8,9 +8,10 @@
 
 #include "partition/window.hpp"
 #include "src/nn/layers/argmax.hpp"
+#include "src/nn/layers/isa.hpp"
 #include "src/nn/tensor.hpp"
 
-namespace halomesh {
+namespace halomesh::inline HALOMESH_ISA {
 
 /// Dense planes of a convolution's output in one sample: whole pooling windows along h and w.
 struct ConvolutionPlanes {
@@ -57,4 +58,4 @@ struct PooledActivation {
                 const ConvolutionPlanes& planes, BiasSums* bias) const;
 };
 
-}  // namespace halomesh
+}  // namespace halomesh::inline HALOMESH_ISA

@@ -15,7 +15,7 @@
 
 #include "src/nn/layers/lanes.hpp"
 
-namespace halomesh {
+namespace halomesh::inline HALOMESH_ISA {
 namespace {
 
 constexpr std::size_t kTaps = 8;  // elements of a pooling window, in d,h,w order
@@ -255,4 +255,4 @@ void PooledConvolution::forward(const void* src, const Box& dst_box, std::int64_
     write(dst.as<float>());
 }
 
-}  // namespace halomesh
+}  // namespace halomesh::inline HALOMESH_ISA

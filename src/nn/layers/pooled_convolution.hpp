@@ -5,11 +5,12 @@
 
 #include <cstdint>
 
+#include "src/nn/layers/isa.hpp"
 #include "src/nn/layers/pooled_activation.hpp"
 #include "src/nn/onednn.hpp"
 #include "src/nn/tensor.hpp"
 
-namespace halomesh {
+namespace halomesh::inline HALOMESH_ISA {
 
 /// leaky_relu(max_pool(convolution + bias)) over pooling windows of 2x2x2, stride and dilation 1.
 /// Products and sums are fp32; to compute in bf16, weights and sums are rounded to it (products of
@@ -69,4 +70,4 @@ class PooledConvolution {
   AlignedBuffer<std::int64_t> offsets_;  // of each step's elements in src
 };
 
-}  // namespace halomesh
+}  // namespace halomesh::inline HALOMESH_ISA

@@ -11,7 +11,7 @@
 #include "narrow.hpp"
 #include "src/nn/layers/pooled_weight_tile.hpp"
 
-namespace halomesh {
+namespace halomesh::inline HALOMESH_ISA {
 namespace {
 
 using namespace pooled_weight;
@@ -300,4 +300,4 @@ template void PooledWeightGradient::add(const Source<Bfloat16>&, const Spatial&,
 template void PooledWeightGradient::add(const Source<Bfloat16>&, const Spatial&,
                                         const Pooled<Bfloat16>&, const Argmax&, float, bool);
 
-}  // namespace halomesh
+}  // namespace halomesh::inline HALOMESH_ISA

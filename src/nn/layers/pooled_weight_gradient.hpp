@@ -10,9 +10,10 @@
 #include "shape.hpp"
 #include "src/nn/data_type.hpp"
 #include "src/nn/layers/argmax.hpp"
+#include "src/nn/layers/isa.hpp"
 #include "src/nn/tensor.hpp"
 
-namespace halomesh {
+namespace halomesh::inline HALOMESH_ISA {
 
 namespace pooled_weight {
 struct TileVoxels;
@@ -123,4 +124,4 @@ class PooledWeightGradient {
   std::vector<Scratch> scratch_;
 };
 
-}  // namespace halomesh
+}  // namespace halomesh::inline HALOMESH_ISA

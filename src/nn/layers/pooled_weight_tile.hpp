@@ -11,8 +11,9 @@
 #include <utility>
 
 #include "shape.hpp"
+#include "src/nn/layers/isa.hpp"
 
-namespace halomesh::pooled_weight {
+namespace halomesh::inline HALOMESH_ISA::pooled_weight {
 
 // A vector as wide as the registers: of wider ones GCC keeps arrays in memory, not in registers.
 #if defined(__AVX512F__) || (defined(__ARM_FEATURE_SVE_BITS) && __ARM_FEATURE_SVE_BITS >= 512)
@@ -142,4 +143,4 @@ void accumulate_tile(const TileVoxels& voxels, const float* window, std::int64_t
   });
 }
 
-}  // namespace halomesh::pooled_weight
+}  // namespace halomesh::inline HALOMESH_ISA::pooled_weight

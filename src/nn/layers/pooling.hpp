@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "src/nn/layer.hpp"
@@ -44,6 +45,7 @@ class Pooling : public Layer {
   template <class Body>
   void for_each_window_over(const Pixel& src, const Body& body) const;
 
+  std::string window_text() const { return text_of(options_); }
   const Window& window() const { return window_; }
   const LayerContext& context() const { return context_; }
 
@@ -68,6 +70,7 @@ class MaxPooling final : public Pooling {
   /// Throws Error for a window of more than 255 taps or a dilation other than 1.
   explicit MaxPooling(const WindowOptions& window);
 
+  std::string kernel_name() const override { return "max pooling " + window_text() + " fp32"; }
   void prepare(const LayerContext& context, std::vector<ParameterView> parameters) override;
   void forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
                const Box& chunk) override;
@@ -92,6 +95,7 @@ class AveragePooling final : public Pooling {
   explicit AveragePooling(const WindowOptions& window, PaddingCount count = PaddingCount::kExclude)
       : Pooling(window), count_(count) {}
 
+  std::string kernel_name() const override { return "average pooling " + window_text() + " fp32"; }
   void prepare(const LayerContext& context, std::vector<ParameterView> parameters) override;
   void forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
                const Box& chunk) override;

@@ -3,6 +3,8 @@
 // Pointwise: needs no halo.
 #pragma once
 
+#include <string>
+
 #include "src/nn/layers/pointwise.hpp"
 
 namespace halomesh {
@@ -14,6 +16,7 @@ class ScaledTanh final : public Pointwise {
   /// Throws Error for a scale that is zero or not finite. CosmoFlow uses 1.2.
   explicit ScaledTanh(float scale = 1.2f);
 
+  std::string kernel_name() const override { return "scaled tanh fp32"; }
   void forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
                const Box& chunk) override;
   bool backward_reads_dst() const override { return true; }

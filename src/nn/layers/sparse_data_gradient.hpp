@@ -8,12 +8,14 @@
 
 #include "partition/window.hpp"
 #include "shape.hpp"
+#include "src/nn/layers/isa.hpp"
 #include "src/nn/layers/pooled_weight_gradient.hpp"
 #include "src/nn/layers/sparse_split.hpp"
+#include "src/nn/layers/sparse_target.hpp"
 #include "src/nn/layers/sparse_tile.hpp"
 #include "src/nn/tensor.hpp"
 
-namespace halomesh {
+namespace halomesh::inline HALOMESH_ISA {
 
 /// Un-pooling a gradient leaves one element of each pooling window that is not zero: of the pooled
 /// voxel p and output channel o it is the convolution's output voxel q = pool * p + largest(p, o),
@@ -24,10 +26,9 @@ namespace halomesh {
 /// an output channel (of a plane) in registers are added at all pooled voxels of the tile.
 ///
 /// Threads share planes and input channels. Sums are fp32, also those of bf16 gradients, which are
-/// rounded once: the planes that are not complete wait in a ring. For bf16 threads share only input
-/// channels, and weights are rounded to bf16 like those of the forward pass. The order
-/// of sums depends only on the
-/// geometry, the sequence of calls and the number of threads.
+/// rounded once: voxels that are not complete wait in fp32 at the edges of tiles. Weights are
+/// rounded to bf16 like those of the forward pass. The order of sums depends only on the geometry,
+/// the sequence of calls and the number of threads; it is the same for either type.
 class SparseDataGradient {
  public:
   using Geometry = PooledWeightGradient::Geometry;
@@ -35,15 +36,8 @@ class SparseDataGradient {
   using Pooled = PooledWeightGradient::Pooled<T>;
   using Argmax = PooledWeightGradient::Argmax;
 
-  /// A block of one sample: (d, h, w, i) is at data[d * step[0] + h * step[1] + w * step[2] + i].
-  /// `corner` is the place in the block of tap 0 of the convolution's window for tap 0 of the
-  /// pooling window of the first pooled voxel; it may be negative. What lies outside the block is
-  /// not written.
   template <class S>
-  struct Target {
-    S* data = nullptr;
-    Spatial step{}, extents{}, corner{};
-  };
+  using Target = sparse::Target<S>;
 
   static bool supports(const Geometry& geometry);
   /// The work of pooled `extents`.
@@ -68,46 +62,31 @@ class SparseDataGradient {
            const Argmax& argmax, float slope);
 
  private:
-  // fp32 memory of a block, or of as many planes of it as the ring has.
-  struct Sums {
-    float* data = nullptr;
-    std::int64_t planes = 0;  // plane d of the block is plane d % planes of the memory
-    Spatial step{}, extents{}, corner{};
-  };
   struct Part {
     AlignedBuffer<float> tile;
     AlignedBuffer<sparse::Winners> winners;
   };
-  // Voxels under a tile, counted from its first, that nothing was added to before.
-  struct Unwritten {
-    Range planes;
-    std::int64_t row = 0, pixel = 0;  // from these on
-    bool has(std::int64_t d, std::int64_t h, std::int64_t w) const {
-      return d >= planes.lo && d < planes.hi && h >= row && w >= pixel;
-    }
+  struct PlaneOfSlab {
+    std::int64_t slab = 0, slabs = 1;
+    std::int64_t plane = 0, planes = 1;  // of the box
+    bool is_first = false, is_last = false;
   };
   std::int64_t taps() const { return sparse::volume(geometry_.kernel); }
-  template <class T>
-  void run_plane(const Sums& target, const Spatial& extents, std::int64_t plane,
-                 const Range& unwritten, Range in, const Pooled<T>& diff, const Argmax& argmax,
-                 float slope, Part& part) const;
-  template <bool kStore>
-  void copy_tile(const Sums& target, const sparse::Tile& tile, std::int64_t in_block,
-                 const Unwritten& unwritten, float* copy) const;
-  template <class T>
-  void run_slabs(const Sums& target, const Spatial& extents, Range planes, const Pooled<T>& diff,
-                 const Argmax& argmax, float slope);
-  void round_planes(const Sums& from, Range planes, Range in, const Target<Bfloat16>& to) const;
+  sparse::SumsInPlace sums_of(const Target<float>& target, const PlaneOfSlab& at);
+  sparse::RoundedSums sums_of(const Target<Bfloat16>& target, const PlaneOfSlab& at);
+  template <class Sums, class T>
+  void run_plane(const Sums& sums, const Spatial& extents, std::int64_t plane, Range in,
+                 const Pooled<T>& diff, const Argmax& argmax, float slope, Part& part) const;
   void add_tile(Part& part, std::int64_t voxels, std::int64_t in_block) const;
 
   Geometry geometry_;
   std::int64_t in_blocks_ = 0, out_blocks_ = 0;
-  sparse::TileLayout layout_;
+  sparse::TileWindows windows_;
   sparse::Split split_;
   std::vector<Part> parts_;
   DataType type_ = DataType::kFloat32;
-  AlignedBuffer<float> ring_;     // of bf16 gradients: planes that windows of two planes write
+  std::vector<sparse::Edges> edges_;  // of each slab of bf16 gradients
   AlignedBuffer<float> weights_;  // vector of input channels, output channel, tap, input channel
 };
 
-}  // namespace halomesh
+}  // namespace halomesh::inline HALOMESH_ISA

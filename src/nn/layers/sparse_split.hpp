@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace halomesh::sparse {
+#include "src/nn/layers/isa.hpp"
+
+namespace halomesh::inline HALOMESH_ISA::sparse {
 
 constexpr double kBlock = 16;  // output channels of a block
 
@@ -60,4 +62,4 @@ inline Split best_split(const Work& w, std::int64_t threads, std::int64_t most_s
   return best;
 }
 
-}  // namespace halomesh::sparse
+}  // namespace halomesh::inline HALOMESH_ISA::sparse

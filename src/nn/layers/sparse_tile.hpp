@@ -11,11 +11,12 @@
 #include "shape.hpp"
 #include "src/nn/data_type.hpp"
 #include "src/nn/layers/argmax.hpp"
+#include "src/nn/layers/isa.hpp"
 #include "src/nn/layers/lanes.hpp"
 #include "src/nn/layers/pooled_weight_gradient.hpp"
 #include "src/nn/layers/pooled_weight_tile.hpp"
 
-namespace halomesh::sparse {
+namespace halomesh::inline HALOMESH_ISA::sparse {
 
 using pooled_weight::ceil_to;
 using pooled_weight::kVector;
@@ -196,4 +197,4 @@ void add_windows(const Winners* winners, std::int64_t count, std::size_t lane, c
   }
 }
 
-}  // namespace halomesh::sparse
+}  // namespace halomesh::inline HALOMESH_ISA::sparse

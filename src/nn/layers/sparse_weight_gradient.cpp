@@ -9,7 +9,7 @@
 
 #include "error.hpp"
 
-namespace halomesh {
+namespace halomesh::inline HALOMESH_ISA {
 
 using namespace sparse;
 
@@ -203,4 +203,4 @@ template void SparseWeightGradient::add(const Source<Bfloat16>&, const Spatial&,
 template void SparseWeightGradient::add(const Source<Bfloat16>&, const Spatial&,
                                         const Pooled<Bfloat16>&, const Argmax&, float, bool);
 
-}  // namespace halomesh
+}  // namespace halomesh::inline HALOMESH_ISA

@@ -8,12 +8,13 @@
 #include <vector>
 
 #include "shape.hpp"
+#include "src/nn/layers/isa.hpp"
 #include "src/nn/layers/pooled_weight_gradient.hpp"
 #include "src/nn/layers/sparse_split.hpp"
 #include "src/nn/layers/sparse_tile.hpp"
 #include "src/nn/tensor.hpp"
 
-namespace halomesh {
+namespace halomesh::inline HALOMESH_ISA {
 
 /// As PooledWeightGradient, for whole vectors of input channels and kernels of 2x2x2 or 3x3x3: one
 /// vector of a small tile of the source at a time is copied to the first-level cache, where the sum
@@ -83,4 +84,4 @@ class SparseWeightGradient {
   std::vector<AlignedBuffer<float>> sums_;
 };
 
-}  // namespace halomesh
+}  // namespace halomesh::inline HALOMESH_ISA

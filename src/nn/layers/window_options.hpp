@@ -3,7 +3,10 @@
 // and pooling.
 #pragma once
 
+#include <fmt/core.h>
+
 #include <cstdint>
+#include <string>
 
 #include "partition/window.hpp"
 
@@ -41,5 +44,16 @@ struct WindowOptions {
     return window;
   }
 };
+
+/// "3x3x3 same", "2x2x2 stride 2x2x2 valid", "3x3x3 dilation 2x2x2 padding 1x1x1+1x1x1".
+inline std::string text_of(const WindowOptions& window) {
+  const auto axes = [](const Spatial& s) { return fmt::format("{}x{}x{}", s[0], s[1], s[2]); };
+  std::string out = axes(window.kernel);
+  if (window.stride != Spatial{1, 1, 1}) out += " stride " + axes(window.stride);
+  if (window.dilation != Spatial{1, 1, 1}) out += " dilation " + axes(window.dilation);
+  if (window.padding == PaddingKind::kSame) return out + " same";
+  if (window.padding == PaddingKind::kValid) return out + " valid";
+  return out + " padding " + axes(window.pad_before) + "+" + axes(window.pad_after);
+}
 
 }  // namespace halomesh

@@ -44,8 +44,10 @@ TEST_CASE("each mesh that fits is measured in each precision, others are left ou
   CHECK(plan.warm_up == 0);
   CHECK(plan.evaluate);
   CHECK(plan.json == "f.json");
-  CHECK(plan.reduction == Reduction::kFlat);
-  CHECK(read_bench_plan(parsed({"--reduction", "auto"}), 1).reduction == Reduction::kFlat);
+  CHECK(plan.reduction == Reduction::kAuto);
+  CHECK(read_bench_plan(parsed({"--reduction", "flat"}), 1).reduction == Reduction::kFlat);
+  CHECK(read_bench_plan(parsed({"--reduction", "mpi"}), 1).reduction == Reduction::kFlat);
+  CHECK(read_bench_plan(parsed({"--reduction", "ring"}), 1).reduction == Reduction::kRing);
   CHECK(read_bench_plan(parsed({"--reduction", "two-level"}), 1).reduction == Reduction::kTwoLevel);
   CHECK_THROWS_AS(reduction_named("tree"), UsageError);
   // One sample per replica unless a batch is given.

@@ -115,7 +115,8 @@ TEST_CASE("each problem of a binding is found, and nothing in a good one") {
   }
   SUBCASE("more threads than cores") {
     binding.sharing = {3, 12, 8};
-    CHECK(contains(problem(facts, {}), "shared by ranks that have more threads than cores; hint"));
+    CHECK(contains(problem(facts, {{"OMP_WAIT_POLICY", "passive"}}),
+                   "shared by ranks that have more threads than cores; hint"));
   }
   SUBCASE("more threads than the rank's own cores") {
     binding.threads = 5;
@@ -135,6 +136,24 @@ TEST_CASE("each problem of a binding is found, and nothing in a good one") {
     binding.memory_domains = 2;
     CHECK(contains(problem(facts, {}), "cores of several NUMA domains; hint: start"));
   }
+}
+
+TEST_CASE("threads that do not sleep while they wait are a problem where others need their cores") {
+  LaunchFacts facts{0, 3, good_binding(), 0};
+  RankBinding& binding = facts.binding;
+  const Environment active = {{"OMP_WAIT_POLICY", "active"}};
+  CHECK(problems(facts, active).empty());
+  binding.sharing = {2, 8, 8};  // not bound, but with cores for all
+  CHECK(problems(facts, active).size() == 1);
+  binding.sharing = {3, 12, 8};
+  CHECK(problems(facts, {{"OMP_WAIT_POLICY", " Passive"}}).size() == 1);
+  CHECK(problems(facts, {{"GOMP_SPINCOUNT", "1000"}}).size() == 1);
+  REQUIRE(problems(facts, {}).size() == 2);
+  REQUIRE(problems(facts, active).size() == 2);
+  CHECK(contains(problems(facts, active).at(1), "hint: export OMP_WAIT_POLICY=passive"));
+  binding.threads = 1;  // nothing to wait for
+  binding.sharing = {3, 3, 2};
+  CHECK(problems(facts, active).size() == 1);
 }
 
 TEST_CASE("a warning counts the ranks and names the first of them and the hint") {

@@ -1,0 +1,141 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Runs halomesh on simulated ranks, by SimGrid's SMPI. `make smpi` puts it into build/smpi.
+set -eu
+
+usage() {
+  cat <<'EOF'
+usage: halomesh-smpi --platform PLATFORM [-n RANKS] [--per-node N] [--cfg KEY:VALUE]... COMMAND [options]
+
+Runs a command of halomesh on simulated ranks of a simulated machine, e.g.
+  halomesh-smpi --platform fugaku:4x4x4 bench --simulate-compute machine.json --parts 1x1x1
+
+PLATFORM is one of
+  fugaku:XxYxZ     nodes of a 3-D torus of TofuD (6.35 GB/s a link and direction)
+  aries:GROUPS     groups of 384 nodes of a dragonfly of Aries (5.25 and 4.7 GB/s a link)
+  fat-tree:NODES   a non-blocking fat tree of 24 GB/s links, 32 nodes to a switch
+  FILE             a platform file of SimGrid with hosts n0, n1, ..., e.g. of halomesh plan --platform
+-n RANKS           ranks; default: one per node of the machine, times N (needed for a FILE)
+--per-node N       ranks of each node (1)
+--cfg KEY:VALUE    also passed to SimGrid
+--print-platform   write the platform file to standard output and run nothing
+EOF
+}
+
+fail() {
+  echo "halomesh-smpi: error: $1" >&2
+  echo "  hint: $2" >&2
+  exit 2
+}
+
+platform='' ranks='' per_node=1 print=0
+here=$(cd "$(dirname "$0")" && pwd)
+configuration=''
+while [ $# -gt 0 ]; do
+  case $1 in
+    --platform) platform=${2:?} && shift 2 ;;
+    -n) ranks=${2:?} && shift 2 ;;
+    --per-node) per_node=${2:?} && shift 2 ;;
+    --cfg) configuration="$configuration --cfg=${2:?}" && shift 2 ;;
+    --print-platform) print=1 && shift ;;
+    --help | -h) usage && exit 0 ;;
+    -*) fail "unknown option $1" "halomesh-smpi --help lists the options" ;;
+    *) break ;;
+  esac
+done
+[ -n "$platform" ] || fail "no platform was given" "use --platform, e.g. --platform fugaku:4x4x4"
+for number in "$per_node" "${ranks:-1}"; do
+  case $number in
+    '' | 0* | *[!0-9]*) fail "'$number' is no number of ranks" "give a whole number of at least 1" ;;
+  esac
+done
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+file=$scratch/platform.xml nodes=''
+
+# cluster NODES ATTRIBUTES: hosts n0 to n(NODES - 1) of the same speed, a core for each rank.
+cluster() {
+  nodes=$1
+  cat >"$file" <<EOF
+<?xml version='1.0'?>
+<!DOCTYPE platform SYSTEM "https://simgrid.org/simgrid.dtd">
+<platform version="4.1"><zone id="world" routing="Full">
+<cluster id="machine" prefix="n" suffix="" radical="0-$((nodes - 1))" speed="1Gf" core="$per_node"
+  sharing_policy="SPLITDUPLEX" loopback_lat="300ns" $2/>
+</zone></platform>
+EOF
+}
+
+# Overhead per message of sender and receiver, and the size from which a send waits for its receiver.
+overhead=1.3e-6 eager=65536
+case $platform in
+  fugaku:*)
+    shape=${platform#*:}
+    x=${shape%%x*} rest=${shape#*x}
+    y=${rest%%x*} z=${rest#*x}
+    case $x.$y.$z in
+      *[!0-9.]* | .* | *. | *..*) fail "'$shape' is no shape of a torus" "write it as XxYxZ" ;;
+    esac
+    cluster $((x * y * z)) "topology=\"TORUS\" topo_parameters=\"$x,$y,$z\" bw=\"6.35GBps\"
+  lat=\"100ns\" loopback_bw=\"50GBps\""
+    ;;
+  aries:*)
+    groups=${platform#*:}
+    case $groups in
+      '' | 0* | 1 | *[!0-9]*) fail "'$groups' is no number of groups" "give at least 2" ;;
+    esac
+    # A pair of groups is joined by 10 links of each of 96 routers, divided by the other groups; but
+    # SimGrid gives each pair one router, so that more than 64 would never be filled.
+    blue=$((960 / (groups - 1)))
+    [ "$blue" -le 64 ] || blue=64
+    cluster $((groups * 384)) "topology=\"DRAGONFLY\" topo_parameters=\"$groups,$blue;6,3;16,1;4\"
+  bw=\"5.25GBps\" lat=\"100ns\" loopback_bw=\"20GBps\""
+    overhead=6e-7 eager=8192
+    ;;
+  fat-tree:*)
+    nodes=${platform#*:}
+    case $nodes in
+      '' | 0* | *[!0-9]*) fail "'$nodes' is no number of nodes" "give a multiple of 32" ;;
+    esac
+    [ $((nodes % 32)) = 0 ] || fail "'$nodes' is no multiple of 32" "32 nodes share a switch"
+    cluster "$nodes" "topology=\"FAT_TREE\" topo_parameters=\"2;32,$((nodes / 32));1,32;1,1\"
+  bw=\"24GBps\" lat=\"150ns\" loopback_bw=\"20GBps\""
+    overhead=5e-7 eager=8192
+    ;;
+  *)
+    [ -r "$platform" ] || fail "$platform cannot be read" "give a platform or a file of one; see --help"
+    file=$platform
+    # As `halomesh plan --platform` writes it.
+    written=$(sed -n 's/.*smpi\/os:0:\([0-9.e+-]*\):0.*/\1/p' "$file" | head -n 1)
+    overhead=${written:-$overhead}
+    [ -n "$ranks" ] || fail "how many ranks on $platform?" "add -n RANKS"
+    ;;
+esac
+if [ "$print" = 1 ]; then
+  cat "$file"
+  exit 0
+fi
+ranks=${ranks:-$((nodes * per_node))}
+used=$(((ranks + per_node - 1) / per_node))
+[ -z "$nodes" ] || [ "$used" -le "$nodes" ] ||
+  fail "$ranks ranks need $used nodes of $per_node ranks, but $platform has $nodes" \
+    "use a larger machine or fewer ranks"
+awk -v nodes="$used" -v ranks="$per_node" \
+  'BEGIN { for (i = 0; i < nodes; ++i) print "n" i ":" ranks }' >"$scratch/hosts"
+
+# Time passes only where the program says so and in messages: no factors of another machine, tests of
+# requests that cost what they cost on a CPU, and collectives of start-up as trees, whose simulation is
+# fast. Ranks are threads of one process that share its variables: none of ours is one rank's own.
+# shellcheck disable=SC2086
+OMP_NUM_THREADS=1 smpirun -np "$ranks" -platform "$file" -hostfile "$scratch/hosts" -no-privatize \
+  --cfg=smpi/simulate-computation:no --cfg=smpi/host-speed:1Gf --cfg=smpi/cpu-threshold:0 \
+  --cfg=smpi/test:2e-7 --cfg=smpi/iprobe:2e-7 --cfg=smpi/grow-injected-times:no \
+  --cfg=smpi/bw-factor:0:1.0 --cfg=smpi/lat-factor:0:1.0 \
+  --cfg=network/weight-S:0 --cfg=network/crosstraffic:0 \
+  --cfg=smpi/os:0:$overhead:0 --cfg=smpi/ois:0:$overhead:0 --cfg=smpi/or:0:$overhead:0 \
+  --cfg=smpi/send-is-detached-thresh:$eager \
+  --cfg=smpi/barrier:ompi_tree --cfg=smpi/allreduce:redbcast --cfg=smpi/reduce:ompi_binomial \
+  --cfg=smpi/bcast:binomial_tree --cfg=smpi/gather:ompi_binomial --cfg=smpi/allgather:rdb \
+  --cfg=contexts/stack-size:512 --cfg=smpi/display-timing:no --log=root.thres:warning \
+  $configuration "$here/halomesh" "$@"

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// What messages and sums over ranks cost: seconds from bytes, ranks and a few constants of a
+// machine.
+#pragma once
+
+#include <cstdint>
+
+namespace halomesh {
+
+/// The straight line through the times of messages between two ranks.
+struct Link {
+  double latency_s = 0, s_per_byte = 0;
+  double seconds(double bytes) const { return latency_s + bytes * s_per_byte; }
+};
+
+/// The network of one machine as its ranks see it.
+struct NetworkCost {
+  Link within_node, between_nodes;  ///< one message between two ranks
+  double add_s_per_byte = 0;        ///< adding received floats to one's own
+  double copy_s_per_byte = 0;       ///< packing and unpacking
+  double poll_s = 0;                ///< mean time between two polls while a rank computes
+  double injection_s_per_byte = 0;  ///< of a whole node, which its ranks share
+  int ranks_per_node = 1;
+
+  /// The link of each of `senders` ranks of one node that send to other nodes at the same time.
+  Link between_nodes_shared(int senders) const;
+};
+
+/// How P ranks sum a buffer of n bytes so that each gets the sum. Messages have latency a and
+/// seconds per byte b; an addition takes g per byte; lg is the logarithm to base 2, rounded up.
+enum class SumAlgorithm : std::uint8_t {
+  /// lg P (a + n b + n g): whole buffers between ranks at distances 1, 2, 4, ... Unless P is a
+  /// power of 2, the ranks above one first give their buffers to others: + 2 (a + n b) + n g.
+  kRecursiveDoubling,
+  /// 2 lg P a + (P-1)/P n (2 b + g): reduce-scatter and all-gather in lg P rounds each, for any P.
+  kHalvingDoubling,
+  /// 2 (P-1) a + (P-1)/P n (2 b + g): the same between neighbours in a ring.
+  kRing,
+  /// Reduce-scatter within each node, sums of the shares across nodes by the fastest of the above,
+  /// all-gather within each node.
+  kTwoLevel,
+  /// 2 lg P (a + n b) + lg P n g: a tree to rank 0 and back, for comparison.
+  kBinomialTree,
+};
+
+constexpr const char* name_of(SumAlgorithm algorithm) {
+  switch (algorithm) {
+    case SumAlgorithm::kRecursiveDoubling:
+      return "doubling";
+    case SumAlgorithm::kHalvingDoubling:
+      return "halving";
+    case SumAlgorithm::kRing:
+      return "ring";
+    case SumAlgorithm::kTwoLevel:
+      return "two-level";
+    case SumAlgorithm::kBinomialTree:
+      break;
+  }
+  return "binomial";
+}
+
+/// Where the ranks of a sum are: node by node in rank order, `per_node` on each (the last may have
+/// fewer).
+struct SumPlace {
+  int ranks = 1, per_node = 1;
+};
+
+/// Seconds that the sum of `bytes` takes by the formulas of Thakur, Rabenseifner and Gropp
+/// (International Journal of High Performance Computing Applications 19, 2005), plus a poll per
+/// round. Rounds between ranks of one node use `within_node`, others `between_nodes`, at whose
+/// injection all ranks of a node share. 0 for one rank.
+double sum_seconds(SumAlgorithm algorithm, const SumPlace& place, double bytes,
+                   const NetworkCost& network);
+
+/// The algorithm of least sum_seconds(), of equal ones the first; never kBinomialTree, and
+/// kTwoLevel only where several nodes have several ranks each, all as many.
+SumAlgorithm fastest_sum(const SumPlace& place, double bytes, const NetworkCost& network);
+
+}  // namespace halomesh

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rounds of sums over ranks: see sum_schedule.hpp.
+#include "partition/cost/sum_schedule.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <cstddef>
+
+namespace halomesh {
+namespace {
+
+using Rounds = std::vector<SumRound>;
+
+struct Elements {
+  std::int64_t lo, hi;
+  /// Block `index` of `count`.
+  Elements block(int index, int count) const {
+    const std::int64_t n = hi - lo;
+    return {lo + n * index / count, lo + n * (index + 1) / count};
+  }
+};
+
+/// The ranks first, first + stride, ... of which this one is number `digit`.
+struct Group {
+  int first = 0, stride = 1, count = 1, digit = 0;
+  int rank(int index) const { return first + (index % count + count) % count * stride; }
+};
+
+Group group_of(int rank, int stride, int count) {
+  const int digit = rank / stride % count;
+  return {rank - digit * stride, stride, count, digit};
+}
+
+void add_piece(std::vector<SumPiece>& pieces, int rank, const Elements& elements) {
+  if (elements.lo < elements.hi) pieces.push_back({rank, elements.lo, elements.hi});
+}
+
+/// The blocks first, .., first + count - 1 of `whole`, going on with block 0 after the last.
+void add_blocks(std::vector<SumPiece>& pieces, int rank, const Elements& whole, int first,
+                int count, int blocks) {
+  first %= blocks;
+  const int end = std::min(first + count, blocks), rest = first + count - end;
+  add_piece(pieces, rank, {whole.block(first, blocks).lo, whole.block(end - 1, blocks).hi});
+  if (rest > 0) add_piece(pieces, rank, {whole.lo, whole.block(rest - 1, blocks).hi});
+}
+
+/// Each rank ends with the sum of its block: half of what is left in each round.
+Elements scatter_halving(const Group& group, const Elements& whole, Rounds& rounds) {
+  for (int left = group.count; left > 1;) {
+    const int skip = (left + 1) / 2, moved = left - skip;
+    SumRound round;
+    round.add = true;
+    add_blocks(round.sends, group.rank(group.digit + skip), whole, group.digit + skip, moved,
+               group.count);
+    add_blocks(round.receives, group.rank(group.digit - skip), whole, group.digit, moved,
+               group.count);
+    rounds.push_back(std::move(round));
+    left = skip;
+  }
+  return whole.block(group.digit, group.count);
+}
+
+/// The same with one block a round between neighbours.
+Elements scatter_ring(const Group& group, const Elements& whole, Rounds& rounds) {
+  const int p = group.count;
+  for (int k = 0; k + 1 < p; ++k) {
+    SumRound round;
+    round.add = true;
+    add_blocks(round.sends, group.rank(group.digit + 1), whole, group.digit - 1 - k + p, 1, p);
+    add_blocks(round.receives, group.rank(group.digit - 1), whole, group.digit - 2 - k + 2 * p, 1,
+               p);
+    rounds.push_back(std::move(round));
+  }
+  return whole.block(group.digit, p);
+}
+
+/// Digits of `count` ranks that are `stride` apart: factors 2 and then the odd rest.
+std::vector<Group> digits_of(int rank, int stride, int count, int rotation) {
+  std::vector<Group> digits;
+  while (count > 1) {
+    const int factor = count % 2 == 0 ? 2 : count;
+    digits.push_back(group_of(rank, stride, factor));
+    stride *= factor;
+    count /= factor;
+  }
+  if (!digits.empty())
+    std::rotate(digits.begin(),
+                digits.begin() + rotation % static_cast<std::ptrdiff_t>(digits.size()),
+                digits.end());
+  return digits;
+}
+
+Elements scatter_digits(const std::vector<Group>& digits, Elements whole, Rounds& rounds) {
+  for (const Group& digit : digits) whole = scatter_halving(digit, whole, rounds);
+  return whole;
+}
+
+/// Undoes the reduce-scatter of rounds [begin, end) by sending the other way.
+void gather_backwards(std::size_t begin, std::size_t end, Rounds& rounds) {
+  for (std::size_t i = end; i-- > begin;)
+    rounds.push_back({rounds[i].receives, rounds[i].sends, false});
+}
+
+/// Whole buffers between partners; the odd of the first ranks beyond a power of 2 hand theirs to
+/// their neighbours and get the sum from them.
+void double_whole(const Group& group, const Elements& whole, Rounds& rounds) {
+  int power = 1;
+  while (power * 2 <= group.count) power *= 2;
+  const int excess = group.count - power;
+  const int digit = group.digit;
+  const bool paired = digit < 2 * excess, gives = paired && digit % 2 == 1;
+  const auto one_way = [&](bool sends, int partner, bool add) {
+    SumRound round;
+    round.add = add;
+    add_piece(sends ? round.sends : round.receives, group.rank(partner), whole);
+    rounds.push_back(std::move(round));
+  };
+  if (paired) one_way(gives, gives ? digit - 1 : digit + 1, true);
+  const int index = paired ? digit / 2 : digit - excess;
+  for (int distance = 1; distance < power && !gives; distance *= 2) {
+    const int other = index ^ distance;
+    const int partner = group.rank(other < excess ? 2 * other : other + excess);
+    SumRound round;
+    round.add = true;
+    add_piece(round.sends, partner, whole);
+    add_piece(round.receives, partner, whole);
+    rounds.push_back(std::move(round));
+  }
+  if (paired) one_way(!gives, gives ? digit - 1 : digit + 1, false);
+}
+
+void binomial(const Group& group, const Elements& whole, Rounds& rounds) {
+  const std::size_t begin = rounds.size();
+  for (int distance = 1; distance < group.count; distance *= 2) {
+    SumRound round;
+    round.add = true;
+    const bool gives = (group.digit & distance) != 0;
+    if (gives)
+      add_piece(round.sends, group.rank(group.digit - distance), whole);
+    else if (group.digit + distance < group.count)
+      add_piece(round.receives, group.rank(group.digit + distance), whole);
+    rounds.push_back(std::move(round));
+    if (gives) break;
+  }
+  gather_backwards(begin, rounds.size(), rounds);
+}
+
+void sum_over(SumAlgorithm algorithm, int rank, int stride, int count, const Elements& whole,
+              int rotation, Rounds& rounds) {
+  const std::size_t begin = rounds.size();
+  const Group group = group_of(rank, stride, count);
+  switch (algorithm) {
+    case SumAlgorithm::kRecursiveDoubling:
+      return double_whole(group, whole, rounds);
+    case SumAlgorithm::kBinomialTree:
+      return binomial(group, whole, rounds);
+    case SumAlgorithm::kRing:
+      scatter_ring(group, whole, rounds);
+      break;
+    case SumAlgorithm::kHalvingDoubling:
+    case SumAlgorithm::kTwoLevel:
+      scatter_digits(digits_of(rank, stride, count, rotation), whole, rounds);
+      break;
+  }
+  gather_backwards(begin, rounds.size(), rounds);
+}
+
+}  // namespace
+
+std::vector<SumRound> sum_schedule(SumAlgorithm algorithm, const SumPlace& place, int rank,
+                                   std::int64_t count, int rotation, SumAlgorithm across) {
+  assert(rank >= 0 && rank < place.ranks);
+  const Elements whole{0, count};
+  Rounds rounds;
+  if (algorithm == SumAlgorithm::kTwoLevel) {
+    assert(place.ranks % place.per_node == 0 && across != SumAlgorithm::kTwoLevel);
+    const Elements share = scatter_digits(digits_of(rank, 1, place.per_node, 0), whole, rounds);
+    const std::size_t scattered = rounds.size();
+    sum_over(across, rank, place.per_node, place.ranks / place.per_node, share, rotation, rounds);
+    gather_backwards(0, scattered, rounds);
+  } else {
+    sum_over(algorithm, rank, 1, place.ranks, whole, rotation, rounds);
+  }
+  std::erase_if(rounds, [](const SumRound& r) { return r.sends.empty() && r.receives.empty(); });
+  return rounds;
+}
+
+}  // namespace halomesh

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which rank sends which elements to which when, so that each rank has the sum of a buffer over all
+// of them: the algorithms of network_cost.hpp as lists of rounds.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "partition/cost/network_cost.hpp"
+
+namespace halomesh {
+
+/// Elements [lo, hi) of the buffer that go to or come from a rank.
+struct SumPiece {
+  int rank = 0;
+  std::int64_t lo = 0, hi = 0;
+  friend bool operator==(const SumPiece&, const SumPiece&) = default;
+};
+
+/// What one rank sends and receives at the same time. Its pieces may all be sent before anything of
+/// the round is received, and are those that the other ranks receive in a round of theirs, in the
+/// same order. What a round receives it may also send (then the same pieces in the same order).
+struct SumRound {
+  std::vector<SumPiece> sends, receives;  ///< none is empty
+  bool add = false;  ///< received elements are added to this rank's; otherwise they replace them
+};
+
+/// The rounds of rank `rank` (0 .. place.ranks - 1) for a buffer of `count` elements; a rank takes
+/// them in order, and nothing else orders the ranks. After them all ranks have the same bits: each
+/// element is either summed once and copied, or by the same tree everywhere. Local; no rank's
+/// rounds depend on values or times.
+///
+/// Reduce-scatters take the ranks as digits: of P = 2 x 2 x q ranks two rounds halve the buffer
+/// with partners at distances 1 and 2, then groups of q ranks go on as in J. L. Traeff, "Optimal,
+/// non-pipelined reduce-scatter and allreduce algorithms" (arXiv 2410.14234), which takes
+/// ceil(log2 q) rounds for any q. All-gathers are the same rounds backwards.
+///
+/// `rotation` is the first digit that is taken: buckets summed at the same time with different
+/// rotations use different links of a torus. `place.per_node` must divide place.ranks for
+/// kTwoLevel, whose sums across nodes use `across` (not kTwoLevel).
+std::vector<SumRound> sum_schedule(SumAlgorithm algorithm, const SumPlace& place, int rank,
+                                   std::int64_t count, int rotation = 0,
+                                   SumAlgorithm across = SumAlgorithm::kHalvingDoubling);
+
+}  // namespace halomesh

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Times messages and collectives between the ranks of a job, with no work beside them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/mpi/mpi.hpp"
+
+namespace halomesh {
+
+/// Two ranks of a communicator.
+struct RankPair {
+  int first = 0, second = 1;
+};
+
+struct MessageTime {
+  std::int64_t bytes = 0;
+  double seconds = 0;  ///< one way
+};
+
+/// Half the time of a round trip between two ranks for each size: the mean of a batch of them, of
+/// the fastest of several batches, as other work on the machine only adds. The other ranks sleep.
+/// The same result on every rank. Collective over `comm`.
+std::vector<MessageTime> ping_pong(const Comm& comm, const RankPair& pair,
+                                   std::span<const std::int64_t> sizes);
+
+/// latency + bytes * s_per_byte, with the least sum of squared relative errors over `times`, which
+/// holds at least two sizes; neither value is negative.
+struct LinkFit {
+  double latency_s = 0, s_per_byte = 0;
+};
+LinkFit fit_link(std::span<const MessageTime> times);
+
+/// The largest message, in powers of two up to 4 MiB, whose send completes before its receiver has
+/// asked for it; 0 if none does. Collective over `comm`.
+std::int64_t eager_limit(const Comm& comm, const RankPair& pair);
+
+/// Seconds per byte that leaves a node when all ranks of one node send to those of another at once:
+/// rank i of the first to rank i of the second. Ranks with color 0 and 1 send and receive, those
+/// with another sleep; `place` is the rank's number within its node. Collective over `comm`.
+double injection_s_per_byte(const Comm& comm, int color, int place, std::int64_t bytes);
+
+/// The median time of `work(part)` on the first `ranks` ranks, `part`, until the last of them is
+/// done, after one call that is not counted. The other ranks sleep. The same result on every rank.
+/// Collective over `comm`.
+double median_seconds(const Comm& comm, int ranks, const std::function<void(const Comm&)>& work);
+
+struct SumTime {
+  int ranks = 0;
+  std::int64_t bytes = 0;
+  std::string algorithm;
+  double seconds = 0;
+};
+
+/// All-reduces of fp32 in place by the MPI library, blocking ("mpi-blocking") and not ("mpi").
+/// Collective over `comm`.
+std::vector<SumTime> mpi_sums(const Comm& comm, std::span<const int> ranks,
+                              std::span<const std::int64_t> sizes);
+
+/// Seconds of one test of a receive that is pending. Local.
+double poll_cost_s(const Comm& comm);
+
+}  // namespace halomesh

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// The seam to a simulated machine, by SimGrid's SMPI: see simulation.hpp. Compiled only for it.
+#include "simulation.hpp"
+
+#include <mpi.h>
+
+namespace halomesh::simulation {
+namespace {
+
+constexpr std::size_t kSmall = 64 << 10, kArena = std::size_t{1} << 30;
+
+// Of the process, that is, of all ranks alike. Ranks switch only inside calls of MPI.
+Rates rates;
+std::byte* arena = nullptr;
+
+}  // namespace
+
+void set_rates(const Rates& of_all_ranks) { rates = of_all_ranks; }
+
+std::int64_t now_ns() { return static_cast<std::int64_t>(MPI_Wtime() * 1e9); }
+
+void spend(double seconds) {
+  if (seconds > 0) smpi_execute(seconds);
+}
+
+void copied(std::int64_t bytes) { spend(rates.copy_s_per_byte * static_cast<double>(bytes)); }
+void added(std::int64_t bytes) { spend(rates.add_s_per_byte * static_cast<double>(bytes)); }
+void updated(std::int64_t bytes) { spend(rates.update_s_per_byte * static_cast<double>(bytes)); }
+
+// SMPI maps one block of a file again and again over the whole arena: it takes 1 MiB of memory.
+void* shared_memory(std::size_t bytes) {
+  if (bytes < kSmall || bytes > kArena) return nullptr;
+  if (arena == nullptr) arena = static_cast<std::byte*>(SMPI_SHARED_MALLOC(kArena));
+  return arena;
+}
+
+bool is_shared(const void* memory) {
+  const auto* at = static_cast<const std::byte*>(memory);
+  return arena != nullptr && at >= arena && at < arena + kArena;
+}
+
+}  // namespace halomesh::simulation

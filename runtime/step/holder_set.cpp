@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// Holders of parameters: see holder_set.hpp.
+#include "runtime/step/holder_set.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "narrow.hpp"
+
+namespace halomesh {
+namespace {
+
+using Parts = std::vector<std::int64_t>;
+
+// The distinct holder sets of the whole network, arranged in rounds of disjoint sets: one split of
+// the world creates the communicators of a whole round. The same on every rank.
+std::vector<std::vector<Parts>> disjoint_rounds(const ModelGeometry& geometry) {
+  std::vector<Parts> sets;
+  for (const ParameterPlacement& placement : geometry.parameters())
+    for (const SliceHolders& holders : placement.holders)
+      if (std::find(sets.begin(), sets.end(), holders.parts) == sets.end())
+        sets.push_back(holders.parts);
+  std::vector<std::vector<Parts>> rounds;
+  const auto disjoint = [](const Parts& a, const Parts& b) {
+    return std::find_first_of(a.begin(), a.end(), b.begin(), b.end()) == a.end();
+  };
+  for (const Parts& set : sets) {
+    const auto round = std::find_if(rounds.begin(), rounds.end(), [&](const auto& members) {
+      return std::all_of(members.begin(), members.end(),
+                         [&](const Parts& other) { return disjoint(set, other); });
+    });
+    if (round == rounds.end())
+      rounds.push_back({set});
+    else
+      round->push_back(set);
+  }
+  return rounds;
+}
+
+// How many holders each node has; 1 unless all that have any have equally many, one after the
+// other.
+int holders_of_a_node(const MeshShape& shape, const Parts& set, std::int64_t ranks_per_node) {
+  const std::int64_t parts = shape.parts.count();
+  if (ranks_per_node % parts == 0) return narrow<int>(ranks_per_node / parts * std::ssize(set));
+  if (parts % ranks_per_node != 0) return 1;
+  std::int64_t each = 0;
+  for (auto first = set.begin(); first != set.end();) {
+    const std::int64_t node = *first / ranks_per_node;
+    const auto last =
+        std::find_if(first, set.end(), [&](auto part) { return part / ranks_per_node != node; });
+    if (each != 0 && last - first != each) return 1;
+    each = last - first;
+    first = last;
+  }
+  return narrow<int>(each);
+}
+
+}  // namespace
+
+HolderSet::HolderSet(const ProcessMesh& mesh, Parts holding_parts)
+    : shape(mesh.shape()), parts(std::move(holding_parts)) {
+  place.ranks = narrow<int>(shape.replicas * std::ssize(parts));
+  place.per_node = holders_of_a_node(shape, parts, mesh.ranks_per_node());
+}
+
+int HolderSet::world_rank(int holder) const {
+  return narrow<int>(shape.rank_of(holder / per_replica(),
+                                   parts[static_cast<std::size_t>(holder % per_replica())]));
+}
+
+int HolderSet::holder(std::int64_t replica, std::int64_t part) const {
+  const auto at = std::lower_bound(parts.begin(), parts.end(), part);
+  return narrow<int>(replica * per_replica() + (at - parts.begin()));
+}
+
+std::vector<Comm> comms_of(const ProcessMesh& mesh, const ModelGeometry& geometry,
+                           const std::vector<HolderSet>& sets) {
+  std::vector<Comm> comms(sets.size());
+  for (const auto& round : disjoint_rounds(geometry)) {
+    int color = -1;
+    for (std::size_t i = 0; i < round.size(); ++i)
+      if (std::binary_search(round[i].begin(), round[i].end(), mesh.part())) color = narrow<int>(i);
+    Comm comm = mesh.world().split(color, mesh.world().rank());
+    for (std::size_t i = 0; i < sets.size(); ++i)
+      if (color >= 0 && sets[i].parts == round[static_cast<std::size_t>(color)])
+        comms[i] = std::move(comm);
+  }
+  return comms;
+}
+
+}  // namespace halomesh

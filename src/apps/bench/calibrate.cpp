@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: Apache-2.0
+// Measures a machine: see calibrate.hpp.
+#include "src/apps/bench/calibrate.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <iostream>
+#include <memory>
+
+#include "runtime/data/open_dataset.hpp"
+#include "runtime/mpi/collective_errors.hpp"
+#include "runtime/mpi/quiet_barrier.hpp"
+#include "runtime/posix/read_counts.hpp"
+#include "src/apps/bench/bench_options.hpp"
+#include "src/apps/bench/bench_run.hpp"
+#include "src/apps/options/model_options.hpp"
+#include "src/nn/onednn_library.hpp"
+#include "src/nn/pack.hpp"
+#include "src/nn/parameters.hpp"
+
+namespace halomesh {
+namespace {
+
+constexpr double kKernelSeconds = 0.06;  // of the passes of one case
+constexpr double kShareOfMemory = 0.6;   // of what is available, for measurements
+
+class Clock {
+ public:
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+/// The seconds of a call of `work`: the median of several.
+template <class Work>
+double seconds_of(Work work) {
+  std::vector<double> seconds(15);
+  work();
+  for (double& each : seconds) {
+    const Clock clock;
+    work();
+    each = clock.seconds();
+  }
+  return spread_of(seconds).median;
+}
+
+/// Seconds per byte of adding and of packing, on this rank while all others do the same.
+void measure_memory(const Comm& world, MachineRecord& record) {
+  const Box box{{0, 0, 0, 0}, {32, 64, 64, 32}};
+  Box halo = box;
+  halo.hi[kH] = halo.lo[kH] + 2;
+  Tensor tensor(box, 1);
+  AlignedBuffer<float> dense(box.volume());
+  const auto per_byte = [&](double seconds, const Box& moved) {
+    return world.sum(seconds) / world.size() / static_cast<double>(moved.volume() * 4);
+  };
+  world.barrier();
+  const double packing = seconds_of([&] { pack(tensor.view(), halo, dense.data()); });
+  world.barrier();
+  const double adding = seconds_of([&] { unpack_add(dense.data(), box, tensor.view()); });
+  record.copy_s_per_byte = per_byte(packing, halo);
+  record.add_s_per_byte = per_byte(adding, box);
+}
+
+LinkRecord measure_link(const Comm& world, const RankPair& pair) {
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t bytes = 8; bytes <= 8 << 20; bytes *= 4) sizes.push_back(bytes);
+  LinkRecord link;
+  link.times = ping_pong(world, pair, sizes);
+  link.fit = fit_link(link.times);
+  link.eager_bytes = eager_limit(world, pair);
+  return link;
+}
+
+/// 2, 4, 8, 16, 64, 256, ... and all.
+std::vector<int> rank_counts(int ranks) {
+  std::vector<int> counts;
+  for (int count = 2; count < ranks; count *= count < 16 ? 2 : 4) counts.push_back(count);
+  counts.push_back(ranks);
+  return counts;
+}
+
+std::int64_t memory_per_rank(const RankBinding& binding) {
+  return static_cast<std::int64_t>(kShareOfMemory *
+                                   static_cast<double>(describe_node().memory_available_bytes) /
+                                   binding.ranks_on_node);
+}
+
+/// Of a training step of the whole network on one rank.
+std::int64_t step_memory(const Model& model) {
+  const ModelGeometry geometry = model.geometry({});
+  const std::vector<DataType> types = model.types();
+  std::int64_t bytes = 3 * 4 * geometry.parameter_count();
+  for (std::size_t t = 0; t < types.size(); ++t)
+    bytes += 2 * geometry.tensors()[t].shape.volume() * size_of(types[t]);
+  return bytes;
+}
+
+double relative_deviation(const std::vector<double>& values) {
+  double sum = 0, squares = 0;
+  for (const double each : values) sum += each;
+  const double mean = sum / static_cast<double>(values.size());
+  for (const double each : values) squares += (each - mean) * (each - mean);
+  return std::sqrt(squares / static_cast<double>(values.size() - 1)) / mean;
+}
+
+/// All options of one calibration, and what it has done so far.
+class Calibration {
+ public:
+  Calibration(const Comm& world, const Options& options, const RankBinding& binding);
+
+  MachineRecord run(const MachinePeak& peak_of_all);
+
+ private:
+  void say(const std::string& line) const {
+    if (world_.rank() == 0) std::cout << line << std::endl;
+  }
+  double left_s() const { return budget_s_ - clock_.seconds(); }
+  void network();
+  void input();
+  void spread();
+  void kernels();
+  KernelTimes kernels_of_this_rank(const std::vector<LayerCase>& cases);
+  void show_progress(std::size_t done, std::size_t cases);
+
+  const Comm& world_;
+  const Options& options_;
+  const RankBinding& binding_;
+  Clock clock_;
+  double budget_s_, shown_s_ = 0;
+  bool redraws_ = ::isatty(STDOUT_FILENO) == 1;
+  DataType precision_;
+  MachineRecord record_;
+};
+
+Calibration::Calibration(const Comm& world, const Options& options, const RankBinding& binding)
+    : world_(world),
+      options_(options),
+      binding_(binding),
+      budget_s_(options.get<double>("calibrate-seconds")),
+      precision_(precision_named(options.get<std::string>("precision"))) {
+  record_.name = world.broadcast(binding.host, 0);
+  record_.memory_bytes = describe_node().memory_bytes;
+  record_.cpu = binding.cpu_model;
+  record_.isa = cpu_isa_name();
+  record_.cores = binding.node_cores;
+  record_.ranks_per_node = static_cast<int>(world.max(std::int64_t{binding.ranks_on_node}));
+  record_.threads = binding.threads;
+  record_.ranks = world.size();
+  record_.shares_cores =
+      world.max(std::int64_t{binding.sharing.threads > binding.sharing.cores ? 1 : 0}) > 0;
+}
+
+void Calibration::network() {
+  const NodePlace place = node_place(world_, world_.split_by_node());
+  record_.nodes = place.nodes;
+  if (world_.size() == 1) {
+    say("network: not measured on one rank; start two or more, on two nodes for both kinds of "
+        "links");
+    return;
+  }
+  record_.network = measure_machine_network(world_, place, left_s() / 4);
+  const auto link = [&](const char* name, const std::optional<LinkRecord>& one) {
+    if (!one) return say(fmt::format("network {}: no two ranks to measure it", name));
+    say(fmt::format("network {}: latency {:.2f} us, {:.2f} GB/s, eager up to {} bytes", name,
+                    one->fit.latency_s * 1e6, 1e-9 / std::max(one->fit.s_per_byte, 1e-15),
+                    one->eager_bytes));
+  };
+  link("within a node", record_.network->within_node);
+  link("between nodes", record_.network->between_nodes);
+  const SumTime& largest = record_.network->sums.back();
+  say(fmt::format("sums and barriers: {} measurements; {:.1f} MB over {} ranks by {} in {:.2f} ms",
+                  record_.network->sums.size() + record_.network->barriers.size(),
+                  static_cast<double>(largest.bytes) * 1e-6, largest.ranks, largest.algorithm,
+                  largest.seconds * 1e3));
+}
+
+void Calibration::input() {
+  const auto directory = options_.get<std::string>("data");
+  if (directory.empty()) return say("input: not measured without --data");
+  const Shape shape = options_.get<Shape>("input");
+  const auto set =
+      open_dataset(world_, directory, "train", shape, options_.get<std::int64_t>("targets"));
+  const std::unique_ptr<SampleReader> reader = set->reader();
+  Tensor sample(Box::whole(shape), 1, DataType::kInt16);
+  std::vector<float> targets(static_cast<std::size_t>(set->targets()));
+  const double limit_s = std::min(4.0, left_s() / 8);
+  const Clock clock;
+  const ReadCounts before = read_counts();
+  std::int64_t samples = 0;
+  std::vector<std::string> errors = on_every_rank(world_, [&] {
+    for (; samples == 0 || clock.seconds() < limit_s; ++samples)
+      reader->read((world_.rank() + samples * world_.size()) % set->size(), sample.any_view(),
+                   targets);
+    return std::string();
+  });
+  const ReadCounts read = read_counts() - before;
+  const double voxels = static_cast<double>(samples * shape.volume() * 2);
+  const double decode_s = world_.sum(clock.seconds() - read.seconds());
+  const double read_s = world_.sum(read.seconds());
+  InputRates rates;
+  rates.decode_bytes_per_second = decode_s > 0 ? world_.sum(voxels) / decode_s : 0;
+  rates.read_bytes_per_second =
+      read_s > 0 ? world_.sum(static_cast<double>(read.bytes)) / read_s : 0;
+  record_.input = rates;
+  say(fmt::format("input, per rank: reads {:.1f} MB/s, decodes {:.1f} MB/s of voxels",
+                  rates.read_bytes_per_second * 1e-6, rates.decode_bytes_per_second * 1e-6));
+}
+
+void Calibration::spread() {
+  const double limit_s = std::min(8.0, left_s() / 6);
+  const std::int64_t needed = step_memory(make_model(options_, precision_));
+  if (world_.max(std::int64_t{needed > memory_per_rank(binding_) ? 1 : 0}) > 0)
+    return say(fmt::format("spread of steps: not measured: a step of one rank takes {:.1f} GB",
+                           static_cast<double>(needed) * 1e-9));
+  const bool works = !record_.shares_cores || world_.rank() == 0;
+  const Comm alone = world_.split(world_.rank(), 0);
+  std::vector<double> seconds;
+  if (works) {
+    BenchPlan plan;
+    plan.warm_up = 1;
+    plan.steps = 2;
+    const BenchCase setting{{}, options_.get<std::string>("precision"), 1};
+    const double once_s = run_case(alone, options_, plan, setting).step_s.median;
+    plan.steps =
+        std::clamp(static_cast<std::int64_t>(limit_s / once_s), std::int64_t{0}, std::int64_t{50});
+    if (plan.steps >= 5) seconds = run_case(alone, options_, plan, setting).seconds;
+  }
+  quiet_barrier(world_);
+  const double working = world_.sum(seconds.empty() ? 0.0 : 1.0);
+  if (working == 0) return say("spread of steps: not measured: five steps take too long");
+  StepSpread spread;
+  spread.steps = world_.sum(std::int64_t{std::ssize(seconds)});
+  spread.median_s = world_.sum(seconds.empty() ? 0 : spread_of(seconds).median) / working;
+  spread.relative_stddev = world_.sum(seconds.empty() ? 0 : relative_deviation(seconds)) / working;
+  record_.step_spread = spread;
+  say(fmt::format("spread of {} steps of {:.1f} ms: relative standard deviation {:.2f}%",
+                  spread.steps, spread.median_s * 1e3, spread.relative_stddev * 100));
+}
+
+void Calibration::show_progress(std::size_t done, std::size_t cases) {
+  if (world_.rank() != 0 || clock_.seconds() < shown_s_ + (redraws_ ? 0.5 : 20)) return;
+  shown_s_ = clock_.seconds();
+  std::cout << (redraws_ ? "\r" : "")
+            << fmt::format("kernels: {} of {} cases of this rank, at most {:.0f} s left", done,
+                           cases, left_s())
+            << (redraws_ ? "\033[K" : "\n") << std::flush;
+}
+
+KernelTimes Calibration::kernels_of_this_rank(const std::vector<LayerCase>& cases) {
+  const auto workers = static_cast<std::size_t>(record_.shares_cores ? 1 : world_.size());
+  const auto mine = static_cast<std::size_t>(world_.rank());
+  KernelTimes times;
+  if (mine >= workers) return times;
+  const std::size_t share = (cases.size() + workers - 1 - mine) / workers;
+  double longest_s = 0;
+  for (std::size_t i = mine, done = 0; i < cases.size(); i += workers, ++done) {
+    show_progress(done, share);
+    if (left_s() < 1 + longest_s) break;
+    const Clock clock;
+    measure(cases[i], options_, precision_, kKernelSeconds, times);
+    longest_s = std::max(longest_s, clock.seconds());
+  }
+  return times;
+}
+
+void Calibration::kernels() {
+  const Model model = make_model(options_, precision_);
+  std::vector<LayerCase> cases =
+      layer_cases(model, part_grids(options_.get<std::int64_t>("calibrate-parts")),
+                  options_.get<std::int64_t>("calibrate-batch"), record_.threads);
+  const std::int64_t memory = -world_.max(-memory_per_rank(binding_));  // the least
+  const auto passes = [](const std::vector<LayerCase>& some) {
+    std::int64_t count = 0;
+    for (const LayerCase& one : some) count += std::ssize(one.passes);
+    return count;
+  };
+  const std::int64_t all = passes(cases);
+  cases.erase(std::remove_if(cases.begin(), cases.end(),
+                             [&](const LayerCase& one) { return one.memory > memory; }),
+              cases.end());
+  record_.kernels_too_large = all - passes(cases);
+  world_.barrier();
+  const KernelTimes mine = kernels_of_this_rank(cases);
+  quiet_barrier(world_);
+  for (const std::string& text : world_.all_gather(to_text(mine.kernels)))
+    for (MeasuredKernel& kernel : kernels_of(text)) record_.kernels.push_back(std::move(kernel));
+  record_.kernels_left_out = passes(cases) - std::ssize(record_.kernels);
+  if (const std::int64_t polls = world_.sum(mine.polls); polls > 0)
+    record_.poll_s = world_.sum(mine.computed_s) / static_cast<double>(polls);
+  if (redraws_ && world_.rank() == 0) std::cout << "\r\033[K";
+  say(fmt::format("kernels: {} cases measured{}{}", record_.kernels.size(),
+                  record_.kernels_left_out > 0
+                      ? fmt::format(", {} left out for lack of time", record_.kernels_left_out)
+                      : "",
+                  record_.kernels_too_large > 0
+                      ? fmt::format(", {} need too much memory", record_.kernels_too_large)
+                      : ""));
+}
+
+MachineRecord Calibration::run(const MachinePeak& peak_of_all) {
+  if (record_.shares_cores && world_.rank() == 0)
+    std::cerr << "WARNING: ranks share cores: times of messages and sums include waiting for a "
+                 "core, and one rank measures all kernels; start at most one rank x thread per core"
+              << std::endl;
+  record_.peak = {peak_of_all.fp32 / world_.size(), peak_of_all.bf16 / world_.size(),
+                  peak_of_all.triad / world_.size()};
+  measure_memory(world_, record_);
+  network();
+  input();
+  spread();
+  kernels();
+  return record_;
+}
+
+}  // namespace
+
+NetworkRecord measure_machine_network(const Comm& world, const NodePlace& place, double seconds) {
+  const Clock clock;
+  NetworkRecord record;
+  const auto rank_at = [&](int node, int number) {
+    const bool mine = place.node == node && place.place == number;
+    return static_cast<int>(world.max(std::int64_t{mine ? world.rank() : -1}));
+  };
+  const int first = rank_at(0, 0);
+  if (const int other = rank_at(0, 1); other >= 0)
+    record.within_node = measure_link(world, {first, other});
+  if (const int other = rank_at(1, 0); other >= 0) {
+    record.between_nodes = measure_link(world, {first, other});
+    record.injection_s_per_byte = injection_s_per_byte(world, place.node, place.place, 4 << 20);
+  }
+  record.poll_cost_s = world.max(poll_cost_s(world));
+  const std::vector<std::int64_t> sizes{4, 4 << 10, 64 << 10, 1 << 20, 4 << 20, 22 << 20};
+  for (const int ranks : rank_counts(world.size())) {
+    if (!record.sums.empty() && world.max(clock.seconds()) > seconds && ranks != world.size())
+      continue;
+    record.barriers.emplace_back(
+        ranks, median_seconds(world, ranks, [](const Comm& part) { part.barrier(); }));
+    for (SumTime& each : mpi_sums(world, std::span(&ranks, 1), sizes))
+      record.sums.push_back(std::move(each));
+  }
+  return record;
+}
+
+MachineRecord calibrate(const Comm& world, const Options& options, const RankBinding& binding,
+                        const MachinePeak& peak_of_all) {
+  return Calibration(world, options, binding).run(peak_of_all);
+}
+
+}  // namespace halomesh

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// A machine whose compute times replace computing: that of --simulate-compute.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "runtime/mpi/mpi.hpp"
+#include "src/apps/bench/machine_peak.hpp"
+#include "src/apps/forecast/machine.hpp"
+#include "src/nn/compute_clock.hpp"
+#include "src/nn/timed_layer.hpp"
+
+namespace halomesh {
+
+/// What a step needs to know of the machine that it is timed for.
+struct TimedMachine {
+  Machine machine;
+  MachinePeak peak;  ///< of all ranks together
+  ProgramClock clock;
+
+  LayerTiming timing() {
+    return {machine.kernels, clock, machine.network.poll_s, machine.threads()};
+  }
+};
+
+/// Reads `file`, as `plan --machine` does, for as many ranks per node as there are here; of
+/// simulated ranks it also sets the rates of packing, additions and updates. Throws UsageError as
+/// read_machine() does, and where nothing says how often a rank polls. Collective over `world`.
+std::unique_ptr<TimedMachine> read_timed_machine(const Comm& world, const std::string& file);
+
+}  // namespace halomesh

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads small tables: lines of values with commas between them, comments after #.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace halomesh {
+
+/// A line of a table, and where it stands.
+struct CsvLine {
+  std::vector<std::string> cells;
+  std::string where;  ///< "FILE:LINE"
+
+  /// The number in cell `i`, at least `least`. Throws UsageError naming place, value and bound.
+  double number(std::size_t i, double least) const;
+};
+
+/// All lines but empty ones, comments, and the first, which names the columns. Throws UsageError
+/// for a file that cannot be read, or a line with another number of cells than the first.
+std::vector<CsvLine> read_csv(const std::filesystem::path& file);
+
+}  // namespace halomesh

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files of machines: see machine_file.hpp.
+#include "src/apps/forecast/machine_file.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
+
+#include "error.hpp"
+#include "src/apps/options/nearest.hpp"
+#include "src/apps/options/option_text.hpp"
+
+namespace halomesh {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+std::string trimmed(const std::string& text) {
+  const auto first = text.find_first_not_of(" \t\r");
+  if (first == std::string::npos) return {};
+  return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
+}
+
+std::optional<Origin> origin_named(const std::string& name) {
+  for (const Origin origin :
+       {Origin::kMeasured, Origin::kPublished, Origin::kDerived, Origin::kAssumed})
+    if (name == name_of(origin)) return origin;
+  return std::nullopt;
+}
+
+Interconnect interconnect_named(const std::string& name, const std::string& where) {
+  for (const Interconnect kind : {Interconnect::kNone, Interconnect::kTorus,
+                                  Interconnect::kDragonfly, Interconnect::kFatTree})
+    if (name == name_of(kind)) return kind;
+  throw UsageError(fmt::format("{}: unknown network '{}'", where, name),
+                   "give none, torus, dragonfly or fat-tree");
+}
+
+std::vector<std::int64_t> extents(const std::string& text, const std::string& where) {
+  std::vector<std::int64_t> all;
+  std::istringstream words(text);
+  for (std::string word; std::getline(words, word, 'x');) {
+    const auto extent = from_text<std::int64_t>(word);
+    if (!extent || *extent < 1)
+      throw UsageError(fmt::format("{}: shape '{}' is not extents", where, text),
+                       "give extents of at least 1, e.g. 48x69x48");
+    all.push_back(*extent);
+  }
+  return all;
+}
+
+/// "VALUE # ORIGIN: SOURCE" of a number.
+MachineNumber number_of(const std::string& name, const std::string& value,
+                        const std::string& comment, const std::string& where) {
+  const auto parsed = from_text<double>(value);
+  if (!parsed)
+    throw UsageError(fmt::format("{}: {} = '{}' is not a number", where, name, value),
+                     "give one number per line");
+  const auto colon = comment.find(':');
+  const auto origin = origin_named(trimmed(comment.substr(0, colon)));
+  const std::string source =
+      colon == std::string::npos ? std::string() : trimmed(comment.substr(colon + 1));
+  if (!origin || source.empty())
+    throw UsageError(
+        fmt::format("{}: {} = {} does not say where it comes from", where, name, value),
+        "end the line with # measured: SOURCE (or published, derived, assumed)");
+  return {name, *parsed, *origin, source, where};
+}
+
+void read_line(Machine& machine, const std::string& line, const std::string& where,
+               const fs::path& directory) {
+  const auto hash = line.find('#');
+  const std::string text = trimmed(line.substr(0, hash));
+  if (text.empty()) return;
+  const std::string comment = hash == std::string::npos ? "" : trimmed(line.substr(hash + 1));
+  const auto equals = text.find('=');
+  if (equals == std::string::npos)
+    throw UsageError(fmt::format("{}: '{}' is not of the form NAME = VALUE", where, text),
+                     "write one fact per line; comments start with #");
+  const std::string name = trimmed(text.substr(0, equals)),
+                    value = trimmed(text.substr(equals + 1));
+  if (name == "title") {
+    machine.title = value;
+  } else if (name == "cpu") {
+    machine.cpu = value;
+  } else if (name == "network") {
+    machine.interconnect = interconnect_named(value, where);
+  } else if (name == "shape") {
+    machine.shape = extents(value, where);
+  } else if (name == "kernels") {
+    machine.notes.push_back("kernels:" + (directory / value).string());  // read at the end
+  } else {
+    if (std::any_of(machine.numbers.begin(), machine.numbers.end(),
+                    [&](const MachineNumber& number) { return number.name == name; }))
+      throw UsageError(fmt::format("{}: {} is given twice", where, name), "give it once");
+    machine.set(number_of(name, value, comment, where));
+  }
+}
+
+Machine read_ini(const fs::path& file, std::istream& lines) {
+  Machine machine;
+  machine.name = file.stem().string();
+  int number_of_line = 0;
+  for (std::string line; std::getline(lines, line);)
+    read_line(machine, line, fmt::format("{}:{}", file.c_str(), ++number_of_line),
+              file.parent_path());
+  machine.check_whole(file.string());
+  machine.derive();
+  std::vector<std::string> kernels;
+  std::swap(kernels, machine.notes);
+  for (const std::string& note : kernels) add_kernels(machine, note.substr(note.find(':') + 1));
+  return machine;
+}
+
+/// A JSON file, with messages that name its keys.
+class JsonFile {
+ public:
+  JsonFile(const fs::path& file, std::istream& in) : file_(file.string()) {
+    root_ = json::parse(in, nullptr, false);
+    if (!root_.is_object())
+      throw UsageError(fmt::format("{} is not a JSON object", file_),
+                       "write it with halomesh bench --calibrate --json FILE");
+  }
+  const json& root() const { return root_; }
+
+  /// The value at "/a/b", or nothing where it is missing or null.
+  std::optional<double> find(const std::string& key) const {
+    const json::json_pointer pointer(key);
+    if (!root_.contains(pointer) || root_.at(pointer).is_null()) return std::nullopt;
+    if (!root_.at(pointer).is_number())
+      throw UsageError(fmt::format("{}: {} is not a number", file_, key), "measure it again");
+    return root_.at(pointer).get<double>();
+  }
+  std::string word(const std::string& key) const {
+    const json::json_pointer pointer(key);
+    return root_.contains(pointer) && root_.at(pointer).is_string()
+               ? root_.at(pointer).get<std::string>()
+               : std::string();
+  }
+  std::string where(const std::string& key) const { return fmt::format("{}: {}", file_, key); }
+
+ private:
+  std::string file_;
+  json root_;
+};
+
+/// The Shape of "DxHxWxC".
+Shape shape_of(const json& text, const std::string& where) {
+  const auto shape =
+      text.is_string() ? from_text<Shape>(text.get<std::string>()) : std::optional<Shape>();
+  if (!shape)
+    throw UsageError(fmt::format("{}: {} is not extents DxHxWxC", where, text.dump()),
+                     "measure it again with halomesh bench --calibrate");
+  return *shape;
+}
+
+KernelPass pass_named(const std::string& name, const std::string& where) {
+  std::string spaced = name;
+  std::replace(spaced.begin(), spaced.end(), '_', ' ');
+  for (const KernelPass pass :
+       {KernelPass::kForward, KernelPass::kBackwardData, KernelPass::kBackwardParameters})
+    if (spaced == name_of(pass)) return pass;
+  throw UsageError(fmt::format("{}: unknown pass '{}'", where, name),
+                   "give forward, backward data or backward parameters");
+}
+
+/// Adds the kernels of `file`, their times multiplied by `scale`.
+void read_kernels(KernelTable& table, const JsonFile& file, double scale) {
+  if (!file.root().contains("kernels")) return;
+  std::size_t index = 0;
+  for (const json& entry : file.root().at("kernels")) {
+    const std::string where = file.where(fmt::format("/kernels/{}", index++));
+    try {
+      KernelCase call;
+      call.kernel = entry.at("kernel").get<std::string>();
+      call.pass = pass_named(entry.at("pass").get<std::string>(), where);
+      call.src = shape_of(entry.at("src"), where);
+      call.dst = shape_of(entry.at("dst"), where);
+      call.batch = entry.at("batch").get<std::int64_t>();
+      call.threads = entry.at("threads").get<int>();
+      call.flops = entry.value("flops", 0.0);
+      call.bytes = entry.value("bytes", 0.0);
+      table.add(call, scale * entry.at("seconds").get<double>());
+    } catch (const json::exception&) {
+      throw UsageError(
+          fmt::format("{}: a kernel time lacks a value or has one of a wrong type", where),
+          "it needs kernel, pass, src, dst, batch, threads and seconds");
+    } catch (const UsageError&) {
+      throw;
+    } catch (const Error& error) {
+      throw UsageError(fmt::format("{}: {}", where, error.what()), error.hint());
+    }
+  }
+}
+
+struct JsonNumber {
+  const char *key, *name;
+  double scale;  ///< value of the number = scale * value of the key
+  bool of_rank;  ///< times the ranks of a node
+  bool inverse;  ///< 1 / value of the key
+};
+
+constexpr double kMicro = 1e6, kGigaInverse = 1e-9;
+const JsonNumber kJsonNumbers[] = {
+    {"/nodes", "nodes", 1, false, false},
+    {"/cores", "cores", 1, false, false},
+    {"/ranks_per_node", "ranks-per-node", 1, false, false},
+    {"/memory_bytes", "memory-gib", 0x1p-30, false, false},
+    {"/peak/fp32_flops_per_second", "peak-gflops", kGigaInverse, true, false},
+    {"/peak/triad_bytes_per_second", "triad-gbs", kGigaInverse, true, false},
+    {"/network/within_node/latency_s", "node-latency-us", kMicro, false, false},
+    {"/network/within_node/s_per_byte", "node-message-gbs", kGigaInverse, false, true},
+    {"/network/between_nodes/latency_s", "latency-us", kMicro, false, false},
+    {"/network/between_nodes/s_per_byte", "message-gbs", kGigaInverse, false, true},
+    {"/network/add_s_per_byte", "add-gbs", kGigaInverse, false, true},
+    {"/network/copy_s_per_byte", "copy-gbs", kGigaInverse, false, true},
+    {"/network/poll_s", "poll-ms", 1e3, false, false},
+    {"/step_spread/per_doubling", "straggler-per-doubling", 1, false, false},
+    {"/input/read_bytes_per_second", "load-gbs", kGigaInverse, true, false},
+    {"/input/stage_bytes_per_second", "stage-node-mbs", 1e-6, false, false},
+};
+
+/// The median over the measured kernels of flops / (seconds x peak).
+double efficiency_of(const JsonFile& file, double peak) {
+  std::vector<double> shares;
+  for (const json& entry : file.root().value("kernels", json::array()))
+    if (entry.value("flops", 0.0) > 0 && entry.value("seconds", 0.0) > 0)
+      shares.push_back(entry.value("flops", 0.0) / entry.value("seconds", 0.0) / peak);
+  if (shares.empty()) return 0;
+  std::nth_element(shares.begin(), shares.begin() + std::ssize(shares) / 2, shares.end());
+  return std::clamp(shares[shares.size() / 2], 0.001, 1.0);
+}
+
+Machine read_json(const fs::path& path, std::istream& in) {
+  const JsonFile file(path, in);
+  Machine machine;
+  machine.name = file.word("/name").empty() ? path.stem().string() : file.word("/name");
+  machine.title = machine.name;
+  machine.cpu = file.word("/cpu");
+  const bool has_network = file.find("/network/between_nodes/latency_s").has_value();
+  machine.interconnect = has_network ? Interconnect::kFatTree : Interconnect::kNone;
+  const double ranks = file.find("/ranks_per_node").value_or(0);
+  for (const JsonNumber& number : kJsonNumbers) {
+    auto value = file.find(number.key);
+    if (!value) continue;
+    if (number.inverse && *value == 0) continue;  // too fast to be measured
+    double converted = number.scale * (number.inverse ? 1 / *value : *value);
+    if (number.of_rank) converted *= ranks;
+    machine.set(
+        {number.name, converted, Origin::kMeasured, "bench --calibrate", file.where(number.key)});
+  }
+  if (!file.find("/nodes"))
+    machine.set({"nodes", has_network ? 1e6 : 1, has_network ? Origin::kAssumed : Origin::kMeasured,
+                 "the calibration ran on one allocation", file.where("/nodes")});
+  if (const auto peak = file.find("/peak/fp32_flops_per_second"); peak && *peak > 0)
+    if (const double share = efficiency_of(file, *peak); share > 0)
+      machine.set({"kernel-efficiency", share, Origin::kDerived, "median of the measured kernels",
+                   file.where("/kernels")});
+  machine.check_whole(path.string());
+  machine.derive();
+  read_kernels(machine.kernels, file, 1);
+  if (machine.kernels.size() > 0) machine.kernel_cpu = machine.cpu;
+  return machine;
+}
+
+}  // namespace
+
+Machine read_machine(const fs::path& file) {
+  std::ifstream in(file);
+  if (!in || fs::is_directory(file))
+    throw UsageError(fmt::format("the machine file {} cannot be read", file.c_str()),
+                     "give the name of a machine (--machine list) or the path of a file");
+  return file.extension() == ".json" ? read_json(file, in) : read_ini(file, in);
+}
+
+void add_kernels(Machine& machine, const fs::path& file) {
+  std::ifstream in(file);
+  if (!in)
+    throw UsageError(fmt::format("the kernel times {} cannot be read", file.c_str()),
+                     "give a file of halomesh bench --calibrate --json");
+  const JsonFile times(file, in);
+  const std::string cpu = times.word("/cpu");
+  double scale = 1;
+  if (cpu != machine.cpu) {
+    const auto peak = times.find("/peak/fp32_flops_per_second");
+    if (!peak || *peak <= 0)
+      throw UsageError(fmt::format("{}: measured on \"{}\", not on \"{}\", and its peak is missing",
+                                   file.c_str(), cpu, machine.cpu),
+                       "measure the kernels on the machine itself");
+    scale = *peak / machine.kernels.rates.peak_flops;
+    machine.notes.push_back(fmt::format(
+        "kernel times of {} are from another CPU ({}, not {}): scaled by the ratio of the peaks, "
+        "{:.3g}",
+        file.filename().string(), cpu, machine.cpu, scale));
+  }
+  machine.kernel_cpu = cpu;
+  read_kernels(machine.kernels, times, scale);
+}
+
+std::vector<std::string> machine_names(const fs::path& directory) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(directory / "machines"))
+    if (entry.path().extension() == ".ini") names.push_back(entry.path().stem().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+Machine load_machine(const std::string& machine, const fs::path& directory) {
+  if (machine.find('/') != std::string::npos || machine.ends_with(".ini") ||
+      machine.ends_with(".json"))
+    return read_machine(machine);
+  const std::vector<std::string> names = machine_names(directory);
+  if (std::find(names.begin(), names.end(), machine) == names.end())
+    throw UsageError(
+        fmt::format("unknown machine {}", machine),
+        fmt::format("did you mean {}? --machine list lists all", nearest(machine, names)));
+  return read_machine(directory / "machines" / (machine + ".ini"));
+}
+
+}  // namespace halomesh

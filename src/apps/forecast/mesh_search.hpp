@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// All meshes of a job on a machine, each with its forecast; which is best, why, and what that
+// depends on.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/apps/forecast/run_forecast.hpp"
+
+namespace halomesh {
+
+struct Job {
+  std::int64_t nodes = 1;
+  std::int64_t max_parts = 64;
+  Workload work;
+  ForecastOptions options;
+};
+
+struct MeshForecast {
+  MeshShape mesh;
+  std::int64_t local_batch = 1;
+  StepForecast step, evaluation;
+  RunForecast run;
+  /// Samples per second and rank, against the same of the smallest mesh, of one replica.
+  double efficiency = 1;
+  bool fits = true;  ///< in the memory of a node
+};
+
+/// An assumed number, varied by 25 % either way.
+struct Sensitivity {
+  std::string number;
+  double value = 0;
+  double change_low = 0, change_high = 0;  ///< of the best mesh's time, relative: x 0.75, x 1.25
+  /// The best mesh when varied so, where it is another; else empty.
+  std::string best_low, best_high;
+};
+
+/// Forecasts of all meshes of a job. Geometries are computed once for each grid.
+class MeshSearch {
+ public:
+  /// `machine` is derived for the ranks per node of the job. Throws UsageError when the job has
+  /// more nodes than the machine, and when no mesh divides the batch (naming batches that would
+  /// do).
+  MeshSearch(const Machine& machine, const Model& model, const Job& job);
+
+  /// All meshes: those that fit the memory first, by time to solution.
+  std::vector<MeshForecast> forecasts() const { return forecasts_of(machine_, grids_); }
+  /// Why numbers of parts are left out, one sentence each.
+  const std::vector<std::string>& hints() const { return hints_; }
+  /// Numbers that are assumed, by how much they matter; only of `ranked`'s first meshes.
+  std::vector<Sensitivity> sensitivities(const std::vector<MeshForecast>& ranked) const;
+
+ private:
+  const ModelGeometry& geometry(const PartGrid& grid) const;
+  void find_grids();
+  double base_rate(const Machine& machine) const;
+  std::vector<MeshForecast> forecasts_of(const Machine& machine,
+                                         const std::vector<PartGrid>& grids) const;
+
+  Machine machine_;
+  const Model& model_;
+  Job job_;
+  std::vector<PartGrid> grids_;
+  std::vector<std::string> hints_;
+  mutable std::map<std::string, std::unique_ptr<ModelGeometry>> geometries_;
+};
+
+/// The mesh as "4x4x1 x 512".
+std::string to_string(const MeshShape& mesh);
+
+/// Sentences that say why `best` is faster than `other`: the terms that differ most.
+std::vector<std::string> reasons(const MeshForecast& best, const MeshForecast& other);
+
+}  // namespace halomesh

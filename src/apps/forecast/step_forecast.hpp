@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// How long one step of a network on a mesh takes on a machine: a timeline of one replica that
+// repeats the executor's order (runtime/step/executor), and what all replicas together add. Pure
+// arithmetic: nothing is run.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "partition/model_geometry.hpp"
+#include "src/apps/forecast/machine.hpp"
+#include "src/nn/model.hpp"
+
+namespace halomesh {
+
+struct StepForecast {
+  // Of the part that is done last; together they make up step_s.
+  double compute_s = 0;    ///< kernels, update, and the machine's step overhead
+  double halo_s = 0;       ///< packing halos, and waiting for them
+  double gather_s = 0;     ///< the same where a whole tensor is gathered, and for partial sums
+  double reduction_s = 0;  ///< what of the sums of gradients is not hidden
+  double straggler_s = 0;  ///< waiting for the slowest of all ranks
+  double input_s = 0;      ///< waiting for samples
+  double step_s = 0;
+  double low_s = 0, high_s = 0;   ///< range of step_s
+  std::int64_t memory_bytes = 0;  ///< of the rank that needs most
+  /// Share of the kernels' time that was measured, interpolated, and by roofline:
+  /// KernelTime::Source
+  std::array<double, 3> kernel_shares{};
+};
+
+struct ForecastOptions {
+  bool training = true;                               ///< false: a step of an evaluation
+  std::optional<SumAlgorithm> reduction;              ///< none: the fastest
+  std::int64_t bucket_bytes = std::int64_t{4} << 20;  ///< as in GradientReducer
+  std::optional<int> threads;                         ///< of a rank; none: machine.threads()
+};
+
+/// A step of `model` on a mesh: `geometry` is that of mesh.parts; ranks fill nodes in order.
+/// Kernels of a rank take machine.ranks_per_core() times longer than measured. Throws Error where a
+/// kernel was not measured and the machine has no peak.
+StepForecast forecast_step(const Machine& machine, const Model& model,
+                           const ModelGeometry& geometry, const MeshShape& mesh,
+                           std::int64_t local_batch, const ForecastOptions& options = {});
+
+}  // namespace halomesh

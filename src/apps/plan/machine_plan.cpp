@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+// `plan --machine`: see machine_plan.hpp.
+#include "src/apps/plan/machine_plan.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "runtime/posix/atomic_file.hpp"
+#include "src/apps/forecast/machine_file.hpp"
+#include "src/apps/forecast/mesh_search.hpp"
+#include "src/apps/forecast/platform.hpp"
+#include "text_table.hpp"
+
+namespace halomesh {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+std::string milliseconds(double seconds) { return fmt::format("{:.1f}", seconds * 1e3); }
+
+// Of an epoch or a run.
+std::string duration(double seconds) {
+  if (seconds < 120) return fmt::format("{:.1f} s", seconds);
+  if (seconds < 7200) return fmt::format("{:.1f} min", seconds / 60);
+  return fmt::format("{:.1f} h", seconds / 3600);
+}
+
+std::string duration(const Range3& range) {
+  return fmt::format("{} ({} to {})", duration(range.mid), duration(range.low),
+                     duration(range.high));
+}
+
+double gib(std::int64_t bytes) { return static_cast<double>(bytes) * 0x1p-30; }
+
+Job job_of(const Options& options, const Model& model, const fs::path& jobscripts,
+           std::string& basis) {
+  Job job;
+  job.nodes = options.get<std::int64_t>("nodes");
+  job.max_parts = options.get<std::int64_t>("max-parts");
+  job.work.batch = options.get<std::int64_t>("batch");
+  job.work.training_samples = options.get<std::int64_t>("training-samples");
+  job.work.validation_samples = options.get<std::int64_t>("validation-samples");
+  job.work.sample_bytes = static_cast<double>(model.input().volume() * size_of(model.input_type()));
+  if (options.is_given("target-epochs")) {
+    const double epochs = options.get<double>("target-epochs");
+    job.work.epochs = {epochs, epochs, epochs};
+    basis = "as given";
+    return job;
+  }
+  const std::string table = options.get<std::string>("epochs-table");
+  const EpochTable epochs(table.empty() ? jobscripts / "machines" / "epochs-cosmoflow.csv"
+                                        : fs::path(table));
+  job.work.epochs = epochs.epochs(job.work.batch);
+  basis = epochs.basis(job.work.batch);
+  return job;
+}
+
+void print_machine(std::ostream& out, const Machine& machine) {
+  TextTable table({"number", "value", "unit", "origin", "source"}, "<><<<");
+  for (const NumberRule& rule : number_rules()) {
+    const auto known =
+        std::find_if(machine.numbers.begin(), machine.numbers.end(),
+                     [&](const MachineNumber& number) { return number.name == rule.name; });
+    if (known != machine.numbers.end())
+      table.add({rule.name, fmt::format("{:.6g}", known->value), rule.unit, name_of(known->origin),
+                 known->source});
+    else
+      table.add({rule.name, fmt::format("{:.6g}", rule.fallback), rule.unit,
+                 rule.fallback > 0 ? "assumed" : "unknown", "default of the program"});
+  }
+  out << table;
+}
+
+void print_meshes(std::ostream& out, const std::vector<MeshForecast>& all) {
+  TextTable table({"parts x replicas", "local", "step ms", "compute", "halo", "gather", "sum",
+                   "straggler", "input", "epoch", "eval", "GiB/rank", "effic.", "time to solution"},
+                  "<>>>>>>>>>>>><");
+  for (const MeshForecast& f : all)
+    table.add({to_string(f.mesh), fmt::format("{}", f.local_batch), milliseconds(f.step.step_s),
+               milliseconds(f.step.compute_s), milliseconds(f.step.halo_s),
+               milliseconds(f.step.gather_s), milliseconds(f.step.reduction_s),
+               milliseconds(f.step.straggler_s), milliseconds(f.step.input_s),
+               duration(f.run.epoch_s), duration(f.run.evaluation_s),
+               fmt::format("{:.2f}", gib(f.step.memory_bytes)),
+               fmt::format("{:.0f} %", 100 * f.efficiency),
+               f.fits ? duration(f.run.total_s) : std::string("does not fit the memory")});
+  out << table;
+}
+
+void print_choice(std::ostream& out, const std::vector<MeshForecast>& all) {
+  const MeshForecast& best = all.front();
+  out << fmt::format("\nBest: --parts {} with {} replicas: {} ms a step, {}.\n",
+                     to_string(best.mesh.parts), best.mesh.replicas, milliseconds(best.step.step_s),
+                     duration(best.run.total_s));
+  out << fmt::format("  Staging {}, start {}, then epochs of {} and evaluations of {}.\n",
+                     duration(best.run.staging_s), duration(best.run.startup_s),
+                     duration(best.run.epoch_s), duration(best.run.evaluation_s));
+  if (all.size() < 2 || !all[1].fits) {
+    out << "  No other mesh fits the batch and the memory.\n";
+    return;
+  }
+  out << fmt::format("Runner-up: --parts {}: {} ms a step, {:.1f} % longer to the solution.\n",
+                     to_string(all[1].mesh.parts), milliseconds(all[1].step.step_s),
+                     100 * (all[1].run.total_s.mid / best.run.total_s.mid - 1));
+  for (const std::string& sentence : reasons(best, all[1])) out << "  " << sentence << '\n';
+}
+
+void print_sensitivities(std::ostream& out, const std::vector<Sensitivity>& all) {
+  out << "\nAssumed numbers, each varied by -25 % and +25 % (change of the best mesh's time to "
+         "solution):\n";
+  std::vector<std::string> small;
+  for (const Sensitivity& s : all) {
+    const bool flips = !s.best_low.empty() || !s.best_high.empty();
+    if (!flips && std::abs(s.change_low) < 0.005 && std::abs(s.change_high) < 0.005) {
+      small.push_back(s.number);
+      continue;
+    }
+    out << fmt::format("  {} = {:.4g}: {:+.1f} %, {:+.1f} %", s.number, s.value, 100 * s.change_low,
+                       100 * s.change_high);
+    if (!s.best_low.empty()) out << fmt::format("; at -25 % the best is {}", s.best_low);
+    if (!s.best_high.empty()) out << fmt::format("; at +25 % the best is {}", s.best_high);
+    out << '\n';
+  }
+  if (!small.empty()) {
+    out << "  Less than 0.5 %:";
+    for (std::size_t i = 0; i < small.size(); ++i) out << (i > 0 ? ", " : " ") << small[i];
+    out << '\n';
+  }
+}
+
+void print_basis(std::ostream& out, const Machine& machine, const MeshForecast& best) {
+  const auto& shares = best.step.kernel_shares;
+  out << fmt::format(
+      "\nKernel times of the best mesh: {:.0f} % measured, {:.0f} % interpolated, "
+      "{:.0f} % roofline at {:.3g} of the peak.\n",
+      100 * shares[0], 100 * shares[1], 100 * shares[2], machine.value("kernel-efficiency"));
+  for (const std::string& note : machine.notes) out << "Note: " << note << ".\n";
+}
+
+json to_json(const StepForecast& step) {
+  return {{"compute_s", step.compute_s},
+          {"halo_s", step.halo_s},
+          {"gather_s", step.gather_s},
+          {"reduction_s", step.reduction_s},
+          {"straggler_s", step.straggler_s},
+          {"input_s", step.input_s},
+          {"step_s", step.step_s},
+          {"low_s", step.low_s},
+          {"high_s", step.high_s},
+          {"memory_bytes", step.memory_bytes},
+          {"kernel_shares",
+           {{"measured", step.kernel_shares[0]},
+            {"interpolated", step.kernel_shares[1]},
+            {"roofline", step.kernel_shares[2]}}}};
+}
+
+json to_json(const Range3& range) {
+  return {{"low", range.low}, {"mid", range.mid}, {"high", range.high}};
+}
+
+json document(const Machine& machine, const Job& job, const std::vector<MeshForecast>& all,
+              const std::vector<std::string>& hints, const std::vector<Sensitivity>& varied) {
+  json root{{"machine", machine.name},
+            {"nodes", job.nodes},
+            {"ranks_per_node", machine.ranks_per_node()},
+            {"batch", job.work.batch},
+            {"epochs", to_json(job.work.epochs)},
+            {"hints", hints},
+            {"notes", machine.notes}};
+  for (const MachineNumber& number : machine.numbers)
+    root["numbers"][number.name] = {
+        {"value", number.value}, {"origin", name_of(number.origin)}, {"source", number.source}};
+  root["meshes"] = json::array();
+  for (const MeshForecast& f : all)
+    root["meshes"].push_back({{"parts", to_string(f.mesh.parts)},
+                              {"replicas", f.mesh.replicas},
+                              {"local_batch", f.local_batch},
+                              {"fits_memory", f.fits},
+                              {"efficiency", f.efficiency},
+                              {"step", to_json(f.step)},
+                              {"evaluation_step", to_json(f.evaluation)},
+                              {"epoch_s", f.run.epoch_s},
+                              {"evaluation_s", f.run.evaluation_s},
+                              {"staging_s", f.run.staging_s},
+                              {"startup_s", f.run.startup_s},
+                              {"time_to_solution_s", to_json(f.run.total_s)}});
+  root["sensitivities"] = json::array();
+  for (const Sensitivity& s : varied)
+    root["sensitivities"].push_back({{"number", s.number},
+                                     {"value", s.value},
+                                     {"change_at_0.75", s.change_low},
+                                     {"change_at_1.25", s.change_high},
+                                     {"best_at_0.75", s.best_low},
+                                     {"best_at_1.25", s.best_high}});
+  return root;
+}
+
+[[noreturn]] void refuse_memory(const Machine& machine, const std::vector<MeshForecast>& all) {
+  const auto least = std::min_element(all.begin(), all.end(), [](const auto& a, const auto& b) {
+    return a.step.memory_bytes < b.step.memory_bytes;
+  });
+  const auto ranks = machine.ranks_per_node();
+  throw UsageError(
+      fmt::format("no mesh fits the memory: {} needs {:.1f} GiB per rank, {:.1f} GiB per node of "
+                  "{} ranks, but a node of {} has {:.4g} GiB",
+                  to_string(least->mesh), gib(least->step.memory_bytes),
+                  gib(least->step.memory_bytes * ranks), ranks, machine.name,
+                  machine.value("memory-gib")),
+      "use more nodes, fewer ranks per node, a smaller batch, or more parts (--max-parts)");
+}
+
+}  // namespace
+
+void add_machine_options(Options& options) {
+  options.group("Forecast")
+      .add<std::string>("machine", "NAME|FILE", "",
+                        "forecast every mesh on this machine: a name, a machine file, or what "
+                        "bench --calibrate wrote; list: print the names")
+      .add<std::int64_t>("nodes", "N", 1, "nodes of the job")
+      .at_least(1)
+      .add<std::int64_t>("ranks-per-node", "R", 0, "ranks on each node; 0: the machine's")
+      .at_least(0)
+      .at_most(4096)
+      .add<std::int64_t>("batch", "B", 512, "global batch size: samples per step")
+      .at_least(1)
+      .add<std::int64_t>("max-parts", "P", 64, "parts per sample at most")
+      .at_least(1)
+      .at_most(256)
+      .add<std::int64_t>("training-samples", "N", 262144, "samples of an epoch")
+      .at_least(1)
+      .add<std::int64_t>("validation-samples", "N", 65536, "samples of an evaluation")
+      .at_least(0)
+      .add<double>("target-epochs", "N", 0, "epochs to the target; default: by --epochs-table")
+      .at_least(0.01)
+      .add<std::string>("epochs-table", "FILE", "",
+                        "epochs to the target by batch; default: published runs of CosmoFlow")
+      .add<std::string>("kernel-times", "FILE", "", "kernel times that bench --calibrate wrote")
+      .add_switch("numbers", "print the numbers of the machine and where they come from")
+      .add<std::string>("json", "FILE", "", "also write the forecast as JSON")
+      .add<std::string>("platform", "FILE", "",
+                        "write a SimGrid platform of the machine instead of a forecast");
+}
+
+bool wants_machine(const Options& options) {
+  if (!options.get<std::string>("machine").empty()) return true;
+  for (const char* name : {"json", "platform", "kernel-times", "nodes"})
+    if (options.is_given(name))
+      throw UsageError(fmt::format("--{} without --machine", name),
+                       "name the machine, e.g. --machine fugaku; --machine list lists all");
+  return false;
+}
+
+void plan_on_machine(std::ostream& out, const Options& options, const Model& model,
+                     const fs::path& jobscripts) {
+  if (options.get<std::string>("machine") == "list") {
+    for (const std::string& name : machine_names(jobscripts)) out << name << '\n';
+    return;
+  }
+  Machine machine = load_machine(options.get<std::string>("machine"), jobscripts);
+  machine.derive(options.get<std::int64_t>("ranks-per-node"));
+  if (const auto file = options.get<std::string>("kernel-times"); !file.empty())
+    add_kernels(machine, file);
+  if (options.get<bool>("numbers")) {
+    print_machine(out, machine);
+    return;
+  }
+  if (const auto file = options.get<std::string>("platform"); !file.empty()) {
+    write_file_atomically(file, platform_xml(machine, options.get<std::int64_t>("nodes")));
+    return;
+  }
+  std::string basis;
+  const Job job = job_of(options, model, jobscripts, basis);
+  const MeshSearch search(machine, model, job);
+  const std::vector<MeshForecast> all = search.forecasts();
+  if (!all.front().fits) refuse_memory(machine, all);
+  const std::vector<Sensitivity> varied = search.sensitivities(all);
+  out << fmt::format(
+      "{}: {} nodes, {} ranks per node, {} threads per rank; batch {}; {} to {} "
+      "epochs, {:.0f} likely ({})\n\n",
+      machine.title, job.nodes, machine.ranks_per_node(), machine.threads(), job.work.batch,
+      std::round(job.work.epochs.low), std::round(job.work.epochs.high), job.work.epochs.mid,
+      basis);
+  print_meshes(out, all);
+  for (const std::string& hint : search.hints()) out << "Left out: " << hint << ".\n";
+  print_choice(out, all);
+  print_sensitivities(out, varied);
+  print_basis(out, machine, all.front());
+  if (const auto file = options.get<std::string>("json"); !file.empty())
+    write_file_atomically(file, document(machine, job, all, search.hints(), varied).dump(2) + "\n");
+}
+
+}  // namespace halomesh

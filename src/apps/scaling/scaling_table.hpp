@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// A scaling study as text.
+#pragma once
+
+#include <cstdint>
+#include <iosfwd>
+#include <vector>
+
+#include "src/apps/scaling/scaling_plan.hpp"
+#include "src/apps/scaling/scaling_record.hpp"
+
+namespace halomesh {
+
+/// The number of cases, what is left out and why.
+void print_plan(std::ostream& out, const ScalingPlan& plan, std::int64_t world_ranks);
+
+/// One table: a row per case, by ranks; with columns of predictions if any case has one. Nothing
+/// where there are no runs.
+void print_summaries(std::ostream& out, const std::vector<ScalingRecord::Summary>& runs,
+                     bool strong);
+
+}  // namespace halomesh

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a rank lets time pass instead of computing.
+#pragma once
+
+#include <chrono>
+
+#include "simulation.hpp"
+
+namespace halomesh {
+
+/// Spends the time of work that is not done.
+class ComputeClock {
+ public:
+  ComputeClock() = default;
+  ComputeClock(const ComputeClock&) = delete;
+  ComputeClock& operator=(const ComputeClock&) = delete;
+  virtual ~ComputeClock() = default;
+
+  /// Returns after `seconds`. Local.
+  virtual void spend(double seconds) = 0;
+};
+
+/// In the simulated program, simulated time passes; in the real one this thread spins, as kernels
+/// would keep its core busy.
+class ProgramClock final : public ComputeClock {
+ public:
+  void spend(double seconds) override {
+    if constexpr (simulation::kOn) {
+      simulation::spend(seconds);
+    } else {
+      using Clock = std::chrono::steady_clock;
+      const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+      while (Clock::now() < end) {
+      }
+    }
+  }
+};
+
+}  // namespace halomesh

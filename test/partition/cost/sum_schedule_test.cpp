@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+// Schedules of sums, played by simulated ranks in any order of time: the sum of every element, the
+// same bits on all ranks, and the rounds and bytes that the formulas of their costs count.
+#include "partition/cost/sum_schedule.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "rng.hpp"
+
+namespace halomesh {
+namespace {
+
+using Schedules = std::vector<std::vector<SumRound>>;
+using Buffers = std::vector<std::vector<float>>;
+
+// Ranks that take their next round whenever its messages are there; `order` says who tries first.
+class Machine {
+ public:
+  Machine(const Schedules& schedules, Buffers buffers)
+      : schedules_(schedules),
+        buffers_(std::move(buffers)),
+        round_(schedules.size()),
+        sent_(schedules.size()) {}
+
+  /// False when no rank can go on although some have rounds left.
+  bool run(std::uint32_t order) {
+    const CounterRng rng(7, RandomUse::kSynth, order, 0);
+    const std::size_t ranks = schedules_.size();
+    for (std::uint64_t turn = 0, idle = 0; idle < 40 * ranks + 40; ++turn) {
+      const auto rank = static_cast<std::size_t>(rng.uniform(turn) * static_cast<float>(ranks));
+      idle = step(std::min(rank, ranks - 1)) ? 0 : idle + 1;
+    }
+    for (std::size_t rank = 0; rank < ranks; ++rank)
+      if (step(rank) || round_[rank] != schedules_[rank].size()) return false;
+    return std::all_of(messages_.begin(), messages_.end(),
+                       [](const auto& queue) { return queue.second.empty(); });
+  }
+  const Buffers& buffers() const { return buffers_; }
+
+ private:
+  bool step(std::size_t rank) {
+    if (round_[rank] == schedules_[rank].size()) return false;
+    const SumRound& round = schedules_[rank][round_[rank]];
+    std::vector<float>& mine = buffers_[rank];
+    const auto at = [&](std::int64_t i) { return mine.begin() + i; };
+    const int me = static_cast<int>(rank);
+    const bool first = !sent_[rank];
+    if (first)
+      for (const SumPiece& piece : round.sends)
+        messages_[{me, piece.rank}].emplace_back(at(piece.lo), at(piece.hi));
+    sent_[rank] = true;
+    std::map<int, std::size_t> needed;
+    for (const SumPiece& piece : round.receives)
+      if (messages_[{piece.rank, me}].size() < ++needed[piece.rank]) return first;
+    for (const SumPiece& piece : round.receives) {
+      auto& queue = messages_[{piece.rank, me}];
+      REQUIRE(static_cast<std::int64_t>(queue.front().size()) == piece.hi - piece.lo);
+      for (std::int64_t i = piece.lo; i < piece.hi; ++i) {
+        const float value = queue.front()[static_cast<std::size_t>(i - piece.lo)];
+        *at(i) = round.add ? *at(i) + value : value;
+      }
+      queue.pop_front();
+    }
+    sent_[rank] = false;
+    ++round_[rank];
+    return true;
+  }
+
+  const Schedules& schedules_;
+  Buffers buffers_;
+  std::vector<std::size_t> round_;
+  std::vector<bool> sent_;  // what this round sends
+  std::map<std::pair<int, int>, std::deque<std::vector<float>>> messages_;
+};
+
+struct Way {
+  SumAlgorithm algorithm;
+  SumPlace place;
+  int rotation = 0;
+  SumAlgorithm across = SumAlgorithm::kHalvingDoubling;
+};
+
+std::vector<Way> ways_of(int ranks) {
+  using enum SumAlgorithm;
+  std::vector<Way> ways;
+  for (const SumAlgorithm algorithm : {kRecursiveDoubling, kHalvingDoubling, kRing, kBinomialTree})
+    ways.push_back({algorithm, {ranks, 1}});
+  ways.push_back({kHalvingDoubling, {ranks, 1}, 1});
+  ways.push_back({kHalvingDoubling, {ranks, 1}, 5});
+  for (int per_node = 1; per_node <= ranks; ++per_node)
+    if (ranks % per_node == 0)
+      for (const SumAlgorithm across : {kRecursiveDoubling, kHalvingDoubling, kRing})
+        ways.push_back({kTwoLevel, {ranks, per_node}, per_node, across});
+  return ways;
+}
+
+Schedules schedules_of(const Way& way, std::int64_t count) {
+  Schedules schedules;
+  for (int rank = 0; rank < way.place.ranks; ++rank)
+    schedules.push_back(
+        sum_schedule(way.algorithm, way.place, rank, count, way.rotation, way.across));
+  return schedules;
+}
+
+Buffers random_buffers(int ranks, std::int64_t count) {
+  Buffers buffers;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const CounterRng rng(5, RandomUse::kSynth, static_cast<std::uint32_t>(rank), 1);
+    auto& buffer = buffers.emplace_back();
+    for (std::int64_t i = 0; i < count; ++i)
+      buffer.push_back(2 * rng.uniform(static_cast<std::uint64_t>(i)) - 1);
+  }
+  return buffers;
+}
+
+// |sum - exact| <= (n - 1) u sum |x| for any order of n additions, u = 2^-24, to first order.
+void check_sums(const Buffers& in, const Buffers& out) {
+  for (std::size_t i = 0; i < in[0].size(); ++i) {
+    double exact = 0, magnitude = 0;
+    for (const auto& buffer : in) {
+      exact += buffer[i];
+      magnitude += std::abs(buffer[i]);
+    }
+    const double bound = 1.001 * static_cast<double>(in.size() - 1) * 0x1p-24 * magnitude;
+    CHECK(std::abs(out[0][i] - exact) <= bound);
+  }
+}
+
+TEST_CASE("every schedule sums every element to the same bits on all ranks, in any order of time") {
+  int compared = 0;
+  for (const int ranks : {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 16, 24}) {
+    for (const Way& way : ways_of(ranks))
+      for (const std::int64_t count : {0, 1, 5, 37}) {
+        CAPTURE(name_of(way.algorithm));
+        CAPTURE(ranks);
+        CAPTURE(way.place.per_node);
+        CAPTURE(count);
+        const Schedules schedules = schedules_of(way, count);
+        const Buffers in = random_buffers(ranks, count);
+        Buffers first;
+        for (std::uint32_t order = 0; order < 2; ++order) {
+          Machine machine(schedules, in);
+          REQUIRE(machine.run(order));
+          if (order == 0) check_sums(in, first = machine.buffers());
+          for (const auto& buffer : machine.buffers()) CHECK(buffer == first[0]);
+        }
+        ++compared;
+      }
+  }
+  CHECK(compared > 500);
+}
+
+std::int64_t sent_by(const std::vector<SumRound>& rounds) {
+  std::int64_t sent = 0;
+  for (const SumRound& round : rounds)
+    for (const SumPiece& piece : round.sends) sent += piece.hi - piece.lo;
+  return sent;
+}
+
+TEST_CASE("schedules have the rounds and send the elements that their costs count") {
+  using enum SumAlgorithm;
+  struct Row {
+    SumAlgorithm algorithm;
+    int ranks;
+    std::size_t rounds;     // of the rank with most
+    std::int64_t elements;  // sent by the rank that sends most, of 5040
+  };
+  const std::vector<Row> rows = {
+      {kHalvingDoubling, 8, 6, 2 * 7 * 630},
+      {kHalvingDoubling, 7, 6, 2 * 6 * 720},
+      {kHalvingDoubling, 12, 8, 2 * 11 * 420},
+      {kHalvingDoubling, 5040, 26, 2 * 5039},
+      {kRing, 8, 14, 2 * 7 * 630},
+      {kRing, 7, 12, 2 * 6 * 720},
+      {kRecursiveDoubling, 8, 3, 3 * 5040},
+      {kRecursiveDoubling, 7, 4, 3 * 5040},
+      {kBinomialTree, 8, 6, 3 * 5040},
+  };
+  for (const Row& row : rows) {
+    CAPTURE(name_of(row.algorithm));
+    CAPTURE(row.ranks);
+    std::size_t rounds = 0;
+    std::int64_t sent = 0;
+    for (int rank = 0; rank < std::min(row.ranks, 16); ++rank) {
+      const auto schedule = sum_schedule(row.algorithm, {row.ranks, 1}, rank, 5040);
+      rounds = std::max(rounds, schedule.size());
+      sent = std::max(sent, sent_by(schedule));
+    }
+    CHECK(rounds == row.rounds);
+    CHECK(sent == row.elements);
+  }
+}
+
+TEST_CASE("two levels send only shares between nodes, and the nearest ranks exchange most") {
+  std::int64_t outside = 0;
+  for (const SumRound& round : sum_schedule(SumAlgorithm::kTwoLevel, {12, 4}, 5, 1200))
+    for (const SumPiece& piece : round.sends)
+      if (piece.rank / 4 != 1) outside += piece.hi - piece.lo;
+  CHECK(outside == 2 * 2 * 100);
+  const auto near_first = sum_schedule(SumAlgorithm::kHalvingDoubling, {8, 1}, 0, 1200);
+  CHECK(near_first.at(0).sends == std::vector<SumPiece>{{1, 600, 1200}});
+  CHECK(near_first.at(1).sends == std::vector<SumPiece>{{2, 300, 600}});
+  const auto rotated = sum_schedule(SumAlgorithm::kHalvingDoubling, {8, 1}, 0, 1200, 1);
+  CHECK(rotated.at(0).sends == std::vector<SumPiece>{{2, 600, 1200}});
+  CHECK(rotated.at(2).sends == std::vector<SumPiece>{{1, 150, 300}});
+}
+
+}  // namespace
+}  // namespace halomesh

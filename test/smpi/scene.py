@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the program on simulated ranks and reads what it says."""
+import json
+import os
+import pathlib
+import resource
+import subprocess
+import tempfile
+import time
+
+SOURCE = pathlib.Path(__file__).parents[2]
+LAUNCHER = os.environ.get("HALOMESH_SMPI", str(SOURCE / "build/smpi/halomesh-smpi"))
+MACHINES = SOURCE / "jobscripts/machines"
+NETWORK = "--input 128x128x128x4 --kernel 2 --fc 128,64 --targets 4"
+
+
+class Result:
+    """What a simulation has printed and taken."""
+
+    def __init__(self, code, text, runs, seconds, memory_bytes):
+        self.code, self.text, self.runs = code, text, runs
+        self.seconds, self.memory_bytes = seconds, memory_bytes
+
+
+def simulate(platform, command, launcher="", timeout=1500):
+    """Runs `command` of halomesh, with --json, on a platform; `launcher` are options of it."""
+    with tempfile.TemporaryDirectory() as directory:
+        file = pathlib.Path(directory) / "bench.json"
+        start = time.monotonic()
+        done = subprocess.run(
+            [LAUNCHER, "--platform", str(platform), *launcher.split(), *command.split(),
+             "--json", str(file)],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=timeout, check=False)
+        seconds = time.monotonic() - start
+        runs = json.loads(file.read_text())["runs"] if file.exists() else []
+    # The largest of all so far: exact for the first and for any that grows.
+    memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+    return Result(done.returncode, done.stdout, runs, seconds, memory)
+
+
+def bench(platform, parts, batch, options="", launcher="", machine=MACHINES / "fugaku.ini"):
+    """One simulated training run of CosmoFlow, one step after one that does not count."""
+    return simulate(platform,
+                    f"bench {NETWORK} --simulate-compute {machine} --parts {parts} --batch {batch}"
+                    f" --steps 1 --warm-up 1 {options}", launcher)
+
+
+def compute_seconds(run):
+    """The kernels' times of a step on rank 0, as the run lists them: "conv1: forward 1.2 ms ..."."""
+    return sum(float(line.split(" ms ")[0].split()[-1]) for line in run["kernels"]) * 1e-3

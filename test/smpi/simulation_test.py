@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Trains on simulated ranks: the same step twice, steps against bounds computed by hand, sums of
+gradients against a binomial tree, and commands that must be refused.
+
+The last line is "N passed, M failed, K skipped". Environment: SHORT (1: at most 64 ranks),
+HALOMESH_SMPI (the launcher; build/smpi/halomesh-smpi).
+"""
+import math
+import os
+import sys
+import traceback
+
+import scene
+
+SHORT = os.environ.get("SHORT") == "1"
+MESSAGE_S = 2 * 1.3e-6 + 1e-7  # on fugaku:...: both ends and one link
+LINK_BYTES_PER_S = 6.35e9
+PARAMETERS = 5_597_604  # of CosmoFlow with kernel 2
+
+
+def step_of(result):
+    assert result.code == 0, result.text
+    assert len(result.runs) == 1, result.text
+    return result.runs[0]["step_seconds"]["median"]
+
+
+def same_step_twice():
+    first = scene.bench("fugaku:4x4x4", "2x1x1", 32)
+    second = scene.bench("fugaku:4x4x4", "2x1x1", 32)
+    assert step_of(first) > 0
+    assert step_of(first) == step_of(second), (step_of(first), step_of(second))
+    assert first.runs[0]["phases"] == second.runs[0]["phases"]
+    assert first.runs[0]["phases"]
+
+
+def step_of_64_ranks():
+    """At least the kernels and a message per doubling after them; at most the kernels and a sum of
+    all gradients by a binomial tree that nothing hides, with updates and packing (5 %)."""
+    result = scene.bench("fugaku:4x4x4", "1x1x1", 64)
+    run = result.runs[0]
+    assert run["parameters"] == PARAMETERS
+    compute = scene.compute_seconds(run)
+    assert compute > 0
+    least = compute + math.log2(64) * MESSAGE_S
+    tree = 2 * math.log2(64) * (MESSAGE_S + 4 * PARAMETERS / LINK_BYTES_PER_S)
+    step = step_of(result)
+    assert least <= step <= 1.05 * (compute + tree), (least, step, compute, tree)
+
+
+def binomial_tree_is_slower():
+    """Of one sample on 16 ranks the step by itself is short: its sums decide."""
+    steps = {way: step_of(scene.bench("fugaku:4x4x4", "1x1x1", 64, f"--reduction {way}"))
+             for way in ("auto", "binomial")}
+    assert steps["auto"] < steps["binomial"], steps
+
+
+def ranks_of_a_node():
+    """Four ranks of a node exchange halos in the node; on four nodes, over links."""
+    one = step_of(scene.bench("fugaku:2x2x2", "4x1x1", 8, launcher="--per-node 4"))
+    assert one > 0
+
+
+def thousand_ranks():
+    result = scene.bench("fugaku:16x8x8", "4x1x1", 256)
+    step = step_of(result)
+    assert step >= scene.compute_seconds(result.runs[0])
+    assert result.memory_bytes < 4e9, result.memory_bytes
+    print(f"  1024 ranks: {result.seconds:.0f} s, {result.memory_bytes / 1e6:.0f} MB")
+
+
+def refused():
+    machine = f"--simulate-compute {scene.MACHINES}/fugaku.ini"
+    for platform, launcher, command, code, said in (
+            ("fugaku:4x4", "", "bench " + machine, 2, "no shape of a torus"),
+            ("fugaku:2x2x2", "-n 9", "bench " + machine, 2, "9 ranks need 9 nodes"),
+            ("fugaku:2x2x2", "-n 0", "bench " + machine, 2, "no number of ranks"),
+            ("nowhere.xml", "", "bench " + machine, 2, "cannot be read"),
+            ("fugaku:1x1x1", "", "bench", 2, "do not compute"),
+            ("fugaku:1x1x1", "", "bench --simulate-compute missing.ini", 2, "missing.ini"),
+            ("fugaku:1x1x1", "", "train --data x", 2, "unknown command 'train'")):
+        result = scene.simulate(platform, command, launcher, timeout=60)
+        assert result.code == code and said in result.text, (command, result.code, result.text)
+
+
+CASES = [same_step_twice, step_of_64_ranks, binomial_tree_is_slower, ranks_of_a_node, refused]
+LONG = [thousand_ranks]
+
+
+def main():
+    failed = 0
+    cases = CASES + ([] if SHORT else LONG)
+    for case in cases:
+        try:
+            case()
+            print(f"ok      {case.__name__}", flush=True)
+        except Exception:  # pylint: disable=broad-except
+            failed += 1
+            print(f"not ok  {case.__name__}\n{traceback.format_exc()}", flush=True)
+    skipped = len(LONG) if SHORT else 0
+    print(f"{len(cases) - failed} passed, {failed} failed, {skipped} skipped")
+    return 1 if failed else 0
+
+
+sys.exit(main())
