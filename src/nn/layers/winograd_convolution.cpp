@@ -12,7 +12,7 @@
 #include "error.hpp"
 #include "src/nn/layers/winograd_transform.hpp"
 
-namespace halomesh {
+namespace halomesh::inline HALOMESH_ISA {
 
 using namespace winograd;
 
@@ -396,4 +396,4 @@ void WinogradConvolution::forward(const Source& src, const Box& dst_box, std::in
     run(Target<float>{dst.as<float>(), argmax, dst_box, n, slope});
 }
 
-}  // namespace halomesh
+}  // namespace halomesh::inline HALOMESH_ISA

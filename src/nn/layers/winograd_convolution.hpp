@@ -8,11 +8,12 @@
 
 #include "shape.hpp"
 #include "src/nn/layers/argmax.hpp"
+#include "src/nn/layers/isa.hpp"
 #include "src/nn/layers/pooled_weight_gradient.hpp"
 #include "src/nn/layers/pooled_weight_tile.hpp"
 #include "src/nn/tensor.hpp"
 
-namespace halomesh {
+namespace halomesh::inline HALOMESH_ISA {
 
 /// dst = leaky_relu(max_pool(convolution + bias)) in fp32, for kernels of 2x2x2 or 3x3x3, stride
 /// and dilation 1, pooling windows of 2x2x2 and whole vectors of input channels. A tile of F(2, 2)
@@ -124,4 +125,4 @@ class WinogradConvolution {
   std::vector<Scratch> scratch_;
 };
 
-}  // namespace halomesh
+}  // namespace halomesh::inline HALOMESH_ISA

@@ -7,9 +7,10 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "src/nn/layers/isa.hpp"
 #include "src/nn/layers/pooled_weight_tile.hpp"
 
-namespace halomesh::winograd {
+namespace halomesh::inline HALOMESH_ISA::winograd {
 
 using pooled_weight::kVector;
 using pooled_weight::load;
@@ -144,4 +145,4 @@ template <std::int64_t kKernel>
   return outputs;
 }
 
-}  // namespace halomesh::winograd
+}  // namespace halomesh::inline HALOMESH_ISA::winograd
