@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels of our own, timed with Google Benchmark on the blocks of CosmoFlow's conv1, and those
-// of the gradients of conv2 to conv5 beside the library's, which process the zeros, too.
+// of conv2 to conv5 beside the library's, which form all products and process the zeros, too.
 // Measures only: nothing here can fail on a noisy machine.
 #include <benchmark/benchmark.h>
 #include <omp.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "src/nn/layers/pooled_weight_gradient.hpp"
 #include "src/nn/layers/sparse_data_gradient.hpp"
 #include "src/nn/layers/sparse_weight_gradient.hpp"
+#include "src/nn/layers/winograd_convolution.hpp"
 #include "src/nn/onednn.hpp"
 
 namespace halomesh {
@@ -208,6 +210,48 @@ void sparse_data_gradient(benchmark::State& state) {
   count_flops(state, c.flops());
 }
 
+// As many planes as fit two caches are convolved, then pooled.
+void dense_forward(benchmark::State& state) {
+  LaterConvolution c(state.range(1), state.range(0), DataType::kFloat32);
+  const std::int64_t k = state.range(0), n = c.extent;
+  const std::int64_t plane = n * n * c.co;
+  const std::int64_t planes = std::clamp<std::int64_t>((1 << 19) / plane / 2 * 2, 2, n);
+  ConvolutionGeometry g = c.geometry;  // of all pieces alike: the first would have more padding
+  g.src.d = planes + k - 1;
+  g.dst.d = planes;
+  g.pad_before[0] = g.pad_after[0] = 0;
+  Tensor src(Box::whole(g.src), 1), conv(Box::whole(g.dst), 1);
+  Tensor dst(Box::whole({c.co, planes / 2, n / 2, n / 2}), 1);
+  ConvolutionKernels kernels;
+  const std::size_t kernel = kernels.add_forward(g);
+  kernels.allocate(false);
+  const PooledActivation activation{{2, 2, 2}, kSlope};
+  for ([[maybe_unused]] auto iteration : state) {
+    kernels.load_weights(c.weight.data(), c.bias.data());
+    for (std::int64_t d = 0; d < n; d += planes) {
+      kernels.forward(kernel, src.view().data, conv.view().data);
+      activation.forward({conv.any_view().data, DataType::kFloat32, {0, planes}}, dst.view().span,
+                         0, dst.any_view(), {c.argmax.data(), dst.view().span, 1});
+    }
+  }
+  count_flops(state, c.flops());
+}
+
+void winograd_forward(benchmark::State& state) {
+  LaterConvolution c(state.range(1), state.range(0), DataType::kFloat32);
+  const Box& box = c.diff.view().span;
+  WinogradConvolution kernel({c.ci, c.co, c.geometry.kernel, {2, 2, 2}}, box.volume() / c.co,
+                             omp_get_max_threads());
+  const std::int64_t row = c.extent * c.ci;
+  const WinogradConvolution::Source src{
+      c.src.view().data, {c.extent * row, row, c.ci}, c.geometry.src.spatial(), c.corner()};
+  for ([[maybe_unused]] auto iteration : state) {
+    kernel.load_weights(c.weight.data(), c.bias.data());
+    kernel.forward(src, box, 0, kSlope, c.diff.any_view(), {c.argmax.data(), box, 1});
+  }
+  count_flops(state, c.flops());
+}
+
 void count_bytes(benchmark::State& state, const Tensor& tensor) {
   state.SetBytesProcessed(state.iterations() * tensor.any_view().sample_bytes());
 }
@@ -240,6 +284,8 @@ BENCHMARK_CAPTURE(pooled_activation, bf16_evaluation, DataType::kBfloat16, false
 // Kernel size, number of the convolution: dense and sparse in turn.
 #define FOR_CONVOLUTIONS(registered) \
   registered->ArgsProduct({{2, 3}, {2, 3, 4, 5}})->Unit(::benchmark::kMillisecond)->UseRealTime()
+FOR_CONVOLUTIONS(BENCHMARK(dense_forward));
+FOR_CONVOLUTIONS(BENCHMARK(winograd_forward));
 FOR_CONVOLUTIONS(BENCHMARK_CAPTURE(dense_gradient, weights_fp32, DataType::kFloat32, true));
 FOR_CONVOLUTIONS(BENCHMARK_TEMPLATE(sparse_weight_gradient, float));
 FOR_CONVOLUTIONS(BENCHMARK_CAPTURE(dense_gradient, weights_bf16, DataType::kBfloat16, true));

@@ -94,7 +94,7 @@ ToleratedCurve read(const std::filesystem::path& path) {
 // there.
 void check_kernels(const Comm& comm, const Executor& executor, GradientKernels kernels,
                    Findings& findings) {
-  std::size_t seen = 0, sve = 0, sparse = 0;
+  std::size_t seen = 0, sve = 0, sparse = 0, winograd = 0;
   for (const std::string& line : executor.implementations()) {
     if (comm.rank() == 0) std::cout << "  " << line << '\n';
     if (!line.starts_with("conv")) continue;
@@ -103,6 +103,7 @@ void check_kernels(const Comm& comm, const Executor& executor, GradientKernels k
     const bool is_sve = line.find("sve_512") != std::string::npos;
     sve += is_sve ? 1 : 0;
     sparse += line.ends_with("sparse:halomesh") ? 1 : 0;
+    winograd += line.ends_with("winograd:halomesh") ? 1 : 0;
     if (kOnSve)
       findings.expect(is_sve || line.ends_with(":halomesh"),
                       [&] { return "not an SVE kernel: " + line; });
@@ -110,10 +111,13 @@ void check_kernels(const Comm& comm, const Executor& executor, GradientKernels k
   findings.expect(seen >= 6, [&] { return fmt::format("only {} kernels of convolutions", seen); });
   const bool dense = kernels == GradientKernels::kDense;
   if (kOnSve)
-    findings.expect(sve >= (dense ? 4 : 2),
-                    [&] { return fmt::format("only {} SVE kernels", sve); });
-  findings.expect(dense ? sparse == 0 : sparse >= 2,
+    findings.expect(sve + winograd >= (dense ? 4 : 2), [&] {
+      return fmt::format("only {} SVE kernels, {} by Winograd's filtering", sve, winograd);
+    });
+  findings.expect(dense ? sparse == 0 : sparse >= 2 || kernels != GradientKernels::kSparse,
                   [&] { return fmt::format("{} sparse gradients", sparse); });
+  findings.expect(dense ? winograd == 0 : winograd >= 2 || kernels != GradientKernels::kWinograd,
+                  [&] { return fmt::format("{} by Winograd's filtering", winograd); });
 }
 
 // Each step within its tolerance; rank 0 prints how close it was.
@@ -146,10 +150,16 @@ void check_cpu_curve(const Comm& comm, const std::filesystem::path& directory,
     return;
   }
   const ToleratedCurve expected = read(curve);
-  for (const GradientKernels kernels : {GradientKernels::kDense, GradientKernels::kSparse})
+  const auto name_of = [](GradientKernels kernels) {
+    return kernels == GradientKernels::kDense    ? "dense"
+           : kernels == GradientKernels::kSparse ? "sparse"
+                                                 : "winograd";
+  };
+  for (const GradientKernels kernels :
+       {GradientKernels::kDense, GradientKernels::kSparse, GradientKernels::kWinograd})
     for (const MeshShape& mesh : {MeshShape{1, {2, 1, 1}}, MeshShape{2, {1, 1, 1}}}) {
-      const std::string name = fmt::format("{}x{}-{}", mesh.replicas, to_string(mesh.parts),
-                                           kernels == GradientKernels::kDense ? "dense" : "sparse");
+      const std::string name =
+          fmt::format("{}x{}-{}", mesh.replicas, to_string(mesh.parts), name_of(kernels));
       TrainingRequest request = request_of(directory, kernel, mesh, name);
       request.kernels = kernels;
       request.after = [&](const Executor& e) { check_kernels(comm, e, kernels, findings); };
