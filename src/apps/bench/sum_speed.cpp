@@ -18,6 +18,8 @@ namespace {
 
 constexpr std::int64_t kBucketValues = 1 << 20;  // 4 MiB, as in training
 
+constexpr std::int64_t kCacheValues = 8 << 20;  // 32 MiB a rank: more than caches hold
+
 /// Sums of consecutive buckets of a buffer, all in flight.
 class OwnSums {
  public:
@@ -109,15 +111,17 @@ std::vector<SumSpeed> measure_sums(const ProcessMesh& mesh, std::span<const std:
   std::vector<SumSpeed> speeds;
   const Comm& world = mesh.world();
   for (const std::int64_t bytes : sizes) {
-    AlignedBuffer<float> values(bytes / std::int64_t{sizeof(float)}), source(values.size());
+    AlignedBuffer<float> values(bytes / std::int64_t{sizeof(float)}), source(values.size()),
+        others(kCacheValues);
     std::vector<Way> ways = own_ways(mesh, values);
     for (Way& way : mpi_ways(mesh, values, source)) ways.push_back(std::move(way));
     std::vector<std::vector<double>> seconds(ways.size());
     for (int attempt = 0; attempt <= tries; ++attempt)
       for (std::size_t i = 0; i < ways.size(); ++i) {
-        // As gradients are: just written by this rank. Zeros, as sums of sums would overflow.
+        // Zeros, as sums of sums would overflow. Then no cache holds memory of the way before.
         std::fill_n(values.data(), values.size(), 0.0F);
         std::fill_n(source.data(), source.size(), 0.0F);
+        std::fill_n(others.data(), others.size(), 0.0F);
         world.barrier();
         const double begin = MPI_Wtime();
         ways[i].sum();
