@@ -81,9 +81,11 @@ std::vector<Comm> comms_of(const ProcessMesh& mesh, const ModelGeometry& geometr
     for (std::size_t i = 0; i < round.size(); ++i)
       if (std::binary_search(round[i].begin(), round[i].end(), mesh.part())) color = narrow<int>(i);
     Comm comm = mesh.world().split(color, mesh.world().rank());
-    for (std::size_t i = 0; i < sets.size(); ++i)
-      if (color >= 0 && sets[i].parts == round[static_cast<std::size_t>(color)])
-        comms[i] = std::move(comm);
+    if (color < 0) continue;
+    const auto set = std::find_if(sets.begin(), sets.end(), [&](const HolderSet& of) {
+      return of.parts == round[static_cast<std::size_t>(color)];
+    });
+    if (set != sets.end()) comms[static_cast<std::size_t>(set - sets.begin())] = std::move(comm);
   }
   return comms;
 }

@@ -19,6 +19,8 @@ namespace {
 
 constexpr std::int64_t kBucketValues = 1 << 20;  // 4 MiB, as in training
 
+constexpr std::int64_t kCacheValues = 8 << 20;  // 32 MiB a rank: more than caches hold
+
 /// Sums of consecutive buckets of a buffer, all in flight.
 class OwnSums {
  public:
@@ -112,7 +114,8 @@ std::vector<SumSpeed> measure_sums(const ProcessMesh& mesh, std::span<const std:
   std::vector<SumSpeed> speeds;
   const Comm& world = mesh.world();
   for (const std::int64_t bytes : sizes) {
-    AlignedBuffer<float> values(bytes / std::int64_t{sizeof(float)}), source(values.size());
+    AlignedBuffer<float> values(bytes / std::int64_t{sizeof(float)}), source(values.size()),
+        others(kCacheValues);
     std::vector<Way> ways = own_ways(mesh, values);
     // SimGrid's own are not those of a real library; non-blocking ones send all to all.
     if (!simulation::kOn)
@@ -120,9 +123,12 @@ std::vector<SumSpeed> measure_sums(const ProcessMesh& mesh, std::span<const std:
     std::vector<std::vector<double>> seconds(ways.size());
     for (int attempt = 0; attempt <= tries; ++attempt)
       for (std::size_t i = 0; i < ways.size(); ++i) {
-        // As gradients are: just written by this rank. Zeros, as sums of sums would overflow.
-        if (!simulation::kOn) std::fill_n(values.data(), values.size(), 0.0F);
-        if (!simulation::kOn) std::fill_n(source.data(), source.size(), 0.0F);
+        // Zeros, as sums of sums would overflow. Then no cache holds memory of the way before.
+        if (!simulation::kOn) {
+          std::fill_n(values.data(), values.size(), 0.0F);
+          std::fill_n(source.data(), source.size(), 0.0F);
+          std::fill_n(others.data(), others.size(), 0.0F);
+        }
         world.barrier();
         const double begin = MPI_Wtime();
         ways[i].sum();
