@@ -52,6 +52,9 @@ Options bench_options() {
       .add<std::uint64_t>("seed", "S", 0, "seed of input, weights and dropout")
       .add<std::string>("json", "FILE", "", "also write all figures to FILE");
   add_reduction_option(options);
+  options.add_choice("send-halos", {"early", "late"}, "early",
+                     "halos leave early: as soon as the chunks that they are part of are computed; "
+                     "late: with the whole layer");
   options.accept_in_config(all_run_options());
   return options;
 }
@@ -62,6 +65,8 @@ BenchPlan read_bench_plan(const Options& options, std::int64_t ranks) {
   plan.warm_up = options.get<std::int64_t>("warm-up");
   plan.seed = options.get<std::uint64_t>("seed");
   plan.reduction = reduction_named(options.get<std::string>("reduction"));
+  plan.sending = options.get<std::string>("send-halos") == "early" ? Executor::Sending::kWithChunks
+                                                                   : Executor::Sending::kWithLayer;
   plan.evaluate = options.get<bool>("evaluate");
   plan.json = options.get<std::string>("json");
   const std::vector<std::string> precisions = precisions_of(options);

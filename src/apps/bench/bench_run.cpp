@@ -41,6 +41,7 @@ class MeasuredTraining {
             std::make_unique<GeneratedReader>(plan.seed, network.model.input()),
             {network.model.input(), executor().input_span(), executor().output().span.extent(kC),
              local, network.model.input_type(), network.mesh.replica()}) {
+    training_.executor().set_sending(plan.sending);
     loader_.append(order(plan.warm_up + plan.steps).validation());
   }
 
