@@ -63,6 +63,7 @@ struct TrainingRequest {
   std::int64_t conv_layers = 4;
   GradientKernels kernels = GradientKernels::kAuto;
   std::function<void(const Executor&)> after{};  ///< called when the run is done, if any
+  std::string cuts = "auto";                     ///< of convolutions
 };
 
 /// The loss of each step, oldest first, as written by rank 0. Local.
@@ -95,6 +96,7 @@ inline std::vector<double> train(const Comm& comm, const TrainingRequest& reques
   const ProcessMesh mesh(comm, request.mesh);
   Model model =
       make_training_network(request.kernel, request.input, request.conv_layers, request.kernels);
+  model.set_cuts(parse_cuts(request.cuts));
   const ModelGeometry geometry = model.geometry(request.mesh.parts);
   Parameters parameters(geometry, mesh.part());
   constexpr std::uint64_t kSeed = 21;

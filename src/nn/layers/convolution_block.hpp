@@ -31,7 +31,6 @@ struct ConvolutionBlockOptions {
   float slope = 0.3F;     ///< of the leaky ReLU; at least 0
   DataType compute = DataType::kFloat32;  ///< of products, kFloat32 or kBfloat16; sums are fp32
   DataType dst = DataType::kFloat32;      ///< of the output, kFloat32 or kBfloat16
-  bool channel_cuts = true;               ///< whether the output may be cut by channels
   GradientKernels kernels = GradientKernels::kAuto;  ///< for inputs of more than 8 channels
   /// Bytes of a core's private cache; 0: ask the system. The planes computed at once fit all of
   /// these caches together.
@@ -57,7 +56,7 @@ class ConvolutionBlock final : public Layer {
   Shape dst_shape(std::span<const Shape> src) const override;
   Box needs(const Box& dst, std::size_t input, std::span<const Shape> src) const override;
   DataType dst_type(std::span<const DataType> src) const override;
-  bool splits_over_channels() const override { return options_.channel_cuts; }
+  bool splits_over_channels() const override { return true; }
   std::vector<ParameterGeometry> parameters(std::span<const Shape> src) const override;
 
   /// Throws Error for a context that holds other parameter rows than those of the channels that it
