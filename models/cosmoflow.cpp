@@ -109,7 +109,6 @@ std::unique_ptr<Layer> make_block(const CosmoFlowOptions& o, std::int64_t number
   block.window = WindowOptions::cube(o.kernel, 1, PaddingKind::kSame);
   block.slope = static_cast<float>(o.leaky_slope);
   block.compute = o.precision;
-  block.channel_cuts = o.channel_cuts;
   block.kernels = o.kernels;
   if (number < o.conv_layers) block.dst = o.precision;
   return isa_kernels().make_convolution_block(block);
@@ -125,6 +124,7 @@ Model make_cosmoflow(const CosmoFlowOptions& o) {
   check_volumes(o);
   const auto slope = static_cast<float>(o.leaky_slope);
   Model model(o.input, o.input_type);
+  model.set_cuts(o.cuts);
   for (std::int64_t i = 1; i <= o.conv_layers; ++i)
     model.add("conv" + std::to_string(i), make_block(o, i));
   std::int64_t dense = 0;

@@ -23,7 +23,7 @@ struct CosmoFlowOptions {
   double dropout = 0.5;  ///< after each dense layer of fc; 0: no dropout layers
   double leaky_slope = 0.3;
   double output_scale = 1.2;
-  bool channel_cuts = true;  ///< late convolutions may be cut by output channels, else in space
+  CutSetting cuts{};  ///< of the convolutions, in space and by output channels
   GradientKernels kernels = GradientKernels::kAuto;  ///< of the convolutions
   DataType precision = DataType::kFloat32;           ///< kFloat32 or kBfloat16
   DataType input_type = DataType::kFloat32;  ///< kFloat32, or kInt16: counts, for their log(1+x)

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <ostream>
 #include <string>
 
@@ -129,6 +130,7 @@ void GeometryTable::print(std::ostream& out, std::int64_t part, std::int64_t bat
   out << "part " << part << " of " << to_string(geometry_.grid()) << ", at (" << at[0] << ", "
       << at[1] << ", " << at[2]
       << "); boxes are [d)x[h)x[w)xchannels, sizes are in bytes per sample\n\n";
+  print_cuts(out);
   print_tensors(out, p);
   out << '\n';
   print_parameters(out, p);
@@ -136,6 +138,32 @@ void GeometryTable::print(std::ostream& out, std::int64_t part, std::int64_t bat
   print_totals(out, p, batch);
   out << '\n';
   print_extremes(out, batch);
+}
+
+// How layers are cut, with what each would move if it were cut otherwise.
+void GeometryTable::print_cuts(std::ostream& out) const {
+  const auto& cuts = geometry_.cuts();
+  if (geometry_.grid().count() == 1) return;
+  TextTable table({"layer", "space x channels", "space", "exchanged B", "gradients summed B",
+                   "in space B", "by channels B"},
+                  "<<<>>>>");
+  const auto total = [](const std::optional<CutBytes>& bytes) {
+    return bytes ? digits(bytes->total()) : "-";
+  };
+  CutBytes sum;
+  for (std::size_t l = 0; l < cuts.size(); ++l) {
+    const LayerChoice& choice = cuts[l];
+    sum.exchanged += choice.bytes.exchanged;
+    sum.summed += choice.bytes.summed;
+    if (!choice.may_split && choice.bytes.total() == 0) continue;
+    table.add({geometry_.layers()[l].name, to_string(choice.cut), to_string(choice.cut.space),
+               digits(choice.bytes.exchanged), digits(choice.bytes.summed), total(choice.in_space),
+               total(choice.by_channels)});
+  }
+  table.add({"all", "", "", digits(sum.exchanged), digits(sum.summed)});
+  out << table
+      << "  cuts of layers: bytes that arrive at a part per step and sample, forward and backward; "
+         "the last\n  two columns: in total, if this layer were cut so\n\n";
 }
 
 void GeometryTable::print_tensors(std::ostream& out, std::size_t part) const {

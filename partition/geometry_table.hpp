@@ -54,6 +54,7 @@ class GeometryTable {
  private:
   void add_local(std::size_t part, const std::vector<std::int64_t>& layer_flops);
   void add_transfers();
+  void print_cuts(std::ostream& out) const;
   void print_tensors(std::ostream& out, std::size_t part) const;
   void print_parameters(std::ostream& out, std::size_t part) const;
   void print_totals(std::ostream& out, std::size_t part, std::int64_t batch) const;

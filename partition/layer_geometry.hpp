@@ -55,8 +55,8 @@ class LayerGeometry {
   /// (dense layers); the partial sums are then added up on the owners of the output.
   virtual bool splits_over_input() const { return false; }
 
-  /// True when a part may compute only a block of the output's channels, over all of space, with
-  /// the rows of the parameters that belong to them. ModelGeometry decides whether it does.
+  /// True when a part may compute only a block of the output's channels, with the rows of the
+  /// parameters that belong to them. choose_cuts() decides whether it does.
   virtual bool splits_over_channels() const { return false; }
 
   /// The trainable parameters, in the order weight, bias.
@@ -74,6 +74,14 @@ class LayerGeometry {
     if (dst.empty()) return {};
     return {{dst.lo[kC], dst.hi[kC]}, Box::whole(parameters(src)[parameter].in)};
   }
+};
+
+/// The geometry of one layer of a network. Tensor 0 is the network's input; the output of
+/// layer i is tensor i + 1, so `inputs` may only name tensors <= i.
+struct GraphNode {
+  std::string name;
+  const LayerGeometry* layer = nullptr;  ///< not owned
+  std::vector<std::size_t> inputs;
 };
 
 /// The boxes of a layer on a part that owns `dst_owned` of its output and has the blocks

@@ -29,19 +29,6 @@ bool leaves_idle(const std::vector<Box>& aligned, const Partition& blocks) {
   return false;
 }
 
-// Whether cutting the output of `node` by channels moves less than cutting it in space: see the
-// class.
-bool moves_less_by_channels(const GraphNode& node, const std::vector<Shape>& src_shapes,
-                            const Shape& dst, std::int64_t parts) {
-  if (parts == 1 || !node.layer->splits_over_channels() || dst.c < parts * kChannelVector)
-    return false;
-  if (std::find(node.inputs.begin(), node.inputs.end(), 0) != node.inputs.end()) return false;
-  std::int64_t inputs = 0, weights = 0;
-  for (const Shape& src : src_shapes) inputs += src.volume();
-  for (const ParameterGeometry& p : node.layer->parameters(src_shapes)) weights += p.volume();
-  return inputs < weights;
-}
-
 void add_holder(ParameterPlacement& placement, const ParameterSlice& slice, std::int64_t part) {
   for (SliceHolders& group : placement.holders) {
     if (group.slice == slice) {
@@ -59,9 +46,12 @@ void add_holder(ParameterPlacement& placement, const ParameterSlice& slice, std:
 }  // namespace
 
 ModelGeometry::ModelGeometry(const Shape& input, const std::vector<GraphNode>& nodes,
-                             const PartGrid& grid)
+                             const PartGrid& grid, const CutSetting& cuts)
     : grid_(grid) {
   derive_shapes(input, nodes);
+  std::vector<Shape> shapes;
+  for (const TensorGeometry& tensor : tensors_) shapes.push_back(tensor.shape);
+  cuts_ = choose_cuts(nodes, shapes, grid, cuts);
   derive_owners(nodes);
   derive_needs(nodes);
   derive_transfers();
@@ -101,9 +91,8 @@ void ModelGeometry::derive_shapes(const Shape& input, const std::vector<GraphNod
 void ModelGeometry::derive_owners(const std::vector<GraphNode>& nodes) {
   for (std::size_t t = tensors_.size(); t-- > 0;) {
     TensorGeometry& tensor = tensors_[t];
-    if (t > 0 && moves_less_by_channels(nodes[t - 1], layers_[t - 1].src_shapes, tensor.shape,
-                                        grid_.count())) {
-      tensor.owned = channel_partition(tensor.shape, grid_.count());
+    if (t > 0 && cuts_[t - 1].cut.groups > 1) {
+      tensor.owned = cut_partition(tensor.shape, grid_, cuts_[t - 1].cut);
       continue;
     }
     tensor.owned = block_partition(tensor.shape, grid_);

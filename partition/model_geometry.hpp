@@ -7,19 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "partition/choose_cuts.hpp"
+#include "partition/cuts.hpp"
 #include "partition/layer_geometry.hpp"
 #include "partition/partition.hpp"
 #include "partition/transfer_plan.hpp"
 
 namespace halomesh {
-
-/// The geometry of one layer of a network. Tensor 0 is the network's input; the output of
-/// layer i is tensor i + 1, so `inputs` may only name tensors <= i.
-struct GraphNode {
-  std::string name;
-  const LayerGeometry* layer = nullptr;  ///< not owned
-  std::vector<std::size_t> inputs;
-};
 
 /// One tensor of the network. Vectors are indexed by part; boxes are in global coordinates.
 struct TensorGeometry {
@@ -71,28 +65,22 @@ struct ParameterPlacement {
 /// those, so that nothing has to move; unless that would leave a part without work that would
 /// otherwise have a block.
 ///
-/// Before that rule: the output of a layer that can be split over its output's channels is cut by
-/// channels (channel_partition()) where this moves less data. Cut in space, each part holds all its
-/// W parameters and sums their gradient over the P parts: W (P - 1) / P elements arrive in each
-/// half of the best all-reduce (reduce-scatter, all-gather: Thakur, Rabenseifner & Gropp, Int. J.
-/// High Perform. Comput. Appl. 19, 2005, 49-66). Cut by channels, it gathers the rest of the input,
-/// I (P - 1) / P elements of I, and as many of the input's gradient return; its parameters are its
-/// own, and what replicas sum of them shrinks by P. So: by channels where I < W. This is for one
-/// sample; but where each layer halves the extents and doubles the channels, W / I grows 16-fold
-/// per layer, so that a few samples rarely change the decision. Halos, ignored here, favour
-/// channels as well.
-/// Each part must get a vector of channels (kChannelVector), or its kernels would waste what the
-/// cut saves; and the network's input, which comes with its halo in blocks of space, is never
-/// gathered.
+/// Before that rule: the output of a layer that choose_cuts() cuts in groups of channels belongs to
+/// the parts of its cut (cut_box()). Who gathers what and who holds which parameters follows from
+/// the boxes.
 class ModelGeometry {
  public:
-  /// Throws Error, naming the layer, where shapes do not fit or slices overlap in part.
-  ModelGeometry(const Shape& input, const std::vector<GraphNode>& nodes, const PartGrid& grid);
+  /// Throws Error, naming the layer, where shapes do not fit or slices overlap in part, and
+  /// UsageError for cuts that are not possible.
+  ModelGeometry(const Shape& input, const std::vector<GraphNode>& nodes, const PartGrid& grid,
+                const CutSetting& cuts = {});
 
   const PartGrid& grid() const { return grid_; }
   const std::vector<TensorGeometry>& tensors() const { return tensors_; }
   const std::vector<LayerPlacement>& layers() const { return layers_; }
   const std::vector<ParameterPlacement>& parameters() const { return parameters_; }
+  /// How each layer's output is cut, indexed by layer.
+  const std::vector<LayerChoice>& cuts() const { return cuts_; }
   /// Logical number of trainable parameters of the network, independent of the grid.
   std::int64_t parameter_count() const;
   /// Parameters that `part` holds.
@@ -106,6 +94,7 @@ class ModelGeometry {
   void derive_parameters(const std::vector<GraphNode>& nodes);
 
   PartGrid grid_;
+  std::vector<LayerChoice> cuts_;
   std::vector<TensorGeometry> tensors_;
   std::vector<LayerPlacement> layers_;
   std::vector<ParameterPlacement> parameters_;

@@ -94,4 +94,17 @@ std::vector<TransferPlan> split_into_rounds(const TransferPlan& plan, const Laye
   return split_into_rounds(plan, needed);
 }
 
+std::vector<std::size_t> chunks_before_sends(const std::vector<TransferPlan>& rounds,
+                                             const std::vector<Chunk>& chunks, std::int64_t part) {
+  std::vector<std::size_t> before;
+  for (const TransferPlan& round : rounds) {
+    std::size_t computed = 0;
+    for (const Transfer& t : round.transfers())
+      for (std::size_t k = computed; t.src == part && k < chunks.size(); ++k)
+        if (!intersect(t.box, chunks[k].dst).empty()) computed = k + 1;
+    before.push_back(computed);
+  }
+  return before;
+}
+
 }  // namespace halomesh

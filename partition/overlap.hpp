@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The order in which a part computes its output so that computation hides the exchange: chunks of
 // D-planes whose inputs are all owned come first, then the others in the order in which their halos
-// arrive.
+// arrive; and what neighbours need of it leaves before the rest is computed.
 #pragma once
 
 #include <functional>
@@ -41,5 +41,10 @@ std::vector<TransferPlan> split_into_rounds(const TransferPlan& plan,
 /// which the layer's chunks need it.
 std::vector<TransferPlan> split_into_rounds(const TransferPlan& plan, const LayerGeometry& layer,
                                             const LayerPlacement& placement, std::size_t input);
+
+/// For each of `rounds`, after how many of `chunks`, which `part` computes in this order, all that
+/// it sends in that round is computed; 0 if it sends nothing.
+std::vector<std::size_t> chunks_before_sends(const std::vector<TransferPlan>& rounds,
+                                             const std::vector<Chunk>& chunks, std::int64_t part);
 
 }  // namespace halomesh

@@ -30,19 +30,6 @@ Partition block_partition(const Shape& shape, const PartGrid& grid) {
   return partition;
 }
 
-Partition channel_partition(const Shape& shape, std::int64_t parts) {
-  const std::int64_t vectors = (shape.c + kChannelVector - 1) / kChannelVector;
-  Partition partition;
-  for (std::int64_t part = 0; part < parts; ++part) {
-    const Range r = block_range(vectors, parts, part);
-    Box box = Box::whole(shape);
-    box.lo[kC] = std::min(r.lo * kChannelVector, shape.c);
-    box.hi[kC] = std::min(r.hi * kChannelVector, shape.c);
-    partition.push_back(box.normalized());
-  }
-  return partition;
-}
-
 bool is_partition(const std::vector<Box>& boxes, const Shape& shape) {
   std::int64_t volume = 0;
   for (const Box& box : boxes) {

@@ -26,11 +26,6 @@ Partition block_partition(const Shape& shape, const PartGrid& grid);
 /// for (64 bytes: AVX-512, SVE of A64FX), so that no part computes with partly filled vectors.
 inline constexpr std::int64_t kChannelVector = 16;
 
-/// Cuts the channels in blocks of whole vectors (the last vector may be short); every part has all
-/// of space. Blocks differ by at most one vector, the larger come first; empty for parts beyond the
-/// number of vectors.
-Partition channel_partition(const Shape& shape, std::int64_t parts);
-
 /// True when the boxes are disjoint and together make up the whole tensor.
 bool is_partition(const std::vector<Box>& boxes, const Shape& shape);
 

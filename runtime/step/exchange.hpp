@@ -51,6 +51,8 @@ class Exchange {
   const HaloCounts& counts() const { return counts_; }
   /// The phase of waiting for this exchange.
   Phase phase() const { return trace_.wait; }
+  /// Whether start() was called and finish() was not yet; false for an empty plan.
+  bool started() const { return active_; }
   bool empty() const { return incoming_.empty() && outgoing_.empty(); }
 
  private:

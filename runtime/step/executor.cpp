@@ -45,9 +45,15 @@ void Executor::make_tensors(std::int64_t batch, bool training) {
     };
     tensor.value = Tensor(g.span[part_], batch, types[t]);
     const AnyView value = tensor.value.any_view();
-    for (const TransferPlan& round : rounds_of(t))
+    const std::vector<TransferPlan> rounds = rounds_of(t);
+    for (const TransferPlan& round : rounds)
       tensor.distribute.push_back(
           exchange(round, Combine::kCopy, value, Phase::kHaloPack, Phase::kHaloWait));
+    const LayerPlacement& made_by = geometry_.layers()[t - 1];
+    tensor.chunks_before_sends = chunks_before_sends(
+        rounds,
+        order_chunks(*model_.layers()[t - 1].layer, made_by.boxes[part_], made_by.src_shapes),
+        narrow<std::int64_t>(part_));
     tensor.sum_partials = exchange(g.broadcast.reversed(), Combine::kAdd, value,
                                    Phase::kPartialSumPack, Phase::kPartialSumWait);
     const ModelLayer& producer = model_.layers()[t - 1];
@@ -153,7 +159,18 @@ void Executor::publish(std::size_t t) {
     clear(tensor.value.any_view(), g.owned[part_]);
   tensor.sum_partials->start();
   tensor.sum_partials->finish();
-  for (const auto& round : tensor.distribute) round->start();
+  for (const auto& round : tensor.distribute)
+    if (!round->started()) round->start();
+}
+
+// Starts the rounds whose last chunk is the `computed`-th: they travel while the others are
+// computed, which at cuts along h or w, where no plane is free of remote data, is all that hides
+// them. What is summed over parts is complete only with the layer.
+void Executor::start_rounds(std::size_t t, std::size_t computed) {
+  if (sending_ == Sending::kWithLayer || geometry_.tensors()[t].partial_sums) return;
+  EdgeTensor& tensor = *tensors_[t];
+  for (std::size_t k = 0; k < tensor.distribute.size(); ++k)
+    if (tensor.chunks_before_sends[k] == computed) tensor.distribute[k]->start();
 }
 
 // Waits for the first `rounds` rounds of the halos of a layer's inputs.
@@ -181,10 +198,12 @@ void Executor::forward(const Pass& pass, AnyConstView input) {
     const ModelLayer& entry = model_.layers()[l];
     const LayerState& state = states_[l];
     layer_ = l;
-    std::size_t rounds = 0;
+    std::size_t rounds = 0, computed = 0;
+    start_rounds(l + 1, computed);             // sends nothing, but receives early
     for (const Chunk& chunk : state.chunks) {  // those that need nothing remote come first
       if (chunk.needs_remote) await_inputs(entry.inputs, ++rounds);
       compute(pass, l, chunk);
+      start_rounds(l + 1, ++computed);
       pass.progress();
     }
     await_inputs(entry.inputs, kAllStages);
@@ -200,6 +219,7 @@ void Executor::progress() {
     for (const auto& round : tensor.distribute) round->progress();
     if (tensor.return_halo) tensor.return_halo->progress();
   }
+  for (const auto& round : tensors_[layer_ + 1]->distribute) round->progress();
 }
 
 void Executor::settle_diff(std::size_t t) {

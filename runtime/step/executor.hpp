@@ -27,6 +27,12 @@ class Executor {
   Executor(const Comm& group, Model& model, const ModelGeometry& geometry, Parameters& parameters,
            std::int64_t batch, bool training, Trace* trace = nullptr);
 
+  /// When the halos of a layer's output leave, in rounds: as soon as the chunks that make up a
+  /// round are computed, or when the whole layer is. Results are the same; kWithLayer is for
+  /// comparison. Local; not between forward() and backward().
+  enum class Sending : std::uint8_t { kWithChunks, kWithLayer };
+  void set_sending(Sending sending) { sending_ = sending; }
+
   /// The box of the input that this part needs: owned, and the halo of the first layers.
   const Box& input_span() const;
 
@@ -69,6 +75,7 @@ class Executor {
     bool diff_replaces_value = false;  // the diff shares the memory of the value
     bool clear_diff = false;  // no consumer here reads some owned elements: their diff starts at 0
     std::vector<std::unique_ptr<Exchange>> distribute;      // forward, in the order of chunks
+    std::vector<std::size_t> chunks_before_sends;           // by round
     std::unique_ptr<Exchange> sum_partials;                 // forward
     std::unique_ptr<Exchange> return_halo, broadcast_diff;  // backward
     std::size_t consumers_left = 0;
@@ -88,6 +95,7 @@ class Executor {
   void await_inputs(const std::vector<std::size_t>& inputs, std::size_t rounds);
   bool may_replace_value(std::size_t tensor) const;
   void publish(std::size_t tensor);
+  void start_rounds(std::size_t tensor, std::size_t computed);
   void backward_data(const Pass& pass, std::size_t layer);
   void backward_parameters(const Pass& pass, std::size_t layer);
   void settle_diff(std::size_t tensor);
@@ -99,7 +107,8 @@ class Executor {
   const ModelGeometry& geometry_;
   std::size_t part_;
   Trace* trace_;
-  bool loaded_ = false;    // parameters
+  bool loaded_ = false;  // parameters
+  Sending sending_ = Sending::kWithChunks;
   std::size_t layer_ = 0;  // whose exchanges progress() serves
   std::vector<InFlight<EdgeTensor>> tensors_;
   std::vector<LayerState> states_;

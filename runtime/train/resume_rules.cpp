@@ -39,6 +39,7 @@ constexpr std::array kRules = std::to_array<ResumeRule>({
     {"augment", kAllowed},
     {"precision", kAllowed},
     {"parts", kFree},
+    {"cuts", kFree},
     {"channel-cuts", kFree},
     {"kernels", kFree},
     {"reduction", kFree},

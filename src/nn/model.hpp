@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "partition/model_geometry.hpp"
@@ -58,16 +59,19 @@ class Model {
   }
   const std::vector<ModelLayer>& layers() const { return layers_; }
 
-  /// The geometry of this network cut over `grid`.
+  /// How layers are cut on every grid; by default as costs least.
+  void set_cuts(CutSetting cuts) { cuts_ = std::move(cuts); }
+  /// The geometry of this network cut over `grid`. Throws UsageError where the cuts do not fit.
   ModelGeometry geometry(const PartGrid& grid) const {
     std::vector<GraphNode> nodes;
     for (const ModelLayer& l : layers_) nodes.push_back({l.name, l.layer.get(), l.inputs});
-    return ModelGeometry(input_, nodes, grid);
+    return ModelGeometry(input_, nodes, grid, cuts_);
   }
 
  private:
   Shape input_;
   DataType input_type_;
+  CutSetting cuts_;
   std::vector<ModelLayer> layers_;
 };
 

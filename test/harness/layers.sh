@@ -11,8 +11,8 @@ cd "${1:-.}"
 #   room      | rooms                                      | libraries
 rules='
 include           |                                                   | std
-partition         | include                                           | std
 partition/cost    | include                                           | std
+partition         | include partition/cost                            | std
 partition/samples | include partition                                 | std
 src/nn            | include partition partition/cost partition/samples                               | std system dnnl omp
 src/synth         | include                                           | std system fftw3 omp

@@ -28,7 +28,7 @@ void check_exchanges(bool channel_cuts) {
     constexpr std::int64_t kSamples = 2;
     const PartGrid grid{4, 4, 1};
     CosmoFlowOptions options;
-    options.channel_cuts = channel_cuts;
+    options.cuts = parse_cuts(channel_cuts ? "conv5:1x16" : "space");
     Model model = make_cosmoflow(options);
     const ModelGeometry geometry = model.geometry(grid);
     Parameters parameters(geometry, comm.rank());

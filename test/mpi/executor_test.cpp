@@ -132,9 +132,22 @@ void compare_bytes(const NetworkRun& run, std::int64_t steps, const std::string&
                         steps * run.local_batch() * volume * 4, name + ", halo bytes");
 }
 
+constexpr std::int64_t kLocalBatch = 2;
+
+void check_mesh(const Comm& comm, const MeshShape& mesh, NetworkRun& serial, SmallNetwork network,
+                Findings& findings) {
+  NetworkRun run(comm, mesh, std::move(network.model), kLocalBatch, serial.values());
+  const std::string where =
+      fmt::format("{} on {} x {}", network.name, mesh.replicas, to_string(mesh.parts));
+  for (int step = 1; step <= 2; ++step) {
+    run.step();
+    compare_runs(run, serial, fmt::format("{}, step {}", where, step), findings);
+  }
+  compare_bytes(run, 2, where, findings);
+}
+
 // All meshes of the communicator's size against one rank; 2 samples per replica.
 void check_network(const Comm& comm, SmallNetwork (*make)(), Findings& findings) {
-  constexpr std::int64_t kLocalBatch = 2;
   const Comm alone = comm.split(comm.rank(), 0);
   for (std::int64_t parts = 1; parts <= comm.size(); ++parts) {
     if (comm.size() % parts != 0) continue;
@@ -150,16 +163,43 @@ void check_network(const Comm& comm, SmallNetwork (*make)(), Findings& findings)
     NetworkRun serial(alone, {1, {1, 1, 1}}, std::move(network.model), replicas * kLocalBatch,
                       values);
     serial.step();
-    for (const PartGrid& grid : grids_of(parts)) {
-      NetworkRun run(comm, {replicas, grid}, make().model, kLocalBatch, values);
-      const std::string where = fmt::format("{} on {} x {}", name, replicas, to_string(grid));
-      for (int step = 1; step <= 2; ++step) {
-        run.step();
-        compare_runs(run, serial, fmt::format("{}, step {}", where, step), findings);
-      }
-      compare_bytes(run, 2, where, findings);
-    }
+    for (const PartGrid& grid : grids_of(parts))
+      check_mesh(comm, {replicas, grid}, serial, make(), findings);
   }
+}
+
+// Every pair of cuts of the last two blocks on one grid, against one rank.
+void check_cuts(const Comm& comm, const PartGrid& grid, Findings& findings) {
+  const Comm alone = comm.split(comm.rank(), 0);
+  const MeshShape mesh = make_mesh(comm.size(), grid);
+  SmallNetwork network = mixed_cuts_network("space");
+  const ModelGeometry whole = network.model.geometry({1, 1, 1});
+  const StepValues values = integer_values(whole);
+  const double largest = largest_number(whole, values, network.growth, mesh.replicas * kLocalBatch);
+  findings.expect(largest < std::ldexp(1.0, 24 - network.fraction_bits),
+                  [&] { return fmt::format("numbers up to {:g} are not exact", largest); });
+  NetworkRun serial(alone, {1, {1, 1, 1}}, std::move(network.model), mesh.replicas * kLocalBatch,
+                    values);
+  serial.step();
+  std::vector<std::string> pairs;
+  for (const TensorCut& a : all_cuts(grid))
+    for (const TensorCut& b : all_cuts(grid))
+      if (a.groups <= 4 && b.groups <= 6)  // of 64 and 96 channels
+        pairs.push_back(fmt::format("block1:{},block2:{}", to_string(a), to_string(b)));
+  pairs.erase(std::unique(pairs.begin(), pairs.end()), pairs.end());
+  findings.expect(pairs.size() > 3, [] { return std::string("too few cuts"); });
+  for (const std::string& cuts : pairs)
+    check_mesh(comm, mesh, serial, mixed_cuts_network(cuts), findings);
+}
+
+TEST_CASE("every cut in space and channels gives the step of one rank, exactly [8 ranks]") {
+  for (const PartGrid grid : {PartGrid{2, 1, 1}, PartGrid{2, 2, 1}, PartGrid{3, 2, 1},
+                              PartGrid{1, 2, 3}, PartGrid{2, 2, 2}, PartGrid{4, 1, 2}})
+    for_comms("cuts of " + to_string(grid), {static_cast<int>(grid.count())},
+              [grid](const Comm& comm, Findings& findings) { check_cuts(comm, grid, findings); });
+  for_comms("cuts of two replicas", {8}, [](const Comm& comm, Findings& findings) {
+    check_cuts(comm, {2, 2, 1}, findings);
+  });
 }
 
 TEST_CASE("a step of a small network on any mesh equals that on one rank, exactly") {

@@ -80,6 +80,7 @@ class NetworkRun {
     reducer_.finish();
   }
 
+  const StepValues& values() const { return values_; }
   const ProcessMesh& mesh() const { return mesh_; }
   const ModelGeometry& geometry() const { return geometry_; }
   const Executor& executor() const { return executor_; }

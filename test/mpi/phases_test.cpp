@@ -22,7 +22,7 @@ constexpr std::int64_t kSteps = 2;
 CosmoFlowOptions cut_in_space() {
   CosmoFlowOptions options = small_cosmoflow();
   options.kernel = 3;
-  options.channel_cuts = false;
+  options.cuts = parse_cuts("space");
   return options;
 }
 

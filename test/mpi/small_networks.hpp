@@ -40,10 +40,10 @@ class SmallNetworkBuilder {
   std::size_t convolution(std::int64_t filters, std::int64_t kernel, std::size_t src) {
     return convolution(filters, WindowOptions::cube(kernel, 1, PaddingKind::kSame), src);
   }
-  /// Kernel 2, pooled by two.
-  std::size_t block(std::int64_t filters, std::size_t src) {
+  /// Pooled by two.
+  std::size_t block(std::int64_t filters, std::size_t src, std::int64_t kernel = 2) {
     network_.fraction_bits += 1;
-    ConvolutionBlockOptions options{filters, WindowOptions::cube(2, 1, PaddingKind::kSame)};
+    ConvolutionBlockOptions options{filters, WindowOptions::cube(kernel, 1, PaddingKind::kSame)};
     options.slope = 0.5F;
     return add("block", std::make_unique<ConvolutionBlock>(options), {src});
   }
@@ -153,6 +153,16 @@ inline SmallNetwork late_channels_network() {
   SmallNetworkBuilder b("late blocks cut by channels", {2, 12, 8, 9});
   b.dense(3, b.block(96, b.block(64, b.block(4, 0))));
   return b.take();
+}
+
+// Blocks of kernel 2 and 3 that may be cut in any blocks of space and groups of channels, with
+// blocks and groups that are not equal, and a dense layer of what they make.
+inline SmallNetwork mixed_cuts_network(const std::string& cuts) {
+  SmallNetworkBuilder b("blocks cut " + cuts, {2, 28, 20, 16});
+  b.dense(3, b.block(96, b.block(64, b.block(4, 0), 3)));
+  SmallNetwork network = b.take();
+  network.model.set_cuts(parse_cuts(cuts));
+  return network;
 }
 
 inline std::vector<SmallNetwork (*)()> small_networks() {

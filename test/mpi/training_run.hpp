@@ -64,6 +64,7 @@ struct TrainingRequest {
   GradientKernels kernels = GradientKernels::kAuto;
   Reduction reduction = Reduction::kAuto;
   std::function<void(const Executor&)> after{};  ///< called when the run is done, if any
+  std::string cuts = "auto";                     ///< of convolutions
 };
 
 /// The loss of each step, oldest first, as written by rank 0. Local.
@@ -96,6 +97,7 @@ inline std::vector<double> train(const Comm& comm, const TrainingRequest& reques
   const ProcessMesh mesh(comm, request.mesh);
   Model model =
       make_training_network(request.kernel, request.input, request.conv_layers, request.kernels);
+  model.set_cuts(parse_cuts(request.cuts));
   const ModelGeometry geometry = model.geometry(request.mesh.parts);
   Parameters parameters(geometry, mesh.part());
   constexpr std::uint64_t kSeed = 21;

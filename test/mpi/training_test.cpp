@@ -39,11 +39,18 @@ const std::vector<MeshShape> kThree{{1, {1, 1, 1}}, {1, {2, 2, 1}}, {2, {1, 3, 2
 // The runs of one network under one directory, each with a directory of its own by its name.
 class Curves {
  public:
-  Curves(std::filesystem::path directory, std::int64_t kernel, const std::vector<MeshShape>& meshes)
-      : directory_(std::move(directory)), kernel_(kernel), meshes_(meshes) {}
+  // `cuts` of the layers are indexed by mesh; none: auto.
+  Curves(std::filesystem::path directory, std::int64_t kernel, const std::vector<MeshShape>& meshes,
+         std::vector<std::string> cuts)
+      : directory_(std::move(directory)),
+        kernel_(kernel),
+        meshes_(meshes),
+        cuts_(std::move(cuts)) {}
 
   TrainingRequest request(std::size_t mesh, const std::string& run) const {
-    return {kernel_, meshes_[mesh], kSteps, directory_, out(mesh, run), {}, 0};
+    TrainingRequest request{kernel_, meshes_[mesh], kSteps, directory_, out(mesh, run), {}, 0};
+    if (!cuts_.empty()) request.cuts = cuts_[mesh];
+    return request;
   }
   std::int64_t kernel() const { return kernel_; }
   const std::vector<MeshShape>& meshes() const { return meshes_; }
@@ -52,8 +59,8 @@ class Curves {
   }
   std::vector<double> reference() const { return read_losses(out(0, "whole") / "metrics.jsonl"); }
   std::string name(std::size_t mesh) const {
-    return fmt::format("kernel {} on {} x {}", kernel_, meshes_[mesh].replicas,
-                       to_string(meshes_[mesh].parts));
+    return fmt::format("kernel {} on {} x {}{}", kernel_, meshes_[mesh].replicas,
+                       to_string(meshes_[mesh].parts), cuts_.empty() ? "" : " " + cuts_[mesh]);
   }
 
   // Collective over a communicator of one rank: the tolerance of each step, see above.
@@ -87,6 +94,7 @@ class Curves {
   std::filesystem::path directory_;
   std::int64_t kernel_;
   const std::vector<MeshShape>& meshes_;
+  std::vector<std::string> cuts_;
 };
 
 // `got` are the losses from step `first` on.
@@ -139,11 +147,12 @@ void check_mesh(const Comm& comm, const Curves& curves, std::size_t mesh, Findin
                  fmt::format("{} from {}", name, curves.name(mesh - 1)), findings);
 }
 
-void check_curves(std::int64_t kernel, const std::vector<MeshShape>& meshes) {
+void check_curves(std::int64_t kernel, const std::vector<MeshShape>& meshes,
+                  const std::vector<std::string>& cuts = {}) {
   const SharedDirectory directory(test_world());
   if (test_world().rank() == 0) write_training_data(directory.path());
   test_world().barrier();
-  const Curves curves(directory.path(), kernel, meshes);
+  const Curves curves(directory.path(), kernel, meshes, cuts);
   std::set<int> sizes;
   for (const MeshShape& mesh : meshes) sizes.insert(static_cast<int>(mesh.ranks()));
   for_comms(fmt::format("training with kernel {}", kernel), {sizes.begin(), sizes.end()},
@@ -159,6 +168,16 @@ TEST_CASE("loss curves with kernel 2 are the same on every mesh, and on resuming
 
 TEST_CASE("loss curves with kernel 3 are the same on three meshes, and on resuming [12 ranks]") {
   check_curves(3, kThree);
+}
+
+// Each mesh resumes what another has saved under other cuts.
+TEST_CASE("loss curves are the same however layers are cut, and on resuming [8 ranks]") {
+  const std::vector<MeshShape> meshes{
+      {1, {1, 1, 1}}, {1, {2, 2, 1}}, {2, {1, 2, 2}}, {1, {2, 2, 2}}};
+  check_curves(2, meshes,
+               {"auto", "conv3:2x2,conv4:1x4", "conv3:4x1,conv4:2x2", "conv3:4x2,conv4:2x4"});
+  const std::vector<MeshShape> fewer(meshes.begin(), meshes.begin() + 2);
+  check_curves(3, fewer, {"auto", "conv3:2x2,conv4:2x2"});
 }
 
 }  // namespace

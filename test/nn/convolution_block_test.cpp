@@ -8,6 +8,7 @@
 #include <string>
 
 #include "error.hpp"
+#include "partition/cuts.hpp"
 #include "rng.hpp"
 #include "src/nn/onednn_library.hpp"
 #include "test/harness/convolution_block_case.hpp"
@@ -197,7 +198,8 @@ TEST_CASE("fused block cut by channels as a network would cut it") {
     BlockCase block = same_block(row.filters, 2, row.src, row.grid);
     block.batch = 2;
     block.channel_cuts = {0};
-    for (const Box& box : channel_partition({row.filters, 1, 1, 1}, row.grid.count()))
+    for (const Box& box :
+         cut_partition({row.filters, 1, 1, 1}, row.grid, {{1, 1, 1}, row.grid.count()}))
       block.channel_cuts.push_back(box.hi[kC]);
     LayerCase test = layer_case(block);
     test.repeat = true;
@@ -206,6 +208,26 @@ TEST_CASE("fused block cut by channels as a network would cut it") {
       CHECK(expect_layer(test).moved > 0);
     }
   }
+}
+
+TEST_CASE("fused block in blocks of space and groups of channels equals the serial chain") {
+  std::int64_t cases = 0, moved = 0;
+  for (const PartGrid grid :
+       {PartGrid{2, 2, 1}, PartGrid{3, 2, 1}, PartGrid{2, 2, 2}, PartGrid{2, 4, 2}})
+    for (const std::int64_t kernel : {2, 3})
+      for (const TensorCut& cut : all_cuts(grid)) {
+        BlockCase block = same_block(kernel == 2 ? 64 : 100, kernel, {16, 6, 9, 5}, grid);
+        block.options.kernels = cases % 2 == 0 ? GradientKernels::kSparse : GradientKernels::kDense;
+        LayerCase test = layer_case(block);
+        const Shape dst = ConvolutionBlock(block.options).dst_shape(test.cut.src_shapes);
+        test.cut.dst_owned = cut_partition(dst, grid, cut);
+        test.cut.dst_spans_all_channels = cases % 3 == 0;
+        test.name += ", cut " + to_string(cut) + " in " + to_string(cut.space);
+        moved += expect_layer(test).moved;
+        ++cases;
+      }
+  CHECK(cases == 2 * (4 + 4 + 8 + 12));
+  CHECK(moved > 100000);
 }
 
 // Sparse gradients need whole vectors of input channels.

@@ -216,7 +216,7 @@ TEST_CASE("late convolutions cut by channels gather their input and hold rows of
 TEST_CASE("channels on grids of one, two and three axes; too many parts for them cut in space") {
   const LateNetwork net;
   const auto extents = [&](const PartGrid& grid) {
-    const ModelGeometry g(net.input, net.nodes, grid);
+    const ModelGeometry g(net.input, net.nodes, grid, parse_cuts("channels"));
     std::vector<std::int64_t> channels;
     for (const Box& box : g.tensors()[4].owned) channels.push_back(box.extent(kC));
     for (const TensorGeometry& t : g.tensors()) CHECK(is_partition(t.owned, t.shape));
@@ -228,7 +228,7 @@ TEST_CASE("channels on grids of one, two and three axes; too many parts for them
   CHECK(extents({1, 1, 3}) == Extents{32, 16, 16});
   CHECK(extents({2, 1, 2}) == Extents{16, 16, 16, 16});
   CHECK(extents({2, 2, 2}) == Extents(8, 64));  // less than a vector for each part
-  const ModelGeometry g(net.input, net.nodes, {2, 2, 2});
+  const ModelGeometry g(net.input, net.nodes, {2, 2, 2}, parse_cuts("channels"));
   CHECK(g.tensors()[4].owned == block_partition(net.wide, {2, 2, 2}));
   REQUIRE(g.parameters()[4].holders.size() == 1);
   CHECK(g.parameters()[4].holders[0].parts.size() == 8);
@@ -236,25 +236,25 @@ TEST_CASE("channels on grids of one, two and three axes; too many parts for them
 
 TEST_CASE("channels are cut where the input has fewer elements than the parameters") {
   const AxisWindow one{1, 1, 1, 0, 0};
-  const WindowLayer may{one, 32, true}, may_not{one, 32};
+  const WindowLayer may{one, 1024, true}, may_not{one, 1024};
   const PointLayer act;
   const PartGrid grid{2, 1, 1};
-  // 32 filters of 4 channels and 32 biases: 160 parameters.
+  // 1024 filters of 64 channels and 1024 biases: 66,560 parameters.
   const auto owned = [&](const Shape& input, const LayerGeometry& late) {
     return ModelGeometry(input, {{"act", &act, {0}}, {"late", &late, {1}}}, grid)
         .tensors()[2]
         .owned;
   };
-  const Shape fewer{4, 13, 3, 1}, same{4, 10, 2, 2};
-  CHECK(owned(fewer, may) == channel_partition({32, 13, 3, 1}, 2));
-  CHECK(owned(same, may) == block_partition({32, 10, 2, 2}, grid));
-  CHECK(owned(fewer, may_not) == block_partition({32, 13, 3, 1}, grid));
+  const Shape fewer{64, 32, 16, 1}, same{64, 1040, 1, 1};
+  CHECK(owned(fewer, may) == cut_partition({1024, 32, 16, 1}, grid, {{1, 1, 1}, 2}));
+  CHECK(owned(same, may) == block_partition({1024, 1040, 1, 1}, grid));
+  CHECK(owned(fewer, may_not) == block_partition({1024, 32, 16, 1}, grid));
   // The network's input is not gathered.
   const ModelGeometry first(fewer, {{"late", &may, {0}}, {"act", &act, {1}}}, grid);
-  CHECK(first.tensors()[1].owned == block_partition({32, 13, 3, 1}, grid));
+  CHECK(first.tensors()[1].owned == block_partition({1024, 32, 16, 1}, grid));
   // 31 channels are not two vectors.
   const WindowLayer narrow{one, 31, true};
-  CHECK(owned({4, 3, 1, 1}, narrow) == block_partition({31, 3, 1, 1}, grid));
+  CHECK(owned({4096, 3, 1, 1}, narrow) == block_partition({31, 3, 1, 1}, grid));
 }
 
 /// Holds a slice that overlaps its neighbour's.

@@ -107,6 +107,18 @@ TEST_CASE("rounds of a halo follow the chunks that need them") {
   CHECK(compared > 100);
 }
 
+TEST_CASE("a round can leave after the last chunk that it takes planes of") {
+  const std::vector<Chunk> chunks{
+      {planes(2, 4), false}, {planes(4, 6), true}, {planes(0, 2), true}};
+  const std::vector<TransferPlan> rounds{
+      TransferPlan({{0, 1, planes(3, 5)}, {1, 0, planes(0, 9)}}),  // the first two chunks
+      TransferPlan({{0, 1, planes(2, 4)}, {0, 2, planes(3, 4)}}),  // the first alone
+      TransferPlan({{0, 2, planes(0, 1)}, {0, 1, planes(5, 6)}}),  // the last, and before it
+      TransferPlan({{1, 0, planes(0, 9)}}), TransferPlan()};       // nothing of part 0
+  CHECK(chunks_before_sends(rounds, chunks, 0) == std::vector<std::size_t>{2, 1, 3, 0, 0});
+  CHECK(chunks_before_sends(rounds, {}, 3) == std::vector<std::size_t>{0, 0, 0, 0, 0});
+}
+
 TEST_CASE("what no chunk needs is sent in the first round; without chunks there is one round") {
   const TransferPlan plan({{0, 1, planes(2, 5)}});
   const auto rounds = split_into_rounds(plan, {{}, {planes(3, 4), planes(4, 9)}});

@@ -81,26 +81,5 @@ TEST_CASE("boxes that overlap, leave a gap or leave the tensor are not a partiti
   CHECK_FALSE(is_partition({}, shape));
 }
 
-TEST_CASE("channels are cut in whole vectors of 16, all of space on every part") {
-  struct Row {
-    std::int64_t channels, parts;
-    std::vector<std::int64_t> cuts;  // part p has [cuts[p], cuts[p + 1])
-  };
-  const std::vector<Row> rows{
-      {32, 2, {0, 16, 32}},     {40, 2, {0, 32, 40}},  // three vectors, the last one short
-      {40, 3, {0, 16, 32, 40}}, {112, 3, {0, 48, 80, 112}},  {100, 6, {0, 32, 48, 64, 80, 96, 100}},
-      {5, 1, {0, 5}},           {20, 4, {0, 16, 20, 20, 20}}};  // more parts than vectors
-  int compared = 0;
-  for (const Row& row : rows) {
-    const Shape shape{row.channels, 3, 2, 1};
-    const Partition partition = channel_partition(shape, row.parts);
-    CHECK(is_partition(partition, shape));
-    REQUIRE(std::ssize(partition) == row.parts);
-    for (std::size_t p = 0; p < partition.size(); ++p, ++compared)
-      CHECK(partition[p] == Box{{row.cuts[p], 0, 0, 0}, {row.cuts[p + 1], 3, 2, 1}}.normalized());
-  }
-  CHECK(compared == 21);
-}
-
 }  // namespace
 }  // namespace halomesh

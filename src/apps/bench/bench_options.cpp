@@ -71,6 +71,9 @@ Options bench_options() {
       .add<std::int64_t>("calibrate-batch", "B", 1, "samples of each part in these kernels")
       .at_least(1)
       .add<std::string>("data", "DIR", "", "also measure reading and decoding this data set");
+  options.add_choice("send-halos", {"early", "late"}, "early",
+                     "halos leave early: as soon as the chunks that they are part of are computed; "
+                     "late: with the whole layer");
   options.accept_in_config(all_run_options());
   return options;
 }
@@ -81,6 +84,8 @@ BenchPlan read_bench_plan(const Options& options, std::int64_t ranks) {
   plan.warm_up = options.get<std::int64_t>("warm-up");
   plan.seed = options.get<std::uint64_t>("seed");
   plan.reduction = reduction_named(options.get<std::string>("reduction"));
+  plan.sending = options.get<std::string>("send-halos") == "early" ? Executor::Sending::kWithChunks
+                                                                   : Executor::Sending::kWithLayer;
   plan.evaluate = options.get<bool>("evaluate");
   plan.sums = options.get<bool>("sums");
   plan.json = options.get<std::string>("json");

@@ -38,6 +38,7 @@ class MeasuredTraining {
         trace_(kEventsOfAStep),
         training_(network.mesh, network.model, network.geometry, network.parameters, local, &trace_,
                   reduction) {
+    training_.executor().set_sending(plan.sending);
     const BatchSpec spec{network.model.input(),
                          executor().input_span(),
                          executor().output().span.extent(kC),

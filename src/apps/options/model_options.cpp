@@ -12,6 +12,7 @@ namespace halomesh {
 namespace {
 
 /// Define how the network is computed, not what: not stored in checkpoints.
+constexpr const char* kCuts = "cuts";
 constexpr const char* kChannelCuts = "channel-cuts";
 constexpr const char* kKernels = "kernels";
 constexpr const char* kUseVersionOfFile = "use the version of halomesh that wrote the file";
@@ -46,9 +47,13 @@ void add_model_options(Options& options) {
       .add<double>("dropout", "P", d.dropout, "dropout probability after each hidden dense layer")
       .at_least(0)
       .below(1)
-      .add<bool>(kChannelCuts, "on|off", d.channel_cuts,
-                 "partition convolutions by output channels where this moves fewer bytes; off: "
-                 "always in space")
+      .add<std::string>(kCuts, "CUTS", "auto",
+                        "how convolutions are cut over the parts of a sample: auto: in space, by "
+                        "output channels or both, as costs least; space; channels: all of one "
+                        "kind; or a list of blocks of space x groups of channels, e.g. "
+                        "conv4:4x2,conv5:1x8, with all others in space")
+      .add<bool>(kChannelCuts, "on|off", true,
+                 "older form of --cuts, which overrides it: on: auto, off: space")
       .add_choice(
           kKernels, {"auto", "sparse", "winograd", "dense"}, "auto",
           "convolutions: sparse: gradients from the maxima of the pooling windows alone; "
@@ -78,7 +83,9 @@ Model make_model(const Options& options, DataType precision) {
   o.fc = options.get<std::vector<std::int64_t>>("fc");
   o.targets = options.get<std::int64_t>("targets");
   o.dropout = options.get<double>("dropout");
-  o.channel_cuts = options.get<bool>(kChannelCuts);
+  o.cuts = parse_cuts(options.get<std::string>(kCuts));
+  if (!options.is_given(kCuts) && !options.get<bool>(kChannelCuts))
+    o.cuts.kind = CutSetting::Kind::kSpace;
   o.kernels = kernels_named(options.get<std::string>(kKernels));
   return make_network(options.get<std::string>("model"), o);
 }
@@ -88,7 +95,8 @@ std::map<std::string, std::string> model_settings(const Options& options) {
   add_model_options(model);
   std::map<std::string, std::string> settings;
   for (const std::string& name : model.names())
-    if (name != kChannelCuts && name != kKernels) settings[name] = options.get<std::string>(name);
+    if (name != kCuts && name != kChannelCuts && name != kKernels)
+      settings[name] = options.get<std::string>(name);
   return settings;
 }
 

@@ -13,7 +13,7 @@
 namespace halomesh {
 
 /// Declares --model --input --kernel --filters --conv-layers --fc --targets --dropout
-/// --channel-cuts --kernels.
+/// --cuts --channel-cuts --kernels.
 void add_model_options(Options& options);
 
 /// The network that parsed options define; it reads samples as counts. Throws UsageError if it
@@ -24,7 +24,7 @@ Model make_model(const Options& options, DataType precision = DataType::kFloat32
 /// instructions for it: emulated bf16 would be slower than fp32.
 DataType precision_named(const std::string& name);
 
-/// The names and texts of these options, except --channel-cuts and --kernels, as stored in
+/// The names and texts of these options, except --cuts, --channel-cuts and --kernels, as stored in
 /// checkpoints.
 std::map<std::string, std::string> model_settings(const Options& options);
 

@@ -45,7 +45,7 @@ class ConvolutionBlock final : public Layer {
   Shape dst_shape(std::span<const Shape> src) const override;
   Box needs(const Box& dst, std::size_t input, std::span<const Shape> src) const override;
   DataType dst_type(std::span<const DataType> src) const override;
-  bool splits_over_channels() const override { return options_.channel_cuts; }
+  bool splits_over_channels() const override { return true; }
   std::vector<ParameterGeometry> parameters(std::span<const Shape> src) const override;
 
   /// Throws Error for a context that holds other parameter rows than those of the channels that it

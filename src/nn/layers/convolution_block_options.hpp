@@ -17,7 +17,6 @@ struct ConvolutionBlockOptions {
   float slope = 0.3F;     ///< of the leaky ReLU; at least 0
   DataType compute = DataType::kFloat32;  ///< of products, kFloat32 or kBfloat16; sums are fp32
   DataType dst = DataType::kFloat32;      ///< of the output, kFloat32 or kBfloat16
-  bool channel_cuts = true;               ///< whether the output may be cut by channels
   GradientKernels kernels = GradientKernels::kAuto;  ///< for inputs of more than 8 channels
   /// Bytes of a core's private cache; 0: ask the system. The planes computed at once fit all of
   /// these caches together.
