@@ -51,7 +51,7 @@ class Program:
         self.path = path
         names = re.findall(r"(?m)^  ([a-z][a-z-]+) {2,}", output_of(path, "--help"))
         self.options = {name: set(self._options_of(name)) for name in names}
-        self.options["jobscript"] |= self.options["train"]
+        self.options["jobscript"] |= self.options["train"] | self.options["scaling"]
 
     def _options_of(self, command):
         text = output_of(self.path, command, "--help")
