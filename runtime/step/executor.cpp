@@ -14,6 +14,28 @@ namespace {
 
 constexpr std::size_t kAllStages = std::numeric_limits<std::size_t>::max();
 
+// The chunks in which `part` computes a layer. The one that needs nothing remote is split where
+// other parts need some of the layer's output, so that it can leave before the rest is computed.
+std::vector<Chunk> chunks_of(const LayerGeometry& layer, const LayerPlacement& placement,
+                             const TensorGeometry& dst, std::size_t part) {
+  constexpr std::int64_t kMaxSlabs = 4, kMinSlabPlanes = 4;
+  std::vector<Chunk> chunks = order_chunks(layer, placement.boxes[part], placement.src_shapes);
+  const auto& transfers = dst.distribute.transfers();
+  const bool sends = std::any_of(transfers.begin(), transfers.end(), [&](const Transfer& t) {
+    return t.src == static_cast<std::int64_t>(part);
+  });
+  if (!sends || dst.partial_sums || chunks.empty() || chunks[0].needs_remote) return chunks;
+  const Box local = chunks[0].dst;
+  const std::int64_t planes = local.extent(kD);
+  const std::int64_t slabs = std::clamp<std::int64_t>(planes / kMinSlabPlanes, 1, kMaxSlabs);
+  chunks.erase(chunks.begin());
+  for (std::int64_t s = slabs; s-- > 0;)
+    chunks.insert(chunks.begin(), {with_d_range(local, local.lo[kD] + s * planes / slabs,
+                                                local.lo[kD] + (s + 1) * planes / slabs),
+                                   false});
+  return chunks;
+}
+
 }  // namespace
 
 Executor::Executor(const Comm& group, Model& model, const ModelGeometry& geometry,
@@ -50,10 +72,9 @@ void Executor::make_tensors(std::int64_t batch, bool training) {
       tensor.distribute.push_back(
           exchange(round, Combine::kCopy, value, Phase::kHaloPack, Phase::kHaloWait));
     const LayerPlacement& made_by = geometry_.layers()[t - 1];
-    tensor.chunks_before_sends = chunks_before_sends(
-        rounds,
-        order_chunks(*model_.layers()[t - 1].layer, made_by.boxes[part_], made_by.src_shapes),
-        narrow<std::int64_t>(part_));
+    tensor.chunks_before_sends =
+        chunks_before_sends(rounds, chunks_of(*model_.layers()[t - 1].layer, made_by, g, part_),
+                            narrow<std::int64_t>(part_));
     tensor.sum_partials = exchange(g.broadcast.reversed(), Combine::kAdd, value,
                                    Phase::kPartialSumPack, Phase::kPartialSumWait);
     const ModelLayer& producer = model_.layers()[t - 1];
@@ -125,7 +146,7 @@ void Executor::make_layers(Parameters& parameters, std::int64_t batch, bool trai
       context.src_diff_wanted.push_back(tensors_[i]->diff_wanted);
       state.src.push_back(tensors_[i]->value.any_view());
     }
-    state.chunks = order_chunks(*entry.layer, context.boxes, context.src_shapes);
+    state.chunks = chunks_of(*entry.layer, placement, dst, part_);
     state.active = !state.chunks.empty();
     if (!state.active) continue;
     for (const Chunk& chunk : state.chunks) context.dst_chunks.push_back(chunk.dst);

@@ -11,7 +11,6 @@
 #include "error.hpp"
 #include "models/registry.hpp"
 #include "partition/cuts.hpp"
-#include "partition/overlap.hpp"
 #include "src/nn/parameters.hpp"
 #include "test/harness/layer_parts.hpp"
 
@@ -207,9 +206,9 @@ TEST_CASE("the published networks move no more bytes than cut in space or by cha
         CHECK(bytes <= total_bytes(options, grid, either_or_rule(options, grid)));
         CHECK(bytes <= total_bytes(options, grid, "channels"));
         CHECK(bytes < total_bytes(options, grid, "space"));
-        // At 64 parts, where channels alone are too few, less than 60 %.
+        // At 64 parts, where channels alone are too few, less than 70 %.
         if (grid.count() == 64)
-          CHECK(10 * bytes < 6 * total_bytes(options, grid, either_or_rule(options, grid)));
+          CHECK(10 * bytes < 7 * total_bytes(options, grid, either_or_rule(options, grid)));
         ++compared;
       }
   CHECK(compared == 36);
@@ -250,48 +249,6 @@ TEST_CASE("128^3 on 4x4x1 parts: conv5 gathers its input, fc1 reads what it make
       CHECK(holders.parts.size() == 1);
       CHECK(holders.slice.volume() * 16 == p.geometry.volume());
     }
-  }
-}
-
-/// What hides the first round of the halos of one tensor, as shares of a part's work.
-struct Hidden {
-  double after_sends = 1;  ///< of the layer that makes it, on the part where it is least
-  double local = 1;        ///< of the layer that reads it: needs nothing remote
-};
-
-// Of the inputs of conv2, conv3, ...
-std::vector<Hidden> hidden(const Model& model, const PartGrid& grid) {
-  const ModelGeometry g = model.geometry(grid);
-  std::vector<Hidden> all;
-  for (std::size_t l = 1; l < g.layers().size() && g.cuts()[l].may_split; ++l) {
-    Hidden& least = all.emplace_back();
-    const Layer &maker = *model.layers()[l - 1].layer, &reader = *model.layers()[l].layer;
-    const LayerPlacement &made = g.layers()[l - 1], &read = g.layers()[l];
-    const auto rounds = split_into_rounds(g.tensors()[l].distribute, reader, read, 0);
-    for (std::size_t p = 0; p < made.boxes.size(); ++p) {
-      const auto chunks = order_chunks(maker, made.boxes[p], made.src_shapes);
-      const auto first = chunks_before_sends(rounds, chunks, static_cast<std::int64_t>(p)).front();
-      double after = 0, local = 0;
-      for (std::size_t k = first; k < chunks.size(); ++k)
-        after += static_cast<double>(chunks[k].dst.volume());
-      for (const Chunk& chunk : order_chunks(reader, read.boxes[p], read.src_shapes))
-        local += chunk.needs_remote ? 0 : static_cast<double>(chunk.dst.volume());
-      least.after_sends = std::min(
-          least.after_sends, after / static_cast<double>(made.boxes[p].dst_produced.volume()));
-      least.local =
-          std::min(least.local, local / static_cast<double>(read.boxes[p].dst_produced.volume()));
-    }
-  }
-  return all;
-}
-
-TEST_CASE("on 4x4x1 parts no plane of a layer is free of remote data; rounds leave early instead") {
-  const Model model = make_cosmoflow({});
-  for (const PartGrid grid : {PartGrid{2, 2, 1}, PartGrid{4, 4, 1}, PartGrid{4, 4, 4}}) {
-    std::string text;
-    for (const Hidden& h : hidden(model, grid))
-      text += fmt::format(" {:.3f}+{:.3f}", h.after_sends, h.local);
-    MESSAGE(to_string(grid) << text);
   }
 }
 
