@@ -72,6 +72,7 @@ const std::vector<NumberRule>& number_rules() {
       {"copy-gbs", "GB/s that a rank packs or unpacks", 0.01, 1e4, false, 5},
       {"poll-ms", "ms between two polls of a rank that computes", 0, 1000, false, 1},
       {"straggler-per-doubling", "share of a step per doubling of ranks", 0, 0.2, false, 0.012},
+      {"kernel-time-factor", "times as long as measured or by roofline", 0.01, 100, false, 0},
       {"step-overhead-ms", "ms of a step that no layer explains", 0, 1e5, false, 0},
       {"load-gbs", "GB/s that a node loads from its stage", 0.01, 1e5, false, 2},
       {"stage-node-mbs", "MB/s that a node stages", 1, 1e6, false, 0},
@@ -131,6 +132,11 @@ void Machine::derive(std::int64_t ranks_per_node) {
   const double share = threads() / std::max(value("cores"), 1.0);
   kernels.rates = {value("peak-gflops") * 1e9 * share, value("kernel-efficiency"),
                    value("triad-gbs") * 1e9 * share};
+}
+
+double Machine::kernel_time_factor() const {
+  const double factor = value("kernel-time-factor");
+  return factor > 0 ? factor : 1;
 }
 
 int Machine::threads() const {

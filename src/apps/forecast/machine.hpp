@@ -64,6 +64,8 @@ struct Machine {
   void derive(std::int64_t ranks_per_node = 0);
 
   std::int64_t ranks_per_node() const { return network.ranks_per_node; }
+  /// What kernel times are multiplied by: kernel-time-factor, 1 where it is unknown.
+  double kernel_time_factor() const;
   /// Threads of a rank that fill the cores of a node; at least 1.
   int threads() const;
 };

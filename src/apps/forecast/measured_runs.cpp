@@ -27,7 +27,10 @@ StepForecast forecast(const Machine& machine, const Model& model, const Measured
                       bool training) {
   ForecastOptions options;
   options.training = training;
-  return forecast_step(machine, model, model.geometry(run.mesh.parts), run.mesh,
+  if (run.threads > 0) options.threads = run.threads;
+  Machine here = machine;
+  if (machine.interconnect == Interconnect::kNone) here.derive(run.mesh.ranks());
+  return forecast_step(here, model, model.geometry(run.mesh.parts), run.mesh,
                        local_batch(run.batch, run.mesh), options);
 }
 
@@ -39,24 +42,42 @@ void set_fitted(Machine& machine, const std::string& number, double value, std::
 // Communication that is not hidden depends on the time of kernels: a few rounds settle both.
 constexpr int kRounds = 12;
 
+// Makes kernels take `scale` times as long.
+void scale_kernels(Machine& machine, double scale, std::size_t runs) {
+  if (machine.kernels.size() > 0)
+    set_fitted(machine, "kernel-time-factor", machine.kernel_time_factor() * scale, runs);
+  else
+    set_fitted(machine, "kernel-efficiency", machine.value("kernel-efficiency") / scale, runs);
+  machine.derive(machine.network.ranks_per_node);
+}
+
+void drop_assumed_straggler(Machine& machine, std::size_t runs) {
+  const auto known = std::find_if(
+      machine.numbers.begin(), machine.numbers.end(),
+      [](const MachineNumber& number) { return number.name == "straggler-per-doubling"; });
+  if (known == machine.numbers.end() || known->origin != Origin::kMeasured)
+    set_fitted(machine, "straggler-per-doubling", 0, runs);
+}
+
 void fit_cuts(Machine& machine, const Model& model, const std::vector<MeasuredRun>& runs) {
-  set_fitted(machine, "straggler-per-doubling", 0, runs.size());
+  drop_assumed_straggler(machine, runs.size());
   for (int round = 0; round < kRounds; ++round) {
     const double overhead = machine.value("step-overhead-ms") * 1e-3;
     std::vector<std::pair<double, double>> points;
+    double ratio = 0;
     for (const MeasuredRun& run : runs) {
       const StepForecast f = forecast(machine, model, run, true);
       points.emplace_back(f.compute_s - overhead, run.step_s - (f.step_s - f.compute_s));
+      ratio += points.back().second / points.back().first / static_cast<double>(runs.size());
     }
-    const auto [constant, scale] = line_through(points);
-    if (!(constant >= 0 && scale > 0))
+    auto [constant, scale] = line_through(points);
+    if (constant < 0 || !(scale > 0)) constant = 0, scale = ratio;  // kernels alone explain more
+    if (!(scale > 0))
       throw UsageError(
-          fmt::format("no kernel rate and constant explain the {} measured runs", runs.size()),
-          "check their cuts and step times, or fit runs of one cut only");
-    set_fitted(machine, "kernel-efficiency", machine.value("kernel-efficiency") / scale,
-               runs.size());
+          fmt::format("no kernel rate explains the {} measured runs", runs.size()),
+          "their steps are shorter than their messages alone: check the network's numbers");
     set_fitted(machine, "step-overhead-ms", constant * 1e3, runs.size());
-    machine.derive(machine.network.ranks_per_node);
+    scale_kernels(machine, scale, runs.size());
   }
 }
 
@@ -67,23 +88,11 @@ void fit_one_cut(Machine& machine, const Model& model, const std::vector<Measure
   set_fitted(machine, "straggler-per-doubling", std::clamp(fit_straggling(steps).slope, 0.0, 0.2),
              runs.size());
   for (int round = 0; round < kRounds; ++round) {
-    const double overhead = machine.value("step-overhead-ms") * 1e-3;
     double log_ratio = 0;
-    std::vector<double> scales;
-    for (const MeasuredRun& run : runs) {
-      const StepForecast f = forecast(machine, model, run, true);
-      scales.push_back(run.step_s / f.step_s);
-      log_ratio += std::log(run.step_s / f.step_s) / static_cast<double>(runs.size());
-    }
-    if (machine.kernels.size() > 0) {
-      const StepForecast f = forecast(machine, model, runs.front(), true);
-      set_fitted(machine, "step-overhead-ms",
-                 std::max(0.0, overhead + (std::exp(log_ratio) - 1) * f.step_s) * 1e3, runs.size());
-    } else {
-      set_fitted(machine, "kernel-efficiency",
-                 machine.value("kernel-efficiency") / std::exp(log_ratio), runs.size());
-    }
-    machine.derive(machine.network.ranks_per_node);
+    for (const MeasuredRun& run : runs)
+      log_ratio += std::log(run.step_s / forecast(machine, model, run, true).step_s) /
+                   static_cast<double>(runs.size());
+    scale_kernels(machine, std::exp(log_ratio), runs.size());
   }
 }
 

@@ -16,6 +16,7 @@ struct MeasuredRun {
   std::string label;
   MeshShape mesh;
   std::int64_t batch = 1;  ///< global
+  int threads = 0;         ///< of a rank; 0: those of the machine
   double step_s = 0, evaluation_step_s = 0, staging_s = 0, startup_s = 0, minutes = 0;
 };
 
@@ -34,12 +35,15 @@ struct Straggling {
 Straggling fit_straggling(const std::vector<std::pair<double, double>>& steps,
                           double prior = 0.012);
 
-/// `machine` with constants that make forecast_step() meet the steps of `runs`:
-/// - one cut of the sample: kernel-efficiency, and straggler-per-doubling by fit_straggling();
-/// - several: kernel-efficiency and step-overhead-ms; straggler-per-doubling becomes 0, as growth
+/// `machine` with constants that make forecast_step() meet the steps of `runs`. Kernels are scaled
+/// (kernel-time-factor where their times were measured, else kernel-efficiency, which leaves those
+/// that memory bounds as they are), and
+/// - where all runs cut samples alike, straggler-per-doubling is fitted by fit_straggling();
+/// - otherwise step-overhead-ms is fitted, and a straggler that is only assumed becomes 0, as
+/// growth
 ///   with ranks and a constant cannot be told apart from a few runs of different cuts.
-/// The numbers' sources say so. Kernel times that the machine has are kept: then only the overhead
-/// and the straggler are fitted. Throws UsageError for no runs, or steps that no constants meet.
+/// The numbers' sources say so. On a machine without a network all ranks of a run share one node.
+/// Throws UsageError for no runs, or steps that no constants meet.
 Machine fit_to_runs(Machine machine, const Model& model, const std::vector<MeasuredRun>& runs);
 
 /// The forecast of a run's step.

@@ -129,21 +129,37 @@ class Timeline {
     return gathered ? kGather : kHalo;
   }
 
-  // Packs and sends along a plan on every part: Exchange::start().
-  Flight start(const TransferPlan& plan, std::size_t tensor, Spent kind) {
+  // When a block was computed.
+  struct Done {
+    Box dst;
+    double time = 0;
+  };
+  using DoneByPart = std::vector<std::vector<Done>>;
+
+  // Packs and sends along a plan on every part: Exchange::start(). Blocks in `done` leave when they
+  // were computed, others now.
+  Flight start(const TransferPlan& plan, std::size_t tensor, Spent kind,
+               const DoneByPart* done = nullptr) {
     if (plan.empty()) return {};
     Flight flight{std::vector<double>(parts_), std::vector<double>(parts_)};
     const std::vector<double> posted = now_;
     const auto& transfers = plan.transfers();
     for (std::size_t i = 0; i < transfers.size();) {
       const std::int64_t from = transfers[i].src, to = transfers[i].dst;
-      double bytes = 0;
-      for (; i < transfers.size() && transfers[i].src == from && transfers[i].dst == to; ++i)
-        bytes += bytes_of(tensor, transfers[i].box.volume());
       const auto src = static_cast<Part>(from), dst = static_cast<Part>(to);
+      double bytes = 0, ready = done == nullptr ? now_[src] : 0;
+      for (; i < transfers.size() && transfers[i].src == from && transfers[i].dst == to; ++i) {
+        bytes += bytes_of(tensor, transfers[i].box.volume());
+        if (done == nullptr) continue;
+        for (const Done& chunk : (*done)[src])
+          if (!intersect(chunk.dst, transfers[i].box).empty()) ready = std::max(ready, chunk.time);
+      }
       const Link link = link_of(from, to);
-      spend(src, kind, bytes * network_.copy_s_per_byte);
-      const double begin = std::max({now_[src], port_free_[src], posted[dst]});
+      const double pack_s = bytes * network_.copy_s_per_byte;
+      spend(src, kind, pack_s);
+      const double begin = done == nullptr
+                               ? std::max({ready + pack_s, port_free_[src], posted[dst]})
+                               : std::max(ready + pack_s, port_free_[src]);
       port_free_[src] = begin + bytes * link.s_per_byte;
       flight.arrival[dst] = std::max(flight.arrival[dst], begin + link.seconds(bytes));
       flight.unpack_s[dst] += bytes * network_.copy_s_per_byte;
@@ -170,7 +186,7 @@ class Timeline {
     KernelTime time =
         machine_.kernels.time(kernel_case(*entry.layer, pass, placement.src_shapes,
                                           placement.boxes[part], src_types, batch_, threads_));
-    time.seconds *= shared_cores_;
+    time.seconds *= shared_cores_ * machine_.kernel_time_factor();
     return time;
   }
   void compute(std::size_t l, KernelPass pass, Part part, double share = 1) {
@@ -199,6 +215,7 @@ class Timeline {
   void forward() {
     for (std::size_t l = 0; l < model_.layers().size(); ++l) {
       const LayerPlacement& placement = geometry_.layers()[l];
+      DoneByPart done(parts_);
       for (Part part = 0; part < parts_; ++part) {
         const LayerBoxes& boxes = placement.boxes[part];
         std::size_t rounds = 0;
@@ -208,21 +225,23 @@ class Timeline {
           compute(l, KernelPass::kForward, part,
                   static_cast<double>(chunk.dst.volume()) /
                       static_cast<double>(boxes.dst_produced.volume()));
+          done[part].push_back({chunk.dst, now_[part]});
         }
         await_inputs(l, part, parts_ * 8);  // all
       }
-      publish(l + 1);
+      publish(l + 1, done);
     }
     const std::size_t last = geometry_.tensors().size() - 1;
     for (Part part = 0; part < parts_; ++part)
       for (Flight& round : distribute_[last]) finish(part, kind_of(last), round);
   }
 
-  void publish(std::size_t t) {
+  void publish(std::size_t t, const DoneByPart& done) {
     const TensorGeometry& g = geometry_.tensors()[t];
     exchange(g.broadcast.reversed(), t, kGather);
+    const bool early = options_.early_sends && !g.partial_sums;
     for (const TransferPlan& round : rounds_of(t))
-      distribute_[t].push_back(start(round, t, kind_of(t)));
+      distribute_[t].push_back(start(round, t, kind_of(t), early ? &done : nullptr));
   }
 
   void find_wanted_diffs() {

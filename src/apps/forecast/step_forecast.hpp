@@ -35,7 +35,9 @@ struct ForecastOptions {
   bool training = true;                               ///< false: a step of an evaluation
   std::optional<SumAlgorithm> reduction;              ///< none: the fastest
   std::int64_t bucket_bytes = std::int64_t{4} << 20;  ///< as in GradientReducer
-  std::optional<int> threads;                         ///< of a rank; none: machine.threads()
+  /// Whether halos leave as soon as the chunks that they need are computed, or with the layer.
+  bool early_sends = true;
+  std::optional<int> threads;  ///< of a rank; none: machine.threads()
 };
 
 /// A step of `model` on a mesh: `geometry` is that of mesh.parts; ranks fill nodes in order.

@@ -86,7 +86,8 @@ int run_plan(int argc, char** argv) {
   }
   const Model model = make_model(options);
   if (wants_machine(options)) {
-    plan_on_machine(std::cout, options, model, find_jobscripts(std::filesystem::read_symlink("/proc/self/exe")));
+    plan_on_machine(std::cout, options, model,
+                    find_jobscripts(std::filesystem::read_symlink("/proc/self/exe")));
     return kExitDone;
   }
   const ModelGeometry geometry = model.geometry(options.get<PartGrid>("parts"));

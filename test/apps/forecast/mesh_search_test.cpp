@@ -8,6 +8,7 @@
 #include <string>
 
 #include "models/cosmoflow.hpp"
+#include "src/apps/forecast/measured_runs.hpp"
 #include "test/apps/forecast/machine_scene.hpp"
 
 namespace halomesh {
@@ -103,6 +104,46 @@ TEST_CASE("replicas add sums of gradients and waiting for the slowest") {
   const StepForecast seldom = step_on(with_number_scaled(machine, "poll-ms", 1000), {1, 1, 1}, 16);
   CHECK(seldom.reduction_s >= f.reduction_s);
   CHECK(seldom.reduction_s < f.reduction_s + f.compute_s);
+}
+
+TEST_CASE("halos that leave before the layer is done wait less") {
+  Machine machine = machine_of(kSmallMachine);
+  machine = with_number_scaled(machine, "message-gbs", 0.05);
+  ForecastOptions late;
+  late.early_sends = false;
+  const StepForecast early = step_on(machine, {1, 4, 1}, 1);
+  const StepForecast with_layer = step_on(machine, {1, 4, 1}, 1, late);
+  CHECK(early.compute_s == doctest::Approx(with_layer.compute_s));
+  CHECK(early.halo_s + early.gather_s < 0.98 * (with_layer.halo_s + with_layer.gather_s));
+}
+
+TEST_CASE("constants fitted to runs of one node meet them and predict a third") {
+  std::string text = kSmallMachine;
+  text.replace(text.find("network = torus"), 15, "network = none");
+  text += "straggler-per-doubling = 0 # measured: T\n";
+  text.replace(text.find("triad-gbs = 20"), 14, "triad-gbs = 2000");  // no kernel bound by memory
+  const Machine machine = machine_of(text);
+  Machine real = machine;  // what the runs are made with
+  real.set({"kernel-efficiency", 0.2, Origin::kAssumed, "T", "T"});
+  real.set({"step-overhead-ms", 3, Origin::kAssumed, "T", "T"});
+  real.derive();
+  const Model model = small_model();
+  std::vector<MeasuredRun> runs;
+  for (const PartGrid& parts : {PartGrid{1, 1, 1}, PartGrid{2, 1, 1}, PartGrid{2, 2, 1}}) {
+    MeasuredRun run;
+    run.mesh = {1, parts};
+    run.threads = 1;
+    run.step_s = predicted_step_s(real, model, run);
+    runs.push_back(run);
+  }
+  const Machine fitted = fit_to_runs(machine, model, {runs[0], runs[1]});
+  CHECK(fitted.value("kernel-efficiency") == doctest::Approx(0.2).epsilon(0.02));
+  CHECK(fitted.value("step-overhead-ms") == doctest::Approx(3).epsilon(0.05));
+  CHECK(predicted_step_s(fitted, model, runs[2]) == doctest::Approx(runs[2].step_s).epsilon(0.01));
+  // Runs that no constant explains are met by kernels alone.
+  runs[1].step_s = runs[0].step_s / 4;
+  CHECK(fit_to_runs(machine, model, {runs[0], runs[1]}).value("step-overhead-ms") == 0);
+  CHECK_THROWS_AS(fit_to_runs(machine, model, {}), UsageError);
 }
 
 TEST_CASE("ranks that share cores compute longer") {

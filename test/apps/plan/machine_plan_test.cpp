@@ -49,8 +49,8 @@ TEST_CASE("a plan names the best mesh, the runner-up, reasons and assumptions") 
   for (const char* part :
        {"Fugaku (RIKEN), A64FX, TofuD: 8 nodes, 4 ranks per node, 12 threads per rank; batch 16",
         "Left out: 1 part per sample: 32 replicas do not divide batch 16; use --batch 32.",
-        "Best: --parts ", "Runner-up: --parts ", "Its step computes for ",
-        "kernel-efficiency", "100 % roofline at 0.3 of the peak"}) {
+        "Best: --parts ", "Runner-up: --parts ", "Its step computes for ", "kernel-efficiency",
+        "100 % roofline at 0.3 of the peak"}) {
     CAPTURE(part);
     CHECK(text.find(part) != std::string::npos);
   }
