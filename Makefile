@@ -47,6 +47,7 @@ SIMGRID_CFLAGS ?= -isystem /usr/include/smpi
 SIMGRID_LIBS   ?= -lsimgrid
 MPICXX := $(CXX) $(SIMGRID_CFLAGS)
 MPIRUN := build/smpi/halomesh-smpi
+ISAS :=
 endif
 have = $(shell command -v $(1) 2>/dev/null)
 MPICXX ?= $(if $(call have,mpicxx.$(MPI)),mpicxx.$(MPI),mpicxx)

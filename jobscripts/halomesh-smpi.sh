@@ -74,8 +74,10 @@ case $platform in
     shape=${platform#*:}
     x=${shape%%x*} rest=${shape#*x}
     y=${rest%%x*} z=${rest#*x}
-    case $x.$y.$z in
-      *[!0-9.]* | .* | *. | *..*) fail "'$shape' is no shape of a torus" "write it as XxYxZ" ;;
+    case $shape in
+      *x*x*x* | x* | *x | *xx* | *[!0-9x]*) fail "'$shape' is no shape of a torus" "write it as XxYxZ" ;;
+      *x*x*) ;;
+      *) fail "'$shape' is no shape of a torus" "write it as XxYxZ" ;;
     esac
     # SimGrid cannot make a torus with an extent of 1.
     for extent in "$x" "$y" "$z"; do

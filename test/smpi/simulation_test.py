@@ -80,7 +80,7 @@ def refused():
             ("fugaku:2x2x2", "-n 1", "bench", 2, "do not compute"),
             ("fugaku:2x2x2", "-n 1", "bench --simulate-compute missing.ini", 2, "missing.ini"),
             ("fugaku:2x2x2", "-n 1", "train --data x", 2, "unknown command 'train'")):
-        result = scene.simulate(platform, command, launcher, timeout=60)
+        result = scene.simulate(platform, command, launcher, timeout=600)
         assert result.code == code and said in result.text, (command, result.code, result.text)
 
 
