@@ -57,6 +57,14 @@ struct ParameterView {
   std::span<float> values, diffs;
 };
 
+/// The units of work of one loop, and those of the busiest thread relative to the mean: the loop
+/// takes `busiest` times as long as if all threads had the same work.
+struct ThreadShare {
+  std::string loop;
+  std::int64_t units = 0;
+  double busiest = 1;
+};
+
 /// A layer. All calls are local to the rank; views have the spans and batch of the LayerContext.
 /// Between prepare() and destruction no call allocates memory.
 class Layer : public LayerGeometry {
@@ -105,6 +113,14 @@ class Layer : public LayerGeometry {
   /// 2x2x2 fp32": two layers of one name and the same boxes take the same time. Empty for a layer
   /// that costs nothing measurable.
   virtual std::string kernel_name() const { return {}; }
+
+  /// How evenly `threads` threads share the loops of the layer's own kernels on a part that
+  /// produces `dst`; empty where it has none.
+  virtual std::vector<ThreadShare> thread_shares(std::span<const Shape> src, const Box& dst,
+                                                 int threads) const {
+    (void)src, (void)dst, (void)threads;
+    return {};
+  }
 
   /// Multiply-adds x 2 of one sample's forward pass over the whole dst (for roofline figures).
   virtual std::int64_t forward_flops(std::span<const Shape> src) const {

@@ -16,8 +16,6 @@
 #include "src/apps/plan/machine_plan.hpp"
 #include "src/apps/plan/picture.hpp"
 #include "src/apps/plan/site_profile.hpp"
-#include "src/nn/layers/convolution_block.hpp"
-#include "src/nn/layers/thread_shares.hpp"
 #include "text_table.hpp"
 
 namespace halomesh {
@@ -62,14 +60,10 @@ void print_thread_shares(const Model& model, const ModelGeometry& geometry, std:
                          int threads) {
   TextTable table({fmt::format("{} threads", threads), "loop", "units", "busiest / mean"}, "<<>>");
   for (std::size_t l = 0; l < model.layers().size(); ++l) {
-    const auto* const block = dynamic_cast<const ConvolutionBlock*>(model.layers()[l].layer.get());
-    if (block == nullptr) continue;
     const LayerPlacement& place = geometry.layers()[l];
     const Box& dst = place.boxes[static_cast<std::size_t>(part)].dst_produced;
     for (const ThreadShare& s :
-         thread_shares({place.src_shapes[0].c, dst.extent(kC), block->options().window.kernel,
-                        block->options().pool},
-                       dst.shape().spatial(), threads))
+         model.layers()[l].layer->thread_shares(place.src_shapes, dst, threads))
       table.add({place.name, s.loop, fmt::format("{}", s.units), fmt::format("{:.2f}", s.busiest)});
   }
   std::cout << '\n' << table;

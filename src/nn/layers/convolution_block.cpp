@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "error.hpp"
+#include "src/nn/layers/thread_shares.hpp"
 #include "src/nn/onednn_library.hpp"
 #include "src/nn/pack.hpp"
 
@@ -111,6 +112,13 @@ std::int64_t ConvolutionBlock::forward_flops(std::span<const Shape> src) const {
   const ConvolutionBlockGeometry geometry = geometry_on(only(src));
   return 2 * geometry.conv_box(Box::whole(geometry.dst_shape())).volume() *
          parameters(src)[0].in.volume();
+}
+
+std::vector<ThreadShare> ConvolutionBlock::thread_shares(std::span<const Shape> src, const Box& dst,
+                                                         int threads) const {
+  return HALOMESH_ISA::thread_shares(
+      {only(src).c, dst.extent(kC), options_.window.kernel, options_.pool}, dst.shape().spatial(),
+      threads);
 }
 
 void ConvolutionBlock::check_place() const {

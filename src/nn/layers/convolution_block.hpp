@@ -62,7 +62,8 @@ class ConvolutionBlock final : public Layer {
   std::vector<std::string> implementations() const override;
   std::string kernel_name() const override;
   std::int64_t forward_flops(std::span<const Shape> src) const override;
-  const ConvolutionBlockOptions& options() const { return options_; }
+  std::vector<ThreadShare> thread_shares(std::span<const Shape> src, const Box& dst,
+                                         int threads) const override;
 
  private:
   struct Prepared {

@@ -7,11 +7,14 @@
 #include <cstdint>
 
 #include "shape.hpp"
+#include "src/nn/layers/isa.hpp"
 #include "src/nn/layers/lanes.hpp"
 #include "src/nn/layers/sparse_tile.hpp"
 #include "src/nn/tensor.hpp"
 
-namespace halomesh::sparse {
+namespace halomesh {
+inline namespace HALOMESH_ISA {
+namespace sparse {
 
 /// A block of one sample: (d, h, w, i) is at data[d * step[0] + h * step[1] + w * step[2] + i].
 /// `corner` is the place in the block of tap 0 of the convolution's window for tap 0 of the pooling
@@ -247,4 +250,6 @@ class RoundedSums {
   std::int64_t pixel_, row_, plane_;  // steps of the edges
 };
 
-}  // namespace halomesh::sparse
+}  // namespace sparse
+}  // namespace HALOMESH_ISA
+}  // namespace halomesh

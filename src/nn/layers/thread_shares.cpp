@@ -8,6 +8,7 @@
 #include "src/nn/layers/sparse_weight_gradient.hpp"
 
 namespace halomesh {
+inline namespace HALOMESH_ISA {
 namespace {
 
 using sparse::share;
@@ -59,4 +60,5 @@ std::vector<ThreadShare> thread_shares(const PooledWeightGradient::Geometry& geo
   return shares;
 }
 
+}  // namespace HALOMESH_ISA
 }  // namespace halomesh

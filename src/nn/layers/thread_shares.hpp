@@ -3,22 +3,15 @@
 // arithmetic on shapes: what a machine with more cores would do can be computed on any other.
 #pragma once
 
-#include <cstdint>
-#include <string>
 #include <vector>
 
 #include "partition/window.hpp"
+#include "src/nn/layer.hpp"
+#include "src/nn/layers/isa.hpp"
 #include "src/nn/layers/pooled_weight_gradient.hpp"
 
 namespace halomesh {
-
-/// The units of work of one loop, and those of the busiest thread relative to the mean: the loop
-/// takes `busiest` times as long as if all threads had the same work.
-struct ThreadShare {
-  std::string loop;
-  std::int64_t units = 0;
-  double busiest = 1;
-};
+inline namespace HALOMESH_ISA {
 
 /// The loops of a block that computes `pooled` output voxels of geometry.dst_channels channels on
 /// one part, in the order of a step; gradients are those of the sparse kernels where there are any.
@@ -26,4 +19,5 @@ struct ThreadShare {
 std::vector<ThreadShare> thread_shares(const PooledWeightGradient::Geometry& geometry,
                                        const Spatial& pooled, int threads);
 
+}  // namespace HALOMESH_ISA
 }  // namespace halomesh
