@@ -22,7 +22,8 @@ Options report_options() {
       "report [options] RUN...",
       "Writes one HTML page about runs: what they reached, how fast, and where the time went; "
       "several\nruns are compared. RUN is the --out directory of train, an mllog.txt, a file of "
-      "train --trace,\nbench --json, scaling or predict, or a table of results (CSV with the columns "
+      "train --trace,\nbench --json, scaling or predict, or a table of results (CSV with the "
+      "columns "
       "submission and minutes, a\nline per run).",
       "halomesh report runs/1 runs/2 bench.json --out report.html --figures figures");
   options.group("Report")

@@ -68,7 +68,8 @@ void add_json(ReportInput& input, const fs::path& path) {
       nlohmann::json::parse(read_input_file(path, kMostJsonBytes), nullptr, false);
   require(record.is_object() && record.contains("runs") && record["runs"].is_array() &&
               !record["runs"].empty(),
-          path.string() + ": not a file of bench --json or scaling, or one without runs", kWhatToGive);
+          path.string() + ": not a file of bench --json or scaling, or one without runs",
+          kWhatToGive);
   for (const auto& run : record["runs"])
     require(std::isfinite(number_at(run, {"mean_step_seconds"})) &&
                 std::isfinite(number_at(run, {"samples_per_second", "median"})),
