@@ -2,6 +2,7 @@
 // The command scaling under the launcher: a study, its continuation after a kill, its figures,
 // predictions, and what it refuses.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
