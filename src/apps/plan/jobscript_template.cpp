@@ -103,7 +103,7 @@ class Filler {
 
 bool is_safe(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-         std::strchr("_-+=./:,%@^", c) != nullptr;
+         std::strchr("_-+=./:%@^", c) != nullptr;
 }
 
 }  // namespace

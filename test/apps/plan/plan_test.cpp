@@ -40,8 +40,10 @@ void check_holds(const std::string& text, const std::vector<std::string>& expect
 TEST_CASE("the published mesh of 16 parts: halo bytes of an interior part, holders, parameters") {
   check_holds(printed({"--parts", "4x4x1", "--channel-cuts", "off"}),
               {"part 5 of 4x4x1", "657,408", "133,120", "524,288", "5,597,604 parameters"});
-  check_holds(printed({"--parts", "4x4x1"}),
+  check_holds(printed({"--parts", "4x4x1", "--cuts", "conv5:1x16"}),
               {"part 5 of 4x4x1", "1,107,968", "133,120", "974,848", "5,597,604 parameters"});
+  check_holds(printed({"--parts", "4x4x1"}),
+              {"part 5 of 4x4x1", "1,271,808", "133,120", "1,138,688", "5,597,604 parameters"});
   check_holds(printed({"--parts", "4x4x1", "--kernel", "3"}), {"8,907,556 parameters"});
 }
 

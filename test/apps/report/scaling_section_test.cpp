@@ -133,8 +133,8 @@ TEST_CASE("report: throughput of bench over ranks, before and after") {
   CHECK(series_of(figure, "1x1x1 parts, fp32, local batch 4 (before)").data.size() == 1);
   const Table& table = table_of(page, "bench-rates");
   REQUIRE(table.rows.size() == 4);
-  CHECK(table.rows[0].at(10) == "75.0 %");
-  CHECK(table.rows[1].at(10) == "100.0 %");
+  CHECK(table.rows[0].at(11) == "75.0 %");
+  CHECK(table.rows[1].at(11) == "100.0 %");
   CHECK(contains(joined(page.verdict, " "), "before: 15 samples/s on 4 ranks"));
 }
 
