@@ -92,7 +92,7 @@ double MeasuredTraining::evaluate_pass(std::int64_t steps) {
 }
 
 NetworkSpeed MeasuredTraining::network() {
-  const NetworkSpeed speed = measure_network(network_.mesh.world(), training_, network_.parameters);
+  NetworkSpeed speed = measure_network(network_.mesh.world(), training_, network_.parameters);
   trace_.clear();
   return speed;
 }

@@ -184,7 +184,7 @@ void Calibration::network() {
 void Calibration::input() {
   const auto directory = options_.get<std::string>("data");
   if (directory.empty()) return say("input: not measured without --data");
-  const Shape shape = options_.get<Shape>("input");
+  const auto shape = options_.get<Shape>("input");
   const auto set =
       open_dataset(world_, directory, "train", shape, options_.get<std::int64_t>("targets"));
   const std::unique_ptr<SampleReader> reader = set->reader();
@@ -201,7 +201,7 @@ void Calibration::input() {
     return std::string();
   });
   const ReadCounts read = read_counts() - before;
-  const double voxels = static_cast<double>(samples * shape.volume() * 2);
+  const auto voxels = static_cast<double>(samples * shape.volume() * 2);
   const double decode_s = world_.sum(clock.seconds() - read.seconds());
   const double read_s = world_.sum(read.seconds());
   InputRates rates;
