@@ -181,7 +181,7 @@ TEST_CASE("layers that a list does not name are cut in space") {
   const Chain net;
   const ModelGeometry g(net.input, net.nodes, {2, 2, 2}, parse_cuts("b:1x8"));
   CHECK(g.cuts()[3].cut == TensorCut{{1, 1, 1}, 8});
-  for (const std::size_t l : {0, 1, 2, 4}) CHECK(g.cuts()[l].cut == TensorCut{{2, 2, 2}, 1});
+  for (const std::size_t l : {0U, 1U, 2U, 4U}) CHECK(g.cuts()[l].cut == TensorCut{{2, 2, 2}, 1});
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ using Json = nlohmann::json;
 
 Arguments tiny(const fs::path& json) {
   return {{"calibrate", ""},
-          {"calibrate-seconds", "20"},
+          {"calibrate-seconds", "40"},
           {"calibrate-parts", "2"},
           {"input", "32x32x32x4"},
           {"conv-layers", "3"},

@@ -262,7 +262,7 @@ KernelTimes Calibration::kernels_of_this_rank(const std::vector<LayerCase>& case
   double longest_s = 0;
   for (std::size_t i = mine, done = 0; i < cases.size(); i += workers, ++done) {
     show_progress(done, share);
-    if (left_s() < 1 + longest_s) break;
+    if (done > 0 && left_s() < 1 + longest_s) break;
     const Clock clock;
     measure(cases[i], options_, precision_, kKernelSeconds, times);
     longest_s = std::max(longest_s, clock.seconds());
