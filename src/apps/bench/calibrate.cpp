@@ -239,6 +239,12 @@ void Calibration::spread() {
   spread.steps = world_.sum(std::int64_t{std::ssize(seconds)});
   spread.median_s = world_.sum(seconds.empty() ? 0 : spread_of(seconds).median) / working;
   spread.relative_stddev = world_.sum(seconds.empty() ? 0 : relative_deviation(seconds)) / working;
+  constexpr double kMost = 0.2;  // that a machine file may have
+  if (spread.per_doubling() > kMost)
+    return say(
+        fmt::format("spread of steps: left out: they vary by {:.0f} %, so something else "
+                    "uses the cores",
+                    spread.relative_stddev * 100));
   record_.step_spread = spread;
   say(fmt::format("spread of {} steps of {:.1f} ms: relative standard deviation {:.2f}%",
                   spread.steps, spread.median_s * 1e3, spread.relative_stddev * 100));
