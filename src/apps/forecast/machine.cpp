@@ -17,6 +17,7 @@ const NumberRule& rule_of(const std::string& name, const std::string& where) {
                                   [&](const NumberRule& rule) { return name == rule.name; });
   if (found != rules.end()) return *found;
   std::vector<std::string> names;
+  names.reserve(rules.size());
   for (const NumberRule& rule : rules) names.emplace_back(rule.name);
   throw UsageError(fmt::format("{}: unknown name {}", where, name),
                    fmt::format("did you mean {}?", nearest(name, names)));

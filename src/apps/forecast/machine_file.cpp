@@ -294,7 +294,7 @@ void add_kernels(Machine& machine, const fs::path& file) {
   if (cpu != machine.cpu) {
     const auto peak = times.find("/peak/fp32_flops_per_second");
     if (!peak || *peak <= 0)
-      throw UsageError(fmt::format("{}: measured on \"{}\", not on \"{}\", and its peak is missing",
+      throw UsageError(fmt::format(R"({}: measured on "{}", not on "{}", and its peak is missing)",
                                    file.c_str(), cpu, machine.cpu),
                        "measure the kernels on the machine itself");
     scale = *peak / machine.kernels.rates.peak_flops;

@@ -83,6 +83,7 @@ void fit_cuts(Machine& machine, const Model& model, const std::vector<MeasuredRu
 
 void fit_one_cut(Machine& machine, const Model& model, const std::vector<MeasuredRun>& runs) {
   std::vector<std::pair<double, double>> steps;
+  steps.reserve(runs.size());
   for (const MeasuredRun& run : runs)
     steps.emplace_back(static_cast<double>(run.mesh.ranks()), run.step_s);
   set_fitted(machine, "straggler-per-doubling", std::clamp(fit_straggling(steps).slope, 0.0, 0.2),

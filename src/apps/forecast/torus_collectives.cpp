@@ -38,7 +38,10 @@ double hops(const Shape3& shape) {
 }
 double radius(const Shape3& shape) {
   double sum = 0;
-  for (const std::int64_t extent : shape) sum += static_cast<double>(extent / 2);
+  for (const std::int64_t extent : shape) {
+    const std::int64_t hops = extent / 2;
+    sum += static_cast<double>(hops);
+  }
   return sum;
 }
 double of_three_axes(const Shape3& shape) { return 3 / static_cast<double>(shape.size()); }
