@@ -47,12 +47,12 @@ Job job_of(const Options& options, const Model& model, const fs::path& jobscript
   job.work.validation_samples = options.get<std::int64_t>("validation-samples");
   job.work.sample_bytes = static_cast<double>(model.input().volume() * size_of(model.input_type()));
   if (options.is_given("target-epochs")) {
-    const double epochs = options.get<double>("target-epochs");
+    const auto epochs = options.get<double>("target-epochs");
     job.work.epochs = {epochs, epochs, epochs};
     basis = "as given";
     return job;
   }
-  const std::string table = options.get<std::string>("epochs-table");
+  const auto table = options.get<std::string>("epochs-table");
   const EpochTable epochs(table.empty() ? jobscripts / "machines" / "epochs-cosmoflow.csv"
                                         : fs::path(table));
   job.work.epochs = epochs.epochs(job.work.batch);

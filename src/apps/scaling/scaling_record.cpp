@@ -64,8 +64,8 @@ Json run_json(const ScalingRecord::Summary& run, bool strong, const StudySetting
 
 }  // namespace
 
-ScalingRecord::ScalingRecord(Json program, const StudySettings& settings)
-    : program_(std::move(program)), settings_(settings) {}
+ScalingRecord::ScalingRecord(Json program, StudySettings settings)
+    : program_(std::move(program)), settings_(std::move(settings)) {}
 
 void ScalingRecord::resume(const std::string& text, const std::filesystem::path& file) {
   const char* const cure = "give --restart to replace it, or another --json file";

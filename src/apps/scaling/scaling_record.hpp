@@ -28,7 +28,7 @@ struct PredictedStep {
 /// kind of scaling, of all rounds so far.
 class ScalingRecord {
  public:
-  ScalingRecord(nlohmann::ordered_json program, const StudySettings& settings);
+  ScalingRecord(nlohmann::ordered_json program, StudySettings settings);
 
   /// Takes over the measurements of an earlier run. Throws Error, naming the file, when `text` is
   /// not such a file, and naming the setting and both values when it was measured with others.
