@@ -146,7 +146,8 @@ bool WinogradConvolution::pays(const Geometry& g, std::int64_t windows) {
   constexpr double kInput = 14, kOutput = 4, kWeights = 27, kDirect = 1 / 0.9, kDirectWeights = 12;
   const auto in = static_cast<double>(g.src_channels), count = static_cast<double>(windows);
   const double in_vectors = in / static_cast<double>(kVector);
-  const auto out_vectors = static_cast<double>(ceil_to(g.dst_channels, kVector) / kVector);
+  const std::int64_t vectors = ceil_to(g.dst_channels, kVector) / kVector;
+  const auto out_vectors = static_cast<double>(vectors);
   const auto points = static_cast<double>(points_of(g.kernel));
   const auto taps = static_cast<double>(g.kernel[0] * g.kernel[1] * g.kernel[2]);
   const double products = in * out_vectors;
