@@ -7,34 +7,13 @@
 
 #include "error.hpp"
 #include "narrow.hpp"
+#include "src/nn/model_on_part.hpp"
 #include "src/nn/pack.hpp"
 
 namespace halomesh {
 namespace {
 
 constexpr std::size_t kAllStages = std::numeric_limits<std::size_t>::max();
-
-// The chunks in which `part` computes a layer. The one that needs nothing remote is split where
-// other parts need some of the layer's output, so that it can leave before the rest is computed.
-std::vector<Chunk> chunks_of(const LayerGeometry& layer, const LayerPlacement& placement,
-                             const TensorGeometry& dst, std::size_t part) {
-  constexpr std::int64_t kMaxSlabs = 4, kMinSlabPlanes = 4;
-  std::vector<Chunk> chunks = order_chunks(layer, placement.boxes[part], placement.src_shapes);
-  const auto& transfers = dst.distribute.transfers();
-  const bool sends = std::any_of(transfers.begin(), transfers.end(), [&](const Transfer& t) {
-    return t.src == static_cast<std::int64_t>(part);
-  });
-  if (!sends || dst.partial_sums || chunks.empty() || chunks[0].needs_remote) return chunks;
-  const Box local = chunks[0].dst;
-  const std::int64_t planes = local.extent(kD);
-  const std::int64_t slabs = std::clamp<std::int64_t>(planes / kMinSlabPlanes, 1, kMaxSlabs);
-  chunks.erase(chunks.begin());
-  for (std::int64_t s = slabs; s-- > 0;)
-    chunks.insert(chunks.begin(), {with_d_range(local, local.lo[kD] + s * planes / slabs,
-                                                local.lo[kD] + (s + 1) * planes / slabs),
-                                   false});
-  return chunks;
-}
 
 }  // namespace
 
@@ -52,6 +31,7 @@ Executor::Executor(const Comm& group, Model& model, const ModelGeometry& geometr
 void Executor::make_tensors(std::int64_t batch, bool training) {
   const auto& geometries = geometry_.tensors();
   const std::vector<DataType> types = model_.types();
+  const std::vector<bool> with_diff = tensors_with_diff(model_, geometry_);
   tensors_.resize(geometries.size());
   std::int64_t extra_volume = 0;
   Box extra_span;
@@ -67,23 +47,15 @@ void Executor::make_tensors(std::int64_t batch, bool training) {
     };
     tensor.value = Tensor(g.span[part_], batch, types[t]);
     const AnyView value = tensor.value.any_view();
-    const std::vector<TransferPlan> rounds = rounds_of(t);
+    const std::vector<TransferPlan> rounds = rounds_of(model_, geometry_, t);
     for (const TransferPlan& round : rounds)
       tensor.distribute.push_back(
           exchange(round, Combine::kCopy, value, Phase::kHaloPack, Phase::kHaloWait));
-    const LayerPlacement& made_by = geometry_.layers()[t - 1];
-    tensor.chunks_before_sends =
-        chunks_before_sends(rounds, chunks_of(*model_.layers()[t - 1].layer, made_by, g, part_),
-                            narrow<std::int64_t>(part_));
+    tensor.chunks_before_sends = chunks_before_sends(
+        rounds, chunks_of(model_, geometry_, t - 1, part_), narrow<std::int64_t>(part_));
     tensor.sum_partials = exchange(g.broadcast.reversed(), Combine::kAdd, value,
                                    Phase::kPartialSumPack, Phase::kPartialSumWait);
-    const ModelLayer& producer = model_.layers()[t - 1];
-    const bool has_parameters =
-        !producer.layer->parameters(geometry_.layers()[t - 1].src_shapes).empty();
-    tensor.diff_wanted =
-        training &&
-        (has_parameters || std::any_of(producer.inputs.begin(), producer.inputs.end(),
-                                       [&](std::size_t i) { return tensors_[i]->diff_wanted; }));
+    tensor.diff_wanted = training && with_diff[t];
     if (!tensor.diff_wanted) continue;
     tensor.diff_replaces_value = may_replace_value(t);
     if (!tensor.diff_replaces_value) tensor.diff = Tensor(g.span[part_], batch, types[t]);
@@ -102,17 +74,6 @@ void Executor::make_tensors(std::int64_t batch, bool training) {
   extra_dense_ = AlignedBuffer<std::byte>(extra_volume * batch * size_of(DataType::kFloat32));
 }
 
-// The halo of a tensor in the order in which its consumer's chunks need it, on every part.
-std::vector<TransferPlan> Executor::rounds_of(std::size_t t) const {
-  const TensorGeometry& g = geometry_.tensors()[t];
-  if (g.consumers.size() != 1 || g.distribute.empty()) return {g.distribute};
-  const std::size_t l = g.consumers[0];
-  const auto& inputs = model_.layers()[l].inputs;
-  const auto input =
-      static_cast<std::size_t>(std::find(inputs.begin(), inputs.end(), t) - inputs.begin());
-  return split_into_rounds(g.distribute, *model_.layers()[l].layer, geometry_.layers()[l], input);
-}
-
 // Where nothing needs to be sent early to another part, the parameters' gradients may be computed
 // first; after that the value of a tensor with a single consumer is no longer read, unless by its
 // producer.
@@ -124,33 +85,16 @@ bool Executor::may_replace_value(std::size_t t) const {
 }
 
 void Executor::make_layers(Parameters& parameters, std::int64_t batch, bool training) {
-  const std::vector<DataType> types = model_.types();
   states_.resize(model_.layers().size());
   for (std::size_t l = 0; l < states_.size(); ++l) {
-    const ModelLayer& entry = model_.layers()[l];
-    const LayerPlacement& placement = geometry_.layers()[l];
-    const TensorGeometry& dst = geometry_.tensors()[l + 1];
     LayerState& state = states_[l];
-    LayerContext context;
-    context.index = narrow<std::uint32_t>(l);
-    context.src_shapes = placement.src_shapes;
-    context.dst_shape = dst.shape;
-    context.boxes = placement.boxes[part_];
-    context.dst_span = dst.span[part_];
-    context.dst_type = types[l + 1];
-    context.batch = batch;
-    context.training = training;
-    for (std::size_t i : entry.inputs) {
-      context.src_types.push_back(types[i]);
-      context.src_spans.push_back(geometry_.tensors()[i].span[part_]);
-      context.src_diff_wanted.push_back(tensors_[i]->diff_wanted);
+    for (const std::size_t i : model_.layers()[l].inputs)
       state.src.push_back(tensors_[i]->value.any_view());
-    }
-    state.chunks = chunks_of(*entry.layer, placement, dst, part_);
+    state.chunks = chunks_of(model_, geometry_, l, part_);
     state.active = !state.chunks.empty();
-    if (!state.active) continue;
-    for (const Chunk& chunk : state.chunks) context.dst_chunks.push_back(chunk.dst);
-    entry.layer->prepare(context, parameters.views(l));
+    if (state.active)
+      model_.layers()[l].layer->prepare(layer_context(model_, geometry_, l, part_, batch, training),
+                                        parameters.views(l));
   }
 }
 

@@ -91,7 +91,6 @@ class Executor {
   void make_layers(Parameters& parameters, std::int64_t batch, bool training);
   void compute(const Pass& pass, std::size_t layer, const Chunk& chunk);
   void set_input(AnyConstView input);
-  std::vector<TransferPlan> rounds_of(std::size_t tensor) const;
   void await_inputs(const std::vector<std::size_t>& inputs, std::size_t rounds);
   bool may_replace_value(std::size_t tensor) const;
   void publish(std::size_t tensor);

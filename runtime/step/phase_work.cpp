@@ -4,12 +4,14 @@
 
 #include <algorithm>
 
+#include "src/nn/model_on_part.hpp"
+
 namespace halomesh {
 
 StepWork::StepWork(const Model& model, const ModelGeometry& geometry, std::int64_t part,
                    std::int64_t batch)
     : model_(model), geometry_(geometry), part_(part), batch_(batch), types_(model.types()) {
-  const std::vector<bool> with_diff = tensors_with_diff();
+  const std::vector<bool> with_diff = tensors_with_diff(model, geometry);
   for (std::size_t l = 0; l < model.layers().size(); ++l) add_layer(l, with_diff);
   const auto parameters = static_cast<double>(geometry.parameter_count(part));
   // Reads value, gradient and momentum and writes two of them. Its few operations are not counted:
@@ -49,18 +51,6 @@ PhaseWork StepWork::of(const PhaseKey& key) const {
 
 double StepWork::bytes(std::size_t tensor, std::int64_t volume) const {
   return static_cast<double>(volume * batch_ * size_of(types_[tensor]));
-}
-
-// Those whose gradient reaches a parameter: all after the first layer that has some.
-std::vector<bool> StepWork::tensors_with_diff() const {
-  std::vector<bool> wanted{false};
-  for (std::size_t l = 0; l < model_.layers().size(); ++l) {
-    const ModelLayer& entry = model_.layers()[l];
-    wanted.push_back(!entry.layer->parameters(geometry_.layers()[l].src_shapes).empty() ||
-                     std::any_of(entry.inputs.begin(), entry.inputs.end(),
-                                 [&](std::size_t i) { return wanted[i]; }));
-  }
-  return wanted;
 }
 
 void StepWork::add_layer(std::size_t layer, const std::vector<bool>& with_diff) {

@@ -42,7 +42,6 @@ class StepWork {
 
  private:
   double bytes(std::size_t tensor, std::int64_t volume) const;
-  std::vector<bool> tensors_with_diff() const;
   void add_layer(std::size_t layer, const std::vector<bool>& with_diff);
 
   const Model& model_;

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "src/nn/kernel_case.hpp"
+#include "src/nn/model_on_part.hpp"
 
 namespace halomesh {
 namespace {
@@ -29,12 +30,12 @@ std::int64_t bytes_of(const Box& box, DataType type) { return box.volume() * siz
 
 /// The passes of one layer on one part; empty where it computes nothing that can be measured.
 LayerCase case_of(const Model& model, const ModelGeometry& geometry, std::size_t layer,
-                  std::int64_t part, std::int64_t batch, int threads) {
+                  std::int64_t part, std::int64_t batch, int threads,
+                  const std::vector<bool>& with_diff) {
   const ModelLayer& entry = model.layers()[layer];
   const LayerPlacement& placement = geometry.layers()[layer];
   const auto at = static_cast<std::size_t>(part);
   const std::vector<DataType> types = model.types();
-  const std::vector<bool> with_diff = tensors_with_diff(model, geometry);
   LayerCase result{geometry.grid(), layer, part, {}, 0, 0, 0};
   std::vector<DataType> src_types;
   bool diff_wanted = false;
@@ -68,27 +69,17 @@ std::vector<PartGrid> part_grids(std::int64_t most_parts) {
   return grids;
 }
 
-std::vector<bool> tensors_with_diff(const Model& model, const ModelGeometry& geometry) {
-  std::vector<bool> wanted{false};
-  for (std::size_t l = 0; l < model.layers().size(); ++l) {
-    const ModelLayer& entry = model.layers()[l];
-    wanted.push_back(!entry.layer->parameters(geometry.layers()[l].src_shapes).empty() ||
-                     std::any_of(entry.inputs.begin(), entry.inputs.end(),
-                                 [&](std::size_t i) { return wanted[i]; }));
-  }
-  return wanted;
-}
-
 std::vector<LayerCase> layer_cases(const Model& model, const std::vector<PartGrid>& grids,
                                    std::int64_t batch, int threads) {
   std::vector<LayerCase> cases;
   std::map<std::string, std::size_t> known;
   for (const PartGrid& grid : grids) {
     const ModelGeometry geometry = model.geometry(grid);
+    const std::vector<bool> with_diff = tensors_with_diff(model, geometry);
     std::set<std::size_t> of_mesh;
     for (std::size_t l = 0; l < model.layers().size(); ++l)
       for (std::int64_t part = 0; part < grid.count(); ++part) {
-        LayerCase one = case_of(model, geometry, l, part, batch, threads);
+        LayerCase one = case_of(model, geometry, l, part, batch, threads, with_diff);
         if (one.passes.empty()) continue;
         const auto [at, is_new] = known.emplace(key_of(one), cases.size());
         if (is_new) cases.push_back(std::move(one));

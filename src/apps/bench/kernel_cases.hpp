@@ -33,7 +33,4 @@ std::vector<PartGrid> part_grids(std::int64_t most_parts);
 std::vector<LayerCase> layer_cases(const Model& model, const std::vector<PartGrid>& grids,
                                    std::int64_t batch, int threads);
 
-/// Per tensor: whether training computes its gradient.
-std::vector<bool> tensors_with_diff(const Model& model, const ModelGeometry& geometry);
-
 }  // namespace halomesh

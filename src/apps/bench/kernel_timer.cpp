@@ -6,10 +6,9 @@
 #include <chrono>
 #include <functional>
 
-#include "narrow.hpp"
-#include "partition/overlap.hpp"
 #include "rng.hpp"
 #include "src/apps/options/model_options.hpp"
+#include "src/nn/model_on_part.hpp"
 #include "src/nn/parameters.hpp"
 
 namespace halomesh {
@@ -54,7 +53,6 @@ class LayerAlone {
   std::int64_t polls() const { return polls_; }
 
  private:
-  LayerContext context(std::size_t layer, std::size_t part, std::int64_t batch);
   void forward();
   void backward_data();
 
@@ -62,7 +60,7 @@ class LayerAlone {
   ModelGeometry geometry_;
   Parameters parameters_;
   Layer& layer_;
-  std::vector<Chunk> chunks_;
+  std::vector<Box> dst_chunks_;
   std::vector<Tensor> src_, diff_src_;
   std::vector<bool> diff_wanted_;
   Tensor dst_, diff_dst_;
@@ -80,8 +78,11 @@ LayerAlone::LayerAlone(const LayerCase& one, const Options& options, DataType pr
   pass_.training = true;
   pass_.poll = &poll_;
   parameters_.initialize(1);
+  const auto part = static_cast<std::size_t>(one.part);
   const LayerContext prepared =
-      context(one.layer, static_cast<std::size_t>(one.part), one.passes.front().batch);
+      layer_context(model_, geometry_, one.layer, part, one.passes.front().batch, pass_.training);
+  dst_chunks_ = prepared.dst_chunks;
+  diff_wanted_ = prepared.src_diff_wanted;
   layer_.prepare(prepared, parameters_.views(one.layer));
   std::uint32_t stream = 0;
   for (std::size_t i = 0; i < prepared.src_spans.size(); ++i) {
@@ -97,34 +98,9 @@ LayerAlone::LayerAlone(const LayerCase& one, const Options& options, DataType pr
   layer_.load_parameters();
 }
 
-LayerContext LayerAlone::context(std::size_t layer, std::size_t part, std::int64_t batch) {
-  const ModelLayer& entry = model_.layers()[layer];
-  const LayerPlacement& placement = geometry_.layers()[layer];
-  const TensorGeometry& dst = geometry_.tensors()[layer + 1];
-  const std::vector<DataType> types = model_.types();
-  const std::vector<bool> with_diff = tensors_with_diff(model_, geometry_);
-  LayerContext result;
-  result.index = narrow<std::uint32_t>(layer);
-  result.src_shapes = placement.src_shapes;
-  result.dst_shape = dst.shape;
-  result.boxes = placement.boxes[part];
-  result.dst_span = dst.span[part];
-  result.dst_type = types[layer + 1];
-  result.batch = batch;
-  for (const std::size_t i : entry.inputs) {
-    result.src_types.push_back(types[i]);
-    result.src_spans.push_back(geometry_.tensors()[i].span[part]);
-    diff_wanted_.push_back(with_diff[i]);
-  }
-  result.src_diff_wanted = diff_wanted_;
-  chunks_ = order_chunks(layer_, result.boxes, result.src_shapes);
-  for (const Chunk& chunk : chunks_) result.dst_chunks.push_back(chunk.dst);
-  return result;
-}
-
 void LayerAlone::forward() {
-  for (const Chunk& chunk : chunks_) {
-    layer_.forward(pass_, src_views_, dst_.any_view(), chunk.dst);
+  for (const Box& chunk : dst_chunks_) {
+    layer_.forward(pass_, src_views_, dst_.any_view(), chunk);
     ++polls_;
   }
 }

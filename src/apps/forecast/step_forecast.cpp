@@ -8,8 +8,8 @@
 #include <numeric>
 
 #include "partition/geometry_table.hpp"
-#include "partition/overlap.hpp"
 #include "src/nn/kernel_case.hpp"
+#include "src/nn/model_on_part.hpp"
 
 namespace halomesh {
 namespace {
@@ -77,8 +77,7 @@ class Timeline {
     threads_ = options.threads.value_or(machine.threads());
     shared_cores_ =
         std::max(1.0, network_.ranks_per_node * threads_ / std::max(machine.value("cores"), 1.0));
-    for (const ParameterPlacement& p : geometry.parameters()) learns_.push_back(p.layer);
-    find_wanted_diffs();
+    wanted_ = tensors_with_diff(model_, geometry_);
   }
 
   StepForecast run() {
@@ -195,17 +194,6 @@ class Timeline {
     kernel_s_[part][static_cast<std::size_t>(time.source)] += share * time.seconds;
   }
 
-  // Executor::rounds_of()
-  std::vector<TransferPlan> rounds_of(std::size_t t) const {
-    const TensorGeometry& g = geometry_.tensors()[t];
-    if (g.consumers.size() != 1 || g.distribute.empty()) return {g.distribute};
-    const std::size_t l = g.consumers[0];
-    const auto& inputs = model_.layers()[l].inputs;
-    return split_into_rounds(
-        g.distribute, *model_.layers()[l].layer, geometry_.layers()[l],
-        static_cast<std::size_t>(std::find(inputs.begin(), inputs.end(), t) - inputs.begin()));
-  }
-
   void await_inputs(std::size_t l, Part part, std::size_t rounds) {
     for (const std::size_t t : model_.layers()[l].inputs)
       for (std::size_t k = 0; k < std::min(rounds, distribute_[t].size()); ++k)
@@ -214,13 +202,11 @@ class Timeline {
 
   void forward() {
     for (std::size_t l = 0; l < model_.layers().size(); ++l) {
-      const LayerPlacement& placement = geometry_.layers()[l];
       DoneByPart done(parts_);
       for (Part part = 0; part < parts_; ++part) {
-        const LayerBoxes& boxes = placement.boxes[part];
+        const LayerBoxes& boxes = geometry_.layers()[l].boxes[part];
         std::size_t rounds = 0;
-        for (const Chunk& chunk :
-             order_chunks(*model_.layers()[l].layer, boxes, placement.src_shapes)) {
+        for (const Chunk& chunk : chunks_of(model_, geometry_, l, part)) {
           if (chunk.needs_remote) await_inputs(l, part, ++rounds);
           compute(l, KernelPass::kForward, part,
                   static_cast<double>(chunk.dst.volume()) /
@@ -240,18 +226,8 @@ class Timeline {
     const TensorGeometry& g = geometry_.tensors()[t];
     exchange(g.broadcast.reversed(), t, kGather);
     const bool early = options_.early_sends && !g.partial_sums;
-    for (const TransferPlan& round : rounds_of(t))
+    for (const TransferPlan& round : rounds_of(model_, geometry_, t))
       distribute_[t].push_back(start(round, t, kind_of(t), early ? &done : nullptr));
-  }
-
-  void find_wanted_diffs() {
-    wanted_.assign(geometry_.tensors().size(), false);
-    for (std::size_t t = 1; t < wanted_.size(); ++t) {
-      const auto& inputs = model_.layers()[t - 1].inputs;
-      wanted_[t] =
-          std::find(learns_.begin(), learns_.end(), t - 1) != learns_.end() ||
-          std::any_of(inputs.begin(), inputs.end(), [&](std::size_t i) { return wanted_[i]; });
-    }
   }
 
   void backward() {
@@ -409,7 +385,6 @@ class Timeline {
   std::vector<std::array<double, 3>> kernel_s_;  // by KernelTime::Source
   std::vector<std::vector<Flight>> distribute_;  // by tensor and round
   std::vector<Flight> returned_;                 // by tensor
-  std::vector<std::size_t> learns_;              // layers with parameters
   std::vector<bool> wanted_;
   std::vector<Bucket> buckets_;
   std::vector<Sum> sums_;

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the layers of a network on one part of a cut are given and in which order they compute: what
+// a training step, its forecast and the timing of single layers must agree on. All calls are local.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "partition/overlap.hpp"
+#include "src/nn/model.hpp"
+
+namespace halomesh {
+
+/// Per tensor: whether training computes its gradient, as one of its producers has parameters.
+std::vector<bool> tensors_with_diff(const Model& model, const ModelGeometry& geometry);
+
+/// The chunks in which `part` computes layer number `layer`. The one that needs nothing remote is
+/// split where other parts need some of the layer's output, so that it can leave before the rest
+/// is computed.
+std::vector<Chunk> chunks_of(const Model& model, const ModelGeometry& geometry, std::size_t layer,
+                             std::size_t part);
+
+/// The plan that brings tensor number `tensor` to all parts that need it, in the order in which the
+/// chunks of its only consumer do; undivided where it has several.
+std::vector<TransferPlan> rounds_of(const Model& model, const ModelGeometry& geometry,
+                                    std::size_t tensor);
+
+/// What layer number `layer` is prepared with on `part`, for `batch` samples.
+LayerContext layer_context(const Model& model, const ModelGeometry& geometry, std::size_t layer,
+                           std::size_t part, std::int64_t batch, bool training);
+
+}  // namespace halomesh
