@@ -133,7 +133,7 @@ struct Whole {
   void step() {
     const std::vector<AnyConstView> views{src.view()};
     layer->forward({}, views, dst.view(), dst.view().span);
-    layer->backward_data({}, dst.view(), diff_dst.view(), 0, diff_src.view());
+    layer->backward_data({}, {views, dst.view()}, diff_dst.view(), 0, diff_src.view());
   }
 };
 

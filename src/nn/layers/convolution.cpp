@@ -136,8 +136,8 @@ void Convolution::forward(const Pass& pass, std::span<const AnyConstView> src, A
   }
 }
 
-void Convolution::backward_data(const Pass& pass, AnyConstView /*dst*/, AnyConstView diff_dst,
-                                std::size_t /*input*/, AnyView diff_src) {
+void Convolution::backward_data(const Pass& pass, const ForwardValues& /*values*/,
+                                AnyConstView diff_dst, std::size_t /*input*/, AnyView diff_src) {
   const Box &produced = context_.boxes.dst_produced, &needed = context_.boxes.src_needed[0];
   for (std::int64_t n = 0; n < context_.batch; ++n) {
     kernels_.backward_data(0, read_dense(diff_dst.as<float>(), n, produced, dst_scratch_),

@@ -460,8 +460,9 @@ void ConvolutionBlock::run_sparse_data_gradient(const Pass& pass, AnyConstView d
   }
 }
 
-void ConvolutionBlock::backward_data(const Pass& pass, AnyConstView /*dst*/, AnyConstView diff_dst,
-                                     std::size_t /*input*/, AnyView diff_src) {
+void ConvolutionBlock::backward_data(const Pass& pass, const ForwardValues& /*values*/,
+                                     AnyConstView diff_dst, std::size_t /*input*/,
+                                     AnyView diff_src) {
   if (sparse_data_) {
     if (options_.compute == DataType::kBfloat16)
       run_sparse_data_gradient(pass, diff_dst, diff_src.as<Bfloat16>());

@@ -184,8 +184,8 @@ void MaxPooling::forward(const Pass&, std::span<const AnyConstView> src, AnyView
   });
 }
 
-void MaxPooling::backward_data(const Pass&, AnyConstView, AnyConstView diff_dst, std::size_t,
-                               AnyView diff_src) {
+void MaxPooling::backward_data(const Pass&, const ForwardValues&, AnyConstView diff_dst,
+                               std::size_t, AnyView diff_src) {
   // Windows that touch without overlapping tile src_needed: each can write its own block.
   const bool tiles = std::all_of(window().begin(), window().end(),
                                  [](const AxisWindow& w) { return w.stride == w.kernel; });
@@ -274,8 +274,8 @@ void AveragePooling::forward(const Pass&, std::span<const AnyConstView> src, Any
   });
 }
 
-void AveragePooling::backward_data(const Pass&, AnyConstView, AnyConstView diff_dst, std::size_t,
-                                   AnyView diff_src) {
+void AveragePooling::backward_data(const Pass&, const ForwardValues&, AnyConstView diff_dst,
+                                   std::size_t, AnyView diff_src) {
   const Box& box = context().boxes.src_needed[0];
   const ConstView from = diff_dst.as<float>();
   const View to = diff_src.as<float>();

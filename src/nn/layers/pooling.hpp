@@ -74,8 +74,8 @@ class MaxPooling final : public Pooling {
   void prepare(const LayerContext& context, std::vector<ParameterView> parameters) override;
   void forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
                const Box& chunk) override;
-  void backward_data(const Pass& pass, AnyConstView dst, AnyConstView diff_dst, std::size_t input,
-                     AnyView diff_src) override;
+  void backward_data(const Pass& pass, const ForwardValues& values, AnyConstView diff_dst,
+                     std::size_t input, AnyView diff_src) override;
 
  private:
   void scatter(ConstView diff_dst, View diff_src) const;
@@ -99,8 +99,8 @@ class AveragePooling final : public Pooling {
   void prepare(const LayerContext& context, std::vector<ParameterView> parameters) override;
   void forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
                const Box& chunk) override;
-  void backward_data(const Pass& pass, AnyConstView dst, AnyConstView diff_dst, std::size_t input,
-                     AnyView diff_src) override;
+  void backward_data(const Pass& pass, const ForwardValues& values, AnyConstView diff_dst,
+                     std::size_t input, AnyView diff_src) override;
 
  private:
   // Per axis and plane of dst_produced: taps that count; the divisor is their product.
