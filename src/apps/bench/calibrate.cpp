@@ -295,7 +295,7 @@ void Calibration::kernels() {
   world_.barrier();
   const KernelTimes mine = kernels_of_this_rank(cases);
   quiet_barrier(world_);
-  for (const std::string& text : world_.all_gather(to_text(mine.kernels)))
+  for (const std::string& text : world_.gather(to_text(mine.kernels)))  // on rank 0
     for (MeasuredKernel& kernel : kernels_of(text)) record_.kernels.push_back(std::move(kernel));
   record_.kernels_left_out = passes(cases) - std::ssize(record_.kernels);
   if (const std::int64_t polls = world_.sum(mine.polls); polls > 0)
