@@ -168,7 +168,7 @@ TEST_CASE("the same gradients give the same bits again, on every rank that holds
       const ModelGeometry geometry = model.geometry(shape.parts);
       for (const Way& way : all_ways()) {
         std::vector<float> first;
-        for (int run = 0; run < 3; ++run) {
+        for (int run = 0; run < 2; ++run) {
           Parameters parameters(geometry, mesh.part());
           GradientReducer reducer(mesh, geometry, parameters, way.reduction, nullptr,
                                   way.bucket_bytes);
@@ -186,7 +186,8 @@ TEST_CASE("the same gradients give the same bits again, on every rank that holds
         std::vector<std::int64_t> largest = bits;
         replicas.max(largest);
         findings.expect(largest == bits, [] { return "other bits on another replica"; });
-        findings.expect(!bits.empty(), [] { return "no slice to compare"; });
+        findings.expect(comm.sum(std::int64_t{std::ssize(bits)}) > 0,
+                        [] { return "nothing was compared"; });
       }
     }
   });
