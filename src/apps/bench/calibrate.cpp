@@ -14,8 +14,10 @@
 #include "runtime/mpi/collective_errors.hpp"
 #include "runtime/mpi/quiet_barrier.hpp"
 #include "runtime/posix/read_counts.hpp"
+#include "runtime/step/reduction.hpp"
 #include "src/apps/bench/bench_options.hpp"
 #include "src/apps/bench/bench_run.hpp"
+#include "src/apps/bench/sum_speed.hpp"
 #include "src/apps/options/model_options.hpp"
 #include "src/nn/onednn_library.hpp"
 #include "src/nn/pack.hpp"
@@ -84,6 +86,19 @@ std::vector<int> rank_counts(int ranks) {
   for (int count = 2; count < ranks; count *= count < 16 ? 2 : 4) counts.push_back(count);
   counts.push_back(ranks);
   return counts;
+}
+
+/// Sums over the first `ranks` ranks in every way, while the others sleep; empty on those.
+/// Collective over `world`.
+std::vector<SumTime> sum_times(const Comm& world, int ranks, std::span<const std::int64_t> sizes) {
+  constexpr int kTries = 5;
+  const Comm part = world.split(world.rank() < ranks ? 0 : -1, world.rank());
+  std::vector<SumTime> times;
+  if (!part.is_null())
+    for (SumSpeed& each : measure_sums(ProcessMesh(part, {ranks, {1, 1, 1}}), sizes, kTries))
+      times.push_back({ranks, each.bytes, std::move(each.way), each.median_s});
+  quiet_barrier(world);
+  return times;
 }
 
 std::int64_t memory_per_rank(const RankBinding& binding) {
@@ -174,9 +189,12 @@ void Calibration::network() {
   };
   link("within a node", record_.network->within_node);
   link("between nodes", record_.network->between_nodes);
-  const SumTime& largest = record_.network->sums.back();
+  const auto& sums = record_.network->sums;
+  const SumTime& largest = *std::find_if(sums.rbegin(), sums.rend(), [](const SumTime& each) {
+    return each.algorithm == name_of(Reduction::kAuto);
+  });
   say(fmt::format("sums and barriers: {} measurements; {:.1f} MB over {} ranks by {} in {:.2f} ms",
-                  record_.network->sums.size() + record_.network->barriers.size(),
+                  sums.size() + record_.network->barriers.size(),
                   static_cast<double>(largest.bytes) * 1e-6, largest.ranks, largest.algorithm,
                   largest.seconds * 1e3));
 }
@@ -295,7 +313,7 @@ void Calibration::kernels() {
   world_.barrier();
   const KernelTimes mine = kernels_of_this_rank(cases);
   quiet_barrier(world_);
-  for (const std::string& text : world_.all_gather(to_text(mine.kernels)))
+  for (const std::string& text : world_.gather(to_text(mine.kernels)))  // on rank 0
     for (MeasuredKernel& kernel : kernels_of(text)) record_.kernels.push_back(std::move(kernel));
   record_.kernels_left_out = passes(cases) - std::ssize(record_.kernels);
   if (const std::int64_t polls = world_.sum(mine.polls); polls > 0)
@@ -344,12 +362,11 @@ NetworkRecord measure_machine_network(const Comm& world, const NodePlace& place,
   record.poll_cost_s = world.max(poll_cost_s(world));
   const std::vector<std::int64_t> sizes{4, 4 << 10, 64 << 10, 1 << 20, 4 << 20, 22 << 20};
   for (const int ranks : rank_counts(world.size())) {
-    if (!record.sums.empty() && world.max(clock.seconds()) > seconds && ranks != world.size())
+    if (!record.barriers.empty() && world.max(clock.seconds()) > seconds && ranks != world.size())
       continue;
     record.barriers.emplace_back(
         ranks, median_seconds(world, ranks, [](const Comm& part) { part.barrier(); }));
-    for (SumTime& each : mpi_sums(world, std::span(&ranks, 1), sizes))
-      record.sums.push_back(std::move(each));
+    for (SumTime& each : sum_times(world, ranks, sizes)) record.sums.push_back(std::move(each));
   }
   return record;
 }

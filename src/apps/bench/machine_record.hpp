@@ -22,6 +22,14 @@ struct LinkRecord {
   std::int64_t eager_bytes = 0;  ///< 0: no message is sent before its receiver asks for it
 };
 
+/// A sum over the first `ranks` ranks, as SumSpeed.
+struct SumTime {
+  int ranks = 0;
+  std::int64_t bytes = 0;
+  std::string algorithm;
+  double seconds = 0;
+};
+
 struct NetworkRecord {
   std::optional<LinkRecord> within_node, between_nodes;  ///< empty: no such two ranks
   double injection_s_per_byte = 0;                       ///< of a node; 0: not measured
