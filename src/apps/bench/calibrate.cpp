@@ -141,6 +141,7 @@ class Calibration {
   void input();
   void spread();
   void kernels();
+  void compare_step(const Model& model);
   KernelTimes kernels_of_this_rank(const std::vector<LayerCase>& cases);
   void show_progress(std::size_t done, std::size_t cases);
 
@@ -319,6 +320,7 @@ void Calibration::kernels() {
   if (const std::int64_t polls = world_.sum(mine.polls); polls > 0)
     record_.poll_s = world_.sum(mine.computed_s) / static_cast<double>(polls);
   if (redraws_ && world_.rank() == 0) std::cout << "\r\033[K";
+  if (world_.rank() == 0) compare_step(model);
   say(fmt::format("kernels: {} cases measured{}{}", record_.kernels.size(),
                   record_.kernels_left_out > 0
                       ? fmt::format(", {} left out for lack of time", record_.kernels_left_out)
@@ -326,6 +328,23 @@ void Calibration::kernels() {
                   record_.kernels_too_large > 0
                       ? fmt::format(", {} need too much memory", record_.kernels_too_large)
                       : ""));
+}
+
+// Of the step that spread() has measured: one sample on one rank.
+void Calibration::compare_step(const Model& model) {
+  if (!record_.step_spread || record_.kernels.empty()) return;
+  KernelTable table;
+  table.rates = {precision_ == DataType::kFloat32 ? record_.peak.fp32 : record_.peak.bf16, 1,
+                 record_.peak.triad};
+  for (const MeasuredKernel& each : record_.kernels) table.add(each.call, each.seconds);
+  const double kernels_s = kernels_of_step(model, table, 1, record_.threads);
+  const double update_s =
+      5 * 4.0 * static_cast<double>(model.geometry({}).parameter_count()) / record_.peak.triad;
+  const double factor = (record_.step_spread->median_s - update_s) / kernels_s;
+  constexpr double kLeast = 0.8, kMost = 1.5;  // beyond them, something else used the cores
+  if (kernels_s == 0 || !(factor > kLeast && factor < kMost)) return;
+  record_.step_spread->kernel_time_factor = factor;
+  say(fmt::format("a step takes {:.2f} times what its kernels took alone", factor));
 }
 
 MachineRecord Calibration::run(const MachinePeak& peak_of_all) {

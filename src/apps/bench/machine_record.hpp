@@ -42,6 +42,9 @@ struct NetworkRecord {
 struct StepSpread {
   std::int64_t steps = 0;
   double median_s = 0, relative_stddev = 0;
+  /// The median over what the measured kernels of the step add up to: how much longer they take one
+  /// after the other, with each other's data in the caches; 0: some were not measured.
+  double kernel_time_factor = 0;
   /// By how much, as a share of a step, the slower of two ranks exceeds the mean: for normally
   /// distributed steps their standard deviation over the square root of pi.
   double per_doubling() const;
