@@ -136,7 +136,7 @@ TEST_CASE("platforms of SimGrid") {
   CHECK_THROWS_AS(platform_xml(machine_of(text), 4), UsageError);
   text.replace(text.find("4x4"), 3, "3x2x4x2");
   const std::string dragonfly = platform_xml(machine_of(text), 33);
-  CHECK(dragonfly.find("topo_parameters=\"3,40;2,3;4,1;2\"") != std::string::npos);
+  CHECK(dragonfly.find("topo_parameters=\"3,36;1,1;8,3;2\"") != std::string::npos);
   CHECK(dragonfly.find("radical=\"0-47\"") != std::string::npos);
   text.replace(text.find("dragonfly"), 9, "fat-tree");
   text.replace(text.find("3x2x4x2"), 7, "4x2x2");
