@@ -88,14 +88,15 @@ std::vector<int> rank_counts(int ranks) {
   return counts;
 }
 
-/// Sums over the first `ranks` ranks in every way, while the others sleep; empty on those.
-/// Collective over `world`.
-std::vector<SumTime> sum_times(const Comm& world, int ranks, std::span<const std::int64_t> sizes) {
-  constexpr int kTries = 5;
+/// Sums of `bytes` over the first `ranks` ranks in every way, while the others sleep; empty on
+/// those. Collective over `world`.
+std::vector<SumTime> sum_times(const Comm& world, int ranks, std::int64_t bytes) {
+  constexpr int kTries = 3;
   const Comm part = world.split(world.rank() < ranks ? 0 : -1, world.rank());
   std::vector<SumTime> times;
   if (!part.is_null())
-    for (SumSpeed& each : measure_sums(ProcessMesh(part, {ranks, {1, 1, 1}}), sizes, kTries))
+    for (SumSpeed& each :
+         measure_sums(ProcessMesh(part, {ranks, {1, 1, 1}}), std::span(&bytes, 1), kTries))
       times.push_back({ranks, each.bytes, std::move(each.way), each.median_s});
   quiet_barrier(world);
   return times;
@@ -380,12 +381,15 @@ NetworkRecord measure_machine_network(const Comm& world, const NodePlace& place,
   }
   record.poll_cost_s = world.max(poll_cost_s(world));
   const std::vector<std::int64_t> sizes{4, 4 << 10, 64 << 10, 1 << 20, 4 << 20, 22 << 20};
-  for (const int ranks : rank_counts(world.size())) {
-    if (!record.barriers.empty() && world.max(clock.seconds()) > seconds && ranks != world.size())
-      continue;
+  const std::vector<int> counts = rank_counts(world.size());
+  for (const int ranks : counts) {
+    const double end_s = clock.seconds() + seconds / static_cast<double>(counts.size());
     record.barriers.emplace_back(
         ranks, median_seconds(world, ranks, [](const Comm& part) { part.barrier(); }));
-    for (SumTime& each : sum_times(world, ranks, sizes)) record.sums.push_back(std::move(each));
+    for (const std::int64_t bytes : sizes) {
+      if (bytes != sizes.front() && world.max(clock.seconds() - end_s) > 0) break;
+      for (SumTime& each : sum_times(world, ranks, bytes)) record.sums.push_back(std::move(each));
+    }
   }
   return record;
 }
