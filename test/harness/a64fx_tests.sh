@@ -19,8 +19,8 @@ export OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_mpi_yield_when_idl
 left_out="*universe*,*particles*,*in fp32 cut over parts*,*on any number of threads*"
 left_out="$left_out,convolution cut over parts equals the serial one: seeded cases"
 files='*test/nn/*'
-if [ -n "$short" ]; then # the kernels of our own
-  files='*test/nn/sparse_*,*test/nn/pooled_*,*test/nn/winograd_*,*test/nn/depthwise_*,*test/nn/dense_*'
+if [ -n "$short" ]; then # the kernels of convolution blocks
+  files='*test/nn/sparse_*,*test/nn/pooled_*,*test/nn/winograd_*,*test/nn/dense_*'
   left_out="$left_out,*a second step*,*holds for any number of channels*,*takes bf16*"
 fi
 
