@@ -2,6 +2,7 @@
 // eval and predict on several meshes: every sample exactly once, the same quality on each.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -144,6 +145,70 @@ TEST_CASE("eval and predict agree on every mesh and count each sample once") {
   }
   CHECK(compared == 6 * 5 * 8);
   CHECK(compared_json == 6 * 4 * 8);
+}
+
+TEST_CASE("a run that standardizes its input keeps the numbers, on any mesh") {
+  Scene scene;
+  scene.options["dropout"] = "0";
+  scene.options["standardize"] = "on";
+  Scene cut = scene;
+  cut.out = workshop().fresh("out");
+  cut.options["parts"] = "1x2x3";
+  cut.ranks = 6;
+  const Outcome outcome = scene.train(), other = cut.train();
+  CAPTURE(outcome.text);
+  REQUIRE(outcome.exit_code == 0);
+  REQUIRE(other.exit_code == 0);
+  const auto numbers = [](const Outcome& from) {
+    const std::string name = "standardizing log(1+x) by the mean:deviation of each channel, ";
+    const std::size_t at = from.text.find(name);
+    REQUIRE(at != std::string::npos);
+    return from.text.substr(at + name.size(), from.text.find('\n', at) - at - name.size());
+  };
+  const std::string measured = numbers(outcome);
+  CHECK(measured == numbers(other));
+  CHECK(std::count(measured.begin(), measured.end(), ':') == 4);
+  const auto curve = read_curve(scene.out), other_curve = read_curve(cut.out);
+  REQUIRE(curve.size() == 4);
+  REQUIRE(other_curve.size() == 4);
+  for (std::size_t i = 0; i < curve.size(); ++i)
+    CHECK(std::abs(curve[i].loss - other_curve[i].loss) <= 1e-5 * curve[i].loss);
+
+  // Evaluation takes the numbers of the checkpoint: its MAE is that of the training.
+  const Arguments checkpoint = {{"checkpoint", scene.out.string()}, {"data", scene.data.string()}};
+  const Outcome eval = run(1, "eval", checkpoint);
+  CAPTURE(eval.text);
+  const std::size_t last = outcome.text.rfind("validation MAE ");
+  REQUIRE(last != std::string::npos);
+  const std::string line = outcome.text.substr(last, outcome.text.find('\n', last) - last);
+  const std::size_t arrow = line.find("-> ");
+  const double trained = std::stod(line.substr(arrow == std::string::npos ? 15 : arrow + 3));
+  CHECK(std::abs(number_after(eval.text, "MAE ") - trained) <= 2e-6);
+
+  // Other data do not change the numbers; a network without them is another.
+  scene.options["epochs"] = "3";
+  scene.data = workshop().fresh("data");
+  REQUIRE(run(0, "synth",
+              {{"extent", "32"},
+               {"train", "8"},
+               {"validation", "4"},
+               {"seed", "5"},
+               {"out", scene.data.string()}})
+              .exit_code == 0);
+  const Outcome resumed = scene.train();
+  CHECK(resumed.exit_code == 0);
+  CHECK(numbers(resumed) == measured);
+  scene.options.erase("standardize");
+  check_failure(scene.train(), 1, {"standardize", "-> (none)"});
+  Scene tuned;
+  tuned.options["init-from"] = checkpoints(scene.out).back().string();
+  check_failure(tuned.train(), 2, {"--init-from", "standardizes its input", "--standardize"});
+  tuned.options["standardize"] = "on";
+  tuned.data = scene.data;
+  const Outcome tuning = tuned.train();
+  CAPTURE(tuning.text);
+  CHECK(tuning.exit_code == 0);
+  CHECK(numbers(tuning) == measured);
 }
 
 TEST_CASE("predictions that cannot be written, or of nothing, end all ranks with one message") {
