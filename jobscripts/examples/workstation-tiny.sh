@@ -1,7 +1,7 @@
 #!/bin/bash
 # workstation: trains on 1 node
 # 4 ranks, 4 per node, x 1 threads: 2 replicas x 2 parts (2x1x1)
-# Made by: halomesh jobscript --site workstation --cores 4 --ranks-per-node 4 --parts 2x1x1 --config models/tiny.cfg --time 00:30:00 --data quickstart/data --out quickstart/job --program build/release/halomesh
+# Made by: halomesh jobscript --site workstation --cores 4 --ranks-per-node 4 --parts 2x1x1 --config models/quickstart.cfg --time 00:30:00 --data quickstart/data --out quickstart/job --program build/release/halomesh
 #
 # Run: bash SCRIPT
 # Exit code 75: stopped cleanly before the limit; run it again to resume.
@@ -16,7 +16,7 @@ export HDF5_USE_FILE_LOCKING=FALSE
 program=build/release/halomesh
 train=(
   --parts 2x1x1
-  --config models/tiny.cfg
+  --config models/quickstart.cfg
   --data quickstart/data
   --out quickstart/job
 )
