@@ -152,7 +152,7 @@ endif
 # Sources of each room.
 
 PARTITION := $(wildcard partition/*.cpp partition/*/*.cpp)
-NN        := $(wildcard src/nn/*.cpp src/nn/layers/*.cpp)
+NN        := $(wildcard src/nn/*.cpp src/nn/*/*.cpp)
 SYNTH     := $(wildcard src/synth/*.cpp)
 MODELS    := $(wildcard models/*.cpp)
 RUNTIME   := $(wildcard runtime/*/*.cpp)
@@ -170,7 +170,7 @@ endif
 PROTO     := $(wildcard runtime/*/*.proto src/apps/*/*.proto)
 ROOMS     := $(PARTITION) $(NN) $(SYNTH) $(MODELS) $(RUNTIME) $(APPS)
 HEADERS   := $(wildcard include/*.hpp partition/*.hpp partition/*/*.hpp src/nn/*.hpp \
-                        src/nn/layers/*.hpp src/synth/*.hpp models/*.hpp runtime/*/*.hpp \
+                        src/nn/*/*.hpp src/synth/*.hpp models/*.hpp runtime/*/*.hpp \
                         src/apps/*/*.hpp)
 
 HARNESS_MPI  := $(filter-out %_main.cpp,$(wildcard test/harness/mpi*.cpp))
@@ -242,6 +242,9 @@ $(eval $(call compile,$(SYNTH) $(MODELS) $(TEST_NN),$(CXX),$(FLAGS_synth)))
 $(eval $(call compile,$(TEST_SYSTEM) $(TEST_LONG),$(CXX),$(FLAGS_files) $(OPT_tests)))
 $(eval $(call compile,$(RUNTIME) $(APPS) $(HARNESS_MPI) test/harness/mpi_main.cpp,$(MPICXX),$(FLAGS_mpi)))
 $(eval $(call compile,$(TEST_RUNTIME) $(TEST_MPI) $(TEST_APPS),$(MPICXX),$(FLAGS_mpi) $(OPT_tests)))
+
+# Square roots never fail here: loops with them become vector instructions.
+$(call objects,$(wildcard src/nn/optimizers/*.cpp)): DEFINES = -fno-math-errno
 
 # The only file that knows which commit it was built from.
 $(B)/obj/src/apps/launch/version.o: $(B)/stamp/commit

@@ -14,6 +14,7 @@
 #include "runtime/log/phase_times.hpp"
 #include "runtime/step/training_step.hpp"
 #include "src/nn/onednn_library.hpp"
+#include "src/nn/optimizers/sgd.hpp"
 #include "src/nn/pack.hpp"
 #include "test/harness/constant_loader.hpp"
 #include "test/harness/mpi_allocation_count.hpp"
@@ -71,7 +72,8 @@ TEST_CASE("a step allocates nothing, traced or not") {
         timeline.open();
         trace.send_to(&timeline);
         PhaseTimes times;
-        TrainingStep training(mesh, model, geometry, parameters, 1, traced ? &trace : nullptr,
+        Sgd sgd;
+        TrainingStep training(mesh, model, geometry, parameters, sgd, 1, traced ? &trace : nullptr,
                               reduction);
         ConstantLoader loader(training.executor().input_span(), types.input);
         const auto step = [&](std::int64_t number) {
@@ -79,7 +81,7 @@ TEST_CASE("a step allocates nothing, traced or not") {
           timeline.begin_step(number);
           {
             const TraceScope whole(&trace, Phase::kStep);
-            training.run(loader, {1, number, SgdOptions{}, 0.001F});
+            training.run(loader, {1, number, 0.001F});
           }
           timeline.end_step();
           times.add(trace.events());

@@ -313,18 +313,19 @@ class Timeline {
     for (Part part = 0; part < parts_; ++part) wait_until(part, kReduction, free[part]);
   }
 
-  // Reads values, gradients and momentum, writes values and momentum.
+  // Reads values, gradients and the optimizer's states, writes values and states.
   void update() {
     for (Part part = 0; part < parts_; ++part) {
       const auto held = geometry_.parameter_count(static_cast<std::int64_t>(part));
       if (machine_.kernels.rates.triad > 0)
         spend(part, kCompute,
-              shared_cores_ * 5 * 4.0 * static_cast<double>(held) / machine_.kernels.rates.triad);
+              shared_cores_ * static_cast<double>(3 + 2 * options_.optimizer_states) * 4.0 *
+                  static_cast<double>(held) / machine_.kernels.rates.triad);
     }
   }
 
   std::int64_t memory() const {
-    const GeometryTable table(geometry_);
+    const GeometryTable table(geometry_, {}, options_.optimizer_states);
     std::int64_t most = 0;
     for (std::size_t p = 0; p < parts_; ++p) {
       const PartLoad& load = table.loads()[p];

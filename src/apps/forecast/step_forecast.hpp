@@ -37,7 +37,8 @@ struct ForecastOptions {
   std::int64_t bucket_bytes = std::int64_t{4} << 20;  ///< as in GradientReducer
   /// Whether halos leave as soon as the chunks that they need are computed, or with the layer.
   bool early_sends = true;
-  std::optional<int> threads;  ///< of a rank; none: machine.threads()
+  std::int64_t optimizer_states = 1;  ///< arrays of the size of the parameters
+  std::optional<int> threads;         ///< of a rank; none: machine.threads()
 };
 
 /// A step of `model` on a mesh: `geometry` is that of mesh.parts; ranks fill nodes in order.
