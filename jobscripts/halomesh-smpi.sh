@@ -67,8 +67,9 @@ cluster() {
 EOF
 }
 
-# Overhead per message of sender and receiver, and the size from which a send waits for its receiver.
-overhead=1.3e-6 eager=65536
+# Overhead per message of sender and receiver, the size from which a send waits for its receiver, and
+# the share of a link that one message can fill.
+overhead=1.3e-6 eager=65536 share=1.0
 case $platform in
   fugaku:*)
     shape=${platform#*:}
@@ -91,11 +92,12 @@ case $platform in
     case $groups in
       '' | 0* | 1 | *[!0-9]*) fail "'$groups' is no number of groups" "give at least 2" ;;
     esac
-    # A pair of groups is joined by 10 links of each of 96 routers, divided by the other groups; but
-    # SimGrid gives each pair one router, so that more than 64 would never be filled.
-    blue=$((960 / (groups - 1)))
-    [ "$blue" -le 64 ] || blue=64
-    cluster $((groups * 384)) "topology=\"DRAGONFLY\" topo_parameters=\"$groups,$blue;6,3;16,1;4\"
+    # Adaptive routing spreads messages within a group over more ways than SimGrid's static routes:
+    # its 96 routers are joined pairwise, by the three links that join two chassis. Of ten optical
+    # links of each router, every pair of groups has a part.
+    blue=$((859 / (groups - 1)))
+    [ "$blue" -ge 1 ] || blue=1
+    cluster $((groups * 384)) "topology=\"DRAGONFLY\" topo_parameters=\"$groups,$blue;1,1;96,3;4\"
   bw=\"5.25GBps\" lat=\"100ns\" loopback_bw=\"20GBps\""
     overhead=6e-7 eager=8192
     ;;
@@ -115,6 +117,8 @@ case $platform in
     # As `halomesh plan --platform` writes it.
     written=$(sed -n 's/.*smpi\/os:0:\([0-9.e+-]*\):0.*/\1/p' "$file" | head -n 1)
     overhead=${written:-$overhead}
+    written=$(sed -n 's/.*smpi\/bw-factor:0:\([0-9.e+-]*\).*/\1/p' "$file" | head -n 1)
+    share=${written:-$share}
     [ -n "$ranks" ] || fail "how many ranks on $platform?" "add -n RANKS"
     ;;
 esac
@@ -131,13 +135,14 @@ awk -v nodes="$used" -v ranks="$per_node" \
   'BEGIN { for (i = 0; i < nodes; ++i) print "n" i ":" ranks }' >"$scratch/hosts"
 
 # Time passes only where the program says so and in messages: no factors of another machine, tests of
-# requests that cost what they cost on a CPU, and collectives of start-up as trees, whose simulation is
-# fast. Ranks are threads of one process that share its variables: none of ours is one rank's own.
+# requests that cost nothing (a cost for each request in flight doubles the events), and collectives
+# of start-up as trees, whose simulation is fast. Ranks are threads of one process that share its
+# variables: none of ours is one rank's own.
 # shellcheck disable=SC2086
 OMP_NUM_THREADS=1 smpirun -np "$ranks" -platform "$file" -hostfile "$scratch/hosts" -no-privatize \
   --cfg=smpi/simulate-computation:no --cfg=smpi/host-speed:1Gf --cfg=smpi/cpu-threshold:0 \
-  --cfg=smpi/test:2e-7 --cfg=smpi/iprobe:2e-7 --cfg=smpi/grow-injected-times:no \
-  --cfg=smpi/bw-factor:0:1.0 --cfg=smpi/lat-factor:0:1.0 \
+  --cfg=smpi/test:0 --cfg=smpi/iprobe:0 --cfg=smpi/grow-injected-times:no \
+  --cfg=smpi/bw-factor:0:$share --cfg=smpi/lat-factor:0:1.0 \
   --cfg=network/weight-S:0 --cfg=network/crosstraffic:0 \
   --cfg=smpi/os:0:$overhead:0 --cfg=smpi/ois:0:$overhead:0 --cfg=smpi/or:0:$overhead:0 \
   --cfg=smpi/send-is-detached-thresh:$eager \

@@ -13,6 +13,23 @@
 
 namespace halomesh {
 
+/// What a parameter is before training: from its fans, a number, or both.
+struct InitialValues {
+  enum class Kind : std::uint8_t {
+    /// U(-a, a), a = sqrt(6 / (fan_in + fan_out)) (Glorot & Bengio, AISTATS 2010, equation 16);
+    /// zero where both fans are 0.
+    kGlorotUniform,
+    /// N(0, 2 / fan_in) (He, Zhang, Ren & Sun, ICCV 2015, equation 10): for ReLUs.
+    kHeNormal,
+    /// U(-a, a), a = 1 / sqrt(fan_in): what PyTorch gives convolutions and dense layers, biases
+    /// too, by default.
+    kFanInUniform,
+    kConstant
+  };
+  Kind kind = Kind::kGlorotUniform;
+  float constant = 0;  ///< of kConstant
+};
+
 /// The logical extents of one parameter: `out` outputs, each with a block of `in` inputs.
 /// Convolution weight: in = {ci, kd, kh, kw}; dense weight: in = the shape of its input; bias:
 /// in = {1, 1, 1, 1}.
@@ -21,7 +38,8 @@ struct ParameterGeometry {
   std::int64_t out = 0;                  ///< output channels
   Shape in;                              ///< inputs of one output channel
   bool channels_last = false;            ///< flattened order of `in`: d,h,w,c (dense) or c,d,h,w
-  std::int64_t fan_in = 0, fan_out = 0;  ///< Glorot fans; both 0: initialised with zeros
+  std::int64_t fan_in = 0, fan_out = 0;  ///< numbers of inputs and outputs that `initial` weighs
+  InitialValues initial{};
 
   std::int64_t volume() const { return out * in.volume(); }
   ParameterSlice whole() const { return {{0, out}, Box::whole(in)}; }

@@ -12,7 +12,7 @@
 namespace halomesh {
 namespace {
 
-constexpr std::size_t kExtents = 4;
+constexpr std::size_t kExtents = 3;
 constexpr std::size_t kUnknowns = kExtents + 1;
 using Extents = std::array<double, kExtents>;
 
@@ -21,11 +21,7 @@ Extents extents_of(const KernelCase& call) {
   const auto log_of = [](std::int64_t n) {
     return std::log(static_cast<double>(std::max<std::int64_t>(n, 1)));
   };
-  return {log_of(call.src.d), log_of(call.src.h), log_of(call.src.w), log_of(call.batch)};
-}
-
-double work_of(const KernelCase& call) {
-  return call.flops > 0 ? call.flops : std::max(call.bytes, 1.0);
+  return {log_of(call.src.d), log_of(call.src.h), log_of(call.src.w)};
 }
 
 bool same_extents(const KernelCase& a, const KernelCase& b) {
@@ -100,6 +96,12 @@ std::size_t KernelTable::size() const {
   return sum;
 }
 
+double KernelTable::work_of(const KernelCase& call) const {
+  if (rates.peak_flops * rates.efficiency > 0 && rates.triad > 0)
+    return std::max(roofline(call), 1e-12);
+  return call.flops > 0 ? call.flops : std::max(call.bytes, 1.0);
+}
+
 double KernelTable::roofline(const KernelCase& call) const {
   require(rates.peak_flops * rates.efficiency > 0 || call.flops == 0,
           fmt::format("{} of {} on {} was not measured, and the CPU's peak is unknown",
@@ -123,7 +125,9 @@ KernelTime KernelTable::time(const KernelCase& call) const {
   for (const Measurement& m : group->second) {
     if (same_extents(m.call, call)) return {m.seconds, KernelTime::Source::kMeasured};
     Extents x = extents_of(m.call);
-    double distance2 = 0;
+    const double samples = std::log(static_cast<double>(m.call.batch) /
+                                    static_cast<double>(std::max<std::int64_t>(call.batch, 1)));
+    double distance2 = samples * samples;
     for (std::size_t i = 0; i < kExtents; ++i) {
       x[i] -= wanted[i];
       near[i] = near[i] || std::abs(x[i]) <= std::log(4.0) + 1e-9;

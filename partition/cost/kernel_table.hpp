@@ -54,9 +54,10 @@ class KernelTable {
   /// The time of a call:
   /// - measured, where the table has this very case;
   /// - interpolated, where it has cases of the same kernel, pass, channels and threads, and each
-  ///   extent (d, h, w of src, batch) lies within a factor 4 of one of theirs: the time per flop
-  ///   (or byte, without flops) is a linear function of the logarithms of the extents, fitted with
-  ///   weights that fall with distance;
+  ///   extent (d, h, w of src) lies within a factor 4 of one of theirs, with any batch, as samples
+  ///   are computed one after the other: the time relative to that of the roofline (per flop or
+  ///   byte where a rate is not set) is a linear function of the logarithms of the extents, fitted
+  ///   with weights that fall with distance;
   /// - else max(flops / (efficiency * peak), bytes / triad) (Williams, Waterman & Patterson, CACM
   ///   52, 2009, 65-76); throws Error where the rate that this needs is not set.
   KernelTime time(const KernelCase& call) const;
@@ -74,6 +75,7 @@ class KernelTable {
   static Key key_of(const KernelCase& call) {
     return {call.kernel, call.pass, call.src.c, call.dst.c, call.threads};
   }
+  double work_of(const KernelCase& call) const;
   double roofline(const KernelCase& call) const;
 
   std::map<Key, std::vector<Measurement>> groups_;

@@ -76,4 +76,22 @@ double sum_seconds(SumAlgorithm algorithm, const SumPlace& place, double bytes,
 /// kTwoLevel only where several nodes have several ranks each, all as many.
 SumAlgorithm fastest_sum(const SumPlace& place, double bytes, const NetworkCost& network);
 
+/// The ranks of a node if a sum begins and ends with rounds within nodes, all ranks if nodes do not
+/// matter to it, or 1.
+int first_level(SumAlgorithm algorithm, const SumPlace& place);
+
+/// How a sum is done. For kTwoLevel, place.per_node divides place.ranks, and `across` is another.
+struct SumChoice {
+  SumAlgorithm algorithm = SumAlgorithm::kHalvingDoubling;
+  SumPlace place;                                        ///< as the algorithm is to see it
+  SumAlgorithm across = SumAlgorithm::kHalvingDoubling;  ///< between the nodes of kTwoLevel
+  int parts = 1;  ///< of the buffer, halved and doubled across nodes side by side
+};
+
+/// Into how many parts, 1 to 3, to cut the buffer of halving and doubling across nodes. On a torus
+/// a round of one part uses the links of one axis, and its ranks share these; parts that begin with
+/// different axes use more. As the network is not known to be a torus, only where the additional
+/// messages add at most a tenth to sum_seconds().
+int sum_parts(const SumChoice& sum, double bytes, const NetworkCost& network);
+
 }  // namespace halomesh

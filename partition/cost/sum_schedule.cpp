@@ -75,7 +75,7 @@ Elements scatter_ring(const Group& group, const Elements& whole, Rounds& rounds)
 }
 
 /// Digits of `count` ranks that are `stride` apart: factors 2 and then the odd rest.
-std::vector<Group> digits_of(int rank, int stride, int count, int rotation) {
+std::vector<Group> digits_of(int rank, int stride, int count) {
   std::vector<Group> digits;
   while (count > 1) {
     const int factor = count % 2 == 0 ? 2 : count;
@@ -83,20 +83,42 @@ std::vector<Group> digits_of(int rank, int stride, int count, int rotation) {
     stride *= factor;
     count /= factor;
   }
-  // A third further each time, so that on a 3-D torus the large first rounds of three rotations use
-  // links of three axes.
-  const auto count_of_digits = static_cast<std::ptrdiff_t>(digits.size());
-  if (count_of_digits > 0)
-    std::rotate(
-        digits.begin(),
-        digits.begin() + (rotation % 3 * count_of_digits / 3 + rotation / 3) % count_of_digits,
-        digits.end());
+  return digits;
+}
+
+/// A third further each time, the first third being the largest: of a cube-like torus whose longest
+/// axes come first, the three rotations begin with the three axes.
+std::vector<Group> rotated(std::vector<Group> digits, int rotation) {
+  const std::ptrdiff_t count = std::ssize(digits);
+  std::rotate(digits.begin(), digits.begin() + (rotation % 3 * count + 2) / 3, digits.end());
   return digits;
 }
 
 Elements scatter_digits(const std::vector<Group>& digits, Elements whole, Rounds& rounds) {
   for (const Group& digit : digits) whole = scatter_halving(digit, whole, rounds);
   return whole;
+}
+
+void append(std::vector<SumPiece>& pieces, const std::vector<SumPiece>& others) {
+  pieces.insert(pieces.end(), others.begin(), others.end());
+}
+
+/// Scatters `parts` of `whole` side by side, each with the digits in another order. All have as
+/// many rounds.
+void scatter_parts(const std::vector<Group>& digits, const Elements& whole, int rotation, int parts,
+                   Rounds& rounds) {
+  const std::size_t begin = rounds.size();
+  for (int part = 0; part < parts; ++part) {
+    Rounds own;
+    scatter_digits(rotated(digits, rotation + part), whole.block(part, parts), own);
+    rounds.resize(begin + own.size());
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      SumRound& round = rounds[begin + i];
+      round.add = true;
+      append(round.sends, own[i].sends);
+      append(round.receives, own[i].receives);
+    }
+  }
 }
 
 /// Undoes the reduce-scatter of rounds [begin, end) by sending the other way.
@@ -150,7 +172,7 @@ void binomial(const Group& group, const Elements& whole, Rounds& rounds) {
 }
 
 void sum_over(SumAlgorithm algorithm, int rank, int stride, int count, const Elements& whole,
-              int rotation, Rounds& rounds) {
+              int rotation, int parts, Rounds& rounds) {
   const std::size_t begin = rounds.size();
   const Group group = group_of(rank, stride, count);
   switch (algorithm) {
@@ -163,7 +185,7 @@ void sum_over(SumAlgorithm algorithm, int rank, int stride, int count, const Ele
       break;
     case SumAlgorithm::kHalvingDoubling:
     case SumAlgorithm::kTwoLevel:
-      scatter_digits(digits_of(rank, stride, count, rotation), whole, rounds);
+      scatter_parts(digits_of(rank, stride, count), whole, rotation, parts, rounds);
       break;
   }
   gather_backwards(begin, rounds.size(), rounds);
@@ -171,20 +193,18 @@ void sum_over(SumAlgorithm algorithm, int rank, int stride, int count, const Ele
 
 }  // namespace
 
-std::vector<SumRound> sum_schedule(SumAlgorithm algorithm, const SumPlace& place, int rank,
-                                   std::int64_t count, int rotation, SumAlgorithm across) {
-  assert(rank >= 0 && rank < place.ranks);
-  const Elements whole{0, count};
+std::vector<SumRound> sum_schedule(const SumChoice& sum, int rank, std::int64_t count,
+                                   int rotation) {
+  const int ranks = sum.place.ranks, inner = first_level(sum.algorithm, sum.place);
+  assert(rank >= 0 && rank < ranks && ranks % inner == 0 && sum.parts >= 1);
+  const bool two_level = sum.algorithm == SumAlgorithm::kTwoLevel;
+  assert(!two_level || sum.across != SumAlgorithm::kTwoLevel);
   Rounds rounds;
-  if (algorithm == SumAlgorithm::kTwoLevel) {
-    assert(place.ranks % place.per_node == 0 && across != SumAlgorithm::kTwoLevel);
-    const Elements share = scatter_digits(digits_of(rank, 1, place.per_node, 0), whole, rounds);
-    const std::size_t scattered = rounds.size();
-    sum_over(across, rank, place.per_node, place.ranks / place.per_node, share, rotation, rounds);
-    gather_backwards(0, scattered, rounds);
-  } else {
-    sum_over(algorithm, rank, 1, place.ranks, whole, rotation, rounds);
-  }
+  const Elements share = scatter_digits(digits_of(rank, 1, inner), {0, count}, rounds);
+  const std::size_t scattered = rounds.size();
+  sum_over(two_level ? sum.across : sum.algorithm, rank, inner, ranks / inner, share, rotation,
+           sum.parts, rounds);
+  gather_backwards(0, scattered, rounds);
   std::erase_if(rounds, [](const SumRound& r) { return r.sends.empty() && r.receives.empty(); });
   return rounds;
 }

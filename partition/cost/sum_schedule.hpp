@@ -25,9 +25,9 @@ struct SumRound {
   bool add = false;  ///< received elements are added to this rank's; otherwise they replace them
 };
 
-/// The rounds of rank `rank` (0 .. place.ranks - 1) for a buffer of `count` elements; a rank takes
-/// them in order, and nothing else orders the ranks. After them all ranks have the same bits: each
-/// element is either summed once and copied, or by the same tree everywhere. Local; no rank's
+/// The rounds of rank `rank` (0 .. sum.place.ranks - 1) for a buffer of `count` elements; a rank
+/// takes them in order, and nothing else orders the ranks. After them all ranks have the same bits:
+/// each element is either summed once and copied, or by the same tree everywhere. Local; no rank's
 /// rounds depend on values or times.
 ///
 /// Reduce-scatters take the ranks as digits: of P = 2 x 2 x q ranks two rounds halve the buffer
@@ -35,12 +35,14 @@ struct SumRound {
 /// non-pipelined reduce-scatter and allreduce algorithms" (arXiv 2410.14234), which takes
 /// ceil(log2 q) rounds for any q. All-gathers are the same rounds backwards.
 ///
-/// Each `rotation` (0, 1, ...) takes another digit first: buckets summed at the same time with
-/// different rotations use different links of a torus, the first three those of different axes.
-/// `place.per_node` must divide place.ranks for kTwoLevel, whose sums across nodes use `across`
-/// (not kTwoLevel).
-std::vector<SumRound> sum_schedule(SumAlgorithm algorithm, const SumPlace& place, int rank,
-                                   std::int64_t count, int rotation = 0,
-                                   SumAlgorithm across = SumAlgorithm::kHalvingDoubling);
+/// Beyond first_level() each `rotation` (modulo 3) begins with another third of the digits, and of
+/// `sum.parts` parts of the buffer each takes the next rotation in the same rounds. Rotations use
+/// different links of a torus: for 16 ranks in a square of 4 x 4, in parts A and B,
+///
+///   distance in round    1   2   3   4      partner of rank 0
+///   A (rotation 0)       1   2   4   8      1 and 2 in its row, then 4 and 8 in its column
+///   B (rotation 1)       4   8   1   2      first the column, then the row
+std::vector<SumRound> sum_schedule(const SumChoice& sum, int rank, std::int64_t count,
+                                   int rotation = 0);
 
 }  // namespace halomesh

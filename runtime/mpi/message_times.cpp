@@ -169,29 +169,6 @@ double median_seconds(const Comm& comm, int ranks, const std::function<void(cons
   return comm.max(result);
 }
 
-std::vector<SumTime> mpi_sums(const Comm& comm, std::span<const int> ranks,
-                              std::span<const std::int64_t> sizes) {
-  std::vector<float> values(
-      static_cast<std::size_t>(*std::max_element(sizes.begin(), sizes.end()) / 4));
-  std::vector<SumTime> times;
-  for (const int count : ranks)
-    for (const std::int64_t bytes : sizes) {
-      const int volume = narrow<int>(bytes / 4);
-      times.push_back(
-          {count, bytes, "mpi-blocking", median_seconds(comm, count, [&](const Comm& part) {
-             mpi_check(MPI_Allreduce(MPI_IN_PLACE, values.data(), volume, MPI_FLOAT, MPI_SUM,
-                                     part.handle()));
-           })});
-      times.push_back({count, bytes, "mpi", median_seconds(comm, count, [&](const Comm& part) {
-                         Requests request;
-                         mpi_check(MPI_Iallreduce(MPI_IN_PLACE, values.data(), volume, MPI_FLOAT,
-                                                  MPI_SUM, part.handle(), request.add()));
-                         request.wait_all();
-                       })});
-    }
-  return times;
-}
-
 double poll_cost_s(const Comm& comm) {
   constexpr int kPolls = 20000;
   const Comm alone = comm.split(comm.rank(), 0);

@@ -49,18 +49,6 @@ double injection_s_per_byte(const Comm& comm, int color, int place, std::int64_t
 /// Collective over `comm`.
 double median_seconds(const Comm& comm, int ranks, const std::function<void(const Comm&)>& work);
 
-struct SumTime {
-  int ranks = 0;
-  std::int64_t bytes = 0;
-  std::string algorithm;
-  double seconds = 0;
-};
-
-/// All-reduces of fp32 in place by the MPI library, blocking ("mpi-blocking") and not ("mpi").
-/// Collective over `comm`.
-std::vector<SumTime> mpi_sums(const Comm& comm, std::span<const int> ranks,
-                              std::span<const std::int64_t> sizes);
-
 /// Seconds of one test of a receive that is pending. Local.
 double poll_cost_s(const Comm& comm);
 

@@ -75,12 +75,13 @@ void Executor::make_tensors(std::int64_t batch, bool training) {
 }
 
 // Where nothing needs to be sent early to another part, the parameters' gradients may be computed
-// first; after that the value of a tensor with a single consumer is no longer read, unless by its
-// producer.
+// first; after that the value of a tensor with a single consumer is no longer read, unless for its
+// gradient or by its producer.
 bool Executor::may_replace_value(std::size_t t) const {
   const TensorGeometry& g = geometry_.tensors()[t];
   return comm_.size() == 1 && t + 1 < tensors_.size() && g.consumers.size() == 1 &&
          g.needed[part_].contains(g.owned[part_]) &&
+         !model_.layers()[g.consumers[0]].layer->backward_reads_src() &&
          !model_.layers()[t - 1].layer->backward_reads_dst();
 }
 
@@ -204,9 +205,8 @@ void Executor::backward_data(const Pass& pass, std::size_t l) {
     if (states_[l].active) {
       AnyView target = src.diff_view();
       if (!alone) target.data = extra_diff_.any_view().data;
-      const AnyView dst = tensors_[l + 1]->value.any_view(),
-                    diff_dst = tensors_[l + 1]->diff_view();
-      entry.layer->backward_data(pass, dst, diff_dst, i, target);
+      entry.layer->backward_data(pass, {states_[l].src, tensors_[l + 1]->value.any_view()},
+                                 tensors_[l + 1]->diff_view(), i, target);
       if (!alone) {
         const Box& box = geometry_.layers()[l].boxes[part_].src_needed[i];
         pack(target, box, extra_dense_.data());

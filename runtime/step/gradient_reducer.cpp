@@ -71,12 +71,9 @@ void GradientReducer::add_sum(std::size_t bucket, Reduction reduction, const Net
   const SumChoice choice = choose_sum(reduction, set.place, set.per_replica(),
                                       static_cast<double>(b.volume) * sizeof(float), network);
   b.way = name_of(choice.algorithm);
-  // Buckets in flight together begin with different digits between nodes, so that they use
-  // different links of a torus; ranks of a node come first in all.
-  const bool one_a_node = set.place.per_node == 1 || choice.algorithm == SumAlgorithm::kTwoLevel;
-  const auto rounds =
-      sum_schedule(choice.algorithm, choice.place, set.holder(mesh_.replica(), mesh_.part()),
-                   b.volume, one_a_node ? narrow<int>(bucket) : 0, choice.across);
+  // Buckets in flight together begin with different axes of a torus.
+  const auto rounds = sum_schedule(choice, set.holder(mesh_.replica(), mesh_.part()), b.volume,
+                                   narrow<int>(bucket));
   sums_.emplace_back(mesh_.world(), b.tag, rounds,
                      [&set](int holder) { return set.world_rank(holder); });
 }

@@ -12,12 +12,18 @@ namespace {
 
 constexpr std::int64_t kMessageValues = PointSum::kMessageBytes / std::int64_t{sizeof(float)};
 
-/// The pieces cut into messages.
+/// The pieces cut into messages: the first of each, then the second of each, ...
 std::vector<SumPiece> messages_of(const std::vector<SumPiece>& pieces) {
   std::vector<SumPiece> messages;
-  for (const SumPiece& piece : pieces)
-    for (std::int64_t lo = piece.lo; lo < piece.hi; lo += kMessageValues)
-      messages.push_back({piece.rank, lo, std::min(lo + kMessageValues, piece.hi)});
+  bool more = true;
+  for (std::int64_t at = 0; more; at += kMessageValues) {
+    more = false;
+    for (const SumPiece& piece : pieces) {
+      const std::int64_t lo = piece.lo + at, hi = std::min(lo + kMessageValues, piece.hi);
+      if (lo < hi) messages.push_back({piece.rank, lo, hi});
+      more = more || hi < piece.hi;
+    }
+  }
   return messages;
 }
 

@@ -16,8 +16,10 @@ Reduction reduction_named(const std::string& name) {
                    "MPI's own sums");
 }
 
-SumChoice choose_sum(Reduction reduction, const SumPlace& place, int per_replica, double bytes,
-                     const NetworkCost& network) {
+namespace {
+
+SumChoice whole_sum(Reduction reduction, const SumPlace& place, int per_replica, double bytes,
+                    const NetworkCost& network) {
   using enum SumAlgorithm;
   const auto several = [&](int inner) { return inner > 1 && inner < place.ranks; };
   const auto two_levels = [&](int inner) {
@@ -42,6 +44,15 @@ SumChoice choose_sum(Reduction reduction, const SumPlace& place, int per_replica
   }
   const SumAlgorithm best = fastest_sum(place, bytes, network);
   return best == kTwoLevel ? two_levels(place.per_node) : SumChoice{best, place};
+}
+
+}  // namespace
+
+SumChoice choose_sum(Reduction reduction, const SumPlace& place, int per_replica, double bytes,
+                     const NetworkCost& network) {
+  SumChoice sum = whole_sum(reduction, place, per_replica, bytes, network);
+  sum.parts = sum_parts(sum, bytes, network);
+  return sum;
 }
 
 NetworkCost default_network(int ranks_per_node) {

@@ -47,16 +47,9 @@ constexpr const char* name_of(Reduction reduction) {
 /// unknown names.
 Reduction reduction_named(const std::string& name);
 
-/// The algorithm of a sum of `bytes` by messages, and where its ranks are for that algorithm.
-struct SumChoice {
-  SumAlgorithm algorithm = SumAlgorithm::kHalvingDoubling;
-  SumPlace place;
-  SumAlgorithm across = SumAlgorithm::kHalvingDoubling;  ///< between the groups of kTwoLevel
-};
-
 /// `reduction` is not kFlat. Two levels that are asked for have the ranks of a node as the inner
 /// one, or where that is no level, the `per_replica` ranks of each replica; where that is none
-/// either, kAuto decides.
+/// either, kAuto decides. In parts as sum_parts() says.
 SumChoice choose_sum(Reduction reduction, const SumPlace& place, int per_replica, double bytes,
                      const NetworkCost& network);
 

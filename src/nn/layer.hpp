@@ -48,6 +48,13 @@ struct LayerContext {
   std::vector<bool> src_diff_wanted;  ///< per input: whether backward_data() is called for it
 };
 
+/// The values of the forward pass, for backward_data(). Memory of those that the layer does not say
+/// it reads may hold anything by then, and diff_src may share it.
+struct ForwardValues {
+  std::span<const AnyConstView> src;  ///< one per input; hold values if backward_reads_src()
+  AnyConstView dst;                   ///< holds values if backward_reads_dst()
+};
+
 /// A parameter of a layer on this part. `values` and `diffs` are slices of the model's flat
 /// memory, owned by it, of slice.volume() elements each; order: outputs, then their inputs in
 /// c,d,h,w order (d,h,w,c where geometry.channels_last). Empty spans when this part holds no slice.
@@ -91,13 +98,15 @@ class Layer : public LayerGeometry {
                        const Box& chunk) = 0;
 
   /// Writes (never adds) d(loss)/d(src number `input`) on src_needed of that input, from diff_dst
-  /// on dst_produced. dst holds the values of the forward pass if backward_reads_dst(); src is not
-  /// read: diff_src may share its memory.
-  virtual void backward_data(const Pass& pass, AnyConstView dst, AnyConstView diff_dst,
+  /// on dst_produced and what the layer says that it reads of the forward pass.
+  virtual void backward_data(const Pass& pass, const ForwardValues& values, AnyConstView diff_dst,
                              std::size_t input, AnyView diff_src) = 0;
 
   /// Whether backward_data() needs the values that forward() wrote.
   virtual bool backward_reads_dst() const { return false; }
+  /// Whether backward_data() needs the values that forward() read: their memory is then not reused
+  /// for the gradient.
+  virtual bool backward_reads_src() const { return false; }
 
   /// Writes d(loss)/d(parameters), summed over the local samples and this part's dst_produced, into
   /// the bound `diffs`. Layers without parameters do nothing.

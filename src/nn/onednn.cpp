@@ -20,9 +20,10 @@ namespace {
 std::string to_string(const Spatial& s) { return fmt::format("{}x{}x{}", s[0], s[1], s[2]); }
 
 std::string to_string(const ConvolutionGeometry& g) {
-  return fmt::format("{} -> {}, kernel {}, stride {}, dilation {}, padding {} before and {} after",
-                     g.src, g.dst, to_string(g.kernel), to_string(g.stride), to_string(g.dilation),
-                     to_string(g.pad_before), to_string(g.pad_after));
+  return fmt::format(
+      "{} -> {}, kernel {}, stride {}, dilation {}, padding {} before and {} after{}", g.src, g.dst,
+      to_string(g.kernel), to_string(g.stride), to_string(g.dilation), to_string(g.pad_before),
+      to_string(g.pad_after), g.groups > 1 ? fmt::format(", {} groups", g.groups) : "");
 }
 
 // The arguments that the convolution's descriptors share, with data in a given layout or in any.
@@ -30,28 +31,36 @@ std::string to_string(const ConvolutionGeometry& g) {
 struct ConvolutionDescs {
   memory::desc src, dst, diff_dst, weight, packed_weight, packed_diff_weight, bias;
   memory::dims stride, dilation, before, after;
+  bool adds_bias;
   ConvolutionDescs(const ConvolutionGeometry& g, const ConvolutionForm& form,
                    Tag layout = Tag::ndhwc)
       : bias(plain({g.dst.c}, Tag::a)),
         stride(g.stride.begin(), g.stride.end()),
         before(g.pad_before.begin(), g.pad_before.end()),
-        after(g.pad_after.begin(), g.pad_after.end()) {
+        after(g.pad_after.begin(), g.pad_after.end()),
+        adds_bias(form.bias) {
     const memory::dims src_dims{1, g.src.c, g.src.d, g.src.h, g.src.w};
     const memory::dims dst_dims{1, g.dst.c, g.dst.d, g.dst.h, g.dst.w};
-    const memory::dims dims{g.dst.c, g.src.c, g.kernel[0], g.kernel[1], g.kernel[2]};
+    memory::dims dims{g.dst.c / g.groups, g.src.c / g.groups, g.kernel[0], g.kernel[1],
+                      g.kernel[2]};
+    if (g.groups > 1) dims.insert(dims.begin(), g.groups);
     src = plain(src_dims, layout, form.compute);
     dst = plain(dst_dims, layout, form.dst);
     diff_dst = plain(dst_dims, layout, form.compute);
-    weight = plain(dims, Tag::oidhw);
+    weight = plain(dims, g.groups > 1 ? Tag::goidhw : Tag::oidhw);
     packed_weight = plain(dims, Tag::any, form.compute);
     packed_diff_weight = plain(dims, Tag::any);
     for (const std::int64_t d : g.dilation) dilation.push_back(d - 1);
   }
   dnnl::convolution_forward::primitive_desc forward(const Library& lib,
                                                     const memory::desc& result) const {
-    return describe<dnnl::convolution_forward>(
-        lib, dnnl::prop_kind::forward_training, dnnl::algorithm::convolution_direct, src,
-        packed_weight, bias, result, stride, dilation, before, after);
+    using Forward = dnnl::convolution_forward;
+    constexpr auto kTraining = dnnl::prop_kind::forward_training;
+    constexpr auto kDirect = dnnl::algorithm::convolution_direct;
+    return adds_bias ? describe<Forward>(lib, kTraining, kDirect, src, packed_weight, bias, result,
+                                         stride, dilation, before, after)
+                     : describe<Forward>(lib, kTraining, kDirect, src, packed_weight, result,
+                                         stride, dilation, before, after);
   }
   dnnl::convolution_backward_data::primitive_desc backward_data(const Library& lib) const {
     return describe_backward<dnnl::convolution_backward_data>(
@@ -156,6 +165,8 @@ std::size_t ConvolutionKernels::add_forward(const ConvolutionGeometry& geometry)
   const auto make = [&](const std::string& name, const ConvolutionDescs& descs) -> Impl::Kernel {
     const auto pd = impl.best(
         "forward", geometry, [&](const ConvolutionDescs& d) { return d.forward(impl.lib, d.dst); });
+    std::vector<std::pair<int, memory::desc>> parameters{{DNNL_ARG_WEIGHTS, pd.weights_desc()}};
+    if (impl.form.bias) parameters.emplace_back(DNNL_ARG_BIAS, descs.bias);
     return {geometry,
             {impl.lib,
              name,
@@ -163,7 +174,7 @@ std::size_t ConvolutionKernels::add_forward(const ConvolutionGeometry& geometry)
              pd,
              {{DNNL_ARG_SRC, false, descs.src, pd.src_desc()},
               {DNNL_ARG_DST, true, descs.dst, pd.dst_desc()}},
-             {{DNNL_ARG_WEIGHTS, pd.weights_desc()}, {DNNL_ARG_BIAS, descs.bias}}},
+             parameters},
             impl.packed_index(descs.weight, pd.weights_desc())};
   };
   return impl.find_or_add(impl.forward, "forward", geometry, make);
@@ -218,7 +229,7 @@ void ConvolutionKernels::allocate(bool sums_several) {
       const ConvolutionGeometry& g = kernel.geometry;
       calls.push_back(&kernel.call);
       out = g.dst.c;
-      weights = out * g.src.c * g.kernel[0] * g.kernel[1] * g.kernel[2];
+      weights = out * g.src.c / g.groups * g.kernel[0] * g.kernel[1] * g.kernel[2];
     }
   impl.bias = AlignedBuffer<float>(out);
   for (Impl::Kernel& kernel : impl.forward)
@@ -242,7 +253,7 @@ void ConvolutionKernels::allocate(bool sums_several) {
 void ConvolutionKernels::load_weights(const float* weight, const float* bias) {
   for (Impl::Packed& packed : impl_->packed)
     packed.reorder.bind(DNNL_ARG_SRC, weight).run(impl_->lib);
-  std::copy_n(bias, impl_->bias.size(), impl_->bias.data());
+  if (impl_->form.bias) std::copy_n(bias, impl_->bias.size(), impl_->bias.data());
 }
 
 void ConvolutionKernels::forward(std::size_t kernel, const void* src, void* dst) {

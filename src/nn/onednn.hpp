@@ -15,10 +15,12 @@
 namespace halomesh {
 
 /// A convolution of one sample: dense ndhwc blocks with their own padding. Channels are src.c and
-/// dst.c; stride 1 and dilation 1 mean adjacent planes.
+/// dst.c; stride 1 and dilation 1 mean adjacent planes. Each of `groups` equal groups of dst
+/// channels reads its own group of src channels; weights have the order out,in/groups,kd,kh,kw.
 struct ConvolutionGeometry {
   Shape src, dst;
   Spatial kernel{1, 1, 1}, stride{1, 1, 1}, dilation{1, 1, 1}, pad_before{}, pad_after{};
+  std::int64_t groups = 1;
   friend bool operator==(const ConvolutionGeometry&, const ConvolutionGeometry&) = default;
 };
 
@@ -28,6 +30,7 @@ struct ConvolutionForm {
   DataType compute = DataType::kFloat32;  ///< of src and dst, their gradients, and packed weights
   DataType dst = DataType::kFloat32;      ///< of what forward() writes; its gradient is as above
   bool diff_bias = true;                  ///< whether backward_weights() sums it, too
+  bool bias = true;                       ///< whether forward() adds one
   /// Compute in the library's own layout and reorder to and from it. Always done where the library
   /// has only reference kernels for ndhwc (on SVE).
   bool own_layout = false;
@@ -55,7 +58,7 @@ class ConvolutionKernels {
   void allocate(bool sums_several = true);
 
   /// Packs weights in the order out,in,kd,kh,kw for all kernels; bias has one value per output
-  /// channel. Both are copied.
+  /// channel and may be null when the form has none. Both are copied.
   void load_weights(const float* weight, const float* bias);
   /// dst = src * weights + bias.
   void forward(std::size_t kernel, const void* src, void* dst);

@@ -4,12 +4,43 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <utility>
 
 #include "narrow.hpp"
 #include "rng.hpp"
 
 namespace halomesh {
+namespace {
+
+// Two uniform numbers make one of the normal distribution (Box & Muller, 1958).
+double normal(const CounterRng& rng, std::uint64_t index) {
+  const auto words = rng.block(index);
+  const double u = (words[0] + 1.0) * 0x1p-32, v = words[1] * 0x1p-32;  // u > 0
+  return std::sqrt(-2.0 * std::log(u)) * std::cos(2.0 * std::numbers::pi * v);
+}
+
+float initial_value(const ParameterGeometry& geometry, const CounterRng& rng, std::uint64_t index) {
+  using Kind = InitialValues::Kind;
+  const auto uniform = [&](double squared_limit) {
+    return static_cast<float>(std::sqrt(squared_limit) *
+                              (2.0 * static_cast<double>(rng.uniform(index)) - 1.0));
+  };
+  const auto in = static_cast<double>(geometry.fan_in), out = static_cast<double>(geometry.fan_out);
+  switch (geometry.initial.kind) {
+    case Kind::kGlorotUniform:
+      return in + out == 0 ? 0.0F : uniform(6.0 / (in + out));
+    case Kind::kHeNormal:
+      return static_cast<float>(std::sqrt(2.0 / in) * normal(rng, index));
+    case Kind::kFanInUniform:
+      return uniform(1.0 / in);
+    case Kind::kConstant:
+      break;
+  }
+  return geometry.initial.constant;
+}
+
+}  // namespace
 
 Parameters::Parameters(const ModelGeometry& geometry, std::int64_t part,
                        std::vector<std::string> states)
@@ -69,18 +100,13 @@ void Parameters::initialize(std::uint64_t seed) {
   for (const HolderGroup& group : groups_)
     for (const ParameterRange& range : group.ranges) {
       const ParameterPlacement& placement = placements[range.placement];
-      const ParameterGeometry& geometry = placement.geometry;
       float* const values = values_.data() + range.offset;
-      std::fill_n(values, range.volume, 0.0f);
-      if (geometry.fan_in + geometry.fan_out == 0) continue;
-      const double limit = std::sqrt(6.0 / static_cast<double>(geometry.fan_in + geometry.fan_out));
       const CounterRng rng(seed, RandomUse::kInit, narrow<std::uint32_t>(range.placement));
-      for_each_run(geometry, placement.slices[static_cast<std::size_t>(part_)],
+      for_each_run(placement.geometry, placement.slices[static_cast<std::size_t>(part_)],
                    [&](std::int64_t local, std::int64_t global, std::int64_t length) {
-                     for (std::int64_t i = 0; i < length; ++i) {
-                       const double u = rng.uniform(static_cast<std::uint64_t>(global + i));
-                       values[local + i] = static_cast<float>(limit * (2.0 * u - 1.0));
-                     }
+                     for (std::int64_t i = 0; i < length; ++i)
+                       values[local + i] = initial_value(placement.geometry, rng,
+                                                         static_cast<std::uint64_t>(global + i));
                    });
     }
 }

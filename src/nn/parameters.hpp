@@ -77,9 +77,8 @@ class Parameters {
   /// Where parameter number `placement` lies; nullptr when this part holds nothing of it.
   const ParameterRange* find(std::size_t placement) const;
 
-  /// Glorot-uniform weights and zero biases: U(-a, a), a = sqrt(6 / (fan_in + fan_out)) (Glorot &
-  /// Bengio, AISTATS 2010, equation 16). Each value is a function only of (seed, parameter, global
-  /// index), so every mesh starts from the same network.
+  /// Sets the values to what each parameter's InitialValues say. Each value is a function only of
+  /// (seed, parameter, global index), so every mesh starts from the same network.
   void initialize(std::uint64_t seed);
 
  private:

@@ -56,8 +56,9 @@ void TimedLayer::forward(const Pass& pass, std::span<const AnyConstView> /*src*/
   spend(pass, time(KernelPass::kForward).seconds * static_cast<double>(chunk.volume()) / produced_);
 }
 
-void TimedLayer::backward_data(const Pass& pass, AnyConstView /*dst*/, AnyConstView /*diff_dst*/,
-                               std::size_t /*input*/, AnyView /*diff_src*/) {
+void TimedLayer::backward_data(const Pass& pass, const ForwardValues& /*values*/,
+                               AnyConstView /*diff_dst*/, std::size_t /*input*/,
+                               AnyView /*diff_src*/) {
   spend(pass, time(KernelPass::kBackwardData).seconds / diffs_);
 }
 

@@ -44,6 +44,7 @@ class TimedLayer final : public Layer {
   }
   DataType dst_type(std::span<const DataType> src) const override { return layer_->dst_type(src); }
   bool backward_reads_dst() const override { return layer_->backward_reads_dst(); }
+  bool backward_reads_src() const override { return layer_->backward_reads_src(); }
   std::string kernel_name() const override { return layer_->kernel_name(); }
   std::int64_t forward_flops(std::span<const Shape> src) const override {
     return layer_->forward_flops(src);
@@ -52,8 +53,8 @@ class TimedLayer final : public Layer {
   void prepare(const LayerContext& context, std::vector<ParameterView> parameters) override;
   void forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
                const Box& chunk) override;
-  void backward_data(const Pass& pass, AnyConstView dst, AnyConstView diff_dst, std::size_t input,
-                     AnyView diff_src) override;
+  void backward_data(const Pass& pass, const ForwardValues& values, AnyConstView diff_dst,
+                     std::size_t input, AnyView diff_src) override;
   void backward_parameters(const Pass& pass, std::span<const AnyConstView> src,
                            AnyConstView diff_dst) override;
   /// For each pass its time and where that comes from, e.g. "forward 1.204 ms interpolated".

@@ -240,9 +240,13 @@ void LayerParts::backward(GatheredStep& step) {
     std::vector<AnyView> views;
     for (Part& part : parts_) {
       const AnyView view = views.emplace_back(part.diff_src[i].any_view());
-      if (part.layer && part.context.src_diff_wanted[i])
-        part.layer->backward_data(test_.pass, part.dst.any_view(), part.diff_dst.any_view(), i,
-                                  view);
+      if (!part.layer || !part.context.src_diff_wanted[i]) continue;
+      // Without its consent a layer finds NaN where its input was.
+      std::vector<AnyConstView> src;
+      for (const Tensor& unset_diff : part.diff_src) src.push_back(unset_diff.any_view());
+      if (part.layer->backward_reads_src()) src = part.src_views;
+      part.layer->backward_data(test_.pass, {src, part.dst.any_view()}, part.diff_dst.any_view(), i,
+                                view);
     }
     std::vector<double>& global = step.diff_src.emplace_back(unset(input_.src[i].values.size()));
     if (!test_.cut.src_diff_wanted) continue;

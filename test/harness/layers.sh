@@ -33,7 +33,7 @@ src/apps/options  | include partition src/nn models @runtime          | std syst
 src/apps/launch   | include partition src/nn src/synth @runtime src/apps/options | std system json boost omp
 src/apps/train    | include partition partition/samples src/nn models @runtime src/apps/options src/apps/launch | std json
 src/apps/data     | include partition partition/samples src/nn src/synth models @runtime src/apps/options src/apps/launch | std json
-src/apps/forecast | include partition partition/cost src/nn src/apps/options | std json
+src/apps/forecast | include partition partition/cost src/nn src/apps/options runtime/step | std json
 src/apps/bench    | include partition partition/cost src/nn models @runtime src/apps/options src/apps/forecast src/apps/launch src/apps/train | std system json omp
 src/apps/plan     | include partition partition/cost src/nn models @runtime src/apps/options src/apps/launch src/apps/forecast | std system boost json
 src/apps/records  | include runtime/posix runtime/log                 | std system json

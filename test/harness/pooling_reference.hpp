@@ -3,6 +3,7 @@
 // Shares nothing with the layers but the definition of a window.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 
@@ -36,9 +37,9 @@ void for_each_input(const Window& window, const Shape& src, const Spatial& dst, 
 }
 
 // One output element. Maxima are chosen, not computed: magnitude 0 demands equality of the output.
-inline void pool_element(PoolingKind kind, const Window& window, const GlobalTensor& src,
-                         const GlobalTensor& dy, std::int64_t n, std::int64_t c, const Spatial& p,
-                         ReferenceOutput& out) {
+inline void pool_element(PoolingKind kind, const Window& window, const Spatial& padded_end,
+                         const GlobalTensor& src, const GlobalTensor& dy, std::int64_t n,
+                         std::int64_t c, const Spatial& p, ReferenceOutput& out) {
   std::size_t largest = 0;
   std::int64_t count = 0;
   for_each_input(window, src.shape, p, [&](auto d, auto h, auto w) {
@@ -51,8 +52,12 @@ inline void pool_element(PoolingKind kind, const Window& window, const GlobalTen
     out.diff_src[0].add(largest, dy.values[to]);
     return;
   }
-  if (kind == PoolingKind::kAverageWithPadding)
-    count = window[0].kernel * window[1].kernel * window[2].kernel;
+  if (kind == PoolingKind::kAverageWithPadding) {
+    count = 1;
+    for (std::size_t a = 0; a < 3; ++a)
+      count *= std::min(window[a].kernel,
+                        padded_end[a] - (p[a] * window[a].stride - window[a].pad_before));
+  }
   const double weight = 1.0 / static_cast<double>(count);
   for_each_input(window, src.shape, p, [&](auto d, auto h, auto w) {
     const std::size_t at = src.offset(n, c, d, h, w);
@@ -65,6 +70,11 @@ inline Reference pooling_reference(PoolingKind kind, WindowOptions options) {
   return [kind, options](const ReferenceInput& in) {
     const GlobalTensor& src = in.src[0];
     const Window window = options.resolve(src.shape.spatial());
+    WindowOptions floor = options;
+    floor.ceil = false;
+    Spatial padded_end = src.shape.spatial();
+    for (std::size_t a = 0; a < 3; ++a)
+      padded_end[a] += floor.resolve(src.shape.spatial())[a].pad_after;
     ReferenceOutput out;
     out.dst = Estimate(in.diff_dst.values.size());
     out.diff_src.emplace_back(src.values.size());
@@ -74,7 +84,7 @@ inline Reference pooling_reference(PoolingKind kind, WindowOptions options) {
         for (std::int64_t h = 0; h < dst.h; ++h)
           for (std::int64_t w = 0; w < dst.w; ++w)
             for (std::int64_t c = 0; c < dst.c; ++c)
-              pool_element(kind, window, src, in.diff_dst, n, c, {d, h, w}, out);
+              pool_element(kind, window, padded_end, src, in.diff_dst, n, c, {d, h, w}, out);
     // Roundings behind an output: one per tap, the rounded weight and its product. Behind an input
     // gradient: at most as many windows cover an element as a window has taps.
     const double taps = static_cast<double>(window[0].kernel * window[1].kernel * window[2].kernel);

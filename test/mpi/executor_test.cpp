@@ -19,6 +19,8 @@
 #include <cmath>
 
 #include "rng.hpp"
+#include "src/nn/layers/pointwise.hpp"
+#include "src/nn/pack.hpp"
 #include "test/harness/mpi_for_comms.hpp"
 #include "test/mpi/network_run.hpp"
 #include "test/mpi/small_networks.hpp"
@@ -228,6 +230,52 @@ TEST_CASE("a step on the same mesh gives the same bits again") {
         for (std::size_t i = 0; i < first.parameters().diffs().size(); ++i)
           compare(first.parameters().diffs()[i], second.parameters().diffs()[i]);
       }
+  });
+}
+
+// A copy that counts, backward, the elements of its input that are no longer those of the forward
+// pass, and in how many calls.
+class Watching final : public Pointwise {
+ public:
+  Watching(std::int64_t& lost, std::int64_t& calls) : lost_(lost), calls_(calls) {}
+  bool backward_reads_src() const override { return true; }
+  void forward(const Pass&, std::span<const AnyConstView> src, AnyView dst,
+               const Box& chunk) override {
+    std::vector<float> values(static_cast<std::size_t>(dst.batch * chunk.volume()));
+    pack(src[0].as<float>(), chunk, values.data());
+    unpack_copy(values.data(), chunk, dst.as<float>());
+  }
+  void backward_data(const Pass&, const ForwardValues& values, AnyConstView diff_dst, std::size_t,
+                     AnyView diff_src) override {
+    const Box& box = context().boxes.src_needed[0];
+    const auto read = [&](AnyConstView view) {
+      std::vector<float> dense(static_cast<std::size_t>(view.batch * box.volume()));
+      pack(view.as<float>(), box, dense.data());
+      return dense;
+    };
+    const std::vector<float> diff = read(diff_dst);
+    unpack_copy(diff.data(), box, diff_src.as<float>());
+    const std::vector<float> src = read(values.src[0]), dst = read(values.dst);
+    for (std::size_t i = 0; i < src.size(); ++i) lost_ += src[i] != dst[i];
+    ++calls_;
+  }
+
+ private:
+  std::int64_t &lost_, &calls_;
+};
+
+TEST_CASE("the input of a layer that reads it backward outlives the gradient") {
+  for_comms("values that are read again", {1, 2}, [](const Comm& comm, Findings& findings) {
+    std::int64_t lost = 0, calls = 0;
+    Model model({2, 6, 4, 4});
+    model.add("first", std::make_unique<Convolution>(
+                           ConvolutionOptions{3, WindowOptions::cube(3, 1, PaddingKind::kSame)}));
+    for (const char* name : {"second", "third"})
+      model.add(name, std::make_unique<Watching>(lost, calls));
+    NetworkRun run(comm, {1, {comm.size(), 1, 1}}, std::move(model), 2, real_values());
+    run.step();
+    findings.expect_equal(calls, std::int64_t{2}, "layers that looked at their input");
+    findings.expect_equal(lost, std::int64_t{0}, "values that were overwritten");
   });
 }
 

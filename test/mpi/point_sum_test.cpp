@@ -26,36 +26,30 @@ float value_of(int rank, std::int64_t index) {
   return 2.0F * rng.uniform(static_cast<std::uint64_t>(index)) - 1.0F;
 }
 
-struct Way {
-  SumAlgorithm algorithm;
-  int per_node;
-  SumAlgorithm across;
-  std::string name() const {
-    return fmt::format("{} {} {}", name_of(algorithm), per_node, name_of(across));
-  }
-};
+std::string name_of(const SumChoice& way) {
+  return fmt::format("{} {} {}, parts: {}", name_of(way.algorithm), way.place.per_node,
+                     name_of(way.across), way.parts);
+}
 
-std::vector<Way> ways_of(int ranks) {
+std::vector<SumChoice> ways_of(int ranks) {
   using enum SumAlgorithm;
-  std::vector<Way> ways;
+  std::vector<SumChoice> ways;
   for (const SumAlgorithm algorithm : {kRecursiveDoubling, kHalvingDoubling, kRing, kBinomialTree})
-    ways.push_back({algorithm, 1, kHalvingDoubling});
+    ways.push_back({algorithm, {ranks, 1}});
+  ways.push_back({kHalvingDoubling, {ranks, 1}, kHalvingDoubling, 3});
   for (int inner = 2; inner < ranks; ++inner)
     if (ranks % inner == 0)
       for (const SumAlgorithm across : {kRecursiveDoubling, kHalvingDoubling, kRing})
-        ways.push_back({kTwoLevel, inner, across});
+        ways.push_back({kTwoLevel, {ranks, inner}, across, 2});
   return ways;
 }
 
 // One sum with its requests.
 class Sum {
  public:
-  Sum(const Comm& comm, int tag, const Way& way, std::int64_t count)
+  Sum(const Comm& comm, int tag, const SumChoice& way, std::int64_t count)
       : values_(static_cast<std::size_t>(count)),
-        sum_(comm, tag,
-             sum_schedule(way.algorithm, {comm.size(), way.per_node}, comm.rank(), count, tag,
-                          way.across),
-             [](int rank) { return rank; }) {
+        sum_(comm, tag, sum_schedule(way, comm.rank(), count, tag), [](int rank) { return rank; }) {
     for (int i = 0; i < PointSum::kRequests; ++i) requests_.add();
     for (std::int64_t i = 0; i < count; ++i)
       values_[static_cast<std::size_t>(i)] = value_of(comm.rank(), i);
@@ -100,14 +94,14 @@ std::int64_t fingerprint(const std::vector<float>& values) {
 }
 
 void check_algorithms(const Comm& comm, Findings& findings) {
-  for (const Way& way : ways_of(comm.size()))
+  for (const SumChoice& way : ways_of(comm.size()))
     for (const std::int64_t count : {std::int64_t{0}, std::int64_t{1}, std::int64_t{37},
                                      (2 * PointSum::kMessages + 1) * kMessageValues + 5}) {
       // The last one is too long for small machines to be summed on many ranks in every way.
       if (count > kMessageValues && (comm.size() > 4 && way.across != SumAlgorithm::kRing &&
                                      way.algorithm != SumAlgorithm::kHalvingDoubling))
         continue;
-      const std::string where = fmt::format("{} of {}", way.name(), count);
+      const std::string where = fmt::format("{} of {}", name_of(way), count);
       std::int64_t first = 0;
       for (int run = 0; run < 2; ++run) {
         Sum sum(comm, 3, way, count);
@@ -136,7 +130,7 @@ TEST_CASE("every algorithm sums every element on more ranks [16 ranks]") {
 TEST_CASE("sums in flight together do not mix, whichever rank starts which first") {
   for_comms("several sums at once", {2, 3, 4, 6}, [](const Comm& comm, Findings& findings) {
     constexpr int kSums = 5;
-    for (const Way& way : ways_of(comm.size())) {
+    for (const SumChoice& way : ways_of(comm.size())) {
       std::vector<std::unique_ptr<Sum>> sums;
       for (int i = 0; i < kSums; ++i)
         sums.push_back(std::make_unique<Sum>(comm, i, way, 1000 * i + 3 * comm.size()));
@@ -150,7 +144,7 @@ TEST_CASE("sums in flight together do not mix, whichever rank starts which first
         for (const auto& sum : sums) all = sum->progress(false) && all;
       }
       for (const auto& sum : sums)
-        check_values(comm, sum->values(), 1, way.name() + " among others", findings);
+        check_values(comm, sum->values(), 1, name_of(way) + " among others", findings);
     }
   });
 }

@@ -57,7 +57,7 @@ struct PoolsItsInput {
     const std::vector<AnyConstView> views{src.any_view()};
     const Pass pass{.training = true, .poll = poll ? &poll : nullptr};
     layer.forward(pass, views, dst.any_view(), dst.any_view().span);
-    layer.backward_data(pass, dst.any_view(), diff_dst.any_view(), 0, diff_src.any_view());
+    layer.backward_data(pass, {{}, dst.any_view()}, diff_dst.any_view(), 0, diff_src.any_view());
     layer.backward_parameters(pass, views, diff_dst.any_view());
     return dst.view().data[0];
   }

@@ -56,9 +56,9 @@ class Wrong : public Convolution {
       *dst.as<float>().begin_of(0, chunk) *= 1 + 1e-7F * static_cast<float>(steps_++);
     if (mistake_ == kWritesOutside) fill(dst.as<float>(), dst.span, 1);
   }
-  void backward_data(const Pass& pass, AnyConstView dst, AnyConstView diff_dst, std::size_t input,
-                     AnyView diff_src) override {
-    Convolution::backward_data(pass, dst, diff_dst, input, diff_src);
+  void backward_data(const Pass& pass, const ForwardValues& values, AnyConstView diff_dst,
+                     std::size_t input, AnyView diff_src) override {
+    Convolution::backward_data(pass, values, diff_dst, input, diff_src);
     const View diff = diff_src.as<float>();
     float& last = diff.data[diff.batch * diff.sample_volume() - 1];
     if (mistake_ == kDiffSrcOff) last += 1e-3F;

@@ -65,6 +65,56 @@ TEST_CASE("pooling equals naive loops over any window and cut") {
   CHECK(moved > 0);
 }
 
+// Windows that end behind the input where ceil adds one, that would begin there, and that fit.
+std::vector<WindowCase> ceil_cases() {
+  std::vector<WindowCase> cases{
+      {"valid 2/2", WindowOptions::cube(2, 2, PaddingKind::kValid)},
+      {"valid 2/3", WindowOptions::cube(2, 3, PaddingKind::kValid)},
+      {"valid 3/1", WindowOptions::cube(3, 1, PaddingKind::kValid)},
+      {"explicit 3/2",
+       {{3, 3, 3}, {2, 2, 2}, {1, 1, 1}, PaddingKind::kExplicit, {1, 1, 1}, {1, 1, 1}}},
+      {"explicit 2/3",
+       {{2, 3, 2}, {3, 3, 3}, {1, 1, 1}, PaddingKind::kExplicit, {1, 0, 0}, {1, 2, 1}}}};
+  for (WindowCase& w : cases) w.window.ceil = true;
+  return cases;
+}
+
+TEST_CASE("pooling with ceil equals naive loops over any window and cut") {
+  std::int64_t moved = 0;
+  for (const WindowCase& w : ceil_cases())
+    for (PoolingKind kind :
+         {PoolingKind::kMax, PoolingKind::kAverage, PoolingKind::kAverageWithPadding})
+      for (const PartGrid& grid : kGrids)
+        moved += expect_layer(make_case(w.name, kind, w.window, {3, 7, 6, 8}, grid)).moved;
+  CHECK(moved > 0);
+}
+
+TEST_CASE("pooling with ceil has the extents of PyTorch's ceil_mode") {
+  const auto extent = [](std::int64_t src, std::int64_t kernel, std::int64_t stride,
+                         std::int64_t padding) {
+    WindowOptions window = WindowOptions::cube(kernel, stride, PaddingKind::kExplicit);
+    window.pad_before = window.pad_after = {padding, padding, padding};
+    window.ceil = true;
+    const std::vector<Shape> shapes{{1, src, src, src}};
+    return MaxPooling(window).dst_shape(shapes).d;
+  };
+  std::int64_t compared = 0, added = 0, dropped = 0;
+  for (std::int64_t kernel = 1; kernel <= 4; ++kernel)
+    for (std::int64_t stride = 1; stride <= 4; ++stride)
+      for (std::int64_t padding = 0; 2 * padding <= kernel && padding < kernel; ++padding)
+        for (std::int64_t src = kernel; src <= 12; ++src, ++compared) {
+          // torch.nn.MaxPool3d: the quotient rounded up, less a window that begins in the padding.
+          const std::int64_t room = src + 2 * padding - kernel;
+          std::int64_t expected = (room + stride - 1) / stride + 1;
+          if ((expected - 1) * stride >= src + padding) --expected, ++dropped;
+          added += expected > room / stride + 1 ? 1 : 0;
+          CHECK(extent(src, kernel, stride, padding) == expected);
+        }
+  CHECK(compared > 200);
+  CHECK(added > 20);
+  CHECK(dropped > 3);
+}
+
 TEST_CASE("pooling gives the same results for whole and partial blocks of channels") {
   for (std::int64_t channels : {1, 15, 16, 17, 37})
     for (PoolingKind kind : {PoolingKind::kMax, PoolingKind::kAverage})
@@ -133,7 +183,7 @@ struct Whole {
   void step() {
     const std::vector<AnyConstView> views{src.view()};
     layer->forward({}, views, dst.view(), dst.view().span);
-    layer->backward_data({}, dst.view(), diff_dst.view(), 0, diff_src.view());
+    layer->backward_data({}, {views, dst.view()}, diff_dst.view(), 0, diff_src.view());
   }
 };
 

@@ -2,14 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Simulated steps beside forecast ones: CosmoFlow, kernel 2, on the three kinds of network.
 
-usage: steps.py [PATTERN...]    only rows whose "machine ranks parts" contains one of the patterns
-Writes one CSV line per row as it is done. Environment: HALOMESH (the program, for `plan`;
-build/halomesh), HALOMESH_SMPI (the launcher; build/smpi/halomesh-smpi).
+usage: steps.py [--limit PERCENT] [--network "OPTIONS"] [--bench "OPTIONS"] [PATTERN...]
+Only rows whose "machine ranks parts" contains one of the patterns; without one, those of at most 512
+ranks. OPTIONS go to the network (of bench and plan alike, e.g. "--cuts space") or to bench alone.
+Writes one CSV line per row as it is done, and then the median and the largest difference. Fails where
+a forecast is further from its simulated step than --limit (10 %). Environment: HALOMESH (the program,
+for `plan`; build/halomesh), HALOMESH_SMPI (the launcher; build/smpi/halomesh-smpi).
 A forecast counts without its straggler and input terms, which simulated ranks do not have.
 """
+import argparse
 import json
 import os
 import pathlib
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -17,52 +22,83 @@ import tempfile
 import scene
 
 PLAN = os.environ.get("HALOMESH", str(scene.SOURCE / "build/halomesh"))
-# machine, ranks (one per node), parts, global batch
-ROWS = [(machine, ranks, parts, batch)
-        for machine in ("fugaku", "cori-knl", "xeon-slurm")
-        for ranks, parts, batch in ((64, "1x1x1", 64), (64, "4x1x1", 16), (64, "4x4x1", 4),
-                                    (512, "1x1x1", 512), (512, "4x4x1", 32), (2048, "4x1x1", 512),
-                                    (8192, "4x4x1", 512))]
+MACHINES = ("fugaku", "cori-knl", "xeon-slurm")  # torus, dragonfly, fat tree
+# ranks (one per node) and parts; every replica has one sample
+MESHES = [(ranks, parts)
+          for ranks, of_ranks in ((64, ("1x1x1", "2x1x1", "4x1x1", "2x2x1", "4x4x1")),
+                                  (512, ("1x1x1", "4x1x1", "2x2x1", "4x4x1", "4x4x4")),
+                                  (1024, ("1x1x1", "4x1x1", "4x4x1")),
+                                  (2048, ("4x1x1",)),
+                                  (4096, ("4x4x1",)),
+                                  (8192, ("4x4x1",)))
+          for parts in of_ranks]
 TERMS = ("compute_s", "halo_s", "gather_s", "reduction_s")
 
 
-def plan(*options):
-    done = subprocess.run([PLAN, "plan", *scene.NETWORK.split(), *map(str, options)],
+def replicas_of(ranks, parts):
+    for extent in parts.split("x"):
+        ranks //= int(extent)
+    return ranks
+
+
+def plan(network, *options):
+    done = subprocess.run([PLAN, "plan", *scene.NETWORK.split(), *network.split(), *map(str, options)],
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(done.stdout)
 
 
-def forecast(directory, machine, ranks, parts, batch):
+def forecast(directory, job, network, parts, batch):
     file = directory / "plan.json"
-    plan("--machine", machine, "--nodes", ranks, "--ranks-per-node", 1, "--batch", batch, "--json", file)
+    plan(network, *job, "--batch", batch, "--json", file)
     for mesh in json.loads(file.read_text())["meshes"]:
         if mesh["parts"] == parts:
             return sum(mesh["step"][term] for term in TERMS)
-    return float("nan")
+    raise RuntimeError(f"{job}: plan has no mesh {parts}")
+
+
+def compare(machine, ranks, parts, options):
+    """One row: prints it and returns how far the forecast is from the simulated step."""
+    batch = replicas_of(ranks, parts)
+    job = ("--machine", machine, "--nodes", ranks, "--ranks-per-node", 1)
+    with tempfile.TemporaryDirectory() as name:
+        directory = pathlib.Path(name)
+        platform = directory / "platform.xml"
+        plan(options.network, *job, "--platform", platform)
+        expected = forecast(directory, job, options.network, parts, batch)
+        result = scene.bench(platform, parts, batch, f"{options.network} {options.bench}",
+                             launcher=f"-n {ranks}", machine=scene.MACHINES / f"{machine}.ini")
+    if result.code != 0:
+        raise RuntimeError(result.text)
+    run = result.runs[0]
+    step = run["step_seconds"]["median"]
+    waits = [run["wait_fraction"][kind]["mean"] for kind in ("halo", "reduction")]
+    print(f"{machine},{ranks},{parts},{batch},{step:.6g},{waits[0]:.4f},{waits[1]:.4f},"
+          f"{expected:.6g},{expected / step:.3f},{result.seconds:.1f},{result.memory_bytes / 1e6:.0f}",
+          flush=True)
+    return abs(expected / step - 1)
 
 
 def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--limit", type=float, default=10)
+    parser.add_argument("--network", default="")
+    parser.add_argument("--bench", default="")
+    parser.add_argument("patterns", nargs="*")
+    options = parser.parse_args()
+    rows = [(machine, ranks, parts) for machine in MACHINES for ranks, parts in MESHES
+            if any(p in f"{machine} {ranks} {parts}" for p in options.patterns)
+            or (not options.patterns and ranks <= 512)]
     print("machine,ranks,parts,batch,simulated_s,halo_wait,reduction_wait,forecast_s,"
           "forecast_to_simulated,simulator_s,simulator_memory_mb")
-    for machine, ranks, parts, batch in ROWS:
-        if len(sys.argv) > 1 and not any(p in f"{machine} {ranks} {parts}" for p in sys.argv[1:]):
-            continue
-        with tempfile.TemporaryDirectory() as name:
-            directory = pathlib.Path(name)
-            platform = directory / "platform.xml"
-            plan("--machine", machine, "--nodes", ranks, "--ranks-per-node", 1, "--platform", platform)
-            result = scene.bench(platform, parts, batch, launcher=f"-n {ranks}",
-                                 machine=scene.MACHINES / f"{machine}.ini")
-            if result.code != 0:
-                raise RuntimeError(result.text)
-            run = result.runs[0]
-            step = run["step_seconds"]["median"]
-            waits = [run["wait_fraction"][kind]["mean"] for kind in ("halo", "reduction")]
-            expected = forecast(directory, machine, ranks, parts, batch)
-        print(f"{machine},{ranks},{parts},{batch},{step:.6g},{waits[0]:.4f},{waits[1]:.4f},"
-              f"{expected:.6g},{expected / step:.3f},{result.seconds:.1f},{result.memory_bytes / 1e6:.0f}",
-              flush=True)
+    differences = [compare(*row, options) for row in rows]
+    if not differences:
+        print("no row has such a pattern", file=sys.stderr)
+        return 2
+    worst = max(differences)
+    print(f"# {len(differences)} rows: median difference {100 * statistics.median(differences):.1f} %,"
+          f" largest {100 * worst:.1f} %")
+    return 1 if worst > options.limit / 100 else 0
 
 
-main()
+sys.exit(main())

@@ -14,8 +14,10 @@
 #include "runtime/mpi/collective_errors.hpp"
 #include "runtime/mpi/quiet_barrier.hpp"
 #include "runtime/posix/read_counts.hpp"
+#include "runtime/step/reduction.hpp"
 #include "src/apps/bench/bench_options.hpp"
 #include "src/apps/bench/bench_run.hpp"
+#include "src/apps/bench/sum_speed.hpp"
 #include "src/apps/options/model_options.hpp"
 #include "src/nn/onednn_library.hpp"
 #include "src/nn/pack.hpp"
@@ -86,6 +88,20 @@ std::vector<int> rank_counts(int ranks) {
   return counts;
 }
 
+/// Sums of `bytes` over the first `ranks` ranks in every way, while the others sleep; empty on
+/// those. Collective over `world`.
+std::vector<SumTime> sum_times(const Comm& world, int ranks, std::int64_t bytes) {
+  constexpr int kTries = 3;
+  const Comm part = world.split(world.rank() < ranks ? 0 : -1, world.rank());
+  std::vector<SumTime> times;
+  if (!part.is_null())
+    for (SumSpeed& each :
+         measure_sums(ProcessMesh(part, {ranks, {1, 1, 1}}), std::span(&bytes, 1), kTries))
+      times.push_back({ranks, each.bytes, std::move(each.way), each.median_s});
+  quiet_barrier(world);
+  return times;
+}
+
 std::int64_t memory_per_rank(const RankBinding& binding) {
   return static_cast<std::int64_t>(kShareOfMemory *
                                    static_cast<double>(describe_node().memory_available_bytes) /
@@ -126,6 +142,7 @@ class Calibration {
   void input();
   void spread();
   void kernels();
+  void compare_step(const Model& model);
   KernelTimes kernels_of_this_rank(const std::vector<LayerCase>& cases);
   void show_progress(std::size_t done, std::size_t cases);
 
@@ -174,9 +191,12 @@ void Calibration::network() {
   };
   link("within a node", record_.network->within_node);
   link("between nodes", record_.network->between_nodes);
-  const SumTime& largest = record_.network->sums.back();
+  const auto& sums = record_.network->sums;
+  const SumTime& largest = *std::find_if(sums.rbegin(), sums.rend(), [](const SumTime& each) {
+    return each.algorithm == name_of(Reduction::kAuto);
+  });
   say(fmt::format("sums and barriers: {} measurements; {:.1f} MB over {} ranks by {} in {:.2f} ms",
-                  record_.network->sums.size() + record_.network->barriers.size(),
+                  sums.size() + record_.network->barriers.size(),
                   static_cast<double>(largest.bytes) * 1e-6, largest.ranks, largest.algorithm,
                   largest.seconds * 1e3));
 }
@@ -295,12 +315,13 @@ void Calibration::kernels() {
   world_.barrier();
   const KernelTimes mine = kernels_of_this_rank(cases);
   quiet_barrier(world_);
-  for (const std::string& text : world_.all_gather(to_text(mine.kernels)))
+  for (const std::string& text : world_.gather(to_text(mine.kernels)))  // on rank 0
     for (MeasuredKernel& kernel : kernels_of(text)) record_.kernels.push_back(std::move(kernel));
   record_.kernels_left_out = passes(cases) - std::ssize(record_.kernels);
   if (const std::int64_t polls = world_.sum(mine.polls); polls > 0)
     record_.poll_s = world_.sum(mine.computed_s) / static_cast<double>(polls);
   if (redraws_ && world_.rank() == 0) std::cout << "\r\033[K";
+  if (world_.rank() == 0) compare_step(model);
   say(fmt::format("kernels: {} cases measured{}{}", record_.kernels.size(),
                   record_.kernels_left_out > 0
                       ? fmt::format(", {} left out for lack of time", record_.kernels_left_out)
@@ -308,6 +329,23 @@ void Calibration::kernels() {
                   record_.kernels_too_large > 0
                       ? fmt::format(", {} need too much memory", record_.kernels_too_large)
                       : ""));
+}
+
+// Of the step that spread() has measured: one sample on one rank.
+void Calibration::compare_step(const Model& model) {
+  if (!record_.step_spread || record_.kernels.empty()) return;
+  KernelTable table;
+  table.rates = {precision_ == DataType::kFloat32 ? record_.peak.fp32 : record_.peak.bf16, 1,
+                 record_.peak.triad};
+  for (const MeasuredKernel& each : record_.kernels) table.add(each.call, each.seconds);
+  const double kernels_s = kernels_of_step(model, table, 1, record_.threads);
+  const double update_s =
+      5 * 4.0 * static_cast<double>(model.geometry({}).parameter_count()) / record_.peak.triad;
+  const double factor = (record_.step_spread->median_s - update_s) / kernels_s;
+  constexpr double kLeast = 0.8, kMost = 1.5;  // beyond them, something else used the cores
+  if (kernels_s == 0 || !(factor > kLeast && factor < kMost)) return;
+  record_.step_spread->kernel_time_factor = factor;
+  say(fmt::format("a step takes {:.2f} times what its kernels took alone", factor));
 }
 
 MachineRecord Calibration::run(const MachinePeak& peak_of_all) {
@@ -343,13 +381,15 @@ NetworkRecord measure_machine_network(const Comm& world, const NodePlace& place,
   }
   record.poll_cost_s = world.max(poll_cost_s(world));
   const std::vector<std::int64_t> sizes{4, 4 << 10, 64 << 10, 1 << 20, 4 << 20, 22 << 20};
-  for (const int ranks : rank_counts(world.size())) {
-    if (!record.sums.empty() && world.max(clock.seconds()) > seconds && ranks != world.size())
-      continue;
+  const std::vector<int> counts = rank_counts(world.size());
+  for (const int ranks : counts) {
+    const double end_s = clock.seconds() + seconds / static_cast<double>(counts.size());
     record.barriers.emplace_back(
         ranks, median_seconds(world, ranks, [](const Comm& part) { part.barrier(); }));
-    for (SumTime& each : mpi_sums(world, std::span(&ranks, 1), sizes))
-      record.sums.push_back(std::move(each));
+    for (const std::int64_t bytes : sizes) {
+      if (bytes != sizes.front() && world.max(clock.seconds() - end_s) > 0) break;
+      for (SumTime& each : sum_times(world, ranks, bytes)) record.sums.push_back(std::move(each));
+    }
   }
   return record;
 }

@@ -92,4 +92,19 @@ std::vector<LayerCase> layer_cases(const Model& model, const std::vector<PartGri
   return cases;
 }
 
+double kernels_of_step(const Model& model, const KernelTable& table, std::int64_t batch,
+                       int threads) {
+  const ModelGeometry geometry = model.geometry({});
+  const std::vector<bool> with_diff = tensors_with_diff(model, geometry);
+  double sum = 0;
+  for (std::size_t l = 0; l < model.layers().size(); ++l)
+    for (const KernelCase& pass :
+         case_of(model, geometry, l, 0, batch, threads, with_diff).passes) {
+      const KernelTime time = table.time(pass);
+      if (time.source == KernelTime::Source::kRoofline) return 0;
+      sum += time.seconds;
+    }
+  return sum;
+}
+
 }  // namespace halomesh

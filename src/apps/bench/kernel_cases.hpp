@@ -33,4 +33,9 @@ std::vector<PartGrid> part_grids(std::int64_t most_parts);
 std::vector<LayerCase> layer_cases(const Model& model, const std::vector<PartGrid>& grids,
                                    std::int64_t batch, int threads);
 
+/// Seconds that the kernels of a training step of `batch` samples on one undivided part add up to;
+/// 0 where `table` has none of the kind of one of them.
+double kernels_of_step(const Model& model, const KernelTable& table, std::int64_t batch,
+                       int threads);
+
 }  // namespace halomesh

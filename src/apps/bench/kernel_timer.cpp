@@ -108,7 +108,7 @@ void LayerAlone::forward() {
 void LayerAlone::backward_data() {
   for (std::size_t i = 0; i < src_.size(); ++i)
     if (diff_wanted_[i])
-      layer_.backward_data(pass_, dst_.any_view(), diff_dst_.any_view(), i,
+      layer_.backward_data(pass_, {src_views_, dst_.any_view()}, diff_dst_.any_view(), i,
                            diff_src_[i].any_view());
   ++polls_;
 }

@@ -105,10 +105,12 @@ Json to_json(const MachineRecord& record) {
                {"step_spread", nullptr},
                {"input", nullptr}};
   if (record.step_spread)
-    json["step_spread"] = {{"relative_stddev", record.step_spread->relative_stddev},
-                           {"per_doubling", record.step_spread->per_doubling()},
-                           {"steps", record.step_spread->steps},
-                           {"median_seconds", record.step_spread->median_s}};
+    json["step_spread"] = {
+        {"relative_stddev", record.step_spread->relative_stddev},
+        {"per_doubling", record.step_spread->per_doubling()},
+        {"steps", record.step_spread->steps},
+        {"median_seconds", record.step_spread->median_s},
+        {"kernel_time_factor", positive_or_null(record.step_spread->kernel_time_factor)}};
   if (record.input)
     json["input"] = {
         {"read_bytes_per_second", positive_or_null(record.input->read_bytes_per_second)},

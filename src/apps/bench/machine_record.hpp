@@ -22,6 +22,14 @@ struct LinkRecord {
   std::int64_t eager_bytes = 0;  ///< 0: no message is sent before its receiver asks for it
 };
 
+/// A sum over the first `ranks` ranks, as SumSpeed.
+struct SumTime {
+  int ranks = 0;
+  std::int64_t bytes = 0;
+  std::string algorithm;
+  double seconds = 0;
+};
+
 struct NetworkRecord {
   std::optional<LinkRecord> within_node, between_nodes;  ///< empty: no such two ranks
   double injection_s_per_byte = 0;                       ///< of a node; 0: not measured
@@ -34,6 +42,9 @@ struct NetworkRecord {
 struct StepSpread {
   std::int64_t steps = 0;
   double median_s = 0, relative_stddev = 0;
+  /// The median over what the measured kernels of the step add up to: how much longer they take one
+  /// after the other, with each other's data in the caches; 0: some were not measured.
+  double kernel_time_factor = 0;
   /// By how much, as a share of a step, the slower of two ranks exceeds the mean: for normally
   /// distributed steps their standard deviation over the square root of pi.
   double per_doubling() const;

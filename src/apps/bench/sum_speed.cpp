@@ -32,11 +32,8 @@ class OwnSums {
       const SumChoice choice =
           choose_sum(reduction, place, 1, static_cast<double>(volume) * sizeof(float),
                      default_network(mesh.ranks_per_node()));
-      // As in training, buckets in flight together use different links between nodes.
-      const bool one_a_node = place.per_node == 1 || choice.algorithm == SumAlgorithm::kTwoLevel;
       const auto rounds =
-          sum_schedule(choice.algorithm, choice.place, world.rank(), volume,
-                       one_a_node ? narrow<int>(std::ssize(sums_)) : 0, choice.across);
+          sum_schedule(choice, world.rank(), volume, narrow<int>(std::ssize(sums_)));
       offsets_.push_back(lo);
       sums_.emplace_back(world, narrow<int>(std::ssize(sums_)), rounds,
                          [](int rank) { return rank; });

@@ -222,6 +222,7 @@ const JsonNumber kJsonNumbers[] = {
     {"/network/copy_s_per_byte", "copy-gbs", kGigaInverse, false, true},
     {"/network/poll_s", "poll-ms", 1e3, false, false},
     {"/step_spread/per_doubling", "straggler-per-doubling", 1, false, false},
+    {"/step_spread/kernel_time_factor", "kernel-time-factor", 1, false, false},
     {"/input/read_bytes_per_second", "load-gbs", kGigaInverse, true, false},
     {"/input/stage_bytes_per_second", "stage-node-mbs", 1e-6, false, false},
 };

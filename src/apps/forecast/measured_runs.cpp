@@ -24,9 +24,10 @@ std::pair<double, double> line_through(const std::vector<std::pair<double, doubl
 }
 
 StepForecast forecast(const Machine& machine, const Model& model, const MeasuredRun& run,
-                      bool training) {
+                      bool training, TrafficCache* cache = nullptr) {
   ForecastOptions options;
   options.training = training;
+  options.cache = cache;
   if (run.threads > 0) options.threads = run.threads;
   Machine here = machine;
   if (machine.interconnect == Interconnect::kNone) here.derive(run.mesh.ranks());
@@ -61,12 +62,13 @@ void drop_assumed_straggler(Machine& machine, std::size_t runs) {
 
 void fit_cuts(Machine& machine, const Model& model, const std::vector<MeasuredRun>& runs) {
   drop_assumed_straggler(machine, runs.size());
+  TrafficCache cache;
   for (int round = 0; round < kRounds; ++round) {
     const double overhead = machine.value("step-overhead-ms") * 1e-3;
     std::vector<std::pair<double, double>> points;
     double ratio = 0;
     for (const MeasuredRun& run : runs) {
-      const StepForecast f = forecast(machine, model, run, true);
+      const StepForecast f = forecast(machine, model, run, true, &cache);
       points.emplace_back(f.compute_s - overhead, run.step_s - (f.step_s - f.compute_s));
       ratio += points.back().second / points.back().first / static_cast<double>(runs.size());
     }
@@ -88,10 +90,11 @@ void fit_one_cut(Machine& machine, const Model& model, const std::vector<Measure
     steps.emplace_back(static_cast<double>(run.mesh.ranks()), run.step_s);
   set_fitted(machine, "straggler-per-doubling", std::clamp(fit_straggling(steps).slope, 0.0, 0.2),
              runs.size());
+  TrafficCache cache;
   for (int round = 0; round < kRounds; ++round) {
     double log_ratio = 0;
     for (const MeasuredRun& run : runs)
-      log_ratio += std::log(run.step_s / forecast(machine, model, run, true).step_s) /
+      log_ratio += std::log(run.step_s / forecast(machine, model, run, true, &cache).step_s) /
                    static_cast<double>(runs.size());
     scale_kernels(machine, std::exp(log_ratio), runs.size());
   }

@@ -40,6 +40,7 @@ MeshSearch::MeshSearch(const Machine& machine, const Model& model, const Job& jo
     throw UsageError(fmt::format("{} has no network between nodes, but the job has {} nodes",
                                  machine.name, job.nodes),
                      "calibrate on two nodes or more, or give --nodes 1");
+  job_.options.cache = &cache_;
   find_grids();
 }
 

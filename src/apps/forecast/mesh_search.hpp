@@ -59,6 +59,9 @@ class MeshSearch {
   /// parts in `ranked`.
   std::vector<Sensitivity> sensitivities(const std::vector<MeshForecast>& ranked) const;
 
+  MeshSearch(const MeshSearch&) = delete;
+  MeshSearch& operator=(const MeshSearch&) = delete;
+
  private:
   const ModelGeometry& geometry(const PartGrid& grid) const;
   void find_grids();
@@ -69,6 +72,7 @@ class MeshSearch {
   Machine machine_;
   const Model& model_;
   Job job_;
+  mutable TrafficCache cache_;
   std::vector<PartGrid> grids_;
   std::vector<std::string> hints_;
   mutable std::map<std::string, std::unique_ptr<ModelGeometry>> geometries_;

@@ -9,16 +9,12 @@
 
 namespace halomesh {
 
-/// A SimGrid platform (XML, DTD 4.1) of `nodes` hosts n0, n1, ... of ranks_per_node() cores each:
-/// - torus: the most cube-like extents; one link to each neighbour, routes dimension by dimension;
-/// - dragonfly: groups, chassis, routers and nodes of the machine's shape, as few groups as hold
-/// the
-///   nodes;
-/// - fat tree: three levels of the shape's children; every node has one cable up.
-/// Hosts compute 1 Gflop per second, so that smpi_execute() times are seconds. Latencies are those
-/// of links; the rest of a message's latency belongs to smpi/os and smpi/or, as a comment says.
-/// Throws UsageError for a machine without a network or with a shape of the wrong number of
-/// extents.
+/// A SimGrid platform (XML, DTD 4.1) of the hosts n0, n1, ... of network_shape_of(machine, nodes),
+/// with ranks_per_node() cores each; SimGrid's routes are those of Routes. Hosts compute 1 Gflop
+/// per second, so that smpi_execute() times are seconds. Latencies are those of links; the rest of
+/// a message's latency belongs to smpi/os and smpi/or, and what it fills of a link to
+/// smpi/bw-factor: a comment says so, and halomesh-smpi passes it on. Throws UsageError as
+/// network_shape_of() does.
 std::string platform_xml(const Machine& machine, std::int64_t nodes);
 
 }  // namespace halomesh

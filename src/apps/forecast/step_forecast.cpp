@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
+#include <limits>
 #include <numeric>
 
 #include "partition/geometry_table.hpp"
+#include "src/apps/forecast/halo_times.hpp"
+#include "src/apps/forecast/sum_timeline.hpp"
 #include "src/nn/kernel_case.hpp"
 #include "src/nn/model_on_part.hpp"
 
@@ -16,44 +18,21 @@ namespace {
 
 enum Spent : std::size_t { kCompute, kHalo, kGather, kReduction, kSpentKinds };
 
-// Messages of one plan that are under way. Indexed by part.
+// Messages of one plan: who has posted them when, and how long they travel.
 struct Flight {
-  std::vector<double> arrival, unpack_s;
-  bool empty() const { return arrival.empty(); }
+  struct Message {
+    std::int64_t from, to;
+    double bytes, pack_s, unpack_s, travel_s, overhead_s;
+    double sent = 0;
+  };
+  std::vector<Message> messages;
+  std::vector<double> posted;  // by part: receives; negative before start()
+  std::vector<bool> pending;   // by part: between start() and finish()
+  bool empty() const { return messages.empty(); }
 };
 
-// Gradients that are summed together.
-struct Bucket {
-  std::vector<std::int64_t> parts;
-  double bytes = 0;
-  std::vector<std::size_t> layers;
-  std::size_t missing = 0;
-};
-
-std::vector<Bucket> make_buckets(const ModelGeometry& geometry, std::int64_t bucket_bytes) {
-  std::vector<std::vector<std::int64_t>> sets;
-  for (const ParameterPlacement& placement : geometry.parameters())
-    for (const SliceHolders& holders : placement.holders)
-      if (std::find(sets.begin(), sets.end(), holders.parts) == sets.end())
-        sets.push_back(holders.parts);
-  std::vector<Bucket> buckets;
-  for (const auto& set : sets) {
-    bool open = false;
-    for (std::size_t i = geometry.parameters().size(); i-- > 0;) {
-      const ParameterPlacement& placement = geometry.parameters()[i];
-      if (std::none_of(placement.holders.begin(), placement.holders.end(),
-                       [&](const SliceHolders& holders) { return holders.parts == set; }))
-        continue;
-      if (!open) buckets.push_back({set, 0, {}, 0});
-      Bucket& bucket = buckets.back();
-      bucket.bytes += 4.0 * static_cast<double>(placement.slice_volume(set[0]));
-      bucket.layers.push_back(placement.layer);
-      open = bucket.bytes < static_cast<double>(bucket_bytes);
-    }
-  }
-  for (Bucket& bucket : buckets) bucket.missing = bucket.layers.size();
-  return buckets;
-}
+// Shorter messages leave at once; longer ones when their receive is posted, too.
+constexpr double kEagerBytes = 65536;
 
 class Timeline {
  public:
@@ -68,7 +47,6 @@ class Timeline {
         types_(model.types()),
         parts_(static_cast<std::size_t>(mesh.parts.count())),
         now_(parts_),
-        port_free_(parts_),
         spent_(parts_),
         kernel_s_(parts_),
         distribute_(geometry.tensors().size()),
@@ -78,6 +56,14 @@ class Timeline {
     shared_cores_ =
         std::max(1.0, network_.ranks_per_node * threads_ / std::max(machine.value("cores"), 1.0));
     wanted_ = tensors_with_diff(model_, geometry_);
+    const std::int64_t nodes = (mesh.ranks() - 1) / network_.ranks_per_node + 1;
+    if (machine.interconnect != Interconnect::kNone && nodes > 1)
+      routes_ = Routes(network_shape_of(machine, nodes));
+    hop_s_ = routes_.links() > 0 ? machine.value("hop-us") * 1e-6 : 0;
+    computed_.assign(parts_, ComputedStretches(network_.poll_s));
+    TrafficCache& cache = options.cache != nullptr ? *options.cache : own_cache_;
+    traffic_ = &cache.entry(traffic_key());
+    sum_routes_ = &cache.routes(mesh.ranks(), network_.ranks_per_node);
   }
 
   StepForecast run() {
@@ -86,6 +72,7 @@ class Timeline {
       backward();
       finish_sums();
       update();
+      sum_loss();
     }
     return summary();
   }
@@ -93,12 +80,6 @@ class Timeline {
  private:
   using Part = std::size_t;
   static Part as_part(std::int64_t part) { return static_cast<Part>(part); }
-  struct Sum {
-    const std::vector<std::int64_t>* parts;
-    double ready;  ///< when the last part has its gradients
-    double beside_computation_s, waiting_s;
-  };
-
   void spend(Part part, Spent kind, double seconds) {
     now_[part] += seconds;
     spent_[part][kind] += seconds;
@@ -108,10 +89,10 @@ class Timeline {
   }
 
   std::int64_t node_of(std::int64_t part) const { return part / network_.ranks_per_node; }
-  Link link_of(std::int64_t from, std::int64_t to) const {
-    return node_of(from) == node_of(to) ? network_.within_node
-                                        : network_.between_nodes_shared(static_cast<int>(
-                                              std::min<std::int64_t>(network_.ranks_per_node, 4)));
+  // What a message costs the CPU at either end.
+  double overhead(std::int64_t from, std::int64_t to) const {
+    if (node_of(from) == node_of(to)) return network_.within_node.latency_s / 2;
+    return std::max(network_.between_nodes.latency_s - hop_s_, 0.0) / 2;
   }
 
   double bytes_of(std::size_t tensor, std::int64_t elements) const {
@@ -128,53 +109,89 @@ class Timeline {
     return gathered ? kGather : kHalo;
   }
 
-  // When a block was computed.
-  struct Done {
-    Box dst;
-    double time = 0;
-  };
-  using DoneByPart = std::vector<std::vector<Done>>;
-
-  // Packs and sends along a plan on every part: Exchange::start(). Blocks in `done` leave when they
-  // were computed, others now.
-  Flight start(const TransferPlan& plan, std::size_t tensor, Spent kind,
-               const DoneByPart* done = nullptr) {
-    if (plan.empty()) return {};
-    Flight flight{std::vector<double>(parts_), std::vector<double>(parts_)};
-    const std::vector<double> posted = now_;
+  // As Exchange::collect() and assign_memory().
+  Flight flight_of(const TransferPlan& plan, std::size_t tensor, bool adds) {
+    Flight flight;
+    flight.posted.assign(parts_, -1);
+    flight.pending.resize(parts_);
+    const std::vector<Box>& span = geometry_.tensors()[tensor].span;
+    const auto dense = [&](std::int64_t part, const Box& box) {
+      return batch_ == 1 && TensorView<char>{nullptr, span[as_part(part)], batch_}.is_dense(box);
+    };
+    std::vector<HaloMessage> sent;
     const auto& transfers = plan.transfers();
     for (std::size_t i = 0; i < transfers.size();) {
+      const std::size_t first = i;
       const std::int64_t from = transfers[i].src, to = transfers[i].dst;
-      const auto src = static_cast<Part>(from), dst = static_cast<Part>(to);
-      double bytes = 0, ready = done == nullptr ? now_[src] : 0;
-      for (; i < transfers.size() && transfers[i].src == from && transfers[i].dst == to; ++i) {
+      double bytes = 0;
+      for (; i < transfers.size() && transfers[i].src == from && transfers[i].dst == to; ++i)
         bytes += bytes_of(tensor, transfers[i].box.volume());
-        if (done == nullptr) continue;
-        for (const Done& chunk : (*done)[src])
-          if (!intersect(chunk.dst, transfers[i].box).empty()) ready = std::max(ready, chunk.time);
-      }
-      const Link link = link_of(from, to);
-      const double pack_s = bytes * network_.copy_s_per_byte;
-      spend(src, kind, pack_s);
-      const double begin = done == nullptr
-                               ? std::max({ready + pack_s, port_free_[src], posted[dst]})
-                               : std::max(ready + pack_s, port_free_[src]);
-      port_free_[src] = begin + bytes * link.s_per_byte;
-      flight.arrival[dst] = std::max(flight.arrival[dst], begin + link.seconds(bytes));
-      flight.unpack_s[dst] += bytes * network_.copy_s_per_byte;
+      const double copy_s = bytes * network_.copy_s_per_byte;
+      const bool single = i == first + 1;
+      const Box& box = transfers[first].box;
+      flight.messages.push_back({from, to, bytes, single && dense(from, box) ? 0 : copy_s,
+                                 single && !adds && dense(to, box) ? 0 : copy_s, 0,
+                                 overhead(from, to)});
+      sent.push_back({from, to, bytes});
     }
+    const std::vector<double>& seconds = travel_of(sent);
+    for (std::size_t i = 0; i < seconds.size(); ++i) flight.messages[i].travel_s = seconds[i];
     return flight;
   }
-  // Waits and unpacks on one part: Exchange::finish().
-  void finish(Part part, Spent kind, Flight& flight) {
-    if (flight.empty() || flight.arrival[part] == 0) return;
-    wait_until(part, kind, flight.arrival[part]);
-    spend(part, kind, flight.unpack_s[part]);
-    flight.arrival[part] = 0;
+  const std::vector<double>& travel_of(const std::vector<HaloMessage>& messages) {
+    if (exchanges_ == traffic_->travel_s.size())
+      traffic_->travel_s.push_back(travel_seconds({routes_, network_, hop_s_}, mesh_, messages));
+    return traffic_->travel_s[exchanges_++];
   }
-  void exchange(const TransferPlan& plan, std::size_t tensor, Spent kind) {
-    Flight flight = start(plan, tensor, kind);
+  // All that routes and travel times depend on. An evaluation has the first exchanges of training.
+  std::string traffic_key() const {
+    std::string key = fmt::format("{} {} {} {} {}", to_string(mesh_.parts), mesh_.replicas, batch_,
+                                  options_.bucket_bytes, static_cast<int>(options_.reduction));
+    for (const double number :
+         {hop_s_, network_.between_nodes.s_per_byte, network_.within_node.s_per_byte,
+          network_.injection_s_per_byte, machine_.value("link-gbs"),
+          static_cast<double>(network_.ranks_per_node)})
+      key += fmt::format(" {}", number);
+    return key;
+  }
+
+  // Exchange::start() on one part.
+  void start(Part part, Spent kind, Flight& flight) {
+    if (flight.empty()) return;
+    flight.posted[part] = now_[part];
+    flight.pending[part] = true;
+    for (const Flight::Message& m : flight.messages)
+      if (as_part(m.from) == part) spend(part, kind, m.pack_s);
+    for (Flight::Message& m : flight.messages) {
+      if (as_part(m.from) != part) continue;
+      spend(part, kind, m.overhead_s);
+      m.sent = now_[part];
+    }
+  }
+  // Exchange::finish() on one part, after all parts have started.
+  void finish(Part part, Spent kind, Flight& flight) {
+    if (flight.empty() || !flight.pending[part]) return;
+    const auto arrival = [&](const Flight::Message& m) {
+      const double posted = m.bytes > kEagerBytes ? flight.posted[as_part(m.to)] : 0;
+      return std::max(m.sent, posted) + m.travel_s;
+    };
+    for (const Flight::Message& m : flight.messages) {
+      if (as_part(m.to) != part) continue;
+      wait_until(part, kind, arrival(m));
+      spend(part, kind, m.overhead_s + m.unpack_s);
+    }
+    for (const Flight::Message& m : flight.messages)
+      if (as_part(m.from) == part && m.bytes > kEagerBytes) wait_until(part, kind, arrival(m));
+    flight.pending[part] = false;
+  }
+  void exchange(const TransferPlan& plan, std::size_t tensor, Spent kind, bool adds) {
+    if (plan.empty()) return;
+    Flight flight = flight_of(plan, tensor, adds);
+    for (Part part = 0; part < parts_; ++part) start(part, kind, flight);
     for (Part part = 0; part < parts_; ++part) finish(part, kind, flight);
+  }
+  void copy(Part part, Spent kind, double bytes) {
+    spend(part, kind, bytes * network_.copy_s_per_byte);
   }
 
   KernelTime kernel_time(std::size_t l, KernelPass pass, Part part) {
@@ -189,8 +206,11 @@ class Timeline {
     return time;
   }
   void compute(std::size_t l, KernelPass pass, Part part, double share = 1) {
+    if (geometry_.layers()[l].boxes[part].dst_produced.empty()) return;
     const KernelTime time = kernel_time(l, pass, part);
+    const double begin = now_[part];
     spend(part, kCompute, share * time.seconds);
+    if (pass != KernelPass::kForward) computed_[part].add(begin, now_[part]);
     kernel_s_[part][static_cast<std::size_t>(time.source)] += share * time.seconds;
   }
 
@@ -202,49 +222,64 @@ class Timeline {
 
   void forward() {
     for (std::size_t l = 0; l < model_.layers().size(); ++l) {
-      DoneByPart done(parts_);
-      for (Part part = 0; part < parts_; ++part) {
-        const LayerBoxes& boxes = geometry_.layers()[l].boxes[part];
-        std::size_t rounds = 0;
-        for (const Chunk& chunk : chunks_of(model_, geometry_, l, part)) {
-          if (chunk.needs_remote) await_inputs(l, part, ++rounds);
-          compute(l, KernelPass::kForward, part,
-                  static_cast<double>(chunk.dst.volume()) /
-                      static_cast<double>(boxes.dst_produced.volume()));
-          done[part].push_back({chunk.dst, now_[part]});
-        }
-        await_inputs(l, part, parts_ * 8);  // all
-      }
-      publish(l + 1, done);
+      const std::vector<TransferPlan> rounds = rounds_of(model_, geometry_, l + 1);
+      for (const TransferPlan& round : rounds)
+        distribute_[l + 1].push_back(flight_of(round, l + 1, false));
+      for (Part part = 0; part < parts_; ++part) compute_chunks(l, part, rounds);
+      publish(l + 1);
     }
     const std::size_t last = geometry_.tensors().size() - 1;
     for (Part part = 0; part < parts_; ++part)
       for (Flight& round : distribute_[last]) finish(part, kind_of(last), round);
   }
 
-  void publish(std::size_t t, const DoneByPart& done) {
+  void compute_chunks(std::size_t l, Part part, const std::vector<TransferPlan>& rounds) {
+    const std::size_t t = l + 1;
+    const std::vector<Chunk> chunks = chunks_of(model_, geometry_, l, part);
+    const auto before = chunks_before_sends(rounds, chunks, static_cast<std::int64_t>(part));
+    const bool early = options_.early_sends && !geometry_.tensors()[t].partial_sums;
+    const auto start_rounds = [&](std::size_t computed) {
+      for (std::size_t k = 0; early && k < rounds.size(); ++k)
+        if (before[k] == computed) start(part, kind_of(t), distribute_[t][k]);
+    };
+    const auto produced =
+        static_cast<double>(geometry_.layers()[l].boxes[part].dst_produced.volume());
+    std::size_t awaited = 0, computed = 0;
+    start_rounds(computed);
+    for (const Chunk& chunk : chunks) {
+      if (chunk.needs_remote) await_inputs(l, part, ++awaited);
+      compute(l, KernelPass::kForward, part, static_cast<double>(chunk.dst.volume()) / produced);
+      start_rounds(++computed);
+    }
+    await_inputs(l, part, std::numeric_limits<std::size_t>::max());
+  }
+
+  void publish(std::size_t t) {
     const TensorGeometry& g = geometry_.tensors()[t];
-    exchange(g.broadcast.reversed(), t, kGather);
-    const bool early = options_.early_sends && !g.partial_sums;
-    for (const TransferPlan& round : rounds_of(model_, geometry_, t))
-      distribute_[t].push_back(start(round, t, kind_of(t), early ? &done : nullptr));
+    for (Part part = 0; part < parts_; ++part)
+      if (g.partial_sums && !g.owned[part].empty() && g.produced[part].empty())
+        copy(part, kGather, bytes_of(t, g.owned[part].volume()));
+    exchange(g.broadcast.reversed(), t, kGather, true);
+    for (Flight& round : distribute_[t])
+      for (Part part = 0; part < parts_; ++part)
+        if (!round.empty() && round.posted[part] < 0) start(part, kind_of(t), round);
   }
 
   void backward() {
     std::vector<std::size_t> consumers_left;
     for (const TensorGeometry& g : geometry_.tensors())
       consumers_left.push_back(g.consumers.size());
-    buckets_ = make_buckets(geometry_, options_.bucket_bytes);
+    begin_sums();
+    for (std::size_t t = 1; t + 1 < wanted_.size(); ++t) clear_diffs(t);
     for (std::size_t l = model_.layers().size(); l-- > 0;) {
       if (wanted_[l + 1]) {
         for (Part part = 0; part < parts_; ++part) finish(part, kind_of(l + 1), returned_[l + 1]);
-        exchange(geometry_.tensors()[l + 1].broadcast, l + 1, kGather);
-        for (const std::size_t t : model_.layers()[l].inputs) {
-          if (!wanted_[t]) continue;
-          for (Part part = 0; part < parts_; ++part) compute(l, KernelPass::kBackwardData, part);
-          if (--consumers_left[t] == 0)
-            returned_[t] = start(geometry_.tensors()[t].distribute.reversed(), t, kind_of(t));
-        }
+        exchange(geometry_.tensors()[l + 1].broadcast, l + 1, kGather, false);
+        const auto& inputs = model_.layers()[l].inputs;
+        const auto diffs = static_cast<double>(
+            std::count_if(inputs.begin(), inputs.end(), [&](auto t) { return wanted_[t]; }));
+        for (const std::size_t t : inputs)
+          if (wanted_[t]) backward_data(l, t, 1 / diffs, --consumers_left[t] == 0);
         for (Part part = 0; part < parts_; ++part)
           compute(l, KernelPass::kBackwardParameters, part);
       }
@@ -252,65 +287,68 @@ class Timeline {
     }
   }
 
-  // Ranks that sum a bucket, and how many of them share a node.
-  SumPlace place_of(const Bucket& bucket) const {
-    const auto holders = static_cast<std::int64_t>(bucket.parts.size());
-    const std::int64_t ranks = holders * mesh_.replicas, count = mesh_.parts.count();
-    std::int64_t per_node = 1;
-    if (count <= network_.ranks_per_node) {
-      per_node = holders * (network_.ranks_per_node / count);
-    } else {
-      std::vector<std::int64_t> on_node(static_cast<std::size_t>(node_of(count - 1)) + 1);
-      for (const std::int64_t part : bucket.parts)
-        per_node = std::max(per_node, ++on_node[static_cast<std::size_t>(node_of(part))]);
-    }
-    return {static_cast<int>(ranks),
-            static_cast<int>(std::clamp<std::int64_t>(per_node, 1, ranks))};
+  void clear_diffs(std::size_t t) {
+    const TensorGeometry& g = geometry_.tensors()[t];
+    for (Part part = 0; part < parts_ && wanted_[t]; ++part)
+      if (g.consumers.size() != 1 || !g.needed[part].contains(g.owned[part]))
+        copy(part, kHalo, bytes_of(t, g.span[part].volume()));
   }
 
-  // Notes the sums that are complete now. What a rank must do itself for one (add, copy within the
-  // node) delays its computation; the rest goes on beside it.
+  void backward_data(std::size_t l, std::size_t t, double share, bool last_consumer) {
+    const TensorGeometry& g = geometry_.tensors()[t];
+    if (last_consumer) returned_[t] = flight_of(g.distribute.reversed(), t, true);
+    for (Part part = 0; part < parts_; ++part) {
+      compute(l, KernelPass::kBackwardData, part, share);
+      if (g.consumers.size() > 1) copy(part, kCompute, 2 * bytes_of(t, g.span[part].volume()));
+      if (last_consumer) start(part, kind_of(t), returned_[t]);
+    }
+  }
+
+  const std::vector<SumTraffic::Sum>& sums() const { return traffic_->sums->sums; }
+
+  void begin_sums() {
+    SumSettings settings;
+    settings.reduction = options_.reduction;
+    settings.bucket_bytes = options_.bucket_bytes;
+    settings.ranks_per_node = network_.ranks_per_node;
+    if (network_.injection_s_per_byte > 0)
+      settings.injection_bytes_per_s = 1 / network_.injection_s_per_byte;
+    if (!traffic_->sums)
+      traffic_->sums = sum_traffic(routes_, geometry_, mesh_, settings, *sum_routes_);
+    ready_.resize(sums().size());
+    for (const SumTraffic::Sum& sum : sums()) missing_.push_back(sum.layers.size());
+  }
+
+  // Notes the sums whose gradients are complete now.
   void completed(std::size_t layer) {
-    NetworkCost own_work = network_;
-    own_work.between_nodes = {};
-    own_work.injection_s_per_byte = own_work.poll_s = 0;
-    NetworkCost waiting = network_;  // a rank that waits polls all the time
-    waiting.poll_s = 0;
-    for (Bucket& bucket : buckets_) {
-      const auto found = std::count(bucket.layers.begin(), bucket.layers.end(), layer);
-      if (found == 0) continue;
-      bucket.missing -= static_cast<std::size_t>(found);
-      if (bucket.missing != 0) continue;
-      const SumPlace place = place_of(bucket);
-      if (place.ranks == 1) continue;
-      const SumAlgorithm algorithm =
-          options_.reduction.value_or(fastest_sum(place, bucket.bytes, waiting));
-      Sum sum{&bucket.parts, 0, sum_seconds(algorithm, place, bucket.bytes, network_),
-              sum_seconds(algorithm, place, bucket.bytes, waiting)};
-      for (const std::int64_t p : bucket.parts) sum.ready = std::max(sum.ready, now_[as_part(p)]);
-      sums_.push_back(sum);
-      if (layer == 0) continue;  // nothing is left to compute beside it
-      for (const std::int64_t p : bucket.parts)
-        spend(as_part(p), kReduction,
-              sum_seconds(algorithm, place, bucket.bytes, own_work) * shared_cores_);
+    for (std::size_t i = 0; i < sums().size(); ++i) {
+      const SumTraffic::Sum& sum = sums()[i];
+      missing_[i] -=
+          static_cast<std::size_t>(std::count(sum.layers.begin(), sum.layers.end(), layer));
+      if (missing_[i] != 0 || ready_[i] > 0) continue;
+      for (const std::int64_t p : sum.parts) ready_[i] = std::max(ready_[i], now_[as_part(p)]);
     }
   }
 
-  // One sum after the other on each rank, at first beside the computation.
   void finish_sums() {
-    const double computed = *std::max_element(now_.begin(), now_.end());
-    std::vector<double> free(parts_);
-    for (const Sum& sum : sums_) {
-      double begin = sum.ready;
-      for (const std::int64_t p : *sum.parts) begin = std::max(begin, free[as_part(p)]);
-      double end = begin + sum.beside_computation_s;
-      if (end > computed) {
-        const double left = 1 - std::max(0.0, computed - begin) / sum.beside_computation_s;
-        end = std::max(begin, computed) + left * sum.waiting_s;
-      }
-      for (const std::int64_t p : *sum.parts) free[as_part(p)] = end;
-    }
-    for (Part part = 0; part < parts_; ++part) wait_until(part, kReduction, free[part]);
+    MessageCost cost;
+    cost.overhead_s = std::max(network_.between_nodes.latency_s - hop_s_, 0.0) / 2;
+    cost.hop_s = hop_s_;
+    cost.bytes_per_s = 1 / network_.between_nodes.s_per_byte;
+    cost.within_node = network_.within_node;
+    cost.add_s_per_byte = network_.add_s_per_byte * shared_cores_;
+    const std::vector<double> done = play_sums(*traffic_->sums, ready_, cost, computed_);
+    for (Part part = 0; part < parts_; ++part) spend(part, kReduction, computed_[part].delay());
+    for (std::size_t i = 0; i < done.size(); ++i)
+      for (const std::int64_t p : sums()[i].parts) wait_until(as_part(p), kReduction, done[i]);
+  }
+
+  // All ranks sum the loss, by a tree to one of them and back.
+  void sum_loss() {
+    const double last = *std::max_element(now_.begin(), now_.end());
+    const double rounds = std::ceil(std::log2(static_cast<double>(mesh_.ranks())));
+    for (Part part = 0; part < parts_; ++part)
+      wait_until(part, kReduction, last + 2 * rounds * network_.between_nodes.latency_s);
   }
 
   // Reads values, gradients and the optimizer's states, writes values and states.
@@ -381,14 +419,21 @@ class Timeline {
   int threads_ = 1;
   double shared_cores_ = 1;  ///< ranks per core, at least 1
   std::size_t parts_;
-  std::vector<double> now_, port_free_;
+  std::vector<double> now_;
   std::vector<std::array<double, kSpentKinds>> spent_;
   std::vector<std::array<double, 3>> kernel_s_;  // by KernelTime::Source
   std::vector<std::vector<Flight>> distribute_;  // by tensor and round
   std::vector<Flight> returned_;                 // by tensor
   std::vector<bool> wanted_;
-  std::vector<Bucket> buckets_;
-  std::vector<Sum> sums_;
+  Routes routes_;
+  double hop_s_ = 0;
+  std::vector<ComputedStretches> computed_;  // backward, by part
+  TrafficCache own_cache_;
+  TrafficCache::Entry* traffic_ = nullptr;
+  SumRoutes* sum_routes_ = nullptr;
+  std::size_t exchanges_ = 0;         // so far
+  std::vector<double> ready_;         // by sum
+  std::vector<std::size_t> missing_;  // by sum: layers
 };
 
 }  // namespace

@@ -6,11 +6,16 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "partition/model_geometry.hpp"
+#include "runtime/step/reduction.hpp"
 #include "src/apps/forecast/machine.hpp"
+#include "src/apps/forecast/sum_traffic.hpp"
 #include "src/nn/model.hpp"
 
 namespace halomesh {
@@ -31,14 +36,33 @@ struct StepForecast {
   std::array<double, 3> kernel_shares{};
 };
 
+/// What messages of forecasts with the same network, mesh and batch share, kept from one to the
+/// next: routes are found once where only other numbers of a machine vary.
+class TrafficCache {
+ public:
+  struct Entry {
+    std::optional<SumTraffic> sums;
+    /// Of the exchanges in the order of the step.
+    std::vector<std::vector<double>> travel_s;
+  };
+  Entry& entry(const std::string& key) { return entries_[key]; }
+  /// Of a mesh of as many ranks.
+  SumRoutes& routes(std::int64_t ranks, int per_node) { return routes_[{ranks, per_node}]; }
+
+ private:
+  std::map<std::string, Entry> entries_;
+  std::map<std::pair<std::int64_t, int>, SumRoutes> routes_;
+};
+
 struct ForecastOptions {
   bool training = true;                               ///< false: a step of an evaluation
-  std::optional<SumAlgorithm> reduction;              ///< none: the fastest
+  Reduction reduction = Reduction::kAuto;             ///< never kFlat
   std::int64_t bucket_bytes = std::int64_t{4} << 20;  ///< as in GradientReducer
   /// Whether halos leave as soon as the chunks that they need are computed, or with the layer.
   bool early_sends = true;
   std::int64_t optimizer_states = 1;  ///< arrays of the size of the parameters
   std::optional<int> threads;         ///< of a rank; none: machine.threads()
+  TrafficCache* cache = nullptr;      ///< of this model and network only; none: nothing is kept
 };
 
 /// A step of `model` on a mesh: `geometry` is that of mesh.parts; ranks fill nodes in order.

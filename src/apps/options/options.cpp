@@ -282,15 +282,16 @@ void Options::read_command_line(const std::vector<std::string>& arguments, const
 }
 
 void Options::read_file(const std::string& path) {
-  // Finds the last line of each name; blanks [section] lines and ; comments for Boost.
+  // Finds the last line of each name. Boost gets the same text: no comments, no [section] lines.
   std::vector<std::pair<std::string, std::string>> where;
   std::istringstream lines(config_text(path));
   std::string text;
   int number = 0;
-  for (std::string line; std::getline(lines, line); text += line + '\n') {
-    line = trimmed(line);
-    if (line.starts_with(';') || (line.starts_with('[') && line.ends_with(']'))) line.clear();
-    const std::string content = trimmed(line.substr(0, line.find('#')));
+  for (std::string line; std::getline(lines, line);) {
+    std::string content = trimmed(line.substr(0, line.find('#')));
+    if (content.starts_with(';') || (content.starts_with('[') && content.ends_with(']')))
+      content.clear();
+    text += content + '\n';
     where.insert(where.begin(), {trimmed(content.substr(0, content.find('='))),
                                  path + ':' + to_text(std::int64_t{++number}) + ": "});
     if (!content.empty() && (content.starts_with('=') || content.find('=') == std::string::npos))

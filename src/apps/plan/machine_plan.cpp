@@ -13,6 +13,7 @@
 #include "src/apps/forecast/measured_runs.hpp"
 #include "src/apps/forecast/mesh_search.hpp"
 #include "src/apps/forecast/platform.hpp"
+#include "src/apps/options/train_options.hpp"
 #include "text_table.hpp"
 
 namespace halomesh {

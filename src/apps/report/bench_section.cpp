@@ -105,8 +105,8 @@ void add_lines(Figure& figure, const std::vector<Line>& lines) {
 Figure throughput(const std::vector<Line>& lines) {
   Figure figure = new_figure(
       "bench-throughput", "Training rate against ranks", {"ranks", true}, {"samples/s", true},
-      fmt::format("Measured by bench: median and range over steps. Dotted: ideal, from the first "
-                  "point of a line. As Fig. 5 of {}.",
+      fmt::format("Median and range over steps. Dashed: the ideal, from the first point of a line, "
+                  "and predictions. As Fig. 5 of {}.",
                   kPaper));
   add_lines(figure, lines);
   return figure;
@@ -117,7 +117,7 @@ Figure strong_scaling(const ReportInput& input) {
   Figure figure =
       new_figure("bench-strong", "One batch on more ranks", {"ranks", true}, {"samples/s", true},
                  "The fastest mesh of each number of ranks, for one batch size. "
-                 "Dotted: ideal, from the first point of a line.");
+                 "Dashed: the ideal, from the first point of a line, and predictions.");
   std::vector<Line> lines = lines_of(input, "strong", strong_name);
   for (Line& line : lines) {
     keep_fastest(line.points);
@@ -174,7 +174,7 @@ Table rates(const ReportInput& input, const std::vector<Line>& lines) {
 }  // namespace
 
 Section bench_section(const ReportInput& input) {
-  Section section{"bench", "Throughput measured by bench", {}, {}, {}};
+  Section section{"bench", "Measured throughput", {}, {}, {}};
   if (input.benches.empty()) return section;
   const std::vector<Line> lines = lines_of(input, "weak", weak_name);
   if (Figure figure = throughput(lines); !figure.series.empty())

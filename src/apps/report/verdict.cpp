@@ -57,9 +57,12 @@ std::string sentence(const BenchFile& bench) {
     const double rate = number_at(run, {"samples_per_second", "median"});
     if (!(rate > best)) continue;
     best = rate;
-    text = fmt::format("{}: {} samples/s on {} ranks ({} parts, {}), {} of the peak.", bench.name,
-                       shown(rate), shown(number_at(run, {"ranks"})), text_at(run, {"parts"}),
-                       text_at(run, {"precision"}), percent(number_at(run, {"peak_fraction"})));
+    text = fmt::format("{}: {} samples/s on {} ranks ({} parts, {})", bench.name, shown(rate),
+                       shown(number_at(run, {"ranks"})), text_at(run, {"parts"}),
+                       text_at(run, {"precision"}));
+    if (const double share = number_at(run, {"peak_fraction"}); std::isfinite(share) && share > 0)
+      text += fmt::format(", {} of the peak", percent(share));
+    text += ".";
   }
   return text;
 }

@@ -32,7 +32,7 @@ void Add::forward(const Pass&, std::span<const AnyConstView> src, AnyView dst, c
   });
 }
 
-void Add::backward_data(const Pass&, AnyConstView, AnyConstView diff_dst, std::size_t input,
+void Add::backward_data(const Pass&, const ForwardValues&, AnyConstView diff_dst, std::size_t input,
                         AnyView diff_src) {
   const Box& box = context().boxes.src_needed[input];
   const ConstView from = diff_dst.as<float>();

@@ -7,66 +7,73 @@
 
 #include "error.hpp"
 #include "partition/window.hpp"
-#include "src/nn/pack.hpp"
+#include "src/nn/layers/dense_box.hpp"
 
 namespace halomesh {
-namespace {
 
-template <class T>
-TensorView<T> sample_of(TensorView<T> view, std::int64_t n) {
-  return {view.data + n * view.sample_volume(), view.span, 1};
-}
-
-// Sample n of `box` as contiguous memory: in place, or packed into `scratch`.
-const float* read_dense(ConstView view, std::int64_t n, const Box& box,
-                        AlignedBuffer<float>& scratch) {
-  if (view.is_dense(box)) return view.begin_of(n, box);
-  pack(sample_of(view, n), box, scratch.data());
-  return scratch.data();
-}
-
-// Where to compute sample n of `box`; write_back() then brings it into the view.
-float* write_target(View view, std::int64_t n, const Box& box, AlignedBuffer<float>& scratch) {
-  return view.is_dense(box) ? view.begin_of(n, box) : scratch.data();
-}
-
-void write_back(View view, std::int64_t n, const Box& box, const AlignedBuffer<float>& scratch) {
-  if (!view.is_dense(box)) unpack_copy(scratch.data(), box, sample_of(view, n));
-}
-
-void grow(AlignedBuffer<float>& buffer, const Box& span, const Box& box) {
-  if (ConstView{nullptr, span, 1}.is_dense(box) || box.volume() <= buffer.size()) return;
-  buffer = AlignedBuffer<float>(box.volume());
-}
-
-}  // namespace
-
-Convolution::Convolution(const ConvolutionOptions& options) : options_(options) {
+Convolution::Convolution(const ConvolutionOptions& options)
+    : options_(options),
+      kernels_(ConvolutionForm{options.compute, options.compute, options.bias, options.bias}) {
   require(options.filters > 0, text("convolution with {} filters", options.filters),
           "use at least one filter");
+  require(options.groups > 0 && options.filters % options.groups == 0,
+          text("convolution with {} filters in {} groups", options.filters, options.groups),
+          "the number of groups must divide the number of filters");
+  require(options.compute != DataType::kInt16, "convolution of int16", "use fp32 or bf16");
 }
 
 Shape Convolution::dst_shape(std::span<const Shape> src) const {
   require(src.size() == 1, text("convolution with {} inputs", src.size()),
           "a convolution takes one input");
+  require(src[0].c % options_.groups == 0,
+          text("convolution of {} channels in {} groups", src[0].c, options_.groups),
+          "the number of groups must divide the number of input channels");
   const Spatial extents = dst_extents(options_.window.resolve(src[0].spatial()), src[0].spatial());
   return {options_.filters, extents[0], extents[1], extents[2]};
 }
 
+DataType Convolution::dst_type(std::span<const DataType> src) const {
+  for (const DataType type : src)
+    require(type == options_.compute,
+            text("a convolution in {} given {}", name_of(options_.compute), name_of(type)),
+            "let the layer before it write the type that the convolution computes in");
+  return options_.compute;
+}
+
 Box Convolution::needs(const Box& dst, std::size_t /*input*/, std::span<const Shape> src) const {
-  return needed_box(options_.window.resolve(src[0].spatial()), dst, src[0]);
+  Box box = needed_box(options_.window.resolve(src[0].spatial()), dst, src[0]);
+  if (box.empty()) return box;
+  const std::int64_t out = filters_per_group(), in = src[0].c / options_.groups;
+  box.lo[kC] = dst.lo[kC] / out * in;
+  box.hi[kC] = ((dst.hi[kC] - 1) / out + 1) * in;
+  return box;
 }
 
 std::vector<ParameterGeometry> Convolution::parameters(std::span<const Shape> src) const {
+  using Kind = InitialValues::Kind;
   const Spatial& k = options_.window.kernel;
-  const Shape in{src[0].c, k[0], k[1], k[2]};
+  const Shape in{src[0].c / options_.groups, k[0], k[1], k[2]};
   const std::int64_t taps = k[0] * k[1] * k[2];
-  return {{"weight", options_.filters, in, false, src[0].c * taps, options_.filters * taps},
-          {"bias", options_.filters, {1, 1, 1, 1}, false, 0, 0}};
+  std::vector<ParameterGeometry> parameters{{"weight",
+                                             options_.filters,
+                                             in,
+                                             false,
+                                             in.volume(),
+                                             filters_per_group() * taps,
+                                             {options_.initial}}};
+  if (options_.bias && options_.initial == Kind::kFanInUniform)
+    parameters.push_back(
+        {"bias", options_.filters, {1, 1, 1, 1}, false, in.volume(), 0, {options_.initial}});
+  else if (options_.bias)
+    parameters.push_back({"bias", options_.filters, {1, 1, 1, 1}, false, 0, 0});
+  return parameters;
 }
 
 std::string Convolution::kernel_name() const {
-  return "convolution " + text_of(options_.window) + " fp32";
+  const std::string groups =
+      options_.groups > 1 ? fmt::format(" in {} groups", options_.groups) : "";
+  return fmt::format("convolution {}{}{} {}", text_of(options_.window), groups,
+                     options_.bias ? "" : " without bias", name_of(options_.compute));
 }
 
 std::int64_t Convolution::forward_flops(std::span<const Shape> src) const {
@@ -77,12 +84,14 @@ std::int64_t Convolution::forward_flops(std::span<const Shape> src) const {
 ConvolutionGeometry Convolution::geometry_of(const Box& dst, const Box& src) const {
   const BlockPadding padding = block_padding(window_, dst, context_.src_shapes[0]);
   const WindowOptions& w = options_.window;
-  return {src.shape(), dst.shape(), w.kernel, w.stride, w.dilation, padding.before, padding.after};
+  const std::int64_t groups = std::max<std::int64_t>(1, dst.extent(kC) / filters_per_group());
+  return {src.shape(), dst.shape(),    w.kernel,      w.stride,
+          w.dilation,  padding.before, padding.after, groups};
 }
 
 void Convolution::reserve_scratch(const Box& src, const Box& dst) {
-  grow(src_scratch_, context_.src_spans[0], src);
-  grow(dst_scratch_, context_.dst_span, dst);
+  reserve_dense(src_scratch_, context_.src_spans[0], src, options_.compute);
+  reserve_dense(dst_scratch_, context_.dst_span, dst, options_.compute);
 }
 
 void Convolution::prepare(const LayerContext& context, std::vector<ParameterView> parameters) {
@@ -90,15 +99,11 @@ void Convolution::prepare(const LayerContext& context, std::vector<ParameterView
   parameters_ = std::move(parameters);
   window_ = options_.window.resolve(context.src_shapes[0].spatial());
   const Box& produced = context.boxes.dst_produced;
-  require(produced.extent(kC) == options_.filters,
-          text("layer {}: a convolution cut over its output channels ({} of {} filters)",
-               context.index, produced, options_.filters),
-          "cut convolutions along d, h and w only");
-  for (const ParameterView& p : parameters_)
-    require(p.slice == p.geometry.whole(),
-            text("layer {}: a convolution with a slice {} of its {}", context.index, p.slice,
-                 p.geometry.name),
-            "cut convolutions along d, h and w only");
+  const std::int64_t out = filters_per_group(), lo = produced.lo[kC], hi = produced.hi[kC];
+  require((lo % out == 0 && hi % out == 0) || lo / out == (hi - 1) / out,
+          text("layer {}: output channels [{},{}) of a convolution in groups of {}", context.index,
+               lo, hi, out),
+          "cut grouped convolutions along d, h and w, or between groups");
   const auto needed = [&](const Box& dst) { return needs(dst, 0, context_.src_shapes); };
   for (const Box& dst : context.dst_chunks) {
     const Box src = needed(dst);
@@ -116,7 +121,8 @@ void Convolution::prepare(const LayerContext& context, std::vector<ParameterView
 }
 
 void Convolution::load_parameters() {
-  kernels_.load_weights(parameters_[0].values.data(), parameters_[1].values.data());
+  kernels_.load_weights(parameters_[0].values.data(),
+                        options_.bias ? parameters_[1].values.data() : nullptr);
 }
 
 void Convolution::forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
@@ -127,22 +133,21 @@ void Convolution::forward(const Pass& pass, std::span<const AnyConstView> src, A
     throw Error(
         fmt::format("layer {}: forward of {}, which was not prepared", context_.index, chunk),
         "list every chunk in LayerContext::dst_chunks");
-  const View to = dst.as<float>();
   for (std::int64_t n = 0; n < context_.batch; ++n) {
-    kernels_.forward(at->kernel, read_dense(src[0].as<float>(), n, at->src, src_scratch_),
-                     write_target(to, n, chunk, dst_scratch_));
-    write_back(to, n, chunk, dst_scratch_);
+    kernels_.forward(at->kernel, read_dense(src[0], n, at->src, src_scratch_),
+                     write_dense(dst, n, chunk, dst_scratch_));
+    finish_dense(dst, n, chunk, dst_scratch_);
     pass.progress();
   }
 }
 
-void Convolution::backward_data(const Pass& pass, AnyConstView /*dst*/, AnyConstView diff_dst,
-                                std::size_t /*input*/, AnyView diff_src) {
+void Convolution::backward_data(const Pass& pass, const ForwardValues& /*values*/,
+                                AnyConstView diff_dst, std::size_t /*input*/, AnyView diff_src) {
   const Box &produced = context_.boxes.dst_produced, &needed = context_.boxes.src_needed[0];
   for (std::int64_t n = 0; n < context_.batch; ++n) {
-    kernels_.backward_data(0, read_dense(diff_dst.as<float>(), n, produced, dst_scratch_),
-                           write_target(diff_src.as<float>(), n, needed, src_scratch_));
-    write_back(diff_src.as<float>(), n, needed, src_scratch_);
+    kernels_.backward_data(0, read_dense(diff_dst, n, produced, dst_scratch_),
+                           write_dense(diff_src, n, needed, src_scratch_));
+    finish_dense(diff_src, n, needed, src_scratch_);
     pass.progress();
   }
 }
@@ -151,11 +156,12 @@ void Convolution::backward_parameters(const Pass& pass, std::span<const AnyConst
                                       AnyConstView diff_dst) {
   const Box &produced = context_.boxes.dst_produced, &needed = context_.boxes.src_needed[0];
   for (std::int64_t n = 0; n < context_.batch; ++n) {
-    kernels_.backward_weights(0, read_dense(src[0].as<float>(), n, needed, src_scratch_),
-                              read_dense(diff_dst.as<float>(), n, produced, dst_scratch_));
+    kernels_.backward_weights(0, read_dense(src[0], n, needed, src_scratch_),
+                              read_dense(diff_dst, n, produced, dst_scratch_));
     pass.progress();
   }
-  kernels_.store_diff_weights(parameters_[0].diffs.data(), parameters_[1].diffs.data());
+  kernels_.store_diff_weights(parameters_[0].diffs.data(),
+                              options_.bias ? parameters_[1].diffs.data() : nullptr);
 }
 
 }  // namespace halomesh

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A 3-D convolution with bias on oneDNN. Must not depend on the library's API (see onednn.hpp) or
-// on exchanges.
+// A 3-D convolution on oneDNN, with or without groups and bias. Must not depend on the library's
+// API (see onednn.hpp) or on exchanges.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -18,30 +19,44 @@ namespace halomesh {
 struct ConvolutionOptions {
   std::int64_t filters = 1;
   WindowOptions window;
+  std::int64_t groups = 1;  ///< each reads its own equal share of the input's channels
+  bool bias = true;
+  DataType compute = DataType::kFloat32;  ///< type of input and output: kFloat32 or kBfloat16
+  /// Of the weight; biases begin with zeros, but with kFanInUniform as in PyTorch.
+  InitialValues::Kind initial = InitialValues::Kind::kGlorotUniform;
 };
 
 /// dst(n,o,d,h,w) = bias(o) + sum over i,td,th,tw of weight(o,i,td,th,tw) * src(n,i,...) with the
-/// src planes of AxisWindow; planes outside the tensor are zero (cross-correlation). Weight order
-/// in memory: out,in,kd,kh,kw. Samples are computed one by one.
+/// src planes of AxisWindow; planes outside the tensor are zero (cross-correlation). With groups, i
+/// runs through the channels of the group that o belongs to. Weight order in memory:
+/// out,in/groups,kd,kh,kw. Samples are computed one by one.
 ///
-/// A chunk whose src and dst boxes are contiguous in their spans is computed in place; otherwise it
-/// goes through a dense buffer made by prepare().
+/// A part may compute only some output channels: of one group, or whole groups. A chunk whose src
+/// and dst boxes are contiguous in their spans is computed in place; otherwise it goes through a
+/// dense buffer made by prepare().
 class Convolution : public Layer {
  public:
-  /// Throws Error when there are no filters. The window is checked by dst_shape().
+  /// Throws Error when there are no filters or the groups do not divide them. The window is checked
+  /// by dst_shape().
   explicit Convolution(const ConvolutionOptions& options);
 
+  /// Throws Error unless there is one input whose channels the groups divide.
   Shape dst_shape(std::span<const Shape> src) const override;
+  /// The channels of all groups that dst touches.
   Box needs(const Box& dst, std::size_t input, std::span<const Shape> src) const override;
   std::vector<ParameterGeometry> parameters(std::span<const Shape> src) const override;
 
-  /// Throws Error for a context that produces only some output channels or holds part of a weight.
+  /// Without groups: a cut through a group is of little use where consumers are not cut alike.
+  bool splits_over_channels() const override { return options_.groups == 1; }
+  DataType dst_type(std::span<const DataType> src) const override;
+
+  /// Throws Error for output channels that are neither of one group nor whole groups.
   void prepare(const LayerContext& context, std::vector<ParameterView> parameters) override;
   void load_parameters() override;
   void forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
                const Box& chunk) override;
-  void backward_data(const Pass& pass, AnyConstView dst, AnyConstView diff_dst, std::size_t input,
-                     AnyView diff_src) override;
+  void backward_data(const Pass& pass, const ForwardValues& values, AnyConstView diff_dst,
+                     std::size_t input, AnyView diff_src) override;
   void backward_parameters(const Pass& pass, std::span<const AnyConstView> src,
                            AnyConstView diff_dst) override;
   std::vector<std::string> implementations() const override { return kernels_.implementations(); }
@@ -55,6 +70,7 @@ class Convolution : public Layer {
   };
   ConvolutionGeometry geometry_of(const Box& dst, const Box& src) const;
   void reserve_scratch(const Box& src, const Box& dst);
+  std::int64_t filters_per_group() const { return options_.filters / options_.groups; }
 
   ConvolutionOptions options_;
   LayerContext context_;
@@ -62,7 +78,8 @@ class Convolution : public Layer {
   Window window_{};  // on the whole input
   std::vector<PreparedChunk> chunks_;
   ConvolutionKernels kernels_;
-  AlignedBuffer<float> src_scratch_, dst_scratch_;  // one sample's box, where it is not contiguous
+  // One sample's box, where it is not contiguous.
+  AlignedBuffer<std::byte> src_scratch_, dst_scratch_;
 };
 
 }  // namespace halomesh

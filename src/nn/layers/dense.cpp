@@ -83,7 +83,7 @@ void Dense::forward(const Pass&, std::span<const AnyConstView> src, AnyView dst,
                     bias_.values.empty() ? nullptr : bias_.values.data(), dst.as<float>().data);
 }
 
-void Dense::backward_data(const Pass&, AnyConstView, AnyConstView diff_dst, std::size_t,
+void Dense::backward_data(const Pass&, const ForwardValues&, AnyConstView diff_dst, std::size_t,
                           AnyView diff_src) {
   const Box& block = context_.boxes.src_needed[0];
   const bool in_place = scratch_.size() == 0;

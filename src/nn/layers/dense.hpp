@@ -36,8 +36,8 @@ class Dense final : public Layer {
   void prepare(const LayerContext& context, std::vector<ParameterView> parameters) override;
   void forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
                const Box& chunk) override;
-  void backward_data(const Pass& pass, AnyConstView dst, AnyConstView diff_dst, std::size_t input,
-                     AnyView diff_src) override;
+  void backward_data(const Pass& pass, const ForwardValues& values, AnyConstView diff_dst,
+                     std::size_t input, AnyView diff_src) override;
   void backward_parameters(const Pass& pass, std::span<const AnyConstView> src,
                            AnyConstView diff_dst) override;
   std::vector<std::string> implementations() const override;

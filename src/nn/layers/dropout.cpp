@@ -54,7 +54,7 @@ void Dropout::forward(const Pass& pass, std::span<const AnyConstView> src, AnyVi
   apply(pass, src[0].as<float>(), dst.as<float>(), chunk);
 }
 
-void Dropout::backward_data(const Pass& pass, AnyConstView, AnyConstView diff_dst,
+void Dropout::backward_data(const Pass& pass, const ForwardValues&, AnyConstView diff_dst,
                             std::size_t input, AnyView diff_src) {
   apply(pass, diff_dst.as<float>(), diff_src.as<float>(), context().boxes.src_needed[input]);
 }

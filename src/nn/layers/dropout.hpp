@@ -21,8 +21,8 @@ class Dropout final : public Pointwise {
   std::string kernel_name() const override { return "dropout fp32"; }
   void forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
                const Box& chunk) override;
-  void backward_data(const Pass& pass, AnyConstView dst, AnyConstView diff_dst, std::size_t input,
-                     AnyView diff_src) override;
+  void backward_data(const Pass& pass, const ForwardValues& values, AnyConstView diff_dst,
+                     std::size_t input, AnyView diff_src) override;
 
  private:
   void apply(const Pass& pass, ConstView from, View to, const Box& box) const;

@@ -25,11 +25,11 @@ void LeakyRelu::forward(const Pass&, std::span<const AnyConstView> src, AnyView 
   });
 }
 
-void LeakyRelu::backward_data(const Pass&, AnyConstView dst, AnyConstView diff_dst,
+void LeakyRelu::backward_data(const Pass&, const ForwardValues& values, AnyConstView diff_dst,
                               std::size_t input, AnyView diff_src) {
   const Box& box = context().boxes.src_needed[input];
   const float slope = slope_;
-  const ConstView result = dst.as<float>(), from = diff_dst.as<float>();
+  const ConstView result = values.dst.as<float>(), from = diff_dst.as<float>();
   const View to = diff_src.as<float>();
   const bool rows = has_all_channels(box, result, from, to);
   visit_runs(box, to.batch, rows, [&](const Run& run) {

@@ -219,7 +219,8 @@ void PooledConvolution::forward_rows(const S* src, const Box& dst_box, std::int6
   const std::int64_t heights = dst_box.extent(kH), rows = dst_box.extent(kD) * heights;
   const std::int64_t pixels = dst_box.extent(kW), blocks = blocks_of(filters_);
   const std::int64_t step = dst.span.extent(kC);  // from one pixel to the next
-#pragma omp parallel for schedule(static)
+  // Rows of one cost, but cores that others disturb.
+#pragma omp parallel for schedule(dynamic, 2)
   for (std::int64_t row = 0; row < rows; ++row) {
     const std::int64_t d = row / heights, h = row % heights;
     const S* const from = src + 2 * d * plane_ + 2 * h * row_;

@@ -56,6 +56,11 @@ class PooledWeightGradient {
   struct Pooled {
     const T* data = nullptr;
     Spatial step{};  ///< elements between neighbours along d, h, w
+    /// `box` of sample n of a view.
+    static Pooled of(const TensorView<const T>& view, std::int64_t n, const Box& box) {
+      const std::int64_t pixel = view.span.extent(kC), row = pixel * view.span.extent(kW);
+      return {view.begin_of(n, box), {row * view.span.extent(kH), row, pixel}};
+    }
     const T* at(std::int64_t d, std::int64_t h, std::int64_t w) const {
       return data + d * step[0] + h * step[1] + w * step[2];
     }

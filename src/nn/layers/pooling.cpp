@@ -83,6 +83,18 @@ Range Pooling::taps_inside(std::size_t axis, std::int64_t dst) const {
           std::min(window_[axis].kernel, src_extents_[axis] - first)};
 }
 
+std::int64_t Pooling::padded_end(std::size_t axis) const {
+  switch (options_.padding) {
+    case PaddingKind::kSame:
+      return src_extents_[axis] + window_[axis].pad_after;
+    case PaddingKind::kExplicit:
+      return src_extents_[axis] + options_.pad_after[axis];
+    case PaddingKind::kValid:
+      break;
+  }
+  return src_extents_[axis];
+}
+
 template <class Body>
 void Pooling::for_each_window_over(const Pixel& src, const Body& body) const {
   const Box& needed = context_.boxes.src_needed[0];
@@ -184,8 +196,8 @@ void MaxPooling::forward(const Pass&, std::span<const AnyConstView> src, AnyView
   });
 }
 
-void MaxPooling::backward_data(const Pass&, AnyConstView, AnyConstView diff_dst, std::size_t,
-                               AnyView diff_src) {
+void MaxPooling::backward_data(const Pass&, const ForwardValues&, AnyConstView diff_dst,
+                               std::size_t, AnyView diff_src) {
   // Windows that touch without overlapping tile src_needed: each can write its own block.
   const bool tiles = std::all_of(window().begin(), window().end(),
                                  [](const AxisWindow& w) { return w.stride == w.kernel; });
@@ -242,8 +254,9 @@ void AveragePooling::prepare(const LayerContext& context, std::vector<ParameterV
   for (std::size_t a = 0; a < 3; ++a) {
     counts_[a].clear();
     for (std::int64_t i = dst.lo[a + 1]; i < dst.hi[a + 1]; ++i)
-      counts_[a].push_back(count_ == PaddingCount::kInclude ? window()[a].kernel
-                                                            : taps_inside(a, i).extent());
+      counts_[a].push_back(count_ == PaddingCount::kInclude
+                               ? std::min(window()[a].kernel, padded_end(a) - first_plane(a, i))
+                               : taps_inside(a, i).extent());
   }
 }
 
@@ -274,8 +287,8 @@ void AveragePooling::forward(const Pass&, std::span<const AnyConstView> src, Any
   });
 }
 
-void AveragePooling::backward_data(const Pass&, AnyConstView, AnyConstView diff_dst, std::size_t,
-                                   AnyView diff_src) {
+void AveragePooling::backward_data(const Pass&, const ForwardValues&, AnyConstView diff_dst,
+                                   std::size_t, AnyView diff_src) {
   const Box& box = context().boxes.src_needed[0];
   const ConstView from = diff_dst.as<float>();
   const View to = diff_src.as<float>();

@@ -35,6 +35,10 @@ class Pooling : public Layer {
   template <class T>
   struct Taps;
 
+  /// The input plane of tap 0 of the window of dst plane `dst`; below 0 where it is padding.
+  std::int64_t first_plane(std::size_t axis, std::int64_t dst) const {
+    return dst * window_[axis].stride - window_[axis].pad_before;
+  }
   /// The taps of the window of dst plane `dst` that lie inside the input: at least one.
   Range taps_inside(std::size_t axis, std::int64_t dst) const;
   /// The elements of `src` under the window of a dst pixel, from channel `channel` on.
@@ -46,14 +50,13 @@ class Pooling : public Layer {
   void for_each_window_over(const Pixel& src, const Body& body) const;
 
   std::string window_text() const { return text_of(options_); }
+  /// The first plane behind the input and the padding that the options ask for: a last window that
+  /// `ceil` adds reaches further.
+  std::int64_t padded_end(std::size_t axis) const;
   const Window& window() const { return window_; }
   const LayerContext& context() const { return context_; }
 
  private:
-  // The input plane of tap 0 of the window of dst plane `dst`; below 0 where it is padding.
-  std::int64_t first_plane(std::size_t axis, std::int64_t dst) const {
-    return dst * window_[axis].stride - window_[axis].pad_before;
-  }
   WindowOptions options_;
   Window window_{};
   Spatial src_extents_{};
@@ -74,8 +77,8 @@ class MaxPooling final : public Pooling {
   void prepare(const LayerContext& context, std::vector<ParameterView> parameters) override;
   void forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
                const Box& chunk) override;
-  void backward_data(const Pass& pass, AnyConstView dst, AnyConstView diff_dst, std::size_t input,
-                     AnyView diff_src) override;
+  void backward_data(const Pass& pass, const ForwardValues& values, AnyConstView diff_dst,
+                     std::size_t input, AnyView diff_src) override;
 
  private:
   void scatter(ConstView diff_dst, View diff_src) const;
@@ -89,7 +92,8 @@ class MaxPooling final : public Pooling {
 enum class PaddingCount { kExclude, kInclude };
 
 /// The mean of each window. By default over the elements inside the input (as TensorFlow's
-/// avg_pool); with kInclude over all taps of the window.
+/// avg_pool); with kInclude over all taps of the window, but for those behind the padding after the
+/// input (as PyTorch's with ceil_mode).
 class AveragePooling final : public Pooling {
  public:
   explicit AveragePooling(const WindowOptions& window, PaddingCount count = PaddingCount::kExclude)
@@ -99,8 +103,8 @@ class AveragePooling final : public Pooling {
   void prepare(const LayerContext& context, std::vector<ParameterView> parameters) override;
   void forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
                const Box& chunk) override;
-  void backward_data(const Pass& pass, AnyConstView dst, AnyConstView diff_dst, std::size_t input,
-                     AnyView diff_src) override;
+  void backward_data(const Pass& pass, const ForwardValues& values, AnyConstView diff_dst,
+                     std::size_t input, AnyView diff_src) override;
 
  private:
   // Per axis and plane of dst_produced: taps that count; the divisor is their product.

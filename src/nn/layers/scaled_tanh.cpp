@@ -24,11 +24,11 @@ void ScaledTanh::forward(const Pass&, std::span<const AnyConstView> src, AnyView
   });
 }
 
-void ScaledTanh::backward_data(const Pass&, AnyConstView dst, AnyConstView diff_dst,
+void ScaledTanh::backward_data(const Pass&, const ForwardValues& values, AnyConstView diff_dst,
                                std::size_t input, AnyView diff_src) {
   const Box& box = context().boxes.src_needed[input];
   const float scale = scale_, inverse = 1.0f / scale_;
-  const ConstView result = dst.as<float>(), from = diff_dst.as<float>();
+  const ConstView result = values.dst.as<float>(), from = diff_dst.as<float>();
   const View to = diff_src.as<float>();
   const bool rows = has_all_channels(box, result, from, to);
   visit_runs(box, to.batch, rows, [&](const Run& run) {

@@ -82,14 +82,21 @@ SparseDataGradient::SparseDataGradient(const Geometry& geometry, const Spatial& 
 
 void SparseDataGradient::load_weights(const float* weight) {
   const std::int64_t ci = geometry_.src_channels, co = geometry_.dst_channels, n = taps();
+  const auto pack = [&](const auto& rounded) {
 #pragma omp parallel for schedule(static)
-  for (std::int64_t o = 0; o < co; ++o)
-    for (std::int64_t i = 0; i < ci; ++i)
-      for (std::int64_t tap = 0; tap < n; ++tap) {
-        const float value = weight[(o * ci + i) * n + tap];
-        weights_.data()[((i / kVector * co + o) * n + tap) * kVector + i % kVector] =
-            type_ == DataType::kBfloat16 ? static_cast<float>(Bfloat16(value)) : value;
+    for (std::int64_t o = 0; o < co; ++o)
+      for (std::int64_t i = 0; i < ci; i += kVector) {
+        const float* const from = weight + (o * ci + i) * n;
+        float* const to = weights_.data() + (i / kVector * co + o) * n * kVector;
+        for (std::int64_t tap = 0; tap < n; ++tap)
+          for (std::int64_t lane = 0; lane < kVector; ++lane)
+            to[tap * kVector + lane] = rounded(from[lane * n + tap]);
       }
+  };
+  if (type_ == DataType::kBfloat16)
+    pack([](float value) { return static_cast<float>(Bfloat16(value)); });
+  else
+    pack([](float value) { return value; });
 }
 
 void SparseDataGradient::add_tile(Part& part, std::int64_t voxels, std::int64_t in_block) const {

@@ -21,6 +21,9 @@ struct WindowOptions {
   Spatial kernel{1, 1, 1}, stride{1, 1, 1}, dilation{1, 1, 1};
   PaddingKind padding = PaddingKind::kSame;
   Spatial pad_before{}, pad_after{};  ///< planes; read for kExplicit only
+  /// A last window that begins inside the input or the padding before it counts although it ends
+  /// behind the padding after it, as if that were wider (PyTorch's ceil_mode). Not with kSame.
+  bool ceil = false;
 
   /// The same kernel and stride on each axis, no dilation.
   static WindowOptions cube(std::int64_t kernel, std::int64_t stride, PaddingKind padding) {
@@ -41,7 +44,18 @@ struct WindowOptions {
           window[a] = {kernel[a], stride[a], dilation[a], pad_before[a], pad_after[a]};
           break;
       }
+    for (std::size_t a = 0; a < 3 && ceil && padding != PaddingKind::kSame; ++a)
+      widen(window[a], src[a]);
     return window;
+  }
+
+ private:
+  // Makes the padding after the input as wide as the last window of `ceil` needs.
+  static void widen(AxisWindow& w, std::int64_t src) {
+    const std::int64_t dst = w.dst_extent(src), next = dst * w.stride;
+    const std::int64_t read = next - w.stride + w.reach(), inside = src + w.pad_before;
+    if (dst > 0 && read < inside + w.pad_after && next < inside)
+      w.pad_after = next + w.reach() - inside;
   }
 };
 
@@ -52,8 +66,9 @@ inline std::string text_of(const WindowOptions& window) {
   if (window.stride != Spatial{1, 1, 1}) out += " stride " + axes(window.stride);
   if (window.dilation != Spatial{1, 1, 1}) out += " dilation " + axes(window.dilation);
   if (window.padding == PaddingKind::kSame) return out + " same";
-  if (window.padding == PaddingKind::kValid) return out + " valid";
-  return out + " padding " + axes(window.pad_before) + "+" + axes(window.pad_after);
+  const std::string ceil = window.ceil ? " ceil" : "";
+  if (window.padding == PaddingKind::kValid) return out + " valid" + ceil;
+  return out + " padding " + axes(window.pad_before) + "+" + axes(window.pad_after) + ceil;
 }
 
 }  // namespace halomesh

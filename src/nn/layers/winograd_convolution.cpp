@@ -330,7 +330,7 @@ void WinogradConvolution::pool_block(const Block& block, std::int64_t pair, cons
     }
 }
 
-// Each thread has blocks of windows.
+// Threads take blocks of windows one by one: a core may be slower for a while.
 template <std::int64_t kKernel, class T>
 void WinogradConvolution::forward_windows(const Source& src, const Target<T>& to) {
   const Spatial extents = to.box.shape().spatial();
@@ -338,7 +338,7 @@ void WinogradConvolution::forward_windows(const Source& src, const Target<T>& to
   const auto threads = static_cast<std::int64_t>(scratch_.size());
   const std::int64_t most = block_runs_ * kRows;
   const std::int64_t blocks = ceil_to((windows + most - 1) / most, threads);
-#pragma omp parallel for schedule(static) num_threads(static_cast <int>(threads))
+#pragma omp parallel for schedule(dynamic) num_threads(static_cast <int>(threads))
   for (std::int64_t b = 0; b < blocks; ++b) {
     const std::int64_t first = b * windows / blocks;
     const Block block(first, (b + 1) * windows / blocks - first);

@@ -129,6 +129,23 @@ TEST_CASE("kernel times survive their way between ranks") {
   CHECK(kernels_of(to_text(std::vector<MeasuredKernel>{})).empty());
 }
 
+TEST_CASE("the kernels of a step are those of each of its layers on one part") {
+  const Options options = small_network();
+  const Model model = make_model(options);
+  KernelTable table;
+  double sum = 0, seconds = 1;
+  for (const LayerCase& one : layer_cases(model, {{1, 1, 1}}, 1, 3))
+    for (const KernelCase& call : one.passes) {
+      table.add(call, seconds);
+      sum += seconds;
+      seconds *= 2;
+    }
+  table.rates = {1e12, 1, 1e11};
+  CHECK(sum > 100);
+  CHECK(kernels_of_step(model, table, 1, 3) == sum);
+  CHECK(kernels_of_step(model, table, 1, 4) == 0);  // measured with other threads
+}
+
 TEST_CASE("the machine file says what was measured and what was not") {
   MachineRecord record;
   record.name = "node7";
@@ -145,7 +162,9 @@ TEST_CASE("the machine file says what was measured and what was not") {
   record.network->sums = {{2, 4096, "mpi", 1e-5}};
   record.network->barriers = {{2, 3e-6}};
   record.poll_s = 1e-4;
-  record.step_spread = StepSpread{20, 0.5, 0.02};
+  record.step_spread = StepSpread{20, 0.5, 0.02, 0};
+  CHECK(to_json(record)["step_spread"]["kernel_time_factor"].is_null());
+  record.step_spread->kernel_time_factor = 1.05;
   record.input = InputRates{1e9, 0};
   json = to_json(record);
   CHECK(json["peak"]["triad_bytes_per_second"] == 1e10);
@@ -160,6 +179,7 @@ TEST_CASE("the machine file says what was measured and what was not") {
   // Of two steps from N(1, 0.02) the larger is 1 + 0.02 / sqrt(pi) on average.
   CHECK(json["step_spread"]["per_doubling"].get<double>() ==
         doctest::Approx(0.02 / std::sqrt(3.14159265)));
+  CHECK(json["step_spread"]["kernel_time_factor"] == 1.05);
   CHECK(json["input"]["read_bytes_per_second"] == 1e9);
   CHECK(json["input"]["decode_bytes_per_second"].is_null());
   CHECK(json["sources"]["network"] == "measured");

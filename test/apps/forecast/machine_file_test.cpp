@@ -29,7 +29,7 @@ const std::string kJson = R"({"name": "here", "cpu": "one", "cores": 4, "ranks_p
               "poll_s": 1e-3, "copy_s_per_byte": 1e-10},
   "kernels": [{"kernel": "k", "pass": "backward data", "src": "4x4x4x8", "dst": "2x2x2x16",
                "batch": 1, "threads": 2, "seconds": 0.5, "flops": 1e10, "bytes": 10}],
-  "step_spread": {"per_doubling": 0.02}, "input": null})";
+  "step_spread": {"per_doubling": 0.02, "kernel_time_factor": 1.1}, "input": null})";
 
 }  // namespace
 
@@ -81,6 +81,7 @@ TEST_CASE("a calibration is read") {
   CHECK(machine.value("kernel-efficiency") == doctest::Approx(0.4));  // 1e10 / 0.5 s / 5e10
   CHECK(machine.network.within_node.s_per_byte == doctest::Approx(2e-10));
   CHECK(machine.network.poll_s == doctest::Approx(1e-3));
+  CHECK(machine.kernel_time_factor() == doctest::Approx(1.1));
   CHECK(machine.kernels.size() == 1);
   CHECK(machine.kernel_cpu == "one");
   const auto damaged = [](const std::string& from, const std::string& to) {
@@ -135,7 +136,7 @@ TEST_CASE("platforms of SimGrid") {
   CHECK_THROWS_AS(platform_xml(machine_of(text), 4), UsageError);
   text.replace(text.find("4x4"), 3, "3x2x4x2");
   const std::string dragonfly = platform_xml(machine_of(text), 33);
-  CHECK(dragonfly.find("topo_parameters=\"3,40;2,3;4,1;2\"") != std::string::npos);
+  CHECK(dragonfly.find("topo_parameters=\"3,36;1,1;8,3;2\"") != std::string::npos);
   CHECK(dragonfly.find("radical=\"0-47\"") != std::string::npos);
   text.replace(text.find("dragonfly"), 9, "fat-tree");
   text.replace(text.find("3x2x4x2"), 7, "4x2x2");

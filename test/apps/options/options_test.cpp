@@ -190,6 +190,7 @@ TEST_CASE("mistakes in a file name the file and the line") {
                                  ":1: count: 'x' is not a whole number such as 64 | give a "
                                  "whole number such as 64");
   CHECK(of("count = 0\n") == file + ":1: count: 0 is too small | give at least 1");
+  CHECK(of("[first] # of all\n\ncount = 0\n") == file + ":3: count: 0 is too small | give at least 1");
   CHECK(of("count\n").find(file + ":1: 'count' is not of the form NAME = VALUE") == 0);
   CHECK(of("count = 1\ncount = 2\n") == file + ":2: count is given twice | give it once");
   CHECK(of("config = other\n").find(file + ":1: a configuration file cannot name another") == 0);

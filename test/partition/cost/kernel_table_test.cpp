@@ -73,7 +73,30 @@ TEST_CASE("one measurement carries its rate to extents within a factor 4") {
   CHECK(half.source == Source::kInterpolated);
   CHECK(half.seconds == doctest::Approx(0.5 * 14 / 16 / 2));
   CHECK(table.time(convolution(16, 16, 80)).source == Source::kRoofline);
-  CHECK(table.time(convolution(16, 16, 16, 8)).source == Source::kRoofline);
+}
+
+TEST_CASE("samples take as long each, and weights are read once") {
+  KernelTable table;
+  table.rates = {1e12, 0.5, 1e11};
+  table.add(convolution(16, 16, 16), 0.5);
+  const KernelTime many = table.time(convolution(16, 16, 16, 64));
+  CHECK(many.source == Source::kInterpolated);
+  CHECK(many.seconds == doctest::Approx(0.5 * 64));
+  KernelCase dense;
+  dense.kernel = "dense fp32";
+  dense.src = {4096, 1, 1, 1};
+  dense.dst = {128, 1, 1, 1};
+  const double weights = 4.0 * 4096 * 128, values = 4.0 * (4096 + 128);
+  const auto of_batch = [&](std::int64_t batch) {
+    KernelCase call = dense;
+    call.batch = batch;
+    call.flops = 2.0 * 4096 * 128 * static_cast<double>(batch);
+    call.bytes = weights + values * static_cast<double>(batch);
+    return call;
+  };
+  table.add(of_batch(1), 1e-4);
+  const double ratio = (weights + 4 * values) / (weights + values);
+  CHECK(table.time(of_batch(4)).seconds == doctest::Approx(1e-4 * ratio));
 }
 
 TEST_CASE("what is not comparable follows the roofline") {

@@ -94,5 +94,47 @@ TEST_CASE("the fastest sum depends on bytes, ranks and nodes") {
   CHECK(fastest_sum({47, 3}, 4 << 20, network) != SumAlgorithm::kTwoLevel);
 }
 
+TEST_CASE("only large sums across nodes are cut into parts, at most one for each digit") {
+  using enum SumAlgorithm;
+  NetworkCost network;
+  network.within_node = {1.5e-6, 0.15e-9};
+  network.between_nodes = {3.2e-6, 0.17e-9};
+  network.injection_s_per_byte = 0.17e-9;
+  network.add_s_per_byte = 0.1e-9;
+  const double large = 4 << 20;
+  struct Row {
+    SumChoice sum;
+    double bytes;
+    int parts;
+  };
+  const std::vector<Row> rows = {
+      {{kHalvingDoubling, {64, 1}}, large, 3},
+      {{kHalvingDoubling, {4096, 1}}, large, 3},
+      {{kHalvingDoubling, {64, 1}}, 64 << 10, 1},
+      {{kHalvingDoubling, {4, 1}}, large, 2},    // one round per axis
+      {{kHalvingDoubling, {2, 1}}, large, 1},    // nothing to rotate
+      {{kHalvingDoubling, {7, 1}}, large, 1},    // one digit
+      {{kHalvingDoubling, {6, 1}}, large, 2},    // 2 and 3
+      {{kHalvingDoubling, {16, 16}}, large, 1},  // one node
+      {{kHalvingDoubling, {64, 4}}, large, 3},
+      {{kHalvingDoubling, {48, 3}}, large, 1},  // rounds do not keep to nodes
+      {{kTwoLevel, {48, 3}, kHalvingDoubling}, large, 3},
+      {{kTwoLevel, {48, 3}, kRing}, large, 1},
+      {{kRing, {64, 1}}, large, 1},
+      {{kRecursiveDoubling, {64, 1}}, large, 1},
+      {{kBinomialTree, {64, 1}}, large, 1},
+  };
+  for (const Row& row : rows) {
+    CAPTURE(name_of(row.sum.algorithm));
+    CAPTURE(row.sum.place.ranks);
+    CAPTURE(row.sum.place.per_node);
+    CHECK(sum_parts(row.sum, row.bytes, network) == row.parts);
+  }
+  // Each round then has two messages more, of which a half latency each is not hidden.
+  NetworkCost slow = network;
+  slow.between_nodes.latency_s = 1e-3;
+  CHECK(sum_parts({kHalvingDoubling, {64, 1}}, large, slow) == 1);
+}
+
 }  // namespace
 }  // namespace halomesh

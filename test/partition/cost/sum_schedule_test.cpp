@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <deque>
 #include <map>
@@ -81,31 +82,33 @@ class Machine {
 };
 
 struct Way {
-  SumAlgorithm algorithm;
-  SumPlace place;
+  SumChoice sum;
   int rotation = 0;
-  SumAlgorithm across = SumAlgorithm::kHalvingDoubling;
 };
+
+SumChoice halving(int ranks, int per_node, int parts) {
+  return {SumAlgorithm::kHalvingDoubling, {ranks, per_node}, SumAlgorithm::kRing, parts};
+}
 
 std::vector<Way> ways_of(int ranks) {
   using enum SumAlgorithm;
   std::vector<Way> ways;
-  for (const SumAlgorithm algorithm : {kRecursiveDoubling, kHalvingDoubling, kRing, kBinomialTree})
-    ways.push_back({algorithm, {ranks, 1}});
-  ways.push_back({kHalvingDoubling, {ranks, 1}, 1});
-  ways.push_back({kHalvingDoubling, {ranks, 1}, 5});
-  for (int per_node = 1; per_node <= ranks; ++per_node)
+  for (const SumAlgorithm algorithm : {kRecursiveDoubling, kRing, kBinomialTree})
+    ways.push_back({{algorithm, {ranks, 1}}});
+  for (int per_node = 1; per_node <= ranks; ++per_node) {
+    for (int parts = 1; parts <= 3; ++parts)
+      ways.push_back({halving(ranks, per_node, parts), per_node});
     if (ranks % per_node == 0)
       for (const SumAlgorithm across : {kRecursiveDoubling, kHalvingDoubling, kRing})
-        ways.push_back({kTwoLevel, {ranks, per_node}, per_node, across});
+        ways.push_back({{kTwoLevel, {ranks, per_node}, across, 3}, per_node});
+  }
   return ways;
 }
 
 Schedules schedules_of(const Way& way, std::int64_t count) {
   Schedules schedules;
-  for (int rank = 0; rank < way.place.ranks; ++rank)
-    schedules.push_back(
-        sum_schedule(way.algorithm, way.place, rank, count, way.rotation, way.across));
+  for (int rank = 0; rank < way.sum.place.ranks; ++rank)
+    schedules.push_back(sum_schedule(way.sum, rank, count, way.rotation));
   return schedules;
 }
 
@@ -133,28 +136,88 @@ void check_sums(const Buffers& in, const Buffers& out) {
   }
 }
 
+// All ranks have the same bits, which do not depend on the order of time.
+void check_schedules(const Way& way, std::int64_t count) {
+  CAPTURE(name_of(way.sum.algorithm));
+  CAPTURE(way.sum.place.ranks);
+  CAPTURE(way.sum.place.per_node);
+  CAPTURE(way.sum.parts);
+  CAPTURE(way.rotation);
+  CAPTURE(count);
+  const Schedules schedules = schedules_of(way, count);
+  const Buffers in = random_buffers(way.sum.place.ranks, count);
+  Buffers first;
+  for (std::uint32_t order = 0; order < 2; ++order) {
+    Machine machine(schedules, in);
+    REQUIRE(machine.run(order));
+    if (order == 0) check_sums(in, first = machine.buffers());
+    for (const auto& buffer : machine.buffers()) CHECK(buffer == first[0]);
+  }
+}
+
 TEST_CASE("every schedule sums every element to the same bits on all ranks, in any order of time") {
   int compared = 0;
-  for (const int ranks : {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 16, 24}) {
+  for (int ranks = 1; ranks <= 17; ++ranks)
     for (const Way& way : ways_of(ranks))
       for (const std::int64_t count : {0, 1, 5, 37}) {
-        CAPTURE(name_of(way.algorithm));
-        CAPTURE(ranks);
-        CAPTURE(way.place.per_node);
-        CAPTURE(count);
-        const Schedules schedules = schedules_of(way, count);
-        const Buffers in = random_buffers(ranks, count);
-        Buffers first;
-        for (std::uint32_t order = 0; order < 2; ++order) {
-          Machine machine(schedules, in);
-          REQUIRE(machine.run(order));
-          if (order == 0) check_sums(in, first = machine.buffers());
-          for (const auto& buffer : machine.buffers()) CHECK(buffer == first[0]);
-        }
+        check_schedules(way, count);
         ++compared;
       }
+  CHECK(compared > 1000);
+}
+
+TEST_CASE("parts in any rotation sum every element on tori, whatever ranks share a node") {
+  int compared = 0;
+  for (const int ranks : {2 * 2 * 6, 3 * 3 * 3, 4 * 4 * 2, 4 * 3 * 3, 4 * 4 * 4})
+    for (const int per_node : {1, 2, 4, 3})
+      for (int parts = 1; parts <= 3; ++parts)
+        for (int rotation = 0; rotation < 3; ++rotation) {
+          check_schedules({halving(ranks, per_node, parts), rotation}, 203);
+          ++compared;
+        }
+  CHECK(compared == 5 * 4 * 9);
+}
+
+// Ranks of a torus, the first axis the fastest.
+int axis_of(int a, int b, const std::array<int, 3>& extents) {
+  int axis = -1;
+  for (int i = 0, stride = 1; i < 3; stride *= extents[static_cast<std::size_t>(i++)])
+    if (a / stride % extents[static_cast<std::size_t>(i)] !=
+        b / stride % extents[static_cast<std::size_t>(i)])
+      axis = axis < 0 ? i : 3;
+  return axis;
+}
+
+TEST_CASE("in each round the three parts send along three axes of a cube-like torus") {
+  using Extents = std::array<int, 3>;
+  for (const Extents& extents : {Extents{2, 2, 2}, Extents{4, 4, 4}, Extents{8, 8, 8}}) {
+    const int ranks = extents[0] * extents[1] * extents[2];
+    const auto schedule = sum_schedule(halving(ranks, 1, 3), ranks / 2, 3 * ranks);
+    CHECK(schedule.size() == static_cast<std::size_t>(2 * std::lround(std::log2(ranks))));
+    for (const SumRound& round : schedule) {
+      REQUIRE(round.sends.size() == 3);
+      std::array<int, 3> used{};
+      for (const SumPiece& piece : round.sends)
+        ++used.at(static_cast<std::size_t>(axis_of(ranks / 2, piece.rank, extents)));
+      CHECK(used == std::array{1, 1, 1});
+    }
   }
-  CHECK(compared > 500);
+  // Longer axes come first: the largest rounds still go to neighbours along three axes.
+  for (const Extents& extents : {Extents{4, 2, 2}, Extents{4, 4, 2}, Extents{16, 8, 8}}) {
+    const int ranks = extents[0] * extents[1] * extents[2];
+    const auto round = sum_schedule(halving(ranks, 1, 3), 0, 3 * ranks).at(0);
+    CHECK(round.sends.at(0).rank == 1);
+    CHECK(round.sends.at(1).rank == extents[0]);
+    CHECK(round.sends.at(2).rank == extents[0] * extents[1]);
+  }
+}
+
+TEST_CASE("with several ranks per node, parts differ only between nodes") {
+  const auto rounds = sum_schedule(halving(32, 4, 3), 0, 3200);
+  REQUIRE(rounds.size() == 10);
+  CHECK(rounds.at(0).sends == std::vector<SumPiece>{{1, 1600, 3200}});
+  CHECK(rounds.at(1).sends == std::vector<SumPiece>{{2, 800, 1600}});
+  CHECK(rounds.at(2).sends == std::vector<SumPiece>{{4, 133, 266}, {8, 399, 533}, {16, 666, 800}});
 }
 
 std::int64_t sent_by(const std::vector<SumRound>& rounds) {
@@ -189,7 +252,7 @@ TEST_CASE("schedules have the rounds and send the elements that their costs coun
     std::size_t rounds = 0;
     std::int64_t sent = 0;
     for (int rank = 0; rank < std::min(row.ranks, 16); ++rank) {
-      const auto schedule = sum_schedule(row.algorithm, {row.ranks, 1}, rank, 5040);
+      const auto schedule = sum_schedule({row.algorithm, {row.ranks, 1}}, rank, 5040);
       rounds = std::max(rounds, schedule.size());
       sent = std::max(sent, sent_by(schedule));
     }
@@ -200,14 +263,14 @@ TEST_CASE("schedules have the rounds and send the elements that their costs coun
 
 TEST_CASE("two levels send only shares between nodes, and the nearest ranks exchange most") {
   std::int64_t outside = 0;
-  for (const SumRound& round : sum_schedule(SumAlgorithm::kTwoLevel, {12, 4}, 5, 1200))
+  for (const SumRound& round : sum_schedule({SumAlgorithm::kTwoLevel, {12, 4}}, 5, 1200))
     for (const SumPiece& piece : round.sends)
       if (piece.rank / 4 != 1) outside += piece.hi - piece.lo;
   CHECK(outside == 2 * 2 * 100);
-  const auto near_first = sum_schedule(SumAlgorithm::kHalvingDoubling, {8, 1}, 0, 1200);
+  const auto near_first = sum_schedule(halving(8, 1, 1), 0, 1200);
   CHECK(near_first.at(0).sends == std::vector<SumPiece>{{1, 600, 1200}});
   CHECK(near_first.at(1).sends == std::vector<SumPiece>{{2, 300, 600}});
-  const auto rotated = sum_schedule(SumAlgorithm::kHalvingDoubling, {8, 1}, 0, 1200, 1);
+  const auto rotated = sum_schedule(halving(8, 1, 1), 0, 1200, 1);
   CHECK(rotated.at(0).sends == std::vector<SumPiece>{{2, 600, 1200}});
   CHECK(rotated.at(2).sends == std::vector<SumPiece>{{1, 150, 300}});
 }

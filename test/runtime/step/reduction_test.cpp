@@ -66,6 +66,9 @@ TEST_CASE("the sum that is asked for is chosen, and otherwise the cheapest") {
   const SumChoice threes = choose_sum(Reduction::kAuto, {510, 3}, 1, 4 << 20, default_network(3));
   CHECK(threes.algorithm == kTwoLevel);
   CHECK(threes.across == kHalvingDoubling);
+  CHECK(threes.parts == 2);  // 170 nodes: digits of 2 and 85
+  CHECK(choose_sum(Reduction::kHalving, {64, 1}, 1, 4 << 20, one_a_node).parts == 3);
+  CHECK(choose_sum(Reduction::kHalving, {64, 1}, 1, 64 << 10, one_a_node).parts == 1);
 }
 
 TEST_CASE("every reduction has a name that is read again") {

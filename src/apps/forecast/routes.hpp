@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which links of a machine's network a message takes: the topology that platform.hpp writes down
+// for SimGrid, and its static routes.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "src/apps/forecast/machine.hpp"
+
+namespace halomesh {
+
+/// The nodes of a job as a network. Exactly one of the shapes is meant, by `kind`.
+struct NetworkShape {
+  Interconnect kind = Interconnect::kNone;
+  /// Torus: the most cube-like extents; node numbers run along the first.
+  std::array<std::int64_t, 3> extents{1, 1, 1};
+  /// Dragonfly: the routers of a group are joined pairwise by links of `pair_links` times the rate
+  /// of a node's link, two groups by one of `group_links` times that rate.
+  std::int64_t groups = 0, routers = 0, nodes_of_router = 0, pair_links = 1, group_links = 1;
+  /// Fat tree: children of each level; a leaf has switches[1] links up, as has each switch above.
+  std::array<std::int64_t, 3> children{1, 1, 1};
+  double link_bytes_per_s = 0;
+
+  /// Nodes that the network has: at least those of the job.
+  std::int64_t nodes() const;
+};
+
+/// The part of the machine's network that holds `nodes` nodes. Throws UsageError for a machine
+/// without a network or with a shape of the wrong number of extents.
+NetworkShape network_shape_of(const Machine& machine, std::int64_t nodes);
+
+/// Routes between nodes. Links are numbered; each direction is a link of its own.
+class Routes {
+ public:
+  /// No links at all: every route is empty.
+  Routes() = default;
+  explicit Routes(const NetworkShape& topology);
+
+  std::size_t links() const { return links_; }
+  double bytes_per_s(std::size_t link) const;
+  /// Appends the links from one node to another; none from a node to itself. A torus is crossed
+  /// axis by axis, along the shorter way (of equal ones as SimGrid does); a dragonfly through the
+  /// one router that joins the groups; a fat tree by the ports that the number of the
+  /// destination gives (d-mod-k).
+  void append(std::int64_t from, std::int64_t to, std::vector<std::size_t>& route) const;
+
+ private:
+  void append_torus(std::int64_t from, std::int64_t to, std::vector<std::size_t>& route) const;
+  void append_dragonfly(std::int64_t from, std::int64_t to, std::vector<std::size_t>& route) const;
+  void append_tree(std::int64_t from, std::int64_t to, std::vector<std::size_t>& route) const;
+
+  NetworkShape shape_;
+  std::size_t links_ = 0, first_pair_ = 0, first_group_ = 0;
+};
+
+}  // namespace halomesh

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Several tensors of the same extents put one after the other along the channels: what joins the
+// two sides of a U-Net. Needs no halo.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/nn/layer.hpp"
+
+namespace halomesh {
+
+/// out = all channels of input 0, then all of input 1, ... The gradient of each input is its share
+/// of the output's.
+class Concat final : public Layer {
+ public:
+  explicit Concat(DataType type = DataType::kFloat32) : type_(type) {}
+
+  /// Throws Error for fewer than two inputs or for extents that differ.
+  Shape dst_shape(std::span<const Shape> src) const override;
+  Box needs(const Box& dst, std::size_t input, std::span<const Shape> src) const override;
+  DataType dst_type(std::span<const DataType> src) const override;
+  std::string kernel_name() const override;
+  void prepare(const LayerContext& context, std::vector<ParameterView> parameters) override;
+  void forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
+               const Box& chunk) override;
+  void backward_data(const Pass& pass, const ForwardValues& values, AnyConstView diff_dst,
+                     std::size_t input, AnyView diff_src) override;
+
+ private:
+  // The place of a box of input `input` in the output.
+  Box in_dst(Box box, std::size_t input) const;
+
+  DataType type_;
+  LayerContext context_;
+};
+
+}  // namespace halomesh

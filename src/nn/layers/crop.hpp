@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Planes cut off the sides of a tensor, as in U-Nets whose convolutions have no padding.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/nn/layer.hpp"
+
+namespace halomesh {
+
+/// out(c,d,h,w) = src(c, d + before[0], h + before[1], w + before[2]).
+class Crop final : public Layer {
+ public:
+  /// Planes to cut off along d, h, w. Throws Error for a negative number.
+  Crop(const Spatial& before, const Spatial& after, DataType type = DataType::kFloat32);
+
+  /// Throws Error unless there is one input that has more planes than are cut off.
+  Shape dst_shape(std::span<const Shape> src) const override;
+  Box needs(const Box& dst, std::size_t input, std::span<const Shape> src) const override;
+  DataType dst_type(std::span<const DataType> src) const override;
+  std::string kernel_name() const override;
+  void prepare(const LayerContext& context, std::vector<ParameterView> parameters) override;
+  void forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
+               const Box& chunk) override;
+  void backward_data(const Pass& pass, const ForwardValues& values, AnyConstView diff_dst,
+                     std::size_t input, AnyView diff_src) override;
+
+ private:
+  Spatial before_, after_;
+  DataType type_;
+  LayerContext context_;
+};
+
+}  // namespace halomesh

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// A box of one sample as contiguous memory, in place where it is: what library kernels read and
+// write.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "src/nn/pack.hpp"
+#include "src/nn/tensor.hpp"
+
+namespace halomesh {
+
+/// Sample n of a view.
+template <class Byte>
+TypedView<Byte> sample_of(const TypedView<Byte>& view, std::int64_t n) {
+  return {view.data + n * view.sample_bytes(), view.type, view.span, 1};
+}
+
+/// Makes `scratch` large enough for `box`, unless a view that spans `span` has it in place.
+inline void reserve_dense(AlignedBuffer<std::byte>& scratch, const Box& span, const Box& box,
+                          DataType type) {
+  const std::int64_t bytes = box.volume() * size_of(type);
+  if (AnyConstView(nullptr, type, span, 1).is_dense(box) || bytes <= scratch.size()) return;
+  scratch = AlignedBuffer<std::byte>(bytes);
+}
+
+/// Sample n of `box`: in place, or packed into `scratch`.
+inline const std::byte* read_dense(AnyConstView view, std::int64_t n, const Box& box,
+                                   AlignedBuffer<std::byte>& scratch) {
+  if (view.is_dense(box)) return view.begin_of(n, box);
+  pack(sample_of(view, n), box, scratch.data());
+  return scratch.data();
+}
+
+/// Where to compute sample n of `box`; finish_dense() then brings it into the view.
+inline std::byte* write_dense(AnyView view, std::int64_t n, const Box& box,
+                              AlignedBuffer<std::byte>& scratch) {
+  return view.is_dense(box) ? view.begin_of(n, box) : scratch.data();
+}
+inline void finish_dense(AnyView view, std::int64_t n, const Box& box,
+                         const AlignedBuffer<std::byte>& scratch) {
+  if (!view.is_dense(box)) unpack_copy(scratch.data(), box, sample_of(view, n));
+}
+
+}  // namespace halomesh
