@@ -17,13 +17,9 @@ TrainerOptions options_with(ScheduleKind kind) {
   TrainerOptions options;
   options.global_batch = 8;
   options.optimizer = {"sgd", 0.9F, 1e-4F};
-  options.schedule = {kind, 0.01, 2, 0.001, {16, 32}, {0.25, 0.125}, 5, 0.05};
+  options.schedule = {kind, 0.01, 2,     0.001, {16, 32}, {0.25, 0.125}, 5,
+                      0.05, 0,    {800}, 0.5,   50,       0.001,         0.9};
   if (kind == ScheduleKind::kMultistep) options.schedule.warmup_steps = 10;
-  options.schedule.milestones = {800};
-  options.schedule.gamma = 0.5;
-  options.schedule.decay_steps = 50;
-  options.schedule.min_lr = 0.001;
-  options.schedule.poly_power = 0.9;
   options.other = {{"precision", "fp32"}};
   return options;
 }
