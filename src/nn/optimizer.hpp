@@ -19,8 +19,8 @@ namespace halomesh {
 /// its own; all decay every parameter, biases included.
 struct OptimizerOptions {
   std::string name = "sgd";
-  float momentum = 0.9f;
-  float weight_decay = 0.0f;
+  double momentum = 0.9;
+  double weight_decay = 0;
   std::array<double, 2> betas{0.9, 0.999};
   double epsilon = 1e-6;
 };
@@ -49,6 +49,9 @@ class Optimizer {
   virtual std::string title() const = 0;
   /// The names of the arrays that it keeps in Parameters, zeros before the first update.
   virtual std::vector<std::string> states() const = 0;
+  /// Floats per parameter that an update reads and writes, where memory bounds its time; with
+  /// default_clip_norm(), also those of clipping.
+  virtual std::int64_t traffic() const = 0;
   /// The settings that it reads, by option, as checkpoints record them.
   virtual std::map<std::string, std::string> settings() const = 0;
   /// The largest norm of the gradient of all parameters together that the optimizer's definition

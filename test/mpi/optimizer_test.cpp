@@ -29,6 +29,16 @@ float gradient_at(std::size_t placement, std::int64_t index, std::int64_t update
   return draw < 0.1F ? 0.0F : std::ldexp(draw - 0.55F, -static_cast<int>(placement % 4));
 }
 
+/// On several parts, conv2 is cut in two groups of channels and fc1 over its input.
+Model network_of(const PartGrid& parts) {
+  CosmoFlowOptions options = small_cosmoflow();
+  options.filters = 16;
+  options.fc = {16, 8};
+  Model model = make_cosmoflow(options);
+  if (parts.count() > 1) model.set_cuts(parse_cuts(fmt::format("conv2:{}x2", parts.count() / 2)));
+  return model;
+}
+
 /// Whole tensors after kUpdates updates, and how far they moved.
 std::vector<ReferenceTensor> expected_after(const ModelGeometry& geometry,
                                             const OptimizerOptions& options) {
@@ -57,7 +67,7 @@ std::vector<ReferenceTensor> expected_after(const ModelGeometry& geometry,
 void check_mesh(const Comm& comm, const MeshShape& shape, const OptimizerOptions& options,
                 Findings& findings) {
   const ProcessMesh mesh(comm, shape);
-  const Model model = make_cosmoflow(small_cosmoflow());
+  const Model model = network_of(shape.parts);
   const ModelGeometry geometry = model.geometry(shape.parts);
   const auto optimizer = make_optimizer(options);
   Parameters parameters(geometry, mesh.part(), optimizer->states());
@@ -76,7 +86,11 @@ void check_mesh(const Comm& comm, const MeshShape& shape, const OptimizerOptions
     optimizer->update(parameters, {update, static_cast<float>(kRate), &sum});
   }
   const auto expected = expected_after(geometry, options);
-  std::int64_t compared = 0;
+  std::int64_t compared = 0, sliced = 0;
+  for (const ParameterPlacement& placement : geometry.parameters())
+    sliced += placement.holders.size() > 1 ? 1 : 0;
+  findings.expect_equal<std::int64_t>(sliced, shape.parts.count() > 1 ? 3 : 0,
+                                      "tensors in slices: of conv2 weight and bias, of fc1 weight");
   double largest = 0;  // bound
   each([&](std::size_t at, std::size_t placement, std::int64_t index) {
     const ReferenceTensor& tensor = expected[placement];
@@ -118,7 +132,7 @@ TEST_CASE("every optimizer gives the formula's weights on every mesh [4 ranks]")
     for (const MeshShape& shape : meshes)
       if (shape.ranks() == comm.size())
         for (const std::string& name : optimizer_names())
-          for (const float decay : {0.0F, 0.125F}) {
+          for (const double decay : {0.0, 0.125}) {
             OptimizerOptions options;
             options.name = name;
             options.weight_decay = decay;

@@ -66,7 +66,7 @@ struct TrainingRequest {
   Reduction reduction = Reduction::kAuto;
   std::function<void(const Executor&)> after{};  ///< called when the run is done, if any
   std::string cuts = "auto";                     ///< of convolutions
-  OptimizerOptions optimizer{"sgd", 0.9F, 1e-4F};
+  OptimizerOptions optimizer{"sgd", 0.9, 1e-4};
   std::int64_t accumulate = 1;
 };
 

@@ -160,7 +160,7 @@ TEST_CASE("every optimizer resumes bit for bit, and on another mesh [4 ranks]") 
     for (const std::string& name : optimizer_names()) {
       TrainingRequest request{2, meshes[comm.size() == 2 ? 0 : 1], 12, directory.path(), {}};
       request.optimizer.name = name;
-      request.optimizer.weight_decay = 0.01F;
+      request.optimizer.weight_decay = 0.01;
       const auto run = [&](const char* what, std::optional<std::filesystem::path> from) {
         request.out = directory.path() / fmt::format("{}-{}-{}", name, comm.size(), what);
         request.resume = std::move(from);

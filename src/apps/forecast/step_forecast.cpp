@@ -351,14 +351,13 @@ class Timeline {
       wait_until(part, kReduction, last + 2 * rounds * network_.between_nodes.latency_s);
   }
 
-  // Reads values, gradients and the optimizer's states, writes values and states.
   void update() {
     for (Part part = 0; part < parts_; ++part) {
       const auto held = geometry_.parameter_count(static_cast<std::int64_t>(part));
       if (machine_.kernels.rates.triad > 0)
         spend(part, kCompute,
-              shared_cores_ * static_cast<double>(3 + 2 * options_.optimizer_states) * 4.0 *
-                  static_cast<double>(held) / machine_.kernels.rates.triad);
+              shared_cores_ * 4.0 * static_cast<double>(options_.update_traffic * held) /
+                  machine_.kernels.rates.triad);
     }
   }
 

@@ -61,6 +61,7 @@ struct ForecastOptions {
   /// Whether halos leave as soon as the chunks that they need are computed, or with the layer.
   bool early_sends = true;
   std::int64_t optimizer_states = 1;  ///< arrays of the size of the parameters
+  std::int64_t update_traffic = 5;    ///< Optimizer::traffic()
   std::optional<int> threads;         ///< of a rank; none: machine.threads()
   TrafficCache* cache = nullptr;      ///< of this model and network only; none: nothing is kept
 };

@@ -75,35 +75,39 @@ void add_run_options(Options& options, const std::string& default_out) {
 }
 
 void add_optimizer_options(Options& options) {
-  const ScheduleOptions schedule;
   const OptimizerOptions defaults;
   options.group("Optimizer");
   add_optimizer_choice(options);
-  options.add<double>("lr", "PEAK", schedule.peak, "learning rate after the warm-up")
-      .at_least(0)
-      .add<double>("momentum", "M", 0.9, "momentum of sgd and nesterov")
+  options.add<double>("momentum", "M", defaults.momentum, "momentum of sgd and nesterov")
       .at_least(0)
       .below(1)
-      .add<double>("weight-decay", "W", 0.0, "weight decay of all parameters")
+      .add<double>("weight-decay", "W", defaults.weight_decay, "weight decay of all parameters")
       .at_least(0)
       .add<std::vector<double>>("betas", "B1,B2", {defaults.betas[0], defaults.betas[1]},
                                 "decay of the two moments of adamw and lamb")
       .at_least(0)
       .below(1)
-      .add<double>("epsilon", "E", defaults.epsilon, "what adamw and lamb add to the divisor")
+      .add<double>("epsilon", "E", defaults.epsilon, "added to the divisor of adamw and lamb")
       .at_least(0)
       .add<std::string>("clip-norm", "X|auto", "auto",
-                        "largest norm of the gradient; 0: any; auto: 1 with lamb, else 0")
+                        "largest norm of the gradient; 0: no limit; auto: 1 with lamb, else 0")
       .add<Integer>("accumulate", "N", 1,
-                    "passes that a step takes over its batch, each over 1/N of it: 1/N of the "
-                    "memory for activations")
-      .at_least(1)
+                    "forward and backward passes per step, each over 1/N of the batch, with 1/N "
+                    "of the memory for activations")
+      .at_least(1);
+}
+
+void add_schedule_options(Options& options) {
+  const ScheduleOptions schedule;
+  options.group("Learning rate")
+      .add<double>("lr", "PEAK", schedule.peak, "learning rate after the warm-up")
+      .at_least(0)
       .add_choice("schedule", schedule_names(), to_string(schedule.kind),
                   "learning-rate schedule after the warm-up")
       .add<Integer>("warmup-epochs", "N", schedule.warmup_epochs, "epochs of linear warm-up")
       .at_least(0)
       .add<double>("warmup-initial-lr", "X", schedule.warmup_initial,
-                   "learning rate at the start of the warm-up")
+                   "learning rate at the start of a warm-up by epochs")
       .at_least(0)
       .add<Integer>("warmup-steps", "N", schedule.warmup_steps,
                     "steps of linear warm-up from 0, instead of epochs")
@@ -145,16 +149,17 @@ void add_optimizer_choice(Options& options) {
   options.add_choice("optimizer", names, names.front(), "what updates the weights");
 }
 
-std::int64_t optimizer_states(const Options& options) {
+std::unique_ptr<Optimizer> chosen_optimizer(const Options& options) {
   OptimizerOptions optimizer;
   optimizer.name = options.get<std::string>("optimizer");
-  return std::ssize(make_optimizer(optimizer)->states());
+  return make_optimizer(optimizer);
 }
 
 void add_training_options(Options& options, const std::string& default_out) {
   add_data_options(options);
   add_run_options(options, default_out);
   add_optimizer_options(options);
+  add_schedule_options(options);
   add_mlperf_options(options);
 }
 

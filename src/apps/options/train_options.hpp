@@ -3,10 +3,11 @@
 // run's configuration file.
 #pragma once
 
-#include <cstdint>
+#include <memory>
 #include <string>
 
 #include "src/apps/options/options.hpp"
+#include "src/nn/optimizer.hpp"
 
 namespace halomesh {
 
@@ -19,8 +20,8 @@ void add_reduction_option(Options& options);
 
 /// Declares --optimizer.
 void add_optimizer_choice(Options& options);
-/// Arrays of the size of the parameters that the chosen optimizer keeps.
-std::int64_t optimizer_states(const Options& options);
+/// The optimizer of that name, with the default settings: for what it needs.
+std::unique_ptr<Optimizer> chosen_optimizer(const Options& options);
 
 /// Everything that a configuration file may hold: for Options::accept_in_config().
 Options all_run_options();

@@ -86,7 +86,8 @@ int run_plan(int argc, char** argv) {
     return kExitDone;
   }
   const ModelGeometry geometry = model.geometry(options.get<PartGrid>("parts"));
-  const GeometryTable table(geometry, flops_of_layers(model, geometry), optimizer_states(options));
+  const GeometryTable table(geometry, flops_of_layers(model, geometry),
+                            std::ssize(chosen_optimizer(options)->states()));
   auto part = options.get<std::int64_t>("part");
   if (part < 0) part = table.busiest_part();
   table.print(std::cout, part, options.get<std::int64_t>("local-batch"));

@@ -53,8 +53,8 @@ ScheduleOptions schedule_options(const Options& options) {
 OptimizerOptions optimizer_options(const Options& options) {
   OptimizerOptions optimizer;
   optimizer.name = options.get<std::string>("optimizer");
-  optimizer.momentum = static_cast<float>(options.get<double>("momentum"));
-  optimizer.weight_decay = static_cast<float>(options.get<double>("weight-decay"));
+  optimizer.momentum = options.get<double>("momentum");
+  optimizer.weight_decay = options.get<double>("weight-decay");
   const auto betas = options.get<std::vector<double>>("betas");
   if (betas.size() != 2)
     throw UsageError(fmt::format("--betas {} has {} numbers", joined(betas, ","), betas.size()),

@@ -12,9 +12,10 @@ void validate(const AdamOptions& options) {
     if (!(beta >= 0 && beta < 1))
       throw UsageError(fmt::format("betas {}", joined(options.betas, ",")),
                        "use two numbers of at least 0 and below 1, such as --betas 0.9,0.999");
-  if (!(options.epsilon > 0 && std::isfinite(options.epsilon)))
+  const auto epsilon = static_cast<float>(options.epsilon);
+  if (!(epsilon > 0 && std::isnormal(epsilon)))
     throw UsageError(fmt::format("epsilon {:g}", options.epsilon),
-                     "use a finite --epsilon above 0, such as 1e-6");
+                     "use an --epsilon above 0 that fp32 can hold, such as 1e-6");
   if (!(options.weight_decay >= 0.0f && std::isfinite(options.weight_decay)))
     throw UsageError(fmt::format("weight decay {:g}", options.weight_decay),
                      "use a finite number of at least 0");

@@ -19,7 +19,7 @@ struct AdamOptions {
   float weight_decay = 0.0f;
 };
 
-/// Throws UsageError unless 0 <= both betas < 1, epsilon > 0 and weight_decay >= 0.
+/// Throws UsageError unless 0 <= both betas < 1, epsilon > 0 in fp32 and weight_decay >= 0.
 void validate(const AdamOptions& options);
 
 /// By the names of the options.

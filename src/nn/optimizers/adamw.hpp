@@ -21,6 +21,7 @@ class AdamW : public Optimizer {
 
   std::string title() const override { return "AdamW"; }
   std::vector<std::string> states() const override { return {"first_moment", "second_moment"}; }
+  std::int64_t traffic() const override { return 7; }
   std::map<std::string, std::string> settings() const override { return settings_of(options_); }
   void update(Parameters& parameters, const Update& update) override;
 

@@ -29,6 +29,7 @@ class Lamb : public Optimizer {
 
   std::string title() const override { return "LAMB"; }
   std::vector<std::string> states() const override { return {"first_moment", "second_moment"}; }
+  std::int64_t traffic() const override { return 15; }  // 3 of them by clipping, 2 by norms
   std::map<std::string, std::string> settings() const override { return settings_of(options_); }
   double default_clip_norm() const override { return 1; }
   void update(Parameters& parameters, const Update& update) override;

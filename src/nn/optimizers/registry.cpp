@@ -15,7 +15,15 @@ namespace {
 
 using Made = std::unique_ptr<Optimizer>;
 
-AdamOptions adam(const OptimizerOptions& o) { return {o.betas, o.epsilon, o.weight_decay}; }
+Made sgd(const OptimizerOptions& o, bool nesterov) {
+  return std::make_unique<Sgd>(
+      SgdOptions{static_cast<float>(o.momentum), static_cast<float>(o.weight_decay), nesterov});
+}
+
+template <class T>
+Made adam(const OptimizerOptions& o) {
+  return std::make_unique<T>(AdamOptions{o.betas, o.epsilon, static_cast<float>(o.weight_decay)});
+}
 
 struct Entry {
   const char* name;
@@ -23,16 +31,10 @@ struct Entry {
 };
 
 constexpr std::array kOptimizers = std::to_array<Entry>({
-    {"sgd",
-     [](const OptimizerOptions& o) -> Made {
-       return std::make_unique<Sgd>(SgdOptions{o.momentum, o.weight_decay});
-     }},
-    {"nesterov",
-     [](const OptimizerOptions& o) -> Made {
-       return std::make_unique<Sgd>(SgdOptions{o.momentum, o.weight_decay, true});
-     }},
-    {"adamw", [](const OptimizerOptions& o) -> Made { return std::make_unique<AdamW>(adam(o)); }},
-    {"lamb", [](const OptimizerOptions& o) -> Made { return std::make_unique<Lamb>(adam(o)); }},
+    {"sgd", [](const OptimizerOptions& o) { return sgd(o, false); }},
+    {"nesterov", [](const OptimizerOptions& o) { return sgd(o, true); }},
+    {"adamw", adam<AdamW>},
+    {"lamb", adam<Lamb>},
 });
 
 }  // namespace

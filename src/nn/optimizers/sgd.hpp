@@ -44,8 +44,9 @@ class Sgd : public Optimizer {
   /// Throws UsageError as validate() does.
   explicit Sgd(const SgdOptions& options = {});
 
-  std::string title() const override { return options_.nesterov ? "NAG" : "SGD"; }
+  std::string title() const override { return "SGD"; }
   std::vector<std::string> states() const override { return {"optimizer"}; }
+  std::int64_t traffic() const override { return 5; }
   std::map<std::string, std::string> settings() const override;
   void update(Parameters& parameters, const Update& update) override;
 

@@ -16,7 +16,7 @@ namespace {
 TrainerOptions options_with(ScheduleKind kind) {
   TrainerOptions options;
   options.global_batch = 8;
-  options.optimizer = {"sgd", 0.9F, 1e-4F};
+  options.optimizer = {"sgd", 0.9, 1e-4};
   options.schedule = {kind, 0.01, 2,     0.001, {16, 32}, {0.25, 0.125}, 5,
                       0.05, 0,    {800}, 0.5,   50,       0.001,         0.9};
   if (kind == ScheduleKind::kMultistep) options.schedule.warmup_steps = 10;
@@ -60,7 +60,7 @@ TEST_CASE("each setting of the trainer is recorded, and its change is detected")
       {"shuffle global -> local of 2 replicas", [](Options& o) { o.shuffle = Shuffle::kLocal; }},
       {"augment off -> on", [](Options& o) { o.augment = true; }},
       {"optimizer sgd -> nesterov", [](Options& o) { o.optimizer.name = "nesterov"; }},
-      {"momentum 0.9 -> 0.8", [](Options& o) { o.optimizer.momentum = 0.8F; }},
+      {"momentum 0.9 -> 0.8", [](Options& o) { o.optimizer.momentum = 0.8; }},
       {"weight-decay 0.0001 -> 0", [](Options& o) { o.optimizer.weight_decay = 0; }},
       {"clip-norm (none) -> 2", [](Options& o) { o.clip_norm = 2; }},
       {"betas 0.9,0.999 -> 0.8,0.999", [](Options& o) { o.optimizer.betas[0] = 0.8; }, constant,
