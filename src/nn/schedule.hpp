@@ -42,19 +42,20 @@ struct ScheduleOptions {
 ///                         of boundary 32 first applies in epoch 33
 ///   linear:               end + (peak - end) * (1 - min(epoch - W, N) / N), end = peak * end
 ///                         factor, N = linear_epochs
-///   step s < warm-up:     peak * s / warm-up, of the steps: the first update has the rate 0
+/// and by steps, of which s are before this one:
+///   s < W (warm-up):      peak * s / W: the first update has the rate 0
+/// and with s from the end of the warm-up, D = decay_steps:
 ///   multistep:            peak * gamma^(number of milestones <= s)
-///   cosine:               min + (peak - min) * (1 + cos(pi * s / D)) / 2
-///   poly:                 min + (peak - min) * (1 - s / D)^power
-/// with s = min(steps after the warm-up, D) and D = decay_steps.
-/// Sources: multistep, its milestones after a linear warm-up from 0, and cosine, as the published
-/// runs of DeepCAM in github.com/mlcommons/hpc_results_v1.0 have them (torch.optim.lr_scheduler
-/// MultiStepLR and CosineAnnealingLR; github.com/ildoonet/pytorch-gradual-warmup-lr); poly, the
-/// schedule of nnU-Net (Isensee et al., Nature Methods 18, 2021) by steps. Warm-up and step,
-/// github.com/mlcommons/hpc: cosmoflow/utils/optimizers.py (the benchmark's reference, v0.7 and
-/// v1.0); linear ("poly" with power 1), warm-up from a given rate, and the step decay's boundary +
-/// 1, github.com/mlcommons/hpc_results_v0.7: Fujitsu/benchmarks/
-/// cosmoflow/implementations/implementation_fugaku_open/cosmoflow-benchmark/utils/optimizers.py.
+///   cosine:               min + (peak - min) * (1 + cos(pi * min(s, D) / D)) / 2
+///   poly:                 min + (peak - min) * (1 - min(s, D) / D)^power
+/// Sources: warm-up by epochs and step, github.com/mlcommons/hpc: cosmoflow/utils/optimizers.py
+/// (the benchmark's reference, v0.7 and v1.0); linear ("poly" with power 1), warm-up from a given
+/// rate, and the step decay's boundary + 1, github.com/mlcommons/hpc_results_v0.7:
+/// Fujitsu/benchmarks/
+/// cosmoflow/implementations/implementation_fugaku_open/cosmoflow-benchmark/utils/optimizers.py;
+/// multistep and cosine, MultiStepLR and CosineAnnealingLR of torch.optim.lr_scheduler; warm-up by
+/// steps before them, github.com/ildoonet/pytorch-gradual-warmup-lr, as the runs of DeepCAM in
+/// hpc_results_v0.7 have it; poly, nnU-Net (Isensee et al., Nature Methods 18, 2021), by steps.
 class Schedule {
  public:
   /// Throws UsageError naming the invalid option.
