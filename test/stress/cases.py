@@ -168,8 +168,8 @@ def changed_options():
     """Resuming with one option changed: what decides the curve is refused; the rest is not."""
     refused = {
         "seed": "1", "batch": "4", "augment": "on", "shuffle": "local", "dropout": "0.25", "momentum": "0.8",
-        "weight-decay": "0.01", "optimizer": "lamb", "clip-norm": "1", "schedule": "linear", "lr": "0.01", "kernel": "3", "filters": "8",
-        "conv-layers": "1", "fc": "16", "warmup-epochs": "3",
+        "weight-decay": "0.01", "optimizer": "lamb", "clip-norm": "1", "schedule": "linear", "lr": "0.01",
+        "kernel": "3", "filters": "8", "conv-layers": "1", "fc": "16", "warmup-epochs": "3",
     }
     for option, value in refused.items():
         base = f"{TRAIN} --steps 32 --out {{run}}".replace("--steps 24 ", "", 1)
