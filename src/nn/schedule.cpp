@@ -67,6 +67,7 @@ void validate_steps(const ScheduleOptions& o) {
 
 std::vector<std::string> schedule_names() {
   std::vector<std::string> names;
+  names.reserve(kKinds.size());
   for (ScheduleKind kind : kKinds) names.push_back(to_string(kind));
   return names;
 }

@@ -41,6 +41,7 @@ constexpr std::array kOptimizers = std::to_array<Entry>({
 
 std::vector<std::string> optimizer_names() {
   std::vector<std::string> names;
+  names.reserve(kOptimizers.size());
   for (const Entry& entry : kOptimizers) names.emplace_back(entry.name);
   return names;
 }
