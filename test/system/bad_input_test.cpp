@@ -77,6 +77,8 @@ TEST_CASE("wrong requests end all ranks with one message") {
       option("a beta of 1", kUsage, {{"optimizer", "adamw"}, {"betas", "0.9,1"}}, {"--betas", "1"}),
       option("three betas", kUsage, {{"betas", "0.9,0.99,0.9"}}, {"--betas", "3 numbers"}),
       option("epsilon of 0", kUsage, {{"optimizer", "lamb"}, {"epsilon", "0"}}, {"--epsilon"}),
+      option("an epsilon that is 0 in fp32", kUsage, {{"optimizer", "adamw"}, {"epsilon", "1e-50"}},
+             {"epsilon 1e-50", "--epsilon", "fp32"}),
       option("negative norm", kUsage, {{"clip-norm", "-1"}}, {"--clip-norm -1", "auto"}),
       option("unknown schedule", kUsage, {{"schedule", "sine"}}, {"sine", "cosine"}),
       option("a decay without steps", kUsage, {{"schedule", "cosine"}}, {"--decay-steps"}),
