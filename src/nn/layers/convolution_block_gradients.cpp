@@ -155,6 +155,7 @@ void ConvolutionBlock::run_sparse_data_gradient(const Pass& pass, AnyConstView d
       run(PooledWeightGradient::Pooled<Bfloat16>::of(diff_dst.as<Bfloat16>(), n, produced));
     else
       run(PooledWeightGradient::Pooled<float>::of(diff_dst.as<float>(), n, produced));
+    pass.progress();
   }
 }
 
@@ -193,6 +194,7 @@ void ConvolutionBlock::sum_pooled_gradient(const Pass& pass, AnyConstView src,
     for (const Prepared& piece : weight_pieces_) {
       add_pooled_gradient(pass, gradient, src, diff_dst, n, piece.boxes, first);
       first = false;
+      pass.progress();
     }
   gradient.store(parameters_[0].diffs.data(), parameters_[1].diffs.data());
 }
