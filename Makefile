@@ -528,10 +528,10 @@ $(foreach f,$(FUZZ_NAMES),$(eval $(call program,$(B)/fuzz/$(f),$(call objects,te
 
 .PHONY: fuzz fuzz-programs run-fuzz
 SECONDS ?= 3600
-fuzz: ## feed damaged files to the readers for SECONDS (3600), shared by the targets; look for crashes, hangs, memory
+fuzz: ## feed damaged files to the readers for SECONDS (3600), shared by the targets; look for crashes, hangs, memory; SEED=N repeats a run
 	@+$(MAKE) --no-print-directory LINT=1 deps
 	@+$(MAKE) --no-print-directory BUILD=fuzz fuzz-programs
-	@+$(MAKE) --no-print-directory BUILD=fuzz SECONDS=$(SECONDS) run-fuzz
+	@+$(MAKE) --no-print-directory BUILD=fuzz SECONDS=$(SECONDS) SEED=$(SEED) run-fuzz
 fuzz-programs: $(FUZZ_PROGRAMS)
 # What is found lies in build/fuzz/corpus and serves the next run; an input that fails is kept there.
 # Leaks show as growing memory: MPI libraries leave some behind at exit by design. More than 64 MiB at
@@ -541,7 +541,7 @@ run-fuzz:
 	@for name in $(FUZZ_NAMES); do \
 	  mkdir -p $(B)/corpus/$$name && echo "  FUZZ  $$name" && \
 	  ASAN_OPTIONS=$(FUZZ_LIMITS) $(B)/fuzz/$$name -max_total_time=$$(($(SECONDS) / $(words $(FUZZ_NAMES)))) -timeout=10 \
-	    -rss_limit_mb=1024 -max_len=16384 -print_final_stats=1 \
+	    -rss_limit_mb=1024 -max_len=16384 -print_final_stats=1 $(if $(SEED),-seed=$(SEED)) \
 	    -artifact_prefix=$(B)/corpus/$$name-failed- $(B)/corpus/$$name test/fuzz/corpus/$$name \
 	    >$(B)/corpus/$$name.log 2>&1 || { tail -n 60 $(B)/corpus/$$name.log; exit 1; }; \
 	  grep -E '^stat::(number_of_executed_units|peak_rss_mb)' $(B)/corpus/$$name.log; \
