@@ -153,7 +153,7 @@ endif
 
 PARTITION := $(wildcard partition/*.cpp partition/*/*.cpp)
 NN        := $(wildcard src/nn/*.cpp src/nn/*/*.cpp)
-SYNTH     := $(wildcard src/synth/*.cpp)
+SYNTH     := $(wildcard src/synth/*.cpp src/baseline/*.cpp)
 MODELS    := $(wildcard models/*.cpp)
 RUNTIME   := $(wildcard runtime/*/*.cpp)
 APPS      := $(wildcard src/apps/*.cpp src/apps/*/*.cpp)
@@ -170,13 +170,14 @@ endif
 PROTO     := $(wildcard runtime/*/*.proto src/apps/*/*.proto)
 ROOMS     := $(PARTITION) $(NN) $(SYNTH) $(MODELS) $(RUNTIME) $(APPS)
 HEADERS   := $(wildcard include/*.hpp partition/*.hpp partition/*/*.hpp src/nn/*.hpp \
-                        src/nn/*/*.hpp src/synth/*.hpp models/*.hpp runtime/*/*.hpp \
+                        src/nn/*/*.hpp src/synth/*.hpp src/baseline/*.hpp models/*.hpp \
+                        runtime/*/*.hpp \
                         src/apps/*/*.hpp)
 
 HARNESS_MPI  := $(filter-out %_main.cpp,$(wildcard test/harness/mpi*.cpp))
 HARNESS      := $(filter-out %_main.cpp $(HARNESS_MPI),$(wildcard test/harness/*.cpp))
 TEST_PURE    := $(wildcard test/partition/*.cpp test/partition/*/*.cpp test/include/*.cpp)
-TEST_NN      := $(wildcard test/nn/*.cpp test/synth/*.cpp test/models/*.cpp)
+TEST_NN      := $(wildcard test/nn/*.cpp test/synth/*.cpp test/baseline/*.cpp test/models/*.cpp)
 TEST_RUNTIME := $(wildcard test/runtime/*/*.cpp)
 TEST_MPI     := $(wildcard test/mpi/*.cpp)
 TEST_APPS    := $(wildcard test/apps/*/*.cpp)

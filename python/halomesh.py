@@ -228,7 +228,8 @@ def torch_module(path):
     turns it on), float32 on the CPU.
 
     Its input has shape (samples, channels, d, h, w) and holds particle counts as the files do: the
-    first layer takes log(1 + x) of them, as halomesh does. Its output has shape (samples, targets).
+    first layer takes log(1 + x) of them, as halomesh does, standardized after train --standardize.
+    Its output has shape (samples, targets).
     The layers are called conv1, conv2, ..., fc1, fc2, ... as in checkpoints. Raises ValueError for a
     network that is not CosmoFlow.
     """
@@ -239,7 +240,14 @@ def torch_module(path):
         raise ValueError(f"{path} holds the network {options['model']}: only cosmoflow is known here")
 
     class Logarithm(nn.Module):
-        forward = staticmethod(lambda x: torch.log1p(x))
+        def __init__(self, scales):
+            super().__init__()
+            for name, numbers in zip(("mean", "deviation"), zip(*scales)):
+                self.register_buffer(name, torch.tensor(numbers, dtype=torch.float64)
+                                     .reshape(-1, 1, 1, 1), persistent=False)
+
+        def forward(self, x):
+            return ((torch.log1p(x) - self.mean) / self.deviation).to(x.dtype)
 
     class ScaledTanh(nn.Module):
         forward = staticmethod(lambda x: 1.2 * torch.tanh(x))
@@ -247,7 +255,9 @@ def torch_module(path):
     kernel, filters = int(options["kernel"]), int(options["filters"])
     *extents, channels = _numbers(options["input"], "x")
     net = nn.Sequential()
-    net.add_module("log", Logarithm())
+    standardize = options.get("standardize", ",".join(["0:1"] * channels))
+    net.add_module("log", Logarithm([[float(number) for number in pair.split(":")]
+                                     for pair in standardize.split(",")]))
     for i in range(1, int(options["conv-layers"]) + 1):
         # SAME padding of TensorFlow: an even kernel has one plane more after than before.
         net.add_module(f"pad{i}", nn.ConstantPad3d(((kernel - 1) // 2, kernel // 2) * 3, 0.0))

@@ -2,8 +2,9 @@
 // One forward-only pass over a split: see evaluator.hpp.
 #include "runtime/step/evaluator.hpp"
 
-#include <array>
+#include <algorithm>
 #include <functional>
+#include <vector>
 
 #include "runtime/mpi/nonblocking_any.hpp"
 #include "src/nn/loss.hpp"
@@ -25,9 +26,10 @@ Evaluation evaluate(const ProcessMesh& mesh, Executor& executor, Loader& loader,
   const std::int64_t steps = order.validation_steps();
   loader.append(order.validation());
   const bool owns_output = !executor.output().span.empty();
-  const std::int64_t targets = executor.output().span.extent(kC);
+  const std::int64_t targets = executor.output_shape().volume();
   executor.load_parameters();
   ErrorSums sums;
+  TargetErrors by_target(static_cast<std::size_t>(targets));
   NonblockingAny stop(mesh.world());
   const std::function<void()> poll = [&] {
     executor.progress();
@@ -43,14 +45,22 @@ Evaluation evaluate(const ProcessMesh& mesh, Executor& executor, Loader& loader,
     if (!owns_output) continue;
     const ConstView expected = target_view(batch, targets, order.local_batch);
     sums += error_sums(executor.output(), expected, batch.count);
+    for (std::int64_t i = 0; i < batch.count * targets; i += targets)
+      by_target.add(executor.output().data + i, expected.data + i);
     if (sink) sink(batch.samples, executor.output(), expected);
   }
-  std::array<double, 4> total = {sums.squared, sums.absolute, static_cast<double>(sums.samples),
-                                 owns_output ? static_cast<double>(targets) : 0.0};
+  std::vector<double> total = {sums.squared, sums.absolute, static_cast<double>(sums.samples)};
+  const std::span<double> of_targets = by_target.sums();
+  total.insert(total.end(), of_targets.begin(), of_targets.end());
   mesh.world().sum(total);
-  const double count = total[2] * total[3] / static_cast<double>(mesh.shape().replicas);
-  return {total[0] / count, total[1] / count, static_cast<std::int64_t>(total[2]),
-          mesh.world().max(MPI_Wtime() - begin)};
+  std::copy(total.begin() + 3, total.end(), of_targets.begin());
+  const double count = total[2] * static_cast<double>(targets);
+  return {total[0] / count,
+          total[1] / count,
+          static_cast<std::int64_t>(total[2]),
+          mesh.world().max(MPI_Wtime() - begin),
+          false,
+          by_target.quality()};
 }
 
 }  // namespace halomesh

@@ -6,11 +6,13 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <vector>
 
 #include "partition/samples/sample_order.hpp"
 #include "runtime/load/loader.hpp"
 #include "runtime/mpi/process_mesh.hpp"
 #include "runtime/step/executor.hpp"
+#include "src/nn/target_errors.hpp"
 
 namespace halomesh {
 
@@ -21,6 +23,7 @@ struct Evaluation {
   std::int64_t samples = 0;
   double seconds = 0;
   bool stopped = false;  ///< before the end: then the other members are meaningless
+  std::vector<TargetQuality> targets{};
 };
 
 /// Receives predictions on the part that owns the network's output: the numbers of the samples, and

@@ -94,6 +94,8 @@ void Executor::make_layers(Parameters& parameters, std::int64_t batch, bool trai
 }
 
 const Box& Executor::input_span() const { return geometry_.tensors()[0].span[part_]; }
+
+const Shape& Executor::output_shape() const { return geometry_.tensors().back().shape; }
 ConstView Executor::output() const { return tensors_.back()->value.view(); }
 View Executor::output_diff() { return tensors_.back()->diff.view(); }
 

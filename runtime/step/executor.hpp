@@ -46,6 +46,8 @@ class Executor {
 
   /// The output; its span is empty on parts that own none of it.
   ConstView output() const;
+  /// The whole output, of all parts.
+  const Shape& output_shape() const;
   /// Write d(loss)/d(output) here before backward(); same span as output().
   View output_diff();
 

@@ -21,6 +21,7 @@ constexpr std::array kRules = std::to_array<ResumeRule>({
     {"conv-layers", kNever},
     {"fc", kNever},
     {"targets", kNever},
+    {"standardize", kNever},
     {"seed", kNever},
     {"batch", kNever},
     {"shuffle", kNever},

@@ -18,4 +18,13 @@ std::span<const float, 32768> log_table() {
   return kTable;
 }
 
+std::vector<float> scaled_logarithms(std::span<const ChannelScale> scales) {
+  std::vector<float> tables;
+  tables.reserve(scales.size() * log_table().size());
+  for (const auto& [mean, deviation] : scales)
+    for (std::size_t x = 0; x < log_table().size(); ++x)
+      tables.push_back(static_cast<float>((std::log1p(static_cast<double>(x)) - mean) / deviation));
+  return tables;
+}
+
 }  // namespace halomesh

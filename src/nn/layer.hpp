@@ -11,6 +11,7 @@
 
 #include "error.hpp"
 #include "partition/layer_geometry.hpp"
+#include "src/nn/counts.hpp"
 #include "src/nn/tensor.hpp"
 
 namespace halomesh {
@@ -46,6 +47,8 @@ struct LayerContext {
   std::int64_t batch = 1;             ///< samples of every view
   bool training = true;               ///< false: backward is never called
   std::vector<bool> src_diff_wanted;  ///< per input: whether backward_data() is called for it
+  /// What inputs of kInt16 stand for, one per channel; when empty: log(1+x).
+  std::vector<ChannelScale> count_scales{};
 };
 
 /// The values of the forward pass, for backward_data(). Memory of those that the layer does not say

@@ -59,6 +59,16 @@ class Model {
   }
   const std::vector<ModelLayer>& layers() const { return layers_; }
 
+  /// What the counts of each channel of the input stand for; none: log(1+x). Call it before the
+  /// network is prepared. Throws Error unless the input is of counts with so many channels.
+  void scale_counts(std::vector<ChannelScale> scales) {
+    require(scales.empty() || (input_type_ == DataType::kInt16 && std::ssize(scales) == input_.c),
+            text("scales of {} channels for an input of {} {}", scales.size(), input_,
+                 name_of(input_type_)));
+    count_scales_ = std::move(scales);
+  }
+  const std::vector<ChannelScale>& count_scales() const { return count_scales_; }
+
   /// How layers are cut on every grid; by default as costs least.
   void set_cuts(CutSetting cuts) { cuts_ = std::move(cuts); }
   /// The geometry of this network cut over `grid`. Throws UsageError where the cuts do not fit.
@@ -71,6 +81,7 @@ class Model {
  private:
   Shape input_;
   DataType input_type_;
+  std::vector<ChannelScale> count_scales_;
   CutSetting cuts_;
   std::vector<ModelLayer> layers_;
 };

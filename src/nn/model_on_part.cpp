@@ -68,6 +68,7 @@ LayerContext layer_context(const Model& model, const ModelGeometry& geometry, st
   context.dst_type = types[layer + 1];
   context.batch = batch;
   context.training = training;
+  context.count_scales = model.count_scales();
   for (const std::size_t i : model.layers()[layer].inputs) {
     context.src_types.push_back(types[i]);
     context.src_spans.push_back(geometry.tensors()[i].span[part]);

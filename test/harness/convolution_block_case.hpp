@@ -24,6 +24,7 @@ struct BlockCase {
                                              ///< from entry p to entry p + 1, over all of space
   std::int64_t batch = 1;
   DataType src_type = DataType::kFloat32;
+  std::vector<ChannelScale> count_scales{};
   Judgement judgement = Judgement::kExact;
 };
 
@@ -33,11 +34,12 @@ inline LayerCase layer_case(const BlockCase& block) {
   LayerCase test;
   const ConvolutionBlockOptions& o = block.options;
   test.name = fmt::format(
-      "block of {} {} to {} {} in {}, kernel {} {} {}, pool {} {} {}, {} parts, batch {}{}{}",
+      "block of {} {} to {} {} in {}, kernel {} {} {}, pool {} {} {}, {} parts, batch {}{}{}{}",
       block.src, name_of(block.src_type), o.filters, name_of(o.dst), name_of(o.compute),
       o.window.kernel[0], o.window.kernel[1], o.window.kernel[2], o.pool[0], o.pool[1], o.pool[2],
       to_string(block.grid), block.batch,
       block.judgement == Judgement::kExact ? ", exact" : ", bounded",
+      block.count_scales.empty() ? "" : ", standardized",
       block.channel_cuts.empty() ? "" : ", cut by channels");
   test.make_layer = [o] { return std::make_unique<ConvolutionBlock>(o); };
   test.cut.src_shapes = {block.src};
@@ -45,6 +47,7 @@ inline LayerCase layer_case(const BlockCase& block) {
   test.cut.src_diff_wanted = block.src_type == o.compute;
   test.cut.grid = block.grid;
   test.cut.batch = block.batch;
+  test.cut.count_scales = block.count_scales;
   for (std::size_t p = 0; p + 1 < block.channel_cuts.size(); ++p) {
     Box box = Box::whole(ConvolutionBlock(o).dst_shape(test.cut.src_shapes));
     box.lo[kC] = block.channel_cuts[p];
@@ -54,7 +57,8 @@ inline LayerCase layer_case(const BlockCase& block) {
   // In space at most 8 blocks meet in a corner; all that make channels read all of the input.
   const std::int64_t parts = block.grid.count();
   const std::int64_t adders = block.channel_cuts.empty() ? std::min<std::int64_t>(8, parts) : parts;
-  test.reference = convolution_block_reference(o, block.src_type, block.judgement, adders);
+  test.reference =
+      convolution_block_reference(o, block.src_type, block.count_scales, block.judgement, adders);
   if (block.judgement == Judgement::kExact) {
     test.src_value = [](float v) { return std::floor(4 * v); };
     test.parameter_value = [](float v) { return std::floor(4 * v) / 4; };

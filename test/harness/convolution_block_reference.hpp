@@ -62,25 +62,29 @@ inline PooledMaximum pool_window(const ConvolutionBlockOptions& o, const GlobalT
 }
 
 inline ReferenceInput as_computed(const ReferenceInput& in, const ConvolutionBlockOptions& o,
-                                  DataType src_type) {
+                                  DataType src_type, const std::vector<ChannelScale>& scales) {
   ReferenceInput computed = in;
+  std::size_t at = 0;  // channels are the last axis
   for (double& x : computed.src[0].values) {
+    const ChannelScale scale = scales.empty() ? ChannelScale{} : scales[at++ % scales.size()];
     if (src_type == DataType::kInt16)
-      x = static_cast<double>(log_table()[static_cast<std::size_t>(x)]);
+      x = static_cast<double>(static_cast<float>((std::log1p(x) - scale.mean) / scale.deviation));
     x = rounded(rounded(x, src_type == DataType::kBfloat16 ? src_type : o.compute), o.compute);
   }
   for (double& w : computed.parameters[0]) w = rounded(w, o.compute);
   return computed;
 }
 
-/// Reference of a block with options `o` whose input is of type `src_type`. An input gradient in
-/// bf16 is rounded by each of the parts that add to it, at most `adders`, and after each addition.
+/// Reference of a block with options `o` whose input is of type `src_type`, and if of counts,
+/// scaled by channel unless `scales` is empty. An input gradient in bf16 is rounded by each of the
+/// parts that add to it, at most `adders`, and after each addition.
 inline Reference convolution_block_reference(const ConvolutionBlockOptions& o, DataType src_type,
+                                             const std::vector<ChannelScale>& scales,
                                              Judgement judgement, std::int64_t adders) {
   return [=](const ReferenceInput& in) {
     const Window window = o.window.resolve(in.src[0].shape.spatial());
     const Reference convolution = convolution_reference(window);
-    ReferenceInput computed = as_computed(in, o, src_type);
+    ReferenceInput computed = as_computed(in, o, src_type, scales);
     const GlobalTensor& y = in.diff_dst;
     const Spatial extents = dst_extents(window, in.src[0].shape.spatial());
     computed.diff_dst =

@@ -29,6 +29,7 @@ LayerContext context_of(const Layer& layer, const CutRequest& request, const Lay
   context.dst_type = layer.dst_type(context.src_types);
   context.batch = request.batch;
   context.training = request.training;
+  context.count_scales = request.count_scales;
   context.src_diff_wanted.assign(request.src_shapes.size(), request.src_diff_wanted);
   for (std::size_t i = 0; i < request.src_shapes.size(); ++i)
     context.src_spans.push_back(widened(hull(cut.src_owned[i][part], boxes.src_needed[i]),

@@ -23,6 +23,7 @@ struct CutRequest {
   Spatial src_margin{}, dst_margin{};
   bool dst_spans_all_channels = false;  ///< as when the next layer gathers what is cut by channels
   bool training = true;
+  std::vector<ChannelScale> count_scales{};
   bool src_diff_wanted = true;
   std::vector<Partition> src_owned;  ///< one per input; when empty: block_partition of each input
   Partition dst_owned;               ///< when empty: block_partition of the output

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 namespace halomesh {
 
@@ -20,6 +21,19 @@ TEST_CASE("counts: log(1+x) of every count") {
   // Half a unit in the last place of a float, and two double functions that differ by some ulp.
   CHECK(worst <= 0x1p-24 + 8 * 0x1p-53);
   CHECK(worst > 0);
+}
+
+TEST_CASE("counts: standardized by channel, rounded once") {
+  const std::vector<ChannelScale> scales = {{0, 1}, {2, 0.5}, {-1, 4}};
+  const std::vector<float> tables = scaled_logarithms(scales);
+  const std::size_t size = log_table().size();
+  REQUIRE(tables.size() == 3 * size);
+  for (std::size_t x : {0, 1, 7, 100, 32767}) {
+    const double y = std::log1p(static_cast<double>(x));
+    CHECK(tables[x] == log_table()[x]);
+    CHECK(tables[size + x] == static_cast<float>((y - 2) / 0.5));
+    CHECK(tables[2 * size + x] == static_cast<float>((y + 1) / 4));
+  }
 }
 
 }  // namespace halomesh

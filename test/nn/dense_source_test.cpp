@@ -56,22 +56,28 @@ const std::vector<Case> kCases{
     {{{0, 3, 3, 1}, {3, 5, 8, 6}}, {}},
 };
 
-float expected(const Case& of, DataType from, bool rounded, std::int64_t n, std::int64_t c,
-               std::int64_t d, std::int64_t h, std::int64_t w) {
+using Scales = std::vector<ChannelScale>;
+
+float expected(const Case& of, DataType from, bool rounded, const Scales& scales, std::int64_t n,
+               std::int64_t c, std::int64_t d, std::int64_t h, std::int64_t w) {
   const Box& b = of.box;
   const bool inside = d >= b.lo[kD] && d < b.hi[kD] && h >= b.lo[kH] && h < b.hi[kH] &&
                       w >= b.lo[kW] && w < b.hi[kW];
   if (!inside) return 0;
   const auto count = static_cast<float>(count_at(n, c, d, h, w));
   float value = count;
-  if (from == DataType::kInt16) value = static_cast<float>(std::log1p(static_cast<double>(count)));
+  const ChannelScale scale = scales.empty() ? ChannelScale{} : scales[static_cast<std::size_t>(c)];
+  if (from == DataType::kInt16)
+    value =
+        static_cast<float>((std::log1p(static_cast<double>(count)) - scale.mean) / scale.deviation);
   if (from == DataType::kBfloat16) value = static_cast<float>(Bfloat16(count));
   return rounded ? static_cast<float>(Bfloat16(value)) : value;
 }
 
 template <class To>
-void expect_all(const Tensor& tensor, DataType from, DataType to, DataType precision) {
-  DenseSource source(from, to, precision);
+void expect_all(const Tensor& tensor, DataType from, DataType to, DataType precision,
+                const Scales& scales) {
+  DenseSource source(from, to, precision, scales);
   for (const Case& c : kCases) source.reserve(kSpan, c.box, c.padding);
   for (std::int64_t n = 0; n < kBatch; ++n)
     for (const Case& test : kCases) {
@@ -83,10 +89,11 @@ void expect_all(const Tensor& tensor, DataType from, DataType to, DataType preci
         for (std::int64_t h = b.lo[kH] - before[1]; h < b.hi[kH] + after[1]; ++h)
           for (std::int64_t w = b.lo[kW] - before[2]; w < b.hi[kW] + after[2]; ++w)
             for (std::int64_t c = b.lo[kC]; c < b.hi[kC]; ++c, ++at)
-              wrong += static_cast<float>(*at) !=
-                               expected(test, from, precision == DataType::kBfloat16, n, c, d, h, w)
-                           ? 1
-                           : 0;
+              wrong +=
+                  static_cast<float>(*at) != expected(test, from, precision == DataType::kBfloat16,
+                                                      scales, n, c, d, h, w)
+                      ? 1
+                      : 0;
       CAPTURE(b);
       CAPTURE(n);
       CHECK(wrong == 0);
@@ -94,15 +101,19 @@ void expect_all(const Tensor& tensor, DataType from, DataType to, DataType preci
 }
 
 template <class From>
-void expect_from(DataType from) {
+void expect_from(DataType from, const Scales& scales = {}) {
   const Tensor tensor = coded<From>(from);
-  expect_all<float>(tensor, from, DataType::kFloat32, DataType::kFloat32);
-  expect_all<float>(tensor, from, DataType::kFloat32, DataType::kBfloat16);
-  expect_all<Bfloat16>(tensor, from, DataType::kBfloat16, DataType::kBfloat16);
+  expect_all<float>(tensor, from, DataType::kFloat32, DataType::kFloat32, scales);
+  expect_all<float>(tensor, from, DataType::kFloat32, DataType::kBfloat16, scales);
+  expect_all<Bfloat16>(tensor, from, DataType::kBfloat16, DataType::kBfloat16, scales);
 }
 
 TEST_CASE("dense source of counts: logarithms with zeros around them") {
   expect_from<std::int16_t>(DataType::kInt16);
+}
+
+TEST_CASE("dense source of counts: standardized by channel, with zeros around them") {
+  expect_from<std::int16_t>(DataType::kInt16, {{1.5, 0.25}, {0, 1}, {-2.75, 3}});
 }
 
 TEST_CASE("dense source of fp32: rounded, with zeros around it") {

@@ -2,7 +2,9 @@
 // eval and predict on several meshes: every sample exactly once, the same quality on each.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "test/harness/skip.hpp"
 #include "test/system/curve.hpp"
@@ -25,7 +27,9 @@ std::vector<std::vector<double>> read_csv(const fs::path& path) {
   std::vector<std::vector<double>> rows;
   std::string line;
   std::getline(lines, line);
-  CHECK(line.starts_with("sample,predicted_0,"));
+  CHECK(line ==
+        "sample,predicted_omega_m,predicted_sigma_8,predicted_n_s,predicted_h,"
+        "target_omega_m,target_sigma_8,target_n_s,target_h");
   while (std::getline(lines, line)) {
     std::istringstream cells(line);
     rows.emplace_back();
@@ -40,6 +44,43 @@ double mae_of(const std::vector<std::vector<double>>& rows) {
   for (const auto& row : rows)
     for (std::size_t t = 1; t <= 4; ++t) sum += std::abs(row[t] - row[t + 4]) / 4;
   return sum / static_cast<double>(rows.size());
+}
+
+/// The results by target equal those of the predictions, and those of the baselines are the same on
+/// every mesh. Returns the number of values compared.
+int check_json(const nlohmann::json& json, const nlohmann::json& first,
+               const std::vector<std::vector<double>>& rows) {
+  int compared = 0;
+  const auto n = static_cast<double>(rows.size());
+  for (std::size_t t = 0; t < 4; ++t) {
+    CAPTURE(t);
+    double mean = 0, mae = 0, bias = 0, squares = 0, variance = 0;
+    for (const auto& row : rows) {
+      const double error = row[t + 1] - row[t + 5];
+      mean += row[t + 5] / n, mae += std::abs(error) / n, bias += error / n;
+      squares += error * error / n;
+    }
+    for (const auto& row : rows) variance += (row[t + 5] - mean) * (row[t + 5] - mean) / n;
+    const auto& of_target = json.at("targets").at(t);
+    // The rows have 9 digits.
+    CHECK(std::abs(of_target.at("mae").get<double>() - mae) < 1e-6);
+    CHECK(std::abs(of_target.at("bias").get<double>() - bias) < 1e-6);
+    CHECK(std::abs(of_target.at("rmse").get<double>() - std::sqrt(squares)) < 1e-6);
+    CHECK(std::abs(of_target.at("r2").get<double>() - (1 - squares / variance)) <
+          1e-5 * squares / variance);
+    for (const char* baseline : {"mean", "spectrum"})
+      for (const char* value : {"mae", "rmse", "r2", "bias"}) {
+        const auto value_of = [&](const nlohmann::json& from) {
+          return from.at("baselines").at(baseline).at("targets").at(t).at(value).get<double>();
+        };
+        // Sums in another order; the regression, of 10 samples, is far from well conditioned.
+        CHECK(std::abs(value_of(json) - value_of(first)) <= 1e-6 * std::abs(value_of(first)));
+        ++compared;
+      }
+  }
+  CHECK(json.at("samples") == rows.size());
+  CHECK(json.at("targets").at(0).at("name") == "omega_m");
+  return compared;
 }
 
 }  // namespace
@@ -64,7 +105,8 @@ TEST_CASE("eval and predict agree on every mesh and count each sample once") {
   const std::vector<Mesh> meshes = {{1, "1x1x1", "1"}, {2, "1x1x1", "2"}, {3, "1x1x1", "0"},
                                     {2, "1x2x1", "3"}, {4, "2x1x1", "4"}, {6, "1x1x2", "0"}};
   std::vector<std::vector<double>> first;
-  int compared = 0;
+  nlohmann::json first_json;
+  int compared = 0, compared_json = 0;
   for (const Mesh& mesh : meshes) {
     CAPTURE(mesh.ranks);
     CAPTURE(mesh.parts);
@@ -72,16 +114,23 @@ TEST_CASE("eval and predict agree on every mesh and count each sample once") {
                            {"data", scene.data.string()},
                            {"parts", mesh.parts},
                            {"batch", mesh.batch}};
-    const Outcome eval = run(mesh.ranks, "eval", arguments);
+    const fs::path file = workshop().fresh("eval").string() + ".json";
+    Arguments with_baselines = arguments;
+    with_baselines["baseline"] = "spectrum";
+    with_baselines["json"] = file.string();
+    const Outcome eval = run(mesh.ranks, "eval", with_baselines);
     CHECK(eval.exit_code == 0);
     CHECK(number_after(eval.text, "samples ") == 5);
+    CHECK(eval.text.find("spectrum: MAE") != std::string::npos);
     const fs::path csv = workshop().fresh("predictions").string() + ".csv";
     arguments["out"] = csv.string();
     const Outcome predict = run(mesh.ranks, "predict", arguments);
     CAPTURE(predict.text);
     CHECK(predict.exit_code == 0);
     const auto rows = read_csv(csv);
-    if (first.empty()) first = rows;
+    const nlohmann::json json = nlohmann::json::parse(read_file(file));
+    if (first.empty()) first = rows, first_json = json;
+    compared_json += check_json(json, first_json, rows);
     REQUIRE(rows.size() == 5);
     // Both print 6 digits; predictions in fp32 differ by their sums' order, about 1e-6.
     CHECK(std::abs(number_after(eval.text, "MAE ") - mae_of(rows)) <= 1e-5);
@@ -95,6 +144,71 @@ TEST_CASE("eval and predict agree on every mesh and count each sample once") {
     }
   }
   CHECK(compared == 6 * 5 * 8);
+  CHECK(compared_json == 6 * 4 * 8);
+}
+
+TEST_CASE("a run that standardizes its input keeps the numbers, on any mesh") {
+  Scene scene;
+  scene.options["dropout"] = "0";
+  scene.options["standardize"] = "on";
+  Scene cut = scene;
+  cut.out = workshop().fresh("out");
+  cut.options["parts"] = "1x2x3";
+  cut.ranks = 6;
+  const Outcome outcome = scene.train(), other = cut.train();
+  CAPTURE(outcome.text);
+  REQUIRE(outcome.exit_code == 0);
+  REQUIRE(other.exit_code == 0);
+  const auto numbers = [](const Outcome& from) {
+    const std::string name = "standardizing log(1+x) by the mean:deviation of each channel, ";
+    const std::size_t at = from.text.find(name);
+    REQUIRE(at != std::string::npos);
+    return from.text.substr(at + name.size(), from.text.find('\n', at) - at - name.size());
+  };
+  const std::string measured = numbers(outcome);
+  CHECK(measured == numbers(other));
+  CHECK(std::count(measured.begin(), measured.end(), ':') == 4);
+  const auto curve = read_curve(scene.out), other_curve = read_curve(cut.out);
+  REQUIRE(curve.size() == 4);
+  REQUIRE(other_curve.size() == 4);
+  for (std::size_t i = 0; i < curve.size(); ++i)
+    CHECK(std::abs(curve[i].loss - other_curve[i].loss) <= 1e-5 * curve[i].loss);
+
+  // Evaluation takes the numbers of the checkpoint: its MAE is that of the training.
+  const Arguments checkpoint = {{"checkpoint", scene.out.string()}, {"data", scene.data.string()}};
+  const Outcome eval = run(1, "eval", checkpoint);
+  CAPTURE(eval.text);
+  const std::size_t last = outcome.text.rfind("validation MAE ");
+  REQUIRE(last != std::string::npos);
+  const std::string line = outcome.text.substr(last, outcome.text.find('\n', last) - last);
+  const std::size_t arrow = line.find("-> ");
+  const double trained = std::stod(line.substr(arrow == std::string::npos ? 15 : arrow + 3));
+  CHECK(std::abs(number_after(eval.text, "MAE ") - trained) <= 2e-6);
+
+  // Other data do not change the numbers; a network without them is another.
+  scene.options["epochs"] = "3";
+  scene.data = workshop().fresh("data");
+  REQUIRE(run(0, "synth",
+              {{"extent", "32"},
+               {"train", "8"},
+               {"validation", "4"},
+               {"seed", "5"},
+               {"out", scene.data.string()}})
+              .exit_code == 0);
+  const Outcome resumed = scene.train();
+  CHECK(resumed.exit_code == 0);
+  CHECK(numbers(resumed) == measured);
+  scene.options.erase("standardize");
+  check_failure(scene.train(), 1, {"standardize", "-> (none)"});
+  Scene tuned;
+  tuned.options["init-from"] = checkpoints(scene.out).back().string();
+  check_failure(tuned.train(), 2, {"--init-from", "standardizes its input", "--standardize"});
+  tuned.options["standardize"] = "on";
+  tuned.data = scene.data;
+  const Outcome tuning = tuned.train();
+  CAPTURE(tuning.text);
+  CHECK(tuning.exit_code == 0);
+  CHECK(numbers(tuning) == measured);
 }
 
 TEST_CASE("predictions that cannot be written, or of nothing, end all ranks with one message") {

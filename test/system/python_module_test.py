@@ -17,7 +17,8 @@ import sys
 import tempfile
 
 SOURCE = pathlib.Path(os.environ.get("HALOMESH_SOURCE", pathlib.Path(__file__).parents[2]))
-KERNELS = (2, 3)
+KERNELS = (2, 3, 4)
+STANDARDIZED = 4  # the kernel of the network with a standardized input
 CASES = ("records of a run", "records of any run", "checkpoints", "bench", "traces")
 TORCH_CASES = tuple(f"PyTorch module, kernel {kernel}" for kernel in KERNELS)
 
@@ -63,7 +64,7 @@ def make_data(directory):
     """Random samples in HDF5 files; returns the counts of the validation set (n, d, h, w, c)."""
     random = numpy.random.RandomState(1)
     for split, count in (("train", TRAIN), ("validation", VALIDATION)):
-        counts = random.poisson(3.0, (count, *EXTENTS, CHANNELS)).astype("i2")
+        counts = random.poisson((3.0, 2.0, 5.0, 1.0), (count, *EXTENTS, CHANNELS)).astype("i2")
         (directory / split).mkdir(parents=True)
         for i in range(count):
             with h5py.File(directory / split / f"{i}.hdf5", "w") as file:
@@ -76,7 +77,7 @@ def train(base, kernel):
     out = base / f"run{kernel}"
     program(2, "train", "--data", base / "data", "--out", out, "--parts", "2x1x1", "--batch", 2,
             "--epochs", 3, "--seed", 5, "--lr", 0.002, "--schedule", "constant", "--warmup-epochs", 0,
-            *model_options(kernel))
+            "--standardize", "on" if kernel == STANDARDIZED else "off", *model_options(kernel))
     return out
 
 

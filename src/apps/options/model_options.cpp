@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "models/registry.hpp"
+#include "src/apps/options/standardize_option.hpp"
 #include "src/nn/onednn_library.hpp"
 
 namespace halomesh {
@@ -15,6 +16,7 @@ namespace {
 constexpr const char* kCuts = "cuts";
 constexpr const char* kChannelCuts = "channel-cuts";
 constexpr const char* kKernels = "kernels";
+constexpr const char* kStandardize = "standardize";
 constexpr const char* kUseVersionOfFile = "use the version of halomesh that wrote the file";
 
 GradientKernels kernels_named(const std::string& name) {
@@ -47,6 +49,10 @@ void add_model_options(Options& options) {
       .add<double>("dropout", "P", d.dropout, "dropout probability after each hidden dense layer")
       .at_least(0)
       .below(1)
+      .add<std::string>(kStandardize, "on|off", "off",
+                        "subtract from log(1+x) the mean of its channel over training samples, and "
+                        "divide by the standard deviation; a checkpoint keeps the numbers")
+      .implicit("on")
       .add<std::string>(kCuts, "CUTS", "auto",
                         "how convolutions are cut over the parts of a sample: auto: in space, by "
                         "output channels or both, as costs least; space; channels: all of one "
@@ -87,7 +93,9 @@ Model make_model(const Options& options, DataType precision) {
   if (!options.is_given(kCuts) && !options.get<bool>(kChannelCuts))
     o.cuts.kind = CutSetting::Kind::kSpace;
   o.kernels = kernels_named(options.get<std::string>(kKernels));
-  return make_network(options.get<std::string>("model"), o);
+  Model model = make_network(options.get<std::string>("model"), o);
+  model.scale_counts(parse_standardization(options.get<std::string>(kStandardize), o.input.c));
+  return model;
 }
 
 std::map<std::string, std::string> model_settings(const Options& options) {
@@ -97,6 +105,8 @@ std::map<std::string, std::string> model_settings(const Options& options) {
   for (const std::string& name : model.names())
     if (name != kCuts && name != kChannelCuts && name != kKernels)
       settings[name] = options.get<std::string>(name);
+  // Checkpoints without it can be read by versions that do not know it.
+  if (settings[kStandardize] == "off") settings.erase(kStandardize);
   return settings;
 }
 

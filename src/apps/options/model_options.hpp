@@ -13,10 +13,11 @@
 namespace halomesh {
 
 /// Declares --model --input --kernel --filters --conv-layers --fc --targets --dropout
-/// --cuts --channel-cuts --kernels.
+/// --standardize --cuts --channel-cuts --kernels.
 void add_model_options(Options& options);
 
-/// The network that parsed options define; it reads samples as counts. Throws UsageError if it
+/// The network that parsed options define; it reads samples as counts. With --standardize on it is
+/// to be given the data set's numbers, Model::scale_counts(). Throws UsageError if it
 /// cannot be built.
 Model make_model(const Options& options, DataType precision = DataType::kFloat32);
 
@@ -25,7 +26,7 @@ Model make_model(const Options& options, DataType precision = DataType::kFloat32
 DataType precision_named(const std::string& name);
 
 /// The names and texts of these options, except --cuts, --channel-cuts and --kernels, as stored in
-/// checkpoints.
+/// checkpoints; without --standardize if that is off.
 std::map<std::string, std::string> model_settings(const Options& options);
 
 /// The options described by a checkpoint's settings. Throws Error naming `file` for settings

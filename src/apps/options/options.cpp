@@ -163,6 +163,11 @@ Options& Options::below(double bound) {
   return *this;
 }
 
+Options& Options::implicit(const std::string& text) {
+  last_->implicit_value(text);
+  return *this;
+}
+
 Options& Options::accept_in_config(const Options& other) {
   for (const auto& option : other.own_.options())
     if (in_file_.find_nothrow(option->long_name(), false) == nullptr) in_file_.add(option);

@@ -57,6 +57,8 @@ class Options {
   Options& at_most(double bound);
   /// The same, for values below `bound`.
   Options& below(double bound);
+  /// The value of the option declared last where the command line gives it without one.
+  Options& implicit(const std::string& text);
 
   /// Accepts the options of `other` in a configuration file, so that one file serves several
   /// commands; their values are checked and then ignored.

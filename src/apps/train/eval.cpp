@@ -3,63 +3,114 @@
 // Prints the results; the pass itself is in runtime/step/evaluator.
 #include <cmath>
 #include <iostream>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "runtime/data/open_dataset.hpp"
 #include "src/apps/launch/commands.hpp"
+#include "src/apps/launch/output_directory.hpp"
 #include "src/apps/launch/parallel.hpp"
+#include "src/apps/launch/run_record.hpp"
 #include "src/apps/options/model_options.hpp"
+#include "src/apps/train/baselines.hpp"
 #include "src/apps/train/checkpoint_evaluation.hpp"
 #include "src/apps/train/network_on_mesh.hpp"
+#include "src/apps/train/target_names.hpp"
+#include "text_table.hpp"
 
 namespace halomesh {
 namespace {
 
-// Sums f(targets) over the samples of all ranks; each rank reads its share.
-template <class F>
-std::vector<double> sum_over_targets(const Comm& world, const Dataset& dataset, F f) {
-  const auto count = static_cast<std::size_t>(dataset.targets());
-  std::vector<double> sums(count);
-  std::vector<float> targets(count);
-  const auto reader = dataset.reader();
-  for (std::int64_t i = world.rank(); i < dataset.size(); i += world.size()) {
-    reader->read(i, {}, targets);
-    for (std::size_t t = 0; t < count; ++t) sums[t] += f(t, targets[t]);
-  }
-  world.sum(sums);
-  return sums;
-}
+using Json = nlohmann::ordered_json;
 
-/// The MAE on `split` of always predicting the mean of the training targets.
-double mae_of_training_mean(const Comm& world, const Options& options, const Options& model) {
+std::vector<Baseline> wanted_baselines(const Comm& world, const Options& options,
+                                       const Options& model) {
+  const auto wanted = options.get<std::string>("baseline");
+  if (wanted == "off") return {};
   const auto open = [&](const std::string& split) {
     return open_dataset(world, options.get<std::string>("data"), split, model.get<Shape>("input"),
                         model.get<std::int64_t>("targets"));
   };
-  const auto training = open("train");
-  std::vector<double> mean =
-      sum_over_targets(world, *training, [](std::size_t, float target) { return target; });
-  for (double& m : mean) m /= static_cast<double>(training->size());
-  const auto split = open(options.get<std::string>("split"));
-  double mae = 0;
-  for (double sum : sum_over_targets(world, *split, [&](std::size_t t, float target) {
-         return std::abs(static_cast<double>(target) - mean[t]);
-       }))
-    mae += sum;
-  return mae / static_cast<double>(split->size() * split->targets());
+  return baselines(world, *open("train"), *open(options.get<std::string>("split")),
+                   wanted == "spectrum");
+}
+
+std::string digits(double value) { return std::isnan(value) ? "-" : fmt::format("{:.4f}", value); }
+
+/// A row per target, and one for all of them.
+TextTable quality_table(const std::vector<std::string>& titles,
+                        const std::vector<TargetQuality>& targets,
+                        const std::vector<Baseline>& baselines) {
+  std::vector<std::string> header{"target", "MAE", "RMSE", "R^2", "bias"};
+  for (const Baseline& b : baselines)
+    header.insert(header.end(), {b.name + ": MAE", "RMSE", "R^2", "bias"});
+  TextTable table(header, "<" + std::string(header.size() - 1, '>'));
+  const auto add_target = [](std::vector<std::string>& row, const TargetQuality& q) {
+    row.insert(row.end(),
+               {digits(q.mae), digits(q.rmse), digits(q.r2), fmt::format("{:+.4f}", q.bias)});
+  };
+  for (std::size_t t = 0; t < targets.size(); ++t) {
+    std::vector<std::string> row{titles[t]};
+    add_target(row, targets[t]);
+    for (const Baseline& b : baselines) add_target(row, b.targets[t]);
+    table.add(row);
+  }
+  std::vector<std::string> all{"all", digits(mean_mae(targets)), digits(mean_rmse(targets))};
+  for (const Baseline& b : baselines)
+    all.insert(all.end(), {"", "", digits(mean_mae(b.targets)), digits(mean_rmse(b.targets))});
+  table.add(all);
+  return table;
+}
+
+Json as_json(const std::vector<std::string>& titles, const std::vector<TargetQuality>& targets) {
+  Json all = Json::array();
+  for (std::size_t t = 0; t < targets.size(); ++t)
+    all.push_back({{"name", titles[t]},
+                   {"mae", targets[t].mae},
+                   {"rmse", targets[t].rmse},
+                   {"r2", targets[t].r2},  // null if it is not a number
+                   {"bias", targets[t].bias}});
+  return all;
+}
+
+Json as_json(const std::string& checkpoint, const Options& options, const Evaluation& result,
+             const std::vector<std::string>& titles, const std::vector<Baseline>& baselines) {
+  Json json = {{"checkpoint", checkpoint},
+               {"data", options.get<std::string>("data")},
+               {"split", options.get<std::string>("split")},
+               {"samples", result.samples},
+               {"seconds", result.seconds},
+               {"mae", result.mae},
+               {"mse", result.loss},
+               {"targets", as_json(titles, result.targets)},
+               {"baselines", Json::object()}};
+  for (const Baseline& b : baselines)
+    json["baselines"][b.name] = {{"mae", mean_mae(b.targets)},
+                                 {"targets", as_json(titles, b.targets)}};
+  return json;
 }
 
 int eval(const Comm& world, const Options& options) {
+  const auto file = options.get<std::string>("json");
+  if (!file.empty()) check_output_file(world, file);
   const Evaluation result = evaluate_checkpoint(world, options);
   if (world.rank() == 0)
     std::cout << "MAE " << result.mae << "\nMSE " << result.loss << "\nsamples " << result.samples
               << "\nspeed " << static_cast<double>(result.samples) / result.seconds << " samples/s"
               << std::endl;
-  if (!options.get<bool>("baseline")) return kExitDone;
-  const Options model = checkpoint_model_options(world, checkpoint_file(world, options));
-  const double baseline = mae_of_training_mean(world, options, model);
-  if (world.rank() == 0)
-    std::cout << "MAE of always predicting the training mean " << baseline << std::endl;
+  const std::string checkpoint = checkpoint_file(world, options);
+  const Options model = checkpoint_model_options(world, checkpoint);
+  const std::vector<std::string> titles = target_titles(world, options, model);
+  const std::vector<Baseline> others = wanted_baselines(world, options, model);
+  if (world.rank() == 0) {
+    for (const Baseline& b : others)
+      std::cout << (b.name == "mean" ? "MAE of always predicting the training mean "
+                                     : "MAE of a regression on power spectra ")
+                << mean_mae(b.targets) << '\n';
+    std::cout << '\n' << quality_table(titles, result.targets, others) << std::flush;
+  }
+  if (!file.empty())
+    write_record(world, file, as_json(checkpoint, options, result, titles, others));
   return kExitDone;
 }
 
@@ -71,9 +122,13 @@ int run_eval(int argc, char** argv) {
                   "counts exactly once.",
                   "mpirun -n 4 halomesh eval --checkpoint run --data data --parts 2x1x1");
   add_evaluation_options(options);
-  options.add_switch(
-      "baseline",
-      "also print the MAE of always predicting the training mean; reads train/ as well");
+  options
+      .add_choice("baseline", {"off", "mean", "spectrum"}, "off",
+                  "compare with what is fitted to train/: mean (also without a value): always "
+                  "predict the mean of its targets; spectrum: that and a quadratic regression on "
+                  "the power spectra of the channels, which reads all of train/")
+      .implicit("mean")
+      .add<std::string>("json", "FILE", "", "also write the results as JSON");
   return run_parallel(argc, argv, options, [&](const Comm& world) { return eval(world, options); });
 }
 

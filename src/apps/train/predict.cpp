@@ -8,12 +8,15 @@
 #include <sstream>
 #include <vector>
 
+#include "joined.hpp"
 #include "runtime/hdf5/hdf5_file.hpp"
 #include "runtime/posix/atomic_file.hpp"
 #include "src/apps/launch/commands.hpp"
 #include "src/apps/launch/output_directory.hpp"
 #include "src/apps/launch/parallel.hpp"
 #include "src/apps/train/checkpoint_evaluation.hpp"
+#include "src/apps/train/network_on_mesh.hpp"
+#include "src/apps/train/target_names.hpp"
 
 namespace halomesh {
 namespace {
@@ -58,12 +61,14 @@ Predictions gather_sorted(const Comm& world, const Predictions& mine) {
   return sorted;
 }
 
-std::string as_csv(const Predictions& p) {
+/// Columns are called by the targets' names; by numbers from 0 if these have none.
+std::string as_csv(const Predictions& p, const std::vector<std::string>& names) {
   std::ostringstream text;
   text.precision(9);
   text << "sample";
   for (const char* kind : {"predicted", "target"})
-    for (std::size_t t = 0; t < p.width; ++t) text << ',' << kind << '_' << t;
+    for (std::size_t t = 0; t < p.width; ++t)
+      text << ',' << kind << '_' << (names.empty() ? std::to_string(t) : names[t]);
   text << '\n';
   for (std::size_t i = 0; i < p.samples.size(); ++i) {
     text << p.samples[i];
@@ -74,7 +79,8 @@ std::string as_csv(const Predictions& p) {
   return text.str();
 }
 
-void write_hdf5(const std::filesystem::path& path, const Predictions& p) {
+void write_hdf5(const std::filesystem::path& path, const Predictions& p,
+                const std::vector<std::string>& names) {
   AtomicFile target(path, AtomicFile::Writers::kSeveral);
   {
     Hdf5File file = Hdf5File::create(target.temporary_path());
@@ -88,6 +94,8 @@ void write_hdf5(const std::filesystem::path& path, const Predictions& p) {
     add("/sample", {rows}, std::span<const std::int64_t>(p.samples));
     add("/predicted", {rows, width}, std::span<const float>(p.predicted));
     add("/target", {rows, width}, std::span<const float>(p.expected));
+    for (const char* values : {"/predicted", "/target"})
+      if (!names.empty()) file.write_attribute(values, "names", joined(names, ","));
     file.close();
   }
   target.commit();
@@ -109,11 +117,13 @@ int predict(const Comm& world, const Options& options) {
           mine.add(samples[i], output.data + i * mine.width, targets.data + i * mine.width);
       });
   const Predictions all = gather_sorted(world, mine);
+  const auto names = target_names(world, options,
+                                  checkpoint_model_options(world, checkpoint_file(world, options)));
   if (world.rank() != 0) return kExitDone;
   if (extension == ".csv")
-    write_file_atomically(out, as_csv(all));
+    write_file_atomically(out, as_csv(all, names));
   else
-    write_hdf5(out, all);
+    write_hdf5(out, all, names);
   std::cout << all.samples.size() << " predictions in " << out.string() << ", MAE " << result.mae
             << std::endl;
   return kExitDone;

@@ -23,8 +23,10 @@
 #include "src/apps/launch/version.hpp"
 #include "src/apps/options/mlperf_options.hpp"
 #include "src/apps/options/model_options.hpp"
+#include "src/apps/options/standardize_option.hpp"
 #include "src/apps/options/train_options.hpp"
 #include "src/apps/train/network_on_mesh.hpp"
+#include "src/apps/train/standardization.hpp"
 #include "src/apps/train/training_record.hpp"
 #include "src/nn/optimizers/registry.hpp"
 
@@ -141,6 +143,26 @@ std::optional<LoadedCheckpoint> load_parameters(NetworkOnMesh& network, const Op
   return {};
 }
 
+/// Scales the network's input as --standardize says, and records that as a setting of the network.
+void standardize_input(NetworkOnMesh& network, const Options& options,
+                       const std::optional<LoadedCheckpoint>& from, const Dataset& training,
+                       TrainerOptions& trainer) {
+  const Comm& world = network.mesh.world();
+  const auto wanted = options.get<std::string>("standardize");
+  const auto first = options.get<std::string>("init-from");
+  std::string stored = "off";
+  if (from && from->state.model.contains("standardize"))
+    stored = from->state.model.at("standardize");
+  else if (!from && !first.empty())
+    stored = checkpoint_model_options(world, first).get<std::string>("standardize");
+  if (!from && wanted == "off" && stored != "off")
+    throw UsageError(fmt::format("--init-from {}: its network standardizes its input", first),
+                     "add --standardize, which then uses the numbers of that checkpoint");
+  const std::string numbers = resolved_standardization(world, wanted, stored, training);
+  network.model.scale_counts(parse_standardization(numbers, network.model.input().c));
+  if (numbers != "off") trainer.model["standardize"] = numbers;
+}
+
 void say(const Comm& world, const std::string& text) {
   if (world.rank() == 0) std::cout << text << std::endl;
 }
@@ -214,6 +236,7 @@ int train(const Comm& world, const Options& options) {
   if (lock) remove_partial_files(trainer_settings.out, "");  // left by a killed run
   const std::optional<LoadedCheckpoint> from = load_parameters(network, options);
   if (from && !from->warning.empty()) warn(world, from->warning);
+  standardize_input(network, options, from, *training, trainer_settings);
 
   std::unique_ptr<RunTimeline> timeline;
   if (trace_request) {
@@ -241,6 +264,9 @@ int train(const Comm& world, const Options& options) {
   if (trainer_settings.augment)
     say(world, fmt::format("augmentation: {} flips and axis permutations",
                            symmetries_of(training->shape()).size()));
+  if (const auto& scales = network.model.count_scales(); !scales.empty())
+    say(world, fmt::format("standardizing log(1+x) by the mean:deviation of each channel, {}",
+                           to_text(scales)));
   if (trainer.dropped_samples() > 0)
     say(world,
         fmt::format(

@@ -139,7 +139,8 @@ void ConvolutionBlock::prepare(const LayerContext& context, std::vector<Paramete
   (void)dst_type(context.src_types);
   check_place();
   kernels_ = ConvolutionKernels({options_.compute, options_.compute, false});
-  source_ = DenseSource(context.src_types[0], options_.compute);
+  source_ =
+      DenseSource(context.src_types[0], options_.compute, options_.compute, context.count_scales);
   prepare_forward();
   if (context.training) {
     prepare_data_gradient();
@@ -166,7 +167,8 @@ void ConvolutionBlock::prepare_pooled_forward() {
   pooled_forward_.emplace(options_.compute, context_.src_shapes[0].c, channels(),
                           options_.window.kernel);
   const DataType type = pooled_forward_->src_type();
-  pooled_source_ = DenseSource(context_.src_types[0], type, options_.compute);
+  pooled_source_ =
+      DenseSource(context_.src_types[0], type, options_.compute, context_.count_scales);
   for (const Box& dst : context_.dst_chunks) {
     PreparedChunk& chunk = chunks_.emplace_back(PreparedChunk{dst, {}});
     const Box src = geometry_.needs(dst);

@@ -28,8 +28,8 @@ inline namespace HALOMESH_ISA {
 
 /// dst = leaky_relu(max_pool(convolution(src) + bias)); see Convolution and MaxPooling. Because the
 /// leaky ReLU is non-decreasing, it can be applied after the pooling, to fewer elements. Input:
-/// kInt16 counts, read as log(1+x); kFloat32; or kBfloat16 when that is the compute type. Planes of
-/// the convolution that no whole pooling window covers are never computed.
+/// kInt16 counts, read as LayerContext::count_scales says; kFloat32; or kBfloat16 when that is the
+/// compute type. Planes of the convolution that no whole pooling window covers are never computed.
 ///
 /// Convolution planes are written to a cache-sized buffer and pooled there at once; one byte per
 /// output element records for backward where its value came from and whether the slope applies. For

@@ -3,8 +3,7 @@
 #include "src/nn/layers/dense_source.hpp"
 
 #include <algorithm>
-
-#include "src/nn/counts.hpp"
+#include <vector>
 
 namespace halomesh {
 inline namespace HALOMESH_ISA {
@@ -16,17 +15,22 @@ constexpr auto kRounded = [](auto x) { return kToFloat32(kToBfloat16(x)); };
 
 }  // namespace
 
-DenseSource::DenseSource(DataType from, DataType to, DataType precision)
-    : from_(from), to_(to), precision_(precision) {
-  if (from != DataType::kInt16 || precision != DataType::kBfloat16) return;
-  const auto logarithms = log_table();
-  const auto size = static_cast<std::int64_t>(logarithms.size());
+DenseSource::DenseSource(DataType from, DataType to, DataType precision,
+                         std::span<const ChannelScale> scales)
+    : from_(from), to_(to), precision_(precision), by_channel_(!scales.empty()) {
+  if (from != DataType::kInt16 || (precision == DataType::kFloat32 && !by_channel_)) return;
+  const std::vector<float> scaled = scaled_logarithms(scales);
+  const std::span<const float> tables =
+      by_channel_ ? std::span<const float>(scaled) : std::span<const float>(log_table());
   if (to == DataType::kBfloat16) {
-    short_logarithms_ = AlignedBuffer<Bfloat16>(size);
-    std::transform(logarithms.begin(), logarithms.end(), short_logarithms_.data(), kToBfloat16);
+    short_tables_ = AlignedBuffer<Bfloat16>(std::ssize(tables));
+    std::transform(tables.begin(), tables.end(), short_tables_.data(), kToBfloat16);
   } else {
-    rounded_logarithms_ = AlignedBuffer<float>(size);
-    std::transform(logarithms.begin(), logarithms.end(), rounded_logarithms_.data(), kRounded);
+    tables_ = AlignedBuffer<float>(std::ssize(tables));
+    if (precision == DataType::kFloat32)
+      std::copy(tables.begin(), tables.end(), tables_.data());
+    else
+      std::transform(tables.begin(), tables.end(), tables_.data(), kRounded);
   }
 }
 
@@ -72,18 +76,26 @@ void DenseSource::fill(TensorView<const From> view, std::int64_t n, const Box& b
 
 template <class To, class Convert>
 void DenseSource::fill_values(AnyConstView view, std::int64_t n, const Box& box,
-                              const Padding& padding, const To* logarithms,
-                              const Convert& convert) {
+                              const Padding& padding, const To* tables, const Convert& convert) {
   const auto with_each = [](const auto& value_of) {
     return [value_of](const auto* x, std::int64_t size, To* y) {
       for (std::int64_t i = 0; i < size; ++i) y[i] = value_of(x[i]);
     };
   };
   // Readers reject negative counts; the mask keeps any value within the table.
-  const auto look_up = [logarithms](std::int16_t x) {
-    return logarithms[static_cast<unsigned>(x) & 0x7fffU];
+  constexpr unsigned kMostCounts = 0x7fffU;
+  const auto look_up = [tables](std::int16_t x) {
+    return tables[static_cast<unsigned>(x) & kMostCounts];
   };
-  if (from_ == DataType::kInt16)
+  const auto by_channel = [tables, channels = box.extent(kC)](const std::int16_t* x,
+                                                              std::int64_t size, To* y) {
+    for (std::int64_t i = 0; i < size; i += channels)
+      for (std::int64_t c = 0; c < channels; ++c)
+        y[i + c] = tables[c * (kMostCounts + 1) + (static_cast<unsigned>(x[i + c]) & kMostCounts)];
+  };
+  if (from_ == DataType::kInt16 && by_channel_)
+    fill<std::int16_t, To>(view.as<std::int16_t>(), n, box, padding, by_channel);
+  else if (from_ == DataType::kInt16)
     fill<std::int16_t, To>(view.as<std::int16_t>(), n, box, padding, with_each(look_up));
   else if (from_ == DataType::kBfloat16)
     fill<Bfloat16, To>(view.as<Bfloat16>(), n, box, padding, with_each(convert));
@@ -95,11 +107,12 @@ const void* DenseSource::read(AnyConstView view, std::int64_t n, const Box& box,
                               const Padding& padding) {
   if (is_as_wanted() && padding.none() && view.is_dense(box)) return view.begin_of(n, box);
   if (to_ == DataType::kBfloat16)
-    fill_values<Bfloat16>(view, n, box, padding, short_logarithms_.data(), kToBfloat16);
+    fill_values<Bfloat16>(view, n, box, padding, short_tables_.data(), kToBfloat16);
   else if (precision_ == DataType::kFloat32)
-    fill_values<float>(view, n, box, padding, log_table().data(), kToFloat32);
+    fill_values<float>(view, n, box, padding, by_channel_ ? tables_.data() : log_table().data(),
+                       kToFloat32);
   else
-    fill_values<float>(view, n, box, padding, rounded_logarithms_.data(), kRounded);
+    fill_values<float>(view, n, box, padding, tables_.data(), kRounded);
   return buffer_.data();
 }
 

@@ -5,7 +5,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
+#include "src/nn/counts.hpp"
 #include "src/nn/data_type.hpp"
 #include "src/nn/layers/isa.hpp"
 #include "src/nn/tensor.hpp"
@@ -24,9 +26,11 @@ class DenseSource {
   /// An empty source.
   DenseSource() = default;
   /// Inputs are of type `from`; results are of type `to`, kFloat32 or kBfloat16, and hold values
-  /// rounded to `precision`, kFloat32 or kBfloat16.
-  DenseSource(DataType from, DataType to, DataType precision);
-  DenseSource(DataType from, DataType to) : DenseSource(from, to, to) {}
+  /// rounded to `precision`, kFloat32 or kBfloat16. Inputs of kInt16 are counts of as many channels
+  /// as there are `scales`, or if there are none, stand for log(1+x). Zeros around a box are zeros
+  /// of the result.
+  DenseSource(DataType from, DataType to, DataType precision,
+              std::span<const ChannelScale> scales = {});
 
   /// Allocates room for `box`, with zeros around it, of an input that spans `span`.
   void reserve(const Box& span, const Box& box, const Padding& padding = {});
@@ -41,12 +45,13 @@ class DenseSource {
             const Convert& convert);
   template <class To, class Convert>
   void fill_values(AnyConstView view, std::int64_t n, const Box& box, const Padding& padding,
-                   const To* logarithms, const Convert& convert);
+                   const To* tables, const Convert& convert);
 
   DataType from_ = DataType::kFloat32, to_ = DataType::kFloat32, precision_ = DataType::kFloat32;
-  // Of counts, when they are rounded to bf16: one of the two.
-  AlignedBuffer<Bfloat16> short_logarithms_;
-  AlignedBuffer<float> rounded_logarithms_;
+  bool by_channel_ = false;  // whether each channel of counts has a table of its own
+  // Of counts, one of the two; none where that is log_table().
+  AlignedBuffer<Bfloat16> short_tables_;
+  AlignedBuffer<float> tables_;
   AlignedBuffer<std::byte> buffer_;
 };
 

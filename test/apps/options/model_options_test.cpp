@@ -8,8 +8,11 @@
 #include <filesystem>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "runtime/train/resume_rules.hpp"
+#include "src/apps/options/standardize_option.hpp"
 #include "src/apps/options/train_options.hpp"
 
 namespace halomesh {
@@ -33,6 +36,30 @@ TEST_CASE("settings rebuild the network") {
   CHECK(count(options) ==
         (27 * 4 + 1) * 8 + (27 * 8 + 1) * 16 + (27 * 16 + 1) * 32 + (512 * 32 + 1) * 16 + 17 * 2);
   CHECK(count(options_of_settings(settings, "f.h5")) == count(options));
+}
+
+TEST_CASE("--standardize: off is not stored, numbers come back, mistakes are named") {
+  const auto parsed = [](const std::vector<std::string>& arguments) {
+    Options options("x", "");
+    add_model_options(options);
+    options.parse(arguments);
+    return options;
+  };
+  CHECK(make_model(parsed({})).count_scales().empty());
+  CHECK_FALSE(model_settings(parsed({})).contains("standardize"));
+  CHECK(make_model(parsed({"--standardize"})).count_scales() == std::vector<ChannelScale>(4));
+  const std::vector<ChannelScale> scales = {{1.0 / 3, 0.1}, {0, 1}, {-2.5, 1e-9}, {1e3, 2.0 / 7}};
+  auto settings = model_settings(parsed({"--standardize", to_text(scales)}));
+  CHECK(make_model(options_of_settings(settings, "f.h5")).count_scales() == scales);
+  for (const auto& [text, what] : {std::pair{"yes", "'yes' is not MEAN:DEVIATION"},
+                                   {"1:2,3", "'3' is not MEAN:DEVIATION"},
+                                   {"1:2,3:4", "2 pairs for 4 channels"},
+                                   {"0:1,0:1,0:1,0:0", "0:0 is out of range"},
+                                   {"0:1,0:1,0:1,nan:1", "nan"}}) {
+    CAPTURE(text);
+    CHECK_THROWS_WITH_AS(make_model(parsed({"--standardize", text})), doctest::Contains(what),
+                         UsageError);
+  }
 }
 
 TEST_CASE("settings of another program are refused, naming the file") {

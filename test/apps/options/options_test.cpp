@@ -32,6 +32,8 @@ Options sample_options() {
       .add<PartGrid>("parts", "DxHxW", PartGrid{}, "how cut")
       .add<bool>("augment", "on|off", false, "more")
       .add_choice("precision", {"fp32", "bf16"}, "fp32", "numbers")
+      .add_choice("beside", {"off", "mean", "all"}, "off", "what else")
+      .implicit("mean")
       .add_switch("overwrite", "replace");
   return options;
 }
@@ -54,6 +56,16 @@ std::string refusal(const std::vector<std::string>& arguments) {
     return std::string(error.what()) + " | " + error.hint();
   }
   return "nothing was thrown";
+}
+
+TEST_CASE("an option with an implicit value may be given without one") {
+  CHECK(parsed({}).get<std::string>("beside") == "off");
+  CHECK(parsed({"--beside"}).get<std::string>("beside") == "mean");
+  CHECK(parsed({"--beside", "--count", "4"}).get<std::string>("beside") == "mean");
+  CHECK(parsed({"--beside", "all"}).get<std::string>("beside") == "all");
+  CHECK(parsed({"--beside=off"}).get<std::string>("beside") == "off");
+  CHECK(refusal({"--beside=some"}) ==
+        "--beside: 'some' is not one of off|mean|all | give one of off|mean|all");
 }
 
 TEST_CASE("defaults apply where nothing is given") {
@@ -190,7 +202,8 @@ TEST_CASE("mistakes in a file name the file and the line") {
                                  ":1: count: 'x' is not a whole number such as 64 | give a "
                                  "whole number such as 64");
   CHECK(of("count = 0\n") == file + ":1: count: 0 is too small | give at least 1");
-  CHECK(of("[first] # of all\n\ncount = 0\n") == file + ":3: count: 0 is too small | give at least 1");
+  CHECK(of("[first] # of all\n\ncount = 0\n") ==
+        file + ":3: count: 0 is too small | give at least 1");
   CHECK(of("count\n").find(file + ":1: 'count' is not of the form NAME = VALUE") == 0);
   CHECK(of("count = 1\ncount = 2\n") == file + ":2: count is given twice | give it once");
   CHECK(of("config = other\n").find(file + ":1: a configuration file cannot name another") == 0);
@@ -307,7 +320,7 @@ TEST_CASE("resolved options read back unchanged") {
   const Options o = parsed({"--rate", "0.001", "--fc", "7", "--parts", "1x2x3", "--augment", "on"});
   std::vector<std::string> again;
   for (const auto& [name, value] : o.resolved()) again.push_back("--" + name + "=" + value);
-  CHECK(again.size() == 10);
+  CHECK(again.size() == 11);
   CHECK(parsed(again).resolved() == o.resolved());
 }
 

@@ -37,6 +37,7 @@ Settings settings_of(const TrainerOptions& options, std::int64_t samples = 100) 
                    {"conv-layers", "3"},
                    {"fc", "128,64"},
                    {"targets", "4"},
+                   {"standardize", "0.5:1,0.25:2"},
                    {"dropout", "0.5"}});
   return settings;
 }
@@ -108,7 +109,7 @@ TEST_CASE("each setting of the trainer is recorded, and its change is detected")
   }
   // The rest come from the network's options, the seed and the data.
   for (const char* name : {"model", "input", "kernel", "filters", "conv-layers", "fc", "targets",
-                           "dropout", "seed", "training-samples"}) {
+                           "standardize", "dropout", "seed", "training-samples"}) {
     CAPTURE(name);
     const Settings before = settings_of(options_with(step));
     Settings after = before;

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Means and deviations as text: see standardize_option.hpp.
+#include "src/apps/options/standardize_option.hpp"
+
+#include <cmath>
+#include <sstream>
+
+#include "error.hpp"
+#include "src/apps/options/option_text.hpp"
+
+namespace halomesh {
+
+std::vector<ChannelScale> parse_standardization(const std::string& text, std::int64_t channels) {
+  const auto refuse = [&](const std::string& what) {
+    throw UsageError(
+        fmt::format("--standardize {}: {}", text, what),
+        "give on or off; only checkpoints hold numbers, MEAN:DEVIATION for each channel");
+  };
+  if (text == "off") return {};
+  if (text == "on") return std::vector<ChannelScale>(static_cast<std::size_t>(channels));
+  std::vector<ChannelScale> scales;
+  std::istringstream pairs(text);
+  for (std::string pair; std::getline(pairs, pair, ',');) {
+    const std::size_t colon = pair.find(':');
+    const auto mean = from_text<double>(pair.substr(0, colon));
+    const auto deviation =
+        colon == std::string::npos ? std::nullopt : from_text<double>(pair.substr(colon + 1));
+    if (!mean || !deviation) refuse(fmt::format("'{}' is not MEAN:DEVIATION", pair));
+    if (!std::isfinite(*mean) || !std::isfinite(*deviation) || !(*deviation > 0))
+      refuse(fmt::format("{} is out of range", pair));
+    scales.push_back({*mean, *deviation});
+  }
+  if (std::ssize(scales) != channels)
+    refuse(fmt::format("{} pairs for {} channels", scales.size(), channels));
+  return scales;
+}
+
+std::string to_text(const std::vector<ChannelScale>& scales) {
+  std::string text;
+  for (const ChannelScale& s : scales)
+    text += fmt::format("{}{}:{}", text.empty() ? "" : ",", s.mean, s.deviation);
+  return text;
+}
+
+}  // namespace halomesh

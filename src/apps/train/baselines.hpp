@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Simple predictors that a network must beat, fitted to the training samples.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runtime/data/dataset.hpp"
+#include "runtime/mpi/mpi.hpp"
+#include "src/nn/target_errors.hpp"
+
+namespace halomesh {
+
+/// A predictor and its quality on a split.
+struct Baseline {
+  std::string name;
+  std::vector<TargetQuality> targets;
+};
+
+/// On `split`, "mean" predicts the mean of the training targets; "spectrum", only if
+/// `with_spectrum`, is a quadratic regression on the logarithms of the power spectra of the
+/// channels (QuadraticRegression, SpectrumFeatures). Each rank reads its share of the samples,
+/// once. Throws UsageError for spectra of samples that are not cubes, and Error on a stop signal or
+/// where a sample cannot be read. Collective over `world`.
+std::vector<Baseline> baselines(const Comm& world, const Dataset& training, const Dataset& split,
+                                bool with_spectrum);
+
+}  // namespace halomesh

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Names of targets: see target_names.hpp.
+#include "src/apps/train/target_names.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+namespace halomesh {
+namespace {
+
+/// A JSON list of `count` names; "[]" if the directory describes no data set with so many targets.
+nlohmann::json described_names(const std::filesystem::path& directory, std::size_t count) {
+  std::ifstream file(directory / "dataset.json");
+  const auto description = nlohmann::json::parse(file, nullptr, false);
+  if (!description.is_object()) return nlohmann::json::array();
+  const auto names = description.find("targets");
+  const bool usable = names != description.end() && names->is_array() && names->size() == count &&
+                      std::all_of(names->begin(), names->end(), [](const nlohmann::json& name) {
+                        return name.is_string() && !name.get<std::string>().empty();
+                      });
+  return usable ? *names : nlohmann::json::array();
+}
+
+std::string plain(std::string name) {
+  std::replace_if(
+      name.begin(), name.end(),
+      [](unsigned char c) {
+        return std::isalnum(c) == 0 &&
+               std::string_view("._+-").find(static_cast<char>(c)) == std::string_view::npos;
+      },
+      '_');
+  return name;
+}
+
+}  // namespace
+
+std::vector<std::string> target_names(const Comm& world, const Options& options,
+                                      const Options& model) {
+  const auto count = static_cast<std::size_t>(model.get<std::int64_t>("targets"));
+  std::string text;
+  if (world.rank() == 0)
+    text = described_names(options.get<std::string>("data"), count)
+               .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  auto names = nlohmann::json::parse(world.broadcast(text, 0)).get<std::vector<std::string>>();
+  if (names.empty() && count == 4 && model.get<std::string>("model") == "cosmoflow")
+    return {"omega_m", "sigma_8", "n_s", "h0"};
+  std::transform(names.begin(), names.end(), names.begin(), plain);
+  return names;
+}
+
+std::vector<std::string> target_titles(const Comm& world, const Options& options,
+                                       const Options& model) {
+  std::vector<std::string> titles = target_names(world, options, model);
+  if (titles.empty())
+    for (std::int64_t t = 1; t <= model.get<std::int64_t>("targets"); ++t)
+      titles.push_back(fmt::format("target {}", t));
+  return titles;
+}
+
+}  // namespace halomesh
