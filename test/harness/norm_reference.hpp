@@ -27,7 +27,8 @@ inline NormReference norm_reference(const GlobalTensor& x, const GlobalTensor& d
   NormReference out{Estimate(x.values.size()), Estimate(x.values.size()), Estimate(channels),
                     Estimate(channels)};
   const std::size_t size = channels / static_cast<std::size_t>(groups);
-  const double count = static_cast<double>(volume / channels * size);
+  const std::size_t elements = volume / channels * size;
+  const auto count = static_cast<double>(elements);
   // Calls visit(element, channel) for all of group g in sample n.
   const auto each = [&](std::size_t n, std::size_t g, const auto& visit) {
     for (std::size_t i = n * volume; i < (n + 1) * volume; ++i)

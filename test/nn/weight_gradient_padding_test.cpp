@@ -17,7 +17,10 @@ namespace {
 constexpr std::int64_t kChannels = 16, kOther = 2;
 
 // Small integers, of which every sum is exact in either type.
-float value(std::int64_t i, std::int64_t of) { return static_cast<float>(i * i % of - of / 2); }
+float value(std::int64_t i, std::int64_t of) {
+  const std::int64_t integer = i * i % of - of / 2;
+  return static_cast<float>(integer);
+}
 
 // Values in the memory of a type, with NaN before and behind them.
 class Guarded {
