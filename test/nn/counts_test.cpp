@@ -28,7 +28,7 @@ TEST_CASE("counts: standardized by channel, rounded once") {
   const std::vector<float> tables = scaled_logarithms(scales);
   const std::size_t size = log_table().size();
   REQUIRE(tables.size() == 3 * size);
-  for (std::size_t x : {0, 1, 7, 100, 32767}) {
+  for (const std::size_t x : {0UL, 1UL, 7UL, 100UL, 32767UL}) {
     const double y = std::log1p(static_cast<double>(x));
     CHECK(tables[x] == log_table()[x]);
     CHECK(tables[size + x] == static_cast<float>((y - 2) / 0.5));

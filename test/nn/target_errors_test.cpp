@@ -46,7 +46,7 @@ TEST_CASE("the mean of the targets has R^2 0, and a constant target none") {
 TEST_CASE("sums of several places give the quality of all samples") {
   TargetErrors all(1), left(1), right(1), none(1);
   for (int i = 0; i < 10; ++i) {
-    const float prediction = static_cast<float>(i * i % 7), target = static_cast<float>(i);
+    const auto prediction = static_cast<float>(i * i % 7), target = static_cast<float>(i);
     all.add(&prediction, &target);
     (i < 3 ? left : right).add(&prediction, &target);
   }

@@ -87,7 +87,7 @@ std::vector<Baseline> baselines(const Comm& world, const Dataset& training, cons
     world.sum(values);
     world.broadcast(std::as_writable_bytes(values), 0);
   };
-  const std::vector<double> mean = mean_targets(fitted, add_up);
+  std::vector<double> mean = mean_targets(fitted, add_up);
   std::vector<Baseline> all;
   all.push_back({"mean", quality_of(measured, add_up, [&](std::size_t) { return mean; })});
   if (!with_spectrum) return all;

@@ -51,14 +51,17 @@ TEST_CASE("--standardize: off is not stored, numbers come back, mistakes are nam
   const std::vector<ChannelScale> scales = {{1.0 / 3, 0.1}, {0, 1}, {-2.5, 1e-9}, {1e3, 2.0 / 7}};
   auto settings = model_settings(parsed({"--standardize", to_text(scales)}));
   CHECK(make_model(options_of_settings(settings, "f.h5")).count_scales() == scales);
-  for (const auto& [text, what] : {std::pair{"yes", "'yes' is not MEAN:DEVIATION"},
-                                   {"1:2,3", "'3' is not MEAN:DEVIATION"},
-                                   {"1:2,3:4", "2 pairs for 4 channels"},
-                                   {"0:1,0:1,0:1,0:0", "0:0 is out of range"},
-                                   {"0:1,0:1,0:1,nan:1", "nan"}}) {
+  const std::vector<std::pair<std::string, std::string>> mistakes = {
+      {"yes", "'yes' is not MEAN:DEVIATION"},
+      {"1:2,3", "'3' is not MEAN:DEVIATION"},
+      {"1:2,3:4", "2 pairs for 4 channels"},
+      {"0:1,0:1,0:1,0:0", "0:0 is out of range"},
+      {"0:1,0:1,0:1,nan:1", "nan"}};
+  for (const auto& mistake : mistakes) {
+    const std::string& text = mistake.first;
     CAPTURE(text);
-    CHECK_THROWS_WITH_AS(make_model(parsed({"--standardize", text})), doctest::Contains(what),
-                         UsageError);
+    CHECK_THROWS_WITH_AS(make_model(parsed({"--standardize", text})),
+                         doctest::Contains(mistake.second.c_str()), UsageError);
   }
 }
 
