@@ -152,7 +152,7 @@ endif
 # Sources of each room.
 
 PARTITION := $(wildcard partition/*.cpp partition/*/*.cpp)
-NN        := $(wildcard src/nn/*.cpp src/nn/layers/*.cpp)
+NN        := $(wildcard src/nn/*.cpp src/nn/*/*.cpp)
 SYNTH     := $(wildcard src/synth/*.cpp src/baseline/*.cpp)
 MODELS    := $(wildcard models/*.cpp)
 RUNTIME   := $(wildcard runtime/*/*.cpp)
@@ -170,7 +170,8 @@ endif
 PROTO     := $(wildcard runtime/*/*.proto src/apps/*/*.proto)
 ROOMS     := $(PARTITION) $(NN) $(SYNTH) $(MODELS) $(RUNTIME) $(APPS)
 HEADERS   := $(wildcard include/*.hpp partition/*.hpp partition/*/*.hpp src/nn/*.hpp \
-                        src/nn/layers/*.hpp src/synth/*.hpp src/baseline/*.hpp models/*.hpp runtime/*/*.hpp \
+                        src/nn/*/*.hpp src/synth/*.hpp src/baseline/*.hpp models/*.hpp \
+                        runtime/*/*.hpp \
                         src/apps/*/*.hpp)
 
 HARNESS_MPI  := $(filter-out %_main.cpp,$(wildcard test/harness/mpi*.cpp))
@@ -242,6 +243,9 @@ $(eval $(call compile,$(SYNTH) $(MODELS) $(TEST_NN),$(CXX),$(FLAGS_synth)))
 $(eval $(call compile,$(TEST_SYSTEM) $(TEST_LONG),$(CXX),$(FLAGS_files) $(OPT_tests)))
 $(eval $(call compile,$(RUNTIME) $(APPS) $(HARNESS_MPI) test/harness/mpi_main.cpp,$(MPICXX),$(FLAGS_mpi)))
 $(eval $(call compile,$(TEST_RUNTIME) $(TEST_MPI) $(TEST_APPS),$(MPICXX),$(FLAGS_mpi) $(OPT_tests)))
+
+# Square roots never fail here: loops with them become vector instructions.
+$(call objects,$(wildcard src/nn/optimizers/*.cpp)): DEFINES = -fno-math-errno
 
 # The only file that knows which commit it was built from.
 $(B)/obj/src/apps/launch/version.o: $(B)/stamp/commit
@@ -525,10 +529,10 @@ $(foreach f,$(FUZZ_NAMES),$(eval $(call program,$(B)/fuzz/$(f),$(call objects,te
 
 .PHONY: fuzz fuzz-programs run-fuzz
 SECONDS ?= 3600
-fuzz: ## feed damaged files to the readers for SECONDS (3600), shared by the targets; look for crashes, hangs, memory
+fuzz: ## feed damaged files to the readers for SECONDS (3600), shared by the targets; look for crashes, hangs, memory; SEED=N repeats a run
 	@+$(MAKE) --no-print-directory LINT=1 deps
 	@+$(MAKE) --no-print-directory BUILD=fuzz fuzz-programs
-	@+$(MAKE) --no-print-directory BUILD=fuzz SECONDS=$(SECONDS) run-fuzz
+	@+$(MAKE) --no-print-directory BUILD=fuzz SECONDS=$(SECONDS) SEED=$(SEED) run-fuzz
 fuzz-programs: $(FUZZ_PROGRAMS)
 # What is found lies in build/fuzz/corpus and serves the next run; an input that fails is kept there.
 # Leaks show as growing memory: MPI libraries leave some behind at exit by design. More than 64 MiB at
@@ -538,7 +542,7 @@ run-fuzz:
 	@for name in $(FUZZ_NAMES); do \
 	  mkdir -p $(B)/corpus/$$name && echo "  FUZZ  $$name" && \
 	  ASAN_OPTIONS=$(FUZZ_LIMITS) $(B)/fuzz/$$name -max_total_time=$$(($(SECONDS) / $(words $(FUZZ_NAMES)))) -timeout=10 \
-	    -rss_limit_mb=1024 -max_len=16384 -print_final_stats=1 \
+	    -rss_limit_mb=1024 -max_len=16384 -print_final_stats=1 $(if $(SEED),-seed=$(SEED)) \
 	    -artifact_prefix=$(B)/corpus/$$name-failed- $(B)/corpus/$$name test/fuzz/corpus/$$name \
 	    >$(B)/corpus/$$name.log 2>&1 || { tail -n 60 $(B)/corpus/$$name.log; exit 1; }; \
 	  grep -E '^stat::(number_of_executed_units|peak_rss_mb)' $(B)/corpus/$$name.log; \

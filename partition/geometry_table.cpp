@@ -49,8 +49,9 @@ std::int64_t partial_sums_received(const TensorGeometry& tensor, std::int64_t pa
 }  // namespace
 
 GeometryTable::GeometryTable(const ModelGeometry& geometry,
-                             const std::vector<std::int64_t>& layer_flops)
-    : geometry_(geometry) {
+                             const std::vector<std::int64_t>& layer_flops,
+                             std::int64_t optimizer_states)
+    : geometry_(geometry), optimizer_states_(optimizer_states) {
   loads_.resize(static_cast<std::size_t>(geometry.grid().count()));
   for (std::size_t part = 0; part < loads_.size(); ++part) add_local(part, layer_flops);
   add_transfers();
@@ -98,7 +99,8 @@ void GeometryTable::add_local(std::size_t part, const std::vector<std::int64_t>&
 
 std::int64_t GeometryTable::memory_bytes(std::int64_t part, std::int64_t batch) const {
   const PartLoad& load = loads_.at(static_cast<std::size_t>(part));
-  return batch * (2 * load.input_bytes + 2 * load.tensor_bytes) + 3 * load.parameters * kFloatBytes;
+  return batch * (2 * load.input_bytes + 2 * load.tensor_bytes) +
+         (2 + optimizer_states_) * load.parameters * kFloatBytes;
 }
 
 std::int64_t GeometryTable::busiest_part() const {
@@ -217,7 +219,8 @@ void GeometryTable::print_totals(std::ostream& out, std::size_t part, std::int64
              digits(memory_bytes(static_cast<std::int64_t>(part), batch))});
   table.add({"  input block, in use and being read", digits(2 * batch * load.input_bytes)});
   table.add({"  tensors, values and gradients", digits(2 * batch * load.tensor_bytes)});
-  table.add({"  parameters, gradients and momentum", digits(3 * held)});
+  table.add({"  parameters and gradients", digits(2 * held)});
+  table.add({"  state of the optimizer", digits(optimizer_states_ * held)});
   out << table;
 }
 

@@ -32,14 +32,16 @@ struct PartLoad {
 class GeometryTable {
  public:
   /// `layer_flops`: floating-point operations of each layer for one sample's whole forward pass,
-  /// divided among the parts by the volume that they compute; may be empty.
+  /// divided among the parts by the volume that they compute; may be empty. `optimizer_states`:
+  /// arrays of the size of the parameters that the optimizer keeps.
   explicit GeometryTable(const ModelGeometry& geometry,
-                         const std::vector<std::int64_t>& layer_flops = {});
+                         const std::vector<std::int64_t>& layer_flops = {},
+                         std::int64_t optimizer_states = 1);
 
   const std::vector<PartLoad>& loads() const { return loads_; }
   /// Memory of a part in training with `batch` local samples: two input blocks (one in use, one
   /// being read), values and gradients of all other tensors, parameters with gradients and
-  /// momentum. Exchange buffers and layers' scratch come on top.
+  /// the optimizer's states. Exchange buffers and layers' scratch come on top.
   std::int64_t memory_bytes(std::int64_t part, std::int64_t batch) const;
   /// The part with the largest halo; ties go to the part with neighbours on most sides, then to the
   /// first.
@@ -61,6 +63,7 @@ class GeometryTable {
   void print_extremes(std::ostream& out, std::int64_t batch) const;
 
   const ModelGeometry& geometry_;
+  std::int64_t optimizer_states_;
   std::vector<PartLoad> loads_;
 };
 

@@ -14,7 +14,7 @@ LayerBoxes boxes_of(const LayerGeometry& layer, std::span<const Shape> src,
     boxes.src_needed = boxes.src_local;
     const bool has_input = std::any_of(boxes.src_local.begin(), boxes.src_local.end(),
                                        [](const Box& box) { return !box.empty(); });
-    boxes.dst_produced = has_input ? Box::whole(layer.dst_shape(src)) : Box{};
+    boxes.dst_produced = has_input ? layer.contributes(boxes.src_local, src) : Box{};
   } else {
     for (std::size_t i = 0; i < src.size(); ++i)
       boxes.src_needed.push_back(dst_owned.empty() ? Box{} : layer.needs(dst_owned, i, src));

@@ -73,6 +73,13 @@ class LayerGeometry {
   /// (dense layers); the partial sums are then added up on the owners of the output.
   virtual bool splits_over_input() const { return false; }
 
+  /// Of such a layer: the output box to which a part with these blocks of the inputs, one per input
+  /// and not all empty, adds something; by default the whole output.
+  virtual Box contributes(std::span<const Box> src_local, std::span<const Shape> src) const {
+    (void)src_local;
+    return Box::whole(dst_shape(src));
+  }
+
   /// True when a part may compute only a block of the output's channels, with the rows of the
   /// parameters that belong to them. choose_cuts() decides whether it does.
   virtual bool splits_over_channels() const { return false; }

@@ -135,6 +135,15 @@ void ModelGeometry::derive_needs(const std::vector<GraphNode>& nodes) {
         if (nodes[l].inputs[i] == t)
           for (std::size_t p = 0; p < parts; ++p)
             tensor.needed[p] = hull(tensor.needed[p], layers_[l].boxes[p].src_needed[i]);
+    tensor.gradient_starts_whole.assign(parts, false);
+    if (tensor.consumers.empty()) continue;
+    const std::size_t last = tensor.consumers.back();
+    const auto& inputs = nodes[last].inputs;
+    const auto input =
+        static_cast<std::size_t>(std::find(inputs.begin(), inputs.end(), t) - inputs.begin());
+    for (std::size_t p = 0; p < parts; ++p)
+      tensor.gradient_starts_whole[p] = layers_[last].boxes[p].src_needed[input].contains(
+          hull(tensor.owned[p], tensor.needed[p]));
   }
 }
 

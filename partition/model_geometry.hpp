@@ -21,9 +21,12 @@ struct TensorGeometry {
   Shape shape;
   std::vector<std::size_t> consumers;  ///< layers that read it
   Partition owned;
-  std::vector<Box> produced;  ///< owned, or the whole tensor where partial sums are computed
+  std::vector<Box> produced;  ///< owned, or what the part's partial sums contribute to
   std::vector<Box> needed;    ///< hull of what the consumers read on this part
   std::vector<Box> span;      ///< hull of all three: the box that memory is allocated for
+  /// Whether the last consumer, whose gradient comes first in backward, reads all that is owned or
+  /// needed: the gradient need not be cleared before.
+  std::vector<bool> gradient_starts_whole;
   bool partial_sums = false;
   /// Forward: copy along it (halos, gathers). Backward: add along its reverse.
   TransferPlan distribute;

@@ -178,16 +178,17 @@ def _text(value):
 def load_checkpoint(path, tree="parameters"):
     """The arrays of a checkpoint by "LAYER.weight" and "LAYER.bias", float32.
 
-    path: the file, or the --out directory of a run for its newest. tree: "parameters", or
-    "optimizer" for the velocities of SGD. Shapes: convolution weights (out, in, kd, kh, kw), dense
-    weights (out, in), where the inputs of the first dense layer are in the order d, h, w, c; biases
-    (out,). Layers are in the order of the network.
+    path: the file, or the --out directory of a run for its newest. tree: "parameters",
+    "optimizer" for the momentum of SGD, "first_moment" or "second_moment" for those of AdamW and
+    LAMB. Shapes: convolution weights (out, in, kd, kh, kw), dense weights (out, in), where the
+    inputs of the first dense layer are in the order d, h, w, c; biases (out,). Layers are in the
+    order of the network.
     """
     import h5py
     with h5py.File(_checkpoint_file(path), "r") as file:
         if tree not in file:
             raise ValueError(f"{file.filename} has no {tree}: give a checkpoint of halomesh, and "
-                             'tree "parameters" or "optimizer"')
+                             f'one of its trees: {", ".join(sorted(set(file) - {"model", "run"}))}')
         # By number: conv10 comes after conv2.
         layers = sorted(file[tree], key=lambda name: [
             int(part) if part.isdigit() else part for part in re.split("([0-9]+)", name)])

@@ -141,14 +141,15 @@ void MlperfLog::staging_stop() {
   add({kEnd, "staging_stop", nullptr, __LINE__, {}, nullptr, true});
 }
 
-void MlperfLog::optimizer(const ScheduleOptions& schedule, double weight_decay, double dropout) {
+void MlperfLog::optimizer(const std::string& name, const ScheduleOptions& schedule,
+                          double weight_decay, double dropout) {
   const bool warms_up = schedule.warmup_epochs > 0 && schedule.warmup_initial > 0;
   const double factor = warms_up ? schedule.peak / schedule.warmup_initial : 1.0;
-  add({kPoint, "opt_name", "SGD", __LINE__});
+  add({kPoint, "opt_name", name, __LINE__});
   add({kPoint, "opt_base_learning_rate", schedule.peak, __LINE__});
   add({kPoint, "opt_learning_rate_warmup_epochs", schedule.warmup_epochs, __LINE__});
   add({kPoint, "opt_learning_rate_warmup_factor", factor, __LINE__});
-  if (schedule.kind != ScheduleKind::kLinear) {
+  if (schedule.kind == ScheduleKind::kConstant || schedule.kind == ScheduleKind::kStep) {
     const bool falls = schedule.kind == ScheduleKind::kStep && !schedule.decay_factors.empty();
     const Json boundaries = falls ? Json(schedule.decay_epochs) : Json::array();
     const double decay =

@@ -65,9 +65,11 @@ class MlperfLog {
   /// Staging belongs to each job of a run that stages; before open() or after it.
   void staging_start();
   void staging_stop();
-  /// `schedule` as the rules describe it: base rate = peak, warm-up factor = peak / first rate,
-  /// decay factor = the largest. A linear decay has no keys there and is left out.
-  void optimizer(const ScheduleOptions& schedule, double weight_decay, double dropout);
+  /// `name` is that of the optimizer, `schedule` as the rules describe it: base rate = peak,
+  /// warm-up factor = peak / first rate, decay factor = the largest. Other decays have no keys
+  /// there and are left out.
+  void optimizer(const std::string& name, const ScheduleOptions& schedule, double weight_decay,
+                 double dropout);
 
   /// From here on each line is in the file when the call returns. Damaged lines are removed, and a
   /// copy of the original file is kept (LineFile::damaged_path()). Throws Error naming the file

@@ -54,8 +54,9 @@ Exchange::Exchange(const Comm& group, int tag, const TransferPlan& plan, Combine
   assign_memory(incoming_, combine == Combine::kCopy, offset);
   assign_memory(outgoing_, true, offset);
   *buffer_ = AlignedBuffer<std::byte>(offset);
-  // Any 2-byte type: its elements are only moved.
-  MPI_Datatype element = size_of(tensor.type) == 4 ? MPI_FLOAT : MPI_UINT16_T;
+  // Of 2 bytes any type: the elements are only moved.
+  const std::int64_t size = size_of(tensor.type);
+  MPI_Datatype element = size == 8 ? MPI_DOUBLE : size == 4 ? MPI_FLOAT : MPI_UINT16_T;
   const auto memory = [&](const Message& m) {
     return m.in_place != nullptr ? m.in_place : buffer_->data() + m.offset;
   };

@@ -33,8 +33,7 @@ void Executor::make_tensors(std::int64_t batch, bool training) {
   const std::vector<DataType> types = model_.types();
   const std::vector<bool> with_diff = tensors_with_diff(model_, geometry_);
   tensors_.resize(geometries.size());
-  std::int64_t extra_volume = 0;
-  Box extra_span;
+  std::int64_t extra_bytes = 0;
   int tag = 0;
   // Tensor 0 is the caller's: it arrives with its halo, and its gradient is not needed.
   for (std::size_t t = 1; t < tensors_.size(); ++t) {
@@ -59,19 +58,14 @@ void Executor::make_tensors(std::int64_t batch, bool training) {
     if (!tensor.diff_wanted) continue;
     tensor.diff_replaces_value = may_replace_value(t);
     if (!tensor.diff_replaces_value) tensor.diff = Tensor(g.span[part_], batch, types[t]);
-    tensor.clear_diff = g.consumers.size() != 1 || !g.needed[part_].contains(g.owned[part_]);
+    tensor.clear_diff = !g.gradient_starts_whole[part_];
     tensor.return_halo = exchange(g.distribute.reversed(), Combine::kAdd, tensor.diff_view(),
                                   Phase::kHaloGradientPack, Phase::kHaloGradientWait);
     tensor.broadcast_diff = exchange(g.broadcast, Combine::kCopy, tensor.diff_view(),
                                      Phase::kHaloGradientPack, Phase::kHaloGradientWait);
-    if (g.consumers.size() > 1 && g.span[part_].volume() > extra_volume) {
-      extra_volume = g.span[part_].volume();
-      extra_span = g.span[part_];
-    }
+    if (g.consumers.size() > 1) extra_bytes = std::max(extra_bytes, batch * value.sample_bytes());
   }
-  // Large enough for either type; the views that use it define their own.
-  extra_diff_ = Tensor(extra_span, batch);
-  extra_dense_ = AlignedBuffer<std::byte>(extra_volume * batch * size_of(DataType::kFloat32));
+  extra_diff_ = AlignedBuffer<std::byte>(extra_bytes);
 }
 
 // Where nothing needs to be sent early to another part, the parameters' gradients may be computed
@@ -120,11 +114,15 @@ void Executor::compute(const Pass& pass, std::size_t layer, const Chunk& chunk) 
                                         tensors_[layer + 1]->value.any_view(), chunk.dst);
 }
 
+// Where other parts add to elements that this one does not produce.
+void Executor::clear_sums(std::size_t t) {
+  const TensorGeometry& g = geometry_.tensors()[t];
+  if (g.partial_sums && !g.produced[part_].contains(g.owned[part_]))
+    clear(tensors_[t]->value.any_view(), g.owned[part_]);
+}
+
 void Executor::publish(std::size_t t) {
   EdgeTensor& tensor = *tensors_[t];
-  const TensorGeometry& g = geometry_.tensors()[t];
-  if (g.partial_sums && !g.owned[part_].empty() && g.produced[part_].empty())
-    clear(tensor.value.any_view(), g.owned[part_]);
   tensor.sum_partials->start();
   tensor.sum_partials->finish();
   for (const auto& round : tensor.distribute)
@@ -167,6 +165,7 @@ void Executor::forward(const Pass& pass, AnyConstView input) {
     const LayerState& state = states_[l];
     layer_ = l;
     std::size_t rounds = 0, computed = 0;
+    clear_sums(l + 1);
     start_rounds(l + 1, computed);             // sends nothing, but receives early
     for (const Chunk& chunk : state.chunks) {  // those that need nothing remote come first
       if (chunk.needs_remote) await_inputs(entry.inputs, ++rounds);
@@ -203,17 +202,13 @@ void Executor::backward_data(const Pass& pass, std::size_t l) {
   for (std::size_t i = 0; i < entry.inputs.size(); ++i) {
     EdgeTensor& src = *tensors_[entry.inputs[i]];
     if (!src.diff_wanted) continue;
-    const bool alone = geometry_.tensors()[entry.inputs[i]].consumers.size() == 1;
+    const bool adds = src.consumers_left < geometry_.tensors()[entry.inputs[i]].consumers.size();
     if (states_[l].active) {
       AnyView target = src.diff_view();
-      if (!alone) target.data = extra_diff_.any_view().data;
+      if (adds) target.data = extra_diff_.data();
       entry.layer->backward_data(pass, {states_[l].src, tensors_[l + 1]->value.any_view()},
                                  tensors_[l + 1]->diff_view(), i, target);
-      if (!alone) {
-        const Box& box = geometry_.layers()[l].boxes[part_].src_needed[i];
-        pack(target, box, extra_dense_.data());
-        unpack_add(extra_dense_.data(), box, src.diff_view());
-      }
+      if (adds) add_box(target, geometry_.layers()[l].boxes[part_].src_needed[i], src.diff_view());
     }
     if (--src.consumers_left == 0) src.return_halo->start();
   }

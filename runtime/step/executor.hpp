@@ -75,7 +75,7 @@ class Executor {
     Tensor value, diff;
     bool diff_wanted = false;
     bool diff_replaces_value = false;  // the diff shares the memory of the value
-    bool clear_diff = false;  // no consumer here reads some owned elements: their diff starts at 0
+    bool clear_diff = false;           // the first diff to come does not fill it: it starts at 0
     std::vector<std::unique_ptr<Exchange>> distribute;      // forward, in the order of chunks
     std::vector<std::size_t> chunks_before_sends;           // by round
     std::unique_ptr<Exchange> sum_partials;                 // forward
@@ -95,6 +95,7 @@ class Executor {
   void set_input(AnyConstView input);
   void await_inputs(const std::vector<std::size_t>& inputs, std::size_t rounds);
   bool may_replace_value(std::size_t tensor) const;
+  void clear_sums(std::size_t tensor);
   void publish(std::size_t tensor);
   void start_rounds(std::size_t tensor, std::size_t computed);
   void backward_data(const Pass& pass, std::size_t layer);
@@ -113,8 +114,7 @@ class Executor {
   std::size_t layer_ = 0;  // whose exchanges progress() serves
   std::vector<InFlight<EdgeTensor>> tensors_;
   std::vector<LayerState> states_;
-  Tensor extra_diff_;  // for tensors with several consumers
-  AlignedBuffer<std::byte> extra_dense_;
+  AlignedBuffer<std::byte> extra_diff_;  // of one consumer, for tensors with several
 };
 
 }  // namespace halomesh

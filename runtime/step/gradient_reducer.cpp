@@ -7,6 +7,7 @@
 
 #include "error.hpp"
 #include "narrow.hpp"
+#include "src/nn/add.hpp"
 
 namespace halomesh {
 namespace {
@@ -41,7 +42,10 @@ GradientReducer::GradientReducer(const ProcessMesh& mesh, const ModelGeometry& g
     : mesh_(mesh), parameters_(parameters), trace_(trace), layers_(geometry.layers().size()) {
   for (const HolderGroup& group : parameters.groups()) {
     HolderSet set(mesh.shape(), mesh.ranks_per_node(), group.parts);
-    if (set.size() == 1) continue;
+    if (set.size() == 1) {
+      alone_.push_back(&group);
+      continue;
+    }
     sets_.push_back(std::move(set));
     make_buckets(geometry, group, sets_.size() - 1, bucket_bytes);
   }
@@ -105,12 +109,33 @@ void GradientReducer::make_buckets(const ModelGeometry& geometry, const HolderGr
   }
 }
 
+void GradientReducer::expect_more(bool more) {
+  more_ = more;
+  if (more && earlier_.size() == 0) earlier_ = AlignedBuffer<float>(parameters_.size());
+}
+
+// Adds the gradients of earlier passes to those of the last one.
+void GradientReducer::add_earlier(std::int64_t offset, std::int64_t volume) {
+  if (!has_earlier_) return;
+  add_values(parameters_.diffs().data() + offset, earlier_.data() + offset, volume);
+}
+
+void GradientReducer::keep_pass() {
+  const std::span<const float> diffs = parameters_.diffs();
+  if (has_earlier_)
+    add_values(earlier_.data(), diffs.data(), parameters_.size());
+  else
+    std::copy(diffs.begin(), diffs.end(), earlier_.data());
+  has_earlier_ = true;
+}
+
 void GradientReducer::begin() {
   step_bytes_ = 0;
   for (Bucket& bucket : buckets_) bucket.missing = bucket.layers.size();
 }
 
 void GradientReducer::completed(std::size_t layer) {
+  if (more_) return;
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
     Bucket& bucket = buckets_[i];
     if (bucket.missing == 0) continue;
@@ -149,6 +174,7 @@ void GradientReducer::start(std::size_t bucket) {
   Bucket& b = buckets_[bucket];
   b.begin_ns = Trace::now_ns();
   ++active_;
+  add_earlier(b.offset, b.volume);
   float* const values = parameters_.diffs().data() + b.offset;
   MPI_Request* const requests = &requests_[bucket * requests_of_a_sum()];
   if (flat())
@@ -192,6 +218,9 @@ void GradientReducer::progress() {
 // Waits for some, not for all: while this rank waits for one sum, others may wait for its
 // contribution to another.
 void GradientReducer::finish() {
+  if (more_) return keep_pass();
+  for (const HolderGroup* group : alone_) add_earlier(group->offset, group->volume);
+  has_earlier_ = false;
   TraceScope scope(trace_, Phase::kReductionWait);
   scope.add_received(step_bytes_);
   counts_.bytes += step_bytes_;

@@ -40,7 +40,12 @@ class GradientReducer {
   GradientReducer& operator=(const GradientReducer&) = delete;
   ~GradientReducer();
 
-  /// Call it before the backward pass of a step.
+  /// For steps of several backward passes: with `more`, finish() only adds the gradients of the
+  /// pass to those of the passes before; without, as at first, sums over ranks are of all passes.
+  /// Keeps memory for the gradients of earlier passes from the first call with `more` on.
+  void expect_more(bool more);
+
+  /// Call it before each backward pass.
   void begin();
   /// The gradients of `layer` are complete on this rank. Starts the sum of every bucket that is
   /// complete now. Holders may complete layers at any time, but for Reduction::kFlat all in the
@@ -48,7 +53,8 @@ class GradientReducer {
   void completed(std::size_t layer);
   /// Lets MPI make progress and takes sums on to their next messages.
   void progress();
-  /// Waits until Parameters::diffs() holds the sums over all holders, in place.
+  /// Waits until Parameters::diffs() holds the sums over all holders, in place; after a pass that
+  /// is not the last one, does not wait and leaves them without meaning.
   void finish();
 
   /// A whole step without any compute: sums what Parameters::diffs() holds. All ranks together.
@@ -83,6 +89,8 @@ class GradientReducer {
                     std::int64_t bucket_bytes);
   void add_sum(std::size_t bucket, Reduction reduction, const NetworkCost& network);
   void start(std::size_t bucket);
+  void add_earlier(std::int64_t offset, std::int64_t volume);
+  void keep_pass();
   void end(std::size_t bucket);
   bool take_completed(bool wait);
   // By MPI itself, each sum is one request.
@@ -93,8 +101,11 @@ class GradientReducer {
   Parameters& parameters_;
   Trace* trace_;
   std::size_t layers_;
+  AlignedBuffer<float> earlier_;  // the sum of the passes before this one of the step
+  bool more_ = false, has_earlier_ = false;
   std::vector<HolderSet> sets_;  // of this rank's holder groups that have more than one rank
-  std::vector<Comm> comms_;      // of these, for Reduction::kFlat alone
+  std::vector<const HolderGroup*> alone_;  // the groups that only this rank holds
+  std::vector<Comm> comms_;                // of these, for Reduction::kFlat alone
   std::vector<Bucket> buckets_;  // of one group: in the order in which backward completes them
   InFlight<AlignedBuffer<float>> in_place_;  // takes over the memory of sums when unwinding
   std::vector<InFlight<PointSum>> sums_;     // of each bucket; none for Reduction::kFlat

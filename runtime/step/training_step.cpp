@@ -2,31 +2,52 @@
 // One step of training: see training_step.hpp.
 #include "runtime/step/training_step.hpp"
 
+#include <cmath>
 #include <functional>
+#include <span>
 
 #include "runtime/step/evaluator.hpp"
+#include "src/nn/add.hpp"
 #include "src/nn/loss.hpp"
 
 namespace halomesh {
 
 TrainingStep::TrainingStep(const ProcessMesh& mesh, Model& model, const ModelGeometry& geometry,
-                           Parameters& parameters, std::int64_t local_batch, Trace* trace,
-                           Reduction reduction)
+                           Parameters& parameters, Optimizer& optimizer, std::int64_t local_batch,
+                           Trace* trace, Reduction reduction, const GradientRules& rules)
     : mesh_(mesh),
       parameters_(parameters),
+      optimizer_(optimizer),
       local_batch_(local_batch),
+      rules_(rules),
       trace_(trace),
       executor_(mesh.group(), model, geometry, parameters, local_batch, true, trace),
-      reducer_(mesh, geometry, parameters, reduction, trace) {}
+      reducer_(mesh, geometry, parameters, reduction, trace),
+      part_sums_(mesh.group()),
+      sum_([this](std::span<double> values) { part_sums_.sum(values); }) {}
 
 double TrainingStep::run(Loader& loader, const StepSettings& settings) {
+  executor_.load_parameters();  // needs no input: overlaps with reading it
+  double loss = 0;
+  for (std::int64_t pass = 0; pass < rules_.passes; ++pass) {
+    reducer_.expect_more(pass + 1 < rules_.passes);
+    loss += run_pass(loader, settings, pass);
+    reducer_.finish();
+  }
+  const TraceScope scope(trace_, Phase::kOptimizer);
+  if (rules_.clip_norm > 0) clip_gradient();
+  optimizer_.update(parameters_, {settings.number, settings.rate, &sum_});
+  return loss;
+}
+
+double TrainingStep::run_pass(Loader& loader, const StepSettings& settings, std::int64_t number) {
   const std::function<void()> poll = [this, &loader] {  // small enough not to allocate memory
     executor_.progress();
     reducer_.progress();
     loader.progress();
   };
-  const Pass pass{true, settings.seed, settings.number, mesh_.replica() * local_batch_, &poll};
-  executor_.load_parameters();  // needs no input: overlaps with reading it
+  const std::int64_t first = (mesh_.replica() * rules_.passes + number) * local_batch_;
+  const Pass pass{true, settings.seed, settings.number, first, &poll};
   const Batch* batch = nullptr;
   {
     const TraceScope scope(trace_, Phase::kInputWait);
@@ -37,18 +58,27 @@ double TrainingStep::run(Loader& loader, const StepSettings& settings) {
   double loss = 0;
   if (const Box& out = executor_.output().span; !out.empty()) {
     const TraceScope scope(trace_, Phase::kLoss);
-    const std::int64_t global_batch = local_batch_ * mesh_.shape().replicas;
+    const std::int64_t global_batch = rules_.passes * local_batch_ * mesh_.shape().replicas;
     const ErrorSums errors = loss_gradient(LossKind::kMeanSquaredError, executor_.output(),
                                            target_view(*batch, out.extent(kC), local_batch_),
                                            local_batch_, global_batch, executor_.output_diff());
     loss = errors.squared / static_cast<double>(global_batch * out.extent(kC));
   }
   executor_.backward(pass, input, reducer_);
-  reducer_.finish();
-  const TraceScope scope(trace_, Phase::kOptimizer);
-  sgd_step(settings.sgd, settings.rate, parameters_.diffs(), parameters_.velocity(),
-           parameters_.values());
   return loss;
+}
+
+void TrainingStep::clip_gradient() {
+  double squares = 0;
+  for (const HolderGroup& group : parameters_.groups())
+    if (parameters_.counts(group))
+      squares += squares_.of(parameters_.diffs().subspan(static_cast<std::size_t>(group.offset),
+                                                         static_cast<std::size_t>(group.volume)));
+  part_sums_.sum(std::span(&squares, 1));
+  gradient_norm_ = std::sqrt(squares);
+  if (!(gradient_norm_ > rules_.clip_norm)) return;
+  scale_values(parameters_.diffs().data(), static_cast<float>(rules_.clip_norm / gradient_norm_),
+               parameters_.size());
 }
 
 }  // namespace halomesh

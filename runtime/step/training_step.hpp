@@ -9,7 +9,9 @@
 #include "runtime/mpi/process_mesh.hpp"
 #include "runtime/step/executor.hpp"
 #include "runtime/step/gradient_reducer.hpp"
+#include "runtime/step/part_sums.hpp"
 #include "src/nn/optimizer.hpp"
+#include "src/nn/square_sums.hpp"
 
 namespace halomesh {
 
@@ -17,25 +19,37 @@ namespace halomesh {
 struct StepSettings {
   std::uint64_t seed = 0;  ///< of dropout
   std::int64_t number = 0;
-  SgdOptions sgd;
   float rate = 0;  ///< learning rate
+};
+
+/// How a step computes and changes the gradient of its batch.
+struct GradientRules {
+  std::int64_t passes = 1;  ///< forward and backward passes of a step, over a batch each
+  double clip_norm = 0;     ///< largest 2-norm of the gradient of all parameters; 0: any
 };
 
 /// A network and everything that its steps need. Steps after the first allocate no memory.
 class TrainingStep {
  public:
-  /// Collective over mesh.world(). All arguments must outlive this object.
+  /// Collective over mesh.world(). All arguments must outlive this object. `local_batch` is that of
+  /// a pass.
   TrainingStep(const ProcessMesh& mesh, Model& model, const ModelGeometry& geometry,
-               Parameters& parameters, std::int64_t local_batch, Trace* trace,
-               Reduction reduction = Reduction::kAuto);
+               Parameters& parameters, Optimizer& optimizer, std::int64_t local_batch, Trace* trace,
+               Reduction reduction = Reduction::kAuto, const GradientRules& rules = {});
 
-  /// Trains on the loader's next batch. Returns this rank's share of the loss, the mean squared
-  /// error over the global batch: the sum over all ranks is the loss. Communicates with the group
-  /// and with the holders of the same parameters.
+  /// Trains on the loader's next batches, one for each pass. Returns this rank's share of the loss,
+  /// the mean squared error over all of them: the sum over all ranks is the loss. Communicates with
+  /// the group and with the holders of the same parameters.
+  ///
+  /// A gradient g of the norm n > clip_norm becomes g * clip_norm / n before the update (Pascanu et
+  /// al., ICML 2013, algorithm 1; torch.nn.utils.clip_grad_norm_ adds 1e-6 to n).
   double run(Loader& loader, const StepSettings& settings);
 
   /// What this rank has moved since construction, in evaluations too; without its input.
   StepCounts counts() const { return {executor_.halo_counts(), reducer_.counts(), {}, 0}; }
+
+  /// The norm of the last step's gradient before clipping; 0 where it is not clipped.
+  double gradient_norm() const { return gradient_norm_; }
 
   Executor& executor() { return executor_; }
   const Executor& executor() const { return executor_; }
@@ -43,12 +57,21 @@ class TrainingStep {
   const GradientReducer& reducer() const { return reducer_; }
 
  private:
+  double run_pass(Loader& loader, const StepSettings& settings, std::int64_t number);
+  void clip_gradient();
+
   const ProcessMesh& mesh_;
   Parameters& parameters_;
+  Optimizer& optimizer_;
   std::int64_t local_batch_;
+  GradientRules rules_;
   Trace* trace_;
   Executor executor_;
   GradientReducer reducer_;
+  PartSums part_sums_;
+  SumOverParts sum_;
+  SquareSums squares_;
+  double gradient_norm_ = 0;
 };
 
 }  // namespace halomesh

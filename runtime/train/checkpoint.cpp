@@ -63,9 +63,17 @@ void on_root(const Comm& comm, const std::function<void()>& work) {
   failure.agree(comm);
 }
 
-/// The flat memory that a tree of the file mirrors.
-std::span<float> memory_of(Parameters& parameters, CheckpointTree tree) {
-  return tree == CheckpointTree::kParameters ? parameters.values() : parameters.velocity();
+/// The trees of the file; `what` to load.
+CheckpointTrees trees_of(const Parameters& parameters, LoadWhat what = LoadWhat::kAll) {
+  CheckpointTrees trees{"parameters"};
+  if (what == LoadWhat::kAll)
+    trees.insert(trees.end(), parameters.state_names().begin(), parameters.state_names().end());
+  return trees;
+}
+
+/// The flat memory that a tree of the file mirrors, by its index in trees_of().
+std::span<float> memory_of(Parameters& parameters, std::size_t tree) {
+  return tree == 0 ? parameters.values() : parameters.state(tree - 1);
 }
 
 /// The rows of one piece of which `slice` holds something, counted from the piece's first.
@@ -75,7 +83,7 @@ Range rows_held(const ParameterSlice& slice, const OutputRows& rows) {
 }
 
 /// This part's elements of the rows of one parameter: contiguous, as outputs are slowest.
-std::span<float> local_rows(Parameters& parameters, CheckpointTree tree, std::size_t placement,
+std::span<float> local_rows(Parameters& parameters, std::size_t tree, std::size_t placement,
                             const ParameterPlacement& where, std::int64_t part,
                             const OutputRows& rows) {
   const ParameterRange* range = parameters.find(placement);
@@ -130,12 +138,11 @@ void gather_rows(const ProcessMesh& mesh, const ParameterPlacement& where,
   }
 }
 
-/// Calls visit(tree, placement index, placement, rows) for every piece of every parameter, in the
-/// same order on every rank.
+/// Calls visit(tree, placement index, placement, rows) for every piece of every parameter in each
+/// of `trees` trees, in the same order on every rank.
 template <class Visit>
-void for_each_piece(const ModelGeometry& geometry, LoadWhat what, Visit visit) {
-  for (CheckpointTree tree : {CheckpointTree::kParameters, CheckpointTree::kOptimizer}) {
-    if (tree == CheckpointTree::kOptimizer && what == LoadWhat::kParametersOnly) return;
+void for_each_piece(const ModelGeometry& geometry, std::size_t trees, Visit visit) {
+  for (std::size_t tree = 0; tree < trees; ++tree) {
     const auto& placements = geometry.parameters();
     for (std::size_t i = 0; i < placements.size(); ++i)
       for (const OutputRows& rows : pieces_of(placements[i].geometry))
@@ -152,21 +159,23 @@ std::size_t block_volume(const ParameterPlacement& where, const OutputRows& rows
 void save_checkpoint(const ProcessMesh& mesh, const ModelGeometry& geometry, Parameters& parameters,
                      const TrainingState& state, const std::filesystem::path& directory, int keep) {
   const bool writes = mesh.world().rank() == 0;
+  const CheckpointTrees trees = trees_of(parameters);
   std::optional<CheckpointWriter> file;
   RootFailure failure;
-  if (writes) failure.attempt([&] { file.emplace(directory, geometry, state); });
+  if (writes) failure.attempt([&] { file.emplace(directory, geometry, trees, state); });
   std::vector<float> block, received;
   // Rank 0 receives what the others send even after a failure: they are informed when all have
   // sent.
   if (mesh.replica() == 0)
-    for_each_piece(geometry, LoadWhat::kAll,
-                   [&](CheckpointTree tree, std::size_t i, const ParameterPlacement& where,
+    for_each_piece(geometry, trees.size(),
+                   [&](std::size_t tree, std::size_t i, const ParameterPlacement& where,
                        const OutputRows& rows) {
                      if (writes) block.resize(block_volume(where, rows));
                      gather_rows(mesh, where,
                                  local_rows(parameters, tree, i, where, mesh.part(), rows), rows,
                                  block, received);
-                     if (writes) failure.attempt([&] { file->write(tree, where, rows, block); });
+                     if (writes)
+                       failure.attempt([&] { file->write(trees[tree], where, rows, block); });
                    });
   if (writes) {
     failure.attempt([&] { file->commit(); });
@@ -180,20 +189,21 @@ TrainingState load_checkpoint(const ProcessMesh& mesh, const ModelGeometry& geom
                               Parameters& parameters, const std::filesystem::path& path,
                               LoadWhat what) {
   const Comm& world = mesh.world();
+  const CheckpointTrees trees = trees_of(parameters, what);
   std::optional<CheckpointReader> file;
   std::string state;
   on_root(world, [&] {
     file.emplace(path);
     state = to_text(file->state());
-    file->require_network(geometry, what);
+    file->require_network(geometry, trees);
   });
   state = world.broadcast(state, 0);
   std::vector<float> block;
-  for_each_piece(geometry, what,
-                 [&](CheckpointTree tree, std::size_t i, const ParameterPlacement& where,
+  for_each_piece(geometry, trees.size(),
+                 [&](std::size_t tree, std::size_t i, const ParameterPlacement& where,
                      const OutputRows& rows) {
                    block.resize(block_volume(where, rows));
-                   on_root(world, [&] { file->read(tree, where, rows, block); });
+                   on_root(world, [&] { file->read(trees[tree], where, rows, block); });
                    world.broadcast(std::as_writable_bytes(std::span(block)), 0);
                    const auto mine = local_rows(parameters, tree, i, where, mesh.part(), rows);
                    for_each_row_run(

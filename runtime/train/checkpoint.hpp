@@ -26,7 +26,8 @@ namespace halomesh {
 ///
 ///   /parameters/<layer>/weight  float32 out,in,kd,kh,kw   (dense: out,in with in as d,h,w,c)
 ///   /parameters/<layer>/bias    float32 out
-///   /optimizer/<layer>/...      the velocity, in the same form
+///   /<state>/<layer>/...        the same for each of Parameters::state_names(), such as the
+///                               momentum in /optimizer
 ///   /model, /run                one text attribute per option
 ///   /                           attributes format, step, epoch, samples_into_epoch, seed,
 ///                               written_by, crc32c (see below)
@@ -40,8 +41,8 @@ void save_checkpoint(const ProcessMesh& mesh, const ModelGeometry& geometry, Par
 /// Fills this rank's parameters from a checkpoint written on any mesh, verifying checksums and that
 /// values are finite. Collective over mesh.world(): rank 0 reads and broadcasts, 4 MiB or one
 /// output's weights at a time. Throws on every rank DamagedCheckpoint, or Error when the file is
-/// missing, not readable or of another network (naming layer, found and expected shape); the
-/// parameters may then be partly overwritten.
+/// missing, not readable, of another network (naming layer, found and expected shape) or of another
+/// optimizer; the parameters may then be partly overwritten.
 TrainingState load_checkpoint(const ProcessMesh& mesh, const ModelGeometry& geometry,
                               Parameters& parameters, const std::filesystem::path& path,
                               LoadWhat what = LoadWhat::kAll);

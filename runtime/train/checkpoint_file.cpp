@@ -109,12 +109,8 @@ Hdf5File opened(const std::filesystem::path& path) {
   return reading(path, [&] { return Hdf5File::open(path); });
 }
 
-std::string tree_name(CheckpointTree tree) {
-  return tree == CheckpointTree::kParameters ? "/parameters" : "/optimizer";
-}
-
 std::string dataset_name(const std::string& tree, const ParameterPlacement& where) {
-  return fmt::format("{}/{}/{}", tree, where.layer_name, where.geometry.name);
+  return fmt::format("/{}/{}/{}", tree, where.layer_name, where.geometry.name);
 }
 
 /// The extents of a parameter in the file: bias 1-D, dense weight 2-D, convolution weight 5-D.
@@ -174,7 +170,8 @@ std::vector<OutputRows> pieces_of(const ParameterGeometry& geometry) {
 }
 
 CheckpointWriter::CheckpointWriter(const std::filesystem::path& directory,
-                                   const ModelGeometry& geometry, const TrainingState& state)
+                                   const ModelGeometry& geometry, const CheckpointTrees& trees,
+                                   const TrainingState& state)
     : target_(prepare_checkpoint_directory(directory) / checkpoint_name(state.step)),
       file_(Hdf5File::create(target_.temporary_path())) {
   file_.write_attribute("/", "format", kFormat);
@@ -186,21 +183,21 @@ CheckpointWriter::CheckpointWriter(const std::filesystem::path& directory,
   file_.write_attribute("/", kChecksum, checksum_of(state));
   write_options(file_, "/model", state.model);
   write_options(file_, "/run", state.run);
-  for (CheckpointTree tree : {CheckpointTree::kParameters, CheckpointTree::kOptimizer}) {
-    file_.create_group(tree_name(tree));
+  for (const std::string& tree : trees) {
+    file_.create_group("/" + tree);
     for (const ParameterPlacement& where : geometry.parameters()) {
       DatasetLayout layout;
       layout.chunk = slab_of(where.geometry, {0, rows_per_piece(where.geometry)}).count;
       layout.checksum = true;
-      file_.create_dataset(dataset_name(tree_name(tree), where), Hdf5Type::kFloat,
-                           extents_of(where.geometry), layout);
+      file_.create_dataset(dataset_name(tree, where), Hdf5Type::kFloat, extents_of(where.geometry),
+                           layout);
     }
   }
 }
 
-void CheckpointWriter::write(CheckpointTree tree, const ParameterPlacement& where,
+void CheckpointWriter::write(const std::string& tree, const ParameterPlacement& where,
                              const OutputRows& rows, std::span<const float> block) {
-  const std::string name = dataset_name(tree_name(tree), where);
+  const std::string name = dataset_name(tree, where);
   if (const float* const bad = first_not_finite(block); bad != nullptr)
     throw Error(
         fmt::format("{} is not written: {} has a value of {}", target_.path().string(), name, *bad),
@@ -255,10 +252,11 @@ void CheckpointReader::refuse(const std::string& what) const {
                           options.empty() ? " (it names none)" : options));
 }
 
-void CheckpointReader::require_tree(const std::string& root, const ModelGeometry& geometry) {
+void CheckpointReader::require_tree(const std::string& tree, const ModelGeometry& geometry) {
+  const std::string root = "/" + tree;
   std::set<std::string> known;
   for (const ParameterPlacement& where : geometry.parameters()) {
-    const std::string name = dataset_name(root, where);
+    const std::string name = dataset_name(tree, where);
     const Extents expected = extents_of(where.geometry);
     known.insert(name);
     if (!reading(file_.path(), [&] { return file_.contains(name); }))
@@ -280,14 +278,31 @@ void CheckpointReader::require_tree(const std::string& root, const ModelGeometry
     }
 }
 
-void CheckpointReader::require_network(const ModelGeometry& geometry, LoadWhat what) {
-  require_tree(tree_name(CheckpointTree::kParameters), geometry);
-  if (what == LoadWhat::kAll) require_tree(tree_name(CheckpointTree::kOptimizer), geometry);
+void CheckpointReader::require_network(const ModelGeometry& geometry,
+                                       const CheckpointTrees& trees) {
+  for (const std::string& tree : trees) {
+    if (tree != trees.front() && !reading(file_.path(), [&] { return file_.contains("/" + tree); }))
+      refuse_optimizer(tree);
+    require_tree(tree, geometry);
+  }
 }
 
-void CheckpointReader::read(CheckpointTree tree, const ParameterPlacement& where,
+void CheckpointReader::refuse_optimizer(const std::string& tree) const {
+  const auto recorded = state_.run.find("optimizer");
+  // Older versions have only one and do not record it.
+  const std::string name = recorded == state_.run.end() ? "sgd" : recorded->second;
+  throw Error(
+      fmt::format("{}: checkpoint of another optimizer: written with --optimizer {}, it has "
+                  "no /{}",
+                  file_.path().string(), name, tree),
+      fmt::format("give --optimizer {} to resume, or start from its parameters with "
+                  "--init-from FILE and another --out",
+                  name));
+}
+
+void CheckpointReader::read(const std::string& tree, const ParameterPlacement& where,
                             const OutputRows& rows, std::span<float> block) {
-  const std::string name = dataset_name(tree_name(tree), where);
+  const std::string name = dataset_name(tree, where);
   reading(file_.path(), [&] { file_.read(name, slab_of(where.geometry, rows), block); });
   checksum_ = crc32c(std::as_bytes(block), rows.begin == 0 ? 0 : checksum_);
   if (rows.begin + rows.count == where.geometry.out && has_checksums_) verify_checksum(name);

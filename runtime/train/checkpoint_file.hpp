@@ -25,8 +25,9 @@ class DamagedCheckpoint : public Error {
   using Error::Error;
 };
 
-/// The two trees of a checkpoint; both have a dataset for each parameter.
-enum class CheckpointTree { kParameters, kOptimizer };
+/// The trees of a checkpoint by name: "parameters", then the optimizer's states. Each has a dataset
+/// for each parameter.
+using CheckpointTrees = std::vector<std::string>;
 
 /// A range of outputs of one parameter: the unit that is sent and stored at once, and one chunk of
 /// the dataset.
@@ -43,9 +44,9 @@ class CheckpointWriter {
   /// Creates the directory, removes the partial files of killed runs from it and writes everything
   /// but the parameters' values.
   CheckpointWriter(const std::filesystem::path& directory, const ModelGeometry& geometry,
-                   const TrainingState& state);
+                   const CheckpointTrees& trees, const TrainingState& state);
   /// `block`: whole outputs in the parameter's logical order. Rejects values that are not finite.
-  void write(CheckpointTree tree, const ParameterPlacement& where, const OutputRows& rows,
+  void write(const std::string& tree, const ParameterPlacement& where, const OutputRows& rows,
              std::span<const float> block);
   void commit();
 
@@ -62,15 +63,16 @@ class CheckpointReader {
  public:
   explicit CheckpointReader(const std::filesystem::path& path);
   const TrainingState& state() const { return state_; }
-  /// Throws unless the file has exactly the layers and shapes of this network.
-  void require_network(const ModelGeometry& geometry, LoadWhat what);
+  /// Throws unless the file has these trees, with exactly the layers and shapes of this network.
+  void require_network(const ModelGeometry& geometry, const CheckpointTrees& trees);
   /// Pieces of a dataset must be read in pieces_of() order: the last one verifies the checksum.
-  void read(CheckpointTree tree, const ParameterPlacement& where, const OutputRows& rows,
+  void read(const std::string& tree, const ParameterPlacement& where, const OutputRows& rows,
             std::span<float> block);
 
  private:
-  void require_tree(const std::string& root, const ModelGeometry& geometry);
+  void require_tree(const std::string& tree, const ModelGeometry& geometry);
   [[noreturn]] void refuse(const std::string& what) const;
+  [[noreturn]] void refuse_optimizer(const std::string& tree) const;
   void verify_checksum(const std::string& dataset);
   Hdf5File file_;
   bool has_checksums_ = false;

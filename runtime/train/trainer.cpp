@@ -12,14 +12,21 @@
 #include "error.hpp"
 #include "joined.hpp"
 #include "narrow.hpp"
+#include "partition/samples/passes.hpp"
+#include "src/nn/optimizers/registry.hpp"
 
 namespace halomesh {
 namespace {
 
+/// Of steps with one pass each, or of the passes of steps.
 SampleOrder make_order(const TrainerOptions& options, const ProcessMesh& mesh,
-                       const Dataset& dataset) {
+                       const Dataset& dataset, std::int64_t passes) {
   return {options.shuffle, options.seed, dataset.size(), mesh.shape().replicas,
-          local_batch(options.global_batch, mesh.shape())};
+          pass_batch(options.global_batch, mesh.shape(), passes)};
+}
+
+double clip_norm_of(const TrainerOptions& options, const Optimizer& optimizer) {
+  return options.clip_norm.value_or(optimizer.default_clip_norm());
 }
 
 bool is_first_node(const Comm& world, const Comm& node) {
@@ -28,6 +35,16 @@ bool is_first_node(const Comm& world, const Comm& node) {
 
 }  // namespace
 
+std::int64_t pass_batch(std::int64_t global_batch, const MeshShape& mesh, std::int64_t passes) {
+  const std::int64_t local = local_batch(global_batch, mesh);
+  if (passes < 1 || local % passes != 0)
+    throw UsageError(fmt::format("{} samples per replica and step cannot be divided into {} passes",
+                                 local, passes),
+                     fmt::format("use a smaller --accumulate, or --batch {} or a multiple of it",
+                                 mesh.replicas * std::max<std::int64_t>(passes, 1)));
+  return local / passes;
+}
+
 Trainer::Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geometry,
                  Parameters& parameters, const Dataset& train, const Dataset* validation,
                  TrainerOptions options)
@@ -35,16 +52,21 @@ Trainer::Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geo
       geometry_(geometry),
       parameters_(parameters),
       options_(std::move(options)),
-      order_(make_order(options_, mesh, train)),
-      validation_order_(validation == nullptr ? SampleOrder{}
-                                              : make_order(options_, mesh, *validation)),
+      order_(make_order(options_, mesh, train, 1)),
+      pass_order_(make_order(options_, mesh, train, options_.accumulate)),
+      validation_order_(validation == nullptr
+                            ? SampleOrder{}
+                            : make_order(options_, mesh, *validation, options_.accumulate)),
       schedule_(options_.schedule, std::max<std::int64_t>(1, order_.training_steps())),
+      optimizer_(make_optimizer(options_.optimizer)),
       phases_(mesh, geometry, options_.global_batch),
-      training_(mesh, model, geometry, parameters, order_.local_batch, phases_.trace(),
-                options_.reduction),
-      input_(
-          mesh, geometry, model.input_type(), !executor().output().span.empty(), {&train, order_},
-          {options_.evaluate_every > 0 ? validation : nullptr, validation_order_}, options_.stage),
+      training_(mesh, model, geometry, parameters, *optimizer_, pass_order_.local_batch,
+                phases_.trace(), options_.reduction,
+                {options_.accumulate, clip_norm_of(options_, *optimizer_)}),
+      input_(mesh, geometry, model.input_type(), !executor().output().span.empty(),
+             {&train, pass_order_},
+             {options_.evaluate_every > 0 ? validation : nullptr, validation_order_},
+             options_.stage),
       mllog_(options_.mllog != nullptr ? *options_.mllog : no_mllog_),
       stop_answered_(mesh.node()),
       // Only the node of world rank 0 prints; any of its ranks, because any of them may have died.
@@ -54,7 +76,8 @@ Trainer::Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geo
                "last checkpoint"),
       wall_limit_(options_.started_s > 0 ? options_.started_s : MPI_Wtime(),
                   options_.wall_limit_s) {
-  validate(options_.sgd);
+  require(parameters.state_names() == optimizer_->states(),
+          "the parameters were made for another optimizer than " + options_.optimizer.name);
   if (options_.timeline != nullptr) phases_.trace()->send_to(&options_.timeline->recorder());
   if (options_.augment) draw_.emplace(options_.seed, train.shape());
   if (order_.training_steps() == 0)
@@ -73,8 +96,11 @@ Settings recorded_settings(const TrainerOptions& options, const SampleOrder& ord
                             : "global";
   settings["augment"] = options.augment ? "on" : "off";
   settings["training-samples"] = fmt::format("{}", order.samples);
-  settings["momentum"] = fmt::format("{}", options.sgd.momentum);
-  settings["weight-decay"] = fmt::format("{}", options.sgd.weight_decay);
+  settings["optimizer"] = options.optimizer.name;
+  const auto optimizer = make_optimizer(options.optimizer);
+  settings.merge(optimizer->settings());
+  if (const double clip = clip_norm_of(options, *optimizer); clip > 0)
+    settings["clip-norm"] = fmt::format("{}", clip);
   const ScheduleOptions& schedule = options.schedule;
   settings["lr"] = fmt::format("{}", schedule.peak);
   settings["schedule"] = to_string(schedule.kind);
@@ -89,6 +115,18 @@ Settings recorded_settings(const TrainerOptions& options, const SampleOrder& ord
     settings["linear-epochs"] = fmt::format("{}", schedule.linear_epochs);
     settings["linear-end-factor"] = fmt::format("{}", schedule.linear_end_factor);
   }
+  if (schedule.warmup_steps > 0)
+    settings["warmup-steps"] = fmt::format("{}", schedule.warmup_steps);
+  if (schedule.kind == ScheduleKind::kMultistep) {
+    settings["milestones"] = joined(schedule.milestones, ",");
+    settings["gamma"] = fmt::format("{}", schedule.gamma);
+  }
+  if (schedule.kind == ScheduleKind::kCosine || schedule.kind == ScheduleKind::kPoly) {
+    settings["decay-steps"] = fmt::format("{}", schedule.decay_steps);
+    settings["min-lr"] = fmt::format("{}", schedule.min_lr);
+  }
+  if (schedule.kind == ScheduleKind::kPoly)
+    settings["poly-power"] = fmt::format("{}", schedule.poly_power);
   return settings;
 }
 
@@ -97,6 +135,7 @@ std::vector<std::string> Trainer::resume(const TrainingState& state) {
     Settings settings = of.run;
     settings.insert(of.model.begin(), of.model.end());
     settings["seed"] = std::to_string(of.seed);
+    settings.try_emplace("optimizer", "sgd");  // the only one of older versions
     return settings;
   };
   const SettingChanges changes = compare_settings(settings_of(state), settings_of(current_state()));
@@ -161,7 +200,8 @@ void Trainer::append_epochs() {
     const bool wanted = options_.epochs == 0 || appended_epochs_ < options_.epochs;
     if (!wanted) break;
     const std::int64_t first = appended_epochs_ == current ? step_ % per_epoch : 0;
-    input_.training().append(order_.training(appended_epochs_, first, draw_ ? &*draw_ : nullptr));
+    const BatchSchedule steps = order_.training(appended_epochs_, first, draw_ ? &*draw_ : nullptr);
+    input_.training().append(in_passes(steps, options_.accumulate));
   }
 }
 
@@ -169,7 +209,7 @@ Trainer::StepSums Trainer::train_step() {
   const TraceScope whole(phases_.trace(), Phase::kStep);
   const auto rate = static_cast<float>(schedule_.rate(step_));
   std::array<double, 3> sums{};
-  sums[0] = training_.run(input_.training(), {options_.seed, step_, options_.sgd, rate});
+  sums[0] = training_.run(input_.training(), {options_.seed, step_, rate});
   ++step_;
   // Any rank may have been told to stop or have reached its wall limit: one sum informs all ranks.
   sums[1] = must_stop() ? 1.0 : 0.0;

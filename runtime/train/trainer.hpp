@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -37,7 +38,10 @@ struct TrainerOptions {
   Shuffle shuffle = Shuffle::kGlobal;
   bool augment = false;  ///< transform training samples by symmetries that preserve their shape
   std::optional<StageOptions> stage;  ///< none: samples are read from the data set every time
-  SgdOptions sgd;
+  OptimizerOptions optimizer;
+  /// Largest norm of the gradient, 0: any; none: the optimizer's own.
+  std::optional<double> clip_norm;
+  std::int64_t accumulate = 1;             ///< passes of a step; divides the local batch
   Reduction reduction = Reduction::kAuto;  ///< of gradients
   ScheduleOptions schedule;
   double target_mae = 0;              ///< stops once a validation reaches it; 0: never
@@ -56,6 +60,10 @@ struct TrainerOptions {
   bool allow_changes = false;  ///< resume() accepts other settings where resume_rules() allow it
   std::string program;         ///< name and version, stored in checkpoints
 };
+
+/// Samples that a replica takes in each of the `passes` of a step; throws UsageError naming batches
+/// that fit when they cannot be divided.
+std::int64_t pass_batch(std::int64_t global_batch, const MeshShape& mesh, std::int64_t passes);
 
 /// The settings that a checkpoint records in /run, by the names of resume_rules().
 Settings recorded_settings(const TrainerOptions& options, const SampleOrder& order);
@@ -76,8 +84,9 @@ struct TrainingResult {
 /// Trains a network on one rank. Constructor and run() are collective over mesh.world().
 class Trainer {
  public:
-  /// `validation` may be null when options.evaluate_every is 0. All arguments but `options` must
-  /// outlive the trainer. Allocates all memory of the network.
+  /// `validation` may be null when options.evaluate_every is 0. `parameters` have the states of
+  /// options.optimizer. All arguments but `options` must outlive the trainer. Allocates all memory
+  /// of the network.
   Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geometry,
           Parameters& parameters, const Dataset& train, const Dataset* validation,
           TrainerOptions options);
@@ -129,8 +138,9 @@ class Trainer {
   const ModelGeometry& geometry_;
   Parameters& parameters_;
   TrainerOptions options_;
-  SampleOrder order_, validation_order_;
+  SampleOrder order_, pass_order_, validation_order_;  // the last two by batches of a pass
   Schedule schedule_;
+  std::unique_ptr<Optimizer> optimizer_;
   PhaseRecord phases_;
   TrainingStep training_;
   std::optional<SymmetryDraw> draw_;  // how training samples are transformed

@@ -22,8 +22,8 @@ struct TrainingState {
 };
 
 enum class LoadWhat {
-  kAll,            ///< parameters and the optimizer's velocity
-  kParametersOnly  ///< leaves the velocity unchanged
+  kAll,            ///< parameters and the optimizer's states
+  kParametersOnly  ///< leaves the states unchanged
 };
 
 /// Converts a state to one text and back, for other ranks and for checksums. What is not UTF-8 in

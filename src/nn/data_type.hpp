@@ -9,8 +9,9 @@
 namespace halomesh {
 
 /// kFloat32 and kBfloat16 hold values; kInt16 holds counts x >= 0 that stand for log(1+x), the form
-/// in which samples are stored, and is only allowed for a network's input.
-enum class DataType : std::uint8_t { kFloat32, kBfloat16, kInt16 };
+/// in which samples are stored, and is only allowed for a network's input. kFloat64 is for few
+/// numbers that are summed over parts and subtracted from each other, as moments are.
+enum class DataType : std::uint8_t { kFloat32, kBfloat16, kInt16, kFloat64 };
 
 /// The upper half of an IEEE 754 binary32: 8 bits of exponent, 7 of fraction.
 struct Bfloat16 {
@@ -45,11 +46,28 @@ struct DataTypeOf<std::int16_t> {
   static constexpr DataType kType = DataType::kInt16;
 };
 
+template <>
+struct DataTypeOf<double> {
+  static constexpr DataType kType = DataType::kFloat64;
+};
+
 /// Bytes of one element.
-constexpr std::int64_t size_of(DataType type) { return type == DataType::kFloat32 ? 4 : 2; }
+constexpr std::int64_t size_of(DataType type) {
+  return type == DataType::kFloat64 ? 8 : type == DataType::kFloat32 ? 4 : 2;
+}
 
 constexpr const char* name_of(DataType type) {
-  return type == DataType::kFloat32 ? "fp32" : type == DataType::kBfloat16 ? "bf16" : "int16";
+  switch (type) {
+    case DataType::kBfloat16:
+      return "bf16";
+    case DataType::kInt16:
+      return "int16";
+    case DataType::kFloat64:
+      return "fp64";
+    case DataType::kFloat32:
+      break;
+  }
+  return "fp32";
 }
 
 }  // namespace halomesh

@@ -10,6 +10,7 @@
 
 #include "src/nn/onednn_call.hpp"
 #include "src/nn/onednn_converting_call.hpp"
+#include "src/nn/pack.hpp"
 
 namespace halomesh {
 
@@ -24,6 +25,35 @@ std::string to_string(const ConvolutionGeometry& g) {
       "{} -> {}, kernel {}, stride {}, dilation {}, padding {} before and {} after{}", g.src, g.dst,
       to_string(g.kernel), to_string(g.stride), to_string(g.dilation), to_string(g.pad_before),
       to_string(g.pad_after), g.groups > 1 ? fmt::format(", {} groups", g.groups) : "");
+}
+
+// Whether generated kernels of weight gradients may take padding for data, or leave memory, along
+// an axis. Those of oneDNN 2.6.3 do, by comparison with naive sums over all small windows: where no
+// window lies inside of src; and, of several windows that begin before it, if these do not fill
+// a whole number of strides and the last window of all ends behind it.
+bool may_misread(const ConvolutionGeometry& g, std::size_t axis) {
+  const std::int64_t stride = g.stride[axis], before = g.pad_before[axis];
+  const std::int64_t reach = (g.kernel[axis] - 1) * g.dilation[axis] + 1;
+  // Where src ends and the last window begins, counted from the first window.
+  const std::int64_t end = g.src.spatial()[axis] + before;
+  const std::int64_t last = (g.dst.spatial()[axis] - 1) * stride;
+  const bool ends_behind = last + reach > end;
+  if (before == 0 && !ends_behind) return false;
+  const std::int64_t first_inside = (before + stride - 1) / stride * stride;
+  if (first_inside > last || first_inside + reach > end) return true;
+  return before > stride && before % stride != 0 && ends_behind;
+}
+
+// The same sums with the padding in memory, or `geometry` itself where the kernels can be trusted.
+ConvolutionGeometry for_weights(const ConvolutionGeometry& geometry) {
+  if (!may_misread(geometry, 0) && !may_misread(geometry, 1) && !may_misread(geometry, 2))
+    return geometry;
+  ConvolutionGeometry g = geometry;
+  g.src.d += g.pad_before[0] + g.pad_after[0];
+  g.src.h += g.pad_before[1] + g.pad_after[1];
+  g.src.w += g.pad_before[2] + g.pad_after[2];
+  g.pad_before = g.pad_after = {};
+  return g;
 }
 
 // The arguments that the convolution's descriptors share, with data in a given layout or in any.
@@ -101,7 +131,7 @@ struct ConvolutionKernels::Impl {
     bool used = false;
   };
   struct Kernel {
-    ConvolutionGeometry geometry;
+    ConvolutionGeometry geometry;  // as the caller has it
     ConvertingCall call;
     std::size_t layout = 0;  // index into `packed` or, of backward_weights, into `gradients`
   };
@@ -115,6 +145,7 @@ struct ConvolutionKernels::Impl {
   AlignedBuffer<float> bias, bias_sum, bias_term;
   AlignedBuffer<float> plain_term;  // one weight gradient in the user's order, for further layouts
   AlignedBuffer<std::byte> scratchpad;
+  AlignedBuffer<std::byte> padded;  // src of one weight gradient with its padding
 
   std::size_t packed_index(const memory::desc& plain_desc, const memory::desc& desc) {
     for (std::size_t i = 0; i < packed.size(); ++i)
@@ -201,7 +232,8 @@ std::size_t ConvolutionKernels::add_backward_data(const ConvolutionGeometry& geo
 std::size_t ConvolutionKernels::add_backward_weights(const ConvolutionGeometry& geometry) {
   Impl& impl = *impl_;
   const auto make = [&](const std::string& name, const ConvolutionDescs& descs) -> Impl::Kernel {
-    const auto pd = impl.best("backward_weights", geometry, [&](const ConvolutionDescs& d) {
+    const ConvolutionGeometry safe = for_weights(geometry);
+    const auto pd = impl.best("backward_weights", safe, [&](const ConvolutionDescs& d) {
       return d.backward_weights(impl.lib, impl.form.diff_bias);
     });
     std::vector<std::pair<int, memory::desc>> sums{{DNNL_ARG_DIFF_WEIGHTS, pd.diff_weights_desc()}};
@@ -211,7 +243,7 @@ std::size_t ConvolutionKernels::add_backward_weights(const ConvolutionGeometry& 
              name,
              dnnl::convolution_backward_weights(pd),
              pd,
-             {{DNNL_ARG_SRC, false, descs.src, pd.src_desc()},
+             {{DNNL_ARG_SRC, false, ConvolutionDescs(safe, impl.form).src, pd.src_desc()},
               {DNNL_ARG_DIFF_DST, false, descs.diff_dst, pd.diff_dst_desc()}},
              sums},
             impl.gradients_index(descs.weight, pd.diff_weights_desc())};
@@ -242,6 +274,11 @@ void ConvolutionKernels::allocate(bool sums_several) {
     reorders.push_back(&gradients.unpack);
     if (sums_several) gradients.term = AlignedBuffer<float>(gradients.sum.size());
   }
+  std::int64_t padded = 0;
+  for (const Impl::Kernel& kernel : impl.backward_weights)
+    if (const ConvolutionGeometry safe = for_weights(kernel.geometry); safe != kernel.geometry)
+      padded = std::max(padded, safe.src.volume() * size_of(impl.form.compute));
+  impl.padded = AlignedBuffer<std::byte>(padded);
   if (impl.gradients.size() > 1) impl.plain_term = AlignedBuffer<float>(weights);
   if (impl.form.diff_bias) {
     impl.bias_sum = AlignedBuffer<float>(out);
@@ -276,6 +313,19 @@ void ConvolutionKernels::backward_weights(std::size_t kernel, const void* src,
     throw Error("a second weight gradient to add where one was prepared for",
                 "this is an error of the program; report it with the options of the run");
   void* const target = gradients.used ? gradients.term.data() : gradients.sum.data();
+  if (const ConvolutionGeometry safe = for_weights(k.geometry); safe != k.geometry) {
+    const Spatial& before = k.geometry.pad_before;
+    const Box box = Box::whole(k.geometry.src);
+    const AnyView to(impl.padded.data(), impl.form.compute, Box::whole(safe.src), 1);
+    Box at = box;
+    for (std::size_t a = 0; a < 3; ++a) {
+      at.lo[a + 1] += before[a];
+      at.hi[a + 1] += before[a];
+    }
+    clear(to, to.span);
+    unpack_copy(static_cast<const std::byte*>(src), at, to);
+    src = impl.padded.data();
+  }
   bool bias_used = false;
   for (const Impl::Gradients& g : impl.gradients) bias_used = bias_used || g.used;
   k.call.bind(DNNL_ARG_SRC, src)

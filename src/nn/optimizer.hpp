@@ -1,30 +1,67 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stochastic gradient descent with momentum and coupled weight decay over flat memory.
+// The interface of optimizers: what turns summed gradients into new parameters.
+// Must not depend on ranks or files.
 #pragma once
 
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
 #include <span>
+#include <string>
+#include <vector>
+
+#include "src/nn/parameters.hpp"
 
 namespace halomesh {
 
-/// The settings that stay the same over a run.
-struct SgdOptions {
-  float momentum = 0.9f;
-  float weight_decay = 0.0f;
+/// The settings of all optimizers, by the names of the command line's options. Each optimizer reads
+/// its own; all decay every parameter, biases included.
+struct OptimizerOptions {
+  std::string name = "sgd";
+  double momentum = 0.9;
+  double weight_decay = 0;
+  std::array<double, 2> betas{0.9, 0.999};
+  double epsilon = 1e-6;
 };
 
-/// Throws UsageError unless 0 <= momentum < 1 and weight_decay >= 0.
-void validate(const SgdOptions& options);
+/// Replaces each number by its sum over the parts of the network, the same bits on every rank.
+/// Collective over the group.
+using SumOverParts = std::function<void(std::span<double>)>;
 
-/// One step for each element i, in place:
-///   v[i] <- momentum * v[i] + rate * (g[i] + weight_decay * w[i]);  w[i] <- w[i] - v[i]
-/// `values` w, `diffs` g and `velocity` v (zeros before step 0) have one length and do not
-/// overlap; all belong to the caller. Element-wise, so the result does not depend on how parameters
-/// are sliced over ranks. Local; allocates nothing; throws Error when lengths differ.
-/// Without weight decay this is the SGD of Keras with momentum and without Nesterov; with it, the
-/// optimizer "SGDWD" of github.com/mlcommons/hpc_results_v0.7: Fujitsu/benchmarks/cosmoflow/
-/// implementations/implementation_fugaku_open/cosmoflow-benchmark/utils/
-/// mesh_momentum_weight_decay.py, which decays all parameters, biases included.
-void sgd_step(const SgdOptions& options, float rate, std::span<const float> diffs,
-              std::span<float> velocity, std::span<float> values);
+/// The inputs of one update besides parameters and gradients.
+struct Update {
+  std::int64_t number = 0;            ///< updates before this one: the step, from 0
+  float rate = 0;                     ///< learning rate
+  const SumOverParts* sum = nullptr;  ///< null: the network has one part
+};
+
+/// One optimizer with its settings. What it remembers lies in the states of Parameters, so that
+/// parts of a tensor are updated alike wherever they are.
+class Optimizer {
+ public:
+  Optimizer() = default;
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
+  virtual ~Optimizer() = default;
+
+  /// As MLPerf logs name it.
+  virtual std::string title() const = 0;
+  /// The names of the arrays that it keeps in Parameters, zeros before the first update.
+  virtual std::vector<std::string> states() const = 0;
+  /// Floats per parameter that an update reads and writes, where memory bounds its time; with
+  /// default_clip_norm(), also those of clipping.
+  virtual std::int64_t traffic() const = 0;
+  /// The settings that it reads, by option, as checkpoints record them.
+  virtual std::map<std::string, std::string> settings() const = 0;
+  /// The largest norm of the gradient of all parameters together that the optimizer's definition
+  /// allows before the gradient is scaled to it; 0: any.
+  virtual double default_clip_norm() const { return 0; }
+
+  /// Updates Parameters::values() and states from Parameters::diffs(), the gradient of the global
+  /// batch, which it may overwrite. Collective over the group if it calls `update.sum`, and then on
+  /// every part. Allocates nothing after the first update.
+  virtual void update(Parameters& parameters, const Update& update) = 0;
+};
 
 }  // namespace halomesh

@@ -34,11 +34,20 @@ std::int64_t copy_elements(const T* dense, const Box& box, TensorView<T> dst) {
   return dst.batch * box.volume();
 }
 
+void add_run(const double* from, std::int64_t length, double* to) {
+  for (std::int64_t i = 0; i < length; ++i) to[i] += from[i];
+}
+
+template <class T>
+void add_run(const T* from, std::int64_t length, T* to) {
+  for (std::int64_t i = 0; i < length; ++i)
+    to[i] = T(static_cast<float>(to[i]) + static_cast<float>(from[i]));
+}
+
 template <class T>
 std::int64_t add_elements(const T* dense, const Box& box, TensorView<T> dst) {
   for_each_row(dst, box, [dense](T* to, std::int64_t at, std::int64_t length) {
-    for (std::int64_t i = 0; i < length; ++i)
-      to[i] = T(static_cast<float>(to[i]) + static_cast<float>(dense[at + i]));
+    add_run(dense + at, length, to);
   });
   return dst.batch * box.volume();
 }
@@ -59,10 +68,20 @@ auto with_type(DataType type, const Body& body) {
       return body(Bfloat16{});
     case DataType::kInt16:
       return body(std::int16_t{});
+    case DataType::kFloat64:
+      return body(double{});
     case DataType::kFloat32:
       break;
   }
   return body(float{});
+}
+
+// The same for the types that can be added.
+template <class Body>
+auto with_number(DataType type, const Body& body) {
+  if (type == DataType::kFloat64) return body(double{});
+  if (type == DataType::kFloat32) return body(float{});
+  return body(Bfloat16{});
 }
 
 }  // namespace
@@ -103,10 +122,23 @@ std::int64_t unpack_copy(const std::byte* dense, const Box& box, AnyView dst) {
 
 std::int64_t unpack_add(const std::byte* dense, const Box& box, AnyView dst) {
   if constexpr (simulation::kOn) return simulate_copy(dst, box);
-  if (dst.type == DataType::kFloat32)
-    return add_elements(reinterpret_cast<const float*>(dense), box, dst.as<float>());  // NOLINT
-  return add_elements(reinterpret_cast<const Bfloat16*>(dense), box,                   // NOLINT
-                      dst.as<Bfloat16>());
+  return with_number(dst.type, [&](auto element) {
+    using T = decltype(element);
+    return add_elements(reinterpret_cast<const T*>(dense), box, dst.as<T>());  // NOLINT
+  });
+}
+
+std::int64_t add_box(AnyConstView src, const Box& box, AnyView dst) {
+  if constexpr (simulation::kOn) return simulate_copy(dst, box);
+  return with_number(dst.type, [&](auto element) {
+    using T = decltype(element);
+    const auto from = src.as<T>();
+    const auto to = dst.as<T>();
+    visit_runs(box, to.batch, has_all_channels(box, from, to), [&](const Run& run) {
+      add_run(run.begin_in(from, box), run.length, run.begin_in(to, box));
+    });
+    return to.batch * box.volume();
+  });
 }
 
 void clear(AnyView dst, const Box& box) {

@@ -29,4 +29,8 @@ std::int64_t unpack_copy(const std::byte* dense, const Box& box, AnyView dst);
 std::int64_t unpack_add(const std::byte* dense, const Box& box, AnyView dst);
 void clear(AnyView dst, const Box& box);
 
+/// Adds `box` of every sample of `src` to the same box of `dst`; both contain it, and have one type
+/// other than int16. Returns the number of elements.
+std::int64_t add_box(AnyConstView src, const Box& box, AnyView dst);
+
 }  // namespace halomesh

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <utility>
 
 #include "narrow.hpp"
 #include "rng.hpp"
@@ -41,8 +42,9 @@ float initial_value(const ParameterGeometry& geometry, const CounterRng& rng, st
 
 }  // namespace
 
-Parameters::Parameters(const ModelGeometry& geometry, std::int64_t part)
-    : geometry_(&geometry), part_(part) {
+Parameters::Parameters(const ModelGeometry& geometry, std::int64_t part,
+                       std::vector<std::string> states)
+    : geometry_(&geometry), part_(part), state_names_(std::move(states)) {
   const auto& placements = geometry.parameters();
   for (std::size_t i = 0; i < placements.size(); ++i) {
     const ParameterSlice& slice = placements[i].slices[static_cast<std::size_t>(part)];
@@ -65,7 +67,7 @@ Parameters::Parameters(const ModelGeometry& geometry, std::int64_t part)
   }
   values_ = AlignedBuffer<float>(offset);
   diffs_ = AlignedBuffer<float>(offset);
-  velocity_ = AlignedBuffer<float>(offset);
+  for (std::size_t i = 0; i < state_names_.size(); ++i) states_.emplace_back(offset);
 }
 
 const ParameterRange* Parameters::find(std::size_t placement) const {

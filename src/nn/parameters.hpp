@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "partition/box_runs.hpp"
@@ -46,19 +47,29 @@ void for_each_run(const ParameterGeometry& geometry, const ParameterSlice& slice
       [&](std::int64_t lo, std::int64_t hi, std::int64_t local) { visit(local, lo, hi - lo); });
 }
 
-/// Flat memory of one part. Owns values, gradients (diffs) and momentum (velocity), all of the
-/// same length and order: by holder group, then by layer. Allocates only in the constructor.
+/// Flat memory of one part. Owns values, gradients (diffs) and what the optimizer keeps (states),
+/// all of the same length and order: by holder group, then by layer. Allocates only in the
+/// constructor.
 class Parameters {
  public:
-  Parameters(const ModelGeometry& geometry, std::int64_t part);
+  /// `states`: the names of the optimizer's arrays, Optimizer::states(); by default those of SGD.
+  Parameters(const ModelGeometry& geometry, std::int64_t part,
+             std::vector<std::string> states = {"optimizer"});
 
   std::span<float> values() { return values_.span(); }
   std::span<float> diffs() { return diffs_.span(); }
   /// The memory of diffs(), for an owner that must outlive this object.
   AlignedBuffer<float>& diff_buffer() { return diffs_; }
-  std::span<float> velocity() { return velocity_.span(); }
+  /// Array number `index` of the optimizer; zeros at first.
+  std::span<float> state(std::size_t index) { return states_.at(index).span(); }
+  const std::vector<std::string>& state_names() const { return state_names_; }
   std::int64_t size() const { return values_.size(); }
   const std::vector<HolderGroup>& groups() const { return groups_; }
+  /// True on one of the parts that hold a group: where sums over parts take its elements from, so
+  /// that each counts once.
+  bool counts(const HolderGroup& group) const { return group.parts.front() == part_; }
+  /// Parameters of the whole network: numbers ParameterRange::placement are below it.
+  std::size_t placements() const { return geometry_->parameters().size(); }
 
   /// The slices of layer `layer`, in the order of its parameters; empty spans for what this part
   /// does not hold.
@@ -74,7 +85,9 @@ class Parameters {
   const ModelGeometry* geometry_;
   std::int64_t part_;
   std::vector<HolderGroup> groups_;
-  AlignedBuffer<float> values_, diffs_, velocity_;
+  AlignedBuffer<float> values_, diffs_;
+  std::vector<std::string> state_names_;
+  std::vector<AlignedBuffer<float>> states_;
 };
 
 }  // namespace halomesh

@@ -3,13 +3,19 @@
 #include "src/nn/schedule.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <numbers>
 #include <utility>
 
 #include "error.hpp"
+#include "joined.hpp"
 
 namespace halomesh {
 namespace {
+
+constexpr std::array kKinds{ScheduleKind::kConstant,  ScheduleKind::kStep,   ScheduleKind::kLinear,
+                            ScheduleKind::kMultistep, ScheduleKind::kCosine, ScheduleKind::kPoly};
 
 void require_option(bool condition, const std::string& what, const std::string& hint) {
   if (!condition) throw UsageError(what, hint);
@@ -30,13 +36,47 @@ void validate_decay(const std::vector<std::int64_t>& epochs, const std::vector<d
   }
 }
 
+void validate_steps(const ScheduleOptions& o) {
+  require_option(o.warmup_steps >= 0, text("warm-up of {} steps", o.warmup_steps),
+                 "give --warmup-steps of at least 0");
+  require_option(o.warmup_steps == 0 || o.warmup_epochs == 0,
+                 text("warm-up of {} epochs and of {} steps", o.warmup_epochs, o.warmup_steps),
+                 "give --warmup-epochs or --warmup-steps");
+  if (o.kind == ScheduleKind::kMultistep) {
+    require_option(!o.milestones.empty(), "multistep schedule without milestones",
+                   "give --milestones, steps after the warm-up, e.g. 800 or 4096,8192");
+    for (std::size_t i = 0; i < o.milestones.size(); ++i)
+      require_option(o.milestones[i] >= 0 && (i == 0 || o.milestones[i] > o.milestones[i - 1]),
+                     text("milestone {} in place {}", o.milestones[i], i + 1),
+                     "give --milestones of at least 0 in increasing order");
+    require_option(std::isfinite(o.gamma) && o.gamma >= 0.0, text("gamma {:g}", o.gamma),
+                   "give a finite --gamma of at least 0, such as 0.1");
+  }
+  if (o.kind != ScheduleKind::kCosine && o.kind != ScheduleKind::kPoly) return;
+  require_option(o.decay_steps > 0,
+                 text("{} schedule over {} steps", to_string(o.kind), o.decay_steps),
+                 "give --decay-steps of at least 1: the steps from the warm-up to the last rate");
+  require_option(o.min_lr >= 0.0 && o.min_lr <= o.peak,
+                 text("decay to the learning rate {:g} from {:g}", o.min_lr, o.peak),
+                 "give --min-lr from 0 to that of --lr");
+  require_option(std::isfinite(o.poly_power) && o.poly_power > 0.0,
+                 text("power {:g}", o.poly_power), "give a finite --poly-power above 0");
+}
+
 }  // namespace
 
+std::vector<std::string> schedule_names() {
+  std::vector<std::string> names;
+  names.reserve(kKinds.size());
+  for (ScheduleKind kind : kKinds) names.push_back(to_string(kind));
+  return names;
+}
+
 ScheduleKind parse_schedule_kind(const std::string& text) {
-  for (ScheduleKind kind : {ScheduleKind::kConstant, ScheduleKind::kStep, ScheduleKind::kLinear})
+  for (ScheduleKind kind : kKinds)
     if (text == to_string(kind)) return kind;
   throw UsageError(fmt::format("learning-rate schedule \"{}\"", text),
-                   "use --schedule constant, step or linear");
+                   "use --schedule " + joined(schedule_names(), ", "));
 }
 
 std::string to_string(ScheduleKind kind) {
@@ -47,6 +87,12 @@ std::string to_string(ScheduleKind kind) {
       return "step";
     case ScheduleKind::kLinear:
       return "linear";
+    case ScheduleKind::kMultistep:
+      return "multistep";
+    case ScheduleKind::kCosine:
+      return "cosine";
+    case ScheduleKind::kPoly:
+      return "poly";
   }
   throw Error(fmt::format("learning-rate schedule number {}", static_cast<int>(kind)));
 }
@@ -63,6 +109,7 @@ Schedule::Schedule(ScheduleOptions options, std::int64_t steps_per_epoch)
   require_option(std::isfinite(o.warmup_initial) && o.warmup_initial >= 0.0,
                  text("warm-up from learning rate {:g}", o.warmup_initial),
                  "give a finite --warmup-initial-lr of at least 0");
+  validate_steps(o);
   if (o.kind == ScheduleKind::kStep) validate_decay(o.decay_epochs, o.decay_factors);
   if (o.kind == ScheduleKind::kLinear) {
     require_option(o.linear_epochs > 0, text("linear decay over {} epochs", o.linear_epochs),
@@ -71,6 +118,31 @@ Schedule::Schedule(ScheduleOptions options, std::int64_t steps_per_epoch)
                    text("linear decay to {:g} of the peak", o.linear_end_factor),
                    "give --linear-end-factor from 0 to 1");
   }
+}
+
+double Schedule::rate(std::int64_t step) const {
+  const ScheduleOptions& o = options_;
+  if (step < o.warmup_steps)
+    return o.peak * static_cast<double>(step) / static_cast<double>(o.warmup_steps);
+  const bool by_steps = o.kind == ScheduleKind::kMultistep || o.kind == ScheduleKind::kCosine ||
+                        o.kind == ScheduleKind::kPoly;
+  const std::int64_t warmup = o.warmup_steps + o.warmup_epochs * steps_per_epoch_;
+  return by_steps && step >= warmup ? decayed(step - warmup)
+                                    : rate_of_epoch(step / steps_per_epoch_);
+}
+
+// `step` counts from the end of the warm-up.
+double Schedule::decayed(std::int64_t step) const {
+  const ScheduleOptions& o = options_;
+  if (o.kind == ScheduleKind::kMultistep) {
+    const auto passed = std::upper_bound(o.milestones.begin(), o.milestones.end(), step);
+    return o.peak * std::pow(o.gamma, passed - o.milestones.begin());
+  }
+  const double done =
+      static_cast<double>(std::min(step, o.decay_steps)) / static_cast<double>(o.decay_steps);
+  const double left = o.kind == ScheduleKind::kCosine ? (1 + std::cos(std::numbers::pi * done)) / 2
+                                                      : std::pow(1 - done, o.poly_power);
+  return o.min_lr + (o.peak - o.min_lr) * left;
 }
 
 double Schedule::rate_of_epoch(std::int64_t epoch) const {

@@ -34,6 +34,9 @@ class TimedLayer final : public Layer {
     return layer_->needs(dst, input, src);
   }
   bool splits_over_input() const override { return layer_->splits_over_input(); }
+  Box contributes(std::span<const Box> src_local, std::span<const Shape> src) const override {
+    return layer_->contributes(src_local, src);
+  }
   bool splits_over_channels() const override { return layer_->splits_over_channels(); }
   std::vector<ParameterGeometry> parameters(std::span<const Shape> src) const override {
     return layer_->parameters(src);

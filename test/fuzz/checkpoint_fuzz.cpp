@@ -37,7 +37,7 @@ class Network {
         parameters_(geometry_, 0) {
     for (std::size_t i = 0; i < parameters_.values().size(); ++i) {
       parameters_.values()[i] = 1.5F + static_cast<float>(i);
-      parameters_.velocity()[i] = -7.25F - static_cast<float>(i);
+      parameters_.state(0)[i] = -7.25F - static_cast<float>(i);
     }
   }
   Network(const Network&) = delete;
@@ -66,7 +66,7 @@ class Network {
   /// The parameters and what the optimizer keeps of them, each as its datasets hold it.
   std::vector<Bytes> datasets() {
     std::vector<Bytes> all;
-    for (const std::span<float> memory : {parameters_.values(), parameters_.velocity()})
+    for (const std::span<float> memory : {parameters_.values(), parameters_.state(0)})
       for (std::size_t i = 0; i < geometry_.parameters().size(); ++i) {
         const ParameterRange& range = *parameters_.find(i);
         const auto part = std::as_bytes(memory.subspan(static_cast<std::size_t>(range.offset),

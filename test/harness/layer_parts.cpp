@@ -30,6 +30,7 @@ template <class AView, class Body>
 void with_elements(const AView& view, const Body& body) {
   if (view.type == DataType::kFloat32) return body(view.template as<float>());
   if (view.type == DataType::kBfloat16) return body(view.template as<Bfloat16>());
+  if (view.type == DataType::kFloat64) return body(view.template as<double>());
   body(view.template as<std::int16_t>());
 }
 
@@ -38,7 +39,10 @@ void scatter(const GlobalTensor& global, const Box& box, const AnyView& view) {
   with_elements(view, [&](auto typed) {
     using T = std::remove_pointer_t<decltype(typed.data)>;
     for_each_element(view.batch, box, [&](auto n, auto c, auto d, auto h, auto w) {
-      typed.at(n, c, d, h, w) = T(static_cast<float>(global.at(n, c, d, h, w)));
+      if constexpr (std::is_same_v<T, double>)
+        typed.at(n, c, d, h, w) = global.at(n, c, d, h, w);
+      else
+        typed.at(n, c, d, h, w) = T(static_cast<float>(global.at(n, c, d, h, w)));
     });
   });
 }
@@ -49,8 +53,11 @@ void gather(const AnyConstView& view, const Box& box, const Shape& shape,
   index.shape = shape;
   with_elements(view, [&](auto typed) {
     for_each_element(view.batch, box, [&](auto n, auto c, auto d, auto h, auto w) {
-      global[index.offset(n, c, d, h, w)] =
-          static_cast<double>(static_cast<float>(typed.at(n, c, d, h, w)));
+      const auto value = typed.at(n, c, d, h, w);
+      if constexpr (std::is_same_v<decltype(value), const double>)
+        global[index.offset(n, c, d, h, w)] = value;
+      else
+        global[index.offset(n, c, d, h, w)] = static_cast<double>(static_cast<float>(value));
     });
   });
 }
@@ -176,13 +183,21 @@ void LayerParts::run_chunks(bool remote) {
   }
 }
 
+// True where other parts add to elements that this one does not produce.
+bool LayerParts::starts_at_zero(const Part& part) {
+  return !part.context.boxes.dst_produced.contains(part.context.boxes.dst_owned);
+}
+
 // A layer may write only its produced box: the rest of the span belongs to the consumer's halo.
 void LayerParts::check_untouched(const Part& part, GatheredStep& step) const {
   const Box& produced = part.context.boxes.dst_produced;
+  const Box zeros = starts_at_zero(part) ? part.context.boxes.dst_owned : Box{};
   with_elements(part.dst.any_view(), [&](auto view) {
     for_each_element(view.batch, view.span, [&](auto n, auto c, auto d, auto h, auto w) {
       const Box element{{c, d, h, w}, {c + 1, d + 1, h + 1, w + 1}};
-      if (!std::isnan(static_cast<float>(view.at(n, c, d, h, w))) && !produced.contains(element))
+      const auto value = static_cast<float>(view.at(n, c, d, h, w));
+      const bool untouched = zeros.contains(element) ? value == 0 : std::isnan(value);
+      if (!untouched && !produced.contains(element))
         step.violations.push_back(fmt::format("forward wrote outside {} at {}", produced, element));
     });
   });
@@ -194,6 +209,7 @@ void LayerParts::forward(GatheredStep& step) {
   for (Part& part : parts_) {
     dst_views.push_back(part.dst.any_view());
     unset(part.dst.any_view(), part.context.dst_span);
+    if (starts_at_zero(part)) clear(part.dst.any_view(), part.context.boxes.dst_owned);
     if (part.layer) part.layer->load_parameters();
   }
   run_chunks(false);
@@ -203,10 +219,7 @@ void LayerParts::forward(GatheredStep& step) {
     step.moved += link_.copy(cut_.src_plans[i], views);
   }
   run_chunks(true);
-  for (Part& part : parts_) {
-    check_untouched(part, step);
-    if (!part.layer) clear(part.dst.any_view(), part.context.boxes.dst_owned);
-  }
+  for (const Part& part : parts_) check_untouched(part, step);
   step.moved += link_.add_back(cut_.partial_sums, dst_views);
   const Shape& shape = input_.diff_dst.shape;
   step.dst = unset(input_.diff_dst.values.size());

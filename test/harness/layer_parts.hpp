@@ -74,6 +74,7 @@ class LayerParts {
   void fill_src();
   void forward(GatheredStep& step);
   void run_chunks(bool remote);
+  static bool starts_at_zero(const Part& part);
   void check_untouched(const Part& part, GatheredStep& step) const;
   void backward(GatheredStep& step);
   Box src_owned_here(std::size_t input, std::size_t part) const;

@@ -49,7 +49,7 @@ struct Scene {
     for_each_element(
         network.geometry(), parameters, mesh.part(),
         [&](int tree, std::size_t i, std::size_t at, std::int64_t global) {
-          const float got = (tree == 0 ? parameters.values() : parameters.velocity())[at];
+          const float got = (tree == 0 ? parameters.values() : parameters.state(0))[at];
           findings.expect_equal(
               got, value_at(tree, i, global),
               fmt::format("{}, tree {}, parameter {}, element {}", where, tree, i, global));

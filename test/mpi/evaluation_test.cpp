@@ -4,6 +4,7 @@
 
 #include "runtime/step/evaluator.hpp"
 #include "runtime/step/training_step.hpp"
+#include "src/nn/optimizers/sgd.hpp"
 #include "test/harness/constant_loader.hpp"
 #include "test/harness/mpi_for_comms.hpp"
 #include "test/harness/small_cosmoflow.hpp"
@@ -18,7 +19,8 @@ TEST_CASE("an evaluation after a step is that of a network made with its paramet
     const ModelGeometry geometry = model.geometry(mesh.shape().parts);
     Parameters parameters(geometry, mesh.part());
     parameters.initialize(1);
-    TrainingStep training(mesh, model, geometry, parameters, 1, nullptr);
+    Sgd sgd;
+    TrainingStep training(mesh, model, geometry, parameters, sgd, 1, nullptr);
     ConstantLoader loader(training.executor().input_span(), DataType::kFloat32);
     const SampleOrder order{Shuffle::kGlobal, 1, 2, 1, 1};
     const auto loss_of = [&](Executor& executor) {
@@ -26,8 +28,7 @@ TEST_CASE("an evaluation after a step is that of a network made with its paramet
     };
     const double before = loss_of(training.executor());
     // The input is zero: after the first step the convolutions have biases, and then weights count.
-    for (std::int64_t step = 0; step < 3; ++step)
-      training.run(loader, {1, step, SgdOptions{}, 0.1F});
+    for (std::int64_t step = 0; step < 3; ++step) training.run(loader, {1, step, 0.1F});
     const double after = loss_of(training.executor());
     Executor executor(mesh.group(), anew, geometry, parameters, 1, false);
     findings.expect(before != after,

@@ -9,6 +9,7 @@
 
 #include "runtime/log/phase_times.hpp"
 #include "runtime/step/training_step.hpp"
+#include "src/nn/optimizers/sgd.hpp"
 #include "test/harness/constant_loader.hpp"
 #include "test/harness/mpi_for_comms.hpp"
 #include "test/harness/small_cosmoflow.hpp"
@@ -50,7 +51,8 @@ TEST_CASE("a traced step has every phase, and they add up to the step in time an
     Parameters parameters(geometry, mesh.part());
     parameters.initialize(1);
     Trace trace(1 << 12);
-    TrainingStep training(mesh, model, geometry, parameters, 1, &trace);
+    Sgd sgd;
+    TrainingStep training(mesh, model, geometry, parameters, sgd, 1, &trace);
     ConstantLoader loader(training.executor().input_span(), DataType::kFloat32);
     PhaseTimes times;
     std::int64_t steps_ns = 0, sum_ns = 0;
@@ -58,7 +60,7 @@ TEST_CASE("a traced step has every phase, and they add up to the step in time an
       trace.clear();
       {
         const TraceScope whole(&trace, Phase::kStep);
-        training.run(loader, {1, step, SgdOptions{}, 0.001F});
+        training.run(loader, {1, step, 0.001F});
       }
       times.add(trace.events());
       steps_ns += trace.events().back().end_ns - trace.events().back().begin_ns;

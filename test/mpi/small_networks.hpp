@@ -8,12 +8,14 @@
 #include <vector>
 
 #include "src/nn/layers/add.hpp"
+#include "src/nn/layers/concat.hpp"
 #include "src/nn/layers/convolution.hpp"
 #include "src/nn/layers/convolution_block.hpp"
 #include "src/nn/layers/dense.hpp"
 #include "src/nn/layers/dropout.hpp"
 #include "src/nn/layers/leaky_relu.hpp"
 #include "src/nn/layers/pooling.hpp"
+#include "src/nn/layers/transposed_convolution.hpp"
 #include "src/nn/model.hpp"
 
 namespace halomesh {
@@ -72,6 +74,20 @@ class SmallNetworkBuilder {
     network_.growth *= 2;
     return add("sum", std::make_unique<Add>(), {a, b});
   }
+  std::size_t concat(std::size_t a, std::size_t b) {
+    return add("concat", std::make_unique<Concat>(), {a, b});
+  }
+  /// Extents times two, of a tensor of `channels`: each output is a sum over them.
+  std::size_t transposed(std::int64_t filters, std::int64_t channels, std::size_t src) {
+    network_.growth *= static_cast<double>(channels);
+    const WindowOptions window = WindowOptions::cube(2, 2, PaddingKind::kValid);
+    return add(
+        "up",
+        std::make_unique<TransposedConvolution>(TransposedConvolutionOptions{filters, window}),
+        {src});
+  }
+  /// Says that the gradient of a tensor is a sum over two consumers.
+  void fork() { network_.growth *= 2; }
   SmallNetwork take() { return std::move(network_); }
 
  private:
@@ -165,10 +181,20 @@ inline SmallNetwork mixed_cuts_network(const std::string& cuts) {
   return network;
 }
 
+// One level of a U-Net: parts of the lower one are larger, and cut elsewhere.
+inline SmallNetwork u_network() {
+  SmallNetworkBuilder b("down, up and across", {2, 10, 6, 4});
+  const auto across = b.convolution(2, 2, 0);
+  const auto down = b.convolution(2, WindowOptions::cube(2, 2, PaddingKind::kValid), across);
+  b.fork();
+  b.convolution(1, 2, b.concat(b.transposed(2, 2, down), across));
+  return b.take();
+}
+
 inline std::vector<SmallNetwork (*)()> small_networks() {
-  return {&chain_network,   &skip_network,         &branches_network,
-          &strided_network, &pooling_network,      &few_planes_network,
-          &dense_network,   &pooled_input_network, &late_channels_network};
+  return {&chain_network,         &skip_network,       &branches_network, &strided_network,
+          &pooling_network,       &few_planes_network, &dense_network,    &pooled_input_network,
+          &late_channels_network, &u_network};
 }
 
 }  // namespace halomesh

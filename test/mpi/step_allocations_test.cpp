@@ -14,6 +14,8 @@
 #include "runtime/log/phase_times.hpp"
 #include "runtime/step/training_step.hpp"
 #include "src/nn/onednn_library.hpp"
+#include "src/nn/optimizers/registry.hpp"
+#include "src/nn/optimizers/sgd.hpp"
 #include "src/nn/pack.hpp"
 #include "test/harness/constant_loader.hpp"
 #include "test/harness/mpi_allocation_count.hpp"
@@ -71,7 +73,8 @@ TEST_CASE("a step allocates nothing, traced or not") {
         timeline.open();
         trace.send_to(&timeline);
         PhaseTimes times;
-        TrainingStep training(mesh, model, geometry, parameters, 1, traced ? &trace : nullptr,
+        Sgd sgd;
+        TrainingStep training(mesh, model, geometry, parameters, sgd, 1, traced ? &trace : nullptr,
                               reduction);
         ConstantLoader loader(training.executor().input_span(), types.input);
         const auto step = [&](std::int64_t number) {
@@ -79,7 +82,7 @@ TEST_CASE("a step allocates nothing, traced or not") {
           timeline.begin_step(number);
           {
             const TraceScope whole(&trace, Phase::kStep);
-            training.run(loader, {1, number, SgdOptions{}, 0.001F});
+            training.run(loader, {1, number, 0.001F});
           }
           timeline.end_step();
           times.add(trace.events());
@@ -97,6 +100,35 @@ TEST_CASE("a step allocates nothing, traced or not") {
         findings.expect((trace.events().size() > 10) == traced, [&] {
           return fmt::format("{} intervals, traced: {}", trace.events().size(), traced);
         });
+      }
+  });
+}
+
+TEST_CASE("steps of several passes with clipping and any optimizer allocate nothing") {
+  if (test::allocation_count() < 0) return test::skip_case("the sanitizer owns operator new");
+  for_comms("updates", {1, 2, 4}, [](const Comm& comm, Findings& findings) {
+    for (const auto& [shape, reduction] : ways_of(comm.size()))
+      for (const std::string& name : optimizer_names()) {
+        const ProcessMesh mesh(comm, shape);
+        Model model = make_cosmoflow(small_cosmoflow());
+        const ModelGeometry geometry = model.geometry(shape.parts);
+        const auto optimizer = make_optimizer({name, 0.9, 0.01});
+        Parameters parameters(geometry, mesh.part(), optimizer->states());
+        parameters.initialize(1);
+        TrainingStep training(mesh, model, geometry, parameters, *optimizer, 1, nullptr, reduction,
+                              {2, 1e-6});
+        ConstantLoader loader(training.executor().input_span(), DataType::kFloat32);
+        training.run(loader, {1, 0, 0.001F});
+        const std::int64_t before = test::allocation_count();
+        for (std::int64_t number = 1; number <= kSteps; ++number)
+          training.run(loader, {1, number, 0.001F});
+        const std::int64_t made = test::allocation_count() - before;
+        findings.expect_equal<std::int64_t>(
+            made, 0,
+            fmt::format("allocations in {} steps of {} on {} x {}", kSteps, name, shape.replicas,
+                        to_string(shape.parts)));
+        findings.expect(training.gradient_norm() > 1e-6,
+                        [] { return std::string("no gradient was clipped"); });
       }
   });
 }

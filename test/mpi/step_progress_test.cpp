@@ -6,6 +6,7 @@
 
 #include "runtime/step/evaluator.hpp"
 #include "runtime/step/training_step.hpp"
+#include "src/nn/optimizers/sgd.hpp"
 #include "test/harness/constant_loader.hpp"
 #include "test/harness/mpi_for_comms.hpp"
 #include "test/harness/small_cosmoflow.hpp"
@@ -20,9 +21,10 @@ TEST_CASE("a step and an evaluation call the loader's progress() in every layer"
     const ModelGeometry geometry = model.geometry(mesh.shape().parts);
     Parameters parameters(geometry, mesh.part());
     parameters.initialize(1);
-    TrainingStep training(mesh, model, geometry, parameters, 1, nullptr);
+    Sgd sgd;
+    TrainingStep training(mesh, model, geometry, parameters, sgd, 1, nullptr);
     ConstantLoader loader(training.executor().input_span(), DataType::kFloat32);
-    training.run(loader, {1, 0, SgdOptions{}, 0.001F});
+    training.run(loader, {1, 0, 0.001F});
     const std::int64_t step = loader.polls(), samples = 5;
     evaluate(mesh, training.executor(), loader, {Shuffle::kGlobal, 1, samples, 1, 1});
     const std::int64_t forward = (loader.polls() - step) / samples, backward = step - forward;

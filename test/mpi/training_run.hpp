@@ -20,6 +20,7 @@
 #include "runtime/data/tfrecord.hpp"
 #include "runtime/train/checkpoint.hpp"
 #include "runtime/train/trainer.hpp"
+#include "src/nn/optimizers/registry.hpp"
 
 namespace halomesh {
 
@@ -65,6 +66,8 @@ struct TrainingRequest {
   Reduction reduction = Reduction::kAuto;
   std::function<void(const Executor&)> after{};  ///< called when the run is done, if any
   std::string cuts = "auto";                     ///< of convolutions
+  OptimizerOptions optimizer{"sgd", 0.9, 1e-4};
+  std::int64_t accumulate = 1;
 };
 
 /// The loss of each step, oldest first, as written by rank 0. Local.
@@ -99,7 +102,7 @@ inline std::vector<double> train(const Comm& comm, const TrainingRequest& reques
       make_training_network(request.kernel, request.input, request.conv_layers, request.kernels);
   model.set_cuts(parse_cuts(request.cuts));
   const ModelGeometry geometry = model.geometry(request.mesh.parts);
-  Parameters parameters(geometry, mesh.part());
+  Parameters parameters(geometry, mesh.part(), make_optimizer(request.optimizer)->states());
   constexpr std::uint64_t kSeed = 21;
   parameters.initialize(kSeed);
   const CounterRng signs(request.perturbation_seed, RandomUse::kSynth);
@@ -112,7 +115,8 @@ inline std::vector<double> train(const Comm& comm, const TrainingRequest& reques
   options.epochs = 0;
   options.steps = request.steps;
   options.seed = kSeed;
-  options.sgd = {0.9F, 1e-4F};
+  options.optimizer = request.optimizer;
+  options.accumulate = request.accumulate;
   options.schedule.peak = 0.0005;
   options.evaluate_every = 0;
   options.checkpoint_every = 10;

@@ -91,6 +91,51 @@ TEST_CASE("unpack_copy and unpack_add change only their box") {
   CHECK(compared > 300);
 }
 
+TEST_CASE("numbers of fp64 are moved and added with all their digits") {
+  const Box box{{1, 3, 4, 2}, {3, 5, 7, 4}};
+  const Tensor from(kSpan, kBatch, DataType::kFloat64), to(kSpan, kBatch, DataType::kFloat64);
+  const auto source = from.any_view().as<double>(), target = to.any_view().as<double>();
+  const auto digits = [](double base) { return base + 0x1p-40; };
+  visit_box(kSpan, [&](auto n, auto c, auto d, auto h, auto w) {
+    source.at(n, c, d, h, w) = digits(static_cast<double>(code(n, c, d, h, w)));
+    target.at(n, c, d, h, w) = 1;
+  });
+  std::vector<double> dense(static_cast<std::size_t>(kBatch * box.volume()));
+  auto* const bytes =
+      reinterpret_cast<std::byte*>(dense.data());  // NOLINT: bytes of the same memory
+  CHECK(pack(from.any_view(), box, bytes) == kBatch * box.volume());
+  CHECK(unpack_add(bytes, box, to.any_view()) == kBatch * box.volume());
+  std::int64_t wrong = 0;
+  const std::int64_t compared = visit_box(kSpan, [&](auto n, auto c, auto d, auto h, auto w) {
+    const bool inside = box.contains({{c, d, h, w}, {c + 1, d + 1, h + 1, w + 1}});
+    const double added = digits(static_cast<double>(code(n, c, d, h, w)) + 1);
+    wrong += target.at(n, c, d, h, w) != (inside ? added : 1) ? 1 : 0;
+  });
+  CHECK(wrong == 0);
+  CHECK(compared > 100);
+  clear(to.any_view(), kSpan);
+  CHECK(target.at(1, 1, 3, 4, 2) == 0);
+}
+
+TEST_CASE("add_box adds a box of one view to that of another with a larger span") {
+  const Box larger{{0, 1, 3, 0}, {4, 7, 8, 6}};
+  std::int64_t compared = 0;
+  for (const Box& box : kBoxes) {
+    CAPTURE(box);
+    const Tensor from = coded_tensor(), to(larger, kBatch);
+    fill(to.view(), larger, 0.5F);
+    CHECK(add_box(from.any_view(), box, to.any_view()) == kBatch * box.volume());
+    std::int64_t wrong = 0;
+    compared += visit_box(larger, [&](auto n, auto c, auto d, auto h, auto w) {
+      const bool inside = box.contains({{c, d, h, w}, {c + 1, d + 1, h + 1, w + 1}});
+      const float expected = 0.5F + (inside ? code(n, c, d, h, w) : 0);
+      wrong += to.view().at(n, c, d, h, w) != expected ? 1 : 0;
+    });
+    CHECK(wrong == 0);
+  }
+  CHECK(compared > 300);
+}
+
 TEST_CASE("pack then unpack is the identity on large boxes, which run on several threads") {
   const Box span{{0, 0, 0, 0}, {8, 24, 24, 24}}, box{{0, 1, 2, 3}, {8, 23, 22, 21}};
   const Tensor from(span, 1), to(span, 1);

@@ -100,6 +100,15 @@ TEST_CASE("leaky ReLU equals its formula on any cut") {
     test.cut.training = false;
     expect_on_all_cuts(test);
   }
+  LayerCase half = make_case(
+      "leaky ReLU in bf16", [] { return std::make_unique<LeakyRelu>(0.25F, DataType::kBfloat16); },
+      reference(leaky(0.25)), kGrids[0]);
+  half.cut.src_types = {DataType::kBfloat16};
+  half.src_value = half.diff_value = [](float v) { return static_cast<float>(Bfloat16(v)); };
+  expect_on_all_cuts(half);  // a quarter of a bf16 is one: nothing is rounded
+  const std::vector<DataType> single{DataType::kFloat32};
+  CHECK_THROWS_WITH_AS(LeakyRelu(0.0F, DataType::kBfloat16).dst_type(single),
+                       doctest::Contains("leaky ReLU of bf16 given fp32"), Error);
   CHECK_THROWS_AS(LeakyRelu(-0.1f), Error);
   CHECK_THROWS_AS(LeakyRelu{std::nanf("")}, Error);
 }

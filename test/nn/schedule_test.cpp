@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "error.hpp"
@@ -37,9 +38,9 @@ void expect_rates(const ScheduleOptions& options, const std::vector<Row>& rows) 
   CHECK(rows.size() > 0);
   for (const Row& row : rows) {
     INFO("epoch ", row.epoch);
-    CHECK(std::abs(schedule.rate_of_epoch(row.epoch) - row.rate) <= 8 * 0x1p-53 * options.peak);
-    CHECK(schedule.rate(row.epoch * kSteps) == schedule.rate_of_epoch(row.epoch));
-    CHECK(schedule.rate(row.epoch * kSteps + kSteps - 1) == schedule.rate_of_epoch(row.epoch));
+    const double rate = schedule.rate(row.epoch * kSteps);
+    CHECK(std::abs(rate - row.rate) <= 8 * 0x1p-53 * options.peak);
+    CHECK(schedule.rate(row.epoch * kSteps + kSteps - 1) == rate);
   }
 }
 
@@ -135,12 +136,85 @@ TEST_CASE("a boundary within the warm-up applies after it") {
   expect_rates(options, {{0, 0.008}, {1, 0.002}, {2, 0.002}, {3, 0.001}});
 }
 
+struct StepRow {
+  std::int64_t step;
+  double rate;
+};
+
+// With epochs of 7 steps.
+void expect_step_rates(const ScheduleOptions& options, const std::vector<StepRow>& rows) {
+  const Schedule schedule(options, 7);
+  REQUIRE(!rows.empty());
+  for (const StepRow& row : rows) {
+    CAPTURE(row.step);
+    CHECK(std::abs(schedule.rate(row.step) - row.rate) <= 1e-14 * options.peak);
+  }
+}
+
+TEST_CASE("a multistep schedule is that of DeepCAM's published runs") {
+  ScheduleOptions options;
+  options.kind = ScheduleKind::kMultistep;
+  options.peak = 0.0055;
+  options.warmup_steps = 400;
+  options.milestones = {800};
+  // Logged by a run: update 10 (step 9) has 0.0055 * 9 / 400; the drop is between 1201 and 1210.
+  expect_step_rates(options, {{0, 0},
+                              {9, 0.0055 * 9 / 400},
+                              {399, 0.0055 * 399 / 400},
+                              {400, 0.0055},
+                              {1199, 0.0055},
+                              {1200, 0.00055},
+                              {100000, 0.00055}});
+  options.warmup_steps = 0;
+  options.milestones = {3, 5};
+  options.gamma = 0.5;
+  expect_step_rates(options, {{0, 0.0055}, {2, 0.0055}, {3, 0.00275}, {4, 0.00275}, {5, 0.001375}});
+}
+
+TEST_CASE("cosine and poly schedules") {
+  ScheduleOptions options;
+  options.kind = ScheduleKind::kCosine;
+  options.peak = 0.9;
+  options.min_lr = 0.1;
+  options.decay_steps = 12;
+  options.warmup_steps = 2;
+  const double half = std::sqrt(0.5);  // cos(pi / 4)
+  expect_step_rates(options, {{0, 0},
+                              {1, 0.45},
+                              {2, 0.9},
+                              {5, 0.1 + 0.4 * (1 + half)},
+                              {6, 0.1 + 0.4 * 1.5},
+                              {8, 0.5},
+                              {14, 0.1},
+                              {15, 0.1},
+                              {1000, 0.1}});
+  options.kind = ScheduleKind::kPoly;
+  options.poly_power = 2;
+  expect_step_rates(
+      options, {{1, 0.45}, {2, 0.9}, {5, 0.1 + 0.8 * 9 / 16}, {8, 0.3}, {14, 0.1}, {1000, 0.1}});
+  // After a warm-up of one epoch of 7 steps, from the rate 0.001.
+  options.warmup_steps = 0;
+  options.warmup_epochs = 1;
+  expect_step_rates(options, {{0, 0.001}, {6, 0.001}, {7, 0.9}, {13, 0.3}, {19, 0.1}});
+}
+
+TEST_CASE("a warm-up by steps precedes every schedule") {
+  ScheduleOptions options;
+  options.peak = 0.5;
+  options.warmup_steps = 4;
+  expect_step_rates(options, {{0, 0}, {1, 0.125}, {3, 0.375}, {4, 0.5}, {700, 0.5}});
+  options.kind = ScheduleKind::kLinear;
+  options.linear_epochs = 2;
+  options.linear_end_factor = 0;
+  expect_step_rates(options, {{3, 0.375}, {4, 0.5}, {7, 0.25}, {14, 0}});
+}
+
 TEST_CASE("names of schedules") {
-  for (ScheduleKind kind : {ScheduleKind::kConstant, ScheduleKind::kStep, ScheduleKind::kLinear})
-    CHECK(parse_schedule_kind(to_string(kind)) == kind);
-  CHECK(to_string(ScheduleKind::kLinear) == "linear");
-  CHECK_THROWS_WITH_AS(parse_schedule_kind("cosine"), "learning-rate schedule \"cosine\"",
-                       UsageError);
+  const std::vector<std::string> names{"constant", "step", "linear", "multistep", "cosine", "poly"};
+  CHECK(schedule_names() == names);
+  for (const std::string& name : names) CHECK(to_string(parse_schedule_kind(name)) == name);
+  CHECK(parse_schedule_kind("cosine") == ScheduleKind::kCosine);
+  CHECK_THROWS_WITH_AS(parse_schedule_kind("sine"), "learning-rate schedule \"sine\"", UsageError);
 }
 
 TEST_CASE("invalid options are refused") {
@@ -160,6 +234,26 @@ TEST_CASE("invalid options are refused") {
   refuses([](ScheduleOptions& o) { o.decay_epochs = {}, o.decay_factors = {}; });
   refuses([](ScheduleOptions& o) { o.kind = ScheduleKind::kLinear, o.linear_epochs = 0; });
   refuses([](ScheduleOptions& o) { o.kind = ScheduleKind::kLinear, o.linear_end_factor = 1.5; });
+  refuses([](ScheduleOptions& o) { o.warmup_epochs = 0, o.warmup_steps = -1; });
+  refuses([](ScheduleOptions& o) { o.warmup_epochs = 1, o.warmup_steps = 1; });
+  const auto refuses_of = [](ScheduleKind kind, auto change) {
+    ScheduleOptions options;
+    options.kind = kind;
+    options.milestones = {10};
+    options.decay_steps = 10;
+    CHECK_NOTHROW(Schedule(options, 1));
+    change(options);
+    CHECK_THROWS_AS(Schedule(options, 1), UsageError);
+  };
+  const auto multistep = ScheduleKind::kMultistep, poly = ScheduleKind::kPoly;
+  refuses_of(multistep, [](ScheduleOptions& o) { o.milestones = {}; });
+  refuses_of(multistep, [](ScheduleOptions& o) { o.milestones = {8, 8}; });
+  refuses_of(multistep, [](ScheduleOptions& o) { o.milestones = {-1}; });
+  refuses_of(multistep, [](ScheduleOptions& o) { o.gamma = -0.1; });
+  refuses_of(ScheduleKind::kCosine, [](ScheduleOptions& o) { o.decay_steps = 0; });
+  refuses_of(poly, [](ScheduleOptions& o) { o.min_lr = -1; });
+  refuses_of(poly, [](ScheduleOptions& o) { o.min_lr = 2 * o.peak; });
+  refuses_of(poly, [](ScheduleOptions& o) { o.poly_power = 0; });
   CHECK_THROWS_AS(Schedule(step_schedule(0.008), 0), UsageError);
   CHECK_NOTHROW(Schedule(step_schedule(0.008), 1));
 }

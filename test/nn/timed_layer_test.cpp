@@ -13,6 +13,7 @@
 
 #include "src/nn/kernel_case.hpp"
 #include "src/nn/layers/dense.hpp"
+#include "src/nn/layers/moments.hpp"
 
 namespace halomesh {
 namespace {
@@ -106,6 +107,9 @@ TEST_CASE("a timed layer has the geometry of its layer") {
   CHECK(timed.splits_over_channels() == dense.splits_over_channels());
   CHECK(timed.kernel_name() == dense.kernel_name());
   CHECK(timed.forward_flops(kShapes) == dense.forward_flops(kShapes));
+  const TimedLayer moments(std::make_unique<Moments>(), {times, clock, kPoll, 2});
+  const std::vector<Box> block{{{1, 0, 0, 0}, {2, 1, 1, 1}}};
+  CHECK(moments.contributes(block, kShapes) == Box{{2, 0, 0, 0}, {4, 1, 1, 1}});
   const std::vector<ParameterGeometry> mine = timed.parameters(kShapes);
   const std::vector<ParameterGeometry> own = dense.parameters(kShapes);
   REQUIRE(mine.size() == own.size());

@@ -54,6 +54,12 @@ TEST_CASE("memory grows with the batch, parameters do not") {
   const std::int64_t one = table.memory_bytes(0, 1), two = table.memory_bytes(0, 2);
   CHECK(two - one == 2 * (load.input_bytes + load.tensor_bytes));
   CHECK(2 * one - two == 3 * 4 * load.parameters);
+  const GeometryTable adam(f.geometry, {}, 2);
+  CHECK(adam.memory_bytes(0, 1) - one == 4 * load.parameters);
+  std::ostringstream out;
+  adam.print(out, 0, 1);
+  const std::string text = out.str();
+  CHECK(text.find("6,328", text.find("state of the optimizer")) < text.find("over all parts"));
 }
 
 TEST_CASE("flops are divided by what each part computes") {

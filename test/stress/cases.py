@@ -31,7 +31,10 @@ REFUSED = {
         "wall-limit": "-1 x nan", "target-mae": "-1 x nan", "augment": "maybe 2", "precision": "fp8 x",
         "shuffle": "x", "schedule": "x", "resume": "", "reduction": "x", "stage-codec": "zip",
         "warmup-epochs": f"-1 x {HUGE}", "linear-epochs": f"-1 x {HUGE}", "linear-end-factor": "x nan -1",
-        "model": "unet", "momentun": "0.5",
+        "model": "unet", "momentun": "0.5", "optimizer": "adam x", "betas": "x 1,0.9 0.9,-0.1 nan,0.9 0.9",
+        "epsilon": "x -1 nan", "clip-norm": "x -1 nan", "accumulate": f"0 -1 x {HUGE}", "milestones": "x 1.5",
+        "warmup-steps": f"-1 x {HUGE}", "gamma": "x -1 nan", "decay-steps": f"-1 x {HUGE}", "min-lr": "x -1 nan",
+        "poly-power": "x -1 nan",
     },
     "plan": {
         "parts": "1000x1000x1000 100000x1x1 9223372036854775807x1x1 0x0x0",
@@ -165,8 +168,8 @@ def changed_options():
     """Resuming with one option changed: what decides the curve is refused; the rest is not."""
     refused = {
         "seed": "1", "batch": "4", "augment": "on", "shuffle": "local", "dropout": "0.25", "momentum": "0.8",
-        "weight-decay": "0.01", "schedule": "linear", "lr": "0.01", "kernel": "3", "filters": "8",
-        "conv-layers": "1", "fc": "16", "warmup-epochs": "3",
+        "weight-decay": "0.01", "optimizer": "lamb", "clip-norm": "1", "schedule": "linear", "lr": "0.01",
+        "kernel": "3", "filters": "8", "conv-layers": "1", "fc": "16", "warmup-epochs": "3",
     }
     for option, value in refused.items():
         base = f"{TRAIN} --steps 32 --out {{run}}".replace("--steps 24 ", "", 1)

@@ -42,14 +42,14 @@ inline void add_weights(hid_t file, const std::string& group, Weights& weights) 
   H5Gclose(id);
 }
 
-/// Parameters and momenta of a checkpoint, by name.
+/// Parameters and the optimizer's state of a checkpoint, by name.
 inline Weights read_weights(const fs::path& path) {
   CAPTURE(path.string());
   const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT);
   REQUIRE(file >= 0);
   Weights weights;
-  add_weights(file, "/parameters", weights);
-  add_weights(file, "/optimizer", weights);
+  for (const char* tree : {"/parameters", "/optimizer", "/first_moment", "/second_moment"})
+    if (H5Lexists(file, tree, H5P_DEFAULT) > 0) add_weights(file, tree, weights);
   H5Fclose(file);
   return weights;
 }

@@ -225,6 +225,12 @@ TEST_CASE("a checkpoint of another network or curve is refused with the differen
       {"seed", "8", {"different settings", "seed 7 -> 8", "--init-from"}},
       {"dropout", "0.5", {"different settings", "dropout 0.25 -> 0.5", "--allow-changes"}},
       {"momentum", "0.8", {"different settings", "momentum 0.9 -> 0.8", "--allow-changes"}},
+      {"optimizer", "nesterov", {"different settings", "optimizer sgd -> nesterov", "--init-from"}},
+      {"optimizer",
+       "adamw",
+       {checkpoint.string(), "another optimizer", "/first_moment", "--optimizer sgd",
+        "--init-from"}},
+      {"clip-norm", "1", {"clip-norm (none) -> 1", "--allow-changes"}},
       {"lr", "0.01", {"different settings", "lr 0.001 -> 0.01", "--allow-changes"}},
       {"augment", "on", {"different settings", "augment off -> on", "--allow-changes"}},
       {"schedule", "linear", {"schedule constant -> linear, linear-epochs (none) -> 1"}}};

@@ -65,11 +65,11 @@ void go_on(const Scene& scene) {
   CHECK(partial_files(scene.out).empty());
 }
 
-/// The interrupted and resumed run is the uninterrupted one.
-void check_same_run(const Scene& scene) {
-  check_same_curve(uninterrupted(), scene.out);
-  CHECK(checkpoints(uninterrupted()).back().filename() == checkpoints(scene.out).back().filename());
-  check_same_weights(checkpoints(uninterrupted()).back(), checkpoints(scene.out).back());
+/// The interrupted and resumed run is `whole`, which never was.
+void check_same_run(const Scene& scene, const fs::path& whole = uninterrupted()) {
+  check_same_curve(whole, scene.out);
+  CHECK(checkpoints(whole).back().filename() == checkpoints(scene.out).back().filename());
+  check_same_weights(checkpoints(whole).back(), checkpoints(scene.out).back());
 }
 
 /// A new run that receives the signal in the middle; repeated if the launcher itself crashed.
@@ -101,6 +101,31 @@ TEST_CASE("a killed rank ends the job, and the run resumes bit for bit") {
     CHECK(read_curve(scene.out).size() < kSteps);
     go_on(scene);
     check_same_run(scene);
+  }
+}
+
+TEST_CASE("a killed run resumes bit for bit with every other optimizer") {
+  constexpr std::size_t kFewer = 200;
+  for (const char* optimizer : {"nesterov", "adamw", "lamb"}) {
+    CAPTURE(optimizer);
+    const auto run = [&] {
+      Scene scene = long_run();
+      scene.options["steps"] = std::to_string(kFewer);
+      scene.options["optimizer"] = optimizer;
+      scene.options["weight-decay"] = "0.01";
+      scene.options["schedule"] = "cosine";
+      scene.options["warmup-steps"] = "20";
+      scene.options["decay-steps"] = "150";
+      return scene;
+    };
+    const Scene whole = run(), killed = run();
+    const Outcome outcome = whole.train(60);
+    CAPTURE(outcome.text);
+    REQUIRE(outcome.exit_code == 0);
+    CHECK(interrupt(killed, SIGKILL, 1).in_time);
+    CHECK(read_curve(killed.out).size() < kFewer);
+    go_on(killed);
+    check_same_run(killed, whole.out);
   }
 }
 

@@ -32,7 +32,8 @@ KERNELS = (2, 3)
 # (ranks, parts), replicas = ranks / parts. 3 parts do not divide 16, nor 2 the pooled 5.
 MESHES = ((1, "1x1x1"), (4, "1x1x1"), (4, "2x2x1"), (4, "2x1x1"), (6, "1x3x2"))
 ASPECTS = ("loss of each step", "gradients of each step", "weights after all steps")
-CASES = len(KERNELS) * (1 + len(MESHES) * len(ASPECTS))
+OPTIMIZERS = ("nesterov", "adamw")
+CASES = len(KERNELS) * (1 + len(MESHES) * len(ASPECTS)) + len(OPTIMIZERS)
 
 try:
     import h5py
@@ -185,11 +186,11 @@ def nearest_kink(output):
 
 
 # --- halomesh
-def train(kernel, ranks, parts, data, out, *more):
+def train(kernel, ranks, parts, data, out, *more, decay=0):
     options = (f"--kernel {kernel} --parts {parts} --batch {BATCH} --seed {SEEDS[kernel]}"
                f" --input {EXTENTS[0]}x{EXTENTS[1]}x{EXTENTS[2]}x{CHANNELS} --targets {TARGETS}"
                f" --conv-layers {CONV_LAYERS} --filters {FILTERS} --fc {DENSE[0]},{DENSE[1]}"
-               f" --schedule constant --lr {RATE} --momentum {MOMENTUM} --weight-decay 0"
+               f" --schedule constant --lr {RATE} --momentum {MOMENTUM} --weight-decay {decay}"
                " --dropout 0 --epochs 0 --evaluate-every 0 --checkpoint-every 1 --keep 1000")
     command = [*shlex.split(os.environ.get("MPIRUN", "mpirun")), "-n", str(ranks),
                os.environ.get("HALOMESH", "build/halomesh"), "train", "--data", str(data),
@@ -200,11 +201,11 @@ def train(kernel, ranks, parts, data, out, *more):
         raise RuntimeError(f"halomesh train ended with {done.returncode}:\n{done.stdout}")
 
 
-def checkpoint(out, step):
+def checkpoint(out, step, trees=("parameters", "optimizer")):
     """(weights, velocities) by key, float32."""
     with h5py.File(out / "checkpoints" / f"step-{step:09d}.h5", "r") as file:
         return tuple({key: file[f"{tree}/{key.replace('.', '/')}"][()] for key in KEYS}
-                     for tree in ("parameters", "optimizer"))
+                     for tree in trees)
 
 
 # --- comparison
@@ -286,12 +287,51 @@ def check_kernel(kernel, base, x, y):
     return good
 
 
+def check_optimizer(name, base):
+    """PyTorch's optimizer, given the gradients of a run of ours, must make the weights of that run.
+
+    A gradient follows from two values of the momentum, whose roundings it has tenfold. They and
+    those of each step stay far below 1000 u of a step's length, which is at most about the rate
+    with adamw; any other formula is off by a good part of it.
+    """
+    decay, betas, out = 0.125, (0.9, 0.999), base / name
+    train(2, 4, "2x1x1", base / "data", out, "--steps", STEPS, "--optimizer", name, "--init-from",
+          base / "start2" / "checkpoints" / "step-000000001.h5", decay=decay)
+    trees = ("parameters", "first_moment" if name == "adamw" else "optimizer")
+    before, _ = checkpoint(base / "start2", 1)
+    net = load(network(2), before)
+    if name == "adamw":
+        optimizer = torch.optim.AdamW(net.parameters(), lr=RATE, betas=betas, eps=1e-6,
+                                      weight_decay=decay)
+    else:
+        optimizer = torch.optim.SGD(net.parameters(), lr=RATE, momentum=MOMENTUM, nesterov=True,
+                                    weight_decay=decay)
+    moments, rows = {key: numpy.zeros(before[key].shape) for key in KEYS}, []
+    for step in range(1, STEPS + 1):
+        weights, new = checkpoint(out, step, trees)
+        for key in KEYS:
+            if name == "adamw":
+                gradient = (new[key] - betas[0] * moments[key]) / (1 - betas[0])
+            else:
+                gradient = (new[key] - MOMENTUM * moments[key]) / RATE - decay * before[key]
+            moments[key] = new[key].astype("f8")
+            net.get_parameter(key).grad = torch.from_numpy(numpy.ascontiguousarray(gradient))
+        optimizer.step()
+        for key in KEYS:
+            largest = max(1.0, numpy.abs(new[key]).max() / RATE) if name != "adamw" else 1.0
+            allowance = step * ROUNDING * (1000 * RATE * largest + 2 * numpy.abs(weights[key]))
+            rows.append(excess(weights[key], net.get_parameter(key).detach().numpy(), allowance))
+        before = weights
+    return judge(f"{name} against PyTorch's", rows)
+
+
 def main():
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory(prefix="halomesh-pytorch-") as name:
         base = pathlib.Path(name)
         x, y = make_data(base / "data")
         good = [case for kernel in KERNELS for case in check_kernel(kernel, base, x, y)]
+        good += [check_optimizer(name, base) for name in OPTIMIZERS]
     print(f"{sum(good)} passed, {len(good) - sum(good)} failed, 0 skipped")
     return 0 if all(good) and len(good) == CASES else 1
 

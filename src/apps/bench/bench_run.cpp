@@ -17,6 +17,7 @@
 #include "src/apps/bench/idle_loader.hpp"
 #include "src/apps/options/model_options.hpp"
 #include "src/apps/train/network_on_mesh.hpp"
+#include "src/nn/optimizers/sgd.hpp"
 #include "trace.hpp"
 
 namespace halomesh {
@@ -36,8 +37,8 @@ class MeasuredTraining {
         seed_(plan.seed),
         local_(local),
         trace_(kEventsOfAStep),
-        training_(network.mesh, network.model, network.geometry, network.parameters, local, &trace_,
-                  reduction) {
+        training_(network.mesh, network.model, network.geometry, network.parameters, optimizer_,
+                  local, &trace_, reduction) {
     training_.executor().set_sending(plan.sending);
     const BatchSpec spec{network.model.input(),
                          executor().input_span(),
@@ -72,6 +73,7 @@ class MeasuredTraining {
   std::uint64_t seed_;
   std::int64_t local_, step_ = 0;
   Trace trace_;
+  Sgd optimizer_;
   TrainingStep training_;
   std::unique_ptr<Loader> loader_;
 };
@@ -79,7 +81,7 @@ class MeasuredTraining {
 double MeasuredTraining::step() {
   trace_.clear();
   const TraceScope whole(&trace_, Phase::kStep);
-  const double loss = training_.run(*loader_, {seed_, step_++, SgdOptions{}, kRate});
+  const double loss = training_.run(*loader_, {seed_, step_++, kRate});
   const TraceScope scope(&trace_, Phase::kReductionWait, "loss");
   return network_.mesh.world().sum(loss);
 }
@@ -164,7 +166,8 @@ BenchResult run_case(const Comm& world, const Options& options, const BenchPlan&
   result.steps = plan.steps;
   result.local_batch = local_batch(setting.batch, setting.mesh);
   result.memory_of_this_run = world.max(std::int64_t{reset_peak_memory() ? 0 : 1}) == 0;
-  NetworkOnMesh network(world, setting.mesh.parts, options, precision_named(setting.precision));
+  NetworkOnMesh network(world, setting.mesh.parts, options, precision_named(setting.precision),
+                        Sgd().states());
   if (machine != nullptr)
     time_layers(network.model, machine->timing());
   else

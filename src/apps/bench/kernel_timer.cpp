@@ -37,6 +37,8 @@ void fill_random(const AnyView& view, std::uint32_t stream) {
       view.as<float>().data[i] = value();
     else if (view.type == DataType::kBfloat16)
       view.as<Bfloat16>().data[i] = Bfloat16(value());
+    else if (view.type == DataType::kFloat64)
+      view.as<double>().data[i] = static_cast<double>(value());
     else
       view.as<std::int16_t>().data[i] = static_cast<std::int16_t>(2 * value() + 2);
   }

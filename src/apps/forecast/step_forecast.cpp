@@ -257,7 +257,7 @@ class Timeline {
   void publish(std::size_t t) {
     const TensorGeometry& g = geometry_.tensors()[t];
     for (Part part = 0; part < parts_; ++part)
-      if (g.partial_sums && !g.owned[part].empty() && g.produced[part].empty())
+      if (g.partial_sums && !g.produced[part].contains(g.owned[part]))
         copy(part, kGather, bytes_of(t, g.owned[part].volume()));
     exchange(g.broadcast.reversed(), t, kGather, true);
     for (Flight& round : distribute_[t])
@@ -279,7 +279,7 @@ class Timeline {
         const auto diffs = static_cast<double>(
             std::count_if(inputs.begin(), inputs.end(), [&](auto t) { return wanted_[t]; }));
         for (const std::size_t t : inputs)
-          if (wanted_[t]) backward_data(l, t, 1 / diffs, --consumers_left[t] == 0);
+          if (wanted_[t]) backward_data(l, t, 1 / diffs, consumers_left[t]--);
         for (Part part = 0; part < parts_; ++part)
           compute(l, KernelPass::kBackwardParameters, part);
       }
@@ -290,16 +290,17 @@ class Timeline {
   void clear_diffs(std::size_t t) {
     const TensorGeometry& g = geometry_.tensors()[t];
     for (Part part = 0; part < parts_ && wanted_[t]; ++part)
-      if (g.consumers.size() != 1 || !g.needed[part].contains(g.owned[part]))
-        copy(part, kHalo, bytes_of(t, g.span[part].volume()));
+      if (!g.gradient_starts_whole[part]) copy(part, kHalo, bytes_of(t, g.span[part].volume()));
   }
 
-  void backward_data(std::size_t l, std::size_t t, double share, bool last_consumer) {
+  void backward_data(std::size_t l, std::size_t t, double share, std::size_t consumers_left) {
     const TensorGeometry& g = geometry_.tensors()[t];
+    const bool last_consumer = consumers_left == 1;
     if (last_consumer) returned_[t] = flight_of(g.distribute.reversed(), t, true);
     for (Part part = 0; part < parts_; ++part) {
       compute(l, KernelPass::kBackwardData, part, share);
-      if (g.consumers.size() > 1) copy(part, kCompute, 2 * bytes_of(t, g.span[part].volume()));
+      if (consumers_left < g.consumers.size())
+        copy(part, kCompute, bytes_of(t, g.span[part].volume()));
       if (last_consumer) start(part, kind_of(t), returned_[t]);
     }
   }
@@ -351,18 +352,18 @@ class Timeline {
       wait_until(part, kReduction, last + 2 * rounds * network_.between_nodes.latency_s);
   }
 
-  // Reads values, gradients and momentum, writes values and momentum.
   void update() {
     for (Part part = 0; part < parts_; ++part) {
       const auto held = geometry_.parameter_count(static_cast<std::int64_t>(part));
       if (machine_.kernels.rates.triad > 0)
         spend(part, kCompute,
-              shared_cores_ * 5 * 4.0 * static_cast<double>(held) / machine_.kernels.rates.triad);
+              shared_cores_ * 4.0 * static_cast<double>(options_.update_traffic * held) /
+                  machine_.kernels.rates.triad);
     }
   }
 
   std::int64_t memory() const {
-    const GeometryTable table(geometry_);
+    const GeometryTable table(geometry_, {}, options_.optimizer_states);
     std::int64_t most = 0;
     for (std::size_t p = 0; p < parts_; ++p) {
       const PartLoad& load = table.loads()[p];

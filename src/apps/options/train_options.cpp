@@ -8,6 +8,7 @@
 
 #include "src/apps/options/mlperf_options.hpp"
 #include "src/apps/options/model_options.hpp"
+#include "src/nn/optimizers/registry.hpp"
 #include "src/nn/schedule.hpp"
 
 namespace halomesh {
@@ -74,21 +75,42 @@ void add_run_options(Options& options, const std::string& default_out) {
 }
 
 void add_optimizer_options(Options& options) {
-  const ScheduleOptions schedule;
-  options.group("Optimizer")
-      .add<double>("lr", "PEAK", schedule.peak, "learning rate after the warm-up")
-      .at_least(0)
-      .add<double>("momentum", "M", 0.9, "momentum of SGD")
+  const OptimizerOptions defaults;
+  options.group("Optimizer");
+  add_optimizer_choice(options);
+  options.add<double>("momentum", "M", defaults.momentum, "momentum of sgd and nesterov")
       .at_least(0)
       .below(1)
-      .add<double>("weight-decay", "W", 0.0, "L2 weight decay of all parameters")
+      .add<double>("weight-decay", "W", defaults.weight_decay, "weight decay of all parameters")
       .at_least(0)
-      .add_choice("schedule", {"constant", "step", "linear"}, to_string(schedule.kind),
+      .add<std::vector<double>>("betas", "B1,B2", {defaults.betas[0], defaults.betas[1]},
+                                "decay of the two moments of adamw and lamb")
+      .at_least(0)
+      .below(1)
+      .add<double>("epsilon", "E", defaults.epsilon, "added to the divisor of adamw and lamb")
+      .at_least(0)
+      .add<std::string>("clip-norm", "X|auto", "auto",
+                        "largest norm of the gradient; 0: no limit; auto: 1 with lamb, else 0")
+      .add<Integer>("accumulate", "N", 1,
+                    "forward and backward passes per step, each over 1/N of the batch, with 1/N "
+                    "of the memory for activations")
+      .at_least(1);
+}
+
+void add_schedule_options(Options& options) {
+  const ScheduleOptions schedule;
+  options.group("Learning rate")
+      .add<double>("lr", "PEAK", schedule.peak, "learning rate after the warm-up")
+      .at_least(0)
+      .add_choice("schedule", schedule_names(), to_string(schedule.kind),
                   "learning-rate schedule after the warm-up")
       .add<Integer>("warmup-epochs", "N", schedule.warmup_epochs, "epochs of linear warm-up")
       .at_least(0)
       .add<double>("warmup-initial-lr", "X", schedule.warmup_initial,
-                   "learning rate at the start of the warm-up")
+                   "learning rate at the start of a warm-up by epochs")
+      .at_least(0)
+      .add<Integer>("warmup-steps", "N", schedule.warmup_steps,
+                    "steps of linear warm-up from 0, instead of epochs")
       .at_least(0)
       .add<std::vector<Integer>>("decay-epochs", "N,N", schedule.decay_epochs,
                                  "step: epochs after which the learning rate drops")
@@ -98,6 +120,17 @@ void add_optimizer_options(Options& options) {
       .at_least(1)
       .add<double>("linear-end-factor", "X", schedule.linear_end_factor,
                    "linear: final learning rate as a fraction of the peak")
+      .at_least(0)
+      .add<std::vector<Integer>>("milestones", "N,N", schedule.milestones,
+                                 "multistep: steps after the warm-up at which the rate drops")
+      .add<double>("gamma", "X", schedule.gamma, "multistep: factor of each drop")
+      .at_least(0)
+      .add<Integer>("decay-steps", "N", schedule.decay_steps,
+                    "cosine, poly: steps of the decay after the warm-up")
+      .at_least(0)
+      .add<double>("min-lr", "X", schedule.min_lr, "cosine, poly: final learning rate")
+      .at_least(0)
+      .add<double>("poly-power", "P", schedule.poly_power, "poly: power of the decay")
       .at_least(0);
 }
 
@@ -111,10 +144,22 @@ void add_reduction_option(Options& options) {
       "compare");
 }
 
+void add_optimizer_choice(Options& options) {
+  const auto names = optimizer_names();
+  options.add_choice("optimizer", names, names.front(), "what updates the weights");
+}
+
+std::unique_ptr<Optimizer> chosen_optimizer(const Options& options) {
+  OptimizerOptions optimizer;
+  optimizer.name = options.get<std::string>("optimizer");
+  return make_optimizer(optimizer);
+}
+
 void add_training_options(Options& options, const std::string& default_out) {
   add_data_options(options);
   add_run_options(options, default_out);
   add_optimizer_options(options);
+  add_schedule_options(options);
   add_mlperf_options(options);
 }
 

@@ -3,9 +3,11 @@
 // run's configuration file.
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "src/apps/options/options.hpp"
+#include "src/nn/optimizer.hpp"
 
 namespace halomesh {
 
@@ -15,6 +17,11 @@ void add_training_options(Options& options, const std::string& default_out = {})
 
 /// Declares --reduction: how gradients are summed over ranks.
 void add_reduction_option(Options& options);
+
+/// Declares --optimizer.
+void add_optimizer_choice(Options& options);
+/// The optimizer of that name, with the default settings: for what it needs.
+std::unique_ptr<Optimizer> chosen_optimizer(const Options& options);
 
 /// Everything that a configuration file may hold: for Options::accept_in_config().
 Options all_run_options();

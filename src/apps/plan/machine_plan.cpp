@@ -13,6 +13,7 @@
 #include "src/apps/forecast/measured_runs.hpp"
 #include "src/apps/forecast/mesh_search.hpp"
 #include "src/apps/forecast/platform.hpp"
+#include "src/apps/options/train_options.hpp"
 #include "text_table.hpp"
 
 namespace halomesh {
@@ -41,6 +42,9 @@ Job job_of(const Options& options, const Model& model, const fs::path& jobscript
            std::string& basis) {
   Job job;
   job.nodes = options.get<std::int64_t>("nodes");
+  const auto optimizer = chosen_optimizer(options);
+  job.options.optimizer_states = std::ssize(optimizer->states());
+  job.options.update_traffic = optimizer->traffic();
   job.max_parts = options.get<std::int64_t>("max-parts");
   job.work.batch = options.get<std::int64_t>("batch");
   job.work.training_samples = options.get<std::int64_t>("training-samples");

@@ -2,15 +2,17 @@
 // A network on the ranks of this run: see network_on_mesh.hpp.
 #include "src/apps/train/network_on_mesh.hpp"
 
+#include <utility>
+
 #include "src/apps/options/model_options.hpp"
 
 namespace halomesh {
 
 NetworkOnMesh::NetworkOnMesh(const Comm& world, const PartGrid& parts, const Options& model_options,
-                             DataType precision)
+                             DataType precision, std::vector<std::string> states)
     : mesh(world, make_mesh(world.size(), parts)),
       model(make_model(model_options, precision)),
       geometry(model.geometry(parts)),
-      parameters(geometry, mesh.part()) {}
+      parameters(geometry, mesh.part(), std::move(states)) {}
 
 }  // namespace halomesh

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "partition/model_geometry.hpp"
 #include "runtime/mpi/process_mesh.hpp"
@@ -16,9 +17,10 @@ namespace halomesh {
 
 /// Members are in the order of their dependencies; not movable, because they refer to one another.
 struct NetworkOnMesh {
-  /// Collective over `world`. The network is that of `model_options`; parameters are zero.
+  /// Collective over `world`. The network is that of `model_options`; parameters are zero, with
+  /// these `states` of an optimizer.
   NetworkOnMesh(const Comm& world, const PartGrid& parts, const Options& model_options,
-                DataType precision = DataType::kFloat32);
+                DataType precision = DataType::kFloat32, std::vector<std::string> states = {});
   NetworkOnMesh(const NetworkOnMesh&) = delete;
   NetworkOnMesh& operator=(const NetworkOnMesh&) = delete;
 

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "joined.hpp"
 #include "runtime/data/open_dataset.hpp"
 #include "runtime/log/metrics.hpp"
 #include "runtime/machine/binding.hpp"
@@ -27,6 +28,7 @@
 #include "src/apps/train/network_on_mesh.hpp"
 #include "src/apps/train/standardization.hpp"
 #include "src/apps/train/training_record.hpp"
+#include "src/nn/optimizers/registry.hpp"
 
 namespace halomesh {
 namespace {
@@ -41,7 +43,37 @@ ScheduleOptions schedule_options(const Options& options) {
   schedule.decay_factors = options.get<std::vector<double>>("decay-factors");
   schedule.linear_epochs = options.get<std::int64_t>("linear-epochs");
   schedule.linear_end_factor = options.get<double>("linear-end-factor");
+  schedule.warmup_steps = options.get<std::int64_t>("warmup-steps");
+  schedule.milestones = options.get<std::vector<std::int64_t>>("milestones");
+  schedule.gamma = options.get<double>("gamma");
+  schedule.decay_steps = options.get<std::int64_t>("decay-steps");
+  schedule.min_lr = options.get<double>("min-lr");
+  schedule.poly_power = options.get<double>("poly-power");
   return schedule;
+}
+
+OptimizerOptions optimizer_options(const Options& options) {
+  OptimizerOptions optimizer;
+  optimizer.name = options.get<std::string>("optimizer");
+  optimizer.momentum = options.get<double>("momentum");
+  optimizer.weight_decay = options.get<double>("weight-decay");
+  const auto betas = options.get<std::vector<double>>("betas");
+  if (betas.size() != 2)
+    throw UsageError(fmt::format("--betas {} has {} numbers", joined(betas, ","), betas.size()),
+                     "give two, such as --betas 0.9,0.999");
+  optimizer.betas = {betas[0], betas[1]};
+  optimizer.epsilon = options.get<double>("epsilon");
+  return optimizer;
+}
+
+std::optional<double> clip_norm_option(const Options& options) {
+  const auto text = options.get<std::string>("clip-norm");
+  if (text == "auto") return {};
+  const auto norm = from_text<double>(text);
+  if (!norm || *norm < 0)
+    throw UsageError(fmt::format("--clip-norm {}", text),
+                     "give auto, 0 or the largest norm of the gradient, e.g. --clip-norm 1");
+  return norm;
 }
 
 TrainerOptions trainer_options(const Options& options) {
@@ -58,8 +90,9 @@ TrainerOptions trainer_options(const Options& options) {
                      options.get<std::string>("stage-codec") == "deflate" ? StageCodec::kDeflate
                                                                           : StageCodec::kNone,
                      options.get<bool>("keep-stage")};
-  trainer.sgd.momentum = static_cast<float>(options.get<double>("momentum"));
-  trainer.sgd.weight_decay = static_cast<float>(options.get<double>("weight-decay"));
+  trainer.optimizer = optimizer_options(options);
+  trainer.clip_norm = clip_norm_option(options);
+  trainer.accumulate = options.get<std::int64_t>("accumulate");
   trainer.schedule = schedule_options(options);
   trainer.target_mae = options.get<double>("target-mae");
   trainer.evaluate_every = options.get<std::int64_t>("evaluate-every");
@@ -174,11 +207,12 @@ int train(const Comm& world, const Options& options) {
   TrainerOptions trainer_settings = trainer_options(options);
   trainer_settings.started_s = started_s;  // opening the data set counts as well
   trainer_settings.mllog = &mllog;
-  validate(trainer_settings.sgd);
+  const auto optimizer = make_optimizer(trainer_settings.optimizer);
   const RankBinding binding = bind_threads(world);
   NetworkOnMesh network(world, options.get<PartGrid>("parts"), options,
-                        precision_named(options.get<std::string>("precision")));
-  local_batch(trainer_settings.global_batch, network.mesh.shape());
+                        precision_named(options.get<std::string>("precision")),
+                        optimizer->states());
+  pass_batch(trainer_settings.global_batch, network.mesh.shape(), trainer_settings.accumulate);
   const std::optional<TraceRequest> trace_request = trace_request_of(options, world.size());
   trainer_settings.reduction = reduction_named(options.get<std::string>("reduction"));
 
@@ -193,8 +227,8 @@ int train(const Comm& world, const Options& options) {
 
   mllog.samples(trainer_settings.global_batch, training->size(),
                 validation ? validation->size() : 0);
-  mllog.optimizer(trainer_settings.schedule, options.get<double>("weight-decay"),
-                  options.get<double>("dropout"));
+  mllog.optimizer(optimizer->title(), trainer_settings.schedule,
+                  options.get<double>("weight-decay"), options.get<double>("dropout"));
 
   // Before reading anything that another run may still be writing.
   const auto lock = hold_directory(world, trainer_settings.out, "training", "--out");

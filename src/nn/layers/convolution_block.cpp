@@ -203,10 +203,7 @@ void ConvolutionBlock::prepare_winograd() {
   winograd_.emplace(gradient_geometry(), most, omp_get_max_threads());
   for (const Box& dst : context_.dst_chunks) {
     PreparedChunk& chunk = chunks_.emplace_back(PreparedChunk{dst, {}});
-    const std::int64_t planes =
-        winograd_->transforms_in_forward() ? dst.extent(kD) : planes_between_polls();
-    for (const ConvolutionPiece& piece :
-         geometry_.split_dst(dst, std::max<std::int64_t>(1, planes)))
+    for (const ConvolutionPiece& piece : geometry_.split_dst(dst, dst.extent(kD)))
       chunk.pieces.push_back({piece});
   }
 }
@@ -257,15 +254,16 @@ void ConvolutionBlock::load_parameters() {
 }
 
 // In place: what a piece reads may be any box of the view.
-void ConvolutionBlock::forward_winograd(AnyConstView src, const ConvolutionPiece& piece,
-                                        std::int64_t n, AnyView dst, Argmax argmax) {
+void ConvolutionBlock::forward_winograd(const Pass& pass, AnyConstView src,
+                                        const ConvolutionPiece& piece, std::int64_t n, AnyView dst,
+                                        Argmax argmax) {
   const auto from = PooledWeightGradient::Pooled<float>::of(src.as<float>(), n, piece.src);
   const ConvolutionGeometry g = geometry_.convolution(piece);
   const WinogradConvolution::Source source{from.data,
                                            from.step,
                                            piece.src.shape().spatial(),
                                            {-g.pad_before[0], -g.pad_before[1], -g.pad_before[2]}};
-  winograd_->forward(source, piece.dst, n, options_.slope, dst, argmax);
+  winograd_->forward(source, piece.dst, n, options_.slope, dst, argmax, Poll(pass));
 }
 
 void ConvolutionBlock::forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
@@ -283,7 +281,7 @@ void ConvolutionBlock::forward(const Pass& pass, std::span<const AnyConstView> s
         const void* const from = pooled_source_.read(src[0], n, boxes.src, padding_of(boxes));
         pooled_forward_->forward(from, boxes.dst, n, options_.slope, dst, argmax);
       } else if (winograd_) {
-        forward_winograd(src[0], boxes, n, dst, argmax);
+        forward_winograd(pass, src[0], boxes, n, dst, argmax);
       } else {
         kernels_.forward(kernel, source_.read(src[0], n, boxes.src), planes_.data());
         activation_.forward({planes_.data(), options_.compute, planes_of(boxes.conv)}, boxes.dst, n,

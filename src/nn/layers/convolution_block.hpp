@@ -84,15 +84,14 @@ class ConvolutionBlock final : public Layer {
   void prepare_pooled_forward();
   bool prefers_winograd() const;
   void prepare_winograd();
-  void forward_winograd(AnyConstView src, const ConvolutionPiece& piece, std::int64_t n,
-                        AnyView dst, Argmax argmax);
+  void forward_winograd(const Pass& pass, AnyConstView src, const ConvolutionPiece& piece,
+                        std::int64_t n, AnyView dst, Argmax argmax);
   void prepare_data_gradient();
   void prepare_parameter_gradients();
   void prepare_pooled_gradient();
   void prepare_library_gradient();
   PooledWeightGradient::Geometry gradient_geometry() const;
   bool prefers_sparse(const sparse::Work& work) const;
-  std::int64_t planes_between_polls() const;
   void prepare_sparse_data_gradient();
   template <class S>
   void run_sparse_data_gradient(const Pass& pass, AnyConstView diff_dst, TensorView<S> diff_src);
@@ -100,8 +99,9 @@ class ConvolutionBlock final : public Layer {
   void sum_pooled_gradient(const Pass& pass, AnyConstView src, AnyConstView diff_dst,
                            Gradient& gradient);
   template <class Gradient>
-  void add_pooled_gradient(Gradient& gradient, AnyConstView src, AnyConstView diff_dst,
-                           std::int64_t n, const ConvolutionPiece& boxes, bool first);
+  void add_pooled_gradient(const Pass& pass, Gradient& gradient, AnyConstView src,
+                           AnyConstView diff_dst, std::int64_t n, const ConvolutionPiece& boxes,
+                           bool first);
   // How many planes of so many bytes the caches of all threads hold, at least one.
   std::int64_t planes_in_caches(std::int64_t plane_bytes) const;
   static Range planes_of(const Box& box) { return {box.lo[kD], box.hi[kD]}; }

@@ -80,16 +80,6 @@ bool ConvolutionBlock::prefers_sparse(const sparse::Work& work) const {
   return sparse::cost_of(work, {}) < sparse::dense_cost_of(work) / at_once;
 }
 
-// Sparse kernels need no pieces, but messages must make progress every few milliseconds: a thread
-// does some 2^26 multiply-adds of single elements in two.
-std::int64_t ConvolutionBlock::planes_between_polls() const {
-  const Box& produced = context_.boxes.dst_produced;
-  const std::int64_t sums =
-      produced.volume() / produced.extent(kD) * parameters_[0].slice.in.volume();
-  const std::int64_t planes = omp_get_max_threads() * (std::int64_t{1} << 26) / sums;
-  return std::max<std::int64_t>(4, planes);
-}
-
 void ConvolutionBlock::prepare_sparse_data_gradient() {
   const PooledWeightGradient::Geometry geometry = gradient_geometry();
   const Box& produced = context_.boxes.dst_produced;
@@ -100,19 +90,16 @@ void ConvolutionBlock::prepare_sparse_data_gradient() {
   const Box src = geometry_.needs(produced);
   sparse_data_.emplace(geometry, extents, omp_get_max_threads(), options_.compute, src.extent(kH),
                        src.extent(kW));
-  for (const ConvolutionPiece& piece : geometry_.split_dst(produced, planes_between_polls()))
-    data_pieces_.push_back({piece});
 }
 
-// The pieces matter only where the input is converted or packed first, and for messages.
+// The pieces matter only where the input is converted or packed first.
 void ConvolutionBlock::prepare_pooled_gradient() {
   const Box& produced = context_.boxes.dst_produced;
   const Box src = geometry_.needs(produced);
   const std::int64_t src_planes =
       planes_in_caches(src.volume() / src.extent(kD) * size_of(options_.compute));
   const bool in_place = context_.src_types[0] == options_.compute;
-  const std::int64_t whole = sparse_weights_ ? planes_between_polls() : produced.extent(kD);
-  const std::int64_t planes = in_place ? whole : src_planes / options_.pool[0];
+  const std::int64_t planes = in_place ? produced.extent(kD) : src_planes / options_.pool[0];
   for (const ConvolutionPiece& piece :
        geometry_.split_dst(produced, std::max<std::int64_t>(1, planes))) {
     weight_pieces_.push_back({piece});
@@ -161,17 +148,14 @@ void ConvolutionBlock::run_sparse_data_gradient(const Pass& pass, AnyConstView d
     target.data = diff_src.begin_of(n, src);
     const auto argmax = PooledWeightGradient::Argmax::of(argmax_, n, produced);
     const auto run = [&](const auto& diff) {
-      for (const Prepared& piece : data_pieces_) {
-        const Range planes{piece.boxes.dst.lo[kD] - produced.lo[kD],
-                           piece.boxes.dst.hi[kD] - produced.lo[kD]};
-        sparse_data_->run(target, produced.shape().spatial(), planes, diff, argmax, options_.slope);
-        pass.progress();
-      }
+      sparse_data_->run(target, produced.shape().spatial(), {0, produced.extent(kD)}, diff, argmax,
+                        options_.slope, Poll(pass));
     };
     if (diff_dst.type == DataType::kBfloat16)
       run(PooledWeightGradient::Pooled<Bfloat16>::of(diff_dst.as<Bfloat16>(), n, produced));
     else
       run(PooledWeightGradient::Pooled<float>::of(diff_dst.as<float>(), n, produced));
+    pass.progress();
   }
 }
 
@@ -208,7 +192,7 @@ void ConvolutionBlock::sum_pooled_gradient(const Pass& pass, AnyConstView src,
   bool first = true;
   for (std::int64_t n = 0; n < context_.batch; ++n)
     for (const Prepared& piece : weight_pieces_) {
-      add_pooled_gradient(gradient, src, diff_dst, n, piece.boxes, first);
+      add_pooled_gradient(pass, gradient, src, diff_dst, n, piece.boxes, first);
       first = false;
       pass.progress();
     }
@@ -237,7 +221,7 @@ void ConvolutionBlock::backward_parameters(const Pass& pass, std::span<const Any
 }
 
 template <class Gradient>
-void ConvolutionBlock::add_pooled_gradient(Gradient& gradient, AnyConstView src,
+void ConvolutionBlock::add_pooled_gradient(const Pass& pass, Gradient& gradient, AnyConstView src,
                                            AnyConstView diff_dst, std::int64_t n,
                                            const ConvolutionPiece& boxes, bool first) {
   // Where the input has the right type, the block is everything that its view spans: strides do not
@@ -253,7 +237,8 @@ void ConvolutionBlock::add_pooled_gradient(Gradient& gradient, AnyConstView src,
   const auto argmax = PooledWeightGradient::Argmax::of(argmax_, n, boxes.dst);
   const auto add = [&]<class S>(const S* values, const auto& diff) {
     const PooledWeightGradient::Source<S> source{values, block.shape().spatial(), corner};
-    gradient.add(source, boxes.dst.shape().spatial(), diff, argmax, options_.slope, first);
+    gradient.add(source, boxes.dst.shape().spatial(), diff, argmax, options_.slope, first,
+                 Poll(pass));
   };
   const auto add_of = [&](const auto* values) {
     if (diff_dst.type == DataType::kBfloat16)

@@ -3,7 +3,6 @@
 #include "src/nn/layers/global_average.hpp"
 
 #include "src/nn/layers/float_types.hpp"
-#include "src/nn/pack.hpp"
 #include "src/nn/runs.hpp"
 
 namespace halomesh {
@@ -20,6 +19,10 @@ Box GlobalAverage::needs(const Box& dst, std::size_t, std::span<const Shape> src
   box.lo[kC] = dst.lo[kC];
   box.hi[kC] = dst.hi[kC];
   return box;
+}
+
+Box GlobalAverage::contributes(std::span<const Box> src_local, std::span<const Shape>) const {
+  return {{src_local[0].lo[kC], 0, 0, 0}, {src_local[0].hi[kC], 1, 1, 1}};
 }
 
 DataType GlobalAverage::dst_type(std::span<const DataType> src) const {
@@ -46,10 +49,9 @@ double GlobalAverage::weight() const {
 }
 
 void GlobalAverage::forward(const Pass&, std::span<const AnyConstView> src, AnyView dst,
-                            const Box& chunk) {
+                            const Box&) {
   const Box& box = context_.boxes.src_needed[0];
   const View to = dst.as<float>();
-  fill(to, chunk, 0);
   with_float_type(type_, [&](auto zero) {
     using T = decltype(zero);
     const auto from = src[0].as<T>();

@@ -11,8 +11,8 @@
 namespace halomesh {
 
 /// dst(n,c) = sum over d,h,w of src(n,c,d,h,w) / (D H W), of shape {c, 1, 1, 1}. A part writes the
-/// share of its block of src, summed in double, and zeros for channels of which it has none. The
-/// output is fp32 whatever the input is: shares are added between parts.
+/// share of its block of src, summed in double, to the channels of that block. The output is fp32
+/// whatever the input is: shares are added between parts.
 class GlobalAverage final : public Layer {
  public:
   explicit GlobalAverage(DataType type = DataType::kFloat32) : type_(type) {}
@@ -21,6 +21,7 @@ class GlobalAverage final : public Layer {
   Shape dst_shape(std::span<const Shape> src) const override;
   Box needs(const Box& dst, std::size_t input, std::span<const Shape> src) const override;
   bool splits_over_input() const override { return true; }
+  Box contributes(std::span<const Box> src_local, std::span<const Shape> src) const override;
   DataType dst_type(std::span<const DataType> src) const override;
   std::string kernel_name() const override;
   std::int64_t forward_flops(std::span<const Shape> src) const override;

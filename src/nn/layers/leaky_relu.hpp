@@ -9,15 +9,17 @@
 
 namespace halomesh {
 
-/// out = x > 0 ? x : slope * x. NaN stays NaN. The derivative is read from the sign of the output,
+/// out = x > 0 ? x : slope * x; with slope 0 the rectifier (ReLU). NaN stays NaN. The derivative is
+/// read from the sign of the output,
 /// which has the sign of the input because the slope is not negative.
 class LeakyRelu final : public Pointwise {
  public:
   /// Throws Error for a slope that is negative or not finite. CosmoFlow uses 0.3 (the default of
   /// Keras' LeakyReLU layer, which the benchmark's reference leaves as it is).
-  explicit LeakyRelu(float slope = 0.3f);
+  explicit LeakyRelu(float slope = 0.3f, DataType type = DataType::kFloat32);
 
-  std::string kernel_name() const override { return "leaky relu fp32"; }
+  DataType dst_type(std::span<const DataType> src) const override;
+  std::string kernel_name() const override { return fmt::format("leaky relu {}", name_of(type_)); }
   void forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
                const Box& chunk) override;
   bool backward_reads_dst() const override { return true; }
@@ -26,6 +28,7 @@ class LeakyRelu final : public Pointwise {
 
  private:
   float slope_;
+  DataType type_;
 };
 
 }  // namespace halomesh

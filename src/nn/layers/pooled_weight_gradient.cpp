@@ -223,7 +223,7 @@ std::int64_t PooledWeightGradient::tiles(const Spatial& extents) const {
 
 template <class S, class T>
 void PooledWeightGradient::add(const Source<S>& src, const Spatial& extents, const Pooled<T>& diff,
-                               const Argmax& argmax, float slope, bool first) {
+                               const Argmax& argmax, float slope, bool first, Poll poll) {
   const bool empty = std::min({extents[0], extents[1], extents[2]}) <= 0;
   Spatial count{};  // of tiles
   for (std::size_t a = 0; a < 3; ++a)
@@ -248,6 +248,7 @@ void PooledWeightGradient::add(const Source<S>& src, const Spatial& extents, con
       copy_diff(tile, diff, argmax, slope, scratch);
       accumulate(tile, scratch);
       if ((i + 1 - lo) % kTilesAFlush == 0 || i + 1 == hi) flush(scratch);
+      poll();
     }
   }
 }
@@ -300,13 +301,13 @@ std::int64_t PooledWeightGradient::place_of(std::int64_t channel, std::int64_t d
 }
 
 template void PooledWeightGradient::add(const Source<float>&, const Spatial&, const Pooled<float>&,
-                                        const Argmax&, float, bool);
+                                        const Argmax&, float, bool, Poll);
 template void PooledWeightGradient::add(const Source<float>&, const Spatial&,
-                                        const Pooled<Bfloat16>&, const Argmax&, float, bool);
+                                        const Pooled<Bfloat16>&, const Argmax&, float, bool, Poll);
 template void PooledWeightGradient::add(const Source<Bfloat16>&, const Spatial&,
-                                        const Pooled<float>&, const Argmax&, float, bool);
+                                        const Pooled<float>&, const Argmax&, float, bool, Poll);
 template void PooledWeightGradient::add(const Source<Bfloat16>&, const Spatial&,
-                                        const Pooled<Bfloat16>&, const Argmax&, float, bool);
+                                        const Pooled<Bfloat16>&, const Argmax&, float, bool, Poll);
 
 }  // namespace HALOMESH_ISA
 }  // namespace halomesh

@@ -11,6 +11,7 @@
 #include "src/nn/data_type.hpp"
 #include "src/nn/layers/argmax.hpp"
 #include "src/nn/layers/isa.hpp"
+#include "src/nn/layers/poll.hpp"
 #include "src/nn/tensor.hpp"
 
 namespace halomesh {
@@ -77,7 +78,7 @@ class PooledWeightGradient {
   /// allocates nothing.
   template <class S, class T>
   void add(const Source<S>& src, const Spatial& extents, const Pooled<T>& diff,
-           const Argmax& argmax, float slope, bool first);
+           const Argmax& argmax, float slope, bool first, Poll poll = {});
 
   /// Writes the sums: weight in the order out,in,kd,kh,kw, and one bias per output channel.
   void store(float* diff_weight, float* diff_bias) const;

@@ -120,7 +120,7 @@ void SparseDataGradient::add_tile(Part& part, std::int64_t voxels, std::int64_t 
 template <class Sums, class T>
 void SparseDataGradient::run_plane(const Sums& sums, const Spatial& extents, std::int64_t plane,
                                    Range in, const Pooled<T>& diff, const Argmax& argmax,
-                                   float slope, Part& part) const {
+                                   float slope, Part& part, Poll& poll) const {
   const Tiling tiling{{1, extents[1], extents[2]}, kTile};
   const std::int64_t tiles = tiling.count();
   for (std::int64_t t = 0; t < tiles; ++t) {
@@ -132,6 +132,7 @@ void SparseDataGradient::run_plane(const Sums& sums, const Spatial& extents, std
       sums.load(tile, i * kVector, part.tile.data());
       add_tile(part, volume(tile.extents), i);
       sums.store(tile, i * kVector, part.tile.data());
+      poll();
     }
   }
 }
@@ -166,7 +167,7 @@ RoundedSums SparseDataGradient::sums_of(const Target<Bfloat16>& target, const Pl
 //           at once      | then           at once      | then
 template <class S, class T>
 void SparseDataGradient::run(const Target<S>& target, const Spatial& extents, Range planes,
-                             const Pooled<T>& diff, const Argmax& argmax, float slope) {
+                             const Pooled<T>& diff, const Argmax& argmax, float slope, Poll poll) {
   if (std::min({extents[1], extents[2], planes.extent()}) <= 0) return;
   const std::int64_t slabs = std::min(split_.slabs, std::max<std::int64_t>(1, planes.extent() / 2));
   const std::int64_t parts = slabs * split_.in_groups;
@@ -181,7 +182,7 @@ void SparseDataGradient::run(const Target<S>& target, const Spatial& extents, Ra
       const std::int64_t first = planes.lo + mine.lo, end = planes.lo + mine.hi;
       for (std::int64_t p = last ? end - 1 : first; p < (last ? end : end - 1); ++p)
         run_plane(sums_of(target, {slab, slabs, p, extents[0], p == first, p + 1 == end}), extents,
-                  p, in, diff, argmax, slope, parts_[static_cast<std::size_t>(number)]);
+                  p, in, diff, argmax, slope, parts_[static_cast<std::size_t>(number)], poll);
     }
   }
   // The next planes continue in slab 0.
@@ -191,13 +192,13 @@ void SparseDataGradient::run(const Target<S>& target, const Spatial& extents, Ra
 }
 
 template void SparseDataGradient::run(const Target<float>&, const Spatial&, Range,
-                                      const Pooled<float>&, const Argmax&, float);
+                                      const Pooled<float>&, const Argmax&, float, Poll);
 template void SparseDataGradient::run(const Target<float>&, const Spatial&, Range,
-                                      const Pooled<Bfloat16>&, const Argmax&, float);
+                                      const Pooled<Bfloat16>&, const Argmax&, float, Poll);
 template void SparseDataGradient::run(const Target<Bfloat16>&, const Spatial&, Range,
-                                      const Pooled<float>&, const Argmax&, float);
+                                      const Pooled<float>&, const Argmax&, float, Poll);
 template void SparseDataGradient::run(const Target<Bfloat16>&, const Spatial&, Range,
-                                      const Pooled<Bfloat16>&, const Argmax&, float);
+                                      const Pooled<Bfloat16>&, const Argmax&, float, Poll);
 
 }  // namespace HALOMESH_ISA
 }  // namespace halomesh

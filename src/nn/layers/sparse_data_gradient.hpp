@@ -9,6 +9,7 @@
 #include "partition/window.hpp"
 #include "shape.hpp"
 #include "src/nn/layers/isa.hpp"
+#include "src/nn/layers/poll.hpp"
 #include "src/nn/layers/pooled_weight_gradient.hpp"
 #include "src/nn/layers/sparse_split.hpp"
 #include "src/nn/layers/sparse_target.hpp"
@@ -59,11 +60,11 @@ class SparseDataGradient {
 
   /// Writes what the planes `planes` of a box of `extents` pooled voxels give: adds where planes
   /// before them have written, which must be done first, otherwise overwrites. After all planes,
-  /// every voxel of the block under the windows of the box is written. Instantiated for float and
-  /// Bfloat16; S is the type given to the constructor. Local; allocates nothing.
+  /// every voxel of the block under the windows of the box is written. Polls often. Instantiated
+  /// for float and Bfloat16; S is the type given to the constructor. Local; allocates nothing.
   template <class S, class T>
   void run(const Target<S>& target, const Spatial& extents, Range planes, const Pooled<T>& diff,
-           const Argmax& argmax, float slope);
+           const Argmax& argmax, float slope, Poll poll = {});
 
  private:
   struct Part {
@@ -80,7 +81,8 @@ class SparseDataGradient {
   sparse::RoundedSums sums_of(const Target<Bfloat16>& target, const PlaneOfSlab& at);
   template <class Sums, class T>
   void run_plane(const Sums& sums, const Spatial& extents, std::int64_t plane, Range in,
-                 const Pooled<T>& diff, const Argmax& argmax, float slope, Part& part) const;
+                 const Pooled<T>& diff, const Argmax& argmax, float slope, Part& part,
+                 Poll& poll) const;
   void add_tile(Part& part, std::int64_t voxels, std::int64_t in_block) const;
 
   Geometry geometry_;

@@ -137,7 +137,7 @@ void SparseWeightGradient::sum_tile(const Winners* first, std::int64_t voxels, c
 template <class S, class T>
 void SparseWeightGradient::add_part(const Source<S>& src, const Tiling& tiling,
                                     const Pooled<T>& diff, const Argmax& argmax, float slope,
-                                    bool first, std::int64_t number) {
+                                    bool first, std::int64_t number, Poll& poll) {
   Part& part = parts_[static_cast<std::size_t>(number)];
   const std::int64_t slab = number / (split_.in_groups * split_.out_groups);
   const std::int64_t in_group = number % split_.in_groups;
@@ -165,6 +165,7 @@ void SparseWeightGradient::add_part(const Source<S>& src, const Tiling& tiling,
         copy_tile(src, tile, i, part.tile.data());
         sum_tile(part.winners.data() + (t - lo) * tile_winners, volume(tile.extents), out,
                  part.tile.data(), sums + place_of(i, 0));
+        poll();
       }
     for (std::int64_t c = out.lo; in_group == 0 && c < out.hi; ++c) {
       part.bias_sum.data()[c] += static_cast<double>(part.bias.data()[c]);
@@ -175,12 +176,12 @@ void SparseWeightGradient::add_part(const Source<S>& src, const Tiling& tiling,
 
 template <class S, class T>
 void SparseWeightGradient::add(const Source<S>& src, const Spatial& extents, const Pooled<T>& diff,
-                               const Argmax& argmax, float slope, bool first) {
+                               const Argmax& argmax, float slope, bool first, Poll poll) {
   const Tiling tiling{extents, kTile};
   const std::int64_t parts = split_.parts();
 #pragma omp parallel for schedule(static, 1) num_threads(static_cast <int>(parts))
   for (std::int64_t part = 0; part < parts; ++part)
-    add_part(src, tiling, diff, argmax, slope, first, part);
+    add_part(src, tiling, diff, argmax, slope, first, part, poll);
 }
 
 void SparseWeightGradient::store(float* diff_weight, float* diff_bias) const {
@@ -201,13 +202,13 @@ void SparseWeightGradient::store(float* diff_weight, float* diff_bias) const {
 }
 
 template void SparseWeightGradient::add(const Source<float>&, const Spatial&, const Pooled<float>&,
-                                        const Argmax&, float, bool);
+                                        const Argmax&, float, bool, Poll);
 template void SparseWeightGradient::add(const Source<float>&, const Spatial&,
-                                        const Pooled<Bfloat16>&, const Argmax&, float, bool);
+                                        const Pooled<Bfloat16>&, const Argmax&, float, bool, Poll);
 template void SparseWeightGradient::add(const Source<Bfloat16>&, const Spatial&,
-                                        const Pooled<float>&, const Argmax&, float, bool);
+                                        const Pooled<float>&, const Argmax&, float, bool, Poll);
 template void SparseWeightGradient::add(const Source<Bfloat16>&, const Spatial&,
-                                        const Pooled<Bfloat16>&, const Argmax&, float, bool);
+                                        const Pooled<Bfloat16>&, const Argmax&, float, bool, Poll);
 
 }  // namespace HALOMESH_ISA
 }  // namespace halomesh

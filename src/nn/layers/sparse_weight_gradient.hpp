@@ -9,6 +9,7 @@
 
 #include "shape.hpp"
 #include "src/nn/layers/isa.hpp"
+#include "src/nn/layers/poll.hpp"
 #include "src/nn/layers/pooled_weight_gradient.hpp"
 #include "src/nn/layers/sparse_split.hpp"
 #include "src/nn/layers/sparse_tile.hpp"
@@ -46,7 +47,7 @@ class SparseWeightGradient {
   /// As that of PooledWeightGradient.
   template <class S, class T>
   void add(const Source<S>& src, const Spatial& extents, const Pooled<T>& diff,
-           const Argmax& argmax, float slope, bool first);
+           const Argmax& argmax, float slope, bool first, Poll poll = {});
 
   /// Writes the sums: weight in the order out,in,kd,kh,kw, and one bias per output channel.
   void store(float* diff_weight, float* diff_bias) const;
@@ -70,7 +71,7 @@ class SparseWeightGradient {
   }
   template <class S, class T>
   void add_part(const Source<S>& src, const sparse::Tiling& tiling, const Pooled<T>& diff,
-                const Argmax& argmax, float slope, bool first, std::int64_t number);
+                const Argmax& argmax, float slope, bool first, std::int64_t number, Poll& poll);
   template <class S>
   void copy_tile(const Source<S>& src, const sparse::Tile& tile, std::int64_t in_block,
                  float* to) const;

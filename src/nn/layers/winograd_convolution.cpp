@@ -332,7 +332,7 @@ void WinogradConvolution::pool_block(const Block& block, std::int64_t pair, cons
 
 // Threads take blocks of windows one by one: a core may be slower for a while.
 template <std::int64_t kKernel, class T>
-void WinogradConvolution::forward_windows(const Source& src, const Target<T>& to) {
+void WinogradConvolution::forward_windows(const Source& src, const Target<T>& to, Poll& poll) {
   const Spatial extents = to.box.shape().spatial();
   const std::int64_t windows = extents[0] * extents[1] * extents[2];
   const auto threads = static_cast<std::int64_t>(scratch_.size());
@@ -349,6 +349,7 @@ void WinogradConvolution::forward_windows(const Source& src, const Target<T>& to
       multiply_block<kKernel>(block, pair, points, weights_.data() + pair * weights_of_pair(),
                               products);
       pool_block<kKernel>(block, pair, products, to);
+      poll();
     }
   }
 }
@@ -356,7 +357,7 @@ void WinogradConvolution::forward_windows(const Source& src, const Target<T>& to
 // Each thread has pairs of vectors of output channels (or shares of windows of a pair), whose
 // weights it transforms.
 template <std::int64_t kKernel, class T>
-void WinogradConvolution::forward_channels(const Source& src, const Target<T>& to) {
+void WinogradConvolution::forward_channels(const Source& src, const Target<T>& to, Poll& poll) {
   const Spatial extents = to.box.shape().spatial();
   const Block all(0, extents[0] * extents[1] * extents[2]);
   const auto threads = static_cast<std::int64_t>(scratch_.size());
@@ -379,18 +380,19 @@ void WinogradConvolution::forward_channels(const Source& src, const Target<T>& t
         multiply_block<kKernel>(block, pair, points_of_box_.data() + run * points_of_run(),
                                 scratch.weights.data(), scratch.products.data());
         pool_block<kKernel>(block, pair, scratch.products.data(), to);
+        poll();
       }
     }
   }
 }
 
 void WinogradConvolution::forward(const Source& src, const Box& dst_box, std::int64_t n,
-                                  float slope, AnyView dst, Argmax argmax) {
+                                  float slope, AnyView dst, Argmax argmax, Poll poll) {
   const auto run = [&]<class T>(const Target<T>& to) {
     if (geometry_.kernel[0] == 2)
-      by_channels_ ? forward_channels<2>(src, to) : forward_windows<2>(src, to);
+      by_channels_ ? forward_channels<2>(src, to, poll) : forward_windows<2>(src, to, poll);
     else
-      by_channels_ ? forward_channels<3>(src, to) : forward_windows<3>(src, to);
+      by_channels_ ? forward_channels<3>(src, to, poll) : forward_windows<3>(src, to, poll);
   };
   if (dst.type == DataType::kBfloat16)
     run(Target<Bfloat16>{dst.as<Bfloat16>(), argmax, dst_box, n, slope});

@@ -9,6 +9,7 @@
 #include "shape.hpp"
 #include "src/nn/layers/argmax.hpp"
 #include "src/nn/layers/isa.hpp"
+#include "src/nn/layers/poll.hpp"
 #include "src/nn/layers/pooled_weight_gradient.hpp"
 #include "src/nn/layers/pooled_weight_tile.hpp"
 #include "src/nn/tensor.hpp"
@@ -53,14 +54,11 @@ class WinogradConvolution {
   /// call, and copies one bias per output channel.
   void load_weights(const float* weight, const float* bias);
 
-  /// Whether forward() of any box transforms the weights, so that few large boxes are best.
-  bool transforms_in_forward() const { return by_channels_; }
-
   /// Writes the box `dst_box` of sample n of `dst` (fp32 or bf16). The box has all output channels;
   /// dst may span more. Records argmax as PooledActivation does unless it has no data. Allocates
   /// nothing.
   void forward(const Source& src, const Box& dst_box, std::int64_t n, float slope, AnyView dst,
-               Argmax argmax);
+               Argmax argmax, Poll poll = {});
 
  private:
   // What one thread works in: points of a block of windows, weights of a pair, products of both.
@@ -108,9 +106,9 @@ class WinogradConvolution {
   void pool_block(const Block& block, std::int64_t pair, const float* products,
                   const Target<T>& to) const;
   template <std::int64_t kKernel, class T>
-  void forward_windows(const Source& src, const Target<T>& to);
+  void forward_windows(const Source& src, const Target<T>& to, Poll& poll);
   template <std::int64_t kKernel, class T>
-  void forward_channels(const Source& src, const Target<T>& to);
+  void forward_channels(const Source& src, const Target<T>& to, Poll& poll);
 
   Geometry geometry_;
   std::int64_t points_ = 0, in_vectors_ = 0, out_vectors_ = 0;

@@ -73,6 +73,21 @@ TEST_CASE("one rank only computes, and its terms are the step") {
   CHECK(step_on(machine, {1, 1, 1}, 1, evaluation).step_s < f.step_s / 2);
 }
 
+TEST_CASE("an optimizer's states count in the memory, what it reads and writes in the time") {
+  Machine machine = machine_of(kSmallMachine);
+  machine.kernels.rates.triad = 1e9;
+  ForecastOptions adam;
+  adam.optimizer_states = 2;
+  adam.update_traffic = 7;
+  const StepForecast f = step_on(machine, {1, 1, 1}, 1, adam);
+  const StepForecast sgd = step_on(machine, {1, 1, 1}, 1);
+  const Model model = small_model();
+  const double held = static_cast<double>(model.geometry({1, 1, 1}).parameter_count(0));
+  CHECK(held > 1e4);
+  CHECK(static_cast<double>(f.memory_bytes - sgd.memory_bytes) == 4 * held);
+  CHECK(f.compute_s - sgd.compute_s == doctest::Approx((7 - 5) * 4 * held / 1e9));
+}
+
 TEST_CASE("cuts divide the computation and cost messages") {
   const Machine machine = machine_of(kSmallMachine);
   const StepForecast whole = step_on(machine, {1, 1, 1}, 1);

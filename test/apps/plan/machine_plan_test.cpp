@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "src/apps/options/model_options.hpp"
+#include "src/apps/options/train_options.hpp"
 #include "test/apps/forecast/machine_scene.hpp"
 
 namespace halomesh {
@@ -21,6 +22,7 @@ std::string printed(std::vector<std::string> arguments) {
   Options options("plan", "");
   add_model_options(options);
   add_machine_options(options);
+  add_optimizer_choice(options);
   for (const char* network : {"--input", "32x32x32x4", "--conv-layers", "3"})
     arguments.emplace_back(network);
   options.parse(arguments);
@@ -67,6 +69,27 @@ TEST_CASE("a plan names the best mesh, the runner-up, reasons and assumptions") 
   CHECK(step["step_s"].get<double>() == doctest::Approx(sum));
   CHECK(json["numbers"]["link-gbs"]["origin"] == "published");
   CHECK(json["sensitivities"].size() > 3);
+}
+
+TEST_CASE("a plan counts what the optimizer keeps and moves") {
+  const TempDirectory directory;
+  const auto forecast = [&](const std::string& optimizer) {
+    const std::string file = (directory / optimizer).string();
+    printed({"--machine", "fugaku", "--nodes", "8", "--batch", "16", "--json", file, "--optimizer",
+             optimizer});
+    return nlohmann::json::parse(std::ifstream(file));
+  };
+  const auto sgd = forecast("sgd"), lamb = forecast("lamb");
+  std::size_t compared = 0;
+  for (const auto& mesh : sgd.at("meshes"))
+    for (const auto& same : lamb.at("meshes")) {
+      if (mesh["parts"] != same["parts"]) continue;
+      ++compared;
+      CHECK(same["step"]["memory_bytes"] > mesh["step"]["memory_bytes"]);
+      CHECK(same["step"]["compute_s"] > mesh["step"]["compute_s"]);
+    }
+  CHECK(compared == sgd.at("meshes").size());
+  CHECK(compared > 0);
 }
 
 TEST_CASE("numbers of a machine, names of machines, platforms") {

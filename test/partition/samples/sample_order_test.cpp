@@ -9,6 +9,7 @@
 #include <set>
 
 #include "error.hpp"
+#include "partition/samples/passes.hpp"
 
 namespace halomesh {
 namespace {
@@ -145,6 +146,23 @@ TEST_CASE("sample_order: samples are transformed by their own draw, for any mesh
   CHECK(schedule.taken(1, 1).empty());
   CHECK_THROWS_AS(schedule.taken(2, 0), Error);
   CHECK_THROWS_AS(schedule.taken(0, 2), Error);
+}
+
+TEST_CASE("sample_order: passes of a step share out its samples, replica by replica") {
+  const BatchSchedule steps = SampleOrder{Shuffle::kGlobal, 5, 26, 2, 6}.training(3);
+  const BatchSchedule passes = in_passes(steps, 3);
+  CHECK(passes.steps == 6);
+  CHECK(passes.local_batch == 2);
+  CHECK(passes.replicas == 2);
+  std::int64_t compared = 0;
+  for (std::int64_t step = 0; step < steps.steps; ++step)
+    for (std::int64_t replica = 0; replica < 2; ++replica)
+      for (std::int64_t place = 0; place < 6; ++place, ++compared)
+        CHECK(passes.taken(3 * step + place / 2, replica)[static_cast<std::size_t>(place % 2)]
+                  .sample == steps.taken(step, replica)[static_cast<std::size_t>(place)].sample);
+  CHECK(compared == 24);
+  CHECK_THROWS_AS(in_passes(steps, 4), Error);
+  CHECK_THROWS_AS(in_passes(steps, 0), Error);
 }
 
 TEST_CASE("sample_order: local order is a function of seed, epoch and replicas") {

@@ -47,7 +47,7 @@ void begin(MlperfLog& log, bool staging = false) {
     log.staging_start();
     log.staging_stop();
   }
-  log.optimizer(step_schedule(), 0, 0.5);
+  log.optimizer("SGD", step_schedule(), 0, 0.5);
 }
 
 void log_epoch(MlperfLog& log, std::int64_t epoch, double mae) {
@@ -102,7 +102,7 @@ TEST_CASE("an MLPerf line is spelt as the reference's") {
   const TempDirectory directory;
   MlperfLog log(MlperfVersion::kV10);
   log.open(directory / "mllog.txt", {});
-  log.optimizer(step_schedule(), 0, 0.5);
+  log.optimizer("SGD", step_schedule(), 0, 0.5);
   log.eval_error(2, 0.25);
   log.run_stop(false);
   const std::string text = contents(directory / "mllog.txt");
@@ -292,9 +292,9 @@ TEST_CASE("linear schedules have no keys of a step decay; constant ones have emp
   schedule.kind = ScheduleKind::kLinear;
   MlperfLog log(MlperfVersion::kV10);
   log.open(directory / "mllog.txt", {});
-  log.optimizer(schedule, 0, 0);
+  log.optimizer("SGD", schedule, 0, 0);
   CHECK(!contains(contents(directory / "mllog.txt"), "decay_boundary"));
-  log.optimizer({}, 0, 0);
+  log.optimizer("SGD", {}, 0, 0);
   CHECK(contains(contents(directory / "mllog.txt"), "boundary_epochs\", \"value\": [], "));
   CHECK(contains(contents(directory / "mllog.txt"), "warmup_factor\", \"value\": 1.0, "));
 }

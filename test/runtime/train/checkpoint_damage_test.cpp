@@ -218,7 +218,7 @@ TEST_CASE("values that are not finite are not saved") {
   CheckpointFixture fixture;
   fixture.save(directory.path(), 1);
   for (const bool velocity : {false, true}) {
-    auto memory = velocity ? fixture.parameters.velocity() : fixture.parameters.values();
+    auto memory = velocity ? fixture.parameters.state(0) : fixture.parameters.values();
     const float before = std::exchange(memory[3], velocity ? kInfinity : kNan);
     const std::string error = error_of([&] { fixture.save(directory.path(), 2); });
     CHECK(contains(error, "step-000000002.h5 is not written: "));

@@ -32,14 +32,14 @@ class CheckpointFixture {
   }
   void clear() {
     std::memset(parameters.values().data(), 0, parameters.values().size_bytes());
-    std::memset(parameters.velocity().data(), 0, parameters.velocity().size_bytes());
+    std::memset(parameters.state(0).data(), 0, parameters.state(0).size_bytes());
   }
   /// Elements that are not as fill() made them.
   std::int64_t wrong() {
     std::int64_t count = 0;
     for_each_element(network.geometry(), parameters, 0,
                      [&](int tree, std::size_t i, std::size_t at, std::int64_t global) {
-                       const auto memory = tree == 0 ? parameters.values() : parameters.velocity();
+                       const auto memory = tree == 0 ? parameters.values() : parameters.state(0);
                        if (memory[at] != value_at(tree, i, global)) ++count;
                      });
     return count;

@@ -147,7 +147,7 @@ void for_each_element(const ModelGeometry& geometry, const Parameters& parameter
 inline void fill(const ModelGeometry& geometry, Parameters& parameters, std::int64_t part) {
   for_each_element(geometry, parameters, part,
                    [&](int tree, std::size_t i, std::size_t at, std::int64_t global) {
-                     (tree == 0 ? parameters.values() : parameters.velocity())[at] =
+                     (tree == 0 ? parameters.values() : parameters.state(0))[at] =
                          value_at(tree, i, global);
                    });
 }

@@ -16,8 +16,10 @@ namespace {
 TrainerOptions options_with(ScheduleKind kind) {
   TrainerOptions options;
   options.global_batch = 8;
-  options.sgd = {0.9F, 1e-4F};
-  options.schedule = {kind, 0.01, 2, 0.001, {16, 32}, {0.25, 0.125}, 5, 0.05};
+  options.optimizer = {"sgd", 0.9, 1e-4};
+  options.schedule = {kind, 0.01, 2,     0.001, {16, 32}, {0.25, 0.125}, 5,
+                      0.05, 0,    {800}, 0.5,   50,       0.001,         0.9};
+  if (kind == ScheduleKind::kMultistep) options.schedule.warmup_steps = 10;
   options.other = {{"precision", "fp32"}};
   return options;
 }
@@ -44,19 +46,33 @@ struct Change {
   std::string message;
   std::function<void(TrainerOptions&)> make;
   ScheduleKind kind = ScheduleKind::kConstant;
+  std::string optimizer = "sgd";
 };
 
 }  // namespace
 
 TEST_CASE("each setting of the trainer is recorded, and its change is detected") {
   using Options = TrainerOptions;
-  const auto step = ScheduleKind::kStep, linear = ScheduleKind::kLinear;
+  const auto constant = ScheduleKind::kConstant, step = ScheduleKind::kStep,
+             linear = ScheduleKind::kLinear, multistep = ScheduleKind::kMultistep,
+             poly = ScheduleKind::kPoly;
   const std::vector<Change> changes = {
       {"batch 8 -> 4", [](Options& o) { o.global_batch = 4; }},
       {"shuffle global -> local of 2 replicas", [](Options& o) { o.shuffle = Shuffle::kLocal; }},
       {"augment off -> on", [](Options& o) { o.augment = true; }},
-      {"momentum 0.9 -> 0.8", [](Options& o) { o.sgd.momentum = 0.8F; }},
-      {"weight-decay 0.0001 -> 0", [](Options& o) { o.sgd.weight_decay = 0; }},
+      {"optimizer sgd -> nesterov", [](Options& o) { o.optimizer.name = "nesterov"; }},
+      {"momentum 0.9 -> 0.8", [](Options& o) { o.optimizer.momentum = 0.8; }},
+      {"weight-decay 0.0001 -> 0", [](Options& o) { o.optimizer.weight_decay = 0; }},
+      {"clip-norm (none) -> 2", [](Options& o) { o.clip_norm = 2; }},
+      {"betas 0.9,0.999 -> 0.8,0.999", [](Options& o) { o.optimizer.betas[0] = 0.8; }, constant,
+       "adamw"},
+      {"epsilon 1e-06 -> 1e-08", [](Options& o) { o.optimizer.epsilon = 1e-8; }, constant, "lamb"},
+      {"warmup-steps 10 -> 20", [](Options& o) { o.schedule.warmup_steps = 20; }, multistep},
+      {"milestones 800 -> 900", [](Options& o) { o.schedule.milestones = {900}; }, multistep},
+      {"gamma 0.5 -> 0.1", [](Options& o) { o.schedule.gamma = 0.1; }, multistep},
+      {"decay-steps 50 -> 60", [](Options& o) { o.schedule.decay_steps = 60; }, poly},
+      {"min-lr 0.001 -> 0", [](Options& o) { o.schedule.min_lr = 0; }, poly},
+      {"poly-power 0.9 -> 2", [](Options& o) { o.schedule.poly_power = 2; }, poly},
       {"lr 0.01 -> 0.02", [](Options& o) { o.schedule.peak = 0.02; }},
       {"schedule constant -> linear", [=](Options& o) { o.schedule.kind = linear; }},
       {"warmup-epochs 2 -> 3", [](Options& o) { o.schedule.warmup_epochs = 3; }},
@@ -78,7 +94,8 @@ TEST_CASE("each setting of the trainer is recorded, and its change is detected")
   std::map<std::string, ChangeRule> met;
   for (const Change& change : changes) {
     CAPTURE(change.message);
-    const TrainerOptions before = options_with(change.kind);
+    TrainerOptions before = options_with(change.kind);
+    before.optimizer.name = change.optimizer;
     TrainerOptions after = before;
     change.make(after);
     CHECK(compare_settings(settings_of(before), settings_of(before)).allowed.empty());

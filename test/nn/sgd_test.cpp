@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SGD steps against literal numbers and against the formula in double precision.
-#include "src/nn/optimizer.hpp"
+#include "src/nn/optimizers/sgd.hpp"
 
 #include <doctest/doctest.h>
 
@@ -27,6 +27,22 @@ TEST_CASE("three steps by hand") {
   sgd_step(options, 0.0f, g, v, w);  // a rate of zero still coasts
   CHECK(v[0] == 0.6875f);
   CHECK(w[0] == 0.9375f);
+}
+
+TEST_CASE("three steps of Nesterov by hand") {
+  // s = rate * (g + w/4); v <- v/2 + s; w <- w - (v/2 + s), all exact in binary.
+  const SgdOptions options{0.5f, 0.25f, true};
+  std::vector<float> w{4}, v{0};
+  const std::vector<float> g{1};
+  sgd_step(options, 0.5f, g, v, w);  // s = 1
+  CHECK(v[0] == 1);
+  CHECK(w[0] == 2.5f);
+  sgd_step(options, 0.5f, g, v, w);  // s = 0.8125
+  CHECK(v[0] == 1.3125f);
+  CHECK(w[0] == 1.03125f);
+  sgd_step(options, 0.0f, g, v, w);  // a rate of zero still coasts
+  CHECK(v[0] == 0.65625f);
+  CHECK(w[0] == 0.703125f);
 }
 
 TEST_CASE("without momentum and decay a step is plain descent") {

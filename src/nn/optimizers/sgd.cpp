@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stochastic gradient descent: see optimizer.hpp.
-#include "src/nn/optimizer.hpp"
+// Stochastic gradient descent: see sgd.hpp.
+#include "src/nn/optimizers/sgd.hpp"
 
 #include <cmath>
 #include <cstdint>
@@ -30,11 +30,31 @@ void sgd_step(const SgdOptions& options, float rate, std::span<const float> diff
   float* v = velocity.data();
   float* w = values.data();
   const auto size = static_cast<std::int64_t>(values.size());
+  if (options.nesterov) {
+#pragma omp parallel for schedule(static) if (size > 65536)
+    for (std::int64_t i = 0; i < size; ++i) {
+      const float step = rate * (g[i] + decay * w[i]);
+      v[i] = momentum * v[i] + step;
+      w[i] -= momentum * v[i] + step;
+    }
+    return;
+  }
 #pragma omp parallel for schedule(static) if (size > 65536)
   for (std::int64_t i = 0; i < size; ++i) {
     v[i] = momentum * v[i] + rate * (g[i] + decay * w[i]);
     w[i] -= v[i];
   }
+}
+
+Sgd::Sgd(const SgdOptions& options) : options_(options) { validate(options); }
+
+std::map<std::string, std::string> Sgd::settings() const {
+  return {{"momentum", fmt::format("{}", options_.momentum)},
+          {"weight-decay", fmt::format("{}", options_.weight_decay)}};
+}
+
+void Sgd::update(Parameters& parameters, const Update& update) {
+  sgd_step(options_, update.rate, parameters.diffs(), parameters.state(0), parameters.values());
 }
 
 }  // namespace halomesh

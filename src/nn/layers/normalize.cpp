@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// Normalisation with given moments: see normalize.hpp.
+#include "src/nn/layers/normalize.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "src/nn/layers/float_types.hpp"
+#include "src/nn/pack.hpp"
+#include "src/nn/runs.hpp"
+
+namespace halomesh {
+namespace {
+
+double value_of(float x) { return static_cast<double>(x); }
+double value_of(Bfloat16 x) { return static_cast<double>(static_cast<float>(x)); }
+
+}  // namespace
+
+Normalize::Normalize(float epsilon, DataType type) : epsilon_(epsilon), type_(type) {
+  require(std::isfinite(epsilon) && epsilon > 0.0F,
+          text("normalisation with epsilon {:g}", epsilon), "use a positive number, e.g. 1e-5");
+}
+
+Shape Normalize::dst_shape(std::span<const Shape> src) const {
+  require(src.size() == 2, text("normalisation of {} inputs", src.size()),
+          "name two inputs for it: a tensor and its moments");
+  const Shape& moments = src[1];
+  require(moments.spatial() == Spatial{1, 1, 1} && moments.c % 2 == 0 &&
+              src[0].c % (moments.c / 2) == 0,
+          text("normalisation of {} with moments {}", src[0], moments),
+          "its second input must be the moments of the first");
+  return src[0];
+}
+
+Box Normalize::needs(const Box& dst, std::size_t input, std::span<const Shape> src) const {
+  if (input == 0 || dst.empty()) return dst;
+  const std::int64_t size = src[0].c / (src[1].c / 2);
+  return {{dst.lo[kC] / size * 2, 0, 0, 0}, {((dst.hi[kC] - 1) / size + 1) * 2, 1, 1, 1}};
+}
+
+std::vector<ParameterGeometry> Normalize::parameters(std::span<const Shape> src) const {
+  constexpr Shape kOne{1, 1, 1, 1};
+  return {{"weight", src[0].c, kOne, false, 0, 0, {InitialValues::Kind::kConstant, 1.0F}},
+          {"bias", src[0].c, kOne, false, 0, 0}};
+}
+
+DataType Normalize::dst_type(std::span<const DataType> src) const {
+  require_type(src.subspan(1), DataType::kFloat64, "moments for a normalisation");
+  return require_type(src.first(1), type_, "normalisation");
+}
+
+std::string Normalize::kernel_name() const { return fmt::format("normalize {}", name_of(type_)); }
+
+std::int64_t Normalize::forward_flops(std::span<const Shape> src) const {
+  return 3 * src[0].volume();
+}
+
+void Normalize::prepare(const LayerContext& context, std::vector<ParameterView> parameters) {
+  context_ = context;
+  parameters_ = std::move(parameters);
+  channels_ = context.boxes.dst_produced.extent(kC);
+  factors_ = AlignedBuffer<double>(3 * channels_);
+  if (!context.training) return;
+  sums_ = ChannelSums(channels_, 2);
+  diff_sums_ = AlignedBuffer<double>(2 * channels_ * context.batch);
+}
+
+std::int64_t Normalize::group_of(std::int64_t channel) const {
+  const std::int64_t groups = context_.src_shapes[1].c / 2;
+  return (context_.boxes.dst_produced.lo[kC] + channel) / (context_.src_shapes[0].c / groups);
+}
+
+Normalize::Factors Normalize::find_factors(AnyConstView moments, std::int64_t n) {
+  const Factors factors{factors_.data(), factors_.data() + channels_,
+                        factors_.data() + 2 * channels_};
+  const auto view = moments.as<double>();
+  for (std::int64_t c = 0; c < channels_; ++c) {
+    const double* const m = &view.at(n, 2 * group_of(c), 0, 0, 0);
+    // Rounding may leave less than nothing of the variance of a constant.
+    const double variance = std::max(m[1] - m[0] * m[0], 0.0);
+    factors.mean[c] = m[0];
+    factors.inverse[c] = 1 / std::sqrt(variance + value_of(epsilon_));
+    factors.scale[c] =
+        value_of(parameters_[0].values[static_cast<std::size_t>(c)]) * factors.inverse[c];
+  }
+  return factors;
+}
+
+void Normalize::forward(const Pass&, std::span<const AnyConstView> src, AnyView dst,
+                        const Box& chunk) {
+  has_diff_sums_ = false;
+  const float* const bias = parameters_[1].values.data();
+  for (std::int64_t n = 0; n < dst.batch; ++n) {
+    const Factors factors = find_factors(src[1], n);
+    with_float_type(type_, [&](auto zero) {
+      using T = decltype(zero);
+      const auto from = src[0].as<T>();
+      const auto to = dst.as<T>();
+      visit_runs(chunk, 1, false, [&](const Run& run) {
+        const T* const x = from.data + from.offset(n, chunk.lo[kC], run.d, run.h, run.w);
+        T* const y = to.data + to.offset(n, chunk.lo[kC], run.d, run.h, run.w);
+        for (std::int64_t c = 0; c < run.length; ++c)
+          y[c] = T(static_cast<float>(factors.scale[c] * (value_of(x[c]) - factors.mean[c]) +
+                                      value_of(bias[c])));
+      });
+    });
+  }
+}
+
+void Normalize::diff_of_src(AnyConstView moments, AnyConstView diff_dst, AnyView diff_src) {
+  const Box& box = context_.boxes.src_needed[0];
+  for (std::int64_t n = 0; n < diff_src.batch; ++n) {
+    const Factors factors = find_factors(moments, n);
+    with_float_type(type_, [&](auto zero) {
+      using T = decltype(zero);
+      const auto from = diff_dst.as<T>();
+      const auto to = diff_src.as<T>();
+      visit_runs(box, 1, false, [&](const Run& run) {
+        const T* const dy = from.data + from.offset(n, box.lo[kC], run.d, run.h, run.w);
+        T* const dx = to.data + to.offset(n, box.lo[kC], run.d, run.h, run.w);
+        for (std::int64_t c = 0; c < run.length; ++c)
+          dx[c] = T(static_cast<float>(factors.scale[c] * value_of(dy[c])));
+      });
+    });
+  }
+}
+
+void Normalize::sum_diffs(std::span<const AnyConstView> src, AnyConstView diff_dst) {
+  const Box& box = context_.boxes.dst_produced;
+  for (std::int64_t n = 0; n < context_.batch; ++n) {
+    const Factors factors = find_factors(src[1], n);
+    with_float_type(type_, [&](auto zero) {
+      using T = decltype(zero);
+      const auto values = src[0].as<T>(), diffs = diff_dst.as<T>();
+      const auto totals =
+          sums_.over(box, n, 1, [&](auto sample, auto d, auto h, auto w, double* const sums) {
+            const T* const x = values.data + values.offset(sample, box.lo[kC], d, h, w);
+            const T* const dy = diffs.data + diffs.offset(sample, box.lo[kC], d, h, w);
+            for (std::int64_t c = 0; c < channels_; ++c) {
+              const double diff = value_of(dy[c]);
+              sums[c] += diff * factors.inverse[c] * (value_of(x[c]) - factors.mean[c]);
+              sums[channels_ + c] += diff;
+            }
+          });
+      std::copy(totals.begin(), totals.end(), diff_sums_.data() + n * 2 * channels_);
+    });
+  }
+  has_diff_sums_ = true;
+}
+
+// With r = 1 / sqrt(variance + epsilon) and x^ = r (x - mean): d(mean) = -r sum of weight dy, and
+// d(variance) = -r^2 / 2 sum of weight dy x^. The variance is m[1] - m[0]^2, so that d(m[0]) is
+// d(mean) - 2 mean d(variance).
+void Normalize::diff_of_moments(AnyConstView moments, AnyView diff_src) {
+  clear(diff_src, context_.boxes.src_needed[1]);
+  const auto to = diff_src.as<double>();
+  for (std::int64_t n = 0; n < to.batch; ++n) {
+    const Factors factors = find_factors(moments, n);
+    const double* const sums = diff_sums_.data() + n * 2 * channels_;
+    for (std::int64_t c = 0; c < channels_; ++c) {
+      const double diff_variance = -factors.scale[c] * factors.inverse[c] / 2 * sums[c];
+      double* const diff = &to.at(n, 2 * group_of(c), 0, 0, 0);
+      diff[0] -= factors.scale[c] * sums[channels_ + c] + 2 * factors.mean[c] * diff_variance;
+      diff[1] += diff_variance;
+    }
+  }
+}
+
+void Normalize::backward_data(const Pass&, const ForwardValues& values, AnyConstView diff_dst,
+                              std::size_t input, AnyView diff_src) {
+  if (input == 0) return diff_of_src(values.src[1], diff_dst, diff_src);
+  sum_diffs(values.src, diff_dst);
+  diff_of_moments(values.src[1], diff_src);
+}
+
+void Normalize::backward_parameters(const Pass&, std::span<const AnyConstView> src,
+                                    AnyConstView diff_dst) {
+  if (!has_diff_sums_) sum_diffs(src, diff_dst);
+  for (std::int64_t c = 0; c < channels_; ++c) {
+    double weight = 0, bias = 0;
+    for (std::int64_t n = 0; n < context_.batch; ++n) {
+      weight += diff_sums_.data()[n * 2 * channels_ + c];
+      bias += diff_sums_.data()[(n * 2 + 1) * channels_ + c];
+    }
+    parameters_[0].diffs[static_cast<std::size_t>(c)] = static_cast<float>(weight);
+    parameters_[1].diffs[static_cast<std::size_t>(c)] = static_cast<float>(bias);
+  }
+}
+
+}  // namespace halomesh

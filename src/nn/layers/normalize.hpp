@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Normalises channels with moments that another layer has computed, then scales and shifts them.
+// Needs no halo.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/nn/layer.hpp"
+#include "src/nn/layers/channel_sums.hpp"
+
+namespace halomesh {
+
+/// out(n,c,...) = weight(c) * (src(n,c,...) - mean) / sqrt(variance + epsilon) + bias(c), with the
+/// mean and the (biased) variance of sample n and the group that c belongs to. Inputs: src, and its
+/// Moments, whose number of groups it follows. Weights begin with 1, biases with 0. Computed in
+/// fp64, rounded once.
+///
+/// With one group per channel this is instance normalisation (Ulyanov, Vedaldi & Lempitsky,
+/// arXiv:1607.08022), with fewer group normalisation (Wu & He, arXiv:1803.08494), with one that of
+/// all channels (Ba, Kiros & Hinton, arXiv:1607.06450). The gradient of src is the sum of this
+/// layer's and that of Moments.
+class Normalize final : public Layer {
+ public:
+  /// Throws Error unless epsilon is positive. PyTorch's default is 1e-5.
+  explicit Normalize(float epsilon = 1e-5F, DataType type = DataType::kFloat32);
+
+  /// Throws Error unless the second input can be the moments of the first.
+  Shape dst_shape(std::span<const Shape> src) const override;
+  /// Of the moments those of the groups that dst has channels of.
+  Box needs(const Box& dst, std::size_t input, std::span<const Shape> src) const override;
+  bool splits_over_channels() const override { return true; }
+  std::vector<ParameterGeometry> parameters(std::span<const Shape> src) const override;
+  DataType dst_type(std::span<const DataType> src) const override;
+  std::string kernel_name() const override;
+  std::int64_t forward_flops(std::span<const Shape> src) const override;
+  bool backward_reads_src() const override { return true; }
+  void prepare(const LayerContext& context, std::vector<ParameterView> parameters) override;
+  void forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
+               const Box& chunk) override;
+  void backward_data(const Pass& pass, const ForwardValues& values, AnyConstView diff_dst,
+                     std::size_t input, AnyView diff_src) override;
+  void backward_parameters(const Pass& pass, std::span<const AnyConstView> src,
+                           AnyConstView diff_dst) override;
+
+ private:
+  // Of sample n, by produced channel: mean, 1 / sqrt(variance + epsilon), and weight times that.
+  struct Factors {
+    double *mean, *inverse, *scale;
+  };
+  Factors find_factors(AnyConstView moments, std::int64_t n);
+  std::int64_t group_of(std::int64_t channel) const;
+  void sum_diffs(std::span<const AnyConstView> src, AnyConstView diff_dst);
+  void diff_of_src(AnyConstView moments, AnyConstView diff_dst, AnyView diff_src);
+  void diff_of_moments(AnyConstView moments, AnyView diff_src);
+
+  float epsilon_;
+  DataType type_;
+  LayerContext context_;
+  std::vector<ParameterView> parameters_;
+  std::int64_t channels_ = 0;  // of dst_produced
+  ChannelSums sums_;
+  AlignedBuffer<double> factors_;
+  // Per sample and channel, sums over the produced pixels of diff_dst times the normalised src, and
+  // of diff_dst; the gradient of the moments leaves them for those of the parameters.
+  AlignedBuffer<double> diff_sums_;
+  bool has_diff_sums_ = false;
+};
+
+}  // namespace halomesh

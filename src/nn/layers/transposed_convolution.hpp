@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// A transposed convolution: the gradient of a convolution with respect to its input, as a layer
+// that enlarges extents. Runs on the library's kernels of that gradient.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "src/nn/layer.hpp"
+#include "src/nn/layers/channel_sums.hpp"
+#include "src/nn/layers/window_options.hpp"
+#include "src/nn/onednn.hpp"
+
+namespace halomesh {
+
+struct TransposedConvolutionOptions {
+  std::int64_t filters = 1;
+  /// Of the convolution whose gradient this is. kSame: the output has the input's extents times the
+  /// stride.
+  WindowOptions window;
+  /// Planes added at the end of each axis, which windows reach like any other; less than the stride
+  /// or the dilation. Not with kSame.
+  Spatial output_padding{};
+  bool bias = true;
+  DataType compute = DataType::kFloat32;  ///< type of input and output: kFloat32 or kBfloat16
+  /// Of the weight; biases begin with zeros, but with kFanInUniform as in PyTorch.
+  InitialValues::Kind initial = InitialValues::Kind::kGlorotUniform;
+};
+
+/// dst(n,o,y) = bias(o) + sum over i, t, x with x*stride - pad_before + t*dilation = y of
+/// weight(i,o,t) * src(n,i,x), on each axis. Output extent: (extent - 1) * stride - padding + reach
+/// + output_padding. Weight order in memory: in,out,kd,kh,kw; fan_in is out*kd*kh*kw as in PyTorch.
+class TransposedConvolution final : public Layer {
+ public:
+  /// Throws Error when there are no filters or the padding of the output is too wide.
+  explicit TransposedConvolution(const TransposedConvolutionOptions& options);
+
+  /// Throws Error unless there is one input, or where nothing would be left of the output.
+  Shape dst_shape(std::span<const Shape> src) const override;
+  /// May be empty where dst is not: outputs that no window reaches.
+  Box needs(const Box& dst, std::size_t input, std::span<const Shape> src) const override;
+  std::vector<ParameterGeometry> parameters(std::span<const Shape> src) const override;
+  /// Of the weight all inputs, and of each the outputs that the part produces.
+  ParameterSlice parameter_slice(std::size_t parameter, const LayerBoxes& boxes,
+                                 std::span<const Shape> src) const override;
+  DataType dst_type(std::span<const DataType> src) const override;
+  std::vector<std::string> implementations() const override { return kernels_.implementations(); }
+  std::string kernel_name() const override;
+  std::int64_t forward_flops(std::span<const Shape> src) const override;
+
+  void prepare(const LayerContext& context, std::vector<ParameterView> parameters) override;
+  void load_parameters() override;
+  void forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
+               const Box& chunk) override;
+  void backward_data(const Pass& pass, const ForwardValues& values, AnyConstView diff_dst,
+                     std::size_t input, AnyView diff_src) override;
+  void backward_parameters(const Pass& pass, std::span<const AnyConstView> src,
+                           AnyConstView diff_dst) override;
+
+ private:
+  // A box of the output, what of it windows reach, and what of the input they start from.
+  struct Block {
+    Box dst, reached, src;
+    std::size_t kernel = 0;
+  };
+  Window window(const Spatial& src) const;
+  Block block_of(const Box& dst) const;
+  ConvolutionGeometry geometry_of(const Block& block) const;
+  void reserve_scratch(const Block& block);
+  void add_bias(AnyView dst, const Box& box) const;
+
+  TransposedConvolutionOptions options_;
+  LayerContext context_;
+  std::vector<ParameterView> parameters_;
+  Window window_{};
+  std::vector<Block> chunks_;
+  Block produced_;
+  ConvolutionKernels kernels_;  // of the convolution: its src is our dst
+  ChannelSums bias_sums_;
+  AlignedBuffer<std::byte> src_scratch_, dst_scratch_;
+};
+
+}  // namespace halomesh

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// The settings of AdamW and LAMB: see adam_moments.hpp.
+#include "src/nn/optimizers/adam_moments.hpp"
+
+#include "error.hpp"
+#include "joined.hpp"
+
+namespace halomesh {
+
+void validate(const AdamOptions& options) {
+  for (const double beta : options.betas)
+    if (!(beta >= 0 && beta < 1))
+      throw UsageError(fmt::format("betas {}", joined(options.betas, ",")),
+                       "use two numbers of at least 0 and below 1, such as --betas 0.9,0.999");
+  const auto epsilon = static_cast<float>(options.epsilon);
+  if (!(epsilon > 0 && std::isnormal(epsilon)))
+    throw UsageError(fmt::format("epsilon {:g}", options.epsilon),
+                     "use an --epsilon above 0 that fp32 can hold, such as 1e-6");
+  if (!(options.weight_decay >= 0.0f && std::isfinite(options.weight_decay)))
+    throw UsageError(fmt::format("weight decay {:g}", options.weight_decay),
+                     "use a finite number of at least 0");
+}
+
+std::map<std::string, std::string> settings_of(const AdamOptions& options) {
+  return {{"betas", joined(options.betas, ",")},
+          {"epsilon", fmt::format("{}", options.epsilon)},
+          {"weight-decay", fmt::format("{}", options.weight_decay)}};
+}
+
+}  // namespace halomesh

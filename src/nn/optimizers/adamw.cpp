@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// AdamW: see adamw.hpp.
+#include "src/nn/optimizers/adamw.hpp"
+
+#include "simulation.hpp"
+
+namespace halomesh {
+
+AdamW::AdamW(const AdamOptions& options) : options_(options) { validate(options); }
+
+void AdamW::update(Parameters& parameters, const Update& update) {
+  const std::int64_t size = parameters.size();
+  if constexpr (simulation::kOn)
+    return simulation::updated(7 * size * static_cast<std::int64_t>(sizeof(float)));
+  const AdamMoments moments(options_, update.number + 1);
+  const float rate = update.rate;
+  const auto kept = static_cast<float>(1 - static_cast<double>(rate) * options_.weight_decay);
+  const float* g = parameters.diffs().data();
+  float *m = parameters.state(0).data(), *v = parameters.state(1).data();
+  float* w = parameters.values().data();
+#pragma omp parallel for simd schedule(static) if (parallel : size > 65536)
+  for (std::int64_t i = 0; i < size; ++i)
+    w[i] = kept * w[i] - rate * moments.direction(g[i], m[i], v[i]);
+}
+
+}  // namespace halomesh

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+// The two layers of instance and group normalisation, each on any cut against naive loops; and the
+// textbook gradient that they are compared with over ranks against difference quotients.
+#include "src/nn/layers/normalize.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "error.hpp"
+#include "rng.hpp"
+#include "src/nn/layers/moments.hpp"
+#include "test/harness/convolution_reference.hpp"
+#include "test/harness/layer_check.hpp"
+#include "test/harness/norm_reference.hpp"
+
+namespace halomesh {
+namespace {
+
+constexpr PartGrid kGrids[] = {{1, 1, 1}, {2, 1, 1}, {1, 2, 2}, {2, 2, 1}, {2, 2, 2}, {9, 1, 2}};
+constexpr DataType kTypes[] = {DataType::kFloat32, DataType::kBfloat16};
+constexpr Shape kShape{6, 7, 4, 5};
+constexpr float kEpsilon = 0x1p-10F;
+// An error of fp64 in units of fp32's, for some 2^9 additions.
+constexpr double kDouble = 0x1p-20;
+
+LayerCase norm_case(std::function<std::unique_ptr<Layer>()> make, const Reference& reference,
+                    DataType type) {
+  LayerCase test;
+  test.name = make()->kernel_name();
+  test.make_layer = std::move(make);
+  test.cut.src_shapes = {kShape};
+  test.cut.src_types = {type};
+  test.cut.batch = 2;
+  test.reference = reference;
+  test.repeat = true;
+  if (type == DataType::kBfloat16)
+    test.src_value = [](float v) { return static_cast<float>(Bfloat16(v)); };
+  return test;
+}
+
+// Blocks of channels over all of space, the last part empty.
+Partition channel_blocks(const Shape& shape, const std::vector<std::int64_t>& ends) {
+  Partition blocks;
+  std::int64_t begin = 0;
+  for (const std::int64_t end : ends) {
+    Box& box = blocks.emplace_back(Box::whole(shape));
+    box.lo[kC] = std::exchange(begin, end);
+    box.hi[kC] = end;
+  }
+  blocks.emplace_back();
+  return blocks;
+}
+
+void expect_on_all_cuts(LayerCase test) {
+  for (const PartGrid& grid : kGrids) {
+    test.cut.grid = grid;
+    expect_layer(test);
+  }
+  test.cut.grid = {2, 2, 1};
+  test.cut.src_margin = {1, 0, 2};
+  expect_layer(test);
+  test.cut.src_diff_wanted = false;
+  expect_layer(test);
+  test.cut.training = test.pass.training = false;
+  expect_layer(test);
+}
+
+Reference moments_reference(std::int64_t groups, double gradient_terms) {
+  return [=](const ReferenceInput& in) {
+    const GlobalTensor &x = in.src[0], &y = in.diff_dst;
+    ReferenceOutput out{Estimate(y.values.size()), {Estimate(x.values.size())}, {}};
+    const auto channels = static_cast<std::size_t>(x.shape.c);
+    const auto volume = static_cast<std::size_t>(x.shape.volume());
+    const double weight = static_cast<double>(groups) / static_cast<double>(volume);
+    for (std::size_t i = 0; i < x.values.size(); ++i) {
+      const double v = x.values[i];
+      const std::size_t group = i % channels * static_cast<std::size_t>(groups) / channels;
+      const std::size_t at = 2 * (i / volume * static_cast<std::size_t>(groups) + group);
+      out.dst.add(at, v, weight);
+      out.dst.add(at + 1, v * v, weight);
+      out.diff_src[0].add(i, weight, y.values[at]);
+      out.diff_src[0].add(i, 2 * weight * v, y.values[at + 1]);
+    }
+    out.dst.terms = kDouble;
+    out.diff_src[0].terms = gradient_terms;
+    return out;
+  };
+}
+
+TEST_CASE("moments are those of all parts on any cut, with the digits of fp64") {
+  for (const DataType type : kTypes)
+    for (const std::int64_t groups : {0, 3, 1}) {
+      const auto make = [=] { return std::make_unique<Moments>(groups, type); };
+      const double rounding = type == DataType::kBfloat16 ? 0x1p16 : 1;
+      LayerCase test = norm_case(
+          make, moments_reference(groups == 0 ? kShape.c : groups, rounding + kDouble), type);
+      expect_on_all_cuts(test);
+      // Parts that hold some channels, not always of whole groups, and one that holds nothing.
+      test.cut.grid = {3, 1, 1};
+      test.cut.src_owned = {channel_blocks(kShape, {3, 6})};
+      CHECK(expect_layer(test).moved > 0);
+      // Where owners of moments hold just their channels, nothing is sent.
+      if (groups == 1) continue;
+      test.cut.src_owned = {channel_blocks(kShape, {4, 6})};
+      const std::int64_t size = groups == 0 ? 1 : 2;
+      test.cut.dst_owned =
+          channel_blocks(Moments(groups).dst_shape(test.cut.src_shapes), {8 / size, 12 / size});
+      CHECK(expect_layer(test).moved == 0);
+    }
+}
+
+TEST_CASE("moments: boxes, and what they refuse") {
+  const std::vector<Shape> src{kShape}, two{kShape, kShape};
+  const Moments pairs(3);
+  CHECK(pairs.dst_shape(src) == Shape{6, 1, 1, 1});
+  CHECK(pairs.needs(Box{{2, 0, 0, 0}, {3, 1, 1, 1}}, 0, src) == Box{{2, 0, 0, 0}, {4, 7, 4, 5}});
+  const std::vector<Box> block{{{3, 1, 0, 0}, {6, 2, 4, 5}}};
+  CHECK(pairs.contributes(block, src) == Box{{2, 0, 0, 0}, {6, 1, 1, 1}});
+  CHECK(Moments().contributes(block, src) == Box{{6, 0, 0, 0}, {12, 1, 1, 1}});
+  CHECK(pairs.backward_reads_src());
+  CHECK_THROWS_WITH_AS(Moments(4).dst_shape(src), doctest::Contains("6 channels in 4 groups"),
+                       Error);
+  CHECK_THROWS_WITH_AS(pairs.dst_shape(two), doctest::Contains("2 inputs"), Error);
+  CHECK_THROWS_AS(Moments(-1), Error);
+  const std::vector<DataType> half{DataType::kBfloat16};
+  CHECK_THROWS_WITH_AS(pairs.dst_type(half), doctest::Contains("given bf16"), Error);
+}
+
+// The layer with moments as any other input; the variance is that which they say.
+Reference normalize_reference() {
+  return [](const ReferenceInput& in) {
+    const GlobalTensor &x = in.src[0], &moments = in.src[1], &y = in.diff_dst;
+    const auto channels = static_cast<std::size_t>(x.shape.c);
+    const auto groups = static_cast<std::size_t>(moments.shape.c / 2);
+    ReferenceOutput out{Estimate(y.values.size()),
+                        {Estimate(x.values.size()), Estimate(moments.values.size())},
+                        {Estimate(channels), Estimate(channels)}};
+    for (std::size_t i = 0; i < x.values.size(); ++i) {
+      const std::size_t c = i % channels;
+      const std::size_t sample = i / static_cast<std::size_t>(x.shape.volume());
+      const std::size_t at = 2 * (sample * groups + c * groups / channels);
+      const double mean = moments.values[at];
+      const double variance = moments.values[at + 1] - mean * mean;
+      const double r = 1 / std::sqrt(variance + static_cast<double>(kEpsilon));
+      const double normal = (x.values[i] - mean) * r, dy = y.values[i], w = in.parameters[0][c];
+      out.dst.add(i, w, normal);
+      out.dst.add(i, in.parameters[1][c]);
+      out.diff_src[0].add(i, w * r, dy);
+      out.diff_src[1].add(at, -w * r, dy);
+      out.diff_src[1].add(at, w * r * r * normal * mean, dy);
+      out.diff_src[1].add(at + 1, -w * r * r / 2 * normal, dy);
+      out.diff_parameters[0].add(c, normal, dy);
+      out.diff_parameters[1].add(c, dy);
+    }
+    out.dst.terms = out.diff_src[0].terms = 1 + kDouble;
+    out.diff_src[1].terms = kDouble;
+    // Rounded once on each of up to 18 parts and in their sum.
+    for (Estimate& diff : out.diff_parameters) diff.terms = 2 * 18;
+    return out;
+  };
+}
+
+TEST_CASE("a normalisation equals its formula on any cut") {
+  for (const DataType type : kTypes)
+    for (const std::int64_t groups : {6, 3, 1}) {
+      const auto make = [type] { return std::make_unique<Normalize>(kEpsilon, type); };
+      LayerCase test = norm_case(make, normalize_reference(), type);
+      test.cut.src_shapes.push_back({2 * groups, 1, 1, 1});
+      test.cut.src_types.push_back(DataType::kFloat64);
+      // Second moments above the square of any mean.
+      test.src_value = [](float v) {
+        return static_cast<float>(Bfloat16(0.6875F + 0.078125F * v));
+      };
+      if (type == DataType::kBfloat16) {
+        test.reference = in_bfloat16(test.reference, 1, 0);
+        const Reference exact = test.reference;
+        test.reference = [exact](const ReferenceInput& in) {
+          ReferenceOutput out = exact(in);
+          out.diff_src[0].terms += 0x1p16;
+          return out;
+        };
+        test.diff_value = [](float v) { return static_cast<float>(Bfloat16(v)); };
+      }
+      expect_on_all_cuts(test);
+      test.cut.grid = {3, 1, 1};
+      test.cut.dst_owned = channel_blocks(kShape, {3, 6});
+      for (const bool spans_all : {true, false}) {
+        test.cut.dst_spans_all_channels = spans_all;
+        CHECK(expect_layer(test).moved > 0);
+      }
+    }
+}
+
+TEST_CASE("a normalisation: boxes, first values, and what it refuses") {
+  const std::vector<Shape> src{kShape, {6, 1, 1, 1}}, one{kShape}, wrong{kShape, {8, 1, 1, 1}};
+  const Normalize layer;
+  CHECK(layer.needs(Box{{1, 2, 0, 0}, {3, 3, 4, 5}}, 1, src) == Box{{0, 0, 0, 0}, {4, 1, 1, 1}});
+  CHECK(layer.needs(Box{{4, 2, 0, 0}, {5, 3, 4, 5}}, 1, src) == Box{{4, 0, 0, 0}, {6, 1, 1, 1}});
+  CHECK(layer.parameters(src)[0].initial.kind == InitialValues::Kind::kConstant);
+  CHECK(layer.parameters(src)[0].initial.constant == 1.0F);
+  CHECK_THROWS_WITH_AS(layer.dst_shape(one), doctest::Contains("1 inputs"), Error);
+  CHECK_THROWS_WITH_AS(layer.dst_shape(wrong), doctest::Contains("with moments"), Error);
+  CHECK_THROWS_AS(Normalize(0.0F), Error);
+  const std::vector<DataType> single{DataType::kFloat32, DataType::kFloat32};
+  CHECK_THROWS_WITH_AS(layer.dst_type(single), doctest::Contains("given fp32"), Error);
+}
+
+TEST_CASE("the gradients of the reference are the difference quotients of its output") {
+  // In fp64 a centred quotient with step h is off by some h^2 and 2^-53 / h.
+  constexpr double kStep = 0x1p-17, kBound = 0x1p-26;
+  const CounterRng rng(5, RandomUse::kSynth);
+  std::uint64_t next = 0;
+  const auto draw = [&] { return 2 * static_cast<double>(rng.uniform(next++)) - 1; };
+  std::int64_t compared = 0;
+  for (const std::int64_t groups : {4, 2, 1}) {
+    GlobalTensor x({4, 2, 3, 1}, 2), dy = x;
+    std::vector<double> weight(4), bias(4);
+    for (auto* values : {&x.values, &dy.values, &weight, &bias})
+      for (double& v : *values) v = draw();
+    const auto run = [&] { return norm_reference(x, dy, groups, weight, bias, 0.125); };
+    const NormReference exact = run();
+    const auto expect = [&](double& value, double gradient) {
+      const double at = value;
+      const auto loss = [&](double v) {
+        value = v;
+        const NormReference moved = run();
+        double sum = 0;
+        for (std::size_t i = 0; i < moved.y.values.size(); ++i)
+          sum += moved.y.values[i] * dy.values[i];
+        return sum;
+      };
+      const double quotient = (loss(at + kStep) - loss(at - kStep)) / (2 * kStep);
+      value = at;
+      CHECK(std::abs(quotient - gradient) < kBound);
+      ++compared;
+    };
+    for (std::size_t i = 0; i < x.values.size(); ++i) expect(x.values[i], exact.dx.values[i]);
+    for (std::size_t c = 0; c < 4; ++c) {
+      expect(weight[c], exact.dweight.values[c]);
+      expect(bias[c], exact.dbias.values[c]);
+    }
+  }
+  CHECK(compared == 3 * (48 + 8));
+}
+
+}  // namespace
+}  // namespace halomesh
