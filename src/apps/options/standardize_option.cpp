@@ -3,6 +3,7 @@
 #include "src/apps/options/standardize_option.hpp"
 
 #include <cmath>
+#include <limits>
 #include <sstream>
 
 #include "error.hpp"
@@ -18,17 +19,19 @@ std::vector<ChannelScale> parse_standardization(const std::string& text, std::in
   };
   if (text == "off") return {};
   if (text == "on") return std::vector<ChannelScale>(static_cast<std::size_t>(channels));
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
   std::vector<ChannelScale> scales;
   std::istringstream pairs(text);
   for (std::string pair; std::getline(pairs, pair, ',');) {
     const std::size_t colon = pair.find(':');
-    const auto mean = from_text<double>(pair.substr(0, colon));
-    const auto deviation =
-        colon == std::string::npos ? std::nullopt : from_text<double>(pair.substr(colon + 1));
-    if (!mean || !deviation) refuse(fmt::format("'{}' is not MEAN:DEVIATION", pair));
-    if (!std::isfinite(*mean) || !std::isfinite(*deviation) || !(*deviation > 0))
-      refuse(fmt::format("{} is out of range", pair));
-    scales.push_back({*mean, *deviation});
+    const double mean = from_text<double>(pair.substr(0, colon)).value_or(kNone);
+    const double deviation = colon == std::string::npos
+                                 ? kNone
+                                 : from_text<double>(pair.substr(colon + 1)).value_or(kNone);
+    if (std::isnan(mean) || std::isnan(deviation))
+      refuse(fmt::format("'{}' is not MEAN:DEVIATION", pair));
+    if (deviation <= 0) refuse(fmt::format("{} is out of range", pair));
+    scales.push_back({mean, deviation});
   }
   if (std::ssize(scales) != channels)
     refuse(fmt::format("{} pairs for {} channels", scales.size(), channels));
