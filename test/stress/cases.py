@@ -168,7 +168,7 @@ def changed_options():
     """Resuming with one option changed: what decides the curve is refused; the rest is not."""
     refused = {
         "seed": "1", "batch": "4", "augment": "on", "shuffle": "local", "dropout": "0.25", "momentum": "0.8",
-        "weight-decay": "0.01", "optimizer": "lamb", "clip-norm": "1", "schedule": "linear", "lr": "0.01",
+        "weight-decay": "0.01", "optimizer": "nesterov", "clip-norm": "1", "schedule": "linear", "lr": "0.01",
         "kernel": "3", "filters": "8", "conv-layers": "1", "fc": "16", "warmup-epochs": "3",
     }
     for option, value in refused.items():
@@ -178,6 +178,9 @@ def changed_options():
             base = head + tail.partition(" ")[2]
         yield Case(f"resume with another --{option}", f"{base} --{option} {value}", (FAILED, USAGE), (option, value),
                    ranks=2)
+    yield Case("resume with an optimizer that remembers more",
+               f"{TRAIN} --out {{run}} --optimizer lamb".replace("--steps 24", "--steps 32", 1), FAILED,
+               ("written with --optimizer sgd",), ranks=2)
     harmless = {
         "another mesh": "--parts 1x2x1", "more steps": "", "fewer checkpoints kept": "--keep 1",
         "no validation": "--evaluate-every 0", "another reduction": "--reduction flat",
