@@ -157,7 +157,7 @@ TEST_CASE("an emulated step takes the time of the machine's kernels") {
   Arguments arguments = small_bench(file);
   arguments["parts"] = "1x1x1";
   arguments["simulate-compute"] = machine.string();
-  arguments["steps"] = "40";  // the least of many: others may use the cores
+  arguments["steps"] = "200";  // the least of many: others may use the cores
   arguments.erase("evaluate");
   const Outcome outcome = run(2, "bench", arguments, 60);
   CAPTURE(outcome.text);
