@@ -63,8 +63,8 @@ Evaluation evaluate_checkpoint(const Comm& world, const Options& options,
                        network.model.input_type(), network.mesh.replica()});
   const SampleOrder order{Shuffle::kGlobal, 0, dataset->size(), shape.replicas, local};
   const StopSignals signals;
-  const Evaluation result = evaluate(network.mesh, executor, loader, order, sink,
-                                     [&signals] { return signals.requested(); });
+  Evaluation result = evaluate(network.mesh, executor, loader, order, sink,
+                               [&signals] { return signals.requested(); });
   require(!result.stopped, signals.name() + " received: stopped before the last sample",
           "nothing has been written; give the same command again");
   return result;

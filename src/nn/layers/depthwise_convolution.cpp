@@ -165,7 +165,7 @@ void DepthwiseConvolution::gather(const Pass& pass, const Taps& taps, TensorView
                 packed_.data() + (td.tap * k[1] + th.tap) * k[2] * channels_ + c;
             const T* const row =
                 from.data + from.offset(n, box.lo[kC] + c, td.plane, th.plane, from.span.lo[kW]);
-            const auto value = [&](const Tap& tw) {
+            const auto value = [&](const Tap& tw) __attribute__((always_inline)) {
               return load_values(row + (tw.plane - from.span.lo[kW]) * from.span.extent(kC), lanes);
             };
             for (std::size_t t = 0; inner && t < taps_in_row; ++t) {  // one weight for all pixels
@@ -229,7 +229,7 @@ void DepthwiseConvolution::add_weight_gradient(TensorView<const T> src,
   for (std::int64_t row = chunk * rows / chunks; row < (chunk + 1) * rows / chunks; ++row) {
     const std::int64_t n = row / (depth * height), d = box.lo[kD] + row / height % depth,
                        h = box.lo[kH] + row % height, c = box.lo[kC] + channel;
-    const auto dy = [&](std::int64_t w) {
+    const auto dy = [&](std::int64_t w) __attribute__((always_inline)) {
       return load_values(diff_dst.data + diff_dst.offset(n, c, d, h, w), lanes);
     };
     FloatLanes bias{};
