@@ -99,6 +99,7 @@ endif
 DNNL_CFLAGS ?=
 DNNL_LIBS   ?= -ldnnl
 FFTW_CFLAGS ?=
+EIGEN_CFLAGS ?= -isystem /usr/include/eigen3
 FFTW_LIBS   ?= -lfftw3_omp -lfftw3f_omp -lfftw3 -lfftw3f -lm
 BOOST_CFLAGS ?=
 BOOST_LIBS  ?= -lboost_program_options
@@ -130,7 +131,7 @@ BASE := -std=c++20 $(OPT_$(BUILD)) $(ARCH) $(WARN) -I. -Iinclude $(FMT_CFLAGS)
 # What each room may see of the outside world: FLAGS_pure knows no library but {fmt}.
 FLAGS_pure := $(BASE) $(CXXFLAGS)
 FLAGS_nn   := $(BASE) -fopenmp $(DNNL_CFLAGS) $(CXXFLAGS)
-FLAGS_synth := $(BASE) -fopenmp $(DNNL_CFLAGS) $(FFTW_CFLAGS) $(CXXFLAGS)
+FLAGS_synth := $(BASE) -fopenmp $(DNNL_CFLAGS) $(FFTW_CFLAGS) $(EIGEN_CFLAGS) $(CXXFLAGS)
 # MPI's own C++ classes are gone from the standard; the header of a parallel HDF5 includes mpi.h.
 NO_MPI_CLASSES := -DOMPI_SKIP_MPICXX=1 -DMPICH_SKIP_MPICXX=1
 FLAGS_files := $(BASE) -pthread $(if $(filter parallel,$(HDF5)),$(NO_MPI_CLASSES)) $(HDF5_CFLAGS) $(BOOST_CFLAGS) $(CXXFLAGS)
@@ -350,6 +351,7 @@ deps: export HDF5_CFLAGS := $(HDF5_CFLAGS)
 deps: export PROTOBUF_CFLAGS := $(PROTOBUF_CFLAGS)
 deps: export DNNL_CFLAGS := $(DNNL_CFLAGS)
 deps: export FFTW_CFLAGS := $(FFTW_CFLAGS)
+deps: export EIGEN_CFLAGS := $(EIGEN_CFLAGS)
 deps: export FMT_CFLAGS := $(FMT_CFLAGS)
 deps: export BOOST_CFLAGS := $(BOOST_CFLAGS)
 deps: export HWLOC_CFLAGS := $(HWLOC_CFLAGS)
@@ -614,7 +616,7 @@ help: ## show this page
 	  LDFLAGS 'added to every link, e.g. -Wl,-rpath,DIR ($(LDFLAGS))' \
 	  HDF5_CFLAGS '($(HDF5_CFLAGS))' \
 	  HDF5_LIBS '($(HDF5_LIBS))' \
-	  '' 'likewise DNNL_, FFTW_, BOOST_, PROTOBUF_, FMT_, HWLOC_, ZLIB_ and ISAL_LIBS' \
+	  '' 'likewise DNNL_, FFTW_, BOOST_, PROTOBUF_, FMT_, HWLOC_, ZLIB_ and ISAL_LIBS; EIGEN_CFLAGS' \
 	  TORCH '1: also test against PyTorch, installing it if needed ($(TORCH))' \
 	  BROWSER '1: also test reports in a browser, installing Chromium if needed ($(BROWSER))' \
 	  SLURM '1: also test on a real Slurm, installing it if needed ($(SLURM))' \

@@ -2,12 +2,11 @@
 // One forward-only pass over a split: see evaluator.hpp.
 #include "runtime/step/evaluator.hpp"
 
-#include <algorithm>
 #include <functional>
 #include <vector>
 
+#include "error.hpp"
 #include "runtime/mpi/nonblocking_any.hpp"
-#include "src/nn/loss.hpp"
 
 namespace halomesh {
 
@@ -26,10 +25,13 @@ Evaluation evaluate(const ProcessMesh& mesh, Executor& executor, Loader& loader,
   const std::int64_t steps = order.validation_steps();
   loader.append(order.validation());
   const bool owns_output = !executor.output().span.empty();
-  const std::int64_t targets = executor.output_shape().volume();
+  const Shape& output = executor.output_shape();
+  const std::int64_t targets = output.c;
+  require(targets > 0 && output.spatial() == Spatial{1, 1, 1},
+          text("an evaluation of outputs of shape {}", output),
+          "the last layer of the network must have one voxel, with a channel for each target");
   executor.load_parameters();
-  ErrorSums sums;
-  TargetErrors by_target(static_cast<std::size_t>(targets));
+  TargetErrors errors(static_cast<std::size_t>(targets));
   NonblockingAny stop(mesh.world());
   const std::function<void()> poll = [&] {
     executor.progress();
@@ -44,23 +46,14 @@ Evaluation evaluate(const ProcessMesh& mesh, Executor& executor, Loader& loader,
     executor.forward(pass, input_view(batch, executor.input_span(), order.local_batch));
     if (!owns_output) continue;
     const ConstView expected = target_view(batch, targets, order.local_batch);
-    sums += error_sums(executor.output(), expected, batch.count);
     for (std::int64_t i = 0; i < batch.count * targets; i += targets)
-      by_target.add(executor.output().data + i, expected.data + i);
+      errors.add(executor.output().data + i, expected.data + i);
     if (sink) sink(batch.samples, executor.output(), expected);
   }
-  std::vector<double> total = {sums.squared, sums.absolute, static_cast<double>(sums.samples)};
-  const std::span<double> of_targets = by_target.sums();
-  total.insert(total.end(), of_targets.begin(), of_targets.end());
-  mesh.world().sum(total);
-  std::copy(total.begin() + 3, total.end(), of_targets.begin());
-  const double count = total[2] * static_cast<double>(targets);
-  return {total[0] / count,
-          total[1] / count,
-          static_cast<std::int64_t>(total[2]),
-          mesh.world().max(MPI_Wtime() - begin),
-          false,
-          by_target.quality()};
+  mesh.world().sum(errors.sums());
+  const std::vector<TargetQuality> quality = errors.quality();
+  const double seconds = mesh.world().max(MPI_Wtime() - begin);
+  return {errors.mean_square_error(), mean_mae(quality), errors.samples(), seconds, false, quality};
 }
 
 }  // namespace halomesh

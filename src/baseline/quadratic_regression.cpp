@@ -2,6 +2,11 @@
 // Polynomial least squares: see quadratic_regression.hpp.
 #include "src/baseline/quadratic_regression.hpp"
 
+// Matrices are small; without its own threads and vectors, Eigen adds in one order everywhere.
+#define EIGEN_DONT_PARALLELIZE
+#define EIGEN_DONT_VECTORIZE
+#include <Eigen/Cholesky>
+#include <Eigen/Eigenvalues>
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -12,83 +17,23 @@
 namespace halomesh {
 namespace {
 
-/// A square matrix, row by row.
-struct Matrix {
-  std::size_t size;
-  std::vector<double> values = std::vector<double>(size * size);
+using Matrix = Eigen::MatrixXd;
+using RowMajor = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
-  double& at(std::size_t i, std::size_t j) { return values[i * size + j]; }
-  double at(std::size_t i, std::size_t j) const { return values[i * size + j]; }
-};
-
-/// Turns the plane of axes p and q so that a(p, q) becomes 0; `axes` has the axes as rows.
-void rotate(Matrix& a, Matrix& axes, std::size_t p, std::size_t q) {
-  const double angle = 0.5 * std::atan2(2 * a.at(p, q), a.at(q, q) - a.at(p, p));
-  const double c = std::cos(angle), s = std::sin(angle);
-  const auto turn = [c, s](double& x, double& y) {
-    const double old = x;
-    x = c * old - s * y;
-    y = s * old + c * y;
-  };
-  for (std::size_t k = 0; k < a.size; ++k) turn(a.at(p, k), a.at(q, k));
-  for (std::size_t k = 0; k < a.size; ++k) turn(a.at(k, p), a.at(k, q));
-  for (std::size_t k = 0; k < a.size; ++k) turn(axes.at(p, k), axes.at(q, k));
+Eigen::Map<const RowMajor> matrix_of(const Rows& rows) {
+  return {rows.values.data(), static_cast<Eigen::Index>(rows.count()),
+          static_cast<Eigen::Index>(rows.width)};
 }
 
-/// The `count` eigenvectors of a symmetric matrix with the largest eigenvalues, by Jacobi's method.
-Rows principal_axes(Matrix a, std::size_t count) {
-  constexpr int kMostSweeps = 60;
-  Matrix axes{a.size};
-  for (std::size_t i = 0; i < a.size; ++i) axes.at(i, i) = 1;
-  const double total = std::inner_product(a.values.begin(), a.values.end(), a.values.begin(), 0.0);
-  for (int sweep = 0; sweep < kMostSweeps; ++sweep) {
-    double off = 0;
-    for (std::size_t p = 0; p < a.size; ++p)
-      for (std::size_t q = p + 1; q < a.size; ++q) off += a.at(p, q) * a.at(p, q);
-    if (!(off > 1e-28 * total)) break;
-    for (std::size_t p = 0; p < a.size; ++p)
-      for (std::size_t q = p + 1; q < a.size; ++q) rotate(a, axes, p, q);
-  }
-  std::vector<std::size_t> order(a.size);
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t i, std::size_t j) { return a.at(i, i) > a.at(j, j); });
-  Rows principal{a.size};
-  for (std::size_t i = 0; i < std::min(count, a.size); ++i)
-    for (std::size_t k = 0; k < a.size; ++k) principal.values.push_back(axes.at(order[i], k));
-  return principal;
-}
-
-/// Replaces the lower triangle of a symmetric matrix by its Cholesky factor.
-void factorise(Matrix& a) {
-  for (std::size_t i = 0; i < a.size; ++i)
-    for (std::size_t j = 0; j <= i; ++j) {
-      double sum = a.at(i, j);
-      for (std::size_t k = 0; k < j; ++k) sum -= a.at(i, k) * a.at(j, k);
-      require(i != j || sum > 0, text("the regression has no solution: pivot {} is {:g}", i, sum),
-              "check that the samples differ and that all their values are finite");
-      a.at(i, j) = i == j ? std::sqrt(sum) : sum / a.at(j, j);
-    }
-}
-
-/// Solves L L^T x = b in place.
-void solve(const Matrix& factor, std::span<double> b) {
-  for (std::size_t i = 0; i < factor.size; ++i) {
-    for (std::size_t k = 0; k < i; ++k) b[i] -= factor.at(i, k) * b[k];
-    b[i] /= factor.at(i, i);
-  }
-  for (std::size_t i = factor.size; i-- > 0;) {
-    for (std::size_t k = i + 1; k < factor.size; ++k) b[i] -= factor.at(k, i) * b[k];
-    b[i] /= factor.at(i, i);
-  }
+std::span<double> values_of(Matrix& matrix) {
+  return {matrix.data(), static_cast<std::size_t>(matrix.size())};
 }
 
 /// The means of all columns over all callers' rows.
 std::vector<double> means(const Rows& rows, const AddUp& add_up) {
-  std::vector<double> sums(rows.width + 1);
-  for (std::size_t r = 0; r < rows.count(); ++r)
-    for (std::size_t j = 0; j < rows.width; ++j) sums[j] += rows[r][j];
-  sums.back() = static_cast<double>(rows.count());
+  std::vector<double> sums(rows.width + 1, static_cast<double>(rows.count()));
+  for (std::size_t j = 0; j < rows.width; ++j)
+    sums[j] = matrix_of(rows).col(static_cast<Eigen::Index>(j)).sum();
   add_up(sums);
   require(sums.back() > 0, "a regression without samples", "give at least one training sample");
   for (std::size_t j = 0; j < rows.width; ++j) sums[j] /= sums.back();
@@ -96,15 +41,13 @@ std::vector<double> means(const Rows& rows, const AddUp& add_up) {
   return sums;
 }
 
-/// Sums of products of all pairs of columns, less their means.
-Matrix products(const Rows& rows, const std::vector<double>& mean, const AddUp& add_up) {
-  Matrix sums{rows.width};
-  for (std::size_t r = 0; r < rows.count(); ++r)
-    for (std::size_t i = 0; i < rows.width; ++i)
-      for (std::size_t j = 0; j < rows.width; ++j)
-        sums.at(i, j) += (rows[r][i] - mean[i]) * (rows[r][j] - mean[j]);
-  add_up(sums.values);
-  return sums;
+/// The eigenvectors of a symmetric matrix with the largest eigenvalues, one per row.
+Rows principal_axes(const Matrix& a, std::size_t count) {
+  const Matrix axes = Eigen::SelfAdjointEigenSolver<Matrix>(a).eigenvectors();  // ascending
+  Rows principal{static_cast<std::size_t>(a.rows())};
+  for (Eigen::Index i = a.rows(); i > 0 && principal.count() < count; --i)
+    for (const double value : axes.col(i - 1)) principal.values.push_back(value);
+  return principal;
 }
 
 }  // namespace
@@ -124,35 +67,33 @@ std::vector<double> QuadraticRegression::terms_of(std::span<const double> featur
 QuadraticRegression::QuadraticRegression(const Rows& features, const Rows& targets,
                                          const AddUp& add_up, const Settings& settings)
     : mean_(means(features, add_up)), deviation_(mean_.size()) {
-  Matrix correlation = products(features, mean_, add_up);
-  const std::size_t width = mean_.size();
+  const auto width = static_cast<Eigen::Index>(mean_.size());
+  const Eigen::Map<const Eigen::RowVectorXd> mean(mean_.data(), width);
+  const Matrix centred = matrix_of(features).rowwise() - mean;
+  Matrix correlation = centred.transpose() * centred;
+  add_up(values_of(correlation));
   std::vector<double> count{static_cast<double>(features.count())};
   add_up(count);
   // A feature that never changes stays 0.
-  for (std::size_t i = 0; i < width; ++i)
-    deviation_[i] = std::sqrt(correlation.at(i, i) / count[0]) + 1e-9;
-  for (std::size_t i = 0; i < width; ++i)
-    for (std::size_t j = 0; j < width; ++j) correlation.at(i, j) /= deviation_[i] * deviation_[j];
-  components_ = principal_axes(std::move(correlation), settings.components);
+  Eigen::Map<Eigen::VectorXd> deviation(deviation_.data(), width);
+  deviation = (correlation.diagonal() / count[0]).cwiseSqrt().array() + 1e-9;
+  correlation.array() /= (deviation * deviation.transpose()).array();
+  components_ = principal_axes(correlation, settings.components);
 
-  const std::size_t n = components_.count(), terms = 1 + n + n * (n + 1) / 2;
-  // One row of sums per term: its products with all terms, then with all targets.
-  Matrix normal{terms};
-  coefficients_ = {terms, std::vector<double>(targets.width * terms)};
+  Rows terms{terms_of(mean_).size()};
   for (std::size_t r = 0; r < features.count(); ++r) {
-    const std::vector<double> t = terms_of(features[r]);
-    for (std::size_t i = 0; i < terms; ++i)
-      for (std::size_t j = 0; j <= i; ++j) normal.at(i, j) += t[i] * t[j];
-    for (std::size_t target = 0; target < targets.width; ++target)
-      for (std::size_t i = 0; i < terms; ++i)
-        coefficients_.values[target * terms + i] += t[i] * targets[r][target];
+    const std::vector<double> row = terms_of(features[r]);
+    terms.values.insert(terms.values.end(), row.begin(), row.end());
   }
-  add_up(normal.values);
-  add_up(coefficients_.values);
-  for (std::size_t i = 0; i < terms; ++i) normal.at(i, i) += settings.ridge;
-  factorise(normal);
-  for (std::size_t target = 0; target < targets.width; ++target)
-    solve(normal, std::span(coefficients_.values).subspan(target * terms, terms));
+  Matrix normal = matrix_of(terms).transpose() * matrix_of(terms);
+  Matrix products = matrix_of(terms).transpose() * matrix_of(targets);
+  add_up(values_of(normal));
+  add_up(values_of(products));
+  normal.diagonal().array() += settings.ridge;
+  const Matrix solution = normal.llt().solve(products);
+  require(solution.allFinite(), "the regression has no solution",
+          "check that the samples differ and that all their values are finite");
+  coefficients_ = {terms.width, {solution.data(), solution.data() + solution.size()}};
 }
 
 std::vector<double> QuadraticRegression::predict(std::span<const double> features) const {

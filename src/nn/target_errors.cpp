@@ -32,6 +32,12 @@ void TargetErrors::add(const float* prediction, const float* target) {
   }
 }
 
+double TargetErrors::mean_square_error() const {
+  double squares = 0;
+  for (std::size_t t = 0; t < targets_; ++t) squares += sums_[t * kSums + 3];
+  return squares / (sums_[0] * static_cast<double>(targets_));
+}
+
 std::vector<TargetQuality> TargetErrors::quality() const {
   std::vector<TargetQuality> all;
   for (std::size_t t = 0; t < targets_; ++t) {

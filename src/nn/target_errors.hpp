@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -24,13 +25,16 @@ double mean_rmse(std::span<const TargetQuality> targets);
 /// Sums of errors, target by target.
 class TargetErrors {
  public:
+  /// At least one target.
   explicit TargetErrors(std::size_t targets) : targets_(targets), sums_(targets * kSums) {}
 
   /// Adds a sample: as many predictions and true values as there are targets. Allocates nothing.
   void add(const float* prediction, const float* target);
   /// To be added up element by element over all who have samples, before quality().
   std::span<double> sums() { return sums_; }
-  /// NaN for no sample at all.
+  std::int64_t samples() const { return static_cast<std::int64_t>(sums_[0]); }
+  /// Over samples and targets; like quality(), NaN for no sample at all.
+  double mean_square_error() const;
   std::vector<TargetQuality> quality() const;
 
  private:

@@ -27,7 +27,7 @@ ARM64_ROOT := $(CURDIR)/build/sysroot-arm64
 DEBIAN_RELEASE ?= $(shell . /etc/os-release 2>/dev/null; [ "$$ID" = debian ] && echo $$VERSION_CODENAME || echo bookworm)
 sysroot-arm64: ## fetch the libraries for a64fx into build/ (150 MB once)
 	@test/harness/package_sysroot.sh $(ARM64_ROOT) arm64 $(DEBIAN_RELEASE) libdnnl-dev libopenmpi-dev \
-	  libhdf5-openmpi-dev libboost-program-options-dev libfftw3-dev libprotobuf-dev libhwloc-dev \
+	  libhdf5-openmpi-dev libboost-program-options-dev libfftw3-dev libeigen3-dev libprotobuf-dev libhwloc-dev \
 	  libisal-dev zlib1g-dev libfmt-dev doctest-dev nlohmann-json3-dev
 
 # The parallel HDF5 brings the flags of its MPI along, so that no MPI wrapper is needed. A fixed
@@ -39,7 +39,7 @@ A64FX_CXX_HERE = $(A64FX_CXX) --sysroot=$(ARM64_ROOT)
 ARM64_LIB  := $(ARM64_ROOT)/usr/lib/aarch64-linux-gnu
 A64FX = PKG_CONFIG_SYSROOT_DIR=$(ARM64_ROOT) PKG_CONFIG_LIBDIR=$(ARM64_LIB)/pkgconfig \
   $(MAKE) --no-print-directory B=build/a64fx MPI=openmpi HDF5=parallel ARCH='$(A64FX_ARCH)' \
-  CXX='$(A64FX_CXX_HERE)' MPICXX='$(A64FX_CXX_HERE)'
+  CXX='$(A64FX_CXX_HERE)' MPICXX='$(A64FX_CXX_HERE)' EIGEN_CFLAGS='-isystem $(ARM64_ROOT)/usr/include/eigen3'
 a64fx: sysroot-arm64 ## cross-build the program for A64FX into build/a64fx
 	@test/harness/install_dependencies.sh --a64fx
 	@+$(A64FX) build/a64fx/halomesh

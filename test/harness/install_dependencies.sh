@@ -37,6 +37,7 @@ libfmt-dev|header:fmt/core.h
 doctest-dev|header:doctest/doctest.h
 strace|command:strace
 libfftw3-dev|header:fftw3.h
+libeigen3-dev|header:Eigen/Cholesky
 zlib1g-dev|header:zlib.h
 libisal-dev|header:isa-l/crc.h
 nlohmann-json3-dev|header:nlohmann/json.hpp
@@ -119,7 +120,7 @@ usable_without_package() {
     command:*) command -v "${1#command:}" >/dev/null 2>&1 ;;
     header:*)
       flags="${CPPFLAGS:-} ${CXXFLAGS:-} ${HDF5_CFLAGS:-} ${DNNL_CFLAGS:-} ${FFTW_CFLAGS:-}"
-      flags="$flags ${BOOST_CFLAGS:-} ${PROTOBUF_CFLAGS:-} ${HWLOC_CFLAGS:-} ${FMT_CFLAGS:-}"
+      flags="$flags ${BOOST_CFLAGS:-} ${PROTOBUF_CFLAGS:-} ${HWLOC_CFLAGS:-} ${FMT_CFLAGS:-} ${EIGEN_CFLAGS:-}"
       # shellcheck disable=SC2086
       printf '#include <%s>\n' "${1#header:}" |
         ${CXX:-c++} -std=c++20 -E -x c++ $flags - >/dev/null 2>&1 ;;

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <utility>
 
 #include "error.hpp"
 #include "rng.hpp"
@@ -159,6 +160,32 @@ CheckReport expect_layer(const LayerCase& test) {
   CHECK((report.diff_src > 0) == (test.cut.training && test.cut.src_diff_wanted));
   CHECK((report.diff_parameters > 0) == (test.cut.training && has_parameters));
   return report;
+}
+
+void expect_on_all_cuts(LayerCase test, std::span<const PartGrid> grids) {
+  for (const PartGrid& grid : grids) {
+    test.cut.grid = grid;
+    expect_layer(test);
+  }
+  test.cut.grid = {2, 2, 1};
+  test.cut.src_margin = {1, 0, 2};
+  expect_layer(test);
+  test.cut.src_diff_wanted = false;
+  expect_layer(test);
+  test.cut.training = test.pass.training = false;
+  expect_layer(test);
+}
+
+Partition channel_blocks(const Shape& shape, const std::vector<std::int64_t>& ends) {
+  Partition blocks;
+  std::int64_t begin = 0;
+  for (const std::int64_t end : ends) {
+    Box& box = blocks.emplace_back(Box::whole(shape));
+    box.lo[kC] = std::exchange(begin, end);
+    box.hi[kC] = end;
+    box = box.normalized();  // two equal ends: a part without channels
+  }
+  return blocks;
 }
 
 }  // namespace halomesh

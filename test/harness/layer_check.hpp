@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -51,5 +52,13 @@ CheckReport check_layer(const LayerCase& test, const MakeLayerStep& make_step);
 /// doctest: check_layer() without failures, having compared output, input gradients (if wanted) and
 /// parameter gradients (if any). Returns the report for further counting.
 CheckReport expect_layer(const LayerCase& test);
+
+/// expect_layer() on each of `grids`, then on 2x2x1 with a source that spans more than is needed:
+/// training, without the gradient of the source, and in evaluation.
+void expect_on_all_cuts(LayerCase test, std::span<const PartGrid> grids);
+
+/// Blocks of channels over all of space that end at these channels, one after the other; where two
+/// ends are equal, the part has none.
+Partition channel_blocks(const Shape& shape, const std::vector<std::int64_t>& ends);
 
 }  // namespace halomesh

@@ -16,7 +16,7 @@ partition         | include partition/cost                            | std
 partition/samples | include partition                                 | std
 src/nn            | include partition partition/cost partition/samples                               | std system dnnl omp
 src/synth         | include                                           | std system fftw3 omp
-src/baseline      | include src/synth                                 | std
+src/baseline      | include src/synth                                 | std eigen
 models            | include partition src/nn                          | std
 runtime/posix     | include                                           | std system isa-l
 runtime/mpi       | include partition src/nn                          | std system mpi
@@ -109,6 +109,7 @@ function library_of(header) {
   if (header ~ /^dnnl/ || header ~ /^oneapi\/dnnl/) return "dnnl"
   if (header == "omp.h") return "omp"
   if (header ~ /^fftw3/) return "fftw3"
+  if (header ~ /^Eigen\//) return "eigen"
   if (header ~ /^google\/protobuf\//) return "protobuf"
   if (header == "zlib.h") return "zlib"
   if (header ~ /^isa-l\//) return "isa-l"

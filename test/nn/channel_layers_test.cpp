@@ -36,27 +36,6 @@ LayerCase channel_case(const MakeLayer& make, const Reference& reference, DataTy
   return test;
 }
 
-void expect_on_all_cuts(LayerCase test) {
-  for (const PartGrid& grid : kGrids) {
-    test.cut.grid = grid;
-    expect_layer(test);
-  }
-  test.cut.grid = {2, 2, 1};
-  test.cut.src_margin = {1, 0, 2};
-  expect_layer(test);
-  test.cut.src_diff_wanted = false;
-  expect_layer(test);
-  test.cut.training = test.pass.training = false;
-  expect_layer(test);
-}
-
-// Two blocks of channels over all of space.
-Partition halves(const Shape& shape, std::int64_t channels) {
-  Box low = Box::whole(shape), high = low;
-  low.hi[kC] = high.lo[kC] = channels;
-  return {low, high};
-}
-
 Reference affine_reference() {
   return [](const ReferenceInput& in) {
     const GlobalTensor &x = in.src[0], &y = in.diff_dst;
@@ -83,10 +62,10 @@ TEST_CASE("an affine layer scales and shifts each channel on any cut") {
   for (const DataType type : kTypes) {
     const auto make = [type] { return std::make_unique<Affine>(type); };
     LayerCase test = channel_case(make, affine_reference(), type);
-    expect_on_all_cuts(test);
+    expect_on_all_cuts(test, kGrids);
     test.cut.grid = {2, 1, 1};
-    test.cut.src_owned = {halves(kShape, 4)};
-    test.cut.dst_owned = halves(kShape, 1);
+    test.cut.src_owned = {channel_blocks(kShape, {4, 5})};
+    test.cut.dst_owned = channel_blocks(kShape, {1, 5});
     for (const bool spans_all : {true, false}) {
       test.cut.dst_spans_all_channels = spans_all;
       CHECK(expect_layer(test).moved > 0);
@@ -124,10 +103,10 @@ TEST_CASE("a global average is the mean over all parts on any cut") {
   for (const DataType type : kTypes) {
     const auto make = [type] { return std::make_unique<GlobalAverage>(type); };
     LayerCase test = channel_case(make, average_reference(), type);
-    expect_on_all_cuts(test);
+    expect_on_all_cuts(test, kGrids);
     // Parts that hold some channels, and a part that holds nothing.
     test.cut.grid = {3, 1, 1};
-    Partition owned = halves(kShape, 2);
+    Partition owned = channel_blocks(kShape, {2, 5});
     owned.emplace_back();
     test.cut.src_owned = {owned};
     CHECK(expect_layer(test).moved > 0);

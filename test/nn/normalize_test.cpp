@@ -43,33 +43,6 @@ LayerCase norm_case(std::function<std::unique_ptr<Layer>()> make, const Referenc
   return test;
 }
 
-// Blocks of channels over all of space, the last part empty.
-Partition channel_blocks(const Shape& shape, const std::vector<std::int64_t>& ends) {
-  Partition blocks;
-  std::int64_t begin = 0;
-  for (const std::int64_t end : ends) {
-    Box& box = blocks.emplace_back(Box::whole(shape));
-    box.lo[kC] = std::exchange(begin, end);
-    box.hi[kC] = end;
-  }
-  blocks.emplace_back();
-  return blocks;
-}
-
-void expect_on_all_cuts(LayerCase test) {
-  for (const PartGrid& grid : kGrids) {
-    test.cut.grid = grid;
-    expect_layer(test);
-  }
-  test.cut.grid = {2, 2, 1};
-  test.cut.src_margin = {1, 0, 2};
-  expect_layer(test);
-  test.cut.src_diff_wanted = false;
-  expect_layer(test);
-  test.cut.training = test.pass.training = false;
-  expect_layer(test);
-}
-
 Reference moments_reference(std::int64_t groups, double gradient_terms) {
   return [=](const ReferenceInput& in) {
     const GlobalTensor &x = in.src[0], &y = in.diff_dst;
@@ -99,17 +72,17 @@ TEST_CASE("moments are those of all parts on any cut, with the digits of fp64") 
       const double rounding = type == DataType::kBfloat16 ? 0x1p16 : 1;
       LayerCase test = norm_case(
           make, moments_reference(groups == 0 ? kShape.c : groups, rounding + kDouble), type);
-      expect_on_all_cuts(test);
+      expect_on_all_cuts(test, kGrids);
       // Parts that hold some channels, not always of whole groups, and one that holds nothing.
       test.cut.grid = {3, 1, 1};
-      test.cut.src_owned = {channel_blocks(kShape, {3, 6})};
+      test.cut.src_owned = {channel_blocks(kShape, {3, 6, 6})};
       CHECK(expect_layer(test).moved > 0);
       // Where owners of moments hold just their channels, nothing is sent.
       if (groups == 1) continue;
-      test.cut.src_owned = {channel_blocks(kShape, {4, 6})};
+      test.cut.src_owned = {channel_blocks(kShape, {4, 6, 6})};
       const std::int64_t size = groups == 0 ? 1 : 2;
-      test.cut.dst_owned =
-          channel_blocks(Moments(groups).dst_shape(test.cut.src_shapes), {8 / size, 12 / size});
+      test.cut.dst_owned = channel_blocks(Moments(groups).dst_shape(test.cut.src_shapes),
+                                          {8 / size, 12 / size, 12 / size});
       CHECK(expect_layer(test).moved == 0);
     }
 }
@@ -186,9 +159,9 @@ TEST_CASE("a normalisation equals its formula on any cut") {
         };
         test.diff_value = [](float v) { return static_cast<float>(Bfloat16(v)); };
       }
-      expect_on_all_cuts(test);
+      expect_on_all_cuts(test, kGrids);
       test.cut.grid = {3, 1, 1};
-      test.cut.dst_owned = channel_blocks(kShape, {3, 6});
+      test.cut.dst_owned = channel_blocks(kShape, {3, 6, 6});
       for (const bool spans_all : {true, false}) {
         test.cut.dst_spans_all_channels = spans_all;
         CHECK(expect_layer(test).moved > 0);

@@ -27,6 +27,8 @@ TEST_CASE("the quality of two targets by hand") {
   CHECK(quality[1].rmse == 2);
   CHECK(quality[1].bias == 2);
   CHECK(quality[1].r2 == doctest::Approx(1 - 4 / 125.0));
+  CHECK(errors.samples() == 4);
+  CHECK(errors.mean_square_error() == 4.625 / 2);
   CHECK(mean_mae(quality) == 1.375);
   CHECK(mean_rmse(quality) == doctest::Approx(std::sqrt(4.625 / 2)));
 }

@@ -264,9 +264,12 @@ int train(const Comm& world, const Options& options) {
   if (trainer_settings.augment)
     say(world, fmt::format("augmentation: {} flips and axis permutations",
                            symmetries_of(training->shape()).size()));
-  if (const auto& scales = network.model.count_scales(); !scales.empty())
-    say(world, fmt::format("standardizing log(1+x) by the mean:deviation of each channel, {}",
-                           to_text(scales)));
+  std::string scales;
+  for (const ChannelScale& scale : network.model.count_scales())
+    scales +=
+        fmt::format("{}{:.3g}:{:.3g}", scales.empty() ? "" : ", ", scale.mean, scale.deviation);
+  if (!scales.empty())
+    say(world, "standardizing log(1+x) by the mean:deviation of each channel, " + scales);
   if (trainer.dropped_samples() > 0)
     say(world,
         fmt::format(

@@ -49,6 +49,12 @@ Json training_record(const Options& options, const RankBinding& binding,
                        {"validation", setup.validation_samples}};
   record["network"] = {{"parameters", network.geometry.parameter_count()},
                        {"flops_per_sample", work.flops() / static_cast<double>(batch)}};
+  if (const auto& scales = network.model.count_scales(); !scales.empty()) {
+    Json channels = Json::array();
+    for (const ChannelScale& scale : scales)
+      channels.push_back({{"mean", scale.mean}, {"deviation", scale.deviation}});
+    record["standardization"] = std::move(channels);
+  }
   record["work"] = work_json(work);
   if (const auto trace = options.get<std::string>("trace"); !trace.empty()) record["trace"] = trace;
   return record;

@@ -10,8 +10,7 @@
 namespace halomesh {
 
 /// out = x > 0 ? x : slope * x; with slope 0 the rectifier (ReLU). NaN stays NaN. The derivative is
-/// read from the sign of the output,
-/// which has the sign of the input because the slope is not negative.
+/// read from the sign of the output, which is that of the input because the slope is not negative.
 class LeakyRelu final : public Pointwise {
  public:
   /// Throws Error for a slope that is negative or not finite. CosmoFlow uses 0.3 (the default of

@@ -11,7 +11,7 @@ AdamW::AdamW(const AdamOptions& options) : options_(options) { validate(options)
 void AdamW::update(Parameters& parameters, const Update& update) {
   const std::int64_t size = parameters.size();
   if constexpr (simulation::kOn)
-    return simulation::updated(7 * size * static_cast<std::int64_t>(sizeof(float)));
+    return simulation::updated(traffic() * size * static_cast<std::int64_t>(sizeof(float)));
   const AdamMoments moments(options_, update.number + 1);
   const float rate = update.rate;
   const auto kept = static_cast<float>(1 - static_cast<double>(rate) * options_.weight_decay);
