@@ -58,13 +58,16 @@ a64fx-counts: sysroot-arm64 ## count the instructions of sparse and dense gradie
 	$(Q)$(CC) -O2 -shared -fPIC test/emulation/instruction_counts.c -o build/a64fx/tests/instruction_counts.so
 	@test/emulation/gradient_counts.sh $(ARM64_ROOT) build/a64fx/tests
 
-# A program for any x86-64 CPU: its kernels for better ones are chosen when it runs.
-.PHONY: test-isa
+# A program for any x86-64 CPU: its kernels for better ones are chosen when it runs. What GCC warns of
+# where vectors have no registers of their size depends on the CPU: hence the objects for AVX2.
+.PHONY: test-isa lane-objects
+lane-objects: $(call objects,$(shell grep -ls 'lanes.hpp' $(NN)))
 ISA_TEST_BUILD := $(MAKE) --no-print-directory B=build/isa ARCH=-march=x86-64
 test-isa: deps ## build for any x86-64; look for stray AVX instructions; run it on emulated CPUs without AVX-512
 	@test/harness/install_dependencies.sh --a64fx
 	@+$(ISA_TEST_BUILD) build/isa/halomesh
 	@test/harness/isa_check.sh build/isa
+	@+$(MAKE) --no-print-directory B=build/isa-v3 ARCH=-march=x86-64-v3 lane-objects
 	@test/emulation/isa_tests.sh build/isa/halomesh
 
 # Xeon Phi (Knights Landing) has AVX-512F, CD, ER and PF alone, and GCC uses all of them for it.
