@@ -11,6 +11,7 @@
 #include "src/nn/layers/convolution_block_options.hpp"
 #include "src/nn/layers/dense.hpp"
 #include "src/nn/layers/dropout.hpp"
+#include "src/nn/layers/global_average.hpp"
 #include "src/nn/layers/isa_kernels.hpp"
 #include "src/nn/layers/leaky_relu.hpp"
 #include "src/nn/layers/scaled_tanh.hpp"
@@ -95,7 +96,7 @@ void check_volumes(const CosmoFlowOptions& o) {
   }
   std::vector<std::int64_t> outputs = o.fc;
   outputs.push_back(o.targets);
-  double inputs = voxels * channels;
+  double inputs = o.average ? channels : voxels * channels;
   for (std::size_t l = 0; l < outputs.size(); ++l) {
     check("fc" + std::to_string(l + 1), "weights", inputs * real(outputs[l]), kMostElements);
     inputs = real(outputs[l]);
@@ -127,6 +128,7 @@ Model make_cosmoflow(const CosmoFlowOptions& o) {
   model.set_cuts(o.cuts);
   for (std::int64_t i = 1; i <= o.conv_layers; ++i)
     model.add("conv" + std::to_string(i), make_block(o, i));
+  if (o.average) model.add("average", std::make_unique<GlobalAverage>());
   std::int64_t dense = 0;
   for (const std::int64_t outputs : o.fc) {
     const std::string number = std::to_string(++dense);

@@ -217,6 +217,8 @@ def state_dict(path):
     options, arrays = checkpoint_options(path), load_checkpoint(path)
     *extents, _ = _numbers(options["input"], "x")
     d, h, w = (extent >> int(options["conv-layers"]) for extent in extents)
+    if options.get("average") == "on":
+        d = h = w = 1
     weight = arrays["fc1.weight"]
     by_channel = weight.reshape(len(weight), d, h, w, -1).transpose(0, 4, 1, 2, 3)
     arrays["fc1.weight"] = numpy.ascontiguousarray(by_channel.reshape(weight.shape))
@@ -266,6 +268,9 @@ def torch_module(path):
         net.add_module(f"pool{i}", nn.MaxPool3d(2))
         channels, filters = filters, 2 * filters
         extents = [extent // 2 for extent in extents]
+    if options.get("average") == "on":
+        net.add_module("average", nn.AdaptiveAvgPool3d(1))
+        extents = [1, 1, 1]
     net.add_module("flatten", nn.Flatten())
     inputs = channels * extents[0] * extents[1] * extents[2]
     hidden, dropout = _numbers(options["fc"], ","), float(options["dropout"])

@@ -19,6 +19,7 @@ constexpr std::array kRules = std::to_array<ResumeRule>({
     {"kernel", kNever},
     {"filters", kNever},
     {"conv-layers", kNever},
+    {"average", kNever},
     {"fc", kNever},
     {"targets", kNever},
     {"standardize", kNever},

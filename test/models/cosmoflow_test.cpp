@@ -43,6 +43,19 @@ TEST_CASE("the published numbers of parameters") {
   CHECK(make_cosmoflow(options).geometry({1, 1, 1}).parameter_count() == 8907556);
 }
 
+TEST_CASE("averaged features leave the dense layers one input each, on any cut") {
+  CosmoFlowOptions options;
+  options.average = true;
+  for (const PartGrid& grid : {PartGrid{1, 1, 1}, PartGrid{4, 4, 1}}) {
+    const ModelGeometry geometry = make_cosmoflow(options).geometry(grid);
+    CHECK(parameter(geometry, "fc1/weight").geometry.volume() == 512 * 128);
+    CHECK(geometry.parameter_count() == 5597604 - 63 * 512 * 128);
+  }
+  const std::vector<std::string> names = layer_names(options);
+  CHECK(std::find(names.begin(), names.end(), "average") + 1 ==
+        std::find(names.begin(), names.end(), "fc1"));
+}
+
 TEST_CASE("parameters layer by layer") {
   struct Row {
     const char* layer;

@@ -77,7 +77,8 @@ def train(base, kernel):
     out = base / f"run{kernel}"
     program(2, "train", "--data", base / "data", "--out", out, "--parts", "2x1x1", "--batch", 2,
             "--epochs", 3, "--seed", 5, "--lr", 0.002, "--schedule", "constant", "--warmup-epochs", 0,
-            "--standardize", "on" if kernel == STANDARDIZED else "off", *model_options(kernel))
+            "--standardize", "on" if kernel == STANDARDIZED else "off",
+            "--average", "on" if kernel == STANDARDIZED else "off", *model_options(kernel))
     return out
 
 

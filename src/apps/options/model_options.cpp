@@ -17,6 +17,7 @@ constexpr const char* kCuts = "cuts";
 constexpr const char* kChannelCuts = "channel-cuts";
 constexpr const char* kKernels = "kernels";
 constexpr const char* kStandardize = "standardize";
+constexpr const char* kAverage = "average";
 constexpr const char* kUseVersionOfFile = "use the version of halomesh that wrote the file";
 
 GradientKernels kernels_named(const std::string& name) {
@@ -42,6 +43,9 @@ void add_model_options(Options& options) {
       .at_least(1)
       .add<std::int64_t>("conv-layers", "L", d.conv_layers, "number of convolution blocks")
       .at_least(1)
+      .add<bool>(kAverage, "on|off", d.average,
+                 "average the features of the last convolution over space, so that the dense "
+                 "layers do not know places; not in the published network")
       .add<std::vector<std::int64_t>>("fc", "N,N", d.fc, "sizes of the hidden dense layers")
       .at_least(1)
       .add<std::int64_t>("targets", "T", d.targets, "number of values to predict")
@@ -86,6 +90,7 @@ Model make_model(const Options& options, DataType precision) {
   o.kernel = options.get<std::int64_t>("kernel");
   o.filters = options.get<std::int64_t>("filters");
   o.conv_layers = options.get<std::int64_t>("conv-layers");
+  o.average = options.get<bool>(kAverage);
   o.fc = options.get<std::vector<std::int64_t>>("fc");
   o.targets = options.get<std::int64_t>("targets");
   o.dropout = options.get<double>("dropout");
@@ -105,8 +110,9 @@ std::map<std::string, std::string> model_settings(const Options& options) {
   for (const std::string& name : model.names())
     if (name != kCuts && name != kChannelCuts && name != kKernels)
       settings[name] = options.get<std::string>(name);
-  // Checkpoints without it can be read by versions that do not know it.
-  if (settings[kStandardize] == "off") settings.erase(kStandardize);
+  // Checkpoints without them can be read by versions that do not know them.
+  for (const char* const name : {kStandardize, kAverage})
+    if (settings[name] == "off") settings.erase(name);
   return settings;
 }
 

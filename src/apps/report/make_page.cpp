@@ -15,7 +15,7 @@ void warn_of_differences(const std::vector<RunNumbers>& runs, std::vector<std::s
     if (run.files == nullptr || !run.files->run().is_object()) continue;
     std::string network;
     for (const char* option :
-         {"model", "input", "kernel", "filters", "conv-layers", "fc", "targets"})
+         {"model", "input", "kernel", "filters", "conv-layers", "average", "fc", "targets"})
       network += (network.empty() ? "" : " ") + option_of(*run.files, option);
     networks.insert(network);
     if (run.training_samples > 0) samples.insert(std::to_string(run.training_samples));
@@ -23,7 +23,7 @@ void warn_of_differences(const std::vector<RunNumbers>& runs, std::vector<std::s
   if (networks.size() > 1)
     warnings.push_back(
         "The runs train different networks (model input kernel filters conv-layers "
-        "fc targets): " +
+        "average fc targets): " +
         joined(networks, "; "));
   if (samples.size() > 1)
     warnings.push_back("The runs train on different numbers of samples: " + joined(samples, ", "));

@@ -65,6 +65,19 @@ TEST_CASE("--standardize: off is not stored, numbers come back, mistakes are nam
   }
 }
 
+TEST_CASE("--average: off is not stored, on comes back") {
+  const auto settings_of = [](const std::vector<std::string>& arguments) {
+    Options options("x", "");
+    add_model_options(options);
+    options.parse(arguments);
+    return model_settings(options);
+  };
+  CHECK_FALSE(settings_of({}).contains("average"));
+  const auto settings = settings_of({"--average", "on"});
+  CHECK(settings.at("average") == "on");
+  CHECK(options_of_settings(settings, "f.h5").get<bool>("average"));
+}
+
 TEST_CASE("settings of another program are refused, naming the file") {
   for (const char* name : {"attention", "config", "help", "", "kernel=2 --config"})
     CHECK_THROWS_WITH_AS(

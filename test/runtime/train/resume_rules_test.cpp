@@ -35,6 +35,7 @@ Settings settings_of(const TrainerOptions& options, std::int64_t samples = 100) 
                    {"kernel", "2"},
                    {"filters", "4"},
                    {"conv-layers", "3"},
+                   {"average", "on"},
                    {"fc", "128,64"},
                    {"targets", "4"},
                    {"standardize", "0.5:1,0.25:2"},
@@ -108,8 +109,8 @@ TEST_CASE("each setting of the trainer is recorded, and its change is detected")
         refused ? ChangeRule::kNever : ChangeRule::kAllowed;
   }
   // The rest come from the network's options, the seed and the data.
-  for (const char* name : {"model", "input", "kernel", "filters", "conv-layers", "fc", "targets",
-                           "standardize", "dropout", "seed", "training-samples"}) {
+  for (const char* name : {"model", "input", "kernel", "filters", "conv-layers", "average", "fc",
+                           "targets", "standardize", "dropout", "seed", "training-samples"}) {
     CAPTURE(name);
     const Settings before = settings_of(options_with(step));
     Settings after = before;
