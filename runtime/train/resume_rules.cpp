@@ -46,6 +46,8 @@ constexpr std::array kRules = std::to_array<ResumeRule>({
     {"weight-decay", kAllowed},
     {"betas", kAllowed},
     {"epsilon", kAllowed},
+    {"lars-coefficient", kAllowed},
+    {"lars-biases", kAllowed},
     {"dropout", kAllowed},
     {"augment", kAllowed},
     {"precision", kAllowed},

@@ -16,13 +16,15 @@
 namespace halomesh {
 
 /// The settings of all optimizers, by the names of the command line's options. Each optimizer reads
-/// its own; all decay every parameter, biases included.
+/// its own; all decay every parameter, biases included, but for LARS without `lars_biases`.
 struct OptimizerOptions {
   std::string name = "sgd";
   double momentum = 0.9;
   double weight_decay = 0;
   std::array<double, 2> betas{0.9, 0.999};
   double epsilon = 1e-6;
+  double lars_coefficient = 0.001;
+  bool lars_biases = false;
 };
 
 /// Replaces each number by its sum over the parts of the network, the same bits on every rank.

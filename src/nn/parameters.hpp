@@ -70,6 +70,10 @@ class Parameters {
   bool counts(const HolderGroup& group) const { return group.parts.front() == part_; }
   /// Parameters of the whole network: numbers ParameterRange::placement are below it.
   std::size_t placements() const { return geometry_->parameters().size(); }
+  /// True for a bias and for the scale of a norm: one number per output channel.
+  bool one_per_channel(std::size_t placement) const {
+    return geometry_->parameters()[placement].geometry.in.volume() == 1;
+  }
 
   /// The slices of layer `layer`, in the order of its parameters; empty spans for what this part
   /// does not hold.

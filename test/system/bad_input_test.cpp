@@ -79,6 +79,8 @@ TEST_CASE("wrong requests end all ranks with one message") {
       option("epsilon of 0", kUsage, {{"optimizer", "lamb"}, {"epsilon", "0"}}, {"--epsilon"}),
       option("an epsilon that is 0 in fp32", kUsage, {{"optimizer", "adamw"}, {"epsilon", "1e-50"}},
              {"epsilon 1e-50", "--epsilon", "fp32"}),
+      option("a coefficient of 0", kUsage, {{"optimizer", "lars"}, {"lars-coefficient", "0"}},
+             {"--lars-coefficient"}),
       option("negative norm", kUsage, {{"clip-norm", "-1"}}, {"--clip-norm -1", "auto"}),
       option("unknown schedule", kUsage, {{"schedule", "sine"}}, {"sine", "cosine"}),
       option("a decay without steps", kUsage, {{"schedule", "cosine"}}, {"--decay-steps"}),

@@ -78,17 +78,23 @@ void add_optimizer_options(Options& options) {
   const OptimizerOptions defaults;
   options.group("Optimizer");
   add_optimizer_choice(options);
-  options.add<double>("momentum", "M", defaults.momentum, "momentum of sgd and nesterov")
+  options.add<double>("momentum", "M", defaults.momentum, "momentum of sgd, nesterov and lars")
       .at_least(0)
       .below(1)
-      .add<double>("weight-decay", "W", defaults.weight_decay, "weight decay of all parameters")
+      .add<double>("weight-decay", "W", defaults.weight_decay,
+                   "weight decay of all parameters; lars: but of biases")
       .at_least(0)
       .add<std::vector<double>>("betas", "B1,B2", {defaults.betas[0], defaults.betas[1]},
                                 "decay of the two moments of adamw and lamb")
       .at_least(0)
       .below(1)
-      .add<double>("epsilon", "E", defaults.epsilon, "added to the divisor of adamw and lamb")
+      .add<double>("epsilon", "E", defaults.epsilon, "added to the divisor of adamw, lamb and lars")
       .at_least(0)
+      .add<double>("lars-coefficient", "X", defaults.lars_coefficient,
+                   "lars: the rate of a tensor in units of --lr |weights| / |gradient|")
+      .at_least(0)
+      .add<bool>("lars-biases", "on|off", defaults.lars_biases,
+                 "lars: scale and decay biases as well, and what else has one number per channel")
       .add<std::string>("clip-norm", "X|auto", "auto",
                         "largest norm of the gradient; 0: no limit; auto: 1 with lamb, else 0")
       .add<Integer>("accumulate", "N", 1,

@@ -63,6 +63,8 @@ OptimizerOptions optimizer_options(const Options& options) {
                      "give two, such as --betas 0.9,0.999");
   optimizer.betas = {betas[0], betas[1]};
   optimizer.epsilon = options.get<double>("epsilon");
+  optimizer.lars_coefficient = options.get<double>("lars-coefficient");
+  optimizer.lars_biases = options.get<bool>("lars-biases");
   return optimizer;
 }
 
