@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "runtime/log/step_counts.hpp"
@@ -31,10 +32,12 @@ class GradientReducer {
   /// but for Reduction::kFlat, which needs communicators: then collective over mesh.world(). A
   /// bucket is closed when it holds at least `bucket_bytes`. `trace` (may be null) records
   /// Phase::kReductionStart and kReductionWait, the latter with the bytes of the step; its timeline
-  /// each bucket's sum.
+  /// each bucket's sum. With the `payload` kBfloat16, which kFlat cannot send, gradients travel as
+  /// PointSum rounds them, and what a rank loses is kept in the state kGradientResidual of
+  /// `parameters` and added to its next gradient. Throws UsageError for kFlat, Error without state.
   GradientReducer(const ProcessMesh& mesh, const ModelGeometry& geometry, Parameters& parameters,
                   Reduction reduction = Reduction::kAuto, Trace* trace = nullptr,
-                  std::int64_t bucket_bytes = 4 << 20);
+                  std::int64_t bucket_bytes = 4 << 20, DataType payload = DataType::kFloat32);
 
   GradientReducer(const GradientReducer&) = delete;
   GradientReducer& operator=(const GradientReducer&) = delete;
@@ -59,6 +62,13 @@ class GradientReducer {
 
   /// A whole step without any compute: sums what Parameters::diffs() holds. All ranks together.
   void reduce_all();
+
+  /// Moves what the holders of each slice have lost to the first of them, so that a checkpoint of
+  /// it has all. Adds in fp32. Does nothing unless the payload is kBfloat16. Collective over
+  /// mesh.world(); not during a pass.
+  void gather_residuals();
+  /// After the state was loaded on every rank: the other holders clear it. Local.
+  void clear_copied_residuals();
 
   /// Bytes that a ring all-reduce moves in and out of this rank in a step: 2 (n - 1) / n of each
   /// bucket over n ranks, whatever algorithm the MPI library chooses.
@@ -87,11 +97,14 @@ class GradientReducer {
   };
   void make_buckets(const ModelGeometry& geometry, const HolderGroup& group, std::size_t set,
                     std::int64_t bucket_bytes);
-  void add_sum(std::size_t bucket, Reduction reduction, const NetworkCost& network);
+  void add_sum(std::size_t bucket);
+  SumChoice choice_of(const Bucket& bucket) const;
   void start(std::size_t bucket);
   void add_earlier(std::int64_t offset, std::int64_t volume);
   void keep_pass();
   void end(std::size_t bucket);
+  InFlight<PointSum> sum_of(std::size_t bucket, DataType payload) const;
+  std::int64_t bytes_of(const Bucket& bucket) const { return bucket.volume * size_of(payload_); }
   bool take_completed(bool wait);
   // By MPI itself, each sum is one request.
   bool flat() const { return !comms_.empty(); }
@@ -101,6 +114,9 @@ class GradientReducer {
   Parameters& parameters_;
   Trace* trace_;
   std::size_t layers_;
+  Reduction reduction_;
+  DataType payload_;
+  std::span<float> residual_;     // of Parameters; empty where gradients are not rounded
   AlignedBuffer<float> earlier_;  // the sum of the passes before this one of the step
   bool more_ = false, has_earlier_ = false;
   std::vector<HolderSet> sets_;  // of this rank's holder groups that have more than one rank

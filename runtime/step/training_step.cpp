@@ -22,7 +22,7 @@ TrainingStep::TrainingStep(const ProcessMesh& mesh, Model& model, const ModelGeo
       rules_(rules),
       trace_(trace),
       executor_(mesh.group(), model, geometry, parameters, local_batch, true, trace),
-      reducer_(mesh, geometry, parameters, reduction, trace),
+      reducer_(mesh, geometry, parameters, reduction, trace, 4 << 20, rules.payload),
       part_sums_(mesh.group()),
       sum_([this](std::span<double> values) { part_sums_.sum(values); }) {}
 

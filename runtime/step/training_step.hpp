@@ -26,6 +26,7 @@ struct StepSettings {
 struct GradientRules {
   std::int64_t passes = 1;  ///< forward and backward passes of a step, over a batch each
   double clip_norm = 0;     ///< largest 2-norm of the gradient of all parameters; 0: any
+  DataType payload = DataType::kFloat32;  ///< kBfloat16: what travels between ranks, see PointSum
 };
 
 /// A network and everything that its steps need. Steps after the first allocate no memory.

@@ -42,6 +42,7 @@ constexpr std::array kRules = std::to_array<ResumeRule>({
     {"min-lr", kAllowed},
     {"poly-power", kAllowed},
     {"clip-norm", kAllowed},
+    {"gradient-payload", kAllowed},
     {"momentum", kAllowed},
     {"weight-decay", kAllowed},
     {"betas", kAllowed},

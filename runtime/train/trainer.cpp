@@ -62,7 +62,7 @@ Trainer::Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geo
       phases_(mesh, geometry, options_.global_batch),
       training_(mesh, model, geometry, parameters, *optimizer_, pass_order_.local_batch,
                 phases_.trace(), options_.reduction,
-                {options_.accumulate, clip_norm_of(options_, *optimizer_)}),
+                {options_.accumulate, clip_norm_of(options_, *optimizer_), options_.payload}),
       input_(mesh, geometry, model.input_type(), !executor().output().span.empty(),
              {&train, pass_order_},
              {options_.evaluate_every > 0 ? validation : nullptr, validation_order_},
@@ -76,7 +76,7 @@ Trainer::Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geo
                "last checkpoint"),
       wall_limit_(options_.started_s > 0 ? options_.started_s : MPI_Wtime(),
                   options_.wall_limit_s) {
-  require(parameters.state_names() == optimizer_->states(),
+  require(parameters.state_names() == states_of(options_),
           "the parameters were made for another optimizer than " + options_.optimizer.name);
   if (options_.timeline != nullptr) phases_.trace()->send_to(&options_.timeline->recorder());
   if (options_.augment) draw_.emplace(options_.seed, train.shape());
@@ -86,6 +86,12 @@ Trainer::Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geo
                      "use a smaller --batch or more samples");
   require(options_.evaluate_every == 0 || validation != nullptr,
           "validation was requested, but there is no validation set");
+}
+
+std::vector<std::string> states_of(const TrainerOptions& options) {
+  std::vector<std::string> states = make_optimizer(options.optimizer)->states();
+  if (options.payload == DataType::kBfloat16) states.emplace_back(kGradientResidual);
+  return states;
 }
 
 Settings recorded_settings(const TrainerOptions& options, const SampleOrder& order) {
@@ -101,6 +107,8 @@ Settings recorded_settings(const TrainerOptions& options, const SampleOrder& ord
   settings.merge(optimizer->settings());
   if (const double clip = clip_norm_of(options, *optimizer); clip > 0)
     settings["clip-norm"] = fmt::format("{}", clip);
+  if (options.payload != DataType::kFloat32)
+    settings["gradient-payload"] = name_of(options.payload);
   const ScheduleOptions& schedule = options.schedule;
   settings["lr"] = fmt::format("{}", schedule.peak);
   settings["schedule"] = to_string(schedule.kind);
@@ -147,6 +155,7 @@ std::vector<std::string> Trainer::resume(const TrainingState& state) {
           different + joined(changes.allowed, ", "),
           "give the same options to resume, or --allow-changes to resume with the new ones");
   step_ = saved_step_ = state.step;
+  training_.reducer().clear_copied_residuals();
   std::vector<std::string> warnings;
   if (!changes.allowed.empty()) warnings.push_back(different + joined(changes.allowed, ", "));
   if (!changes.unrecorded.empty())
@@ -273,6 +282,7 @@ void Trainer::save() {
   const TraceScope scope(phases_.trace(), Phase::kCheckpoint);
   if (options_.lock != nullptr) options_.lock->require_held();
   const double begin = MPI_Wtime();
+  training_.reducer().gather_residuals();
   save_checkpoint(mesh_, geometry_, parameters_, current_state(), options_.out / "checkpoints",
                   narrow<int>(options_.keep));
   wall_limit_.checkpoint_took(MPI_Wtime() - begin);

@@ -43,6 +43,7 @@ struct TrainerOptions {
   std::optional<double> clip_norm;
   std::int64_t accumulate = 1;             ///< passes of a step; divides the local batch
   Reduction reduction = Reduction::kAuto;  ///< of gradients
+  DataType payload = DataType::kFloat32;   ///< of their messages; or kBfloat16
   ScheduleOptions schedule;
   double target_mae = 0;              ///< stops once a validation reaches it; 0: never
   std::int64_t evaluate_every = 1;    ///< epochs between validations; 0: never
@@ -65,6 +66,10 @@ struct TrainerOptions {
 /// that fit when they cannot be divided.
 std::int64_t pass_batch(std::int64_t global_batch, const MeshShape& mesh, std::int64_t passes);
 
+/// The arrays that Parameters need for these options: the optimizer's, and of gradients that travel
+/// rounded kGradientResidual.
+std::vector<std::string> states_of(const TrainerOptions& options);
+
 /// The settings that a checkpoint records in /run, by the names of resume_rules().
 Settings recorded_settings(const TrainerOptions& options, const SampleOrder& order);
 
@@ -84,8 +89,8 @@ struct TrainingResult {
 /// Trains a network on one rank. Constructor and run() are collective over mesh.world().
 class Trainer {
  public:
-  /// `validation` may be null when options.evaluate_every is 0. `parameters` have the states of
-  /// options.optimizer. All arguments but `options` must outlive the trainer. Allocates all memory
+  /// `validation` may be null when options.evaluate_every is 0. `parameters` have the states
+  /// states_of(options). All arguments but `options` must outlive the trainer. Allocates all memory
   /// of the network.
   Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geometry,
           Parameters& parameters, const Dataset& train, const Dataset* validation,

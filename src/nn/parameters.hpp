@@ -47,6 +47,9 @@ void for_each_run(const ParameterGeometry& geometry, const ParameterSlice& slice
       [&](std::int64_t lo, std::int64_t hi, std::int64_t local) { visit(local, lo, hi - lo); });
 }
 
+/// The state that keeps what gradients lose where they travel rounded: see PointSum.
+inline constexpr const char* kGradientResidual = "gradient_residual";
+
 /// Flat memory of one part. Owns values, gradients (diffs) and what the optimizer keeps (states),
 /// all of the same length and order: by holder group, then by layer. Allocates only in the
 /// constructor.
@@ -62,6 +65,8 @@ class Parameters {
   AlignedBuffer<float>& diff_buffer() { return diffs_; }
   /// Array number `index` of the optimizer; zeros at first.
   std::span<float> state(std::size_t index) { return states_.at(index).span(); }
+  /// The array of this name; empty if there is none.
+  std::span<float> state(const std::string& name);
   const std::vector<std::string>& state_names() const { return state_names_; }
   std::int64_t size() const { return values_.size(); }
   const std::vector<HolderGroup>& groups() const { return groups_; }

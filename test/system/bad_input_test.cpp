@@ -81,6 +81,8 @@ TEST_CASE("wrong requests end all ranks with one message") {
              {"epsilon 1e-50", "--epsilon", "fp32"}),
       option("a coefficient of 0", kUsage, {{"optimizer", "lars"}, {"lars-coefficient", "0"}},
              {"--lars-coefficient"}),
+      option("bf16 gradients by MPI", kUsage, {{"gradient-payload", "bf16"}, {"reduction", "flat"}},
+             {"--gradient-payload", "--reduction"}),
       option("negative norm", kUsage, {{"clip-norm", "-1"}}, {"--clip-norm -1", "auto"}),
       option("unknown schedule", kUsage, {{"schedule", "sine"}}, {"sine", "cosine"}),
       option("a decay without steps", kUsage, {{"schedule", "cosine"}}, {"--decay-steps"}),

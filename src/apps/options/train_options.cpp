@@ -72,6 +72,7 @@ void add_run_options(Options& options, const std::string& default_out) {
       .add<std::string>("trace-ranks", "LIST|all|auto", "auto",
                         "ranks in the trace, e.g. 0-3,8; auto: all up to 64, beyond a selection");
   add_reduction_option(options);
+  add_payload_option(options);
 }
 
 void add_optimizer_options(Options& options) {
@@ -150,6 +151,13 @@ void add_reduction_option(Options& options) {
       "compare");
 }
 
+void add_payload_option(Options& options) {
+  options.add_choice(
+      "gradient-payload", {"fp32", "bf16"}, "fp32",
+      "type of gradients in messages; bf16: half the bytes, with what rounding takes "
+      "added to later gradients");
+}
+
 void add_optimizer_choice(Options& options) {
   const auto names = optimizer_names();
   options.add_choice("optimizer", names, names.front(), "what updates the weights");
@@ -159,6 +167,11 @@ std::unique_ptr<Optimizer> chosen_optimizer(const Options& options) {
   OptimizerOptions optimizer;
   optimizer.name = options.get<std::string>("optimizer");
   return make_optimizer(optimizer);
+}
+
+std::int64_t state_arrays(const Options& options) {
+  const bool keeps_residual = options.get<std::string>("gradient-payload") == "bf16";
+  return std::ssize(chosen_optimizer(options)->states()) + (keeps_residual ? 1 : 0);
 }
 
 void add_training_options(Options& options, const std::string& default_out) {

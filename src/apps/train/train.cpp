@@ -95,6 +95,7 @@ TrainerOptions trainer_options(const Options& options) {
   trainer.optimizer = optimizer_options(options);
   trainer.clip_norm = clip_norm_option(options);
   trainer.accumulate = options.get<std::int64_t>("accumulate");
+  trainer.payload = precision_named(options.get<std::string>("gradient-payload"));
   trainer.schedule = schedule_options(options);
   trainer.target_mae = options.get<double>("target-mae");
   trainer.evaluate_every = options.get<std::int64_t>("evaluate-every");
@@ -213,7 +214,7 @@ int train(const Comm& world, const Options& options) {
   const RankBinding binding = bind_threads(world);
   NetworkOnMesh network(world, options.get<PartGrid>("parts"), options,
                         precision_named(options.get<std::string>("precision")),
-                        optimizer->states());
+                        states_of(trainer_settings));
   pass_batch(trainer_settings.global_batch, network.mesh.shape(), trainer_settings.accumulate);
   const std::optional<TraceRequest> trace_request = trace_request_of(options, world.size());
   trainer_settings.reduction = reduction_named(options.get<std::string>("reduction"));
