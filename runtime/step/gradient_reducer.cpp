@@ -40,10 +40,12 @@ GradientReducer::GradientReducer(const ProcessMesh& mesh, const ModelGeometry& g
                                  Parameters& parameters, Reduction reduction, Trace* trace,
                                  std::int64_t bucket_bytes, DataType payload)
     : mesh_(mesh),
+      geometry_(geometry),
       parameters_(parameters),
       trace_(trace),
       layers_(geometry.layers().size()),
       reduction_(reduction),
+      bucket_bytes_(bucket_bytes),
       payload_(payload) {
   if (payload == DataType::kBfloat16) {
     if (reduction == Reduction::kFlat)
@@ -60,13 +62,23 @@ GradientReducer::GradientReducer(const ProcessMesh& mesh, const ModelGeometry& g
       continue;
     }
     sets_.push_back(std::move(set));
-    make_buckets(geometry, group, sets_.size() - 1, bucket_bytes);
+    summed_.push_back(&group);
   }
   if (reduction == Reduction::kFlat) comms_ = comms_of(mesh, geometry, sets_);
-  for (std::size_t i = 0; i < buckets_.size(); ++i) add_sum(i);
+  make_sums();
   for (std::size_t i = 0; i < buckets_.size() * requests_of_a_sum(); ++i) requests_.add();
   completed_.reserve(requests_.size());
 }
+
+void GradientReducer::make_sums() {
+  buckets_.clear();
+  sums_.clear();
+  for (std::size_t i = 0; i < summed_.size(); ++i) make_buckets(*summed_[i], i);
+  for (std::size_t i = 0; i < buckets_.size(); ++i) add_sum(i);
+}
+
+// There are then as many requests as before or fewer.
+void GradientReducer::leave_out_frozen() { make_sums(); }
 
 SumChoice GradientReducer::choice_of(const Bucket& bucket) const {
   const HolderSet& set = sets_[bucket.set];
@@ -111,22 +123,21 @@ GradientReducer::~GradientReducer() {
   }
 }
 
-void GradientReducer::make_buckets(const ModelGeometry& geometry, const HolderGroup& group,
-                                   std::size_t set, std::int64_t bucket_bytes) {
+void GradientReducer::make_buckets(const HolderGroup& group, std::size_t set) {
   // Backward completes layers from the last to the first, so buckets grow from the end.
   bool open = false;
-  for (std::size_t i = group.ranges.size(); i-- > 0;) {
+  for (std::size_t i = group.ranges.size(); i-- > group.frozen_ranges;) {
     const ParameterRange& range = group.ranges[i];
     if (!open) {
       Bucket& bucket = buckets_.emplace_back();
       bucket.set = set;
-      bucket.tag = kFirstTag + number_of(geometry, range.placement, mesh_.part());
+      bucket.tag = kFirstTag + number_of(geometry_, range.placement, mesh_.part());
     }
     Bucket& bucket = buckets_.back();
     bucket.offset = range.offset;
     bucket.volume += range.volume;
-    bucket.layers.push_back(geometry.parameters()[range.placement].layer);
-    open = bucket.volume * static_cast<std::int64_t>(sizeof(float)) < bucket_bytes;
+    bucket.layers.push_back(geometry_.parameters()[range.placement].layer);
+    open = bucket.volume * static_cast<std::int64_t>(sizeof(float)) < bucket_bytes_;
   }
 }
 

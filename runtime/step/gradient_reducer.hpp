@@ -63,6 +63,10 @@ class GradientReducer {
   /// A whole step without any compute: sums what Parameters::diffs() holds. All ranks together.
   void reduce_all();
 
+  /// Sums only what Parameters::freeze() has left to train. Allocates memory. Local; not during a
+  /// pass; with the same frozen layers on all ranks.
+  void leave_out_frozen();
+
   /// Moves what the holders of each slice have lost to the first of them, so that a checkpoint of
   /// it has all. Adds in fp32. Does nothing unless the payload is kBfloat16. Collective over
   /// mesh.world(); not during a pass.
@@ -95,8 +99,8 @@ class GradientReducer {
     const char* way = "";
     std::int64_t begin_ns = 0;  // of its sum
   };
-  void make_buckets(const ModelGeometry& geometry, const HolderGroup& group, std::size_t set,
-                    std::int64_t bucket_bytes);
+  void make_sums();
+  void make_buckets(const HolderGroup& group, std::size_t set);
   void add_sum(std::size_t bucket);
   SumChoice choice_of(const Bucket& bucket) const;
   void start(std::size_t bucket);
@@ -111,17 +115,20 @@ class GradientReducer {
   std::size_t requests_of_a_sum() const { return flat() ? 1 : PointSum::kRequests; }
 
   const ProcessMesh& mesh_;
+  const ModelGeometry& geometry_;
   Parameters& parameters_;
   Trace* trace_;
   std::size_t layers_;
   Reduction reduction_;
+  std::int64_t bucket_bytes_;
   DataType payload_;
   std::span<float> residual_;     // of Parameters; empty where gradients are not rounded
   AlignedBuffer<float> earlier_;  // the sum of the passes before this one of the step
   bool more_ = false, has_earlier_ = false;
   std::vector<HolderSet> sets_;  // of this rank's holder groups that have more than one rank
-  std::vector<const HolderGroup*> alone_;  // the groups that only this rank holds
-  std::vector<Comm> comms_;                // of these, for Reduction::kFlat alone
+  std::vector<const HolderGroup*> summed_;  // these groups
+  std::vector<const HolderGroup*> alone_;   // the groups that only this rank holds
+  std::vector<Comm> comms_;                 // of these, for Reduction::kFlat alone
   std::vector<Bucket> buckets_;  // of one group: in the order in which backward completes them
   InFlight<AlignedBuffer<float>> in_place_;  // takes over the memory of sums when unwinding
   std::vector<InFlight<PointSum>> sums_;     // of each bucket; none for Reduction::kFlat

@@ -40,6 +40,12 @@ double TrainingStep::run(Loader& loader, const StepSettings& settings) {
   return loss;
 }
 
+void TrainingStep::train_from(std::size_t first) {
+  parameters_.freeze(first);
+  executor_.train_from(first);
+  reducer_.leave_out_frozen();
+}
+
 double TrainingStep::run_pass(Loader& loader, const StepSettings& settings, std::int64_t number) {
   const std::function<void()> poll = [this, &loader] {  // small enough not to allocate memory
     executor_.progress();
@@ -72,8 +78,9 @@ void TrainingStep::clip_gradient() {
   double squares = 0;
   for (const HolderGroup& group : parameters_.groups())
     if (parameters_.counts(group))
-      squares += squares_.of(parameters_.diffs().subspan(static_cast<std::size_t>(group.offset),
-                                                         static_cast<std::size_t>(group.volume)));
+      squares += squares_.of(
+          parameters_.diffs().subspan(static_cast<std::size_t>(group.trained_offset()),
+                                      static_cast<std::size_t>(group.trained_volume())));
   part_sums_.sum(std::span(&squares, 1));
   gradient_norm_ = std::sqrt(squares);
   if (!(gradient_norm_ > rules_.clip_norm)) return;

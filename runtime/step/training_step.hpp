@@ -46,6 +46,11 @@ class TrainingStep {
   /// al., ICML 2013, algorithm 1; torch.nn.utils.clip_grad_norm_ adds 1e-6 to n).
   double run(Loader& loader, const StepSettings& settings);
 
+  /// From now on the layers below number `first` stay as they are: backward ends at layer `first`,
+  /// and no step computes or sums gradients below it or updates parameters there. Not during a
+  /// step; the same on all ranks.
+  void train_from(std::size_t first);
+
   /// What this rank has moved since construction, in evaluations too; without its input.
   StepCounts counts() const { return {executor_.halo_counts(), reducer_.counts(), {}, 0}; }
 

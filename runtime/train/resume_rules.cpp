@@ -43,6 +43,7 @@ constexpr std::array kRules = std::to_array<ResumeRule>({
     {"poly-power", kAllowed},
     {"clip-norm", kAllowed},
     {"gradient-payload", kAllowed},
+    {"skip-gradients", kAllowed},
     {"momentum", kAllowed},
     {"weight-decay", kAllowed},
     {"betas", kAllowed},

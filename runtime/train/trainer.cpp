@@ -84,6 +84,7 @@ Trainer::Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geo
     throw UsageError(fmt::format("the {} training samples of {} do not fill one batch of {}",
                                  train.size(), train.directory().c_str(), options_.global_batch),
                      "use a smaller --batch or more samples");
+  if (!options_.skips.empty()) first_trained_layer(geometry, options_.skips.back().layers);
   require(options_.evaluate_every == 0 || validation != nullptr,
           "validation was requested, but there is no validation set");
 }
@@ -109,6 +110,7 @@ Settings recorded_settings(const TrainerOptions& options, const SampleOrder& ord
     settings["clip-norm"] = fmt::format("{}", clip);
   if (options.payload != DataType::kFloat32)
     settings["gradient-payload"] = name_of(options.payload);
+  if (!options.skips.empty()) settings["skip-gradients"] = to_text(options.skips);
   const ScheduleOptions& schedule = options.schedule;
   settings["lr"] = fmt::format("{}", schedule.peak);
   settings["schedule"] = to_string(schedule.kind);
@@ -313,8 +315,29 @@ void Trainer::report_phases() {
             << table << std::flush;
 }
 
+// The layers that the epoch of the next step leaves as they are.
+void Trainer::skip_gradients() {
+  const std::int64_t layers = skipped_layers(options_.skips, step_ / steps_per_epoch());
+  if (layers == skipped_layers_) return;
+  const auto bytes = [&] {
+    std::int64_t sum = 0;
+    for (const GradientReducer::Sum& each : training_.reducer().sums()) sum += each.bytes;
+    return mesh_.world().sum(sum);
+  };
+  const std::int64_t before = bytes();
+  const std::size_t first = first_trained_layer(geometry_, layers);
+  training_.train_from(first);
+  skipped_layers_ = layers;
+  progress_.message(fmt::format(
+      "epoch {}: no gradients below {}; sums of gradients take {:.4g} MB a step over all ranks, "
+      "before {:.4g}",
+      step_ / steps_per_epoch() + 1, geometry_.layers()[first].name,
+      static_cast<double>(bytes()) * 1e-6, static_cast<double>(before) * 1e-6));
+}
+
 bool Trainer::train_epoch() {
   append_epochs();
+  skip_gradients();
   phases_.resume(counts());
   mllog_.epoch_start(step_ / steps_per_epoch());
   const std::int64_t end = (step_ / steps_per_epoch() + 1) * steps_per_epoch();

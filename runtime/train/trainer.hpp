@@ -23,6 +23,7 @@
 #include "runtime/step/training_step.hpp"
 #include "runtime/trace/run_timeline.hpp"
 #include "runtime/train/checkpoint.hpp"
+#include "runtime/train/gradient_skips.hpp"
 #include "runtime/train/phase_record.hpp"
 #include "runtime/train/resume_rules.hpp"
 #include "runtime/train/wall_limit.hpp"
@@ -44,6 +45,7 @@ struct TrainerOptions {
   std::int64_t accumulate = 1;             ///< passes of a step; divides the local batch
   Reduction reduction = Reduction::kAuto;  ///< of gradients
   DataType payload = DataType::kFloat32;   ///< of their messages; or kBfloat16
+  std::vector<GradientSkip> skips;         ///< ascending
   ScheduleOptions schedule;
   double target_mae = 0;              ///< stops once a validation reaches it; 0: never
   std::int64_t evaluate_every = 1;    ///< epochs between validations; 0: never
@@ -128,6 +130,7 @@ class Trainer {
   bool open_input();  // false when it was stopped
   TrainingEnd train_to_end();
   void append_epochs();
+  void skip_gradients();
   bool train_epoch();  // false when it was stopped
   StepSums train_step();
   void tell(const std::optional<TraceReport>& trace);
@@ -159,6 +162,7 @@ class Trainer {
 
   std::int64_t step_ = 0;  // steps done, counted from the network's first
   std::int64_t saved_step_ = -1, evaluated_step_ = -1;
+  std::int64_t skipped_layers_ = 0;
   std::int64_t appended_epochs_ = 0;  // epochs whose samples the loader knows
   WallLimit wall_limit_;
   double training_s_ = 0, recent_loss_ = 0;

@@ -61,8 +61,9 @@ class Optimizer {
   virtual double default_clip_norm() const { return 0; }
 
   /// Updates Parameters::values() and states from Parameters::diffs(), the gradient of the global
-  /// batch, which it may overwrite. Collective over the group if it calls `update.sum`, and then on
-  /// every part. Allocates nothing after the first update.
+  /// batch, which it may overwrite; leaves out what Parameters::freeze() says. Collective over the
+  /// group if it calls `update.sum`, and then on every part. Allocates nothing after the first
+  /// update.
   virtual void update(Parameters& parameters, const Update& update) = 0;
 };
 

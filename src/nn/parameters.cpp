@@ -101,6 +101,18 @@ std::vector<ParameterView> Parameters::views(std::size_t layer) {
   return views;
 }
 
+void Parameters::freeze(std::size_t first) {
+  for (HolderGroup& group : groups_) {
+    group.frozen = 0;
+    group.frozen_ranges = 0;
+    for (const ParameterRange& range : group.ranges)
+      if (geometry_->parameters()[range.placement].layer < first) {
+        group.frozen += range.volume;
+        ++group.frozen_ranges;
+      }
+  }
+}
+
 void Parameters::initialize(std::uint64_t seed) {
   const auto& placements = geometry_->parameters();
   for (const HolderGroup& group : groups_)

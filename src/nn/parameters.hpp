@@ -27,6 +27,15 @@ struct HolderGroup {
   std::vector<std::int64_t> parts;  ///< ascending
   std::int64_t offset = 0, volume = 0;
   std::vector<ParameterRange> ranges;  ///< in layer order
+  /// Elements and ranges, the first ones, that stay as they are: Parameters::freeze().
+  std::int64_t frozen = 0;
+  std::size_t frozen_ranges = 0;
+
+  std::int64_t trained_offset() const { return offset + frozen; }
+  std::int64_t trained_volume() const { return volume - frozen; }
+  std::span<const ParameterRange> trained() const {
+    return std::span(ranges).subspan(frozen_ranges);
+  }
 };
 
 /// Calls visit(local offset, global index, length) for each run of elements of `slice` that is
@@ -85,6 +94,10 @@ class Parameters {
   std::vector<ParameterView> views(std::size_t layer);
   /// Where parameter number `placement` lies; nullptr when this part holds nothing of it.
   const ParameterRange* find(std::size_t placement) const;
+
+  /// Optimizers leave the parameters of the layers below number `first` as they are, and what they
+  /// keep of them.
+  void freeze(std::size_t first);
 
   /// Sets the values to what each parameter's InitialValues say. Each value is a function only of
   /// (seed, parameter, global index), so every mesh starts from the same network.

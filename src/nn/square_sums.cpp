@@ -40,7 +40,7 @@ void NormSums::take(Parameters& parameters, const SumOverParts* sum) {
   sums_.assign(2 * parameters.placements(), 0.0);
   for (const HolderGroup& group : parameters.groups()) {
     if (!parameters.counts(group)) continue;
-    for (const ParameterRange& range : group.ranges) {
+    for (const ParameterRange& range : group.trained()) {
       const auto at = static_cast<std::size_t>(range.offset);
       const auto count = static_cast<std::size_t>(range.volume);
       sums_[2 * range.placement] = squares_.of(parameters.values().subspan(at, count));

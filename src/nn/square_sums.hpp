@@ -22,7 +22,7 @@ class SquareSums {
   std::vector<double> chunks_;
 };
 
-/// The norms of every whole tensor of Parameters, its values and its gradients.
+/// The norms of every whole tensor of Parameters that is trained, its values and its gradients.
 class NormSums {
  public:
   /// Takes each slice from one of its holders and, unless `sum` is null, adds those of all parts in

@@ -70,6 +70,7 @@ struct TrainingRequest {
   std::int64_t accumulate = 1;
   DataType payload = DataType::kFloat32;  ///< of gradients in messages
   bool allow_changes = false;             ///< when resuming
+  std::vector<GradientSkip> skips{};
 };
 
 /// The loss of each step, oldest first, as written by rank 0. Local.
@@ -109,6 +110,7 @@ inline std::vector<double> train(const Comm& comm, const TrainingRequest& reques
   options.optimizer = request.optimizer;
   options.payload = request.payload;
   options.allow_changes = request.allow_changes;
+  options.skips = request.skips;
   Parameters parameters(geometry, mesh.part(), states_of(options));
   parameters.initialize(kSeed);
   const CounterRng signs(request.perturbation_seed, RandomUse::kSynth);

@@ -98,6 +98,9 @@ void add_optimizer_options(Options& options) {
                  "lars: scale and decay biases as well, and what else has one number per channel")
       .add<std::string>("clip-norm", "X|auto", "auto",
                         "largest norm of the gradient; 0: no limit; auto: 1 with lamb, else 0")
+      .add<std::string>("skip-gradients", "K@N,K@N", "",
+                        "after N epochs leave the first K layers with parameters as they are: "
+                        "without backward, gradients and their sums")
       .add<Integer>("accumulate", "N", 1,
                     "forward and backward passes per step, each over 1/N of the batch, with 1/N "
                     "of the memory for activations")

@@ -96,6 +96,7 @@ TrainerOptions trainer_options(const Options& options) {
   trainer.clip_norm = clip_norm_option(options);
   trainer.accumulate = options.get<std::int64_t>("accumulate");
   trainer.payload = precision_named(options.get<std::string>("gradient-payload"));
+  trainer.skips = parse_gradient_skips(options.get<std::string>("skip-gradients"));
   trainer.schedule = schedule_options(options);
   trainer.target_mae = options.get<double>("target-mae");
   trainer.evaluate_every = options.get<std::int64_t>("evaluate-every");

@@ -17,14 +17,17 @@ void Lamb::update(Parameters& parameters, const Update& update) {
   if constexpr (simulation::kOn) {
     simulation::updated(10 * size * static_cast<std::int64_t>(sizeof(float)));
   } else {
-#pragma omp parallel for simd schedule(static) if (parallel : size > 65536)
-    for (std::int64_t i = 0; i < size; ++i)
-      u[i] = moments.direction(u[i], m[i], v[i]) + decay * w[i];
+    for (const HolderGroup& group : parameters.groups()) {
+      const std::int64_t begin = group.trained_offset(), end = begin + group.trained_volume();
+#pragma omp parallel for simd schedule(static) if (parallel : end - begin > 65536)
+      for (std::int64_t i = begin; i < end; ++i)
+        u[i] = moments.direction(u[i], m[i], v[i]) + decay * w[i];
+    }
   }
   if (decay > 0) norms_.take(parameters, update.sum);
   if constexpr (simulation::kOn) return;
   for (const HolderGroup& group : parameters.groups())
-    for (const ParameterRange& range : group.ranges) {
+    for (const ParameterRange& range : group.trained()) {
       const float step = update.rate * (decay > 0 ? norms_.ratio(range.placement) : 1.0f);
       const std::int64_t begin = range.offset, end = begin + range.volume;
 #pragma omp parallel for simd schedule(static) if (parallel : end - begin > 65536)

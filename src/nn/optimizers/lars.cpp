@@ -33,7 +33,7 @@ std::map<std::string, std::string> Lars::settings() const {
 void Lars::update(Parameters& parameters, const Update& update) {
   norms_.take(parameters, update.sum);
   for (const HolderGroup& group : parameters.groups())
-    for (const ParameterRange& range : group.ranges) {
+    for (const ParameterRange& range : group.trained()) {
       SgdOptions sgd{options_.momentum, options_.weight_decay};
       double ratio = 1;
       if (scales(parameters, range.placement)) {
