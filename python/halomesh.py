@@ -179,7 +179,7 @@ def load_checkpoint(path, tree="parameters"):
     """The arrays of a checkpoint by "LAYER.weight" and "LAYER.bias", float32.
 
     path: the file, or the --out directory of a run for its newest. tree: "parameters",
-    "optimizer" for the momentum of SGD, "first_moment" or "second_moment" for those of AdamW and
+    "optimizer" for the momentum of SGD and LARS, "first_moment" or "second_moment" for those of AdamW and
     LAMB. Shapes: convolution weights (out, in, kd, kh, kw), dense weights (out, in), where the
     inputs of the first dense layer are in the order d, h, w, c; biases (out,). Layers are in the
     order of the network.

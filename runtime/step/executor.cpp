@@ -26,6 +26,11 @@ Executor::Executor(const Comm& group, Model& model, const ModelGeometry& geometr
       trace_(trace) {
   make_tensors(batch, training);
   make_layers(parameters, batch, training);
+  train_from(0);
+}
+
+void Executor::train_from(std::size_t first) {
+  wanted_ = tensors_with_diff(model_, geometry_, first);
 }
 
 void Executor::make_tensors(std::int64_t batch, bool training) {
@@ -201,7 +206,7 @@ void Executor::backward_data(const Pass& pass, std::size_t l) {
   const TraceScope scope(trace_, Phase::kBackwardData, entry.name);
   for (std::size_t i = 0; i < entry.inputs.size(); ++i) {
     EdgeTensor& src = *tensors_[entry.inputs[i]];
-    if (!src.diff_wanted) continue;
+    if (!wanted_[entry.inputs[i]]) continue;
     const bool adds = src.consumers_left < geometry_.tensors()[entry.inputs[i]].consumers.size();
     if (states_[l].active) {
       AnyView target = src.diff_view();
@@ -226,11 +231,11 @@ void Executor::backward(const Pass& pass, AnyConstView input, GradientReducer& r
   for (std::size_t t = 1; t < tensors_.size(); ++t) {
     EdgeTensor& tensor = *tensors_[t];
     tensor.consumers_left = geometry_.tensors()[t].consumers.size();
-    if (tensor.diff_wanted && tensor.clear_diff && t + 1 < tensors_.size())
+    if (wanted_[t] && tensor.clear_diff && t + 1 < tensors_.size())
       clear(tensor.diff_view(), geometry_.tensors()[t].span[part_]);
   }
   for (std::size_t l = states_.size(); l-- > 0;) {
-    if (!tensors_[l + 1]->diff_wanted) {
+    if (!wanted_[l + 1]) {
       reducer.completed(l);
       continue;
     }

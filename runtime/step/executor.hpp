@@ -51,6 +51,10 @@ class Executor {
   /// Write d(loss)/d(output) here before backward(); same span as output().
   View output_diff();
 
+  /// Leaves out of backward() what only the parameters of layers below number `first` need. Local;
+  /// not between forward() and backward().
+  void train_from(std::size_t first);
+
   /// Computes the gradients of all parameters into Parameters::diffs() and hands each layer's, when
   /// complete, to `reducer`. Follows a forward() with the same arguments.
   void backward(const Pass& pass, AnyConstView input, GradientReducer& reducer);
@@ -109,7 +113,8 @@ class Executor {
   const ModelGeometry& geometry_;
   std::size_t part_;
   Trace* trace_;
-  bool loaded_ = false;  // parameters
+  bool loaded_ = false;       // parameters
+  std::vector<bool> wanted_;  // by tensor: backward() computes its gradient
   Sending sending_ = Sending::kWithChunks;
   std::size_t layer_ = 0;  // whose exchanges progress() serves
   std::vector<InFlight<EdgeTensor>> tensors_;

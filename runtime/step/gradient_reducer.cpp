@@ -38,8 +38,23 @@ int greatest_tag(const Comm& comm) {
 
 GradientReducer::GradientReducer(const ProcessMesh& mesh, const ModelGeometry& geometry,
                                  Parameters& parameters, Reduction reduction, Trace* trace,
-                                 std::int64_t bucket_bytes)
-    : mesh_(mesh), parameters_(parameters), trace_(trace), layers_(geometry.layers().size()) {
+                                 std::int64_t bucket_bytes, DataType payload)
+    : mesh_(mesh),
+      geometry_(geometry),
+      parameters_(parameters),
+      trace_(trace),
+      layers_(geometry.layers().size()),
+      reduction_(reduction),
+      bucket_bytes_(bucket_bytes),
+      payload_(payload) {
+  if (payload == DataType::kBfloat16) {
+    if (reduction == Reduction::kFlat)
+      throw UsageError("MPI's own sums cannot send gradients as bf16",
+                       "use --gradient-payload fp32, or another --reduction than flat");
+    residual_ = parameters.state(kGradientResidual);
+    require(std::ssize(residual_) == parameters.size(),
+            "gradients are to travel as bf16, but the parameters have no state for what they lose");
+  }
   for (const HolderGroup& group : parameters.groups()) {
     HolderSet set(mesh.shape(), mesh.ranks_per_node(), group.parts);
     if (set.size() == 1) {
@@ -47,20 +62,44 @@ GradientReducer::GradientReducer(const ProcessMesh& mesh, const ModelGeometry& g
       continue;
     }
     sets_.push_back(std::move(set));
-    make_buckets(geometry, group, sets_.size() - 1, bucket_bytes);
+    summed_.push_back(&group);
   }
   if (reduction == Reduction::kFlat) comms_ = comms_of(mesh, geometry, sets_);
-  const NetworkCost network = default_network(mesh.ranks_per_node());
-  for (std::size_t i = 0; i < buckets_.size(); ++i) add_sum(i, reduction, network);
+  make_sums();
   for (std::size_t i = 0; i < buckets_.size() * requests_of_a_sum(); ++i) requests_.add();
   completed_.reserve(requests_.size());
 }
 
-void GradientReducer::add_sum(std::size_t bucket, Reduction reduction, const NetworkCost& network) {
-  Bucket& b = buckets_[bucket];
+void GradientReducer::make_sums() {
+  buckets_.clear();
+  sums_.clear();
+  for (std::size_t i = 0; i < summed_.size(); ++i) make_buckets(*summed_[i], i);
+  for (std::size_t i = 0; i < buckets_.size(); ++i) add_sum(i);
+}
+
+// There are then as many requests as before or fewer.
+void GradientReducer::leave_out_frozen() { make_sums(); }
+
+SumChoice GradientReducer::choice_of(const Bucket& bucket) const {
+  const HolderSet& set = sets_[bucket.set];
+  return choose_sum(reduction_, set.place, set.per_replica(), static_cast<double>(bytes_of(bucket)),
+                    default_network(mesh_.ranks_per_node()));
+}
+
+InFlight<PointSum> GradientReducer::sum_of(std::size_t bucket, DataType payload) const {
+  const Bucket& b = buckets_[bucket];
   const HolderSet& set = sets_[b.set];
+  // Buckets in flight together begin with different axes of a torus.
+  const auto rounds = sum_schedule(choice_of(b), set.holder(mesh_.replica(), mesh_.part()),
+                                   b.volume, narrow<int>(bucket));
+  return InFlight<PointSum>(
+      mesh_.world(), b.tag, rounds, [&set](int holder) { return set.world_rank(holder); }, payload);
+}
+
+void GradientReducer::add_sum(std::size_t bucket) {
+  Bucket& b = buckets_[bucket];
   if (flat()) {
-    b.way = name_of(reduction);
+    b.way = name_of(reduction_);
     return;
   }
   require(b.tag <= greatest_tag(mesh_.world()),
@@ -68,14 +107,8 @@ void GradientReducer::add_sum(std::size_t bucket, Reduction reduction, const Net
                       "{}",
                       b.tag, greatest_tag(mesh_.world())),
           "use --reduction flat");
-  const SumChoice choice = choose_sum(reduction, set.place, set.per_replica(),
-                                      static_cast<double>(b.volume) * sizeof(float), network);
-  b.way = name_of(choice.algorithm);
-  // Buckets in flight together begin with different axes of a torus.
-  const auto rounds = sum_schedule(choice, set.holder(mesh_.replica(), mesh_.part()), b.volume,
-                                   narrow<int>(bucket));
-  sums_.emplace_back(mesh_.world(), b.tag, rounds,
-                     [&set](int holder) { return set.world_rank(holder); });
+  b.way = name_of(choice_of(b).algorithm);
+  sums_.push_back(sum_of(bucket, payload_));
 }
 
 GradientReducer::~GradientReducer() {
@@ -90,22 +123,21 @@ GradientReducer::~GradientReducer() {
   }
 }
 
-void GradientReducer::make_buckets(const ModelGeometry& geometry, const HolderGroup& group,
-                                   std::size_t set, std::int64_t bucket_bytes) {
+void GradientReducer::make_buckets(const HolderGroup& group, std::size_t set) {
   // Backward completes layers from the last to the first, so buckets grow from the end.
   bool open = false;
-  for (std::size_t i = group.ranges.size(); i-- > 0;) {
+  for (std::size_t i = group.ranges.size(); i-- > group.frozen_ranges;) {
     const ParameterRange& range = group.ranges[i];
     if (!open) {
       Bucket& bucket = buckets_.emplace_back();
       bucket.set = set;
-      bucket.tag = kFirstTag + number_of(geometry, range.placement, mesh_.part());
+      bucket.tag = kFirstTag + number_of(geometry_, range.placement, mesh_.part());
     }
     Bucket& bucket = buckets_.back();
     bucket.offset = range.offset;
     bucket.volume += range.volume;
-    bucket.layers.push_back(geometry.parameters()[range.placement].layer);
-    open = bucket.volume * static_cast<std::int64_t>(sizeof(float)) < bucket_bytes;
+    bucket.layers.push_back(geometry_.parameters()[range.placement].layer);
+    open = bucket.volume * static_cast<std::int64_t>(sizeof(float)) < bucket_bytes_;
   }
 }
 
@@ -143,7 +175,7 @@ void GradientReducer::completed(std::size_t layer) {
         static_cast<std::size_t>(std::count(bucket.layers.begin(), bucket.layers.end(), layer));
     if (bucket.missing != 0) continue;
     start(i);
-    step_bytes_ += bucket.volume * static_cast<std::int64_t>(sizeof(float));
+    step_bytes_ += bytes_of(bucket);
   }
 }
 
@@ -153,19 +185,45 @@ void GradientReducer::reduce_all() {
   finish();
 }
 
+void GradientReducer::gather_residuals() {
+  if (residual_.empty()) return;
+  // All at once, as in a step: ranks do not have their buckets in the same order.
+  std::vector<InFlight<PointSum>> sums;
+  std::size_t active = 0;
+  for (std::size_t i = 0; i < buckets_.size(); ++i) {
+    sums.push_back(sum_of(i, DataType::kFloat32));
+    if (!sums[i]->start(residual_.data() + buckets_[i].offset, &requests_[i * requests_of_a_sum()]))
+      ++active;
+  }
+  const auto each = static_cast<int>(requests_of_a_sum());
+  while (active > 0) {
+    completed_.clear();
+    requests_.take_completed(true, completed_);
+    for (const int i : completed_)
+      if (sums[static_cast<std::size_t>(i / each)]->completed(i % each)) --active;
+  }
+  clear_copied_residuals();
+}
+
+void GradientReducer::clear_copied_residuals() {
+  if (residual_.empty()) return;
+  for (const Bucket& b : buckets_)
+    if (sets_[b.set].holder(mesh_.replica(), mesh_.part()) != 0)
+      std::fill_n(residual_.data() + b.offset, b.volume, 0.0f);
+}
+
 double GradientReducer::ring_bytes() const {
   double bytes = 0;
   for (const Bucket& bucket : buckets_) {
     const double ranks = sets_[bucket.set].size();
-    bytes += 2 * (ranks - 1) / ranks * static_cast<double>(bucket.volume) * sizeof(float);
+    bytes += 2 * (ranks - 1) / ranks * static_cast<double>(bytes_of(bucket));
   }
   return bytes;
 }
 
 std::vector<GradientReducer::Sum> GradientReducer::sums() const {
   std::vector<Sum> sums;
-  for (const Bucket& b : buckets_)
-    sums.push_back({b.volume * std::int64_t{sizeof(float)}, sets_[b.set].size(), b.way});
+  for (const Bucket& b : buckets_) sums.push_back({bytes_of(b), sets_[b.set].size(), b.way});
   return sums;
 }
 
@@ -176,11 +234,16 @@ void GradientReducer::start(std::size_t bucket) {
   ++active_;
   add_earlier(b.offset, b.volume);
   float* const values = parameters_.diffs().data() + b.offset;
+  float* const lost = residual_.empty() ? nullptr : residual_.data() + b.offset;
+  if (lost != nullptr) {
+    add_values(values, lost, b.volume);
+    std::fill_n(lost, b.volume, 0.0f);
+  }
   MPI_Request* const requests = &requests_[bucket * requests_of_a_sum()];
   if (flat())
     mpi_check(MPI_Iallreduce(MPI_IN_PLACE, values, narrow<int>(b.volume), MPI_FLOAT, MPI_SUM,
                              comms_[b.set].handle(), requests));
-  else if (sums_[bucket]->start(values, requests))
+  else if (sums_[bucket]->start(values, requests, lost))
     end(bucket);
 }
 
@@ -188,7 +251,7 @@ void GradientReducer::end(std::size_t bucket) {
   TimelineEvent sum;
   sum.kind = TimelineEvent::Kind::kSum;
   sum.tag = narrow<int>(bucket);
-  sum.bytes = buckets_[bucket].volume * static_cast<std::int64_t>(sizeof(float));
+  sum.bytes = bytes_of(buckets_[bucket]);
   sum.begin_ns = buckets_[bucket].begin_ns;
   sum.end_ns = Trace::now_ns();
   --active_;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "runtime/log/step_counts.hpp"
@@ -31,10 +32,12 @@ class GradientReducer {
   /// but for Reduction::kFlat, which needs communicators: then collective over mesh.world(). A
   /// bucket is closed when it holds at least `bucket_bytes`. `trace` (may be null) records
   /// Phase::kReductionStart and kReductionWait, the latter with the bytes of the step; its timeline
-  /// each bucket's sum.
+  /// each bucket's sum. With the `payload` kBfloat16, which kFlat cannot send, gradients travel as
+  /// PointSum rounds them, and what a rank loses is kept in the state kGradientResidual of
+  /// `parameters` and added to its next gradient. Throws UsageError for kFlat, Error without state.
   GradientReducer(const ProcessMesh& mesh, const ModelGeometry& geometry, Parameters& parameters,
                   Reduction reduction = Reduction::kAuto, Trace* trace = nullptr,
-                  std::int64_t bucket_bytes = 4 << 20);
+                  std::int64_t bucket_bytes = 4 << 20, DataType payload = DataType::kFloat32);
 
   GradientReducer(const GradientReducer&) = delete;
   GradientReducer& operator=(const GradientReducer&) = delete;
@@ -59,6 +62,17 @@ class GradientReducer {
 
   /// A whole step without any compute: sums what Parameters::diffs() holds. All ranks together.
   void reduce_all();
+
+  /// Sums only what Parameters::freeze() has left to train. Allocates memory. Local; not during a
+  /// pass; with the same frozen layers on all ranks.
+  void leave_out_frozen();
+
+  /// Moves what the holders of each slice have lost to the first of them, so that a checkpoint of
+  /// it has all. Adds in fp32. Does nothing unless the payload is kBfloat16. Collective over
+  /// mesh.world(); not during a pass.
+  void gather_residuals();
+  /// After the state was loaded on every rank: the other holders clear it. Local.
+  void clear_copied_residuals();
 
   /// Bytes that a ring all-reduce moves in and out of this rank in a step: 2 (n - 1) / n of each
   /// bucket over n ranks, whatever algorithm the MPI library chooses.
@@ -85,27 +99,36 @@ class GradientReducer {
     const char* way = "";
     std::int64_t begin_ns = 0;  // of its sum
   };
-  void make_buckets(const ModelGeometry& geometry, const HolderGroup& group, std::size_t set,
-                    std::int64_t bucket_bytes);
-  void add_sum(std::size_t bucket, Reduction reduction, const NetworkCost& network);
+  void make_sums();
+  void make_buckets(const HolderGroup& group, std::size_t set);
+  void add_sum(std::size_t bucket);
+  SumChoice choice_of(const Bucket& bucket) const;
   void start(std::size_t bucket);
   void add_earlier(std::int64_t offset, std::int64_t volume);
   void keep_pass();
   void end(std::size_t bucket);
+  InFlight<PointSum> sum_of(std::size_t bucket, DataType payload) const;
+  std::int64_t bytes_of(const Bucket& bucket) const { return bucket.volume * size_of(payload_); }
   bool take_completed(bool wait);
   // By MPI itself, each sum is one request.
   bool flat() const { return !comms_.empty(); }
   std::size_t requests_of_a_sum() const { return flat() ? 1 : PointSum::kRequests; }
 
   const ProcessMesh& mesh_;
+  const ModelGeometry& geometry_;
   Parameters& parameters_;
   Trace* trace_;
   std::size_t layers_;
+  Reduction reduction_;
+  std::int64_t bucket_bytes_;
+  DataType payload_;
+  std::span<float> residual_;     // of Parameters; empty where gradients are not rounded
   AlignedBuffer<float> earlier_;  // the sum of the passes before this one of the step
   bool more_ = false, has_earlier_ = false;
   std::vector<HolderSet> sets_;  // of this rank's holder groups that have more than one rank
-  std::vector<const HolderGroup*> alone_;  // the groups that only this rank holds
-  std::vector<Comm> comms_;                // of these, for Reduction::kFlat alone
+  std::vector<const HolderGroup*> summed_;  // these groups
+  std::vector<const HolderGroup*> alone_;   // the groups that only this rank holds
+  std::vector<Comm> comms_;                 // of these, for Reduction::kFlat alone
   std::vector<Bucket> buckets_;  // of one group: in the order in which backward completes them
   InFlight<AlignedBuffer<float>> in_place_;  // takes over the memory of sums when unwinding
   std::vector<InFlight<PointSum>> sums_;     // of each bucket; none for Reduction::kFlat

@@ -30,19 +30,40 @@ std::vector<SumPiece> messages_of(const std::vector<SumPiece>& pieces) {
 }  // namespace
 
 PointSum::PointSum(const Comm& comm, int tag, const std::vector<SumRound>& rounds,
-                   const std::function<int(int)>& rank_of)
-    : comm_(comm.handle()), tag_(tag) {
+                   const std::function<int(int)>& rank_of, DataType payload)
+    : comm_(comm.handle()), tag_(tag), payload_(payload) {
   std::int64_t slots = 0;
   for (const SumRound& round : rounds) {
     const std::size_t begin = messages_.size();
     append(round, rank_of);
-    if (!round.add) continue;
+    for (std::size_t i = begin; i < messages_.size(); ++i) {
+      Message& message = messages_[i];
+      end_ = std::max(
+          {end_, message.send_at + message.send_count, message.receive_at + message.receive_count});
+      const bool same = round.add && message.send_at == message.receive_at &&
+                        message.send_count == message.receive_count;
+      shares_sums_ = shares_sums_ || same;
+      message.forgets = same && (message.from < comm.rank() || is_kept_elsewhere(message));
+    }
+    if (!round.add && !rounds_values()) continue;
     slots = std::max(slots, std::min(std::ssize(messages_) - narrow<std::int64_t>(begin),
                                      std::int64_t{kMessages}));
     for (std::size_t i = begin; i < messages_.size(); ++i)
-      slot_values_ = std::max<std::int64_t>(slot_values_, messages_[i].receive_count);
+      slot_values_ = std::max<std::int64_t>({slot_values_, messages_[i].receive_count,
+                                             rounds_values() ? messages_[i].send_count : 0});
   }
-  scratch_ = AlignedBuffer<float>(slots * slot_values_);
+  if (rounds_values())
+    rounded_ = AlignedBuffer<Bfloat16>(2 * slots * slot_values_);
+  else
+    scratch_ = AlignedBuffer<float>(slots * slot_values_);
+}
+
+// Two ranks that exchange the same values have the same sum from then on.
+bool PointSum::is_kept_elsewhere(const Message& message) const {
+  return std::any_of(messages_.begin(), messages_.end(), [&](const Message& other) {
+    return other.forgets && other.send_at < message.send_at + message.send_count &&
+           message.send_at < other.send_at + other.send_count;
+  });
 }
 
 void PointSum::append(const SumRound& round, const std::function<int(int)>& rank_of) {
@@ -64,8 +85,9 @@ void PointSum::append(const SumRound& round, const std::function<int(int)>& rank
   rounds_.push_back({messages_.size(), round.add});
 }
 
-bool PointSum::start(float* values, MPI_Request* requests) {
+bool PointSum::start(float* values, MPI_Request* requests, float* lost) {
   values_ = values;
+  lost_ = lost;
   requests_ = requests;
   round_ = next_ = 0;
   return advance();
@@ -74,14 +96,21 @@ bool PointSum::start(float* values, MPI_Request* requests) {
 void PointSum::post(std::size_t slot, const Message& message) {
   MPI_Request* const requests = requests_ + 2 * slot;
   slots_[slot] = {next_, 0};
+  const MPI_Datatype type = rounds_values() ? MPI_UINT16_T : MPI_FLOAT;
   if (message.receive_count > 0) {
-    float* const to = rounds_[round_].add ? scratch_of(slot) : values_ + message.receive_at;
-    mpi_check(MPI_Irecv(to, message.receive_count, MPI_FLOAT, message.from, tag_, comm_, requests));
+    float* const whole = rounds_[round_].add ? scratch_of(slot) : values_ + message.receive_at;
+    void* const to = rounds_values() ? static_cast<void*>(rounded_of(slot, false)) : whole;
+    mpi_check(MPI_Irecv(to, message.receive_count, type, message.from, tag_, comm_, requests));
     ++slots_[slot].missing;
   }
   if (message.send_count > 0) {
-    mpi_check(MPI_Isend(values_ + message.send_at, message.send_count, MPI_FLOAT, message.to, tag_,
-                        comm_, requests + 1));
+    const void* from = values_ + message.send_at;
+    if (rounds_values()) {
+      from = rounded_of(slot, true);
+      round_values(values_ + message.send_at, lost_ + message.send_at, rounded_of(slot, true),
+                   message.send_count);
+    }
+    mpi_check(MPI_Isend(from, message.send_count, type, message.to, tag_, comm_, requests + 1));
     ++slots_[slot].missing;
   }
   ++active_;
@@ -94,8 +123,15 @@ bool PointSum::completed(int request) {
   Slot& slot = slots_[index];
   if (--slot.missing > 0) return false;
   const Message& message = messages_[slot.message];
-  if (rounds_[round_].add && message.receive_count > 0)
-    add_values(values_ + message.receive_at, scratch_of(index), message.receive_count);
+  float* const values = values_ + message.receive_at;
+  if (rounds_[round_].add && rounds_values())
+    add_values(values, rounded_of(index, false), message.receive_count);
+  else if (rounds_[round_].add && message.receive_count > 0)
+    add_values(values, scratch_of(index), message.receive_count);
+  else if (rounds_values())
+    widen_values(values, rounded_of(index, false), message.receive_count);
+  if (rounds_values() && message.forgets)
+    round_values(values, nullptr, nullptr, message.receive_count);
   --active_;
   return advance();
 }
@@ -109,6 +145,8 @@ bool PointSum::advance() {
       }
     if (active_ > 0) return false;
   }
+  // Other sums have left in messages.
+  if (rounds_values() && shares_sums_) round_values(values_, lost_, nullptr, end_);
   return true;
 }
 

@@ -9,6 +9,7 @@
 
 #include "partition/cost/sum_schedule.hpp"
 #include "runtime/mpi/mpi.hpp"
+#include "src/nn/data_type.hpp"
 #include "src/nn/tensor.hpp"
 
 namespace halomesh {
@@ -18,6 +19,16 @@ namespace halomesh {
 /// which kMessages each way are in flight: what has arrived is added, from memory that is still in
 /// a cache, while more arrives. The same values give the same bits in every run, as the order of
 /// additions is that of the schedule.
+///
+/// With DataType::kBfloat16 messages hold values rounded to bf16, half the bytes: a rank adds in
+/// fp32 what it receives, and rounds a value where it stands before it leaves, so that all ranks
+/// end with the same bits, which bf16 can hold. What each rounding takes away is added to `lost` of
+/// one rank, that of the lowest number where several hold the same partial sum and round alike: the
+/// sum and what all ranks have lost are together the exact sum, up to rounding in fp32. Added to
+/// the next values it is not lost: the error feedback of F. Seide et al., "1-bit stochastic
+/// gradient descent" (Interspeech 2014), which keeps the errors of gradients and of their sums,
+/// each where it occurs; S. P. Karimireddy et al. (ICML 2019, arXiv 1901.09847) show why it
+/// converges like plain SGD.
 ///
 /// Any number of sums may be in flight on one communicator if those of the same two ranks have
 /// different tags; nothing else may use these tags.
@@ -30,12 +41,13 @@ class PointSum {
   /// `rank_of` gives the rank in `comm` of each rank of `rounds`; `comm` must outlive this object,
   /// which must be InFlight. Local.
   PointSum(const Comm& comm, int tag, const std::vector<SumRound>& rounds,
-           const std::function<int(int)>& rank_of);
+           const std::function<int(int)>& rank_of, DataType payload = DataType::kFloat32);
 
   /// Starts the sum of `values`, in place. `requests` are kRequests null requests of the caller,
-  /// who reports each that completes. Both stay where they are until the sum is complete. True
-  /// when it is: there is nothing to wait for.
-  bool start(float* values, MPI_Request* requests);
+  /// who reports each that completes. Both stay where they are until the sum is complete, as does
+  /// `lost`, as many floats as values, which a payload of kBfloat16 needs. True when it is: there
+  /// is nothing to wait for.
+  bool start(float* values, MPI_Request* requests, float* lost = nullptr);
   /// The request of this index has completed: adds what came and sends what is next. True when the
   /// sum is complete.
   bool completed(int request);
@@ -45,6 +57,8 @@ class PointSum {
     int to = 0, from = 0;
     int send_count = 0, receive_count = 0;
     std::int64_t send_at = 0, receive_at = 0;
+    bool forgets =
+        false;  // a rank of a lower number has the same sum and keeps what rounding takes
   };
   struct Round {
     std::size_t end = 0;  // of its messages
@@ -53,8 +67,14 @@ class PointSum {
   void append(const SumRound& round, const std::function<int(int)>& rank_of);
   void post(std::size_t slot, const Message& message);
   bool advance();
+  bool rounds_values() const { return payload_ == DataType::kBfloat16; }
+  bool is_kept_elsewhere(const Message& message) const;
   float* scratch_of(std::size_t slot) {
     return scratch_.data() + static_cast<std::int64_t>(slot) * slot_values_;
+  }
+  Bfloat16* rounded_of(std::size_t slot, bool sent) {
+    const auto index = static_cast<std::int64_t>(2 * slot) + (sent ? 1 : 0);
+    return rounded_.data() + index * slot_values_;
   }
 
   MPI_Comm comm_;
@@ -62,9 +82,13 @@ class PointSum {
   std::vector<Message> messages_;
   std::vector<Round> rounds_;
   std::int64_t slot_values_ = 0;
-  AlignedBuffer<float> scratch_;  // what arrives to be added
+  DataType payload_;
+  bool shares_sums_ = false;         // in some round, two ranks make the same sums
+  std::int64_t end_ = 0;             // of the values that this rank sends or receives
+  AlignedBuffer<float> scratch_;     // what arrives to be added
+  AlignedBuffer<Bfloat16> rounded_;  // what arrives and what leaves, with that payload
 
-  float* values_ = nullptr;
+  float *values_ = nullptr, *lost_ = nullptr;
   MPI_Request* requests_ = nullptr;
   std::size_t round_ = 0, next_ = 0;  // next message to post
   struct Slot {

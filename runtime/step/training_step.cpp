@@ -22,7 +22,7 @@ TrainingStep::TrainingStep(const ProcessMesh& mesh, Model& model, const ModelGeo
       rules_(rules),
       trace_(trace),
       executor_(mesh.group(), model, geometry, parameters, local_batch, true, trace),
-      reducer_(mesh, geometry, parameters, reduction, trace),
+      reducer_(mesh, geometry, parameters, reduction, trace, 4 << 20, rules.payload),
       part_sums_(mesh.group()),
       sum_([this](std::span<double> values) { part_sums_.sum(values); }) {}
 
@@ -38,6 +38,12 @@ double TrainingStep::run(Loader& loader, const StepSettings& settings) {
   if (rules_.clip_norm > 0) clip_gradient();
   optimizer_.update(parameters_, {settings.number, settings.rate, &sum_});
   return loss;
+}
+
+void TrainingStep::train_from(std::size_t first) {
+  parameters_.freeze(first);
+  executor_.train_from(first);
+  reducer_.leave_out_frozen();
 }
 
 double TrainingStep::run_pass(Loader& loader, const StepSettings& settings, std::int64_t number) {
@@ -72,8 +78,9 @@ void TrainingStep::clip_gradient() {
   double squares = 0;
   for (const HolderGroup& group : parameters_.groups())
     if (parameters_.counts(group))
-      squares += squares_.of(parameters_.diffs().subspan(static_cast<std::size_t>(group.offset),
-                                                         static_cast<std::size_t>(group.volume)));
+      squares += squares_.of(
+          parameters_.diffs().subspan(static_cast<std::size_t>(group.trained_offset()),
+                                      static_cast<std::size_t>(group.trained_volume())));
   part_sums_.sum(std::span(&squares, 1));
   gradient_norm_ = std::sqrt(squares);
   if (!(gradient_norm_ > rules_.clip_norm)) return;

@@ -26,6 +26,7 @@ struct StepSettings {
 struct GradientRules {
   std::int64_t passes = 1;  ///< forward and backward passes of a step, over a batch each
   double clip_norm = 0;     ///< largest 2-norm of the gradient of all parameters; 0: any
+  DataType payload = DataType::kFloat32;  ///< kBfloat16: what travels between ranks, see PointSum
 };
 
 /// A network and everything that its steps need. Steps after the first allocate no memory.
@@ -44,6 +45,11 @@ class TrainingStep {
   /// A gradient g of the norm n > clip_norm becomes g * clip_norm / n before the update (Pascanu et
   /// al., ICML 2013, algorithm 1; torch.nn.utils.clip_grad_norm_ adds 1e-6 to n).
   double run(Loader& loader, const StepSettings& settings);
+
+  /// From now on the layers below number `first` stay as they are: backward ends at layer `first`,
+  /// and no step computes or sums gradients below it or updates parameters there. Not during a
+  /// step; the same on all ranks.
+  void train_from(std::size_t first);
 
   /// What this rank has moved since construction, in evaluations too; without its input.
   StepCounts counts() const { return {executor_.halo_counts(), reducer_.counts(), {}, 0}; }

@@ -189,15 +189,24 @@ TrainingState load_checkpoint(const ProcessMesh& mesh, const ModelGeometry& geom
                               Parameters& parameters, const std::filesystem::path& path,
                               LoadWhat what) {
   const Comm& world = mesh.world();
-  const CheckpointTrees trees = trees_of(parameters, what);
+  CheckpointTrees trees = trees_of(parameters, what);
   std::optional<CheckpointReader> file;
   std::string state;
+  bool leaves_out = false;  // a run with fp32 gradients has lost nothing
   on_root(world, [&] {
     file.emplace(path);
     state = to_text(file->state());
+    leaves_out = trees.back() == kGradientResidual && !file->has(trees.back());
+    if (leaves_out) trees.pop_back();
     file->require_network(geometry, trees);
   });
   state = world.broadcast(state, 0);
+  if (world.max(std::int64_t{leaves_out}) > 0) {
+    const std::span<float> residual = parameters.state(kGradientResidual);
+    std::fill(residual.begin(), residual.end(), 0.0f);
+    trees = trees_of(parameters, what);
+    trees.pop_back();
+  }
   std::vector<float> block;
   for_each_piece(geometry, trees.size(),
                  [&](std::size_t tree, std::size_t i, const ParameterPlacement& where,

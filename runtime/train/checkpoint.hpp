@@ -39,10 +39,11 @@ void save_checkpoint(const ProcessMesh& mesh, const ModelGeometry& geometry, Par
                      const TrainingState& state, const std::filesystem::path& directory, int keep);
 
 /// Fills this rank's parameters from a checkpoint written on any mesh, verifying checksums and that
-/// values are finite. Collective over mesh.world(): rank 0 reads and broadcasts, 4 MiB or one
-/// output's weights at a time. Throws on every rank DamagedCheckpoint, or Error when the file is
-/// missing, not readable, of another network (naming layer, found and expected shape) or of another
-/// optimizer; the parameters may then be partly overwritten.
+/// values are finite. A state kGradientResidual that the file does not have is cleared. Collective
+/// over mesh.world(): rank 0 reads and broadcasts, 4 MiB or one output's weights at a time. Throws
+/// on every rank DamagedCheckpoint, or Error when the file is missing, not readable, of another
+/// network (naming layer, found and expected shape) or of another optimizer; the parameters may
+/// then be partly overwritten.
 TrainingState load_checkpoint(const ProcessMesh& mesh, const ModelGeometry& geometry,
                               Parameters& parameters, const std::filesystem::path& path,
                               LoadWhat what = LoadWhat::kAll);

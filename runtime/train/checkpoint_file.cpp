@@ -278,11 +278,14 @@ void CheckpointReader::require_tree(const std::string& tree, const ModelGeometry
     }
 }
 
+bool CheckpointReader::has(const std::string& tree) {
+  return reading(file_.path(), [&] { return file_.contains("/" + tree); });
+}
+
 void CheckpointReader::require_network(const ModelGeometry& geometry,
                                        const CheckpointTrees& trees) {
   for (const std::string& tree : trees) {
-    if (tree != trees.front() && !reading(file_.path(), [&] { return file_.contains("/" + tree); }))
-      refuse_optimizer(tree);
+    if (tree != trees.front() && !has(tree)) refuse_optimizer(tree);
     require_tree(tree, geometry);
   }
 }

@@ -63,6 +63,7 @@ class CheckpointReader {
  public:
   explicit CheckpointReader(const std::filesystem::path& path);
   const TrainingState& state() const { return state_; }
+  bool has(const std::string& tree);
   /// Throws unless the file has these trees, with exactly the layers and shapes of this network.
   void require_network(const ModelGeometry& geometry, const CheckpointTrees& trees);
   /// Pieces of a dataset must be read in pieces_of() order: the last one verifies the checksum.

@@ -62,7 +62,7 @@ Trainer::Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geo
       phases_(mesh, geometry, options_.global_batch),
       training_(mesh, model, geometry, parameters, *optimizer_, pass_order_.local_batch,
                 phases_.trace(), options_.reduction,
-                {options_.accumulate, clip_norm_of(options_, *optimizer_)}),
+                {options_.accumulate, clip_norm_of(options_, *optimizer_), options_.payload}),
       input_(mesh, geometry, model.input_type(), !executor().output().span.empty(),
              {&train, pass_order_},
              {options_.evaluate_every > 0 ? validation : nullptr, validation_order_},
@@ -76,7 +76,7 @@ Trainer::Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geo
                "last checkpoint"),
       wall_limit_(options_.started_s > 0 ? options_.started_s : MPI_Wtime(),
                   options_.wall_limit_s) {
-  require(parameters.state_names() == optimizer_->states(),
+  require(parameters.state_names() == states_of(options_),
           "the parameters were made for another optimizer than " + options_.optimizer.name);
   if (options_.timeline != nullptr) phases_.trace()->send_to(&options_.timeline->recorder());
   if (options_.augment) draw_.emplace(options_.seed, train.shape());
@@ -84,8 +84,15 @@ Trainer::Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geo
     throw UsageError(fmt::format("the {} training samples of {} do not fill one batch of {}",
                                  train.size(), train.directory().c_str(), options_.global_batch),
                      "use a smaller --batch or more samples");
+  if (!options_.skips.empty()) first_trained_layer(geometry, options_.skips.back().layers);
   require(options_.evaluate_every == 0 || validation != nullptr,
           "validation was requested, but there is no validation set");
+}
+
+std::vector<std::string> states_of(const TrainerOptions& options) {
+  std::vector<std::string> states = make_optimizer(options.optimizer)->states();
+  if (options.payload == DataType::kBfloat16) states.emplace_back(kGradientResidual);
+  return states;
 }
 
 Settings recorded_settings(const TrainerOptions& options, const SampleOrder& order) {
@@ -101,6 +108,9 @@ Settings recorded_settings(const TrainerOptions& options, const SampleOrder& ord
   settings.merge(optimizer->settings());
   if (const double clip = clip_norm_of(options, *optimizer); clip > 0)
     settings["clip-norm"] = fmt::format("{}", clip);
+  if (options.payload != DataType::kFloat32)
+    settings["gradient-payload"] = name_of(options.payload);
+  if (!options.skips.empty()) settings["skip-gradients"] = to_text(options.skips);
   const ScheduleOptions& schedule = options.schedule;
   settings["lr"] = fmt::format("{}", schedule.peak);
   settings["schedule"] = to_string(schedule.kind);
@@ -147,6 +157,7 @@ std::vector<std::string> Trainer::resume(const TrainingState& state) {
           different + joined(changes.allowed, ", "),
           "give the same options to resume, or --allow-changes to resume with the new ones");
   step_ = saved_step_ = state.step;
+  training_.reducer().clear_copied_residuals();
   std::vector<std::string> warnings;
   if (!changes.allowed.empty()) warnings.push_back(different + joined(changes.allowed, ", "));
   if (!changes.unrecorded.empty())
@@ -273,6 +284,7 @@ void Trainer::save() {
   const TraceScope scope(phases_.trace(), Phase::kCheckpoint);
   if (options_.lock != nullptr) options_.lock->require_held();
   const double begin = MPI_Wtime();
+  training_.reducer().gather_residuals();
   save_checkpoint(mesh_, geometry_, parameters_, current_state(), options_.out / "checkpoints",
                   narrow<int>(options_.keep));
   wall_limit_.checkpoint_took(MPI_Wtime() - begin);
@@ -303,8 +315,29 @@ void Trainer::report_phases() {
             << table << std::flush;
 }
 
+// The layers that the epoch of the next step leaves as they are.
+void Trainer::skip_gradients() {
+  const std::int64_t layers = skipped_layers(options_.skips, step_ / steps_per_epoch());
+  if (layers == skipped_layers_) return;
+  const auto bytes = [&] {
+    std::int64_t sum = 0;
+    for (const GradientReducer::Sum& each : training_.reducer().sums()) sum += each.bytes;
+    return mesh_.world().sum(sum);
+  };
+  const std::int64_t before = bytes();
+  const std::size_t first = first_trained_layer(geometry_, layers);
+  training_.train_from(first);
+  skipped_layers_ = layers;
+  progress_.message(fmt::format(
+      "epoch {}: no gradients below {}; sums of gradients take {:.4g} MB a step over all ranks, "
+      "before {:.4g}",
+      step_ / steps_per_epoch() + 1, geometry_.layers()[first].name,
+      static_cast<double>(bytes()) * 1e-6, static_cast<double>(before) * 1e-6));
+}
+
 bool Trainer::train_epoch() {
   append_epochs();
+  skip_gradients();
   phases_.resume(counts());
   mllog_.epoch_start(step_ / steps_per_epoch());
   const std::int64_t end = (step_ / steps_per_epoch() + 1) * steps_per_epoch();

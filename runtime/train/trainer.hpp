@@ -23,6 +23,7 @@
 #include "runtime/step/training_step.hpp"
 #include "runtime/trace/run_timeline.hpp"
 #include "runtime/train/checkpoint.hpp"
+#include "runtime/train/gradient_skips.hpp"
 #include "runtime/train/phase_record.hpp"
 #include "runtime/train/resume_rules.hpp"
 #include "runtime/train/wall_limit.hpp"
@@ -43,6 +44,8 @@ struct TrainerOptions {
   std::optional<double> clip_norm;
   std::int64_t accumulate = 1;             ///< passes of a step; divides the local batch
   Reduction reduction = Reduction::kAuto;  ///< of gradients
+  DataType payload = DataType::kFloat32;   ///< of their messages; or kBfloat16
+  std::vector<GradientSkip> skips;         ///< ascending
   ScheduleOptions schedule;
   double target_mae = 0;              ///< stops once a validation reaches it; 0: never
   std::int64_t evaluate_every = 1;    ///< epochs between validations; 0: never
@@ -65,6 +68,10 @@ struct TrainerOptions {
 /// that fit when they cannot be divided.
 std::int64_t pass_batch(std::int64_t global_batch, const MeshShape& mesh, std::int64_t passes);
 
+/// The arrays that Parameters need for these options: the optimizer's, and of gradients that travel
+/// rounded kGradientResidual.
+std::vector<std::string> states_of(const TrainerOptions& options);
+
 /// The settings that a checkpoint records in /run, by the names of resume_rules().
 Settings recorded_settings(const TrainerOptions& options, const SampleOrder& order);
 
@@ -84,8 +91,8 @@ struct TrainingResult {
 /// Trains a network on one rank. Constructor and run() are collective over mesh.world().
 class Trainer {
  public:
-  /// `validation` may be null when options.evaluate_every is 0. `parameters` have the states of
-  /// options.optimizer. All arguments but `options` must outlive the trainer. Allocates all memory
+  /// `validation` may be null when options.evaluate_every is 0. `parameters` have the states
+  /// states_of(options). All arguments but `options` must outlive the trainer. Allocates all memory
   /// of the network.
   Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geometry,
           Parameters& parameters, const Dataset& train, const Dataset* validation,
@@ -123,6 +130,7 @@ class Trainer {
   bool open_input();  // false when it was stopped
   TrainingEnd train_to_end();
   void append_epochs();
+  void skip_gradients();
   bool train_epoch();  // false when it was stopped
   StepSums train_step();
   void tell(const std::optional<TraceReport>& trace);
@@ -154,6 +162,7 @@ class Trainer {
 
   std::int64_t step_ = 0;  // steps done, counted from the network's first
   std::int64_t saved_step_ = -1, evaluated_step_ = -1;
+  std::int64_t skipped_layers_ = 0;
   std::int64_t appended_epochs_ = 0;  // epochs whose samples the loader knows
   WallLimit wall_limit_;
   double training_s_ = 0, recent_loss_ = 0;

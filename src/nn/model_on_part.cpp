@@ -8,13 +8,15 @@
 
 namespace halomesh {
 
-std::vector<bool> tensors_with_diff(const Model& model, const ModelGeometry& geometry) {
+std::vector<bool> tensors_with_diff(const Model& model, const ModelGeometry& geometry,
+                                    std::size_t first) {
   std::vector<bool> wanted{false};
   for (std::size_t l = 0; l < model.layers().size(); ++l) {
     const ModelLayer& entry = model.layers()[l];
-    wanted.push_back(!entry.layer->parameters(geometry.layers()[l].src_shapes).empty() ||
-                     std::any_of(entry.inputs.begin(), entry.inputs.end(),
-                                 [&](std::size_t i) { return wanted[i]; }));
+    const bool trained =
+        l >= first && !entry.layer->parameters(geometry.layers()[l].src_shapes).empty();
+    wanted.push_back(trained || std::any_of(entry.inputs.begin(), entry.inputs.end(),
+                                            [&](std::size_t i) { return wanted[i]; }));
   }
   return wanted;
 }

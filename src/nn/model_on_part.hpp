@@ -11,8 +11,10 @@
 
 namespace halomesh {
 
-/// Per tensor: whether training computes its gradient, as one of its producers has parameters.
-std::vector<bool> tensors_with_diff(const Model& model, const ModelGeometry& geometry);
+/// Per tensor: whether training computes its gradient, as one of its producers has parameters and
+/// is not below layer number `first`.
+std::vector<bool> tensors_with_diff(const Model& model, const ModelGeometry& geometry,
+                                    std::size_t first = 0);
 
 /// The chunks in which `part` computes layer number `layer`. The one that needs nothing remote is
 /// split where other parts need some of the layer's output, so that it can leave before the rest

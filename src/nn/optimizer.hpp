@@ -16,13 +16,15 @@
 namespace halomesh {
 
 /// The settings of all optimizers, by the names of the command line's options. Each optimizer reads
-/// its own; all decay every parameter, biases included.
+/// its own; all decay every parameter, biases included, but for LARS without `lars_biases`.
 struct OptimizerOptions {
   std::string name = "sgd";
   double momentum = 0.9;
   double weight_decay = 0;
   std::array<double, 2> betas{0.9, 0.999};
   double epsilon = 1e-6;
+  double lars_coefficient = 0.001;
+  bool lars_biases = false;
 };
 
 /// Replaces each number by its sum over the parts of the network, the same bits on every rank.
@@ -59,8 +61,9 @@ class Optimizer {
   virtual double default_clip_norm() const { return 0; }
 
   /// Updates Parameters::values() and states from Parameters::diffs(), the gradient of the global
-  /// batch, which it may overwrite. Collective over the group if it calls `update.sum`, and then on
-  /// every part. Allocates nothing after the first update.
+  /// batch, which it may overwrite; leaves out what Parameters::freeze() says. Collective over the
+  /// group if it calls `update.sum`, and then on every part. Allocates nothing after the first
+  /// update.
   virtual void update(Parameters& parameters, const Update& update) = 0;
 };
 

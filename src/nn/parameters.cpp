@@ -70,6 +70,12 @@ Parameters::Parameters(const ModelGeometry& geometry, std::int64_t part,
   for (std::size_t i = 0; i < state_names_.size(); ++i) states_.emplace_back(offset);
 }
 
+std::span<float> Parameters::state(const std::string& name) {
+  const auto found = std::find(state_names_.begin(), state_names_.end(), name);
+  if (found == state_names_.end()) return {};
+  return state(static_cast<std::size_t>(found - state_names_.begin()));
+}
+
 const ParameterRange* Parameters::find(std::size_t placement) const {
   for (const HolderGroup& group : groups_)
     for (const ParameterRange& range : group.ranges)
@@ -93,6 +99,18 @@ std::vector<ParameterView> Parameters::views(std::size_t layer) {
     views.push_back(view);
   }
   return views;
+}
+
+void Parameters::freeze(std::size_t first) {
+  for (HolderGroup& group : groups_) {
+    group.frozen = 0;
+    group.frozen_ranges = 0;
+    for (const ParameterRange& range : group.ranges)
+      if (geometry_->parameters()[range.placement].layer < first) {
+        group.frozen += range.volume;
+        ++group.frozen_ranges;
+      }
+  }
 }
 
 void Parameters::initialize(std::uint64_t seed) {

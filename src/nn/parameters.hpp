@@ -27,6 +27,15 @@ struct HolderGroup {
   std::vector<std::int64_t> parts;  ///< ascending
   std::int64_t offset = 0, volume = 0;
   std::vector<ParameterRange> ranges;  ///< in layer order
+  /// Elements and ranges, the first ones, that stay as they are: Parameters::freeze().
+  std::int64_t frozen = 0;
+  std::size_t frozen_ranges = 0;
+
+  std::int64_t trained_offset() const { return offset + frozen; }
+  std::int64_t trained_volume() const { return volume - frozen; }
+  std::span<const ParameterRange> trained() const {
+    return std::span(ranges).subspan(frozen_ranges);
+  }
 };
 
 /// Calls visit(local offset, global index, length) for each run of elements of `slice` that is
@@ -47,6 +56,9 @@ void for_each_run(const ParameterGeometry& geometry, const ParameterSlice& slice
       [&](std::int64_t lo, std::int64_t hi, std::int64_t local) { visit(local, lo, hi - lo); });
 }
 
+/// The state that keeps what gradients lose where they travel rounded: see PointSum.
+inline constexpr const char* kGradientResidual = "gradient_residual";
+
 /// Flat memory of one part. Owns values, gradients (diffs) and what the optimizer keeps (states),
 /// all of the same length and order: by holder group, then by layer. Allocates only in the
 /// constructor.
@@ -62,6 +74,8 @@ class Parameters {
   AlignedBuffer<float>& diff_buffer() { return diffs_; }
   /// Array number `index` of the optimizer; zeros at first.
   std::span<float> state(std::size_t index) { return states_.at(index).span(); }
+  /// The array of this name; empty if there is none.
+  std::span<float> state(const std::string& name);
   const std::vector<std::string>& state_names() const { return state_names_; }
   std::int64_t size() const { return values_.size(); }
   const std::vector<HolderGroup>& groups() const { return groups_; }
@@ -70,12 +84,20 @@ class Parameters {
   bool counts(const HolderGroup& group) const { return group.parts.front() == part_; }
   /// Parameters of the whole network: numbers ParameterRange::placement are below it.
   std::size_t placements() const { return geometry_->parameters().size(); }
+  /// True for a bias and for the scale of a norm: one number per output channel.
+  bool one_per_channel(std::size_t placement) const {
+    return geometry_->parameters()[placement].geometry.in.volume() == 1;
+  }
 
   /// The slices of layer `layer`, in the order of its parameters; empty spans for what this part
   /// does not hold.
   std::vector<ParameterView> views(std::size_t layer);
   /// Where parameter number `placement` lies; nullptr when this part holds nothing of it.
   const ParameterRange* find(std::size_t placement) const;
+
+  /// Optimizers leave the parameters of the layers below number `first` as they are, and what they
+  /// keep of them.
+  void freeze(std::size_t first);
 
   /// Sets the values to what each parameter's InitialValues say. Each value is a function only of
   /// (seed, parameter, global index), so every mesh starts from the same network.

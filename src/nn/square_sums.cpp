@@ -36,4 +36,23 @@ double SquareSums::of(std::span<const float> values) {
   return sum;
 }
 
+void NormSums::take(Parameters& parameters, const SumOverParts* sum) {
+  sums_.assign(2 * parameters.placements(), 0.0);
+  for (const HolderGroup& group : parameters.groups()) {
+    if (!parameters.counts(group)) continue;
+    for (const ParameterRange& range : group.trained()) {
+      const auto at = static_cast<std::size_t>(range.offset);
+      const auto count = static_cast<std::size_t>(range.volume);
+      sums_[2 * range.placement] = squares_.of(parameters.values().subspan(at, count));
+      sums_[2 * range.placement + 1] = squares_.of(parameters.diffs().subspan(at, count));
+    }
+  }
+  if (sum != nullptr) (*sum)(sums_);
+}
+
+float NormSums::ratio(std::size_t placement) const {
+  const double values = sums_[2 * placement], diffs = sums_[2 * placement + 1];
+  return values > 0 && diffs > 0 ? static_cast<float>(std::sqrt(values / diffs)) : 1.0f;
+}
+
 }  // namespace halomesh

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums of squares in double precision: what norms of gradients and weights are made of.
+// Sums of squares in double precision, and the norms of gradients and weights made of them.
 #pragma once
 
+#include <cmath>
+#include <cstddef>
 #include <span>
 #include <vector>
+
+#include "src/nn/optimizer.hpp"
 
 namespace halomesh {
 
@@ -16,6 +20,22 @@ class SquareSums {
 
  private:
   std::vector<double> chunks_;
+};
+
+/// The norms of every whole tensor of Parameters that is trained, its values and its gradients.
+class NormSums {
+ public:
+  /// Takes each slice from one of its holders and, unless `sum` is null, adds those of all parts in
+  /// one message. Collective over the group if `sum` is. Allocates only the first time.
+  void take(Parameters& parameters, const SumOverParts* sum);
+  double of_values(std::size_t placement) const { return std::sqrt(sums_[2 * placement]); }
+  double of_diffs(std::size_t placement) const { return std::sqrt(sums_[2 * placement + 1]); }
+  /// of_values() / of_diffs(), 1 where one of them is 0.
+  float ratio(std::size_t placement) const;
+
+ private:
+  SquareSums squares_;
+  std::vector<double> sums_;  // of each tensor: of the squares of its values, and of its gradients
 };
 
 }  // namespace halomesh

@@ -16,6 +16,7 @@ namespace halomesh {
 /// rounded constant adding at most u times the magnitude of its result.
 struct ReferenceTensor {
   std::vector<double> w, m, v, w_error, m_error, v_error;
+  bool one_per_channel = false;  ///< of LARS: a bias
 
   explicit ReferenceTensor(std::vector<double> weights)
       : w(std::move(weights)),
@@ -26,7 +27,7 @@ struct ReferenceTensor {
         v_error(w.size()) {}
 };
 
-/// Five formulas: clipping, SGD, Nesterov, AdamW, LAMB.
+/// Six formulas: clipping, SGD, Nesterov, AdamW, LAMB, LARS.
 class OptimizerReference {
  public:
   static constexpr double kU = 0x1p-24;
@@ -42,6 +43,8 @@ class OptimizerReference {
     for (std::size_t k = 0; k < tensors.size(); ++k) {
       if (options_.name == "adamw" || options_.name == "lamb")
         adam(tensors[k], gradients[k], t, rate);
+      else if (options_.name == "lars")
+        lars(tensors[k], gradients[k], rate);
       else
         sgd(tensors[k], gradients[k], rate);
     }
@@ -74,6 +77,34 @@ class OptimizerReference {
                                : x.m_error[i];
       x.w[i] -= change;
       x.w_error[i] += kU * std::abs(x.w[i]);
+    }
+  }
+
+  void lars(ReferenceTensor& x, const std::vector<double>& gradient, double rate) const {
+    const bool scaled = options_.lars_biases || !x.one_per_channel;
+    const double mu = options_.momentum, decay = scaled ? options_.weight_decay : 0;
+    double w_squares = 0, g_squares = 0, w_errors = 0;
+    for (std::size_t i = 0; i < x.w.size(); ++i) {
+      w_squares += x.w[i] * x.w[i];
+      w_errors += x.w_error[i] * x.w_error[i];
+      g_squares += gradient[i] * gradient[i];
+    }
+    double scale = rate, relative = 0;  // error of the scale
+    if (scaled && w_squares > 0 && g_squares > 0) {
+      scale *= options_.lars_coefficient * std::sqrt(w_squares) /
+               (std::sqrt(g_squares) + decay * std::sqrt(w_squares) + options_.epsilon);
+      relative = std::sqrt(w_errors / w_squares) + 2 * kU;
+    }
+    for (std::size_t i = 0; i < x.w.size(); ++i) {
+      const double g = gradient[i], step = scale * (g + decay * x.w[i]);
+      const double step_error =
+          scale * (6 * kU * (std::abs(g) + decay * std::abs(x.w[i])) + decay * x.w_error[i]) +
+          relative * std::abs(step);
+      x.m_error[i] = mu * x.m_error[i] + step_error + 2 * kU * mu * std::abs(x.m[i]) +
+                     kU * std::abs(mu * x.m[i] + step);
+      x.m[i] = mu * x.m[i] + step;
+      x.w[i] -= x.m[i];
+      x.w_error[i] += x.m_error[i] + kU * std::abs(x.w[i]);
     }
   }
 

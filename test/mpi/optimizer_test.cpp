@@ -49,7 +49,8 @@ std::vector<ReferenceTensor> expected_after(const ModelGeometry& geometry,
       w[i] = geometry.parameters()[p].geometry.name == "bias"
                  ? 0
                  : gradient_at(p, static_cast<std::int64_t>(i), kUpdates);
-    tensors.emplace_back(std::move(w));
+    tensors.emplace_back(std::move(w)).one_per_channel =
+        geometry.parameters()[p].geometry.name == "bias";
   }
   const OptimizerReference reference(options, 0);
   for (std::int64_t update = 0; update < kUpdates; ++update) {
@@ -136,6 +137,10 @@ TEST_CASE("every optimizer gives the formula's weights on every mesh [4 ranks]")
             OptimizerOptions options;
             options.name = name;
             options.weight_decay = decay;
+            options.lars_coefficient = 0.5;
+            check_mesh(comm, shape, options, findings);
+            if (name != "lars") continue;
+            options.lars_biases = true;
             check_mesh(comm, shape, options, findings);
           }
   });

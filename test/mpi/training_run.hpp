@@ -68,6 +68,9 @@ struct TrainingRequest {
   std::string cuts = "auto";                     ///< of convolutions
   OptimizerOptions optimizer{"sgd", 0.9, 1e-4};
   std::int64_t accumulate = 1;
+  DataType payload = DataType::kFloat32;  ///< of gradients in messages
+  bool allow_changes = false;             ///< when resuming
+  std::vector<GradientSkip> skips{};
 };
 
 /// The loss of each step, oldest first, as written by rank 0. Local.
@@ -102,20 +105,23 @@ inline std::vector<double> train(const Comm& comm, const TrainingRequest& reques
       make_training_network(request.kernel, request.input, request.conv_layers, request.kernels);
   model.set_cuts(parse_cuts(request.cuts));
   const ModelGeometry geometry = model.geometry(request.mesh.parts);
-  Parameters parameters(geometry, mesh.part(), make_optimizer(request.optimizer)->states());
   constexpr std::uint64_t kSeed = 21;
+  TrainerOptions options;
+  options.optimizer = request.optimizer;
+  options.payload = request.payload;
+  options.allow_changes = request.allow_changes;
+  options.skips = request.skips;
+  Parameters parameters(geometry, mesh.part(), states_of(options));
   parameters.initialize(kSeed);
   const CounterRng signs(request.perturbation_seed, RandomUse::kSynth);
   for (std::size_t i = 0; i < parameters.values().size(); ++i)
     parameters.values()[i] *=
         static_cast<float>(1.0 + (signs.uniform(i) < 0.5F ? -1 : 1) * request.perturbation);
   const auto data = open_dataset(comm, request.data, "train", request.input, 4);
-  TrainerOptions options;
   options.global_batch = kGlobalBatch;
   options.epochs = 0;
   options.steps = request.steps;
   options.seed = kSeed;
-  options.optimizer = request.optimizer;
   options.accumulate = request.accumulate;
   options.schedule.peak = 0.0005;
   options.evaluate_every = 0;

@@ -106,7 +106,7 @@ TEST_CASE("a killed rank ends the job, and the run resumes bit for bit") {
 
 TEST_CASE("a killed run resumes bit for bit with every other optimizer") {
   constexpr std::size_t kFewer = 200;
-  for (const char* optimizer : {"nesterov", "adamw", "lamb"}) {
+  for (const char* optimizer : {"nesterov", "adamw", "lamb", "lars"}) {
     CAPTURE(optimizer);
     const auto run = [&] {
       Scene scene = long_run();

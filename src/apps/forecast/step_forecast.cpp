@@ -311,6 +311,7 @@ class Timeline {
     SumSettings settings;
     settings.reduction = options_.reduction;
     settings.bucket_bytes = options_.bucket_bytes;
+    settings.payload = options_.payload;
     settings.ranks_per_node = network_.ranks_per_node;
     if (network_.injection_s_per_byte > 0)
       settings.injection_bytes_per_s = 1 / network_.injection_s_per_byte;

@@ -60,10 +60,11 @@ struct ForecastOptions {
   std::int64_t bucket_bytes = std::int64_t{4} << 20;  ///< as in GradientReducer
   /// Whether halos leave as soon as the chunks that they need are computed, or with the layer.
   bool early_sends = true;
-  std::int64_t optimizer_states = 1;  ///< arrays of the size of the parameters
-  std::int64_t update_traffic = 5;    ///< Optimizer::traffic()
-  std::optional<int> threads;         ///< of a rank; none: machine.threads()
-  TrafficCache* cache = nullptr;      ///< of this model and network only; none: nothing is kept
+  DataType payload = DataType::kFloat32;  ///< of gradients in messages
+  std::int64_t optimizer_states = 1;      ///< arrays of the size of the parameters
+  std::int64_t update_traffic = 5;        ///< Optimizer::traffic()
+  std::optional<int> threads;             ///< of a rank; none: machine.threads()
+  TrafficCache* cache = nullptr;          ///< of this model and network only; none: nothing is kept
 };
 
 /// A step of `model` on a mesh: `geometry` is that of mesh.parts; ranks fill nodes in order.

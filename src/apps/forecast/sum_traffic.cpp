@@ -143,7 +143,8 @@ class Builder {
   void add(const Sets& sets) {
     SumTraffic::Sum& sum = traffic_.sums.emplace_back();
     sum.layers = sets.bucket.layers;
-    sum.bytes = static_cast<double>(sets.bucket.volume) * sizeof(float);
+    const auto value_bytes = static_cast<double>(size_of(settings_.payload));
+    sum.bytes = static_cast<double>(sets.bucket.volume) * value_bytes;
     for (const Parts& holders : sets.holders)
       sum.parts.insert(sum.parts.end(), holders.begin(), holders.end());
     std::sort(sum.parts.begin(), sum.parts.end());
@@ -155,8 +156,8 @@ class Builder {
     for (std::size_t k = 0; k < rounds.size(); ++k) {
       const SumRound& round = rounds[k];
       RoundTraffic& traffic = sum.rounds.emplace_back();
-      traffic.bytes = sizeof(float) * static_cast<double>(std::max(volume_of(round.sends),
-                                                                   volume_of(round.receives)));
+      traffic.bytes = value_bytes * static_cast<double>(std::max(volume_of(round.sends),
+                                                                 volume_of(round.receives)));
       traffic.messages = std::max({messages_of(round.sends), messages_of(round.receives), 1});
       traffic.adds = round.add;
       if (is_regular(choice))

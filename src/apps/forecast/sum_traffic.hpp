@@ -15,6 +15,7 @@
 #include "partition/model_geometry.hpp"
 #include "runtime/step/reduction.hpp"
 #include "src/apps/forecast/routes.hpp"
+#include "src/nn/data_type.hpp"
 
 namespace halomesh {
 
@@ -71,6 +72,7 @@ struct SumRoutes {
 struct SumSettings {
   Reduction reduction = Reduction::kAuto;
   std::int64_t bucket_bytes = std::int64_t{4} << 20;
+  DataType payload = DataType::kFloat32;
   int ranks_per_node = 1;
   double injection_bytes_per_s = 0;  ///< of a node whose ranks share it; 0: not limited
 };

@@ -72,25 +72,35 @@ void add_run_options(Options& options, const std::string& default_out) {
       .add<std::string>("trace-ranks", "LIST|all|auto", "auto",
                         "ranks in the trace, e.g. 0-3,8; auto: all up to 64, beyond a selection");
   add_reduction_option(options);
+  add_payload_option(options);
 }
 
 void add_optimizer_options(Options& options) {
   const OptimizerOptions defaults;
   options.group("Optimizer");
   add_optimizer_choice(options);
-  options.add<double>("momentum", "M", defaults.momentum, "momentum of sgd and nesterov")
+  options.add<double>("momentum", "M", defaults.momentum, "momentum of sgd, nesterov and lars")
       .at_least(0)
       .below(1)
-      .add<double>("weight-decay", "W", defaults.weight_decay, "weight decay of all parameters")
+      .add<double>("weight-decay", "W", defaults.weight_decay,
+                   "weight decay of all parameters; lars: but of biases")
       .at_least(0)
       .add<std::vector<double>>("betas", "B1,B2", {defaults.betas[0], defaults.betas[1]},
                                 "decay of the two moments of adamw and lamb")
       .at_least(0)
       .below(1)
-      .add<double>("epsilon", "E", defaults.epsilon, "added to the divisor of adamw and lamb")
+      .add<double>("epsilon", "E", defaults.epsilon, "added to the divisor of adamw, lamb and lars")
       .at_least(0)
+      .add<double>("lars-coefficient", "X", defaults.lars_coefficient,
+                   "lars: the rate of a tensor in units of --lr |weights| / |gradient|")
+      .at_least(0)
+      .add<bool>("lars-biases", "on|off", defaults.lars_biases,
+                 "lars: scale and decay biases as well, and what else has one number per channel")
       .add<std::string>("clip-norm", "X|auto", "auto",
                         "largest norm of the gradient; 0: no limit; auto: 1 with lamb, else 0")
+      .add<std::string>("skip-gradients", "K@N,K@N", "",
+                        "after N epochs leave the first K layers with parameters as they are: "
+                        "without backward, gradients and their sums")
       .add<Integer>("accumulate", "N", 1,
                     "forward and backward passes per step, each over 1/N of the batch, with 1/N "
                     "of the memory for activations")
@@ -144,6 +154,13 @@ void add_reduction_option(Options& options) {
       "compare");
 }
 
+void add_payload_option(Options& options) {
+  options.add_choice(
+      "gradient-payload", {"fp32", "bf16"}, "fp32",
+      "type of gradients in messages; bf16: half the bytes, with what rounding takes "
+      "added to later gradients");
+}
+
 void add_optimizer_choice(Options& options) {
   const auto names = optimizer_names();
   options.add_choice("optimizer", names, names.front(), "what updates the weights");
@@ -153,6 +170,11 @@ std::unique_ptr<Optimizer> chosen_optimizer(const Options& options) {
   OptimizerOptions optimizer;
   optimizer.name = options.get<std::string>("optimizer");
   return make_optimizer(optimizer);
+}
+
+std::int64_t state_arrays(const Options& options) {
+  const bool keeps_residual = options.get<std::string>("gradient-payload") == "bf16";
+  return std::ssize(chosen_optimizer(options)->states()) + (keeps_residual ? 1 : 0);
 }
 
 void add_training_options(Options& options, const std::string& default_out) {

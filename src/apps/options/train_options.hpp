@@ -18,10 +18,15 @@ void add_training_options(Options& options, const std::string& default_out = {})
 /// Declares --reduction: how gradients are summed over ranks.
 void add_reduction_option(Options& options);
 
+/// Declares --gradient-payload, of the names of precision_named().
+void add_payload_option(Options& options);
+
 /// Declares --optimizer.
 void add_optimizer_choice(Options& options);
 /// The optimizer of that name, with the default settings: for what it needs.
 std::unique_ptr<Optimizer> chosen_optimizer(const Options& options);
+/// Arrays of the size of the parameters that it and --gradient-payload need.
+std::int64_t state_arrays(const Options& options);
 
 /// Everything that a configuration file may hold: for Options::accept_in_config().
 Options all_run_options();

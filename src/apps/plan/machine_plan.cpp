@@ -13,6 +13,7 @@
 #include "src/apps/forecast/measured_runs.hpp"
 #include "src/apps/forecast/mesh_search.hpp"
 #include "src/apps/forecast/platform.hpp"
+#include "src/apps/options/model_options.hpp"
 #include "src/apps/options/train_options.hpp"
 #include "text_table.hpp"
 
@@ -43,7 +44,8 @@ Job job_of(const Options& options, const Model& model, const fs::path& jobscript
   Job job;
   job.nodes = options.get<std::int64_t>("nodes");
   const auto optimizer = chosen_optimizer(options);
-  job.options.optimizer_states = std::ssize(optimizer->states());
+  job.options.optimizer_states = state_arrays(options);
+  job.options.payload = precision_named(options.get<std::string>("gradient-payload"));
   job.options.update_traffic = optimizer->traffic();
   job.max_parts = options.get<std::int64_t>("max-parts");
   job.work.batch = options.get<std::int64_t>("batch");

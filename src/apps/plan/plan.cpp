@@ -41,6 +41,7 @@ Options plan_options() {
       .add<std::int64_t>("part", "P", -1, "part to show; -1: the busiest")
       .at_least(-1);
   add_optimizer_choice(options);
+  add_payload_option(options);
   options.group("Picture")
       .add<std::string>("picture", "FILE", "", "also draw the mesh as an SVG picture")
       .add<std::int64_t>("replicas", "R", 2, "replicas to draw")
@@ -86,8 +87,7 @@ int run_plan(int argc, char** argv) {
     return kExitDone;
   }
   const ModelGeometry geometry = model.geometry(options.get<PartGrid>("parts"));
-  const GeometryTable table(geometry, flops_of_layers(model, geometry),
-                            std::ssize(chosen_optimizer(options)->states()));
+  const GeometryTable table(geometry, flops_of_layers(model, geometry), state_arrays(options));
   auto part = options.get<std::int64_t>("part");
   if (part < 0) part = table.busiest_part();
   table.print(std::cout, part, options.get<std::int64_t>("local-batch"));

@@ -63,6 +63,8 @@ OptimizerOptions optimizer_options(const Options& options) {
                      "give two, such as --betas 0.9,0.999");
   optimizer.betas = {betas[0], betas[1]};
   optimizer.epsilon = options.get<double>("epsilon");
+  optimizer.lars_coefficient = options.get<double>("lars-coefficient");
+  optimizer.lars_biases = options.get<bool>("lars-biases");
   return optimizer;
 }
 
@@ -93,6 +95,8 @@ TrainerOptions trainer_options(const Options& options) {
   trainer.optimizer = optimizer_options(options);
   trainer.clip_norm = clip_norm_option(options);
   trainer.accumulate = options.get<std::int64_t>("accumulate");
+  trainer.payload = precision_named(options.get<std::string>("gradient-payload"));
+  trainer.skips = parse_gradient_skips(options.get<std::string>("skip-gradients"));
   trainer.schedule = schedule_options(options);
   trainer.target_mae = options.get<double>("target-mae");
   trainer.evaluate_every = options.get<std::int64_t>("evaluate-every");
@@ -211,7 +215,7 @@ int train(const Comm& world, const Options& options) {
   const RankBinding binding = bind_threads(world);
   NetworkOnMesh network(world, options.get<PartGrid>("parts"), options,
                         precision_named(options.get<std::string>("precision")),
-                        optimizer->states());
+                        states_of(trainer_settings));
   pass_batch(trainer_settings.global_batch, network.mesh.shape(), trainer_settings.accumulate);
   const std::optional<TraceRequest> trace_request = trace_request_of(options, world.size());
   trainer_settings.reduction = reduction_named(options.get<std::string>("reduction"));

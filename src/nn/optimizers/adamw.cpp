@@ -18,9 +18,12 @@ void AdamW::update(Parameters& parameters, const Update& update) {
   const float* g = parameters.diffs().data();
   float *m = parameters.state(0).data(), *v = parameters.state(1).data();
   float* w = parameters.values().data();
-#pragma omp parallel for simd schedule(static) if (parallel : size > 65536)
-  for (std::int64_t i = 0; i < size; ++i)
-    w[i] = kept * w[i] - rate * moments.direction(g[i], m[i], v[i]);
+  for (const HolderGroup& group : parameters.groups()) {
+    const std::int64_t begin = group.trained_offset(), end = begin + group.trained_volume();
+#pragma omp parallel for simd schedule(static) if (parallel : end - begin > 65536)
+    for (std::int64_t i = begin; i < end; ++i)
+      w[i] = kept * w[i] - rate * moments.direction(g[i], m[i], v[i]);
+  }
 }
 
 }  // namespace halomesh

@@ -2,32 +2,11 @@
 // LAMB: see lamb.hpp.
 #include "src/nn/optimizers/lamb.hpp"
 
-#include <cmath>
-
 #include "simulation.hpp"
 
 namespace halomesh {
 
 Lamb::Lamb(const AdamOptions& options) : options_(options) { validate(options); }
-
-void Lamb::sum_squares(Parameters& parameters, const SumOverParts* sum) {
-  sums_.assign(2 * parameters.placements(), 0.0);
-  for (const HolderGroup& group : parameters.groups()) {
-    if (!parameters.counts(group)) continue;
-    for (const ParameterRange& range : group.ranges) {
-      const auto at = static_cast<std::size_t>(range.offset);
-      const auto count = static_cast<std::size_t>(range.volume);
-      sums_[2 * range.placement] = squares_.of(parameters.values().subspan(at, count));
-      sums_[2 * range.placement + 1] = squares_.of(parameters.diffs().subspan(at, count));
-    }
-  }
-  if (sum != nullptr) (*sum)(sums_);
-}
-
-float Lamb::trust_ratio(std::size_t placement) const {
-  const double weights = sums_[2 * placement], steps = sums_[2 * placement + 1];
-  return weights > 0 && steps > 0 ? static_cast<float>(std::sqrt(weights / steps)) : 1.0f;
-}
 
 void Lamb::update(Parameters& parameters, const Update& update) {
   const AdamMoments moments(options_, update.number + 1);
@@ -38,15 +17,18 @@ void Lamb::update(Parameters& parameters, const Update& update) {
   if constexpr (simulation::kOn) {
     simulation::updated(10 * size * static_cast<std::int64_t>(sizeof(float)));
   } else {
-#pragma omp parallel for simd schedule(static) if (parallel : size > 65536)
-    for (std::int64_t i = 0; i < size; ++i)
-      u[i] = moments.direction(u[i], m[i], v[i]) + decay * w[i];
+    for (const HolderGroup& group : parameters.groups()) {
+      const std::int64_t begin = group.trained_offset(), end = begin + group.trained_volume();
+#pragma omp parallel for simd schedule(static) if (parallel : end - begin > 65536)
+      for (std::int64_t i = begin; i < end; ++i)
+        u[i] = moments.direction(u[i], m[i], v[i]) + decay * w[i];
+    }
   }
-  if (decay > 0) sum_squares(parameters, update.sum);
+  if (decay > 0) norms_.take(parameters, update.sum);
   if constexpr (simulation::kOn) return;
   for (const HolderGroup& group : parameters.groups())
-    for (const ParameterRange& range : group.ranges) {
-      const float step = update.rate * (decay > 0 ? trust_ratio(range.placement) : 1.0f);
+    for (const ParameterRange& range : group.trained()) {
+      const float step = update.rate * (decay > 0 ? norms_.ratio(range.placement) : 1.0f);
       const std::int64_t begin = range.offset, end = begin + range.volume;
 #pragma omp parallel for simd schedule(static) if (parallel : end - begin > 65536)
       for (std::int64_t i = begin; i < end; ++i) w[i] -= step * u[i];

@@ -35,12 +35,8 @@ class Lamb : public Optimizer {
   void update(Parameters& parameters, const Update& update) override;
 
  private:
-  void sum_squares(Parameters& parameters, const SumOverParts* sum);
-  float trust_ratio(std::size_t placement) const;
-
   AdamOptions options_;
-  SquareSums squares_;
-  std::vector<double> sums_;  // of each tensor: of the squares of its weights, and of its steps
+  NormSums norms_;  // of the weights and of their steps
 };
 
 }  // namespace halomesh

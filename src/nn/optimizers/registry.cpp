@@ -8,6 +8,7 @@
 #include "joined.hpp"
 #include "src/nn/optimizers/adamw.hpp"
 #include "src/nn/optimizers/lamb.hpp"
+#include "src/nn/optimizers/lars.hpp"
 #include "src/nn/optimizers/sgd.hpp"
 
 namespace halomesh {
@@ -18,6 +19,12 @@ using Made = std::unique_ptr<Optimizer>;
 Made sgd(const OptimizerOptions& o, bool nesterov) {
   return std::make_unique<Sgd>(
       SgdOptions{static_cast<float>(o.momentum), static_cast<float>(o.weight_decay), nesterov});
+}
+
+Made lars(const OptimizerOptions& o) {
+  return std::make_unique<Lars>(LarsOptions{static_cast<float>(o.momentum),
+                                            static_cast<float>(o.weight_decay), o.lars_coefficient,
+                                            o.epsilon, o.lars_biases});
 }
 
 template <class T>
@@ -35,6 +42,7 @@ constexpr std::array kOptimizers = std::to_array<Entry>({
     {"nesterov", [](const OptimizerOptions& o) { return sgd(o, true); }},
     {"adamw", adam<AdamW>},
     {"lamb", adam<Lamb>},
+    {"lars", lars},
 });
 
 }  // namespace

@@ -54,7 +54,12 @@ std::map<std::string, std::string> Sgd::settings() const {
 }
 
 void Sgd::update(Parameters& parameters, const Update& update) {
-  sgd_step(options_, update.rate, parameters.diffs(), parameters.state(0), parameters.values());
+  for (const HolderGroup& group : parameters.groups()) {
+    const auto at = static_cast<std::size_t>(group.trained_offset());
+    const auto count = static_cast<std::size_t>(group.trained_volume());
+    sgd_step(options_, update.rate, parameters.diffs().subspan(at, count),
+             parameters.state(0).subspan(at, count), parameters.values().subspan(at, count));
+  }
 }
 
 }  // namespace halomesh

@@ -23,6 +23,7 @@ std::string printed(std::vector<std::string> arguments) {
   add_model_options(options);
   add_machine_options(options);
   add_optimizer_choice(options);
+  add_payload_option(options);
   for (const char* network : {"--input", "32x32x32x4", "--conv-layers", "3"})
     arguments.emplace_back(network);
   options.parse(arguments);
@@ -89,6 +90,27 @@ TEST_CASE("a plan counts what the optimizer keeps and moves") {
       CHECK(same["step"]["compute_s"] > mesh["step"]["compute_s"]);
     }
   CHECK(compared == sgd.at("meshes").size());
+  CHECK(compared > 0);
+}
+
+TEST_CASE("gradients as bf16 take half the bytes in a plan, and memory for what they lose") {
+  const TempDirectory directory;
+  const auto forecast = [&](const std::string& payload) {
+    const std::string file = (directory / payload).string();
+    printed({"--machine", "fugaku", "--nodes", "8", "--batch", "16", "--json", file,
+             "--gradient-payload", payload});
+    return nlohmann::json::parse(std::ifstream(file)).at("meshes");
+  };
+  const auto fp32 = forecast("fp32"), bf16 = forecast("bf16");
+  std::size_t compared = 0;
+  for (const auto& mesh : fp32)
+    for (const auto& same : bf16) {
+      if (mesh["parts"] != same["parts"]) continue;
+      ++compared;
+      CHECK(same["step"]["memory_bytes"] > mesh["step"]["memory_bytes"]);
+      CHECK(same["step"]["reduction_s"] < mesh["step"]["reduction_s"]);
+    }
+  CHECK(compared == fp32.size());
   CHECK(compared > 0);
 }
 

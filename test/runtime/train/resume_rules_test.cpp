@@ -65,9 +65,18 @@ TEST_CASE("each setting of the trainer is recorded, and its change is detected")
       {"momentum 0.9 -> 0.8", [](Options& o) { o.optimizer.momentum = 0.8; }},
       {"weight-decay 0.0001 -> 0", [](Options& o) { o.optimizer.weight_decay = 0; }},
       {"clip-norm (none) -> 2", [](Options& o) { o.clip_norm = 2; }},
+      {"gradient-payload (none) -> bf16", [](Options& o) { o.payload = DataType::kBfloat16; }},
+      {"skip-gradients (none) -> 2@8",
+       [](Options& o) {
+         o.skips = {{2, 8}};
+       }},
       {"betas 0.9,0.999 -> 0.8,0.999", [](Options& o) { o.optimizer.betas[0] = 0.8; }, constant,
        "adamw"},
       {"epsilon 1e-06 -> 1e-08", [](Options& o) { o.optimizer.epsilon = 1e-8; }, constant, "lamb"},
+      {"lars-coefficient 0.001 -> 0.002", [](Options& o) { o.optimizer.lars_coefficient = 0.002; },
+       constant, "lars"},
+      {"lars-biases off -> on", [](Options& o) { o.optimizer.lars_biases = true; }, constant,
+       "lars"},
       {"warmup-steps 10 -> 20", [](Options& o) { o.schedule.warmup_steps = 20; }, multistep},
       {"milestones 800 -> 900", [](Options& o) { o.schedule.milestones = {900}; }, multistep},
       {"gamma 0.5 -> 0.1", [](Options& o) { o.schedule.gamma = 0.1; }, multistep},

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// LARS: see lars.hpp.
+#include "src/nn/optimizers/lars.hpp"
+
+#include <cmath>
+#include <span>
+
+#include "error.hpp"
+#include "src/nn/optimizers/sgd.hpp"
+
+namespace halomesh {
+
+void validate(const LarsOptions& options) {
+  validate(SgdOptions{options.momentum, options.weight_decay});
+  if (!(options.coefficient > 0 && std::isfinite(options.coefficient)))
+    throw UsageError(fmt::format("coefficient of LARS {:g}", options.coefficient),
+                     "use a --lars-coefficient above 0, such as 0.001");
+  if (!(options.epsilon >= 0 && std::isfinite(options.epsilon)))
+    throw UsageError(fmt::format("epsilon {:g}", options.epsilon),
+                     "use a finite --epsilon of at least 0");
+}
+
+Lars::Lars(const LarsOptions& options) : options_(options) { validate(options); }
+
+std::map<std::string, std::string> Lars::settings() const {
+  return {{"momentum", fmt::format("{}", options_.momentum)},
+          {"weight-decay", fmt::format("{}", options_.weight_decay)},
+          {"epsilon", fmt::format("{}", options_.epsilon)},
+          {"lars-coefficient", fmt::format("{}", options_.coefficient)},
+          {"lars-biases", options_.biases ? "on" : "off"}};
+}
+
+void Lars::update(Parameters& parameters, const Update& update) {
+  norms_.take(parameters, update.sum);
+  for (const HolderGroup& group : parameters.groups())
+    for (const ParameterRange& range : group.trained()) {
+      SgdOptions sgd{options_.momentum, options_.weight_decay};
+      double ratio = 1;
+      if (scales(parameters, range.placement)) {
+        const double w = norms_.of_values(range.placement), g = norms_.of_diffs(range.placement);
+        if (w > 0 && g > 0)
+          ratio = options_.coefficient * w /
+                  (g + static_cast<double>(options_.weight_decay) * w + options_.epsilon);
+      } else {
+        sgd.weight_decay = 0;
+      }
+      const auto at = static_cast<std::size_t>(range.offset);
+      const auto count = static_cast<std::size_t>(range.volume);
+      sgd_step(sgd, static_cast<float>(static_cast<double>(update.rate) * ratio),
+               parameters.diffs().subspan(at, count), parameters.state(0).subspan(at, count),
+               parameters.values().subspan(at, count));
+    }
+}
+
+}  // namespace halomesh
