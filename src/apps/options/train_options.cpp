@@ -72,6 +72,11 @@ void add_run_options(Options& options, const std::string& default_out) {
       .add<std::string>("trace-ranks", "LIST|all|auto", "auto",
                         "ranks in the trace, e.g. 0-3,8; auto: all up to 64, beyond a selection");
   add_reduction_option(options);
+  options
+      .add<Integer>("instances", "N", 1,
+                    "train N models at once, each on 1/N of the ranks, into OUT/instance-00, "
+                    "OUT/instance-01, ...; the seed of instance K is S + K")
+      .at_least(1);
 }
 
 void add_optimizer_options(Options& options) {
