@@ -128,7 +128,8 @@ TEST_CASE("a cell whose data are damaged fails alone, and is tried again") {
   const fs::path damaged = *fs::directory_iterator(data / "train");
   const std::string sound = read_file(damaged);
   flip_bit(damaged, fs::file_size(damaged) / 2);
-  check_failure(scene.run(), 1, {"2 of 2 cells failed: batch-2_seed-7", damaged.string()});
+  check_failure(scene.run(), 1,
+                {"2 of 2 cells failed: batch-2_seed-7, batch-4_seed-7: ", damaged.string()});
   CHECK(scene.record().at("rows").at(0).at("failed") == 1);
   write_file(damaged, sound);
   const Outcome outcome = scene.run();

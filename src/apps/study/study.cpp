@@ -184,34 +184,30 @@ void Study::train_cells(const std::set<std::int64_t>& ended) {
   if (world_.rank() == 0) queue.remove();
 }
 
-/// Reads what all jobs of this study have done.
+/// Reads what all jobs of this study have done. Throws Error for cells that failed.
 int Study::report() {
-  const std::string failures = on_first_rank(world_, [&] {
+  on_first_rank(world_, [&] {
     std::vector<StudyOutcome> outcomes;
-    std::vector<std::string> failed;
+    std::vector<NamedFailure> failed;
     for (const StudyCell& cell : cells_)
       if (const auto outcome = read_outcome(cell, directory(cell), target_)) {
         outcomes.push_back(*outcome);
         if (outcome->end == "failed")
-          failed.push_back(fmt::format("{}: {}", cell.name, outcome->error));
+          failed.push_back({cell.name, Error(outcome->error, outcome->hint)});
       }
     print_rows(std::cout, rows_of(outcomes), target_);
     auto json = study_json(outcomes, target_);
     json["cells_asked_for"] = cells_.size();
     write_run_record(out_ / "study.json", json);
-    std::cout << fmt::format("{} of {} cells have ended; results in {}\n", outcomes.size(),
-                             cells_.size(), (out_ / "study.json").string())
-              << std::flush;
-    return failed.empty() ? std::string()
-                          : fmt::format("{} of {} cells failed: {}", failed.size(), cells_.size(),
-                                        joined(failed, "; "));
+    std::cout << fmt::format("{} of {} cells have ended; results in {}\n",
+                             outcomes.size() - failed.size(), cells_.size(),
+                             (out_ / "study.json").string());
+    if (stopped_) std::cout << "stopped before the end; run again to go on\n";
+    std::cout << std::flush;
+    if (!stopped_ && !failed.empty()) throw joint_failure(failed, std::ssize(cells_), "cells");
+    return std::string();
   });
-  if (stopped_) {
-    if (world_.rank() == 0) std::cout << "stopped before the end; run again to go on" << std::endl;
-    return kExitStopped;
-  }
-  require(failures.empty(), failures, "mend what failed and give the same command again");
-  return kExitDone;
+  return stopped_ ? kExitStopped : kExitDone;
 }
 
 int Study::run() {

@@ -71,6 +71,7 @@ std::optional<StudyOutcome> read_outcome(const StudyCell& cell,
     outcome.seconds = json.at("seconds").get<double>();
     if (json.at("mae").is_number()) outcome.mae = json.at("mae").get<double>();
     if (json.contains("error")) outcome.error = json.at("error").get<std::string>();
+    if (json.contains("hint")) outcome.hint = json.at("hint").get<std::string>();
     if (outcome.end != "failed") find_target(outcome, directory, target);
     return outcome;
   } catch (const std::exception& error) {

@@ -18,8 +18,8 @@ namespace halomesh {
 /// One cell that has ended.
 struct StudyOutcome {
   StudyCell cell;
-  std::string end;  ///< "done", "target", "diverged" or "failed"
-  std::string error;
+  std::string end;          ///< "done", "target", "diverged" or "failed"
+  std::string error, hint;  ///< of the last two
   std::int64_t steps = 0, epochs = 0;
   std::optional<double> mae;  ///< of the last validation
   double seconds = 0;

@@ -2,9 +2,10 @@
 // One of several training runs of a job: see group_training.hpp.
 #include "src/apps/train/group_training.hpp"
 
+#include <algorithm>
 #include <cmath>
-#include <iostream>
 #include <nlohmann/json.hpp>
+#include <utility>
 #include <vector>
 
 #include "joined.hpp"
@@ -78,6 +79,29 @@ GroupResult group_result_of(const Json& json) {
     result.is_usage = json.at("usage").get<bool>();
   }
   return result;
+}
+
+Error joint_failure(const std::vector<NamedFailure>& failed, std::int64_t total,
+                    const std::string& what) {
+  constexpr std::size_t kNames = 3;
+  std::vector<std::pair<std::string, std::vector<std::string>>> causes;
+  for (const NamedFailure& one : failed) {
+    auto cause = std::find_if(causes.begin(), causes.end(),
+                              [&](const auto& each) { return each.first == one.error.what(); });
+    if (cause == causes.end())
+      cause = causes.insert(cause, {one.error.what(), std::vector<std::string>()});
+    cause->second.push_back(one.name);
+  }
+  std::vector<std::string> texts;
+  for (auto& [error, names] : causes) {
+    const std::size_t more = names.size() - std::min(names.size(), kNames);
+    names.resize(names.size() - more);
+    texts.push_back(fmt::format("{}{}: {}", joined(names, ", "),
+                                more > 0 ? fmt::format(" and {} more", more) : "", error));
+  }
+  return Error(
+      fmt::format("{} of {} {} failed: {}", failed.size(), total, what, joined(texts, "; ")),
+      failed.front().error.hint());
 }
 
 Comm group_of(const Comm& world, std::int64_t ranks_each) {

@@ -8,7 +8,9 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "error.hpp"
 #include "runtime/machine/binding.hpp"
 #include "runtime/mpi/mpi.hpp"
 #include "src/apps/options/options.hpp"
@@ -31,6 +33,15 @@ struct GroupResult {
 nlohmann::ordered_json to_json(const GroupResult& result);
 /// Throws nlohmann::json::exception for what is none.
 GroupResult group_result_of(const nlohmann::ordered_json& json);
+
+/// One error for all runs that failed: "2 of 4 instances failed: NAME, NAME: WHAT; NAME: WHAT",
+/// with few names for each cause. `what` is the plural of what they are; `failed` has one or more.
+struct NamedFailure {
+  std::string name;
+  Error error;
+};
+Error joint_failure(const std::vector<NamedFailure>& failed, std::int64_t total,
+                    const std::string& what);
 
 /// Groups of consecutive ranks of equal number: the one of this rank, whose number is
 /// `world.rank() / ranks_each`. Collective over `world`, whose size they divide.

@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "joined.hpp"
 #include "runtime/log/metrics.hpp"
 #include "runtime/mpi/quiet_barrier.hpp"
 #include "runtime/posix/stop_signals.hpp"
@@ -79,23 +78,17 @@ void print_table(std::ostream& out, const std::vector<Instance>& all, double sec
       << std::flush;
 }
 
-/// One error for all instances that failed. Where all failed alike, it is that of each.
+/// One error for all instances that failed. Where all were used wrongly alike, it is that of each.
 void throw_failures(const std::vector<Instance>& all) {
-  std::vector<std::string> texts;
-  std::string hint;
-  const GroupResult& first = all.front().result;
-  bool alike = true;
-  for (const auto& [name, result] : all) {
-    alike = alike && result.has_failed() && result.error == first.error;
-    if (!result.has_failed()) continue;
-    texts.push_back(fmt::format("{}: {}", name, result.error));
-    if (hint.empty()) hint = result.hint;
-  }
-  if (texts.empty()) return;
-  if (alike && first.is_usage) throw UsageError(first.error, first.hint);
-  throw Error(
-      fmt::format("{} of {} instances failed: {}", texts.size(), all.size(), joined(texts, "; ")),
-      hint);
+  std::vector<NamedFailure> failed;
+  for (const auto& [name, result] : all)
+    if (result.has_failed()) failed.push_back({name, Error(result.error, result.hint)});
+  if (failed.empty()) return;
+  const bool alike = std::all_of(all.begin(), all.end(), [&](const Instance& one) {
+    return one.result.is_usage && one.result.error == all.front().result.error;
+  });
+  if (alike) throw UsageError(all.front().result.error, all.front().result.hint);
+  throw joint_failure(failed, std::ssize(all), "instances");
 }
 
 }  // namespace
