@@ -4,8 +4,8 @@
 
 #include <exception>
 
-#include "error.hpp"
 #include "runtime/mpi/in_flight.hpp"
+#include "runtime/mpi/interruptible_waits.hpp"
 #include "system_error.hpp"
 
 namespace halomesh {
@@ -111,6 +111,34 @@ void run_with_collective_errors(
   if (failed(outcome)) alarm.raise();
   alarm.finish();
   throw_first(comm, outcome);
+}
+
+std::optional<ContainedFailure> contained_failure(const Comm& comm,
+                                                  const std::function<void()>& work) {
+  Alarm alarm(comm);
+  bool is_usage = false;
+  const std::string outcome = outcome_of([&] {
+    try {
+      const InterruptibleWaits waits([&alarm] { return alarm.heard(); });
+      work();
+    } catch (const WaitInterrupted&) {  // the rank that failed tells why
+    } catch (const UsageError&) {
+      is_usage = true;
+      throw;
+    }
+    return std::string();
+  });
+  if (failed(outcome)) alarm.raise();
+  alarm.finish();
+  const std::string first = comm.first_text(failed(outcome) ? outcome : std::string());
+  if (first.empty()) return {};
+  is_usage = comm.max(std::int64_t{is_usage ? 1 : 0}) > 0;
+  try {
+    unpack_outcome(first);
+  } catch (const Error& error) {
+    return ContainedFailure{error, is_usage};
+  }
+  return {};
 }
 
 }  // namespace halomesh

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "error.hpp"
 #include "runtime/mpi/mpi.hpp"
 
 namespace halomesh {
@@ -26,5 +28,19 @@ void on_all_ranks(const Comm& comm, const std::function<void()>& work);
 /// true, so that all ranks stop soon after one has failed. Collective.
 void run_with_collective_errors(
     const Comm& comm, const std::function<void(const std::function<bool()>& others_failed)>& work);
+
+/// Why work failed; the same on every rank.
+struct ContainedFailure {
+  Error error;
+  bool is_usage = false;  ///< a UsageError
+};
+
+/// Runs `work`, which may be a whole run on `comm` alone, and returns how it failed: empty when it
+/// did not, on any rank. If it fails on one rank, the others leave it at their next wait (see
+/// InterruptibleWaits); the failure is that of the first rank that failed by itself. What the work
+/// has left in flight is leaked (see in_flight.hpp). A rank whose process ends still ends the job.
+/// Collective.
+std::optional<ContainedFailure> contained_failure(const Comm& comm,
+                                                  const std::function<void()>& work);
 
 }  // namespace halomesh

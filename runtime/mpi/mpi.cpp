@@ -10,6 +10,7 @@
 #include "error.hpp"
 #include "narrow.hpp"
 #include "runtime/mpi/in_flight.hpp"
+#include "runtime/mpi/interruptible_waits.hpp"
 #include "simulation.hpp"
 
 namespace halomesh {
@@ -23,6 +24,23 @@ void mpi_check(int code, const char* file, int line, const char* function) {
                           std::string(text, static_cast<std::size_t>(length))),
               "another rank may have ended first: look for its message above");
 }
+
+namespace {
+
+// Tries until done(). MPI's own waiting calls may never give up their core, which the rank that is
+// waited for may need: after some ten microseconds, other threads run between two tries. Simulated
+// ranks wait in the simulator.
+template <class Done>
+void try_until(const Done& done) {
+  constexpr int kTriesInARow = 64;
+  for (int tries = 0; !done(); ++tries)
+    if (tries >= kTriesInARow) {
+      InterruptibleWaits::check();
+      std::this_thread::yield();
+    }
+}
+
+}  // namespace
 
 Comm::Comm(MPI_Comm handle, bool owned) : handle_(handle), owned_(owned) {
   if (handle_ == MPI_COMM_NULL) return;
@@ -56,6 +74,7 @@ Comm::~Comm() {
 
 Comm Comm::dup() const {
   MPI_Comm result = MPI_COMM_NULL;
+  await_all();
   mpi_check(MPI_Comm_dup(handle_, &result));
   Comm copy(result, true);
   copy.node_ = node_;
@@ -64,12 +83,14 @@ Comm Comm::dup() const {
 
 Comm Comm::split(int color, int key) const {
   MPI_Comm result = MPI_COMM_NULL;
+  await_all();
   mpi_check(MPI_Comm_split(handle_, color < 0 ? MPI_UNDEFINED : color, key, &result));
   return Comm(result, true);
 }
 
 Comm Comm::split_by_node() const {
   MPI_Comm result = MPI_COMM_NULL;
+  await_all();
   mpi_check(MPI_Comm_split_type(handle_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &result));
   return Comm(result, true);
 }
@@ -79,14 +100,35 @@ const Comm& Comm::node() const {
   return *node_;
 }
 
-void Comm::barrier() const { mpi_check(MPI_Barrier(handle_)); }
+void Comm::await_all() const {
+  if (!InterruptibleWaits::exist() || size_ == 1) return;
+  Requests arrived;
+  mpi_check(MPI_Ibarrier(handle_, arrived.add()));
+  arrived.wait_all();
+}
+
+void Comm::await_message(int source, int tag) const {
+  if (!InterruptibleWaits::exist()) return;
+  try_until([&] {
+    int arrived = 0;
+    mpi_check(MPI_Iprobe(source, tag, handle_, &arrived, MPI_STATUS_IGNORE));
+    return arrived != 0;
+  });
+}
+
+void Comm::barrier() const {
+  await_all();
+  mpi_check(MPI_Barrier(handle_));
+}
 
 void Comm::broadcast(std::span<std::byte> bytes, int root) const {
+  await_all();
   mpi_check(MPI_Bcast(bytes.data(), narrow<int>(bytes.size()), MPI_BYTE, root, handle_));
 }
 
 std::string Comm::broadcast(const std::string& text, int root) const {
   std::uint64_t length = text.size();
+  await_all();
   mpi_check(MPI_Bcast(&length, 1, MPI_UINT64_T, root, handle_));
   std::string result = rank_ == root ? text : std::string(length, '\0');
   broadcast(std::as_writable_bytes(std::span(result)), root);
@@ -114,21 +156,25 @@ std::int64_t Comm::max(std::int64_t value) const {
 }
 
 void Comm::sum(std::span<double> values) const {
+  await_all();
   mpi_check(MPI_Allreduce(MPI_IN_PLACE, values.data(), narrow<int>(values.size()), MPI_DOUBLE,
                           MPI_SUM, handle_));
 }
 
 void Comm::sum(std::span<std::int64_t> values) const {
+  await_all();
   mpi_check(MPI_Allreduce(MPI_IN_PLACE, values.data(), narrow<int>(values.size()), MPI_INT64_T,
                           MPI_SUM, handle_));
 }
 
 void Comm::max(std::span<double> values) const {
+  await_all();
   mpi_check(MPI_Allreduce(MPI_IN_PLACE, values.data(), narrow<int>(values.size()), MPI_DOUBLE,
                           MPI_MAX, handle_));
 }
 
 void Comm::max(std::span<std::int64_t> values) const {
+  await_all();
   mpi_check(MPI_Allreduce(MPI_IN_PLACE, values.data(), narrow<int>(values.size()), MPI_INT64_T,
                           MPI_MAX, handle_));
 }
@@ -165,6 +211,7 @@ struct JoinedTexts {
 std::vector<std::string> Comm::gather(const std::string& text) const {
   const int mine = narrow<int>(text.size());
   JoinedTexts texts(rank_ == 0 ? static_cast<std::size_t>(size_) : 0);
+  await_all();
   mpi_check(MPI_Gather(&mine, 1, MPI_INT, texts.lengths.data(), 1, MPI_INT, 0, handle_));
   texts.make_room();
   mpi_check(MPI_Gatherv(text.data(), mine, MPI_CHAR, texts.all.data(), texts.lengths.data(),
@@ -175,6 +222,7 @@ std::vector<std::string> Comm::gather(const std::string& text) const {
 std::vector<std::string> Comm::all_gather(const std::string& text) const {
   const int mine = narrow<int>(text.size());
   JoinedTexts texts(static_cast<std::size_t>(size_));
+  await_all();
   mpi_check(MPI_Allgather(&mine, 1, MPI_INT, texts.lengths.data(), 1, MPI_INT, handle_));
   texts.make_room();
   mpi_check(MPI_Allgatherv(text.data(), mine, MPI_CHAR, texts.all.data(), texts.lengths.data(),
@@ -220,6 +268,7 @@ NodeFlag::NodeFlag(const Comm& node) {
   static_assert(std::atomic<int>::is_always_lock_free);
   void* memory = nullptr;
   const MPI_Aint bytes = node.rank() == 0 ? MPI_Aint{sizeof(std::atomic<int>)} : 0;
+  node.await_all();
   const bool allocated =
       MPI_Win_allocate_shared(bytes, 1, MPI_INFO_NULL, node.handle(), static_cast<void*>(&memory),
                               &window_) == MPI_SUCCESS;
@@ -261,20 +310,6 @@ bool Requests::test_all() {
                           MPI_STATUSES_IGNORE));
   return done != 0;
 }
-
-namespace {
-
-// Tries until done(). MPI's own waiting calls may never give up their core, which the rank that is
-// waited for may need: after some ten microseconds, other threads run between two tries. Simulated
-// ranks wait in the simulator.
-template <class Done>
-void try_until(const Done& done) {
-  constexpr int kTriesInARow = 64;
-  for (int tries = 0; !done(); ++tries)
-    if (tries >= kTriesInARow) std::this_thread::yield();
-}
-
-}  // namespace
 
 void Requests::wait_all() {
   if constexpr (simulation::kOn)

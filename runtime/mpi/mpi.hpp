@@ -45,6 +45,11 @@ class Comm {
 
   /// The collectives below are called by every rank of this communicator.
   void barrier() const;
+  /// Call it before a blocking collective of MPI: waits for all ranks where waits can be
+  /// interrupted (see InterruptibleWaits), and otherwise does nothing.
+  void await_all() const;
+  /// The same before MPI_Recv: waits for the message. Local.
+  void await_message(int source, int tag) const;
   void broadcast(std::span<std::byte> bytes, int root) const;
   /// Every rank gets rank `root`'s text.
   std::string broadcast(const std::string& text, int root) const;

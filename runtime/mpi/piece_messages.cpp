@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "narrow.hpp"
+#include "runtime/mpi/interruptible_waits.hpp"
 
 namespace halomesh {
 namespace {
@@ -71,6 +72,7 @@ void PieceMessages::send(Buffer buffer, std::size_t count, int destination) {
 
 // In the order of posting: in that order they match the messages of one sender.
 void PieceMessages::progress() {
+  InterruptibleWaits::check();
   while (pending_ > 0) {
     Message& message = receives_[oldest_];
     int arrived = 0, count = 0;

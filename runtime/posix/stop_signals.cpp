@@ -25,6 +25,7 @@ volatile std::sig_atomic_t stop_requested = 0;  // the signal's number
 volatile std::sig_atomic_t report_requested = 0;
 std::atomic<std::atomic<int>*> stop_answered = nullptr;
 std::array<std::string, kAll.size()> answers;  // unchanged while handlers are installed
+int existing = 0;
 
 void request_stop(int number) {
   stop_requested = number;
@@ -44,11 +45,13 @@ void request_report(int /*number*/) { report_requested = 1; }
 
 StopSignals::StopSignals(std::atomic<int>* answered, const std::string& answer) {
   static_assert(kSignals == kAll.size());
-  stop_requested = 0;
+  if (existing++ == 0) stop_requested = 0;
   report_requested = 0;
+  stop_answered = nullptr;  // while the answers change
+  for (std::size_t i = 0; i < kAll.size(); ++i)
+    answers[i] = std::string("halomesh: ") + kAll[i].name + " received: " + answer + '\n';
   stop_answered = answered;
   for (std::size_t i = 0; i < kAll.size(); ++i) {
-    answers[i] = std::string("halomesh: ") + kAll[i].name + " received: " + answer + '\n';
     const int number = kAll[i].number;
     ::sigaction(number, nullptr, &before_[i]);
     if (before_[i].sa_handler == SIG_IGN && (number == SIGINT || number == SIGHUP)) continue;
@@ -71,6 +74,7 @@ StopSignals::~StopSignals() {
   for (std::size_t i = 0; i < kAll.size(); ++i) ::sigaction(kAll[i].number, &before_[i], nullptr);
   ::sigaction(SIGUSR1, &before_report_, nullptr);
   stop_answered = nullptr;
+  --existing;
 }
 
 bool StopSignals::requested() const { return stop_requested != 0; }

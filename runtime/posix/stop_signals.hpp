@@ -16,7 +16,8 @@ namespace halomesh {
 /// Engine, LSF). SIGUSR1 asks for a report instead and stops nothing. SIGINT and SIGHUP stay
 /// ignored if they were when the process started, as under nohup. The destructor restores the
 /// previous handlers and, during an exception, suppresses the answers of other ranks, because this
-/// rank's error message says more. One at a time per process, because signals are global.
+/// rank's error message says more. Signals are global, and so is what they request: one object at a
+/// time per process, or one within the life of another, which then keeps the request that has come.
 class StopSignals {
  public:
   /// The first rank that finds `answered` cleared (it may be shared; null: this rank is silent)

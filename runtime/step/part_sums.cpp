@@ -13,6 +13,7 @@ void PartSums::sum(std::span<double> values) {
   const auto parts = static_cast<std::size_t>(group_.size());
   gathered_.resize(std::max(gathered_.size(), parts * values.size()));
   const int count = narrow<int>(values.size());
+  group_.await_all();
   mpi_check(MPI_Allgather(values.data(), count, MPI_DOUBLE, gathered_.data(), count, MPI_DOUBLE,
                           group_.handle()));
   for (std::size_t i = 0; i < values.size(); ++i) {

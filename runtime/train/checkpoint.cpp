@@ -120,13 +120,17 @@ void gather_rows(const ProcessMesh& mesh, const ParameterPlacement& where,
     const Range held = rows_held(holders.slice, rows);
     if (held.extent() == 0) continue;
     const int source = narrow<int>(holders.parts.front());
-    if (source != 0 && source == group.rank())
-      mpi_check(
-          MPI_Send(mine.data(), narrow<int>(mine.size()), MPI_FLOAT, 0, kTag, group.handle()));
+    if (source != 0 && source == group.rank()) {
+      Requests message;  // not MPI_Send, whose waiting cannot be interrupted
+      mpi_check(MPI_Isend(mine.data(), narrow<int>(mine.size()), MPI_FLOAT, 0, kTag, group.handle(),
+                          message.add()));
+      message.wait_all();
+    }
     if (group.rank() != 0) continue;
     std::span<const float> piece = mine;
     if (source != 0) {
       received.resize(static_cast<std::size_t>(held.extent() * holders.slice.in.volume()));
+      group.await_message(source, kTag);
       mpi_check(MPI_Recv(received.data(), narrow<int>(received.size()), MPI_FLOAT, source, kTag,
                          group.handle(), MPI_STATUS_IGNORE));
       piece = received;

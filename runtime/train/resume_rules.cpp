@@ -77,6 +77,7 @@ constexpr std::array kRules = std::to_array<ResumeRule>({
     {"trace-ranks", kFree},
     {"trace-steps", kFree},
     {"resume", kFree},
+    {"instances", kFree},
     {"allow-changes", kFree},
     {"init-from", kFree},
     {"mllog", kFree},

@@ -244,10 +244,11 @@ void Trainer::tell(const std::optional<TraceReport>& trace) {
 }
 
 void Trainer::after_step(const StepSums& sums, double seconds) {
-  if (!std::isfinite(sums.loss))
-    throw Error(fmt::format("the loss of step {} is {:g} with learning rate {:g}", step_, sums.loss,
-                            schedule_.rate(step_ - 1)),
-                "lower --lr, or lengthen the warm-up; the last checkpoint is from before");
+  if (!std::isfinite(sums.loss)) {
+    result_.divergence = fmt::format("the loss of step {} is {:g} with learning rate {:g}", step_,
+                                     sums.loss, schedule_.rate(step_ - 1));
+    return;
+  }
   if (run_steps_++ == 0) result_.first_loss = sums.loss;
   recent_loss_ = run_steps_ == 1 ? sums.loss : 0.9 * recent_loss_ + 0.1 * sums.loss;
   training_s_ += seconds;
@@ -276,6 +277,9 @@ bool Trainer::evaluate_now(std::int64_t epoch) {
   if (!result_.first_evaluation) result_.first_evaluation = evaluation;
   result_.last_evaluation = evaluation;
   evaluated_step_ = step_;
+  if (!std::isfinite(evaluation.mae))
+    result_.divergence =
+        fmt::format("the validation MAE after step {} is {:g}", step_, evaluation.mae);
   return true;
 }
 
@@ -351,7 +355,7 @@ bool Trainer::train_epoch() {
     after_step(sums, MPI_Wtime() - begin);
     if (options_.timeline != nullptr) tell(options_.timeline->after_step());
     if (sums.report) report_phases();
-    stopped = sums.stop;
+    stopped = sums.stop || diverged();
     if (!stopped && step_ < end && checkpoint_due()) save();
   }
   log_phases();
@@ -361,6 +365,7 @@ bool Trainer::train_epoch() {
 bool Trainer::finish_epoch() {
   const std::int64_t epoch = (step_ - 1) / steps_per_epoch();
   if (evaluation_pending() && !evaluate_now(epoch)) return false;
+  if (diverged()) return false;
   if (step_ % steps_per_epoch() == 0) mllog_.epoch_stop(epoch);
   // After the evaluation, so that a run killed in between repeats it when it resumes.
   if (options_.checkpoint_every == 0 || checkpoint_due()) save();
@@ -418,11 +423,14 @@ TrainingEnd Trainer::train_to_end() {
   const bool evaluates_first = options_.evaluate_every > 0 && options_.evaluate_first && step_ == 0;
   if (evaluates_first && !evaluate_now(-1)) return TrainingEnd::kStopped;
   // A run may have been stopped at an epoch's end, before its validation.
-  if (step_ > 0 && !finish_epoch()) return TrainingEnd::kStopped;
+  if (step_ > 0 && !finish_epoch())
+    return diverged() ? TrainingEnd::kDiverged : TrainingEnd::kStopped;
   while (!finished()) {
     // A run that is told to stop after its last step has completed anyway.
     const bool stopped = !train_epoch() && (!limit_reached() || evaluation_due());
-    if (stopped || !finish_epoch()) return TrainingEnd::kStopped;
+    const bool complete = !diverged() && !stopped && finish_epoch();
+    if (diverged()) return TrainingEnd::kDiverged;
+    if (!complete) return TrainingEnd::kStopped;
   }
   return target_reached() ? TrainingEnd::kTargetReached : TrainingEnd::kDone;
 }
@@ -431,8 +439,10 @@ TrainingResult Trainer::run() {
   open_logs();
   progress_ = Progress("training", "steps", last_step(), mesh_.world().rank() == 0, step_);
   result_.end = train_to_end();
-  if (result_.end != TrainingEnd::kStopped) mllog_.run_stop(target_reached());
-  save();
+  if (result_.end != TrainingEnd::kDiverged) {
+    if (result_.end != TrainingEnd::kStopped) mllog_.run_stop(target_reached());
+    save();
+  }
   if (options_.timeline != nullptr) tell(options_.timeline->finish());
   progress_.finish();
   result_.steps = step_;

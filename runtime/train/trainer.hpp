@@ -75,7 +75,7 @@ std::vector<std::string> states_of(const TrainerOptions& options);
 /// The settings that a checkpoint records in /run, by the names of resume_rules().
 Settings recorded_settings(const TrainerOptions& options, const SampleOrder& order);
 
-enum class TrainingEnd { kDone, kTargetReached, kStopped };
+enum class TrainingEnd { kDone, kTargetReached, kStopped, kDiverged };
 
 struct TrainingResult {
   TrainingEnd end = TrainingEnd::kDone;
@@ -85,7 +85,8 @@ struct TrainingResult {
   double input_wait = 0;     ///< part of the training steps' time that this rank waited for input
   double first_loss = 0, last_loss = 0;  ///< first step of this run; running mean at its end
   std::optional<Evaluation> first_evaluation, last_evaluation;
-  std::string phases;  ///< a table of where the time of this run's steps went; "" without steps
+  std::string phases;      ///< a table of where the time of this run's steps went; "" without steps
+  std::string divergence;  ///< kDiverged: at which step, and the loss
 };
 
 /// Trains a network on one rank. Constructor and run() are collective over mesh.world().
@@ -104,7 +105,7 @@ class Trainer {
   std::vector<std::string> resume(const TrainingState& state);
 
   /// Trains until epochs, steps, the target, the wall limit or a signal end it, and writes a
-  /// checkpoint. Throws Error when the loss is no longer finite.
+  /// checkpoint; or, without one, until the loss is no longer finite.
   TrainingResult run();
 
   std::int64_t steps_per_epoch() const { return order_.training_steps(); }
@@ -126,6 +127,7 @@ class Trainer {
   bool target_reached() const;
   bool finished() const { return limit_reached() || target_reached(); }
   bool must_stop() const;
+  bool diverged() const { return !result_.divergence.empty(); }
   void open_logs();
   bool open_input();  // false when it was stopped
   TrainingEnd train_to_end();

@@ -31,7 +31,7 @@ struct Command {
 constexpr std::array<Command, 1> kCommands = {
     {{"bench", "simulate training, layer by layer, on ranks of another machine", run_bench}}};
 #else
-constexpr std::array<Command, 14> kCommands = {{
+constexpr std::array<Command, 15> kCommands = {{
     {"synth", "generate a data set of synthetic universes", run_synth},
     {"convert", "convert a data set of any supported format into an archive", run_convert},
     {"train", "train a network", run_train},
@@ -39,6 +39,7 @@ constexpr std::array<Command, 14> kCommands = {{
     {"predict", "write the predictions of a checkpoint for a data set", run_predict},
     {"bench", "measure the speed of training and evaluation, layer by layer", run_bench},
     {"scaling", "measure strong and weak scaling on several numbers of ranks", run_scaling},
+    {"study", "train over a grid of options and seeds, side by side", run_study},
     {"plan", "print the geometry of a network on a mesh: boxes, messages, memory", run_plan},
     {"jobscript", "print a job script for a site", run_jobscript},
     {"mlperf-summary", "summarise MLPerf logs and print their score", run_mlperf_summary},

@@ -38,6 +38,7 @@ src/apps/forecast | include partition partition/cost src/nn src/apps/options run
 src/apps/bench    | include partition partition/cost src/nn models @runtime src/apps/options src/apps/forecast src/apps/launch src/apps/train | std system json omp
 src/apps/plan     | include partition partition/cost src/nn models @runtime src/apps/options src/apps/launch src/apps/forecast | std system boost json
 src/apps/records  | include runtime/posix runtime/log                 | std system json
+src/apps/study    | include partition src/nn models @runtime src/apps/options src/apps/launch src/apps/train src/apps/records | std system json
 src/apps/report   | include partition src/nn models @runtime src/apps/options src/apps/launch src/apps/records | std system json zlib
 src/apps/scaling  | include partition partition/cost src/nn models @runtime src/apps/options src/apps/launch src/apps/train src/apps/forecast src/apps/bench src/apps/plan src/apps/records src/apps/report | std json
 src/apps/watch    | include runtime/posix runtime/log src/apps/options src/apps/launch src/apps/records | std system json

@@ -34,7 +34,7 @@ REFUSED = {
         "model": "unet", "momentun": "0.5", "optimizer": "adam x", "betas": "x 1,0.9 0.9,-0.1 nan,0.9 0.9",
         "epsilon": "x -1 nan", "clip-norm": "x -1 nan", "accumulate": f"0 -1 x {HUGE}", "milestones": "x 1.5",
         "warmup-steps": f"-1 x {HUGE}", "gamma": "x -1 nan", "decay-steps": f"-1 x {HUGE}", "min-lr": "x -1 nan",
-        "poly-power": "x -1 nan",
+        "poly-power": "x -1 nan", "instances": f"0 -1 x 3 {HUGE}",
     },
     "plan": {
         "parts": "1000x1000x1000 100000x1x1 9223372036854775807x1x1 0x0x0",

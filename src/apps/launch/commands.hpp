@@ -11,6 +11,7 @@ int run_eval(int argc, char** argv);
 int run_predict(int argc, char** argv);
 int run_bench(int argc, char** argv);
 int run_scaling(int argc, char** argv);
+int run_study(int argc, char** argv);
 int run_plan(int argc, char** argv);
 int run_synth(int argc, char** argv);
 int run_convert(int argc, char** argv);

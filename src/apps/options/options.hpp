@@ -90,6 +90,10 @@ class Options {
     if (!value) throw std::logic_error("option " + name + " is of another type");
     return *value;
   }
+  /// Replaces the value of a declared option; `text` must be readable as its type.
+  void replace(const std::string& name, const std::string& text) {
+    const_cast<boost::program_options::variable_value&>(values_.at(name)).value() = text;  // NOLINT
+  }
   /// True when the command line or the file gave the option.
   bool is_given(const std::string& name) const { return !values_.at(name).defaulted(); }
   /// The options of the command line as given; a bare switch has no value.

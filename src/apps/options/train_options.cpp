@@ -73,6 +73,11 @@ void add_run_options(Options& options, const std::string& default_out) {
                         "ranks in the trace, e.g. 0-3,8; auto: all up to 64, beyond a selection");
   add_reduction_option(options);
   add_payload_option(options);
+  options
+      .add<Integer>("instances", "N", 1,
+                    "train N models at once, each on 1/N of the ranks, into OUT/instance-00, "
+                    "OUT/instance-01, ...; the seed of instance K is S + K")
+      .at_least(1);
 }
 
 void add_optimizer_options(Options& options) {
@@ -161,6 +166,11 @@ void add_payload_option(Options& options) {
       "added to later gradients");
 }
 
+DataType payload_type(const Options& options) {
+  return options.get<std::string>("gradient-payload") == "bf16" ? DataType::kBfloat16
+                                                                : DataType::kFloat32;
+}
+
 void add_optimizer_choice(Options& options) {
   const auto names = optimizer_names();
   options.add_choice("optimizer", names, names.front(), "what updates the weights");
@@ -173,7 +183,7 @@ std::unique_ptr<Optimizer> chosen_optimizer(const Options& options) {
 }
 
 std::int64_t state_arrays(const Options& options) {
-  const bool keeps_residual = options.get<std::string>("gradient-payload") == "bf16";
+  const bool keeps_residual = payload_type(options) == DataType::kBfloat16;
   return std::ssize(chosen_optimizer(options)->states()) + (keeps_residual ? 1 : 0);
 }
 

@@ -18,8 +18,10 @@ void add_training_options(Options& options, const std::string& default_out = {})
 /// Declares --reduction: how gradients are summed over ranks.
 void add_reduction_option(Options& options);
 
-/// Declares --gradient-payload, of the names of precision_named().
+/// Declares --gradient-payload.
 void add_payload_option(Options& options);
+/// The type that it names. Any CPU can round to bf16, so none is refused.
+DataType payload_type(const Options& options);
 
 /// Declares --optimizer.
 void add_optimizer_choice(Options& options);

@@ -45,7 +45,7 @@ Job job_of(const Options& options, const Model& model, const fs::path& jobscript
   job.nodes = options.get<std::int64_t>("nodes");
   const auto optimizer = chosen_optimizer(options);
   job.options.optimizer_states = state_arrays(options);
-  job.options.payload = precision_named(options.get<std::string>("gradient-payload"));
+  job.options.payload = payload_type(options);
   job.options.update_traffic = optimizer->traffic();
   job.max_parts = options.get<std::int64_t>("max-parts");
   job.work.batch = options.get<std::int64_t>("batch");

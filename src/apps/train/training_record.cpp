@@ -60,12 +60,25 @@ Json training_record(const Options& options, const RankBinding& binding,
   return record;
 }
 
+const char* name_of(TrainingEnd end) {
+  switch (end) {
+    case TrainingEnd::kDone:
+      return "done";
+    case TrainingEnd::kTargetReached:
+      return "target";
+    case TrainingEnd::kDiverged:
+      return "diverged";
+    case TrainingEnd::kStopped:
+      break;
+  }
+  return "stopped";
+}
+
 Json end_record(const TrainingResult& result) {
-  const char* const name = result.end == TrainingEnd::kDone            ? "done"
-                           : result.end == TrainingEnd::kTargetReached ? "target"
-                                                                       : "stopped";
-  return {
-      {"time", unix_time()}, {"result", name}, {"steps", result.steps}, {"epochs", result.epochs}};
+  return {{"time", unix_time()},
+          {"result", name_of(result.end)},
+          {"steps", result.steps},
+          {"epochs", result.epochs}};
 }
 
 Json job_record(const std::function<const char*(const char*)>& variable) {

@@ -28,7 +28,10 @@ struct TrainingSetup {
 nlohmann::ordered_json training_record(const Options& options, const RankBinding& binding,
                                        const TrainingSetup& setup);
 
-/// How a run ended: "done", "target" or "stopped", when, and after how many steps and epochs.
+/// "done", "target", "stopped" or "diverged".
+const char* name_of(TrainingEnd end);
+
+/// How a run ended, by that name, when, and after how many steps and epochs.
 nlohmann::ordered_json end_record(const TrainingResult& result);
 
 /// {"scheduler", "id"} of the batch job that this process belongs to, from its environment by

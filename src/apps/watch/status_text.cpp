@@ -37,6 +37,7 @@ std::string of_total(const char* what, std::int64_t done, const std::optional<st
 std::string state_text(const RunStatus& status) {
   if (status.state == RunState::kSilent) return "silent for " + Progress::duration(status.silent_s);
   if (status.state == RunState::kRunning) return "running";
+  if (status.result == "diverged") return "diverged: the loss was no longer finite";
   if (status.result == "target") return "done: reached the target MAE";
   return status.result == "stopped" ? "stopped before the end: start it again to resume" : "done";
 }

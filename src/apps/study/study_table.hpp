@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// What came of the cells of a study: rows over seeds, as text and as JSON.
+// Must not depend on MPI.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <iosfwd>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/apps/study/study_file.hpp"
+
+namespace halomesh {
+
+/// One cell that has ended.
+struct StudyOutcome {
+  StudyCell cell;
+  std::string end;          ///< "done", "target", "diverged" or "failed"
+  std::string error, hint;  ///< of the last two
+  std::int64_t steps = 0, epochs = 0;
+  std::optional<double> mae;  ///< of the last validation
+  double seconds = 0;
+  /// Of the first validation whose MAE was at most the target; none if there was none.
+  std::optional<std::int64_t> epochs_to_target, samples_to_target;
+};
+
+/// Reads what training has left in `directory`. Empty where it has not ended. `target` 0: none.
+/// Throws Error for a damaged file.
+std::optional<StudyOutcome> read_outcome(const StudyCell& cell,
+                                         const std::filesystem::path& directory, double target);
+
+/// Mean and range; of nothing: count 0.
+struct Range3 {
+  std::int64_t count = 0;
+  double mean = 0, min = 0, max = 0;
+  void add(double value);
+};
+
+/// The cells that differ by their seeds alone.
+struct StudyRow {
+  StudyValues varied;
+  std::int64_t cells = 0, diverged = 0, failed = 0;
+  Range3 epochs, samples;  ///< to the target, of those that reached it
+  Range3 mae;              ///< final ones, of those that neither diverged nor failed
+  Range3 seconds;
+};
+std::vector<StudyRow> rows_of(const std::vector<StudyOutcome>& outcomes);
+
+void print_rows(std::ostream& out, const std::vector<StudyRow>& rows, double target);
+/// {"target", "cells": [...], "rows": [...]}.
+nlohmann::ordered_json study_json(const std::vector<StudyOutcome>& outcomes, double target);
+
+}  // namespace halomesh

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// One of several training runs of a job: see group_training.hpp.
+#include "src/apps/train/group_training.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "joined.hpp"
+#include "runtime/log/metrics.hpp"
+#include "runtime/mpi/collective_errors.hpp"
+#include "runtime/posix/input_file.hpp"
+#include "runtime/posix/output_redirection.hpp"
+#include "src/apps/train/training_record.hpp"
+#include "src/apps/train/training_run.hpp"
+
+namespace halomesh {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// What an earlier job has written, as far as it is readable; of value on rank 0.
+double earlier_seconds(const std::filesystem::path& file) {
+  std::error_code none;
+  if (!std::filesystem::exists(file, none)) return 0;
+  const Json json = Json::parse(read_input_file(file), nullptr, false);
+  return json.is_object() && json.contains("seconds") && json["seconds"].is_number()
+             ? json["seconds"].get<double>()
+             : 0;
+}
+
+/// Where nothing fails; collective.
+GroupResult result_of(const Comm& group, const Options& options, const RankBinding& binding) {
+  const double begin_s = MPI_Wtime();
+  const TrainingResult training = run_training(group, options, binding);
+  GroupResult result;
+  result.end = name_of(training.end);
+  result.steps = training.steps;
+  result.epochs = training.epochs;
+  if (training.last_evaluation && std::isfinite(training.last_evaluation->mae))
+    result.mae = training.last_evaluation->mae;
+  result.trained = training.samples_per_s > 0 || training.end == TrainingEnd::kDiverged;
+  if (training.end == TrainingEnd::kDiverged) {
+    const Error error = divergence_error(training);
+    result.error = error.what();
+    result.hint = error.hint();
+  }
+  result.seconds = MPI_Wtime() - begin_s;
+  return result;
+}
+
+}  // namespace
+
+Json to_json(const GroupResult& result) {
+  Json json = {{"result", result.end},      {"steps", result.steps},
+               {"epochs", result.epochs},   {"mae", result.mae ? Json(*result.mae) : Json()},
+               {"seconds", result.seconds}, {"trained", result.trained}};
+  if (result.has_failed()) {
+    json["error"] = result.error;
+    json["hint"] = result.hint;
+    json["usage"] = result.is_usage;
+  }
+  return json;
+}
+
+GroupResult group_result_of(const Json& json) {
+  GroupResult result;
+  result.end = json.at("result").get<std::string>();
+  result.steps = json.at("steps").get<std::int64_t>();
+  result.epochs = json.at("epochs").get<std::int64_t>();
+  if (!json.at("mae").is_null()) result.mae = json.at("mae").get<double>();
+  result.seconds = json.at("seconds").get<double>();
+  result.trained = json.at("trained").get<bool>();
+  if (result.has_failed()) {
+    result.error = json.at("error").get<std::string>();
+    result.hint = json.at("hint").get<std::string>();
+    result.is_usage = json.at("usage").get<bool>();
+  }
+  return result;
+}
+
+Error joint_failure(const std::vector<NamedFailure>& failed, std::int64_t total,
+                    const std::string& what) {
+  constexpr std::size_t kNames = 3;
+  std::vector<std::pair<std::string, std::vector<std::string>>> causes;
+  for (const NamedFailure& one : failed) {
+    auto cause = std::find_if(causes.begin(), causes.end(),
+                              [&](const auto& each) { return each.first == one.error.what(); });
+    if (cause == causes.end())
+      cause = causes.insert(cause, {one.error.what(), std::vector<std::string>()});
+    cause->second.push_back(one.name);
+  }
+  std::vector<std::string> texts;
+  for (auto& [error, names] : causes) {
+    const std::size_t more = names.size() - std::min(names.size(), kNames);
+    names.resize(names.size() - more);
+    texts.push_back(fmt::format("{}{}: {}", joined(names, ", "),
+                                more > 0 ? fmt::format(" and {} more", more) : "", error));
+  }
+  return Error(
+      fmt::format("{} of {} {} failed: {}", failed.size(), total, what, joined(texts, "; ")),
+      failed.front().error.hint());
+}
+
+Comm group_of(const Comm& world, std::int64_t ranks_each) {
+  return world.split(static_cast<int>(world.rank() / ranks_each), world.rank());
+}
+
+std::int64_t ranks_of_group(const Comm& world, std::int64_t groups, const std::string& option) {
+  const std::int64_t ranks = world.size();
+  if (ranks % groups == 0) return ranks / groups;
+  std::vector<std::int64_t> fit;
+  for (std::int64_t n = 1; n <= ranks; ++n)
+    if (ranks % n == 0) fit.push_back(n);
+  throw UsageError(fmt::format("{} {} does not divide the {} {}", option, groups, ranks,
+                               ranks == 1 ? "rank" : "ranks"),
+                   fmt::format("give {} {}, or start a multiple of {} ranks", option,
+                               joined(fit, fit.size() == 2 ? " or " : ", "), groups));
+}
+
+void refuse_shared_files(const Options& options, const std::string& why) {
+  const auto refuse = [&](const std::string& option, const std::string& hint) {
+    throw UsageError(
+        fmt::format("--{} {} cannot be used {}", option, options.get<std::string>(option), why),
+        hint);
+  };
+  if (!options.get<std::string>("trace").empty())
+    refuse("trace", "trace one training run alone, which writes the file");
+  if (!options.get<std::string>("stage-dir").empty())
+    refuse("stage-dir", "leave it out: runs do not share a stage, and would stage the data again");
+  const auto resume = options.get<std::string>("resume");
+  if (resume != "auto" && resume != "never")
+    refuse("resume", "leave it out: each run resumes from its own latest checkpoint");
+}
+
+GroupResult train_in_group(const Comm& group, const Options& options, const RankBinding& binding) {
+  const std::filesystem::path out = options.get<std::string>("out");
+  const double begin_s = MPI_Wtime();
+  double earlier_s = 0;
+  GroupResult result;
+  const auto failure = contained_failure(group, [&] {
+    on_first_rank(group, [&] {
+      std::filesystem::create_directories(out);
+      earlier_s = earlier_seconds(out / "result.json");
+      return std::string();
+    });
+    const OutputRedirection redirection(out / "output.txt");
+    result = result_of(group, options, binding);
+    if (!result.trained && result.is_complete() && earlier_s > 0) result.seconds = earlier_s;
+    on_first_rank(group, [&] {
+      write_run_record(out / "result.json", to_json(result));
+      return std::string();
+    });
+  });
+  if (!failure) return result;
+  result = GroupResult();
+  result.end = "failed";
+  result.error = failure->error.what();
+  result.hint = failure->error.hint();
+  result.is_usage = failure->is_usage;
+  result.trained = true;
+  result.seconds = MPI_Wtime() - begin_s;
+  if (group.rank() == 0) try {
+      write_run_record(out / "result.json", to_json(result));
+    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): it has failed for a reason to report
+    }
+  return result;
+}
+
+}  // namespace halomesh

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// One of several training runs of a job, each on a group of its ranks: where it fails, the others
+// go on. Must not depend on why there are several.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "error.hpp"
+#include "runtime/machine/binding.hpp"
+#include "runtime/mpi/mpi.hpp"
+#include "src/apps/options/options.hpp"
+
+namespace halomesh {
+
+/// How one run ended.
+struct GroupResult {
+  std::string end;          ///< see name_of(TrainingEnd), or "failed"
+  std::string error, hint;  ///< of "diverged" and "failed"
+  bool is_usage = false;    ///< failed with a UsageError
+  std::int64_t steps = 0, epochs = 0;
+  std::optional<double> mae;  ///< of the last validation
+  double seconds = 0;         ///< from setting up to the end, of the job that trained it last
+  bool trained = false;       ///< false: an earlier job had completed it
+
+  bool is_complete() const { return end == "done" || end == "target"; }
+  bool has_failed() const { return end == "diverged" || end == "failed"; }
+};
+nlohmann::ordered_json to_json(const GroupResult& result);
+/// Throws nlohmann::json::exception for what is none.
+GroupResult group_result_of(const nlohmann::ordered_json& json);
+
+/// One error for all runs that failed: "2 of 4 instances failed: NAME, NAME: WHAT; NAME: WHAT",
+/// with few names for each cause. `what` is the plural of what they are; `failed` has one or more.
+struct NamedFailure {
+  std::string name;
+  Error error;
+};
+Error joint_failure(const std::vector<NamedFailure>& failed, std::int64_t total,
+                    const std::string& what);
+
+/// Groups of consecutive ranks of equal number: the one of this rank, whose number is
+/// `world.rank() / ranks_each`. Collective over `world`, whose size they divide.
+Comm group_of(const Comm& world, std::int64_t ranks_each);
+
+/// The number of ranks in each of `groups` groups. Throws UsageError, naming the `option`, that the
+/// groups do not divide the ranks, with those that do.
+std::int64_t ranks_of_group(const Comm& world, std::int64_t groups, const std::string& option);
+
+/// Throws UsageError for options of `train` that cannot be used with several runs in one job, such
+/// as a file that all of them would write. `why` ends the sentence, e.g. "with --instances".
+void refuse_shared_files(const Options& options, const std::string& why);
+
+/// Runs run_training() on `group`, with what it prints in OUT/output.txt, and writes
+/// OUT/result.json (see to_json()). No failure of this run is thrown, but returned. Collective over
+/// `group`.
+GroupResult train_in_group(const Comm& group, const Options& options, const RankBinding& binding);
+
+}  // namespace halomesh
