@@ -122,8 +122,8 @@ void gather_rows(const ProcessMesh& mesh, const ParameterPlacement& where,
     const int source = narrow<int>(holders.parts.front());
     if (source != 0 && source == group.rank()) {
       Requests message;  // not MPI_Send, whose waiting cannot be interrupted
-      mpi_check(MPI_Isend(mine.data(), narrow<int>(mine.size()), MPI_FLOAT, 0, kTag, group.handle(),
-                          message.add()));
+      mpi_check(MPI_Issend(mine.data(), narrow<int>(mine.size()), MPI_FLOAT, 0, kTag,
+                           group.handle(), message.add()));
       message.wait_all();
     }
     if (group.rank() != 0) continue;

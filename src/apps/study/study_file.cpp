@@ -103,7 +103,8 @@ std::vector<StudyValues> alternatives_of(const std::string& where, const std::st
 /// What a directory may be called: other characters become '-'.
 std::string directory_name(const StudyCell& cell) {
   std::string name;
-  for (const auto& [option, value] : cell.varied) name += option + '-' + value + '_';
+  for (const auto& [option, value] : cell.varied)
+    name.append(option).append("-").append(value).append("_");
   name += "seed-" + to_text(cell.seed);
   for (char& c : name)
     if (std::string(",.+_").find(c) == std::string::npos && std::isalnum(c) == 0) c = '-';
