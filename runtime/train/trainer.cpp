@@ -332,11 +332,12 @@ void Trainer::skip_gradients() {
   const std::size_t first = first_trained_layer(geometry_, layers);
   training_.train_from(first);
   skipped_layers_ = layers;
-  progress_.message(fmt::format(
-      "epoch {}: no gradients below {}; sums of gradients take {:.4g} MB a step over all ranks, "
-      "before {:.4g}",
-      step_ / steps_per_epoch() + 1, geometry_.layers()[first].name,
-      static_cast<double>(bytes()) * 1e-6, static_cast<double>(before) * 1e-6));
+  progress_.message(
+      fmt::format("epoch {}: gradients below {} are skipped; gradient sums now take {:.4g} MB per "
+                  "step over all "
+                  "ranks (before: {:.4g})",
+                  step_ / steps_per_epoch() + 1, geometry_.layers()[first].name,
+                  static_cast<double>(bytes()) * 1e-6, static_cast<double>(before) * 1e-6));
 }
 
 bool Trainer::train_epoch() {

@@ -16,6 +16,7 @@
 #include "test/harness/small_cosmoflow.hpp"
 #include "test/harness/test_comm.hpp"
 #include "test/mpi/network_run.hpp"
+#include "test/mpi/sum_choices.hpp"
 #include "test/mpi/training_run.hpp"
 
 namespace halomesh {
@@ -28,19 +29,6 @@ float value_of(int rank, int step, std::int64_t index) {
   const CounterRng rng(9, RandomUse::kSynth, static_cast<std::uint32_t>(rank),
                        static_cast<std::uint32_t>(step));
   return 2.0F * rng.uniform(static_cast<std::uint64_t>(index)) - 1.0F;
-}
-
-std::vector<SumChoice> ways_of(int ranks) {
-  using enum SumAlgorithm;
-  std::vector<SumChoice> ways;
-  for (const SumAlgorithm algorithm : {kRecursiveDoubling, kHalvingDoubling, kRing, kBinomialTree})
-    ways.push_back({algorithm, {ranks, 1}});
-  ways.push_back({kHalvingDoubling, {ranks, 1}, kHalvingDoubling, 3});
-  for (int inner = 2; inner < ranks; ++inner)
-    if (ranks % inner == 0)
-      for (const SumAlgorithm across : {kRecursiveDoubling, kHalvingDoubling, kRing})
-        ways.push_back({kTwoLevel, {ranks, inner}, across, 2});
-  return ways;
 }
 
 /// One sum, played to its end.

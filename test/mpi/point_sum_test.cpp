@@ -14,6 +14,7 @@
 
 #include "rng.hpp"
 #include "test/harness/mpi_for_comms.hpp"
+#include "test/mpi/sum_choices.hpp"
 
 namespace halomesh {
 namespace {
@@ -29,19 +30,6 @@ float value_of(int rank, std::int64_t index) {
 std::string name_of(const SumChoice& way) {
   return fmt::format("{} {} {}, parts: {}", name_of(way.algorithm), way.place.per_node,
                      name_of(way.across), way.parts);
-}
-
-std::vector<SumChoice> ways_of(int ranks) {
-  using enum SumAlgorithm;
-  std::vector<SumChoice> ways;
-  for (const SumAlgorithm algorithm : {kRecursiveDoubling, kHalvingDoubling, kRing, kBinomialTree})
-    ways.push_back({algorithm, {ranks, 1}});
-  ways.push_back({kHalvingDoubling, {ranks, 1}, kHalvingDoubling, 3});
-  for (int inner = 2; inner < ranks; ++inner)
-    if (ranks % inner == 0)
-      for (const SumAlgorithm across : {kRecursiveDoubling, kHalvingDoubling, kRing})
-        ways.push_back({kTwoLevel, {ranks, inner}, across, 2});
-  return ways;
 }
 
 // One sum with its requests.

@@ -20,12 +20,6 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-std::string trimmed(const std::string& text) {
-  const auto first = text.find_first_not_of(" \t\r");
-  if (first == std::string::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
-}
-
 std::optional<Origin> origin_named(const std::string& name) {
   for (const Origin origin :
        {Origin::kMeasured, Origin::kPublished, Origin::kDerived, Origin::kAssumed})

@@ -54,6 +54,12 @@ std::optional<std::vector<std::int64_t>> extents(const std::string& text, std::s
 
 }  // namespace
 
+std::string trimmed(const std::string& text) {
+  const std::size_t begin = text.find_first_not_of(" \t\r");
+  if (begin == std::string::npos) return {};
+  return text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1);
+}
+
 template <>
 std::optional<std::string> from_text<std::string>(const std::string& text) {
   return text;

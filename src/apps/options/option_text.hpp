@@ -24,6 +24,9 @@ constexpr double kMaxParts = 16384;
 template <class T>
 std::optional<T> from_text(const std::string& text);
 
+/// Without the spaces, tabs and carriage returns at both ends.
+std::string trimmed(const std::string& text);
+
 /// What a T looks like, for messages: "a whole number such as 64".
 template <class T>
 std::string text_example();

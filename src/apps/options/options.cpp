@@ -50,12 +50,6 @@ std::string config_text(const std::string& path) {
   return text;
 }
 
-std::string trimmed(const std::string& text) {
-  const std::size_t begin = text.find_first_not_of(" \t\r");
-  if (begin == std::string::npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1);
-}
-
 }  // namespace
 
 /// How Boost reads a value: any text that is_valid() and within the bounds.

@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "joined.hpp"
 #include "runtime/log/metrics.hpp"
 #include "runtime/mpi/collective_errors.hpp"
 #include "runtime/mpi/quiet_barrier.hpp"
@@ -44,7 +43,8 @@ const std::set<std::string> kFree{"out",
 /// Throws Error if the run in `directory` was trained with other options than `options`.
 void require_same_options(const fs::path& directory, const Options& options) {
   const fs::path file = directory / "run.json";
-  const std::string cure = "give the same as before, another --out, or remove that directory";
+  const std::string cure =
+      "give the same options as before, choose another --out, or remove that directory";
   const auto run = nlohmann::json::parse(read_input_file(file), nullptr, false);
   require(run.is_object() && run.contains("options") && run["options"].is_object(),
           file.string() + ": damaged", cure);
@@ -92,23 +92,12 @@ std::string file_of(const Options& options) {
   return options.arguments().front();
 }
 
-std::int64_t checked_ranks_each(const Comm& world, const Options& options) {
-  const auto each = options.get<std::int64_t>("ranks-each");
-  if (world.size() % each == 0) return each;
-  std::vector<std::int64_t> fit;
-  for (std::int64_t n = 1; n <= world.size(); ++n)
-    if (world.size() % n == 0) fit.push_back(n);
-  throw UsageError(
-      fmt::format("--ranks-each {} does not divide the {} ranks", each, world.size()),
-      fmt::format("give one of {}, or start a multiple of {} ranks", joined(fit, ", "), each));
-}
-
 Study::Study(const Comm& world, const Options& options)
     : world_(world),
       options_(options),
       out_(options.get<std::string>("out")),
       target_(options.get<double>("target")),
-      ranks_each_(checked_ranks_each(world, options)),
+      ranks_each_(divisor_of_ranks(world, "--ranks-each", options.get<std::int64_t>("ranks-each"))),
       grid_(file_of(options)),
       cells_(grid_.cells(options.get<std::uint64_t>("seed"), options.get<std::int64_t>("seeds"))) {
   check_cells();
@@ -238,7 +227,7 @@ int run_study(int argc, char** argv) {
       .add<double>("target", "X", 0.0,
                    "validation MAE at which a cell has reached the target and ends; 0: none")
       .at_least(0)
-      .add_switch("all-epochs", "train all epochs also where the target has been reached")
+      .add_switch("all-epochs", "train all epochs even after the target is reached")
       .add<std::int64_t>("seeds", "N", 3, "seeds of each combination: S, S + 1, ...")
       .at_least(1)
       .at_most(1000)

@@ -9,16 +9,11 @@
 #include "joined.hpp"
 #include "runtime/posix/input_file.hpp"
 #include "src/apps/options/nearest.hpp"
+#include "src/apps/options/option_text.hpp"
 #include "src/apps/options/train_options.hpp"
 
 namespace halomesh {
 namespace {
-
-std::string trimmed(const std::string& text) {
-  const std::size_t begin = text.find_first_not_of(" \t\r");
-  if (begin == std::string::npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1);
-}
 
 std::string without_comment(const std::string& line) {
   const std::string text = trimmed(line.substr(0, line.find('#')));

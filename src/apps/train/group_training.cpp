@@ -108,16 +108,16 @@ Comm group_of(const Comm& world, std::int64_t ranks_each) {
   return world.split(static_cast<int>(world.rank() / ranks_each), world.rank());
 }
 
-std::int64_t ranks_of_group(const Comm& world, std::int64_t groups, const std::string& option) {
+std::int64_t divisor_of_ranks(const Comm& world, const std::string& option, std::int64_t value) {
   const std::int64_t ranks = world.size();
-  if (ranks % groups == 0) return ranks / groups;
+  if (ranks % value == 0) return value;
   std::vector<std::int64_t> fit;
   for (std::int64_t n = 1; n <= ranks; ++n)
     if (ranks % n == 0) fit.push_back(n);
-  throw UsageError(fmt::format("{} {} does not divide the {} {}", option, groups, ranks,
+  throw UsageError(fmt::format("{} {} does not divide the {} {}", option, value, ranks,
                                ranks == 1 ? "rank" : "ranks"),
                    fmt::format("give {} {}, or start a multiple of {} ranks", option,
-                               joined(fit, fit.size() == 2 ? " or " : ", "), groups));
+                               joined(fit, fit.size() == 2 ? " or " : ", "), value));
 }
 
 void refuse_shared_files(const Options& options, const std::string& why) {

@@ -47,9 +47,9 @@ Error joint_failure(const std::vector<NamedFailure>& failed, std::int64_t total,
 /// `world.rank() / ranks_each`. Collective over `world`, whose size they divide.
 Comm group_of(const Comm& world, std::int64_t ranks_each);
 
-/// The number of ranks in each of `groups` groups. Throws UsageError, naming the `option`, that the
-/// groups do not divide the ranks, with those that do.
-std::int64_t ranks_of_group(const Comm& world, std::int64_t groups, const std::string& option);
+/// `value` of this option, which divides the ranks of `world`, or a UsageError with the values that
+/// do.
+std::int64_t divisor_of_ranks(const Comm& world, const std::string& option, std::int64_t value);
 
 /// Throws UsageError for options of `train` that cannot be used with several runs in one job, such
 /// as a file that all of them would write. `why` ends the sentence, e.g. "with --instances".

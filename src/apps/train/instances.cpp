@@ -94,8 +94,9 @@ void throw_failures(const std::vector<Instance>& all) {
 }  // namespace
 
 int train_instances(const Comm& world, const Options& options) {
-  const auto count = options.get<std::int64_t>("instances");
-  const std::int64_t ranks_each = ranks_of_group(world, count, "--instances");
+  const std::int64_t count =
+      divisor_of_ranks(world, "--instances", options.get<std::int64_t>("instances"));
+  const std::int64_t ranks_each = world.size() / count;
   refuse_shared_files(options, "with --instances");
   const std::filesystem::path out = options.get<std::string>("out");
   const RankBinding binding = bind_threads(world);
