@@ -14,6 +14,9 @@
 #include "src/nn/layers/global_average.hpp"
 #include "src/nn/layers/isa_kernels.hpp"
 #include "src/nn/layers/leaky_relu.hpp"
+#include "src/nn/layers/moments.hpp"
+#include "src/nn/layers/normalize.hpp"
+#include "src/nn/layers/sample_average.hpp"
 #include "src/nn/layers/scaled_tanh.hpp"
 
 namespace halomesh {
@@ -115,6 +118,14 @@ std::unique_ptr<Layer> make_block(const CosmoFlowOptions& o, std::int64_t number
   return isa_kernels().make_convolution_block(block);
 }
 
+// Normalises the last layer's output over `samples` samples of the global batch.
+void add_batch_norm(Model& model, const std::string& number, std::int64_t samples, DataType type) {
+  const std::size_t x = model.layers().size();
+  model.add("moments" + number, std::make_unique<Moments>(0, type));
+  const std::size_t moments = model.add("mean" + number, std::make_unique<SampleAverage>(samples));
+  model.add("norm" + number, std::make_unique<Normalize>(1e-5F, type, samples), {x, moments});
+}
+
 }  // namespace
 
 Model make_cosmoflow(const CosmoFlowOptions& o) {
@@ -126,8 +137,12 @@ Model make_cosmoflow(const CosmoFlowOptions& o) {
   const auto slope = static_cast<float>(o.leaky_slope);
   Model model(o.input, o.input_type);
   model.set_cuts(o.cuts);
-  for (std::int64_t i = 1; i <= o.conv_layers; ++i)
+  for (std::int64_t i = 1; i <= o.conv_layers; ++i) {
     model.add("conv" + std::to_string(i), make_block(o, i));
+    if (o.batch_norm > 0)
+      add_batch_norm(model, std::to_string(i), o.batch_norm,
+                     i < o.conv_layers ? o.precision : DataType::kFloat32);
+  }
   if (o.average) model.add("average", std::make_unique<GlobalAverage>());
   std::int64_t dense = 0;
   for (const std::int64_t outputs : o.fc) {

@@ -19,6 +19,9 @@ struct CosmoFlowOptions {
   std::int64_t filters = 32;     ///< of conv1; doubled by each further convolution
   std::int64_t conv_layers = 5;  ///< each of them halves the spatial extents
   bool average = false;          ///< of each feature over space, before the dense layers
+  /// Each feature is normalised over so many samples of the global batch behind each convolution;
+  /// 0: not at all, as published.
+  std::int64_t batch_norm = 0;
   std::vector<std::int64_t> fc{128, 64};
   std::int64_t targets = 4;
   double dropout = 0.5;  ///< after each dense layer of fc; 0: no dropout layers
@@ -31,11 +34,12 @@ struct CosmoFlowOptions {
 };
 
 /// conv_layers times convolution (TensorFlow SAME padding, stride 1), 2x2x2 max pooling, leaky
-/// ReLU, all three in one layer; with `average` (not published), the mean over space; then fc dense
-/// layers with leaky ReLU and dropout; then a dense layer of `targets` outputs and output_scale *
-/// tanh. Layers are named conv1, conv2, ..., average, fc1, act_fc1, dropout1, ..., the last dense
-/// layer continues the numbering of `fc`, and "tanh" follows it. Throws UsageError naming the
-/// invalid option. Source: github.com/mlcommons/hpc, cosmoflow/models/cosmoflow_v1.py.
+/// ReLU, all three in one layer; with `batch_norm` (not published), batch normalisation behind
+/// each; with `average` (not published), the mean over space; then fc dense layers with leaky ReLU
+/// and dropout; then a dense layer of `targets` outputs and output_scale * tanh. Layers are named
+/// conv1, conv2, ..., average, fc1, act_fc1, dropout1, ..., the last dense layer continues the
+/// numbering of `fc`, and "tanh" follows it. Throws UsageError naming the invalid option. Source:
+/// github.com/mlcommons/hpc, cosmoflow/models/cosmoflow_v1.py.
 ///
 /// With precision kBfloat16 the convolutions compute in bf16 (with sums, parameters and their
 /// gradients in fp32) and pass bf16 on to one another. The dense layers, some 1e-4 of the work,

@@ -40,6 +40,9 @@ struct ParameterGeometry {
   bool channels_last = false;            ///< flattened order of `in`: d,h,w,c (dense) or c,d,h,w
   std::int64_t fan_in = 0, fan_out = 0;  ///< numbers of inputs and outputs that `initial` weighs
   InitialValues initial{};
+  /// 0: trained by its gradient. Otherwise a moving average of what backward_parameters() writes:
+  /// each step moves it there by this share of the way.
+  float moving_average = 0;
 
   std::int64_t volume() const { return out * in.volume(); }
   ParameterSlice whole() const { return {{0, out}, Box::whole(in)}; }
@@ -84,7 +87,7 @@ class LayerGeometry {
   /// parameters that belong to them. choose_cuts() decides whether it does.
   virtual bool splits_over_channels() const { return false; }
 
-  /// The trainable parameters, in the order weight, bias.
+  /// The parameters, in the order weight, bias, moving averages.
   virtual std::vector<ParameterGeometry> parameters(std::span<const Shape> src) const {
     (void)src;
     return {};

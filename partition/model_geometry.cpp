@@ -174,7 +174,8 @@ void ModelGeometry::derive_parameters(const std::vector<GraphNode>& nodes) {
 
 std::int64_t ModelGeometry::parameter_count() const {
   std::int64_t count = 0;
-  for (const ParameterPlacement& p : parameters_) count += p.geometry.volume();
+  for (const ParameterPlacement& p : parameters_)
+    if (p.geometry.moving_average == 0) count += p.geometry.volume();
   return count;
 }
 

@@ -86,7 +86,7 @@ class ModelGeometry {
   const std::vector<LayerChoice>& cuts() const { return cuts_; }
   /// Logical number of trainable parameters of the network, independent of the grid.
   std::int64_t parameter_count() const;
-  /// Parameters that `part` holds.
+  /// Parameters that `part` holds, moving averages included.
   std::int64_t parameter_count(std::int64_t part) const;
 
  private:

@@ -181,8 +181,9 @@ def load_checkpoint(path, tree="parameters"):
     path: the file, or the --out directory of a run for its newest. tree: "parameters",
     "optimizer" for the momentum of SGD and LARS, "first_moment" or "second_moment" for those of AdamW and
     LAMB. Shapes: convolution weights (out, in, kd, kh, kw), dense weights (out, in), where the
-    inputs of the first dense layer are in the order d, h, w, c; biases (out,). Layers are in the
-    order of the network.
+    inputs of the first dense layer are in the order d, h, w, c; biases (out,); weight, bias,
+    running_mean and running_variance of batch norm (channels,). Layers are in the order of the
+    network.
     """
     import h5py
     with h5py.File(_checkpoint_file(path), "r") as file:
@@ -193,7 +194,9 @@ def load_checkpoint(path, tree="parameters"):
         layers = sorted(file[tree], key=lambda name: [
             int(part) if part.isdigit() else part for part in re.split("([0-9]+)", name)])
         return {f"{layer}.{name}": file[tree][layer][name][()]
-                for layer in layers for name in ("weight", "bias") if name in file[tree][layer]}
+                for layer in layers
+                for name in ("weight", "bias", "running_mean", "running_variance")
+                if name in file[tree][layer]}
 
 
 def checkpoint_options(path):
@@ -222,7 +225,8 @@ def state_dict(path):
     weight = arrays["fc1.weight"]
     by_channel = weight.reshape(len(weight), d, h, w, -1).transpose(0, 4, 1, 2, 3)
     arrays["fc1.weight"] = numpy.ascontiguousarray(by_channel.reshape(weight.shape))
-    return {name: torch.from_numpy(array) for name, array in arrays.items()}
+    return {name.replace("running_variance", "running_var"): torch.from_numpy(array)
+            for name, array in arrays.items()}
 
 
 def torch_module(path):
@@ -231,6 +235,7 @@ def torch_module(path):
 
     Its input has shape (samples, channels, d, h, w) and holds particle counts as the files do: the
     first layer takes log(1 + x) of them, as halomesh does, standardized after train --standardize.
+    With train --batch-norm, .train() normalises each feature over the samples of a call.
     Its output has shape (samples, targets).
     The layers are called conv1, conv2, ..., fc1, fc2, ... as in checkpoints. Raises ValueError for a
     network that is not CosmoFlow.
@@ -266,6 +271,8 @@ def torch_module(path):
         net.add_module(f"conv{i}", nn.Conv3d(channels, filters, kernel))
         net.add_module(f"act_conv{i}", nn.LeakyReLU(0.3))
         net.add_module(f"pool{i}", nn.MaxPool3d(2))
+        if int(options.get("batch-norm", 0)) > 0:
+            net.add_module(f"norm{i}", nn.BatchNorm3d(filters))
         channels, filters = filters, 2 * filters
         extents = [extent // 2 for extent in extents]
     if options.get("average") == "on":

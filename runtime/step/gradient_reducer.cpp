@@ -56,13 +56,10 @@ GradientReducer::GradientReducer(const ProcessMesh& mesh, const ModelGeometry& g
             "gradients are to travel as bf16, but the parameters have no state for what they lose");
   }
   for (const HolderGroup& group : parameters.groups()) {
-    HolderSet set(mesh.shape(), mesh.ranks_per_node(), group.parts);
-    if (set.size() == 1) {
+    if (mesh.shape().replicas * std::ssize(group.parts) == 1)
       alone_.push_back(&group);
-      continue;
-    }
-    sets_.push_back(std::move(set));
-    summed_.push_back(&group);
+    else
+      summed_.push_back({&group, set_of(group)});
   }
   if (reduction == Reduction::kFlat) comms_ = comms_of(mesh, geometry, sets_);
   make_sums();
@@ -70,10 +67,19 @@ GradientReducer::GradientReducer(const ProcessMesh& mesh, const ModelGeometry& g
   completed_.reserve(requests_.size());
 }
 
+// Groups of trained parameters and of moving averages may have the same holders.
+std::size_t GradientReducer::set_of(const HolderGroup& group) {
+  const auto found = std::find_if(sets_.begin(), sets_.end(),
+                                  [&](const HolderSet& set) { return set.parts == group.parts; });
+  if (found != sets_.end()) return static_cast<std::size_t>(found - sets_.begin());
+  sets_.emplace_back(mesh_.shape(), mesh_.ranks_per_node(), group.parts);
+  return sets_.size() - 1;
+}
+
 void GradientReducer::make_sums() {
   buckets_.clear();
   sums_.clear();
-  for (std::size_t i = 0; i < summed_.size(); ++i) make_buckets(*summed_[i], i);
+  for (const SummedGroup& summed : summed_) make_buckets(*summed.group, summed.set);
   for (std::size_t i = 0; i < buckets_.size(); ++i) add_sum(i);
 }
 

@@ -101,6 +101,7 @@ class GradientReducer {
   };
   void make_sums();
   void make_buckets(const HolderGroup& group, std::size_t set);
+  std::size_t set_of(const HolderGroup& group);
   void add_sum(std::size_t bucket);
   SumChoice choice_of(const Bucket& bucket) const;
   void start(std::size_t bucket);
@@ -126,9 +127,13 @@ class GradientReducer {
   AlignedBuffer<float> earlier_;  // the sum of the passes before this one of the step
   bool more_ = false, has_earlier_ = false;
   std::vector<HolderSet> sets_;  // of this rank's holder groups that have more than one rank
-  std::vector<const HolderGroup*> summed_;  // these groups
-  std::vector<const HolderGroup*> alone_;   // the groups that only this rank holds
-  std::vector<Comm> comms_;                 // of these, for Reduction::kFlat alone
+  struct SummedGroup {
+    const HolderGroup* group;
+    std::size_t set;
+  };
+  std::vector<SummedGroup> summed_;        // these groups
+  std::vector<const HolderGroup*> alone_;  // the groups that only this rank holds
+  std::vector<Comm> comms_;                // of these, for Reduction::kFlat alone
   std::vector<Bucket> buckets_;  // of one group: in the order in which backward completes them
   InFlight<AlignedBuffer<float>> in_place_;  // takes over the memory of sums when unwinding
   std::vector<InFlight<PointSum>> sums_;     // of each bucket; none for Reduction::kFlat

@@ -21,6 +21,7 @@ TrainingStep::TrainingStep(const ProcessMesh& mesh, Model& model, const ModelGeo
       local_batch_(local_batch),
       rules_(rules),
       trace_(trace),
+      replica_sums_(mesh, model, local_batch, rules.passes),
       executor_(mesh.group(), model, geometry, parameters, local_batch, true, trace),
       reducer_(mesh, geometry, parameters, reduction, trace, 4 << 20, rules.payload),
       part_sums_(mesh.group()),
@@ -37,6 +38,7 @@ double TrainingStep::run(Loader& loader, const StepSettings& settings) {
   const TraceScope scope(trace_, Phase::kOptimizer);
   if (rules_.clip_norm > 0) clip_gradient();
   optimizer_.update(parameters_, {settings.number, settings.rate, &sum_});
+  parameters_.update_moving_averages();
   return loss;
 }
 
@@ -53,7 +55,9 @@ double TrainingStep::run_pass(Loader& loader, const StepSettings& settings, std:
     loader.progress();
   };
   const std::int64_t first = (mesh_.replica() * rules_.passes + number) * local_batch_;
-  const Pass pass{true, settings.seed, settings.number, first, &poll};
+  const std::int64_t global_batch = rules_.passes * local_batch_ * mesh_.shape().replicas;
+  const Pass pass{true,  settings.seed, settings.number,         first,
+                  &poll, global_batch,  replica_sums_.function()};
   const Batch* batch = nullptr;
   {
     const TraceScope scope(trace_, Phase::kInputWait);
@@ -64,7 +68,6 @@ double TrainingStep::run_pass(Loader& loader, const StepSettings& settings, std:
   double loss = 0;
   if (const Box& out = executor_.output().span; !out.empty()) {
     const TraceScope scope(trace_, Phase::kLoss);
-    const std::int64_t global_batch = rules_.passes * local_batch_ * mesh_.shape().replicas;
     const ErrorSums errors = loss_gradient(LossKind::kMeanSquaredError, executor_.output(),
                                            target_view(*batch, out.extent(kC), local_batch_),
                                            local_batch_, global_batch, executor_.output_diff());

@@ -10,6 +10,7 @@
 #include "runtime/step/executor.hpp"
 #include "runtime/step/gradient_reducer.hpp"
 #include "runtime/step/part_sums.hpp"
+#include "runtime/step/replica_sums.hpp"
 #include "src/nn/optimizer.hpp"
 #include "src/nn/square_sums.hpp"
 
@@ -72,6 +73,7 @@ class TrainingStep {
   std::int64_t local_batch_;
   GradientRules rules_;
   Trace* trace_;
+  ReplicaSums replica_sums_;  // before the layers, which do not know what the user has set
   Executor executor_;
   GradientReducer reducer_;
   PartSums part_sums_;

@@ -113,9 +113,10 @@ std::string dataset_name(const std::string& tree, const ParameterPlacement& wher
   return fmt::format("/{}/{}/{}", tree, where.layer_name, where.geometry.name);
 }
 
-/// The extents of a parameter in the file: bias 1-D, dense weight 2-D, convolution weight 5-D.
+/// The extents of a parameter in the file: bias and parameters of norms 1-D, dense weight 2-D,
+/// convolution weight 5-D.
 Extents extents_of(const ParameterGeometry& geometry) {
-  if (geometry.name == "bias") return {geometry.out};
+  if (geometry.name == "bias" || geometry.fan_in == 0) return {geometry.out};
   if (geometry.channels_last) return {geometry.out, geometry.in.volume()};
   return {geometry.out, geometry.in.c, geometry.in.d, geometry.in.h, geometry.in.w};
 }

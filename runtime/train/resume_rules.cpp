@@ -20,6 +20,7 @@ constexpr std::array kRules = std::to_array<ResumeRule>({
     {"filters", kNever},
     {"conv-layers", kNever},
     {"average", kNever},
+    {"batch-norm", kNever},
     {"fc", kNever},
     {"targets", kNever},
     {"standardize", kNever},

@@ -24,6 +24,11 @@ struct Pass {
   std::int64_t first_sample = 0;  ///< position in the global batch of the first local sample
   /// Lets messages make progress during the computation; may be null. Does not affect results.
   const std::function<void()>* poll = nullptr;
+  std::int64_t global_batch = 1;  ///< samples of the step, of all replicas
+  /// Replaces numbers by their sums over the replicas whose samples the network takes together with
+  /// this one's, on the same part, the same bits on each; collective over them. Null where there
+  /// are none.
+  const std::function<void(std::span<double>)>* sum_replicas = nullptr;
 
   /// Called between pieces of work of at most a few milliseconds, by the thread that called the
   /// layer.
@@ -117,6 +122,10 @@ class Layer : public LayerGeometry {
                                    AnyConstView diff_dst) {
     (void)pass, (void)src, (void)diff_dst;
   }
+
+  /// So many consecutive samples of the global batch, the first of which is a multiple of that, are
+  /// taken together in training: their results depend on one another.
+  virtual std::int64_t samples_together() const { return 1; }
 
   /// The library kernels chosen, e.g. "forward jit:avx512_core"; empty if the layer uses none.
   virtual std::vector<std::string> implementations() const { return {}; }

@@ -51,9 +51,12 @@ Parameters::Parameters(const ModelGeometry& geometry, std::int64_t part,
     if (slice.empty()) continue;
     const auto holders = std::find_if(placements[i].holders.begin(), placements[i].holders.end(),
                                       [&](const SliceHolders& h) { return h.slice == slice; });
-    auto group = std::find_if(groups_.begin(), groups_.end(),
-                              [&](const HolderGroup& g) { return g.parts == holders->parts; });
-    if (group == groups_.end()) group = groups_.insert(groups_.end(), {holders->parts, 0, 0, {}});
+    const bool average = placements[i].geometry.moving_average > 0;
+    auto group = std::find_if(groups_.begin(), groups_.end(), [&](const HolderGroup& g) {
+      return g.parts == holders->parts && g.moving_averages == average;
+    });
+    if (group == groups_.end())
+      group = groups_.insert(groups_.end(), {holders->parts, 0, 0, {}, average});
     group->ranges.push_back({i, 0, placements[i].slice_volume(part)});
   }
   std::int64_t offset = 0;
@@ -110,6 +113,18 @@ void Parameters::freeze(std::size_t first) {
         group.frozen += range.volume;
         ++group.frozen_ranges;
       }
+  }
+}
+
+void Parameters::update_moving_averages() {
+  for (const HolderGroup& group : groups_) {
+    if (!group.moving_averages) continue;
+    for (std::size_t r = group.frozen_ranges; r < group.ranges.size(); ++r) {
+      const ParameterRange& range = group.ranges[r];
+      const float share = geometry_->parameters()[range.placement].geometry.moving_average;
+      for (std::int64_t i = range.offset; i < range.offset + range.volume; ++i)
+        values_.data()[i] += share * (diffs_.data()[i] - values_.data()[i]);
+    }
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The trainable parameters of one part in flat memory: values, gradients and optimizer state.
+// The parameters of one part in flat memory: values, gradients and optimizer state.
 // Defines the order of elements and their initial values. Must not depend on ranks or files.
 #pragma once
 
@@ -22,19 +22,21 @@ struct ParameterRange {
   std::int64_t offset = 0, volume = 0;
 };
 
-/// Parameters that the same parts hold: one contiguous range of the flat memory, reduced together.
+/// Parameters that the same parts hold, either trained ones or moving averages: one contiguous
+/// range of the flat memory, reduced together.
 struct HolderGroup {
   std::vector<std::int64_t> parts;  ///< ascending
   std::int64_t offset = 0, volume = 0;
   std::vector<ParameterRange> ranges;  ///< in layer order
+  bool moving_averages = false;        ///< optimizers leave them as they are
   /// Elements and ranges, the first ones, that stay as they are: Parameters::freeze().
   std::int64_t frozen = 0;
   std::size_t frozen_ranges = 0;
 
   std::int64_t trained_offset() const { return offset + frozen; }
-  std::int64_t trained_volume() const { return volume - frozen; }
+  std::int64_t trained_volume() const { return moving_averages ? 0 : volume - frozen; }
   std::span<const ParameterRange> trained() const {
-    return std::span(ranges).subspan(frozen_ranges);
+    return std::span(ranges).subspan(moving_averages ? ranges.size() : frozen_ranges);
   }
 };
 
@@ -98,6 +100,9 @@ class Parameters {
   /// Optimizers leave the parameters of the layers below number `first` as they are, and what they
   /// keep of them.
   void freeze(std::size_t first);
+
+  /// Takes moving averages a step on to the values in diffs(); not those of frozen layers.
+  void update_moving_averages();
 
   /// Sets the values to what each parameter's InitialValues say. Each value is a function only of
   /// (seed, parameter, global index), so every mesh starts from the same network.

@@ -56,6 +56,20 @@ TEST_CASE("averaged features leave the dense layers one input each, on any cut")
         std::find(names.begin(), names.end(), "fc1"));
 }
 
+TEST_CASE("batch norm follows each convolution; its moving averages are not counted") {
+  CosmoFlowOptions options;
+  options.batch_norm = 4;
+  for (const PartGrid& grid : {PartGrid{1, 1, 1}, PartGrid{4, 4, 1}}) {
+    const ModelGeometry geometry = make_cosmoflow(options).geometry(grid);
+    CHECK(geometry.parameter_count() == 5597604 + 2 * (32 + 64 + 128 + 256 + 512));
+    CHECK(parameter(geometry, "norm5/running_variance").geometry.volume() == 512);
+  }
+  const std::vector<std::string> names = layer_names(options);
+  const auto first = std::find(names.begin(), names.end(), "conv2");
+  CHECK(std::vector<std::string>(first, first + 5) ==
+        std::vector<std::string>{"conv2", "moments2", "mean2", "norm2", "conv3"});
+}
+
 TEST_CASE("parameters layer by layer") {
   struct Row {
     const char* layer;

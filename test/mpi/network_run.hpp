@@ -11,6 +11,7 @@
 #include "runtime/mpi/process_mesh.hpp"
 #include "runtime/step/executor.hpp"
 #include "runtime/step/gradient_reducer.hpp"
+#include "runtime/step/replica_sums.hpp"
 #include "src/nn/model.hpp"
 #include "src/nn/parameters.hpp"
 
@@ -60,6 +61,7 @@ class NetworkRun {
         parameters_(geometry_, mesh_.part()),
         executor_(mesh_.group(), model_, geometry_, parameters_, local_batch, true),
         reducer_(mesh_, geometry_, parameters_, Reduction::kAuto, nullptr, 256),
+        replica_sums_(mesh_, model_, local_batch, 1),
         local_batch_(local_batch),
         values_(values) {}
 
@@ -71,7 +73,12 @@ class NetworkRun {
     const std::int64_t first = mesh_.replica() * local_batch_;
     Tensor input(executor_.input_span(), local_batch_);
     fill_with(input.view(), geometry_.tensors().front().shape, first, values_.input);
-    const Pass pass{true, 1, 5, first};
+    const Pass pass{.training = true,
+                    .seed = 1,
+                    .step = 5,
+                    .first_sample = first,
+                    .global_batch = local_batch_ * mesh_.shape().replicas,
+                    .sum_replicas = replica_sums_.function()};
     executor_.load_parameters();
     executor_.forward(pass, input.view());
     fill_with(executor_.output_diff(), geometry_.tensors().back().shape, first,
@@ -103,6 +110,7 @@ class NetworkRun {
   Parameters parameters_;
   Executor executor_;
   GradientReducer reducer_;
+  ReplicaSums replica_sums_;
   std::int64_t local_batch_;
   StepValues values_;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Instance and group normalisation as a network on any mesh equal textbook loops over whole
+// Instance, group and batch normalisation as a network on any mesh equal textbook loops over whole
 // samples: output, gradient of the input, gradients of weight and bias; also where means are a
 // thousand times the standard deviation.
 //
@@ -11,6 +11,7 @@
 // sum.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <string>
@@ -20,6 +21,7 @@
 #include "src/nn/layers/affine.hpp"
 #include "src/nn/layers/moments.hpp"
 #include "src/nn/layers/normalize.hpp"
+#include "src/nn/layers/sample_average.hpp"
 #include "src/nn/pack.hpp"
 #include "test/harness/mpi_for_comms.hpp"
 #include "test/harness/norm_reference.hpp"
@@ -61,14 +63,17 @@ struct NormCase {
   std::int64_t groups = 0;
   std::string cuts = "space";
   double mean = 0;
+  std::int64_t samples = 0;  // of the global batch, normalised together; 0: each by itself
 };
 
 Model norm_model(const NormCase& test, std::vector<float>& kept) {
   Model model(test.shape);
   model.add("affine", std::make_unique<Affine>());
   const std::size_t x = model.add("probe", std::make_unique<Probe>(kept));
-  const std::size_t moments = model.add("moments", std::make_unique<Moments>(test.groups), {x});
-  model.add("norm", std::make_unique<Normalize>(kEpsilon), {x, moments});
+  std::size_t moments = model.add("moments", std::make_unique<Moments>(test.groups), {x});
+  if (test.samples > 0) moments = model.add("mean", std::make_unique<SampleAverage>(test.samples));
+  model.add("norm", std::make_unique<Normalize>(kEpsilon, DataType::kFloat32, test.samples),
+            {x, moments});
   model.set_cuts(parse_cuts(test.cuts));
   return model;
 }
@@ -109,7 +114,7 @@ NormReference expected_of(const NormCase& test, const StepValues& values, std::i
     bias.push_back(static_cast<double>(values.parameter(3, c)));
   }
   return norm_reference(x, dy, test.groups == 0 ? test.shape.c : test.groups, weight, bias,
-                        static_cast<double>(kEpsilon));
+                        static_cast<double>(kEpsilon), std::max<std::int64_t>(test.samples, 1));
 }
 
 void check_mesh(const Comm& comm, const MeshShape& mesh, const NormCase& test, Findings& findings) {
@@ -117,13 +122,14 @@ void check_mesh(const Comm& comm, const MeshShape& mesh, const NormCase& test, F
   NetworkRun run(comm, mesh, norm_model(test, kept), kLocalBatch, norm_values(test.mean));
   run.step();
   run.step();  // nothing of the first must be left
-  const std::string where =
-      fmt::format("{} in {} groups cut {} on {} x {}, mean {:g}", test.shape, test.groups,
-                  test.cuts, mesh.replicas, to_string(mesh.parts), test.mean);
+  const std::string where = fmt::format("{} in {} groups, {} samples, cut {} on {} x {}, mean {:g}",
+                                        test.shape, test.groups, test.samples, test.cuts,
+                                        mesh.replicas, to_string(mesh.parts), test.mean);
   NormReference expected = expected_of(test, run.values(), mesh.replicas * kLocalBatch);
   expected.y.terms = 1 + 1;
   expected.dx.terms = 3 + 1;
   expected.dweight.terms = expected.dbias.terms = static_cast<double>(2 * comm.size()) + 1;
+  expected.mean.terms = expected.variance.terms = expected.dweight.terms;
   const auto compare = [&](const char* what, const Estimate& estimate, std::size_t i, float got) {
     const double want = estimate.values[i], bound = estimate.tolerance(i);
     findings.expect(std::abs(static_cast<double>(got) - want) <= bound, [&] {
@@ -144,13 +150,14 @@ void check_mesh(const Comm& comm, const MeshShape& mesh, const NormCase& test, F
                      compare("gradient", expected.dx,
                              index.offset(run.first_sample() + n, c, d, h, w), kept.at(next++));
                    });
-  for_each_held(run.parameters(), run.geometry(), run.mesh().part(),
-                [&](auto at, auto placement, auto i) {
-                  if (placement < 2) return;
-                  compare(placement == 2 ? "weight" : "bias",
-                          placement == 2 ? expected.dweight : expected.dbias,
-                          static_cast<std::size_t>(i), run.parameters().diffs()[at]);
-                });
+  for_each_held(
+      run.parameters(), run.geometry(), run.mesh().part(), [&](auto at, auto placement, auto i) {
+        if (placement < 2) return;
+        const Estimate* const all[] = {&expected.dweight, &expected.dbias, &expected.mean,
+                                       &expected.variance};
+        compare(run.geometry().parameters()[placement].geometry.name.c_str(), *all[placement - 2],
+                static_cast<std::size_t>(i), run.parameters().diffs()[at]);
+      });
 }
 
 TEST_CASE("normalisation equals textbook loops on every mesh, and with means far from zero") {
@@ -166,12 +173,28 @@ TEST_CASE("normalisation equals textbook loops on every mesh, and with means far
   });
 }
 
+TEST_CASE("batch normalisation equals textbook loops on every mesh, within and across replicas") {
+  for_comms("batch normalisation", {1, 2, 3, 4, 6, 8}, [](const Comm& comm, Findings& findings) {
+    for (std::int64_t parts = 1; parts <= comm.size(); ++parts) {
+      if (comm.size() % parts != 0) continue;
+      const std::int64_t replicas = comm.size() / parts;
+      for (const PartGrid& grid : grids_of(parts))
+        for (const std::int64_t samples : {1, 2, 4, 6, 12})
+          if ((kLocalBatch * replicas) % samples == 0)
+            check_mesh(comm, {replicas, grid}, {{6, 7, 5, 3}, 0, "space", 1000.0, samples},
+                       findings);
+    }
+  });
+}
+
 TEST_CASE("normalisation behind cuts through channels equals textbook loops") {
   for_comms("normalisation of channels", {4}, [](const Comm& comm, Findings& findings) {
     for (const char* cuts : {"probe:1x4,norm:1x4", "probe:2x2,norm:2x2", "probe:1x4", "norm:2x2",
                              "probe:4x1,norm:1x4", "probe:1x4,norm:2x2"})
       for (const std::int64_t groups : {0, 4, 3, 1})
-        check_mesh(comm, {1, {2, 2, 1}}, {{72, 5, 3, 2}, groups, cuts, 1000.0}, findings);
+        for (const std::int64_t samples : {0, 2})
+          check_mesh(comm, {1, {2, 2, 1}}, {{72, 5, 3, 2}, groups, cuts, 1000.0, samples},
+                     findings);
   });
 }
 

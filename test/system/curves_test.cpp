@@ -94,6 +94,26 @@ TEST_CASE("a global shuffle has one curve on any mesh of 1, 2, 4 and 8 ranks") {
   }
 }
 
+TEST_CASE("batch norm has one curve whether its samples lie on one replica or on several") {
+  const auto normalized = [](int ranks, const std::string& parts) {
+    Scene scene = eight_steps(ranks, parts);
+    scene.options["batch-norm"] = "4";
+    return scene;
+  };
+  const auto expected = curve_of(normalized(1, "1x1x1"));
+  for (const Mesh& mesh : {Mesh{2, "1x2x1"}, {4, "1x1x1"}, {8, "2x1x1"}, {8, "1x1x1"}}) {
+    CAPTURE(mesh.ranks);
+    CAPTURE(mesh.parts);
+    CHECK(largest_difference(expected, curve_of(normalized(mesh.ranks, mesh.parts))) <= kTolerance);
+  }
+  CHECK(largest_difference(expected, curve_of(eight_steps(1, "1x1x1"))) > 10 * kTolerance);
+  Scene scene = normalized(4, "1x1x1");
+  scene.options["batch-norm"] = "3";
+  const Outcome refused = scene.train(60);
+  CHECK(refused.exit_code == 2);
+  CHECK(refused.text.find("3 samples are to be normalized together") != std::string::npos);
+}
+
 TEST_CASE("two-level sums give the curve of flat ones, with the same digits each time") {
   for (const Mesh& mesh : {Mesh{4, "2x1x1"}, {8, "2x2x1"}}) {
     CAPTURE(mesh.ranks);

@@ -78,7 +78,8 @@ def train(base, kernel):
     program(2, "train", "--data", base / "data", "--out", out, "--parts", "2x1x1", "--batch", 2,
             "--epochs", 3, "--seed", 5, "--lr", 0.002, "--schedule", "constant", "--warmup-epochs", 0,
             "--standardize", "on" if kernel == STANDARDIZED else "off",
-            "--average", "on" if kernel == STANDARDIZED else "off", *model_options(kernel))
+            "--average", "on" if kernel == STANDARDIZED else "off",
+            "--batch-norm", 2 if kernel == STANDARDIZED else 0, *model_options(kernel))
     return out
 
 
@@ -198,7 +199,8 @@ def allowance(net, x):
 
 def check_torch(base, kernel, counts):
     net, file = halomesh.torch_module(base / f"run{kernel}"), base / f"predictions{kernel}.csv"
-    assert not net.training and len(halomesh.state_dict(base / f"run{kernel}")) == 10
+    arrays = 5 * 2 + (2 * 4 if kernel == STANDARDIZED else 0)
+    assert not net.training and len(halomesh.state_dict(base / f"run{kernel}")) == arrays
     program(2, "predict", "--checkpoint", base / f"run{kernel}", "--data", base / "data", "--out",
             file)
     table = numpy.genfromtxt(file, delimiter=",", names=True)

@@ -31,23 +31,30 @@ std::vector<Bucket> buckets_of(const ModelGeometry& geometry, std::int64_t part,
     std::size_t layer;
     std::int64_t volume;
   };
-  std::vector<std::pair<Parts, std::vector<Range>>> groups;
+  struct Group {
+    Parts holders;
+    bool moving_averages = false;
+    std::vector<Range> ranges;
+  };
+  std::vector<Group> groups;
   for (const ParameterPlacement& placement : geometry.parameters())
     for (const SliceHolders& holders : placement.holders) {
       if (!std::binary_search(holders.parts.begin(), holders.parts.end(), part)) continue;
-      auto group = std::find_if(groups.begin(), groups.end(),
-                                [&](const auto& g) { return g.first == holders.parts; });
-      if (group == groups.end()) group = groups.insert(groups.end(), {holders.parts, {}});
-      group->second.push_back({placement.layer, placement.slice_volume(part)});
+      const bool average = placement.geometry.moving_average > 0;
+      auto group = std::find_if(groups.begin(), groups.end(), [&](const Group& g) {
+        return g.holders == holders.parts && g.moving_averages == average;
+      });
+      if (group == groups.end()) group = groups.insert(groups.end(), {holders.parts, average, {}});
+      group->ranges.push_back({placement.layer, placement.slice_volume(part)});
     }
   std::vector<Bucket> buckets;
-  for (const auto& [holders, ranges] : groups) {
-    if (std::ssize(holders) * mesh.replicas == 1) continue;
+  for (const Group& group : groups) {
+    if (std::ssize(group.holders) * mesh.replicas == 1) continue;
     bool open = false;
-    for (std::size_t i = ranges.size(); i-- > 0;) {
-      if (!open) buckets.push_back({holders, {}, 0});
-      buckets.back().volume += ranges[i].volume;
-      buckets.back().layers.push_back(ranges[i].layer);
+    for (std::size_t i = group.ranges.size(); i-- > 0;) {
+      if (!open) buckets.push_back({group.holders, {}, 0});
+      buckets.back().volume += group.ranges[i].volume;
+      buckets.back().layers.push_back(group.ranges[i].layer);
       open = buckets.back().volume * std::int64_t{sizeof(float)} < bucket_bytes;
     }
   }

@@ -18,6 +18,7 @@ constexpr const char* kChannelCuts = "channel-cuts";
 constexpr const char* kKernels = "kernels";
 constexpr const char* kStandardize = "standardize";
 constexpr const char* kAverage = "average";
+constexpr const char* kBatchNorm = "batch-norm";
 constexpr const char* kUseVersionOfFile = "use the version of halomesh that wrote the file";
 
 GradientKernels kernels_named(const std::string& name) {
@@ -46,6 +47,11 @@ void add_model_options(Options& options) {
       .add<bool>(kAverage, "on|off", d.average,
                  "average the features of the last convolution over space, so that the dense "
                  "layers do not know places; not in the published network")
+      .add<std::int64_t>(
+          kBatchNorm, "N", d.batch_norm,
+          "normalise each feature behind each convolution over N consecutive samples "
+          "of the global batch; 0: not, as published")
+      .at_least(0)
       .add<std::vector<std::int64_t>>("fc", "N,N", d.fc, "sizes of the hidden dense layers")
       .at_least(1)
       .add<std::int64_t>("targets", "T", d.targets, "number of values to predict")
@@ -91,6 +97,7 @@ Model make_model(const Options& options, DataType precision) {
   o.filters = options.get<std::int64_t>("filters");
   o.conv_layers = options.get<std::int64_t>("conv-layers");
   o.average = options.get<bool>(kAverage);
+  o.batch_norm = options.get<std::int64_t>(kBatchNorm);
   o.fc = options.get<std::vector<std::int64_t>>("fc");
   o.targets = options.get<std::int64_t>("targets");
   o.dropout = options.get<double>("dropout");
@@ -113,6 +120,7 @@ std::map<std::string, std::string> model_settings(const Options& options) {
   // Checkpoints without them can be read by versions that do not know them.
   for (const char* const name : {kStandardize, kAverage})
     if (settings[name] == "off") settings.erase(name);
+  if (settings[kBatchNorm] == "0") settings.erase(kBatchNorm);
   return settings;
 }
 

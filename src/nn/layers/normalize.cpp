@@ -18,9 +18,12 @@ double value_of(Bfloat16 x) { return static_cast<double>(static_cast<float>(x));
 
 }  // namespace
 
-Normalize::Normalize(float epsilon, DataType type) : epsilon_(epsilon), type_(type) {
+Normalize::Normalize(float epsilon, DataType type, std::int64_t samples)
+    : epsilon_(epsilon), type_(type), samples_(samples) {
   require(std::isfinite(epsilon) && epsilon > 0.0F,
           text("normalisation with epsilon {:g}", epsilon), "use a positive number, e.g. 1e-5");
+  require(samples >= 0, text("normalisation over {} samples", samples),
+          "use a positive number, or 0 for each sample by itself");
 }
 
 Shape Normalize::dst_shape(std::span<const Shape> src) const {
@@ -42,8 +45,16 @@ Box Normalize::needs(const Box& dst, std::size_t input, std::span<const Shape> s
 
 std::vector<ParameterGeometry> Normalize::parameters(std::span<const Shape> src) const {
   constexpr Shape kOne{1, 1, 1, 1};
-  return {{"weight", src[0].c, kOne, false, 0, 0, {InitialValues::Kind::kConstant, 1.0F}},
-          {"bias", src[0].c, kOne, false, 0, 0}};
+  constexpr InitialValues kZeros{InitialValues::Kind::kConstant, 0.0F};
+  constexpr InitialValues kOnes{InitialValues::Kind::kConstant, 1.0F};
+  constexpr float kMomentum = 0.1F;  // PyTorch's default
+  std::vector<ParameterGeometry> all{{"weight", src[0].c, kOne, false, 0, 0, kOnes},
+                                     {"bias", src[0].c, kOne, false, 0, 0}};
+  if (samples_ > 0) {
+    all.push_back({"running_mean", src[0].c, kOne, false, 0, 0, kZeros, kMomentum});
+    all.push_back({"running_variance", src[0].c, kOne, false, 0, 0, kOnes, kMomentum});
+  }
+  return all;
 }
 
 DataType Normalize::dst_type(std::span<const DataType> src) const {
@@ -72,9 +83,23 @@ std::int64_t Normalize::group_of(std::int64_t channel) const {
   return (context_.boxes.dst_produced.lo[kC] + channel) / (context_.src_shapes[0].c / groups);
 }
 
+Normalize::Factors Normalize::factors() {
+  return {factors_.data(), factors_.data() + channels_, factors_.data() + 2 * channels_};
+}
+
+Normalize::Factors Normalize::find_running_factors() {
+  const Factors factors = this->factors();
+  for (std::int64_t c = 0; c < channels_; ++c) {
+    const auto at = static_cast<std::size_t>(c);
+    factors.mean[c] = value_of(parameters_[2].values[at]);
+    factors.inverse[c] = 1 / std::sqrt(value_of(parameters_[3].values[at]) + value_of(epsilon_));
+    factors.scale[c] = value_of(parameters_[0].values[at]) * factors.inverse[c];
+  }
+  return factors;
+}
+
 Normalize::Factors Normalize::find_factors(AnyConstView moments, std::int64_t n) {
-  const Factors factors{factors_.data(), factors_.data() + channels_,
-                        factors_.data() + 2 * channels_};
+  const Factors factors = this->factors();
   const auto view = moments.as<double>();
   for (std::int64_t c = 0; c < channels_; ++c) {
     const double* const m = &view.at(n, 2 * group_of(c), 0, 0, 0);
@@ -88,12 +113,13 @@ Normalize::Factors Normalize::find_factors(AnyConstView moments, std::int64_t n)
   return factors;
 }
 
-void Normalize::forward(const Pass&, std::span<const AnyConstView> src, AnyView dst,
+void Normalize::forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
                         const Box& chunk) {
+  const bool running = samples_ > 0 && !pass.training;
   has_diff_sums_ = false;
   const float* const bias = parameters_[1].values.data();
   for (std::int64_t n = 0; n < dst.batch; ++n) {
-    const Factors factors = find_factors(src[1], n);
+    const Factors factors = running ? find_running_factors() : find_factors(src[1], n);
     with_float_type(type_, [&](auto zero) {
       using T = decltype(zero);
       const auto from = src[0].as<T>();
@@ -175,8 +201,34 @@ void Normalize::backward_data(const Pass&, const ForwardValues& values, AnyConst
   diff_of_moments(values.src[1], diff_src);
 }
 
-void Normalize::backward_parameters(const Pass&, std::span<const AnyConstView> src,
+// What the local samples and the pixels that this part produces contribute to means over the global
+// batch.
+void Normalize::write_statistics(const Pass& pass, AnyConstView moments) {
+  const Shape& src = context_.src_shapes[0];
+  const std::int64_t groups = context_.src_shapes[1].c / 2;
+  const auto pixels = static_cast<double>(src.d * src.h * src.w);
+  const double elements =
+      static_cast<double>(samples_) * pixels * static_cast<double>(src.c / groups);
+  const double unbiased = elements > 1 ? elements / (elements - 1) : 1;
+  const Box& box = context_.boxes.dst_produced;
+  const double share = static_cast<double>(box.volume() / channels_) / pixels /
+                       static_cast<double>(pass.global_batch);
+  const auto view = moments.as<double>();
+  for (std::int64_t c = 0; c < channels_; ++c) {
+    double mean = 0, variance = 0;
+    for (std::int64_t n = 0; n < context_.batch; ++n) {
+      const double* const m = &view.at(n, 2 * group_of(c), 0, 0, 0);
+      mean += share * m[0];
+      variance += share * unbiased * std::max(m[1] - m[0] * m[0], 0.0);
+    }
+    parameters_[2].diffs[static_cast<std::size_t>(c)] = static_cast<float>(mean);
+    parameters_[3].diffs[static_cast<std::size_t>(c)] = static_cast<float>(variance);
+  }
+}
+
+void Normalize::backward_parameters(const Pass& pass, std::span<const AnyConstView> src,
                                     AnyConstView diff_dst) {
+  if (samples_ > 0) write_statistics(pass, src[1]);
   if (!has_diff_sums_) sum_diffs(src, diff_dst);
   for (std::int64_t c = 0; c < channels_; ++c) {
     double weight = 0, bias = 0;

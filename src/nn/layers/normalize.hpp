@@ -18,12 +18,20 @@ namespace halomesh {
 ///
 /// With one group per channel this is instance normalisation (Ulyanov, Vedaldi & Lempitsky,
 /// arXiv:1607.08022), with fewer group normalisation (Wu & He, arXiv:1803.08494), with one that of
-/// all channels (Ba, Kiros & Hinton, arXiv:1607.06450). The gradient of src is the sum of this
-/// layer's and that of Moments.
+/// all channels (Ba, Kiros & Hinton, arXiv:1607.06450), with moments averaged over samples by
+/// SampleAverage batch normalisation (Ioffe & Szegedy, arXiv:1502.03167). The gradient of src is
+/// the sum of this layer's and that of Moments.
+///
+/// For batch normalisation the layer keeps the parameters running_mean and running_variance, per
+/// channel, and normalises with them, not with its second input, outside of training. They begin
+/// with 0 and 1 and move in each step by a tenth towards the mean and the unbiased variance of the
+/// samples taken together, averaged over the global batch, as PyTorch's batch norm does.
 class Normalize final : public Layer {
  public:
-  /// Throws Error unless epsilon is positive. PyTorch's default is 1e-5.
-  explicit Normalize(float epsilon = 1e-5F, DataType type = DataType::kFloat32);
+  /// `samples`: over how many the moments have been averaged; 0: they are of one, and nothing is
+  /// kept. Throws Error unless epsilon is positive. PyTorch's default is 1e-5.
+  explicit Normalize(float epsilon = 1e-5F, DataType type = DataType::kFloat32,
+                     std::int64_t samples = 0);
 
   /// Throws Error unless the second input can be the moments of the first.
   Shape dst_shape(std::span<const Shape> src) const override;
@@ -49,6 +57,9 @@ class Normalize final : public Layer {
     double *mean, *inverse, *scale;
   };
   Factors find_factors(AnyConstView moments, std::int64_t n);
+  Factors find_running_factors();
+  Factors factors();
+  void write_statistics(const Pass& pass, AnyConstView moments);
   std::int64_t group_of(std::int64_t channel) const;
   void sum_diffs(std::span<const AnyConstView> src, AnyConstView diff_dst);
   void diff_of_src(AnyConstView moments, AnyConstView diff_dst, AnyView diff_src);
@@ -56,6 +67,7 @@ class Normalize final : public Layer {
 
   float epsilon_;
   DataType type_;
+  std::int64_t samples_;
   LayerContext context_;
   std::vector<ParameterView> parameters_;
   std::int64_t channels_ = 0;  // of dst_produced

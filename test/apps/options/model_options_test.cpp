@@ -65,7 +65,7 @@ TEST_CASE("--standardize: off is not stored, numbers come back, mistakes are nam
   }
 }
 
-TEST_CASE("--average: off is not stored, on comes back") {
+TEST_CASE("options beyond the published network are stored where they are used") {
   const auto settings_of = [](const std::vector<std::string>& arguments) {
     Options options("x", "");
     add_model_options(options);
@@ -73,7 +73,10 @@ TEST_CASE("--average: off is not stored, on comes back") {
     return model_settings(options);
   };
   CHECK_FALSE(settings_of({}).contains("average"));
-  const auto settings = settings_of({"--average", "on"});
+  CHECK_FALSE(settings_of({}).contains("batch-norm"));
+  const auto settings = settings_of({"--average", "on", "--batch-norm", "8"});
+  CHECK(settings.at("batch-norm") == "8");
+  CHECK(options_of_settings(settings, "f.h5").get<std::int64_t>("batch-norm") == 8);
   CHECK(settings.at("average") == "on");
   CHECK(options_of_settings(settings, "f.h5").get<bool>("average"));
 }

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sums between replicas within a pass, for layers that take samples of several of them together.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+
+#include "runtime/mpi/mpi.hpp"
+#include "runtime/mpi/process_mesh.hpp"
+#include "src/nn/model.hpp"
+
+namespace halomesh {
+
+/// Sums over those consecutive replicas whose samples the network takes together, for each part by
+/// itself: Pass::sum_replicas.
+class ReplicaSums {
+ public:
+  /// `local_batch`: samples of a replica in a pass, of which a step makes `passes`. Collective over
+  /// mesh.world() where replicas are to be added up. Throws UsageError unless the samples taken
+  /// together are some of one replica, or those of some replicas, in one pass.
+  ReplicaSums(const ProcessMesh& mesh, const Model& model, std::int64_t local_batch,
+              std::int64_t passes);
+  ReplicaSums(const ReplicaSums&) = delete;
+  ReplicaSums& operator=(const ReplicaSums&) = delete;
+
+  /// Null where each replica's samples are independent of those of others.
+  const std::function<void(std::span<double>)>* function() const { return comm_ ? &sum_ : nullptr; }
+
+ private:
+  std::optional<Comm> comm_;
+  std::function<void(std::span<double>)> sum_;
+};
+
+}  // namespace halomesh

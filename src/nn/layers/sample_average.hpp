@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Means over neighbouring samples of the global batch: between Moments and Normalize they make
+// batch normalisation.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "src/nn/layers/pointwise.hpp"
+
+namespace halomesh {
+
+/// dst(n) = the mean of src(m) over those `samples` consecutive samples of the global batch, the
+/// first of which is a multiple of `samples`, that include n. All in fp64. Outside of training it
+/// copies. Where a pass has fewer samples on each replica, it calls Pass::sum_replicas, and is
+/// then collective over the replicas that share the mean.
+class SampleAverage final : public Pointwise {
+ public:
+  /// Throws Error unless `samples` is positive.
+  explicit SampleAverage(std::int64_t samples);
+
+  std::int64_t samples_together() const override { return samples_; }
+  bool splits_over_channels() const override { return true; }
+  DataType dst_type(std::span<const DataType> src) const override;
+  /// Throws Error unless the samples of a pass divide the samples of a mean, or the other way
+  /// round.
+  void prepare(const LayerContext& context, std::vector<ParameterView> parameters) override;
+  void forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
+               const Box& chunk) override;
+  void backward_data(const Pass& pass, const ForwardValues& values, AnyConstView diff_dst,
+                     std::size_t input, AnyView diff_src) override;
+
+ private:
+  void average(const Pass& pass, AnyConstView src, AnyView dst, const Box& box);
+
+  std::int64_t samples_;
+  AlignedBuffer<double> sums_;
+};
+
+}  // namespace halomesh
