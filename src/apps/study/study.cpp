@@ -129,7 +129,7 @@ std::set<std::int64_t> Study::ended_before() const {
     nlohmann::json ended = nlohmann::json::array();
     for (std::size_t i = 0; i < cells_.size(); ++i) {
       const auto outcome = read_outcome(cells_[i], directory(cells_[i]), target_);
-      if (!outcome || outcome->end == "failed") continue;
+      if (!outcome || outcome->result.end == "failed") continue;
       require_same_options(directory(cells_[i]), options_of(cells_[i]));
       ended.push_back(i);
     }
@@ -181,8 +181,8 @@ int Study::report() {
     for (const StudyCell& cell : cells_)
       if (const auto outcome = read_outcome(cell, directory(cell), target_)) {
         outcomes.push_back(*outcome);
-        if (outcome->end == "failed")
-          failed.push_back({cell.name, Error(outcome->error, outcome->hint)});
+        if (outcome->result.end == "failed")
+          failed.push_back({cell.name, Error(outcome->result.error, outcome->result.hint)});
       }
     print_rows(std::cout, rows_of(outcomes), target_);
     auto json = study_json(outcomes, target_);

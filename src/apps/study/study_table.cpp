@@ -64,15 +64,9 @@ std::optional<StudyOutcome> read_outcome(const StudyCell& cell,
   try {
     StudyOutcome outcome;
     outcome.cell = cell;
-    outcome.end = json.at("result").get<std::string>();
-    if (outcome.end == "stopped") return {};
-    outcome.steps = json.at("steps").get<std::int64_t>();
-    outcome.epochs = json.at("epochs").get<std::int64_t>();
-    outcome.seconds = json.at("seconds").get<double>();
-    if (json.at("mae").is_number()) outcome.mae = json.at("mae").get<double>();
-    if (json.contains("error")) outcome.error = json.at("error").get<std::string>();
-    if (json.contains("hint")) outcome.hint = json.at("hint").get<std::string>();
-    if (outcome.end != "failed") find_target(outcome, directory, target);
+    outcome.result = group_result_of(json);
+    if (outcome.result.end == "stopped") return {};
+    if (outcome.result.end != "failed") find_target(outcome, directory, target);
     return outcome;
   } catch (const std::exception& error) {
     throw Error(fmt::format("{}: damaged: {}", directory.string(), error.what()), cure);
@@ -95,12 +89,12 @@ std::vector<StudyRow> rows_of(const std::vector<StudyOutcome>& outcomes) {
       row = std::prev(rows.end());
     }
     ++row->cells;
-    row->seconds.add(one.seconds);
-    if (one.end == "diverged") ++row->diverged;
-    if (one.end == "failed") ++row->failed;
+    row->seconds.add(one.result.seconds);
+    if (one.result.end == "diverged") ++row->diverged;
+    if (one.result.end == "failed") ++row->failed;
     if (one.epochs_to_target) row->epochs.add(static_cast<double>(*one.epochs_to_target));
     if (one.samples_to_target) row->samples.add(static_cast<double>(*one.samples_to_target));
-    if (one.mae && (one.end == "done" || one.end == "target")) row->mae.add(*one.mae);
+    if (one.result.mae && one.result.is_complete()) row->mae.add(*one.result.mae);
   }
   return rows;
 }
@@ -143,14 +137,14 @@ Json study_json(const std::vector<StudyOutcome>& outcomes, double target) {
     Json json = {{"directory", one.cell.name},
                  {"values", to_json(one.cell.varied)},
                  {"seed", one.cell.seed},
-                 {"result", one.end},
-                 {"steps", one.steps},
-                 {"epochs", one.epochs},
-                 {"mae", or_null(one.mae)},
-                 {"seconds", one.seconds},
+                 {"result", one.result.end},
+                 {"steps", one.result.steps},
+                 {"epochs", one.result.epochs},
+                 {"mae", or_null(one.result.mae)},
+                 {"seconds", one.result.seconds},
                  {"epochs_to_target", or_null(one.epochs_to_target)},
                  {"samples_to_target", or_null(one.samples_to_target)}};
-    if (!one.error.empty()) json["error"] = one.error;
+    if (!one.result.error.empty()) json["error"] = one.result.error;
     cells.push_back(std::move(json));
   }
   for (const StudyRow& row : rows_of(outcomes))

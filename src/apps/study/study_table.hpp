@@ -12,17 +12,14 @@
 #include <vector>
 
 #include "src/apps/study/study_file.hpp"
+#include "src/apps/train/group_result.hpp"
 
 namespace halomesh {
 
 /// One cell that has ended.
 struct StudyOutcome {
   StudyCell cell;
-  std::string end;          ///< "done", "target", "diverged" or "failed"
-  std::string error, hint;  ///< of the last two
-  std::int64_t steps = 0, epochs = 0;
-  std::optional<double> mae;  ///< of the last validation
-  double seconds = 0;
+  GroupResult result;
   /// Of the first validation whose MAE was at most the target; none if there was none.
   std::optional<std::int64_t> epochs_to_target, samples_to_target;
 };

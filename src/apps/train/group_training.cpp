@@ -53,34 +53,6 @@ GroupResult result_of(const Comm& group, const Options& options, const RankBindi
 
 }  // namespace
 
-Json to_json(const GroupResult& result) {
-  Json json = {{"result", result.end},      {"steps", result.steps},
-               {"epochs", result.epochs},   {"mae", result.mae ? Json(*result.mae) : Json()},
-               {"seconds", result.seconds}, {"trained", result.trained}};
-  if (result.has_failed()) {
-    json["error"] = result.error;
-    json["hint"] = result.hint;
-    json["usage"] = result.is_usage;
-  }
-  return json;
-}
-
-GroupResult group_result_of(const Json& json) {
-  GroupResult result;
-  result.end = json.at("result").get<std::string>();
-  result.steps = json.at("steps").get<std::int64_t>();
-  result.epochs = json.at("epochs").get<std::int64_t>();
-  if (!json.at("mae").is_null()) result.mae = json.at("mae").get<double>();
-  result.seconds = json.at("seconds").get<double>();
-  result.trained = json.at("trained").get<bool>();
-  if (result.has_failed()) {
-    result.error = json.at("error").get<std::string>();
-    result.hint = json.at("hint").get<std::string>();
-    result.is_usage = json.at("usage").get<bool>();
-  }
-  return result;
-}
-
 Error joint_failure(const std::vector<NamedFailure>& failed, std::int64_t total,
                     const std::string& what) {
   constexpr std::size_t kNames = 3;

@@ -5,8 +5,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <nlohmann/json_fwd.hpp>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,25 +12,9 @@
 #include "runtime/machine/binding.hpp"
 #include "runtime/mpi/mpi.hpp"
 #include "src/apps/options/options.hpp"
+#include "src/apps/train/group_result.hpp"
 
 namespace halomesh {
-
-/// How one run ended.
-struct GroupResult {
-  std::string end;          ///< see name_of(TrainingEnd), or "failed"
-  std::string error, hint;  ///< of "diverged" and "failed"
-  bool is_usage = false;    ///< failed with a UsageError
-  std::int64_t steps = 0, epochs = 0;
-  std::optional<double> mae;  ///< of the last validation
-  double seconds = 0;         ///< from setting up to the end, of the job that trained it last
-  bool trained = false;       ///< false: an earlier job had completed it
-
-  bool is_complete() const { return end == "done" || end == "target"; }
-  bool has_failed() const { return end == "diverged" || end == "failed"; }
-};
-nlohmann::ordered_json to_json(const GroupResult& result);
-/// Throws nlohmann::json::exception for what is none.
-GroupResult group_result_of(const nlohmann::ordered_json& json);
 
 /// One error for all runs that failed: "2 of 4 instances failed: NAME, NAME: WHAT; NAME: WHAT",
 /// with few names for each cause. `what` is the plural of what they are; `failed` has one or more.

@@ -91,9 +91,9 @@ StudyOutcome outcome(const std::string& batch, const std::string& end, double ma
                      std::optional<std::int64_t> epochs) {
   StudyOutcome one;
   one.cell.varied = {{"batch", batch}};
-  one.end = end;
-  if (end != "diverged") one.mae = mae;
-  one.seconds = 2;
+  one.result.end = end;
+  if (end != "diverged") one.result.mae = mae;
+  one.result.seconds = 2;
   one.epochs_to_target = epochs;
   if (epochs) one.samples_to_target = *epochs * 10;
   return one;
