@@ -369,6 +369,11 @@ quickstart: deps ## install missing packages, build, make a small data set and t
 	@+$(MAKE) --no-print-directory BUILD=release all
 	@MPIRUN='$(MPIRUN)' jobscripts/quickstart.sh build/halomesh quickstart
 
+.PHONY: benchmark-run
+benchmark-run: deps ## train a small network until MLPerf's quality (half an hour); CHECKER=DIR checks the log with a copy of mlcommons/logging
+	@+$(MAKE) --no-print-directory BUILD=release all
+	@MPIRUN='$(MPIRUN)' CHECKER='$(CHECKER)' jobscripts/benchmark_run.sh build/halomesh benchmark-run
+
 .PHONY: examples
 examples: $(PROGRAM) ## write job scripts for the published runs and other sites into build/examples
 	$(Q)jobscripts/examples/make.sh $(PROGRAM) build/examples

@@ -9,18 +9,8 @@ program=${1:?usage: quickstart.sh PROGRAM DIRECTORY}
 directory=${2:?usage: quickstart.sh PROGRAM DIRECTORY}
 mpirun=${MPIRUN:-mpirun}
 config=${0%jobscripts/*}models/quickstart.cfg  # relative if the path of this script is
-
-# More ranks than cores are fine here; root is common in containers.
-export OMPI_MCA_rmaps_base_oversubscribe=1
-if [ "$(id -u)" = 0 ]; then
-  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-fi
-
-run() {
-  echo
-  echo "$ $*"
-  "$@"
-}
+here=${0%quickstart.sh}
+. "${here:-./}show_commands.sh"
 
 mkdir -p "$directory"
 if ! grep -qs '"extent": "32"' "$directory/data/dataset.json"; then
