@@ -29,7 +29,7 @@ std::vector<float> terms_of(std::uint64_t seed) {
   std::vector<float> terms;
   for (std::uint64_t i = 0; i < kTerms; ++i)
     terms.push_back(
-        std::ldexp(2 * rng.uniform(2 * i) - 1, static_cast<int>(48 * rng.uniform(2 * i + 1)) - 42));
+        std::ldexp(2 * rng.uniform(2 * i) - 1, static_cast<int>(66 * rng.uniform(2 * i + 1)) - 60));
   return terms;
 }
 
@@ -102,7 +102,7 @@ TEST_CASE("terms down to the last unit are kept whole; denormals and what is bel
 
 TEST_CASE("as many terms as large as are allowed are summed exactly") {
   // Each adds as much as it can to both bins.
-  const double term = kLargestTerm - kHighUnit / 2 - kLowUnit;
+  const double term = kLargestTerm - 0x1.7p0 * kHighUnit;
   ExactSum sum;
   for (std::int64_t i = 0; i < exact::kMostTerms; ++i) sum.add(term);
   const auto terms = static_cast<double>(exact::kMostTerms);
