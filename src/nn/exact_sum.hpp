@@ -97,8 +97,8 @@ inline void add_and_clear_terms(float* terms, std::int64_t count, const ExactVie
   }
 }
 
-/// values[i] = sum i, rounded, for i in [0, count), with threads where that pays; false if one is
-/// not finite. Local; allocates nothing.
-bool round_sums(const ExactView& sums, std::int64_t count, float* values);
+/// values[i] = sum i, rounded, for i in [0, count), with threads where that pays; the sums are zero
+/// then. False if one was not finite. Local; allocates nothing.
+bool take_sums(const ExactView& sums, std::int64_t count, float* values);
 
 }  // namespace halomesh
