@@ -14,9 +14,9 @@ here=${0%benchmark_run.sh}
 . "${here:-./}show_commands.sh"
 
 mkdir -p "$directory"
-if ! grep -qs '"voxel-mpc-h": "8"' "$directory/data/dataset.json"; then
+if ! grep -qs '"parameter-spread": "0.5"' "$directory/data/dataset.json"; then
   run "$mpirun" -n "$ranks" "$program" synth --out "$directory/data" --train 1024 --validation 128 \
-    --extent 64 --parameter-spread 0.5 --voxel-mpc-h 8 --seed 1 --overwrite
+    --extent 64 --parameter-spread 0.5 --seed 1 --overwrite
 fi
 rm -rf "$directory/run"
 run "$mpirun" -n "$ranks" "$program" train --config "${here}../models/benchmark.cfg" \

@@ -106,6 +106,32 @@ void check_volumes(const CosmoFlowOptions& o) {
   }
 }
 
+bool is_reproducible(const CosmoFlowOptions& o) {
+  return o.kernels == GradientKernels::kReproducible;
+}
+
+// What has no reproducible kernels, by the options' names.
+void check_reproducible(const CosmoFlowOptions& o) {
+  const auto refuse = [](const std::string& what, const std::string& hint) {
+    throw UsageError("--reproducible has no kernels for " + what, hint);
+  };
+  if (o.precision != DataType::kFloat32) refuse("--precision bf16", "use --precision fp32");
+  if (o.average) refuse("--average on", "use --average off");
+  if (o.batch_norm > 0) refuse("--batch-norm", "use --batch-norm 0");
+  if (o.kernel != 2 && o.kernel != 3)
+    refuse(fmt::format("--kernel {}", o.kernel), "use --kernel 2 or 3");
+  if (o.filters % kChannelVector != 0)
+    refuse(fmt::format("--filters {}", o.filters),
+           fmt::format("use a multiple of {}", kChannelVector));
+  if (o.input.c > 8) refuse(fmt::format("--input {}", o.input), "use at most 8 channels");
+  for (const std::int64_t extent : o.input.spatial())
+    if (extent % (std::int64_t{1} << o.conv_layers) != 0)
+      refuse(fmt::format("--input {}", o.input),
+             fmt::format("use extents that are multiples of {}, which each of {} layers halves "
+                         "without a rest, or fewer --conv-layers",
+                         std::int64_t{1} << o.conv_layers, o.conv_layers));
+}
+
 // Convolution number `number`, from 1 on.
 std::unique_ptr<Layer> make_block(const CosmoFlowOptions& o, std::int64_t number) {
   ConvolutionBlockOptions block;
@@ -134,9 +160,10 @@ Model make_cosmoflow(const CosmoFlowOptions& o) {
   check_factors(o);
   check_types(o);
   check_volumes(o);
+  if (is_reproducible(o)) check_reproducible(o);
   const auto slope = static_cast<float>(o.leaky_slope);
   Model model(o.input, o.input_type);
-  model.set_cuts(o.cuts);
+  model.set_cuts(is_reproducible(o) ? CutSetting{CutSetting::Kind::kCells} : o.cuts);
   for (std::int64_t i = 1; i <= o.conv_layers; ++i) {
     model.add("conv" + std::to_string(i), make_block(o, i));
     if (o.batch_norm > 0)
@@ -147,11 +174,12 @@ Model make_cosmoflow(const CosmoFlowOptions& o) {
   std::int64_t dense = 0;
   for (const std::int64_t outputs : o.fc) {
     const std::string number = std::to_string(++dense);
-    model.add("fc" + number, std::make_unique<Dense>(outputs));
+    model.add("fc" + number, std::make_unique<Dense>(outputs, is_reproducible(o)));
     model.add("act_fc" + number, std::make_unique<LeakyRelu>(slope));
     if (o.dropout > 0) model.add("dropout" + number, std::make_unique<Dropout>(o.dropout));
   }
-  model.add("fc" + std::to_string(dense + 1), std::make_unique<Dense>(o.targets));
+  model.add("fc" + std::to_string(dense + 1),
+            std::make_unique<Dense>(o.targets, is_reproducible(o)));
   model.add("tanh", std::make_unique<ScaledTanh>(static_cast<float>(o.output_scale)));
   return model;
 }

@@ -28,8 +28,10 @@ struct CosmoFlowOptions {
   double leaky_slope = 0.3;
   double output_scale = 1.2;
   CutSetting cuts{};  ///< of the convolutions, in space and by output channels
-  GradientKernels kernels = GradientKernels::kAuto;  ///< of the convolutions
-  DataType precision = DataType::kFloat32;           ///< kFloat32 or kBfloat16
+  /// Of the convolutions; kReproducible also makes the dense layers so and cuts layers between
+  /// cells.
+  GradientKernels kernels = GradientKernels::kAuto;
+  DataType precision = DataType::kFloat32;   ///< kFloat32 or kBfloat16
   DataType input_type = DataType::kFloat32;  ///< kFloat32, or kInt16: counts, for their log(1+x)
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <set>
 
 #include "error.hpp"
@@ -74,7 +75,24 @@ class Search {
     return cut.groups == 1 || (may_split(l) && dst(l).c >= cut.groups * kChannelVector);
   }
 
+  // The finest blocks of whole cells for which the grid can be made coarser.
+  TensorCut of_cells(std::size_t l) const {
+    const Spatial cells = node(l).layer->gradient_cells(src(l)), parts{grid_.d, grid_.h, grid_.w};
+    Spatial blocks{};
+    for (std::size_t a = 0; a < 3; ++a) {
+      blocks[a] = std::gcd(cells[a], parts[a]);
+      if (reads_network_input(node(l)) && blocks[a] != parts[a])
+        throw UsageError(
+            fmt::format("--reproducible: {} has {}x{}x{} cells, which the parts {} do not divide",
+                        node(l).name, cells[0], cells[1], cells[2], to_string(grid_)),
+            "cut each axis into a number of parts that divides that of its cells");
+    }
+    return {{blocks[0], blocks[1], blocks[2]}, 1};
+  }
+
   std::vector<TensorCut> allowed(std::size_t l, const CutSetting& setting) const {
+    if (setting.kind == CutSetting::Kind::kCells && node(l).layer->has_whole_gradients())
+      return {of_cells(l)};
     std::vector<TensorCut> cuts = all_cuts(grid_);
     const TensorCut in_space = cuts.front();
     const auto entry = std::find_if(setting.list.begin(), setting.list.end(),
@@ -90,6 +108,7 @@ class Search {
           if (entry != setting.list.end())
             return cut.space.count() != entry->blocks || cut.groups != entry->groups;
           break;
+        case CutSetting::Kind::kCells:
         case CutSetting::Kind::kSpace:
           break;
       }

@@ -44,6 +44,7 @@ Box cut_box(const Shape& shape, const PartGrid& grid, const TensorCut& cut, std:
     box.hi[a + 1] = planes.hi;
     group = group * sharing + at[a] % sharing;
   }
+  if (cut.groups == 1 && group > 0) return {};  // blocks for fewer parts: of each the first
   const std::int64_t vectors = (shape.c + kChannelVector - 1) / kChannelVector;
   const Range own = cut.groups == 1 ? Range{0, vectors} : block_range(vectors, cut.groups, group);
   box.lo[kC] = std::min(own.lo * kChannelVector, shape.c);

@@ -45,6 +45,7 @@ struct CutSetting {
     kAuto,      ///< each layer as costs least
     kSpace,     ///< every layer in space
     kChannels,  ///< each layer in space or by channels alone, as costs less
+    kCells,     ///< each layer in blocks of whole LayerGeometry::gradient_cells(), as many as fit
     kList       ///< `list`; layers that it does not name in space
   };
   struct Entry {

@@ -56,6 +56,9 @@ struct LayerBoxes {
   /// One per input: what is available before any message: the part's own block, or, for the
   /// network's input, which comes with its halo, all that is needed.
   std::vector<Box> src_local{};
+  /// Of a layer with whole gradients: the block of the input whose gradient this part computes, and
+  /// what it must have of the output's gradient for that; empty where nobody wants it.
+  Box diff_src{}, diff_dst_needed{};
 };
 
 /// The geometry of one layer. `src` spans hold one global shape per input of the layer.
@@ -86,6 +89,29 @@ class LayerGeometry {
   /// True when a part may compute only a block of the output's channels, with the rows of the
   /// parameters that belong to them. choose_cuts() decides whether it does.
   virtual bool splits_over_channels() const { return false; }
+
+  /// True when the gradients have the same bits on every grid of parts. Each element of the input's
+  /// gradient is computed whole, by one part, from the output's gradient around it, instead of
+  /// being added up from what several parts contribute; and the parameters' gradients are sums over
+  /// the gradient_cells() of the output, which are added exactly. Such a layer has one input, which
+  /// only it reads, and is cut in blocks of whole cells.
+  virtual bool has_whole_gradients() const { return false; }
+  /// Into how many cells of one size the output is divided along each axis; of such a layer.
+  virtual Spatial gradient_cells(std::span<const Shape> src) const {
+    (void)src;
+    return {1, 1, 1};
+  }
+  /// The block of the input whose gradient is computed by the part that owns the block `dst` of the
+  /// output: over all blocks, disjoint ones that cover the input. Throws Error where they do not.
+  virtual Box gradient_box(const Box& dst, std::span<const Shape> src) const {
+    (void)dst, (void)src;
+    return {};
+  }
+  /// The box of the output's gradient on which that of the block `diff_src` of the input depends.
+  virtual Box gradient_needs(const Box& diff_src, std::span<const Shape> src) const {
+    (void)diff_src, (void)src;
+    return {};
+  }
 
   /// The parameters, in the order weight, bias, moving averages.
   virtual std::vector<ParameterGeometry> parameters(std::span<const Shape> src) const {

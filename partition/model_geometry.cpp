@@ -54,6 +54,7 @@ ModelGeometry::ModelGeometry(const Shape& input, const std::vector<GraphNode>& n
   cuts_ = choose_cuts(nodes, shapes, grid, cuts);
   derive_owners(nodes);
   derive_needs(nodes);
+  derive_whole_gradients(nodes);
   derive_transfers();
   derive_parameters(nodes);
 }
@@ -91,7 +92,7 @@ void ModelGeometry::derive_shapes(const Shape& input, const std::vector<GraphNod
 void ModelGeometry::derive_owners(const std::vector<GraphNode>& nodes) {
   for (std::size_t t = tensors_.size(); t-- > 0;) {
     TensorGeometry& tensor = tensors_[t];
-    if (t > 0 && cuts_[t - 1].cut.groups > 1) {
+    if (t > 0 && (cuts_[t - 1].cut.groups > 1 || nodes[t - 1].layer->has_whole_gradients())) {
       tensor.owned = cut_partition(tensor.shape, grid_, cuts_[t - 1].cut);
       continue;
     }
@@ -147,10 +148,48 @@ void ModelGeometry::derive_needs(const std::vector<GraphNode>& nodes) {
   }
 }
 
+// Where a layer has whole gradients, nothing is added up between parts: they gather what they need
+// of the gradient that comes, and copy what they have computed to its owners.
+void ModelGeometry::derive_whole_gradients(const std::vector<GraphNode>& nodes) {
+  for (std::size_t l = 0; l < nodes.size(); ++l) {
+    if (!nodes[l].layer->has_whole_gradients()) continue;
+    const std::vector<std::size_t>& inputs = nodes[l].inputs;
+    require(inputs.size() == 1 && tensors_[inputs[0]].consumers.size() == 1,
+            text("layer {}: gradients that do not depend on the parts need an input of its own",
+                 nodes[l].name),
+            "let only this layer read its only input");
+    if (inputs[0] == 0) continue;
+    TensorGeometry& src = tensors_[inputs[0]];
+    TensorGeometry& dst = tensors_[l + 1];
+    std::vector<Box> computed, gathered;
+    for (LayerBoxes& boxes : layers_[l].boxes) {
+      if (!boxes.dst_owned.empty()) {
+        boxes.diff_src = nodes[l].layer->gradient_box(boxes.dst_owned, layers_[l].src_shapes);
+        boxes.diff_dst_needed =
+            nodes[l].layer->gradient_needs(boxes.diff_src, layers_[l].src_shapes);
+      }
+      computed.push_back(boxes.diff_src);
+      gathered.push_back(boxes.diff_dst_needed);
+    }
+    require(is_partition(computed, src.shape),
+            text("layer {}: parts compute gradients of its input that do not make up a whole",
+                 nodes[l].name));
+    src.whole_diffs = true;
+    src.return_diff = plan_transfers(computed, src.owned);
+    src.gradient_starts_whole.assign(computed.size(), true);
+    dst.gather_diff = plan_transfers(dst.owned, gathered);
+  }
+}
+
 void ModelGeometry::derive_transfers() {
-  for (TensorGeometry& tensor : tensors_) {
-    for (std::size_t p = 0; p < tensor.owned.size(); ++p)
+  for (std::size_t t = 0; t < tensors_.size(); ++t) {
+    TensorGeometry& tensor = tensors_[t];
+    for (std::size_t p = 0; p < tensor.owned.size(); ++p) {
       tensor.span.push_back(hull(hull(tensor.owned[p], tensor.produced[p]), tensor.needed[p]));
+      if (t > 0) tensor.span[p] = hull(tensor.span[p], layers_[t - 1].boxes[p].diff_dst_needed);
+      if (tensor.whole_diffs)
+        tensor.span[p] = hull(tensor.span[p], layers_[tensor.consumers[0]].boxes[p].diff_src);
+    }
     tensor.distribute = plan_transfers(tensor.owned, tensor.needed);
     if (tensor.partial_sums) tensor.broadcast = plan_transfers(tensor.owned, tensor.produced);
   }

@@ -30,6 +30,12 @@ struct TensorGeometry {
   bool partial_sums = false;
   /// Forward: copy along it (halos, gathers). Backward: add along its reverse.
   TransferPlan distribute;
+  /// Backward: add along distribute reversed, unless the consumer has whole gradients: then copy
+  /// along `return_diff`, from the parts that compute them to the owners.
+  bool whole_diffs = false;
+  TransferPlan return_diff;
+  /// Backward, where the producer has whole gradients: copy along it what their parts need.
+  TransferPlan gather_diff;
   /// Owner -> producers of partial sums. Forward: add along its reverse. Backward: copy along it.
   TransferPlan broadcast;
 };
@@ -93,6 +99,7 @@ class ModelGeometry {
   void derive_shapes(const Shape& input, const std::vector<GraphNode>& nodes);
   void derive_owners(const std::vector<GraphNode>& nodes);
   void derive_needs(const std::vector<GraphNode>& nodes);
+  void derive_whole_gradients(const std::vector<GraphNode>& nodes);
   void derive_transfers();
   void derive_parameters(const std::vector<GraphNode>& nodes);
 

@@ -34,10 +34,11 @@ using PredictionSink =
 /// Collective over mesh.world(). Runs order.validation_steps() forward passes; `loader` reads the
 /// executor's input_span() of order.local_batch samples, with targets on the part that owns the
 /// output. Ragged last batches count each sample once. Ends soon after `must_stop`, which is called
-/// once per batch, was true on some rank; give it on all ranks or on none.
+/// once per batch, was true on some rank; give it on all ranks or on none. With `exact`, errors are
+/// added up exactly: the result has the same bits on every mesh if those of the outputs are.
 Evaluation evaluate(const ProcessMesh& mesh, Executor& executor, Loader& loader,
                     const SampleOrder& order, const PredictionSink& sink = {},
-                    const std::function<bool()>& must_stop = {});
+                    const std::function<bool()>& must_stop = {}, bool exact = false);
 
 /// The views of a loader's batch as the executor takes them: always order.local_batch samples, of
 /// which the first batch.count are valid. `targets` is the number of targets.

@@ -54,9 +54,12 @@ Exchange::Exchange(const Comm& group, int tag, const TransferPlan& plan, Combine
   assign_memory(incoming_, combine == Combine::kCopy, offset);
   assign_memory(outgoing_, true, offset);
   *buffer_ = AlignedBuffer<std::byte>(offset);
-  // Of 2 bytes any type: the elements are only moved.
+  // Of each size any type: the elements are only moved.
   const std::int64_t size = size_of(tensor.type);
-  MPI_Datatype element = size == 8 ? MPI_DOUBLE : size == 4 ? MPI_FLOAT : MPI_UINT16_T;
+  MPI_Datatype element = size == 8   ? MPI_DOUBLE
+                         : size == 4 ? MPI_FLOAT
+                         : size == 2 ? MPI_UINT16_T
+                                     : MPI_UINT8_T;
   const auto memory = [&](const Message& m) {
     return m.in_place != nullptr ? m.in_place : buffer_->data() + m.offset;
   };

@@ -39,14 +39,13 @@ void Executor::make_tensors(std::int64_t batch, bool training) {
   const std::vector<bool> with_diff = tensors_with_diff(model_, geometry_);
   tensors_.resize(geometries.size());
   std::int64_t extra_bytes = 0;
-  int tag = 0;
   // Tensor 0 is the caller's: it arrives with its halo, and its gradient is not needed.
   for (std::size_t t = 1; t < tensors_.size(); ++t) {
     const TensorGeometry& g = geometries[t];
     EdgeTensor& tensor = *tensors_[t];
     const auto exchange = [&](const TransferPlan& plan, Combine combine, AnyView view, Phase pack,
                               Phase wait) {
-      return std::make_unique<Exchange>(comm_, tag++, plan, combine, view,
+      return std::make_unique<Exchange>(comm_, next_tag_++, plan, combine, view,
                                         ExchangeTrace{trace_, pack, wait, g.name});
     };
     tensor.value = Tensor(g.span[part_], batch, types[t]);
@@ -64,8 +63,11 @@ void Executor::make_tensors(std::int64_t batch, bool training) {
     tensor.diff_replaces_value = may_replace_value(t);
     if (!tensor.diff_replaces_value) tensor.diff = Tensor(g.span[part_], batch, types[t]);
     tensor.clear_diff = !g.gradient_starts_whole[part_];
-    tensor.return_halo = exchange(g.distribute.reversed(), Combine::kAdd, tensor.diff_view(),
-                                  Phase::kHaloGradientPack, Phase::kHaloGradientWait);
+    tensor.return_halo = g.whole_diffs
+                             ? exchange(g.return_diff, Combine::kCopy, tensor.diff_view(),
+                                        Phase::kHaloGradientPack, Phase::kHaloGradientWait)
+                             : exchange(g.distribute.reversed(), Combine::kAdd, tensor.diff_view(),
+                                        Phase::kHaloGradientPack, Phase::kHaloGradientWait);
     tensor.broadcast_diff = exchange(g.broadcast, Combine::kCopy, tensor.diff_view(),
                                      Phase::kHaloGradientPack, Phase::kHaloGradientWait);
     if (g.consumers.size() > 1) extra_bytes = std::max(extra_bytes, batch * value.sample_bytes());
@@ -95,6 +97,17 @@ void Executor::make_layers(Parameters& parameters, std::int64_t batch, bool trai
     if (state.active)
       model_.layers()[l].layer->prepare(layer_context(model_, geometry_, l, part_, batch, training),
                                         parameters.views(l));
+    if (!training || !model_.layers()[l].layer->has_whole_gradients()) continue;
+    EdgeTensor& dst = *tensors_[l + 1];
+    const TensorGeometry& g = geometry_.tensors()[l + 1];
+    const auto gather = [&](AnyView view) {
+      return std::make_unique<Exchange>(
+          comm_, next_tag_++, g.gather_diff, Combine::kCopy, view,
+          ExchangeTrace{trace_, Phase::kHaloGradientPack, Phase::kHaloGradientWait, g.name});
+    };
+    dst.gather_diff = gather(dst.diff_view());
+    dst.gather_state =
+        gather(state.active ? model_.layers()[l].layer->backward_state() : AnyView{});
   }
 }
 
@@ -191,7 +204,10 @@ void Executor::progress() {
     for (const auto& round : tensor.distribute) round->progress();
     if (tensor.return_halo) tensor.return_halo->progress();
   }
-  for (const auto& round : tensors_[layer_ + 1]->distribute) round->progress();
+  const EdgeTensor& dst = *tensors_[layer_ + 1];
+  for (const auto& round : dst.distribute) round->progress();
+  if (dst.gather_diff) dst.gather_diff->progress();
+  if (dst.gather_state) dst.gather_state->progress();
 }
 
 void Executor::settle_diff(std::size_t t) {
@@ -245,10 +261,21 @@ void Executor::backward(const Pass& pass, AnyConstView input, GradientReducer& r
     const bool data_last = std::any_of(inputs.begin(), inputs.end(), [&](std::size_t i) {
       return tensors_[i]->diff_replaces_value;
     });
-    // Data first: the halo's gradients travel while the parameters' gradients are computed.
-    if (!data_last) backward_data(pass, l);
-    backward_parameters(pass, l);
-    if (data_last) backward_data(pass, l);
+    EdgeTensor& dst = *tensors_[l + 1];
+    if (dst.gather_diff) {
+      // Parameters first: what their gradients do not need travels while they are computed.
+      dst.gather_diff->start();
+      dst.gather_state->start();
+      backward_parameters(pass, l);
+      dst.gather_diff->finish();
+      dst.gather_state->finish();
+      backward_data(pass, l);
+    } else {
+      // Data first: the halo's gradients travel while the parameters' gradients are computed.
+      if (!data_last) backward_data(pass, l);
+      backward_parameters(pass, l);
+      if (data_last) backward_data(pass, l);
+    }
     reducer.completed(l);
     pass.progress();
   }
@@ -268,6 +295,8 @@ void Executor::exchange_all() {
   for (std::size_t t = tensors_.size(); t-- > 0;) {
     run(tensors_[t]->return_halo);
     run(tensors_[t]->broadcast_diff);
+    run(tensors_[t]->gather_diff);
+    run(tensors_[t]->gather_state);
   }
 }
 
@@ -282,6 +311,8 @@ void Executor::for_each_exchange(Visit visit) const {
     visit_one(tensor.sum_partials);
     visit_one(tensor.return_halo);
     visit_one(tensor.broadcast_diff);
+    visit_one(tensor.gather_diff);
+    visit_one(tensor.gather_state);
   }
 }
 

@@ -84,6 +84,7 @@ class Executor {
     std::vector<std::size_t> chunks_before_sends;           // by round
     std::unique_ptr<Exchange> sum_partials;                 // forward
     std::unique_ptr<Exchange> return_halo, broadcast_diff;  // backward
+    std::unique_ptr<Exchange> gather_diff, gather_state;    // of a layer with whole gradients
     std::size_t consumers_left = 0;
 
     AnyView diff_view() { return diff_replaces_value ? value.any_view() : diff.any_view(); }
@@ -116,6 +117,7 @@ class Executor {
   bool loaded_ = false;       // parameters
   std::vector<bool> wanted_;  // by tensor: backward() computes its gradient
   Sending sending_ = Sending::kWithChunks;
+  int next_tag_ = 0;
   std::size_t layer_ = 0;  // whose exchanges progress() serves
   std::vector<InFlight<EdgeTensor>> tensors_;
   std::vector<LayerState> states_;

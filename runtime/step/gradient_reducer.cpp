@@ -55,6 +55,8 @@ GradientReducer::GradientReducer(const ProcessMesh& mesh, const ModelGeometry& g
     require(std::ssize(residual_) == parameters.size(),
             "gradients are to travel as bf16, but the parameters have no state for what they lose");
   }
+  require(!exact() || (reduction == Reduction::kFlat && payload == DataType::kFloat32),
+          "exact sums of gradients are summed by MPI alone, and as they are");
   for (const HolderGroup& group : parameters.groups()) {
     if (mesh.shape().replicas * std::ssize(group.parts) == 1)
       alone_.push_back(&group);
@@ -120,6 +122,7 @@ void GradientReducer::add_sum(std::size_t bucket) {
 GradientReducer::~GradientReducer() {
   if (unwinding()) {
     *in_place_ = std::move(parameters_.diff_buffer());
+    *exact_in_place_ = std::move(parameters_.exact_buffer());
     return;
   }
   try {  // other ranks wait for the rounds to come
@@ -149,7 +152,7 @@ void GradientReducer::make_buckets(const HolderGroup& group, std::size_t set) {
 
 void GradientReducer::expect_more(bool more) {
   more_ = more;
-  if (more && earlier_.size() == 0) earlier_ = AlignedBuffer<float>(parameters_.size());
+  if (more && !exact() && earlier_.size() == 0) earlier_ = AlignedBuffer<float>(parameters_.size());
 }
 
 // Adds the gradients of earlier passes to those of the last one.
@@ -159,6 +162,7 @@ void GradientReducer::add_earlier(std::int64_t offset, std::int64_t volume) {
 }
 
 void GradientReducer::keep_pass() {
+  if (exact()) return;  // layers add to it
   const std::span<const float> diffs = parameters_.diffs();
   if (has_earlier_)
     add_values(earlier_.data(), diffs.data(), parameters_.size());
@@ -246,7 +250,11 @@ void GradientReducer::start(std::size_t bucket) {
     std::fill_n(lost, b.volume, 0.0f);
   }
   MPI_Request* const requests = &requests_[bucket * requests_of_a_sum()];
-  if (flat())
+  if (exact())
+    mpi_check(MPI_Iallreduce(MPI_IN_PLACE, parameters_.exact().data() + 2 * b.offset,
+                             narrow<int>(2 * b.volume), MPI_DOUBLE, MPI_SUM, comms_[b.set].handle(),
+                             requests));
+  else if (flat())
     mpi_check(MPI_Iallreduce(MPI_IN_PLACE, values, narrow<int>(b.volume), MPI_FLOAT, MPI_SUM,
                              comms_[b.set].handle(), requests));
   else if (sums_[bucket]->start(values, requests, lost))
@@ -294,6 +302,22 @@ void GradientReducer::finish() {
   scope.add_received(step_bytes_);
   counts_.bytes += step_bytes_;
   while (active_ > 0) take_completed(true);
+  if (exact()) take_exact_sums();
+}
+
+void GradientReducer::take_exact_sums() {
+  for (const HolderGroup& group : parameters_.groups())
+    for (const ParameterRange& range : group.ranges) {
+      if (take_sums(parameters_.exact(range), range.volume,
+                    parameters_.diffs().data() + range.offset))
+        continue;
+      const ParameterPlacement& placement = geometry_.parameters()[range.placement];
+      throw Error(
+          fmt::format("the gradient of the {} of {} is not finite, or has a term above {:g}",
+                      placement.geometry.name, placement.layer_name, halomesh::exact::kLargestTerm),
+          "lower --lr or lengthen the warm-up, or train without --reproducible, whose sums "
+          "have no room for more");
+    }
 }
 
 }  // namespace halomesh

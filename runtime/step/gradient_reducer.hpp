@@ -35,6 +35,9 @@ class GradientReducer {
   /// each bucket's sum. With the `payload` kBfloat16, which kFlat cannot send, gradients travel as
   /// PointSum rounds them, and what a rank loses is kept in the state kGradientResidual of
   /// `parameters` and added to its next gradient. Throws UsageError for kFlat, Error without state.
+  ///
+  /// Where Parameters::exact() keeps the sums, these are summed over the ranks instead, by kFlat
+  /// alone, and then rounded to diffs(): the result does not depend on ranks or passes.
   GradientReducer(const ProcessMesh& mesh, const ModelGeometry& geometry, Parameters& parameters,
                   Reduction reduction = Reduction::kAuto, Trace* trace = nullptr,
                   std::int64_t bucket_bytes = 4 << 20, DataType payload = DataType::kFloat32);
@@ -57,7 +60,8 @@ class GradientReducer {
   /// Lets MPI make progress and takes sums on to their next messages.
   void progress();
   /// Waits until Parameters::diffs() holds the sums over all holders, in place; after a pass that
-  /// is not the last one, does not wait and leaves them without meaning.
+  /// is not the last one, does not wait and leaves them without meaning. Throws Error where exact
+  /// sums have a term that is too large for them.
   void finish();
 
   /// A whole step without any compute: sums what Parameters::diffs() holds. All ranks together.
@@ -109,7 +113,11 @@ class GradientReducer {
   void keep_pass();
   void end(std::size_t bucket);
   InFlight<PointSum> sum_of(std::size_t bucket, DataType payload) const;
-  std::int64_t bytes_of(const Bucket& bucket) const { return bucket.volume * size_of(payload_); }
+  std::int64_t bytes_of(const Bucket& bucket) const {
+    return bucket.volume * (exact() ? 2 * size_of(DataType::kFloat64) : size_of(payload_));
+  }
+  bool exact() const { return !parameters_.exact().empty(); }
+  void take_exact_sums();
   bool take_completed(bool wait);
   // By MPI itself, each sum is one request.
   bool flat() const { return !comms_.empty(); }
@@ -136,10 +144,11 @@ class GradientReducer {
   std::vector<Comm> comms_;                // of these, for Reduction::kFlat alone
   std::vector<Bucket> buckets_;  // of one group: in the order in which backward completes them
   InFlight<AlignedBuffer<float>> in_place_;  // takes over the memory of sums when unwinding
-  std::vector<InFlight<PointSum>> sums_;     // of each bucket; none for Reduction::kFlat
-  Requests requests_;                        // of each bucket
-  std::vector<int> completed_;               // memory for the indices of completed requests
-  std::size_t active_ = 0;                   // sums in flight
+  InFlight<AlignedBuffer<double>> exact_in_place_;
+  std::vector<InFlight<PointSum>> sums_;  // of each bucket; none for Reduction::kFlat
+  Requests requests_;                     // of each bucket
+  std::vector<int> completed_;            // memory for the indices of completed requests
+  std::size_t active_ = 0;                // sums in flight
   ReductionCounts counts_;
   std::int64_t step_bytes_ = 0;
 };

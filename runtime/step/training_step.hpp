@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "runtime/load/loader.hpp"
 #include "runtime/mpi/process_mesh.hpp"
@@ -11,6 +12,7 @@
 #include "runtime/step/gradient_reducer.hpp"
 #include "runtime/step/part_sums.hpp"
 #include "runtime/step/replica_sums.hpp"
+#include "src/nn/exact_sum.hpp"
 #include "src/nn/optimizer.hpp"
 #include "src/nn/square_sums.hpp"
 
@@ -28,6 +30,9 @@ struct GradientRules {
   std::int64_t passes = 1;  ///< forward and backward passes of a step, over a batch each
   double clip_norm = 0;     ///< largest 2-norm of the gradient of all parameters; 0: any
   DataType payload = DataType::kFloat32;  ///< kBfloat16: what travels between ranks, see PointSum
+  /// Losses and gradients are summed exactly, so that they have the same bits on every mesh; all
+  /// layers must be Layer::sums_exactly(). Sums over ranks are then MPI's own.
+  bool reproducible = false;
 };
 
 /// A network and everything that its steps need. Steps after the first allocate no memory.
@@ -55,6 +60,10 @@ class TrainingStep {
   /// What this rank has moved since construction, in evaluations too; without its input.
   StepCounts counts() const { return {executor_.halo_counts(), reducer_.counts(), {}, 0}; }
 
+  /// With GradientRules::reproducible, the terms of run()'s share of the last step's loss: added up
+  /// over all ranks, their value is the loss, with the same bits on every mesh.
+  const ExactSum& exact_loss() const { return exact_loss_; }
+
   /// The norm of the last step's gradient before clipping; 0 where it is not clipped.
   double gradient_norm() const { return gradient_norm_; }
 
@@ -66,6 +75,7 @@ class TrainingStep {
  private:
   double run_pass(Loader& loader, const StepSettings& settings, std::int64_t number);
   void clip_gradient();
+  void clip_gradient(double squares);
 
   const ProcessMesh& mesh_;
   Parameters& parameters_;
@@ -79,6 +89,8 @@ class TrainingStep {
   PartSums part_sums_;
   SumOverParts sum_;
   SquareSums squares_;
+  std::vector<double> squares_of_;  // of each parameter, where sums are exact
+  ExactSum exact_loss_;
   double gradient_norm_ = 0;
 };
 

@@ -46,6 +46,7 @@ constexpr std::array kRules = std::to_array<ResumeRule>({
     {"clip-norm", kAllowed},
     {"gradient-payload", kAllowed},
     {"skip-gradients", kAllowed},
+    {"reproducible", kAllowed},
     {"momentum", kAllowed},
     {"weight-decay", kAllowed},
     {"betas", kAllowed},

@@ -62,7 +62,8 @@ Trainer::Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geo
       phases_(mesh, geometry, options_.global_batch),
       training_(mesh, model, geometry, parameters, *optimizer_, pass_order_.local_batch,
                 phases_.trace(), options_.reduction,
-                {options_.accumulate, clip_norm_of(options_, *optimizer_), options_.payload}),
+                {options_.accumulate, clip_norm_of(options_, *optimizer_), options_.payload,
+                 options_.reproducible}),
       input_(mesh, geometry, model.input_type(), !executor().output().span.empty(),
              {&train, pass_order_},
              {options_.evaluate_every > 0 ? validation : nullptr, validation_order_},
@@ -110,6 +111,7 @@ Settings recorded_settings(const TrainerOptions& options, const SampleOrder& ord
     settings["clip-norm"] = fmt::format("{}", clip);
   if (options.payload != DataType::kFloat32)
     settings["gradient-payload"] = name_of(options.payload);
+  if (options.reproducible) settings["reproducible"] = "on";
   if (!options.skips.empty()) settings["skip-gradients"] = to_text(options.skips);
   const ScheduleOptions& schedule = options.schedule;
   settings["lr"] = fmt::format("{}", schedule.peak);
@@ -219,15 +221,19 @@ void Trainer::append_epochs() {
 Trainer::StepSums Trainer::train_step() {
   const TraceScope whole(phases_.trace(), Phase::kStep);
   const auto rate = static_cast<float>(schedule_.rate(step_));
-  std::array<double, 3> sums{};
+  std::array<double, 4> sums{};
   sums[0] = training_.run(input_.training(), {options_.seed, step_, rate});
   ++step_;
   // Any rank may have been told to stop or have reached its wall limit: one sum informs all ranks.
   sums[1] = must_stop() ? 1.0 : 0.0;
   sums[2] = signals_.take_report_request() ? 1.0 : 0.0;
   const TraceScope scope(phases_.trace(), Phase::kReductionWait, "loss");
-  mesh_.world().sum(sums);
-  return {sums[0], sums[1] > 0, sums[2] > 0};
+  if (options_.reproducible) {
+    sums[0] = training_.exact_loss().high;
+    sums[3] = training_.exact_loss().low;
+  }
+  mesh_.world().sum(std::span(sums).first(options_.reproducible ? 4 : 3));
+  return {sums[0] + sums[3], sums[1] > 0, sums[2] > 0};
 }
 
 bool Trainer::must_stop() const {
@@ -261,9 +267,9 @@ void Trainer::after_step(const StepSums& sums, double seconds) {
 bool Trainer::evaluate_now(std::int64_t epoch) {
   const TraceScope scope(phases_.trace(), Phase::kEvaluation);
   mllog_.eval_start(epoch);
-  const Evaluation evaluation =
-      evaluate(mesh_, training_.executor(), input_.validation(), validation_order_, {},
-               [this] { return signals_.requested(); });
+  const Evaluation evaluation = evaluate(
+      mesh_, training_.executor(), input_.validation(), validation_order_, {},
+      [this] { return signals_.requested(); }, options_.reproducible);
   if (evaluation.stopped) return false;
   mllog_.eval_stop(epoch);
   if (step_ > 0 && step_ % steps_per_epoch() == 0) mllog_.epoch_stop(epoch);

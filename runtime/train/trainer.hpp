@@ -46,6 +46,7 @@ struct TrainerOptions {
   Reduction reduction = Reduction::kAuto;  ///< of gradients
   DataType payload = DataType::kFloat32;   ///< of their messages; or kBfloat16
   std::vector<GradientSkip> skips;         ///< ascending
+  bool reproducible = false;               ///< see GradientRules; metrics of validations as well
   ScheduleOptions schedule;
   double target_mae = 0;              ///< stops once a validation reaches it; 0: never
   std::int64_t evaluate_every = 1;    ///< epochs between validations; 0: never

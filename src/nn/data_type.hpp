@@ -10,8 +10,9 @@ namespace halomesh {
 
 /// kFloat32 and kBfloat16 hold values; kInt16 holds counts x >= 0 that stand for log(1+x), the form
 /// in which samples are stored, and is only allowed for a network's input. kFloat64 is for few
-/// numbers that are summed over parts and subtracted from each other, as moments are.
-enum class DataType : std::uint8_t { kFloat32, kBfloat16, kInt16, kFloat64 };
+/// numbers that are summed over parts and subtracted from each other, as moments are. kUint8 is for
+/// what layers keep beside their output and other parts copy, such as the places of maxima.
+enum class DataType : std::uint8_t { kFloat32, kBfloat16, kInt16, kFloat64, kUint8 };
 
 /// The upper half of an IEEE 754 binary32: 8 bits of exponent, 7 of fraction.
 struct Bfloat16 {
@@ -51,8 +52,14 @@ struct DataTypeOf<double> {
   static constexpr DataType kType = DataType::kFloat64;
 };
 
+template <>
+struct DataTypeOf<std::uint8_t> {
+  static constexpr DataType kType = DataType::kUint8;
+};
+
 /// Bytes of one element.
 constexpr std::int64_t size_of(DataType type) {
+  if (type == DataType::kUint8) return 1;
   return type == DataType::kFloat64 ? 8 : type == DataType::kFloat32 ? 4 : 2;
 }
 
@@ -64,6 +71,8 @@ constexpr const char* name_of(DataType type) {
       return "int16";
     case DataType::kFloat64:
       return "fp64";
+    case DataType::kUint8:
+      return "uint8";
     case DataType::kFloat32:
       break;
   }

@@ -12,6 +12,7 @@
 #include "error.hpp"
 #include "partition/layer_geometry.hpp"
 #include "src/nn/counts.hpp"
+#include "src/nn/exact_sum.hpp"
 #include "src/nn/tensor.hpp"
 
 namespace halomesh {
@@ -70,6 +71,9 @@ struct ParameterView {
   ParameterGeometry geometry;
   ParameterSlice slice;
   std::span<float> values, diffs;
+  /// Bound where gradients are summed exactly, with as many sums: backward_parameters() of a layer
+  /// that sums_exactly() adds to them and leaves `diffs` alone.
+  ExactView exact{};
 };
 
 /// The units of work of one loop, and those of the busiest thread relative to the mean: the loop
@@ -126,6 +130,15 @@ class Layer : public LayerGeometry {
   /// So many consecutive samples of the global batch, the first of which is a multiple of that, are
   /// taken together in training: their results depend on one another.
   virtual std::int64_t samples_together() const { return 1; }
+
+  /// Whether what the layer computes has the same bits for every cut, batch and number of threads,
+  /// with gradients of parameters as terms of ParameterView::exact that depend on neither.
+  virtual bool sums_exactly() const { return false; }
+
+  /// What forward() keeps of each element of dst for backward_data(), spanning what dst spans; of a
+  /// layer with whole gradients other parts copy it as they do the output's gradient. Without data
+  /// where there is nothing.
+  virtual AnyView backward_state() { return {}; }
 
   /// The library kernels chosen, e.g. "forward jit:avx512_core"; empty if the layer uses none.
   virtual std::vector<std::string> implementations() const { return {}; }

@@ -70,6 +70,8 @@ auto with_type(DataType type, const Body& body) {
       return body(std::int16_t{});
     case DataType::kFloat64:
       return body(double{});
+    case DataType::kUint8:
+      return body(std::uint8_t{});
     case DataType::kFloat32:
       break;
   }

@@ -98,10 +98,16 @@ std::vector<ParameterView> Parameters::views(std::size_t layer) {
       const auto count = static_cast<std::size_t>(range->volume);
       view.values = values().subspan(at, count);
       view.diffs = diffs().subspan(at, count);
+      if (exact_.size() > 0) view.exact = exact(*range);
     }
     views.push_back(view);
   }
   return views;
+}
+
+Parameters& Parameters::keep_exact_sums() {
+  if (exact_.size() == 0) exact_ = AlignedBuffer<double>(2 * values_.size());
+  return *this;
 }
 
 void Parameters::freeze(std::size_t first) {

@@ -79,6 +79,18 @@ class Parameters {
   /// The array of this name; empty if there is none.
   std::span<float> state(const std::string& name);
   const std::vector<std::string>& state_names() const { return state_names_; }
+  /// From now on gradients are summed in exact(); layers prepared before do not know of it.
+  /// Allocates, the first time.
+  Parameters& keep_exact_sums();
+  /// The sums that become diffs(), bins as memory: of each group as many doubles as its two bins,
+  /// from twice its offset on. Empty unless keep_exact_sums() was called.
+  std::span<double> exact() { return exact_.span(); }
+  AlignedBuffer<double>& exact_buffer() { return exact_; }
+  /// The two bins of a range's sums.
+  ExactView exact(const ParameterRange& range) {
+    double* const bins = exact_.data() + 2 * range.offset;
+    return {bins, bins + range.volume};
+  }
   std::int64_t size() const { return values_.size(); }
   const std::vector<HolderGroup>& groups() const { return groups_; }
   /// True on one of the parts that hold a group: where sums over parts take its elements from, so
@@ -113,6 +125,7 @@ class Parameters {
   std::int64_t part_;
   std::vector<HolderGroup> groups_;
   AlignedBuffer<float> values_, diffs_;
+  AlignedBuffer<double> exact_;
   std::vector<std::string> state_names_;
   std::vector<AlignedBuffer<float>> states_;
 };

@@ -71,6 +71,8 @@ struct TrainingRequest {
   DataType payload = DataType::kFloat32;  ///< of gradients in messages
   bool allow_changes = false;             ///< when resuming
   std::vector<GradientSkip> skips{};
+  bool reproducible = false;
+  std::int64_t filters = 8;
 };
 
 /// The loss of each step, oldest first, as written by rank 0. Local.
@@ -87,11 +89,12 @@ inline std::vector<double> read_losses(const std::filesystem::path& metrics) {
 /// The network: 4 convolutions, down to 2^3, and dropout.
 inline Model make_training_network(std::int64_t kernel, const Shape& input = kTrainingInput,
                                    std::int64_t conv_layers = 4,
-                                   GradientKernels kernels = GradientKernels::kAuto) {
+                                   GradientKernels kernels = GradientKernels::kAuto,
+                                   std::int64_t filters = 8) {
   CosmoFlowOptions network;
   network.input = input;
   network.kernel = kernel;
-  network.filters = 8;
+  network.filters = filters;
   network.conv_layers = conv_layers;
   network.kernels = kernels;
   return make_cosmoflow(network);
@@ -101,9 +104,10 @@ inline Model make_training_network(std::int64_t kernel, const Shape& input = kTr
 /// checkpoint every 10 steps. Collective; the same losses on every rank.
 inline std::vector<double> train(const Comm& comm, const TrainingRequest& request) {
   const ProcessMesh mesh(comm, request.mesh);
-  Model model =
-      make_training_network(request.kernel, request.input, request.conv_layers, request.kernels);
-  model.set_cuts(parse_cuts(request.cuts));
+  Model model = make_training_network(
+      request.kernel, request.input, request.conv_layers,
+      request.reproducible ? GradientKernels::kReproducible : request.kernels, request.filters);
+  if (!request.reproducible) model.set_cuts(parse_cuts(request.cuts));
   const ModelGeometry geometry = model.geometry(request.mesh.parts);
   constexpr std::uint64_t kSeed = 21;
   TrainerOptions options;
@@ -111,6 +115,7 @@ inline std::vector<double> train(const Comm& comm, const TrainingRequest& reques
   options.payload = request.payload;
   options.allow_changes = request.allow_changes;
   options.skips = request.skips;
+  options.reproducible = request.reproducible;
   Parameters parameters(geometry, mesh.part(), states_of(options));
   parameters.initialize(kSeed);
   const CounterRng signs(request.perturbation_seed, RandomUse::kSynth);

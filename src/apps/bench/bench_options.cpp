@@ -58,6 +58,7 @@ Options bench_options() {
                         "instead of computing, wait as long as the machine of FILE would: real "
                         "messages of values that mean nothing");
   add_reduction_option(options);
+  add_reproducible_option(options);
   options.group("Calibration")
       .add_switch("calibrate",
                   "instead, measure what predictions need to know of this machine: peaks, kernels, "
@@ -87,9 +88,14 @@ BenchPlan read_bench_plan(const Options& options, std::int64_t ranks) {
   plan.sending = options.get<std::string>("send-halos") == "early" ? Executor::Sending::kWithChunks
                                                                    : Executor::Sending::kWithLayer;
   plan.evaluate = options.get<bool>("evaluate");
+  check_reproducible_options(options);
+  plan.reproducible = options.get<bool>("reproducible");
   plan.sums = options.get<bool>("sums");
   plan.json = options.get<std::string>("json");
   plan.simulate_compute = options.get<std::string>("simulate-compute");
+  if (plan.reproducible && !plan.simulate_compute.empty())
+    throw UsageError("--reproducible cannot be combined with --simulate-compute",
+                     "machine files have no times of its kernels; leave out one of the two");
   if (simulation::kOn && plan.simulate_compute.empty())
     throw UsageError("simulated ranks do not compute", "name a machine by --simulate-compute FILE");
   const std::vector<std::string> precisions = precisions_of(options);

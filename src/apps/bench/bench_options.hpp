@@ -29,6 +29,7 @@ struct BenchPlan {
   std::uint64_t seed = 0;
   Reduction reduction = Reduction::kAuto;
   bool evaluate = false;
+  bool reproducible = false;     ///< see GradientRules
   bool network = true;           ///< also measure sums and halos without compute
   bool sums = false;             ///< only time sums over all ranks
   std::string json;              ///< file; "": none

@@ -38,7 +38,7 @@ class MeasuredTraining {
         local_(local),
         trace_(kEventsOfAStep),
         training_(network.mesh, network.model, network.geometry, network.parameters, optimizer_,
-                  local, &trace_, reduction) {
+                  local, &trace_, reduction, {1, 0, DataType::kFloat32, plan.reproducible}) {
     training_.executor().set_sending(plan.sending);
     const BatchSpec spec{network.model.input(),
                          executor().input_span(),
@@ -167,7 +167,7 @@ BenchResult run_case(const Comm& world, const Options& options, const BenchPlan&
   result.local_batch = local_batch(setting.batch, setting.mesh);
   result.memory_of_this_run = world.max(std::int64_t{reset_peak_memory() ? 0 : 1}) == 0;
   NetworkOnMesh network(world, setting.mesh.parts, options, precision_named(setting.precision),
-                        Sgd().states());
+                        Sgd().states(), plan.reproducible);
   if (machine != nullptr)
     time_layers(network.model, machine->timing());
   else

@@ -88,7 +88,7 @@ DataType precision_named(const std::string& name) {
   return DataType::kBfloat16;
 }
 
-Model make_model(const Options& options, DataType precision) {
+Model make_model(const Options& options, DataType precision, bool reproducible) {
   CosmoFlowOptions o;
   o.precision = precision;
   o.input_type = DataType::kInt16;
@@ -104,7 +104,8 @@ Model make_model(const Options& options, DataType precision) {
   o.cuts = parse_cuts(options.get<std::string>(kCuts));
   if (!options.is_given(kCuts) && !options.get<bool>(kChannelCuts))
     o.cuts.kind = CutSetting::Kind::kSpace;
-  o.kernels = kernels_named(options.get<std::string>(kKernels));
+  o.kernels = reproducible ? GradientKernels::kReproducible
+                           : kernels_named(options.get<std::string>(kKernels));
   Model model = make_network(options.get<std::string>("model"), o);
   model.scale_counts(parse_standardization(options.get<std::string>(kStandardize), o.input.c));
   return model;

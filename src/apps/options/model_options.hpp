@@ -17,9 +17,11 @@ namespace halomesh {
 void add_model_options(Options& options);
 
 /// The network that parsed options define; it reads samples as counts. With --standardize on it is
-/// to be given the data set's numbers, Model::scale_counts(). Throws UsageError if it
+/// to be given the data set's numbers, Model::scale_counts(). With `reproducible`, its layers have
+/// GradientKernels::kReproducible, whatever --kernels and --cuts say. Throws UsageError if it
 /// cannot be built.
-Model make_model(const Options& options, DataType precision = DataType::kFloat32);
+Model make_model(const Options& options, DataType precision = DataType::kFloat32,
+                 bool reproducible = false);
 
 /// "fp32" or "bf16" as a type. Throws UsageError for other names, and for bf16 if this CPU has no
 /// instructions for it: emulated bf16 would be slower than fp32.

@@ -2,6 +2,7 @@
 // The options of training: see train_options.hpp.
 #include "src/apps/options/train_options.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -73,6 +74,7 @@ void add_run_options(Options& options, const std::string& default_out) {
                         "ranks in the trace, e.g. 0-3,8; auto: all up to 64, beyond a selection");
   add_reduction_option(options);
   add_payload_option(options);
+  add_reproducible_option(options);
   options
       .add<Integer>("instances", "N", 1,
                     "train N models at once, each on 1/N of the ranks, into OUT/instance-00, "
@@ -164,6 +166,38 @@ void add_payload_option(Options& options) {
       "gradient-payload", {"fp32", "bf16"}, "fp32",
       "type of gradients in messages; bf16: half the bytes, with what rounding takes "
       "added to later gradients");
+}
+
+void add_reproducible_option(Options& options) {
+  options.add_switch("reproducible",
+                     "compute the same bits on every mesh, number of replicas and of threads, "
+                     "with sums that are exact; see docs/reproducible.md");
+}
+
+void check_reproducible_options(const Options& options) {
+  if (!options.get<bool>("reproducible")) return;
+  struct Refused {
+    const char *name, *value, *why;
+  };
+  // Options that bench does not have are at their defaults there.
+  for (const Refused& needed :
+       {Refused{"kernels", "auto", "it has kernels of its own"},
+        {"cuts", "auto", "layers are cut between the cells of their sums"},
+        {"reduction", "auto", "exact sums are MPI's own, as their order does not matter"},
+        {"gradient-payload", "fp32", "rounded gradients depend on how they travel"},
+        {"skip-gradients", "", "it sums the gradients of all layers"},
+        {"shuffle", "global", "a local shuffle depends on the number of replicas"}}) {
+    const std::vector<std::string> names = options.names();
+    if (std::find(names.begin(), names.end(), needed.name) == names.end()) continue;
+    const auto value = options.get<std::string>(needed.name);
+    if (value == needed.value) continue;
+    throw UsageError(fmt::format("--reproducible cannot be combined with --{} {}: {}", needed.name,
+                                 value, needed.why),
+                     *needed.value == '\0'
+                         ? fmt::format("leave out --{}", needed.name)
+                         : fmt::format("use --{} {}, or train without --reproducible", needed.name,
+                                       needed.value));
+  }
 }
 
 DataType payload_type(const Options& options) {

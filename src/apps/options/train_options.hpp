@@ -23,6 +23,11 @@ void add_payload_option(Options& options);
 /// The type that it names. Any CPU can round to bf16, so none is refused.
 DataType payload_type(const Options& options);
 
+/// Declares --reproducible.
+void add_reproducible_option(Options& options);
+/// Throws UsageError where it is on and another option asks for what it does not have.
+void check_reproducible_options(const Options& options);
+
 /// Declares --optimizer.
 void add_optimizer_choice(Options& options);
 /// The optimizer of that name, with the default settings: for what it needs.

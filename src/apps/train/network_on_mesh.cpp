@@ -9,9 +9,9 @@
 namespace halomesh {
 
 NetworkOnMesh::NetworkOnMesh(const Comm& world, const PartGrid& parts, const Options& model_options,
-                             DataType precision, std::vector<std::string> states)
+                             DataType precision, std::vector<std::string> states, bool reproducible)
     : mesh(world, make_mesh(world.size(), parts)),
-      model(make_model(model_options, precision)),
+      model(make_model(model_options, precision, reproducible)),
       geometry(model.geometry(parts)),
       parameters(geometry, mesh.part(), std::move(states)) {}
 

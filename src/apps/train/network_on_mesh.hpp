@@ -18,9 +18,11 @@ namespace halomesh {
 /// Members are in the order of their dependencies; not movable, because they refer to one another.
 struct NetworkOnMesh {
   /// Collective over `world`. The network is that of `model_options`; parameters are zero, with
-  /// these `states` of an optimizer.
+  /// these `states` of an optimizer. `reproducible`: with the kernels and cuts that
+  /// GradientRules::reproducible needs.
   NetworkOnMesh(const Comm& world, const PartGrid& parts, const Options& model_options,
-                DataType precision = DataType::kFloat32, std::vector<std::string> states = {});
+                DataType precision = DataType::kFloat32, std::vector<std::string> states = {},
+                bool reproducible = false);
   NetworkOnMesh(const NetworkOnMesh&) = delete;
   NetworkOnMesh& operator=(const NetworkOnMesh&) = delete;
 

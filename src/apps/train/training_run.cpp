@@ -98,6 +98,7 @@ TrainerOptions trainer_options(const Options& options) {
   trainer.payload = payload_type(options);
   trainer.skips = parse_gradient_skips(options.get<std::string>("skip-gradients"));
   trainer.schedule = schedule_options(options);
+  trainer.reproducible = options.get<bool>("reproducible");
   trainer.target_mae = options.get<double>("target-mae");
   trainer.evaluate_every = options.get<std::int64_t>("evaluate-every");
   trainer.evaluate_first = options.get<bool>("evaluate-first");
@@ -210,13 +211,14 @@ std::string summary(const TrainingResult& result, const TrainerOptions& options)
 TrainingResult run_training(const Comm& world, const Options& options, const RankBinding& binding) {
   const double started_s = MPI_Wtime();
   MlperfLog mllog = begin_mlperf_log(world, options);
+  check_reproducible_options(options);
   TrainerOptions trainer_settings = trainer_options(options);
   trainer_settings.started_s = started_s;  // opening the data set counts as well
   trainer_settings.mllog = &mllog;
   const auto optimizer = make_optimizer(trainer_settings.optimizer);
   NetworkOnMesh network(world, options.get<PartGrid>("parts"), options,
                         precision_named(options.get<std::string>("precision")),
-                        states_of(trainer_settings));
+                        states_of(trainer_settings), trainer_settings.reproducible);
   pass_batch(trainer_settings.global_batch, network.mesh.shape(), trainer_settings.accumulate);
   const std::optional<TraceRequest> trace_request = trace_request_of(options, world.size());
   trainer_settings.reduction = reduction_named(options.get<std::string>("reduction"));

@@ -80,6 +80,28 @@ std::vector<ParameterGeometry> ConvolutionBlock::parameters(std::span<const Shap
           {"bias", options_.filters, {1, 1, 1, 1}, false, 0, 0}};
 }
 
+// The gradient of each cell of each sample becomes a term of an exact sum: the more cells, the
+// finer a layer may be cut, and the more terms. Measured at 128^3 (docs/reproducible.md): 4 million
+// terms of a layer and sample take some hundredths of a step.
+Spatial ConvolutionBlock::gradient_cells(std::span<const Shape> src) const {
+  constexpr std::int64_t kMostCells = 8, kMostTerms = 1 << 22;
+  const std::int64_t weights = parameters(src)[0].volume();
+  const Spatial extents = dst_shape(src).spatial();
+  Spatial cells{1, 1, 1};
+  for (std::int64_t n = 2; n <= kMostCells && n * n * n * weights <= kMostTerms; n *= 2)
+    for (std::size_t a = 0; a < 3; ++a)
+      if (extents[a] % n == 0) cells[a] = n;
+  return cells;
+}
+
+Box ConvolutionBlock::gradient_box(const Box& dst, std::span<const Shape> src) const {
+  return geometry_on(only(src)).src_block(dst);
+}
+
+Box ConvolutionBlock::gradient_needs(const Box& diff_src, std::span<const Shape> src) const {
+  return geometry_on(only(src)).reading(diff_src);
+}
+
 std::string ConvolutionBlock::kernel_name() const {
   const Spatial& pool = options_.pool;
   std::string name = fmt::format("block {} pool {}x{}x{} {}", text_of(options_.window), pool[0],
@@ -87,6 +109,7 @@ std::string ConvolutionBlock::kernel_name() const {
   if (options_.dst != options_.compute) name += fmt::format(" to {}", name_of(options_.dst));
   if (options_.kernels == GradientKernels::kDense) name += " dense gradients";
   if (options_.kernels == GradientKernels::kSparse) name += " sparse gradients";
+  if (is_reproducible()) name += " reproducible";
   return name;
 }
 
@@ -119,6 +142,23 @@ void ConvolutionBlock::check_place() const {
       "let the layer before it write the type that the block computes in");
 }
 
+void ConvolutionBlock::check_reproducible() const {
+  const WindowOptions& w = options_.window;
+  constexpr Spatial kOnes{1, 1, 1};
+  const bool few = has_few_channels();
+  const PooledWeightGradient::Geometry geometry = gradient_geometry();
+  require(options_.compute == DataType::kFloat32 && options_.dst == DataType::kFloat32 &&
+              options_.pool == Spatial{2, 2, 2} && w.stride == kOnes && w.dilation == kOnes &&
+              channels() == options_.filters &&
+              (few ? !context_.src_diff_wanted[0]
+                   : context_.src_types[0] == DataType::kFloat32 &&
+                         WinogradConvolution::supports(geometry)),
+          text("layer {}: no reproducible kernels for {} to {} channels, {}, pooled by {}x{}x{}",
+               context_.index, context_.src_shapes[0].c, options_.filters, text_of(w),
+               options_.pool[0], options_.pool[1], options_.pool[2]),
+          "use fp32, up to 8 channels of input, kernels of 2 or 3 and a multiple of 16 filters");
+}
+
 // Measured with the blocks of CosmoFlow at 128^3, kernel 2, fp32, 2 threads with 2 MiB of cache
 // each (forward plus backward, relative to the sum of oneDNN's primitives, alternating): buffers of
 // 1/8, 1/2, 1 and 4 times the caches take 0.91, 0.91, 0.87 and 0.89 of its time.
@@ -138,6 +178,7 @@ void ConvolutionBlock::prepare(const LayerContext& context, std::vector<Paramete
   geometry_ = geometry_on(context.src_shapes[0]);
   (void)dst_type(context.src_types);
   check_place();
+  if (is_reproducible()) check_reproducible();
   kernels_ = ConvolutionKernels({options_.compute, options_.compute, false});
   source_ =
       DenseSource(context.src_types[0], options_.compute, options_.compute, context.count_scales);
@@ -209,12 +250,13 @@ void ConvolutionBlock::prepare_winograd() {
 }
 
 void ConvolutionBlock::prepare_forward() {
-  if (PooledConvolution::is_fast() && has_few_channels() && options_.pool == Spatial{2, 2, 2} &&
+  if ((PooledConvolution::is_fast() || is_reproducible()) && has_few_channels() &&
+      options_.pool == Spatial{2, 2, 2} &&
       (options_.compute == DataType::kFloat32 || !cpu_has_matrix_unit())) {
     prepare_pooled_forward();
     return;
   }
-  if (prefers_winograd()) {
+  if (is_reproducible() || prefers_winograd()) {
     prepare_winograd();
     return;
   }

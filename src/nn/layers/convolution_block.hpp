@@ -46,11 +46,16 @@ class ConvolutionBlock final : public Layer {
   Box needs(const Box& dst, std::size_t input, std::span<const Shape> src) const override;
   DataType dst_type(std::span<const DataType> src) const override;
   bool splits_over_channels() const override { return true; }
+  bool has_whole_gradients() const override { return is_reproducible(); }
+  Spatial gradient_cells(std::span<const Shape> src) const override;
+  Box gradient_box(const Box& dst, std::span<const Shape> src) const override;
+  Box gradient_needs(const Box& diff_src, std::span<const Shape> src) const override;
   std::vector<ParameterGeometry> parameters(std::span<const Shape> src) const override;
 
   /// Throws Error for a context that holds other parameter rows than those of the channels that it
-  /// produces, for the gradient of an input whose type is not the compute type, and for training in
-  /// bf16 with a stride other than 1 or a kernel of more than 3 rows.
+  /// produces, for the gradient of an input whose type is not the compute type, for training in
+  /// bf16 with a stride other than 1 or a kernel of more than 3 rows, and with
+  /// GradientKernels::kReproducible for shapes that its kernels do not fit.
   void prepare(const LayerContext& context, std::vector<ParameterView> parameters) override;
   void load_parameters() override;
   void forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
@@ -59,6 +64,8 @@ class ConvolutionBlock final : public Layer {
                      std::size_t input, AnyView diff_src) override;
   void backward_parameters(const Pass& pass, std::span<const AnyConstView> src,
                            AnyConstView diff_dst) override;
+  bool sums_exactly() const override { return is_reproducible(); }
+  AnyView backward_state() override;
   std::vector<std::string> implementations() const override;
   std::string kernel_name() const override;
   std::int64_t forward_flops(std::span<const Shape> src) const override;
@@ -77,6 +84,9 @@ class ConvolutionBlock final : public Layer {
   ConvolutionBlockGeometry geometry_on(const Shape& src) const;
   void check_place() const;
   bool has_few_channels() const;
+  bool is_reproducible() const { return options_.kernels == GradientKernels::kReproducible; }
+  void check_reproducible() const;
+  std::vector<ConvolutionPiece> cell_pieces(std::int64_t planes) const;
   Padding padding_of(const ConvolutionPiece& piece) const;
   // That this part produces.
   std::int64_t channels() const { return context_.boxes.dst_produced.extent(kC); }
@@ -95,6 +105,9 @@ class ConvolutionBlock final : public Layer {
   void prepare_sparse_data_gradient();
   template <class S>
   void run_sparse_data_gradient(const Pass& pass, AnyConstView diff_dst, TensorView<S> diff_src);
+  void run_ordered_data_gradient(const Pass& pass, AnyConstView diff_dst, View diff_src);
+  template <class Gradient>
+  void sum_cells(const Pass& pass, AnyConstView src, AnyConstView diff_dst, Gradient& gradient);
   template <class Gradient>
   void sum_pooled_gradient(const Pass& pass, AnyConstView src, AnyConstView diff_dst,
                            Gradient& gradient);
@@ -119,7 +132,8 @@ class ConvolutionBlock final : public Layer {
   AlignedBuffer<std::byte> planes_;    // of the convolution, or of its gradient
   AlignedBuffer<std::byte> diff_src_;  // one piece, where diff_src is not contiguous
   AlignedBuffer<std::uint8_t> argmax_storage_;
-  Argmax argmax_;  // of argmax_storage_: spans dst_produced
+  Argmax argmax_;   // of argmax_storage_: spans dst_produced, and what the input's gradient needs
+  Spatial cell_{};  // of the output, where gradients are summed exactly
   BiasSums bias_sums_;
   // Where inputs have few channels: our own kernels, and padded input for the first.
   std::optional<PooledConvolution> pooled_forward_;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "error.hpp"
+
 namespace halomesh {
 namespace {
 
@@ -32,6 +34,32 @@ Box ConvolutionBlockGeometry::conv_box(const Box& dst) const {
     box.hi[a + 1] *= pool_[a];
   }
   return box.normalized();
+}
+
+Box ConvolutionBlockGeometry::reading(const Box& src) const {
+  Box box = Box::whole(dst_);
+  for (std::size_t a = 0; a < 3; ++a) {
+    // Element q reads those from q - pad_before to q - pad_before + reach - 1.
+    const std::int64_t first = src.lo[a + 1] + window_[a].pad_before - window_[a].reach() + 1;
+    const std::int64_t end = src.hi[a + 1] + window_[a].pad_before;
+    box.lo[a + 1] = std::max<std::int64_t>(first, 0) / pool_[a];
+    box.hi[a + 1] = std::min((end + pool_[a] - 1) / pool_[a], box.hi[a + 1]);
+  }
+  return src.empty() ? Box{} : box.normalized();
+}
+
+Box ConvolutionBlockGeometry::src_block(const Box& dst) const {
+  Box box = Box::whole(src_);
+  for (std::size_t a = 0; a < 3; ++a) {
+    const std::int64_t covered = pool_[a] * dst_.spatial()[a];
+    require(covered == box.extent(a + 1),
+            text("pooling windows of {} that cover {} of {} elements", pool_[a], covered,
+                 box.extent(a + 1)),
+            "for --reproducible use extents that every pooling halves without a rest");
+    box.lo[a + 1] = pool_[a] * dst.lo[a + 1];
+    box.hi[a + 1] = pool_[a] * dst.hi[a + 1];
+  }
+  return dst.empty() ? Box{} : box.normalized();
 }
 
 ConvolutionGeometry ConvolutionBlockGeometry::convolution(const ConvolutionPiece& piece) const {

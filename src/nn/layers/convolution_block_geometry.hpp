@@ -34,6 +34,12 @@ class ConvolutionBlockGeometry {
   const Shape& dst_shape() const { return dst_; }
   /// The convolution planes under a box of the output.
   Box conv_box(const Box& dst) const;
+  /// The box of the output whose windows read something of the box `src` of the input; of a
+  /// convolution of stride and dilation 1.
+  Box reading(const Box& src) const;
+  /// The block of the input that belongs to a block of the output: the same place, `pool` times as
+  /// large. Throws Error unless such blocks cover the input.
+  Box src_block(const Box& dst) const;
   /// The input planes under a box of the output, clamped to the tensor.
   Box needs(const Box& dst) const { return needed_box(window_, conv_box(dst), src_); }
   /// The convolution of one piece, with the padding that is its own.

@@ -3,6 +3,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <type_traits>
 
 #include "error.hpp"
 #include "src/nn/layers/convolution_block.hpp"
@@ -26,8 +27,9 @@ const T* elements(const void* data) {
 
 void ConvolutionBlock::prepare_data_gradient() {
   const Box& produced = context_.boxes.dst_produced;
-  argmax_storage_ = AlignedBuffer<std::uint8_t>(context_.batch * produced.volume());
-  argmax_ = {argmax_storage_.data(), produced, context_.batch};
+  const Box kept = hull(produced, context_.boxes.diff_dst_needed);
+  argmax_storage_ = AlignedBuffer<std::uint8_t>(context_.batch * kept.volume());
+  argmax_ = {argmax_storage_.data(), kept, context_.batch};
   if (!context_.src_diff_wanted[0]) return;
   prepare_sparse_data_gradient();
   if (sparse_data_) return;
@@ -47,7 +49,15 @@ void ConvolutionBlock::prepare_data_gradient() {
 void ConvolutionBlock::prepare_parameter_gradients() {
   const PooledWeightGradient::Geometry geometry = gradient_geometry();
   const Spatial extents = context_.boxes.dst_produced.shape().spatial();
-  if (has_few_channels()) {
+  if (is_reproducible()) {
+    const Spatial cells = gradient_cells(context_.src_shapes);
+    for (std::size_t a = 0; a < 3; ++a) cell_[a] = context_.dst_shape.spatial()[a] / cells[a];
+    if (has_few_channels())
+      pooled_gradient_.emplace(geometry, omp_get_max_threads(), true);
+    else
+      sparse_weights_.emplace(geometry, extents, omp_get_max_threads(), cell_);
+    prepare_pooled_gradient();
+  } else if (has_few_channels()) {
     pooled_gradient_.emplace(geometry, omp_get_max_threads());
     prepare_pooled_gradient();
   } else if (SparseWeightGradient::supports(geometry) &&
@@ -71,7 +81,7 @@ bool ConvolutionBlock::prefers_sparse(const sparse::Work& work) const {
   const WindowOptions& w = options_.window;
   if (options_.kernels == GradientKernels::kDense || w.stride != kOnes || w.dilation != kOnes)
     return false;
-  if (options_.kernels == GradientKernels::kSparse) return true;
+  if (options_.kernels == GradientKernels::kSparse || is_reproducible()) return true;
   const bool bf16 = options_.compute == DataType::kBfloat16;
   const double at_once = !bf16                                ? 1
                          : cpu_has_matrix_unit()              ? 16
@@ -100,11 +110,30 @@ void ConvolutionBlock::prepare_pooled_gradient() {
       planes_in_caches(src.volume() / src.extent(kD) * size_of(options_.compute));
   const bool in_place = context_.src_types[0] == options_.compute;
   const std::int64_t planes = in_place ? produced.extent(kD) : src_planes / options_.pool[0];
+  const std::int64_t at_once = std::max<std::int64_t>(1, planes);
   for (const ConvolutionPiece& piece :
-       geometry_.split_dst(produced, std::max<std::int64_t>(1, planes))) {
+       is_reproducible() ? cell_pieces(at_once) : geometry_.split_dst(produced, at_once)) {
     weight_pieces_.push_back({piece});
     if (!in_place) source_.reserve(context_.src_spans[0], piece.src);
   }
+}
+
+// Of whole cells, with about so many planes.
+std::vector<ConvolutionPiece> ConvolutionBlock::cell_pieces(std::int64_t planes) const {
+  const Box& produced = context_.boxes.dst_produced;
+  for (std::size_t a = 0; a < 3; ++a)
+    require(produced.lo[a + 1] % cell_[a] == 0 && produced.hi[a + 1] % cell_[a] == 0,
+            text("layer {}: the box {} is not of whole cells of {}x{}x{}", context_.index, produced,
+                 cell_[0], cell_[1], cell_[2]),
+            "reproducible gradients need cuts between cells");
+  const std::int64_t step = std::max<std::int64_t>(1, planes / cell_[0]) * cell_[0];
+  std::vector<ConvolutionPiece> pieces;
+  for (std::int64_t lo = produced.lo[kD]; lo < produced.hi[kD]; lo += step) {
+    const Box box = with_d_range(produced, lo, std::min(lo + step, produced.hi[kD]));
+    for (const ConvolutionPiece& piece : geometry_.split_dst(box, box.extent(kD)))
+      pieces.push_back(piece);
+  }
+  return pieces;
 }
 
 void ConvolutionBlock::prepare_library_gradient() {
@@ -159,9 +188,36 @@ void ConvolutionBlock::run_sparse_data_gradient(const Pass& pass, AnyConstView d
   }
 }
 
+AnyView ConvolutionBlock::backward_state() { return argmax_; }
+
+void ConvolutionBlock::run_ordered_data_gradient(const Pass& pass, AnyConstView diff_dst,
+                                                 View diff_src) {
+  const Box &src = context_.boxes.diff_src, &dst = context_.boxes.diff_dst_needed;
+  const Box& span = diff_src.span;
+  const std::int64_t pixel = span.extent(kC), row = pixel * span.extent(kW);
+  const Padding padding = padding_of({dst, geometry_.conv_box(dst), geometry_.needs(dst)});
+  SparseDataGradient::Target<float> target{
+      nullptr, {row * span.extent(kH), row, pixel}, src.shape().spatial(), {}};
+  const Box needs = geometry_.needs(dst);
+  Spatial first{};
+  for (std::size_t a = 0; a < 3; ++a) {
+    first[a] = dst.lo[a + 1];
+    target.corner[a] = needs.lo[a + 1] - padding.before[a] - src.lo[a + 1];
+  }
+  for (std::int64_t n = 0; n < context_.batch; ++n) {
+    target.data = diff_src.begin_of(n, src);
+    sparse_data_->run_in_order(
+        target, dst.shape().spatial(), first,
+        PooledWeightGradient::Pooled<float>::of(diff_dst.as<float>(), n, dst),
+        PooledWeightGradient::Argmax::of(argmax_, n, dst), options_.slope, Poll(pass));
+    pass.progress();
+  }
+}
+
 void ConvolutionBlock::backward_data(const Pass& pass, const ForwardValues& /*values*/,
                                      AnyConstView diff_dst, std::size_t /*input*/,
                                      AnyView diff_src) {
+  if (is_reproducible()) return run_ordered_data_gradient(pass, diff_dst, diff_src.as<float>());
   if (sparse_data_) {
     if (options_.compute == DataType::kBfloat16)
       run_sparse_data_gradient(pass, diff_dst, diff_src.as<Bfloat16>());
@@ -199,8 +255,42 @@ void ConvolutionBlock::sum_pooled_gradient(const Pass& pass, AnyConstView src,
   gradient.store(parameters_[0].diffs.data(), parameters_[1].diffs.data());
 }
 
+template <class Gradient>
+void ConvolutionBlock::sum_cells(const Pass& pass, AnyConstView src, AnyConstView diff_dst,
+                                 Gradient& gradient) {
+  const bool in_place = src.type == options_.compute;
+  for (std::int64_t n = 0; n < context_.batch; ++n)
+    for (const Prepared& piece : weight_pieces_) {
+      const ConvolutionPiece& boxes = piece.boxes;
+      const Box& block = in_place ? src.span : boxes.src;
+      const void* const data =
+          in_place ? src.data + n * src.sample_bytes() : source_.read(src, n, block);
+      const Padding padding = padding_of(boxes);
+      PooledWeightGradient::Source<float> source{
+          elements<float>(data), block.shape().spatial(), {}};
+      for (std::size_t a = 0; a < 3; ++a)
+        source.corner[a] = boxes.src.lo[a + 1] - padding.before[a] - block.lo[a + 1];
+      const auto diff = PooledWeightGradient::Pooled<float>::of(diff_dst.as<float>(), n, boxes.dst);
+      const auto argmax = PooledWeightGradient::Argmax::of(argmax_, n, boxes.dst);
+      const Spatial extents = boxes.dst.shape().spatial();
+      if constexpr (std::is_same_v<Gradient, PooledWeightGradient>)
+        gradient.add_cells(source, extents, cell_, diff, argmax, options_.slope, Poll(pass));
+      else
+        gradient.add_cells(source, extents, diff, argmax, options_.slope, Poll(pass));
+      pass.progress();
+    }
+  gradient.store_exact(parameters_[0].exact, parameters_[1].exact);
+}
+
 void ConvolutionBlock::backward_parameters(const Pass& pass, std::span<const AnyConstView> src,
                                            AnyConstView diff_dst) {
+  if (is_reproducible()) {
+    if (pooled_gradient_)
+      sum_cells(pass, src[0], diff_dst, *pooled_gradient_);
+    else
+      sum_cells(pass, src[0], diff_dst, *sparse_weights_);
+    return;
+  }
   if (pooled_gradient_) {
     sum_pooled_gradient(pass, src[0], diff_dst, *pooled_gradient_);
     return;

@@ -19,7 +19,7 @@ bool is_contiguous(const Box& span, const Box& box, std::int64_t batch) {
 
 }  // namespace
 
-Dense::Dense(std::int64_t out) : out_(out) {
+Dense::Dense(std::int64_t out, bool reproducible) : out_(out), reproducible_(reproducible) {
   require(out > 0, text("dense layer with {} outputs", out), "give it at least one output");
 }
 
@@ -50,7 +50,9 @@ ParameterSlice Dense::parameter_slice(std::size_t parameter, const LayerBoxes& b
   return boxes.dst_owned.empty() ? ParameterSlice{} : ParameterSlice{all, Box::whole(kOne)};
 }
 
-std::string Dense::kernel_name() const { return "dense fp32"; }
+std::string Dense::kernel_name() const {
+  return reproducible_ ? "dense fp32 reproducible" : "dense fp32";
+}
 
 std::int64_t Dense::forward_flops(std::span<const Shape> src) const {
   return 2 * src[0].volume() * out_;
@@ -66,7 +68,8 @@ void Dense::prepare(const LayerContext& context, std::vector<ParameterView> para
           text("dense layer: cannot compute {} of its outputs in {} chunks",
                context.boxes.dst_produced, context.dst_chunks.size()),
           "a part computes all outputs of a dense layer at once");
-  kernels_.emplace(context.batch, block.volume(), out_, !bias_.values.empty(), context.training);
+  if (!reproducible_)
+    kernels_.emplace(context.batch, block.volume(), out_, !bias_.values.empty(), context.training);
   if (!is_contiguous(context.src_spans[0], block, context.batch))
     scratch_ = AlignedBuffer<float>(context.batch * block.volume());
 }
@@ -79,6 +82,9 @@ const float* Dense::dense_src(ConstView src) {
 }
 
 void Dense::forward(const Pass&, std::span<const AnyConstView> src, AnyView dst, const Box&) {
+  if (reproducible_)
+    return ordered().forward(context_.batch, dense_src(src[0].as<float>()), weight_.values.data(),
+                             bias_.values.data(), dst.as<float>().data);
   kernels_->forward(dense_src(src[0].as<float>()), weight_.values.data(),
                     bias_.values.empty() ? nullptr : bias_.values.data(), dst.as<float>().data);
 }
@@ -89,12 +95,18 @@ void Dense::backward_data(const Pass&, const ForwardValues&, AnyConstView diff_d
   const bool in_place = scratch_.size() == 0;
   const View target = diff_src.as<float>();
   float* const diff = in_place ? target.begin_of(0, block) : scratch_.data();
-  kernels_->backward_data(diff_dst.as<float>().data, weight_.values.data(), diff);
+  if (reproducible_)
+    ordered().backward_data(context_.batch, diff_dst.as<float>().data, weight_.values.data(), diff);
+  else
+    kernels_->backward_data(diff_dst.as<float>().data, weight_.values.data(), diff);
   if (!in_place) unpack_copy(diff, block, target);
 }
 
 void Dense::backward_parameters(const Pass&, std::span<const AnyConstView> src,
                                 AnyConstView diff_dst) {
+  if (reproducible_)
+    return ordered().backward_weights(context_.batch, dense_src(src[0].as<float>()),
+                                      diff_dst.as<float>().data, weight_.exact, bias_.exact);
   kernels_->backward_weights(dense_src(src[0].as<float>()), diff_dst.as<float>().data,
                              weight_.diffs.data(),
                              bias_.diffs.empty() ? nullptr : bias_.diffs.data());

@@ -11,6 +11,7 @@
 
 #include "src/nn/layer.hpp"
 #include "src/nn/onednn.hpp"
+#include "src/nn/ordered_inner_product.hpp"
 #include "src/nn/tensor.hpp"
 
 namespace halomesh {
@@ -20,13 +21,14 @@ namespace halomesh {
 /// computes a partial sum of the whole dst; the owner of dst holds the bias and adds it once.
 class Dense final : public Layer {
  public:
-  /// Throws Error when there are no outputs.
-  explicit Dense(std::int64_t out);
+  /// Throws Error when there are no outputs. With `reproducible`, one part computes the whole, in a
+  /// fixed order, and adds to exact sums of gradients.
+  explicit Dense(std::int64_t out, bool reproducible = false);
 
   /// Throws Error unless there is exactly one input.
   Shape dst_shape(std::span<const Shape> src) const override;
   Box needs(const Box& dst, std::size_t input, std::span<const Shape> src) const override;
-  bool splits_over_input() const override { return true; }
+  bool splits_over_input() const override { return !reproducible_; }
   std::vector<ParameterGeometry> parameters(std::span<const Shape> src) const override;
   /// Throws Error for boxes where no part could add the bias exactly once: an owner of dst without
   /// a block of src, or an owner of only some outputs.
@@ -40,6 +42,7 @@ class Dense final : public Layer {
                      std::size_t input, AnyView diff_src) override;
   void backward_parameters(const Pass& pass, std::span<const AnyConstView> src,
                            AnyConstView diff_dst) override;
+  bool sums_exactly() const override { return reproducible_; }
   std::vector<std::string> implementations() const override;
   std::string kernel_name() const override;
   std::int64_t forward_flops(std::span<const Shape> src) const override;
@@ -47,7 +50,10 @@ class Dense final : public Layer {
  private:
   const float* dense_src(ConstView src);
 
+  OrderedInnerProduct ordered() const { return {context_.boxes.src_needed[0].volume(), out_}; }
+
   std::int64_t out_;
+  bool reproducible_;
   LayerContext context_;
   ParameterView weight_, bias_;
   std::optional<InnerProductKernels> kernels_;

@@ -19,6 +19,7 @@ class Dropout final : public Pointwise {
   explicit Dropout(double p);
 
   std::string kernel_name() const override { return "dropout fp32"; }
+  bool sums_exactly() const override { return true; }
   void forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
                const Box& chunk) override;
   void backward_data(const Pass& pass, const ForwardValues& values, AnyConstView diff_dst,

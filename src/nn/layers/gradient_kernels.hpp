@@ -9,7 +9,9 @@ namespace halomesh {
 /// than direct sums. kAuto: whichever costs less by a model of shapes and CPU. kSparse: gradients
 /// by sparse kernels, forward as kAuto. kWinograd: forward by Winograd's filtering, gradients as
 /// kAuto. kDense: direct sums of all products by the library's kernels. Where no kernel of the
-/// wanted kind fits the shapes, the library's are used.
-enum class GradientKernels { kAuto, kSparse, kWinograd, kDense };
+/// wanted kind fits the shapes, the library's are used. kReproducible: kernels of our own alone,
+/// fp32, whose results have the same bits for every cut, batch and number of threads: forward by
+/// Winograd's filtering, sparse gradients; other shapes are refused.
+enum class GradientKernels { kAuto, kSparse, kWinograd, kDense, kReproducible };
 
 }  // namespace halomesh

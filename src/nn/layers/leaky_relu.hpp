@@ -19,6 +19,7 @@ class LeakyRelu final : public Pointwise {
 
   DataType dst_type(std::span<const DataType> src) const override;
   std::string kernel_name() const override { return fmt::format("leaky relu {}", name_of(type_)); }
+  bool sums_exactly() const override { return true; }
   void forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
                const Box& chunk) override;
   bool backward_reads_dst() const override { return true; }

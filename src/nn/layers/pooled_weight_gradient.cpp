@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <type_traits>
+#include <utility>
 
 #include "error.hpp"
 #include "narrow.hpp"
@@ -32,7 +33,26 @@ struct PooledWeightGradient::Tile {
   Spatial first, extents;
 };
 
-PooledWeightGradient::PooledWeightGradient(const Geometry& geometry, int threads)
+namespace {
+
+// Number i of the blocks of `size` that `extents` are cut into, in d,h,w order.
+struct Blocks {
+  Spatial extents, size, counts{};
+  Blocks(const Spatial& of_all, const Spatial& of_each) : extents(of_all), size(of_each) {
+    const bool empty = std::min({extents[0], extents[1], extents[2]}) <= 0;
+    for (std::size_t a = 0; a < 3; ++a)
+      counts[a] = empty ? 0 : ceil_to(extents[a], size[a]) / size[a];
+  }
+  std::int64_t count() const { return counts[0] * counts[1] * counts[2]; }
+  Spatial first(std::int64_t i) const {
+    return {i / (counts[1] * counts[2]) * size[0], i / counts[2] % counts[1] * size[1],
+            i % counts[2] * size[2]};
+  }
+};
+
+}  // namespace
+
+PooledWeightGradient::PooledWeightGradient(const Geometry& geometry, int threads, bool exact)
     : geometry_(geometry), scratch_(static_cast<std::size_t>(std::max(threads, 0))) {
   const Spatial& k = geometry_.kernel;
   const Spatial& p = geometry_.pool;
@@ -56,6 +76,9 @@ PooledWeightGradient::PooledWeightGradient(const Geometry& geometry, int threads
     s.diff = AlignedBuffer<float>(tile_[0] * tile_[1] * tile_[2] * co);
     for (auto& sums : s.weight) sums = AlignedBuffer<float>(co * k[0] * rows_ * vectors_ * kVector);
     for (auto& sums : s.bias) sums = AlignedBuffer<float>(co);
+    if (!exact) continue;
+    s.weight_cells = ExactSums(s.weight[1].size());
+    s.bias_cells = ExactSums(co);
   }
 }
 
@@ -222,13 +245,19 @@ std::int64_t PooledWeightGradient::tiles(const Spatial& extents) const {
 }
 
 template <class S, class T>
+void PooledWeightGradient::add_tile(const Source<S>& src, const Tile& tile, const Pooled<T>& diff,
+                                    const Argmax& argmax, float slope, Scratch& scratch) const {
+  const std::int64_t planes = geometry_.pool[0] * tile.extents[0] + geometry_.kernel[0] - 1;
+  for (std::int64_t plane = 0; plane < planes; ++plane) copy_plane(src, tile, plane, scratch);
+  copy_diff(tile, diff, argmax, slope, scratch);
+  accumulate(tile, scratch);
+}
+
+template <class S, class T>
 void PooledWeightGradient::add(const Source<S>& src, const Spatial& extents, const Pooled<T>& diff,
                                const Argmax& argmax, float slope, bool first, Poll poll) {
-  const bool empty = std::min({extents[0], extents[1], extents[2]}) <= 0;
-  Spatial count{};  // of tiles
-  for (std::size_t a = 0; a < 3; ++a)
-    count[a] = empty ? 0 : ceil_to(extents[a], tile_[a]) / tile_[a];
-  const std::int64_t tiles = count[0] * count[1] * count[2];
+  const Blocks blocks(extents, tile_);
+  const std::int64_t tiles = blocks.count();
 #pragma omp parallel num_threads(static_cast <int>(scratch_.size()))
   {
     const std::int64_t thread = omp_get_thread_num(), team = omp_get_num_threads();
@@ -238,18 +267,40 @@ void PooledWeightGradient::add(const Source<S>& src, const Spatial& extents, con
     Scratch& scratch = scratch_[at];
     const std::int64_t lo = tiles * thread / team, hi = tiles * (thread + 1) / team;
     for (std::int64_t i = lo; i < hi; ++i) {
-      Tile tile{{i / (count[1] * count[2]), i / count[2] % count[1], i % count[2]}, {}};
-      for (std::size_t a = 0; a < 3; ++a) {
-        tile.first[a] *= tile_[a];
+      Tile tile{blocks.first(i), {}};
+      for (std::size_t a = 0; a < 3; ++a)
         tile.extents[a] = std::min(tile_[a], extents[a] - tile.first[a]);
-      }
-      const std::int64_t planes = geometry_.pool[0] * tile.extents[0] + geometry_.kernel[0] - 1;
-      for (std::int64_t plane = 0; plane < planes; ++plane) copy_plane(src, tile, plane, scratch);
-      copy_diff(tile, diff, argmax, slope, scratch);
-      accumulate(tile, scratch);
+      add_tile(src, tile, diff, argmax, slope, scratch);
       if ((i + 1 - lo) % kTilesAFlush == 0 || i + 1 == hi) flush(scratch);
       poll();
     }
+  }
+}
+
+// Which thread takes which cell does not matter: their sums are exact.
+template <class S, class T>
+void PooledWeightGradient::add_cells(const Source<S>& src, const Spatial& extents,
+                                     const Spatial& cell, const Pooled<T>& diff,
+                                     const Argmax& argmax, float slope, Poll poll) {
+  const Blocks cells(extents, cell), tiles(cell, tile_);
+  const std::int64_t count = cells.count();
+#pragma omp parallel for schedule(dynamic) num_threads(static_cast <int>(scratch_.size()))
+  for (std::int64_t c = 0; c < count; ++c) {
+    Scratch& scratch = scratch_[static_cast<std::size_t>(omp_get_thread_num())];
+    const Spatial origin = cells.first(c);
+    for (std::int64_t i = 0; i < tiles.count(); ++i) {
+      Tile tile{tiles.first(i), {}};
+      for (std::size_t a = 0; a < 3; ++a) {
+        tile.extents[a] = std::min(tile_[a], cell[a] - tile.first[a]);
+        tile.first[a] += origin[a];
+      }
+      add_tile(src, tile, diff, argmax, slope, scratch);
+      if ((i + 1) % kTilesAFlush == 0 || i + 1 == tiles.count()) flush(scratch);
+      poll();
+    }
+    add_and_clear_terms(scratch.weight[1].data(), scratch.weight[1].size(),
+                        scratch.weight_cells.view());
+    add_and_clear_terms(scratch.bias[2].data(), scratch.bias[2].size(), scratch.bias_cells.view());
   }
 }
 
@@ -263,17 +314,12 @@ void PooledWeightGradient::clear(Scratch& scratch) {
   for (auto& sums : scratch.bias) std::fill_n(sums.data(), sums.size(), 0.0F);
 }
 
-void PooledWeightGradient::store(float* diff_weight, float* diff_bias) const {
+// Calls body(index of the weight in the order out,in,kd,kh,kw; place of its sum).
+template <class Body>
+void PooledWeightGradient::for_each_weight(const Body& body) const {
   const auto [kernel_d, kernel_h, kernel_w] = geometry_.kernel;
   const std::int64_t ci = geometry_.src_channels, co = geometry_.dst_channels;
-  const auto sum = [&](auto sums_of, std::int64_t at) {
-    float total = 0;
-    for (const Scratch& scratch : scratch_) total += sums_of(scratch).data()[at];
-    return total;
-  };
-  for (std::int64_t o = 0; o < co; ++o) {
-    diff_bias[o] = sum(
-        [](const Scratch& s) -> const auto& { return s.bias[2]; }, o);
+  for (std::int64_t o = 0; o < co; ++o)
     for (std::int64_t d = 0; d < kernel_d; ++d)
       for (std::int64_t h = 0; h < rows_; ++h)
         for (std::int64_t at = 0; at < run_; ++at) {
@@ -281,9 +327,39 @@ void PooledWeightGradient::store(float* diff_weight, float* diff_bias) const {
           const std::int64_t kh = merged_ ? at / (kernel_w * ci) : h;
           const std::int64_t to =
               (((o * ci + at % ci) * kernel_d + d) * kernel_h + kh) * kernel_w + at / ci % kernel_w;
-          diff_weight[to] = sum(
-              [](const Scratch& s) -> const auto& { return s.weight[1]; }, place_of(o, d, h, at));
+          body(to, place_of(o, d, h, at));
         }
+}
+
+void PooledWeightGradient::store(float* diff_weight, float* diff_bias) const {
+  const auto sum = [&](auto sums_of, std::int64_t at) {
+    float total = 0;
+    for (const Scratch& scratch : scratch_) total += sums_of(scratch).data()[at];
+    return total;
+  };
+  for (std::int64_t o = 0; o < geometry_.dst_channels; ++o)
+    diff_bias[o] = sum(
+        [](const Scratch& s) -> const auto& { return s.bias[2]; }, o);
+  for_each_weight([&](std::int64_t to, std::int64_t place) {
+    diff_weight[to] = sum(
+        [](const Scratch& s) -> const auto& { return s.weight[1]; }, place);
+  });
+}
+
+void PooledWeightGradient::store_exact(const ExactView& diff_weight, const ExactView& diff_bias) {
+  const auto move = [](ExactSums& from, std::int64_t at, const ExactView& to, std::int64_t index) {
+    const ExactView sums = from.view();
+    to.high[index] += std::exchange(sums.high[at], 0);
+    to.low[index] += std::exchange(sums.low[at], 0);
+  };
+  for (Scratch& scratch : scratch_) {
+    for (std::int64_t o = 0; o < geometry_.dst_channels; ++o)
+      move(scratch.bias_cells, o, diff_bias, o);
+    for_each_weight([&](std::int64_t to, std::int64_t place) {
+      move(scratch.weight_cells, place, diff_weight, to);
+    });
+    // What pads vectors sums up what nobody asked for.
+    std::ranges::fill(scratch.weight_cells.bins(), 0.0);
   }
 }
 
@@ -308,6 +384,8 @@ template void PooledWeightGradient::add(const Source<Bfloat16>&, const Spatial&,
                                         const Pooled<float>&, const Argmax&, float, bool, Poll);
 template void PooledWeightGradient::add(const Source<Bfloat16>&, const Spatial&,
                                         const Pooled<Bfloat16>&, const Argmax&, float, bool, Poll);
+template void PooledWeightGradient::add_cells(const Source<float>&, const Spatial&, const Spatial&,
+                                              const Pooled<float>&, const Argmax&, float, Poll);
 
 }  // namespace HALOMESH_ISA
 }  // namespace halomesh

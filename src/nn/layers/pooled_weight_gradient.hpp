@@ -9,6 +9,7 @@
 
 #include "shape.hpp"
 #include "src/nn/data_type.hpp"
+#include "src/nn/exact_sum.hpp"
 #include "src/nn/layers/argmax.hpp"
 #include "src/nn/layers/isa.hpp"
 #include "src/nn/layers/poll.hpp"
@@ -68,9 +69,9 @@ class PooledWeightGradient {
   };
   using Argmax = Pooled<std::uint8_t>;
 
-  /// Allocates for at most `threads` threads. Throws Error when an extent is not positive or the
-  /// pool has more than kMaxPoolTaps taps.
-  PooledWeightGradient(const Geometry& geometry, int threads);
+  /// Allocates for at most `threads` threads; with `exact`, for add_cells(), otherwise for add().
+  /// Throws Error when an extent is not positive or the pool has more than kMaxPoolTaps taps.
+  PooledWeightGradient(const Geometry& geometry, int threads, bool exact = false);
 
   /// Adds the gradient of a box of `extents` pooled voxels; `first` starts new sums. Best called
   /// once per sample: nothing is un-pooled, so chunks save no memory, and each call ends with a
@@ -82,6 +83,16 @@ class PooledWeightGradient {
 
   /// Writes the sums: weight in the order out,in,kd,kh,kw, and one bias per output channel.
   void store(float* diff_weight, float* diff_bias) const;
+
+  /// The same as add() for a box of whole cells of `cell` pooled voxels: each cell is summed in
+  /// fp32, in an order of its own, and becomes one term of an exact sum. So neither the number of
+  /// threads nor the cells that a box has decide about bits.
+  template <class S, class T>
+  void add_cells(const Source<S>& src, const Spatial& extents, const Spatial& cell,
+                 const Pooled<T>& diff, const Argmax& argmax, float slope, Poll poll = {});
+
+  /// Adds the sums of the cells so far to others, in the order of store(), and starts new ones.
+  void store_exact(const ExactView& diff_weight, const ExactView& diff_bias);
 
   /// How many tiles, which threads share, `extents` pooled voxels are cut into.
   std::int64_t tiles(const Spatial& extents) const;
@@ -98,6 +109,7 @@ class PooledWeightGradient {
     AlignedBuffer<std::int32_t> offset;
     std::array<AlignedBuffer<float>, 2> weight;  // sums since the last flush, and of all before
     std::array<AlignedBuffer<float>, 3> bias;    // sums of the tile, and as above
+    ExactSums weight_cells, bias_cells;          // of all cells
   };
 
   void choose_vectors();
@@ -113,6 +125,11 @@ class PooledWeightGradient {
   void copy_diff(const Tile& tile, const Pooled<T>& diff, const Argmax& argmax, float slope,
                  Scratch& scratch) const;
   void accumulate(const Tile& tile, Scratch& scratch) const;
+  template <class S, class T>
+  void add_tile(const Source<S>& src, const Tile& tile, const Pooled<T>& diff, const Argmax& argmax,
+                float slope, Scratch& scratch) const;
+  template <class Body>
+  void for_each_weight(const Body& body) const;
   static void flush(Scratch& scratch);
   static void clear(Scratch& scratch);
   std::int64_t place_of(std::int64_t channel, std::int64_t d, std::int64_t h,

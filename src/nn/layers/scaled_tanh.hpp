@@ -17,6 +17,7 @@ class ScaledTanh final : public Pointwise {
   explicit ScaledTanh(float scale = 1.2f);
 
   std::string kernel_name() const override { return "scaled tanh fp32"; }
+  bool sums_exactly() const override { return true; }
   void forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
                const Box& chunk) override;
   bool backward_reads_dst() const override { return true; }

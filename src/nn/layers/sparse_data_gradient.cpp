@@ -73,7 +73,7 @@ SparseDataGradient::SparseDataGradient(const Geometry& geometry, const Spatial& 
   split_ = split_of(geometry_, extents, threads);
   for (std::int64_t slab = 0; type == DataType::kBfloat16 && slab < split_.slabs; ++slab)
     edges_.emplace_back(windows_, kTile, rows, pixels, geometry_.src_channels, slab == 0);
-  for (std::int64_t p = 0; p < split_.parts(); ++p) {
+  for (std::int64_t p = 0; p < std::max<std::int64_t>(split_.parts(), threads); ++p) {
     Part& part = parts_.emplace_back();
     part.tile = AlignedBuffer<float>(windows_.layout.size);
     part.winners = AlignedBuffer<Winners>(out_blocks_ * volume(kTile));
@@ -120,8 +120,9 @@ void SparseDataGradient::add_tile(Part& part, std::int64_t voxels, std::int64_t 
 template <class Sums, class T>
 void SparseDataGradient::run_plane(const Sums& sums, const Spatial& extents, std::int64_t plane,
                                    Range in, const Pooled<T>& diff, const Argmax& argmax,
-                                   float slope, Part& part, Poll& poll) const {
-  const Tiling tiling{{1, extents[1], extents[2]}, kTile};
+                                   float slope, Part& part, Poll& poll,
+                                   const Spatial& phase) const {
+  const Tiling tiling{{1, extents[1], extents[2]}, kTile, phase};
   const std::int64_t tiles = tiling.count();
   for (std::int64_t t = 0; t < tiles; ++t) {
     Tile tile = tiling.at(t);
@@ -189,6 +190,35 @@ void SparseDataGradient::run(const Target<S>& target, const Spatial& extents, Ra
   if constexpr (!std::is_same_v<S, float>)
     if (slabs > 1)
       std::swap(edges_.front().plane, edges_[static_cast<std::size_t>(slabs) - 1].plane);
+}
+
+// Windows of every second plane do not meet: first the even planes of the whole tensor, then the
+// odd ones, each all at once. Within a plane, tiles lie where those of the whole tensor do.
+void SparseDataGradient::run_in_order(const Target<float>& target, const Spatial& extents,
+                                      const Spatial& first, const Pooled<float>& diff,
+                                      const Argmax& argmax, float slope, Poll poll) {
+  if (std::min({extents[0], extents[1], extents[2]}) <= 0) return;
+  const std::int64_t reach = geometry_.pool[0] + geometry_.kernel[0] - 1;
+  const std::int64_t meets = geometry_.kernel[0] - 1, alone = geometry_.pool[0];
+  const std::int64_t threads = std::ssize(parts_);
+  const Spatial phase{0, first[1] % kTile[1], first[2] % kTile[2]};
+  windows_.pooled = extents;
+#pragma omp parallel num_threads(static_cast <int>(threads))
+  for (const std::int64_t parity : {0, 1}) {
+    const std::int64_t begin = first[0] % 2 == parity ? 0 : 1;
+    const std::int64_t planes = (extents[0] - begin + 1) / 2;
+    const std::int64_t groups =
+        std::clamp<std::int64_t>((4 * threads + planes) / (planes + 1), 1, in_blocks_);
+#pragma omp for schedule(dynamic)
+    for (std::int64_t number = 0; number < planes * groups; ++number) {
+      const std::int64_t p = begin + number / groups * 2;
+      const Range unwritten{parity == 1 && p > 0 ? meets : 0,
+                            parity == 1 && p + 1 < extents[0] ? alone : reach};
+      run_plane(SumsInPlace{windows_, target, unwritten}, extents, p,
+                range_of(in_blocks_, groups, number % groups), diff, argmax, slope,
+                parts_[static_cast<std::size_t>(omp_get_thread_num())], poll, phase);
+    }
+  }
 }
 
 template void SparseDataGradient::run(const Target<float>&, const Spatial&, Range,

@@ -66,6 +66,12 @@ class SparseDataGradient {
   void run(const Target<S>& target, const Spatial& extents, Range planes, const Pooled<T>& diff,
            const Argmax& argmax, float slope, Poll poll = {});
 
+  /// The same for all planes of a box whose first pooled voxel is number `first` of the whole
+  /// tensor along each axis, in fp32: every element of the target that the windows of the box reach
+  /// has the same bits in any box that has all windows which reach it, on any number of threads.
+  void run_in_order(const Target<float>& target, const Spatial& extents, const Spatial& first,
+                    const Pooled<float>& diff, const Argmax& argmax, float slope, Poll poll = {});
+
  private:
   struct Part {
     AlignedBuffer<float> tile;
@@ -81,15 +87,15 @@ class SparseDataGradient {
   sparse::RoundedSums sums_of(const Target<Bfloat16>& target, const PlaneOfSlab& at);
   template <class Sums, class T>
   void run_plane(const Sums& sums, const Spatial& extents, std::int64_t plane, Range in,
-                 const Pooled<T>& diff, const Argmax& argmax, float slope, Part& part,
-                 Poll& poll) const;
+                 const Pooled<T>& diff, const Argmax& argmax, float slope, Part& part, Poll& poll,
+                 const Spatial& phase = {}) const;
   void add_tile(Part& part, std::int64_t voxels, std::int64_t in_block) const;
 
   Geometry geometry_;
   std::int64_t in_blocks_ = 0, out_blocks_ = 0;
   sparse::TileWindows windows_;
   sparse::Split split_;
-  std::vector<Part> parts_;
+  std::vector<Part> parts_;  // as many as threads
   DataType type_ = DataType::kFloat32;
   std::vector<sparse::Edges> edges_;  // of each slab of bf16 gradients
   AlignedBuffer<float> weights_;  // vector of input channels, output channel, tap, input channel

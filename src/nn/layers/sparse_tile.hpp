@@ -43,13 +43,14 @@ struct Tile {
   Spatial first{}, extents{};
 };
 
-/// Cuts pooled extents into tiles, in d,h,w order.
+/// Cuts pooled extents into tiles, in d,h,w order. The first one along each axis is shorter by
+/// `phase`, where extents begin within a tile.
 struct Tiling {
-  Spatial extents{}, tile{1, 1, 1};
+  Spatial extents{}, tile{1, 1, 1}, phase{};
   Spatial counts() const {
     Spatial n{};
     for (std::size_t a = 0; a < 3; ++a)
-      n[a] = (std::max<std::int64_t>(extents[a], 0) + tile[a] - 1) / tile[a];
+      n[a] = extents[a] <= 0 ? 0 : (phase[a] + extents[a] + tile[a] - 1) / tile[a];
     return n;
   }
   std::int64_t count() const { return volume(counts()); }
@@ -57,8 +58,9 @@ struct Tiling {
     const Spatial n = counts();
     Tile t{{i / (n[1] * n[2]), i / n[2] % n[1], i % n[2]}, {}};
     for (std::size_t a = 0; a < 3; ++a) {
-      t.first[a] *= tile[a];
-      t.extents[a] = std::min(tile[a], extents[a] - t.first[a]);
+      const std::int64_t lo = t.first[a] * tile[a] - phase[a];
+      t.first[a] = std::max<std::int64_t>(lo, 0);
+      t.extents[a] = std::min(lo + tile[a], extents[a]) - t.first[a];
     }
     return t;
   }

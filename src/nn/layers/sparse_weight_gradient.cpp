@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "error.hpp"
 
@@ -70,12 +71,36 @@ SparseWeightGradient::SparseWeightGradient(const Geometry& geometry, const Spati
                geometry.src_channels, geometry.dst_channels, geometry.kernel[0], geometry.kernel[1],
                geometry.kernel[2], threads),
           text("use kernels of 2x2x2 or 3x3x3 and a multiple of {} input channels", kVector));
-  layout_ = TileLayout(geometry_.kernel, geometry_.pool, kTile);
-  const std::int64_t weights = geometry_.src_channels * geometry_.dst_channels * taps();
   split_ = split_of(geometry_, extents, threads);
+  allocate(share(Tiling{extents, kTile}.count(), split_.slabs));
+}
+
+// Threads share whole cells.
+SparseWeightGradient::SparseWeightGradient(const Geometry& geometry, const Spatial& extents,
+                                           int threads, const Spatial& cell)
+    : SparseWeightGradient(geometry, cell, threads) {
+  constexpr std::int64_t kMoreSums = 1 << 17;
+  cell_ = cell;
+  Work work = work_of(geometry, cell);
+  const auto tiles = static_cast<double>(work.units);
+  work.voxels *= tiles;
+  work.voxels_under *= tiles;
+  work.units = std::max<std::int64_t>(1, Tiling{extents, cell}.count());
+  const std::int64_t weights = geometry.src_channels * geometry.dst_channels * taps();
+  split_ = best_split(work, threads, 1 + kMoreSums * threads / weights, work.out_blocks);
+  allocate(Tiling{cell, kTile}.count());
+  for (std::int64_t s = 0; s < split_.slabs; ++s) cells_.emplace_back(weights);
+  for (Part& part : parts_) part.bias_cells = ExactSums(out_blocks_ * kLanes);
+}
+
+// `tiles` are those of a slab, or of a cell.
+void SparseWeightGradient::allocate(std::int64_t tiles) {
+  layout_ = TileLayout(geometry_.kernel, geometry_.pool, kTile);
+  sums_.clear();
+  parts_.clear();
+  const std::int64_t weights = geometry_.src_channels * geometry_.dst_channels * taps();
   for (std::int64_t s = 0; s < split_.slabs; ++s) sums_.emplace_back(weights);
   const std::int64_t out = share(out_blocks_, split_.out_groups);
-  const std::int64_t tiles = share(Tiling{extents, kTile}.count(), split_.slabs);
   const std::int64_t tile_bytes = out * volume(kTile) * std::int64_t{sizeof(Winners)};
   tiles_at_once_ =
       std::clamp<std::int64_t>(kWinnerBytes / tile_bytes, 1, std::max<std::int64_t>(1, tiles));
@@ -134,43 +159,121 @@ void SparseWeightGradient::sum_tile(const Winners* first, std::int64_t voxels, c
   }
 }
 
+SparseWeightGradient::Share SparseWeightGradient::share_of(std::int64_t part) const {
+  const std::int64_t in_group = part % split_.in_groups;
+  const Range blocks =
+      range_of(out_blocks_, split_.out_groups, part / split_.in_groups % split_.out_groups);
+  return {part / (split_.in_groups * split_.out_groups),
+          in_group == 0,
+          range_of(in_blocks_, split_.in_groups, in_group),
+          blocks,
+          {blocks.lo * kLanes, std::min(blocks.hi * kLanes, geometry_.dst_channels)}};
+}
+
+// At most tiles_at_once_, of the tiling of a box that begins at `origin`.
+template <class S, class T>
+void SparseWeightGradient::add_tiles(const Source<S>& src, const Tiling& tiling,
+                                     const Spatial& origin, const Range& tiles,
+                                     const Pooled<T>& diff, const Argmax& argmax, float slope,
+                                     const Share& share, Part& part, Poll& poll) {
+  const auto [slab, has_bias, in, blocks, out] = share;
+  float* const sums = sums_[static_cast<std::size_t>(slab)].data();
+  const std::int64_t tile_winners = (blocks.hi - blocks.lo) * volume(kTile);
+  const auto tile_at = [&tiling, &origin](std::int64_t t) {
+    Tile tile = tiling.at(t);
+    for (std::size_t a = 0; a < 3; ++a) tile.first[a] += origin[a];
+    return tile;
+  };
+  for (std::int64_t t = tiles.lo; t < tiles.hi; ++t)
+    find_winners(layout_, tile_at(t), blocks.lo, blocks.hi - blocks.lo, geometry_.dst_channels,
+                 diff, argmax, slope, part.winners.data() + (t - tiles.lo) * tile_winners,
+                 has_bias ? part.bias.data() : nullptr);
+  for (std::int64_t i = in.lo; i < in.hi; ++i)
+    for (std::int64_t t = tiles.lo; t < tiles.hi; ++t) {
+      const Tile tile = tile_at(t);
+      copy_tile(src, tile, i, part.tile.data());
+      sum_tile(part.winners.data() + (t - tiles.lo) * tile_winners, volume(tile.extents), out,
+               part.tile.data(), sums + place_of(i, 0));
+      poll();
+    }
+}
+
 template <class S, class T>
 void SparseWeightGradient::add_part(const Source<S>& src, const Tiling& tiling,
                                     const Pooled<T>& diff, const Argmax& argmax, float slope,
                                     bool first, std::int64_t number, Poll& poll) {
   Part& part = parts_[static_cast<std::size_t>(number)];
-  const std::int64_t slab = number / (split_.in_groups * split_.out_groups);
-  const std::int64_t in_group = number % split_.in_groups;
-  const Range in = range_of(in_blocks_, split_.in_groups, in_group);
-  const Range blocks =
-      range_of(out_blocks_, split_.out_groups, number / split_.in_groups % split_.out_groups);
-  const Range out{blocks.lo * kLanes, std::min(blocks.hi * kLanes, geometry_.dst_channels)};
-  float* const sums = sums_[static_cast<std::size_t>(slab)].data();
+  const Share share = share_of(number);
+  const Range& out = share.out;
   if (first) {
-    for (std::int64_t i = in.lo; i < in.hi; ++i)
+    float* const sums = sums_[static_cast<std::size_t>(share.slab)].data();
+    for (std::int64_t i = share.in.lo; i < share.in.hi; ++i)
       std::fill(sums + place_of(i, out.lo), sums + place_of(i, out.hi), 0.0F);
     std::fill_n(part.bias_sum.data(), part.bias_sum.size(), 0.0);
   }
-  const Range tiles = range_of(tiling.count(), split_.slabs, slab);
-  const std::int64_t tile_winners = (blocks.hi - blocks.lo) * volume(kTile);
+  const Range tiles = range_of(tiling.count(), split_.slabs, share.slab);
   for (std::int64_t lo = tiles.lo; lo < tiles.hi; lo += tiles_at_once_) {
-    const std::int64_t hi = std::min(lo + tiles_at_once_, tiles.hi);
-    for (std::int64_t t = lo; t < hi; ++t)
-      find_winners(layout_, tiling.at(t), blocks.lo, blocks.hi - blocks.lo, geometry_.dst_channels,
-                   diff, argmax, slope, part.winners.data() + (t - lo) * tile_winners,
-                   in_group == 0 ? part.bias.data() : nullptr);
-    for (std::int64_t i = in.lo; i < in.hi; ++i)
-      for (std::int64_t t = lo; t < hi; ++t) {
-        const Tile tile = tiling.at(t);
-        copy_tile(src, tile, i, part.tile.data());
-        sum_tile(part.winners.data() + (t - lo) * tile_winners, volume(tile.extents), out,
-                 part.tile.data(), sums + place_of(i, 0));
-        poll();
-      }
-    for (std::int64_t c = out.lo; in_group == 0 && c < out.hi; ++c) {
+    add_tiles(src, tiling, {}, {lo, std::min(lo + tiles_at_once_, tiles.hi)}, diff, argmax, slope,
+              share, part, poll);
+    for (std::int64_t c = out.lo; share.has_bias && c < out.hi; ++c) {
       part.bias_sum.data()[c] += static_cast<double>(part.bias.data()[c]);
       part.bias.data()[c] = 0;
     }
+  }
+}
+
+template <class S, class T>
+void SparseWeightGradient::add_cells(const Source<S>& src, const Spatial& extents,
+                                     const Pooled<T>& diff, const Argmax& argmax, float slope,
+                                     Poll poll) {
+  const Tiling cells{extents, cell_}, tiles{cell_, kTile};
+  const std::int64_t parts = split_.parts(), count = cells.count(), tile_count = tiles.count();
+#pragma omp parallel for schedule(static, 1) num_threads(static_cast <int>(parts))
+  for (std::int64_t number = 0; number < parts; ++number) {
+    Part& part = parts_[static_cast<std::size_t>(number)];
+    const Share share = share_of(number);
+    const Range& out = share.out;
+    const Range mine = range_of(count, split_.slabs, share.slab);
+    float* const sums = sums_[static_cast<std::size_t>(share.slab)].data();
+    const ExactView cell_sums = cells_[static_cast<std::size_t>(share.slab)].view();
+    for (std::int64_t c = mine.lo; c < mine.hi; ++c) {
+      const Spatial origin = cells.at(c).first;
+      for (std::int64_t lo = 0; lo < tile_count; lo += tiles_at_once_)
+        add_tiles(src, tiles, origin, {lo, std::min(lo + tiles_at_once_, tile_count)}, diff, argmax,
+                  slope, share, part, poll);
+      for (std::int64_t i = share.in.lo; i < share.in.hi; ++i) {
+        const std::int64_t lo = place_of(i, out.lo), hi = place_of(i, out.hi);
+        add_and_clear_terms(sums + lo, hi - lo, cell_sums.from(lo));
+      }
+      if (share.has_bias)
+        add_and_clear_terms(part.bias.data() + out.lo, out.hi - out.lo,
+                            part.bias_cells.view().from(out.lo));
+      poll();
+    }
+  }
+}
+
+void SparseWeightGradient::store_exact(const ExactView& diff_weight, const ExactView& diff_bias) {
+  const std::int64_t ci = geometry_.src_channels, co = geometry_.dst_channels, n = taps();
+  for (Part& part : parts_)
+    for (std::int64_t o = 0; o < co; ++o) {
+      const ExactView bias = part.bias_cells.view();
+      diff_bias.high[o] += std::exchange(bias.high[o], 0);
+      diff_bias.low[o] += std::exchange(bias.low[o], 0);
+    }
+  for (ExactSums& cells : cells_) {
+    const ExactView sums = cells.view();
+#pragma omp parallel for schedule(static)
+    for (std::int64_t o = 0; o < co; ++o)
+      for (std::int64_t block = 0; block < in_blocks_; ++block)
+        for (std::int64_t tap = 0; tap < n; ++tap) {
+          const std::int64_t from = place_of(block, o) + tap * kVector;
+          for (std::int64_t lane = 0; lane < kVector; ++lane) {
+            const std::int64_t to = (o * ci + block * kVector + lane) * n + tap;
+            diff_weight.high[to] += std::exchange(sums.high[from + lane], 0);
+            diff_weight.low[to] += std::exchange(sums.low[from + lane], 0);
+          }
+        }
   }
 }
 
@@ -209,6 +312,8 @@ template void SparseWeightGradient::add(const Source<Bfloat16>&, const Spatial&,
                                         const Pooled<float>&, const Argmax&, float, bool, Poll);
 template void SparseWeightGradient::add(const Source<Bfloat16>&, const Spatial&,
                                         const Pooled<Bfloat16>&, const Argmax&, float, bool, Poll);
+template void SparseWeightGradient::add_cells(const Source<float>&, const Spatial&,
+                                              const Pooled<float>&, const Argmax&, float, Poll);
 
 }  // namespace HALOMESH_ISA
 }  // namespace halomesh

@@ -43,6 +43,9 @@ class SparseWeightGradient {
   /// For boxes of about `extents` pooled voxels, on at most `threads` threads. Throws Error unless
   /// the geometry is supported.
   SparseWeightGradient(const Geometry& geometry, const Spatial& extents, int threads);
+  /// For add_cells() with cells of `cell` pooled voxels, which divide `extents`.
+  SparseWeightGradient(const Geometry& geometry, const Spatial& extents, int threads,
+                       const Spatial& cell);
 
   /// As that of PooledWeightGradient.
   template <class S, class T>
@@ -52,11 +55,18 @@ class SparseWeightGradient {
   /// Writes the sums: weight in the order out,in,kd,kh,kw, and one bias per output channel.
   void store(float* diff_weight, float* diff_bias) const;
 
+  /// As those of PooledWeightGradient.
+  template <class S, class T>
+  void add_cells(const Source<S>& src, const Spatial& extents, const Pooled<T>& diff,
+                 const Argmax& argmax, float slope, Poll poll = {});
+  void store_exact(const ExactView& diff_weight, const ExactView& diff_bias);
+
  private:
   // What one part of the work is done in; parts of a slab share its sums of weights.
   struct Part {
     AlignedBuffer<float> tile, bias;
     AlignedBuffer<double> bias_sum;
+    ExactSums bias_cells;
     AlignedBuffer<sparse::Winners> winners;
   };
   struct Range {
@@ -65,6 +75,18 @@ class SparseWeightGradient {
   static Range range_of(std::int64_t all, std::int64_t parts, std::int64_t part) {
     return {all * part / parts, all * (part + 1) / parts};
   }
+  // What a part computes: of a slab, vectors of input channels, and blocks of output channels.
+  struct Share {
+    std::int64_t slab;
+    bool has_bias;  // of these output channels
+    Range in, blocks, out;
+  };
+  void allocate(std::int64_t tiles);
+  Share share_of(std::int64_t part) const;
+  template <class S, class T>
+  void add_tiles(const Source<S>& src, const sparse::Tiling& tiling, const Spatial& origin,
+                 const Range& tiles, const Pooled<T>& diff, const Argmax& argmax, float slope,
+                 const Share& share, Part& part, Poll& poll);
   std::int64_t taps() const { return sparse::volume(geometry_.kernel); }
   std::int64_t place_of(std::int64_t in_block, std::int64_t channel) const {
     return (in_block * geometry_.dst_channels + channel) * taps() * sparse::kVector;
@@ -86,6 +108,8 @@ class SparseWeightGradient {
   std::vector<Part> parts_;
   // For each slab of tiles: vector of input channels, output channel, tap, input channel.
   std::vector<AlignedBuffer<float>> sums_;
+  Spatial cell_{};
+  std::vector<ExactSums> cells_;  // of each slab: the sums of all cells, in the same order
 };
 
 }  // namespace HALOMESH_ISA
