@@ -3,6 +3,7 @@
 #include "runtime/step/exchange.hpp"
 
 #include "narrow.hpp"
+#include "simulation.hpp"
 #include "src/nn/pack.hpp"
 
 namespace halomesh {
@@ -125,6 +126,7 @@ void Exchange::finish() {
     const Message& m = incoming_[i];
     MessageScope receiving(timeline(), TimelineEvent::Kind::kReceive, *this, m);
     receives_.wait(i);
+    if constexpr (simulation::kOn) simulation::received(bytes(m));
     receiving.arrived();
     counts_.received_bytes += bytes(m);
     scope.add_received(bytes(m));
