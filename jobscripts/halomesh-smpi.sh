@@ -146,7 +146,7 @@ OMP_NUM_THREADS=1 smpirun -np "$ranks" -platform "$file" -hostfile "$scratch/hos
   --cfg=smpi/bw-factor:0:$share --cfg=smpi/lat-factor:0:1.0 \
   --cfg=network/weight-S:0 --cfg=network/crosstraffic:0 \
   --cfg=smpi/os:0:$overhead:0 --cfg=smpi/ois:0:$overhead:0 --cfg=smpi/or:0:$overhead:0 \
-  --cfg=smpi/send-is-detached-thresh:256 \
+  --cfg=smpi/send-is-detached-thresh:0 \
   --cfg=smpi/barrier:ompi_tree --cfg=smpi/allreduce:redbcast --cfg=smpi/reduce:ompi_binomial \
   --cfg=smpi/bcast:binomial_tree --cfg=smpi/gather:ompi_binomial --cfg=smpi/allgather:rdb \
   --cfg=contexts/stack-size:512 --cfg=smpi/display-timing:no --log=root.thres:warning \

@@ -12,7 +12,7 @@
 namespace halomesh::simulation {
 namespace {
 
-constexpr std::size_t kSmall = 64 << 10, kArena = std::size_t{1} << 30;
+constexpr std::size_t kSmall = 4 << 10, kArena = std::size_t{1} << 30;
 
 // Of the process, that is, of all ranks alike. Ranks switch only inside calls of MPI.
 Rates rates;
