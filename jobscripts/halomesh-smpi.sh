@@ -137,8 +137,9 @@ awk -v nodes="$used" -v ranks="$per_node" \
 # requests that cost nothing (a cost for each request in flight doubles the events), and collectives
 # of start-up as trees, whose simulation is fast. Sends that nobody waits for are few, as SimGrid
 # 3.32 searches a list of those of all ranks for each of them; no message travels before its receive
-# is posted. Ranks are threads of one process that share its variables: none of ours is one rank's
-# own.
+# is posted. SMPI then charges neither receivers nor blocking sends: the program does, of its own
+# messages and of sums of the loss. Ranks are threads of one process that share its variables: none
+# of ours is one rank's own.
 # shellcheck disable=SC2086
 OMP_NUM_THREADS=1 smpirun -np "$ranks" -platform "$file" -hostfile "$scratch/hosts" -no-privatize \
   --cfg=smpi/simulate-computation:no --cfg=smpi/host-speed:1Gf --cfg=smpi/cpu-threshold:0 \
