@@ -18,8 +18,8 @@ constexpr std::size_t kSmall = 4 << 10, kArena = std::size_t{1} << 30;
 Rates rates;
 std::byte* arena = nullptr;
 
-// What SMPI is told about receives, as the launcher writes it.
-struct Receives {
+// What SMPI is told about the ends of messages, as the launcher writes it.
+struct Ends {
   // "0:SECONDS:0", of messages of any size
   double overhead_s = std::stod(simgrid::config::get_value<std::string>("smpi/or").substr(2));
   int charged_below = simgrid::config::get_value<int>("smpi/send-is-detached-thresh");
@@ -35,9 +35,9 @@ void spend(double seconds) {
   if (seconds > 0) simgrid::s4u::this_actor::sleep_for(seconds);
 }
 
-void received(std::int64_t bytes) {
-  static const Receives receives;
-  if (bytes >= receives.charged_below) spend(receives.overhead_s);
+void message_end(std::int64_t bytes) {
+  static const Ends ends;
+  if (bytes >= ends.charged_below) spend(ends.overhead_s);
 }
 
 void copied(std::int64_t bytes) { spend(rates.copy_s_per_byte * static_cast<double>(bytes)); }

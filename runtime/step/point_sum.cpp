@@ -125,7 +125,7 @@ bool PointSum::completed(int request) {
   const Message& message = messages_[slot.message];
   if constexpr (simulation::kOn)
     if (request % 2 == 0)
-      simulation::received(message.receive_count * static_cast<std::int64_t>(size_of(payload_)));
+      simulation::message_end(message.receive_count * static_cast<std::int64_t>(size_of(payload_)));
   if (--slot.missing > 0) return false;
   float* const values = values_ + message.receive_at;
   if (rounds_[round_].add && rounds_values())
