@@ -29,6 +29,10 @@ void set_rates(const Rates& rates);
 std::int64_t now_ns();
 /// Lets this rank compute for so long: its simulated time passes, messages go on.
 void spend(double seconds);
+/// What a message costs the CPU at one of its ends, where SMPI has not charged it: SMPI charges
+/// plain sends that are not waited for, and the rest only of messages so small that they leave
+/// without being waited for.
+void message_end(std::int64_t bytes);
 /// The work on so many bytes at the rates set.
 void copied(std::int64_t bytes);
 void added(std::int64_t bytes);

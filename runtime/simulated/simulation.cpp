@@ -3,15 +3,27 @@
 #include "simulation.hpp"
 
 #include <mpi.h>
+#include <xbt/config.h>
+
+#include <simgrid/s4u/Actor.hpp>
+#include <string>
+#include <xbt/config.hpp>
 
 namespace halomesh::simulation {
 namespace {
 
-constexpr std::size_t kSmall = 64 << 10, kArena = std::size_t{1} << 30;
+constexpr std::size_t kSmall = 4 << 10, kArena = std::size_t{1} << 30;
 
 // Of the process, that is, of all ranks alike. Ranks switch only inside calls of MPI.
 Rates rates;
 std::byte* arena = nullptr;
+
+// What SMPI is told about the ends of messages, as the launcher writes it.
+struct Ends {
+  // "0:SECONDS:0", of messages of any size
+  double overhead_s = std::stod(simgrid::config::get_value<std::string>("smpi/or").substr(2));
+  int charged_below = simgrid::config::get_value<int>("smpi/send-is-detached-thresh");
+};
 
 }  // namespace
 
@@ -20,7 +32,12 @@ void set_rates(const Rates& of_all_ranks) { rates = of_all_ranks; }
 std::int64_t now_ns() { return static_cast<std::int64_t>(MPI_Wtime() * 1e9); }
 
 void spend(double seconds) {
-  if (seconds > 0) smpi_execute(seconds);
+  if (seconds > 0) simgrid::s4u::this_actor::sleep_for(seconds);
+}
+
+void message_end(std::int64_t bytes) {
+  static const Ends ends;
+  if (bytes >= ends.charged_below) spend(ends.overhead_s);
 }
 
 void copied(std::int64_t bytes) { spend(rates.copy_s_per_byte * static_cast<double>(bytes)); }

@@ -3,6 +3,7 @@
 #include "runtime/step/exchange.hpp"
 
 #include "narrow.hpp"
+#include "simulation.hpp"
 #include "src/nn/pack.hpp"
 
 namespace halomesh {
@@ -106,6 +107,7 @@ void Exchange::start() {
   for (const Message& m : outgoing_) {
     counts_.sent_bytes += bytes(m);
     const MessageScope sending(timeline(), TimelineEvent::Kind::kSend, *this, m);
+    if constexpr (simulation::kOn) simulation::message_end(bytes(m));  // SMPI: only of plain sends
     if (m.in_place != nullptr) continue;
     std::byte* to = buffer_->data() + m.offset;
     for (const Box& box : m.boxes) to += size_of(tensor_.type) * pack(tensor_, box, to);
@@ -128,6 +130,7 @@ void Exchange::finish() {
     const Message& m = incoming_[i];
     MessageScope receiving(timeline(), TimelineEvent::Kind::kReceive, *this, m);
     receives_.wait(i);
+    if constexpr (simulation::kOn) simulation::message_end(bytes(m));
     receiving.arrived();
     counts_.received_bytes += bytes(m);
     scope.add_received(bytes(m));

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "narrow.hpp"
+#include "simulation.hpp"
 #include "src/nn/add.hpp"
 
 namespace halomesh {
@@ -121,8 +122,11 @@ void PointSum::post(std::size_t slot, const Message& message) {
 bool PointSum::completed(int request) {
   const auto index = static_cast<std::size_t>(request / 2);
   Slot& slot = slots_[index];
-  if (--slot.missing > 0) return false;
   const Message& message = messages_[slot.message];
+  if constexpr (simulation::kOn)
+    if (request % 2 == 0)
+      simulation::message_end(message.receive_count * static_cast<std::int64_t>(size_of(payload_)));
+  if (--slot.missing > 0) return false;
   float* const values = values_ + message.receive_at;
   if (rounds_[round_].add && rounds_values())
     add_values(values, rounded_of(index, false), message.receive_count);

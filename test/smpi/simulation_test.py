@@ -55,6 +55,22 @@ def binomial_tree_is_slower():
     assert steps["auto"] < steps["binomial"], steps
 
 
+def sums_of_64_ranks():
+    """Against a binomial tree, and against MPI_Allreduce of Fujitsu's library on 4x4x4 nodes, in ms
+    (github.com/HLC-Lab/pico, linearly interpolated between sizes)."""
+    published_ms = {2_700_000: 0.62, 22_390_416: 3.40}
+    sizes = ",".join(map(str, published_ms))
+    result = scene.simulate("fugaku:4x4x4", f"bench --sums --sum-bytes {sizes} --simulate-compute"
+                            f" {scene.MACHINES}/fugaku.ini")
+    assert result.code == 0, result.text
+    rows = [line.split() for line in result.text.splitlines()]
+    ms = {(row[0], row[1]): float(row[2]) for row in rows if row[1:2] in (["auto"], ["binomial"])}
+    for size, published in published_ms.items():
+        auto, tree = ms[str(size), "auto"], ms[str(size), "binomial"]
+        assert auto <= 0.2 * tree, (size, auto, tree)
+        assert auto <= 1.5 * published, (size, auto, published)
+
+
 def ranks_of_a_node():
     """Four ranks of a node exchange halos in the node; on four nodes, over links."""
     one = step_of(scene.bench("fugaku:2x2x2", "4x1x1", 8, launcher="--per-node 4"))
@@ -84,7 +100,8 @@ def refused():
         assert result.code == code and said in result.text, (command, result.code, result.text)
 
 
-CASES = [same_step_twice, step_of_64_ranks, binomial_tree_is_slower, ranks_of_a_node, refused]
+CASES = [same_step_twice, step_of_64_ranks, binomial_tree_is_slower, sums_of_64_ranks,
+         ranks_of_a_node, refused]
 LONG = [thousand_ranks]
 
 

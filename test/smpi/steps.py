@@ -28,8 +28,8 @@ MESHES = [(ranks, parts)
           for ranks, of_ranks in ((64, ("1x1x1", "2x1x1", "4x1x1", "2x2x1", "4x4x1")),
                                   (512, ("1x1x1", "4x1x1", "2x2x1", "4x4x1", "4x4x4")),
                                   (1024, ("1x1x1", "4x1x1", "4x4x1")),
-                                  (2048, ("4x1x1",)),
-                                  (4096, ("4x4x1",)),
+                                  (2048, ("1x1x1", "4x1x1")),
+                                  (4096, ("1x1x1", "4x4x1")),
                                   (8192, ("4x4x1",)))
           for parts in of_ranks]
 TERMS = ("compute_s", "halo_s", "gather_s", "reduction_s")

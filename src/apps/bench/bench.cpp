@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command `bench`: measures the speed of training and evaluation, and the time of each phase.
 #include <algorithm>
-#include <array>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -73,10 +72,8 @@ int bench(const Comm& world, const Options& options) {
   record["runs"] = nlohmann::ordered_json::array();
   if (!plan.json.empty()) check_output_file(world, plan.json);
   if (plan.sums) {
-    // conv5 to fc of CosmoFlow, and the network's 5,597,604 parameters.
-    constexpr std::array<std::int64_t, 3> kSizes{64 << 10, 2'700'000, 22'390'416};
     const ProcessMesh mesh(world, {world.size(), {1, 1, 1}});
-    const std::vector<SumSpeed> sums = measure_sums(mesh, kSizes, simulation::kOn ? 0 : 11);
+    const std::vector<SumSpeed> sums = measure_sums(mesh, plan.sum_bytes, simulation::kOn ? 0 : 11);
     record["sums"] = sums_json(sums, world.size());
     if (speaks) {
       std::cout << world.size() << " ranks x " << binding.threads << " threads, "

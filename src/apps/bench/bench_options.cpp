@@ -50,14 +50,18 @@ Options bench_options() {
       .add<std::int64_t>("warm-up", "W", 3, "unmeasured steps before them")
       .at_least(0)
       .add_switch("evaluate", "also measure evaluation: three passes of K steps")
-      .add_switch("sums",
-                  "only sums of 64 KiB to 22.4 MB over all ranks, by each algorithm and by MPI")
+      .add_switch("sums", "only sums over all ranks, by each algorithm and by MPI")
+      .add<std::vector<double>>("sum-bytes", "B,...", {65536, 2700000, 22390416},
+                                "bytes of --sums: 64 KiB, conv5 to fc of CosmoFlow, and all of it")
+      .at_least(4)
+      .at_most(0x1p32)
       .add<std::uint64_t>("seed", "S", 0, "seed of input, weights and dropout")
       .add<std::string>("json", "FILE", "", "also write all figures to FILE")
       .add<std::string>("simulate-compute", "FILE", "",
                         "instead of computing, wait as long as the machine of FILE would: real "
                         "messages of values that mean nothing");
   add_reduction_option(options);
+  add_payload_option(options);
   add_reproducible_option(options);
   options.group("Calibration")
       .add_switch("calibrate",
@@ -88,9 +92,12 @@ BenchPlan read_bench_plan(const Options& options, std::int64_t ranks) {
   plan.sending = options.get<std::string>("send-halos") == "early" ? Executor::Sending::kWithChunks
                                                                    : Executor::Sending::kWithLayer;
   plan.evaluate = options.get<bool>("evaluate");
+  plan.payload = payload_type(options);
   check_reproducible_options(options);
   plan.reproducible = options.get<bool>("reproducible");
   plan.sums = options.get<bool>("sums");
+  for (const double bytes : options.get<std::vector<double>>("sum-bytes"))
+    plan.sum_bytes.push_back(static_cast<std::int64_t>(bytes) / 4 * 4);  // whole floats
   plan.json = options.get<std::string>("json");
   plan.simulate_compute = options.get<std::string>("simulate-compute");
   if (plan.reproducible && !plan.simulate_compute.empty())

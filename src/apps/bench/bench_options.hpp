@@ -10,6 +10,7 @@
 #include "runtime/step/executor.hpp"
 #include "runtime/step/reduction.hpp"
 #include "src/apps/options/options.hpp"
+#include "src/nn/data_type.hpp"
 
 namespace halomesh {
 
@@ -29,11 +30,13 @@ struct BenchPlan {
   std::uint64_t seed = 0;
   Reduction reduction = Reduction::kAuto;
   bool evaluate = false;
-  bool reproducible = false;     ///< see GradientRules
-  bool network = true;           ///< also measure sums and halos without compute
-  bool sums = false;             ///< only time sums over all ranks
-  std::string json;              ///< file; "": none
-  std::string simulate_compute;  ///< file of a machine; "": compute
+  bool reproducible = false;              ///< see GradientRules
+  bool network = true;                    ///< also measure sums and halos without compute
+  DataType payload = DataType::kFloat32;  ///< of gradients in messages
+  bool sums = false;                      ///< only time sums over all ranks
+  std::vector<std::int64_t> sum_bytes;    ///< of which sizes
+  std::string json;                       ///< file; "": none
+  std::string simulate_compute;           ///< file of a machine; "": compute
 };
 
 /// The network's options and those of bench.

@@ -181,8 +181,9 @@ void print_result(std::ostream& out, const BenchResult& result, const MachinePea
   const MeshShape& mesh = result.setting.mesh;
   out << "\nparts " << to_string(mesh.parts) << ", replicas " << mesh.replicas << ", "
       << mesh.ranks() << " ranks x " << threads << " threads, " << result.setting.precision
-      << ", batch " << result.setting.batch << ", " << name_of(result.reduction) << " reduction, "
-      << result.steps << " steps: median (min .. max)\n"
+      << ", batch " << result.setting.batch << ", " << name_of(result.reduction) << " reduction"
+      << (result.payload == DataType::kBfloat16 ? " of bf16, " : ", ") << result.steps
+      << " steps: median (min .. max)\n"
       << "  training    " << text_of(result.step_s, 1e3, 2) << " ms per step, "
       << text_of(result.samples_per_s, 1, 3) << " samples/s\n";
   if (result.evaluated_per_s)
@@ -221,6 +222,7 @@ Json to_json(const BenchResult& result, const MachinePeak& peak) {
                {"ranks", mesh.ranks()},
                {"precision", result.setting.precision},
                {"reduction", name_of(result.reduction)},
+               {"gradient_payload", name_of(result.payload)},
                {"batch", result.setting.batch},
                {"local_batch", result.local_batch},
                {"parameters", result.parameters},

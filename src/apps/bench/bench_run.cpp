@@ -38,7 +38,7 @@ class MeasuredTraining {
         local_(local),
         trace_(kEventsOfAStep),
         training_(network.mesh, network.model, network.geometry, network.parameters, optimizer_,
-                  local, &trace_, reduction, {1, 0, DataType::kFloat32, plan.reproducible}) {
+                  local, &trace_, reduction, {1, 0, plan.payload, plan.reproducible}) {
     training_.executor().set_sending(plan.sending);
     const BatchSpec spec{network.model.input(),
                          executor().input_span(),
@@ -97,6 +97,13 @@ NetworkSpeed MeasuredTraining::network() {
   NetworkSpeed speed = measure_network(network_.mesh.world(), training_, network_.parameters);
   trace_.clear();
   return speed;
+}
+
+/// Arrays of the size of the parameters that training keeps.
+std::vector<std::string> kept_states(DataType payload) {
+  std::vector<std::string> states = Sgd().states();
+  if (payload == DataType::kBfloat16) states.emplace_back(kGradientResidual);
+  return states;
 }
 
 /// Merges this rank's phases with those of all others.
@@ -167,13 +174,14 @@ BenchResult run_case(const Comm& world, const Options& options, const BenchPlan&
   result.local_batch = local_batch(setting.batch, setting.mesh);
   result.memory_of_this_run = world.max(std::int64_t{reset_peak_memory() ? 0 : 1}) == 0;
   NetworkOnMesh network(world, setting.mesh.parts, options, precision_named(setting.precision),
-                        Sgd().states(), plan.reproducible);
+                        kept_states(plan.payload), plan.reproducible);
   if (machine != nullptr)
     time_layers(network.model, machine->timing());
   else
     network.parameters.initialize(plan.seed);
   result.parameters = network.geometry.parameter_count();
   result.reduction = plan.reduction;
+  result.payload = plan.payload;
   MeasuredTraining training(network, plan, result.local_batch, result.reduction,
                             machine == nullptr);
   result.implementations = training.executor().implementations();

@@ -40,6 +40,7 @@ struct StepShare {
 struct BenchResult {
   BenchCase setting;
   Reduction reduction = Reduction::kAuto;
+  DataType payload = DataType::kFloat32;  ///< of gradients in messages
   std::int64_t local_batch = 1, parameters = 0, steps = 0;
   std::vector<double> seconds;  ///< of each step, of its slowest rank
   Spread step_s, samples_per_s;
