@@ -22,7 +22,7 @@ runtime/posix     | include                                           | std syst
 runtime/mpi       | include partition src/nn                          | std system mpi
 runtime/machine   | include runtime/mpi                               | std system hwloc
 runtime/hdf5      | include partition partition/samples src/nn runtime/posix | std hdf5 isa-l
-runtime/simulated | include                                           | std mpi
+runtime/simulated | include                                           | std mpi simgrid
 runtime/log       | include partition src/nn runtime/posix            | std system json
 runtime/trace     | include partition runtime/posix runtime/mpi     | std system json zlib
 runtime/data      | include partition partition/samples src/nn runtime/posix runtime/mpi runtime/hdf5 | std system protobuf zlib
@@ -115,6 +115,7 @@ function library_of(header) {
   if (header == "zlib.h") return "zlib"
   if (header ~ /^isa-l\//) return "isa-l"
   if (header == "hwloc.h") return "hwloc"
+  if (header ~ /^(simgrid|xbt)\//) return "simgrid"
   if (header ~ /^boost\//) return "boost"
   if (header ~ /^fmt\//) return "fmt"
   if (header ~ /^nlohmann\//) return "json"

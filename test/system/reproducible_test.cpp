@@ -97,6 +97,7 @@ TEST_CASE("what reproducible runs do not have is refused by name") {
       {{{"filters", "12"}}, {"--reproducible", "--filters 12", "multiple of 16"}},
       {{{"kernel", "5"}}, {"--reproducible", "--kernel 5", "2 or 3"}},
       {{{"average", "on"}}, {"--reproducible", "--average on"}},
+      {{{"batch-norm", "2"}}, {"--reproducible", "--batch-norm"}},
       {{{"kernels", "dense"}}, {"--reproducible", "--kernels dense"}},
       {{{"cuts", "space"}}, {"--reproducible", "--cuts space"}},
       {{{"reduction", "ring"}}, {"--reproducible", "--reduction ring"}},
