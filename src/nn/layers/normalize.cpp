@@ -205,14 +205,13 @@ void Normalize::backward_data(const Pass&, const ForwardValues& values, AnyConst
 // batch.
 void Normalize::write_statistics(const Pass& pass, AnyConstView moments) {
   const Shape& src = context_.src_shapes[0];
-  const std::int64_t groups = context_.src_shapes[1].c / 2;
+  const std::int64_t group = src.c / (context_.src_shapes[1].c / 2);  // channels
+  const std::int64_t produced = context_.boxes.dst_produced.volume() / channels_;
   const auto pixels = static_cast<double>(src.d * src.h * src.w);
-  const double elements =
-      static_cast<double>(samples_) * pixels * static_cast<double>(src.c / groups);
+  const double elements = static_cast<double>(samples_ * group) * pixels;
   const double unbiased = elements > 1 ? elements / (elements - 1) : 1;
-  const Box& box = context_.boxes.dst_produced;
-  const double share = static_cast<double>(box.volume() / channels_) / pixels /
-                       static_cast<double>(pass.global_batch);
+  const double share =
+      static_cast<double>(produced) / pixels / static_cast<double>(pass.global_batch);
   const auto view = moments.as<double>();
   for (std::int64_t c = 0; c < channels_; ++c) {
     double mean = 0, variance = 0;

@@ -36,6 +36,7 @@ Settings settings_of(const TrainerOptions& options, std::int64_t samples = 100) 
                    {"filters", "4"},
                    {"conv-layers", "3"},
                    {"average", "on"},
+                   {"batch-norm", "16"},
                    {"fc", "128,64"},
                    {"targets", "4"},
                    {"standardize", "0.5:1,0.25:2"},
@@ -70,6 +71,7 @@ TEST_CASE("each setting of the trainer is recorded, and its change is detected")
        [](Options& o) {
          o.skips = {{2, 8}};
        }},
+      {"reproducible (none) -> on", [](Options& o) { o.reproducible = true; }},
       {"betas 0.9,0.999 -> 0.8,0.999", [](Options& o) { o.optimizer.betas[0] = 0.8; }, constant,
        "adamw"},
       {"epsilon 1e-06 -> 1e-08", [](Options& o) { o.optimizer.epsilon = 1e-8; }, constant, "lamb"},
@@ -118,8 +120,9 @@ TEST_CASE("each setting of the trainer is recorded, and its change is detected")
         refused ? ChangeRule::kNever : ChangeRule::kAllowed;
   }
   // The rest come from the network's options, the seed and the data.
-  for (const char* name : {"model", "input", "kernel", "filters", "conv-layers", "average", "fc",
-                           "targets", "standardize", "dropout", "seed", "training-samples"}) {
+  for (const char* name :
+       {"model", "input", "kernel", "filters", "conv-layers", "average", "batch-norm", "fc",
+        "targets", "standardize", "dropout", "seed", "training-samples"}) {
     CAPTURE(name);
     const Settings before = settings_of(options_with(step));
     Settings after = before;
