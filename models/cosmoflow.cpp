@@ -127,8 +127,8 @@ void check_reproducible(const CosmoFlowOptions& o) {
   for (const std::int64_t extent : o.input.spatial())
     if (extent % (std::int64_t{1} << o.conv_layers) != 0)
       refuse(fmt::format("--input {}", o.input),
-             fmt::format("use extents that are multiples of {}, which each of {} layers halves "
-                         "without a rest, or fewer --conv-layers",
+             fmt::format("use extents that are multiples of {}, which {} layers halve evenly, or "
+                         "fewer --conv-layers",
                          std::int64_t{1} << o.conv_layers, o.conv_layers));
 }
 
@@ -144,7 +144,7 @@ std::unique_ptr<Layer> make_block(const CosmoFlowOptions& o, std::int64_t number
   return isa_kernels().make_convolution_block(block);
 }
 
-// Normalises the last layer's output over `samples` samples of the global batch.
+// Normalizes the last layer's output over `samples` samples of the global batch.
 void add_batch_norm(Model& model, const std::string& number, std::int64_t samples, DataType type) {
   const std::size_t x = model.layers().size();
   model.add("moments" + number, std::make_unique<Moments>(0, type));

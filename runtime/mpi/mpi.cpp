@@ -170,7 +170,8 @@ void Comm::sum(std::span<double> values) const {
   // The loss: by a tree and back, of whose messages SMPI charges neither end.
   if constexpr (simulation::kOn)
     for (int ranks = 1; ranks < size_; ranks *= 2)
-      for (int end = 0; end < 4; ++end) simulation::message_end(std::ssize(values));
+      for (int end = 0; end < 4; ++end)
+        simulation::message_end(static_cast<std::int64_t>(values.size_bytes()));
 }
 
 void Comm::sum(std::span<std::int64_t> values) const {

@@ -113,7 +113,7 @@ class Parameters {
   /// keep of them.
   void freeze(std::size_t first);
 
-  /// Takes moving averages a step on to the values in diffs(); not those of frozen layers.
+  /// Moves each moving average one step towards its value in diffs(), but for frozen layers.
   void update_moving_averages();
 
   /// Sets the values to what each parameter's InitialValues say. Each value is a function only of

@@ -2,42 +2,25 @@
 // Reproducible training: losses and checkpoints have the same bits on every mesh, number of
 // replicas, of threads and of passes, and are those of ordinary training but for rounding.
 #include <doctest/doctest.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
 #include "runtime/train/checkpoint_directory.hpp"
 #include "test/harness/mpi_for_comms.hpp"
 #include "test/harness/mpi_shared_directory.hpp"
+#include "test/harness/temp_files.hpp"
 #include "test/harness/test_comm.hpp"
+#include "test/harness/threads.hpp"
 #include "test/mpi/training_run.hpp"
 
 namespace halomesh {
 namespace {
 
 constexpr std::int64_t kSteps = 4;
-
-class Threads {
- public:
-  explicit Threads(int count) : before_(omp_get_max_threads()) { omp_set_num_threads(count); }
-  Threads(const Threads&) = delete;
-  Threads& operator=(const Threads&) = delete;
-  ~Threads() { omp_set_num_threads(before_); }
-
- private:
-  int before_;
-};
-
-std::string bytes_of(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](double x, double y) {
@@ -73,7 +56,7 @@ void expect_one_result(const Setting& setting) {
            fmt::format("{}-{}-{}-{}", mesh.replicas, to_string(mesh.parts), threads, passes);
   };
   const auto checkpoint_of = [](const std::filesystem::path& out) {
-    return bytes_of(out / "checkpoints" / checkpoint_name(kSteps));
+    return contents(out / "checkpoints" / checkpoint_name(kSteps));
   };
   for_comms("reproducible", {1, 2, 4}, [&](const Comm& comm, Findings& findings) {
     const auto reference = out_of(setting.ways[0].mesh, 1, 1);

@@ -2,7 +2,6 @@
 // A reproducible convolution block and dense layer: the same bits from cut boxes as from the whole,
 // from any number of threads, and from samples together or one by one.
 #include <doctest/doctest.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <bit>
@@ -15,22 +14,12 @@
 #include "src/nn/layers/convolution_block.hpp"
 #include "src/nn/layers/dense.hpp"
 #include "src/nn/pack.hpp"
+#include "test/harness/threads.hpp"
 
 namespace halomesh {
 namespace {
 
 constexpr std::int64_t kBatch = 2;
-
-class Threads {
- public:
-  explicit Threads(int count) : before_(omp_get_max_threads()) { omp_set_num_threads(count); }
-  Threads(const Threads&) = delete;
-  Threads& operator=(const Threads&) = delete;
-  ~Threads() { omp_set_num_threads(before_); }
-
- private:
-  int before_;
-};
 
 /// Values of many magnitudes, so that the order of sums decides about bits.
 std::vector<float> values_of(std::uint64_t seed, std::int64_t count) {

@@ -106,6 +106,12 @@ class ConvolutionBlock final : public Layer {
   template <class S>
   void run_sparse_data_gradient(const Pass& pass, AnyConstView diff_dst, TensorView<S> diff_src);
   void run_ordered_data_gradient(const Pass& pass, AnyConstView diff_dst, View diff_src);
+  // Elements of the compute type, and where the first window reads.
+  struct SourceBlock {
+    const void* data;
+    Spatial extents, corner;
+  };
+  SourceBlock source_block(AnyConstView src, std::int64_t n, const ConvolutionPiece& boxes);
   template <class Gradient>
   void sum_cells(const Pass& pass, AnyConstView src, AnyConstView diff_dst, Gradient& gradient);
   template <class Gradient>

@@ -55,7 +55,7 @@ Box ConvolutionBlockGeometry::src_block(const Box& dst) const {
     require(covered == box.extent(a + 1),
             text("pooling windows of {} that cover {} of {} elements", pool_[a], covered,
                  box.extent(a + 1)),
-            "for --reproducible use extents that every pooling halves without a rest");
+            "for --reproducible use extents that every pooling halves evenly");
     box.lo[a + 1] = pool_[a] * dst.lo[a + 1];
     box.hi[a + 1] = pool_[a] * dst.hi[a + 1];
   }

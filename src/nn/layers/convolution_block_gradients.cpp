@@ -258,18 +258,12 @@ void ConvolutionBlock::sum_pooled_gradient(const Pass& pass, AnyConstView src,
 template <class Gradient>
 void ConvolutionBlock::sum_cells(const Pass& pass, AnyConstView src, AnyConstView diff_dst,
                                  Gradient& gradient) {
-  const bool in_place = src.type == options_.compute;
   for (std::int64_t n = 0; n < context_.batch; ++n)
     for (const Prepared& piece : weight_pieces_) {
       const ConvolutionPiece& boxes = piece.boxes;
-      const Box& block = in_place ? src.span : boxes.src;
-      const void* const data =
-          in_place ? src.data + n * src.sample_bytes() : source_.read(src, n, block);
-      const Padding padding = padding_of(boxes);
-      PooledWeightGradient::Source<float> source{
-          elements<float>(data), block.shape().spatial(), {}};
-      for (std::size_t a = 0; a < 3; ++a)
-        source.corner[a] = boxes.src.lo[a + 1] - padding.before[a] - block.lo[a + 1];
+      const SourceBlock block = source_block(src, n, boxes);
+      const PooledWeightGradient::Source<float> source{elements<float>(block.data), block.extents,
+                                                       block.corner};
       const auto diff = PooledWeightGradient::Pooled<float>::of(diff_dst.as<float>(), n, boxes.dst);
       const auto argmax = PooledWeightGradient::Argmax::of(argmax_, n, boxes.dst);
       const Spatial extents = boxes.dst.shape().spatial();
@@ -310,23 +304,29 @@ void ConvolutionBlock::backward_parameters(const Pass& pass, std::span<const Any
   bias_sums_.store(parameters_[1].diffs.data(), channels());
 }
 
+// Where the input has the right type, the block is everything that its view spans: strides do not
+// matter.
+ConvolutionBlock::SourceBlock ConvolutionBlock::source_block(AnyConstView src, std::int64_t n,
+                                                             const ConvolutionPiece& boxes) {
+  const bool in_place = src.type == options_.compute;
+  const Box& box = in_place ? src.span : boxes.src;
+  const Padding padding = padding_of(boxes);
+  SourceBlock block{in_place ? src.data + n * src.sample_bytes() : source_.read(src, n, box),
+                    box.shape().spatial(),
+                    {}};
+  for (std::size_t a = 0; a < 3; ++a)
+    block.corner[a] = boxes.src.lo[a + 1] - padding.before[a] - box.lo[a + 1];
+  return block;
+}
+
 template <class Gradient>
 void ConvolutionBlock::add_pooled_gradient(const Pass& pass, Gradient& gradient, AnyConstView src,
                                            AnyConstView diff_dst, std::int64_t n,
                                            const ConvolutionPiece& boxes, bool first) {
-  // Where the input has the right type, the block is everything that its view spans: strides do not
-  // matter.
-  const bool in_place = src.type == options_.compute;
-  const Box& block = in_place ? src.span : boxes.src;
-  const void* const data =
-      in_place ? src.data + n * src.sample_bytes() : source_.read(src, n, block);
-  const ConvolutionGeometry g = geometry_.convolution(boxes);
-  Spatial corner{};
-  for (std::size_t a = 0; a < 3; ++a)
-    corner[a] = boxes.src.lo[a + 1] - g.pad_before[a] - block.lo[a + 1];
+  const SourceBlock block = source_block(src, n, boxes);
   const auto argmax = PooledWeightGradient::Argmax::of(argmax_, n, boxes.dst);
   const auto add = [&]<class S>(const S* values, const auto& diff) {
-    const PooledWeightGradient::Source<S> source{values, block.shape().spatial(), corner};
+    const PooledWeightGradient::Source<S> source{values, block.extents, block.corner};
     gradient.add(source, boxes.dst.shape().spatial(), diff, argmax, options_.slope, first,
                  Poll(pass));
   };
@@ -338,9 +338,9 @@ void ConvolutionBlock::add_pooled_gradient(const Pass& pass, Gradient& gradient,
       add(values, PooledWeightGradient::Pooled<float>::of(diff_dst.as<float>(), n, boxes.dst));
   };
   if (options_.compute == DataType::kBfloat16)
-    add_of(elements<Bfloat16>(data));
+    add_of(elements<Bfloat16>(block.data));
   else
-    add_of(elements<float>(data));
+    add_of(elements<float>(block.data));
 }
 
 }  // namespace HALOMESH_ISA

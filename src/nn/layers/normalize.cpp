@@ -87,30 +87,30 @@ Normalize::Factors Normalize::factors() {
   return {factors_.data(), factors_.data() + channels_, factors_.data() + 2 * channels_};
 }
 
+void Normalize::set_factors(std::int64_t channel, double mean, double variance) {
+  const Factors f = factors();
+  f.mean[channel] = mean;
+  f.inverse[channel] = 1 / std::sqrt(variance + value_of(epsilon_));
+  f.scale[channel] =
+      value_of(parameters_[0].values[static_cast<std::size_t>(channel)]) * f.inverse[channel];
+}
+
 Normalize::Factors Normalize::find_running_factors() {
-  const Factors factors = this->factors();
   for (std::int64_t c = 0; c < channels_; ++c) {
     const auto at = static_cast<std::size_t>(c);
-    factors.mean[c] = value_of(parameters_[2].values[at]);
-    factors.inverse[c] = 1 / std::sqrt(value_of(parameters_[3].values[at]) + value_of(epsilon_));
-    factors.scale[c] = value_of(parameters_[0].values[at]) * factors.inverse[c];
+    set_factors(c, value_of(parameters_[2].values[at]), value_of(parameters_[3].values[at]));
   }
-  return factors;
+  return factors();
 }
 
 Normalize::Factors Normalize::find_factors(AnyConstView moments, std::int64_t n) {
-  const Factors factors = this->factors();
   const auto view = moments.as<double>();
   for (std::int64_t c = 0; c < channels_; ++c) {
     const double* const m = &view.at(n, 2 * group_of(c), 0, 0, 0);
     // Rounding may leave less than nothing of the variance of a constant.
-    const double variance = std::max(m[1] - m[0] * m[0], 0.0);
-    factors.mean[c] = m[0];
-    factors.inverse[c] = 1 / std::sqrt(variance + value_of(epsilon_));
-    factors.scale[c] =
-        value_of(parameters_[0].values[static_cast<std::size_t>(c)]) * factors.inverse[c];
+    set_factors(c, m[0], std::max(m[1] - m[0] * m[0], 0.0));
   }
-  return factors;
+  return factors();
 }
 
 void Normalize::forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,

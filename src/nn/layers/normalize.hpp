@@ -59,6 +59,7 @@ class Normalize final : public Layer {
   Factors find_factors(AnyConstView moments, std::int64_t n);
   Factors find_running_factors();
   Factors factors();
+  void set_factors(std::int64_t channel, double mean, double variance);
   void write_statistics(const Pass& pass, AnyConstView moments);
   std::int64_t group_of(std::int64_t channel) const;
   void sum_diffs(std::span<const AnyConstView> src, AnyConstView diff_dst);
