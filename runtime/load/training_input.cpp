@@ -44,20 +44,28 @@ bool TrainingInput::open(const std::function<bool()>& must_stop, const Stager::R
           std::make_unique<DirectLoader>(validation_.data->reader(), spec(validation_));
     return true;
   }
+  auto staged = stage(must_stop, report);
+  if (staged) open_staged(std::move(*staged));
+  return staged.has_value();
+}
+
+std::optional<StagedSplits> TrainingInput::stage(const std::function<bool()>& must_stop,
+                                                 const Stager::Report& report, const Comm* job) {
   std::vector<SplitSource> splits{
       {"train", training_.data, SampleOwners::of_training(training_.order)}};
   if (validation_.data != nullptr)
     splits.push_back(
         {"validation", validation_.data, SampleOwners::of_validation(validation_.order)});
-  stager_ = std::make_unique<Stager>(mesh_, sample_, *options_, std::move(splits));
-  auto staged = stager_->run(must_stop, report);
-  if (!staged) return false;
+  stager_ = std::make_unique<Stager>(mesh_, sample_, *options_, std::move(splits), job);
+  return stager_->run(must_stop, report);
+}
+
+void TrainingInput::open_staged(StagedSplits staged) {
   training_loader_ =
-      std::make_unique<StageLoader>(mesh_, sample_, std::move(staged->front()), spec(training_));
+      std::make_unique<StageLoader>(mesh_, sample_, std::move(staged.front()), spec(training_));
   if (validation_.data != nullptr)
     validation_loader_ =
-        std::make_unique<StageLoader>(mesh_, sample_, std::move(staged->back()), spec(validation_));
-  return true;
+        std::make_unique<StageLoader>(mesh_, sample_, std::move(staged.back()), spec(validation_));
 }
 
 }  // namespace halomesh

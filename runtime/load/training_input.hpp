@@ -33,13 +33,17 @@ class TrainingInput {
   /// samples staged so far. False when `must_stop` ended the staging on some rank. Collective over
   /// mesh.world(). Throws Error as Stager::run() does.
   bool open(const std::function<bool()>& must_stop, const Stager::Report& report);
+  /// The two halves of open() with a stage. All runs of `job` may share the first: see Stager.
+  std::optional<StagedSplits> stage(const std::function<bool()>& must_stop,
+                                    const Stager::Report& report, const Comm* job = nullptr);
+  void open_staged(StagedSplits staged);
 
   /// Samples that open() stages; 0 without a stage.
   std::int64_t samples_to_stage() const;
-  /// The record of staging, after open(); null without a stage.
+  /// The record of staging, after stage(); null without one.
   const StageRecord* stage_record() const { return stager_ ? &stager_->record() : nullptr; }
 
-  /// Valid after open().
+  /// Valid after open() or open_staged().
   Loader& training() { return *training_loader_; }
   Loader& validation() { return *validation_loader_; }
 

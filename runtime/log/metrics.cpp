@@ -134,10 +134,16 @@ void MetricsLog::evaluation(const EvaluationRecord& record) {
           {"seconds", record.seconds}});
 }
 
-void MetricsLog::stage(const StageRecord& record) {
+std::string to_text(const StageRecord& record, const std::filesystem::path& directory) {
+  return fmt::format("{}{} samples in {:g} s: {:g} MB read, {:g} MB stored in {}",
+                     record.reused ? "reusing the stage of " : "staged ", record.samples,
+                     record.seconds, static_cast<double>(record.bytes_read) * 1e-6,
+                     static_cast<double>(record.bytes_staged) * 1e-6, directory.string());
+}
+
+nlohmann::ordered_json to_json(const StageRecord& record) {
   const RankSpread& ranks = record.rank_seconds;
-  append({{"event", "stage"},
-          {"seconds", record.seconds},
+  return {{"seconds", record.seconds},
           {"samples", record.samples},
           {"bytes_read", record.bytes_read},
           {"bytes_staged", record.bytes_staged},
@@ -148,7 +154,13 @@ void MetricsLog::stage(const StageRecord& record) {
            {{"mean", ranks.mean},
             {"min", ranks.min},
             {"max", ranks.max},
-            {"max_rank", ranks.max_rank}}}});
+            {"max_rank", ranks.max_rank}}}};
+}
+
+void MetricsLog::stage(const StageRecord& record) {
+  nlohmann::ordered_json line = {{"event", "stage"}};
+  line.update(to_json(record));
+  append(std::move(line));
 }
 
 void MetricsLog::phases(const PhaseSummary& summary) { append(to_json(summary)); }

@@ -43,6 +43,9 @@ struct StageRecord {
   bool reused = false;            ///< the stage of an earlier run was reused
   RankSpread rank_seconds;        ///< of wall time of each rank
 };
+/// "staged 128 samples in 0.5 s: 4.2 MB read, 8.4 MB stored in DIRECTORY".
+std::string to_text(const StageRecord& record, const std::filesystem::path& directory);
+nlohmann::ordered_json to_json(const StageRecord& record);
 
 /// metrics.jsonl, one JSON object per line, in the order of training, each with the "time" of its
 /// writing in Unix seconds, to the millisecond. Numbers are written so that reading them gives the

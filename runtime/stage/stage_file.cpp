@@ -36,11 +36,7 @@ std::int64_t StageFile::raw_bytes(std::int64_t block) { return padded(2 * block)
 
 void StageFile::append(std::int64_t slot, std::span<const std::byte> bytes) {
   Entry& entry = index_.at(static_cast<std::size_t>(slot));
-  if (codec_ == StageCodec::kNone) {
-    if (entry.offset < 0) place(entry, block_bytes());
-    store(entry, bytes);
-    return;
-  }
+  if (codec_ == StageCodec::kNone) return append_stored(slot, block_bytes(), bytes);
   std::vector<std::int16_t>& block = held_[slot];
   block.resize(static_cast<std::size_t>(block_));
   std::memcpy(reinterpret_cast<std::byte*>(block.data()) + entry.bytes, bytes.data(), bytes.size());
@@ -51,6 +47,13 @@ void StageFile::append(std::int64_t slot, std::span<const std::byte> bytes) {
   place(entry, std::ssize(stream));
   store(entry, stream);
   held_.erase(slot);
+}
+
+void StageFile::append_stored(std::int64_t slot, std::int64_t of,
+                              std::span<const std::byte> bytes) {
+  Entry& entry = index_.at(static_cast<std::size_t>(slot));
+  if (entry.offset < 0) place(entry, of);
+  store(entry, bytes);
 }
 
 /// Assigns a slot its place in the first file.
@@ -90,24 +93,37 @@ void StageFile::finish() {
     require(index_[slot].offset >= 0 &&
                 (codec_ != StageCodec::kNone || index_[slot].bytes == block_bytes()),
             text("slot {} of the stage {} is missing", slot, name_), "start again");
-  map();
+  map(0);
 }
 
 void StageFile::reopen(std::vector<Descriptor> files, std::vector<Entry> index) {
   files_.clear();
-  for (Descriptor& file : files) files_.emplace_back(std::move(file));
-  index_ = std::move(index);
-  map();
+  index_.assign(index.size(), {});
+  include(std::move(files), 0, index);
 }
 
-void StageFile::map() {
+void StageFile::include(std::vector<Descriptor> files, std::int64_t first,
+                        std::span<const Entry> entries) {
+  const std::size_t before = files_.size();
+  for (Descriptor& file : files) files_.emplace_back(std::move(file));
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    if (entries[i].offset < 0) continue;
+    Entry& entry = index_.at(static_cast<std::size_t>(first) + i);
+    entry = entries[i];
+    entry.file += static_cast<std::int64_t>(before);
+  }
+  map(before);
+}
+
+/// Maps what the index knows of the files that are not mapped yet, from `first_file` on.
+void StageFile::map(std::size_t first_file) {
   std::vector<std::int64_t> ends(files_.size());
   for (const Entry& entry : index_) {
     std::int64_t& end = ends.at(static_cast<std::size_t>(entry.file));
     end = std::max(end, entry.offset + entry.bytes);
   }
-  for (std::size_t i = 0; i < files_.size(); ++i)
-    if (!files_[i].map(ends[i]))
+  for (std::size_t i = first_file; i < files_.size(); ++i)
+    if (files_[i].bytes().empty() && !files_[i].map(ends[i]))
       throw Error(fmt::format("cannot map the stage {}: {}", name_, std::strerror(errno)),
                   "give --stage-dir a directory on a RAM disk or a local file system");
 }

@@ -39,6 +39,9 @@ class StageFile {
   void write(std::int64_t slot, std::span<const std::int16_t> counts) {
     append(slot, std::as_bytes(counts));
   }
+  /// Writes the next bytes of a slot that is a copy of another StageFile's of the same codec, where
+  /// it takes `of` bytes: as they are stored().
+  void append_stored(std::int64_t slot, std::int64_t of, std::span<const std::byte> bytes);
   /// Adopts slots `first`, first + 1, ... with these checksums, which another process has written
   /// to its own StageFile as slots 0, 1, ... in this order; kNone only.
   void adopt(Descriptor file, std::int64_t first, std::span<const std::uint32_t> checksums);
@@ -52,6 +55,9 @@ class StageFile {
     std::uint32_t checksum = 0;
   };
   const std::vector<Entry>& index() const { return index_; }
+  /// Adds files that another StageFile has written: entry i is that of slot `first` + i, by its
+  /// number among these files; entries without an offset are left out. They can be read at once.
+  void include(std::vector<Descriptor> files, std::int64_t first, std::span<const Entry> entries);
   /// Reuses kept files that hold everything in the index, instead of write() and finish().
   void reopen(std::vector<Descriptor> files, std::vector<Entry> index);
 
@@ -77,7 +83,7 @@ class StageFile {
   std::int64_t block_bytes() const { return 2 * block_; }
   void place(Entry& entry, std::int64_t bytes);
   void store(Entry& entry, std::span<const std::byte> bytes);
-  void map();
+  void map(std::size_t first_file);
 
   std::vector<MappedFile> files_;
   std::string name_;

@@ -13,6 +13,7 @@
 #include "runtime/mpi/collective_errors.hpp"
 #include "runtime/mpi/nonblocking_any.hpp"
 #include "runtime/mpi/spread_over.hpp"
+#include "runtime/stage/gather_shares.hpp"
 #include "runtime/stage/sample_scatter.hpp"
 
 namespace halomesh {
@@ -37,9 +38,9 @@ std::string others_kept(const std::filesystem::path& directory, const std::strin
 }
 
 /// On every rank or on none. Collective.
-StageDirectory open_on_all_ranks(const Comm& world, const std::filesystem::path& path) {
+StageDirectory open_on_all_ranks(const Comm& job, const std::filesystem::path& path) {
   std::optional<StageDirectory> directory;
-  on_all_ranks(world, [&] { directory.emplace(path); });
+  on_all_ranks(job, [&] { directory.emplace(path); });
   return std::move(*directory);
 }
 
@@ -51,12 +52,17 @@ std::int64_t Stager::rounds_between_stops(std::int64_t sample_bytes) {
 }
 
 Stager::Stager(const ProcessMesh& mesh, StagedSample sample, StageOptions options,
-               std::vector<SplitSource> splits)
+               std::vector<SplitSource> splits, const Comm* job)
     : mesh_(mesh),
+      job_(job != nullptr ? *job : mesh.world()),
+      twins_(job_.split(mesh.world().rank(), job_.rank())),
       sample_(std::move(sample)),
       options_(std::move(options)),
       splits_(std::move(splits)),
-      directory_(open_on_all_ranks(mesh.world(), options_.directory)) {}
+      directory_(open_on_all_ranks(job_, options_.directory)) {
+  require(twins_.size() == 1 || !options_.keep, "runs that share a stage cannot keep it",
+          "leave --keep-stage out");
+}
 
 std::string Stager::key() const {
   std::ostringstream text;
@@ -79,14 +85,20 @@ std::vector<std::string> Stager::names() const {
   return all;
 }
 
+/// The slots of a replica that run number `run` stages.
+Range Stager::share_of(const SplitSource& split, std::int64_t replica, std::int64_t run) const {
+  return block_range(split.owners.slots(replica), twins_.size(), run);
+}
+
 Stager::Work Stager::open(const SplitSource& split, Descriptor file) const {
-  const std::int64_t slots = split.owners.slots(mesh_.replica());
-  const Range run = block_range(slots, mesh_.shape().parts.count(), mesh_.part());
+  const Range share = share_of(split, mesh_.replica(), twins_.rank());
+  const std::int64_t slots = share.extent();
   return {StageFile(std::move(file), fmt::format("{} in {}", split.name, directory_.path().c_str()),
                     options_.codec, box().empty() ? 0 : slots, box().volume()),
           {},
-          run.lo,
-          run.hi - run.lo,
+          share,
+          block_range(slots, mesh_.shape().parts.count(), mesh_.part()),
+          {},
           {}};
 }
 
@@ -97,12 +109,14 @@ Stager::Work Stager::begin(const SplitSource& split) const {
   // The parts that keep a block hold it in memory until it is complete and can be compressed.
   if (options_.codec == StageCodec::kNone)
     work.files = exchange_node_files(mesh_.group(), !box().empty(), make);
+  if (twins_.size() > 1) work.copies = make();
   return work;
 }
 
 /// True if all ranks have reused the stage that an earlier run kept. Without options_.keep its
 /// files then lose their names.
 bool Stager::take_up_kept(std::vector<Work>& works) {
+  if (twins_.size() > 1) return false;
   const std::string text = key();
   const bool exists = KeptStage::exists(directory_.path(), text);
   if (!options_.keep && mesh_.world().max(std::int64_t{exists ? 1 : 0}) == 0) return false;
@@ -137,20 +151,21 @@ bool Stager::take_up_kept(std::vector<Work>& works) {
   return all;
 }
 
-/// Removes a stage that will not be completed. Collective over mesh.world().
+/// Removes a stage that will not be completed. Collective over the job.
 void Stager::discard() {
   kept_.reset();
-  mesh_.world().barrier();  // the directory is empty once all have cleaned up
+  job_.barrier();  // the directory is empty once all have cleaned up
   directory_.remove_if_made();
 }
 
 /// Throws the same Error on every rank if a node's space does not suffice for its ranks.
 void Stager::require_space(double share_of_raw) {
   std::int64_t needed = 0;
-  for (const SplitSource& split : splits_)
-    needed += split.owners.slots(mesh_.replica()) * StageFile::raw_bytes(box().volume());
+  if (twins_.node().rank() == 0)  // the twins on a node share one copy
+    for (const SplitSource& split : splits_)
+      needed += split.owners.slots(mesh_.replica()) * StageFile::raw_bytes(box().volume());
   const StageDirectory::Space space = directory_.space();
-  const Comm& node = mesh_.node();
+  const Comm& node = job_.node();
   // Ranks of a node may stage to different file systems, such as one for each NUMA domain.
   std::map<std::uint64_t, std::pair<std::int64_t, int>> of_device;
   for (const std::string& text : node.all_gather(fmt::format("{} {}", space.device, needed))) {
@@ -169,7 +184,7 @@ void Stager::require_space(double share_of_raw) {
         fmt::format("the stage needs {} in {} for the {} ranks of a node, where {} are available",
                     megabytes(wanted), directory_.path().c_str(), ranks,
                     megabytes(static_cast<double>(space.available)));
-  if (const std::string text = mesh_.world().first_text(problem); !text.empty()) {
+  if (const std::string text = job_.first_text(problem); !text.empty()) {
     const std::string others = others_kept(directory_.path(), KeptStage::directory_name(key()));
     discard();
     throw Error(
@@ -179,7 +194,7 @@ void Stager::require_space(double share_of_raw) {
 }
 
 /// Reads a first sample into memory to find out how well blocks compress, before anything is
-/// written: throws Error if compressed blocks do not fit either. Collective over mesh.world().
+/// written: throws Error if compressed blocks do not fit either. Collective over the job.
 std::vector<std::byte> Stager::try_deflate(const Read& read) {
   std::vector<std::byte> sample;
   double share = 0;
@@ -193,30 +208,30 @@ std::vector<std::byte> Stager::try_deflate(const Read& read) {
     BlockCodec codec;
     share = static_cast<double>(codec.deflate(counts).size()) / static_cast<double>(sample.size());
   }
-  require_space(kDeflateMargin * mesh_.world().max(share));
+  require_space(kDeflateMargin * job_.max(share));
   return sample;
 }
 
 /// False if some rank has been told to stop.
 bool Stager::stage(const SplitSource& split, Work& work, const std::function<bool()>& must_stop,
                    const Report& report) {
-  const Comm& world = mesh_.world();
-  const std::int64_t slots = split.owners.slots(mesh_.replica()), targets = split.data->targets();
-  const std::int64_t rounds = world.max(block_range(slots, mesh_.group().size(), 0).hi);
+  const std::int64_t slots = work.share.extent(), targets = split.data->targets();
+  const std::int64_t rounds = job_.max(block_range(slots, mesh_.group().size(), 0).hi);
   const std::int64_t between = rounds_between_stops(2 * sample_.shape.volume());
   SampleScatter scatter(mesh_.group(), sample_, slots, work.file, std::move(work.files));
-  NonblockingAny stop(world);
+  NonblockingAny stop(job_);
   const auto reader = split.data->reader();
   const auto sample_of = [&](std::int64_t round) {
-    return split.owners.sample({mesh_.replica(), work.first + round});
+    return split.owners.sample({mesh_.replica(), work.share.lo + work.run.lo + round});
   };
-  work.targets.resize(static_cast<std::size_t>(work.count * targets));
+  const std::int64_t count = work.run.extent();
+  work.targets.resize(static_cast<std::size_t>(count * targets));
   const std::int64_t before = record_.samples;
   for (std::int64_t round = 0; round < rounds; ++round) {
-    const std::int64_t slot = work.first + round;
+    const std::int64_t slot = work.run.lo + round;
     Read read;
-    if (round < work.count) {
-      if (round + 1 < work.count) reader->expect(sample_of(round + 1));
+    if (round < count) {
+      if (round + 1 < count) reader->expect(sample_of(round + 1));
       read = [&](const VoxelSink& sink) {
         reader->stream(sample_of(round), sink,
                        std::span(work.targets)
@@ -234,7 +249,7 @@ bool Stager::stage(const SplitSource& split, Work& work, const std::function<boo
       });
     }
     if (read) scatter.end_sample(slot);
-    report(std::min(before + (round + 1) * world.size(), before + split.owners.samples()));
+    report(std::min(before + (round + 1) * job_.size(), before + split.owners.samples()));
     if (round % between != 0 && round + 1 < rounds) continue;
     scatter.receive(round + 1);
     if (stop.take_result()) return false;
@@ -252,17 +267,19 @@ std::vector<float> Stager::all_targets(const SplitSource& split, const Work& wor
   const std::int64_t targets = split.data->targets(), parts = mesh_.shape().parts.count();
   const std::string mine(reinterpret_cast<const char*>(work.targets.data()),  // NOLINT: bytes
                          work.targets.size() * sizeof(float));
-  const std::vector<std::string> read = mesh_.world().all_gather(mine);
+  const std::vector<std::string> read = job_.all_gather(mine);
   std::vector<float> all(static_cast<std::size_t>(split.owners.samples() * targets));
   for (std::size_t rank = 0; rank < read.size(); ++rank) {
-    const std::int64_t replica = mesh_.shape().replica_of(static_cast<std::int64_t>(rank));
-    const Range run = block_range(split.owners.slots(replica), parts,
-                                  mesh_.shape().part_of(static_cast<std::int64_t>(rank)));
+    const std::int64_t ranks = mesh_.shape().ranks();
+    const std::int64_t in_run = static_cast<std::int64_t>(rank) % ranks;
+    const std::int64_t replica = mesh_.shape().replica_of(in_run);
+    const Range share = share_of(split, replica, static_cast<std::int64_t>(rank) / ranks);
+    const Range run = block_range(share.extent(), parts, mesh_.shape().part_of(in_run));
     const std::size_t bytes = static_cast<std::size_t>(targets) * sizeof(float);
     require(read[rank].size() == static_cast<std::size_t>(run.hi - run.lo) * bytes,
             text("the stage of rank {} lacks targets", rank), "remove it and start again");
     for (std::int64_t slot = run.lo; slot < run.hi; ++slot)
-      std::memcpy(all.data() + split.owners.sample({replica, slot}) * targets,
+      std::memcpy(all.data() + split.owners.sample({replica, share.lo + slot}) * targets,
                   read[rank].data() + static_cast<std::size_t>(slot - run.lo) * bytes, bytes);
   }
   return all;
@@ -274,22 +291,32 @@ void Stager::keep(const std::vector<Work>& works) {
   kept_->complete();
 }
 
-/// Sums this rank's counts over all ranks. Collective over mesh.world().
+/// All slots of this part, as soon as every run has staged its share; counts what this rank has
+/// stored of them. Collective over the job.
+StageFile Stager::whole(const SplitSource& split, Work& work) {
+  record_.bytes_staged += work.file.stored_bytes();
+  if (twins_.size() == 1) return std::move(work.file);
+  GatheredShares gathered =
+      gather_shares(twins_, twins_.node(), box().empty() ? 0 : split.owners.slots(mesh_.replica()),
+                    work.file, std::move(work.copies));
+  record_.bytes_staged += gathered.copied_bytes;
+  return std::move(gathered.file);
+}
+
+/// Sums this rank's counts over all ranks. Collective over the job.
 void Stager::finish_record(const ReadCounts& read, double seconds) {
-  const Comm& world = mesh_.world();
-  record_.rank_seconds = spread_over(world, seconds);
+  record_.rank_seconds = spread_over(job_, seconds);
   record_.seconds = record_.rank_seconds.max;
   std::array<std::int64_t, 4> sums = {read.bytes, read.calls, read.ns, record_.bytes_staged};
-  world.sum(sums);
+  job_.sum(sums);
   record_.bytes_read = sums[0];
   record_.read_calls = sums[1];
   record_.read_seconds = static_cast<double>(sums[2]) * 1e-9;
   record_.bytes_staged = sums[3];
 }
 
-std::optional<std::vector<StagedSplit>> Stager::run(const std::function<bool()>& must_stop,
-                                                    const Report& report) {
-  const Comm& world = mesh_.world();
+std::optional<StagedSplits> Stager::run(const std::function<bool()>& must_stop,
+                                        const Report& report) {
   const double start = MPI_Wtime();
   const ReadCounts before = read_counts();
   std::vector<Work> works;
@@ -298,7 +325,7 @@ std::optional<std::vector<StagedSplit>> Stager::run(const std::function<bool()>&
     for (const SplitSource& split : splits_) record_.samples += split.owners.samples();
   } else {
     for (const SplitSource& split : splits_) works.push_back(begin(split));
-    world.barrier();
+    job_.barrier();
     directory_.remove_if_made();  // its name is no longer needed
     if (options_.codec == StageCodec::kNone) require_space(1);
     for (std::size_t i = 0; i < splits_.size(); ++i)
@@ -308,11 +335,10 @@ std::optional<std::vector<StagedSplit>> Stager::run(const std::function<bool()>&
       }
     if (options_.keep) keep(works);
   }
-  std::vector<StagedSplit> staged;
+  StagedSplits staged;
   for (std::size_t i = 0; i < works.size(); ++i) {
-    record_.bytes_staged += works[i].file.stored_bytes();
     std::vector<float> targets = all_targets(splits_[i], works[i]);
-    staged.push_back({splits_[i].owners, std::move(works[i].file), std::move(targets)});
+    staged.push_back({splits_[i].owners, whole(splits_[i], works[i]), std::move(targets)});
   }
   finish_record(read_counts() - before, MPI_Wtime() - start);
   return staged;

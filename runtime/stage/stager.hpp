@@ -42,6 +42,7 @@ struct StagedSplit {
   StageFile file;              ///< this part's blocks of its replica's samples, by slot
   std::vector<float> targets;  ///< of all samples, in their order
 };
+using StagedSplits = std::vector<StagedSplit>;
 
 /// Stages the splits of one run. Constructor and run() are collective over mesh.world().
 ///
@@ -53,16 +54,20 @@ struct StagedSplit {
 class Stager {
  public:
   /// `sample`: what each part keeps. Throws Error if the directory cannot be used.
+  ///
+  /// `job`: where several runs of a job need the same data, all its ranks, of which consecutive
+  /// ones are a run on a mesh like this one; otherwise null. Constructor and run() are then
+  /// collective over `job`: each run stages a share of the samples and gets the others from the
+  /// runs that have read them (see gather_shares()), and no stage is kept or reused.
   Stager(const ProcessMesh& mesh, StagedSample sample, StageOptions options,
-         std::vector<SplitSource> splits);
+         std::vector<SplitSource> splits, const Comm* job = nullptr);
 
   /// Called on rank 0 with the number of samples staged so far.
   using Report = std::function<void(std::int64_t samples)>;
   /// Stages all splits, or reuses a kept stage. Empty if `must_stop` returned true on some rank. If
   /// a node's space does not suffice, throws Error on every rank before anything is written. What
   /// reading or writing throws is thrown on this rank only.
-  std::optional<std::vector<StagedSplit>> run(const std::function<bool()>& must_stop,
-                                              const Report& report);
+  std::optional<StagedSplits> run(const std::function<bool()>& must_stop, const Report& report);
   const StageRecord& record() const { return record_; }
 
   /// The number of rounds between two collective checks whether to stop, which is also the number
@@ -74,8 +79,10 @@ class Stager {
   /// A split being staged: what this rank reads of it, and the targets read so far.
   struct Work {
     StageFile file;
-    NodeFiles files;                    // until they are part of `file`
-    std::int64_t first = 0, count = 0;  // slots that this rank reads
+    NodeFiles files;    // until they are part of `file`
+    Range share;        // slots of this run; others count from its first
+    Range run;          // slots that this rank reads
+    Descriptor copies;  // empty: for slots that runs on other nodes have read
     std::vector<float> targets;
   };
 
@@ -88,16 +95,20 @@ class Stager {
   bool take_up_kept(std::vector<Work>& works);
   void discard();
   void require_space(double share_of_raw);
+  Range share_of(const SplitSource& split, std::int64_t replica, std::int64_t run) const;
   Work open(const SplitSource& split, Descriptor file) const;
   Work begin(const SplitSource& split) const;
   bool stage(const SplitSource& split, Work& work, const std::function<bool()>& must_stop,
              const Report& report);
   std::vector<std::byte> try_deflate(const Read& read);
+  StageFile whole(const SplitSource& split, Work& work);
   void keep(const std::vector<Work>& works);
   void finish_record(const ReadCounts& read, double seconds);
   std::vector<float> all_targets(const SplitSource& split, const Work& work) const;
 
   const ProcessMesh& mesh_;
+  const Comm& job_;   // of this run alone: mesh_.world()
+  const Comm twins_;  // the ranks of all runs that keep the same blocks
   StagedSample sample_;
   StageOptions options_;
   std::vector<SplitSource> splits_;

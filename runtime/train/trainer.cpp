@@ -18,13 +18,6 @@
 namespace halomesh {
 namespace {
 
-/// Of steps with one pass each, or of the passes of steps.
-SampleOrder make_order(const TrainerOptions& options, const ProcessMesh& mesh,
-                       const Dataset& dataset, std::int64_t passes) {
-  return {options.shuffle, options.seed, dataset.size(), mesh.shape().replicas,
-          pass_batch(options.global_batch, mesh.shape(), passes)};
-}
-
 double clip_norm_of(const TrainerOptions& options, const Optimizer& optimizer) {
   return options.clip_norm.value_or(optimizer.default_clip_norm());
 }
@@ -34,6 +27,12 @@ bool is_first_node(const Comm& world, const Comm& node) {
 }
 
 }  // namespace
+
+SampleOrder sample_order(const TrainerOptions& options, const MeshShape& mesh,
+                         const Dataset& dataset, std::int64_t passes) {
+  return {options.shuffle, options.seed, dataset.size(), mesh.replicas,
+          pass_batch(options.global_batch, mesh, passes)};
+}
 
 std::int64_t pass_batch(std::int64_t global_batch, const MeshShape& mesh, std::int64_t passes) {
   const std::int64_t local = local_batch(global_batch, mesh);
@@ -52,11 +51,11 @@ Trainer::Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geo
       geometry_(geometry),
       parameters_(parameters),
       options_(std::move(options)),
-      order_(make_order(options_, mesh, train, 1)),
-      pass_order_(make_order(options_, mesh, train, options_.accumulate)),
-      validation_order_(validation == nullptr
-                            ? SampleOrder{}
-                            : make_order(options_, mesh, *validation, options_.accumulate)),
+      order_(sample_order(options_, mesh.shape(), train, 1)),
+      pass_order_(sample_order(options_, mesh.shape(), train, options_.accumulate)),
+      validation_order_(validation == nullptr ? SampleOrder{}
+                                              : sample_order(options_, mesh.shape(), *validation,
+                                                             options_.accumulate)),
       schedule_(options_.schedule, std::max<std::int64_t>(1, order_.training_steps())),
       optimizer_(make_optimizer(options_.optimizer)),
       phases_(mesh, geometry, options_.global_batch),
@@ -401,6 +400,11 @@ void Trainer::open_logs() {
 }
 
 bool Trainer::open_input() {
+  if (options_.staged != nullptr) {
+    input_.open_staged(std::move(*options_.staged));
+    if (options_.timeline != nullptr) input_.training().record_in(&options_.timeline->recorder());
+    return true;
+  }
   if (options_.stage) mllog_.staging_start();
   Progress progress("staging", "samples", input_.samples_to_stage(),
                     options_.stage && mesh_.world().rank() == 0);
@@ -416,11 +420,7 @@ bool Trainer::open_input() {
   const StageRecord* const record = input_.stage_record();
   if (!ready || record == nullptr) return ready;
   metrics_.stage(*record);
-  progress.message(fmt::format(
-      "{}{} samples in {:g} s: {:g} MB read, {:g} MB stored in {}",
-      record->reused ? "reusing the stage of " : "staged ", record->samples, record->seconds,
-      static_cast<double>(record->bytes_read) * 1e-6,
-      static_cast<double>(record->bytes_staged) * 1e-6, options_.stage->directory.string()));
+  progress.message(to_text(*record, options_.stage->directory));
   return true;
 }
 

@@ -39,6 +39,7 @@ struct TrainerOptions {
   Shuffle shuffle = Shuffle::kGlobal;
   bool augment = false;  ///< transform training samples by symmetries that preserve their shape
   std::optional<StageOptions> stage;  ///< none: samples are read from the data set every time
+  StagedSplits* staged = nullptr;     ///< a stage made before, which run() takes; null: none
   OptimizerOptions optimizer;
   /// Largest norm of the gradient, 0: any; none: the optimizer's own.
   std::optional<double> clip_norm;
@@ -64,6 +65,11 @@ struct TrainerOptions {
   bool allow_changes = false;  ///< resume() accepts other settings where resume_rules() allow it
   std::string program;         ///< name and version, stored in checkpoints
 };
+
+/// The use of a data set's samples by the passes of each step: `passes` is accumulate, or 1 for
+/// whole steps. Throws as pass_batch().
+SampleOrder sample_order(const TrainerOptions& options, const MeshShape& mesh,
+                         const Dataset& dataset, std::int64_t passes);
 
 /// Samples that a replica takes in each of the `passes` of a step; throws UsageError naming batches
 /// that fit when they cannot be divided.

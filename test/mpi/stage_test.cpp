@@ -87,6 +87,7 @@ struct Case {
   bool augment = false;
   StageCodec codec = StageCodec::kNone;
   bool keep = false;
+  std::int64_t runs = 1;  // on meshes of this shape, that share the stage
 };
 
 void compare_batches(const Batch& got, const Batch& expected, Findings& findings) {
@@ -104,15 +105,18 @@ void compare_batches(const Batch& got, const Batch& expected, Findings& findings
 /// Two epochs and two validations, staged and read; the stage's record.
 StageRecord check_case(const Comm& comm, const std::filesystem::path& directory, const Case& c,
                        Findings& findings) {
-  const ProcessMesh mesh(comm, c.mesh);
+  const auto run = static_cast<int>(comm.rank() / c.mesh.ranks());
+  const ProcessMesh mesh(comm.split(run, comm.rank()), c.mesh);
   const Shape shape{2, 6, 6, 6};
   const StagedSample sample = staged_sample(shape, c.mesh.parts, 1);
+  const auto seed = static_cast<std::uint64_t>(5 + run);
   const MadeUp train(shape, 13, "one"), validation(shape, 7, "two");
-  const SampleOrder order{c.shuffle, 5, train.size(), c.mesh.replicas, 1},
-      validation_order{c.shuffle, 5, validation.size(), c.mesh.replicas, 1};
+  const SampleOrder order{c.shuffle, seed, train.size(), c.mesh.replicas, 1},
+      validation_order{c.shuffle, seed, validation.size(), c.mesh.replicas, 1};
   Stager stager(mesh, sample, {directory, c.codec, c.keep},
                 {{"train", &train, SampleOwners::of_training(order)},
-                 {"validation", &validation, SampleOwners::of_validation(validation_order)}});
+                 {"validation", &validation, SampleOwners::of_validation(validation_order)}},
+                c.runs > 1 ? &comm : nullptr);
   auto staged = stager.run([] { return false; }, [](std::int64_t) {});
   findings.expect(staged.has_value(), [] { return std::string("staging stopped"); });
   const StageRecord record = stager.record();
@@ -190,6 +194,23 @@ TEST_CASE("staged batches on eight ranks equal directly read ones [8 ranks]") {
       for (const bool augment : {false, true})
         check_case(comm, directory.path(),
                    {mesh, Shuffle::kGlobal, augment, StageCodec::kNone, false}, findings);
+  });
+}
+
+TEST_CASE(
+    "runs of one job share a stage: every sample is read once, and each node keeps one copy") {
+  const SharedDirectory directory(test_world());
+  for_comms("sharing a stage", {1, 2, 4, 6}, [&](const Comm& comm, Findings& findings) {
+    for (const std::int64_t runs : {1, 2, 3, 4}) {
+      if (comm.size() % runs != 0) continue;
+      for (const MeshShape& mesh : meshes_of(static_cast<int>(comm.size() / runs)))
+        for (const StageCodec codec : {StageCodec::kNone, StageCodec::kDeflate})
+          check_case(comm, directory.path(), {mesh, Shuffle::kGlobal, true, codec, false, runs},
+                     findings);
+    }
+    comm.barrier();
+    findings.expect(std::filesystem::is_empty(directory.path()),
+                    [] { return std::string("something is left in the stage's directory"); });
   });
 }
 

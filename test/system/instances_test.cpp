@@ -91,6 +91,33 @@ TEST_CASE("instances are the runs alone, bit for bit") {
   }
 }
 
+TEST_CASE("instances stage their data once, all together, and learn the same from it") {
+  for (const char* codec : {"none", "deflate"}) {
+    CAPTURE(codec);
+    Scene scene = two_instances(12);
+    scene.options["parts"] = "2x1x1";
+    scene.options["stage-codec"] = codec;
+    scene.options["stage-dir"] = workshop().fresh("stage").string();
+    const Outcome outcome = scene.train();
+    CAPTURE(outcome.text);
+    REQUIRE(outcome.exit_code == 0);
+    CHECK(lines_starting(outcome.text, "staged ") == 1);
+    std::int64_t bytes = 0;
+    for (const char* split : {"train", "validation"})
+      for (const fs::path& file : scene.files(split))
+        bytes += static_cast<std::int64_t>(fs::file_size(file));
+    const Json record = Json::parse(read_file(scene.out / "instances.json"));
+    CHECK(record.at("stage").at("bytes_read") == bytes);
+    for (const int number : {0, 1}) {
+      const Scene one = alone(scene, number);
+      REQUIRE(one.train().exit_code == 0);
+      check_same_run(one.out, instance(scene, number));
+    }
+    scene.options["keep-stage"] = "";
+    check_failure(scene.train(), 2, {"--keep-stage cannot be used with --instances"});
+  }
+}
+
 TEST_CASE("an instance that diverges does not stop the other") {
   Scene scene = two_instances(12);
   spoil(scene, 1);

@@ -14,7 +14,6 @@
 #include "runtime/posix/input_file.hpp"
 #include "runtime/posix/output_redirection.hpp"
 #include "src/apps/train/training_record.hpp"
-#include "src/apps/train/training_run.hpp"
 
 namespace halomesh {
 namespace {
@@ -32,9 +31,10 @@ double earlier_seconds(const std::filesystem::path& file) {
 }
 
 /// Where nothing fails; collective.
-GroupResult result_of(const Comm& group, const Options& options, const RankBinding& binding) {
+GroupResult result_of(const Comm& group, const Options& options, const RankBinding& binding,
+                      const BeforeRun& before) {
   const double begin_s = MPI_Wtime();
-  const TrainingResult training = run_training(group, options, binding);
+  const TrainingResult training = run_training(group, options, binding, before);
   GroupResult result;
   result.end = name_of(training.end);
   result.steps = training.steps;
@@ -100,14 +100,13 @@ void refuse_shared_files(const Options& options, const std::string& why) {
   };
   if (!options.get<std::string>("trace").empty())
     refuse("trace", "trace one training run alone, which writes the file");
-  if (!options.get<std::string>("stage-dir").empty())
-    refuse("stage-dir", "leave it out: runs do not share a stage, and would stage the data again");
   const auto resume = options.get<std::string>("resume");
   if (resume != "auto" && resume != "never")
     refuse("resume", "leave it out: each run resumes from its own latest checkpoint");
 }
 
-GroupResult train_in_group(const Comm& group, const Options& options, const RankBinding& binding) {
+GroupResult train_in_group(const Comm& group, const Options& options, const RankBinding& binding,
+                           const BeforeRun& before) {
   const std::filesystem::path out = options.get<std::string>("out");
   const double begin_s = MPI_Wtime();
   double earlier_s = 0;
@@ -119,7 +118,7 @@ GroupResult train_in_group(const Comm& group, const Options& options, const Rank
       return std::string();
     });
     const OutputRedirection redirection(out / "output.txt");
-    result = result_of(group, options, binding);
+    result = result_of(group, options, binding, before);
     if (!result.trained && result.is_complete() && earlier_s > 0) result.seconds = earlier_s;
     on_first_rank(group, [&] {
       write_run_record(out / "result.json", to_json(result));

@@ -13,6 +13,7 @@
 #include "runtime/mpi/mpi.hpp"
 #include "src/apps/options/options.hpp"
 #include "src/apps/train/group_result.hpp"
+#include "src/apps/train/training_run.hpp"
 
 namespace halomesh {
 
@@ -40,6 +41,7 @@ void refuse_shared_files(const Options& options, const std::string& why);
 /// Runs run_training() on `group`, with what it prints in OUT/output.txt, and writes
 /// OUT/result.json (see to_json()). No failure of this run is thrown, but returned. Collective over
 /// `group`.
-GroupResult train_in_group(const Comm& group, const Options& options, const RankBinding& binding);
+GroupResult train_in_group(const Comm& group, const Options& options, const RankBinding& binding,
+                           const BeforeRun& before = {});
 
 }  // namespace halomesh

@@ -6,16 +6,19 @@
 #include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "runtime/log/metrics.hpp"
 #include "runtime/mpi/quiet_barrier.hpp"
 #include "runtime/posix/stop_signals.hpp"
+#include "runtime/train/wall_limit.hpp"
 #include "src/apps/launch/output_directory.hpp"
 #include "src/apps/launch/parallel.hpp"
 #include "src/apps/launch/run_record.hpp"
 #include "src/apps/train/group_training.hpp"
+#include "src/apps/train/shared_stage.hpp"
 #include "text_table.hpp"
 
 namespace halomesh {
@@ -50,7 +53,8 @@ double models_per_minute(const std::vector<Instance>& all, double seconds) {
   return 60 * static_cast<double>(models) / seconds;
 }
 
-Json record_of(const std::vector<Instance>& all, const Options& options, double seconds) {
+Json record_of(const std::vector<Instance>& all, const std::optional<SharedStage>& stage,
+               const Options& options, double seconds) {
   Json instances = Json::array();
   for (const Instance& one : all) {
     Json json = {{"directory", one.name},
@@ -59,10 +63,12 @@ Json record_of(const std::vector<Instance>& all, const Options& options, double 
     json.update(to_json(one.result));
     instances.push_back(std::move(json));
   }
-  return {{"time", unix_time()},
-          {"seconds", seconds},
-          {"models_per_minute", models_per_minute(all, seconds)},
-          {"instances", std::move(instances)}};
+  Json record = {{"time", unix_time()},
+                 {"seconds", seconds},
+                 {"models_per_minute", models_per_minute(all, seconds)}};
+  if (stage) record["stage"] = to_json(stage->record);
+  record["instances"] = std::move(instances);
+  return record;
 }
 
 void print_table(std::ostream& out, const std::vector<Instance>& all, double seconds) {
@@ -98,6 +104,9 @@ int train_instances(const Comm& world, const Options& options) {
       divisor_of_ranks(world, "--instances", options.get<std::int64_t>("instances"));
   const std::int64_t ranks_each = world.size() / count;
   refuse_shared_files(options, "with --instances");
+  if (options.get<bool>("keep-stage"))
+    throw UsageError("--keep-stage cannot be used with --instances",
+                     "leave it out: the instances of a job stage their data once, together");
   const std::filesystem::path out = options.get<std::string>("out");
   const RankBinding binding = bind_threads(world);
   const auto lock = hold_directory(world, out, "training", "--out");
@@ -109,14 +118,27 @@ int train_instances(const Comm& world, const Options& options) {
                              name_of_instance(0, count))
               << std::endl;
 
-  const double begin_s = MPI_Wtime();
+  BeforeRun before;
+  const double begin_s = before.started_s;
   const std::int64_t number = world.rank() / ranks_each;
   const Comm group = group_of(world, ranks_each);
+  std::optional<SharedStage> stage;
+  if (!options.get<std::string>("stage-dir").empty()) {
+    const WallLimit limit(begin_s, options.get<double>("wall-limit"));
+    stage = stage_for_runs(world, group, options,
+                           [&] { return signals.requested() || limit.reached(MPI_Wtime(), 0); });
+    if (!stage) {
+      if (world.rank() == 0)
+        std::cout << "stopped while staging; give the same command again to start" << std::endl;
+      return kExitStopped;
+    }
+    before.staged = &stage->splits;
+  }
   Options mine = options;
   mine.replace("out", (out / name_of_instance(number, count)).string());
   mine.replace("seed",
                to_text(options.get<std::uint64_t>("seed") + static_cast<std::uint64_t>(number)));
-  const GroupResult result = train_in_group(group, mine, binding);
+  const GroupResult result = train_in_group(group, mine, binding, before);
   if (group.rank() == 0)
     std::cout << fmt::format("{}: {}{}{}\n", name_of_instance(number, count), result.end,
                              result.has_failed() ? ": " : "", result.error)
@@ -126,7 +148,7 @@ int train_instances(const Comm& world, const Options& options) {
   const double seconds = world.max(MPI_Wtime() - begin_s);
   const auto all = results_of_all(world, count, group.rank() == 0, result);
   if (world.rank() == 0) print_table(std::cout, all, seconds);
-  write_record(world, out / "instances.json", record_of(all, options, seconds));
+  write_record(world, out / "instances.json", record_of(all, stage, options, seconds));
   const bool stopped = std::any_of(all.begin(), all.end(),
                                    [](const Instance& one) { return one.result.end == "stopped"; });
   if (stopped) return kExitStopped;  // failed ones are tried again when the others resume

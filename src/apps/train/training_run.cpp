@@ -78,41 +78,6 @@ std::optional<double> clip_norm_option(const Options& options) {
   return norm;
 }
 
-TrainerOptions trainer_options(const Options& options) {
-  TrainerOptions trainer;
-  trainer.global_batch = options.get<std::int64_t>("batch");
-  trainer.epochs = options.get<std::int64_t>("epochs");
-  trainer.steps = options.get<std::int64_t>("steps");
-  trainer.seed = options.get<std::uint64_t>("seed");
-  trainer.shuffle =
-      options.get<std::string>("shuffle") == "local" ? Shuffle::kLocal : Shuffle::kGlobal;
-  trainer.augment = options.get<bool>("augment");
-  if (const auto stage = options.get<std::string>("stage-dir"); !stage.empty())
-    trainer.stage = {stage,
-                     options.get<std::string>("stage-codec") == "deflate" ? StageCodec::kDeflate
-                                                                          : StageCodec::kNone,
-                     options.get<bool>("keep-stage")};
-  trainer.optimizer = optimizer_options(options);
-  trainer.clip_norm = clip_norm_option(options);
-  trainer.accumulate = options.get<std::int64_t>("accumulate");
-  trainer.payload = payload_type(options);
-  trainer.skips = parse_gradient_skips(options.get<std::string>("skip-gradients"));
-  trainer.schedule = schedule_options(options);
-  trainer.reproducible = options.get<bool>("reproducible");
-  trainer.target_mae = options.get<double>("target-mae");
-  trainer.evaluate_every = options.get<std::int64_t>("evaluate-every");
-  trainer.evaluate_first = options.get<bool>("evaluate-first");
-  trainer.checkpoint_every = options.get<std::int64_t>("checkpoint-every");
-  trainer.keep = options.get<std::int64_t>("keep");
-  trainer.wall_limit_s = options.get<double>("wall-limit");
-  trainer.out = options.get<std::string>("out");
-  trainer.model = model_settings(options);
-  trainer.other = {{"precision", options.get<std::string>("precision")}};
-  trainer.allow_changes = options.get<bool>("allow-changes");
-  trainer.program = fmt::format("halomesh {}", version());
-  return trainer;
-}
-
 /// What --trace asks for; empty without it. Throws UsageError for steps or ranks that cannot be.
 std::optional<TraceRequest> trace_request_of(const Options& options, std::int64_t ranks) {
   TraceRequest request;
@@ -208,12 +173,48 @@ std::string summary(const TrainingResult& result, const TrainerOptions& options)
 
 }  // namespace
 
-TrainingResult run_training(const Comm& world, const Options& options, const RankBinding& binding) {
-  const double started_s = MPI_Wtime();
+TrainerOptions trainer_options(const Options& options) {
+  TrainerOptions trainer;
+  trainer.global_batch = options.get<std::int64_t>("batch");
+  trainer.epochs = options.get<std::int64_t>("epochs");
+  trainer.steps = options.get<std::int64_t>("steps");
+  trainer.seed = options.get<std::uint64_t>("seed");
+  trainer.shuffle =
+      options.get<std::string>("shuffle") == "local" ? Shuffle::kLocal : Shuffle::kGlobal;
+  trainer.augment = options.get<bool>("augment");
+  if (const auto stage = options.get<std::string>("stage-dir"); !stage.empty())
+    trainer.stage = {stage,
+                     options.get<std::string>("stage-codec") == "deflate" ? StageCodec::kDeflate
+                                                                          : StageCodec::kNone,
+                     options.get<bool>("keep-stage")};
+  trainer.optimizer = optimizer_options(options);
+  trainer.clip_norm = clip_norm_option(options);
+  trainer.accumulate = options.get<std::int64_t>("accumulate");
+  trainer.payload = payload_type(options);
+  trainer.skips = parse_gradient_skips(options.get<std::string>("skip-gradients"));
+  trainer.schedule = schedule_options(options);
+  trainer.reproducible = options.get<bool>("reproducible");
+  trainer.target_mae = options.get<double>("target-mae");
+  trainer.evaluate_every = options.get<std::int64_t>("evaluate-every");
+  trainer.evaluate_first = options.get<bool>("evaluate-first");
+  trainer.checkpoint_every = options.get<std::int64_t>("checkpoint-every");
+  trainer.keep = options.get<std::int64_t>("keep");
+  trainer.wall_limit_s = options.get<double>("wall-limit");
+  trainer.out = options.get<std::string>("out");
+  trainer.model = model_settings(options);
+  trainer.other = {{"precision", options.get<std::string>("precision")}};
+  trainer.allow_changes = options.get<bool>("allow-changes");
+  trainer.program = fmt::format("halomesh {}", version());
+  return trainer;
+}
+
+TrainingResult run_training(const Comm& world, const Options& options, const RankBinding& binding,
+                            const BeforeRun& before) {
   MlperfLog mllog = begin_mlperf_log(world, options);
   check_reproducible_options(options);
   TrainerOptions trainer_settings = trainer_options(options);
-  trainer_settings.started_s = started_s;  // opening the data set counts as well
+  trainer_settings.started_s = before.started_s;  // opening the data set counts as well
+  trainer_settings.staged = before.staged;
   trainer_settings.mllog = &mllog;
   const auto optimizer = make_optimizer(trainer_settings.optimizer);
   NetworkOnMesh network(world, options.get<PartGrid>("parts"), options,

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// The stage of several training runs: see shared_stage.hpp.
+#include "src/apps/train/shared_stage.hpp"
+
+#include <memory>
+#include <utility>
+
+#include "runtime/data/open_dataset.hpp"
+#include "runtime/load/training_input.hpp"
+#include "runtime/log/progress.hpp"
+#include "src/apps/options/model_options.hpp"
+#include "src/apps/train/training_run.hpp"
+
+namespace halomesh {
+
+std::optional<SharedStage> stage_for_runs(const Comm& job, const Comm& group,
+                                          const Options& options,
+                                          const std::function<bool()>& must_stop) {
+  const TrainerOptions trainer = trainer_options(options);
+  const auto parts = options.get<PartGrid>("parts");
+  const ProcessMesh mesh(group, make_mesh(group.size(), parts));
+  const Model model = make_model(options, precision_named(options.get<std::string>("precision")),
+                                 trainer.reproducible);
+  const std::filesystem::path data = options.get<std::string>("data");
+  const auto targets = options.get<std::int64_t>("targets");
+  const auto split = [&](const char* name) {
+    return open_dataset(job, data, name, model.input(), targets);
+  };
+  const auto order = [&](const Dataset& dataset) {
+    return sample_order(trainer, mesh.shape(), dataset, trainer.accumulate);
+  };
+  const auto training = split("train");
+  const auto validation = trainer.evaluate_every > 0 ? split("validation") : nullptr;
+  TrainingInput input(
+      mesh, model.geometry(parts), model.input_type(), true, {training.get(), order(*training)},
+      {validation.get(), validation ? order(*validation) : SampleOrder{}}, trainer.stage);
+  Progress progress("staging", "samples", input.samples_to_stage(), job.rank() == 0);
+  auto staged = input.stage(
+      must_stop, [&](std::int64_t samples) { progress.update(samples); }, &job);
+  progress.finish();
+  if (!staged) return {};
+  progress.message(to_text(*input.stage_record(), trainer.stage->directory) + " for all instances");
+  return SharedStage{std::move(*staged), *input.stage_record()};
+}
+
+}  // namespace halomesh
