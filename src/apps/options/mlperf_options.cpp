@@ -7,6 +7,31 @@
 #include "runtime/machine/topology.hpp"
 
 namespace halomesh {
+namespace {
+
+/// Collective over `world`.
+MlperfSubmission mlperf_submission(const Comm& world, const Options& options) {
+  const std::int64_t is_first_of_node = world.node().rank() == 0 ? 1 : 0;
+  MlperfSubmission submission;
+  submission.benchmark = options.get<std::string>("model");
+  submission.org = options.get<std::string>("submission-org");
+  submission.division = options.get<std::string>("submission-division");
+  submission.status = options.get<std::string>("submission-status");
+  submission.platform = options.get<std::string>("submission-platform");
+  submission.poc_name = options.get<std::string>("submission-poc-name");
+  submission.poc_email = options.get<std::string>("submission-poc-email");
+  submission.seed = options.get<std::uint64_t>("seed");
+  submission.ranks = world.size();
+  submission.nodes = world.sum(is_first_of_node);
+  if (submission.platform.empty()) {
+    const std::string cpu = Topology::of_this_node().cpu_model();
+    submission.platform =
+        fmt::format("{} x {}", submission.nodes, cpu.empty() ? "unknown CPU" : cpu);
+  }
+  return submission;
+}
+
+}  // namespace
 
 void add_mlperf_options(Options& options) {
   options.group("MLPerf log")
@@ -31,25 +56,9 @@ MlperfLog begin_mlperf_log(const Comm& world, const Options& options) {
   return log;
 }
 
-MlperfSubmission mlperf_submission(const Comm& world, const Options& options) {
-  const std::int64_t is_first_of_node = world.node().rank() == 0 ? 1 : 0;
-  MlperfSubmission submission;
-  submission.benchmark = options.get<std::string>("model");
-  submission.org = options.get<std::string>("submission-org");
-  submission.division = options.get<std::string>("submission-division");
-  submission.status = options.get<std::string>("submission-status");
-  submission.platform = options.get<std::string>("submission-platform");
-  submission.poc_name = options.get<std::string>("submission-poc-name");
-  submission.poc_email = options.get<std::string>("submission-poc-email");
-  submission.seed = options.get<std::uint64_t>("seed");
-  submission.ranks = world.size();
-  submission.nodes = world.sum(is_first_of_node);
-  if (submission.platform.empty()) {
-    const std::string cpu = Topology::of_this_node().cpu_model();
-    submission.platform =
-        fmt::format("{} x {}", submission.nodes, cpu.empty() ? "unknown CPU" : cpu);
-  }
-  return submission;
+void start_mlperf_run(const Comm& world, const Options& options, MlperfLog& log) {
+  log.submission(mlperf_submission(world, options));
+  log.run_start();
 }
 
 }  // namespace halomesh

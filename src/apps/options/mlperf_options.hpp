@@ -15,8 +15,8 @@ void add_mlperf_options(Options& options);
 /// Local.
 MlperfLog begin_mlperf_log(const Comm& world, const Options& options);
 
-/// The submission's entries; the platform is that of rank 0's node unless an option names it.
-/// Collective over `world`.
-MlperfSubmission mlperf_submission(const Comm& world, const Options& options);
+/// Logs the submission's entries, with the platform of rank 0's node unless an option names it, and
+/// run_start, which starts the clock. Collective over `world`.
+void start_mlperf_run(const Comm& world, const Options& options, MlperfLog& log);
 
 }  // namespace halomesh

@@ -122,10 +122,14 @@ int train_instances(const Comm& world, const Options& options) {
   const double begin_s = before.started_s;
   const std::int64_t number = world.rank() / ranks_each;
   const Comm group = group_of(world, ranks_each);
+  Options mine = options;
+  mine.replace("out", (out / name_of_instance(number, count)).string());
+  mine.replace("seed",
+               to_text(options.get<std::uint64_t>("seed") + static_cast<std::uint64_t>(number)));
   std::optional<SharedStage> stage;
   if (!options.get<std::string>("stage-dir").empty()) {
     const WallLimit limit(begin_s, options.get<double>("wall-limit"));
-    stage = stage_for_runs(world, group, options,
+    stage = stage_for_runs(world, group, mine,
                            [&] { return signals.requested() || limit.reached(MPI_Wtime(), 0); });
     if (!stage) {
       if (world.rank() == 0)
@@ -133,11 +137,8 @@ int train_instances(const Comm& world, const Options& options) {
       return kExitStopped;
     }
     before.staged = &stage->splits;
+    before.mllog = &stage->mllog;
   }
-  Options mine = options;
-  mine.replace("out", (out / name_of_instance(number, count)).string());
-  mine.replace("seed",
-               to_text(options.get<std::uint64_t>("seed") + static_cast<std::uint64_t>(number)));
   const GroupResult result = train_in_group(group, mine, binding, before);
   if (group.rank() == 0)
     std::cout << fmt::format("{}: {}{}{}\n", name_of_instance(number, count), result.end,

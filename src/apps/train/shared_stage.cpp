@@ -8,6 +8,7 @@
 #include "runtime/data/open_dataset.hpp"
 #include "runtime/load/training_input.hpp"
 #include "runtime/log/progress.hpp"
+#include "src/apps/options/mlperf_options.hpp"
 #include "src/apps/options/model_options.hpp"
 #include "src/apps/train/training_run.hpp"
 
@@ -16,11 +17,13 @@ namespace halomesh {
 std::optional<SharedStage> stage_for_runs(const Comm& job, const Comm& group,
                                           const Options& options,
                                           const std::function<bool()>& must_stop) {
+  MlperfLog mllog = begin_mlperf_log(group, options);
   const TrainerOptions trainer = trainer_options(options);
   const auto parts = options.get<PartGrid>("parts");
   const ProcessMesh mesh(group, make_mesh(group.size(), parts));
   const Model model = make_model(options, precision_named(options.get<std::string>("precision")),
                                  trainer.reproducible);
+  start_mlperf_run(group, options, mllog);
   const std::filesystem::path data = options.get<std::string>("data");
   const auto targets = options.get<std::int64_t>("targets");
   const auto split = [&](const char* name) {
@@ -34,13 +37,15 @@ std::optional<SharedStage> stage_for_runs(const Comm& job, const Comm& group,
   TrainingInput input(
       mesh, model.geometry(parts), model.input_type(), true, {training.get(), order(*training)},
       {validation.get(), validation ? order(*validation) : SampleOrder{}}, trainer.stage);
+  mllog.staging_start();
   Progress progress("staging", "samples", input.samples_to_stage(), job.rank() == 0);
   auto staged = input.stage(
       must_stop, [&](std::int64_t samples) { progress.update(samples); }, &job);
   progress.finish();
   if (!staged) return {};
+  mllog.staging_stop();
   progress.message(to_text(*input.stage_record(), trainer.stage->directory) + " for all instances");
-  return SharedStage{std::move(*staged), *input.stage_record()};
+  return SharedStage{std::move(*staged), *input.stage_record(), std::move(mllog)};
 }
 
 }  // namespace halomesh

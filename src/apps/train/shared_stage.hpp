@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "runtime/log/metrics.hpp"
+#include "runtime/log/mllog.hpp"
 #include "runtime/mpi/mpi.hpp"
 #include "runtime/stage/stager.hpp"
 #include "src/apps/options/options.hpp"
@@ -15,11 +16,12 @@ namespace halomesh {
 struct SharedStage {
   StagedSplits splits;  ///< what this rank keeps; for one run
   StageRecord record;   ///< sums over the job
+  MlperfLog mllog;      ///< of one run, whose clock started before the data was opened
 };
 
 /// Reads the data of --data once for all runs of `job`, whose groups of consecutive ranks are like
-/// `group`, and stages it in --stage-dir; reports progress on rank 0. Empty if `must_stop` was true
-/// on some rank. Collective over `job`.
+/// `group`, and stages it in --stage-dir; reports progress on rank 0. `options` are those of this
+/// rank's run. Empty if `must_stop` was true on some rank. Collective over `job`.
 std::optional<SharedStage> stage_for_runs(const Comm& job, const Comm& group,
                                           const Options& options,
                                           const std::function<bool()>& must_stop);

@@ -210,7 +210,8 @@ TrainerOptions trainer_options(const Options& options) {
 
 TrainingResult run_training(const Comm& world, const Options& options, const RankBinding& binding,
                             const BeforeRun& before) {
-  MlperfLog mllog = begin_mlperf_log(world, options);
+  MlperfLog mllog =
+      before.mllog != nullptr ? std::move(*before.mllog) : begin_mlperf_log(world, options);
   check_reproducible_options(options);
   TrainerOptions trainer_settings = trainer_options(options);
   trainer_settings.started_s = before.started_s;  // opening the data set counts as well
@@ -224,8 +225,7 @@ TrainingResult run_training(const Comm& world, const Options& options, const Ran
   const std::optional<TraceRequest> trace_request = trace_request_of(options, world.size());
   trainer_settings.reduction = reduction_named(options.get<std::string>("reduction"));
 
-  mllog.submission(mlperf_submission(world, options));
-  mllog.run_start();
+  if (before.mllog == nullptr) start_mlperf_run(world, options, mllog);
   const std::filesystem::path data = options.get<std::string>("data");
   const auto targets = options.get<std::int64_t>("targets");
   const auto training = open_dataset(world, data, "train", network.model.input(), targets);

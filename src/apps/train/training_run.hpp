@@ -19,6 +19,7 @@ TrainerOptions trainer_options(const Options& options);
 struct BeforeRun {
   double started_s = MPI_Wtime();  ///< when the job's time began, of --wall-limit
   StagedSplits* staged = nullptr;  ///< the data, which the run takes; null: it reads it itself
+  MlperfLog* mllog = nullptr;      ///< its log, started, which the run takes; null: none yet
 };
 
 /// Trains as the options of `train` say, into its --out, from where an earlier run stopped. Prints
