@@ -39,6 +39,7 @@ struct Setting {
   std::int64_t kernel = 2;
   OptimizerOptions optimizer{"sgd", 0.9, 1e-4};
   std::vector<Way> ways;
+  std::optional<double> clip_norm{};
 };
 
 const std::vector<Way> kAllWays{{{1, {1, 1, 1}}},       {{1, {1, 1, 1}}, 2, 2}, {{2, {1, 1, 1}}, 2},
@@ -66,6 +67,7 @@ void expect_one_result(const Setting& setting) {
       TrainingRequest request{setting.kernel, mesh, kSteps, directory.path(), {}};
       request.out = out_of(mesh, threads, passes);
       request.optimizer = setting.optimizer;
+      request.clip_norm = setting.clip_norm;
       request.accumulate = passes;
       request.reproducible = true;
       request.filters = 16;
@@ -86,6 +88,7 @@ void expect_one_result(const Setting& setting) {
     TrainingRequest plain{setting.kernel, setting.ways[0].mesh, kSteps, directory.path(), {}};
     plain.out = directory.path() / "plain";
     plain.optimizer = setting.optimizer;
+    plain.clip_norm = setting.clip_norm;
     plain.filters = 16;
     const std::vector<double> losses = train(comm, plain);
     const std::vector<double> expected = read_losses(reference / "metrics.jsonl");
@@ -109,6 +112,8 @@ TEST_CASE("so it has with norms of tensors and of all gradients [4 ranks]") {
     setting.ways = kFewWays;
     expect_one_result(setting);
   }
+  // Far below the norms that occur.
+  expect_one_result({2, {"sgd", 0.9, 1e-4}, kFewWays, 0.01});
 }
 
 }  // namespace

@@ -73,6 +73,7 @@ struct TrainingRequest {
   std::vector<GradientSkip> skips{};
   bool reproducible = false;
   std::int64_t filters = 8;
+  std::optional<double> clip_norm{};  ///< none: the optimizer's own
 };
 
 /// The loss of each step, oldest first, as written by rank 0. Local.
@@ -116,6 +117,7 @@ inline std::vector<double> train(const Comm& comm, const TrainingRequest& reques
   options.allow_changes = request.allow_changes;
   options.skips = request.skips;
   options.reproducible = request.reproducible;
+  options.clip_norm = request.clip_norm;
   Parameters parameters(geometry, mesh.part(), states_of(options));
   parameters.initialize(kSeed);
   const CounterRng signs(request.perturbation_seed, RandomUse::kSynth);
