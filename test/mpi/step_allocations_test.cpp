@@ -13,6 +13,7 @@
 #include "runtime/load/stage_loader.hpp"
 #include "runtime/log/phase_times.hpp"
 #include "runtime/step/training_step.hpp"
+#include "src/nn/losses/mean_squared_error.hpp"
 #include "src/nn/onednn_library.hpp"
 #include "src/nn/optimizers/registry.hpp"
 #include "src/nn/optimizers/sgd.hpp"
@@ -74,8 +75,9 @@ TEST_CASE("a step allocates nothing, traced or not") {
         trace.send_to(&timeline);
         PhaseTimes times;
         Sgd sgd;
-        TrainingStep training(mesh, model, geometry, parameters, sgd, 1, traced ? &trace : nullptr,
-                              reduction);
+        MeanSquaredError loss(geometry.tensors().back().shape);
+        TrainingStep training(mesh, model, geometry, parameters, sgd, loss, 1,
+                              traced ? &trace : nullptr, reduction);
         ConstantLoader loader(training.executor().input_span(), types.input);
         const auto step = [&](std::int64_t number) {
           trace.clear();
@@ -117,8 +119,10 @@ TEST_CASE("steps of several passes with clipping and any optimizer allocate noth
         states.emplace_back(kGradientResidual);
         Parameters parameters(geometry, mesh.part(), states);
         parameters.initialize(1);
+        MeanSquaredError loss(geometry.tensors().back().shape);
         const bool rounds = reduction != Reduction::kFlat && name != "nesterov";
-        TrainingStep training(mesh, model, geometry, parameters, *optimizer, 1, nullptr, reduction,
+        TrainingStep training(mesh, model, geometry, parameters, *optimizer, loss, 1, nullptr,
+                              reduction,
                               {2, 1e-6, rounds ? DataType::kBfloat16 : DataType::kFloat32});
         ConstantLoader loader(training.executor().input_span(), DataType::kFloat32);
         training.run(loader, {1, 0, 0.001F});

@@ -10,6 +10,7 @@
 #include "runtime/train/checkpoint_directory.hpp"
 #include "src/apps/launch/run_record.hpp"
 #include "src/apps/train/network_on_mesh.hpp"
+#include "src/nn/losses/mean_squared_error.hpp"
 
 namespace halomesh {
 
@@ -63,7 +64,8 @@ Evaluation evaluate_checkpoint(const Comm& world, const Options& options,
                        network.model.input_type(), network.mesh.replica()});
   const SampleOrder order{Shuffle::kGlobal, 0, dataset->size(), shape.replicas, local};
   const StopSignals signals;
-  Evaluation result = evaluate(network.mesh, executor, loader, order, sink,
+  MeanSquaredError loss(executor.output_shape());
+  Evaluation result = evaluate(network.mesh, executor, loader, loss, order, sink,
                                [&signals] { return signals.requested(); });
   require(!result.stopped, signals.name() + " received: stopped before the last sample",
           "nothing has been written; give the same command again");
