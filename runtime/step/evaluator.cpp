@@ -17,8 +17,12 @@ AnyConstView input_view(const Batch& batch, const Box& span, std::int64_t local_
   return {batch.data.data, batch.data.type, span, local_batch};
 }
 
-AnyConstView target_view(const Batch& batch, const Box& box, std::int64_t samples) {
-  return ConstView{batch.targets.data(), box, samples};
+AnyConstView targets_of(const Batch& batch, const Loss& loss, ConstView output) {
+  const Box box = loss.target_box(output.span);
+  require(output.span.empty() || batch.targets.span == box,
+          text("targets of {} for a block {} of the output", batch.targets.span, output.span),
+          "this is an error of the program; report it with the options of the run");
+  return batch.targets;
 }
 
 namespace {
@@ -92,7 +96,7 @@ Evaluation evaluate(const ProcessMesh& mesh, Executor& executor, Loader& loader,
     std::fill(sums.begin(), sums.end(), 0.0);
     if (!owned.empty()) {
       const ConstView output = samples_of(executor.output(), 0, batch.count);
-      const AnyConstView targets = target_view(batch, loss.target_box(owned), batch.count);
+      const AnyConstView targets = targets_of(batch, loss, output);
       loss.add_sums(output, targets, sums);
       if (sink) sink(batch.samples, output, targets);
     }

@@ -42,10 +42,10 @@ Evaluation evaluate(const ProcessMesh& mesh, Executor& executor, Loader& loader,
                     const SampleOrder& order, const PredictionSink& sink = {},
                     const std::function<bool()>& must_stop = {}, bool exact = false);
 
+/// The targets of a batch for a block of the output. Throws Error unless they span its box.
+AnyConstView targets_of(const Batch& batch, const Loss& loss, ConstView output);
 /// The input of a loader's batch as the executor takes it: always order.local_batch samples, of
 /// which the first batch.count are valid.
 AnyConstView input_view(const Batch& batch, const Box& span, std::int64_t local_batch);
-/// The targets of the first `samples` of a batch.
-AnyConstView target_view(const Batch& batch, const Box& box, std::int64_t samples);
 
 }  // namespace halomesh

@@ -109,7 +109,7 @@ double TrainingStep::find_loss(const Batch& batch, std::int64_t global_batch) {
   const ConstView output = executor_.output();
   if (output.span.empty() && loss_sums_.empty()) return 0;
   const TraceScope scope(trace_, Phase::kLoss);
-  const AnyConstView target = target_view(batch, loss_.target_box(output.span), output.batch);
+  const AnyConstView target = targets_of(batch, loss_, output);
   if (!loss_sums_.empty()) {
     std::fill(loss_sums_.begin(), loss_sums_.end(), 0.0);
     loss_.add_sums(output, target, loss_sums_);

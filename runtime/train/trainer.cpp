@@ -64,7 +64,7 @@ Trainer::Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geo
                 phases_.trace(), options_.reduction,
                 {options_.accumulate, clip_norm_of(options_, *optimizer_), options_.payload,
                  options_.reproducible}),
-      input_(mesh, geometry, model.input_type(), !executor().output().span.empty(),
+      input_(mesh, geometry, model.input_type(), loss.target_box(executor().output().span),
              {&train, pass_order_},
              {options_.evaluate_every > 0 ? validation : nullptr, validation_order_},
              options_.stage),

@@ -152,10 +152,10 @@ class Zeros final : public Dataset {
 
  private:
   class Reader final : public SampleReader {
-    void read(std::int64_t /*sample*/, AnyView dst, std::span<float> /*targets*/) override {
+    void read(std::int64_t /*sample*/, AnyView dst, AnyView /*targets*/) override {
       clear(dst, dst.span);
     }
-    void stream(std::int64_t sample, const VoxelSink& sink, std::span<float> targets) override {
+    void stream(std::int64_t sample, const VoxelSink& sink, AnyView targets) override {
       const Tensor whole(Box::whole(kStagedShape), 1, DataType::kInt16);
       read(sample, whole.any_view(), targets);
       sink(0, {whole.any_view().data, static_cast<std::size_t>(2 * kStagedShape.volume())});
@@ -177,8 +177,8 @@ std::int64_t allocations_of_batches(const ProcessMesh& mesh, const PartGrid& gri
                 {{"train", &data, SampleOwners::of_training(order)}});
   auto staged = stager.run([] { return false; }, [](std::int64_t) {});
   StageLoader loader(mesh, sample, std::move(staged->front()),
-                     {kStagedShape, sample.blocks[static_cast<std::size_t>(mesh.part())], 1, 1,
-                      type, mesh.replica()});
+                     {kStagedShape, sample.blocks[static_cast<std::size_t>(mesh.part())],
+                      Box::whole({1, 1, 1, 1}), 1, type, mesh.replica()});
   const BatchSchedule schedule = order.training(0, 0, transformed ? &draw : nullptr);
   for (int round = 0; round < 3; ++round) loader.append(schedule);
   const auto run = [&] {

@@ -44,7 +44,7 @@ class MeasuredTraining {
     training_.executor().set_sending(plan.sending);
     const BatchSpec spec{network.model.input(),
                          executor().input_span(),
-                         executor().output().span.extent(kC),
+                         loss_.target_box(executor().output().span),
                          local,
                          network.model.input_type(),
                          network.mesh.replica()};

@@ -33,7 +33,7 @@ Share read_share(const Comm& world, const Dataset& dataset, SpectrumFeatures* sp
     for (std::int64_t i = world.rank(); i < dataset.size() && !others_failed(); i += world.size()) {
       require(!signals.requested(), signals.name() + " received: stopped before the last sample",
               "give the same command again");
-      reader->read(i, voxels, targets);
+      reader->read(i, voxels, scalars(targets));
       share.targets.values.insert(share.targets.values.end(), targets.begin(), targets.end());
       if (spectra == nullptr) continue;
       const std::vector<double> row = spectra->of(counts);
