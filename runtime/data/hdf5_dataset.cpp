@@ -41,7 +41,7 @@ class Hdf5SampleReader final : public SampleReader {
  public:
   explicit Hdf5SampleReader(const Hdf5Dataset& dataset) : dataset_(dataset) {}
 
-  void read(std::int64_t sample, AnyView dst, std::span<float> targets) override {
+  void read(std::int64_t sample, AnyView dst, AnyView targets) override {
     if (!Box::whole(dataset_.shape()).contains(dst.span))
       throw Error(fmt::format("block {} is not within the sample {}", dst.span, dataset_.shape()));
     const Place place = begin(sample, targets);
@@ -54,7 +54,7 @@ class Hdf5SampleReader final : public SampleReader {
     });
   }
   void read_slabs(std::int64_t sample, const Box& box, const SlabSink& sink,
-                  std::span<float> targets) override {
+                  AnyView targets) override {
     const Place place = begin(sample, targets);
     if (box.empty()) return;
     go_through(place, box, [&](const Box& slab, std::span<const std::byte> bytes) {
@@ -64,7 +64,7 @@ class Hdf5SampleReader final : public SampleReader {
       return search.found();
     });
   }
-  void stream(std::int64_t sample, const VoxelSink& sink, std::span<float> targets) override {
+  void stream(std::int64_t sample, const VoxelSink& sink, AnyView targets) override {
     const Shape& shape = dataset_.shape();
     go_through(begin(sample, targets), Box::whole(shape),
                [&](const Box& slab, std::span<const std::byte> bytes) {
@@ -81,7 +81,7 @@ class Hdf5SampleReader final : public SampleReader {
     std::string where;       // for messages
   };
   /// Opens the sample's file and reads its targets.
-  Place begin(std::int64_t sample, std::span<float> targets) {
+  Place begin(std::int64_t sample, AnyView targets) {
     const SampleIndex::Place place = dataset_.place(sample);
     if (place.file != open_file_) open(place.file);
     const std::string where = fmt::format("{}: sample {}", file_->path().c_str(), place.index);
@@ -97,7 +97,7 @@ class Hdf5SampleReader final : public SampleReader {
     blocks_.emplace(*file_, dataset_.kind().voxels);
     open_file_ = file;
   }
-  void read_targets(std::int64_t index, std::span<float> targets, const std::string& where);
+  void read_targets(std::int64_t index, AnyView targets, const std::string& where);
   template <class Take>
   void go_through(const Place& place, const Box& block, const Take& take);
   Slab slab_of(std::int64_t index, const Box& box) const;
@@ -128,14 +128,13 @@ Slab Hdf5SampleReader::slab_of(std::int64_t index, const Box& box) const {
   return slab;
 }
 
-void Hdf5SampleReader::read_targets(std::int64_t index, std::span<float> targets,
-                                    const std::string& where) {
+void Hdf5SampleReader::read_targets(std::int64_t index, AnyView targets, const std::string& where) {
   Slab row{{0}, {dataset_.targets()}};
   if (dataset_.kind().stacked) row = {{index, 0}, {1, dataset_.targets()}};
   all_targets_.resize(static_cast<std::size_t>(dataset_.targets()));
   file_->read<float>(dataset_.kind().targets, row, all_targets_);
   check_targets(all_targets_, where);
-  std::copy_n(all_targets_.begin(), targets.size(), targets.begin());
+  copy_scalars(all_targets_, targets);
 }
 
 /// Reads a block in slabs of whole planes: take(slab, its counts) returns the first negative voxel

@@ -115,18 +115,18 @@ class TfRecordSampleReader final : public SampleReader {
   explicit TfRecordSampleReader(const TfRecordDataset& dataset)
       : dataset_(dataset), records_(largest_payload(dataset.shape(), dataset.targets())) {}
 
-  void read(std::int64_t sample, AnyView dst, std::span<float> targets) override {
+  void read(std::int64_t sample, AnyView dst, AnyView targets) override {
     if (!Box::whole(dataset_.shape()).contains(dst.span))
       throw Error(fmt::format("block {} is not within the sample {}", dst.span, dataset_.shape()));
     BlockWriter block(dataset_.shape(), dst);
     take_record(sample, block, targets);
   }
   void read_slabs(std::int64_t sample, const Box& box, const SlabSink& sink,
-                  std::span<float> targets) override {
+                  AnyView targets) override {
     SlabCollector collector(dataset_.shape(), slabs(box), slab_, sink);
     take_record(sample, collector, targets);
   }
-  void stream(std::int64_t sample, const VoxelSink& sink, std::span<float> targets) override {
+  void stream(std::int64_t sample, const VoxelSink& sink, AnyView targets) override {
     CheckedStream checked(sink);
     take_record(sample, checked, targets);
   }
@@ -138,11 +138,11 @@ class TfRecordSampleReader final : public SampleReader {
   /// Passes the voxels of a record to `taker`: take() as a VoxelSink does, then negative(), the
   /// first voxel below 0.
   template <class Taker>
-  void take_record(std::int64_t sample, Taker& taker, std::span<float> targets);
+  void take_record(std::int64_t sample, Taker& taker, AnyView targets);
   std::int64_t open(const TfRecordDataset::Place& place);
   template <class Taker>
   void decode(const TfRecordDataset::Place& place, std::int64_t length, Taker& taker,
-              std::span<float> targets);
+              AnyView targets);
   void check_format(const TfRecordDataset::Place& place,
                     const ExampleDecoder::Contents& found) const;
   [[noreturn]] void fail(const TfRecordDataset::Place& place, const std::string& what,
@@ -160,8 +160,7 @@ class TfRecordSampleReader final : public SampleReader {
 };
 
 template <class Taker>
-void TfRecordSampleReader::take_record(std::int64_t sample, Taker& taker,
-                                       std::span<float> targets) {
+void TfRecordSampleReader::take_record(std::int64_t sample, Taker& taker, AnyView targets) {
   const TfRecordDataset::Place place = dataset_.place(sample);
   const std::int64_t length = open(place);
   // The checksum comes last: if it is wrong, that is what is reported.
@@ -211,7 +210,7 @@ std::int64_t TfRecordSampleReader::open(const TfRecordDataset::Place& place) {
 
 template <class Taker>
 void TfRecordSampleReader::decode(const TfRecordDataset::Place& place, std::int64_t length,
-                                  Taker& taker, std::span<float> targets) {
+                                  Taker& taker, AnyView targets) {
   const Shape& shape = dataset_.shape();
   const std::int64_t expected = voxel_bytes(shape);
   const auto found = decoder_.decode(
@@ -221,7 +220,7 @@ void TfRecordSampleReader::decode(const TfRecordDataset::Place& place, std::int6
       },
       records_.path(), place.record);
   check_format(place, found);
-  std::copy_n(found.targets.begin(), targets.size(), targets.begin());
+  copy_scalars(found.targets, targets);
   check_voxels(taker.negative(), shape, {},
                fmt::format("{}: record {}", records_.path(), place.record));
 }

@@ -17,8 +17,9 @@ DirectLoader::DirectLoader(std::unique_ptr<SampleReader> reader, const BatchSpec
           "the global batch must be a multiple of the number of replicas");
   for (Buffer& buffer : buffers_) {
     buffer.data = Tensor(spec.box, local, spec.type);
-    buffer.targets.resize(static_cast<std::size_t>(local * spec.targets));
+    buffer.targets = Tensor(spec.targets, local, spec.target_type);
   }
+  if (spec.has_target_field()) target_source_ = Tensor(spec.targets, 1, spec.target_type);
 }
 
 DirectLoader::~DirectLoader() { stopping_ = true; }
@@ -69,22 +70,36 @@ void DirectLoader::begin() {
 /// On the background thread: reads the samples of `buffer`, unless the loader is being destroyed.
 void DirectLoader::fill(Buffer& buffer) {
   const std::size_t count = buffer.uses.size();
-  const auto targets = static_cast<std::size_t>(spec_.targets);
-  const AnyView data = buffer.data.any_view();
-  const std::span<float> all_targets = std::span(buffer.targets).first(count * targets);
+  const AnyView data = buffer.data.any_view(), targets = buffer.targets.any_view();
   buffer.samples.clear();
   for (const SampleUse& use : buffer.uses) buffer.samples.push_back(use.sample);
   const auto samples = static_cast<std::int64_t>(count);
-  buffer.batch = {samples, {data.data, data.type, data.span, samples}, all_targets, buffer.samples};
-  if (spec_.box.empty() && targets == 0) return;
-  for (std::size_t i = 0; i < count && !stopping_; ++i) {
-    const AnyView block{data.data + static_cast<std::int64_t>(i) * data.sample_bytes(), data.type,
-                        data.span, 1};
-    read(buffer.uses[i], block, all_targets.subspan(i * targets, targets));
+  buffer.batch = {samples,
+                  {data.data, data.type, data.span, samples},
+                  {targets.data, targets.type, targets.span, samples},
+                  buffer.samples};
+  if (spec_.box.empty() && spec_.targets.empty()) return;
+  const auto sample_of = [](const AnyView& all, std::size_t i) {
+    return AnyView{all.data + static_cast<std::int64_t>(i) * all.sample_bytes(), all.type, all.span,
+                   1};
+  };
+  for (std::size_t i = 0; i < count && !stopping_; ++i)
+    read(buffer.uses[i], sample_of(data, i), sample_of(targets, i));
+}
+
+void DirectLoader::read(const SampleUse& use, AnyView block, AnyView targets) {
+  if (!use.symmetry.is_identity() && spec_.has_target_field() && !targets.span.empty()) {
+    const Box source = use.symmetry.source_of(targets.span, spec_.target_shape);
+    const AnyView from{target_source_.any_view().data, targets.type, source, 1};
+    read_input(use, block, from);
+    transform(from, source, use.symmetry, spec_.target_shape, targets);
+  } else {
+    read_input(use, block, targets);
   }
 }
 
-void DirectLoader::read(const SampleUse& use, AnyView block, std::span<float> targets) {
+/// Reads the block as the sample's symmetry has it, and targets as they are in the file.
+void DirectLoader::read_input(const SampleUse& use, AnyView block, AnyView targets) {
   if (use.symmetry.is_identity() || block.span.empty()) {
     reader_->read(use.sample, block, targets);
     return;

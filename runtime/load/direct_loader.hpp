@@ -30,8 +30,7 @@ class DirectLoader final : public Loader {
 
  private:
   struct Buffer {
-    Tensor data;
-    std::vector<float> targets;
+    Tensor data, targets;
     std::vector<SampleUse> uses;
     std::vector<std::int64_t> samples;
     Batch batch;
@@ -40,7 +39,8 @@ class DirectLoader final : public Loader {
 
   void begin();
   void fill(Buffer& buffer);
-  void read(const SampleUse& use, AnyView block, std::span<float> targets);
+  void read(const SampleUse& use, AnyView block, AnyView targets);
+  void read_input(const SampleUse& use, AnyView block, AnyView targets);
 
   const std::unique_ptr<SampleReader> reader_;
   const BatchSpec spec_;
@@ -49,6 +49,7 @@ class DirectLoader final : public Loader {
   std::int64_t begun_ = 0;  // steps; buffer (begun_ - 1) % 2 is the newest
   bool making_ = false;     // a batch that next() has not yet returned
   std::array<Buffer, 2> buffers_;
+  Tensor target_source_;  // of a sample that is to be transformed; only for fields
   std::atomic<bool> stopping_ = false;
   BackgroundTask task_;  // last: it uses all of the above
 };

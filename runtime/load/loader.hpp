@@ -19,17 +19,22 @@ namespace halomesh {
 struct BatchSpec {
   Shape shape;                         ///< of a whole sample
   Box box;                             ///< this rank's block (of transformed samples); may be empty
-  std::int64_t targets = 0;            ///< values per sample
+  Box targets;                         ///< this rank's block of the targets; may be empty
   std::int64_t local_batch = 1;        ///< samples per batch, at most
   DataType type = DataType::kFloat32;  ///< int16: counts; fp32: their log(1+x)
   std::int64_t replica = 0;            ///< whose share of a BatchSchedule to load
+  Shape target_shape{};                ///< of a whole sample's targets; may be left out for scalars
+  DataType target_type = DataType::kFloat32;
+
+  /// Whether targets are a field, which symmetries transform.
+  bool has_target_field() const { return target_shape.d * target_shape.h * target_shape.w > 1; }
 };
 
 /// One step's local samples; views into the Loader.
 struct Batch {
   std::int64_t count = 0;                 // samples: 0 .. local batch
   AnyConstView data;                      // count x block
-  std::span<const float> targets;         // count x targets
+  AnyConstView targets;                   // count x block
   std::span<const std::int64_t> samples;  // their numbers in the data set
 };
 

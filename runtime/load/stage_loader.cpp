@@ -30,7 +30,7 @@ StageLoader::StageLoader(const ProcessMesh& mesh, StagedSample sample, StagedSpl
   require(spec.box == box(), text("the stage holds blocks {}, batches need {}", box(), spec.box));
   for (Buffer& buffer : *buffers_) {
     buffer.data = Tensor(spec.box, spec.local_batch, spec.type);
-    buffer.targets.resize(static_cast<std::size_t>(spec.local_batch * spec.targets));
+    buffer.targets = Tensor(spec.targets, spec.local_batch);
     buffer.samples.resize(static_cast<std::size_t>(spec.local_batch));
   }
   // The parts of a kept block that are sent at a time: all of it unless it is compressed.
@@ -130,9 +130,10 @@ void StageLoader::begin() {
   placing_.reserve(receives_.size());
   const auto count = schedule.taken(step_, mesh_.replica()).size();
   const AnyView data = buffer.data.any_view();
+  const View targets = buffer.targets.view();
   buffer.batch = {static_cast<std::int64_t>(count),
                   {data.data, data.type, data.span, static_cast<std::int64_t>(count)},
-                  std::span(buffer.targets).first(count * static_cast<std::size_t>(spec_.targets)),
+                  ConstView{targets.data, targets.span, static_cast<std::int64_t>(count)},
                   std::span(buffer.samples).first(count)};
   if (++step_ == schedule.steps) {
     schedules_.pop_front();
@@ -148,8 +149,9 @@ void StageLoader::begin() {
 /// Records which boxes of a sample this rank has itself, and posts receives for the rest.
 void StageLoader::take(const SampleUse& use, std::int64_t place, Buffer& buffer) {
   buffer.samples[static_cast<std::size_t>(place)] = use.sample;
-  std::copy_n(split_->targets.begin() + use.sample * spec_.targets, spec_.targets,
-              buffer.targets.begin() + place * spec_.targets);
+  const View targets = buffer.targets.view();
+  copy_scalars(split_->targets_of(use.sample),
+               View{targets.data + place * targets.sample_volume(), targets.span, 1});
   const SampleOwners::Owner owner = split_->owners.of(use.sample);
   for (const Transfer& t : list_of(use.symmetry).incoming) {
     if (owner.replica == mesh_.replica() && t.src == mesh_.part())
@@ -219,8 +221,8 @@ void StageLoader::gather() {
       continue;
     }
     for (std::size_t k = o.local; k < o.local_end; ++k)
-      transform({split_->file.in_place(o.slot), box(), 1}, local_[k].box, local_[k].symmetry,
-                sample_.shape, block_at(local_[k].place));
+      transform(TensorView<const std::int16_t>{split_->file.in_place(o.slot), box(), 1},
+                local_[k].box, local_[k].symmetry, sample_.shape, block_at(local_[k].place));
   }
 }
 
@@ -237,8 +239,9 @@ void StageLoader::inflate(std::size_t use) {
     slab.number = l;
     codec_.next(slab.counts.span().first(static_cast<std::size_t>(own_slabs()[l].volume())));
     for (std::size_t k = o.local; k < o.local_end; ++k)
-      transform({slab.counts.data(), own_slabs()[l], 1}, intersect(own_slabs()[l], local_[k].box),
-                local_[k].symmetry, sample_.shape, block_at(local_[k].place));
+      transform(TensorView<const std::int16_t>{slab.counts.data(), own_slabs()[l], 1},
+                intersect(own_slabs()[l], local_[k].box), local_[k].symmetry, sample_.shape,
+                block_at(local_[k].place));
     if (o.send < o.send_end)
       ring_->hand_on(*taken);
     else

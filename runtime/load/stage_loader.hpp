@@ -72,8 +72,7 @@ class StageLoader final : public Loader {
     std::size_t send = 0, send_end = 0, local = 0, local_end = 0;
   };
   struct Buffer {
-    Tensor data;
-    std::vector<float> targets;
+    Tensor data, targets;
     std::vector<std::int64_t> samples;
     Batch batch;
   };

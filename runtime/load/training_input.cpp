@@ -11,13 +11,13 @@
 namespace halomesh {
 
 TrainingInput::TrainingInput(const ProcessMesh& mesh, const ModelGeometry& geometry, DataType type,
-                             bool wants_targets, const InputSplit& training,
+                             const Box& targets, const InputSplit& training,
                              const InputSplit& validation, std::optional<StageOptions> stage)
     : mesh_(mesh),
       sample_{geometry.tensors().front().shape, geometry.tensors().front().owned,
               geometry.tensors().front().span},
       type_(type),
-      wants_targets_(wants_targets),
+      targets_(targets),
       training_(training),
       validation_(validation),
       options_(std::move(stage)) {}
@@ -25,10 +25,12 @@ TrainingInput::TrainingInput(const ProcessMesh& mesh, const ModelGeometry& geome
 BatchSpec TrainingInput::spec(const InputSplit& split) const {
   return {sample_.shape,
           sample_.blocks[static_cast<std::size_t>(mesh_.part())],
-          wants_targets_ ? split.data->targets() : 0,
+          targets_,
           split.order.local_batch,
           type_,
-          mesh_.replica()};
+          mesh_.replica(),
+          split.data->target_shape(),
+          split.data->target_type()};
 }
 
 std::int64_t TrainingInput::samples_to_stage() const {

@@ -24,9 +24,9 @@ struct InputSplit {
 /// The loaders of one run. The data sets and the mesh must outlive it.
 class TrainingInput {
  public:
-  /// `wants_targets`: whether this rank needs targets. Nothing is read before open().
+  /// `targets`: the block of them that this rank needs. Nothing is read before open().
   TrainingInput(const ProcessMesh& mesh, const ModelGeometry& geometry, DataType type,
-                bool wants_targets, const InputSplit& training, const InputSplit& validation,
+                const Box& targets, const InputSplit& training, const InputSplit& validation,
                 std::optional<StageOptions> stage);
 
   /// Creates the loaders, after staging if requested; rank 0 calls `report` with the number of
@@ -53,7 +53,7 @@ class TrainingInput {
   const ProcessMesh& mesh_;
   StagedSample sample_;
   DataType type_;
-  bool wants_targets_;
+  Box targets_;
   InputSplit training_, validation_;
   std::optional<StageOptions> options_;
   std::unique_ptr<Stager> stager_;  // locks the kept stage while it exists

@@ -62,6 +62,12 @@ Stager::Stager(const ProcessMesh& mesh, StagedSample sample, StageOptions option
       directory_(open_on_all_ranks(job_, options_.directory)) {
   require(twins_.size() == 1 || !options_.keep, "runs that share a stage cannot keep it",
           "leave --keep-stage out");
+  for (const SplitSource& split : splits_) {
+    const Shape& shape = split.data->target_shape();
+    require(shape.spatial() == Spatial{1, 1, 1},
+            text("targets of shape {} cannot be staged", shape),
+            "read the samples from their files: leave out --stage-dir");
+  }
 }
 
 std::string Stager::key() const {
@@ -234,9 +240,9 @@ bool Stager::stage(const SplitSource& split, Work& work, const std::function<boo
       if (round + 1 < count) reader->expect(sample_of(round + 1));
       read = [&](const VoxelSink& sink) {
         reader->stream(sample_of(round), sink,
-                       std::span(work.targets)
-                           .subspan(static_cast<std::size_t>(round * targets),
-                                    static_cast<std::size_t>(targets)));
+                       scalars(std::span(work.targets)
+                                   .subspan(static_cast<std::size_t>(round * targets),
+                                            static_cast<std::size_t>(targets))));
       };
     }
     if (round == 0 && before == 0 && options_.codec == StageCodec::kDeflate) {

@@ -41,6 +41,11 @@ struct StagedSplit {
   SampleOwners owners;
   StageFile file;              ///< this part's blocks of its replica's samples, by slot
   std::vector<float> targets;  ///< of all samples, in their order
+
+  std::span<const float> targets_of(std::int64_t sample) const {
+    const std::size_t count = targets.size() / static_cast<std::size_t>(owners.samples());
+    return std::span(targets).subspan(static_cast<std::size_t>(sample) * count, count);
+  }
 };
 using StagedSplits = std::vector<StagedSplit>;
 
@@ -53,7 +58,8 @@ using StagedSplits = std::vector<StagedSplit>;
 /// the end (see KeptStage).
 class Stager {
  public:
-  /// `sample`: what each part keeps. Throws Error if the directory cannot be used.
+  /// `sample`: what each part keeps. Throws Error if the directory cannot be used or the targets of
+  /// a split are not scalars.
   ///
   /// `job`: where several runs of a job need the same data, all its ranks, of which consecutive
   /// ones are a run on a mesh like this one; otherwise null. Constructor and run() are then

@@ -12,37 +12,40 @@
 #include "runtime/load/loader.hpp"
 #include "runtime/mpi/process_mesh.hpp"
 #include "runtime/step/executor.hpp"
-#include "src/nn/target_errors.hpp"
+#include "src/nn/loss.hpp"
 
 namespace halomesh {
 
 /// Quality on a split, the same on every rank.
 struct Evaluation {
-  double loss = 0;  ///< mean squared error over samples and targets
-  double mae = 0;   ///< mean absolute error over samples and targets
+  double loss = 0;
+  double mae = 0;  ///< of a regression: mean absolute error over samples and targets
   std::int64_t samples = 0;
   double seconds = 0;
-  bool stopped = false;  ///< before the end: then the other members are meaningless
-  std::vector<TargetQuality> targets{};
+  bool stopped = false;                  ///< before the end: then the other members are meaningless
+  std::vector<TargetQuality> targets{};  ///< of a regression
+  std::vector<ClassQuality> classes{};   ///< of a segmentation
 };
 
-/// Receives predictions on the part that owns the network's output: the numbers of the samples, and
-/// views with their predictions and targets (and possibly more samples, to be ignored).
-using PredictionSink =
-    std::function<void(std::span<const std::int64_t> samples, ConstView output, ConstView targets)>;
+/// Receives predictions on each part that owns some of the network's output: the numbers of the
+/// samples, and views with their predictions and targets.
+using PredictionSink = std::function<void(std::span<const std::int64_t> samples, ConstView output,
+                                          AnyConstView targets)>;
 
 /// Collective over mesh.world(). Runs order.validation_steps() forward passes; `loader` reads the
-/// executor's input_span() of order.local_batch samples, with targets on the part that owns the
-/// output. Ragged last batches count each sample once. Ends soon after `must_stop`, which is called
-/// once per batch, was true on some rank; give it on all ranks or on none. With `exact`, errors are
-/// added up exactly: the result has the same bits on every mesh if those of the outputs are.
-Evaluation evaluate(const ProcessMesh& mesh, Executor& executor, Loader& loader,
+/// executor's input_span() of order.local_batch samples, with targets on the parts that own some
+/// of the output. Ragged last batches count each sample once. Ends soon after `must_stop`, which is
+/// called once per batch, was true on some rank; give it on all ranks or on none. With `exact`,
+/// errors are added up exactly: the result has the same bits on every mesh if those of the outputs
+/// are.
+Evaluation evaluate(const ProcessMesh& mesh, Executor& executor, Loader& loader, Loss& loss,
                     const SampleOrder& order, const PredictionSink& sink = {},
                     const std::function<bool()>& must_stop = {}, bool exact = false);
 
-/// The views of a loader's batch as the executor takes them: always order.local_batch samples, of
-/// which the first batch.count are valid. `targets` is the number of targets.
+/// The targets of a batch for a block of the output. Throws Error unless they span its box.
+AnyConstView targets_of(const Batch& batch, const Loss& loss, ConstView output);
+/// The input of a loader's batch as the executor takes it: always order.local_batch samples, of
+/// which the first batch.count are valid.
 AnyConstView input_view(const Batch& batch, const Box& span, std::int64_t local_batch);
-ConstView target_view(const Batch& batch, std::int64_t targets, std::int64_t local_batch);
 
 }  // namespace halomesh

@@ -114,7 +114,14 @@ void Executor::make_layers(Parameters& parameters, std::int64_t batch, bool trai
 const Box& Executor::input_span() const { return geometry_.tensors()[0].span[part_]; }
 
 const Shape& Executor::output_shape() const { return geometry_.tensors().back().shape; }
-ConstView Executor::output() const { return tensors_.back()->value.view(); }
+ConstView Executor::output() const {
+  if (geometry_.tensors().back().owned[part_].empty()) return {};
+  return tensors_.back()->value.view();
+}
+std::int64_t Executor::output_owners() const {
+  const Partition& owned = geometry_.tensors().back().owned;
+  return std::count_if(owned.begin(), owned.end(), [](const Box& box) { return !box.empty(); });
+}
 View Executor::output_diff() { return tensors_.back()->diff.view(); }
 
 void Executor::set_input(AnyConstView input) {

@@ -44,11 +44,13 @@ class Executor {
   /// input type, which must stay unchanged until backward() is done. Communicates with the group.
   void forward(const Pass& pass, AnyConstView input);
 
-  /// The output; its span is empty on parts that own none of it.
+  /// The output; empty on parts that own none of it.
   ConstView output() const;
+  /// How many parts own some of the output.
+  std::int64_t output_owners() const;
   /// The whole output, of all parts.
   const Shape& output_shape() const;
-  /// Write d(loss)/d(output) here before backward(); same span as output().
+  /// Write d(loss)/d(output) here before backward(); same span as output() where that is not empty.
   View output_diff();
 
   /// Leaves out of backward() what only the parameters of layers below number `first` need. Local;

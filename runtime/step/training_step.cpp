@@ -2,21 +2,24 @@
 // One step of training: see training_step.hpp.
 #include "runtime/step/training_step.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <span>
 
 #include "runtime/step/evaluator.hpp"
 #include "src/nn/add.hpp"
-#include "src/nn/loss.hpp"
 
 namespace halomesh {
 namespace {
 
-/// Throws where the network or the batch, `samples` in a pass, are not what the rules need.
-const GradientRules& checked(const GradientRules& rules, const Model& model,
+/// Throws where the loss, the network or the batch, `samples` in a pass, are not what the rules
+/// need.
+const GradientRules& checked(const GradientRules& rules, const Loss& loss, const Model& model,
                              const ModelGeometry& geometry, std::int64_t samples) {
   if (!rules.reproducible) return rules;
+  require(loss.sums_exactly(), "the loss of voxels has no reproducible sums",
+          "train this network without --reproducible");
   const std::int64_t batch = rules.passes * samples;
   for (std::size_t l = 0; l < model.layers().size(); ++l) {
     const ModelLayer& entry = model.layers()[l];
@@ -37,20 +40,25 @@ const GradientRules& checked(const GradientRules& rules, const Model& model,
 }  // namespace
 
 TrainingStep::TrainingStep(const ProcessMesh& mesh, Model& model, const ModelGeometry& geometry,
-                           Parameters& parameters, Optimizer& optimizer, std::int64_t local_batch,
-                           Trace* trace, Reduction reduction, const GradientRules& rules)
+                           Parameters& parameters, Optimizer& optimizer, Loss& loss,
+                           std::int64_t local_batch, Trace* trace, Reduction reduction,
+                           const GradientRules& rules)
     : mesh_(mesh),
       parameters_(rules.reproducible ? parameters.keep_exact_sums() : parameters),
       optimizer_(optimizer),
+      loss_(loss),
       local_batch_(local_batch),
-      rules_(checked(rules, model, geometry, local_batch * mesh.shape().replicas)),
+      rules_(checked(rules, loss, model, geometry, local_batch * mesh.shape().replicas)),
       trace_(trace),
       replica_sums_(mesh, model, local_batch, rules.passes),
       executor_(mesh.group(), model, geometry, parameters, local_batch, true, trace),
       reducer_(mesh, geometry, parameters, rules.reproducible ? Reduction::kFlat : reduction, trace,
                4 << 20, rules.payload),
       part_sums_(mesh.group()),
-      sum_([this](std::span<double> values) { part_sums_.sum(values); }) {}
+      sum_([this](std::span<double> values) { part_sums_.sum(values); }),
+      loss_sums_(loss.gradient_reads_sums()
+                     ? static_cast<std::size_t>(local_batch) * loss.sums_per_sample()
+                     : 0) {}
 
 double TrainingStep::run(Loader& loader, const StepSettings& settings) {
   executor_.load_parameters();  // needs no input: overlaps with reading it
@@ -91,23 +99,32 @@ double TrainingStep::run_pass(Loader& loader, const StepSettings& settings, std:
   }
   const AnyConstView input = input_view(*batch, executor_.input_span(), local_batch_);
   executor_.forward(pass, input);
-  double loss = 0;
-  if (const Box& out = executor_.output().span; !out.empty()) {
-    const TraceScope scope(trace_, Phase::kLoss);
-    const ErrorSums errors = loss_gradient(LossKind::kMeanSquaredError, executor_.output(),
-                                           target_view(*batch, out.extent(kC), local_batch_),
-                                           local_batch_, global_batch, executor_.output_diff());
-    const auto terms = static_cast<double>(global_batch * out.extent(kC));
-    loss = errors.squared / terms;
-    for (std::int64_t n = 0; rules_.reproducible && n < local_batch_; ++n) {
-      const auto sample = [&](ConstView view) {
-        return ConstView{view.data + n * view.sample_volume(), view.span, 1};
-      };
-      const ConstView target = target_view(*batch, out.extent(kC), local_batch_);
-      exact_loss_.add(error_sums(sample(executor_.output()), sample(target), 1).squared / terms);
-    }
-  }
+  const double loss = find_loss(*batch, global_batch);
   executor_.backward(pass, input, reducer_);
+  return loss;
+}
+
+// Writes the gradient of the output; returns this part's share of the loss.
+double TrainingStep::find_loss(const Batch& batch, std::int64_t global_batch) {
+  const ConstView output = executor_.output();
+  if (output.span.empty() && loss_sums_.empty()) return 0;
+  const TraceScope scope(trace_, Phase::kLoss);
+  const AnyConstView target = targets_of(batch, loss_, output);
+  if (!loss_sums_.empty()) {
+    std::fill(loss_sums_.begin(), loss_sums_.end(), 0.0);
+    loss_.add_sums(output, target, loss_sums_);
+    if (executor_.output_owners() > 1) part_sums_.sum(loss_sums_);
+  }
+  if (output.span.empty()) return 0;
+  if (!rules_.reproducible)
+    return loss_.gradient(output, target, loss_sums_, global_batch, executor_.output_diff());
+  double loss = 0;
+  for (std::int64_t n = 0; n < local_batch_; ++n) {
+    const double share = loss_.gradient(samples_of(output, n, 1), samples_of(target, n, 1), {},
+                                        global_batch, samples_of(executor_.output_diff(), n, 1));
+    exact_loss_.add(share);
+    loss += share;
+  }
   return loss;
 }
 

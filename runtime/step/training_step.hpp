@@ -13,6 +13,7 @@
 #include "runtime/step/part_sums.hpp"
 #include "runtime/step/replica_sums.hpp"
 #include "src/nn/exact_sum.hpp"
+#include "src/nn/loss.hpp"
 #include "src/nn/optimizer.hpp"
 #include "src/nn/square_sums.hpp"
 
@@ -41,12 +42,13 @@ class TrainingStep {
   /// Collective over mesh.world(). All arguments must outlive this object. `local_batch` is that of
   /// a pass.
   TrainingStep(const ProcessMesh& mesh, Model& model, const ModelGeometry& geometry,
-               Parameters& parameters, Optimizer& optimizer, std::int64_t local_batch, Trace* trace,
-               Reduction reduction = Reduction::kAuto, const GradientRules& rules = {});
+               Parameters& parameters, Optimizer& optimizer, Loss& loss, std::int64_t local_batch,
+               Trace* trace, Reduction reduction = Reduction::kAuto,
+               const GradientRules& rules = {});
 
-  /// Trains on the loader's next batches, one for each pass. Returns this rank's share of the loss,
-  /// the mean squared error over all of them: the sum over all ranks is the loss. Communicates with
-  /// the group and with the holders of the same parameters.
+  /// Trains on the loader's next batches, one for each pass. Returns this rank's share of the loss
+  /// of all of them: the sum over all ranks is the loss. Communicates with the group and with the
+  /// holders of the same parameters.
   ///
   /// A gradient g of the norm n > clip_norm becomes g * clip_norm / n before the update (Pascanu et
   /// al., ICML 2013, algorithm 1; torch.nn.utils.clip_grad_norm_ adds 1e-6 to n).
@@ -74,12 +76,14 @@ class TrainingStep {
 
  private:
   double run_pass(Loader& loader, const StepSettings& settings, std::int64_t number);
+  double find_loss(const Batch& batch, std::int64_t global_batch);
   void clip_gradient();
   void clip_gradient(double squares);
 
   const ProcessMesh& mesh_;
   Parameters& parameters_;
   Optimizer& optimizer_;
+  Loss& loss_;
   std::int64_t local_batch_;
   GradientRules rules_;
   Trace* trace_;
@@ -88,6 +92,7 @@ class TrainingStep {
   GradientReducer reducer_;
   PartSums part_sums_;
   SumOverParts sum_;
+  std::vector<double> loss_sums_;  // of each sample, where the loss's gradient reads them
   SquareSums squares_;
   std::vector<double> squares_of_;  // of each parameter, where sums are exact
   ExactSum exact_loss_;

@@ -45,11 +45,12 @@ std::int64_t pass_batch(std::int64_t global_batch, const MeshShape& mesh, std::i
 }
 
 Trainer::Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geometry,
-                 Parameters& parameters, const Dataset& train, const Dataset* validation,
-                 TrainerOptions options)
+                 Parameters& parameters, Loss& loss, const Dataset& train,
+                 const Dataset* validation, TrainerOptions options)
     : mesh_(mesh),
       geometry_(geometry),
       parameters_(parameters),
+      loss_(loss),
       options_(std::move(options)),
       order_(sample_order(options_, mesh.shape(), train, 1)),
       pass_order_(sample_order(options_, mesh.shape(), train, options_.accumulate)),
@@ -59,11 +60,11 @@ Trainer::Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geo
       schedule_(options_.schedule, std::max<std::int64_t>(1, order_.training_steps())),
       optimizer_(make_optimizer(options_.optimizer)),
       phases_(mesh, geometry, options_.global_batch),
-      training_(mesh, model, geometry, parameters, *optimizer_, pass_order_.local_batch,
+      training_(mesh, model, geometry, parameters, *optimizer_, loss, pass_order_.local_batch,
                 phases_.trace(), options_.reduction,
                 {options_.accumulate, clip_norm_of(options_, *optimizer_), options_.payload,
                  options_.reproducible}),
-      input_(mesh, geometry, model.input_type(), !executor().output().span.empty(),
+      input_(mesh, geometry, model.input_type(), loss.target_box(executor().output().span),
              {&train, pass_order_},
              {options_.evaluate_every > 0 ? validation : nullptr, validation_order_},
              options_.stage),
@@ -267,7 +268,7 @@ bool Trainer::evaluate_now(std::int64_t epoch) {
   const TraceScope scope(phases_.trace(), Phase::kEvaluation);
   mllog_.eval_start(epoch);
   const Evaluation evaluation = evaluate(
-      mesh_, training_.executor(), input_.validation(), validation_order_, {},
+      mesh_, training_.executor(), input_.validation(), loss_, validation_order_, {},
       [this] { return signals_.requested(); }, options_.reproducible);
   if (evaluation.stopped) return false;
   mllog_.eval_stop(epoch);

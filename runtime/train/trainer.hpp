@@ -103,7 +103,7 @@ class Trainer {
   /// states_of(options). All arguments but `options` must outlive the trainer. Allocates all memory
   /// of the network.
   Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geometry,
-          Parameters& parameters, const Dataset& train, const Dataset* validation,
+          Parameters& parameters, Loss& loss, const Dataset& train, const Dataset* validation,
           TrainerOptions options);
 
   /// Continues from a checkpoint that has been loaded into the parameters. Throws Error when it was
@@ -154,6 +154,7 @@ class Trainer {
   const ProcessMesh& mesh_;
   const ModelGeometry& geometry_;
   Parameters& parameters_;
+  Loss& loss_;
   TrainerOptions options_;
   SampleOrder order_, pass_order_, validation_order_;  // the last two by batches of a pass
   Schedule schedule_;

@@ -1,36 +1,87 @@
 // SPDX-License-Identifier: Apache-2.0
-// Losses of a regression and their gradients with respect to the predictions.
-// Local sums only: the caller adds them up over ranks.
+// What a network is trained for and judged by: the interface of a loss on one part's block of the
+// output. Local: the caller adds up over parts and replicas.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
+#include <vector>
 
+#include "src/nn/target_errors.hpp"
 #include "src/nn/tensor.hpp"
 
 namespace halomesh {
 
-enum class LossKind { kMeanSquaredError, kMeanAbsoluteError };
-
-/// Sums over local samples and targets. Added up over all ranks and divided by (samples * targets)
-/// they are the mean squared and the mean absolute error.
-struct ErrorSums {
-  double squared = 0.0, absolute = 0.0;
-  std::int64_t samples = 0;  ///< samples summed
-
-  ErrorSums& operator+=(const ErrorSums& other);
+/// How well one class of voxels is found: means over samples of the ratios of whole samples.
+struct ClassQuality {
+  double iou = 0;   ///< |A and B| / |A or B| for voxels A of the class and B predicted to be of it
+  double dice = 0;  ///< 2 |A and B| / (|A| + |B|)
 };
 
-/// Sums of (p - t)^2 and |p - t| over the first `count` samples of the views, added in double in
-/// memory order. `prediction` and `target` span the same box; samples from `count` on (the padding
-/// of a ragged last batch) are not read. Local. Throws Error when the views do not match.
-ErrorSums error_sums(ConstView prediction, ConstView target, std::int64_t count);
+/// The quality of predictions over samples.
+struct Quality {
+  double loss = 0;  ///< mean over samples
+  std::int64_t samples = 0;
+  std::vector<TargetQuality> targets{};  ///< of a regression
+  std::vector<ClassQuality> classes{};   ///< of a segmentation
+};
 
-/// error_sums(), and writes the gradient of the loss, a mean over the `global_batch` samples of
-/// all ranks and the T targets of each, to `diff` (all samples; zero from `count` on):
-///   mean squared error:  L = 1/(B*T) sum (p - t)^2,  dL/dp = 2 (p - t) / (B*T)
-///   mean absolute error: L = 1/(B*T) sum |p - t|,    dL/dp = sign(p - t) / (B*T), 0 where equal
-/// NaN in a prediction propagates to both the sums and `diff`.
-ErrorSums loss_gradient(LossKind kind, ConstView prediction, ConstView target, std::int64_t count,
-                        std::int64_t global_batch, View diff);
+/// The mean of the classes' IoU, or of their Dice scores.
+double mean_iou(std::span<const ClassQuality> classes);
+double mean_dice(std::span<const ClassQuality> classes);
+
+/// A loss, the mean over the samples of the global batch of a function of each sample. Views of the
+/// output are blocks of it with all samples that are to be counted; `target` then spans
+/// target_box() of the block. Parts that own nothing of the output give empty views. Calls allocate
+/// nothing.
+///
+/// What depends on a sample in any other way than by a mean over its voxels is a function of
+/// `sums_per_sample()` numbers, to which each part adds those of its block:
+///
+///   add_sums() on each part -> sum over the parts -> gradient(), and conclude() in evaluations
+class Loss {
+ public:
+  Loss() = default;
+  Loss(const Loss&) = delete;
+  Loss& operator=(const Loss&) = delete;
+  virtual ~Loss() = default;
+
+  /// The global shape of the targets of a sample, and their type.
+  virtual Shape target_shape() const = 0;
+  virtual DataType target_type() const = 0;
+  /// The box of the targets that belong to the box `output`. Throws Error where the loss cannot be
+  /// computed from such boxes.
+  virtual Box target_box(const Box& output) const = 0;
+
+  virtual std::size_t sums_per_sample() const = 0;
+  /// Adds the terms of a block of each sample to its sums, one sample after the other. Throws Error
+  /// for targets that cannot be.
+  virtual void add_sums(ConstView output, AnyConstView target, std::span<double> sums) = 0;
+
+  /// Whether gradient() reads sums, of whole samples.
+  virtual bool gradient_reads_sums() const { return false; }
+  /// Writes the gradient of the loss to `diff`, which spans what `output` does. Returns the block's
+  /// share of the loss. NaN in the output propagates to both.
+  virtual double gradient(ConstView output, AnyConstView target, std::span<const double> sums,
+                          std::int64_t global_batch, View diff) = 0;
+
+  /// Turns the sums of one whole sample into terms that are added up over samples.
+  virtual void conclude(std::span<double> sums) const { (void)sums; }
+  /// From the terms of all samples; there must be one.
+  virtual Quality quality(std::span<const double> terms) const = 0;
+
+  /// Whether shares of single samples, and terms, are the same bits wherever they are computed.
+  virtual bool sums_exactly() const { return false; }
+};
+
+/// The samples [first, first + count) of a view.
+template <class T>
+TensorView<T> samples_of(TensorView<T> view, std::int64_t first, std::int64_t count) {
+  return {view.data + first * view.sample_volume(), view.span, count};
+}
+inline AnyConstView samples_of(AnyConstView view, std::int64_t first, std::int64_t count) {
+  return {view.data + first * view.sample_bytes(), view.type, view.span, count};
+}
 
 }  // namespace halomesh

@@ -19,10 +19,10 @@ double mean_rmse(std::span<const TargetQuality> targets) {
   return std::sqrt(sum / static_cast<double>(targets.size()));
 }
 
-void TargetErrors::add(const float* prediction, const float* target) {
-  for (std::size_t t = 0; t < targets_; ++t) {
+void add_errors(const float* prediction, const float* target, std::span<double> sums) {
+  for (std::size_t t = 0; t < sums.size() / kErrorSums; ++t) {
     const double value = target[t], error = prediction[t] - value;
-    double* const sum = sums_.data() + t * kSums;
+    double* const sum = sums.data() + t * kErrorSums;
     sum[0] += 1;
     sum[1] += error;
     sum[2] += std::abs(error);
@@ -32,23 +32,23 @@ void TargetErrors::add(const float* prediction, const float* target) {
   }
 }
 
-double TargetErrors::mean_square_error() const {
+double mean_square_error(std::span<const double> sums) {
   double squares = 0;
-  for (std::size_t t = 0; t < targets_; ++t) squares += sums_[t * kSums + 3];
-  return squares / (sums_[0] * static_cast<double>(targets_));
+  const std::size_t targets = sums.size() / kErrorSums;
+  for (std::size_t t = 0; t < targets; ++t) squares += sums[t * kErrorSums + 3];
+  return squares / (sums[0] * static_cast<double>(targets));
 }
 
-std::vector<TargetQuality> TargetErrors::quality() const {
+std::vector<TargetQuality> quality_of(std::span<const double> sums) {
   std::vector<TargetQuality> all;
-  for (std::size_t t = 0; t < targets_; ++t) {
-    const double* const sum = sums_.data() + t * kSums;
-    const double n = sum[0], squares = sum[3] / n, mean = sum[4] / n;
-    const double variance = sum[5] / n - mean * mean;
+  for (; !sums.empty(); sums = sums.subspan(kErrorSums)) {
+    const double n = sums[0], squares = sums[3] / n, mean = sums[4] / n;
+    const double variance = sums[5] / n - mean * mean;
     // What rounding leaves of the variance of equal values is not one.
     const bool varies = variance > 1e-14 * mean * mean;
-    all.push_back({sum[2] / n, std::sqrt(squares),
+    all.push_back({sums[2] / n, std::sqrt(squares),
                    varies ? 1 - squares / variance : std::numeric_limits<double>::quiet_NaN(),
-                   sum[1] / n});
+                   sums[1] / n});
   }
   return all;
 }

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -22,26 +21,16 @@ double mean_mae(std::span<const TargetQuality> targets);
 /// The root of the mean of the targets' mean square errors.
 double mean_rmse(std::span<const TargetQuality> targets);
 
-/// Sums of errors, target by target.
-class TargetErrors {
- public:
-  /// At least one target.
-  explicit TargetErrors(std::size_t targets) : targets_(targets), sums_(targets * kSums) {}
+/// Sums per target: samples, error, |error|, error^2, target, target^2. To be added up element by
+/// element over all who have samples.
+inline constexpr std::size_t kErrorSums = 6;
 
-  /// Adds a sample: as many predictions and true values as there are targets. Allocates nothing.
-  void add(const float* prediction, const float* target);
-  /// To be added up element by element over all who have samples, before quality().
-  std::span<double> sums() { return sums_; }
-  std::int64_t samples() const { return static_cast<std::int64_t>(sums_[0]); }
-  /// Over samples and targets; like quality(), NaN for no sample at all.
-  double mean_square_error() const;
-  std::vector<TargetQuality> quality() const;
+/// Adds a sample to the sums of its targets: sums.size() / kErrorSums predictions and true values.
+/// Allocates nothing.
+void add_errors(const float* prediction, const float* target, std::span<double> sums);
 
- private:
-  // Per target: samples, error, |error|, error^2, target, target^2.
-  static constexpr std::size_t kSums = 6;
-  std::size_t targets_;
-  std::vector<double> sums_;
-};
+/// The mean over samples and targets; like quality_of(), NaN for no sample at all.
+double mean_square_error(std::span<const double> sums);
+std::vector<TargetQuality> quality_of(std::span<const double> sums);
 
 }  // namespace halomesh

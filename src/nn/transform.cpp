@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <functional>
 
 #include "partition/box_runs.hpp"
 #include "src/nn/counts.hpp"
@@ -16,9 +17,6 @@ namespace {
 // the lines written are fully used while they are in the cache, for any permutation of axes.
 constexpr std::int64_t kTile = 8;
 
-struct Copied {
-  std::int16_t operator()(std::int16_t x) const { return x; }
-};
 struct Logarithm {
   std::span<const float, 32768> table = log_table();
   float operator()(std::int16_t x) const { return table[static_cast<std::size_t>(x) & 0x7FFFU]; }
@@ -33,8 +31,8 @@ Strides strides_of(const Box& span) {
 }
 
 // n: extents of the box in the transformed sample; rows along its last axis.
-template <class To, class Convert>
-void copy(const std::int16_t* from, const Strides& from_step, To* to, const Strides& to_step,
+template <class From, class To, class Convert>
+void copy(const From* from, const Strides& from_step, To* to, const Strides& to_step,
           const Spatial& n, std::int64_t channels, Convert convert) {
   if (from_step[2] == channels && to_step[2] == channels) {  // whole rows: nothing to tile
     for (std::int64_t d = 0; d < n[0]; ++d)
@@ -60,13 +58,13 @@ void copy(const std::int16_t* from, const Strides& from_step, To* to, const Stri
 
 }  // namespace
 
-void transform(TensorView<const std::int16_t> counts, const Box& source, const Symmetry& symmetry,
-               const Shape& shape, AnyView dst) {
+void transform(AnyConstView src, const Box& source, const Symmetry& symmetry, const Shape& shape,
+               AnyView dst) {
   if (source.empty()) return;
   const Box image = symmetry.mapped(source, shape);
-  require(counts.span.contains(source) && dst.span.contains(image),
-          text("box {} of {} transformed into {} of {}", source, counts.span, image, dst.span));
-  const Strides along = strides_of(counts.span);
+  require(src.span.contains(source) && dst.span.contains(image),
+          text("box {} of {} transformed into {} of {}", source, src.span, image, dst.span));
+  const Strides along = strides_of(src.span);
   Strides step{};
   Box first = source;  // its corner is where the first pixel of the image comes from
   Spatial extents{};
@@ -76,14 +74,16 @@ void transform(TensorView<const std::int16_t> counts, const Box& source, const S
     if (symmetry.flip[b]) first.lo[b + 1] = source.hi[b + 1] - 1;
     extents[a] = image.extent(a + 1);
   }
-  const std::int16_t* const from = counts.begin_of(0, first);
-  const Strides to_step = strides_of(dst.span);
-  if (dst.type == DataType::kInt16)
-    copy(from, step, dst.as<std::int16_t>().begin_of(0, image), to_step, extents, source.extent(kC),
-         Copied{});
+  const auto run = [&](auto from, auto to, const auto& convert) {
+    copy(from.begin_of(0, first), step, to.begin_of(0, image), strides_of(dst.span), extents,
+         source.extent(kC), convert);
+  };
+  if (src.type == DataType::kUint8)
+    run(src.as<std::uint8_t>(), dst.as<std::uint8_t>(), std::identity{});
+  else if (dst.type == DataType::kInt16)
+    run(src.as<std::int16_t>(), dst.as<std::int16_t>(), std::identity{});
   else
-    copy(from, step, dst.as<float>().begin_of(0, image), to_step, extents, source.extent(kC),
-         Logarithm{});
+    run(src.as<std::int16_t>(), dst.as<float>(), Logarithm{});
 }
 
 void transform_in_place(AnyView block, const Box& source, const Symmetry& symmetry,
@@ -108,7 +108,7 @@ void transform_in_place(AnyView block, const Box& source, const Symmetry& symmet
       .each([&](std::int64_t lo, std::int64_t hi, std::int64_t at) {
         std::memcpy(room.data() + at, block.data + 2 * lo, static_cast<std::size_t>(2 * (hi - lo)));
       });
-  transform({room.data(), source, 1}, source, symmetry, shape, block);
+  transform(TensorView<std::int16_t>{room.data(), source, 1}, source, symmetry, shape, block);
 }
 
 }  // namespace halomesh

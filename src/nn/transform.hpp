@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies counts of a sample into a block of the transformed sample.
+// Copies counts or labels of a sample into a block of the transformed sample.
 // The only code that walks voxels under a symmetry. Must not depend on messages.
 #pragma once
 
@@ -11,12 +11,12 @@
 
 namespace halomesh {
 
-/// Copies the counts of the box `source` of a sample of this shape to their image under `symmetry`
-/// in `dst`, one sample whose span lies in the transformed sample: as they are where it is of
-/// int16, as log(1+x) where it is of fp32. `counts` spans a box that contains `source`. Runs only
-/// on the calling thread, because it runs during a step.
-void transform(TensorView<const std::int16_t> counts, const Box& source, const Symmetry& symmetry,
-               const Shape& shape, AnyView dst);
+/// Copies the box `source` of a sample of this shape to its image under `symmetry` in `dst`, one
+/// sample whose span lies in the transformed sample: labels (uint8) as they are, counts (int16) as
+/// they are where it is of int16, as log(1+x) where it is of fp32. `src` spans a box that contains
+/// `source`. Runs only on the calling thread, because it runs during a step.
+void transform(AnyConstView src, const Box& source, const Symmetry& symmetry, const Shape& shape,
+               AnyView dst);
 
 /// Transforms in place, as transform() does: the counts of the box `source`, dense in its order,
 /// lie one after the other in the memory of its image in `block` (if that is fp32: in the first

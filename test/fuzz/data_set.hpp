@@ -22,16 +22,16 @@ inline void read_sample(SampleReader& reader, std::int64_t sample) {
   for (const Box& box : {Box::whole(kShape), Box{{1, 0, 2, 1}, {2, 2, 4, 4}}}) {
     for (const DataType type : {DataType::kInt16, DataType::kFloat32}) {
       const Tensor block(box, 1, type);
-      attempt([&] { reader.read(sample, block.any_view(), targets); });
+      attempt([&] { reader.read(sample, block.any_view(), scalars(targets)); });
     }
     attempt([&] {
       reader.read_slabs(
-          sample, box, [](const auto&) {}, targets);
+          sample, box, [](const auto&) {}, scalars(targets));
     });
   }
   attempt([&] {
     reader.stream(
-        sample, [](std::int64_t, std::span<const std::byte>) {}, targets);
+        sample, [](std::int64_t, std::span<const std::byte>) {}, scalars(targets));
   });
 }
 

@@ -13,7 +13,7 @@ namespace halomesh {
 class ConstantLoader final : public Loader {
  public:
   ConstantLoader(const Box& span, DataType type) : data_(span, 1, type) {
-    batch_ = {1, data_.any_view(), targets_, {}};
+    batch_ = {1, data_.any_view(), ConstView{targets_.data(), Box::whole({4, 1, 1, 1}), 1}, {}};
   }
   void append(const BatchSchedule& /*schedule*/) override {}
   const Batch& next() override { return batch_; }

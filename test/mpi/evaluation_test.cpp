@@ -4,6 +4,7 @@
 
 #include "runtime/step/evaluator.hpp"
 #include "runtime/step/training_step.hpp"
+#include "src/nn/losses/mean_squared_error.hpp"
 #include "src/nn/optimizers/sgd.hpp"
 #include "test/harness/constant_loader.hpp"
 #include "test/harness/mpi_for_comms.hpp"
@@ -20,11 +21,12 @@ TEST_CASE("an evaluation after a step is that of a network made with its paramet
     Parameters parameters(geometry, mesh.part());
     parameters.initialize(1);
     Sgd sgd;
-    TrainingStep training(mesh, model, geometry, parameters, sgd, 1, nullptr);
+    MeanSquaredError loss(geometry.tensors().back().shape);
+    TrainingStep training(mesh, model, geometry, parameters, sgd, loss, 1, nullptr);
     ConstantLoader loader(training.executor().input_span(), DataType::kFloat32);
     const SampleOrder order{Shuffle::kGlobal, 1, 2, 1, 1};
     const auto loss_of = [&](Executor& executor) {
-      return evaluate(mesh, executor, loader, order).loss;
+      return evaluate(mesh, executor, loader, loss, order).loss;
     };
     const double before = loss_of(training.executor());
     // The input is zero: after the first step the convolutions have biases, and then weights count.

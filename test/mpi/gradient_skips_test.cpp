@@ -12,6 +12,7 @@
 
 #include "error.hpp"
 #include "runtime/train/checkpoint_directory.hpp"
+#include "src/nn/losses/mean_squared_error.hpp"
 #include "src/nn/optimizers/registry.hpp"
 #include "test/harness/constant_loader.hpp"
 #include "test/harness/mpi_for_comms.hpp"
@@ -35,6 +36,7 @@ struct Scene {
   std::unique_ptr<Optimizer> optimizer;
   Parameters parameters;
   Trace trace{1 << 12};
+  MeanSquaredError loss;
   TrainingStep training;
   ConstantLoader loader;
 
@@ -44,7 +46,8 @@ struct Scene {
         geometry(model.geometry(shape.parts)),
         optimizer(make_optimizer({name, 0.9, 0.125})),
         parameters(geometry, mesh.part(), optimizer->states()),
-        training(mesh, model, geometry, parameters, *optimizer, 1, &trace),
+        loss(geometry.tensors().back().shape),
+        training(mesh, model, geometry, parameters, *optimizer, loss, 1, &trace),
         loader(training.executor().input_span(), DataType::kFloat32) {
     parameters.initialize(1);
     // The input is zero: with biases there are gradients everywhere.

@@ -9,6 +9,7 @@
 #include "runtime/load/direct_loader.hpp"
 #include "runtime/load/stage_loader.hpp"
 #include "runtime/stage/sample_scatter.hpp"
+#include "src/nn/pack.hpp"
 #include "test/harness/mpi_allocation_count.hpp"
 #include "test/harness/mpi_for_comms.hpp"
 #include "test/harness/mpi_shared_directory.hpp"
@@ -34,15 +35,15 @@ class Sevens final : public Dataset {
   class Reader final : public SampleReader {
    public:
     Reader() { counts_.fill(7); }
-    void read(std::int64_t /*sample*/, AnyView dst, std::span<float> targets) override {
+    void read(std::int64_t /*sample*/, AnyView dst, AnyView targets) override {
       const auto block = dst.as<std::int16_t>();
       std::fill_n(block.data, block.sample_volume(), std::int16_t{7});
-      std::fill(targets.begin(), targets.end(), 1.0F);
+      fill(targets.as<float>(), targets.span, 1.0F);
     }
-    void stream(std::int64_t /*sample*/, const VoxelSink& sink, std::span<float> targets) override {
+    void stream(std::int64_t /*sample*/, const VoxelSink& sink, AnyView targets) override {
       const auto bytes = std::as_bytes(std::span(counts_));
       for (std::int64_t at = 0; at < 2 * kShape.volume(); at += std::ssize(bytes)) sink(at, bytes);
-      std::fill(targets.begin(), targets.end(), 1.0F);
+      fill(targets.as<float>(), targets.span, 1.0F);
     }
 
    private:
@@ -92,7 +93,8 @@ void check_memory(const Comm& comm, const PartGrid& grid, const std::filesystem:
   const Sevens data;
   const SampleOrder order{Shuffle::kGlobal, 5, data.size(), mesh.shape().replicas, c.local_batch};
   const Box& box = sample.blocks[static_cast<std::size_t>(mesh.part())];
-  const BatchSpec spec{kShape, box, 1, c.local_batch, DataType::kInt16, mesh.replica()};
+  const BatchSpec spec{kShape,           box,           Box::whole({1, 1, 1, 1}), c.local_batch,
+                       DataType::kInt16, mesh.replica()};
   const SymmetryDraw draw(5, kShape);
   const auto check = [&](std::int64_t found, std::int64_t bound, const char* what) {
     findings.expect(found > 0 && found <= bound + kSmall, [&] {

@@ -9,6 +9,7 @@
 
 #include "runtime/log/phase_times.hpp"
 #include "runtime/step/training_step.hpp"
+#include "src/nn/losses/mean_squared_error.hpp"
 #include "src/nn/optimizers/sgd.hpp"
 #include "test/harness/constant_loader.hpp"
 #include "test/harness/mpi_for_comms.hpp"
@@ -52,7 +53,8 @@ TEST_CASE("a traced step has every phase, and they add up to the step in time an
     parameters.initialize(1);
     Trace trace(1 << 12);
     Sgd sgd;
-    TrainingStep training(mesh, model, geometry, parameters, sgd, 1, &trace);
+    MeanSquaredError loss(geometry.tensors().back().shape);
+    TrainingStep training(mesh, model, geometry, parameters, sgd, loss, 1, &trace);
     ConstantLoader loader(training.executor().input_span(), DataType::kFloat32);
     PhaseTimes times;
     std::int64_t steps_ns = 0, sum_ns = 0;

@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "runtime/load/direct_loader.hpp"
+#include "src/nn/pack.hpp"
 #include "test/harness/mpi_for_comms.hpp"
 #include "test/harness/mpi_shared_directory.hpp"
 #include "test/harness/staged_sample.hpp"
@@ -35,7 +36,7 @@ class ByFormula final : public Dataset {
 
  private:
   class Reader final : public SampleReader {
-    void read(std::int64_t sample, AnyView dst, std::span<float> targets) override {
+    void read(std::int64_t sample, AnyView dst, AnyView targets) override {
       const Box& box = dst.span;
       for (std::int64_t d = box.lo[kD]; d < box.hi[kD]; ++d)
         for (std::int64_t h = box.lo[kH]; h < box.hi[kH]; ++h)
@@ -47,9 +48,9 @@ class ByFormula final : public Dataset {
               else
                 dst.as<float>().at(0, c, d, h, w) = static_cast<float>(std::log1p(1.0 * count));
             }
-      std::fill(targets.begin(), targets.end(), static_cast<float>(sample));
+      fill(targets.as<float>(), targets.span, static_cast<float>(sample));
     }
-    void stream(std::int64_t sample, const VoxelSink& sink, std::span<float> targets) override {
+    void stream(std::int64_t sample, const VoxelSink& sink, AnyView targets) override {
       const Tensor whole(Box::whole(kShape), 1, DataType::kInt16);
       read(sample, whole.any_view(), targets);
       sink(0, {whole.any_view().data, static_cast<std::size_t>(2 * kShape.volume())});
@@ -95,7 +96,8 @@ void check_case(const Comm& comm, const PartGrid& grid, const std::filesystem::p
   const ByFormula data;
   const SampleOrder order{Shuffle::kGlobal, 5, data.size(), mesh.shape().replicas, c.local_batch};
   const Box& box = sample.blocks[static_cast<std::size_t>(mesh.part())];
-  const BatchSpec spec{kShape, box, 1, c.local_batch, c.type, mesh.replica()};
+  const BatchSpec spec{kShape,        box,    Box::whole({1, 1, 1, 1}),
+                       c.local_batch, c.type, mesh.replica()};
   const SymmetryDraw draw(5, kShape);
   Stager stager(mesh, sample, {directory, c.codec, false},
                 {{"train", &data, SampleOwners::of_training(order)}});

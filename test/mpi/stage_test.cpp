@@ -45,7 +45,7 @@ class MadeUp final : public Dataset {
   class Reader final : public SampleReader {
    public:
     explicit Reader(const MadeUp& data) : data_(data) {}
-    void read(std::int64_t sample, AnyView dst, std::span<float> targets) override {
+    void read(std::int64_t sample, AnyView dst, AnyView targets) override {
       const Box& box = dst.span;
       const Shape& s = data_.shape();
       const auto counts = dst.as<std::int16_t>();
@@ -54,13 +54,13 @@ class MadeUp final : public Dataset {
           for (std::int64_t w = box.lo[kW]; w < box.hi[kW]; ++w)
             for (std::int64_t c = 0; c < s.c; ++c)
               counts.at(0, c, d, h, w) = count_of(sample, ((d * s.h + h) * s.w + w) * s.c + c);
-      for (std::size_t t = 0; t < targets.size(); ++t)
-        targets[t] = static_cast<float>(sample) + 0.25F * static_cast<float>(t);
+      for (std::int64_t t = 0; t < targets.span.extent(kC); ++t)
+        targets.as<float>().data[t] = static_cast<float>(sample) + 0.25F * static_cast<float>(t);
       const std::lock_guard lock(data_.mutex_);
       data_.voxels_read_ += box.volume();
     }
     /// In pieces that end within voxels, rows and blocks.
-    void stream(std::int64_t sample, const VoxelSink& sink, std::span<float> targets) override {
+    void stream(std::int64_t sample, const VoxelSink& sink, AnyView targets) override {
       const Tensor whole(Box::whole(data_.shape()), 1, DataType::kInt16);
       read(sample, whole.any_view(), targets);
       const std::span all(whole.any_view().data,
@@ -98,7 +98,10 @@ void compare_batches(const Batch& got, const Batch& expected, Findings& findings
   findings.expect(std::memcmp(got.data.data, expected.data.data, bytes) == 0, [&] {
     return fmt::format("other counts in a batch of {}", expected.samples.front());
   });
-  findings.expect(std::equal(expected.targets.begin(), expected.targets.end(), got.targets.begin()),
+  const auto target_bytes =
+      static_cast<std::size_t>(expected.count * expected.targets.sample_bytes());
+  findings.expect(got.targets.span == expected.targets.span &&
+                      std::memcmp(got.targets.data, expected.targets.data, target_bytes) == 0,
                   [] { return std::string("other targets"); });
 }
 
@@ -131,7 +134,7 @@ StageRecord check_case(const Comm& comm, const std::filesystem::path& directory,
   }
   const BatchSpec spec{shape,
                        sample.blocks[static_cast<std::size_t>(mesh.part())],
-                       mesh.part() == 0 ? kTargets : 0,
+                       mesh.part() == 0 ? Box::whole({kTargets, 1, 1, 1}) : Box{},
                        1,
                        DataType::kInt16,
                        mesh.replica()};

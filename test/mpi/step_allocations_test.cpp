@@ -13,6 +13,7 @@
 #include "runtime/load/stage_loader.hpp"
 #include "runtime/log/phase_times.hpp"
 #include "runtime/step/training_step.hpp"
+#include "src/nn/losses/mean_squared_error.hpp"
 #include "src/nn/onednn_library.hpp"
 #include "src/nn/optimizers/registry.hpp"
 #include "src/nn/optimizers/sgd.hpp"
@@ -74,8 +75,9 @@ TEST_CASE("a step allocates nothing, traced or not") {
         trace.send_to(&timeline);
         PhaseTimes times;
         Sgd sgd;
-        TrainingStep training(mesh, model, geometry, parameters, sgd, 1, traced ? &trace : nullptr,
-                              reduction);
+        MeanSquaredError loss(geometry.tensors().back().shape);
+        TrainingStep training(mesh, model, geometry, parameters, sgd, loss, 1,
+                              traced ? &trace : nullptr, reduction);
         ConstantLoader loader(training.executor().input_span(), types.input);
         const auto step = [&](std::int64_t number) {
           trace.clear();
@@ -117,8 +119,10 @@ TEST_CASE("steps of several passes with clipping and any optimizer allocate noth
         states.emplace_back(kGradientResidual);
         Parameters parameters(geometry, mesh.part(), states);
         parameters.initialize(1);
+        MeanSquaredError loss(geometry.tensors().back().shape);
         const bool rounds = reduction != Reduction::kFlat && name != "nesterov";
-        TrainingStep training(mesh, model, geometry, parameters, *optimizer, 1, nullptr, reduction,
+        TrainingStep training(mesh, model, geometry, parameters, *optimizer, loss, 1, nullptr,
+                              reduction,
                               {2, 1e-6, rounds ? DataType::kBfloat16 : DataType::kFloat32});
         ConstantLoader loader(training.executor().input_span(), DataType::kFloat32);
         training.run(loader, {1, 0, 0.001F});
@@ -148,10 +152,10 @@ class Zeros final : public Dataset {
 
  private:
   class Reader final : public SampleReader {
-    void read(std::int64_t /*sample*/, AnyView dst, std::span<float> /*targets*/) override {
+    void read(std::int64_t /*sample*/, AnyView dst, AnyView /*targets*/) override {
       clear(dst, dst.span);
     }
-    void stream(std::int64_t sample, const VoxelSink& sink, std::span<float> targets) override {
+    void stream(std::int64_t sample, const VoxelSink& sink, AnyView targets) override {
       const Tensor whole(Box::whole(kStagedShape), 1, DataType::kInt16);
       read(sample, whole.any_view(), targets);
       sink(0, {whole.any_view().data, static_cast<std::size_t>(2 * kStagedShape.volume())});
@@ -173,8 +177,8 @@ std::int64_t allocations_of_batches(const ProcessMesh& mesh, const PartGrid& gri
                 {{"train", &data, SampleOwners::of_training(order)}});
   auto staged = stager.run([] { return false; }, [](std::int64_t) {});
   StageLoader loader(mesh, sample, std::move(staged->front()),
-                     {kStagedShape, sample.blocks[static_cast<std::size_t>(mesh.part())], 1, 1,
-                      type, mesh.replica()});
+                     {kStagedShape, sample.blocks[static_cast<std::size_t>(mesh.part())],
+                      Box::whole({1, 1, 1, 1}), 1, type, mesh.replica()});
   const BatchSchedule schedule = order.training(0, 0, transformed ? &draw : nullptr);
   for (int round = 0; round < 3; ++round) loader.append(schedule);
   const auto run = [&] {

@@ -6,6 +6,7 @@
 
 #include "runtime/step/evaluator.hpp"
 #include "runtime/step/training_step.hpp"
+#include "src/nn/losses/mean_squared_error.hpp"
 #include "src/nn/optimizers/sgd.hpp"
 #include "test/harness/constant_loader.hpp"
 #include "test/harness/mpi_for_comms.hpp"
@@ -22,11 +23,12 @@ TEST_CASE("a step and an evaluation call the loader's progress() in every layer"
     Parameters parameters(geometry, mesh.part());
     parameters.initialize(1);
     Sgd sgd;
-    TrainingStep training(mesh, model, geometry, parameters, sgd, 1, nullptr);
+    MeanSquaredError loss(geometry.tensors().back().shape);
+    TrainingStep training(mesh, model, geometry, parameters, sgd, loss, 1, nullptr);
     ConstantLoader loader(training.executor().input_span(), DataType::kFloat32);
     training.run(loader, {1, 0, 0.001F});
     const std::int64_t step = loader.polls(), samples = 5;
-    evaluate(mesh, training.executor(), loader, {Shuffle::kGlobal, 1, samples, 1, 1});
+    evaluate(mesh, training.executor(), loader, loss, {Shuffle::kGlobal, 1, samples, 1, 1});
     const std::int64_t forward = (loader.polls() - step) / samples, backward = step - forward;
     // After each layer, and after each chunk of a layer that has work on this part. The two blocks
     // poll on their own, too: forward, and for the gradients of data (the second one) and

@@ -20,6 +20,7 @@
 #include "runtime/data/tfrecord.hpp"
 #include "runtime/train/checkpoint.hpp"
 #include "runtime/train/trainer.hpp"
+#include "src/nn/losses/mean_squared_error.hpp"
 #include "src/nn/optimizers/registry.hpp"
 
 namespace halomesh {
@@ -138,7 +139,8 @@ inline std::vector<double> train(const Comm& comm, const TrainingRequest& reques
   options.out = request.out;
   if (comm.rank() == 0) std::filesystem::create_directories(request.out);
   comm.barrier();
-  Trainer trainer(mesh, model, geometry, parameters, *data, nullptr, options);
+  MeanSquaredError loss(geometry.tensors().back().shape);
+  Trainer trainer(mesh, model, geometry, parameters, loss, *data, nullptr, options);
   if (request.resume) trainer.resume(load_checkpoint(mesh, geometry, parameters, *request.resume));
   trainer.run();
   if (request.after) request.after(trainer.executor());

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/train/checkpoint_directory.hpp"
+#include "src/nn/losses/mean_squared_error.hpp"
 #include "src/nn/optimizers/sgd.hpp"
 #include "test/harness/constant_loader.hpp"
 #include "test/harness/mpi_for_comms.hpp"
@@ -103,7 +104,8 @@ ClippedStep clipped_step(const Comm& comm, const MeshShape& shape, double clip_n
   });
   const std::vector<float> before(parameters.values().begin(), parameters.values().end());
   Sgd sgd({0, 0});
-  TrainingStep training(mesh, model, geometry, parameters, sgd, 1, nullptr, Reduction::kAuto,
+  MeanSquaredError loss(geometry.tensors().back().shape);
+  TrainingStep training(mesh, model, geometry, parameters, sgd, loss, 1, nullptr, Reduction::kAuto,
                         {1, clip_norm});
   ConstantLoader loader(training.executor().input_span(), DataType::kFloat32);
   training.run(loader, {1, 0, 1.0F});

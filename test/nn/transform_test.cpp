@@ -77,7 +77,8 @@ std::int64_t check_blocks(const StagedSample& sample, const Symmetry& symmetry,
     for (const Transfer& t : plan.transfers()) {
       if (t.dst != static_cast<std::int64_t>(dst)) continue;
       const auto src = static_cast<std::size_t>(t.src);
-      transform({kept[src].data(), sample.blocks[src], 1}, t.box, symmetry, shape, made.any_view());
+      transform(TensorView<const std::int16_t>{kept[src].data(), sample.blocks[src], 1}, t.box,
+                symmetry, shape, made.any_view());
     }
     for (std::int64_t d = block.lo[kD]; d < block.hi[kD]; ++d)
       for (std::int64_t h = block.lo[kH]; h < block.hi[kH]; ++h)
@@ -111,7 +112,8 @@ TEST_CASE("transform: a box outside its views is refused") {
   const Tensor made(Box{{0, 0, 0, 0}, {1, 2, 4, 4}}, 1, DataType::kInt16);
   const std::vector<std::int16_t> counts(64);
   const Box whole{{0, 0, 0, 0}, {1, 4, 4, 4}};
-  CHECK_THROWS_AS(transform({counts.data(), whole, 1}, whole, {}, {1, 4, 4, 4}, made.any_view()),
+  CHECK_THROWS_AS(transform(TensorView<const std::int16_t>{counts.data(), whole, 1}, whole, {},
+                            {1, 4, 4, 4}, made.any_view()),
                   Error);
 }
 

@@ -51,13 +51,14 @@ void GeneratedReader::fill(std::int64_t sample, TensorView<T> dst,
     }
 }
 
-void GeneratedReader::read(std::int64_t sample, AnyView dst, std::span<float> targets) {
+void GeneratedReader::read(std::int64_t sample, AnyView dst, AnyView targets) {
   if (dst.type == DataType::kInt16)
     fill(sample, dst.as<std::int16_t>(), counts_);
   else
     fill(sample, dst.as<float>(), logarithms_);
   const CounterRng rng(seed_, RandomUse::kSynth, narrow<std::uint32_t>(sample), 2);
-  for (std::size_t t = 0; t < targets.size(); ++t) targets[t] = 2 * rng.uniform(t) - 1;
+  for (std::int64_t t = targets.span.lo[kC]; t < targets.span.hi[kC]; ++t)
+    targets.as<float>().at(0, t, 0, 0, 0) = 2 * rng.uniform(static_cast<std::uint64_t>(t)) - 1;
 }
 
 }  // namespace halomesh

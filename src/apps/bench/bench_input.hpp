@@ -22,7 +22,7 @@ class GeneratedReader final : public SampleReader {
  public:
   GeneratedReader(std::uint64_t seed, const Shape& shape);
 
-  void read(std::int64_t sample, AnyView dst, std::span<float> targets) override;
+  void read(std::int64_t sample, AnyView dst, AnyView targets) override;
 
  private:
   template <class T>

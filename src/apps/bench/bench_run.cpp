@@ -17,6 +17,7 @@
 #include "src/apps/bench/idle_loader.hpp"
 #include "src/apps/options/model_options.hpp"
 #include "src/apps/train/network_on_mesh.hpp"
+#include "src/nn/losses/mean_squared_error.hpp"
 #include "src/nn/optimizers/sgd.hpp"
 #include "trace.hpp"
 
@@ -37,12 +38,13 @@ class MeasuredTraining {
         seed_(plan.seed),
         local_(local),
         trace_(kEventsOfAStep),
+        loss_(network.geometry.tensors().back().shape),
         training_(network.mesh, network.model, network.geometry, network.parameters, optimizer_,
-                  local, &trace_, reduction, {1, 0, plan.payload, plan.reproducible}) {
+                  loss_, local, &trace_, reduction, {1, 0, plan.payload, plan.reproducible}) {
     training_.executor().set_sending(plan.sending);
     const BatchSpec spec{network.model.input(),
                          executor().input_span(),
-                         executor().output().span.extent(kC),
+                         loss_.target_box(executor().output().span),
                          local,
                          network.model.input_type(),
                          network.mesh.replica()};
@@ -74,6 +76,7 @@ class MeasuredTraining {
   std::int64_t local_, step_ = 0;
   Trace trace_;
   Sgd optimizer_;
+  MeanSquaredError loss_;
   TrainingStep training_;
   std::unique_ptr<Loader> loader_;
 };
@@ -88,7 +91,7 @@ double MeasuredTraining::step() {
 
 double MeasuredTraining::evaluate_pass(std::int64_t steps) {
   const SampleOrder samples = order(steps);
-  const Evaluation result = evaluate(network_.mesh, training_.executor(), *loader_, samples);
+  const Evaluation result = evaluate(network_.mesh, training_.executor(), *loader_, loss_, samples);
   trace_.clear();
   return static_cast<double>(result.samples) / result.seconds;
 }

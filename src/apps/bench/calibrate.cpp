@@ -217,7 +217,7 @@ void Calibration::input() {
   std::vector<std::string> errors = on_every_rank(world_, [&] {
     for (; samples == 0 || clock.seconds() < limit_s; ++samples)
       reader->read((world_.rank() + samples * world_.size()) % set->size(), sample.any_view(),
-                   targets);
+                   scalars(targets));
     return std::string();
   });
   const ReadCounts read = read_counts() - before;

@@ -13,9 +13,9 @@ class IdleLoader final : public Loader {
  public:
   explicit IdleLoader(const BatchSpec& spec)
       : data_(spec.box, spec.local_batch, spec.type),
-        targets_(static_cast<std::size_t>(spec.local_batch * spec.targets)),
+        targets_(spec.targets, spec.local_batch, spec.target_type),
         samples_(static_cast<std::size_t>(spec.local_batch)) {
-    batch_ = {spec.local_batch, data_.any_view(), targets_, samples_};
+    batch_ = {spec.local_batch, data_.any_view(), targets_.any_view(), samples_};
   }
   void append(const BatchSchedule& schedule) override { steps_left_ += schedule.steps; }
   const Batch& next() override {
@@ -24,8 +24,7 @@ class IdleLoader final : public Loader {
   }
 
  private:
-  Tensor data_;
-  std::vector<float> targets_;
+  Tensor data_, targets_;
   std::vector<std::int64_t> samples_;
   Batch batch_;
 };

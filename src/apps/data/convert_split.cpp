@@ -120,7 +120,7 @@ void SplitConversion::write_file(std::int64_t file, SampleReader& reader, const 
   std::vector<float> targets(static_cast<std::size_t>(to_be.targets));
   for (std::int64_t i = 0; i < to_be.samples; ++i) {
     if (others_failed()) return;
-    reader.read(to_be.first_sample + i, voxels.any_view(), targets);
+    reader.read(to_be.first_sample + i, voxels.any_view(), scalars(targets));
     writer.write({data, static_cast<std::size_t>(to_be.shape.volume())}, targets);
     tick();
   }
@@ -141,9 +141,9 @@ void verify_archive(const Comm& comm, const Dataset& archive, const Dataset* sou
     const std::int64_t end = archive.size() * (comm.rank() + 1) / comm.size();
     for (std::int64_t sample = archive.size() * comm.rank() / comm.size();
          sample < end && !others_failed(); ++sample, tick()) {
-      reader->read(sample, archived.any_view(), archived_targets);
+      reader->read(sample, archived.any_view(), scalars(archived_targets));
       if (source_reader == nullptr) continue;
-      source_reader->read(sample, given.any_view(), given_targets);
+      source_reader->read(sample, given.any_view(), scalars(given_targets));
       require(
           archived_targets == given_targets &&
               std::memcmp(archived.any_view().data, given.any_view().data,

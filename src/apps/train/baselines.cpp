@@ -33,7 +33,7 @@ Share read_share(const Comm& world, const Dataset& dataset, SpectrumFeatures* sp
     for (std::int64_t i = world.rank(); i < dataset.size() && !others_failed(); i += world.size()) {
       require(!signals.requested(), signals.name() + " received: stopped before the last sample",
               "give the same command again");
-      reader->read(i, voxels, targets);
+      reader->read(i, voxels, scalars(targets));
       share.targets.values.insert(share.targets.values.end(), targets.begin(), targets.end());
       if (spectra == nullptr) continue;
       const std::vector<double> row = spectra->of(counts);
@@ -55,18 +55,18 @@ std::vector<double> mean_targets(const Share& share, const AddUp& add_up) {
 }
 
 /// The quality of the predictor on all ranks' samples.
-std::vector<TargetQuality> quality_of(
+std::vector<TargetQuality> quality_with(
     const Share& share, const AddUp& add_up,
     const std::function<std::vector<double>(std::size_t row)>& predictor) {
-  TargetErrors errors(share.targets.width);
+  std::vector<double> sums(share.targets.width * kErrorSums);
   for (std::size_t r = 0; r < share.targets.count(); ++r) {
     const std::vector<double> predicted = predictor(r);
     const std::vector<float> prediction(predicted.begin(), predicted.end());
     const std::vector<float> target(share.targets[r].begin(), share.targets[r].end());
-    errors.add(prediction.data(), target.data());
+    add_errors(prediction.data(), target.data(), sums);
   }
-  add_up(errors.sums());
-  return errors.quality();
+  add_up(sums);
+  return quality_of(sums);
 }
 
 }  // namespace
@@ -89,10 +89,10 @@ std::vector<Baseline> baselines(const Comm& world, const Dataset& training, cons
   };
   std::vector<double> mean = mean_targets(fitted, add_up);
   std::vector<Baseline> all;
-  all.push_back({"mean", quality_of(measured, add_up, [&](std::size_t) { return mean; })});
+  all.push_back({"mean", quality_with(measured, add_up, [&](std::size_t) { return mean; })});
   if (!with_spectrum) return all;
   const QuadraticRegression regression(fitted.features, fitted.targets, add_up, {});
-  all.push_back({"spectrum", quality_of(measured, add_up, [&](std::size_t row) {
+  all.push_back({"spectrum", quality_with(measured, add_up, [&](std::size_t row) {
                    return regression.predict(measured.features[row]);
                  })});
   return all;

@@ -10,6 +10,7 @@
 #include "runtime/train/checkpoint_directory.hpp"
 #include "src/apps/launch/run_record.hpp"
 #include "src/apps/train/network_on_mesh.hpp"
+#include "src/nn/losses/mean_squared_error.hpp"
 
 namespace halomesh {
 
@@ -57,13 +58,14 @@ Evaluation evaluate_checkpoint(const Comm& world, const Options& options,
                   LoadWhat::kParametersOnly);
   Executor executor(network.mesh.group(), network.model, network.geometry, network.parameters,
                     local, false);
+  MeanSquaredError loss(executor.output_shape());
   DirectLoader loader(dataset->reader(),
                       {dataset->shape(), executor.input_span(),
-                       executor.output().span.empty() ? 0 : dataset->targets(), local,
-                       network.model.input_type(), network.mesh.replica()});
+                       loss.target_box(executor.output().span), local, network.model.input_type(),
+                       network.mesh.replica(), dataset->target_shape(), dataset->target_type()});
   const SampleOrder order{Shuffle::kGlobal, 0, dataset->size(), shape.replicas, local};
   const StopSignals signals;
-  Evaluation result = evaluate(network.mesh, executor, loader, order, sink,
+  Evaluation result = evaluate(network.mesh, executor, loader, loss, order, sink,
                                [&signals] { return signals.requested(); });
   require(!result.stopped, signals.name() + " received: stopped before the last sample",
           "nothing has been written; give the same command again");

@@ -111,10 +111,11 @@ int predict(const Comm& world, const Options& options) {
   Predictions mine;
   const Evaluation result = evaluate_checkpoint(
       world, options,
-      [&](std::span<const std::int64_t> samples, ConstView output, ConstView targets) {
+      [&](std::span<const std::int64_t> samples, ConstView output, AnyConstView targets) {
         mine.width = static_cast<std::size_t>(output.sample_volume());
         for (std::size_t i = 0; i < samples.size(); ++i)
-          mine.add(samples[i], output.data + i * mine.width, targets.data + i * mine.width);
+          mine.add(samples[i], output.data + i * mine.width,
+                   targets.as<float>().data + i * mine.width);
       });
   const Predictions all = gather_sorted(world, mine);
   const auto names = target_names(world, options,

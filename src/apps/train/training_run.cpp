@@ -28,6 +28,7 @@
 #include "src/apps/train/network_on_mesh.hpp"
 #include "src/apps/train/standardization.hpp"
 #include "src/apps/train/training_record.hpp"
+#include "src/nn/losses/mean_squared_error.hpp"
 #include "src/nn/optimizers/registry.hpp"
 
 namespace halomesh {
@@ -252,8 +253,9 @@ TrainingResult run_training(const Comm& world, const Options& options, const Ran
     timeline = std::make_unique<RunTimeline>(world, network.mesh.shape(), *trace_request);
     trainer_settings.timeline = timeline.get();
   }
-  Trainer trainer(network.mesh, network.model, network.geometry, network.parameters, *training,
-                  validation.get(), trainer_settings);
+  MeanSquaredError loss(network.geometry.tensors().back().shape);
+  Trainer trainer(network.mesh, network.model, network.geometry, network.parameters, loss,
+                  *training, validation.get(), trainer_settings);
   if (from)
     for (const std::string& warning : trainer.resume(from->state)) warn(world, warning);
   nlohmann::ordered_json record =

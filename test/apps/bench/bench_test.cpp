@@ -82,7 +82,7 @@ TEST_CASE("a part reads the same values as from the whole generated sample") {
   const Box whole = Box::whole(shape), part{{0, 1, 2, 3}, {3, 4, 4, 6}};
   std::vector<float> all(static_cast<std::size_t>(whole.volume())), block(54);
   std::vector<float> targets(4);
-  reader.read(2, TensorView<float>{all.data(), whole, 1}, targets);
+  reader.read(2, TensorView<float>{all.data(), whole, 1}, scalars(targets));
   reader.read(2, TensorView<float>{block.data(), part, 1}, {});
   const TensorView<const float> a{all.data(), whole, 1}, b{block.data(), part, 1};
   int compared = 0;

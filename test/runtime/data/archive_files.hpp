@@ -52,7 +52,7 @@ inline std::int64_t compare_blocks(const Dataset& dataset, const Shape& s = kLar
   for (std::int64_t sample = 0; sample < dataset.size(); ++sample)
     for (const Box& box : boxes) {
       const Tensor counts(box, 1, DataType::kInt16), logs(box, 1);
-      reader->read(sample, counts.any_view(), y);
+      reader->read(sample, counts.any_view(), scalars(y));
       reader->read(sample, logs.any_view(), {});
       CHECK(y == targets_of(sample));
       const auto view = counts.any_view().as<std::int16_t>();

@@ -139,7 +139,7 @@ TEST_CASE("archive: no flipped byte changes what is read") {
                {Box{{0, 0, 0, 0}, {1, 2, 9, 5}}, Box{{0, 2, 0, 0}, {1, 3, 9, 5}}}) {
             const Tensor block(half, 1, DataType::kInt16);
             std::vector<float> y(kTargets);
-            reader->read(sample, block.any_view(), y);
+            reader->read(sample, block.any_view(), scalars(y));
             const auto view = block.any_view().as<std::int16_t>();
             const auto expected = voxels_of(sample, shape);
             same = same && y == targets_of(sample) &&

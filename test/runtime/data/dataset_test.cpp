@@ -148,12 +148,12 @@ TEST_CASE("dataset: a bad sample is refused, naming file, record, value and hint
     const auto reader = dataset->reader();
     const Tensor block(Box::whole(kShape), 1);
     std::vector<float> y(3);
-    reader->read(0, block.any_view(), y);
-    const std::string error = error_of([&] { reader->read(1, block.any_view(), y); });
+    reader->read(0, block.any_view(), scalars(y));
+    const std::string error = error_of([&] { reader->read(1, block.any_view(), scalars(y)); });
     CHECK(contains(error, "train/a.tfrecord: record 1: "));
     CHECK(contains(error, bad.message));
     CHECK(error_of([&] { streamed(*reader, 1, y); }) == error);
-    reader->read(0, block.any_view(), y);  // a reader survives what it refuses
+    reader->read(0, block.any_view(), scalars(y));  // a reader survives what it refuses
     CHECK(y[1] == 1.0f);
   }
 }
@@ -270,7 +270,7 @@ TEST_CASE("dataset: bytes read from files are counted") {
     const Tensor block(Box::whole(kShape), 1);
     std::vector<float> y(kTargets);
     const std::int64_t before = read_counts().bytes;
-    reader->read(0, block.any_view(), y);
+    reader->read(0, block.any_view(), scalars(y));
     CHECK(read_counts().bytes - before == bytes);
   }
 }

@@ -75,7 +75,7 @@ TEST_CASE("hdf5 data: a universe is cut in the published order, or read whole") 
   std::int64_t wrong = 0, compared = 0;
   for (std::int64_t sample = 0; sample < cut->size(); ++sample) {
     std::vector<float> y(kTargets);
-    reader->read(sample, counts.any_view(), y);
+    reader->read(sample, counts.any_view(), scalars(y));
     CHECK(y == targets_of(sample / 64));
     const auto view = counts.any_view().as<std::int16_t>();
     for (std::int64_t at = 0; at < box.volume(); ++at, ++compared) {

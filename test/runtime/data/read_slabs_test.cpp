@@ -45,14 +45,14 @@ std::int64_t compare_slabs(const Dataset& dataset, std::int64_t most) {
                   wrong += slab.at(0, c, d, h, w) !=
                            voxel(0, ((d * kMany.h + h) * kMany.w + w) * kMany.c + c);
         },
-        y);
+        scalars(y));
     CHECK((next_d == box.hi[kD] && next_h == box.lo[kH]));
     CHECK(y == targets_of(0));
   }
   CHECK(wrong == 0);
   std::vector<float> y(kTargets);
   reader->read_slabs(
-      0, {}, [](auto) { FAIL("a slab of nothing"); }, y);
+      0, {}, [](auto) { FAIL("a slab of nothing"); }, scalars(y));
   CHECK(y == targets_of(0));
   return compared;
 }

@@ -86,7 +86,7 @@ inline std::vector<std::int16_t> streamed(SampleReader& reader, std::int64_t sam
         CHECK(offset == std::ssize(bytes));
         bytes.append(reinterpret_cast<const char*>(piece.data()), piece.size());
       },
-      targets);
+      scalars(targets));
   std::vector<std::int16_t> counts(bytes.size() / 2);
   std::memcpy(counts.data(), bytes.data(), 2 * counts.size());
   return counts;
@@ -105,8 +105,8 @@ inline std::int64_t compare_all(const Dataset& dataset, bool backwards) {
     for (const Box& box : boxes) {
       const Tensor logs(box, 1), counts(box, 1, DataType::kInt16);
       std::vector<float> y(kTargets);
-      reader->read(sample, counts.any_view(), y);
-      reader->read(sample, logs.any_view(), y);
+      reader->read(sample, counts.any_view(), scalars(y));
+      reader->read(sample, logs.any_view(), scalars(y));
       const float* const dst = logs.view().data;
       const std::int16_t* const stored = counts.any_view().as<std::int16_t>().data;
       std::size_t at = 0;

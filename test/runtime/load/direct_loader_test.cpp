@@ -22,13 +22,13 @@ class CountingReader final : public SampleReader {
  public:
   explicit CountingReader(std::function<void(std::int64_t)> before = {})
       : before_(std::move(before)) {}
-  void read(std::int64_t sample, AnyView dst, std::span<float> targets) override {
+  void read(std::int64_t sample, AnyView dst, AnyView targets) override {
     if (before_) before_(sample);
     const View block = dst.as<float>();
     for (std::int64_t i = 0; i < block.sample_volume(); ++i)
       block.data[i] = static_cast<float>(100 * sample) + static_cast<float>(i);
-    for (std::size_t i = 0; i < targets.size(); ++i)
-      targets[i] = static_cast<float>(-sample) - static_cast<float>(i);
+    for (std::int64_t i = 0; i < targets.span.extent(kC); ++i)
+      targets.as<float>().data[i] = static_cast<float>(-sample) - static_cast<float>(i);
   }
 
  private:
@@ -38,7 +38,7 @@ class CountingReader final : public SampleReader {
 const Box kBox{{0, 1, 0, 0}, {2, 3, 2, 3}};  // 24 voxels
 
 BatchSpec spec(const Box& box, std::int64_t targets, std::int64_t local_batch) {
-  return {{2, 4, 4, 4}, box, targets, local_batch, DataType::kFloat32, 0};
+  return {{2, 4, 4, 4}, box, Box::whole({targets, 1, 1, 1}), local_batch, DataType::kFloat32, 0};
 }
 
 /// These samples, untransformed, for one replica.
@@ -57,14 +57,15 @@ std::int64_t compare(const Batch& batch, const std::vector<std::int64_t>& sample
   REQUIRE(static_cast<std::size_t>(batch.data.batch * batch.data.span.volume()) ==
           samples.size() * volume);
   const float* const data = batch.data.as<float>().data;
-  REQUIRE(batch.targets.size() == samples.size() * targets);
+  REQUIRE(static_cast<std::size_t>(batch.targets.batch * batch.targets.span.volume()) ==
+          samples.size() * targets);
   std::int64_t compared = 0;
   for (std::size_t s = 0; s < samples.size(); ++s) {
     const auto id = static_cast<float>(samples[s]);
     for (std::size_t i = 0; i < volume; ++i, ++compared)
       CHECK(data[s * volume + i] == 100 * id + static_cast<float>(i));
     for (std::size_t i = 0; i < targets; ++i, ++compared)
-      CHECK(batch.targets[s * targets + i] == -id - static_cast<float>(i));
+      CHECK(batch.targets.as<float>().data[s * targets + i] == -id - static_cast<float>(i));
   }
   return compared;
 }
@@ -140,13 +141,13 @@ class PlaceReader final : public SampleReader {
   static std::int16_t count(std::int64_t sample, std::int64_t c, const Spatial& at) {
     return static_cast<std::int16_t>(sample * 512 + ((at[0] * 4 + at[1]) * 4 + at[2]) * 2 + c);
   }
-  void read(std::int64_t sample, AnyView dst, std::span<float> targets) override {
+  void read(std::int64_t sample, AnyView dst, AnyView targets) override {
     for (std::int64_t d = dst.span.lo[kD]; d < dst.span.hi[kD]; ++d)
       for (std::int64_t h = dst.span.lo[kH]; h < dst.span.hi[kH]; ++h)
         for (std::int64_t w = dst.span.lo[kW]; w < dst.span.hi[kW]; ++w)
           for (std::int64_t c = 0; c < 2; ++c)
             dst.as<std::int16_t>().at(0, c, d, h, w) = count(sample, c, {d, h, w});
-    if (!targets.empty()) targets.front() = static_cast<float>(sample);
+    if (!targets.span.empty()) targets.as<float>().data[0] = static_cast<float>(sample);
   }
 };
 
@@ -157,12 +158,13 @@ TEST_CASE("loader: blocks of transformed samples are read from their source boxe
     transformed.uses.push_back({0, {}});  // of replica 0
     transformed.uses.push_back({7, symmetry});
   }
-  DirectLoader loader(std::make_unique<PlaceReader>(), {shape, kBox, 1, 1, DataType::kInt16, 1});
+  DirectLoader loader(std::make_unique<PlaceReader>(),
+                      {shape, kBox, Box::whole({1, 1, 1, 1}), 1, DataType::kInt16, 1});
   loader.append(transformed);
   std::int64_t compared = 0;
   for (const Symmetry& symmetry : symmetries_of(shape)) {
     const Batch& batch = loader.next();
-    CHECK(batch.targets.front() == 7);
+    CHECK(batch.targets.as<float>().data[0] == 7);
     for (std::int64_t d = kBox.lo[kD]; d < kBox.hi[kD]; ++d)
       for (std::int64_t h = kBox.lo[kH]; h < kBox.hi[kH]; ++h)
         for (std::int64_t w = kBox.lo[kW]; w < kBox.hi[kW]; ++w)
@@ -222,6 +224,53 @@ TEST_CASE("loader: ends promptly in the middle of an epoch, and counts its waits
   CHECK(waited > 0.05);
   CHECK(waited <= total);
   const DirectLoader unused(std::make_unique<CountingReader>(), spec(kBox, 1, 1));
+}
+
+/// Labels that encode their position, on a grid of half the extents.
+class LabelReader final : public SampleReader {
+ public:
+  static std::uint8_t label(std::int64_t sample, const Spatial& at) {
+    return static_cast<std::uint8_t>(100 * sample + (at[0] * 2 + at[1]) * 2 + at[2]);
+  }
+  void read(std::int64_t sample, AnyView dst, AnyView targets) override {
+    PlaceReader().read(sample, dst, {});
+    const Box& box = targets.span;
+    for (std::int64_t d = box.lo[kD]; d < box.hi[kD]; ++d)
+      for (std::int64_t h = box.lo[kH]; h < box.hi[kH]; ++h)
+        for (std::int64_t w = box.lo[kW]; w < box.hi[kW]; ++w)
+          targets.as<std::uint8_t>().at(0, 0, d, h, w) = label(sample, {d, h, w});
+  }
+};
+
+TEST_CASE("loader: fields of labels are transformed as their samples are, in blocks of their own") {
+  const Shape shape{2, 4, 4, 4}, field{1, 2, 2, 2};
+  const Box box{{0, 1, 0, 0}, {1, 2, 2, 2}};
+  BatchSchedule schedule{48, 1, 2, {}};
+  for (const Symmetry& symmetry : symmetries_of(shape)) {
+    schedule.uses.push_back({0, {}});
+    schedule.uses.push_back({1, symmetry});
+  }
+  // A part without a block of the input may own labels.
+  for (const Box& block : {kBox, Box{}}) {
+    DirectLoader loader(std::make_unique<LabelReader>(),
+                        {shape, block, box, 2, DataType::kInt16, 0, field, DataType::kUint8});
+    loader.append(schedule);
+    std::int64_t compared = 0;
+    for (const Symmetry& symmetry : symmetries_of(shape)) {
+      const Batch& batch = loader.next();
+      REQUIRE(batch.targets.span == box);
+      REQUIRE(batch.targets.batch == 2);
+      const auto labels = batch.targets.as<std::uint8_t>();
+      for (std::int64_t h = 0; h < 2; ++h)
+        for (std::int64_t w = 0; w < 2; ++w, ++compared) {
+          const Box from = symmetry.source_of({{0, 1, h, w}, {1, 2, h + 1, w + 1}}, field);
+          CHECK(labels.at(0, 0, 1, h, w) == LabelReader::label(0, {1, h, w}));
+          CHECK(labels.at(1, 0, 1, h, w) ==
+                LabelReader::label(1, {from.lo[kD], from.lo[kH], from.lo[kW]}));
+        }
+    }
+    CHECK(compared == 48 * 4);
+  }
 }
 
 }  // namespace
