@@ -35,7 +35,7 @@ std::optional<SharedStage> stage_for_runs(const Comm& job, const Comm& group,
   const auto training = split("train");
   const auto validation = trainer.evaluate_every > 0 ? split("validation") : nullptr;
   TrainingInput input(
-      mesh, model.geometry(parts), model.input_type(), true, {training.get(), order(*training)},
+      mesh, model.geometry(parts), model.input_type(), Box{}, {training.get(), order(*training)},
       {validation.get(), validation ? order(*validation) : SampleOrder{}}, trainer.stage);
   mllog.staging_start();
   Progress progress("staging", "samples", input.samples_to_stage(), job.rank() == 0);
