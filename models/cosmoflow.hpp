@@ -19,7 +19,7 @@ struct CosmoFlowOptions {
   std::int64_t filters = 32;     ///< of conv1; doubled by each further convolution
   std::int64_t conv_layers = 5;  ///< each of them halves the spatial extents
   bool average = false;          ///< of each feature over space, before the dense layers
-  /// Each feature is normalised over so many samples of the global batch behind each convolution;
+  /// Each feature is normalized over this many samples of the global batch after each convolution;
   /// 0: not at all, as published.
   std::int64_t batch_norm = 0;
   std::vector<std::int64_t> fc{128, 64};
@@ -36,7 +36,7 @@ struct CosmoFlowOptions {
 };
 
 /// conv_layers times convolution (TensorFlow SAME padding, stride 1), 2x2x2 max pooling, leaky
-/// ReLU, all three in one layer; with `batch_norm` (not published), batch normalisation behind
+/// ReLU, all three in one layer; with `batch_norm` (not published), batch normalization after
 /// each; with `average` (not published), the mean over space; then fc dense layers with leaky ReLU
 /// and dropout; then a dense layer of `targets` outputs and output_scale * tanh. Layers are named
 /// conv1, conv2, ..., average, fc1, act_fc1, dropout1, ..., the last dense layer continues the

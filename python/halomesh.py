@@ -235,7 +235,7 @@ def torch_module(path):
 
     Its input has shape (samples, channels, d, h, w) and holds particle counts as the files do: the
     first layer takes log(1 + x) of them, as halomesh does, standardized after train --standardize.
-    With train --batch-norm, .train() normalises each feature over the samples of a call.
+    With train --batch-norm, .train() normalizes each feature over the samples of a call.
     Its output has shape (samples, targets).
     The layers are called conv1, conv2, ..., fc1, fc2, ... as in checkpoints. Raises ValueError for a
     network that is not CosmoFlow.

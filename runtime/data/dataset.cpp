@@ -11,6 +11,7 @@ namespace halomesh {
 
 void copy_scalars(std::span<const float> all, AnyView targets) {
   const Box& box = targets.span;
+  if (box.empty()) return;
   std::copy(all.begin() + box.lo[kC], all.begin() + box.hi[kC], targets.as<float>().data);
 }
 

@@ -55,7 +55,7 @@ class MlperfLog {
   MlperfLog() = default;
   explicit MlperfLog(MlperfVersion version) : speaks_(true), version_(version) {}
 
-  // In this order, all before open():
+  // All before open(), in this order except staging:
   /// `cache_cleared`: the file caches of the nodes were cleared before the run.
   void init_start(bool cache_cleared);
   void submission(const MlperfSubmission& submission);

@@ -49,10 +49,10 @@ void StageFile::append(std::int64_t slot, std::span<const std::byte> bytes) {
   held_.erase(slot);
 }
 
-void StageFile::append_stored(std::int64_t slot, std::int64_t of,
+void StageFile::append_stored(std::int64_t slot, std::int64_t stored_size,
                               std::span<const std::byte> bytes) {
   Entry& entry = index_.at(static_cast<std::size_t>(slot));
-  if (entry.offset < 0) place(entry, of);
+  if (entry.offset < 0) place(entry, stored_size);
   store(entry, bytes);
 }
 
@@ -98,18 +98,17 @@ void StageFile::finish() {
 
 void StageFile::reopen(std::vector<Descriptor> files, std::vector<Entry> index) {
   files_.clear();
-  index_.assign(index.size(), {});
-  include(std::move(files), 0, index);
+  for (Descriptor& file : files) files_.emplace_back(std::move(file));
+  index_ = std::move(index);
+  map(0);
 }
 
-void StageFile::include(std::vector<Descriptor> files, std::int64_t first,
-                        std::span<const Entry> entries) {
+void StageFile::include(std::vector<Descriptor> files, std::span<const Placed> slots) {
   const std::size_t before = files_.size();
   for (Descriptor& file : files) files_.emplace_back(std::move(file));
-  for (std::size_t i = 0; i < entries.size(); ++i) {
-    if (entries[i].offset < 0) continue;
-    Entry& entry = index_.at(static_cast<std::size_t>(first) + i);
-    entry = entries[i];
+  for (const Placed& placed : slots) {
+    Entry& entry = index_.at(static_cast<std::size_t>(placed.slot));
+    entry = placed.entry;
     entry.file += static_cast<std::int64_t>(before);
   }
   map(before);

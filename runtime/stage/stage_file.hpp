@@ -19,9 +19,9 @@ enum class StageCodec : std::uint8_t {
 };
 
 /// Slots of int16 blocks of one size, each with a checksum that is verified at every use. First all
-/// slots are written, in any order and interleaved, or adopted in files that other processes have
-/// written; after finish() they are read. Move-only; for one thread at a time, except in_place(),
-/// which any thread may call.
+/// slots are written, in any order and interleaved, or adopted or included in files that other
+/// processes have written; after finish() they are read. Move-only; for one thread at a time,
+/// except in_place(), which any thread may call.
 class StageFile {
  public:
   StageFile() = default;
@@ -39,9 +39,9 @@ class StageFile {
   void write(std::int64_t slot, std::span<const std::int16_t> counts) {
     append(slot, std::as_bytes(counts));
   }
-  /// Writes the next bytes of a slot that is a copy of another StageFile's of the same codec, where
-  /// it takes `of` bytes: as they are stored().
-  void append_stored(std::int64_t slot, std::int64_t of, std::span<const std::byte> bytes);
+  /// Writes the next bytes of a slot as another StageFile of the same codec has stored() them;
+  /// `stored_size` is their number in all.
+  void append_stored(std::int64_t slot, std::int64_t stored_size, std::span<const std::byte> bytes);
   /// Adopts slots `first`, first + 1, ... with these checksums, which another process has written
   /// to its own StageFile as slots 0, 1, ... in this order; kNone only.
   void adopt(Descriptor file, std::int64_t first, std::span<const std::uint32_t> checksums);
@@ -55,9 +55,13 @@ class StageFile {
     std::uint32_t checksum = 0;
   };
   const std::vector<Entry>& index() const { return index_; }
-  /// Adds files that another StageFile has written: entry i is that of slot `first` + i, by its
-  /// number among these files; entries without an offset are left out. They can be read at once.
-  void include(std::vector<Descriptor> files, std::int64_t first, std::span<const Entry> entries);
+  struct Placed {
+    std::int64_t slot = 0;
+    Entry entry;  ///< its `file` counts from the first of the files that come with it
+  };
+  /// Adds files that another StageFile has written and the slots in them, which can be read before
+  /// finish().
+  void include(std::vector<Descriptor> files, std::span<const Placed> slots);
   /// Reuses kept files that hold everything in the index, instead of write() and finish().
   void reopen(std::vector<Descriptor> files, std::vector<Entry> index);
 

@@ -55,17 +55,18 @@ Stager::Stager(const ProcessMesh& mesh, StagedSample sample, StageOptions option
                std::vector<SplitSource> splits, const Comm* job)
     : mesh_(mesh),
       job_(job != nullptr ? *job : mesh.world()),
-      twins_(job_.split(mesh.world().rank(), job_.rank())),
       sample_(std::move(sample)),
       options_(std::move(options)),
       splits_(std::move(splits)),
       directory_(open_on_all_ranks(job_, options_.directory)) {
-  require(twins_.size() == 1 || !options_.keep, "runs that share a stage cannot keep it",
+  if (job_.size() > mesh.world().size()) twins_ = job_.split(mesh.world().rank(), job_.rank());
+  require(!twins_ || !options_.keep, "runs that share a stage cannot keep it",
           "leave --keep-stage out");
   for (const SplitSource& split : splits_) {
     const Shape& shape = split.data->target_shape();
-    require(shape.spatial() == Spatial{1, 1, 1},
-            text("targets of shape {} cannot be staged", shape),
+    const DataType type = split.data->target_type();
+    require(shape.spatial() == Spatial{1, 1, 1} && type == DataType::kFloat32,
+            text("targets {} of {} cannot be staged", shape, name_of(type)),
             "read the samples from their files: leave out --stage-dir");
   }
 }
@@ -93,11 +94,11 @@ std::vector<std::string> Stager::names() const {
 
 /// The slots of a replica that run number `run` stages.
 Range Stager::share_of(const SplitSource& split, std::int64_t replica, std::int64_t run) const {
-  return block_range(split.owners.slots(replica), twins_.size(), run);
+  return block_range(split.owners.slots(replica), runs(), run);
 }
 
 Stager::Work Stager::open(const SplitSource& split, Descriptor file) const {
-  const Range share = share_of(split, mesh_.replica(), twins_.rank());
+  const Range share = share_of(split, mesh_.replica(), run_number());
   const std::int64_t slots = share.extent();
   return {StageFile(std::move(file), fmt::format("{} in {}", split.name, directory_.path().c_str()),
                     options_.codec, box().empty() ? 0 : slots, box().volume()),
@@ -115,14 +116,14 @@ Stager::Work Stager::begin(const SplitSource& split) const {
   // The parts that keep a block hold it in memory until it is complete and can be compressed.
   if (options_.codec == StageCodec::kNone)
     work.files = exchange_node_files(mesh_.group(), !box().empty(), make);
-  if (twins_.size() > 1) work.copies = make();
+  if (twins_) work.copies = make();
   return work;
 }
 
 /// True if all ranks have reused the stage that an earlier run kept. Without options_.keep its
 /// files then lose their names.
 bool Stager::take_up_kept(std::vector<Work>& works) {
-  if (twins_.size() > 1) return false;
+  if (twins_) return false;
   const std::string text = key();
   const bool exists = KeptStage::exists(directory_.path(), text);
   if (!options_.keep && mesh_.world().max(std::int64_t{exists ? 1 : 0}) == 0) return false;
@@ -167,9 +168,13 @@ void Stager::discard() {
 /// Throws the same Error on every rank if a node's space does not suffice for its ranks.
 void Stager::require_space(double share_of_raw) {
   std::int64_t needed = 0;
-  if (twins_.node().rank() == 0)  // the twins on a node share one copy
-    for (const SplitSource& split : splits_)
-      needed += split.owners.slots(mesh_.replica()) * StageFile::raw_bytes(box().volume());
+  for (const SplitSource& split : splits_) {
+    std::int64_t slots = share_of(split, mesh_.replica(), run_number()).extent();
+    if (near_)  // the first of them stores what they have not staged
+      if (const std::int64_t staged = near_->sum(slots); near_->rank() == 0)
+        slots += split.owners.slots(mesh_.replica()) - staged;
+    needed += slots * StageFile::raw_bytes(box().volume());
+  }
   const StageDirectory::Space space = directory_.space();
   const Comm& node = job_.node();
   // Ranks of a node may stage to different file systems, such as one for each NUMA domain.
@@ -301,9 +306,9 @@ void Stager::keep(const std::vector<Work>& works) {
 /// stored of them. Collective over the job.
 StageFile Stager::whole(const SplitSource& split, Work& work) {
   record_.bytes_staged += work.file.stored_bytes();
-  if (twins_.size() == 1) return std::move(work.file);
+  if (!twins_) return std::move(work.file);
   GatheredShares gathered =
-      gather_shares(twins_, twins_.node(), box().empty() ? 0 : split.owners.slots(mesh_.replica()),
+      gather_shares(*twins_, *near_, box().empty() ? 0 : split.owners.slots(mesh_.replica()),
                     work.file, std::move(work.copies));
   record_.bytes_staged += gathered.copied_bytes;
   return std::move(gathered.file);
@@ -331,6 +336,7 @@ std::optional<StagedSplits> Stager::run(const std::function<bool()>& must_stop,
     for (const SplitSource& split : splits_) record_.samples += split.owners.samples();
   } else {
     for (const SplitSource& split : splits_) works.push_back(begin(split));
+    if (twins_) near_ = sharers_of_files(*twins_, works.front().copies);
     job_.barrier();
     directory_.remove_if_made();  // its name is no longer needed
     if (options_.codec == StageCodec::kNone) require_space(1);

@@ -61,10 +61,11 @@ class Stager {
   /// `sample`: what each part keeps. Throws Error if the directory cannot be used or the targets of
   /// a split are not scalars.
   ///
-  /// `job`: where several runs of a job need the same data, all its ranks, of which consecutive
-  /// ones are a run on a mesh like this one; otherwise null. Constructor and run() are then
-  /// collective over `job`: each run stages a share of the samples and gets the others from the
-  /// runs that have read them (see gather_shares()), and no stage is kept or reused.
+  /// `job`: null for a run that stages alone; constructor and run() are then collective over
+  /// mesh.world(). Otherwise all ranks of a job whose runs, on consecutive ranks, use the same data
+  /// on the same mesh; both are then collective over `job`. Each run stages a share of the samples
+  /// and gets the rest from the others (see gather_shares(), which is not interrupted by a stop). A
+  /// stage that several runs share is neither kept nor reused.
   Stager(const ProcessMesh& mesh, StagedSample sample, StageOptions options,
          std::vector<SplitSource> splits, const Comm* job = nullptr);
 
@@ -88,7 +89,7 @@ class Stager {
     NodeFiles files;    // until they are part of `file`
     Range share;        // slots of this run; others count from its first
     Range run;          // slots that this rank reads
-    Descriptor copies;  // empty: for slots that runs on other nodes have read
+    Descriptor copies;  // an empty file for slots staged elsewhere; none in a run alone
     std::vector<float> targets;
   };
 
@@ -101,6 +102,8 @@ class Stager {
   bool take_up_kept(std::vector<Work>& works);
   void discard();
   void require_space(double share_of_raw);
+  std::int64_t runs() const { return twins_ ? twins_->size() : 1; }
+  std::int64_t run_number() const { return twins_ ? twins_->rank() : 0; }
   Range share_of(const SplitSource& split, std::int64_t replica, std::int64_t run) const;
   Work open(const SplitSource& split, Descriptor file) const;
   Work begin(const SplitSource& split) const;
@@ -113,8 +116,10 @@ class Stager {
   std::vector<float> all_targets(const SplitSource& split, const Work& work) const;
 
   const ProcessMesh& mesh_;
-  const Comm& job_;   // of this run alone: mesh_.world()
-  const Comm twins_;  // the ranks of all runs that keep the same blocks
+  const Comm& job_;  // of this run alone: mesh_.world()
+  std::optional<Comm>
+      twins_;  // the ranks of all runs that keep the same blocks; none of a run alone
+  std::optional<Comm> near_;  // of these, those that can open each other's files
   StagedSample sample_;
   StageOptions options_;
   std::vector<SplitSource> splits_;

@@ -18,7 +18,7 @@ namespace {
 const GradientRules& checked(const GradientRules& rules, const Loss& loss, const Model& model,
                              const ModelGeometry& geometry, std::int64_t samples) {
   if (!rules.reproducible) return rules;
-  require(loss.sums_exactly(), "the loss of voxels has no reproducible sums",
+  require(loss.sums_exactly(), "this loss cannot be summed reproducibly",
           "train this network without --reproducible");
   const std::int64_t batch = rules.passes * samples;
   for (std::size_t l = 0; l < model.layers().size(); ++l) {

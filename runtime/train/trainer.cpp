@@ -22,6 +22,15 @@ double clip_norm_of(const TrainerOptions& options, const Optimizer& optimizer) {
   return options.clip_norm.value_or(optimizer.default_clip_norm());
 }
 
+/// Throws Error unless `loss` judges such data.
+void check_targets(const Dataset& data, const Loss& loss) {
+  require(data.target_shape() == loss.target_shape() && data.target_type() == loss.target_type(),
+          text("{} has targets {} of {}, the loss needs {} of {}", data.directory().c_str(),
+               data.target_shape(), name_of(data.target_type()), loss.target_shape(),
+               name_of(loss.target_type())),
+          "use data whose targets fit the network's output");
+}
+
 bool is_first_node(const Comm& world, const Comm& node) {
   return node.max(std::int64_t{world.rank() == 0 ? 1 : 0}) == 1;
 }
@@ -79,6 +88,8 @@ Trainer::Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geo
                   options_.wall_limit_s) {
   require(parameters.state_names() == states_of(options_),
           "the parameters were made for another optimizer than " + options_.optimizer.name);
+  check_targets(train, loss);
+  if (validation != nullptr) check_targets(*validation, loss);
   if (options_.timeline != nullptr) phases_.trace()->send_to(&options_.timeline->recorder());
   if (options_.augment) draw_.emplace(options_.seed, train.shape());
   if (order_.training_steps() == 0)
@@ -283,9 +294,9 @@ bool Trainer::evaluate_now(std::int64_t epoch) {
   if (!result_.first_evaluation) result_.first_evaluation = evaluation;
   result_.last_evaluation = evaluation;
   evaluated_step_ = step_;
-  if (!std::isfinite(evaluation.mae))
+  if (!std::isfinite(evaluation.loss))
     result_.divergence =
-        fmt::format("the validation MAE after step {} is {:g}", step_, evaluation.mae);
+        fmt::format("the validation loss after step {} is {:g}", step_, evaluation.loss);
   return true;
 }
 
@@ -403,7 +414,6 @@ void Trainer::open_logs() {
 bool Trainer::open_input() {
   if (options_.staged != nullptr) {
     input_.open_staged(std::move(*options_.staged));
-    if (options_.timeline != nullptr) input_.training().record_in(&options_.timeline->recorder());
     return true;
   }
   if (options_.stage) mllog_.staging_start();

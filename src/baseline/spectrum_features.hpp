@@ -21,7 +21,7 @@ class BinnedPower {
   /// The least wave number of each bin, in units of the fundamental mode.
   std::span<const std::int64_t> borders() const { return borders_; }
   /// The mean of |F(k)|^2 over the modes of each bin that a transform of reals stores: those with
-  /// k_w >= 0. Transforms the grid in place; F is not normalised.
+  /// k_w >= 0. Transforms the grid in place; F is not normalized.
   std::vector<double> of(SpectralGrid& grid) const;
 
  private:

@@ -13,7 +13,7 @@
 
 namespace halomesh {
 
-/// How well one class of voxels is found: means over samples of the ratios of whole samples.
+/// The quality of one class of voxels: ratios of each whole sample, averaged over samples.
 struct ClassQuality {
   double iou = 0;   ///< |A and B| / |A or B| for voxels A of the class and B predicted to be of it
   double dice = 0;  ///< 2 |A and B| / (|A| + |B|)
@@ -27,14 +27,10 @@ struct Quality {
   std::vector<ClassQuality> classes{};   ///< of a segmentation
 };
 
-/// The mean of the classes' IoU, or of their Dice scores.
-double mean_iou(std::span<const ClassQuality> classes);
-double mean_dice(std::span<const ClassQuality> classes);
-
 /// A loss, the mean over the samples of the global batch of a function of each sample. Views of the
 /// output are blocks of it with all samples that are to be counted; `target` then spans
-/// target_box() of the block. Parts that own nothing of the output give empty views. Calls allocate
-/// nothing.
+/// target_box() of the block. Parts that own nothing of the output give empty views. Only
+/// quality() allocates memory.
 ///
 /// What depends on a sample in any other way than by a mean over its voxels is a function of
 /// `sums_per_sample()` numbers, to which each part adds those of its block:
@@ -56,7 +52,7 @@ class Loss {
 
   virtual std::size_t sums_per_sample() const = 0;
   /// Adds the terms of a block of each sample to its sums, one sample after the other. Throws Error
-  /// for targets that cannot be.
+  /// for invalid targets, such as a label without a class.
   virtual void add_sums(ConstView output, AnyConstView target, std::span<double> sums) = 0;
 
   /// Whether gradient() reads sums, of whole samples.
@@ -67,11 +63,11 @@ class Loss {
                           std::int64_t global_batch, View diff) = 0;
 
   /// Turns the sums of one whole sample into terms that are added up over samples.
-  virtual void conclude(std::span<double> sums) const { (void)sums; }
-  /// From the terms of all samples; there must be one.
+  virtual void conclude(std::span<double> /*sums*/) const {}
+  /// From the terms of all samples, of which there must be at least one.
   virtual Quality quality(std::span<const double> terms) const = 0;
 
-  /// Whether shares of single samples, and terms, are the same bits wherever they are computed.
+  /// Whether each sample's share of the loss, and its terms, have the same bits on every mesh.
   virtual bool sums_exactly() const { return false; }
 };
 

@@ -113,7 +113,7 @@ class Parameters {
   /// keep of them.
   void freeze(std::size_t first);
 
-  /// Moves each moving average one step towards its value in diffs(), but for frozen layers.
+  /// Moves each moving average one step towards its value in diffs(), except in frozen layers.
   void update_moving_averages();
 
   /// Sets the values to what each parameter's InitialValues say. Each value is a function only of

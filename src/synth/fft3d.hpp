@@ -40,7 +40,7 @@ class SpectralGrid {
   std::unique_ptr<double, Free> real_;
 };
 
-/// The transforms of grids of one extent; unnormalised: backward(forward(f)) = n^3 f. Forward has
+/// The transforms of grids of one extent; unnormalized: backward(forward(f)) = n^3 f. Forward has
 /// exp(-i k x). OpenMP distributes whole planes and rows over single-threaded FFTW plans made
 /// without measuring, so that results do not depend on the number of threads, bit for bit.
 class Fft3d {

@@ -4,7 +4,7 @@
 
 namespace halomesh {
 
-/// The linear growing mode at redshift z, normalised to D = a = 1/(1+z) deep in matter domination.
+/// The linear growing mode at redshift z, normalized to D = a = 1/(1+z) deep in matter domination.
 ///
 /// D(a) = 5/2 omega_m E(a) int_0^a da' / (a' E(a'))^3, E(a)^2 = omega_m a^-3 + 1 - omega_m:
 /// Heath 1977, MNRAS 179, 351; as in Carroll, Press & Turner 1992, ARA&A 30, 499. The integral is

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The transfer function fit and the normalisation of the spectrum.
+// The transfer function fit and the normalization of the spectrum.
 #include "src/synth/power_spectrum.hpp"
 
 #include <cmath>
@@ -58,8 +58,8 @@ double TransferFunction::operator()(double k) const {
 }
 
 PowerSpectrum::PowerSpectrum(const Cosmology& c) : transfer_(c), n_s_(c.n_s) {
-  const double unnormalised = sigma(8);
-  amplitude_ = c.sigma_8 * c.sigma_8 / (unnormalised * unnormalised);
+  const double unnormalized = sigma(8);
+  amplitude_ = c.sigma_8 * c.sigma_8 / (unnormalized * unnormalized);
 }
 
 double PowerSpectrum::operator()(double k) const {

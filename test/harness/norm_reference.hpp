@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A normalisation over groups of channels and its gradients by the textbook formulas, in naive
+// A normalization over groups of channels and its gradients by the textbook formulas, in naive
 // double loops over whole samples.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Instance, group and batch normalisation as a network on any mesh equal textbook loops over whole
+// Instance, group and batch normalization as a network on any mesh equal textbook loops over whole
 // samples: output, gradient of the input, gradients of weight and bias; also where means are a
 // thousand times the standard deviation.
 //
@@ -63,7 +63,7 @@ struct NormCase {
   std::int64_t groups = 0;
   std::string cuts = "space";
   double mean = 0;
-  std::int64_t samples = 0;  // of the global batch, normalised together; 0: each by itself
+  std::int64_t samples = 0;  // of the global batch, normalized together; 0: each by itself
 };
 
 Model norm_model(const NormCase& test, std::vector<float>& kept) {
@@ -160,8 +160,8 @@ void check_mesh(const Comm& comm, const MeshShape& mesh, const NormCase& test, F
       });
 }
 
-TEST_CASE("normalisation equals textbook loops on every mesh, and with means far from zero") {
-  for_comms("normalisation", {1, 2, 3, 4, 6, 8}, [](const Comm& comm, Findings& findings) {
+TEST_CASE("normalization equals textbook loops on every mesh, and with means far from zero") {
+  for_comms("normalization", {1, 2, 3, 4, 6, 8}, [](const Comm& comm, Findings& findings) {
     for (std::int64_t parts = 1; parts <= comm.size(); ++parts) {
       if (comm.size() % parts != 0) continue;
       for (const PartGrid& grid : grids_of(parts))
@@ -173,8 +173,8 @@ TEST_CASE("normalisation equals textbook loops on every mesh, and with means far
   });
 }
 
-TEST_CASE("batch normalisation equals textbook loops on every mesh, within and across replicas") {
-  for_comms("batch normalisation", {1, 2, 3, 4, 6, 8}, [](const Comm& comm, Findings& findings) {
+TEST_CASE("batch normalization equals textbook loops on every mesh, within and across replicas") {
+  for_comms("batch normalization", {1, 2, 3, 4, 6, 8}, [](const Comm& comm, Findings& findings) {
     for (std::int64_t parts = 1; parts <= comm.size(); ++parts) {
       if (comm.size() % parts != 0) continue;
       const std::int64_t replicas = comm.size() / parts;
@@ -187,8 +187,8 @@ TEST_CASE("batch normalisation equals textbook loops on every mesh, within and a
   });
 }
 
-TEST_CASE("normalisation behind cuts through channels equals textbook loops") {
-  for_comms("normalisation of channels", {4}, [](const Comm& comm, Findings& findings) {
+TEST_CASE("normalization behind cuts through channels equals textbook loops") {
+  for_comms("normalization of channels", {4}, [](const Comm& comm, Findings& findings) {
     for (const char* cuts : {"probe:1x4,norm:1x4", "probe:2x2,norm:2x2", "probe:1x4", "norm:2x2",
                              "probe:4x1,norm:1x4", "probe:1x4,norm:2x2"})
       for (const std::int64_t groups : {0, 4, 3, 1})
@@ -198,7 +198,7 @@ TEST_CASE("normalisation behind cuts through channels equals textbook loops") {
   });
 }
 
-TEST_CASE("instance normalisation of whole channels on each part sends nothing") {
+TEST_CASE("instance normalization of whole channels on each part sends nothing") {
   std::vector<float> kept;
   const Model model = norm_model({{64, 5, 3, 2}, 0, "probe:1x4,norm:1x4"}, kept);
   const ModelGeometry geometry = model.geometry({2, 2, 1});

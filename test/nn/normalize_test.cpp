@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two layers of instance and group normalisation, each on any cut against naive loops; and the
+// The two layers of instance and group normalization, each on any cut against naive loops; and the
 // textbook gradient that they are compared with over ranks against difference quotients.
 #include "src/nn/layers/normalize.hpp"
 
@@ -138,7 +138,7 @@ Reference normalize_reference() {
   };
 }
 
-TEST_CASE("a normalisation equals its formula on any cut") {
+TEST_CASE("a normalization equals its formula on any cut") {
   for (const DataType type : kTypes)
     for (const std::int64_t groups : {6, 3, 1}) {
       const auto make = [type] { return std::make_unique<Normalize>(kEpsilon, type); };
@@ -169,7 +169,7 @@ TEST_CASE("a normalisation equals its formula on any cut") {
     }
 }
 
-TEST_CASE("a normalisation: boxes, first values, and what it refuses") {
+TEST_CASE("a normalization: boxes, first values, and what it refuses") {
   const std::vector<Shape> src{kShape, {6, 1, 1, 1}}, one{kShape}, wrong{kShape, {8, 1, 1, 1}};
   const Normalize layer;
   CHECK(layer.needs(Box{{1, 2, 0, 0}, {3, 3, 4, 5}}, 1, src) == Box{{0, 0, 0, 0}, {4, 1, 1, 1}});

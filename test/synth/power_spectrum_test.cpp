@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The spectrum against the fit evaluated elsewhere, its limits, and its normalisation; growth.
+// The spectrum against the fit evaluated elsewhere, its limits, and its normalization; growth.
 #include "src/synth/power_spectrum.hpp"
 
 #include <doctest/doctest.h>
@@ -78,7 +78,7 @@ TEST_CASE("sigma_8 of the spectrum, by an independent quadrature, is the request
     // beyond x = 200 is below 1e-8.
     CHECK(sigma_by_midpoints(PowerSpectrum(c), 8) == doctest::Approx(c.sigma_8).epsilon(1e-6));
     CHECK(PowerSpectrum(c).sigma(8) == doctest::Approx(c.sigma_8).epsilon(1e-12));
-    // At a radius that the normalisation does not force.
+    // At a radius that the normalization does not force.
     CHECK(PowerSpectrum(c).sigma(20) ==
           doctest::Approx(sigma_by_midpoints(PowerSpectrum(c), 20)).epsilon(1e-6));
   }

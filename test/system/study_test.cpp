@@ -146,6 +146,11 @@ TEST_CASE("studies that cannot be are refused with one message") {
   check_failure(scene.run(), 2, {"cell batch-3_seed-7", "batch of 3"});
   write_file(scene.file, "batch = {2 | x}\n");
   check_failure(scene.run(), 2, {scene.file.string() + ":1: --batch: 'x'"});
+  write_file(scene.file, "batch = {2 | 4}\n");
+  scene.options["config"] = workshop().fresh("staged.cfg").string();
+  write_file(scene.options["config"], "stage-dir = /dev/shm/halomesh-test\n");
+  check_failure(scene.run(), 2, {"cell batch-2_seed-7", "--stage-dir cannot be used in a study"});
+  scene.options.erase("config");
   fs::remove(scene.file);
   check_failure(scene.run(), 2, {scene.file.string()});
   CHECK(!fs::exists(scene.out));

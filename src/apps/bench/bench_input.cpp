@@ -56,6 +56,7 @@ void GeneratedReader::read(std::int64_t sample, AnyView dst, AnyView targets) {
     fill(sample, dst.as<std::int16_t>(), counts_);
   else
     fill(sample, dst.as<float>(), logarithms_);
+  if (targets.span.empty()) return;
   const CounterRng rng(seed_, RandomUse::kSynth, narrow<std::uint32_t>(sample), 2);
   for (std::int64_t t = targets.span.lo[kC]; t < targets.span.hi[kC]; ++t)
     targets.as<float>().at(0, t, 0, 0, 0) = 2 * rng.uniform(static_cast<std::uint64_t>(t)) - 1;

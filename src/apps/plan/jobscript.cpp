@@ -126,6 +126,7 @@ JobRequest request_of(const Options& options, const Options& training, bool scal
   if (const auto shape = options.get<std::string>("shape"); !shape.empty())
     request.shape = parse_node_shape(shape);
   request.rank_map = !options.get<std::string>("rank-map").empty();
+  if (!scaling) request.instances = training.get<Integer>("instances");
   if (!scaling) request.parts = training.get<PartGrid>("parts");
   if (!scaling && training.is_given("batch")) request.batch = training.get<Integer>("batch");
   const auto time = options.get<std::string>("time");

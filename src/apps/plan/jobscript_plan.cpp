@@ -173,8 +173,15 @@ JobPlan plan_job(const SiteProfile& site, const JobRequest& request) {
   plan.nodes = request.nodes;
   check_size(site, request);
   plan_node(site, request, plan);
-  plan.mesh = make_mesh(request.nodes * plan.ranks_per_node, request.parts);
-  if (request.batch > 0) local_batch(request.batch, plan.mesh);
+  const std::int64_t ranks = request.nodes * plan.ranks_per_node;
+  if (ranks % request.instances != 0)
+    throw UsageError(
+        fmt::format("--instances {} does not divide the {} ranks of the job", request.instances,
+                    ranks),
+        fmt::format("use --nodes {}, or a number that divides the ranks", request.instances));
+  const MeshShape of_instance = make_mesh(ranks / request.instances, request.parts);
+  if (request.batch > 0) local_batch(request.batch, of_instance);
+  plan.mesh = make_mesh(ranks, request.parts);
   const std::optional<Queue> queue = find_queue(site, request);
   plan.queue = queue ? queue->name : request.queue;
   plan_shape(site, request, queue, plan);

@@ -20,8 +20,9 @@ struct JobRequest {
   std::string queue, allocation, launcher, mpi_plugin;
   NodeShape shape;
   bool rank_map = false;
-  PartGrid parts;
-  std::int64_t batch = 0;  ///< 0: not checked
+  std::int64_t instances = 1;  ///< models, each on an equal share of the ranks
+  PartGrid parts;              ///< of one of them
+  std::int64_t batch = 0;      ///< the same; 0: not checked
 };
 
 /// The job as it will run.
@@ -38,9 +39,10 @@ struct JobPlan {
 };
 
 /// Throws UsageError, naming the limit and a value within it: more ranks or threads than cores,
-/// more nodes than the site has, parts or batch that do not divide, no queue for these nodes and
-/// this time, unknown queue, launcher or allocation mode, a shape that does not match the nodes or
-/// does not fit into the machine, too much staging space, and less time than a clean stop needs.
+/// more nodes than the site has, instances, parts or batch that do not divide, no queue for these
+/// nodes and this time, unknown queue, launcher or allocation mode, a shape that does not match the
+/// nodes or does not fit into the machine, too much staging space, and less time than a clean stop
+/// needs.
 JobPlan plan_job(const SiteProfile& site, const JobRequest& request);
 
 }  // namespace halomesh

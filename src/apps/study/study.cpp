@@ -116,6 +116,9 @@ void Study::check_cells() const {
   for (const StudyCell& cell : cells_) try {
       const Options options = options_of(cell);
       refuse_shared_files(options, "in a study");
+      if (!options.get<std::string>("stage-dir").empty())
+        throw UsageError("--stage-dir cannot be used in a study",
+                         "leave it out: each cell would stage the data again");
       const MeshShape mesh = make_mesh(ranks_each_, options.get<PartGrid>("parts"));
       pass_batch(options.get<std::int64_t>("batch"), mesh, options.get<std::int64_t>("accumulate"));
     } catch (const UsageError& error) {

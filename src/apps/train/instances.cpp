@@ -106,7 +106,7 @@ int train_instances(const Comm& world, const Options& options) {
   refuse_shared_files(options, "with --instances");
   if (options.get<bool>("keep-stage"))
     throw UsageError("--keep-stage cannot be used with --instances",
-                     "leave it out: the instances of a job stage their data once, together");
+                     "leave it out: the instances share one stage, which is not kept");
   const std::filesystem::path out = options.get<std::string>("out");
   const RankBinding binding = bind_threads(world);
   const auto lock = hold_directory(world, out, "training", "--out");
@@ -133,7 +133,7 @@ int train_instances(const Comm& world, const Options& options) {
                            [&] { return signals.requested() || limit.reached(MPI_Wtime(), 0); });
     if (!stage) {
       if (world.rank() == 0)
-        std::cout << "stopped while staging; give the same command again to start" << std::endl;
+        std::cout << "stopped while staging; run the same command again to start over" << std::endl;
       return kExitStopped;
     }
     before.staged = &stage->splits;

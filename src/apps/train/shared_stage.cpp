@@ -10,7 +10,9 @@
 #include "runtime/log/progress.hpp"
 #include "src/apps/options/mlperf_options.hpp"
 #include "src/apps/options/model_options.hpp"
+#include "src/apps/options/train_options.hpp"
 #include "src/apps/train/training_run.hpp"
+#include "src/nn/optimizers/registry.hpp"
 
 namespace halomesh {
 
@@ -18,7 +20,10 @@ std::optional<SharedStage> stage_for_runs(const Comm& job, const Comm& group,
                                           const Options& options,
                                           const std::function<bool()>& must_stop) {
   MlperfLog mllog = begin_mlperf_log(group, options);
+  check_reproducible_options(options);  // what can be refused is refused before data is read
   const TrainerOptions trainer = trainer_options(options);
+  make_optimizer(trainer.optimizer);
+  reduction_named(options.get<std::string>("reduction"));
   const auto parts = options.get<PartGrid>("parts");
   const ProcessMesh mesh(group, make_mesh(group.size(), parts));
   const Model model = make_model(options, precision_named(options.get<std::string>("precision")),

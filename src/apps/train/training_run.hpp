@@ -11,15 +11,17 @@
 
 namespace halomesh {
 
-/// What the options of `train` say, but for the rate of gradients' sums and what run_training()
-/// adds.
+/// The trainer's options as those of `train` say, except `reduction` and the pointers, which
+/// run_training() sets.
 TrainerOptions trainer_options(const Options& options);
 
 /// What a job has done for a run before it starts.
 struct BeforeRun {
-  double started_s = MPI_Wtime();  ///< when the job's time began, of --wall-limit
-  StagedSplits* staged = nullptr;  ///< the data, which the run takes; null: it reads it itself
-  MlperfLog* mllog = nullptr;      ///< its log, started, which the run takes; null: none yet
+  double started_s = MPI_Wtime();  ///< when --wall-limit started to count
+  /// Staged data, which the run takes over; null: it stages or reads the data itself.
+  StagedSplits* staged = nullptr;
+  /// A log on which run_start has been logged, which the run takes over; null: it starts one.
+  MlperfLog* mllog = nullptr;
 };
 
 /// Trains as the options of `train` say, into its --out, from where an earlier run stopped. Prints

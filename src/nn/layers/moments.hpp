@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The first two moments of groups of channels over all of space, split over its input: each part
-// adds up its block. What a normalisation needs to know of a whole sample.
+// adds up its block. What a normalization needs to know of a whole sample.
 #pragma once
 
 #include <string>

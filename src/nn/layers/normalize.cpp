@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Normalisation with given moments: see normalize.hpp.
+// Normalization with given moments: see normalize.hpp.
 #include "src/nn/layers/normalize.hpp"
 
 #include <algorithm>
@@ -21,18 +21,18 @@ double value_of(Bfloat16 x) { return static_cast<double>(static_cast<float>(x));
 Normalize::Normalize(float epsilon, DataType type, std::int64_t samples)
     : epsilon_(epsilon), type_(type), samples_(samples) {
   require(std::isfinite(epsilon) && epsilon > 0.0F,
-          text("normalisation with epsilon {:g}", epsilon), "use a positive number, e.g. 1e-5");
-  require(samples >= 0, text("normalisation over {} samples", samples),
+          text("normalization with epsilon {:g}", epsilon), "use a positive number, e.g. 1e-5");
+  require(samples >= 0, text("normalization over {} samples", samples),
           "use a positive number, or 0 for each sample by itself");
 }
 
 Shape Normalize::dst_shape(std::span<const Shape> src) const {
-  require(src.size() == 2, text("normalisation of {} inputs", src.size()),
+  require(src.size() == 2, text("normalization of {} inputs", src.size()),
           "name two inputs for it: a tensor and its moments");
   const Shape& moments = src[1];
   require(moments.spatial() == Spatial{1, 1, 1} && moments.c % 2 == 0 &&
               src[0].c % (moments.c / 2) == 0,
-          text("normalisation of {} with moments {}", src[0], moments),
+          text("normalization of {} with moments {}", src[0], moments),
           "its second input must be the moments of the first");
   return src[0];
 }
@@ -58,8 +58,8 @@ std::vector<ParameterGeometry> Normalize::parameters(std::span<const Shape> src)
 }
 
 DataType Normalize::dst_type(std::span<const DataType> src) const {
-  require_type(src.subspan(1), DataType::kFloat64, "moments for a normalisation");
-  return require_type(src.first(1), type_, "normalisation");
+  require_type(src.subspan(1), DataType::kFloat64, "moments for a normalization");
+  return require_type(src.first(1), type_, "normalization");
 }
 
 std::string Normalize::kernel_name() const { return fmt::format("normalize {}", name_of(type_)); }

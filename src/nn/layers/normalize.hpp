@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Normalises channels with moments that another layer has computed, then scales and shifts them.
+// Normalizes channels with moments that another layer has computed, then scales and shifts them.
 // Needs no halo.
 #pragma once
 
@@ -16,14 +16,14 @@ namespace halomesh {
 /// Moments, whose number of groups it follows. Weights begin with 1, biases with 0. Computed in
 /// fp64, rounded once.
 ///
-/// With one group per channel this is instance normalisation (Ulyanov, Vedaldi & Lempitsky,
-/// arXiv:1607.08022), with fewer group normalisation (Wu & He, arXiv:1803.08494), with one that of
+/// With one group per channel this is instance normalization (Ulyanov, Vedaldi & Lempitsky,
+/// arXiv:1607.08022), with fewer group normalization (Wu & He, arXiv:1803.08494), with one that of
 /// all channels (Ba, Kiros & Hinton, arXiv:1607.06450), with moments averaged over samples by
-/// SampleAverage batch normalisation (Ioffe & Szegedy, arXiv:1502.03167). The gradient of src is
+/// SampleAverage batch normalization (Ioffe & Szegedy, arXiv:1502.03167). The gradient of src is
 /// the sum of this layer's and that of Moments.
 ///
-/// For batch normalisation the layer keeps the parameters running_mean and running_variance, per
-/// channel, and normalises with them, not with its second input, outside of training. They begin
+/// For batch normalization the layer keeps the parameters running_mean and running_variance, per
+/// channel, and normalizes with them, not with its second input, outside of training. They begin
 /// with 0 and 1 and move in each step by a tenth towards the mean and the unbiased variance of the
 /// samples taken together, averaged over the global batch, as PyTorch's batch norm does.
 class Normalize final : public Layer {
@@ -74,7 +74,7 @@ class Normalize final : public Layer {
   std::int64_t channels_ = 0;  // of dst_produced
   ChannelSums sums_;
   AlignedBuffer<double> factors_;
-  // Per sample and channel, sums over the produced pixels of diff_dst times the normalised src, and
+  // Per sample and channel, sums over the produced pixels of diff_dst times the normalized src, and
   // of diff_dst; the gradient of the moments leaves them for those of the parameters.
   AlignedBuffer<double> diff_sums_;
   bool has_diff_sums_ = false;

@@ -20,7 +20,7 @@ void SampleAverage::prepare(const LayerContext& context, std::vector<ParameterVi
   Pointwise::prepare(context, std::move(parameters));
   if (!context.training) return;
   require(samples_ % context.batch == 0 || context.batch % samples_ == 0,
-          text("samples of a pass: {}, normalised together: {}", context.batch, samples_),
+          text("samples of a pass: {}, normalized together: {}", context.batch, samples_),
           "one of the two numbers must be a multiple of the other");
   sums_ = AlignedBuffer<double>(context.boxes.dst_produced.volume());
 }

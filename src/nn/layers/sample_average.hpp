@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Means over neighbouring samples of the global batch: between Moments and Normalize they make
-// batch normalisation.
+// batch normalization.
 #pragma once
 
 #include <cstdint>

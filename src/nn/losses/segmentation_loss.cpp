@@ -44,11 +44,14 @@ SegmentationLoss::SegmentationLoss(const Shape& output, SegmentationOptions opti
   require(options_.weights.size() == classes(),
           text("{} weights for {} classes", options_.weights.size(), output.c),
           "give one weight for each class, the background's first");
+  for (const double weight : options_.weights)
+    require(weight >= 0 && std::isfinite(weight), text("a class weight of {}", weight),
+            "give numbers of at least 0");
   require(options_.cross_entropy >= 0 && options_.dice >= 0 &&
               options_.cross_entropy + options_.dice > 0 && options_.smooth > 0,
-          text("a loss of {} times cross entropy and {} times Dice with smoothing {}",
+          text("shares of {} for cross entropy and {} for Dice, with smoothing {}",
                options_.cross_entropy, options_.dice, options_.smooth),
-          "the shares must not be negative or both 0, and the smoothing must be positive");
+          "shares must be at least 0 and not both 0, and smoothing greater than 0");
 }
 
 Box SegmentationLoss::target_box(const Box& output) const {
@@ -56,7 +59,7 @@ Box SegmentationLoss::target_box(const Box& output) const {
   require(output.extent(kC) == output_.c,
           text("channels {} to {} of an output of {} classes on one part", output.lo[kC],
                output.hi[kC] - 1, output_.c),
-          "a part needs all classes of its voxels: cut the last layer in space");
+          "a part needs all classes of its voxels: cut the last layer in space only");
   Box box = output;
   box.hi[kC] = 1;
   return box;

@@ -28,8 +28,9 @@ struct SegmentationOptions {
 /// (Milletari, Navab & Ahmadi, arXiv:1606.04797, with sums instead of sums of squares). The cross
 /// entropy is divided by voxels, not by the sum of their weights. Computed in fp64.
 ///
-/// Ratios of the quality are 1 for a class that a sample has not and is not predicted to have; a
-/// voxel is predicted to be of the class with the largest output, of equal ones the first.
+/// IoU and Dice are 1 for a class that occurs neither in the labels nor in the predictions of a
+/// sample. The predicted class of a voxel is the one with the largest output; ties go to the
+/// lowest.
 class SegmentationLoss final : public Loss {
  public:
   static constexpr std::int64_t kMostClasses = 256;

@@ -57,6 +57,13 @@ TEST_CASE("what a site does not have is refused with the limit") {
        {"--nodes", "3", "--batch", "16"},
        "a batch of 16 samples cannot be shared by 12 replicas | use --batch 12 or 24"},
       {"fugaku",
+       {"--nodes", "3", "--instances", "5"},
+       "--instances 5 does not divide the 12 ranks of the job | use --nodes 5, or a number that "
+       "divides the ranks"},
+      {"fugaku",
+       {"--nodes", "3", "--instances", "3", "--batch", "6"},
+       "a batch of 6 samples cannot be shared by 4 replicas | use --batch 4 or 8"},
+      {"fugaku",
        {"--time", "00:03:00"},
        "--time 00:03:00 leaves no time for training besides the 180 s that a clean stop may take | "
        "ask for more "

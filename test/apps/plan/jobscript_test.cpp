@@ -154,6 +154,9 @@ TEST_CASE("options of train are passed on and checked, everything else is this c
   CHECK(has_line(printed({"--profiles", source("jobscripts"), "--site", "ookami", "--data", "d",
                           "--time", "01:00:00"}),
                  "  --out run"));
+  // The batch is that of an instance on a quarter of the 8 ranks.
+  CHECK(has_line(script("ookami", {"--nodes", "2", "--instances", "4", "--batch", "2"}),
+                 "  --instances 4"));
   CHECK(has_line(script("ookami", {"--modules", "a,b/2"}), "module load b/2"));
   CHECK(script("ookami", {"--modules", "none"}).find("module load") == std::string::npos);
   CHECK(refusal("ookami", {"--lr", "fast"}).starts_with("--lr: 'fast' is not a number"));
