@@ -393,7 +393,7 @@ TEST_CASE("reproducible training of voxels is refused") {
     } catch (const Error& error) {
       message = error.what();
     }
-    findings.expect(message.starts_with("the loss of voxels has no reproducible sums"),
+    findings.expect(message.starts_with("this loss cannot be summed reproducibly"),
                     [&] { return "refused by: " + message; });
   });
 }
