@@ -47,10 +47,9 @@ void add_model_options(Options& options) {
       .add<bool>(kAverage, "on|off", d.average,
                  "average the features of the last convolution over space, so that the dense "
                  "layers do not know places; not in the published network")
-      .add<std::int64_t>(
-          kBatchNorm, "N", d.batch_norm,
-          "normalize each feature after each convolution over N consecutive samples "
-          "of the global batch; 0: off, as published")
+      .add<std::int64_t>(kBatchNorm, "N", d.batch_norm,
+                         "normalize each feature after each convolution over N consecutive samples "
+                         "of the global batch; 0: off, as published")
       .at_least(0)
       .add<std::vector<std::int64_t>>("fc", "N,N", d.fc, "sizes of the hidden dense layers")
       .at_least(1)
