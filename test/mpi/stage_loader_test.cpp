@@ -9,7 +9,6 @@
 #include <cmath>
 
 #include "runtime/load/direct_loader.hpp"
-#include "src/nn/pack.hpp"
 #include "test/harness/mpi_for_comms.hpp"
 #include "test/harness/mpi_shared_directory.hpp"
 #include "test/harness/staged_sample.hpp"
@@ -48,7 +47,7 @@ class ByFormula final : public Dataset {
               else
                 dst.as<float>().at(0, c, d, h, w) = static_cast<float>(std::log1p(1.0 * count));
             }
-      fill(targets.as<float>(), targets.span, static_cast<float>(sample));
+      std::fill_n(targets.as<float>().data, targets.span.volume(), static_cast<float>(sample));
     }
     void stream(std::int64_t sample, const VoxelSink& sink, AnyView targets) override {
       const Tensor whole(Box::whole(kShape), 1, DataType::kInt16);
