@@ -4,7 +4,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <mutex>
 
@@ -94,14 +93,14 @@ void compare_batches(const Batch& got, const Batch& expected, Findings& findings
   findings.expect_equal(got.count, expected.count, "samples of a batch");
   findings.expect(std::equal(got.samples.begin(), got.samples.end(), expected.samples.begin()),
                   [] { return std::string("other samples"); });
-  const auto bytes = static_cast<std::size_t>(expected.count * expected.data.sample_bytes());
-  findings.expect(std::memcmp(got.data.data, expected.data.data, bytes) == 0, [&] {
+  const auto same_bytes = [&](AnyConstView a, AnyConstView b) {
+    const auto bytes = static_cast<std::size_t>(expected.count * b.sample_bytes());
+    return a.span == b.span && std::equal(b.data, b.data + bytes, a.data);
+  };
+  findings.expect(same_bytes(got.data, expected.data), [&] {
     return fmt::format("other counts in a batch of {}", expected.samples.front());
   });
-  const auto target_bytes =
-      static_cast<std::size_t>(expected.count * expected.targets.sample_bytes());
-  findings.expect(got.targets.span == expected.targets.span &&
-                      std::memcmp(got.targets.data, expected.targets.data, target_bytes) == 0,
+  findings.expect(same_bytes(got.targets, expected.targets),
                   [] { return std::string("other targets"); });
 }
 
