@@ -132,6 +132,19 @@ TEST_CASE("an instance that diverges does not stop the other") {
   check_same_run(one.out, instance(scene, 0));
 }
 
+TEST_CASE("an instance that cannot start leaves the others the shared stage") {
+  Scene scene = two_instances(12);
+  scene.options["parts"] = "2x1x1";
+  scene.options["stage-dir"] = workshop().fresh("stage").string();
+  fs::create_directories(scene.out);
+  write_file(instance(scene, 1), "not a directory");
+  check_failure(scene.train(), 1, {"1 of 2 instances failed: instance-01"});
+  CHECK(results(scene) == "done failed");
+  const Scene one = alone(scene, 0);
+  REQUIRE(one.train().exit_code == 0);
+  check_same_run(one.out, instance(scene, 0));
+}
+
 TEST_CASE("an error of one rank alone ends its instance only") {
   Scene scene = two_instances(12, true);
   REQUIRE(scene.train().exit_code == 0);
