@@ -2,11 +2,29 @@
 // Which boxes of a staged sample make up each part's block: see redistribution.hpp.
 #include "partition/samples/redistribution.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "error.hpp"
 
 namespace halomesh {
+
+StagedSample staged_in_blocks(const Shape& shape, std::vector<Box> blocks) {
+  StagedSample sample{shape, {}, std::move(blocks)};
+  std::int64_t volume = 0;
+  for (const Box& block : sample.blocks) {
+    const auto is_this = [&](const Box& owned) { return owned == block; };
+    const bool known = std::any_of(sample.owned.begin(), sample.owned.end(), is_this);
+    require(known || std::none_of(sample.owned.begin(), sample.owned.end(),
+                                  [&](const Box& o) { return !intersect(o, block).empty(); }),
+            text("block {} overlaps another one", block));
+    sample.owned.push_back(known ? Box{} : block);
+    volume += sample.owned.back().volume();
+  }
+  require(volume == shape.volume(),
+          text("the parts' blocks have {} of the {} voxels of {}", volume, shape.volume(), shape));
+  return sample;
+}
 
 TransferPlan plan_redistribution(const StagedSample& sample, const Symmetry& symmetry) {
   require(symmetry.keeps(sample.shape),

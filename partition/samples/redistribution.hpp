@@ -18,6 +18,11 @@ struct StagedSample {
   std::vector<Box> blocks;  ///< what each part keeps, and also needs: owned and halo
 };
 
+/// A tensor of this shape of which each part keeps `blocks`, which are equal or disjoint, as those
+/// of labels are; of equal ones, the first part owns the voxels. Throws Error unless they make up
+/// the tensor.
+StagedSample staged_in_blocks(const Shape& shape, std::vector<Box> blocks);
+
 /// What part `src` of the group that keeps the sample gives to part `dst` of the group that uses
 /// it under `symmetry`: boxes of the sample, at most one for each pair of parts, whose images are
 /// disjoint and make up the block blocks[dst] of the transformed sample. Where the part with the

@@ -15,7 +15,12 @@
 namespace halomesh {
 namespace {
 
-constexpr const char* kFormat = "halomesh archive 1";
+/// Version 2: fields or labels, which earlier programs must refuse.
+constexpr const char *kFormat = "halomesh archive 1", *kFormat2 = "halomesh archive 2";
+
+bool is_version_2(const ArchiveFile& content) {
+  return content.values != SampleFormat::Kind::kCounts || content.classes > 0;
+}
 
 /// The numeric attributes of the file and their names.
 template <class Content, class Visit>
@@ -34,13 +39,26 @@ void write_attributes(Hdf5File& file, const ArchiveFile& content) {
   const auto text = [&](const char* name, const std::string& value) {
     file.write_attribute("/", name, value);
   };
-  text("format", kFormat);
-  text("axes", "x: sample,d,h,w,c; y: sample,target; crc32c: sample");
+  text("format", is_version_2(content) ? kFormat2 : kFormat);
+  text("axes", content.classes > 0
+                   ? "x: sample,d,h,w,c; labels: sample,d,h,w; crc32c, crc32c_labels: sample"
+                   : "x: sample,d,h,w,c; y: sample,target; crc32c: sample");
   text("source", content.source);
   file.write_attribute("/", "gzip", std::int64_t{content.gzip});
   for_each_number(content, [&](const char* name, std::int64_t value) {
     file.write_attribute("/", name, value);
   });
+  if (!is_version_2(content)) return;
+  file.write_attribute("/", "classes", content.classes);
+  text("values", content.values == SampleFormat::Kind::kCounts ? "counts" : "field");
+}
+
+const Hdf5Kind& kind_of(const ArchiveFile& content) {
+  return content.classes > 0 ? kLabelArchiveKind : kArchiveKind;
+}
+
+Hdf5Type value_type(const ArchiveFile& content) {
+  return content.values == SampleFormat::Kind::kCounts ? Hdf5Type::kInt16 : Hdf5Type::kFloat;
 }
 
 }  // namespace
@@ -73,30 +91,52 @@ ArchiveWriter::ArchiveWriter(const std::filesystem::path& path, ArchiveFile cont
   const Shape& s = content_.shape;
   const std::int64_t n = content_.samples;
   require(n > 0, text("{}: an archive file needs at least one sample", path.c_str()));
+  const Hdf5Kind& kind = kind_of(content_);
   DatasetLayout layout;
   layout.checksum = true;
   layout.chunk = {n, content_.targets};
   Hdf5File& file = open_->file;
-  file.create_dataset(kArchiveKind.targets, Hdf5Type::kFloat, {n, content_.targets}, layout);
+  if (kind.targets != nullptr)
+    file.create_dataset(kind.targets, Hdf5Type::kFloat, {n, content_.targets}, layout);
   layout.chunk = {n};
-  file.create_dataset(kArchiveKind.checksums, Hdf5Type::kUint32, {n}, layout);
+  file.create_dataset(kind.voxels.checksums, Hdf5Type::kUint32, {n}, layout);
+  if (kind.targets == nullptr)
+    file.create_dataset(kind.labels.checksums, Hdf5Type::kUint32, {n}, layout);
   layout.chunk = {1, std::min<std::int64_t>(8, s.d), std::min<std::int64_t>(8, s.h),
                   std::min<std::int64_t>(64, s.w), s.c};
   layout.shuffle = content_.gzip > 0;
   layout.gzip = content_.gzip;
-  file.create_dataset(kArchiveKind.voxels, Hdf5Type::kInt16, {n, s.d, s.h, s.w, s.c}, layout);
+  file.create_dataset(kind.voxels.name, value_type(content_), {n, s.d, s.h, s.w, s.c}, layout);
+  layout.chunk.pop_back();
+  if (kind.targets == nullptr)
+    file.create_dataset(kind.labels.name, Hdf5Type::kUint8, {n, s.d, s.h, s.w}, layout);
   write_attributes(file, content_);
 }
 
 ArchiveWriter::~ArchiveWriter() = default;
 
-void ArchiveWriter::write(std::span<const std::int16_t> voxels, std::span<const float> targets) {
+void ArchiveWriter::write_voxels(std::span<const std::byte> values) {
   const Shape& s = content_.shape;
-  Hdf5File& file = open_->file;
-  const std::array<std::uint32_t, 1> checksum{crc32c(std::as_bytes(voxels))};
-  file.write(kArchiveKind.voxels, {{written_, 0, 0, 0, 0}, {1, s.d, s.h, s.w, s.c}}, voxels);
-  file.write(kArchiveKind.targets, {{written_, 0}, {1, content_.targets}}, targets);
-  file.write(kArchiveKind.checksums, {{written_}, {1}}, std::span<const std::uint32_t>(checksum));
+  const std::array<std::uint32_t, 1> checksum{crc32c(values)};
+  const Hdf5Tensor& voxels = kArchiveKind.voxels;
+  open_->file.write(voxels.name, {{written_, 0, 0, 0, 0}, {1, s.d, s.h, s.w, s.c}},
+                    value_type(content_), values);
+  open_->file.write(voxels.checksums, {{written_}, {1}}, std::span<const std::uint32_t>(checksum));
+}
+
+void ArchiveWriter::write(std::span<const std::byte> values, std::span<const float> targets) {
+  write_voxels(values);
+  open_->file.write(kArchiveKind.targets, {{written_, 0}, {1, content_.targets}}, targets);
+  ++written_;
+}
+
+void ArchiveWriter::write(std::span<const std::byte> values, std::span<const std::uint8_t> labels) {
+  write_voxels(values);
+  const Shape& s = content_.shape;
+  const std::array<std::uint32_t, 1> checksum{crc32c(std::as_bytes(labels))};
+  const Hdf5Tensor& tensor = kLabelArchiveKind.labels;
+  open_->file.write(tensor.name, {{written_, 0, 0, 0}, {1, s.d, s.h, s.w}}, labels);
+  open_->file.write(tensor.checksums, {{written_}, {1}}, std::span<const std::uint32_t>(checksum));
   ++written_;
 }
 
@@ -108,8 +148,10 @@ void ArchiveWriter::commit() {
 }
 
 ArchiveFile read_archive_attributes(const Hdf5File& file) {
-  require(file.has_attribute("/", "format") &&
-              file.read_attribute<std::string>("/", "format") == kFormat,
+  const std::string format = file.has_attribute("/", "format")
+                                 ? file.read_attribute<std::string>("/", "format")
+                                 : std::string();
+  require(format == kFormat || format == kFormat2,
           text("{} is not an archive that this version can read", file.path().c_str()),
           "use another directory, or remove the file");
   ArchiveFile content;
@@ -120,6 +162,13 @@ ArchiveFile read_archive_attributes(const Hdf5File& file) {
   for_each_number(content, [&](const char* name, std::int64_t& value) {
     value = file.read_attribute<std::int64_t>("/", name);
   });
+  if (format == kFormat) return content;
+  content.classes = file.read_attribute<std::int64_t>("/", "classes");
+  const auto values = file.read_attribute<std::string>("/", "values");
+  require(values == "counts" || values == "field",
+          text("{}: values are '{}', expected counts or field", file.path().c_str(), values),
+          "use a newer version of this program");
+  if (values == "field") content.values = SampleFormat::Kind::kField;
   return content;
 }
 

@@ -2,6 +2,7 @@
 // Writes the files of an archive, whole or not at all. See hdf5_dataset.hpp for reading them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -10,6 +11,7 @@
 #include <string>
 #include <string_view>
 
+#include "runtime/data/sample_format.hpp"
 #include "runtime/hdf5/hdf5_file.hpp"
 #include "shape.hpp"
 
@@ -27,9 +29,11 @@ struct ArchiveFile {
   std::int64_t first_sample = 0;   ///< number of the first one in its split
   std::int64_t split_samples = 0;  ///< in all files of the split
   Shape shape;                     ///< of a sample
-  std::int64_t targets = 0;
-  int gzip = kDefaultGzip;  ///< level 1..9 after a byte shuffle; 0: not compressed
-  std::string source;       ///< Dataset::identity() of what was converted
+  std::int64_t targets = 0;        ///< scalars; 0: labels
+  int gzip = kDefaultGzip;         ///< level 1..9 after a byte shuffle; 0: not compressed
+  std::string source;              ///< Dataset::identity() of what was converted
+  SampleFormat::Kind values = SampleFormat::Kind::kCounts;  ///< or kField: fp32
+  std::int64_t classes = 0;                                 ///< of labels; 0: scalars
   friend bool operator==(const ArchiveFile&, const ArchiveFile&) = default;
 };
 
@@ -38,10 +42,11 @@ std::string archive_name(const std::string& split, std::int64_t file);
 /// Whether archive_name() returns `name` for some file of `split`.
 bool is_archive_name(std::string_view name, std::string_view split);
 
-/// Writes one file: x (n,D,H,W,C) int16 in chunks of up to 8x8x64 voxels (so that a halo adds few
-/// chunks in any cut), y (n,T) float32 and crc32c (n) uint32 of each sample's voxels, each chunk
-/// with a Fletcher-32 checksum. The same content gives the same bytes. The file gets its name only
-/// in commit(). Every function throws Error naming the file.
+/// Writes one file: x (n,D,H,W,C) int16 or float32 in chunks of up to 8x8x64 voxels (so that a halo
+/// adds few chunks in any cut) and crc32c (n) uint32 of each sample's voxels; y (n,T) float32, or
+/// labels (n,D,H,W) uint8 and their crc32c_labels; each chunk with a Fletcher-32 checksum. The same
+/// content gives the same bytes. The file gets its name only in commit(). Every function throws
+/// Error naming the file.
 class ArchiveWriter {
  public:
   ArchiveWriter(const std::filesystem::path& path, ArchiveFile content);
@@ -49,13 +54,19 @@ class ArchiveWriter {
   ArchiveWriter& operator=(const ArchiveWriter&) = delete;
   ~ArchiveWriter();
 
-  /// Adds the next sample: voxels in the order d,h,w,c.
-  void write(std::span<const std::int16_t> voxels, std::span<const float> targets);
+  /// Adds the next sample: values of the content's kind, in the order d,h,w,c, with its scalars.
+  void write(std::span<const std::byte> values, std::span<const float> targets);
+  void write(std::span<const std::int16_t> counts, std::span<const float> targets) {
+    write(std::as_bytes(counts), targets);
+  }
+  /// The same with a label for each voxel.
+  void write(std::span<const std::byte> values, std::span<const std::uint8_t> labels);
   /// Flushes, fsyncs and renames the file; all samples must have been written.
   void commit();
 
  private:
   struct Open;
+  void write_voxels(std::span<const std::byte> values);
   ArchiveFile content_;
   std::int64_t written_ = 0;
   std::unique_ptr<Open> open_;

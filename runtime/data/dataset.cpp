@@ -17,14 +17,14 @@ void copy_scalars(std::span<const float> all, AnyView targets) {
 
 void SampleReader::read_slabs(std::int64_t sample, const Box& box, const SlabSink& sink,
                               AnyView targets) {
-  const std::vector<Box> all = slabs(box);
+  const std::vector<Box> all = slabs(box, type());
   if (all.empty()) {
     read(sample, {}, targets);
     return;
   }
-  AlignedBuffer<std::int16_t> counts(all.front().volume());
+  AlignedBuffer<std::byte> values(all.front().volume() * size_of(type()));
   for (const Box& slab : all) {
-    const TensorView<std::int16_t> view{counts.data(), slab, 1};
+    const AnyView view{values.data(), type(), slab, 1};
     read(sample, view, slab == all.front() ? targets : AnyView());
     sink(view);
   }
@@ -32,6 +32,10 @@ void SampleReader::read_slabs(std::int64_t sample, const Box& box, const SlabSin
 
 void SampleReader::stream(std::int64_t sample, const VoxelSink& /*sink*/, AnyView /*targets*/) {
   throw Error(fmt::format("sample {} is not stored in a file and cannot be staged", sample));
+}
+
+void SampleReader::stream_labels(std::int64_t sample, const VoxelSink& /*sink*/) {
+  throw Error(fmt::format("sample {} has no labels in a file and cannot be staged", sample));
 }
 
 }  // namespace halomesh

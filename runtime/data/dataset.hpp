@@ -10,9 +10,11 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "partition/samples/tiles.hpp"
+#include "runtime/data/sample_format.hpp"
 #include "runtime/data/voxel_sink.hpp"
 #include "shape.hpp"
 #include "src/nn/tensor.hpp"
@@ -31,28 +33,32 @@ class SampleReader {
  public:
   virtual ~SampleReader() = default;
 
-  /// Writes the block dst.span (global coordinates) of sample number `sample`: counts if dst is
-  /// int16, their log(1+x) if it is fp32; and the block targets.span of its targets, of the type
-  /// that the data set has. Either may be empty. Throws Error naming the file, the record and the
-  /// value.
+  /// The type of the samples' values: that of Dataset::format().
+  virtual DataType type() const { return DataType::kInt16; }
+
+  /// Writes the block dst.span (global coordinates) of sample number `sample`: values of type(), or
+  /// log(1+x) of counts if dst is fp32; and the block targets.span of its targets, of the type that
+  /// the data set has. Either may be empty. Throws Error naming the file, the record and the value.
   virtual void read(std::int64_t sample, AnyView dst, AnyView targets) = 0;
-  /// Takes the counts of a slab: dense, valid during the call.
-  using SlabSink = std::function<void(TensorView<const std::int16_t> slab)>;
-  /// Passes the counts of `box` to the sink slab by slab, in the order and of the form of
-  /// slabs_of(); a slab is one of slabs(box), or what the file stores in one piece. Otherwise as
+  /// Takes the values of a slab, of type(): dense, valid during the call.
+  using SlabSink = std::function<void(AnyConstView slab)>;
+  /// Passes the values of `box` to the sink slab by slab, in the order and of the form of
+  /// slabs_of(); a slab is one of slabs(), or what the file stores in one piece. Otherwise as
   /// read(), which this default calls for each slab: override it where reading part of a box costs
   /// more than its share of the time.
   virtual void read_slabs(std::int64_t sample, const Box& box, const SlabSink& sink,
                           AnyView targets);
   /// Slabs of an eighth of the box, and of at most 512 KiB.
-  static std::vector<Box> slabs(const Box& box) {
-    return slabs_of(box, std::min<std::int64_t>(256 * 1024, box.volume() / 8));
+  static std::vector<Box> slabs(const Box& box, DataType type) {
+    return slabs_of(box, std::min(512 * 1024 / size_of(type), box.volume() / 8));
   }
 
-  /// Passes the voxels of a whole sample to `sink` piece by piece as they are read; writes the
-  /// block targets.span of its targets. Throws as read() does, possibly after pieces have been
-  /// passed on, and if samples are not stored in files.
+  /// Passes the values of a whole sample, of type(), to `sink` piece by piece as they are read;
+  /// writes the block targets.span of its targets. Throws as read() does, possibly after pieces
+  /// have been passed on, and if samples are not stored in files.
   virtual void stream(std::int64_t sample, const VoxelSink& sink, AnyView targets);
+  /// The same for the targets of a sample where they are a field of labels.
+  virtual void stream_labels(std::int64_t sample, const VoxelSink& sink);
   /// Announces that `sample` is read next, so that the reader may prefetch it.
   virtual void expect(std::int64_t /*sample*/) {}
 };
@@ -66,11 +72,18 @@ class Dataset {
 
   virtual std::int64_t size() const = 0;
   const Shape& shape() const { return shape_; }
-  /// The shape and type of a sample's targets: {T, 1, 1, 1} for T scalars, which are fp32.
+  /// What the values of a sample are.
+  const SampleFormat& format() const { return format_; }
+  /// The shape and type of a sample's targets: {T, 1, 1, 1} for T scalars, which are fp32; for
+  /// labels, one channel of uint8.
   const Shape& target_shape() const { return target_shape_; }
   DataType target_type() const { return target_type_; }
   /// Values per voxel of the targets: of scalars, all.
   std::int64_t targets() const { return target_shape_.c; }
+  /// Whether targets are a field of labels, which is cut and transformed as samples are.
+  bool has_labels() const { return target_type_ == DataType::kUint8; }
+  /// Labels are 0 .. classes()-1; 0 for scalars.
+  std::int64_t classes() const { return classes_; }
   /// The directory of the files.
   virtual const std::filesystem::path& directory() const = 0;
   /// Identifies the data: changes whenever the directory or a file's name, size or modification
@@ -83,14 +96,19 @@ class Dataset {
   virtual std::unique_ptr<SampleReader> reader() const = 0;
 
  protected:
-  Dataset(const Shape& shape, std::int64_t targets)
-      : Dataset(shape, {targets, 1, 1, 1}, DataType::kFloat32) {}
-  Dataset(const Shape& shape, const Shape& target_shape, DataType target_type)
-      : shape_(shape), target_shape_(target_shape), target_type_(target_type) {}
+  Dataset(const Shape& shape, const TargetSpec& targets,
+          SampleFormat format = SampleFormat::counts())
+      : shape_(shape),
+        target_shape_(targets.shape(shape)),
+        target_type_(targets.type()),
+        classes_(targets.classes),
+        format_(std::move(format)) {}
 
  private:
   Shape shape_, target_shape_;
   DataType target_type_;
+  std::int64_t classes_;
+  SampleFormat format_;
 };
 
 }  // namespace halomesh

@@ -3,7 +3,6 @@
 #include "runtime/data/hdf5_dataset.hpp"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <utility>
 
@@ -11,9 +10,8 @@
 #include "joined.hpp"
 #include "runtime/data/archive.hpp"
 #include "runtime/data/block_writer.hpp"
+#include "runtime/data/hdf5_field.hpp"
 #include "runtime/data/sample_checks.hpp"
-#include "runtime/hdf5/hdf5_blocks.hpp"
-#include "runtime/posix/crc32c.hpp"
 
 namespace halomesh {
 namespace {
@@ -23,56 +21,48 @@ std::string text_of(const Extents& extents) {
 }
 
 /// The hint for voxels of other extents: the --input that would fit, if any.
-std::string extents_hint(const Extents& found, bool stacked) {
+std::string extents_hint(const Extents& found, const Hdf5Kind& kind) {
   Extents sample = found;
-  if (stacked && !sample.empty()) sample.erase(sample.begin());
+  if (kind.stacked && !sample.empty()) sample.erase(sample.begin());
+  if (kind.is_flat && sample.size() == 3) sample.insert(sample.begin() + 1, 1);
   if (sample.size() != 4) return "keep only files of one format in the directory";
   return fmt::format("try --input {}", text_of(sample));
 }
 
-void check_type(Hdf5File& file, const char* dataset, Hdf5Type type, const char* named) {
-  require(file.holds(dataset, type),
-          text("{}: {} is not of {}", file.path().c_str(), dataset, named),
-          "the file must be in the CosmoFlow benchmark's HDF5 format, or made by "
-          "`halomesh convert`");
+/// The extents of a dataset that holds so many samples of these extents.
+Extents with_samples(Extents sample, const Hdf5Kind& kind, std::int64_t samples) {
+  if (kind.stacked) sample.insert(sample.begin(), samples);
+  return sample;
 }
 
 class Hdf5SampleReader final : public SampleReader {
  public:
   explicit Hdf5SampleReader(const Hdf5Dataset& dataset) : dataset_(dataset) {}
 
+  DataType type() const override { return dataset_.format().type(); }
   void read(std::int64_t sample, AnyView dst, AnyView targets) override {
     if (!Box::whole(dataset_.shape()).contains(dst.span))
       throw Error(fmt::format("block {} is not within the sample {}", dst.span, dataset_.shape()));
     const Place place = begin(sample, targets);
-    if (dst.span.empty()) return;
-    go_through(place, dst.span, [&](const Box& slab, std::span<const std::byte> bytes) {
-      BlockWriter writer(slab.shape(),
-                         {dst.begin_of(0, slab), dst.type, Box::whole(slab.shape()), 1});
-      writer.take(0, bytes);
-      return writer.negative();
-    });
+    place_in(*voxels_, type(), place, dst);
   }
   void read_slabs(std::int64_t sample, const Box& box, const SlabSink& sink,
                   AnyView targets) override {
     const Place place = begin(sample, targets);
-    if (box.empty()) return;
-    go_through(place, box, [&](const Box& slab, std::span<const std::byte> bytes) {
-      NegativeSearch search;
-      search.take(0, bytes);
-      sink({counts_.data(), slab, 1});
-      return search.found();
-    });
+    voxels_->each_slab(place.index, box, place.where,
+                       [&](const Box& slab, std::span<const std::byte> values) {
+                         sink({values.data(), type(), slab, 1});
+                         return negative_in(values);
+                       });
   }
   void stream(std::int64_t sample, const VoxelSink& sink, AnyView targets) override {
-    const Shape& shape = dataset_.shape();
-    go_through(begin(sample, targets), Box::whole(shape),
-               [&](const Box& slab, std::span<const std::byte> bytes) {
-                 NegativeSearch search;
-                 search.take(0, bytes);
-                 sink(slab.lo[kD] * voxel_bytes(shape) / shape.d, bytes);
-                 return search.found();
-               });
+    const Place place = begin(sample, targets);
+    pass_on(*voxels_, dataset_.shape(), type(), place, sink);
+  }
+  void stream_labels(std::int64_t sample, const VoxelSink& sink) override {
+    require(dataset_.has_labels(), text("{} has no labels", dataset_.directory().c_str()));
+    const Place place = begin(sample, {});
+    pass_on(*labels_, dataset_.target_shape(), DataType::kUint8, place, sink);
   }
 
  private:
@@ -82,99 +72,85 @@ class Hdf5SampleReader final : public SampleReader {
   };
   /// Opens the sample's file and reads its targets.
   Place begin(std::int64_t sample, AnyView targets) {
-    const SampleIndex::Place place = dataset_.place(sample);
-    if (place.file != open_file_) open(place.file);
-    const std::string where = fmt::format("{}: sample {}", file_->path().c_str(), place.index);
-    read_targets(place.index, targets, where);
-    return {place.index, where};
+    const SampleIndex::Place at = dataset_.place(sample);
+    if (at.file != open_file_) open(at.file);
+    const Place place{at.index, fmt::format("{}: sample {}", file_->path().c_str(), at.index)};
+    if (!dataset_.has_labels())
+      read_scalars(place, targets);
+    else if (!targets.span.empty())
+      place_in(*labels_, DataType::kUint8, place, targets);
+    return place;
   }
   void open(std::int64_t file) {
     open_file_ = -1;
-    blocks_.reset();
+    voxels_.reset();
+    labels_.reset();
     file_.reset();
     file_.emplace(Hdf5File::open(dataset_.files().path(file)));
-    samples_ = dataset_.samples_in(*file_);
-    blocks_.emplace(*file_, dataset_.kind().voxels);
+    const std::int64_t samples = dataset_.samples_in(*file_);
+    const Hdf5Kind& kind = dataset_.kind();
+    voxels_.emplace(*file_, kind, kind.voxels, dataset_.shape(), dataset_.format(), samples);
+    if (dataset_.has_labels())
+      labels_.emplace(*file_, kind, kind.labels, dataset_.target_shape(), dataset_.label_format(),
+                      samples);
     open_file_ = file;
   }
-  void read_targets(std::int64_t index, AnyView targets, const std::string& where);
-  template <class Take>
-  void go_through(const Place& place, const Box& block, const Take& take);
-  Slab slab_of(std::int64_t index, const Box& box) const;
-  void check_sum(std::int64_t index, std::uint32_t found, const std::string& where);
+  std::optional<InvalidValue> negative_in(std::span<const std::byte> values) const {
+    NegativeSearch search;
+    if (type() == DataType::kInt16) search.take(0, values);
+    return search.found();
+  }
+  void read_scalars(const Place& place, AnyView targets);
+  static void place_in(Hdf5Field& field, DataType type, const Place& place, AnyView dst);
+  void pass_on(Hdf5Field& field, const Shape& shape, DataType type, const Place& place,
+               const VoxelSink& sink) const;
 
   const Hdf5Dataset& dataset_;
-  std::int64_t open_file_ = -1, samples_ = 0;  // number of the open file, and what it holds
+  std::int64_t open_file_ = -1;  // its number
   std::optional<Hdf5File> file_;
-  std::optional<Hdf5Blocks> blocks_;  // of file_
-  std::vector<std::int16_t> counts_;
+  std::optional<Hdf5Field> voxels_, labels_;  // of file_
   std::vector<float> all_targets_;
 };
 
-/// The block `box` of a sample in terms of the voxels of its file.
-Slab Hdf5SampleReader::slab_of(std::int64_t index, const Box& box) const {
-  const Shape& s = dataset_.shape();
-  Slab slab{{box.lo[kD], box.lo[kH], box.lo[kW], box.lo[kC]},
-            {box.extent(kD), box.extent(kH), box.extent(kW), box.extent(kC)}};
-  if (dataset_.kind().stacked) {
-    slab.offset.insert(slab.offset.begin(), index);
-    slab.count.insert(slab.count.begin(), 1);
-  } else if (samples_ > 1) {  // a box of a universe
-    const std::int64_t n = dataset_.kind().cuts;
-    slab.offset[0] += index / n / n * s.d;
-    slab.offset[1] += index / n % n * s.h;
-    slab.offset[2] += index % n * s.w;
-  }
-  return slab;
-}
-
-void Hdf5SampleReader::read_targets(std::int64_t index, AnyView targets, const std::string& where) {
+void Hdf5SampleReader::read_scalars(const Place& place, AnyView targets) {
   Slab row{{0}, {dataset_.targets()}};
-  if (dataset_.kind().stacked) row = {{index, 0}, {1, dataset_.targets()}};
+  if (dataset_.kind().stacked) row = {{place.index, 0}, {1, dataset_.targets()}};
   all_targets_.resize(static_cast<std::size_t>(dataset_.targets()));
   file_->read<float>(dataset_.kind().targets, row, all_targets_);
-  check_targets(all_targets_, where);
+  check_targets(all_targets_, place.where);
   copy_scalars(all_targets_, targets);
 }
 
-/// Reads a block in slabs of whole planes: take(slab, its counts) returns the first negative voxel
-/// of the slab.
-template <class Take>
-void Hdf5SampleReader::go_through(const Place& place, const Box& block, const Take& take) {
-  const auto& [index, where] = place;
-  const bool whole = block == Box::whole(dataset_.shape());
-  const std::int64_t origin = slab_of(index, block).offset[dataset_.kind().stacked ? 1 : 0];
-  const std::int64_t planes = blocks_->chunk_extent(dataset_.kind().stacked ? 1 : 0);
-  std::uint32_t checksum = 0;
-  for (std::int64_t d = block.lo[kD]; d < block.hi[kD];) {
-    // Up to the next chunk's first plane in the file, so that no chunk is read twice.
-    const std::int64_t left = planes - (origin + d - block.lo[kD]) % planes;
-    const Box slab = with_d_range(block, d, std::min(d + left, block.hi[kD]));
-    counts_.resize(static_cast<std::size_t>(slab.volume()));
-    blocks_->read(slab_of(index, slab), counts_);
-    const auto bytes = std::as_bytes(std::span(counts_));
-    if (whole) checksum = crc32c(bytes, checksum);
-    check_voxels(take(slab, bytes), slab.shape(),
-                 {slab.lo[kD], slab.lo[kH], slab.lo[kW], slab.lo[kC]}, where);
-    d = slab.hi[kD];
-  }
-  if (whole && dataset_.kind().checksums != nullptr) check_sum(index, checksum, where);
+/// Fills a block of a sample; `type` is that of the field's values.
+void Hdf5SampleReader::place_in(Hdf5Field& field, DataType type, const Place& place, AnyView dst) {
+  field.each_slab(
+      place.index, dst.span, place.where, [&](const Box& slab, std::span<const std::byte> values) {
+        // Whole planes of the block, so they are dense there.
+        BlockWriter writer(slab.shape(),
+                           {dst.begin_of(0, slab), dst.type, Box::whole(slab.shape()), 1}, type);
+        writer.take(0, values);
+        return writer.negative();
+      });
 }
 
-void Hdf5SampleReader::check_sum(std::int64_t index, std::uint32_t found,
-                                 const std::string& where) {
-  std::array<std::uint32_t, 1> stored{};
-  file_->read<std::uint32_t>(dataset_.kind().checksums, {{index}, {1}}, stored);
-  require(stored[0] == found,
-          text("{}: checksum of the voxels: expected {:#x}, found {:#x}", where, stored[0], found),
-          "the archive is damaged: copy it or convert again");
+void Hdf5SampleReader::pass_on(Hdf5Field& field, const Shape& shape, DataType type,
+                               const Place& place, const VoxelSink& sink) const {
+  const std::int64_t plane_bytes = value_bytes(shape, type) / shape.d;
+  field.each_slab(place.index, Box::whole(shape), place.where,
+                  [&](const Box& slab, std::span<const std::byte> values) {
+                    sink(slab.lo[kD] * plane_bytes, values);
+                    NegativeSearch search;
+                    if (type == DataType::kInt16) search.take(0, values);
+                    return search.found();
+                  });
 }
 
 }  // namespace
 
 Hdf5Dataset::Hdf5Dataset(const Comm& comm, DatasetFiles files, const Hdf5Kind& kind,
-                         const Shape& shape, std::int64_t targets)
-    : Dataset(shape, targets), files_(std::move(files)), kind_(kind) {
+                         const Shape& shape, const TargetSpec& targets, SampleFormat format)
+    : Dataset(shape, targets, std::move(format)), files_(std::move(files)), kind_(kind) {
+  if (targets.classes > 0) label_format_ = SampleFormat::labels(targets.classes);
   FileScan scanned(comm, files_, [this](std::int64_t file) { return scan(file); });
   identity_ = scanned.identity();
   index(scanned);
@@ -185,6 +161,10 @@ std::vector<std::int64_t> Hdf5Dataset::scan(std::int64_t file) const {
   Hdf5File opened = Hdf5File::open(files_.path(file));
   if (!kind_.stacked) return {samples_in(opened)};
   const ArchiveFile content = read_archive_attributes(opened);
+  require(!has_labels() || content.classes <= label_format_->classes(),
+          text("{}: labels of {} classes, expected {} at most", opened.path().c_str(),
+               content.classes, label_format_->classes()),
+          "the network needs an output channel for each class");
   return {samples_in(opened), content.first_sample, content.split_samples};
 }
 
@@ -216,39 +196,91 @@ SampleIndex::Place Hdf5Dataset::place(std::int64_t sample) const {
 }
 
 std::int64_t Hdf5Dataset::samples_in(Hdf5File& file) const {
-  check_type(file, kind_.voxels, Hdf5Type::kInt16, "int16");
-  check_type(file, kind_.targets, Hdf5Type::kFloat, "float32");
-  const Shape& s = shape();
-  Extents expected{s.d, s.h, s.w, s.c}, expected_targets{targets()};
-  const Extents found = file.extents(kind_.voxels), found_targets = file.extents(kind_.targets);
+  const Extents found = file.extents(kind_.voxels.name);
   std::int64_t samples = 1;
-  if (kind_.stacked) {
-    samples = found.empty() ? 0 : found.front();
-    expected.insert(expected.begin(), samples);
-    expected_targets.insert(expected_targets.begin(), samples);
-  }
+  if (kind_.stacked) samples = found.empty() ? 0 : found.front();
+  const Shape& s = shape();
   const std::int64_t n = kind_.cuts;
-  if (n > 1 && found == Extents{n * s.d, n * s.h, n * s.w, s.c}) return n * n * n;
-  require(
-      found == expected,
-      text("{}: {} of {}, expected {}{}", file.path().c_str(), kind_.voxels, text_of(found),
-           text_of(expected), n > 1 ? fmt::format(" or {} times as much along d, h and w", n) : ""),
-      extents_hint(found, kind_.stacked));
-  require(found_targets == expected_targets,
-          text("{}: {} of {}, expected {}", file.path().c_str(), kind_.targets,
-               text_of(found_targets), text_of(expected_targets)),
-          found_targets.empty() ? "the file must hold a list of targets for each sample"
-                                : fmt::format("set --targets {}", found_targets.back()));
+  if (n > 1 && found == Extents{n * s.d, n * s.h, n * s.w, s.c}) samples = n * n * n;
+  check_voxels(file, samples);
+  if (has_labels())
+    check_labels(file, samples);
+  else
+    check_scalars(file, samples);
   require(samples > 0, text("{} holds no sample", file.path().c_str()),
           "remove the file or make it again");
-  if (kind_.checksums != nullptr) {
-    check_type(file, kind_.checksums, Hdf5Type::kUint32, "uint32");
-    require(file.extents(kind_.checksums) == Extents{samples},
-            text("{}: {} of {}, expected {}", file.path().c_str(), kind_.checksums,
-                 text_of(file.extents(kind_.checksums)), samples),
-            "the archive is damaged: make it again");
-  }
+  check_sums(file, kind_.voxels, samples);
   return samples;
+}
+
+void Hdf5Dataset::check_voxels(Hdf5File& file, std::int64_t samples) const {
+  const char* const name = kind_.voxels.name;
+  const auto type = file.type(name);
+  require(type && format().accepts(*type),
+          text("{}: {} is not of {}", file.path().c_str(), name,
+               format().type() == DataType::kInt16 ? "int16" : "float32"),
+          format().type() == DataType::kInt16
+              ? "the file must be in the CosmoFlow benchmark's HDF5 format, or made by "
+                "`halomesh convert`"
+              : "all files of a data set must hold values of one type");
+  const Extents found = file.extents(name);
+  const Shape& s = shape();
+  const std::int64_t n = kind_.cuts;
+  Extents sample{s.d, s.h, s.w, s.c};
+  if (kind_.is_flat) sample = {s.d, s.w, s.c};
+  const Extents expected = with_samples(sample, kind_, samples);
+  const bool is_cut = n > 1 && samples > 1;  // samples_in() has compared the extents
+  require(is_cut || (found == expected && (!kind_.is_flat || s.h == 1)),
+          text("{}: {} of {}, expected {}{}", file.path().c_str(), name, text_of(found),
+               text_of(expected),
+               n > 1                       ? fmt::format(" or {} times as much along d, h and w", n)
+               : kind_.is_flat && s.h != 1 ? fmt::format(" as samples of 1 along h, not {}", s.h)
+                                           : std::string()),
+          extents_hint(found, kind_));
+}
+
+void Hdf5Dataset::check_scalars(Hdf5File& file, std::int64_t samples) const {
+  require(file.holds(kind_.targets, Hdf5Type::kFloat),
+          text("{}: {} is not of float32", file.path().c_str(), kind_.targets),
+          "the file must be in the CosmoFlow benchmark's HDF5 format, or made by "
+          "`halomesh convert`");
+  const Extents found = file.extents(kind_.targets);
+  const Extents expected = with_samples({targets()}, kind_, samples);
+  require(found == expected,
+          text("{}: {} of {}, expected {}", file.path().c_str(), kind_.targets, text_of(found),
+               text_of(expected)),
+          found.empty() ? "the file must hold a list of targets for each sample"
+                        : fmt::format("set --targets {}", found.back()));
+}
+
+void Hdf5Dataset::check_labels(Hdf5File& file, std::int64_t samples) const {
+  const char* const name = kind_.labels.name;
+  require(file.contains(name), text("{} has no labels {}", file.path().c_str(), name),
+          "remove the file or make it again");
+  require(file.type(name).has_value(),
+          text("{}: {} does not hold numbers", file.path().c_str(), name),
+          "labels must be integers: 0 for the first class");
+  const Shape& s = shape();
+  Extents sample{s.d, s.h, s.w};
+  if (kind_.is_flat) sample = {s.d, s.w};
+  const Extents found = file.extents(name), expected = with_samples(sample, kind_, samples);
+  require(found == expected,
+          text("{}: {} of {}, expected {}", file.path().c_str(), name, text_of(found),
+               text_of(expected)),
+          "there must be a label for each voxel of a sample: make the file again");
+  check_sums(file, kind_.labels, samples);
+}
+
+void Hdf5Dataset::check_sums(Hdf5File& file, const Hdf5Tensor& tensor, std::int64_t samples) const {
+  const char* const name = tensor.checksums;
+  if (name == nullptr) return;
+  require(file.holds(name, Hdf5Type::kUint32),
+          text("{}: {} is not of uint32", file.path().c_str(), name),
+          "the archive is damaged: make it again");
+  const Extents found = file.extents(name);
+  require(found == Extents{samples},
+          text("{}: {} of {}, expected {}", file.path().c_str(), name, text_of(found), samples),
+          "the archive is damaged: make it again");
 }
 
 std::unique_ptr<SampleReader> Hdf5Dataset::reader() const {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,10 +21,10 @@ namespace halomesh {
 class Hdf5Dataset final : public Dataset {
  public:
   /// Collective over `comm`. Rank i % size checks the extents and types in file i. Throws the same
-  /// Error on every rank if a file is not of `kind` or has another sample size, or if files of an
-  /// archive are missing.
+  /// Error on every rank if a file is not of `kind`, holds other values or has another sample size,
+  /// or if files of an archive are missing.
   Hdf5Dataset(const Comm& comm, DatasetFiles files, const Hdf5Kind& kind, const Shape& shape,
-              std::int64_t targets);
+              const TargetSpec& targets, SampleFormat format = SampleFormat::counts());
 
   std::int64_t size() const override { return index_.size(); }
   const std::filesystem::path& directory() const override { return files_.directory(); }
@@ -34,6 +35,8 @@ class Hdf5Dataset final : public Dataset {
 
   const DatasetFiles& files() const { return files_; }
   const Hdf5Kind& kind() const { return kind_; }
+  /// What the labels are; only if has_labels().
+  const SampleFormat& label_format() const { return *label_format_; }
   SampleIndex::Place place(std::int64_t sample) const;
   /// The number of samples in a file; throws Error if their shape or type is wrong.
   std::int64_t samples_in(Hdf5File& file) const;
@@ -41,9 +44,14 @@ class Hdf5Dataset final : public Dataset {
  private:
   std::vector<std::int64_t> scan(std::int64_t file) const;
   void index(FileScan& scanned);
+  void check_voxels(Hdf5File& file, std::int64_t samples) const;
+  void check_scalars(Hdf5File& file, std::int64_t samples) const;
+  void check_labels(Hdf5File& file, std::int64_t samples) const;
+  void check_sums(Hdf5File& file, const Hdf5Tensor& tensor, std::int64_t samples) const;
 
   DatasetFiles files_;
   Hdf5Kind kind_;
+  std::optional<SampleFormat> label_format_;
   std::string identity_;
   SampleIndex index_;
 };

@@ -4,6 +4,7 @@
 #include "runtime/data/open_dataset.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -20,7 +21,9 @@ namespace {
 namespace fs = std::filesystem;
 using Names = std::vector<std::string>;
 
-enum class Format : char { kTfRecord, kArchive, kSample, kUniverse };
+constexpr const char* kStats = "stats.h5";  // of a climate data set
+
+enum class Format : char { kTfRecord, kArchive, kLabelArchive, kSample, kUniverse, kClimate };
 
 /// The names in a directory, without hidden ones; none if there is no directory. Includes
 /// directories: one that is named like a file of samples is rejected when it is opened.
@@ -44,7 +47,9 @@ Names those_that(const Names& names, const Is& is) {
   return found;
 }
 
-bool is_hdf5(const std::string& name) { return name.ends_with(".h5") || name.ends_with(".hdf5"); }
+bool is_hdf5(const std::string& name) {
+  return (name.ends_with(".h5") || name.ends_with(".hdf5")) && name != kStats;
+}
 
 /// Whether HDF5 files hold samples or universes: the first file decides, each file is checked
 /// later.
@@ -52,13 +57,89 @@ Format hdf5_format(const fs::path& first) {
   const Hdf5File file = Hdf5File::open(first);
   for (const auto& [format, kind] :
        {std::pair{Format::kSample, kSampleKind}, {Format::kUniverse, kUniverseKind}})
-    if (file.contains(kind.voxels) && file.contains(kind.targets)) return format;
-  throw Error(fmt::format("{} has neither datasets x and y nor full and unitPar", first.c_str()),
-              "keep only the CosmoFlow benchmark's files in the directory");
+    if (file.contains(kind.voxels.name) && file.contains(kind.targets)) return format;
+  if (file.contains(kClimateKind.voxels.name)) return Format::kClimate;
+  throw Error(fmt::format("{} has neither datasets x and y, nor full and unitPar, nor climate/data",
+                          first.c_str()),
+              "keep only the files of the CosmoFlow or the DeepCAM benchmark in the directory");
 }
 
-/// A character for the format, then the names of its files, sorted, each ending in '\0'.
-std::string find_files(const fs::path& directory, const std::string& split) {
+/// The ranges of the channels of a climate data set, which its training split has given.
+std::vector<ChannelRange> ranges_in(const fs::path& directory) {
+  const fs::path path = directory / kStats;
+  std::error_code ignored;
+  require(fs::exists(path, ignored), text("{} is missing", path.c_str()),
+          "it holds the ranges of the channels, climate/minval and climate/maxval: copy it from "
+          "the data set");
+  Hdf5File file = Hdf5File::open(path);
+  const auto read = [&](const char* name) {
+    require(file.contains(name), text("{} has no dataset {}", path.c_str(), name),
+            "copy it again from the data set");
+    const Extents extents = file.extents(name);
+    require(extents.size() == 1, text("{}: {} has {} axes", path.c_str(), name, extents.size()),
+            "there must be one number for each channel");
+    std::vector<float> values(static_cast<std::size_t>(extents.front()));
+    if (file.holds(name, Hdf5Type::kDouble)) {
+      std::vector<double> wide(values.size());
+      file.read<double>(name, Slab::whole(extents), wide);
+      std::transform(wide.begin(), wide.end(), values.begin(),
+                     [](double x) { return static_cast<float>(x); });
+    } else {
+      file.read<float>(name, Slab::whole(extents), values);
+    }
+    return values;
+  };
+  const std::vector<float> least = read("climate/minval"), most = read("climate/maxval");
+  require(least.size() == most.size(),
+          text("{}: {} minima and {} maxima", path.c_str(), least.size(), most.size()),
+          "copy it again from the data set");
+  std::vector<ChannelRange> ranges;
+  for (std::size_t c = 0; c < least.size(); ++c) ranges.push_back({least[c], most[c]});
+  return ranges;
+}
+
+/// The files of a split and what they hold.
+struct Found {
+  Format format = Format::kTfRecord;
+  SampleFormat values;
+  std::string names;  ///< sorted, each ending in '\0'
+};
+
+/// What the first file of a format shows of the values.
+void look_inside(Found& found, const fs::path& directory, const fs::path& first) {
+  if (found.format == Format::kClimate) {
+    found.values = SampleFormat::field(ranges_in(directory));
+  } else if (found.format == Format::kArchive) {
+    const ArchiveFile content = read_archive_attributes(Hdf5File::open(first));
+    if (content.classes > 0) found.format = Format::kLabelArchive;
+    if (content.values == SampleFormat::Kind::kField) found.values = SampleFormat::field();
+  }
+}
+
+std::string to_text(const Found& found) {
+  const std::vector<ChannelRange>& ranges = found.values.ranges();
+  std::string text(1, static_cast<char>(found.format));
+  text.push_back(static_cast<char>(found.values.kind()));
+  text += fmt::format("{} ", ranges.size());
+  text.append(reinterpret_cast<const char*>(ranges.data()),  // NOLINT: bytes
+              ranges.size() * sizeof(ChannelRange));
+  return text + found.names;
+}
+
+Found found_in(const std::string& text) {
+  Found found;
+  found.format = static_cast<Format>(text[0]);
+  std::size_t at = text.find(' ', 2);
+  std::vector<ChannelRange> ranges(std::stoul(text.substr(2, at - 2)));
+  const std::size_t bytes = ranges.size() * sizeof(ChannelRange);
+  std::memcpy(ranges.data(), text.data() + ++at, bytes);
+  if (static_cast<SampleFormat::Kind>(text[1]) == SampleFormat::Kind::kField)
+    found.values = SampleFormat::field(std::move(ranges));
+  found.names = text.substr(at + bytes);
+  return found;
+}
+
+Found find_files(const fs::path& directory, const std::string& split) {
   const fs::path of_split = directory / split;
   const std::string hint = fmt::format(
       "--data DIR must hold {}/ with *.tfrecord or *.hdf5 files, or an archive's {}-NNNNN.h5; "
@@ -91,28 +172,58 @@ std::string find_files(const fs::path& directory, const std::string& split) {
   std::sort(found.begin(), found.end(), [&](const std::string& a, const std::string& b) {
     return archive.empty() || a.size() == b.size() ? a < b : a.size() < b.size();
   });
-  const Format format = !archive.empty()   ? Format::kArchive
-                        : !records.empty() ? Format::kTfRecord
-                                           : hdf5_format(of_split / found.front());
-  std::string listed(1, static_cast<char>(format));
-  for (const std::string& name : found) listed.append(name).push_back('\0');
-  return listed;
+  Found result;
+  const fs::path first = (archive.empty() ? of_split : directory) / found.front();
+  result.format = !archive.empty()   ? Format::kArchive
+                  : !records.empty() ? Format::kTfRecord
+                                     : hdf5_format(first);
+  look_inside(result, directory, first);
+  for (const std::string& name : found) result.names.append(name).push_back('\0');
+  return result;
+}
+
+/// Throws Error unless the format has targets as wanted, with ranges for all channels.
+void check(const Found& found, const fs::path& directory, const Shape& shape,
+           const TargetSpec& targets) {
+  const bool has_labels = found.format == Format::kClimate || found.format == Format::kLabelArchive;
+  require(has_labels || targets.classes == 0,
+          text("{} holds samples without labels, the network is trained for {} classes of voxels",
+               directory.c_str(), targets.classes),
+          "use data with labels, or a network for regression");
+  require(!has_labels || targets.classes > 0,
+          text("{} holds samples with labels, the network is trained for {} targets",
+               directory.c_str(), targets.scalars),
+          "use data with such targets, or a network for segmentation");
+  const std::vector<ChannelRange>& ranges = found.values.ranges();
+  require(ranges.empty() || std::ssize(ranges) == shape.c,
+          text("{}/{} has ranges of {} channels, samples are {}", directory.c_str(), kStats,
+               ranges.size(), shape),
+          text("try --input {}x{}x{}x{}", shape.d, shape.h, shape.w, ranges.size()));
 }
 
 }  // namespace
 
 std::unique_ptr<const Dataset> open_dataset(const Comm& comm, const fs::path& directory,
                                             const std::string& split, const Shape& shape,
-                                            std::int64_t targets) {
-  const std::string listed = on_first_rank(comm, [&] { return find_files(directory, split); });
-  const auto format = static_cast<Format>(listed.front());
-  DatasetFiles files(format == Format::kArchive ? directory : directory / split, listed.substr(1));
+                                            const TargetSpec& targets) {
+  const Found found = found_in(on_first_rank(comm, [&] {
+    Found made = find_files(directory, split);
+    check(made, directory, shape, targets);
+    return to_text(made);
+  }));
+  const bool is_archive = found.format == Format::kArchive || found.format == Format::kLabelArchive;
+  DatasetFiles files(is_archive ? directory : directory / split, found.names);
   const auto hdf5 = [&](const Hdf5Kind& kind) {
-    return std::make_unique<Hdf5Dataset>(comm, std::move(files), kind, shape, targets);
+    return std::make_unique<Hdf5Dataset>(comm, std::move(files), kind, shape, targets,
+                                         found.values);
   };
-  switch (format) {
+  switch (found.format) {
     case Format::kArchive:
       return hdf5(kArchiveKind);
+    case Format::kLabelArchive:
+      return hdf5(kLabelArchiveKind);
+    case Format::kClimate:
+      return hdf5(kClimateKind);
     case Format::kSample:
       return hdf5(kSampleKind);
     case Format::kUniverse:
@@ -120,7 +231,7 @@ std::unique_ptr<const Dataset> open_dataset(const Comm& comm, const fs::path& di
     case Format::kTfRecord:
       break;
   }
-  return std::make_unique<TfRecordDataset>(comm, std::move(files), shape, targets);
+  return std::make_unique<TfRecordDataset>(comm, std::move(files), shape, targets.scalars);
 }
 
 }  // namespace halomesh

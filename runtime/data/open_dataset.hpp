@@ -14,16 +14,19 @@
 namespace halomesh {
 
 /// Collective over `comm`. Opens the split that `directory` holds in one of these formats (hidden
-/// files aside); every sample has shape `shape` and `targets` targets:
+/// files aside); every sample has shape `shape` and `targets`, a number of scalars or labels of so
+/// many classes:
 ///   directory/SPLIT-NNNNN.h5      an archive
 ///   directory/SPLIT/*.tfrecord*   TFRecord, plain or gzip, one record per file or many
-///   directory/SPLIT/*.h5, *.hdf5  HDF5 with one sample (x, y) or one universe (full, unitPar)
+///   directory/SPLIT/*.h5, *.hdf5  HDF5 with one sample (x, y), one universe (full, unitPar) or, as
+///                                 in the DeepCAM benchmark, an image and its labels (climate/data,
+///                                 climate/labels_0), with directory/stats.h5
 /// Files are in the order of their names, and sample numbers follow them. Throws the same Error on
-/// every rank when there is no such file, files are of two formats, or one is damaged or of another
-/// sample size.
+/// every rank when there is no such file, files are of two formats, or one is damaged, of another
+/// sample size or has other targets.
 std::unique_ptr<const Dataset> open_dataset(const Comm& comm,
                                             const std::filesystem::path& directory,
                                             const std::string& split, const Shape& shape,
-                                            std::int64_t targets);
+                                            const TargetSpec& targets);
 
 }  // namespace halomesh

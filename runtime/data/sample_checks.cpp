@@ -2,6 +2,7 @@
 // Checks of samples: see sample_checks.hpp.
 #include "runtime/data/sample_checks.hpp"
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -47,21 +48,26 @@ void NegativeSearch::take(std::int64_t offset, std::span<const std::byte> bytes)
   for (std::size_t i = first; some && !found_ && i < bytes.size(); i += 2) {
     if (std::to_integer<std::int8_t>(bytes[i]) >= 0) continue;
     const std::array<std::byte, 2> voxel{i == 0 ? last_ : bytes[i - 1], bytes[i]};
-    found_ = {(offset + static_cast<std::int64_t>(i)) / 2, std::bit_cast<std::int16_t>(voxel)};
+    found_ = {(offset + static_cast<std::int64_t>(i)) / 2,
+              static_cast<double>(std::bit_cast<std::int16_t>(voxel))};
   }
   last_ = bytes.back();
 }
 
-void check_voxels(const std::optional<BlockWriter::Voxel>& negative, const Shape& block,
-                  const std::array<std::int64_t, 4>& origin, const std::string& where) {
-  if (!negative) return;
-  const auto& [at, value] = *negative;
-  const std::int64_t pixel = at / block.c;
+void check_values(const std::optional<InvalidValue>& invalid, const SampleFormat& format,
+                  const Box& box, const std::string& where) {
+  if (!invalid) return;
+  const Shape block = box.shape();
+  const std::int64_t at = invalid->index, pixel = at / block.c;
+  const std::int64_t d = box.lo[kD] + pixel / block.w / block.h,
+                     h = box.lo[kH] + pixel / block.w % block.h, w = box.lo[kW] + pixel % block.w;
+  const std::string place =
+      format.kind() == SampleFormat::Kind::kLabels
+          ? fmt::format("label of voxel (d,h,w) = ({},{},{})", d, h, w)
+          : fmt::format("voxel (d,h,w,c) = ({},{},{},{})", d, h, w, box.lo[kC] + at % block.c);
   throw Error(
-      fmt::format("{}: voxel (d,h,w,c) = ({},{},{},{}) is {}, expected a count of 0 or more", where,
-                  origin[0] + pixel / block.w / block.h, origin[1] + pixel / block.w % block.h,
-                  origin[2] + pixel % block.w, origin[3] + at % block.c, value),
-      "the data must be particle counts as int16: generate or convert the file again");
+      fmt::format("{}: {} is {:g}, expected {}", where, place, invalid->value, format.expected()),
+      format.cure());
 }
 
 }  // namespace halomesh

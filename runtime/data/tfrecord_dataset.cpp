@@ -26,9 +26,12 @@ namespace {
 // Room for the Example's own fields (55 bytes in the benchmark) and for further features.
 constexpr std::int64_t kExampleSlackBytes = 64 * 1024;
 
+/// Bytes of the counts of a sample.
+std::int64_t count_bytes(const Shape& shape) { return value_bytes(shape, DataType::kInt16); }
+
 /// The longest record accepted for such a sample.
 std::int64_t largest_payload(const Shape& shape, std::int64_t targets) {
-  return voxel_bytes(shape) + targets * static_cast<std::int64_t>(sizeof(float)) +
+  return count_bytes(shape) + targets * static_cast<std::int64_t>(sizeof(float)) +
          kExampleSlackBytes;
 }
 
@@ -39,7 +42,7 @@ std::string extents_hint(std::int64_t bytes, std::int64_t slack, const Shape& as
     const std::int64_t voxels = bytes / (2 * c);
     const auto n = static_cast<std::int64_t>(std::cbrt(static_cast<double>(voxels)) + 1e-6);
     const Shape cube{c, n, n, n};
-    if (n > 0 && bytes - voxel_bytes(cube) <= slack)
+    if (n > 0 && bytes - count_bytes(cube) <= slack)
       return fmt::format("these would be samples of {}: try --input {}", cube, cube);
   }
   return "set --input DxHxWxC to the extents of the data (2 bytes per voxel)";
@@ -71,7 +74,7 @@ class SlabCollector {
     }
   }
   /// The first voxel of the slabs so far that is below 0.
-  const std::optional<BlockWriter::Voxel>& negative() const { return negative_; }
+  const std::optional<InvalidValue>& negative() const { return negative_; }
 
  private:
   TensorView<std::int16_t> view() const { return {memory_.data(), slabs_[slab_], 1}; }
@@ -92,7 +95,7 @@ class SlabCollector {
   std::size_t slab_ = 0;
   std::optional<BlockWriter> writer_;  // of the current slab; none after the last
   std::int64_t begin_ = 0, end_ = 0;   // the bytes of the sample between which it lies
-  std::optional<BlockWriter::Voxel> negative_;
+  std::optional<InvalidValue> negative_;
 };
 
 /// Passes voxels on and checks them.
@@ -103,7 +106,7 @@ class CheckedStream {
     search_.take(offset, bytes);
     sink_(offset, bytes);
   }
-  const std::optional<BlockWriter::Voxel>& negative() const { return search_.found(); }
+  const std::optional<InvalidValue>& negative() const { return search_.found(); }
 
  private:
   const VoxelSink& sink_;
@@ -123,7 +126,7 @@ class TfRecordSampleReader final : public SampleReader {
   }
   void read_slabs(std::int64_t sample, const Box& box, const SlabSink& sink,
                   AnyView targets) override {
-    SlabCollector collector(dataset_.shape(), slabs(box), slab_, sink);
+    SlabCollector collector(dataset_.shape(), slabs(box, type()), slab_, sink);
     take_record(sample, collector, targets);
   }
   void stream(std::int64_t sample, const VoxelSink& sink, AnyView targets) override {
@@ -212,7 +215,7 @@ template <class Taker>
 void TfRecordSampleReader::decode(const TfRecordDataset::Place& place, std::int64_t length,
                                   Taker& taker, AnyView targets) {
   const Shape& shape = dataset_.shape();
-  const std::int64_t expected = voxel_bytes(shape);
+  const std::int64_t expected = count_bytes(shape);
   const auto found = decoder_.decode(
       length, [&](void* dst, std::int64_t count) { return records_.read(dst, count); },
       [&](std::int64_t offset, std::span<const std::byte> bytes) {
@@ -221,7 +224,7 @@ void TfRecordSampleReader::decode(const TfRecordDataset::Place& place, std::int6
       records_.path(), place.record);
   check_format(place, found);
   copy_scalars(found.targets, targets);
-  check_voxels(taker.negative(), shape, {},
+  check_values(taker.negative(), dataset_.format(), Box::whole(shape),
                fmt::format("{}: record {}", records_.path(), place.record));
 }
 
@@ -237,7 +240,7 @@ void TfRecordSampleReader::outline(std::int64_t sample) {
 void TfRecordSampleReader::check_format(const TfRecordDataset::Place& place,
                                         const ExampleDecoder::Contents& found) const {
   const Shape& shape = dataset_.shape();
-  const std::int64_t expected = voxel_bytes(shape);
+  const std::int64_t expected = count_bytes(shape);
   if (found.voxel_bytes != expected)
     fail(place,
          fmt::format("voxels (feature x): expected {} bytes for {}, found {}", expected, shape,
@@ -289,10 +292,10 @@ std::vector<std::int64_t> TfRecordDataset::scan(std::int64_t file) const {
   const auto check_length = [&] {
     const std::int64_t length = records.peek_length();
     if (length < 0) return;
-    if (length < voxel_bytes(shape()) || length > largest_payload(shape(), targets()))
+    if (length < count_bytes(shape()) || length > largest_payload(shape(), targets()))
       throw Error(
           fmt::format("{}: record {}: payload of {} bytes, expected {} for {} and a little more",
-                      records.path(), records.record(), length, voxel_bytes(shape()), shape()),
+                      records.path(), records.record(), length, count_bytes(shape()), shape()),
           extents_hint(length, 1024, shape()));
   };
   check_length();

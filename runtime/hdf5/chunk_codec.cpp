@@ -5,6 +5,7 @@
 #include <isa-l/igzip_lib.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 namespace halomesh {
@@ -25,12 +26,27 @@ bool inflate(std::span<const std::byte> from, std::span<std::byte> to) {
          stream.block_state == ISAL_BLOCK_FINISH;
 }
 
-/// All low bytes come first, then all high bytes.
-void unshuffle(std::span<const std::byte> from, std::span<std::int16_t> to) {
-  const std::byte *const low = from.data(), *const high = low + to.size();
-  for (std::size_t i = 0; i < to.size(); ++i)
-    to[i] = static_cast<std::int16_t>(std::to_integer<unsigned>(low[i]) |
-                                      (std::to_integer<unsigned>(high[i]) << 8U));
+/// The first bytes of all elements come first, then the second ones, and so on.
+template <std::size_t kBytes>
+void unshuffle(const std::byte* from, std::span<std::byte> to) {
+  const std::size_t count = to.size() / kBytes;
+  for (std::size_t i = 0; i < count; ++i) {
+    std::array<std::byte, kBytes> element;
+    for (std::size_t k = 0; k < kBytes; ++k) element[k] = from[k * count + i];
+    std::memcpy(to.data() + kBytes * i, element.data(), kBytes);
+  }
+}
+
+void unshuffle(std::span<const std::byte> from, std::span<std::byte> to,
+               std::int64_t element_bytes) {
+  if (element_bytes == 2)
+    unshuffle<2>(from.data(), to);
+  else if (element_bytes == 4)
+    unshuffle<4>(from.data(), to);
+  else if (element_bytes == 8)
+    unshuffle<8>(from.data(), to);
+  else
+    std::memcpy(to.data(), from.data(), to.size());
 }
 
 }  // namespace
@@ -60,7 +76,8 @@ std::uint32_t fletcher32(std::span<const std::byte> bytes) {
 }
 
 const char* ChunkDecoder::decode(const DatasetLayout& layout, std::uint32_t skipped,
-                                 std::span<const std::byte> stored, std::span<std::int16_t> chunk) {
+                                 std::span<const std::byte> stored, std::span<std::byte> chunk,
+                                 std::int64_t element_bytes) {
   unsigned filter = 0;  // in the order in which they were applied
   const auto passed = [&](bool has) { return has && ((skipped >> filter++) & 1U) == 0; };
   const bool shuffled = passed(layout.shuffle), deflated = passed(layout.gzip > 0),
@@ -74,13 +91,13 @@ const char* ChunkDecoder::decode(const DatasetLayout& layout, std::uint32_t skip
     if (fletcher32(stored) != expected) return "its checksum is wrong";
   }
   if (deflated) {
-    inflated_.resize(chunk.size_bytes());
+    inflated_.resize(chunk.size());
     if (!inflate(stored, inflated_)) return "its deflate stream is damaged";
     stored = inflated_;
   }
-  if (stored.size() != chunk.size_bytes()) return "its size is wrong";
+  if (stored.size() != chunk.size()) return "its size is wrong";
   if (shuffled)
-    unshuffle(stored, chunk);
+    unshuffle(stored, chunk, element_bytes);
   else
     std::memcpy(chunk.data(), stored.data(), stored.size());
   return nullptr;

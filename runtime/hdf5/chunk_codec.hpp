@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Undoes the filters of HDF5 chunks of 16-bit elements: checksum, deflate, shuffle. Uses ISA-L,
-// which is several times faster than the HDF5 library with zlib.
+// Undoes the filters of HDF5 chunks: checksum, deflate, shuffle. Uses ISA-L, which is several times
+// faster than the HDF5 library with zlib.
 #pragma once
 
 #include <cstddef>
@@ -18,10 +18,12 @@ constexpr std::size_t largest_stored(std::size_t size) { return size + size / 8 
 /// Decoder for one thread; its memory is reused.
 class ChunkDecoder {
  public:
-  /// Fills `chunk` from its stored bytes; `layout` says which filters apply and `skipped` which of
-  /// these were skipped (see Hdf5File::read_chunk). Returns nullptr, or a description of the error.
+  /// Fills `chunk`, elements of `element_bytes` each, from its stored bytes; `layout` says which
+  /// filters apply and `skipped` which of these were skipped (see Hdf5File::read_chunk). Returns
+  /// nullptr, or a description of the error.
   const char* decode(const DatasetLayout& layout, std::uint32_t skipped,
-                     std::span<const std::byte> stored, std::span<std::int16_t> chunk);
+                     std::span<const std::byte> stored, std::span<std::byte> chunk,
+                     std::int64_t element_bytes);
 
  private:
   std::vector<std::byte> inflated_;

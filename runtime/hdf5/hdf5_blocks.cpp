@@ -21,31 +21,32 @@ std::int64_t volume_of(const Extents& extents) {
 }
 
 /// A dense array's memory, from the first element of a block in it.
-template <class T>
+template <class Byte>
 struct Region {
-  T* data;
+  Byte* data;
   Extents extents;  // of the array
+  std::int64_t element_bytes;
 
-  Region(T* array, Extents of_array, const Extents& start)
-      : data(array), extents(std::move(of_array)) {
+  Region(Byte* array, Extents of_array, const Extents& start, std::int64_t bytes)
+      : data(array), extents(std::move(of_array)), element_bytes(bytes) {
     for (std::size_t a = 0; a < start.size(); ++a) data += start[a] * stride(a);
   }
+  /// In bytes.
   std::int64_t stride(std::size_t axis) const {
-    std::int64_t stride = 1;
+    std::int64_t stride = element_bytes;
     for (std::size_t a = axis + 1; a < extents.size(); ++a) stride *= extents[a];
     return stride;
   }
 };
 
 /// Copies `count` elements along each axis, in the longest runs that are dense on both sides.
-void copy(const Region<const std::int16_t>& src, const Region<std::int16_t>& dst,
-          const Extents& count) {
+void copy(const Region<const std::byte>& src, const Region<std::byte>& dst, const Extents& count) {
   std::size_t runs = count.size() - 1;  // axes that are walked; those after it are one run
   while (runs > 0 && count[runs] == src.extents[runs] && count[runs] == dst.extents[runs]) --runs;
-  std::int64_t run = 1;
+  std::int64_t run = src.element_bytes;
   for (std::size_t a = runs; a < count.size(); ++a) run *= count[a];
-  const auto walk = [&](const auto& self, std::size_t axis, const std::int16_t* from,
-                        std::int16_t* to) -> void {
+  const auto walk = [&](const auto& self, std::size_t axis, const std::byte* from,
+                        std::byte* to) -> void {
     if (axis == runs) {
       std::copy_n(from, run, to);
       return;
@@ -56,18 +57,26 @@ void copy(const Region<const std::int16_t>& src, const Region<std::int16_t>& dst
   walk(walk, 0, src.data, dst.data);
 }
 
+Hdf5Type type_in(Hdf5File& file, const std::string& name) {
+  const auto type = file.type(name);
+  require(type.has_value(), text("{}: {} does not hold numbers", file.path().c_str(), name),
+          "keep only files of samples in the directory");
+  return *type;
+}
+
 }  // namespace
 
 Hdf5Blocks::Hdf5Blocks(Hdf5File& file, std::string name)
     : file_(file),
       name_(std::move(name)),
       extents_(file.extents(name_)),
-      layout_(file.holds(name_, Hdf5Type::kInt16) ? file.layout(name_) : std::nullopt) {
+      type_(type_in(file, name_)),
+      layout_(file.layout(name_)) {
   // A damaged file may claim chunks larger than the dataset; these are left to the library.
   is_contiguous_ = layout_ && layout_->chunk.empty();
   if (layout_ && (layout_->chunk.empty() || volume_of(layout_->chunk) > volume_of(extents_)))
     layout_.reset();
-  if (layout_) chunk_.resize(static_cast<std::size_t>(volume_of(layout_->chunk)));
+  if (layout_) chunk_.resize(static_cast<std::size_t>(size_of(type_) * volume_of(layout_->chunk)));
 }
 
 std::int64_t Hdf5Blocks::chunk_extent(std::size_t axis) const {
@@ -75,15 +84,15 @@ std::int64_t Hdf5Blocks::chunk_extent(std::size_t axis) const {
   return layout_ ? layout_->chunk[axis] : extents_[axis];
 }
 
-void Hdf5Blocks::read(const Slab& block, std::span<std::int16_t> values) {
+void Hdf5Blocks::read(const Slab& block, std::span<std::byte> values) {
   const std::size_t axes = extents_.size();
   if (!layout_ || block.count.size() != axes || volume_of(block.count) == 0) {
     const CountedRead read;
-    file_.read(name_, block, values);
+    file_.read(name_, block, type_, values);
     // An estimate: the library does not report what it reads.
     if (const std::int64_t all = volume_of(extents_); all > 0)
       read.count(static_cast<std::int64_t>(static_cast<double>(file_.stored_bytes(name_)) *
-                                           static_cast<double>(values.size()) /
+                                           static_cast<double>(volume_of(block.count)) /
                                            static_cast<double>(all)));
     return;
   }
@@ -104,14 +113,13 @@ void Hdf5Blocks::read(const Slab& block, std::span<std::int16_t> values) {
   }
 }
 
-void Hdf5Blocks::read_chunk(const Extents& offset, const Slab& block,
-                            std::span<std::int16_t> values) {
+void Hdf5Blocks::read_chunk(const Extents& offset, const Slab& block, std::span<std::byte> values) {
   const Extents& chunk = layout_->chunk;
   const CountedRead read;
   const std::uint32_t skipped =
-      file_.read_chunk(name_, offset, largest_stored(chunk_.size() * sizeof chunk_[0]), stored_);
+      file_.read_chunk(name_, offset, largest_stored(chunk_.size()), stored_);
   read.count(static_cast<std::int64_t>(stored_.size()));
-  if (const char* problem = decoder_.decode(*layout_, skipped, stored_, chunk_)) {
+  if (const char* problem = decoder_.decode(*layout_, skipped, stored_, chunk_, size_of(type_))) {
     std::string where;
     for (const std::int64_t o : offset) where += fmt::format("{}{}", where.empty() ? "" : ",", o);
     throw Error(
@@ -125,7 +133,8 @@ void Hdf5Blocks::read_chunk(const Extents& offset, const Slab& block,
     to[a] = lo - block.offset[a];
     count[a] = std::min(offset[a] + chunk[a], block.offset[a] + block.count[a]) - lo;
   }
-  copy({chunk_.data(), chunk, from}, {values.data(), block.count, to}, count);
+  copy({chunk_.data(), chunk, from, size_of(type_)},
+       {values.data(), block.count, to, size_of(type_)}, count);
 }
 
 }  // namespace halomesh

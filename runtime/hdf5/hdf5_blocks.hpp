@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads blocks of an int16 dataset in an HDF5 file, only the chunks that they need.
+// Reads blocks of a dataset in an HDF5 file, only the chunks that they need.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -13,32 +14,34 @@
 
 namespace halomesh {
 
-/// Reads int16 blocks of one dataset. Chunks with only the filters of DatasetLayout are decoded
-/// here, all others by the HDF5 library. A chunk that fails its checksum throws Error naming file
-/// and dataset. Counts the bytes read
-/// (read_counts.hpp). One thread at a time.
+/// Reads blocks of one dataset, as the elements that it holds. Chunks with only the filters of
+/// DatasetLayout are decoded here, all others by the HDF5 library. A chunk that fails its checksum
+/// throws Error naming file and dataset. Counts the bytes read (read_counts.hpp). One thread at a
+/// time.
 class Hdf5Blocks {
  public:
-  /// `file` must outlive this object.
+  /// `file` must outlive this object. Throws Error if the dataset holds anything but numbers of
+  /// Hdf5Type.
   Hdf5Blocks(Hdf5File& file, std::string name);
 
   const Extents& extents() const { return extents_; }
+  Hdf5Type type() const { return type_; }
   /// The number of planes to read at a time along `axis`: the extent of a chunk; a few if the
   /// dataset is not chunked; all if the library decodes the chunks.
   std::int64_t chunk_extent(std::size_t axis) const;
-  /// `values`: the elements of the block, dense, in the order of the axes.
-  void read(const Slab& block, std::span<std::int16_t> values);
+  /// `values`: the elements of the block, of type(), dense, in the order of the axes.
+  void read(const Slab& block, std::span<std::byte> values);
 
  private:
-  void read_chunk(const Extents& offset, const Slab& block, std::span<std::int16_t> values);
+  void read_chunk(const Extents& offset, const Slab& block, std::span<std::byte> values);
 
   Hdf5File& file_;
   std::string name_;
   Extents extents_;
+  Hdf5Type type_;
   std::optional<DatasetLayout> layout_;  // where chunks are decoded here
   bool is_contiguous_ = false;
-  std::vector<std::byte> stored_;
-  std::vector<std::int16_t> chunk_;
+  std::vector<std::byte> stored_, chunk_;
   ChunkDecoder decoder_;
 };
 

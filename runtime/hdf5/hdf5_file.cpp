@@ -302,6 +302,14 @@ bool Hdf5File::holds(const std::string& name, Hdf5Type type) {
   return hdf5::same_kind(stored, hdf5::native_type(type));
 }
 
+std::optional<Hdf5Type> Hdf5File::type(const std::string& name) {
+  const LibraryLock lock;
+  const Handle stored(checked(H5Dget_type(dataset(name)), "read the type of", name), H5Tclose);
+  for (const Hdf5Type type : kHdf5Types)
+    if (hdf5::same_kind(stored, hdf5::native_type(type))) return type;
+  return std::nullopt;
+}
+
 void Hdf5File::transfer(const std::string& name, const Slab& slab, std::size_t values,
                         Hdf5Type type, void* destination, const void* source) {
   const LibraryLock lock;

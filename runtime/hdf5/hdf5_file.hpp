@@ -3,6 +3,7 @@
 // Only this room may use the HDF5 library.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -77,6 +78,8 @@ class Hdf5File {
   Extents extents(const std::string& name);
   /// True when the stored elements are of this type.
   bool holds(const std::string& name, Hdf5Type type);
+  /// The type of the stored elements; empty if it is another than those of Hdf5Type.
+  std::optional<Hdf5Type> type(const std::string& name);
   /// `values` has as many elements as the slab, dense, in the order of its axes.
   template <class T>
   void write(const std::string& name, const Slab& slab, std::span<const T> values) {
@@ -85,6 +88,16 @@ class Hdf5File {
   template <class T>
   void read(const std::string& name, const Slab& slab, std::span<T> values) {
     transfer(name, slab, values.size(), hdf5_type<T>(), values.data(), nullptr);
+  }
+  /// The same for elements of a type known at run time only, as bytes; aligned for that type.
+  void write(const std::string& name, const Slab& slab, Hdf5Type type,
+             std::span<const std::byte> values) {
+    transfer(name, slab, values.size() / static_cast<std::size_t>(size_of(type)), type, nullptr,
+             values.data());
+  }
+  void read(const std::string& name, const Slab& slab, Hdf5Type type, std::span<std::byte> values) {
+    transfer(name, slab, values.size() / static_cast<std::size_t>(size_of(type)), type,
+             values.data(), nullptr);
   }
 
   /// The storage layout of a dataset; empty if its element type is not native to this host, or if

@@ -50,12 +50,20 @@ hid_t native_type(Hdf5Type type) {
       return H5T_NATIVE_FLOAT;
     case Hdf5Type::kDouble:
       return H5T_NATIVE_DOUBLE;
+    case Hdf5Type::kInt8:
+      return H5T_NATIVE_INT8;
+    case Hdf5Type::kUint8:
+      return H5T_NATIVE_UINT8;
     case Hdf5Type::kInt16:
       return H5T_NATIVE_INT16;
-    case Hdf5Type::kInt64:
-      return H5T_NATIVE_INT64;
+    case Hdf5Type::kUint16:
+      return H5T_NATIVE_UINT16;
+    case Hdf5Type::kInt32:
+      return H5T_NATIVE_INT32;
     case Hdf5Type::kUint32:
       return H5T_NATIVE_UINT32;
+    case Hdf5Type::kInt64:
+      return H5T_NATIVE_INT64;
     case Hdf5Type::kUint64:
       return H5T_NATIVE_UINT64;
   }

@@ -106,9 +106,7 @@ void DirectLoader::read_input(const SampleUse& use, AnyView block, AnyView targe
   }
   reader_->read_slabs(
       use.sample, use.symmetry.source_of(block.span, spec_.shape),
-      [&](TensorView<const std::int16_t> layer) {
-        transform(layer, layer.span, use.symmetry, spec_.shape, block);
-      },
+      [&](AnyConstView slab) { transform(slab, slab.span, use.symmetry, spec_.shape, block); },
       targets);
 }
 

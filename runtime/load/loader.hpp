@@ -21,7 +21,7 @@ struct BatchSpec {
   Box box;                             ///< this rank's block (of transformed samples); may be empty
   Box targets;                         ///< this rank's block of the targets; may be empty
   std::int64_t local_batch = 1;        ///< samples per batch, at most
-  DataType type = DataType::kFloat32;  ///< int16: counts; fp32: their log(1+x)
+  DataType type = DataType::kFloat32;  ///< int16: counts; fp32: fields, or log(1+x) of counts
   std::int64_t replica = 0;            ///< whose share of a BatchSchedule to load
   Shape target_shape{};                ///< of a whole sample's targets; may be left out for scalars
   DataType target_type = DataType::kFloat32;

@@ -13,19 +13,19 @@
 
 namespace halomesh {
 
-/// Slabs of counts, each labelled with two numbers.
+/// Slabs of values, each labelled with two numbers.
 class SlabRing {
  public:
   static constexpr std::size_t kSlabs = 2;
   struct Slab {
-    AlignedBuffer<std::int16_t> counts;
+    AlignedBuffer<std::byte> values;
     std::size_t use = 0, number = 0;
   };
 
-  /// Makes room for at least this many counts per slab; call it before slabs are taken.
-  void reserve(std::int64_t counts) {
+  /// Makes room for at least this many bytes per slab; call it before slabs are taken.
+  void reserve(std::int64_t bytes) {
     for (Slab& slab : slabs_)
-      if (slab.counts.size() < counts) slab.counts = AlignedBuffer<std::int16_t>(counts);
+      if (slab.values.size() < bytes) slab.values = AlignedBuffer<std::byte>(bytes);
   }
   Slab& operator[](std::size_t slab) { return slabs_.at(slab); }
 

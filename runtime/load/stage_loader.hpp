@@ -11,35 +11,27 @@
 
 #include "partition/samples/redistribution.hpp"
 #include "runtime/load/loader.hpp"
-#include "runtime/load/slab_ring.hpp"
-#include "runtime/mpi/box_type.hpp"
+#include "runtime/load/staged_blocks.hpp"
 #include "runtime/mpi/in_flight.hpp"
 #include "runtime/mpi/process_mesh.hpp"
 #include "runtime/posix/background_task.hpp"
-#include "runtime/stage/block_codec.hpp"
 #include "runtime/stage/stager.hpp"
 
 namespace halomesh {
 
 /// Every rank knows the whole schedule, so that sends and receives match without negotiation. A
-/// sample's owner does not change; a replica that uses another's sample receives its blocks. For
-/// each step:
+/// sample's owner does not change; a replica that uses another's sample receives its blocks. What
+/// is done for each step, on the main thread and on the loader's own one, see StagedBlocks: samples
+/// are one tensor, their labels (where targets are not scalars) another.
 ///
-///   begin()    main thread: posts receives and, unless the stage is compressed, sends
-///   gather()   own thread: verifies (and inflates) what is sent, copies or transforms local data
-///   advance()  main thread: lets messages make progress
-///   place()    own thread: transforms what has arrived, while the rest is in flight
-///
-/// Memory: the batch in use and the batch being prepared, no third block. Messages go straight from
-/// the stage into the batch. A block that is to be transformed or converted to fp32 is sent in
-/// tiles (see tiles.hpp), each into the memory of its image, and transformed there with one tile of
-/// scratch memory. A compressed block is inflated and sent slab by slab, with two slabs in memory.
+/// Memory: the batch in use and the batch being prepared, no third block.
 class StageLoader final : public Loader {
  public:
   /// Collective over mesh.world(), as is the destructor unless an exception unwinds. `sample`: what
-  /// each part keeps and needs. The mesh must outlive this object.
+  /// each part keeps and needs of a sample; `labels`: of its labels, if the split has them. The
+  /// mesh must outlive this object.
   StageLoader(const ProcessMesh& mesh, StagedSample sample, StagedSplit split,
-              const BatchSpec& spec);
+              const BatchSpec& spec, std::optional<StagedSample> labels = {});
   ~StageLoader() override;
 
   void append(const BatchSchedule& schedule) override;
@@ -47,30 +39,11 @@ class StageLoader final : public Loader {
   void progress() override;
 
   /// Bytes received from other ranks since construction.
-  std::int64_t received_bytes() const { return received_bytes_; }
+  std::int64_t received_bytes() const {
+    return samples_.received_bytes() + (labels_ ? labels_->received_bytes() : 0);
+  }
 
  private:
-  /// What this part receives and sends of a sample under one symmetry.
-  struct SendRecvList {
-    std::vector<Transfer> incoming, outgoing;
-  };
-  /// Boxes are of the sample; `place` is a place in the batch of the receiver.
-  struct Piece {
-    std::int64_t place = 0;
-    Box box;
-    Symmetry symmetry;
-  };
-  struct Send {
-    std::int64_t place = 0;
-    Box box;
-    Symmetry symmetry;
-    int rank = 0;  // that it goes to
-  };
-  /// A kept block that this step uses: entries first .. last of to_send_ and of local_.
-  struct BlockUse {
-    std::int64_t slot = 0;
-    std::size_t send = 0, send_end = 0, local = 0, local_end = 0;
-  };
   struct Buffer {
     Tensor data, targets;
     std::vector<std::int64_t> samples;
@@ -78,58 +51,31 @@ class StageLoader final : public Loader {
   };
   enum class Phase { kIdle, kMaking, kReady };
 
-  const SendRecvList& list_of(const Symmetry& symmetry);
+  template <class Act>
+  void each_tensor(const Act& act) {
+    act(samples_);
+    if (labels_) act(*labels_);
+  }
   void begin();
-  void take(const SampleUse& use, std::int64_t place, Buffer& buffer);
-  void receive(const Transfer& transfer, int from, const Piece& whole);
-  void give(const SampleUse& use, std::int64_t place, std::int64_t replica);
-  void send(const BlockUse& use, TensorView<const std::int16_t> slab, Requests& requests);
-  void send_filled();
-  void gather();
-  void inflate(std::size_t use);
+  void take_use(const SampleUse& use, std::int64_t place, Buffer& buffer) const;
   void place();
   void advance(bool wait);
   void finish();
 
-  bool compressed() const { return split_->file.codec() != StageCodec::kNone; }
-  bool tiled(const Symmetry& symmetry) const {
-    return !symmetry.is_identity() || spec_.type != DataType::kInt16;
-  }
-  template <class Visit>
-  void for_each_message(const Box& box, const Symmetry& symmetry, Visit visit) const;
-  const std::vector<Box>& own_slabs() const {
-    return slabs_[static_cast<std::size_t>(mesh_.part())];
-  }
-  AnyView block_at(std::int64_t place) const;
-  const Box& box() const { return sample_.blocks[static_cast<std::size_t>(mesh_.part())]; }
-
   const ProcessMesh& mesh_;
   Comm comm_;
-  StagedSample sample_;
-  InFlight<StagedSplit> split_;
+  const SampleOwners owners_;
+  const std::vector<float> targets_;  // of all samples, unless they are labels
   BatchSpec spec_;
-  std::array<std::optional<SendRecvList>, 72> lists_;  // by the number of a symmetry; see list_of()
 
   std::deque<BatchSchedule> schedules_;
   std::int64_t step_ = 0;   // of the first schedule: the next one to begin
   std::int64_t begun_ = 0;  // steps; buffer (begun_ - 1) % 2 is being prepared
   InFlight<std::array<Buffer, 2>> buffers_;
   Phase phase_ = Phase::kIdle;
-  std::vector<Piece> local_;
-  std::vector<Send> to_send_;
-  std::vector<BlockUse> uses_;
-  std::vector<Piece> arrivals_;         // in the order of receives_
-  std::vector<int> arrived_, placing_;  // of arrivals_: not yet placed, and being placed
-  AlignedBuffer<std::int16_t> tile_;
-  std::vector<std::vector<Box>> slabs_;  // of each part's kept block
-  BlockCodec codec_;
-  InFlight<SlabRing> ring_;
-  std::int64_t received_bytes_ = 0;
-  BoxTypes sent_types_, received_types_;
-  // After the buffers: they wait before those go.
-  Requests receives_, sends_;
-  std::array<Requests, SlabRing::kSlabs> slab_sends_;
-  std::array<bool, SlabRing::kSlabs> sending_{};
+  // After the buffers: their messages end before those go.
+  StagedBlocks samples_;
+  std::optional<StagedBlocks> labels_;
   BackgroundTask task_;  // last: it uses all of the above
 };
 

@@ -24,7 +24,8 @@ struct InputSplit {
 /// The loaders of one run. The data sets and the mesh must outlive it.
 class TrainingInput {
  public:
-  /// `targets`: the block of them that this rank needs. Nothing is read before open().
+  /// `targets`: the block of them that this rank needs. Nothing is read before open(). Throws Error
+  /// unless a network that reads `type` can be given the values of the data sets.
   TrainingInput(const ProcessMesh& mesh, const ModelGeometry& geometry, DataType type,
                 const Box& targets, const InputSplit& training, const InputSplit& validation,
                 std::optional<StageOptions> stage);
@@ -33,7 +34,8 @@ class TrainingInput {
   /// samples staged so far. False when `must_stop` ended the staging on some rank. Collective over
   /// mesh.world(). Throws Error as Stager::run() does.
   bool open(const std::function<bool()>& must_stop, const Stager::Report& report);
-  /// The two halves of open() with a stage. All runs of `job` may share the first: see Stager.
+  /// The two halves of open() with a stage, both collective over mesh.group(). All runs of `job`
+  /// may share the first: see Stager.
   std::optional<StagedSplits> stage(const std::function<bool()>& must_stop,
                                     const Stager::Report& report, const Comm* job = nullptr);
   void open_staged(StagedSplits staged);
@@ -49,6 +51,7 @@ class TrainingInput {
 
  private:
   BatchSpec spec(const InputSplit& split) const;
+  std::optional<StagedSample> label_blocks() const;
 
   const ProcessMesh& mesh_;
   StagedSample sample_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A box within a larger block of counts as an MPI datatype, so that it can be sent without packing.
+// A box within a larger block of values as an MPI datatype, so that it can be sent without packing.
 #pragma once
 
 #include <array>
@@ -13,12 +13,12 @@
 
 namespace halomesh {
 
-/// The int16 elements of `box` in a block that spans `span` (both not empty); use it with the
-/// address of the block's first element. Move-only; may be destroyed while messages that use it are
-/// in flight.
+/// The elements of `box`, of `element_bytes` (1, 2 or 4), in a block that spans `span` (both not
+/// empty); use it with the address of the block's first element. Move-only; may be destroyed while
+/// messages that use it are in flight.
 class BoxType {
  public:
-  BoxType(const Box& span, const Box& box) {
+  BoxType(const Box& span, const Box& box, std::int64_t element_bytes) {
     std::array<int, 4> whole{}, part{}, start{};
     // A block's order of axes is d, h, w, c.
     for (std::size_t i = 0; i < 4; ++i) {
@@ -28,7 +28,10 @@ class BoxType {
       start[i] = narrow<int>(box.lo[axis] - span.lo[axis]);
     }
     mpi_check(MPI_Type_create_subarray(4, whole.data(), part.data(), start.data(), MPI_ORDER_C,
-                                       MPI_INT16_T, &type_));
+                                       element_bytes == 1   ? MPI_UINT8_T
+                                       : element_bytes == 2 ? MPI_INT16_T
+                                                            : MPI_INT32_T,
+                                       &type_));
     mpi_check(MPI_Type_commit(&type_));
   }
   BoxType(BoxType&& other) noexcept : type_(std::exchange(other.type_, MPI_DATATYPE_NULL)) {}
@@ -51,19 +54,22 @@ class BoxTypes {
  public:
   BoxTypes() = default;
   /// `span` must not be empty when of() is called.
-  explicit BoxTypes(const Box& span) : span_(span) {}
+  BoxTypes(const Box& span, std::int64_t element_bytes)
+      : span_(span), element_bytes_(element_bytes) {}
   /// For a box of these extents at any position: use it with the address of the box's first
   /// element.
   MPI_Datatype of(const Box& box) {
     Box corner{span_.lo, span_.lo};
     for (std::size_t a = 0; a < 4; ++a) corner.hi[a] += box.extent(a);
     auto known = types_.find(corner.hi);
-    if (known == types_.end()) known = types_.emplace(corner.hi, BoxType(span_, corner)).first;
+    if (known == types_.end())
+      known = types_.emplace(corner.hi, BoxType(span_, corner, element_bytes_)).first;
     return known->second.get();
   }
 
  private:
   Box span_;
+  std::int64_t element_bytes_ = 0;
   std::map<std::array<std::int64_t, 4>, BoxType> types_;
 };
 

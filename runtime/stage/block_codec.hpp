@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compresses blocks of counts: groups bytes of equal significance, then deflates them.
+// Compresses blocks of values: groups bytes of equal significance, then deflates them.
 #pragma once
 
 #include <cstddef>
@@ -16,32 +16,34 @@ class BlockCodec {
   /// may be kept.
   static constexpr int kFormat = 2;
 
-  /// Compresses the counts in pieces of kPiece; the result is valid until the next call. A piece
-  /// consists of its size in bytes (32 bits, host byte order) and a raw deflate stream (RFC 1951):
-  /// all low bytes first, then all high bytes, which are mostly zero. Uses ISA-L at level 1.
-  std::span<const std::byte> deflate(std::span<const std::int16_t> counts);
-  /// Undoes deflate(); `counts` has as many elements as were compressed. Throws Error when the
-  /// stream is damaged or of another length.
-  void inflate(std::span<const std::byte> stream, std::span<std::int16_t> counts) {
-    begin(stream, std::ssize(counts));
-    next(counts);
+  /// Compresses values of `size` bytes (1, 2 or 4) in pieces of kPiece; the result is valid until
+  /// the next call. A piece consists of its size in bytes (32 bits, host byte order) and a raw
+  /// deflate stream (RFC 1951): the lowest bytes of all values first, then the next ones, ...; of
+  /// counts, the high bytes are mostly zero. Uses ISA-L at level 1.
+  std::span<const std::byte> deflate(std::span<const std::byte> values, std::int64_t size);
+  /// Undoes deflate(); `values` has as many bytes as were compressed. Throws Error when the stream
+  /// is damaged or of another length.
+  void inflate(std::span<const std::byte> stream, std::span<std::byte> values, std::int64_t size) {
+    begin(stream, std::ssize(values) / size, size);
+    next(values);
   }
 
-  /// Begins to inflate a block of `count` counts step by step, with one piece in memory; `stream`
-  /// must stay valid until the last step.
-  void begin(std::span<const std::byte> stream, std::int64_t count);
-  /// Inflates its next counts. Throws as inflate() does, at the latest with the last ones.
-  void next(std::span<std::int16_t> counts);
+  /// Begins to inflate a block of `count` values of `size` bytes step by step, with one piece in
+  /// memory; `stream` must stay valid until the last step.
+  void begin(std::span<const std::byte> stream, std::int64_t count, std::int64_t size);
+  /// Inflates its next values, whole ones. Throws as inflate() does, at the latest with the last
+  /// ones.
+  void next(std::span<std::byte> values);
 
  private:
   static constexpr std::size_t kPiece = 64 * 1024;
   void inflate_piece();
 
   std::vector<std::byte> planes_, stream_, level_;
-  // The block being inflated: the rest of its stream, the number of counts after the piece in
-  // planes_, the counts of the piece and how many of them have been returned.
+  // The block being inflated: the rest of its stream, the bytes of a value, the number of values
+  // after the piece in planes_, the values of the piece and how many of them have been returned.
   std::span<const std::byte> left_;
-  std::size_t beyond_ = 0, piece_ = 0, given_ = 0;
+  std::size_t size_ = 2, beyond_ = 0, piece_ = 0, given_ = 0;
 };
 
 }  // namespace halomesh

@@ -149,7 +149,7 @@ Comm sharers_of_files(const Comm& twins, const Descriptor& file) {
 GatheredShares gather_shares(const Comm& twins, const Comm& near, std::int64_t slots,
                              const StageFile& mine, Descriptor copies) {
   GatheredShares result{
-      StageFile(std::move(copies), mine.name(), mine.codec(), slots, mine.block()), 0};
+      StageFile(std::move(copies), mine.name(), mine.codec(), slots, mine.block(), mine.type()), 0};
   include_near(twins, near, mine, result.file);
   const Comm leaders = twins.split(near.rank() == 0 ? 0 : -1, twins.rank());
   if (!leaders.is_null()) result.copied_bytes = copy_far(leaders, result.file);

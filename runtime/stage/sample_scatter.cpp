@@ -49,12 +49,12 @@ void SampleScatter::open_lanes() {
   for (std::size_t part = 0; part < runs_.size(); ++part) {
     const Box& box = sample_.blocks[part];
     Lane& lane = lanes_.emplace_back();
-    lane.runs = BoxRuns(sample_.shape, box, sizeof(std::int16_t));
+    lane.runs = BoxRuns(sample_.shape, box, size_of(mine_.type()));
     lane.wanted = !box.empty();
     lane.own = static_cast<int>(part) == group_.rank();
     if (Descriptor& file = files_.outgoing[part]; file.get() >= 0)
       lane.outgoing.emplace(std::move(file), mine_.name(), mine_.codec(), run().hi - run().lo,
-                            box.volume());
+                            box.volume(), mine_.type());
   }
 }
 

@@ -38,9 +38,10 @@ constexpr std::int64_t kScatterPieceBytes = 64 * 1024;
 /// for each part. Constructor and finish() are collective over the group.
 class SampleScatter {
  public:
-  /// `mine`: this part's file, with as many slots as the split has in this replica, or none where
-  /// the part keeps nothing. It and `group` must outlive this object. `files` come from
-  /// exchange_node_files(); where there is none, blocks are sent as messages.
+  /// `mine`: this part's file, of the type of the sample's values, with as many slots as the split
+  /// has in this replica, or none where the part keeps nothing. It and `group` must outlive this
+  /// object. `files` come from exchange_node_files(); where there is none, blocks are sent as
+  /// messages.
   SampleScatter(const Comm& group, const StagedSample& sample, std::int64_t slots, StageFile& mine,
                 NodeFiles files, std::int64_t piece_bytes = kScatterPieceBytes);
 
@@ -77,7 +78,9 @@ class SampleScatter {
     std::int64_t bytes = 0;          // of `slot` that have arrived
   };
 
-  std::int64_t block_bytes(std::size_t part) const { return 2 * sample_.blocks[part].volume(); }
+  std::int64_t block_bytes(std::size_t part) const {
+    return size_of(mine_.type()) * sample_.blocks[part].volume();
+  }
   void open_lanes();
   void await_others();
   void write(Lane& lane, std::int64_t slot, std::span<const std::byte> bytes);

@@ -24,25 +24,28 @@ std::int64_t padded(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
 }  // namespace
 
 StageFile::StageFile(Descriptor file, std::string name, StageCodec codec, std::int64_t slots,
-                     std::int64_t block)
+                     std::int64_t block, DataType type)
     : name_(std::move(name)),
       codec_(codec),
       block_(block),
+      type_(type),
       index_(static_cast<std::size_t>(slots)) {
   files_.emplace_back(std::move(file));
 }
 
-std::int64_t StageFile::raw_bytes(std::int64_t block) { return padded(2 * block); }
+std::int64_t StageFile::raw_bytes(std::int64_t block, DataType type) {
+  return padded(size_of(type) * block);
+}
 
 void StageFile::append(std::int64_t slot, std::span<const std::byte> bytes) {
   Entry& entry = index_.at(static_cast<std::size_t>(slot));
   if (codec_ == StageCodec::kNone) return append_stored(slot, block_bytes(), bytes);
-  std::vector<std::int16_t>& block = held_[slot];
-  block.resize(static_cast<std::size_t>(block_));
-  std::memcpy(reinterpret_cast<std::byte*>(block.data()) + entry.bytes, bytes.data(), bytes.size());
+  std::vector<std::byte>& block = held_[slot];
+  block.resize(static_cast<std::size_t>(block_bytes()));
+  std::memcpy(block.data() + entry.bytes, bytes.data(), bytes.size());
   entry.bytes += std::ssize(bytes);
   if (entry.bytes < block_bytes()) return;
-  const std::span<const std::byte> stream = block_codec_.deflate(block);
+  const std::span<const std::byte> stream = block_codec_.deflate(block, size_of(type_));
   entry.bytes = 0;
   place(entry, std::ssize(stream));
   store(entry, stream);
@@ -84,7 +87,8 @@ void StageFile::adopt(Descriptor file, std::int64_t first,
   const std::int64_t number = std::ssize(files_);
   files_.emplace_back(std::move(file));
   for (std::int64_t i = 0; i < std::ssize(checksums); ++i)
-    index_.at(static_cast<std::size_t>(first + i)) = {number, i * raw_bytes(block_), block_bytes(),
+    index_.at(static_cast<std::size_t>(first + i)) = {number, i * raw_bytes(block_, type_),
+                                                      block_bytes(),
                                                       checksums[static_cast<std::size_t>(i)]};
 }
 
@@ -147,14 +151,10 @@ void StageFile::verify(std::int64_t slot) const {
       "node's memory or disk is failing");
 }
 
-const std::int16_t* StageFile::in_place(std::int64_t slot) const {
-  return reinterpret_cast<const std::int16_t*>(stored(slot).data());  // NOLINT: written as such
-}
-
-std::span<const std::int16_t> StageFile::read(std::int64_t slot, std::span<std::int16_t> room) {
+std::span<const std::byte> StageFile::read(std::int64_t slot, std::span<std::byte> room) {
   verify(slot);
-  if (codec_ == StageCodec::kNone) return {in_place(slot), static_cast<std::size_t>(block_)};
-  block_codec_.inflate(stored(slot), room);
+  if (codec_ == StageCodec::kNone) return stored(slot);
+  block_codec_.inflate(stored(slot), room, size_of(type_));
   return room;
 }
 

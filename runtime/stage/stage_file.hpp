@@ -10,35 +10,33 @@
 
 #include "runtime/posix/mapped_file.hpp"
 #include "runtime/stage/block_codec.hpp"
+#include "src/nn/data_type.hpp"
 
 namespace halomesh {
 
 enum class StageCodec : std::uint8_t {
-  kNone,    ///< counts as they are: blocks are used in place
+  kNone,    ///< values as they are: blocks are used in place
   kDeflate  ///< see BlockCodec
 };
 
-/// Slots of int16 blocks of one size, each with a checksum that is verified at every use. First all
-/// slots are written, in any order and interleaved, or adopted or included in files that other
+/// Slots of blocks of one type and size, each with a checksum that is verified at every use. First
+/// all slots are written, in any order and interleaved, or adopted or included in files that other
 /// processes have written; after finish() they are read. Move-only; for one thread at a time,
-/// except in_place(), which any thread may call.
+/// except stored(), which any thread may call.
 class StageFile {
  public:
   StageFile() = default;
-  /// `file` is empty; append() writes to it. `name` is for messages.
+  /// `file` is empty; append() writes to it. `name` is for messages. A block has `block` values of
+  /// `type`.
   StageFile(Descriptor file, std::string name, StageCodec codec, std::int64_t slots,
-            std::int64_t block);
+            std::int64_t block, DataType type);
 
   /// Bytes that a slot takes when it is not compressed.
-  static std::int64_t raw_bytes(std::int64_t block);
+  static std::int64_t raw_bytes(std::int64_t block, DataType type);
   /// Writes the next bytes of a slot's block. With kNone they go to the file at once; a block to be
   /// compressed is held in memory until it is complete. If the file system is full, throws Error
   /// naming the space needed.
   void append(std::int64_t slot, std::span<const std::byte> bytes);
-  /// The same for a whole block.
-  void write(std::int64_t slot, std::span<const std::int16_t> counts) {
-    append(slot, std::as_bytes(counts));
-  }
   /// Writes the next bytes of a slot as another StageFile of the same codec has stored() them;
   /// `stored_size` is their number in all.
   void append_stored(std::int64_t slot, std::int64_t stored_size, std::span<const std::byte> bytes);
@@ -67,8 +65,9 @@ class StageFile {
 
   StageCodec codec() const { return codec_; }
   std::int64_t slots() const { return static_cast<std::int64_t>(index_.size()); }
-  /// Counts of a block.
+  /// Values of a block, and their type.
   std::int64_t block() const { return block_; }
+  DataType type() const { return type_; }
   std::int64_t stored_bytes() const;
   /// This object's own file and the adopted ones.
   const std::vector<MappedFile>& files() const { return files_; }
@@ -76,15 +75,14 @@ class StageFile {
 
   /// Verifies a slot. Throws Error naming file and slot if its bytes have changed.
   void verify(std::int64_t slot) const;
-  /// The counts of a slot of kNone, valid as long as this object. Not verified.
-  const std::int16_t* in_place(std::int64_t slot) const;
-  /// The bytes of a slot as stored, with either codec; otherwise as in_place().
+  /// The bytes of a slot as stored, valid as long as this object. With kNone they are its values,
+  /// aligned to 64 bytes. Not verified.
   std::span<const std::byte> stored(std::int64_t slot) const;
-  /// The verified counts of a slot: in place, or inflated into `room`, of block() counts.
-  std::span<const std::int16_t> read(std::int64_t slot, std::span<std::int16_t> room);
+  /// The verified values of a slot: in place, or inflated into `room`, of the size of a block.
+  std::span<const std::byte> read(std::int64_t slot, std::span<std::byte> room);
 
  private:
-  std::int64_t block_bytes() const { return 2 * block_; }
+  std::int64_t block_bytes() const { return size_of(type_) * block_; }
   void place(Entry& entry, std::int64_t bytes);
   void store(Entry& entry, std::span<const std::byte> bytes);
   void map(std::size_t first_file);
@@ -93,9 +91,10 @@ class StageFile {
   std::string name_;
   StageCodec codec_ = StageCodec::kNone;
   std::int64_t block_ = 0;
+  DataType type_ = DataType::kInt16;
   std::int64_t end_ = 0;  // of the slots in the first file
   std::vector<Entry> index_;
-  std::map<std::int64_t, std::vector<std::int16_t>> held_;  // incomplete blocks, by slot
+  std::map<std::int64_t, std::vector<std::byte>> held_;  // incomplete blocks, by slot
   BlockCodec block_codec_;
 };
 

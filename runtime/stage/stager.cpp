@@ -52,23 +52,31 @@ std::int64_t Stager::rounds_between_stops(std::int64_t sample_bytes) {
 }
 
 Stager::Stager(const ProcessMesh& mesh, StagedSample sample, StageOptions options,
-               std::vector<SplitSource> splits, const Comm* job)
+               std::vector<SplitSource> splits, const Comm* job, std::optional<StagedSample> labels)
     : mesh_(mesh),
       job_(job != nullptr ? *job : mesh.world()),
       sample_(std::move(sample)),
+      labels_(std::move(labels)),
       options_(std::move(options)),
       splits_(std::move(splits)),
       directory_(open_on_all_ranks(job_, options_.directory)) {
   if (job_.size() > mesh.world().size()) twins_ = job_.split(mesh.world().rank(), job_.rank());
   require(!twins_ || !options_.keep, "runs that share a stage cannot keep it",
           "leave --keep-stage out");
-  for (const SplitSource& split : splits_) {
-    const Shape& shape = split.data->target_shape();
-    const DataType type = split.data->target_type();
-    require(shape.spatial() == Spatial{1, 1, 1} && type == DataType::kFloat32,
-            text("targets {} of {} cannot be staged", shape, name_of(type)),
+  for (std::size_t s = 0; s < splits_.size(); ++s) {
+    const Dataset& data = *splits_[s].data;
+    fields_.push_back({s, false});
+    if (!data.has_labels()) continue;
+    require(labels_.has_value() && labels_->shape == data.target_shape(),
+            text("labels {} of {} are to be staged in blocks of {}", data.target_shape(),
+                 data.directory().c_str(), labels_ ? labels_->shape : Shape{}),
             "read the samples from their files: leave out --stage-dir");
+    fields_.push_back({s, true});
   }
+}
+
+std::string Stager::title_of(const Field& field) const {
+  return split_of(field).name + (field.is_labels ? "-labels" : "");
 }
 
 std::string Stager::key() const {
@@ -79,6 +87,16 @@ std::string Stager::key() const {
   text << ", mesh " << mesh.replicas << " x " << to_string(mesh.parts) << ", samples of "
        << sample_.shape << ", blocks";
   for (const Box& kept : sample_.blocks) text << ' ' << kept;
+  for (const Field& field : fields_) {  // nothing of counts with scalars, as in earlier versions
+    if (field.is_labels) {
+      text << ", labels";
+      for (const Box& kept : labels_->blocks) text << ' ' << kept;
+    } else if (type_of(field) != DataType::kInt16) {
+      text << ", " << name_of(type_of(field));
+      for (const ChannelRange& range : split_of(field).data->format().ranges())
+        text << fmt::format(" {}:{}", range.min, range.max);
+    }
+  }
   for (const SplitSource& split : splits_) {
     text << ", " << split.name << ' ' << split.data->identity() << " slots";
     for (std::int64_t r = 0; r < mesh.replicas; ++r) text << ' ' << split.owners.slots(r);
@@ -88,7 +106,7 @@ std::string Stager::key() const {
 
 std::vector<std::string> Stager::names() const {
   std::vector<std::string> all;
-  for (const SplitSource& split : splits_) all.push_back(split.name);
+  for (const Field& field : fields_) all.push_back(title_of(field));
   return all;
 }
 
@@ -97,11 +115,13 @@ Range Stager::share_of(const SplitSource& split, std::int64_t replica, std::int6
   return block_range(split.owners.slots(replica), runs(), run);
 }
 
-Stager::Work Stager::open(const SplitSource& split, Descriptor file) const {
-  const Range share = share_of(split, mesh_.replica(), run_number());
+Stager::Work Stager::open(const Field& field, Descriptor file) const {
+  const Range share = share_of(split_of(field), mesh_.replica(), run_number());
   const std::int64_t slots = share.extent();
-  return {StageFile(std::move(file), fmt::format("{} in {}", split.name, directory_.path().c_str()),
-                    options_.codec, box().empty() ? 0 : slots, box().volume()),
+  const Box& box = box_of(field);
+  return {StageFile(std::move(file),
+                    fmt::format("{} in {}", title_of(field), directory_.path().c_str()),
+                    options_.codec, box.empty() ? 0 : slots, box.volume(), type_of(field)),
           {},
           share,
           block_range(slots, mesh_.shape().parts.count(), mesh_.part()),
@@ -110,12 +130,12 @@ Stager::Work Stager::open(const SplitSource& split, Descriptor file) const {
 }
 
 /// Collective over mesh.group().
-Stager::Work Stager::begin(const SplitSource& split) const {
+Stager::Work Stager::begin(const Field& field) const {
   const auto make = [this] { return directory_.nameless_file(); };
-  Work work = open(split, make());
+  Work work = open(field, make());
   // The parts that keep a block hold it in memory until it is complete and can be compressed.
   if (options_.codec == StageCodec::kNone)
-    work.files = exchange_node_files(mesh_.group(), !box().empty(), make);
+    work.files = exchange_node_files(mesh_.group(), !box_of(field).empty(), make);
   if (twins_) work.copies = make();
   return work;
 }
@@ -142,8 +162,8 @@ bool Stager::take_up_kept(std::vector<Work>& works) {
   }
   const bool all = mesh_.world().sum(std::int64_t{found ? 1 : 0}) == mesh_.world().size();
   if (all)
-    for (std::size_t i = 0; i < splits_.size(); ++i) {
-      Work work = open(splits_[i], {});
+    for (std::size_t i = 0; i < fields_.size(); ++i) {
+      Work work = open(fields_[i], {});
       work.file.reopen(std::move((*found)[i].files), std::move((*found)[i].index));
       work.targets = std::move((*found)[i].targets);
       works.push_back(std::move(work));
@@ -168,12 +188,12 @@ void Stager::discard() {
 /// Throws the same Error on every rank if a node's space does not suffice for its ranks.
 void Stager::require_space(double share_of_raw) {
   std::int64_t needed = 0;
-  for (const SplitSource& split : splits_) {
-    std::int64_t slots = share_of(split, mesh_.replica(), run_number()).extent();
+  for (const Field& field : fields_) {
+    std::int64_t slots = share_of(split_of(field), mesh_.replica(), run_number()).extent();
     if (near_)  // the first of them stores what they have not staged
       if (const std::int64_t staged = near_->sum(slots); near_->rank() == 0)
-        slots += split.owners.slots(mesh_.replica()) - staged;
-    needed += slots * StageFile::raw_bytes(box().volume());
+        slots += split_of(field).owners.slots(mesh_.replica()) - staged;
+    needed += slots * StageFile::raw_bytes(box_of(field).volume(), type_of(field));
   }
   const StageDirectory::Space space = directory_.space();
   const Comm& node = job_.node();
@@ -206,30 +226,34 @@ void Stager::require_space(double share_of_raw) {
 
 /// Reads a first sample into memory to find out how well blocks compress, before anything is
 /// written: throws Error if compressed blocks do not fit either. Collective over the job.
-std::vector<std::byte> Stager::try_deflate(const Read& read) {
+std::vector<std::byte> Stager::try_deflate(const Field& field, const Read& read) {
   std::vector<std::byte> sample;
   double share = 0;
   if (read) {
-    sample.reserve(2 * static_cast<std::size_t>(sample_.shape.volume()));
+    const std::int64_t size = size_of(type_of(field));
+    sample.reserve(static_cast<std::size_t>(size * sample_.shape.volume()));
     read([&](std::int64_t, std::span<const std::byte> bytes) {
       sample.insert(sample.end(), bytes.begin(), bytes.end());
     });
-    std::vector<std::int16_t> counts(sample.size() / 2);
-    std::memcpy(counts.data(), sample.data(), sample.size());
     BlockCodec codec;
-    share = static_cast<double>(codec.deflate(counts).size()) / static_cast<double>(sample.size());
+    share = static_cast<double>(codec.deflate(sample, size).size()) /
+            static_cast<double>(sample.size());
   }
   require_space(kDeflateMargin * job_.max(share));
   return sample;
 }
 
 /// False if some rank has been told to stop.
-bool Stager::stage(const SplitSource& split, Work& work, const std::function<bool()>& must_stop,
+bool Stager::stage(const Field& field, Work& work, const std::function<bool()>& must_stop,
                    const Report& report) {
-  const std::int64_t slots = work.share.extent(), targets = split.data->targets();
+  const SplitSource& split = split_of(field);
+  const StagedSample& blocks = blocks_of(field);
+  const std::int64_t slots = work.share.extent();
+  const std::int64_t targets = split.data->has_labels() ? 0 : split.data->targets();
   const std::int64_t rounds = job_.max(block_range(slots, mesh_.group().size(), 0).hi);
-  const std::int64_t between = rounds_between_stops(2 * sample_.shape.volume());
-  SampleScatter scatter(mesh_.group(), sample_, slots, work.file, std::move(work.files));
+  const std::int64_t between =
+      rounds_between_stops(size_of(type_of(field)) * blocks.shape.volume());
+  SampleScatter scatter(mesh_.group(), blocks, slots, work.file, std::move(work.files));
   NonblockingAny stop(job_);
   const auto reader = split.data->reader();
   const auto sample_of = [&](std::int64_t round) {
@@ -244,6 +268,7 @@ bool Stager::stage(const SplitSource& split, Work& work, const std::function<boo
     if (round < count) {
       if (round + 1 < count) reader->expect(sample_of(round + 1));
       read = [&](const VoxelSink& sink) {
+        if (field.is_labels) return reader->stream_labels(sample_of(round), sink);
         reader->stream(sample_of(round), sink,
                        scalars(std::span(work.targets)
                                    .subspan(static_cast<std::size_t>(round * targets),
@@ -251,7 +276,7 @@ bool Stager::stage(const SplitSource& split, Work& work, const std::function<boo
       };
     }
     if (round == 0 && before == 0 && options_.codec == StageCodec::kDeflate) {
-      const std::vector<std::byte> sample = try_deflate(read);
+      const std::vector<std::byte> sample = try_deflate(field, read);
       scatter.take(slot, 0, sample);
     } else if (read) {
       read([&](std::int64_t offset, std::span<const std::byte> bytes) {
@@ -260,7 +285,8 @@ bool Stager::stage(const SplitSource& split, Work& work, const std::function<boo
       });
     }
     if (read) scatter.end_sample(slot);
-    report(std::min(before + (round + 1) * job_.size(), before + split.owners.samples()));
+    if (!field.is_labels)
+      report(std::min(before + (round + 1) * job_.size(), before + split.owners.samples()));
     if (round % between != 0 && round + 1 < rounds) continue;
     scatter.receive(round + 1);
     if (stop.take_result()) return false;
@@ -269,12 +295,13 @@ bool Stager::stage(const SplitSource& split, Work& work, const std::function<boo
   if (stop.take_result()) return false;
   scatter.finish();
   work.file.finish();
-  record_.samples += split.owners.samples();
+  if (!field.is_labels) record_.samples += split.owners.samples();
   return true;
 }
 
 /// Gathers the targets of all samples from the ranks that have read them.
 std::vector<float> Stager::all_targets(const SplitSource& split, const Work& work) const {
+  if (split.data->has_labels()) return {};
   const std::int64_t targets = split.data->targets(), parts = mesh_.shape().parts.count();
   const std::string mine(reinterpret_cast<const char*>(work.targets.data()),  // NOLINT: bytes
                          work.targets.size() * sizeof(float));
@@ -298,18 +325,18 @@ std::vector<float> Stager::all_targets(const SplitSource& split, const Work& wor
 
 void Stager::keep(const std::vector<Work>& works) {
   for (std::size_t i = 0; i < works.size(); ++i)
-    kept_->add(splits_[i].name, works[i].file, works[i].targets);
+    kept_->add(title_of(fields_[i]), works[i].file, works[i].targets);
   kept_->complete();
 }
 
 /// All slots of this part, as soon as every run has staged its share; counts what this rank has
 /// stored of them. Collective over the job.
-StageFile Stager::whole(const SplitSource& split, Work& work) {
+StageFile Stager::whole(const Field& field, Work& work) {
   record_.bytes_staged += work.file.stored_bytes();
   if (!twins_) return std::move(work.file);
-  GatheredShares gathered =
-      gather_shares(*twins_, *near_, box().empty() ? 0 : split.owners.slots(mesh_.replica()),
-                    work.file, std::move(work.copies));
+  GatheredShares gathered = gather_shares(
+      *twins_, *near_, box_of(field).empty() ? 0 : split_of(field).owners.slots(mesh_.replica()),
+      work.file, std::move(work.copies));
   record_.bytes_staged += gathered.copied_bytes;
   return std::move(gathered.file);
 }
@@ -335,25 +362,36 @@ std::optional<StagedSplits> Stager::run(const std::function<bool()>& must_stop,
   if (record_.reused) {
     for (const SplitSource& split : splits_) record_.samples += split.owners.samples();
   } else {
-    for (const SplitSource& split : splits_) works.push_back(begin(split));
+    for (const Field& field : fields_) works.push_back(begin(field));
     if (twins_) near_ = sharers_of_files(*twins_, works.front().copies);
     job_.barrier();
     directory_.remove_if_made();  // its name is no longer needed
     if (options_.codec == StageCodec::kNone) require_space(1);
-    for (std::size_t i = 0; i < splits_.size(); ++i)
-      if (!stage(splits_[i], works[i], must_stop, report)) {
+    for (std::size_t i = 0; i < fields_.size(); ++i)
+      if (!stage(fields_[i], works[i], must_stop, report)) {
         discard();
         return {};
       }
     if (options_.keep) keep(works);
   }
-  StagedSplits staged;
-  for (std::size_t i = 0; i < works.size(); ++i) {
-    std::vector<float> targets = all_targets(splits_[i], works[i]);
-    staged.push_back({splits_[i].owners, whole(splits_[i], works[i]), std::move(targets)});
-  }
+  StagedSplits result = staged(works);
   finish_record(read_counts() - before, MPI_Wtime() - start);
-  return staged;
+  return result;
+}
+
+/// What each split's works have made. Collective over the job.
+StagedSplits Stager::staged(std::vector<Work>& works) {
+  StagedSplits splits;
+  for (std::size_t i = 0; i < works.size(); ++i) {
+    const Field& field = fields_[i];
+    if (field.is_labels) {
+      splits.back().labels = whole(field, works[i]);
+      continue;
+    }
+    std::vector<float> targets = all_targets(split_of(field), works[i]);
+    splits.push_back({split_of(field).owners, whole(field, works[i]), std::move(targets), {}});
+  }
+  return splits;
 }
 
 }  // namespace halomesh

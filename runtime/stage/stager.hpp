@@ -36,11 +36,12 @@ struct SplitSource {
   SampleOwners owners;
 };
 
-/// What this rank keeps of a split, and the targets of the whole split.
+/// What this rank keeps of a split, and the scalar targets of the whole split.
 struct StagedSplit {
   SampleOwners owners;
-  StageFile file;              ///< this part's blocks of its replica's samples, by slot
-  std::vector<float> targets;  ///< of all samples, in their order
+  StageFile file;                   ///< this part's blocks of its replica's samples, by slot
+  std::vector<float> targets;       ///< of all samples, in their order; none if they are labels
+  std::optional<StageFile> labels;  ///< its blocks of their labels, where these are the targets
 
   std::span<const float> targets_of(std::int64_t sample) const {
     const std::size_t count = targets.size() / static_cast<std::size_t>(owners.samples());
@@ -56,10 +57,13 @@ using StagedSplits = std::vector<StagedSplit>;
 /// names, so that nothing is left behind however the process ends. Memory: pieces; with a codec, a
 /// block for each part of the replica. Only with StageOptions::keep do complete files get names at
 /// the end (see KeptStage).
+///
+/// Where targets are fields of labels, these are a second tensor with blocks of its own, which is
+/// staged in the same way after the samples of its split.
 class Stager {
  public:
-  /// `sample`: what each part keeps. Throws Error if the directory cannot be used or the targets of
-  /// a split are not scalars.
+  /// `sample`, `labels`: what each part keeps of a sample, and of its labels where the data sets
+  /// have them. Throws Error if the directory cannot be used.
   ///
   /// `job`: null for a run that stages alone; constructor and run() are then collective over
   /// mesh.world(). Otherwise all ranks of a job whose runs, on consecutive ranks, use the same data
@@ -67,7 +71,10 @@ class Stager {
   /// and gets the rest from the others (see gather_shares(), which is not interrupted by a stop). A
   /// stage that several runs share is neither kept nor reused.
   Stager(const ProcessMesh& mesh, StagedSample sample, StageOptions options,
-         std::vector<SplitSource> splits, const Comm* job = nullptr);
+         std::vector<SplitSource> splits, const Comm* job = nullptr,
+         std::optional<StagedSample> labels = {});
+  Stager(const Stager&) = delete;
+  Stager& operator=(const Stager&) = delete;
 
   /// Called on rank 0 with the number of samples staged so far.
   using Report = std::function<void(std::int64_t samples)>;
@@ -83,7 +90,12 @@ class Stager {
   static std::int64_t rounds_between_stops(std::int64_t sample_bytes);
 
  private:
-  /// A split being staged: what this rank reads of it, and the targets read so far.
+  /// One tensor of a split: its samples, or their labels.
+  struct Field {
+    std::size_t split = 0;  // among splits_
+    bool is_labels = false;
+  };
+  /// A field being staged: what this rank reads of it, and the targets read so far.
   struct Work {
     StageFile file;
     NodeFiles files;    // until they are part of `file`
@@ -96,7 +108,19 @@ class Stager {
   /// Reads one sample; empty if this rank has none to read.
   using Read = std::function<void(const VoxelSink& sink)>;
 
-  const Box& box() const { return sample_.blocks[static_cast<std::size_t>(mesh_.part())]; }
+  const SplitSource& split_of(const Field& field) const { return splits_[field.split]; }
+  const StagedSample& blocks_of(const Field& field) const {
+    return field.is_labels ? *labels_ : sample_;
+  }
+  /// This part's block.
+  const Box& box_of(const Field& field) const {
+    return blocks_of(field).blocks[static_cast<std::size_t>(mesh_.part())];
+  }
+  DataType type_of(const Field& field) const {
+    const Dataset& data = *split_of(field).data;
+    return field.is_labels ? data.target_type() : data.format().type();
+  }
+  std::string title_of(const Field& field) const;
   std::string key() const;
   std::vector<std::string> names() const;
   bool take_up_kept(std::vector<Work>& works);
@@ -105,13 +129,14 @@ class Stager {
   std::int64_t runs() const { return twins_ ? twins_->size() : 1; }
   std::int64_t run_number() const { return twins_ ? twins_->rank() : 0; }
   Range share_of(const SplitSource& split, std::int64_t replica, std::int64_t run) const;
-  Work open(const SplitSource& split, Descriptor file) const;
-  Work begin(const SplitSource& split) const;
-  bool stage(const SplitSource& split, Work& work, const std::function<bool()>& must_stop,
+  Work open(const Field& field, Descriptor file) const;
+  Work begin(const Field& field) const;
+  bool stage(const Field& field, Work& work, const std::function<bool()>& must_stop,
              const Report& report);
-  std::vector<std::byte> try_deflate(const Read& read);
-  StageFile whole(const SplitSource& split, Work& work);
+  std::vector<std::byte> try_deflate(const Field& field, const Read& read);
+  StageFile whole(const Field& field, Work& work);
   void keep(const std::vector<Work>& works);
+  StagedSplits staged(std::vector<Work>& works);
   void finish_record(const ReadCounts& read, double seconds);
   std::vector<float> all_targets(const SplitSource& split, const Work& work) const;
 
@@ -121,8 +146,10 @@ class Stager {
       twins_;  // the ranks of all runs that keep the same blocks; none of a run alone
   std::optional<Comm> near_;  // of these, those that can open each other's files
   StagedSample sample_;
+  std::optional<StagedSample> labels_;
   StageOptions options_;
   std::vector<SplitSource> splits_;
+  std::vector<Field> fields_;
   StageDirectory directory_;
   std::optional<KeptStage> kept_;
   StageRecord record_;

@@ -80,21 +80,24 @@ void transform(AnyConstView src, const Box& source, const Symmetry& symmetry, co
   };
   if (src.type == DataType::kUint8)
     run(src.as<std::uint8_t>(), dst.as<std::uint8_t>(), std::identity{});
+  else if (src.type == DataType::kFloat32)
+    run(src.as<float>(), dst.as<float>(), std::identity{});
   else if (dst.type == DataType::kInt16)
     run(src.as<std::int16_t>(), dst.as<std::int16_t>(), std::identity{});
   else
     run(src.as<std::int16_t>(), dst.as<float>(), Logarithm{});
 }
 
-void transform_in_place(AnyView block, const Box& source, const Symmetry& symmetry,
-                        const Shape& shape, std::span<std::int16_t> room) {
+void transform_in_place(AnyView block, DataType stored, const Box& source, const Symmetry& symmetry,
+                        const Shape& shape, std::span<std::byte> room) {
   if (source.empty()) return;
   const Box image = symmetry.mapped(source, shape);
-  require(block.span.contains(image) && std::ssize(room) >= source.volume(),
-          text("box {} of {} transformed by way of {} counts", image, block.span, room.size()));
-  // In units of a count: an fp32 value is two units, and the first half of a pixel holds its
-  // counts.
-  const std::int64_t unit = size_of(block.type) / 2;
+  const std::int64_t size = size_of(stored);
+  require(block.span.contains(image) && std::ssize(room) >= size * source.volume(),
+          text("box {} of {} transformed by way of {} bytes", image, block.span, room.size()));
+  // In units of a stored value: an fp32 value is two units of a count, and the first half of a
+  // pixel holds its counts.
+  const std::int64_t unit = size_of(block.type) / size;
   const auto along = [&](std::size_t axis) {
     const std::int64_t origin = block.span.lo[axis];
     return BoxRuns::AxisCut{block.span.extent(axis), image.lo[axis] - origin,
@@ -106,9 +109,10 @@ void transform_in_place(AnyView block, const Box& source, const Symmetry& symmet
   channels.hi = channels.lo + image.extent(kC);
   BoxRuns(std::array{along(kD), along(kH), along(kW), channels})
       .each([&](std::int64_t lo, std::int64_t hi, std::int64_t at) {
-        std::memcpy(room.data() + at, block.data + 2 * lo, static_cast<std::size_t>(2 * (hi - lo)));
+        std::memcpy(room.data() + size * at, block.data + size * lo,
+                    static_cast<std::size_t>(size * (hi - lo)));
       });
-  transform(TensorView<std::int16_t>{room.data(), source, 1}, source, symmetry, shape, block);
+  transform(AnyConstView{room.data(), stored, source, 1}, source, symmetry, shape, block);
 }
 
 }  // namespace halomesh

@@ -21,8 +21,8 @@ void decode_chunk(unsigned filters, Bytes bytes) {
     stored.resize(stored.size() + sizeof checksum);
     std::memcpy(stored.data() + bytes.size(), &checksum, sizeof checksum);
   }
-  std::vector<std::int16_t> chunk(static_cast<std::size_t>(kShape.volume()));
-  ChunkDecoder().decode(layout, filters >> 3U, stored, chunk);
+  std::vector<std::byte> chunk(static_cast<std::size_t>(2 * kShape.volume()));
+  ChunkDecoder().decode(layout, filters >> 3U, stored, chunk, 2);
 }
 
 }  // namespace

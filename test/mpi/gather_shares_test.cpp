@@ -13,6 +13,7 @@
 #include "runtime/stage/stage_directory.hpp"
 #include "test/harness/mpi_for_comms.hpp"
 #include "test/harness/mpi_shared_directory.hpp"
+#include "test/harness/stage_counts.hpp"
 #include "test/harness/test_comm.hpp"
 
 namespace halomesh {
@@ -30,8 +31,9 @@ std::vector<std::int16_t> block_of(std::int64_t slot) {
 /// The slots of a share, the last first.
 StageFile staged(const StageDirectory& directory, const Range& share, StageCodec codec,
                  std::int64_t block) {
-  StageFile file(directory.nameless_file(), "test", codec, block > 0 ? share.extent() : 0, block);
-  for (std::int64_t i = file.slots() - 1; i >= 0; --i) file.write(i, block_of(share.lo + i));
+  StageFile file(directory.nameless_file(), "test", codec, block > 0 ? share.extent() : 0, block,
+                 DataType::kInt16);
+  for (std::int64_t i = file.slots() - 1; i >= 0; --i) write_block(file, i, block_of(share.lo + i));
   file.finish();
   return file;
 }
@@ -52,7 +54,7 @@ void check_gathering(const Comm& twins, const StageDirectory& directory, int of_
                           "bytes copied");
   std::vector<std::int16_t> room(kBlock);
   for (std::int64_t slot = 0; slot < all.file.slots(); ++slot) {
-    const auto got = all.file.read(slot, room);
+    const auto got = read_block(all.file, slot, room);
     const auto expected = block_of(slot);
     findings.expect(std::equal(expected.begin(), expected.end(), got.begin(), got.end()),
                     [&] { return fmt::format("other counts in slot {}", slot); });

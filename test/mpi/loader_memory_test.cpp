@@ -74,7 +74,8 @@ struct Case {
 /// Bytes that a loader may take beyond its two batches: a tile that is transformed; slabs that are
 /// read to be transformed, or inflated (two, and a piece of 64 Ki counts of the codec).
 std::int64_t pieces(bool reads, const Case& c, const Box& box) {
-  if (reads) return c.transformed ? 2 * SampleReader::slabs(box).front().volume() : 0;
+  if (reads)
+    return c.transformed ? 2 * SampleReader::slabs(box, DataType::kInt16).front().volume() : 0;
   std::int64_t bytes = c.transformed ? 2 * kTileCounts : 0;
   if (c.codec == StageCodec::kNone) return bytes;
   const std::vector<Box> layers =

@@ -13,6 +13,7 @@
 #include "runtime/stage/stage_directory.hpp"
 #include "test/harness/mpi_for_comms.hpp"
 #include "test/harness/mpi_shared_directory.hpp"
+#include "test/harness/stage_counts.hpp"
 #include "test/harness/staged_sample.hpp"
 #include "test/harness/test_comm.hpp"
 
@@ -56,7 +57,8 @@ std::int64_t check_case(const Comm& comm, const std::filesystem::path& directory
   const StagedSample sample = staged_sample(shape, c.grid, 1);
   const Box& box = sample.blocks[static_cast<std::size_t>(comm.rank())];
   const StageDirectory stage(directory);
-  StageFile file(stage.nameless_file(), "test", c.codec, box.empty() ? 0 : c.slots, box.volume());
+  StageFile file(stage.nameless_file(), "test", c.codec, box.empty() ? 0 : c.slots, box.volume(),
+                 DataType::kInt16);
   NodeFiles files;
   if (c.share_files)
     files = exchange_node_files(comm, !box.empty(), [&] { return stage.nameless_file(); });
@@ -85,7 +87,7 @@ std::int64_t check_case(const Comm& comm, const std::filesystem::path& directory
   std::int64_t compared = 0;
   std::vector<std::int16_t> room(static_cast<std::size_t>(box.volume()));
   for (std::int64_t slot = 0; slot < c.slots; ++slot) {
-    const auto got = file.read(slot, room);
+    const auto got = read_block(file, slot, room);
     const std::vector<std::int16_t> expected = block_of(slot, shape, box);
     findings.expect(std::equal(got.begin(), got.end(), expected.begin(), expected.end()), [&] {
       return fmt::format("other counts in slot {} on parts {}, pieces of {}, handed on in {}", slot,
@@ -135,7 +137,7 @@ TEST_CASE("a scatter that is abandoned halfway leaves no message behind") {
     const std::int64_t slots = 4 * comm.size();
     {
       StageFile file(StageDirectory(directory.path()).nameless_file(), "test", StageCodec::kNone,
-                     slots, box.volume());
+                     slots, box.volume(), DataType::kInt16);
       SampleScatter scatter(comm, sample, slots, file, {}, 64);
       const std::vector<std::int16_t> counts = sample_of(scatter.run().lo, shape);
       scatter.take(scatter.run().lo, 0, std::as_bytes(std::span(counts)));

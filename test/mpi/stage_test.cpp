@@ -18,18 +18,30 @@
 namespace halomesh {
 namespace {
 
-constexpr std::int64_t kTargets = 3;
+constexpr std::int64_t kTargets = 3, kClasses = 200;
 
 std::int16_t count_of(std::int64_t sample, std::int64_t index) {
   const CounterRng rng(3, RandomUse::kSynth, static_cast<std::uint32_t>(sample));
   return static_cast<std::int16_t>(rng.block(static_cast<std::uint64_t>(index))[0] % 300);
 }
 
-/// A generated data set that counts how often this process has read each whole sample.
+/// The other kind of values.
+float value_of(std::int64_t sample, std::int64_t index) {
+  return 0.5F * static_cast<float>(count_of(sample, index)) - 40.0F;
+}
+std::uint8_t label_of(std::int64_t sample, std::int64_t index) {
+  return static_cast<std::uint8_t>(count_of(sample + 1000, index) % kClasses);
+}
+
+/// A generated data set, of counts with scalars or of fields with labels, that counts how often
+/// this process has read each whole sample.
 class MadeUp final : public Dataset {
  public:
-  MadeUp(const Shape& shape, std::int64_t size, std::string identity)
-      : Dataset(shape, kTargets), size_(size), identity_(std::move(identity)) {}
+  MadeUp(const Shape& shape, std::int64_t size, std::string identity, bool fields = false)
+      : Dataset(shape, fields ? TargetSpec::labels(kClasses) : TargetSpec(kTargets),
+                fields ? SampleFormat::field() : SampleFormat::counts()),
+        size_(size),
+        identity_(std::move(identity)) {}
   std::int64_t size() const override { return size_; }
   const std::filesystem::path& directory() const override { return directory_; }
   const std::string& identity() const override { return identity_; }
@@ -44,32 +56,53 @@ class MadeUp final : public Dataset {
   class Reader final : public SampleReader {
    public:
     explicit Reader(const MadeUp& data) : data_(data) {}
+    DataType type() const override { return data_.format().type(); }
     void read(std::int64_t sample, AnyView dst, AnyView targets) override {
-      const Box& box = dst.span;
       const Shape& s = data_.shape();
-      const auto counts = dst.as<std::int16_t>();
+      if (type() == DataType::kInt16)
+        fill(dst.as<std::int16_t>(), s, sample, count_of);
+      else
+        fill(dst.as<float>(), s, sample, value_of);
+      if (data_.has_labels()) {
+        fill(targets.span.empty() ? TensorView<std::uint8_t>() : targets.as<std::uint8_t>(),
+             data_.target_shape(), sample, label_of);
+        return;
+      }
+      for (std::int64_t t = 0; t < targets.span.extent(kC); ++t)
+        targets.as<float>().data[t] = static_cast<float>(sample) + 0.25F * static_cast<float>(t);
+    }
+    void stream(std::int64_t sample, const VoxelSink& sink, AnyView targets) override {
+      const Tensor whole(Box::whole(data_.shape()), 1, type());
+      read(sample, whole.any_view(), targets);
+      pass_on(whole, sink);
+    }
+    void stream_labels(std::int64_t sample, const VoxelSink& sink) override {
+      const Tensor whole(Box::whole(data_.target_shape()), 1, DataType::kUint8);
+      fill(whole.any_view().as<std::uint8_t>(), data_.target_shape(), sample, label_of);
+      pass_on(whole, sink);
+    }
+
+   private:
+    template <class T, class Value>
+    void fill(TensorView<T> view, const Shape& s, std::int64_t sample, const Value& value) {
+      const Box& box = view.span;
       for (std::int64_t d = box.lo[kD]; d < box.hi[kD]; ++d)
         for (std::int64_t h = box.lo[kH]; h < box.hi[kH]; ++h)
           for (std::int64_t w = box.lo[kW]; w < box.hi[kW]; ++w)
             for (std::int64_t c = 0; c < s.c; ++c)
-              counts.at(0, c, d, h, w) = count_of(sample, ((d * s.h + h) * s.w + w) * s.c + c);
-      for (std::int64_t t = 0; t < targets.span.extent(kC); ++t)
-        targets.as<float>().data[t] = static_cast<float>(sample) + 0.25F * static_cast<float>(t);
+              view.at(0, c, d, h, w) = value(sample, ((d * s.h + h) * s.w + w) * s.c + c);
       const std::lock_guard lock(data_.mutex_);
       data_.voxels_read_ += box.volume();
     }
     /// In pieces that end within voxels, rows and blocks.
-    void stream(std::int64_t sample, const VoxelSink& sink, AnyView targets) override {
-      const Tensor whole(Box::whole(data_.shape()), 1, DataType::kInt16);
-      read(sample, whole.any_view(), targets);
+    static void pass_on(const Tensor& whole, const VoxelSink& sink) {
       const std::span all(whole.any_view().data,
-                          static_cast<std::size_t>(2 * data_.shape().volume()));
+                          static_cast<std::size_t>(whole.any_view().sample_bytes()));
       for (std::size_t at = 0; at < all.size(); at += 101)
         sink(static_cast<std::int64_t>(at),
              all.subspan(at, std::min<std::size_t>(101, all.size() - at)));
     }
 
-   private:
     const MadeUp& data_;
   };
 
@@ -87,6 +120,7 @@ struct Case {
   StageCodec codec = StageCodec::kNone;
   bool keep = false;
   std::int64_t runs = 1;  // on meshes of this shape, that share the stage
+  bool fields = false;    // with labels, instead of counts
 };
 
 void compare_batches(const Batch& got, const Batch& expected, Findings& findings) {
@@ -112,33 +146,46 @@ StageRecord check_case(const Comm& comm, const std::filesystem::path& directory,
   const Shape shape{2, 6, 6, 6};
   const StagedSample sample = staged_sample(shape, c.mesh.parts, 1);
   const auto seed = static_cast<std::uint64_t>(5 + run);
-  const MadeUp train(shape, 13, "one"), validation(shape, 7, "two");
+  const MadeUp train(shape, 13, "one", c.fields), validation(shape, 7, "two", c.fields);
+  std::optional<StagedSample> labels;
+  if (c.fields)
+    labels =
+        staged_in_blocks(train.target_shape(), block_partition(train.target_shape(), c.mesh.parts));
   const SampleOrder order{c.shuffle, seed, train.size(), c.mesh.replicas, 1},
       validation_order{c.shuffle, seed, validation.size(), c.mesh.replicas, 1};
   Stager stager(mesh, sample, {directory, c.codec, c.keep},
                 {{"train", &train, SampleOwners::of_training(order)},
                  {"validation", &validation, SampleOwners::of_validation(validation_order)}},
-                c.runs > 1 ? &comm : nullptr);
+                c.runs > 1 ? &comm : nullptr, labels);
   auto staged = stager.run([] { return false; }, [](std::int64_t) {});
   findings.expect(staged.has_value(), [] { return std::string("staging stopped"); });
   const StageRecord record = stager.record();
   const std::int64_t read = comm.sum(train.voxels_read() + validation.voxels_read());
-  findings.expect_equal(read, record.reused ? 0 : 20 * shape.volume(), "voxels read");
+  const std::int64_t label_volume = c.fields ? train.target_shape().volume() : 0;
+  findings.expect_equal(read, record.reused ? 0 : 20 * (shape.volume() + label_volume),
+                        "voxels read");
   if (c.codec == StageCodec::kNone) {
     std::int64_t kept = 0;
-    for (const Box& box : sample.blocks) kept += 20 * StageFile::raw_bytes(box.volume());
+    for (const Box& box : sample.blocks)
+      kept += 20 * StageFile::raw_bytes(box.volume(), train.format().type());
+    for (const Box& box : labels ? labels->blocks : std::vector<Box>())
+      kept += 20 * StageFile::raw_bytes(box.volume(), DataType::kUint8);
     findings.expect(
-        record.bytes_staged <= kept && record.bytes_staged > kept - 64 * 2 * comm.size(),
+        record.bytes_staged <= kept && record.bytes_staged > kept - 64 * 4 * comm.size(),
         [&] { return fmt::format("{} bytes staged of {}", record.bytes_staged, kept); });
   }
   const BatchSpec spec{shape,
                        sample.blocks[static_cast<std::size_t>(mesh.part())],
-                       mesh.part() == 0 ? Box::whole({kTargets, 1, 1, 1}) : Box{},
+                       labels             ? labels->blocks[static_cast<std::size_t>(mesh.part())]
+                       : mesh.part() == 0 ? Box::whole({kTargets, 1, 1, 1})
+                                          : Box{},
                        1,
-                       DataType::kInt16,
-                       mesh.replica()};
-  StageLoader from_stage(mesh, sample, std::move((*staged)[0]), spec),
-      validation_from_stage(mesh, sample, std::move((*staged)[1]), spec);
+                       train.format().type(),
+                       mesh.replica(),
+                       train.target_shape(),
+                       train.target_type()};
+  StageLoader from_stage(mesh, sample, std::move((*staged)[0]), spec, labels),
+      validation_from_stage(mesh, sample, std::move((*staged)[1]), spec, labels);
   DirectLoader direct(train.reader(), spec), validation_direct(validation.reader(), spec);
   const SymmetryDraw draw(5, shape);
   for (std::int64_t epoch = 0; epoch < 2; ++epoch) {
@@ -179,8 +226,11 @@ TEST_CASE("staged batches equal directly read ones, on any mesh") {
       const Shuffle shuffle = number % 2 == 0 ? Shuffle::kGlobal : Shuffle::kLocal;
       const StageCodec codec = number / 2 % 2 == 0 ? StageCodec::kNone : StageCodec::kDeflate;
       check_case(comm, directory.path(), {mesh, shuffle, true, codec, false}, findings);
+      check_case(comm, directory.path(), {mesh, shuffle, true, codec, false, 1, true}, findings);
       if (number++ % 3 == 0)
-        check_case(comm, directory.path(), {mesh, shuffle, false, codec, false}, findings);
+        for (const bool fields : {false, true})
+          check_case(comm, directory.path(), {mesh, shuffle, false, codec, false, 1, fields},
+                     findings);
     }
     comm.barrier();
     findings.expect(std::filesystem::is_empty(directory.path()),
@@ -207,7 +257,9 @@ TEST_CASE(
       if (comm.size() % runs != 0) continue;
       for (const MeshShape& mesh : meshes_of(static_cast<int>(comm.size() / runs)))
         for (const StageCodec codec : {StageCodec::kNone, StageCodec::kDeflate})
-          check_case(comm, directory.path(), {mesh, Shuffle::kGlobal, true, codec, false, runs},
+          check_case(comm, directory.path(),
+                     {mesh, Shuffle::kGlobal, true, codec, false, runs,
+                      codec == StageCodec::kNone || runs == 2},
                      findings);
     }
     comm.barrier();
@@ -221,7 +273,7 @@ TEST_CASE("a kept stage is reused by the same mesh and removed by a run without 
   for_comms("keeping a stage", {1, 4}, [&](const Comm& comm, Findings& findings) {
     const MeshShape mesh{comm.size() > 2 ? 2 : 1, {1, comm.size() > 2 ? 2 : 1, 1}};
     for (const StageCodec codec : {StageCodec::kNone, StageCodec::kDeflate}) {
-      const Case kept{mesh, Shuffle::kGlobal, true, codec, true};
+      const Case kept{mesh, Shuffle::kGlobal, true, codec, true, 1, codec == StageCodec::kDeflate};
       Case dropped = kept;
       dropped.keep = false;
       findings.expect(!check_case(comm, directory.path(), kept, findings).reused,

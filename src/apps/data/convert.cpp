@@ -119,7 +119,7 @@ void choose_splits(const Comm& world, Request& request) {
 /// Throws Error if samples do not fit the memory of the node. Collective.
 void check_memory(const Comm& world, const Shape& shape) {
   const Comm& node = world.node();
-  const std::int64_t needed = node.size() * 2 * voxel_bytes(shape);
+  const std::int64_t needed = node.size() * 2 * value_bytes(shape, DataType::kInt16);
   const std::int64_t available = describe_node().memory_available_bytes;
   if (available > 0 && available < needed)
     throw Error(
@@ -226,7 +226,7 @@ int convert(const Comm& world, const Options& options) {
   std::vector<std::string> told;
   for (std::size_t s = 0; s < sources.size(); ++s) {
     told.push_back(convert_split(world, request, request.splits[s], sources[s].get()));
-    if (sources[s]) raw_bytes += sources[s]->size() * voxel_bytes(request.shape);
+    if (sources[s]) raw_bytes += sources[s]->size() * sample_bytes(*sources[s]);
   }
   if (world.rank() != 0) return kExitDone;
   for (const std::string& line : told) std::cout << line << '\n';

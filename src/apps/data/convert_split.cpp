@@ -5,16 +5,51 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <optional>
+#include <span>
 #include <utility>
 
 #include "error.hpp"
-#include "runtime/data/sample_checks.hpp"
 #include "runtime/mpi/collective_errors.hpp"
 
 namespace halomesh {
 namespace {
 
 namespace fs = std::filesystem;
+
+/// Memory for a whole sample and its targets.
+class SampleMemory {
+ public:
+  explicit SampleMemory(const Dataset& data)
+      : values_(Box::whole(data.shape()), 1, data.format().type()),
+        targets_(Box::whole(data.target_shape()), 1, data.target_type()) {}
+  void read(SampleReader& reader, std::int64_t sample) const {
+    reader.read(sample, values_.any_view(), targets_.any_view());
+  }
+  std::span<const std::byte> values() const { return bytes_of(values_); }
+  std::span<const float> scalars() const { return of_type<float>(); }
+  std::span<const std::uint8_t> labels() const { return of_type<std::uint8_t>(); }
+  /// Whether both hold the same bytes.
+  friend bool operator==(const SampleMemory& a, const SampleMemory& b) {
+    const auto same = [](std::span<const std::byte> x, std::span<const std::byte> y) {
+      return x.size() == y.size() && std::memcmp(x.data(), y.data(), x.size()) == 0;
+    };
+    return same(a.values(), b.values()) && same(bytes_of(a.targets_), bytes_of(b.targets_));
+  }
+
+ private:
+  static std::span<const std::byte> bytes_of(const Tensor& tensor) {
+    const AnyView all = tensor.any_view();
+    return {all.data, static_cast<std::size_t>(all.sample_bytes())};
+  }
+  template <class T>
+  std::span<const T> of_type() const {
+    const auto all = targets_.any_view().as<T>();
+    return {all.data, static_cast<std::size_t>(all.sample_volume())};
+  }
+
+  Tensor values_, targets_;
+};
 
 /// How an existing file differs from the expected one, for messages.
 std::string difference(const ArchiveFile& found, const ArchiveFile& expected) {
@@ -23,6 +58,8 @@ std::string difference(const ArchiveFile& found, const ArchiveFile& expected) {
   };
   if (found.shape != expected.shape) return say("samples of", found.shape, expected.shape);
   if (found.targets != expected.targets) return say("targets", found.targets, expected.targets);
+  if (found.classes != expected.classes) return say("classes", found.classes, expected.classes);
+  if (found.values != expected.values) return "it holds values of another kind";
   if (found.source != expected.source) return say("samples from", found.source, expected.source);
   if (found.gzip == kOtherFilter) return "it is compressed by another HDF5 filter";
   if (found.gzip != expected.gzip) return say("gzip level", found.gzip, expected.gzip);
@@ -87,9 +124,11 @@ ArchiveFile SplitConversion::content(std::int64_t file) const {
           first,
           source_.size(),
           source_.shape(),
-          source_.targets(),
+          source_.has_labels() ? 0 : source_.targets(),
           options_.gzip,
-          source_.identity()};
+          source_.identity(),
+          source_.format().kind(),
+          source_.classes()};
 }
 
 std::int64_t SplitConversion::samples_kept() const {
@@ -99,7 +138,7 @@ std::int64_t SplitConversion::samples_kept() const {
 }
 
 std::int64_t SplitConversion::bytes_missing() const {
-  return (samples() - samples_kept()) * voxel_bytes(source_.shape());
+  return (samples() - samples_kept()) * sample_bytes(source_);
 }
 
 void SplitConversion::run(const SampleTick& tick) const {
@@ -115,13 +154,14 @@ void SplitConversion::write_file(std::int64_t file, SampleReader& reader, const 
                                  const std::function<bool()>& others_failed) const {
   const ArchiveFile to_be = content(file);
   ArchiveWriter writer(path(file), to_be);
-  const Tensor voxels(Box::whole(to_be.shape), 1, DataType::kInt16);
-  const std::int16_t* const data = voxels.any_view().as<std::int16_t>().data;
-  std::vector<float> targets(static_cast<std::size_t>(to_be.targets));
+  const SampleMemory memory(source_);
   for (std::int64_t i = 0; i < to_be.samples; ++i) {
     if (others_failed()) return;
-    reader.read(to_be.first_sample + i, voxels.any_view(), scalars(targets));
-    writer.write({data, static_cast<std::size_t>(to_be.shape.volume())}, targets);
+    memory.read(reader, to_be.first_sample + i);
+    if (source_.has_labels())
+      writer.write(memory.values(), memory.labels());
+    else
+      writer.write(memory.values(), memory.scalars());
     tick();
   }
   writer.commit();
@@ -130,24 +170,20 @@ void SplitConversion::write_file(std::int64_t file, SampleReader& reader, const 
 void verify_archive(const Comm& comm, const Dataset& archive, const Dataset* source,
                     const SampleTick& tick) {
   run_with_collective_errors(comm, [&](const std::function<bool()>& others_failed) {
-    const Box whole = Box::whole(archive.shape());
-    const Tensor archived(whole, 1, DataType::kInt16),
-        given(source != nullptr ? whole : Box{}, 1, DataType::kInt16);
-    const auto count = static_cast<std::size_t>(archive.targets());
-    std::vector<float> archived_targets(count), given_targets(count);
+    const SampleMemory archived(archive);
+    std::optional<SampleMemory> given;
+    if (source != nullptr) given.emplace(*source);
     const auto reader = archive.reader();
     const auto source_reader = source != nullptr ? source->reader() : nullptr;
     // Contiguous runs, so that a rank does not open every file.
     const std::int64_t end = archive.size() * (comm.rank() + 1) / comm.size();
     for (std::int64_t sample = archive.size() * comm.rank() / comm.size();
          sample < end && !others_failed(); ++sample, tick()) {
-      reader->read(sample, archived.any_view(), scalars(archived_targets));
+      archived.read(*reader, sample);
       if (source_reader == nullptr) continue;
-      source_reader->read(sample, given.any_view(), scalars(given_targets));
+      given->read(*source_reader, sample);
       require(
-          archived_targets == given_targets &&
-              std::memcmp(archived.any_view().data, given.any_view().data,
-                          static_cast<std::size_t>(voxel_bytes(archive.shape()))) == 0,
+          archived == *given,
           text("sample {} of {} differs from the source {}", sample, archive.directory().c_str(),
                source->directory().c_str()),
           "the source has changed or one of them is damaged: remove the archive and convert again");

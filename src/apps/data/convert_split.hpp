@@ -21,6 +21,11 @@ struct ArchiveOptions {
   int gzip = kDefaultGzip;  ///< level; 0: not compressed
 };
 
+/// Bytes of a sample's values.
+inline std::int64_t sample_bytes(const Dataset& data) {
+  return data.shape().volume() * size_of(data.format().type());
+}
+
 /// Called after each sample of this rank; throws to stop the conversion.
 using SampleTick = std::function<void()>;
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 
+#include "error.hpp"
 #include "runtime/mpi/collective_errors.hpp"
 #include "src/apps/options/standardize_option.hpp"
 
@@ -13,6 +14,10 @@ namespace halomesh {
 
 std::vector<ChannelScale> channel_scales(const Comm& world, const Dataset& dataset,
                                          std::int64_t samples) {
+  require(dataset.format().type() == DataType::kInt16,
+          text("--standardize: the samples in {} are {}, not counts", dataset.directory().c_str(),
+               name_of(dataset.format().type())),
+          "leave --standardize out: only the logarithms of counts are standardized");
   const auto table = log_table();
   const auto channels = static_cast<std::size_t>(dataset.shape().c);
   std::vector<std::int64_t> histogram(channels * table.size());
@@ -21,7 +26,8 @@ std::vector<ChannelScale> channel_scales(const Comm& world, const Dataset& datas
     const auto reader = dataset.reader();
     for (std::int64_t i = world.rank(); i < used && !others_failed(); i += world.size())
       reader->read_slabs(i * dataset.size() / used, Box::whole(dataset.shape()),
-                         [&](TensorView<const std::int16_t> slab) {
+                         [&](AnyConstView values) {
+                           const auto slab = values.as<std::int16_t>();
                            for (std::size_t v = 0;
                                 v < static_cast<std::size_t>(slab.sample_volume()); ++v)
                              ++histogram[v % channels * table.size() +

@@ -67,5 +67,15 @@ TEST_CASE("redistribution: a symmetry that changes the shape is refused") {
   CHECK_THROWS_AS(plan_redistribution(staged_sample({1, 4, 5, 6}, {1, 1, 1}, 2), swap), Error);
 }
 
+TEST_CASE("redistribution: blocks of labels are owned once, and make up the field") {
+  const Shape shape{1, 4, 2, 2};
+  const Box low{{0, 0, 0, 0}, {1, 2, 2, 2}}, high{{0, 2, 0, 0}, {1, 4, 2, 2}};
+  const StagedSample sample = staged_in_blocks(shape, {low, low, high, Box{}});
+  CHECK(sample.owned == Partition{low, Box{}, high, Box{}});
+  CHECK(sample.blocks == std::vector<Box>{low, low, high, Box{}});
+  CHECK_THROWS_AS(staged_in_blocks(shape, {low, Box{}}), Error);
+  CHECK_THROWS_AS(staged_in_blocks(shape, {low, Box::whole(shape)}), Error);
+}
+
 }  // namespace
 }  // namespace halomesh

@@ -79,7 +79,7 @@ TEST_CASE(
     REQUIRE(found);
     CHECK(found->gzip == kOtherFilter);
     constexpr std::int64_t kPlain = std::int64_t{2} * 3 * 3 * 2 * 8 * 8 * 64 * 2 * 2;  // all chunks
-    CHECK(Hdf5File::open(path).stored_bytes(kArchiveKind.voxels) < kPlain * 9 / 10);
+    CHECK(Hdf5File::open(path).stored_bytes(kArchiveKind.voxels.name) < kPlain * 9 / 10);
   });
   CHECK(compare_blocks(*directory.open(kLarge)) > 2 * kLarge.volume());
 }

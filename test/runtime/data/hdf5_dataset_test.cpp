@@ -21,8 +21,8 @@ void write_hdf5(const fs::path& path, const Hdf5Kind& kind, const Extents& exten
                 const std::vector<std::int16_t>& x, const std::vector<float>& y,
                 const DatasetLayout& layout = {}) {
   Hdf5File file = Hdf5File::create(path);
-  file.create_dataset(kind.voxels, Hdf5Type::kInt16, extents, layout);
-  file.write(kind.voxels, Slab::whole(extents), std::span(x));
+  file.create_dataset(kind.voxels.name, Hdf5Type::kInt16, extents, layout);
+  file.write(kind.voxels.name, Slab::whole(extents), std::span(x));
   file.create_dataset(kind.targets, Hdf5Type::kFloat, {std::ssize(y)});
   file.write(kind.targets, Slab::whole({std::ssize(y)}), std::span(y));
   file.close();

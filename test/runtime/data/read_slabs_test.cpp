@@ -29,7 +29,8 @@ std::int64_t compare_slabs(const Dataset& dataset, std::int64_t most) {
     std::int64_t next_d = box.lo[kD], next_h = box.lo[kH];
     reader->read_slabs(
         0, box,
-        [&](TensorView<const std::int16_t> slab) {
+        [&](AnyConstView values) {
+          const auto slab = values.as<std::int16_t>();
           const Box& l = slab.span;
           CHECK((l.lo[kD] == next_d && l.lo[kH] == next_h));
           CHECK((l.extent(kC) == box.extent(kC) && l.extent(kW) == box.extent(kW)));
@@ -98,7 +99,7 @@ TEST_CASE("reading in slabs: a negative voxel is an error that says where") {
     directory.fill(write);
     const auto dataset = directory.open(kMany);
     const auto reader = dataset->reader();
-    const auto ignore = [](TensorView<const std::int16_t>) {};
+    const auto ignore = [](const AnyConstView&) {};
     reader->read_slabs(0, {{0, 0, 0, 0}, {3, 65, 61, 67}}, ignore, {});
     return error_of([&] { reader->read_slabs(0, {{0, 1, 2, 3}, {3, 70, 61, 67}}, ignore, {}); });
   };

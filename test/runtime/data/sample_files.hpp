@@ -61,7 +61,7 @@ class SharedDirectory {
     test_world().barrier();
   }
   std::unique_ptr<const Dataset> open(const Shape& shape = kShape,
-                                      std::int64_t targets = kTargets) const {
+                                      const TargetSpec& targets = kTargets) const {
     return open_dataset(test_world(), path_, "train", shape, targets);
   }
   /// The message of open(), which must be the same on every rank.

@@ -14,6 +14,7 @@
 #include "runtime/stage/kept_stage.hpp"
 #include "runtime/stage/stage_directory.hpp"
 #include "test/harness/full_disk.hpp"
+#include "test/harness/stage_counts.hpp"
 #include "test/harness/temp_files.hpp"
 
 namespace halomesh {
@@ -28,8 +29,8 @@ std::vector<std::int16_t> block_of(std::int64_t slot) {
 }
 
 StageFile written(const StageDirectory& directory, StageCodec codec) {
-  StageFile file(directory.nameless_file(), "test", codec, kSlots, kBlock);
-  for (const std::int64_t slot : {3, 0, 4, 1, 2}) file.write(slot, block_of(slot));
+  StageFile file(directory.nameless_file(), "test", codec, kSlots, kBlock, DataType::kInt16);
+  for (const std::int64_t slot : {3, 0, 4, 1, 2}) write_block(file, slot, block_of(slot));
   file.finish();
   return file;
 }
@@ -38,7 +39,7 @@ std::int64_t compare(StageFile& file) {
   std::vector<std::int16_t> room(kBlock);
   std::int64_t compared = 0;
   for (std::int64_t slot = 0; slot < kSlots; ++slot) {
-    const auto counts = file.read(slot, room);
+    const auto counts = read_block(file, slot, room);
     const std::vector<std::int16_t> expected = block_of(slot);
     CHECK(std::equal(counts.begin(), counts.end(), expected.begin(), expected.end()));
     compared += std::ssize(counts);
@@ -54,16 +55,16 @@ TEST_CASE("stage_file: blocks are read back unchanged, written in any order, and
     CHECK(temp.entries() == 0);
     CHECK(compare(file) == kSlots * kBlock);
     if (codec == StageCodec::kNone) {
-      CHECK(file.stored_bytes() == kSlots * StageFile::raw_bytes(kBlock));
-      CHECK(file.in_place(3)[7] == block_of(3)[7]);
+      CHECK(file.stored_bytes() == kSlots * StageFile::raw_bytes(kBlock, DataType::kInt16));
     } else {
       CHECK(file.stored_bytes() < kSlots * 2 * kBlock);
     }
     StageFile moved = std::move(file);
     CHECK(compare(moved) == kSlots * kBlock);
   }
-  StageFile incomplete(directory.nameless_file(), "test", StageCodec::kNone, 2, kBlock);
-  incomplete.write(1, block_of(1));
+  StageFile incomplete(directory.nameless_file(), "test", StageCodec::kNone, 2, kBlock,
+                       DataType::kInt16);
+  write_block(incomplete, 1, block_of(1));
   CHECK_THROWS_AS(incomplete.finish(), Error);
 }
 
@@ -81,7 +82,7 @@ TEST_CASE("stage_file: a flipped bit is found in every slot") {
       REQUIRE(::pread(fd, &byte, 1, at) == 1);
       byte = static_cast<char>(byte ^ 4);
       REQUIRE(::pwrite(fd, &byte, 1, at) == 1);
-      CHECK(contains(error_of([&] { file.read(slot, room); }),
+      CHECK(contains(error_of([&] { read_block(file, slot, room); }),
                      fmt::format("slot {} of the stage", slot)));
     }
   }
@@ -91,7 +92,7 @@ TEST_CASE("stage_file: blocks written interleaved in pieces, and slots of anothe
   const TempDirectory temp;
   const StageDirectory directory(temp.path());
   for (const StageCodec codec : {StageCodec::kNone, StageCodec::kDeflate}) {
-    StageFile file(directory.nameless_file(), "test", codec, kSlots, kBlock);
+    StageFile file(directory.nameless_file(), "test", codec, kSlots, kBlock, DataType::kInt16);
     const auto append = [&](std::int64_t slot, std::size_t begin, std::size_t end) {
       const std::vector<std::int16_t> counts = block_of(slot);
       file.append(slot, std::as_bytes(std::span(counts)).subspan(begin, end - begin));
@@ -110,11 +111,13 @@ TEST_CASE("stage_file: blocks written interleaved in pieces, and slots of anothe
 
 /// Slots 0 and 4 written to the stage's own file, 1 to 3 to one that is adopted.
 StageFile with_adopted(const StageDirectory& directory) {
-  StageFile mine(directory.nameless_file(), "test", StageCodec::kNone, kSlots, kBlock);
-  StageFile others(directory.nameless_file(), "test", StageCodec::kNone, 3, kBlock);
+  StageFile mine(directory.nameless_file(), "test", StageCodec::kNone, kSlots, kBlock,
+                 DataType::kInt16);
+  StageFile others(directory.nameless_file(), "test", StageCodec::kNone, 3, kBlock,
+                   DataType::kInt16);
   std::vector<std::uint32_t> checksums;
-  for (const std::int64_t slot : {4, 0}) mine.write(slot, block_of(slot));
-  for (const std::int64_t slot : {1, 2, 3}) others.write(slot - 1, block_of(slot));
+  for (const std::int64_t slot : {4, 0}) write_block(mine, slot, block_of(slot));
+  for (const std::int64_t slot : {1, 2, 3}) write_block(others, slot - 1, block_of(slot));
   for (const StageFile::Entry& entry : others.index()) checksums.push_back(entry.checksum);
   CHECK_THROWS_AS(mine.finish(), Error);
   mine.adopt(Descriptor(::dup(others.files().front().file().get())), 1, checksums);
@@ -126,7 +129,7 @@ TEST_CASE("stage_file: slots that another process has written to a file of its o
   const TempDirectory temp;
   StageFile file = with_adopted(StageDirectory(temp.path()));
   CHECK(compare(file) == kSlots * kBlock);
-  CHECK(file.stored_bytes() == kSlots * StageFile::raw_bytes(kBlock));
+  CHECK(file.stored_bytes() == kSlots * StageFile::raw_bytes(kBlock, DataType::kInt16));
 }
 
 TEST_CASE("block_codec: any counts come back; damage is an error") {
@@ -137,14 +140,16 @@ TEST_CASE("block_codec: any counts come back; damage is an error") {
     std::uint32_t state = 1;
     for (std::int16_t& x : counts)
       x = static_cast<std::int16_t>((state = state * 1664525U + 1013904223U) >> 16U);
-    const auto stream = codec.deflate(counts);
+    const auto stream = codec.deflate(std::as_bytes(std::span(counts)), 2);
     const std::vector<std::byte> kept(stream.begin(), stream.end());
-    codec.inflate(kept, back);
+    codec.inflate(kept, std::as_writable_bytes(std::span(back)), 2);
     CHECK(back == counts);
     compared += std::ssize(back);
-    CHECK_THROWS_AS(codec.inflate(std::span(kept).first(kept.size() - 1), back), Error);
+    CHECK_THROWS_AS(codec.inflate(std::span(kept).first(kept.size() - 1),
+                                  std::as_writable_bytes(std::span(back)), 2),
+                    Error);
     std::vector<std::int16_t> longer(size + 1);
-    CHECK_THROWS_AS(codec.inflate(kept, longer), Error);
+    CHECK_THROWS_AS(codec.inflate(kept, std::as_writable_bytes(std::span(longer)), 2), Error);
   }
   CHECK(compared > 200'000);
 }
@@ -156,11 +161,12 @@ TEST_CASE("stage_file: a disk that fills up is one error with a hint, and nothin
   {
     const StageDirectory directory(temp.path());
     CHECK(directory.space().available <= 1 << 16);
-    StageFile file(directory.nameless_file(), "test", StageCodec::kNone, 2, 1 << 15);
+    StageFile file(directory.nameless_file(), "test", StageCodec::kNone, 2, 1 << 15,
+                   DataType::kInt16);
     const std::vector<std::int16_t> counts(1 << 15);
     const std::string error = error_of([&] {
-      file.write(0, counts);
-      file.write(1, counts);
+      write_block(file, 0, counts);
+      write_block(file, 1, counts);
     });
     CHECK(contains(error, "No space left"));
     CHECK(contains(error, "--stage-codec deflate"));
@@ -218,7 +224,7 @@ TEST_CASE("kept_stage: found only with the same key, complete, by one process at
     CHECK(stage.lock().empty());
     auto found = stage.find(names);
     REQUIRE(found);
-    StageFile again({}, "test", codec, kSlots, kBlock);
+    StageFile again({}, "test", codec, kSlots, kBlock, DataType::kInt16);
     again.reopen(std::move(found->front().files), found->front().index);
     CHECK(compare(again) == kSlots * kBlock);
     CHECK(found->front().targets == std::vector<float>{1.5F, -2.0F});

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the values of a data set are: how they are stored, which are invalid, and what a network
+// gets of them. Belongs to a data set; must not depend on how files are laid out.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/hdf5/hdf5_types.hpp"
+#include "shape.hpp"
+#include "src/nn/data_type.hpp"
+
+namespace halomesh {
+
+/// The range of a channel, which is mapped to [0, 1].
+struct ChannelRange {
+  float min = 0, max = 1;
+  friend bool operator==(const ChannelRange&, const ChannelRange&) = default;
+};
+
+/// A value that a data set must not hold.
+struct InvalidValue {
+  std::int64_t index = 0;  ///< of the value in the sample or block, in d,h,w,c order
+  double value = 0;
+};
+
+/// One tensor of every sample: its image, or the labels of its voxels. A value type.
+///
+///     kind      in files                    as readers deliver it     a network gets
+///     counts    int16, not negative         int16                     log(1+x)
+///     field     float32 or float64, finite  fp32, each channel        the same
+///                                           (x - min) / (max - min)
+///     labels    any integers, or floats     uint8                     the same (a loss, rather)
+///               without fraction: 0 to C-1
+///
+/// Stages, messages and transformations see only type().
+class SampleFormat {
+ public:
+  enum class Kind : std::uint8_t { kCounts, kField, kLabels };
+
+  static SampleFormat counts() { return {}; }
+  /// `ranges`: one for each channel, or none: values as they are stored. Throws Error for a range
+  /// that is empty or not finite.
+  static SampleFormat field(std::vector<ChannelRange> ranges = {});
+  /// Labels 0 .. classes-1 of 1 to 256 classes. Throws Error for other numbers.
+  static SampleFormat labels(std::int64_t classes);
+
+  Kind kind() const { return kind_; }
+  const std::vector<ChannelRange>& ranges() const { return ranges_; }
+  std::int64_t classes() const { return classes_; }
+  /// The type of the values that readers deliver.
+  DataType type() const;
+  /// Whether files may hold such values in elements of `stored`.
+  bool accepts(Hdf5Type stored) const;
+  /// Whether the stored elements already are the values, so that convert() only checks them.
+  bool is_stored_as(Hdf5Type stored) const;
+
+  /// Writes the values of `stored` elements to `values`, of type(): dense rows of `channels`
+  /// channels, the first of which is channel `first` of the sample. Both are aligned for their
+  /// elements, and may be the same memory where is_stored_as(). Returns the first invalid one by
+  /// its index in the span; `values` is then incomplete. Runs on the calling thread.
+  std::optional<InvalidValue> convert(Hdf5Type stored, std::span<const std::byte> elements,
+                                      std::int64_t first, std::int64_t channels,
+                                      std::span<std::byte> values) const;
+
+  /// "a count of 0 or more": for messages about an invalid value.
+  std::string expected() const;
+  /// What to do about one.
+  std::string cure() const;
+
+  friend bool operator==(const SampleFormat&, const SampleFormat&) = default;
+
+ private:
+  Kind kind_ = Kind::kCounts;
+  std::vector<ChannelRange> ranges_;
+  std::int64_t classes_ = 0;
+};
+
+/// The targets that a data set must have: scalars, or a label for each voxel.
+struct TargetSpec {
+  std::int64_t scalars = 0;  ///< their number
+  std::int64_t classes = 0;  ///< of labels; 0: scalars
+
+  TargetSpec(std::int64_t count)
+      : scalars(count) {}  // NOLINT(google-explicit-constructor): scalars
+  static TargetSpec labels(std::int64_t classes) {
+    TargetSpec spec(0);
+    spec.classes = classes;
+    return spec;
+  }
+  /// The shape of the targets of a sample of this shape.
+  Shape shape(const Shape& sample) const {
+    return classes > 0 ? Shape{1, sample.d, sample.h, sample.w} : Shape{scalars, 1, 1, 1};
+  }
+  DataType type() const { return classes > 0 ? DataType::kUint8 : DataType::kFloat32; }
+};
+
+}  // namespace halomesh

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+// Blocks of one tensor from the ranks that keep them: see staged_blocks.hpp.
+#include "runtime/load/staged_blocks.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "error.hpp"
+#include "narrow.hpp"
+#include "partition/samples/tiles.hpp"
+#include "src/nn/transform.hpp"
+
+namespace halomesh {
+namespace {
+
+/// The maximum number of bytes of a slab to inflate, and the minimum number of slabs of a block.
+constexpr std::int64_t kSlabBytes = 512 * 1024, kSlabs = 16;
+
+}  // namespace
+
+StagedBlocks::StagedBlocks(const ProcessMesh& mesh, const Comm& comm, const SampleOwners& owners,
+                           StagedSample sample, StageFile file, DataType type,
+                           std::int64_t first_tag, std::int64_t tag_step)
+    : mesh_(mesh),
+      comm_(comm),
+      owners_(owners),
+      sample_(std::move(sample)),
+      file_(std::move(file)),
+      type_(type),
+      first_tag_(first_tag),
+      tag_step_(tag_step) {
+  const DataType stored = file_->type();
+  require(type == stored || (stored == DataType::kInt16 && type == DataType::kFloat32),
+          text("the stage holds values of {}, batches need {}", name_of(stored), name_of(type)),
+          "use a network for such data, or other data");
+  const std::int64_t size = size_of(stored);
+  // The parts of a kept block that are sent at a time: all of it unless it is compressed.
+  for (const Box& kept : sample_.blocks)
+    slabs_.push_back(slabs_of(
+        kept, compressed() ? std::min(kSlabBytes / size, kept.volume() / kSlabs) : kept.volume()));
+  sent_types_ = BoxTypes(box(), size);
+  // In units of stored values, of which two make a number of fp32 if they are counts.
+  Box memory = box();
+  memory.hi[kC] += memory.extent(kC) * (size_of(type) / size - 1);
+  received_types_ = BoxTypes(memory, size);
+}
+
+int StagedBlocks::tag_of(std::int64_t place) const {
+  return narrow<int>(first_tag_ + tag_step_ * place);
+}
+
+/// The transfers of a symmetry, derived at first use.
+const StagedBlocks::SendRecvList& StagedBlocks::list_of(const Symmetry& s) {
+  const std::size_t number = (s.flip[0] ? 4U : 0U) + (s.flip[1] ? 2U : 0U) + (s.flip[2] ? 1U : 0U) +
+                             8U * (3U * s.permutation[0] + s.permutation[1]);
+  std::optional<SendRecvList>& known = lists_.at(number);
+  if (known) return *known;
+  SendRecvList& made = known.emplace();
+  const TransferPlan plan = plan_redistribution(sample_, s);
+  for (const Transfer& t : plan.transfers()) {
+    if (t.dst == mesh_.part()) made.incoming.push_back(t);
+    if (t.src == mesh_.part()) made.outgoing.push_back(t);
+  }
+  return made;
+}
+
+/// Calls visit(box) for each message in which a box of a slab travels.
+template <class Visit>
+void StagedBlocks::for_each_message(const Box& box, const Symmetry& symmetry, Visit visit) const {
+  if (tiled(symmetry))
+    for_each_tile(box, visit);
+  else if (!box.empty())
+    visit(box);
+}
+
+void StagedBlocks::begin(const BatchSchedule& schedule, std::int64_t step, AnyView batch) {
+  batch_ = batch;
+  local_.clear();
+  to_send_.clear();
+  uses_.clear();
+  arrivals_.clear();
+  receives_.clear();
+  sends_.clear();
+  for (std::int64_t replica = 0; replica < schedule.replicas; ++replica) {
+    std::int64_t place = 0;
+    for (const SampleUse& use : schedule.taken(step, replica)) {
+      BlockUse block{owners_.of(use.sample).slot, to_send_.size(), 0, local_.size(), 0};
+      if (replica == mesh_.replica()) take(use, place);
+      give(use, place++, replica);
+      block.send_end = to_send_.size();
+      block.local_end = local_.size();
+      if (block.send < block.send_end || block.local < block.local_end) uses_.push_back(block);
+    }
+  }
+  // Reserve memory now: how many messages arrive at once depends on timing.
+  arrived_.reserve(2 * receives_.size());
+  placing_.reserve(receives_.size());
+  if (!compressed())
+    for (const BlockUse& use : uses_) send(use, stored_block(use.slot), sends_);
+}
+
+/// Records which boxes of a sample this rank has itself, and posts receives for the rest.
+void StagedBlocks::take(const SampleUse& use, std::int64_t place) {
+  const SampleOwners::Owner owner = owners_.of(use.sample);
+  for (const Transfer& t : list_of(use.symmetry).incoming) {
+    if (owner.replica == mesh_.replica() && t.src == mesh_.part())
+      local_.push_back({place, t.box, use.symmetry});
+    else
+      receive(t, narrow<int>(mesh_.shape().rank_of(owner.replica, t.src)),
+              {place, t.box, use.symmetry});
+  }
+}
+
+/// Posts the receives of a box, each into the memory of its image.
+void StagedBlocks::receive(const Transfer& transfer, int from, const Piece& whole) {
+  const AnyView block = block_at(whole.place);
+  for (const Box& slab : slabs_[static_cast<std::size_t>(transfer.src)])
+    for_each_message(intersect(slab, whole.box), whole.symmetry, [&](const Box& piece) {
+      const Box image = whole.symmetry.mapped(piece, sample_.shape);
+      mpi_check(MPI_Irecv(block.begin_of(0, image), 1, received_types_.of(image), from,
+                          tag_of(whole.place), comm_.handle(), receives_.add()));
+      arrivals_.push_back({whole.place, piece, whole.symmetry});
+      received_bytes_ += size_of(file_->type()) * piece.volume();
+    });
+}
+
+/// Records what this rank must send of a sample that `replica` takes.
+void StagedBlocks::give(const SampleUse& use, std::int64_t place, std::int64_t replica) {
+  if (owners_.of(use.sample).replica != mesh_.replica()) return;
+  for (const Transfer& t : list_of(use.symmetry).outgoing)
+    if (replica != mesh_.replica() || t.dst != mesh_.part())
+      to_send_.push_back(
+          {place, t.box, use.symmetry, narrow<int>(mesh_.shape().rank_of(replica, t.dst))});
+}
+
+/// Sends the requested boxes of a slab of a kept block, in the order of receive().
+void StagedBlocks::send(const BlockUse& use, AnyConstView slab, Requests& requests) {
+  for (std::size_t i = use.send; i < use.send_end; ++i) {
+    const Send& d = to_send_[i];
+    for_each_message(intersect(slab.span, d.box), d.symmetry, [&](const Box& piece) {
+      mpi_check(MPI_Isend(slab.begin_of(0, piece), 1, sent_types_.of(piece), d.rank,
+                          tag_of(d.place), comm_.handle(), requests.add()));
+    });
+  }
+}
+
+void StagedBlocks::send_filled() {
+  while (const auto filled = ring_->filled()) {
+    const SlabRing::Slab& slab = (*ring_)[*filled];
+    send(uses_[slab.use], {slab.values.data(), file_->type(), own_slabs()[slab.number], 1},
+         slab_sends_[*filled]);
+    sending_[*filled] = true;
+  }
+  for (std::size_t i = 0; i < SlabRing::kSlabs; ++i) {
+    if (!sending_[i] || !slab_sends_[i].test_all()) continue;
+    slab_sends_[i].clear();
+    sending_[i] = false;
+    ring_->give_back(i);
+  }
+}
+
+void StagedBlocks::gather() {
+  for (std::size_t i = 0; i < uses_.size(); ++i) {
+    const BlockUse& o = uses_[i];
+    file_->verify(o.slot);
+    if (compressed()) {
+      inflate(i);
+      continue;
+    }
+    for (std::size_t k = o.local; k < o.local_end; ++k)
+      transform(stored_block(o.slot), local_[k].box, local_[k].symmetry, sample_.shape,
+                block_at(local_[k].place));
+  }
+}
+
+/// On the own thread: passes a block, slab by slab, to its users.
+void StagedBlocks::inflate(std::size_t use) {
+  const BlockUse& o = uses_[use];
+  const std::int64_t size = size_of(file_->type());
+  ring_->reserve(size * own_slabs().front().volume());
+  codec_.begin(file_->stored(o.slot), box().volume(), size);
+  for (std::size_t l = 0; l < own_slabs().size(); ++l) {
+    const auto taken = ring_->take();
+    if (!taken) return;
+    SlabRing::Slab& slab = (*ring_)[*taken];
+    slab.use = use;
+    slab.number = l;
+    codec_.next(slab.values.span().first(static_cast<std::size_t>(size * own_slabs()[l].volume())));
+    for (std::size_t k = o.local; k < o.local_end; ++k)
+      transform(AnyConstView{slab.values.data(), file_->type(), own_slabs()[l], 1},
+                intersect(own_slabs()[l], local_[k].box), local_[k].symmetry, sample_.shape,
+                block_at(local_[k].place));
+    if (o.send < o.send_end)
+      ring_->hand_on(*taken);
+    else
+      ring_->give_back(*taken);
+  }
+}
+
+void StagedBlocks::progress() {
+  receives_.take_completed(false, arrived_);
+  sends_.test_all();
+  send_filled();
+}
+
+/// True if place() has something to do.
+bool StagedBlocks::choose_arrived() {
+  placing_.clear();
+  for (const int index : arrived_)
+    if (tiled(arrivals_[static_cast<std::size_t>(index)].symmetry)) placing_.push_back(index);
+  arrived_.clear();
+  if (!placing_.empty() && tile_.size() == 0)
+    tile_ = AlignedBuffer<std::byte>(size_of(file_->type()) *
+                                     std::max(kTileCounts, 256 * box().extent(kC)));
+  return !placing_.empty();
+}
+
+void StagedBlocks::place() {
+  for (const int index : placing_) {
+    const Piece& a = arrivals_[static_cast<std::size_t>(index)];
+    transform_in_place(block_at(a.place), file_->type(), a.box, a.symmetry, sample_.shape,
+                       tile_.span());
+  }
+  placing_.clear();
+}
+
+void StagedBlocks::await_receives(const std::function<void()>& on_arrival) {
+  while (receives_.take_completed(true, arrived_)) on_arrival();
+}
+
+void StagedBlocks::finish_sends() {
+  sends_.wait_all();
+  for (Requests& requests : slab_sends_) requests.wait_all();
+  send_filled();
+}
+
+}  // namespace halomesh

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// Brings one tensor of a step's samples from the ranks that keep its blocks to those that use them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "partition/samples/redistribution.hpp"
+#include "partition/samples/sample_order.hpp"
+#include "partition/samples/sample_owners.hpp"
+#include "runtime/load/slab_ring.hpp"
+#include "runtime/mpi/box_type.hpp"
+#include "runtime/mpi/in_flight.hpp"
+#include "runtime/mpi/process_mesh.hpp"
+#include "runtime/stage/block_codec.hpp"
+#include "runtime/stage/stage_file.hpp"
+
+namespace halomesh {
+
+/// The part of a StageLoader that moves one tensor: the samples or their labels. For each step:
+///
+///   begin()           main thread: posts receives and, unless the stage is compressed, sends
+///   gather()          own thread: verifies (and inflates) what is sent, copies or transforms local
+///                     data
+///   progress()        main thread: lets messages make progress
+///   choose_arrived()  main thread, while the own one is idle: what place() is to transform
+///   place()           own thread: transforms what has arrived, while the rest is in flight
+///   finish_sends()    main thread: waits for all messages of this rank
+///
+/// Messages go straight from the stage into the batch. A block that is to be transformed or
+/// converted to fp32 is sent in tiles (see tiles.hpp), each into the memory of its image, and
+/// transformed there with one tile of scratch memory. A compressed block is inflated and sent slab
+/// by slab, with two slabs in memory.
+class StagedBlocks {
+ public:
+  /// `sample`: what each part keeps and needs; `file` keeps this part's blocks; `type`: of the
+  /// batch, that of the file or, for int16 counts, fp32. Messages have the tags first_tag +
+  /// tag_step * place, of a place in the batch. Mesh, communicator (of the mesh's world) and owners
+  /// must outlive this object. Local.
+  StagedBlocks(const ProcessMesh& mesh, const Comm& comm, const SampleOwners& owners,
+               StagedSample sample, StageFile file, DataType type, std::int64_t first_tag,
+               std::int64_t tag_step);
+  StagedBlocks(const StagedBlocks&) = delete;
+  StagedBlocks& operator=(const StagedBlocks&) = delete;
+  ~StagedBlocks() = default;
+
+  /// This part's block.
+  const Box& box() const { return sample_.blocks[static_cast<std::size_t>(mesh_.part())]; }
+  bool compressed() const { return file_->codec() != StageCodec::kNone; }
+  std::int64_t received_bytes() const { return received_bytes_; }
+
+  /// Starts step `step` of a schedule into `batch`, blocks box() of all local samples, whose memory
+  /// must stay until finish_sends() or, while an exception unwinds, until the process ends.
+  void begin(const BatchSchedule& schedule, std::int64_t step, AnyView batch);
+  void gather();
+  void progress();
+  bool choose_arrived();
+  void place();
+  /// Calls on_arrival() whenever some have arrived, until all have; blocks.
+  void await_receives(const std::function<void()>& on_arrival);
+  /// Sends slabs that have been inflated, and frees those that have been sent.
+  void send_filled();
+  void finish_sends();
+  /// Ends a gather() that waits for free slabs.
+  void close() { ring_->close(); }
+
+ private:
+  /// What this part receives and sends of a sample under one symmetry.
+  struct SendRecvList {
+    std::vector<Transfer> incoming, outgoing;
+  };
+  /// Boxes are of the sample; `place` is a place in the batch of the receiver.
+  struct Piece {
+    std::int64_t place = 0;
+    Box box;
+    Symmetry symmetry;
+  };
+  struct Send {
+    std::int64_t place = 0;
+    Box box;
+    Symmetry symmetry;
+    int rank = 0;  // that it goes to
+  };
+  /// A kept block that this step uses: entries first .. last of to_send_ and of local_.
+  struct BlockUse {
+    std::int64_t slot = 0;
+    std::size_t send = 0, send_end = 0, local = 0, local_end = 0;
+  };
+
+  const SendRecvList& list_of(const Symmetry& symmetry);
+  void take(const SampleUse& use, std::int64_t place);
+  void receive(const Transfer& transfer, int from, const Piece& whole);
+  void give(const SampleUse& use, std::int64_t place, std::int64_t replica);
+  void send(const BlockUse& use, AnyConstView slab, Requests& requests);
+  void inflate(std::size_t use);
+
+  bool tiled(const Symmetry& symmetry) const {
+    return !symmetry.is_identity() || type_ != file_->type();
+  }
+  template <class Visit>
+  void for_each_message(const Box& box, const Symmetry& symmetry, Visit visit) const;
+  const std::vector<Box>& own_slabs() const {
+    return slabs_[static_cast<std::size_t>(mesh_.part())];
+  }
+  AnyConstView stored_block(std::int64_t slot) const {
+    return {file_->stored(slot).data(), file_->type(), box(), 1};
+  }
+  AnyView block_at(std::int64_t place) const {
+    return {batch_.data + place * batch_.sample_bytes(), batch_.type, batch_.span, 1};
+  }
+  int tag_of(std::int64_t place) const;
+
+  const ProcessMesh& mesh_;
+  const Comm& comm_;
+  const SampleOwners& owners_;
+  StagedSample sample_;
+  InFlight<StageFile> file_;
+  DataType type_;
+  std::int64_t first_tag_, tag_step_;
+  std::array<std::optional<SendRecvList>, 72> lists_;  // by the number of a symmetry; see list_of()
+
+  AnyView batch_;
+  std::vector<Piece> local_;
+  std::vector<Send> to_send_;
+  std::vector<BlockUse> uses_;
+  std::vector<Piece> arrivals_;         // in the order of receives_
+  std::vector<int> arrived_, placing_;  // of arrivals_: not yet placed, and being placed
+  AlignedBuffer<std::byte> tile_;
+  std::vector<std::vector<Box>> slabs_;  // of each part's kept block
+  BlockCodec codec_;
+  InFlight<SlabRing> ring_;
+  std::int64_t received_bytes_ = 0;
+  BoxTypes sent_types_, received_types_;
+  // After the slabs: they wait before those go.
+  Requests receives_, sends_;
+  std::array<Requests, SlabRing::kSlabs> slab_sends_;
+  std::array<bool, SlabRing::kSlabs> sending_{};
+};
+
+}  // namespace halomesh
