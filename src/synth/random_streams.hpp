@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The substreams of RandomUse::kSynth; a universe's index is the stream.
+// The substreams of RandomUse::kSynth; the index of a universe or sample is the stream.
 // Every random value of this room is addressed through them.
 #pragma once
 
@@ -9,5 +9,8 @@ namespace halomesh {
 
 inline constexpr std::uint32_t kParameterSubstream = 0;   // index: parameter
 inline constexpr std::uint32_t kWhiteNoiseSubstream = 1;  // index: pair of voxels
+inline constexpr std::uint32_t kBodySubstream = 2;        // index: number drawn for a body
+inline constexpr std::uint32_t kVoxelNoiseSubstream = 3;  // index: value
+inline constexpr std::uint32_t kSmoothSubstream = 16;     // and the following: index: lattice node
 
 }  // namespace halomesh

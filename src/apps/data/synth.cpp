@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command `synth`: makes a data set of synthetic universes, divided over the ranks. The bytes
-// do not depend on the number of ranks.
+// The command `synth`: makes a data set of synthetic universes, divided over the ranks, or one of
+// images with labels. The bytes do not depend on the number of ranks.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -25,6 +25,7 @@
 #include "runtime/mpi/collective_errors.hpp"
 #include "runtime/posix/atomic_file.hpp"
 #include "runtime/posix/stop_signals.hpp"
+#include "src/apps/data/synth_fields.hpp"
 #include "src/apps/data/synth_files.hpp"
 #include "src/apps/launch/commands.hpp"
 #include "src/apps/launch/output_directory.hpp"
@@ -71,10 +72,16 @@ Options synth_options() {
   Options options("synth --out DIR [options]",
                   "Makes a data set of synthetic universes in the format of the CosmoFlow "
                   "benchmark: boxes of\nparticle counts at four redshifts, and the four "
-                  "cosmological parameters that made them.\nThe universes are divided over the "
-                  "ranks of mpirun or srun.");
+                  "cosmological parameters that made them.\nOther kinds are images with a label "
+                  "for each voxel: volumes of organs and lesions as an\narchive, and maps of the "
+                  "atmosphere with cyclones and rivers of vapour in the format of\nthe DeepCAM "
+                  "benchmark. The work is divided over the ranks of mpirun or srun.");
   options.group("Data set")
       .add_required<std::string>("out", "DIR", "directory for train/ and validation/")
+      .add_choice("kind", {"cosmology", "volumes", "climate"}, "cosmology", "what samples are")
+      .add<Shape>("input", "DxHxWxC", Shape{1, 64, 64, 64},
+                  "extents of volumes; of climate images rows x1x columns x16 (default "
+                  "96x1x144x16)")
       .add<std::int64_t>("train", "N", 32, "training samples")
       .at_least(0)
       .add<std::int64_t>("validation", "N", 16, "validation samples, from other universes")
@@ -115,7 +122,8 @@ Request request_of(const Options& options) {
   if (options.get<std::string>("format") == "archive") r.format = SynthFormat::kArchive;
   r.made_with = kSynthSource;
   for (const auto& [name, value] : options.resolved())
-    if (name != "out" && name != "overwrite") r.made_with += fmt::format(" --{} {}", name, value);
+    if (name != "out" && name != "overwrite" && name != "kind" && name != "input")
+      r.made_with += fmt::format(" --{} {}", name, value);
   r.compression = options.get<bool>("gzip") ? Compression::kGzip : Compression::kNone;
   r.universe.boxes_per_axis = options.get<std::int64_t>("universe-boxes");
   r.universe.extent = options.get<std::int64_t>("extent") * r.universe.boxes_per_axis;
@@ -230,7 +238,7 @@ void write_description(const Request& request, const Options& options) {
                         {"h", range(centre.h)}};
   d["target_scaling"] = "each range is mapped to [-1, 1]";
   for (const auto& [name, value] : options.resolved())
-    if (name != "out" && name != "overwrite") d["options"][name] = value;
+    if (name != "out" && name != "overwrite" && name != "input") d["options"][name] = value;
   write_file_atomically(request.out / "dataset.json", d.dump(2) + "\n");
 }
 
@@ -254,6 +262,9 @@ struct NoEmptySplits {
 };
 
 int synthesise(const Comm& world, const Options& options) {
+  if (options.get<std::string>("kind") != "cosmology") return synthesise_fields(world, options);
+  if (options.is_given("input"))
+    throw UsageError("--input is not an option of --kind cosmology", "use --extent");
   const Request request = request_of(options);
   bind_threads(world);
   check_memory(world, request);

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kDescription = "dataset.json";
+constexpr const char *kDescription = "dataset.json", *kStats = "stats.h5";
 
 std::string numbered(std::int64_t number, int digits) {
   std::string text = std::to_string(number);
@@ -43,20 +43,27 @@ bool is_archive_or_partial(std::string_view name) {
   return is_archive_name(name, "train") || is_archive_name(name, "validation");
 }
 
+bool is_hdf5(std::string_view name) { return name.find(".h5") != std::string_view::npos; }
+
 bool is_record(std::string_view name) { return name.find(".tfrecord") != std::string_view::npos; }
 
-/// All files of samples, of either format.
+/// All files of samples, of any format.
 std::vector<fs::path> samples_in(const fs::path& directory) {
   std::vector<fs::path> files = files_in(directory, is_archive_or_partial);
   for (const char* split : {"train", "validation"})
-    for (fs::path& file : files_in(directory / split, is_record)) files.push_back(std::move(file));
+    for (fs::path& file : files_in(directory / split, [](const std::string& name) {
+           return is_record(name) || is_hdf5(name);
+         }))
+      files.push_back(std::move(file));
   return files;
 }
 
 bool is_ours(const fs::path& file) {
   static const std::regex kName(R"(\.?universe_s\d+_\d+_\d+\.tfrecord(\.partial)?)");
   const std::string name = file.filename().string();
+  static const std::regex kImage(R"(\.?data-s\d+-\d+\.h5(\.partial)?)");
   if (is_record(name)) return std::regex_match(name, kName);
+  if (std::regex_match(name, kImage)) return true;
   if (name.ends_with(".partial")) return true;
   return read_archive_attributes(Hdf5File::open(file)).source.starts_with(kSynthSource);
 }
@@ -87,6 +94,10 @@ fs::path file_of(std::uint64_t seed, const SynthUniverse& universe, std::int64_t
   return fs::path(universe.validation ? "validation" : "train") /
          fmt::format("universe_s{}_{}_{}.tfrecord", seed, numbered(universe.universe, 6),
                      numbered(box, 3));
+}
+
+fs::path climate_file_of(std::uint64_t seed, const std::string& split, std::int64_t image) {
+  return fs::path(split) / fmt::format("data-s{}-{}.h5", seed, numbered(image, 6));
 }
 
 std::vector<SynthGroup> groups_of(const std::vector<SynthUniverse>& universes,
@@ -121,10 +132,11 @@ void prepare_directory(const fs::path& directory, bool overwrite, std::int64_t b
   }
   check_space(directory, bytes - freed);
   fs::create_directories(directory);
-  if (format == SynthFormat::kTfRecord)
+  if (format != SynthFormat::kArchive)
     for (const char* split : {"train", "validation"}) fs::create_directories(directory / split);
   // First: without it the data set counts as incomplete.
   fs::remove(directory / kDescription);
+  if (!old.empty()) fs::remove(directory / kStats);
   for (const fs::path& file : old) fs::remove(file);
 }
 

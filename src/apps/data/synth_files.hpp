@@ -10,7 +10,7 @@
 
 namespace halomesh {
 
-enum class SynthFormat { kTfRecord, kArchive };
+enum class SynthFormat { kTfRecord, kArchive, kClimate };
 
 /// The contents of a data set. Universes are numbered over the whole set, those of `train` first;
 /// no universe has boxes in both splits.
@@ -43,13 +43,17 @@ std::vector<SynthGroup> groups_of(const std::vector<SynthUniverse>& universes,
 /// "train/universe_s0_000017_003.tfrecord" for box 3 of universe 17 of seed 0.
 std::filesystem::path file_of(std::uint64_t seed, const SynthUniverse& universe, std::int64_t box);
 
+/// "train/data-s0-000017.h5" for climate image 17 of a split of seed 0.
+std::filesystem::path climate_file_of(std::uint64_t seed, const std::string& split,
+                                      std::int64_t image);
+
 /// Prefix of the source that `synth` records in an archive's files.
 inline constexpr const char* kSynthSource = "halomesh synth";
 
-/// Prepares `directory` (for TFRecord: train and validation in it) for writing. Throws Error naming
-/// the directory if it holds samples as TFRecord or archive (with `overwrite`: files that this
-/// command has not written), or if fewer than `bytes` are free on its disk. With `overwrite`,
-/// removes earlier files, after all checks have passed.
+/// Prepares `directory` (unless for an archive: train and validation in it) for writing. Throws
+/// Error naming the directory if it holds samples in any of the formats (with `overwrite`: files
+/// that this command has not written), or if fewer than `bytes` are free on its disk. With
+/// `overwrite`, removes earlier files, after all checks have passed.
 void prepare_directory(const std::filesystem::path& directory, bool overwrite, std::int64_t bytes,
                        SynthFormat format = SynthFormat::kTfRecord);
 
