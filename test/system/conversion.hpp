@@ -22,7 +22,7 @@ inline std::map<std::string, std::string> files_of(const fs::path& directory) {
   std::map<std::string, std::string> files;
   std::error_code none;
   for (const auto& entry : fs::directory_iterator(directory, none))
-    files[entry.path().filename().string()] = read_file(entry.path());
+    if (entry.is_regular_file()) files[entry.path().filename().string()] = read_file(entry.path());
   return files;
 }
 

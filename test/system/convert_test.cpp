@@ -119,6 +119,62 @@ TEST_CASE("synth: an archive has the content of the TFRecord files, on any numbe
   }
 }
 
+TEST_CASE("synth: volumes and climate images are the same on any number of ranks") {
+  for (const std::string kind : {"volumes", "climate"}) {
+    std::map<std::string, std::string> first;
+    for (const int ranks : {0, 3}) {
+      const fs::path out = workshop().fresh("data");
+      const Outcome outcome = run(ranks, "synth",
+                                  {{"kind", kind},
+                                   {"out", out.string()},
+                                   {"input", kind == "volumes" ? "20x24x28x1" : "40x1x60x16"},
+                                   {"train", "11"},
+                                   {"validation", "2"}});
+      CAPTURE(outcome.text);
+      REQUIRE(outcome.exit_code == 0);
+      std::map<std::string, std::string> files;
+      for (const fs::path& directory : {out, out / "train", out / "validation"})
+        for (const auto& [name, text] : files_of(directory))
+          files[(directory / name).lexically_relative(out)] = text;
+      CHECK(files.size() == (kind == "volumes" ? 4 : 2 + 11 + 2));
+      if (first.empty()) first = files;
+      CHECK(files == first);
+    }
+  }
+}
+
+TEST_CASE("convert: climate images become an archive, and an archive of it has the same samples") {
+  const fs::path from = workshop().fresh("data"), once = workshop().fresh("archive"),
+                 twice = workshop().fresh("archive");
+  REQUIRE(run(0, "synth",
+              {{"kind", "climate"},
+               {"out", from.string()},
+               {"input", "40x1x60x16"},
+               {"train", "5"},
+               {"validation", "2"}})
+              .exit_code == 0);
+  const auto convert = [](int ranks, const fs::path& a, const fs::path& b) {
+    return run(ranks, "convert",
+               {{"from", a.string()},
+                {"to", b.string()},
+                {"input", "40x1x60x16"},
+                {"classes", "3"},
+                {"samples-per-file", "3"},
+                {"verify", ""}});
+  };
+  for (const auto& [a, b] : {std::pair{from, once}, {once, twice}}) {
+    const Outcome outcome = convert(2, a, b);
+    CAPTURE(outcome.text);
+    REQUIRE(outcome.exit_code == 0);
+    CHECK(outcome.text.find("train: 5 samples of 40x1x60x16 in 2 files, verified against") !=
+          std::string::npos);
+  }
+  fs::remove(from / "stats.h5");
+  const Outcome outcome = convert(1, from, workshop().fresh("archive"));
+  CHECK(outcome.exit_code == 1);
+  CHECK(outcome.text.find("stats.h5 is missing") != std::string::npos);
+}
+
 TEST_CASE("convert: universes are cut in the published order, or kept whole") {
   constexpr std::size_t kSide = 32, kBox = kSide / 4, kChannels = 4;
   const fs::path from = workshop().fresh("universes");

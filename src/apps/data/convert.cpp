@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "runtime/data/open_dataset.hpp"
-#include "runtime/data/sample_checks.hpp"
 #include "runtime/log/progress.hpp"
 #include "runtime/machine/binding.hpp"
 #include "runtime/mpi/collective_errors.hpp"
@@ -31,8 +30,9 @@ Options convert_options() {
   const ArchiveOptions d;
   Options options(
       "convert --from DIR --to DIR [options]",
-      "Packs a data set (TFRecord, HDF5 with one sample per file, universes, or an archive) into "
-      "an\n"
+      "Packs a data set (TFRecord, HDF5 with one sample per file, universes, images of the "
+      "DeepCAM\n"
+      "benchmark, or an archive) into an\n"
       "archive: few large HDF5 files, made for reading blocks. The files are divided over the\n"
       "ranks of mpirun or srun. After a stop, the same command keeps the complete files\n"
       "and continues. With --verify but without --from, an existing archive is checked.");
@@ -44,6 +44,10 @@ Options convert_options() {
       .add<Shape>("input", "DxHxWxC", Shape{4, 128, 128, 128}, "extents of a sample")
       .add<std::int64_t>("targets", "T", 4, "targets of a sample")
       .at_least(1)
+      .add<std::int64_t>("classes", "C", 0,
+                         "samples have a label of 0 to C-1 for each voxel, in place of targets")
+      .at_least(0)
+      .below(257)
       .add_switch("whole",
                   "keep universes whole: samples of 4 times --input along each spatial axis");
   options.group("Archive")
@@ -64,7 +68,7 @@ struct Request {
   ArchiveOptions archive;
   std::vector<std::string> splits;
   Shape shape;
-  std::int64_t targets = 0;
+  TargetSpec targets = 0;
   bool verify = false;
 };
 
@@ -84,6 +88,11 @@ Request request_of(const Options& options) {
   else
     r.archive.gzip = 0;
   r.targets = options.get<std::int64_t>("targets");
+  if (const auto classes = options.get<std::int64_t>("classes"); classes > 0) {
+    if (options.is_given("targets"))
+      throw UsageError("--classes and --targets are both given", "keep one of them");
+    r.targets = TargetSpec::labels(classes);
+  }
   r.verify = options.get<bool>("verify");
   r.shape = options.get<Shape>("input");
   if (options.get<bool>("whole"))
@@ -117,15 +126,15 @@ void choose_splits(const Comm& world, Request& request) {
 }
 
 /// Throws Error if samples do not fit the memory of the node. Collective.
-void check_memory(const Comm& world, const Shape& shape) {
+void check_memory(const Comm& world, const Dataset& data) {
   const Comm& node = world.node();
-  const std::int64_t needed = node.size() * 2 * value_bytes(shape, DataType::kInt16);
+  const std::int64_t needed = node.size() * 2 * sample_bytes(data);
   const std::int64_t available = describe_node().memory_available_bytes;
   if (available > 0 && available < needed)
     throw Error(
         fmt::format(
             "samples of {} on {} ranks of one node need {} bytes of memory, {} are available",
-            shape, node.size(), needed, available),
+            data.shape(), node.size(), needed, available),
         "start fewer ranks per node");
 }
 
@@ -167,6 +176,7 @@ std::string convert_split(const Comm& world, const Request& request, const std::
                           const Dataset* source) {
   std::string told;
   if (source != nullptr) {
+    check_memory(world, *source);
     const SplitConversion conversion(world, *source, split, request.archive);
     on_first_rank(world, [&] {
       check_space(request, conversion.bytes_missing());
@@ -185,6 +195,7 @@ std::string convert_split(const Comm& world, const Request& request, const std::
   if (!request.verify) return told;
   const auto archive =
       open_dataset(world, request.archive.directory, split, request.shape, request.targets);
+  check_memory(world, *archive);
   Progress progress("verify " + split, "samples", archive->size(), world.rank() == 0);
   Ticker tick(progress, world, archive->size(), 0);
   verify_archive(world, *archive, source, [&tick] { tick(); });
@@ -207,7 +218,6 @@ int convert(const Comm& world, const Options& options) {
   const auto start = std::chrono::steady_clock::now();
   Request request = request_of(options);
   choose_splits(world, request);
-  check_memory(world, request.shape);
   std::vector<std::unique_ptr<const Dataset>> sources;
   for (const std::string& split : request.splits)
     sources.push_back(request.from.empty() ? nullptr

@@ -54,6 +54,24 @@ TEST_CASE("groups hold whole universes of one split, and number samples and file
   CHECK(groups_of({}, 8).empty());
 }
 
+TEST_CASE("climate images are replaced only if this command has written them") {
+  const TempDirectory temp;
+  fs::create_directories(temp / "train");
+  const fs::path image = temp.path() / climate_file_of(3, "train", 17);
+  CHECK(image == temp.path() / "train/data-s3-000017.h5");
+  put_contents(image, "an image");
+  put_contents(temp / "stats.h5", "ranges");
+  CHECK(contains(error_of([&] { prepare_directory(temp.path(), false, 1, SynthFormat::kClimate); }),
+                 "already holds samples"));
+  put_contents(temp / "train/data-2103-01-01.h5", "an image of another kind");
+  CHECK(contains(error_of([&] { prepare_directory(temp.path(), true, 1, SynthFormat::kClimate); }),
+                 "data-2103-01-01.h5"));
+  fs::remove(temp / "train/data-2103-01-01.h5");
+  prepare_directory(temp.path(), true, 1, SynthFormat::kClimate);
+  CHECK(!fs::exists(image));
+  CHECK(!fs::exists(temp / "stats.h5"));
+}
+
 TEST_CASE("file names sort as universes and boxes are numbered") {
   CHECK(file_of(7, {17, 8, false}, 3) == fs::path("train/universe_s7_000017_003.tfrecord"));
   CHECK(file_of(0, {2, 1, true}, 63) == fs::path("validation/universe_s0_000002_063.tfrecord"));
