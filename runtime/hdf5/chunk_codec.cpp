@@ -37,10 +37,20 @@ void unshuffle(const std::byte* from, std::span<std::byte> to) {
   }
 }
 
+/// The same for two bytes, in words: compilers make vectors of this.
+void unshuffle_pairs(std::span<const std::byte> from, std::span<std::byte> to) {
+  const std::size_t count = to.size() / 2;
+  const std::byte *const low = from.data(), *const high = low + count;
+  auto* const words = reinterpret_cast<std::uint16_t*>(to.data());  // NOLINT: aligned for elements
+  for (std::size_t i = 0; i < count; ++i)
+    words[i] = static_cast<std::uint16_t>(std::to_integer<unsigned>(low[i]) |
+                                          (std::to_integer<unsigned>(high[i]) << 8U));
+}
+
 void unshuffle(std::span<const std::byte> from, std::span<std::byte> to,
                std::int64_t element_bytes) {
   if (element_bytes == 2)
-    unshuffle<2>(from.data(), to);
+    unshuffle_pairs(from, to);
   else if (element_bytes == 4)
     unshuffle<4>(from.data(), to);
   else if (element_bytes == 8)

@@ -35,9 +35,25 @@ void join(const std::byte* planes, std::size_t stride, std::size_t count, std::b
     for (std::size_t k = 0; k < kBytes; ++k) values[i * kBytes + k] = planes[k * stride + i];
 }
 
+/// The same for two bytes, in words: compilers make vectors of this.
+void split_pairs(const std::byte* values, std::size_t count, std::byte* planes) {
+  const auto* const words = reinterpret_cast<const std::uint16_t*>(values);  // NOLINT: aligned
+  for (std::size_t i = 0; i < count; ++i) {
+    planes[i] = static_cast<std::byte>(words[i] & 0xFFU);
+    planes[count + i] = static_cast<std::byte>(words[i] >> 8U);
+  }
+}
+void join_pairs(const std::byte* planes, std::size_t stride, std::size_t count, std::byte* values) {
+  auto* const words = reinterpret_cast<std::uint16_t*>(values);  // NOLINT: aligned
+  const std::byte *const low = planes, *const high = planes + stride;
+  for (std::size_t i = 0; i < count; ++i)
+    words[i] = static_cast<std::uint16_t>(std::to_integer<unsigned>(low[i]) |
+                                          (std::to_integer<unsigned>(high[i]) << 8U));
+}
+
 void split(std::size_t size, const std::byte* values, std::size_t count, std::byte* planes) {
   if (size == 2)
-    split<2>(values, count, planes);
+    split_pairs(values, count, planes);
   else if (size == 4)
     split<4>(values, count, planes);
   else
@@ -46,7 +62,7 @@ void split(std::size_t size, const std::byte* values, std::size_t count, std::by
 void join(std::size_t size, const std::byte* planes, std::size_t stride, std::size_t count,
           std::byte* values) {
   if (size == 2)
-    join<2>(planes, stride, count, values);
+    join_pairs(planes, stride, count, values);
   else if (size == 4)
     join<4>(planes, stride, count, values);
   else
