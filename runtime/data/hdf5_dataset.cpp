@@ -74,7 +74,7 @@ class Hdf5SampleReader final : public SampleReader {
   Place begin(std::int64_t sample, AnyView targets) {
     const SampleIndex::Place at = dataset_.place(sample);
     if (at.file != open_file_) open(at.file);
-    const Place place{at.index, fmt::format("{}: sample {}", file_->path().c_str(), at.index)};
+    Place place{at.index, fmt::format("{}: sample {}", file_->path().c_str(), at.index)};
     if (!dataset_.has_labels())
       read_scalars(place, targets);
     else if (!targets.span.empty())

@@ -97,7 +97,7 @@ std::optional<InvalidValue> SampleFormat::convert(Hdf5Type stored,
     using T = decltype(element);
     const T* const from = elements_of<T>(elements);
     const std::size_t count = elements.size() / sizeof(T);
-    const double end = static_cast<double>(classes_);
+    const auto end = static_cast<double>(classes_);
     const auto good = [&](T x) {
       if (kind_ == Kind::kCounts) return x >= T{0};
       const auto value = static_cast<double>(x);
