@@ -67,9 +67,9 @@ class MlperfLog {
   void staging_stop();
   /// `name` is that of the optimizer, `schedule` as the rules describe it: base rate = peak,
   /// warm-up factor = peak / first rate, decay factor = the largest. Other decays have no keys
-  /// there and are left out.
+  /// there and are left out. Networks without dropout have none.
   void optimizer(const std::string& name, const ScheduleOptions& schedule, double weight_decay,
-                 double dropout);
+                 std::optional<double> dropout);
 
   /// From here on each line is in the file when the call returns. Damaged lines are removed, and a
   /// copy of the original file is kept (LineFile::damaged_path()). Throws Error naming the file

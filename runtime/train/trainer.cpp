@@ -161,7 +161,8 @@ std::vector<std::string> Trainer::resume(const TrainingState& state) {
     settings.try_emplace("optimizer", "sgd");  // the only one of older versions
     return settings;
   };
-  const SettingChanges changes = compare_settings(settings_of(state), settings_of(current_state()));
+  const SettingChanges changes =
+      compare_settings(settings_of(state), settings_of(current_state()), options_.model_rules);
   const std::string different = "checkpoint was written with different settings: ";
   require(changes.refused.empty(), different + joined(changes.refused, ", "),
           "give the same options and data to resume, start from its parameters with --init-from "

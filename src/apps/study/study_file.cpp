@@ -8,6 +8,7 @@
 
 #include "joined.hpp"
 #include "runtime/posix/input_file.hpp"
+#include "src/apps/options/model_options.hpp"
 #include "src/apps/options/nearest.hpp"
 #include "src/apps/options/option_text.hpp"
 #include "src/apps/options/train_options.hpp"
@@ -54,7 +55,10 @@ void check_value(const std::string& where, const std::string& name, const std::s
                      fmt::format("did you mean {}? halomesh train --help lists all options",
                                  nearest(name, known)));
   try {
-    options.parse({"--data", "d", "--out", "o", fmt::format("--{}={}", name, value)});
+    std::vector<std::string> arguments{"--data", "d", "--out", "o",
+                                       fmt::format("--{}={}", name, value)};
+    if (name != "model") arguments.push_back("--model=" + network_with(name));
+    options.parse(arguments);
   } catch (const UsageError& error) {
     throw UsageError(where + error.what(), error.hint());
   }

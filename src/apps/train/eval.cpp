@@ -24,12 +24,12 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 std::vector<Baseline> wanted_baselines(const Comm& world, const Options& options,
-                                       const Options& model) {
+                                       const NetworkSpec& network, std::size_t targets) {
   const auto wanted = options.get<std::string>("baseline");
   if (wanted == "off") return {};
   const auto open = [&](const std::string& split) {
-    return open_dataset(world, options.get<std::string>("data"), split, model.get<Shape>("input"),
-                        model.get<std::int64_t>("targets"));
+    return open_dataset(world, options.get<std::string>("data"), split, network.settings.input,
+                        static_cast<std::int64_t>(targets));
   };
   return baselines(world, *open("train"), *open(options.get<std::string>("split")),
                    wanted == "spectrum");
@@ -97,9 +97,10 @@ int eval(const Comm& world, const Options& options) {
               << "\nspeed " << static_cast<double>(result.samples) / result.seconds << " samples/s"
               << std::endl;
   const std::string checkpoint = checkpoint_file(world, options);
-  const Options model = checkpoint_model_options(world, checkpoint);
-  const std::vector<std::string> titles = target_titles(world, options, model);
-  const std::vector<Baseline> others = wanted_baselines(world, options, model);
+  const NetworkSpec network = network_spec(checkpoint_model_options(world, checkpoint));
+  const std::size_t count = result.targets.size();
+  const std::vector<std::string> titles = target_titles(world, options, network, count);
+  const std::vector<Baseline> others = wanted_baselines(world, options, network, count);
   if (world.rank() == 0) {
     for (const Baseline& b : others)
       std::cout << (b.name == "mean" ? "MAE of always predicting the training mean "

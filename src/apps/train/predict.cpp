@@ -14,6 +14,7 @@
 #include "src/apps/launch/commands.hpp"
 #include "src/apps/launch/output_directory.hpp"
 #include "src/apps/launch/parallel.hpp"
+#include "src/apps/options/model_options.hpp"
 #include "src/apps/train/checkpoint_evaluation.hpp"
 #include "src/apps/train/network_on_mesh.hpp"
 #include "src/apps/train/target_names.hpp"
@@ -118,8 +119,8 @@ int predict(const Comm& world, const Options& options) {
                    targets.as<float>().data + i * mine.width);
       });
   const Predictions all = gather_sorted(world, mine);
-  const auto names = target_names(world, options,
-                                  checkpoint_model_options(world, checkpoint_file(world, options)));
+  const Options model = checkpoint_model_options(world, checkpoint_file(world, options));
+  const auto names = target_names(world, options, network_spec(model), all.width);
   if (world.rank() != 0) return kExitDone;
   if (extension == ".csv")
     write_file_atomically(out, as_csv(all, names));
