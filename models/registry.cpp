@@ -11,9 +11,10 @@ namespace halomesh {
 
 // Each in the file of its name.
 const Network& cosmoflow_network();
+const Network& unet3d_network();
 
 std::span<const Network* const> networks() {
-  static const std::array all{&cosmoflow_network()};
+  static const std::array all{&cosmoflow_network(), &unet3d_network()};
   return all;
 }
 

@@ -81,6 +81,31 @@ TEST_CASE("options beyond the published network are stored where they are used")
   CHECK(options_of_settings(settings, "f.h5").get<bool>("average"));
 }
 
+TEST_CASE("each network has its own defaults, and refuses the options of others") {
+  const auto parsed = [](const std::vector<std::string>& arguments) {
+    Options options("x", "");
+    add_model_options(options);
+    options.parse(arguments);
+    return options;
+  };
+  const Options unet = parsed({"--model", "unet3d"});
+  CHECK(unet.get<Shape>("input") == Shape{1, 128, 128, 128});
+  CHECK(make_model(unet).geometry({1, 1, 1}).parameter_count() == 31190243);
+  const auto settings = model_settings(unet);
+  CHECK(settings.at("levels") == "6");
+  CHECK_FALSE(settings.contains("kernel"));
+  CHECK_FALSE(settings.contains("cuts"));
+  CHECK(model_settings(options_of_settings(settings, "f.h5")) == settings);
+  for (const auto& [name, value] : unet.resolved()) CHECK(name != "kernel");
+  for (const auto& [name, value] : parsed({}).resolved()) CHECK(name != "levels");
+  CHECK_THROWS_WITH_AS(parsed({"--model", "unet3d", "--kernel", "3"}),
+                       "--kernel: the network unet3d has no such option", UsageError);
+  CHECK_THROWS_WITH_AS(parsed({"--levels", "3"}),
+                       "--levels: the network cosmoflow has no such option", UsageError);
+  CHECK(network_with("levels") == "unet3d");
+  CHECK(network_with("lr") == "cosmoflow");
+}
+
 TEST_CASE("settings that earlier versions have stored describe the same network") {
   const std::map<std::string, std::string> stored = {
       {"model", "cosmoflow"}, {"input", "128x128x128x4"}, {"kernel", "3"},  {"filters", "32"},
