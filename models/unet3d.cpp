@@ -244,6 +244,7 @@ std::unique_ptr<Loss> make_unet_loss(const NetworkSettings& settings, const Shap
   SegmentationOptions options;
   options.cross_entropy = kind == "ce" ? 1 : kind == "dice" ? 0 : 0.5;
   options.dice = 1 - options.cross_entropy;
+  options.score = Score::kDice;
   return std::make_unique<SegmentationLoss>(output, options);
 }
 

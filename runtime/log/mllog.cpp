@@ -240,8 +240,9 @@ void MlperfLog::epoch_stop(std::int64_t epoch) {
   add({kEnd, "epoch_stop", nullptr, __LINE__, epoch});
 }
 
-void MlperfLog::eval_error(std::int64_t epoch, double mae) {
-  add({kPoint, "eval_error", mae, __LINE__, epoch});
+void MlperfLog::eval_score(std::int64_t epoch, Score score, double value) {
+  const char* const key = higher_is_better(score) ? "eval_accuracy" : "eval_error";
+  add({kPoint, key, value, __LINE__, epoch});
 }
 
 void MlperfLog::run_stop(bool success) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/posix/line_file.hpp"
+#include "score.hpp"
 #include "src/nn/schedule.hpp"
 
 namespace halomesh {
@@ -85,7 +86,8 @@ class MlperfLog {
   void eval_start(std::int64_t epoch);
   void eval_stop(std::int64_t epoch);
   void epoch_stop(std::int64_t epoch);
-  void eval_error(std::int64_t epoch, double mae);
+  /// `eval_error` for an MAE, `eval_accuracy` for others.
+  void eval_score(std::int64_t epoch, Score score, double value);
   /// status "success" when the target was reached, else "aborted". Once per run.
   void run_stop(bool success);
 

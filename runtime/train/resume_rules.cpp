@@ -50,6 +50,7 @@ constexpr std::array kRules = std::to_array<ResumeRule>({
     {"accumulate", kFree},
     {"epochs", kFree},
     {"steps", kFree},
+    {"target-score", kFree},
     {"target-mae", kFree},
     {"wall-limit", kFree},
     {"evaluate-every", kFree},

@@ -49,7 +49,7 @@ struct TrainerOptions {
   std::vector<GradientSkip> skips;         ///< ascending
   bool reproducible = false;               ///< see GradientRules; metrics of validations as well
   ScheduleOptions schedule;
-  double target_mae = 0;              ///< stops once a validation reaches it; 0: never
+  double target_score = 0;            ///< stops once a validation reaches it; 0: never
   std::int64_t evaluate_every = 1;    ///< epochs between validations; 0: never
   bool evaluate_first = false;        ///< validate before the first step
   std::int64_t checkpoint_every = 0;  ///< steps between checkpoints; 0: at each epoch's end

@@ -37,7 +37,7 @@ const char* who_sets(const std::string& name) {
   if (name == "data" || name == "out" || name == "wall-limit")
     return "give it to the command study";
   if (name == "seed") return "give --seed and --seeds to the command study";
-  if (name == "target-mae") return "give --target to the command study";
+  if (name == "target-mae" || name == "target-score") return "give --target to the command study";
   for (const char* other : {"instances", "resume", "trace", "stage-dir", "keep-stage", "config"})
     if (name == other) return "leave it out: it has no meaning in a study";
   return nullptr;

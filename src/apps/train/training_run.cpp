@@ -157,8 +157,8 @@ std::string summary(const TrainingResult& result, const TrainerOptions& options)
   else
     text = fmt::format("steps {}, epochs {}: ", result.steps, result.epochs);
   if (result.end == TrainingEnd::kTargetReached)
-    text += fmt::format("{}validation reached the target MAE {:g}", trained ? "" : ", ",
-                        options.target_mae);
+    text += fmt::format("{}validation reached the target {} {:g}", trained ? "" : ", ",
+                        title_of(result.last_evaluation->kind), options.target_score);
   else if (result.end == TrainingEnd::kStopped)
     text += "stopped before the end, checkpoint written";
   else if (trained)
@@ -166,10 +166,10 @@ std::string summary(const TrainingResult& result, const TrainerOptions& options)
   if (trained)
     text += fmt::format("\nloss            {:g} -> {:g}", result.first_loss, result.last_loss);
   if (result.last_evaluation) {
-    text += "\nvalidation MAE  ";
-    if (result.first_evaluation->mae != result.last_evaluation->mae)
-      text += fmt::format("{:g} -> ", result.first_evaluation->mae);
-    text += fmt::format("{:g} ({} samples)", result.last_evaluation->mae,
+    text += fmt::format("\nvalidation {:4} ", title_of(result.last_evaluation->kind));
+    if (result.first_evaluation->score != result.last_evaluation->score)
+      text += fmt::format("{:g} -> ", result.first_evaluation->score);
+    text += fmt::format("{:g} ({} samples)", result.last_evaluation->score,
                         result.last_evaluation->samples);
   }
   if (trained)
@@ -201,7 +201,6 @@ TrainerOptions trainer_options(const Options& options) {
   trainer.skips = parse_gradient_skips(options.get<std::string>("skip-gradients"));
   trainer.schedule = schedule_options(options);
   trainer.reproducible = options.get<bool>("reproducible");
-  trainer.target_mae = options.get<double>("target-mae");
   trainer.evaluate_every = options.get<std::int64_t>("evaluate-every");
   trainer.evaluate_first = options.get<bool>("evaluate-first");
   trainer.checkpoint_every = options.get<std::int64_t>("checkpoint-every");
@@ -229,6 +228,7 @@ TrainingResult run_training(const Comm& world, const Options& options, const Ran
   NetworkOnMesh network(world, options.get<PartGrid>("parts"), options,
                         precision_named(options.get<std::string>("precision")),
                         states_of(trainer_settings), trainer_settings.reproducible);
+  trainer_settings.target_score = target_score(options, network.loss->score());
   pass_batch(trainer_settings.global_batch, network.mesh.shape(), trainer_settings.accumulate);
   const std::optional<TraceRequest> trace_request = trace_request_of(options, world.size());
   trainer_settings.reduction = reduction_named(options.get<std::string>("reduction"));

@@ -138,7 +138,7 @@ TEST_CASE("every training option has a rule for resuming, and every rule an opti
   const char* argv[] = {"x", "--data", "d", "--out", "o"};
   all.parse(5, argv);
   std::set<std::string> options{"training-samples"};
-  for (const auto& [name, value] : all.resolved()) options.insert(name);
+  for (const std::string& name : all.names()) options.insert(name);
   std::set<std::string> rules;
   for (const ResumeRule& rule : resume_rules()) CHECK(rules.emplace(rule.name).second);
   for (const ResumeRule& rule : network_resume_rules()) CHECK(rules.emplace(rule.name).second);
