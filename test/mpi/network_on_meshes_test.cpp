@@ -207,6 +207,9 @@ void check_mesh(const Comm& comm, const MeshShape& shape, const NetworkCase& tes
   }
   const Evaluation found = cut.evaluate_batch();
   findings.expect_equal(found.samples, expected.samples, where + ": samples");
+  findings.expect(found.kind == Score::kDice, [&] { return where + ": another score"; });
+  compare("score", found.score, (found.classes[1].dice + found.classes[2].dice) / 2, 1e-14);
+  compare("score", found.score, expected.score, kGradientBound);
   compare("loss of evaluation", found.loss, expected.loss, kLossBound * expected.loss);
 }
 

@@ -46,11 +46,15 @@ class MeasuredTraining {
                          loss_.target_box(executor().output().span),
                          local,
                          network.model.input_type(),
-                         network.mesh.replica()};
+                         network.mesh.replica(),
+                         loss_.target_shape(),
+                         loss_.target_type()};
     if constexpr (!simulation::kOn)
       if (computes)
         loader_ = std::make_unique<DirectLoader>(
-            std::make_unique<GeneratedReader>(plan.seed, network.model.input()), spec);
+            std::make_unique<GeneratedReader>(plan.seed, network.model.input(),
+                                              network.geometry.tensors().back().shape.c),
+            spec);
     if (loader_ == nullptr) loader_ = std::make_unique<IdleLoader>(spec);
     loader_->append(order(plan.warm_up + plan.steps).validation());
   }
