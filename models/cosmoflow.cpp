@@ -8,6 +8,7 @@
 #include <string>
 
 #include "error.hpp"
+#include "models/network.hpp"
 #include "src/nn/layers/convolution_block_options.hpp"
 #include "src/nn/layers/dense.hpp"
 #include "src/nn/layers/dropout.hpp"
@@ -18,6 +19,7 @@
 #include "src/nn/layers/normalize.hpp"
 #include "src/nn/layers/sample_average.hpp"
 #include "src/nn/layers/scaled_tanh.hpp"
+#include "src/nn/losses/mean_squared_error.hpp"
 
 namespace halomesh {
 namespace {
@@ -152,7 +154,116 @@ void add_batch_norm(Model& model, const std::string& number, std::int64_t sample
   model.add("norm" + number, std::make_unique<Normalize>(1e-5F, type, samples), {x, moments});
 }
 
+GradientKernels kernels_named(const std::string& name) {
+  if (name == "sparse") return GradientKernels::kSparse;
+  if (name == "winograd") return GradientKernels::kWinograd;
+  return name == "dense" ? GradientKernels::kDense : GradientKernels::kAuto;
+}
+
+std::vector<NetworkOption> declared_options() {
+  using enum NetworkOption::Role;
+  const CosmoFlowOptions d;
+  return {
+      {.name = "kernel",
+       .placeholder = "K",
+       .fallback = d.kernel,
+       .help = "kernel size along each axis; MLPerf HPC v0.7: 2, v1.0: 3",
+       .at_least = 1,
+       .at_most = 1024},
+      {.name = "filters",
+       .placeholder = "F",
+       .fallback = d.filters,
+       .help = "filters of conv1; each further convolution doubles them",
+       .at_least = 1},
+      {.name = "conv-layers",
+       .placeholder = "L",
+       .fallback = d.conv_layers,
+       .help = "number of convolution blocks",
+       .at_least = 1},
+      {.name = "average",
+       .placeholder = "on|off",
+       .fallback = d.average,
+       .help = "average the features of the last convolution over space, so that the dense "
+               "layers do not know places; not in the published network",
+       .stored_at_default = false},
+      {.name = "batch-norm",
+       .placeholder = "N",
+       .fallback = d.batch_norm,
+       .help = "normalize each feature after each convolution over N consecutive samples "
+               "of the global batch; 0: off, as published",
+       .at_least = 0,
+       .stored_at_default = false},
+      {.name = "fc",
+       .placeholder = "N,N",
+       .fallback = d.fc,
+       .help = "sizes of the hidden dense layers",
+       .at_least = 1},
+      {.name = "targets",
+       .placeholder = "T",
+       .fallback = d.targets,
+       .help = "number of values to predict",
+       .at_least = 1},
+      {.name = "dropout",
+       .placeholder = "P",
+       .fallback = d.dropout,
+       .help = "dropout probability after each hidden dense layer",
+       .role = kTraining,
+       .at_least = 0,
+       .below = 1},
+      {.name = kStandardizeOption,
+       .placeholder = "on|off",
+       .fallback = std::string("off"),
+       .help = "subtract from log(1+x) the mean of its channel over training samples, and "
+               "divide by the standard deviation; a checkpoint keeps the numbers",
+       .implicit = "on",
+       .stored_at_default = false},
+      {.name = "kernels",
+       .fallback = std::string("auto"),
+       .help = "convolutions: sparse: gradients from the maxima of the pooling windows alone; "
+               "winograd: forward by Winograd's minimal filtering (fp32); dense: oneDNN's kernels; "
+               "auto: whichever of these cost less",
+       .role = kComputing,
+       .choices = {"auto", "sparse", "winograd", "dense"}}};
+}
+
+Model make_from_settings(const NetworkSettings& settings) {
+  CosmoFlowOptions o;
+  o.input = settings.input;
+  o.kernel = settings.get<std::int64_t>("kernel");
+  o.filters = settings.get<std::int64_t>("filters");
+  o.conv_layers = settings.get<std::int64_t>("conv-layers");
+  o.average = settings.get<bool>("average");
+  o.batch_norm = settings.get<std::int64_t>("batch-norm");
+  o.fc = settings.get<std::vector<std::int64_t>>("fc");
+  o.targets = settings.get<std::int64_t>("targets");
+  o.dropout = settings.get<double>("dropout");
+  o.cuts = settings.cuts;
+  o.kernels = settings.reproducible ? GradientKernels::kReproducible
+                                    : kernels_named(settings.get<std::string>("kernels"));
+  o.precision = settings.precision;
+  o.input_type = DataType::kInt16;
+  return make_cosmoflow(o);
+}
+
 }  // namespace
+
+const Network& cosmoflow_network() {
+  static const Network network = {
+      .name = "cosmoflow",
+      .summary = "predicts parameters of a universe from counts of its matter",
+      .input = CosmoFlowOptions().input,
+      .input_type = DataType::kInt16,
+      .options = declared_options(),
+      .make = make_from_settings,
+      .make_loss = [](const NetworkSettings&, const Shape& output) -> std::unique_ptr<Loss> {
+        return std::make_unique<MeanSquaredError>(output);
+      },
+      .output_names =
+          [](const NetworkSettings&) {
+            return std::vector<std::string>{"omega_m", "sigma_8", "n_s", "h0"};
+          }};
+  return network;
+}
 
 Model make_cosmoflow(const CosmoFlowOptions& o) {
   check_sizes(o);

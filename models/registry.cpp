@@ -1,38 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-// Creates networks by name: see registry.hpp.
+// The networks by name: see registry.hpp.
 #include "models/registry.hpp"
 
 #include <array>
 
 #include "error.hpp"
+#include "joined.hpp"
 
 namespace halomesh {
-namespace {
 
-struct Network {
-  const char* name;
-  Model (*make)(const CosmoFlowOptions& options);
-};
+// Each in the file of its name.
+const Network& cosmoflow_network();
+const Network& unet3d_network();
 
-constexpr std::array<Network, 1> kNetworks = {{{"cosmoflow", make_cosmoflow}}};
-
-}  // namespace
+std::span<const Network* const> networks() {
+  static const std::array all{&cosmoflow_network(), &unet3d_network()};
+  return all;
+}
 
 std::vector<std::string> network_names() {
   std::vector<std::string> names;
-  names.reserve(kNetworks.size());
-  for (const Network& network : kNetworks) names.emplace_back(network.name);
+  for (const Network* network : networks()) names.push_back(network->name);
   return names;
 }
 
-Model make_network(const std::string& name, const CosmoFlowOptions& options) {
-  std::string known;
-  for (const Network& network : kNetworks) {
-    if (name == network.name) return network.make(options);
-    known += (known.empty() ? "" : ", ") + std::string(network.name);
-  }
+const Network& network_named(const std::string& name) {
+  for (const Network* network : networks())
+    if (network->name == name) return *network;
   throw UsageError(fmt::format("there is no network '{}'", name),
-                   fmt::format("use --model with one of: {}", known));
+                   fmt::format("use --model with one of: {}", joined(network_names(), ", ")));
 }
 
 }  // namespace halomesh

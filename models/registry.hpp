@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Creates networks by name. To add one, add a file to this room and a line to registry.cpp. Must
-// not depend on the command line.
+// The networks by name. To add one, add a file to this room and its name to registry.cpp.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
-#include "models/cosmoflow.hpp"
+#include "models/network.hpp"
 
 namespace halomesh {
 
-/// The names that make_network() knows.
+/// All of them; the first is the default.
+std::span<const Network* const> networks();
+
+/// Their names, in that order.
 std::vector<std::string> network_names();
 
-/// Creates the network `name`. Throws UsageError listing the known names if there is none of this
-/// name, and whatever the network's factory throws.
-Model make_network(const std::string& name, const CosmoFlowOptions& options);
+/// The network `name`. Throws UsageError listing the known names if there is none of this name.
+const Network& network_named(const std::string& name);
 
 }  // namespace halomesh

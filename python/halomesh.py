@@ -24,7 +24,7 @@ __all__ = ["Run", "Trace", "bench", "checkpoint_options", "load_checkpoint", "st
 
 _INT, _REAL, _TEXT = "i8", "f8", "U"
 _STEP = {"step": _INT, "epoch": _INT, "loss": _REAL, "lr": _REAL, "seconds": _REAL, "time": _REAL}
-_EVALUATION = {"epoch": _INT, "mae": _REAL, "loss": _REAL, "samples": _INT, "seconds": _REAL,
+_EVALUATION = {"epoch": _INT, "mae": _REAL, "dice": _REAL, "iou": _REAL, "loss": _REAL, "samples": _INT, "seconds": _REAL,
                "time": _REAL}
 _PHASE = {"step": _INT, "epoch": _INT, "phase": _TEXT, "layer": _TEXT, "kind": _TEXT,
           "mean": _REAL, "min": _REAL, "max": _REAL, "max_rank": _INT, "received_bytes": _REAL}
@@ -60,7 +60,8 @@ class Run:
     record       run.json: a dictionary, empty if there is none
     steps        structured array (steps,): step, epoch, loss, lr, seconds, time. `time` is in Unix
                  seconds, NaN in files of versions that did not record it
-    evaluations  structured array (evaluations,): epoch, mae, loss, samples, seconds, time
+    evaluations  structured array (evaluations,): epoch, mae (of a regression), dice or iou (of a
+                 segmentation), loss, samples, seconds, time
     phases       structured array (rows of all epochs,): step, epoch, phase, layer, kind, and mean,
                  min, max (seconds per step, over ranks), max_rank and received_bytes (per step)
     phase_lines  what the phases are taken from: a list of dictionaries, with the halo, reduction,

@@ -40,11 +40,12 @@ std::int64_t count_in(const nlohmann::json& json, const char* key) {
 }
 
 std::optional<EvaluationRecord> evaluation_of(const nlohmann::json& json) {
-  if (!json.is_object() || json["event"] != "eval" || !json.contains("mae") ||
-      !json["mae"].is_number())
-    return std::nullopt;
-  return EvaluationRecord{count_in(json, "epoch"), number_in(json, "mae"), number_in(json, "loss"),
-                          count_in(json, "samples"), number_in(json, "seconds")};
+  if (!json.is_object() || json["event"] != "eval") return std::nullopt;
+  const std::optional<Score> score = score_in(json);
+  if (!score) return std::nullopt;
+  return EvaluationRecord{count_in(json, "epoch"),    number_in(json, key_of(*score)),
+                          number_in(json, "loss"),    count_in(json, "samples"),
+                          number_in(json, "seconds"), *score};
 }
 
 /// The part of a file's text that belongs to the first `last_step` steps.
@@ -125,13 +126,20 @@ void MetricsLog::step(const StepRecord& record) {
           {"seconds", record.seconds}});
 }
 
-void MetricsLog::evaluation(const EvaluationRecord& record) {
-  append({{"event", "eval"},
-          {"epoch", record.epoch},
-          {"mae", record.mae},
-          {"loss", record.loss},
-          {"samples", record.samples},
-          {"seconds", record.seconds}});
+std::optional<Score> score_in(const nlohmann::json& line) {
+  for (const Score score : kScores)
+    if (const auto value = line.find(key_of(score)); value != line.end() && value->is_number())
+      return score;
+  return std::nullopt;
+}
+
+void MetricsLog::evaluation(const EvaluationRecord& record, std::span<const ClassQuality> classes) {
+  nlohmann::ordered_json line = {
+      {"event", "eval"},     {"epoch", record.epoch},     {key_of(record.kind), record.score},
+      {"loss", record.loss}, {"samples", record.samples}, {"seconds", record.seconds}};
+  for (const ClassQuality& each : classes)
+    line["classes"].push_back({{"iou", each.iou}, {"dice", each.dice}});
+  append(std::move(line));
 }
 
 std::string to_text(const StageRecord& record, const std::filesystem::path& directory) {

@@ -6,11 +6,13 @@
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "rank_spread.hpp"
 #include "runtime/log/phase_summary.hpp"
 #include "runtime/posix/line_file.hpp"
+#include "score.hpp"
 
 namespace halomesh {
 
@@ -26,11 +28,15 @@ struct StepRecord {
 /// One pass over a validation set.
 struct EvaluationRecord {
   std::int64_t epoch = 0;
-  double mae = 0;
+  double score = 0;
   double loss = 0;
   std::int64_t samples = 0;
-  double seconds = 0;  ///< of wall time
+  double seconds = 0;        ///< of wall time
+  Score kind = Score::kMae;  ///< what `score` is
 };
+
+/// The score in a line of metrics.jsonl; none where there is no number of one.
+std::optional<Score> score_in(const nlohmann::json& line);
 
 /// The staging of a run's data: sums over all ranks.
 struct StageRecord {
@@ -71,7 +77,8 @@ class MetricsLog {
 
   /// Throws Error when the line cannot be written completely, e.g. because the disk is full.
   void step(const StepRecord& record);
-  void evaluation(const EvaluationRecord& record);
+  /// `classes`: of a segmentation, the quality of each.
+  void evaluation(const EvaluationRecord& record, std::span<const ClassQuality> classes = {});
   void stage(const StageRecord& record);
   /// Where the time of the steps since the last such line went.
   void phases(const PhaseSummary& summary);

@@ -142,7 +142,7 @@ void MlperfLog::staging_stop() {
 }
 
 void MlperfLog::optimizer(const std::string& name, const ScheduleOptions& schedule,
-                          double weight_decay, double dropout) {
+                          double weight_decay, std::optional<double> dropout) {
   const bool warms_up = schedule.warmup_epochs > 0 && schedule.warmup_initial > 0;
   const double factor = warms_up ? schedule.peak / schedule.warmup_initial : 1.0;
   add({kPoint, "opt_name", name, __LINE__});
@@ -160,7 +160,7 @@ void MlperfLog::optimizer(const std::string& name, const ScheduleOptions& schedu
   }
   if (version_ == MlperfVersion::kV07) return;
   add({kPoint, "opt_weight_decay", weight_decay, __LINE__});
-  add({kPoint, "dropout", dropout, __LINE__});
+  if (dropout) add({kPoint, "dropout", *dropout, __LINE__});
 }
 
 LineFile::Kept MlperfLog::kept_of(std::string_view text, const MlperfPoint& point,
@@ -240,8 +240,9 @@ void MlperfLog::epoch_stop(std::int64_t epoch) {
   add({kEnd, "epoch_stop", nullptr, __LINE__, epoch});
 }
 
-void MlperfLog::eval_error(std::int64_t epoch, double mae) {
-  add({kPoint, "eval_error", mae, __LINE__, epoch});
+void MlperfLog::eval_score(std::int64_t epoch, Score score, double value) {
+  const char* const key = higher_is_better(score) ? "eval_accuracy" : "eval_error";
+  add({kPoint, key, value, __LINE__, epoch});
 }
 
 void MlperfLog::run_stop(bool success) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/posix/line_file.hpp"
+#include "score.hpp"
 #include "src/nn/schedule.hpp"
 
 namespace halomesh {
@@ -67,9 +68,9 @@ class MlperfLog {
   void staging_stop();
   /// `name` is that of the optimizer, `schedule` as the rules describe it: base rate = peak,
   /// warm-up factor = peak / first rate, decay factor = the largest. Other decays have no keys
-  /// there and are left out.
+  /// there and are left out. Networks without dropout have none.
   void optimizer(const std::string& name, const ScheduleOptions& schedule, double weight_decay,
-                 double dropout);
+                 std::optional<double> dropout);
 
   /// From here on each line is in the file when the call returns. Damaged lines are removed, and a
   /// copy of the original file is kept (LineFile::damaged_path()). Throws Error naming the file
@@ -85,7 +86,8 @@ class MlperfLog {
   void eval_start(std::int64_t epoch);
   void eval_stop(std::int64_t epoch);
   void epoch_stop(std::int64_t epoch);
-  void eval_error(std::int64_t epoch, double mae);
+  /// `eval_error` for an MAE, `eval_accuracy` for others.
+  void eval_score(std::int64_t epoch, Score score, double value);
   /// status "success" when the target was reached, else "aborted". Once per run.
   void run_stop(bool success);
 

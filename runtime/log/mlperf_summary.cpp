@@ -110,10 +110,15 @@ void read_line(const Json& line, double target, Reading& reading, MlperfRun& run
   } else if (key == "eval_error" && line.contains("value") && line["value"].is_number()) {
     const double error = line["value"];
     if (error > 0) run.best_error = std::min(run.best_error.value_or(error), error);
+  } else if (key == "eval_accuracy" && line.contains("value") && line["value"].is_number()) {
+    const double accuracy = line["value"];
+    run.best_accuracy = std::max(run.best_accuracy.value_or(accuracy), accuracy);
   } else if (key == "resumed") {
     ++run.resumed;
   }
-  if (reading.run_stop && reading.success && run.best_error && *run.best_error <= target)
+  const bool good = (run.best_error && *run.best_error <= target) ||
+                    (run.best_accuracy && *run.best_accuracy >= target);
+  if (reading.run_stop && reading.success && good)
     run.end = MlperfEnd::kReached;
   else if (reading.run_stop)
     run.end = MlperfEnd::kMissed;

@@ -29,12 +29,13 @@ struct MlperfEpoch {
 struct MlperfRun {
   std::string name;
   MlperfEnd end = MlperfEnd::kUnfinished;
-  std::int64_t epochs = 0;           ///< started
-  std::optional<double> best_error;  ///< the lowest eval_error
-  double staging_s = 0;              ///< sum over all jobs of the run
-  std::optional<double> minutes;     ///< run_start to run_stop
-  std::int64_t resumed = 0;          ///< number of times that a job resumed it
-  double evaluation_s = 0;           ///< sum over all validations
+  std::int64_t epochs = 0;              ///< started
+  std::optional<double> best_error;     ///< the lowest eval_error
+  std::optional<double> best_accuracy;  ///< the highest eval_accuracy
+  double staging_s = 0;                 ///< sum over all jobs of the run
+  std::optional<double> minutes;        ///< run_start to run_stop
+  std::int64_t resumed = 0;             ///< number of times that a job resumed it
+  double evaluation_s = 0;              ///< sum over all validations
   std::vector<MlperfEpoch> finished;
   std::int64_t batch = 0, training_samples = 0, validation_samples = 0;  ///< 0: not in the log
 };

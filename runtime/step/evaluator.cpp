@@ -108,8 +108,8 @@ Evaluation evaluate(const ProcessMesh& mesh, Executor& executor, Loader& loader,
   }
   const Quality quality = loss.quality(terms.over(mesh.world()));
   const double seconds = mesh.world().max(MPI_Wtime() - begin);
-  return {quality.loss, mean_mae(quality.targets), quality.samples, seconds,
-          false,        quality.targets,           quality.classes};
+  return {quality.loss, quality.score,   quality.samples, seconds,
+          false,        quality.targets, quality.classes, loss.score()};
 }
 
 }  // namespace halomesh

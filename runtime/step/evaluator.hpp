@@ -19,12 +19,13 @@ namespace halomesh {
 /// Quality on a split, the same on every rank.
 struct Evaluation {
   double loss = 0;
-  double mae = 0;  ///< of a regression: mean absolute error over samples and targets
+  double score = 0;
   std::int64_t samples = 0;
   double seconds = 0;
   bool stopped = false;                  ///< before the end: then the other members are meaningless
   std::vector<TargetQuality> targets{};  ///< of a regression
   std::vector<ClassQuality> classes{};   ///< of a segmentation
+  Score kind = Score::kMae;              ///< what `score` is
 };
 
 /// Receives predictions on each part that owns some of the network's output: the numbers of the

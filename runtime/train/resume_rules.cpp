@@ -14,16 +14,6 @@ namespace {
 using enum ChangeRule;
 
 constexpr std::array kRules = std::to_array<ResumeRule>({
-    {"model", kNever},
-    {"input", kNever},
-    {"kernel", kNever},
-    {"filters", kNever},
-    {"conv-layers", kNever},
-    {"average", kNever},
-    {"batch-norm", kNever},
-    {"fc", kNever},
-    {"targets", kNever},
-    {"standardize", kNever},
     {"seed", kNever},
     {"batch", kNever},
     {"shuffle", kNever},
@@ -53,17 +43,14 @@ constexpr std::array kRules = std::to_array<ResumeRule>({
     {"epsilon", kAllowed},
     {"lars-coefficient", kAllowed},
     {"lars-biases", kAllowed},
-    {"dropout", kAllowed},
     {"augment", kAllowed},
     {"precision", kAllowed},
     {"parts", kFree},
-    {"cuts", kFree},
-    {"channel-cuts", kFree},
-    {"kernels", kFree},
     {"reduction", kFree},
     {"accumulate", kFree},
     {"epochs", kFree},
     {"steps", kFree},
+    {"target-score", kFree},
     {"target-mae", kFree},
     {"wall-limit", kFree},
     {"evaluate-every", kFree},
@@ -113,15 +100,23 @@ bool same_value(const std::string& a, const std::string& b) {
   return !numbers.empty() && numbers == numbers_in(b);
 }
 
+/// The network's rules come first.
+std::vector<ResumeRule> with_rules_of(std::span<const ResumeRule> network) {
+  std::vector<ResumeRule> rules(network.begin(), network.end());
+  rules.insert(rules.end(), kRules.begin(), kRules.end());
+  return rules;
+}
+
 }  // namespace
 
 std::span<const ResumeRule> resume_rules() { return kRules; }
 
-std::string describe_resume_rules() {
-  const auto names = [](ChangeRule rule) {
+std::string describe_resume_rules(std::span<const ResumeRule> network) {
+  const std::vector<ResumeRule> rules = with_rules_of(network);
+  const auto names = [&](ChangeRule rule) {
     std::string text;
     std::size_t line = 0;
-    for (const ResumeRule& r : kRules) {
+    for (const ResumeRule& r : rules) {
       if (r.rule != rule) continue;
       const bool wraps = text.size() - line + r.name.size() > 78;
       text += text.empty() ? "" : wraps ? ",\n    " : ", ";
@@ -137,7 +132,8 @@ std::string describe_resume_rules() {
       names(kNever), names(kAllowed), names(kFree));
 }
 
-SettingChanges compare_settings(const Settings& recorded, const Settings& now) {
+SettingChanges compare_settings(const Settings& recorded, const Settings& now,
+                                std::span<const ResumeRule> network) {
   const auto value_of = [](const Settings& settings, std::string_view name) {
     const auto found = settings.find(std::string(name));
     return found == settings.end() ? std::string("(none)") : found->second;
@@ -145,7 +141,7 @@ SettingChanges compare_settings(const Settings& recorded, const Settings& now) {
   // Checkpoints of older versions record neither the rate nor the settings added with it.
   const bool complete = recorded.contains("lr");
   SettingChanges changes;
-  for (const ResumeRule& r : kRules) {
+  for (const ResumeRule& r : with_rules_of(network)) {
     const std::string before = value_of(recorded, r.name), after = value_of(now, r.name);
     if (r.rule == kFree || same_value(before, after)) continue;
     if (!complete && before == "(none)")

@@ -22,14 +22,14 @@ struct ResumeRule {
   ChangeRule rule;
 };
 
-/// The rules of all settings of a training run. Those that are not kFree are recorded in
-/// checkpoints.
+/// The rules of all settings of a training run but the network's options. Those that are not kFree
+/// are recorded in checkpoints.
 std::span<const ResumeRule> resume_rules();
 
-/// The rules as the paragraphs of a help page.
-std::string describe_resume_rules();
+/// These rules and those of the network's options as the paragraphs of a help page.
+std::string describe_resume_rules(std::span<const ResumeRule> network);
 
-/// Settings by the names of resume_rules().
+/// Settings by the names of the rules.
 using Settings = std::map<std::string, std::string>;
 
 /// The settings that differ between a checkpoint and the run that resumes from it.
@@ -40,6 +40,8 @@ struct SettingChanges {
 };
 
 /// Compares the values of kNever and kAllowed settings, not their texts: "0.50" equals "0.5".
-SettingChanges compare_settings(const Settings& recorded, const Settings& now);
+/// `network`: the rules of the network's options.
+SettingChanges compare_settings(const Settings& recorded, const Settings& now,
+                                std::span<const ResumeRule> network);
 
 }  // namespace halomesh

@@ -161,7 +161,8 @@ std::vector<std::string> Trainer::resume(const TrainingState& state) {
     settings.try_emplace("optimizer", "sgd");  // the only one of older versions
     return settings;
   };
-  const SettingChanges changes = compare_settings(settings_of(state), settings_of(current_state()));
+  const SettingChanges changes =
+      compare_settings(settings_of(state), settings_of(current_state()), options_.model_rules);
   const std::string different = "checkpoint was written with different settings: ";
   require(changes.refused.empty(), different + joined(changes.refused, ", "),
           "give the same options and data to resume, start from its parameters with --init-from "
@@ -212,8 +213,8 @@ bool Trainer::evaluation_due() const {
 }
 
 bool Trainer::target_reached() const {
-  return options_.target_mae > 0 && evaluated_step_ == step_ &&
-         result_.last_evaluation->mae <= options_.target_mae;
+  return evaluated_step_ == step_ &&
+         reaches(loss_.score(), result_.last_evaluation->score, options_.target_score);
 }
 
 void Trainer::append_epochs() {
@@ -284,13 +285,15 @@ bool Trainer::evaluate_now(std::int64_t epoch) {
   if (evaluation.stopped) return false;
   mllog_.eval_stop(epoch);
   if (step_ > 0 && step_ % steps_per_epoch() == 0) mllog_.epoch_stop(epoch);
-  mllog_.eval_error(epoch, evaluation.mae);
+  mllog_.eval_score(epoch, evaluation.kind, evaluation.score);
   wall_limit_.evaluation_took(evaluation.seconds);
-  metrics_.evaluation(
-      {epoch, evaluation.mae, evaluation.loss, evaluation.samples, evaluation.seconds});
-  progress_.message(fmt::format(
-      "epoch {}, step {}: validation MAE {:g}, loss {:g} ({} samples, {:g} s)", epoch + 1, step_,
-      evaluation.mae, evaluation.loss, evaluation.samples, evaluation.seconds));
+  metrics_.evaluation({epoch, evaluation.score, evaluation.loss, evaluation.samples,
+                       evaluation.seconds, evaluation.kind},
+                      evaluation.classes);
+  progress_.message(
+      fmt::format("epoch {}, step {}: validation {} {:g}, loss {:g} ({} samples, {:g} s)",
+                  epoch + 1, step_, title_of(evaluation.kind), evaluation.score, evaluation.loss,
+                  evaluation.samples, evaluation.seconds));
   if (!result_.first_evaluation) result_.first_evaluation = evaluation;
   result_.last_evaluation = evaluation;
   evaluated_step_ = step_;
@@ -398,7 +401,8 @@ void Trainer::open_logs() {
   if (evaluated) {
     EvaluationRecord before = metrics_.evaluation_before().value_or(EvaluationRecord{});
     world.broadcast(std::as_writable_bytes(std::span(&before, 1)), 0);
-    result_.last_evaluation = Evaluation{before.loss, before.mae, before.samples, before.seconds};
+    result_.last_evaluation = Evaluation{
+        before.loss, before.score, before.samples, before.seconds, false, {}, {}, before.kind};
     result_.first_evaluation = result_.last_evaluation;
     evaluated_step_ = step_;
     wall_limit_.evaluation_took(before.seconds);

@@ -49,7 +49,7 @@ struct TrainerOptions {
   std::vector<GradientSkip> skips;         ///< ascending
   bool reproducible = false;               ///< see GradientRules; metrics of validations as well
   ScheduleOptions schedule;
-  double target_mae = 0;              ///< stops once a validation reaches it; 0: never
+  double target_score = 0;            ///< stops once a validation reaches it; 0: never
   std::int64_t evaluate_every = 1;    ///< epochs between validations; 0: never
   bool evaluate_first = false;        ///< validate before the first step
   std::int64_t checkpoint_every = 0;  ///< steps between checkpoints; 0: at each epoch's end
@@ -59,9 +59,10 @@ struct TrainerOptions {
   std::filesystem::path out;          ///< directory of metrics.jsonl, mllog.txt and checkpoints/
   const DirectoryLock* lock = nullptr;  ///< of `out`, checked before each checkpoint; null: none
   MlperfLog* mllog = nullptr;  ///< owned by the caller and must outlive the trainer; null: none
-  RunTimeline* timeline = nullptr;  ///< owned by the caller like `mllog`; null: no trace
-  Settings model;                   ///< stored in checkpoints, to rebuild the network
-  Settings other;                   ///< stored as well: other settings that affect the curve
+  RunTimeline* timeline = nullptr;      ///< owned by the caller like `mllog`; null: no trace
+  Settings model;                       ///< stored in checkpoints, to rebuild the network
+  std::vector<ResumeRule> model_rules;  ///< what of these may change when resuming
+  Settings other;                       ///< stored as well: other settings that affect the curve
   bool allow_changes = false;  ///< resume() accepts other settings where resume_rules() allow it
   std::string program;         ///< name and version, stored in checkpoints
 };

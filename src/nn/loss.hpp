@@ -8,16 +8,11 @@
 #include <span>
 #include <vector>
 
+#include "score.hpp"
 #include "src/nn/target_errors.hpp"
 #include "src/nn/tensor.hpp"
 
 namespace halomesh {
-
-/// The quality of one class of voxels: ratios of each whole sample, averaged over samples.
-struct ClassQuality {
-  double iou = 0;   ///< |A and B| / |A or B| for voxels A of the class and B predicted to be of it
-  double dice = 0;  ///< 2 |A and B| / (|A| + |B|)
-};
 
 /// The quality of predictions over samples.
 struct Quality {
@@ -25,6 +20,7 @@ struct Quality {
   std::int64_t samples = 0;
   std::vector<TargetQuality> targets{};  ///< of a regression
   std::vector<ClassQuality> classes{};   ///< of a segmentation
+  double score = 0;                      ///< Loss::score()
 };
 
 /// A loss, the mean over the samples of the global batch of a function of each sample. Views of the
@@ -62,6 +58,8 @@ class Loss {
   virtual double gradient(ConstView output, AnyConstView target, std::span<const double> sums,
                           std::int64_t global_batch, View diff) = 0;
 
+  /// What networks with this loss are judged by.
+  virtual Score score() const = 0;
   /// Turns the sums of one whole sample into terms that are added up over samples.
   virtual void conclude(std::span<double> /*sums*/) const {}
   /// From the terms of all samples, of which there must be at least one.

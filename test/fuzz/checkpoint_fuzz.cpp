@@ -60,7 +60,7 @@ class Network {
     std::filesystem::rename(file, path);
     for (const LoadWhat what : {LoadWhat::kAll, LoadWhat::kParametersOnly})
       attempt([&] { load_checkpoint(mesh_, geometry_, parameters_, path, what); });
-    attempt([&] { compare_settings(read_state(path).run, {{"lr", "0.5"}, {"batch", "8"}}); });
+    attempt([&] { compare_settings(read_state(path).run, {{"lr", "0.5"}, {"batch", "8"}}, {}); });
     attempt([&] { load_latest_checkpoint(mesh_, geometry_, parameters_, directory); });
   }
   /// The parameters and what the optimizer keeps of them, each as its datasets hold it.

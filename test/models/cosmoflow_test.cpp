@@ -392,9 +392,14 @@ TEST_CASE("the smallest input that five blocks can halve is 32; odd extents lose
 }
 
 TEST_CASE("networks are created by name") {
-  CHECK(network_names() == std::vector<std::string>{"cosmoflow"});
-  CHECK(make_network("cosmoflow", {}).layers().size() == 13);
-  CHECK(refusal([] { make_network("resnet", {}); }).find("'resnet'") != std::string::npos);
+  CHECK(network_names().front() == "cosmoflow");
+  const Network& network = network_named("cosmoflow");
+  const Model model = network.make(network.defaults());
+  CHECK(model.layers().size() == 13);
+  CHECK(model.geometry({1, 1, 1}).parameter_count() == 5597604);
+  CHECK(model.input_type() == network.input_type);
+  CHECK(network.make_loss(network.defaults(), {4, 1, 1, 1})->target_shape() == Shape{4, 1, 1, 1});
+  CHECK(refusal([] { network_named("resnet"); }).find("'resnet'") != std::string::npos);
 }
 
 }  // namespace

@@ -10,13 +10,7 @@ Each run has one step per epoch over all samples, so their order changes nothing
 a checkpoint after each step. From one to the next, v_k = m v_(k-1) + rate g_k gives back all
 gradients. All runs start from the weights of one checkpoint.
 
-Tolerances. Let u = 2^-24. A fp32 sum of n terms makes n roundings of relative size u whose signs
-are independent, so that its error is sqrt(n) u of its typical size, and beyond SIGMAS times
-that with probability 2 exp(-SIGMAS^2 / 2) (Higham and Mary, SIAM J. Sci. Comput. 41 (2019), A2815).
-Errors of successive layers add, to first order. A gradient of layer l has passed all layers
-forward, those after l backward, and the sum over samples and voxels: its allowance is SIGMAS u
-times the sum of sqrt(n) of these. The size that it is relative to is that of its last sum without
-cancellation: the gradient that the sizes of the layer's input and output gradient would give.
+Tolerances are those of torch_check.py.
 """
 import json
 import math
@@ -39,6 +33,8 @@ try:
     import h5py
     import numpy
     import torch
+
+    from torch_check import ROUNDING, SIGMAS, excess, judge, sizes_of
 except ImportError as missing:
     print(f"skipped: {missing}; Debian has python3-torch, python3-h5py and python3-numpy\n"
           f"0 passed, 0 failed, {CASES} skipped")
@@ -48,7 +44,6 @@ EXTENTS, CHANNELS, BATCH, TARGETS = (24, 16, 10), 4, 4, 4  # three extents: an a
 FILTERS, CONV_LAYERS, DENSE = 4, 3, (16, 8)
 STEPS, RATE, MOMENTUM = 10, 2.0**-8, float(numpy.float32(0.9))  # as fp32 holds them
 SEEDS = {2: 4, 3: 9}  # of first weights: such that no step comes near a kink, which is a case
-ROUNDING, SIGMAS = 2.0**-24, 4.0
 LAYERS = ("conv1", "conv2", "conv3", "fc1", "fc2", "fc3")
 KEYS = [f"{layer}.{kind}" for layer in LAYERS for kind in ("weight", "bias")]
 
@@ -126,15 +121,6 @@ def load(net, weights):
     return net
 
 
-def sizes_of(tensor):
-    """What the rounding errors of a tensor's elements are relative to: an element that is small
-    because its terms cancelled has the error of a typical one; a zero (padding, or a voxel that is
-    no maximum) has none."""
-    sizes = tensor.abs()
-    typical = sizes[sizes > 0].pow(2).mean().sqrt()
-    return torch.where(sizes > 0, sizes.clamp(min=typical.item()), sizes)
-
-
 def reference_step(net, x, y):
     """Loss, its allowance, gradients and their allowances by key, and how near a kink came in units
     of what fp32 may be off by there. Leaves gradients in `net`."""
@@ -209,22 +195,6 @@ def checkpoint(out, step, trees=("parameters", "optimizer")):
 
 
 # --- comparison
-def excess(value, expected, allowance):
-    """Errors in units of their allowance, in one row."""
-    error = numpy.abs(numpy.asarray(value, "f8") - expected)
-    # A tap that meets only padding has no gradient, and none is allowed: 0 of 0.
-    with numpy.errstate(divide="ignore", invalid="ignore"):
-        return numpy.where(error == 0, 0.0, error / allowance).ravel()
-
-
-def judge(name, rows):
-    errors = numpy.concatenate(rows)
-    good = bool(errors.size > 0 and (errors <= 1).all())
-    print(f"{'ok  ' if good else 'FAIL'} {name}: {errors.size} values, largest error "
-          f"{errors.max():.3g} of what is allowed", flush=True)
-    return good
-
-
 def sgd_run(kernel, start, x, y):
     """Weights after all steps of PyTorch's own optimizer, what fp32 may be off by, and how near a
     kink came.

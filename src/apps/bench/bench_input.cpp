@@ -11,8 +11,8 @@
 
 namespace halomesh {
 
-GeneratedReader::GeneratedReader(std::uint64_t seed, const Shape& shape)
-    : seed_(seed), shape_(shape) {
+GeneratedReader::GeneratedReader(std::uint64_t seed, const Shape& shape, std::int64_t classes)
+    : seed_(seed), shape_(shape), classes_(narrow<std::uint32_t>(classes)) {
   std::array<std::int16_t, 256> quantiles{};
   std::int16_t count = 0;
   double probability = std::exp(-1.0), below = probability;
@@ -51,12 +51,24 @@ void GeneratedReader::fill(std::int64_t sample, TensorView<T> dst,
     }
 }
 
+void GeneratedReader::fill_labels(std::int64_t sample, TensorView<std::uint8_t> labels) const {
+  const CounterRng rng(seed_, RandomUse::kSynth, narrow<std::uint32_t>(sample), 2);
+  const Box& box = labels.span;
+  std::uint8_t* out = labels.data;
+  for (std::int64_t d = box.lo[kD]; d < box.hi[kD]; ++d)
+    for (std::int64_t h = box.lo[kH]; h < box.hi[kH]; ++h)
+      for (std::int64_t w = box.lo[kW]; w < box.hi[kW]; ++w)
+        *out++ = static_cast<std::uint8_t>(
+            rng.block(static_cast<std::uint64_t>((d * shape_.h + h) * shape_.w + w))[0] % classes_);
+}
+
 void GeneratedReader::read(std::int64_t sample, AnyView dst, AnyView targets) {
   if (dst.type == DataType::kInt16)
     fill(sample, dst.as<std::int16_t>(), counts_);
   else
     fill(sample, dst.as<float>(), logarithms_);
   if (targets.span.empty()) return;
+  if (targets.type == DataType::kUint8) return fill_labels(sample, targets.as<std::uint8_t>());
   const CounterRng rng(seed_, RandomUse::kSynth, narrow<std::uint32_t>(sample), 2);
   for (std::int64_t t = targets.span.lo[kC]; t < targets.span.hi[kC]; ++t)
     targets.as<float>().at(0, t, 0, 0, 0) = 2 * rng.uniform(static_cast<std::uint64_t>(t)) - 1;

@@ -15,12 +15,13 @@ namespace halomesh {
 
 /// Every voxel holds a Poisson-distributed count of mean 1 (the quantiles (k + 1/2) / 256). Each
 /// row of a sample is copied from a random offset of one table of such counts, a function of (seed,
-/// sample, row): a part reads the same values as from the whole sample. Targets are uniform in [-1,
-/// 1). Costs one copy per voxel, like staged samples, so that the measurement is not dominated by
-/// generating input.
+/// sample, row): a part reads the same values as from the whole sample. Scalar targets are uniform
+/// in
+/// [-1, 1), labels of voxels uniform in [0, classes). Costs one copy per voxel, like staged
+/// samples, so that the measurement is not dominated by generating input.
 class GeneratedReader final : public SampleReader {
  public:
-  GeneratedReader(std::uint64_t seed, const Shape& shape);
+  GeneratedReader(std::uint64_t seed, const Shape& shape, std::int64_t classes = 1);
 
   void read(std::int64_t sample, AnyView dst, AnyView targets) override;
 
@@ -28,10 +29,13 @@ class GeneratedReader final : public SampleReader {
   template <class T>
   void fill(std::int64_t sample, TensorView<T> dst, const std::vector<T>& table) const;
 
+  void fill_labels(std::int64_t sample, TensorView<std::uint8_t> labels) const;
+
   static constexpr std::int64_t kOffsets = 1 << 16;  // places in the table where rows may begin
 
   std::uint64_t seed_;
   Shape shape_;
+  std::uint32_t classes_;
   std::vector<std::int16_t> counts_;
   std::vector<float> logarithms_;
 };

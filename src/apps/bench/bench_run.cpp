@@ -17,7 +17,6 @@
 #include "src/apps/bench/idle_loader.hpp"
 #include "src/apps/options/model_options.hpp"
 #include "src/apps/train/network_on_mesh.hpp"
-#include "src/nn/losses/mean_squared_error.hpp"
 #include "src/nn/optimizers/sgd.hpp"
 #include "trace.hpp"
 
@@ -38,7 +37,7 @@ class MeasuredTraining {
         seed_(plan.seed),
         local_(local),
         trace_(kEventsOfAStep),
-        loss_(network.geometry.tensors().back().shape),
+        loss_(*network.loss),
         training_(network.mesh, network.model, network.geometry, network.parameters, optimizer_,
                   loss_, local, &trace_, reduction, {1, 0, plan.payload, plan.reproducible}) {
     training_.executor().set_sending(plan.sending);
@@ -47,11 +46,15 @@ class MeasuredTraining {
                          loss_.target_box(executor().output().span),
                          local,
                          network.model.input_type(),
-                         network.mesh.replica()};
+                         network.mesh.replica(),
+                         loss_.target_shape(),
+                         loss_.target_type()};
     if constexpr (!simulation::kOn)
       if (computes)
         loader_ = std::make_unique<DirectLoader>(
-            std::make_unique<GeneratedReader>(plan.seed, network.model.input()), spec);
+            std::make_unique<GeneratedReader>(plan.seed, network.model.input(),
+                                              network.geometry.tensors().back().shape.c),
+            spec);
     if (loader_ == nullptr) loader_ = std::make_unique<IdleLoader>(spec);
     loader_->append(order(plan.warm_up + plan.steps).validation());
   }
@@ -76,7 +79,7 @@ class MeasuredTraining {
   std::int64_t local_, step_ = 0;
   Trace trace_;
   Sgd optimizer_;
-  MeanSquaredError loss_;
+  Loss& loss_;
   TrainingStep training_;
   std::unique_ptr<Loader> loader_;
 };

@@ -204,12 +204,14 @@ void Calibration::network() {
 void Calibration::input() {
   const auto directory = options_.get<std::string>("data");
   if (directory.empty()) return say("input: not measured without --data");
-  const auto shape = options_.get<Shape>("input");
-  const auto set =
-      open_dataset(world_, directory, "train", shape, options_.get<std::int64_t>("targets"));
+  const NetworkSpec spec = network_spec(options_);
+  const Model model = make_model(spec);
+  const Shape shape = model.input();
+  const auto loss = spec.make_loss(model.geometry({1, 1, 1}).tensors().back().shape);
+  const auto set = open_dataset(world_, directory, "train", shape, loss->target_shape().c);
   const std::unique_ptr<SampleReader> reader = set->reader();
-  Tensor sample(Box::whole(shape), 1, DataType::kInt16);
-  std::vector<float> targets(static_cast<std::size_t>(set->targets()));
+  Tensor sample(Box::whole(shape), 1, model.input_type());
+  Tensor targets(Box::whole(set->target_shape()), 1, set->target_type());
   const double limit_s = std::min(4.0, left_s() / 8);
   const Clock clock;
   const ReadCounts before = read_counts();
@@ -217,11 +219,11 @@ void Calibration::input() {
   std::vector<std::string> errors = on_every_rank(world_, [&] {
     for (; samples == 0 || clock.seconds() < limit_s; ++samples)
       reader->read((world_.rank() + samples * world_.size()) % set->size(), sample.any_view(),
-                   scalars(targets));
+                   targets.any_view());
     return std::string();
   });
   const ReadCounts read = read_counts() - before;
-  const auto voxels = static_cast<double>(samples * shape.volume() * 2);
+  const auto voxels = static_cast<double>(samples * shape.volume() * size_of(model.input_type()));
   const double decode_s = world_.sum(clock.seconds() - read.seconds());
   const double read_s = world_.sum(read.seconds());
   InputRates rates;

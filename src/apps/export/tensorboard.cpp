@@ -60,6 +60,10 @@ const TensorboardEvent* last_step_of(const RunFiles& run, std::int64_t epoch,
   return &steps[static_cast<std::size_t>(after - records.begin()) - 1];
 }
 
+const char* eval_tag(Score kind) {
+  return kind == Score::kMae ? "eval/mae" : kind == Score::kDice ? "eval/dice" : "eval/iou";
+}
+
 void add_evaluations(const RunFiles& run, const std::vector<TensorboardEvent>& steps,
                      std::vector<TensorboardEvent>& events) {
   const auto& all = run.evaluations();
@@ -75,7 +79,7 @@ void add_evaluations(const RunFiles& run, const std::vector<TensorboardEvent>& s
       event.step = last->step;
       if (event.wall_time <= 0) event.wall_time = last->wall_time + finite(record.seconds);
     }
-    add(event.scalars, "eval/mae", record.mae);
+    add(event.scalars, eval_tag(record.kind), record.score);
     add(event.scalars, "eval/loss", record.loss);
     events.push_back(std::move(event));
   }

@@ -30,11 +30,11 @@ struct TensorboardSession {
   std::vector<TensorboardEvent> events;
 };
 
-/// The curves of a run: train/loss, train/lr, eval/mae, eval/loss, speed/samples_per_s (where
-/// run.json has the batch) and time/{compute,halo,reduction,input}, seconds per step. A session
-/// begins with the run and wherever steps are missing because a run was resumed. Values that were
-/// not finite are left out. Lines without a time count as written as long after the line before as
-/// they took.
+/// The curves of a run: train/loss, train/lr, eval/mae (or eval/dice, eval/iou), eval/loss,
+/// speed/samples_per_s (where run.json has the batch) and time/{compute,halo,reduction,input},
+/// seconds per step. A session begins with the run and wherever steps are missing because a run was
+/// resumed. Values that were not finite are left out. Lines without a time count as written as long
+/// after the line before as they took.
 std::vector<TensorboardSession> tensorboard_sessions(const RunFiles& run);
 
 /// Writes one file per session to `directory`, which is created, and returns their paths. The names

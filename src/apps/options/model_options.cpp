@@ -3,7 +3,11 @@
 #include "src/apps/options/model_options.hpp"
 
 #include <algorithm>
-#include <vector>
+#include <set>
+#include <stdexcept>
+#include <type_traits>
+#include <utility>
+#include <variant>
 
 #include "models/registry.hpp"
 #include "src/apps/options/standardize_option.hpp"
@@ -12,68 +16,113 @@
 namespace halomesh {
 namespace {
 
+constexpr const char* kModel = "model";
+constexpr const char* kInput = "input";
 /// Define how the network is computed, not what: not stored in checkpoints.
 constexpr const char* kCuts = "cuts";
 constexpr const char* kChannelCuts = "channel-cuts";
-constexpr const char* kKernels = "kernels";
-constexpr const char* kStandardize = "standardize";
-constexpr const char* kAverage = "average";
-constexpr const char* kBatchNorm = "batch-norm";
 constexpr const char* kUseVersionOfFile = "use the version of halomesh that wrote the file";
 
-GradientKernels kernels_named(const std::string& name) {
-  if (name == "sparse") return GradientKernels::kSparse;
-  if (name == "winograd") return GradientKernels::kWinograd;
-  return name == "dense" ? GradientKernels::kDense : GradientKernels::kAuto;
+std::string text_of(const NetworkValue& value) {
+  return std::visit([](const auto& v) { return to_text(v); }, value);
+}
+
+/// Declares an option with the help page's text `help`.
+void declare(Options& options, const NetworkOption& option, const std::string& help) {
+  if (!option.choices.empty()) {
+    options.add_choice(option.name, option.choices, std::get<std::string>(option.fallback), help);
+  } else {
+    std::visit(
+        [&](const auto& value) { options.add(option.name, option.placeholder, value, help); },
+        option.fallback);
+    if (!option.implicit.empty()) options.implicit(option.implicit);
+  }
+  if (option.at_least) options.at_least(*option.at_least);
+  if (option.at_most) options.at_most(*option.at_most);
+  if (option.below) options.below(*option.below);
+}
+
+/// The option's help, and what it is to networks after `first` that have one of the same name.
+std::string help_of(const NetworkOption& option, const Network& first) {
+  std::string help = option.help;
+  for (const Network* other : networks()) {
+    const NetworkOption* const same = other->option(option.name);
+    if (other == &first || same == nullptr) continue;
+    if (same->fallback.index() != option.fallback.index() || same->role != option.role)
+      throw std::logic_error("option " + option.name + " is of two kinds");
+    help += "; " + other->name + ": " + same->help;
+    if (same->fallback != option.fallback) help += ", default " + text_of(same->fallback);
+  }
+  return help;
+}
+
+/// Of the input, where networks differ.
+std::string input_help() {
+  std::string help = "extents and channels of a sample";
+  for (const Network* other : networks())
+    if (other->input != networks().front()->input)
+      help += fmt::format("; default of {}: {}", other->name, other->input);
+  return help;
+}
+
+std::string names_with(const std::string& option) {
+  std::string names;
+  for (const Network* network : networks())
+    if (network->option(option) != nullptr) names += (names.empty() ? "" : ", ") + network->name;
+  return names;
+}
+
+bool is_on_command_line(const Options& options, const std::string& name) {
+  return std::any_of(options.given().begin(), options.given().end(),
+                     [&](const Options::Given& given) { return given.name == name; });
+}
+
+/// Refuses the options of other networks, and puts this one's defaults where nothing is given.
+void choose_network(Options& options) {
+  const Network& chosen = network_named(options.get<std::string>(kModel));
+  for (const Network* other : networks())
+    for (const NetworkOption& option : other->options) {
+      if (chosen.option(option.name) != nullptr) continue;
+      if (options.is_given(option.name))
+        throw UsageError(
+            fmt::format("{}{}: the network {} has no such option",
+                        is_on_command_line(options, option.name) ? "--" : "", option.name,
+                        chosen.name),
+            fmt::format("leave it out; it is one of --model {}", names_with(option.name)));
+      options.leave_out(option.name);
+    }
+  for (const NetworkOption& option : chosen.options)
+    if (!options.is_given(option.name)) options.replace(option.name, text_of(option.fallback));
+  if (!options.is_given(kInput)) options.replace(kInput, to_text(chosen.input));
 }
 
 }  // namespace
 
 void add_model_options(Options& options) {
-  const CosmoFlowOptions d;
   options.group("Network")
-      .add_choice("model", network_names(), "cosmoflow", "network architecture")
-      .add<Shape>("input", "DxHxWxC", d.input, "extents and channels of a sample")
+      .add_choice(kModel, network_names(), networks().front()->name, "network architecture")
+      .add<Shape>(kInput, "DxHxWxC", networks().front()->input, input_help())
       .at_most(65536)
-      .add<std::int64_t>("kernel", "K", d.kernel,
-                         "kernel size along each axis; MLPerf HPC v0.7: 2, v1.0: 3")
-      .at_least(1)
-      .at_most(1024)
-      .add<std::int64_t>("filters", "F", d.filters,
-                         "filters of conv1; each further convolution doubles them")
-      .at_least(1)
-      .add<std::int64_t>("conv-layers", "L", d.conv_layers, "number of convolution blocks")
-      .at_least(1)
-      .add<bool>(kAverage, "on|off", d.average,
-                 "average the features of the last convolution over space, so that the dense "
-                 "layers do not know places; not in the published network")
-      .add<std::int64_t>(kBatchNorm, "N", d.batch_norm,
-                         "normalize each feature after each convolution over N consecutive samples "
-                         "of the global batch; 0: off, as published")
-      .at_least(0)
-      .add<std::vector<std::int64_t>>("fc", "N,N", d.fc, "sizes of the hidden dense layers")
-      .at_least(1)
-      .add<std::int64_t>("targets", "T", d.targets, "number of values to predict")
-      .at_least(1)
-      .add<double>("dropout", "P", d.dropout, "dropout probability after each hidden dense layer")
-      .at_least(0)
-      .below(1)
-      .add<std::string>(kStandardize, "on|off", "off",
-                        "subtract from log(1+x) the mean of its channel over training samples, and "
-                        "divide by the standard deviation; a checkpoint keeps the numbers")
-      .implicit("on")
       .add<std::string>(kCuts, "CUTS", "auto",
                         "how convolutions are cut over the parts of a sample: auto: in space, by "
                         "output channels or both, as costs least; space; channels: all of one "
                         "kind; or a list of blocks of space x groups of channels, e.g. "
                         "conv4:4x2,conv5:1x8, with all others in space")
       .add<bool>(kChannelCuts, "on|off", true,
-                 "older form of --cuts, which overrides it: on: auto, off: space")
-      .add_choice(
-          kKernels, {"auto", "sparse", "winograd", "dense"}, "auto",
-          "convolutions: sparse: gradients from the maxima of the pooling windows alone; "
-          "winograd: forward by Winograd's minimal filtering (fp32); dense: oneDNN's kernels; "
-          "auto: whichever of these cost less");
+                 "older form of --cuts, which overrides it: on: auto, off: space");
+  std::set<std::string> declared;
+  for (const Network* network : networks()) {
+    options.group(fmt::format("Network {}: {}", network->name, network->summary));
+    for (const NetworkOption& option : network->options)
+      if (declared.insert(option.name).second) declare(options, option, help_of(option, *network));
+  }
+  options.then(choose_network);
+}
+
+std::string network_with(const std::string& name) {
+  for (const Network* network : networks())
+    if (network->option(name) != nullptr) return network->name;
+  return networks().front()->name;
 }
 
 DataType precision_named(const std::string& name) {
@@ -87,40 +136,39 @@ DataType precision_named(const std::string& name) {
   return DataType::kBfloat16;
 }
 
-Model make_model(const Options& options, DataType precision, bool reproducible) {
-  CosmoFlowOptions o;
-  o.precision = precision;
-  o.input_type = DataType::kInt16;
-  o.input = options.get<Shape>("input");
-  o.kernel = options.get<std::int64_t>("kernel");
-  o.filters = options.get<std::int64_t>("filters");
-  o.conv_layers = options.get<std::int64_t>("conv-layers");
-  o.average = options.get<bool>(kAverage);
-  o.batch_norm = options.get<std::int64_t>(kBatchNorm);
-  o.fc = options.get<std::vector<std::int64_t>>("fc");
-  o.targets = options.get<std::int64_t>("targets");
-  o.dropout = options.get<double>("dropout");
-  o.cuts = parse_cuts(options.get<std::string>(kCuts));
+NetworkSpec network_spec(const Options& options, DataType precision, bool reproducible) {
+  const Network& network = network_named(options.get<std::string>(kModel));
+  NetworkSettings settings = network.defaults();
+  settings.input = options.get<Shape>(kInput);
+  for (auto& [name, value] : settings.values)
+    std::visit([&options, &option = name](
+                   auto& v) { v = options.get<std::remove_reference_t<decltype(v)>>(option); },
+               value);
+  settings.cuts = parse_cuts(options.get<std::string>(kCuts));
   if (!options.is_given(kCuts) && !options.get<bool>(kChannelCuts))
-    o.cuts.kind = CutSetting::Kind::kSpace;
-  o.kernels = reproducible ? GradientKernels::kReproducible
-                           : kernels_named(options.get<std::string>(kKernels));
-  Model model = make_network(options.get<std::string>("model"), o);
-  model.scale_counts(parse_standardization(options.get<std::string>(kStandardize), o.input.c));
+    settings.cuts.kind = CutSetting::Kind::kSpace;
+  settings.precision = precision;
+  settings.reproducible = reproducible;
+  return {&network, std::move(settings)};
+}
+
+Model make_model(const NetworkSpec& spec) {
+  Model model = spec.make();
+  if (spec.network->option(kStandardizeOption) != nullptr)
+    model.scale_counts(
+        parse_standardization(spec.settings.get<std::string>(kStandardizeOption), model.input().c));
   return model;
 }
 
 std::map<std::string, std::string> model_settings(const Options& options) {
-  Options model("", "");
-  add_model_options(model);
   std::map<std::string, std::string> settings;
-  for (const std::string& name : model.names())
-    if (name != kCuts && name != kChannelCuts && name != kKernels)
-      settings[name] = options.get<std::string>(name);
-  // Checkpoints without them can be read by versions that do not know them.
-  for (const char* const name : {kStandardize, kAverage})
-    if (settings[name] == "off") settings.erase(name);
-  if (settings[kBatchNorm] == "0") settings.erase(kBatchNorm);
+  for (const char* const name : {kModel, kInput}) settings[name] = options.get<std::string>(name);
+  for (const NetworkOption& option : network_named(settings[kModel]).options) {
+    const auto value = options.get<std::string>(option.name);
+    if (option.role == NetworkOption::Role::kComputing) continue;
+    if (option.stored_at_default || value != text_of(option.fallback))
+      settings[option.name] = value;
+  }
   return settings;
 }
 
@@ -147,6 +195,22 @@ Options options_of_settings(const std::map<std::string, std::string>& settings,
                 kUseVersionOfFile);
   }
   return options;
+}
+
+std::vector<ResumeRule> network_resume_rules() {
+  std::vector<ResumeRule> rules{{kModel, ChangeRule::kNever}, {kInput, ChangeRule::kNever}};
+  std::set<std::string> ruled;
+  for (const Network* network : networks())
+    for (const NetworkOption& option : network->options) {
+      if (!ruled.insert(option.name).second) continue;
+      using enum NetworkOption::Role;
+      rules.push_back({option.name, option.role == kNetwork    ? ChangeRule::kNever
+                                    : option.role == kTraining ? ChangeRule::kAllowed
+                                                               : ChangeRule::kFree});
+    }
+  rules.push_back({kCuts, ChangeRule::kFree});
+  rules.push_back({kChannelCuts, ChangeRule::kFree});
+  return rules;
 }
 
 }  // namespace halomesh

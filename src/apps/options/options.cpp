@@ -168,6 +168,11 @@ Options& Options::accept_in_config(const Options& other) {
   return *this;
 }
 
+Options& Options::then(std::function<void(Options&)> check) {
+  checks_.push_back(std::move(check));
+  return *this;
+}
+
 Options& Options::accept_arguments() {
   takes_arguments_ = true;
   return *this;
@@ -187,13 +192,13 @@ void Options::parse(int argc, const char* const* argv) {
 void Options::parse(const std::vector<std::string>& arguments) {
   read_command_line(arguments, nullptr);
   if (is_given(kConfig)) read_file(get<std::string>(kConfig));
-  check_required();
+  check_parsed();
 }
 
 std::vector<std::string> Options::parse_own(const std::vector<std::string>& arguments,
                                             const Options& others) {
   read_command_line(arguments, &others);
-  check_required();
+  check_parsed();
   return rest_;
 }
 
@@ -207,6 +212,12 @@ void Options::check_required() {
         "--" + name + " is missing",
         "give --" + name + ' ' + option.semantic()->name() + ": " + option.description());
   }
+}
+
+void Options::check_parsed() {
+  check_required();
+  left_out_.clear();
+  for (const auto& check : checks_) check(*this);
 }
 
 void Options::refuse_unknown(const std::string& name, const std::string& prefix,
@@ -343,7 +354,8 @@ std::vector<std::string> Options::names() const {
 
 std::vector<std::pair<std::string, std::string>> Options::resolved() const {
   std::vector<std::pair<std::string, std::string>> result;
-  for (const std::string& name : names()) result.emplace_back(name, get<std::string>(name));
+  for (const std::string& name : names())
+    if (!left_out_.contains(name)) result.emplace_back(name, get<std::string>(name));
   return result;
 }
 

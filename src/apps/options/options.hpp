@@ -6,7 +6,9 @@
 
 #include <boost/program_options/options_description.hpp>
 #include <boost/program_options/variables_map.hpp>
+#include <functional>
 #include <optional>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -60,6 +62,10 @@ class Options {
   /// The value of the option declared last where the command line gives it without one.
   Options& implicit(const std::string& text);
 
+  /// Calls `check` whenever options have been parsed: for what depends on several of them. Throws
+  /// what it throws.
+  Options& then(std::function<void(Options&)> check);
+
   /// Accepts the options of `other` in a configuration file, so that one file serves several
   /// commands; their values are checked and then ignored.
   Options& accept_in_config(const Options& other);
@@ -94,6 +100,9 @@ class Options {
   void replace(const std::string& name, const std::string& text) {
     const_cast<boost::program_options::variable_value&>(values_.at(name)).value() = text;  // NOLINT
   }
+  /// Leaves an option that has no meaning beside the others out of resolved(), until the next
+  /// parse().
+  void leave_out(const std::string& name) { left_out_.insert(name); }
   /// True when the command line or the file gave the option.
   bool is_given(const std::string& name) const { return !values_.at(name).defaulted(); }
   /// The options of the command line as given; a bare switch has no value.
@@ -107,7 +116,7 @@ class Options {
   const std::vector<std::string>& arguments() const { return arguments_; }
   /// Every option but --config and --help, in the order of declaration.
   std::vector<std::string> names() const;
-  /// The same with its value as text.
+  /// The same with its value as text, but for those left out.
   std::vector<std::pair<std::string, std::string>> resolved() const;
 
  private:
@@ -131,6 +140,7 @@ class Options {
   void read_command_line(const std::vector<std::string>& arguments, const Options* others);
   void read_file(const std::string& path);
   void check_required();
+  void check_parsed();
 
   using Group = boost::program_options::options_description;
   std::string usage_, summary_, example_, closing_;
@@ -140,6 +150,8 @@ class Options {
   boost::program_options::variables_map values_;
   std::vector<Given> given_;
   std::vector<std::string> arguments_, rest_;
+  std::vector<std::function<void(Options&)>> checks_;
+  std::set<std::string> left_out_;
   bool takes_arguments_ = false, help_wanted_ = false;
 };
 

@@ -49,7 +49,12 @@ void add_run_options(Options& options, const std::string& default_out) {
       .add_choice("precision", {"fp32", "bf16"}, "fp32", "compute precision")
       .add<std::uint64_t>("seed", "S", 0,
                           "seed of the initial weights, the sample order, augmentation and dropout")
-      .add<double>("target-mae", "X", 0.0, "stop when the validation MAE reaches X; 0: never")
+      .add<double>("target-score", "X", 0.0,
+                   "stop when the score of a validation reaches X: an MAE of at most X, or a Dice "
+                   "coefficient or IoU of at least X; 0: never")
+      .at_least(0)
+      .add<double>("target-mae", "X", 0.0,
+                   "the same, only for networks whose score is the MAE; 0: never")
       .at_least(0)
       .add<Integer>("evaluate-every", "N", 1, "epochs between validations; 0: no validation")
       .at_least(0)
@@ -198,6 +203,22 @@ void check_reproducible_options(const Options& options) {
                          : fmt::format("use --{} {}, or train without --reproducible", needed.name,
                                        needed.value));
   }
+}
+
+double target_score(const Options& options, Score score) {
+  const auto mae = options.get<double>("target-mae"), target = options.get<double>("target-score");
+  if (mae > 0 && score != Score::kMae)
+    throw UsageError(
+        fmt::format("--target-mae {:g}: this network is judged by its {}", mae, title_of(score)),
+        fmt::format("give the {} to reach by --target-score", title_of(score)));
+  if (mae > 0 && target > 0)
+    throw UsageError(
+        fmt::format("--target-mae {:g} and --target-score {:g} say two things", mae, target),
+        "give one of them");
+  if (higher_is_better(score) && target > 1)
+    throw UsageError(fmt::format("--target-score {:g}: {} is at most 1", target, title_of(score)),
+                     "give a number between 0 and 1");
+  return std::max(mae, target);
 }
 
 DataType payload_type(const Options& options) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "score.hpp"
 #include "src/apps/options/options.hpp"
 #include "src/nn/optimizer.hpp"
 
@@ -14,6 +15,10 @@ namespace halomesh {
 /// Declares data, run, optimizer and schedule options of `train`; the network's are declared by
 /// add_model_options(). --out is required unless a default is given here.
 void add_training_options(Options& options, const std::string& default_out = {});
+
+/// The score at which training ends, 0 for none, of a network that is judged by `score`. Throws
+/// UsageError where --target-mae or --target-score do not fit it.
+double target_score(const Options& options, Score score);
 
 /// Declares --reduction: how gradients are summed over ranks.
 void add_reduction_option(Options& options);

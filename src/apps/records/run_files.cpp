@@ -125,6 +125,12 @@ void RunFiles::read_metrics(const std::string& text) {
   cut_ = !rest.empty();
 }
 
+EvaluationRecord evaluation_in(const nlohmann::json& line) {
+  const Score kind = score_in(line).value_or(Score::kMae);
+  return {count(line, "epoch"),   number(line, key_of(kind)), number(line, "loss"),
+          count(line, "samples"), number(line, "seconds"),    kind};
+}
+
 bool RunFiles::take(std::string_view line) {
   auto json = nlohmann::json::parse(line, nullptr, false);
   if (!json.is_object() || !json.contains("event") || !json["event"].is_string()) return false;
@@ -135,9 +141,7 @@ bool RunFiles::take(std::string_view line) {
                        number(json, "lr"), number(json, "seconds")},
                       time});
   else if (event == "eval")
-    evaluations_.push_back({{count(json, "epoch"), number(json, "mae"), number(json, "loss"),
-                             count(json, "samples"), number(json, "seconds")},
-                            time});
+    evaluations_.push_back({evaluation_in(json), time});
   else if (event == "phases")
     phases_.push_back(std::move(json));
   else if (event == "stage")

@@ -23,14 +23,14 @@ Table benchmark(const ReportInput& input) {
     const RunNumbers& run = group.first();
     const nlohmann::ordered_json none;
     const auto& record = run.files != nullptr ? run.files->run() : none;
-    table.rows.push_back({group.label, or_dash(run.model),
-                          or_dash(run.files != nullptr ? option_of(*run.files, "input") : ""),
-                          shown(number_at(record, {"network", "parameters"})),
-                          with_prefix(number_at(record, {"network", "flops_per_sample"}), "flop"),
-                          std::to_string(run.training_samples),
-                          std::to_string(run.validation_samples), "validation MAE",
-                          run.target > 0 ? fmt::format("{}", run.target) : "-",
-                          std::to_string(group.runs.size())});
+    table.rows.push_back(
+        {group.label, or_dash(run.model),
+         or_dash(run.files != nullptr ? option_of(*run.files, "input") : ""),
+         shown(number_at(record, {"network", "parameters"})),
+         with_prefix(number_at(record, {"network", "flops_per_sample"}), "flop"),
+         std::to_string(run.training_samples), std::to_string(run.validation_samples),
+         fmt::format("validation {}", title_of(run.kind)),
+         run.target > 0 ? fmt::format("{}", run.target) : "-", std::to_string(group.runs.size())});
   }
   return table;
 }

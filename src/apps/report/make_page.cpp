@@ -3,28 +3,31 @@
 #include <set>
 
 #include "joined.hpp"
+#include "src/apps/options/network_options.hpp"
 #include "src/apps/report/sections.hpp"
 
 namespace halomesh {
 namespace {
+
+/// The options that define it: "model cosmoflow, input 128x128x128x4, kernel 2".
+std::string network_of(const RunFiles& files) {
+  std::vector<std::string> texts;
+  for (const std::string& name : network_option_names())
+    if (const std::string value = option_of(files, name); !value.empty())
+      texts.push_back(fmt::format("{} {}", name, value));
+  return joined(texts, ", ");
+}
 
 /// Loss and rates of different networks or data sets cannot be compared.
 void warn_of_differences(const std::vector<RunNumbers>& runs, std::vector<std::string>& warnings) {
   std::set<std::string> networks, samples;
   for (const RunNumbers& run : runs) {
     if (run.files == nullptr || !run.files->run().is_object()) continue;
-    std::string network;
-    for (const char* option :
-         {"model", "input", "kernel", "filters", "conv-layers", "average", "fc", "targets"})
-      network += (network.empty() ? "" : " ") + option_of(*run.files, option);
-    networks.insert(network);
+    networks.insert(network_of(*run.files));
     if (run.training_samples > 0) samples.insert(std::to_string(run.training_samples));
   }
   if (networks.size() > 1)
-    warnings.push_back(
-        "The runs train different networks (model input kernel filters conv-layers "
-        "average fc targets): " +
-        joined(networks, "; "));
+    warnings.push_back("The runs train different networks: " + joined(networks, "; "));
   if (samples.size() > 1)
     warnings.push_back("The runs train on different numbers of samples: " + joined(samples, ", "));
 }

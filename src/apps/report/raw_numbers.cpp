@@ -48,7 +48,7 @@ Json evaluations_json(const RunFiles& files) {
   const auto& all = files.evaluations();
   const std::size_t step = (all.size() + kMostPoints - 1) / kMostPoints;
   for (std::size_t i = 0; i < all.size(); i += step)
-    list.push_back({all[i].record.epoch, all[i].record.mae});
+    list.push_back({all[i].record.epoch, all[i].record.score});
   return list;
 }
 
@@ -60,9 +60,10 @@ Json run_json(const RunNumbers& run) {
                {"batch", run.batch},
                {"training_samples", run.training_samples},
                {"validation_samples", run.validation_samples},
-               {"target_mae", run.target},
+               {std::string("target_") + key_of(run.kind), run.target},
                {"reached", run.reached},
-               {"least_mae", or_null(run.best_mae)},
+               {std::string(higher_is_better(run.kind) ? "best_" : "least_") + key_of(run.kind),
+                or_null(run.best_score)},
                {"epochs", run.epochs},
                {"steps", run.steps},
                {"solution_seconds", or_null(run.times.solution)},

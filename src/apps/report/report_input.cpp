@@ -51,7 +51,9 @@ void add_directory(ReportInput& input, const fs::path& path, double target) {
   for (const std::string& problem : files.problems()) input.problems.push_back(problem);
   std::optional<MlperfRun> run;
   if (has_log) {
-    const double recorded = std::strtod(option_of(files, "target-mae").c_str(), nullptr);
+    const double recorded =
+        std::max(std::strtod(option_of(files, "target-mae").c_str(), nullptr),
+                 std::strtod(option_of(files, "target-score").c_str(), nullptr));
     try {
       run = read_log(log, recorded > 0 ? recorded : target);
     } catch (const Error& error) {

@@ -41,7 +41,9 @@ void read_run_record(const RunFiles& files, RunNumbers& numbers) {
   numbers.model = option_of(files, "model");
   numbers.precision = option_of(files, "precision");
   numbers.batch = whole(real_of(option_of(files, "batch")));
-  numbers.target = real_of(option_of(files, "target-mae"));
+  for (const char* option : {"target-mae", "target-score"})
+    if (const double target = real_of(option_of(files, option)); target > 0)
+      numbers.target = target;
   numbers.training_samples = whole(number_at(run, {"samples", "training"}));
   numbers.validation_samples = whole(number_at(run, {"samples", "validation"}));
 }
@@ -62,8 +64,10 @@ void read_epochs(const RunFiles& files, RunNumbers& numbers) {
     numbers.evaluated_samples += static_cast<double>(record.samples);
     if (record.samples > 0 && numbers.validation_samples == 0)
       numbers.validation_samples = record.samples;
-    if (std::isfinite(record.mae))
-      numbers.best_mae = std::min(numbers.best_mae.value_or(record.mae), record.mae);
+    numbers.kind = record.kind;
+    if (std::isfinite(record.score) &&
+        (!numbers.best_score || is_better(record.kind, record.score, *numbers.best_score)))
+      numbers.best_score = record.score;
     if (const auto epoch = seconds.find(record.epoch); epoch != seconds.end()) {
       epoch->second += s;
       ended = std::max(ended, record.epoch + 1);
@@ -93,8 +97,9 @@ void read_times(const RunFiles& files, RunNumbers& numbers) {
   const double start = unix_time(text_at(files.run(), {"started"}));
   if (start > 0 && end >= start) times.solution = end - start;
   const std::string result = text_at(files.run(), {"end", "result"});
-  numbers.reached = result == "target" ||
-                    (numbers.target > 0 && numbers.best_mae && *numbers.best_mae <= numbers.target);
+  numbers.reached =
+      result == "target" ||
+      (numbers.best_score && reaches(numbers.kind, *numbers.best_score, numbers.target));
 }
 
 /// The log is the authority on times: it covers all jobs of the run.
@@ -102,7 +107,8 @@ void read_log(const MlperfRun& log, RunNumbers& numbers) {
   numbers.batch = log.batch > 0 ? log.batch : numbers.batch;
   if (log.training_samples > 0) numbers.training_samples = log.training_samples;
   if (log.validation_samples > 0) numbers.validation_samples = log.validation_samples;
-  if (log.best_error) numbers.best_mae = log.best_error;
+  if (log.best_error) numbers.best_score = log.best_error;
+  if (log.best_accuracy) numbers.best_score = log.best_accuracy;
   numbers.reached = log.end == MlperfEnd::kReached;
   if (log.finished.empty()) return;
   RunTimes times;
@@ -143,7 +149,8 @@ RunNumbers numbers_of(const RunFiles* files, std::optional<MlperfRun> log, doubl
   } else {
     numbers.name = numbers.log->name;
   }
-  if (numbers.target == 0) numbers.target = target;
+  // The page's target is an MAE.
+  if (numbers.target == 0 && numbers.kind == Score::kMae) numbers.target = target;
   if (numbers.log) read_log(*numbers.log, numbers);
   return numbers;
 }

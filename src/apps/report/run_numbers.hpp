@@ -37,10 +37,11 @@ struct RunNumbers {
   std::string parts = "1x1x1", cpu, model, precision;
   std::int64_t ranks = 0, replicas = 1, nodes = 0, threads = 0;  ///< 0: not known
   std::int64_t batch = 0, training_samples = 0, validation_samples = 0;
-  double target = 0;  ///< validation MAE; 0: none
+  double target = 0;  ///< validation score; 0: none
   bool reached = false;
-  std::optional<double> best_mae;
-  double epochs = 0;  ///< E: those that ended; part of one when none did
+  std::optional<double> best_score;
+  Score kind = Score::kMae;  ///< of the scores
+  double epochs = 0;         ///< E: those that ended; part of one when none did
   double steps = 0, evaluated_samples = 0;
   RunTimes times;
   std::vector<double> epoch_s;  ///< training and validation of each epoch

@@ -180,14 +180,15 @@ Table epochs(const std::vector<RunNumbers>& runs) {
     const bool ended = run.times.solution.has_value();
     const std::vector<double> later(run.epoch_s.begin() + (run.epoch_s.size() > 1 ? 1 : 0),
                                     run.epoch_s.end());
-    table.rows.push_back(
-        {run.name, ended ? shown(run.times.total()) : "-", shown(run.times.staging),
-         shown(run.epoch_seconds()), shown(statistics_of(later).median), shown(run.epochs),
-         !ended                             ? "-"
-         : extra > 0.02 * run.times.total() ? shown(extra) + " *"
-                                            : shown(rounded(extra)),
-         shown(q), ended ? percent(run.times.staging / run.times.total()) : "-",
-         percent(q / (q + run.epochs)), run.best_mae ? fmt::format("{:.5f}", *run.best_mae) : "-"});
+    table.rows.push_back({run.name, ended ? shown(run.times.total()) : "-",
+                          shown(run.times.staging), shown(run.epoch_seconds()),
+                          shown(statistics_of(later).median), shown(run.epochs),
+                          !ended                             ? "-"
+                          : extra > 0.02 * run.times.total() ? shown(extra) + " *"
+                                                             : shown(rounded(extra)),
+                          shown(q), ended ? percent(run.times.staging / run.times.total()) : "-",
+                          percent(q / (q + run.epochs)),
+                          run.best_score ? fmt::format("{:.5f}", *run.best_score) : "-"});
   }
   table.notes.emplace_back(
       "* T_extra is more than 2 % of T_sol: Eq. 2, which leaves it out, is off.");

@@ -113,15 +113,18 @@ std::vector<Datum> rates(const Curve& curve, Over over, double unit_s) {
   return data;
 }
 
-std::vector<Datum> errors(const Curve& curve, Over over, double unit_s) {
+/// The scores of one kind.
+template <Score kKind>
+std::vector<Datum> scores(const Curve& curve, Over over, double unit_s) {
   std::vector<Datum> data;
   const auto& evaluations = curve.run->files->evaluations();
   for (std::size_t i = 0; i < evaluations.size(); ++i) {
+    if (evaluations[i].record.kind != kKind) continue;
     const auto epoch = static_cast<double>(evaluations[i].record.epoch + 1);
     data.push_back(point(over == Over::kTime    ? curve.evaluation_seconds[i] / unit_s
                          : over == Over::kSteps ? epoch * curve.steps_per_epoch
                                                 : epoch,
-                         evaluations[i].record.mae));
+                         evaluations[i].record.score));
   }
   return data;
 }
@@ -158,9 +161,9 @@ Figure figure_of(const Quantity& quantity, const std::vector<Curve>& curves, Ove
   return figure;
 }
 
-void add_target(Figure& figure, const std::vector<Curve>& curves) {
+void add_target(Figure& figure, Score kind, const std::vector<Curve>& curves) {
   for (const Curve& curve : curves)
-    if (curve.run->target > 0) {
+    if (curve.run->target > 0 && curve.run->kind == kind) {
       figure.levels.push_back(
           {fmt::format("target {}", shown(curve.run->target)), curve.run->target, 0});
       return;
@@ -176,10 +179,15 @@ Section training_section(const ReportInput& input) {
     if (run.files != nullptr && !run.files->steps().empty()) curves.push_back(curve_of(run));
   if (curves.empty()) return section;
   const std::vector<Quantity> quantities = {
-      {"loss", "Training loss", "loss", "Mean squared error of each step's batch.", Mark::kLine,
-       losses},
+      {"loss", "Training loss", "loss", "Of each step's batch.", Mark::kLine, losses},
       {"mae", "Validation MAE", "mean absolute error", "Over the validation set, after an epoch.",
-       Mark::kLineAndPoints, errors},
+       Mark::kLineAndPoints, scores<Score::kMae>},
+      {"dice", "Validation Dice", "mean Dice coefficient",
+       "Of all classes but the first, over the validation set, after an epoch.",
+       Mark::kLineAndPoints, scores<Score::kDice>},
+      {"iou", "Validation IoU", "mean intersection over union",
+       "Of all classes, over the validation set, after an epoch.", Mark::kLineAndPoints,
+       scores<Score::kIou>},
       {"learning-rate", "Learning rate", "learning rate", "As used by each step.", Mark::kLine,
        learning_rates},
       {"rate", "Training rate", "samples/s", "Batch size over the mean duration of the steps.",
@@ -192,7 +200,8 @@ Section training_section(const ReportInput& input) {
       // With one number of steps per epoch the upper scale shows the steps.
       if (over == Over::kSteps && !several) continue;
       Figure figure = figure_of(quantity, curves, over);
-      if (figure.id.rfind("mae", 0) == 0) add_target(figure, curves);
+      for (const Score kind : kScores)
+        if (std::string_view(key_of(kind)) == quantity.id) add_target(figure, kind, curves);
       if (!figure.series.empty()) section.figures.push_back(std::move(figure));
     }
   return section;

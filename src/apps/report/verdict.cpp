@@ -13,14 +13,15 @@ constexpr std::size_t kMostSentences = 4;
 
 std::string quality(const RunGroup& group) {
   const RunNumbers& run = group.first();
-  const Statistics mae =
-      group.of([](const RunNumbers& one) { return one.best_mae ? *one.best_mae : std::nan(""); });
-  if (mae.count == 0) return "has no validation";
-  const std::string value = fmt::format("{:.5f}", mae.mean);
-  if (!(run.target > 0)) return fmt::format("reached a validation MAE of {}", value);
+  const Statistics score = group.of(
+      [](const RunNumbers& one) { return one.best_score ? *one.best_score : std::nan(""); });
+  if (score.count == 0) return "has no validation";
+  const std::string value = fmt::format("{:.5f}", score.mean);
+  const char* const title = title_of(run.kind);
+  if (!(run.target > 0)) return fmt::format("reached a validation {} of {}", title, value);
   if (group.any_reached())
-    return fmt::format("reached a validation MAE of {} (target {})", value, run.target);
-  return fmt::format("did not reach the target MAE of {}: its best is {}", run.target, value);
+    return fmt::format("reached a validation {} of {} (target {})", title, value, run.target);
+  return fmt::format("did not reach the target {} of {}: its best is {}", title, run.target, value);
 }
 
 std::string pace(const RunGroup& group) {

@@ -108,7 +108,7 @@ Options Study::options_of(const StudyCell& cell) const {
   return options_of_cell(options_.get<std::string>("config"), grid_.common(), cell,
                          {{"data", options_.get<std::string>("data")},
                           {"out", directory(cell).string()},
-                          {"target-mae", to_text(to_target ? target_ : 0.0)}});
+                          {"target-score", to_text(to_target ? target_ : 0.0)}});
 }
 
 /// Finds options that do not fit each other before anything is trained.
@@ -228,7 +228,8 @@ int run_study(int argc, char** argv) {
       .add_required<std::string>("data", "DIR", "directory that holds train/ and validation/")
       .add_required<std::string>("out", "DIR", "directory for study.json and the cells' results")
       .add<double>("target", "X", 0.0,
-                   "validation MAE at which a cell has reached the target and ends; 0: none")
+                   "validation score, such as an MAE, at which a cell has reached the target and "
+                   "ends; 0: none")
       .at_least(0)
       .add_switch("all-epochs", "train all epochs even after the target is reached")
       .add<std::int64_t>("seeds", "N", 3, "seeds of each combination: S, S + 1, ...")

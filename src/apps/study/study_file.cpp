@@ -8,6 +8,7 @@
 
 #include "joined.hpp"
 #include "runtime/posix/input_file.hpp"
+#include "src/apps/options/model_options.hpp"
 #include "src/apps/options/nearest.hpp"
 #include "src/apps/options/option_text.hpp"
 #include "src/apps/options/train_options.hpp"
@@ -36,7 +37,7 @@ const char* who_sets(const std::string& name) {
   if (name == "data" || name == "out" || name == "wall-limit")
     return "give it to the command study";
   if (name == "seed") return "give --seed and --seeds to the command study";
-  if (name == "target-mae") return "give --target to the command study";
+  if (name == "target-mae" || name == "target-score") return "give --target to the command study";
   for (const char* other : {"instances", "resume", "trace", "stage-dir", "keep-stage", "config"})
     if (name == other) return "leave it out: it has no meaning in a study";
   return nullptr;
@@ -54,7 +55,10 @@ void check_value(const std::string& where, const std::string& name, const std::s
                      fmt::format("did you mean {}? halomesh train --help lists all options",
                                  nearest(name, known)));
   try {
-    options.parse({"--data", "d", "--out", "o", fmt::format("--{}={}", name, value)});
+    std::vector<std::string> arguments{"--data", "d", "--out", "o",
+                                       fmt::format("--{}={}", name, value)};
+    if (name != "model") arguments.push_back("--model=" + network_with(name));
+    options.parse(arguments);
   } catch (const UsageError& error) {
     throw UsageError(where + error.what(), error.hint());
   }

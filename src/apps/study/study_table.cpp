@@ -19,7 +19,7 @@ using Json = nlohmann::ordered_json;
 void find_target(StudyOutcome& outcome, const std::filesystem::path& directory, double target) {
   const RunFiles files(directory);
   for (const auto& [evaluation, time] : files.evaluations()) {
-    if (target <= 0 || !(evaluation.mae <= target)) continue;
+    if (!reaches(evaluation.kind, evaluation.score, target)) continue;
     outcome.epochs_to_target = evaluation.epoch + 1;
     const auto batch = std::stoll(files.run().at("options").at("batch").get<std::string>());
     const auto samples = files.run().at("samples").at("training").get<std::int64_t>();
@@ -94,9 +94,16 @@ std::vector<StudyRow> rows_of(const std::vector<StudyOutcome>& outcomes) {
     if (one.result.end == "failed") ++row->failed;
     if (one.epochs_to_target) row->epochs.add(static_cast<double>(*one.epochs_to_target));
     if (one.samples_to_target) row->samples.add(static_cast<double>(*one.samples_to_target));
-    if (one.result.mae && one.result.is_complete()) row->mae.add(*one.result.mae);
+    if (one.result.score && one.result.is_complete()) row->score.add(*one.result.score);
+    if (one.result.score) row->kind = one.result.kind;
   }
   return rows;
+}
+
+Score score_of(const std::vector<StudyRow>& rows) {
+  for (const StudyRow& row : rows)
+    if (row.kind != Score::kMae) return row.kind;
+  return Score::kMae;
 }
 
 void print_rows(std::ostream& out, const std::vector<StudyRow>& rows, double target) {
@@ -110,7 +117,9 @@ void print_rows(std::ostream& out, const std::vector<StudyRow>& rows, double tar
   for (const auto& value : rows.front().varied) column(value.first);
   if (target > 0)
     for (const char* name : {"epochs to target", "samples to target", "reached"}) column(name);
-  for (const char* name : {"final MAE", "seconds", "diverged", "failed"}) column(name);
+  const char* const title = title_of(score_of(rows));
+  column(fmt::format("final {}", title));
+  for (const char* name : {"seconds", "diverged", "failed"}) column(name);
   TextTable table(header, alignment);
   for (const StudyRow& row : rows) {
     std::vector<std::string> cells;
@@ -120,13 +129,13 @@ void print_rows(std::ostream& out, const std::vector<StudyRow>& rows, double tar
       cells.push_back(to_text(row.samples));
       cells.push_back(fmt::format("{} of {}", row.epochs.count, row.cells));
     }
-    cells.push_back(to_text(row.mae));
+    cells.push_back(to_text(row.score));
     cells.push_back(to_text(row.seconds));
     cells.push_back(std::to_string(row.diverged));
     cells.push_back(std::to_string(row.failed));
     table.add(std::move(cells));
   }
-  out << (target > 0 ? fmt::format("target: validation MAE {:g}; ", target) : std::string())
+  out << (target > 0 ? fmt::format("target: validation {} {:g}; ", title, target) : std::string())
       << "mean (least .. largest) over seeds\n"
       << table << std::flush;
 }
@@ -140,7 +149,7 @@ Json study_json(const std::vector<StudyOutcome>& outcomes, double target) {
                  {"result", one.result.end},
                  {"steps", one.result.steps},
                  {"epochs", one.result.epochs},
-                 {"mae", or_null(one.result.mae)},
+                 {key_of(one.result.kind), or_null(one.result.score)},
                  {"seconds", one.result.seconds},
                  {"epochs_to_target", or_null(one.epochs_to_target)},
                  {"samples_to_target", or_null(one.samples_to_target)}};
@@ -153,7 +162,7 @@ Json study_json(const std::vector<StudyOutcome>& outcomes, double target) {
                     {"reached", row.epochs.count},
                     {"epochs_to_target", to_json(row.epochs)},
                     {"samples_to_target", to_json(row.samples)},
-                    {"mae", to_json(row.mae)},
+                    {key_of(row.kind), to_json(row.score)},
                     {"seconds", to_json(row.seconds)},
                     {"diverged", row.diverged},
                     {"failed", row.failed}});

@@ -20,7 +20,7 @@ namespace halomesh {
 struct StudyOutcome {
   StudyCell cell;
   GroupResult result;
-  /// Of the first validation whose MAE was at most the target; none if there was none.
+  /// Of the first validation that reached the target; none if there was none.
   std::optional<std::int64_t> epochs_to_target, samples_to_target;
 };
 
@@ -40,10 +40,13 @@ struct Range3 {
 struct StudyRow {
   StudyValues varied;
   std::int64_t cells = 0, diverged = 0, failed = 0;
-  Range3 epochs, samples;  ///< to the target, of those that reached it
-  Range3 mae;              ///< final ones, of those that neither diverged nor failed
+  Range3 epochs, samples;    ///< to the target, of those that reached it
+  Range3 score;              ///< final ones, of those that neither diverged nor failed
+  Score kind = Score::kMae;  ///< what they are
   Range3 seconds;
 };
+/// What the cells are judged by.
+Score score_of(const std::vector<StudyRow>& rows);
 std::vector<StudyRow> rows_of(const std::vector<StudyOutcome>& outcomes);
 
 void print_rows(std::ostream& out, const std::vector<StudyRow>& rows, double target);

@@ -10,7 +10,6 @@
 #include "runtime/train/checkpoint_directory.hpp"
 #include "src/apps/launch/run_record.hpp"
 #include "src/apps/train/network_on_mesh.hpp"
-#include "src/nn/losses/mean_squared_error.hpp"
 
 namespace halomesh {
 
@@ -53,12 +52,12 @@ Evaluation evaluate_checkpoint(const Comm& world, const Options& options,
   const std::int64_t local = local_batch(batch == 0 ? shape.replicas : batch, shape);
   const auto dataset =
       open_dataset(world, options.get<std::string>("data"), options.get<std::string>("split"),
-                   network.model.input(), model_options.get<std::int64_t>("targets"));
+                   network.model.input(), network.loss->target_shape().c);
   load_checkpoint(network.mesh, network.geometry, network.parameters, file,
                   LoadWhat::kParametersOnly);
   Executor executor(network.mesh.group(), network.model, network.geometry, network.parameters,
                     local, false);
-  MeanSquaredError loss(executor.output_shape());
+  Loss& loss = *network.loss;
   DirectLoader loader(dataset->reader(),
                       {dataset->shape(), executor.input_span(),
                        loss.target_box(executor.output().span), local, network.model.input_type(),

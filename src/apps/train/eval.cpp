@@ -24,12 +24,12 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 std::vector<Baseline> wanted_baselines(const Comm& world, const Options& options,
-                                       const Options& model) {
+                                       const NetworkSpec& network, std::size_t targets) {
   const auto wanted = options.get<std::string>("baseline");
   if (wanted == "off") return {};
   const auto open = [&](const std::string& split) {
-    return open_dataset(world, options.get<std::string>("data"), split, model.get<Shape>("input"),
-                        model.get<std::int64_t>("targets"));
+    return open_dataset(world, options.get<std::string>("data"), split, network.settings.input,
+                        static_cast<std::int64_t>(targets));
   };
   return baselines(world, *open("train"), *open(options.get<std::string>("split")),
                    wanted == "spectrum");
@@ -60,6 +60,20 @@ TextTable quality_table(const std::vector<std::string>& titles,
   return table;
 }
 
+/// The names that the network gives to its classes, or "class 0", the background, and so on.
+std::vector<std::string> class_titles(const NetworkSpec& network, std::size_t count) {
+  std::vector<std::string> titles = network.output_names(count);
+  for (std::size_t c = titles.size(); c < count; ++c) titles.push_back(fmt::format("class {}", c));
+  return titles;
+}
+
+TextTable class_table(const std::vector<std::string>& titles, const Evaluation& result) {
+  TextTable table({"class", "Dice", "IoU"}, "<>>");
+  for (std::size_t c = 0; c < titles.size(); ++c)
+    table.add({titles[c], digits(result.classes[c].dice), digits(result.classes[c].iou)});
+  return table;
+}
+
 Json as_json(const std::vector<std::string>& titles, const std::vector<TargetQuality>& targets) {
   Json all = Json::array();
   for (std::size_t t = 0; t < targets.size(); ++t)
@@ -78,10 +92,17 @@ Json as_json(const std::string& checkpoint, const Options& options, const Evalua
                {"split", options.get<std::string>("split")},
                {"samples", result.samples},
                {"seconds", result.seconds},
-               {"mae", result.mae},
-               {"mse", result.loss},
-               {"targets", as_json(titles, result.targets)},
-               {"baselines", Json::object()}};
+               {key_of(result.kind), result.score}};
+  if (!result.classes.empty()) {
+    json["loss"] = result.loss;
+    for (std::size_t c = 0; c < titles.size(); ++c)
+      json["classes"].push_back(
+          {{"name", titles[c]}, {"dice", result.classes[c].dice}, {"iou", result.classes[c].iou}});
+    return json;
+  }
+  json["mse"] = result.loss;
+  json["targets"] = as_json(titles, result.targets);
+  json["baselines"] = Json::object();
   for (const Baseline& b : baselines)
     json["baselines"][b.name] = {{"mae", mean_mae(b.targets)},
                                  {"targets", as_json(titles, b.targets)}};
@@ -93,14 +114,23 @@ int eval(const Comm& world, const Options& options) {
   if (!file.empty()) check_output_file(world, file);
   const Evaluation result = evaluate_checkpoint(world, options);
   if (world.rank() == 0)
-    std::cout << "MAE " << result.mae << "\nMSE " << result.loss << "\nsamples " << result.samples
-              << "\nspeed " << static_cast<double>(result.samples) / result.seconds << " samples/s"
-              << std::endl;
+    std::cout << title_of(result.kind) << ' ' << result.score
+              << (result.classes.empty() ? "\nMSE " : "\nloss ") << result.loss << "\nsamples "
+              << result.samples << "\nspeed "
+              << static_cast<double>(result.samples) / result.seconds << " samples/s" << std::endl;
   const std::string checkpoint = checkpoint_file(world, options);
-  const Options model = checkpoint_model_options(world, checkpoint);
-  const std::vector<std::string> titles = target_titles(world, options, model);
-  const std::vector<Baseline> others = wanted_baselines(world, options, model);
-  if (world.rank() == 0) {
+  const NetworkSpec network = network_spec(checkpoint_model_options(world, checkpoint));
+  const bool segments = !result.classes.empty();
+  const std::size_t count = segments ? result.classes.size() : result.targets.size();
+  const std::vector<std::string> titles =
+      segments ? class_titles(network, count) : target_titles(world, options, network, count);
+  if (segments && options.get<std::string>("baseline") != "off")
+    throw UsageError("--baseline is for networks that predict numbers, not classes",
+                     "leave it out");
+  const std::vector<Baseline> others =
+      segments ? std::vector<Baseline>() : wanted_baselines(world, options, network, count);
+  if (world.rank() == 0 && segments) std::cout << '\n' << class_table(titles, result) << std::flush;
+  if (world.rank() == 0 && !segments) {
     for (const Baseline& b : others)
       std::cout << (b.name == "mean" ? "MAE of always predicting the training mean "
                                      : "MAE of a regression on power spectra ")

@@ -12,9 +12,12 @@ using Json = nlohmann::ordered_json;
 }  // namespace
 
 Json to_json(const GroupResult& result) {
-  Json json = {{"result", result.end},      {"steps", result.steps},
-               {"epochs", result.epochs},   {"mae", result.mae ? Json(*result.mae) : Json()},
-               {"seconds", result.seconds}, {"trained", result.trained}};
+  Json json = {{"result", result.end},
+               {"steps", result.steps},
+               {"epochs", result.epochs},
+               {key_of(result.kind), result.score ? Json(*result.score) : Json()},
+               {"seconds", result.seconds},
+               {"trained", result.trained}};
   if (result.has_failed()) {
     json["error"] = result.error;
     json["hint"] = result.hint;
@@ -28,7 +31,11 @@ GroupResult group_result_of(const Json& json) {
   result.end = json.at("result").get<std::string>();
   result.steps = json.at("steps").get<std::int64_t>();
   result.epochs = json.at("epochs").get<std::int64_t>();
-  if (!json.at("mae").is_null()) result.mae = json.at("mae").get<double>();
+  for (const Score kind : kScores)
+    if (const auto score = json.find(key_of(kind)); score != json.end()) {
+      result.kind = kind;
+      if (!score->is_null()) result.score = score->get<double>();
+    }
   result.seconds = json.at("seconds").get<double>();
   result.trained = json.at("trained").get<bool>();
   if (result.has_failed()) {

@@ -7,6 +7,8 @@
 #include <optional>
 #include <string>
 
+#include "score.hpp"
+
 namespace halomesh {
 
 /// How one run ended.
@@ -15,9 +17,10 @@ struct GroupResult {
   std::string error, hint;  ///< of "diverged" and "failed"
   bool is_usage = false;    ///< failed with a UsageError
   std::int64_t steps = 0, epochs = 0;
-  std::optional<double> mae;  ///< of the last validation
-  double seconds = 0;         ///< from setting up to the end, of the job that trained it last
-  bool trained = false;       ///< false: an earlier job had completed it
+  std::optional<double> score;  ///< of the last validation
+  Score kind = Score::kMae;     ///< what it is
+  double seconds = 0;           ///< from setting up to the end, of the job that trained it last
+  bool trained = false;         ///< false: an earlier job had completed it
 
   bool is_complete() const { return end == "done" || end == "target"; }
   bool has_failed() const { return end == "diverged" || end == "failed"; }

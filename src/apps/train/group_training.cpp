@@ -39,8 +39,9 @@ GroupResult result_of(const Comm& group, const Options& options, const RankBindi
   result.end = name_of(training.end);
   result.steps = training.steps;
   result.epochs = training.epochs;
-  if (training.last_evaluation && std::isfinite(training.last_evaluation->mae))
-    result.mae = training.last_evaluation->mae;
+  if (training.last_evaluation) result.kind = training.last_evaluation->kind;
+  if (training.last_evaluation && std::isfinite(training.last_evaluation->score))
+    result.score = training.last_evaluation->score;
   result.trained = training.samples_per_s > 0 || training.end == TrainingEnd::kDiverged;
   if (training.end == TrainingEnd::kDiverged) {
     const Error error = divergence_error(training);

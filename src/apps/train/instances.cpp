@@ -72,11 +72,15 @@ Json record_of(const std::vector<Instance>& all, const std::optional<SharedStage
 }
 
 void print_table(std::ostream& out, const std::vector<Instance>& all, double seconds) {
-  TextTable table({"instance", "result", "epochs", "steps", "validation MAE", "seconds", ""},
+  const auto scored = std::find_if(
+      all.begin(), all.end(), [](const Instance& one) { return one.result.score.has_value(); });
+  const Score kind = scored == all.end() ? Score::kMae : scored->result.kind;
+  TextTable table({"instance", "result", "epochs", "steps",
+                   fmt::format("validation {}", title_of(kind)), "seconds", ""},
                   "<<>>>><");
   for (const auto& [name, result] : all)
     table.add({name, result.end, std::to_string(result.epochs), std::to_string(result.steps),
-               result.mae ? fmt::format("{:g}", *result.mae) : "-",
+               result.score ? fmt::format("{:g}", *result.score) : "-",
                fmt::format("{:.1f}", result.seconds), result.trained ? "" : "(by an earlier job)"});
   out << table
       << fmt::format("{:.3g} models per minute ({:.1f} s)\n", models_per_minute(all, seconds),

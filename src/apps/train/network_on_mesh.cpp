@@ -11,8 +11,10 @@ namespace halomesh {
 NetworkOnMesh::NetworkOnMesh(const Comm& world, const PartGrid& parts, const Options& model_options,
                              DataType precision, std::vector<std::string> states, bool reproducible)
     : mesh(world, make_mesh(world.size(), parts)),
-      model(make_model(model_options, precision, reproducible)),
+      spec(network_spec(model_options, precision, reproducible)),
+      model(make_model(spec)),
       geometry(model.geometry(parts)),
-      parameters(geometry, mesh.part(), std::move(states)) {}
+      parameters(geometry, mesh.part(), std::move(states)),
+      loss(spec.make_loss(geometry.tensors().back().shape)) {}
 
 }  // namespace halomesh

@@ -3,9 +3,11 @@
 // Must not depend on data sets or schedules.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "models/network.hpp"
 #include "partition/model_geometry.hpp"
 #include "runtime/mpi/process_mesh.hpp"
 #include "runtime/train/checkpoint.hpp"
@@ -27,9 +29,11 @@ struct NetworkOnMesh {
   NetworkOnMesh& operator=(const NetworkOnMesh&) = delete;
 
   ProcessMesh mesh;
+  NetworkSpec spec;
   Model model;
   ModelGeometry geometry;
   Parameters parameters;
+  std::unique_ptr<Loss> loss;  ///< what it is trained for
 };
 
 /// The options of the network in a checkpoint; every rank reads them from rank 0. Collective.

@@ -14,6 +14,7 @@
 #include "src/apps/launch/commands.hpp"
 #include "src/apps/launch/output_directory.hpp"
 #include "src/apps/launch/parallel.hpp"
+#include "src/apps/options/model_options.hpp"
 #include "src/apps/train/checkpoint_evaluation.hpp"
 #include "src/apps/train/network_on_mesh.hpp"
 #include "src/apps/train/target_names.hpp"
@@ -107,6 +108,14 @@ int predict(const Comm& world, const Options& options) {
   if (extension != ".csv" && extension != ".h5" && extension != ".hdf5")
     throw UsageError(fmt::format("--out {} is neither a .csv nor an .h5 file", out.string()),
                      "end the name in .csv or .h5");
+  const NetworkSpec network =
+      network_spec(checkpoint_model_options(world, checkpoint_file(world, options)));
+  const ModelGeometry geometry = make_model(network).geometry({1, 1, 1});
+  const Shape& predicted = geometry.tensors().back().shape;
+  if (predicted.volume() > predicted.c)
+    throw UsageError(fmt::format("predict writes numbers, and the network {} classifies voxels",
+                                 network.network->name),
+                     "measure it with eval");
   check_output_file(world, out);
   Predictions mine;
   const Evaluation result = evaluate_checkpoint(
@@ -118,15 +127,14 @@ int predict(const Comm& world, const Options& options) {
                    targets.as<float>().data + i * mine.width);
       });
   const Predictions all = gather_sorted(world, mine);
-  const auto names = target_names(world, options,
-                                  checkpoint_model_options(world, checkpoint_file(world, options)));
+  const auto names = target_names(world, options, network, all.width);
   if (world.rank() != 0) return kExitDone;
   if (extension == ".csv")
     write_file_atomically(out, as_csv(all, names));
   else
     write_hdf5(out, all, names);
-  std::cout << all.samples.size() << " predictions in " << out.string() << ", MAE " << result.mae
-            << std::endl;
+  std::cout << all.samples.size() << " predictions in " << out.string() << ", "
+            << title_of(result.kind) << ' ' << result.score << std::endl;
   return kExitDone;
 }
 

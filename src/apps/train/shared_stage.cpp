@@ -26,11 +26,13 @@ std::optional<SharedStage> stage_for_runs(const Comm& job, const Comm& group,
   reduction_named(options.get<std::string>("reduction"));
   const auto parts = options.get<PartGrid>("parts");
   const ProcessMesh mesh(group, make_mesh(group.size(), parts));
-  const Model model = make_model(options, precision_named(options.get<std::string>("precision")),
-                                 trainer.reproducible);
+  const NetworkSpec spec = network_spec(
+      options, precision_named(options.get<std::string>("precision")), trainer.reproducible);
+  const Model model = make_model(spec);
+  const ModelGeometry geometry = model.geometry(parts);
   start_mlperf_run(group, options, mllog);
   const std::filesystem::path data = options.get<std::string>("data");
-  const auto targets = options.get<std::int64_t>("targets");
+  const std::int64_t targets = spec.make_loss(geometry.tensors().back().shape)->target_shape().c;
   const auto split = [&](const char* name) {
     return open_dataset(job, data, name, model.input(), targets);
   };
@@ -39,9 +41,9 @@ std::optional<SharedStage> stage_for_runs(const Comm& job, const Comm& group,
   };
   const auto training = split("train");
   const auto validation = trainer.evaluate_every > 0 ? split("validation") : nullptr;
-  TrainingInput input(
-      mesh, model.geometry(parts), model.input_type(), Box{}, {training.get(), order(*training)},
-      {validation.get(), validation ? order(*validation) : SampleOrder{}}, trainer.stage);
+  TrainingInput input(mesh, geometry, model.input_type(), Box{}, {training.get(), order(*training)},
+                      {validation.get(), validation ? order(*validation) : SampleOrder{}},
+                      trainer.stage);
   mllog.staging_start();
   Progress progress("staging", "samples", input.samples_to_stage(), job.rank() == 0);
   auto staged = input.stage(

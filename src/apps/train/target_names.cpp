@@ -38,25 +38,22 @@ std::string plain(std::string name) {
 }  // namespace
 
 std::vector<std::string> target_names(const Comm& world, const Options& options,
-                                      const Options& model) {
-  const auto count = static_cast<std::size_t>(model.get<std::int64_t>("targets"));
+                                      const NetworkSpec& network, std::size_t count) {
   std::string text;
   if (world.rank() == 0)
     text = described_names(options.get<std::string>("data"), count)
                .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   auto names = nlohmann::json::parse(world.broadcast(text, 0)).get<std::vector<std::string>>();
-  if (names.empty() && count == 4 && model.get<std::string>("model") == "cosmoflow")
-    return {"omega_m", "sigma_8", "n_s", "h0"};
+  if (names.empty()) return network.output_names(count);
   std::transform(names.begin(), names.end(), names.begin(), plain);
   return names;
 }
 
 std::vector<std::string> target_titles(const Comm& world, const Options& options,
-                                       const Options& model) {
-  std::vector<std::string> titles = target_names(world, options, model);
+                                       const NetworkSpec& network, std::size_t count) {
+  std::vector<std::string> titles = target_names(world, options, network, count);
   if (titles.empty())
-    for (std::int64_t t = 1; t <= model.get<std::int64_t>("targets"); ++t)
-      titles.push_back(fmt::format("target {}", t));
+    for (std::size_t t = 1; t <= count; ++t) titles.push_back(fmt::format("target {}", t));
   return titles;
 }
 

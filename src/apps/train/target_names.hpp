@@ -6,20 +6,20 @@
 #include <string>
 #include <vector>
 
+#include "models/network.hpp"
 #include "runtime/mpi/mpi.hpp"
 #include "src/apps/options/options.hpp"
 
 namespace halomesh {
 
-/// The names of the targets of the data set of --data: from its dataset.json, or those of the
-/// CosmoFlow benchmark if the network of `model` is CosmoFlow with four targets; empty if they have
-/// no names. Names consist of letters, digits and ._+-; other characters become '_'. Collective
-/// over `world`.
+/// The names of the `count` targets of the data set of --data: from its dataset.json, or those that
+/// the network gives to so many; empty if they have no names. Names consist of letters, digits and
+/// ._+-; other characters become '_'. Collective over `world`.
 std::vector<std::string> target_names(const Comm& world, const Options& options,
-                                      const Options& model);
+                                      const NetworkSpec& network, std::size_t count);
 
 /// target_names(), or "target 1", "target 2" and so on.
 std::vector<std::string> target_titles(const Comm& world, const Options& options,
-                                       const Options& model);
+                                       const NetworkSpec& network, std::size_t count);
 
 }  // namespace halomesh

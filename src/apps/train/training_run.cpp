@@ -28,7 +28,6 @@
 #include "src/apps/train/network_on_mesh.hpp"
 #include "src/apps/train/standardization.hpp"
 #include "src/apps/train/training_record.hpp"
-#include "src/nn/losses/mean_squared_error.hpp"
 #include "src/nn/optimizers/registry.hpp"
 
 namespace halomesh {
@@ -114,24 +113,31 @@ std::optional<LoadedCheckpoint> load_parameters(NetworkOnMesh& network, const Op
   return {};
 }
 
+/// None of a network without such an option.
+std::optional<double> dropout_of(const NetworkSpec& spec) {
+  if (spec.network->option("dropout") == nullptr) return {};
+  return spec.settings.get<double>("dropout");
+}
+
 /// Scales the network's input as --standardize says, and records that as a setting of the network.
 void standardize_input(NetworkOnMesh& network, const Options& options,
                        const std::optional<LoadedCheckpoint>& from, const Dataset& training,
                        TrainerOptions& trainer) {
+  if (network.spec.network->option(kStandardizeOption) == nullptr) return;
   const Comm& world = network.mesh.world();
-  const auto wanted = options.get<std::string>("standardize");
+  const auto wanted = options.get<std::string>(kStandardizeOption);
   const auto first = options.get<std::string>("init-from");
   std::string stored = "off";
-  if (from && from->state.model.contains("standardize"))
-    stored = from->state.model.at("standardize");
+  if (from && from->state.model.contains(kStandardizeOption))
+    stored = from->state.model.at(kStandardizeOption);
   else if (!from && !first.empty())
-    stored = checkpoint_model_options(world, first).get<std::string>("standardize");
+    stored = checkpoint_model_options(world, first).get<std::string>(kStandardizeOption);
   if (!from && wanted == "off" && stored != "off")
     throw UsageError(fmt::format("--init-from {}: its network standardizes its input", first),
                      "add --standardize, which then uses the numbers of that checkpoint");
   const std::string numbers = resolved_standardization(world, wanted, stored, training);
   network.model.scale_counts(parse_standardization(numbers, network.model.input().c));
-  if (numbers != "off") trainer.model["standardize"] = numbers;
+  if (numbers != "off") trainer.model[kStandardizeOption] = numbers;
 }
 
 void say(const Comm& world, const std::string& text) {
@@ -151,8 +157,8 @@ std::string summary(const TrainingResult& result, const TrainerOptions& options)
   else
     text = fmt::format("steps {}, epochs {}: ", result.steps, result.epochs);
   if (result.end == TrainingEnd::kTargetReached)
-    text += fmt::format("{}validation reached the target MAE {:g}", trained ? "" : ", ",
-                        options.target_mae);
+    text += fmt::format("{}validation reached the target {} {:g}", trained ? "" : ", ",
+                        title_of(result.last_evaluation->kind), options.target_score);
   else if (result.end == TrainingEnd::kStopped)
     text += "stopped before the end, checkpoint written";
   else if (trained)
@@ -160,10 +166,10 @@ std::string summary(const TrainingResult& result, const TrainerOptions& options)
   if (trained)
     text += fmt::format("\nloss            {:g} -> {:g}", result.first_loss, result.last_loss);
   if (result.last_evaluation) {
-    text += "\nvalidation MAE  ";
-    if (result.first_evaluation->mae != result.last_evaluation->mae)
-      text += fmt::format("{:g} -> ", result.first_evaluation->mae);
-    text += fmt::format("{:g} ({} samples)", result.last_evaluation->mae,
+    text += fmt::format("\nvalidation {:4} ", title_of(result.last_evaluation->kind));
+    if (result.first_evaluation->score != result.last_evaluation->score)
+      text += fmt::format("{:g} -> ", result.first_evaluation->score);
+    text += fmt::format("{:g} ({} samples)", result.last_evaluation->score,
                         result.last_evaluation->samples);
   }
   if (trained)
@@ -195,7 +201,6 @@ TrainerOptions trainer_options(const Options& options) {
   trainer.skips = parse_gradient_skips(options.get<std::string>("skip-gradients"));
   trainer.schedule = schedule_options(options);
   trainer.reproducible = options.get<bool>("reproducible");
-  trainer.target_mae = options.get<double>("target-mae");
   trainer.evaluate_every = options.get<std::int64_t>("evaluate-every");
   trainer.evaluate_first = options.get<bool>("evaluate-first");
   trainer.checkpoint_every = options.get<std::int64_t>("checkpoint-every");
@@ -203,6 +208,7 @@ TrainerOptions trainer_options(const Options& options) {
   trainer.wall_limit_s = options.get<double>("wall-limit");
   trainer.out = options.get<std::string>("out");
   trainer.model = model_settings(options);
+  trainer.model_rules = network_resume_rules();
   trainer.other = {{"precision", options.get<std::string>("precision")}};
   trainer.allow_changes = options.get<bool>("allow-changes");
   trainer.program = fmt::format("halomesh {}", version());
@@ -222,13 +228,14 @@ TrainingResult run_training(const Comm& world, const Options& options, const Ran
   NetworkOnMesh network(world, options.get<PartGrid>("parts"), options,
                         precision_named(options.get<std::string>("precision")),
                         states_of(trainer_settings), trainer_settings.reproducible);
+  trainer_settings.target_score = target_score(options, network.loss->score());
   pass_batch(trainer_settings.global_batch, network.mesh.shape(), trainer_settings.accumulate);
   const std::optional<TraceRequest> trace_request = trace_request_of(options, world.size());
   trainer_settings.reduction = reduction_named(options.get<std::string>("reduction"));
 
   if (before.mllog == nullptr) start_mlperf_run(world, options, mllog);
   const std::filesystem::path data = options.get<std::string>("data");
-  const auto targets = options.get<std::int64_t>("targets");
+  const std::int64_t targets = network.loss->target_shape().c;
   const auto training = open_dataset(world, data, "train", network.model.input(), targets);
   std::unique_ptr<const Dataset> validation;
   if (trainer_settings.evaluate_every > 0)
@@ -237,7 +244,7 @@ TrainingResult run_training(const Comm& world, const Options& options, const Ran
   mllog.samples(trainer_settings.global_batch, training->size(),
                 validation ? validation->size() : 0);
   mllog.optimizer(optimizer->title(), trainer_settings.schedule,
-                  options.get<double>("weight-decay"), options.get<double>("dropout"));
+                  options.get<double>("weight-decay"), dropout_of(network.spec));
 
   // Before reading anything that another run may still be writing.
   const auto lock = hold_directory(world, trainer_settings.out, "training", "--out");
@@ -253,8 +260,7 @@ TrainingResult run_training(const Comm& world, const Options& options, const Ran
     timeline = std::make_unique<RunTimeline>(world, network.mesh.shape(), *trace_request);
     trainer_settings.timeline = timeline.get();
   }
-  MeanSquaredError loss(network.geometry.tensors().back().shape);
-  Trainer trainer(network.mesh, network.model, network.geometry, network.parameters, loss,
+  Trainer trainer(network.mesh, network.model, network.geometry, network.parameters, *network.loss,
                   *training, validation.get(), trainer_settings);
   if (from)
     for (const std::string& warning : trainer.resume(from->state)) warn(world, warning);

@@ -102,13 +102,16 @@ void find_totals(const RunFiles& files, RunStatus& status) {
 
 void find_quality(const RunFiles& files, RunStatus& status) {
   for (const auto& each : files.steps()) status.losses.push_back(each.record.loss);
-  status.target_mae = number(at(files.run(), {"options", "target-mae"}));
+  for (const char* option : {"target-mae", "target-score"})
+    if (const double target = number(at(files.run(), {"options", option})); target > 0)
+      status.target_score = target;
   const auto& evaluations = files.evaluations();
   if (evaluations.empty()) return;
   status.last_evaluation = evaluations.back().record;
-  status.best_mae = evaluations.front().record.mae;
+  status.best_score = evaluations.front().record.score;
   for (const auto& each : evaluations)
-    if (!(status.best_mae <= each.record.mae)) status.best_mae = each.record.mae;
+    if (is_better(each.record.kind, each.record.score, status.best_score))
+      status.best_score = each.record.score;
 }
 
 void find_speed(const RunFiles& files, RunStatus& status) {
@@ -136,8 +139,9 @@ void find_time_shares(const RunFiles& files, RunStatus& status) {
 
 /// Whether every step and the last evaluation are on record, for runs that do not write their end.
 bool all_done(const RunFiles& files, const RunStatus& status) {
-  const bool target = status.target_mae > 0 && status.last_evaluation &&
-                      status.last_evaluation->mae <= status.target_mae;
+  const bool target =
+      status.last_evaluation &&
+      reaches(status.last_evaluation->kind, status.last_evaluation->score, status.target_score);
   if (target) return true;
   if (!status.steps || status.step < *status.steps) return false;
   return count(at(files.run(), {"options", "evaluate-every"})) == 0 ||
@@ -209,6 +213,8 @@ RunStatus status_of(const RunFiles& files, double now, double last_sign, double 
 Json to_json(const RunStatus& status) {
   const auto or_null = [](const auto& value) { return value ? Json(*value) : Json(); };
   const auto positive = [](double value) { return value > 0 ? Json(value) : Json(); };
+  const Score score = status.last_evaluation ? status.last_evaluation->kind : Score::kMae;
+  const std::string key = key_of(score);
   Json shares = Json::object();
   for (const auto& [kind, share] : status.time_shares) shares[kind] = share;
   Json json = {{"run", status.name},
@@ -219,9 +225,10 @@ Json to_json(const RunStatus& status) {
                {"epoch", status.epoch},
                {"epochs", or_null(status.epochs)},
                {"loss", status.losses.empty() ? Json() : Json(status.losses.back())},
-               {"mae", status.last_evaluation ? Json(status.last_evaluation->mae) : Json()},
-               {"least_mae", status.last_evaluation ? Json(status.best_mae) : Json()},
-               {"target_mae", positive(status.target_mae)},
+               {key, status.last_evaluation ? Json(status.last_evaluation->score) : Json()},
+               {(higher_is_better(score) ? "best_" : "least_") + key,
+                status.last_evaluation ? Json(status.best_score) : Json()},
+               {"target_" + key, positive(status.target_score)},
                {"samples_per_second", positive(status.samples_per_s)},
                {"mean_samples_per_second", positive(status.mean_samples_per_s)},
                {"time_shares", shares},

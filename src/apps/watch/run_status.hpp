@@ -31,8 +31,8 @@ struct RunStatus {
   std::optional<std::int64_t> ranks;
   std::vector<double> losses;  ///< of each step on record
   std::optional<EvaluationRecord> last_evaluation;
-  double best_mae = 0;                               ///< of all evaluations, if there is one
-  double target_mae = 0;                             ///< 0: none
+  double best_score = 0;                             ///< of all evaluations, if there is one
+  double target_score = 0;                           ///< 0: none
   double samples_per_s = 0, mean_samples_per_s = 0;  ///< now, and of all steps; 0: unknown
   std::int64_t phases_epoch = 0;
   std::vector<std::pair<std::string, double>> time_shares;  ///< kinds of time of a step, in [0, 1]

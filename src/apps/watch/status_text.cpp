@@ -34,11 +34,17 @@ std::string of_total(const char* what, std::int64_t done, const std::optional<st
   return all ? fmt::format("{} {} of {}", what, done, *all) : fmt::format("{} {}", what, done);
 }
 
+/// What the run is judged by.
+const char* score_of(const RunStatus& status) {
+  return title_of(status.last_evaluation ? status.last_evaluation->kind : Score::kMae);
+}
+
 std::string state_text(const RunStatus& status) {
   if (status.state == RunState::kSilent) return "silent for " + Progress::duration(status.silent_s);
   if (status.state == RunState::kRunning) return "running";
   if (status.result == "diverged") return "diverged: the loss was no longer finite";
-  if (status.result == "target") return "done: reached the target MAE";
+  if (status.result == "target")
+    return fmt::format("done: reached the target {}", score_of(status));
   return status.result == "stopped" ? "stopped before the end: start it again to resume" : "done";
 }
 
@@ -50,11 +56,13 @@ std::string progress_text(const RunStatus& status) {
   return text + ", " + of_total("epoch", status.epoch + 1, status.epochs);
 }
 
-std::string mae_text(const RunStatus& status) {
+std::string score_text(const RunStatus& status) {
   const EvaluationRecord& last = *status.last_evaluation;
-  std::string text = fmt::format("{:.5g} after epoch {}", last.mae, last.epoch + 1);
-  if (status.best_mae != last.mae) text += fmt::format(", least {:.5g}", status.best_mae);
-  if (status.target_mae > 0) text += fmt::format(", target {:.5g}", status.target_mae);
+  std::string text = fmt::format("{:.5g} after epoch {}", last.score, last.epoch + 1);
+  if (status.best_score != last.score)
+    text += fmt::format(", {} {:.5g}", higher_is_better(last.kind) ? "best" : "least",
+                        status.best_score);
+  if (status.target_score > 0) text += fmt::format(", target {:.5g}", status.target_score);
   return text;
 }
 
@@ -133,7 +141,7 @@ std::vector<std::string> status_screen(const RunStatus& status, const std::strin
   add("left", left_text(status));
   if (!status.losses.empty())
     add("loss", loss_text(status, form.columns > kLabel ? form.columns - kLabel : 0, form.utf8));
-  if (status.last_evaluation) add("MAE", mae_text(status));
+  if (status.last_evaluation) add(score_of(status), score_text(status));
   if (status.mean_samples_per_s > 0) add("speed", speed_text(status));
   add("time", shares_text(status));
   add("limit", status.limit);
@@ -149,7 +157,7 @@ std::vector<std::string> status_screen(const RunStatus& status, const std::strin
 std::string status_line(const RunStatus& status, const std::string& job_state) {
   std::string text = status.name + ": " + state_text(status) + ", " + progress_text(status);
   if (!status.losses.empty()) text += fmt::format(", loss {:.5g}", status.losses.back());
-  if (status.last_evaluation) text += ", MAE " + mae_text(status);
+  if (status.last_evaluation) text += fmt::format(", {} {}", score_of(status), score_text(status));
   if (status.samples_per_s > 0) text += fmt::format(", {:.4g} samples/s", status.samples_per_s);
   const auto input = std::find_if(status.time_shares.begin(), status.time_shares.end(),
                                   [](const auto& share) { return share.first == "input wait"; });

@@ -40,7 +40,10 @@ double MeanSquaredError::gradient(ConstView output, AnyConstView target, std::sp
 }
 
 Quality MeanSquaredError::quality(std::span<const double> terms) const {
-  return {mean_square_error(terms), static_cast<std::int64_t>(terms[0]), quality_of(terms), {}};
+  Quality quality{
+      mean_square_error(terms), static_cast<std::int64_t>(terms[0]), quality_of(terms), {}, 0};
+  quality.score = mean_mae(quality.targets);
+  return quality;
 }
 
 }  // namespace halomesh

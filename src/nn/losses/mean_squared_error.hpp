@@ -21,6 +21,7 @@ class MeanSquaredError final : public Loss {
   void add_sums(ConstView output, AnyConstView target, std::span<double> sums) override;
   double gradient(ConstView output, AnyConstView target, std::span<const double> sums,
                   std::int64_t global_batch, View diff) override;
+  Score score() const override { return Score::kMae; }
   Quality quality(std::span<const double> terms) const override;
   bool sums_exactly() const override { return true; }
 

@@ -176,9 +176,15 @@ void SegmentationLoss::conclude(std::span<double> sums) const {
 Quality SegmentationLoss::quality(std::span<const double> terms) const {
   const std::size_t count = classes();
   const double samples = terms[2 * count + 1];
-  Quality quality{terms[2 * count] / samples, static_cast<std::int64_t>(samples), {}, {}};
+  Quality quality{terms[2 * count] / samples, static_cast<std::int64_t>(samples), {}, {}, 0};
   for (std::size_t c = 0; c < count; ++c)
     quality.classes.push_back({terms[c] / samples, terms[count + c] / samples});
+  const std::size_t first = options_.score == Score::kDice ? 1 : 0;
+  for (std::size_t c = first; c < count; ++c) {
+    const ClassQuality& of_class = quality.classes[c];
+    quality.score += options_.score == Score::kDice ? of_class.dice : of_class.iou;
+  }
+  quality.score /= static_cast<double>(count - first);
   return quality;
 }
 

@@ -16,6 +16,7 @@ struct SegmentationOptions {
   double dice = 0;                ///< share of the loss
   bool background = false;        ///< whether class 0 counts for Dice
   double smooth = 1e-6;           ///< above 0
+  Score score = Score::kDice;     ///< or kIou
 };
 
 /// With p the softmax over the C channels z of a voxel, t its label, V the number of voxels of a
@@ -28,6 +29,7 @@ struct SegmentationOptions {
 /// (Milletari, Navab & Ahmadi, arXiv:1606.04797, with sums instead of sums of squares). The cross
 /// entropy is divided by voxels, not by the sum of their weights. Computed in fp64.
 ///
+/// The score is the mean Dice coefficient of all classes but the first, or the mean IoU of all.
 /// IoU and Dice are 1 for a class that occurs neither in the labels nor in the predictions of a
 /// sample. The predicted class of a voxel is the one with the largest output; ties go to the
 /// lowest.
@@ -47,6 +49,7 @@ class SegmentationLoss final : public Loss {
   bool gradient_reads_sums() const override { return options_.dice > 0; }
   double gradient(ConstView output, AnyConstView target, std::span<const double> sums,
                   std::int64_t global_batch, View diff) override;
+  Score score() const override { return options_.score; }
   void conclude(std::span<double> sums) const override;
   Quality quality(std::span<const double> terms) const override;
 

@@ -121,6 +121,25 @@ TEST_CASE("generated counts have mean and variance of Poisson's law") {
   CHECK(std::abs(squares / n - mean * mean - 1) < 25.0 / 512 + 5 * std::sqrt(3 / n));
 }
 
+TEST_CASE("generated labels are classes, and those of a block are those of the whole sample") {
+  const Shape shape{1, 6, 5, 7};
+  GeneratedReader reader(9, shape, 3);
+  const Box whole = Box::whole(shape), part{{0, 1, 2, 3}, {1, 4, 4, 6}};
+  std::vector<std::uint8_t> all(static_cast<std::size_t>(whole.volume())), block(18);
+  reader.read(2, {}, TensorView<std::uint8_t>{all.data(), whole, 1});
+  reader.read(2, {}, TensorView<std::uint8_t>{block.data(), part, 1});
+  const TensorView<const std::uint8_t> a{all.data(), whole, 1}, b{block.data(), part, 1};
+  int compared = 0;
+  for (std::int64_t d = 1; d < 4; ++d)
+    for (std::int64_t h = 2; h < 4; ++h)
+      for (std::int64_t w = 3; w < 6; ++w, ++compared)
+        CHECK(a.at(0, 0, d, h, w) == b.at(0, 0, d, h, w));
+  CHECK(compared == 18);
+  for (std::uint8_t label = 0; label < 3; ++label)
+    CHECK(std::count(all.begin(), all.end(), label) > 30);
+  CHECK(std::count_if(all.begin(), all.end(), [](std::uint8_t label) { return label > 2; }) == 0);
+}
+
 TEST_CASE("work of a layer is shared by its parts") {
   Options options("x", "");
   add_model_options(options);

@@ -81,6 +81,40 @@ TEST_CASE("options beyond the published network are stored where they are used")
   CHECK(options_of_settings(settings, "f.h5").get<bool>("average"));
 }
 
+TEST_CASE("each network has its own defaults, and refuses the options of others") {
+  const auto parsed = [](const std::vector<std::string>& arguments) {
+    Options options("x", "");
+    add_model_options(options);
+    options.parse(arguments);
+    return options;
+  };
+  const Options unet = parsed({"--model", "unet3d"});
+  CHECK(unet.get<Shape>("input") == Shape{1, 128, 128, 128});
+  CHECK(make_model(unet).geometry({1, 1, 1}).parameter_count() == 31190243);
+  const auto settings = model_settings(unet);
+  CHECK(settings.at("levels") == "6");
+  CHECK_FALSE(settings.contains("kernel"));
+  CHECK_FALSE(settings.contains("cuts"));
+  CHECK(model_settings(options_of_settings(settings, "f.h5")) == settings);
+  for (const auto& [name, value] : unet.resolved()) CHECK(name != "kernel");
+  for (const auto& [name, value] : parsed({}).resolved()) CHECK(name != "levels");
+  CHECK_THROWS_WITH_AS(parsed({"--model", "unet3d", "--kernel", "3"}),
+                       "--kernel: the network unet3d has no such option", UsageError);
+  CHECK_THROWS_WITH_AS(parsed({"--levels", "3"}),
+                       "--levels: the network cosmoflow has no such option", UsageError);
+  CHECK(network_with("levels") == "unet3d");
+  CHECK(network_with("lr") == "cosmoflow");
+}
+
+TEST_CASE("settings that earlier versions have stored describe the same network") {
+  const std::map<std::string, std::string> stored = {
+      {"model", "cosmoflow"}, {"input", "128x128x128x4"}, {"kernel", "3"},  {"filters", "32"},
+      {"conv-layers", "5"},   {"fc", "128,64"},           {"targets", "4"}, {"dropout", "0.5"}};
+  const Options options = options_of_settings(stored, "f.h5");
+  CHECK(make_model(options).geometry({1, 1, 1}).parameter_count() == 8907556);
+  CHECK(model_settings(options) == stored);
+}
+
 TEST_CASE("settings of another program are refused, naming the file") {
   for (const char* name : {"attention", "config", "help", "", "kernel=2 --config"})
     CHECK_THROWS_WITH_AS(
@@ -104,9 +138,10 @@ TEST_CASE("every training option has a rule for resuming, and every rule an opti
   const char* argv[] = {"x", "--data", "d", "--out", "o"};
   all.parse(5, argv);
   std::set<std::string> options{"training-samples"};
-  for (const auto& [name, value] : all.resolved()) options.insert(name);
+  for (const std::string& name : all.names()) options.insert(name);
   std::set<std::string> rules;
   for (const ResumeRule& rule : resume_rules()) CHECK(rules.emplace(rule.name).second);
+  for (const ResumeRule& rule : network_resume_rules()) CHECK(rules.emplace(rule.name).second);
   CHECK(rules == options);
   CHECK(rules.size() > 40);
 }
@@ -124,8 +159,8 @@ TEST_CASE("every configuration in the tree holds options that training knows") {
     const char* argv[] = {"x", "--config", file.c_str(), "--data", "d", "--out", "o"};
     options.parse(7, argv);
     CHECK(make_model(options).layers().size() > 5);
-    // The published networks are the only ones of 128^3.
-    if (options.get<Shape>("input").d == 128)
+    // The published ones are the only networks of counts with 128^3 voxels.
+    if (options.get<Shape>("input") == Shape{4, 128, 128, 128})
       CHECK(make_model(options).geometry({1, 1, 1}).parameter_count() ==
             (options.get<std::int64_t>("kernel") == 2 ? 5597604 : 8907556));
     ++files;

@@ -51,7 +51,7 @@ TEST_CASE("run files are read whole, in their order") {
   CHECK(files.steps()[1].time == 0);
   CHECK(std::isnan(files.steps()[1].record.loss));
   REQUIRE(files.evaluations().size() == 1);
-  CHECK(files.evaluations()[0].record.mae == 0.4);
+  CHECK(files.evaluations()[0].record.score == 0.4);
   CHECK(files.evaluations()[0].record.samples == 8);
   REQUIRE(files.phases().size() == 1);
   CHECK(files.phases()[0]["steps"] == 2);

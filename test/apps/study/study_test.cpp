@@ -92,7 +92,7 @@ StudyOutcome outcome(const std::string& batch, const std::string& end, double ma
   StudyOutcome one;
   one.cell.varied = {{"batch", batch}};
   one.result.end = end;
-  if (end != "diverged") one.result.mae = mae;
+  if (end != "diverged") one.result.score = mae;
   one.result.seconds = 2;
   one.epochs_to_target = epochs;
   if (epochs) one.samples_to_target = *epochs * 10;
@@ -110,10 +110,10 @@ TEST_CASE("study: rows join the cells that differ by their seeds") {
   CHECK(rows[0].epochs.count == 2);
   CHECK(rows[0].epochs.mean == 5.5);
   CHECK(rows[0].samples.max == 70);
-  CHECK(rows[0].mae.mean == 0.375);
-  CHECK(rows[0].mae.min == 0.125);
+  CHECK(rows[0].score.mean == 0.375);
+  CHECK(rows[0].score.min == 0.125);
   CHECK(rows[1].diverged == 1);
-  CHECK(rows[1].mae.count == 1);
+  CHECK(rows[1].score.count == 1);
   std::ostringstream text;
   print_rows(text, rows, 0.3);
   CHECK(text.str().find("5.5 (4 .. 7)") != std::string::npos);

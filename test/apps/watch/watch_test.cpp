@@ -126,8 +126,8 @@ TEST_CASE("the status of a run: totals, rates, quality and the time left") {
   CHECK(status.ranks == 4);
   CHECK(status.losses == std::vector<double>{1.5, 0.5, 0.5});
   REQUIRE(status.last_evaluation);
-  CHECK(status.last_evaluation->mae == 0.25);
-  CHECK(status.target_mae == 0.1);
+  CHECK(status.last_evaluation->score == 0.25);
+  CHECK(status.target_score == 0.1);
   CHECK(status.samples_per_s == 4);
   CHECK(status.mean_samples_per_s == 4);
   CHECK(status.silent_s == 1);
@@ -169,7 +169,7 @@ TEST_CASE("a run is done by its end, its steps or its target, and silent after t
   CHECK(run.status(kStart).state == RunState::kRunning);  // but for its last evaluation
   run.metrics += evaluation_line(2, 0.2);
   CHECK(run.status(kStart + 10000).state == RunState::kDone);
-  CHECK(run.status(kStart).best_mae == 0.1);
+  CHECK(run.status(kStart).best_score == 0.1);
   run.metrics = step_line(1, 0);
   CHECK(run.status(kStart).state == RunState::kRunning);
   run.record["end"] = {{"result", "stopped"}};

@@ -146,7 +146,7 @@ TEST_CASE("a resumed run knows the validation of its step, and no other") {
     }
     const MetricsLog log(path, row.last_step);
     REQUIRE(log.evaluation_before().has_value() == (row.mae > 0));
-    if (row.mae > 0) CHECK(log.evaluation_before()->mae == row.mae);
+    if (row.mae > 0) CHECK(log.evaluation_before()->score == row.mae);
     if (row.mae > 0) CHECK(log.evaluation_before()->seconds == 3);
   }
 }
@@ -181,7 +181,7 @@ TEST_CASE("a resumed run keeps the phases of its steps and finds the validation 
       const MetricsLog log(path, row.last_step);
       CHECK(log.warning() == "");
       REQUIRE(log.evaluation_before().has_value() == (row.mae > 0));
-      if (row.mae > 0) CHECK(log.evaluation_before()->mae == row.mae);
+      if (row.mae > 0) CHECK(log.evaluation_before()->score == row.mae);
       const auto after = lines_of(path);
       REQUIRE(after.size() == row.lines);
       CHECK(std::equal(after.begin(), after.end(), before.begin()));

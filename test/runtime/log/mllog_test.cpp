@@ -55,7 +55,7 @@ void log_epoch(MlperfLog& log, std::int64_t epoch, double mae) {
   log.eval_start(epoch);
   log.eval_stop(epoch);
   log.epoch_stop(epoch);
-  log.eval_error(epoch, mae);
+  log.eval_score(epoch, Score::kMae, mae);
 }
 
 const Keys kEpoch = {"epoch_start", "eval_start", "eval_stop", "epoch_stop", "eval_error"};
@@ -103,7 +103,7 @@ TEST_CASE("an MLPerf line is spelt as the reference's") {
   MlperfLog log(MlperfVersion::kV10);
   log.open(directory / "mllog.txt", {});
   log.optimizer("SGD", step_schedule(), 0, 0.5);
-  log.eval_error(2, 0.25);
+  log.eval_score(2, Score::kMae, 0.25);
   log.run_stop(false);
   const std::string text = contents(directory / "mllog.txt");
   CHECK(text.starts_with(":::MLLOG {\"namespace\": \"\", \"time_ms\": 1"));

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// By what one number a network is judged on a data set, and what it is made of.
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+
+namespace halomesh {
+
+enum class Score : std::uint8_t {
+  kMae,   ///< of a regression: mean absolute error; lower is better
+  kDice,  ///< of a segmentation: mean Dice coefficient of all classes but the first
+  kIou    ///< of a segmentation: mean intersection over union of all classes
+};
+
+inline constexpr std::array kScores{Score::kMae, Score::kDice, Score::kIou};
+
+/// "mae", "dice" or "iou": the name in files.
+constexpr const char* key_of(Score score) {
+  return score == Score::kMae ? "mae" : score == Score::kDice ? "dice" : "iou";
+}
+/// "MAE", "Dice" or "IoU".
+constexpr const char* title_of(Score score) {
+  return score == Score::kMae ? "MAE" : score == Score::kDice ? "Dice" : "IoU";
+}
+
+constexpr bool higher_is_better(Score score) { return score != Score::kMae; }
+
+/// Whether `a` is better than `b`, or `b` is not a number.
+inline bool is_better(Score score, double a, double b) {
+  if (std::isnan(b)) return !std::isnan(a);
+  return higher_is_better(score) ? a > b : a < b;
+}
+
+/// Whether `value` is as good as `target`; a target of 0 is none.
+constexpr bool reaches(Score score, double value, double target) {
+  return target > 0 && (higher_is_better(score) ? value >= target : value <= target);
+}
+
+/// The quality of one class of voxels: ratios of each whole sample, averaged over samples.
+struct ClassQuality {
+  double iou = 0;   ///< |A and B| / |A or B| for voxels A of the class and B predicted to be of it
+  double dice = 0;  ///< 2 |A and B| / (|A| + |B|)
+};
+
+}  // namespace halomesh

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a network declares: its name, its options, how it is built, and what it is trained for.
+// Must not depend on the command line, which turns these options into its own.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "partition/cuts.hpp"
+#include "src/nn/loss.hpp"
+#include "src/nn/model.hpp"
+
+namespace halomesh {
+
+/// The value of an option; which of these types it has is fixed by the default.
+using NetworkValue =
+    std::variant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>>;
+
+/// The option of networks of counts whose value Model::scale_counts() gets: off, on, or numbers.
+inline constexpr const char* kStandardizeOption = "standardize";
+
+/// One option of a network, as the command line, configuration files and checkpoints have it.
+struct NetworkOption {
+  /// What a checkpoint that was written with another value is good for.
+  enum class Role : std::uint8_t {
+    kNetwork,   ///< its parameters are those of another network
+    kTraining,  ///< the curve changes
+    kComputing  ///< the curve stays the same up to rounding; not stored in checkpoints
+  };
+  std::string name{}, placeholder{};
+  NetworkValue fallback{};
+  std::string help{};
+  Role role = Role::kNetwork;
+  std::optional<double> at_least{}, at_most{}, below{};  ///< of each number
+  std::vector<std::string> choices{};                    ///< of a text; none: any
+  std::string implicit{};  ///< the value of an option without one; empty: it needs one
+  /// False for options that came later: at their defaults they are not stored, so that versions
+  /// without them can read the checkpoint.
+  bool stored_at_default = true;
+};
+
+/// What a network is built from.
+struct NetworkSettings {
+  Shape input;                                   ///< of a sample
+  std::map<std::string, NetworkValue> values{};  ///< of all its options, by name
+  CutSetting cuts{};
+  DataType precision = DataType::kFloat32;  ///< kFloat32 or kBfloat16
+  bool reproducible = false;                ///< layers must be Layer::sums_exactly()
+
+  /// The value of an option; throws std::logic_error for one that the network has not declared.
+  template <class T>
+  const T& get(const std::string& name) const {
+    const auto found = values.find(name);
+    const T* const value = found == values.end() ? nullptr : std::get_if<T>(&found->second);
+    if (value == nullptr) throw std::logic_error("the network has no option " + name);
+    return *value;
+  }
+};
+
+/// A network as registry.cpp lists it.
+struct Network {
+  std::string name, summary;
+  Shape input;                               ///< of a sample, by default
+  DataType input_type = DataType::kFloat32;  ///< of samples: kInt16 counts, or kFloat32
+  std::vector<NetworkOption> options;
+  /// Throws UsageError for settings that it cannot be built with.
+  Model (*make)(const NetworkSettings& settings) = nullptr;
+  /// What it is trained for, and judged by; `output` is the global shape of its output.
+  std::unique_ptr<Loss> (*make_loss)(const NetworkSettings& settings,
+                                     const Shape& output) = nullptr;
+  /// What its outputs are called: targets, or classes; null or empty where they have no names.
+  std::vector<std::string> (*output_names)(const NetworkSettings& settings) = nullptr;
+
+  /// Null where there is no such option.
+  const NetworkOption* option(const std::string& option_name) const;
+  /// All options at their defaults.
+  NetworkSettings defaults() const;
+};
+
+/// A network with its options: what a checkpoint describes and a command trains.
+struct NetworkSpec {
+  const Network* network = nullptr;  ///< of registry.hpp
+  NetworkSettings settings;
+
+  Model make() const { return network->make(settings); }
+  std::unique_ptr<Loss> make_loss(const Shape& output) const {
+    return network->make_loss(settings, output);
+  }
+  /// As many as `outputs`, or none.
+  std::vector<std::string> output_names(std::size_t outputs) const;
+};
+
+}  // namespace halomesh
