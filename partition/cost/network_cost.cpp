@@ -139,13 +139,28 @@ int first_level(SumAlgorithm algorithm, const SumPlace& place) {
   return is_power_of_2(per_node) && place.ranks % per_node == 0 ? per_node : place.ranks;
 }
 
+std::vector<int> sum_digits(int count) {
+  std::vector<int> digits;
+  while (count > 1) {
+    digits.push_back(count % 2 == 0 ? 2 : count);
+    count /= digits.back();
+  }
+  return digits;
+}
+
+int sum_axes(const SumChoice& sum) {
+  int axes = 0;
+  for (const SumWay& way : sum.ways) axes = std::max(axes, way.axis + 1);
+  return axes;
+}
+
 int sum_parts(const SumChoice& sum, double bytes, const NetworkCost& network) {
   const bool two_level = sum.algorithm == SumAlgorithm::kTwoLevel;
   if ((two_level ? sum.across : sum.algorithm) != SumAlgorithm::kHalvingDoubling) return 1;
   const int nodes = sum.place.ranks / first_level(sum.algorithm, sum.place);
-  int digits = 0;  // of sum_schedule(): factors of 2 and what remains
-  for (int left = nodes; left > 1; left = left % 2 == 0 ? left / 2 : 1) ++digits;
-  const int parts = std::clamp(digits, 1, 3);
+  int useful = static_cast<int>(std::ssize(sum_digits(nodes)));
+  if (!sum.ways.empty()) useful = sum_axes(sum);
+  const int parts = std::clamp(useful, 1, 3);
   // Latencies of messages in flight together overlap, but for the time of their ends.
   const double added = (parts - 1) * 2 * ceil_log2(nodes) * network.between_nodes.latency_s / 2;
   return added <= sum_seconds(sum.algorithm, sum.place, bytes, network) / 10 ? parts : 1;

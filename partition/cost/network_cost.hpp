@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 namespace halomesh {
 
@@ -80,18 +81,32 @@ SumAlgorithm fastest_sum(const SumPlace& place, double bytes, const NetworkCost&
 /// matter to it, or 1.
 int first_level(SumAlgorithm algorithm, const SumPlace& place);
 
+/// The way between the partners of a round on a torus. The axes that partners have links along are
+/// numbered 0, 1, 2.
+struct SumWay {
+  int axis = 0, hops = 0;
+};
+
 /// How a sum is done. For kTwoLevel, place.per_node divides place.ranks, and `across` is another.
 struct SumChoice {
   SumAlgorithm algorithm = SumAlgorithm::kHalvingDoubling;
   SumPlace place;                                        ///< as the algorithm is to see it
   SumAlgorithm across = SumAlgorithm::kHalvingDoubling;  ///< between the nodes of kTwoLevel
-  int parts = 1;  ///< of the buffer, halved and doubled across nodes side by side
+  int parts = 1;               ///< of the buffer, halved and doubled across nodes side by side
+  std::vector<SumWay> ways{};  ///< of each of the sum_digits() across nodes; empty: not known
 };
+
+/// The factors of `count` ranks whose rounds of halving are independent: 2, 2, ..., and the odd
+/// rest.
+std::vector<int> sum_digits(int count);
+
+/// The number of different axes of sum.ways.
+int sum_axes(const SumChoice& sum);
 
 /// Into how many parts, 1 to 3, to cut the buffer of halving and doubling across nodes. On a torus
 /// a round of one part uses the links of one axis, and its ranks share these; parts that begin with
-/// different axes use more. As the network is not known to be a torus, only where the additional
-/// messages add at most a tenth to sum_seconds().
+/// different axes use more: as many as there are axes in sum.ways. Only where the additional
+/// messages add at most a tenth to sum_seconds(), as the network may not be a torus.
 int sum_parts(const SumChoice& sum, double bytes, const NetworkCost& network);
 
 }  // namespace halomesh

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cassert>
 #include <cstddef>
+#include <numeric>
+#include <utility>
 
 namespace halomesh {
 namespace {
@@ -74,21 +76,40 @@ Elements scatter_ring(const Group& group, const Elements& whole, Rounds& rounds)
   return whole.block(group.digit, p);
 }
 
-/// Digits of `count` ranks that are `stride` apart: factors 2 and then the odd rest.
+/// The sum_digits() of `count` ranks that are `stride` apart.
 std::vector<Group> digits_of(int rank, int stride, int count) {
   std::vector<Group> digits;
-  while (count > 1) {
-    const int factor = count % 2 == 0 ? 2 : count;
+  for (const int factor : sum_digits(count)) {
     digits.push_back(group_of(rank, stride, factor));
     stride *= factor;
-    count /= factor;
   }
   return digits;
 }
 
+/// Each round moves half of what the one before it does, and its messages fill as many links as
+/// they have hops: the nearest partners come first. Of equally near ones, each rotation begins with
+/// another axis.
+std::vector<Group> nearest_first(const std::vector<Group>& digits, const SumChoice& sum,
+                                 int rotation) {
+  const int axes = sum_axes(sum);
+  std::vector<std::size_t> order(digits.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    const auto rank_of = [&](const SumWay& way) {
+      return std::pair(way.hops, (way.axis + rotation) % axes);
+    };
+    return rank_of(sum.ways[a]) < rank_of(sum.ways[b]);
+  });
+  std::vector<Group> sorted;
+  sorted.reserve(digits.size());
+  for (const std::size_t i : order) sorted.push_back(digits[i]);
+  return sorted;
+}
+
 /// A third further each time, the first third being the largest: of a cube-like torus whose longest
 /// axes come first, the three rotations begin with the three axes.
-std::vector<Group> rotated(std::vector<Group> digits, int rotation) {
+std::vector<Group> rotated(std::vector<Group> digits, const SumChoice& sum, int rotation) {
+  if (!sum.ways.empty()) return nearest_first(digits, sum, rotation);
   const std::ptrdiff_t count = std::ssize(digits);
   std::rotate(digits.begin(), digits.begin() + (rotation % 3 * count + 2) / 3, digits.end());
   return digits;
@@ -105,12 +126,12 @@ void append(std::vector<SumPiece>& pieces, const std::vector<SumPiece>& others) 
 
 /// Scatters `parts` of `whole` side by side, each with the digits in another order. All have as
 /// many rounds.
-void scatter_parts(const std::vector<Group>& digits, const Elements& whole, int rotation, int parts,
-                   Rounds& rounds) {
+void scatter_parts(const std::vector<Group>& digits, const Elements& whole, int rotation,
+                   const SumChoice& sum, Rounds& rounds) {
   const std::size_t begin = rounds.size();
-  for (int part = 0; part < parts; ++part) {
+  for (int part = 0; part < sum.parts; ++part) {
     Rounds own;
-    scatter_digits(rotated(digits, rotation + part), whole.block(part, parts), own);
+    scatter_digits(rotated(digits, sum, rotation + part), whole.block(part, sum.parts), own);
     rounds.resize(begin + own.size());
     for (std::size_t i = 0; i < own.size(); ++i) {
       SumRound& round = rounds[begin + i];
@@ -172,7 +193,7 @@ void binomial(const Group& group, const Elements& whole, Rounds& rounds) {
 }
 
 void sum_over(SumAlgorithm algorithm, int rank, int stride, int count, const Elements& whole,
-              int rotation, int parts, Rounds& rounds) {
+              int rotation, const SumChoice& sum, Rounds& rounds) {
   const std::size_t begin = rounds.size();
   const Group group = group_of(rank, stride, count);
   switch (algorithm) {
@@ -185,7 +206,7 @@ void sum_over(SumAlgorithm algorithm, int rank, int stride, int count, const Ele
       break;
     case SumAlgorithm::kHalvingDoubling:
     case SumAlgorithm::kTwoLevel:
-      scatter_parts(digits_of(rank, stride, count), whole, rotation, parts, rounds);
+      scatter_parts(digits_of(rank, stride, count), whole, rotation, sum, rounds);
       break;
   }
   gather_backwards(begin, rounds.size(), rounds);
@@ -202,8 +223,8 @@ std::vector<SumRound> sum_schedule(const SumChoice& sum, int rank, std::int64_t 
   Rounds rounds;
   const Elements share = scatter_digits(digits_of(rank, 1, inner), {0, count}, rounds);
   const std::size_t scattered = rounds.size();
-  sum_over(two_level ? sum.across : sum.algorithm, rank, inner, ranks / inner, share, rotation,
-           sum.parts, rounds);
+  sum_over(two_level ? sum.across : sum.algorithm, rank, inner, ranks / inner, share, rotation, sum,
+           rounds);
   gather_backwards(0, scattered, rounds);
   std::erase_if(rounds, [](const SumRound& r) { return r.sends.empty() && r.receives.empty(); });
   return rounds;

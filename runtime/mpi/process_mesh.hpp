@@ -4,7 +4,9 @@
 
 #include <array>
 #include <cstdint>
+#include <cstdlib>
 
+#include "partition/cost/torus.hpp"
 #include "partition/mesh_shape.hpp"
 #include "runtime/mpi/mpi.hpp"
 
@@ -22,7 +24,8 @@ class ProcessMesh {
       : shape_(shape),
         world_(world.dup()),
         group_(world.split(static_cast<int>(shape.replica_of(world.rank())), world.rank())),
-        ranks_per_node_(equal_nodes()) {}
+        ranks_per_node_(equal_nodes()),
+        torus_(torus_of_environment()) {}
 
   const MeshShape& shape() const { return shape_; }
   const Comm& world() const { return world_; }
@@ -33,10 +36,16 @@ class ProcessMesh {
   /// Ranks of each node if all have equally many, one after the other; otherwise 1. The same on
   /// every rank.
   int ranks_per_node() const { return ranks_per_node_; }
+  /// The nodes as a torus, if the environment variable HALOMESH_TORUS says so; see parse_torus().
+  const Torus& torus() const { return torus_; }
   std::int64_t replica() const { return shape_.replica_of(world_.rank()); }
   std::int64_t part() const { return shape_.part_of(world_.rank()); }
 
  private:
+  static Torus torus_of_environment() {
+    const char* const text = std::getenv("HALOMESH_TORUS");  // NOLINT: nobody sets it meanwhile
+    return parse_torus(text == nullptr ? "" : text, "HALOMESH_TORUS");
+  }
   int equal_nodes() const {
     // The ranks of a node are in the order of the world.
     const Comm& node = world_.node();
@@ -50,6 +59,7 @@ class ProcessMesh {
   MeshShape shape_;
   Comm world_, group_;
   int ranks_per_node_;
+  Torus torus_;
 };
 
 }  // namespace halomesh

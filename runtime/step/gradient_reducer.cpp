@@ -89,9 +89,7 @@ void GradientReducer::make_sums() {
 void GradientReducer::leave_out_frozen() { make_sums(); }
 
 SumChoice GradientReducer::choice_of(const Bucket& bucket) const {
-  const HolderSet& set = sets_[bucket.set];
-  return choose_sum(reduction_, set.place, set.per_replica(), static_cast<double>(bytes_of(bucket)),
-                    default_network(mesh_.ranks_per_node()));
+  return sets_[bucket.set].choose(reduction_, static_cast<double>(bytes_of(bucket)), mesh_.torus());
 }
 
 InFlight<PointSum> GradientReducer::sum_of(std::size_t bucket, DataType payload) const {

@@ -3,6 +3,8 @@
 #include "runtime/step/holder_set.hpp"
 
 #include <algorithm>
+#include <array>
+#include <numeric>
 #include <utility>
 
 #include "narrow.hpp"
@@ -55,12 +57,38 @@ int holders_of_a_node(const MeshShape& shape, const Parts& set, std::int64_t ran
   return narrow<int>(each);
 }
 
+// Between the first holder and its partner of each digit: of a torus of powers of 2 this is the way
+// of all.
+std::vector<SumWay> ways_of(const HolderSet& set, const Torus& torus, int stride, int ranks) {
+  std::vector<SumWay> ways;
+  std::array<int, 3> numbers{-1, -1, -1};
+  int axes = 0;
+  for (const int factor : sum_digits(ranks / stride)) {
+    const auto hops = torus.hops(0, set.world_rank(stride) / set.ranks_per_node);
+    const auto most = std::max_element(hops.begin(), hops.end());
+    int& number = numbers[static_cast<std::size_t>(most - hops.begin())];
+    if (number < 0) number = axes++;
+    ways.push_back({number, std::accumulate(hops.begin(), hops.end(), 0)});
+    stride *= factor;
+  }
+  return ways;
+}
+
 }  // namespace
 
-HolderSet::HolderSet(const MeshShape& mesh, int ranks_per_node, Parts holding_parts)
-    : shape(mesh), parts(std::move(holding_parts)) {
+HolderSet::HolderSet(const MeshShape& mesh, int of_a_node, Parts holding_parts)
+    : shape(mesh), parts(std::move(holding_parts)), ranks_per_node(of_a_node) {
   place.ranks = narrow<int>(shape.replicas * std::ssize(parts));
   place.per_node = holders_of_a_node(shape, parts, ranks_per_node);
+}
+
+SumChoice HolderSet::choose(Reduction reduction, double bytes, const Torus& torus) const {
+  const NetworkCost network = default_network(ranks_per_node);
+  SumChoice sum = choose_sum(reduction, place, per_replica(), bytes, network);
+  if (!torus.known() || torus.nodes() * ranks_per_node < shape.ranks()) return sum;
+  sum.ways = ways_of(*this, torus, first_level(sum.algorithm, sum.place), sum.place.ranks);
+  sum.parts = sum_parts(sum, bytes, network);
+  return sum;
 }
 
 int HolderSet::world_rank(int holder) const {

@@ -6,9 +6,11 @@
 #include <vector>
 
 #include "partition/cost/network_cost.hpp"
+#include "partition/cost/torus.hpp"
 #include "partition/model_geometry.hpp"
 #include "runtime/mpi/mpi.hpp"
 #include "runtime/mpi/process_mesh.hpp"
+#include "runtime/step/reduction.hpp"
 
 namespace halomesh {
 
@@ -18,9 +20,14 @@ struct HolderSet {
   MeshShape shape;
   std::vector<std::int64_t> parts;  ///< ascending
   SumPlace place;                   ///< one rank a node where nodes do not have equally many
+  int ranks_per_node = 1;           ///< of the mesh
 
-  /// `ranks_per_node` as ProcessMesh::ranks_per_node().
-  HolderSet(const MeshShape& mesh, int ranks_per_node, std::vector<std::int64_t> holding_parts);
+  /// `of_a_node` as ProcessMesh::ranks_per_node().
+  HolderSet(const MeshShape& mesh, int of_a_node, std::vector<std::int64_t> holding_parts);
+
+  /// How to sum `bytes` over the holders: choose_sum() by default_network(), with the ways of
+  /// `torus`, whose nodes the ranks of the mesh fill in order.
+  SumChoice choose(Reduction reduction, double bytes, const Torus& torus) const;
 
   int size() const { return place.ranks; }
   int per_replica() const { return static_cast<int>(parts.size()); }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "narrow.hpp"
+#include "runtime/step/holder_set.hpp"
 #include "runtime/step/point_sum.hpp"
 #include "runtime/step/reduction.hpp"
 #include "simulation.hpp"
@@ -26,12 +27,11 @@ class OwnSums {
  public:
   OwnSums(const ProcessMesh& mesh, Reduction reduction, std::int64_t count, std::int64_t bucket) {
     const Comm& world = mesh.world();
-    const SumPlace place{world.size(), mesh.ranks_per_node()};
+    const HolderSet all({world.size(), {1, 1, 1}}, mesh.ranks_per_node(), {0});
     for (std::int64_t lo = 0; lo < count; lo += bucket) {
       const std::int64_t volume = std::min(bucket, count - lo);
       const SumChoice choice =
-          choose_sum(reduction, place, 1, static_cast<double>(volume) * sizeof(float),
-                     default_network(mesh.ranks_per_node()));
+          all.choose(reduction, static_cast<double>(volume) * sizeof(float), mesh.torus());
       const auto rounds =
           sum_schedule(choice, world.rank(), volume, narrow<int>(std::ssize(sums_)));
       offsets_.push_back(lo);
