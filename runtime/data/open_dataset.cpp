@@ -234,4 +234,9 @@ std::unique_ptr<const Dataset> open_dataset(const Comm& comm, const fs::path& di
   return std::make_unique<TfRecordDataset>(comm, std::move(files), shape, targets.scalars);
 }
 
+TargetSpec targets_of(const Loss& loss, const Shape& output) {
+  return loss.target_type() == DataType::kUint8 ? TargetSpec::labels(output.c)
+                                                : TargetSpec(loss.target_shape().c);
+}
+
 }  // namespace halomesh

@@ -10,6 +10,7 @@
 #include "runtime/data/dataset.hpp"
 #include "runtime/mpi/mpi.hpp"
 #include "shape.hpp"
+#include "src/nn/loss.hpp"
 
 namespace halomesh {
 
@@ -28,5 +29,9 @@ std::unique_ptr<const Dataset> open_dataset(const Comm& comm,
                                             const std::filesystem::path& directory,
                                             const std::string& split, const Shape& shape,
                                             const TargetSpec& targets);
+
+/// What a network with this loss and output is trained to give: where the loss has labels, a class
+/// for each channel of the output; otherwise scalars.
+TargetSpec targets_of(const Loss& loss, const Shape& output);
 
 }  // namespace halomesh

@@ -207,8 +207,9 @@ void Calibration::input() {
   const NetworkSpec spec = network_spec(options_);
   const Model model = make_model(spec);
   const Shape shape = model.input();
-  const auto loss = spec.make_loss(model.geometry({1, 1, 1}).tensors().back().shape);
-  const auto set = open_dataset(world_, directory, "train", shape, loss->target_shape().c);
+  const Shape output = model.geometry({1, 1, 1}).tensors().back().shape;
+  const auto set =
+      open_dataset(world_, directory, "train", shape, targets_of(*spec.make_loss(output), output));
   const std::unique_ptr<SampleReader> reader = set->reader();
   Tensor sample(Box::whole(shape), 1, model.input_type());
   Tensor targets(Box::whole(set->target_shape()), 1, set->target_type());

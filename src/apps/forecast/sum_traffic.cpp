@@ -156,7 +156,7 @@ class Builder {
       sum.parts.insert(sum.parts.end(), holders.begin(), holders.end());
     std::sort(sum.parts.begin(), sum.parts.end());
     const HolderSet first(mesh_, settings_.ranks_per_node, sets.holders.front());
-    const SumChoice choice = first.choose(settings_.reduction, sum.bytes, settings_.torus);
+    const SumChoice choice = first.choose(settings_.reduction, sum.bytes, {});
     const std::vector<SumRound> rounds =
         sum_schedule(choice, 0, sets.bucket.volume, sets.index);  // as GradientReducer
     for (std::size_t k = 0; k < rounds.size(); ++k) {

@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "partition/cost/torus.hpp"
 #include "partition/mesh_shape.hpp"
 #include "partition/model_geometry.hpp"
 #include "runtime/step/reduction.hpp"
@@ -75,7 +74,6 @@ struct SumSettings {
   std::int64_t bucket_bytes = std::int64_t{4} << 20;
   DataType payload = DataType::kFloat32;
   int ranks_per_node = 1;
-  Torus torus{};                     ///< as in training
   double injection_bytes_per_s = 0;  ///< of a node whose ranks share it; 0: not limited
 };
 

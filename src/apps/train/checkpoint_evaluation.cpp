@@ -50,9 +50,9 @@ Evaluation evaluate_checkpoint(const Comm& world, const Options& options,
   const MeshShape& shape = network.mesh.shape();
   const auto batch = options.get<std::int64_t>("batch");
   const std::int64_t local = local_batch(batch == 0 ? shape.replicas : batch, shape);
-  const auto dataset =
-      open_dataset(world, options.get<std::string>("data"), options.get<std::string>("split"),
-                   network.model.input(), network.loss->target_shape().c);
+  const auto dataset = open_dataset(
+      world, options.get<std::string>("data"), options.get<std::string>("split"),
+      network.model.input(), targets_of(*network.loss, network.geometry.tensors().back().shape));
   load_checkpoint(network.mesh, network.geometry, network.parameters, file,
                   LoadWhat::kParametersOnly);
   Executor executor(network.mesh.group(), network.model, network.geometry, network.parameters,

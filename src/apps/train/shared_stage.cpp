@@ -32,7 +32,11 @@ std::optional<SharedStage> stage_for_runs(const Comm& job, const Comm& group,
   const ModelGeometry geometry = model.geometry(parts);
   start_mlperf_run(group, options, mllog);
   const std::filesystem::path data = options.get<std::string>("data");
-  const std::int64_t targets = spec.make_loss(geometry.tensors().back().shape)->target_shape().c;
+  const TensorGeometry& output = geometry.tensors().back();
+  const auto part = static_cast<std::size_t>(mesh.part());
+  const Box owned = output.owned[part].empty() ? Box{} : output.span[part];  // as the executor
+  const auto loss = spec.make_loss(output.shape);
+  const TargetSpec targets = targets_of(*loss, output.shape);
   const auto split = [&](const char* name) {
     return open_dataset(job, data, name, model.input(), targets);
   };
@@ -41,7 +45,8 @@ std::optional<SharedStage> stage_for_runs(const Comm& job, const Comm& group,
   };
   const auto training = split("train");
   const auto validation = trainer.evaluate_every > 0 ? split("validation") : nullptr;
-  TrainingInput input(mesh, geometry, model.input_type(), Box{}, {training.get(), order(*training)},
+  TrainingInput input(mesh, geometry, model.input_type(), loss->target_box(owned),
+                      {training.get(), order(*training)},
                       {validation.get(), validation ? order(*validation) : SampleOrder{}},
                       trainer.stage);
   mllog.staging_start();

@@ -235,7 +235,7 @@ TrainingResult run_training(const Comm& world, const Options& options, const Ran
 
   if (before.mllog == nullptr) start_mlperf_run(world, options, mllog);
   const std::filesystem::path data = options.get<std::string>("data");
-  const std::int64_t targets = network.loss->target_shape().c;
+  const TargetSpec targets = targets_of(*network.loss, network.geometry.tensors().back().shape);
   const auto training = open_dataset(world, data, "train", network.model.input(), targets);
   std::unique_ptr<const Dataset> validation;
   if (trainer_settings.evaluate_every > 0)

@@ -102,6 +102,14 @@ std::vector<Way> ways_of(int ranks) {
       for (const SumAlgorithm across : {kRecursiveDoubling, kHalvingDoubling, kRing})
         ways.push_back({{kTwoLevel, {ranks, per_node}, across, 3}, per_node});
   }
+  // On a torus: the later digits are the nearer ones, along two axes.
+  for (int rotation = 0; rotation < 3; ++rotation) {
+    SumChoice sum = halving(ranks, 1, 2);
+    const auto digits = static_cast<int>(sum_digits(ranks).size());
+    for (int digit = 0; digit < digits; ++digit)
+      sum.ways.push_back({digit % 2, 1 + (digits - digit) / 2});
+    ways.push_back({sum, rotation});
+  }
   return ways;
 }
 
@@ -273,6 +281,21 @@ TEST_CASE("two levels send only shares between nodes, and the nearest ranks exch
   const auto rotated = sum_schedule(halving(8, 1, 1), 0, 1200, 1);
   CHECK(rotated.at(0).sends == std::vector<SumPiece>{{2, 600, 1200}});
   CHECK(rotated.at(2).sends == std::vector<SumPiece>{{1, 150, 300}});
+}
+
+TEST_CASE("sum_schedule: on a torus the nearest partners get the largest messages") {
+  // 4 x 8 nodes, numbered along the first axis: 1 and 2 along it, then 1, 2 and 4 along the other.
+  SumChoice sum = halving(32, 1, 2);
+  sum.ways = {{0, 1}, {0, 2}, {1, 1}, {1, 2}, {1, 4}};
+  const auto rounds = sum_schedule(sum, 0, 64 * 32);
+  std::vector<std::vector<int>> partners(2);
+  for (std::size_t k = 0; k < 5; ++k) {
+    REQUIRE(rounds.at(k).sends.size() == 2);
+    for (std::size_t part = 0; part < 2; ++part)
+      partners[part].push_back(rounds[k].sends[part].rank);
+  }
+  CHECK(partners[0] == std::vector<int>{1, 4, 2, 8, 16});
+  CHECK(partners[1] == std::vector<int>{4, 1, 8, 2, 16});
 }
 
 }  // namespace

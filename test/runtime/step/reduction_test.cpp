@@ -79,5 +79,21 @@ TEST_CASE("every reduction has a name that is read again") {
   CHECK_THROWS_AS(reduction_named("tree"), UsageError);
 }
 
+TEST_CASE("HolderSet: sums on a torus take its ways, nodes apart") {
+  // 16 replicas of 4 parts, 4 ranks on each node: a torus of 4 x 2 x 2 nodes, x first.
+  const HolderSet one({16, {2, 2, 1}}, 4, {1});
+  const SumChoice sum = one.choose(Reduction::kHalving, 1e6, parse_torus("4x2x2", "test"));
+  REQUIRE(sum.ways.size() == 4);
+  const int axes[] = {0, 0, 1, 2}, hops[] = {1, 2, 1, 1};
+  for (std::size_t i = 0; i < 4; ++i) {
+    CHECK(sum.ways[i].axis == axes[i]);
+    CHECK(sum.ways[i].hops == hops[i]);
+  }
+  CHECK(sum.parts == 3);
+  CHECK(one.choose(Reduction::kHalving, 1e6, {}).ways.empty());
+  // A job of more nodes than the torus has: it is another torus.
+  CHECK(one.choose(Reduction::kHalving, 1e6, parse_torus("2x2x2", "test")).ways.empty());
+}
+
 }  // namespace
 }  // namespace halomesh
