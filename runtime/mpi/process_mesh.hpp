@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "partition/cost/torus.hpp"
 #include "partition/mesh_shape.hpp"
+#include "partition/torus.hpp"
 #include "runtime/mpi/mpi.hpp"
 
 namespace halomesh {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "partition/cost/network_cost.hpp"
-#include "partition/cost/torus.hpp"
 #include "partition/model_geometry.hpp"
+#include "partition/torus.hpp"
 #include "runtime/mpi/mpi.hpp"
 #include "runtime/mpi/process_mesh.hpp"
 #include "runtime/step/reduction.hpp"

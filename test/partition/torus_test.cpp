@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Distances between the nodes of a torus, and how one is described.
-#include "partition/cost/torus.hpp"
+#include "partition/torus.hpp"
 
 #include <doctest/doctest.h>
 

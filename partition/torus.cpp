@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Distances on a torus: see torus.hpp.
-#include "partition/cost/torus.hpp"
+#include "partition/torus.hpp"
 
 #include <algorithm>
 #include <charconv>
