@@ -248,7 +248,7 @@ Model make_from_settings(const NetworkSettings& settings) {
 }  // namespace
 
 const Network& cosmoflow_network() {
-  static const Network network = {
+  static const Network kNetwork = {
       .name = "cosmoflow",
       .summary = "predicts parameters of a universe from counts of its matter",
       .input = CosmoFlowOptions().input,
@@ -262,7 +262,7 @@ const Network& cosmoflow_network() {
           [](const NetworkSettings&) {
             return std::vector<std::string>{"omega_m", "sigma_8", "n_s", "h0"};
           }};
-  return network;
+  return kNetwork;
 }
 
 Model make_cosmoflow(const CosmoFlowOptions& o) {

@@ -251,14 +251,14 @@ std::unique_ptr<Loss> make_unet_loss(const NetworkSettings& settings, const Shap
 }  // namespace
 
 const Network& unet3d_network() {
-  static const Network network = {.name = "unet3d",
-                                  .summary = "classifies the voxels of a volume",
-                                  .input = {1, 128, 128, 128},
-                                  .input_type = DataType::kFloat32,
-                                  .options = declared_options(),
-                                  .make = make_unet,
-                                  .make_loss = make_unet_loss};
-  return network;
+  static const Network kNetwork = {.name = "unet3d",
+                                   .summary = "classifies the voxels of a volume",
+                                   .input = {1, 128, 128, 128},
+                                   .input_type = DataType::kFloat32,
+                                   .options = declared_options(),
+                                   .make = make_unet,
+                                   .make_loss = make_unet_loss};
+  return kNetwork;
 }
 
 }  // namespace halomesh
