@@ -14,8 +14,8 @@ const Network& cosmoflow_network();
 const Network& unet3d_network();
 
 std::span<const Network* const> networks() {
-  static const std::array all{&cosmoflow_network(), &unet3d_network()};
-  return all;
+  static const std::array kAll{&cosmoflow_network(), &unet3d_network()};
+  return kAll;
 }
 
 std::vector<std::string> network_names() {

@@ -67,6 +67,7 @@ void write_climate_stats(const std::filesystem::path& path, const std::vector<Ch
   Hdf5File file = Hdf5File::create(target.temporary_path());
   const auto write = [&](const char* name, const auto& value_of) {
     std::vector<float> values;
+    values.reserve(sums.size());
     for (const ChannelSums& s : sums) values.push_back(static_cast<float>(value_of(s)));
     write_dataset(file, std::string("/climate/") + name, {std::ssize(values)},
                   std::span<const float>(values));
