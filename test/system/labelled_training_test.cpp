@@ -3,6 +3,7 @@
 // quality on other meshes, and messages for data that do not fit.
 #include <doctest/doctest.h>
 
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 
 #include "test/system/curve.hpp"
@@ -55,7 +56,7 @@ TEST_CASE("volumes with labels train from files and from a stage to the same wei
   Scene staged = direct;
   staged.out = workshop().fresh("out");
   staged.options["stage-dir"] = workshop().fresh("stage").string();
-  for (const Scene* const scene : {&direct, &staged}) {
+  for (const Scene* const scene : std::initializer_list<const Scene*>{&direct, &staged}) {
     const Outcome outcome = scene->train();
     CAPTURE(outcome.text);
     REQUIRE(outcome.exit_code == 0);
