@@ -108,6 +108,7 @@ int predict(const Comm& world, const Options& options) {
   if (extension != ".csv" && extension != ".h5" && extension != ".hdf5")
     throw UsageError(fmt::format("--out {} is neither a .csv nor an .h5 file", out.string()),
                      "end the name in .csv or .h5");
+  check_output_file(world, out);
   const NetworkSpec network =
       network_spec(checkpoint_model_options(world, checkpoint_file(world, options)));
   const ModelGeometry geometry = make_model(network).geometry({1, 1, 1});
@@ -116,7 +117,6 @@ int predict(const Comm& world, const Options& options) {
     throw UsageError(fmt::format("predict writes numbers, and the network {} classifies voxels",
                                  network.network->name),
                      "measure it with eval");
-  check_output_file(world, out);
   Predictions mine;
   const Evaluation result = evaluate_checkpoint(
       world, options,
