@@ -138,11 +138,14 @@ TEST_CASE("unet3d: what it has no kernels for is refused by name") {
 
 TEST_CASE("unet3d: --loss chooses the shares of Dice and cross entropy") {
   const Shape output{3, 2, 2, 2};
-  for (const auto& [kind, reads_sums] :
-       {std::pair{"dice+ce", true}, std::pair{"ce", false}, std::pair{"dice", true}}) {
-    CAPTURE(kind);
-    const auto settings = settings_with([&](auto& s) { s.values["loss"] = std::string(kind); });
-    CHECK(unet().make_loss(settings, output)->gradient_reads_sums() == reads_sums);
+  struct Row {
+    const char* kind;
+    bool reads_sums;
+  };
+  for (const Row& row : {Row{"dice+ce", true}, {"ce", false}, {"dice", true}}) {
+    CAPTURE(row.kind);
+    const auto settings = settings_with([&](auto& s) { s.values["loss"] = std::string(row.kind); });
+    CHECK(unet().make_loss(settings, output)->gradient_reads_sums() == row.reads_sums);
   }
 }
 
