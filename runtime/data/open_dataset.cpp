@@ -132,7 +132,8 @@ Found found_in(const std::string& text) {
   std::size_t at = text.find(' ', 2);
   std::vector<ChannelRange> ranges(std::stoul(text.substr(2, at - 2)));
   const std::size_t bytes = ranges.size() * sizeof(ChannelRange);
-  std::memcpy(ranges.data(), text.data() + ++at, bytes);
+  ++at;
+  if (bytes > 0) std::memcpy(ranges.data(), text.data() + at, bytes);
   if (static_cast<SampleFormat::Kind>(text[1]) == SampleFormat::Kind::kField)
     found.values = SampleFormat::field(std::move(ranges));
   found.names = text.substr(at + bytes);
