@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "copy_cost.hpp"
+
 namespace halomesh::simulation {
 
 #ifdef HALOMESH_SIMULATED
@@ -16,9 +18,9 @@ inline constexpr bool kOn = true;
 inline constexpr bool kOn = false;
 #endif
 
-/// Seconds that a rank needs for each byte that it handles outside of layers.
+/// Seconds that a rank needs for the bytes that it handles outside of layers.
 struct Rates {
-  double copy_s_per_byte = 0;    ///< packed or unpacked
+  CopyCost copy;                 ///< packed or unpacked
   double add_s_per_byte = 0;     ///< of received values, added to others
   double update_s_per_byte = 0;  ///< read or written by the optimizer
 };

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "copy_cost.hpp"
+
 namespace halomesh {
 
 /// The straight line through the times of messages between two ranks.
@@ -18,7 +20,7 @@ struct Link {
 struct NetworkCost {
   Link within_node, between_nodes;  ///< one message between two ranks
   double add_s_per_byte = 0;        ///< adding received floats to one's own
-  double copy_s_per_byte = 0;       ///< packing and unpacking
+  CopyCost copy;                    ///< packing and unpacking
   double poll_s = 0;                ///< mean time between two polls while a rank computes
   double injection_s_per_byte = 0;  ///< of a whole node, which its ranks share
   int ranks_per_node = 1;

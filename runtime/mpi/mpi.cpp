@@ -365,6 +365,12 @@ void Requests::clear() {
   requests_.clear();
 }
 
+bool Requests::test(std::size_t index) {
+  int done = 0;
+  mpi_check(MPI_Test(&requests_.at(index), &done, MPI_STATUS_IGNORE));
+  return done != 0;
+}
+
 void Requests::wait(std::size_t index) {
   MPI_Request* const request = &requests_.at(index);
   if constexpr (simulation::kOn)

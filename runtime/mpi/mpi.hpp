@@ -147,6 +147,8 @@ class Requests {
   bool take_completed(bool wait, std::vector<int>& indices);
   /// Waits for one request by its index.
   void wait(std::size_t index);
+  /// True when that request is complete. Lets MPI make progress.
+  bool test(std::size_t index);
   /// Waits for all and removes them, but keeps the memory for as many.
   void clear();
 

@@ -40,7 +40,7 @@ void message_end(std::int64_t bytes) {
   if (bytes >= ends.charged_below) spend(ends.overhead_s);
 }
 
-void copied(std::int64_t bytes) { spend(rates.copy_s_per_byte * static_cast<double>(bytes)); }
+void copied(std::int64_t bytes) { spend(rates.copy.seconds(static_cast<double>(bytes))); }
 void added(std::int64_t bytes) { spend(rates.add_s_per_byte * static_cast<double>(bytes)); }
 void updated(std::int64_t bytes) { spend(rates.update_s_per_byte * static_cast<double>(bytes)); }
 

@@ -4,7 +4,6 @@
 
 #include "narrow.hpp"
 #include "simulation.hpp"
-#include "src/nn/pack.hpp"
 
 namespace halomesh {
 namespace {
@@ -16,36 +15,6 @@ std::int64_t round_up(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 }  // namespace
 
-/// Records the packing of a message, or the wait for it and its unpacking.
-class Exchange::MessageScope {
- public:
-  MessageScope(Timeline* timeline, TimelineEvent::Kind kind, const Exchange& exchange,
-               const Message& message)
-      : timeline_(timeline) {
-    if (timeline == nullptr) return;
-    event_.kind = kind;
-    event_.peer = message.peer;
-    event_.tag = exchange.tag_;
-    event_.name = exchange.trace_.tensor;
-    event_.bytes = exchange.bytes(message);
-    event_.begin_ns = Trace::now_ns();
-  }
-  MessageScope(const MessageScope&) = delete;
-  MessageScope& operator=(const MessageScope&) = delete;
-  ~MessageScope() {
-    if (timeline_ == nullptr) return;
-    event_.end_ns = Trace::now_ns();
-    timeline_->add(event_);
-  }
-  void arrived() {
-    if (timeline_ != nullptr) event_.mark_ns = Trace::now_ns();
-  }
-
- private:
-  Timeline* timeline_;
-  TimelineEvent event_;
-};
-
 Exchange::Exchange(const Comm& group, int tag, const TransferPlan& plan, Combine combine,
                    AnyView tensor, const ExchangeTrace& trace)
     : tag_(tag), combine_(combine), tensor_(tensor), trace_(trace) {
@@ -55,6 +24,13 @@ Exchange::Exchange(const Comm& group, int tag, const TransferPlan& plan, Combine
   assign_memory(incoming_, combine == Combine::kCopy, offset);
   assign_memory(outgoing_, true, offset);
   *buffer_ = AlignedBuffer<std::byte>(offset);
+  for (const Message& m : outgoing_)
+    if (m.in_place == nullptr) add_boxes(m, packed_);
+  for (const Message& m : incoming_) {
+    received_from_.push_back(received_.size());
+    if (m.in_place == nullptr) add_boxes(m, received_);
+  }
+  received_from_.push_back(received_.size());
   // Of each size any type: the elements are only moved.
   const std::int64_t size = size_of(tensor.type);
   MPI_Datatype element = size == 8   ? MPI_DOUBLE
@@ -100,17 +76,26 @@ void Exchange::assign_memory(std::vector<Message>& messages, bool may_be_in_plac
   }
 }
 
+template <class Byte>
+void Exchange::add_boxes(const Message& message, std::vector<DenseBox<Byte>>& boxes) {
+  std::byte* dense = buffer_->data() + message.offset;
+  for (const Box& box : message.boxes) {
+    boxes.push_back({box, dense});
+    dense += size_of(tensor_.type) * tensor_.batch * box.volume();
+  }
+}
+
 void Exchange::start() {
   if (empty()) return;
   const TraceScope scope(trace_.trace, trace_.pack, trace_.tensor);
   receives_.start_all();
-  for (const Message& m : outgoing_) {
+  const std::int64_t begin_ns = timeline() != nullptr ? Trace::now_ns() : 0;
+  pack(tensor_, packed_);
+  for (Message& m : outgoing_) {
     counts_.sent_bytes += bytes(m);
-    const MessageScope sending(timeline(), TimelineEvent::Kind::kSend, *this, m);
     if constexpr (simulation::kOn) simulation::message_end(bytes(m));  // SMPI: only of plain sends
-    if (m.in_place != nullptr) continue;
-    std::byte* to = buffer_->data() + m.offset;
-    for (const Box& box : m.boxes) to += size_of(tensor_.type) * pack(tensor_, box, to);
+    m.posted_ns = begin_ns;
+    record(TimelineEvent::Kind::kSend, m);
   }
   sends_.start_all();
   counts_.messages += static_cast<std::int64_t>(outgoing_.size());
@@ -126,26 +111,56 @@ bool Exchange::progress() {
 void Exchange::finish() {
   if (!active_) return;
   TraceScope scope(trace_.trace, trace_.wait, trace_.tensor);
-  for (std::size_t i = 0; i < incoming_.size(); ++i) {
-    const Message& m = incoming_[i];
-    MessageScope receiving(timeline(), TimelineEvent::Kind::kReceive, *this, m);
-    receives_.wait(i);
-    if constexpr (simulation::kOn) simulation::message_end(bytes(m));
-    receiving.arrived();
-    counts_.received_bytes += bytes(m);
-    scope.add_received(bytes(m));
-    if (m.in_place == nullptr) unpack(m);
+  for (std::size_t i = 0; i < incoming_.size();) {
+    const std::size_t first = i;
+    i = receive_arrived(i, scope);
+    unpack(first, i);
+    for (std::size_t m = first; m < i; ++m) record(TimelineEvent::Kind::kReceive, incoming_[m]);
   }
   sends_.wait_all();
   active_ = false;
 }
 
-void Exchange::unpack(const Message& message) {
+// Waits for message `first`; returns the end of it and those behind it that have arrived too, whose
+// boxes the threads can share.
+std::size_t Exchange::receive_arrived(std::size_t first, TraceScope& scope) {
+  std::size_t i = first;
+  do {
+    Message& m = incoming_[i];
+    if (timeline() != nullptr) m.posted_ns = Trace::now_ns();
+    if (i == first) receives_.wait(i);
+    if constexpr (simulation::kOn) simulation::message_end(bytes(m));
+    if (timeline() != nullptr) m.arrived_ns = Trace::now_ns();
+    counts_.received_bytes += bytes(m);
+    scope.add_received(bytes(m));
+    ++i;
+  } while (i < incoming_.size() && receives_.test(i));
+  return i;
+}
+
+void Exchange::unpack(std::size_t first, std::size_t end) {
   const TraceScope scope(trace_.trace, trace_.pack, trace_.tensor);
-  const std::byte* from = buffer_->data() + message.offset;
-  for (const Box& box : message.boxes)
-    from += size_of(tensor_.type) * (combine_ == Combine::kCopy ? unpack_copy(from, box, tensor_)
-                                                                : unpack_add(from, box, tensor_));
+  const std::span boxes = std::span(received_).subspan(received_from_[first],
+                                                       received_from_[end] - received_from_[first]);
+  if (combine_ == Combine::kCopy)
+    unpack_copy(boxes, tensor_);
+  else
+    unpack_add(boxes, tensor_);
+}
+
+// The packing of a message, or the wait for it and its unpacking.
+void Exchange::record(TimelineEvent::Kind kind, const Message& message) {
+  if (timeline() == nullptr) return;
+  TimelineEvent event;
+  event.kind = kind;
+  event.peer = message.peer;
+  event.tag = tag_;
+  event.name = trace_.tensor;
+  event.bytes = bytes(message);
+  event.begin_ns = message.posted_ns;
+  if (kind == TimelineEvent::Kind::kReceive) event.mark_ns = message.arrived_ns;
+  event.end_ns = Trace::now_ns();
+  timeline()->add(event);
 }
 
 }  // namespace halomesh

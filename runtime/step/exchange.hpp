@@ -10,6 +10,7 @@
 #include "runtime/log/step_counts.hpp"
 #include "runtime/mpi/in_flight.hpp"
 #include "runtime/mpi/mpi.hpp"
+#include "src/nn/pack.hpp"
 #include "src/nn/tensor.hpp"
 #include "trace.hpp"
 
@@ -62,14 +63,18 @@ class Exchange {
     std::int64_t volume = 0;  // elements, all samples
     std::int64_t offset = 0;  // in the buffer, in bytes; unused when in place
     std::byte* in_place = nullptr;
+    std::int64_t posted_ns = 0, arrived_ns = 0;  // only with a timeline
   };
-  class MessageScope;
   std::int64_t bytes(const Message& message) const {
     return message.volume * size_of(tensor_.type);
   }
   std::vector<Message> collect(const TransferPlan& plan, bool incoming, int part) const;
   void assign_memory(std::vector<Message>& messages, bool may_be_in_place, std::int64_t& offset);
-  void unpack(const Message& message);
+  template <class Byte>
+  void add_boxes(const Message& message, std::vector<DenseBox<Byte>>& boxes);
+  void record(TimelineEvent::Kind kind, const Message& message);
+  std::size_t receive_arrived(std::size_t first, TraceScope& scope);
+  void unpack(std::size_t first, std::size_t end);
   Timeline* timeline() const {
     return trace_.trace != nullptr ? trace_.trace->timeline() : nullptr;
   }
@@ -79,6 +84,11 @@ class Exchange {
   AnyView tensor_;
   ExchangeTrace trace_;
   std::vector<Message> incoming_, outgoing_;
+  // The boxes of all messages that are not in place, in the order of the messages; of incoming
+  // ones where those of each message begin, and their end.
+  std::vector<DenseBox<std::byte>> packed_;
+  std::vector<DenseBox<const std::byte>> received_;
+  std::vector<std::size_t> received_from_;
   InFlight<AlignedBuffer<std::byte>> buffer_;
   Requests receives_, sends_;  // after the buffer, so that they wait before it is freed
   bool active_ = false;

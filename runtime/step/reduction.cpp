@@ -61,7 +61,7 @@ NetworkCost default_network(int ranks_per_node) {
   network.between_nodes = {3.2e-6, 1 / 5.9e9};
   network.injection_s_per_byte = network.between_nodes.s_per_byte;
   network.add_s_per_byte = 0.1e-9;
-  network.copy_s_per_byte = 0.1e-9;
+  network.copy.s_per_byte = network.copy.core_s_per_byte = 0.1e-9;
   network.ranks_per_node = ranks_per_node;
   return network;
 }

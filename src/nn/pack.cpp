@@ -2,8 +2,11 @@
 // Boxes to dense buffers and back: see pack.hpp.
 #include "src/nn/pack.hpp"
 
+#include <omp.h>
+
 #include <algorithm>
 
+#include "copy_cost.hpp"
 #include "simulation.hpp"
 #include "src/nn/runs.hpp"
 
@@ -58,6 +61,34 @@ std::int64_t simulate_copy(TypedView<Byte> view, const Box& box) {
   const std::int64_t elements = view.batch * box.volume();
   simulation::copied(elements * size_of(view.type));
   return elements;
+}
+
+// Calls row(box, view pointer to the first element, dense pointer, length) for the runs of all
+// boxes. The rows of equal n + d + h are the work of one thread, box after box.
+template <class T, class Byte, class Row>
+void for_rows_of_all(TensorView<T> view, std::span<const DenseBox<Byte>> boxes, const Row& row) {
+  using Dense = std::conditional_t<std::is_const_v<Byte>, const std::remove_const_t<T>,
+                                   std::remove_const_t<T>>;
+  std::int64_t elements = 0;
+  for (const DenseBox<Byte>& each : boxes) elements += view.batch * each.box.volume();
+  [[maybe_unused]] const bool shared =
+      elements * static_cast<std::int64_t>(sizeof(T)) > kSharedCopyBytes;
+#pragma omp parallel if (shared)
+  for (const DenseBox<Byte>& each : boxes) {
+    const auto dense = reinterpret_cast<Dense*>(each.dense);  // NOLINT: as documented
+    visit_runs_of_thread(each.box, view.batch, has_all_channels(each.box, view),
+                         omp_get_thread_num(), omp_get_num_threads(), [&](const Run& run) {
+                           row(run.begin_in(view, each.box), dense + run.at, run.length);
+                         });
+  }
+}
+
+// In a simulation, the time of the work is all that is needed.
+template <class Byte, class ViewByte>
+void simulate_copies(std::span<const DenseBox<Byte>> boxes, TypedView<ViewByte> view) {
+  std::int64_t elements = 0;
+  for (const DenseBox<Byte>& each : boxes) elements += view.batch * each.box.volume();
+  if (elements > 0) simulation::copied(elements * size_of(view.type));
 }
 
 // Calls body(T{}) with the type of the elements.
@@ -127,6 +158,38 @@ std::int64_t unpack_add(const std::byte* dense, const Box& box, AnyView dst) {
   return with_number(dst.type, [&](auto element) {
     using T = decltype(element);
     return add_elements(reinterpret_cast<const T*>(dense), box, dst.as<T>());  // NOLINT
+  });
+}
+
+void pack(AnyConstView src, std::span<const DenseBox<std::byte>> boxes) {
+  if constexpr (simulation::kOn) return simulate_copies(boxes, src);
+  with_type(src.type, [&](auto element) {
+    using T = decltype(element);
+    for_rows_of_all(src.as<T>(), boxes, [](const T* from, T* to, std::int64_t length) {
+      std::copy_n(from, length, to);
+    });
+    return 0;
+  });
+}
+
+void unpack_copy(std::span<const DenseBox<const std::byte>> boxes, AnyView dst) {
+  if constexpr (simulation::kOn) return simulate_copies(boxes, dst);
+  with_type(dst.type, [&](auto element) {
+    using T = decltype(element);
+    for_rows_of_all(dst.as<T>(), boxes, [](T* to, const T* from, std::int64_t length) {
+      std::copy_n(from, length, to);
+    });
+    return 0;
+  });
+}
+
+void unpack_add(std::span<const DenseBox<const std::byte>> boxes, AnyView dst) {
+  if constexpr (simulation::kOn) return simulate_copies(boxes, dst);
+  with_number(dst.type, [&](auto element) {
+    using T = decltype(element);
+    for_rows_of_all(dst.as<T>(), boxes,
+                    [](T* to, const T* from, std::int64_t length) { add_run(from, length, to); });
+    return 0;
   });
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "src/nn/tensor.hpp"
 
@@ -28,6 +29,20 @@ std::int64_t pack(AnyConstView src, const Box& box, std::byte* dense);
 std::int64_t unpack_copy(const std::byte* dense, const Box& box, AnyView dst);
 std::int64_t unpack_add(const std::byte* dense, const Box& box, AnyView dst);
 void clear(AnyView dst, const Box& box);
+
+/// A box of a tensor and the memory of a dense copy of it. `Byte` is std::byte or const std::byte.
+template <class Byte>
+struct DenseBox {
+  Box box;
+  Byte* dense = nullptr;
+};
+
+/// The same for several boxes of one tensor. The threads share all of them together, even if each
+/// is too small for that. Boxes that unpack_add() is given may overlap: an element receives its
+/// sums in the order of the boxes, with any number of threads.
+void pack(AnyConstView src, std::span<const DenseBox<std::byte>> boxes);
+void unpack_copy(std::span<const DenseBox<const std::byte>> boxes, AnyView dst);
+void unpack_add(std::span<const DenseBox<const std::byte>> boxes, AnyView dst);
 
 /// Adds `box` of every sample of `src` to the same box of `dst`; both contain it, and have one type
 /// other than int16. Returns the number of elements.

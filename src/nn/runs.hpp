@@ -46,6 +46,26 @@ void visit_runs(const Box& box, std::int64_t batch, bool all_channels, const Bod
   }
 }
 
+/// Calls body(Run) for the runs whose n + d + h leave the remainder `thread` when divided by
+/// `threads`. Local; allocates nothing.
+template <class Body>
+void visit_runs_of_thread(const Box& box, std::int64_t batch, bool all_channels, int thread,
+                          int threads, const Body& body) {
+  if (box.empty()) return;
+  const std::int64_t depth = box.extent(kD), height = box.extent(kH);
+  const std::int64_t pixels = all_channels ? 1 : box.extent(kW);
+  const std::int64_t length = box.extent(kC) * (all_channels ? box.extent(kW) : 1);
+  for (std::int64_t n = 0; n < batch; ++n)
+    for (std::int64_t d = 0; d < depth; ++d) {
+      const std::int64_t before = (n + box.lo[kD] + d + box.lo[kH]) % threads;
+      for (std::int64_t h = (thread - before + threads) % threads; h < height; h += threads) {
+        Run run{n,          box.lo[kD] + d, box.lo[kH] + h,
+                box.lo[kW], length,         ((n * depth + d) * height + h) * pixels * length};
+        for (std::int64_t pixel = 0; pixel < pixels; ++pixel, ++run.w, run.at += length) body(run);
+      }
+    }
+}
+
 /// True when `box` has all channels of each view: its rows are then contiguous in all of them.
 template <class... Views>
 bool has_all_channels(const Box& box, const Views&... views) {

@@ -4,9 +4,13 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <span>
 #include <vector>
+
+#include "test/harness/threads.hpp"
 
 namespace halomesh {
 namespace {
@@ -65,6 +69,49 @@ TEST_CASE("pack writes n,d,h,w,c order and counts") {
     CHECK(dense.back() == -1);
   }
   CHECK(compared > 300);
+}
+
+TEST_CASE("boxes packed together equal boxes packed one by one, with any number of threads") {
+  // More than kSharedCopyBytes in all, so that threads share them.
+  const Box span{{0, 2, 3, 1}, {8, 14, 23, 21}};
+  const std::vector<Box> boxes{span,
+                               {{0, 3, 3, 1}, {8, 4, 23, 21}},
+                               {{0, 2, 5, 2}, {8, 14, 9, 20}},
+                               {{3, 2, 3, 1}, {5, 14, 22, 20}},
+                               {{0, 13, 22, 20}, {8, 14, 23, 21}}};
+  Tensor tensor(span, kBatch);
+  for (std::int64_t i = 0; i < kBatch * span.volume(); ++i)
+    tensor.view().data[i] = 1 / static_cast<float>(i + 3);
+  std::vector<std::vector<float>> expected, dense;
+  std::vector<DenseBox<std::byte>> to_pack;
+  std::vector<DenseBox<const std::byte>> to_unpack;
+  for (const Box& box : boxes) {
+    expected.emplace_back(static_cast<std::size_t>(kBatch * box.volume()));
+    dense.emplace_back(expected.back().size());
+    pack(tensor.view(), box, expected.back().data());
+    const std::span bytes = std::as_writable_bytes(std::span(dense.back()));
+    to_pack.push_back({box, bytes.data()});
+    to_unpack.push_back({box, bytes.data()});
+  }
+  for (const int threads : {1, 2, 3, 7}) {
+    CAPTURE(threads);
+    const Threads scope(threads);
+    for (std::vector<float>& each : dense) std::fill(each.begin(), each.end(), -1.0F);
+    pack(AnyConstView(tensor.view()), to_pack);
+    CHECK(dense == expected);
+    for (const bool add : {false, true}) {
+      CAPTURE(add);
+      Tensor one_by_one(span, kBatch), together(span, kBatch);
+      fill(one_by_one.view(), span, 0.1F);
+      fill(together.view(), span, 0.1F);
+      for (std::size_t b = 0; b < boxes.size(); ++b)
+        add ? unpack_add(expected[b].data(), boxes[b], one_by_one.view())
+            : unpack_copy(expected[b].data(), boxes[b], one_by_one.view());
+      add ? unpack_add(to_unpack, together.view()) : unpack_copy(to_unpack, together.view());
+      CHECK(std::equal(one_by_one.view().data, one_by_one.view().data + kBatch * span.volume(),
+                       together.view().data));
+    }
+  }
 }
 
 TEST_CASE("unpack_copy and unpack_add change only their box") {

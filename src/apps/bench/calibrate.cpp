@@ -52,11 +52,13 @@ double seconds_of(Work work) {
   return spread_of(seconds).median;
 }
 
-/// Seconds per byte of adding and of packing, on this rank while all others do the same.
+/// Seconds of adding and of packing, on this rank while all others do the same.
 void measure_memory(const Comm& world, MachineRecord& record) {
   const Box box{{0, 0, 0, 0}, {32, 64, 64, 32}};
   Box halo = box;
   halo.hi[kH] = halo.lo[kH] + 2;
+  Box corner = halo;  // as much as one thread packs
+  corner.hi[kD] = corner.lo[kD] + kSharedCopyBytes / 4 / (halo.volume() / halo.extent(kD));
   Tensor tensor(box, 1);
   AlignedBuffer<float> dense(box.volume());
   const auto per_byte = [&](double seconds, const Box& moved) {
@@ -66,7 +68,20 @@ void measure_memory(const Comm& world, MachineRecord& record) {
   const double packing = seconds_of([&] { pack(tensor.view(), halo, dense.data()); });
   world.barrier();
   const double adding = seconds_of([&] { unpack_add(dense.data(), box, tensor.view()); });
-  record.copy_s_per_byte = per_byte(packing, halo);
+  world.barrier();
+  const double by_one = seconds_of([&] { pack(tensor.view(), corner, dense.data()); });
+  world.barrier();
+  int joined = 0;
+  const double team = seconds_of([&] {
+#pragma omp parallel reduction(+ : joined)
+    ++joined;
+  });
+  record.copy.team_s = joined > 0 ? world.sum(team) / world.size() : 0;
+  record.copy.core_s_per_byte = per_byte(by_one, corner);
+  // A rank of one thread has no team to speak of, whatever the noise says.
+  record.copy.s_per_byte = std::max(
+      per_byte(packing, halo) - record.copy.team_s / static_cast<double>(halo.volume() * 4),
+      0.1 * per_byte(packing, halo));
   record.add_s_per_byte = per_byte(adding, box);
 }
 

@@ -50,7 +50,9 @@ Json network_json(const MachineRecord& record) {
       barriers.push_back({{"ranks", ranks}, {"seconds", seconds}});
   }
   json["add_s_per_byte"] = record.add_s_per_byte;
-  json["copy_s_per_byte"] = record.copy_s_per_byte;
+  json["copy_s_per_byte"] = record.copy.s_per_byte;
+  json["core_copy_s_per_byte"] = record.copy.core_s_per_byte;
+  json["team_s"] = record.copy.team_s;
   json["poll_s"] = positive_or_null(record.poll_s);
   json["ping_pong"] = ping_pong;
   json["sums"] = sums;

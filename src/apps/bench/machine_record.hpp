@@ -63,7 +63,8 @@ struct MachineRecord {
   bool shares_cores = false;             ///< ranks had to share cores: times are too long
   MachinePeak peak;                      ///< of a rank
   std::optional<NetworkRecord> network;  ///< empty: measured on one rank
-  double add_s_per_byte = 0, copy_s_per_byte = 0;
+  double add_s_per_byte = 0;
+  CopyCost copy;
   double poll_s = 0;  ///< between two polls while a rank computes; 0: nothing was computed
   std::vector<MeasuredKernel> kernels;
   std::int64_t kernels_left_out = 0, kernels_too_large = 0;

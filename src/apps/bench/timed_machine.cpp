@@ -20,8 +20,8 @@ std::unique_ptr<TimedMachine> read_timed_machine(const Comm& world, const std::s
   timed->peak.fp32 = rank.peak_flops * world.size();
   timed->peak.triad = rank.triad * world.size();
   if constexpr (simulation::kOn)
-    simulation::set_rates({network.copy_s_per_byte, network.add_s_per_byte,
-                           rank.triad > 0 ? 1 / rank.triad : network.copy_s_per_byte});
+    simulation::set_rates({network.copy, network.add_s_per_byte,
+                           rank.triad > 0 ? 1 / rank.triad : network.copy.s_per_byte});
   return timed;
 }
 

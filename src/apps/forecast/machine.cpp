@@ -70,7 +70,9 @@ const std::vector<NumberRule>& number_rules() {
       {"node-latency-us", "us of a message within a node", 0.01, 1e4, false, 1},
       {"node-message-gbs", "GB/s of a message within a node", 0.01, 1e4, false, 5},
       {"add-gbs", "GB/s of received values that a rank adds", 0.01, 1e4, false, 5},
-      {"copy-gbs", "GB/s that a rank packs or unpacks", 0.01, 1e4, false, 5},
+      {"copy-gbs", "GB/s that the threads of a rank pack or unpack together", 0.01, 1e4, false, 5},
+      {"core-copy-gbs", "GB/s that one thread packs or unpacks", 0.01, 1e4, false, 0},
+      {"team-us", "us to start and join the threads of a rank", 0, 1e4, false, 0},
       {"poll-ms", "ms between two polls of a rank that computes", 0, 1000, false, 1},
       {"straggler-per-doubling", "share of a step per doubling of ranks", 0, 0.2, false, 0.012},
       {"kernel-time-factor", "times as long as measured or by roofline", 0.01, 100, false, 0},
@@ -127,7 +129,10 @@ void Machine::derive(std::int64_t ranks_per_node) {
   network.between_nodes = {value("latency-us") * 1e-6, per_byte(value("message-gbs"))};
   if (interconnect == Interconnect::kNone) network.between_nodes = network.within_node;
   network.add_s_per_byte = per_byte(value("add-gbs"));
-  network.copy_s_per_byte = per_byte(value("copy-gbs"));
+  network.copy.s_per_byte = per_byte(value("copy-gbs"));
+  const double of_core = per_byte(value("core-copy-gbs"));
+  network.copy.core_s_per_byte = of_core > 0 ? of_core : network.copy.s_per_byte;
+  network.copy.team_s = value("team-us") * 1e-6;
   network.poll_s = value("poll-ms") * 1e-3;
   network.injection_s_per_byte = per_byte(value("injection-gbs"));
   const double share = threads() / std::max(value("cores"), 1.0);

@@ -214,6 +214,8 @@ const JsonNumber kJsonNumbers[] = {
     {"/network/injection_s_per_byte", "injection-gbs", kGigaInverse, false, true},
     {"/network/add_s_per_byte", "add-gbs", kGigaInverse, false, true},
     {"/network/copy_s_per_byte", "copy-gbs", kGigaInverse, false, true},
+    {"/network/core_copy_s_per_byte", "core-copy-gbs", kGigaInverse, false, true},
+    {"/network/team_s", "team-us", kMicro, false, false},
     {"/network/poll_s", "poll-ms", 1e3, false, false},
     {"/step_spread/per_doubling", "straggler-per-doubling", 1, false, false},
     {"/step_spread/kernel_time_factor", "kernel-time-factor", 1, false, false},

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "partition/geometry_table.hpp"
 #include "src/apps/forecast/halo_times.hpp"
@@ -22,7 +23,8 @@ enum Spent : std::size_t { kCompute, kHalo, kGather, kReduction, kSpentKinds };
 struct Flight {
   struct Message {
     std::int64_t from, to;
-    double bytes, pack_s, unpack_s, travel_s, overhead_s;
+    double bytes, packed, unpacked;  // of what is in place nothing is packed or unpacked
+    double travel_s, overhead_s;
     double sent = 0;
   };
   std::vector<Message> messages;
@@ -126,11 +128,10 @@ class Timeline {
       double bytes = 0;
       for (; i < transfers.size() && transfers[i].src == from && transfers[i].dst == to; ++i)
         bytes += bytes_of(tensor, transfers[i].box.volume());
-      const double copy_s = bytes * network_.copy_s_per_byte;
       const bool single = i == first + 1;
       const Box& box = transfers[first].box;
-      flight.messages.push_back({from, to, bytes, single && dense(from, box) ? 0 : copy_s,
-                                 single && !adds && dense(to, box) ? 0 : copy_s, 0,
+      flight.messages.push_back({from, to, bytes, single && dense(from, box) ? 0 : bytes,
+                                 single && !adds && dense(to, box) ? 0 : bytes, 0,
                                  overhead(from, to)});
       sent.push_back({from, to, bytes});
     }
@@ -160,8 +161,10 @@ class Timeline {
     if (flight.empty()) return;
     flight.posted[part] = now_[part];
     flight.pending[part] = true;
+    double packed = 0;
     for (const Flight::Message& m : flight.messages)
-      if (as_part(m.from) == part) spend(part, kind, m.pack_s);
+      if (as_part(m.from) == part) packed += m.packed;
+    copy(part, kind, packed);
     for (Flight::Message& m : flight.messages) {
       if (as_part(m.from) != part) continue;
       spend(part, kind, m.overhead_s);
@@ -175,11 +178,18 @@ class Timeline {
       const double posted = m.bytes > kEagerBytes ? flight.posted[as_part(m.to)] : 0;
       return std::max(m.sent, posted) + m.travel_s;
     };
+    // Those that have arrived together are unpacked together.
+    double unpacked = 0;
     for (const Flight::Message& m : flight.messages) {
       if (as_part(m.to) != part) continue;
-      wait_until(part, kind, arrival(m));
-      spend(part, kind, m.overhead_s + m.unpack_s);
+      if (arrival(m) > now_[part]) {
+        copy(part, kind, std::exchange(unpacked, 0));
+        wait_until(part, kind, arrival(m));
+      }
+      spend(part, kind, m.overhead_s);
+      unpacked += m.unpacked;
     }
+    copy(part, kind, unpacked);
     for (const Flight::Message& m : flight.messages)
       if (as_part(m.from) == part && m.bytes > kEagerBytes) wait_until(part, kind, arrival(m));
     flight.pending[part] = false;
@@ -191,7 +201,7 @@ class Timeline {
     for (Part part = 0; part < parts_; ++part) finish(part, kind, flight);
   }
   void copy(Part part, Spent kind, double bytes) {
-    spend(part, kind, bytes * network_.copy_s_per_byte);
+    spend(part, kind, network_.copy.seconds(bytes));
   }
 
   KernelTime kernel_time(std::size_t l, KernelPass pass, Part part) {
