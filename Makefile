@@ -369,6 +369,11 @@ quickstart: deps ## install missing packages, build, make a small data set and t
 	@+$(MAKE) --no-print-directory BUILD=release all
 	@MPIRUN='$(MPIRUN)' jobscripts/quickstart.sh build/halomesh quickstart
 
+.PHONY: quickstart-unet
+quickstart-unet: deps ## the same for a 3-D U-Net that classifies the voxels of volumes
+	@+$(MAKE) --no-print-directory BUILD=release all
+	@MPIRUN='$(MPIRUN)' jobscripts/quickstart_unet.sh build/halomesh quickstart-unet
+
 .PHONY: benchmark-run
 benchmark-run: deps ## train a small network until MLPerf's quality (half an hour); CHECKER=DIR checks the log with a copy of mlcommons/logging
 	@+$(MAKE) --no-print-directory BUILD=release all

@@ -44,4 +44,10 @@ struct ClassQuality {
   double dice = 0;  ///< 2 |A and B| / (|A| + |B|)
 };
 
+/// Of one sample, with `both` = |A| + |B|; 1 for a class of which there is nothing.
+constexpr ClassQuality class_quality(double correct, double both) {
+  if (both == 0) return {1, 1};
+  return {correct / (both - correct), 2 * correct / both};
+}
+
 }  // namespace halomesh

@@ -52,12 +52,22 @@ struct UNetOptions {
   }
   /// Of which extents must be multiples: each level but the first halves them.
   std::int64_t divisor() const { return std::int64_t{1} << (levels - 1); }
+  /// The window that reads only one plane of axes of extent 1, such as those of images.
+  WindowOptions on(WindowOptions window) const {
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+      if (input.spatial()[axis] != 1) continue;
+      window.kernel[axis] = window.stride[axis] = 1;
+      window.pad_before[axis] = window.pad_after[axis] = 0;
+    }
+    return window;
+  }
 };
 
 // "96x128x32x1": each extent rounded down or up to a multiple.
 std::string nearest_extents(const UNetOptions& o, bool up) {
   Shape shape = o.input;
   for (std::int64_t* extent : {&shape.d, &shape.h, &shape.w}) {
+    if (*extent == 1) continue;
     const std::int64_t below = *extent / o.divisor() * o.divisor();
     *extent = std::max(o.divisor(), up && below < *extent ? below + o.divisor() : below);
   }
@@ -75,7 +85,9 @@ void check(const UNetOptions& o, const NetworkSettings& settings) {
         fmt::format("--filters {} is more than --most-filters {}", o.filters, o.most_filters),
         "give at least as many to --most-filters");
   const Spatial extents = o.input.spatial();
-  const auto fits = [&](std::int64_t extent) { return extent > 0 && extent % o.divisor() == 0; };
+  const auto fits = [&](std::int64_t extent) {
+    return extent == 1 || (extent > 0 && extent % o.divisor() == 0);
+  };
   if (!std::all_of(extents.begin(), extents.end(), fits)) {
     const std::string below = nearest_extents(o, false), above = nearest_extents(o, true);
     throw UsageError(
@@ -84,8 +96,10 @@ void check(const UNetOptions& o, const NetworkSettings& settings) {
         fmt::format("use multiples of {}, e.g. --input {}{}{}, or fewer --levels", o.divisor(),
                     below, below == above ? "" : " or ", below == above ? "" : above));
   }
-  const std::int64_t lowest = o.divisor() * o.divisor() * o.divisor();
-  if (o.batch_norm == 0 && extents[0] * extents[1] * extents[2] == lowest)
+  const bool leaves_one = std::all_of(extents.begin(), extents.end(), [&](std::int64_t extent) {
+    return extent == 1 || extent == o.divisor();
+  });
+  if (o.batch_norm == 0 && leaves_one)
     throw UsageError(
         fmt::format("--input {} leaves one voxel on the lowest of {} levels, and a single voxel "
                     "cannot be normalized",
@@ -124,12 +138,12 @@ class UNet {
 
  private:
   inline static const WindowOptions kOne = WindowOptions::cube(1, 1, PaddingKind::kSame);
-  inline static const WindowOptions kHalf = WindowOptions::cube(2, 2, PaddingKind::kValid);
+  WindowOptions half() const { return o_.on(WindowOptions::cube(2, 2, PaddingKind::kValid)); }
   /// 3x3x3 with one plane of padding on each side.
-  static WindowOptions wide(std::int64_t stride) {
+  WindowOptions wide(std::int64_t stride) const {
     WindowOptions window = WindowOptions::cube(3, stride, PaddingKind::kExplicit);
     window.pad_before = window.pad_after = {1, 1, 1};
-    return window;
+    return o_.on(window);
   }
 
   std::size_t add(const std::string& name, std::unique_ptr<Layer> layer,
@@ -158,7 +172,7 @@ class UNet {
     const std::string stage = fmt::format("down{}", level + 1);
     const bool halves = level > 0;
     if (o_.pools) {
-      if (halves) x = add(stage + "_pool", std::make_unique<MaxPooling>(kHalf), {x});
+      if (halves) x = add(stage + "_pool", std::make_unique<MaxPooling>(half()), {x});
       x = block(stage, 1, o_.filters_of(level), 1, x);
       return block(stage, 2, o_.filters_of(level + 1), 1, x);
     }
@@ -173,7 +187,7 @@ class UNet {
     const std::int64_t filters = o_.filters_of(o_.pools ? level + 1 : level);
     TransposedConvolutionOptions larger;
     larger.filters = o_.pools ? o_.filters_of(level + 2) : filters;
-    larger.window = kHalf;
+    larger.window = half();
     larger.bias = !o_.pools;
     larger.initial = kInitial;
     x = add(stage + "_larger", std::make_unique<TransposedConvolution>(larger), {x});

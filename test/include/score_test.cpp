@@ -30,4 +30,13 @@ TEST_CASE("an MAE is to be low, a Dice coefficient and an IoU are to be high") {
   CHECK(std::string(title_of(Score::kDice)) == "Dice");
 }
 
+TEST_CASE("overlaps of a class") {
+  const ClassQuality quality = class_quality(2, 3 + 5);
+  CHECK(quality.iou == 2.0 / 6);
+  CHECK(quality.dice == 4.0 / 8);
+  CHECK(class_quality(0, 0).iou == 1);  // neither there nor predicted
+  CHECK(class_quality(0, 0).dice == 1);
+  CHECK(class_quality(0, 1).dice == 0);
+}
+
 }  // namespace halomesh

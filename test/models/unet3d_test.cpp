@@ -69,6 +69,28 @@ TEST_CASE("unet3d: that of MLPerf Training has 31,190,243 parameters in 78 tenso
   CHECK(geometry.tensors().back().shape == Shape{3, 128, 128, 128});
 }
 
+TEST_CASE("unet3d: axes of extent 1, as images have, stay as they are") {
+  for (const char* const down : {"stride", "pool"}) {
+    const ModelGeometry geometry = geometry_of(settings_with([&](NetworkSettings& settings) {
+      settings.input = {16, 96, 1, 144};
+      settings.values["down"] = std::string(down);
+      settings.values["levels"] = std::int64_t{4};
+    }));
+    CHECK(shape_of(geometry, "down4_act2").spatial() == Spatial{12, 1, 18});
+    CHECK(geometry.tensors().back().shape == Shape{3, 96, 1, 144});
+  }
+  expect_refused(
+      [](NetworkSettings& settings) {
+        settings.input = {16, 97, 1, 144};
+      },
+      "96x1x128x16");
+  expect_refused(
+      [](NetworkSettings& settings) {
+        settings.input = {16, 32, 1, 32};
+      },
+      "leaves one voxel");
+}
+
 TEST_CASE("unet3d: LBANN's has 19,070,560 parameters, and moving averages beside them") {
   const ModelGeometry geometry = geometry_of(settings_with(use_lbann));
   CHECK(geometry.parameter_count() == 19070560);

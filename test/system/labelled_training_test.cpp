@@ -42,10 +42,11 @@ Json evaluated(const Scene& scene, int ranks, const char* parts) {
                               {{"checkpoint", scene.out.string()},
                                {"data", scene.data.string()},
                                {"parts", parts},
+                               {"baseline", "threshold"},
                                {"json", file.string()}});
   CAPTURE(outcome.text);
   REQUIRE(outcome.exit_code == 0);
-  CHECK(outcome.text.find("class 2") != std::string::npos);
+  CHECK(outcome.text.find("lesion") != std::string::npos);
   return Json::parse(read_file(file));
 }
 
@@ -68,6 +69,14 @@ TEST_CASE("volumes with labels train from files and from a stage to the same wei
   const Json whole = evaluated(direct, 1, "1x1x1"), cut = evaluated(direct, 3, "1x1x3");
   CHECK(whole.at("classes").size() == 3);
   CHECK(whole.at("samples") == 4);
+  CHECK(whole.at("classes").at(1).at("name") == "organ");
+  const auto dice_of = [](const Json& quality, const char* baseline) {
+    return quality.at("baselines").at(baseline).at("dice").get<double>();
+  };
+  for (const char* const baseline : {"background", "threshold"})
+    CHECK(dice_of(whole, baseline) == doctest::Approx(dice_of(cut, baseline)));
+  CHECK(dice_of(whole, "background") < 0.3);
+  CHECK(dice_of(whole, "threshold") > dice_of(whole, "background"));
   CHECK(cut.at("loss").get<double>() == doctest::Approx(whole.at("loss").get<double>()));
 }
 
@@ -85,6 +94,13 @@ TEST_CASE("labels that the network does not have, and other channels, are refuse
   Scene scene = volumes();
   scene.options["classes"] = "2";
   check_failure(scene.train(), 1, {"3 classes", "2"});
+  scene = volumes();
+  REQUIRE(scene.train().exit_code == 0);
+  check_failure(run(1, "eval",
+                    {{"checkpoint", scene.out.string()},
+                     {"data", scene.data.string()},
+                     {"baseline", "mean"}}),
+                2, {"--baseline mean", "threshold"});
   scene = volumes();
   scene.options["input"] = "16x16x16x2";
   check_failure(scene.train(), 1, {"16x16x16x1"});

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "runtime/data/open_dataset.hpp"
@@ -14,6 +16,7 @@
 #include "src/apps/options/model_options.hpp"
 #include "src/apps/train/baselines.hpp"
 #include "src/apps/train/checkpoint_evaluation.hpp"
+#include "src/apps/train/class_baselines.hpp"
 #include "src/apps/train/network_on_mesh.hpp"
 #include "src/apps/train/target_names.hpp"
 #include "text_table.hpp"
@@ -22,6 +25,17 @@ namespace halomesh {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+/// Throws UsageError where --baseline is for another kind of network.
+void check_baseline(const Options& options, bool segments) {
+  const auto wanted = options.get<std::string>("baseline");
+  const bool of_classes = wanted == "background" || wanted == "threshold";
+  if (wanted == "off" || of_classes == segments) return;
+  throw UsageError(
+      fmt::format("--baseline {} is for networks that {}", wanted,
+                  of_classes ? "classify voxels" : "predict numbers"),
+      of_classes ? "use --baseline mean or spectrum" : "use --baseline background or threshold");
+}
 
 std::vector<Baseline> wanted_baselines(const Comm& world, const Options& options,
                                        const NetworkSpec& network, std::size_t targets) {
@@ -33,6 +47,18 @@ std::vector<Baseline> wanted_baselines(const Comm& world, const Options& options
   };
   return baselines(world, *open("train"), *open(options.get<std::string>("split")),
                    wanted == "spectrum");
+}
+
+std::vector<ClassBaseline> wanted_class_baselines(const Comm& world, const Options& options,
+                                                  const NetworkSpec& network, std::size_t classes) {
+  const auto wanted = options.get<std::string>("baseline");
+  if (wanted == "off") return {};
+  const auto open = [&](const std::string& split) {
+    return open_dataset(world, options.get<std::string>("data"), split, network.settings.input,
+                        TargetSpec::labels(static_cast<std::int64_t>(classes)));
+  };
+  const auto training = wanted == "threshold" ? open("train") : nullptr;
+  return class_baselines(world, training.get(), *open(options.get<std::string>("split")));
 }
 
 std::string digits(double value) { return std::isnan(value) ? "-" : fmt::format("{:.4f}", value); }
@@ -60,18 +86,45 @@ TextTable quality_table(const std::vector<std::string>& titles,
   return table;
 }
 
-/// The names that the network gives to its classes, or "class 0", the background, and so on.
-std::vector<std::string> class_titles(const NetworkSpec& network, std::size_t count) {
-  std::vector<std::string> titles = network.output_names(count);
-  for (std::size_t c = titles.size(); c < count; ++c) titles.push_back(fmt::format("class {}", c));
-  return titles;
+double mean_dice(std::span<const ClassQuality> classes) {
+  double sum = 0;
+  for (const ClassQuality& q : classes) sum += q.dice;
+  return sum / static_cast<double>(classes.size());
 }
 
-TextTable class_table(const std::vector<std::string>& titles, const Evaluation& result) {
-  TextTable table({"class", "Dice", "IoU"}, "<>>");
-  for (std::size_t c = 0; c < titles.size(); ++c)
-    table.add({titles[c], digits(result.classes[c].dice), digits(result.classes[c].iou)});
+double mean_iou(std::span<const ClassQuality> classes) {
+  double sum = 0;
+  for (const ClassQuality& q : classes) sum += q.iou;
+  return sum / static_cast<double>(classes.size());
+}
+
+/// A row per class, the mean of all but the first, and that of all.
+TextTable class_table(const std::vector<std::string>& titles, const Evaluation& result,
+                      const std::vector<ClassBaseline>& baselines) {
+  std::vector<std::string> header{"class", "Dice", "IoU"};
+  for (const ClassBaseline& b : baselines) header.insert(header.end(), {b.name + ": Dice", "IoU"});
+  TextTable table(header, "<" + std::string(header.size() - 1, '>'));
+  const auto add = [&](const std::string& title, std::size_t first, std::size_t end) {
+    std::vector<std::string> row{title};
+    const auto append = [&](const std::vector<ClassQuality>& classes) {
+      const auto some = std::span(classes).subspan(first, end - first);
+      row.insert(row.end(), {digits(mean_dice(some)), digits(mean_iou(some))});
+    };
+    append(result.classes);
+    for (const ClassBaseline& b : baselines) append(b.classes);
+    table.add(row);
+  };
+  for (std::size_t c = 0; c < titles.size(); ++c) add(titles[c], c, c + 1);
+  add("foreground", 1, titles.size());
+  add("all", 0, titles.size());
   return table;
+}
+
+Json as_json(const std::vector<std::string>& titles, const std::vector<ClassQuality>& classes) {
+  Json all = Json::array();
+  for (std::size_t c = 0; c < titles.size(); ++c)
+    all.push_back({{"name", titles[c]}, {"dice", classes[c].dice}, {"iou", classes[c].iou}});
+  return all;
 }
 
 Json as_json(const std::vector<std::string>& titles, const std::vector<TargetQuality>& targets) {
@@ -85,25 +138,53 @@ Json as_json(const std::vector<std::string>& titles, const std::vector<TargetQua
   return all;
 }
 
-Json as_json(const std::string& checkpoint, const Options& options, const Evaluation& result,
-             const std::vector<std::string>& titles, const std::vector<Baseline>& baselines) {
-  Json json = {{"checkpoint", checkpoint},
-               {"data", options.get<std::string>("data")},
-               {"split", options.get<std::string>("split")},
-               {"samples", result.samples},
-               {"seconds", result.seconds},
-               {key_of(result.kind), result.score}};
-  if (!result.classes.empty()) {
-    json["loss"] = result.loss;
-    for (std::size_t c = 0; c < titles.size(); ++c)
-      json["classes"].push_back(
-          {{"name", titles[c]}, {"dice", result.classes[c].dice}, {"iou", result.classes[c].iou}});
-    return json;
+/// What is written of any network.
+Json result_as_json(const std::string& checkpoint, const Options& options,
+                    const Evaluation& result) {
+  return {{"checkpoint", checkpoint},
+          {"data", options.get<std::string>("data")},
+          {"split", options.get<std::string>("split")},
+          {"samples", result.samples},
+          {"seconds", result.seconds}};
+}
+
+/// Prints the quality of classes; returns it as JSON. Collective.
+Json report_classes(const Comm& world, const Options& options, const NetworkSpec& network,
+                    const Evaluation& result, Json json) {
+  const std::size_t count = result.classes.size();
+  const std::vector<std::string> titles = class_names(world, options, network, count);
+  const std::vector<ClassBaseline> others = wanted_class_baselines(world, options, network, count);
+  if (world.rank() == 0) std::cout << '\n' << class_table(titles, result, others) << std::flush;
+  json["dice"] = mean_dice(std::span(result.classes).subspan(1));
+  json["iou"] = mean_iou(result.classes);
+  json["loss"] = result.loss;
+  json["classes"] = as_json(titles, result.classes);
+  json["baselines"] = Json::object();
+  for (const ClassBaseline& b : others)
+    json["baselines"][b.name] = {{"dice", mean_dice(std::span(b.classes).subspan(1))},
+                                 {"iou", mean_iou(b.classes)},
+                                 {"classes", as_json(titles, b.classes)}};
+  return json;
+}
+
+/// Prints the quality of targets; returns it as JSON. Collective.
+Json report_targets(const Comm& world, const Options& options, const NetworkSpec& network,
+                    const Evaluation& result, Json json) {
+  const std::size_t count = result.targets.size();
+  const std::vector<std::string> titles = target_titles(world, options, network, count);
+  const std::vector<Baseline> others = wanted_baselines(world, options, network, count);
+  if (world.rank() == 0) {
+    for (const Baseline& b : others)
+      std::cout << (b.name == "mean" ? "MAE of always predicting the training mean "
+                                     : "MAE of a regression on power spectra ")
+                << mean_mae(b.targets) << '\n';
+    std::cout << '\n' << quality_table(titles, result.targets, others) << std::flush;
   }
+  json["mae"] = result.score;
   json["mse"] = result.loss;
   json["targets"] = as_json(titles, result.targets);
   json["baselines"] = Json::object();
-  for (const Baseline& b : baselines)
+  for (const Baseline& b : others)
     json["baselines"][b.name] = {{"mae", mean_mae(b.targets)},
                                  {"targets", as_json(titles, b.targets)}};
   return json;
@@ -112,33 +193,19 @@ Json as_json(const std::string& checkpoint, const Options& options, const Evalua
 int eval(const Comm& world, const Options& options) {
   const auto file = options.get<std::string>("json");
   if (!file.empty()) check_output_file(world, file);
-  const Evaluation result = evaluate_checkpoint(world, options);
-  if (world.rank() == 0)
-    std::cout << title_of(result.kind) << ' ' << result.score
-              << (result.classes.empty() ? "\nMSE " : "\nloss ") << result.loss << "\nsamples "
-              << result.samples << "\nspeed "
-              << static_cast<double>(result.samples) / result.seconds << " samples/s" << std::endl;
   const std::string checkpoint = checkpoint_file(world, options);
   const NetworkSpec network = network_spec(checkpoint_model_options(world, checkpoint));
+  check_baseline(options, classifies_voxels(network));
+  const Evaluation result = evaluate_checkpoint(world, options);
   const bool segments = !result.classes.empty();
-  const std::size_t count = segments ? result.classes.size() : result.targets.size();
-  const std::vector<std::string> titles =
-      segments ? class_titles(network, count) : target_titles(world, options, network, count);
-  if (segments && options.get<std::string>("baseline") != "off")
-    throw UsageError("--baseline is for networks that predict numbers, not classes",
-                     "leave it out");
-  const std::vector<Baseline> others =
-      segments ? std::vector<Baseline>() : wanted_baselines(world, options, network, count);
-  if (world.rank() == 0 && segments) std::cout << '\n' << class_table(titles, result) << std::flush;
-  if (world.rank() == 0 && !segments) {
-    for (const Baseline& b : others)
-      std::cout << (b.name == "mean" ? "MAE of always predicting the training mean "
-                                     : "MAE of a regression on power spectra ")
-                << mean_mae(b.targets) << '\n';
-    std::cout << '\n' << quality_table(titles, result.targets, others) << std::flush;
-  }
-  if (!file.empty())
-    write_record(world, file, as_json(checkpoint, options, result, titles, others));
+  if (world.rank() == 0)
+    std::cout << title_of(result.kind) << ' ' << result.score << (segments ? "\nloss " : "\nMSE ")
+              << result.loss << "\nsamples " << result.samples << "\nspeed "
+              << static_cast<double>(result.samples) / result.seconds << " samples/s" << std::endl;
+  Json json = result_as_json(checkpoint, options, result);
+  json = segments ? report_classes(world, options, network, result, std::move(json))
+                  : report_targets(world, options, network, result, std::move(json));
+  if (!file.empty()) write_record(world, file, json);
   return kExitDone;
 }
 
@@ -151,10 +218,12 @@ int run_eval(int argc, char** argv) {
                   "mpirun -n 4 halomesh eval --checkpoint run --data data --parts 2x1x1");
   add_evaluation_options(options);
   options
-      .add_choice("baseline", {"off", "mean", "spectrum"}, "off",
+      .add_choice("baseline", {"off", "mean", "spectrum", "background", "threshold"}, "off",
                   "compare with what is fitted to train/: mean (also without a value): always "
                   "predict the mean of its targets; spectrum: that and a quadratic regression on "
-                  "the power spectra of the channels, which reads all of train/")
+                  "the power spectra of the channels, which reads all of train/; of classes of "
+                  "voxels: background: always the first class; threshold: that and, for each "
+                  "class, the interval of the values of one channel that fits it best in train/")
       .implicit("mean")
       .add<std::string>("json", "FILE", "", "also write the results as JSON");
   return run_parallel(argc, argv, options, [&](const Comm& world) { return eval(world, options); });

@@ -17,4 +17,9 @@ NetworkOnMesh::NetworkOnMesh(const Comm& world, const PartGrid& parts, const Opt
       parameters(geometry, mesh.part(), std::move(states)),
       loss(spec.make_loss(geometry.tensors().back().shape)) {}
 
+bool classifies_voxels(const NetworkSpec& network) {
+  const ModelGeometry geometry = make_model(network).geometry({1, 1, 1});
+  return network.make_loss(geometry.tensors().back().shape)->target_type() == DataType::kUint8;
+}
+
 }  // namespace halomesh

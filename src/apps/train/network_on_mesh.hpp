@@ -36,6 +36,9 @@ struct NetworkOnMesh {
   std::unique_ptr<Loss> loss;  ///< what it is trained for
 };
 
+/// Whether the network gives a class to each voxel, and not numbers.
+bool classifies_voxels(const NetworkSpec& network);
+
 /// The options of the network in a checkpoint; every rank reads them from rank 0. Collective.
 Options checkpoint_model_options(const Comm& world, const std::string& file);
 

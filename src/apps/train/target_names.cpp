@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of targets: see target_names.hpp.
+// Names of targets and classes: see target_names.hpp.
 #include "src/apps/train/target_names.hpp"
 
 #include <algorithm>
@@ -11,12 +11,14 @@
 namespace halomesh {
 namespace {
 
-/// A JSON list of `count` names; "[]" if the directory describes no data set with so many targets.
-nlohmann::json described_names(const std::filesystem::path& directory, std::size_t count) {
+/// A JSON list of `count` names; "[]" if the directory describes no data set with so many `kind`,
+/// targets or classes.
+nlohmann::json described_names(const std::filesystem::path& directory, const char* kind,
+                               std::size_t count) {
   std::ifstream file(directory / "dataset.json");
   const auto description = nlohmann::json::parse(file, nullptr, false);
   if (!description.is_object()) return nlohmann::json::array();
-  const auto names = description.find("targets");
+  const auto names = description.find(kind);
   const bool usable = names != description.end() && names->is_array() && names->size() == count &&
                       std::all_of(names->begin(), names->end(), [](const nlohmann::json& name) {
                         return name.is_string() && !name.get<std::string>().empty();
@@ -35,17 +37,29 @@ std::string plain(std::string name) {
   return name;
 }
 
-}  // namespace
-
-std::vector<std::string> target_names(const Comm& world, const Options& options,
-                                      const NetworkSpec& network, std::size_t count) {
+std::vector<std::string> names_of(const Comm& world, const Options& options,
+                                  const NetworkSpec& network, const char* kind, std::size_t count) {
   std::string text;
   if (world.rank() == 0)
-    text = described_names(options.get<std::string>("data"), count)
+    text = described_names(options.get<std::string>("data"), kind, count)
                .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   auto names = nlohmann::json::parse(world.broadcast(text, 0)).get<std::vector<std::string>>();
   if (names.empty()) return network.output_names(count);
   std::transform(names.begin(), names.end(), names.begin(), plain);
+  return names;
+}
+
+}  // namespace
+
+std::vector<std::string> target_names(const Comm& world, const Options& options,
+                                      const NetworkSpec& network, std::size_t count) {
+  return names_of(world, options, network, "targets", count);
+}
+
+std::vector<std::string> class_names(const Comm& world, const Options& options,
+                                     const NetworkSpec& network, std::size_t count) {
+  std::vector<std::string> names = names_of(world, options, network, "classes", count);
+  for (std::size_t c = names.size(); c < count; ++c) names.push_back(fmt::format("class {}", c));
   return names;
 }
 

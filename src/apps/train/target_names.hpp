@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the targets of a data set are called.
+// What the targets of a data set, or the classes of its voxels, are called.
 #pragma once
 
 #include <cstddef>
@@ -21,5 +21,10 @@ std::vector<std::string> target_names(const Comm& world, const Options& options,
 /// target_names(), or "target 1", "target 2" and so on.
 std::vector<std::string> target_titles(const Comm& world, const Options& options,
                                        const NetworkSpec& network, std::size_t count);
+
+/// The same for `count` classes of voxels: "class 0", the background, and so on, if they have no
+/// names.
+std::vector<std::string> class_names(const Comm& world, const Options& options,
+                                     const NetworkSpec& network, std::size_t count);
 
 }  // namespace halomesh

@@ -24,8 +24,6 @@ double softmax(const float* z, std::size_t classes, Probabilities& p) {
   return largest + std::log(sum);
 }
 
-double ratio(double part, double whole) { return whole == 0 ? 1 : part / whole; }
-
 }  // namespace
 
 SegmentationLoss::SegmentationLoss(const Shape& output, SegmentationOptions options)
@@ -164,10 +162,10 @@ void SegmentationLoss::conclude(std::span<double> sums) const {
     loss += options_.cross_entropy * options_.weights[c] * of(sums, kEntropy, c) / voxels_;
   // Over what only the loss reads.
   for (std::size_t c = 0; c < count; ++c) {
-    const double correct = of(sums, kCorrect, c);
-    const double both = of(sums, kVoxels, c) + of(sums, kPredicted, c);
-    sums[c] = ratio(correct, both - correct);
-    sums[count + c] = ratio(2 * correct, both);
+    const ClassQuality quality =
+        class_quality(of(sums, kCorrect, c), of(sums, kVoxels, c) + of(sums, kPredicted, c));
+    sums[c] = quality.iou;
+    sums[count + c] = quality.dice;
   }
   sums[2 * count] = loss;
   sums[2 * count + 1] = 1;
