@@ -75,6 +75,9 @@ struct Network {
                                      const Shape& output) = nullptr;
   /// What its outputs are called: targets, or classes; null or empty where they have no names.
   std::vector<std::string> (*output_names)(const NetworkSettings& settings) = nullptr;
+  /// The least extents, of at least those of settings.input, that it can be built with; null: its
+  /// extents have no rule.
+  Spatial (*padded_extents)(const NetworkSettings& settings) = nullptr;
 
   /// Null where there is no such option.
   const NetworkOption* option(const std::string& option_name) const;

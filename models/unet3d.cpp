@@ -63,15 +63,21 @@ struct UNetOptions {
   }
 };
 
-// "96x128x32x1": each extent rounded down or up to a multiple.
-std::string nearest_extents(const UNetOptions& o, bool up) {
-  Shape shape = o.input;
-  for (std::int64_t* extent : {&shape.d, &shape.h, &shape.w}) {
-    if (*extent == 1) continue;
-    const std::int64_t below = *extent / o.divisor() * o.divisor();
-    *extent = std::max(o.divisor(), up && below < *extent ? below + o.divisor() : below);
+/// Each extent rounded down or up to a multiple of the divisor.
+Spatial nearest_extents(const UNetOptions& o, bool up) {
+  Spatial extents = o.input.spatial();
+  for (std::int64_t& extent : extents) {
+    if (extent == 1) continue;
+    const std::int64_t below = extent / o.divisor() * o.divisor();
+    extent = std::max(o.divisor(), up && below < extent ? below + o.divisor() : below);
   }
-  return fmt::format("{}", shape);
+  return extents;
+}
+
+// "96x128x32x1"
+std::string nearest_input(const UNetOptions& o, bool up) {
+  const Spatial extents = nearest_extents(o, up);
+  return fmt::format("{}", Shape{o.input.c, extents[0], extents[1], extents[2]});
 }
 
 void check(const UNetOptions& o, const NetworkSettings& settings) {
@@ -89,7 +95,7 @@ void check(const UNetOptions& o, const NetworkSettings& settings) {
     return extent == 1 || (extent > 0 && extent % o.divisor() == 0);
   };
   if (!std::all_of(extents.begin(), extents.end(), fits)) {
-    const std::string below = nearest_extents(o, false), above = nearest_extents(o, true);
+    const std::string below = nearest_input(o, false), above = nearest_input(o, true);
     throw UsageError(
         fmt::format("--input {} cannot be halved {} times, as {} levels do", o.input, o.levels - 1,
                     o.levels),
@@ -253,6 +259,10 @@ Model make_unet(const NetworkSettings& settings) {
   return UNet(options, settings.cuts).build();
 }
 
+Spatial padded_unet_extents(const NetworkSettings& settings) {
+  return nearest_extents(UNetOptions(settings), true);
+}
+
 std::unique_ptr<Loss> make_unet_loss(const NetworkSettings& settings, const Shape& output) {
   const auto& kind = settings.get<std::string>("loss");
   SegmentationOptions options;
@@ -271,7 +281,8 @@ const Network& unet3d_network() {
                                    .input_type = DataType::kFloat32,
                                    .options = declared_options(),
                                    .make = make_unet,
-                                   .make_loss = make_unet_loss};
+                                   .make_loss = make_unet_loss,
+                                   .padded_extents = padded_unet_extents};
   return kNetwork;
 }
 

@@ -84,6 +84,9 @@ class Dataset {
   bool has_labels() const { return target_type_ == DataType::kUint8; }
   /// Labels are 0 .. classes()-1; 0 for scalars.
   std::int64_t classes() const { return classes_; }
+  /// What a sample is called: the name of its file without extensions if that holds no other
+  /// sample; otherwise that and its number in the file, such as "validation-00000:3".
+  virtual std::string name(std::int64_t sample) const { return std::to_string(sample); }
   /// The directory of the files.
   virtual const std::filesystem::path& directory() const = 0;
   /// Identifies the data: changes whenever the directory or a file's name, size or modification

@@ -195,6 +195,12 @@ SampleIndex::Place Hdf5Dataset::place(std::int64_t sample) const {
   return index_.place(sample);
 }
 
+std::string Hdf5Dataset::name(std::int64_t sample) const {
+  const SampleIndex::Place at = place(sample);
+  const std::string stem = std::filesystem::path(files_.name(at.file)).stem().string();
+  return kind_.stacked || kind_.cuts > 1 ? fmt::format("{}:{}", stem, at.index) : stem;
+}
+
 std::int64_t Hdf5Dataset::samples_in(Hdf5File& file) const {
   const Extents found = file.extents(kind_.voxels.name);
   std::int64_t samples = 1;

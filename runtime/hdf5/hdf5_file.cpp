@@ -278,6 +278,27 @@ void Hdf5File::create_dataset(const std::string& name, Hdf5Type type, const Exte
                             "create dataset", name);
 }
 
+std::int64_t Hdf5File::create_room(const std::string& name, Hdf5Type type, const Extents& extents) {
+  const LibraryLock lock;
+  const auto dims = hdf5::sizes(extents);
+  const Handle space(checked(H5Screate_simple(narrow<int>(dims.size()), dims.data(), nullptr),
+                             "create dataset", name),
+                     H5Sclose);
+  create_group(std::filesystem::path(name).parent_path().string());
+  const Handle options(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+  const auto set = [&](herr_t result) { checked(result, "set the layout of", name); };
+  set(H5Pset_obj_track_times(options, false));
+  set(H5Pset_alloc_time(options, H5D_ALLOC_TIME_EARLY));
+  set(H5Pset_fill_time(options, H5D_FILL_TIME_NEVER));
+  const Id id = checked(H5Dcreate2(file_, name.c_str(), hdf5::native_type(type), space, H5P_DEFAULT,
+                                   options, H5P_DEFAULT),
+                        "create dataset", name);
+  datasets_[name] = id;
+  const haddr_t offset = H5Dget_offset(id);
+  if (offset == HADDR_UNDEF) fail(fmt::format("cannot find room for {}: {}", name, reason()));
+  return narrow<std::int64_t>(offset);
+}
+
 Hdf5File::Id Hdf5File::dataset(const std::string& name) {
   const auto found = datasets_.find(name);
   if (found != datasets_.end()) return found->second;

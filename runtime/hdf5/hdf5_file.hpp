@@ -75,6 +75,10 @@ class Hdf5File {
   /// Creates a dataset and its parent groups; the elements are not written yet.
   void create_dataset(const std::string& name, Hdf5Type type, const Extents& extents,
                       const DatasetLayout& layout = {});
+  /// Creates a contiguous dataset of `type` with room for all elements, which the caller
+  /// writes to the closed file by other means, in the byte order of this host. Returns the place of
+  /// the first element, in bytes from the beginning of the file.
+  std::int64_t create_room(const std::string& name, Hdf5Type type, const Extents& extents);
   Extents extents(const std::string& name);
   /// True when the stored elements are of this type.
   bool holds(const std::string& name, Hdf5Type type);

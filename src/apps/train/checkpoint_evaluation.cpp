@@ -3,13 +3,16 @@
 #include "src/apps/train/checkpoint_evaluation.hpp"
 
 #include <filesystem>
+#include <functional>
+#include <utility>
 
 #include "runtime/data/open_dataset.hpp"
 #include "runtime/load/direct_loader.hpp"
 #include "runtime/posix/stop_signals.hpp"
+#include "runtime/step/window_evaluator.hpp"
 #include "runtime/train/checkpoint_directory.hpp"
 #include "src/apps/launch/run_record.hpp"
-#include "src/apps/train/network_on_mesh.hpp"
+#include "src/apps/options/model_options.hpp"
 
 namespace halomesh {
 
@@ -21,8 +24,24 @@ void add_evaluation_options(Options& options) {
       .add<std::string>("split", "NAME", "validation", "samples to use: validation or train")
       .add<PartGrid>("parts", "DxHxW", PartGrid{},
                      "parts along depth, height and width that each sample is cut into")
-      .add<std::int64_t>("batch", "B", 0, "samples at a time over all replicas; 0: one per replica")
-      .at_least(0);
+      .add<std::int64_t>("batch", "B", 0,
+                         "samples, or windows, at a time over all replicas; 0: one per replica")
+      .at_least(0)
+      .add<Shape>("input", "DxHxWxC", Shape{1, 1, 1, 1},
+                  "extents and channels of the samples, if others than those that the network was "
+                  "trained on: it then runs on whole samples of them, or with --windows on windows")
+      .add_choice(
+          "windows", {"off", "gaussian", "uniform"}, "off",
+          "classify voxels by windows of the extents that the network was trained on, which "
+          "slide over each sample; their outputs are averaged with weights that fall off "
+          "from their centres (also without a value), or with equal ones")
+      .implicit("gaussian")
+      .add<double>("overlap", "X", 0.5, "share of a window that it has in common with the next")
+      .at_least(0)
+      .below(1)
+      .add<double>("pad", "VALUE", 0,
+                   "allow samples smaller than a window, or of extents that the network cannot "
+                   "halve: voxels outside have this value and do not count");
 }
 
 std::string checkpoint_file(const Comm& world, const Options& options) {
@@ -41,34 +60,116 @@ std::string checkpoint_file(const Comm& world, const Options& options) {
   return world.broadcast(file, 0);
 }
 
-Evaluation evaluate_checkpoint(const Comm& world, const Options& options,
-                               const PredictionSink& sink) {
+Shape sample_shape(const Options& options, const NetworkSpec& network) {
+  const Shape& trained = network.settings.input;
+  if (!options.is_given("input")) return trained;
+  const auto given = options.get<Shape>("input");
+  if (given.c != trained.c)
+    throw UsageError(
+        fmt::format("--input {} for a network of {} channels", given, trained.c),
+        fmt::format("give extents of the samples such as {}x{}x{}x{}, and data with such channels",
+                    given.d, given.h, given.w, trained.c));
+  return given;
+}
+
+namespace {
+
+bool slides(const Options& options) { return options.get<std::string>("windows") != "off"; }
+
+/// The extents of the network's input: those that it was trained on where windows slide over the
+/// samples; otherwise those of whole samples, padded if need be.
+Spatial network_extents(const Options& options, NetworkSpec network) {
+  if (slides(options)) return network.settings.input.spatial();
+  const Shape samples = sample_shape(options, network);
+  network.settings.input = samples;
+  const auto padded_extents = network.network->padded_extents;
+  if (padded_extents == nullptr) return samples.spatial();
+  const Spatial padded = padded_extents(network.settings);
+  if (padded != samples.spatial() && !options.is_given("pad"))
+    throw UsageError(
+        fmt::format("samples of {} do not fit the network, which would need {}x{}x{}x{}", samples,
+                    padded[0], padded[1], padded[2], samples.c),
+        "give --pad with the value of voxels outside, or --windows");
+  return padded;
+}
+
+WindowPlacement placement_of(const Options& options) {
+  if (slides(options))
+    return {options.get<double>("overlap"), options.get<std::string>("windows") == "gaussian",
+            options.is_given("pad")};
+  return {0, false, true};  // one window: the padded sample
+}
+
+}  // namespace
+
+CheckpointEvaluation::CheckpointEvaluation(const Comm& world, const Options& options) {
+  if (options.is_given("overlap") && !slides(options))
+    throw UsageError("--overlap is for --windows", "give --windows as well, or leave it out");
   bind_threads(world);
   const std::string file = checkpoint_file(world, options);
-  const Options model_options = checkpoint_model_options(world, file);
-  NetworkOnMesh network(world, options.get<PartGrid>("parts"), model_options);
-  const MeshShape& shape = network.mesh.shape();
+  Options model_options = checkpoint_model_options(world, file);
+  const NetworkSpec trained = network_spec(model_options);
+  const Shape samples = sample_shape(options, trained);
+  const Spatial extents = network_extents(options, trained);
+  const Shape input{samples.c, extents[0], extents[1], extents[2]};
+  if (slides(options) || input.spatial() != samples.spatial()) {
+    if (!classifies_voxels(trained))
+      throw UsageError(fmt::format("--windows and --pad are for networks that classify voxels, "
+                                   "and {} predicts numbers of a whole sample",
+                                   trained.network->name),
+                       "leave them out");
+    windows_.emplace(samples.spatial(), extents, placement_of(options));
+  }
+  model_options.replace("input", fmt::format("{}", input));
+  network_ = std::make_unique<NetworkOnMesh>(world, options.get<PartGrid>("parts"), model_options);
+  const MeshShape& shape = network_->mesh.shape();
   const auto batch = options.get<std::int64_t>("batch");
-  const std::int64_t local = local_batch(batch == 0 ? shape.replicas : batch, shape);
-  const auto dataset = open_dataset(
-      world, options.get<std::string>("data"), options.get<std::string>("split"),
-      network.model.input(), targets_of(*network.loss, network.geometry.tensors().back().shape));
-  load_checkpoint(network.mesh, network.geometry, network.parameters, file,
+  local_batch_ = local_batch(batch == 0 ? shape.replicas : batch, shape);
+  padding_ = static_cast<float>(options.get<double>("pad"));
+  data_ =
+      open_dataset(world, options.get<std::string>("data"), options.get<std::string>("split"),
+                   samples, targets_of(*network_->loss, network_->geometry.tensors().back().shape));
+  load_checkpoint(network_->mesh, network_->geometry, network_->parameters, file,
                   LoadWhat::kParametersOnly);
-  Executor executor(network.mesh.group(), network.model, network.geometry, network.parameters,
-                    local, false);
-  Loss& loss = *network.loss;
-  DirectLoader loader(dataset->reader(),
-                      {dataset->shape(), executor.input_span(),
-                       loss.target_box(executor.output().span), local, network.model.input_type(),
-                       network.mesh.replica(), dataset->target_shape(), dataset->target_type()});
-  const SampleOrder order{Shuffle::kGlobal, 0, dataset->size(), shape.replicas, local};
+}
+
+Evaluation CheckpointEvaluation::run(const PredictionSink& sink) {
+  Executor executor(network_->mesh.group(), network_->model, network_->geometry,
+                    network_->parameters, local_batch_, false);
   const StopSignals signals;
-  Evaluation result = evaluate(network.mesh, executor, loader, loss, order, sink,
-                               [&signals] { return signals.requested(); });
+  const std::function<bool()> must_stop = [&signals] { return signals.requested(); };
+  Evaluation result =
+      windows_ ? run_windows(executor, sink, must_stop) : run_whole(executor, sink, must_stop);
   require(!result.stopped, signals.name() + " received: stopped before the last sample",
           "nothing has been written; give the same command again");
   return result;
+}
+
+Evaluation CheckpointEvaluation::run_whole(Executor& executor, const PredictionSink& sink,
+                                           const std::function<bool()>& must_stop) {
+  const ProcessMesh& mesh = network_->mesh;
+  Loss& loss = *network_->loss;
+  DirectLoader loader(
+      data_->reader(),
+      {data_->shape(), executor.input_span(), loss.target_box(executor.output().span), local_batch_,
+       network_->model.input_type(), mesh.replica(), data_->target_shape(), data_->target_type()});
+  const SampleOrder order{Shuffle::kGlobal, 0, data_->size(), mesh.shape().replicas, local_batch_};
+  return evaluate(mesh, executor, loader, loss, order, sink, must_stop);
+}
+
+Evaluation CheckpointEvaluation::run_windows(Executor& executor, const PredictionSink& sink,
+                                             const std::function<bool()>& must_stop) {
+  Shape output = data_->shape();
+  output.c = outputs();
+  const std::unique_ptr<Loss> loss = network_->spec.make_loss(output);
+  return evaluate_windows(network_->mesh, executor, network_->geometry.tensors().back().owned,
+                          *loss,
+                          {.data = data_.get(),
+                           .windows = &*windows_,
+                           .padding = padding_,
+                           .local_batch = local_batch_,
+                           .type = network_->model.input_type()},
+                          sink, must_stop);
 }
 
 }  // namespace halomesh

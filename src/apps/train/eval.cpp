@@ -42,8 +42,8 @@ std::vector<Baseline> wanted_baselines(const Comm& world, const Options& options
   const auto wanted = options.get<std::string>("baseline");
   if (wanted == "off") return {};
   const auto open = [&](const std::string& split) {
-    return open_dataset(world, options.get<std::string>("data"), split, network.settings.input,
-                        static_cast<std::int64_t>(targets));
+    return open_dataset(world, options.get<std::string>("data"), split,
+                        sample_shape(options, network), static_cast<std::int64_t>(targets));
   };
   return baselines(world, *open("train"), *open(options.get<std::string>("split")),
                    wanted == "spectrum");
@@ -54,7 +54,8 @@ std::vector<ClassBaseline> wanted_class_baselines(const Comm& world, const Optio
   const auto wanted = options.get<std::string>("baseline");
   if (wanted == "off") return {};
   const auto open = [&](const std::string& split) {
-    return open_dataset(world, options.get<std::string>("data"), split, network.settings.input,
+    return open_dataset(world, options.get<std::string>("data"), split,
+                        sample_shape(options, network),
                         TargetSpec::labels(static_cast<std::int64_t>(classes)));
   };
   const auto training = wanted == "threshold" ? open("train") : nullptr;
@@ -196,7 +197,7 @@ int eval(const Comm& world, const Options& options) {
   const std::string checkpoint = checkpoint_file(world, options);
   const NetworkSpec network = network_spec(checkpoint_model_options(world, checkpoint));
   check_baseline(options, classifies_voxels(network));
-  const Evaluation result = evaluate_checkpoint(world, options);
+  const Evaluation result = CheckpointEvaluation(world, options).run();
   const bool segments = !result.classes.empty();
   if (world.rank() == 0)
     std::cout << title_of(result.kind) << ' ' << result.score << (segments ? "\nloss " : "\nMSE ")

@@ -17,6 +17,7 @@
 #include "src/apps/options/model_options.hpp"
 #include "src/apps/train/checkpoint_evaluation.hpp"
 #include "src/apps/train/network_on_mesh.hpp"
+#include "src/apps/train/segmentation_file.hpp"
 #include "src/apps/train/target_names.hpp"
 
 namespace halomesh {
@@ -102,6 +103,40 @@ void write_hdf5(const std::filesystem::path& path, const Predictions& p,
   target.commit();
 }
 
+/// What a network that gives numbers predicts, as .csv or .h5.
+Evaluation predict_numbers(const Comm& world, const Options& options,
+                           CheckpointEvaluation& evaluation, const std::filesystem::path& out) {
+  Predictions mine;
+  const Evaluation result = evaluation.run([&](std::span<const std::int64_t> samples,
+                                               ConstView output, AnyConstView targets) {
+    mine.width = static_cast<std::size_t>(output.sample_volume());
+    for (std::size_t i = 0; i < samples.size(); ++i)
+      mine.add(samples[i], output.data + i * mine.width, targets.as<float>().data + i * mine.width);
+  });
+  const Predictions all = gather_sorted(world, mine);
+  const auto names = target_names(world, options, evaluation.network(), all.width);
+  if (world.rank() == 0 && out.extension() == ".csv")
+    write_file_atomically(out, as_csv(all, names));
+  else if (world.rank() == 0)
+    write_hdf5(out, all, names);
+  return result;
+}
+
+/// The classes of voxels, as .h5.
+Evaluation predict_classes(const Comm& world, const Options& options,
+                           CheckpointEvaluation& evaluation, const std::filesystem::path& out) {
+  const auto classes = static_cast<std::size_t>(evaluation.outputs());
+  SegmentationFile file(world, out, evaluation.data(),
+                        class_names(world, options, evaluation.network(), classes),
+                        options.get<bool>("probabilities"));
+  const Evaluation result =
+      evaluation.run([&](std::span<const std::int64_t> samples, ConstView output, AnyConstView) {
+        file.write(samples, output);
+      });
+  file.commit();
+  return result;
+}
+
 int predict(const Comm& world, const Options& options) {
   const std::filesystem::path out = options.get<std::string>("out");
   const std::string extension = out.extension().string();
@@ -111,30 +146,22 @@ int predict(const Comm& world, const Options& options) {
   check_output_file(world, out);
   const NetworkSpec network =
       network_spec(checkpoint_model_options(world, checkpoint_file(world, options)));
-  const ModelGeometry geometry = make_model(network).geometry({1, 1, 1});
-  const Shape& predicted = geometry.tensors().back().shape;
-  if (predicted.volume() > predicted.c)
-    throw UsageError(fmt::format("predict writes numbers, and the network {} classifies voxels",
+  const bool segments = classifies_voxels(network);
+  if (segments && extension == ".csv")
+    throw UsageError(fmt::format("--out {}: the network {} classifies voxels, for which a table "
+                                 "has no room",
+                                 out.string(), network.network->name),
+                     "end the name in .h5");
+  if (!segments && options.get<bool>("probabilities"))
+    throw UsageError(fmt::format("--probabilities: the network {} predicts numbers, not classes",
                                  network.network->name),
-                     "measure it with eval");
-  Predictions mine;
-  const Evaluation result = evaluate_checkpoint(
-      world, options,
-      [&](std::span<const std::int64_t> samples, ConstView output, AnyConstView targets) {
-        mine.width = static_cast<std::size_t>(output.sample_volume());
-        for (std::size_t i = 0; i < samples.size(); ++i)
-          mine.add(samples[i], output.data + i * mine.width,
-                   targets.as<float>().data + i * mine.width);
-      });
-  const Predictions all = gather_sorted(world, mine);
-  const auto names = target_names(world, options, network, all.width);
-  if (world.rank() != 0) return kExitDone;
-  if (extension == ".csv")
-    write_file_atomically(out, as_csv(all, names));
-  else
-    write_hdf5(out, all, names);
-  std::cout << all.samples.size() << " predictions in " << out.string() << ", "
-            << title_of(result.kind) << ' ' << result.score << std::endl;
+                     "leave it out");
+  CheckpointEvaluation evaluation(world, options);
+  const Evaluation result = segments ? predict_classes(world, options, evaluation, out)
+                                     : predict_numbers(world, options, evaluation, out);
+  if (world.rank() == 0)
+    std::cout << result.samples << (segments ? " segmentations in " : " predictions in ")
+              << out.string() << ", " << title_of(result.kind) << ' ' << result.score << std::endl;
   return kExitDone;
 }
 
@@ -144,10 +171,12 @@ int run_predict(int argc, char** argv) {
   Options options(
       "predict --checkpoint FILE --data DIR --out FILE [options]",
       "Writes a checkpoint's predictions and the targets of every sample of a split, in "
-      "the order of\nthe samples.",
+      "the order of\nthe samples; of a network that classifies voxels, the class of each voxel.",
       "mpirun -n 4 halomesh predict --checkpoint run --data data --out predictions.csv");
   add_evaluation_options(options);
-  options.add_required<std::string>("out", "FILE", "file to write, .csv or .h5");
+  options.add_required<std::string>("out", "FILE",
+                                    "file to write, .csv or .h5; classes of voxels: .h5");
+  options.add_switch("probabilities", "also write the probability of each class at each voxel");
   return run_parallel(argc, argv, options,
                       [&](const Comm& world) { return predict(world, options); });
 }

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sliding windows over volumes: see window_evaluator.hpp.
+#include "runtime/step/window_evaluator.hpp"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "error.hpp"
+#include "narrow.hpp"
+#include "partition/partition.hpp"
+#include "runtime/data/window_reader.hpp"
+#include "runtime/load/direct_loader.hpp"
+#include "runtime/mpi/in_flight.hpp"
+#include "runtime/mpi/nonblocking_any.hpp"
+#include "runtime/step/part_sums.hpp"
+
+namespace halomesh {
+namespace {
+
+/// The windows that all replicas compute in one step: [first, end), replica by replica.
+struct WindowsOfStep {
+  std::int64_t first = 0, end = 0, local_batch = 1;
+};
+
+/// Weighted sums of outputs on the slabs of one volume.
+class SlabSums {
+ public:
+  /// `blocks`: that each part computes of a window's output; `volume`: of the output.
+  SlabSums(const ProcessMesh& mesh, const SlidingWindows& windows, std::vector<Box> blocks,
+           const Shape& volume)
+      : mesh_(mesh), windows_(windows), blocks_(std::move(blocks)), volume_(Box::whole(volume)) {
+    sums_.resize(static_cast<std::size_t>(slab(mesh.world().rank()).volume()));
+  }
+
+  /// The whole planes that a rank of the world owns.
+  Box slab(int rank) const {
+    const Range planes = block_range(volume_.hi[kD], mesh_.world().size(), rank);
+    return with_d_range(volume_, planes.lo, planes.hi);
+  }
+  void clear() { std::fill(sums_.begin(), sums_.end(), 0.0F); }
+  /// `output`: of this rank's windows, one sample each. All ranks call this in the same order.
+  void add(const WindowsOfStep& step, ConstView output);
+  /// Divides by the sums of the weights.
+  View average();
+
+ private:
+  /// What of a window goes from one rank to another, in coordinates of the volume.
+  struct Piece {
+    int src = 0, dst = 0, tag = 0;
+    Spatial origin{};
+    Box box;
+    std::size_t offset = 0;  // in the buffer
+  };
+  std::vector<Piece> pieces_to(int dst, std::int64_t window, const WindowsOfStep& step) const;
+  std::vector<Piece> pieces_from(int src, std::int64_t window, const WindowsOfStep& step) const;
+  Piece piece(int src, int dst, std::int64_t window, const WindowsOfStep& step) const;
+  void pack(const Piece& piece, std::int64_t n, ConstView output, float* to) const;
+  void unpack(const Piece& piece, const float* from);
+
+  const ProcessMesh& mesh_;
+  const SlidingWindows& windows_;
+  std::vector<Box> blocks_;
+  Box volume_;
+  std::vector<float> sums_;
+  InFlight<std::vector<float>> buffer_;
+};
+
+SlabSums::Piece SlabSums::piece(int src, int dst, std::int64_t window,
+                                const WindowsOfStep& step) const {
+  const std::int64_t place = window - step.first;
+  const Spatial origin = windows_.origin(window);
+  const Box& block = blocks_[static_cast<std::size_t>(mesh_.shape().part_of(src))];
+  const Box box = block.empty() ? Box() : intersect(shifted(block, origin), slab(dst));
+  return {src, dst, narrow<int>(place % step.local_batch), origin, box, 0};
+}
+
+/// Of all parts that compute the window.
+std::vector<SlabSums::Piece> SlabSums::pieces_to(int dst, std::int64_t window,
+                                                 const WindowsOfStep& step) const {
+  std::vector<Piece> pieces;
+  const std::int64_t parts = std::ssize(blocks_);
+  const std::int64_t replica = (window - step.first) / step.local_batch;
+  for (std::int64_t part = 0; part < parts; ++part) {
+    Piece made = piece(narrow<int>(replica * parts + part), dst, window, step);
+    if (!made.box.empty()) pieces.push_back(made);
+  }
+  return pieces;
+}
+
+/// To all ranks whose slabs the part's block reaches.
+std::vector<SlabSums::Piece> SlabSums::pieces_from(int src, std::int64_t window,
+                                                   const WindowsOfStep& step) const {
+  std::vector<Piece> pieces;
+  for (int dst = 0; dst < mesh_.world().size(); ++dst) {
+    Piece made = piece(src, dst, window, step);
+    if (!made.box.empty()) pieces.push_back(made);
+  }
+  return pieces;
+}
+
+void SlabSums::pack(const Piece& piece, std::int64_t n, ConstView output, float* to) const {
+  const Box from = shifted_back(piece.box, piece.origin);
+  for (std::int64_t d = from.lo[kD]; d < from.hi[kD]; ++d)
+    for (std::int64_t h = from.lo[kH]; h < from.hi[kH]; ++h)
+      for (std::int64_t w = from.lo[kW]; w < from.hi[kW]; ++w) {
+        const float weight = windows_.weight(0, d) * windows_.weight(1, h) * windows_.weight(2, w);
+        const float* const z = &output.at(n, 0, d, h, w);
+        for (std::int64_t c = 0; c < from.extent(kC); ++c) *to++ = weight * z[c];
+      }
+}
+
+void SlabSums::unpack(const Piece& piece, const float* from) {
+  const View sums{sums_.data(), slab(mesh_.world().rank()), 1};
+  const Box& box = piece.box;
+  const std::int64_t row = box.extent(kW) * box.extent(kC);
+  for (std::int64_t d = box.lo[kD]; d < box.hi[kD]; ++d)
+    for (std::int64_t h = box.lo[kH]; h < box.hi[kH]; ++h, from += row) {
+      float* const to = &sums.at(0, 0, d, h, box.lo[kW]);
+      for (std::int64_t i = 0; i < row; ++i) to[i] += from[i];
+    }
+}
+
+void SlabSums::add(const WindowsOfStep& step, ConstView output) {
+  const int me = mesh_.world().rank();
+  std::vector<Piece> outgoing, incoming;
+  std::size_t size = 0;
+  const auto append = [&size](std::vector<Piece>& all, std::vector<Piece> some) {
+    for (Piece& p : some) {
+      p.offset = size;
+      size += static_cast<std::size_t>(p.box.volume());
+      all.push_back(p);
+    }
+  };
+  const std::int64_t own = step.first + mesh_.replica() * step.local_batch;
+  for (std::int64_t n = 0; n < output.batch; ++n) append(outgoing, pieces_from(me, own + n, step));
+  for (std::int64_t window = step.first; window < step.end; ++window)
+    append(incoming, pieces_to(me, window, step));
+  buffer_->resize(size);
+  Requests requests;
+  const MPI_Comm comm = mesh_.world().handle();
+  for (const Piece& p : incoming)
+    mpi_check(MPI_Irecv(buffer_->data() + p.offset, narrow<int>(p.box.volume()), MPI_FLOAT, p.src,
+                        p.tag, comm, requests.add()));
+  for (const Piece& p : outgoing) {
+    float* const values = buffer_->data() + p.offset;
+    pack(p, p.tag, output, values);
+    mpi_check(MPI_Isend(values, narrow<int>(p.box.volume()), MPI_FLOAT, p.dst, p.tag, comm,
+                        requests.add()));
+  }
+  requests.wait_all();
+  for (const Piece& p : incoming) unpack(p, buffer_->data() + p.offset);
+}
+
+View SlabSums::average() {
+  const View sums{sums_.data(), slab(mesh_.world().rank()), 1};
+  const Box& box = sums.span;
+  for (std::int64_t d = box.lo[kD]; d < box.hi[kD]; ++d)
+    for (std::int64_t h = box.lo[kH]; h < box.hi[kH]; ++h)
+      for (std::int64_t w = box.lo[kW]; w < box.hi[kW]; ++w) {
+        const float total = windows_.total(0, d) * windows_.total(1, h) * windows_.total(2, w);
+        float* const z = &sums.at(0, 0, d, h, w);
+        for (std::int64_t c = 0; c < box.extent(kC); ++c) z[c] /= total;
+      }
+  return sums;
+}
+
+/// The windows of one volume, in their order.
+BatchSchedule schedule_of(std::int64_t volume, std::int64_t windows, std::int64_t replicas,
+                          std::int64_t local_batch) {
+  const std::int64_t batch = replicas * local_batch;
+  BatchSchedule schedule{(windows + batch - 1) / batch, replicas, local_batch, {}};
+  for (std::int64_t k = 0; k < windows; ++k) schedule.uses.push_back({volume * windows + k, {}});
+  return schedule;
+}
+
+}  // namespace
+
+Evaluation evaluate_windows(const ProcessMesh& mesh, Executor& executor,
+                            const std::vector<Box>& output_blocks, Loss& loss,
+                            const WindowedVolumes& volumes, const PredictionSink& sink,
+                            const std::function<bool()>& must_stop) {
+  const double begin = MPI_Wtime();
+  const Dataset& data = *volumes.data;
+  const SlidingWindows& windows = *volumes.windows;
+  std::vector<Spatial> origins;
+  for (std::int64_t k = 0; k < windows.size(); ++k) origins.push_back(windows.origin(k));
+  DirectLoader loader(
+      std::make_unique<WindowReader>(data.reader(), data.shape(), origins, volumes.padding),
+      {.shape = data.shape(),
+       .box = executor.input_span(),
+       .targets = {},
+       .local_batch = volumes.local_batch,
+       .type = volumes.type,
+       .replica = mesh.replica()});
+  const auto append = [&](std::int64_t volume) {
+    if (volume < data.size())
+      loader.append(
+          schedule_of(volume, windows.size(), mesh.shape().replicas, volumes.local_batch));
+  };
+  append(0);
+  executor.load_parameters();
+  Shape output_shape = data.shape();
+  output_shape.c = executor.output_shape().c;
+  SlabSums sums(mesh, windows, output_blocks, output_shape);
+  const Box slab = sums.slab(mesh.world().rank());
+  Box slab_of_labels = slab;
+  slab_of_labels.hi[kC] = slab.empty() ? 0 : 1;
+  const auto label_reader = data.reader();
+  std::vector<std::uint8_t> labels(static_cast<std::size_t>(slab_of_labels.volume()));
+  const TensorView<std::uint8_t> targets{labels.data(), slab_of_labels, 1};
+  std::vector<double> of_sample(loss.sums_per_sample()), terms(of_sample.size());
+  PartSums world_sums(mesh.world());
+  NonblockingAny stop(mesh.world());
+  const std::function<void()> poll = [&] {
+    executor.progress();
+    loader.progress();
+    stop.progress();
+  };
+  const std::int64_t batch = mesh.shape().replicas * volumes.local_batch;
+  for (std::int64_t volume = 0, step = 0; volume < data.size(); ++volume) {
+    append(volume + 1);
+    sums.clear();
+    for (std::int64_t first = 0; first < windows.size(); first += batch, ++step) {
+      if (stop.take_result()) return {0, 0, 0, MPI_Wtime() - begin, true};
+      if (must_stop) stop.start(must_stop());
+      const Batch& input = loader.next();
+      const Pass pass{false, 0, step, mesh.replica() * volumes.local_batch, &poll};
+      executor.forward(pass, input_view(input, executor.input_span(), volumes.local_batch));
+      sums.add({first, std::min(first + batch, windows.size()), volumes.local_batch},
+               samples_of(executor.output(), 0, input.count));
+    }
+    const ConstView output = sums.average();
+    std::fill(of_sample.begin(), of_sample.end(), 0.0);
+    if (!slab.empty()) {
+      label_reader->read(volume, {}, targets);
+      loss.add_sums(output, AnyConstView(targets), of_sample);
+      const std::array<std::int64_t, 1> number{volume};
+      if (sink) sink(number, output, AnyConstView(targets));
+    }
+    world_sums.sum(of_sample);
+    if (mesh.world().rank() > 0) continue;
+    loss.conclude(of_sample);
+    for (std::size_t k = 0; k < terms.size(); ++k) terms[k] += of_sample[k];
+  }
+  mesh.world().sum(terms);
+  const Quality quality = loss.quality(terms);
+  const double seconds = mesh.world().max(MPI_Wtime() - begin);
+  return {quality.loss, quality.score,   quality.samples, seconds,
+          false,        quality.targets, quality.classes, loss.score()};
+}
+
+}  // namespace halomesh

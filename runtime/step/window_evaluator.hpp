@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Predicts volumes larger than the network's input: windows slide over them, and the outputs of all
+// windows at a voxel are averaged by their weights. No rank holds a whole volume.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "partition/samples/sliding_windows.hpp"
+#include "runtime/data/dataset.hpp"
+#include "runtime/mpi/process_mesh.hpp"
+#include "runtime/step/evaluator.hpp"
+#include "runtime/step/executor.hpp"
+
+namespace halomesh {
+
+/// The volumes of a data set, and how windows of the executor's input extents cover them.
+struct WindowedVolumes {
+  const Dataset* data = nullptr;
+  const SlidingWindows* windows = nullptr;
+  float padding = 0;                   ///< the value of voxels outside of a volume
+  std::int64_t local_batch = 1;        ///< windows at a time on a replica
+  DataType type = DataType::kFloat32;  ///< that the network reads
+};
+
+/// As evaluate(), with the output of a volume averaged over windows. All replicas share the windows
+/// of each volume; each rank owns a slab of whole planes of it, to which the parts of all replicas
+/// send what they compute, and adds what it gets in the order of the windows: the result does not
+/// depend on the mesh but for what the network computes. `loss`: for outputs of the extents of a
+/// volume. `sink` gets the averaged output of a slab, on ranks that have one. Collective over
+/// mesh.world().
+Evaluation evaluate_windows(const ProcessMesh& mesh, Executor& executor,
+                            const std::vector<Box>& output_blocks, Loss& loss,
+                            const WindowedVolumes& volumes, const PredictionSink& sink = {},
+                            const std::function<bool()>& must_stop = {});
+
+}  // namespace halomesh

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// What predict and eval do with networks that classify voxels: files that are the same on any mesh
+// and say what eval says, whole samples, windows and padding.
+#include <doctest/doctest.h>
+#include <hdf5.h>
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "test/system/curve.hpp"
+#include "test/system/scene.hpp"
+
+namespace halomesh::test {
+namespace {
+
+using Json = nlohmann::json;
+using Labels = std::vector<std::uint8_t>;
+
+constexpr int kSamples = 3;
+
+fs::path volumes(const std::string& extents) {
+  fs::path data = workshop().root() / ("volumes-" + extents);
+  if (fs::exists(data / "dataset.json")) return data;
+  const Outcome made = run(0, "synth",
+                           {{"kind", "volumes"},
+                            {"input", extents + "x1"},
+                            {"train", "8"},
+                            {"validation", std::to_string(kSamples)},
+                            {"out", data.string()}});
+  CAPTURE(made.text);
+  REQUIRE(made.exit_code == 0);
+  return data;
+}
+
+/// A small U-Net trained on volumes of 16^3, once for all tests.
+const fs::path& trained() {
+  static const fs::path kRun = [] {
+    Scene scene;
+    scene.data = volumes("16x16x16");
+    scene.out = workshop().root() / "segmentation-run";
+    scene.ranks = 2;
+    scene.options = {
+        {"model", "unet3d"},    {"input", "16x16x16x1"}, {"levels", "3"}, {"filters", "4"},
+        {"most-filters", "16"}, {"parts", "2x1x1"},      {"batch", "2"},  {"epochs", "10"},
+        {"lr", "0.01"},         {"optimizer", "adamw"},  {"seed", "7"}};
+    const Outcome outcome = scene.train();
+    CAPTURE(outcome.text);
+    REQUIRE(outcome.exit_code == 0);
+    return scene.out;
+  }();
+  return kRun;
+}
+
+struct Mesh {
+  int ranks;
+  const char* parts;
+};
+constexpr Mesh kMeshes[] = {{1, "1x1x1"}, {3, "1x1x3"}, {4, "1x2x1"}};
+
+Arguments arguments_for(const fs::path& data, const Mesh& mesh, Arguments more) {
+  more.insert({{"checkpoint", trained().string()}, {"data", data.string()}, {"parts", mesh.parts}});
+  return more;
+}
+
+Json evaluated(const fs::path& data, const Mesh& mesh, Arguments more) {
+  const fs::path file = workshop().fresh("quality");
+  more["json"] = file.string();
+  const Outcome outcome = run(mesh.ranks, "eval", arguments_for(data, mesh, more));
+  CAPTURE(outcome.text);
+  REQUIRE(outcome.exit_code == 0);
+  return Json::parse(read_file(file));
+}
+
+fs::path predicted(const fs::path& data, const Mesh& mesh, Arguments more) {
+  fs::path file = workshop().fresh("predicted");
+  file += ".h5";
+  more["out"] = file.string();
+  const Outcome outcome = run(mesh.ranks, "predict", arguments_for(data, mesh, more));
+  CAPTURE(outcome.text);
+  REQUIRE(outcome.exit_code == 0);
+  CHECK(outcome.text.find("3 segmentations in") != std::string::npos);
+  return file;
+}
+
+template <class T>
+std::vector<T> read_all(const fs::path& path, const char* name, hid_t type) {
+  const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT);
+  REQUIRE(file >= 0);
+  const hid_t set = H5Dopen2(file, name, H5P_DEFAULT), space = H5Dget_space(set);
+  std::vector<T> values(static_cast<std::size_t>(H5Sget_simple_extent_npoints(space)));
+  REQUIRE(H5Dread(set, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()) >= 0);
+  H5Sclose(space);
+  H5Dclose(set);
+  H5Fclose(file);
+  return values;
+}
+
+/// The mean Dice coefficient of classes 1 and 2 over samples, of a file of predictions.
+double dice_of(const fs::path& file, const fs::path& data) {
+  const auto found = read_all<std::uint8_t>(file, "/predicted", H5T_NATIVE_UINT8);
+  const auto labels =
+      read_all<std::uint8_t>(data / "validation-00000.h5", "/labels", H5T_NATIVE_UINT8);
+  REQUIRE(found.size() == labels.size());
+  REQUIRE(!labels.empty());
+  const std::size_t voxels = labels.size() / kSamples;
+  double sum = 0;
+  for (std::size_t sample = 0; sample < kSamples; ++sample)
+    for (int c = 1; c <= 2; ++c) {
+      int both = 0, correct = 0;
+      for (std::size_t i = sample * voxels; i < (sample + 1) * voxels; ++i) {
+        both += (found[i] == c ? 1 : 0) + (labels[i] == c ? 1 : 0);
+        correct += found[i] == c && labels[i] == c ? 1 : 0;
+      }
+      sum += both == 0 ? 1 : 2.0 * correct / both;
+    }
+  return sum / (2 * kSamples);
+}
+
+/// Predictions on all meshes are the same file, which says what eval says.
+void check_predictions(const fs::path& data, const Arguments& more) {
+  const fs::path first = predicted(data, kMeshes[0], more);
+  for (const Mesh& mesh : kMeshes) {
+    CAPTURE(mesh.parts);
+    CHECK(read_file(predicted(data, mesh, more)) == read_file(first));
+    CHECK(evaluated(data, mesh, more).at("dice").get<double>() ==
+          doctest::Approx(dice_of(first, data)).epsilon(1e-12));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("predict writes the classes of voxels, the same on any mesh, with eval's Dice") {
+  const fs::path data = volumes("16x16x16");
+  check_predictions(data, {});
+  const fs::path file = predicted(data, kMeshes[2], {{"probabilities", ""}});
+  const auto classes = read_all<std::uint8_t>(file, "/predicted", H5T_NATIVE_UINT8);
+  const auto shares = read_all<float>(file, "/probabilities", H5T_NATIVE_FLOAT);
+  REQUIRE(shares.size() == 3 * classes.size());
+  std::size_t foreground = 0;
+  for (std::size_t i = 0; i < classes.size(); ++i) {
+    const float* const p = &shares[3 * i];
+    REQUIRE(p[0] + p[1] + p[2] == doctest::Approx(1));
+    for (std::size_t c = 0; c < 3; ++c) REQUIRE(p[c] <= p[classes[i]]);
+    foreground += classes[i] > 0 ? 1 : 0;
+  }
+  CHECK(foreground > 0);
+  const std::string bytes = read_file(file);
+  CHECK(bytes.find("background,organ,lesion") != std::string::npos);
+  CHECK(bytes.find("validation-00000:0\nvalidation-00000:1") != std::string::npos);
+}
+
+TEST_CASE("windows slide over larger volumes, the same on any mesh") {
+  const fs::path data = volumes("24x20x32");
+  const Arguments windows{{"input", "24x20x32x1"}, {"windows", "gaussian"}};
+  check_predictions(data, windows);
+  Arguments padded = windows;
+  padded["pad"] = "-2.2";
+  check_predictions(data, padded);
+  CHECK(read_file(predicted(data, kMeshes[0], windows)) !=
+        read_file(predicted(data, kMeshes[0], padded)));
+}
+
+TEST_CASE("one window is the whole sample") {
+  const fs::path data = volumes("16x16x16");
+  for (const char* const weights : {"uniform", "gaussian"})
+    CHECK(dice_of(predicted(data, kMeshes[1], {{"windows", weights}}), data) ==
+          doctest::Approx(dice_of(predicted(data, kMeshes[0], {}), data)));
+}
+
+TEST_CASE("a network of convolutions runs on whole volumes of other extents, padded if need be") {
+  check_predictions(volumes("24x20x32"), {{"input", "24x20x32x1"}});
+  const fs::path uneven = volumes("18x17x21");
+  check_predictions(uneven, {{"input", "18x17x21x1"}, {"pad", "-2.2"}});
+  const Mesh& one = kMeshes[0];
+  check_failure(run(1, "eval", arguments_for(uneven, one, {{"input", "18x17x21x1"}})), 2,
+                {"18x17x21x1", "20x20x24x1", "--pad"});
+}
+
+TEST_CASE("predictions of voxels that cannot be are refused with one message") {
+  const fs::path data = volumes("16x16x16");
+  const Mesh& one = kMeshes[0];
+  const auto refused = [&](const char* command, Arguments more, int code,
+                           const std::vector<std::string>& named) {
+    const fs::path file = workshop().fresh("refused");
+    if (std::string(command) == "predict" && more.count("out") == 0)
+      more["out"] = file.string() + ".h5";
+    check_failure(run(2, command, arguments_for(data, {2, "2x1x1"}, more)), code, named);
+  };
+  refused("predict", {{"out", (workshop().root() / "x.csv").string()}}, 2, {"x.csv", ".h5"});
+  refused("eval", {{"input", "16x16x16x2"}}, 2, {"16x16x16x2", "1 channels", "16x16x16x1"});
+  refused("eval", {{"input", "24x24x24x1"}}, 1, {"16x16x16", "--input"});
+  refused("eval", {{"overlap", "0.2"}}, 2, {"--overlap", "--windows"});
+  const fs::path small = volumes("16x16x20");
+  static_cast<void>(one);
+  check_failure(
+      run(1, "eval", arguments_for(small, one, {{"input", "16x12x20x1"}, {"windows", "gaussian"}})),
+      1, {"16x12x20", "16x16x16", "height", "--pad"});
+}
+
+}  // namespace halomesh::test
