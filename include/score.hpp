@@ -42,12 +42,13 @@ constexpr bool reaches(Score score, double value, double target) {
 struct ClassQuality {
   double iou = 0;   ///< |A and B| / |A or B| for voxels A of the class and B predicted to be of it
   double dice = 0;  ///< 2 |A and B| / (|A| + |B|)
+  double voxels = 0;  ///< |A|, over all samples
 };
 
 /// Of one sample, with `both` = |A| + |B|; 1 for a class of which there is nothing.
 constexpr ClassQuality class_quality(double correct, double both) {
-  if (both == 0) return {1, 1};
-  return {correct / (both - correct), 2 * correct / both};
+  if (both == 0) return {1, 1, 0};
+  return {correct / (both - correct), 2 * correct / both, 0};
 }
 
 }  // namespace halomesh

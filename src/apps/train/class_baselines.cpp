@@ -84,7 +84,7 @@ std::vector<ClassQuality> quality_with(
   add_up(world, sums);
   std::vector<ClassQuality> all;
   for (std::size_t c = 0; c + 1 < sums.size(); c += 2)
-    all.push_back({sums[c] / sums.back(), sums[c + 1] / sums.back()});
+    all.push_back({sums[c] / sums.back(), sums[c + 1] / sums.back(), 0});
   return all;
 }
 

@@ -166,6 +166,7 @@ void SegmentationLoss::conclude(std::span<double> sums) const {
         class_quality(of(sums, kCorrect, c), of(sums, kVoxels, c) + of(sums, kPredicted, c));
     sums[c] = quality.iou;
     sums[count + c] = quality.dice;
+    sums[kEntropy * count + c] = of(sums, kVoxels, c);
   }
   sums[2 * count] = loss;
   sums[2 * count + 1] = 1;
@@ -176,7 +177,8 @@ Quality SegmentationLoss::quality(std::span<const double> terms) const {
   const double samples = terms[2 * count + 1];
   Quality quality{terms[2 * count] / samples, static_cast<std::int64_t>(samples), {}, {}, 0};
   for (std::size_t c = 0; c < count; ++c)
-    quality.classes.push_back({terms[c] / samples, terms[count + c] / samples});
+    quality.classes.push_back(
+        {terms[c] / samples, terms[count + c] / samples, terms[kEntropy * count + c]});
   const std::size_t first = options_.score == Score::kDice ? 1 : 0;
   for (std::size_t c = first; c < count; ++c) {
     const ClassQuality& of_class = quality.classes[c];
