@@ -107,8 +107,8 @@ void write_hdf5(const std::filesystem::path& path, const Predictions& p,
 Evaluation predict_numbers(const Comm& world, const Options& options,
                            CheckpointEvaluation& evaluation, const std::filesystem::path& out) {
   Predictions mine;
-  const Evaluation result = evaluation.run([&](std::span<const std::int64_t> samples,
-                                               ConstView output, AnyConstView targets) {
+  Evaluation result = evaluation.run([&](std::span<const std::int64_t> samples, ConstView output,
+                                         AnyConstView targets) {
     mine.width = static_cast<std::size_t>(output.sample_volume());
     for (std::size_t i = 0; i < samples.size(); ++i)
       mine.add(samples[i], output.data + i * mine.width, targets.as<float>().data + i * mine.width);
@@ -129,10 +129,8 @@ Evaluation predict_classes(const Comm& world, const Options& options,
   SegmentationFile file(world, out, evaluation.data(),
                         class_names(world, options, evaluation.network(), classes),
                         options.get<bool>("probabilities"));
-  const Evaluation result =
-      evaluation.run([&](std::span<const std::int64_t> samples, ConstView output, AnyConstView) {
-        file.write(samples, output);
-      });
+  Evaluation result = evaluation.run([&](std::span<const std::int64_t> samples, ConstView output,
+                                         AnyConstView) { file.write(samples, output); });
   file.commit();
   return result;
 }
