@@ -9,8 +9,8 @@
 #include "runtime/data/open_dataset.hpp"
 #include "runtime/load/direct_loader.hpp"
 #include "runtime/posix/stop_signals.hpp"
-#include "runtime/step/window_evaluator.hpp"
 #include "runtime/train/checkpoint_directory.hpp"
+#include "runtime/train/window_evaluator.hpp"
 #include "src/apps/launch/run_record.hpp"
 #include "src/apps/options/model_options.hpp"
 

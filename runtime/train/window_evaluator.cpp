@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sliding windows over volumes: see window_evaluator.hpp.
-#include "runtime/step/window_evaluator.hpp"
+#include "runtime/train/window_evaluator.hpp"
 
 #include <algorithm>
 #include <utility>
