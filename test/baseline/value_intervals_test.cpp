@@ -20,8 +20,8 @@ TEST_CASE("ranges reach from the least to the largest value of each channel") {
 }
 
 TEST_CASE("each class gets the channel and the values that tell it from others") {
-  // Channel 0 says nothing; of channel 1, class 1 has 100 to 119 and class 2 has 200 and more, all
-  // in turn, and a tenth of the background looks like class 1.
+  // Channel 0 says nothing; of channel 1, the background has 3 to 87, class 1 has 100 to 119 and class
+  // 2 has 200 to 249, and a tenth of the background looks like class 1.
   ValueIntervals intervals({{0, 10}, {0, 256}}, 3);
   std::vector<float> values;
   std::vector<std::uint8_t> labels;
@@ -38,9 +38,10 @@ TEST_CASE("each class gets the channel and the values that tell it from others")
     const std::array<float, 2> voxel{5, value};
     return intervals.contains(label, voxel.data());
   };
-  CHECK(is(0, 0.5F));
-  CHECK(is(0, 89.5F));
-  CHECK_FALSE(is(0, 205));
+  CHECK(is(0, 3.5F));
+  CHECK_FALSE(is(0, 2.5F));
+  CHECK(is(0, 87.5F));
+  CHECK_FALSE(is(0, 88.5F));
   CHECK(is(1, 100.5F));
   CHECK(is(1, 119.5F));
   CHECK_FALSE(is(1, 99.5F));
