@@ -20,8 +20,8 @@ TEST_CASE("ranges reach from the least to the largest value of each channel") {
 }
 
 TEST_CASE("each class gets the channel and the values that tell it from others") {
-  // Channel 0 says nothing; of channel 1, the background has 3 to 87, class 1 has 100 to 119 and class
-  // 2 has 200 to 249, and a tenth of the background looks like class 1.
+  // Channel 0 says nothing; of channel 1, the background has 3 to 87, class 1 has 100 to 119 and
+  // class 2 has 200 to 249, and a tenth of the background looks like class 1.
   ValueIntervals intervals({{0, 10}, {0, 256}}, 3);
   std::vector<float> values;
   std::vector<std::uint8_t> labels;
