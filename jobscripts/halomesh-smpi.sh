@@ -5,7 +5,8 @@ set -eu
 
 usage() {
   cat <<'EOF'
-usage: halomesh-smpi --platform PLATFORM [-n RANKS] [--per-node N] [--cfg KEY:VALUE]... COMMAND [options]
+usage: halomesh-smpi --platform PLATFORM [-n RANKS] [--per-node N] [--blocks XxYxZ] [--cfg KEY:VALUE]...
+                     COMMAND [options]
 
 Runs a command of halomesh on simulated ranks of a simulated machine, e.g.
   halomesh-smpi --platform fugaku:4x4x4 bench --simulate-compute machine.json --parts 1x1x1
@@ -17,6 +18,8 @@ PLATFORM is one of
   FILE             a platform file of SimGrid with hosts n0, n1, ..., e.g. of halomesh plan --platform
 -n RANKS           ranks; default: one per node of the machine, times N (needed for a FILE)
 --per-node N       ranks of each node (1)
+--blocks XxYxZ     fugaku: fill the nodes of one block of this shape after another, x first, instead
+                   of the nodes of the whole torus; goes with HALOMESH_TORUS=SHAPE/XxYxZ
 --cfg KEY:VALUE    also passed to SimGrid
 --print-platform   write the platform file to standard output and run nothing
 EOF
@@ -28,7 +31,7 @@ fail() {
   exit 2
 }
 
-platform='' ranks='' per_node=1 print=0
+platform='' ranks='' per_node=1 blocks='' print=0
 here=$(cd "$(dirname "$0")" && pwd)
 configuration=''
 while [ $# -gt 0 ]; do
@@ -36,6 +39,7 @@ while [ $# -gt 0 ]; do
     --platform) platform=${2:?} && shift 2 ;;
     -n) ranks=${2:?} && shift 2 ;;
     --per-node) per_node=${2:?} && shift 2 ;;
+    --blocks) blocks=${2:?} && shift 2 ;;
     --cfg) configuration="$configuration --cfg=${2:?}" && shift 2 ;;
     --print-platform) print=1 && shift ;;
     --help | -h) usage && exit 0 ;;
@@ -130,8 +134,32 @@ used=$(((ranks + per_node - 1) / per_node))
 [ -z "$nodes" ] || [ "$used" -le "$nodes" ] ||
   fail "$ranks ranks need $used nodes of $per_node ranks, but $platform has $nodes" \
     "use a larger machine or fewer ranks"
-awk -v nodes="$used" -v ranks="$per_node" \
-  'BEGIN { for (i = 0; i < nodes; ++i) print "n" i ":" ranks }' >"$scratch/hosts"
+# hosts: the numbers of the nodes that are used, in the order in which ranks fill them.
+hosts() {
+  if [ -z "$blocks" ]; then
+    awk -v nodes="$used" 'BEGIN { for (i = 0; i < nodes; ++i) print i }'
+  else
+    awk -v shape="$x $y $z" -v block="$(echo "$blocks" | tr x ' ')" 'BEGIN {
+      split(shape, n, " "); split(block, b, " ")
+      for (Z = 0; Z < n[3]; Z += b[3]) for (Y = 0; Y < n[2]; Y += b[2]) for (X = 0; X < n[1]; X += b[1])
+        for (k = Z; k < Z + b[3]; ++k) for (j = Y; j < Y + b[2]; ++j) for (i = X; i < X + b[1]; ++i)
+          print i + n[1] * (j + n[2] * k)
+    }' | awk -v nodes="$used" 'NR <= nodes'
+  fi
+}
+if [ -n "$blocks" ]; then
+  case $platform in
+    fugaku:*) ;;
+    *) fail "$platform has no blocks" "use --blocks with fugaku:XxYxZ only" ;;
+  esac
+  echo "$blocks" | grep -Eqx '[1-9][0-9]*x[1-9][0-9]*x[1-9][0-9]*' ||
+    fail "'$blocks' is no shape of blocks" "write it as XxYxZ"
+  echo "$blocks" | tr x ' ' | {
+    read -r bx by bz
+    [ $((x % bx + y % by + z % bz)) = 0 ]
+  } || fail "blocks of $blocks do not fill the torus $shape" "use extents that divide those of the torus"
+fi
+hosts | awk -v ranks="$per_node" '{ print "n" $1 ":" ranks }' >"$scratch/hosts"
 
 # Time passes only where the program says so and in messages: no factors of another machine, tests of
 # requests that cost nothing (a cost for each request in flight doubles the events), and collectives

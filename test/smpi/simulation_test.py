@@ -77,6 +77,15 @@ def ranks_of_a_node():
     assert one > 0
 
 
+def blocks_of_a_torus():
+    """One block that is the whole torus changes nothing; others place groups elsewhere."""
+    rows = step_of(scene.bench("fugaku:8x2x2", "4x1x1", 8))
+    same = step_of(scene.bench("fugaku:8x2x2", "4x1x1", 8, launcher="--blocks 8x2x2"))
+    assert rows == same, (rows, same)
+    across = step_of(scene.bench("fugaku:8x2x2", "4x1x1", 8, launcher="--blocks 1x2x2"))
+    assert across != rows, (rows, across)
+
+
 def thousand_ranks():
     result = scene.bench("fugaku:16x8x8", "4x1x1", 256)
     step = step_of(result)
@@ -91,6 +100,9 @@ def refused():
             ("fugaku:4x4", "", "bench " + machine, 2, "no shape of a torus"),
             ("fugaku:4x4x1", "", "bench " + machine, 2, "extent below 2"),
             ("fugaku:2x2x2", "-n 9", "bench " + machine, 2, "9 ranks need 9 nodes"),
+            ("fugaku:2x2x2", "--blocks 2x2", "bench " + machine, 2, "no shape of blocks"),
+            ("fugaku:2x2x2", "--blocks 1x3x2", "bench " + machine, 2, "do not fill the torus 2x2x2"),
+            ("fat-tree:32", "--blocks 1x1x1", "bench " + machine, 2, "has no blocks"),
             ("fugaku:2x2x2", "-n 0", "bench " + machine, 2, "no number of ranks"),
             ("nowhere.xml", "", "bench " + machine, 2, "cannot be read"),
             ("fugaku:2x2x2", "-n 1", "bench", 2, "do not compute"),
@@ -101,7 +113,7 @@ def refused():
 
 
 CASES = [same_step_twice, step_of_64_ranks, binomial_tree_is_slower, sums_of_64_ranks,
-         ranks_of_a_node, refused]
+         ranks_of_a_node, blocks_of_a_torus, refused]
 LONG = [thousand_ranks]
 
 
