@@ -499,7 +499,7 @@ run-tests-tsan:
 
 # Its own target, as it builds the program again, for SimGrid.
 .PHONY: test-smpi
-test-smpi: smpi ## run the program on 64 to 1024 simulated ranks; SHORT=1: up to 64, a minute
+test-smpi: smpi all ## run the program on 64 to 1024 simulated ranks; SHORT=1: up to 64, a minute
 	@SHORT=$(SHORT) $(PYTHON) test/smpi/simulation_test.py
 
 # Two cases at a time, in directories of their own; some mount file systems and need root for that.

@@ -23,7 +23,8 @@ PAGES = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"] + sorted
 ROOMS = "include|partition|src|models|runtime|test|jobscripts|docs"
 HISTORY = "CHANGELOG.md"  # names what is gone: only its links are checked
 # Options of launchers and compilers that the pages name.
-FOREIGN = {"oversubscribe", "bind-to", "map-by", "mca", "allow-run-as-root", "cpu-bind", "mpi", "per-node", "cfg"}
+FOREIGN = {"oversubscribe", "bind-to", "map-by", "mca", "allow-run-as-root", "cpu-bind", "mpi", "per-node", "blocks",
+           "cfg"}
 README_LINES = 150  # the README starts and points on; what it explains belongs in docs/
 PICTURE = "docs/images/cut.svg"
 PICTURE_OPTIONS = ["--config", "models/cosmoflow-v1.0.cfg", "--parts", "2x2x1"]

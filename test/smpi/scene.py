@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the program on simulated ranks and reads what it says."""
+"""Runs the program on simulated ranks, plans such runs, and reads what both say.
+
+Environment: HALOMESH_SMPI (the launcher; build/smpi/halomesh-smpi) and HALOMESH (the program, for
+`plan`; build/halomesh).
+"""
 import json
 import os
 import pathlib
@@ -9,6 +13,7 @@ import tempfile
 
 SOURCE = pathlib.Path(__file__).parents[2]
 LAUNCHER = os.environ.get("HALOMESH_SMPI", str(SOURCE / "build/smpi/halomesh-smpi"))
+PROGRAM = os.environ.get("HALOMESH", str(SOURCE / "build/halomesh"))
 MACHINES = SOURCE / "jobscripts/machines"
 NETWORK = "--input 128x128x128x4 --kernel 2 --fc 128,64 --targets 4"
 
@@ -48,3 +53,22 @@ def bench(platform, parts, batch, options="", launcher="", machine=MACHINES / "f
 def compute_seconds(run):
     """The kernels' times of a step on rank 0, as the run lists them: "conv1: forward 1.2 ms ..."."""
     return sum(float(line.split(" ms ")[0].split()[-1]) for line in run["kernels"]) * 1e-3
+
+
+def plan(*options):
+    done = subprocess.run([PROGRAM, "plan", *NETWORK.split(), *map(str, options)],
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(done.stdout)
+
+
+def planned_meshes(directory, *options):
+    """The meshes of a plan, best first."""
+    file = directory / "plan.json"
+    plan(*options, "--json", file)
+    return json.loads(file.read_text())["meshes"]
+
+
+def forecast_seconds(mesh):
+    """The step without its straggler and input terms, which simulated ranks do not have."""
+    return sum(mesh["step"][term] for term in ("compute_s", "halo_s", "gather_s", "reduction_s"))

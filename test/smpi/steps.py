@@ -6,13 +6,10 @@ usage: steps.py [--limit PERCENT] [--network "OPTIONS"] [--bench "OPTIONS"] [PAT
 Only rows whose "machine ranks parts" contains one of the patterns; without one, those of at most 512
 ranks. OPTIONS go to the network (of bench and plan alike, e.g. "--cuts space") or to bench alone.
 Writes one CSV line per row as it is done, and then the median and the largest difference. Fails where
-a forecast is further from its simulated step than --limit (10 %). Environment: HALOMESH (the program,
-for `plan`; build/halomesh), HALOMESH_SMPI (the launcher; build/smpi/halomesh-smpi).
+a forecast is further from its simulated step than --limit (10 %). Environment: as scene.py says.
 A forecast counts without its straggler and input terms, which simulated ranks do not have.
 """
 import argparse
-import json
-import os
 import pathlib
 import statistics
 import subprocess
@@ -21,7 +18,6 @@ import tempfile
 
 import scene
 
-PLAN = os.environ.get("HALOMESH", str(scene.SOURCE / "build/halomesh"))
 MACHINES = ("fugaku", "cori-knl", "xeon-slurm")  # torus, dragonfly, fat tree
 # ranks (one per node) and parts; every replica has one sample
 MESHES = [(ranks, parts)
@@ -32,7 +28,6 @@ MESHES = [(ranks, parts)
                                   (4096, ("1x1x1", "4x4x1")),
                                   (8192, ("4x4x1",)))
           for parts in of_ranks]
-TERMS = ("compute_s", "halo_s", "gather_s", "reduction_s")
 
 
 def replicas_of(ranks, parts):
@@ -41,19 +36,10 @@ def replicas_of(ranks, parts):
     return ranks
 
 
-def plan(network, *options):
-    done = subprocess.run([PLAN, "plan", *scene.NETWORK.split(), *network.split(), *map(str, options)],
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    if done.returncode != 0:
-        raise RuntimeError(done.stdout)
-
-
 def forecast(directory, job, network, parts, batch):
-    file = directory / "plan.json"
-    plan(network, *job, "--batch", batch, "--json", file)
-    for mesh in json.loads(file.read_text())["meshes"]:
+    for mesh in scene.planned_meshes(directory, *network.split(), *job, "--batch", batch):
         if mesh["parts"] == parts:
-            return sum(mesh["step"][term] for term in TERMS)
+            return scene.forecast_seconds(mesh)
     raise RuntimeError(f"{job}: plan has no mesh {parts}")
 
 
@@ -64,7 +50,7 @@ def compare(machine, ranks, parts, options):
     with tempfile.TemporaryDirectory() as name:
         directory = pathlib.Path(name)
         platform = directory / "platform.xml"
-        plan(options.network, *job, "--platform", platform)
+        scene.plan(*options.network.split(), *job, "--platform", platform)
         expected = forecast(directory, job, options.network, parts, batch)
         result = scene.bench(platform, parts, batch, f"{options.network} {options.bench}",
                              launcher=f"-n {ranks}", machine=scene.MACHINES / f"{machine}.ini")
