@@ -14,7 +14,6 @@
 #include "models/network.hpp"
 #include "src/nn/layers/concat.hpp"
 #include "src/nn/layers/convolution.hpp"
-#include "src/nn/layers/leaky_relu.hpp"
 #include "src/nn/layers/moments.hpp"
 #include "src/nn/layers/normalize.hpp"
 #include "src/nn/layers/pooling.hpp"
@@ -29,7 +28,7 @@ const Network& unet3d_network();
 namespace {
 
 constexpr auto kInitial = InitialValues::Kind::kFanInUniform;  // PyTorch's default
-constexpr float kEpsilon = 1e-5F;
+constexpr float kEpsilon = 1e-5F, kRectifier = 0;
 
 struct UNetOptions {
   Shape input;
@@ -168,9 +167,9 @@ class UNet {
     std::size_t moments = add(name("moments"), std::make_unique<Moments>(), {x});
     if (o_.batch_norm > 0)
       moments = add(name("mean"), std::make_unique<SampleAverage>(o_.batch_norm), {moments});
-    x = add(name("norm"), std::make_unique<Normalize>(kEpsilon, DataType::kFloat32, o_.batch_norm),
-            {x, moments});
-    return add(name("act"), std::make_unique<LeakyRelu>(0.0F), {x});
+    return add(name("norm"),
+               std::make_unique<Normalize>(kEpsilon, DataType::kFloat32, o_.batch_norm, kRectifier),
+               {x, moments});
   }
 
   /// Two convolutions; the first halves the extents, but on the first level, unless a pooling does.

@@ -62,8 +62,8 @@ TEST_CASE("unet3d: that of MLPerf Training has 31,190,243 parameters in 78 tenso
   const ModelGeometry geometry = geometry_of(unet().defaults());
   CHECK(geometry.parameter_count() == 31190243);
   CHECK(geometry.parameters().size() == 78);
-  CHECK(shape_of(geometry, "down1_act2") == Shape{32, 128, 128, 128});
-  CHECK(shape_of(geometry, "down6_act2") == Shape{320, 4, 4, 4});
+  CHECK(shape_of(geometry, "down1_norm2") == Shape{32, 128, 128, 128});
+  CHECK(shape_of(geometry, "down6_norm2") == Shape{320, 4, 4, 4});
   CHECK(shape_of(geometry, "up5_concat") == Shape{640, 8, 8, 8});
   CHECK(shape_of(geometry, "up1_concat") == Shape{64, 128, 128, 128});
   CHECK(geometry.tensors().back().shape == Shape{3, 128, 128, 128});
@@ -76,7 +76,7 @@ TEST_CASE("unet3d: axes of extent 1, as images have, stay as they are") {
       settings.values["down"] = std::string(down);
       settings.values["levels"] = std::int64_t{4};
     }));
-    CHECK(shape_of(geometry, "down4_act2").spatial() == Spatial{12, 1, 18});
+    CHECK(shape_of(geometry, "down4_norm2").spatial() == Spatial{12, 1, 18});
     CHECK(geometry.tensors().back().shape == Shape{3, 96, 1, 144});
   }
   expect_refused(
@@ -94,7 +94,7 @@ TEST_CASE("unet3d: axes of extent 1, as images have, stay as they are") {
 TEST_CASE("unet3d: LBANN's has 19,070,560 parameters, and moving averages beside them") {
   const ModelGeometry geometry = geometry_of(settings_with(use_lbann));
   CHECK(geometry.parameter_count() == 19070560);
-  CHECK(shape_of(geometry, "down4_act2") == Shape{512, 16, 16, 16});
+  CHECK(shape_of(geometry, "down4_norm2") == Shape{512, 16, 16, 16});
   CHECK(shape_of(geometry, "up3_concat") == Shape{768, 32, 32, 32});
   CHECK(shape_of(geometry, "up1_concat") == Shape{192, 128, 128, 128});
   // A mean and a variance for each of 2,336 channels.

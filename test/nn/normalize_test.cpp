@@ -105,8 +105,9 @@ TEST_CASE("moments: boxes, and what they refuse") {
 }
 
 // The layer with moments as any other input; the variance is that which they say.
-Reference normalize_reference() {
-  return [](const ReferenceInput& in) {
+// With a rectifier of `slope` behind it.
+Reference normalize_reference(double slope) {
+  return [slope](const ReferenceInput& in) {
     const GlobalTensor &x = in.src[0], &moments = in.src[1], &y = in.diff_dst;
     const auto channels = static_cast<std::size_t>(x.shape.c);
     const auto groups = static_cast<std::size_t>(moments.shape.c / 2);
@@ -120,9 +121,11 @@ Reference normalize_reference() {
       const double mean = moments.values[at];
       const double variance = moments.values[at + 1] - mean * mean;
       const double r = 1 / std::sqrt(variance + static_cast<double>(kEpsilon));
-      const double normal = (x.values[i] - mean) * r, dy = y.values[i], w = in.parameters[0][c];
-      out.dst.add(i, w, normal);
-      out.dst.add(i, in.parameters[1][c]);
+      const double normal = (x.values[i] - mean) * r, w = in.parameters[0][c];
+      const double derivative = w * normal + in.parameters[1][c] > 0 ? 1 : slope;
+      const double dy = derivative * y.values[i];
+      out.dst.add(i, derivative * w, normal);
+      out.dst.add(i, derivative * in.parameters[1][c]);
       out.diff_src[0].add(i, w * r, dy);
       out.diff_src[1].add(at, -w * r, dy);
       out.diff_src[1].add(at, w * r * r * normal * mean, dy);
@@ -138,11 +141,12 @@ Reference normalize_reference() {
   };
 }
 
-TEST_CASE("a normalization equals its formula on any cut") {
+TEST_CASE("a normalization equals its formula on any cut, rectified or not") {
   for (const DataType type : kTypes)
-    for (const std::int64_t groups : {6, 3, 1}) {
-      const auto make = [type] { return std::make_unique<Normalize>(kEpsilon, type); };
-      LayerCase test = norm_case(make, normalize_reference(), type);
+    for (const auto& [groups, slope] :
+         {std::pair{6, 1.0F}, {6, 0.0F}, {3, 0.25F}, {1, 1.0F}, {1, -0.5F}}) {
+      const auto make = [=] { return std::make_unique<Normalize>(kEpsilon, type, 0, slope); };
+      LayerCase test = norm_case(make, normalize_reference(static_cast<double>(slope)), type);
       test.cut.src_shapes.push_back({2 * groups, 1, 1, 1});
       test.cut.src_types.push_back(DataType::kFloat64);
       // Second moments above the square of any mean.
@@ -179,6 +183,9 @@ TEST_CASE("a normalization: boxes, first values, and what it refuses") {
   CHECK_THROWS_WITH_AS(layer.dst_shape(one), doctest::Contains("1 inputs"), Error);
   CHECK_THROWS_WITH_AS(layer.dst_shape(wrong), doctest::Contains("with moments"), Error);
   CHECK_THROWS_AS(Normalize(0.0F), Error);
+  CHECK_THROWS_AS(Normalize(1e-5F, DataType::kFloat32, 0, std::nanf("")), Error);
+  CHECK(Normalize(1e-5F).kernel_name() == "normalize fp32");
+  CHECK(Normalize(1e-5F, DataType::kFloat32, 0, 0).kernel_name() == "normalize and rectify fp32");
   const std::vector<DataType> single{DataType::kFloat32, DataType::kFloat32};
   CHECK_THROWS_WITH_AS(layer.dst_type(single), doctest::Contains("given fp32"), Error);
 }

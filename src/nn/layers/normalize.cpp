@@ -16,14 +16,29 @@ namespace {
 double value_of(float x) { return static_cast<double>(x); }
 double value_of(Bfloat16 x) { return static_cast<double>(static_cast<float>(x)); }
 
+// The derivative of a rectifier at `value`. Multiplied by it and not chosen between: compilers make
+// vector instructions of that.
+struct Rectifier {
+  double slope;
+  double operator()(double value) const {
+    const double below = slope;  // read in any case: nothing to branch for
+    return value > 0 ? 1 : below;
+  }
+};
+struct NoRectifier {
+  double operator()(double) const { return 1; }
+};
+
 }  // namespace
 
-Normalize::Normalize(float epsilon, DataType type, std::int64_t samples)
-    : epsilon_(epsilon), type_(type), samples_(samples) {
+Normalize::Normalize(float epsilon, DataType type, std::int64_t samples, float slope)
+    : epsilon_(epsilon), type_(type), samples_(samples), slope_(slope) {
   require(std::isfinite(epsilon) && epsilon > 0.0F,
           text("normalization with epsilon {:g}", epsilon), "use a positive number, e.g. 1e-5");
   require(samples >= 0, text("normalization over {} samples", samples),
           "use a positive number, or 0 for each sample by itself");
+  require(std::isfinite(slope), text("normalization with a leaky ReLU of slope {:g}", slope),
+          "use a finite slope, or 1 for none");
 }
 
 Shape Normalize::dst_shape(std::span<const Shape> src) const {
@@ -62,7 +77,9 @@ DataType Normalize::dst_type(std::span<const DataType> src) const {
   return require_type(src.first(1), type_, "normalization");
 }
 
-std::string Normalize::kernel_name() const { return fmt::format("normalize {}", name_of(type_)); }
+std::string Normalize::kernel_name() const {
+  return fmt::format("normalize {}{}", slope_ == 1 ? "" : "and rectify ", name_of(type_));
+}
 
 std::int64_t Normalize::forward_flops(std::span<const Shape> src) const {
   return 3 * src[0].volume();
@@ -113,6 +130,17 @@ Normalize::Factors Normalize::find_factors(AnyConstView moments, std::int64_t n)
   return factors();
 }
 
+// Calls body with zero of the element type and the rectifier's derivative.
+template <class Body>
+void Normalize::with_rectifier(const Body& body) const {
+  with_float_type(type_, [&](auto zero) {
+    if (slope_ == 1)
+      body(zero, NoRectifier());
+    else
+      body(zero, Rectifier{value_of(slope_)});
+  });
+}
+
 void Normalize::forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
                         const Box& chunk) {
   const bool running = samples_ > 0 && !pass.training;
@@ -120,34 +148,42 @@ void Normalize::forward(const Pass& pass, std::span<const AnyConstView> src, Any
   const float* const bias = parameters_[1].values.data();
   for (std::int64_t n = 0; n < dst.batch; ++n) {
     const Factors factors = running ? find_running_factors() : find_factors(src[1], n);
-    with_float_type(type_, [&](auto zero) {
+    with_rectifier([&](auto zero, auto rectifier) {
       using T = decltype(zero);
       const auto from = src[0].as<T>();
       const auto to = dst.as<T>();
       visit_runs(chunk, 1, false, [&](const Run& run) {
         const T* const x = from.data + from.offset(n, chunk.lo[kC], run.d, run.h, run.w);
         T* const y = to.data + to.offset(n, chunk.lo[kC], run.d, run.h, run.w);
-        for (std::int64_t c = 0; c < run.length; ++c)
-          y[c] = T(static_cast<float>(factors.scale[c] * (value_of(x[c]) - factors.mean[c]) +
-                                      value_of(bias[c])));
+        for (std::int64_t c = 0; c < run.length; ++c) {
+          const double value =
+              factors.scale[c] * (value_of(x[c]) - factors.mean[c]) + value_of(bias[c]);
+          y[c] = T(static_cast<float>(value * rectifier(value)));
+        }
       });
     });
   }
 }
 
-void Normalize::diff_of_src(AnyConstView moments, AnyConstView diff_dst, AnyView diff_src) {
+void Normalize::diff_of_src(std::span<const AnyConstView> src, AnyConstView diff_dst,
+                            AnyView diff_src) {
   const Box& box = context_.boxes.src_needed[0];
+  const float* const bias = parameters_[1].values.data();
   for (std::int64_t n = 0; n < diff_src.batch; ++n) {
-    const Factors factors = find_factors(moments, n);
-    with_float_type(type_, [&](auto zero) {
+    const Factors factors = find_factors(src[1], n);
+    with_rectifier([&](auto zero, auto rectifier) {
       using T = decltype(zero);
-      const auto from = diff_dst.as<T>();
+      const auto values = src[0].as<T>(), from = diff_dst.as<T>();
       const auto to = diff_src.as<T>();
       visit_runs(box, 1, false, [&](const Run& run) {
+        const T* const x = values.data + values.offset(n, box.lo[kC], run.d, run.h, run.w);
         const T* const dy = from.data + from.offset(n, box.lo[kC], run.d, run.h, run.w);
         T* const dx = to.data + to.offset(n, box.lo[kC], run.d, run.h, run.w);
-        for (std::int64_t c = 0; c < run.length; ++c)
-          dx[c] = T(static_cast<float>(factors.scale[c] * value_of(dy[c])));
+        for (std::int64_t c = 0; c < run.length; ++c) {
+          const double value =
+              factors.scale[c] * (value_of(x[c]) - factors.mean[c]) + value_of(bias[c]);
+          dx[c] = T(static_cast<float>(factors.scale[c] * value_of(dy[c]) * rectifier(value)));
+        }
       });
     });
   }
@@ -155,9 +191,10 @@ void Normalize::diff_of_src(AnyConstView moments, AnyConstView diff_dst, AnyView
 
 void Normalize::sum_diffs(std::span<const AnyConstView> src, AnyConstView diff_dst) {
   const Box& box = context_.boxes.dst_produced;
+  const float* const bias = parameters_[1].values.data();
   for (std::int64_t n = 0; n < context_.batch; ++n) {
     const Factors factors = find_factors(src[1], n);
-    with_float_type(type_, [&](auto zero) {
+    with_rectifier([&](auto zero, auto rectifier) {
       using T = decltype(zero);
       const auto values = src[0].as<T>(), diffs = diff_dst.as<T>();
       const auto totals =
@@ -165,8 +202,10 @@ void Normalize::sum_diffs(std::span<const AnyConstView> src, AnyConstView diff_d
             const T* const x = values.data + values.offset(sample, box.lo[kC], d, h, w);
             const T* const dy = diffs.data + diffs.offset(sample, box.lo[kC], d, h, w);
             for (std::int64_t c = 0; c < channels_; ++c) {
-              const double diff = value_of(dy[c]);
-              sums[c] += diff * factors.inverse[c] * (value_of(x[c]) - factors.mean[c]);
+              const double centred = value_of(x[c]) - factors.mean[c];
+              const double diff =
+                  value_of(dy[c]) * rectifier(factors.scale[c] * centred + value_of(bias[c]));
+              sums[c] += diff * factors.inverse[c] * centred;
               sums[channels_ + c] += diff;
             }
           });
@@ -196,7 +235,7 @@ void Normalize::diff_of_moments(AnyConstView moments, AnyView diff_src) {
 
 void Normalize::backward_data(const Pass&, const ForwardValues& values, AnyConstView diff_dst,
                               std::size_t input, AnyView diff_src) {
-  if (input == 0) return diff_of_src(values.src[1], diff_dst, diff_src);
+  if (input == 0) return diff_of_src(values.src, diff_dst, diff_src);
   sum_diffs(values.src, diff_dst);
   diff_of_moments(values.src[1], diff_src);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Normalizes channels with moments that another layer has computed, then scales and shifts them.
-// Needs no halo.
+// Normalizes channels with moments that another layer has computed, then scales, shifts and
+// rectifies them. Needs no halo.
 #pragma once
 
 #include <string>
@@ -11,10 +11,10 @@
 
 namespace halomesh {
 
-/// out(n,c,...) = weight(c) * (src(n,c,...) - mean) / sqrt(variance + epsilon) + bias(c), with the
-/// mean and the (biased) variance of sample n and the group that c belongs to. Inputs: src, and its
-/// Moments, whose number of groups it follows. Weights begin with 1, biases with 0. Computed in
-/// fp64, rounded once.
+/// out(n,c,...) = r(weight(c) * (src(n,c,...) - mean) / sqrt(variance + epsilon) + bias(c)), with
+/// the mean and the (biased) variance of sample n and the group that c belongs to; r(x) is x where
+/// x > 0 and slope * x elsewhere. Inputs: src, and its Moments, whose number of groups it follows.
+/// Weights begin with 1, biases with 0. Computed in fp64, rounded once.
 ///
 /// With one group per channel this is instance normalization (Ulyanov, Vedaldi & Lempitsky,
 /// arXiv:1607.08022), with fewer group normalization (Wu & He, arXiv:1803.08494), with one that of
@@ -29,9 +29,10 @@ namespace halomesh {
 class Normalize final : public Layer {
  public:
   /// `samples`: over how many the moments have been averaged; 0: they are of one, and nothing is
-  /// kept. Throws Error unless epsilon is positive. PyTorch's default is 1e-5.
+  /// kept. `slope`: 1 leaves values as they are, 0 makes a rectifier (ReLU) of the layer. Throws
+  /// Error unless epsilon is positive and the slope finite. PyTorch's default is 1e-5.
   explicit Normalize(float epsilon = 1e-5F, DataType type = DataType::kFloat32,
-                     std::int64_t samples = 0);
+                     std::int64_t samples = 0, float slope = 1);
 
   /// Throws Error unless the second input can be the moments of the first.
   Shape dst_shape(std::span<const Shape> src) const override;
@@ -63,19 +64,23 @@ class Normalize final : public Layer {
   void write_statistics(const Pass& pass, AnyConstView moments);
   std::int64_t group_of(std::int64_t channel) const;
   void sum_diffs(std::span<const AnyConstView> src, AnyConstView diff_dst);
-  void diff_of_src(AnyConstView moments, AnyConstView diff_dst, AnyView diff_src);
+  template <class Body>
+  void with_rectifier(const Body& body) const;
+  void diff_of_src(std::span<const AnyConstView> src, AnyConstView diff_dst, AnyView diff_src);
   void diff_of_moments(AnyConstView moments, AnyView diff_src);
 
   float epsilon_;
   DataType type_;
   std::int64_t samples_;
+  float slope_;
   LayerContext context_;
   std::vector<ParameterView> parameters_;
   std::int64_t channels_ = 0;  // of dst_produced
   ChannelSums sums_;
   AlignedBuffer<double> factors_;
-  // Per sample and channel, sums over the produced pixels of diff_dst times the normalized src, and
-  // of diff_dst; the gradient of the moments leaves them for those of the parameters.
+  // Per sample and channel, sums over the produced pixels of what is left of diff_dst before the
+  // rectifier, times the normalized src, and of it alone; the gradient of the moments leaves them
+  // for those of the parameters.
   AlignedBuffer<double> diff_sums_;
   bool has_diff_sums_ = false;
 };
