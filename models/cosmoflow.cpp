@@ -245,25 +245,25 @@ Model make_from_settings(const NetworkSettings& settings) {
   return make_cosmoflow(o);
 }
 
-}  // namespace
-
-const Network& cosmoflow_network() {
-  static const Network kNetwork = {
-      .name = "cosmoflow",
-      .summary = "predicts parameters of a universe from counts of its matter",
-      .input = CosmoFlowOptions().input,
-      .input_type = DataType::kInt16,
-      .options = declared_options(),
-      .make = make_from_settings,
-      .make_loss = [](const NetworkSettings&, const Shape& output) -> std::unique_ptr<Loss> {
-        return std::make_unique<MeanSquaredError>(output);
-      },
-      .output_names =
-          [](const NetworkSettings&) {
-            return std::vector<std::string>{"omega_m", "sigma_8", "n_s", "h0"};
-          }};
-  return kNetwork;
+Network cosmoflow() {
+  return {.name = "cosmoflow",
+          .summary = "predicts parameters of a universe from counts of its matter",
+          .input = CosmoFlowOptions().input,
+          .input_type = DataType::kInt16,
+          .options = declared_options(),
+          .make = make_from_settings,
+          .make_loss = [](const NetworkSettings&, const Shape& output) -> std::unique_ptr<Loss> {
+            return std::make_unique<MeanSquaredError>(output);
+          },
+          .output_names =
+              [](const NetworkSettings&) {
+                return std::vector<std::string>{"omega_m", "sigma_8", "n_s", "h0"};
+              }};
 }
+
+const Registered<Network> kRegistered(cosmoflow);
+
+}  // namespace
 
 Model make_cosmoflow(const CosmoFlowOptions& o) {
   check_sizes(o);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "partition/cuts.hpp"
+#include "registered.hpp"
 #include "src/nn/loss.hpp"
 #include "src/nn/model.hpp"
 
@@ -62,7 +63,7 @@ struct NetworkSettings {
   }
 };
 
-/// A network as registry.cpp lists it.
+/// A network, which its file registers.
 struct Network {
   std::string name, summary;
   Shape input;                               ///< of a sample, by default

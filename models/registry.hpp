@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The networks by name. To add one, add a file to this room and its name to registry.cpp.
+// The networks by name. To add one, add a file to this room that has a Registered<Network>.
 #pragma once
 
 #include <span>
@@ -10,11 +10,12 @@
 
 namespace halomesh {
 
-/// All of them; the first is the default.
-std::span<const Network* const> networks();
-
-/// Their names, in that order.
+/// All of them, in the order of their names.
+std::span<const Network> networks();
 std::vector<std::string> network_names();
+
+/// The network that commands use without --model.
+const Network& default_network();
 
 /// The network `name`. Throws UsageError listing the known names if there is none of this name.
 const Network& network_named(const std::string& name);

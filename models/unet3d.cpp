@@ -22,9 +22,6 @@
 #include "src/nn/losses/segmentation_loss.hpp"
 
 namespace halomesh {
-
-const Network& unet3d_network();
-
 namespace {
 
 constexpr auto kInitial = InitialValues::Kind::kFanInUniform;  // PyTorch's default
@@ -271,18 +268,18 @@ std::unique_ptr<Loss> make_unet_loss(const NetworkSettings& settings, const Shap
   return std::make_unique<SegmentationLoss>(output, options);
 }
 
-}  // namespace
-
-const Network& unet3d_network() {
-  static const Network kNetwork = {.name = "unet3d",
-                                   .summary = "classifies the voxels of a volume",
-                                   .input = {1, 128, 128, 128},
-                                   .input_type = DataType::kFloat32,
-                                   .options = declared_options(),
-                                   .make = make_unet,
-                                   .make_loss = make_unet_loss,
-                                   .padded_extents = padded_unet_extents};
-  return kNetwork;
+Network unet3d() {
+  return {.name = "unet3d",
+          .summary = "classifies the voxels of a volume",
+          .input = {1, 128, 128, 128},
+          .input_type = DataType::kFloat32,
+          .options = declared_options(),
+          .make = make_unet,
+          .make_loss = make_unet_loss,
+          .padded_extents = padded_unet_extents};
 }
 
+const Registered<Network> kRegistered(unet3d);
+
+}  // namespace
 }  // namespace halomesh

@@ -9,6 +9,7 @@
 #include <utility>
 #include <variant>
 
+#include "joined.hpp"
 #include "models/registry.hpp"
 #include "src/apps/options/standardize_option.hpp"
 #include "src/nn/onednn_library.hpp"
@@ -27,10 +28,21 @@ std::string text_of(const NetworkValue& value) {
   return std::visit([](const auto& v) { return to_text(v); }, value);
 }
 
+/// The choices that any network has for an option of this name.
+std::vector<std::string> choices_of(const std::string& name) {
+  std::vector<std::string> all;
+  for (const Network& network : networks())
+    if (const NetworkOption* const option = network.option(name))
+      for (const std::string& choice : option->choices)
+        if (std::find(all.begin(), all.end(), choice) == all.end()) all.push_back(choice);
+  return all;
+}
+
 /// Declares an option with the help page's text `help`.
 void declare(Options& options, const NetworkOption& option, const std::string& help) {
   if (!option.choices.empty()) {
-    options.add_choice(option.name, option.choices, std::get<std::string>(option.fallback), help);
+    options.add_choice(option.name, choices_of(option.name), std::get<std::string>(option.fallback),
+                       help);
   } else {
     std::visit(
         [&](const auto& value) { options.add(option.name, option.placeholder, value, help); },
@@ -45,12 +57,13 @@ void declare(Options& options, const NetworkOption& option, const std::string& h
 /// The option's help, and what it is to networks after `first` that have one of the same name.
 std::string help_of(const NetworkOption& option, const Network& first) {
   std::string help = option.help;
-  for (const Network* other : networks()) {
-    const NetworkOption* const same = other->option(option.name);
-    if (other == &first || same == nullptr) continue;
-    if (same->fallback.index() != option.fallback.index() || same->role != option.role)
+  for (const Network& other : networks()) {
+    const NetworkOption* const same = other.option(option.name);
+    if (&other == &first || same == nullptr) continue;
+    if (same->fallback.index() != option.fallback.index() || same->role != option.role ||
+        same->choices.empty() != option.choices.empty())
       throw std::logic_error("option " + option.name + " is of two kinds");
-    help += "; " + other->name + ": " + same->help;
+    help += "; " + other.name + ": " + same->help;
     if (same->fallback != option.fallback) help += ", default " + text_of(same->fallback);
   }
   return help;
@@ -59,16 +72,16 @@ std::string help_of(const NetworkOption& option, const Network& first) {
 /// Of the input, where networks differ.
 std::string input_help() {
   std::string help = "extents and channels of a sample";
-  for (const Network* other : networks())
-    if (other->input != networks().front()->input)
-      help += fmt::format("; default of {}: {}", other->name, other->input);
+  for (const Network& other : networks())
+    if (other.input != default_network().input)
+      help += fmt::format("; default of {}: {}", other.name, other.input);
   return help;
 }
 
 std::string names_with(const std::string& option) {
   std::string names;
-  for (const Network* network : networks())
-    if (network->option(option) != nullptr) names += (names.empty() ? "" : ", ") + network->name;
+  for (const Network& network : networks())
+    if (network.option(option) != nullptr) names += (names.empty() ? "" : ", ") + network.name;
   return names;
 }
 
@@ -77,11 +90,22 @@ bool is_on_command_line(const Options& options, const std::string& name) {
                      [&](const Options::Given& given) { return given.name == name; });
 }
 
+/// Refuses a choice that only other networks have.
+void check_choice(const Options& options, const NetworkOption& option, const std::string& network) {
+  const std::vector<std::string>& choices = option.choices;
+  if (choices.empty()) return;
+  const auto value = options.get<std::string>(option.name);
+  if (std::find(choices.begin(), choices.end(), value) == choices.end())
+    throw UsageError(
+        fmt::format("--{} {}: the network {} has no such choice", option.name, value, network),
+        fmt::format("give one of {}", joined(choices, ", ")));
+}
+
 /// Refuses the options of other networks, and puts this one's defaults where nothing is given.
 void choose_network(Options& options) {
   const Network& chosen = network_named(options.get<std::string>(kModel));
-  for (const Network* other : networks())
-    for (const NetworkOption& option : other->options) {
+  for (const Network& other : networks())
+    for (const NetworkOption& option : other.options) {
       if (chosen.option(option.name) != nullptr) continue;
       if (options.is_given(option.name))
         throw UsageError(
@@ -91,8 +115,10 @@ void choose_network(Options& options) {
             fmt::format("leave it out; it is one of --model {}", names_with(option.name)));
       options.leave_out(option.name);
     }
-  for (const NetworkOption& option : chosen.options)
+  for (const NetworkOption& option : chosen.options) {
     if (!options.is_given(option.name)) options.replace(option.name, text_of(option.fallback));
+    check_choice(options, option, chosen.name);
+  }
   if (!options.is_given(kInput)) options.replace(kInput, to_text(chosen.input));
 }
 
@@ -100,8 +126,8 @@ void choose_network(Options& options) {
 
 void add_model_options(Options& options) {
   options.group("Network")
-      .add_choice(kModel, network_names(), networks().front()->name, "network architecture")
-      .add<Shape>(kInput, "DxHxWxC", networks().front()->input, input_help())
+      .add_choice(kModel, network_names(), default_network().name, "network architecture")
+      .add<Shape>(kInput, "DxHxWxC", default_network().input, input_help())
       .at_most(65536)
       .add<std::string>(kCuts, "CUTS", "auto",
                         "how convolutions are cut over the parts of a sample: auto: in space, by "
@@ -111,18 +137,18 @@ void add_model_options(Options& options) {
       .add<bool>(kChannelCuts, "on|off", true,
                  "older form of --cuts, which overrides it: on: auto, off: space");
   std::set<std::string> declared;
-  for (const Network* network : networks()) {
-    options.group(fmt::format("Network {}: {}", network->name, network->summary));
-    for (const NetworkOption& option : network->options)
-      if (declared.insert(option.name).second) declare(options, option, help_of(option, *network));
+  for (const Network& network : networks()) {
+    options.group(fmt::format("Network {}: {}", network.name, network.summary));
+    for (const NetworkOption& option : network.options)
+      if (declared.insert(option.name).second) declare(options, option, help_of(option, network));
   }
   options.then(choose_network);
 }
 
 std::string network_with(const std::string& name) {
-  for (const Network* network : networks())
-    if (network->option(name) != nullptr) return network->name;
-  return networks().front()->name;
+  for (const Network& network : networks())
+    if (network.option(name) != nullptr) return network.name;
+  return default_network().name;
 }
 
 DataType precision_named(const std::string& name) {
@@ -200,8 +226,8 @@ Options options_of_settings(const std::map<std::string, std::string>& settings,
 std::vector<ResumeRule> network_resume_rules() {
   std::vector<ResumeRule> rules{{kModel, ChangeRule::kNever}, {kInput, ChangeRule::kNever}};
   std::set<std::string> ruled;
-  for (const Network* network : networks())
-    for (const NetworkOption& option : network->options) {
+  for (const Network& network : networks())
+    for (const NetworkOption& option : network.options) {
       if (!ruled.insert(option.name).second) continue;
       using enum NetworkOption::Role;
       rules.push_back({option.name, option.role == kNetwork    ? ChangeRule::kNever
