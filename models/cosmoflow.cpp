@@ -19,7 +19,7 @@
 #include "src/nn/layers/normalize.hpp"
 #include "src/nn/layers/sample_average.hpp"
 #include "src/nn/layers/scaled_tanh.hpp"
-#include "src/nn/losses/mean_squared_error.hpp"
+#include "src/nn/losses/registry.hpp"
 
 namespace halomesh {
 namespace {
@@ -217,6 +217,12 @@ std::vector<NetworkOption> declared_options() {
                "divide by the standard deviation; a checkpoint keeps the numbers",
        .implicit = "on",
        .stored_at_default = false},
+      {.name = "loss",
+       .fallback = std::string("mse"),
+       .help = "what is minimized: " + loss_summaries(DataType::kFloat32),
+       .role = kTraining,
+       .choices = loss_names(DataType::kFloat32),
+       .stored_at_default = false},
       {.name = "kernels",
        .fallback = std::string("auto"),
        .help = "convolutions: sparse: gradients from the maxima of the pooling windows alone; "
@@ -252,9 +258,10 @@ Network cosmoflow() {
           .input_type = DataType::kInt16,
           .options = declared_options(),
           .make = make_from_settings,
-          .make_loss = [](const NetworkSettings&, const Shape& output) -> std::unique_ptr<Loss> {
-            return std::make_unique<MeanSquaredError>(output);
-          },
+          .make_loss =
+              [](const NetworkSettings& settings, const Shape& output) {
+                return make_loss(settings.get<std::string>("loss"), output);
+              },
           .output_names =
               [](const NetworkSettings&) {
                 return std::vector<std::string>{"omega_m", "sigma_8", "n_s", "h0"};

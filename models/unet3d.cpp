@@ -19,6 +19,7 @@
 #include "src/nn/layers/pooling.hpp"
 #include "src/nn/layers/sample_average.hpp"
 #include "src/nn/layers/transposed_convolution.hpp"
+#include "src/nn/losses/registry.hpp"
 #include "src/nn/losses/segmentation_loss.hpp"
 
 namespace halomesh {
@@ -243,10 +244,9 @@ std::vector<NetworkOption> declared_options() {
            .at_most = static_cast<double>(SegmentationLoss::kMostClasses)},
           {.name = "loss",
            .fallback = std::string("dice+ce"),
-           .help = "what is minimized: half of 1 - soft Dice of the foreground and half of the "
-                   "cross entropy of voxels, or one of them",
+           .help = "what is minimized: " + loss_summaries(DataType::kUint8),
            .role = kTraining,
-           .choices = {"dice+ce", "ce", "dice"}}};
+           .choices = loss_names(DataType::kUint8)}};
 }
 
 Model make_unet(const NetworkSettings& settings) {
@@ -260,12 +260,7 @@ Spatial padded_unet_extents(const NetworkSettings& settings) {
 }
 
 std::unique_ptr<Loss> make_unet_loss(const NetworkSettings& settings, const Shape& output) {
-  const auto& kind = settings.get<std::string>("loss");
-  SegmentationOptions options;
-  options.cross_entropy = kind == "ce" ? 1 : kind == "dice" ? 0 : 0.5;
-  options.dice = 1 - options.cross_entropy;
-  options.score = Score::kDice;
-  return std::make_unique<SegmentationLoss>(output, options);
+  return make_loss(settings.get<std::string>("loss"), output, {.score = Score::kDice});
 }
 
 Network unet3d() {

@@ -227,8 +227,8 @@ DataType payload_type(const Options& options) {
 }
 
 void add_optimizer_choice(Options& options) {
-  const auto names = optimizer_names();
-  options.add_choice("optimizer", names, names.front(), "what updates the weights");
+  options.add_choice("optimizer", optimizer_names(), OptimizerOptions().name,
+                     "what updates the weights");
 }
 
 std::unique_ptr<Optimizer> chosen_optimizer(const Options& options) {

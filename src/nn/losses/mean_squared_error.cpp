@@ -3,6 +3,7 @@
 #include "src/nn/losses/mean_squared_error.hpp"
 
 #include "error.hpp"
+#include "src/nn/losses/registry.hpp"
 
 namespace halomesh {
 
@@ -45,5 +46,16 @@ Quality MeanSquaredError::quality(std::span<const double> terms) const {
   quality.score = mean_mae(quality.targets);
   return quality;
 }
+
+namespace {
+
+const Registered<NamedLoss> kRegistered([] {
+  return NamedLoss{"mse", "the mean squared error", DataType::kFloat32,
+                   [](const Shape& output, const LossSettings&) -> std::unique_ptr<Loss> {
+                     return std::make_unique<MeanSquaredError>(output);
+                   }};
+});
+
+}  // namespace
 
 }  // namespace halomesh

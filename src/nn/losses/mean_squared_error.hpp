@@ -8,7 +8,7 @@ namespace halomesh {
 
 /// L = 1/(B*T) sum (p - t)^2 over the B samples of all replicas and the T targets of each;
 /// dL/dp = 2 (p - t) / (B*T). Terms are those of add_errors().
-class MeanSquaredError final : public Loss {
+class MeanSquaredError : public Loss {
  public:
   /// `output`: the network's, global. Throws Error unless it has one voxel, with a channel for each
   /// target.

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "error.hpp"
+#include "src/nn/losses/registry.hpp"
 
 namespace halomesh {
 namespace {
@@ -187,5 +188,29 @@ Quality SegmentationLoss::quality(std::span<const double> terms) const {
   quality.score /= static_cast<double>(count - first);
   return quality;
 }
+
+namespace {
+
+template <int CrossEntropy, int Dice>  // shares
+std::unique_ptr<Loss> made(const Shape& output, const LossSettings& settings) {
+  constexpr double kAll = CrossEntropy + Dice;
+  return std::make_unique<SegmentationLoss>(
+      output, SegmentationOptions{.cross_entropy = CrossEntropy / kAll,
+                                  .weights = settings.weights,
+                                  .dice = Dice / kAll,
+                                  .score = settings.score});
+}
+
+const Registered<NamedLoss> kCrossEntropy([] {
+  return NamedLoss{"ce", "the cross entropy of voxels", DataType::kUint8, made<1, 0>};
+});
+const Registered<NamedLoss> kDice([] {
+  return NamedLoss{"dice", "1 - soft Dice of the foreground", DataType::kUint8, made<0, 1>};
+});
+const Registered<NamedLoss> kBoth([] {
+  return NamedLoss{"dice+ce", "half of each", DataType::kUint8, made<1, 1>};
+});
+
+}  // namespace
 
 }  // namespace halomesh

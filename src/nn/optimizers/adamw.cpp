@@ -3,6 +3,7 @@
 #include "src/nn/optimizers/adamw.hpp"
 
 #include "simulation.hpp"
+#include "src/nn/optimizers/registry.hpp"
 
 namespace halomesh {
 
@@ -25,5 +26,16 @@ void AdamW::update(Parameters& parameters, const Update& update) {
       w[i] = kept * w[i] - rate * moments.direction(g[i], m[i], v[i]);
   }
 }
+
+namespace {
+
+const Registered<NamedOptimizer> kRegistered([] {
+  return NamedOptimizer{"adamw", [](const OptimizerOptions& o) -> std::unique_ptr<Optimizer> {
+                          return std::make_unique<AdamW>(
+                              AdamOptions{o.betas, o.epsilon, static_cast<float>(o.weight_decay)});
+                        }};
+});
+
+}  // namespace
 
 }  // namespace halomesh

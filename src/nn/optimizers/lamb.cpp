@@ -3,6 +3,7 @@
 #include "src/nn/optimizers/lamb.hpp"
 
 #include "simulation.hpp"
+#include "src/nn/optimizers/registry.hpp"
 
 namespace halomesh {
 
@@ -34,5 +35,16 @@ void Lamb::update(Parameters& parameters, const Update& update) {
       for (std::int64_t i = begin; i < end; ++i) w[i] -= step * u[i];
     }
 }
+
+namespace {
+
+const Registered<NamedOptimizer> kRegistered([] {
+  return NamedOptimizer{"lamb", [](const OptimizerOptions& o) -> std::unique_ptr<Optimizer> {
+                          return std::make_unique<Lamb>(
+                              AdamOptions{o.betas, o.epsilon, static_cast<float>(o.weight_decay)});
+                        }};
+});
+
+}  // namespace
 
 }  // namespace halomesh

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "error.hpp"
+#include "src/nn/optimizers/registry.hpp"
 #include "src/nn/optimizers/sgd.hpp"
 
 namespace halomesh {
@@ -51,5 +52,17 @@ void Lars::update(Parameters& parameters, const Update& update) {
                parameters.values().subspan(at, count));
     }
 }
+
+namespace {
+
+const Registered<NamedOptimizer> kRegistered([] {
+  return NamedOptimizer{"lars", [](const OptimizerOptions& o) -> std::unique_ptr<Optimizer> {
+                          return std::make_unique<Lars>(LarsOptions{
+                              static_cast<float>(o.momentum), static_cast<float>(o.weight_decay),
+                              o.lars_coefficient, o.epsilon, o.lars_biases});
+                        }};
+});
+
+}  // namespace
 
 }  // namespace halomesh

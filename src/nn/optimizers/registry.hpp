@@ -1,16 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// The optimizers by name.
+// The optimizers by name. To add one, add its files to this room, with a
+// Registered<NamedOptimizer>.
 #pragma once
 
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "registered.hpp"
 #include "src/nn/optimizer.hpp"
 
 namespace halomesh {
 
-/// In the order in which help pages list them; the first is the default.
+/// An optimizer, which the file that defines it registers.
+struct NamedOptimizer {
+  std::string name;
+  /// Throws UsageError for settings that it does not accept.
+  std::unique_ptr<Optimizer> (*make)(const OptimizerOptions& options) = nullptr;
+};
+
+/// In their order.
 std::vector<std::string> optimizer_names();
 
 /// The optimizer `options.name`. Throws UsageError for an unknown name and for settings that the

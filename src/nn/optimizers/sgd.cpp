@@ -7,6 +7,7 @@
 
 #include "error.hpp"
 #include "simulation.hpp"
+#include "src/nn/optimizers/registry.hpp"
 
 namespace halomesh {
 
@@ -61,5 +62,21 @@ void Sgd::update(Parameters& parameters, const Update& update) {
              parameters.state(0).subspan(at, count), parameters.values().subspan(at, count));
   }
 }
+
+namespace {
+
+std::unique_ptr<Optimizer> made(const OptimizerOptions& o, bool nesterov) {
+  return std::make_unique<Sgd>(
+      SgdOptions{static_cast<float>(o.momentum), static_cast<float>(o.weight_decay), nesterov});
+}
+
+const Registered<NamedOptimizer> kHeavyBall([] {
+  return NamedOptimizer{"sgd", [](const OptimizerOptions& o) { return made(o, false); }};
+});
+const Registered<NamedOptimizer> kNesterov([] {
+  return NamedOptimizer{"nesterov", [](const OptimizerOptions& o) { return made(o, true); }};
+});
+
+}  // namespace
 
 }  // namespace halomesh

@@ -102,6 +102,13 @@ TEST_CASE("each network has its own defaults, and refuses the options of others"
                        "--kernel: the network unet3d has no such option", UsageError);
   CHECK_THROWS_WITH_AS(parsed({"--levels", "3"}),
                        "--levels: the network cosmoflow has no such option", UsageError);
+  CHECK(parsed({"--loss", "mae"}).get<std::string>("loss") == "mae");
+  CHECK(unet.get<std::string>("loss") == "dice+ce");
+  CHECK_FALSE(model_settings(parsed({})).contains("loss"));  // as versions without it
+  CHECK_THROWS_WITH_AS(parsed({"--model", "unet3d", "--loss", "mse"}),
+                       "--loss mse: the network unet3d has no such choice", UsageError);
+  CHECK_THROWS_WITH_AS(parsed({"--loss", "dice"}),
+                       "--loss dice: the network cosmoflow has no such choice", UsageError);
   CHECK(network_with("levels") == "unet3d");
   CHECK(network_with("lr") == "cosmoflow");
 }

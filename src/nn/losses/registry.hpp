@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// The losses by name. To add one, add its files to this room, with a Registered<NamedLoss>.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "registered.hpp"
+#include "src/nn/loss.hpp"
+
+namespace halomesh {
+
+/// What a network asks of its loss, where the loss has it.
+struct LossSettings {
+  std::vector<double> weights{};  ///< of classes, in their cross entropy; empty: 1
+  Score score = Score::kDice;     ///< of classes: kDice or kIou
+};
+
+/// A loss, or one of the settings of a loss, which the file that defines it registers.
+struct NamedLoss {
+  std::string name;
+  std::string summary;                    ///< for help pages
+  DataType targets = DataType::kFloat32;  ///< kFloat32: scalars; kUint8: the classes of voxels
+  /// `output`: the network's, global. Throws Error where the loss cannot be computed from it.
+  std::unique_ptr<Loss> (*make)(const Shape& output, const LossSettings& settings) = nullptr;
+};
+
+/// The names of losses for such targets, in their order.
+std::vector<std::string> loss_names(DataType targets);
+/// "mse: ..., ...": the summaries of losses for such targets.
+std::string loss_summaries(DataType targets);
+
+/// The loss of a name that loss_names() has; std::logic_error for others.
+std::unique_ptr<Loss> make_loss(const std::string& name, const Shape& output,
+                                const LossSettings& settings = {});
+
+}  // namespace halomesh
