@@ -78,8 +78,6 @@ std::string nearest_input(const UNetOptions& o, bool up) {
 }
 
 void check(const UNetOptions& o, const NetworkSettings& settings) {
-  if (settings.precision != DataType::kFloat32)
-    throw UsageError("the network unet3d has no --precision bf16", "use --precision fp32");
   if (settings.reproducible)
     throw UsageError("--reproducible has no kernels for the network unet3d",
                      "train it without --reproducible");
@@ -119,8 +117,9 @@ void check(const UNetOptions& o, const NetworkSettings& settings) {
 /// Builds the network level by level; tensors are numbered as Model does.
 class UNet {
  public:
-  UNet(const UNetOptions& options, const CutSetting& cuts) : o_(options), model_(options.input) {
-    model_.set_cuts(cuts);
+  UNet(const UNetOptions& options, const NetworkSettings& settings)
+      : o_(options), type_(settings.precision), model_(options.input) {
+    model_.set_cuts(settings.cuts);
   }
 
   Model build() {
@@ -134,7 +133,7 @@ class UNet {
       x = up(level, x, across[static_cast<std::size_t>(level)]);
     add("head",
         std::make_unique<Convolution>(
-            ConvolutionOptions{o_.classes, kOne, 1, !o_.pools, DataType::kFloat32, kInitial}),
+            ConvolutionOptions{o_.classes, kOne, 1, !o_.pools, type_, kInitial, true}),
         {x});
     return std::move(model_);
   }
@@ -160,13 +159,13 @@ class UNet {
     const auto name = [&](const char* what) { return fmt::format("{}_{}{}", stage, what, number); };
     x = add(name("conv"),
             std::make_unique<Convolution>(
-                ConvolutionOptions{filters, wide(stride), 1, false, DataType::kFloat32, kInitial}),
+                ConvolutionOptions{filters, wide(stride), 1, false, type_, kInitial}),
             {x});
-    std::size_t moments = add(name("moments"), std::make_unique<Moments>(), {x});
+    std::size_t moments = add(name("moments"), std::make_unique<Moments>(0, type_), {x});
     if (o_.batch_norm > 0)
       moments = add(name("mean"), std::make_unique<SampleAverage>(o_.batch_norm), {moments});
     return add(name("norm"),
-               std::make_unique<Normalize>(kEpsilon, DataType::kFloat32, o_.batch_norm, kRectifier),
+               std::make_unique<Normalize>(kEpsilon, type_, o_.batch_norm, kRectifier),
                {x, moments});
   }
 
@@ -175,7 +174,7 @@ class UNet {
     const std::string stage = fmt::format("down{}", level + 1);
     const bool halves = level > 0;
     if (o_.pools) {
-      if (halves) x = add(stage + "_pool", std::make_unique<MaxPooling>(half()), {x});
+      if (halves) x = add(stage + "_pool", std::make_unique<MaxPooling>(half(), type_), {x});
       x = block(stage, 1, o_.filters_of(level), 1, x);
       return block(stage, 2, o_.filters_of(level + 1), 1, x);
     }
@@ -193,13 +192,15 @@ class UNet {
     larger.window = half();
     larger.bias = !o_.pools;
     larger.initial = kInitial;
+    larger.compute = type_;
     x = add(stage + "_larger", std::make_unique<TransposedConvolution>(larger), {x});
-    x = add(stage + "_concat", std::make_unique<Concat>(), {x, across});
+    x = add(stage + "_concat", std::make_unique<Concat>(type_), {x, across});
     x = block(stage, 1, filters, 1, x);
     return block(stage, 2, filters, 1, x);
   }
 
   UNetOptions o_;
+  DataType type_;  // of the tensors between the input and the logits
   Model model_;
 };
 
@@ -252,7 +253,7 @@ std::vector<NetworkOption> declared_options() {
 Model make_unet(const NetworkSettings& settings) {
   const UNetOptions options(settings);
   check(options, settings);
-  return UNet(options, settings.cuts).build();
+  return UNet(options, settings).build();
 }
 
 Spatial padded_unet_extents(const NetworkSettings& settings) {

@@ -160,16 +160,17 @@ class Search {
   Option option(std::size_t l, const TensorCut& cut) const {
     const std::vector<Shape> inputs = src(l);
     Option o{cut, {}, std::vector<std::vector<Box>>(inputs.size()), 0, 0};
-    std::int64_t channels = 0;
+    Box widest;
     for (const std::int64_t part : parts_) {
       const Box& box = o.owned.emplace_back(cut_box(dst(l), grid_, cut, part));
-      channels = std::max(channels, box.extent(kC));
+      if (box.extent(kC) > widest.extent(kC)) widest = box;
       for (std::size_t i = 0; i < inputs.size(); ++i)
         o.needed[i].push_back(box.empty() ? Box{} : node(l).layer->needs(box, i, inputs));
     }
     if (node(l).layer->splits_over_input()) return o;  // what is owned is used, nothing is shared
-    for (const ParameterGeometry& p : node(l).layer->parameters(inputs))
-      o.slice_bytes += p.volume() / p.out * channels * kFloatBytes;
+    const LayerBoxes boxes = boxes_of(*node(l).layer, inputs, {}, widest);
+    for (std::size_t p = 0; p < node(l).layer->parameters(inputs).size(); ++p)
+      o.slice_bytes += node(l).layer->parameter_slice(p, boxes, inputs).volume() * kFloatBytes;
     const std::int64_t sharing = cut.space.count();
     o.summed = 2 * o.slice_bytes * (sharing - 1) / sharing;
     return o;

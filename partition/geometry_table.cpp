@@ -157,7 +157,7 @@ void GeometryTable::print_cuts(std::ostream& out) const {
     const LayerChoice& choice = cuts[l];
     sum.exchanged += choice.bytes.exchanged;
     sum.summed += choice.bytes.summed;
-    if (!choice.may_split && choice.bytes.total() == 0) continue;
+    if (choice.cut.groups == 1 && choice.bytes.total() == 0) continue;
     table.add({geometry_.layers()[l].name, to_string(choice.cut), to_string(choice.cut.space),
                digits(choice.bytes.exchanged), digits(choice.bytes.summed), total(choice.in_space),
                total(choice.by_channels)});

@@ -14,10 +14,12 @@ namespace halomesh {
 
 enum class PoolingKind { kMax, kAverage, kAverageWithPadding };
 
-inline std::unique_ptr<Layer> make_pooling(PoolingKind kind, const WindowOptions& window) {
-  if (kind == PoolingKind::kMax) return std::make_unique<MaxPooling>(window);
+inline std::unique_ptr<Layer> make_pooling(PoolingKind kind, const WindowOptions& window,
+                                           DataType type = DataType::kFloat32) {
+  if (kind == PoolingKind::kMax) return std::make_unique<MaxPooling>(window, type);
   return std::make_unique<AveragePooling>(
-      window, kind == PoolingKind::kAverage ? PaddingCount::kExclude : PaddingCount::kInclude);
+      window, kind == PoolingKind::kAverage ? PaddingCount::kExclude : PaddingCount::kInclude,
+      type);
 }
 
 // Calls visit(d, h, w) for each input pixel under the window of an output pixel, in d,h,w order.

@@ -151,11 +151,34 @@ TEST_CASE("unet3d: extents that levels cannot halve are refused with those that 
 }
 
 TEST_CASE("unet3d: what it has no kernels for is refused by name") {
-  expect_refused([](auto& s) { s.precision = DataType::kBfloat16; }, "--precision bf16");
   expect_refused([](auto& s) { s.reproducible = true; }, "--reproducible");
   expect_refused([](auto& s) { s.values["filters"] = std::int64_t{400}; },
                  "--filters 400 is more than --most-filters 320");
   expect_refused([](auto& s) { s.input = {1, 65536, 65536, 65536}; }, "elements");
+}
+
+TEST_CASE("unet3d: in bf16 all tensors are, but for fields, statistics and logits") {
+  constexpr DataType kFp32 = DataType::kFloat32, kBf16 = DataType::kBfloat16;
+  for (const bool lbann : {false, true}) {
+    const auto settings = settings_with([&](auto& s) {
+      if (lbann) use_lbann(s);
+      s.values["batch-norm"] = std::int64_t{lbann ? 2 : 0};
+      s.precision = kBf16;
+    });
+    const Model model = unet().make(settings);
+    const std::vector<DataType> types = model.types();
+    CHECK(types.front() == kFp32);
+    CHECK(types.back() == kFp32);
+    std::size_t statistics = 0;
+    for (std::size_t t = 1; t + 1 < types.size(); ++t) {
+      const std::string& name = model.layers()[t - 1].name;
+      const bool is_statistic =
+          name.find("moments") != std::string::npos || name.find("mean") != std::string::npos;
+      statistics += is_statistic ? 1 : 0;
+      CHECK_MESSAGE(types[t] == (is_statistic ? DataType::kFloat64 : kBf16), name);
+    }
+    CHECK(statistics > 10);
+  }
 }
 
 TEST_CASE("unet3d: --loss chooses the shares of Dice and cross entropy") {

@@ -3,6 +3,7 @@
 // convolution on any cut.
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <memory>
 #include <vector>
 
@@ -134,6 +135,90 @@ TEST_CASE("convolutions in bf16 equal naive loops to their rounding" *
     test.cut.src_margin = {1, 1, 1};
     expect_layer(test);
   }
+}
+
+// What the first and the last convolution of a network in bf16 do.
+TEST_CASE("convolutions round fp32 to bf16 and write fp32 where they are to, on any cut" *
+          doctest::skip(!cpu_computes_bf16())) {
+  struct Row {
+    std::int64_t groups;
+    bool writes_fp32;
+    DataType from;
+  };
+  for (const Row& row : {Row{1, true, DataType::kBfloat16},
+                         {1, false, DataType::kFloat32},
+                         {3, true, DataType::kFloat32}})
+    for (const PartGrid& grid : {PartGrid{1, 1, 1}, PartGrid{2, 1, 2}}) {
+      ConvolutionOptions options{6, WindowOptions::cube(3, 1, PaddingKind::kSame), row.groups, true,
+                                 DataType::kBfloat16};
+      options.writes_fp32 = row.writes_fp32;
+      LayerCase test = form_case(options, {3, 5, 4, 6}, grid);
+      test.cut.src_types = {row.from};
+      test.cut.src_margin = {1, 0, 1};
+      test.cut.dst_margin = {0, 1, 1};
+      // Values of fp32 are rounded once wherever they are read, results of bf16 once more.
+      const bool rounds = row.from == DataType::kFloat32;
+      if (rounds) test.src_value = {};
+      if (row.writes_fp32) test.diff_value = {};
+      const double x = rounds ? 1 : 0, dy = row.writes_fp32 ? 1 : 0;
+      const double parts = 2.0 * static_cast<double>(grid.count());
+      const Reference exact =
+          in_bfloat16(convolution_reference(options.window.resolve({5, 4, 6}), row.groups),
+                      x + (row.writes_fp32 ? 0 : 1), dy + (rounds ? 1 : parts));
+      test.reference = [=](const ReferenceInput& in) {
+        ReferenceOutput out = exact(in);
+        out.diff_parameters[0].terms += (x + dy) * 0x1p16;
+        out.diff_parameters[1].terms += dy * 0x1p16;
+        return out;
+      };
+      expect_layer(test);
+    }
+  ConvolutionOptions channels{7, WindowOptions::cube(3, 1, PaddingKind::kSame), 1, true,
+                              DataType::kBfloat16};
+  channels.writes_fp32 = true;
+  LayerCase test = form_case(channels, {3, 4, 5, 3}, {1, 1, 1});
+  cut_by_channels(test, {0, 3, 3, 7});
+  CHECK(expect_layer(test).moved > 0);
+  CHECK(Convolution(channels).kernel_name() == "convolution 3x3x3 same bf16 to fp32");
+}
+
+// Logarithms are rounded to fp32, and in bf16 once more.
+TEST_CASE("convolutions read counts as their logarithms or standardized ones, on any cut") {
+  const std::vector<ChannelScale> scales{{1.5, 0.25}, {0, 1}, {-2.75, 3}, {8, 2}};
+  for (const DataType type : {DataType::kFloat32, DataType::kBfloat16}) {
+    if (type == DataType::kBfloat16 && !cpu_computes_bf16()) continue;
+    for (const std::int64_t groups : {1, 2})
+      for (const auto& scale : {std::vector<ChannelScale>{}, scales})
+        for (const PartGrid& grid : {kGrids[0], kGrids[4]}) {
+          const ConvolutionOptions options{4, WindowOptions::cube(2, 2, PaddingKind::kValid),
+                                           groups, true, type};
+          LayerCase test = form_case(options, {4, 7, 6, 5}, grid);
+          test.name += " from counts";
+          test.cut.src_types = {DataType::kInt16};
+          test.cut.count_scales = scale;
+          test.cut.src_diff_wanted = false;
+          test.src_value = [](float v) { return std::floor(16384 * v) + 16384; };
+          const Reference exact = convolution_reference(options.window.resolve({7, 6, 5}), groups);
+          test.reference = [=](const ReferenceInput& in) {
+            ReferenceInput logarithms = in;
+            std::size_t at = 0;  // channels are the last axis
+            for (double& x : logarithms.src[0].values) {
+              const ChannelScale s = scale.empty() ? ChannelScale{} : scale[at++ % 4];
+              x = (std::log1p(x) - s.mean) / s.deviation;
+            }
+            const double rounding = 1 + (type == DataType::kBfloat16 ? 0x1p16 : 0);
+            ReferenceOutput out = exact(logarithms);
+            out.dst.terms += 2 * rounding;
+            out.diff_parameters[0].terms += rounding;
+            return out;
+          };
+          expect_layer(test);
+        }
+  }
+  LayerCase trained =
+      form_case({4, WindowOptions::cube(1, 1, PaddingKind::kValid)}, {4, 3, 3, 3}, {1, 1, 1});
+  trained.cut.src_types = {DataType::kInt16};
+  CHECK_THROWS_WITH_AS(check_layer(trained), doctest::Contains("gradient of counts"), Error);
 }
 
 TEST_CASE("convolution: groups and cuts that do not fit are refused, naming them") {

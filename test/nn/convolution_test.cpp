@@ -221,6 +221,7 @@ TEST_CASE("convolution: no layer of CosmoFlow falls to a reference kernel") {
         const Box dst = Box::whole(context.dst_shape);
         context.boxes = {{Box::whole(src)}, dst, dst};
         context.src_spans = {Box::whole(src)};
+        context.src_types = {DataType::kFloat32};
         context.dst_span = dst;
         context.dst_chunks = {with_d_range(dst, 0, e - 1), with_d_range(dst, e - 1, e)};
         context.src_diff_wanted = {layer > 0};

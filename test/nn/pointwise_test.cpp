@@ -13,6 +13,7 @@
 #include "src/nn/layers/dropout.hpp"
 #include "src/nn/layers/leaky_relu.hpp"
 #include "src/nn/layers/scaled_tanh.hpp"
+#include "test/harness/convolution_reference.hpp"
 #include "test/harness/layer_check.hpp"
 
 namespace halomesh {
@@ -176,8 +177,15 @@ TEST_CASE("a sum adds its inputs on any cut and gives each the whole gradient") 
         kGrids[0]);
     test.cut.src_shapes.assign(inputs, kShape);
     expect_on_all_cuts(test);
+    test.make_layer = [] { return std::make_unique<Add>(DataType::kBfloat16); };
+    test.cut.src_types.assign(inputs, DataType::kBfloat16);
+    test.reference = in_bfloat16(sum_reference(), static_cast<double>(inputs - 1), 0);
+    test.src_value = test.diff_value = [](float v) { return static_cast<float>(Bfloat16(v)); };
+    expect_on_all_cuts(test);
   }
   const Add add;
+  const std::vector<DataType> mixed{DataType::kFloat32, DataType::kBfloat16};
+  CHECK_THROWS_WITH_AS(add.dst_type(mixed), doctest::Contains("sum of fp32 given bf16"), Error);
   CHECK_THROWS_AS(add.dst_shape(std::vector<Shape>{kShape}), Error);
   CHECK_THROWS_AS(add.dst_shape(std::vector<Shape>{kShape, {3, 5, 4, 7}}), Error);
 }

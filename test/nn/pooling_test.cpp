@@ -12,6 +12,7 @@
 
 #include "error.hpp"
 #include "src/nn/pack.hpp"
+#include "test/harness/convolution_reference.hpp"
 #include "test/harness/layer_check.hpp"
 #include "test/harness/pooling_reference.hpp"
 
@@ -63,6 +64,29 @@ TEST_CASE("pooling equals naive loops over any window and cut") {
       for (const PartGrid& grid : kGrids)
         moved += expect_layer(make_case(w.name, kind, w.window, {3, 7, 6, 8}, grid)).moved;
   CHECK(moved > 0);
+}
+
+// Maxima are copied: their magnitude 0 demands equality in bf16, too.
+TEST_CASE("pooling in bf16 equals naive loops to its rounding on any cut") {
+  std::int64_t moved = 0;
+  for (const WindowCase& w : window_cases())
+    for (PoolingKind kind :
+         {PoolingKind::kMax, PoolingKind::kAverage, PoolingKind::kAverageWithPadding})
+      for (const PartGrid& grid : kGrids) {
+        LayerCase test = make_case(w.name, kind, w.window, {19, 7, 6, 8}, grid);
+        test.name += " in bf16";
+        test.make_layer = [=] { return make_pooling(kind, w.window, DataType::kBfloat16); };
+        test.cut.src_types = {DataType::kBfloat16};
+        // A halo's gradient is rounded on each part that has a share of it and at each addition.
+        test.reference = in_bfloat16(pooling_reference(kind, w.window), 1,
+                                     2.0 * static_cast<double>(grid.count()));
+        test.src_value = test.diff_value = [](float v) { return static_cast<float>(Bfloat16(v)); };
+        moved += expect_layer(test).moved;
+      }
+  CHECK(moved > 0);
+  const std::vector<DataType> half{DataType::kBfloat16};
+  CHECK_THROWS_WITH_AS(MaxPooling(window_cases()[0].window).dst_type(half),
+                       doctest::Contains("pooling of fp32 given bf16"), Error);
 }
 
 // Windows that end behind the input where ceil adds one, that would begin there, and that fit.

@@ -2,8 +2,8 @@
 // Sum of inputs: see add.hpp.
 #include "src/nn/layers/add.hpp"
 
-#include <algorithm>
-
+#include "src/nn/layers/copy_box.hpp"
+#include "src/nn/layers/float_types.hpp"
 #include "src/nn/runs.hpp"
 
 namespace halomesh {
@@ -18,28 +18,34 @@ Shape Add::dst_shape(std::span<const Shape> src) const {
   return src[0];
 }
 
+DataType Add::dst_type(std::span<const DataType> src) const {
+  return require_type(src, type_, "sum");
+}
+
 void Add::forward(const Pass&, std::span<const AnyConstView> src, AnyView dst, const Box& chunk) {
-  const View to = dst.as<float>();
-  bool rows = has_all_channels(chunk, to);
+  bool rows = has_all_channels(chunk, dst);
   for (const AnyConstView& view : src) rows = rows && has_all_channels(chunk, view);
-  visit_runs(chunk, to.batch, rows, [&](const Run& run) {
-    float* y = run.begin_in(to, chunk);
-    std::copy_n(run.begin_in(src[0].as<float>(), chunk), run.length, y);
-    for (const AnyConstView& view : src.subspan(1)) {
-      const float* x = run.begin_in(view.as<float>(), chunk);
-      for (std::int64_t i = 0; i < run.length; ++i) y[i] += x[i];
-    }
+  with_float_type(type_, [&](auto zero) {
+    using T = decltype(zero);
+    const auto to = dst.as<T>();
+    const auto first = src[0].as<T>();
+    visit_runs(chunk, to.batch, rows, [&](const Run& run) {
+      T* const y = run.begin_in(to, chunk);
+      const T* sum = run.begin_in(first, chunk);
+      for (const AnyConstView& view : src.subspan(1)) {
+        const T* const x = run.begin_in(view.as<T>(), chunk);
+        for (std::int64_t i = 0; i < run.length; ++i)
+          y[i] = T(static_cast<float>(sum[i]) + static_cast<float>(x[i]));
+        sum = y;
+      }
+    });
   });
 }
 
 void Add::backward_data(const Pass&, const ForwardValues&, AnyConstView diff_dst, std::size_t input,
                         AnyView diff_src) {
   const Box& box = context().boxes.src_needed[input];
-  const ConstView from = diff_dst.as<float>();
-  const View to = diff_src.as<float>();
-  visit_runs(box, to.batch, has_all_channels(box, from, to), [&](const Run& run) {
-    std::copy_n(run.begin_in(from, box), run.length, run.begin_in(to, box));
-  });
+  copy_box(diff_dst, box, diff_src, box);
 }
 
 }  // namespace halomesh

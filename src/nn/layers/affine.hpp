@@ -15,7 +15,6 @@ class Affine final : public Pointwise {
  public:
   explicit Affine(DataType type = DataType::kFloat32) : type_(type) {}
 
-  bool splits_over_channels() const override { return true; }
   std::vector<ParameterGeometry> parameters(std::span<const Shape> src) const override;
   DataType dst_type(std::span<const DataType> src) const override;
   std::string kernel_name() const override;

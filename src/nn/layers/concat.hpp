@@ -19,6 +19,7 @@ class Concat final : public Layer {
   /// Throws Error for fewer than two inputs or for extents that differ.
   Shape dst_shape(std::span<const Shape> src) const override;
   Box needs(const Box& dst, std::size_t input, std::span<const Shape> src) const override;
+  bool splits_over_channels() const override { return true; }
   DataType dst_type(std::span<const DataType> src) const override;
   std::string kernel_name() const override;
   void prepare(const LayerContext& context, std::vector<ParameterView> parameters) override;

@@ -13,13 +13,14 @@ namespace halomesh {
 
 Convolution::Convolution(const ConvolutionOptions& options)
     : options_(options),
-      kernels_(ConvolutionForm{options.compute, options.compute, options.bias, options.bias}) {
+      kernels_(ConvolutionForm{options.compute, type_of_dst(), options.bias, options.bias}) {
   require(options.filters > 0, text("convolution with {} filters", options.filters),
           "use at least one filter");
   require(options.groups > 0 && options.filters % options.groups == 0,
           text("convolution with {} filters in {} groups", options.filters, options.groups),
           "the number of groups must divide the number of filters");
-  require(options.compute != DataType::kInt16, "convolution of int16", "use fp32 or bf16");
+  require(options.compute == DataType::kFloat32 || options.compute == DataType::kBfloat16,
+          text("a convolution in {}", name_of(options.compute)), "use fp32 or bf16");
 }
 
 Shape Convolution::dst_shape(std::span<const Shape> src) const {
@@ -34,10 +35,10 @@ Shape Convolution::dst_shape(std::span<const Shape> src) const {
 
 DataType Convolution::dst_type(std::span<const DataType> src) const {
   for (const DataType type : src)
-    require(type == options_.compute,
+    require(type == options_.compute || type == DataType::kFloat32 || type == DataType::kInt16,
             text("a convolution in {} given {}", name_of(options_.compute), name_of(type)),
-            "let the layer before it write the type that the convolution computes in");
-  return options_.compute;
+            "let the layer before it write fp32 or the type that the convolution computes in");
+  return type_of_dst();
 }
 
 Box Convolution::needs(const Box& dst, std::size_t /*input*/, std::span<const Shape> src) const {
@@ -72,8 +73,9 @@ std::vector<ParameterGeometry> Convolution::parameters(std::span<const Shape> sr
 std::string Convolution::kernel_name() const {
   const std::string groups =
       options_.groups > 1 ? fmt::format(" in {} groups", options_.groups) : "";
-  return fmt::format("convolution {}{}{} {}", text_of(options_.window), groups,
-                     options_.bias ? "" : " without bias", name_of(options_.compute));
+  return fmt::format("convolution {}{}{} {}{}", text_of(options_.window), groups,
+                     options_.bias ? "" : " without bias", name_of(options_.compute),
+                     type_of_dst() == options_.compute ? "" : " to fp32");
 }
 
 std::int64_t Convolution::forward_flops(std::span<const Shape> src) const {
@@ -90,8 +92,21 @@ ConvolutionGeometry Convolution::geometry_of(const Box& dst, const Box& src) con
 }
 
 void Convolution::reserve_scratch(const Box& src, const Box& dst) {
-  reserve_dense(src_scratch_, context_.src_spans[0], src, options_.compute);
-  reserve_dense(dst_scratch_, context_.dst_span, dst, options_.compute);
+  if (converted_src_)
+    converted_src_->reserve(context_.src_spans[0], src);
+  else
+    reserve_dense(src_scratch_, context_.src_spans[0], src, options_.compute);
+  reserve_dense(dst_scratch_, context_.dst_span, dst, type_of_dst());
+}
+
+const void* Convolution::read_src(AnyConstView src, std::int64_t n, const Box& box) {
+  return converted_src_ ? converted_src_->read(src, n, box) : read_dense(src, n, box, src_scratch_);
+}
+
+const void* Convolution::read_diff_dst(AnyConstView diff_dst, std::int64_t n) {
+  const Box& produced = context_.boxes.dst_produced;
+  return converted_diff_dst_ ? converted_diff_dst_->read(diff_dst, n, produced)
+                             : read_dense(diff_dst, n, produced, dst_scratch_);
 }
 
 void Convolution::prepare(const LayerContext& context, std::vector<ParameterView> parameters) {
@@ -104,6 +119,9 @@ void Convolution::prepare(const LayerContext& context, std::vector<ParameterView
           text("layer {}: output channels [{},{}) of a convolution in groups of {}", context.index,
                lo, hi, out),
           "cut grouped convolutions along d, h and w, or between groups");
+  const DataType from = context.src_types[0];
+  if (from != options_.compute)
+    converted_src_.emplace(from, options_.compute, options_.compute, context.count_scales);
   const auto needed = [&](const Box& dst) { return needs(dst, 0, context_.src_shapes); };
   for (const Box& dst : context.dst_chunks) {
     const Box src = needed(dst);
@@ -113,9 +131,19 @@ void Convolution::prepare(const LayerContext& context, std::vector<ParameterView
   if (context.training) {
     const Box src = needed(produced);
     const ConvolutionGeometry block = geometry_of(produced, src);
-    if (context.src_diff_wanted[0]) kernels_.add_backward_data(block);
+    if (context.src_diff_wanted[0]) {
+      require(from != DataType::kInt16, text("layer {}: the gradient of counts", context.index),
+              "let a convolution read counts only as the input of a network");
+      kernels_.add_backward_data(block);
+      if (converted_src_)
+        src_scratch_ = AlignedBuffer<std::byte>(src.volume() * size_of(options_.compute));
+    }
     kernels_.add_backward_weights(block);
     reserve_scratch(src, produced);
+    if (type_of_dst() != options_.compute) {
+      converted_diff_dst_.emplace(type_of_dst(), options_.compute, options_.compute);
+      converted_diff_dst_->reserve(context.dst_span, produced);
+    }
   }
   kernels_.allocate(context.batch > 1);
 }
@@ -134,7 +162,7 @@ void Convolution::forward(const Pass& pass, std::span<const AnyConstView> src, A
         fmt::format("layer {}: forward of {}, which was not prepared", context_.index, chunk),
         "list every chunk in LayerContext::dst_chunks");
   for (std::int64_t n = 0; n < context_.batch; ++n) {
-    kernels_.forward(at->kernel, read_dense(src[0], n, at->src, src_scratch_),
+    kernels_.forward(at->kernel, read_src(src[0], n, at->src),
                      write_dense(dst, n, chunk, dst_scratch_));
     finish_dense(dst, n, chunk, dst_scratch_);
     pass.progress();
@@ -143,21 +171,25 @@ void Convolution::forward(const Pass& pass, std::span<const AnyConstView> src, A
 
 void Convolution::backward_data(const Pass& pass, const ForwardValues& /*values*/,
                                 AnyConstView diff_dst, std::size_t /*input*/, AnyView diff_src) {
-  const Box &produced = context_.boxes.dst_produced, &needed = context_.boxes.src_needed[0];
+  const Box& needed = context_.boxes.src_needed[0];
   for (std::int64_t n = 0; n < context_.batch; ++n) {
-    kernels_.backward_data(0, read_dense(diff_dst, n, produced, dst_scratch_),
-                           write_dense(diff_src, n, needed, src_scratch_));
-    finish_dense(diff_src, n, needed, src_scratch_);
+    const void* const diff = read_diff_dst(diff_dst, n);
+    if (converted_src_) {
+      kernels_.backward_data(0, diff, src_scratch_.data());
+      unpack_widened(src_scratch_, needed, sample_of(diff_src, n));
+    } else {
+      kernels_.backward_data(0, diff, write_dense(diff_src, n, needed, src_scratch_));
+      finish_dense(diff_src, n, needed, src_scratch_);
+    }
     pass.progress();
   }
 }
 
 void Convolution::backward_parameters(const Pass& pass, std::span<const AnyConstView> src,
                                       AnyConstView diff_dst) {
-  const Box &produced = context_.boxes.dst_produced, &needed = context_.boxes.src_needed[0];
+  const Box& needed = context_.boxes.src_needed[0];
   for (std::int64_t n = 0; n < context_.batch; ++n) {
-    kernels_.backward_weights(0, read_dense(src[0], n, needed, src_scratch_),
-                              read_dense(diff_dst, n, produced, dst_scratch_));
+    kernels_.backward_weights(0, read_src(src[0], n, needed), read_diff_dst(diff_dst, n));
     pass.progress();
   }
   kernels_.store_diff_weights(parameters_[0].diffs.data(),

@@ -5,11 +5,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "src/nn/layer.hpp"
+#include "src/nn/layers/dense_source.hpp"
 #include "src/nn/layers/window_options.hpp"
 #include "src/nn/onednn.hpp"
 #include "src/nn/tensor.hpp"
@@ -21,15 +23,21 @@ struct ConvolutionOptions {
   WindowOptions window;
   std::int64_t groups = 1;  ///< each reads its own equal share of the input's channels
   bool bias = true;
-  DataType compute = DataType::kFloat32;  ///< type of input and output: kFloat32 or kBfloat16
+  DataType compute = DataType::kFloat32;  ///< kFloat32 or kBfloat16; sums are in fp32
   /// Of the weight; biases begin with zeros, but with kFanInUniform as in PyTorch.
   InitialValues::Kind initial = InitialValues::Kind::kGlorotUniform;
+  /// Of the output: fp32 sums as they are, instead of rounded to the compute type.
+  bool writes_fp32 = false;
 };
 
 /// dst(n,o,d,h,w) = bias(o) + sum over i,td,th,tw of weight(o,i,td,th,tw) * src(n,i,...) with the
 /// src planes of AxisWindow; planes outside the tensor are zero (cross-correlation). With groups, i
 /// runs through the channels of the group that o belongs to. Weight order in memory:
 /// out,in/groups,kd,kh,kw. Samples are computed one by one.
+///
+/// The input has the compute type, or is of kFloat32 and rounded to it; as the input of a network,
+/// also of kInt16, counts that stand for what LayerContext::count_scales says. Gradients of an
+/// input or output of another type are rounded to the compute type, and widened from it.
 ///
 /// A part may compute only some output channels: of one group, or whole groups. A chunk whose src
 /// and dst boxes are contiguous in their spans is computed in place; otherwise it goes through a
@@ -50,7 +58,8 @@ class Convolution : public Layer {
   bool splits_over_channels() const override { return options_.groups == 1; }
   DataType dst_type(std::span<const DataType> src) const override;
 
-  /// Throws Error for output channels that are neither of one group nor whole groups.
+  /// Throws Error for output channels that are neither of one group nor whole groups, and for the
+  /// gradient of counts.
   void prepare(const LayerContext& context, std::vector<ParameterView> parameters) override;
   void load_parameters() override;
   void forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
@@ -70,6 +79,11 @@ class Convolution : public Layer {
   };
   ConvolutionGeometry geometry_of(const Box& dst, const Box& src) const;
   void reserve_scratch(const Box& src, const Box& dst);
+  const void* read_src(AnyConstView src, std::int64_t n, const Box& box);
+  const void* read_diff_dst(AnyConstView diff_dst, std::int64_t n);
+  DataType type_of_dst() const {
+    return options_.writes_fp32 ? DataType::kFloat32 : options_.compute;
+  }
   std::int64_t filters_per_group() const { return options_.filters / options_.groups; }
 
   ConvolutionOptions options_;
@@ -78,8 +92,10 @@ class Convolution : public Layer {
   Window window_{};  // on the whole input
   std::vector<PreparedChunk> chunks_;
   ConvolutionKernels kernels_;
-  // One sample's box, where it is not contiguous.
+  // One sample's box, where it is not contiguous; src in the compute type.
   AlignedBuffer<std::byte> src_scratch_, dst_scratch_;
+  // Where types differ.
+  std::optional<DenseSource> converted_src_, converted_diff_dst_;
 };
 
 }  // namespace halomesh

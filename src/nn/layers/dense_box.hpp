@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "src/nn/pack.hpp"
+#include "src/nn/runs.hpp"
 #include "src/nn/tensor.hpp"
 
 namespace halomesh {
@@ -41,6 +42,18 @@ inline std::byte* write_dense(AnyView view, std::int64_t n, const Box& box,
 inline void finish_dense(AnyView view, std::int64_t n, const Box& box,
                          const AlignedBuffer<std::byte>& scratch) {
   if (!view.is_dense(box)) unpack_copy(scratch.data(), box, sample_of(view, n));
+}
+
+/// Brings a box of bf16 into a view of one sample of fp32.
+inline void unpack_widened(const AlignedBuffer<std::byte>& scratch, const Box& box, AnyView view) {
+  const AnyConstView dense(scratch.data(), DataType::kBfloat16, box, 1);
+  const auto from = dense.as<Bfloat16>();
+  const View to = view.as<float>();
+  visit_runs(box, 1, has_all_channels(box, to), [&](const Run& run) {
+    const Bfloat16* const x = run.begin_in(from, box);
+    float* const y = run.begin_in(to, box);
+    for (std::int64_t i = 0; i < run.length; ++i) y[i] = static_cast<float>(x[i]);
+  });
 }
 
 }  // namespace halomesh

@@ -48,7 +48,7 @@ void DenseSource::reserve(const Box& span, const Box& box, const Padding& paddin
   if (!in_place && bytes > buffer_.size()) buffer_ = AlignedBuffer<std::byte>(bytes);
 }
 
-// Row by row; a row of pixels is contiguous, as the box has all channels.
+// Row by row, which is contiguous where the box has all channels, and pixel by pixel elsewhere.
 template <class From, class To, class Convert>
 void DenseSource::fill(TensorView<const From> view, std::int64_t n, const Box& box,
                        const Padding& padding, const Convert& convert) {
@@ -69,7 +69,10 @@ void DenseSource::fill(TensorView<const From> view, std::int64_t n, const Box& b
       continue;
     }
     std::fill_n(to, before, To{});
-    convert(view.data + view.offset(n, box.lo[kC], d, h, box.lo[kW]), length, to + before);
+    const std::int64_t run = channels == view.span.extent(kC) ? length : channels;
+    const From* from = view.data + view.offset(n, box.lo[kC], d, h, box.lo[kW]);
+    for (std::int64_t at = 0; at < length; at += run, from += view.span.extent(kC))
+      convert(from, run, to + before + at);
     std::fill_n(to + before + length, after, To{});
   }
 }
@@ -87,11 +90,12 @@ void DenseSource::fill_values(AnyConstView view, std::int64_t n, const Box& box,
   const auto look_up = [tables](std::int16_t x) {
     return tables[static_cast<unsigned>(x) & kMostCounts];
   };
-  const auto by_channel = [tables, channels = box.extent(kC)](const std::int16_t* x,
-                                                              std::int64_t size, To* y) {
+  const auto by_channel = [first = tables + box.lo[kC] * (std::int64_t{kMostCounts} + 1),
+                           channels = box.extent(kC)](const std::int16_t* x, std::int64_t size,
+                                                      To* y) {
     for (std::int64_t i = 0; i < size; i += channels)
       for (std::int64_t c = 0; c < channels; ++c)
-        y[i + c] = tables[c * (kMostCounts + 1) + (static_cast<unsigned>(x[i + c]) & kMostCounts)];
+        y[i + c] = first[c * (kMostCounts + 1) + (static_cast<unsigned>(x[i + c]) & kMostCounts)];
   };
   if (from_ == DataType::kInt16 && by_channel_)
     fill<std::int16_t, To>(view.as<std::int16_t>(), n, box, padding, by_channel);

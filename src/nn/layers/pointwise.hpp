@@ -21,6 +21,7 @@ class Pointwise : public Layer {
     return src[0];
   }
   Box needs(const Box& dst, std::size_t, std::span<const Shape>) const override { return dst; }
+  bool splits_over_channels() const override { return true; }
   void prepare(const LayerContext& context, std::vector<ParameterView>) override {
     context_ = context;
   }

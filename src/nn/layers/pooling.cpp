@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <limits>
-#include <type_traits>
 #include <utility>
 
 #include "error.hpp"
+#include "src/nn/layers/float_types.hpp"
 #include "src/nn/layers/lanes.hpp"
 
 namespace halomesh {
@@ -24,15 +24,6 @@ void for_each_pixel(const Box& box, std::int64_t batch, const Body& body) {
     for (std::int64_t w = box.lo[kW]; w < box.hi[kW]; ++w)
       body(Pixel{row / (depth * height), box.lo[kD] + row / height % depth,
                  box.lo[kH] + row % height, w});
-}
-
-// Calls body(first channel, channels) for blocks of kLanes channels and then for the rest.
-template <class Body>
-void for_each_lane_block(std::int64_t channels, const Body& body) {
-  std::int64_t c = 0;
-  for (; c + kLanes <= channels; c += kLanes)
-    body(c, std::integral_constant<std::int64_t, kLanes>());
-  if (c < channels) body(c, channels - c);
 }
 
 }  // namespace
@@ -111,7 +102,7 @@ void Pooling::for_each_window_over(const Pixel& src, const Body& body) const {
                  src.w - first_plane(2, w)));
 }
 
-Pooling::Pooling(const WindowOptions& window) : options_(window) {
+Pooling::Pooling(const WindowOptions& window, DataType type) : options_(window), type_(type) {
   require(window.dilation == Spatial{1, 1, 1},
           text("pooling with dilation {}x{}x{}", window.dilation[0], window.dilation[1],
                window.dilation[2]),
@@ -130,6 +121,10 @@ Box Pooling::needs(const Box& dst, std::size_t, std::span<const Shape> src) cons
   box.lo[kC] = dst.lo[kC];  // each channel depends only on itself
   box.hi[kC] = dst.hi[kC];
   return box.normalized();
+}
+
+DataType Pooling::dst_type(std::span<const DataType> src) const {
+  return require_type(src, type_, "pooling");
 }
 
 std::int64_t Pooling::forward_flops(std::span<const Shape> src) const {
@@ -155,7 +150,7 @@ void Pooling::prepare(const LayerContext& context, std::vector<ParameterView>) {
   }
 }
 
-MaxPooling::MaxPooling(const WindowOptions& window) : Pooling(window) {
+MaxPooling::MaxPooling(const WindowOptions& window, DataType type) : Pooling(window, type) {
   const Spatial& k = window.kernel;
   require(k[0] * k[1] * k[2] <= 255,
           text("max pooling with a window of {}x{}x{}", k[0], k[1], k[2]),
@@ -172,26 +167,28 @@ void MaxPooling::prepare(const LayerContext& context, std::vector<ParameterView>
 
 void MaxPooling::forward(const Pass&, std::span<const AnyConstView> src, AnyView dst,
                          const Box& chunk) {
-  const ConstView from = src[0].as<float>();
-  const View to = dst.as<float>();
   const bool remember = context().training;
-  for_each_pixel<Pixel>(chunk, to.batch, [&](const Pixel& at) {
-    const Taps<const float> taps = taps_of(at, from, chunk.lo[kC]);
-    float* const y = to.data + to.offset(at.n, chunk.lo[kC], at.d, at.h, at.w);
-    std::uint8_t* const largest =
-        remember ? argmax_.data + argmax_.offset(at.n, chunk.lo[kC], at.d, at.h, at.w) : nullptr;
-    for_each_lane_block(chunk.extent(kC), [&](std::int64_t c, auto lanes) {
-      FloatLanes best = FloatLanes{} - std::numeric_limits<float>::infinity();
-      IntLanes tap_of_best = IntLanes{} + taps.first_number();
-      taps.for_each(c, [&](const float* x, std::int32_t tap) {
-        FloatLanes value;
-        load(x, lanes, value);
-        const IntLanes take = (value > best) | (value != value);  // larger, or NaN
-        best = take ? value : best;
-        tap_of_best = take ? IntLanes{} + tap : tap_of_best;
+  with_float_type(type(), [&](auto zero) {
+    using T = decltype(zero);
+    const auto from = src[0].as<T>();
+    const auto to = dst.as<T>();
+    for_each_pixel<Pixel>(chunk, to.batch, [&](const Pixel& at) {
+      const Taps<const T> taps = taps_of(at, from, chunk.lo[kC]);
+      T* const y = to.data + to.offset(at.n, chunk.lo[kC], at.d, at.h, at.w);
+      std::uint8_t* const largest =
+          remember ? argmax_.data + argmax_.offset(at.n, chunk.lo[kC], at.d, at.h, at.w) : nullptr;
+      for_each_lane_block(0, chunk.extent(kC), [&](std::int64_t c, auto lanes) {
+        FloatLanes best = FloatLanes{} - std::numeric_limits<float>::infinity();
+        IntLanes tap_of_best = IntLanes{} + taps.first_number();
+        taps.for_each(c, [&](const T* x, std::int32_t tap) {
+          const FloatLanes value = load_values(x, lanes);
+          const IntLanes take = (value > best) | (value != value);  // larger, or NaN
+          best = take ? value : best;
+          tap_of_best = take ? IntLanes{} + tap : tap_of_best;
+        });
+        store_values(best, lanes, y + c);
+        if (remember) store(__builtin_convertvector(tap_of_best, ByteLanes), lanes, largest + c);
       });
-      store(best, lanes, y + c);
-      if (remember) store(__builtin_convertvector(tap_of_best, ByteLanes), lanes, largest + c);
     });
   });
 }
@@ -201,49 +198,48 @@ void MaxPooling::backward_data(const Pass&, const ForwardValues&, AnyConstView d
   // Windows that touch without overlapping tile src_needed: each can write its own block.
   const bool tiles = std::all_of(window().begin(), window().end(),
                                  [](const AxisWindow& w) { return w.stride == w.kernel; });
-  const ConstView from = diff_dst.as<float>();
-  const View to = diff_src.as<float>();
-  tiles ? scatter(from, to) : gather(from, to);
+  with_float_type(type(), [&](auto zero) {
+    using T = decltype(zero);
+    tiles ? scatter<T>(diff_dst.as<T>(), diff_src.as<T>())
+          : gather<T>(diff_dst.as<T>(), diff_src.as<T>());
+  });
 }
 
-void MaxPooling::scatter(ConstView diff_dst, View diff_src) const {
+template <class T>
+void MaxPooling::scatter(TensorView<const T> diff_dst, TensorView<T> diff_src) const {
   const Box& box = context().boxes.dst_produced;
   for_each_pixel<Pixel>(box, diff_dst.batch, [&](const Pixel& at) {
-    const Taps<float> taps = taps_of(at, diff_src, box.lo[kC]);
-    const float* const dy = diff_dst.data + diff_dst.offset(at.n, box.lo[kC], at.d, at.h, at.w);
+    const Taps<T> taps = taps_of(at, diff_src, box.lo[kC]);
+    const T* const dy = diff_dst.data + diff_dst.offset(at.n, box.lo[kC], at.d, at.h, at.w);
     const std::uint8_t* const argmax =
         argmax_.data + argmax_.offset(at.n, box.lo[kC], at.d, at.h, at.w);
-    for_each_lane_block(box.extent(kC), [&](std::int64_t c, auto lanes) {
-      FloatLanes diff;
+    for_each_lane_block(0, box.extent(kC), [&](std::int64_t c, auto lanes) {
       ByteLanes largest;
-      load(dy + c, lanes, diff);
       load(argmax + c, lanes, largest);
-      const IntLanes tap_of_best = __builtin_convertvector(largest, IntLanes);
-      taps.for_each(c, [&](float* dx, std::int32_t tap) {
-        const FloatLanes share = tap_of_best == tap ? diff : FloatLanes{};
-        store(share, lanes, dx);
-      });
+      const SpreadValue<T> diff(load_values(dy + c, lanes),
+                                __builtin_convertvector(largest, IntLanes));
+      taps.for_each(c, [&](T* dx, std::int32_t tap) { diff.store_at(tap, lanes, dx); });
     });
   });
 }
 
-void MaxPooling::gather(ConstView diff_dst, View diff_src) const {
+template <class T>
+void MaxPooling::gather(TensorView<const T> diff_dst, TensorView<T> diff_src) const {
   const Box& box = context().boxes.src_needed[0];
   for_each_pixel<Pixel>(box, diff_src.batch, [&](const Pixel& at) {
-    float* const dx = diff_src.data + diff_src.offset(at.n, box.lo[kC], at.d, at.h, at.w);
-    for_each_lane_block(box.extent(kC), [&](std::int64_t c, auto lanes) {
+    T* const dx = diff_src.data + diff_src.offset(at.n, box.lo[kC], at.d, at.h, at.w);
+    for_each_lane_block(0, box.extent(kC), [&](std::int64_t c, auto lanes) {
       FloatLanes sum{};
       for_each_window_over(at, [&](const Pixel& window, std::int32_t tap) {
-        FloatLanes diff;
-        ByteLanes largest;
-        load(
+        const FloatLanes diff = load_values(
             diff_dst.data + diff_dst.offset(window.n, box.lo[kC] + c, window.d, window.h, window.w),
-            lanes, diff);
+            lanes);
+        ByteLanes largest;
         load(argmax_.data + argmax_.offset(window.n, box.lo[kC] + c, window.d, window.h, window.w),
              lanes, largest);
         sum += __builtin_convertvector(largest, IntLanes) == tap ? diff : FloatLanes{};
       });
-      store(sum, lanes, dx + c);
+      store_values(sum, lanes, dx + c);
     });
   });
 }
@@ -269,20 +265,19 @@ float AveragePooling::weight(const Pixel& dst) const {
 
 void AveragePooling::forward(const Pass&, std::span<const AnyConstView> src, AnyView dst,
                              const Box& chunk) {
-  const ConstView from = src[0].as<float>();
-  const View to = dst.as<float>();
-  for_each_pixel<Pixel>(chunk, to.batch, [&](const Pixel& at) {
-    const Taps<const float> taps = taps_of(at, from, chunk.lo[kC]);
-    const float scale = weight(at);
-    float* const y = to.data + to.offset(at.n, chunk.lo[kC], at.d, at.h, at.w);
-    for_each_lane_block(chunk.extent(kC), [&](std::int64_t c, auto lanes) {
-      FloatLanes sum{};
-      taps.for_each(c, [&](const float* x, std::int32_t) {
-        FloatLanes value;
-        load(x, lanes, value);
-        sum += value;
+  with_float_type(type(), [&](auto zero) {
+    using T = decltype(zero);
+    const auto from = src[0].as<T>();
+    const auto to = dst.as<T>();
+    for_each_pixel<Pixel>(chunk, to.batch, [&](const Pixel& at) {
+      const Taps<const T> taps = taps_of(at, from, chunk.lo[kC]);
+      const float scale = weight(at);
+      T* const y = to.data + to.offset(at.n, chunk.lo[kC], at.d, at.h, at.w);
+      for_each_lane_block(0, chunk.extent(kC), [&](std::int64_t c, auto lanes) {
+        FloatLanes sum{};
+        taps.for_each(c, [&](const T* x, std::int32_t) { sum += load_values(x, lanes); });
+        store_values(sum * scale, lanes, y + c);
       });
-      store(sum * scale, lanes, y + c);
     });
   });
 }
@@ -290,19 +285,21 @@ void AveragePooling::forward(const Pass&, std::span<const AnyConstView> src, Any
 void AveragePooling::backward_data(const Pass&, const ForwardValues&, AnyConstView diff_dst,
                                    std::size_t, AnyView diff_src) {
   const Box& box = context().boxes.src_needed[0];
-  const ConstView from = diff_dst.as<float>();
-  const View to = diff_src.as<float>();
-  for_each_pixel<Pixel>(box, to.batch, [&](const Pixel& at) {
-    float* const dx = to.data + to.offset(at.n, box.lo[kC], at.d, at.h, at.w);
-    for_each_lane_block(box.extent(kC), [&](std::int64_t c, auto lanes) {
-      FloatLanes sum{};
-      for_each_window_over(at, [&](const Pixel& window, std::int32_t) {
-        FloatLanes diff;
-        load(from.data + from.offset(window.n, box.lo[kC] + c, window.d, window.h, window.w), lanes,
-             diff);
-        sum += diff * weight(window);
+  with_float_type(type(), [&](auto zero) {
+    using T = decltype(zero);
+    const auto from = diff_dst.as<T>();
+    const auto to = diff_src.as<T>();
+    for_each_pixel<Pixel>(box, to.batch, [&](const Pixel& at) {
+      T* const dx = to.data + to.offset(at.n, box.lo[kC], at.d, at.h, at.w);
+      for_each_lane_block(0, box.extent(kC), [&](std::int64_t c, auto lanes) {
+        FloatLanes sum{};
+        for_each_window_over(at, [&](const Pixel& window, std::int32_t) {
+          const std::int64_t dy =
+              from.offset(window.n, box.lo[kC] + c, window.d, window.h, window.w);
+          sum += load_values(from.data + dy, lanes) * weight(window);
+        });
+        store_values(sum, lanes, dx + c);
       });
-      store(sum, lanes, dx + c);
     });
   });
 }

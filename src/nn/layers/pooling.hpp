@@ -18,12 +18,15 @@ namespace halomesh {
 /// number of threads: each input element adds up its windows in a fixed order.
 class Pooling : public Layer {
  public:
-  /// Throws Error for a dilation other than 1.
-  explicit Pooling(const WindowOptions& window);
+  /// Input and output are of `type`, kFloat32 or kBfloat16. Throws Error for a dilation other than
+  /// 1.
+  Pooling(const WindowOptions& window, DataType type);
 
   /// Channels as the input; throws Error unless there is one input that the window fits.
   Shape dst_shape(std::span<const Shape> src) const override;
   Box needs(const Box& dst, std::size_t input, std::span<const Shape> src) const override;
+  bool splits_over_channels() const override { return true; }
+  DataType dst_type(std::span<const DataType> src) const override;
   void prepare(const LayerContext& context, std::vector<ParameterView> parameters) override;
   std::int64_t forward_flops(std::span<const Shape> src) const override;
 
@@ -49,7 +52,9 @@ class Pooling : public Layer {
   template <class Body>
   void for_each_window_over(const Pixel& src, const Body& body) const;
 
-  std::string window_text() const { return text_of(options_); }
+  /// "2x2x2 same bf16"
+  std::string form_text() const { return text_of(options_) + ' ' + name_of(type_); }
+  DataType type() const { return type_; }
   /// The first plane behind the input and the padding that the options ask for: a last window that
   /// `ceil` adds reaches further.
   std::int64_t padded_end(std::size_t axis) const;
@@ -58,6 +63,7 @@ class Pooling : public Layer {
 
  private:
   WindowOptions options_;
+  DataType type_;
   Window window_{};
   Spatial src_extents_{};
   LayerContext context_;
@@ -71,9 +77,9 @@ class Pooling : public Layer {
 class MaxPooling final : public Pooling {
  public:
   /// Throws Error for a window of more than 255 taps or a dilation other than 1.
-  explicit MaxPooling(const WindowOptions& window);
+  explicit MaxPooling(const WindowOptions& window, DataType type = DataType::kFloat32);
 
-  std::string kernel_name() const override { return "max pooling " + window_text() + " fp32"; }
+  std::string kernel_name() const override { return "max pooling " + form_text(); }
   void prepare(const LayerContext& context, std::vector<ParameterView> parameters) override;
   void forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
                const Box& chunk) override;
@@ -81,8 +87,10 @@ class MaxPooling final : public Pooling {
                      std::size_t input, AnyView diff_src) override;
 
  private:
-  void scatter(ConstView diff_dst, View diff_src) const;
-  void gather(ConstView diff_dst, View diff_src) const;
+  template <class T>
+  void scatter(TensorView<const T> diff_dst, TensorView<T> diff_src) const;
+  template <class T>
+  void gather(TensorView<const T> diff_dst, TensorView<T> diff_src) const;
 
   TensorView<std::uint8_t> argmax_;  ///< of storage_: spans dst_produced
   AlignedBuffer<std::uint8_t> storage_;
@@ -96,10 +104,11 @@ enum class PaddingCount { kExclude, kInclude };
 /// input (as PyTorch's with ceil_mode).
 class AveragePooling final : public Pooling {
  public:
-  explicit AveragePooling(const WindowOptions& window, PaddingCount count = PaddingCount::kExclude)
-      : Pooling(window), count_(count) {}
+  explicit AveragePooling(const WindowOptions& window, PaddingCount count = PaddingCount::kExclude,
+                          DataType type = DataType::kFloat32)
+      : Pooling(window, type), count_(count) {}
 
-  std::string kernel_name() const override { return "average pooling " + window_text() + " fp32"; }
+  std::string kernel_name() const override { return "average pooling " + form_text(); }
   void prepare(const LayerContext& context, std::vector<ParameterView> parameters) override;
   void forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
                const Box& chunk) override;

@@ -20,7 +20,6 @@ class SampleAverage final : public Pointwise {
   explicit SampleAverage(std::int64_t samples);
 
   std::int64_t samples_together() const override { return samples_; }
-  bool splits_over_channels() const override { return true; }
   DataType dst_type(std::span<const DataType> src) const override;
   /// Throws Error unless the samples of a pass divide the samples of a mean, or the other way
   /// round.

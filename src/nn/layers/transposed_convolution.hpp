@@ -45,6 +45,7 @@ class TransposedConvolution final : public Layer {
   /// Of the weight all inputs, and of each the outputs that the part produces.
   ParameterSlice parameter_slice(std::size_t parameter, const LayerBoxes& boxes,
                                  std::span<const Shape> src) const override;
+  bool splits_over_channels() const override { return true; }
   DataType dst_type(std::span<const DataType> src) const override;
   std::vector<std::string> implementations() const override { return kernels_.implementations(); }
   std::string kernel_name() const override;
