@@ -141,6 +141,13 @@ TEST_CASE("convolution cut over parts: corner cases") {
     expect_layer(convolution_case({2, same(5)}, {2, 6, 4, 4}, {6, 1, 1}));
     expect_layer(convolution_case({2, explicit_window(5, 1, 2, 4, 4)}, {1, 9, 9, 9}, {3, 3, 2}));
   }
+  SUBCASE("a dilation wider than all but one row, of images stored as d and w") {
+    WindowOptions window = explicit_window(3, 1, 18, 18, 18);
+    window.kernel[1] = window.dilation[1] = 1;
+    window.pad_before[1] = window.pad_after[1] = 0;
+    for (const PartGrid grid : {PartGrid{1, 1, 1}, PartGrid{3, 1, 1}, PartGrid{4, 1, 2}})
+      expect_layer(convolution_case({16, window}, {20, 20, 1, 5}, grid));
+  }
   SUBCASE("stride wider than the kernel: planes that no window needs have gradient zero") {
     expect_layer(convolution_case({2, explicit_window(1, 3, 1, 0, 0)}, {2, 9, 8, 7}, {2, 2, 1}));
   }

@@ -24,6 +24,9 @@ import tempfile
 # (ranks, parts), replicas = ranks / parts. The lowest level has 3 planes, which 2 do not divide.
 MESHES = ((1, "1x1x1"), (2, "2x1x1"), (2, "1x1x1"), (4, "2x2x1"), (4, "1x2x2"), (4, "2x1x1"),
           (3, "3x1x1"), (8, "2x2x2"))
+# The same for images, which are not cut along h.
+IMAGE_MESHES = ((1, "1x1x1"), (2, "2x1x1"), (2, "1x1x1"), (2, "1x1x2"), (4, "2x1x2"),
+                (4, "2x1x1"), (3, "3x1x1"))
 ASPECTS = ("loss of each step", "gradients of each step", "weights after all steps")
 # Settings as in a checkpoint, and the seed of weights and batch.
 NETWORKS = {
@@ -32,8 +35,16 @@ NETWORKS = {
                 "loss": "dice+ce"}, 4),
     "unet3d with pooling": ({"model": "unet3d", "input": "12x8x4x1", "filters": "2",
                              "levels": "3", "most-filters": "512", "down": "pool",
-                             "batch-norm": "2", "classes": "3", "loss": "ce"}, 14)}
-CASES = len(NETWORKS) * (1 + len(MESHES) * len(ASPECTS))
+                             "batch-norm": "2", "classes": "3", "loss": "ce"}, 14),
+    "deepcam": ({"model": "deepcam", "input": "48x1x16x2", "filters": "2", "middle-blocks": "1",
+                 "batch-norm": "2"}, 26)}
+
+
+def meshes_of(settings):
+    return IMAGE_MESHES if settings["model"] == "deepcam" else MESHES
+
+
+CASES = sum(1 + len(meshes_of(settings)) * len(ASPECTS) for settings, _ in NETWORKS.values())
 
 try:
     import h5py
@@ -42,6 +53,7 @@ try:
     import torch.nn.functional as F
 
     from torch_check import ROUNDING, SIGMAS, excess, judge, sizes_of
+    from torch_deepcam import deepcam, weighted_entropy
 except ImportError as missing:
     print(f"skipped: {missing}; Debian has python3-torch, python3-h5py and python3-numpy\n"
           f"0 passed, 0 failed, {CASES} skipped")
@@ -49,31 +61,49 @@ except ImportError as missing:
 
 BATCH, STEPS, RATE, MOMENTUM = 2, 5, 2.0**-6, float(numpy.float32(0.9))
 EPSILON = float(numpy.float32(1e-5))
+# Biases of the norms of deepcam, of either sign: it has so many values under a ReLU that some would
+# come near zero whatever the seed is.
+AWAY = 2.0
 
 
 # --- the peer
 class Steps:
     """A forward pass that notes, for each layer with parameters, what its errors depend on."""
+    EPSILON = EPSILON
 
     def __init__(self, weights):
         self.weights = {key: torch.from_numpy(value.astype("f8")).requires_grad_()
                         for key, value in weights.items() if "running" not in key}
         self.layers = []  # (names of parameters, function of input and parameters, input, output)
-        self.forward, self.kink = 0.0, math.inf
+        self.kink = math.inf
+
+    def need(self, key, shape):
+        """Called before the parameter is used."""
 
     def apply(self, layer, names, function, x, terms):
         """Runs function(input, *parameters), whose sums have so many terms."""
         parameters = [self.weights[f"{layer}.{name}"] for name in names]
         y = function(x, *parameters)
         y.retain_grad()
-        self.forward += math.sqrt(terms)
+        y.forward = self.forward_of(x) + math.sqrt(terms)
         self.layers.append(([f"{layer}.{name}" for name in names], function, x.detach(), y,
-                            self.forward, terms))
+                            y.forward, terms))
+        return y
+
+    @staticmethod
+    def forward_of(*tensors):
+        """The sum of the roots of the terms of all layers on the way there, the longest one."""
+        return max(getattr(x, "forward", 0.0) for x in tensors)
+
+    def join(self, function, *tensors):
+        """function(tensors), which rounds little."""
+        y = function(tensors)
+        y.forward = self.forward_of(*tensors)
         return y
 
     def relu(self, x):
         self.note_kink(x.detach().abs().min(), x)
-        return F.relu(x)
+        return self.join(lambda tensors: F.relu(*tensors), x)
 
     def pool(self, x):
         """The largest of each 2x2x2, which rounding may exchange where two come near."""
@@ -82,11 +112,12 @@ class Steps:
         # Behind a ReLU windows of zeros pass nothing on, whichever of them is taken.
         gaps = (best[..., 0] - best[..., 1])[best[..., 0] > 0]
         self.note_kink(gaps.min(), x)
-        return F.max_pool3d(x, 2)
+        return self.join(lambda tensors: F.max_pool3d(*tensors, 2), x)
 
     def note_kink(self, nearest, x):
         size = x.detach().pow(2).mean().sqrt()
-        self.kink = min(self.kink, (nearest / size).item() / (SIGMAS * ROUNDING * self.forward))
+        self.kink = min(self.kink, (nearest / size).item() / (SIGMAS * ROUNDING *
+                                                               self.forward_of(x)))
 
 
 def unet(weights, settings, x):
@@ -121,7 +152,7 @@ def unet(weights, settings, x):
     across.pop()
     for level in reversed(range(1, levels)):
         x = passed.apply(f"up{level}_larger", biases, larger, x, x.shape[1])
-        x = torch.cat([x, across.pop()], 1)
+        x = passed.join(lambda both: torch.cat(both, 1), x, across.pop())
         x = block(f"up{level}", 2, block(f"up{level}", 1, x))
     return passed.apply("head", biases, F.conv3d, x, x.shape[1]), passed
 
@@ -141,11 +172,16 @@ def loss_of(logits, labels, kind):
 def reference_step(weights, settings, x, labels):
     """Loss, its allowance, gradients and their allowances by key, and how near a kink came in units
     of what fp32 may be off by there."""
-    logits, passed = unet(weights, settings, x)
-    loss = loss_of(logits, labels, settings["loss"])
+    if settings["model"] == "deepcam":
+        passed = Steps(weights)
+        logits = deepcam(passed, settings, x)
+        loss = weighted_entropy(logits, labels)
+    else:
+        logits, passed = unet(weights, settings, x)
+        loss = loss_of(logits, labels, settings["loss"])
     loss.backward()
     last = passed.layers[-1][3]
-    loss_allowance = SIGMAS * ROUNDING * (passed.forward * (
+    loss_allowance = SIGMAS * ROUNDING * (last.forward * (
         sizes_of(last.detach()) * last.grad.abs()).sum().item() + loss.item())
     gradients, allowances, backward = {}, {}, 0.0
     for names, function, source, output, forward, terms in reversed(passed.layers):
@@ -170,8 +206,25 @@ def reference_step(weights, settings, x, labels):
 
 
 # --- weights, data and files
+class ShapeFinder(Steps):
+    """A forward pass through a network whose parameters are not there yet."""
+
+    def __init__(self):
+        super().__init__({})
+        self.shapes = {}
+
+    def need(self, key, shape):
+        self.shapes[key] = shape
+        self.weights[key] = torch.zeros(shape, dtype=torch.double).requires_grad_()
+
+
 def shapes_of(settings):
     """Extents of all parameters by key."""
+    if settings["model"] == "deepcam":
+        extents = [int(extent) for extent in settings["input"].split("x")]
+        finder = ShapeFinder()
+        deepcam(finder, settings, torch.ones(BATCH, extents[3], *extents[:3], dtype=torch.double))
+        return finder.shapes
     filters, levels = int(settings["filters"]), int(settings["levels"])
     pools, most = settings["down"] == "pool", int(settings["most-filters"])
     of = lambda level: min(filters << level, most)
@@ -215,6 +268,8 @@ def make_start(settings, seed):
             value *= math.sqrt(2 / math.prod(shape[1:]))
         elif "norm" in key:
             value = 0.25 * value + key.endswith("weight")
+            if settings["model"] == "deepcam" and key.endswith("bias"):
+                value = numpy.where(value > -0.125, AWAY, -AWAY)
         else:
             value *= 0.25
         if "running" in key:
@@ -222,7 +277,7 @@ def make_start(settings, seed):
         weights[key] = value.astype("f4")
     extents = [int(extent) for extent in settings["input"].split("x")]
     x = random.standard_normal((BATCH, *extents)).astype("f4")
-    labels = random.randint(0, int(settings["classes"]), (BATCH, *extents[:3])).astype("i8")
+    labels = random.randint(0, int(settings.get("classes", 3)), (BATCH, *extents[:3])).astype("i8")
     return weights, x, labels
 
 
@@ -322,7 +377,7 @@ def check_network(name, base):
     final, allowances, kink = nesterov_run(settings, start, *peer)
     # Twice: fp32 also trains at weights that are a little off.
     good = [judge(f"{name}: rounding leads over no kink", [excess(2, 0, kink)])]
-    for ranks, parts in MESHES:
+    for ranks, parts in meshes_of(settings):
         directory = base / f"{name.replace(' ', '-')}-{ranks}-{parts}"
         write_start(directory, settings, start, x, labels, parts)
         losses, gradients, weights = compare_run(directory, settings, start, *peer, ranks)
