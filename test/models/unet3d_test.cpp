@@ -181,6 +181,36 @@ TEST_CASE("unet3d: in bf16 all tensors are, but for fields, statistics and logit
   }
 }
 
+TEST_CASE("unet3d: between layers cut by channels norms and poolings are, and gather nothing") {
+  const Model model = unet().make(settings_with([](auto& s) {
+    use_lbann(s);
+    s.values["levels"] = std::int64_t{5};
+  }));
+  const ModelGeometry geometry = model.geometry({4, 4, 1});
+  const std::int64_t blocks_of_moments = 8 * 1024;  // bytes: fewer than of any voxel's plane
+  int poolings = 0, norms = 0, transposed = 0;
+  for (std::size_t l = 0; l < geometry.layers().size(); ++l) {
+    const std::string& name = geometry.layers()[l].name;
+    const LayerChoice& choice = geometry.cuts()[l];
+    const std::size_t src = model.layers()[l].inputs[0];
+    if (src == 0 || geometry.cuts()[src - 1].cut.groups == 1) continue;
+    CAPTURE(name);
+    if (name.find("pool") != std::string::npos) {
+      ++poolings;
+      CHECK(choice.bytes.exchanged == 0);
+    }
+    if (name.find("norm") != std::string::npos) {
+      ++norms;
+      CHECK(choice.cut == geometry.cuts()[src - 1].cut);
+      CHECK(choice.bytes.exchanged <= blocks_of_moments);
+    }
+    if (name.find("larger") != std::string::npos) transposed += choice.cut.groups > 1 ? 1 : 0;
+  }
+  CHECK(poolings > 0);
+  CHECK(norms > 4);
+  CHECK(transposed > 0);
+}
+
 TEST_CASE("unet3d: --loss chooses the shares of Dice and cross entropy") {
   const Shape output{3, 2, 2, 2};
   struct Row {
