@@ -60,8 +60,6 @@ Spatial nearest_extents(const DeepCamOptions& o, bool up) {
 }
 
 void check(const DeepCamOptions& o, const NetworkSettings& settings) {
-  if (settings.precision != DataType::kFloat32)
-    throw UsageError("the network deepcam has no --precision bf16", "use --precision fp32");
   if (settings.reproducible)
     throw UsageError("--reproducible has no kernels for the network deepcam",
                      "train it without --reproducible");
@@ -98,9 +96,9 @@ void check(const DeepCamOptions& o, const NetworkSettings& settings) {
 /// Builds the network block by block; tensors are numbered as Model does.
 class DeepCam {
  public:
-  DeepCam(const DeepCamOptions& options, const CutSetting& cuts)
-      : o_(options), model_(options.input) {
-    model_.set_cuts(cuts);
+  DeepCam(const DeepCamOptions& options, const NetworkSettings& settings)
+      : o_(options), type_(settings.precision), model_(options.input) {
+    model_.set_cuts(settings.cuts);
   }
 
   Model build() {
@@ -138,30 +136,29 @@ class DeepCam {
   std::size_t convolution(const std::string& name, std::int64_t filters,
                           const WindowOptions& window, Kind initial, std::size_t x) {
     return add(name,
-               std::make_unique<Convolution>(ConvolutionOptions{
-                   o_.scaled(filters), window, 1, false, DataType::kFloat32, initial}),
+               std::make_unique<Convolution>(
+                   ConvolutionOptions{o_.scaled(filters), window, 1, false, type_, initial}),
                {x});
   }
 
   /// Batch norm; with `slope` 0 rectified.
   std::size_t norm(const std::string& name, std::size_t x, float slope = 1) {
-    std::size_t moments = add(name + "_moments", std::make_unique<Moments>(), {x});
+    std::size_t moments = add(name + "_moments", std::make_unique<Moments>(0, type_), {x});
     moments = add(name + "_mean", std::make_unique<SampleAverage>(o_.batch_norm), {moments});
-    return add(name + "_norm",
-               std::make_unique<Normalize>(kEpsilon, DataType::kFloat32, o_.batch_norm, slope),
+    return add(name + "_norm", std::make_unique<Normalize>(kEpsilon, type_, o_.batch_norm, slope),
                {x, moments});
   }
   std::size_t normalized(const std::string& name, std::size_t x) { return norm(name, x, 0); }
   std::size_t rectified(const std::string& name, std::size_t x) {
-    return add(name + "_act", std::make_unique<LeakyRelu>(0.0F), {x});
+    return add(name + "_act", std::make_unique<LeakyRelu>(0.0F, type_), {x});
   }
 
   /// A 3x3 convolution of each channel by itself, then one of 1x1, with nothing in between.
   std::size_t separable(const std::string& name, std::int64_t filters, std::int64_t stride,
                         std::int64_t dilation, std::size_t x) {
     x = add(name + "_depthwise",
-            std::make_unique<DepthwiseConvolution>(DepthwiseOptions{
-                wide(stride, dilation), false, DataType::kFloat32, Kind::kHeNormal}),
+            std::make_unique<DepthwiseConvolution>(
+                DepthwiseOptions{wide(stride, dilation), false, type_, Kind::kHeNormal}),
             {x});
     return convolution(name + "_pointwise", filters, point(), Kind::kHeNormal, x);
   }
@@ -182,7 +179,7 @@ class DeepCam {
                 convolution(name + "_skip", filters, point(stride), Kind::kHeNormal, x));
   }
   std::size_t sum(const std::string& name, std::size_t branch, std::size_t skip) {
-    return add(name + "_sum", std::make_unique<Add>(), {branch, skip});
+    return add(name + "_sum", std::make_unique<Add>(type_), {branch, skip});
   }
 
   /// Halves the extents.
@@ -207,19 +204,22 @@ class DeepCam {
       const std::string name = fmt::format("aspp{}", views.size() + 1);
       views.push_back(normalized(name, convolution(name, 256, wide(1, rate), Kind::kHeNormal, x)));
     }
-    std::size_t y = add(pool + "_average", std::make_unique<GlobalAverage>(), {x});
+    std::size_t y = add(pool + "_average", std::make_unique<GlobalAverage>(type_), {x});
     y = convolution(pool, 256, point(), Kind::kFanInUniform, y);
-    y = rectified(pool, add(pool + "_affine", std::make_unique<Affine>(), {y}));
+    y = rectified(pool, add(pool + "_affine", std::make_unique<Affine>(type_), {y}));
     const Spatial coarse{o_.input.d / kDivisor, 1, o_.input.w / kDivisor};
-    views.push_back(add(pool + "_tile", std::make_unique<Tile>(coarse), {y}));
-    y = add("aspp_concat", std::make_unique<Concat>(), views);
+    views.push_back(add(pool + "_tile", std::make_unique<Tile>(coarse, type_), {y}));
+    y = add("aspp_concat", std::make_unique<Concat>(type_), views);
     return normalized("bottleneck",
                       convolution("bottleneck", 256, point(), Kind::kFanInUniform, y));
   }
 
   /// Doubles the extents.
-  std::size_t larger(const std::string& name, std::int64_t filters, std::size_t x) {
+  std::size_t larger(const std::string& name, std::int64_t filters, std::size_t x,
+                     bool writes_fp32 = false) {
     TransposedConvolutionOptions options;
+    options.compute = type_;
+    options.writes_fp32 = writes_fp32;
     options.filters = filters;
     options.window = wide(2, 1);
     options.output_padding = {1, 0, 1};
@@ -237,19 +237,20 @@ class DeepCam {
     low = uniform("low", 48, point(), low);
     x = normalized("up1", larger("up1", filters, x));
     x = normalized("up2", larger("up2", filters, x));
-    x = add("low_concat", std::make_unique<Concat>(), {x, low});
+    x = add("low_concat", std::make_unique<Concat>(type_), {x, low});
     x = uniform("merge1", 256, wide(1, 1), x);
     x = uniform("merge2", 256, wide(1, 1), x);
     x = add("merge3",
-            std::make_unique<Convolution>(ConvolutionOptions{
-                filters, point(), 1, true, DataType::kFloat32, Kind::kFanInUniform}),
+            std::make_unique<Convolution>(
+                ConvolutionOptions{filters, point(), 1, true, type_, Kind::kFanInUniform}),
             {x});
     x = normalized("up3", larger("up3", filters, x));
-    larger("head", std::ssize(kClassWeights), x);
+    larger("head", std::ssize(kClassWeights), x, true);
     return std::move(model_);
   }
 
   DeepCamOptions o_;
+  DataType type_;  // of the tensors between the input and the logits
   Model model_;
 };
 
@@ -278,7 +279,7 @@ std::vector<NetworkOption> declared_options() {
 Model make_deepcam(const NetworkSettings& settings) {
   const DeepCamOptions options(settings);
   check(options, settings);
-  return DeepCam(options, settings.cuts).build();
+  return DeepCam(options, settings).build();
 }
 
 Spatial padded_deepcam_extents(const NetworkSettings& settings) {

@@ -59,7 +59,7 @@ ConvolutionGeometry for_weights(const ConvolutionGeometry& geometry) {
 // The arguments that the convolution's descriptors share, with data in a given layout or in any.
 // The library counts dilation from 0.
 struct ConvolutionDescs {
-  memory::desc src, dst, diff_dst, weight, packed_weight, packed_diff_weight, bias;
+  memory::desc src, diff_src, dst, diff_dst, weight, packed_weight, packed_diff_weight, bias;
   memory::dims stride, dilation, before, after;
   bool adds_bias;
   ConvolutionDescs(const ConvolutionGeometry& g, const ConvolutionForm& form,
@@ -75,6 +75,7 @@ struct ConvolutionDescs {
                       g.kernel[2]};
     if (g.groups > 1) dims.insert(dims.begin(), g.groups);
     src = plain(src_dims, layout, form.compute);
+    diff_src = plain(src_dims, layout, form.widens_diff_src ? DataType::kFloat32 : form.compute);
     dst = plain(dst_dims, layout, form.dst);
     diff_dst = plain(dst_dims, layout, form.compute);
     weight = plain(dims, g.groups > 1 ? Tag::goidhw : Tag::oidhw);
@@ -94,7 +95,7 @@ struct ConvolutionDescs {
   }
   dnnl::convolution_backward_data::primitive_desc backward_data(const Library& lib) const {
     return describe_backward<dnnl::convolution_backward_data>(
-        lib, forward(lib, diff_dst), dnnl::algorithm::convolution_direct, src, packed_weight,
+        lib, forward(lib, diff_dst), dnnl::algorithm::convolution_direct, diff_src, packed_weight,
         diff_dst, stride, dilation, before, after);
   }
   dnnl::convolution_backward_weights::primitive_desc backward_weights(const Library& lib,
@@ -221,7 +222,7 @@ std::size_t ConvolutionKernels::add_backward_data(const ConvolutionGeometry& geo
              name,
              dnnl::convolution_backward_data(pd),
              pd,
-             {{DNNL_ARG_DIFF_SRC, true, descs.src, pd.diff_src_desc()},
+             {{DNNL_ARG_DIFF_SRC, true, descs.diff_src, pd.diff_src_desc()},
               {DNNL_ARG_DIFF_DST, false, descs.diff_dst, pd.diff_dst_desc()}},
              {{DNNL_ARG_WEIGHTS, pd.weights_desc()}}},
             impl.packed_index(descs.weight, pd.weights_desc())};

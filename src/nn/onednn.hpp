@@ -34,6 +34,7 @@ struct ConvolutionForm {
   /// Compute in the library's own layout and reorder to and from it. Always done where the library
   /// has only reference kernels for ndhwc (on SVE).
   bool own_layout = false;
+  bool widens_diff_src = false;  ///< backward_data() writes fp32 whatever the compute type
 };
 
 /// The kernels of one convolution layer on one rank, each for any number of geometries; all share

@@ -232,11 +232,29 @@ TEST_CASE("deepcam: inputs that do not fit are refused with those that do") {
   CHECK(refused(input({16, 16, 1, 16})).empty());
   CHECK(refused(input({4, 96, 1, 144})).empty());
   expect_refused(input({16, 1 << 20, 1, 1 << 20}), "elements");
-  expect_refused([](auto& s) { s.precision = DataType::kBfloat16; }, "--precision bf16");
   expect_refused([](auto& s) { s.reproducible = true; }, "--reproducible");
   NetworkSettings odd = deepcam().defaults();
   odd.input = {16, 721, 1, 1440};
   CHECK(deepcam().padded_extents(odd) == Spatial{736, 1, 1440});
+}
+
+TEST_CASE("deepcam: in bf16 all tensors are, but for images, statistics, means and logits") {
+  NetworkSettings settings = deepcam().defaults();
+  settings.precision = DataType::kBfloat16;
+  const Model model = deepcam().make(settings);
+  const std::vector<DataType> types = model.types();
+  CHECK(types.front() == DataType::kFloat32);
+  CHECK(types.back() == DataType::kFloat32);
+  std::size_t statistics = 0;
+  for (std::size_t t = 1; t + 1 < types.size(); ++t) {
+    const std::string& name = model.layers()[t - 1].name;
+    DataType expected = DataType::kBfloat16;
+    if (name.ends_with("_moments") || name.ends_with("_mean")) expected = DataType::kFloat64;
+    if (name == "aspp5_average") expected = DataType::kFloat32;
+    statistics += expected == DataType::kFloat64 ? 1 : 0;
+    CHECK_MESSAGE(types[t] == expected, name);
+  }
+  CHECK(statistics > 100);
 }
 
 }  // namespace halomesh

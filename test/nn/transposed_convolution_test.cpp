@@ -81,8 +81,23 @@ TEST_CASE("transposed convolutions in bf16 equal naive loops to their rounding" 
           doctest::skip(!cpu_computes_bf16())) {
   for (Options options : forms()) {
     options.compute = DataType::kBfloat16;
-    for (const PartGrid& grid : {PartGrid{1, 1, 1}, PartGrid{2, 1, 2}})
+    for (const PartGrid& grid : {PartGrid{1, 1, 1}, PartGrid{2, 1, 2}}) {
+      options.writes_fp32 = false;
       expect_layer(transposed_case(options, {4, 5, 3, 6}, grid));
+      // Results of fp32 are not rounded to bf16, and their gradients are where they are read.
+      options.writes_fp32 = true;
+      LayerCase test = transposed_case(options, {4, 5, 3, 6}, grid);
+      const Reference exact = in_bfloat16(transposed_reference(options.window), 0,
+                                          1 + 2.0 * static_cast<double>(grid.count()));
+      test.reference = [=](const ReferenceInput& in) {
+        ReferenceOutput out = exact(in);
+        out.diff_parameters[0].terms += 0x1p16;
+        return out;
+      };
+      test.diff_value = {};
+      test.cut.dst_margin = {0, 1, 1};
+      expect_layer(test);
+    }
   }
 }
 

@@ -27,7 +27,8 @@ Range reaching(const AxisWindow& w, Range dst, std::int64_t src_extent) {
 
 TransposedConvolution::TransposedConvolution(const TransposedConvolutionOptions& options)
     : options_(options),
-      kernels_(ConvolutionForm{options.compute, options.compute, false, false, false}) {
+      kernels_(ConvolutionForm{options.compute, options.compute, false, false, false,
+                               type_of_dst() != options.compute}) {
   require(options.filters > 0, text("transposed convolution with {} filters", options.filters),
           "use at least one filter");
   require(options.compute != DataType::kInt16, "transposed convolution of int16",
@@ -116,12 +117,14 @@ ParameterSlice TransposedConvolution::parameter_slice(std::size_t parameter,
 }
 
 DataType TransposedConvolution::dst_type(std::span<const DataType> src) const {
-  return require_type(src, options_.compute, "transposed convolution");
+  require_type(src, options_.compute, "transposed convolution");
+  return type_of_dst();
 }
 
 std::string TransposedConvolution::kernel_name() const {
-  return fmt::format("transposed {}{} {}", text_of(options_.window),
-                     options_.bias ? "" : " without bias", name_of(options_.compute));
+  return fmt::format("transposed {}{} {}{}", text_of(options_.window),
+                     options_.bias ? "" : " without bias", name_of(options_.compute),
+                     type_of_dst() == options_.compute ? "" : " to fp32");
 }
 
 std::int64_t TransposedConvolution::forward_flops(std::span<const Shape> src) const {
@@ -155,7 +158,12 @@ ConvolutionGeometry TransposedConvolution::geometry_of(const Block& block) const
 
 void TransposedConvolution::reserve_scratch(const Block& block) {
   reserve_dense(src_scratch_, context_.src_spans[0], block.src, options_.compute);
-  reserve_dense(dst_scratch_, context_.dst_span, block.reached, options_.compute);
+  reserve_dense(dst_scratch_, context_.dst_span, block.reached, type_of_dst());
+}
+
+const void* TransposedConvolution::read_diff_dst(AnyConstView diff_dst, std::int64_t n) {
+  return converted_diff_dst_ ? converted_diff_dst_->read(diff_dst, n, produced_.reached)
+                             : read_dense(diff_dst, n, produced_.reached, dst_scratch_);
 }
 
 void TransposedConvolution::prepare(const LayerContext& context,
@@ -175,6 +183,10 @@ void TransposedConvolution::prepare(const LayerContext& context,
     if (context.src_diff_wanted[0]) produced_.kernel = kernels_.add_forward(geometry);
     kernels_.add_backward_weights(geometry);
     reserve_scratch(produced_);
+    if (type_of_dst() != options_.compute) {
+      converted_diff_dst_.emplace(type_of_dst(), options_.compute, options_.compute);
+      converted_diff_dst_->reserve(context.dst_span, produced_.reached);
+    }
   }
   if (context.training && options_.bias)
     bias_sums_ = ChannelSums(context.boxes.dst_produced.extent(kC), 1);
@@ -187,7 +199,7 @@ void TransposedConvolution::load_parameters() {
 
 void TransposedConvolution::add_bias(AnyView dst, const Box& box) const {
   const float* const bias = parameters_[1].values.data();
-  with_float_type(options_.compute, [&](auto zero) {
+  with_float_type(type_of_dst(), [&](auto zero) {
     using T = decltype(zero);
     const auto to = dst.as<T>();
     visit_runs(box, to.batch, false, [&](const Run& run) {
@@ -218,7 +230,7 @@ void TransposedConvolution::forward(const Pass& pass, std::span<const AnyConstVi
 void TransposedConvolution::backward_data(const Pass& pass, const ForwardValues&,
                                           AnyConstView diff_dst, std::size_t, AnyView diff_src) {
   for (std::int64_t n = 0; n < context_.batch && !produced_.src.empty(); ++n) {
-    kernels_.forward(produced_.kernel, read_dense(diff_dst, n, produced_.reached, dst_scratch_),
+    kernels_.forward(produced_.kernel, read_diff_dst(diff_dst, n),
                      write_dense(diff_src, n, produced_.src, src_scratch_));
     finish_dense(diff_src, n, produced_.src, src_scratch_);
     pass.progress();
@@ -228,7 +240,7 @@ void TransposedConvolution::backward_data(const Pass& pass, const ForwardValues&
 void TransposedConvolution::backward_parameters(const Pass& pass, std::span<const AnyConstView> src,
                                                 AnyConstView diff_dst) {
   for (std::int64_t n = 0; n < context_.batch && !produced_.src.empty(); ++n) {
-    kernels_.backward_weights(0, read_dense(diff_dst, n, produced_.reached, dst_scratch_),
+    kernels_.backward_weights(0, read_diff_dst(diff_dst, n),
                               read_dense(src[0], n, produced_.src, src_scratch_));
     pass.progress();
   }
@@ -238,7 +250,7 @@ void TransposedConvolution::backward_parameters(const Pass& pass, std::span<cons
     kernels_.store_diff_weights(parameters_[0].diffs.data(), nullptr);
   if (!options_.bias) return;
   const Box& box = context_.boxes.dst_produced;
-  with_float_type(options_.compute, [&](auto zero) {
+  with_float_type(type_of_dst(), [&](auto zero) {
     using T = decltype(zero);
     const auto dy = diff_dst.as<T>();
     const auto totals = bias_sums_.over(

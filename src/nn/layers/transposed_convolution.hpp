@@ -5,11 +5,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "src/nn/layer.hpp"
 #include "src/nn/layers/channel_sums.hpp"
+#include "src/nn/layers/dense_source.hpp"
 #include "src/nn/layers/window_options.hpp"
 #include "src/nn/onednn.hpp"
 
@@ -24,9 +26,12 @@ struct TransposedConvolutionOptions {
   /// or the dilation. Not with kSame.
   Spatial output_padding{};
   bool bias = true;
-  DataType compute = DataType::kFloat32;  ///< type of input and output: kFloat32 or kBfloat16
+  DataType compute = DataType::kFloat32;  ///< and of the input: kFloat32 or kBfloat16
   /// Of the weight; biases begin with zeros, but with kFanInUniform as in PyTorch.
   InitialValues::Kind initial = InitialValues::Kind::kGlorotUniform;
+  /// Of the output: fp32 sums as they are, instead of rounded to the compute type; its gradient is
+  /// rounded.
+  bool writes_fp32 = false;
 };
 
 /// dst(n,o,y) = bias(o) + sum over i, t, x with x*stride - pad_before + t*dilation = y of
@@ -70,6 +75,10 @@ class TransposedConvolution final : public Layer {
   Block block_of(const Box& dst) const;
   ConvolutionGeometry geometry_of(const Block& block) const;
   void reserve_scratch(const Block& block);
+  const void* read_diff_dst(AnyConstView diff_dst, std::int64_t n);
+  DataType type_of_dst() const {
+    return options_.writes_fp32 ? DataType::kFloat32 : options_.compute;
+  }
   void add_bias(AnyView dst, const Box& box) const;
 
   TransposedConvolutionOptions options_;
@@ -81,6 +90,7 @@ class TransposedConvolution final : public Layer {
   ConvolutionKernels kernels_;  // of the convolution: its src is our dst
   ChannelSums bias_sums_;
   AlignedBuffer<std::byte> src_scratch_, dst_scratch_;
+  std::optional<DenseSource> converted_diff_dst_;  // where types differ
 };
 
 }  // namespace halomesh
