@@ -487,7 +487,7 @@ THREAD_TESTS := $(addprefix test/,mpi/node_flag_test.cpp mpi/stage_test.cpp mpi/
                     stage/stage_file_test.cpp))
 THREADED := $(filter runtime/posix/% runtime/mpi/% runtime/hdf5/% runtime/stage/% \
               runtime/load/%_loader.cpp runtime/load/staged_blocks.cpp runtime/data/dataset.cpp \
-              runtime/data/sample_format.cpp runtime/machine/%,$(RUNTIME)) \
+              runtime/data/crop_reader.cpp runtime/data/sample_format.cpp runtime/machine/%,$(RUNTIME)) \
             $(PARTITION) $(addprefix src/nn/,counts.cpp first_touch.cpp transform.cpp)
 $(eval $(call program,$(B)/tests/thread_tests,$(MPI_MAIN) $(call objects,$(THREAD_TESTS) $(THREADED)) $(HARNESS_MPI_LIB),$(MPICXX),$(LIBS_mpi)))
 .PHONY: test-tsan run-tests-tsan

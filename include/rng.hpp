@@ -30,7 +30,8 @@ enum class RandomUse : std::uint32_t {
   kDropout = 2,
   kOrder = 3,
   kSynth = 4,
-  kAugment = 5
+  kAugment = 5,
+  kCrop = 6
 };
 
 /// Random numbers of one (seed, use, stream, substream), addressed by a 64-bit index.

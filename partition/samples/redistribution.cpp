@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "error.hpp"
+#include "partition/samples/sliding_windows.hpp"
 
 namespace halomesh {
 
@@ -43,6 +44,44 @@ TransferPlan plan_redistribution(const StagedSample& sample, const Symmetry& sym
         transfers.push_back({static_cast<std::int64_t>(src), part, piece});
   }
   return TransferPlan(std::move(transfers));
+}
+
+namespace {
+
+/// The box of the sample that a part needs of a crop.
+Box source_of(std::int64_t part, const StagedSample& sample, const CropBlocks& crops,
+              const Spatial& origin, const Symmetry& symmetry) {
+  const Box& needed = crops.needed[static_cast<std::size_t>(part)];
+  if (needed.empty()) return {};
+  return intersect(shifted(symmetry.source_of(needed, crops.shape), origin),
+                   Box::whole(sample.shape));
+}
+
+void append(std::int64_t src, std::int64_t dst, const StagedSample& sample, const Box& source,
+            std::vector<Transfer>& transfers) {
+  const Box piece = intersect(sample.owned[static_cast<std::size_t>(src)], source);
+  if (!piece.empty()) transfers.push_back({src, dst, piece});
+}
+
+}  // namespace
+
+std::vector<Transfer> crop_transfers_to(std::int64_t dst, const StagedSample& sample,
+                                        const CropBlocks& crops, const Spatial& origin,
+                                        const Symmetry& symmetry) {
+  std::vector<Transfer> transfers;
+  const Box source = source_of(dst, sample, crops, origin, symmetry);
+  for (std::int64_t src = 0; src < std::ssize(sample.owned); ++src)
+    append(src, dst, sample, source, transfers);
+  return transfers;
+}
+
+std::vector<Transfer> crop_transfers_from(std::int64_t src, const StagedSample& sample,
+                                          const CropBlocks& crops, const Spatial& origin,
+                                          const Symmetry& symmetry) {
+  std::vector<Transfer> transfers;
+  for (std::int64_t dst = 0; dst < std::ssize(crops.needed); ++dst)
+    append(src, dst, sample, source_of(dst, sample, crops, origin, symmetry), transfers);
+  return transfers;
 }
 
 }  // namespace halomesh

@@ -31,4 +31,20 @@ StagedSample staged_in_blocks(const Shape& shape, std::vector<Box> blocks);
 /// src and dst may be equal. Sorted. Throws Error unless the symmetry preserves the shape.
 TransferPlan plan_redistribution(const StagedSample& sample, const Symmetry& symmetry);
 
+/// Crops of staged samples, which each part keeps one block of: blocks equal owned.
+struct CropBlocks {
+  Shape shape;              ///< of a crop
+  std::vector<Box> needed;  ///< by each part, of a transformed crop
+};
+
+/// What part `dst` needs of the crop at `origin` of a sample, under a symmetry of the crop, from
+/// each part that has some of it: boxes of the sample. Nothing of what lies beyond the sample.
+std::vector<Transfer> crop_transfers_to(std::int64_t dst, const StagedSample& sample,
+                                        const CropBlocks& crops, const Spatial& origin,
+                                        const Symmetry& symmetry);
+/// The same transfers as those to all parts, but only from part `src`.
+std::vector<Transfer> crop_transfers_from(std::int64_t src, const StagedSample& sample,
+                                          const CropBlocks& crops, const Spatial& origin,
+                                          const Symmetry& symmetry);
+
 }  // namespace halomesh

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -27,7 +28,10 @@ enum class Shuffle {
 /// One use of a sample.
 struct SampleUse {
   std::int64_t sample = 0;
-  Symmetry symmetry;
+  Symmetry symmetry{};
+  /// The first voxel of the crop that is taken, before it is transformed, where samples are not of
+  /// the extents that are wanted; none: the crop in the sample's middle.
+  std::optional<Spatial> origin{};
 };
 
 /// The samples that all replicas take in some consecutive steps.

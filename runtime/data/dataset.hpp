@@ -71,7 +71,10 @@ class Dataset {
   virtual ~Dataset() = default;
 
   virtual std::int64_t size() const = 0;
+  /// Of all samples; where their extents differ, the largest extent along each axis.
   const Shape& shape() const { return shape_; }
+  /// Of one sample.
+  virtual Shape shape_of(std::int64_t /*sample*/) const { return shape_; }
   /// What the values of a sample are.
   const SampleFormat& format() const { return format_; }
   /// The shape and type of a sample's targets: {T, 1, 1, 1} for T scalars, which are fp32; for
@@ -106,6 +109,12 @@ class Dataset {
         target_type_(targets.type()),
         classes_(targets.classes),
         format_(std::move(format)) {}
+
+  /// Sets the extents of samples with labels, once they are known.
+  void resize(const Spatial& extents) {
+    shape_ = {shape_.c, extents[0], extents[1], extents[2]};
+    target_shape_ = {1, extents[0], extents[1], extents[2]};
+  }
 
  private:
   Shape shape_, target_shape_;

@@ -41,8 +41,9 @@ class Hdf5SampleReader final : public SampleReader {
 
   DataType type() const override { return dataset_.format().type(); }
   void read(std::int64_t sample, AnyView dst, AnyView targets) override {
-    if (!Box::whole(dataset_.shape()).contains(dst.span))
-      throw Error(fmt::format("block {} is not within the sample {}", dst.span, dataset_.shape()));
+    const Shape shape = dataset_.shape_of(sample);
+    if (!Box::whole(shape).contains(dst.span))
+      throw Error(fmt::format("block {} is not within the sample {}", dst.span, shape));
     const Place place = begin(sample, targets);
     place_in(*voxels_, type(), place, dst);
   }
@@ -57,12 +58,12 @@ class Hdf5SampleReader final : public SampleReader {
   }
   void stream(std::int64_t sample, const VoxelSink& sink, AnyView targets) override {
     const Place place = begin(sample, targets);
-    pass_on(*voxels_, dataset_.shape(), type(), place, sink);
+    pass_on(*voxels_, shape_, type(), place, sink);
   }
   void stream_labels(std::int64_t sample, const VoxelSink& sink) override {
     require(dataset_.has_labels(), text("{} has no labels", dataset_.directory().c_str()));
     const Place place = begin(sample, {});
-    pass_on(*labels_, dataset_.target_shape(), DataType::kUint8, place, sink);
+    pass_on(*labels_, {1, shape_.d, shape_.h, shape_.w}, DataType::kUint8, place, sink);
   }
 
  private:
@@ -87,12 +88,13 @@ class Hdf5SampleReader final : public SampleReader {
     labels_.reset();
     file_.reset();
     file_.emplace(Hdf5File::open(dataset_.files().path(file)));
-    const std::int64_t samples = dataset_.samples_in(*file_);
+    const auto [samples, shape] = dataset_.content_of(*file_);
+    shape_ = shape;
     const Hdf5Kind& kind = dataset_.kind();
-    voxels_.emplace(*file_, kind, kind.voxels, dataset_.shape(), dataset_.format(), samples);
+    voxels_.emplace(*file_, kind, kind.voxels, shape, dataset_.format(), samples);
     if (dataset_.has_labels())
-      labels_.emplace(*file_, kind, kind.labels, dataset_.target_shape(), dataset_.label_format(),
-                      samples);
+      labels_.emplace(*file_, kind, kind.labels, Shape{1, shape.d, shape.h, shape.w},
+                      dataset_.label_format(), samples);
     open_file_ = file;
   }
   std::optional<InvalidValue> negative_in(std::span<const std::byte> values) const {
@@ -108,6 +110,7 @@ class Hdf5SampleReader final : public SampleReader {
   const Hdf5Dataset& dataset_;
   std::int64_t open_file_ = -1;  // its number
   std::optional<Hdf5File> file_;
+  Shape shape_;                               // of the samples in file_
   std::optional<Hdf5Field> voxels_, labels_;  // of file_
   std::vector<float> all_targets_;
 };
@@ -149,8 +152,13 @@ void Hdf5SampleReader::pass_on(Hdf5Field& field, const Shape& shape, DataType ty
 
 Hdf5Dataset::Hdf5Dataset(const Comm& comm, DatasetFiles files, const Hdf5Kind& kind,
                          const Shape& shape, const TargetSpec& targets, SampleFormat format)
-    : Dataset(shape, targets, std::move(format)), files_(std::move(files)), kind_(kind) {
+    : Dataset(shape, targets, std::move(format)),
+      files_(std::move(files)),
+      kind_(kind),
+      any_extents_(shape.spatial() == Spatial{}) {
   if (targets.classes > 0) label_format_ = SampleFormat::labels(targets.classes);
+  require(!any_extents_ || has_labels(), "samples of any extents without labels",
+          "give the extents of the samples");
   FileScan scanned(comm, files_, [this](std::int64_t file) { return scan(file); });
   identity_ = scanned.identity();
   index(scanned);
@@ -159,13 +167,14 @@ Hdf5Dataset::Hdf5Dataset(const Comm& comm, DatasetFiles files, const Hdf5Kind& k
 /// The number of samples in a file; of an archive also the number of its first sample and of all.
 std::vector<std::int64_t> Hdf5Dataset::scan(std::int64_t file) const {
   Hdf5File opened = Hdf5File::open(files_.path(file));
-  if (!kind_.stacked) return {samples_in(opened)};
+  const auto [samples, shape] = content_of(opened);
+  if (!kind_.stacked) return {samples, shape.d, shape.h, shape.w};
   const ArchiveFile content = read_archive_attributes(opened);
   require(!has_labels() || content.classes <= label_format_->classes(),
           text("{}: labels of {} classes, expected {} at most", opened.path().c_str(),
                content.classes, label_format_->classes()),
           "the network needs an output channel for each class");
-  return {samples_in(opened), content.first_sample, content.split_samples};
+  return {samples, shape.d, shape.h, shape.w, content.first_sample, content.split_samples};
 }
 
 void Hdf5Dataset::index(FileScan& scanned) {
@@ -174,9 +183,15 @@ void Hdf5Dataset::index(FileScan& scanned) {
     throw Error(fmt::format("{}: {}: files of the archive are missing", directory().c_str(), what),
                 "run the same `halomesh convert` command again, or copy all files");
   };
+  Spatial largest{};
   for (std::int64_t f = 0; f < files_.size(); ++f) {
     const std::int64_t before = f == 0 ? 0 : index_.size();
     index_.append(scanned.take(f));
+    Spatial& extents = extents_.emplace_back();
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+      extents[axis] = scanned.take(f);
+      largest[axis] = std::max(largest[axis], extents[axis]);
+    }
     if (!kind_.stacked) continue;
     const std::int64_t first = scanned.take(f), all = scanned.take(f);
     if (first != before || (f > 0 && all != expected))
@@ -184,6 +199,10 @@ void Hdf5Dataset::index(FileScan& scanned) {
                           all, before, f > 0 ? fmt::format(" of {}", expected) : ""));
     expected = all;
   }
+  if (any_extents_)
+    resize(largest);
+  else
+    extents_.clear();
   if (kind_.stacked && index_.size() != expected)
     missing(fmt::format("{} ends before sample {} of {}", files_.name(files_.size() - 1),
                         index_.size(), expected));
@@ -195,31 +214,51 @@ SampleIndex::Place Hdf5Dataset::place(std::int64_t sample) const {
   return index_.place(sample);
 }
 
+Shape Hdf5Dataset::shape_of(std::int64_t sample) const {
+  if (!any_extents_) return shape();
+  const Spatial& extents = extents_[static_cast<std::size_t>(place(sample).file)];
+  return {shape().c, extents[0], extents[1], extents[2]};
+}
+
 std::string Hdf5Dataset::name(std::int64_t sample) const {
   const SampleIndex::Place at = place(sample);
   const std::string stem = std::filesystem::path(files_.name(at.file)).stem().string();
   return kind_.stacked || kind_.cuts > 1 ? fmt::format("{}:{}", stem, at.index) : stem;
 }
 
-std::int64_t Hdf5Dataset::samples_in(Hdf5File& file) const {
-  const Extents found = file.extents(kind_.voxels.name);
-  std::int64_t samples = 1;
-  if (kind_.stacked) samples = found.empty() ? 0 : found.front();
-  const Shape& s = shape();
-  const std::int64_t n = kind_.cuts;
-  if (n > 1 && found == Extents{n * s.d, n * s.h, n * s.w, s.c}) samples = n * n * n;
-  check_voxels(file, samples);
-  if (has_labels())
-    check_labels(file, samples);
-  else
-    check_scalars(file, samples);
-  require(samples > 0, text("{} holds no sample", file.path().c_str()),
-          "remove the file or make it again");
-  check_sums(file, kind_.voxels, samples);
-  return samples;
+/// The shape that samples of the file must have: the wanted one, or with any extents its own.
+Shape Hdf5Dataset::shape_in(Hdf5File& file) const {
+  if (!any_extents_) return shape();
+  Extents found = file.extents(kind_.voxels.name);
+  if (kind_.stacked && !found.empty()) found.erase(found.begin());
+  if (kind_.is_flat && found.size() == 3) found.insert(found.begin() + 1, 1);
+  require(found.size() == 4 &&
+              std::none_of(found.begin(), found.end(), [](std::int64_t n) { return n < 1; }),
+          text("{}: {} of {}, expected a volume with channels", file.path().c_str(),
+               kind_.voxels.name, text_of(file.extents(kind_.voxels.name))),
+          "keep only files of one format in the directory");
+  return {shape().c, found[0], found[1], found[2]};
 }
 
-void Hdf5Dataset::check_voxels(Hdf5File& file, std::int64_t samples) const {
+Hdf5Dataset::Content Hdf5Dataset::content_of(Hdf5File& file) const {
+  const Extents found = file.extents(kind_.voxels.name);
+  Content content{1, shape_in(file)};
+  if (kind_.stacked) content.samples = found.empty() ? 0 : found.front();
+  const Shape& s = content.shape;
+  const std::int64_t n = kind_.cuts;
+  if (n > 1 && found == Extents{n * s.d, n * s.h, n * s.w, s.c}) content.samples = n * n * n;
+  check_voxels(file, content);
+  if (has_labels())
+    check_labels(file, content);
+  else
+    check_scalars(file, content.samples);
+  require(content.samples > 0, text("{} holds no sample", file.path().c_str()),
+          "remove the file or make it again");
+  check_sums(file, kind_.voxels, content.samples);
+  return content;
+}
+
+void Hdf5Dataset::check_voxels(Hdf5File& file, const Content& content) const {
   const char* const name = kind_.voxels.name;
   const auto type = file.type(name);
   require(type && format().accepts(*type),
@@ -230,7 +269,7 @@ void Hdf5Dataset::check_voxels(Hdf5File& file, std::int64_t samples) const {
                 "`halomesh convert`"
               : "all files of a data set must hold values of one type");
   const Extents found = file.extents(name);
-  const Shape& s = shape();
+  const auto& [samples, s] = content;
   const std::int64_t n = kind_.cuts;
   Extents sample{s.d, s.h, s.w, s.c};
   if (kind_.is_flat) sample = {s.d, s.w, s.c};
@@ -259,14 +298,14 @@ void Hdf5Dataset::check_scalars(Hdf5File& file, std::int64_t samples) const {
                         : fmt::format("set --targets {}", found.back()));
 }
 
-void Hdf5Dataset::check_labels(Hdf5File& file, std::int64_t samples) const {
+void Hdf5Dataset::check_labels(Hdf5File& file, const Content& content) const {
   const char* const name = kind_.labels.name;
   require(file.contains(name), text("{} has no labels {}", file.path().c_str(), name),
           "remove the file or make it again");
   require(file.type(name).has_value(),
           text("{}: {} does not hold numbers", file.path().c_str(), name),
           "labels must be integers: 0 for the first class");
-  const Shape& s = shape();
+  const auto& [samples, s] = content;
   Extents sample{s.d, s.h, s.w};
   if (kind_.is_flat) sample = {s.d, s.w};
   const Extents found = file.extents(name), expected = with_samples(sample, kind_, samples);

@@ -22,11 +22,13 @@ class Hdf5Dataset final : public Dataset {
  public:
   /// Collective over `comm`. Rank i % size checks the extents and types in file i. Throws the same
   /// Error on every rank if a file is not of `kind`, holds other values or has another sample size,
-  /// or if files of an archive are missing.
+  /// or if files of an archive are missing. With labels, a shape of spatial extents 0 admits
+  /// samples of any extents, which differ between files only.
   Hdf5Dataset(const Comm& comm, DatasetFiles files, const Hdf5Kind& kind, const Shape& shape,
               const TargetSpec& targets, SampleFormat format = SampleFormat::counts());
 
   std::int64_t size() const override { return index_.size(); }
+  Shape shape_of(std::int64_t sample) const override;
   std::string name(std::int64_t sample) const override;
   const std::filesystem::path& directory() const override { return files_.directory(); }
   const std::string& identity() const override { return identity_; }
@@ -39,15 +41,20 @@ class Hdf5Dataset final : public Dataset {
   /// What the labels are; only if has_labels().
   const SampleFormat& label_format() const { return *label_format_; }
   SampleIndex::Place place(std::int64_t sample) const;
-  /// The number of samples in a file; throws Error if their shape or type is wrong.
-  std::int64_t samples_in(Hdf5File& file) const;
+  /// The samples in a file; throws Error if their shape or type is wrong.
+  struct Content {
+    std::int64_t samples = 0;
+    Shape shape;  ///< of each
+  };
+  Content content_of(Hdf5File& file) const;
 
  private:
   std::vector<std::int64_t> scan(std::int64_t file) const;
   void index(FileScan& scanned);
-  void check_voxels(Hdf5File& file, std::int64_t samples) const;
+  Shape shape_in(Hdf5File& file) const;
+  void check_voxels(Hdf5File& file, const Content& content) const;
   void check_scalars(Hdf5File& file, std::int64_t samples) const;
-  void check_labels(Hdf5File& file, std::int64_t samples) const;
+  void check_labels(Hdf5File& file, const Content& content) const;
   void check_sums(Hdf5File& file, const Hdf5Tensor& tensor, std::int64_t samples) const;
 
   DatasetFiles files_;
@@ -55,6 +62,8 @@ class Hdf5Dataset final : public Dataset {
   std::optional<SampleFormat> label_format_;
   std::string identity_;
   SampleIndex index_;
+  bool any_extents_;
+  std::vector<Spatial> extents_;  // of the samples in each file, where they may differ
 };
 
 }  // namespace halomesh

@@ -6,12 +6,14 @@
 #include <utility>
 
 #include "error.hpp"
+#include "partition/samples/crops.hpp"
 #include "src/nn/transform.hpp"
 
 namespace halomesh {
 
-DirectLoader::DirectLoader(std::unique_ptr<SampleReader> reader, const BatchSpec& spec)
-    : reader_(std::move(reader)), spec_(spec) {
+DirectLoader::DirectLoader(std::unique_ptr<SampleReader> reader, const BatchSpec& spec,
+                           const Dataset* volumes, float padding)
+    : reader_(std::move(reader), padding), spec_(spec), volumes_(volumes) {
   const std::int64_t local = spec.local_batch;
   require(local > 0, text("a local batch of {} samples", local),
           "the global batch must be a multiple of the number of replicas");
@@ -98,16 +100,33 @@ void DirectLoader::read(const SampleUse& use, AnyView block, AnyView targets) {
   }
 }
 
+CropReader::Crop DirectLoader::crop_of(const SampleUse& use) const {
+  if (volumes_ == nullptr) return {use.sample, spec_.shape, {}};
+  const Shape shape = volumes_->shape_of(use.sample);
+  return {use.sample, shape,
+          use.origin.value_or(centred_origin(shape.spatial(), spec_.shape.spatial()))};
+}
+
 /// Reads the block as the sample's symmetry has it, and targets as they are in the file.
 void DirectLoader::read_input(const SampleUse& use, AnyView block, AnyView targets) {
+  const CropReader::Crop crop = crop_of(use);
   if (use.symmetry.is_identity() || block.span.empty()) {
-    reader_->read(use.sample, block, targets);
+    if (volumes_ == nullptr)
+      reader_.reader().read(use.sample, block, targets);
+    else
+      reader_.read(crop, block, targets);
     return;
   }
-  reader_->read_slabs(
-      use.sample, use.symmetry.source_of(block.span, spec_.shape),
-      [&](AnyConstView slab) { transform(slab, slab.span, use.symmetry, spec_.shape, block); },
-      targets);
+  const Box source = use.symmetry.source_of(block.span, spec_.shape);
+  const auto place = [&](AnyConstView slab) {
+    transform(slab, slab.span, use.symmetry, spec_.shape, block);
+  };
+  if (volumes_ == nullptr) {
+    reader_.reader().read_slabs(use.sample, source, place, targets);
+    return;
+  }
+  if (!CropReader::is_inside(crop, source)) reader_.pad(block);
+  reader_.read_slabs(crop, source, place, targets);
 }
 
 }  // namespace halomesh

@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "runtime/data/dataset.hpp"
+#include "runtime/data/crop_reader.hpp"
 #include "runtime/load/loader.hpp"
 #include "runtime/posix/background_task.hpp"
 
@@ -20,8 +20,11 @@ namespace halomesh {
 /// at once, so that no third block is needed.
 class DirectLoader final : public Loader {
  public:
-  /// With an empty box and no targets, nothing is read at all.
-  DirectLoader(std::unique_ptr<SampleReader> reader, const BatchSpec& spec);
+  /// With an empty box and no targets, nothing is read at all. With `volumes`, whose samples have
+  /// other extents than spec.shape, crops of that shape are read: see SampleUse::origin and, for
+  /// `padding`, CropReader. The data set must outlive the loader.
+  DirectLoader(std::unique_ptr<SampleReader> reader, const BatchSpec& spec,
+               const Dataset* volumes = nullptr, float padding = 0);
   /// Returns at the latest when the current sample has been read.
   ~DirectLoader() override;
 
@@ -40,10 +43,12 @@ class DirectLoader final : public Loader {
   void begin();
   void fill(Buffer& buffer);
   void read(const SampleUse& use, AnyView block, AnyView targets);
+  CropReader::Crop crop_of(const SampleUse& use) const;
   void read_input(const SampleUse& use, AnyView block, AnyView targets);
 
-  const std::unique_ptr<SampleReader> reader_;
+  CropReader reader_;
   const BatchSpec spec_;
+  const Dataset* const volumes_;
   std::deque<BatchSchedule> schedules_;
   std::int64_t step_ = 0;   // of the first schedule: the next one to begin
   std::int64_t begun_ = 0;  // steps; buffer (begun_ - 1) % 2 is the newest

@@ -11,17 +11,19 @@
 namespace halomesh {
 
 StageLoader::StageLoader(const ProcessMesh& mesh, StagedSample sample, StagedSplit split,
-                         const BatchSpec& spec, std::optional<StagedSample> labels)
+                         const BatchSpec& spec, std::optional<StagedSample> labels,
+                         const StagedCrops* crops)
     : mesh_(mesh),
       comm_(mesh.world().dup()),
       owners_(split.owners),
       targets_(std::move(split.targets)),
       spec_(spec),
       samples_(mesh, comm_, owners_, std::move(sample), std::move(split.file), spec.type, 0,
-               split.labels ? 2 : 1) {
+               split.labels ? 2 : 1, crops ? std::optional(crops->values) : std::nullopt,
+               crops ? crops->padding : 0) {
   if (split.labels)
     labels_.emplace(mesh, comm_, owners_, std::move(labels.value()), std::move(*split.labels),
-                    spec.target_type, 1, 2);
+                    spec.target_type, 1, 2, crops ? std::optional(crops->labels) : std::nullopt);
   require(spec.box == samples_.box(),
           text("the stage holds blocks {}, batches need {}", samples_.box(), spec.box));
   require(!labels_ || spec.targets == labels_->box(),

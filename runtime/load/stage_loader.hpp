@@ -19,6 +19,12 @@
 
 namespace halomesh {
 
+/// What the parts need of crops of samples with labels.
+struct StagedCrops {
+  CropBlocks values, labels;
+  float padding = 0;  ///< the value of voxels beyond a sample
+};
+
 /// Every rank knows the whole schedule, so that sends and receives match without negotiation. A
 /// sample's owner does not change; a replica that uses another's sample receives its blocks. What
 /// is done for each step, on the main thread and on the loader's own one, see StagedBlocks: samples
@@ -28,10 +34,11 @@ namespace halomesh {
 class StageLoader final : public Loader {
  public:
   /// Collective over mesh.world(), as is the destructor unless an exception unwinds. `sample`: what
-  /// each part keeps and needs of a sample; `labels`: of its labels, if the split has them. The
-  /// mesh must outlive this object.
+  /// each part keeps and needs of a sample; `labels`: of its labels, if the split has them;
+  /// `crops`: what they need of both instead. The mesh must outlive this object.
   StageLoader(const ProcessMesh& mesh, StagedSample sample, StagedSplit split,
-              const BatchSpec& spec, std::optional<StagedSample> labels = {});
+              const BatchSpec& spec, std::optional<StagedSample> labels = {},
+              const StagedCrops* crops = nullptr);
   ~StageLoader() override;
 
   void append(const BatchSchedule& schedule) override;

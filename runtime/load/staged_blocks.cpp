@@ -3,11 +3,15 @@
 #include "runtime/load/staged_blocks.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "error.hpp"
 #include "narrow.hpp"
+#include "partition/samples/crops.hpp"
+#include "partition/samples/sliding_windows.hpp"
 #include "partition/samples/tiles.hpp"
+#include "src/nn/loss.hpp"
 #include "src/nn/transform.hpp"
 
 namespace halomesh {
@@ -20,7 +24,8 @@ constexpr std::int64_t kSlabBytes = 512 * 1024, kSlabs = 16;
 
 StagedBlocks::StagedBlocks(const ProcessMesh& mesh, const Comm& comm, const SampleOwners& owners,
                            StagedSample sample, StageFile file, DataType type,
-                           std::int64_t first_tag, std::int64_t tag_step)
+                           std::int64_t first_tag, std::int64_t tag_step,
+                           std::optional<CropBlocks> crops, float padding)
     : mesh_(mesh),
       comm_(comm),
       owners_(owners),
@@ -28,7 +33,9 @@ StagedBlocks::StagedBlocks(const ProcessMesh& mesh, const Comm& comm, const Samp
       file_(std::move(file)),
       type_(type),
       first_tag_(first_tag),
-      tag_step_(tag_step) {
+      tag_step_(tag_step),
+      crops_(std::move(crops)),
+      padding_(padding) {
   const DataType stored = file_->type();
   require(type == stored || (stored == DataType::kInt16 && type == DataType::kFloat32),
           text("the stage holds values of {}, batches need {}", name_of(stored), name_of(type)),
@@ -38,7 +45,7 @@ StagedBlocks::StagedBlocks(const ProcessMesh& mesh, const Comm& comm, const Samp
   for (const Box& kept : sample_.blocks)
     slabs_.push_back(slabs_of(
         kept, compressed() ? std::min(kSlabBytes / size, kept.volume() / kSlabs) : kept.volume()));
-  sent_types_ = BoxTypes(box(), size);
+  sent_types_ = BoxTypes(kept(), size);
   // In units of stored values, of which two make a number of fp32 if they are counts.
   Box memory = box();
   memory.hi[kC] += memory.extent(kC) * (size_of(type) / size - 1);
@@ -49,8 +56,20 @@ int StagedBlocks::tag_of(std::int64_t place) const {
   return narrow<int>(first_tag_ + tag_step_ * place);
 }
 
-/// The transfers of a symmetry, derived at first use.
-const StagedBlocks::SendRecvList& StagedBlocks::list_of(const Symmetry& s) {
+Spatial StagedBlocks::origin_of(const SampleUse& use) const {
+  if (!crops_) return {};
+  return use.origin.value_or(centred_origin(sample_.shape.spatial(), crops_->shape.spatial()));
+}
+
+/// The transfers of a symmetry, derived at first use; those of a crop, valid until the next call.
+const StagedBlocks::SendRecvList& StagedBlocks::list_of(const SampleUse& use) {
+  const Symmetry& s = use.symmetry;
+  if (crops_) {
+    const Spatial origin = origin_of(use);
+    crop_list_ = {crop_transfers_to(mesh_.part(), sample_, *crops_, origin, s),
+                  crop_transfers_from(mesh_.part(), sample_, *crops_, origin, s)};
+    return crop_list_;
+  }
   const std::size_t number = (s.flip[0] ? 4U : 0U) + (s.flip[1] ? 2U : 0U) + (s.flip[2] ? 1U : 0U) +
                              8U * (3U * s.permutation[0] + s.permutation[1]);
   std::optional<SendRecvList>& known = lists_.at(number);
@@ -73,8 +92,32 @@ void StagedBlocks::for_each_message(const Box& box, const Symmetry& symmetry, Vi
     visit(box);
 }
 
+/// Gives a block of the batch the value of voxels beyond a sample where it has any.
+void StagedBlocks::pad(const SampleUse& use, std::int64_t place) const {
+  if (!crops_ || box().empty()) return;
+  const Box source = use.symmetry.source_of(box(), crops_->shape);
+  if (Box::whole(sample_.shape).contains(shifted(source, origin_of(use)))) return;
+  const AnyView block = block_at(place);
+  if (block.type == DataType::kUint8) {
+    std::memset(block.data, kOutsideLabel, static_cast<std::size_t>(block.sample_bytes()));
+  } else {
+    auto* const values = block.as<float>().data;
+    std::fill(values, values + block.span.volume(), padding_);
+  }
+}
+
+/// On the own thread: what a slab of a kept block has of a piece, to its image.
+void StagedBlocks::copy(AnyConstView slab, const Piece& piece) const {
+  const Box box = intersect(slab.span, piece.box);
+  slab.span = shifted_back(slab.span, piece.origin);
+  transform(slab, shifted_back(box, piece.origin), piece.symmetry, used_shape(),
+            block_at(piece.place));
+}
+
 void StagedBlocks::begin(const BatchSchedule& schedule, std::int64_t step, AnyView batch) {
   batch_ = batch;
+  sent_types_.forget_many();
+  received_types_.forget_many();
   local_.clear();
   to_send_.clear();
   uses_.clear();
@@ -85,7 +128,10 @@ void StagedBlocks::begin(const BatchSchedule& schedule, std::int64_t step, AnyVi
     std::int64_t place = 0;
     for (const SampleUse& use : schedule.taken(step, replica)) {
       BlockUse block{owners_.of(use.sample).slot, to_send_.size(), 0, local_.size(), 0};
-      if (replica == mesh_.replica()) take(use, place);
+      if (replica == mesh_.replica()) {
+        pad(use, place);
+        take(use, place);
+      }
       give(use, place++, replica);
       block.send_end = to_send_.size();
       block.local_end = local_.size();
@@ -102,12 +148,12 @@ void StagedBlocks::begin(const BatchSchedule& schedule, std::int64_t step, AnyVi
 /// Records which boxes of a sample this rank has itself, and posts receives for the rest.
 void StagedBlocks::take(const SampleUse& use, std::int64_t place) {
   const SampleOwners::Owner owner = owners_.of(use.sample);
-  for (const Transfer& t : list_of(use.symmetry).incoming) {
+  for (const Transfer& t : list_of(use).incoming) {
+    const Piece piece{place, t.box, use.symmetry, origin_of(use)};
     if (owner.replica == mesh_.replica() && t.src == mesh_.part())
-      local_.push_back({place, t.box, use.symmetry});
+      local_.push_back(piece);
     else
-      receive(t, narrow<int>(mesh_.shape().rank_of(owner.replica, t.src)),
-              {place, t.box, use.symmetry});
+      receive(t, narrow<int>(mesh_.shape().rank_of(owner.replica, t.src)), piece);
   }
 }
 
@@ -116,10 +162,10 @@ void StagedBlocks::receive(const Transfer& transfer, int from, const Piece& whol
   const AnyView block = block_at(whole.place);
   for (const Box& slab : slabs_[static_cast<std::size_t>(transfer.src)])
     for_each_message(intersect(slab, whole.box), whole.symmetry, [&](const Box& piece) {
-      const Box image = whole.symmetry.mapped(piece, sample_.shape);
+      const Box image = whole.symmetry.mapped(shifted_back(piece, whole.origin), used_shape());
       mpi_check(MPI_Irecv(block.begin_of(0, image), 1, received_types_.of(image), from,
                           tag_of(whole.place), comm_.handle(), receives_.add()));
-      arrivals_.push_back({whole.place, piece, whole.symmetry});
+      arrivals_.push_back({whole.place, piece, whole.symmetry, whole.origin});
       received_bytes_ += size_of(file_->type()) * piece.volume();
     });
 }
@@ -127,7 +173,7 @@ void StagedBlocks::receive(const Transfer& transfer, int from, const Piece& whol
 /// Records what this rank must send of a sample that `replica` takes.
 void StagedBlocks::give(const SampleUse& use, std::int64_t place, std::int64_t replica) {
   if (owners_.of(use.sample).replica != mesh_.replica()) return;
-  for (const Transfer& t : list_of(use.symmetry).outgoing)
+  for (const Transfer& t : list_of(use).outgoing)
     if (replica != mesh_.replica() || t.dst != mesh_.part())
       to_send_.push_back(
           {place, t.box, use.symmetry, narrow<int>(mesh_.shape().rank_of(replica, t.dst))});
@@ -167,9 +213,7 @@ void StagedBlocks::gather() {
       inflate(i);
       continue;
     }
-    for (std::size_t k = o.local; k < o.local_end; ++k)
-      transform(stored_block(o.slot), local_[k].box, local_[k].symmetry, sample_.shape,
-                block_at(local_[k].place));
+    for (std::size_t k = o.local; k < o.local_end; ++k) copy(stored_block(o.slot), local_[k]);
   }
 }
 
@@ -178,7 +222,7 @@ void StagedBlocks::inflate(std::size_t use) {
   const BlockUse& o = uses_[use];
   const std::int64_t size = size_of(file_->type());
   ring_->reserve(size * own_slabs().front().volume());
-  codec_.begin(file_->stored(o.slot), box().volume(), size);
+  codec_.begin(file_->stored(o.slot), kept().volume(), size);
   for (std::size_t l = 0; l < own_slabs().size(); ++l) {
     const auto taken = ring_->take();
     if (!taken) return;
@@ -187,9 +231,7 @@ void StagedBlocks::inflate(std::size_t use) {
     slab.number = l;
     codec_.next(slab.values.span().first(static_cast<std::size_t>(size * own_slabs()[l].volume())));
     for (std::size_t k = o.local; k < o.local_end; ++k)
-      transform(AnyConstView{slab.values.data(), file_->type(), own_slabs()[l], 1},
-                intersect(own_slabs()[l], local_[k].box), local_[k].symmetry, sample_.shape,
-                block_at(local_[k].place));
+      copy({slab.values.data(), file_->type(), own_slabs()[l], 1}, local_[k]);
     if (o.send < o.send_end)
       ring_->hand_on(*taken);
     else
@@ -218,8 +260,8 @@ bool StagedBlocks::choose_arrived() {
 void StagedBlocks::place() {
   for (const int index : placing_) {
     const Piece& a = arrivals_[static_cast<std::size_t>(index)];
-    transform_in_place(block_at(a.place), file_->type(), a.box, a.symmetry, sample_.shape,
-                       tile_.span());
+    transform_in_place(block_at(a.place), file_->type(), shifted_back(a.box, a.origin), a.symmetry,
+                       used_shape(), tile_.span());
   }
   placing_.clear();
 }

@@ -39,16 +39,19 @@ class StagedBlocks {
   /// `sample`: what each part keeps and needs; `file` keeps this part's blocks; `type`: of the
   /// batch, that of the file or, for int16 counts, fp32. Messages have the tags first_tag +
   /// tag_step * place, of a place in the batch. Mesh, communicator (of the mesh's world) and owners
-  /// must outlive this object. Local.
+  /// must outlive this object. With `crops`, parts need blocks of crops (see SampleUse::origin),
+  /// and fp32 values beyond a sample are `padding`, labels kOutsideLabel. Local.
   StagedBlocks(const ProcessMesh& mesh, const Comm& comm, const SampleOwners& owners,
                StagedSample sample, StageFile file, DataType type, std::int64_t first_tag,
-               std::int64_t tag_step);
+               std::int64_t tag_step, std::optional<CropBlocks> crops = {}, float padding = 0);
   StagedBlocks(const StagedBlocks&) = delete;
   StagedBlocks& operator=(const StagedBlocks&) = delete;
   ~StagedBlocks() = default;
 
-  /// This part's block.
-  const Box& box() const { return sample_.blocks[static_cast<std::size_t>(mesh_.part())]; }
+  /// The block that this part needs.
+  const Box& box() const {
+    return crops_ ? crops_->needed[static_cast<std::size_t>(mesh_.part())] : kept();
+  }
   bool compressed() const { return file_->codec() != StageCodec::kNone; }
   std::int64_t received_bytes() const { return received_bytes_; }
 
@@ -72,11 +75,13 @@ class StagedBlocks {
   struct SendRecvList {
     std::vector<Transfer> incoming, outgoing;
   };
-  /// Boxes are of the sample; `place` is a place in the batch of the receiver.
+  /// Boxes are of the sample; `place` is a place in the batch of the receiver, `origin` that of the
+  /// crop.
   struct Piece {
     std::int64_t place = 0;
     Box box;
     Symmetry symmetry;
+    Spatial origin{};
   };
   struct Send {
     std::int64_t place = 0;
@@ -90,7 +95,13 @@ class StagedBlocks {
     std::size_t send = 0, send_end = 0, local = 0, local_end = 0;
   };
 
-  const SendRecvList& list_of(const Symmetry& symmetry);
+  const SendRecvList& list_of(const SampleUse& use);
+  Spatial origin_of(const SampleUse& use) const;
+  void pad(const SampleUse& use, std::int64_t place) const;
+  void copy(AnyConstView slab, const Piece& piece) const;
+  /// The block that this part keeps.
+  const Box& kept() const { return sample_.blocks[static_cast<std::size_t>(mesh_.part())]; }
+  const Shape& used_shape() const { return crops_ ? crops_->shape : sample_.shape; }
   void take(const SampleUse& use, std::int64_t place);
   void receive(const Transfer& transfer, int from, const Piece& whole);
   void give(const SampleUse& use, std::int64_t place, std::int64_t replica);
@@ -106,7 +117,7 @@ class StagedBlocks {
     return slabs_[static_cast<std::size_t>(mesh_.part())];
   }
   AnyConstView stored_block(std::int64_t slot) const {
-    return {file_->stored(slot).data(), file_->type(), box(), 1};
+    return {file_->stored(slot).data(), file_->type(), kept(), 1};
   }
   AnyView block_at(std::int64_t place) const {
     return {batch_.data + place * batch_.sample_bytes(), batch_.type, batch_.span, 1};
@@ -120,7 +131,10 @@ class StagedBlocks {
   InFlight<StageFile> file_;
   DataType type_;
   std::int64_t first_tag_, tag_step_;
+  std::optional<CropBlocks> crops_;
+  float padding_;
   std::array<std::optional<SendRecvList>, 72> lists_;  // by the number of a symmetry; see list_of()
+  SendRecvList crop_list_;                             // of one use
 
   AnyView batch_;
   std::vector<Piece> local_;

@@ -9,7 +9,9 @@
 
 #include "partition/model_geometry.hpp"
 #include "runtime/data/dataset.hpp"
+#include "runtime/load/crop_options.hpp"
 #include "runtime/load/loader.hpp"
+#include "runtime/load/stage_loader.hpp"
 #include "runtime/mpi/process_mesh.hpp"
 #include "runtime/stage/stager.hpp"
 
@@ -19,6 +21,7 @@ namespace halomesh {
 struct InputSplit {
   const Dataset* data = nullptr;
   SampleOrder order;
+  const CropOptions* crops = nullptr;  ///< null: samples have the extents of the network's input
 };
 
 /// The loaders of one run. The data sets and the mesh must outlive it.
@@ -51,7 +54,11 @@ class TrainingInput {
 
  private:
   BatchSpec spec(const InputSplit& split) const;
-  std::optional<StagedSample> label_blocks() const;
+  std::unique_ptr<Loader> direct_loader(const InputSplit& split) const;
+  std::vector<Box> label_blocks() const;
+  StagedSample staged_sample() const;
+  std::optional<StagedSample> staged_labels() const;
+  std::optional<StagedCrops> staged_crops() const;
 
   const ProcessMesh& mesh_;
   StagedSample sample_;

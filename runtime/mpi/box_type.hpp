@@ -66,8 +66,15 @@ class BoxTypes {
       known = types_.emplace(corner.hi, BoxType(span_, corner, element_bytes_)).first;
     return known->second.get();
   }
+  /// Drops them if there are many, as boxes of random extents make. Not while a message of the
+  /// returned types is still to be started.
+  void forget_many() {
+    if (types_.size() > kMany) types_.clear();
+  }
 
  private:
+  static constexpr std::size_t kMany = 1024;
+
   Box span_;
   std::int64_t element_bytes_ = 0;
   std::map<std::array<std::int64_t, 4>, BoxType> types_;

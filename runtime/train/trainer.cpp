@@ -13,6 +13,8 @@
 #include "joined.hpp"
 #include "narrow.hpp"
 #include "partition/samples/passes.hpp"
+#include "runtime/load/foreground_scan.hpp"
+#include "runtime/train/window_evaluator.hpp"
 #include "src/nn/optimizers/registry.hpp"
 
 namespace halomesh {
@@ -23,12 +25,29 @@ double clip_norm_of(const TrainerOptions& options, const Optimizer& optimizer) {
 }
 
 /// Throws Error unless `loss` judges such data.
-void check_targets(const Dataset& data, const Loss& loss) {
-  require(data.target_shape() == loss.target_shape() && data.target_type() == loss.target_type(),
+void check_targets(const Dataset& data, const Loss& loss, bool cropped) {
+  const bool fits = cropped || data.target_shape() == loss.target_shape();
+  require(fits && data.target_type() == loss.target_type(),
           text("{} has targets {} of {}, the loss needs {} of {}", data.directory().c_str(),
                data.target_shape(), name_of(data.target_type()), loss.target_shape(),
                name_of(loss.target_type())),
           "use data whose targets fit the network's output");
+}
+
+/// Throws Error for the first sample that is smaller than the input and may not be padded. Returns
+/// whether any is smaller.
+bool any_is_smaller(const Dataset& data, const Shape& input, const CropOptions& crops) {
+  bool any = false;
+  for (std::int64_t sample = 0; sample < data.size(); ++sample) {
+    const Shape shape = data.shape_of(sample);
+    const bool smaller = shape.d < input.d || shape.h < input.h || shape.w < input.w;
+    require(!smaller || crops.padding,
+            text("sample {} of {} has {}, the network reads {}", data.name(sample),
+                 data.directory().c_str(), shape, input),
+            "give --pad with the value of voxels beyond a sample, or a smaller --input");
+    any = any || smaller;
+  }
+  return any;
 }
 
 bool is_first_node(const Comm& world, const Comm& node) {
@@ -73,9 +92,12 @@ Trainer::Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geo
                 phases_.trace(), options_.reduction,
                 {options_.accumulate, clip_norm_of(options_, *optimizer_), options_.payload,
                  options_.reproducible}),
+      train_(train),
+      validation_(options_.evaluate_every > 0 ? validation : nullptr),
       input_(mesh, geometry, model.input_type(), loss.target_box(executor().output().span),
-             {&train, pass_order_},
-             {options_.evaluate_every > 0 ? validation : nullptr, validation_order_},
+             {&train, pass_order_, options_.crops ? &*options_.crops : nullptr},
+             {options_.crops && options_.crops->random ? nullptr : validation_, validation_order_,
+              options_.crops ? &*options_.crops : nullptr},
              options_.stage),
       mllog_(options_.mllog != nullptr ? *options_.mllog : no_mllog_),
       stop_answered_(mesh.node()),
@@ -88,10 +110,14 @@ Trainer::Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geo
                   options_.wall_limit_s) {
   require(parameters.state_names() == states_of(options_),
           "the parameters were made for another optimizer than " + options_.optimizer.name);
-  check_targets(train, loss);
-  if (validation != nullptr) check_targets(*validation, loss);
+  for (const Dataset* data : {&train, validation}) {
+    if (data == nullptr) continue;
+    check_targets(*data, loss, options_.crops.has_value());
+    if (options_.crops && any_is_smaller(*data, model.input(), *options_.crops))
+      loss.expect_padding();
+  }
   if (options_.timeline != nullptr) phases_.trace()->send_to(&options_.timeline->recorder());
-  if (options_.augment) draw_.emplace(options_.seed, train.shape());
+  if (options_.augment) draw_.emplace(options_.seed, model.input());
   if (order_.training_steps() == 0)
     throw UsageError(fmt::format("the {} training samples of {} do not fill one batch of {}",
                                  train.size(), train.directory().c_str(), options_.global_batch),
@@ -114,6 +140,12 @@ Settings recorded_settings(const TrainerOptions& options, const SampleOrder& ord
                             ? fmt::format("local of {} replicas", order.replicas)
                             : "global";
   settings["augment"] = options.augment ? "on" : "off";
+  if (options.crops && options.crops->random) {
+    settings["patches"] = "random";
+    settings["foreground"] = fmt::format("{}", options.crops->foreground);
+  }
+  if (options.crops && options.crops->padding)
+    settings["pad"] = fmt::format("{}", *options.crops->padding);
   settings["training-samples"] = fmt::format("{}", order.samples);
   settings["optimizer"] = options.optimizer.name;
   const auto optimizer = make_optimizer(options.optimizer);
@@ -225,8 +257,21 @@ void Trainer::append_epochs() {
     const bool wanted = options_.epochs == 0 || appended_epochs_ < options_.epochs;
     if (!wanted) break;
     const std::int64_t first = appended_epochs_ == current ? step_ % per_epoch : 0;
-    const BatchSchedule steps = order_.training(appended_epochs_, first, draw_ ? &*draw_ : nullptr);
+    BatchSchedule steps = order_.training(appended_epochs_, first, draw_ ? &*draw_ : nullptr);
+    place_crops(appended_epochs_, steps);
     input_.training().append(in_passes(steps, options_.accumulate));
+  }
+}
+
+void Trainer::place_crops(std::int64_t epoch, BatchSchedule& steps) const {
+  if (!options_.crops || !options_.crops->random) return;
+  const CropDraw draw(options_.seed, geometry_.tensors().front().shape.spatial(),
+                      options_.crops->foreground);
+  for (SampleUse& use : steps.uses) {
+    const Spatial extents = train_.shape_of(use.sample).spatial();
+    use.origin = foreground_.empty() ? draw(epoch, use.sample, extents)
+                                     : draw(epoch, use.sample, extents,
+                                            foreground_[static_cast<std::size_t>(use.sample)]);
   }
 }
 
@@ -276,12 +321,27 @@ void Trainer::after_step(const StepSums& sums, double seconds) {
   progress_.update(step_, fmt::format("epoch {}  loss {:g}", epoch + 1, recent_loss_));
 }
 
+Evaluation Trainer::evaluation() {
+  const auto must_stop = [this] { return signals_.requested(); };
+  if (!options_.crops || !options_.crops->random)
+    return evaluate(mesh_, training_.executor(), input_.validation(), loss_, validation_order_, {},
+                    must_stop, options_.reproducible);
+  return evaluate_windows(mesh_, training_.executor(), geometry_.tensors().back().owned,
+                          options_.make_loss,
+                          {.data = validation_,
+                           .window = geometry_.tensors().front().shape.spatial(),
+                           .placement = {.overlap = options_.crops->overlap,
+                                         .may_pad = options_.crops->padding.has_value()},
+                           .padding = options_.crops->padding.value_or(0),
+                           .local_batch = validation_order_.local_batch,
+                           .type = validation_->format().type()},
+                          {}, must_stop);
+}
+
 bool Trainer::evaluate_now(std::int64_t epoch) {
   const TraceScope scope(phases_.trace(), Phase::kEvaluation);
   mllog_.eval_start(epoch);
-  const Evaluation evaluation = evaluate(
-      mesh_, training_.executor(), input_.validation(), loss_, validation_order_, {},
-      [this] { return signals_.requested(); }, options_.reproducible);
+  const Evaluation evaluation = this->evaluation();
   if (evaluation.stopped) return false;
   mllog_.eval_stop(epoch);
   if (step_ > 0 && step_ % steps_per_epoch() == 0) mllog_.epoch_stop(epoch);
@@ -416,6 +476,10 @@ void Trainer::open_logs() {
 }
 
 bool Trainer::open_input() {
+  if (options_.crops && options_.crops->random && options_.crops->foreground > 0) {
+    foreground_ = scan_foreground(mesh_.world(), train_, [this] { return must_stop(); });
+    if (foreground_.empty()) return false;
+  }
   if (options_.staged != nullptr) {
     input_.open_staged(std::move(*options_.staged));
     return true;

@@ -5,11 +5,13 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "partition/samples/crops.hpp"
 #include "partition/samples/sample_order.hpp"
 #include "runtime/data/dataset.hpp"
 #include "runtime/load/training_input.hpp"
@@ -38,6 +40,9 @@ struct TrainerOptions {
   std::uint64_t seed = 0;
   Shuffle shuffle = Shuffle::kGlobal;
   bool augment = false;  ///< transform training samples by symmetries that preserve their shape
+  std::optional<CropOptions> crops;  ///< none: samples have the extents of the network's input
+  /// The loss for samples of other extents than the input; needed for random crops.
+  std::function<std::unique_ptr<Loss>(const Shape& output)> make_loss;
   std::optional<StageOptions> stage;  ///< none: samples are read from the data set every time
   StagedSplits* staged = nullptr;     ///< a stage made before, which run() takes; null: none
   OptimizerOptions optimizer;
@@ -147,6 +152,8 @@ class Trainer {
   void after_step(const StepSums& sums, double seconds);
   bool finish_epoch();                    // false when its evaluation was stopped
   bool evaluate_now(std::int64_t epoch);  // the same
+  Evaluation evaluation();
+  void place_crops(std::int64_t epoch, BatchSchedule& steps) const;
   void save();
   StepCounts counts();
   void log_phases();
@@ -162,7 +169,9 @@ class Trainer {
   std::unique_ptr<Optimizer> optimizer_;
   PhaseRecord phases_;
   TrainingStep training_;
-  std::optional<SymmetryDraw> draw_;  // how training samples are transformed
+  std::optional<SymmetryDraw> draw_;    // how training samples are transformed
+  const Dataset &train_, *validation_;  // the latter may be null
+  std::vector<Foreground> foreground_;  // of each training sample; empty where it is not needed
   TrainingInput input_;
   MetricsLog metrics_;
   MlperfLog no_mllog_;

@@ -9,7 +9,6 @@
 #include "error.hpp"
 #include "narrow.hpp"
 #include "partition/partition.hpp"
-#include "runtime/data/window_reader.hpp"
 #include "runtime/load/direct_loader.hpp"
 #include "runtime/mpi/in_flight.hpp"
 #include "runtime/mpi/nonblocking_any.hpp"
@@ -38,7 +37,6 @@ class SlabSums {
     const Range planes = block_range(volume_.hi[kD], mesh_.world().size(), rank);
     return with_d_range(volume_, planes.lo, planes.hi);
   }
-  void clear() { std::fill(sums_.begin(), sums_.end(), 0.0F); }
   /// `output`: of this rank's windows, one sample each. All ranks call this in the same order.
   void add(const WindowsOfStep& step, ConstView output);
   /// Divides by the sums of the weights.
@@ -166,88 +164,143 @@ View SlabSums::average() {
 }
 
 /// The windows of one volume, in their order.
-BatchSchedule schedule_of(std::int64_t volume, std::int64_t windows, std::int64_t replicas,
+BatchSchedule schedule_of(std::int64_t volume, const SlidingWindows& windows, std::int64_t replicas,
                           std::int64_t local_batch) {
   const std::int64_t batch = replicas * local_batch;
-  BatchSchedule schedule{(windows + batch - 1) / batch, replicas, local_batch, {}};
-  for (std::int64_t k = 0; k < windows; ++k) schedule.uses.push_back({volume * windows + k, {}});
+  BatchSchedule schedule{(windows.size() + batch - 1) / batch, replicas, local_batch, {}};
+  for (std::int64_t k = 0; k < windows.size(); ++k)
+    schedule.uses.push_back({volume, {}, windows.origin(k)});
   return schedule;
+}
+
+/// Evaluates one volume after the other.
+class WindowEvaluation {
+ public:
+  WindowEvaluation(const ProcessMesh& mesh, Executor& executor,
+                   const std::vector<Box>& output_blocks, const WindowedVolumes& volumes)
+      : mesh_(mesh),
+        executor_(executor),
+        output_blocks_(output_blocks),
+        volumes_(volumes),
+        data_(*volumes.data),
+        loader_(
+            data_.reader(),
+            {.shape = {data_.shape().c, volumes.window[0], volumes.window[1], volumes.window[2]},
+             .box = executor.input_span(),
+             .targets = {},
+             .local_batch = volumes.local_batch,
+             .type = volumes.type,
+             .replica = mesh.replica()},
+            volumes.data, volumes.padding),
+        labels_(data_.reader()),
+        world_sums_(mesh.world()),
+        stop_(mesh.world()) {
+    append(0);
+    executor_.load_parameters();
+  }
+
+  /// Adds a volume's terms on rank 0; false when it was stopped.
+  bool add(std::int64_t volume, Loss& loss, const PredictionSink& sink,
+           const std::function<bool()>& must_stop, std::vector<double>& terms);
+
+ private:
+  SlidingWindows windows_of(std::int64_t volume) const {
+    return {data_.shape_of(volume).spatial(), volumes_.window, volumes_.placement};
+  }
+  void append(std::int64_t volume) {
+    if (volume < data_.size())
+      loader_.append(
+          schedule_of(volume, windows_of(volume), mesh_.shape().replicas, volumes_.local_batch));
+  }
+  bool predict(const SlidingWindows& windows, const std::function<bool()>& must_stop,
+               SlabSums& sums);
+
+  const ProcessMesh& mesh_;
+  Executor& executor_;
+  const std::vector<Box>& output_blocks_;
+  const WindowedVolumes& volumes_;
+  const Dataset& data_;
+  DirectLoader loader_;
+  std::unique_ptr<SampleReader> labels_;
+  PartSums world_sums_;
+  NonblockingAny stop_;
+  std::int64_t step_ = 0;
+};
+
+/// Runs the network on all windows of a volume; false when it was stopped.
+bool WindowEvaluation::predict(const SlidingWindows& windows,
+                               const std::function<bool()>& must_stop, SlabSums& sums) {
+  const std::function<void()> poll = [&] {
+    executor_.progress();
+    loader_.progress();
+    stop_.progress();
+  };
+  const std::int64_t batch = mesh_.shape().replicas * volumes_.local_batch;
+  for (std::int64_t first = 0; first < windows.size(); first += batch, ++step_) {
+    if (stop_.take_result()) return false;
+    if (must_stop) stop_.start(must_stop());
+    const Batch& input = loader_.next();
+    const Pass pass{false, 0, step_, mesh_.replica() * volumes_.local_batch, &poll};
+    executor_.forward(pass, input_view(input, executor_.input_span(), volumes_.local_batch));
+    sums.add({first, std::min(first + batch, windows.size()), volumes_.local_batch},
+             samples_of(executor_.output(), 0, input.count));
+  }
+  return true;
+}
+
+bool WindowEvaluation::add(std::int64_t volume, Loss& loss, const PredictionSink& sink,
+                           const std::function<bool()>& must_stop, std::vector<double>& terms) {
+  append(volume + 1);
+  const SlidingWindows windows = windows_of(volume);
+  Shape output_shape = data_.shape_of(volume);
+  output_shape.c = executor_.output_shape().c;
+  SlabSums sums(mesh_, windows, output_blocks_, output_shape);
+  if (!predict(windows, must_stop, sums)) return false;
+  const Box slab = sums.slab(mesh_.world().rank());
+  Box slab_of_labels = slab;
+  slab_of_labels.hi[kC] = slab.empty() ? 0 : 1;
+  std::vector<std::uint8_t> labels(static_cast<std::size_t>(slab_of_labels.volume()));
+  const TensorView<std::uint8_t> targets{labels.data(), slab_of_labels, 1};
+  std::vector<double> of_sample(loss.sums_per_sample());
+  const ConstView output = sums.average();
+  if (!slab.empty()) {
+    labels_->read(volume, {}, targets);
+    loss.add_sums(output, AnyConstView(targets), of_sample);
+    const std::array<std::int64_t, 1> number{volume};
+    if (sink) sink(number, output, AnyConstView(targets));
+  }
+  world_sums_.sum(of_sample);
+  terms.resize(of_sample.size());
+  if (mesh_.world().rank() > 0) return true;
+  loss.conclude(of_sample);
+  for (std::size_t k = 0; k < terms.size(); ++k) terms[k] += of_sample[k];
+  return true;
 }
 
 }  // namespace
 
 Evaluation evaluate_windows(const ProcessMesh& mesh, Executor& executor,
-                            const std::vector<Box>& output_blocks, Loss& loss,
+                            const std::vector<Box>& output_blocks,
+                            const std::function<std::unique_ptr<Loss>(const Shape&)>& make_loss,
                             const WindowedVolumes& volumes, const PredictionSink& sink,
                             const std::function<bool()>& must_stop) {
   const double begin = MPI_Wtime();
   const Dataset& data = *volumes.data;
-  const SlidingWindows& windows = *volumes.windows;
-  std::vector<Spatial> origins;
-  for (std::int64_t k = 0; k < windows.size(); ++k) origins.push_back(windows.origin(k));
-  DirectLoader loader(
-      std::make_unique<WindowReader>(data.reader(), data.shape(), origins, volumes.padding),
-      {.shape = data.shape(),
-       .box = executor.input_span(),
-       .targets = {},
-       .local_batch = volumes.local_batch,
-       .type = volumes.type,
-       .replica = mesh.replica()});
-  const auto append = [&](std::int64_t volume) {
-    if (volume < data.size())
-      loader.append(
-          schedule_of(volume, windows.size(), mesh.shape().replicas, volumes.local_batch));
-  };
-  append(0);
-  executor.load_parameters();
-  Shape output_shape = data.shape();
-  output_shape.c = executor.output_shape().c;
-  SlabSums sums(mesh, windows, output_blocks, output_shape);
-  const Box slab = sums.slab(mesh.world().rank());
-  Box slab_of_labels = slab;
-  slab_of_labels.hi[kC] = slab.empty() ? 0 : 1;
-  const auto label_reader = data.reader();
-  std::vector<std::uint8_t> labels(static_cast<std::size_t>(slab_of_labels.volume()));
-  const TensorView<std::uint8_t> targets{labels.data(), slab_of_labels, 1};
-  std::vector<double> of_sample(loss.sums_per_sample()), terms(of_sample.size());
-  PartSums world_sums(mesh.world());
-  NonblockingAny stop(mesh.world());
-  const std::function<void()> poll = [&] {
-    executor.progress();
-    loader.progress();
-    stop.progress();
-  };
-  const std::int64_t batch = mesh.shape().replicas * volumes.local_batch;
-  for (std::int64_t volume = 0, step = 0; volume < data.size(); ++volume) {
-    append(volume + 1);
-    sums.clear();
-    for (std::int64_t first = 0; first < windows.size(); first += batch, ++step) {
-      if (stop.take_result()) return {0, 0, 0, MPI_Wtime() - begin, true};
-      if (must_stop) stop.start(must_stop());
-      const Batch& input = loader.next();
-      const Pass pass{false, 0, step, mesh.replica() * volumes.local_batch, &poll};
-      executor.forward(pass, input_view(input, executor.input_span(), volumes.local_batch));
-      sums.add({first, std::min(first + batch, windows.size()), volumes.local_batch},
-               samples_of(executor.output(), 0, input.count));
-    }
-    const ConstView output = sums.average();
-    std::fill(of_sample.begin(), of_sample.end(), 0.0);
-    if (!slab.empty()) {
-      label_reader->read(volume, {}, targets);
-      loss.add_sums(output, AnyConstView(targets), of_sample);
-      const std::array<std::int64_t, 1> number{volume};
-      if (sink) sink(number, output, AnyConstView(targets));
-    }
-    world_sums.sum(of_sample);
-    if (mesh.world().rank() > 0) continue;
-    loss.conclude(of_sample);
-    for (std::size_t k = 0; k < terms.size(); ++k) terms[k] += of_sample[k];
+  WindowEvaluation evaluation(mesh, executor, output_blocks, volumes);
+  std::unique_ptr<Loss> loss;
+  std::vector<double> terms;
+  for (std::int64_t volume = 0; volume < data.size(); ++volume) {
+    Shape output = data.shape_of(volume);
+    output.c = executor.output_shape().c;
+    loss = make_loss(output);
+    if (!evaluation.add(volume, *loss, sink, must_stop, terms))
+      return {0, 0, 0, MPI_Wtime() - begin, true};
   }
   mesh.world().sum(terms);
-  const Quality quality = loss.quality(terms);
+  const Quality quality = loss->quality(terms);
   const double seconds = mesh.world().max(MPI_Wtime() - begin);
   return {quality.loss, quality.score,   quality.samples, seconds,
-          false,        quality.targets, quality.classes, loss.score()};
+          false,        quality.targets, quality.classes, loss->score()};
 }
 
 }  // namespace halomesh

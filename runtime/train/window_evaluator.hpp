@@ -18,7 +18,8 @@ namespace halomesh {
 /// The volumes of a data set, and how windows of the executor's input extents cover them.
 struct WindowedVolumes {
   const Dataset* data = nullptr;
-  const SlidingWindows* windows = nullptr;
+  Spatial window{};
+  WindowPlacement placement{};
   float padding = 0;                   ///< the value of voxels outside of a volume
   std::int64_t local_batch = 1;        ///< windows at a time on a replica
   DataType type = DataType::kFloat32;  ///< that the network reads
@@ -27,11 +28,12 @@ struct WindowedVolumes {
 /// As evaluate(), with the output of a volume averaged over windows. All replicas share the windows
 /// of each volume; each rank owns a slab of whole planes of it, to which the parts of all replicas
 /// send what they compute, and adds what it gets in the order of the windows: the result does not
-/// depend on the mesh but for what the network computes. `loss`: for outputs of the extents of a
-/// volume. `sink` gets the averaged output of a slab, on ranks that have one. Collective over
-/// mesh.world().
+/// depend on the mesh but for what the network computes. `make_loss`: for
+/// outputs of the shape of a volume's. `sink` gets the averaged output of a slab, on ranks that
+/// have one. Collective over mesh.world().
 Evaluation evaluate_windows(const ProcessMesh& mesh, Executor& executor,
-                            const std::vector<Box>& output_blocks, Loss& loss,
+                            const std::vector<Box>& output_blocks,
+                            const std::function<std::unique_ptr<Loss>(const Shape&)>& make_loss,
                             const WindowedVolumes& volumes, const PredictionSink& sink = {},
                             const std::function<bool()>& must_stop = {});
 

@@ -14,6 +14,9 @@
 
 namespace halomesh {
 
+/// The label of voxels that lie beyond their sample, which has been padded.
+inline constexpr std::uint8_t kOutsideLabel = 255;
+
 /// The quality of predictions over samples.
 struct Quality {
   double loss = 0;  ///< mean over samples
@@ -45,6 +48,11 @@ class Loss {
   /// The box of the targets that belong to the box `output`. Throws Error where the loss cannot be
   /// computed from such boxes.
   virtual Box target_box(const Box& output) const = 0;
+
+  /// Announces that samples may be padded: targets of kOutsideLabel then count for nothing, and
+  /// what is a mean over voxels is one over all others of a sample. Throws Error where the loss
+  /// cannot.
+  virtual void expect_padding();
 
   virtual std::size_t sums_per_sample() const = 0;
   /// Adds the terms of a block of each sample to its sums, one sample after the other. Throws Error

@@ -7,6 +7,8 @@
 
 #include <vector>
 
+#include "partition/samples/crops.hpp"
+#include "partition/samples/sliding_windows.hpp"
 #include "runtime/data/archive.hpp"
 #include "runtime/data/open_dataset.hpp"
 #include "src/nn/layers/convolution.hpp"
@@ -21,6 +23,9 @@ namespace {
 
 const Shape kInput{2, 9, 6, 6};
 constexpr std::int64_t kSamples = 5, kClasses = 3;
+/// Crops, which reach beyond the samples along h.
+const Shape kCrop{2, 6, 8, 4};
+constexpr float kPadding = -7;
 
 float value(std::int64_t sample, std::int64_t at) {
   return 0.5F * static_cast<float>((sample * 977 + at * 13) % 4001) - 900.0F;
@@ -48,17 +53,20 @@ void write_archive(const std::filesystem::path& directory) {
   writer.commit();
 }
 
-/// Values and labels of a batch that differ from the formula.
-std::int64_t different(const Batch& batch, std::span<const SampleUse> uses) {
+/// Values and labels of a batch that differ from the formula; `shape`: of the inputs.
+std::int64_t different(const Batch& batch, std::span<const SampleUse> uses, const Shape& shape) {
   std::int64_t count = 0;
   const auto each = [&](const Box& box, std::size_t i, const auto& check) {
     for (std::int64_t d = box.lo[kD]; d < box.hi[kD]; ++d)
       for (std::int64_t h = box.lo[kH]; h < box.hi[kH]; ++h)
         for (std::int64_t w = box.lo[kW]; w < box.hi[kW]; ++w) {
-          const Box from =
-              uses[i].symmetry.source_of({{0, d, h, w}, {1, d + 1, h + 1, w + 1}}, kInput);
+          Box from = uses[i].symmetry.source_of({{0, d, h, w}, {1, d + 1, h + 1, w + 1}}, shape);
+          if (shape != kInput)
+            from = shifted(
+                from, uses[i].origin.value_or(centred_origin(kInput.spatial(), shape.spatial())));
+          const bool inside = Box::whole(kInput).contains(from);
           const std::int64_t pixel =
-              (from.lo[kD] * kInput.h + from.lo[kH]) * kInput.w + from.lo[kW];
+              inside ? (from.lo[kD] * kInput.h + from.lo[kH]) * kInput.w + from.lo[kW] : -1;
           for (std::int64_t c = box.lo[kC]; c < box.hi[kC]; ++c)
             count += check(static_cast<std::int64_t>(i), c, d, h, w, pixel) ? 0 : 1;
         }
@@ -68,20 +76,21 @@ std::int64_t different(const Batch& batch, std::span<const SampleUse> uses) {
   for (std::size_t i = 0; i < uses.size(); ++i) {
     const std::int64_t sample = uses[i].sample;
     each(values.span, i, [&](auto n, auto c, auto d, auto h, auto w, std::int64_t pixel) {
-      return values.at(n, c, d, h, w) == value(sample, pixel * kInput.c + c);
+      const float expected = pixel < 0 ? kPadding : value(sample, pixel * kInput.c + c);
+      return values.at(n, c, d, h, w) == expected;
     });
     each(labels.span, i, [&](auto n, auto c, auto d, auto h, auto w, std::int64_t pixel) {
-      return labels.at(n, c, d, h, w) == label(sample, pixel);
+      return labels.at(n, c, d, h, w) == (pixel < 0 ? kOutsideLabel : label(sample, pixel));
     });
   }
   return count;
 }
 
-/// How a run gets its data; no codec: from files.
+/// How a run gets its data; no codec: from files. `shape`: of the inputs.
 void check_input(const Comm& comm, const PartGrid& grid, const std::filesystem::path& directory,
-                 std::optional<StageCodec> codec, Findings& findings) {
+                 std::optional<StageCodec> codec, const Shape& shape, Findings& findings) {
   const ProcessMesh mesh(comm, {comm.size() / grid.count(), grid});
-  Model model(kInput);
+  Model model(shape);
   ConvolutionOptions options;
   options.filters = kClasses;
   options.window = WindowOptions::cube(3, 1, PaddingKind::kSame);
@@ -93,18 +102,24 @@ void check_input(const Comm& comm, const PartGrid& grid, const std::filesystem::
   const auto part = static_cast<std::size_t>(mesh.part());
   std::optional<StageOptions> stage;
   if (codec) stage = StageOptions{directory / "stage", *codec, false};
+  const CropOptions crops{.random = true, .padding = kPadding};
   TrainingInput input(mesh, geometry, DataType::kFloat32,
-                      loss.target_box(geometry.tensors().back().owned[part]), {data.get(), order},
-                      {}, stage);
+                      loss.target_box(geometry.tensors().back().owned[part]),
+                      {data.get(), order, shape == kInput ? nullptr : &crops}, {}, stage);
   input.open([] { return false; }, [](std::int64_t) {});
-  const SymmetryDraw draw(3, kInput);
-  const BatchSchedule schedule = order.training(0, 0, &draw);
+  const SymmetryDraw draw(3, shape);
+  BatchSchedule schedule = order.training(0, 0, &draw);
+  const CropDraw crop_draw(3, shape.spatial(), 0);
+  if (shape != kInput)
+    for (SampleUse& use : schedule.uses)
+      if (use.sample != 2) use.origin = crop_draw(0, use.sample, kInput.spatial());
   input.training().append(schedule);
   for (std::int64_t step = 0; step < schedule.steps; ++step) {
     const auto uses = schedule.taken(step, mesh.replica());
     const Batch& batch = input.training().next();
     findings.expect_equal(batch.count, std::ssize(uses), "samples of a batch");
-    findings.expect_equal(different(batch, uses), std::int64_t{0}, "values and labels that differ");
+    findings.expect_equal(different(batch, uses, shape), std::int64_t{0},
+                          "values and labels that differ");
   }
   // A network of counts cannot read them.
   bool refused = false;
@@ -127,7 +142,8 @@ TEST_CASE("a trainer's batches of fields and labels equal what was written, on e
         if (comm.size() / parts <= kSamples)
           for (const auto codec : {std::optional<StageCodec>(), std::optional(StageCodec::kNone),
                                    std::optional(StageCodec::kDeflate)})
-            check_input(comm, grid, directory.path(), codec, findings);
+            for (const Shape& shape : {kInput, kCrop})
+              check_input(comm, grid, directory.path(), codec, shape, findings);
   });
 }
 

@@ -66,8 +66,10 @@ struct Result {
   Quality quality;
 };
 
-Result run(const Sample& sample, const SegmentationOptions& options, const PartGrid& grid) {
+Result run(const Sample& sample, const SegmentationOptions& options, const PartGrid& grid,
+           bool padded = false) {
   SegmentationLoss loss(kOutput, options);
+  if (padded) loss.expect_padding();
   const TensorView<const std::uint8_t> labels{sample.labels.data(), Box::whole(loss.target_shape()),
                                               kBatch};
   std::vector<double> sums(kBatch * loss.sums_per_sample());
@@ -120,6 +122,50 @@ TEST_CASE("the loss, gradient and scores of a segmentation equal naive loops on 
         CHECK(result.quality.classes[c].iou == doctest::Approx(expected.classes[c].iou));
         CHECK(result.quality.classes[c].dice == doctest::Approx(expected.classes[c].dice));
       }
+    }
+}
+
+TEST_CASE("voxels beyond a padded sample count for nothing, on any cut") {
+  Sample sample;
+  const Box inside{{0, 1, 0, 0}, {3, 5, 3, 2}};
+  GlobalTensor z(inside.shape(), kBatch);
+  std::vector<std::uint8_t> labels;
+  const TensorView<std::uint8_t> all{sample.labels.data(), Box::whole({1, 5, 4, 3}), kBatch};
+  std::size_t next = 0;
+  for (std::int64_t n = 0; n < kBatch; ++n)
+    for (std::int64_t d = 0; d < 5; ++d)
+      for (std::int64_t h = 0; h < 4; ++h)
+        for (std::int64_t w = 0; w < 3; ++w) {
+          if (!inside.contains({{0, d, h, w}, {3, d + 1, h + 1, w + 1}})) {
+            all.at(n, 0, d, h, w) = kOutsideLabel;
+            continue;
+          }
+          labels.push_back(all.at(n, 0, d, h, w));
+          for (std::int64_t c = 0; c < 3; ++c)
+            z.values[next++] = static_cast<double>(sample.output.view().at(n, c, d, h, w));
+        }
+  REQUIRE(next == z.values.size());
+  for (const SegmentationOptions& options : all_options())
+    for (const PartGrid& grid : {PartGrid{1, 1, 1}, {2, 1, 1}, {3, 2, 1}, {1, 2, 3}}) {
+      const SegmentationReference expected = segmentation_reference(z, labels, options);
+      const Result result = run(sample, options, grid, true);
+      CHECK(std::abs(result.loss - expected.loss) < 1e-13);
+      CHECK(std::abs(result.quality.loss - expected.loss) < 1e-13);
+      for (std::size_t c = 0; c < 3; ++c)
+        CHECK(result.quality.classes[c].dice == doctest::Approx(expected.classes[c].dice));
+      const ConstView diff{result.diff.data(), Box::whole(kOutput), kBatch};
+      std::size_t i = 0;
+      for (std::int64_t n = 0; n < kBatch; ++n)
+        for (std::int64_t d = 0; d < 5; ++d)
+          for (std::int64_t h = 0; h < 4; ++h)
+            for (std::int64_t w = 0; w < 3; ++w)
+              for (std::int64_t c = 0; c < 3; ++c) {
+                const bool in = inside.contains({{c, d, h, w}, {c + 1, d + 1, h + 1, w + 1}});
+                const double wanted = in ? expected.diff[i++] : 0;
+                CHECK(std::abs(static_cast<double>(diff.at(n, c, d, h, w)) - wanted) <=
+                      0x1p-24 * std::abs(wanted) + 1e-15);
+              }
+      CHECK(i == expected.diff.size());
     }
 }
 
@@ -193,6 +239,10 @@ TEST_CASE("a segmentation refuses labels, options and cuts that do not fit") {
   Sample sample;
   sample.labels[17] = 3;
   CHECK_THROWS_WITH_AS(run(sample, {}, {1, 1, 1}), "label 3 for a network of 3 classes", Error);
+  CHECK_THROWS_WITH_AS(run(sample, {}, {1, 1, 1}, true), "label 3 for a network of 3 classes",
+                       Error);
+  CHECK_THROWS_WITH_AS(SegmentationLoss({256, 4, 4, 4}, {}).expect_padding(),
+                       "padded samples of 256 classes", Error);
   CHECK_THROWS_WITH_AS(SegmentationLoss({1, 4, 4, 4}, {}), "a segmentation into 1 classes", Error);
   CHECK_THROWS_AS(SegmentationLoss({257, 4, 4, 4}, {}), Error);
   CHECK_THROWS_WITH_AS(SegmentationLoss(kOutput, {1, {1, 2}}), "2 weights for 3 classes", Error);

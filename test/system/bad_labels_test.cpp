@@ -113,6 +113,20 @@ TEST_CASE("fields and labels that cannot be end all ranks with one message") {
        1,
        {"16 channels", "32x1x32x15"},
        [](Scene& scene) { scene.options["input"] = "32x1x32x15"; }},
+      {"maps smaller than a crop",
+       1,
+       {first.substr(0, first.find('.')), "32x1x32x16", "64x1x32x16", "--pad"},
+       [](Scene& scene) {
+         scene.options["input"] = "64x1x32x16";
+         scene.options["patches"] = "random";
+       }},
+      {"a label without a class, found in looking for foreground",
+       1,
+       {first, "(d,h,w) = (2,0,5)", "is 7", "0 to 2"},
+       [&](Scene& scene) {
+         scene.options["patches"] = "random";
+         spoil_first(kLabels, 2 * 32 + 5, 7)(scene);
+       }},
       {"more levels than the extents can be halved",
        2,
        {"cannot be halved", "fewer --levels"},

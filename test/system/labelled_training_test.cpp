@@ -3,6 +3,7 @@
 // quality on other meshes, and messages for data that do not fit.
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <initializer_list>
 #include <nlohmann/json.hpp>
 
@@ -14,14 +15,14 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// Volumes of 16^3 with labels of three classes, and a small U-Net for them.
-Scene volumes() {
+/// Volumes with labels of three classes, and a small U-Net for those of 16^3.
+Scene volumes(const std::string& extents = "16x16x16") {
   Scene scene;
-  scene.data = workshop().root() / "volumes";
+  scene.data = workshop().root() / ("volumes-" + extents);
   if (!fs::exists(scene.data / "dataset.json")) {
     const Outcome made = run(0, "synth",
                              {{"kind", "volumes"},
-                              {"input", "16x16x16x1"},
+                              {"input", extents + "x1"},
                               {"train", "8"},
                               {"validation", "4"},
                               {"out", scene.data.string()}});
@@ -78,6 +79,70 @@ TEST_CASE("volumes with labels train from files and from a stage to the same wei
   CHECK(dice_of(whole, "background") < 0.3);
   CHECK(dice_of(whole, "threshold") > dice_of(whole, "background"));
   CHECK(cut.at("loss").get<double>() == doctest::Approx(whole.at("loss").get<double>()));
+}
+
+/// Losses of steps and validations of runs on other meshes differ by rounding alone.
+void check_close(const fs::path& one, const fs::path& other) {
+  const auto a = read_curve(one), b = read_curve(other);
+  REQUIRE(a.size() == b.size());
+  REQUIRE(!a.empty());
+  for (std::size_t i = 0; i < a.size(); ++i) CHECK(std::abs(a[i].loss - b[i].loss) < 1e-4);
+}
+
+/// Trains on one part and on four, on two replicas, staged and with a compressed stage.
+void check_meshes(const Scene& scene, const char* said) {
+  struct Way {
+    int ranks;
+    const char *parts, *codec;  // null: from files
+  };
+  fs::path first;
+  for (const Way& way : {Way{1, "1x1x1", nullptr},
+                         {4, "2x2x1", nullptr},
+                         {4, "1x1x2", "none"},
+                         {2, "2x1x1", "deflate"}}) {
+    CAPTURE(way.parts);
+    Scene run = scene;
+    run.ranks = way.ranks;
+    run.out = workshop().fresh("out");
+    run.options["parts"] = way.parts;
+    if (way.codec != nullptr) {
+      run.options["stage-dir"] = workshop().fresh("stage").string();
+      run.options["stage-codec"] = way.codec;
+    }
+    const Outcome outcome = run.train();
+    CAPTURE(outcome.text);
+    REQUIRE(outcome.exit_code == 0);
+    CHECK(outcome.text.find(said) != std::string::npos);
+    CHECK(outcome.text.find("validation Dice") != std::string::npos);
+    if (first.empty())
+      first = run.out;
+    else
+      check_close(first, run.out);
+  }
+}
+
+TEST_CASE("random crops of larger volumes give one curve on every mesh, staged or not") {
+  Scene scene = volumes("24x20x16");  // smaller than a crop along w
+  scene.options["input"] = "16x16x20x1";
+  scene.options["patches"] = "random";
+  scene.options["foreground"] = "0.5";
+  check_failure(scene.train(), 1, {"sample", "24x20x16x1", "16x16x20x1", "--pad"});
+  scene.options["pad"] = "-2.2";
+  check_meshes(scene, "random crops of 16x16x20x1, 50 % of them around foreground");
+  scene.options["stage-dir"] = workshop().fresh("stage").string();
+  scene.options["instances"] = "2";
+  check_failure(scene.train(), 2, {"--patches", "--instances"});
+}
+
+TEST_CASE("volumes that the network cannot halve are padded, and refused without --pad") {
+  Scene scene = volumes("18x22x16");
+  scene.options["input"] = "18x22x16x1";
+  check_failure(scene.train(), 2, {"cannot be halved", "16x20x16x1 or 20x24x16x1", "--pad"});
+  scene.options["foreground"] = "0.5";
+  check_failure(scene.train(), 2, {"--foreground", "--patches random"});
+  scene.options.erase("foreground");
+  scene.options["pad"] = "0.25";
+  check_meshes(scene, "samples are put into the middle of 20x24x16x1");
 }
 
 TEST_CASE("instances share a stage of volumes with labels") {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/load/crop_options.hpp"
 #include "src/apps/options/mlperf_options.hpp"
 #include "src/apps/options/model_options.hpp"
 #include "src/nn/optimizers/registry.hpp"
@@ -27,7 +28,23 @@ void add_data_options(Options& options) {
       .add_choice("stage-codec", {"none", "deflate"}, "none", "compression of staged blocks")
       .add_switch("keep-stage", "keep the staged data for the next run")
       .add<bool>("augment", "on|off", false,
-                 "augment training samples by random flips and axis permutations");
+                 "augment training samples by random flips and axis permutations")
+      .add_choice("patches", {"off", "random"}, "off",
+                  "random: train on random crops of --input from samples of any extents, and "
+                  "validate by windows that slide over them")
+      .add<double>("foreground", "P", CropOptions().foreground,
+                   "share of the random crops that have a voxel of a randomly chosen class but the "
+                   "first")
+      .at_least(0)
+      .at_most(1)
+      .add<double>("overlap", "X", CropOptions().overlap,
+                   "share of a window that it has in common with the next, in validations with "
+                   "--patches random")
+      .at_least(0)
+      .below(1)
+      .add<double>("pad", "VALUE", 0,
+                   "allow samples smaller than a crop, or of extents that the network cannot "
+                   "halve: voxels outside have this value and do not count");
 }
 
 void add_run_options(Options& options, const std::string& default_out) {

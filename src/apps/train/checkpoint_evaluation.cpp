@@ -118,7 +118,8 @@ CheckpointEvaluation::CheckpointEvaluation(const Comm& world, const Options& opt
                                    "and {} predicts numbers of a whole sample",
                                    trained.network->name),
                        "leave them out");
-    windows_.emplace(samples.spatial(), extents, placement_of(options));
+    windows_ = placement_of(options);
+    const SlidingWindows checked(samples.spatial(), extents, *windows_);
   }
   model_options.replace("input", fmt::format("{}", input));
   network_ = std::make_unique<NetworkOnMesh>(world, options.get<PartGrid>("parts"), model_options);
@@ -159,17 +160,16 @@ Evaluation CheckpointEvaluation::run_whole(Executor& executor, const PredictionS
 
 Evaluation CheckpointEvaluation::run_windows(Executor& executor, const PredictionSink& sink,
                                              const std::function<bool()>& must_stop) {
-  Shape output = data_->shape();
-  output.c = outputs();
-  const std::unique_ptr<Loss> loss = network_->spec.make_loss(output);
-  return evaluate_windows(network_->mesh, executor, network_->geometry.tensors().back().owned,
-                          *loss,
-                          {.data = data_.get(),
-                           .windows = &*windows_,
-                           .padding = padding_,
-                           .local_batch = local_batch_,
-                           .type = network_->model.input_type()},
-                          sink, must_stop);
+  return evaluate_windows(
+      network_->mesh, executor, network_->geometry.tensors().back().owned,
+      [this](const Shape& output) { return network_->spec.make_loss(output); },
+      {.data = data_.get(),
+       .window = network_->model.input().spatial(),
+       .placement = *windows_,
+       .padding = padding_,
+       .local_batch = local_batch_,
+       .type = network_->model.input_type()},
+      sink, must_stop);
 }
 
 }  // namespace halomesh

@@ -48,7 +48,7 @@ class CheckpointEvaluation {
 
   std::unique_ptr<NetworkOnMesh> network_;
   std::unique_ptr<const Dataset> data_;
-  std::optional<SlidingWindows> windows_;
+  std::optional<WindowPlacement> windows_;
   float padding_ = 0;
   std::int64_t local_batch_ = 1;
 };

@@ -27,6 +27,7 @@
 #include "src/apps/options/train_options.hpp"
 #include "src/apps/train/network_on_mesh.hpp"
 #include "src/apps/train/standardization.hpp"
+#include "src/apps/train/training_crops.hpp"
 #include "src/apps/train/training_record.hpp"
 #include "src/nn/optimizers/registry.hpp"
 
@@ -225,7 +226,9 @@ TrainingResult run_training(const Comm& world, const Options& options, const Ran
   trainer_settings.staged = before.staged;
   trainer_settings.mllog = &mllog;
   const auto optimizer = make_optimizer(trainer_settings.optimizer);
-  NetworkOnMesh network(world, options.get<PartGrid>("parts"), options,
+  const Options network_options = padded_network_options(options);
+  trainer_settings.model = model_settings(network_options);
+  NetworkOnMesh network(world, options.get<PartGrid>("parts"), network_options,
                         precision_named(options.get<std::string>("precision")),
                         states_of(trainer_settings), trainer_settings.reproducible);
   trainer_settings.target_score = target_score(options, network.loss->score());
@@ -236,10 +239,15 @@ TrainingResult run_training(const Comm& world, const Options& options, const Ran
   if (before.mllog == nullptr) start_mlperf_run(world, options, mllog);
   const std::filesystem::path data = options.get<std::string>("data");
   const TargetSpec targets = targets_of(*network.loss, network.geometry.tensors().back().shape);
-  const auto training = open_dataset(world, data, "train", network.model.input(), targets);
+  trainer_settings.crops = crop_options(options, network.spec);
+  trainer_settings.make_loss = [&network](const Shape& output) {
+    return network.spec.make_loss(output);
+  };
+  const Shape samples = sample_shape(options, trainer_settings.crops);
+  const auto training = open_dataset(world, data, "train", samples, targets);
   std::unique_ptr<const Dataset> validation;
   if (trainer_settings.evaluate_every > 0)
-    validation = open_dataset(world, data, "validation", network.model.input(), targets);
+    validation = open_dataset(world, data, "validation", samples, targets);
 
   mllog.samples(trainer_settings.global_batch, training->size(),
                 validation ? validation->size() : 0);
@@ -279,7 +287,8 @@ TrainingResult run_training(const Comm& world, const Options& options, const Ran
                   binding.threads, binding.threads == 1 ? " thread each" : " threads each"));
   if (trainer_settings.augment)
     say(world, fmt::format("augmentation: {} flips and axis permutations",
-                           symmetries_of(training->shape()).size()));
+                           symmetries_of(network.model.input()).size()));
+  if (trainer_settings.crops) say(world, describe(*trainer_settings.crops, network.model.input()));
   std::string scales;
   for (const ChannelScale& scale : network.model.count_scales())
     scales +=

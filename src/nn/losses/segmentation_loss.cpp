@@ -67,13 +67,30 @@ Box SegmentationLoss::target_box(const Box& output) const {
 void SegmentationLoss::check_labels(TensorView<const std::uint8_t> labels) const {
   const std::int64_t size = labels.batch * labels.sample_volume();
   std::uint8_t largest = 0;
+  const bool padded = padded_;
 #pragma omp parallel for schedule(static) reduction(max : largest) if (size > 1 << 16)
-  for (std::int64_t i = 0; i < size; ++i) largest = std::max(largest, labels.data[i]);
+  for (std::int64_t i = 0; i < size; ++i)
+    if (!padded || labels.data[i] != kOutsideLabel) largest = std::max(largest, labels.data[i]);
   if (largest >= output_.c)
     throw Error(fmt::format("label {} for a network of {} classes", largest, output_.c),
                 fmt::format("labels must be 0 to {}; a network needs an output channel for each "
                             "class of the data",
                             output_.c - 1));
+}
+
+void SegmentationLoss::expect_padding() {
+  require(output_.c <= kOutsideLabel, text("padded samples of {} classes", output_.c),
+          text("label {} is that of voxels beyond a sample: use at most {} classes", kOutsideLabel,
+               kOutsideLabel));
+  padded_ = true;
+}
+
+/// V of a whole sample.
+double SegmentationLoss::voxels_of(std::span<const double> sums) const {
+  if (!padded_) return voxels_;
+  double voxels = 0;
+  for (std::size_t c = 0; c < classes(); ++c) voxels += of(sums, kVoxels, c);
+  return voxels;
 }
 
 void SegmentationLoss::add_sums(ConstView output, AnyConstView target, std::span<double> sums) {
@@ -86,6 +103,7 @@ void SegmentationLoss::add_sums(ConstView output, AnyConstView target, std::span
           Probabilities p;
           const float* const z = &output.at(n, 0, d, h, w);
           const std::size_t label = labels.at(n, 0, d, h, w);
+          if (label >= count) return;  // beyond the sample
           const auto predicted = static_cast<std::size_t>(std::max_element(z, z + count) - z);
           const double log_sum = softmax(z, count, p);
           for (std::size_t c = 0; c < count; ++c) sum[kProbability * count + c] += p[c];
@@ -120,13 +138,14 @@ double SegmentationLoss::gradient(ConstView output, AnyConstView target,
   check_labels(labels);
   const std::size_t count = classes();
   const auto batch = static_cast<double>(global_batch);
-  const double entropy_scale = options_.cross_entropy / (batch * voxels_);
   const auto own_voxels = static_cast<double>(output.sample_volume()) / static_cast<double>(count);
   double loss = 0;
   for (std::int64_t sample = 0; sample < output.batch; ++sample) {
+    double voxels = voxels_;
     if (gradient_reads_sums()) {
       const auto whole =
           sums.subspan(static_cast<std::size_t>(sample) * sums_per_sample(), sums_per_sample());
+      voxels = voxels_of(whole);
       loss += own_voxels / voxels_ * dice_loss(whole) / batch;
       const double scale = options_.dice / (dice_classes_ * batch);
       for (std::size_t c = first_dice_; c < count; ++c) {
@@ -134,11 +153,17 @@ double SegmentationLoss::gradient(ConstView output, AnyConstView target,
         slopes_[c] = {0, -scale * dice.inside, -scale * dice.outside};
       }
     }
+    const double entropy_scale = options_.cross_entropy / (batch * voxels);
     const auto totals =
         sums_.over(output.span, sample, 1, [&](auto n, auto d, auto h, auto w, double* const sum) {
           Probabilities p;
           const float* const z = &output.at(n, 0, d, h, w);
+          float* const to = &diff.at(n, 0, d, h, w);
           const std::size_t label = labels.at(n, 0, d, h, w);
+          if (label >= count) {  // beyond the sample
+            std::fill(to, to + count, 0.0F);
+            return;
+          }
           const double weight = options_.weights[label], log_sum = softmax(z, count, p);
           sum[0] += weight * (log_sum - z[label]);
           const auto slope = [&](std::size_t c) {
@@ -146,7 +171,6 @@ double SegmentationLoss::gradient(ConstView output, AnyConstView target,
           };
           double mean_slope = 0;
           for (std::size_t c = first_dice_; c < count; ++c) mean_slope += p[c] * slope(c);
-          float* const to = &diff.at(n, 0, d, h, w);
           for (std::size_t c = 0; c < count; ++c)
             to[c] = static_cast<float>(entropy_scale * weight * (p[c] - (c == label ? 1 : 0)) +
                                        p[c] * (slope(c) - mean_slope));
@@ -158,9 +182,10 @@ double SegmentationLoss::gradient(ConstView output, AnyConstView target,
 
 void SegmentationLoss::conclude(std::span<double> sums) const {
   const std::size_t count = classes();
+  const double voxels = voxels_of(sums);
   double loss = dice_loss(sums);
   for (std::size_t c = 0; c < count; ++c)
-    loss += options_.cross_entropy * options_.weights[c] * of(sums, kEntropy, c) / voxels_;
+    loss += options_.cross_entropy * options_.weights[c] * of(sums, kEntropy, c) / voxels;
   // Over what only the loss reads.
   for (std::size_t c = 0; c < count; ++c) {
     const ClassQuality quality =

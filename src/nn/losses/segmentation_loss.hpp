@@ -29,6 +29,8 @@ struct SegmentationOptions {
 /// (Milletari, Navab & Ahmadi, arXiv:1606.04797, with sums instead of sums of squares). The cross
 /// entropy is divided by voxels, not by the sum of their weights. Computed in fp64.
 ///
+/// Voxels beyond a padded sample (expect_padding()) are in no sum, and V does not count them.
+///
 /// The score is the mean Dice coefficient of all classes but the first, or the mean IoU of all.
 /// IoU and Dice are 1 for a class that occurs neither in the labels nor in the predictions of a
 /// sample. The predicted class of a voxel is the one with the largest output; ties go to the
@@ -46,7 +48,8 @@ class SegmentationLoss final : public Loss {
   Box target_box(const Box& output) const override;
   std::size_t sums_per_sample() const override { return kSums * classes(); }
   void add_sums(ConstView output, AnyConstView target, std::span<double> sums) override;
-  bool gradient_reads_sums() const override { return options_.dice > 0; }
+  bool gradient_reads_sums() const override { return options_.dice > 0 || padded_; }
+  void expect_padding() override;
   double gradient(ConstView output, AnyConstView target, std::span<const double> sums,
                   std::int64_t global_batch, View diff) override;
   Score score() const override { return options_.score; }
@@ -66,6 +69,7 @@ class SegmentationLoss final : public Loss {
   double of(std::span<const double> sums, Sum sum, std::size_t c) const {
     return sums[sum * classes() + c];
   }
+  double voxels_of(std::span<const double> sums) const;
   SoftDice soft_dice(std::span<const double> sums, std::size_t c) const;
   double dice_loss(std::span<const double> sums) const;
   void check_labels(TensorView<const std::uint8_t> labels) const;
@@ -74,6 +78,7 @@ class SegmentationLoss final : public Loss {
   SegmentationOptions options_;
   std::size_t first_dice_;  // class
   double dice_classes_, voxels_;
+  bool padded_ = false;
   ChannelSums sums_;
   std::vector<SoftDice> slopes_;  // of the loss of one sample, by class
 };

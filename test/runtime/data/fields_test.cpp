@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "runtime/data/archive.hpp"
+#include "runtime/data/crop_reader.hpp"
 #include "runtime/data/hdf5_kind.hpp"
+#include "src/nn/transform.hpp"
 #include "test/runtime/data/sample_files.hpp"
 
 namespace halomesh {
@@ -251,6 +253,60 @@ TEST_CASE("fields: data and network must agree on targets, classes and extents")
     writer.commit();
   });
   CHECK(contains(error_of([&] { open(counts, kShape); }), "without labels"));
+}
+
+TEST_CASE("fields: images of different extents, and crops of them") {
+  const std::vector<Shape> shapes{{3, 21, 1, 30}, {3, 18, 1, 44}, {3, 5, 1, 26}};
+  const SharedDirectory directory;
+  directory.fill([&](const fs::path& train) {
+    write_stats(train.parent_path(), 3);
+    for (std::size_t i = 0; i < shapes.size(); ++i) {
+      const auto sample = static_cast<std::int64_t>(i);
+      write_image(train / fmt::format("data-{}.h5", i), values_of(sample, shapes[i]),
+                  labels_of(sample, shapes[i]), shapes[i], {shapes[i].d, shapes[i].w});
+    }
+  });
+  const auto data = open(directory, {3, 0, 0, 0});
+  REQUIRE(data->size() == 3);
+  CHECK(data->shape() == Shape{3, 21, 1, 44});
+  CHECK(data->target_shape() == Shape{1, 21, 1, 44});
+  const std::vector<ChannelRange> ranges = ranges_of(3);
+  CropReader reader(data->reader(), -7);
+  const Box box{{0, 3, 0, 2}, {3, 12, 1, 20}}, field{{0, 3, 0, 2}, {1, 12, 1, 20}};
+  const Tensor values(box, 1), slabs(box, 1), labels(field, 1, DataType::kUint8);
+  std::int64_t compared = 0, wrong = 0, beyond = 0;
+  for (std::int64_t sample = 0; sample < 3; ++sample)
+    for (const Spatial& origin : {Spatial{0, 0, 0}, {6, 0, 8}, {-4, 0, 20}, {-30, 0, 0}}) {
+      const Shape& s = shapes[static_cast<std::size_t>(sample)];
+      CHECK(data->shape_of(sample) == s);
+      const CropReader::Crop crop{sample, s, origin};
+      reader.read(crop, values.any_view(), labels.any_view());
+      reader.pad(slabs.any_view());
+      reader.read_slabs(crop, box,
+                        [&](AnyConstView slab) {
+                          transform(slab, slab.span, {}, {3, 30, 1, 30}, slabs.any_view());
+                        },
+                        {});
+      for (std::int64_t d = 3; d < 12; ++d)
+        for (std::int64_t w = 2; w < 20; ++w) {
+          const std::int64_t row = d + origin[0], column = w + origin[2];
+          const bool inside = row >= 0 && row < s.d && column >= 0 && column < s.w;
+          beyond += inside ? 0 : 1;
+          const std::int64_t pixel = row * s.w + column;
+          wrong += labels.any_view().as<std::uint8_t>().at(0, 0, d, 0, w) !=
+                   (inside ? label(sample, pixel) : 255);
+          for (std::int64_t c = 0; c < 3; ++c, ++compared) {
+            const ChannelRange& range = ranges[static_cast<std::size_t>(c)];
+            const float x =
+                inside ? 1.0F / (range.max - range.min) * (value(sample, pixel * 3 + c) - range.min)
+                       : -7;
+            wrong += values.view().at(0, c, d, 0, w) != x || slabs.view().at(0, c, d, 0, w) != x;
+          }
+        }
+    }
+  CHECK(wrong == 0);
+  CHECK(compared == 3 * 4 * 9 * 18 * 3);
+  CHECK(beyond > 500);
 }
 
 TEST_CASE("fields: a flipped bit in an archive's labels is found") {

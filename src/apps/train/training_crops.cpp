@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// See training_crops.hpp.
+#include "src/apps/train/training_crops.hpp"
+
+#include "src/apps/options/model_options.hpp"
+#include "src/apps/train/network_on_mesh.hpp"
+
+namespace halomesh {
+namespace {
+
+bool takes_patches(const Options& options) {
+  return options.get<std::string>("patches") == "random";
+}
+
+}  // namespace
+
+Options padded_network_options(const Options& options) {
+  for (const char* const name : {"foreground", "overlap"})
+    if (options.is_given(name) && !takes_patches(options))
+      throw UsageError(fmt::format("--{} is for random crops", name),
+                       "give --patches random as well, or leave it out");
+  Options network_options = options;
+  if (!options.is_given("pad") || takes_patches(options)) return network_options;
+  const NetworkSpec spec = network_spec(options);
+  if (spec.network->padded_extents == nullptr)
+    throw UsageError(
+        fmt::format("--pad: the network {} reads samples as they are", spec.network->name),
+        "leave it out");
+  const Spatial extents = spec.network->padded_extents(spec.settings);
+  network_options.replace(
+      "input", fmt::format("{}", Shape{spec.settings.input.c, extents[0], extents[1], extents[2]}));
+  return network_options;
+}
+
+std::optional<CropOptions> crop_options(const Options& options, const NetworkSpec& network) {
+  CropOptions crops;
+  crops.random = takes_patches(options);
+  if (!crops.random && !options.is_given("pad")) return {};
+  if (!classifies_voxels(network))
+    throw UsageError(fmt::format("--patches and --pad are for networks that classify voxels, and "
+                                 "{} predicts numbers of a whole sample",
+                                 network.network->name),
+                     "leave them out");
+  crops.foreground = options.get<double>("foreground");
+  crops.overlap = options.get<double>("overlap");
+  if (options.is_given("pad")) crops.padding = static_cast<float>(options.get<double>("pad"));
+  return crops;
+}
+
+Shape sample_shape(const Options& options, const std::optional<CropOptions>& crops) {
+  const auto input = options.get<Shape>("input");
+  return crops && crops->random ? Shape{input.c, 0, 0, 0} : input;
+}
+
+std::string describe(const CropOptions& crops, const Shape& input) {
+  std::string line = crops.random
+                         ? fmt::format("random crops of {}, {:g} % of them around foreground",
+                                       input, 100 * crops.foreground)
+                         : fmt::format("samples are put into the middle of {}", input);
+  if (crops.padding) line += fmt::format("; voxels outside of a sample are {:g}", *crops.padding);
+  return line;
+}
+
+}  // namespace halomesh

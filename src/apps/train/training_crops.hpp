@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// The options of `train` for samples that have other extents than the network's input.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "models/network.hpp"
+#include "runtime/load/crop_options.hpp"
+#include "src/apps/options/options.hpp"
+
+namespace halomesh {
+
+/// The options with --input as the network has it: with --pad and without --patches the least
+/// extents that it can be built with and that have those of the samples. Throws UsageError for a
+/// network whose extents have no rule.
+Options padded_network_options(const Options& options);
+
+/// How samples become inputs of the network; none where they have its extents. Throws UsageError
+/// for options that do not fit one another or the network.
+std::optional<CropOptions> crop_options(const Options& options, const NetworkSpec& network);
+
+/// The shape of the samples, with extents 0 where they may be any.
+Shape sample_shape(const Options& options, const std::optional<CropOptions>& crops);
+
+/// "random crops of 128x128x128x1, ...": a line for the start of a run.
+std::string describe(const CropOptions& crops, const Shape& input);
+
+}  // namespace halomesh

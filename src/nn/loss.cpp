@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// What losses share: see loss.hpp.
+#include "src/nn/loss.hpp"
+
+#include "error.hpp"
+
+namespace halomesh {
+
+void Loss::expect_padding() {
+  throw Error("samples cannot be padded for a loss that has no label for each voxel",
+              "use samples of the network's extents");
+}
+
+}  // namespace halomesh
