@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <string>
+#include <system_error>
 
+#include "error.hpp"
+#include "runtime/data/dataset_format.hpp"
 #include "runtime/data/hdf5_kind.hpp"
 #include "runtime/hdf5/hdf5_file.hpp"
 #include "runtime/posix/atomic_file.hpp"
@@ -80,5 +83,56 @@ void write_climate_stats(const std::filesystem::path& path, const std::vector<Ch
   file.close();
   target.commit();
 }
+
+namespace {
+
+/// The ranges of the channels of a climate data set, which its training split has given.
+std::vector<ChannelRange> ranges_in(const std::filesystem::path& directory) {
+  const std::filesystem::path path = directory / kStats;
+  std::error_code ignored;
+  require(std::filesystem::exists(path, ignored), text("{} is missing", path.c_str()),
+          "it holds the ranges of the channels, climate/minval and climate/maxval: copy it from "
+          "the data set");
+  Hdf5File file = Hdf5File::open(path);
+  const auto read = [&](const char* name) {
+    require(file.contains(name), text("{} has no dataset {}", path.c_str(), name),
+            "copy it again from the data set");
+    const Extents extents = file.extents(name);
+    require(extents.size() == 1, text("{}: {} has {} axes", path.c_str(), name, extents.size()),
+            "there must be one number for each channel");
+    std::vector<float> values(static_cast<std::size_t>(extents.front()));
+    if (file.holds(name, Hdf5Type::kDouble)) {
+      std::vector<double> wide(values.size());
+      file.read<double>(name, Slab::whole(extents), wide);
+      std::transform(wide.begin(), wide.end(), values.begin(),
+                     [](double x) { return static_cast<float>(x); });
+    } else {
+      file.read<float>(name, Slab::whole(extents), values);
+    }
+    return values;
+  };
+  const std::vector<float> least = read("climate/minval"), most = read("climate/maxval");
+  require(least.size() == most.size(),
+          text("{}: {} minima and {} maxima", path.c_str(), least.size(), most.size()),
+          "copy it again from the data set");
+  std::vector<ChannelRange> ranges;
+  for (std::size_t c = 0; c < least.size(); ++c) ranges.push_back({least[c], most[c]});
+  return ranges;
+}
+
+const Registered<DatasetFormat> kRegistered([] {
+  return DatasetFormat{
+      .name = "DeepCAM",
+      .content = "climate/data",
+      .has_labels = true,
+      .has_name = is_hdf5_name,
+      .recognizes =
+          [](const auto& first) { return has_datasets(first, {kClimateKind.voxels.name}); },
+      .values = [](const auto& directory,
+                   const auto&) { return SampleFormat::field(ranges_in(directory)); },
+      .open = open_hdf5<kClimateKind>};
+});
+
+}  // namespace
 
 }  // namespace halomesh

@@ -14,6 +14,7 @@
 
 #include "error.hpp"
 #include "runtime/data/block_writer.hpp"
+#include "runtime/data/dataset_format.hpp"
 #include "runtime/data/example.hpp"
 #include "runtime/data/sample_checks.hpp"
 #include "runtime/data/tfrecord.hpp"
@@ -345,5 +346,20 @@ void TfRecordDataset::check_first() const {
 std::unique_ptr<SampleReader> TfRecordDataset::reader() const {
   return std::make_unique<TfRecordSampleReader>(*this);
 }
+
+namespace {
+
+const Registered<DatasetFormat> kRegistered([] {
+  return DatasetFormat{
+      .name = "TFRecord",
+      .has_name = [](std::string_view name,
+                     std::string_view) { return name.find(".tfrecord") != std::string_view::npos; },
+      .open = [](const Comm& comm, DatasetFiles files, const Shape& shape,
+                 const TargetSpec& targets, const SampleFormat&) -> std::unique_ptr<const Dataset> {
+        return std::make_unique<TfRecordDataset>(comm, std::move(files), shape, targets.scalars);
+      }};
+});
+
+}  // namespace
 
 }  // namespace halomesh
