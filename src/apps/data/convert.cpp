@@ -42,6 +42,9 @@ Options convert_options() {
       .add_choice("split", {"all", "train", "validation"}, "all",
                   "splits to convert; all: those that exist")
       .add<Shape>("input", "DxHxWxC", Shape{4, 128, 128, 128}, "extents of a sample")
+      .add_switch("any-extents",
+                  "samples with labels may have any extents, and one file each; of --input, only "
+                  "the channels count")
       .add<std::int64_t>("targets", "T", 4, "targets of a sample")
       .at_least(1)
       .add<std::int64_t>("classes", "C", 0,
@@ -97,6 +100,12 @@ Request request_of(const Options& options) {
   r.shape = options.get<Shape>("input");
   if (options.get<bool>("whole"))
     r.shape = {r.shape.c, 4 * r.shape.d, 4 * r.shape.h, 4 * r.shape.w};
+  if (options.get<bool>("any-extents")) {
+    if (r.targets.classes == 0)
+      throw UsageError("--any-extents is for samples with labels", "give --classes as well");
+    r.shape = {r.shape.c, 0, 0, 0};
+    r.archive.samples_per_file = 1;
+  }
   const auto split = options.get<std::string>("split");
   r.splits = split == "all" ? std::vector<std::string>{"train", "validation"} : std::vector{split};
   if (r.from.empty() && !r.verify)
@@ -128,7 +137,8 @@ void choose_splits(const Comm& world, Request& request) {
 /// Throws Error if samples do not fit the memory of the node. Collective.
 void check_memory(const Comm& world, const Dataset& data) {
   const Comm& node = world.node();
-  const std::int64_t needed = node.size() * 2 * sample_bytes(data);
+  const std::int64_t largest = data.shape().volume() * size_of(data.format().type());
+  const std::int64_t needed = node.size() * 2 * largest;
   const std::int64_t available = describe_node().memory_available_bytes;
   if (available > 0 && available < needed)
     throw Error(
@@ -187,8 +197,8 @@ std::string convert_split(const Comm& world, const Request& request, const std::
     Ticker tick(progress, world, conversion.samples(), conversion.samples_kept());
     conversion.run([&tick] { tick(); });
     progress.finish();
-    told = fmt::format("{}: {} samples of {} in {} files", split, conversion.samples(),
-                       source->shape(), conversion.files());
+    told = fmt::format("{}: {} samples of {}{} in {} files", split, conversion.samples(),
+                       request.shape.d == 0 ? "up to " : "", source->shape(), conversion.files());
     if (conversion.samples_kept() > 0)
       told += fmt::format(" ({} samples already converted)", conversion.samples_kept());
   }
@@ -236,7 +246,8 @@ int convert(const Comm& world, const Options& options) {
   std::vector<std::string> told;
   for (std::size_t s = 0; s < sources.size(); ++s) {
     told.push_back(convert_split(world, request, request.splits[s], sources[s].get()));
-    if (sources[s]) raw_bytes += sources[s]->size() * sample_bytes(*sources[s]);
+    for (std::int64_t i = 0; sources[s] && i < sources[s]->size(); ++i)
+      raw_bytes += sample_bytes(*sources[s], i);
   }
   if (world.rank() != 0) return kExitDone;
   for (const std::string& line : told) std::cout << line << '\n';

@@ -20,10 +20,15 @@ namespace fs = std::filesystem;
 /// Memory for a whole sample and its targets.
 class SampleMemory {
  public:
-  explicit SampleMemory(const Dataset& data)
-      : values_(Box::whole(data.shape()), 1, data.format().type()),
-        targets_(Box::whole(data.target_shape()), 1, data.target_type()) {}
-  void read(SampleReader& reader, std::int64_t sample) const {
+  explicit SampleMemory(const Dataset& data) : data_(data) {}
+  void read(SampleReader& reader, std::int64_t sample) {
+    const Shape shape = data_.shape_of(sample);
+    if (shape != values_.any_view().span.shape()) {
+      Shape targets = data_.target_shape();
+      if (data_.has_labels()) targets = {1, shape.d, shape.h, shape.w};
+      values_ = Tensor(Box::whole(shape), 1, data_.format().type());
+      targets_ = Tensor(Box::whole(targets), 1, data_.target_type());
+    }
     reader.read(sample, values_.any_view(), targets_.any_view());
   }
   std::span<const std::byte> values() const { return bytes_of(values_); }
@@ -48,6 +53,7 @@ class SampleMemory {
     return {all.data, static_cast<std::size_t>(all.sample_volume())};
   }
 
+  const Dataset& data_;
   Tensor values_, targets_;
 };
 
@@ -123,7 +129,7 @@ ArchiveFile SplitConversion::content(std::int64_t file) const {
   return {std::min(options_.samples_per_file, source_.size() - first),
           first,
           source_.size(),
-          source_.shape(),
+          source_.shape_of(first),
           source_.has_labels() ? 0 : source_.targets(),
           options_.gzip,
           source_.identity(),
@@ -138,7 +144,12 @@ std::int64_t SplitConversion::samples_kept() const {
 }
 
 std::int64_t SplitConversion::bytes_missing() const {
-  return (samples() - samples_kept()) * sample_bytes(source_);
+  std::int64_t bytes = 0;
+  for (const std::int64_t file : missing_) {
+    const ArchiveFile to_be = content(file);
+    bytes += to_be.samples * sample_bytes(source_, to_be.first_sample);
+  }
+  return bytes;
 }
 
 void SplitConversion::run(const SampleTick& tick) const {
@@ -154,7 +165,7 @@ void SplitConversion::write_file(std::int64_t file, SampleReader& reader, const 
                                  const std::function<bool()>& others_failed) const {
   const ArchiveFile to_be = content(file);
   ArchiveWriter writer(path(file), to_be);
-  const SampleMemory memory(source_);
+  SampleMemory memory(source_);
   for (std::int64_t i = 0; i < to_be.samples; ++i) {
     if (others_failed()) return;
     memory.read(reader, to_be.first_sample + i);
@@ -170,7 +181,7 @@ void SplitConversion::write_file(std::int64_t file, SampleReader& reader, const 
 void verify_archive(const Comm& comm, const Dataset& archive, const Dataset* source,
                     const SampleTick& tick) {
   run_with_collective_errors(comm, [&](const std::function<bool()>& others_failed) {
-    const SampleMemory archived(archive);
+    SampleMemory archived(archive);
     std::optional<SampleMemory> given;
     if (source != nullptr) given.emplace(*source);
     const auto reader = archive.reader();

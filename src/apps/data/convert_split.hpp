@@ -22,8 +22,8 @@ struct ArchiveOptions {
 };
 
 /// Bytes of a sample's values.
-inline std::int64_t sample_bytes(const Dataset& data) {
-  return data.shape().volume() * size_of(data.format().type());
+inline std::int64_t sample_bytes(const Dataset& data, std::int64_t sample) {
+  return data.shape_of(sample).volume() * size_of(data.format().type());
 }
 
 /// Called after each sample of this rank; throws to stop the conversion.
@@ -32,7 +32,8 @@ using SampleTick = std::function<void()>;
 /// All functions are collective over the given communicator and throw the same Error on every rank.
 class SplitConversion {
  public:
-  /// Finds complete files of an earlier conversion, which are kept. Throws Error if a file of the
+  /// Samples of different extents need a file each. Finds complete files of an earlier conversion,
+  /// which are kept. Throws Error if a file of the
   /// split comes from another source, was written with other options or is not an archive.
   /// `comm` and `source` must outlive this object.
   SplitConversion(const Comm& comm, const Dataset& source, std::string split,
