@@ -18,7 +18,7 @@ using Json = nlohmann::json;
 /// Volumes with labels of three classes, and a small U-Net for those of 16^3.
 Scene volumes(const std::string& extents = "16x16x16") {
   Scene scene;
-  scene.data = workshop().root() / ("volumes-" + extents);
+  scene.data = workshop().root() / ("labelled-" + extents);
   if (!fs::exists(scene.data / "dataset.json")) {
     const Outcome made = run(0, "synth",
                              {{"kind", "volumes"},
