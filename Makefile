@@ -105,6 +105,8 @@ BOOST_CFLAGS ?=
 BOOST_LIBS  ?= -lboost_program_options
 ZLIB_LIBS   ?= -lz
 ISAL_LIBS   ?= -lisal
+# Optional: reads data sets of NIfTI files.
+NIFTI_LIBS  ?= $(if $(wildcard /usr/include/nifti/nifti2_io.h),-lnifti2 -lznz)
 
 OPT_release := -O3 -g1
 OPT_debug   := -O0 -g
@@ -142,7 +144,7 @@ FLAGS_generated := -std=c++20 $(filter-out -W%,$(OPT_$(BUILD))) $(ARCH) -w -pthr
                    $(PROTOBUF_CFLAGS) $(CXXFLAGS)
 LINK := $(SANITIZE) $(LDFLAGS) -Wl,--as-needed
 LIBS_nn  := -fopenmp $(DNNL_LIBS) $(FFTW_LIBS) $(FMT_LIBS)
-LIBS_mpi := $(LIBS_nn) $(HDF5_LIBS) $(PROTOBUF_LIBS) $(BOOST_LIBS) $(ZLIB_LIBS) $(ISAL_LIBS) -pthread
+LIBS_mpi := $(LIBS_nn) $(HDF5_LIBS) $(PROTOBUF_LIBS) $(BOOST_LIBS) $(NIFTI_LIBS) $(ZLIB_LIBS) $(ISAL_LIBS) -pthread
 LIBS_mpi += $(HWLOC_LIBS)
 ifeq ($(MPI),smpi)
 LINK += -shared -Wl,-z,defs
@@ -166,7 +168,7 @@ APPS      := src/apps/main.cpp src/apps/train/network_on_mesh.cpp \
              $(wildcard $(addprefix src/apps/,$(addsuffix /*.cpp,options launch forecast bench)))
 APPS      := $(filter-out %/info.cpp %/bench_input.cpp %/calibrate.cpp,$(APPS))
 else
-RUNTIME   := $(filter-out runtime/simulated/%,$(RUNTIME))
+RUNTIME   := $(filter-out runtime/simulated/% $(if $(NIFTI_LIBS),,runtime/data/nifti_cases.cpp),$(RUNTIME))
 endif
 PROTO     := $(wildcard runtime/*/*.proto src/apps/*/*.proto)
 ROOMS     := $(PARTITION) $(NN) $(SYNTH) $(MODELS) $(RUNTIME) $(APPS)
@@ -179,7 +181,7 @@ HARNESS_MPI  := $(filter-out %_main.cpp,$(wildcard test/harness/mpi*.cpp))
 HARNESS      := $(filter-out %_main.cpp $(HARNESS_MPI),$(wildcard test/harness/*.cpp))
 TEST_PURE    := $(wildcard test/partition/*.cpp test/partition/*/*.cpp test/include/*.cpp)
 TEST_NN      := $(wildcard test/nn/*.cpp test/synth/*.cpp test/baseline/*.cpp test/models/*.cpp)
-TEST_RUNTIME := $(wildcard test/runtime/*/*.cpp)
+TEST_RUNTIME := $(filter-out $(if $(NIFTI_LIBS),,%/nifti_cases_test.cpp),$(wildcard test/runtime/*/*.cpp))
 TEST_MPI     := $(wildcard test/mpi/*.cpp)
 TEST_APPS    := $(wildcard test/apps/*/*.cpp)
 TEST_SYSTEM  := $(wildcard test/system/*.cpp)
@@ -247,6 +249,10 @@ $(eval $(call compile,$(TEST_RUNTIME) $(TEST_MPI) $(TEST_APPS),$(MPICXX),$(FLAGS
 
 # Square roots never fail here: loops with them become vector instructions.
 $(call objects,$(wildcard src/nn/optimizers/*.cpp)): DEFINES = -fno-math-errno
+
+# Headers of the NIfTI library include one another without their directory.
+NIFTI_CFLAGS ?= -isystem /usr/include/nifti
+$(B)/obj/runtime/data/nifti_cases.o $(B)/tidy/runtime/data/nifti_cases.ok: DEFINES = $(NIFTI_CFLAGS)
 
 # The only file that knows which commit it was built from.
 $(B)/obj/src/apps/launch/version.o: $(B)/stamp/commit
@@ -529,7 +535,7 @@ run-benchmarks:
 FUZZ_NAMES := $(patsubst test/fuzz/%_fuzz.cpp,%,$(FUZZ_TARGETS))
 FUZZ_PROGRAMS := $(addprefix $(B)/fuzz/,$(FUZZ_NAMES))
 FUZZED := $(filter runtime/posix/% runtime/mpi/%,$(RUNTIME)) \
-          $(PARTITION) $(addprefix src/nn/,counts.cpp first_touch.cpp)
+          $(PARTITION) $(addprefix src/nn/,counts.cpp first_touch.cpp transform.cpp)
 FUZZED_archive       := $(FUZZED) $(filter runtime/hdf5/% runtime/data/%,$(RUNTIME))
 FUZZED_tfrecord      := $(FUZZED_archive)
 FUZZED_checkpoint    := $(FUZZED) src/nn/parameters.cpp $(filter runtime/hdf5/% runtime/train/check% \

@@ -40,6 +40,7 @@ libfftw3-dev|header:fftw3.h
 libeigen3-dev|header:Eigen/Cholesky
 zlib1g-dev|header:zlib.h
 libisal-dev|header:isa-l/crc.h
+libnifti2-dev|header:nifti/nifti2_io.h
 nlohmann-json3-dev|header:nlohmann/json.hpp
 protobuf-compiler|command:protoc
 libprotobuf-dev|header:google/protobuf/message.h"

@@ -25,7 +25,7 @@ runtime/hdf5      | include partition partition/samples src/nn runtime/posix | s
 runtime/simulated | include                                           | std mpi simgrid
 runtime/log       | include partition src/nn runtime/posix            | std system json
 runtime/trace     | include partition runtime/posix runtime/mpi     | std system json zlib
-runtime/data      | include partition partition/samples src/nn runtime/posix runtime/mpi runtime/hdf5 | std system protobuf zlib
+runtime/data      | include partition partition/samples src/nn runtime/posix runtime/mpi runtime/hdf5 | std system protobuf zlib nifti
 runtime/stage     | include partition partition/samples src/nn runtime/posix runtime/mpi runtime/machine runtime/log runtime/data | std system json isa-l
 runtime/load      | include partition partition/samples src/nn runtime/posix runtime/mpi runtime/log runtime/data runtime/stage | std system
 runtime/step      | include partition partition/cost partition/samples src/nn runtime/posix runtime/mpi runtime/log runtime/load | std
@@ -113,6 +113,7 @@ function library_of(header) {
   if (header ~ /^Eigen\//) return "eigen"
   if (header ~ /^google\/protobuf\//) return "protobuf"
   if (header == "zlib.h") return "zlib"
+  if (header ~ /^nifti\//) return "nifti"
   if (header ~ /^isa-l\//) return "isa-l"
   if (header == "hwloc.h") return "hwloc"
   if (header ~ /^(simgrid|xbt)\//) return "simgrid"

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cases of NIfTI files, written here byte by byte, as samples; and files that do not fit.
+#include <zlib.h>
+
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "test/runtime/data/sample_files.hpp"
+
+namespace halomesh {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The header of a NIfTI-1 file of little-endian values (nifti.nimh.nih.gov), of which the first
+/// axis varies fastest.
+std::string header(const Spatial& n, std::int16_t type, std::int16_t bits, float slope,
+                   float shift) {
+  std::string bytes(352, '\0');
+  const auto put = [&](std::size_t at, const auto& value) {
+    std::memcpy(bytes.data() + at, &value, sizeof value);
+  };
+  put(0, std::int32_t{348});
+  const std::int16_t dim[8] = {3,
+                               static_cast<std::int16_t>(n[0]),
+                               static_cast<std::int16_t>(n[1]),
+                               static_cast<std::int16_t>(n[2]),
+                               1,
+                               1,
+                               1,
+                               1};
+  put(40, dim);
+  put(70, type);
+  put(72, bits);
+  const float pixdim[8] = {1, 3, 0.75F, 0.75F, 1, 1, 1, 1};
+  put(76, pixdim);
+  put(108, 352.0F);
+  put(112, slope);
+  put(116, shift);
+  std::memcpy(bytes.data() + 344, "n+1", 4);
+  return bytes;
+}
+
+template <class T>
+std::string volume(const Spatial& n, std::int16_t type, float slope, float shift,
+                   const std::function<T(std::int64_t d, std::int64_t h, std::int64_t w)>& of) {
+  std::string bytes = header(n, type, 8 * sizeof(T), slope, shift);
+  for (std::int64_t w = 0; w < n[2]; ++w)
+    for (std::int64_t h = 0; h < n[1]; ++h)
+      for (std::int64_t d = 0; d < n[0]; ++d) {
+        const T value = of(d, h, w);
+        bytes.append(reinterpret_cast<const char*>(&value), sizeof value);  // NOLINT: bytes
+      }
+  return bytes;
+}
+
+void write(const fs::path& path, const std::string& bytes) {
+  if (path.extension() != ".gz") return put_contents(path, bytes);
+  gzFile file = gzopen(path.c_str(), "wb");
+  REQUIRE(gzwrite(file, bytes.data(), static_cast<unsigned>(bytes.size())) ==
+          static_cast<int>(bytes.size()));
+  REQUIRE(gzclose(file) == Z_OK);
+}
+
+std::int64_t place(const Spatial& n, std::int64_t d, std::int64_t h, std::int64_t w) {
+  return (d * n[1] + h) * n[2] + w;
+}
+float value(std::int64_t sample, std::int64_t at) {
+  return 0.5F * static_cast<float>((sample * 131 + at * 7) % 4001 - 1024) + 3;
+}
+std::uint8_t label(std::int64_t sample, std::int64_t at) {
+  return static_cast<std::uint8_t>((sample + at * 5 / 3) % 3);
+}
+
+/// Case 0 of scaled int16, compressed; case 1 of float32.
+const std::vector<Spatial> kExtents{{5, 7, 6}, {4, 9, 8}};
+
+void write_cases(const fs::path& train) {
+  for (std::int64_t i = 0; i < 2; ++i) {
+    const Spatial& n = kExtents[static_cast<std::size_t>(i)];
+    const fs::path of_case = train / fmt::format("case_{:05}", i);
+    fs::create_directories(of_case);
+    const std::string end = i == 0 ? ".nii.gz" : ".nii";
+    const auto stored = [&](auto d, auto h, auto w) {
+      return static_cast<std::int16_t>((i * 131 + place(n, d, h, w) * 7) % 4001 - 1024);
+    };
+    if (i == 0)
+      write(of_case / ("imaging" + end), volume<std::int16_t>(n, 4, 0.5F, 3, stored));
+    else
+      write(of_case / ("imaging" + end), volume<float>(n, 16, 0, 0, [&](auto d, auto h, auto w) {
+              return value(i, place(n, d, h, w));
+            }));
+    write(of_case / ("segmentation" + end),
+          volume<std::uint8_t>(
+              n, 2, 0, 0, [&](auto d, auto h, auto w) { return label(i, place(n, d, h, w)); }));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("NIfTI: cases of different extents are samples with labels") {
+  const SharedDirectory directory;
+  directory.fill(write_cases);
+  const auto data = directory.open({1, 0, 0, 0}, TargetSpec::labels(3));
+  REQUIRE(data->size() == 2);
+  CHECK(data->shape() == Shape{1, 5, 9, 8});
+  CHECK(data->name(1) == "case_00001");
+  const auto reader = data->reader();
+  std::int64_t wrong = 0, compared = 0;
+  for (const std::int64_t sample : {0, 1, 0}) {
+    const Spatial& n = kExtents[static_cast<std::size_t>(sample)];
+    REQUIRE(data->shape_of(sample) == Shape{1, n[0], n[1], n[2]});
+    const Box box{{0, 1, 2, 0}, {1, 4, 7, 5}};
+    const Tensor values(box, 1), labels(box, 1, DataType::kUint8);
+    reader->read(sample, values.any_view(), labels.any_view());
+    for (std::int64_t d = 1; d < 4; ++d)
+      for (std::int64_t h = 2; h < 7; ++h)
+        for (std::int64_t w = 0; w < 5; ++w, ++compared) {
+          wrong += values.view().at(0, 0, d, h, w) != value(sample, place(n, d, h, w));
+          wrong += labels.any_view().as<std::uint8_t>().at(0, 0, d, h, w) !=
+                   label(sample, place(n, d, h, w));
+        }
+    reader->stream(sample,
+                   [&](std::int64_t offset, std::span<const std::byte> bytes) {
+                     for (std::size_t i = 0; i < bytes.size(); i += 4, ++compared) {
+                       float x = 0;
+                       std::memcpy(&x, bytes.data() + i, 4);
+                       wrong += x != value(sample, (offset + static_cast<std::int64_t>(i)) / 4);
+                     }
+                   },
+                   {});
+  }
+  CHECK(compared == 3 * 75 + 2 * 210 + 288);
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("NIfTI: what does not fit is said with the file") {
+  const auto problem = [](const std::function<void(const fs::path&)>& spoil,
+                          const Shape& shape = {1, 0, 0, 0}) {
+    const SharedDirectory directory;
+    directory.fill([&](const fs::path& train) {
+      write_cases(train);
+      spoil(train / "case_00001");
+    });
+    return error_of([&] {
+      const auto data = directory.open(shape, TargetSpec::labels(3));
+      const auto reader = data->reader();
+      reader->stream(1, [](auto, auto) {}, {});
+      reader->stream_labels(1, [](auto, auto) {});
+    });
+  };
+  const Spatial& n = kExtents[1];
+  const auto image = [&](const fs::path& of_case, float bad) {
+    write(of_case / "imaging.nii", volume<float>(n, 16, 0, 0, [&](auto d, auto h, auto w) {
+            return d == 3 && h == 2 && w == 1 ? bad : 0.0F;
+          }));
+  };
+  CHECK(problem([](const fs::path&) {}).empty());
+  CHECK(contains(problem([](const fs::path& of_case) {
+                   const std::string bytes = contents(of_case / "imaging.nii");
+                   put_contents(of_case / "imaging.nii", bytes.substr(0, bytes.size() - 1));
+                 }),
+                 "imaging.nii ends before its 288 values"));
+  CHECK(contains(problem([](const fs::path&) {}, {1, 5, 7, 6}),
+                 "case_00001/imaging.nii has 4x9x8 voxels, expected 5x7x6"));
+  CHECK(contains(problem([](const fs::path&) {}, {2, 0, 0, 0}), "one channel"));
+  CHECK(contains(problem([](const fs::path& of_case) { fs::remove(of_case / "segmentation.nii"); }),
+                 "case_00001 holds neither segmentation.nii.gz nor segmentation.nii"));
+  CHECK(contains(
+      problem([](const fs::path& of_case) { put_contents(of_case / "imaging.nii", "junk"); }),
+      "case_00001/imaging.nii cannot be read"));
+  CHECK(contains(problem([&](const fs::path& of_case) {
+                   image(of_case, std::numeric_limits<float>::quiet_NaN());
+                 }),
+                 "imaging.nii: voxel (d,h,w,c) = (3,2,1,0) is nan"));
+  CHECK(contains(
+      problem([&](const fs::path& of_case) {
+        write(of_case / "segmentation.nii",
+              volume<std::uint8_t>(n, 2, 0, 0, [](auto d, auto h, auto w) {
+                return static_cast<std::uint8_t>(d == 1 && h == 8 && w == 7 ? 9 : 0);
+              }));
+      }),
+      "segmentation.nii: label of voxel (d,h,w) = (1,8,7) is 9, expected a label of 0 to 2"));
+  CHECK(contains(problem([&](const fs::path& of_case) {
+                   write(of_case / "segmentation.nii",
+                         volume<std::uint8_t>({4, 9, 7}, 2, 0, 0,
+                                              [](auto, auto, auto) { return std::uint8_t{0}; }));
+                 }),
+                 "segmentation.nii has other extents than its image"));
+}
+
+}  // namespace halomesh
