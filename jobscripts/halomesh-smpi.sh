@@ -71,8 +71,8 @@ cluster() {
 EOF
 }
 
-# Overhead per message of sender and receiver, and the share of a link that one message can fill.
-overhead=1.3e-6 share=1.0
+# Overhead per message of sender and receiver.
+overhead=1.3e-6
 case $platform in
   fugaku:*)
     shape=${platform#*:}
@@ -120,8 +120,6 @@ case $platform in
     # As `halomesh plan --platform` writes it.
     written=$(sed -n 's/.*smpi\/os:0:\([0-9.e+-]*\):0.*/\1/p' "$file" | head -n 1)
     overhead=${written:-$overhead}
-    written=$(sed -n 's/.*smpi\/bw-factor:0:\([0-9.e+-]*\).*/\1/p' "$file" | head -n 1)
-    share=${written:-$share}
     [ -n "$ranks" ] || fail "how many ranks on $platform?" "add -n RANKS"
     ;;
 esac
@@ -172,7 +170,7 @@ hosts | awk -v ranks="$per_node" '{ print "n" $1 ":" ranks }' >"$scratch/hosts"
 OMP_NUM_THREADS=1 smpirun -np "$ranks" -platform "$file" -hostfile "$scratch/hosts" -no-privatize \
   --cfg=smpi/simulate-computation:no --cfg=smpi/host-speed:1Gf --cfg=smpi/cpu-threshold:0 \
   --cfg=smpi/test:0 --cfg=smpi/iprobe:0 --cfg=smpi/grow-injected-times:no \
-  --cfg=smpi/bw-factor:0:$share --cfg=smpi/lat-factor:0:1.0 \
+  --cfg=smpi/bw-factor:0:1.0 --cfg=smpi/lat-factor:0:1.0 \
   --cfg=network/weight-S:0 --cfg=network/crosstraffic:0 \
   --cfg=smpi/os:0:$overhead:0 --cfg=smpi/ois:0:$overhead:0 --cfg=smpi/or:0:$overhead:0 \
   --cfg=smpi/send-is-detached-thresh:0 \

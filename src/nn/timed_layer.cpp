@@ -42,6 +42,8 @@ void TimedLayer::prepare(const LayerContext& context, std::vector<ParameterView>
   diffs_ = static_cast<double>(
       std::count(context.src_diff_wanted.begin(), context.src_diff_wanted.end(), true));
   if (diffs_ == 0) times_[static_cast<std::size_t>(KernelPass::kBackwardData)] = {};
+  if (context.training && layer_->samples_together() > context.batch)
+    shared_.resize(static_cast<std::size_t>(context.boxes.dst_produced.volume()));
 }
 
 void TimedLayer::spend(const Pass& pass, double seconds) const {
@@ -51,14 +53,21 @@ void TimedLayer::spend(const Pass& pass, double seconds) const {
   }
 }
 
+void TimedLayer::sum_over_replicas(const Pass& pass) {
+  if (!shared_.empty() && pass.training && pass.sum_replicas != nullptr)
+    (*pass.sum_replicas)(shared_);
+}
+
 void TimedLayer::forward(const Pass& pass, std::span<const AnyConstView> /*src*/, AnyView /*dst*/,
                          const Box& chunk) {
+  sum_over_replicas(pass);
   spend(pass, time(KernelPass::kForward).seconds * static_cast<double>(chunk.volume()) / produced_);
 }
 
 void TimedLayer::backward_data(const Pass& pass, const ForwardValues& /*values*/,
                                AnyConstView /*diff_dst*/, std::size_t /*input*/,
                                AnyView /*diff_src*/) {
+  sum_over_replicas(pass);
   spend(pass, time(KernelPass::kBackwardData).seconds / diffs_);
 }
 

@@ -23,8 +23,9 @@ struct LayerTiming {
 
 /// Has the geometry, types and parameters of another layer; each pass spends the time that a table
 /// has for it, in pieces with Pass::progress() between, and neither reads nor writes a tensor.
-/// Makes no primitives. A chunk of the output takes its share of the time of all that the part
-/// produces.
+/// Where the layer takes samples of other replicas together, it has Pass::sum_replicas sum as many
+/// values as the part produces of a sample. Makes no primitives. A chunk of the output takes its
+/// share of the time of all that the part produces.
 class TimedLayer final : public Layer {
  public:
   TimedLayer(std::unique_ptr<Layer> layer, const LayerTiming& timing);
@@ -48,6 +49,7 @@ class TimedLayer final : public Layer {
   DataType dst_type(std::span<const DataType> src) const override { return layer_->dst_type(src); }
   bool backward_reads_dst() const override { return layer_->backward_reads_dst(); }
   bool backward_reads_src() const override { return layer_->backward_reads_src(); }
+  std::int64_t samples_together() const override { return layer_->samples_together(); }
   std::string kernel_name() const override { return layer_->kernel_name(); }
   std::int64_t forward_flops(std::span<const Shape> src) const override {
     return layer_->forward_flops(src);
@@ -65,6 +67,7 @@ class TimedLayer final : public Layer {
 
  private:
   void spend(const Pass& pass, double seconds) const;
+  void sum_over_replicas(const Pass& pass);
   const KernelTime& time(KernelPass pass) const { return times_[static_cast<std::size_t>(pass)]; }
 
   std::unique_ptr<Layer> layer_;
@@ -72,6 +75,7 @@ class TimedLayer final : public Layer {
   std::array<KernelTime, 3> times_;  // by KernelPass
   double produced_ = 1;              // elements of the output of a sample
   double diffs_ = 1;                 // inputs whose gradient is computed
+  std::vector<double> shared_;       // what replicas sum; empty: nothing
 };
 
 /// Puts a TimedLayer in the place of each layer. Call it before an executor prepares the layers.

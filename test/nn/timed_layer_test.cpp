@@ -14,6 +14,9 @@
 #include "src/nn/kernel_case.hpp"
 #include "src/nn/layers/dense.hpp"
 #include "src/nn/layers/moments.hpp"
+#include "src/nn/layers/sample_average.hpp"
+#include "src/nn/losses/segmentation_loss.hpp"
+#include "src/nn/timed_loss.hpp"
 
 namespace halomesh {
 namespace {
@@ -120,6 +123,48 @@ TEST_CASE("a timed layer has the geometry of its layer") {
     CHECK(timed.parameter_slice(i, context().boxes, kShapes) ==
           dense.parameter_slice(i, context().boxes, kShapes));
   }
+}
+
+TEST_CASE("samples of other replicas are summed both ways, in training only") {
+  RecordingClock clock;
+  const KernelTable times = table();
+  const std::vector<DataType> doubles{DataType::kFloat64};
+  std::vector<std::size_t> sums;
+  const std::function<void(std::span<double>)> sum = [&](auto v) { sums.push_back(v.size()); };
+  const auto calls = [&](std::int64_t together, bool training) {
+    TimedLayer layer(std::make_unique<SampleAverage>(together), {times, clock, kPoll, 2});
+    CHECK(layer.samples_together() == together);
+    LayerContext here = context();
+    here.src_types = doubles;
+    here.batch = 2;
+    here.training = training;
+    layer.prepare(here, {});
+    sums.clear();
+    const Pass pass{training, 0, 0, 0, nullptr, 8, &sum};
+    layer.forward(pass, {}, {}, Box::whole(kDst));
+    if (training) layer.backward_data(pass, {}, {}, 0, {});
+    return sums;
+  };
+  CHECK(calls(4, true) == std::vector<std::size_t>{16, 16});
+  CHECK(calls(2, true).empty());
+  CHECK(calls(4, false).empty());
+}
+
+TEST_CASE("a timed loss has the shapes of its loss and reads nothing") {
+  const Shape output{3, 4, 4, 4};
+  TimedLoss timed(std::make_unique<SegmentationLoss>(output, SegmentationOptions{}));
+  SegmentationLoss loss(output, SegmentationOptions{});
+  CHECK(timed.target_shape() == loss.target_shape());
+  CHECK(timed.target_type() == loss.target_type());
+  CHECK(timed.target_box(Box::whole(output)) == loss.target_box(Box::whole(output)));
+  CHECK(timed.sums_per_sample() == loss.sums_per_sample());
+  CHECK(timed.gradient_reads_sums() == loss.gradient_reads_sums());
+  const std::vector<std::uint8_t> labels(64, 255);
+  const AnyConstView target =
+      TensorView<const std::uint8_t>{labels.data(), loss.target_box(Box::whole(output)), 1};
+  std::vector<double> sums(timed.sums_per_sample());
+  timed.add_sums({}, target, sums);
+  CHECK(timed.gradient({}, target, sums, 1, {}) == 0);
 }
 
 TEST_CASE("the time of a kernel that is not known is refused") {

@@ -15,7 +15,8 @@ SOURCE = pathlib.Path(__file__).parents[2]
 LAUNCHER = os.environ.get("HALOMESH_SMPI", str(SOURCE / "build/smpi/halomesh-smpi"))
 PROGRAM = os.environ.get("HALOMESH", str(SOURCE / "build/halomesh"))
 MACHINES = SOURCE / "jobscripts/machines"
-NETWORK = "--input 128x128x128x4 --kernel 2 --fc 128,64 --targets 4"
+COSMOFLOW = "--input 128x128x128x4 --kernel 2 --fc 128,64 --targets 4"
+UNET = f"--config {SOURCE}/models/unet3d-kits19.cfg"
 
 
 class Result:
@@ -26,7 +27,7 @@ class Result:
         self.seconds, self.memory_bytes = seconds, memory_bytes
 
 
-def simulate(platform, command, launcher="", timeout=1500):
+def simulate(platform, command, launcher="", timeout=3600):
     """Runs `command` of halomesh, with --json, on a platform; `launcher` are options of it."""
     with tempfile.TemporaryDirectory() as directory:
         file = pathlib.Path(directory) / "bench.json"
@@ -43,10 +44,11 @@ def simulate(platform, command, launcher="", timeout=1500):
     return Result(done.returncode, done.stdout, runs, seconds, memory)
 
 
-def bench(platform, parts, batch, options="", launcher="", machine=MACHINES / "fugaku.ini"):
-    """One simulated training run of CosmoFlow, of one step: all steps take the same time."""
+def bench(platform, parts, batch, options="", launcher="", machine=MACHINES / "fugaku.ini",
+          network=COSMOFLOW):
+    """One simulated training run of one step: all steps take the same time."""
     return simulate(platform,
-                    f"bench {NETWORK} --simulate-compute {machine} --parts {parts} --batch {batch}"
+                    f"bench {network} --simulate-compute {machine} --parts {parts} --batch {batch}"
                     f" --steps 1 --warm-up 0 {options}", launcher)
 
 
@@ -55,17 +57,17 @@ def compute_seconds(run):
     return sum(float(line.split(" ms ")[0].split()[-1]) for line in run["kernels"]) * 1e-3
 
 
-def plan(*options):
-    done = subprocess.run([PROGRAM, "plan", *NETWORK.split(), *map(str, options)],
+def plan(*options, network=COSMOFLOW):
+    done = subprocess.run([PROGRAM, "plan", *network.split(), *map(str, options)],
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(done.stdout)
 
 
-def planned_meshes(directory, *options):
+def planned_meshes(directory, *options, network=COSMOFLOW):
     """The meshes of a plan, best first."""
     file = directory / "plan.json"
-    plan(*options, "--json", file)
+    plan(*options, "--json", file, network=network)
     return json.loads(file.read_text())["meshes"]
 
 

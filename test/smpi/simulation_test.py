@@ -73,10 +73,22 @@ def sums_of_64_ranks():
         assert auto <= 1.5 * published, (size, auto, published)
 
 
-def ranks_of_a_node():
-    """Four ranks of a node exchange halos in the node; on four nodes, over links."""
-    one = step_of(scene.bench("fugaku:2x2x2", "4x1x1", 8, launcher="--per-node 4"))
-    assert one > 0
+def forecasts():
+    """Steps are what `plan` forecasts, to 10 %: full nodes on three kinds of network, and a U-Net."""
+    done = subprocess.run([sys.executable, pathlib.Path(__file__).with_name("steps.py"),
+                           "fugaku 16x4 4x4x4", "cori-knl 64x1 4x4x1", "xeon-slurm 8x8 4x4x4",
+                           "unet3d fugaku 16x1 4x4x1"], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.splitlines()[-1].startswith("# 4 rows"), done.stdout
+
+
+def batch_normalization():
+    """Sums over the replicas for each normalization: more time, as none of it is hidden."""
+    network = "--model unet3d --input 32x32x32x1 --filters 16 --levels 3"
+    steps = [step_of(scene.bench("fugaku:2x2x2", "2x1x1", 4, network=f"{network} {of_norm}"))
+             for of_norm in ("", "--batch-norm 4")]
+    assert steps[1] > steps[0] + 2 * 10 * 2 * 2 * MESSAGE_S, steps
 
 
 def blocks_of_a_torus():
@@ -124,7 +136,7 @@ def refused():
 
 
 CASES = [same_step_twice, step_of_64_ranks, binomial_tree_is_slower, sums_of_64_ranks,
-         ranks_of_a_node, blocks_of_a_torus, refused]
+         forecasts, batch_normalization, blocks_of_a_torus, refused]
 LONG = [thousand_ranks, recommended_mesh]
 
 

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Simulated steps beside forecast ones: CosmoFlow, kernel 2, on the three kinds of network.
+"""Simulated steps beside forecast ones: CosmoFlow with kernel 2, and the 3-D U-Net of MLPerf, on the
+three kinds of network.
 
 usage: steps.py [--limit PERCENT] [--network "OPTIONS"] [--bench "OPTIONS"] [PATTERN...]
-Only rows whose "machine ranks parts" contains one of the patterns; without one, those of at most 512
-ranks. OPTIONS go to the network (of bench and plan alike, e.g. "--cuts space") or to bench alone.
+Only rows whose "network machine NODESxRANKS parts" contains one of the patterns, e.g. "cosmoflow
+fugaku 64x1 4x4x1"; without one, those that are simulated within seconds. OPTIONS go to the network (of bench and plan alike, e.g. "--cuts space") or to bench alone.
 Writes one CSV line per row as it is done, and then the median and the largest difference. Fails where
 a forecast is further from its simulated step than --limit (10 %). Environment: as scene.py says.
 A forecast counts without its straggler and input terms, which simulated ranks do not have.
@@ -18,16 +19,38 @@ import tempfile
 
 import scene
 
+NETWORKS = {"cosmoflow": scene.COSMOFLOW, "unet3d": scene.UNET}
 MACHINES = ("fugaku", "cori-knl", "xeon-slurm")  # torus, dragonfly, fat tree
-# ranks (one per node) and parts; every replica has one sample
-MESHES = [(ranks, parts)
-          for ranks, of_ranks in ((64, ("1x1x1", "2x1x1", "4x1x1", "2x2x1", "4x4x1")),
-                                  (512, ("1x1x1", "4x1x1", "2x2x1", "4x4x1", "4x4x4")),
-                                  (1024, ("1x1x1", "4x1x1", "4x4x1")),
-                                  (2048, ("1x1x1", "4x1x1")),
-                                  (4096, ("1x1x1", "4x4x1")),
-                                  (8192, ("4x4x1",)))
-          for parts in of_ranks]
+# Nodes, ranks per node and parts; every replica has one sample.
+COSMOFLOW = [(nodes, 1, parts)
+             for nodes, of_nodes in ((64, ("1x1x1", "2x1x1", "4x1x1", "2x2x1", "4x4x1")),
+                                     (512, ("1x1x1", "4x1x1", "2x2x1", "4x4x1", "4x4x4")),
+                                     (1024, ("1x1x1", "4x1x1", "4x4x1")),
+                                     (2048, ("1x1x1", "4x1x1", "4x4x1")),
+                                     (4096, ("1x1x1", "4x4x1")),
+                                     (8192, ("4x4x1",)))
+             for parts in of_nodes]
+FULL_NODES = {"fugaku": (4, (16, 64)), "cori-knl": (4, (64,)), "xeon-slurm": (8, (8, 64, 1024))}
+
+
+def all_rows():
+    for machine in MACHINES:
+        nodes_of_machine = 1024 if machine == "xeon-slurm" else 8192
+        for nodes, per_node, parts in COSMOFLOW:
+            if nodes <= nodes_of_machine:
+                yield "cosmoflow", machine, nodes, per_node, parts
+        per_node, counts = FULL_NODES[machine]
+        for nodes in counts:
+            for parts in ("1x1x1", "4x1x1", "4x4x1", "4x4x4"):
+                yield "cosmoflow", machine, nodes, per_node, parts
+    for machine in MACHINES:
+        for nodes, parts in ((16, "4x1x1"), (16, "4x4x1"), (64, "2x2x2"), (64, "4x4x4")):
+            yield "unet3d", machine, nodes, 1, parts
+
+
+def is_short(network, nodes, per_node, parts):
+    ranks = nodes * per_node
+    return ranks <= (16 if network == "unet3d" else 64 if parts == "1x1x1" else 256)
 
 
 def replicas_of(ranks, parts):
@@ -36,31 +59,29 @@ def replicas_of(ranks, parts):
     return ranks
 
 
-def forecast(directory, job, network, parts, batch):
-    for mesh in scene.planned_meshes(directory, *network.split(), *job, "--batch", batch):
-        if mesh["parts"] == parts:
-            return scene.forecast_seconds(mesh)
-    raise RuntimeError(f"{job}: plan has no mesh {parts}")
-
-
-def compare(machine, ranks, parts, options):
+def compare(row, options):
     """One row: prints it and returns how far the forecast is from the simulated step."""
+    name, machine, nodes, per_node, parts = row
+    ranks = nodes * per_node
     batch = replicas_of(ranks, parts)
-    job = ("--machine", machine, "--nodes", ranks, "--ranks-per-node", 1)
-    with tempfile.TemporaryDirectory() as name:
-        directory = pathlib.Path(name)
-        platform = directory / "platform.xml"
-        scene.plan(*options.network.split(), *job, "--platform", platform)
-        expected = forecast(directory, job, options.network, parts, batch)
-        result = scene.bench(platform, parts, batch, f"{options.network} {options.bench}",
-                             launcher=f"-n {ranks}", machine=scene.MACHINES / f"{machine}.ini")
+    network = f"{NETWORKS[name]} {options.network}"
+    job = ("--machine", machine, "--nodes", nodes, "--ranks-per-node", per_node)
+    with tempfile.TemporaryDirectory() as directory:
+        platform = pathlib.Path(directory) / "platform.xml"
+        scene.plan(*job, "--platform", platform, network=network)
+        meshes = scene.planned_meshes(pathlib.Path(directory), *job, "--batch", batch,
+                                      network=network)
+        expected = next(scene.forecast_seconds(mesh) for mesh in meshes if mesh["parts"] == parts)
+        result = scene.bench(platform, parts, batch, options.bench, network=network,
+                             launcher=f"-n {ranks} --per-node {per_node}",
+                             machine=scene.MACHINES / f"{machine}.ini")
     if result.code != 0:
         raise RuntimeError(result.text)
     run = result.runs[0]
     step = run["step_seconds"]["median"]
     waits = [run["wait_fraction"][kind]["mean"] for kind in ("halo", "reduction")]
-    print(f"{machine},{ranks},{parts},{batch},{step:.6g},{waits[0]:.4f},{waits[1]:.4f},"
-          f"{expected:.6g},{expected / step:.3f},{result.seconds:.1f},{result.memory_bytes / 1e6:.0f}",
+    print(f"{name},{machine},{nodes},{per_node},{parts},{batch},{step:.6g},"
+          f"{waits[0]:.4f},{waits[1]:.4f},{expected:.6g},{expected / step:.3f},{result.seconds:.1f},{result.memory_bytes / 1e6:.0f}",
           flush=True)
     return abs(expected / step - 1)
 
@@ -72,12 +93,12 @@ def main():
     parser.add_argument("--bench", default="")
     parser.add_argument("patterns", nargs="*")
     options = parser.parse_args()
-    rows = [(machine, ranks, parts) for machine in MACHINES for ranks, parts in MESHES
-            if any(p in f"{machine} {ranks} {parts}" for p in options.patterns)
-            or (not options.patterns and ranks <= 512)]
-    print("machine,ranks,parts,batch,simulated_s,halo_wait,reduction_wait,forecast_s,"
-          "forecast_to_simulated,simulator_s,simulator_memory_mb")
-    differences = [compare(*row, options) for row in rows]
+    rows = [row for row in all_rows()
+            if any(p in "{} {} {}x{} {}".format(*row) for p in options.patterns)
+            or (not options.patterns and is_short(row[0], *row[2:]))]
+    print("network,machine,nodes,ranks_per_node,parts,batch,simulated_s,halo_wait,reduction_wait,"
+          "forecast_s,forecast_to_simulated,simulator_s,simulator_memory_mb")
+    differences = [compare(row, options) for row in rows]
     if not differences:
         print("no row has such a pattern", file=sys.stderr)
         return 2

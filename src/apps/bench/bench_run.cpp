@@ -6,6 +6,7 @@
 #include <cmath>
 #include <initializer_list>
 #include <memory>
+#include <utility>
 
 #include "runtime/load/direct_loader.hpp"
 #include "runtime/mpi/spread_over.hpp"
@@ -18,6 +19,7 @@
 #include "src/apps/options/model_options.hpp"
 #include "src/apps/train/network_on_mesh.hpp"
 #include "src/nn/optimizers/sgd.hpp"
+#include "src/nn/timed_loss.hpp"
 #include "trace.hpp"
 
 namespace halomesh {
@@ -96,7 +98,7 @@ double MeasuredTraining::evaluate_pass(std::int64_t steps) {
   const SampleOrder samples = order(steps);
   const Evaluation result = evaluate(network_.mesh, training_.executor(), *loader_, loss_, samples);
   trace_.clear();
-  return static_cast<double>(result.samples) / result.seconds;
+  return static_cast<double>(samples.samples) / result.seconds;
 }
 
 NetworkSpeed MeasuredTraining::network() {
@@ -181,10 +183,12 @@ BenchResult run_case(const Comm& world, const Options& options, const BenchPlan&
   result.memory_of_this_run = world.max(std::int64_t{reset_peak_memory() ? 0 : 1}) == 0;
   NetworkOnMesh network(world, setting.mesh.parts, options, precision_named(setting.precision),
                         kept_states(plan.payload), plan.reproducible);
-  if (machine != nullptr)
+  if (machine != nullptr) {
     time_layers(network.model, machine->timing());
-  else
+    network.loss = std::make_unique<TimedLoss>(std::move(network.loss));
+  } else {
     network.parameters.initialize(plan.seed);
+  }
   result.parameters = network.geometry.parameter_count();
   result.reduction = plan.reduction;
   result.payload = plan.payload;

@@ -33,21 +33,21 @@ std::string platform_xml(const Machine& machine, std::int64_t nodes) {
   const NetworkShape topology = network_shape_of(machine, nodes);
   const double link = topology.link_bytes_per_s * 1e-9;
   const double wire = machine.value("hop-us");
-  const double end_s = std::max(0.0, machine.value("latency-us") - wire) * 0.5e-6;
+  const double ends = std::max(0.0, machine.value("latency-us") - wire);
   std::string xml =
       "<?xml version='1.0'?>\n<!DOCTYPE platform SYSTEM "
       "\"https://simgrid.org/simgrid.dtd\">\n";
   xml += fmt::format(
       "<!-- {0}: {1} nodes. What a message costs at each end: smpi/os:0:{2:.3g}:0 and "
-      "smpi/or:0:{2:.3g}:0. Of a link it fills at most: smpi/bw-factor:0:{3:.4g} -->\n",
-      machine.name, nodes, end_s, std::min(machine.value("message-gbs") / link, 1.0));
+      "smpi/or:0:{2:.3g}:0 -->\n",
+      machine.name, nodes, ends * 0.5e-6);
   xml += "<platform version=\"4.1\"><zone id=\"w\" routing=\"Full\">\n";
   xml += fmt::format(
       "<cluster id=\"m\" prefix=\"n\" suffix=\"\" radical=\"0-{}\" speed=\"1Gf\" core=\"{}\" "
       "bw=\"{:.6g}GBps\" lat=\"{:.6g}us\" {} sharing_policy=\"SPLITDUPLEX\" "
       "loopback_bw=\"{:.6g}GBps\" loopback_lat=\"{:.6g}us\"/>\n",
       topology.nodes() - 1, machine.ranks_per_node(), link, wire, parameters(topology),
-      machine.value("node-message-gbs"), machine.value("node-latency-us"));
+      machine.value("node-message-gbs"), std::max(0.0, machine.value("node-latency-us") - ends));
   return xml + "</zone></platform>\n";
 }
 

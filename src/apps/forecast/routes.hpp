@@ -22,7 +22,7 @@ struct NetworkShape {
   std::int64_t groups = 0, routers = 0, nodes_of_router = 0, pair_links = 1, group_links = 1;
   /// Fat tree: children of each level; a leaf has switches[1] links up, as has each switch above.
   std::array<std::int64_t, 3> children{1, 1, 1};
-  double link_bytes_per_s = 0;
+  double link_bytes_per_s = 0;  ///< what all ranks of a node can put on one
 
   /// Nodes that the network has: at least those of the job.
   std::int64_t nodes() const;

@@ -70,11 +70,12 @@ class Timeline {
 
   StepForecast run() {
     forward();
+    sum_parts_of_loss();
     if (options_.training) {
       backward();
       finish_sums();
       update();
-      sum_loss();
+      sum_by_tree(kReduction, static_cast<double>(mesh_.ranks()), 0);  // the loss
     }
     return summary();
   }
@@ -236,11 +237,40 @@ class Timeline {
       for (const TransferPlan& round : rounds)
         distribute_[l + 1].push_back(flight_of(round, l + 1, false));
       for (Part part = 0; part < parts_; ++part) compute_chunks(l, part, rounds);
+      average_samples(l);
       publish(l + 1);
     }
     const std::size_t last = geometry_.tensors().size() - 1;
     for (Part part = 0; part < parts_; ++part)
       for (Flight& round : distribute_[last]) finish(part, kind_of(last), round);
+  }
+
+  // A sum of few values over `ranks` of them by a tree and back, for which all parts wait.
+  void sum_by_tree(Spent kind, double ranks, double bytes) {
+    const double last = *std::max_element(now_.begin(), now_.end());
+    const Link& link =
+        mesh_.ranks() > network_.ranks_per_node ? network_.between_nodes : network_.within_node;
+    for (Part part = 0; part < parts_; ++part)
+      wait_until(part, kind, last + 2 * std::ceil(std::log2(ranks)) * link.seconds(bytes));
+  }
+
+  // The sums of a loss that depends on whole samples, as TrainingStep and evaluate() have them.
+  void sum_parts_of_loss() {
+    const std::vector<Box>& owned = geometry_.tensors().back().owned;
+    const auto owners =
+        std::count_if(owned.begin(), owned.end(), [](const Box& box) { return !box.empty(); });
+    if (owners > 1) sum_by_tree(kGather, static_cast<double>(parts_), 0);
+  }
+
+  // Batch normalization over samples of several replicas.
+  void average_samples(std::size_t l) {
+    const std::int64_t together = model_.layers()[l].layer->samples_together();
+    if (!options_.training || together <= batch_) return;
+    std::int64_t most = 0;
+    for (const LayerBoxes& boxes : geometry_.layers()[l].boxes)
+      most = std::max(most, boxes.dst_produced.volume());
+    sum_by_tree(kGather, static_cast<double>(together) / static_cast<double>(batch_),
+                static_cast<double>(most) * sizeof(double));
   }
 
   void compute_chunks(std::size_t l, Part part, const std::vector<TransferPlan>& rounds) {
@@ -288,6 +318,7 @@ class Timeline {
         const auto& inputs = model_.layers()[l].inputs;
         const auto diffs = static_cast<double>(
             std::count_if(inputs.begin(), inputs.end(), [&](auto t) { return wanted_[t]; }));
+        average_samples(l);
         for (const std::size_t t : inputs)
           if (wanted_[t]) backward_data(l, t, 1 / diffs, consumers_left[t]--);
         for (Part part = 0; part < parts_; ++part)
@@ -353,14 +384,6 @@ class Timeline {
     for (Part part = 0; part < parts_; ++part) spend(part, kReduction, computed_[part].delay());
     for (std::size_t i = 0; i < done.size(); ++i)
       for (const std::int64_t p : sums()[i].parts) wait_until(as_part(p), kReduction, done[i]);
-  }
-
-  // All ranks sum the loss, by a tree to one of them and back.
-  void sum_loss() {
-    const double last = *std::max_element(now_.begin(), now_.end());
-    const double rounds = std::ceil(std::log2(static_cast<double>(mesh_.ranks())));
-    for (Part part = 0; part < parts_; ++part)
-      wait_until(part, kReduction, last + 2 * rounds * network_.between_nodes.latency_s);
   }
 
   void update() {

@@ -131,6 +131,16 @@ TEST_CASE("platforms of SimGrid") {
   CHECK(xml.find("topology=\"TORUS\" topo_parameters=\"3,2,2\"") != std::string::npos);
   CHECK(xml.find("radical=\"0-11\"") != std::string::npos);
   CHECK(xml.find("bw=\"5GBps\" lat=\"0.1us\"") != std::string::npos);
+  // Of a link of 12 GB/s one rank fills 5, two 10 and three all; ends of messages are no wire.
+  for (const auto& [ranks, filled] : {std::pair(1, 5), {2, 10}, {3, 12}}) {
+    Machine node = machine_of(kSmallMachine + "link-gbs = 12 # assumed: T\n" +
+                              "node-latency-us = 4 # assumed: T\n");
+    node.derive(ranks);
+    const std::string shared = platform_xml(node, 12);
+    CAPTURE(shared);
+    CHECK(shared.find(fmt::format(" bw=\"{}GBps\"", filled)) != std::string::npos);
+    CHECK(shared.find("loopback_lat=\"2.1us\"") != std::string::npos);
+  }
   std::string text = kSmallMachine;
   text.replace(text.find("torus"), 5, "dragonfly");
   CHECK_THROWS_AS(platform_xml(machine_of(text), 4), UsageError);

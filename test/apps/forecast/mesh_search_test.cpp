@@ -4,11 +4,16 @@
 
 #include <doctest/doctest.h>
 
+#include <memory>
 #include <set>
 #include <string>
 
 #include "models/cosmoflow.hpp"
 #include "src/apps/forecast/measured_runs.hpp"
+#include "src/nn/layers/convolution.hpp"
+#include "src/nn/layers/moments.hpp"
+#include "src/nn/layers/normalize.hpp"
+#include "src/nn/layers/sample_average.hpp"
 #include "test/apps/forecast/machine_scene.hpp"
 
 namespace halomesh {
@@ -133,6 +138,45 @@ TEST_CASE("halos that leave before the layer is done wait less") {
   const StepForecast with_layer = step_on(machine, {1, 4, 1}, 1, late);
   CHECK(early.compute_s == doctest::Approx(with_layer.compute_s));
   CHECK(early.halo_s + early.gather_s < 0.98 * (with_layer.halo_s + with_layer.gather_s));
+}
+
+TEST_CASE("a batch normalized together waits for a tree of its replicas in each direction") {
+  const Machine machine = machine_of(kSmallMachine);
+  const auto gather_s = [&](std::int64_t together, const PartGrid& parts, bool training = true) {
+    Model model({2, 8, 8, 8});
+    model.add("conv", std::make_unique<Convolution>(
+                          ConvolutionOptions{16, WindowOptions::cube(3, 1, PaddingKind::kSame)}));
+    model.add("moments", std::make_unique<Moments>());
+    if (together > 0) model.add("mean", std::make_unique<SampleAverage>(together));
+    const std::size_t moments = together > 0 ? 3 : 2;
+    model.add("norm", std::make_unique<Normalize>(1e-5F, DataType::kFloat32, together),
+              {1, moments});
+    ForecastOptions options;
+    options.training = training;
+    return forecast_step(machine, model, model.geometry(parts), {8, parts}, 1, options).gather_s;
+  };
+  // There and back, 8 replicas and 32 doubles: 2 x 6 messages of 2 us and 256 bytes at 5 GB/s.
+  CHECK(gather_s(8, {1, 1, 1}) == doctest::Approx(12 * (2e-6 + 256 / 5e9)));
+  CHECK(gather_s(2, {1, 1, 1}) == doctest::Approx(4 * (2e-6 + 256 / 5e9)));
+  CHECK(gather_s(1, {1, 1, 1}) == 0);
+  CHECK(gather_s(8, {1, 1, 1}, false) == 0);
+}
+
+TEST_CASE("the loss of an output that several parts own waits for their sums") {
+  const Machine machine = machine_of(kSmallMachine);
+  Model model({2, 8, 8, 8});
+  model.add("conv", std::make_unique<Convolution>(
+                        ConvolutionOptions{16, WindowOptions::cube(3, 1, PaddingKind::kSame)}));
+  for (const bool training : {true, false}) {
+    ForecastOptions options;
+    options.training = training;
+    const auto gather_s = [&](const PartGrid& parts) {
+      return forecast_step(machine, model, model.geometry(parts), {1, parts}, 1, options).gather_s;
+    };
+    CHECK(gather_s({1, 1, 1}) == 0);
+    CHECK(gather_s({2, 1, 1}) == doctest::Approx(2 * 2e-6));
+    CHECK(gather_s({2, 2, 1}) == doctest::Approx(4 * 2e-6));
+  }
 }
 
 TEST_CASE("constants fitted to runs of one node meet them and predict a third") {
