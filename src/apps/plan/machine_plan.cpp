@@ -59,6 +59,11 @@ Job job_of(const Options& options, const Model& model, const fs::path& jobscript
     return job;
   }
   const auto table = options.get<std::string>("epochs-table");
+  if (table.empty() && options.get<std::string>("model") != "cosmoflow") {
+    job.work.epochs = {1, 1, 1};
+    basis = "how many it needs is not known: give --target-epochs";
+    return job;
+  }
   const EpochTable epochs(table.empty() ? jobscripts / "machines" / "epochs-cosmoflow.csv"
                                         : fs::path(table));
   job.work.epochs = epochs.epochs(job.work.batch);
@@ -272,7 +277,8 @@ void add_machine_options(Options& options) {
       .add<double>("target-epochs", "N", 0, "epochs to the target; default: by --epochs-table")
       .at_least(0.01)
       .add<std::string>("epochs-table", "FILE", "",
-                        "epochs to the target by batch; default: published runs of CosmoFlow")
+                        "epochs to the target by batch; default: published runs of CosmoFlow, one epoch of "
+                        "other networks")
       .add<std::string>("kernel-times", "FILE", "", "kernel times that bench --calibrate wrote")
       .add<std::string>("runs", "FILE", "",
                         "fit the machine's constants to these measured steps first")
@@ -317,12 +323,15 @@ void plan_on_machine(std::ostream& out, const Options& options, const Model& mod
   const std::vector<MeshForecast> all = search.forecasts();
   if (!all.front().fits) refuse_memory(machine, all);
   const std::vector<Sensitivity> varied = search.sensitivities(all);
-  out << fmt::format(
-      "{}: {} nodes, {} ranks per node, {} threads per rank; batch {}; {} to {} "
-      "epochs, {:.0f} likely ({})\n\n",
-      machine.title, job.nodes, machine.ranks_per_node(), machine.threads(), job.work.batch,
-      std::round(job.work.epochs.low), std::round(job.work.epochs.high), job.work.epochs.mid,
-      basis);
+  const Range3& epochs = job.work.epochs;
+  out << fmt::format("{}: {} nodes, {} ranks per node, {} threads per rank; batch {}; ",
+                     machine.title, job.nodes, machine.ranks_per_node(), machine.threads(),
+                     job.work.batch);
+  if (epochs.low == epochs.high)
+    out << fmt::format("{:g} epoch{} ({})\n\n", epochs.mid, epochs.mid == 1 ? "" : "s", basis);
+  else
+    out << fmt::format("{} to {} epochs, {:.0f} likely ({})\n\n", std::round(epochs.low),
+                       std::round(epochs.high), epochs.mid, basis);
   print_meshes(out, all);
   for (const std::string& hint : search.hints()) out << "Left out: " << hint << ".\n";
   print_choice(out, all);
