@@ -142,7 +142,7 @@ TEST_CASE("halos that leave before the layer is done wait less") {
 
 TEST_CASE("a batch normalized together waits for a tree of its replicas in each direction") {
   const Machine machine = machine_of(kSmallMachine);
-  const auto gather_s = [&](std::int64_t together, const PartGrid& parts, bool training = true) {
+  const auto gather_us = [&](std::int64_t together, const PartGrid& parts, bool training = true) {
     Model model({2, 8, 8, 8});
     model.add("conv", std::make_unique<Convolution>(
                           ConvolutionOptions{16, WindowOptions::cube(3, 1, PaddingKind::kSame)}));
@@ -153,13 +153,14 @@ TEST_CASE("a batch normalized together waits for a tree of its replicas in each 
               {1, moments});
     ForecastOptions options;
     options.training = training;
-    return forecast_step(machine, model, model.geometry(parts), {8, parts}, 1, options).gather_s;
+    return 1e6 *
+           forecast_step(machine, model, model.geometry(parts), {8, parts}, 1, options).gather_s;
   };
   // There and back, 8 replicas and 32 doubles: 2 x 6 messages of 2 us and 256 bytes at 5 GB/s.
-  CHECK(gather_s(8, {1, 1, 1}) == doctest::Approx(12 * (2e-6 + 256 / 5e9)));
-  CHECK(gather_s(2, {1, 1, 1}) == doctest::Approx(4 * (2e-6 + 256 / 5e9)));
-  CHECK(gather_s(1, {1, 1, 1}) == 0);
-  CHECK(gather_s(8, {1, 1, 1}, false) == 0);
+  CHECK(gather_us(8, {1, 1, 1}) == doctest::Approx(12 * (2 + 256 / 5e3)));
+  CHECK(gather_us(2, {1, 1, 1}) == doctest::Approx(4 * (2 + 256 / 5e3)));
+  CHECK(gather_us(1, {1, 1, 1}) == 0);
+  CHECK(gather_us(8, {1, 1, 1}, false) == 0);
 }
 
 TEST_CASE("the loss of an output that several parts own waits for their sums") {
@@ -170,12 +171,13 @@ TEST_CASE("the loss of an output that several parts own waits for their sums") {
   for (const bool training : {true, false}) {
     ForecastOptions options;
     options.training = training;
-    const auto gather_s = [&](const PartGrid& parts) {
-      return forecast_step(machine, model, model.geometry(parts), {1, parts}, 1, options).gather_s;
+    const auto gather_us = [&](const PartGrid& parts) {
+      return 1e6 *
+             forecast_step(machine, model, model.geometry(parts), {1, parts}, 1, options).gather_s;
     };
-    CHECK(gather_s({1, 1, 1}) == 0);
-    CHECK(gather_s({2, 1, 1}) == doctest::Approx(2 * 2e-6));
-    CHECK(gather_s({2, 2, 1}) == doctest::Approx(4 * 2e-6));
+    CHECK(gather_us({1, 1, 1}) == 0);
+    CHECK(gather_us({2, 1, 1}) == doctest::Approx(2 * 2));
+    CHECK(gather_us({2, 2, 1}) == doctest::Approx(4 * 2));
   }
 }
 
