@@ -17,6 +17,7 @@ struct MlperfLog::Event {
   nlohmann::ordered_json value;
   int lineno;
   std::optional<std::int64_t> epoch{};  ///< from 0
+  std::optional<std::int64_t> step{};   ///< done so far; with DeepCAM's keys only
   const char* status = nullptr;
   bool of_each_job = false;
 };
@@ -74,8 +75,10 @@ bool is_past(const nlohmann::json& line, const MlperfPoint& point, std::int64_t 
   if (!number) return true;
   const std::int64_t epoch = *number - first;
   const bool starts = line["key"] == "epoch_start";
+  const bool trained = line["key"] == "learning_rate" || line["key"] == "train_loss";
   if (epoch == point.epoch) return starts && point.inside_epoch;
-  if (epoch == point.epoch - 1) return starts || point.inside_epoch || point.epoch_closed;
+  if (epoch == point.epoch - 1)
+    return starts || trained || point.inside_epoch || point.epoch_closed;
   return epoch < point.epoch;
 }
 
@@ -92,6 +95,7 @@ void MlperfLog::add(const Event& event) {
   if (!speaks_) return;
   Json metadata = {{"file", __FILE__}, {"lineno", event.lineno}};
   if (event.epoch) metadata["epoch_num"] = *event.epoch + first_epoch();
+  if (event.step && deepcam_) metadata["step_num"] = *event.step;
   if (event.status != nullptr) metadata["status"] = event.status;
   const Json line = {{"namespace", ""},  {"time_ms", unix_time_ms()}, {"event_type", event.type},
                      {"key", event.key}, {"value", event.value},      {"metadata", metadata}};
@@ -103,17 +107,21 @@ void MlperfLog::add(const Event& event) {
 }
 
 void MlperfLog::init_start(bool cache_cleared) {
+  if (deepcam_) add({kStart, "init_start", nullptr, __LINE__});
   add({kPoint, "cache_clear", cache_cleared, __LINE__});
-  add({kStart, "init_start", nullptr, __LINE__});
+  if (!deepcam_) add({kStart, "init_start", nullptr, __LINE__});
+}
+
+void MlperfLog::machine(const MlperfSubmission& s) {
+  add({kPoint, "seed", s.seed, __LINE__});
+  add({kPoint, "number_of_ranks", s.ranks, __LINE__});
+  add({kPoint, "number_of_nodes", s.nodes, __LINE__});
+  add({kPoint, "accelerators_per_node", 0, __LINE__});
 }
 
 void MlperfLog::submission(const MlperfSubmission& s) {
-  if (version_ == MlperfVersion::kV10) {
-    add({kPoint, "seed", s.seed, __LINE__});
-    add({kPoint, "number_of_ranks", s.ranks, __LINE__});
-    add({kPoint, "number_of_nodes", s.nodes, __LINE__});
-    add({kPoint, "accelerators_per_node", 0, __LINE__});
-  }
+  submission_ = s;
+  if (version_ == MlperfVersion::kV10 && !deepcam_) machine(s);
   add({kPoint, "submission_benchmark", s.benchmark, __LINE__});
   add({kPoint, "submission_org", s.org, __LINE__});
   add({kPoint, "submission_division", s.division, __LINE__});
@@ -123,26 +131,68 @@ void MlperfLog::submission(const MlperfSubmission& s) {
   if (!s.poc_email.empty()) add({kPoint, "submission_poc_email", s.poc_email, __LINE__});
 }
 
+void MlperfLog::training(const MlperfTraining& t) {
+  if (!deepcam_) return;
+  machine(submission_);
+  add({kPoint, "global_batch_size", t.global_batch, __LINE__});
+  add({kPoint, "batchnorm_group_size", t.batch_norm, __LINE__});
+  add({kPoint, "gradient_accumulation_frequency", t.accumulate, __LINE__});
+  add({kPoint, "checkpoint", t.checkpoint.empty() ? Json(nullptr) : Json(t.checkpoint), __LINE__});
+  add({kPoint, "opt_name", t.optimizer, __LINE__});
+  add({kPoint, "opt_lr", t.schedule.peak, __LINE__});
+  add({kPoint, "opt_betas", t.settings.betas, __LINE__});
+  add({kPoint, "opt_eps", t.settings.epsilon, __LINE__});
+  add({kPoint, "opt_weight_decay", t.settings.weight_decay, __LINE__});
+  if (t.optimizer == "LAMB") {  // both of these always are so: see optimizers/lamb.hpp
+    add({kPoint, "opt_bias_correction", true, __LINE__});
+    add({kPoint, "opt_grad_averaging", true, __LINE__});
+    add({kPoint, "opt_max_grad_norm", t.clip_norm, __LINE__});
+  }
+  scheduler(t.schedule);
+}
+
+// A constant rate is a multistep schedule without milestones.
+void MlperfLog::scheduler(const ScheduleOptions& schedule) {
+  using enum ScheduleKind;
+  const bool steps = schedule.kind == kMultistep || schedule.kind == kConstant;
+  const std::string kind = steps                      ? "multistep"
+                           : schedule.kind == kCosine ? "cosine_annealing"
+                                                      : to_string(schedule.kind);
+  add({kPoint, "scheduler_type", kind, __LINE__});
+  if (steps) {
+    add({kPoint, "scheduler_milestones",
+         schedule.kind == kMultistep ? Json(schedule.milestones) : Json::array(), __LINE__});
+    add({kPoint, "scheduler_decay_rate", schedule.kind == kMultistep ? schedule.gamma : 1.0,
+         __LINE__});
+  } else if (schedule.kind == kCosine) {
+    add({kPoint, "scheduler_t_max", schedule.decay_steps, __LINE__});
+    add({kPoint, "scheduler_eta_min", schedule.min_lr, __LINE__});
+  }
+  add({kPoint, "scheduler_lr_warmup_steps", schedule.warmup_steps, __LINE__});
+  add({kPoint, "scheduler_lr_warmup_factor", 1.0, __LINE__});
+}
+
 void MlperfLog::run_start() {
   add({kEnd, "init_stop", nullptr, __LINE__});
   add({kStart, "run_start", nullptr, __LINE__});
 }
 
 void MlperfLog::samples(std::int64_t global_batch, std::int64_t train, std::int64_t evaluation) {
-  add({kPoint, "global_batch_size", global_batch, __LINE__});
+  if (!deepcam_) add({kPoint, "global_batch_size", global_batch, __LINE__});
   add({kPoint, "train_samples", train, __LINE__});
   add({kPoint, "eval_samples", evaluation, __LINE__});
 }
 
 void MlperfLog::staging_start() {
-  add({kStart, "staging_start", nullptr, __LINE__, {}, nullptr, true});
+  add({kStart, "staging_start", nullptr, __LINE__, {}, {}, nullptr, true});
 }
 void MlperfLog::staging_stop() {
-  add({kEnd, "staging_stop", nullptr, __LINE__, {}, nullptr, true});
+  add({kEnd, "staging_stop", nullptr, __LINE__, {}, {}, nullptr, true});
 }
 
 void MlperfLog::optimizer(const std::string& name, const ScheduleOptions& schedule,
                           double weight_decay, std::optional<double> dropout) {
+  if (deepcam_) return;
   const bool warms_up = schedule.warmup_epochs > 0 && schedule.warmup_initial > 0;
   const double factor = warms_up ? schedule.peak / schedule.warmup_initial : 1.0;
   add({kPoint, "opt_name", name, __LINE__});
@@ -217,38 +267,55 @@ void MlperfLog::open(const std::filesystem::path& path, const MlperfPoint& point
     if (!goes_on_ || (line.of_each_job && !point.over)) file_.append(line.text);
   waiting_.clear();
   if (point.step > 0 && !point.over)
-    add({kPoint, "resumed", point.step, __LINE__, {}, warning_.empty() ? nullptr : "incomplete"});
+    add({kPoint,
+         "resumed",
+         point.step,
+         __LINE__,
+         {},
+         {},
+         warning_.empty() ? nullptr : "incomplete"});
 }
 
-void MlperfLog::epoch_start(std::int64_t epoch) {
+void MlperfLog::epoch_start(std::int64_t epoch, std::int64_t step) {
   if (open_epoch_ == epoch + first_epoch()) return;
   open_epoch_ = epoch + first_epoch();
-  add({kStart, "epoch_start", nullptr, __LINE__, epoch});
+  add({kStart, "epoch_start", nullptr, __LINE__, epoch, step});
+}
+
+void MlperfLog::trained(std::int64_t epoch, std::int64_t step, double rate, double loss) {
+  if (!deepcam_) return;
+  add({kPoint, "learning_rate", rate, __LINE__, epoch, step});
+  add({kPoint, "train_loss", loss, __LINE__, epoch, step});
 }
 
 void MlperfLog::eval_start(std::int64_t epoch) {
   add({kStart, "eval_start", nullptr, __LINE__, epoch});
 }
 
-void MlperfLog::eval_stop(std::int64_t epoch) {
-  add({kEnd, "eval_stop", nullptr, __LINE__, epoch});
+void MlperfLog::eval_stop(const MlperfEvaluation& e) {
+  const char* const key = higher_is_better(e.kind) ? "eval_accuracy" : "eval_error";
+  const Event score{kPoint, key, e.score, __LINE__, e.epoch, e.step};
+  if (deepcam_) {
+    add(score);
+    add({kPoint, "eval_loss", e.loss, __LINE__, e.epoch, e.step});
+    if (reaches(e.kind, e.score, e.target))
+      add({kPoint, "target_accuracy_reached", e.target, __LINE__, e.epoch, e.step});
+  }
+  add({kEnd, "eval_stop", nullptr, __LINE__, e.epoch});
+  if (e.ends_epoch) epoch_stop(e.epoch, e.step);
+  if (!deepcam_) add(score);
 }
 
-void MlperfLog::epoch_stop(std::int64_t epoch) {
+void MlperfLog::epoch_stop(std::int64_t epoch, std::int64_t step) {
   if (open_epoch_ != epoch + first_epoch()) return;
   open_epoch_.reset();
-  add({kEnd, "epoch_stop", nullptr, __LINE__, epoch});
-}
-
-void MlperfLog::eval_score(std::int64_t epoch, Score score, double value) {
-  const char* const key = higher_is_better(score) ? "eval_accuracy" : "eval_error";
-  add({kPoint, key, value, __LINE__, epoch});
+  add({kEnd, "epoch_stop", nullptr, __LINE__, epoch, step});
 }
 
 void MlperfLog::run_stop(bool success) {
   if (stopped_) return;
   stopped_ = true;
-  add({kEnd, "run_stop", nullptr, __LINE__, {}, success ? "success" : "aborted"});
+  add({kEnd, "run_stop", nullptr, __LINE__, {}, {}, success ? "success" : "aborted"});
 }
 
 }  // namespace halomesh

@@ -11,6 +11,7 @@
 
 #include "runtime/posix/line_file.hpp"
 #include "score.hpp"
+#include "src/nn/optimizer.hpp"
 #include "src/nn/schedule.hpp"
 
 namespace halomesh {
@@ -18,6 +19,10 @@ namespace halomesh {
 /// The version of the rules. v0.7 counts epochs from 0 and lacks the seed, the numbers of ranks,
 /// nodes and accelerators, weight decay and dropout.
 enum class MlperfVersion { kV07, kV10 };
+
+/// Whose keys a log has: CosmoFlow's, which other networks use, too, or those of DeepCAM, which
+/// v0.7 had no rules for.
+enum class MlperfKeys { kCosmoflow, kDeepcam };
 
 /// "v0.7" or "v1.0"; throws UsageError otherwise.
 MlperfVersion parse_mlperf_version(const std::string& text);
@@ -28,6 +33,27 @@ struct MlperfSubmission {
   std::string poc_name, poc_email;  ///< left out when empty
   std::uint64_t seed = 0;
   std::int64_t ranks = 1, nodes = 1;
+};
+
+/// What a DeepCAM log says of the training.
+struct MlperfTraining {
+  std::int64_t global_batch = 1;
+  std::int64_t batch_norm = 1;  ///< samples that are normalized together
+  std::int64_t accumulate = 1;  ///< passes of a step
+  std::string checkpoint{};     ///< that the weights come from; empty: none
+  std::string optimizer{};      ///< Optimizer::title()
+  OptimizerOptions settings{};
+  double clip_norm = 0;  ///< 0: none
+  ScheduleOptions schedule{};
+};
+
+/// The result of a validation. Epochs count from 0; -1 is one before the first step.
+struct MlperfEvaluation {
+  std::int64_t epoch = 0, step = 0;  ///< step: done so far
+  Score kind = Score::kMae;
+  double score = 0, loss = 0;
+  double target = 0;        ///< of the score; 0: none
+  bool ends_epoch = false;  ///< no steps of the epoch are left
 };
 
 /// The position of a training run when its log is opened.
@@ -41,8 +67,9 @@ struct MlperfPoint {
 
 /// Lines ":::MLLOG {...}" in the format of github.com/mlcommons/logging (mlperf_logging/mllog):
 /// keys namespace, time_ms, event_type, key, value, metadata. The order is that of the benchmark's
-/// reference, github.com/mlcommons/hpc, cosmoflow/train.py; `file` and `lineno` of the metadata
-/// name the line here that wrote an event.
+/// reference, github.com/mlcommons/hpc, cosmoflow/train.py or deepcam/src/deepCam/train.py, but
+/// that numbers of samples come after run_start, as nothing touches data before; `file` and
+/// `lineno` of the metadata name the line here that wrote an event.
 ///
 /// Until open(), lines are held in memory with their original time. A run that is stopped or killed
 /// leaves a log without run_stop; the job that resumes it appends to the same file. Lines about
@@ -54,12 +81,15 @@ class MlperfLog {
  public:
   /// Writes nothing: for ranks other than 0.
   MlperfLog() = default;
-  explicit MlperfLog(MlperfVersion version) : speaks_(true), version_(version) {}
+  explicit MlperfLog(MlperfVersion version, MlperfKeys keys = MlperfKeys::kCosmoflow)
+      : speaks_(true), version_(version), deepcam_(keys == MlperfKeys::kDeepcam) {}
 
-  // All before open(), in this order except staging:
+  // All before open(), in this order except staging, and with DeepCAM's keys submission() first:
   /// `cache_cleared`: the file caches of the nodes were cleared before the run.
   void init_start(bool cache_cleared);
   void submission(const MlperfSubmission& submission);
+  /// Only in logs with DeepCAM's keys, which then need no optimizer().
+  void training(const MlperfTraining& training);
   /// Ends the initialization and starts the clock: call it before data are touched or staged.
   void run_start();
   void samples(std::int64_t global_batch, std::int64_t train, std::int64_t evaluation);
@@ -80,14 +110,16 @@ class MlperfLog {
   /// What was wrong with the file, for the user; "" when it was complete.
   const std::string& warning() const { return warning_; }
 
-  // `epoch` counts from 0; -1 is a validation before the first step.
+  // `epoch` counts from 0; -1 is a validation before the first step. `step`: done so far.
   /// Does nothing if an earlier job has logged the start of this epoch.
-  void epoch_start(std::int64_t epoch);
+  void epoch_start(std::int64_t epoch, std::int64_t step);
+  /// At the end of the last step of an epoch, with its learning rate and loss; DeepCAM's keys only.
+  void trained(std::int64_t epoch, std::int64_t step, double rate, double loss);
   void eval_start(std::int64_t epoch);
-  void eval_stop(std::int64_t epoch);
-  void epoch_stop(std::int64_t epoch);
-  /// `eval_error` for an MAE, `eval_accuracy` for others.
-  void eval_score(std::int64_t epoch, Score score, double value);
+  /// The end of the validation, its score (`eval_error` for an MAE, `eval_accuracy` for others),
+  /// and where it ends the epoch its end.
+  void eval_stop(const MlperfEvaluation& evaluation);
+  void epoch_stop(std::int64_t epoch, std::int64_t step);
   /// status "success" when the target was reached, else "aborted". Once per run.
   void run_stop(bool success);
 
@@ -102,8 +134,13 @@ class MlperfLog {
                          const std::filesystem::path& path);
   std::int64_t first_epoch() const { return version_ == MlperfVersion::kV07 ? 0 : 1; }
 
+  void machine(const MlperfSubmission& submission);
+  void scheduler(const ScheduleOptions& schedule);
+
   bool speaks_ = false;
   MlperfVersion version_ = MlperfVersion::kV10;
+  bool deepcam_ = false;  // MlperfKeys
+  MlperfSubmission submission_{};
   std::vector<WaitingLine> waiting_;
   LineFile file_;
   bool goes_on_ = false;                    // with the log of an earlier job

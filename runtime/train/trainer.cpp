@@ -318,6 +318,8 @@ void Trainer::after_step(const StepSums& sums, double seconds) {
   wall_limit_.step_took(seconds);
   const std::int64_t epoch = (step_ - 1) / steps_per_epoch();
   metrics_.step({step_, epoch, sums.loss, schedule_.rate(step_ - 1), seconds});
+  if (step_ % steps_per_epoch() == 0)
+    mllog_.trained(epoch, step_, schedule_.rate(step_ - 1), sums.loss);
   progress_.update(step_, fmt::format("epoch {}  loss {:g}", epoch + 1, recent_loss_));
 }
 
@@ -343,9 +345,8 @@ bool Trainer::evaluate_now(std::int64_t epoch) {
   mllog_.eval_start(epoch);
   const Evaluation evaluation = this->evaluation();
   if (evaluation.stopped) return false;
-  mllog_.eval_stop(epoch);
-  if (step_ > 0 && step_ % steps_per_epoch() == 0) mllog_.epoch_stop(epoch);
-  mllog_.eval_score(epoch, evaluation.kind, evaluation.score);
+  mllog_.eval_stop({epoch, step_, evaluation.kind, evaluation.score, evaluation.loss,
+                    options_.target_score, step_ > 0 && step_ % steps_per_epoch() == 0});
   wall_limit_.evaluation_took(evaluation.seconds);
   metrics_.evaluation({epoch, evaluation.score, evaluation.loss, evaluation.samples,
                        evaluation.seconds, evaluation.kind},
@@ -424,7 +425,7 @@ bool Trainer::train_epoch() {
   append_epochs();
   skip_gradients();
   phases_.resume(counts());
-  mllog_.epoch_start(step_ / steps_per_epoch());
+  mllog_.epoch_start(step_ / steps_per_epoch(), step_);
   const std::int64_t end = (step_ / steps_per_epoch() + 1) * steps_per_epoch();
   bool stopped = false;
   while (!stopped && step_ < end && !limit_reached()) {
@@ -447,7 +448,7 @@ bool Trainer::finish_epoch() {
   const std::int64_t epoch = (step_ - 1) / steps_per_epoch();
   if (evaluation_pending() && !evaluate_now(epoch)) return false;
   if (diverged()) return false;
-  if (step_ % steps_per_epoch() == 0) mllog_.epoch_stop(epoch);
+  if (step_ % steps_per_epoch() == 0) mllog_.epoch_stop(epoch, step_);
   // After the evaluation, so that a run killed in between repeats it when it resumes.
   if (options_.checkpoint_every == 0 || checkpoint_due()) save();
   return true;

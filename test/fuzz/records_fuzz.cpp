@@ -29,8 +29,8 @@ void resume_mllog(MlperfVersion version, const MlperfPoint& point, Bytes file) {
       log.init_start(false);
       log.run_start();
       log.open(path, point);
-      log.epoch_start(point.epoch);
-      log.epoch_stop(point.epoch);
+      log.epoch_start(point.epoch, point.step);
+      log.epoch_stop(point.epoch, point.step);
       log.run_stop(true);
     });
 }

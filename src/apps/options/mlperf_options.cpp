@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "error.hpp"
 #include "runtime/machine/topology.hpp"
 
 namespace halomesh {
@@ -31,6 +32,11 @@ MlperfSubmission mlperf_submission(const Comm& world, const Options& options) {
   return submission;
 }
 
+MlperfKeys keys_of(const Options& options) {
+  return options.get<std::string>("model") == "deepcam" ? MlperfKeys::kDeepcam
+                                                        : MlperfKeys::kCosmoflow;
+}
+
 }  // namespace
 
 void add_mlperf_options(Options& options) {
@@ -51,13 +57,20 @@ void add_mlperf_options(Options& options) {
 
 MlperfLog begin_mlperf_log(const Comm& world, const Options& options) {
   const MlperfVersion version = parse_mlperf_version(options.get<std::string>("mllog"));
-  MlperfLog log = world.rank() == 0 ? MlperfLog(version) : MlperfLog();
+  const MlperfKeys keys = keys_of(options);
+  if (keys == MlperfKeys::kDeepcam && version == MlperfVersion::kV07)
+    throw UsageError("--mllog v0.7: the rules of v0.7 have no keys for deepcam",
+                     "use --mllog v1.0");
+  MlperfLog log = world.rank() == 0 ? MlperfLog(version, keys) : MlperfLog();
+  if (keys == MlperfKeys::kDeepcam) log.submission(mlperf_submission(world, options));
   log.init_start(options.get<bool>("cache-cleared"));
   return log;
 }
 
-void start_mlperf_run(const Comm& world, const Options& options, MlperfLog& log) {
-  log.submission(mlperf_submission(world, options));
+void start_mlperf_run(const Comm& world, const Options& options, const MlperfTraining& training,
+                      MlperfLog& log) {
+  if (keys_of(options) == MlperfKeys::kCosmoflow) log.submission(mlperf_submission(world, options));
+  log.training(training);
   log.run_start();
 }
 

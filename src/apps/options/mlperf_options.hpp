@@ -11,12 +11,14 @@ namespace halomesh {
 /// Declares --mllog, --cache-cleared and --submission-*.
 void add_mlperf_options(Options& options);
 
-/// Creates a log, not opened yet, with init_start in it; writes nothing on ranks other than 0.
-/// Local.
+/// Creates a log, not opened yet, with init_start in it and the keys of the network's benchmark;
+/// writes nothing on ranks other than 0. Throws UsageError where the benchmark has no rules of
+/// --mllog. Collective over `world`.
 MlperfLog begin_mlperf_log(const Comm& world, const Options& options);
 
 /// Logs the submission's entries, with the platform of rank 0's node unless an option names it, and
 /// run_start, which starts the clock. Collective over `world`.
-void start_mlperf_run(const Comm& world, const Options& options, MlperfLog& log);
+void start_mlperf_run(const Comm& world, const Options& options, const MlperfTraining& training,
+                      MlperfLog& log);
 
 }  // namespace halomesh

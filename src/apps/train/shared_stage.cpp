@@ -34,7 +34,7 @@ std::optional<SharedStage> stage_for_runs(const Comm& job, const Comm& group,
       options, precision_named(options.get<std::string>("precision")), trainer.reproducible);
   const Model model = make_model(spec);
   const ModelGeometry geometry = model.geometry(parts);
-  start_mlperf_run(group, options, mllog);
+  start_mlperf_run(group, options, mlperf_training(trainer, spec, options), mllog);
   const std::filesystem::path data = options.get<std::string>("data");
   const TensorGeometry& output = geometry.tensors().back();
   const auto part = static_cast<std::size_t>(mesh.part());

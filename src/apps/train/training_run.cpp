@@ -216,6 +216,20 @@ TrainerOptions trainer_options(const Options& options) {
   return trainer;
 }
 
+MlperfTraining mlperf_training(const TrainerOptions& trainer, const NetworkSpec& spec,
+                               const Options& options) {
+  const auto optimizer = make_optimizer(trainer.optimizer);
+  const bool normalizes = spec.network->option("batch-norm") != nullptr;
+  return {trainer.global_batch,
+          normalizes ? spec.settings.get<std::int64_t>("batch-norm") : 0,
+          trainer.accumulate,
+          options.get<std::string>("init-from"),
+          optimizer->title(),
+          trainer.optimizer,
+          trainer.clip_norm.value_or(optimizer->default_clip_norm()),
+          trainer.schedule};
+}
+
 TrainingResult run_training(const Comm& world, const Options& options, const RankBinding& binding,
                             const BeforeRun& before) {
   MlperfLog mllog =
@@ -236,7 +250,9 @@ TrainingResult run_training(const Comm& world, const Options& options, const Ran
   const std::optional<TraceRequest> trace_request = trace_request_of(options, world.size());
   trainer_settings.reduction = reduction_named(options.get<std::string>("reduction"));
 
-  if (before.mllog == nullptr) start_mlperf_run(world, options, mllog);
+  if (before.mllog == nullptr)
+    start_mlperf_run(world, options, mlperf_training(trainer_settings, network.spec, options),
+                     mllog);
   const std::filesystem::path data = options.get<std::string>("data");
   const TargetSpec targets = targets_of(*network.loss, network.geometry.tensors().back().shape);
   trainer_settings.crops = crop_options(options, network.spec);

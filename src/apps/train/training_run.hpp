@@ -4,6 +4,7 @@
 #pragma once
 
 #include "error.hpp"
+#include "models/network.hpp"
 #include "runtime/machine/binding.hpp"
 #include "runtime/mpi/mpi.hpp"
 #include "runtime/train/trainer.hpp"
@@ -14,6 +15,10 @@ namespace halomesh {
 /// The trainer's options as those of `train` say, except `reduction` and the pointers, which
 /// run_training() sets.
 TrainerOptions trainer_options(const Options& options);
+
+/// What the MLPerf log says of a training of `spec` with these options.
+MlperfTraining mlperf_training(const TrainerOptions& trainer, const NetworkSpec& spec,
+                               const Options& options);
 
 /// What a job has done for a run before it starts.
 struct BeforeRun {

@@ -51,11 +51,10 @@ void begin(MlperfLog& log, bool staging = false) {
 }
 
 void log_epoch(MlperfLog& log, std::int64_t epoch, double mae) {
-  log.epoch_start(epoch);
+  log.epoch_start(epoch, 2 * epoch);
+  log.trained(epoch, 2 * epoch + 2, 0.25, 0.5);
   log.eval_start(epoch);
-  log.eval_stop(epoch);
-  log.epoch_stop(epoch);
-  log.eval_score(epoch, Score::kMae, mae);
+  log.eval_stop({epoch, 2 * epoch + 2, Score::kMae, mae, 1.5, 0.2, true});
 }
 
 const Keys kEpoch = {"epoch_start", "eval_start", "eval_stop", "epoch_stop", "eval_error"};
@@ -103,7 +102,7 @@ TEST_CASE("an MLPerf line is spelt as the reference's") {
   MlperfLog log(MlperfVersion::kV10);
   log.open(directory / "mllog.txt", {});
   log.optimizer("SGD", step_schedule(), 0, 0.5);
-  log.eval_score(2, Score::kMae, 0.25);
+  log.eval_stop({2, 6, Score::kMae, 0.25, 1, 0.5, true});
   log.run_stop(false);
   const std::string text = contents(directory / "mllog.txt");
   CHECK(text.starts_with(":::MLLOG {\"namespace\": \"\", \"time_ms\": 1"));
@@ -178,7 +177,7 @@ TEST_CASE("an epoch that an earlier job has begun is not begun twice") {
     MlperfLog log(MlperfVersion::kV10);
     begin(log);
     log.open(path, {});
-    log.epoch_start(0);
+    log.epoch_start(0, 0);
   }
   // What a killed run was about to write.
   std::ofstream(path, std::ios::app) << ":::MLLOG {\"names";
@@ -284,6 +283,173 @@ TEST_CASE("logs of another version are refused and left unchanged") {
                  "was started with --mllog v1.0"));
   CHECK(contents(path) == before);
   CHECK_THROWS_AS(parse_mlperf_version("v2.0"), UsageError);
+}
+
+namespace {
+
+MlperfTraining deepcam_training() {
+  MlperfTraining training{128, 2, 4, "", "LAMB", {}, 1, {}};
+  training.settings.weight_decay = 0.01;
+  training.schedule.kind = ScheduleKind::kMultistep;
+  training.schedule.peak = 0.0055;
+  training.schedule.warmup_steps = 400;
+  training.schedule.milestones = {800, 1600};
+  return training;
+}
+
+void begin_deepcam(MlperfLog& log, const MlperfTraining& training = deepcam_training()) {
+  MlperfSubmission deepcam = submission();
+  deepcam.benchmark = "deepcam";
+  log.submission(deepcam);
+  log.init_start(true);
+  log.training(training);
+  log.run_start();
+  log.samples(128, 121266, 15158);
+  log.optimizer("LAMB", training.schedule, 0.01, {});
+}
+
+void log_deepcam_epoch(MlperfLog& log, std::int64_t epoch, double iou) {
+  log.epoch_start(epoch, 2 * epoch);
+  log.trained(epoch, 2 * epoch + 2, 0.25, 0.5);
+  log.eval_start(epoch);
+  log.eval_stop({epoch, 2 * epoch + 2, Score::kIou, iou, 0.0625, 0.82, true});
+}
+
+const Keys kDeepcamHead = kSubmission + Keys{"init_start",
+                                             "cache_clear",
+                                             "seed",
+                                             "number_of_ranks",
+                                             "number_of_nodes",
+                                             "accelerators_per_node",
+                                             "global_batch_size",
+                                             "batchnorm_group_size",
+                                             "gradient_accumulation_frequency",
+                                             "checkpoint",
+                                             "opt_name",
+                                             "opt_lr",
+                                             "opt_betas",
+                                             "opt_eps",
+                                             "opt_weight_decay",
+                                             "opt_bias_correction",
+                                             "opt_grad_averaging",
+                                             "opt_max_grad_norm",
+                                             "scheduler_type",
+                                             "scheduler_milestones",
+                                             "scheduler_decay_rate",
+                                             "scheduler_lr_warmup_steps",
+                                             "scheduler_lr_warmup_factor",
+                                             "init_stop",
+                                             "run_start",
+                                             "train_samples",
+                                             "eval_samples"};
+const Keys kDeepcamTrained = {"epoch_start", "learning_rate", "train_loss"};
+const Keys kDeepcamEpoch =
+    kDeepcamTrained + Keys{"eval_start", "eval_accuracy", "eval_loss", "eval_stop", "epoch_stop"};
+const Keys kDeepcamLast =
+    kDeepcamTrained + Keys{"eval_start", "eval_accuracy", "eval_loss", "target_accuracy_reached",
+                           "eval_stop",  "epoch_stop",    "run_stop"};
+
+}  // namespace
+
+TEST_CASE("DeepCAM logs have the keys of its reference, in its order") {
+  const TempDirectory directory;
+  MlperfLog log(MlperfVersion::kV10, MlperfKeys::kDeepcam);
+  begin_deepcam(log);
+  log.open(directory / "mllog.txt", {});
+  log_deepcam_epoch(log, 0, 0.5);
+  log_deepcam_epoch(log, 1, 0.82);
+  log.run_stop(true);
+  const auto lines = parse_mlperf(contents(directory / "mllog.txt"));
+  CHECK(mlperf_keys(lines) == kDeepcamHead + kDeepcamEpoch + kDeepcamLast);
+  // Values and metadata as hpc_1.0.0/closed_deepcam*.yaml of github.com/mlcommons/logging want
+  // them.
+  const auto value = [&](const std::string& key) {
+    nlohmann::ordered_json found;
+    for (const auto& line : lines)
+      if (line["key"] == key) found = line;  // the last one
+    return found;
+  };
+  using Json = nlohmann::ordered_json;
+  const std::vector<std::pair<const char*, Json>> expected = {
+      {"submission_benchmark", "deepcam"},
+      {"global_batch_size", 128},
+      {"batchnorm_group_size", 2},
+      {"gradient_accumulation_frequency", 4},
+      {"checkpoint", nullptr},
+      {"opt_name", "LAMB"},
+      {"opt_lr", 0.0055},
+      {"opt_betas", Json::array({0.9, 0.999})},
+      {"opt_eps", 1e-6},
+      {"opt_weight_decay", 0.01},
+      {"opt_bias_correction", true},
+      {"opt_grad_averaging", true},
+      {"opt_max_grad_norm", 1.0},
+      {"scheduler_type", "multistep"},
+      {"scheduler_milestones", Json::array({800, 1600})},
+      {"scheduler_decay_rate", 0.1},
+      {"scheduler_lr_warmup_steps", 400},
+      {"scheduler_lr_warmup_factor", 1.0},
+      {"train_samples", 121266},
+      {"eval_samples", 15158},
+      {"learning_rate", 0.25},
+      {"train_loss", 0.5},
+      {"eval_accuracy", 0.82},
+      {"eval_loss", 0.0625},
+      {"target_accuracy_reached", 0.82}};
+  for (const auto& [key, wanted] : expected) {
+    CAPTURE(key);
+    CHECK(value(key)["value"] == wanted);
+  }
+  const std::vector<std::pair<const char*, std::int64_t>> steps = {
+      {"epoch_start", 2},   {"learning_rate", 4}, {"train_loss", 4},
+      {"eval_accuracy", 4}, {"eval_loss", 4},     {"epoch_stop", 4}};
+  for (const auto& [key, step] : steps) {
+    CAPTURE(key);
+    CHECK(value(key)["metadata"]["epoch_num"] == 2);
+    CHECK(value(key)["metadata"]["step_num"] == step);
+  }
+  CHECK(!value("eval_start")["metadata"].contains("step_num"));
+}
+
+TEST_CASE("DeepCAM logs: other optimizers and schedules have their own keys") {
+  const TempDirectory directory;
+  MlperfTraining training = deepcam_training();
+  training.optimizer = "AdamW";
+  training.checkpoint = "weights.h5";
+  training.schedule.kind = ScheduleKind::kCosine;
+  training.schedule.decay_steps = 9000;
+  MlperfLog log(MlperfVersion::kV10, MlperfKeys::kDeepcam);
+  log.training(training);
+  training.schedule.kind = ScheduleKind::kConstant;
+  log.training(training);
+  log.open(directory / "mllog.txt", {});
+  const std::string text = contents(directory / "mllog.txt");
+  CHECK(!contains(text, "opt_max_grad_norm"));
+  CHECK(contains(text, "\"checkpoint\", \"value\": \"weights.h5\""));
+  CHECK(contains(text, "\"scheduler_type\", \"value\": \"cosine_annealing\""));
+  CHECK(contains(text, "\"scheduler_t_max\", \"value\": 9000"));
+  CHECK(contains(text, "\"scheduler_eta_min\", \"value\": 0.0"));
+  CHECK(contains(text, "\"scheduler_milestones\", \"value\": []"));
+}
+
+TEST_CASE("a resumed DeepCAM run keeps what it logged of steps that it does not repeat") {
+  for (const bool closed : {false, true}) {
+    const TempDirectory directory;
+    const auto path = directory / "mllog.txt";
+    {
+      MlperfLog log(MlperfVersion::kV10, MlperfKeys::kDeepcam);
+      begin_deepcam(log);
+      log.open(path, {});
+      log_deepcam_epoch(log, 0, 0.5);
+      log_deepcam_epoch(log, 1, 0.5);
+    }
+    MlperfLog log(MlperfVersion::kV10, MlperfKeys::kDeepcam);
+    begin_deepcam(log);
+    log.open(path, {2, 1, false, closed, false});
+    CHECK(mlperf_keys(parse_mlperf(contents(path))) ==
+          kDeepcamHead + (closed ? kDeepcamEpoch : kDeepcamTrained) + Keys{"resumed"});
+    CHECK(log.warning().empty());
+  }
 }
 
 TEST_CASE("linear schedules have no keys of a step decay; constant ones have empty ones") {
