@@ -33,6 +33,7 @@ struct UNetOptions {
   std::int64_t filters = 0, levels = 0, most_filters = 0, classes = 0;
   bool pools = false;
   std::int64_t batch_norm = 0;
+  GradientKernels kernels = GradientKernels::kAuto;
 
   explicit UNetOptions(const NetworkSettings& settings)
       : input(settings.input),
@@ -41,7 +42,11 @@ struct UNetOptions {
         most_filters(settings.get<std::int64_t>("most-filters")),
         classes(settings.get<std::int64_t>("classes")),
         pools(settings.get<std::string>("down") == "pool"),
-        batch_norm(settings.get<std::int64_t>("batch-norm")) {}
+        batch_norm(settings.get<std::int64_t>("batch-norm")) {
+    const auto& name = settings.get<std::string>("kernels");
+    if (name == "winograd") kernels = GradientKernels::kWinograd;
+    if (name == "dense") kernels = GradientKernels::kDense;
+  }
 
   /// Of level `level`, from 0, the finest.
   std::int64_t filters_of(std::int64_t level) const {
@@ -159,8 +164,8 @@ class UNet {
                     std::size_t x) {
     const auto name = [&](const char* what) { return fmt::format("{}_{}{}", stage, what, number); };
     x = add(name("conv"),
-            std::make_unique<Convolution>(
-                ConvolutionOptions{filters, wide(stride), 1, false, type_, kInitial}),
+            std::make_unique<Convolution>(ConvolutionOptions{filters, wide(stride), 1, false, type_,
+                                                             kInitial, false, o_.kernels}),
             {x});
     std::size_t moments = add(name("moments"), std::make_unique<Moments>(0, type_), {x});
     if (o_.batch_norm > 0)
@@ -248,7 +253,14 @@ std::vector<NetworkOption> declared_options() {
            .fallback = std::string("dice+ce"),
            .help = "what is minimized: " + loss_summaries(DataType::kUint8),
            .role = kTraining,
-           .choices = loss_names(DataType::kUint8)}};
+           .choices = loss_names(DataType::kUint8)},
+          {.name = "kernels",
+           .fallback = std::string("auto"),
+           .help = "how convolutions are computed: auto: by Winograd's minimal filtering where a "
+                   "model of the cost says that it is faster; winograd: wherever the shapes fit; "
+                   "dense: by oneDNN's kernels",
+           .role = kComputing,
+           .choices = {"auto", "winograd", "dense"}}};
 }
 
 Model make_unet(const NetworkSettings& settings) {

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "error.hpp"
 #include "rng.hpp"
@@ -104,6 +106,36 @@ LayerCase random_case(std::uint32_t number) {
   return test;
 }
 
+// Winograd's filtering needs kernels of 2 or 3, whole vectors of input channels and, for gradients,
+// of output channels. Windows begin at even voxels of the whole tensor: boxes that do not begin and
+// end there, and paddings that move them, are the corners.
+LayerCase random_winograd_case(std::uint32_t number) {
+  Choices choose(number);
+  ConvolutionOptions options{
+      std::array<std::int64_t, 6>{1, 16, 17, 32, 33,
+                                  48}[static_cast<std::size_t>(choose.between(0, 5))],
+      {}};
+  options.kernels = GradientKernels::kWinograd;
+  const std::int64_t kernel = choose.between(2, 3);
+  WindowOptions& w = options.window;
+  w = WindowOptions::cube(kernel, 1, PaddingKind::kExplicit);
+  w.pad_before = choose.each(0, kernel - 1);
+  w.pad_after = choose.each(0, kernel - 1);
+  options.bias = choose.between(0, 1) == 0;
+  const Shape src{16 * choose.between(1, 3), choose.between(3, 7), choose.between(3, 7),
+                  choose.between(3, 9)};
+  constexpr std::array<PartGrid, 6> kGrids{
+      {{1, 1, 1}, {2, 1, 1}, {1, 2, 2}, {3, 1, 2}, {2, 2, 2}, {1, 1, 4}}};
+  LayerCase test = convolution_case(
+      options, src, kGrids[static_cast<std::size_t>(choose.between(0, 5))], choose.between(1, 2));
+  test.name = fmt::format("Winograd case {}: {}", number, test.name);
+  test.seed = number;
+  if (choose.between(0, 2) == 0) test.cut.src_margin = choose.each(0, 2);
+  if (choose.between(0, 2) == 0) test.cut.dst_margin = choose.each(0, 2);
+  test.repeat = choose.between(0, 3) == 0;
+  return test;
+}
+
 WindowOptions explicit_window(std::int64_t kernel, std::int64_t stride, std::int64_t dilation,
                               std::int64_t before, std::int64_t after) {
   return {{kernel, kernel, kernel}, {stride, stride, stride}, {dilation, dilation, dilation},
@@ -118,6 +150,14 @@ TEST_CASE("convolution cut over parts equals the serial one: seeded cases") {
     moved += expect_layer(random_case(number)).moved;
   CHECK(cases == 400);
   CHECK(moved > 100000);
+}
+
+TEST_CASE("convolution by Winograd's filtering cut over parts equals the serial one") {
+  std::int64_t cases = 0, moved = 0;
+  for (std::uint32_t number = 7000; number < 7100; ++number, ++cases)
+    moved += expect_layer(random_winograd_case(number)).moved;
+  CHECK(cases == 100);
+  CHECK(moved > 10000);
 }
 
 TEST_CASE("convolution cut over parts: corner cases") {
@@ -206,6 +246,55 @@ TEST_CASE("convolution: unsupported options are refused, naming them") {
   CHECK_THROWS_WITH_AS(layer.dst_shape(two), doctest::Contains("2 inputs"), Error);
 }
 
+namespace {
+
+std::vector<std::string> implementations_of(const ConvolutionOptions& options, const Shape& src,
+                                            bool diff_wanted = true) {
+  Convolution convolution(options);
+  LayerContext context;
+  context.src_shapes = {src};
+  context.dst_shape = convolution.dst_shape(context.src_shapes);
+  const Box dst = Box::whole(context.dst_shape);
+  context.boxes = {{Box::whole(src)}, dst, dst};
+  context.src_spans = {Box::whole(src)};
+  context.src_types = {DataType::kFloat32};
+  context.dst_span = dst;
+  const std::int64_t planes = context.dst_shape.d;
+  context.dst_chunks = {with_d_range(dst, 0, planes - 1), with_d_range(dst, planes - 1, planes)};
+  context.src_diff_wanted = {diff_wanted};
+  convolution.prepare(context, {});
+  return convolution.implementations();
+}
+
+}  // namespace
+
+TEST_CASE("convolution: passes are Winograd's where it pays, or wherever the shapes fit") {
+  const auto passes = [](ConvolutionOptions options, const Shape& src, GradientKernels kernels) {
+    options.kernels = kernels;
+    const auto names = implementations_of(options, src);
+    return std::count_if(names.begin(), names.end(), [](const std::string& name) {
+      return name.find("fp32 winograd:halomesh") != std::string::npos;
+    });
+  };
+  const ConvolutionOptions wide{32, WindowOptions::cube(3, 1, PaddingKind::kSame)};
+  ConvolutionOptions strided = wide, dilated = wide, grouped = wide, flat = wide, odd = wide;
+  strided.window.stride = {2, 2, 2};
+  dilated.window.dilation = {2, 2, 2};
+  grouped.groups = 2;
+  flat.window.kernel = {3, 1, 3};
+  odd.filters = 33;
+  const Shape large{32, 16, 16, 16}, few{32, 2, 2, 2}, narrow{17, 16, 16, 16};
+  using enum GradientKernels;
+  CHECK(passes(wide, large, kAuto) == 3);
+  CHECK(passes(wide, large, kDense) == 0);
+  CHECK(passes(wide, few, kAuto) == 0);
+  CHECK(passes(wide, few, kWinograd) == 3);
+  CHECK(passes(odd, large, kWinograd) == 1);  // forward: sums over input channels alone
+  for (const ConvolutionOptions& other : {strided, dilated, grouped, flat})
+    CHECK(passes(other, large, kWinograd) == 0);
+  CHECK(passes(wide, narrow, kWinograd) == 1);  // the gradient of the data
+}
+
 TEST_CASE("convolution: no layer of CosmoFlow falls to a reference kernel") {
   constexpr std::array<std::int64_t, 6> kChannels{4, 16, 32, 64, 128, 256};
 #if defined(__ARM_FEATURE_SVE)
@@ -220,21 +309,12 @@ TEST_CASE("convolution: no layer of CosmoFlow falls to a reference kernel") {
       for (std::size_t layer = 0; layer < 5; ++layer) {
         const std::int64_t e = extent >> layer;
         const Shape src{kChannels[layer], e, e, e};
-        Convolution convolution(
-            {kChannels[layer + 1], WindowOptions::cube(kernel, 1, PaddingKind::kSame)});
-        LayerContext context;
-        context.src_shapes = {src};
-        context.dst_shape = convolution.dst_shape(context.src_shapes);
-        const Box dst = Box::whole(context.dst_shape);
-        context.boxes = {{Box::whole(src)}, dst, dst};
-        context.src_spans = {Box::whole(src)};
-        context.src_types = {DataType::kFloat32};
-        context.dst_span = dst;
-        context.dst_chunks = {with_d_range(dst, 0, e - 1), with_d_range(dst, e - 1, e)};
-        context.src_diff_wanted = {layer > 0};
-        convolution.prepare(context, {});
-        CHECK(convolution.implementations().size() >= (layer > 0 ? 3U : 2U));
-        for (const std::string& name : convolution.implementations()) {
+        ConvolutionOptions options{kChannels[layer + 1],
+                                   WindowOptions::cube(kernel, 1, PaddingKind::kSame)};
+        options.kernels = GradientKernels::kDense;
+        const auto names = implementations_of(options, src, layer > 0);
+        CHECK(names.size() >= (layer > 0 ? 3U : 2U));
+        for (const std::string& name : names) {
           CHECK_MESSAGE(name.find("ref") == std::string::npos,
                         fmt::format("layer {}, {}, kernel {}: {}", layer + 1, src, kernel, name));
           ++seen;

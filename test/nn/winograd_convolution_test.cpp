@@ -227,6 +227,54 @@ TEST_CASE("Winograd convolution stays within the bound of its transforms") {
   for (const std::int64_t windows : places) CHECK(windows > 100);
 }
 
+// The convolution of a box without pooling, read from what the box needs alone.
+void convolve(Sample& s, WinogradConvolution& convolution, const Box& box, View to) {
+  Box needed = box;
+  Spatial corner{}, strides{s.extents[1] * s.extents[2] * s.ci, s.extents[2] * s.ci, s.ci};
+  for (std::size_t a = 0; a < 3; ++a) {
+    needed.lo[a + 1] = std::max<std::int64_t>(0, box.lo[a + 1] - s.before());
+    needed.hi[a + 1] = std::min(s.extents[a], box.hi[a + 1] + s.kernel - 1 - s.before());
+    corner[a] = box.lo[a + 1] - s.before() - needed.lo[a + 1];
+  }
+  needed.hi[kC] = s.ci;
+  convolution.convolve(
+      {s.src.view().begin_of(0, needed), strides, needed.shape().spatial(), corner}, box, 0, to);
+}
+
+TEST_CASE("Winograd convolution without pooling: within its bound, the same bits for any cut") {
+  std::int64_t compared = 0;
+  for (const std::int64_t kernel : {2, 3})
+    for (const std::int64_t co : {5, 33, 160}) {  // more windows than channels, and fewer
+      Sample s(kernel, 16, co, {5, 6, 7});
+      const Box all = Box::whole({co, 5, 6, 7});
+      const std::int64_t windows = WinogradConvolution::windows_of(all).volume() / co;
+      CHECK(windows == 3 * 3 * 4);
+      Tensor whole(all, 1);
+      WinogradConvolution once(s.geometry(), windows, 2);
+      once.load_weights(s.weight.data(), s.bias.data());
+      convolve(s, once, all, whole.view());
+      for (std::int64_t d = 0; d < 5; ++d)
+        for (std::int64_t h = 0; h < 6; ++h)
+          for (std::int64_t w = 0; w < 7; ++w)
+            for (std::int64_t o = 0; o < co; o += 4) {
+              const double error =
+                  static_cast<double>(whole.view().at(0, o, d, h, w)) - s.direct(o, {d, h, w});
+              CHECK(std::abs(error) <= s.bound(o, {d / 2, h / 2, w / 2}));
+            }
+      for (std::size_t axis = kD; axis <= kW; ++axis)
+        for (std::int64_t at = 1; at < 4; ++at) {
+          Box first = all, second = all;
+          first.hi[axis] = second.lo[axis] = at;
+          Tensor cut(all, 1);
+          for (const Box& box : {first, second}) convolve(s, once, box, cut.view());
+          CHECK(std::memcmp(cut.view().data, whole.view().data,
+                            static_cast<std::size_t>(all.volume()) * sizeof(float)) == 0);
+          compared += all.volume();
+        }
+    }
+  CHECK(compared > 0);
+}
+
 struct Errors {
   double largest = 0, squares = 0;
   void add(double error) {

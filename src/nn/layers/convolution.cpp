@@ -8,6 +8,7 @@
 #include "error.hpp"
 #include "partition/window.hpp"
 #include "src/nn/layers/dense_box.hpp"
+#include "src/nn/layers/isa_kernels.hpp"
 
 namespace halomesh {
 
@@ -73,9 +74,12 @@ std::vector<ParameterGeometry> Convolution::parameters(std::span<const Shape> sr
 std::string Convolution::kernel_name() const {
   const std::string groups =
       options_.groups > 1 ? fmt::format(" in {} groups", options_.groups) : "";
-  return fmt::format("convolution {}{}{} {}{}", text_of(options_.window), groups,
+  const std::string kernels = options_.kernels == GradientKernels::kDense      ? " dense"
+                              : options_.kernels == GradientKernels::kWinograd ? " winograd"
+                                                                               : "";
+  return fmt::format("convolution {}{}{} {}{}{}", text_of(options_.window), groups,
                      options_.bias ? "" : " without bias", name_of(options_.compute),
-                     type_of_dst() == options_.compute ? "" : " to fp32");
+                     type_of_dst() == options_.compute ? "" : " to fp32", kernels);
 }
 
 std::int64_t Convolution::forward_flops(std::span<const Shape> src) const {
@@ -89,6 +93,21 @@ ConvolutionGeometry Convolution::geometry_of(const Box& dst, const Box& src) con
   const std::int64_t groups = std::max<std::int64_t>(1, dst.extent(kC) / filters_per_group());
   return {src.shape(), dst.shape(),    w.kernel,      w.stride,
           w.dilation,  padding.before, padding.after, groups};
+}
+
+void Convolution::prepare_winograd() {
+  constexpr Spatial kOnes{1, 1, 1};
+  const WindowOptions& w = options_.window;
+  if (options_.kernels == GradientKernels::kDense || options_.compute != DataType::kFloat32 ||
+      context_.src_types[0] != DataType::kFloat32 || options_.groups != 1 || w.stride != kOnes ||
+      w.dilation != kOnes)
+    return;
+  winograd_ = isa_kernels().make_winograd_passes(
+      {w.kernel,
+       {window_[0].pad_before, window_[1].pad_before, window_[2].pad_before},
+       options_.kernels == GradientKernels::kWinograd,
+       options_.bias},
+      context_);
 }
 
 void Convolution::reserve_scratch(const Box& src, const Box& dst) {
@@ -122,24 +141,29 @@ void Convolution::prepare(const LayerContext& context, std::vector<ParameterView
   const DataType from = context.src_types[0];
   if (from != options_.compute)
     converted_src_.emplace(from, options_.compute, options_.compute, context.count_scales);
+  prepare_winograd();
   const auto needed = [&](const Box& dst) { return needs(dst, 0, context_.src_shapes); };
   for (const Box& dst : context.dst_chunks) {
     const Box src = needed(dst);
-    chunks_.push_back({dst, src, kernels_.add_forward(geometry_of(dst, src))});
+    chunks_.push_back({dst, src});
+    if (winograd_ && winograd_->has_forward()) continue;
+    chunks_.back().kernel = kernels_.add_forward(geometry_of(dst, src));
     reserve_scratch(src, dst);
   }
   if (context.training) {
     const Box src = needed(produced);
     const ConvolutionGeometry block = geometry_of(produced, src);
-    if (context.src_diff_wanted[0]) {
+    const bool data = context.src_diff_wanted[0] && !(winograd_ && winograd_->has_backward_data());
+    const bool weights = !(winograd_ && winograd_->has_backward_weights());
+    if (data) {
       require(from != DataType::kInt16, text("layer {}: the gradient of counts", context.index),
               "let a convolution read counts only as the input of a network");
       kernels_.add_backward_data(block);
       if (converted_src_)
         src_scratch_ = AlignedBuffer<std::byte>(src.volume() * size_of(options_.compute));
     }
-    kernels_.add_backward_weights(block);
-    reserve_scratch(src, produced);
+    if (weights) kernels_.add_backward_weights(block);
+    if (data || weights) reserve_scratch(src, produced);
     if (type_of_dst() != options_.compute) {
       converted_diff_dst_.emplace(type_of_dst(), options_.compute, options_.compute);
       converted_diff_dst_->reserve(context.dst_span, produced);
@@ -148,9 +172,21 @@ void Convolution::prepare(const LayerContext& context, std::vector<ParameterView
   kernels_.allocate(context.batch > 1);
 }
 
+std::vector<std::string> Convolution::implementations() const {
+  std::vector<std::string> names = kernels_.implementations();
+  if (!winograd_) return names;
+  for (const auto& [role, here] : {std::pair{"forward", winograd_->has_forward()},
+                                   {"backward_data", winograd_->has_backward_data()},
+                                   {"backward_weights", winograd_->has_backward_weights()}})
+    if (here) names.push_back(fmt::format("{} fp32 winograd:halomesh", role));
+  return names;
+}
+
 void Convolution::load_parameters() {
-  kernels_.load_weights(parameters_[0].values.data(),
-                        options_.bias ? parameters_[1].values.data() : nullptr);
+  const float* const weight = parameters_[0].values.data();
+  const float* const bias = options_.bias ? parameters_[1].values.data() : nullptr;
+  kernels_.load_weights(weight, bias);
+  if (winograd_) winograd_->load_weights(weight, bias);
 }
 
 void Convolution::forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
@@ -161,7 +197,12 @@ void Convolution::forward(const Pass& pass, std::span<const AnyConstView> src, A
     throw Error(
         fmt::format("layer {}: forward of {}, which was not prepared", context_.index, chunk),
         "list every chunk in LayerContext::dst_chunks");
+  const bool winograd = winograd_ && winograd_->has_forward();
   for (std::int64_t n = 0; n < context_.batch; ++n) {
+    if (winograd) {
+      winograd_->forward(pass, src[0].as<float>(), at->src, n, dst.as<float>(), chunk);
+      continue;
+    }
     kernels_.forward(at->kernel, read_src(src[0], n, at->src),
                      write_dense(dst, n, chunk, dst_scratch_));
     finish_dense(dst, n, chunk, dst_scratch_);
@@ -172,7 +213,12 @@ void Convolution::forward(const Pass& pass, std::span<const AnyConstView> src, A
 void Convolution::backward_data(const Pass& pass, const ForwardValues& /*values*/,
                                 AnyConstView diff_dst, std::size_t /*input*/, AnyView diff_src) {
   const Box& needed = context_.boxes.src_needed[0];
+  const bool winograd = winograd_ && winograd_->has_backward_data();
   for (std::int64_t n = 0; n < context_.batch; ++n) {
+    if (winograd) {
+      winograd_->backward_data(pass, diff_dst.as<float>(), n, diff_src.as<float>());
+      continue;
+    }
     const void* const diff = read_diff_dst(diff_dst, n);
     if (converted_src_) {
       kernels_.backward_data(0, diff, src_scratch_.data());
@@ -188,12 +234,19 @@ void Convolution::backward_data(const Pass& pass, const ForwardValues& /*values*
 void Convolution::backward_parameters(const Pass& pass, std::span<const AnyConstView> src,
                                       AnyConstView diff_dst) {
   const Box& needed = context_.boxes.src_needed[0];
+  float* const diff_weight = parameters_[0].diffs.data();
+  float* const diff_bias = options_.bias ? parameters_[1].diffs.data() : nullptr;
+  if (winograd_ && winograd_->has_backward_weights()) {
+    for (std::int64_t n = 0; n < context_.batch; ++n)
+      winograd_->backward_weights(pass, src[0].as<float>(), diff_dst.as<float>(), n);
+    winograd_->store_diff_weights(diff_weight, diff_bias);
+    return;
+  }
   for (std::int64_t n = 0; n < context_.batch; ++n) {
     kernels_.backward_weights(0, read_src(src[0], n, needed), read_diff_dst(diff_dst, n));
     pass.progress();
   }
-  kernels_.store_diff_weights(parameters_[0].diffs.data(),
-                              options_.bias ? parameters_[1].diffs.data() : nullptr);
+  kernels_.store_diff_weights(diff_weight, diff_bias);
 }
 
 }  // namespace halomesh

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,7 +13,9 @@
 
 #include "src/nn/layer.hpp"
 #include "src/nn/layers/dense_source.hpp"
+#include "src/nn/layers/gradient_kernels.hpp"
 #include "src/nn/layers/window_options.hpp"
+#include "src/nn/layers/winograd_passes.hpp"
 #include "src/nn/onednn.hpp"
 #include "src/nn/tensor.hpp"
 
@@ -28,6 +31,9 @@ struct ConvolutionOptions {
   InitialValues::Kind initial = InitialValues::Kind::kGlorotUniform;
   /// Of the output: fp32 sums as they are, instead of rounded to the compute type.
   bool writes_fp32 = false;
+  /// kDense: the library's kernels. Otherwise fp32 passes of stride 1 are computed by Winograd's
+  /// minimal filtering where the shapes fit and, but for kWinograd, a model of the cost says so.
+  GradientKernels kernels = GradientKernels::kAuto;
 };
 
 /// dst(n,o,d,h,w) = bias(o) + sum over i,td,th,tw of weight(o,i,td,th,tw) * src(n,i,...) with the
@@ -40,8 +46,8 @@ struct ConvolutionOptions {
 /// input or output of another type are rounded to the compute type, and widened from it.
 ///
 /// A part may compute only some output channels: of one group, or whole groups. A chunk whose src
-/// and dst boxes are contiguous in their spans is computed in place; otherwise it goes through a
-/// dense buffer made by prepare().
+/// and dst boxes are contiguous in their spans, or that Winograd's filtering computes, is computed
+/// in place; otherwise it goes through a dense buffer made by prepare().
 class Convolution : public Layer {
  public:
   /// Throws Error when there are no filters or the groups do not divide them. The window is checked
@@ -68,7 +74,7 @@ class Convolution : public Layer {
                      std::size_t input, AnyView diff_src) override;
   void backward_parameters(const Pass& pass, std::span<const AnyConstView> src,
                            AnyConstView diff_dst) override;
-  std::vector<std::string> implementations() const override { return kernels_.implementations(); }
+  std::vector<std::string> implementations() const override;
   std::string kernel_name() const override;
   std::int64_t forward_flops(std::span<const Shape> src) const override;
 
@@ -77,6 +83,7 @@ class Convolution : public Layer {
     Box dst, src;
     std::size_t kernel = 0;
   };
+  void prepare_winograd();
   ConvolutionGeometry geometry_of(const Box& dst, const Box& src) const;
   void reserve_scratch(const Box& src, const Box& dst);
   const void* read_src(AnyConstView src, std::int64_t n, const Box& box);
@@ -92,6 +99,7 @@ class Convolution : public Layer {
   Window window_{};  // on the whole input
   std::vector<PreparedChunk> chunks_;
   ConvolutionKernels kernels_;
+  std::unique_ptr<WinogradPasses> winograd_;  // null where the shapes do not fit
   // One sample's box, where it is not contiguous; src in the compute type.
   AlignedBuffer<std::byte> src_scratch_, dst_scratch_;
   // Where types differ.

@@ -9,6 +9,7 @@
 
 #include "src/nn/layer.hpp"
 #include "src/nn/layers/convolution_block_options.hpp"
+#include "src/nn/layers/winograd_passes.hpp"
 
 namespace halomesh {
 
@@ -18,6 +19,8 @@ struct IsaKernels {
   const char* isa;
   bool is_baseline;  ///< compiled with the flags of the whole program
   std::unique_ptr<Layer> (*make_convolution_block)(const ConvolutionBlockOptions& options);
+  std::unique_ptr<WinogradPasses> (*make_winograd_passes)(const WinogradPasses::Options& options,
+                                                          const LayerContext& context);
   double (*run_multiply_adds)(std::int64_t rounds);  ///< see peak.hpp
   double (*run_bfloat16_dots)(std::int64_t rounds);
 };

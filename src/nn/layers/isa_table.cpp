@@ -6,6 +6,7 @@
 
 #include "src/nn/layers/convolution_block.hpp"
 #include "src/nn/layers/peak_loops.hpp"
+#include "src/nn/layers/winograd_layer_passes.hpp"
 
 #define HALOMESH_TEXT_OF(name) #name
 #define HALOMESH_NAME_OF(name) HALOMESH_TEXT_OF(name)
@@ -35,8 +36,11 @@ std::unique_ptr<Layer> make_convolution_block(const ConvolutionBlockOptions& opt
 }  // namespace
 
 // Known when the program starts: nothing here may run before the CPU was looked at.
-constinit const IsaKernels kIsaKernels = {kIsa, kNamespace == "isa_baseline",
-                                          make_convolution_block, run_multiply_adds_here,
+constinit const IsaKernels kIsaKernels = {kIsa,
+                                          kNamespace == "isa_baseline",
+                                          make_convolution_block,
+                                          make_winograd_passes,
+                                          run_multiply_adds_here,
                                           run_bfloat16_dots_here};
 
 }  // namespace HALOMESH_ISA

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Winograd's minimal filtering with pooling: see winograd_convolution.hpp.
+// Winograd's minimal filtering: see winograd_convolution.hpp.
 #include "src/nn/layers/winograd_convolution.hpp"
 
 #include <omp.h>
@@ -158,11 +158,6 @@ template <class T>
     store_lanes(bytes, count, argmax);
 }
 
-// Of window number `window` of a box, relative to its first.
-Spatial place_of(std::int64_t window, const Spatial& extents) {
-  return {window / extents[2] / extents[1], window / extents[2] % extents[1], window % extents[2]};
-}
-
 }  // namespace
 
 bool WinogradConvolution::supports(const Geometry& g) {
@@ -174,7 +169,7 @@ bool WinogradConvolution::supports(const Geometry& g) {
 // In multiply-adds of vectors. Measured on a Zen 4: one point of a vector of input channels takes
 // as long as 14, of output channels 4, of a vector of weights 27; the library's direct sums reach
 // 0.9 of the peak, and it packs a vector of weights in the time of 12 for each tap.
-bool WinogradConvolution::pays(const Geometry& g, std::int64_t windows) {
+bool WinogradConvolution::pays(const Geometry& g, std::int64_t windows, std::int64_t voxels) {
   constexpr double kInput = 14, kOutput = 4, kWeights = 27, kDirect = 1 / 0.9, kDirectWeights = 12;
   const auto in = static_cast<double>(g.src_channels), count = static_cast<double>(windows);
   const double in_vectors = in / static_cast<double>(kVector);
@@ -185,7 +180,7 @@ bool WinogradConvolution::pays(const Geometry& g, std::int64_t windows) {
   const double products = in * out_vectors;
   return count * points * (products + kInput * in_vectors + kOutput * out_vectors) +
              kWeights * points * products <
-         count * 8 * taps * products * kDirect + kDirectWeights * taps * products;
+         static_cast<double>(voxels) * taps * products * kDirect + kDirectWeights * taps * products;
 }
 
 WinogradConvolution::WinogradConvolution(const Geometry& geometry, std::int64_t windows,
@@ -243,16 +238,17 @@ template <std::int64_t kKernel>
 void WinogradConvolution::transform_pair(std::int64_t pair, std::int64_t in_vector,
                                          float* to) const {
   using F = Filtering<kKernel>;
-  const std::int64_t ci = geometry_.src_channels, co = geometry_.dst_channels;
+  const std::int64_t co = geometry_.dst_channels;
   for (std::int64_t o = pair * kPair * kVector; o < co && o < (pair + 1) * kPair * kVector;
        o += kVector)
     for (std::int64_t i = 0; i < kVector; ++i) {
       std::array<std::array<float, kVector>, F::kTaps> taps{};
-      const float* const from = weight_ + (o * ci + in_vector * kVector + i) * F::kTaps;
+      const float* const from =
+          given_.data + o * given_.out_step + (in_vector * kVector + i) * given_.in_step;
       for (std::int64_t lane = 0; lane < std::min(kVector, co - o); ++lane)
         for (std::int64_t tap = 0; tap < F::kTaps; ++tap)
           taps[static_cast<std::size_t>(tap)][static_cast<std::size_t>(lane)] =
-              from[lane * ci * F::kTaps + tap];
+              from[lane * given_.out_step + tap * given_.tap_step];
       std::array<Vector, F::kTaps> kernels;
       unroll<F::kTaps>([&](auto tap) { kernels[tap] = load(taps[tap].data()); });
       const std::int64_t lanes = i * kPair * kVector + o % (kPair * kVector);
@@ -262,8 +258,20 @@ void WinogradConvolution::transform_pair(std::int64_t pair, std::int64_t in_vect
 }
 
 void WinogradConvolution::load_weights(const float* weight, const float* bias) {
-  weight_ = weight;
-  std::copy_n(bias, geometry_.dst_channels, bias_.data());
+  const Spatial& k = geometry_.kernel;
+  const std::int64_t taps = k[0] * k[1] * k[2];
+  take_weights({weight, geometry_.src_channels * taps, taps, 1}, bias);
+}
+
+void WinogradConvolution::load_adjoint_weights(const float* weight) {
+  const Spatial& k = geometry_.kernel;
+  const std::int64_t taps = k[0] * k[1] * k[2];
+  take_weights({weight + taps - 1, taps, geometry_.dst_channels * taps, -1}, nullptr);
+}
+
+void WinogradConvolution::take_weights(const Weights& weights, const float* bias) {
+  given_ = weights;
+  if (bias != nullptr) std::copy_n(bias, geometry_.dst_channels, bias_.data());
   if (by_channels_) return;
 #pragma omp parallel for schedule(static)
   for (std::int64_t task = 0; task < pairs() * in_vectors_; ++task) {
@@ -276,28 +284,6 @@ void WinogradConvolution::load_weights(const float* weight, const float* bias) {
   }
 }
 
-// The voxels of one window's tile, in d,h,w order: those outside of the source are zeros.
-template <std::int64_t kKernel>
-void WinogradConvolution::find_voxels(const Source& src, const Spatial& first,
-                                      const float** voxels) const {
-  using F = Filtering<kKernel>;
-  bool inside = true;
-  for (std::size_t a = 0; a < 3; ++a)
-    inside = inside && first[a] >= 0 && first[a] + F::kSide <= src.extents[a];
-  const float* const corner =
-      src.data + first[0] * src.step[0] + first[1] * src.step[1] + first[2] * src.step[2];
-  for (std::int64_t d = 0; d < F::kSide; ++d)
-    for (std::int64_t h = 0; h < F::kSide; ++h)
-      for (std::int64_t w = 0; w < F::kSide; ++w, ++voxels) {
-        const Spatial at{first[0] + d, first[1] + h, first[2] + w};
-        const bool is_zero =
-            !inside && (at[0] < 0 || at[0] >= src.extents[0] || at[1] < 0 ||
-                        at[1] >= src.extents[1] || at[2] < 0 || at[2] >= src.extents[2]);
-        *voxels =
-            is_zero ? zeros_.data() : corner + d * src.step[0] + h * src.step[1] + w * src.step[2];
-      }
-}
-
 // Writes the points of the block's runs, from `points` on.
 template <std::int64_t kKernel>
 void WinogradConvolution::transform_block(const Source& src, const Spatial& extents,
@@ -307,10 +293,7 @@ void WinogradConvolution::transform_block(const Source& src, const Spatial& exte
   for (std::int64_t run = block.lo; run < block.hi; ++run, points += points_of_run())
     for (std::int64_t window = block.at(run); window < block.at(run + 1); ++window) {
       const Spatial place = place_of(window, extents);
-      find_voxels<kKernel>(src,
-                           {src.corner[0] + 2 * place[0], src.corner[1] + 2 * place[1],
-                            src.corner[2] + 2 * place[2]},
-                           voxels.data());
+      find_voxels<F::kSide>(src, place, zeros_.data(), voxels.data());
       float* to = points + (window - block.at(run)) * kVector;
       for (std::int64_t v = 0; v < in_vectors_; ++v, to += F::kPoints * kPointStep)
         transform_input<kKernel>(voxels.data(), v * kVector, to, kPointStep);
@@ -336,36 +319,85 @@ void WinogradConvolution::multiply_block(const Block& block, std::int64_t pair, 
   }
 }
 
-template <std::int64_t kKernel, class T>
-void WinogradConvolution::pool_block(const Block& block, std::int64_t pair, const float* products,
-                                     const Target<T>& to) const {
+template <class T>
+struct WinogradConvolution::PooledTarget {
+  TensorView<T> dst;
+  Argmax argmax;
+  Box windows;
+  std::int64_t sample;
+  float slope;
+
+  // Channels c to c + count, less than kVector only at the end, of a window at `place`.
+  [[gnu::always_inline]] void put(const std::array<Vector, 8>& values, const Spatial& place,
+                                  std::int64_t c, std::int64_t count) const {
+    const std::int64_t d = windows.lo[kD] + place[0], h = windows.lo[kH] + place[1];
+    const std::int64_t w = windows.lo[kW] + place[2];
+    T* const to = &dst.at(sample, windows.lo[kC] + c, d, h, w);
+    std::uint8_t* const largest =
+        argmax.data == nullptr ? nullptr : &argmax.at(sample, windows.lo[kC] + c, d, h, w);
+    if (count == kVector)
+      store_pooled(values, kVector, slope, to, largest);
+    else
+      store_pooled(values, count, slope, to, largest);
+  }
+};
+
+template <class T>
+struct WinogradConvolution::PlainTarget {
+  TensorView<T> dst;
+  Box box;      // of voxels
+  Box windows;  // of which the voxels inside of the box are written
+  std::int64_t sample;
+
+  [[gnu::always_inline]] void put(const std::array<Vector, 8>& values, const Spatial& place,
+                                  std::int64_t c, std::int64_t count) const {
+    Spatial first{};
+    bool inside = count == kVector;
+    for (std::size_t a = 0; a < 3; ++a) {
+      first[a] = 2 * (windows.lo[a + 1] + place[a]);
+      inside = inside && first[a] >= box.lo[a + 1] && first[a] + 2 <= box.hi[a + 1];
+    }
+    const std::int64_t pixel = dst.span.extent(kC), row = pixel * dst.span.extent(kW);
+    const std::int64_t plane = row * dst.span.extent(kH);
+    T* const to = dst.data + dst.offset(sample, box.lo[kC] + c, first[0], first[1], first[2]);
+    const auto voxel = [&](std::int64_t e) {
+      return to + e / 4 * plane + e / 2 % 2 * row + e % 2 * pixel;
+    };
+    if (inside) {
+      unroll<8>([&](auto e) { store_values(values[e], kVector, voxel(e)); });
+      return;
+    }
+    for (std::int64_t e = 0; e < 8; ++e) {
+      const Spatial at{first[0] + e / 4, first[1] + e / 2 % 2, first[2] + e % 2};
+      bool in_box = true;
+      for (std::size_t a = 0; a < 3; ++a)
+        in_box = in_box && at[a] >= box.lo[a + 1] && at[a] < box.hi[a + 1];
+      if (in_box) store_values(values[static_cast<std::size_t>(e)], count, voxel(e));
+    }
+  }
+};
+
+template <std::int64_t kKernel, class Target>
+void WinogradConvolution::finish_block(const Block& block, std::int64_t pair, const float* products,
+                                       const Target& to) const {
   const std::int64_t lo = pair * kPair * kVector;
   const std::int64_t hi = std::min(lo + kPair * kVector, geometry_.dst_channels);
   const std::int64_t vectors = (hi - lo + kVector - 1) / kVector;
-  const Box& box = to.box;
+  const Spatial extents = to.windows.shape().spatial();
   for (std::int64_t run = block.lo; run < block.hi; ++run, products += products_of_run())
     for (std::int64_t window = block.at(run); window < block.at(run + 1); ++window) {
-      const Spatial place = place_of(window, box.shape().spatial());
-      const std::int64_t d = box.lo[kD] + place[0], h = box.lo[kH] + place[1];
-      const std::int64_t w = box.lo[kW] + place[2];
+      const Spatial place = place_of(window, extents);
       const float* from = products + (window - block.at(run)) * vectors * kVector;
-      for (std::int64_t c = lo; c < hi; c += kVector, from += kVector) {
-        const auto values = transform_products<kKernel>(from, kProductStep);
-        T* const dst = &to.dst.at(to.sample, box.lo[kC] + c, d, h, w);
-        std::uint8_t* const argmax =
-            to.argmax.data == nullptr ? nullptr : &to.argmax.at(to.sample, box.lo[kC] + c, d, h, w);
-        if (c + kVector <= hi)
-          store_pooled(values, kVector, to.slope, dst, argmax);
-        else
-          store_pooled(values, hi - c, to.slope, dst, argmax);
-      }
+      for (std::int64_t c = lo; c < hi; c += kVector, from += kVector)
+        to.put(transform_products<kKernel>(from, kProductStep), place, c,
+               std::min(kVector, hi - c));
     }
 }
 
 // Threads take blocks of windows one by one: a core may be slower for a while.
-template <std::int64_t kKernel, class T>
-void WinogradConvolution::forward_windows(const Source& src, const Target<T>& to, Poll& poll) {
-  const Spatial extents = to.box.shape().spatial();
+template <std::int64_t kKernel, class Target>
+void WinogradConvolution::forward_windows(const Source& src, const Target& to, Poll& poll) {
+  const Spatial extents = to.windows.shape().spatial();
   const std::int64_t windows = extents[0] * extents[1] * extents[2];
   const auto threads = static_cast<std::int64_t>(scratch_.size());
   const std::int64_t most = block_runs_ * kRows;
@@ -380,7 +412,7 @@ void WinogradConvolution::forward_windows(const Source& src, const Target<T>& to
     for (std::int64_t pair = 0; block.count > 0 && pair < pairs(); ++pair) {
       multiply_block<kKernel>(block, pair, points, weights_.data() + pair * weights_of_pair(),
                               products);
-      pool_block<kKernel>(block, pair, products, to);
+      finish_block<kKernel>(block, pair, products, to);
       poll();
     }
   }
@@ -388,9 +420,9 @@ void WinogradConvolution::forward_windows(const Source& src, const Target<T>& to
 
 // Each thread has pairs of vectors of output channels (or shares of windows of a pair), whose
 // weights it transforms.
-template <std::int64_t kKernel, class T>
-void WinogradConvolution::forward_channels(const Source& src, const Target<T>& to, Poll& poll) {
-  const Spatial extents = to.box.shape().spatial();
+template <std::int64_t kKernel, class Target>
+void WinogradConvolution::forward_channels(const Source& src, const Target& to, Poll& poll) {
+  const Spatial extents = to.windows.shape().spatial();
   const Block all(0, extents[0] * extents[1] * extents[2]);
   const auto threads = static_cast<std::int64_t>(scratch_.size());
   const std::int64_t shares = std::min((threads + pairs() - 1) / pairs(), all.runs());
@@ -411,25 +443,43 @@ void WinogradConvolution::forward_channels(const Source& src, const Target<T>& t
         const Block block = all.part(run, std::min(end, run + block_runs_));
         multiply_block<kKernel>(block, pair, points_of_box_.data() + run * points_of_run(),
                                 scratch.weights.data(), scratch.products.data());
-        pool_block<kKernel>(block, pair, scratch.products.data(), to);
+        finish_block<kKernel>(block, pair, scratch.products.data(), to);
         poll();
       }
     }
   }
 }
 
+template <class Target>
+void WinogradConvolution::run(const Source& src, const Target& to, Poll& poll) {
+  if (geometry_.kernel[0] == 2)
+    by_channels_ ? forward_channels<2>(src, to, poll) : forward_windows<2>(src, to, poll);
+  else
+    by_channels_ ? forward_channels<3>(src, to, poll) : forward_windows<3>(src, to, poll);
+}
+
 void WinogradConvolution::forward(const Source& src, const Box& dst_box, std::int64_t n,
                                   float slope, AnyView dst, Argmax argmax, Poll poll) {
-  const auto run = [&]<class T>(const Target<T>& to) {
-    if (geometry_.kernel[0] == 2)
-      by_channels_ ? forward_channels<2>(src, to, poll) : forward_windows<2>(src, to, poll);
-    else
-      by_channels_ ? forward_channels<3>(src, to, poll) : forward_windows<3>(src, to, poll);
-  };
   if (dst.type == DataType::kBfloat16)
-    run(Target<Bfloat16>{dst.as<Bfloat16>(), argmax, dst_box, n, slope});
+    run(src, PooledTarget<Bfloat16>{dst.as<Bfloat16>(), argmax, dst_box, n, slope}, poll);
   else
-    run(Target<float>{dst.as<float>(), argmax, dst_box, n, slope});
+    run(src, PooledTarget<float>{dst.as<float>(), argmax, dst_box, n, slope}, poll);
+}
+
+void WinogradConvolution::convolve(Source src, const Box& dst_box, std::int64_t n, AnyView dst,
+                                   Poll poll) {
+  const Box windows = windows_of(dst_box);
+  for (std::size_t a = 0; a < 3; ++a) src.corner[a] -= dst_box.lo[a + 1] - 2 * windows.lo[a + 1];
+  run(src, PlainTarget<float>{dst.as<float>(), dst_box, windows, n}, poll);
+}
+
+Box WinogradConvolution::windows_of(const Box& voxels) {
+  Box windows = voxels;
+  for (std::size_t a = kD; a <= kW; ++a) {
+    windows.lo[a] = voxels.lo[a] / 2;
+    windows.hi[a] = (voxels.hi[a] + 1) / 2;
+  }
+  return windows;
 }
 
 }  // namespace HALOMESH_ISA

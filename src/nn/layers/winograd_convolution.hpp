@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The forward pass of a convolution of many channels by Winograd's minimal filtering, pooled where
-// it is transformed back: no convolution plane is ever written. Owns the transformed weights.
+// Convolutions of many channels by Winograd's minimal filtering, as they are or pooled where they
+// are transformed back: then no convolution plane is ever written. Owns the transformed weights.
 #pragma once
 
 #include <cstdint>
@@ -12,53 +12,64 @@
 #include "src/nn/layers/poll.hpp"
 #include "src/nn/layers/pooled_weight_gradient.hpp"
 #include "src/nn/layers/pooled_weight_tile.hpp"
+#include "src/nn/layers/winograd_transform.hpp"
 #include "src/nn/tensor.hpp"
 
 namespace halomesh {
 inline namespace HALOMESH_ISA {
 
-/// dst = leaky_relu(max_pool(convolution + bias)) in fp32, for kernels of 2x2x2 or 3x3x3, stride
-/// and dilation 1, pooling windows of 2x2x2 and whole vectors of input channels. A tile of F(2, 2)
-/// or F(2, 3) in three dimensions (winograd_transform.hpp) is one pooling window: 27 instead of 64,
-/// or 64 instead of 216, products per pair of channels and window. The sums over input channels
+/// dst = convolution + bias, or leaky_relu(max_pool(convolution + bias)), in fp32, for kernels of
+/// 2x2x2 or 3x3x3, stride and dilation 1, pooling windows of 2x2x2 and whole vectors of input
+/// channels. A tile of F(2, 2) or F(2, 3) in three dimensions (winograd_transform.hpp) is a window
+/// of 2x2x2 voxels of the convolution, which may be one of the pooling: 27 instead of 64, or 64
+/// instead of 216, products per pair of channels and window. The sums over input channels
 /// are products of small matrices, one for each point of a tile: voxels x input channels x output
 /// channels, in a block of tiles that fits a second-level cache.
 ///
 /// Each element is computed by the same operations for any box, cut and number of threads: results
-/// have the same bits. An infinity in the input makes NaN of windows where a direct sum would give
-/// infinity.
+/// have the same bits. What a window reads beside the element's own voxels does not matter, so that
+/// windows that begin at even voxels may reach out of any box. An infinity in the input makes NaN
+/// of elements where a direct sum would give infinity.
 class WinogradConvolution {
  public:
   /// A product of matrices keeps kRows windows x kPair vectors of output channels in registers.
   static constexpr std::int64_t kPair = 2, kRows = pooled_weight::kMaxSums / kPair;
 
   using Geometry = PooledWeightGradient::Geometry;
-  /// What the windows of a box read of one sample: a block of memory outside of which is zero.
-  struct Source {
-    const float* data = nullptr;  ///< of the block's first voxel
-    Spatial step{};               ///< elements from one voxel to the next along each axis
-    Spatial extents{};            ///< of the block
-    Spatial corner{};             ///< of the first window, relative to the block
-  };
+  using Source = winograd::Source;
 
   static bool supports(const Geometry& geometry);
-  /// Whether `windows` windows that share one transformation of the weights cost less than a direct
-  /// sum, by a model of shapes: the same on every machine and in every run.
-  static bool pays(const Geometry& geometry, std::int64_t windows);
+  /// Whether `windows` windows that share one transformation of the weights cost less than direct
+  /// sums of `voxels` voxels (or of all eight of each window), by a model of shapes: the same on
+  /// every machine and in every run.
+  static bool pays(const Geometry& geometry, std::int64_t windows, std::int64_t voxels);
+  static bool pays(const Geometry& geometry, std::int64_t windows) {
+    return pays(geometry, windows, 8 * windows);
+  }
+
+  /// The windows that begin at even voxels and hold those of a box.
+  static Box windows_of(const Box& voxels);
 
   /// Forward passes of boxes of at most `windows` windows, on at most `threads` threads. Throws
   /// Error unless the geometry is supported.
   WinogradConvolution(const Geometry& geometry, std::int64_t windows, int threads);
 
   /// Transforms weights in the order out,in,kd,kh,kw, which must stay unchanged until the next
-  /// call, and copies one bias per output channel.
+  /// call, and copies one bias per output channel, or takes zeros where it is null.
   void load_weights(const float* weight, const float* bias);
+  /// Takes the weights of the convolution whose adjoint this one is, in the same order: its outputs
+  /// are this one's inputs, and taps count backwards.
+  void load_adjoint_weights(const float* weight);
 
   /// Writes the box `dst_box` of sample n of `dst` (fp32 or bf16). The box has all output channels;
   /// dst may span more. Records argmax as PooledActivation does unless it has no data. Allocates
   /// nothing.
   void forward(const Source& src, const Box& dst_box, std::int64_t n, float slope, AnyView dst,
                Argmax argmax, Poll poll = {});
+  /// The same without pooling and activation. `src.corner` is what the first voxel of the box reads
+  /// first.
+  /// Windows are those that begin at even voxels of the tensor.
+  void convolve(Source src, const Box& dst_box, std::int64_t n, AnyView dst, Poll poll = {});
 
  private:
   // What one thread works in: points of a block of windows, weights of a pair, products of both.
@@ -78,14 +89,17 @@ class WinogradConvolution {
       return block;
     }
   };
-  template <class T>
-  struct Target {
-    TensorView<T> dst;
-    Argmax argmax;
-    Box box;
-    std::int64_t sample;
-    float slope;
+  // Where the weight from input 0 to output 0 is, and those of other channels and taps.
+  struct Weights {
+    const float* data = nullptr;
+    std::int64_t out_step = 0, in_step = 0, tap_step = 0;
   };
+  // What becomes of the windows' outputs; `windows` is a box of all of them.
+  template <class T>
+  struct PooledTarget;
+  template <class T>
+  struct PlainTarget;
+  void take_weights(const Weights& weights, const float* bias);
   std::int64_t best_block_runs() const;
   std::int64_t pairs() const;
   // Floats of all points.
@@ -95,20 +109,20 @@ class WinogradConvolution {
   template <std::int64_t kKernel>
   void transform_pair(std::int64_t pair, std::int64_t in_vector, float* to) const;
   template <std::int64_t kKernel>
-  void find_voxels(const Source& src, const Spatial& first, const float** voxels) const;
-  template <std::int64_t kKernel>
   void transform_block(const Source& src, const Spatial& extents, const Block& block,
                        float* points) const;
   template <std::int64_t kKernel>
   void multiply_block(const Block& block, std::int64_t pair, const float* points,
                       const float* weights, float* products) const;
-  template <std::int64_t kKernel, class T>
-  void pool_block(const Block& block, std::int64_t pair, const float* products,
-                  const Target<T>& to) const;
-  template <std::int64_t kKernel, class T>
-  void forward_windows(const Source& src, const Target<T>& to, Poll& poll);
-  template <std::int64_t kKernel, class T>
-  void forward_channels(const Source& src, const Target<T>& to, Poll& poll);
+  template <std::int64_t kKernel, class Target>
+  void finish_block(const Block& block, std::int64_t pair, const float* products,
+                    const Target& to) const;
+  template <std::int64_t kKernel, class Target>
+  void forward_windows(const Source& src, const Target& to, Poll& poll);
+  template <std::int64_t kKernel, class Target>
+  void forward_channels(const Source& src, const Target& to, Poll& poll);
+  template <class Target>
+  void run(const Source& src, const Target& to, Poll& poll);
 
   Geometry geometry_;
   std::int64_t points_ = 0, in_vectors_ = 0, out_vectors_ = 0;
@@ -117,7 +131,7 @@ class WinogradConvolution {
   // transformed weights: then points are kept for a forward pass, and weights for a pair of vectors
   // of output channels; otherwise all weights, and points for a block.
   bool by_channels_ = false;
-  const float* weight_ = nullptr;
+  Weights given_;
   AlignedBuffer<float> points_of_box_;  // for each run, vector of input channels and point
   AlignedBuffer<float> weights_;        // for each pair, vector of input channels and point
   AlignedBuffer<float> bias_, zeros_;   // padded to whole pairs; as many zeros as input channels

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// WinogradPasses of one instruction set.
+#pragma once
+
+#include <memory>
+
+#include "src/nn/layers/isa.hpp"
+#include "src/nn/layers/winograd_passes.hpp"
+
+namespace halomesh {
+inline namespace HALOMESH_ISA {
+
+std::unique_ptr<WinogradPasses> make_winograd_passes(const WinogradPasses::Options& options,
+                                                     const LayerContext& context);
+
+}  // namespace HALOMESH_ISA
+}  // namespace halomesh
