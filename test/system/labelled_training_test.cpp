@@ -145,6 +145,63 @@ TEST_CASE("volumes that the network cannot halve are padded, and refused without
   check_meshes(scene, "samples are put into the middle of 20x24x16x1");
 }
 
+TEST_CASE("maps of different extents are converted, trained on by crops, and classified") {
+  const fs::path maps = workshop().fresh("maps");
+  for (const char* const input : {"32x1x48x16", "40x1x32x16"}) {
+    const fs::path made = workshop().fresh("some-maps");
+    REQUIRE(run(0, "synth",
+                {{"kind", "climate"},
+                 {"input", input},
+                 {"train", "2"},
+                 {"validation", "1"},
+                 {"out", made.string()}})
+                .exit_code == 0);
+    for (const char* const split : {"train", "validation"}) {
+      fs::create_directories(maps / split);
+      for (const auto& entry : fs::directory_iterator(made / split))
+        fs::copy(entry.path(), maps / split / (input + entry.path().filename().string()));
+    }
+    if (!fs::exists(maps / "stats.h5")) fs::copy(made / "stats.h5", maps / "stats.h5");
+  }
+  const fs::path archive = workshop().fresh("archive");
+  const Outcome converted = run(2, "convert",
+                                {{"from", maps.string()},
+                                 {"to", archive.string()},
+                                 {"input", "1x1x1x16"},
+                                 {"any-extents", "on"},
+                                 {"classes", "3"},
+                                 {"verify", "on"}});
+  CAPTURE(converted.text);
+  REQUIRE(converted.exit_code == 0);
+  CHECK(converted.text.find(
+            "4 samples of up to 40x1x48x16 in 4 files, verified against the source") !=
+        std::string::npos);
+  Scene scene = volumes();
+  scene.options["input"] = "32x1x32x16";
+  scene.options["patches"] = "random";
+  fs::path first;
+  for (const fs::path& data : {maps, archive}) {
+    scene.data = data;
+    scene.out = workshop().fresh("out");
+    const Outcome outcome = scene.train();
+    CAPTURE(outcome.text);
+    REQUIRE(outcome.exit_code == 0);
+    if (first.empty()) first = scene.out;
+  }
+  check_same_curve(first, scene.out);
+  const Arguments arguments{
+      {"checkpoint", scene.out.string()}, {"data", archive.string()}, {"windows", "gaussian"}};
+  const Outcome measured = run(2, "eval", arguments);
+  CAPTURE(measured.text);
+  CHECK(measured.exit_code == 0);
+  Arguments to_file = arguments;
+  to_file["out"] = (workshop().fresh("predicted").string() += ".h5");
+  check_failure(run(2, "predict", to_file), 1, {"validation-0000", "40x1x48x16", "one shape"});
+  scene.options["stage-dir"] = workshop().fresh("stage").string();
+  scene.out = workshop().fresh("out");
+  check_failure(scene.train(), 1, {"train-0000", "40x1x48x16", "without --stage-dir"});
+}
+
 TEST_CASE("instances share a stage of volumes with labels") {
   Scene scene = volumes();
   scene.ranks = 4;

@@ -34,7 +34,8 @@ void add_evaluation_options(Options& options) {
           "windows", {"off", "gaussian", "uniform"}, "off",
           "classify voxels by windows of the extents that the network was trained on, which "
           "slide over each sample; their outputs are averaged with weights that fall off "
-          "from their centres (also without a value), or with equal ones")
+          "from their centres (also without a value), or with equal ones; without --input, samples "
+          "may have any extents")
       .implicit("gaussian")
       .add<double>("overlap", "X", 0.5, "share of a window that it has in common with the next")
       .at_least(0)
@@ -93,6 +94,23 @@ Spatial network_extents(const Options& options, NetworkSpec network) {
   return padded;
 }
 
+/// The shape of the samples, with extents 0 where they may be any.
+Shape shape_of_samples(const Options& options, const NetworkSpec& network) {
+  if (!slides(options) || options.is_given("input")) return sample_shape(options, network);
+  return {network.settings.input.c, 0, 0, 0};
+}
+
+/// Throws Error for the first sample that is smaller than a window.
+void check_windows(const Dataset& data, const Shape& window) {
+  for (std::int64_t sample = 0; sample < data.size(); ++sample) {
+    const Shape shape = data.shape_of(sample);
+    require(shape.d >= window.d && shape.h >= window.h && shape.w >= window.w,
+            text("sample {} of {} has {}, windows are {}", data.name(sample),
+                 data.directory().c_str(), shape, window),
+            "give --pad with the value of voxels outside");
+  }
+}
+
 WindowPlacement placement_of(const Options& options) {
   if (slides(options))
     return {options.get<double>("overlap"), options.get<std::string>("windows") == "gaussian",
@@ -109,7 +127,7 @@ CheckpointEvaluation::CheckpointEvaluation(const Comm& world, const Options& opt
   const std::string file = checkpoint_file(world, options);
   Options model_options = checkpoint_model_options(world, file);
   const NetworkSpec trained = network_spec(model_options);
-  const Shape samples = sample_shape(options, trained);
+  const Shape samples = shape_of_samples(options, trained);
   const Spatial extents = network_extents(options, trained);
   const Shape input{samples.c, extents[0], extents[1], extents[2]};
   if (slides(options) || input.spatial() != samples.spatial()) {
@@ -119,7 +137,7 @@ CheckpointEvaluation::CheckpointEvaluation(const Comm& world, const Options& opt
                                    trained.network->name),
                        "leave them out");
     windows_ = placement_of(options);
-    const SlidingWindows checked(samples.spatial(), extents, *windows_);
+    if (samples.d > 0) SlidingWindows(samples.spatial(), extents, *windows_);
   }
   model_options.replace("input", fmt::format("{}", input));
   network_ = std::make_unique<NetworkOnMesh>(world, options.get<PartGrid>("parts"), model_options);
@@ -130,6 +148,7 @@ CheckpointEvaluation::CheckpointEvaluation(const Comm& world, const Options& opt
   data_ =
       open_dataset(world, options.get<std::string>("data"), options.get<std::string>("split"),
                    samples, targets_of(*network_->loss, network_->geometry.tensors().back().shape));
+  if (windows_ && !windows_->may_pad) check_windows(*data_, input);
   load_checkpoint(network_->mesh, network_->geometry, network_->parameters, file,
                   LoadWhat::kParametersOnly);
 }

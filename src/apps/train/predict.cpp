@@ -126,6 +126,12 @@ Evaluation predict_numbers(const Comm& world, const Options& options,
 Evaluation predict_classes(const Comm& world, const Options& options,
                            CheckpointEvaluation& evaluation, const std::filesystem::path& out) {
   const auto classes = static_cast<std::size_t>(evaluation.outputs());
+  const Dataset& data = evaluation.data();
+  for (std::int64_t sample = 0; sample < data.size(); ++sample)
+    require(data.shape_of(sample) == data.shape(),
+            text("sample {} of {} has {}, others {} along some axis", data.name(sample),
+                 data.directory().c_str(), data.shape_of(sample), data.shape()),
+            "a file of predictions has one shape: predict samples of each shape by themselves");
   SegmentationFile file(world, out, evaluation.data(),
                         class_names(world, options, evaluation.network(), classes),
                         options.get<bool>("probabilities"));
