@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "error.hpp"
 #include "narrow.hpp"
+#include "src/nn/first_touch.hpp"
 #include "src/nn/model_on_part.hpp"
 #include "src/nn/pack.hpp"
 
@@ -18,72 +20,78 @@ constexpr std::size_t kAllStages = std::numeric_limits<std::size_t>::max();
 }  // namespace
 
 Executor::Executor(const Comm& group, Model& model, const ModelGeometry& geometry,
-                   Parameters& parameters, std::int64_t batch, bool training, Trace* trace)
+                   Parameters& parameters, std::int64_t batch, bool training, Trace* trace,
+                   bool reuse)
     : comm_(group.dup()),
       model_(model),
       geometry_(geometry),
       part_(static_cast<std::size_t>(group.rank())),
       trace_(trace) {
-  make_tensors(batch, training);
+  StepGraph graph = step_graph(model_, geometry_, part_, batch, training);
+  graph.reuse = reuse;
+  memory_ = plan_step_memory(graph);
+  make_arena();
+  make_tensors(batch);
   make_layers(parameters, batch, training);
   train_from(0);
+}
+
+// Each page lies near the threads that compute on the largest tensor there.
+void Executor::make_arena() {
+  *arena_ = AlignedBuffer<std::byte>::untouched(memory_.bytes);
+  std::vector<std::size_t> order(memory_.blocks.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return memory_.blocks[a].bytes > memory_.blocks[b].bytes;
+  });
+  for (const std::size_t i : order)
+    clear_by_threads(arena_->data() + memory_.offsets[i],
+                     static_cast<std::size_t>(memory_.blocks[i].bytes));
 }
 
 void Executor::train_from(std::size_t first) {
   wanted_ = tensors_with_diff(model_, geometry_, first);
 }
 
-void Executor::make_tensors(std::int64_t batch, bool training) {
-  const auto& geometries = geometry_.tensors();
+void Executor::make_tensors(std::int64_t batch) {
   const std::vector<DataType> types = model_.types();
-  const std::vector<bool> with_diff = tensors_with_diff(model_, geometry_);
-  tensors_.resize(geometries.size());
-  std::int64_t extra_bytes = 0;
+  tensors_.resize(types.size());
   // Tensor 0 is the caller's: it arrives with its halo, and its gradient is not needed.
   for (std::size_t t = 1; t < tensors_.size(); ++t) {
-    const TensorGeometry& g = geometries[t];
+    const TensorGeometry& g = geometry_.tensors()[t];
     EdgeTensor& tensor = *tensors_[t];
-    const auto exchange = [&](const TransferPlan& plan, Combine combine, AnyView view, Phase pack,
-                              Phase wait) {
-      return std::make_unique<Exchange>(comm_, next_tag_++, plan, combine, view,
-                                        ExchangeTrace{trace_, pack, wait, g.name});
+    const auto view = [&](std::int64_t offset) {
+      std::byte* const data = g.span[part_].empty() ? nullptr : arena_->data() + offset;
+      return AnyView(data, types[t], g.span[part_], batch);
     };
-    tensor.value = Tensor(g.span[part_], batch, types[t]);
-    const AnyView value = tensor.value.any_view();
+    tensor.value = view(memory_.value[t]);
     const std::vector<TransferPlan> rounds = rounds_of(model_, geometry_, t);
     for (const TransferPlan& round : rounds)
       tensor.distribute.push_back(
-          exchange(round, Combine::kCopy, value, Phase::kHaloPack, Phase::kHaloWait));
+          make_exchange(t, round, Combine::kCopy, tensor.value, Phase::kHaloPack, Phase::kHaloWait));
     tensor.chunks_before_sends = chunks_before_sends(
         rounds, chunks_of(model_, geometry_, t - 1, part_), narrow<std::int64_t>(part_));
-    tensor.sum_partials = exchange(g.broadcast.reversed(), Combine::kAdd, value,
-                                   Phase::kPartialSumPack, Phase::kPartialSumWait);
-    tensor.diff_wanted = training && with_diff[t];
-    if (!tensor.diff_wanted) continue;
-    tensor.diff_replaces_value = may_replace_value(t);
-    if (!tensor.diff_replaces_value) tensor.diff = Tensor(g.span[part_], batch, types[t]);
+    tensor.sum_partials =
+        make_exchange(t, g.broadcast.reversed(), Combine::kAdd, tensor.value,
+                      Phase::kPartialSumPack, Phase::kPartialSumWait);
+    if (memory_.diff[t] < 0) continue;
+    tensor.diff = view(memory_.diff[t]);
     tensor.clear_diff = !g.gradient_starts_whole[part_];
-    tensor.return_halo = g.whole_diffs
-                             ? exchange(g.return_diff, Combine::kCopy, tensor.diff_view(),
-                                        Phase::kHaloGradientPack, Phase::kHaloGradientWait)
-                             : exchange(g.distribute.reversed(), Combine::kAdd, tensor.diff_view(),
-                                        Phase::kHaloGradientPack, Phase::kHaloGradientWait);
-    tensor.broadcast_diff = exchange(g.broadcast, Combine::kCopy, tensor.diff_view(),
-                                     Phase::kHaloGradientPack, Phase::kHaloGradientWait);
-    if (g.consumers.size() > 1) extra_bytes = std::max(extra_bytes, batch * value.sample_bytes());
+    const auto exchange = [&](const TransferPlan& plan, Combine combine) {
+      return make_exchange(t, plan, combine, tensor.diff, Phase::kHaloGradientPack,
+                           Phase::kHaloGradientWait);
+    };
+    tensor.return_halo = g.whole_diffs ? exchange(g.return_diff, Combine::kCopy)
+                                       : exchange(g.distribute.reversed(), Combine::kAdd);
+    tensor.broadcast_diff = exchange(g.broadcast, Combine::kCopy);
   }
-  extra_diff_ = AlignedBuffer<std::byte>(extra_bytes);
 }
 
-// Where nothing needs to be sent early to another part, the parameters' gradients may be computed
-// first; after that the value of a tensor with a single consumer is no longer read, unless for its
-// gradient or by its producer.
-bool Executor::may_replace_value(std::size_t t) const {
-  const TensorGeometry& g = geometry_.tensors()[t];
-  return comm_.size() == 1 && t + 1 < tensors_.size() && g.consumers.size() == 1 &&
-         g.needed[part_].contains(g.owned[part_]) &&
-         !model_.layers()[g.consumers[0]].layer->backward_reads_src() &&
-         !model_.layers()[t - 1].layer->backward_reads_dst();
+std::unique_ptr<Exchange> Executor::make_exchange(std::size_t t, const TransferPlan& plan,
+                                                  Combine combine, AnyView view, Phase pack,
+                                                  Phase wait) {
+  return std::make_unique<Exchange>(comm_, next_tag_++, plan, combine, view,
+                                    ExchangeTrace{trace_, pack, wait, geometry_.tensors()[t].name});
 }
 
 void Executor::make_layers(Parameters& parameters, std::int64_t batch, bool training) {
@@ -91,7 +99,7 @@ void Executor::make_layers(Parameters& parameters, std::int64_t batch, bool trai
   for (std::size_t l = 0; l < states_.size(); ++l) {
     LayerState& state = states_[l];
     for (const std::size_t i : model_.layers()[l].inputs)
-      state.src.push_back(tensors_[i]->value.any_view());
+      state.src.push_back(tensors_[i]->value);
     state.chunks = chunks_of(model_, geometry_, l, part_);
     state.active = !state.chunks.empty();
     if (state.active)
@@ -99,13 +107,11 @@ void Executor::make_layers(Parameters& parameters, std::int64_t batch, bool trai
                                         parameters.views(l));
     if (!training || !model_.layers()[l].layer->has_whole_gradients()) continue;
     EdgeTensor& dst = *tensors_[l + 1];
-    const TensorGeometry& g = geometry_.tensors()[l + 1];
     const auto gather = [&](AnyView view) {
-      return std::make_unique<Exchange>(
-          comm_, next_tag_++, g.gather_diff, Combine::kCopy, view,
-          ExchangeTrace{trace_, Phase::kHaloGradientPack, Phase::kHaloGradientWait, g.name});
+      return make_exchange(l + 1, geometry_.tensors()[l + 1].gather_diff, Combine::kCopy, view,
+                           Phase::kHaloGradientPack, Phase::kHaloGradientWait);
     };
-    dst.gather_diff = gather(dst.diff_view());
+    dst.gather_diff = gather(dst.diff);
     dst.gather_state =
         gather(state.active ? model_.layers()[l].layer->backward_state() : AnyView{});
   }
@@ -116,13 +122,13 @@ const Box& Executor::input_span() const { return geometry_.tensors()[0].span[par
 const Shape& Executor::output_shape() const { return geometry_.tensors().back().shape; }
 ConstView Executor::output() const {
   if (geometry_.tensors().back().owned[part_].empty()) return {};
-  return tensors_.back()->value.view();
+  return tensors_.back()->value.as<float>();
 }
 std::int64_t Executor::output_owners() const {
   const Partition& owned = geometry_.tensors().back().owned;
   return std::count_if(owned.begin(), owned.end(), [](const Box& box) { return !box.empty(); });
 }
-View Executor::output_diff() { return tensors_.back()->diff.view(); }
+View Executor::output_diff() { return tensors_.back()->diff.as<float>(); }
 
 void Executor::set_input(AnyConstView input) {
   if (input.type != model_.input_type())
@@ -136,14 +142,14 @@ void Executor::set_input(AnyConstView input) {
 void Executor::compute(const Pass& pass, std::size_t layer, const Chunk& chunk) {
   const TraceScope scope(trace_, Phase::kForward, model_.layers()[layer].name);
   model_.layers()[layer].layer->forward(pass, states_[layer].src,
-                                        tensors_[layer + 1]->value.any_view(), chunk.dst);
+                                        tensors_[layer + 1]->value, chunk.dst);
 }
 
 // Where other parts add to elements that this one does not produce.
 void Executor::clear_sums(std::size_t t) {
   const TensorGeometry& g = geometry_.tensors()[t];
   if (g.partial_sums && !g.produced[part_].contains(g.owned[part_]))
-    clear(tensors_[t]->value.any_view(), g.owned[part_]);
+    clear(tensors_[t]->value, g.owned[part_]);
 }
 
 void Executor::publish(std::size_t t) {
@@ -224,65 +230,73 @@ void Executor::settle_diff(std::size_t t) {
   tensor.broadcast_diff->finish();
 }
 
-void Executor::backward_data(const Pass& pass, std::size_t l) {
+void Executor::backward_data(const Pass& pass, const StepEvent& event) {
+  const std::size_t l = event.layer;
   const ModelLayer& entry = model_.layers()[l];
+  const std::size_t t = entry.inputs[event.input];
+  if (!wanted_[t]) return;
   const TraceScope scope(trace_, Phase::kBackwardData, entry.name);
-  for (std::size_t i = 0; i < entry.inputs.size(); ++i) {
-    EdgeTensor& src = *tensors_[entry.inputs[i]];
-    if (!wanted_[entry.inputs[i]]) continue;
-    const bool adds = src.consumers_left < geometry_.tensors()[entry.inputs[i]].consumers.size();
-    if (states_[l].active) {
-      AnyView target = src.diff_view();
-      if (adds) target.data = extra_diff_.data();
-      entry.layer->backward_data(pass, {states_[l].src, tensors_[l + 1]->value.any_view()},
-                                 tensors_[l + 1]->diff_view(), i, target);
-      if (adds) add_box(target, geometry_.layers()[l].boxes[part_].src_needed[i], src.diff_view());
+  EdgeTensor &src = *tensors_[t], &dst = *tensors_[l + 1];
+  if (event.first && src.clear_diff) clear(src.diff, src.diff.span);
+  if (states_[l].active) {
+    const ForwardValues values{states_[l].src, dst.value};
+    if (event.first) {
+      entry.layer->backward_data(pass, values, dst.diff, event.input, src.diff);
+    } else if (event.extra < 0) {
+      entry.layer->add_backward_data(pass, values, dst.diff, event.input, src.diff);
+    } else {
+      AnyView extra = src.diff;
+      extra.data = arena_->data() + event.extra;
+      entry.layer->backward_data(pass, values, dst.diff, event.input, extra);
+      add_box(extra, geometry_.layers()[l].boxes[part_].src_needed[event.input], src.diff);
     }
-    if (--src.consumers_left == 0) src.return_halo->start();
   }
+  if (event.last) src.return_halo->start();
 }
 
 void Executor::backward_parameters(const Pass& pass, std::size_t l) {
   if (!states_[l].active) return;
   const TraceScope scope(trace_, Phase::kBackwardParameters, model_.layers()[l].name);
-  model_.layers()[l].layer->backward_parameters(pass, states_[l].src, tensors_[l + 1]->diff_view());
+  model_.layers()[l].layer->backward_parameters(pass, states_[l].src, tensors_[l + 1]->diff);
+}
+
+void Executor::backward_layer(const Pass& pass, std::size_t l, std::span<const StepEvent> events) {
+  layer_ = l;
+  EdgeTensor& dst = *tensors_[l + 1];
+  if (geometry_.tensors()[l + 1].consumers.empty() && l + 1 < states_.size())
+    clear(dst.diff, dst.diff.span);  // nobody's input, and not the output
+  settle_diff(l + 1);
+  // Where parts gather gradients, those of parameters come first and do not need what travels.
+  const bool gathers = dst.gather_diff != nullptr;
+  if (gathers) {
+    dst.gather_diff->start();
+    dst.gather_state->start();
+  }
+  for (const StepEvent& event : events) {
+    if (event.kind == StepEvent::Kind::kBackwardParameters) backward_parameters(pass, l);
+    if (event.kind != StepEvent::Kind::kBackwardData) continue;
+    if (gathers) {
+      dst.gather_diff->finish();
+      dst.gather_state->finish();
+    }
+    backward_data(pass, event);
+  }
+  if (gathers) {  // where no input has a gradient
+    dst.gather_diff->finish();
+    dst.gather_state->finish();
+  }
 }
 
 void Executor::backward(const Pass& pass, AnyConstView input, GradientReducer& reducer) {
   set_input(input);
   reducer.begin();
-  for (std::size_t t = 1; t < tensors_.size(); ++t) {
-    EdgeTensor& tensor = *tensors_[t];
-    tensor.consumers_left = geometry_.tensors()[t].consumers.size();
-    if (wanted_[t] && tensor.clear_diff && t + 1 < tensors_.size())
-      clear(tensor.diff_view(), geometry_.tensors()[t].span[part_]);
-  }
+  const std::span<const StepEvent> events = memory_.events;
+  std::size_t begin = states_.size() + 1;  // behind the forward passes and the loss
   for (std::size_t l = states_.size(); l-- > 0;) {
-    if (!wanted_[l + 1]) {
-      reducer.completed(l);
-      continue;
-    }
-    layer_ = l;
-    settle_diff(l + 1);
-    const auto& inputs = model_.layers()[l].inputs;
-    const bool data_last = std::any_of(inputs.begin(), inputs.end(), [&](std::size_t i) {
-      return tensors_[i]->diff_replaces_value;
-    });
-    EdgeTensor& dst = *tensors_[l + 1];
-    if (dst.gather_diff) {
-      // Parameters first: what their gradients do not need travels while they are computed.
-      dst.gather_diff->start();
-      dst.gather_state->start();
-      backward_parameters(pass, l);
-      dst.gather_diff->finish();
-      dst.gather_state->finish();
-      backward_data(pass, l);
-    } else {
-      // Data first: the halo's gradients travel while the parameters' gradients are computed.
-      if (!data_last) backward_data(pass, l);
-      backward_parameters(pass, l);
-      if (data_last) backward_data(pass, l);
-    }
+    std::size_t end = begin;
+    while (end < events.size() && events[end].layer == l) ++end;
+    if (wanted_[l + 1]) backward_layer(pass, l, events.subspan(begin, end - begin));
+    begin = end;
     reducer.completed(l);
     pass.progress();
   }

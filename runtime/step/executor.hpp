@@ -5,9 +5,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "partition/overlap.hpp"
+#include "partition/step_memory.hpp"
 #include "runtime/step/exchange.hpp"
 #include "runtime/step/gradient_reducer.hpp"
 #include "src/nn/model.hpp"
@@ -17,15 +19,20 @@
 namespace halomesh {
 
 /// All tensors, exchanges and prepared layers of one rank. All memory is allocated in the
-/// constructor.
+/// constructor: one block for all tensors, which use parts of it one after the other
+/// (partition/step_memory).
 class Executor {
  public:
   /// Collective over `group` (rank in the group = part of the geometry), which it duplicates; so is
   /// the destructor unless an exception unwinds. Prepares the layers of `model`, which no other
   /// executor may then use. All other arguments must outlive it. With `training` false only
-  /// forward() may be called, and memory is allocated only for that.
+  /// forward() may be called, and memory is allocated only for that. Without `reuse`, which is for
+  /// comparison, each tensor has memory of its own.
   Executor(const Comm& group, Model& model, const ModelGeometry& geometry, Parameters& parameters,
-           std::int64_t batch, bool training, Trace* trace = nullptr);
+           std::int64_t batch, bool training, Trace* trace = nullptr, bool reuse = true);
+
+  /// The memory of all tensors. What it holds between steps is never read again.
+  std::span<std::byte> memory() { return arena_->span(); }
 
   /// When the halos of a layer's output leave, in rounds: as soon as the chunks that make up a
   /// round are computed, or when the whole layer is. Results are the same; kWithLayer is for
@@ -78,34 +85,32 @@ class Executor {
 
  private:
   struct EdgeTensor {
-    Tensor value, diff;
-    bool diff_wanted = false;
-    bool diff_replaces_value = false;  // the diff shares the memory of the value
-    bool clear_diff = false;           // the first diff to come does not fill it: it starts at 0
+    AnyView value, diff;
+    bool clear_diff = false;  // the first diff to come does not fill it: it starts at 0
     std::vector<std::unique_ptr<Exchange>> distribute;      // forward, in the order of chunks
     std::vector<std::size_t> chunks_before_sends;           // by round
     std::unique_ptr<Exchange> sum_partials;                 // forward
     std::unique_ptr<Exchange> return_halo, broadcast_diff;  // backward
     std::unique_ptr<Exchange> gather_diff, gather_state;    // of a layer with whole gradients
-    std::size_t consumers_left = 0;
-
-    AnyView diff_view() { return diff_replaces_value ? value.any_view() : diff.any_view(); }
   };
   struct LayerState {
     bool active = false;  // this part computes something
     std::vector<Chunk> chunks;
     std::vector<AnyConstView> src;  // input view is set at each forward
   };
-  void make_tensors(std::int64_t batch, bool training);
+  void make_arena();
+  void make_tensors(std::int64_t batch);
+  std::unique_ptr<Exchange> make_exchange(std::size_t tensor, const TransferPlan& plan,
+                                          Combine combine, AnyView view, Phase pack, Phase wait);
   void make_layers(Parameters& parameters, std::int64_t batch, bool training);
   void compute(const Pass& pass, std::size_t layer, const Chunk& chunk);
   void set_input(AnyConstView input);
   void await_inputs(const std::vector<std::size_t>& inputs, std::size_t rounds);
-  bool may_replace_value(std::size_t tensor) const;
   void clear_sums(std::size_t tensor);
   void publish(std::size_t tensor);
   void start_rounds(std::size_t tensor, std::size_t computed);
-  void backward_data(const Pass& pass, std::size_t layer);
+  void backward_layer(const Pass& pass, std::size_t layer, std::span<const StepEvent> events);
+  void backward_data(const Pass& pass, const StepEvent& event);
   void backward_parameters(const Pass& pass, std::size_t layer);
   void settle_diff(std::size_t tensor);
   template <class Visit>
@@ -116,6 +121,8 @@ class Executor {
   const ModelGeometry& geometry_;
   std::size_t part_;
   Trace* trace_;
+  StepMemory memory_;
+  InFlight<AlignedBuffer<std::byte>> arena_;  // before the exchanges, which send from it
   bool loaded_ = false;       // parameters
   std::vector<bool> wanted_;  // by tensor: backward() computes its gradient
   Sending sending_ = Sending::kWithChunks;
@@ -123,7 +130,6 @@ class Executor {
   std::size_t layer_ = 0;  // whose exchanges progress() serves
   std::vector<InFlight<EdgeTensor>> tensors_;
   std::vector<LayerState> states_;
-  AlignedBuffer<std::byte> extra_diff_;  // of one consumer, for tensors with several
 };
 
 }  // namespace halomesh

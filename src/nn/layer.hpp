@@ -120,6 +120,20 @@ class Layer : public LayerGeometry {
   /// for the gradient.
   virtual bool backward_reads_src() const { return false; }
 
+  /// Whether diff_src of input `input` may be the memory of diff_dst: each of its elements is
+  /// written after the element at the same place was read, and depends on no other.
+  virtual bool backward_in_place(std::size_t input) const {
+    (void)input;
+    return false;
+  }
+  /// Whether add_backward_data() can be called: as backward_data(), but adds.
+  virtual bool backward_adds() const { return false; }
+  virtual void add_backward_data(const Pass& pass, const ForwardValues& values,
+                                 AnyConstView diff_dst, std::size_t input, AnyView diff_src) {
+    (void)pass, (void)values, (void)diff_dst, (void)input, (void)diff_src;
+    throw Error("a layer that cannot add gradients was asked to");
+  }
+
   /// Writes d(loss)/d(parameters), summed over the local samples and this part's dst_produced, into
   /// the bound `diffs`. Layers without parameters do nothing.
   virtual void backward_parameters(const Pass& pass, std::span<const AnyConstView> src,

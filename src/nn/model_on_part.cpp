@@ -3,10 +3,43 @@
 #include "src/nn/model_on_part.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include "narrow.hpp"
 
 namespace halomesh {
+namespace {
+
+// Where the gradient of `src` lies in that of `dst` if the layer computes it in its place.
+std::optional<std::int64_t> place_in(const Box& src, const Box& dst, DataType type,
+                                     std::int64_t batch) {
+  if (src == dst) return 0;
+  const AnyConstView view(nullptr, type, dst, batch);
+  if (src.empty() || batch > 1 || !view.is_dense(src)) return {};
+  return size_of(type) * TensorView<const char>{nullptr, dst, 1}.offset(
+                             0, src.lo[kC], src.lo[kD], src.lo[kH], src.lo[kW]);
+}
+
+// How the gradient of an input of the layer may take the place of that of its output.
+std::optional<LayerPasses::InPlace> in_place(const Model& model, const ModelGeometry& geometry,
+                                             std::size_t layer, std::size_t part,
+                                             std::int64_t batch, const std::vector<DataType>& types,
+                                             const std::vector<bool>& with_diff) {
+  const ModelLayer& entry = model.layers()[layer];
+  for (std::size_t i = 0; i < entry.inputs.size(); ++i) {
+    const std::size_t t = entry.inputs[i];
+    const TensorGeometry& src = geometry.tensors()[t];
+    if (!entry.layer->backward_in_place(i) || !with_diff[t] || types[t] != types[layer + 1] ||
+        !src.gradient_starts_whole[part])
+      continue;
+    if (const auto offset = place_in(src.span[part], geometry.tensors()[layer + 1].span[part],
+                                     types[t], batch))
+      return LayerPasses::InPlace{i, *offset};
+  }
+  return {};
+}
+
+}  // namespace
 
 std::vector<bool> tensors_with_diff(const Model& model, const ModelGeometry& geometry,
                                     std::size_t first) {
@@ -79,6 +112,35 @@ LayerContext layer_context(const Model& model, const ModelGeometry& geometry, st
   for (const Chunk& chunk : chunks_of(model, geometry, layer, part))
     context.dst_chunks.push_back(chunk.dst);
   return context;
+}
+
+StepGraph step_graph(const Model& model, const ModelGeometry& geometry, std::size_t part,
+                     std::int64_t batch, bool training) {
+  const std::vector<DataType> types = model.types();
+  const std::vector<bool> with_diff = tensors_with_diff(model, geometry);
+  StepGraph graph;
+  graph.training = training;
+  for (std::size_t t = 0; t < types.size(); ++t)
+    graph.tensors.push_back(
+        {batch * geometry.tensors()[t].span[part].volume() * size_of(types[t]), with_diff[t]});
+  for (std::size_t l = 0; l < model.layers().size(); ++l) {
+    const ModelLayer& entry = model.layers()[l];
+    LayerPasses passes;
+    passes.inputs = entry.inputs;
+    passes.has_parameters = !entry.layer->parameters(geometry.layers()[l].src_shapes).empty();
+    passes.reads_src = entry.layer->backward_reads_src();
+    passes.reads_dst = entry.layer->backward_reads_dst();
+    passes.adds = entry.layer->backward_adds();
+    const bool sends =
+        std::any_of(entry.inputs.begin(), entry.inputs.end(), [&](std::size_t t) {
+          return with_diff[t] && !geometry.tensors()[t].distribute.empty();
+        });
+    passes.parameters_first =
+        entry.layer->has_whole_gradients() || (!sends && !passes.reads_src);
+    passes.in_place = in_place(model, geometry, l, part, batch, types, with_diff);
+    graph.layers.push_back(std::move(passes));
+  }
+  return graph;
 }
 
 }  // namespace halomesh

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "partition/overlap.hpp"
+#include "partition/step_memory.hpp"
 #include "src/nn/model.hpp"
 
 namespace halomesh {
@@ -30,5 +31,11 @@ std::vector<TransferPlan> rounds_of(const Model& model, const ModelGeometry& geo
 /// What layer number `layer` is prepared with on `part`, for `batch` samples.
 LayerContext layer_context(const Model& model, const ModelGeometry& geometry, std::size_t layer,
                            std::size_t part, std::int64_t batch, bool training);
+
+/// What a step keeps in memory on `part`, and which pass of a layer reads it. Backward, the halo's
+/// gradients are computed before those of parameters, so that they travel meanwhile, unless no part
+/// sends any and the layer's input can make room for its gradient.
+StepGraph step_graph(const Model& model, const ModelGeometry& geometry, std::size_t part,
+                     std::int64_t batch, bool training);
 
 }  // namespace halomesh

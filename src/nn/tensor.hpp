@@ -114,16 +114,14 @@ template <class T>
 class AlignedBuffer {
  public:
   AlignedBuffer() = default;
-  explicit AlignedBuffer(std::int64_t size) : size_(size) {
-    if (size_ == 0) return;
-    const std::size_t bytes = static_cast<std::size_t>(size_) * sizeof(T);
-    if constexpr (simulation::kOn)
-      if (void* const shared = simulation::shared_memory(bytes)) {
-        data_.reset(static_cast<T*>(shared));
-        return;
-      }
-    data_.reset(static_cast<T*>(::operator new (bytes, std::align_val_t{kAlignment})));
-    clear_by_threads(data_.get(), bytes);
+  explicit AlignedBuffer(std::int64_t size) {
+    if (allocate(size)) clear_by_threads(data_.get(), static_cast<std::size_t>(size_) * sizeof(T));
+  }
+  /// Memory that nobody has written: the caller clears it, block by block.
+  static AlignedBuffer untouched(std::int64_t size) {
+    AlignedBuffer buffer;
+    buffer.allocate(size);
+    return buffer;
   }
   T* data() { return data_.get(); }
   const T* data() const { return data_.get(); }
@@ -133,6 +131,19 @@ class AlignedBuffer {
 
  private:
   static constexpr std::size_t kAlignment = 64;
+  // Whether the memory is new.
+  bool allocate(std::int64_t size) {
+    size_ = size;
+    if (size_ == 0) return false;
+    const std::size_t bytes = static_cast<std::size_t>(size_) * sizeof(T);
+    if constexpr (simulation::kOn)
+      if (void* const shared = simulation::shared_memory(bytes)) {
+        data_.reset(static_cast<T*>(shared));
+        return false;
+      }
+    data_.reset(static_cast<T*>(::operator new (bytes, std::align_val_t{kAlignment})));
+    return true;
+  }
   struct Free {
     void operator()(T* p) const {
       if constexpr (simulation::kOn)

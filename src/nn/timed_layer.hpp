@@ -50,6 +50,10 @@ class TimedLayer final : public Layer {
   bool backward_reads_dst() const override { return layer_->backward_reads_dst(); }
   bool backward_reads_src() const override { return layer_->backward_reads_src(); }
   std::int64_t samples_together() const override { return layer_->samples_together(); }
+  bool backward_in_place(std::size_t input) const override {
+    return layer_->backward_in_place(input);
+  }
+  bool backward_adds() const override { return layer_->backward_adds(); }
   std::string kernel_name() const override { return layer_->kernel_name(); }
   std::int64_t forward_flops(std::span<const Shape> src) const override {
     return layer_->forward_flops(src);
@@ -60,6 +64,10 @@ class TimedLayer final : public Layer {
                const Box& chunk) override;
   void backward_data(const Pass& pass, const ForwardValues& values, AnyConstView diff_dst,
                      std::size_t input, AnyView diff_src) override;
+  void add_backward_data(const Pass& pass, const ForwardValues& values, AnyConstView diff_dst,
+                         std::size_t input, AnyView diff_src) override {
+    backward_data(pass, values, diff_dst, input, diff_src);
+  }
   void backward_parameters(const Pass& pass, std::span<const AnyConstView> src,
                            AnyConstView diff_dst) override;
   /// For each pass its time and where that comes from, e.g. "forward 1.204 ms interpolated".

@@ -4,7 +4,9 @@
 
 #include <mpi.h>
 
+#include <algorithm>
 #include <map>
+#include <vector>
 
 namespace halomesh {
 namespace {
@@ -18,7 +20,31 @@ std::int64_t bytes_of(int count, MPI_Datatype type) {
   return std::int64_t{count} * size;
 }
 
+bool holds = false;
+std::int64_t held_sends = 0;
+std::vector<MPI_Request> held;  // started by the program, but not yet by MPI
+
+bool is_held(MPI_Request request) {
+  return std::find(held.begin(), held.end(), request) != held.end();
+}
+
+int release() {
+  std::vector<MPI_Request> all;
+  all.swap(held);
+  return all.empty() ? MPI_SUCCESS : PMPI_Startall(static_cast<int>(all.size()), all.data());
+}
+
 }  // namespace
+
+LateSends::LateSends() {
+  holds = true;
+  held_sends = 0;
+}
+LateSends::~LateSends() {
+  release();
+  holds = false;
+}
+std::int64_t LateSends::held() const { return held_sends; }
 
 const CountedMessages& counted_messages() { return counted; }
 
@@ -45,7 +71,50 @@ extern "C" int MPI_Startall(int count, MPI_Request requests[]) {
       ++halomesh::counted.sends;
       halomesh::counted.sent_bytes += at->second;
     }
-  return PMPI_Startall(count, requests);
+  if (!halomesh::holds) return PMPI_Startall(count, requests);
+  for (int i = 0; i < count; ++i) {
+    if (halomesh::persistent.count(requests[i]) == 0) {
+      PMPI_Start(&requests[i]);
+    } else {
+      halomesh::held.push_back(requests[i]);
+      ++halomesh::held_sends;
+    }
+  }
+  return MPI_SUCCESS;
+}
+
+extern "C" int MPI_Test(MPI_Request* request, int* done, MPI_Status* status) {
+  if (!halomesh::is_held(*request)) return PMPI_Test(request, done, status);
+  *done = 0;
+  return MPI_SUCCESS;
+}
+
+extern "C" int MPI_Testall(int count, MPI_Request requests[], int* done, MPI_Status statuses[]) {
+  if (std::none_of(requests, requests + count, halomesh::is_held))
+    return PMPI_Testall(count, requests, done, statuses);
+  *done = 0;
+  return MPI_SUCCESS;
+}
+
+extern "C" int MPI_Wait(MPI_Request* request, MPI_Status* status) {
+  halomesh::release();
+  return PMPI_Wait(request, status);
+}
+
+extern "C" int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
+  halomesh::release();
+  return PMPI_Waitall(count, requests, statuses);
+}
+
+extern "C" int MPI_Waitany(int count, MPI_Request requests[], int* index, MPI_Status* status) {
+  halomesh::release();
+  return PMPI_Waitany(count, requests, index, status);
+}
+
+extern "C" int MPI_Allreduce(const void* values, void* results, int count, MPI_Datatype type,
+                             MPI_Op op, MPI_Comm comm) {
+  halomesh::release();
+  return PMPI_Allreduce(values, results, count, type, op, comm);
 }
 
 extern "C" int MPI_Isend(const void* buffer, int count, MPI_Datatype type, int dest, int tag,

@@ -2,6 +2,7 @@
 // Counts what this process hands to MPI, beneath the code under test: the test program's own
 // MPI_Send_init, MPI_Startall, MPI_Isend and MPI_Iallreduce call those of the library's profiling
 // interface.
+// It can also hold messages back.
 #pragma once
 
 #include <cstdint>
@@ -16,5 +17,17 @@ struct CountedMessages {
 
 /// Since the program's start.
 const CountedMessages& counted_messages();
+
+/// While it lives, persistent sends do not begin when they are started but when this process next
+/// waits for anything: they send what their memory holds then.
+class LateSends {
+ public:
+  LateSends();
+  ~LateSends();
+  LateSends(const LateSends&) = delete;
+  LateSends& operator=(const LateSends&) = delete;
+  /// How many sends have been held back so far.
+  std::int64_t held() const;
+};
 
 }  // namespace halomesh

@@ -19,9 +19,13 @@
 #include <cmath>
 
 #include "rng.hpp"
+#include "src/nn/layers/affine.hpp"
+#include "src/nn/layers/moments.hpp"
+#include "src/nn/layers/normalize.hpp"
 #include "src/nn/layers/pointwise.hpp"
 #include "src/nn/pack.hpp"
 #include "test/harness/mpi_for_comms.hpp"
+#include "test/mpi/counted_messages.hpp"
 #include "test/mpi/network_run.hpp"
 #include "test/mpi/small_networks.hpp"
 
@@ -230,6 +234,75 @@ TEST_CASE("a step on the same mesh gives the same bits again") {
         for (std::size_t i = 0; i < first.parameters().diffs().size(); ++i)
           compare(first.parameters().diffs()[i], second.parameters().diffs()[i]);
       }
+  });
+}
+
+// Convolutions, normalized and rectified, of two levels with a skip: several readers of most
+// tensors, gradients in the place of others, gradients that are added.
+SmallNetwork normalized_network() {
+  Model model({2, 12, 8, 6});
+  const auto block = [&](const std::string& name, std::int64_t filters, std::int64_t stride,
+                         std::size_t src) {
+    const WindowOptions window = WindowOptions::cube(3, stride, PaddingKind::kSame);
+    const auto x = model.add(
+        name, std::make_unique<Convolution>(ConvolutionOptions{filters, window}), {src});
+    const auto moments = model.add(name + "_moments", std::make_unique<Moments>(), {x});
+    const auto y =
+        model.add(name + "_norm", std::make_unique<Normalize>(1e-5F), {x, moments});
+    return model.add(name + "_act", std::make_unique<LeakyRelu>(0.5F), {y});
+  };
+  const std::size_t fine = block("second", 3, 1, block("first", 2, 1, 0));
+  TransposedConvolutionOptions larger;
+  larger.filters = 2;
+  larger.window = WindowOptions::cube(2, 2, PaddingKind::kValid);
+  const auto up = model.add("larger", std::make_unique<TransposedConvolution>(larger),
+                            {block("coarse", 4, 2, fine)});
+  const auto both = model.add("both", std::make_unique<Concat>(), {up, fine});
+  const auto last = block("third", 2, 1, both);
+  const auto sum = model.add("sum", std::make_unique<Add>(), {last, block("side", 2, 1, both)});
+  const auto scaled = model.add("affine", std::make_unique<Affine>(), {sum});
+  model.add("dropped", std::make_unique<Dropout>(0.5), {scaled});
+  return {"normalized", std::move(model), 0, 1};
+}
+
+// What memory holds before a step does not matter, and tensors in one arena give the bits of
+// tensors in memory of their own: NaNs would spread.
+TEST_CASE("memory that tensors share gives the step of memory of their own, bit for bit") {
+  for_comms("shared memory", {1, 2, 4, 6}, [](const Comm& comm, Findings& findings) {
+    std::vector<SmallNetwork (*)()> networks = small_networks();
+    networks.push_back(&normalized_network);
+    std::int64_t held = 0;
+    for (const auto make : networks)
+      for (const PartGrid& grid : grids_of(comm.size()))
+        for (const std::int64_t batch : {1, 2}) {
+          NetworkRun apart(comm, {1, grid}, make().model, batch, real_values(), false);
+          apart.step();
+          NetworkRun shared(comm, {1, grid}, make().model, batch, real_values());
+          const LateSends late;
+          for (int step = 1; step <= 2; ++step) {
+            const std::span<std::byte> memory = shared.executor().memory();
+            std::fill(memory.begin(), memory.end(), std::byte{0xFF});
+            shared.step();
+            const std::string where = fmt::format("{} on {}, batch {}, step {}", make().name,
+                                                  to_string(grid), batch, step);
+            const auto compare = [&](float got, float expected, const char* what) {
+              findings.expect_equal(std::bit_cast<std::uint32_t>(got),
+                                    std::bit_cast<std::uint32_t>(expected), where + what);
+            };
+            const ConstView a = shared.executor().output(), b = apart.executor().output();
+            const Box& owned =
+                shared.geometry().tensors().back().owned[static_cast<std::size_t>(comm.rank())];
+            for_each_element(batch, owned, [&](auto n, auto c, auto d, auto h, auto w) {
+              compare(a.at(n, c, d, h, w), b.at(n, c, d, h, w), ": output");
+            });
+            for (std::size_t i = 0; i < shared.parameters().diffs().size(); ++i)
+              compare(shared.parameters().diffs()[i], apart.parameters().diffs()[i], ": gradient");
+            findings.expect(memory.size() < apart.executor().memory().size(),
+                            [&] { return where + ": nothing is shared"; });
+          }
+          held += late.held();
+        }
+    findings.expect(comm.size() == 1 || held > 0, [] { return std::string("no late sends"); });
   });
 }
 

@@ -54,12 +54,12 @@ class NetworkRun {
  public:
   /// Collective over `comm`, of shape.ranks() ranks.
   NetworkRun(const Comm& comm, const MeshShape& shape, Model model, std::int64_t local_batch,
-             const StepValues& values)
+             const StepValues& values, bool reuse = true)
       : mesh_(comm, shape),
         model_(std::move(model)),
         geometry_(model_.geometry(shape.parts)),
         parameters_(geometry_, mesh_.part()),
-        executor_(mesh_.group(), model_, geometry_, parameters_, local_batch, true),
+        executor_(mesh_.group(), model_, geometry_, parameters_, local_batch, true, nullptr, reuse),
         reducer_(mesh_, geometry_, parameters_, Reduction::kAuto, nullptr, 256),
         replica_sums_(mesh_, model_, local_batch, 1),
         local_batch_(local_batch),
@@ -91,6 +91,7 @@ class NetworkRun {
   const ProcessMesh& mesh() const { return mesh_; }
   const ModelGeometry& geometry() const { return geometry_; }
   const Executor& executor() const { return executor_; }
+  Executor& executor() { return executor_; }
   Parameters& parameters() { return parameters_; }
   std::int64_t local_batch() const { return local_batch_; }
   std::int64_t first_sample() const { return mesh_.replica() * local_batch_; }

@@ -2,6 +2,8 @@
 // First and second moments over all of space: see moments.hpp.
 #include "src/nn/layers/moments.hpp"
 
+#include <type_traits>
+
 #include "src/nn/layers/float_types.hpp"
 #include "src/nn/pack.hpp"
 #include "src/nn/runs.hpp"
@@ -93,9 +95,11 @@ void Moments::forward(const Pass&, std::span<const AnyConstView> src, AnyView ds
   });
 }
 
-// In fp64 to the end: the two terms cancel where the mean is large.
-void Moments::backward_data(const Pass&, const ForwardValues& values, AnyConstView diff_dst,
-                            std::size_t, AnyView diff_src) {
+// In fp64 to the end: the two terms cancel where the mean is large. put(dx, diff) takes the diff of
+// one element.
+template <class Put>
+void Moments::diffs_of_src(AnyConstView src, AnyConstView diff_dst, AnyView diff_src,
+                           const Put& put) {
   const Box& box = context_.boxes.src_needed[0];
   const std::int64_t channels = box.extent(kC), size = channels_per_group(context_.src_shapes);
   const auto dy = diff_dst.as<double>();
@@ -108,18 +112,30 @@ void Moments::backward_data(const Pass&, const ForwardValues& values, AnyConstVi
     }
     with_float_type(type_, [&](auto zero) {
       using T = decltype(zero);
-      const auto from = values.src[0].as<T>();
+      const auto from = src.as<T>();
       const auto to = diff_src.as<T>();
       visit_runs(box, 1, false, [&](const Run& run) {
         const T* const x = from.data + from.offset(n, box.lo[kC], run.d, run.h, run.w);
         T* const dx = to.data + to.offset(n, box.lo[kC], run.d, run.h, run.w);
         for (std::int64_t c = 0; c < channels; ++c)
-          dx[c] = T(
-              static_cast<float>(gradients[c] + gradients[channels + c] *
-                                                    static_cast<double>(static_cast<float>(x[c]))));
+          put(dx[c], T(static_cast<float>(gradients[c] +
+                                          gradients[channels + c] *
+                                              static_cast<double>(static_cast<float>(x[c])))));
       });
     });
   }
+}
+
+void Moments::backward_data(const Pass&, const ForwardValues& values, AnyConstView diff_dst,
+                            std::size_t, AnyView diff_src) {
+  diffs_of_src(values.src[0], diff_dst, diff_src, [](auto& dx, auto diff) { dx = diff; });
+}
+
+void Moments::add_backward_data(const Pass&, const ForwardValues& values, AnyConstView diff_dst,
+                                std::size_t, AnyView diff_src) {
+  diffs_of_src(values.src[0], diff_dst, diff_src, [](auto& dx, auto diff) {
+    dx = std::decay_t<decltype(diff)>(static_cast<float>(dx) + static_cast<float>(diff));
+  });
 }
 
 }  // namespace halomesh

@@ -39,8 +39,13 @@ class Moments final : public Layer {
                const Box& chunk) override;
   void backward_data(const Pass& pass, const ForwardValues& values, AnyConstView diff_dst,
                      std::size_t input, AnyView diff_src) override;
+  bool backward_adds() const override { return true; }
+  void add_backward_data(const Pass& pass, const ForwardValues& values, AnyConstView diff_dst,
+                         std::size_t input, AnyView diff_src) override;
 
  private:
+  template <class Put>
+  void diffs_of_src(AnyConstView src, AnyConstView diff_dst, AnyView diff_src, const Put& put);
   std::int64_t channels_per_group(std::span<const Shape> src) const;
   double weight() const;  // 1 / number of elements of a group
 
