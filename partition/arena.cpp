@@ -42,18 +42,15 @@ void LiveBlock::touch(std::int64_t event) {
 
 bool live_together(const LiveBlock& a, const LiveBlock& b) {
   return std::any_of(a.live.begin(), a.live.end(), [&](const EventRange& x) {
-    return std::any_of(b.live.begin(), b.live.end(), [&](const EventRange& y) {
-      return x.first <= y.last && y.first <= x.last;
-    });
+    return std::any_of(b.live.begin(), b.live.end(),
+                       [&](const EventRange& y) { return x.first <= y.last && y.first <= x.last; });
   });
 }
 
-ArenaPlan place_blocks(std::span<const LiveBlock> blocks) {
-  std::vector<std::size_t> order(blocks.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return blocks[a].bytes > blocks[b].bytes;
-  });
+namespace {
+
+/// Places the blocks in this order, each in the smallest gap between those placed before.
+ArenaPlan place_in_order(std::span<const LiveBlock> blocks, std::span<const std::size_t> order) {
   ArenaPlan plan{std::vector<std::int64_t>(blocks.size(), 0), 0};
   std::vector<std::size_t> placed;
   for (const std::size_t i : order) {
@@ -69,6 +66,27 @@ ArenaPlan place_blocks(std::span<const LiveBlock> blocks) {
     placed.push_back(i);
   }
   return plan;
+}
+
+}  // namespace
+
+ArenaPlan place_blocks(std::span<const LiveBlock> blocks) {
+  constexpr int kMostTries = 100;
+  std::vector<std::size_t> order(blocks.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return blocks[a].bytes > blocks[b].bytes; });
+  const std::int64_t least = most_live_bytes(blocks);
+  ArenaPlan best = place_in_order(blocks, order), plan = best;
+  for (int tries = 1; tries < kMostTries && best.bytes > least; ++tries) {
+    const auto highest = std::find_if(order.begin(), order.end(), [&](std::size_t i) {
+      return plan.offsets[i] + whole_lines(blocks[i].bytes) == plan.bytes;
+    });
+    std::rotate(order.begin(), highest, highest + 1);
+    plan = place_in_order(blocks, order);
+    if (plan.bytes < best.bytes) best = plan;
+  }
+  return best;
 }
 
 std::int64_t most_live_bytes(std::span<const LiveBlock> blocks) {

@@ -33,8 +33,9 @@ struct ArenaPlan {
 };
 
 /// Gives blocks that are live together disjoint places, which begin on cache lines. Greedy: the
-/// largest block first, each in the smallest gap between those placed before that holds it. Empty
-/// blocks are at 0.
+/// largest block first, each in the smallest gap between those placed before that holds it; where
+/// that takes more than most_live_bytes(), up to a hundred times again with the highest block
+/// placed first, and the best of these. Empty blocks are at 0.
 ArenaPlan place_blocks(std::span<const LiveBlock> blocks);
 
 /// The most bytes that are live during one event: what no plan can do without.

@@ -21,15 +21,13 @@ constexpr std::size_t kAllStages = std::numeric_limits<std::size_t>::max();
 
 Executor::Executor(const Comm& group, Model& model, const ModelGeometry& geometry,
                    Parameters& parameters, std::int64_t batch, bool training, Trace* trace,
-                   bool reuse)
+                   MemoryUse use)
     : comm_(group.dup()),
       model_(model),
       geometry_(geometry),
       part_(static_cast<std::size_t>(group.rank())),
       trace_(trace) {
-  StepGraph graph = step_graph(model_, geometry_, part_, batch, training);
-  graph.reuse = reuse;
-  memory_ = plan_step_memory(graph);
+  memory_ = plan_step_memory(step_graph(model_, geometry_, part_, batch, training, use));
   make_arena();
   make_tensors(batch);
   make_layers(parameters, batch, training);
@@ -50,6 +48,7 @@ void Executor::make_arena() {
 }
 
 void Executor::train_from(std::size_t first) {
+  first_trained_ = first;
   wanted_ = tensors_with_diff(model_, geometry_, first);
 }
 
@@ -64,16 +63,20 @@ void Executor::make_tensors(std::int64_t batch) {
       std::byte* const data = g.span[part_].empty() ? nullptr : arena_->data() + offset;
       return AnyView(data, types[t], g.span[part_], batch);
     };
-    tensor.value = view(memory_.value[t]);
+    tensor.value = tensor.now = view(memory_.value[t]);
+    if (memory_.again[t] >= 0) {
+      tensor.again = view(memory_.again[t]);
+      tensor.distribute_again = make_exchange(t, g.distribute, Combine::kCopy, tensor.again,
+                                              Phase::kHaloPack, Phase::kHaloWait);
+    }
     const std::vector<TransferPlan> rounds = rounds_of(model_, geometry_, t);
     for (const TransferPlan& round : rounds)
-      tensor.distribute.push_back(
-          make_exchange(t, round, Combine::kCopy, tensor.value, Phase::kHaloPack, Phase::kHaloWait));
+      tensor.distribute.push_back(make_exchange(t, round, Combine::kCopy, tensor.value,
+                                                Phase::kHaloPack, Phase::kHaloWait));
     tensor.chunks_before_sends = chunks_before_sends(
         rounds, chunks_of(model_, geometry_, t - 1, part_), narrow<std::int64_t>(part_));
-    tensor.sum_partials =
-        make_exchange(t, g.broadcast.reversed(), Combine::kAdd, tensor.value,
-                      Phase::kPartialSumPack, Phase::kPartialSumWait);
+    tensor.sum_partials = make_exchange(t, g.broadcast.reversed(), Combine::kAdd, tensor.value,
+                                        Phase::kPartialSumPack, Phase::kPartialSumWait);
     if (memory_.diff[t] < 0) continue;
     tensor.diff = view(memory_.diff[t]);
     tensor.clear_diff = !g.gradient_starts_whole[part_];
@@ -98,8 +101,7 @@ void Executor::make_layers(Parameters& parameters, std::int64_t batch, bool trai
   states_.resize(model_.layers().size());
   for (std::size_t l = 0; l < states_.size(); ++l) {
     LayerState& state = states_[l];
-    for (const std::size_t i : model_.layers()[l].inputs)
-      state.src.push_back(tensors_[i]->value);
+    for (const std::size_t i : model_.layers()[l].inputs) state.src.push_back(tensors_[i]->value);
     state.chunks = chunks_of(model_, geometry_, l, part_);
     state.active = !state.chunks.empty();
     if (state.active)
@@ -139,10 +141,17 @@ void Executor::set_input(AnyConstView input) {
       if (model_.layers()[l].inputs[i] == 0) states_[l].src[i] = input;
 }
 
-void Executor::compute(const Pass& pass, std::size_t layer, const Chunk& chunk) {
+void Executor::compute(const Pass& pass, std::size_t layer, const Chunk& chunk, AnyView dst) {
   const TraceScope scope(trace_, Phase::kForward, model_.layers()[layer].name);
-  model_.layers()[layer].layer->forward(pass, states_[layer].src,
-                                        tensors_[layer + 1]->value, chunk.dst);
+  model_.layers()[layer].layer->forward(pass, states_[layer].src, dst, chunk.dst);
+}
+
+// From now on the values are there.
+void Executor::move_values(std::size_t t, AnyView values) {
+  tensors_[t]->now = values;
+  for (const std::size_t l : geometry_.tensors()[t].consumers)
+    for (std::size_t i = 0; i < states_[l].src.size(); ++i)
+      if (model_.layers()[l].inputs[i] == t) states_[l].src[i] = values;
 }
 
 // Where other parts add to elements that this one does not produce.
@@ -191,6 +200,8 @@ void Executor::load_parameters() {
 void Executor::forward(const Pass& pass, AnyConstView input) {
   if (!loaded_) throw Error("forward() before load_parameters()");
   set_input(input);
+  for (std::size_t t = 1; t < tensors_.size(); ++t)
+    if (tensors_[t]->distribute_again) move_values(t, tensors_[t]->value);
   for (std::size_t l = 0; l < states_.size(); ++l) {
     const ModelLayer& entry = model_.layers()[l];
     const LayerState& state = states_[l];
@@ -200,7 +211,7 @@ void Executor::forward(const Pass& pass, AnyConstView input) {
     start_rounds(l + 1, computed);             // sends nothing, but receives early
     for (const Chunk& chunk : state.chunks) {  // those that need nothing remote come first
       if (chunk.needs_remote) await_inputs(entry.inputs, ++rounds);
-      compute(pass, l, chunk);
+      compute(pass, l, chunk, tensors_[l + 1]->value);
       start_rounds(l + 1, ++computed);
       pass.progress();
     }
@@ -239,7 +250,7 @@ void Executor::backward_data(const Pass& pass, const StepEvent& event) {
   EdgeTensor &src = *tensors_[t], &dst = *tensors_[l + 1];
   if (event.first && src.clear_diff) clear(src.diff, src.diff.span);
   if (states_[l].active) {
-    const ForwardValues values{states_[l].src, dst.value};
+    const ForwardValues values{states_[l].src, dst.now};
     if (event.first) {
       entry.layer->backward_data(pass, values, dst.diff, event.input, src.diff);
     } else if (event.extra < 0) {
@@ -260,6 +271,23 @@ void Executor::backward_parameters(const Pass& pass, std::size_t l) {
   model_.layers()[l].layer->backward_parameters(pass, states_[l].src, tensors_[l + 1]->diff);
 }
 
+void Executor::compute_again(const Pass& pass, const StepEvent& event) {
+  const std::size_t l = event.layer;
+  const bool whole = event.first && event.last;
+  const LayerPlacement& placement = geometry_.layers()[l];
+  EdgeTensor& dst = *tensors_[l + 1];
+  if (event.first) move_values(l + 1, dst.again);
+  if (whole)
+    for (const Chunk& chunk : states_[l].chunks) compute(pass, l, chunk, dst.again);
+  else if (states_[l].active)
+    compute(pass, l,
+            {block_of_input(placement, placement.boxes[part_].dst_produced, event.input), false},
+            dst.again);
+  if (!event.last) return;
+  dst.distribute_again->start();
+  dst.distribute_again->finish();
+}
+
 void Executor::backward_layer(const Pass& pass, std::size_t l, std::span<const StepEvent> events) {
   layer_ = l;
   EdgeTensor& dst = *tensors_[l + 1];
@@ -273,6 +301,7 @@ void Executor::backward_layer(const Pass& pass, std::size_t l, std::span<const S
     dst.gather_state->start();
   }
   for (const StepEvent& event : events) {
+    if (event.kind == StepEvent::Kind::kAgain) compute_again(pass, event);
     if (event.kind == StepEvent::Kind::kBackwardParameters) backward_parameters(pass, l);
     if (event.kind != StepEvent::Kind::kBackwardData) continue;
     if (gathers) {
@@ -294,8 +323,14 @@ void Executor::backward(const Pass& pass, AnyConstView input, GradientReducer& r
   std::size_t begin = states_.size() + 1;  // behind the forward passes and the loss
   for (std::size_t l = states_.size(); l-- > 0;) {
     std::size_t end = begin;
-    while (end < events.size() && events[end].layer == l) ++end;
-    if (wanted_[l + 1]) backward_layer(pass, l, events.subspan(begin, end - begin));
+    while (end < events.size() && events[end].during == l) ++end;
+    const auto of_layer = events.subspan(begin, end - begin);
+    if (wanted_[l + 1]) {
+      backward_layer(pass, l, of_layer);
+    } else if (l >= first_trained_) {  // the next layers may read what is computed again here
+      for (const StepEvent& event : of_layer)
+        if (event.kind == StepEvent::Kind::kAgain) compute_again(pass, event);
+    }
     begin = end;
     reducer.completed(l);
     pass.progress();
@@ -312,6 +347,7 @@ void Executor::exchange_all() {
     run(tensor->sum_partials);
     for (const auto& round : tensor->distribute) round->start();
     for (const auto& round : tensor->distribute) round->finish();
+    run(tensor->distribute_again);
   }
   for (std::size_t t = tensors_.size(); t-- > 0;) {
     run(tensors_[t]->return_halo);
@@ -329,6 +365,7 @@ void Executor::for_each_exchange(Visit visit) const {
   for (const InFlight<EdgeTensor>& each : tensors_) {
     const EdgeTensor& tensor = *each;
     std::for_each(tensor.distribute.begin(), tensor.distribute.end(), visit_one);
+    visit_one(tensor.distribute_again);
     visit_one(tensor.sum_partials);
     visit_one(tensor.return_halo);
     visit_one(tensor.broadcast_diff);

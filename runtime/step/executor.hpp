@@ -26,10 +26,11 @@ class Executor {
   /// Collective over `group` (rank in the group = part of the geometry), which it duplicates; so is
   /// the destructor unless an exception unwinds. Prepares the layers of `model`, which no other
   /// executor may then use. All other arguments must outlive it. With `training` false only
-  /// forward() may be called, and memory is allocated only for that. Without `reuse`, which is for
-  /// comparison, each tensor has memory of its own.
+  /// forward() may be called, and memory is allocated only for that. Results do not depend on
+  /// `use`, which is the same on all ranks; halos of what is computed again are exchanged again.
   Executor(const Comm& group, Model& model, const ModelGeometry& geometry, Parameters& parameters,
-           std::int64_t batch, bool training, Trace* trace = nullptr, bool reuse = true);
+           std::int64_t batch, bool training, Trace* trace = nullptr,
+           MemoryUse use = MemoryUse::kShared);
 
   /// The memory of all tensors. What it holds between steps is never read again.
   std::span<std::byte> memory() { return arena_->span(); }
@@ -86,9 +87,11 @@ class Executor {
  private:
   struct EdgeTensor {
     AnyView value, diff;
+    AnyView again, now;       // where the values are when computed again; and where at this time
     bool clear_diff = false;  // the first diff to come does not fill it: it starts at 0
-    std::vector<std::unique_ptr<Exchange>> distribute;      // forward, in the order of chunks
-    std::vector<std::size_t> chunks_before_sends;           // by round
+    std::vector<std::unique_ptr<Exchange>> distribute;  // forward, in the order of chunks
+    std::vector<std::size_t> chunks_before_sends;       // by round
+    std::unique_ptr<Exchange> distribute_again;
     std::unique_ptr<Exchange> sum_partials;                 // forward
     std::unique_ptr<Exchange> return_halo, broadcast_diff;  // backward
     std::unique_ptr<Exchange> gather_diff, gather_state;    // of a layer with whole gradients
@@ -103,14 +106,16 @@ class Executor {
   std::unique_ptr<Exchange> make_exchange(std::size_t tensor, const TransferPlan& plan,
                                           Combine combine, AnyView view, Phase pack, Phase wait);
   void make_layers(Parameters& parameters, std::int64_t batch, bool training);
-  void compute(const Pass& pass, std::size_t layer, const Chunk& chunk);
+  void compute(const Pass& pass, std::size_t layer, const Chunk& chunk, AnyView dst);
   void set_input(AnyConstView input);
+  void move_values(std::size_t tensor, AnyView values);
   void await_inputs(const std::vector<std::size_t>& inputs, std::size_t rounds);
   void clear_sums(std::size_t tensor);
   void publish(std::size_t tensor);
   void start_rounds(std::size_t tensor, std::size_t computed);
   void backward_layer(const Pass& pass, std::size_t layer, std::span<const StepEvent> events);
   void backward_data(const Pass& pass, const StepEvent& event);
+  void compute_again(const Pass& pass, const StepEvent& event);
   void backward_parameters(const Pass& pass, std::size_t layer);
   void settle_diff(std::size_t tensor);
   template <class Visit>
@@ -123,8 +128,9 @@ class Executor {
   Trace* trace_;
   StepMemory memory_;
   InFlight<AlignedBuffer<std::byte>> arena_;  // before the exchanges, which send from it
-  bool loaded_ = false;       // parameters
-  std::vector<bool> wanted_;  // by tensor: backward() computes its gradient
+  bool loaded_ = false;                       // parameters
+  std::vector<bool> wanted_;                  // by tensor: backward() computes its gradient
+  std::size_t first_trained_ = 0;
   Sending sending_ = Sending::kWithChunks;
   int next_tag_ = 0;
   std::size_t layer_ = 0;  // whose exchanges progress() serves

@@ -51,7 +51,7 @@ TrainingStep::TrainingStep(const ProcessMesh& mesh, Model& model, const ModelGeo
       rules_(checked(rules, loss, model, geometry, local_batch * mesh.shape().replicas)),
       trace_(trace),
       replica_sums_(mesh, model, local_batch, rules.passes),
-      executor_(mesh.group(), model, geometry, parameters, local_batch, true, trace),
+      executor_(mesh.group(), model, geometry, parameters, local_batch, true, trace, rules.memory),
       reducer_(mesh, geometry, parameters, rules.reproducible ? Reduction::kFlat : reduction, trace,
                4 << 20, rules.payload),
       part_sums_(mesh.group()),

@@ -34,6 +34,7 @@ struct GradientRules {
   /// Losses and gradients are summed exactly, so that they have the same bits on every mesh; all
   /// layers must be Layer::sums_exactly(). Sums over ranks are then MPI's own.
   bool reproducible = false;
+  MemoryUse memory = MemoryUse::kShared;  ///< of the executor; does not affect results
 };
 
 /// A network and everything that its steps need. Steps after the first allocate no memory.

@@ -91,7 +91,7 @@ Trainer::Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geo
       training_(mesh, model, geometry, parameters, *optimizer_, loss, pass_order_.local_batch,
                 phases_.trace(), options_.reduction,
                 {options_.accumulate, clip_norm_of(options_, *optimizer_), options_.payload,
-                 options_.reproducible}),
+                 options_.reproducible, options_.memory}),
       train_(train),
       validation_(options_.evaluate_every > 0 ? validation : nullptr),
       input_(mesh, geometry, model.input_type(), loss.target_box(executor().output().span),

@@ -53,6 +53,7 @@ struct TrainerOptions {
   DataType payload = DataType::kFloat32;   ///< of their messages; or kBfloat16
   std::vector<GradientSkip> skips;         ///< ascending
   bool reproducible = false;               ///< see GradientRules; metrics of validations as well
+  MemoryUse memory = MemoryUse::kShared;   ///< see GradientRules
   ScheduleOptions schedule;
   double target_score = 0;            ///< stops once a validation reaches it; 0: never
   std::int64_t evaluate_every = 1;    ///< epochs between validations; 0: never

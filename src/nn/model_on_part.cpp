@@ -16,8 +16,8 @@ std::optional<std::int64_t> place_in(const Box& src, const Box& dst, DataType ty
   if (src == dst) return 0;
   const AnyConstView view(nullptr, type, dst, batch);
   if (src.empty() || batch > 1 || !view.is_dense(src)) return {};
-  return size_of(type) * TensorView<const char>{nullptr, dst, 1}.offset(
-                             0, src.lo[kC], src.lo[kD], src.lo[kH], src.lo[kW]);
+  return size_of(type) * TensorView<const char>{nullptr, dst, 1}.offset(0, src.lo[kC], src.lo[kD],
+                                                                        src.lo[kH], src.lo[kW]);
 }
 
 // How the gradient of an input of the layer may take the place of that of its output.
@@ -32,14 +32,44 @@ std::optional<LayerPasses::InPlace> in_place(const Model& model, const ModelGeom
     if (!entry.layer->backward_in_place(i) || !with_diff[t] || types[t] != types[layer + 1] ||
         !src.gradient_starts_whole[part])
       continue;
-    if (const auto offset = place_in(src.span[part], geometry.tensors()[layer + 1].span[part],
-                                     types[t], batch))
+    if (const auto offset =
+            place_in(src.span[part], geometry.tensors()[layer + 1].span[part], types[t], batch))
       return LayerPasses::InPlace{i, *offset};
   }
   return {};
 }
 
+// Whether it takes less time to compute an element of the output again than to compute what most
+// layers make of it: one of a convolution of 32 channels takes 1728 operations.
+bool is_cheap(const Layer& layer, const std::vector<Shape>& src, const Shape& dst) {
+  constexpr std::int64_t kMostFlops = 640;  // an element
+  return layer.repeats_forward() && layer.forward_flops(src) <= kMostFlops * dst.volume();
+}
+
+// Whether each input alone makes a block of the output's channels.
+bool repeats_by_input(const Layer& layer, const LayerPlacement& placement, const Shape& dst) {
+  const std::vector<Shape>& src = placement.src_shapes;
+  std::int64_t channels = 0;
+  for (const Shape& shape : src) channels += shape.c;
+  if (src.size() < 2 || channels != dst.c) return false;
+  for (std::size_t i = 0; i < src.size(); ++i) {
+    const Box block = block_of_input(placement, Box::whole(dst), i);
+    for (std::size_t j = 0; j < src.size(); ++j)
+      if (layer.needs(block, j, src).empty() != (j != i)) return false;
+  }
+  return true;
+}
+
 }  // namespace
+
+Box block_of_input(const LayerPlacement& layer, const Box& dst, std::size_t input) {
+  std::int64_t first = 0;
+  for (std::size_t i = 0; i < input; ++i) first += layer.src_shapes[i].c;
+  Box box = dst;
+  box.lo[kC] = std::max(dst.lo[kC], first);
+  box.hi[kC] = std::min(dst.hi[kC], first + layer.src_shapes[input].c);
+  return box.normalized();
+}
 
 std::vector<bool> tensors_with_diff(const Model& model, const ModelGeometry& geometry,
                                     std::size_t first) {
@@ -115,11 +145,12 @@ LayerContext layer_context(const Model& model, const ModelGeometry& geometry, st
 }
 
 StepGraph step_graph(const Model& model, const ModelGeometry& geometry, std::size_t part,
-                     std::int64_t batch, bool training) {
+                     std::int64_t batch, bool training, MemoryUse use) {
   const std::vector<DataType> types = model.types();
   const std::vector<bool> with_diff = tensors_with_diff(model, geometry);
   StepGraph graph;
   graph.training = training;
+  graph.use = use;
   for (std::size_t t = 0; t < types.size(); ++t)
     graph.tensors.push_back(
         {batch * geometry.tensors()[t].span[part].volume() * size_of(types[t]), with_diff[t]});
@@ -131,12 +162,16 @@ StepGraph step_graph(const Model& model, const ModelGeometry& geometry, std::siz
     passes.reads_src = entry.layer->backward_reads_src();
     passes.reads_dst = entry.layer->backward_reads_dst();
     passes.adds = entry.layer->backward_adds();
-    const bool sends =
-        std::any_of(entry.inputs.begin(), entry.inputs.end(), [&](std::size_t t) {
-          return with_diff[t] && !geometry.tensors()[t].distribute.empty();
-        });
-    passes.parameters_first =
-        entry.layer->has_whole_gradients() || (!sends && !passes.reads_src);
+    const bool sends = std::any_of(entry.inputs.begin(), entry.inputs.end(), [&](std::size_t t) {
+      return with_diff[t] && !geometry.tensors()[t].distribute.empty();
+    });
+    passes.parameters_first = entry.layer->has_whole_gradients() ||
+                              (!passes.reads_src && (!sends || use == MemoryUse::kRecomputed));
+    const LayerPlacement& placement = geometry.layers()[l];
+    const Shape& dst = geometry.tensors()[l + 1].shape;
+    passes.repeats =
+        !entry.layer->splits_over_input() && is_cheap(*entry.layer, placement.src_shapes, dst);
+    passes.repeats_by_input = repeats_by_input(*entry.layer, placement, dst);
     passes.in_place = in_place(model, geometry, l, part, batch, types, with_diff);
     graph.layers.push_back(std::move(passes));
   }

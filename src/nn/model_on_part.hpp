@@ -34,8 +34,13 @@ LayerContext layer_context(const Model& model, const ModelGeometry& geometry, st
 
 /// What a step keeps in memory on `part`, and which pass of a layer reads it. Backward, the halo's
 /// gradients are computed before those of parameters, so that they travel meanwhile, unless no part
-/// sends any and the layer's input can make room for its gradient.
+/// sends any and the layer's input can make room for its gradient. Where outputs are recomputed,
+/// those of parameters always come first.
 StepGraph step_graph(const Model& model, const ModelGeometry& geometry, std::size_t part,
-                     std::int64_t batch, bool training);
+                     std::int64_t batch, bool training, MemoryUse use = MemoryUse::kShared);
+
+/// The channels of `dst`, a block of the output, that a layer that can repeat its forward pass
+/// input by input makes of this one.
+Box block_of_input(const LayerPlacement& layer, const Box& dst, std::size_t input);
 
 }  // namespace halomesh

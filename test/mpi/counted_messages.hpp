@@ -19,7 +19,7 @@ struct CountedMessages {
 const CountedMessages& counted_messages();
 
 /// While it lives, persistent sends do not begin when they are started but when this process next
-/// waits for anything: they send what their memory holds then.
+/// tests or waits for any requests: they send what their memory holds then.
 class LateSends {
  public:
   LateSends();

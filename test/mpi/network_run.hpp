@@ -54,12 +54,12 @@ class NetworkRun {
  public:
   /// Collective over `comm`, of shape.ranks() ranks.
   NetworkRun(const Comm& comm, const MeshShape& shape, Model model, std::int64_t local_batch,
-             const StepValues& values, bool reuse = true)
+             const StepValues& values, MemoryUse use = MemoryUse::kShared)
       : mesh_(comm, shape),
         model_(std::move(model)),
         geometry_(model_.geometry(shape.parts)),
         parameters_(geometry_, mesh_.part()),
-        executor_(mesh_.group(), model_, geometry_, parameters_, local_batch, true, nullptr, reuse),
+        executor_(mesh_.group(), model_, geometry_, parameters_, local_batch, true, nullptr, use),
         reducer_(mesh_, geometry_, parameters_, Reduction::kAuto, nullptr, 256),
         replica_sums_(mesh_, model_, local_batch, 1),
         local_batch_(local_batch),

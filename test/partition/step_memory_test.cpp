@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
@@ -25,7 +26,8 @@ TEST_CASE("blocks go into the smallest gap, the largest block first") {
   // The second largest lies behind the largest, with which it lives; the third above the largest
   // when that is gone; the last between that and the second.
   const std::vector<LiveBlock> blocks{block(64, {{2, 2}}), block(640, {{0, 1}}),
-                                      block(320, {{1, 2}}), block(128, {{2, 2}}), block(0, {{0, 2}})};
+                                      block(320, {{1, 2}}), block(128, {{2, 2}}),
+                                      block(0, {{0, 2}})};
   const ArenaPlan plan = place_blocks(blocks);
   CHECK(plan.offsets == std::vector<std::int64_t>{128, 0, 640, 0, 0});
   CHECK(plan.bytes == 960);
@@ -35,9 +37,9 @@ TEST_CASE("blocks go into the smallest gap, the largest block first") {
 }
 
 TEST_CASE("a block between two others takes the gap that fits best") {
-  const std::vector<LiveBlock> blocks{
-      block(256, {{0, 0}}), block(192, {{0, 2}}), block(128, {{0, 0}}), block(100, {{0, 2}}),
-      block(64, {{2, 2}}),  block(10, {{1, 2}})};
+  const std::vector<LiveBlock> blocks{block(256, {{0, 0}}), block(192, {{0, 2}}),
+                                      block(128, {{0, 0}}), block(100, {{0, 2}}),
+                                      block(64, {{2, 2}}),  block(10, {{1, 2}})};
   const ArenaPlan plan = place_blocks(blocks);
   CHECK(plan.offsets == std::vector<std::int64_t>{0, 256, 448, 576, 448, 512});
   CHECK(plan.bytes == 704);
@@ -51,11 +53,20 @@ TEST_CASE("blocks live several times keep their place") {
   CHECK_FALSE(live_together(blocks[0], blocks[1]));
 }
 
-StepEvent forward(std::size_t layer) { return {Kind::kForward, layer}; }
-StepEvent parameters(std::size_t layer) { return {Kind::kBackwardParameters, layer}; }
+StepEvent forward(std::size_t layer) {
+  return {Kind::kForward, layer, 0, false, false, false, -1, layer};
+}
+StepEvent parameters(std::size_t layer) {
+  return {Kind::kBackwardParameters, layer, 0, false, false, false, -1, layer};
+}
 StepEvent data(std::size_t layer, std::size_t input, bool first, bool last, bool in_place = false,
                std::int64_t extra = -1) {
-  return {Kind::kBackwardData, layer, input, first, last, in_place, extra};
+  return {Kind::kBackwardData, layer, input, first, last, in_place, extra, layer};
+}
+StepEvent loss(std::size_t last) { return {Kind::kLoss, 0, 0, false, false, false, -1, last}; }
+StepEvent again(std::size_t layer, std::size_t during, std::size_t input = 0, bool first = true,
+                bool last = true) {
+  return {Kind::kAgain, layer, input, first, last, false, -1, during};
 }
 
 // A convolution, an activation, a convolution.
@@ -72,7 +83,7 @@ StepGraph chain() {
 
 TEST_CASE("a chain of layers: events, ranges and places") {
   const StepMemory memory = plan_step_memory(chain());
-  CHECK(memory.events == std::vector<StepEvent>{forward(0), forward(1), forward(2), {Kind::kLoss},
+  CHECK(memory.events == std::vector<StepEvent>{forward(0), forward(1), forward(2), loss(2),
                                                 data(2, 0, true, true), parameters(2),
                                                 data(1, 0, true, true, true), parameters(0)});
   const std::vector<Ranges> live{{{0, 1}},   // what the activation reads; not backward
@@ -107,7 +118,7 @@ TEST_CASE("without training only the forward passes; without reuse no byte twice
   CHECK(evaluation.value == std::vector<std::int64_t>{-1, 0, 64, 0});
   CHECK(evaluation.diff == std::vector<std::int64_t>{-1, -1, -1, -1});
   graph = chain();
-  graph.reuse = false;
+  graph.use = MemoryUse::kApart;
   CHECK(plan_step_memory(graph).bytes == 6 * 64);
 }
 
@@ -139,6 +150,40 @@ TEST_CASE("a gradient of two consumers: the second is added, and not in place") 
   CHECK(plan_step_memory(graph).events.at(9).extra == -1);
 }
 
+// Two levels: layer 0 is a convolution; its rectified output (tensor 2) is read by a convolution
+// and, far on, by a concatenation (tensor 6), which a convolution reads; 5 makes what comes before
+// it.
+StepGraph levels() {
+  StepGraph graph;
+  for (std::size_t t = 0; t < 9; ++t) graph.tensors.push_back({t == 2 || t == 6 ? 640 : 64, t > 0});
+  graph.layers.resize(8);
+  for (std::size_t l = 0; l < 8; ++l)
+    graph.layers[l] = {.inputs = {l}, .has_parameters = true, .parameters_first = true};
+  graph.layers[1] = {.inputs = {1}, .reads_src = true, .repeats = true};
+  graph.layers[5] = {.inputs = {5, 2}, .repeats = true, .repeats_by_input = true};
+  return graph;
+}
+
+TEST_CASE("outputs that are made again are not kept between their readers") {
+  StepGraph graph = levels();
+  graph.use = MemoryUse::kRecomputed;
+  const StepMemory memory = plan_step_memory(graph);
+  const std::vector<StepEvent> expected{
+      parameters(7),
+      data(7, 0, true, true),       // tensor 7, of a convolution
+      again(5, 6, 0, true, false),  // reads tensor 5, which is kept
+      again(1, 6),                  // tensor 2, for the second input
+      again(5, 6, 1, false, true),
+      parameters(6),
+      data(6, 0, true, true)};
+  REQUIRE(memory.events.size() > 16);
+  CHECK(std::vector<StepEvent>(memory.events.begin() + 9, memory.events.begin() + 16) == expected);
+  // Tensor 2 again for layer 2, as it was not kept since.
+  CHECK(std::count(memory.events.begin(), memory.events.end(), again(1, 2)) == 1);
+  graph.use = MemoryUse::kShared;
+  CHECK(memory.bytes < plan_step_memory(graph).bytes);
+}
+
 // A memory of marks: each pass finds what it reads, and its own marks replace what was there.
 class Marks {
  public:
@@ -163,12 +208,15 @@ class Marks {
 // Plays the events of a step as their kinds say, with marks for numbers.
 std::int64_t play(const StepGraph& graph, const StepMemory& memory) {
   Marks marks(memory);
+  std::vector<std::int64_t> values = memory.value;  // where they are now
   const auto name = [](const char* what, std::size_t t) { return what + std::to_string(t); };
   const auto size = [&](std::size_t t) { return graph.tensors[t].bytes; };
   const auto read_value = [&](std::size_t t) {
-    if (t > 0) marks.read(memory.value[t], size(t), name("value", t));
+    if (t > 0) marks.read(values[t], size(t), name("value", t));
   };
-  const auto read_diff = [&](std::size_t t) { marks.read(memory.diff[t], size(t), name("diff", t)); };
+  const auto read_diff = [&](std::size_t t) {
+    marks.read(memory.diff[t], size(t), name("diff", t));
+  };
   const std::size_t output = graph.tensors.size() - 1;
   std::vector<bool> is_read(graph.tensors.size());
   for (const LayerPasses& layer : graph.layers)
@@ -182,6 +230,13 @@ std::int64_t play(const StepGraph& graph, const StepMemory& memory) {
       continue;
     }
     const LayerPasses& layer = graph.layers[event.layer];
+    if (event.kind == Kind::kAgain) {
+      values[dst] = memory.again[dst];
+      marks.write(values[dst], size(dst), event.last ? name("value", dst) : "piece");
+      for (std::size_t i = 0; i < layer.inputs.size(); ++i)
+        if (!layer.repeats_by_input || i == event.input) read_value(layer.inputs[i]);
+      continue;
+    }
     if (event.kind == Kind::kForward) {
       marks.write(memory.value[dst], size(dst), name("value", dst));
       for (const std::size_t t : layer.inputs) read_value(t);  // until all of dst is written
@@ -212,6 +267,7 @@ StepGraph any_network(std::uint32_t number) {
   const auto draw = [&](std::uint32_t n) { return rng.block(index++)[0] % n; };
   StepGraph graph;
   graph.training = draw(8) > 0;
+  if (draw(2) == 0) graph.use = MemoryUse::kRecomputed;
   graph.tensors = {{64, false}};
   const std::size_t layers = 2 + draw(12);
   for (std::size_t l = 0; l < layers; ++l) {
@@ -223,6 +279,8 @@ StepGraph any_network(std::uint32_t number) {
     layer.reads_dst = draw(3) == 0;
     layer.parameters_first = draw(2) == 0;
     layer.adds = draw(3) == 0;
+    layer.repeats = draw(2) == 0;
+    layer.repeats_by_input = draw(2) == 0;
     bool wanted = layer.has_parameters;
     for (const std::size_t t : layer.inputs) wanted = wanted || graph.tensors[t].diff_wanted;
     std::int64_t lines = 1 + draw(6);
@@ -239,7 +297,7 @@ StepGraph any_network(std::uint32_t number) {
 }
 
 TEST_CASE("in every network each pass finds what it reads") {
-  std::int64_t shared = 0, apart = 0;
+  std::int64_t shared = 0, apart = 0, repeated = 0;
   for (std::uint32_t number = 0; number < 500; ++number) {
     StepGraph graph = any_network(number);
     const StepMemory memory = plan_step_memory(graph);
@@ -247,10 +305,12 @@ TEST_CASE("in every network each pass finds what it reads") {
     CHECK(memory.bytes >= most_live_bytes(memory.blocks));
     CHECK(memory.bytes <= most_live_bytes(memory.blocks) * 3 / 2);
     shared += memory.bytes;
-    graph.reuse = false;
+    for (const StepEvent& event : memory.events) repeated += event.kind == Kind::kAgain;
+    graph.use = MemoryUse::kApart;
     apart += plan_step_memory(graph).bytes;
   }
   CHECK(shared < apart * 2 / 3);
+  CHECK(repeated > 500);
 }
 
 }  // namespace

@@ -63,6 +63,7 @@ Options bench_options() {
   add_reduction_option(options);
   add_payload_option(options);
   add_reproducible_option(options);
+  add_recompute_option(options);
   options.group("Calibration")
       .add_switch("calibrate",
                   "instead, measure what predictions need to know of this machine: peaks, kernels, "
@@ -95,6 +96,7 @@ BenchPlan read_bench_plan(const Options& options, std::int64_t ranks) {
   plan.payload = payload_type(options);
   check_reproducible_options(options);
   plan.reproducible = options.get<bool>("reproducible");
+  plan.memory = memory_use(options);
   plan.sums = options.get<bool>("sums");
   for (const double bytes : options.get<std::vector<double>>("sum-bytes"))
     plan.sum_bytes.push_back(static_cast<std::int64_t>(bytes) / 4 * 4);  // whole floats

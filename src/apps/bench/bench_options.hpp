@@ -30,7 +30,8 @@ struct BenchPlan {
   std::uint64_t seed = 0;
   Reduction reduction = Reduction::kAuto;
   bool evaluate = false;
-  bool reproducible = false;              ///< see GradientRules
+  bool reproducible = false;  ///< see GradientRules
+  MemoryUse memory = MemoryUse::kShared;
   bool network = true;                    ///< also measure sums and halos without compute
   DataType payload = DataType::kFloat32;  ///< of gradients in messages
   bool sums = false;                      ///< only time sums over all ranks

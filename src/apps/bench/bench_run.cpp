@@ -41,7 +41,8 @@ class MeasuredTraining {
         trace_(kEventsOfAStep),
         loss_(*network.loss),
         training_(network.mesh, network.model, network.geometry, network.parameters, optimizer_,
-                  loss_, local, &trace_, reduction, {1, 0, plan.payload, plan.reproducible}) {
+                  loss_, local, &trace_, reduction,
+                  {1, 0, plan.payload, plan.reproducible, plan.memory}) {
     training_.executor().set_sending(plan.sending);
     const BatchSpec spec{network.model.input(),
                          executor().input_span(),

@@ -97,6 +97,7 @@ void add_run_options(Options& options, const std::string& default_out) {
   add_reduction_option(options);
   add_payload_option(options);
   add_reproducible_option(options);
+  add_recompute_option(options);
   options
       .add<Integer>("instances", "N", 1,
                     "train N models at once, each on 1/N of the ranks, into OUT/instance-00, "
@@ -194,6 +195,18 @@ void add_reproducible_option(Options& options) {
   options.add_switch("reproducible",
                      "compute the same bits on every mesh, number of replicas and of threads, "
                      "with sums that are exact; see docs/reproducible.md");
+}
+
+void add_recompute_option(Options& options) {
+  options.add_choice("recompute", {"off", "on"}, "off",
+                     "on: outputs of cheap layers (normalization, activation, concatenation) are "
+                     "not kept for the backward pass but computed again: less memory, more time, "
+                     "the same results");
+}
+
+MemoryUse memory_use(const Options& options) {
+  return options.get<std::string>("recompute") == "on" ? MemoryUse::kRecomputed
+                                                       : MemoryUse::kShared;
 }
 
 void check_reproducible_options(const Options& options) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "partition/step_memory.hpp"
 #include "score.hpp"
 #include "src/apps/options/options.hpp"
 #include "src/nn/optimizer.hpp"
@@ -32,6 +33,10 @@ DataType payload_type(const Options& options);
 void add_reproducible_option(Options& options);
 /// Throws UsageError where it is on and another option asks for what it does not have.
 void check_reproducible_options(const Options& options);
+
+/// Declares --recompute.
+void add_recompute_option(Options& options);
+MemoryUse memory_use(const Options& options);
 
 /// Declares --optimizer.
 void add_optimizer_choice(Options& options);

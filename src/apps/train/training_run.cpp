@@ -202,6 +202,7 @@ TrainerOptions trainer_options(const Options& options) {
   trainer.skips = parse_gradient_skips(options.get<std::string>("skip-gradients"));
   trainer.schedule = schedule_options(options);
   trainer.reproducible = options.get<bool>("reproducible");
+  trainer.memory = memory_use(options);
   trainer.evaluate_every = options.get<std::int64_t>("evaluate-every");
   trainer.evaluate_first = options.get<bool>("evaluate-first");
   trainer.checkpoint_every = options.get<std::int64_t>("checkpoint-every");

@@ -47,6 +47,7 @@ class Normalize final : public Layer {
   void prepare(const LayerContext& context, std::vector<ParameterView> parameters) override;
   void forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
                const Box& chunk) override;
+  bool repeats_forward() const override { return true; }
   bool backward_in_place(std::size_t input) const override { return input == 0; }
   void backward_data(const Pass& pass, const ForwardValues& values, AnyConstView diff_dst,
                      std::size_t input, AnyView diff_src) override;

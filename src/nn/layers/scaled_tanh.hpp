@@ -21,6 +21,7 @@ class ScaledTanh final : public Pointwise {
   void forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
                const Box& chunk) override;
   bool backward_reads_dst() const override { return true; }
+  bool repeats_forward() const override { return true; }
   bool backward_in_place(std::size_t) const override { return true; }
   void backward_data(const Pass& pass, const ForwardValues& values, AnyConstView diff_dst,
                      std::size_t input, AnyView diff_src) override;

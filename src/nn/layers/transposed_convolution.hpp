@@ -60,6 +60,7 @@ class TransposedConvolution final : public Layer {
   void load_parameters() override;
   void forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
                const Box& chunk) override;
+  bool repeats_forward() const override { return true; }
   void backward_data(const Pass& pass, const ForwardValues& values, AnyConstView diff_dst,
                      std::size_t input, AnyView diff_src) override;
   void backward_parameters(const Pass& pass, std::span<const AnyConstView> src,
