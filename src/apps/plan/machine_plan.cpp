@@ -276,9 +276,10 @@ void add_machine_options(Options& options) {
       .at_least(0)
       .add<double>("target-epochs", "N", 0, "epochs to the target; default: by --epochs-table")
       .at_least(0.01)
-      .add<std::string>("epochs-table", "FILE", "",
-                        "epochs to the target by batch; default: published runs of CosmoFlow, one epoch of "
-                        "other networks")
+      .add<std::string>(
+          "epochs-table", "FILE", "",
+          "epochs to the target by batch; default: published runs of CosmoFlow, one epoch of "
+          "other networks")
       .add<std::string>("kernel-times", "FILE", "", "kernel times that bench --calibrate wrote")
       .add<std::string>("runs", "FILE", "",
                         "fit the machine's constants to these measured steps first")

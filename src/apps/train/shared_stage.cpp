@@ -23,8 +23,9 @@ std::optional<SharedStage> stage_for_runs(const Comm& job, const Comm& group,
   check_reproducible_options(options);  // what can be refused is refused before data is read
   for (const char* const name : {"patches", "pad"})
     if (options.is_given(name))
-      throw UsageError(fmt::format("--{} cannot be combined with --instances and --stage-dir", name),
-                       "train one instance, or without --stage-dir");
+      throw UsageError(
+          fmt::format("--{} cannot be combined with --instances and --stage-dir", name),
+          "train one instance, or without --stage-dir");
   const TrainerOptions trainer = trainer_options(options);
   make_optimizer(trainer.optimizer);
   reduction_named(options.get<std::string>("reduction"));
