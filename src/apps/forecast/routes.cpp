@@ -73,7 +73,7 @@ NetworkShape network_shape_of(const Machine& machine, std::int64_t nodes) {
   NetworkShape t;
   t.kind = machine.interconnect;
   // What all ranks of a node can put on a link, which a few may not fill.
-  const double ranks = static_cast<double>(machine.ranks_per_node());
+  const auto ranks = static_cast<double>(machine.ranks_per_node());
   const double link = machine.value("link-gbs"), message = machine.value("message-gbs");
   t.link_bytes_per_s = (link > 0 ? std::min(link, ranks * message) : message) * 1e9;
   const auto& s = machine.shape;
