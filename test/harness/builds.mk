@@ -39,7 +39,7 @@ A64FX_CXX_HERE = $(A64FX_CXX) --sysroot=$(ARM64_ROOT)
 ARM64_LIB  := $(ARM64_ROOT)/usr/lib/aarch64-linux-gnu
 A64FX = PKG_CONFIG_SYSROOT_DIR=$(ARM64_ROOT) PKG_CONFIG_LIBDIR=$(ARM64_LIB)/pkgconfig \
   $(MAKE) --no-print-directory B=build/a64fx MPI=openmpi HDF5=parallel ARCH='$(A64FX_ARCH)' \
-  CXX='$(A64FX_CXX_HERE)' MPICXX='$(A64FX_CXX_HERE)' EIGEN_CFLAGS='-isystem $(ARM64_ROOT)/usr/include/eigen3'
+  CXX='$(A64FX_CXX_HERE)' MPICXX='$(A64FX_CXX_HERE)' EIGEN_CFLAGS='-isystem $(ARM64_ROOT)/usr/include/eigen3' NIFTI_LIBS=
 a64fx: sysroot-arm64 ## cross-build the program for A64FX into build/a64fx
 	@test/harness/install_dependencies.sh --a64fx
 	@+$(A64FX) build/a64fx/halomesh
