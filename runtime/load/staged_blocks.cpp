@@ -109,15 +109,16 @@ void StagedBlocks::pad(const SampleUse& use, std::int64_t place) const {
 /// On the own thread: what a slab of a kept block has of a piece, to its image.
 void StagedBlocks::copy(AnyConstView slab, const Piece& piece) const {
   const Box box = intersect(slab.span, piece.box);
-  slab.span = shifted_back(slab.span, piece.origin);
-  transform(slab, shifted_back(box, piece.origin), piece.symmetry, used_shape(),
-            block_at(piece.place));
+  const Spatial& origin = origin_at(piece.place);
+  slab.span = shifted_back(slab.span, origin);
+  transform(slab, shifted_back(box, origin), piece.symmetry, used_shape(), block_at(piece.place));
 }
 
 void StagedBlocks::begin(const BatchSchedule& schedule, std::int64_t step, AnyView batch) {
   batch_ = batch;
   sent_types_.forget_many();
   received_types_.forget_many();
+  origins_.clear();
   local_.clear();
   to_send_.clear();
   uses_.clear();
@@ -129,6 +130,7 @@ void StagedBlocks::begin(const BatchSchedule& schedule, std::int64_t step, AnyVi
     for (const SampleUse& use : schedule.taken(step, replica)) {
       BlockUse block{owners_.of(use.sample).slot, to_send_.size(), 0, local_.size(), 0};
       if (replica == mesh_.replica()) {
+        origins_.push_back(origin_of(use));
         pad(use, place);
         take(use, place);
       }
@@ -149,7 +151,7 @@ void StagedBlocks::begin(const BatchSchedule& schedule, std::int64_t step, AnyVi
 void StagedBlocks::take(const SampleUse& use, std::int64_t place) {
   const SampleOwners::Owner owner = owners_.of(use.sample);
   for (const Transfer& t : list_of(use).incoming) {
-    const Piece piece{place, t.box, use.symmetry, origin_of(use)};
+    const Piece piece{place, t.box, use.symmetry};
     if (owner.replica == mesh_.replica() && t.src == mesh_.part())
       local_.push_back(piece);
     else
@@ -162,10 +164,11 @@ void StagedBlocks::receive(const Transfer& transfer, int from, const Piece& whol
   const AnyView block = block_at(whole.place);
   for (const Box& slab : slabs_[static_cast<std::size_t>(transfer.src)])
     for_each_message(intersect(slab, whole.box), whole.symmetry, [&](const Box& piece) {
-      const Box image = whole.symmetry.mapped(shifted_back(piece, whole.origin), used_shape());
+      const Box image =
+          whole.symmetry.mapped(shifted_back(piece, origin_at(whole.place)), used_shape());
       mpi_check(MPI_Irecv(block.begin_of(0, image), 1, received_types_.of(image), from,
                           tag_of(whole.place), comm_.handle(), receives_.add()));
-      arrivals_.push_back({whole.place, piece, whole.symmetry, whole.origin});
+      arrivals_.push_back({whole.place, piece, whole.symmetry});
       received_bytes_ += size_of(file_->type()) * piece.volume();
     });
 }
@@ -260,8 +263,8 @@ bool StagedBlocks::choose_arrived() {
 void StagedBlocks::place() {
   for (const int index : placing_) {
     const Piece& a = arrivals_[static_cast<std::size_t>(index)];
-    transform_in_place(block_at(a.place), file_->type(), shifted_back(a.box, a.origin), a.symmetry,
-                       used_shape(), tile_.span());
+    transform_in_place(block_at(a.place), file_->type(), shifted_back(a.box, origin_at(a.place)),
+                       a.symmetry, used_shape(), tile_.span());
   }
   placing_.clear();
 }

@@ -75,13 +75,11 @@ class StagedBlocks {
   struct SendRecvList {
     std::vector<Transfer> incoming, outgoing;
   };
-  /// Boxes are of the sample; `place` is a place in the batch of the receiver, `origin` that of the
-  /// crop.
+  /// Boxes are of the sample; `place` is a place in the batch of the receiver.
   struct Piece {
     std::int64_t place = 0;
     Box box;
     Symmetry symmetry;
-    Spatial origin{};
   };
   struct Send {
     std::int64_t place = 0;
@@ -97,6 +95,9 @@ class StagedBlocks {
 
   const SendRecvList& list_of(const SampleUse& use);
   Spatial origin_of(const SampleUse& use) const;
+  const Spatial& origin_at(std::int64_t place) const {
+    return origins_[static_cast<std::size_t>(place)];
+  }
   void pad(const SampleUse& use, std::int64_t place) const;
   void copy(AnyConstView slab, const Piece& piece) const;
   /// The block that this part keeps.
@@ -137,6 +138,7 @@ class StagedBlocks {
   SendRecvList crop_list_;                             // of one use
 
   AnyView batch_;
+  std::vector<Spatial> origins_;  // of crops, by place in the batch
   std::vector<Piece> local_;
   std::vector<Send> to_send_;
   std::vector<BlockUse> uses_;
