@@ -51,6 +51,7 @@ constexpr std::array kRules = std::to_array<ResumeRule>({
     {"parts", kFree},
     {"reduction", kFree},
     {"accumulate", kFree},
+    {"recompute", kFree},
     {"epochs", kFree},
     {"steps", kFree},
     {"target-score", kFree},
