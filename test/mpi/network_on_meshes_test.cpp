@@ -164,7 +164,7 @@ std::vector<NetworkCase> network_cases(std::int64_t batch) {
        34,
        3}};
   if (!cpu_computes_bf16()) return cases;
-  for (const std::size_t i : {1, 2}) {
+  for (const std::size_t i : {std::size_t{1}, std::size_t{2}}) {
     NetworkCase half = cases[i];
     half.name += ", bf16";
     half.precision = DataType::kBfloat16;

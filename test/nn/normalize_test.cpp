@@ -145,7 +145,9 @@ TEST_CASE("a normalization equals its formula on any cut, rectified or not") {
   for (const DataType type : kTypes)
     for (const auto& [groups, slope] :
          {std::pair{6, 1.0F}, {6, 0.0F}, {3, 0.25F}, {1, 1.0F}, {1, -0.5F}}) {
-      const auto make = [=] { return std::make_unique<Normalize>(kEpsilon, type, 0, slope); };
+      const auto make = [type, slope = slope] {
+        return std::make_unique<Normalize>(kEpsilon, type, 0, slope);
+      };
       LayerCase test = norm_case(make, normalize_reference(static_cast<double>(slope)), type);
       test.cut.src_shapes.push_back({2 * groups, 1, 1, 1});
       test.cut.src_types.push_back(DataType::kFloat64);

@@ -396,14 +396,16 @@ TEST_CASE("DeepCAM logs have the keys of its reference, in its order") {
       {"eval_accuracy", 0.82},
       {"eval_loss", 0.0625},
       {"target_accuracy_reached", 0.82}};
-  for (const auto& [key, wanted] : expected) {
+  for (const auto& [name, wanted] : expected) {
+    const auto& key = name;  // bindings cannot be captured
     CAPTURE(key);
     CHECK(value(key)["value"] == wanted);
   }
   const std::vector<std::pair<const char*, std::int64_t>> steps = {
       {"epoch_start", 2},   {"learning_rate", 4}, {"train_loss", 4},
       {"eval_accuracy", 4}, {"eval_loss", 4},     {"epoch_stop", 4}};
-  for (const auto& [key, step] : steps) {
+  for (const auto& [name, step] : steps) {
+    const auto& key = name;
     CAPTURE(key);
     CHECK(value(key)["metadata"]["epoch_num"] == 2);
     CHECK(value(key)["metadata"]["step_num"] == step);
