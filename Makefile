@@ -540,7 +540,7 @@ FUZZED_archive       := $(FUZZED) $(filter runtime/hdf5/% runtime/data/%,$(RUNTI
 FUZZED_tfrecord      := $(FUZZED_archive)
 FUZZED_checkpoint    := $(FUZZED) src/nn/parameters.cpp $(filter runtime/hdf5/% runtime/train/check% \
                           runtime/train/training_state.cpp runtime/train/resume_rules.cpp,$(RUNTIME))
-FUZZED_records       := $(FUZZED) $(filter runtime/log/m% runtime/log/phase_summary%,$(RUNTIME))
+FUZZED_records       := $(FUZZED) src/nn/schedule.cpp $(filter runtime/log/m% runtime/log/phase_summary%,$(RUNTIME))
 FUZZED_configuration := $(FUZZED_records) $(filter src/apps/options/%,$(APPS)) $(MODELS) $(NN) \
                           $(filter runtime/machine/%,$(RUNTIME))
 $(eval $(call compile,$(FUZZ_TARGETS),$(MPICXX),$(FLAGS_mpi)))
