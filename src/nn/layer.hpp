@@ -149,13 +149,6 @@ class Layer : public LayerGeometry {
   /// inputs, and then writes the same bits: its output need not be kept until they are read.
   virtual bool repeats_forward() const { return false; }
 
-  /// Memory in bytes that prepare() allocates for this context, as far as that is a matter of
-  /// extents: packed weights, what forward() keeps for backward, copies of blocks.
-  virtual std::int64_t memory_bytes(const LayerContext& context) const {
-    (void)context;
-    return 0;
-  }
-
   /// Whether what the layer computes has the same bits for every cut, batch and number of threads,
   /// with gradients of parameters as terms of ParameterView::exact that depend on neither.
   virtual bool sums_exactly() const { return false; }

@@ -55,9 +55,6 @@ class TimedLayer final : public Layer {
   }
   bool backward_adds() const override { return layer_->backward_adds(); }
   bool repeats_forward() const override { return layer_->repeats_forward(); }
-  std::int64_t memory_bytes(const LayerContext& context) const override {
-    return layer_->memory_bytes(context);
-  }
   std::string kernel_name() const override { return layer_->kernel_name(); }
   std::int64_t forward_flops(std::span<const Shape> src) const override {
     return layer_->forward_flops(src);
