@@ -535,7 +535,7 @@ run-benchmarks:
 FUZZ_NAMES := $(patsubst test/fuzz/%_fuzz.cpp,%,$(FUZZ_TARGETS))
 FUZZ_PROGRAMS := $(addprefix $(B)/fuzz/,$(FUZZ_NAMES))
 FUZZED := $(filter runtime/posix/% runtime/mpi/%,$(RUNTIME)) \
-          $(PARTITION) $(addprefix src/nn/,counts.cpp first_touch.cpp transform.cpp)
+          $(PARTITION) $(addprefix src/nn/,counts.cpp first_touch.cpp loss.cpp transform.cpp)
 FUZZED_archive       := $(FUZZED) $(filter runtime/hdf5/% runtime/data/%,$(RUNTIME))
 FUZZED_tfrecord      := $(FUZZED_archive)
 FUZZED_checkpoint    := $(FUZZED) src/nn/parameters.cpp $(filter runtime/hdf5/% runtime/train/check% \
