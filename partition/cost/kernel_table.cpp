@@ -104,12 +104,12 @@ double KernelTable::work_of(const KernelCase& call) const {
 
 double KernelTable::roofline(const KernelCase& call) const {
   require(rates.peak_flops * rates.efficiency > 0 || call.flops == 0,
-          fmt::format("{} of {} on {} was not measured, and the CPU's peak is unknown",
-                      name_of(call.pass), call.kernel, call.src),
+          text("{} of {} on {} was not measured, and the CPU's peak is unknown", name_of(call.pass),
+               call.kernel, call.src),
           "give the machine a peak and an efficiency");
   require(rates.triad > 0 || call.bytes == 0,
-          fmt::format("{} of {} on {} was not measured, and the memory's bandwidth is unknown",
-                      name_of(call.pass), call.kernel, call.src),
+          text("{} of {} on {} was not measured, and the memory's bandwidth is unknown",
+               name_of(call.pass), call.kernel, call.src),
           "give the machine a triad bandwidth");
   return std::max(call.flops > 0 ? call.flops / (rates.efficiency * rates.peak_flops) : 0,
                   call.bytes > 0 ? call.bytes / rates.triad : 0);

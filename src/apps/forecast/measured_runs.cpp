@@ -24,7 +24,7 @@ std::pair<double, double> line_through(const std::vector<std::pair<double, doubl
 }
 
 StepForecast forecast(const Machine& machine, const Model& model, const MeasuredRun& run,
-                      bool training, TrafficCache* cache = nullptr) {
+                      bool training, ForecastCache* cache = nullptr) {
   ForecastOptions options;
   options.training = training;
   options.cache = cache;
@@ -62,7 +62,7 @@ void drop_assumed_straggler(Machine& machine, std::size_t runs) {
 
 void fit_cuts(Machine& machine, const Model& model, const std::vector<MeasuredRun>& runs) {
   drop_assumed_straggler(machine, runs.size());
-  TrafficCache cache;
+  ForecastCache cache;
   for (int round = 0; round < kRounds; ++round) {
     const double overhead = machine.value("step-overhead-ms") * 1e-3;
     std::vector<std::pair<double, double>> points;
@@ -90,7 +90,7 @@ void fit_one_cut(Machine& machine, const Model& model, const std::vector<Measure
     steps.emplace_back(static_cast<double>(run.mesh.ranks()), run.step_s);
   set_fitted(machine, "straggler-per-doubling", std::clamp(fit_straggling(steps).slope, 0.0, 0.2),
              runs.size());
-  TrafficCache cache;
+  ForecastCache cache;
   for (int round = 0; round < kRounds; ++round) {
     double log_ratio = 0;
     for (const MeasuredRun& run : runs)

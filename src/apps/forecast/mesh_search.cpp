@@ -83,7 +83,8 @@ double MeshSearch::base_rate(const Machine& machine) const {
 }
 
 std::vector<MeshForecast> MeshSearch::forecasts_of(const Machine& machine,
-                                                   const std::vector<PartGrid>& grids) const {
+                                                   const std::vector<PartGrid>& grids,
+                                                   bool keep) const {
   const std::int64_t ranks = job_.nodes * machine.ranks_per_node();
   const double base = base_rate(machine);
   const double memory = machine.value("memory-gib") * 0x1p30;
@@ -103,6 +104,9 @@ std::vector<MeshForecast> MeshSearch::forecasts_of(const Machine& machine,
                                     static_cast<double>(machine.ranks_per_node()) <=
                                 memory;
     all.push_back(f);
+    if (keep) continue;
+    cache_.forget_meshes();
+    geometries_.clear();
   }
   std::stable_sort(all.begin(), all.end(), before);
   return all;
@@ -130,7 +134,8 @@ std::vector<Sensitivity> MeshSearch::sensitivities(const std::vector<MeshForecas
       continue;
     Sensitivity s{rule.name, machine_.value(rule.name), 0, 0, {}, {}};
     const auto vary = [&](double factor, double& change, std::string& flipped) {
-      const auto varied = forecasts_of(with_number_scaled(machine_, rule.name, factor), grids);
+      const auto varied =
+          forecasts_of(with_number_scaled(machine_, rule.name, factor), grids, true);
       const auto same = std::find_if(varied.begin(), varied.end(), [&](const MeshForecast& f) {
         return f.mesh.parts == best.mesh.parts;
       });

@@ -43,7 +43,7 @@ struct Sensitivity {
   std::string best_low, best_high;
 };
 
-/// Forecasts of all meshes of a job. Geometries are computed once for each grid.
+/// Forecasts of all meshes of a job.
 class MeshSearch {
  public:
   /// `machine` is derived for the ranks per node of the job. Throws UsageError when the job has
@@ -52,7 +52,7 @@ class MeshSearch {
   MeshSearch(const Machine& machine, const Model& model, const Job& job);
 
   /// All meshes: those that fit the memory first, by time to solution.
-  std::vector<MeshForecast> forecasts() const { return forecasts_of(machine_, grids_); }
+  std::vector<MeshForecast> forecasts() const { return forecasts_of(machine_, grids_, false); }
   /// Why numbers of parts are left out, one sentence each.
   const std::vector<std::string>& hints() const { return hints_; }
   /// Numbers that are assumed, by how much they matter; for the best mesh of each number of
@@ -66,13 +66,15 @@ class MeshSearch {
   const ModelGeometry& geometry(const PartGrid& grid) const;
   void find_grids();
   double base_rate(const Machine& machine) const;
-  std::vector<MeshForecast> forecasts_of(const Machine& machine,
-                                         const std::vector<PartGrid>& grids) const;
+  // Keeps geometries and outlines only where the same meshes will be forecast again: those of all
+  // meshes of a U-Net take a gigabyte.
+  std::vector<MeshForecast> forecasts_of(const Machine& machine, const std::vector<PartGrid>& grids,
+                                         bool keep) const;
 
   Machine machine_;
   const Model& model_;
   Job job_;
-  mutable TrafficCache cache_;
+  mutable ForecastCache cache_;
   std::vector<PartGrid> grids_;
   std::vector<std::string> hints_;
   mutable std::map<std::string, std::unique_ptr<ModelGeometry>> geometries_;

@@ -8,10 +8,8 @@
 #include <numeric>
 #include <utility>
 
-#include "partition/geometry_table.hpp"
 #include "src/apps/forecast/halo_times.hpp"
 #include "src/apps/forecast/sum_timeline.hpp"
-#include "src/nn/kernel_case.hpp"
 #include "src/nn/model_on_part.hpp"
 
 namespace halomesh {
@@ -19,18 +17,14 @@ namespace {
 
 enum Spent : std::size_t { kCompute, kHalo, kGather, kReduction, kSpentKinds };
 
-// Messages of one plan: who has posted them when, and how long they travel.
+// An exchange on its way: who has posted its messages when, and how long they travel.
 struct Flight {
-  struct Message {
-    std::int64_t from, to;
-    double bytes, packed, unpacked;  // of what is in place nothing is packed or unpacked
-    double travel_s, overhead_s;
-    double sent = 0;
-  };
-  std::vector<Message> messages;
-  std::vector<double> posted;  // by part: receives; negative before start()
-  std::vector<bool> pending;   // by part: between start() and finish()
-  bool empty() const { return messages.empty(); }
+  const ExchangeOutline* outline = nullptr;
+  const std::vector<double>* travel_s = nullptr;  // by message
+  std::vector<double> sent;                       // by message
+  std::vector<double> posted;                     // by part: receives; negative before start()
+  std::vector<bool> pending;                      // by part: between start() and finish()
+  bool empty() const { return outline == nullptr || outline->empty(); }
 };
 
 // Shorter messages leave at once; longer ones when their receive is posted, too.
@@ -63,8 +57,11 @@ class Timeline {
       routes_ = Routes(network_shape_of(machine, nodes));
     hop_s_ = routes_.links() > 0 ? machine.value("hop-us") * 1e-6 : 0;
     computed_.assign(parts_, ComputedStretches(network_.poll_s));
-    TrafficCache& cache = options.cache != nullptr ? *options.cache : own_cache_;
+    kernel_factor_ = shared_cores_ * machine.kernel_time_factor();
+    ForecastCache& cache = options.cache != nullptr ? *options.cache : own_cache_;
+    outline_ = &cache.outline(model, geometry, batch, options.optimizer_states);
     traffic_ = &cache.entry(traffic_key());
+    traffic_->travel_s.resize(outline_->exchanges);
     sum_routes_ = &cache.routes(mesh.ranks(), network_.ranks_per_node);
   }
 
@@ -93,8 +90,8 @@ class Timeline {
 
   std::int64_t node_of(std::int64_t part) const { return part / network_.ranks_per_node; }
   // What a message costs the CPU at either end.
-  double overhead(std::int64_t from, std::int64_t to) const {
-    if (node_of(from) == node_of(to)) return network_.within_node.latency_s / 2;
+  double overhead(const HaloMessage& m) const {
+    if (node_of(m.from) == node_of(m.to)) return network_.within_node.latency_s / 2;
     return std::max(network_.between_nodes.latency_s - hop_s_, 0.0) / 2;
   }
 
@@ -102,50 +99,18 @@ class Timeline {
     return static_cast<double>(elements * batch_ * size_of(types_[tensor]));
   }
 
-  // Whether what moves of a tensor is more than halos: whole tensors, or blocks of channels.
-  Spent kind_of(std::size_t t) const {
-    const TensorGeometry& g = geometry_.tensors()[t];
-    const Box whole = Box::whole(g.shape);
-    const bool gathered =
-        g.partial_sums ||
-        std::any_of(g.needed.begin(), g.needed.end(), [&](const Box& box) { return box == whole; });
-    return gathered ? kGather : kHalo;
-  }
+  Spent kind_of(std::size_t t) const { return outline_->tensors[t].gathered ? kGather : kHalo; }
 
-  // As Exchange::collect() and assign_memory().
-  Flight flight_of(const TransferPlan& plan, std::size_t tensor, bool adds) {
-    Flight flight;
-    flight.posted.assign(parts_, -1);
-    flight.pending.resize(parts_);
-    const std::vector<Box>& span = geometry_.tensors()[tensor].span;
-    const auto dense = [&](std::int64_t part, const Box& box) {
-      return batch_ == 1 && TensorView<char>{nullptr, span[as_part(part)], batch_}.is_dense(box);
-    };
-    std::vector<HaloMessage> sent;
-    const auto& transfers = plan.transfers();
-    for (std::size_t i = 0; i < transfers.size();) {
-      const std::size_t first = i;
-      const std::int64_t from = transfers[i].src, to = transfers[i].dst;
-      double bytes = 0;
-      for (; i < transfers.size() && transfers[i].src == from && transfers[i].dst == to; ++i)
-        bytes += bytes_of(tensor, transfers[i].box.volume());
-      const bool single = i == first + 1;
-      const Box& box = transfers[first].box;
-      flight.messages.push_back({from, to, bytes, single && dense(from, box) ? 0 : bytes,
-                                 single && !adds && dense(to, box) ? 0 : bytes, 0,
-                                 overhead(from, to)});
-      sent.push_back({from, to, bytes});
-    }
-    const std::vector<double>& seconds = travel_of(sent);
-    for (std::size_t i = 0; i < seconds.size(); ++i) flight.messages[i].travel_s = seconds[i];
-    return flight;
+  Flight flight_of(const ExchangeOutline& exchange) {
+    if (exchange.empty()) return {};
+    std::vector<double>& travel_s = traffic_->travel_s[exchange.number];
+    if (travel_s.empty())
+      travel_s =
+          travel_seconds({routes_, network_, hop_s_}, mesh_, exchange.messages, halo_routes_);
+    return {&exchange, &travel_s, std::vector<double>(exchange.messages.size()),
+            std::vector<double>(parts_, -1), std::vector<bool>(parts_)};
   }
-  const std::vector<double>& travel_of(const std::vector<HaloMessage>& messages) {
-    if (exchanges_ == traffic_->travel_s.size())
-      traffic_->travel_s.push_back(travel_seconds({routes_, network_, hop_s_}, mesh_, messages));
-    return traffic_->travel_s[exchanges_++];
-  }
-  // All that routes and travel times depend on. An evaluation has the first exchanges of training.
+  // All that routes and travel times depend on.
   std::string traffic_key() const {
     std::string key = fmt::format("{} {} {} {} {}", to_string(mesh_.parts), mesh_.replicas, batch_,
                                   options_.bucket_bytes, static_cast<int>(options_.reduction));
@@ -163,41 +128,39 @@ class Timeline {
     flight.posted[part] = now_[part];
     flight.pending[part] = true;
     double packed = 0;
-    for (const Flight::Message& m : flight.messages)
-      if (as_part(m.from) == part) packed += m.packed;
+    for (const std::size_t i : flight.outline->sent[part]) packed += flight.outline->packed[i];
     copy(part, kind, packed);
-    for (Flight::Message& m : flight.messages) {
-      if (as_part(m.from) != part) continue;
-      spend(part, kind, m.overhead_s);
-      m.sent = now_[part];
+    for (const std::size_t i : flight.outline->sent[part]) {
+      spend(part, kind, overhead(flight.outline->messages[i]));
+      flight.sent[i] = now_[part];
     }
   }
   // Exchange::finish() on one part, after all parts have started.
   void finish(Part part, Spent kind, Flight& flight) {
     if (flight.empty() || !flight.pending[part]) return;
-    const auto arrival = [&](const Flight::Message& m) {
+    const ExchangeOutline& exchange = *flight.outline;
+    const auto arrival = [&](std::size_t i) {
+      const HaloMessage& m = exchange.messages[i];
       const double posted = m.bytes > kEagerBytes ? flight.posted[as_part(m.to)] : 0;
-      return std::max(m.sent, posted) + m.travel_s;
+      return std::max(flight.sent[i], posted) + (*flight.travel_s)[i];
     };
     // Those that have arrived together are unpacked together.
     double unpacked = 0;
-    for (const Flight::Message& m : flight.messages) {
-      if (as_part(m.to) != part) continue;
-      if (arrival(m) > now_[part]) {
+    for (const std::size_t i : exchange.received[part]) {
+      if (arrival(i) > now_[part]) {
         copy(part, kind, std::exchange(unpacked, 0));
-        wait_until(part, kind, arrival(m));
+        wait_until(part, kind, arrival(i));
       }
-      spend(part, kind, m.overhead_s);
-      unpacked += m.unpacked;
+      spend(part, kind, overhead(exchange.messages[i]));
+      unpacked += exchange.unpacked[i];
     }
     copy(part, kind, unpacked);
-    for (const Flight::Message& m : flight.messages)
-      if (as_part(m.from) == part && m.bytes > kEagerBytes) wait_until(part, kind, arrival(m));
+    for (const std::size_t i : exchange.sent[part])
+      if (exchange.messages[i].bytes > kEagerBytes) wait_until(part, kind, arrival(i));
     flight.pending[part] = false;
   }
-  void exchange(const TransferPlan& plan, std::size_t tensor, Spent kind, bool adds) {
-    if (plan.empty()) return;
-    Flight flight = flight_of(plan, tensor, adds);
+  void exchange(const ExchangeOutline& outline, Spent kind) {
+    Flight flight = flight_of(outline);
     for (Part part = 0; part < parts_; ++part) start(part, kind, flight);
     for (Part part = 0; part < parts_; ++part) finish(part, kind, flight);
   }
@@ -206,14 +169,10 @@ class Timeline {
   }
 
   KernelTime kernel_time(std::size_t l, KernelPass pass, Part part) {
-    const ModelLayer& entry = model_.layers()[l];
-    const LayerPlacement& placement = geometry_.layers()[l];
-    std::vector<DataType> src_types;
-    for (const std::size_t i : entry.inputs) src_types.push_back(types_[i]);
-    KernelTime time =
-        machine_.kernels.time(kernel_case(*entry.layer, pass, placement.src_shapes,
-                                          placement.boxes[part], src_types, batch_, threads_));
-    time.seconds *= shared_cores_ * machine_.kernel_time_factor();
+    KernelCase call = outline_->layers[l].kernels[static_cast<std::size_t>(pass)][part];
+    call.threads = threads_;
+    KernelTime time = machine_.kernels.time(call);
+    time.seconds *= kernel_factor_;
     return time;
   }
   void compute(std::size_t l, KernelPass pass, Part part, double share = 1) {
@@ -233,10 +192,9 @@ class Timeline {
 
   void forward() {
     for (std::size_t l = 0; l < model_.layers().size(); ++l) {
-      const std::vector<TransferPlan> rounds = rounds_of(model_, geometry_, l + 1);
-      for (const TransferPlan& round : rounds)
-        distribute_[l + 1].push_back(flight_of(round, l + 1, false));
-      for (Part part = 0; part < parts_; ++part) compute_chunks(l, part, rounds);
+      for (const ExchangeOutline& round : outline_->tensors[l + 1].rounds)
+        distribute_[l + 1].push_back(flight_of(round));
+      for (Part part = 0; part < parts_; ++part) compute_chunks(l, part);
       average_samples(l);
       publish(l + 1);
     }
@@ -273,22 +231,19 @@ class Timeline {
                 static_cast<double>(most) * sizeof(double));
   }
 
-  void compute_chunks(std::size_t l, Part part, const std::vector<TransferPlan>& rounds) {
+  void compute_chunks(std::size_t l, Part part) {
     const std::size_t t = l + 1;
-    const std::vector<Chunk> chunks = chunks_of(model_, geometry_, l, part);
-    const auto before = chunks_before_sends(rounds, chunks, static_cast<std::int64_t>(part));
+    const LayerOutline& outline = outline_->layers[l];
     const bool early = options_.early_sends && !geometry_.tensors()[t].partial_sums;
     const auto start_rounds = [&](std::size_t computed) {
-      for (std::size_t k = 0; early && k < rounds.size(); ++k)
-        if (before[k] == computed) start(part, kind_of(t), distribute_[t][k]);
+      for (std::size_t k = 0; early && k < distribute_[t].size(); ++k)
+        if (outline.chunks_before[part][k] == computed) start(part, kind_of(t), distribute_[t][k]);
     };
-    const auto produced =
-        static_cast<double>(geometry_.layers()[l].boxes[part].dst_produced.volume());
     std::size_t awaited = 0, computed = 0;
     start_rounds(computed);
-    for (const Chunk& chunk : chunks) {
+    for (const LayerOutline::Chunk& chunk : outline.chunks[part]) {
       if (chunk.needs_remote) await_inputs(l, part, ++awaited);
-      compute(l, KernelPass::kForward, part, static_cast<double>(chunk.dst.volume()) / produced);
+      compute(l, KernelPass::kForward, part, chunk.share);
       start_rounds(++computed);
     }
     await_inputs(l, part, std::numeric_limits<std::size_t>::max());
@@ -299,7 +254,7 @@ class Timeline {
     for (Part part = 0; part < parts_; ++part)
       if (g.partial_sums && !g.produced[part].contains(g.owned[part]))
         copy(part, kGather, bytes_of(t, g.owned[part].volume()));
-    exchange(g.broadcast.reversed(), t, kGather, true);
+    exchange(outline_->tensors[t].partial_sums, kGather);
     for (Flight& round : distribute_[t])
       for (Part part = 0; part < parts_; ++part)
         if (!round.empty() && round.posted[part] < 0) start(part, kind_of(t), round);
@@ -314,7 +269,7 @@ class Timeline {
     for (std::size_t l = model_.layers().size(); l-- > 0;) {
       if (wanted_[l + 1]) {
         for (Part part = 0; part < parts_; ++part) finish(part, kind_of(l + 1), returned_[l + 1]);
-        exchange(geometry_.tensors()[l + 1].broadcast, l + 1, kGather, false);
+        exchange(outline_->tensors[l + 1].broadcast, kGather);
         const auto& inputs = model_.layers()[l].inputs;
         const auto diffs = static_cast<double>(
             std::count_if(inputs.begin(), inputs.end(), [&](auto t) { return wanted_[t]; }));
@@ -337,7 +292,7 @@ class Timeline {
   void backward_data(std::size_t l, std::size_t t, double share, std::size_t consumers_left) {
     const TensorGeometry& g = geometry_.tensors()[t];
     const bool last_consumer = consumers_left == 1;
-    if (last_consumer) returned_[t] = flight_of(g.distribute.reversed(), t, true);
+    if (last_consumer) returned_[t] = flight_of(outline_->tensors[t].returned);
     for (Part part = 0; part < parts_; ++part) {
       compute(l, KernelPass::kBackwardData, part, share);
       if (consumers_left < g.consumers.size())
@@ -396,21 +351,6 @@ class Timeline {
     }
   }
 
-  std::int64_t memory() const {
-    const GeometryTable table(geometry_, {}, options_.optimizer_states);
-    std::int64_t most = 0;
-    for (std::size_t p = 0; p < parts_; ++p) {
-      const PartLoad& load = table.loads()[p];
-      const std::int64_t buffers =
-          batch_ * 2 *
-          (load.received_bytes + load.sent_bytes + load.partial_sums_received_bytes +
-           load.partial_sums_sent_bytes);
-      most = std::max(most, table.memory_bytes(static_cast<std::int64_t>(p), batch_) + buffers);
-    }
-    constexpr std::int64_t kProgram = std::int64_t{200} << 20;  // libraries, MPI, caches of kernels
-    return most + kProgram;
-  }
-
   StepForecast summary() const {
     const auto last = static_cast<Part>(std::max_element(now_.begin(), now_.end()) - now_.begin());
     StepForecast f;
@@ -438,7 +378,8 @@ class Timeline {
     const double network = 0.25 * (f.halo_s + f.gather_s + f.reduction_s);
     f.low_s = f.step_s - uncertain - network - 0.5 * f.straggler_s;
     f.high_s = f.step_s + uncertain + network + f.straggler_s;
-    f.memory_bytes = memory();
+    constexpr std::int64_t kProgram = std::int64_t{200} << 20;  // libraries, MPI, caches of kernels
+    f.memory_bytes = outline_->memory_bytes + kProgram;
     return f;
   }
 
@@ -451,7 +392,8 @@ class Timeline {
   std::vector<DataType> types_;
   NetworkCost network_;
   int threads_ = 1;
-  double shared_cores_ = 1;  ///< ranks per core, at least 1
+  double shared_cores_ = 1;   // ranks per core, at least 1
+  double kernel_factor_ = 1;  // of kernel times
   std::size_t parts_;
   std::vector<double> now_;
   std::vector<std::array<double, kSpentKinds>> spent_;
@@ -462,15 +404,24 @@ class Timeline {
   Routes routes_;
   double hop_s_ = 0;
   std::vector<ComputedStretches> computed_;  // backward, by part
-  TrafficCache own_cache_;
-  TrafficCache::Entry* traffic_ = nullptr;
+  ForecastCache own_cache_;
+  const StepOutline* outline_ = nullptr;
+  HaloRoutes halo_routes_;
+  ForecastCache::Entry* traffic_ = nullptr;
   SumRoutes* sum_routes_ = nullptr;
-  std::size_t exchanges_ = 0;         // so far
   std::vector<double> ready_;         // by sum
   std::vector<std::size_t> missing_;  // by sum: layers
 };
 
 }  // namespace
+
+const StepOutline& ForecastCache::outline(const Model& model, const ModelGeometry& geometry,
+                                          std::int64_t batch, std::int64_t optimizer_states) {
+  auto& known = outlines_[{to_string(geometry.grid()), batch, optimizer_states}];
+  if (!known)
+    known = std::make_unique<StepOutline>(step_outline(model, geometry, batch, optimizer_states));
+  return *known;
+}
 
 StepForecast forecast_step(const Machine& machine, const Model& model,
                            const ModelGeometry& geometry, const MeshShape& mesh,

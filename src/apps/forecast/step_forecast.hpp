@@ -7,14 +7,17 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "partition/model_geometry.hpp"
 #include "runtime/step/reduction.hpp"
 #include "src/apps/forecast/machine.hpp"
+#include "src/apps/forecast/step_outline.hpp"
 #include "src/apps/forecast/sum_traffic.hpp"
 #include "src/nn/model.hpp"
 
@@ -36,22 +39,30 @@ struct StepForecast {
   std::array<double, 3> kernel_shares{};
 };
 
-/// What messages of forecasts with the same network, mesh and batch share, kept from one to the
-/// next: routes are found once where only other numbers of a machine vary.
-class TrafficCache {
+/// What forecasts with the same network, mesh and batch share, kept from one to the next: outlines
+/// and routes are found once where only numbers of a machine vary.
+class ForecastCache {
  public:
   struct Entry {
     std::optional<SumTraffic> sums;
-    /// Of the exchanges in the order of the step.
-    std::vector<std::vector<double>> travel_s;
+    std::vector<std::vector<double>> travel_s;  ///< by exchange of the outline and message
   };
   Entry& entry(const std::string& key) { return entries_[key]; }
   /// Of a mesh of as many ranks.
   SumRoutes& routes(std::int64_t ranks, int per_node) { return routes_[{ranks, per_node}]; }
+  const StepOutline& outline(const Model& model, const ModelGeometry& geometry, std::int64_t batch,
+                             std::int64_t optimizer_states);
+  /// Keeps only what meshes have in common.
+  void forget_meshes() {
+    entries_.clear();
+    outlines_.clear();
+  }
 
  private:
+  using OutlineKey = std::tuple<std::string, std::int64_t, std::int64_t>;
   std::map<std::string, Entry> entries_;
   std::map<std::pair<std::int64_t, int>, SumRoutes> routes_;
+  std::map<OutlineKey, std::unique_ptr<StepOutline>> outlines_;
 };
 
 struct ForecastOptions {
@@ -64,7 +75,7 @@ struct ForecastOptions {
   std::int64_t optimizer_states = 1;      ///< arrays of the size of the parameters
   std::int64_t update_traffic = 5;        ///< Optimizer::traffic()
   std::optional<int> threads;             ///< of a rank; none: machine.threads()
-  TrafficCache* cache = nullptr;          ///< of this model and network only; none: nothing is kept
+  ForecastCache* cache = nullptr;         ///< of this model and network only; none: nothing is kept
 };
 
 /// A step of `model` on a mesh: `geometry` is that of mesh.parts; ranks fill nodes in order.

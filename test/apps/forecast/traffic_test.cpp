@@ -313,15 +313,22 @@ TEST_CASE("halos that share links travel longer") {
   network.within_node = {0, 0.5e-9};
   const Routes line(torus(8, 1, 1));
   const MeshShape mesh{1, {8, 1, 1}};
-  const auto alone = travel_seconds({line, network, 1e-6}, mesh, {{0, 1, 1e6}});
+  const auto travel = [&](double hop_s, const std::vector<HaloMessage>& messages) {
+    HaloRoutes known;
+    travel_seconds({line, network, hop_s}, mesh, {{0, 1, 1}, {1, 2, 1}}, known);
+    const auto first = travel_seconds({line, network, hop_s}, mesh, messages, known);
+    CHECK(travel_seconds({line, network, hop_s}, mesh, messages, known) == first);
+    return first;
+  };
+  const auto alone = travel(1e-6, {{0, 1, 1e6}});
   REQUIRE(alone.size() == 1);
   CHECK(alone[0] == doctest::Approx(1e-3 + 1e-6));
   // 0 -> 2 and 1 -> 2 share the link from 1; the shorter is through first.
-  const auto shared = travel_seconds({line, network, 0}, mesh, {{0, 2, 1e6}, {1, 2, 0.5e6}});
+  const auto shared = travel(0, {{0, 2, 1e6}, {1, 2, 0.5e6}});
   CHECK(shared[0] == doctest::Approx(1.5e-3));
   CHECK(shared[1] == doctest::Approx(1e-3));
   network.ranks_per_node = 2;
-  CHECK(travel_seconds({line, network, 0}, mesh, {{0, 1, 1e6}})[0] == doctest::Approx(0.5e-3));
+  CHECK(travel(0, {{0, 1, 1e6}})[0] == doctest::Approx(0.5e-3));
 }
 
 }  // namespace halomesh
