@@ -101,14 +101,17 @@ std::unique_ptr<Exchange> Executor::make_exchange(std::size_t t, const TransferP
 
 void Executor::make_layers(Parameters& parameters, std::int64_t batch, bool training) {
   states_.resize(model_.layers().size());
+  const Scratch scratch;
   for (std::size_t l = 0; l < states_.size(); ++l) {
     LayerState& state = states_[l];
     for (const std::size_t i : model_.layers()[l].inputs) state.src.push_back(tensors_[i]->value);
     state.chunks = chunks_of(model_, geometry_, l, part_);
     state.active = !state.chunks.empty();
-    if (state.active)
-      model_.layers()[l].layer->prepare(layer_context(model_, geometry_, l, part_, batch, training),
-                                        parameters.views(l));
+    if (state.active) {
+      LayerContext context = layer_context(model_, geometry_, l, part_, batch, training);
+      context.scratch = scratch;
+      model_.layers()[l].layer->prepare(context, parameters.views(l));
+    }
     if (!training || !model_.layers()[l].layer->has_whole_gradients()) continue;
     EdgeTensor& dst = *tensors_[l + 1];
     const auto gather = [&](AnyView view) {

@@ -20,7 +20,7 @@ namespace halomesh {
 
 /// All tensors, exchanges and prepared layers of one rank. All memory is allocated in the
 /// constructor: one block for all tensors, which use parts of it one after the other
-/// (partition/step_memory).
+/// (partition/step_memory), and one for what layers need during their calls (Scratch).
 class Executor {
  public:
   /// Collective over `group` (rank in the group = part of the geometry), which it duplicates; so is

@@ -13,6 +13,7 @@
 #include "partition/layer_geometry.hpp"
 #include "src/nn/counts.hpp"
 #include "src/nn/exact_sum.hpp"
+#include "src/nn/scratch.hpp"
 #include "src/nn/tensor.hpp"
 
 namespace halomesh {
@@ -55,6 +56,8 @@ struct LayerContext {
   std::vector<bool> src_diff_wanted;  ///< per input: whether backward_data() is called for it
   /// What inputs of kInt16 stand for, one per channel; when empty: log(1+x).
   std::vector<ChannelScale> count_scales{};
+  /// What the layer may use during each of its calls, as the other layers do in theirs.
+  Scratch scratch{};
 };
 
 /// The values of the forward pass, for backward_data(). Memory of those that the layer does not say

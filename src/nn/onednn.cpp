@@ -120,17 +120,23 @@ void add_to(float* sum, const float* term, std::int64_t count) {
 }  // namespace
 
 struct ConvolutionKernels::Impl {
+  // Weights in one layout of the library's choice: kept from the time they are loaded, or packed
+  // into scratch for each backward pass.
   struct Packed {
-    Storage storage;
+    memory::desc desc;
     Call reorder;
+    bool is_kept = false;
+    AlignedBuffer<std::byte> kept{};
+    ScratchBuffer<std::byte> scratch{};
+    std::byte* data() { return is_kept ? kept.data() : scratch.data(); }
   };
-  // The weight gradients of one layout: their sum, and a buffer for those of all blocks but the
-  // first before they are added.
+  // The weight gradients of one layout, padding included: their sum, and a buffer for those of all
+  // blocks but the first before they are added.
   struct Gradients {
-    Storage sum;
-    AlignedBuffer<float> term;
+    memory::desc desc;
     Call unpack;
     bool used = false;
+    ScratchBuffer<float> sum{}, term{};
   };
   struct Kernel {
     ConvolutionGeometry geometry;  // as the caller has it
@@ -146,23 +152,22 @@ struct ConvolutionKernels::Impl {
   std::optional<std::size_t>
       first_packed;  // what all others are packed from; none: from the user's
   std::vector<Gradients> gradients;
+  const float* weight = nullptr;  // the user's
   AlignedBuffer<float> bias, bias_sum, bias_term;
-  AlignedBuffer<float> plain_term;  // one weight gradient in the user's order, for further layouts
-  AlignedBuffer<std::byte> scratchpad;
-  AlignedBuffer<std::byte> padded;  // src of one weight gradient with its padding
+  ScratchBuffer<float> plain_term;  // one weight gradient in the user's order, for further layouts
+  ScratchBuffer<std::byte> scratchpad;
+  ScratchBuffer<std::byte> padded;  // src of one weight gradient with its padding
 
   std::size_t packed_index(const memory::desc& plain_desc, const memory::desc& desc) {
     for (std::size_t i = 0; i < packed.size(); ++i)
-      if (packed[i].storage.desc == desc) return i;
-    packed.push_back({Storage(desc), make_reorder(lib, plain_desc, desc)});
-    packed.back().reorder.bind(DNNL_ARG_DST, packed.back().storage.data());
+      if (packed[i].desc == desc) return i;
+    packed.push_back({desc, make_reorder(lib, plain_desc, desc)});
     return packed.size() - 1;
   }
   std::size_t gradients_index(const memory::desc& plain_desc, const memory::desc& desc) {
     for (std::size_t i = 0; i < gradients.size(); ++i)
-      if (gradients[i].sum.desc == desc) return i;
-    gradients.push_back({Storage(desc), {}, make_reorder(lib, desc, plain_desc)});
-    gradients.back().unpack.bind(DNNL_ARG_SRC, gradients.back().sum.data());
+      if (gradients[i].desc == desc) return i;
+    gradients.push_back({desc, make_reorder(lib, desc, plain_desc)});
     return gradients.size() - 1;
   }
   // The library packs weights of several taps for bf16 forward passes element by element; to pack
@@ -170,14 +175,48 @@ struct ConvolutionKernels::Impl {
   void pack_by_way_of_gradients(std::int64_t taps) {
     if (form.compute != DataType::kBfloat16 || taps == 1 || backward_data.empty()) return;
     first_packed = backward_data[0].layout;
-    for (std::size_t i = 0; i < packed.size(); ++i) {
-      if (i == *first_packed) continue;
-      Storage& from = packed[*first_packed].storage;
-      packed[i].reorder = make_reorder(lib, from.desc, packed[i].storage.desc);
-      packed[i]
-          .reorder.bind(DNNL_ARG_SRC, from.data())
-          .bind(DNNL_ARG_DST, packed[i].storage.data());
+    packed[*first_packed].is_kept = true;
+    for (std::size_t i = 0; i < packed.size(); ++i)
+      if (i != *first_packed)
+        packed[i].reorder = make_reorder(lib, packed[*first_packed].desc, packed[i].desc);
+  }
+  void pack(std::size_t i) {
+    const bool again = first_packed && i != *first_packed;
+    run(packed[i]
+            .reorder
+            .bind(DNNL_ARG_SRC, again ? static_cast<const void*>(packed[*first_packed].data())
+                                      : static_cast<const void*>(weight))
+            .bind(DNNL_ARG_DST, packed[i].data()));
+  }
+  template <class AnyCall>
+  void run(AnyCall& call) {
+    call.bind_scratchpad(scratchpad.data());
+    call.run(lib);
+  }
+  // The scratchpad is for any call; behind it, passes of backward_data and of weight gradients are
+  // not at the same time.
+  void take(Scratch scratch, bool sums_several, std::int64_t weights, std::int64_t padded_bytes) {
+    std::int64_t bytes = 0;
+    for (const auto* kernels : {&forward, &backward_data, &backward_weights})
+      for (const Kernel& kernel : *kernels) bytes = std::max(bytes, kernel.call.scratchpad_bytes());
+    for (const Packed& p : packed) bytes = std::max(bytes, p.reorder.scratchpad_bytes());
+    for (const Gradients& g : gradients) bytes = std::max(bytes, g.unpack.scratchpad_bytes());
+    scratchpad = scratch.take<std::byte>(bytes);
+    Scratch for_data = scratch;
+    for (Packed& p : packed) {
+      const auto size = static_cast<std::int64_t>(p.desc.get_size());
+      if (p.is_kept)
+        p.kept = AlignedBuffer<std::byte>(size);
+      else
+        p.scratch = for_data.take<std::byte>(size);
     }
+    for (Gradients& g : gradients) {
+      const auto size = static_cast<std::int64_t>(g.desc.get_size() / sizeof(float));
+      g.sum = scratch.take<float>(size);
+      if (sums_several) g.term = scratch.take<float>(size);
+    }
+    padded = scratch.take<std::byte>(padded_bytes);
+    if (gradients.size() > 1) plain_term = scratch.take<float>(weights);
   }
   // The kernel of this geometry among `kernels`, made by make(name, descriptors) if it is new.
   template <class Make>
@@ -269,65 +308,58 @@ std::size_t ConvolutionKernels::add_backward_weights(const ConvolutionGeometry& 
   return impl.find_or_add(impl.backward_weights, "backward_weights", geometry, make);
 }
 
-void ConvolutionKernels::allocate(bool sums_several) {
+void ConvolutionKernels::allocate(Scratch scratch, bool sums_several) {
   Impl& impl = *impl_;
-  std::vector<Call*> reorders;
-  std::vector<ConvertingCall*> calls;
   std::int64_t out = 0, weights = 0, taps = 0;
-  for (auto* kernels : {&impl.forward, &impl.backward_data, &impl.backward_weights})
-    for (Impl::Kernel& kernel : *kernels) {
+  for (const auto* kernels : {&impl.forward, &impl.backward_data, &impl.backward_weights})
+    for (const Impl::Kernel& kernel : *kernels) {
       const ConvolutionGeometry& g = kernel.geometry;
-      calls.push_back(&kernel.call);
       out = g.dst.c;
       taps = g.kernel[0] * g.kernel[1] * g.kernel[2];
       weights = out * g.src.c / g.groups * taps;
     }
   impl.bias = AlignedBuffer<float>(out);
-  for (Impl::Kernel& kernel : impl.forward)
-    kernel.call.bind(DNNL_ARG_BIAS, impl.bias.data())
-        .bind(DNNL_ARG_WEIGHTS, impl.packed[kernel.layout].storage.data());
-  for (Impl::Kernel& kernel : impl.backward_data)
-    kernel.call.bind(DNNL_ARG_WEIGHTS, impl.packed[kernel.layout].storage.data());
+  for (Impl::Kernel& kernel : impl.forward) kernel.call.bind(DNNL_ARG_BIAS, impl.bias.data());
+  for (const Impl::Kernel& kernel : impl.form.transposed ? impl.backward_data : impl.forward)
+    impl.packed[kernel.layout].is_kept = true;
   impl.pack_by_way_of_gradients(taps);
-  for (Impl::Packed& packed : impl.packed) reorders.push_back(&packed.reorder);
-  for (Impl::Gradients& gradients : impl.gradients) {
-    reorders.push_back(&gradients.unpack);
-    if (sums_several) gradients.term = AlignedBuffer<float>(gradients.sum.size());
-  }
   std::int64_t padded = 0;
   for (const Impl::Kernel& kernel : impl.backward_weights)
     if (const ConvolutionGeometry safe = for_weights(kernel.geometry); safe != kernel.geometry)
       padded = std::max(padded, safe.src.volume() * size_of(impl.form.compute));
-  impl.padded = AlignedBuffer<std::byte>(padded);
-  if (impl.gradients.size() > 1) impl.plain_term = AlignedBuffer<float>(weights);
   if (impl.form.diff_bias) {
     impl.bias_sum = AlignedBuffer<float>(out);
     impl.bias_term = AlignedBuffer<float>(out);
   }
-  impl.scratchpad = share_scratchpad(reorders, calls);
+  impl.take(std::move(scratch), sums_several, weights, padded);
 }
 
 void ConvolutionKernels::load_weights(const float* weight, const float* bias) {
   Impl& impl = *impl_;
-  if (impl.first_packed)
-    impl.packed[*impl.first_packed].reorder.bind(DNNL_ARG_SRC, weight).run(impl.lib);
-  for (std::size_t i = 0; i < impl.packed.size(); ++i) {
-    Call& reorder = impl.packed[i].reorder;
-    if (!impl.first_packed) reorder.bind(DNNL_ARG_SRC, weight);
-    if (i != impl.first_packed) reorder.run(impl.lib);
-  }
+  impl.weight = weight;
+  if (impl.first_packed) impl.pack(*impl.first_packed);
+  for (std::size_t i = 0; i < impl.packed.size(); ++i)
+    if (impl.packed[i].is_kept && i != impl.first_packed) impl.pack(i);
   if (impl.form.bias) std::copy_n(bias, impl.bias.size(), impl.bias.data());
 }
 
+void ConvolutionKernels::load_backward_weights() {
+  for (std::size_t i = 0; i < impl_->packed.size(); ++i)
+    if (!impl_->packed[i].is_kept) impl_->pack(i);
+}
+
 void ConvolutionKernels::forward(std::size_t kernel, const void* src, void* dst) {
-  impl_->forward[kernel].call.bind(DNNL_ARG_SRC, src).bind(DNNL_ARG_DST, dst).run(impl_->lib);
+  Impl::Kernel& k = impl_->forward[kernel];
+  impl_->run(k.call.bind(DNNL_ARG_SRC, src)
+                 .bind(DNNL_ARG_WEIGHTS, impl_->packed[k.layout].data())
+                 .bind(DNNL_ARG_DST, dst));
 }
 
 void ConvolutionKernels::backward_data(std::size_t kernel, const void* diff_dst, void* diff_src) {
-  impl_->backward_data[kernel]
-      .call.bind(DNNL_ARG_DIFF_DST, diff_dst)
-      .bind(DNNL_ARG_DIFF_SRC, diff_src)
-      .run(impl_->lib);
+  Impl::Kernel& k = impl_->backward_data[kernel];
+  impl_->run(k.call.bind(DNNL_ARG_DIFF_DST, diff_dst)
+                 .bind(DNNL_ARG_WEIGHTS, impl_->packed[k.layout].data())
+                 .bind(DNNL_ARG_DIFF_SRC, diff_src));
 }
 
 void ConvolutionKernels::backward_weights(std::size_t kernel, const void* src,
@@ -354,12 +386,11 @@ void ConvolutionKernels::backward_weights(std::size_t kernel, const void* src,
   }
   bool bias_used = false;
   for (const Impl::Gradients& g : impl.gradients) bias_used = bias_used || g.used;
-  k.call.bind(DNNL_ARG_SRC, src)
-      .bind(DNNL_ARG_DIFF_DST, diff_dst)
-      .bind(DNNL_ARG_DIFF_WEIGHTS, target)
-      .bind(DNNL_ARG_DIFF_BIAS, (bias_used ? impl.bias_term : impl.bias_sum).data())
-      .run(impl.lib);
-  if (gradients.used) add_to(gradients.sum.floats(), gradients.term.data(), gradients.term.size());
+  impl.run(k.call.bind(DNNL_ARG_SRC, src)
+               .bind(DNNL_ARG_DIFF_DST, diff_dst)
+               .bind(DNNL_ARG_DIFF_WEIGHTS, target)
+               .bind(DNNL_ARG_DIFF_BIAS, (bias_used ? impl.bias_term : impl.bias_sum).data()));
+  if (gradients.used) add_to(gradients.sum.data(), gradients.term.data(), gradients.term.size());
   if (bias_used) add_to(impl.bias_sum.data(), impl.bias_term.data(), impl.bias_sum.size());
   gradients.used = true;
 }
@@ -369,7 +400,8 @@ void ConvolutionKernels::store_diff_weights(float* diff_weight, float* diff_bias
   bool first = true;
   for (Impl::Gradients& gradients : impl.gradients) {
     if (!gradients.used) continue;
-    gradients.unpack.bind(DNNL_ARG_DST, first ? diff_weight : impl.plain_term.data()).run(impl.lib);
+    impl.run(gradients.unpack.bind(DNNL_ARG_SRC, gradients.sum.data())
+                 .bind(DNNL_ARG_DST, first ? diff_weight : impl.plain_term.data()));
     if (!first) add_to(diff_weight, impl.plain_term.data(), impl.plain_term.size());
     first = false;
     gradients.used = false;

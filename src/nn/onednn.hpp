@@ -11,6 +11,7 @@
 
 #include "shape.hpp"
 #include "src/nn/data_type.hpp"
+#include "src/nn/scratch.hpp"
 
 namespace halomesh {
 
@@ -35,10 +36,13 @@ struct ConvolutionForm {
   /// has only reference kernels for ndhwc (on SVE).
   bool own_layout = false;
   bool widens_diff_src = false;  ///< backward_data() writes fp32 whatever the compute type
+  /// backward_data() is the forward pass of its layer, and forward() the backward pass.
+  bool transposed = false;
 };
 
 /// The kernels of one convolution layer on one rank, each for any number of geometries; all share
-/// the weights, which are kept packed once for each layout the library chose. First add_...(), then
+/// the weights, which are packed once for each layout the library chose: for the layer's forward
+/// pass when they are loaded, for its backward pass each time, into scratch. First add_...(), then
 /// allocate(), then run. Running a kernel allocates no memory of ours. Pointers are to dense
 /// elements of the types of the form. Throws Error naming the primitive and its shapes when the
 /// library refuses.
@@ -53,20 +57,25 @@ class ConvolutionKernels {
   std::size_t add_forward(const ConvolutionGeometry& geometry);
   std::size_t add_backward_data(const ConvolutionGeometry& geometry);
   std::size_t add_backward_weights(const ConvolutionGeometry& geometry);
-  /// Allocates packed weights, gradient sums and the scratchpad that all kernels share.
-  /// `sums_several` is whether backward_weights() is called more than once between calls of
-  /// store_diff_weights(): if not, the memory for a second term is saved.
-  void allocate(bool sums_several = true);
+  /// Allocates packed weights, and takes weights of the backward pass, gradient sums and the
+  /// library's scratchpads from `scratch`. `sums_several` is whether backward_weights() is called
+  /// more than once between calls of store_diff_weights(): if not, the memory for a second term is
+  /// saved.
+  void allocate(Scratch scratch = {}, bool sums_several = true);
 
-  /// Packs weights in the order out,in,kd,kh,kw for all kernels; bias has one value per output
-  /// channel and may be null when the form has none. Both are copied.
+  /// Packs weights in the order out,in,kd,kh,kw, which must stay unchanged until the next call.
+  /// `bias` has one value per output channel, which are copied, and may be null when the form has
+  /// none.
   void load_weights(const float* weight, const float* bias);
+  /// Packs the weights of the layer's backward pass: before the first of its calls that compute the
+  /// gradient of the input.
+  void load_backward_weights();
   /// dst = src * weights + bias.
   void forward(std::size_t kernel, const void* src, void* dst);
   /// Writes all of diff_src.
   void backward_data(std::size_t kernel, const void* diff_dst, void* diff_src);
-  /// Adds this block's weight (and bias) gradients to the sums; the first call after
-  /// store_diff_weights() starts new sums.
+  /// Adds this block's weight (and bias) gradients to the sums, which are in scratch; the first
+  /// call after store_diff_weights() starts new sums.
   void backward_weights(std::size_t kernel, const void* src, const void* diff_dst);
   /// Writes the sums, weight in the order out,in,kd,kh,kw, and resets them. `diff_bias` may be null
   /// when the form has none.

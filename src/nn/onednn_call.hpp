@@ -61,18 +61,6 @@ typename Primitive::primitive_desc describe_backward(const Library& lib, const F
 #endif
 }
 
-// Memory in a layout of the library's choice.
-struct Storage {
-  AlignedBuffer<std::byte> bytes;
-  memory::desc desc;
-  explicit Storage(const memory::desc& d)
-      : bytes(static_cast<std::int64_t>(d.get_size())), desc(d) {}
-  void* data() { return bytes.data(); }
-  // The number of elements of an fp32 layout, padding included.
-  float* floats() { return reinterpret_cast<float*>(bytes.data()); }
-  std::int64_t size() const { return bytes.size() / std::int64_t{sizeof(float)}; }
-};
-
 // A primitive with the memory objects of its arguments, created beforehand; runs through the C API
 // because the C++ execute() builds a vector each time.
 class Call {
@@ -124,17 +112,12 @@ inline Call make_reorder(const Library& lib, const memory::desc& from, const mem
   return {lib, "weight reorder", dnnl::reorder(pd), pd, {{DNNL_ARG_SRC, from}, {DNNL_ARG_DST, to}}};
 }
 
-// Gives all calls of these lists one scratchpad: they never run at the same time.
-template <class... Calls>
-AlignedBuffer<std::byte> share_scratchpad(const std::vector<Calls*>&... lists) {
+// The bytes of a scratchpad for any of these calls: they never run at the same time.
+template <class Calls>
+std::int64_t most_scratchpad_bytes(const Calls& calls) {
   std::int64_t bytes = 0;
-  const auto for_each_call = [&](const auto& visit) {
-    (std::for_each(lists.begin(), lists.end(), visit), ...);
-  };
-  for_each_call([&](const auto* call) { bytes = std::max(bytes, call->scratchpad_bytes()); });
-  AlignedBuffer<std::byte> scratchpad(bytes);
-  for_each_call([&](auto* call) { call->bind_scratchpad(scratchpad.data()); });
-  return scratchpad;
+  for (const auto& call : calls) bytes = std::max(bytes, call.scratchpad_bytes());
+  return bytes;
 }
 
 inline void add_name(std::vector<std::string>& names, const std::string& role, const char* impl) {

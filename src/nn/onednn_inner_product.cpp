@@ -87,10 +87,12 @@ InnerProductKernels::InnerProductKernels(std::int64_t batch, std::int64_t in, st
             if (with_bias) impl.backward_weights[0].add(impl.lib, DNNL_ARG_DIFF_BIAS, descs.bias);
             add_name(impl.names, "backward_weights", weights.impl_info_str());
           });
-  std::vector<Call*> calls;
-  for (auto* list : {&impl.forward, &impl.backward_data, &impl.backward_weights})
-    for (Call& call : *list) calls.push_back(&call);
-  impl.scratchpad = share_scratchpad(calls);
+  const auto lists = {&impl.forward, &impl.backward_data, &impl.backward_weights};
+  std::int64_t bytes = 0;
+  for (const auto* calls : lists) bytes = std::max(bytes, most_scratchpad_bytes(*calls));
+  impl.scratchpad = AlignedBuffer<std::byte>(bytes);
+  for (auto* calls : lists)
+    for (Call& call : *calls) call.bind_scratchpad(impl.scratchpad.data());
 }
 
 InnerProductKernels::~InnerProductKernels() = default;

@@ -72,6 +72,8 @@ void pooled_forward(benchmark::State& state, DataType compute, bool training) {
   DenseSource source(DataType::kFloat32, kernel.src_type(), compute);
   const Box& read = block.src.view().span;
   source.reserve(read, read, {g.pad_before, g.pad_after});
+  Scratch scratch;
+  source.take(scratch);
   const void* const src = source.read(block.src.any_view(), 0, read, {g.pad_before, g.pad_after});
   const std::vector<float> weight(static_cast<std::size_t>(kFilters * kChannels * k * k * k), 0.1F);
   const std::vector<float> bias(kFilters, 0.0F);
@@ -163,8 +165,9 @@ void dense_gradient(benchmark::State& state, DataType compute, bool of_weights) 
   ConvolutionKernels kernels({compute, compute, false});
   const std::size_t kernel =
       of_weights ? kernels.add_backward_weights(c.geometry) : kernels.add_backward_data(c.geometry);
-  kernels.allocate(false);
+  kernels.allocate({}, false);
   kernels.load_weights(c.weight.data(), c.bias.data());
+  kernels.load_backward_weights();
   std::byte *const src = c.src.any_view().data, *const diff = c.conv_diff.any_view().data;
   for ([[maybe_unused]] auto iteration : state) {
     if (of_weights) {
@@ -224,7 +227,7 @@ void dense_forward(benchmark::State& state) {
   Tensor dst(Box::whole({c.co, planes / 2, n / 2, n / 2}), 1);
   ConvolutionKernels kernels;
   const std::size_t kernel = kernels.add_forward(g);
-  kernels.allocate(false);
+  kernels.allocate({}, false);
   const PooledActivation activation{{2, 2, 2}, kSlope};
   for ([[maybe_unused]] auto iteration : state) {
     kernels.load_weights(c.weight.data(), c.bias.data());
@@ -261,6 +264,8 @@ void counts_to_logarithms(benchmark::State& state) {
   DenseSource source(DataType::kInt16, DataType::kFloat32);
   const Box& box = block.counts.any_view().span;
   source.reserve(box, box);
+  Scratch scratch;
+  source.take(scratch);
   for ([[maybe_unused]] auto iteration : state)
     benchmark::DoNotOptimize(source.read(block.counts.any_view(), 0, box));
   count_bytes(state, block.counts);

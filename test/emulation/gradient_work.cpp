@@ -70,8 +70,9 @@ void run_library(Work& w, bool of_weights, bool unpools, int times) {
   ConvolutionKernels kernels({DataType::kFloat32, DataType::kFloat32, false});
   const std::size_t kernel =
       of_weights ? kernels.add_backward_weights(w.geometry) : kernels.add_backward_data(w.geometry);
-  kernels.allocate(false);
+  kernels.allocate({}, false);
   kernels.load_weights(w.weight.data(), w.bias.data());
+  kernels.load_backward_weights();
   std::cout << kernels.implementations().back() << '\n';
   const PooledActivation activation{{2, 2, 2}, kSlope};
   const Box box = w.diff.view().span;

@@ -2,6 +2,7 @@
 // All parts of a cut layer in one process: see layer_parts.hpp.
 #include "test/harness/layer_parts.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <type_traits>
@@ -72,6 +73,12 @@ void unset(const AnyView& view, const Box& box) {
       typed.at(n, c, d, h, w) = value;
     });
   });
+}
+
+// Fills what the layer may use during its calls with NaN: nothing of a call before may be read.
+void spoil(const Scratch& scratch) {
+  const std::span<std::byte> memory = scratch.memory();
+  std::fill(memory.begin(), memory.end(), std::byte{0xff});
 }
 
 std::vector<double> unset(std::size_t size) {
@@ -159,6 +166,7 @@ void LayerParts::prepare(Part& part) {
     views.push_back({geometry_[p], slice, part.values[p], part.diffs[p]});
   }
   part.layer->prepare(part.context, std::move(views));
+  spoil(part.context.scratch);
 }
 
 Box LayerParts::src_owned_here(std::size_t input, std::size_t part) const {
@@ -178,8 +186,10 @@ void LayerParts::run_chunks(bool remote) {
   for (std::size_t part = 0; part < parts_.size(); ++part) {
     Part& p = parts_[part];
     for (std::size_t c = 0; c < p.context.dst_chunks.size(); ++c)
-      if (cut_.chunk_needs_remote[part][c] == remote)
+      if (cut_.chunk_needs_remote[part][c] == remote) {
         p.layer->forward(test_.pass, p.src_views, p.dst.any_view(), p.context.dst_chunks[c]);
+        spoil(p.context.scratch);
+      }
   }
 }
 
@@ -211,6 +221,7 @@ void LayerParts::forward(GatheredStep& step) {
     unset(part.dst.any_view(), part.context.dst_span);
     if (starts_at_zero(part)) clear(part.dst.any_view(), part.context.boxes.dst_owned);
     if (part.layer) part.layer->load_parameters();
+    spoil(part.context.scratch);
   }
   run_chunks(false);
   for (std::size_t i = 0; i < cut_.src_plans.size(); ++i) {
@@ -260,6 +271,7 @@ void LayerParts::backward(GatheredStep& step) {
       if (part.layer->backward_reads_src()) src = part.src_views;
       part.layer->backward_data(test_.pass, {src, part.dst.any_view()}, part.diff_dst.any_view(), i,
                                 view);
+      spoil(part.context.scratch);
     }
     std::vector<double>& global = step.diff_src.emplace_back(unset(input_.src[i].values.size()));
     if (!test_.cut.src_diff_wanted) continue;

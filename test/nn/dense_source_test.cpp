@@ -81,6 +81,8 @@ void expect_all(const Tensor& tensor, DataType from, DataType to, DataType preci
                 const Scales& scales) {
   DenseSource source(from, to, precision, scales);
   for (const Case& c : kCases) source.reserve(kSpan, c.box, c.padding);
+  Scratch scratch;
+  source.take(scratch);
   for (std::int64_t n = 0; n < kBatch; ++n)
     for (const Case& test : kCases) {
       const auto& [before, after] = test.padding;

@@ -141,6 +141,7 @@ TEST_CASE("convolution kernels in the library's own layout differ only in the or
       kernels.add_backward_weights(g);
       kernels.allocate();
       kernels.load_weights(weight.data(), bias.data());
+      kernels.load_backward_weights();
       auto& dst = results.emplace_back(random_values(g.dst.volume(), 5));
       kernels.forward(0, src.data(), dst.data());
       auto& src_diff = results.emplace_back(random_values(g.src.volume(), 6));

@@ -88,7 +88,7 @@ std::vector<float> naive(const ConvolutionGeometry& g, std::size_t axis) {
 void expect_weights(const ConvolutionGeometry& g, std::size_t axis, DataType type) {
   ConvolutionKernels kernels({type, type, false, false});
   kernels.add_backward_weights(g);
-  kernels.allocate(false);
+  kernels.allocate({}, false);
   const Guarded src(g.src.volume(), 5, type), diff(g.dst.volume(), 3, type);
   const std::vector<float> expected = naive(g, axis);
   std::vector<float> got(expected.size());

@@ -290,7 +290,7 @@ Tensor direct_forward(const Sample& s) {
   ConvolutionKernels kernels({DataType::kFloat32, DataType::kFloat32, false});
   const std::size_t kernel = kernels.add_forward(
       {s.src.view().span.shape(), conv, {k, k, k}, {1, 1, 1}, {1, 1, 1}, {b, b, b}, {a, a, a}});
-  kernels.allocate(false);
+  kernels.allocate({}, false);
   kernels.load_weights(s.weight.data(), s.bias.data());
   Tensor planes(Box::whole(conv), 1), dst(s.dst.view().span, 1);
   kernels.forward(kernel, s.src.view().data, planes.view().data);

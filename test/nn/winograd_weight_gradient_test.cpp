@@ -79,7 +79,7 @@ struct Sample {
                                                              {1, 1, 1},
                                                              {b, b, b},
                                                              {a, a, a}});
-    kernels.allocate(false);
+    kernels.allocate({}, false);
     kernels.backward_weights(number, src.view().data, diff.view().data);
     std::vector<float> weight(exact.size());
     kernels.store_diff_weights(weight.data(), nullptr);

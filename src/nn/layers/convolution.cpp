@@ -114,8 +114,17 @@ void Convolution::reserve_scratch(const Box& src, const Box& dst) {
   if (converted_src_)
     converted_src_->reserve(context_.src_spans[0], src);
   else
-    reserve_dense(src_scratch_, context_.src_spans[0], src, options_.compute);
-  reserve_dense(dst_scratch_, context_.dst_span, dst, type_of_dst());
+    src_bytes_ = std::max(src_bytes_, dense_bytes(context_.src_spans[0], src, options_.compute));
+  dst_bytes_ = std::max(dst_bytes_, dense_bytes(context_.dst_span, dst, type_of_dst()));
+}
+
+void Convolution::take_scratch() {
+  Scratch scratch = context_.scratch;
+  src_scratch_ = scratch.take<std::byte>(src_bytes_);
+  dst_scratch_ = scratch.take<std::byte>(dst_bytes_);
+  if (converted_src_) converted_src_->take(scratch);
+  if (converted_diff_dst_) converted_diff_dst_->take(scratch);
+  kernels_.allocate(scratch, context_.batch > 1);
 }
 
 const void* Convolution::read_src(AnyConstView src, std::int64_t n, const Box& box) {
@@ -159,8 +168,7 @@ void Convolution::prepare(const LayerContext& context, std::vector<ParameterView
       require(from != DataType::kInt16, text("layer {}: the gradient of counts", context.index),
               "let a convolution read counts only as the input of a network");
       kernels_.add_backward_data(block);
-      if (converted_src_)
-        src_scratch_ = AlignedBuffer<std::byte>(src.volume() * size_of(options_.compute));
+      if (converted_src_) src_bytes_ = src.volume() * size_of(options_.compute);
     }
     if (weights) kernels_.add_backward_weights(block);
     if (data || weights) reserve_scratch(src, produced);
@@ -169,7 +177,7 @@ void Convolution::prepare(const LayerContext& context, std::vector<ParameterView
       converted_diff_dst_->reserve(context.dst_span, produced);
     }
   }
-  kernels_.allocate(context.batch > 1);
+  take_scratch();
 }
 
 std::vector<std::string> Convolution::implementations() const {
@@ -214,6 +222,7 @@ void Convolution::backward_data(const Pass& pass, const ForwardValues& /*values*
                                 AnyConstView diff_dst, std::size_t /*input*/, AnyView diff_src) {
   const Box& needed = context_.boxes.src_needed[0];
   const bool winograd = winograd_ && winograd_->has_backward_data();
+  if (!winograd) kernels_.load_backward_weights();
   for (std::int64_t n = 0; n < context_.batch; ++n) {
     if (winograd) {
       winograd_->backward_data(pass, diff_dst.as<float>(), n, diff_src.as<float>());

@@ -47,7 +47,7 @@ struct ConvolutionOptions {
 ///
 /// A part may compute only some output channels: of one group, or whole groups. A chunk whose src
 /// and dst boxes are contiguous in their spans, or that Winograd's filtering computes, is computed
-/// in place; otherwise it goes through a dense buffer made by prepare().
+/// in place; otherwise it goes through a dense buffer in scratch.
 class Convolution : public Layer {
  public:
   /// Throws Error when there are no filters or the groups do not divide them. The window is checked
@@ -87,6 +87,7 @@ class Convolution : public Layer {
   void prepare_winograd();
   ConvolutionGeometry geometry_of(const Box& dst, const Box& src) const;
   void reserve_scratch(const Box& src, const Box& dst);
+  void take_scratch();
   const void* read_src(AnyConstView src, std::int64_t n, const Box& box);
   const void* read_diff_dst(AnyConstView diff_dst, std::int64_t n);
   DataType type_of_dst() const {
@@ -102,7 +103,8 @@ class Convolution : public Layer {
   ConvolutionKernels kernels_;
   std::unique_ptr<WinogradPasses> winograd_;  // null where the shapes do not fit
   // One sample's box, where it is not contiguous; src in the compute type.
-  AlignedBuffer<std::byte> src_scratch_, dst_scratch_;
+  ScratchBuffer<std::byte> src_scratch_, dst_scratch_;
+  std::int64_t src_bytes_ = 0, dst_bytes_ = 0;
   // Where types differ.
   std::optional<DenseSource> converted_src_, converted_diff_dst_;
 };

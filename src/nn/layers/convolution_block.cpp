@@ -169,7 +169,7 @@ std::int64_t ConvolutionBlock::planes_in_caches(std::int64_t plane_bytes) const 
 }
 
 void ConvolutionBlock::reserve(std::int64_t conv_bytes) {
-  if (conv_bytes > planes_.size()) planes_ = AlignedBuffer<std::byte>(conv_bytes);
+  planes_bytes_ = std::max(planes_bytes_, conv_bytes);
 }
 
 void ConvolutionBlock::prepare(const LayerContext& context, std::vector<ParameterView> parameters) {
@@ -187,7 +187,12 @@ void ConvolutionBlock::prepare(const LayerContext& context, std::vector<Paramete
     prepare_data_gradient();
     prepare_parameter_gradients();
   }
-  kernels_.allocate(context.batch * static_cast<std::int64_t>(weight_pieces_.size()) > 1);
+  Scratch scratch = context.scratch;
+  planes_ = scratch.take<std::byte>(planes_bytes_);
+  diff_src_ = scratch.take<std::byte>(diff_src_bytes_);
+  source_.take(scratch);
+  pooled_source_.take(scratch);
+  kernels_.allocate(scratch, context.batch * std::ssize(weight_pieces_) > 1);
 }
 
 // With many channels, the library's kernels are faster although they also process the zeros.
@@ -241,7 +246,7 @@ bool ConvolutionBlock::prefers_winograd() const {
 void ConvolutionBlock::prepare_winograd() {
   std::int64_t most = 1;
   for (const Box& dst : context_.dst_chunks) most = std::max(most, dst.volume() / channels());
-  winograd_.emplace(gradient_geometry(), most, omp_get_max_threads());
+  winograd_.emplace(gradient_geometry(), most, omp_get_max_threads(), context_.scratch);
   for (const Box& dst : context_.dst_chunks) {
     PreparedChunk& chunk = chunks_.emplace_back(PreparedChunk{dst, {}});
     for (const ConvolutionPiece& piece : geometry_.split_dst(dst, dst.extent(kD)))

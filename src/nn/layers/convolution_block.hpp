@@ -135,8 +135,9 @@ class ConvolutionBlock final : public Layer {
   std::vector<PreparedChunk> chunks_;
   std::vector<Prepared> data_pieces_, weight_pieces_;
   DenseSource source_;
-  AlignedBuffer<std::byte> planes_;    // of the convolution, or of its gradient
-  AlignedBuffer<std::byte> diff_src_;  // one piece, where diff_src is not contiguous
+  std::int64_t planes_bytes_ = 0, diff_src_bytes_ = 0;
+  ScratchBuffer<std::byte> planes_;    // of the convolution, or of its gradient
+  ScratchBuffer<std::byte> diff_src_;  // one piece, where diff_src is not contiguous
   AlignedBuffer<std::uint8_t> argmax_storage_;
   Argmax argmax_;   // of argmax_storage_: spans dst_produced, and what the input's gradient needs
   Spatial cell_{};  // of the output, where gradients are summed exactly

@@ -36,14 +36,12 @@ void ConvolutionBlock::prepare_data_gradient() {
   const std::int64_t element = size_of(options_.compute);
   const Box conv = geometry_.conv_box(produced);
   const std::int64_t planes = planes_in_caches(conv.volume() / conv.extent(kD) * element);
-  std::int64_t bytes = 0;
   for (const ConvolutionPiece& piece : geometry_.split_src(produced, planes)) {
     data_pieces_.push_back({piece, kernels_.add_backward_data(geometry_.convolution(piece))});
     reserve(piece.conv.volume() * element);
     if (!ConstView{nullptr, context_.src_spans[0], 1}.is_dense(piece.src))
-      bytes = std::max(bytes, piece.src.volume() * element);
+      diff_src_bytes_ = std::max(diff_src_bytes_, piece.src.volume() * element);
   }
-  diff_src_ = AlignedBuffer<std::byte>(bytes);
 }
 
 void ConvolutionBlock::prepare_parameter_gradients() {
@@ -226,6 +224,7 @@ void ConvolutionBlock::backward_data(const Pass& pass, const ForwardValues& /*va
     return;
   }
   const Box& produced = context_.boxes.dst_produced;
+  kernels_.load_backward_weights();
   for (std::int64_t n = 0; n < context_.batch; ++n)
     for (const auto& [boxes, kernel] : data_pieces_) {
       activation_.backward(diff_dst, argmax_, produced, n,

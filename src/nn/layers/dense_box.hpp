@@ -8,6 +8,7 @@
 
 #include "src/nn/pack.hpp"
 #include "src/nn/runs.hpp"
+#include "src/nn/scratch.hpp"
 #include "src/nn/tensor.hpp"
 
 namespace halomesh {
@@ -18,17 +19,14 @@ TypedView<Byte> sample_of(const TypedView<Byte>& view, std::int64_t n) {
   return {view.data + n * view.sample_bytes(), view.type, view.span, 1};
 }
 
-/// Makes `scratch` large enough for `box`, unless a view that spans `span` has it in place.
-inline void reserve_dense(AlignedBuffer<std::byte>& scratch, const Box& span, const Box& box,
-                          DataType type) {
-  const std::int64_t bytes = box.volume() * size_of(type);
-  if (AnyConstView(nullptr, type, span, 1).is_dense(box) || bytes <= scratch.size()) return;
-  scratch = AlignedBuffer<std::byte>(bytes);
+/// The bytes of a dense copy of `box`; 0 where a view that spans `span` has it in place.
+inline std::int64_t dense_bytes(const Box& span, const Box& box, DataType type) {
+  return AnyConstView(nullptr, type, span, 1).is_dense(box) ? 0 : box.volume() * size_of(type);
 }
 
 /// Sample n of `box`: in place, or packed into `scratch`.
 inline const std::byte* read_dense(AnyConstView view, std::int64_t n, const Box& box,
-                                   AlignedBuffer<std::byte>& scratch) {
+                                   const ScratchBuffer<std::byte>& scratch) {
   if (view.is_dense(box)) return view.begin_of(n, box);
   pack(sample_of(view, n), box, scratch.data());
   return scratch.data();
@@ -36,16 +34,16 @@ inline const std::byte* read_dense(AnyConstView view, std::int64_t n, const Box&
 
 /// Where to compute sample n of `box`; finish_dense() then brings it into the view.
 inline std::byte* write_dense(AnyView view, std::int64_t n, const Box& box,
-                              AlignedBuffer<std::byte>& scratch) {
+                              const ScratchBuffer<std::byte>& scratch) {
   return view.is_dense(box) ? view.begin_of(n, box) : scratch.data();
 }
 inline void finish_dense(AnyView view, std::int64_t n, const Box& box,
-                         const AlignedBuffer<std::byte>& scratch) {
+                         const ScratchBuffer<std::byte>& scratch) {
   if (!view.is_dense(box)) unpack_copy(scratch.data(), box, sample_of(view, n));
 }
 
 /// Brings a box of bf16 into a view of one sample of fp32.
-inline void unpack_widened(const AlignedBuffer<std::byte>& scratch, const Box& box, AnyView view) {
+inline void unpack_widened(const ScratchBuffer<std::byte>& scratch, const Box& box, AnyView view) {
   const AnyConstView dense(scratch.data(), DataType::kBfloat16, box, 1);
   const auto from = dense.as<Bfloat16>();
   const View to = view.as<float>();

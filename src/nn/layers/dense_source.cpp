@@ -45,7 +45,7 @@ void DenseSource::reserve(const Box& span, const Box& box, const Padding& paddin
     bytes *= padding.before[a] + box.extent(a + 1) + padding.after[a];
   const bool in_place =
       is_as_wanted() && padding.none() && ConstView{nullptr, span, 1}.is_dense(box);
-  if (!in_place && bytes > buffer_.size()) buffer_ = AlignedBuffer<std::byte>(bytes);
+  if (!in_place) bytes_ = std::max(bytes_, bytes);
 }
 
 // Row by row, which is contiguous where the box has all channels, and pixel by pixel elsewhere.

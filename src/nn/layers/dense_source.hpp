@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Boxes of a block's input as dense memory of its compute type: in place where possible, otherwise
-// packed, converted and padded. Owns the buffer.
+// packed, converted and padded into scratch.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +10,7 @@
 #include "src/nn/counts.hpp"
 #include "src/nn/data_type.hpp"
 #include "src/nn/layers/isa.hpp"
+#include "src/nn/scratch.hpp"
 #include "src/nn/tensor.hpp"
 
 namespace halomesh {
@@ -32,8 +33,10 @@ class DenseSource {
   DenseSource(DataType from, DataType to, DataType precision,
               std::span<const ChannelScale> scales = {});
 
-  /// Allocates room for `box`, with zeros around it, of an input that spans `span`.
+  /// Asks for room for `box`, with zeros around it, of an input that spans `span`.
   void reserve(const Box& span, const Box& box, const Padding& padding = {});
+  /// Takes the room that was asked for: before the first read().
+  void take(Scratch& scratch) { buffer_ = scratch.take<std::byte>(bytes_); }
   /// Sample n of `box` with zeros around it, in d,h,w,c order; valid until the next call. Allocates
   /// nothing.
   const void* read(AnyConstView view, std::int64_t n, const Box& box, const Padding& padding = {});
@@ -52,7 +55,8 @@ class DenseSource {
   // Of counts, one of the two; none where that is log_table().
   AlignedBuffer<Bfloat16> short_tables_;
   AlignedBuffer<float> tables_;
-  AlignedBuffer<std::byte> buffer_;
+  std::int64_t bytes_ = 0;
+  ScratchBuffer<std::byte> buffer_;
 };
 
 }  // namespace HALOMESH_ISA

@@ -28,7 +28,7 @@ Range reaching(const AxisWindow& w, Range dst, std::int64_t src_extent) {
 TransposedConvolution::TransposedConvolution(const TransposedConvolutionOptions& options)
     : options_(options),
       kernels_(ConvolutionForm{options.compute, options.compute, false, false, false,
-                               type_of_dst() != options.compute}) {
+                               type_of_dst() != options.compute, true}) {
   require(options.filters > 0, text("transposed convolution with {} filters", options.filters),
           "use at least one filter");
   require(options.compute != DataType::kInt16, "transposed convolution of int16",
@@ -157,8 +157,9 @@ ConvolutionGeometry TransposedConvolution::geometry_of(const Block& block) const
 }
 
 void TransposedConvolution::reserve_scratch(const Block& block) {
-  reserve_dense(src_scratch_, context_.src_spans[0], block.src, options_.compute);
-  reserve_dense(dst_scratch_, context_.dst_span, block.reached, type_of_dst());
+  src_bytes_ =
+      std::max(src_bytes_, dense_bytes(context_.src_spans[0], block.src, options_.compute));
+  dst_bytes_ = std::max(dst_bytes_, dense_bytes(context_.dst_span, block.reached, type_of_dst()));
 }
 
 const void* TransposedConvolution::read_diff_dst(AnyConstView diff_dst, std::int64_t n) {
@@ -190,7 +191,11 @@ void TransposedConvolution::prepare(const LayerContext& context,
   }
   if (context.training && options_.bias)
     bias_sums_ = ChannelSums(context.boxes.dst_produced.extent(kC), 1);
-  kernels_.allocate(context.batch > 1);
+  Scratch scratch = context.scratch;
+  src_scratch_ = scratch.take<std::byte>(src_bytes_);
+  dst_scratch_ = scratch.take<std::byte>(dst_bytes_);
+  if (converted_diff_dst_) converted_diff_dst_->take(scratch);
+  kernels_.allocate(scratch, context.batch > 1);
 }
 
 void TransposedConvolution::load_parameters() {
@@ -229,6 +234,7 @@ void TransposedConvolution::forward(const Pass& pass, std::span<const AnyConstVi
 
 void TransposedConvolution::backward_data(const Pass& pass, const ForwardValues&,
                                           AnyConstView diff_dst, std::size_t, AnyView diff_src) {
+  kernels_.load_backward_weights();
   for (std::int64_t n = 0; n < context_.batch && !produced_.src.empty(); ++n) {
     kernels_.forward(produced_.kernel, read_diff_dst(diff_dst, n),
                      write_dense(diff_src, n, produced_.src, src_scratch_));

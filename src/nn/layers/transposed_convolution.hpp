@@ -90,7 +90,8 @@ class TransposedConvolution final : public Layer {
   Block produced_;
   ConvolutionKernels kernels_;  // of the convolution: its src is our dst
   ChannelSums bias_sums_;
-  AlignedBuffer<std::byte> src_scratch_, dst_scratch_;
+  ScratchBuffer<std::byte> src_scratch_, dst_scratch_;
+  std::int64_t src_bytes_ = 0, dst_bytes_ = 0;
   std::optional<DenseSource> converted_diff_dst_;  // where types differ
 };
 

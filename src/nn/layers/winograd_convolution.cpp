@@ -184,7 +184,7 @@ bool WinogradConvolution::pays(const Geometry& g, std::int64_t windows, std::int
 }
 
 WinogradConvolution::WinogradConvolution(const Geometry& geometry, std::int64_t windows,
-                                         int threads)
+                                         int threads, Scratch scratch, Weights weights)
     : geometry_(geometry) {
   require(supports(geometry) && threads > 0,
           text("Winograd convolution of {} to {} channels, kernel {}x{}x{}, on {} threads",
@@ -202,16 +202,18 @@ WinogradConvolution::WinogradConvolution(const Geometry& geometry, std::int64_t 
   block_runs_ = std::clamp(best_block_runs(), std::int64_t{1}, std::max<std::int64_t>(1, most));
   by_channels_ = windows <= geometry.dst_channels;
   if (by_channels_)
-    points_of_box_ = AlignedBuffer<float>(most * points_of_run());
+    points_of_box_ = scratch.take<float>(most * points_of_run());
+  else if (weights == Weights::kKept)
+    kept_weights_ = AlignedBuffer<float>(pairs() * weights_of_pair());
   else
-    weights_ = AlignedBuffer<float>(pairs() * weights_of_pair());
+    scratch_weights_ = scratch.take<float>(pairs() * weights_of_pair());
   for (int t = 0; t < threads; ++t) {
-    Scratch& scratch = scratch_.emplace_back();
-    scratch.products = AlignedBuffer<float>(block_runs_ * products_of_run());
+    ThreadScratch& thread = scratch_.emplace_back();
+    thread.products = scratch.take<float>(block_runs_ * products_of_run());
     if (by_channels_)
-      scratch.weights = AlignedBuffer<float>(weights_of_pair());
+      thread.weights = scratch.take<float>(weights_of_pair());
     else
-      scratch.points = AlignedBuffer<float>(block_runs_ * points_of_run());
+      thread.points = scratch.take<float>(block_runs_ * points_of_run());
   }
 }
 
@@ -269,14 +271,18 @@ void WinogradConvolution::load_adjoint_weights(const float* weight) {
   take_weights({weight + taps - 1, taps, geometry_.dst_channels * taps, -1}, nullptr);
 }
 
-void WinogradConvolution::take_weights(const Weights& weights, const float* bias) {
+void WinogradConvolution::take_weights(const GivenWeights& weights, const float* bias) {
   given_ = weights;
   if (bias != nullptr) std::copy_n(bias, geometry_.dst_channels, bias_.data());
-  if (by_channels_) return;
+  if (kept_weights_.size() > 0) transform_given();
+}
+
+void WinogradConvolution::transform_given() {
+  if (by_channels_) return;  // each pair when it is used
 #pragma omp parallel for schedule(static)
   for (std::int64_t task = 0; task < pairs() * in_vectors_; ++task) {
     const std::int64_t pair = task / in_vectors_;
-    float* const to = weights_.data() + pair * weights_of_pair();
+    float* const to = all_weights() + pair * weights_of_pair();
     if (geometry_.kernel[0] == 2)
       transform_pair<2>(pair, task % in_vectors_, to);
     else
@@ -406,11 +412,11 @@ void WinogradConvolution::forward_windows(const Source& src, const Target& to, P
   for (std::int64_t b = 0; b < blocks; ++b) {
     const std::int64_t first = b * windows / blocks;
     const Block block(first, (b + 1) * windows / blocks - first);
-    Scratch& scratch = scratch_[static_cast<std::size_t>(omp_get_thread_num())];
+    ThreadScratch& scratch = scratch_[static_cast<std::size_t>(omp_get_thread_num())];
     float *const points = scratch.points.data(), *const products = scratch.products.data();
     transform_block<kKernel>(src, extents, block, points);
     for (std::int64_t pair = 0; block.count > 0 && pair < pairs(); ++pair) {
-      multiply_block<kKernel>(block, pair, points, weights_.data() + pair * weights_of_pair(),
+      multiply_block<kKernel>(block, pair, points, all_weights() + pair * weights_of_pair(),
                               products);
       finish_block<kKernel>(block, pair, products, to);
       poll();
@@ -435,7 +441,7 @@ void WinogradConvolution::forward_channels(const Source& src, const Target& to, 
 #pragma omp for schedule(static)
     for (std::int64_t task = 0; task < pairs() * shares; ++task) {
       const std::int64_t pair = task / shares, share = task % shares;
-      Scratch& scratch = scratch_[static_cast<std::size_t>(omp_get_thread_num())];
+      ThreadScratch& scratch = scratch_[static_cast<std::size_t>(omp_get_thread_num())];
       for (std::int64_t v = 0; v < in_vectors_; ++v)
         transform_pair<kKernel>(pair, v, scratch.weights.data());
       const std::int64_t end = (share + 1) * all.runs() / shares;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions of many channels by Winograd's minimal filtering, as they are or pooled where they
-// are transformed back: then no convolution plane is ever written. Owns the transformed weights.
+// are transformed back: then no convolution plane is ever written.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,7 @@
 #include "src/nn/layers/pooled_weight_gradient.hpp"
 #include "src/nn/layers/pooled_weight_tile.hpp"
 #include "src/nn/layers/winograd_transform.hpp"
+#include "src/nn/scratch.hpp"
 #include "src/nn/tensor.hpp"
 
 namespace halomesh {
@@ -50,9 +51,13 @@ class WinogradConvolution {
   /// The windows that begin at even voxels and hold those of a box.
   static Box windows_of(const Box& voxels);
 
+  /// Whether transformed weights are kept between calls of the layer, or are in scratch, too.
+  enum class Weights : std::uint8_t { kKept, kInScratch };
+
   /// Forward passes of boxes of at most `windows` windows, on at most `threads` threads. Throws
   /// Error unless the geometry is supported.
-  WinogradConvolution(const Geometry& geometry, std::int64_t windows, int threads);
+  WinogradConvolution(const Geometry& geometry, std::int64_t windows, int threads,
+                      Scratch scratch = {}, Weights weights = Weights::kKept);
 
   /// Transforms weights in the order out,in,kd,kh,kw, which must stay unchanged until the next
   /// call, and copies one bias per output channel, or takes zeros where it is null.
@@ -60,6 +65,8 @@ class WinogradConvolution {
   /// Takes the weights of the convolution whose adjoint this one is, in the same order: its outputs
   /// are this one's inputs, and taps count backwards.
   void load_adjoint_weights(const float* weight);
+  /// With Weights::kInScratch: transforms the weights, at the begin of each call of the layer.
+  void transform_given();
 
   /// Writes the box `dst_box` of sample n of `dst` (fp32 or bf16). The box has all output channels;
   /// dst may span more. Records argmax as PooledActivation does unless it has no data. Allocates
@@ -73,8 +80,8 @@ class WinogradConvolution {
 
  private:
   // What one thread works in: points of a block of windows, weights of a pair, products of both.
-  struct Scratch {
-    AlignedBuffer<float> points, weights, products;
+  struct ThreadScratch {
+    ScratchBuffer<float> points, weights, products;
   };
   // Runs lo to hi of windows, numbered in d,h,w order, that are cut into runs as equal as possible.
   struct Block {
@@ -90,7 +97,7 @@ class WinogradConvolution {
     }
   };
   // Where the weight from input 0 to output 0 is, and those of other channels and taps.
-  struct Weights {
+  struct GivenWeights {
     const float* data = nullptr;
     std::int64_t out_step = 0, in_step = 0, tap_step = 0;
   };
@@ -99,7 +106,10 @@ class WinogradConvolution {
   struct PooledTarget;
   template <class T>
   struct PlainTarget;
-  void take_weights(const Weights& weights, const float* bias);
+  void take_weights(const GivenWeights& weights, const float* bias);
+  float* all_weights() {
+    return kept_weights_.size() > 0 ? kept_weights_.data() : scratch_weights_.data();
+  }
   std::int64_t best_block_runs() const;
   std::int64_t pairs() const;
   // Floats of all points.
@@ -131,11 +141,13 @@ class WinogradConvolution {
   // transformed weights: then points are kept for a forward pass, and weights for a pair of vectors
   // of output channels; otherwise all weights, and points for a block.
   bool by_channels_ = false;
-  Weights given_;
-  AlignedBuffer<float> points_of_box_;  // for each run, vector of input channels and point
-  AlignedBuffer<float> weights_;        // for each pair, vector of input channels and point
-  AlignedBuffer<float> bias_, zeros_;   // padded to whole pairs; as many zeros as input channels
-  std::vector<Scratch> scratch_;
+  GivenWeights given_;
+  ScratchBuffer<float> points_of_box_;  // for each run, vector of input channels and point
+  // For each pair, vector of input channels and point; one of the two.
+  AlignedBuffer<float> kept_weights_;
+  ScratchBuffer<float> scratch_weights_;
+  AlignedBuffer<float> bias_, zeros_;  // padded to whole pairs; as many zeros as input channels
+  std::vector<ThreadScratch> scratch_;
 };
 
 }  // namespace HALOMESH_ISA

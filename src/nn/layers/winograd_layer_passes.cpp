@@ -53,14 +53,15 @@ class LayerPasses final : public WinogradPasses {
     // Weights are transformed once for all chunks, or for each.
     const auto chunks = static_cast<std::int64_t>(context.dst_chunks.size());
     if (prefers(forward, windows / chunks, voxels_in(produced) / chunks))
-      forward_.emplace(forward, most, threads);
+      forward_.emplace(forward, most, threads, context.scratch);
     if (!context.training) return;
     if (context.src_diff_wanted[0] && prefers(adjoint, windows_in(needed), voxels_in(needed)))
-      data_.emplace(adjoint, windows_in(needed), threads);
+      data_.emplace(adjoint, windows_in(needed), threads, context.scratch,
+                    WinogradConvolution::Weights::kInScratch);
     if (WinogradWeightGradient::supports(forward) &&
         (options.wherever ||
          WinogradWeightGradient::pays(forward, windows_in(produced), voxels_in(produced))))
-      weights_.emplace(forward, options.bias, threads);
+      weights_.emplace(forward, options.bias, threads, context.scratch);
   }
 
   bool has_forward() const override { return forward_.has_value(); }
@@ -79,6 +80,7 @@ class LayerPasses final : public WinogradPasses {
   // What an input voxel adds to is as many voxels before it as there are taps behind the padding.
   void backward_data(const Pass& pass, ConstView diff_dst, std::int64_t n, View diff_src) override {
     const Box& needed = boxes_.src_needed[0];
+    if (n == 0) data_->transform_given();
     data_->convolve(source_of(diff_dst, n, boxes_.dst_produced, needed, after_), needed, n,
                     diff_src, Poll(pass));
   }

@@ -32,7 +32,7 @@ class WinogradPasses {
   /// Computes `chunk` of sample n from `src_box`, what it needs of src.
   virtual void forward(const Pass& pass, ConstView src, const Box& src_box, std::int64_t n,
                        View dst, const Box& chunk) = 0;
-  /// Writes sample n of diff_src on src_needed.
+  /// Writes sample n of diff_src on src_needed; the samples of a pass in order.
   virtual void backward_data(const Pass& pass, ConstView diff_dst, std::int64_t n,
                              View diff_src) = 0;
   /// Adds the gradient of sample n, or starts new sums with that of sample 0.

@@ -91,7 +91,7 @@ bool WinogradWeightGradient::pays(const Geometry& g, std::int64_t windows, std::
 }
 
 WinogradWeightGradient::WinogradWeightGradient(const Geometry& geometry, bool with_bias,
-                                               int threads)
+                                               int threads, Scratch scratch)
     : geometry_(geometry), with_bias_(with_bias) {
   require(supports(geometry) && threads > 0,
           text("Winograd weight gradient of {} to {} channels, kernel {}x{}x{}, on {} threads",
@@ -108,13 +108,13 @@ WinogradWeightGradient::WinogradWeightGradient(const Geometry& geometry, bool wi
   const std::int64_t floats = points_ * (most_vectors * kVector + pairs() * kPairLanes);
   block_ = std::clamp(kBlockFloats / floats, kLeastBlock, kMostBlock);
   for (std::int64_t t = 0; t < parts_ * groups_; ++t) {
-    Scratch& scratch = scratch_.emplace_back();
+    ThreadScratch& thread = scratch_.emplace_back();
     const std::int64_t runs = (block_ + kRun - 1) / kRun;
-    scratch.src_points = AlignedBuffer<float>(runs * src_run_step());
-    scratch.dst_points = AlignedBuffer<float>(runs * dst_run_step());
+    thread.src_points = scratch.take<float>(runs * src_run_step());
+    thread.dst_points = scratch.take<float>(runs * dst_run_step());
   }
-  sums_ = AlignedBuffer<float>(groups_ * points_ * sums_step());
-  if (with_bias) bias_sums_ = AlignedBuffer<float>(groups_ * pairs() * kPairLanes);
+  sums_ = scratch.take<float>(groups_ * points_ * sums_step());
+  if (with_bias) bias_sums_ = scratch.take<float>(groups_ * pairs() * kPairLanes);
   zeros_ = AlignedBuffer<float>(std::max(geometry.src_channels, geometry.dst_channels));
 }
 
@@ -139,7 +139,8 @@ std::int64_t WinogradWeightGradient::sums_step() const {
 // channels, those of pairs of vectors.
 template <std::int64_t kKernel>
 void WinogradWeightGradient::transform(const Source& src, const Source& diff_dst,
-                                       const Share& share, const Tiles& tiles, Scratch& to) const {
+                                       const Share& share, const Tiles& tiles,
+                                       ThreadScratch& to) const {
   using F = Filtering<kKernel>;
   std::array<const float*, F::kPoints> voxels;
   for (std::int64_t tile = 0; tile < tiles.count(); ++tile) {
@@ -157,8 +158,8 @@ void WinogradWeightGradient::transform(const Source& src, const Source& diff_dst
   }
 }
 
-void WinogradWeightGradient::multiply(const Share& share, const Scratch& points, std::int64_t tiles,
-                                      bool first, Poll& poll) {
+void WinogradWeightGradient::multiply(const Share& share, const ThreadScratch& points,
+                                      std::int64_t tiles, bool first, Poll& poll) {
   const std::int64_t channels = geometry_.src_channels;
   for (std::int64_t point = 0; point < points_; ++point) {
     float* const sums = sums_.data() + (share.group * points_ + point) * sums_step();
@@ -177,8 +178,8 @@ void WinogradWeightGradient::multiply(const Share& share, const Scratch& points,
 }
 
 // One point has the sums of the eight voxels of each tile.
-void WinogradWeightGradient::add_bias(const Share& share, const Scratch& points, std::int64_t tiles,
-                                      bool first) {
+void WinogradWeightGradient::add_bias(const Share& share, const ThreadScratch& points,
+                                      std::int64_t tiles, bool first) {
   for (std::int64_t pair = 0; pair < pairs(); ++pair) {
     const float* const diff =
         points.dst_points.data() + (pair * points_ + point_of_bias_) * kDstStep;
@@ -202,7 +203,7 @@ void WinogradWeightGradient::add_windows(const Source& src, const Source& diff_d
 #pragma omp parallel for schedule(static) num_threads(threads)
   for (int thread = 0; thread < threads; ++thread) {
     const Share share = share_of(thread);
-    Scratch& scratch = scratch_[static_cast<std::size_t>(thread)];
+    ThreadScratch& scratch = scratch_[static_cast<std::size_t>(thread)];
     bool starts = first;
     const std::int64_t begin = share.group * windows / groups_;
     const std::int64_t end = (share.group + 1) * windows / groups_;

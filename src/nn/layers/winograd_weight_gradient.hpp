@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The weight gradient of a convolution of many channels by the adjoint of Winograd's minimal
-// filtering. Owns the sums.
+// filtering.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 #include "src/nn/layers/isa.hpp"
 #include "src/nn/layers/poll.hpp"
 #include "src/nn/layers/winograd_convolution.hpp"
+#include "src/nn/scratch.hpp"
 #include "src/nn/tensor.hpp"
 
 namespace halomesh {
@@ -34,8 +35,10 @@ class WinogradWeightGradient {
   /// shapes.
   static bool pays(const Geometry& geometry, std::int64_t windows, std::int64_t voxels);
 
-  /// Throws Error unless the geometry is supported.
-  WinogradWeightGradient(const Geometry& geometry, bool with_bias, int threads);
+  /// Throws Error unless the geometry is supported. Sums are in scratch: they begin, and are
+  /// stored, within a call of the layer.
+  WinogradWeightGradient(const Geometry& geometry, bool with_bias, int threads,
+                         Scratch scratch = {});
 
   /// Adds the gradient of the box `dst_box` of sample n of `diff_dst`, which is not empty;
   /// src.corner is what the first voxel of the box reads first. `first` starts new sums. Allocates
@@ -48,8 +51,8 @@ class WinogradWeightGradient {
  private:
   // What one thread works in: the points of a block of tiles, of its input channels and of all
   // output channels.
-  struct Scratch {
-    AlignedBuffer<float> src_points, dst_points;
+  struct ThreadScratch {
+    ScratchBuffer<float> src_points, dst_points;
   };
   // The vectors of input channels and the tiles of a thread.
   struct Share {
@@ -71,10 +74,10 @@ class WinogradWeightGradient {
   std::int64_t sums_step() const;
   template <std::int64_t kKernel>
   void transform(const Source& src, const Source& diff_dst, const Share& share, const Tiles& tiles,
-                 Scratch& to) const;
-  void multiply(const Share& share, const Scratch& points, std::int64_t tiles, bool first,
+                 ThreadScratch& to) const;
+  void multiply(const Share& share, const ThreadScratch& points, std::int64_t tiles, bool first,
                 Poll& poll);
-  void add_bias(const Share& share, const Scratch& points, std::int64_t tiles, bool first);
+  void add_bias(const Share& share, const ThreadScratch& points, std::int64_t tiles, bool first);
   template <std::int64_t kKernel>
   void add_windows(const Source& src, const Source& diff_dst, const Spatial& extents, bool first,
                    Poll& poll);
@@ -86,9 +89,9 @@ class WinogradWeightGradient {
   std::int64_t points_, point_of_bias_;
   std::int64_t parts_, groups_;  // of input channels and of tiles: threads
   std::int64_t block_;           // tiles
-  std::vector<Scratch> scratch_;
-  AlignedBuffer<float> sums_;  // group, point, pair, input channel, output channel
-  AlignedBuffer<float> bias_sums_;
+  std::vector<ThreadScratch> scratch_;
+  ScratchBuffer<float> sums_;  // group, point, pair, input channel, output channel
+  ScratchBuffer<float> bias_sums_;
   AlignedBuffer<float> zeros_;
 };
 
