@@ -168,7 +168,8 @@ APPS      := src/apps/main.cpp src/apps/train/network_on_mesh.cpp \
              $(wildcard $(addprefix src/apps/,$(addsuffix /*.cpp,options launch forecast bench)))
 APPS      := $(filter-out %/info.cpp %/bench_input.cpp %/calibrate.cpp,$(APPS))
 else
-RUNTIME   := $(filter-out runtime/simulated/% $(if $(NIFTI_LIBS),,runtime/data/nifti_cases.cpp),$(RUNTIME))
+RUNTIME   := $(filter-out runtime/simulated/% $(if $(NIFTI_LIBS),,%/nifti_cases.cpp),$(RUNTIME))
+APPS      := $(filter-out $(if $(NIFTI_LIBS),,%/nifti_segmentations.cpp),$(APPS))
 endif
 PROTO     := $(wildcard runtime/*/*.proto src/apps/*/*.proto)
 ROOMS     := $(PARTITION) $(NN) $(SYNTH) $(MODELS) $(RUNTIME) $(APPS)
@@ -252,7 +253,8 @@ $(call objects,$(wildcard src/nn/optimizers/*.cpp)): DEFINES = -fno-math-errno
 
 # Headers of the NIfTI library include one another without their directory.
 NIFTI_CFLAGS ?= -isystem /usr/include/nifti
-$(B)/obj/runtime/data/nifti_cases.o $(B)/tidy/runtime/data/nifti_cases.ok: DEFINES = $(NIFTI_CFLAGS)
+NIFTI_SOURCES := runtime/data/nifti_cases src/apps/train/nifti_segmentations
+$(patsubst %,$(B)/obj/%.o,$(NIFTI_SOURCES)) $(patsubst %,$(B)/tidy/%.ok,$(NIFTI_SOURCES)): DEFINES = $(NIFTI_CFLAGS)
 
 # The only file that knows which commit it was built from.
 $(B)/obj/src/apps/launch/version.o: $(B)/stamp/commit

@@ -18,6 +18,8 @@ namespace {
 /// Version 2: fields or labels, which earlier programs must refuse.
 constexpr const char *kFormat = "halomesh archive 1", *kFormat2 = "halomesh archive 2";
 
+constexpr const char* kAffines = "/affine";
+
 bool is_version_2(const ArchiveFile& content) {
   return content.values != SampleFormat::Kind::kCounts || content.classes > 0;
 }
@@ -111,6 +113,14 @@ ArchiveWriter::ArchiveWriter(const std::filesystem::path& path, ArchiveFile cont
   if (kind.targets == nullptr)
     file.create_dataset(kind.labels.name, Hdf5Type::kUint8, {n, s.d, s.h, s.w}, layout);
   write_attributes(file, content_);
+  if (content_.affines.empty()) return;
+  const Extents rows{std::ssize(content_.affines), 3, 4};
+  layout = {};
+  layout.checksum = true;
+  layout.chunk = rows;
+  file.create_dataset(kAffines, Hdf5Type::kDouble, rows, layout);
+  file.write(kAffines, Slab::whole(rows), Hdf5Type::kDouble,
+             std::as_bytes(std::span(content_.affines)));
 }
 
 ArchiveWriter::~ArchiveWriter() = default;
@@ -172,10 +182,25 @@ ArchiveFile read_archive_attributes(const Hdf5File& file) {
   return content;
 }
 
+std::vector<Affine> read_affines(Hdf5File& file, std::int64_t samples) {
+  if (!file.contains(kAffines)) return {};
+  const Extents rows{samples, 3, 4};
+  require(file.extents(kAffines) == rows,
+          text("{}: {} is not of {}x3x4", file.path().c_str(), kAffines, samples),
+          "convert the data again");
+  std::vector<Affine> affines(static_cast<std::size_t>(samples));
+  file.read(kAffines, Slab::whole(rows), Hdf5Type::kDouble,
+            std::as_writable_bytes(std::span(affines)));
+  return affines;
+}
+
 std::optional<ArchiveFile> find_archive_file(const std::filesystem::path& path) {
   std::error_code ignored;
   if (!std::filesystem::exists(std::filesystem::symlink_status(path, ignored))) return std::nullopt;
-  return read_archive_attributes(Hdf5File::open(path));
+  Hdf5File file = Hdf5File::open(path);
+  ArchiveFile content = read_archive_attributes(file);
+  content.affines = read_affines(file, content.samples);
+  return content;
 }
 
 }  // namespace halomesh

@@ -4,10 +4,12 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -20,6 +22,10 @@
 #include "src/nn/tensor.hpp"
 
 namespace halomesh {
+
+/// Leads from the indices d, h, w of a voxel to its place in space, in mm: the rows x, y and z of a
+/// 3 x 4 matrix, whose last column is the place of the first voxel.
+using Affine = std::array<double, 12>;
 
 /// A sample's scalar targets as a tensor of shape {values.size(), 1, 1, 1}.
 inline View scalars(std::span<float> values) {
@@ -90,6 +96,8 @@ class Dataset {
   /// What a sample is called: the name of its file without extensions if that holds no other
   /// sample; otherwise that and its number in the file, such as "validation-00000:3".
   virtual std::string name(std::int64_t sample) const { return std::to_string(sample); }
+  /// Where the voxels of a sample are in space; empty if its files do not say so.
+  virtual std::optional<Affine> affine_of(std::int64_t /*sample*/) const { return std::nullopt; }
   /// The directory of the files.
   virtual const std::filesystem::path& directory() const = 0;
   /// Identifies the data: changes whenever the directory or a file's name, size or modification

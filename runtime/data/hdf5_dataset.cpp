@@ -226,6 +226,15 @@ std::string Hdf5Dataset::name(std::int64_t sample) const {
   return kind_.stacked || kind_.cuts > 1 ? fmt::format("{}:{}", stem, at.index) : stem;
 }
 
+std::optional<Affine> Hdf5Dataset::affine_of(std::int64_t sample) const {
+  const SampleIndex::Place at = place(sample);
+  if (!kind_.stacked) return std::nullopt;
+  Hdf5File file = Hdf5File::open(files_.path(at.file));
+  const auto affines = read_affines(file, content_of(file).samples);
+  if (affines.empty()) return std::nullopt;
+  return affines[static_cast<std::size_t>(at.index)];
+}
+
 /// The shape that samples of the file must have: the wanted one, or with any extents its own.
 Shape Hdf5Dataset::shape_in(Hdf5File& file) const {
   if (!any_extents_) return shape();

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -160,6 +161,13 @@ class Cases final : public Dataset {
     return {1, extents[0], extents[1], extents[2]};
   }
   std::string name(std::int64_t sample) const override { return std::string(cases_.name(sample)); }
+  std::optional<Affine> affine_of(std::int64_t sample) const override {
+    const Image image = open_image(file_of(cases_.path(sample), "imaging"));
+    const nifti_dmat44& matrix = image->sform_code > 0 ? image->sto_xyz : image->qto_xyz;
+    Affine affine;
+    for (std::size_t i = 0; i < affine.size(); ++i) affine[i] = matrix.m[i / 4][i % 4];
+    return affine;
+  }
   const fs::path& directory() const override { return cases_.directory(); }
   const std::string& identity() const override { return identity_; }
   std::string advice() const override {

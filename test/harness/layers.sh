@@ -32,7 +32,7 @@ runtime/step      | include partition partition/cost partition/samples src/nn ru
 runtime/train     | include partition partition/samples src/nn runtime/posix runtime/mpi runtime/hdf5 runtime/log runtime/trace runtime/data runtime/load runtime/step | std system json
 src/apps/options  | include partition src/nn models @runtime          | std system boost
 src/apps/launch   | include partition src/nn src/synth @runtime src/apps/options | std system json boost omp
-src/apps/train    | include partition partition/samples src/nn src/baseline models @runtime src/apps/options src/apps/launch | std json
+src/apps/train    | include partition partition/samples src/nn src/baseline models @runtime src/apps/options src/apps/launch | std json nifti
 src/apps/data     | include partition partition/samples src/nn src/synth models @runtime src/apps/options src/apps/launch | std json
 src/apps/forecast | include partition partition/cost src/nn src/apps/options runtime/step | std json
 src/apps/bench    | include partition partition/cost src/nn models @runtime src/apps/options src/apps/forecast src/apps/launch src/apps/train | std system json omp

@@ -6,10 +6,12 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "test/harness/skip.hpp"
 #include "test/system/curve.hpp"
 #include "test/system/scene.hpp"
 
@@ -187,6 +189,53 @@ TEST_CASE("predict writes the classes of voxels, the same on any mesh, with eval
   const std::string bytes = read_file(file);
   CHECK(bytes.find("background,organ,lesion") != std::string::npos);
   CHECK(bytes.find("validation-00000:0\nvalidation-00000:1") != std::string::npos);
+}
+
+TEST_CASE("predict writes NIfTI files with the values of the HDF5 file, the same on any mesh") {
+  const fs::path data = volumes("18x17x21");
+  const Arguments padded{{"input", "18x17x21x1"}, {"pad", "-2.2"}, {"probabilities", ""}};
+  const fs::path file = predicted(data, kMeshes[0], padded);
+  const auto classes = read_all<std::uint8_t>(file, "/predicted", H5T_NATIVE_UINT8);
+  const auto shares = read_all<float>(file, "/probabilities", H5T_NATIVE_FLOAT);
+  for (const Mesh& mesh : kMeshes) {
+    CAPTURE(mesh.parts);
+    Arguments more = padded;
+    const fs::path out = workshop().fresh("nifti");
+    more["out"] = out.string();
+    const Outcome outcome = run(mesh.ranks, "predict", arguments_for(data, mesh, more));
+    CAPTURE(outcome.text);
+    if (outcome.text.find("writes no such file") != std::string::npos)
+      return skip_case("built without libnifti2");
+    REQUIRE(outcome.exit_code == 0);
+    std::size_t wrong = 0, at = 0;
+    for (int sample = 0; sample < kSamples; ++sample) {
+      const std::string stem = (out / fmt::format("validation-00000-{}", sample)).string();
+      const std::string labels = read_file(stem + ".nii");
+      const std::string values = read_file(stem + "_probabilities.nii");
+      constexpr std::size_t kHeader = 352, kVoxels = std::size_t{18} * 17 * 21;
+      REQUIRE(labels.size() == kHeader + kVoxels);
+      REQUIRE(values.size() == kHeader + kVoxels * 3 * 4);
+      // As nifti1.h describes them: sizes from byte 40 on, type at 70, magic at 344.
+      std::int16_t dim[8] = {}, type = 0;
+      std::memcpy(dim, values.data() + 40, sizeof dim);
+      std::memcpy(&type, values.data() + 70, sizeof type);
+      CHECK(std::vector<int>(dim, dim + 5) == std::vector<int>{4, 18, 17, 21, 3});
+      CHECK(type == 16);
+      CHECK(labels.substr(344, 4) == std::string("n+1\0", 4));
+      for (std::size_t d = 0; d < 18; ++d)
+        for (std::size_t h = 0; h < 17; ++h)
+          for (std::size_t w = 0; w < 21; ++w, ++at) {
+            const std::size_t voxel = (w * 17 + h) * 18 + d;
+            wrong += static_cast<std::uint8_t>(labels[kHeader + voxel]) != classes[at];
+            for (std::size_t c = 0; c < 3; ++c)
+              wrong += std::memcmp(&values[kHeader + 4 * (c * kVoxels + voxel)],
+                                   &shares[3 * at + c], 4) != 0;
+          }
+    }
+    CHECK(at == classes.size());
+    CHECK(wrong == 0);
+    CHECK(std::distance(fs::directory_iterator(out), {}) == 2 * kSamples);
+  }
 }
 
 TEST_CASE("windows slide over larger volumes, the same on any mesh") {

@@ -32,8 +32,8 @@ Options convert_options() {
       "convert --from DIR --to DIR [options]",
       "Packs a data set (TFRecord, HDF5 with one sample per file, universes, images of the "
       "DeepCAM\n"
-      "benchmark, or an archive) into an\n"
-      "archive: few large HDF5 files, made for reading blocks. The files are divided over the\n"
+      "benchmark, NIfTI cases, or an archive) into an archive: few large HDF5 files, made for\n"
+      "reading blocks. The files are divided over the\n"
       "ranks of mpirun or srun. After a stop, the same command keeps the complete files\n"
       "and continues. With --verify but without --from, an existing archive is checked.");
   options.group("Data set")

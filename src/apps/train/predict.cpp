@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 #include <iostream>
+#include <optional>
 #include <sstream>
 #include <vector>
 
@@ -17,7 +18,7 @@
 #include "src/apps/options/model_options.hpp"
 #include "src/apps/train/checkpoint_evaluation.hpp"
 #include "src/apps/train/network_on_mesh.hpp"
-#include "src/apps/train/segmentation_file.hpp"
+#include "src/apps/train/segmentation_writer.hpp"
 #include "src/apps/train/target_names.hpp"
 
 namespace halomesh {
@@ -122,46 +123,62 @@ Evaluation predict_numbers(const Comm& world, const Options& options,
   return result;
 }
 
-/// The classes of voxels, as .h5.
+/// The classes of voxels.
 Evaluation predict_classes(const Comm& world, const Options& options,
-                           CheckpointEvaluation& evaluation, const std::filesystem::path& out) {
+                           CheckpointEvaluation& evaluation, const std::filesystem::path& out,
+                           const SegmentationFormat& format) {
   const auto classes = static_cast<std::size_t>(evaluation.outputs());
-  const Dataset& data = evaluation.data();
-  for (std::int64_t sample = 0; sample < data.size(); ++sample)
-    require(data.shape_of(sample) == data.shape(),
-            text("sample {} of {} has {}, others {} along some axis", data.name(sample),
-                 data.directory().c_str(), data.shape_of(sample), data.shape()),
-            "a file of predictions has one shape: predict samples of each shape by themselves");
-  SegmentationFile file(world, out, evaluation.data(),
-                        class_names(world, options, evaluation.network(), classes),
-                        options.get<bool>("probabilities"));
+  const auto writer =
+      format.create(world, out,
+                    {evaluation.data(), class_names(world, options, evaluation.network(), classes),
+                     options.get<bool>("probabilities")});
   Evaluation result = evaluation.run([&](std::span<const std::int64_t> samples, ConstView output,
-                                         AnyConstView) { file.write(samples, output); });
-  file.commit();
+                                         AnyConstView) { writer->write(samples, output); });
+  writer->commit();
   return result;
 }
 
-int predict(const Comm& world, const Options& options) {
-  const std::filesystem::path out = options.get<std::string>("out");
+/// The format of --out. Throws UsageError if there is none.
+SegmentationFormat segmentation_format(const std::filesystem::path& out,
+                                       const std::string& network) {
+  const auto formats = Registered<SegmentationFormat>::all();
+  const auto found = std::find_if(formats.begin(), formats.end(),
+                                  [&](const auto& format) { return format.takes(out); });
+  if (found != formats.end()) return *found;
+  std::vector<std::string> known;
+  for (const SegmentationFormat& format : formats) known.emplace_back(format.files);
+  throw UsageError(fmt::format("--out {}: the network {} classifies voxels, for which this program "
+                               "writes no such file",
+                               out.string(), network),
+                   fmt::format("name {}", joined(known, ", or ")));
+}
+
+/// Throws UsageError unless --out can take a table.
+void require_table(const std::filesystem::path& out) {
   const std::string extension = out.extension().string();
   if (extension != ".csv" && extension != ".h5" && extension != ".hdf5")
     throw UsageError(fmt::format("--out {} is neither a .csv nor an .h5 file", out.string()),
                      "end the name in .csv or .h5");
-  check_output_file(world, out);
+}
+
+int predict(const Comm& world, const Options& options) {
+  const std::filesystem::path out = options.get<std::string>("out");
   const NetworkSpec network =
       network_spec(checkpoint_model_options(world, checkpoint_file(world, options)));
   const bool segments = classifies_voxels(network);
-  if (segments && extension == ".csv")
-    throw UsageError(fmt::format("--out {}: the network {} classifies voxels, for which a table "
-                                 "has no room",
-                                 out.string(), network.network->name),
-                     "end the name in .h5");
+  std::optional<SegmentationFormat> format;
+  if (segments) {
+    format = segmentation_format(out, std::string(network.network->name));
+  } else {
+    require_table(out);
+    check_output_file(world, out);
+  }
   if (!segments && options.get<bool>("probabilities"))
     throw UsageError(fmt::format("--probabilities: the network {} predicts numbers, not classes",
                                  network.network->name),
                      "leave it out");
   CheckpointEvaluation evaluation(world, options);
-  const Evaluation result = segments ? predict_classes(world, options, evaluation, out)
+  const Evaluation result = segments ? predict_classes(world, options, evaluation, out, *format)
                                      : predict_numbers(world, options, evaluation, out);
   if (world.rank() == 0)
     std::cout << result.samples << (segments ? " segmentations in " : " predictions in ")
@@ -178,8 +195,10 @@ int run_predict(int argc, char** argv) {
       "the order of\nthe samples; of a network that classifies voxels, the class of each voxel.",
       "mpirun -n 4 halomesh predict --checkpoint run --data data --out predictions.csv");
   add_evaluation_options(options);
-  options.add_required<std::string>("out", "FILE",
-                                    "file to write, .csv or .h5; classes of voxels: .h5");
+  options.add_required<std::string>(
+      "out", "FILE",
+      "file to write, .csv or .h5; classes of voxels: .h5, or a directory "
+      "for NIfTI files");
   options.add_switch("probabilities", "also write the probability of each class at each voxel");
   return run_parallel(argc, argv, options,
                       [&](const Comm& world) { return predict(world, options); });

@@ -49,6 +49,26 @@ TEST_CASE("archive: its files, compressed or not, equal the formula, block by bl
   }
 }
 
+TEST_CASE("archive: it keeps where voxels are, of all samples of a file or of none") {
+  const SharedDirectory directory;
+  const std::vector<Affine> affines{{3, 0, 0, 1, 0, 0.75, 0, 2, 0, 0, 0.75, 3},
+                                    {1, 0, 0.25, 0, 0, 1, 0, 0, 0.5, 0, 1, 0}};
+  directory.fill([&](const fs::path& train) {
+    ArchiveFile content{2, 0, 3, kLarge, kTargets, 1, "a formula"};
+    content.affines = affines;
+    const fs::path path = train.parent_path() / archive_name("train", 0);
+    ArchiveWriter writer(path, content);
+    for (std::int64_t i = 0; i < 2; ++i) writer.write(voxels_of(i), targets_of(i));
+    writer.commit();
+    CHECK(find_archive_file(path) == content);
+    write_archive(train.parent_path(), 1, 2, 1, 3, 1);
+  });
+  const auto data = directory.open(kLarge);
+  CHECK(data->affine_of(0) == affines[0]);
+  CHECK(data->affine_of(1) == affines[1]);
+  CHECK(data->affine_of(2) == std::nullopt);
+}
+
 TEST_CASE(
     "archive: one that another HDF5 filter compressed is read by the library, never added to") {
   const SharedDirectory directory;

@@ -137,6 +137,25 @@ TEST_CASE("NIfTI: cases of different extents are samples with labels") {
   CHECK(wrong == 0);
 }
 
+TEST_CASE("NIfTI: the affine is the header's, or the spacing alone") {
+  const SharedDirectory directory;
+  constexpr Affine kTilted{-0.75, 0.25, 0, 10, 0.25, 0.75, 0.125, -20, 0, 0, 3, 5.5};
+  directory.fill([&](const fs::path& train) {
+    write_cases(train);
+    const fs::path image = train / "case_00001" / "imaging.nii";
+    std::string bytes = contents(image);
+    bytes[254] = 1;  // sform_code
+    for (std::size_t i = 0; i < kTilted.size(); ++i) {
+      const auto value = static_cast<float>(kTilted[i]);
+      std::memcpy(bytes.data() + 280 + 4 * i, &value, 4);
+    }
+    put_contents(image, bytes);
+  });
+  const auto data = directory.open({1, 0, 0, 0}, TargetSpec::labels(3));
+  CHECK(data->affine_of(0) == Affine{3, 0, 0, 0, 0, 0.75, 0, 0, 0, 0, 0.75, 0});
+  CHECK(data->affine_of(1) == kTilted);
+}
+
 TEST_CASE("NIfTI: what does not fit is said with the file") {
   const auto problem = [](const std::function<void(const fs::path&)>& spoil,
                           const Shape& shape = {1, 0, 0, 0}) {
