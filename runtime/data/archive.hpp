@@ -36,7 +36,7 @@ struct ArchiveFile {
   std::string source;              ///< Dataset::identity() of what was converted
   SampleFormat::Kind values = SampleFormat::Kind::kCounts;  ///< or kField: fp32
   std::int64_t classes = 0;                                 ///< of labels; 0: scalars
-  std::vector<Affine> affines;  ///< of each sample, or none: Dataset::affine_of()
+  std::vector<Affine> affines = {};  ///< of each sample, or none: Dataset::affine_of()
   friend bool operator==(const ArchiveFile&, const ArchiveFile&) = default;
 };
 
