@@ -34,7 +34,8 @@ Options convert_options() {
       "DeepCAM\n"
       "benchmark, NIfTI cases, or an archive) into an archive: few large HDF5 files, made for\n"
       "reading blocks. The files are divided over the ranks of mpirun or srun. After a stop, the\n"
-      "same command keeps the complete files and continues. With --verify but without --from, an existing archive is checked.");
+      "same command keeps the complete files and continues. With --verify but without --from, an\n"
+      "existing archive is checked.");
   options.group("Data set")
       .add<std::string>("from", "DIR", "", "the data set: a directory with train/ and validation/")
       .add_required<std::string>("to", "DIR", "directory for the archive")

@@ -15,7 +15,6 @@
 #include "runtime/hdf5/hdf5_file.hpp"
 #include "runtime/mpi/collective_errors.hpp"
 #include "runtime/posix/atomic_file.hpp"
-#include "src/apps/launch/output_directory.hpp"
 #include "src/apps/train/segmentation_writer.hpp"
 
 namespace halomesh {
@@ -52,7 +51,6 @@ Hdf5Segmentations::Hdf5Segmentations(const Comm& world, const std::filesystem::p
                  data.directory().c_str(), data.shape_of(sample), data.shape()),
             "an HDF5 file of predictions has one shape: give a directory to write NIfTI files, or "
             "predict samples of each shape by themselves");
-  check_output_file(world, path);
   shape_.c = std::ssize(content.classes);
   std::istringstream made(on_first_rank(world, [&] {
     target_.emplace(path, AtomicFile::Writers::kSeveral);
@@ -112,7 +110,7 @@ const Registered<SegmentationFormat> kRegistered([] {
             return out.extension() == ".h5" || out.extension() == ".hdf5";
           },
       .create = [](const Comm& world, const std::filesystem::path& out,
-                   SegmentationContent content) -> std::unique_ptr<SegmentationWriter> {
+                   const SegmentationContent& content) -> std::unique_ptr<SegmentationWriter> {
         return std::make_unique<Hdf5Segmentations>(world, out, content);
       }};
 });

@@ -188,8 +188,8 @@ const Registered<SegmentationFormat> kRegistered([] {
       .files = "a directory for NIfTI files, without an extension",
       .takes = [](const fs::path& out) { return out.extension().empty(); },
       .create = [](const Comm& world, const fs::path& out,
-                   SegmentationContent content) -> std::unique_ptr<SegmentationWriter> {
-        return std::make_unique<NiftiSegmentations>(world, out, std::move(content));
+                   const SegmentationContent& content) -> std::unique_ptr<SegmentationWriter> {
+        return std::make_unique<NiftiSegmentations>(world, out, content);
       }};
 });
 

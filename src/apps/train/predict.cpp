@@ -146,6 +146,7 @@ SegmentationFormat segmentation_format(const std::filesystem::path& out,
                                   [&](const auto& format) { return format.takes(out); });
   if (found != formats.end()) return *found;
   std::vector<std::string> known;
+  known.reserve(formats.size());
   for (const SegmentationFormat& format : formats) known.emplace_back(format.files);
   throw UsageError(fmt::format("--out {}: the network {} classifies voxels, for which this program "
                                "writes no such file",
@@ -163,6 +164,7 @@ void require_table(const std::filesystem::path& out) {
 
 int predict(const Comm& world, const Options& options) {
   const std::filesystem::path out = options.get<std::string>("out");
+  if (out.has_extension()) check_output_file(world, out);  // others are directories, made later
   const NetworkSpec network =
       network_spec(checkpoint_model_options(world, checkpoint_file(world, options)));
   const bool segments = classifies_voxels(network);
@@ -171,7 +173,6 @@ int predict(const Comm& world, const Options& options) {
     format = segmentation_format(out, std::string(network.network->name));
   } else {
     require_table(out);
-    check_output_file(world, out);
   }
   if (!segments && options.get<bool>("probabilities"))
     throw UsageError(fmt::format("--probabilities: the network {} predicts numbers, not classes",

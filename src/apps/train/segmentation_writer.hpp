@@ -49,7 +49,7 @@ struct SegmentationFormat {
   /// Creates the files under temporary names. Throws the same Error on every rank. Collective over
   /// `world`, which must outlive the writer as the data must.
   std::unique_ptr<SegmentationWriter> (*create)(const Comm& world, const std::filesystem::path& out,
-                                                SegmentationContent content);
+                                                const SegmentationContent& content);
 };
 
 /// The coordinates of a voxel, as those of a Box.
