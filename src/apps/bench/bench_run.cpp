@@ -130,14 +130,16 @@ void merge_phases(const NetworkOnMesh& network, const PhaseTimes& times, BenchRe
   const auto share_of = [&](std::initializer_list<PhaseKind> kinds) {
     double share = 0;
     for (const PhaseKind kind : kinds) share += times.seconds(kind) / times.seconds();
-    const RankSpread spread = spread_over(world, share);
-    return StepShare{spread.mean, spread.max};
+    return share;
   };
-  result.halo_wait = share_of({PhaseKind::kHaloWait});
-  result.reduction_wait = share_of({PhaseKind::kReductionWait});
-  result.input_wait = share_of({PhaseKind::kInputWait});
-  result.packing = share_of({PhaseKind::kPacking});
-  result.exchange_wait = share_of({PhaseKind::kHaloWait, PhaseKind::kReductionWait});
+  const std::vector<double> mine = {
+      share_of({PhaseKind::kHaloWait}), share_of({PhaseKind::kReductionWait}),
+      share_of({PhaseKind::kInputWait}), share_of({PhaseKind::kPacking}),
+      share_of({PhaseKind::kHaloWait, PhaseKind::kReductionWait})};
+  const std::vector<RankSpread> shares = spread_over(world, mine);
+  StepShare* const parts[] = {&result.halo_wait, &result.reduction_wait, &result.input_wait,
+                              &result.packing, &result.exchange_wait};
+  for (std::size_t i = 0; i < shares.size(); ++i) *parts[i] = {shares[i].mean, shares[i].max};
 }
 
 void measure_steps(const NetworkOnMesh& network, MeasuredTraining& training, const BenchPlan& plan,
