@@ -90,6 +90,33 @@ class ConvolutionKernels {
   std::unique_ptr<Impl> impl_;
 };
 
+/// The weight gradient of a dilated convolution as one matrix product for each tap, over the voxels
+/// whose src is not padding: the library would multiply all taps with all voxels. Blocks are dense,
+/// as those of ConvolutionKernels. First take(), then run.
+class TapGradients {
+ public:
+  /// Whether such a convolution can be computed so, and is dilated.
+  static bool suits(const ConvolutionGeometry& geometry);
+  /// For a geometry that suits. Throws Error naming the product when the library refuses.
+  TapGradients(const ConvolutionGeometry& geometry, DataType compute, bool bias);
+  ~TapGradients();
+  TapGradients(TapGradients&&) noexcept;
+  TapGradients& operator=(TapGradients&&) noexcept;
+
+  /// Takes the sums and what is needed for them: they are in use from the first add() to store().
+  void take(Scratch& scratch);
+  /// Adds the gradients of a block; the first call after store() starts new sums.
+  void add(const void* src, const void* diff_dst);
+  /// Writes the sums, weight in the order out,in,kd,kh,kw. `diff_bias` may be null without a bias.
+  void store(float* diff_weight, float* diff_bias);
+
+  const std::vector<std::string>& implementations() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
 /// The kernels of a dense layer on one rank: src [batch][in], weight [out][in], dst [batch][out],
 /// all row-major. Throws Error naming the primitive and its shapes when the library refuses.
 class InnerProductKernels {

@@ -125,6 +125,7 @@ void Convolution::take_scratch() {
   if (converted_src_) converted_src_->take(scratch);
   if (converted_diff_dst_) converted_diff_dst_->take(scratch);
   kernels_.allocate(scratch, context_.batch > 1);
+  if (taps_) taps_->take(scratch);
 }
 
 const void* Convolution::read_src(AnyConstView src, std::int64_t n, const Box& box) {
@@ -170,7 +171,10 @@ void Convolution::prepare(const LayerContext& context, std::vector<ParameterView
       kernels_.add_backward_data(block);
       if (converted_src_) src_bytes_ = src.volume() * size_of(options_.compute);
     }
-    if (weights) kernels_.add_backward_weights(block);
+    if (weights && TapGradients::suits(block))
+      taps_.emplace(block, options_.compute, options_.bias);
+    else if (weights)
+      kernels_.add_backward_weights(block);
     if (data || weights) reserve_scratch(src, produced);
     if (type_of_dst() != options_.compute) {
       converted_diff_dst_.emplace(type_of_dst(), options_.compute, options_.compute);
@@ -182,6 +186,8 @@ void Convolution::prepare(const LayerContext& context, std::vector<ParameterView
 
 std::vector<std::string> Convolution::implementations() const {
   std::vector<std::string> names = kernels_.implementations();
+  if (taps_)
+    names.insert(names.end(), taps_->implementations().begin(), taps_->implementations().end());
   if (!winograd_) return names;
   for (const auto& [role, here] : {std::pair{"forward", winograd_->has_forward()},
                                    {"backward_data", winograd_->has_backward_data()},
@@ -252,10 +258,18 @@ void Convolution::backward_parameters(const Pass& pass, std::span<const AnyConst
     return;
   }
   for (std::int64_t n = 0; n < context_.batch; ++n) {
-    kernels_.backward_weights(0, read_src(src[0], n, needed), read_diff_dst(diff_dst, n));
+    const void* const from = read_src(src[0], n, needed);
+    const void* const diff = read_diff_dst(diff_dst, n);
+    if (taps_)
+      taps_->add(from, diff);
+    else
+      kernels_.backward_weights(0, from, diff);
     pass.progress();
   }
-  kernels_.store_diff_weights(diff_weight, diff_bias);
+  if (taps_)
+    taps_->store(diff_weight, diff_bias);
+  else
+    kernels_.store_diff_weights(diff_weight, diff_bias);
 }
 
 }  // namespace halomesh

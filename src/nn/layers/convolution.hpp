@@ -101,6 +101,7 @@ class Convolution : public Layer {
   Window window_{};  // on the whole input
   std::vector<PreparedChunk> chunks_;
   ConvolutionKernels kernels_;
+  std::optional<TapGradients> taps_;          // instead of their weight gradients
   std::unique_ptr<WinogradPasses> winograd_;  // null where the shapes do not fit
   // One sample's box, where it is not contiguous; src in the compute type.
   ScratchBuffer<std::byte> src_scratch_, dst_scratch_;
