@@ -496,7 +496,7 @@ THREAD_TESTS := $(addprefix test/,mpi/node_flag_test.cpp mpi/stage_test.cpp mpi/
 THREADED := $(filter runtime/posix/% runtime/mpi/% runtime/hdf5/% runtime/stage/% \
               runtime/load/%_loader.cpp runtime/load/staged_blocks.cpp runtime/data/dataset.cpp \
               runtime/data/crop_reader.cpp runtime/data/sample_format.cpp runtime/machine/%,$(RUNTIME)) \
-            $(PARTITION) $(addprefix src/nn/,counts.cpp first_touch.cpp transform.cpp)
+            $(PARTITION) $(addprefix src/nn/,counted_memory.cpp counts.cpp first_touch.cpp transform.cpp)
 $(eval $(call program,$(B)/tests/thread_tests,$(MPI_MAIN) $(call objects,$(THREAD_TESTS) $(THREADED)) $(HARNESS_MPI_LIB),$(MPICXX),$(LIBS_mpi)))
 .PHONY: test-tsan run-tests-tsan
 test-tsan: deps ## run the tests of background threads under the thread sanitizer, on 1 and 2 ranks
@@ -537,7 +537,7 @@ run-benchmarks:
 FUZZ_NAMES := $(patsubst test/fuzz/%_fuzz.cpp,%,$(FUZZ_TARGETS))
 FUZZ_PROGRAMS := $(addprefix $(B)/fuzz/,$(FUZZ_NAMES))
 FUZZED := $(filter runtime/posix/% runtime/mpi/%,$(RUNTIME)) \
-          $(PARTITION) $(addprefix src/nn/,counts.cpp first_touch.cpp loss.cpp transform.cpp)
+          $(PARTITION) $(addprefix src/nn/,counted_memory.cpp counts.cpp first_touch.cpp loss.cpp transform.cpp)
 FUZZED_archive       := $(FUZZED) $(filter runtime/hdf5/% runtime/data/%,$(RUNTIME))
 FUZZED_tfrecord      := $(FUZZED_archive)
 FUZZED_checkpoint    := $(FUZZED) src/nn/parameters.cpp $(filter runtime/hdf5/% runtime/train/check% \

@@ -49,9 +49,8 @@ std::int64_t partial_sums_received(const TensorGeometry& tensor, std::int64_t pa
 }  // namespace
 
 GeometryTable::GeometryTable(const ModelGeometry& geometry,
-                             const std::vector<std::int64_t>& layer_flops,
-                             std::int64_t optimizer_states)
-    : geometry_(geometry), optimizer_states_(optimizer_states) {
+                             const std::vector<std::int64_t>& layer_flops)
+    : geometry_(geometry) {
   loads_.resize(static_cast<std::size_t>(geometry.grid().count()));
   for (std::size_t part = 0; part < loads_.size(); ++part) add_local(part, layer_flops);
   add_transfers();
@@ -97,12 +96,6 @@ void GeometryTable::add_local(std::size_t part, const std::vector<std::int64_t>&
   }
 }
 
-std::int64_t GeometryTable::memory_bytes(std::int64_t part, std::int64_t batch) const {
-  const PartLoad& load = loads_.at(static_cast<std::size_t>(part));
-  return batch * (2 * load.input_bytes + 2 * load.tensor_bytes) +
-         (2 + optimizer_states_) * load.parameters * kFloatBytes;
-}
-
 std::int64_t GeometryTable::busiest_part() const {
   const auto key = [&](std::int64_t part) {
     return std::pair(loads_[static_cast<std::size_t>(part)].halo_bytes(),
@@ -123,7 +116,7 @@ double GeometryTable::imbalance() const {
   return sum > 0 ? largest * static_cast<double>(loads_.size()) / sum : 0;
 }
 
-void GeometryTable::print(std::ostream& out, std::int64_t part, std::int64_t batch) const {
+void GeometryTable::print(std::ostream& out, std::int64_t part) const {
   if (part < 0 || part >= std::ssize(loads_))
     throw UsageError(fmt::format("there is no part {} of {}", part, to_string(geometry_.grid())),
                      fmt::format("parts are numbered 0 to {}", loads_.size() - 1));
@@ -137,9 +130,9 @@ void GeometryTable::print(std::ostream& out, std::int64_t part, std::int64_t bat
   out << '\n';
   print_parameters(out, p);
   out << '\n';
-  print_totals(out, p, batch);
+  print_totals(out, p);
   out << '\n';
-  print_extremes(out, batch);
+  print_extremes(out);
 }
 
 // How layers are cut, with what each would move if it were cut otherwise.
@@ -205,7 +198,7 @@ void GeometryTable::print_parameters(std::ostream& out, std::size_t part) const 
   out << table;
 }
 
-void GeometryTable::print_totals(std::ostream& out, std::size_t part, std::int64_t batch) const {
+void GeometryTable::print_totals(std::ostream& out, std::size_t part) const {
   const PartLoad& load = loads_[part];
   const std::int64_t held = load.parameters * kFloatBytes;
   TextTable table({"this part", "bytes"}, "<>");
@@ -215,16 +208,10 @@ void GeometryTable::print_totals(std::ostream& out, std::size_t part, std::int64
              digits(load.received_bytes)});
   table.add({"backward returns the exchanged bytes", digits(load.received_bytes)});
   table.add({"parameters held = gradients reduced each step", digits(held)});
-  table.add({fmt::format("memory, {} local sample{}", batch, batch == 1 ? "" : "s"),
-             digits(memory_bytes(static_cast<std::int64_t>(part), batch))});
-  table.add({"  input block, in use and being read", digits(2 * batch * load.input_bytes)});
-  table.add({"  tensors, values and gradients", digits(2 * batch * load.tensor_bytes)});
-  table.add({"  parameters and gradients", digits(2 * held)});
-  table.add({"  state of the optimizer", digits(optimizer_states_ * held)});
   out << table;
 }
 
-void GeometryTable::print_extremes(std::ostream& out, std::int64_t batch) const {
+void GeometryTable::print_extremes(std::ostream& out) const {
   TextTable table({"over all parts", "least", "most", "sum"}, "<>>>");
   const auto row = [&](const char* name, const std::function<std::int64_t(std::int64_t)>& value) {
     std::int64_t least = value(0), most = least, sum = 0;
@@ -240,7 +227,6 @@ void GeometryTable::print_extremes(std::ostream& out, std::int64_t batch) const 
   row("  of it exchanged B", [&](auto part) { return load(part).received_bytes; });
   row("partial sums received B", [&](auto part) { return load(part).partial_sums_received_bytes; });
   row("parameters B", [&](auto part) { return load(part).parameters * kFloatBytes; });
-  row("memory B", [&](auto part) { return memory_bytes(part, batch); });
   out << table;
   out << "\n  the network has " << digits(geometry_.parameter_count()) << " parameters";
   if (imbalance() > 0)

@@ -32,26 +32,20 @@ struct PartLoad {
 class GeometryTable {
  public:
   /// `layer_flops`: floating-point operations of each layer for one sample's whole forward pass,
-  /// divided among the parts by the volume that they compute; may be empty. `optimizer_states`:
-  /// arrays of the size of the parameters that the optimizer keeps.
+  /// divided among the parts by the volume that they compute; may be empty.
   explicit GeometryTable(const ModelGeometry& geometry,
-                         const std::vector<std::int64_t>& layer_flops = {},
-                         std::int64_t optimizer_states = 1);
+                         const std::vector<std::int64_t>& layer_flops = {});
 
   const std::vector<PartLoad>& loads() const { return loads_; }
-  /// Memory of a part in training with `batch` local samples: two input blocks (one in use, one
-  /// being read), values and gradients of all other tensors, parameters with gradients and
-  /// the optimizer's states. Exchange buffers and layers' scratch come on top.
-  std::int64_t memory_bytes(std::int64_t part, std::int64_t batch) const;
   /// The part with the largest halo; ties go to the part with neighbours on most sides, then to the
   /// first.
   std::int64_t busiest_part() const;
   /// Largest flops of a part / mean over parts; 1 is perfect balance, 0 when no flops were given.
   double imbalance() const;
 
-  /// The table of one part, and totals and extremes over all parts. Bytes are for one sample,
-  /// except memory, which is for `batch` samples. Throws UsageError when there is no such part.
-  void print(std::ostream& out, std::int64_t part, std::int64_t batch) const;
+  /// The table of one part, and totals and extremes over all parts. Bytes are for one sample.
+  /// Throws UsageError when there is no such part.
+  void print(std::ostream& out, std::int64_t part) const;
 
  private:
   void add_local(std::size_t part, const std::vector<std::int64_t>& layer_flops);
@@ -59,11 +53,10 @@ class GeometryTable {
   void print_cuts(std::ostream& out) const;
   void print_tensors(std::ostream& out, std::size_t part) const;
   void print_parameters(std::ostream& out, std::size_t part) const;
-  void print_totals(std::ostream& out, std::size_t part, std::int64_t batch) const;
-  void print_extremes(std::ostream& out, std::int64_t batch) const;
+  void print_totals(std::ostream& out, std::size_t part) const;
+  void print_extremes(std::ostream& out) const;
 
   const ModelGeometry& geometry_;
-  std::int64_t optimizer_states_;
   std::vector<PartLoad> loads_;
 };
 

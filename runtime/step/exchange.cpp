@@ -13,13 +13,18 @@ constexpr const char* kTooLarge = "cut the sample into more parts or use a small
 // Each message starts on a cache line of its own.
 std::int64_t round_up(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
+// Whether what one message brings is contiguous in the tensor.
+bool fits_in_place(const std::vector<Box>& boxes, const AnyConstView& tensor) {
+  return boxes.size() == 1 && tensor.batch == 1 && tensor.is_dense(boxes.front());
+}
+
 }  // namespace
 
 Exchange::Exchange(const Comm& group, int tag, const TransferPlan& plan, Combine combine,
                    AnyView tensor, const ExchangeTrace& trace)
     : tag_(tag), combine_(combine), tensor_(tensor), trace_(trace) {
-  incoming_ = collect(plan, true, group.rank());
-  outgoing_ = collect(plan, false, group.rank());
+  incoming_ = collect(plan, true, group.rank(), tensor.batch);
+  outgoing_ = collect(plan, false, group.rank(), tensor.batch);
   std::int64_t offset = 0;
   assign_memory(incoming_, combine == Combine::kCopy, offset);
   assign_memory(outgoing_, true, offset);
@@ -48,8 +53,18 @@ Exchange::Exchange(const Comm& group, int tag, const TransferPlan& plan, Combine
                             group.handle(), sends_.add()));
 }
 
-std::vector<Exchange::Message> Exchange::collect(const TransferPlan& plan, bool incoming,
-                                                 int part) const {
+std::int64_t Exchange::buffer_bytes(const TransferPlan& plan, int part, Combine combine,
+                                    const AnyConstView& tensor) {
+  std::int64_t bytes = 0;
+  for (const bool incoming : {true, false})
+    for (const Message& m : collect(plan, incoming, part, tensor.batch))
+      if ((incoming && combine == Combine::kAdd) || !fits_in_place(m.boxes, tensor))
+        bytes += round_up(m.volume * size_of(tensor.type));
+  return bytes;
+}
+
+std::vector<Exchange::Message> Exchange::collect(const TransferPlan& plan, bool incoming, int part,
+                                                 std::int64_t batch) {
   std::vector<Message> messages;
   for (const Transfer& t : plan.transfers()) {
     if ((incoming ? t.dst : t.src) != part) continue;
@@ -58,7 +73,7 @@ std::vector<Exchange::Message> Exchange::collect(const TransferPlan& plan, bool 
     if (messages.empty() || messages.back().peer != peer)
       messages.push_back({peer, {}, 0, 0, nullptr});
     messages.back().boxes.push_back(t.box);
-    messages.back().volume += tensor_.batch * t.box.volume();
+    messages.back().volume += batch * t.box.volume();
   }
   return messages;
 }
@@ -66,8 +81,7 @@ std::vector<Exchange::Message> Exchange::collect(const TransferPlan& plan, bool 
 void Exchange::assign_memory(std::vector<Message>& messages, bool may_be_in_place,
                              std::int64_t& offset) {
   for (Message& m : messages) {
-    if (may_be_in_place && m.boxes.size() == 1 && tensor_.batch == 1 &&
-        tensor_.is_dense(m.boxes.front())) {
+    if (may_be_in_place && fits_in_place(m.boxes, tensor_)) {
       m.in_place = tensor_.begin_of(0, m.boxes.front());
     } else {
       m.offset = offset;

@@ -39,6 +39,11 @@ class Exchange {
   Exchange(const Comm& group, int tag, const TransferPlan& plan, Combine combine, AnyView tensor,
            const ExchangeTrace& trace = {});
 
+  /// Bytes of the buffer that the exchange of `plan` has on `part`; of `tensor` the data do not
+  /// matter.
+  static std::int64_t buffer_bytes(const TransferPlan& plan, int part, Combine combine,
+                                   const AnyConstView& tensor);
+
   /// Posts the receives, packs and sends. The boxes sent must not change until finish().
   void start();
   /// Lets MPI make progress; true once all messages have arrived and left.
@@ -68,7 +73,8 @@ class Exchange {
   std::int64_t bytes(const Message& message) const {
     return message.volume * size_of(tensor_.type);
   }
-  std::vector<Message> collect(const TransferPlan& plan, bool incoming, int part) const;
+  static std::vector<Message> collect(const TransferPlan& plan, bool incoming, int part,
+                                      std::int64_t batch);
   void assign_memory(std::vector<Message>& messages, bool may_be_in_place, std::int64_t& offset);
   template <class Byte>
   void add_boxes(const Message& message, std::vector<DenseBox<Byte>>& boxes);

@@ -28,6 +28,8 @@ namespace halomesh {
 ///   fc2              i         -         k         -        -> i+k on 0 and 2
 class GradientReducer {
  public:
+  static constexpr std::int64_t kBucketBytes = 4 << 20;
+
   /// Messages go over mesh.world(), which must outlive this object, as must `parameters`. Local,
   /// but for Reduction::kFlat, which needs communicators: then collective over mesh.world(). A
   /// bucket is closed when it holds at least `bucket_bytes`. `trace` (may be null) records
@@ -40,7 +42,15 @@ class GradientReducer {
   /// alone, and then rounded to diffs(): the result does not depend on ranks or passes.
   GradientReducer(const ProcessMesh& mesh, const ModelGeometry& geometry, Parameters& parameters,
                   Reduction reduction = Reduction::kAuto, Trace* trace = nullptr,
-                  std::int64_t bucket_bytes = 4 << 20, DataType payload = DataType::kFloat32);
+                  std::int64_t bucket_bytes = kBucketBytes, DataType payload = DataType::kFloat32);
+
+  /// Bytes that a rank of `part`, which holds `parameters`, keeps for messages of sums. Local; sums
+  /// are not kFlat.
+  static std::int64_t buffer_bytes(const MeshShape& mesh, int ranks_per_node, std::int64_t part,
+                                   const Parameters& parameters,
+                                   Reduction reduction = Reduction::kAuto,
+                                   std::int64_t bucket_bytes = kBucketBytes,
+                                   DataType payload = DataType::kFloat32);
 
   GradientReducer(const GradientReducer&) = delete;
   GradientReducer& operator=(const GradientReducer&) = delete;

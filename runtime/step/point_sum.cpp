@@ -59,6 +59,22 @@ PointSum::PointSum(const Comm& comm, int tag, const std::vector<SumRound>& round
     scratch_ = AlignedBuffer<float>(slots * slot_values_);
 }
 
+std::int64_t PointSum::buffer_bytes(const std::vector<SumRound>& rounds, DataType payload) {
+  const bool rounds_values = payload == DataType::kBfloat16;
+  std::int64_t slots = 0, values = 0;
+  for (const SumRound& round : rounds) {
+    if (!round.add && !rounds_values) continue;
+    const std::vector<SumPiece> sends = messages_of(round.sends);
+    const std::vector<SumPiece> receives = messages_of(round.receives);
+    slots = std::max({slots, std::ssize(sends), std::ssize(receives)});
+    for (const SumPiece& piece : receives) values = std::max(values, piece.hi - piece.lo);
+    for (const SumPiece& piece : sends)
+      if (rounds_values) values = std::max(values, piece.hi - piece.lo);
+  }
+  slots = std::min<std::int64_t>(slots, kMessages);
+  return rounds_values ? 2 * slots * values * size_of(payload) : slots * values * size_of(payload);
+}
+
 // Two ranks that exchange the same values have the same sum from then on.
 bool PointSum::is_kept_elsewhere(const Message& message) const {
   return std::any_of(messages_.begin(), messages_.end(), [&](const Message& other) {

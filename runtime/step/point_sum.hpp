@@ -43,6 +43,10 @@ class PointSum {
   PointSum(const Comm& comm, int tag, const std::vector<SumRound>& rounds,
            const std::function<int(int)>& rank_of, DataType payload = DataType::kFloat32);
 
+  /// Bytes that a sum with these rounds keeps for messages.
+  static std::int64_t buffer_bytes(const std::vector<SumRound>& rounds,
+                                   DataType payload = DataType::kFloat32);
+
   /// Starts the sum of `values`, in place. `requests` are kRequests null requests of the caller,
   /// who reports each that completes. Both stay where they are until the sum is complete, as does
   /// `lost`, as many floats as values, which a payload of kBfloat16 needs. True when it is: there

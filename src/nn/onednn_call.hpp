@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "error.hpp"
+#include "src/nn/counted_memory.hpp"
 #include "src/nn/onednn_library.hpp"
 #include "src/nn/tensor.hpp"
 
@@ -107,9 +108,19 @@ class Call {
   std::int64_t scratchpad_bytes_;
 };
 
+// Where memory is only counted, nothing is compiled: the call cannot run.
+template <class Primitive, class Description>
+dnnl::primitive make_primitive(const Description& pd) {
+  return CountedMemory::on() ? dnnl::primitive() : Primitive(pd);
+}
+
 inline Call make_reorder(const Library& lib, const memory::desc& from, const memory::desc& to) {
   const dnnl::reorder::primitive_desc pd(lib.engine, from, lib.engine, to, lib.attr);
-  return {lib, "weight reorder", dnnl::reorder(pd), pd, {{DNNL_ARG_SRC, from}, {DNNL_ARG_DST, to}}};
+  return {lib,
+          "weight reorder",
+          make_primitive<dnnl::reorder>(pd),
+          pd,
+          {{DNNL_ARG_SRC, from}, {DNNL_ARG_DST, to}}};
 }
 
 // The bytes of a scratchpad for any of these calls: they never run at the same time.

@@ -57,7 +57,7 @@ InnerProductKernels::InnerProductKernels(std::int64_t batch, std::int64_t in, st
             impl.forward.push_back({
                 impl.lib,
                 name + " forward",
-                dnnl::inner_product_forward(pd),
+                make_primitive<dnnl::inner_product_forward>(pd),
                 pd,
                 {{DNNL_ARG_SRC, descs.src},
                  {DNNL_ARG_WEIGHTS, descs.weight},
@@ -70,20 +70,21 @@ InnerProductKernels::InnerProductKernels(std::int64_t batch, std::int64_t in, st
                 impl.lib, pd, descs.src, descs.weight, descs.dst);
             impl.backward_data.push_back({impl.lib,
                                           name + " backward_data",
-                                          dnnl::inner_product_backward_data(data),
+                                          make_primitive<dnnl::inner_product_backward_data>(data),
                                           data,
                                           {{DNNL_ARG_DIFF_SRC, descs.src},
                                            {DNNL_ARG_WEIGHTS, descs.weight},
                                            {DNNL_ARG_DIFF_DST, descs.dst}}});
             add_name(impl.names, "backward_data", data.impl_info_str());
             const auto weights = descs.backward_weights(impl.lib);
-            impl.backward_weights.push_back({impl.lib,
-                                             name + " backward_weights",
-                                             dnnl::inner_product_backward_weights(weights),
-                                             weights,
-                                             {{DNNL_ARG_SRC, descs.src},
-                                              {DNNL_ARG_DIFF_WEIGHTS, descs.weight},
-                                              {DNNL_ARG_DIFF_DST, descs.dst}}});
+            impl.backward_weights.push_back(
+                {impl.lib,
+                 name + " backward_weights",
+                 make_primitive<dnnl::inner_product_backward_weights>(weights),
+                 weights,
+                 {{DNNL_ARG_SRC, descs.src},
+                  {DNNL_ARG_DIFF_WEIGHTS, descs.weight},
+                  {DNNL_ARG_DIFF_DST, descs.dst}}});
             if (with_bias) impl.backward_weights[0].add(impl.lib, DNNL_ARG_DIFF_BIAS, descs.bias);
             add_name(impl.names, "backward_weights", weights.impl_info_str());
           });

@@ -76,7 +76,7 @@ Call TapGradients::Impl::make_product(const std::string& name, std::int64_t voxe
                             pd.impl_info_str());
                    return {lib,
                            name,
-                           dnnl::matmul(pd),
+                           make_primitive<dnnl::matmul>(pd),
                            pd,
                            {{DNNL_ARG_SRC, left}, {DNNL_ARG_WEIGHTS, right}, {DNNL_ARG_DST, sum}}};
                  });

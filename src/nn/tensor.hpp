@@ -13,6 +13,7 @@
 #include "box.hpp"
 #include "error.hpp"
 #include "simulation.hpp"
+#include "src/nn/counted_memory.hpp"
 #include "src/nn/data_type.hpp"
 #include "src/nn/first_touch.hpp"
 
@@ -109,7 +110,7 @@ using AnyConstView = TypedView<const std::byte>;
 
 /// Zeroed (by clear_by_threads()), 64-byte aligned memory that this object owns (move-only); its
 /// start is aligned to cache lines and SVE/AVX-512 vectors. In a simulation all large blocks of all
-/// ranks are one shared block, whose content means nothing.
+/// ranks are one shared block, whose content means nothing. See also CountedMemory.
 template <class T>
 class AlignedBuffer {
  public:
@@ -141,11 +142,16 @@ class AlignedBuffer {
         data_.reset(static_cast<T*>(shared));
         return false;
       }
+    if (CountedMemory::on()) {
+      data_.reset(static_cast<T*>(CountedMemory::reserve(bytes)));
+      return false;
+    }
     data_.reset(static_cast<T*>(::operator new (bytes, std::align_val_t{kAlignment})));
     return true;
   }
   struct Free {
     void operator()(T* p) const {
+      if (CountedMemory::release(p)) return;
       if constexpr (simulation::kOn)
         if (simulation::is_shared(p)) return;
       ::operator delete (p, std::align_val_t{kAlignment});

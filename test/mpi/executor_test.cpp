@@ -19,6 +19,8 @@
 #include <cmath>
 
 #include "rng.hpp"
+#include "runtime/step/part_memory.hpp"
+#include "src/nn/counted_memory.hpp"
 #include "src/nn/layers/affine.hpp"
 #include "src/nn/layers/moments.hpp"
 #include "src/nn/layers/normalize.hpp"
@@ -310,6 +312,39 @@ TEST_CASE("memory that tensors share gives the step of memory of their own, bit 
         }
       }
     findings.expect(comm.size() == 1 || held > 0, [] { return std::string("no late sends"); });
+  });
+}
+
+TEST_CASE("the memory foretold for a part is what the objects of a step take") {
+  for_comms("memory of parts", {1, 2, 4}, [](const Comm& comm, Findings& findings) {
+    std::vector<SmallNetwork (*)()> networks = small_networks();
+    networks.push_back(&normalized_network);
+    std::int64_t messages = 0;
+    MemorySetting setting;
+    for (const auto make : networks)
+      for (const PartGrid& grid : grids_of(comm.size())) {
+        setting.batch = 3 - setting.batch;
+        setting.mesh = {1, grid};
+        const ProcessMesh mesh(comm, setting.mesh);
+        setting.ranks_per_node = mesh.ranks_per_node();
+        for (const MemoryUse use : {MemoryUse::kShared, MemoryUse::kRecomputed}) {
+          SmallNetwork network = make(), same = make();
+          const ModelGeometry geometry = network.model.geometry(grid);
+          setting.use = use;
+          const PartMemory foretold =
+              memory_of_part(same.model, geometry, mesh.part(), nullptr, setting);
+          messages += foretold.exchanges + foretold.sums;
+          const CountedMemory counted;
+          Parameters parameters(geometry, mesh.part());
+          const Executor executor(mesh.group(), network.model, geometry, parameters, setting.batch,
+                                  true, nullptr, use);
+          const GradientReducer reducer(mesh, geometry, parameters);
+          findings.expect_equal(
+              foretold.total() - foretold.program - foretold.input, counted.bytes(),
+              fmt::format("{} on {}, batch {}", network.name, to_string(grid), setting.batch));
+        }
+      }
+    findings.expect(comm.size() == 1 || messages > 0, [] { return std::string("no messages"); });
   });
 }
 

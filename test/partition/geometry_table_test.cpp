@@ -47,21 +47,6 @@ TEST_CASE("loads of both parts, by hand") {
   CHECK(loads[0].parameters == 3 * 2 * 8 + 3 + 4 * 3 * 8 + 4 + 5 * 128);
 }
 
-TEST_CASE("memory grows with the batch, parameters do not") {
-  const Fixture f;
-  const GeometryTable table(f.geometry);
-  const PartLoad& load = table.loads()[0];
-  const std::int64_t one = table.memory_bytes(0, 1), two = table.memory_bytes(0, 2);
-  CHECK(two - one == 2 * (load.input_bytes + load.tensor_bytes));
-  CHECK(2 * one - two == 3 * 4 * load.parameters);
-  const GeometryTable adam(f.geometry, {}, 2);
-  CHECK(adam.memory_bytes(0, 1) - one == 4 * load.parameters);
-  std::ostringstream out;
-  adam.print(out, 0, 1);
-  const std::string text = out.str();
-  CHECK(text.find("6,328", text.find("state of the optimizer")) < text.find("over all parts"));
-}
-
 TEST_CASE("flops are divided by what each part computes") {
   const Fixture f;
   CHECK(GeometryTable(f.geometry).imbalance() == 0);
@@ -87,7 +72,7 @@ TEST_CASE("the printed table has the numbers; a part that does not exist is refu
   const Fixture f;
   const GeometryTable table(f.geometry);
   std::ostringstream out;
-  table.print(out, 0, 1);
+  table.print(out, 0);
   const std::string text = out.str();
   for (const char* expected :
        {"part 0 of 2x1x1", "[0,4)x[0,8)x[0,8)x2", "[0,5)x[0,8)x[0,8)x2", "conv1/weight",
@@ -95,8 +80,8 @@ TEST_CASE("the printed table has the numbers; a part that does not exist is refu
     CAPTURE(expected);
     CHECK(text.find(expected) != std::string::npos);
   }
-  CHECK_THROWS_AS(table.print(out, 2, 1), UsageError);
-  CHECK_THROWS_AS(table.print(out, -1, 1), UsageError);
+  CHECK_THROWS_AS(table.print(out, 2), UsageError);
+  CHECK_THROWS_AS(table.print(out, -1), UsageError);
 }
 
 }  // namespace

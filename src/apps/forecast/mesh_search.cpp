@@ -77,6 +77,13 @@ const ModelGeometry& MeshSearch::geometry(const PartGrid& grid) const {
   return *known;
 }
 
+std::int64_t MeshSearch::memory_bytes(const MeshForecast& f) const {
+  if (!job_.memory) return 0;
+  const auto [at, is_new] = memory_.try_emplace(to_string(f.mesh.parts));
+  if (is_new) at->second = job_.memory(machine_, geometry(f.mesh.parts), f.mesh, f.local_batch);
+  return at->second;
+}
+
 // Samples per second and rank of one sample on one rank, of a node whose ranks all compute.
 double MeshSearch::base_rate(const Machine& machine) const {
   return 1 / forecast_step(machine, model_, geometry({}), {1, {}}, 1, job_.options).step_s;
@@ -100,9 +107,10 @@ std::vector<MeshForecast> MeshSearch::forecasts_of(const Machine& machine,
     f.run = forecast_run(machine, job_.nodes, job_.work, f.step, f.evaluation);
     f.efficiency =
         static_cast<double>(job_.work.batch) / static_cast<double>(ranks) / f.step.step_s / base;
-    f.fits = memory <= 0 || static_cast<double>(f.step.memory_bytes) *
-                                    static_cast<double>(machine.ranks_per_node()) <=
-                                memory;
+    f.memory_bytes = memory_bytes(f);
+    f.fits = memory <= 0 ||
+             static_cast<double>(f.memory_bytes) * static_cast<double>(machine.ranks_per_node()) <=
+                 memory;
     all.push_back(f);
     if (keep) continue;
     cache_.forget_meshes();

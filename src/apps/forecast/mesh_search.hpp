@@ -22,6 +22,10 @@ struct Job {
   std::int64_t max_parts = 64;
   Workload work;
   ForecastOptions options;
+  /// Bytes of the rank that needs most, with `batch` samples per replica; none: any mesh fits.
+  std::function<std::int64_t(const Machine& machine, const ModelGeometry& geometry,
+                             const MeshShape& mesh, std::int64_t batch)>
+      memory{};
 };
 
 struct MeshForecast {
@@ -31,7 +35,8 @@ struct MeshForecast {
   RunForecast run;
   /// Samples per second and rank, against the same of the smallest mesh, of one replica.
   double efficiency = 1;
-  bool fits = true;  ///< in the memory of a node
+  std::int64_t memory_bytes = 0;  ///< of the rank that needs most
+  bool fits = true;               ///< in the memory of a node
 };
 
 /// An assumed number, varied by 25 % either way.
@@ -66,6 +71,7 @@ class MeshSearch {
   const ModelGeometry& geometry(const PartGrid& grid) const;
   void find_grids();
   double base_rate(const Machine& machine) const;
+  std::int64_t memory_bytes(const MeshForecast& f) const;
   // Keeps geometries and outlines only where the same meshes will be forecast again: those of all
   // meshes of a U-Net take a gigabyte.
   std::vector<MeshForecast> forecasts_of(const Machine& machine, const std::vector<PartGrid>& grids,
@@ -78,6 +84,7 @@ class MeshSearch {
   std::vector<PartGrid> grids_;
   std::vector<std::string> hints_;
   mutable std::map<std::string, std::unique_ptr<ModelGeometry>> geometries_;
+  mutable std::map<std::string, std::int64_t> memory_;  // by parts
 };
 
 /// The mesh as "4x4x1 x 512".

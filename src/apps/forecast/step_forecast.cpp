@@ -59,7 +59,7 @@ class Timeline {
     computed_.assign(parts_, ComputedStretches(network_.poll_s));
     kernel_factor_ = shared_cores_ * machine.kernel_time_factor();
     ForecastCache& cache = options.cache != nullptr ? *options.cache : own_cache_;
-    outline_ = &cache.outline(model, geometry, batch, options.optimizer_states);
+    outline_ = &cache.outline(model, geometry, batch);
     traffic_ = &cache.entry(traffic_key());
     traffic_->travel_s.resize(outline_->exchanges);
     sum_routes_ = &cache.routes(mesh.ranks(), network_.ranks_per_node);
@@ -378,8 +378,6 @@ class Timeline {
     const double network = 0.25 * (f.halo_s + f.gather_s + f.reduction_s);
     f.low_s = f.step_s - uncertain - network - 0.5 * f.straggler_s;
     f.high_s = f.step_s + uncertain + network + f.straggler_s;
-    constexpr std::int64_t kProgram = std::int64_t{200} << 20;  // libraries, MPI, caches of kernels
-    f.memory_bytes = outline_->memory_bytes + kProgram;
     return f;
   }
 
@@ -416,10 +414,9 @@ class Timeline {
 }  // namespace
 
 const StepOutline& ForecastCache::outline(const Model& model, const ModelGeometry& geometry,
-                                          std::int64_t batch, std::int64_t optimizer_states) {
-  auto& known = outlines_[{to_string(geometry.grid()), batch, optimizer_states}];
-  if (!known)
-    known = std::make_unique<StepOutline>(step_outline(model, geometry, batch, optimizer_states));
+                                          std::int64_t batch) {
+  auto& known = outlines_[{to_string(geometry.grid()), batch}];
+  if (!known) known = std::make_unique<StepOutline>(step_outline(model, geometry, batch));
   return *known;
 }
 

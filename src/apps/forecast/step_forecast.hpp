@@ -10,7 +10,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -32,8 +31,7 @@ struct StepForecast {
   double straggler_s = 0;  ///< waiting for the slowest of all ranks
   double input_s = 0;      ///< waiting for samples
   double step_s = 0;
-  double low_s = 0, high_s = 0;   ///< range of step_s
-  std::int64_t memory_bytes = 0;  ///< of the rank that needs most
+  double low_s = 0, high_s = 0;  ///< range of step_s
   /// Share of the kernels' time that was measured, interpolated, and by roofline:
   /// KernelTime::Source
   std::array<double, 3> kernel_shares{};
@@ -50,8 +48,7 @@ class ForecastCache {
   Entry& entry(const std::string& key) { return entries_[key]; }
   /// Of a mesh of as many ranks.
   SumRoutes& routes(std::int64_t ranks, int per_node) { return routes_[{ranks, per_node}]; }
-  const StepOutline& outline(const Model& model, const ModelGeometry& geometry, std::int64_t batch,
-                             std::int64_t optimizer_states);
+  const StepOutline& outline(const Model& model, const ModelGeometry& geometry, std::int64_t batch);
   /// Keeps only what meshes have in common.
   void forget_meshes() {
     entries_.clear();
@@ -59,10 +56,9 @@ class ForecastCache {
   }
 
  private:
-  using OutlineKey = std::tuple<std::string, std::int64_t, std::int64_t>;
   std::map<std::string, Entry> entries_;
   std::map<std::pair<std::int64_t, int>, SumRoutes> routes_;
-  std::map<OutlineKey, std::unique_ptr<StepOutline>> outlines_;
+  std::map<std::pair<std::string, std::int64_t>, std::unique_ptr<StepOutline>> outlines_;
 };
 
 struct ForecastOptions {
@@ -72,7 +68,6 @@ struct ForecastOptions {
   /// Whether halos leave as soon as the chunks that they need are computed, or with the layer.
   bool early_sends = true;
   DataType payload = DataType::kFloat32;  ///< of gradients in messages
-  std::int64_t optimizer_states = 1;      ///< arrays of the size of the parameters
   std::int64_t update_traffic = 5;        ///< Optimizer::traffic()
   std::optional<int> threads;             ///< of a rank; none: machine.threads()
   ForecastCache* cache = nullptr;         ///< of this model and network only; none: nothing is kept

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "partition/geometry_table.hpp"
 #include "src/nn/kernel_case.hpp"
 #include "src/nn/model_on_part.hpp"
 
@@ -114,27 +113,10 @@ class Outliner {
   StepOutline outline_;
 };
 
-std::int64_t most_memory(const ModelGeometry& geometry, std::int64_t batch,
-                         std::int64_t optimizer_states) {
-  const GeometryTable table(geometry, {}, optimizer_states);
-  std::int64_t most = 0;
-  for (std::size_t p = 0; p < table.loads().size(); ++p) {
-    const PartLoad& load = table.loads()[p];
-    const std::int64_t buffers = batch * 2 *
-                                 (load.received_bytes + load.sent_bytes +
-                                  load.partial_sums_received_bytes + load.partial_sums_sent_bytes);
-    most = std::max(most, table.memory_bytes(static_cast<std::int64_t>(p), batch) + buffers);
-  }
-  return most;
-}
-
 }  // namespace
 
-StepOutline step_outline(const Model& model, const ModelGeometry& geometry, std::int64_t batch,
-                         std::int64_t optimizer_states) {
-  StepOutline outline = Outliner(model, geometry, batch).run();
-  outline.memory_bytes = most_memory(geometry, batch, optimizer_states);
-  return outline;
+StepOutline step_outline(const Model& model, const ModelGeometry& geometry, std::int64_t batch) {
+  return Outliner(model, geometry, batch).run();
 }
 
 }  // namespace halomesh

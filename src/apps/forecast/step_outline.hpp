@@ -48,13 +48,9 @@ struct StepOutline {
   std::vector<TensorOutline> tensors;
   std::vector<LayerOutline> layers;
   std::size_t exchanges = 0;
-  /// Of the part that needs most: tensors, parameters with what the optimizer keeps, and buffers of
-  /// exchanges.
-  std::int64_t memory_bytes = 0;
 };
 
-/// A step of `batch` samples with an optimizer that keeps `optimizer_states` arrays.
-StepOutline step_outline(const Model& model, const ModelGeometry& geometry, std::int64_t batch,
-                         std::int64_t optimizer_states);
+/// A step of `batch` samples.
+StepOutline step_outline(const Model& model, const ModelGeometry& geometry, std::int64_t batch);
 
 }  // namespace halomesh

@@ -5,9 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <iostream>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
+#include "narrow.hpp"
 #include "runtime/posix/atomic_file.hpp"
 #include "src/apps/forecast/machine_file.hpp"
 #include "src/apps/forecast/measured_runs.hpp"
@@ -15,6 +18,7 @@
 #include "src/apps/forecast/platform.hpp"
 #include "src/apps/options/model_options.hpp"
 #include "src/apps/options/train_options.hpp"
+#include "src/apps/plan/memory_forecast.hpp"
 #include "text_table.hpp"
 
 namespace halomesh {
@@ -44,9 +48,17 @@ Job job_of(const Options& options, const Model& model, const fs::path& jobscript
   Job job;
   job.nodes = options.get<std::int64_t>("nodes");
   const auto optimizer = chosen_optimizer(options);
-  job.options.optimizer_states = state_arrays(options);
   job.options.payload = payload_type(options);
   job.options.update_traffic = optimizer->traffic();
+  job.memory = [memory = std::make_shared<MemoryForecast>(options)](
+                   const Machine& machine, const ModelGeometry& geometry, const MeshShape& mesh,
+                   std::int64_t batch) {
+    memory->setting().mesh = mesh;
+    memory->setting().batch = batch;
+    memory->setting().ranks_per_node = narrow<int>(machine.ranks_per_node());
+    memory->setting().threads = machine.threads();
+    return memory->of_part(geometry, memory->largest(geometry)).total();
+  };
   job.max_parts = options.get<std::int64_t>("max-parts");
   job.work.batch = options.get<std::int64_t>("batch");
   job.work.training_samples = options.get<std::int64_t>("training-samples");
@@ -92,14 +104,13 @@ void print_meshes(std::ostream& out, const std::vector<MeshForecast>& all) {
                    "straggler", "input", "epoch", "eval", "GiB/rank", "effic.", "time to solution"},
                   "<>>>>>>>>>>>><");
   for (const MeshForecast& f : all)
-    table.add({to_string(f.mesh), fmt::format("{}", f.local_batch), milliseconds(f.step.step_s),
-               milliseconds(f.step.compute_s), milliseconds(f.step.halo_s),
-               milliseconds(f.step.gather_s), milliseconds(f.step.reduction_s),
-               milliseconds(f.step.straggler_s), milliseconds(f.step.input_s),
-               duration(f.run.epoch_s), duration(f.run.evaluation_s),
-               fmt::format("{:.2f}", gib(f.step.memory_bytes)),
-               fmt::format("{:.0f} %", 100 * f.efficiency),
-               f.fits ? duration(f.run.total_s) : std::string("does not fit the memory")});
+    table.add(
+        {to_string(f.mesh), fmt::format("{}", f.local_batch), milliseconds(f.step.step_s),
+         milliseconds(f.step.compute_s), milliseconds(f.step.halo_s), milliseconds(f.step.gather_s),
+         milliseconds(f.step.reduction_s), milliseconds(f.step.straggler_s),
+         milliseconds(f.step.input_s), duration(f.run.epoch_s), duration(f.run.evaluation_s),
+         fmt::format("{:.2f}", gib(f.memory_bytes)), fmt::format("{:.0f} %", 100 * f.efficiency),
+         f.fits ? duration(f.run.total_s) : std::string("does not fit the memory")});
   out << table;
 }
 
@@ -170,7 +181,6 @@ json to_json(const StepForecast& step) {
           {"step_s", step.step_s},
           {"low_s", step.low_s},
           {"high_s", step.high_s},
-          {"memory_bytes", step.memory_bytes},
           {"kernel_shares",
            {{"measured", step.kernel_shares[0]},
             {"interpolated", step.kernel_shares[1]},
@@ -194,19 +204,22 @@ json document(const Machine& machine, const Job& job, const std::vector<MeshFore
     root["numbers"][number.name] = {
         {"value", number.value}, {"origin", name_of(number.origin)}, {"source", number.source}};
   root["meshes"] = json::array();
-  for (const MeshForecast& f : all)
+  for (const MeshForecast& f : all) {
+    json step = to_json(f.step);
+    step["memory_bytes"] = f.memory_bytes;
     root["meshes"].push_back({{"parts", to_string(f.mesh.parts)},
                               {"replicas", f.mesh.replicas},
                               {"local_batch", f.local_batch},
                               {"fits_memory", f.fits},
                               {"efficiency", f.efficiency},
-                              {"step", to_json(f.step)},
+                              {"step", std::move(step)},
                               {"evaluation_step", to_json(f.evaluation)},
                               {"epoch_s", f.run.epoch_s},
                               {"evaluation_s", f.run.evaluation_s},
                               {"staging_s", f.run.staging_s},
                               {"startup_s", f.run.startup_s},
                               {"time_to_solution_s", to_json(f.run.total_s)}});
+  }
   root["sensitivities"] = json::array();
   for (const Sensitivity& s : varied)
     root["sensitivities"].push_back({{"number", s.number},
@@ -241,14 +254,14 @@ Machine fit_with_note(std::ostream& out, Machine machine, const Model& model,
 
 [[noreturn]] void refuse_memory(const Machine& machine, const std::vector<MeshForecast>& all) {
   const auto least = std::min_element(all.begin(), all.end(), [](const auto& a, const auto& b) {
-    return a.step.memory_bytes < b.step.memory_bytes;
+    return a.memory_bytes < b.memory_bytes;
   });
   const auto ranks = machine.ranks_per_node();
   throw UsageError(
       fmt::format("no mesh fits the memory: {} needs {:.1f} GiB per rank, {:.1f} GiB per node of "
                   "{} ranks, but a node of {} has {:.4g} GiB",
-                  to_string(least->mesh), gib(least->step.memory_bytes),
-                  gib(least->step.memory_bytes * ranks), ranks, machine.name,
+                  to_string(least->mesh), gib(least->memory_bytes),
+                  gib(least->memory_bytes * ranks), ranks, machine.name,
                   machine.value("memory-gib")),
       "use more nodes, fewer ranks per node, a smaller batch, or more parts (--max-parts)");
 }

@@ -14,6 +14,7 @@
 #include "src/apps/options/model_options.hpp"
 #include "src/apps/options/train_options.hpp"
 #include "src/apps/plan/machine_plan.hpp"
+#include "src/apps/plan/memory_forecast.hpp"
 #include "src/apps/plan/picture.hpp"
 #include "src/apps/plan/site_profile.hpp"
 #include "text_table.hpp"
@@ -40,11 +41,9 @@ Options plan_options() {
       .at_most(1024)
       .add<std::int64_t>("part", "P", -1, "part to show; -1: the busiest")
       .at_least(-1);
-  add_optimizer_choice(options);
-  add_payload_option(options);
-  options.group("Picture")
-      .add<std::string>("picture", "FILE", "", "also draw the mesh as an SVG picture")
-      .add<std::int64_t>("replicas", "R", 2, "replicas to draw")
+  add_memory_options(options);
+  options.add<std::string>("picture", "FILE", "", "also draw the mesh as an SVG picture")
+      .add<std::int64_t>("replicas", "R", 2, "replicas of the mesh, for sums and the picture")
       .at_least(1);
   add_machine_options(options);
   options.accept_in_config(all_run_options());
@@ -56,6 +55,40 @@ std::vector<std::int64_t> flops_of_layers(const Model& model, const ModelGeometr
   for (std::size_t l = 0; l < model.layers().size(); ++l)
     flops.push_back(model.layers()[l].layer->forward_flops(geometry.layers()[l].src_shapes));
   return flops;
+}
+
+// Of the part shown, and of the one that needs most where that is another.
+void print_memory(std::ostream& out, MemoryForecast& memory, const ModelGeometry& geometry,
+                  std::int64_t part) {
+  std::vector<std::int64_t> parts{part};
+  if (const std::int64_t largest = memory.largest(geometry); largest != part)
+    parts.push_back(largest);
+  std::vector<PartMemory> columns;
+  std::vector<std::string> heads{fmt::format("memory of a process, {} local sample{}",
+                                             memory.setting().batch,
+                                             memory.setting().batch == 1 ? "" : "s")};
+  for (const std::int64_t p : parts) {
+    columns.push_back(memory.of_part(geometry, p));
+    heads.push_back(fmt::format("part {}, MB", p));
+  }
+  TextTable table(heads, parts.size() == 1 ? "<>" : "<>>");
+  const auto row = [&](const char* name, const auto& bytes_of) {
+    std::vector<std::string> cells{name};
+    for (const PartMemory& column : columns)
+      cells.push_back(fmt::format("{:.1f}", 1e-6 * static_cast<double>(bytes_of(column))));
+    table.add(cells);
+  };
+  row("tensors of a step, which share it", [](const PartMemory& m) { return m.tensors; });
+  row("parameters and gradients", [](const PartMemory& m) { return m.parameters; });
+  row("state of the optimizer", [](const PartMemory& m) { return m.optimizer; });
+  row("packed weights, places of maxima", [](const PartMemory& m) { return m.layers; });
+  row("scratch that layers share", [](const PartMemory& m) { return m.scratch; });
+  row("samples in use and being read", [](const PartMemory& m) { return m.input; });
+  row("buffers of halos", [](const PartMemory& m) { return m.exchanges; });
+  row("buffers of gradient sums", [](const PartMemory& m) { return m.sums; });
+  row("program and libraries", [](const PartMemory& m) { return m.program; });
+  row("peak", [](const PartMemory& m) { return m.total(); });
+  out << '\n' << table;
 }
 
 void print_thread_shares(const Model& model, const ModelGeometry& geometry, std::int64_t part,
@@ -80,17 +113,22 @@ int run_plan(int argc, char** argv) {
     std::cout << options.help();
     return kExitDone;
   }
-  const Model model = make_model(options);
+  const Model model = make_model(options, planned_precision(options));
   if (wants_machine(options)) {
     plan_on_machine(std::cout, options, model,
                     find_jobscripts(std::filesystem::read_symlink("/proc/self/exe")));
     return kExitDone;
   }
   const ModelGeometry geometry = model.geometry(options.get<PartGrid>("parts"));
-  const GeometryTable table(geometry, flops_of_layers(model, geometry), state_arrays(options));
+  const GeometryTable table(geometry, flops_of_layers(model, geometry));
   auto part = options.get<std::int64_t>("part");
   if (part < 0) part = table.busiest_part();
-  table.print(std::cout, part, options.get<std::int64_t>("local-batch"));
+  table.print(std::cout, part);
+  MemoryForecast memory(options);
+  memory.setting().mesh = {options.get<std::int64_t>("replicas"), options.get<PartGrid>("parts")};
+  memory.setting().batch = options.get<std::int64_t>("local-batch");
+  memory.setting().threads = narrow<int>(options.get<std::int64_t>("threads"));
+  print_memory(std::cout, memory, geometry, part);
   if (const auto threads = options.get<std::int64_t>("threads"); threads > 0)
     print_thread_shares(model, geometry, part, narrow<int>(threads));
   if (const auto file = options.get<std::string>("picture"); !file.empty())

@@ -13,6 +13,7 @@
 
 #include "src/apps/options/model_options.hpp"
 #include "src/apps/options/train_options.hpp"
+#include "src/apps/plan/memory_forecast.hpp"
 #include "test/apps/forecast/machine_scene.hpp"
 
 namespace halomesh {
@@ -22,8 +23,7 @@ std::string printed(std::vector<std::string> arguments) {
   Options options("plan", "");
   add_model_options(options);
   add_machine_options(options);
-  add_optimizer_choice(options);
-  add_payload_option(options);
+  add_memory_options(options);
   for (const char* network : {"--input", "32x32x32x4", "--conv-layers", "3"})
     arguments.emplace_back(network);
   options.parse(arguments);
