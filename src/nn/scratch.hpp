@@ -40,7 +40,7 @@ class ScratchBuffer {
 class Scratch {
  public:
   /// An empty block.
-  Scratch() : block_(std::make_shared<AlignedBuffer<std::byte>>()) {}
+  Scratch();
 
   /// `size` elements, which hold anything, from the begin of a cache line. May move the block, so
   /// only while layers are prepared.
