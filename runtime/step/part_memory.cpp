@@ -3,6 +3,8 @@
 #include "runtime/step/part_memory.hpp"
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "narrow.hpp"
 #include "runtime/step/exchange.hpp"
@@ -12,6 +14,14 @@
 
 namespace halomesh {
 namespace {
+
+/// The transfers of one part: all that its exchanges look at, of grids with very many.
+TransferPlan of_part(const TransferPlan& plan, std::int64_t part) {
+  std::vector<Transfer> transfers;
+  for (const Transfer& t : plan.transfers())
+    if (t.src == part || t.dst == part) transfers.push_back(t);
+  return TransferPlan(std::move(transfers));
+}
 
 /// The exchanges that an Executor makes.
 std::int64_t exchange_bytes(const Model& model, const ModelGeometry& geometry, std::int64_t part,
@@ -24,14 +34,16 @@ std::int64_t exchange_bytes(const Model& model, const ModelGeometry& geometry, s
     const auto add = [&](const TransferPlan& plan, Combine combine) {
       bytes += Exchange::buffer_bytes(plan, narrow<int>(part), combine, tensor);
     };
-    for (const TransferPlan& round : rounds_of(model, geometry, t)) add(round, Combine::kCopy);
-    if (memory.again[t] >= 0) add(g.distribute, Combine::kCopy);
-    add(g.broadcast.reversed(), Combine::kAdd);
+    const TransferPlan distribute = of_part(g.distribute, part);
+    for (const TransferPlan& round : rounds_of(model, geometry, t, distribute))
+      add(round, Combine::kCopy);
+    if (memory.again[t] >= 0) add(distribute, Combine::kCopy);
+    add(of_part(g.broadcast, part).reversed(), Combine::kAdd);
     if (memory.diff[t] < 0) continue;
     if (g.whole_diffs)
       add(g.return_diff, Combine::kCopy);
     else
-      add(g.distribute.reversed(), Combine::kAdd);
+      add(distribute.reversed(), Combine::kAdd);
     add(g.broadcast, Combine::kCopy);
     if (model.layers()[t - 1].layer->has_whole_gradients()) add(g.gather_diff, Combine::kCopy);
   }

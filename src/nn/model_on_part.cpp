@@ -109,12 +109,17 @@ std::vector<Chunk> chunks_of(const Model& model, const ModelGeometry& geometry, 
 
 std::vector<TransferPlan> rounds_of(const Model& model, const ModelGeometry& geometry,
                                     std::size_t tensor) {
+  return rounds_of(model, geometry, tensor, geometry.tensors()[tensor].distribute);
+}
+
+std::vector<TransferPlan> rounds_of(const Model& model, const ModelGeometry& geometry,
+                                    std::size_t tensor, const TransferPlan& distribute) {
   const TensorGeometry& g = geometry.tensors()[tensor];
-  if (g.consumers.size() != 1 || g.distribute.empty()) return {g.distribute};
+  if (g.consumers.size() != 1 || g.distribute.empty()) return {distribute};
   const std::size_t l = g.consumers[0];
   const auto& inputs = model.layers()[l].inputs;
   const auto input = std::find(inputs.begin(), inputs.end(), tensor) - inputs.begin();
-  return split_into_rounds(g.distribute, *model.layers()[l].layer, geometry.layers()[l],
+  return split_into_rounds(distribute, *model.layers()[l].layer, geometry.layers()[l],
                            static_cast<std::size_t>(input));
 }
 

@@ -27,6 +27,9 @@ std::vector<Chunk> chunks_of(const Model& model, const ModelGeometry& geometry, 
 /// chunks of its only consumer do; undivided where it has several.
 std::vector<TransferPlan> rounds_of(const Model& model, const ModelGeometry& geometry,
                                     std::size_t tensor);
+/// The same of some of that plan's transfers.
+std::vector<TransferPlan> rounds_of(const Model& model, const ModelGeometry& geometry,
+                                    std::size_t tensor, const TransferPlan& distribute);
 
 /// What layer number `layer` is prepared with on `part`, for `batch` samples.
 LayerContext layer_context(const Model& model, const ModelGeometry& geometry, std::size_t layer,

@@ -261,7 +261,7 @@ void count_bytes(benchmark::State& state, const Tensor& tensor) {
 
 void counts_to_logarithms(benchmark::State& state) {
   Conv1 block(2);
-  DenseSource source(DataType::kInt16, DataType::kFloat32);
+  DenseSource source(DataType::kInt16, DataType::kFloat32, DataType::kFloat32);
   const Box& box = block.counts.any_view().span;
   source.reserve(box, box);
   Scratch scratch;

@@ -22,8 +22,6 @@ DataType planned_precision(const Options& options) {
 
 MemoryForecast::MemoryForecast(const Options& options)
     : spec_(network_spec(options, planned_precision(options))) {
-  const ModelGeometry whole = make_model(spec_).geometry({1, 1, 1});
-  loss_ = spec_.make_loss(whole.tensors().back().shape);
   setting_.optimizer_states = state_arrays(options);
   setting_.use = memory_use(options);
   setting_.payload = payload_type(options);
@@ -31,7 +29,8 @@ MemoryForecast::MemoryForecast(const Options& options)
 
 PartMemory MemoryForecast::of_part(const ModelGeometry& geometry, std::int64_t part) const {
   Model model = make_model(spec_);
-  return memory_of_part(model, geometry, part, loss_.get(), setting_);
+  const auto loss = spec_.make_loss(geometry.tensors().back().shape);
+  return memory_of_part(model, geometry, part, loss.get(), setting_);
 }
 
 std::int64_t MemoryForecast::largest(const ModelGeometry& geometry) const {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 
 #include "models/network.hpp"
 #include "partition/model_geometry.hpp"
@@ -33,7 +32,6 @@ class MemoryForecast {
 
  private:
   NetworkSpec spec_;
-  std::unique_ptr<Loss> loss_;
   MemorySetting setting_;
 };
 

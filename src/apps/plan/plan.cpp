@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <iostream>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -104,6 +105,17 @@ void print_thread_shares(const Model& model, const ModelGeometry& geometry, std:
   std::cout << '\n' << table;
 }
 
+/// Throws UsageError where there would be more ranks than MPI can number.
+MeshShape planned_mesh(const Options& options) {
+  const MeshShape mesh{options.get<std::int64_t>("replicas"), options.get<PartGrid>("parts")};
+  constexpr std::int64_t kMost = std::numeric_limits<int>::max();
+  if (mesh.replicas > kMost / mesh.parts.count())
+    throw UsageError(fmt::format("--replicas {} of {} parts each are more than {} ranks",
+                                 mesh.replicas, mesh.parts.count(), kMost),
+                     "plan fewer replicas");
+  return mesh;
+}
+
 }  // namespace
 
 int run_plan(int argc, char** argv) {
@@ -125,17 +137,14 @@ int run_plan(int argc, char** argv) {
   if (part < 0) part = table.busiest_part();
   table.print(std::cout, part);
   MemoryForecast memory(options);
-  memory.setting().mesh = {options.get<std::int64_t>("replicas"), options.get<PartGrid>("parts")};
+  memory.setting().mesh = planned_mesh(options);
   memory.setting().batch = options.get<std::int64_t>("local-batch");
   memory.setting().threads = narrow<int>(options.get<std::int64_t>("threads"));
   print_memory(std::cout, memory, geometry, part);
   if (const auto threads = options.get<std::int64_t>("threads"); threads > 0)
     print_thread_shares(model, geometry, part, narrow<int>(threads));
   if (const auto file = options.get<std::string>("picture"); !file.empty())
-    write_file_atomically(
-        file, draw_picture(geometry,
-                           {options.get<std::int64_t>("replicas"), options.get<PartGrid>("parts")},
-                           part));
+    write_file_atomically(file, draw_picture(geometry, planned_mesh(options), part));
   return kExitDone;
 }
 
