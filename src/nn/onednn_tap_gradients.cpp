@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "box.hpp"
+#include "src/nn/first_touch.hpp"
 #include "src/nn/onednn.hpp"
 #include "src/nn/onednn_call.hpp"
 #include "src/nn/pack.hpp"
@@ -141,8 +142,10 @@ void TapGradients::add(const void* src, const void* diff_dst) {
     pack(view, box, scratch);
     return static_cast<const std::byte*>(scratch);
   };
-  if (!impl.used) std::fill_n(impl.sums.data(), impl.sums.size(), 0.0F);
-  if (!impl.used) std::fill(impl.bias_sums.begin(), impl.bias_sums.end(), 0.0);
+  if (!impl.used) {
+    clear_by_threads(impl.sums.data(), static_cast<std::size_t>(impl.sums.size()) * sizeof(float));
+    std::fill(impl.bias_sums.begin(), impl.bias_sums.end(), 0.0);
+  }
   impl.used = true;
   float* sum = impl.sums.data();
   for (Impl::Tap& tap : impl.taps) {

@@ -315,7 +315,7 @@ TEST_CASE("memory that tensors share gives the step of memory of their own, bit 
   });
 }
 
-TEST_CASE("the memory foretold for a part is what the objects of a step take") {
+TEST_CASE("the memory predicted for a part is what the objects of a step take") {
   for_comms("memory of parts", {1, 2, 4}, [](const Comm& comm, Findings& findings) {
     std::vector<SmallNetwork (*)()> networks = small_networks();
     networks.push_back(&normalized_network);
@@ -331,16 +331,16 @@ TEST_CASE("the memory foretold for a part is what the objects of a step take") {
           SmallNetwork network = make(), same = make();
           const ModelGeometry geometry = network.model.geometry(grid);
           setting.use = use;
-          const PartMemory foretold =
+          const PartMemory predicted =
               memory_of_part(same.model, geometry, mesh.part(), nullptr, setting);
-          messages += foretold.exchanges + foretold.sums;
+          messages += predicted.exchanges + predicted.sums;
           const CountedMemory counted;
           Parameters parameters(geometry, mesh.part());
           const Executor executor(mesh.group(), network.model, geometry, parameters, setting.batch,
                                   true, nullptr, use);
           const GradientReducer reducer(mesh, geometry, parameters);
           findings.expect_equal(
-              foretold.total() - foretold.program - foretold.input, counted.bytes(),
+              predicted.total() - predicted.program - predicted.input, counted.bytes(),
               fmt::format("{} on {}, batch {}", network.name, to_string(grid), setting.batch));
         }
       }

@@ -28,7 +28,7 @@ TEST_CASE("a whole block is cleared and nothing else") {
   omp_set_num_threads(before);
 }
 
-TEST_CASE("nothing may be cleared nowhere") { clear_by_threads(nullptr, 0); }
+TEST_CASE("a block of no bytes may be null") { clear_by_threads(nullptr, 0); }
 
 }  // namespace
 }  // namespace halomesh
