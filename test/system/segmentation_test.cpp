@@ -204,7 +204,7 @@ TEST_CASE("predict writes NIfTI files with the values of the HDF5 file on any me
     more["out"] = out.string();
     const Outcome outcome = run(mesh.ranks, "predict", arguments_for(data, mesh, more));
     CAPTURE(outcome.text);
-    if (outcome.text.find("writes no such file") != std::string::npos)
+    if (outcome.text.find("cannot be written to such a file") != std::string::npos)
       return skip_case("built without libnifti2");
     REQUIRE(outcome.exit_code == 0);
     std::size_t wrong = 0, at = 0;

@@ -148,10 +148,11 @@ SegmentationFormat segmentation_format(const std::filesystem::path& out,
   std::vector<std::string> known;
   known.reserve(formats.size());
   for (const SegmentationFormat& format : formats) known.emplace_back(format.files);
-  throw UsageError(fmt::format("--out {}: the network {} classifies voxels, for which this program "
-                               "writes no such file",
-                               out.string(), network),
-                   fmt::format("name {}", joined(known, ", or ")));
+  throw UsageError(
+      fmt::format("--out {}: {} predicts a class for each voxel, which cannot be written to "
+                  "such a file",
+                  out.string(), network),
+      fmt::format("name {}", joined(known, ", or ")));
 }
 
 /// Throws UsageError unless --out can take a table.
