@@ -26,6 +26,7 @@ volatile std::sig_atomic_t report_requested = 0;
 std::atomic<std::atomic<int>*> stop_answered = nullptr;
 std::array<std::string, kAll.size()> answers;  // unchanged while handlers are installed
 int existing = 0;
+bool ignored = false;  // for good
 
 void request_stop(int number) {
   stop_requested = number;
@@ -71,10 +72,19 @@ StopSignals::~StopSignals() {
   if (std::atomic<int>* const answered = stop_answered.load();
       answered != nullptr && std::uncaught_exceptions() > 0)
     answered->store(1);
-  for (std::size_t i = 0; i < kAll.size(); ++i) ::sigaction(kAll[i].number, &before_[i], nullptr);
-  ::sigaction(SIGUSR1, &before_report_, nullptr);
+  if (!ignored) {
+    for (std::size_t i = 0; i < kAll.size(); ++i)
+      ::sigaction(kAll[i].number, &before_[i], nullptr);
+    ::sigaction(SIGUSR1, &before_report_, nullptr);
+  }
   stop_answered = nullptr;
   --existing;
+}
+
+void StopSignals::ignore_from_now_on() {
+  ignored = true;
+  for (const Signal& signal : kAll) std::signal(signal.number, SIG_IGN);
+  std::signal(SIGUSR1, SIG_IGN);
 }
 
 bool StopSignals::requested() const { return stop_requested != 0; }

@@ -34,6 +34,10 @@ class StopSignals {
   bool requested() const;
   /// The name of the last signal received, e.g. "SIGTERM"; "a signal" if there was none.
   std::string name() const;
+  /// From now on these signals and SIGUSR1 are ignored for as long as the process lives, even after
+  /// objects end: its work is done, and a signal that comes while it cleans up must not turn that
+  /// into a failure.
+  static void ignore_from_now_on();
   /// Whether SIGUSR1 has reached this process since the last call or the constructor.
   bool take_report_request();
 

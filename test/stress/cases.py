@@ -355,6 +355,7 @@ def two_writers():
 def stops(short):
     """Signals at random moments; the same command then ends with the uninterrupted curve."""
     def then_same(scene, text):
+        expect(scene.steps_when_sent > 100 or "epochs 50: done" not in text, "the signal was ignored")
         code, more = scene.run(f"{LONG} --out {{out}}", 2)
         expect(code == 0, f"resuming: exit code {code}\n{more}")
         same_losses("out", "long", 200)(scene, more)
@@ -365,13 +366,14 @@ def stops(short):
                 if name == "HUP" and to == "launcher":
                     continue  # mpirun does not pass it on
                 killed = name == "KILL" and to != "launcher"
-                code = tuple(range(1, 256)) if killed or to == "launcher" else STOPPED
+                # 0: the signal came when nothing but the end of the process was left.
+                code = (0, *range(1, 256)) if killed or to == "launcher" else (0, STOPPED)
                 yield Case(f"training: {name} to {to}, moment {turn}", f"{LONG} --out {{out}}", code, (), ranks=2,
                            during=send(number, to, at_step(150)), after=then_same, writes=("out", "out/*"),
                            one_error=False, limit_s=300)
         busy = LONG.replace("--checkpoint-every 5", "--checkpoint-every 1")
         for name in ("KILL", "TERM"):
-            yield Case(f"checkpointing: {name}, moment {turn}", f"{busy} --out {{out}}", tuple(range(1, 256)),
+            yield Case(f"checkpointing: {name}, moment {turn}", f"{busy} --out {{out}}", (0, *range(1, 256)),
                        ranks=2, during=send(SIGNALS[name], 0, at_step(100)), after=then_same,
                        writes=("out", "out/*"), one_error=False)
 

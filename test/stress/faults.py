@@ -170,6 +170,7 @@ def send(number, to, when):
                 os.kill(target, number)
             except ProcessLookupError:
                 pass
+        scene.steps_when_sent = len(steps_done(scene / "out"))
     return during
 
 

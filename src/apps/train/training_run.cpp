@@ -15,6 +15,7 @@
 #include "runtime/log/metrics.hpp"
 #include "runtime/machine/binding.hpp"
 #include "runtime/posix/atomic_file.hpp"
+#include "runtime/posix/stop_signals.hpp"
 #include "runtime/trace/run_timeline.hpp"
 #include "runtime/train/checkpoint.hpp"
 #include "runtime/train/trainer.hpp"
@@ -321,6 +322,7 @@ TrainingResult run_training(const Comm& world, const Options& options, const Ran
   if (from)
     say(world, fmt::format("resuming from {} at step {}", from->path.string(), from->state.step));
   TrainingResult result = trainer.run();
+  if (before.is_last) StopSignals::ignore_from_now_on();
   record["end"] = end_record(result);
   write_record(world, trainer_settings.out / "run.json", record);
   if (!result.phases.empty()) say(world, result.phases);

@@ -27,6 +27,8 @@ struct BeforeRun {
   StagedSplits* staged = nullptr;
   /// A log on which run_start has been logged, which the run takes over; null: it starts one.
   MlperfLog* mllog = nullptr;
+  /// Nothing follows this run in the process, so signals to stop that come after it are ignored.
+  bool is_last = false;
 };
 
 /// Trains as the options of `train` say, into its --out, from where an earlier run stopped. Prints

@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 #include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 
@@ -75,6 +77,24 @@ TEST_CASE("stop signals: SIGUSR1 asks for one report and stops nothing") {
   CHECK((handler_of(SIGUSR1) == before));
   StopSignals later;
   CHECK(!later.take_report_request());
+}
+
+TEST_CASE("stop signals: after the last work they are ignored, also when the object has ended") {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    {
+      const StopSignals signals;
+      StopSignals::ignore_from_now_on();
+      ::raise(SIGTERM);
+    }
+    for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGXCPU, SIGUSR2, SIGUSR1}) ::raise(number);
+    ::_exit(7);
+  }
+  REQUIRE(child > 0);
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 7);
 }
 
 }  // namespace
