@@ -494,8 +494,8 @@ THREAD_TESTS := $(addprefix test/,mpi/node_flag_test.cpp mpi/stage_test.cpp mpi/
                     posix/stop_signals_test.cpp hdf5/hdf5_file_test.cpp load/direct_loader_test.cpp \
                     stage/stage_file_test.cpp))
 THREADED := $(filter runtime/posix/% runtime/mpi/% runtime/hdf5/% runtime/stage/% \
-              runtime/load/%_loader.cpp runtime/load/staged_blocks.cpp runtime/data/dataset.cpp \
-              runtime/data/crop_reader.cpp runtime/data/sample_format.cpp runtime/machine/%,$(RUNTIME)) \
+              runtime/load/%_loader.cpp runtime/load/staged_blocks.cpp runtime/machine/% \
+              $(addprefix runtime/data/,dataset.cpp crop_reader.cpp foreground_scan.cpp sample_format.cpp),$(RUNTIME)) \
             $(PARTITION) $(addprefix src/nn/,counted_memory.cpp counts.cpp first_touch.cpp transform.cpp)
 $(eval $(call program,$(B)/tests/thread_tests,$(MPI_MAIN) $(call objects,$(THREAD_TESTS) $(THREADED)) $(HARNESS_MPI_LIB),$(MPICXX),$(LIBS_mpi)))
 .PHONY: test-tsan run-tests-tsan

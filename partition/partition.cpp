@@ -14,19 +14,22 @@ Range block_range(std::int64_t extent, std::int64_t count, std::int64_t index) {
   return {lo, lo + base + (index < larger ? 1 : 0)};
 }
 
+Box block_of_part(const Shape& shape, const PartGrid& grid, std::int64_t part) {
+  const Spatial counts{grid.d, grid.h, grid.w}, extents = shape.spatial(),
+                                                at = grid.coordinates(part);
+  Box box = Box::whole(shape);
+  for (std::size_t a = 0; a < 3; ++a) {
+    const Range r = block_range(extents[a], counts[a], at[a]);
+    box.lo[a + 1] = r.lo;
+    box.hi[a + 1] = r.hi;
+  }
+  return box.normalized();
+}
+
 Partition block_partition(const Shape& shape, const PartGrid& grid) {
   Partition partition;
-  const Spatial counts{grid.d, grid.h, grid.w}, extents = shape.spatial();
-  for (std::int64_t part = 0; part < grid.count(); ++part) {
-    const Spatial at = grid.coordinates(part);
-    Box box = Box::whole(shape);
-    for (std::size_t a = 0; a < 3; ++a) {
-      const Range r = block_range(extents[a], counts[a], at[a]);
-      box.lo[a + 1] = r.lo;
-      box.hi[a + 1] = r.hi;
-    }
-    partition.push_back(box.normalized());
-  }
+  for (std::int64_t part = 0; part < grid.count(); ++part)
+    partition.push_back(block_of_part(shape, grid, part));
   return partition;
 }
 

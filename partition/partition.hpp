@@ -21,6 +21,8 @@ Range block_range(std::int64_t extent, std::int64_t count, std::int64_t index);
 /// Cuts the spatial axes in blocks with remainder; every part has all channels of its block. A
 /// tensor of spatial extent 1x1x1 is therefore owned entirely by part 0.
 Partition block_partition(const Shape& shape, const PartGrid& grid);
+/// The box of one part in it.
+Box block_of_part(const Shape& shape, const PartGrid& grid, std::int64_t part);
 
 /// Channels that are cut together: as many floats as the longest vectors of the CPUs that this is
 /// for (64 bytes: AVX-512, SVE of A64FX), so that no part computes with partly filled vectors.

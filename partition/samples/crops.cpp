@@ -31,29 +31,36 @@ void ForegroundSearch::take(const Box& box, const std::uint8_t* labels) {
     for (std::int64_t h = box.lo[kH]; h < box.hi[kH]; ++h)
       for (std::int64_t w = box.lo[kW]; w < box.hi[kW]; ++w, ++label) {
         if (*label == 0 || *label >= kept_.size()) continue;
-        std::vector<Candidate>& heap = kept_[*label];
-        Candidate made{0,
-                       {static_cast<std::uint16_t>(d), static_cast<std::uint16_t>(h),
-                        static_cast<std::uint16_t>(w)}};
-        made.hash = hash_of(made.voxel);
-        if (heap.size() == kKept) {
-          if (heap.front() < made) continue;
-          std::pop_heap(heap.begin(), heap.end());
-          heap.pop_back();
-        }
-        heap.push_back(made);
-        std::push_heap(heap.begin(), heap.end());
+        take(*label, {static_cast<std::uint16_t>(d), static_cast<std::uint16_t>(h),
+                      static_cast<std::uint16_t>(w)});
       }
 }
 
-Foreground ForegroundSearch::found() const {
-  Foreground all;
+void ForegroundSearch::take(std::size_t label, const Voxel& voxel) {
+  std::vector<Candidate>& heap = kept_.at(label);
+  const Candidate made{hash_of(voxel), voxel};
+  if (heap.size() == kKept) {
+    if (heap.front() < made) return;
+    std::pop_heap(heap.begin(), heap.end());
+    heap.pop_back();
+  }
+  heap.push_back(made);
+  std::push_heap(heap.begin(), heap.end());
+}
+
+std::vector<std::vector<Voxel>> ForegroundSearch::found_by_class() const {
+  std::vector<std::vector<Voxel>> all;
   for (const std::vector<Candidate>& heap : kept_) {
-    if (heap.empty()) continue;
     std::vector<Voxel>& voxels = all.emplace_back();
     for (const Candidate& each : heap) voxels.push_back(each.voxel);
     std::sort(voxels.begin(), voxels.end());
   }
+  return all;
+}
+
+Foreground ForegroundSearch::found() const {
+  Foreground all = found_by_class();
+  std::erase_if(all, [](const std::vector<Voxel>& voxels) { return voxels.empty(); });
   return all;
 }
 

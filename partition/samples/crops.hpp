@@ -29,8 +29,12 @@ class ForegroundSearch {
   explicit ForegroundSearch(std::int64_t classes) : kept_(static_cast<std::size_t>(classes)) {}
   /// Labels of a box of the sample, dense. Labels without a class are ignored.
   void take(const Box& box, const std::uint8_t* labels);
+  /// Takes a voxel of a class that has voxels at all: one that a search of another box has found.
+  void take(std::size_t label, const Voxel& voxel);
   /// Those of the boxes taken so far, in their order.
   Foreground found() const;
+  /// The same for each class, also for those that have none.
+  std::vector<std::vector<Voxel>> found_by_class() const;
 
  private:
   struct Candidate {

@@ -16,6 +16,20 @@ namespace halomesh {
 /// fit, at least one.
 std::vector<Box> slabs_of(const Box& block, std::int64_t counts);
 
+/// Calls visit(slab) for each of them, in the same order, without allocating memory.
+template <class Visit>
+void for_each_slab(const Box& block, std::int64_t counts, Visit visit) {
+  if (block.empty()) return;
+  const std::int64_t row = block.extent(kW) * block.extent(kC), plane = block.extent(kH) * row;
+  const bool planes = plane <= counts;
+  const std::int64_t d_step = planes ? counts / plane : 1,
+                     h_step = planes ? block.extent(kH) : std::max<std::int64_t>(1, counts / row);
+  for (std::int64_t d = block.lo[kD]; d < block.hi[kD]; d += d_step)
+    for (std::int64_t h = block.lo[kH]; h < block.hi[kH]; h += h_step)
+      visit(intersect(block, {{block.lo[kC], d, h, block.lo[kW]},
+                              {block.hi[kC], d + d_step, h + h_step, block.hi[kW]}}));
+}
+
 /// Elements of a tile where a pixel has up to 128 channels.
 inline constexpr std::int64_t kTileCounts = 16 * 16 * 128;
 

@@ -16,6 +16,7 @@
 #include "error.hpp"
 #include "runtime/data/dataset_format.hpp"
 #include "runtime/data/sample_checks.hpp"
+#include "runtime/posix/read_counts.hpp"
 #include "src/nn/transform.hpp"
 
 namespace halomesh {
@@ -55,6 +56,7 @@ Image open_image(const std::string& path) {
 /// The values of a file as they are stored, in the byte order of this machine. Not by the library's
 /// own function, which silently makes 0 of what is not finite.
 std::vector<std::byte> elements_of(const nifti_image& image, const std::string& path) {
+  const CountedRead read;
   std::vector<std::byte> bytes(static_cast<std::size_t>(image.nvox * image.nbyper));
   znzFile file = znzopen(image.iname, "rb", nifti_is_gzfile(image.iname));
   const bool complete = !znz_isnull(file) &&
@@ -63,6 +65,8 @@ std::vector<std::byte> elements_of(const nifti_image& image, const std::string& 
   znzclose(file);
   require(complete, text("{} ends before its {} values", path, image.nvox),
           "copy it again from the data set");
+  std::error_code ignored;  // the file has just been read
+  read.count(static_cast<std::int64_t>(fs::file_size(image.iname, ignored)));
   if (image.swapsize > 1 && image.byteorder != nifti_short_order())
     nifti_swap_Nbytes(image.nvox, image.swapsize, bytes.data());
   return bytes;

@@ -8,25 +8,28 @@
 #include <deque>
 #include <mutex>
 #include <optional>
+#include <span>
 
 #include "src/nn/tensor.hpp"
 
 namespace halomesh {
 
-/// Slabs of values, each labelled with two numbers.
+/// Slabs of values, each labelled with its box and a number.
 class SlabRing {
  public:
   static constexpr std::size_t kSlabs = 2;
   struct Slab {
     AlignedBuffer<std::byte> values;
-    std::size_t use = 0, number = 0;
+    Box box;
+    std::size_t use = 0;
+
+    /// The first `bytes` of its memory, which grows where it has less; not while it is handed on.
+    std::span<std::byte> room(std::int64_t bytes) {
+      if (values.size() < bytes) values = AlignedBuffer<std::byte>(bytes);
+      return values.span().first(static_cast<std::size_t>(bytes));
+    }
   };
 
-  /// Makes room for at least this many bytes per slab; call it before slabs are taken.
-  void reserve(std::int64_t bytes) {
-    for (Slab& slab : slabs_)
-      if (slab.values.size() < bytes) slab.values = AlignedBuffer<std::byte>(bytes);
-  }
   Slab& operator[](std::size_t slab) { return slabs_.at(slab); }
 
   /// Waits for a free slab; returns none when the ring has been closed.

@@ -10,15 +10,15 @@
 
 namespace halomesh {
 
-StageLoader::StageLoader(const ProcessMesh& mesh, StagedSample sample, StagedSplit split,
-                         const BatchSpec& spec, std::optional<StagedSample> labels,
+StageLoader::StageLoader(const ProcessMesh& mesh, StagedSamples samples, StagedSplit split,
+                         const BatchSpec& spec, std::optional<StagedSamples> labels,
                          const StagedCrops* crops)
     : mesh_(mesh),
       comm_(mesh.world().dup()),
       owners_(split.owners),
       targets_(std::move(split.targets)),
       spec_(spec),
-      samples_(mesh, comm_, owners_, std::move(sample), std::move(split.file), spec.type, 0,
+      samples_(mesh, comm_, owners_, std::move(samples), std::move(split.file), spec.type, 0,
                split.labels ? 2 : 1, crops ? std::optional(crops->values) : std::nullopt,
                crops ? crops->padding : 0) {
   if (split.labels)
@@ -92,10 +92,10 @@ void StageLoader::begin() {
   });
 }
 
-/// Notes a sample's number, and its targets unless they are labels.
+/// Notes a sample's number, and its targets unless they are labels or not needed.
 void StageLoader::take_use(const SampleUse& use, std::int64_t place, Buffer& buffer) const {
   buffer.samples[static_cast<std::size_t>(place)] = use.sample;
-  if (labels_) return;
+  if (labels_ || spec_.targets.empty()) return;
   const std::size_t count = targets_.size() / static_cast<std::size_t>(owners_.samples());
   const View all = buffer.targets.view();
   copy_scalars(std::span(targets_).subspan(static_cast<std::size_t>(use.sample) * count, count),

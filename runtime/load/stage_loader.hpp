@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "partition/samples/redistribution.hpp"
+#include "partition/samples/staged_samples.hpp"
 #include "runtime/load/loader.hpp"
 #include "runtime/load/staged_blocks.hpp"
 #include "runtime/mpi/in_flight.hpp"
@@ -33,11 +33,11 @@ struct StagedCrops {
 /// Memory: the batch in use and the batch being prepared, no third block.
 class StageLoader final : public Loader {
  public:
-  /// Collective over mesh.world(), as is the destructor unless an exception unwinds. `sample`: what
-  /// each part keeps and needs of a sample; `labels`: of its labels, if the split has them;
+  /// Collective over mesh.world(), as is the destructor unless an exception unwinds. `samples`:
+  /// what each part keeps and needs of them; `labels`: of their labels, if the split has them;
   /// `crops`: what they need of both instead. The mesh must outlive this object.
-  StageLoader(const ProcessMesh& mesh, StagedSample sample, StagedSplit split,
-              const BatchSpec& spec, std::optional<StagedSample> labels = {},
+  StageLoader(const ProcessMesh& mesh, StagedSamples samples, StagedSplit split,
+              const BatchSpec& spec, std::optional<StagedSamples> labels = {},
               const StagedCrops* crops = nullptr);
   ~StageLoader() override;
 

@@ -23,13 +23,13 @@ constexpr std::int64_t kSlabBytes = 512 * 1024, kSlabs = 16;
 }  // namespace
 
 StagedBlocks::StagedBlocks(const ProcessMesh& mesh, const Comm& comm, const SampleOwners& owners,
-                           StagedSample sample, StageFile file, DataType type,
+                           StagedSamples samples, StageFile file, DataType type,
                            std::int64_t first_tag, std::int64_t tag_step,
                            std::optional<CropBlocks> crops, float padding)
     : mesh_(mesh),
       comm_(comm),
       owners_(owners),
-      sample_(std::move(sample)),
+      samples_(std::move(samples)),
       file_(std::move(file)),
       type_(type),
       first_tag_(first_tag),
@@ -40,16 +40,39 @@ StagedBlocks::StagedBlocks(const ProcessMesh& mesh, const Comm& comm, const Samp
   require(type == stored || (stored == DataType::kInt16 && type == DataType::kFloat32),
           text("the stage holds values of {}, batches need {}", name_of(stored), name_of(type)),
           "use a network for such data, or other data");
-  const std::int64_t size = size_of(stored);
-  // The parts of a kept block that are sent at a time: all of it unless it is compressed.
-  for (const Box& kept : sample_.blocks)
-    slabs_.push_back(slabs_of(
-        kept, compressed() ? std::min(kSlabBytes / size, kept.volume() / kSlabs) : kept.volume()));
-  sent_types_ = BoxTypes(kept(), size);
   // In units of stored values, of which two make a number of fp32 if they are counts.
+  const std::int64_t size = size_of(stored);
   Box memory = box();
   memory.hi[kC] += memory.extent(kC) * (size_of(type) / size - 1);
   received_types_ = BoxTypes(memory, size);
+}
+
+const StagedSample& StagedBlocks::sample_of(const SampleUse& use) {
+  if (const StagedSample* const each = samples_.each()) return *each;
+  sample_ = samples_.of(use.sample);
+  return sample_;
+}
+
+/// The values of a slab that is inflated or sent at a time.
+std::int64_t StagedBlocks::values_of_slab(const Box& kept) const {
+  return std::min(kSlabBytes / size_of(file_->type()), kept.volume() / kSlabs);
+}
+
+template <class Visit>
+void StagedBlocks::for_each_sent_slab(const Box& kept, Visit visit) const {
+  if (!compressed())
+    visit(kept);
+  else
+    for_each_slab(kept, values_of_slab(kept), visit);
+}
+
+/// The type of a piece of a kept block, or of a slab of it.
+MPI_Datatype StagedBlocks::sent_type(const Box& kept, const Box& piece) {
+  if (kept != sent_span_) {
+    sent_span_ = kept;
+    sent_types_ = BoxTypes(kept, size_of(file_->type()));
+  }
+  return sent_types_.of(piece);
 }
 
 int StagedBlocks::tag_of(std::int64_t place) const {
@@ -58,16 +81,18 @@ int StagedBlocks::tag_of(std::int64_t place) const {
 
 Spatial StagedBlocks::origin_of(const SampleUse& use) const {
   if (!crops_) return {};
-  return use.origin.value_or(centred_origin(sample_.shape.spatial(), crops_->shape.spatial()));
+  return use.origin.value_or(
+      centred_origin(samples_.shape(use.sample).spatial(), crops_->shape.spatial()));
 }
 
 /// The transfers of a symmetry, derived at first use; those of a crop, valid until the next call.
-const StagedBlocks::SendRecvList& StagedBlocks::list_of(const SampleUse& use) {
+const StagedBlocks::SendRecvList& StagedBlocks::list_of(const SampleUse& use,
+                                                        const StagedSample& sample) {
   const Symmetry& s = use.symmetry;
   if (crops_) {
     const Spatial origin = origin_of(use);
-    crop_list_ = {crop_transfers_to(mesh_.part(), sample_, *crops_, origin, s),
-                  crop_transfers_from(mesh_.part(), sample_, *crops_, origin, s)};
+    crop_list_ = {crop_transfers_to(mesh_.part(), sample, *crops_, origin, s),
+                  crop_transfers_from(mesh_.part(), sample, *crops_, origin, s)};
     return crop_list_;
   }
   const std::size_t number = (s.flip[0] ? 4U : 0U) + (s.flip[1] ? 2U : 0U) + (s.flip[2] ? 1U : 0U) +
@@ -75,7 +100,7 @@ const StagedBlocks::SendRecvList& StagedBlocks::list_of(const SampleUse& use) {
   std::optional<SendRecvList>& known = lists_.at(number);
   if (known) return *known;
   SendRecvList& made = known.emplace();
-  const TransferPlan plan = plan_redistribution(sample_, s);
+  const TransferPlan plan = plan_redistribution(sample, s);
   for (const Transfer& t : plan.transfers()) {
     if (t.dst == mesh_.part()) made.incoming.push_back(t);
     if (t.src == mesh_.part()) made.outgoing.push_back(t);
@@ -96,7 +121,7 @@ void StagedBlocks::for_each_message(const Box& box, const Symmetry& symmetry, Vi
 void StagedBlocks::pad(const SampleUse& use, std::int64_t place) const {
   if (!crops_ || box().empty()) return;
   const Box source = use.symmetry.source_of(box(), crops_->shape);
-  if (Box::whole(sample_.shape).contains(shifted(source, origin_of(use)))) return;
+  if (Box::whole(samples_.shape(use.sample)).contains(shifted(source, origin_of(use)))) return;
   const AnyView block = block_at(place);
   if (block.type == DataType::kUint8) {
     std::memset(block.data, kOutsideLabel, static_cast<std::size_t>(block.sample_bytes()));
@@ -128,13 +153,19 @@ void StagedBlocks::begin(const BatchSchedule& schedule, std::int64_t step, AnyVi
   for (std::int64_t replica = 0; replica < schedule.replicas; ++replica) {
     std::int64_t place = 0;
     for (const SampleUse& use : schedule.taken(step, replica)) {
-      BlockUse block{owners_.of(use.sample).slot, to_send_.size(), 0, local_.size(), 0};
+      const StagedSample& sample = sample_of(use);
+      BlockUse block{owners_.of(use.sample).slot,
+                     sample.blocks[static_cast<std::size_t>(mesh_.part())],
+                     to_send_.size(),
+                     0,
+                     local_.size(),
+                     0};
       if (replica == mesh_.replica()) {
         origins_.push_back(origin_of(use));
         pad(use, place);
-        take(use, place);
+        take(use, sample, place);
       }
-      give(use, place++, replica);
+      give(use, sample, place++, replica);
       block.send_end = to_send_.size();
       block.local_end = local_.size();
       if (block.send < block.send_end || block.local < block.local_end) uses_.push_back(block);
@@ -144,25 +175,27 @@ void StagedBlocks::begin(const BatchSchedule& schedule, std::int64_t step, AnyVi
   arrived_.reserve(2 * receives_.size());
   placing_.reserve(receives_.size());
   if (!compressed())
-    for (const BlockUse& use : uses_) send(use, stored_block(use.slot), sends_);
+    for (const BlockUse& use : uses_) send(use, stored_block(use), sends_);
 }
 
 /// Records which boxes of a sample this rank has itself, and posts receives for the rest.
-void StagedBlocks::take(const SampleUse& use, std::int64_t place) {
+void StagedBlocks::take(const SampleUse& use, const StagedSample& sample, std::int64_t place) {
   const SampleOwners::Owner owner = owners_.of(use.sample);
-  for (const Transfer& t : list_of(use).incoming) {
+  for (const Transfer& t : list_of(use, sample).incoming) {
     const Piece piece{place, t.box, use.symmetry};
     if (owner.replica == mesh_.replica() && t.src == mesh_.part())
       local_.push_back(piece);
     else
-      receive(t, narrow<int>(mesh_.shape().rank_of(owner.replica, t.src)), piece);
+      receive(sample.blocks[static_cast<std::size_t>(t.src)],
+              narrow<int>(mesh_.shape().rank_of(owner.replica, t.src)), piece);
   }
 }
 
-/// Posts the receives of a box, each into the memory of its image.
-void StagedBlocks::receive(const Transfer& transfer, int from, const Piece& whole) {
+/// Posts the receives of a box of a block that another rank keeps, each into the memory of its
+/// image.
+void StagedBlocks::receive(const Box& kept, int from, const Piece& whole) {
   const AnyView block = block_at(whole.place);
-  for (const Box& slab : slabs_[static_cast<std::size_t>(transfer.src)])
+  for_each_sent_slab(kept, [&](const Box& slab) {
     for_each_message(intersect(slab, whole.box), whole.symmetry, [&](const Box& piece) {
       const Box image =
           whole.symmetry.mapped(shifted_back(piece, origin_at(whole.place)), used_shape());
@@ -171,12 +204,14 @@ void StagedBlocks::receive(const Transfer& transfer, int from, const Piece& whol
       arrivals_.push_back({whole.place, piece, whole.symmetry});
       received_bytes_ += size_of(file_->type()) * piece.volume();
     });
+  });
 }
 
 /// Records what this rank must send of a sample that `replica` takes.
-void StagedBlocks::give(const SampleUse& use, std::int64_t place, std::int64_t replica) {
+void StagedBlocks::give(const SampleUse& use, const StagedSample& sample, std::int64_t place,
+                        std::int64_t replica) {
   if (owners_.of(use.sample).replica != mesh_.replica()) return;
-  for (const Transfer& t : list_of(use).outgoing)
+  for (const Transfer& t : list_of(use, sample).outgoing)
     if (replica != mesh_.replica() || t.dst != mesh_.part())
       to_send_.push_back(
           {place, t.box, use.symmetry, narrow<int>(mesh_.shape().rank_of(replica, t.dst))});
@@ -187,7 +222,7 @@ void StagedBlocks::send(const BlockUse& use, AnyConstView slab, Requests& reques
   for (std::size_t i = use.send; i < use.send_end; ++i) {
     const Send& d = to_send_[i];
     for_each_message(intersect(slab.span, d.box), d.symmetry, [&](const Box& piece) {
-      mpi_check(MPI_Isend(slab.begin_of(0, piece), 1, sent_types_.of(piece), d.rank,
+      mpi_check(MPI_Isend(slab.begin_of(0, piece), 1, sent_type(use.kept, piece), d.rank,
                           tag_of(d.place), comm_.handle(), requests.add()));
     });
   }
@@ -196,8 +231,7 @@ void StagedBlocks::send(const BlockUse& use, AnyConstView slab, Requests& reques
 void StagedBlocks::send_filled() {
   while (const auto filled = ring_->filled()) {
     const SlabRing::Slab& slab = (*ring_)[*filled];
-    send(uses_[slab.use], {slab.values.data(), file_->type(), own_slabs()[slab.number], 1},
-         slab_sends_[*filled]);
+    send(uses_[slab.use], {slab.values.data(), file_->type(), slab.box, 1}, slab_sends_[*filled]);
     sending_[*filled] = true;
   }
   for (std::size_t i = 0; i < SlabRing::kSlabs; ++i) {
@@ -216,7 +250,7 @@ void StagedBlocks::gather() {
       inflate(i);
       continue;
     }
-    for (std::size_t k = o.local; k < o.local_end; ++k) copy(stored_block(o.slot), local_[k]);
+    for (std::size_t k = o.local; k < o.local_end; ++k) copy(stored_block(o), local_[k]);
   }
 }
 
@@ -224,22 +258,25 @@ void StagedBlocks::gather() {
 void StagedBlocks::inflate(std::size_t use) {
   const BlockUse& o = uses_[use];
   const std::int64_t size = size_of(file_->type());
-  ring_->reserve(size * own_slabs().front().volume());
-  codec_.begin(file_->stored(o.slot), kept().volume(), size);
-  for (std::size_t l = 0; l < own_slabs().size(); ++l) {
+  codec_.begin(file_->stored(o.slot), o.kept.volume(), size);
+  bool closed = false;
+  for_each_slab(o.kept, values_of_slab(o.kept), [&](const Box& box) {
+    if (closed) return;
     const auto taken = ring_->take();
-    if (!taken) return;
+    closed = !taken;
+    if (closed) return;
     SlabRing::Slab& slab = (*ring_)[*taken];
     slab.use = use;
-    slab.number = l;
-    codec_.next(slab.values.span().first(static_cast<std::size_t>(size * own_slabs()[l].volume())));
+    slab.box = box;
+    const std::span<std::byte> values = slab.room(size * box.volume());
+    codec_.next(values);
     for (std::size_t k = o.local; k < o.local_end; ++k)
-      copy({slab.values.data(), file_->type(), own_slabs()[l], 1}, local_[k]);
+      copy({values.data(), file_->type(), box, 1}, local_[k]);
     if (o.send < o.send_end)
       ring_->hand_on(*taken);
     else
       ring_->give_back(*taken);
-  }
+  });
 }
 
 void StagedBlocks::progress() {

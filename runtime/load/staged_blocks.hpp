@@ -8,9 +8,10 @@
 #include <optional>
 #include <vector>
 
-#include "partition/samples/redistribution.hpp"
 #include "partition/samples/sample_order.hpp"
 #include "partition/samples/sample_owners.hpp"
+#include "partition/samples/staged_samples.hpp"
+#include "partition/samples/tiles.hpp"
 #include "runtime/load/slab_ring.hpp"
 #include "runtime/mpi/box_type.hpp"
 #include "runtime/mpi/in_flight.hpp"
@@ -36,13 +37,14 @@ namespace halomesh {
 /// by slab, with two slabs in memory.
 class StagedBlocks {
  public:
-  /// `sample`: what each part keeps and needs; `file` keeps this part's blocks; `type`: of the
+  /// `samples`: what each part keeps and needs; `file` keeps this part's blocks; `type`: of the
   /// batch, that of the file or, for int16 counts, fp32. Messages have the tags first_tag +
   /// tag_step * place, of a place in the batch. Mesh, communicator (of the mesh's world) and owners
   /// must outlive this object. With `crops`, parts need blocks of crops (see SampleUse::origin),
-  /// and fp32 values beyond a sample are `padding`, labels kOutsideLabel. Local.
+  /// and fp32 values beyond a sample are `padding`, labels kOutsideLabel; without, samples are all
+  /// alike. Local.
   StagedBlocks(const ProcessMesh& mesh, const Comm& comm, const SampleOwners& owners,
-               StagedSample sample, StageFile file, DataType type, std::int64_t first_tag,
+               StagedSamples samples, StageFile file, DataType type, std::int64_t first_tag,
                std::int64_t tag_step, std::optional<CropBlocks> crops = {}, float padding = 0);
   StagedBlocks(const StagedBlocks&) = delete;
   StagedBlocks& operator=(const StagedBlocks&) = delete;
@@ -50,7 +52,8 @@ class StagedBlocks {
 
   /// The block that this part needs.
   const Box& box() const {
-    return crops_ ? crops_->needed[static_cast<std::size_t>(mesh_.part())] : kept();
+    const std::vector<Box>& needed = crops_ ? crops_->needed : samples_.each()->blocks;
+    return needed[static_cast<std::size_t>(mesh_.part())];
   }
   bool compressed() const { return file_->codec() != StageCodec::kNone; }
   std::int64_t received_bytes() const { return received_bytes_; }
@@ -90,22 +93,25 @@ class StagedBlocks {
   /// A kept block that this step uses: entries first .. last of to_send_ and of local_.
   struct BlockUse {
     std::int64_t slot = 0;
+    Box kept;
     std::size_t send = 0, send_end = 0, local = 0, local_end = 0;
   };
 
-  const SendRecvList& list_of(const SampleUse& use);
+  /// The geometry of a use's sample; where samples differ, valid until the next call.
+  const StagedSample& sample_of(const SampleUse& use);
+  const SendRecvList& list_of(const SampleUse& use, const StagedSample& sample);
   Spatial origin_of(const SampleUse& use) const;
   const Spatial& origin_at(std::int64_t place) const {
     return origins_[static_cast<std::size_t>(place)];
   }
   void pad(const SampleUse& use, std::int64_t place) const;
   void copy(AnyConstView slab, const Piece& piece) const;
-  /// The block that this part keeps.
-  const Box& kept() const { return sample_.blocks[static_cast<std::size_t>(mesh_.part())]; }
-  const Shape& used_shape() const { return crops_ ? crops_->shape : sample_.shape; }
-  void take(const SampleUse& use, std::int64_t place);
-  void receive(const Transfer& transfer, int from, const Piece& whole);
-  void give(const SampleUse& use, std::int64_t place, std::int64_t replica);
+  const Shape& used_shape() const { return crops_ ? crops_->shape : samples_.each()->shape; }
+  void take(const SampleUse& use, const StagedSample& sample, std::int64_t place);
+  void receive(const Box& kept, int from, const Piece& whole);
+  void give(const SampleUse& use, const StagedSample& sample, std::int64_t place,
+            std::int64_t replica);
+  MPI_Datatype sent_type(const Box& kept, const Box& piece);
   void send(const BlockUse& use, AnyConstView slab, Requests& requests);
   void inflate(std::size_t use);
 
@@ -114,11 +120,12 @@ class StagedBlocks {
   }
   template <class Visit>
   void for_each_message(const Box& box, const Symmetry& symmetry, Visit visit) const;
-  const std::vector<Box>& own_slabs() const {
-    return slabs_[static_cast<std::size_t>(mesh_.part())];
-  }
-  AnyConstView stored_block(std::int64_t slot) const {
-    return {file_->stored(slot).data(), file_->type(), kept(), 1};
+  /// Calls visit(box) for the slabs of a kept block that are sent at a time.
+  template <class Visit>
+  void for_each_sent_slab(const Box& kept, Visit visit) const;
+  std::int64_t values_of_slab(const Box& kept) const;
+  AnyConstView stored_block(const BlockUse& use) const {
+    return {file_->stored(use.slot).data(), file_->type(), use.kept, 1};
   }
   AnyView block_at(std::int64_t place) const {
     return {batch_.data + place * batch_.sample_bytes(), batch_.type, batch_.span, 1};
@@ -128,7 +135,8 @@ class StagedBlocks {
   const ProcessMesh& mesh_;
   const Comm& comm_;
   const SampleOwners& owners_;
-  StagedSample sample_;
+  StagedSamples samples_;
+  StagedSample sample_;  // see sample_of()
   InFlight<StageFile> file_;
   DataType type_;
   std::int64_t first_tag_, tag_step_;
@@ -145,10 +153,10 @@ class StagedBlocks {
   std::vector<Piece> arrivals_;         // in the order of receives_
   std::vector<int> arrived_, placing_;  // of arrivals_: not yet placed, and being placed
   AlignedBuffer<std::byte> tile_;
-  std::vector<std::vector<Box>> slabs_;  // of each part's kept block
   BlockCodec codec_;
   InFlight<SlabRing> ring_;
   std::int64_t received_bytes_ = 0;
+  Box sent_span_;  // of sent_types_
   BoxTypes sent_types_, received_types_;
   // After the slabs: they wait before those go.
   Requests receives_, sends_;

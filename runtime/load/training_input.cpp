@@ -7,12 +7,23 @@
 #include <utility>
 
 #include "error.hpp"
+#include "runtime/data/foreground_scan.hpp"
 #include "runtime/load/direct_loader.hpp"
 #include "runtime/load/stage_loader.hpp"
 #include "runtime/log/progress.hpp"
 
 namespace halomesh {
 namespace {
+
+/// Those of all samples, with `channels`.
+std::vector<Shape> shapes_of(const Dataset& data, std::int64_t channels) {
+  std::vector<Shape> shapes;
+  for (std::int64_t sample = 0; sample < data.size(); ++sample) {
+    shapes.push_back(data.shape_of(sample));
+    shapes.back().c = channels;
+  }
+  return shapes;
+}
 
 void check_type(const Dataset& data, DataType type) {
   const DataType given = data.format().type();
@@ -22,13 +33,25 @@ void check_type(const Dataset& data, DataType type) {
           "use a network for such data, or other data");
 }
 
-/// Throws Error unless all samples have the same extents, as a stage has room for.
-void check_one_extent(const Dataset& data) {
-  for (std::int64_t sample = 0; sample < data.size(); ++sample)
-    require(data.shape_of(sample) == data.shape(),
-            text("sample {} of {} has {}, others {} along some axis", data.name(sample),
-                 data.directory().c_str(), data.shape_of(sample), data.shape()),
-            "a stage holds samples of the same extents: train without --stage-dir");
+/// Throws Error for the first sample that does not fit the crops. Returns whether any is smaller.
+bool any_is_smaller(const Dataset& data, const Shape& input, const CropOptions& crops) {
+  bool any = false;
+  for (std::int64_t sample = 0; sample < data.size(); ++sample) {
+    const Shape shape = data.shape_of(sample);
+    const auto check = [&](bool fits, const char* cure) {
+      require(fits,
+              text("sample {} of {} has {}, the network reads {}", data.name(sample),
+                   data.directory().c_str(), shape, input),
+              cure);
+    };
+    const bool smaller = shape.d < input.d || shape.h < input.h || shape.w < input.w;
+    const bool larger = shape.d > input.d || shape.h > input.h || shape.w > input.w;
+    check(!smaller || crops.padding,
+          "give --pad with the value of voxels beyond a sample, or a smaller --input");
+    check(!larger || crops.random, "give a larger --input, or --patches random to train on crops");
+    any = any || smaller;
+  }
+  return any;
 }
 
 }  // namespace
@@ -44,9 +67,12 @@ TrainingInput::TrainingInput(const ProcessMesh& mesh, const ModelGeometry& geome
       training_(training),
       validation_(validation),
       options_(std::move(stage)) {
-  for (const Dataset* data : {training.data, validation.data})
-    if (data != nullptr) check_type(*data, type);
-  if (options_ && training.crops != nullptr) check_one_extent(*training.data);
+  for (const InputSplit& split : {training, validation}) {
+    if (split.data == nullptr) continue;
+    check_type(*split.data, type);
+    if (split.crops != nullptr && any_is_smaller(*split.data, sample_.shape, *split.crops))
+      pads_ = true;
+  }
 }
 
 BatchSpec TrainingInput::spec(const InputSplit& split) const {
@@ -83,28 +109,27 @@ std::vector<Box> TrainingInput::label_blocks() const {
   return blocks;
 }
 
-/// What the parts keep and need of a sample: their blocks of the input, or of crops a share of the
+/// What the parts keep and need of samples: their blocks of the input, or of crops a share of each
 /// sample that is theirs alone.
-StagedSample TrainingInput::staged_sample() const {
-  if (training_.crops == nullptr) return sample_;
-  const Partition blocks = block_partition(training_.data->shape(), mesh_.shape().parts);
-  return {training_.data->shape(), blocks, blocks};
+StagedSamples TrainingInput::staged_samples(const InputSplit& split) const {
+  if (split.crops == nullptr) return sample_;
+  return {shapes_of(*split.data, split.data->shape().c), mesh_.shape().parts};
 }
 
-/// The same of its labels; empty if targets are scalars. Collective over mesh.group().
-std::optional<StagedSample> TrainingInput::staged_labels() const {
-  if (!training_.data->has_labels()) return {};
-  const Shape& shape = training_.data->target_shape();
-  if (training_.crops == nullptr) return staged_in_blocks(shape, label_blocks());
-  const Partition blocks = block_partition(shape, mesh_.shape().parts);
-  return StagedSample{shape, blocks, blocks};
+/// The same of their labels, of which the parts need `blocks`; empty if targets are scalars.
+std::optional<StagedSamples> TrainingInput::staged_labels(const InputSplit& split,
+                                                          const std::vector<Box>& blocks) const {
+  if (!split.data->has_labels()) return {};
+  if (split.crops == nullptr) return staged_in_blocks(split.data->target_shape(), blocks);
+  return StagedSamples(shapes_of(*split.data, 1), mesh_.shape().parts);
 }
 
-std::optional<StagedCrops> TrainingInput::staged_crops() const {
-  if (training_.crops == nullptr) return {};
+std::optional<StagedCrops> TrainingInput::staged_crops(const InputSplit& split,
+                                                       const std::vector<Box>& label_blocks) const {
+  if (split.crops == nullptr) return {};
   return StagedCrops{{sample_.shape, sample_.blocks},
-                     {Shape{1, sample_.shape.d, sample_.shape.h, sample_.shape.w}, label_blocks()},
-                     training_.crops->padding.value_or(0)};
+                     {Shape{1, sample_.shape.d, sample_.shape.h, sample_.shape.w}, label_blocks},
+                     split.crops->padding.value_or(0)};
 }
 
 std::int64_t TrainingInput::samples_to_stage() const {
@@ -114,8 +139,13 @@ std::int64_t TrainingInput::samples_to_stage() const {
 
 bool TrainingInput::open(const std::function<bool()>& must_stop, const Stager::Report& report) {
   if (!options_) {
+    if (needs_foreground()) {
+      foreground_ = scan_foreground(mesh_.world(), *training_.data, must_stop);
+      if (foreground_.empty()) return false;
+    }
     training_loader_ = direct_loader(training_);
-    if (validation_.data != nullptr) validation_loader_ = direct_loader(validation_);
+    if (validation_.data != nullptr && !validates_windows())
+      validation_loader_ = direct_loader(validation_);
     return true;
   }
   auto staged = stage(must_stop, report);
@@ -125,25 +155,41 @@ bool TrainingInput::open(const std::function<bool()>& must_stop, const Stager::R
 
 std::optional<StagedSplits> TrainingInput::stage(const std::function<bool()>& must_stop,
                                                  const Stager::Report& report, const Comm* job) {
+  const std::vector<Box> blocks = label_blocks();
+  const auto source = [&](const char* name, const InputSplit& split, const SampleOwners& owners) {
+    return SplitSource{name, split.data, owners, staged_samples(split),
+                       staged_labels(split, blocks)};
+  };
   std::vector<SplitSource> splits{
-      {"train", training_.data, SampleOwners::of_training(training_.order)}};
+      source("train", training_, SampleOwners::of_training(training_.order))};
+  splits.front().find_foreground = needs_foreground();
   if (validation_.data != nullptr)
     splits.push_back(
-        {"validation", validation_.data, SampleOwners::of_validation(validation_.order)});
-  stager_ = std::make_unique<Stager>(mesh_, staged_sample(), *options_, std::move(splits), job,
-                                     staged_labels());
+        source("validation", validation_, SampleOwners::of_validation(validation_.order)));
+  stager_ = std::make_unique<Stager>(mesh_, *options_, std::move(splits), job);
   return stager_->run(must_stop, report);
 }
 
 void TrainingInput::open_staged(StagedSplits staged) {
-  const std::optional<StagedSample> labels = staged_labels();
-  const std::optional<StagedCrops> crops = staged_crops();
+  const std::vector<Box> blocks = label_blocks();
   const auto loader = [&](const InputSplit& split, StagedSplit& of_split) {
-    return std::make_unique<StageLoader>(mesh_, staged_sample(), std::move(of_split), spec(split),
-                                         labels, crops ? &*crops : nullptr);
+    const std::optional<StagedCrops> crops = staged_crops(split, blocks);
+    return std::make_unique<StageLoader>(mesh_, staged_samples(split), std::move(of_split),
+                                         spec(split), staged_labels(split, blocks),
+                                         crops ? &*crops : nullptr);
   };
+  foreground_ = std::move(staged.front().foreground);
   training_loader_ = loader(training_, staged.front());
-  if (validation_.data != nullptr) validation_loader_ = loader(validation_, staged.back());
+  if (validation_.data == nullptr) return;
+  if (!validates_windows()) {
+    validation_loader_ = loader(validation_, staged.back());
+    return;
+  }
+  BatchSpec of_windows = spec(validation_);
+  of_windows.targets = {};
+  volumes_ = std::make_unique<StagedVolumes>(
+      mesh_, staged_samples(validation_), staged_labels(validation_, blocks).value(),
+      std::move(staged.back()), of_windows, staged_crops(validation_, blocks).value());
 }
 
 }  // namespace halomesh

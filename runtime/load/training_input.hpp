@@ -12,6 +12,7 @@
 #include "runtime/load/crop_options.hpp"
 #include "runtime/load/loader.hpp"
 #include "runtime/load/stage_loader.hpp"
+#include "runtime/load/staged_volumes.hpp"
 #include "runtime/mpi/process_mesh.hpp"
 #include "runtime/stage/stager.hpp"
 
@@ -28,14 +29,16 @@ struct InputSplit {
 class TrainingInput {
  public:
   /// `targets`: the block of them that this rank needs. Nothing is read before open(). Throws Error
-  /// unless a network that reads `type` can be given the values of the data sets.
+  /// unless a network that reads `type` can be given the values of the data sets, and for the first
+  /// sample whose extents do not fit the crops.
   TrainingInput(const ProcessMesh& mesh, const ModelGeometry& geometry, DataType type,
                 const Box& targets, const InputSplit& training, const InputSplit& validation,
                 std::optional<StageOptions> stage);
 
-  /// Creates the loaders, after staging if requested; rank 0 calls `report` with the number of
-  /// samples staged so far. False when `must_stop` ended the staging on some rank. Collective over
-  /// mesh.world(). Throws Error as Stager::run() does.
+  /// Finds the foreground where random crops are to be placed around it, and creates the loaders,
+  /// after staging if requested; rank 0 calls `report` with the number of samples staged so far.
+  /// False when `must_stop` ended that on some rank. Collective over mesh.world(). Throws Error as
+  /// Stager::run() and scan_foreground() do.
   bool open(const std::function<bool()>& must_stop, const Stager::Report& report);
   /// The two halves of open() with a stage, both collective over mesh.group(). All runs of `job`
   /// may share the first: see Stager.
@@ -48,17 +51,32 @@ class TrainingInput {
   /// The record of staging, after stage(); null without one.
   const StageRecord* stage_record() const { return stager_ ? &stager_->record() : nullptr; }
 
-  /// Valid after open() or open_staged().
+  /// Whether some sample is smaller than the network's input and lies in its middle.
+  bool pads() const { return pads_; }
+  /// Valid after open() or open_staged(), as are the loaders: of each training sample; empty where
+  /// crops are not placed around it.
+  const std::vector<Foreground>& foreground() const { return foreground_; }
   Loader& training() { return *training_loader_; }
+  /// Not where validation slides windows over the samples.
   Loader& validation() { return *validation_loader_; }
+  /// The samples that it slides windows over, if they are staged; otherwise null.
+  StagedVolumes* validation_volumes() { return volumes_.get(); }
 
  private:
   BatchSpec spec(const InputSplit& split) const;
   std::unique_ptr<Loader> direct_loader(const InputSplit& split) const;
+  bool needs_foreground() const {
+    return training_.crops != nullptr && training_.crops->random && training_.crops->foreground > 0;
+  }
+  bool validates_windows() const {
+    return validation_.data != nullptr && validation_.crops != nullptr && validation_.crops->random;
+  }
   std::vector<Box> label_blocks() const;
-  StagedSample staged_sample() const;
-  std::optional<StagedSample> staged_labels() const;
-  std::optional<StagedCrops> staged_crops() const;
+  StagedSamples staged_samples(const InputSplit& split) const;
+  std::optional<StagedSamples> staged_labels(const InputSplit& split,
+                                             const std::vector<Box>& blocks) const;
+  std::optional<StagedCrops> staged_crops(const InputSplit& split,
+                                          const std::vector<Box>& label_blocks) const;
 
   const ProcessMesh& mesh_;
   StagedSample sample_;
@@ -68,6 +86,9 @@ class TrainingInput {
   std::optional<StageOptions> options_;
   std::unique_ptr<Stager> stager_;  // locks the kept stage while it exists
   std::unique_ptr<Loader> training_loader_, validation_loader_;
+  std::unique_ptr<StagedVolumes> volumes_;
+  std::vector<Foreground> foreground_;
+  bool pads_ = false;
 };
 
 }  // namespace halomesh

@@ -146,10 +146,10 @@ Comm sharers_of_files(const Comm& twins, const Descriptor& file) {
   return node.split(together ? 0 : node.rank(), node.rank());
 }
 
-GatheredShares gather_shares(const Comm& twins, const Comm& near, std::int64_t slots,
+GatheredShares gather_shares(const Comm& twins, const Comm& near, std::vector<std::int64_t> values,
                              const StageFile& mine, Descriptor copies) {
   GatheredShares result{
-      StageFile(std::move(copies), mine.name(), mine.codec(), slots, mine.block(), mine.type()), 0};
+      StageFile(std::move(copies), mine.name(), mine.codec(), std::move(values), mine.type()), 0};
   include_near(twins, near, mine, result.file);
   const Comm leaders = twins.split(near.rank() == 0 ? 0 : -1, twins.rank());
   if (!leaders.is_null()) result.copied_bytes = copy_far(leaders, result.file);

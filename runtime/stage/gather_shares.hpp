@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "runtime/mpi/mpi.hpp"
 #include "runtime/stage/stage_file.hpp"
@@ -21,8 +22,8 @@ struct GatheredShares {
 };
 
 /// Collective over `twins`, the ranks that keep the same blocks, one of each run, also where these
-/// are empty (0 slots). Rank t passes `mine`, finished, with slots
-/// block_range(slots, twins.size(), t), numbered from 0.
+/// are empty. `values` are those of the block of each slot. Rank t passes `mine`, finished, with
+/// slots block_range(slots, twins.size(), t), numbered from 0.
 ///
 ///     twins 0 and 1 on one node, 2 on another     slots 0 1 2 3 4 5
 ///     staged by twin                                    0 0 1 1 2 2
@@ -32,7 +33,7 @@ struct GatheredShares {
 /// `near` are the twins that can open each other's files. The first of them copies what others have
 /// staged to `copies`, an empty file, which may have no name. An error is thrown on the rank where
 /// it occurs; the others wait until it ends the job.
-GatheredShares gather_shares(const Comm& twins, const Comm& near, std::int64_t slots,
+GatheredShares gather_shares(const Comm& twins, const Comm& near, std::vector<std::int64_t> values,
                              const StageFile& mine, Descriptor copies);
 
 }  // namespace halomesh

@@ -30,15 +30,15 @@ void copy_short(std::byte* to, std::span<const std::byte> from) {
 
 }  // namespace
 
-SampleScatter::SampleScatter(const Comm& group, const StagedSample& sample, std::int64_t slots,
-                             StageFile& mine, NodeFiles files, std::int64_t piece_bytes)
+SampleScatter::SampleScatter(const Comm& group, StagedSamples samples, StageFile& mine,
+                             NodeFiles files, std::int64_t piece_bytes)
     : group_(group),
-      sample_(sample),
+      samples_(std::move(samples)),
       mine_(mine),
       files_(std::move(files)),
       piece_bytes_(piece_bytes) {
   for (int part = 0; part < group.size(); ++part)
-    runs_.push_back(block_range(slots, group.size(), part));
+    runs_.push_back(block_range(mine.slots(), group.size(), part));
   files_.outgoing.resize(runs_.size());
   files_.incoming.resize(runs_.size());
   open_lanes();
@@ -47,14 +47,15 @@ SampleScatter::SampleScatter(const Comm& group, const StagedSample& sample, std:
 
 void SampleScatter::open_lanes() {
   for (std::size_t part = 0; part < runs_.size(); ++part) {
-    const Box& box = sample_.blocks[part];
+    std::vector<std::int64_t> values;
+    for (std::int64_t slot = run().lo; slot < run().hi; ++slot)
+      values.push_back(values_of(slot, static_cast<std::int64_t>(part)));
     Lane& lane = lanes_.emplace_back();
-    lane.runs = BoxRuns(sample_.shape, box, size_of(mine_.type()));
-    lane.wanted = !box.empty();
+    lane.wanted = std::any_of(values.begin(), values.end(), [](std::int64_t n) { return n > 0; });
     lane.own = static_cast<int>(part) == group_.rank();
     if (Descriptor& file = files_.outgoing[part]; file.get() >= 0)
-      lane.outgoing.emplace(std::move(file), mine_.name(), mine_.codec(), run().hi - run().lo,
-                            box.volume(), mine_.type());
+      lane.outgoing.emplace(std::move(file), mine_.name(), mine_.codec(), std::move(values),
+                            mine_.type());
   }
 }
 
@@ -67,12 +68,13 @@ void SampleScatter::await_others() {
     sending += mine.back() == 'm' ? 1 : 0;
   }
   const auto rank = static_cast<std::size_t>(group_.rank());
-  const std::int64_t messages = (block_bytes(rank) + piece_bytes_ - 1) / piece_bytes_;
   const std::vector<std::string> ways = group_.all_gather(mine);
   for (std::size_t part = 0; part < runs_.size(); ++part) {
     const bool sends = ways[part][rank] == 'm';
     sources_.push_back({runs_[part].lo, sends ? runs_[part].hi : runs_[part].lo, 0});
-    if (sends) arriving += messages * (runs_[part].hi - runs_[part].lo);
+    for (std::int64_t slot = runs_[part].lo; slot < sources_.back().end; ++slot)
+      arriving += (block_bytes(slot) + piece_bytes_ - 1) / piece_bytes_;
+    skip_empty(sources_.back());
   }
   messages_ = std::make_unique<PieceMessages>(group_, piece_bytes_, arriving,
                                               sending == 0 ? 0 : sending + kUnderWay,
@@ -81,7 +83,21 @@ void SampleScatter::await_others() {
                                               });
 }
 
+/// Moves on to the next slot of which this part keeps something.
+void SampleScatter::skip_empty(Source& source) const {
+  while (source.slot < source.end && block_bytes(source.slot) == 0) ++source.slot;
+}
+
+void SampleScatter::begin_sample(std::int64_t slot) {
+  begun_ = slot;
+  const std::int64_t size = size_of(mine_.type());
+  for (std::size_t part = 0; part < lanes_.size(); ++part)
+    lanes_[part].runs =
+        BoxRuns(samples_.shape(slot), samples_.block(slot, static_cast<std::int64_t>(part)), size);
+}
+
 void SampleScatter::take(std::int64_t slot, std::int64_t offset, std::span<const std::byte> bytes) {
+  if (slot != begun_) begin_sample(slot);
   for (std::size_t part = 0; part < lanes_.size(); ++part)
     lanes_[part].runs.each(offset, offset + std::ssize(bytes),
                            [&](std::int64_t lo, std::int64_t hi, std::int64_t) {
@@ -152,9 +168,10 @@ void SampleScatter::arrive(std::size_t part, std::span<const std::byte> bytes) {
   Source& source = sources_[part];
   mine_.append(source.slot, bytes);
   source.bytes += std::ssize(bytes);
-  if (source.bytes < block_bytes(static_cast<std::size_t>(group_.rank()))) return;
+  if (source.bytes < block_bytes(source.slot)) return;
   source.bytes = 0;
   ++source.slot;
+  skip_empty(source);
 }
 
 void SampleScatter::receive(std::int64_t rounds) {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "partition/box_runs.hpp"
-#include "partition/samples/redistribution.hpp"
+#include "partition/samples/staged_samples.hpp"
 #include "partition/window.hpp"
 #include "runtime/mpi/mpi.hpp"
 #include "runtime/mpi/piece_messages.hpp"
@@ -38,12 +38,11 @@ constexpr std::int64_t kScatterPieceBytes = 64 * 1024;
 /// for each part. Constructor and finish() are collective over the group.
 class SampleScatter {
  public:
-  /// `mine`: this part's file, of the type of the sample's values, with as many slots as the split
-  /// has in this replica, or none where the part keeps nothing. It and `group` must outlive this
-  /// object. `files` come from exchange_node_files(); where there is none, blocks are sent as
-  /// messages.
-  SampleScatter(const Comm& group, const StagedSample& sample, std::int64_t slots, StageFile& mine,
-                NodeFiles files, std::int64_t piece_bytes = kScatterPieceBytes);
+  /// `samples`: those of the slots, by slot. `mine`: this part's file, of the type of the samples'
+  /// values, with all slots. It and `group` must outlive this object. `files` come from
+  /// exchange_node_files(); where there is none, blocks are sent as messages.
+  SampleScatter(const Comm& group, StagedSamples samples, StageFile& mine, NodeFiles files,
+                std::int64_t piece_bytes = kScatterPieceBytes);
 
   /// The slots of the samples that this part reads.
   const Range& run() const { return runs_[static_cast<std::size_t>(group_.rank())]; }
@@ -62,8 +61,8 @@ class SampleScatter {
  private:
   /// The path to one part.
   struct Lane {
-    BoxRuns runs;
-    bool wanted = false;                // the part keeps something
+    BoxRuns runs;                       // of the sample being read
+    bool wanted = false;                // the part keeps something of what this part reads
     bool own = false;                   // the part is this one
     std::optional<StageFile> outgoing;  // for another part, by round; else messages are sent
     std::vector<std::byte> packed;      // for the next write
@@ -78,9 +77,15 @@ class SampleScatter {
     std::int64_t bytes = 0;          // of `slot` that have arrived
   };
 
-  std::int64_t block_bytes(std::size_t part) const {
-    return size_of(mine_.type()) * sample_.blocks[part].volume();
+  std::int64_t values_of(std::int64_t slot, std::int64_t part) const {
+    return samples_.block(slot, part).volume();
   }
+  /// Of this part.
+  std::int64_t block_bytes(std::int64_t slot) const {
+    return size_of(mine_.type()) * values_of(slot, group_.rank());
+  }
+  void skip_empty(Source& source) const;
+  void begin_sample(std::int64_t slot);
   void open_lanes();
   void await_others();
   void write(Lane& lane, std::int64_t slot, std::span<const std::byte> bytes);
@@ -94,11 +99,12 @@ class SampleScatter {
   void arrive(std::size_t part, std::span<const std::byte> bytes);
 
   const Comm& group_;
-  const StagedSample& sample_;
+  StagedSamples samples_;
   StageFile& mine_;
   NodeFiles files_;
   std::int64_t piece_bytes_;
   std::vector<Range> runs_;      // slots, by the part that reads them
+  std::int64_t begun_ = -1;      // the slot of the sample being read
   std::vector<Lane> lanes_;      // by the part that keeps
   std::vector<Source> sources_;  // by the part that reads
   std::unique_ptr<PieceMessages> messages_;

@@ -23,14 +23,16 @@ std::int64_t padded(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 }  // namespace
 
-StageFile::StageFile(Descriptor file, std::string name, StageCodec codec, std::int64_t slots,
-                     std::int64_t block, DataType type)
+StageFile::StageFile(Descriptor file, std::string name, StageCodec codec,
+                     std::vector<std::int64_t> values, DataType type)
     : name_(std::move(name)),
       codec_(codec),
-      block_(block),
+      values_(std::move(values)),
       type_(type),
-      index_(static_cast<std::size_t>(slots)) {
+      index_(values_.size()) {
   files_.emplace_back(std::move(file));
+  for (std::size_t slot = 0; slot < values_.size(); ++slot)
+    if (values_[slot] == 0) index_[slot].offset = 0;
 }
 
 std::int64_t StageFile::raw_bytes(std::int64_t block, DataType type) {
@@ -39,12 +41,12 @@ std::int64_t StageFile::raw_bytes(std::int64_t block, DataType type) {
 
 void StageFile::append(std::int64_t slot, std::span<const std::byte> bytes) {
   Entry& entry = index_.at(static_cast<std::size_t>(slot));
-  if (codec_ == StageCodec::kNone) return append_stored(slot, block_bytes(), bytes);
+  if (codec_ == StageCodec::kNone) return append_stored(slot, block_bytes(slot), bytes);
   std::vector<std::byte>& block = held_[slot];
-  block.resize(static_cast<std::size_t>(block_bytes()));
+  block.resize(static_cast<std::size_t>(block_bytes(slot)));
   std::memcpy(block.data() + entry.bytes, bytes.data(), bytes.size());
   entry.bytes += std::ssize(bytes);
-  if (entry.bytes < block_bytes()) return;
+  if (entry.bytes < block_bytes(slot)) return;
   const std::span<const std::byte> stream = block_codec_.deflate(block, size_of(type_));
   entry.bytes = 0;
   place(entry, std::ssize(stream));
@@ -86,17 +88,21 @@ void StageFile::adopt(Descriptor file, std::int64_t first,
                       std::span<const std::uint32_t> checksums) {
   const std::int64_t number = std::ssize(files_);
   files_.emplace_back(std::move(file));
-  for (std::int64_t i = 0; i < std::ssize(checksums); ++i)
-    index_.at(static_cast<std::size_t>(first + i)) = {number, i * raw_bytes(block_, type_),
-                                                      block_bytes(),
+  std::int64_t offset = 0;
+  for (std::int64_t i = 0; i < std::ssize(checksums); ++i) {
+    const std::int64_t bytes = block_bytes(first + i);
+    index_.at(static_cast<std::size_t>(first + i)) = {number, offset, bytes,
                                                       checksums[static_cast<std::size_t>(i)]};
+    offset += padded(bytes);
+  }
 }
 
 void StageFile::finish() {
-  for (std::size_t slot = 0; slot < index_.size(); ++slot)
-    require(index_[slot].offset >= 0 &&
-                (codec_ != StageCodec::kNone || index_[slot].bytes == block_bytes()),
+  for (std::int64_t slot = 0; slot < slots(); ++slot) {
+    const Entry& entry = index_[static_cast<std::size_t>(slot)];
+    require(entry.offset >= 0 && (codec_ != StageCodec::kNone || entry.bytes == block_bytes(slot)),
             text("slot {} of the stage {} is missing", slot, name_), "start again");
+  }
   map(0);
 }
 
@@ -153,7 +159,7 @@ void StageFile::verify(std::int64_t slot) const {
 
 std::span<const std::byte> StageFile::read(std::int64_t slot, std::span<std::byte> room) {
   verify(slot);
-  if (codec_ == StageCodec::kNone) return stored(slot);
+  if (codec_ == StageCodec::kNone || block_bytes(slot) == 0) return stored(slot);
   block_codec_.inflate(stored(slot), room, size_of(type_));
   return room;
 }

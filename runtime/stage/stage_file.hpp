@@ -19,17 +19,17 @@ enum class StageCodec : std::uint8_t {
   kDeflate  ///< see BlockCodec
 };
 
-/// Slots of blocks of one type and size, each with a checksum that is verified at every use. First
-/// all slots are written, in any order and interleaved, or adopted or included in files that other
-/// processes have written; after finish() they are read. Move-only; for one thread at a time,
-/// except stored(), which any thread may call.
+/// Slots of blocks of one type, each with a checksum that is verified at every use. First all slots
+/// are written, in any order and interleaved, or adopted or included in files that other processes
+/// have written; after finish() they are read. A block without values is there from the start.
+/// Move-only; for one thread at a time, except stored(), which any thread may call.
 class StageFile {
  public:
   StageFile() = default;
-  /// `file` is empty; append() writes to it. `name` is for messages. A block has `block` values of
-  /// `type`.
-  StageFile(Descriptor file, std::string name, StageCodec codec, std::int64_t slots,
-            std::int64_t block, DataType type);
+  /// `file` is empty; append() writes to it. `name` is for messages. The block of each slot has
+  /// `values` of `type`.
+  StageFile(Descriptor file, std::string name, StageCodec codec, std::vector<std::int64_t> values,
+            DataType type);
 
   /// Bytes that a slot takes when it is not compressed.
   static std::int64_t raw_bytes(std::int64_t block, DataType type);
@@ -65,8 +65,6 @@ class StageFile {
 
   StageCodec codec() const { return codec_; }
   std::int64_t slots() const { return static_cast<std::int64_t>(index_.size()); }
-  /// Values of a block, and their type.
-  std::int64_t block() const { return block_; }
   DataType type() const { return type_; }
   std::int64_t stored_bytes() const;
   /// This object's own file and the adopted ones.
@@ -78,11 +76,13 @@ class StageFile {
   /// The bytes of a slot as stored, valid as long as this object. With kNone they are its values,
   /// aligned to 64 bytes. Not verified.
   std::span<const std::byte> stored(std::int64_t slot) const;
-  /// The verified values of a slot: in place, or inflated into `room`, of the size of a block.
+  /// The verified values of a slot: in place, or inflated into `room`, of the size of its block.
   std::span<const std::byte> read(std::int64_t slot, std::span<std::byte> room);
 
  private:
-  std::int64_t block_bytes() const { return size_of(type_) * block_; }
+  std::int64_t block_bytes(std::int64_t slot) const {
+    return size_of(type_) * values_.at(static_cast<std::size_t>(slot));
+  }
   void place(Entry& entry, std::int64_t bytes);
   void store(Entry& entry, std::span<const std::byte> bytes);
   void map(std::size_t first_file);
@@ -90,7 +90,7 @@ class StageFile {
   std::vector<MappedFile> files_;
   std::string name_;
   StageCodec codec_ = StageCodec::kNone;
-  std::int64_t block_ = 0;
+  std::vector<std::int64_t> values_;  // of each slot
   DataType type_ = DataType::kInt16;
   std::int64_t end_ = 0;  // of the slots in the first file
   std::vector<Entry> index_;

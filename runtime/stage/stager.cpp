@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "error.hpp"
+#include "runtime/data/foreground_scan.hpp"
 #include "runtime/mpi/collective_errors.hpp"
 #include "runtime/mpi/nonblocking_any.hpp"
 #include "runtime/mpi/spread_over.hpp"
@@ -37,6 +38,16 @@ std::string others_kept(const std::filesystem::path& directory, const std::strin
   return "free space there, ";
 }
 
+/// What the parts keep of the samples, as far as data and mesh leave it open.
+std::string text_of(const StagedSamples& samples) {
+  const StagedSample* const each = samples.each();
+  if (each == nullptr) return " in blocks of their own extents";
+  std::ostringstream text;
+  text << " of " << each->shape << ", blocks";
+  for (const Box& kept : each->blocks) text << ' ' << kept;
+  return text.str();
+}
+
 /// On every rank or on none. Collective.
 StageDirectory open_on_all_ranks(const Comm& job, const std::filesystem::path& path) {
   std::optional<StageDirectory> directory;
@@ -51,12 +62,10 @@ std::int64_t Stager::rounds_between_stops(std::int64_t sample_bytes) {
   return std::clamp<std::int64_t>(kBytes / sample_bytes, 1, kMost);
 }
 
-Stager::Stager(const ProcessMesh& mesh, StagedSample sample, StageOptions options,
-               std::vector<SplitSource> splits, const Comm* job, std::optional<StagedSample> labels)
+Stager::Stager(const ProcessMesh& mesh, StageOptions options, std::vector<SplitSource> splits,
+               const Comm* job)
     : mesh_(mesh),
       job_(job != nullptr ? *job : mesh.world()),
-      sample_(std::move(sample)),
-      labels_(std::move(labels)),
       options_(std::move(options)),
       splits_(std::move(splits)),
       directory_(open_on_all_ranks(job_, options_.directory)) {
@@ -67,10 +76,16 @@ Stager::Stager(const ProcessMesh& mesh, StagedSample sample, StageOptions option
     const Dataset& data = *splits_[s].data;
     fields_.push_back({s, false});
     if (!data.has_labels()) continue;
-    require(labels_.has_value() && labels_->shape == data.target_shape(),
-            text("labels {} of {} are to be staged in blocks of {}", data.target_shape(),
-                 data.directory().c_str(), labels_ ? labels_->shape : Shape{}),
-            "read the samples from their files: leave out --stage-dir");
+    const std::optional<StagedSamples>& labels = splits_[s].labels;
+    for (std::int64_t sample = 0; sample < data.size(); ++sample) {
+      Shape of_labels = data.shape_of(sample);
+      of_labels.c = 1;
+      require(labels && labels->shape(sample) == of_labels,
+              text("labels {} of sample {} of {} are to be staged in blocks of {}", of_labels,
+                   data.name(sample), data.directory().c_str(),
+                   labels ? labels->shape(sample) : Shape{}),
+              "read the samples from their files: leave out --stage-dir");
+    }
     fields_.push_back({s, true});
   }
 }
@@ -82,20 +97,18 @@ std::string Stager::title_of(const Field& field) const {
 std::string Stager::key() const {
   std::ostringstream text;
   const MeshShape& mesh = mesh_.shape();
-  text << "format 2, codec " << static_cast<int>(options_.codec);
+  text << "format 3, codec " << static_cast<int>(options_.codec);
   if (options_.codec == StageCodec::kDeflate) text << " of format " << BlockCodec::kFormat;
-  text << ", mesh " << mesh.replicas << " x " << to_string(mesh.parts) << ", samples of "
-       << sample_.shape << ", blocks";
-  for (const Box& kept : sample_.blocks) text << ' ' << kept;
-  for (const Field& field : fields_) {  // nothing of counts with scalars, as in earlier versions
+  text << ", mesh " << mesh.replicas << " x " << to_string(mesh.parts);
+  for (const Field& field : fields_) {
+    const SplitSource& split = split_of(field);
     if (field.is_labels) {
-      text << ", labels";
-      for (const Box& kept : labels_->blocks) text << ' ' << kept;
-    } else if (type_of(field) != DataType::kInt16) {
-      text << ", " << name_of(type_of(field));
-      for (const ChannelRange& range : split_of(field).data->format().ranges())
-        text << fmt::format(" {}:{}", range.min, range.max);
+      text << ", labels" << text_of(*split.labels);
+      continue;
     }
+    text << ", samples" << text_of(split.samples) << ' ' << name_of(type_of(field));
+    for (const ChannelRange& range : split.data->format().ranges())
+      text << fmt::format(" {}:{}", range.min, range.max);
   }
   for (const SplitSource& split : splits_) {
     text << ", " << split.name << ' ' << split.data->identity() << " slots";
@@ -115,14 +128,41 @@ Range Stager::share_of(const SplitSource& split, std::int64_t replica, std::int6
   return block_range(split.owners.slots(replica), runs(), run);
 }
 
+/// What the parts keep in some slots of this replica, by slot.
+StagedSamples Stager::samples_in(const Field& field, const Range& slots) const {
+  const SplitSource& split = split_of(field);
+  std::vector<std::int64_t> samples;
+  for (std::int64_t slot = slots.lo; slot < slots.hi; ++slot)
+    samples.push_back(split.owners.sample({mesh_.replica(), slot}));
+  return (field.is_labels ? *split.labels : split.samples).chosen(samples);
+}
+
+/// The values that this part keeps in each slot.
+std::vector<std::int64_t> Stager::values_of(const StagedSamples& samples,
+                                            std::int64_t slots) const {
+  std::vector<std::int64_t> values;
+  for (std::int64_t slot = 0; slot < slots; ++slot)
+    values.push_back(samples.block(slot, mesh_.part()).volume());
+  return values;
+}
+
+/// The bytes that they take when they are not compressed.
+std::int64_t Stager::bytes_of(const Field& field, const Range& slots) const {
+  std::int64_t bytes = 0;
+  for (const std::int64_t values : values_of(samples_in(field, slots), slots.extent()))
+    bytes += StageFile::raw_bytes(values, type_of(field));
+  return bytes;
+}
+
 Stager::Work Stager::open(const Field& field, Descriptor file) const {
   const Range share = share_of(split_of(field), mesh_.replica(), run_number());
   const std::int64_t slots = share.extent();
-  const Box& box = box_of(field);
+  StagedSamples samples = samples_in(field, share);
   return {StageFile(std::move(file),
                     fmt::format("{} in {}", title_of(field), directory_.path().c_str()),
-                    options_.codec, box.empty() ? 0 : slots, box.volume(), type_of(field)),
+                    options_.codec, values_of(samples, slots), type_of(field)),
           {},
+          std::move(samples),
           share,
           block_range(slots, mesh_.shape().parts.count(), mesh_.part()),
           {},
@@ -135,7 +175,7 @@ Stager::Work Stager::begin(const Field& field) const {
   Work work = open(field, make());
   // The parts that keep a block hold it in memory until it is complete and can be compressed.
   if (options_.codec == StageCodec::kNone)
-    work.files = exchange_node_files(mesh_.group(), !box_of(field).empty(), make);
+    work.files = exchange_node_files(mesh_.group(), bytes_of(field, work.share) > 0, make);
   if (twins_) work.copies = make();
   return work;
 }
@@ -189,11 +229,12 @@ void Stager::discard() {
 void Stager::require_space(double share_of_raw) {
   std::int64_t needed = 0;
   for (const Field& field : fields_) {
-    std::int64_t slots = share_of(split_of(field), mesh_.replica(), run_number()).extent();
+    const SplitSource& split = split_of(field);
+    std::int64_t bytes = bytes_of(field, share_of(split, mesh_.replica(), run_number()));
     if (near_)  // the first of them stores what they have not staged
-      if (const std::int64_t staged = near_->sum(slots); near_->rank() == 0)
-        slots += split_of(field).owners.slots(mesh_.replica()) - staged;
-    needed += slots * StageFile::raw_bytes(box_of(field).volume(), type_of(field));
+      if (const std::int64_t staged = near_->sum(bytes); near_->rank() == 0)
+        bytes += bytes_of(field, {0, split.owners.slots(mesh_.replica())}) - staged;
+    needed += bytes;
   }
   const StageDirectory::Space space = directory_.space();
   const Comm& node = job_.node();
@@ -226,12 +267,13 @@ void Stager::require_space(double share_of_raw) {
 
 /// Reads a first sample into memory to find out how well blocks compress, before anything is
 /// written: throws Error if compressed blocks do not fit either. Collective over the job.
-std::vector<std::byte> Stager::try_deflate(const Field& field, const Read& read) {
+std::vector<std::byte> Stager::try_deflate(const Field& field, const Read& read,
+                                           std::int64_t bytes_of_sample) {
   std::vector<std::byte> sample;
   double share = 0;
   if (read) {
     const std::int64_t size = size_of(type_of(field));
-    sample.reserve(static_cast<std::size_t>(size * sample_.shape.volume()));
+    sample.reserve(static_cast<std::size_t>(bytes_of_sample));
     read([&](std::int64_t, std::span<const std::byte> bytes) {
       sample.insert(sample.end(), bytes.begin(), bytes.end());
     });
@@ -247,13 +289,13 @@ std::vector<std::byte> Stager::try_deflate(const Field& field, const Read& read)
 bool Stager::stage(const Field& field, Work& work, const std::function<bool()>& must_stop,
                    const Report& report) {
   const SplitSource& split = split_of(field);
-  const StagedSample& blocks = blocks_of(field);
   const std::int64_t slots = work.share.extent();
   const std::int64_t targets = split.data->has_labels() ? 0 : split.data->targets();
   const std::int64_t rounds = job_.max(block_range(slots, mesh_.group().size(), 0).hi);
-  const std::int64_t between =
-      rounds_between_stops(size_of(type_of(field)) * blocks.shape.volume());
-  SampleScatter scatter(mesh_.group(), blocks, slots, work.file, std::move(work.files));
+  Shape largest = split.data->shape();
+  if (field.is_labels) largest.c = 1;
+  const std::int64_t between = rounds_between_stops(size_of(type_of(field)) * largest.volume());
+  SampleScatter scatter(mesh_.group(), work.samples, work.file, std::move(work.files));
   NonblockingAny stop(job_);
   const auto reader = split.data->reader();
   const auto sample_of = [&](std::int64_t round) {
@@ -276,8 +318,9 @@ bool Stager::stage(const Field& field, Work& work, const std::function<bool()>& 
       };
     }
     if (round == 0 && before == 0 && options_.codec == StageCodec::kDeflate) {
-      const std::vector<std::byte> sample = try_deflate(field, read);
-      scatter.take(slot, 0, sample);
+      const std::vector<std::byte> sample = try_deflate(
+          field, read, read ? size_of(type_of(field)) * work.samples.shape(slot).volume() : 0);
+      if (read) scatter.take(slot, 0, sample);
     } else if (read) {
       read([&](std::int64_t offset, std::span<const std::byte> bytes) {
         scatter.take(slot, offset, bytes);
@@ -334,11 +377,31 @@ void Stager::keep(const std::vector<Work>& works) {
 StageFile Stager::whole(const Field& field, Work& work) {
   record_.bytes_staged += work.file.stored_bytes();
   if (!twins_) return std::move(work.file);
-  GatheredShares gathered = gather_shares(
-      *twins_, *near_, box_of(field).empty() ? 0 : split_of(field).owners.slots(mesh_.replica()),
-      work.file, std::move(work.copies));
+  const Range slots{0, split_of(field).owners.slots(mesh_.replica())};
+  GatheredShares gathered =
+      gather_shares(*twins_, *near_, values_of(samples_in(field, slots), slots.extent()), work.file,
+                    std::move(work.copies));
   record_.bytes_staged += gathered.copied_bytes;
   return std::move(gathered.file);
+}
+
+/// Searches the labels that this run has staged. Collective over the job.
+std::vector<Foreground> Stager::foreground_in(const Field& field, Work& work) const {
+  const SplitSource& split = split_of(field);
+  ForegroundSearches mine;
+  std::vector<std::byte> room;
+  for (std::int64_t slot = 0; slot < work.file.slots(); ++slot) {
+    const Box box = work.samples.block(slot, mesh_.part());
+    if (box.empty()) continue;
+    if (options_.codec != StageCodec::kNone) room.resize(static_cast<std::size_t>(box.volume()));
+    const std::int64_t sample = split.owners.sample({mesh_.replica(), work.share.lo + slot});
+    ForegroundSearch& search = mine.try_emplace(sample, split.data->classes()).first->second;
+    search.take(box, reinterpret_cast<const std::uint8_t*>(  // NOLINT: labels are bytes
+                         work.file.read(slot, room).data()));
+  }
+  ForegroundSearches found = joined_over(mesh_.group(), mine);
+  if (mesh_.part() != 0) found.clear();
+  return foreground_of(joined_over(job_, found), split.data->size());
 }
 
 /// Sums this rank's counts over all ranks. Collective over the job.
@@ -385,11 +448,13 @@ StagedSplits Stager::staged(std::vector<Work>& works) {
   for (std::size_t i = 0; i < works.size(); ++i) {
     const Field& field = fields_[i];
     if (field.is_labels) {
+      if (split_of(field).find_foreground)
+        splits.back().foreground = foreground_in(field, works[i]);
       splits.back().labels = whole(field, works[i]);
       continue;
     }
     std::vector<float> targets = all_targets(split_of(field), works[i]);
-    splits.push_back({split_of(field).owners, whole(field, works[i]), std::move(targets), {}});
+    splits.push_back({split_of(field).owners, whole(field, works[i]), std::move(targets), {}, {}});
   }
   return splits;
 }

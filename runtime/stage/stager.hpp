@@ -10,8 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "partition/samples/redistribution.hpp"
+#include "partition/samples/crops.hpp"
 #include "partition/samples/sample_owners.hpp"
+#include "partition/samples/staged_samples.hpp"
 #include "runtime/data/dataset.hpp"
 #include "runtime/log/metrics.hpp"
 #include "runtime/mpi/process_mesh.hpp"
@@ -34,14 +35,18 @@ struct SplitSource {
   std::string name;
   const Dataset* data = nullptr;
   SampleOwners owners;
+  StagedSamples samples;                ///< what each part keeps of them
+  std::optional<StagedSamples> labels;  ///< of their labels, where the data set has them
+  bool find_foreground = false;         ///< of the labels, of which the blocks are a partition
 };
 
 /// What this rank keeps of a split, and the scalar targets of the whole split.
 struct StagedSplit {
   SampleOwners owners;
-  StageFile file;                   ///< this part's blocks of its replica's samples, by slot
-  std::vector<float> targets;       ///< of all samples, in their order; none if they are labels
-  std::optional<StageFile> labels;  ///< its blocks of their labels, where these are the targets
+  StageFile file;                      ///< this part's blocks of its replica's samples, by slot
+  std::vector<float> targets;          ///< of all samples, in their order; none if they are labels
+  std::optional<StageFile> labels;     ///< its blocks of their labels, where these are the targets
+  std::vector<Foreground> foreground;  ///< of all samples, if SplitSource says so
 
   std::span<const float> targets_of(std::int64_t sample) const {
     const std::size_t count = targets.size() / static_cast<std::size_t>(owners.samples());
@@ -59,20 +64,19 @@ using StagedSplits = std::vector<StagedSplit>;
 /// the end (see KeptStage).
 ///
 /// Where targets are fields of labels, these are a second tensor with blocks of its own, which is
-/// staged in the same way after the samples of its split.
+/// staged in the same way after the samples of its split. Their foreground is then searched for in
+/// the stage, which is not interrupted by a stop.
 class Stager {
  public:
-  /// `sample`, `labels`: what each part keeps of a sample, and of its labels where the data sets
-  /// have them. Throws Error if the directory cannot be used.
+  /// Throws Error if the directory cannot be used.
   ///
   /// `job`: null for a run that stages alone; constructor and run() are then collective over
   /// mesh.world(). Otherwise all ranks of a job whose runs, on consecutive ranks, use the same data
   /// on the same mesh; both are then collective over `job`. Each run stages a share of the samples
   /// and gets the rest from the others (see gather_shares(), which is not interrupted by a stop). A
   /// stage that several runs share is neither kept nor reused.
-  Stager(const ProcessMesh& mesh, StagedSample sample, StageOptions options,
-         std::vector<SplitSource> splits, const Comm* job = nullptr,
-         std::optional<StagedSample> labels = {});
+  Stager(const ProcessMesh& mesh, StageOptions options, std::vector<SplitSource> splits,
+         const Comm* job = nullptr);
   Stager(const Stager&) = delete;
   Stager& operator=(const Stager&) = delete;
 
@@ -98,10 +102,11 @@ class Stager {
   /// A field being staged: what this rank reads of it, and the targets read so far.
   struct Work {
     StageFile file;
-    NodeFiles files;    // until they are part of `file`
-    Range share;        // slots of this run; others count from its first
-    Range run;          // slots that this rank reads
-    Descriptor copies;  // an empty file for slots staged elsewhere; none in a run alone
+    NodeFiles files;        // until they are part of `file`
+    StagedSamples samples;  // what the parts keep of the slots of this run
+    Range share;            // slots of this run; others count from its first
+    Range run;              // slots that this rank reads
+    Descriptor copies;      // an empty file for slots staged elsewhere; none in a run alone
     std::vector<float> targets;
   };
 
@@ -109,13 +114,9 @@ class Stager {
   using Read = std::function<void(const VoxelSink& sink)>;
 
   const SplitSource& split_of(const Field& field) const { return splits_[field.split]; }
-  const StagedSample& blocks_of(const Field& field) const {
-    return field.is_labels ? *labels_ : sample_;
-  }
-  /// This part's block.
-  const Box& box_of(const Field& field) const {
-    return blocks_of(field).blocks[static_cast<std::size_t>(mesh_.part())];
-  }
+  StagedSamples samples_in(const Field& field, const Range& slots) const;
+  std::vector<std::int64_t> values_of(const StagedSamples& samples, std::int64_t slots) const;
+  std::int64_t bytes_of(const Field& field, const Range& slots) const;
   DataType type_of(const Field& field) const {
     const Dataset& data = *split_of(field).data;
     return field.is_labels ? data.target_type() : data.format().type();
@@ -133,7 +134,9 @@ class Stager {
   Work begin(const Field& field) const;
   bool stage(const Field& field, Work& work, const std::function<bool()>& must_stop,
              const Report& report);
-  std::vector<std::byte> try_deflate(const Field& field, const Read& read);
+  std::vector<std::byte> try_deflate(const Field& field, const Read& read,
+                                     std::int64_t bytes_of_sample);
+  std::vector<Foreground> foreground_in(const Field& field, Work& work) const;
   StageFile whole(const Field& field, Work& work);
   void keep(const std::vector<Work>& works);
   StagedSplits staged(std::vector<Work>& works);
@@ -145,8 +148,6 @@ class Stager {
   std::optional<Comm>
       twins_;  // the ranks of all runs that keep the same blocks; none of a run alone
   std::optional<Comm> near_;  // of these, those that can open each other's files
-  StagedSample sample_;
-  std::optional<StagedSample> labels_;
   StageOptions options_;
   std::vector<SplitSource> splits_;
   std::vector<Field> fields_;

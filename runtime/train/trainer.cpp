@@ -13,7 +13,6 @@
 #include "joined.hpp"
 #include "narrow.hpp"
 #include "partition/samples/passes.hpp"
-#include "runtime/load/foreground_scan.hpp"
 #include "runtime/train/window_evaluator.hpp"
 #include "src/nn/optimizers/registry.hpp"
 
@@ -32,22 +31,6 @@ void check_targets(const Dataset& data, const Loss& loss, bool cropped) {
                data.target_shape(), name_of(data.target_type()), loss.target_shape(),
                name_of(loss.target_type())),
           "use data whose targets fit the network's output");
-}
-
-/// Throws Error for the first sample that is smaller than the input and may not be padded. Returns
-/// whether any is smaller.
-bool any_is_smaller(const Dataset& data, const Shape& input, const CropOptions& crops) {
-  bool any = false;
-  for (std::int64_t sample = 0; sample < data.size(); ++sample) {
-    const Shape shape = data.shape_of(sample);
-    const bool smaller = shape.d < input.d || shape.h < input.h || shape.w < input.w;
-    require(!smaller || crops.padding,
-            text("sample {} of {} has {}, the network reads {}", data.name(sample),
-                 data.directory().c_str(), shape, input),
-            "give --pad with the value of voxels beyond a sample, or a smaller --input");
-    any = any || smaller;
-  }
-  return any;
 }
 
 bool is_first_node(const Comm& world, const Comm& node) {
@@ -96,8 +79,7 @@ Trainer::Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geo
       validation_(options_.evaluate_every > 0 ? validation : nullptr),
       input_(mesh, geometry, model.input_type(), loss.target_box(executor().output().span),
              {&train, pass_order_, options_.crops ? &*options_.crops : nullptr},
-             {options_.crops && options_.crops->random ? nullptr : validation_, validation_order_,
-              options_.crops ? &*options_.crops : nullptr},
+             {validation_, validation_order_, options_.crops ? &*options_.crops : nullptr},
              options_.stage),
       mllog_(options_.mllog != nullptr ? *options_.mllog : no_mllog_),
       stop_answered_(mesh.node()),
@@ -110,12 +92,9 @@ Trainer::Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geo
                   options_.wall_limit_s) {
   require(parameters.state_names() == states_of(options_),
           "the parameters were made for another optimizer than " + options_.optimizer.name);
-  for (const Dataset* data : {&train, validation}) {
-    if (data == nullptr) continue;
-    check_targets(*data, loss, options_.crops.has_value());
-    if (options_.crops && any_is_smaller(*data, model.input(), *options_.crops))
-      loss.expect_padding();
-  }
+  for (const Dataset* data : {&train, validation})
+    if (data != nullptr) check_targets(*data, loss, options_.crops.has_value());
+  if (input_.pads()) loss.expect_padding();
   if (options_.timeline != nullptr) phases_.trace()->send_to(&options_.timeline->recorder());
   if (options_.augment) draw_.emplace(options_.seed, model.input());
   if (order_.training_steps() == 0)
@@ -267,11 +246,12 @@ void Trainer::place_crops(std::int64_t epoch, BatchSchedule& steps) const {
   if (!options_.crops || !options_.crops->random) return;
   const CropDraw draw(options_.seed, geometry_.tensors().front().shape.spatial(),
                       options_.crops->foreground);
+  const std::vector<Foreground>& foreground = input_.foreground();
   for (SampleUse& use : steps.uses) {
     const Spatial extents = train_.shape_of(use.sample).spatial();
-    use.origin = foreground_.empty() ? draw(epoch, use.sample, extents)
-                                     : draw(epoch, use.sample, extents,
-                                            foreground_[static_cast<std::size_t>(use.sample)]);
+    use.origin = foreground.empty() ? draw(epoch, use.sample, extents)
+                                    : draw(epoch, use.sample, extents,
+                                           foreground[static_cast<std::size_t>(use.sample)]);
   }
 }
 
@@ -331,6 +311,7 @@ Evaluation Trainer::evaluation() {
   return evaluate_windows(mesh_, training_.executor(), geometry_.tensors().back().owned,
                           options_.make_loss,
                           {.data = validation_,
+                           .staged = input_.validation_volumes(),
                            .window = geometry_.tensors().front().shape.spatial(),
                            .placement = {.overlap = options_.crops->overlap,
                                          .may_pad = options_.crops->padding.has_value()},
@@ -477,10 +458,6 @@ void Trainer::open_logs() {
 }
 
 bool Trainer::open_input() {
-  if (options_.crops && options_.crops->random && options_.crops->foreground > 0) {
-    foreground_ = scan_foreground(mesh_.world(), train_, [this] { return must_stop(); });
-    if (foreground_.empty()) return false;
-  }
   if (options_.staged != nullptr) {
     input_.open_staged(std::move(*options_.staged));
     return true;

@@ -172,7 +172,6 @@ class Trainer {
   TrainingStep training_;
   std::optional<SymmetryDraw> draw_;    // how training samples are transformed
   const Dataset &train_, *validation_;  // the latter may be null
-  std::vector<Foreground> foreground_;  // of each training sample; empty where it is not needed
   TrainingInput input_;
   MetricsLog metrics_;
   MlperfLog no_mllog_;

@@ -183,15 +183,8 @@ class WindowEvaluation {
         output_blocks_(output_blocks),
         volumes_(volumes),
         data_(*volumes.data),
-        loader_(
-            data_.reader(),
-            {.shape = {data_.shape().c, volumes.window[0], volumes.window[1], volumes.window[2]},
-             .box = executor.input_span(),
-             .targets = {},
-             .local_batch = volumes.local_batch,
-             .type = volumes.type,
-             .replica = mesh.replica()},
-            volumes.data, volumes.padding),
+        from_files_(volumes.staged == nullptr ? file_loader() : nullptr),
+        loader_(volumes.staged == nullptr ? *from_files_ : volumes.staged->windows()),
         labels_(data_.reader()),
         world_sums_(mesh.world()),
         stop_(mesh.world()) {
@@ -212,20 +205,52 @@ class WindowEvaluation {
       loader_.append(
           schedule_of(volume, windows_of(volume), mesh_.shape().replicas, volumes_.local_batch));
   }
+  std::unique_ptr<Loader> file_loader() const;
   bool predict(const SlidingWindows& windows, const std::function<bool()>& must_stop,
                SlabSums& sums);
+  AnyConstView labels_of(std::int64_t volume, const SlabSums& sums);
 
   const ProcessMesh& mesh_;
   Executor& executor_;
   const std::vector<Box>& output_blocks_;
   const WindowedVolumes& volumes_;
   const Dataset& data_;
-  DirectLoader loader_;
+  std::unique_ptr<Loader> from_files_;
+  Loader& loader_;
   std::unique_ptr<SampleReader> labels_;
+  std::vector<std::uint8_t> labels_read_;
   PartSums world_sums_;
   NonblockingAny stop_;
   std::int64_t step_ = 0;
 };
+
+std::unique_ptr<Loader> WindowEvaluation::file_loader() const {
+  const Spatial& window = volumes_.window;
+  return std::make_unique<DirectLoader>(
+      data_.reader(),
+      BatchSpec{.shape = {data_.shape().c, window[0], window[1], window[2]},
+                .box = executor_.input_span(),
+                .targets = {},
+                .local_batch = volumes_.local_batch,
+                .type = volumes_.type,
+                .replica = mesh_.replica()},
+      volumes_.data, volumes_.padding);
+}
+
+/// Those of this rank's slab, valid until the next call. Collective where they are staged.
+AnyConstView WindowEvaluation::labels_of(std::int64_t volume, const SlabSums& sums) {
+  const auto slab_of_labels = [&sums](int rank) {
+    Box slab = sums.slab(rank);
+    slab.hi[kC] = slab.empty() ? 0 : 1;
+    return slab;
+  };
+  if (volumes_.staged != nullptr) return volumes_.staged->labels(volume, slab_of_labels);
+  const Box slab = slab_of_labels(mesh_.world().rank());
+  labels_read_.resize(static_cast<std::size_t>(slab.volume()));
+  const TensorView<std::uint8_t> targets{labels_read_.data(), slab, 1};
+  if (!slab.empty()) labels_->read(volume, {}, targets);
+  return AnyView(targets);
+}
 
 /// Runs the network on all windows of a volume; false when it was stopped.
 bool WindowEvaluation::predict(const SlidingWindows& windows,
@@ -256,18 +281,13 @@ bool WindowEvaluation::add(std::int64_t volume, Loss& loss, const PredictionSink
   output_shape.c = executor_.output_shape().c;
   SlabSums sums(mesh_, windows, output_blocks_, output_shape);
   if (!predict(windows, must_stop, sums)) return false;
-  const Box slab = sums.slab(mesh_.world().rank());
-  Box slab_of_labels = slab;
-  slab_of_labels.hi[kC] = slab.empty() ? 0 : 1;
-  std::vector<std::uint8_t> labels(static_cast<std::size_t>(slab_of_labels.volume()));
-  const TensorView<std::uint8_t> targets{labels.data(), slab_of_labels, 1};
+  const AnyConstView targets = labels_of(volume, sums);
   std::vector<double> of_sample(loss.sums_per_sample());
   const ConstView output = sums.average();
-  if (!slab.empty()) {
-    labels_->read(volume, {}, targets);
-    loss.add_sums(output, AnyConstView(targets), of_sample);
+  if (!targets.span.empty()) {
+    loss.add_sums(output, targets, of_sample);
     const std::array<std::int64_t, 1> number{volume};
-    if (sink) sink(number, output, AnyConstView(targets));
+    if (sink) sink(number, output, targets);
   }
   world_sums_.sum(of_sample);
   terms.resize(of_sample.size());

@@ -9,6 +9,7 @@
 
 #include "partition/samples/sliding_windows.hpp"
 #include "runtime/data/dataset.hpp"
+#include "runtime/load/staged_volumes.hpp"
 #include "runtime/mpi/process_mesh.hpp"
 #include "runtime/step/evaluator.hpp"
 #include "runtime/step/executor.hpp"
@@ -18,6 +19,7 @@ namespace halomesh {
 /// The volumes of a data set, and how windows of the executor's input extents cover them.
 struct WindowedVolumes {
   const Dataset* data = nullptr;
+  StagedVolumes* staged = nullptr;  ///< of the same; null: they are read from their files
   Spatial window{};
   WindowPlacement placement{};
   float padding = 0;                   ///< the value of voxels outside of a volume

@@ -21,8 +21,26 @@ namespace {
 
 constexpr std::int64_t kBlock = 1500;
 
-std::vector<std::int16_t> block_of(std::int64_t slot) {
-  std::vector<std::int16_t> counts(kBlock);
+/// Slots have blocks of a size of their own, some of them none; those of `block` 0 all have none.
+std::int64_t size_of_block(std::int64_t slot, std::int64_t block) {
+  return slot % 4 == 3 ? 0 : block - block / 3 * (slot % 3);
+}
+
+std::vector<std::int64_t> values_of(const Range& slots, std::int64_t block) {
+  std::vector<std::int64_t> values;
+  for (std::int64_t slot = slots.lo; slot < slots.hi; ++slot)
+    values.push_back(size_of_block(slot, block));
+  return values;
+}
+
+std::int64_t bytes_of(const Range& slots, std::int64_t block) {
+  std::int64_t bytes = 0;
+  for (const std::int64_t values : values_of(slots, block)) bytes += 2 * values;
+  return bytes;
+}
+
+std::vector<std::int16_t> block_of(std::int64_t slot, std::int64_t block) {
+  std::vector<std::int16_t> counts(static_cast<std::size_t>(size_of_block(slot, block)));
   for (std::size_t i = 0; i < counts.size(); ++i)
     counts[i] = static_cast<std::int16_t>((static_cast<std::size_t>(slot) * 31 + i * i) % 251);
   return counts;
@@ -31,9 +49,11 @@ std::vector<std::int16_t> block_of(std::int64_t slot) {
 /// The slots of a share, the last first.
 StageFile staged(const StageDirectory& directory, const Range& share, StageCodec codec,
                  std::int64_t block) {
-  StageFile file(directory.nameless_file(), "test", codec, block > 0 ? share.extent() : 0, block,
+  StageFile file(directory.nameless_file(), "test", codec, values_of(share, block),
                  DataType::kInt16);
-  for (std::int64_t i = file.slots() - 1; i >= 0; --i) write_block(file, i, block_of(share.lo + i));
+  for (std::int64_t i = file.slots() - 1; i >= 0; --i)
+    if (const auto counts = block_of(share.lo + i, block); !counts.empty())
+      write_block(file, i, counts);
   file.finish();
   return file;
 }
@@ -44,18 +64,18 @@ void check_gathering(const Comm& twins, const StageDirectory& directory, int of_
   const Comm node = twins.split(twins.rank() / of_node, twins.rank());
   const Range share = block_range(slots, twins.size(), twins.rank());
   const StageFile mine = staged(directory, share, codec, block);
-  const std::int64_t near = node.sum(mine.slots());
-  GatheredShares all = gather_shares(twins, node, block > 0 ? slots : 0, mine,
+  const std::int64_t near = node.sum(bytes_of(share, block));
+  GatheredShares all = gather_shares(twins, node, values_of({0, slots}, block), mine,
                                      Descriptor(directory.nameless_file()));
-  findings.expect_equal(all.file.slots(), block > 0 ? slots : 0, "slots");
+  findings.expect_equal(all.file.slots(), slots, "slots");
   if (codec == StageCodec::kNone)
     findings.expect_equal(all.copied_bytes,
-                          node.rank() == 0 ? 2 * block * (all.file.slots() - near) : 0,
+                          node.rank() == 0 ? bytes_of({0, slots}, block) - near : 0,
                           "bytes copied");
-  std::vector<std::int16_t> room(kBlock);
   for (std::int64_t slot = 0; slot < all.file.slots(); ++slot) {
+    std::vector<std::int16_t> room(static_cast<std::size_t>(size_of_block(slot, block)));
     const auto got = read_block(all.file, slot, room);
-    const auto expected = block_of(slot);
+    const auto expected = block_of(slot, block);
     findings.expect(std::equal(expected.begin(), expected.end(), got.begin(), got.end()),
                     [&] { return fmt::format("other counts in slot {}", slot); });
   }

@@ -117,8 +117,8 @@ void check_memory(const Comm& comm, const PartGrid& grid, const std::filesystem:
   };
   std::optional<std::vector<StagedSplit>> staged;
   const std::int64_t staging = extra_bytes([&] {
-    Stager stager(mesh, sample, {directory, c.codec, false},
-                  {{"train", &data, SampleOwners::of_training(order)}});
+    Stager stager(mesh, {directory, c.codec, false},
+                  {{"train", &data, SampleOwners::of_training(order), sample, {}}});
     staged = stager.run([] { return false; }, [](std::int64_t) {});
   });
   if (c.codec == StageCodec::kNone)

@@ -48,26 +48,37 @@ struct Case {
   std::int64_t piece = 0;
   bool share_files = false;
   std::int64_t handed = 0;  // bytes of the sample per piece
+  bool differ = false;      // samples have extents of their own
 };
+
+/// Alike, or thinner than there are parts in some of them.
+StagedSamples samples_of(const Case& c) {
+  if (!c.differ) return staged_sample({2, 7, 5, 9}, c.grid, 1);
+  std::vector<Shape> shapes;
+  for (std::int64_t slot = 0; slot < c.slots; ++slot)
+    shapes.push_back({2, 1 + slot % 3 * 4, 7 - slot % 2 * 5, 9 - slot % 5});
+  return {shapes, c.grid};
+}
 
 /// Voxels compared on this rank.
 std::int64_t check_case(const Comm& comm, const std::filesystem::path& directory, const Case& c,
                         Findings& findings) {
-  const Shape shape{2, 7, 5, 9};
-  const StagedSample sample = staged_sample(shape, c.grid, 1);
-  const Box& box = sample.blocks[static_cast<std::size_t>(comm.rank())];
+  const StagedSamples samples = samples_of(c);
+  std::vector<std::int64_t> values;
+  for (std::int64_t slot = 0; slot < c.slots; ++slot)
+    values.push_back(samples.block(slot, comm.rank()).volume());
+  const bool keeps = std::any_of(values.begin(), values.end(), [](auto n) { return n > 0; });
   const StageDirectory stage(directory);
-  StageFile file(stage.nameless_file(), "test", c.codec, box.empty() ? 0 : c.slots, box.volume(),
-                 DataType::kInt16);
+  StageFile file(stage.nameless_file(), "test", c.codec, values, DataType::kInt16);
   NodeFiles files;
   if (c.share_files)
-    files = exchange_node_files(comm, !box.empty(), [&] { return stage.nameless_file(); });
-  SampleScatter scatter(comm, sample, c.slots, file, std::move(files), c.piece);
+    files = exchange_node_files(comm, keeps, [&] { return stage.nameless_file(); });
+  SampleScatter scatter(comm, samples, file, std::move(files), c.piece);
   const std::int64_t rounds = block_range(c.slots, comm.size(), 0).hi;
   for (std::int64_t round = 0; round < rounds; ++round) {
     const std::int64_t slot = scatter.run().lo + round;
     if (slot < scatter.run().hi) {
-      const std::vector<std::int16_t> counts = sample_of(slot, shape);
+      const std::vector<std::int16_t> counts = sample_of(slot, samples.shape(slot));
       const std::span<const std::byte> bytes = std::as_bytes(std::span(counts));
       for (std::size_t at = 0; at < bytes.size(); at += static_cast<std::size_t>(c.handed))
         scatter.take(
@@ -82,16 +93,18 @@ std::int64_t check_case(const Comm& comm, const std::filesystem::path& directory
   }
   scatter.receive(rounds);
   scatter.finish();
-  if (box.empty()) return 0;
   file.finish();
   std::int64_t compared = 0;
-  std::vector<std::int16_t> room(static_cast<std::size_t>(box.volume()));
   for (std::int64_t slot = 0; slot < c.slots; ++slot) {
+    std::vector<std::int16_t> room(
+        static_cast<std::size_t>(values[static_cast<std::size_t>(slot)]));
     const auto got = read_block(file, slot, room);
-    const std::vector<std::int16_t> expected = block_of(slot, shape, box);
+    const std::vector<std::int16_t> expected =
+        block_of(slot, samples.shape(slot), samples.block(slot, comm.rank()));
     findings.expect(std::equal(got.begin(), got.end(), expected.begin(), expected.end()), [&] {
-      return fmt::format("other counts in slot {} on parts {}, pieces of {}, handed on in {}", slot,
-                         to_string(c.grid), c.piece, c.handed);
+      return fmt::format("other counts in slot {} on parts {}, pieces of {}, handed on in {}{}",
+                         slot, to_string(c.grid), c.piece, c.handed,
+                         c.differ ? ", of other extents" : "");
     });
     compared += std::ssize(got);
   }
@@ -107,8 +120,9 @@ void check_cases(const Comm& comm, const std::filesystem::path& directory, Findi
       for (const std::int64_t piece : {37, 256, 1 << 16})
         for (const std::int64_t slots : {2 * comm.size() + 1, 1}) {
           const std::int64_t handed = piece == 37 ? 61 : piece == 256 ? 999 : 1 << 18;
-          compared +=
-              check_case(comm, directory, {grid, slots, codec, piece, share, handed}, findings);
+          for (const bool differ : {false, true})
+            compared += check_case(comm, directory,
+                                   {grid, slots, codec, piece, share, handed, differ}, findings);
         }
   findings.expect(comm.sum(compared) > 0, [] { return std::string("nothing was compared"); });
 }
@@ -137,8 +151,9 @@ TEST_CASE("a scatter that is abandoned halfway leaves no message behind") {
     const std::int64_t slots = 4 * comm.size();
     {
       StageFile file(StageDirectory(directory.path()).nameless_file(), "test", StageCodec::kNone,
-                     slots, box.volume(), DataType::kInt16);
-      SampleScatter scatter(comm, sample, slots, file, {}, 64);
+                     std::vector<std::int64_t>(static_cast<std::size_t>(slots), box.volume()),
+                     DataType::kInt16);
+      SampleScatter scatter(comm, sample, file, {}, 64);
       const std::vector<std::int16_t> counts = sample_of(scatter.run().lo, shape);
       scatter.take(scatter.run().lo, 0, std::as_bytes(std::span(counts)));
       scatter.end_sample(scatter.run().lo);

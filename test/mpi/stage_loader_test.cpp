@@ -98,8 +98,8 @@ void check_case(const Comm& comm, const PartGrid& grid, const std::filesystem::p
   const BatchSpec spec{kShape,        box,    Box::whole({1, 1, 1, 1}),
                        c.local_batch, c.type, mesh.replica()};
   const SymmetryDraw draw(5, kShape);
-  Stager stager(mesh, sample, {directory, c.codec, false},
-                {{"train", &data, SampleOwners::of_training(order)}});
+  Stager stager(mesh, {directory, c.codec, false},
+                {{"train", &data, SampleOwners::of_training(order), sample, {}}});
   auto staged = stager.run([] { return false; }, [](std::int64_t) {});
   StageLoader from_stage(mesh, sample, std::move(staged->front()), spec);
   DirectLoader direct(data.reader(), spec);

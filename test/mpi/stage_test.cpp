@@ -147,16 +147,17 @@ StageRecord check_case(const Comm& comm, const std::filesystem::path& directory,
   const StagedSample sample = staged_sample(shape, c.mesh.parts, 1);
   const auto seed = static_cast<std::uint64_t>(5 + run);
   const MadeUp train(shape, 13, "one", c.fields), validation(shape, 7, "two", c.fields);
-  std::optional<StagedSample> labels;
+  std::optional<StagedSamples> labels;
   if (c.fields)
     labels =
         staged_in_blocks(train.target_shape(), block_partition(train.target_shape(), c.mesh.parts));
   const SampleOrder order{c.shuffle, seed, train.size(), c.mesh.replicas, 1},
       validation_order{c.shuffle, seed, validation.size(), c.mesh.replicas, 1};
-  Stager stager(mesh, sample, {directory, c.codec, c.keep},
-                {{"train", &train, SampleOwners::of_training(order)},
-                 {"validation", &validation, SampleOwners::of_validation(validation_order)}},
-                c.runs > 1 ? &comm : nullptr, labels);
+  Stager stager(
+      mesh, {directory, c.codec, c.keep},
+      {{"train", &train, SampleOwners::of_training(order), sample, labels},
+       {"validation", &validation, SampleOwners::of_validation(validation_order), sample, labels}},
+      c.runs > 1 ? &comm : nullptr);
   auto staged = stager.run([] { return false; }, [](std::int64_t) {});
   findings.expect(staged.has_value(), [] { return std::string("staging stopped"); });
   const StageRecord record = stager.record();
@@ -168,7 +169,7 @@ StageRecord check_case(const Comm& comm, const std::filesystem::path& directory,
     std::int64_t kept = 0;
     for (const Box& box : sample.blocks)
       kept += 20 * StageFile::raw_bytes(box.volume(), train.format().type());
-    for (const Box& box : labels ? labels->blocks : std::vector<Box>())
+    for (const Box& box : labels ? labels->each()->blocks : std::vector<Box>())
       kept += 20 * StageFile::raw_bytes(box.volume(), DataType::kUint8);
     findings.expect(
         record.bytes_staged <= kept && record.bytes_staged > kept - 64 * 4 * comm.size(),
@@ -176,7 +177,7 @@ StageRecord check_case(const Comm& comm, const std::filesystem::path& directory,
   }
   const BatchSpec spec{shape,
                        sample.blocks[static_cast<std::size_t>(mesh.part())],
-                       labels             ? labels->blocks[static_cast<std::size_t>(mesh.part())]
+                       labels ? labels->each()->blocks[static_cast<std::size_t>(mesh.part())]
                        : mesh.part() == 0 ? Box::whole({kTargets, 1, 1, 1})
                                           : Box{},
                        1,
@@ -322,9 +323,12 @@ TEST_CASE("staging ends on all ranks soon after one is told to stop") {
           const ProcessMesh mesh(comm, shape_of_mesh);
           const MadeUp data(shape, 100 * comm.size(), "one");
           const SampleOrder order{Shuffle::kGlobal, 5, data.size(), mesh.shape().replicas, 1};
-          Stager stager(mesh, staged_sample(shape, shape_of_mesh.parts, 1),
-                        {directory.path(), codec, false},
-                        {{"train", &data, SampleOwners::of_training(order)}});
+          Stager stager(mesh, {directory.path(), codec, false},
+                        {{"train",
+                          &data,
+                          SampleOwners::of_training(order),
+                          staged_sample(shape, shape_of_mesh.parts, 1),
+                          {}}});
           // One rank is told to stop when it has read ten samples, or with the last it reads.
           const std::int64_t limit = (last ? 100 : 10) * shape.volume();
           const auto staged =

@@ -173,8 +173,8 @@ std::int64_t allocations_of_batches(const ProcessMesh& mesh, const PartGrid& gri
   const Zeros data;
   const SampleOrder order{Shuffle::kGlobal, 5, data.size(), mesh.shape().replicas, 1};
   const SymmetryDraw draw(5, kStagedShape);
-  Stager stager(mesh, sample, {directory, StageCodec::kNone, false},
-                {{"train", &data, SampleOwners::of_training(order)}});
+  Stager stager(mesh, {directory, StageCodec::kNone, false},
+                {{"train", &data, SampleOwners::of_training(order), sample, {}}});
   auto staged = stager.run([] { return false; }, [](std::int64_t) {});
   StageLoader loader(mesh, sample, std::move(staged->front()),
                      {kStagedShape, sample.blocks[static_cast<std::size_t>(mesh.part())],

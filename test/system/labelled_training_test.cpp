@@ -129,9 +129,6 @@ TEST_CASE("random crops of larger volumes give one curve on every mesh, staged o
   check_failure(scene.train(), 1, {"sample", "24x20x16x1", "16x16x20x1", "--pad"});
   scene.options["pad"] = "-2.2";
   check_meshes(scene, "random crops of 16x16x20x1, 50 % of them around foreground");
-  scene.options["stage-dir"] = workshop().fresh("stage").string();
-  scene.options["instances"] = "2";
-  check_failure(scene.train(), 2, {"--patches", "--instances"});
 }
 
 TEST_CASE("volumes that the network cannot halve are padded, and refused without --pad") {
@@ -197,9 +194,15 @@ TEST_CASE("maps of different extents are converted, trained on by crops, and cla
   Arguments to_file = arguments;
   to_file["out"] = (workshop().fresh("predicted").string() += ".h5");
   check_failure(run(2, "predict", to_file), 1, {"validation-0000", "40x1x48x16", "one shape"});
-  scene.options["stage-dir"] = workshop().fresh("stage").string();
-  scene.out = workshop().fresh("out");
-  check_failure(scene.train(), 1, {"train-0000", "40x1x48x16", "without --stage-dir"});
+  for (const fs::path& data : {maps, archive}) {
+    scene.data = data;
+    scene.options["stage-dir"] = workshop().fresh("stage").string();
+    scene.out = workshop().fresh("out");
+    const Outcome outcome = scene.train();
+    CAPTURE(outcome.text);
+    REQUIRE(outcome.exit_code == 0);
+    check_same_curve(first, scene.out);
+  }
 }
 
 TEST_CASE("instances share a stage of volumes with labels") {

@@ -42,9 +42,10 @@ void add_data_options(Options& options) {
                    "--patches random")
       .at_least(0)
       .below(1)
-      .add<double>("pad", "VALUE", 0,
-                   "allow samples smaller than a crop, or of extents that the network cannot "
-                   "halve: voxels outside have this value and do not count");
+      .add<double>(
+          "pad", "VALUE", 0,
+          "allow samples smaller than a crop or than --input, or of extents that the network "
+          "cannot halve: voxels outside have this value and do not count");
 }
 
 void add_run_options(Options& options, const std::string& default_out) {

@@ -11,6 +11,7 @@
 #include "src/apps/options/mlperf_options.hpp"
 #include "src/apps/options/model_options.hpp"
 #include "src/apps/options/train_options.hpp"
+#include "src/apps/train/training_crops.hpp"
 #include "src/apps/train/training_run.hpp"
 #include "src/nn/optimizers/registry.hpp"
 
@@ -21,18 +22,14 @@ std::optional<SharedStage> stage_for_runs(const Comm& job, const Comm& group,
                                           const std::function<bool()>& must_stop) {
   MlperfLog mllog = begin_mlperf_log(group, options);
   check_reproducible_options(options);  // what can be refused is refused before data is read
-  for (const char* const name : {"patches", "pad"})
-    if (options.is_given(name))
-      throw UsageError(
-          fmt::format("--{} cannot be combined with --instances and --stage-dir", name),
-          "train one instance, or without --stage-dir");
   const TrainerOptions trainer = trainer_options(options);
   make_optimizer(trainer.optimizer);
   reduction_named(options.get<std::string>("reduction"));
   const auto parts = options.get<PartGrid>("parts");
   const ProcessMesh mesh(group, make_mesh(group.size(), parts));
-  const NetworkSpec spec = network_spec(
-      options, precision_named(options.get<std::string>("precision")), trainer.reproducible);
+  const NetworkSpec spec =
+      network_spec(padded_network_options(options),
+                   precision_named(options.get<std::string>("precision")), trainer.reproducible);
   const Model model = make_model(spec);
   const ModelGeometry geometry = model.geometry(parts);
   start_mlperf_run(group, options, mlperf_training(trainer, spec, options), mllog);
@@ -42,18 +39,21 @@ std::optional<SharedStage> stage_for_runs(const Comm& job, const Comm& group,
   const Box owned = output.owned[part].empty() ? Box{} : output.span[part];  // as the executor
   const auto loss = spec.make_loss(output.shape);
   const TargetSpec targets = targets_of(*loss, output.shape);
+  const std::optional<CropOptions> crops = crop_options(options, spec);
+  const CropOptions* const crops_used = crops ? &*crops : nullptr;
   const auto split = [&](const char* name) {
-    return open_dataset(job, data, name, model.input(), targets);
+    return open_dataset(job, data, name, sample_shape(options, crops), targets);
   };
   const auto order = [&](const Dataset& dataset) {
     return sample_order(trainer, mesh.shape(), dataset, trainer.accumulate);
   };
   const auto training = split("train");
   const auto validation = trainer.evaluate_every > 0 ? split("validation") : nullptr;
-  TrainingInput input(mesh, geometry, model.input_type(), loss->target_box(owned),
-                      {training.get(), order(*training)},
-                      {validation.get(), validation ? order(*validation) : SampleOrder{}},
-                      trainer.stage);
+  TrainingInput input(
+      mesh, geometry, model.input_type(), loss->target_box(owned),
+      {training.get(), order(*training), crops_used},
+      {validation.get(), validation ? order(*validation) : SampleOrder{}, crops_used},
+      trainer.stage);
   mllog.staging_start();
   Progress progress("staging", "samples", input.samples_to_stage(), job.rank() == 0);
   auto staged = input.stage(

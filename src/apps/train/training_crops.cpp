@@ -49,7 +49,7 @@ std::optional<CropOptions> crop_options(const Options& options, const NetworkSpe
 
 Shape sample_shape(const Options& options, const std::optional<CropOptions>& crops) {
   const auto input = options.get<Shape>("input");
-  return crops && crops->random ? Shape{input.c, 0, 0, 0} : input;
+  return crops ? Shape{input.c, 0, 0, 0} : input;
 }
 
 std::string describe(const CropOptions& crops, const Shape& input) {

@@ -100,6 +100,20 @@ TEST_CASE("voxels of foreground do not depend on the boxes in which labels come"
   std::set<std::uint16_t> planes;
   for (const Voxel& v : whole[0]) planes.insert(v.d);
   CHECK(planes.size() >= 8);  // spread over the 12 planes
+
+  // What searches of two boxes have found makes up what one of both finds.
+  ForegroundSearch first(5), second(5), both(5);
+  const Box lower = Box{{0, 0, 0, 0}, {1, 5, 11, 10}}, upper = Box{{0, 5, 0, 0}, {1, 12, 11, 10}};
+  first.take(lower, labels.data());
+  second.take(upper, labels.data() + lower.volume());
+  for (const ForegroundSearch* const search : {&second, &first}) {
+    const auto found = search->found_by_class();
+    REQUIRE(found.size() == 5);
+    CHECK(found[2].empty());
+    for (std::size_t label = 0; label < found.size(); ++label)
+      for (const Voxel& voxel : found[label]) both.take(label, voxel);
+  }
+  CHECK(both.found() == whole);
 }
 
 }  // namespace halomesh

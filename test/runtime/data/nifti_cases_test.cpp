@@ -8,54 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "test/harness/nifti_bytes.hpp"
 #include "test/runtime/data/sample_files.hpp"
 
 namespace halomesh {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// The header of a NIfTI-1 file of little-endian values (nifti.nimh.nih.gov), of which the first
-/// axis varies fastest.
-std::string header(const Spatial& n, std::int16_t type, std::int16_t bits, float slope,
-                   float shift) {
-  std::string bytes(352, '\0');
-  const auto put = [&](std::size_t at, const auto& value) {
-    std::memcpy(bytes.data() + at, &value, sizeof value);
-  };
-  put(0, std::int32_t{348});
-  const std::int16_t dim[8] = {3,
-                               static_cast<std::int16_t>(n[0]),
-                               static_cast<std::int16_t>(n[1]),
-                               static_cast<std::int16_t>(n[2]),
-                               1,
-                               1,
-                               1,
-                               1};
-  put(40, dim);
-  put(70, type);
-  put(72, bits);
-  const float pixdim[8] = {1, 3, 0.75F, 0.75F, 1, 1, 1, 1};
-  put(76, pixdim);
-  put(108, 352.0F);
-  put(112, slope);
-  put(116, shift);
-  std::memcpy(bytes.data() + 344, "n+1", 4);
-  return bytes;
-}
-
-template <class T>
-std::string volume(const Spatial& n, std::int16_t type, float slope, float shift,
-                   const std::function<T(std::int64_t d, std::int64_t h, std::int64_t w)>& of) {
-  std::string bytes = header(n, type, 8 * sizeof(T), slope, shift);
-  for (std::int64_t w = 0; w < n[2]; ++w)
-    for (std::int64_t h = 0; h < n[1]; ++h)
-      for (std::int64_t d = 0; d < n[0]; ++d) {
-        const T value = of(d, h, w);
-        bytes.append(reinterpret_cast<const char*>(&value), sizeof value);  // NOLINT: bytes
-      }
-  return bytes;
-}
 
 void write(const fs::path& path, const std::string& bytes) {
   if (path.extension() != ".gz") return put_contents(path, bytes);
@@ -88,13 +47,13 @@ void write_cases(const fs::path& train) {
       return static_cast<std::int16_t>((i * 131 + place(n, d, h, w) * 7) % 4001 - 1024);
     };
     if (i == 0)
-      write(of_case / ("imaging" + end), volume<std::int16_t>(n, 4, 0.5F, 3, stored));
+      write(of_case / ("imaging" + end), nifti_volume<std::int16_t>(n, 4, 0.5F, 3, stored));
     else
-      write(of_case / ("imaging" + end), volume<float>(n, 16, 0, 0, [&](auto d, auto h, auto w) {
-              return value(i, place(n, d, h, w));
-            }));
+      write(of_case / ("imaging" + end),
+            nifti_volume<float>(
+                n, 16, 0, 0, [&](auto d, auto h, auto w) { return value(i, place(n, d, h, w)); }));
     write(of_case / ("segmentation" + end),
-          volume<std::uint8_t>(
+          nifti_volume<std::uint8_t>(
               n, 2, 0, 0, [&](auto d, auto h, auto w) { return label(i, place(n, d, h, w)); }));
   }
 }
@@ -173,7 +132,7 @@ TEST_CASE("NIfTI: what does not fit is said with the file") {
   };
   const Spatial& n = kExtents[1];
   const auto image = [&](const fs::path& of_case, float bad) {
-    write(of_case / "imaging.nii", volume<float>(n, 16, 0, 0, [&](auto d, auto h, auto w) {
+    write(of_case / "imaging.nii", nifti_volume<float>(n, 16, 0, 0, [&](auto d, auto h, auto w) {
             return d == 3 && h == 2 && w == 1 ? bad : 0.0F;
           }));
   };
@@ -198,15 +157,15 @@ TEST_CASE("NIfTI: what does not fit is said with the file") {
   CHECK(contains(
       problem([&](const fs::path& of_case) {
         write(of_case / "segmentation.nii",
-              volume<std::uint8_t>(n, 2, 0, 0, [](auto d, auto h, auto w) {
+              nifti_volume<std::uint8_t>(n, 2, 0, 0, [](auto d, auto h, auto w) {
                 return static_cast<std::uint8_t>(d == 1 && h == 8 && w == 7 ? 9 : 0);
               }));
       }),
       "segmentation.nii: label of voxel (d,h,w) = (1,8,7) is 9, expected a label of 0 to 2"));
   CHECK(contains(problem([&](const fs::path& of_case) {
                    write(of_case / "segmentation.nii",
-                         volume<std::uint8_t>({4, 9, 7}, 2, 0, 0,
-                                              [](auto, auto, auto) { return std::uint8_t{0}; }));
+                         nifti_volume<std::uint8_t>(
+                             {4, 9, 7}, 2, 0, 0, [](auto, auto, auto) { return std::uint8_t{0}; }));
                  }),
                  "segmentation.nii has other extents than its image"));
 }

@@ -21,6 +21,7 @@ namespace halomesh {
 namespace {
 
 constexpr std::int64_t kSlots = 5, kBlock = 1001;
+const std::vector<std::int64_t> kValues(kSlots, kBlock);
 
 std::vector<std::int16_t> block_of(std::int64_t slot) {
   std::vector<std::int16_t> counts(kBlock);
@@ -29,7 +30,7 @@ std::vector<std::int16_t> block_of(std::int64_t slot) {
 }
 
 StageFile written(const StageDirectory& directory, StageCodec codec) {
-  StageFile file(directory.nameless_file(), "test", codec, kSlots, kBlock, DataType::kInt16);
+  StageFile file(directory.nameless_file(), "test", codec, kValues, DataType::kInt16);
   for (const std::int64_t slot : {3, 0, 4, 1, 2}) write_block(file, slot, block_of(slot));
   file.finish();
   return file;
@@ -62,7 +63,7 @@ TEST_CASE("stage_file: blocks are read back unchanged, written in any order, and
     StageFile moved = std::move(file);
     CHECK(compare(moved) == kSlots * kBlock);
   }
-  StageFile incomplete(directory.nameless_file(), "test", StageCodec::kNone, 2, kBlock,
+  StageFile incomplete(directory.nameless_file(), "test", StageCodec::kNone, {kBlock, kBlock},
                        DataType::kInt16);
   write_block(incomplete, 1, block_of(1));
   CHECK_THROWS_AS(incomplete.finish(), Error);
@@ -92,7 +93,7 @@ TEST_CASE("stage_file: blocks written interleaved in pieces, and slots of anothe
   const TempDirectory temp;
   const StageDirectory directory(temp.path());
   for (const StageCodec codec : {StageCodec::kNone, StageCodec::kDeflate}) {
-    StageFile file(directory.nameless_file(), "test", codec, kSlots, kBlock, DataType::kInt16);
+    StageFile file(directory.nameless_file(), "test", codec, kValues, DataType::kInt16);
     const auto append = [&](std::int64_t slot, std::size_t begin, std::size_t end) {
       const std::vector<std::int16_t> counts = block_of(slot);
       file.append(slot, std::as_bytes(std::span(counts)).subspan(begin, end - begin));
@@ -111,9 +112,8 @@ TEST_CASE("stage_file: blocks written interleaved in pieces, and slots of anothe
 
 /// Slots 0 and 4 written to the stage's own file, 1 to 3 to one that is adopted.
 StageFile with_adopted(const StageDirectory& directory) {
-  StageFile mine(directory.nameless_file(), "test", StageCodec::kNone, kSlots, kBlock,
-                 DataType::kInt16);
-  StageFile others(directory.nameless_file(), "test", StageCodec::kNone, 3, kBlock,
+  StageFile mine(directory.nameless_file(), "test", StageCodec::kNone, kValues, DataType::kInt16);
+  StageFile others(directory.nameless_file(), "test", StageCodec::kNone, {kBlock, kBlock, kBlock},
                    DataType::kInt16);
   std::vector<std::uint32_t> checksums;
   for (const std::int64_t slot : {4, 0}) write_block(mine, slot, block_of(slot));
@@ -161,7 +161,7 @@ TEST_CASE("stage_file: a disk that fills up is one error with a hint, and nothin
   {
     const StageDirectory directory(temp.path());
     CHECK(directory.space().available <= 1 << 16);
-    StageFile file(directory.nameless_file(), "test", StageCodec::kNone, 2, 1 << 15,
+    StageFile file(directory.nameless_file(), "test", StageCodec::kNone, {1 << 15, 1 << 15},
                    DataType::kInt16);
     const std::vector<std::int16_t> counts(1 << 15);
     const std::string error = error_of([&] {
@@ -224,7 +224,7 @@ TEST_CASE("kept_stage: found only with the same key, complete, by one process at
     CHECK(stage.lock().empty());
     auto found = stage.find(names);
     REQUIRE(found);
-    StageFile again({}, "test", codec, kSlots, kBlock, DataType::kInt16);
+    StageFile again({}, "test", codec, kValues, DataType::kInt16);
     again.reopen(std::move(found->front().files), found->front().index);
     CHECK(compare(again) == kSlots * kBlock);
     CHECK(found->front().targets == std::vector<float>{1.5F, -2.0F});

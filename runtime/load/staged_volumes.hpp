@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Volumes with labels from a stage, for windows that slide over them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "partition/samples/sample_owners.hpp"
+#include "partition/samples/staged_samples.hpp"
+#include "runtime/load/stage_loader.hpp"
+#include "runtime/mpi/in_flight.hpp"
+#include "runtime/mpi/process_mesh.hpp"
+#include "runtime/stage/stager.hpp"
+
+namespace halomesh {
+
+/// Loads windows as crops of the volumes, without their labels, and gives each rank the labels of
+/// any box of a volume.
+class StagedVolumes {
+ public:
+  /// `samples`, `labels`: what each part keeps of the volumes and of their labels, both a
+  /// partition. `crops` and `spec` are those of windows; spec.targets is empty. Collective over
+  /// mesh.world(), as is the destructor; the mesh must outlive this object.
+  StagedVolumes(const ProcessMesh& mesh, StagedSamples samples, StagedSamples labels,
+                StagedSplit split, const BatchSpec& spec, const StagedCrops& crops);
+
+  Loader& windows() { return windows_; }
+  /// The labels of box wanted(rank) of a volume, a function that is the same on every rank, on each
+  /// rank of mesh.world(); valid until the next call. Collective over mesh.world(). Throws Error as
+  /// StageFile::read() does, on one rank.
+  AnyConstView labels(std::int64_t volume, const std::function<Box(int rank)>& wanted);
+
+ private:
+  const ProcessMesh& mesh_;
+  Comm comm_;
+  SampleOwners owners_;
+  StagedSamples label_samples_;
+  InFlight<StageFile> labels_;
+  InFlight<std::vector<std::byte>> received_, room_;
+  StageLoader windows_;
+};
+
+}  // namespace halomesh
