@@ -36,12 +36,17 @@ std::int64_t TransferPlan::sent_volume(std::int64_t part) const {
 
 TransferPlan plan_transfers(const std::vector<Box>& owned, const std::vector<Box>& needed) {
   const BoxIndex index(needed);
-  std::vector<Transfer> transfers;
+  // Pairs first: a vector of transfers that grows would touch several times its memory, which is
+  // most of the time where there are thousands of parts.
+  std::vector<std::pair<std::size_t, std::size_t>> pairs;
   for (std::size_t src = 0; src < owned.size(); ++src)
     for (const std::size_t dst : index.meeting(owned[src]))
-      if (src != dst)
-        transfers.push_back({static_cast<std::int64_t>(src), static_cast<std::int64_t>(dst),
-                             intersect(owned[src], needed[dst])});
+      if (src != dst) pairs.emplace_back(src, dst);
+  std::vector<Transfer> transfers;
+  transfers.reserve(pairs.size());
+  for (const auto& [src, dst] : pairs)
+    transfers.push_back({static_cast<std::int64_t>(src), static_cast<std::int64_t>(dst),
+                         intersect(owned[src], needed[dst])});
   return TransferPlan(std::move(transfers));
 }
 
