@@ -16,22 +16,26 @@ class ComputeClock {
   ComputeClock& operator=(const ComputeClock&) = delete;
   virtual ~ComputeClock() = default;
 
-  /// Returns after `seconds`. Local.
-  virtual void spend(double seconds) = 0;
+  /// Returns after `seconds`, and how many have really passed: more where the thread was
+  /// interrupted. Local.
+  virtual double spend(double seconds) = 0;
 };
 
 /// In the simulated program, simulated time passes; in the real one this thread spins, as kernels
 /// would keep its core busy.
 class ProgramClock final : public ComputeClock {
  public:
-  void spend(double seconds) override {
+  double spend(double seconds) override {
     if constexpr (simulation::kOn) {
       simulation::spend(seconds);
+      return seconds;
     } else {
       using Clock = std::chrono::steady_clock;
-      const auto end = Clock::now() + std::chrono::duration<double>(seconds);
-      while (Clock::now() < end) {
-      }
+      using Seconds = std::chrono::duration<double>;
+      const auto begin = Clock::now();
+      double passed = 0;
+      while (passed < seconds) passed = Seconds(Clock::now() - begin).count();
+      return passed;
     }
   }
 };

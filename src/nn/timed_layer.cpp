@@ -47,8 +47,9 @@ void TimedLayer::prepare(const LayerContext& context, std::vector<ParameterView>
 }
 
 void TimedLayer::spend(const Pass& pass, double seconds) const {
-  for (; seconds > 0; seconds -= timing_.poll_s) {
-    timing_.clock.spend(std::min(seconds, timing_.poll_s));
+  while (seconds > 0) {
+    // Kernels were interrupted as well when they were timed.
+    seconds -= timing_.clock.spend(std::min(seconds, timing_.poll_s));
     pass.progress();
   }
 }

@@ -24,9 +24,13 @@ namespace {
 /// Records what is spent instead of spending it.
 class RecordingClock final : public ComputeClock {
  public:
-  void spend(double seconds) override { pieces.push_back(seconds); }
+  double spend(double seconds) override {
+    pieces.push_back(seconds);
+    return interrupted * seconds;
+  }
   double total() const { return std::accumulate(pieces.begin(), pieces.end(), 0.0); }
   std::vector<double> pieces;
+  double interrupted = 1;  // what passes, per second that is asked for
 };
 
 constexpr Shape kSrc{8, 4, 2, 2};
@@ -86,6 +90,17 @@ TEST_CASE("a timed layer spends the time of the table, and polls between pieces"
   check(7e-3, [&] { layer.backward_data(pass, {}, {}, 0, {}); });
   check(10.5e-3, [&] { layer.backward_parameters(pass, {}, {}); });
   CHECK(layer.implementations().size() == 3);
+}
+
+TEST_CASE("a timed layer that is interrupted does not take longer for it") {
+  RecordingClock clock;
+  clock.interrupted = 2.5;
+  const KernelTable times = table();
+  TimedLayer layer(std::make_unique<Dense>(kDst.c), {times, clock, kPoll, 2});
+  layer.prepare(context(), {});
+  layer.backward_parameters(Pass{true}, {}, {});  // 10.5 ms: four pieces of 2.5 ms and 0.5 ms
+  REQUIRE(clock.pieces.size() == 5);
+  CHECK(clock.total() == doctest::Approx(4.5e-3));
 }
 
 TEST_CASE("a gradient that nobody wants takes no time") {
