@@ -4,6 +4,7 @@
 // arrive; and what neighbours need of it leaves before the rest is computed.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <vector>
@@ -20,6 +21,10 @@ struct Chunk {
   bool needs_remote = false;
   friend bool operator==(const Chunk&, const Chunk&) = default;
 };
+
+/// What a part computes first of a layer of which some planes need only owned data: those, while
+/// halos of its input arrive, or the others, so that what neighbours need of its output leaves.
+enum class ChunkOrder : std::uint8_t { kLocalFirst, kBoundaryFirst };
 
 /// Splits `dst` along D into the planes that need only owned data (one chunk, first) and those
 /// before and after them. Where every plane needs remote data (cuts along H or W), up to four

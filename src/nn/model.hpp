@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "partition/model_geometry.hpp"
+#include "partition/overlap.hpp"
 #include "src/nn/layer.hpp"
 
 namespace halomesh {
@@ -69,6 +70,10 @@ class Model {
   }
   const std::vector<ChannelScale>& count_scales() const { return count_scales_; }
 
+  /// What parts compute first of each layer.
+  void set_chunk_order(ChunkOrder order) { chunk_order_ = order; }
+  ChunkOrder chunk_order() const { return chunk_order_; }
+
   /// How layers are cut on every grid; by default as costs least.
   void set_cuts(CutSetting cuts) { cuts_ = std::move(cuts); }
   /// The geometry of this network cut over `grid`. Throws UsageError where the cuts do not fit.
@@ -83,6 +88,7 @@ class Model {
   DataType input_type_;
   std::vector<ChannelScale> count_scales_;
   CutSetting cuts_;
+  ChunkOrder chunk_order_ = ChunkOrder::kLocalFirst;
   std::vector<ModelLayer> layers_;
 };
 

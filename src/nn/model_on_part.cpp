@@ -104,6 +104,9 @@ std::vector<Chunk> chunks_of(const Model& model, const ModelGeometry& geometry, 
     chunks.insert(chunks.begin(), {with_d_range(local, local.lo[kD] + s * planes / slabs,
                                                 local.lo[kD] + (s + 1) * planes / slabs),
                                    false});
+  if (model.chunk_order() == ChunkOrder::kBoundaryFirst)
+    std::stable_partition(chunks.begin(), chunks.end(),
+                          [](const Chunk& c) { return c.needs_remote; });
   return chunks;
 }
 

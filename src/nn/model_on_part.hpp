@@ -19,7 +19,7 @@ std::vector<bool> tensors_with_diff(const Model& model, const ModelGeometry& geo
 
 /// The chunks in which `part` computes layer number `layer`. The one that needs nothing remote is
 /// split where other parts need some of the layer's output, so that it can leave before the rest
-/// is computed.
+/// is computed; there it comes first or last, as Model::chunk_order() says.
 std::vector<Chunk> chunks_of(const Model& model, const ModelGeometry& geometry, std::size_t layer,
                              std::size_t part);
 

@@ -25,6 +25,7 @@
 #include "src/nn/layers/moments.hpp"
 #include "src/nn/layers/normalize.hpp"
 #include "src/nn/layers/pointwise.hpp"
+#include "src/nn/model_on_part.hpp"
 #include "src/nn/pack.hpp"
 #include "test/harness/mpi_for_comms.hpp"
 #include "test/mpi/counted_messages.hpp"
@@ -281,6 +282,32 @@ void compare_bits(NetworkRun& run, NetworkRun& expected, const std::string& wher
   });
   for (std::size_t i = 0; i < run.parameters().diffs().size(); ++i)
     compare(run.parameters().diffs()[i], expected.parameters().diffs()[i], ": gradient");
+}
+
+TEST_CASE("chunks in either order give the same bits") {
+  for_comms("orders of chunks", {2, 4, 6}, [](const Comm& comm, Findings& findings) {
+    std::int64_t changed = 0;
+    for (const auto make : small_networks())
+      for (const PartGrid& grid : grids_of(comm.size())) {
+        SmallNetwork network = make(), other = make();
+        other.model.set_chunk_order(ChunkOrder::kBoundaryFirst);
+        const ModelGeometry geometry = network.model.geometry(grid);
+        const auto part = static_cast<std::size_t>(comm.rank());
+        for (std::size_t l = 0; l < geometry.layers().size(); ++l)
+          if (chunks_of(network.model, geometry, l, part) !=
+              chunks_of(other.model, geometry, l, part))
+            ++changed;
+        NetworkRun local_first(comm, {1, grid}, std::move(network.model), 2, real_values());
+        NetworkRun boundary_first(comm, {1, grid}, std::move(other.model), 2, real_values());
+        for (int step = 0; step < 2; ++step) {
+          local_first.step();
+          boundary_first.step();
+          compare_bits(boundary_first, local_first,
+                       fmt::format("{} on {}", network.name, to_string(grid)), findings);
+        }
+      }
+    findings.expect(comm.max(changed) > 0, [] { return std::string("no order differs"); });
+  });
 }
 
 // What memory holds before a step does not matter, and tensors in one arena give the bits of

@@ -80,6 +80,9 @@ Options bench_options() {
   options.add_choice("send-halos", {"early", "late"}, "early",
                      "halos leave early: as soon as the chunks that they are part of are computed; "
                      "late: with the whole layer");
+  options.add_choice("chunk-order", {"local-first", "boundary-first"}, "local-first",
+                     "compute first the planes that need no halo, or those that do, which "
+                     "neighbours wait for");
   options.accept_in_config(all_run_options());
   return options;
 }
@@ -92,6 +95,9 @@ BenchPlan read_bench_plan(const Options& options, std::int64_t ranks) {
   plan.reduction = reduction_named(options.get<std::string>("reduction"));
   plan.sending = options.get<std::string>("send-halos") == "early" ? Executor::Sending::kWithChunks
                                                                    : Executor::Sending::kWithLayer;
+  plan.chunk_order = options.get<std::string>("chunk-order") == "local-first"
+                         ? ChunkOrder::kLocalFirst
+                         : ChunkOrder::kBoundaryFirst;
   plan.evaluate = options.get<bool>("evaluate");
   plan.payload = payload_type(options);
   check_reproducible_options(options);

@@ -26,6 +26,7 @@ struct BenchPlan {
   std::vector<BenchCase> cases;    ///< each mesh in each precision, in the order given
   std::vector<PartGrid> left_out;  ///< meshes whose parts do not divide the ranks
   Executor::Sending sending = Executor::Sending::kWithChunks;
+  ChunkOrder chunk_order = ChunkOrder::kLocalFirst;
   std::int64_t steps = 10, warm_up = 3;
   std::uint64_t seed = 0;
   Reduction reduction = Reduction::kAuto;

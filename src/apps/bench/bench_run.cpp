@@ -186,6 +186,7 @@ BenchResult run_case(const Comm& world, const Options& options, const BenchPlan&
   result.memory_of_this_run = world.max(std::int64_t{reset_peak_memory() ? 0 : 1}) == 0;
   NetworkOnMesh network(world, setting.mesh.parts, options, precision_named(setting.precision),
                         kept_states(plan.payload), plan.reproducible);
+  network.model.set_chunk_order(plan.chunk_order);
   if (machine != nullptr) {
     time_layers(network.model, machine->timing());
     network.loss = std::make_unique<TimedLoss>(std::move(network.loss));
