@@ -34,11 +34,15 @@ TEST_CASE("scaling measures all numbers of ranks in one job") {
     arguments["figures"] = figures.string();
     arguments["parts"] = "1x1x1,2x1x1";
     if (ranks == 1) arguments["parts"] = "1x1x1";
+    arguments["machine"] = "fugaku";
     const Outcome outcome = run(ranks, "scaling", arguments, 120);
     CAPTURE(outcome.text);
     REQUIRE(outcome.exit_code == 0);
     CHECK(outcome.text.find("strong scaling") != std::string::npos);
     CHECK(outcome.text.find("weak scaling") != std::string::npos);
+    CHECK(outcome.text.find("predicted for fugaku: kernel times 0 % measured, 0 % interpolated, "
+                            "100 % roofline") != std::string::npos);
+    CHECK(outcome.text.find("note: fugaku describes ") != std::string::npos);
     const Json record = Json::parse(read_file(file));
     std::set<std::string> strong;
     for (const Json& one : record.at("runs")) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command `scaling`: strong and weak scaling on several numbers of ranks in one job.
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <filesystem>
 #include <iostream>
@@ -31,7 +32,10 @@
 namespace halomesh {
 namespace {
 
-using Predictions = std::map<std::string, PredictedStep>;
+struct Predictions {
+  std::map<std::string, PredictedStep> steps;
+  std::string basis;  ///< what they rest on; empty without a machine
+};
 
 /// Options that may differ between the runs of one study: they decide what is done with the
 /// measurements, or how many there are.
@@ -70,12 +74,25 @@ Predictions predict(const Options& options, const RankBinding& binding, const Mo
   Machine machine = load_machine(name, jobscripts_of(name));
   ForecastOptions forecast;
   forecast.threads = binding.threads;
+  std::array<double, 3> kernel_s{};  // by source
   for (const ScalingCase& one : cases) {
     machine.derive(std::min<std::int64_t>(one.mesh.ranks(), binding.ranks_on_node));
     const StepForecast step = forecast_step(machine, model, model.geometry(one.mesh.parts),
                                             one.mesh, local_batch(one.batch, one.mesh), forecast);
-    predictions[one.name()] = {step.step_s, step.low_s, step.high_s};
+    predictions.steps[one.name()] = {step.step_s, step.low_s, step.high_s};
+    for (std::size_t i = 0; i < kernel_s.size(); ++i)
+      kernel_s[i] += step.kernel_shares[i] * step.compute_s;
   }
+  const double all = std::max(kernel_s[0] + kernel_s[1] + kernel_s[2], 1e-12);
+  predictions.basis = fmt::format(
+      "predicted for {}: kernel times {:.0f} % measured, {:.0f} % interpolated, {:.0f} % "
+      "roofline\n",
+      name, 100 * kernel_s[0] / all, 100 * kernel_s[1] / all, 100 * kernel_s[2] / all);
+  if (machine.cpu != binding.cpu_model)
+    predictions.basis +=
+        fmt::format("note: {} describes {}, not the {} of this job\n", name,
+                    machine.cpu.empty() ? "an unknown CPU" : machine.cpu, binding.cpu_model);
+  for (const std::string& note : machine.notes) predictions.basis += "note: " + note + '\n';
   return predictions;
 }
 
@@ -91,7 +108,7 @@ class Study {
   void measure(const ScalingCase& one, std::int64_t round);
   bool no_time_left() const;
   void draw_figures() const;
-  nlohmann::ordered_json json() const { return record_.json(plan_.cases, predictions_); }
+  nlohmann::ordered_json json() const { return record_.json(plan_.cases, predictions_.steps); }
 
   const Comm& world_;
   const Options& options_;
@@ -190,7 +207,8 @@ int Study::run() {
     }
   if (world_.rank() != 0) return kExitDone;
   for (const bool strong : {true, false})
-    print_summaries(std::cout, record_.summaries(plan_.cases, strong, predictions_), strong);
+    print_summaries(std::cout, record_.summaries(plan_.cases, strong, predictions_.steps), strong);
+  std::cout << predictions_.basis;
   write_run_record(file_, json());
   std::cout << "measurements in " << file_.string() << std::endl;
   if (!directory.empty()) draw_figures();
