@@ -73,8 +73,7 @@ StopSignals::~StopSignals() {
       answered != nullptr && std::uncaught_exceptions() > 0)
     answered->store(1);
   if (!ignored) {
-    for (std::size_t i = 0; i < kAll.size(); ++i)
-      ::sigaction(kAll[i].number, &before_[i], nullptr);
+    for (std::size_t i = 0; i < kAll.size(); ++i) ::sigaction(kAll[i].number, &before_[i], nullptr);
     ::sigaction(SIGUSR1, &before_report_, nullptr);
   }
   stop_answered = nullptr;

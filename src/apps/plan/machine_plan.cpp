@@ -258,7 +258,7 @@ Machine fit_with_note(std::ostream& out, Machine machine, const Model& model,
   });
   const auto ranks = machine.ranks_per_node();
   throw UsageError(
-      fmt::format("no mesh fits the memory: {} needs {:.1f} GiB per rank, {:.1f} GiB per node of "
+      fmt::format("no mesh fits the memory: {} needs {:.4g} GiB per rank, {:.4g} GiB per node of "
                   "{} ranks, but a node of {} has {:.4g} GiB",
                   to_string(least->mesh), gib(least->memory_bytes),
                   gib(least->memory_bytes * ranks), ranks, machine.name,

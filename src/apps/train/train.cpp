@@ -13,7 +13,8 @@ namespace {
 
 int train(const Comm& world, const Options& options) {
   if (options.get<std::int64_t>("instances") > 1) return train_instances(world, options);
-  const TrainingResult result = run_training(world, options, bind_threads(world), {.is_last = true});
+  const TrainingResult result =
+      run_training(world, options, bind_threads(world), {.is_last = true});
   if (result.end == TrainingEnd::kDiverged) throw divergence_error(result);
   return result.end == TrainingEnd::kStopped ? kExitStopped : kExitDone;
 }

@@ -7,13 +7,12 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <iostream>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "error.hpp"
 #include "src/apps/launch/commands.hpp"
+#include "test/harness/captured_output.hpp"
 
 namespace halomesh {
 
@@ -29,17 +28,15 @@ inline std::string printed(Words arguments) {
   arguments.insert(arguments.begin(), "jobscript");
   std::vector<char*> argv;
   for (std::string& word : arguments) argv.push_back(word.data());
-  std::ostringstream text;
-  std::streambuf* const before = std::cout.rdbuf(text.rdbuf());
-  try {
-    const int code = run_jobscript(static_cast<int>(argv.size()), argv.data());
-    std::cout.rdbuf(before);
-    CHECK(code == 0);
-  } catch (...) {
-    std::cout.rdbuf(before);
-    throw;
+  int code = -1;
+  std::string text;
+  {
+    const CapturedOutput captured;
+    code = run_jobscript(static_cast<int>(argv.size()), argv.data());
+    text = captured.out.str();
   }
-  return text.str();
+  CHECK(code == 0);
+  return text;
 }
 
 inline Words request(const std::string& site, const Words& more) {

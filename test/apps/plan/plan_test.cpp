@@ -2,31 +2,26 @@
 // The command plan from its arguments to what it prints.
 #include <doctest/doctest.h>
 
-#include <iostream>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "error.hpp"
 #include "src/apps/launch/commands.hpp"
 #include "src/apps/launch/parallel.hpp"
+#include "test/harness/captured_output.hpp"
 
 namespace halomesh {
 namespace {
 
-/// What the command prints; standard output is restored in any case.
+/// What the command prints.
 std::string printed(std::vector<std::string> arguments) {
-  struct Redirect {
-    std::ostringstream text;
-    std::streambuf* before = std::cout.rdbuf(text.rdbuf());
-    ~Redirect() { std::cout.rdbuf(before); }
-  } redirect;
+  const CapturedOutput captured;
   arguments.insert(arguments.begin(), "plan");
   std::vector<char*> argv;
   for (std::string& a : arguments) argv.push_back(a.data());
   const int code = run_plan(static_cast<int>(argv.size()), argv.data());
   CHECK(code == kExitDone);
-  return redirect.text.str();
+  return captured.out.str();
 }
 
 void check_holds(const std::string& text, const std::vector<std::string>& expected) {

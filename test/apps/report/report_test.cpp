@@ -2,33 +2,16 @@
 // The command: what it writes, and how it refuses.
 #include <doctest/doctest.h>
 
-#include <iostream>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "src/apps/launch/commands.hpp"
 #include "src/apps/launch/parallel.hpp"
 #include "test/apps/report/report_scene.hpp"
+#include "test/harness/captured_output.hpp"
 
 namespace halomesh {
 namespace {
-
-/// Replaces std::cout and std::cerr while it lives.
-class Captured {
- public:
-  Captured() : out_(std::cout.rdbuf(out.rdbuf())), err_(std::cerr.rdbuf(err.rdbuf())) {}
-  Captured(const Captured&) = delete;
-  Captured& operator=(const Captured&) = delete;
-  ~Captured() {
-    std::cout.rdbuf(out_);
-    std::cerr.rdbuf(err_);
-  }
-  std::ostringstream out, err;
-
- private:
-  std::streambuf *out_, *err_;
-};
 
 struct Outcome {
   int code = 0;
@@ -39,7 +22,7 @@ Outcome report(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), "report");
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
-  Captured captured;
+  const CapturedOutput captured;
   Outcome outcome;
   outcome.error =
       error_of([&] { outcome.code = run_report(static_cast<int>(argv.size()), argv.data()); });

@@ -8,8 +8,6 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <iostream>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -17,6 +15,7 @@
 #include "src/apps/watch/job_state.hpp"
 #include "src/apps/watch/run_status.hpp"
 #include "src/apps/watch/status_text.hpp"
+#include "test/harness/captured_output.hpp"
 #include "test/harness/temp_files.hpp"
 
 namespace halomesh {
@@ -84,17 +83,9 @@ std::pair<std::string, int> watch(const std::vector<std::string>& more) {
   arguments.insert(arguments.end(), more.begin(), more.end());
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
-  std::ostringstream text;
-  std::streambuf* const before = std::cout.rdbuf(text.rdbuf());
-  int code = -1;
-  try {
-    code = run_watch(static_cast<int>(argv.size()), argv.data());
-  } catch (...) {
-    std::cout.rdbuf(before);
-    throw;
-  }
-  std::cout.rdbuf(before);
-  return {text.str(), code};
+  const CapturedOutput captured;
+  const int code = run_watch(static_cast<int>(argv.size()), argv.data());
+  return {captured.out.str(), code};
 }
 
 /// While it lives, these commands are the first in PATH.
