@@ -2,7 +2,6 @@
 // See foreground_scan.hpp.
 #include "runtime/data/foreground_scan.hpp"
 
-#include <cstring>
 #include <string>
 
 #include "error.hpp"
@@ -41,8 +40,8 @@ void take_next(const std::string& text, std::size_t& at, ForegroundSearches& all
   ForegroundSearch& search = all.try_emplace(sample, classes).first->second;
   for (std::int64_t label = 0; label < classes; ++label) {
     std::vector<Voxel> voxels(static_cast<unsigned char>(text.at(at++)));
-    std::memcpy(voxels.data(), text.data() + at, voxels.size() * sizeof(Voxel));
-    at += voxels.size() * sizeof(Voxel);
+    at += text.copy(reinterpret_cast<char*>(voxels.data()),  // NOLINT: bytes
+                    voxels.size() * sizeof(Voxel), at);
     for (const Voxel& voxel : voxels) search.take(static_cast<std::size_t>(label), voxel);
   }
 }
