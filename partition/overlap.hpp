@@ -22,8 +22,8 @@ struct Chunk {
   friend bool operator==(const Chunk&, const Chunk&) = default;
 };
 
-/// What a part computes first of a layer of which some planes need only owned data: those, while
-/// halos of its input arrive, or the others, so that what neighbours need of its output leaves.
+/// What a part computes first of a layer some of whose planes need only owned data: those planes,
+/// while the halo arrives; or the others, to send early what neighbours need of its output.
 enum class ChunkOrder : std::uint8_t { kLocalFirst, kBoundaryFirst };
 
 /// Splits `dst` along D into the planes that need only owned data (one chunk, first) and those

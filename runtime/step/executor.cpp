@@ -214,7 +214,7 @@ void Executor::forward(const Pass& pass, AnyConstView input) {
     std::size_t rounds = 0, computed = 0;
     clear_sums(l + 1);
     start_rounds(l + 1, computed);             // sends nothing, but receives early
-    for (const Chunk& chunk : state.chunks) {  // those that need nothing remote come first
+    for (const Chunk& chunk : state.chunks) {  // in Model::chunk_order()
       if (chunk.needs_remote) await_inputs(entry.inputs, ++rounds);
       compute(pass, l, chunk, tensors_[l + 1]->value);
       start_rounds(l + 1, ++computed);

@@ -4,14 +4,11 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "partition/samples/crops.hpp"
 #include "partition/samples/sample_order.hpp"
 #include "runtime/data/dataset.hpp"
 #include "runtime/load/training_input.hpp"
@@ -19,75 +16,17 @@
 #include "runtime/log/mllog.hpp"
 #include "runtime/log/progress.hpp"
 #include "runtime/mpi/process_mesh.hpp"
-#include "runtime/posix/directory_lock.hpp"
 #include "runtime/posix/stop_signals.hpp"
 #include "runtime/step/evaluator.hpp"
 #include "runtime/step/training_step.hpp"
 #include "runtime/trace/run_timeline.hpp"
 #include "runtime/train/checkpoint.hpp"
-#include "runtime/train/gradient_skips.hpp"
 #include "runtime/train/phase_record.hpp"
-#include "runtime/train/resume_rules.hpp"
+#include "runtime/train/trainer_options.hpp"
 #include "runtime/train/wall_limit.hpp"
 #include "src/nn/schedule.hpp"
 
 namespace halomesh {
-
-struct TrainerOptions {
-  std::int64_t global_batch = 1;
-  std::int64_t epochs = 1;  ///< ends after this many; 0: no limit
-  std::int64_t steps = 0;   ///< ends after this many; 0: no limit
-  std::uint64_t seed = 0;
-  Shuffle shuffle = Shuffle::kGlobal;
-  bool augment = false;  ///< transform training samples by symmetries that preserve their shape
-  std::optional<CropOptions> crops;  ///< none: samples have the extents of the network's input
-  /// The loss for samples of other extents than the input; needed for random crops.
-  std::function<std::unique_ptr<Loss>(const Shape& output)> make_loss;
-  std::optional<StageOptions> stage;  ///< none: samples are read from the data set every time
-  StagedSplits* staged = nullptr;     ///< a stage made before, which run() takes; null: none
-  OptimizerOptions optimizer;
-  /// Largest norm of the gradient, 0: any; none: the optimizer's own.
-  std::optional<double> clip_norm;
-  std::int64_t accumulate = 1;             ///< passes of a step; divides the local batch
-  Reduction reduction = Reduction::kAuto;  ///< of gradients
-  DataType payload = DataType::kFloat32;   ///< of their messages; or kBfloat16
-  std::vector<GradientSkip> skips;         ///< ascending
-  bool reproducible = false;               ///< see GradientRules; metrics of validations as well
-  MemoryUse memory = MemoryUse::kShared;   ///< see GradientRules
-  ScheduleOptions schedule;
-  double target_score = 0;            ///< stops once a validation reaches it; 0: never
-  std::int64_t evaluate_every = 1;    ///< epochs between validations; 0: never
-  bool evaluate_first = false;        ///< validate before the first step
-  std::int64_t checkpoint_every = 0;  ///< steps between checkpoints; 0: at each epoch's end
-  std::int64_t keep = 2;              ///< checkpoints kept
-  double started_s = 0;               ///< MPI_Wtime() when the program began; 0: now
-  double wall_limit_s = 0;            ///< stops cleanly within this many seconds of it; 0: no limit
-  std::filesystem::path out;          ///< directory of metrics.jsonl, mllog.txt and checkpoints/
-  const DirectoryLock* lock = nullptr;  ///< of `out`, checked before each checkpoint; null: none
-  MlperfLog* mllog = nullptr;  ///< owned by the caller and must outlive the trainer; null: none
-  RunTimeline* timeline = nullptr;      ///< owned by the caller like `mllog`; null: no trace
-  Settings model;                       ///< stored in checkpoints, to rebuild the network
-  std::vector<ResumeRule> model_rules;  ///< what of these may change when resuming
-  Settings other;                       ///< stored as well: other settings that affect the curve
-  bool allow_changes = false;  ///< resume() accepts other settings where resume_rules() allow it
-  std::string program;         ///< name and version, stored in checkpoints
-};
-
-/// The use of a data set's samples by the passes of each step: `passes` is accumulate, or 1 for
-/// whole steps. Throws as pass_batch().
-SampleOrder sample_order(const TrainerOptions& options, const MeshShape& mesh,
-                         const Dataset& dataset, std::int64_t passes);
-
-/// Samples that a replica takes in each of the `passes` of a step; throws UsageError naming batches
-/// that fit when they cannot be divided.
-std::int64_t pass_batch(std::int64_t global_batch, const MeshShape& mesh, std::int64_t passes);
-
-/// The arrays that Parameters need for these options: the optimizer's, and of gradients that travel
-/// rounded kGradientResidual.
-std::vector<std::string> states_of(const TrainerOptions& options);
-
-/// The settings that a checkpoint records in /run, by the names of resume_rules().
-Settings recorded_settings(const TrainerOptions& options, const SampleOrder& order);
 
 enum class TrainingEnd { kDone, kTargetReached, kStopped, kDiverged };
 

@@ -81,8 +81,8 @@ Options bench_options() {
                      "halos leave early: as soon as the chunks that they are part of are computed; "
                      "late: with the whole layer");
   options.add_choice("chunk-order", {"local-first", "boundary-first"}, "local-first",
-                     "compute first the planes that need no halo, or those that do, which "
-                     "neighbours wait for");
+                     "compute first the planes that need no halo, or those at the boundary, "
+                     "which neighbours wait for");
   options.accept_in_config(all_run_options());
   return options;
 }

@@ -420,6 +420,11 @@ const StepOutline& ForecastCache::outline(const Model& model, const ModelGeometr
   return *known;
 }
 
+std::string describe_kernel_shares(const std::array<double, 3>& shares) {
+  return fmt::format("{:.0f} % measured, {:.0f} % interpolated, {:.0f} % roofline", 100 * shares[0],
+                     100 * shares[1], 100 * shares[2]);
+}
+
 StepForecast forecast_step(const Machine& machine, const Model& model,
                            const ModelGeometry& geometry, const MeshShape& mesh,
                            std::int64_t local_batch, const ForecastOptions& options) {

@@ -37,6 +37,9 @@ struct StepForecast {
   std::array<double, 3> kernel_shares{};
 };
 
+/// StepForecast::kernel_shares in words, e.g. "90 % measured, 10 % interpolated, 0 % roofline".
+std::string describe_kernel_shares(const std::array<double, 3>& shares);
+
 /// What forecasts with the same network, mesh and batch share, kept from one to the next: outlines
 /// and routes are found once where only numbers of a machine vary.
 class ForecastCache {

@@ -163,11 +163,9 @@ void print_sensitivities(std::ostream& out, const std::vector<Sensitivity>& all)
 }
 
 void print_basis(std::ostream& out, const Machine& machine, const MeshForecast& best) {
-  const auto& shares = best.step.kernel_shares;
-  out << fmt::format(
-      "\nKernel times of the best mesh: {:.0f} % measured, {:.0f} % interpolated, "
-      "{:.0f} % roofline at {:.3g} of the peak.\n",
-      100 * shares[0], 100 * shares[1], 100 * shares[2], machine.value("kernel-efficiency"));
+  out << fmt::format("\nKernel times of the best mesh: {} at {:.3g} of the peak.\n",
+                     describe_kernel_shares(best.step.kernel_shares),
+                     machine.value("kernel-efficiency"));
   for (const std::string& note : machine.notes) out << "Note: " << note << ".\n";
 }
 

@@ -74,20 +74,17 @@ Predictions predict(const Options& options, const RankBinding& binding, const Mo
   Machine machine = load_machine(name, jobscripts_of(name));
   ForecastOptions forecast;
   forecast.threads = binding.threads;
-  std::array<double, 3> kernel_s{};  // by source
+  std::array<double, 3> kernel_shares{};  // means over the cases, by source
   for (const ScalingCase& one : cases) {
     machine.derive(std::min<std::int64_t>(one.mesh.ranks(), binding.ranks_on_node));
     const StepForecast step = forecast_step(machine, model, model.geometry(one.mesh.parts),
                                             one.mesh, local_batch(one.batch, one.mesh), forecast);
     predictions.steps[one.name()] = {step.step_s, step.low_s, step.high_s};
-    for (std::size_t i = 0; i < kernel_s.size(); ++i)
-      kernel_s[i] += step.kernel_shares[i] * step.compute_s;
+    for (std::size_t i = 0; i < kernel_shares.size(); ++i)
+      kernel_shares[i] += step.kernel_shares[i] / static_cast<double>(cases.size());
   }
-  const double all = std::max(kernel_s[0] + kernel_s[1] + kernel_s[2], 1e-12);
-  predictions.basis = fmt::format(
-      "predicted for {}: kernel times {:.0f} % measured, {:.0f} % interpolated, {:.0f} % "
-      "roofline\n",
-      name, 100 * kernel_s[0] / all, 100 * kernel_s[1] / all, 100 * kernel_s[2] / all);
+  predictions.basis = fmt::format("predicted for {}: kernel times {}\n", name,
+                                  describe_kernel_shares(kernel_shares));
   if (machine.cpu != binding.cpu_model)
     predictions.basis +=
         fmt::format("note: {} describes {}, not the {} of this job\n", name,
