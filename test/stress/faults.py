@@ -161,16 +161,27 @@ def wait_for(job, condition, limit_s=300):
 
 
 def send(number, to, when):
-    """Sends a signal to a rank, or to the launcher ("launcher"), as soon as `when(scene, job)`."""
+    """Sends a signal to a rank, or to the launcher ("launcher"), as soon as `when(scene, job)`.
+
+    The ranks are paused meanwhile, so that scene.steps_when_sent is exact to the step being logged.
+    """
+    def signal_to(pid, what):
+        try:
+            os.kill(pid, what)
+        except ProcessLookupError:
+            pass
+
     def during(scene, job):
         wait_for(job, lambda: when(scene, job))
-        target = job.process.pid if to == "launcher" else job.ranks().get(to)
-        if target is not None and not job.ended():
-            try:
-                os.kill(target, number)
-            except ProcessLookupError:
-                pass
+        ranks = job.ranks()
+        for pid in ranks.values():
+            signal_to(pid, signal.SIGSTOP)
         scene.steps_when_sent = len(steps_done(scene / "out"))
+        target = job.process.pid if to == "launcher" else ranks.get(to)
+        if target is not None and not job.ended():
+            signal_to(target, number)
+        for pid in ranks.values():
+            signal_to(pid, signal.SIGCONT)
     return during
 
 
