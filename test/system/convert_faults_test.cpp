@@ -123,8 +123,11 @@ TEST_CASE("convert: a second one into the same directory is refused") {
   const fs::path to = workshop().fresh("archive");
   Job job(2, "convert", long_conversion(long_data(), to), workshop().fresh("log"));
   reach_the_middle(job, to);
+  const auto ranks = job.ranks();
+  for (const auto& [rank, pid] : ranks) job.signal(pid, SIGSTOP);
   check_failure(run(2, "convert", long_conversion(long_data(), to)), kFailed,
                 {to.string(), "is in use by process", "converting since", "another --to"});
+  for (const auto& [rank, pid] : ranks) job.signal(pid, SIGCONT);
   const Outcome outcome = job.wait(60);
   CAPTURE(outcome.text);
   CHECK(outcome.exit_code == 0);

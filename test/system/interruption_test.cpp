@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kStopped = 75;
 // Many more steps than fit into the time that a launcher takes to pass on a signal.
-constexpr int kSteps = 600, kInterruptAt = 30;
+constexpr int kSteps = 300, kInterruptAt = 30;
 
 /// A run long enough to be interrupted in the middle: a step takes a few milliseconds.
 Scene long_run(bool copied = false) {
@@ -105,7 +105,7 @@ TEST_CASE("a killed rank ends the job, and the run resumes bit for bit") {
 }
 
 TEST_CASE("a killed run resumes bit for bit with every other optimizer") {
-  constexpr std::size_t kFewer = 200;
+  constexpr std::size_t kFewer = 120;
   for (const char* optimizer : {"nesterov", "adamw", "lamb", "lars"}) {
     CAPTURE(optimizer);
     const auto run = [&] {
@@ -115,7 +115,7 @@ TEST_CASE("a killed run resumes bit for bit with every other optimizer") {
       scene.options["weight-decay"] = "0.01";
       scene.options["schedule"] = "cosine";
       scene.options["warmup-steps"] = "20";
-      scene.options["decay-steps"] = "150";
+      scene.options["decay-steps"] = "100";
       return scene;
     };
     const Scene whole = run(), killed = run();
