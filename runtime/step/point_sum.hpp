@@ -36,7 +36,7 @@ class PointSum {
  public:
   static constexpr int kMessages = 4;
   static constexpr int kRequests = 2 * kMessages;
-  static constexpr std::int64_t kMessageBytes = 1 << 20;
+  static constexpr std::int64_t kMessageBytes = 1 << 19;
 
   /// `rank_of` gives the rank in `comm` of each rank of `rounds`; `comm` must outlive this object,
   /// which must be InFlight. Local.
