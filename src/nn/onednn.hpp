@@ -90,14 +90,17 @@ class ConvolutionKernels {
   std::unique_ptr<Impl> impl_;
 };
 
-/// The weight gradient of a dilated convolution as one matrix product for each tap, over the voxels
-/// whose src is not padding: the library would multiply all taps with all voxels. Blocks are dense,
-/// as those of ConvolutionKernels. First take(), then run.
+/// The weight gradient of a convolution without groups as one matrix product for each tap, over the
+/// voxels whose src is not padding: the library would multiply all taps with all voxels. Blocks are
+/// dense, as those of ConvolutionKernels. First take(), then run.
 class TapGradients {
  public:
   /// Whether such a convolution can be computed so, and is dilated.
   static bool suits(const ConvolutionGeometry& geometry);
-  /// For a geometry that suits. Throws Error naming the product when the library refuses.
+  /// Whether the convolution of a transposed one has strides, and channels and voxels for which
+  /// products cost less than the library's kernel, which reads src with strides.
+  static bool suits_strides(const ConvolutionGeometry& geometry, DataType compute);
+  /// For a geometry without groups. Throws Error naming the product when the library refuses.
   TapGradients(const ConvolutionGeometry& geometry, DataType compute, bool bias);
   ~TapGradients();
   TapGradients(TapGradients&&) noexcept;

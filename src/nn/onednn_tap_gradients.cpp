@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weight gradients of dilated convolutions as matrix products: see onednn.hpp.
+// Weight gradients of convolutions as matrix products: see onednn.hpp.
 #include <algorithm>
+#include <cstring>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "src/nn/onednn.hpp"
 #include "src/nn/onednn_call.hpp"
 #include "src/nn/pack.hpp"
+#include "src/nn/runs.hpp"
 
 namespace halomesh {
 
@@ -20,7 +22,8 @@ struct TapGradients::Impl {
   // A tap some of whose src elements are not padding.
   struct Tap {
     std::int64_t number = 0;  // in the order kd,kh,kw
-    Box src, dst;             // as many voxels of each, in blocks at 0
+    Box dst;                  // the voxels to sum over, in a block at 0
+    Spatial shift{};          // dst voxel x reads src voxel x * stride + shift
     Call product;
   };
 
@@ -38,6 +41,8 @@ struct TapGradients::Impl {
 
   std::int64_t pairs() const { return geometry.dst.c * geometry.src.c; }
   void add_taps();
+  bool reads_whole_src(const Tap& tap) const;
+  const std::byte* dense_src(const Tap& tap, const std::byte* src);
   Call make_product(const std::string& name, std::int64_t voxels);
   void add_bias(AnyConstView diff_dst);
 };
@@ -50,19 +55,41 @@ void TapGradients::Impl::add_taps() {
   for (tap[0] = 0; tap[0] < kernel[0]; ++tap[0])
     for (tap[1] = 0; tap[1] < kernel[1]; ++tap[1])
       for (tap[2] = 0; tap[2] < kernel[2]; ++tap[2], ++number) {
-        Box from = Box::whole(geometry.src), to = Box::whole(geometry.dst);
+        Box to = Box::whole(geometry.dst);
+        Spatial shift{};
         for (std::size_t a = 0; a < 3; ++a) {
-          const std::int64_t shift = tap[a] * geometry.dilation[a] - geometry.pad_before[a];
-          to.lo[a + 1] = std::max<std::int64_t>(0, -shift);
-          to.hi[a + 1] = std::min(dst[a], src[a] - shift);
-          from.lo[a + 1] = to.lo[a + 1] + shift;
-          from.hi[a + 1] = to.hi[a + 1] + shift;
+          const std::int64_t stride = geometry.stride[a];
+          shift[a] = tap[a] * geometry.dilation[a] - geometry.pad_before[a];
+          to.lo[a + 1] = std::max<std::int64_t>(0, stride - 1 - shift[a]) / stride;
+          to.hi[a + 1] = std::min(dst[a], (src[a] - shift[a] + stride - 1) / stride);
         }
         if (to.empty()) continue;
         const std::string name = fmt::format("weight gradient of tap {} of {} -> {}", number,
                                              geometry.src, geometry.dst);
-        taps.push_back({number, from, to, make_product(name, to.volume() / geometry.dst.c)});
+        taps.push_back({number, to, shift, make_product(name, to.volume() / geometry.dst.c)});
       }
+}
+
+bool TapGradients::Impl::reads_whole_src(const Tap& tap) const {
+  return geometry.stride == Spatial{1, 1, 1} && geometry.src.spatial() == geometry.dst.spatial() &&
+         tap.dst == Box::whole(geometry.dst);
+}
+
+// The src voxels of a tap one after the other.
+const std::byte* TapGradients::Impl::dense_src(const Tap& tap, const std::byte* src) {
+  if (reads_whole_src(tap)) return src;
+  const Spatial &step = geometry.stride, extents = geometry.src.spatial();
+  const std::int64_t channels = geometry.src.c, size = size_of(compute);
+  Box box = tap.dst;
+  box.hi[kC] = channels;
+  visit_runs(box, 1, step[2] == 1, [&](const Run& run) {
+    const Spatial& shift = tap.shift;
+    const std::int64_t row = (run.d * step[0] + shift[0]) * extents[1] + run.h * step[1] + shift[1];
+    std::memcpy(src_scratch.data() + run.at * size,
+                src + (row * extents[2] + run.w * step[2] + shift[2]) * channels * size,
+                static_cast<std::size_t>(run.length * size));
+  });
+  return src_scratch.data();
 }
 
 // sum[out][in] += diff_dst[voxel][out]^T * src[voxel][in].
@@ -117,11 +144,23 @@ bool TapGradients::suits(const ConvolutionGeometry& geometry) {
          geometry.dilation != Spatial{1, 1, 1};
 }
 
+// Measured on a Zen 5, kernel 3x1x3 and stride 2x1x2, 256 to 256 channels: by taps, 3456 voxels
+// take a quarter of the time of the library's kernel, 864 the same. In bf16, and of convolutions
+// from 32 to 256 channels with kernels of 3x3x3, taps take up to 2.4 times as long.
+bool TapGradients::suits_strides(const ConvolutionGeometry& geometry, DataType compute) {
+  constexpr std::int64_t kLeastChannels = 128, kLeastVoxels = 1024;
+  return compute == DataType::kFloat32 && geometry.groups == 1 &&
+         geometry.stride != Spatial{1, 1, 1} &&
+         std::min(geometry.src.c, geometry.dst.c) >= kLeastChannels &&
+         geometry.dst.volume() >= kLeastVoxels * geometry.dst.c;
+}
+
 void TapGradients::take(Scratch& scratch) {
   Impl& impl = *impl_;
   std::int64_t src = 0, dst = 0, bytes = 0;
   for (const Impl::Tap& tap : impl.taps) {
-    if (tap.src != Box::whole(impl.geometry.src)) src = std::max(src, tap.src.volume());
+    if (!impl.reads_whole_src(tap))
+      src = std::max(src, tap.dst.volume() / impl.geometry.dst.c * impl.geometry.src.c);
     if (tap.dst != Box::whole(impl.geometry.dst)) dst = std::max(dst, tap.dst.volume());
     bytes = std::max(bytes, tap.product.scratchpad_bytes());
   }
@@ -133,14 +172,12 @@ void TapGradients::take(Scratch& scratch) {
 
 void TapGradients::add(const void* src, const void* diff_dst) {
   Impl& impl = *impl_;
-  const auto whole = [&](const void* data, const Shape& shape) {
-    return AnyConstView(static_cast<const std::byte*>(data), impl.compute, Box::whole(shape), 1);
-  };
-  const AnyConstView from = whole(src, impl.geometry.src), to = whole(diff_dst, impl.geometry.dst);
-  const auto dense = [](AnyConstView view, const Box& box, std::byte* scratch) {
-    if (box == view.span) return view.data;
-    pack(view, box, scratch);
-    return static_cast<const std::byte*>(scratch);
+  const AnyConstView to(static_cast<const std::byte*>(diff_dst), impl.compute,
+                        Box::whole(impl.geometry.dst), 1);
+  const auto dense_dst = [&](const Box& box) {
+    if (box == to.span) return to.data;
+    pack(to, box, impl.dst_scratch.data());
+    return static_cast<const std::byte*>(impl.dst_scratch.data());
   };
   if (!impl.used) {
     clear_by_threads(impl.sums.data(), static_cast<std::size_t>(impl.sums.size()) * sizeof(float));
@@ -150,8 +187,8 @@ void TapGradients::add(const void* src, const void* diff_dst) {
   float* sum = impl.sums.data();
   for (Impl::Tap& tap : impl.taps) {
     tap.product.bind_scratchpad(impl.scratchpad.data());
-    tap.product.bind(DNNL_ARG_SRC, dense(to, tap.dst, impl.dst_scratch.data()))
-        .bind(DNNL_ARG_WEIGHTS, dense(from, tap.src, impl.src_scratch.data()))
+    tap.product.bind(DNNL_ARG_SRC, dense_dst(tap.dst))
+        .bind(DNNL_ARG_WEIGHTS, impl.dense_src(tap, static_cast<const std::byte*>(src)))
         .bind(DNNL_ARG_DST, sum)
         .run(impl.lib);
     sum += impl.pairs();

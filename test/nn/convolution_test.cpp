@@ -106,9 +106,9 @@ LayerCase random_case(std::uint32_t number) {
   return test;
 }
 
-// Winograd's filtering needs kernels of 2 or 3, whole vectors of input channels and, for gradients,
-// of output channels. Windows begin at even voxels of the whole tensor: boxes that do not begin and
-// end there, and paddings that move them, are the corners.
+// Winograd's filtering needs kernels of 2 or 3 (or 3x1x3), whole vectors of input channels and, for
+// gradients, of output channels. Windows begin at even voxels of the whole tensor: boxes that do
+// not begin and end there, and paddings that move them, are the corners.
 LayerCase random_winograd_case(std::uint32_t number) {
   Choices choose(number);
   ConvolutionOptions options{
@@ -121,6 +121,10 @@ LayerCase random_winograd_case(std::uint32_t number) {
   w = WindowOptions::cube(kernel, 1, PaddingKind::kExplicit);
   w.pad_before = choose.each(0, kernel - 1);
   w.pad_after = choose.each(0, kernel - 1);
+  if (kernel == 3 && choose.between(0, 1) == 0) {
+    w.kernel[1] = 1;
+    w.pad_before[1] = w.pad_after[1] = 0;
+  }
   options.bias = choose.between(0, 1) == 0;
   const Shape src{16 * choose.between(1, 3), choose.between(3, 7), choose.between(3, 7),
                   choose.between(3, 9)};
@@ -277,11 +281,13 @@ TEST_CASE("convolution: passes are Winograd's where it pays, or wherever the sha
     });
   };
   const ConvolutionOptions wide{32, WindowOptions::cube(3, 1, PaddingKind::kSame)};
-  ConvolutionOptions strided = wide, dilated = wide, grouped = wide, flat = wide, odd = wide;
+  ConvolutionOptions strided = wide, dilated = wide, grouped = wide, line = wide, odd = wide,
+                     image = wide;
   strided.window.stride = {2, 2, 2};
   dilated.window.dilation = {2, 2, 2};
   grouped.groups = 2;
-  flat.window.kernel = {3, 1, 3};
+  line.window.kernel = {3, 1, 1};
+  image.window.kernel = {3, 1, 3};
   odd.filters = 33;
   const Shape large{32, 16, 16, 16}, few{32, 2, 2, 2}, narrow{17, 16, 16, 16};
   using enum GradientKernels;
@@ -290,8 +296,10 @@ TEST_CASE("convolution: passes are Winograd's where it pays, or wherever the sha
   CHECK(passes(wide, few, kAuto) == 0);
   CHECK(passes(wide, few, kWinograd) == 3);
   CHECK(passes(odd, large, kWinograd) == 1);  // forward: sums over input channels alone
-  for (const ConvolutionOptions& other : {strided, dilated, grouped, flat})
+  for (const ConvolutionOptions& other : {strided, dilated, grouped, line})
     CHECK(passes(other, large, kWinograd) == 0);
+  CHECK(passes(image, {256, 48, 1, 72}, kAuto) == 3);
+  CHECK(passes(image, {256, 2, 1, 2}, kAuto) == 0);
   CHECK(passes(wide, narrow, kWinograd) == 1);  // the gradient of the data
 }
 

@@ -77,6 +77,15 @@ TEST_CASE("transposed convolutions equal naive loops over any window and cut in 
   CHECK(moved > 1000);
 }
 
+TEST_CASE("transposed convolutions of many channels: weight gradients tap by tap on any cut") {
+  Options options{128,
+                  {{3, 1, 3}, {2, 1, 2}, {1, 1, 1}, PaddingKind::kExplicit, {1, 0, 1}, {1, 0, 1}},
+                  {1, 0, 1}};
+  LayerCase test = transposed_case(options, {128, 46, 1, 48}, {2, 1, 1});
+  test.cut.batch = 1;
+  CHECK(expect_layer(test).moved > 0);
+}
+
 TEST_CASE("transposed convolutions in bf16 equal naive loops to their rounding" *
           doctest::skip(!cpu_computes_bf16())) {
   for (Options options : forms()) {

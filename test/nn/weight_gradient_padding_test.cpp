@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Weight gradients under any padding read nothing beside their input: all windows of up to 5 planes
-// on up to 5, along d and along h, on one thread (generated kernels share planes among threads).
+// on up to 5, along d and along h (by taps, along w, too), on one thread (generated kernels share
+// planes among threads).
 #include <doctest/doctest.h>
 #include <omp.h>
 
@@ -85,26 +86,43 @@ std::vector<float> naive(const ConvolutionGeometry& g, std::size_t axis) {
   return sums;
 }
 
+void expect_equal(const std::vector<float>& got, const ConvolutionGeometry& g, std::size_t axis,
+                  DataType type, const char* kernels) {
+  CHECK_MESSAGE(got == naive(g, axis), kernels, ", ", name_of(type), ", axis ", axis, ", kernel ",
+                g.kernel[axis], " stride ", g.stride[axis], " on ", g.src.spatial()[axis],
+                ", padding ", g.pad_before[axis], " and ", g.pad_after[axis]);
+}
+
 void expect_weights(const ConvolutionGeometry& g, std::size_t axis, DataType type) {
   ConvolutionKernels kernels({type, type, false, false});
   kernels.add_backward_weights(g);
   kernels.allocate({}, false);
   const Guarded src(g.src.volume(), 5, type), diff(g.dst.volume(), 3, type);
-  const std::vector<float> expected = naive(g, axis);
-  std::vector<float> got(expected.size());
+  std::vector<float> got(static_cast<std::size_t>(kChannels * kChannels * g.kernel[axis]));
   kernels.backward_weights(0, src.data(), diff.data());
   kernels.store_diff_weights(got.data(), nullptr);
-  CHECK_MESSAGE(got == expected, name_of(type), ", axis ", axis, ", kernel ", g.kernel[axis],
-                " stride ", g.stride[axis], " on ", g.src.spatial()[axis], ", padding ",
-                g.pad_before[axis], " and ", g.pad_after[axis]);
+  expect_equal(got, g, axis, type, "the library's kernel");
 }
 
-TEST_CASE("weight gradients read nothing beside their input, whatever the padding") {
+void expect_weights_by_taps(const ConvolutionGeometry& g, std::size_t axis, DataType type) {
+  TapGradients taps(g, type, false);
+  Scratch scratch;
+  taps.take(scratch);
+  const Guarded src(g.src.volume(), 5, type), diff(g.dst.volume(), 3, type);
+  std::vector<float> got(static_cast<std::size_t>(kChannels * kChannels * g.kernel[axis]));
+  taps.add(src.data(), diff.data());
+  taps.store(got.data(), nullptr);
+  expect_equal(got, g, axis, type, "taps");
+}
+
+// Of all windows along the axes. Returns how many there were.
+std::int64_t for_each_window(const std::vector<std::size_t>& axes,
+                             void (*expect)(const ConvolutionGeometry&, std::size_t, DataType)) {
   const int threads = omp_get_max_threads();
   omp_set_num_threads(1);
   std::int64_t compared = 0;
   for (const DataType type : {DataType::kFloat32, DataType::kBfloat16})
-    for (const std::size_t axis : {0U, 1U})
+    for (const std::size_t axis : axes)
       for (std::int64_t kernel = 2; kernel <= 5; ++kernel)
         for (std::int64_t stride = 1; stride <= 3; ++stride)
           for (std::int64_t extent = 1; extent <= 5; ++extent)
@@ -112,11 +130,19 @@ TEST_CASE("weight gradients read nothing beside their input, whatever the paddin
               for (std::int64_t after = 0; after < kernel; ++after) {
                 if (extent + before + after < kernel) continue;
                 if (type == DataType::kBfloat16 && !cpu_computes_bf16()) continue;
-                expect_weights(along(axis, extent, kernel, stride, before, after), axis, type);
+                expect(along(axis, extent, kernel, stride, before, after), axis, type);
                 ++compared;
               }
   omp_set_num_threads(threads);
-  CHECK(compared > 1000);
+  return compared;
+}
+
+TEST_CASE("weight gradients read nothing beside their input, whatever the padding") {
+  CHECK(for_each_window({0, 1}, expect_weights) > 1000);
+}
+
+TEST_CASE("weight gradients tap by tap equal naive sums for any stride, and read nothing else") {
+  CHECK(for_each_window({0, 1, 2}, expect_weights_by_taps) > 1500);
 }
 
 }  // namespace

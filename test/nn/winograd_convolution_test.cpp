@@ -24,6 +24,7 @@ namespace halomesh {
 namespace {
 
 constexpr float kSlope = 0.3F;
+constexpr std::array<Spatial, 3> kKernels{{{2, 2, 2}, {3, 3, 3}, {3, 1, 3}}};
 
 // The matrices of one axis, as published (Lavin and Gray 2016, equation 8, for kernel 3).
 struct Matrices {
@@ -32,6 +33,7 @@ struct Matrices {
   double additions;                                   // rounded on the way to an element, per axis
 };
 Matrices matrices_of(std::int64_t kernel) {
+  if (kernel == 1) return {{{{1, 0, 0, 0}}}, {{{1, 0, 0, 0}}}, {{{1, 0, 0, 0}, {0, 0, 0, 0}}}, 0};
   if (kernel == 2)
     return {{{{1, -1, 0, 0}}, {{0, 1, 0, 0}}, {{0, -1, 1, 0}}},
             {{{1, 0, 0, 0}}, {{1, 1, 0, 0}}, {{0, 1, 0, 0}}},
@@ -45,29 +47,32 @@ Matrices matrices_of(std::int64_t kernel) {
 
 // One sample of drawn values with SAME padding, and what a forward pass makes of it.
 struct Sample {
-  std::int64_t kernel, ci, co;
+  Spatial kernel, window;  // the latter of the pooling
+  std::int64_t taps, ci, co;
   Spatial extents;
   std::vector<float> weight, bias;
   Tensor src, dst;
   std::vector<std::uint8_t> argmax;
-  Matrices matrices;
+  std::array<Matrices, 3> matrices;
 
   // Activations behind a leaky ReLU and Glorot's uniform weights, as CosmoFlow has.
-  Sample(std::int64_t k, std::int64_t in, std::int64_t out, const Spatial& n)
+  Sample(const Spatial& k, std::int64_t in, std::int64_t out, const Spatial& n)
       : kernel(k),
+        window{k[0] > 1 ? 2 : 1, k[1] > 1 ? 2 : 1, k[2] > 1 ? 2 : 1},
+        taps(k[0] * k[1] * k[2]),
         ci(in),
         co(out),
         extents(n),
-        weight(static_cast<std::size_t>(co * ci * k * k * k)),
+        weight(static_cast<std::size_t>(co * ci * taps)),
         bias(static_cast<std::size_t>(co)),
         src(Box::whole({ci, n[0], n[1], n[2]}), 1),
-        dst(Box::whole({co, n[0] / 2, n[1] / 2, n[2] / 2}), 1),
+        dst(Box::whole({co, n[0] / window[0], n[1] / window[1], n[2] / window[2]}), 1),
         argmax(static_cast<std::size_t>(dst.view().sample_volume())),
-        matrices(matrices_of(k)) {
-    const CounterRng rng(51, RandomUse::kSynth, static_cast<std::uint32_t>(k * in));
+        matrices{matrices_of(k[0]), matrices_of(k[1]), matrices_of(k[2])} {
+    const CounterRng rng(51, RandomUse::kSynth, static_cast<std::uint32_t>(k[0] * in));
     std::uint64_t next = 0;
     const auto uniform = [&] { return 2 * rng.uniform(next++) - 1; };
-    const double limit = std::sqrt(6.0 / static_cast<double>(k * k * k * 3 * ci));
+    const double limit = std::sqrt(6.0 / static_cast<double>(taps * 3 * ci));
     for (float& w : weight) w = static_cast<float>(limit * uniform());
     for (float& b : bias) b = static_cast<float>(0.1 * uniform());
     for (std::int64_t i = 0; i < src.view().sample_volume(); ++i) {
@@ -75,15 +80,24 @@ struct Sample {
       src.view().data[i] = static_cast<float>(x > 0 ? x : x * static_cast<double>(kSlope));
     }
   }
-  WinogradConvolution::Geometry geometry() const {
-    return {ci, co, {kernel, kernel, kernel}, {2, 2, 2}};
+  WinogradConvolution::Geometry geometry() const { return {ci, co, kernel, window}; }
+  std::int64_t before(std::size_t axis) const { return (kernel[axis] - 1) / 2; }
+  // What tap number `tap` of voxel v reads.
+  Spatial read_by(const Spatial& v, std::int64_t tap) const {
+    return {v[0] + tap / kernel[2] / kernel[1] - before(0),
+            v[1] + tap / kernel[2] % kernel[1] - before(1), v[2] + tap % kernel[2] - before(2)};
   }
-  std::int64_t before() const { return (kernel - 1) / 2; }
+  std::int64_t outputs() const { return window[0] * window[1] * window[2]; }
+  // The voxel of output e of a window.
+  Spatial output(const Spatial& w, std::int64_t e) const {
+    return {window[0] * w[0] + e / window[2] / window[1],
+            window[1] * w[1] + e / window[2] % window[1], window[2] * w[2] + e % window[2]};
+  }
   // The windows of `box`, read from the whole sample.
   void forward(WinogradConvolution& convolution, const Box& box) {
     const ConstView from = src.view();
     Spatial corner{};
-    for (std::size_t a = 0; a < 3; ++a) corner[a] = 2 * box.lo[a + 1] - before();
+    for (std::size_t a = 0; a < 3; ++a) corner[a] = window[a] * box.lo[a + 1] - before(a);
     convolution.forward(
         {from.data, {extents[1] * extents[2] * ci, extents[2] * ci, ci}, extents, corner}, box, 0,
         kSlope, dst.any_view(), {argmax.data(), dst.view().span, 1});
@@ -95,43 +109,52 @@ struct Sample {
     return static_cast<double>(from.at(0, c, v[0], v[1], v[2]));
   }
   double weight_at(std::int64_t o, std::int64_t i, std::int64_t tap) const {
-    return static_cast<double>(
-        weight[static_cast<std::size_t>((o * ci + i) * kernel * kernel * kernel + tap)]);
+    return static_cast<double>(weight[static_cast<std::size_t>((o * ci + i) * taps + tap)]);
   }
   // The element of the convolution at voxel v.
   double direct(std::int64_t o, const Spatial& v) const {
     double sum = static_cast<double>(bias[static_cast<std::size_t>(o)]);
-    for (std::int64_t tap = 0; tap < kernel * kernel * kernel; ++tap) {
-      const Spatial from{v[0] + tap / kernel / kernel - before(),
-                         v[1] + tap / kernel % kernel - before(), v[2] + tap % kernel - before()};
+    for (std::int64_t tap = 0; tap < taps; ++tap) {
+      const Spatial from = read_by(v, tap);
       for (std::int64_t i = 0; i < ci; ++i) sum += weight_at(o, i, tap) * at(i, from);
     }
     return sum;
   }
-  double bound(std::int64_t o, const Spatial& window) const;
+  double bound(std::int64_t o, const Spatial& place) const;
 };
+
+// Points along each axis.
+Spatial sides_of(const Sample& s) {
+  return {s.kernel[0] + s.window[0] - 1, s.kernel[1] + s.window[1] - 1,
+          s.kernel[2] + s.window[2] - 1};
+}
+
+// Element `number` of a block of `extents`.
+Spatial place_in(const Spatial& extents, std::int64_t number) {
+  return {number / extents[2] / extents[1], number / extents[2] % extents[1], number % extents[2]};
+}
 
 // The sum over channels of |G| |g| times |B^T| |d| at one point of a tile.
 double magnitude_at(const Sample& s, std::int64_t o, const Spatial& window, const Spatial& point) {
-  const auto row = [&](const auto& matrix, std::size_t a, std::int64_t column) {
-    return std::abs(matrix[static_cast<std::size_t>(point[a])][static_cast<std::size_t>(column)]);
+  const auto row = [&](auto matrix, std::size_t a, std::int64_t column) {
+    return std::abs((s.matrices[a].*
+                     matrix)[static_cast<std::size_t>(point[a])][static_cast<std::size_t>(column)]);
   };
-  const std::int64_t k = s.kernel, side = k + 1;
+  const auto factor = [&](auto matrix, const Spatial& columns) {
+    return row(matrix, 0, columns[0]) * row(matrix, 1, columns[1]) * row(matrix, 2, columns[2]);
+  };
+  const Spatial sides = sides_of(s);
   double sum = 0;
   for (std::int64_t i = 0; i < s.ci; ++i) {
     double weights = 0, inputs = 0;
-    for (std::int64_t t = 0; t < k * k * k; ++t)
-      weights += row(s.matrices.weights, 0, t / k / k) * row(s.matrices.weights, 1, t / k % k) *
-                 row(s.matrices.weights, 2, t % k) * std::abs(s.weight_at(o, i, t));
-    for (std::int64_t t = 0; t < side * side * side; ++t) {
-      const Spatial offset{t / side / side, t / side % side, t % side};
+    for (std::int64_t t = 0; t < s.taps; ++t)
+      weights += factor(&Matrices::weights, place_in(s.kernel, t)) * std::abs(s.weight_at(o, i, t));
+    for (std::int64_t t = 0; t < sides[0] * sides[1] * sides[2]; ++t) {
+      const Spatial offset = place_in(sides, t);
       Spatial voxel{};
-      double factor = 1;
-      for (std::size_t a = 0; a < 3; ++a) {
-        voxel[a] = 2 * window[a] - s.before() + offset[a];
-        factor *= row(s.matrices.input, a, offset[a]);
-      }
-      inputs += factor * std::abs(s.at(i, voxel));
+      for (std::size_t a = 0; a < 3; ++a)
+        voxel[a] = s.window[a] * window[a] - s.before(a) + offset[a];
+      inputs += factor(&Matrices::input, offset) * std::abs(s.at(i, voxel));
     }
     sum += weights * inputs;
   }
@@ -144,19 +167,23 @@ double magnitude_at(const Sample& s, std::int64_t o, const Spatial& window, cons
 // for A^T. That is the mixed bound of B. Barabasz, A. Anderson, K. Soodhalter and D. Gregg (Error
 // Analysis and Improving the Accuracy of Winograd Convolution for Deep Neural Networks, ACM TOMS
 // 46(4), 2020, theorem 3) by elements instead of norms.
-double Sample::bound(std::int64_t o, const Spatial& window) const {
-  const double roundings = (static_cast<double>(ci) + 1 + 3 * matrices.additions) * 0x1p-24;
+double Sample::bound(std::int64_t o, const Spatial& place) const {
+  double additions = 0;
+  for (const Matrices& each : matrices) additions += each.additions;
+  const double roundings = (static_cast<double>(ci) + 1 + additions) * 0x1p-24;
   double largest = 0;
-  const std::int64_t side = kernel + 1;
-  std::array<double, 8> sums{};
-  for (std::int64_t p = 0; p < side * side * side; ++p) {
-    const Spatial point{p / side / side, p / side % side, p % side};
-    const double magnitude = magnitude_at(*this, o, window, point);
-    for (std::size_t e = 0; e < 8; ++e) {
+  const Spatial sides = sides_of(*this);
+  std::vector<double> sums(static_cast<std::size_t>(outputs()));
+  for (std::int64_t p = 0; p < sides[0] * sides[1] * sides[2]; ++p) {
+    const Spatial point = place_in(sides, p);
+    const double magnitude = magnitude_at(*this, o, place, point);
+    for (std::int64_t e = 0; e < outputs(); ++e) {
+      const Spatial output = place_in(window, e);
       double factor = 1;
       for (std::size_t a = 0; a < 3; ++a)
-        factor *= std::abs(matrices.output[e >> (2 - a) & 1U][static_cast<std::size_t>(point[a])]);
-      sums[e] += factor * magnitude;
+        factor *= std::abs(matrices[a].output[static_cast<std::size_t>(output[a])]
+                                             [static_cast<std::size_t>(point[a])]);
+      sums[static_cast<std::size_t>(e)] += factor * magnitude;
     }
   }
   for (const double sum : sums)
@@ -166,14 +193,13 @@ double Sample::bound(std::int64_t o, const Spatial& window) const {
 }
 
 struct Window {
-  std::array<double, 8> elements;
+  std::vector<double> elements;
   double most, active;
 };
 Window window_of(const Sample& s, std::int64_t o, const Spatial& w) {
   Window window{};
-  for (std::int64_t e = 0; e < 8; ++e)
-    window.elements[static_cast<std::size_t>(e)] =
-        s.direct(o, {2 * w[0] + e / 4, 2 * w[1] + e / 2 % 2, 2 * w[2] + e % 2});
+  for (std::int64_t e = 0; e < s.outputs(); ++e)
+    window.elements.push_back(s.direct(o, s.output(w, e)));
   window.most = *std::max_element(window.elements.begin(), window.elements.end());
   window.active = window.most > 0 ? window.most : window.most * static_cast<double>(kSlope);
   return window;
@@ -209,12 +235,13 @@ std::array<std::int64_t, 8> expect_within_bound(const Sample& s) {
 
 TEST_CASE("Winograd convolution stays within the bound of its transforms") {
   std::array<std::int64_t, 8> places{};
-  for (const std::int64_t kernel : {2, 3})
+  for (const Spatial& kernel : kKernels)
     for (const std::int64_t ci : {16, 48})
       for (const std::int64_t co : {1, 33})
         for (const Spatial& extents : {Spatial{2, 2, 2}, Spatial{5, 4, 7}, Spatial{2, 4, 14}}) {
           Sample s(kernel, ci, co, extents);
-          CAPTURE(kernel);
+          CAPTURE(kernel[0]);
+          CAPTURE(kernel[1]);
           CAPTURE(ci);
           CAPTURE(co);
           const Box& box = s.dst.view().span;
@@ -232,9 +259,10 @@ void convolve(Sample& s, WinogradConvolution& convolution, const Box& box, View 
   Box needed = box;
   Spatial corner{}, strides{s.extents[1] * s.extents[2] * s.ci, s.extents[2] * s.ci, s.ci};
   for (std::size_t a = 0; a < 3; ++a) {
-    needed.lo[a + 1] = std::max<std::int64_t>(0, box.lo[a + 1] - s.before());
-    needed.hi[a + 1] = std::min(s.extents[a], box.hi[a + 1] + s.kernel - 1 - s.before());
-    corner[a] = box.lo[a + 1] - s.before() - needed.lo[a + 1];
+    const std::int64_t before = s.before(a);
+    needed.lo[a + 1] = std::max<std::int64_t>(0, box.lo[a + 1] - before);
+    needed.hi[a + 1] = std::min(s.extents[a], box.hi[a + 1] + s.kernel[a] - 1 - before);
+    corner[a] = box.lo[a + 1] - before - needed.lo[a + 1];
   }
   needed.hi[kC] = s.ci;
   convolution.convolve(
@@ -243,12 +271,12 @@ void convolve(Sample& s, WinogradConvolution& convolution, const Box& box, View 
 
 TEST_CASE("Winograd convolution without pooling: within its bound, the same bits for any cut") {
   std::int64_t compared = 0;
-  for (const std::int64_t kernel : {2, 3})
+  for (const Spatial& kernel : kKernels)
     for (const std::int64_t co : {5, 33, 160}) {  // more windows than channels, and fewer
       Sample s(kernel, 16, co, {5, 6, 7});
       const Box all = Box::whole({co, 5, 6, 7});
-      const std::int64_t windows = WinogradConvolution::windows_of(all).volume() / co;
-      CHECK(windows == 3 * 3 * 4);
+      const std::int64_t windows = WinogradConvolution::windows_of(all, s.window).volume() / co;
+      CHECK(windows == 3 * (kernel[1] > 1 ? 3 : 6) * 4);
       Tensor whole(all, 1);
       WinogradConvolution once(s.geometry(), windows, 2);
       once.load_weights(s.weight.data(), s.bias.data());
@@ -259,7 +287,8 @@ TEST_CASE("Winograd convolution without pooling: within its bound, the same bits
             for (std::int64_t o = 0; o < co; o += 4) {
               const double error =
                   static_cast<double>(whole.view().at(0, o, d, h, w)) - s.direct(o, {d, h, w});
-              CHECK(std::abs(error) <= s.bound(o, {d / 2, h / 2, w / 2}));
+              CHECK(std::abs(error) <=
+                    s.bound(o, {d / s.window[0], h / s.window[1], w / s.window[2]}));
             }
       for (std::size_t axis = kD; axis <= kW; ++axis)
         for (std::int64_t at = 1; at < 4; ++at) {
@@ -285,16 +314,20 @@ struct Errors {
 
 // The library's direct sums, pooled.
 Tensor direct_forward(const Sample& s) {
-  const std::int64_t k = s.kernel, b = s.before(), a = k - 1 - b;
+  Spatial before{}, after{};
+  for (std::size_t a = 0; a < 3; ++a) {
+    before[a] = s.before(a);
+    after[a] = s.kernel[a] - 1 - before[a];
+  }
   const Shape conv{s.co, s.extents[0], s.extents[1], s.extents[2]};
   ConvolutionKernels kernels({DataType::kFloat32, DataType::kFloat32, false});
   const std::size_t kernel = kernels.add_forward(
-      {s.src.view().span.shape(), conv, {k, k, k}, {1, 1, 1}, {1, 1, 1}, {b, b, b}, {a, a, a}});
+      {s.src.view().span.shape(), conv, s.kernel, {1, 1, 1}, {1, 1, 1}, before, after});
   kernels.allocate({}, false);
   kernels.load_weights(s.weight.data(), s.bias.data());
   Tensor planes(Box::whole(conv), 1), dst(s.dst.view().span, 1);
   kernels.forward(kernel, s.src.view().data, planes.view().data);
-  PooledActivation{{2, 2, 2}, kSlope}.forward(
+  PooledActivation{s.window, kSlope}.forward(
       {planes.any_view().data, DataType::kFloat32, {0, s.extents[0]}}, dst.view().span, 0,
       dst.any_view(), {});
   return dst;
@@ -303,10 +336,10 @@ Tensor direct_forward(const Sample& s) {
 // Measured with AVX-512, relative to direct sums: rms 0.3 to 0.9, largest error 0.2 to 0.8:
 // its sums are shorter.
 TEST_CASE("Winograd convolution is at most twice as wrong as direct sums, for each layer") {
-  for (const std::int64_t kernel : {2, 3})
+  for (const Spatial& kernel : kKernels)
     for (const std::int64_t ci : {32, 64, 128, 256}) {
       Sample s(kernel, ci, 32, {8, 8, 8});
-      WinogradConvolution convolution(s.geometry(), 64, 1);
+      WinogradConvolution convolution(s.geometry(), s.dst.view().sample_volume() / s.co, 1);
       convolution.load_weights(s.weight.data(), s.bias.data());
       s.forward(convolution, s.dst.view().span);
       const Tensor direct = direct_forward(s);
@@ -320,8 +353,8 @@ TEST_CASE("Winograd convolution is at most twice as wrong as direct sums, for ea
       });
       const double rms = std::sqrt(of_winograd.squares / of_direct.squares);
       INFO(fmt::format(
-          "kernel {}, {} channels: rms {:.2f} and largest {:.2f} of that of direct sums", kernel,
-          ci, rms, of_winograd.largest / of_direct.largest));
+          "kernel {}x{}x{}, {} channels: rms {:.2f} and largest {:.2f} of that of direct sums",
+          kernel[0], kernel[1], kernel[2], ci, rms, of_winograd.largest / of_direct.largest));
       CHECK(of_direct.squares > 0);
       CHECK(rms <= 2);
       CHECK(of_winograd.largest <= 2 * of_direct.largest);
@@ -330,7 +363,7 @@ TEST_CASE("Winograd convolution is at most twice as wrong as direct sums, for ea
 
 TEST_CASE("Winograd convolution has the same bits for any cut and number of threads") {
   std::int64_t compared = 0;
-  for (const std::int64_t kernel : {2, 3})
+  for (const Spatial& kernel : kKernels)
     for (const std::int64_t co : {8, 40, 200}) {  // more windows than channels, and fewer
       Sample whole(kernel, 32, co, {8, 9, 14});
       const Box& all = whole.dst.view().span;
@@ -357,18 +390,18 @@ TEST_CASE("Winograd convolution has the same bits for any cut and number of thre
 
 TEST_CASE("Winograd convolution: the first of equal elements wins, and every NaN") {
   std::int64_t nan = 0, ties = 0;
-  for (const std::int64_t kernel : {2, 3}) {
+  for (const Spatial& kernel : kKernels) {
     Sample s(kernel, 16, 17, {8, 8, 8});
     std::fill_n(s.src.view().data, s.src.view().sample_volume(), 1.25F);
-    WinogradConvolution convolution(s.geometry(), 64, 1);
+    WinogradConvolution convolution(s.geometry(), s.dst.view().sample_volume() / s.co, 1);
     convolution.load_weights(s.weight.data(), s.bias.data());
     s.forward(convolution, s.dst.view().span);
     const auto at = [&](std::int64_t o, const Spatial& w) {
       return static_cast<std::size_t>(s.dst.view().offset(0, o, w[0], w[1], w[2]));
     };
     for_each_window(s, [&](std::int64_t o, const Spatial& w) {
-      for (const std::int64_t x : w)
-        if (x == 0 || x == 3) return;  // reads padding
+      for (std::size_t a = 0; a < 3; ++a)
+        if (kernel[a] > 1 && (w[a] == 0 || w[a] == 3)) return;  // reads padding
       CHECK((s.argmax[at(o, w)] & (kSlopeBit - 1)) == 0);
       ++ties;
     });
@@ -382,7 +415,7 @@ TEST_CASE("Winograd convolution: the first of equal elements wins, and every NaN
       nan += expected ? 1 : 0;
     });
   }
-  CHECK(ties == 2 * 8 * 17);
+  CHECK(ties == (2 * 8 + 2 * 8 * 2) * 17);
   CHECK(nan > 0);
 }
 
@@ -397,8 +430,11 @@ TEST_CASE("Winograd convolution refuses other shapes, and pays for many windows"
   CHECK_FALSE(supports(16, 3, 1));
   CHECK_THROWS_WITH_AS(WinogradConvolution({17, 8, {3, 3, 3}, {2, 2, 2}}, 1, 1),
                        doctest::Contains("17 to 8 channels, kernel 3x3x3"), Error);
-  for (const std::int64_t kernel : {2, 3}) {
-    const WinogradConvolution::Geometry g{256, 512, {kernel, kernel, kernel}, {2, 2, 2}};
+  CHECK(WinogradConvolution::supports({16, 8, {3, 1, 3}, {2, 1, 2}}));
+  CHECK_FALSE(WinogradConvolution::supports({16, 8, {3, 1, 3}, {2, 2, 2}}));
+  CHECK_FALSE(WinogradConvolution::supports({16, 8, {3, 3, 1}, {2, 2, 1}}));
+  for (const Spatial& kernel : kKernels) {
+    const WinogradConvolution::Geometry g{256, 512, kernel, {2, kernel[1] > 1 ? 2 : 1, 2}};
     CHECK_FALSE(WinogradConvolution::pays(g, 1));
     CHECK(WinogradConvolution::pays(g, 64));
   }

@@ -182,7 +182,10 @@ void TransposedConvolution::prepare(const LayerContext& context,
   if (context.training && !produced_.src.empty()) {
     const ConvolutionGeometry geometry = geometry_of(produced_);
     if (context.src_diff_wanted[0]) produced_.kernel = kernels_.add_forward(geometry);
-    kernels_.add_backward_weights(geometry);
+    if (TapGradients::suits_strides(geometry, options_.compute))
+      taps_.emplace(geometry, options_.compute, false);
+    else
+      kernels_.add_backward_weights(geometry);
     reserve_scratch(produced_);
     if (type_of_dst() != options_.compute) {
       converted_diff_dst_.emplace(type_of_dst(), options_.compute, options_.compute);
@@ -196,6 +199,7 @@ void TransposedConvolution::prepare(const LayerContext& context,
   dst_scratch_ = scratch.take<std::byte>(dst_bytes_);
   if (converted_diff_dst_) converted_diff_dst_->take(scratch);
   kernels_.allocate(scratch, context.batch > 1);
+  if (taps_) taps_->take(scratch);
 }
 
 void TransposedConvolution::load_parameters() {
@@ -246,12 +250,18 @@ void TransposedConvolution::backward_data(const Pass& pass, const ForwardValues&
 void TransposedConvolution::backward_parameters(const Pass& pass, std::span<const AnyConstView> src,
                                                 AnyConstView diff_dst) {
   for (std::int64_t n = 0; n < context_.batch && !produced_.src.empty(); ++n) {
-    kernels_.backward_weights(0, read_diff_dst(diff_dst, n),
-                              read_dense(src[0], n, produced_.src, src_scratch_));
+    const void* const diff = read_diff_dst(diff_dst, n);
+    const void* const from = read_dense(src[0], n, produced_.src, src_scratch_);
+    if (taps_)
+      taps_->add(diff, from);
+    else
+      kernels_.backward_weights(0, diff, from);
     pass.progress();
   }
   if (produced_.src.empty())
     std::fill(parameters_[0].diffs.begin(), parameters_[0].diffs.end(), 0.0F);
+  else if (taps_)
+    taps_->store(parameters_[0].diffs.data(), nullptr);
   else
     kernels_.store_diff_weights(parameters_[0].diffs.data(), nullptr);
   if (!options_.bias) return;

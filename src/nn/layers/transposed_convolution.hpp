@@ -88,7 +88,8 @@ class TransposedConvolution final : public Layer {
   Window window_{};
   std::vector<Block> chunks_;
   Block produced_;
-  ConvolutionKernels kernels_;  // of the convolution: its src is our dst
+  ConvolutionKernels kernels_;        // of the convolution: its src is our dst
+  std::optional<TapGradients> taps_;  // instead of their weight gradients
   ChannelSums bias_sums_;
   ScratchBuffer<std::byte> src_scratch_, dst_scratch_;
   std::int64_t src_bytes_ = 0, dst_bytes_ = 0;

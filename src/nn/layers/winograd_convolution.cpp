@@ -45,10 +45,6 @@ constexpr std::int64_t kLongestSum = 0;
 using Integers __attribute__((vector_size(kVector * 4))) = std::int32_t;
 using Bytes __attribute__((vector_size(kVector))) = std::uint8_t;
 
-std::int64_t points_of(const Spatial& kernel) {
-  return (kernel[0] + 1) * (kernel[1] + 1) * (kernel[2] + 1);
-}
-
 // Where one point's matrices are: of windows x input channels, and of input channels x output
 // channels; step is from one vector of input channels to the next.
 struct Factors {
@@ -134,13 +130,13 @@ template <class T, class Lanes>
 
 // The largest of the window's elements, activated, and its place: the first NaN, or the first of
 // equal ones.
-template <class T>
-[[gnu::always_inline]] inline void store_pooled(const std::array<Vector, 8>& values,
+template <class T, std::size_t kOutputs>
+[[gnu::always_inline]] inline void store_pooled(const std::array<Vector, kOutputs>& values,
                                                 std::int64_t count, float slope, T* dst,
                                                 std::uint8_t* argmax) {
   Vector best = values[0];
   Integers place{};
-  unroll<7>([&](auto before) {
+  unroll<kOutputs - 1>([&](auto before) {
     constexpr std::int64_t kTap = before + 1;
     const Vector& value = values[kTap];
     const Integers take = (value > best) | ((value != value) & (best == best));
@@ -162,8 +158,7 @@ template <class T>
 
 bool WinogradConvolution::supports(const Geometry& g) {
   return g.src_channels > 0 && g.dst_channels > 0 && g.src_channels % kVector == 0 &&
-         (g.kernel == Spatial{2, 2, 2} || g.kernel == Spatial{3, 3, 3}) &&
-         g.pool == Spatial{2, 2, 2};
+         has_filtering(g.kernel) && g.pool == window_of(g.kernel);
 }
 
 // In multiply-adds of vectors. Measured on a Zen 4: one point of a vector of input channels takes
@@ -190,8 +185,8 @@ WinogradConvolution::WinogradConvolution(const Geometry& geometry, std::int64_t 
           text("Winograd convolution of {} to {} channels, kernel {}x{}x{}, on {} threads",
                geometry.src_channels, geometry.dst_channels, geometry.kernel[0], geometry.kernel[1],
                geometry.kernel[2], threads),
-          text("use kernels of 2x2x2 or 3x3x3, pooling windows of 2x2x2 and a multiple of {} input "
-               "channels",
+          text("use kernels of 2x2x2, 3x3x3 or 3x1x3, windows of two voxels along axes with more "
+               "than one tap and a multiple of {} input channels",
                kVector));
   points_ = points_of(geometry.kernel);
   in_vectors_ = geometry.src_channels / kVector;
@@ -236,10 +231,9 @@ std::int64_t WinogradConvolution::weights_of_pair() const {
 }
 
 // Those of one vector of input channels and one pair of vectors of output channels.
-template <std::int64_t kKernel>
+template <class F>
 void WinogradConvolution::transform_pair(std::int64_t pair, std::int64_t in_vector,
                                          float* to) const {
-  using F = Filtering<kKernel>;
   const std::int64_t co = geometry_.dst_channels;
   for (std::int64_t o = pair * kPair * kVector; o < co && o < (pair + 1) * kPair * kVector;
        o += kVector)
@@ -254,8 +248,7 @@ void WinogradConvolution::transform_pair(std::int64_t pair, std::int64_t in_vect
       std::array<Vector, F::kTaps> kernels;
       unroll<F::kTaps>([&](auto tap) { kernels[tap] = load(taps[tap].data()); });
       const std::int64_t lanes = i * kPair * kVector + o % (kPair * kVector);
-      transform_weights<kKernel>(kernels, to + in_vector * F::kPoints * kWeightStep + lanes,
-                                 kWeightStep);
+      transform_weights<F>(kernels, to + in_vector * F::kPoints * kWeightStep + lanes, kWeightStep);
     }
 }
 
@@ -283,34 +276,31 @@ void WinogradConvolution::transform_given() {
   for (std::int64_t task = 0; task < pairs() * in_vectors_; ++task) {
     const std::int64_t pair = task / in_vectors_;
     float* const to = all_weights() + pair * weights_of_pair();
-    if (geometry_.kernel[0] == 2)
-      transform_pair<2>(pair, task % in_vectors_, to);
-    else
-      transform_pair<3>(pair, task % in_vectors_, to);
+    with_filtering(geometry_.kernel, [&](auto filtering) {
+      transform_pair<decltype(filtering)>(pair, task % in_vectors_, to);
+    });
   }
 }
 
 // Writes the points of the block's runs, from `points` on.
-template <std::int64_t kKernel>
+template <class F>
 void WinogradConvolution::transform_block(const Source& src, const Spatial& extents,
                                           const Block& block, float* points) const {
-  using F = Filtering<kKernel>;
   std::array<const float*, F::kPoints> voxels;
   for (std::int64_t run = block.lo; run < block.hi; ++run, points += points_of_run())
     for (std::int64_t window = block.at(run); window < block.at(run + 1); ++window) {
       const Spatial place = place_of(window, extents);
-      find_voxels<F::kSide>(src, place, zeros_.data(), voxels.data());
+      find_voxels<F::kSides, F::kWindow>(src, place, zeros_.data(), voxels.data());
       float* to = points + (window - block.at(run)) * kVector;
       for (std::int64_t v = 0; v < in_vectors_; ++v, to += F::kPoints * kPointStep)
-        transform_input<kKernel>(voxels.data(), v * kVector, to, kPointStep);
+        transform_input<F>(voxels.data(), v * kVector, to, kPointStep);
     }
 }
 
 // `points` and `weights` are those of the block's runs and of the pair.
-template <std::int64_t kKernel>
+template <class F>
 void WinogradConvolution::multiply_block(const Block& block, std::int64_t pair, const float* points,
                                          const float* weights, float* products) const {
-  using F = Filtering<kKernel>;
   const bool whole = (pair + 1) * kPair <= out_vectors_;
   const auto& multiply_runs = whole ? kMultiply<kPair> : kMultiply<1>;
   for (std::int64_t point = 0; point < F::kPoints; ++point) {
@@ -334,7 +324,8 @@ struct WinogradConvolution::PooledTarget {
   float slope;
 
   // Channels c to c + count, less than kVector only at the end, of a window at `place`.
-  [[gnu::always_inline]] void put(const std::array<Vector, 8>& values, const Spatial& place,
+  template <class F>
+  [[gnu::always_inline]] void put(const typename F::Outputs& values, const Spatial& place,
                                   std::int64_t c, std::int64_t count) const {
     const std::int64_t d = windows.lo[kD] + place[0], h = windows.lo[kH] + place[1];
     const std::int64_t w = windows.lo[kW] + place[2];
@@ -355,35 +346,39 @@ struct WinogradConvolution::PlainTarget {
   Box windows;  // of which the voxels inside of the box are written
   std::int64_t sample;
 
-  [[gnu::always_inline]] void put(const std::array<Vector, 8>& values, const Spatial& place,
+  template <class F>
+  [[gnu::always_inline]] void put(const typename F::Outputs& values, const Spatial& place,
                                   std::int64_t c, std::int64_t count) const {
+    constexpr Spatial kWindow = F::kWindow;
     Spatial first{};
     bool inside = count == kVector;
     for (std::size_t a = 0; a < 3; ++a) {
-      first[a] = 2 * (windows.lo[a + 1] + place[a]);
-      inside = inside && first[a] >= box.lo[a + 1] && first[a] + 2 <= box.hi[a + 1];
+      first[a] = kWindow[a] * (windows.lo[a + 1] + place[a]);
+      inside = inside && first[a] >= box.lo[a + 1] && first[a] + kWindow[a] <= box.hi[a + 1];
     }
     const std::int64_t pixel = dst.span.extent(kC), row = pixel * dst.span.extent(kW);
     const std::int64_t plane = row * dst.span.extent(kH);
     T* const to = dst.data + dst.offset(sample, box.lo[kC] + c, first[0], first[1], first[2]);
     const auto voxel = [&](std::int64_t e) {
-      return to + e / 4 * plane + e / 2 % 2 * row + e % 2 * pixel;
+      const Spatial at = F::place_of_output(e);
+      return to + at[0] * plane + at[1] * row + at[2] * pixel;
     };
     if (inside) {
-      unroll<8>([&](auto e) { store_values(values[e], kVector, voxel(e)); });
+      unroll<F::kOutputs>([&](auto e) { store_values(values[e], kVector, voxel(e)); });
       return;
     }
-    for (std::int64_t e = 0; e < 8; ++e) {
-      const Spatial at{first[0] + e / 4, first[1] + e / 2 % 2, first[2] + e % 2};
+    for (std::int64_t e = 0; e < F::kOutputs; ++e) {
       bool in_box = true;
-      for (std::size_t a = 0; a < 3; ++a)
-        in_box = in_box && at[a] >= box.lo[a + 1] && at[a] < box.hi[a + 1];
+      for (std::size_t a = 0; a < 3; ++a) {
+        const std::int64_t at = first[a] + F::place_of_output(e)[a];
+        in_box = in_box && at >= box.lo[a + 1] && at < box.hi[a + 1];
+      }
       if (in_box) store_values(values[static_cast<std::size_t>(e)], count, voxel(e));
     }
   }
 };
 
-template <std::int64_t kKernel, class Target>
+template <class F, class Target>
 void WinogradConvolution::finish_block(const Block& block, std::int64_t pair, const float* products,
                                        const Target& to) const {
   const std::int64_t lo = pair * kPair * kVector;
@@ -395,13 +390,13 @@ void WinogradConvolution::finish_block(const Block& block, std::int64_t pair, co
       const Spatial place = place_of(window, extents);
       const float* from = products + (window - block.at(run)) * vectors * kVector;
       for (std::int64_t c = lo; c < hi; c += kVector, from += kVector)
-        to.put(transform_products<kKernel>(from, kProductStep), place, c,
-               std::min(kVector, hi - c));
+        to.template put<F>(transform_products<F>(from, kProductStep), place, c,
+                           std::min(kVector, hi - c));
     }
 }
 
 // Threads take blocks of windows one by one: a core may be slower for a while.
-template <std::int64_t kKernel, class Target>
+template <class F, class Target>
 void WinogradConvolution::forward_windows(const Source& src, const Target& to, Poll& poll) {
   const Spatial extents = to.windows.shape().spatial();
   const std::int64_t windows = extents[0] * extents[1] * extents[2];
@@ -414,11 +409,10 @@ void WinogradConvolution::forward_windows(const Source& src, const Target& to, P
     const Block block(first, (b + 1) * windows / blocks - first);
     ThreadScratch& scratch = scratch_[static_cast<std::size_t>(omp_get_thread_num())];
     float *const points = scratch.points.data(), *const products = scratch.products.data();
-    transform_block<kKernel>(src, extents, block, points);
+    transform_block<F>(src, extents, block, points);
     for (std::int64_t pair = 0; block.count > 0 && pair < pairs(); ++pair) {
-      multiply_block<kKernel>(block, pair, points, all_weights() + pair * weights_of_pair(),
-                              products);
-      finish_block<kKernel>(block, pair, products, to);
+      multiply_block<F>(block, pair, points, all_weights() + pair * weights_of_pair(), products);
+      finish_block<F>(block, pair, products, to);
       poll();
     }
   }
@@ -426,7 +420,7 @@ void WinogradConvolution::forward_windows(const Source& src, const Target& to, P
 
 // Each thread has pairs of vectors of output channels (or shares of windows of a pair), whose
 // weights it transforms.
-template <std::int64_t kKernel, class Target>
+template <class F, class Target>
 void WinogradConvolution::forward_channels(const Source& src, const Target& to, Poll& poll) {
   const Spatial extents = to.windows.shape().spatial();
   const Block all(0, extents[0] * extents[1] * extents[2]);
@@ -436,20 +430,20 @@ void WinogradConvolution::forward_channels(const Source& src, const Target& to, 
   {
 #pragma omp for schedule(static)
     for (std::int64_t run = 0; run < all.runs(); ++run)
-      transform_block<kKernel>(src, extents, all.part(run, run + 1),
-                               points_of_box_.data() + run * points_of_run());
+      transform_block<F>(src, extents, all.part(run, run + 1),
+                         points_of_box_.data() + run * points_of_run());
 #pragma omp for schedule(static)
     for (std::int64_t task = 0; task < pairs() * shares; ++task) {
       const std::int64_t pair = task / shares, share = task % shares;
       ThreadScratch& scratch = scratch_[static_cast<std::size_t>(omp_get_thread_num())];
       for (std::int64_t v = 0; v < in_vectors_; ++v)
-        transform_pair<kKernel>(pair, v, scratch.weights.data());
+        transform_pair<F>(pair, v, scratch.weights.data());
       const std::int64_t end = (share + 1) * all.runs() / shares;
       for (std::int64_t run = share * all.runs() / shares; run < end; run += block_runs_) {
         const Block block = all.part(run, std::min(end, run + block_runs_));
-        multiply_block<kKernel>(block, pair, points_of_box_.data() + run * points_of_run(),
-                                scratch.weights.data(), scratch.products.data());
-        finish_block<kKernel>(block, pair, scratch.products.data(), to);
+        multiply_block<F>(block, pair, points_of_box_.data() + run * points_of_run(),
+                          scratch.weights.data(), scratch.products.data());
+        finish_block<F>(block, pair, scratch.products.data(), to);
         poll();
       }
     }
@@ -458,10 +452,10 @@ void WinogradConvolution::forward_channels(const Source& src, const Target& to, 
 
 template <class Target>
 void WinogradConvolution::run(const Source& src, const Target& to, Poll& poll) {
-  if (geometry_.kernel[0] == 2)
-    by_channels_ ? forward_channels<2>(src, to, poll) : forward_windows<2>(src, to, poll);
-  else
-    by_channels_ ? forward_channels<3>(src, to, poll) : forward_windows<3>(src, to, poll);
+  with_filtering(geometry_.kernel, [&](auto filtering) {
+    using F = decltype(filtering);
+    by_channels_ ? forward_channels<F>(src, to, poll) : forward_windows<F>(src, to, poll);
+  });
 }
 
 void WinogradConvolution::forward(const Source& src, const Box& dst_box, std::int64_t n,
@@ -474,16 +468,18 @@ void WinogradConvolution::forward(const Source& src, const Box& dst_box, std::in
 
 void WinogradConvolution::convolve(Source src, const Box& dst_box, std::int64_t n, AnyView dst,
                                    Poll poll) {
-  const Box windows = windows_of(dst_box);
-  for (std::size_t a = 0; a < 3; ++a) src.corner[a] -= dst_box.lo[a + 1] - 2 * windows.lo[a + 1];
+  const Spatial& window = geometry_.pool;
+  const Box windows = windows_of(dst_box, window);
+  for (std::size_t a = 0; a < 3; ++a)
+    src.corner[a] -= dst_box.lo[a + 1] - window[a] * windows.lo[a + 1];
   run(src, PlainTarget<float>{dst.as<float>(), dst_box, windows, n}, poll);
 }
 
-Box WinogradConvolution::windows_of(const Box& voxels) {
+Box WinogradConvolution::windows_of(const Box& voxels, const Spatial& window) {
   Box windows = voxels;
-  for (std::size_t a = kD; a <= kW; ++a) {
-    windows.lo[a] = voxels.lo[a] / 2;
-    windows.hi[a] = (voxels.hi[a] + 1) / 2;
+  for (std::size_t a = 0; a < 3; ++a) {
+    windows.lo[a + 1] = voxels.lo[a + 1] / window[a];
+    windows.hi[a + 1] = (voxels.hi[a + 1] + window[a] - 1) / window[a];
   }
   return windows;
 }

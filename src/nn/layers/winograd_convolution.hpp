@@ -21,11 +21,12 @@ inline namespace HALOMESH_ISA {
 
 /// dst = convolution + bias, or leaky_relu(max_pool(convolution + bias)), in fp32, for kernels of
 /// 2x2x2 or 3x3x3, stride and dilation 1, pooling windows of 2x2x2 and whole vectors of input
-/// channels. A tile of F(2, 2) or F(2, 3) in three dimensions (winograd_transform.hpp) is a window
-/// of 2x2x2 voxels of the convolution, which may be one of the pooling: 27 instead of 64, or 64
-/// instead of 216, products per pair of channels and window. The sums over input channels
-/// are products of small matrices, one for each point of a tile: voxels x input channels x output
-/// channels, in a block of tiles that fits a second-level cache.
+/// channels; or for images, with kernels of 3x1x3 and windows of 2x1x2. A tile of F(2, 2) or
+/// F(2, 3) in each dimension (winograd_transform.hpp) is a window of voxels of the convolution,
+/// which may be one of the pooling: 27 instead of 64, or 64 instead of 216, or 16 instead of 36,
+/// products per pair of channels and window. The sums over input channels are products of small
+/// matrices, one for each point of a tile: voxels x input channels x output channels, in a block of
+/// tiles that fits a second-level cache.
 ///
 /// Each element is computed by the same operations for any box, cut and number of threads: results
 /// have the same bits. What a window reads beside the element's own voxels does not matter, so that
@@ -41,15 +42,16 @@ class WinogradConvolution {
 
   static bool supports(const Geometry& geometry);
   /// Whether `windows` windows that share one transformation of the weights cost less than direct
-  /// sums of `voxels` voxels (or of all eight of each window), by a model of shapes: the same on
+  /// sums of `voxels` voxels (or of all of each window), by a model of shapes: the same on
   /// every machine and in every run.
   static bool pays(const Geometry& geometry, std::int64_t windows, std::int64_t voxels);
   static bool pays(const Geometry& geometry, std::int64_t windows) {
-    return pays(geometry, windows, 8 * windows);
+    const Spatial& window = geometry.pool;
+    return pays(geometry, windows, window[0] * window[1] * window[2] * windows);
   }
 
-  /// The windows that begin at even voxels and hold those of a box.
-  static Box windows_of(const Box& voxels);
+  /// The windows that begin at multiples of their extents and hold the voxels of a box.
+  static Box windows_of(const Box& voxels, const Spatial& window = {2, 2, 2});
 
   /// Whether transformed weights are kept between calls of the layer, or are in scratch, too.
   enum class Weights : std::uint8_t { kKept, kInScratch };
@@ -116,20 +118,20 @@ class WinogradConvolution {
   std::int64_t points_of_run() const;
   std::int64_t products_of_run() const;
   std::int64_t weights_of_pair() const;
-  template <std::int64_t kKernel>
+  template <class F>
   void transform_pair(std::int64_t pair, std::int64_t in_vector, float* to) const;
-  template <std::int64_t kKernel>
+  template <class F>
   void transform_block(const Source& src, const Spatial& extents, const Block& block,
                        float* points) const;
-  template <std::int64_t kKernel>
+  template <class F>
   void multiply_block(const Block& block, std::int64_t pair, const float* points,
                       const float* weights, float* products) const;
-  template <std::int64_t kKernel, class Target>
+  template <class F, class Target>
   void finish_block(const Block& block, std::int64_t pair, const float* products,
                     const Target& to) const;
-  template <std::int64_t kKernel, class Target>
+  template <class F, class Target>
   void forward_windows(const Source& src, const Target& to, Poll& poll);
-  template <std::int64_t kKernel, class Target>
+  template <class F, class Target>
   void forward_channels(const Source& src, const Target& to, Poll& poll);
   template <class Target>
   void run(const Source& src, const Target& to, Poll& poll);

@@ -16,8 +16,8 @@ namespace {
 
 using Geometry = WinogradConvolution::Geometry;
 
-std::int64_t windows_in(const Box& voxels) {
-  const Shape windows = WinogradConvolution::windows_of(voxels).shape();
+std::int64_t windows_in(const Box& voxels, const Geometry& geometry) {
+  const Shape windows = WinogradConvolution::windows_of(voxels, geometry.pool).shape();
   return windows.d * windows.h * windows.w;
 }
 
@@ -41,26 +41,28 @@ class LayerPasses final : public WinogradPasses {
   LayerPasses(const Options& options, const LayerContext& context)
       : options_(options), boxes_(context.boxes) {
     const Box &produced = boxes_.dst_produced, &needed = boxes_.src_needed[0];
-    const Geometry forward{needed.extent(kC), produced.extent(kC), options.kernel, {2, 2, 2}};
-    const Geometry adjoint{forward.dst_channels, forward.src_channels, options.kernel, {2, 2, 2}};
+    const Spatial window = winograd::window_of(options.kernel);
+    const Geometry forward{needed.extent(kC), produced.extent(kC), options.kernel, window};
+    const Geometry adjoint{forward.dst_channels, forward.src_channels, options.kernel, window};
     const int threads = omp_get_max_threads();
     for (std::size_t a = 0; a < 3; ++a) after_[a] = options.kernel[a] - 1 - options.before[a];
     std::int64_t windows = 0, most = 1;
     for (const Box& chunk : context.dst_chunks) {
-      windows += windows_in(chunk);
-      most = std::max(most, windows_in(chunk));
+      windows += windows_in(chunk, forward);
+      most = std::max(most, windows_in(chunk, forward));
     }
     // Weights are transformed once for all chunks, or for each.
     const auto chunks = static_cast<std::int64_t>(context.dst_chunks.size());
     if (prefers(forward, windows / chunks, voxels_in(produced) / chunks))
       forward_.emplace(forward, most, threads, context.scratch);
     if (!context.training) return;
-    if (context.src_diff_wanted[0] && prefers(adjoint, windows_in(needed), voxels_in(needed)))
-      data_.emplace(adjoint, windows_in(needed), threads, context.scratch,
+    if (context.src_diff_wanted[0] &&
+        prefers(adjoint, windows_in(needed, forward), voxels_in(needed)))
+      data_.emplace(adjoint, windows_in(needed, forward), threads, context.scratch,
                     WinogradConvolution::Weights::kInScratch);
     if (WinogradWeightGradient::supports(forward) &&
         (options.wherever ||
-         WinogradWeightGradient::pays(forward, windows_in(produced), voxels_in(produced))))
+         WinogradWeightGradient::pays(forward, windows_in(produced, forward), voxels_in(produced))))
       weights_.emplace(forward, options.bias, threads, context.scratch);
   }
 

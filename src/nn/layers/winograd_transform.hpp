@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The transforms of Winograd's minimal filtering F(2, 2) and F(2, 3) in three dimensions, on
-// vectors of channels in registers.
+// The transforms of Winograd's minimal filtering F(2, 2) and F(2, 3) in three dimensions, or in the
+// two of images, on vectors of channels in registers.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -37,25 +38,31 @@ inline bool is_inside(const Source& src, std::size_t axis, std::int64_t place) {
   return place >= 0 && place < src.extents[axis];
 }
 
-/// The kSide^3 voxels from the first of the window at `place` on, in d,h,w order: those outside of
-/// the source are at `zeros`. Windows are two voxels apart.
-template <std::int64_t kSide>
+/// Outputs of a tile along each axis: two, or one where the kernel has one tap.
+constexpr Spatial window_of(const Spatial& kernel) {
+  return {std::min<std::int64_t>(2, kernel[0]), std::min<std::int64_t>(2, kernel[1]),
+          std::min<std::int64_t>(2, kernel[2])};
+}
+
+/// The voxels of a block of kExtents from the first of the window at `place` on, in d,h,w order:
+/// those outside of the source are at `zeros`. Windows are kWindow voxels apart.
+template <Spatial kExtents, Spatial kWindow>
 void find_voxels(const Source& src, const Spatial& place, const float* zeros,
                  const float** voxels) {
   Spatial first{};
   bool inside = true;
   for (std::size_t a = 0; a < 3; ++a) {
-    first[a] = src.corner[a] + 2 * place[a];
-    inside = inside && first[a] >= 0 && first[a] + kSide <= src.extents[a];
+    first[a] = src.corner[a] + kWindow[a] * place[a];
+    inside = inside && first[a] >= 0 && first[a] + kExtents[a] <= src.extents[a];
   }
   const float* const corner =
       src.data + first[0] * src.step[0] + first[1] * src.step[1] + first[2] * src.step[2];
-  for (std::int64_t d = 0; d < kSide; ++d)
-    for (std::int64_t h = 0; h < kSide; ++h, voxels += kSide) {
+  for (std::int64_t d = 0; d < kExtents[0]; ++d)
+    for (std::int64_t h = 0; h < kExtents[1]; ++h, voxels += kExtents[2]) {
       const float* const row = corner + d * src.step[0] + h * src.step[1];
       const bool row_inside =
           inside || (is_inside(src, 0, first[0] + d) && is_inside(src, 1, first[1] + h));
-      unroll<kSide>([&](auto w) {
+      unroll<kExtents[2]>([&](auto w) {
         voxels[w] = inside || (row_inside && is_inside(src, 2, first[2] + w))
                         ? row + w * src.step[2]
                         : zeros;
@@ -66,28 +73,31 @@ void find_voxels(const Source& src, const Spatial& place, const float* zeros,
 /// Two outputs of a kernel of kKernel taps, 2 or 3, from kSide inputs: A^T ((G g) * (B^T d)), where
 /// * multiplies element by element, instead of 2 kKernel products (S. Winograd, Arithmetic
 /// Complexity of Computations, 1980; A. Lavin and S. Gray, Fast Algorithms for Convolutional Neural
-/// Networks, arXiv:1509.09308, section 4). In three dimensions each matrix is applied along each
-/// axis: kPoints products instead of 8 kKernel^3.
+/// Networks, arXiv:1509.09308, section 4). With one tap, all matrices are 1, and so is an output.
 template <std::int64_t kKernel>
-struct Filtering {
-  static_assert(kKernel == 2 || kKernel == 3);
-  static constexpr std::int64_t kSide = kKernel + 1, kArea = kSide * kSide;
-  static constexpr std::int64_t kPoints = kSide * kArea, kTaps = kKernel * kKernel * kKernel;
-  /// Point (1, 1, 1), which each of the eight outputs contains with weight 1.
-  static constexpr std::int64_t kPointOfBias = kArea + kSide + 1;
+struct AxisFiltering {
+  static_assert(kKernel >= 1 && kKernel <= 3);
+  static constexpr std::int64_t kTaps = kKernel;
+  static constexpr std::int64_t kOutputs = kTaps == 1 ? 1 : 2, kSide = kTaps + kOutputs - 1;
 
   using Line = std::array<Vector, kSide>;
+  using Taps = std::array<Vector, kTaps>;
+  using Outputs = std::array<Vector, kOutputs>;
 
   /// B^T d.
   [[gnu::always_inline]] static Line of_input(const Line& d) {
-    if constexpr (kKernel == 2)
+    if constexpr (kTaps == 1)
+      return d;
+    else if constexpr (kTaps == 2)
       return {d[0] - d[1], d[1], d[2] - d[1]};
     else
       return {d[0] - d[2], d[1] + d[2], d[2] - d[1], d[1] - d[3]};
   }
   /// G g.
-  [[gnu::always_inline]] static Line of_weights(const std::array<Vector, kKernel>& g) {
-    if constexpr (kKernel == 2) {
+  [[gnu::always_inline]] static Line of_weights(const Taps& g) {
+    if constexpr (kTaps == 1) {
+      return g;
+    } else if constexpr (kTaps == 2) {
       return {g[0], g[0] + g[1], g[1]};
     } else {
       const Vector outer = (g[0] + g[2]) * 0.5F, inner = g[1] * 0.5F;
@@ -95,15 +105,19 @@ struct Filtering {
     }
   }
   /// A y: the adjoint of A^T.
-  [[gnu::always_inline]] static Line of_outputs(const std::array<Vector, 2>& y) {
-    if constexpr (kKernel == 2)
+  [[gnu::always_inline]] static Line of_outputs(const Outputs& y) {
+    if constexpr (kTaps == 1)
+      return y;
+    else if constexpr (kTaps == 2)
       return {y[0], y[0] + y[1], y[1]};
     else
       return {y[0], y[0] + y[1], y[0] - y[1], -y[1]};
   }
   /// G^T m: the adjoint of G.
-  [[gnu::always_inline]] static std::array<Vector, kKernel> to_weights(const Line& m) {
-    if constexpr (kKernel == 2) {
+  [[gnu::always_inline]] static Taps to_weights(const Line& m) {
+    if constexpr (kTaps == 1) {
+      return m;
+    } else if constexpr (kTaps == 2) {
       return {m[0] + m[1], m[1] + m[2]};
     } else {
       const Vector sum = (m[1] + m[2]) * 0.5F, difference = (m[1] - m[2]) * 0.5F;
@@ -111,151 +125,211 @@ struct Filtering {
     }
   }
   /// A^T m.
-  [[gnu::always_inline]] static std::array<Vector, 2> of_products(const Line& m) {
-    if constexpr (kKernel == 2)
+  [[gnu::always_inline]] static Outputs of_products(const Line& m) {
+    if constexpr (kTaps == 1)
+      return m;
+    else if constexpr (kTaps == 2)
       return {m[0] + m[1], m[1] + m[2]};
     else
       return {m[0] + m[1] + m[2], m[1] - m[2] - m[3]};
   }
 };
 
+/// The same in three dimensions: each matrix is applied along its axis. kPoints products instead of
+/// kOutputs kTaps.
+template <Spatial kKernel>
+struct Filtering {
+  using D = AxisFiltering<kKernel[0]>;
+  using H = AxisFiltering<kKernel[1]>;
+  using W = AxisFiltering<kKernel[2]>;
+  static constexpr Spatial kWindow = window_of(kKernel), kSides{D::kSide, H::kSide, W::kSide};
+  static constexpr std::int64_t kArea = H::kSide * W::kSide, kPoints = D::kSide * kArea;
+  static constexpr std::int64_t kAreaTaps = kKernel[1] * kKernel[2];
+  static constexpr std::int64_t kTaps = kKernel[0] * kAreaTaps;
+  static constexpr std::int64_t kAreaOutputs = kWindow[1] * kWindow[2];
+  static constexpr std::int64_t kOutputs = kWindow[0] * kAreaOutputs;
+  /// Point 1 along each axis, or 0 of one: each output contains it with weight 1.
+  static constexpr std::int64_t kPointOfBias =
+      (kWindow[0] - 1) * kArea + (kWindow[1] - 1) * W::kSide + kWindow[2] - 1;
+
+  using Outputs = std::array<Vector, kOutputs>;
+  using Kernels = std::array<Vector, kTaps>;
+
+  /// Of output `number`, relative to the first of its window.
+  static constexpr Spatial place_of_output(std::int64_t number) {
+    return {number / kAreaOutputs, number / kWindow[2] % kWindow[1], number % kWindow[2]};
+  }
+};
+
+/// Whether there are transforms for a kernel: 2 or 3 taps along each axis, or 3 along d and w, the
+/// axes of images.
+inline bool has_filtering(const Spatial& kernel) {
+  return kernel == Spatial{2, 2, 2} || kernel == Spatial{3, 3, 3} || kernel == Spatial{3, 1, 3};
+}
+
+inline std::int64_t points_of(const Spatial& kernel) {
+  std::int64_t points = 1;
+  for (const std::int64_t taps : kernel) points *= taps == 1 ? 1 : taps + 1;
+  return points;
+}
+
+/// Calls body() with the Filtering of a kernel that has one.
+template <class Body>
+void with_filtering(const Spatial& kernel, const Body& body) {
+  if (kernel[0] == 2)
+    body(Filtering<Spatial{2, 2, 2}>());
+  else if (kernel[1] == 3)
+    body(Filtering<Spatial{3, 3, 3}>());
+  else
+    body(Filtering<Spatial{3, 1, 3}>());
+}
+
 /// Transforms one vector of channels of a tile: its kPoints voxels, in d,h,w order, are at
 /// `voxels` + c; point i goes to `to` + i * step.
-template <std::int64_t kKernel>
+template <class F>
 [[gnu::always_inline]] inline void transform_input(const float* const* voxels, std::int64_t c,
                                                    float* to, std::int64_t step) {
-  using F = Filtering<kKernel>;
-  constexpr std::int64_t kSide = F::kSide;
-  std::array<typename F::Line, F::kArea> columns;  // along d
-  unroll<kSide>([&](auto d) {
-    std::array<typename F::Line, kSide> rows;
-    unroll<kSide>([&](auto h) {
-      typename F::Line row;
-      unroll<kSide>([&](auto w) { row[w] = load(voxels[d * F::kArea + h * kSide + w] + c); });
-      rows[h] = F::of_input(row);
+  using D = typename F::D;
+  using H = typename F::H;
+  using W = typename F::W;
+  std::array<typename D::Line, F::kArea> columns;  // along d
+  unroll<D::kSide>([&](auto d) {
+    std::array<typename W::Line, H::kSide> rows;
+    unroll<H::kSide>([&](auto h) {
+      typename W::Line row;
+      unroll<W::kSide>([&](auto w) { row[w] = load(voxels[d * F::kArea + h * W::kSide + w] + c); });
+      rows[h] = W::of_input(row);
     });
-    unroll<kSide>([&](auto w) {
-      typename F::Line column;
-      unroll<kSide>([&](auto h) { column[h] = rows[h][w]; });
-      column = F::of_input(column);
-      unroll<kSide>([&](auto h) { columns[h * kSide + w][d] = column[h]; });
+    unroll<W::kSide>([&](auto w) {
+      typename H::Line column;
+      unroll<H::kSide>([&](auto h) { column[h] = rows[h][w]; });
+      column = H::of_input(column);
+      unroll<H::kSide>([&](auto h) { columns[h * W::kSide + w][d] = column[h]; });
     });
   });
   unroll<F::kArea>([&](auto i) {
-    const typename F::Line points = F::of_input(columns[i]);
-    unroll<kSide>([&](auto d) { store(points[d], to + (d * F::kArea + i) * step); });
+    const typename D::Line points = D::of_input(columns[i]);
+    unroll<D::kSide>([&](auto d) { store(points[d], to + (d * F::kArea + i) * step); });
   });
 }
 
 /// Transforms the taps of kVector output channels, kernels[tap] in d,h,w order; point i goes to
 /// `to` + i * step.
-template <std::int64_t kKernel>
-[[gnu::always_inline]] inline void transform_weights(
-    const std::array<Vector, Filtering<kKernel>::kTaps>& kernels, float* to, std::int64_t step) {
-  using F = Filtering<kKernel>;
-  constexpr std::int64_t kSide = F::kSide, kArea = kKernel * kKernel;
-  std::array<std::array<Vector, kKernel>, F::kArea> columns;
-  unroll<kKernel>([&](auto d) {
-    std::array<typename F::Line, kKernel> rows;
-    unroll<kKernel>([&](auto h) {
-      std::array<Vector, kKernel> row;
-      unroll<kKernel>([&](auto w) { row[w] = kernels[d * kArea + h * kKernel + w]; });
-      rows[h] = F::of_weights(row);
+template <class F>
+[[gnu::always_inline]] inline void transform_weights(const typename F::Kernels& kernels, float* to,
+                                                     std::int64_t step) {
+  using D = typename F::D;
+  using H = typename F::H;
+  using W = typename F::W;
+  std::array<typename D::Taps, F::kArea> columns;
+  unroll<D::kTaps>([&](auto d) {
+    std::array<typename W::Line, H::kTaps> rows;
+    unroll<H::kTaps>([&](auto h) {
+      typename W::Taps row;
+      unroll<W::kTaps>([&](auto w) { row[w] = kernels[d * F::kAreaTaps + h * W::kTaps + w]; });
+      rows[h] = W::of_weights(row);
     });
-    unroll<kSide>([&](auto w) {
-      std::array<Vector, kKernel> column;
-      unroll<kKernel>([&](auto h) { column[h] = rows[h][w]; });
-      const typename F::Line points = F::of_weights(column);
-      unroll<kSide>([&](auto h) { columns[h * kSide + w][d] = points[h]; });
+    unroll<W::kSide>([&](auto w) {
+      typename H::Taps column;
+      unroll<H::kTaps>([&](auto h) { column[h] = rows[h][w]; });
+      const typename H::Line points = H::of_weights(column);
+      unroll<H::kSide>([&](auto h) { columns[h * W::kSide + w][d] = points[h]; });
     });
   });
   unroll<F::kArea>([&](auto i) {
-    const typename F::Line points = F::of_weights(columns[i]);
-    unroll<kSide>([&](auto d) { store(points[d], to + (d * F::kArea + i) * step); });
+    const typename D::Line points = D::of_weights(columns[i]);
+    unroll<D::kSide>([&](auto d) { store(points[d], to + (d * F::kArea + i) * step); });
   });
 }
 
-/// The eight outputs, in d,h,w order, of the sums of products at `from` + i * step.
-template <std::int64_t kKernel>
-[[gnu::always_inline]] inline std::array<Vector, 8> transform_products(const float* from,
-                                                                       std::int64_t step) {
-  using F = Filtering<kKernel>;
-  constexpr std::int64_t kSide = F::kSide;
-  std::array<typename F::Line, 4> columns;
-  unroll<kSide>([&](auto d) {
-    std::array<std::array<Vector, 2>, kSide> rows;
-    unroll<kSide>([&](auto h) {
-      typename F::Line row;
-      unroll<kSide>([&](auto w) { row[w] = load(from + (d * F::kArea + h * kSide + w) * step); });
-      rows[h] = F::of_products(row);
+/// The outputs, in d,h,w order, of the sums of products at `from` + i * step.
+template <class F>
+[[gnu::always_inline]] inline typename F::Outputs transform_products(const float* from,
+                                                                     std::int64_t step) {
+  using D = typename F::D;
+  using H = typename F::H;
+  using W = typename F::W;
+  std::array<typename D::Line, F::kAreaOutputs> columns;
+  unroll<D::kSide>([&](auto d) {
+    std::array<typename W::Outputs, H::kSide> rows;
+    unroll<H::kSide>([&](auto h) {
+      typename W::Line row;
+      unroll<W::kSide>(
+          [&](auto w) { row[w] = load(from + (d * F::kArea + h * W::kSide + w) * step); });
+      rows[h] = W::of_products(row);
     });
-    unroll<2>([&](auto w) {
-      typename F::Line column;
-      unroll<kSide>([&](auto h) { column[h] = rows[h][w]; });
-      const std::array<Vector, 2> pair = F::of_products(column);
-      columns[w][d] = pair[0];
-      columns[2 + w][d] = pair[1];
+    unroll<W::kOutputs>([&](auto w) {
+      typename H::Line column;
+      unroll<H::kSide>([&](auto h) { column[h] = rows[h][w]; });
+      const typename H::Outputs outputs = H::of_products(column);
+      unroll<H::kOutputs>([&](auto h) { columns[h * W::kOutputs + w][d] = outputs[h]; });
     });
   });
-  std::array<Vector, 8> outputs;
-  unroll<4>([&](auto i) {
-    const std::array<Vector, 2> pair = F::of_products(columns[i]);
-    outputs[i] = pair[0];
-    outputs[4 + i] = pair[1];
+  typename F::Outputs outputs;
+  unroll<F::kAreaOutputs>([&](auto i) {
+    const typename D::Outputs column = D::of_products(columns[i]);
+    unroll<D::kOutputs>([&](auto d) { outputs[d * F::kAreaOutputs + i] = column[d]; });
   });
   return outputs;
 }
 
 /// Transforms one vector of channels of a tile's gradient, as transform_input() its voxels: there
-/// are eight.
-template <std::int64_t kKernel>
+/// are kOutputs.
+template <class F>
 [[gnu::always_inline]] inline void transform_outputs(const float* const* voxels, std::int64_t c,
                                                      float* to, std::int64_t step) {
-  using F = Filtering<kKernel>;
-  constexpr std::int64_t kSide = F::kSide;
-  std::array<std::array<Vector, 2>, F::kArea> columns;  // along d
-  unroll<2>([&](auto d) {
-    std::array<typename F::Line, 2> rows;
-    unroll<2>([&](auto h) {
-      rows[h] =
-          F::of_outputs({load(voxels[d * 4 + h * 2] + c), load(voxels[d * 4 + h * 2 + 1] + c)});
+  using D = typename F::D;
+  using H = typename F::H;
+  using W = typename F::W;
+  std::array<typename D::Outputs, F::kArea> columns;  // along d
+  unroll<D::kOutputs>([&](auto d) {
+    std::array<typename W::Line, H::kOutputs> rows;
+    unroll<H::kOutputs>([&](auto h) {
+      typename W::Outputs row;
+      unroll<W::kOutputs>(
+          [&](auto w) { row[w] = load(voxels[d * F::kAreaOutputs + h * W::kOutputs + w] + c); });
+      rows[h] = W::of_outputs(row);
     });
-    unroll<kSide>([&](auto w) {
-      const typename F::Line column = F::of_outputs({rows[0][w], rows[1][w]});
-      unroll<kSide>([&](auto h) { columns[h * kSide + w][d] = column[h]; });
+    unroll<W::kSide>([&](auto w) {
+      typename H::Outputs column;
+      unroll<H::kOutputs>([&](auto h) { column[h] = rows[h][w]; });
+      const typename H::Line points = H::of_outputs(column);
+      unroll<H::kSide>([&](auto h) { columns[h * W::kSide + w][d] = points[h]; });
     });
   });
   unroll<F::kArea>([&](auto i) {
-    const typename F::Line points = F::of_outputs(columns[i]);
-    unroll<kSide>([&](auto d) { store(points[d], to + (d * F::kArea + i) * step); });
+    const typename D::Line points = D::of_outputs(columns[i]);
+    unroll<D::kSide>([&](auto d) { store(points[d], to + (d * F::kArea + i) * step); });
   });
 }
 
 /// The gradient of the kernels' taps, in d,h,w order, from that of the points at `from` + i * step.
-template <std::int64_t kKernel>
-[[gnu::always_inline]] inline std::array<Vector, Filtering<kKernel>::kTaps> transform_sums(
-    const float* from, std::int64_t step) {
-  using F = Filtering<kKernel>;
-  constexpr std::int64_t kSide = F::kSide, kArea = kKernel * kKernel;
-  std::array<typename F::Line, kArea> columns;
-  unroll<kSide>([&](auto d) {
-    std::array<std::array<Vector, kKernel>, kSide> rows;
-    unroll<kSide>([&](auto h) {
-      typename F::Line row;
-      unroll<kSide>([&](auto w) { row[w] = load(from + (d * F::kArea + h * kSide + w) * step); });
-      rows[h] = F::to_weights(row);
+template <class F>
+[[gnu::always_inline]] inline typename F::Kernels transform_sums(const float* from,
+                                                                 std::int64_t step) {
+  using D = typename F::D;
+  using H = typename F::H;
+  using W = typename F::W;
+  std::array<typename D::Line, F::kAreaTaps> columns;
+  unroll<D::kSide>([&](auto d) {
+    std::array<typename W::Taps, H::kSide> rows;
+    unroll<H::kSide>([&](auto h) {
+      typename W::Line row;
+      unroll<W::kSide>(
+          [&](auto w) { row[w] = load(from + (d * F::kArea + h * W::kSide + w) * step); });
+      rows[h] = W::to_weights(row);
     });
-    unroll<kKernel>([&](auto w) {
-      typename F::Line column;
-      unroll<kSide>([&](auto h) { column[h] = rows[h][w]; });
-      const std::array<Vector, kKernel> taps = F::to_weights(column);
-      unroll<kKernel>([&](auto h) { columns[h * kKernel + w][d] = taps[h]; });
+    unroll<W::kTaps>([&](auto w) {
+      typename H::Line column;
+      unroll<H::kSide>([&](auto h) { column[h] = rows[h][w]; });
+      const typename H::Taps taps = H::to_weights(column);
+      unroll<H::kTaps>([&](auto h) { columns[h * W::kTaps + w][d] = taps[h]; });
     });
   });
-  std::array<Vector, F::kTaps> kernels;
-  unroll<kArea>([&](auto i) {
-    const std::array<Vector, kKernel> taps = F::to_weights(columns[i]);
-    unroll<kKernel>([&](auto d) { kernels[d * kArea + i] = taps[d]; });
+  typename F::Kernels kernels;
+  unroll<F::kAreaTaps>([&](auto i) {
+    const typename D::Taps taps = D::to_weights(columns[i]);
+    unroll<D::kTaps>([&](auto d) { kernels[d * F::kAreaTaps + i] = taps[d]; });
   });
   return kernels;
 }

@@ -79,8 +79,7 @@ bool WinogradWeightGradient::pays(const Geometry& g, std::int64_t windows, std::
   const std::int64_t vectors = g.dst_channels / kVector;
   const auto out_vectors = static_cast<double>(vectors);
   const std::int64_t taps = g.kernel[0] * g.kernel[1] * g.kernel[2];
-  const auto points =
-      static_cast<double>((g.kernel[0] + 1) * (g.kernel[1] + 1) * (g.kernel[2] + 1));
+  const auto points = static_cast<double>(points_of(g.kernel));
   const double products = in * out_vectors;
   return points * in * static_cast<double>(g.dst_channels) <= kMostSums &&
          points * (static_cast<double>(windows) *
@@ -97,10 +96,11 @@ WinogradWeightGradient::WinogradWeightGradient(const Geometry& geometry, bool wi
           text("Winograd weight gradient of {} to {} channels, kernel {}x{}x{}, on {} threads",
                geometry.src_channels, geometry.dst_channels, geometry.kernel[0], geometry.kernel[1],
                geometry.kernel[2], threads),
-          text("use kernels of 2x2x2 or 3x3x3 and multiples of {} channels", kVector));
-  const std::int64_t side = geometry.kernel[0] + 1;
-  points_ = side * side * side;
-  point_of_bias_ = side * side + side + 1;
+          text("use kernels of 2x2x2, 3x3x3 or 3x1x3 and multiples of {} channels", kVector));
+  with_filtering(geometry.kernel, [&](auto filtering) {
+    points_ = filtering.kPoints;
+    point_of_bias_ = filtering.kPointOfBias;
+  });
   const std::int64_t vectors = geometry.src_channels / kVector;
   parts_ = std::min<std::int64_t>(threads, vectors);
   groups_ = threads / parts_;
@@ -137,24 +137,23 @@ std::int64_t WinogradWeightGradient::sums_step() const {
 
 // The points of a run are those of vectors of input channels, one after the other; of output
 // channels, those of pairs of vectors.
-template <std::int64_t kKernel>
+template <class F>
 void WinogradWeightGradient::transform(const Source& src, const Source& diff_dst,
                                        const Share& share, const Tiles& tiles,
                                        ThreadScratch& to) const {
-  using F = Filtering<kKernel>;
   std::array<const float*, F::kPoints> voxels;
   for (std::int64_t tile = 0; tile < tiles.count(); ++tile) {
     const Spatial place = place_of(tiles.lo + tile, tiles.extents);
-    find_voxels<F::kSide>(src, place, zeros_.data(), voxels.data());
+    find_voxels<F::kSides, F::kWindow>(src, place, zeros_.data(), voxels.data());
     float* point = to.src_points.data() + tile / kRun * src_run_step() + tile % kRun * kVector;
     for (std::int64_t v = 0; v < share.vectors(); ++v, point += F::kPoints * kSrcStep)
-      transform_input<kKernel>(voxels.data(), (share.first_vector + v) * kVector, point, kSrcStep);
-    find_voxels<2>(diff_dst, place, zeros_.data(), voxels.data());
+      transform_input<F>(voxels.data(), (share.first_vector + v) * kVector, point, kSrcStep);
+    find_voxels<F::kWindow, F::kWindow>(diff_dst, place, zeros_.data(), voxels.data());
     point = to.dst_points.data() + tile / kRun * dst_run_step() + tile % kRun * kPairLanes;
     for (std::int64_t c = 0; c < geometry_.dst_channels; c += kVector)
-      transform_outputs<kKernel>(voxels.data(), c,
-                                 point + c / kPairLanes * F::kPoints * kDstStep + c % kPairLanes,
-                                 kDstStep);
+      transform_outputs<F>(voxels.data(), c,
+                           point + c / kPairLanes * F::kPoints * kDstStep + c % kPairLanes,
+                           kDstStep);
   }
 }
 
@@ -177,7 +176,7 @@ void WinogradWeightGradient::multiply(const Share& share, const ThreadScratch& p
   }
 }
 
-// One point has the sums of the eight voxels of each tile.
+// One point has the sums of the voxels of each tile.
 void WinogradWeightGradient::add_bias(const Share& share, const ThreadScratch& points,
                                       std::int64_t tiles, bool first) {
   for (std::int64_t pair = 0; pair < pairs(); ++pair) {
@@ -195,7 +194,7 @@ void WinogradWeightGradient::add_bias(const Share& share, const ThreadScratch& p
   }
 }
 
-template <std::int64_t kKernel>
+template <class F>
 void WinogradWeightGradient::add_windows(const Source& src, const Source& diff_dst,
                                          const Spatial& extents, bool first, Poll& poll) {
   const std::int64_t windows = extents[0] * extents[1] * extents[2];
@@ -209,7 +208,7 @@ void WinogradWeightGradient::add_windows(const Source& src, const Source& diff_d
     const std::int64_t end = (share.group + 1) * windows / groups_;
     for (std::int64_t lo = begin; lo < end || starts; lo += block_) {
       const Tiles tiles{lo, std::min(end, lo + block_), extents};
-      transform<kKernel>(src, diff_dst, share, tiles, scratch);
+      transform<F>(src, diff_dst, share, tiles, scratch);
       multiply(share, scratch, tiles.count(), starts, poll);
       if (with_bias_ && share.first_vector == 0) add_bias(share, scratch, tiles.count(), starts);
       starts = false;
@@ -219,28 +218,27 @@ void WinogradWeightGradient::add_windows(const Source& src, const Source& diff_d
 
 void WinogradWeightGradient::add(Source src, ConstView diff_dst, const Box& dst_box, std::int64_t n,
                                  bool first, Poll poll) {
-  const Box windows = WinogradConvolution::windows_of(dst_box);
+  const Spatial& window = geometry_.pool;
+  const Box windows = WinogradConvolution::windows_of(dst_box, window);
   const std::int64_t pixel = diff_dst.span.extent(kC), row = pixel * diff_dst.span.extent(kW);
   Source diffs{diff_dst.begin_of(n, dst_box),
                {row * diff_dst.span.extent(kH), row, pixel},
                dst_box.shape().spatial(),
                {}};
   for (std::size_t a = 0; a < 3; ++a) {
-    const std::int64_t before = dst_box.lo[a + 1] - 2 * windows.lo[a + 1];
+    const std::int64_t before = dst_box.lo[a + 1] - window[a] * windows.lo[a + 1];
     src.corner[a] -= before;
     diffs.corner[a] -= before;
   }
   const Spatial extents = windows.shape().spatial();
-  if (geometry_.kernel[0] == 2)
-    add_windows<2>(src, diffs, extents, first, poll);
-  else
-    add_windows<3>(src, diffs, extents, first, poll);
+  with_filtering(geometry_.kernel, [&](auto filtering) {
+    add_windows<decltype(filtering)>(src, diffs, extents, first, poll);
+  });
 }
 
-template <std::int64_t kKernel>
+template <class F>
 void WinogradWeightGradient::store_pair(std::int64_t pair, std::int64_t channel,
                                         float* diff_weight) {
-  using F = Filtering<kKernel>;
   const std::int64_t ci = geometry_.src_channels;
   const std::int64_t end = std::min(geometry_.dst_channels, (pair + 1) * kPairLanes);
   for (std::int64_t o = pair * kPairLanes; o < end; o += kVector) {
@@ -249,7 +247,7 @@ void WinogradWeightGradient::store_pair(std::int64_t pair, std::int64_t channel,
       float* const total = sums + point % F::kPoints * sums_step();
       store(load(total) + load(sums + point * sums_step()), total);
     }
-    const auto taps = transform_sums<kKernel>(sums, sums_step());
+    const auto taps = transform_sums<F>(sums, sums_step());
     for (std::int64_t lane = 0; lane < kVector; ++lane) {
       float* const to = diff_weight + ((o + lane) * ci + channel) * F::kTaps;
       for (std::int64_t tap = 0; tap < F::kTaps; ++tap)
@@ -263,10 +261,9 @@ void WinogradWeightGradient::store_sums(float* diff_weight, float* diff_bias) {
   const auto threads = static_cast<int>(scratch_.size());
 #pragma omp parallel for schedule(static) num_threads(threads)
   for (std::int64_t task = 0; task < pairs() * channels; ++task)
-    if (geometry_.kernel[0] == 2)
-      store_pair<2>(task / channels, task % channels, diff_weight);
-    else
-      store_pair<3>(task / channels, task % channels, diff_weight);
+    with_filtering(geometry_.kernel, [&](auto filtering) {
+      store_pair<decltype(filtering)>(task / channels, task % channels, diff_weight);
+    });
   for (std::int64_t o = 0; diff_bias != nullptr && o < geometry_.dst_channels; ++o) {
     diff_bias[o] = 0;
     for (std::int64_t group = 0; group < groups_; ++group)

@@ -19,8 +19,8 @@ inline namespace HALOMESH_ISA {
 /// geometries of WinogradConvolution and whole vectors of output channels. As the convolution of a
 /// tile is A^T ((G g) * (B^T d)), linear in the weights g, their gradient is the sum over tiles of
 /// G^T ((A diff_dst) * (B^T d)): 64 instead of 216 products per pair of channels and 2x2x2 voxels
-/// (kernel 3). The sums over tiles are products of matrices, one for each point: input channels x
-/// tiles x output channels; G^T is applied once, at the end.
+/// (kernel 3x3x3). The sums over tiles are products of matrices, one for each point: input channels
+/// x tiles x output channels; G^T is applied once, at the end.
 ///
 /// Threads share the input channels and, where these are few, the tiles; each works in memory of
 /// its own. Sums are built in blocks of tiles, which are then added up: their order depends on the
@@ -72,21 +72,21 @@ class WinogradWeightGradient {
   std::int64_t dst_run_step() const;
   // Floats from the sums of one point to those of the next.
   std::int64_t sums_step() const;
-  template <std::int64_t kKernel>
+  template <class F>
   void transform(const Source& src, const Source& diff_dst, const Share& share, const Tiles& tiles,
                  ThreadScratch& to) const;
   void multiply(const Share& share, const ThreadScratch& points, std::int64_t tiles, bool first,
                 Poll& poll);
   void add_bias(const Share& share, const ThreadScratch& points, std::int64_t tiles, bool first);
-  template <std::int64_t kKernel>
+  template <class F>
   void add_windows(const Source& src, const Source& diff_dst, const Spatial& extents, bool first,
                    Poll& poll);
-  template <std::int64_t kKernel>
+  template <class F>
   void store_pair(std::int64_t pair, std::int64_t channel, float* diff_weight);
 
   Geometry geometry_;
   bool with_bias_;
-  std::int64_t points_, point_of_bias_;
+  std::int64_t points_ = 0, point_of_bias_ = 0;
   std::int64_t parts_, groups_;  // of input channels and of tiles: threads
   std::int64_t block_;           // tiles
   std::vector<ThreadScratch> scratch_;
