@@ -33,6 +33,7 @@ struct BenchPlan {
   bool evaluate = false;
   bool reproducible = false;  ///< see GradientRules
   MemoryUse memory = MemoryUse::kShared;
+  bool pads = false;                      ///< samples are smaller than the network's input
   bool network = true;                    ///< also measure sums and halos without compute
   DataType payload = DataType::kFloat32;  ///< of gradients in messages
   bool sums = false;                      ///< only time sums over all ranks

@@ -187,6 +187,7 @@ BenchResult run_case(const Comm& world, const Options& options, const BenchPlan&
   NetworkOnMesh network(world, setting.mesh.parts, options, precision_named(setting.precision),
                         kept_states(plan.payload), plan.reproducible);
   network.model.set_chunk_order(plan.chunk_order);
+  if (plan.pads) network.loss->expect_padding();
   if (machine != nullptr) {
     time_layers(network.model, machine->timing());
     network.loss = std::make_unique<TimedLoss>(std::move(network.loss));

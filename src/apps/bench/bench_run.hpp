@@ -57,8 +57,9 @@ struct BenchResult {
   double last_loss = 0;
 };
 
-/// With a `machine` (may be null), layers take its times instead of computing. Collective over
-/// `world`. Throws Error when the loss is not finite.
+/// `options` are those of the network, see with_padded_input(). With a `machine` (may be null),
+/// layers take its times instead of computing. Collective over `world`. Throws Error when the loss
+/// is not finite.
 BenchResult run_case(const Comm& world, const Options& options, const BenchPlan& plan,
                      const BenchCase& setting, TimedMachine* machine = nullptr);
 

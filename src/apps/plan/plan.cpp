@@ -13,6 +13,7 @@
 #include "src/apps/launch/commands.hpp"
 #include "src/apps/launch/parallel.hpp"
 #include "src/apps/options/model_options.hpp"
+#include "src/apps/options/padding_option.hpp"
 #include "src/apps/options/train_options.hpp"
 #include "src/apps/plan/machine_plan.hpp"
 #include "src/apps/plan/memory_forecast.hpp"
@@ -43,6 +44,7 @@ Options plan_options() {
       .add<std::int64_t>("part", "P", -1, "part to show; -1: the busiest")
       .at_least(-1);
   add_memory_options(options);
+  add_padding_option(options);
   options.add<std::string>("picture", "FILE", "", "also draw the mesh as an SVG picture")
       .add<std::int64_t>("replicas", "R", 2, "replicas of the mesh, for sums and the picture")
       .at_least(1);
@@ -119,12 +121,15 @@ MeshShape planned_mesh(const Options& options) {
 }  // namespace
 
 int run_plan(int argc, char** argv) {
-  Options options = plan_options();
-  options.parse(argc, argv);
-  if (options.help_wanted()) {
-    std::cout << options.help();
+  Options given = plan_options();
+  given.parse(argc, argv);
+  if (given.help_wanted()) {
+    std::cout << given.help();
     return kExitDone;
   }
+  if (const std::string padding = describe_padding(given); !padding.empty())
+    std::cout << padding << "\n\n";
+  const Options options = with_padded_input(given);
   const Model model = make_model(options, planned_precision(options));
   if (wants_machine(options)) {
     plan_on_machine(std::cout, options, model,

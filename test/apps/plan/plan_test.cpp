@@ -48,5 +48,15 @@ TEST_CASE("a chosen part, and a part that does not exist") {
   check_holds(printed({"--help"}), {"--parts DxHxW", "--kernel K"});
 }
 
+TEST_CASE("a plan of padded samples is that of the padded input") {
+  const std::vector<std::string> unet{"--model", "unet3d", "--levels", "3", "--filters", "4"};
+  const auto of = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), unet.begin(), unet.end());
+    return printed(more);
+  };
+  CHECK(of({"--input", "18x17x21x1", "--pad", "-2.2"}) ==
+        "samples of 18x17x21x1 are padded to 20x20x24x1\n\n" + of({"--input", "20x20x24x1"}));
+}
+
 }  // namespace
 }  // namespace halomesh
