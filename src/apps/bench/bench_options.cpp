@@ -114,6 +114,9 @@ BenchPlan read_bench_plan(const Options& options, std::int64_t ranks) {
   if (plan.reproducible && !plan.simulate_compute.empty())
     throw UsageError("--reproducible cannot be combined with --simulate-compute",
                      "machine files have no times of its kernels; leave out one of the two");
+  if (simulation::kOn && !plan.memory)
+    throw UsageError("--recompute auto: simulated ranks have no memory of their own",
+                     "give --recompute on or off");
   if (simulation::kOn && plan.simulate_compute.empty())
     throw UsageError("simulated ranks do not compute", "name a machine by --simulate-compute FILE");
   const std::vector<std::string> precisions = precisions_of(options);

@@ -94,6 +94,16 @@ void print_memory(std::ostream& out, MemoryForecast& memory, const ModelGeometry
   out << '\n' << table;
 }
 
+// What --recompute auto would choose from, of the part that needs most.
+void print_recomputed(std::ostream& out, MemoryForecast& memory, const ModelGeometry& geometry) {
+  memory.setting().use = MemoryUse::kRecomputed;
+  const PartMemory peak = memory.of_part(geometry, memory.largest(geometry));
+  out << fmt::format(
+      "--recompute auto: where a node has too little for that, the peak is {:.1f} MB; --machine "
+      "says where\n",
+      1e-6 * static_cast<double>(peak.total()));
+}
+
 void print_thread_shares(const Model& model, const ModelGeometry& geometry, std::int64_t part,
                          int threads) {
   TextTable table({fmt::format("{} threads", threads), "loop", "units", "busiest / mean"}, "<<>>");
@@ -146,6 +156,7 @@ int run_plan(int argc, char** argv) {
   memory.setting().batch = options.get<std::int64_t>("local-batch");
   memory.setting().threads = narrow<int>(options.get<std::int64_t>("threads"));
   print_memory(std::cout, memory, geometry, part);
+  if (!memory_use(options)) print_recomputed(std::cout, memory, geometry);
   if (const auto threads = options.get<std::int64_t>("threads"); threads > 0)
     print_thread_shares(model, geometry, part, narrow<int>(threads));
   if (const auto file = options.get<std::string>("picture"); !file.empty())
