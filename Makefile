@@ -164,7 +164,7 @@ APPS      := $(wildcard src/apps/*.cpp src/apps/*/*.cpp)
 ifeq ($(MPI),smpi)
 SYNTH     :=
 RUNTIME   := $(wildcard $(addprefix runtime/,$(addsuffix /*.cpp,simulated posix mpi machine log step)))
-APPS      := src/apps/main.cpp src/apps/train/network_on_mesh.cpp \
+APPS      := src/apps/main.cpp src/apps/train/network_on_mesh.cpp src/apps/train/memory_choice.cpp \
              $(wildcard $(addprefix src/apps/,$(addsuffix /*.cpp,options launch forecast bench)))
 APPS      := $(filter-out %/info.cpp %/bench_input.cpp %/calibrate.cpp,$(APPS))
 else

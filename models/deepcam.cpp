@@ -77,8 +77,9 @@ void check(const DeepCamOptions& o, const NetworkSettings& settings) {
     const std::string below = text_of(false), above = text_of(true);
     throw UsageError(
         fmt::format("--input {} cannot be halved 4 times, as deepcam does", input),
-        fmt::format("use multiples of {} for rows and columns, e.g. --input {}{}{}", kDivisor,
-                    below, below == above ? "" : " or ", below == above ? "" : above));
+        fmt::format("use multiples of {} for rows and columns, e.g. --input {}{}{}; --pad "
+                    "VALUE pads samples",
+                    kDivisor, below, below == above ? "" : " or ", below == above ? "" : above));
   }
   if (o.batch_norm == 1 && input.d == kDivisor && input.w == kDivisor)
     throw UsageError(

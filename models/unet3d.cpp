@@ -99,8 +99,8 @@ void check(const UNetOptions& o, const NetworkSettings& settings) {
     throw UsageError(
         fmt::format("--input {} cannot be halved {} times, as {} levels do", o.input, o.levels - 1,
                     o.levels),
-        fmt::format("use multiples of {}, e.g. --input {}{}{}, or fewer --levels; --pad of train "
-                    "and eval pads samples",
+        fmt::format("use multiples of {}, e.g. --input {}{}{}, or fewer --levels; --pad VALUE "
+                    "pads samples",
                     o.divisor(), below, below == above ? "" : " or ", below == above ? "" : above));
   }
   const bool leaves_one = std::all_of(extents.begin(), extents.end(), [&](std::int64_t extent) {

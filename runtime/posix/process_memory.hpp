@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The peak resident memory of this process.
+// The resident memory of this process, and its peak.
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
+#include <string>
 
 namespace halomesh {
 
@@ -12,5 +14,12 @@ bool reset_peak_memory();
 
 /// Peak resident bytes.
 std::int64_t peak_memory_bytes();
+
+/// Resident bytes now; 0 where the system does not say.
+std::int64_t resident_memory_bytes();
+
+/// The bytes that a line "KEY NUMBER kB" of a process's `status` file says, such as "VmRSS:"; 0
+/// without it.
+std::int64_t status_bytes(const std::filesystem::path& status, const std::string& key);
 
 }  // namespace halomesh

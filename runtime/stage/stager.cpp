@@ -48,6 +48,11 @@ std::string text_of(const StagedSamples& samples) {
   return text.str();
 }
 
+/// Whether ranks ask one another after this round whether to stop.
+bool ends_interval(std::int64_t round, std::int64_t rounds, std::int64_t between) {
+  return round % between == 0 || round + 1 == rounds;
+}
+
 /// On every rank or on none. Collective.
 StageDirectory open_on_all_ranks(const Comm& job, const std::filesystem::path& path) {
   std::optional<StageDirectory> directory;
@@ -154,6 +159,13 @@ std::int64_t Stager::bytes_of(const Field& field, const Range& slots) const {
   return bytes;
 }
 
+/// The bytes of the largest sample, or of its labels.
+std::int64_t Stager::bytes_of_largest(const Field& field) const {
+  Shape largest = split_of(field).data->shape();
+  if (field.is_labels) largest.c = 1;
+  return size_of(type_of(field)) * largest.volume();
+}
+
 Stager::Work Stager::open(const Field& field, Descriptor file) const {
   const Range share = share_of(split_of(field), mesh_.replica(), run_number());
   const std::int64_t slots = share.extent();
@@ -218,7 +230,7 @@ bool Stager::take_up_kept(std::vector<Work>& works) {
   return all;
 }
 
-/// Removes a stage that will not be completed. Collective over the job.
+/// Removes what this run has staged, unless it is kept and complete. Collective over the job.
 void Stager::discard() {
   kept_.reset();
   job_.barrier();  // the directory is empty once all have cleaned up
@@ -292,9 +304,7 @@ bool Stager::stage(const Field& field, Work& work, const std::function<bool()>& 
   const std::int64_t slots = work.share.extent();
   const std::int64_t targets = split.data->has_labels() ? 0 : split.data->targets();
   const std::int64_t rounds = job_.max(block_range(slots, mesh_.group().size(), 0).hi);
-  Shape largest = split.data->shape();
-  if (field.is_labels) largest.c = 1;
-  const std::int64_t between = rounds_between_stops(size_of(type_of(field)) * largest.volume());
+  const std::int64_t between = rounds_between_stops(bytes_of_largest(field));
   SampleScatter scatter(mesh_.group(), work.samples, work.file, std::move(work.files));
   NonblockingAny stop(job_);
   const auto reader = split.data->reader();
@@ -330,7 +340,7 @@ bool Stager::stage(const Field& field, Work& work, const std::function<bool()>& 
     if (read) scatter.end_sample(slot);
     if (!field.is_labels)
       report(std::min(before + (round + 1) * job_.size(), before + split.owners.samples()));
-    if (round % between != 0 && round + 1 < rounds) continue;
+    if (!ends_interval(round, rounds, between)) continue;
     scatter.receive(round + 1);
     if (stop.take_result()) return false;
     stop.start(must_stop());
@@ -385,20 +395,30 @@ StageFile Stager::whole(const Field& field, Work& work) {
   return std::move(gathered.file);
 }
 
-/// Searches the labels that this run has staged. Collective over the job.
-std::vector<Foreground> Stager::foreground_in(const Field& field, Work& work) const {
+/// Searches the labels that this run has staged; empty if some rank has been told to stop.
+/// Collective over the job.
+std::optional<std::vector<Foreground>> Stager::foreground_in(
+    const Field& field, Work& work, const std::function<bool()>& must_stop) const {
   const SplitSource& split = split_of(field);
+  const std::int64_t slots = work.file.slots(), rounds = job_.max(slots);
+  const std::int64_t between = rounds_between_stops(bytes_of_largest(field));
+  NonblockingAny stop(job_);
   ForegroundSearches mine;
   std::vector<std::byte> room;
-  for (std::int64_t slot = 0; slot < work.file.slots(); ++slot) {
-    const Box box = work.samples.block(slot, mesh_.part());
-    if (box.empty()) continue;
-    if (options_.codec != StageCodec::kNone) room.resize(static_cast<std::size_t>(box.volume()));
-    const std::int64_t sample = split.owners.sample({mesh_.replica(), work.share.lo + slot});
-    ForegroundSearch& search = mine.try_emplace(sample, split.data->classes()).first->second;
-    search.take(box, reinterpret_cast<const std::uint8_t*>(  // NOLINT: labels are bytes
-                         work.file.read(slot, room).data()));
+  for (std::int64_t round = 0; round < rounds; ++round) {
+    const Box box = round < slots ? work.samples.block(round, mesh_.part()) : Box{};
+    if (!box.empty()) {
+      if (options_.codec != StageCodec::kNone) room.resize(static_cast<std::size_t>(box.volume()));
+      const std::int64_t sample = split.owners.sample({mesh_.replica(), work.share.lo + round});
+      ForegroundSearch& search = mine.try_emplace(sample, split.data->classes()).first->second;
+      search.take(box, reinterpret_cast<const std::uint8_t*>(  // NOLINT: labels are bytes
+                           work.file.read(round, room).data()));
+    }
+    if (!ends_interval(round, rounds, between)) continue;
+    if (stop.take_result()) return {};
+    stop.start(must_stop());
   }
+  if (stop.take_result()) return {};
   ForegroundSearches found = joined_over(mesh_.group(), mine);
   if (mesh_.part() != 0) found.clear();
   return foreground_of(joined_over(job_, found), split.data->size());
@@ -437,19 +457,28 @@ std::optional<StagedSplits> Stager::run(const std::function<bool()>& must_stop,
       }
     if (options_.keep) keep(works);
   }
-  StagedSplits result = staged(works);
+  std::optional<StagedSplits> result = staged(works, must_stop);
+  if (!result) {
+    discard();
+    return {};
+  }
   finish_record(read_counts() - before, MPI_Wtime() - start);
   return result;
 }
 
-/// What each split's works have made. Collective over the job.
-StagedSplits Stager::staged(std::vector<Work>& works) {
+/// What each split's works have made; empty if some rank has been told to stop. Collective over the
+/// job.
+std::optional<StagedSplits> Stager::staged(std::vector<Work>& works,
+                                           const std::function<bool()>& must_stop) {
   StagedSplits splits;
   for (std::size_t i = 0; i < works.size(); ++i) {
     const Field& field = fields_[i];
     if (field.is_labels) {
-      if (split_of(field).find_foreground)
-        splits.back().foreground = foreground_in(field, works[i]);
+      if (split_of(field).find_foreground) {
+        auto found = foreground_in(field, works[i], must_stop);
+        if (!found) return {};
+        splits.back().foreground = std::move(*found);
+      }
       splits.back().labels = whole(field, works[i]);
       continue;
     }

@@ -65,7 +65,7 @@ using StagedSplits = std::vector<StagedSplit>;
 ///
 /// Where targets are fields of labels, these are a second tensor with blocks of its own, which is
 /// staged in the same way after the samples of its split. Their foreground is then searched for in
-/// the stage, which is not interrupted by a stop.
+/// the stage.
 class Stager {
  public:
   /// Throws Error if the directory cannot be used.
@@ -82,7 +82,8 @@ class Stager {
 
   /// Called on rank 0 with the number of samples staged so far.
   using Report = std::function<void(std::int64_t samples)>;
-  /// Stages all splits, or reuses a kept stage. Empty if `must_stop` returned true on some rank. If
+  /// Stages all splits, or reuses a kept stage, and searches for foreground. Empty if `must_stop`
+  /// returned true on some rank; a complete stage is kept nevertheless, with options.keep. If
   /// a node's space does not suffice, throws Error on every rank before anything is written. What
   /// reading or writing throws is thrown on this rank only.
   std::optional<StagedSplits> run(const std::function<bool()>& must_stop, const Report& report);
@@ -117,6 +118,7 @@ class Stager {
   StagedSamples samples_in(const Field& field, const Range& slots) const;
   std::vector<std::int64_t> values_of(const StagedSamples& samples, std::int64_t slots) const;
   std::int64_t bytes_of(const Field& field, const Range& slots) const;
+  std::int64_t bytes_of_largest(const Field& field) const;
   DataType type_of(const Field& field) const {
     const Dataset& data = *split_of(field).data;
     return field.is_labels ? data.target_type() : data.format().type();
@@ -136,10 +138,12 @@ class Stager {
              const Report& report);
   std::vector<std::byte> try_deflate(const Field& field, const Read& read,
                                      std::int64_t bytes_of_sample);
-  std::vector<Foreground> foreground_in(const Field& field, Work& work) const;
+  std::optional<std::vector<Foreground>> foreground_in(
+      const Field& field, Work& work, const std::function<bool()>& must_stop) const;
   StageFile whole(const Field& field, Work& work);
   void keep(const std::vector<Work>& works);
-  StagedSplits staged(std::vector<Work>& works);
+  std::optional<StagedSplits> staged(std::vector<Work>& works,
+                                     const std::function<bool()>& must_stop);
   void finish_record(const ReadCounts& read, double seconds);
   std::vector<float> all_targets(const SplitSource& split, const Work& work) const;
 

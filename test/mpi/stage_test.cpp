@@ -344,5 +344,69 @@ TEST_CASE("staging ends on all ranks soon after one is told to stop") {
   });
 }
 
+/// Stages samples with labels and searches these; a rank is told to stop when it asks for the
+/// `stop_at`-th time.
+struct Search {
+  const ProcessMesh& mesh;
+  StageOptions stage;
+  int stopping = 0;
+
+  struct Result {
+    bool complete = false, reused = false;
+    std::int64_t asked = 0;  // how often this rank has asked whether to stop
+  };
+  Result operator()(std::int64_t stop_at = 0) const {
+    const Comm& comm = mesh.world();
+    const PartGrid& parts = mesh.shape().parts;
+    const MadeUp data({2, 6, 6, 6}, 40 * comm.size(), "one", true);
+    const SampleOrder order{Shuffle::kGlobal, 5, data.size(), mesh.shape().replicas, 1};
+    Stager stager(
+        mesh, stage,
+        {{"train", &data, SampleOwners::of_training(order), staged_sample(data.shape(), parts, 1),
+          staged_in_blocks(data.target_shape(), block_partition(data.target_shape(), parts)),
+          true}});
+    Result result;
+    const auto must_stop = [&] { return ++result.asked == stop_at && comm.rank() == stopping; };
+    const auto staged = stager.run(must_stop, [](std::int64_t) {});
+    result.complete =
+        staged && std::ssize(staged->front().foreground) == data.size() && data.size() > 0;
+    result.reused = stager.record().reused;
+    return result;
+  }
+};
+
+TEST_CASE("the search for foreground in a stage ends on all ranks soon after one is told to stop") {
+  const SharedDirectory directory(test_world());
+  for_comms("stopping a search", {1, 2, 4}, [&](const Comm& comm, Findings& findings) {
+    const auto expect = [&](bool condition, const char* problem) {
+      findings.expect(condition, [&] { return std::string(problem); });
+    };
+    for (const MeshShape& shape :
+         {MeshShape{comm.size(), {1, 1, 1}}, MeshShape{1, {1, comm.size(), 1}}})
+      for (const StageCodec codec : {StageCodec::kNone, StageCodec::kDeflate}) {
+        const ProcessMesh mesh(comm, shape);
+        Search search{mesh, {directory.path(), codec, true}};
+        const Search::Result whole = search();
+        expect(whole.complete && !whole.reused, "not staged");
+        // What an earlier run has staged is only searched, and stays for the next run.
+        for (search.stopping = 0; search.stopping < comm.size(); ++search.stopping) {
+          const Search::Result stopped = search(2);
+          expect(stopped.reused && !stopped.complete, "the search continued");
+          expect(stopped.asked <= 3, "the search went on for long");
+        }
+        search.stage.keep = false;
+        const Search::Result last = search();
+        expect(last.complete && last.reused, "the stage is gone");
+        expect(last.asked > 4, "no long search to be stopped");
+        // The last question of all.
+        search.stopping = comm.size() - 1;
+        expect(!search(whole.asked).complete, "the end of the search continued");
+        comm.barrier();
+        expect(std::filesystem::is_empty(directory.path()), "a stage is left");
+        comm.barrier();
+      }
+  });
+}
+
 }  // namespace
 }  // namespace halomesh

@@ -174,6 +174,31 @@ TEST_CASE("an emulated step takes the time of the machine's kernels") {
   CHECK(run.at("last_loss") == 0.0);
 }
 
+TEST_CASE("bench and scaling pad samples that the network cannot halve") {
+  const fs::path file = workshop().fresh("padded.json");
+  Arguments padded{{"model", "unet3d"}, {"levels", "3"},         {"filters", "4"},
+                   {"classes", "3"},    {"input", "9x10x13x1"},  {"pad", "-2.2"},
+                   {"steps", "2"},      {"json", file.string()}, {"parts", "2x1x1"}};
+  const auto measured = [&](const char* command) {
+    const Outcome outcome = run(2, command, padded);
+    CAPTURE(outcome.text);
+    REQUIRE(outcome.exit_code == 0);
+    CHECK(outcome.text.find("samples of 9x10x13x1 are padded to 12x12x16x1") != std::string::npos);
+    return Json::parse(read_file(file));
+  };
+  const double flops = number(measured("bench").at("runs").at(0), "flops");
+  padded["restart"] = "";
+  padded["repeats"] = "1";
+  padded["ranks"] = "2";
+  CHECK(!measured("scaling").at("measurements").empty());
+  for (const char* const name : {"restart", "repeats", "ranks", "pad"}) padded.erase(name);
+  check_failure(run(2, "bench", padded), 2, {"9x10x13x1", "12x12x16x1", "--pad"});
+  padded["input"] = "12x12x16x1";
+  const Outcome whole = run(2, "bench", padded);
+  REQUIRE(whole.exit_code == 0);
+  CHECK(number(Json::parse(read_file(file)).at("runs").at(0), "flops") == flops);
+}
+
 TEST_CASE("bench refuses what cannot be measured before it starts") {
   const fs::path file = workshop().fresh("bench.json");
   Arguments arguments = small_bench(file);

@@ -37,17 +37,23 @@ fs::path volumes(const std::string& extents) {
   return data;
 }
 
-/// A small U-Net trained on volumes of 16^3, once for all tests.
+/// A small U-Net to be trained on volumes of 16^3.
+Scene small_unet(const char* precision) {
+  Scene scene;
+  scene.data = volumes("16x16x16");
+  scene.out = workshop().root() / (std::string("segmentation-run-") + precision);
+  scene.ranks = 2;
+  scene.options = {{"model", "unet3d"},    {"input", "16x16x16x1"}, {"levels", "3"},
+                   {"filters", "4"},       {"most-filters", "16"},  {"parts", "2x1x1"},
+                   {"batch", "2"},         {"epochs", "10"},        {"lr", "0.01"},
+                   {"optimizer", "adamw"}, {"seed", "7"},           {"precision", precision}};
+  return scene;
+}
+
+/// It, trained once for all tests.
 const fs::path& trained() {
   static const fs::path kRun = [] {
-    Scene scene;
-    scene.data = volumes("16x16x16");
-    scene.out = workshop().root() / "segmentation-run";
-    scene.ranks = 2;
-    scene.options = {
-        {"model", "unet3d"},    {"input", "16x16x16x1"}, {"levels", "3"}, {"filters", "4"},
-        {"most-filters", "16"}, {"parts", "2x1x1"},      {"batch", "2"},  {"epochs", "10"},
-        {"lr", "0.01"},         {"optimizer", "adamw"},  {"seed", "7"}};
+    const Scene scene = small_unet("fp32");
     const Outcome outcome = scene.train();
     CAPTURE(outcome.text);
     REQUIRE(outcome.exit_code == 0);
@@ -170,6 +176,30 @@ void check_predictions(const fs::path& data, const Arguments& more) {
 }
 
 }  // namespace
+
+TEST_CASE("a U-Net learns to classify voxels in bf16 as in fp32") {
+  Scene narrow = small_unet("bf16");
+  narrow.options["evaluate-first"] = "";
+  const Outcome outcome = narrow.train();
+  CAPTURE(outcome.text);
+  if (outcome.exit_code == 2 && outcome.text.find("no instructions for bf16") != std::string::npos)
+    return skip_case("this CPU has no instructions for bf16");
+  REQUIRE(outcome.exit_code == 0);
+  const auto wide = read_curve(trained()), curve = read_curve(narrow.out);
+  REQUIRE(curve.size() == 40);
+  REQUIRE(wide.size() == 40);
+  // Rounded, but from the same weights.
+  CHECK(curve[0].loss != wide[0].loss);
+  CHECK(std::abs(curve[0].loss - wide[0].loss) <= 0.02 * wide[0].loss);
+  CHECK(curve.back().loss < 0.6 * curve[0].loss);
+  CHECK(std::abs(curve.back().loss - wide.back().loss) <= 0.1 * wide.back().loss);
+  const double of_wide = evaluated(narrow.data, kMeshes[1], {}).at("dice").get<double>();
+  const double of_narrow = evaluated(narrow.data, kMeshes[1], {{"checkpoint", narrow.out.string()}})
+                               .at("dice")
+                               .get<double>();
+  CHECK(of_narrow > 0.4);  // 0.02 before the first step
+  CHECK(of_narrow > 0.9 * of_wide);
+}
 
 TEST_CASE("predict writes the classes of voxels, the same on any mesh, with eval's Dice") {
   const fs::path data = volumes("16x16x16");

@@ -16,6 +16,7 @@
 #include "src/apps/launch/output_directory.hpp"
 #include "src/apps/launch/parallel.hpp"
 #include "src/apps/launch/run_record.hpp"
+#include "src/apps/options/padding_option.hpp"
 
 namespace halomesh {
 namespace {
@@ -58,7 +59,8 @@ int calibrate_machine(const Comm& world, const Options& options) {
 }
 
 int bench(const Comm& world, const Options& options) {
-  if (options.get<bool>("calibrate")) return calibrate_machine(world, options);
+  const Options network_options = with_padded_input(options);
+  if (options.get<bool>("calibrate")) return calibrate_machine(world, network_options);
   const BenchPlan plan = read_bench_plan(options, world.size());
   const std::unique_ptr<TimedMachine> machine =
       plan.simulate_compute.empty() ? nullptr : read_timed_machine(world, plan.simulate_compute);
@@ -87,13 +89,14 @@ int bench(const Comm& world, const Options& options) {
     if (speaks)
       std::cout << "parts " << to_string(parts) << " left out: they do not divide " << world.size()
                 << " ranks\n";
+  if (speaks && plan.pads) std::cout << describe_padding(options) << '\n';
   const MachinePeak peak =
       machine ? machine->peak
               : measure_peak(world, core_share(binding), world.max(triad_bytes(binding)));
   record["peak"] = to_json(peak);
   if (speaks) print_peak(std::cout, peak);
   for (const BenchCase& setting : plan.cases) {
-    const BenchResult result = run_case(world, options, plan, setting, machine.get());
+    const BenchResult result = run_case(world, network_options, plan, setting, machine.get());
     record["runs"].push_back(to_json(result, peak));
     if (speaks) print_result(std::cout, result, peak, binding.threads);
     warn_of_slow_kernels(world, result.implementations);

@@ -7,6 +7,7 @@
 
 #include "simulation.hpp"
 #include "src/apps/options/model_options.hpp"
+#include "src/apps/options/padding_option.hpp"
 #include "src/apps/options/train_options.hpp"
 
 namespace halomesh {
@@ -64,6 +65,7 @@ Options bench_options() {
   add_payload_option(options);
   add_reproducible_option(options);
   add_recompute_option(options);
+  add_padding_option(options);
   options.group("Calibration")
       .add_switch("calibrate",
                   "instead, measure what predictions need to know of this machine: peaks, kernels, "
@@ -103,6 +105,7 @@ BenchPlan read_bench_plan(const Options& options, std::int64_t ranks) {
   check_reproducible_options(options);
   plan.reproducible = options.get<bool>("reproducible");
   plan.memory = memory_use(options);
+  plan.pads = !describe_padding(options).empty();
   plan.sums = options.get<bool>("sums");
   for (const double bytes : options.get<std::vector<double>>("sum-bytes"))
     plan.sum_bytes.push_back(static_cast<std::int64_t>(bytes) / 4 * 4);  // whole floats
@@ -111,6 +114,9 @@ BenchPlan read_bench_plan(const Options& options, std::int64_t ranks) {
   if (plan.reproducible && !plan.simulate_compute.empty())
     throw UsageError("--reproducible cannot be combined with --simulate-compute",
                      "machine files have no times of its kernels; leave out one of the two");
+  if (simulation::kOn && !plan.memory)
+    throw UsageError("--recompute auto: simulated ranks have no memory of their own",
+                     "give --recompute on or off");
   if (simulation::kOn && plan.simulate_compute.empty())
     throw UsageError("simulated ranks do not compute", "name a machine by --simulate-compute FILE");
   const std::vector<std::string> precisions = precisions_of(options);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,8 +32,9 @@ struct BenchPlan {
   std::uint64_t seed = 0;
   Reduction reduction = Reduction::kAuto;
   bool evaluate = false;
-  bool reproducible = false;  ///< see GradientRules
-  MemoryUse memory = MemoryUse::kShared;
+  bool reproducible = false;                             ///< see GradientRules
+  std::optional<MemoryUse> memory = MemoryUse::kShared;  ///< empty: as memory allows
+  bool pads = false;                      ///< samples are smaller than the network's input
   bool network = true;                    ///< also measure sums and halos without compute
   DataType payload = DataType::kFloat32;  ///< of gradients in messages
   bool sums = false;                      ///< only time sums over all ranks

@@ -8,6 +8,7 @@
 
 #include "joined.hpp"
 #include "src/apps/bench/step_bound.hpp"
+#include "src/apps/train/memory_choice.hpp"
 #include "text_table.hpp"
 
 namespace halomesh {
@@ -203,6 +204,7 @@ void print_result(std::ostream& out, const BenchResult& result, const MachinePea
       << " MB maximum per process, "
       << number(static_cast<double>(result.sum_memory_bytes) * 1e-6, 1) << " MB in total"
       << (result.memory_of_this_run ? "" : " (since the program's start)") << '\n';
+  if (result.recompute) out << "  " << to_text(*result.recompute) << '\n';
   if (result.network) print_network(out, *result.network);
   print_bound(out, result, peak);
   print_phases(out, result, peak);
@@ -245,6 +247,7 @@ Json to_json(const BenchResult& result, const MachinePeak& peak) {
   json["peak_memory"] = {{"max_bytes_of_a_process", result.max_memory_bytes},
                          {"sum_bytes", result.sum_memory_bytes},
                          {"of_this_run", result.memory_of_this_run}};
+  if (result.recompute) json["recompute"] = to_json(*result.recompute);
   if (result.network) json["network"] = network_json(*result.network);
   json["bound"] = bound_json(result, peak);
   json["last_loss"] = result.last_loss;

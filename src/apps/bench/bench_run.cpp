@@ -17,6 +17,7 @@
 #include "src/apps/bench/bench_input.hpp"
 #include "src/apps/bench/idle_loader.hpp"
 #include "src/apps/options/model_options.hpp"
+#include "src/apps/train/memory_choice.hpp"
 #include "src/apps/train/network_on_mesh.hpp"
 #include "src/nn/optimizers/sgd.hpp"
 #include "src/nn/timed_loss.hpp"
@@ -34,15 +35,15 @@ constexpr std::size_t kEvaluationPasses = 3;
 class MeasuredTraining {
  public:
   MeasuredTraining(NetworkOnMesh& network, const BenchPlan& plan, std::int64_t local,
-                   Reduction reduction, bool computes)
+                   MemoryUse memory, bool computes)
       : network_(network),
         seed_(plan.seed),
         local_(local),
         trace_(kEventsOfAStep),
         loss_(*network.loss),
         training_(network.mesh, network.model, network.geometry, network.parameters, optimizer_,
-                  loss_, local, &trace_, reduction,
-                  {1, 0, plan.payload, plan.reproducible, plan.memory}) {
+                  loss_, local, &trace_, plan.reduction,
+                  {1, 0, plan.payload, plan.reproducible, memory}) {
     training_.executor().set_sending(plan.sending);
     const BatchSpec spec{network.model.input(),
                          executor().input_span(),
@@ -187,6 +188,7 @@ BenchResult run_case(const Comm& world, const Options& options, const BenchPlan&
   NetworkOnMesh network(world, setting.mesh.parts, options, precision_named(setting.precision),
                         kept_states(plan.payload), plan.reproducible);
   network.model.set_chunk_order(plan.chunk_order);
+  if (plan.pads) network.loss->expect_padding();
   if (machine != nullptr) {
     time_layers(network.model, machine->timing());
     network.loss = std::make_unique<TimedLoss>(std::move(network.loss));
@@ -196,7 +198,17 @@ BenchResult run_case(const Comm& world, const Options& options, const BenchPlan&
   result.parameters = network.geometry.parameter_count();
   result.reduction = plan.reduction;
   result.payload = plan.payload;
-  MeasuredTraining training(network, plan, result.local_batch, result.reduction,
+  if (!plan.memory)
+    result.recompute = choose_recompute(network,
+                                        {.mesh = setting.mesh,
+                                         .batch = result.local_batch,
+                                         .optimizer_states = std::ssize(kept_states(plan.payload)),
+                                         .payload = plan.payload,
+                                         .splits = 1},
+                                        world.node().size());
+  const MemoryUse chosen = result.recompute && result.recompute->recomputes ? MemoryUse::kRecomputed
+                                                                            : MemoryUse::kShared;
+  MeasuredTraining training(network, plan, result.local_batch, plan.memory.value_or(chosen),
                             machine == nullptr);
   result.implementations = training.executor().implementations();
   measure_steps(network, training, plan, result);

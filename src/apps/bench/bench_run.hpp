@@ -10,6 +10,7 @@
 #include "runtime/log/phase_times.hpp"
 #include "runtime/mpi/mpi.hpp"
 #include "runtime/step/phase_work.hpp"
+#include "runtime/step/recompute_choice.hpp"
 #include "runtime/step/reduction.hpp"
 #include "src/apps/bench/bench_options.hpp"
 #include "src/apps/bench/network_speed.hpp"
@@ -52,13 +53,15 @@ struct BenchResult {
   StepShare exchange_wait;                                  ///< halo and reduction
   std::int64_t max_memory_bytes = 0, sum_memory_bytes = 0;  ///< peak of a process
   bool memory_of_this_run = true;                           ///< false: since the program's start
+  std::optional<RecomputeChoice> recompute;                 ///< of --recompute auto
   std::optional<NetworkSpeed> network;                      ///< of more than one rank
   std::vector<std::string> implementations;                 ///< of rank 0
   double last_loss = 0;
 };
 
-/// With a `machine` (may be null), layers take its times instead of computing. Collective over
-/// `world`. Throws Error when the loss is not finite.
+/// `options` are those of the network, see with_padded_input(). With a `machine` (may be null),
+/// layers take its times instead of computing. Collective over `world`. Throws Error when the loss
+/// is not finite.
 BenchResult run_case(const Comm& world, const Options& options, const BenchPlan& plan,
                      const BenchCase& setting, TimedMachine* machine = nullptr);
 

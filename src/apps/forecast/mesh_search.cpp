@@ -77,8 +77,8 @@ const ModelGeometry& MeshSearch::geometry(const PartGrid& grid) const {
   return *known;
 }
 
-std::int64_t MeshSearch::memory_bytes(const MeshForecast& f) const {
-  if (!job_.memory) return 0;
+MemoryNeed MeshSearch::memory_need(const MeshForecast& f) const {
+  if (!job_.memory) return {};
   const auto [at, is_new] = memory_.try_emplace(to_string(f.mesh.parts));
   if (is_new) at->second = job_.memory(machine_, geometry(f.mesh.parts), f.mesh, f.local_batch);
   return at->second;
@@ -107,7 +107,12 @@ std::vector<MeshForecast> MeshSearch::forecasts_of(const Machine& machine,
     f.run = forecast_run(machine, job_.nodes, job_.work, f.step, f.evaluation);
     f.efficiency =
         static_cast<double>(job_.work.batch) / static_cast<double>(ranks) / f.step.step_s / base;
-    f.memory_bytes = memory_bytes(f);
+    const MemoryNeed need = memory_need(f);
+    f.recomputes =
+        memory > 0 &&
+        should_recompute(need, static_cast<std::int64_t>(
+                                   memory / static_cast<double>(machine.ranks_per_node())));
+    f.memory_bytes = f.recomputes ? need.recomputed : need.kept;
     f.fits = memory <= 0 ||
              static_cast<double>(f.memory_bytes) * static_cast<double>(machine.ranks_per_node()) <=
                  memory;

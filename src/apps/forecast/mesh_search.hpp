@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/step/recompute_choice.hpp"
 #include "src/apps/forecast/run_forecast.hpp"
 
 namespace halomesh {
@@ -22,9 +23,10 @@ struct Job {
   std::int64_t max_parts = 64;
   Workload work;
   ForecastOptions options;
-  /// Bytes of the rank that needs most, with `batch` samples per replica; none: any mesh fits.
-  std::function<std::int64_t(const Machine& machine, const ModelGeometry& geometry,
-                             const MeshShape& mesh, std::int64_t batch)>
+  /// Bytes of the rank that needs most, with `batch` samples per replica; none: any mesh fits. Both
+  /// numbers are the same where a run does not choose between them (--recompute auto).
+  std::function<MemoryNeed(const Machine& machine, const ModelGeometry& geometry,
+                           const MeshShape& mesh, std::int64_t batch)>
       memory{};
 };
 
@@ -36,6 +38,7 @@ struct MeshForecast {
   /// Samples per second and rank, against the same of the smallest mesh, of one replica.
   double efficiency = 1;
   std::int64_t memory_bytes = 0;  ///< of the rank that needs most
+  bool recomputes = false;        ///< what --recompute auto chooses
   bool fits = true;               ///< in the memory of a node
 };
 
@@ -71,7 +74,7 @@ class MeshSearch {
   const ModelGeometry& geometry(const PartGrid& grid) const;
   void find_grids();
   double base_rate(const Machine& machine) const;
-  std::int64_t memory_bytes(const MeshForecast& f) const;
+  MemoryNeed memory_need(const MeshForecast& f) const;
   // Keeps geometries and outlines only where the same meshes will be forecast again: those of all
   // meshes of a U-Net take a gigabyte.
   std::vector<MeshForecast> forecasts_of(const Machine& machine, const std::vector<PartGrid>& grids,
@@ -84,7 +87,7 @@ class MeshSearch {
   std::vector<PartGrid> grids_;
   std::vector<std::string> hints_;
   mutable std::map<std::string, std::unique_ptr<ModelGeometry>> geometries_;
-  mutable std::map<std::string, std::int64_t> memory_;  // by parts
+  mutable std::map<std::string, MemoryNeed> memory_;  // by parts
 };
 
 /// The mesh as "4x4x1 x 512".

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "src/apps/options/model_options.hpp"
+#include "src/apps/options/padding_option.hpp"
 #include "src/apps/options/train_options.hpp"
 
 namespace halomesh {
@@ -41,6 +42,7 @@ Options scaling_options() {
       .at_most(4096)
       .add_choice("precision", {"fp32", "bf16"}, "fp32", "compute precision");
   add_reduction_option(options);
+  add_padding_option(options);
   options.add<std::uint64_t>("seed", "S", 0, "seed of input, weights and dropout");
   options.group("Measurement")
       .add<Integer>("repeats", "R", 3, "times that all cases are measured, one after the other")

@@ -199,15 +199,16 @@ void add_reproducible_option(Options& options) {
 }
 
 void add_recompute_option(Options& options) {
-  options.add_choice("recompute", {"off", "on"}, "off",
+  options.add_choice("recompute", {"off", "on", "auto"}, "off",
                      "on: outputs of cheap layers (normalization, activation, concatenation) are "
                      "not kept for the backward pass but computed again: less memory, more time, "
-                     "the same results");
+                     "the same results; auto: only where the memory would not suffice otherwise");
 }
 
-MemoryUse memory_use(const Options& options) {
-  return options.get<std::string>("recompute") == "on" ? MemoryUse::kRecomputed
-                                                       : MemoryUse::kShared;
+std::optional<MemoryUse> memory_use(const Options& options) {
+  const auto recompute = options.get<std::string>("recompute");
+  if (recompute == "auto") return {};
+  return recompute == "on" ? MemoryUse::kRecomputed : MemoryUse::kShared;
 }
 
 void check_reproducible_options(const Options& options) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "partition/step_memory.hpp"
@@ -36,7 +37,8 @@ void check_reproducible_options(const Options& options);
 
 /// Declares --recompute.
 void add_recompute_option(Options& options);
-MemoryUse memory_use(const Options& options);
+/// What it asks for; empty: auto.
+std::optional<MemoryUse> memory_use(const Options& options);
 
 /// Declares --optimizer.
 void add_optimizer_choice(Options& options);

@@ -50,14 +50,19 @@ Job job_of(const Options& options, const Model& model, const fs::path& jobscript
   const auto optimizer = chosen_optimizer(options);
   job.options.payload = payload_type(options);
   job.options.update_traffic = optimizer->traffic();
-  job.memory = [memory = std::make_shared<MemoryForecast>(options)](
+  job.memory = [memory = std::make_shared<MemoryForecast>(options), use = memory_use(options)](
                    const Machine& machine, const ModelGeometry& geometry, const MeshShape& mesh,
                    std::int64_t batch) {
     memory->setting().mesh = mesh;
     memory->setting().batch = batch;
     memory->setting().ranks_per_node = narrow<int>(machine.ranks_per_node());
     memory->setting().threads = machine.threads();
-    return memory->of_part(geometry, memory->largest(geometry)).total();
+    const auto needed = [&](MemoryUse one) {
+      memory->setting().use = one;
+      return memory->of_part(geometry, memory->largest(geometry)).total();
+    };
+    const std::int64_t kept = needed(use.value_or(MemoryUse::kShared));
+    return MemoryNeed{kept, use ? kept : needed(MemoryUse::kRecomputed)};
   };
   job.max_parts = options.get<std::int64_t>("max-parts");
   job.work.batch = options.get<std::int64_t>("batch");
@@ -112,6 +117,11 @@ void print_meshes(std::ostream& out, const std::vector<MeshForecast>& all) {
          fmt::format("{:.2f}", gib(f.memory_bytes)), fmt::format("{:.0f} %", 100 * f.efficiency),
          f.fits ? duration(f.run.total_s) : std::string("does not fit the memory")});
   out << table;
+  std::string recomputed;
+  for (const MeshForecast& f : all)
+    if (f.recomputes) recomputed += (recomputed.empty() ? "" : ", ") + to_string(f.mesh);
+  if (!recomputed.empty())
+    out << "Outputs are computed again (--recompute auto) on " << recomputed << ".\n";
 }
 
 void print_choice(std::ostream& out, const std::vector<MeshForecast>& all) {
@@ -209,6 +219,7 @@ json document(const Machine& machine, const Job& job, const std::vector<MeshFore
                               {"replicas", f.mesh.replicas},
                               {"local_batch", f.local_batch},
                               {"fits_memory", f.fits},
+                              {"recomputes", f.recomputes},
                               {"efficiency", f.efficiency},
                               {"step", std::move(step)},
                               {"evaluation_step", to_json(f.evaluation)},

@@ -23,7 +23,7 @@ DataType planned_precision(const Options& options) {
 MemoryForecast::MemoryForecast(const Options& options)
     : spec_(network_spec(options, planned_precision(options))) {
   setting_.optimizer_states = state_arrays(options);
-  setting_.use = memory_use(options);
+  setting_.use = memory_use(options).value_or(MemoryUse::kShared);
   setting_.payload = payload_type(options);
 }
 

@@ -13,6 +13,7 @@
 #include "src/apps/launch/commands.hpp"
 #include "src/apps/launch/parallel.hpp"
 #include "src/apps/options/model_options.hpp"
+#include "src/apps/options/padding_option.hpp"
 #include "src/apps/options/train_options.hpp"
 #include "src/apps/plan/machine_plan.hpp"
 #include "src/apps/plan/memory_forecast.hpp"
@@ -43,6 +44,7 @@ Options plan_options() {
       .add<std::int64_t>("part", "P", -1, "part to show; -1: the busiest")
       .at_least(-1);
   add_memory_options(options);
+  add_padding_option(options);
   options.add<std::string>("picture", "FILE", "", "also draw the mesh as an SVG picture")
       .add<std::int64_t>("replicas", "R", 2, "replicas of the mesh, for sums and the picture")
       .at_least(1);
@@ -92,6 +94,16 @@ void print_memory(std::ostream& out, MemoryForecast& memory, const ModelGeometry
   out << '\n' << table;
 }
 
+// What --recompute auto would choose from, of the part that needs most.
+void print_recomputed(std::ostream& out, MemoryForecast& memory, const ModelGeometry& geometry) {
+  memory.setting().use = MemoryUse::kRecomputed;
+  const PartMemory peak = memory.of_part(geometry, memory.largest(geometry));
+  out << fmt::format(
+      "--recompute auto: where a node has too little for that, the peak is {:.1f} MB; --machine "
+      "says where\n",
+      1e-6 * static_cast<double>(peak.total()));
+}
+
 void print_thread_shares(const Model& model, const ModelGeometry& geometry, std::int64_t part,
                          int threads) {
   TextTable table({fmt::format("{} threads", threads), "loop", "units", "busiest / mean"}, "<<>>");
@@ -119,12 +131,15 @@ MeshShape planned_mesh(const Options& options) {
 }  // namespace
 
 int run_plan(int argc, char** argv) {
-  Options options = plan_options();
-  options.parse(argc, argv);
-  if (options.help_wanted()) {
-    std::cout << options.help();
+  Options given = plan_options();
+  given.parse(argc, argv);
+  if (given.help_wanted()) {
+    std::cout << given.help();
     return kExitDone;
   }
+  if (const std::string padding = describe_padding(given); !padding.empty())
+    std::cout << padding << "\n\n";
+  const Options options = with_padded_input(given);
   const Model model = make_model(options, planned_precision(options));
   if (wants_machine(options)) {
     plan_on_machine(std::cout, options, model,
@@ -141,6 +156,7 @@ int run_plan(int argc, char** argv) {
   memory.setting().batch = options.get<std::int64_t>("local-batch");
   memory.setting().threads = narrow<int>(options.get<std::int64_t>("threads"));
   print_memory(std::cout, memory, geometry, part);
+  if (!memory_use(options)) print_recomputed(std::cout, memory, geometry);
   if (const auto threads = options.get<std::int64_t>("threads"); threads > 0)
     print_thread_shares(model, geometry, part, narrow<int>(threads));
   if (const auto file = options.get<std::string>("picture"); !file.empty())

@@ -22,6 +22,7 @@
 #include "src/apps/launch/run_record.hpp"
 #include "src/apps/launch/version.hpp"
 #include "src/apps/options/model_options.hpp"
+#include "src/apps/options/padding_option.hpp"
 #include "src/apps/options/scaling_options.hpp"
 #include "src/apps/plan/site_profile.hpp"
 #include "src/apps/scaling/scaling_figures.hpp"
@@ -109,6 +110,7 @@ class Study {
 
   const Comm& world_;
   const Options& options_;
+  const Options network_options_;  // with the network's input
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   double longest_s_ = 0;
   RankBinding binding_;
@@ -122,8 +124,9 @@ class Study {
 Study::Study(const Comm& world, const Options& options)
     : world_(world),
       options_(options),
+      network_options_(with_padded_input(options)),
       binding_(bind_threads(world)),
-      model_(make_model(options, precision_named(options.get<std::string>("precision")))),
+      model_(make_model(network_options_, precision_named(options.get<std::string>("precision")))),
       plan_(plan_scaling(options, model_, world.size())),
       file_(options.get<std::string>("json")),
       record_(program_record(world, binding_, options), settings_of(world, options, binding_)),
@@ -152,10 +155,11 @@ void Study::measure(const ScalingCase& one, std::int64_t round) {
   plan.seed = options_.get<std::uint64_t>("seed");
   plan.reduction = reduction_named(options_.get<std::string>("reduction"));
   plan.network = false;
+  plan.pads = !describe_padding(options_).empty();
   const BenchCase setting{one.mesh, options_.get<std::string>("precision"), one.batch};
   BenchResult result;
   const Comm part = world_.split(world_.rank() < one.mesh.ranks() ? 0 : -1, world_.rank());
-  if (!part.is_null()) result = run_case(part, options_, plan, setting);
+  if (!part.is_null()) result = run_case(part, network_options_, plan, setting);
   quiet_barrier(world_);
   record_.add(one, round, result);  // of value on rank 0
   write_record(world_, file_, world_.rank() == 0 ? json() : nlohmann::ordered_json());
@@ -191,7 +195,11 @@ int Study::run() {
       return std::string();
     });
   resume();
-  if (world_.rank() == 0) print_plan(std::cout, plan_, world_.size());
+  if (world_.rank() == 0) {
+    if (const std::string padding = describe_padding(options_); !padding.empty())
+      std::cout << padding << '\n';
+    print_plan(std::cout, plan_, world_.size());
+  }
   for (std::int64_t round = 0; round < options_.get<std::int64_t>("repeats"); ++round)
     for (const ScalingCase& one : plan_.cases) {
       if (record_.has(one, round)) continue;

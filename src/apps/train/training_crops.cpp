@@ -2,7 +2,7 @@
 // See training_crops.hpp.
 #include "src/apps/train/training_crops.hpp"
 
-#include "src/apps/options/model_options.hpp"
+#include "src/apps/options/padding_option.hpp"
 #include "src/apps/train/network_on_mesh.hpp"
 
 namespace halomesh {
@@ -19,17 +19,7 @@ Options padded_network_options(const Options& options) {
     if (options.is_given(name) && !takes_patches(options))
       throw UsageError(fmt::format("--{} is for random crops", name),
                        "give --patches random as well, or leave it out");
-  Options network_options = options;
-  if (!options.is_given("pad") || takes_patches(options)) return network_options;
-  const NetworkSpec spec = network_spec(options);
-  if (spec.network->padded_extents == nullptr)
-    throw UsageError(
-        fmt::format("--pad: the network {} reads samples as they are", spec.network->name),
-        "leave it out");
-  const Spatial extents = spec.network->padded_extents(spec.settings);
-  network_options.replace(
-      "input", fmt::format("{}", Shape{spec.settings.input.c, extents[0], extents[1], extents[2]}));
-  return network_options;
+  return takes_patches(options) ? options : with_padded_input(options);
 }
 
 std::optional<CropOptions> crop_options(const Options& options, const NetworkSpec& network) {

@@ -11,9 +11,8 @@
 
 namespace halomesh {
 
-/// The options with --input as the network has it: with --pad and without --patches the least
-/// extents that it can be built with and that have those of the samples. Throws UsageError for a
-/// network whose extents have no rule.
+/// The options with --input as the network has it: without --patches that of with_padded_input().
+/// Throws UsageError as that does, and for options of --patches without it.
 Options padded_network_options(const Options& options);
 
 /// How samples become inputs of the network; none where they have its extents. Throws UsageError

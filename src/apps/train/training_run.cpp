@@ -26,6 +26,7 @@
 #include "src/apps/options/model_options.hpp"
 #include "src/apps/options/standardize_option.hpp"
 #include "src/apps/options/train_options.hpp"
+#include "src/apps/train/memory_choice.hpp"
 #include "src/apps/train/network_on_mesh.hpp"
 #include "src/apps/train/standardization.hpp"
 #include "src/apps/train/training_crops.hpp"
@@ -203,7 +204,7 @@ TrainerOptions trainer_options(const Options& options) {
   trainer.skips = parse_gradient_skips(options.get<std::string>("skip-gradients"));
   trainer.schedule = schedule_options(options);
   trainer.reproducible = options.get<bool>("reproducible");
-  trainer.memory = memory_use(options);
+  trainer.memory = memory_use(options).value_or(MemoryUse::kShared);  // auto: see run_training()
   trainer.evaluate_every = options.get<std::int64_t>("evaluate-every");
   trainer.evaluate_first = options.get<bool>("evaluate-first");
   trainer.checkpoint_every = options.get<std::int64_t>("checkpoint-every");
@@ -248,9 +249,21 @@ TrainingResult run_training(const Comm& world, const Options& options, const Ran
                         precision_named(options.get<std::string>("precision")),
                         states_of(trainer_settings), trainer_settings.reproducible);
   trainer_settings.target_score = target_score(options, network.loss->score());
-  pass_batch(trainer_settings.global_batch, network.mesh.shape(), trainer_settings.accumulate);
+  const std::int64_t batch =
+      pass_batch(trainer_settings.global_batch, network.mesh.shape(), trainer_settings.accumulate);
   const std::optional<TraceRequest> trace_request = trace_request_of(options, world.size());
   trainer_settings.reduction = reduction_named(options.get<std::string>("reduction"));
+  std::optional<RecomputeChoice> recompute;
+  if (!memory_use(options)) {
+    recompute = choose_recompute(network,
+                                 {.mesh = network.mesh.shape(),
+                                  .batch = batch,
+                                  .optimizer_states = std::ssize(states_of(trainer_settings)),
+                                  .payload = trainer_settings.payload,
+                                  .splits = trainer_settings.evaluate_every > 0 ? 2 : 1},
+                                 binding.ranks_on_node);
+    trainer_settings.memory = recompute->recomputes ? MemoryUse::kRecomputed : MemoryUse::kShared;
+  }
 
   if (before.mllog == nullptr)
     start_mlperf_run(world, options, mlperf_training(trainer_settings, network.spec, options),
@@ -294,6 +307,7 @@ TrainingResult run_training(const Comm& world, const Options& options, const Ran
       training_record(options, binding,
                       {network, trainer_settings, training->size(),
                        validation ? validation->size() : 0, trainer.executor().implementations()});
+  if (recompute) record["recompute"] = to_json(*recompute);
   write_record(world, trainer_settings.out / "run.json", record);
   warn_of_slow_kernels(world, trainer.executor().implementations());
   say(world,
@@ -303,6 +317,7 @@ TrainingResult run_training(const Comm& world, const Options& options, const Ran
                   trainer_settings.global_batch, world.size(), network.mesh.shape().replicas,
                   network.mesh.shape().parts.count(), to_string(network.mesh.shape().parts),
                   binding.threads, binding.threads == 1 ? " thread each" : " threads each"));
+  if (recompute) say(world, to_text(*recompute));
   if (trainer_settings.augment)
     say(world, fmt::format("augmentation: {} flips and axis permutations",
                            symmetries_of(network.model.input()).size()));

@@ -270,7 +270,8 @@ TEST_CASE("meshes that do not fit the memory come last") {
   const Model model = small_model();
   Job job = job_of(1, 4);
   job.memory = [](const Machine&, const ModelGeometry&, const MeshShape& mesh, std::int64_t) {
-    return (std::int64_t{4} << 30) / mesh.parts.count();
+    const std::int64_t bytes = (std::int64_t{4} << 30) / mesh.parts.count();
+    return MemoryNeed{bytes, bytes};
   };
   const auto some = MeshSearch(machine, model, job).forecasts();
   REQUIRE(some.size() > 2);
@@ -279,6 +280,25 @@ TEST_CASE("meshes that do not fit the memory come last") {
   for (const MeshForecast& f : some) {
     CHECK(f.memory_bytes == (std::int64_t{4} << 30) / f.mesh.parts.count());
     CHECK(f.fits == (f.memory_bytes <= std::int64_t{2} << 30));
+  }
+}
+
+TEST_CASE("outputs are computed again on meshes that would not fit otherwise") {
+  Machine machine = machine_of(kSmallMachine);  // 8 GiB
+  machine.derive(4);
+  const Model model = small_model();
+  Job job = job_of(1, 4);
+  job.memory = [](const Machine&, const ModelGeometry&, const MeshShape& mesh, std::int64_t) {
+    const std::int64_t bytes = (std::int64_t{3} << 30) / mesh.parts.count();
+    return MemoryNeed{bytes, bytes / 2};
+  };
+  const auto all = MeshSearch(machine, model, job).forecasts();
+  REQUIRE(all.size() > 2);
+  for (const MeshForecast& f : all) {
+    const bool whole = f.mesh.parts.count() == 1;
+    CHECK(f.fits);
+    CHECK(f.recomputes == whole);
+    CHECK(f.memory_bytes == (std::int64_t{3} << 30) / f.mesh.parts.count() / (whole ? 2 : 1));
   }
 }
 

@@ -157,6 +157,9 @@ TEST_CASE("options of train are passed on and checked, everything else is this c
   // The batch is that of an instance on a quarter of the 8 ranks.
   CHECK(has_line(script("ookami", {"--nodes", "2", "--instances", "4", "--batch", "2"}),
                  "  --instances 4"));
+  CHECK(
+      has_line(script("ookami", {"--model", "unet3d", "--input", "170x200x190x1", "--pad", "-2.2"}),
+               "  --pad -2.2"));
   CHECK(has_line(script("ookami", {"--modules", "a,b/2"}), "module load b/2"));
   CHECK(script("ookami", {"--modules", "none"}).find("module load") == std::string::npos);
   CHECK(refusal("ookami", {"--lr", "fast"}).starts_with("--lr: 'fast' is not a number"));
@@ -238,11 +241,16 @@ TEST_CASE("a scaling study is a job like training, on Slurm, PJM and a workstati
                                       "1,2",
                                       "--figures",
                                       "it's figures",
+                                      "--model",
+                                      "unet3d",
+                                      "--pad",
+                                      "0",
                                       "--repeats=5"});
     check_shell(text);
     CHECK(text.find("\"$program\" scaling \"${scaling[@]}\" --wall-limit") != std::string::npos);
     CHECK(has_line(text, "scaling=("));
     CHECK(has_line(text, "  --ranks '1,2'"));
+    CHECK(has_line(text, "  --pad 0"));
     CHECK(has_line(text, "  --repeats 5"));
     CHECK(text.find("the study is done") != std::string::npos);
     CHECK(text.find("measures scaling on") != std::string::npos);

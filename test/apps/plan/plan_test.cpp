@@ -48,5 +48,34 @@ TEST_CASE("a chosen part, and a part that does not exist") {
   check_holds(printed({"--help"}), {"--parts DxHxW", "--kernel K"});
 }
 
+TEST_CASE("a plan of padded samples is that of the padded input") {
+  const std::vector<std::string> unet{"--model", "unet3d", "--levels", "3", "--filters", "4"};
+  const auto of = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), unet.begin(), unet.end());
+    return printed(more);
+  };
+  CHECK(of({"--input", "18x17x21x1", "--pad", "-2.2"}) ==
+        "samples of 18x17x21x1 are padded to 20x20x24x1\n\n" + of({"--input", "20x20x24x1"}));
+}
+
+TEST_CASE("a plan says what --recompute auto chooses from") {
+  const std::vector<std::string> unet{"--model", "unet3d",  "--input", "32x32x32x1", "--levels",
+                                      "3",       "--parts", "2x1x1",   "--recompute"};
+  const auto with = [&](const char* choice) {
+    std::vector<std::string> arguments = unet;
+    arguments.emplace_back(choice);
+    return printed(arguments);
+  };
+  const auto peak = [](const std::string& text) {
+    const std::string last = text.substr(text.find("peak  ") + 6);
+    const std::size_t digits = last.find_first_not_of(' ');
+    return last.substr(digits, last.find_first_of(" \n", digits) - digits);
+  };
+  const std::string off = with("off"), on = with("on"), chosen = with("auto");
+  CHECK(chosen.starts_with(off));
+  CHECK(peak(on) != peak(off));
+  check_holds(chosen.substr(off.size()), {"--recompute auto", " the peak is " + peak(on) + " MB"});
+}
+
 }  // namespace
 }  // namespace halomesh

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// --pad: samples of extents that a network cannot be built with.
+#pragma once
+
+#include <string>
+
+#include "src/apps/options/options.hpp"
+
+namespace halomesh {
+
+/// Declares --pad for commands that read no samples. Those that do declare it with a help text of
+/// their own.
+void add_padding_option(Options& options);
+
+/// The options, parsed, with --input as the network has it: with --pad the least extents that it
+/// can be built with and that have those given. Throws UsageError for a network whose extents have
+/// no rule.
+Options with_padded_input(const Options& options);
+
+/// "samples of 18x17x21x1 are padded to 20x20x24x1", or empty where with_padded_input() changes
+/// nothing.
+std::string describe_padding(const Options& options);
+
+}  // namespace halomesh

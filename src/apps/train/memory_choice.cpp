@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// See memory_choice.hpp.
+#include "src/apps/train/memory_choice.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "runtime/machine/binding.hpp"
+#include "runtime/posix/memory_limits.hpp"
+#include "runtime/posix/process_memory.hpp"
+#include "src/apps/options/model_options.hpp"
+
+namespace halomesh {
+namespace {
+
+/// What is available now; of the node the share of `ranks` of its `ranks_on_node`.
+MemoryRoom memory_room(int ranks, int ranks_on_node) {
+  constexpr std::int64_t kAny = std::numeric_limits<std::int64_t>::max();
+  const std::int64_t node = describe_node().memory_available_bytes;
+  const MemoryLimits limits = memory_limits();
+  const std::int64_t shared = std::min(node > 0 ? node : kAny, limits.group_bytes.value_or(kAny));
+  return {shared / std::max(ranks, ranks_on_node) * ranks, limits.process_bytes.value_or(kAny)};
+}
+
+}  // namespace
+
+RecomputeChoice choose_recompute(const NetworkOnMesh& network, MemorySetting setting,
+                                 int ranks_on_node) {
+  const Comm& world = network.mesh.world();
+  const MemoryRoom room = memory_room(world.node().size(), ranks_on_node);
+  const std::int64_t taken = resident_memory_bytes();
+  setting.ranks_per_node = network.mesh.ranks_per_node();
+  const auto needed = [&](MemoryUse use) {
+    setting.use = use;
+    Model model = make_model(network.spec);
+    const PartMemory memory =
+        memory_of_part(model, network.geometry, network.mesh.part(), network.loss.get(), setting);
+    return std::max<std::int64_t>(memory.total() - taken, 0);
+  };
+  return choose_recompute(world, {needed(MemoryUse::kShared), needed(MemoryUse::kRecomputed)},
+                          room);
+}
+
+nlohmann::ordered_json to_json(const RecomputeChoice& choice) {
+  return {{"on", choice.recomputes},
+          {"needed_bytes", choice.need.kept},
+          {"recomputed_bytes", choice.need.recomputed},
+          {"available_bytes", choice.available},
+          {"ranks", choice.ranks}};
+}
+
+}  // namespace halomesh
