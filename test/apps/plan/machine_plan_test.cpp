@@ -4,8 +4,10 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <iostream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -19,18 +21,22 @@
 namespace halomesh {
 namespace {
 
-std::string printed(std::vector<std::string> arguments) {
+std::string printed_for(const std::vector<std::string>& network,
+                        std::vector<std::string> arguments) {
   Options options("plan", "");
   add_model_options(options);
   add_machine_options(options);
   add_memory_options(options);
-  for (const char* network : {"--input", "32x32x32x4", "--conv-layers", "3"})
-    arguments.emplace_back(network);
+  arguments.insert(arguments.end(), network.begin(), network.end());
   options.parse(arguments);
   if (!wants_machine(options)) return "no forecast";
   std::ostringstream out;
   plan_on_machine(out, options, make_model(options), source_jobscripts());
   return out.str();
+}
+
+std::string printed(const std::vector<std::string>& arguments) {
+  return printed_for({"--input", "32x32x32x4", "--conv-layers", "3"}, arguments);
 }
 
 std::string refusal(const std::vector<std::string>& arguments) {
@@ -112,6 +118,49 @@ TEST_CASE("gradients as bf16 take half the bytes in a plan, and memory for what 
     }
   CHECK(compared == fp32.size());
   CHECK(compared > 0);
+}
+
+TEST_CASE("plan --recompute auto: what the memory of the machine needs") {
+  const TempDirectory directory;
+  const auto forecast = [&](const std::string& recompute, double gib) {
+    std::string machine = kSmallMachine;
+    machine.replace(machine.find("memory-gib = 8"), 14, fmt::format("memory-gib = {}", gib));
+    std::ofstream(directory / "mine.ini") << machine;
+    const std::string file = (directory / recompute).string();
+    const std::string text = printed_for(
+        {"--model", "unet3d", "--input", "32x32x32x1", "--levels", "3", "--filters", "16"},
+        {"--machine", (directory / "mine.ini").string(), "--nodes", "1", "--ranks-per-node", "4",
+         "--batch", "4", "--json", file, "--recompute", recompute});
+    CHECK((text.find("Outputs are computed again (--recompute auto) on ") != std::string::npos) ==
+          (recompute == "auto"));
+    std::map<std::string, nlohmann::json> meshes;
+    const auto json = nlohmann::json::parse(std::ifstream(file));
+    for (const auto& mesh : json.at("meshes")) meshes[mesh.at("parts").get<std::string>()] = mesh;
+    return meshes;
+  };
+  const auto off = forecast("off", 8), on = forecast("on", 8);
+  const auto bytes = [](const nlohmann::json& mesh) {
+    return mesh.at("step").at("memory_bytes").get<double>();
+  };
+  const auto [least, most] = std::minmax_element(
+      off.begin(), off.end(),
+      [&](const auto& a, const auto& b) { return bytes(a.second) < bytes(b.second); });
+  const double enough_for = (bytes(least->second) + bytes(most->second)) / 2;
+  const auto chosen = forecast("auto", 4 * 1.05 * enough_for * 0x1p-30);
+  REQUIRE(chosen.size() == off.size());
+  std::size_t recomputed = 0;
+  for (const auto& entry : chosen) {
+    const std::string& parts = entry.first;
+    CAPTURE(parts);
+    const bool is_short = bytes(off.at(parts)) > enough_for;
+    recomputed += is_short ? 1 : 0;
+    CHECK(bytes(on.at(parts)) < bytes(off.at(parts)));
+    CHECK(entry.second.at("recomputes") == is_short);
+    CHECK(bytes(entry.second) == bytes((is_short ? on : off).at(parts)));
+    CHECK(off.at(parts).at("recomputes") == false);
+  }
+  CHECK(recomputed > 0);
+  CHECK(recomputed < chosen.size());
 }
 
 TEST_CASE("numbers of a machine, names of machines, platforms") {
