@@ -34,15 +34,6 @@ std::optional<std::int64_t> number_in(const fs::path& path) {
   return number;
 }
 
-/// The number behind a key of a file of lines "KEY NUMBER"; 0 without it.
-std::int64_t number_of(const fs::path& path, const std::string& wanted) {
-  std::ifstream file(path);
-  std::int64_t number = 0;
-  for (std::string key; file >> key >> number;)
-    if (key == wanted) return number;
-  return 0;
-}
-
 void lower(std::optional<std::int64_t>& least, std::int64_t bytes) {
   least = std::min(least.value_or(bytes), std::max<std::int64_t>(bytes, 0));
 }
@@ -55,8 +46,8 @@ void read_groups(const fs::path& top, fs::path path, const GroupFiles& files,
     const fs::path group = top / path;
     const auto limit = number_in(group / files.limit), usage = number_in(group / files.usage);
     if (limit && usage && *limit < kNoLimit)
-      lower(least, *limit - *usage + number_of(group / "memory.stat", files.cached[0]) +
-                       number_of(group / "memory.stat", files.cached[1]));
+      lower(least, *limit - *usage + number_behind(files.cached[0], group / "memory.stat") +
+                       number_behind(files.cached[1], group / "memory.stat"));
     if (path.empty() || path == path.parent_path()) return;
   }
 }
@@ -67,7 +58,7 @@ void read_rlimit(const fs::path& proc, decltype(RLIMIT_AS) resource, const char*
   rlimit limit{};
   if (::getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
   lower(least, static_cast<std::int64_t>(std::min<rlim_t>(limit.rlim_cur, kNoLimit)) -
-                   status_bytes(proc / "self" / "status", used_key));
+                   1024 * number_behind(used_key, proc / "self" / "status"));
 }
 
 }  // namespace

@@ -9,15 +9,17 @@
 namespace halomesh {
 namespace {
 
-constexpr const char* kStatus = "/proc/self/status";
+std::int64_t own_bytes(const std::string& key) {
+  return 1024 * number_behind(key, "/proc/self/status");
+}
 
 }  // namespace
 
-std::int64_t status_bytes(const std::filesystem::path& status, const std::string& wanted) {
-  std::ifstream file(status);
-  for (std::string key; file >> key;) {
-    std::int64_t kib = 0;
-    if (key == wanted && file >> kib) return kib * 1024;
+std::int64_t number_behind(const std::string& key, const std::filesystem::path& path) {
+  std::ifstream file(path);
+  for (std::string word; file >> word;) {
+    std::int64_t number = 0;
+    if (word == key && file >> number) return number;
   }
   return 0;
 }
@@ -29,12 +31,12 @@ bool reset_peak_memory() {
 }
 
 std::int64_t peak_memory_bytes() {
-  if (const std::int64_t peak = status_bytes(kStatus, "VmHWM:"); peak > 0) return peak;
+  if (const std::int64_t peak = own_bytes("VmHWM:"); peak > 0) return peak;
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
   return std::int64_t{usage.ru_maxrss} * 1024;
 }
 
-std::int64_t resident_memory_bytes() { return status_bytes(kStatus, "VmRSS:"); }
+std::int64_t resident_memory_bytes() { return own_bytes("VmRSS:"); }
 
 }  // namespace halomesh

@@ -18,8 +18,8 @@ std::int64_t peak_memory_bytes();
 /// Resident bytes now; 0 where the system does not say.
 std::int64_t resident_memory_bytes();
 
-/// The bytes that a line "KEY NUMBER kB" of a process's `status` file says, such as "VmRSS:"; 0
+/// The number behind the word `key` in a file such as /proc/self/status ("VmRSS:", in KiB); 0
 /// without it.
-std::int64_t status_bytes(const std::filesystem::path& status, const std::string& key);
+std::int64_t number_behind(const std::string& key, const std::filesystem::path& path);
 
 }  // namespace halomesh
