@@ -99,8 +99,8 @@ void print_recomputed(std::ostream& out, MemoryForecast& memory, const ModelGeom
   memory.setting().use = MemoryUse::kRecomputed;
   const PartMemory peak = memory.of_part(geometry, memory.largest(geometry));
   out << fmt::format(
-      "--recompute auto: where a node has too little for that, the peak is {:.1f} MB; --machine "
-      "says where\n",
+      "recomputed, the peak is {:.1f} MB: --recompute auto does so where memory is short; give "
+      "--machine to see where\n",
       1e-6 * static_cast<double>(peak.total()));
 }
 
