@@ -137,8 +137,9 @@ struct AxisFiltering {
 
 /// The same in three dimensions: each matrix is applied along its axis. kPoints products instead of
 /// kOutputs kTaps.
-template <Spatial kKernel>
+template <Spatial kTapsOfAxes>
 struct Filtering {
+  static constexpr Spatial kKernel = kTapsOfAxes;
   using D = AxisFiltering<kKernel[0]>;
   using H = AxisFiltering<kKernel[1]>;
   using W = AxisFiltering<kKernel[2]>;
@@ -184,33 +185,47 @@ void with_filtering(const Spatial& kernel, const Body& body) {
     body(Filtering<Spatial{3, 1, 3}>());
 }
 
+/// Applies the matrix of each axis to kFrom vectors, in d,h,w order, which become kTo: element i is
+/// from(i) and goes to `to`(i, vector).
+template <class F, Spatial kFrom, Spatial kTo, class Matrix, class From, class To>
+[[gnu::always_inline]] inline void transform_axes(const Matrix& matrix, const From& from,
+                                                  const To& to) {
+  constexpr std::int64_t kAreaFrom = kFrom[1] * kFrom[2], kAreaTo = kTo[1] * kTo[2];
+  std::array<std::array<Vector, kFrom[0]>, kAreaTo> columns;  // along d
+  unroll<kFrom[0]>([&](auto d) __attribute__((always_inline)) {
+    std::array<std::array<Vector, kTo[2]>, kFrom[1]> rows;
+    unroll<kFrom[1]>([&](auto h) __attribute__((always_inline)) {
+      std::array<Vector, kFrom[2]> row;
+      unroll<kFrom[2]>([&](auto w) __attribute__((always_inline)) {
+        row[w] = from(d * kAreaFrom + h * kFrom[2] + w);
+      });
+      rows[h] = matrix(typename F::W(), row);
+    });
+    unroll<kTo[2]>([&](auto w) __attribute__((always_inline)) {
+      std::array<Vector, kFrom[1]> column;
+      unroll<kFrom[1]>([&](auto h) __attribute__((always_inline)) { column[h] = rows[h][w]; });
+      const std::array<Vector, kTo[1]> made = matrix(typename F::H(), column);
+      unroll<kTo[1]>([&](auto h)
+                         __attribute__((always_inline)) { columns[h * kTo[2] + w][d] = made[h]; });
+    });
+  });
+  unroll<kAreaTo>([&](auto i) __attribute__((always_inline)) {
+    const std::array<Vector, kTo[0]> made = matrix(typename F::D(), columns[i]);
+    unroll<kTo[0]>([&](auto d) __attribute__((always_inline)) { to(d * kAreaTo + i, made[d]); });
+  });
+}
+
 /// Transforms one vector of channels of a tile: its kPoints voxels, in d,h,w order, are at
 /// `voxels` + c; point i goes to `to` + i * step.
 template <class F>
 [[gnu::always_inline]] inline void transform_input(const float* const* voxels, std::int64_t c,
                                                    float* to, std::int64_t step) {
-  using D = typename F::D;
-  using H = typename F::H;
-  using W = typename F::W;
-  std::array<typename D::Line, F::kArea> columns;  // along d
-  unroll<D::kSide>([&](auto d) {
-    std::array<typename W::Line, H::kSide> rows;
-    unroll<H::kSide>([&](auto h) {
-      typename W::Line row;
-      unroll<W::kSide>([&](auto w) { row[w] = load(voxels[d * F::kArea + h * W::kSide + w] + c); });
-      rows[h] = W::of_input(row);
-    });
-    unroll<W::kSide>([&](auto w) {
-      typename H::Line column;
-      unroll<H::kSide>([&](auto h) { column[h] = rows[h][w]; });
-      column = H::of_input(column);
-      unroll<H::kSide>([&](auto h) { columns[h * W::kSide + w][d] = column[h]; });
-    });
-  });
-  unroll<F::kArea>([&](auto i) {
-    const typename D::Line points = D::of_input(columns[i]);
-    unroll<D::kSide>([&](auto d) { store(points[d], to + (d * F::kArea + i) * step); });
-  });
+  transform_axes<F, F::kSides, F::kSides>(
+      [](auto axis, const auto& line)
+          __attribute__((always_inline)) { return axis.of_input(line); },
+      [&](std::int64_t i) __attribute__((always_inline)) { return load(voxels[i] + c); },
+      [&](std::int64_t i, const Vector& point)
+          __attribute__((always_inline)) { store(point, to + i * step); });
 }
 
 /// Transforms the taps of kVector output channels, kernels[tap] in d,h,w order; point i goes to
@@ -218,58 +233,26 @@ template <class F>
 template <class F>
 [[gnu::always_inline]] inline void transform_weights(const typename F::Kernels& kernels, float* to,
                                                      std::int64_t step) {
-  using D = typename F::D;
-  using H = typename F::H;
-  using W = typename F::W;
-  std::array<typename D::Taps, F::kArea> columns;
-  unroll<D::kTaps>([&](auto d) {
-    std::array<typename W::Line, H::kTaps> rows;
-    unroll<H::kTaps>([&](auto h) {
-      typename W::Taps row;
-      unroll<W::kTaps>([&](auto w) { row[w] = kernels[d * F::kAreaTaps + h * W::kTaps + w]; });
-      rows[h] = W::of_weights(row);
-    });
-    unroll<W::kSide>([&](auto w) {
-      typename H::Taps column;
-      unroll<H::kTaps>([&](auto h) { column[h] = rows[h][w]; });
-      const typename H::Line points = H::of_weights(column);
-      unroll<H::kSide>([&](auto h) { columns[h * W::kSide + w][d] = points[h]; });
-    });
-  });
-  unroll<F::kArea>([&](auto i) {
-    const typename D::Line points = D::of_weights(columns[i]);
-    unroll<D::kSide>([&](auto d) { store(points[d], to + (d * F::kArea + i) * step); });
-  });
+  transform_axes<F, F::kKernel, F::kSides>(
+      [](auto axis, const auto& line)
+          __attribute__((always_inline)) { return axis.of_weights(line); },
+      [&](std::int64_t i)
+          __attribute__((always_inline)) { return kernels[static_cast<std::size_t>(i)]; },
+      [&](std::int64_t i, const Vector& point)
+          __attribute__((always_inline)) { store(point, to + i * step); });
 }
 
 /// The outputs, in d,h,w order, of the sums of products at `from` + i * step.
 template <class F>
 [[gnu::always_inline]] inline typename F::Outputs transform_products(const float* from,
                                                                      std::int64_t step) {
-  using D = typename F::D;
-  using H = typename F::H;
-  using W = typename F::W;
-  std::array<typename D::Line, F::kAreaOutputs> columns;
-  unroll<D::kSide>([&](auto d) {
-    std::array<typename W::Outputs, H::kSide> rows;
-    unroll<H::kSide>([&](auto h) {
-      typename W::Line row;
-      unroll<W::kSide>(
-          [&](auto w) { row[w] = load(from + (d * F::kArea + h * W::kSide + w) * step); });
-      rows[h] = W::of_products(row);
-    });
-    unroll<W::kOutputs>([&](auto w) {
-      typename H::Line column;
-      unroll<H::kSide>([&](auto h) { column[h] = rows[h][w]; });
-      const typename H::Outputs outputs = H::of_products(column);
-      unroll<H::kOutputs>([&](auto h) { columns[h * W::kOutputs + w][d] = outputs[h]; });
-    });
-  });
   typename F::Outputs outputs;
-  unroll<F::kAreaOutputs>([&](auto i) {
-    const typename D::Outputs column = D::of_products(columns[i]);
-    unroll<D::kOutputs>([&](auto d) { outputs[d * F::kAreaOutputs + i] = column[d]; });
-  });
+  transform_axes<F, F::kSides, F::kWindow>(
+      [](auto axis, const auto& line)
+          __attribute__((always_inline)) { return axis.of_products(line); },
+      [&](std::int64_t i) __attribute__((always_inline)) { return load(from + i * step); },
+      [&](std::int64_t i, const Vector& output)
+          __attribute__((always_inline)) { outputs[static_cast<std::size_t>(i)] = output; });
   return outputs;
 }
 
@@ -278,59 +261,25 @@ template <class F>
 template <class F>
 [[gnu::always_inline]] inline void transform_outputs(const float* const* voxels, std::int64_t c,
                                                      float* to, std::int64_t step) {
-  using D = typename F::D;
-  using H = typename F::H;
-  using W = typename F::W;
-  std::array<typename D::Outputs, F::kArea> columns;  // along d
-  unroll<D::kOutputs>([&](auto d) {
-    std::array<typename W::Line, H::kOutputs> rows;
-    unroll<H::kOutputs>([&](auto h) {
-      typename W::Outputs row;
-      unroll<W::kOutputs>(
-          [&](auto w) { row[w] = load(voxels[d * F::kAreaOutputs + h * W::kOutputs + w] + c); });
-      rows[h] = W::of_outputs(row);
-    });
-    unroll<W::kSide>([&](auto w) {
-      typename H::Outputs column;
-      unroll<H::kOutputs>([&](auto h) { column[h] = rows[h][w]; });
-      const typename H::Line points = H::of_outputs(column);
-      unroll<H::kSide>([&](auto h) { columns[h * W::kSide + w][d] = points[h]; });
-    });
-  });
-  unroll<F::kArea>([&](auto i) {
-    const typename D::Line points = D::of_outputs(columns[i]);
-    unroll<D::kSide>([&](auto d) { store(points[d], to + (d * F::kArea + i) * step); });
-  });
+  transform_axes<F, F::kWindow, F::kSides>(
+      [](auto axis, const auto& line)
+          __attribute__((always_inline)) { return axis.of_outputs(line); },
+      [&](std::int64_t i) __attribute__((always_inline)) { return load(voxels[i] + c); },
+      [&](std::int64_t i, const Vector& point)
+          __attribute__((always_inline)) { store(point, to + i * step); });
 }
 
 /// The gradient of the kernels' taps, in d,h,w order, from that of the points at `from` + i * step.
 template <class F>
 [[gnu::always_inline]] inline typename F::Kernels transform_sums(const float* from,
                                                                  std::int64_t step) {
-  using D = typename F::D;
-  using H = typename F::H;
-  using W = typename F::W;
-  std::array<typename D::Line, F::kAreaTaps> columns;
-  unroll<D::kSide>([&](auto d) {
-    std::array<typename W::Taps, H::kSide> rows;
-    unroll<H::kSide>([&](auto h) {
-      typename W::Line row;
-      unroll<W::kSide>(
-          [&](auto w) { row[w] = load(from + (d * F::kArea + h * W::kSide + w) * step); });
-      rows[h] = W::to_weights(row);
-    });
-    unroll<W::kTaps>([&](auto w) {
-      typename H::Line column;
-      unroll<H::kSide>([&](auto h) { column[h] = rows[h][w]; });
-      const typename H::Taps taps = H::to_weights(column);
-      unroll<H::kTaps>([&](auto h) { columns[h * W::kTaps + w][d] = taps[h]; });
-    });
-  });
   typename F::Kernels kernels;
-  unroll<F::kAreaTaps>([&](auto i) {
-    const typename D::Taps taps = D::to_weights(columns[i]);
-    unroll<D::kTaps>([&](auto d) { kernels[d * F::kAreaTaps + i] = taps[d]; });
-  });
+  transform_axes<F, F::kSides, F::kKernel>(
+      [](auto axis, const auto& line)
+          __attribute__((always_inline)) { return axis.to_weights(line); },
+      [&](std::int64_t i) __attribute__((always_inline)) { return load(from + i * step); },
+      [&](std::int64_t i, const Vector& tap)
+          __attribute__((always_inline)) { kernels[static_cast<std::size_t>(i)] = tap; });
   return kernels;
 }
 
