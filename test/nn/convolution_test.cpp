@@ -199,6 +199,14 @@ TEST_CASE("convolution cut over parts: corner cases") {
     expect_layer(convolution_case({2, explicit_window(2, 1, 4, 2, 1)}, {2, 2, 2, 2}, {1, 1, 1}));
     expect_layer(convolution_case({2, explicit_window(2, 1, 4, 3, 3)}, {2, 3, 3, 3}, {3, 1, 1}));
   }
+  SUBCASE("kernels of 1x1x1, of several samples and inside of larger spans") {
+    const ConvolutionOptions options{17, WindowOptions::cube(1, 1, PaddingKind::kValid)};
+    expect_layer(convolution_case(options, {33, 5, 4, 3}, {1, 1, 1}));
+    LayerCase test = convolution_case(options, {33, 5, 4, 3}, {2, 2, 1}, 3);
+    expect_layer(test);
+    test.cut.src_margin = test.cut.dst_margin = {1, 0, 2};
+    expect_layer(test);
+  }
   SUBCASE("1x1x1 input") {
     expect_layer(convolution_case({4, same(3)}, {5, 1, 1, 1}, {2, 2, 1}, 3));
   }
@@ -302,6 +310,24 @@ TEST_CASE("convolution: passes are Winograd's where it pays, or wherever the sha
   CHECK(passes(image, {256, 2, 1, 2}, kAuto) == 0);
   CHECK(passes(wide, narrow, kWinograd) == 1);  // the gradient of the data
 }
+
+#if defined(__x86_64__)  // elsewhere the library may have no compiled products
+TEST_CASE("convolution: gradients of 1x1x1 kernels with stride 1 are products, in fp32") {
+  const auto products = [](const ConvolutionOptions& options) {
+    const auto names = implementations_of(options, {32, 4, 4, 4});
+    return std::count_if(names.begin(), names.end(), [](const std::string& name) {
+      return name.find("fp32 product") != std::string::npos;
+    });
+  };
+  const ConvolutionOptions pointwise{48, WindowOptions::cube(1, 1, PaddingKind::kValid)};
+  CHECK(products(pointwise) == 2);
+  ConvolutionOptions strided = pointwise, grouped = pointwise, wide = pointwise;
+  strided.window.stride = {1, 2, 1};
+  grouped.groups = 2;
+  wide.window.kernel = {1, 1, 3};
+  for (const ConvolutionOptions& other : {strided, grouped, wide}) CHECK(products(other) == 0);
+}
+#endif
 
 TEST_CASE("convolution: no layer of CosmoFlow falls to a reference kernel") {
   constexpr std::array<std::int64_t, 6> kChannels{4, 16, 32, 64, 128, 256};

@@ -126,6 +126,7 @@ void Convolution::take_scratch() {
   if (converted_diff_dst_) converted_diff_dst_->take(scratch);
   kernels_.allocate(scratch, context_.batch > 1);
   if (taps_) taps_->take(scratch);
+  if (products_) products_->take(scratch, context_.batch);
 }
 
 const void* Convolution::read_src(AnyConstView src, std::int64_t n, const Box& box) {
@@ -165,15 +166,17 @@ void Convolution::prepare(const LayerContext& context, std::vector<ParameterView
     const ConvolutionGeometry block = geometry_of(produced, src);
     const bool data = context.src_diff_wanted[0] && !(winograd_ && winograd_->has_backward_data());
     const bool weights = !(winograd_ && winograd_->has_backward_weights());
+    if (data || weights)
+      products_ = PointwiseGradients::make_if_suits(block, options_.compute, options_.bias);
     if (data) {
       require(from != DataType::kInt16, text("layer {}: the gradient of counts", context.index),
               "let a convolution read counts only as the input of a network");
-      kernels_.add_backward_data(block);
+      if (!products_) kernels_.add_backward_data(block);
       if (converted_src_) src_bytes_ = src.volume() * size_of(options_.compute);
     }
-    if (weights && TapGradients::suits(block))
+    if (weights && !products_ && TapGradients::suits(block))
       taps_.emplace(block, options_.compute, options_.bias);
-    else if (weights)
+    else if (weights && !products_)
       kernels_.add_backward_weights(block);
     if (data || weights) reserve_scratch(src, produced);
     if (type_of_dst() != options_.compute) {
@@ -188,6 +191,8 @@ std::vector<std::string> Convolution::implementations() const {
   std::vector<std::string> names = kernels_.implementations();
   if (taps_)
     names.insert(names.end(), taps_->implementations().begin(), taps_->implementations().end());
+  if (products_)
+    for (const std::string& name : products_->implementations()) names.push_back(name);
   if (!winograd_) return names;
   for (const auto& [role, here] : {std::pair{"forward", winograd_->has_forward()},
                                    {"backward_data", winograd_->has_backward_data()},
@@ -228,7 +233,7 @@ void Convolution::backward_data(const Pass& pass, const ForwardValues& /*values*
                                 AnyConstView diff_dst, std::size_t /*input*/, AnyView diff_src) {
   const Box& needed = context_.boxes.src_needed[0];
   const bool winograd = winograd_ && winograd_->has_backward_data();
-  if (!winograd) kernels_.load_backward_weights();
+  if (!winograd && !products_) kernels_.load_backward_weights();
   for (std::int64_t n = 0; n < context_.batch; ++n) {
     if (winograd) {
       winograd_->backward_data(pass, diff_dst.as<float>(), n, diff_src.as<float>());
@@ -239,7 +244,12 @@ void Convolution::backward_data(const Pass& pass, const ForwardValues& /*values*
       kernels_.backward_data(0, diff, src_scratch_.data());
       unpack_widened(src_scratch_, needed, sample_of(diff_src, n));
     } else {
-      kernels_.backward_data(0, diff, write_dense(diff_src, n, needed, src_scratch_));
+      std::byte* const to = write_dense(diff_src, n, needed, src_scratch_);
+      if (products_)
+        products_->backward_data(static_cast<const float*>(diff), parameters_[0].values.data(),
+                                 reinterpret_cast<float*>(to));
+      else
+        kernels_.backward_data(0, diff, to);
       finish_dense(diff_src, n, needed, src_scratch_);
     }
     pass.progress();
@@ -260,7 +270,10 @@ void Convolution::backward_parameters(const Pass& pass, std::span<const AnyConst
   for (std::int64_t n = 0; n < context_.batch; ++n) {
     const void* const from = read_src(src[0], n, needed);
     const void* const diff = read_diff_dst(diff_dst, n);
-    if (taps_)
+    if (products_)
+      products_->backward_weights(static_cast<const float*>(from), static_cast<const float*>(diff),
+                                  n == 0, diff_weight, diff_bias);
+    else if (taps_)
       taps_->add(from, diff);
     else
       kernels_.backward_weights(0, from, diff);
@@ -268,7 +281,7 @@ void Convolution::backward_parameters(const Pass& pass, std::span<const AnyConst
   }
   if (taps_)
     taps_->store(diff_weight, diff_bias);
-  else
+  else if (!products_)
     kernels_.store_diff_weights(diff_weight, diff_bias);
 }
 

@@ -17,6 +17,7 @@
 #include "src/nn/layers/window_options.hpp"
 #include "src/nn/layers/winograd_passes.hpp"
 #include "src/nn/onednn.hpp"
+#include "src/nn/pointwise_gradients.hpp"
 #include "src/nn/tensor.hpp"
 
 namespace halomesh {
@@ -44,6 +45,8 @@ struct ConvolutionOptions {
 /// The input has the compute type, or is of kFloat32 and rounded to it; as the input of a network,
 /// also of kInt16, counts that stand for what LayerContext::count_scales says. Gradients of an
 /// input or output of another type are rounded to the compute type, and widened from it.
+///
+/// Gradients of kernels of 1x1x1 with stride 1 are matrix products in fp32.
 ///
 /// A part may compute only some output channels: of one group, or whole groups. A chunk whose src
 /// and dst boxes are contiguous in their spans, or that Winograd's filtering computes, is computed
@@ -101,8 +104,9 @@ class Convolution : public Layer {
   Window window_{};  // on the whole input
   std::vector<PreparedChunk> chunks_;
   ConvolutionKernels kernels_;
-  std::optional<TapGradients> taps_;          // instead of their weight gradients
-  std::unique_ptr<WinogradPasses> winograd_;  // null where the shapes do not fit
+  std::optional<TapGradients> taps_;            // instead of their weight gradients
+  std::optional<PointwiseGradients> products_;  // instead of their backward passes
+  std::unique_ptr<WinogradPasses> winograd_;    // null where the shapes do not fit
   // One sample's box, where it is not contiguous; src in the compute type.
   ScratchBuffer<std::byte> src_scratch_, dst_scratch_;
   std::int64_t src_bytes_ = 0, dst_bytes_ = 0;
