@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <ostream>
+#include <random>
 #include <utility>
 
 #include "narrow.hpp"
@@ -122,8 +124,13 @@ std::vector<SumSpeed> measure_sums(const ProcessMesh& mesh, std::span<const std:
     if (!simulation::kOn)
       for (Way& way : mpi_ways(mesh, values, source)) ways.push_back(std::move(way));
     std::vector<std::vector<double>> seconds(ways.size());
-    for (int attempt = 0; attempt <= tries; ++attempt)
-      for (std::size_t i = 0; i < ways.size(); ++i) {
+    std::vector<std::size_t> order(ways.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::minstd_rand shuffler;  // the same on all ranks
+    for (int attempt = 0; attempt <= tries; ++attempt) {
+      // A sum is faster or slower behind some other: none has the same before it each time.
+      std::shuffle(order.begin(), order.end(), shuffler);
+      for (const std::size_t i : order) {
         // Zeros, as sums of sums would overflow. Then no cache holds memory of the way before.
         if (!simulation::kOn) {
           std::fill_n(values.data(), values.size(), 0.0F);
@@ -136,6 +143,7 @@ std::vector<SumSpeed> measure_sums(const ProcessMesh& mesh, std::span<const std:
         const double last = world.max(MPI_Wtime() - begin);
         if (attempt > 0 || tries == 0) seconds[i].push_back(last);
       }
+    }
     for (std::size_t i = 0; i < ways.size(); ++i) {
       std::sort(seconds[i].begin(), seconds[i].end());
       speeds.push_back({bytes, ways[i].name, ways[i].own, seconds[i][seconds[i].size() / 2],
