@@ -51,6 +51,11 @@ class Timeline {
     threads_ = options.threads.value_or(machine.threads());
     shared_cores_ =
         std::max(1.0, network_.ranks_per_node * threads_ / std::max(machine.value("cores"), 1.0));
+    // What cores do themselves takes longer where ranks share them.
+    for (double* const seconds :
+         {&network_.within_node.latency_s, &network_.within_node.s_per_byte,
+          &network_.copy.core_s_per_byte, &network_.copy.s_per_byte, &network_.add_s_per_byte})
+      *seconds *= shared_cores_;
     wanted_ = tensors_with_diff(model_, geometry_);
     const std::int64_t nodes = (mesh.ranks() - 1) / network_.ranks_per_node + 1;
     if (machine.interconnect != Interconnect::kNone && nodes > 1)
@@ -334,7 +339,8 @@ class Timeline {
     cost.hop_s = hop_s_;
     cost.bytes_per_s = 1 / network_.between_nodes.s_per_byte;
     cost.within_node = network_.within_node;
-    cost.add_s_per_byte = network_.add_s_per_byte * shared_cores_;
+    cost.cores_copy = shared_cores_ > 1;
+    cost.add_s_per_byte = network_.add_s_per_byte;
     const std::vector<double> done = play_sums(*traffic_->sums, ready_, cost, computed_);
     for (Part part = 0; part < parts_; ++part) spend(part, kReduction, computed_[part].delay());
     for (std::size_t i = 0; i < done.size(); ++i)

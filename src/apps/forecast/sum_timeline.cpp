@@ -72,6 +72,7 @@ class Player {
       delay = std::max(delay, parts_[static_cast<std::size_t>(p)].delay());
     return states_[i].acts_at + delay;
   }
+  bool copied(const RoundTraffic& r) const { return cost_.cores_copy && r.shares.empty(); }
   double width(std::size_t i) const { return std::min(round(i).messages, kInFlight); }
   bool in_network(std::size_t i) const { return states_[i].flying && states_[i].begin_at <= now_; }
 
@@ -92,6 +93,7 @@ class Player {
     if (s.posted) {
       const RoundTraffic& r = round(i);
       seconds += r.messages * cost_.overhead_s + (r.adds ? r.bytes * cost_.add_s_per_byte : 0);
+      if (copied(r)) seconds += r.bytes * cost_.within_node.s_per_byte;
       ++s.round;
     }
     s.posted = true;
@@ -106,7 +108,7 @@ class Player {
     if (more) {
       s.flying = true;
       s.begin_at = begin + seconds;
-      s.left = std::max(round(i).bytes, 1.0);
+      s.left = copied(round(i)) ? 1.0 : std::max(round(i).bytes, 1.0);
     } else {
       s.acts_at = kNever;
       s.done_at = begin + seconds;

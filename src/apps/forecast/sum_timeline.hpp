@@ -37,6 +37,8 @@ struct MessageCost {
   double overhead_s = 0, hop_s = 0;
   double bytes_per_s = 0;  ///< that one message reaches between nodes
   Link within_node;
+  /// Whether bytes within the node are copied by a core that others wait for, not beside them.
+  bool cores_copy = false;
   double add_s_per_byte = 0;
 };
 

@@ -215,6 +215,16 @@ TEST_CASE("ranks that share cores compute longer") {
   CHECK(step_on(machine, {1, 1, 1}, 16).compute_s == doctest::Approx(4 * alone));
 }
 
+TEST_CASE("ranks that share cores pack, copy and add longer") {
+  Machine machine = machine_of(kSmallMachine);
+  machine.derive(4);
+  const StepForecast alone = step_on(machine, {2, 2, 1}, 4);
+  machine.derive(16);
+  const StepForecast shared = step_on(machine, {2, 2, 1}, 4);
+  CHECK(shared.halo_s == doctest::Approx(4 * alone.halo_s));
+  CHECK(shared.reduction_s > 2 * alone.reduction_s);
+}
+
 TEST_CASE("all meshes that the batch allows, best first") {
   const Machine machine = machine_of(kSmallMachine);
   const Model model = small_model();

@@ -307,6 +307,22 @@ TEST_CASE("sums beside computation go on at polls and delay it") {
   CHECK(delayed[0] > 8e-3);
 }
 
+TEST_CASE("bytes that a shared core copies within the node delay what it computes") {
+  SumTraffic traffic = two_axes(1, 3, 1e6, true);
+  for (RoundTraffic& round : traffic.sums[0].rounds) round.shares.clear();
+  MessageCost cost = wire_only();
+  cost.within_node.s_per_byte = 1e-9;
+  const auto delay = [&](bool cores_copy) {
+    cost.cores_copy = cores_copy;
+    std::vector<ComputedStretches> busy(1, ComputedStretches(1e-3));
+    busy[0].add(0, 10e-3);
+    play_sums(traffic, {0}, cost, busy);
+    return busy[0].delay();
+  };
+  CHECK(delay(false) == 0);
+  CHECK(delay(true) == doctest::Approx(3e-3));
+}
+
 TEST_CASE("halos that share links travel longer") {
   NetworkCost network;
   network.between_nodes = {0, 1e-9};
