@@ -65,22 +65,40 @@ class DepthwiseConvolution final : public Layer {
       return std::span(taps).subspan(first[i], first[i + 1] - first[i]);
     }
   };
-  using Taps = std::array<AxisTaps, 3>;
+  /// Pixels of a row, from w on, that have the same taps.
+  struct PixelRun {
+    std::int64_t w, count;
+  };
+  /// The pixels of a run are pixel_step apart, those that a tap reaches for them plane_step.
+  struct Taps {
+    std::array<AxisTaps, 3> axes;
+    std::vector<PixelRun> runs;
+    std::int64_t pixel_step = 1, plane_step = 1;
+    void find_runs(std::int64_t pixels, std::int64_t planes);
+  };
+  /// The pixels of a row of dst that a tap reaches src for: w is the first of them, and `plane`
+  /// that of src.
+  struct TapPixels {
+    std::int64_t tap, w, plane, count;
+  };
   template <class T>
   void gather(const Pass& pass, const Taps& taps, TensorView<const T> from, TensorView<T> to,
               const Box& box, bool with_bias) const;
   template <class T>
   void add_weight_gradient(TensorView<const T> src, TensorView<const T> diff_dst,
-                           std::int64_t chunk, std::int64_t chunks, std::int64_t channel);
+                           std::int64_t chunk, std::int64_t chunks, std::int64_t block);
+  float* partial_sums(std::int64_t chunk, std::int64_t block);
   std::int64_t tap_count() const;
 
   DepthwiseOptions options_;
   LayerContext context_;
   std::vector<ParameterView> parameters_;
-  std::int64_t channels_ = 0;       // of dst_produced
-  Taps forward_taps_, data_taps_;   // by plane of dst_produced, and of src_needed
-  AlignedBuffer<float> packed_;     // tap, channel; then the bias
-  AlignedBuffer<float> gradients_;  // chunk of rows, tap (the last is the bias), channel
+  std::int64_t channels_ = 0;      // of dst_produced
+  Taps forward_taps_, data_taps_;  // by plane of dst_produced, and of src_needed
+  std::vector<TapPixels> tap_pixels_;
+  AlignedBuffer<float> packed_;  // tap, channel; then the bias
+  AlignedBuffer<float>
+      gradients_;  // chunk of rows, block of channels, tap (the last is the bias), lane
 };
 
 }  // namespace halomesh
