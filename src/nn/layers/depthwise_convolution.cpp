@@ -2,6 +2,8 @@
 // One filter per channel: see depthwise_convolution.hpp.
 #include "src/nn/layers/depthwise_convolution.hpp"
 
+#include <omp.h>
+
 #include <algorithm>
 #include <type_traits>
 #include <utility>
@@ -12,9 +14,9 @@
 namespace halomesh {
 namespace {
 
-// So many sums of a chunk of rows and a block of channels, if there are rows enough, are shared by
-// any number of threads.
-constexpr std::int64_t kPartialSums = 128;
+// Weight gradients are sums of chunks of at least two rows, in so many tasks of at most so many
+// vectors of channels, which any number of threads shares. Long rows of channels suit the memory.
+constexpr std::int64_t kTasks = 32, kPartBlocks = 16;
 // Pixels of a row that share the weights in registers.
 constexpr std::int64_t kPixels = 8;
 
@@ -43,10 +45,13 @@ void with_lanes(std::int64_t lanes, const Body& body) {
     body(lanes);
 }
 
-// The chunks of rows that are added up apart; the more channels, the fewer.
-std::int64_t chunks_of(std::int64_t rows, std::int64_t blocks) {
-  return std::clamp<std::int64_t>((kPartialSums + blocks - 1) / std::max<std::int64_t>(blocks, 1),
-                                  1, std::max<std::int64_t>(rows, 1));
+std::int64_t parts_of(std::int64_t channels) {
+  return (blocks_of(channels) + kPartBlocks - 1) / kPartBlocks;
+}
+
+std::int64_t chunks_of(std::int64_t rows, std::int64_t parts) {
+  return std::clamp<std::int64_t>(kTasks / std::max<std::int64_t>(parts, 1), 1,
+                                  std::max<std::int64_t>(rows / 2, 1));
 }
 
 }  // namespace
@@ -113,8 +118,8 @@ std::vector<ThreadShare> DepthwiseConvolution::thread_shares(std::span<const Sha
   };
   if (dst.empty()) return {};
   const std::int64_t rows = rows_of(dst, 1);
-  const std::int64_t blocks = blocks_of(dst.extent(kC));
-  return {equal("forward", rows), equal("weight gradient", chunks_of(rows, blocks) * blocks)};
+  const std::int64_t parts = parts_of(dst.extent(kC));
+  return {equal("forward", rows), equal("weight gradient", chunks_of(rows, parts) * parts)};
 }
 
 void DepthwiseConvolution::Taps::find_runs(std::int64_t pixels, std::int64_t planes) {
@@ -133,6 +138,25 @@ void DepthwiseConvolution::Taps::find_runs(std::int64_t pixels, std::int64_t pla
       else
         runs.push_back({w, 1});
     }
+}
+
+// The taps of the pixel (d,h,w) and where they read, which of a run of pixels is the first. Valid
+// until the thread's next call.
+template <class T>
+std::span<const DepthwiseConvolution::Term> DepthwiseConvolution::find_terms(
+    const Taps& taps, TensorView<const T> from, std::int64_t n, std::int64_t d, std::int64_t h,
+    std::int64_t w) {
+  const Spatial& k = options_.window.kernel;
+  const auto room = static_cast<std::size_t>(tap_count());
+  const std::span<Term> terms =
+      std::span(terms_).subspan(static_cast<std::size_t>(omp_get_thread_num()) * room, room);
+  std::size_t count = 0;
+  for (const Tap& td : taps.axes[0].of(d))
+    for (const Tap& th : taps.axes[1].of(h))
+      for (const Tap& tw : taps.axes[2].of(w))
+        terms[count++] = {(td.tap * k[1] + th.tap) * k[2] + tw.tap,
+                          from.offset(n, from.span.lo[kC], td.plane, th.plane, tw.plane)};
+  return terms.first(count);
 }
 
 // The sums of all taps, and of the bias, of one chunk of rows and one block of channels.
@@ -175,18 +199,11 @@ void DepthwiseConvolution::prepare(const LayerContext& context,
   const std::int64_t stride = window[2].stride;
   forward_taps_.find_runs(1, stride);
   data_taps_.find_runs(stride, 1);
-  tap_pixels_.clear();
-  for (std::int64_t t = 0; t < window[2].kernel; ++t) {
-    TapPixels pixels{t, 0, 0, 0};
-    for (std::int64_t w = dst.lo[kW]; w < dst.hi[kW]; ++w)
-      for (const Tap& tap : forward_taps_.axes[2].of(w))
-        if (tap.tap == t && pixels.count++ == 0) pixels = {t, w, tap.plane, 1};
-    if (pixels.count > 0) tap_pixels_.push_back(pixels);
-  }
   packed_ = AlignedBuffer<float>((tap_count() + 1) * channels_);
   if (context.training)
-    gradients_ = AlignedBuffer<float>(chunks_of(rows_of(dst, context.batch), blocks_of(channels_)) *
+    gradients_ = AlignedBuffer<float>(chunks_of(rows_of(dst, context.batch), parts_of(channels_)) *
                                       blocks_of(channels_) * (tap_count() + 1) * kLanes);
+  terms_.resize(static_cast<std::size_t>(omp_get_max_threads() * tap_count()));
 }
 
 void DepthwiseConvolution::load_parameters() {
@@ -202,59 +219,58 @@ void DepthwiseConvolution::load_parameters() {
 // Each pixel of `box` in `to` becomes the sum of its taps in `from`, times their weights.
 template <class T>
 void DepthwiseConvolution::gather(const Pass& pass, const Taps& taps, TensorView<const T> from,
-                                  TensorView<T> to, const Box& box, bool with_bias) const {
+                                  TensorView<T> to, const Box& box, bool with_bias) {
   if (box.empty()) return;
-  const Spatial& k = options_.window.kernel;
   const std::int64_t height = box.extent(kH), rows = box.extent(kD) * height;
-  const std::int64_t from_pixel = from.span.extent(kC), to_pixel = to.span.extent(kC);
+  const std::int64_t pixel_step = taps.pixel_step;
+  const std::int64_t from_step = taps.plane_step * from.span.extent(kC),
+                     to_step = pixel_step * to.span.extent(kC);
   const float* const bias = packed_.data() + tap_count() * channels_;
-  const auto sum_row = [&](std::int64_t n, std::int64_t d, std::int64_t h, std::int64_t first,
-                           auto lanes) {
-    const std::int64_t c = box.lo[kC] + first;
-    // A group of a run: each weight is read once for all of its pixels.
-    const auto sum_pixels = [&](std::int64_t w, auto pixels) {
-      std::array<FloatLanes, pixels> sums{};
-      if (with_bias) sums.fill(load_values(bias + first, lanes));
-      for (const Tap& td : taps.axes[0].of(d))
-        for (const Tap& th : taps.axes[1].of(h)) {
-          const float* const weights =
-              packed_.data() + (td.tap * k[1] + th.tap) * k[2] * channels_ + first;
-          const T* const row = from.data + from.offset(n, c, td.plane, th.plane, from.span.lo[kW]);
-          for (const Tap& tw : taps.axes[2].of(w)) {
-            const FloatLanes weight = load_values(weights + tw.tap * channels_, lanes);
-            const T* const x = row + (tw.plane - from.span.lo[kW]) * from_pixel;
-            for (std::size_t p = 0; p < pixels; ++p)
-              sums[p] += weight * load_values(x + static_cast<std::int64_t>(p) * taps.plane_step *
-                                                      from_pixel,
-                                              lanes);
-          }
-        }
-      T* const y = to.data + to.offset(n, c, d, h, w);
-      for (std::size_t p = 0; p < pixels; ++p)
-        store_values(sums[p], lanes, y + static_cast<std::int64_t>(p) * taps.pixel_step * to_pixel);
-    };
+  // `pixels` of a run, the first at y: each weight is read once for all of them.
+  const auto sum_pixels = [&](std::span<const Term> terms, const float* weights, const T* x, T* y,
+                              auto lanes, auto pixels) __attribute__((always_inline)) {
+    std::array<FloatLanes, pixels> sums{};
+    if (with_bias) sums.fill(load_values(weights + (bias - packed_.data()), lanes));
+    for (const Term& tap : terms) {
+      const FloatLanes weight = load_values(weights + tap.tap * channels_, lanes);
+      for (std::int64_t p = 0; p < pixels; ++p)
+        sums[static_cast<std::size_t>(p)] +=
+            weight * load_values(x + tap.offset + p * from_step, lanes);
+    }
+    for (std::int64_t p = 0; p < pixels; ++p)
+      store_values(sums[static_cast<std::size_t>(p)], lanes, y + p * to_step);
+  };
+  const auto sum_row = [&](std::int64_t n, std::int64_t d, std::int64_t h) {
     for (const PixelRun& run : taps.runs) {
-      const std::int64_t step = taps.pixel_step;
-      const std::int64_t begin = std::max<std::int64_t>((box.lo[kW] - run.w + step - 1) / step, 0);
-      const std::int64_t end = std::min((box.hi[kW] - run.w + step - 1) / step, run.count);
-      if (end - begin < kPixels)
-        for (std::int64_t i = begin; i < end; ++i)
-          sum_pixels(run.w + i * step, std::integral_constant<std::size_t, 1>());
-      else  // the last group begins early, so that it is whole
-        for (std::int64_t i = begin; i < end; i += kPixels)
-          sum_pixels(run.w + std::min(i, end - kPixels) * step,
-                     std::integral_constant<std::size_t, kPixels>());
+      const std::int64_t begin =
+          std::max<std::int64_t>((box.lo[kW] - run.w + pixel_step - 1) / pixel_step, 0);
+      const std::int64_t end =
+          std::min((box.hi[kW] - run.w + pixel_step - 1) / pixel_step, run.count);
+      if (begin >= end) continue;
+      const std::span<const Term> terms = find_terms(taps, from, n, d, h, run.w);
+      T* const y = to.data + to.offset(n, box.lo[kC], d, h, run.w);
+      const T* const x = from.data + box.lo[kC] - from.span.lo[kC];
+      for (std::int64_t b = 0; b < blocks_of(channels_); ++b) {
+        const ChannelBlock block(b, channels_);
+        with_lanes(block.count, [&](auto lanes) {
+          const auto sum_at = [&](std::int64_t i, auto pixels) __attribute__((always_inline)) {
+            sum_pixels(terms, packed_.data() + block.first, x + block.first + i * from_step,
+                       y + block.first + i * to_step, lanes, pixels);
+          };
+          if (end - begin < kPixels)
+            for (std::int64_t i = begin; i < end; ++i)
+              sum_at(i, std::integral_constant<std::int64_t, 1>());
+          else  // the last group begins early, so that it is whole
+            for (std::int64_t i = begin; i < end; i += kPixels)
+              sum_at(std::min(i, end - kPixels), std::integral_constant<std::int64_t, kPixels>());
+        });
+      }
     }
   };
   for (std::int64_t n = 0; n < to.batch; ++n) {
 #pragma omp parallel for schedule(static) if (box.volume() > 4096)
     for (std::int64_t row = 0; row < rows; ++row)
-      for (std::int64_t b = 0; b < blocks_of(channels_); ++b) {
-        const ChannelBlock block(b, channels_);
-        with_lanes(block.count, [&](auto lanes) {
-          sum_row(n, box.lo[kD] + row / height, box.lo[kH] + row % height, block.first, lanes);
-        });
-      }
+      sum_row(n, box.lo[kD] + row / height, box.lo[kH] + row % height);
     pass.progress();
   }
 }
@@ -276,70 +292,72 @@ void DepthwiseConvolution::backward_data(const Pass& pass, const ForwardValues&,
   });
 }
 
-// The gradients of one block of channels from one chunk of the rows of all samples.
+// The gradients of one part of the channels from one chunk of the rows of all samples.
 template <class T>
 void DepthwiseConvolution::add_weight_gradient(TensorView<const T> src,
                                                TensorView<const T> diff_dst, std::int64_t chunk,
-                                               std::int64_t chunks, std::int64_t block_index) {
+                                               std::int64_t chunks, std::int64_t part,
+                                               std::int64_t parts) {
   const Box& box = context_.boxes.dst_produced;
-  const Spatial& k = options_.window.kernel;
-  const ChannelBlock block(block_index, channels_);
   const std::int64_t taps = tap_count(), depth = box.extent(kD), height = box.extent(kH);
-  const std::int64_t rows = src.batch * depth * height, c = box.lo[kC] + block.first;
+  const std::int64_t rows = src.batch * depth * height, blocks = blocks_of(channels_);
+  const std::int64_t first_block = part * blocks / parts, end_block = (part + 1) * blocks / parts;
   const std::int64_t src_step = forward_taps_.plane_step * src.span.extent(kC),
                      diff_step = diff_dst.span.extent(kC);
-  float* const sums = partial_sums(chunk, block_index);
-  std::fill_n(sums, (taps + 1) * kLanes, 0.0F);
-  // Adds term(i), for i from 0 to `count`, to the sum of a tap, in turn to one of several running
-  // sums: each waits for its last addition.
-  const auto add = [&](std::int64_t tap, std::int64_t count, const auto& term) {
-    constexpr std::int64_t kSums = 4;
-    FloatLanes s[kSums]{};
-    std::int64_t i = 0;
-    for (; i + kSums <= count; i += kSums)
-      for (std::int64_t j = 0; j < kSums; ++j) s[j] += term(i + j);
-    for (; i < count; ++i) s[0] += term(i);
-    float* const sum = sums + tap * kLanes;
-    store_values(load_values(sum, kLanes) + ((s[0] + s[1]) + (s[2] + s[3])), kLanes, sum);
-  };
-  with_lanes(block.count, [&](auto lanes) {
-    for (std::int64_t row = chunk * rows / chunks; row < (chunk + 1) * rows / chunks; ++row) {
-      const std::int64_t n = row / (depth * height), d = box.lo[kD] + row / height % depth,
-                         h = box.lo[kH] + row % height;
-      const T* const diffs = diff_dst.data + diff_dst.offset(n, c, d, h, box.lo[kW]);
-      const auto diff = [&](const T* from, std::int64_t i) __attribute__((always_inline)) {
-        return load_values(from + i * diff_step, lanes);
-      };
-      add(
-          taps, box.extent(kW), [&](std::int64_t i) __attribute__((always_inline)) {
-            return diff(diffs, i);
-          });
-      for (const Tap& td : forward_taps_.axes[0].of(d))
-        for (const Tap& th : forward_taps_.axes[1].of(h))
-          for (const TapPixels& tw : tap_pixels_) {
-            const T* const x = src.data + src.offset(n, c, td.plane, th.plane, tw.plane);
-            const T* const dy = diffs + (tw.w - box.lo[kW]) * diff_step;
-            add((td.tap * k[1] + th.tap) * k[2] + tw.tap,
-                tw.count, [&](std::int64_t i) __attribute__((always_inline)) {
-                  return diff(dy, i) * load_values(x + i * src_step, lanes);
-                });
-          }
+  std::fill(partial_sums(chunk, first_block), partial_sums(chunk, end_block), 0.0F);
+  for (std::int64_t row = chunk * rows / chunks; row < (chunk + 1) * rows / chunks; ++row) {
+    const std::int64_t n = row / (depth * height), d = box.lo[kD] + row / height % depth,
+                       h = box.lo[kH] + row % height;
+    for (const PixelRun& run : forward_taps_.runs) {
+      const std::span<const Term> terms = find_terms(forward_taps_, src, n, d, h, run.w);
+      for (std::int64_t b = first_block; b < end_block; ++b) {
+        const ChannelBlock block(b, channels_);
+        float* const sums = partial_sums(chunk, b);
+        const std::int64_t c = box.lo[kC] + block.first;
+        const T* const x = src.data + c - src.span.lo[kC];
+        const T* const dy = diff_dst.data + diff_dst.offset(n, c, d, h, run.w);
+        with_lanes(block.count, [&](auto lanes) {
+          std::size_t next = 0;
+          // Terms whose sums are in registers: each gradient is read once for all of them.
+          const auto add = [&](auto count) {
+            for (; next + count <= terms.size(); next += count) {
+              std::array<FloatLanes, count> s;
+              for (std::size_t t = 0; t < count; ++t)
+                s[t] = load_values(sums + terms[next + t].tap * kLanes, kLanes);
+              for (std::int64_t i = 0; i < run.count; ++i) {
+                const FloatLanes diff = load_values(dy + i * diff_step, lanes);
+                for (std::size_t t = 0; t < count; ++t)
+                  s[t] += diff * load_values(x + terms[next + t].offset + i * src_step, lanes);
+              }
+              for (std::size_t t = 0; t < count; ++t)
+                store_values(s[t], kLanes, sums + terms[next + t].tap * kLanes);
+            }
+          };
+          add(std::integral_constant<std::size_t, 9>());
+          add(std::integral_constant<std::size_t, 3>());
+          add(std::integral_constant<std::size_t, 1>());
+          FloatLanes bias = load_values(sums + taps * kLanes, kLanes);
+          for (std::int64_t i = 0; options_.bias && i < run.count; ++i)
+            bias += load_values(dy + i * diff_step, lanes);
+          store_values(bias, kLanes, sums + taps * kLanes);
+        });
+      }
     }
-  });
+  }
 }
 
 void DepthwiseConvolution::backward_parameters(const Pass& pass, std::span<const AnyConstView> src,
                                                AnyConstView diff_dst) {
-  const std::int64_t taps = tap_count(), blocks = blocks_of(channels_);
+  const std::int64_t taps = tap_count(), blocks = blocks_of(channels_), parts = parts_of(channels_);
   const std::int64_t chunks =
-      chunks_of(rows_of(context_.boxes.dst_produced, context_.batch), blocks);
+      chunks_of(rows_of(context_.boxes.dst_produced, context_.batch), parts);
   with_float_type(options_.type, [&](auto zero) {
     using T = decltype(zero);
     const auto x = src[0].as<T>(), dy = diff_dst.as<T>();
 #pragma omp parallel for schedule(static) collapse(2)
     for (std::int64_t chunk = 0; chunk < chunks; ++chunk)
-      for (std::int64_t block = 0; block < blocks; ++block)
-        add_weight_gradient<T>(x, dy, chunk, chunks, block);
+      for (std::int64_t part = 0; part < parts; ++part)
+        add_weight_gradient<T>(x, dy, chunk, chunks, part, parts);
   });
   pass.progress();
 #pragma omp parallel for schedule(static)

@@ -76,17 +76,20 @@ class DepthwiseConvolution final : public Layer {
     std::int64_t pixel_step = 1, plane_step = 1;
     void find_runs(std::int64_t pixels, std::int64_t planes);
   };
-  /// The pixels of a row of dst that a tap reaches src for: w is the first of them, and `plane`
-  /// that of src.
-  struct TapPixels {
-    std::int64_t tap, w, plane, count;
+  /// One tap of a pixel: its place in the kernel, and of its channels in a view.
+  struct Term {
+    std::int64_t tap, offset;
   };
   template <class T>
+  std::span<const Term> find_terms(const Taps& taps, TensorView<const T> from, std::int64_t n,
+                                   std::int64_t d, std::int64_t h, std::int64_t w);
+  template <class T>
   void gather(const Pass& pass, const Taps& taps, TensorView<const T> from, TensorView<T> to,
-              const Box& box, bool with_bias) const;
+              const Box& box, bool with_bias);
   template <class T>
   void add_weight_gradient(TensorView<const T> src, TensorView<const T> diff_dst,
-                           std::int64_t chunk, std::int64_t chunks, std::int64_t block);
+                           std::int64_t chunk, std::int64_t chunks, std::int64_t part,
+                           std::int64_t parts);
   float* partial_sums(std::int64_t chunk, std::int64_t block);
   std::int64_t tap_count() const;
 
@@ -95,8 +98,8 @@ class DepthwiseConvolution final : public Layer {
   std::vector<ParameterView> parameters_;
   std::int64_t channels_ = 0;      // of dst_produced
   Taps forward_taps_, data_taps_;  // by plane of dst_produced, and of src_needed
-  std::vector<TapPixels> tap_pixels_;
-  AlignedBuffer<float> packed_;  // tap, channel; then the bias
+  std::vector<Term> terms_;        // of each thread, one for each tap
+  AlignedBuffer<float> packed_;    // tap, channel; then the bias
   AlignedBuffer<float>
       gradients_;  // chunk of rows, block of channels, tap (the last is the bias), lane
 };
