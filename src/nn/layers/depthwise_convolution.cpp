@@ -14,8 +14,9 @@
 namespace halomesh {
 namespace {
 
-// Weight gradients are sums of chunks of at least two rows, in so many tasks of at most so many
-// vectors of channels, which any number of threads shares. Long rows of channels suit the memory.
+// Threads share the weight gradients as tasks, the same ones whatever their number is: a chunk of
+// two rows of pixels or more, for a part of the channels of up to kPartBlocks vectors. Narrower
+// parts would read memory in pieces too short to be prefetched.
 constexpr std::int64_t kTasks = 32, kPartBlocks = 16;
 // Pixels of a row that share the weights in registers.
 constexpr std::int64_t kPixels = 8;
@@ -52,6 +53,26 @@ std::int64_t parts_of(std::int64_t channels) {
 std::int64_t chunks_of(std::int64_t rows, std::int64_t parts) {
   return std::clamp<std::int64_t>(kTasks / std::max<std::int64_t>(parts, 1), 1,
                                   std::max<std::int64_t>(rows / 2, 1));
+}
+
+// Adds gradient(i) * value(term, i) for the pixels i of a run to the sum of each term from `next`
+// on, kCount terms at a time while there are so many: their sums are in registers, and each
+// gradient is read once for all. Returns the next term.
+template <std::size_t kCount, class Term>
+std::size_t add_products(std::span<const Term> terms, std::size_t next, std::int64_t pixels,
+                         const auto& gradient, const auto& value, float* sums) {
+  for (; next + kCount <= terms.size(); next += kCount) {
+    std::array<FloatLanes, kCount> s;
+    for (std::size_t t = 0; t < kCount; ++t)
+      s[t] = load_values(sums + terms[next + t].tap * kLanes, kLanes);
+    for (std::int64_t i = 0; i < pixels; ++i) {
+      const FloatLanes diff = gradient(i);
+      for (std::size_t t = 0; t < kCount; ++t) s[t] += diff * value(terms[next + t], i);
+    }
+    for (std::size_t t = 0; t < kCount; ++t)
+      store_values(s[t], kLanes, sums + terms[next + t].tap * kLanes);
+  }
+  return next;
 }
 
 }  // namespace
@@ -140,8 +161,8 @@ void DepthwiseConvolution::Taps::find_runs(std::int64_t pixels, std::int64_t pla
     }
 }
 
-// The taps of the pixel (d,h,w) and where they read, which of a run of pixels is the first. Valid
-// until the thread's next call.
+// The taps of pixel (n,d,h,w), and the offsets in `from` of the pixels that they reach. Valid until
+// the next call of the same thread.
 template <class T>
 std::span<const DepthwiseConvolution::Term> DepthwiseConvolution::find_terms(
     const Taps& taps, TensorView<const T> from, std::int64_t n, std::int64_t d, std::int64_t h,
@@ -225,12 +246,11 @@ void DepthwiseConvolution::gather(const Pass& pass, const Taps& taps, TensorView
   const std::int64_t pixel_step = taps.pixel_step;
   const std::int64_t from_step = taps.plane_step * from.span.extent(kC),
                      to_step = pixel_step * to.span.extent(kC);
-  const float* const bias = packed_.data() + tap_count() * channels_;
-  // `pixels` of a run, the first at y: each weight is read once for all of them.
+  // Some pixels of a run, the first of them at y: each weight is read once for all.
   const auto sum_pixels = [&](std::span<const Term> terms, const float* weights, const T* x, T* y,
                               auto lanes, auto pixels) __attribute__((always_inline)) {
     std::array<FloatLanes, pixels> sums{};
-    if (with_bias) sums.fill(load_values(weights + (bias - packed_.data()), lanes));
+    if (with_bias) sums.fill(load_values(weights + tap_count() * channels_, lanes));
     for (const Term& tap : terms) {
       const FloatLanes weight = load_values(weights + tap.tap * channels_, lanes);
       for (std::int64_t p = 0; p < pixels; ++p)
@@ -317,28 +337,18 @@ void DepthwiseConvolution::add_weight_gradient(TensorView<const T> src,
         const T* const x = src.data + c - src.span.lo[kC];
         const T* const dy = diff_dst.data + diff_dst.offset(n, c, d, h, run.w);
         with_lanes(block.count, [&](auto lanes) {
-          std::size_t next = 0;
-          // Terms whose sums are in registers: each gradient is read once for all of them.
-          const auto add = [&](auto count) {
-            for (; next + count <= terms.size(); next += count) {
-              std::array<FloatLanes, count> s;
-              for (std::size_t t = 0; t < count; ++t)
-                s[t] = load_values(sums + terms[next + t].tap * kLanes, kLanes);
-              for (std::int64_t i = 0; i < run.count; ++i) {
-                const FloatLanes diff = load_values(dy + i * diff_step, lanes);
-                for (std::size_t t = 0; t < count; ++t)
-                  s[t] += diff * load_values(x + terms[next + t].offset + i * src_step, lanes);
-              }
-              for (std::size_t t = 0; t < count; ++t)
-                store_values(s[t], kLanes, sums + terms[next + t].tap * kLanes);
-            }
+          const auto gradient = [&](std::int64_t i) __attribute__((always_inline)) {
+            return load_values(dy + i * diff_step, lanes);
           };
-          add(std::integral_constant<std::size_t, 9>());
-          add(std::integral_constant<std::size_t, 3>());
-          add(std::integral_constant<std::size_t, 1>());
+          const auto value = [&](const Term& term, std::int64_t i) __attribute__((always_inline)) {
+            return load_values(x + term.offset + i * src_step, lanes);
+          };
+          std::size_t next = add_products<9>(terms, 0, run.count, gradient, value, sums);
+          next = add_products<3>(terms, next, run.count, gradient, value, sums);
+          add_products<1>(terms, next, run.count, gradient, value, sums);
+          if (!options_.bias) return;
           FloatLanes bias = load_values(sums + taps * kLanes, kLanes);
-          for (std::int64_t i = 0; options_.bias && i < run.count; ++i)
-            bias += load_values(dy + i * diff_step, lanes);
+          for (std::int64_t i = 0; i < run.count; ++i) bias += gradient(i);
           store_values(bias, kLanes, sums + taps * kLanes);
         });
       }

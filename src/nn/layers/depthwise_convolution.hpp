@@ -65,18 +65,18 @@ class DepthwiseConvolution final : public Layer {
       return std::span(taps).subspan(first[i], first[i + 1] - first[i]);
     }
   };
-  /// Pixels of a row, from w on, that have the same taps.
+  /// `count` pixels of a row that have the same taps, from w on.
   struct PixelRun {
     std::int64_t w, count;
   };
-  /// The pixels of a run are pixel_step apart, those that a tap reaches for them plane_step.
+  /// The pixels of a run are pixel_step apart, and those that a tap reaches from them plane_step.
   struct Taps {
     std::array<AxisTaps, 3> axes;
     std::vector<PixelRun> runs;
     std::int64_t pixel_step = 1, plane_step = 1;
     void find_runs(std::int64_t pixels, std::int64_t planes);
   };
-  /// One tap of a pixel: its place in the kernel, and of its channels in a view.
+  /// One tap of a pixel: its place in the kernel, and the offset of the pixel that it reaches.
   struct Term {
     std::int64_t tap, offset;
   };
@@ -96,12 +96,11 @@ class DepthwiseConvolution final : public Layer {
   DepthwiseOptions options_;
   LayerContext context_;
   std::vector<ParameterView> parameters_;
-  std::int64_t channels_ = 0;      // of dst_produced
-  Taps forward_taps_, data_taps_;  // by plane of dst_produced, and of src_needed
-  std::vector<Term> terms_;        // of each thread, one for each tap
-  AlignedBuffer<float> packed_;    // tap, channel; then the bias
-  AlignedBuffer<float>
-      gradients_;  // chunk of rows, block of channels, tap (the last is the bias), lane
+  std::int64_t channels_ = 0;       // of dst_produced
+  Taps forward_taps_, data_taps_;   // by plane of dst_produced, and of src_needed
+  std::vector<Term> terms_;         // of each thread, as many as taps
+  AlignedBuffer<float> packed_;     // tap, channel; then the bias
+  AlignedBuffer<float> gradients_;  // chunk, block of channels, tap (the last is the bias), lane
 };
 
 }  // namespace halomesh
