@@ -67,6 +67,26 @@ TEST_CASE("depthwise convolutions equal naive loops for whole and partial vector
                                   {channels, 5, 4, 6}, {2, 1, 2}));
 }
 
+TEST_CASE(
+    "depthwise convolutions equal naive loops for rows of whole and partial groups of pixels") {
+  for (const DataType type : {DataType::kFloat32, DataType::kBfloat16})
+    for (const std::int64_t width : {10, 11, 17, 39})
+      for (const std::int64_t stride : {1, 2})
+        for (const std::int64_t dilation : {1, 2}) {
+          WindowOptions window = WindowOptions::cube(3, stride, PaddingKind::kSame);
+          window.kernel[1] = window.stride[1] = 1;
+          window.dilation = {1, 1, dilation};
+          for (const PartGrid& grid : {PartGrid{1, 1, 1}, PartGrid{2, 1, 2}})
+            expect_layer(depthwise_case({window, true, type}, {19, 5, 1, width}, grid));
+        }
+}
+
+TEST_CASE("depthwise convolutions equal naive loops for many channels") {
+  for (const std::int64_t channels : {256, 275, 531})
+    expect_layer(depthwise_case({WindowOptions::cube(3, 1, PaddingKind::kSame)},
+                                {channels, 5, 1, 4}, {2, 1, 1}));
+}
+
 TEST_CASE("depthwise convolutions read and write inside wider spans") {
   LayerCase test =
       depthwise_case({WindowOptions::cube(3, 2, PaddingKind::kSame)}, {5, 8, 9, 7}, {2, 2, 1});

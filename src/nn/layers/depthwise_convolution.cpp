@@ -2,7 +2,10 @@
 // One filter per channel: see depthwise_convolution.hpp.
 #include "src/nn/layers/depthwise_convolution.hpp"
 
+#include <omp.h>
+
 #include <algorithm>
+#include <type_traits>
 #include <utility>
 
 #include "src/nn/layers/float_types.hpp"
@@ -11,13 +14,65 @@
 namespace halomesh {
 namespace {
 
-// Rows of pixels are added up in this many chunks, whatever the number of threads is.
-constexpr std::int64_t kChunks = 32;
+// Threads share the weight gradients as tasks, the same ones whatever their number is: a chunk of
+// two rows of pixels or more, for a part of the channels of up to kPartBlocks vectors. Narrower
+// parts would read memory in pieces too short to be prefetched.
+constexpr std::int64_t kTasks = 32, kPartBlocks = 16;
 // Pixels of a row that share the weights in registers.
-constexpr std::int64_t kPixels = 4;
+constexpr std::int64_t kPixels = 8;
 
 std::int64_t rows_of(const Box& box, std::int64_t batch) {
   return batch * box.extent(kD) * box.extent(kH);
+}
+
+std::int64_t blocks_of(std::int64_t channels) { return (channels + kLanes - 1) / kLanes; }
+
+// Up to kLanes channels from `first` on, the first `done` of which the block before has, too: where
+// there are enough channels, the last block begins early, so that it is whole.
+struct ChannelBlock {
+  ChannelBlock(std::int64_t index, std::int64_t channels)
+      : first(std::max<std::int64_t>(std::min(index * kLanes, channels - kLanes), 0)),
+        count(std::min(kLanes, channels)),
+        done(index * kLanes - first) {}
+  std::int64_t first, count, done;
+};
+
+// Calls body(lanes) with a constant if the vector is whole.
+template <class Body>
+void with_lanes(std::int64_t lanes, const Body& body) {
+  if (lanes == kLanes)
+    body(std::integral_constant<std::int64_t, kLanes>());
+  else
+    body(lanes);
+}
+
+std::int64_t parts_of(std::int64_t channels) {
+  return (blocks_of(channels) + kPartBlocks - 1) / kPartBlocks;
+}
+
+std::int64_t chunks_of(std::int64_t rows, std::int64_t parts) {
+  return std::clamp<std::int64_t>(kTasks / std::max<std::int64_t>(parts, 1), 1,
+                                  std::max<std::int64_t>(rows / 2, 1));
+}
+
+// Adds gradient(i) * value(term, i) for the pixels i of a run to the sum of each term from `next`
+// on, kCount terms at a time while there are so many: their sums are in registers, and each
+// gradient is read once for all. Returns the next term.
+template <std::size_t kCount, class Term>
+std::size_t add_products(std::span<const Term> terms, std::size_t next, std::int64_t pixels,
+                         const auto& gradient, const auto& value, float* sums) {
+  for (; next + kCount <= terms.size(); next += kCount) {
+    std::array<FloatLanes, kCount> s;
+    for (std::size_t t = 0; t < kCount; ++t)
+      s[t] = load_values(sums + terms[next + t].tap * kLanes, kLanes);
+    for (std::int64_t i = 0; i < pixels; ++i) {
+      const FloatLanes diff = gradient(i);
+      for (std::size_t t = 0; t < kCount; ++t) s[t] += diff * value(terms[next + t], i);
+    }
+    for (std::size_t t = 0; t < kCount; ++t)
+      store_values(s[t], kLanes, sums + terms[next + t].tap * kLanes);
+  }
+  return next;
 }
 
 }  // namespace
@@ -84,8 +139,50 @@ std::vector<ThreadShare> DepthwiseConvolution::thread_shares(std::span<const Sha
   };
   if (dst.empty()) return {};
   const std::int64_t rows = rows_of(dst, 1);
-  const std::int64_t blocks = (dst.extent(kC) + kLanes - 1) / kLanes;
-  return {equal("forward", rows), equal("weight gradient", std::min(rows, kChunks) * blocks)};
+  const std::int64_t parts = parts_of(dst.extent(kC));
+  return {equal("forward", rows), equal("weight gradient", chunks_of(rows, parts) * parts)};
+}
+
+void DepthwiseConvolution::Taps::find_runs(std::int64_t pixels, std::int64_t planes) {
+  pixel_step = pixels;
+  plane_step = planes;
+  runs.clear();
+  const AxisTaps& row = axes[2];
+  const std::int64_t end = row.lo + static_cast<std::int64_t>(row.first.size()) - 1;
+  for (std::int64_t phase = row.lo; phase < std::min(row.lo + pixel_step, end); ++phase)
+    for (std::int64_t w = phase; w < end; w += pixel_step) {
+      const auto follows = [&](const Tap& before, const Tap& tap) {
+        return tap.tap == before.tap && tap.plane == before.plane + plane_step;
+      };
+      if (w > phase && std::ranges::equal(row.of(w - pixel_step), row.of(w), follows))
+        ++runs.back().count;
+      else
+        runs.push_back({w, 1});
+    }
+}
+
+// The taps of pixel (n,d,h,w), and the offsets in `from` of the pixels that they reach. Valid until
+// the next call of the same thread.
+template <class T>
+std::span<const DepthwiseConvolution::Term> DepthwiseConvolution::find_terms(
+    const Taps& taps, TensorView<const T> from, std::int64_t n, std::int64_t d, std::int64_t h,
+    std::int64_t w) {
+  const Spatial& k = options_.window.kernel;
+  const auto room = static_cast<std::size_t>(tap_count());
+  const std::span<Term> terms =
+      std::span(terms_).subspan(static_cast<std::size_t>(omp_get_thread_num()) * room, room);
+  std::size_t count = 0;
+  for (const Tap& td : taps.axes[0].of(d))
+    for (const Tap& th : taps.axes[1].of(h))
+      for (const Tap& tw : taps.axes[2].of(w))
+        terms[count++] = {(td.tap * k[1] + th.tap) * k[2] + tw.tap,
+                          from.offset(n, from.span.lo[kC], td.plane, th.plane, tw.plane)};
+  return terms.first(count);
+}
+
+// The sums of all taps, and of the bias, of one chunk of rows and one block of channels.
+float* DepthwiseConvolution::partial_sums(std::int64_t chunk, std::int64_t block) {
+  return gradients_.data() + (chunk * blocks_of(channels_) + block) * (tap_count() + 1) * kLanes;
 }
 
 void DepthwiseConvolution::prepare(const LayerContext& context,
@@ -99,7 +196,7 @@ void DepthwiseConvolution::prepare(const LayerContext& context,
     const AxisWindow& w = window[a];
     // (plane of src, tap, plane of dst) for all pairs inside of the two blocks.
     std::vector<std::array<std::int64_t, 3>> pairs;
-    AxisTaps& forward = forward_taps_[a];
+    AxisTaps& forward = forward_taps_.axes[a];
     forward = {dst.lo[a + 1], {0}, {}};
     for (std::int64_t i = dst.lo[a + 1]; i < dst.hi[a + 1]; ++i) {
       for (std::int64_t t = 0; t < w.kernel; ++t) {
@@ -111,7 +208,7 @@ void DepthwiseConvolution::prepare(const LayerContext& context,
       forward.first.push_back(forward.taps.size());
     }
     std::sort(pairs.begin(), pairs.end());
-    AxisTaps& data = data_taps_[a];
+    AxisTaps& data = data_taps_.axes[a];
     data = {src.lo[a + 1], {0}, {}};
     auto next = pairs.begin();
     for (std::int64_t plane = src.lo[a + 1]; plane < src.hi[a + 1]; ++plane) {
@@ -120,11 +217,14 @@ void DepthwiseConvolution::prepare(const LayerContext& context,
       data.first.push_back(data.taps.size());
     }
   }
+  const std::int64_t stride = window[2].stride;
+  forward_taps_.find_runs(1, stride);
+  data_taps_.find_runs(stride, 1);
   packed_ = AlignedBuffer<float>((tap_count() + 1) * channels_);
   if (context.training)
-    gradients_ =
-        AlignedBuffer<float>(std::clamp<std::int64_t>(rows_of(dst, context.batch), 1, kChunks) *
-                             (tap_count() + 1) * channels_);
+    gradients_ = AlignedBuffer<float>(chunks_of(rows_of(dst, context.batch), parts_of(channels_)) *
+                                      blocks_of(channels_) * (tap_count() + 1) * kLanes);
+  terms_.resize(static_cast<std::size_t>(omp_get_max_threads() * tap_count()));
 }
 
 void DepthwiseConvolution::load_parameters() {
@@ -140,55 +240,57 @@ void DepthwiseConvolution::load_parameters() {
 // Each pixel of `box` in `to` becomes the sum of its taps in `from`, times their weights.
 template <class T>
 void DepthwiseConvolution::gather(const Pass& pass, const Taps& taps, TensorView<const T> from,
-                                  TensorView<T> to, const Box& box, bool with_bias) const {
+                                  TensorView<T> to, const Box& box, bool with_bias) {
   if (box.empty()) return;
-  const Spatial& k = options_.window.kernel;
-  const std::int64_t height = box.extent(kH);
-  const auto taps_in_row = static_cast<std::size_t>(k[2]);
-  const float* const bias = packed_.data() + tap_count() * channels_;
-  const auto row_of = [&](std::int64_t n, std::int64_t d, std::int64_t h) {
-    for (std::int64_t w0 = box.lo[kW]; w0 < box.hi[kW]; w0 += kPixels) {
-      const auto pixels = static_cast<std::size_t>(std::min(kPixels, box.hi[kW] - w0));
-      std::array<std::span<const Tap>, kPixels> row_taps;
-      bool inner = pixels == kPixels;  // all of them have all taps of the row
-      for (std::size_t p = 0; p < pixels; ++p) {
-        row_taps[p] = taps[2].of(w0 + static_cast<std::int64_t>(p));
-        inner = inner && row_taps[p].size() == taps_in_row;
+  const std::int64_t height = box.extent(kH), rows = box.extent(kD) * height;
+  const std::int64_t pixel_step = taps.pixel_step;
+  const std::int64_t from_step = taps.plane_step * from.span.extent(kC),
+                     to_step = pixel_step * to.span.extent(kC);
+  // Some pixels of a run, the first of them at y: each weight is read once for all.
+  const auto sum_pixels = [&](std::span<const Term> terms, const float* weights, const T* x, T* y,
+                              auto lanes, auto pixels) __attribute__((always_inline)) {
+    std::array<FloatLanes, pixels> sums{};
+    if (with_bias) sums.fill(load_values(weights + tap_count() * channels_, lanes));
+    for (const Term& tap : terms) {
+      const FloatLanes weight = load_values(weights + tap.tap * channels_, lanes);
+      for (std::int64_t p = 0; p < pixels; ++p)
+        sums[static_cast<std::size_t>(p)] +=
+            weight * load_values(x + tap.offset + p * from_step, lanes);
+    }
+    for (std::int64_t p = 0; p < pixels; ++p)
+      store_values(sums[static_cast<std::size_t>(p)], lanes, y + p * to_step);
+  };
+  const auto sum_row = [&](std::int64_t n, std::int64_t d, std::int64_t h) {
+    for (const PixelRun& run : taps.runs) {
+      const std::int64_t begin =
+          std::max<std::int64_t>((box.lo[kW] - run.w + pixel_step - 1) / pixel_step, 0);
+      const std::int64_t end =
+          std::min((box.hi[kW] - run.w + pixel_step - 1) / pixel_step, run.count);
+      if (begin >= end) continue;
+      const std::span<const Term> terms = find_terms(taps, from, n, d, h, run.w);
+      T* const y = to.data + to.offset(n, box.lo[kC], d, h, run.w);
+      const T* const x = from.data + box.lo[kC] - from.span.lo[kC];
+      for (std::int64_t b = 0; b < blocks_of(channels_); ++b) {
+        const ChannelBlock block(b, channels_);
+        with_lanes(block.count, [&](auto lanes) {
+          const auto sum_at = [&](std::int64_t i, auto pixels) __attribute__((always_inline)) {
+            sum_pixels(terms, packed_.data() + block.first, x + block.first + i * from_step,
+                       y + block.first + i * to_step, lanes, pixels);
+          };
+          if (end - begin < kPixels)
+            for (std::int64_t i = begin; i < end; ++i)
+              sum_at(i, std::integral_constant<std::int64_t, 1>());
+          else  // the last group begins early, so that it is whole
+            for (std::int64_t i = begin; i < end; i += kPixels)
+              sum_at(std::min(i, end - kPixels), std::integral_constant<std::int64_t, kPixels>());
+        });
       }
-      for_each_lane_block(0, channels_, [&](std::int64_t c, auto lanes) {
-        std::array<FloatLanes, kPixels> sums{};
-        for (std::size_t p = 0; with_bias && p < pixels; ++p)
-          sums[p] = load_values(bias + c, lanes);
-        for (const Tap& td : taps[0].of(d))
-          for (const Tap& th : taps[1].of(h)) {
-            const float* const weights =
-                packed_.data() + (td.tap * k[1] + th.tap) * k[2] * channels_ + c;
-            const T* const row =
-                from.data + from.offset(n, box.lo[kC] + c, td.plane, th.plane, from.span.lo[kW]);
-            const auto value = [&](const Tap& tw) __attribute__((always_inline)) {
-              return load_values(row + (tw.plane - from.span.lo[kW]) * from.span.extent(kC), lanes);
-            };
-            for (std::size_t t = 0; inner && t < taps_in_row; ++t) {  // one weight for all pixels
-              const FloatLanes weight =
-                  load_values(weights + static_cast<std::int64_t>(t) * channels_, lanes);
-              for (std::size_t p = 0; p < kPixels; ++p) sums[p] += weight * value(row_taps[p][t]);
-            }
-            for (std::size_t p = 0; !inner && p < pixels; ++p)
-              for (const Tap& tw : row_taps[p])
-                sums[p] += load_values(weights + tw.tap * channels_, lanes) * value(tw);
-          }
-        for (std::size_t p = 0; p < pixels; ++p)
-          store_values(
-              sums[p], lanes,
-              to.data + to.offset(n, box.lo[kC] + c, d, h, w0 + static_cast<std::int64_t>(p)));
-      });
     }
   };
   for (std::int64_t n = 0; n < to.batch; ++n) {
-    const std::int64_t rows = box.extent(kD) * height;
 #pragma omp parallel for schedule(static) if (box.volume() > 4096)
     for (std::int64_t row = 0; row < rows; ++row)
-      row_of(n, box.lo[kD] + row / height, box.lo[kH] + row % height);
+      sum_row(n, box.lo[kD] + row / height, box.lo[kH] + row % height);
     pass.progress();
   }
 }
@@ -210,69 +312,80 @@ void DepthwiseConvolution::backward_data(const Pass& pass, const ForwardValues&,
   });
 }
 
-// The gradients of kLanes channels from one chunk of the rows of all samples.
+// The gradients of one part of the channels from one chunk of the rows of all samples.
 template <class T>
 void DepthwiseConvolution::add_weight_gradient(TensorView<const T> src,
                                                TensorView<const T> diff_dst, std::int64_t chunk,
-                                               std::int64_t chunks, std::int64_t channel) {
+                                               std::int64_t chunks, std::int64_t part,
+                                               std::int64_t parts) {
   const Box& box = context_.boxes.dst_produced;
-  const Spatial& k = options_.window.kernel;
-  const std::int64_t lanes = std::min(kLanes, channels_ - channel), taps = tap_count();
-  const std::int64_t depth = box.extent(kD), height = box.extent(kH),
-                     rows = src.batch * depth * height;
-  float* const sums = gradients_.data() + chunk * (taps + 1) * channels_ + channel;
-  for (std::int64_t t = 0; t <= taps; ++t) std::fill_n(sums + t * channels_, lanes, 0.0F);
-  const auto add = [&](std::int64_t tap, const FloatLanes& term) {
-    float* const sum = sums + tap * channels_;
-    store_values(load_values(sum, lanes) + term, lanes, sum);
-  };
+  const std::int64_t taps = tap_count(), depth = box.extent(kD), height = box.extent(kH);
+  const std::int64_t rows = src.batch * depth * height, blocks = blocks_of(channels_);
+  const std::int64_t first_block = part * blocks / parts, end_block = (part + 1) * blocks / parts;
+  const std::int64_t src_step = forward_taps_.plane_step * src.span.extent(kC),
+                     diff_step = diff_dst.span.extent(kC);
+  std::fill(partial_sums(chunk, first_block), partial_sums(chunk, end_block), 0.0F);
   for (std::int64_t row = chunk * rows / chunks; row < (chunk + 1) * rows / chunks; ++row) {
     const std::int64_t n = row / (depth * height), d = box.lo[kD] + row / height % depth,
-                       h = box.lo[kH] + row % height, c = box.lo[kC] + channel;
-    const auto dy = [&](std::int64_t w) __attribute__((always_inline)) {
-      return load_values(diff_dst.data + diff_dst.offset(n, c, d, h, w), lanes);
-    };
-    FloatLanes bias{};
-    for (std::int64_t w = box.lo[kW]; w < box.hi[kW]; ++w) bias += dy(w);
-    add(taps, bias);
-    for (const Tap& td : forward_taps_[0].of(d))
-      for (const Tap& th : forward_taps_[1].of(h)) {
-        const std::int64_t first = (td.tap * k[1] + th.tap) * k[2];
-        const T* const x = src.data + src.offset(n, c, td.plane, th.plane, src.span.lo[kW]);
-        for (std::int64_t w = box.lo[kW]; w < box.hi[kW]; ++w) {
-          const FloatLanes diff = dy(w);
-          for (const Tap& tw : forward_taps_[2].of(w))
-            add(first + tw.tap,
-                diff * load_values(x + (tw.plane - src.span.lo[kW]) * src.span.extent(kC), lanes));
-        }
+                       h = box.lo[kH] + row % height;
+    for (const PixelRun& run : forward_taps_.runs) {
+      const std::span<const Term> terms = find_terms(forward_taps_, src, n, d, h, run.w);
+      for (std::int64_t b = first_block; b < end_block; ++b) {
+        const ChannelBlock block(b, channels_);
+        float* const sums = partial_sums(chunk, b);
+        const std::int64_t c = box.lo[kC] + block.first;
+        const T* const x = src.data + c - src.span.lo[kC];
+        const T* const dy = diff_dst.data + diff_dst.offset(n, c, d, h, run.w);
+        with_lanes(block.count, [&](auto lanes) {
+          const auto gradient = [&](std::int64_t i) __attribute__((always_inline)) {
+            return load_values(dy + i * diff_step, lanes);
+          };
+          const auto value = [&](const Term& term, std::int64_t i) __attribute__((always_inline)) {
+            return load_values(x + term.offset + i * src_step, lanes);
+          };
+          std::size_t next = add_products<9>(terms, 0, run.count, gradient, value, sums);
+          next = add_products<3>(terms, next, run.count, gradient, value, sums);
+          add_products<1>(terms, next, run.count, gradient, value, sums);
+          if (!options_.bias) return;
+          FloatLanes bias = load_values(sums + taps * kLanes, kLanes);
+          for (std::int64_t i = 0; i < run.count; ++i) bias += gradient(i);
+          store_values(bias, kLanes, sums + taps * kLanes);
+        });
       }
+    }
   }
 }
 
 void DepthwiseConvolution::backward_parameters(const Pass& pass, std::span<const AnyConstView> src,
                                                AnyConstView diff_dst) {
-  const std::int64_t taps = tap_count(), blocks = (channels_ + kLanes - 1) / kLanes;
+  const std::int64_t taps = tap_count(), blocks = blocks_of(channels_), parts = parts_of(channels_);
   const std::int64_t chunks =
-      std::clamp<std::int64_t>(rows_of(context_.boxes.dst_produced, context_.batch), 1, kChunks);
+      chunks_of(rows_of(context_.boxes.dst_produced, context_.batch), parts);
   with_float_type(options_.type, [&](auto zero) {
     using T = decltype(zero);
     const auto x = src[0].as<T>(), dy = diff_dst.as<T>();
 #pragma omp parallel for schedule(static) collapse(2)
     for (std::int64_t chunk = 0; chunk < chunks; ++chunk)
-      for (std::int64_t block = 0; block < blocks; ++block)
-        add_weight_gradient<T>(x, dy, chunk, chunks, block * kLanes);
+      for (std::int64_t part = 0; part < parts; ++part)
+        add_weight_gradient<T>(x, dy, chunk, chunks, part, parts);
   });
   pass.progress();
-  const auto total = [&](std::int64_t tap, std::int64_t c) {
-    double sum = 0;
-    for (std::int64_t chunk = 0; chunk < chunks; ++chunk)
-      sum += static_cast<double>(gradients_.data()[(chunk * (taps + 1) + tap) * channels_ + c]);
-    return static_cast<float>(sum);
-  };
-  for (std::int64_t c = 0; c < channels_; ++c) {
-    for (std::int64_t t = 0; t < taps; ++t)
-      parameters_[0].diffs[static_cast<std::size_t>(c * taps + t)] = total(t, c);
-    if (options_.bias) parameters_[1].diffs[static_cast<std::size_t>(c)] = total(taps, c);
+#pragma omp parallel for schedule(static)
+  for (std::int64_t b = 0; b < blocks; ++b) {
+    const ChannelBlock block(b, channels_);
+    for (std::int64_t t = 0; t < taps + (options_.bias ? 1 : 0); ++t) {
+      std::array<double, kLanes> sums{};
+      for (std::int64_t chunk = 0; chunk < chunks; ++chunk)
+        for (std::size_t i = 0; i < kLanes; ++i)
+          sums[i] += static_cast<double>(
+              partial_sums(chunk, b)[t * kLanes + static_cast<std::int64_t>(i)]);
+      const auto diffs = parameters_[t < taps ? 0 : 1].diffs;
+      for (std::int64_t i = block.done; i < block.count; ++i) {
+        const std::int64_t c = block.first + i;
+        diffs[static_cast<std::size_t>(t < taps ? c * taps + t : c)] =
+            static_cast<float>(sums[static_cast<std::size_t>(i)]);
+      }
+    }
   }
 }
 

@@ -65,13 +65,32 @@ class DepthwiseConvolution final : public Layer {
       return std::span(taps).subspan(first[i], first[i + 1] - first[i]);
     }
   };
-  using Taps = std::array<AxisTaps, 3>;
+  /// `count` pixels of a row that have the same taps, from w on.
+  struct PixelRun {
+    std::int64_t w, count;
+  };
+  /// The pixels of a run are pixel_step apart, and those that a tap reaches from them plane_step.
+  struct Taps {
+    std::array<AxisTaps, 3> axes;
+    std::vector<PixelRun> runs;
+    std::int64_t pixel_step = 1, plane_step = 1;
+    void find_runs(std::int64_t pixels, std::int64_t planes);
+  };
+  /// One tap of a pixel: its place in the kernel, and the offset of the pixel that it reaches.
+  struct Term {
+    std::int64_t tap, offset;
+  };
+  template <class T>
+  std::span<const Term> find_terms(const Taps& taps, TensorView<const T> from, std::int64_t n,
+                                   std::int64_t d, std::int64_t h, std::int64_t w);
   template <class T>
   void gather(const Pass& pass, const Taps& taps, TensorView<const T> from, TensorView<T> to,
-              const Box& box, bool with_bias) const;
+              const Box& box, bool with_bias);
   template <class T>
   void add_weight_gradient(TensorView<const T> src, TensorView<const T> diff_dst,
-                           std::int64_t chunk, std::int64_t chunks, std::int64_t channel);
+                           std::int64_t chunk, std::int64_t chunks, std::int64_t part,
+                           std::int64_t parts);
+  float* partial_sums(std::int64_t chunk, std::int64_t block);
   std::int64_t tap_count() const;
 
   DepthwiseOptions options_;
@@ -79,8 +98,9 @@ class DepthwiseConvolution final : public Layer {
   std::vector<ParameterView> parameters_;
   std::int64_t channels_ = 0;       // of dst_produced
   Taps forward_taps_, data_taps_;   // by plane of dst_produced, and of src_needed
+  std::vector<Term> terms_;         // of each thread, as many as taps
   AlignedBuffer<float> packed_;     // tap, channel; then the bias
-  AlignedBuffer<float> gradients_;  // chunk of rows, tap (the last is the bias), channel
+  AlignedBuffer<float> gradients_;  // chunk, block of channels, tap (the last is the bias), lane
 };
 
 }  // namespace halomesh

@@ -95,9 +95,19 @@ void Normalize::prepare(const LayerContext& context, std::vector<ParameterView> 
   diff_sums_ = AlignedBuffer<double>(2 * channels_ * context.batch);
 }
 
-std::int64_t Normalize::group_of(std::int64_t channel) const {
-  const std::int64_t groups = context_.src_shapes[1].c / 2;
-  return (context_.boxes.dst_produced.lo[kC] + channel) / (context_.src_shapes[0].c / groups);
+// Calls body(channel, group) for the produced channels.
+template <class Body>
+void Normalize::for_each_channel(const Body& body) const {
+  const std::int64_t size = context_.src_shapes[0].c / (context_.src_shapes[1].c / 2);
+  const std::int64_t first = context_.boxes.dst_produced.lo[kC];
+  std::int64_t group = first / size, left = size - first % size;
+  for (std::int64_t c = 0; c < channels_; ++c) {
+    body(c, group);
+    if (--left == 0) {
+      ++group;
+      left = size;
+    }
+  }
 }
 
 Normalize::Factors Normalize::factors() {
@@ -122,11 +132,11 @@ Normalize::Factors Normalize::find_running_factors() {
 
 Normalize::Factors Normalize::find_factors(AnyConstView moments, std::int64_t n) {
   const auto view = moments.as<double>();
-  for (std::int64_t c = 0; c < channels_; ++c) {
-    const double* const m = &view.at(n, 2 * group_of(c), 0, 0, 0);
+  for_each_channel([&](std::int64_t c, std::int64_t group) {
+    const double* const m = &view.at(n, 2 * group, 0, 0, 0);
     // Rounding may leave less than nothing of the variance of a constant.
     set_factors(c, m[0], std::max(m[1] - m[0] * m[0], 0.0));
-  }
+  });
   return factors();
 }
 
@@ -165,51 +175,49 @@ void Normalize::forward(const Pass& pass, std::span<const AnyConstView> src, Any
   }
 }
 
-void Normalize::diff_of_src(std::span<const AnyConstView> src, AnyConstView diff_dst,
-                            AnyView diff_src) {
-  const Box& box = context_.boxes.src_needed[0];
-  const float* const bias = parameters_[1].values.data();
-  for (std::int64_t n = 0; n < diff_src.batch; ++n) {
-    const Factors factors = find_factors(src[1], n);
-    with_rectifier([&](auto zero, auto rectifier) {
-      using T = decltype(zero);
-      const auto values = src[0].as<T>(), from = diff_dst.as<T>();
-      const auto to = diff_src.as<T>();
-      visit_runs(box, 1, false, [&](const Run& run) {
-        const T* const x = values.data + values.offset(n, box.lo[kC], run.d, run.h, run.w);
-        const T* const dy = from.data + from.offset(n, box.lo[kC], run.d, run.h, run.w);
-        T* const dx = to.data + to.offset(n, box.lo[kC], run.d, run.h, run.w);
-        for (std::int64_t c = 0; c < run.length; ++c) {
-          const double value =
-              factors.scale[c] * (value_of(x[c]) - factors.mean[c]) + value_of(bias[c]);
-          dx[c] = T(static_cast<float>(factors.scale[c] * value_of(dy[c]) * rectifier(value)));
-        }
-      });
-    });
-  }
-}
-
-void Normalize::sum_diffs(std::span<const AnyConstView> src, AnyConstView diff_dst) {
+// Fills diff_sums_ and, unless it is null, diff_src: each value is read once for both.
+void Normalize::sum_diffs(std::span<const AnyConstView> src, AnyConstView diff_dst,
+                          const AnyView* diff_src) {
   const Box& box = context_.boxes.dst_produced;
   const float* const bias = parameters_[1].values.data();
+  const std::int64_t channels = channels_;
   for (std::int64_t n = 0; n < context_.batch; ++n) {
     const Factors factors = find_factors(src[1], n);
+    double* const sums_of_sample = diff_sums_.data() + n * 2 * channels;
     with_rectifier([&](auto zero, auto rectifier) {
       using T = decltype(zero);
+      const auto at = [&](auto view, std::int64_t d, std::int64_t h, std::int64_t w) {
+        return view.data + view.offset(n, box.lo[kC], d, h, w);
+      };
       const auto values = src[0].as<T>(), diffs = diff_dst.as<T>();
-      const auto totals =
-          sums_.over(box, n, 1, [&](auto sample, auto d, auto h, auto w, double* const sums) {
-            const T* const x = values.data + values.offset(sample, box.lo[kC], d, h, w);
-            const T* const dy = diffs.data + diffs.offset(sample, box.lo[kC], d, h, w);
-            for (std::int64_t c = 0; c < channels_; ++c) {
-              const double centred = value_of(x[c]) - factors.mean[c];
-              const double diff =
-                  value_of(dy[c]) * rectifier(factors.scale[c] * centred + value_of(bias[c]));
-              sums[c] += diff * factors.inverse[c] * centred;
-              sums[channels_ + c] += diff;
-            }
-          });
-      std::copy(totals.begin(), totals.end(), diff_sums_.data() + n * 2 * channels_);
+      const auto sum = [&](const auto& row_of) {
+        const auto totals =
+            sums_.over(box, n, 1, [&](auto, auto d, auto h, auto w, double* const sums) {
+              const T *const x = at(values, d, h, w), *const dy = at(diffs, d, h, w);
+              const auto write = row_of(d, h, w);
+#pragma omp simd  // nothing overlaps
+              for (std::int64_t c = 0; c < channels; ++c) {
+                const double centred = value_of(x[c]) - factors.mean[c];
+                const double diff =
+                    value_of(dy[c]) * rectifier(factors.scale[c] * centred + value_of(bias[c]));
+                write(c, factors.scale[c] * diff);
+                sums[c] += diff * centred;
+                sums[channels + c] += diff;
+              }
+            });
+        for (std::int64_t c = 0; c < channels; ++c) {
+          sums_of_sample[c] = factors.inverse[c] * totals[static_cast<std::size_t>(c)];
+          sums_of_sample[channels + c] = totals[static_cast<std::size_t>(channels + c)];
+        }
+      };
+      if (diff_src == nullptr)
+        sum([](auto...) { return [](std::int64_t, double) {}; });
+      else
+        sum([&, to = diff_src->as<T>()](auto d, auto h, auto w) {
+          return [dx = at(to, d, h, w)](std::int64_t c, double diff) {
+            dx[c] = T(static_cast<float>(diff));
+          };
+        });
     });
   }
   has_diff_sums_ = true;
@@ -224,19 +232,19 @@ void Normalize::diff_of_moments(AnyConstView moments, AnyView diff_src) {
   for (std::int64_t n = 0; n < to.batch; ++n) {
     const Factors factors = find_factors(moments, n);
     const double* const sums = diff_sums_.data() + n * 2 * channels_;
-    for (std::int64_t c = 0; c < channels_; ++c) {
+    for_each_channel([&](std::int64_t c, std::int64_t group) {
       const double diff_variance = -factors.scale[c] * factors.inverse[c] / 2 * sums[c];
-      double* const diff = &to.at(n, 2 * group_of(c), 0, 0, 0);
+      double* const diff = &to.at(n, 2 * group, 0, 0, 0);
       diff[0] -= factors.scale[c] * sums[channels_ + c] + 2 * factors.mean[c] * diff_variance;
       diff[1] += diff_variance;
-    }
+    });
   }
 }
 
 void Normalize::backward_data(const Pass&, const ForwardValues& values, AnyConstView diff_dst,
                               std::size_t input, AnyView diff_src) {
-  if (input == 0) return diff_of_src(values.src, diff_dst, diff_src);
-  sum_diffs(values.src, diff_dst);
+  if (input == 0) return sum_diffs(values.src, diff_dst, &diff_src);
+  if (!has_diff_sums_) sum_diffs(values.src, diff_dst, nullptr);
   diff_of_moments(values.src[1], diff_src);
 }
 
@@ -252,22 +260,22 @@ void Normalize::write_statistics(const Pass& pass, AnyConstView moments) {
   const double share =
       static_cast<double>(produced) / pixels / static_cast<double>(pass.global_batch);
   const auto view = moments.as<double>();
-  for (std::int64_t c = 0; c < channels_; ++c) {
+  for_each_channel([&](std::int64_t c, std::int64_t of) {
     double mean = 0, variance = 0;
     for (std::int64_t n = 0; n < context_.batch; ++n) {
-      const double* const m = &view.at(n, 2 * group_of(c), 0, 0, 0);
+      const double* const m = &view.at(n, 2 * of, 0, 0, 0);
       mean += share * m[0];
       variance += share * unbiased * std::max(m[1] - m[0] * m[0], 0.0);
     }
     parameters_[2].diffs[static_cast<std::size_t>(c)] = static_cast<float>(mean);
     parameters_[3].diffs[static_cast<std::size_t>(c)] = static_cast<float>(variance);
-  }
+  });
 }
 
 void Normalize::backward_parameters(const Pass& pass, std::span<const AnyConstView> src,
                                     AnyConstView diff_dst) {
   if (samples_ > 0) write_statistics(pass, src[1]);
-  if (!has_diff_sums_) sum_diffs(src, diff_dst);
+  if (!has_diff_sums_) sum_diffs(src, diff_dst, nullptr);
   for (std::int64_t c = 0; c < channels_; ++c) {
     double weight = 0, bias = 0;
     for (std::int64_t n = 0; n < context_.batch; ++n) {

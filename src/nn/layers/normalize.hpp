@@ -64,11 +64,11 @@ class Normalize final : public Layer {
   Factors factors();
   void set_factors(std::int64_t channel, double mean, double variance);
   void write_statistics(const Pass& pass, AnyConstView moments);
-  std::int64_t group_of(std::int64_t channel) const;
-  void sum_diffs(std::span<const AnyConstView> src, AnyConstView diff_dst);
+  template <class Body>
+  void for_each_channel(const Body& body) const;
+  void sum_diffs(std::span<const AnyConstView> src, AnyConstView diff_dst, const AnyView* diff_src);
   template <class Body>
   void with_rectifier(const Body& body) const;
-  void diff_of_src(std::span<const AnyConstView> src, AnyConstView diff_dst, AnyView diff_src);
   void diff_of_moments(AnyConstView moments, AnyView diff_src);
 
   float epsilon_;
@@ -81,8 +81,8 @@ class Normalize final : public Layer {
   ChannelSums sums_;
   AlignedBuffer<double> factors_;
   // Per sample and channel, sums over the produced pixels of what is left of diff_dst before the
-  // rectifier, times the normalized src, and of it alone; the gradient of the moments leaves them
-  // for those of the parameters.
+  // rectifier, times the normalized src, and of it alone: the gradient of src leaves them for that
+  // of the moments, and both for those of the parameters.
   AlignedBuffer<double> diff_sums_;
   bool has_diff_sums_ = false;
 };
