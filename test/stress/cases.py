@@ -369,7 +369,7 @@ def stops(short):
                 # 0: the signal came when nothing but the end of the process was left.
                 code = (0, *range(1, 256)) if killed or to == "launcher" else (0, STOPPED)
                 yield Case(f"training: {name} to {to}, moment {turn}", f"{LONG} --out {{out}}", code, (), ranks=2,
-                           during=send(number, to, at_step(150)), after=then_same, writes=("out", "out/*"),
+                           during=send(number, to, at_step(100 if to == "launcher" else 150)), after=then_same, writes=("out", "out/*"),
                            one_error=False, limit_s=300)
         busy = LONG.replace("--checkpoint-every 5", "--checkpoint-every 1")
         for name in ("KILL", "TERM"):

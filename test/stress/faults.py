@@ -180,6 +180,14 @@ def send(number, to, when):
         target = job.process.pid if to == "launcher" else ranks.get(to)
         if target is not None and not job.ended():
             signal_to(target, number)
+        # A launcher passes a signal on up to a second later, and continues its ranks before: a fast
+        # run would be over by then, so that it is slowed down.
+        end = time.monotonic() + (2.5 if to == "launcher" else 0)
+        while time.monotonic() < end and not job.ended():
+            for what, seconds in ((signal.SIGCONT, 0.001), (signal.SIGSTOP, 0.04)):
+                for pid in ranks.values():
+                    signal_to(pid, what)
+                time.sleep(seconds)
         for pid in ranks.values():
             signal_to(pid, signal.SIGCONT)
     return during
