@@ -52,8 +52,9 @@ Options bench_options() {
       .at_least(0)
       .add_switch("evaluate", "also measure evaluation: three passes of K steps")
       .add_switch("sums", "only sums over all ranks, by each algorithm and by MPI")
-      .add<std::vector<double>>("sum-bytes", "B,...", {65536, 2700000, 22390416},
-                                "bytes of --sums: 64 KiB, conv5 to fc of CosmoFlow, and all of it")
+      .add<std::vector<std::int64_t>>(
+          "sum-bytes", "B,...", {65536, 2700000, 22390416},
+          "bytes of --sums: 64 KiB, conv5 to fc of CosmoFlow, and all of it")
       .at_least(4)
       .at_most(0x1p32)
       .add<std::uint64_t>("seed", "S", 0, "seed of input, weights and dropout")
@@ -107,8 +108,8 @@ BenchPlan read_bench_plan(const Options& options, std::int64_t ranks) {
   plan.memory = memory_use(options);
   plan.pads = !describe_padding(options).empty();
   plan.sums = options.get<bool>("sums");
-  for (const double bytes : options.get<std::vector<double>>("sum-bytes"))
-    plan.sum_bytes.push_back(static_cast<std::int64_t>(bytes) / 4 * 4);  // whole floats
+  for (const std::int64_t bytes : options.get<std::vector<std::int64_t>>("sum-bytes"))
+    plan.sum_bytes.push_back(bytes / 4 * 4);  // whole floats
   plan.json = options.get<std::string>("json");
   plan.simulate_compute = options.get<std::string>("simulate-compute");
   if (plan.reproducible && !plan.simulate_compute.empty())
