@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace halomesh {
@@ -125,7 +126,9 @@ class NodeFlag {
 class Requests {
  public:
   Requests() = default;
-  Requests(Requests&& other) noexcept : requests_(std::move(other.requests_)) {
+  Requests(Requests&& other) noexcept
+      : requests_(std::move(other.requests_)),
+        cancelled_(std::exchange(other.cancelled_, MPI_REQUEST_NULL)) {
     other.requests_.clear();
   }
   Requests& operator=(Requests&&) = delete;
@@ -147,13 +150,16 @@ class Requests {
   bool take_completed(bool wait, std::vector<int>& indices);
   /// Waits for one request by its index.
   void wait(std::size_t index);
-  /// True when that request is complete. Lets MPI make progress.
+  /// True when that request, which must be active, is complete. Lets MPI make progress.
   bool test(std::size_t index);
   /// Waits for all and removes them, but keeps the memory for as many.
   void clear();
 
  private:
+  int simulated_test(std::size_t first, std::size_t count);
+
   std::vector<MPI_Request> requests_;
+  MPI_Request cancelled_ = MPI_REQUEST_NULL;  // of simulated_test()
 };
 
 }  // namespace halomesh

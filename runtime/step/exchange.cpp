@@ -118,6 +118,7 @@ void Exchange::start() {
 
 bool Exchange::progress() {
   if (!active_) return true;
+  if constexpr (simulation::kOn) return false;  // messages need no polls there
   const bool received = receives_.test_all();
   return sends_.test_all() && received;
 }
