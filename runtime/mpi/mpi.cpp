@@ -337,9 +337,9 @@ void Requests::wait_all() {
     try_until([&] { return test_all(); });
 }
 
-// One of `count` requests that is complete, or MPI_UNDEFINED. SMPI keeps each message whose end a test
-// has found in a list of its rank, which all waits search; those that end in a wait leave the list.
-// So this waits, with a cancelled receive as the last request, which is always complete.
+// One of `count` requests that is complete, or MPI_UNDEFINED. SMPI keeps each message whose end a
+// test has found in a list of its rank, which all waits search; those that end in a wait leave the
+// list. So this waits, with a cancelled receive as the last request, which is always complete.
 int Requests::simulated_test(std::size_t first, std::size_t count) {
   if (cancelled_ == MPI_REQUEST_NULL) {
     mpi_check(MPI_Irecv(nullptr, 0, MPI_BYTE, 0, 0, MPI_COMM_SELF, &cancelled_));

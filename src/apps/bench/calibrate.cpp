@@ -26,7 +26,9 @@
 namespace halomesh {
 namespace {
 
-constexpr double kKernelSeconds = 0.06;  // of the passes of one case
+constexpr double kKernelSeconds = 0.01;  // of the passes of one case, in each round
+constexpr int kRounds = 3;               // of all cases
+constexpr double kStepSeconds = 8;       // of steps, in all
 constexpr double kShareOfMemory = 0.6;   // of what is available, for measurements
 
 class Clock {
@@ -133,13 +135,28 @@ std::int64_t step_memory(const Model& model) {
   return bytes;
 }
 
-double relative_deviation(const std::vector<double>& values) {
-  double sum = 0, squares = 0;
-  for (const double each : values) sum += each;
-  const double mean = sum / static_cast<double>(values.size());
-  for (const double each : values) squares += (each - mean) * (each - mean);
-  return std::sqrt(squares / static_cast<double>(values.size() - 1)) / mean;
-}
+/// Of steps of one rank, in the order in which they ran.
+class StepTimes {
+ public:
+  void add(const std::vector<double>& run) {
+    for (std::size_t i = 1; i < run.size(); ++i)
+      squares_ += (run[i] - run[i - 1]) * (run[i] - run[i - 1]);
+    pairs_ += static_cast<double>(run.size()) - 1;
+    seconds_.insert(seconds_.end(), run.begin(), run.end());
+  }
+  std::int64_t count() const { return std::ssize(seconds_); }
+  double median() const { return seconds_.empty() ? 0 : spread_of(seconds_).median; }
+  /// The standard deviation from one step to the next (half of the mean square of differences, as
+  /// in the Allan variance), over the median. A machine that is slower for some seconds is so for
+  /// all ranks.
+  double relative_deviation() const {
+    return pairs_ < 1 ? 0 : std::sqrt(squares_ / (2 * pairs_)) / median();
+  }
+
+ private:
+  std::vector<double> seconds_;
+  double squares_ = 0, pairs_ = 0;
+};
 
 /// All options of one calibration, and what it has done so far.
 class Calibration {
@@ -155,10 +172,12 @@ class Calibration {
   double left_s() const { return budget_s_ - clock_.seconds(); }
   void network();
   void input();
+  void steps_and_kernels();
+  bool step_fits(const Model& model);
+  void steps();
+  void kernel_round(const std::vector<LayerCase>& cases, int round, KernelTimes& times);
   void spread();
-  void kernels();
   void compare_step(const Model& model);
-  KernelTimes kernels_of_this_rank(const std::vector<LayerCase>& cases);
   void show_progress(std::size_t done, std::size_t cases);
 
   const Comm& world_;
@@ -168,6 +187,8 @@ class Calibration {
   double budget_s_, shown_s_ = 0;
   bool redraws_ = ::isatty(STDOUT_FILENO) == 1;
   DataType precision_;
+  std::int64_t steps_at_once_ = -1;  // not known yet
+  StepTimes step_times_;
   MachineRecord record_;
 };
 
@@ -251,32 +272,42 @@ void Calibration::input() {
                   rates.read_bytes_per_second * 1e-6, rates.decode_bytes_per_second * 1e-6));
 }
 
-void Calibration::spread() {
-  const double limit_s = std::min(8.0, left_s() / 6);
-  const std::int64_t needed = step_memory(make_model(options_, precision_));
-  if (world_.max(std::int64_t{needed > memory_per_rank(binding_) ? 1 : 0}) > 0)
-    return say(fmt::format("spread of steps: not measured: a step of one rank takes {:.1f} GB",
-                           static_cast<double>(needed) * 1e-9));
+bool Calibration::step_fits(const Model& model) {
+  const std::int64_t needed = step_memory(model);
+  if (world_.max(std::int64_t{needed > memory_per_rank(binding_) ? 1 : 0}) == 0) return true;
+  say(fmt::format("spread of steps: not measured: a step of one rank takes {:.1f} GB",
+                  static_cast<double>(needed) * 1e-9));
+  return false;
+}
+
+// Some steps of one rank alone, while the other ranks do the same. Collective.
+void Calibration::steps() {
   const bool works = !record_.shares_cores || world_.rank() == 0;
   const Comm alone = world_.split(world_.rank(), 0);
-  std::vector<double> seconds;
   if (works) {
     BenchPlan plan;
     plan.warm_up = 1;
     plan.steps = 2;
     const BenchCase setting{{}, options_.get<std::string>("precision"), 1};
-    const double once_s = run_case(alone, options_, plan, setting).step_s.median;
-    plan.steps =
-        std::clamp(static_cast<std::int64_t>(limit_s / once_s), std::int64_t{0}, std::int64_t{50});
-    if (plan.steps >= 5) seconds = run_case(alone, options_, plan, setting).seconds;
+    if (steps_at_once_ < 0) {
+      const double limit_s = std::min(kStepSeconds, left_s() / 6);
+      const double fit = limit_s / run_case(alone, options_, plan, setting).step_s.median;
+      constexpr double kLeast = 5, kMost = 50;
+      steps_at_once_ = fit < kLeast ? 0 : std::int64_t(std::min(fit, kMost)) / (kRounds + 1) + 1;
+    }
+    plan.steps = steps_at_once_;
+    if (plan.steps > 0) step_times_.add(run_case(alone, options_, plan, setting).seconds);
   }
   quiet_barrier(world_);
-  const double working = world_.sum(seconds.empty() ? 0.0 : 1.0);
+}
+
+void Calibration::spread() {
+  const double working = world_.sum(step_times_.count() > 0 ? 1.0 : 0.0);
   if (working == 0) return say("spread of steps: not measured: five steps take too long");
   StepSpread spread;
-  spread.steps = world_.sum(std::int64_t{std::ssize(seconds)});
-  spread.median_s = world_.sum(seconds.empty() ? 0 : spread_of(seconds).median) / working;
-  spread.relative_stddev = world_.sum(seconds.empty() ? 0 : relative_deviation(seconds)) / working;
+  spread.steps = world_.sum(step_times_.count());
+  spread.median_s = world_.sum(step_times_.median()) / working;
+  spread.relative_stddev = world_.sum(step_times_.relative_deviation()) / working;
   constexpr double kMost = 0.2;  // that a machine file may have
   if (spread.per_doubling() > kMost)
     return say(
@@ -297,24 +328,34 @@ void Calibration::show_progress(std::size_t done, std::size_t cases) {
             << (redraws_ ? "\033[K" : "\n") << std::flush;
 }
 
-KernelTimes Calibration::kernels_of_this_rank(const std::vector<LayerCase>& cases) {
+// A round over the cases of this rank. A time of an earlier round stays where it is shorter.
+void Calibration::kernel_round(const std::vector<LayerCase>& cases, int round, KernelTimes& times) {
   const auto workers = static_cast<std::size_t>(record_.shares_cores ? 1 : world_.size());
   const auto mine = static_cast<std::size_t>(world_.rank());
-  KernelTimes times;
-  if (mine >= workers) return times;
+  const double reserved_s = round + 1 < kRounds ? 0 : 1 + kStepSeconds / kRounds;  // for steps
+  if (mine >= workers) return;
   const std::size_t share = (cases.size() + workers - 1 - mine) / workers;
+  const std::size_t before = static_cast<std::size_t>(round) * share;
+  KernelTimes now;
   double longest_s = 0;
   for (std::size_t i = mine, done = 0; i < cases.size(); i += workers, ++done) {
-    show_progress(done, share);
-    if (done > 0 && left_s() < 1 + longest_s) break;
+    show_progress(before + done, kRounds * share);
+    if ((done > 0 || round > 0) && left_s() < 1 + longest_s + reserved_s) break;
     const Clock clock;
-    measure(cases[i], options_, precision_, kKernelSeconds, times);
+    measure(cases[i], options_, precision_, kKernelSeconds, now);
     longest_s = std::max(longest_s, clock.seconds());
   }
-  return times;
+  for (std::size_t k = 0; k < now.kernels.size(); ++k)
+    if (k == times.kernels.size())
+      times.kernels.push_back(now.kernels[k]);
+    else
+      times.kernels[k].seconds = std::min(times.kernels[k].seconds, now.kernels[k].seconds);
+  times.computed_s += now.computed_s;
+  times.polls += now.polls;
 }
 
-void Calibration::kernels() {
+// Steps and kernels in turns: what slows the machine for some seconds slows a part of either.
+void Calibration::steps_and_kernels() {
   const Model model = make_model(options_, precision_);
   std::vector<LayerCase> cases =
       layer_cases(model, part_grids(options_.get<std::int64_t>("calibrate-parts")),
@@ -330,15 +371,22 @@ void Calibration::kernels() {
                              [&](const LayerCase& one) { return one.memory > memory; }),
               cases.end());
   record_.kernels_too_large = all - passes(cases);
-  world_.barrier();
-  const KernelTimes mine = kernels_of_this_rank(cases);
-  quiet_barrier(world_);
+  const bool fits = step_fits(model);
+  if (fits) steps();
+  KernelTimes mine;
+  for (int round = 0; round < kRounds; ++round) {
+    world_.barrier();
+    kernel_round(cases, round, mine);
+    quiet_barrier(world_);
+    if (fits) steps();
+  }
+  if (redraws_ && world_.rank() == 0) std::cout << "\r\033[K";
+  if (fits) spread();
   for (const std::string& text : world_.gather(to_text(mine.kernels)))  // on rank 0
     for (MeasuredKernel& kernel : kernels_of(text)) record_.kernels.push_back(std::move(kernel));
   record_.kernels_left_out = passes(cases) - std::ssize(record_.kernels);
   if (const std::int64_t polls = world_.sum(mine.polls); polls > 0)
     record_.poll_s = world_.sum(mine.computed_s) / static_cast<double>(polls);
-  if (redraws_ && world_.rank() == 0) std::cout << "\r\033[K";
   if (world_.rank() == 0) compare_step(model);
   say(fmt::format("kernels: {} cases measured{}{}", record_.kernels.size(),
                   record_.kernels_left_out > 0
@@ -376,8 +424,7 @@ MachineRecord Calibration::run(const MachinePeak& peak_of_all) {
   measure_memory(world_, record_);
   network();
   input();
-  spread();
-  kernels();
+  steps_and_kernels();
   return record_;
 }
 

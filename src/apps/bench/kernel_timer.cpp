@@ -15,7 +15,7 @@
 namespace halomesh {
 namespace {
 
-constexpr std::size_t kLeastSteps = 3, kMostSteps = 25;
+constexpr std::size_t kMostSteps = 25;
 
 // In a step the weights of a layer, and large tensors, have left the caches since its last pass.
 // Small parts, repeated, would find all of them there.
@@ -33,7 +33,7 @@ double now_s() {
 }
 
 double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
 }
@@ -146,8 +146,7 @@ void measure(const LayerCase& one, const Options& options, DataType precision, d
   for (const KernelCase& call : one.passes) layer.run(call.pass);  // touches memory
   std::vector<std::vector<double>> of_passes(one.passes.size());
   const std::int64_t polls = layer.polls();
-  for (double sum = 0;
-       of_passes[0].size() < kLeastSteps || (sum < seconds && of_passes[0].size() < kMostSteps);)
+  for (double sum = 0; of_passes[0].empty() || (sum < seconds && of_passes[0].size() < kMostSteps);)
     for (std::size_t p = 0; p < one.passes.size(); ++p) {
       const double begin = now_s();
       if (p <= 1) sweep_caches();  // before forward, and before backward

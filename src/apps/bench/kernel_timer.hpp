@@ -13,7 +13,7 @@ namespace halomesh {
 
 struct MeasuredKernel {
   KernelCase call;
-  double seconds = 0;  ///< median
+  double seconds = 0;  ///< median, of an even number the shorter of the middle two
 };
 
 /// Of some measured cases.
@@ -25,7 +25,7 @@ struct KernelTimes {
 
 /// Adds the times of the passes of `one` to `times`: the layer of the network of `options`, with
 /// the boxes and chunks that it has in training, runs on random data through its public interface,
-/// one step after another, for about `seconds` and at least three times. Local.
+/// one step after another, until `seconds` are over, at least once. Local.
 void measure(const LayerCase& one, const Options& options, DataType precision, double seconds,
              KernelTimes& times);
 

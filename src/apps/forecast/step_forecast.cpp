@@ -365,8 +365,10 @@ class Timeline {
     f.gather_s = spent_[last][kGather];
     f.reduction_s = spent_[last][kReduction];
     const double busy = f.compute_s + f.halo_s + f.gather_s + f.reduction_s;
-    f.straggler_s = busy * machine_.value("straggler-per-doubling") *
-                    std::log2(static_cast<double>(mesh_.ranks()));
+    // Ranks that share a core take turns: what slows one of them slows them all.
+    const double apart = static_cast<double>(mesh_.ranks()) / shared_cores_;
+    f.straggler_s =
+        busy * machine_.value("straggler-per-doubling") * std::log2(std::max(apart, 1.0));
     double input_bytes = 0;
     for (const Box& box : geometry_.tensors()[0].span)
       input_bytes = std::max(input_bytes, bytes_of(0, box.volume()));

@@ -212,7 +212,10 @@ TEST_CASE("ranks that share cores compute longer") {
   machine.derive(4);
   const double alone = step_on(machine, {1, 1, 1}, 4).compute_s;
   machine.derive(16);
-  CHECK(step_on(machine, {1, 1, 1}, 16).compute_s == doctest::Approx(4 * alone));
+  const StepForecast shared = step_on(machine, {1, 1, 1}, 16);
+  CHECK(shared.compute_s == doctest::Approx(4 * alone));
+  // What slows a rank slows those on its core: four times four ranks are no more than four.
+  CHECK(shared.straggler_s == doctest::Approx(2 * 0.012 * (shared.compute_s + shared.reduction_s)));
 }
 
 TEST_CASE("ranks that share cores pack, copy and add longer") {
