@@ -367,11 +367,11 @@ bool Requests::take_completed(bool wait, std::vector<int>& indices) {
   };
   if constexpr (simulation::kOn)
     take([&](int requests, MPI_Request* first, int* taken, int* index, MPI_Status*) {
-      if (!wait)
-        *index = simulated_test(0, requests_.size());
-      else
+      if (wait)
         mpi_check(MPI_Waitany(requests, first, index, MPI_STATUS_IGNORE));
-      *taken = *index == MPI_UNDEFINED ? MPI_UNDEFINED : 1;
+      else
+        *index = simulated_test(0, requests_.size());
+      *taken = *index != MPI_UNDEFINED ? 1 : wait ? MPI_UNDEFINED : 0;
       return MPI_SUCCESS;
     });
   else if (!wait)

@@ -146,9 +146,9 @@ class StepTimes {
   }
   std::int64_t count() const { return std::ssize(seconds_); }
   double median() const { return seconds_.empty() ? 0 : spread_of(seconds_).median; }
-  /// The standard deviation from one step to the next (half of the mean square of differences, as
-  /// in the Allan variance), over the median. A machine that is slower for some seconds is so for
-  /// all ranks.
+  /// The standard deviation from one step to the next (the root of half the mean squared
+  /// difference, as in the Allan variance) over the median: a machine that slows down for some
+  /// seconds slows all ranks alike.
   double relative_deviation() const {
     return pairs_ < 1 ? 0 : std::sqrt(squares_ / (2 * pairs_)) / median();
   }
@@ -188,6 +188,7 @@ class Calibration {
   bool redraws_ = ::isatty(STDOUT_FILENO) == 1;
   DataType precision_;
   std::int64_t steps_at_once_ = -1;  // not known yet
+  double steps_took_s_ = 0;
   StepTimes step_times_;
   MachineRecord record_;
 };
@@ -280,10 +281,11 @@ bool Calibration::step_fits(const Model& model) {
   return false;
 }
 
-// Some steps of one rank alone, while the other ranks do the same. Collective.
+// Each rank runs some steps alone, all at the same time. Collective.
 void Calibration::steps() {
   const bool works = !record_.shares_cores || world_.rank() == 0;
   const Comm alone = world_.split(world_.rank(), 0);
+  const Clock clock;
   if (works) {
     BenchPlan plan;
     plan.warm_up = 1;
@@ -299,6 +301,7 @@ void Calibration::steps() {
     if (plan.steps > 0) step_times_.add(run_case(alone, options_, plan, setting).seconds);
   }
   quiet_barrier(world_);
+  steps_took_s_ = clock.seconds();
 }
 
 void Calibration::spread() {
@@ -328,11 +331,11 @@ void Calibration::show_progress(std::size_t done, std::size_t cases) {
             << (redraws_ ? "\033[K" : "\n") << std::flush;
 }
 
-// A round over the cases of this rank. A time of an earlier round stays where it is shorter.
+// A round over the cases of this rank.
 void Calibration::kernel_round(const std::vector<LayerCase>& cases, int round, KernelTimes& times) {
   const auto workers = static_cast<std::size_t>(record_.shares_cores ? 1 : world_.size());
   const auto mine = static_cast<std::size_t>(world_.rank());
-  const double reserved_s = round + 1 < kRounds ? 0 : 1 + kStepSeconds / kRounds;  // for steps
+  const double reserved_s = (kRounds - round) * steps_took_s_;
   if (mine >= workers) return;
   const std::size_t share = (cases.size() + workers - 1 - mine) / workers;
   const std::size_t before = static_cast<std::size_t>(round) * share;
@@ -345,16 +348,10 @@ void Calibration::kernel_round(const std::vector<LayerCase>& cases, int round, K
     measure(cases[i], options_, precision_, kKernelSeconds, now);
     longest_s = std::max(longest_s, clock.seconds());
   }
-  for (std::size_t k = 0; k < now.kernels.size(); ++k)
-    if (k == times.kernels.size())
-      times.kernels.push_back(now.kernels[k]);
-    else
-      times.kernels[k].seconds = std::min(times.kernels[k].seconds, now.kernels[k].seconds);
-  times.computed_s += now.computed_s;
-  times.polls += now.polls;
+  times.add_round(now);
 }
 
-// Steps and kernels in turns: what slows the machine for some seconds slows a part of either.
+// In turns, so that what slows the machine for some seconds affects both.
 void Calibration::steps_and_kernels() {
   const Model model = make_model(options_, precision_);
   std::vector<LayerCase> cases =

@@ -140,6 +140,16 @@ double LayerAlone::run(KernelPass pass) {
 
 }  // namespace
 
+void KernelTimes::add_round(const KernelTimes& round) {
+  for (std::size_t k = 0; k < round.kernels.size(); ++k)
+    if (k == kernels.size())
+      kernels.push_back(round.kernels[k]);
+    else
+      kernels[k].seconds = std::min(kernels[k].seconds, round.kernels[k].seconds);
+  computed_s += round.computed_s;
+  polls += round.polls;
+}
+
 void measure(const LayerCase& one, const Options& options, DataType precision, double seconds,
              KernelTimes& times) {
   LayerAlone layer(one, options, precision);

@@ -21,6 +21,10 @@ struct KernelTimes {
   std::vector<MeasuredKernel> kernels;
   double computed_s = 0;   ///< inside layers
   std::int64_t polls = 0;  ///< calls of Pass::poll and ends of chunks in that time
+
+  /// Adds another round over the first of these cases, in the same order, or over more of them: of
+  /// each kernel the shorter time stays.
+  void add_round(const KernelTimes& round);
 };
 
 /// Adds the times of the passes of `one` to `times`: the layer of the network of `options`, with

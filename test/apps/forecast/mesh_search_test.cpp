@@ -214,7 +214,7 @@ TEST_CASE("ranks that share cores compute longer") {
   machine.derive(16);
   const StepForecast shared = step_on(machine, {1, 1, 1}, 16);
   CHECK(shared.compute_s == doctest::Approx(4 * alone));
-  // What slows a rank slows those on its core: four times four ranks are no more than four.
+  // What slows a rank slows all on its core, so 16 ranks on 4 cores count as 4: two doublings.
   CHECK(shared.straggler_s == doctest::Approx(2 * 0.012 * (shared.compute_s + shared.reduction_s)));
 }
 
