@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sixteen channels at a time: vectors of the compiler (GCC and Clang on any CPU), which keep
-// running values in registers where a plain loop over channels would depend on the vectorizer.
-// Arithmetic on fp32 or bf16 memory is in fp32; only comparisons of bf16 use 32 lanes of integers.
+// As many channels at a time as a register holds: vectors of the compiler (GCC and Clang on any
+// CPU), which keep running values in registers where a plain loop over channels would depend on the
+// vectorizer. Arithmetic on fp32 or bf16 memory is in fp32; only comparisons of bf16 use twice as
+// many lanes of integers.
 #pragma once
 
 #include <bit>
@@ -21,7 +22,20 @@
 namespace halomesh {
 inline namespace HALOMESH_ISA {
 
+// Of vectors wider than its registers GCC keeps arrays in memory.
+#if defined(__AVX512F__) || (defined(__ARM_FEATURE_SVE_BITS) && __ARM_FEATURE_SVE_BITS >= 512)
 constexpr std::int64_t kLanes = 16;
+#elif defined(__AVX__) || (defined(__ARM_FEATURE_SVE_BITS) && __ARM_FEATURE_SVE_BITS == 256)
+constexpr std::int64_t kLanes = 8;
+#else
+constexpr std::int64_t kLanes = 4;
+#endif
+// Vector registers of the CPU.
+#if (defined(__x86_64__) || defined(__i386__)) && !defined(__AVX512F__)
+constexpr std::int64_t kRegisters = 16;
+#else
+constexpr std::int64_t kRegisters = 32;
+#endif
 
 using FloatLanes __attribute__((vector_size(kLanes * 4))) = float;
 using IntLanes __attribute__((vector_size(kLanes * 4))) = std::int32_t;
@@ -38,6 +52,18 @@ template <class Lanes, class T>
   }
 }
 
+/// The value, kept in a register: where a vector has many uses, GCC 12 may read it from memory for
+/// each of them.
+template <class Lanes>
+[[gnu::always_inline]] inline Lanes in_register(Lanes value) {
+#if defined(__AVX512F__)
+  asm("" : "+v"(value));
+#elif defined(__x86_64__)
+  asm("" : "+x"(value));
+#endif
+  return value;
+}
+
 /// Writes the first `count` <= kLanes lanes to unaligned memory.
 template <class Lanes, class T>
 [[gnu::always_inline]] inline void store(const Lanes& from, std::int64_t count, T* to) {
@@ -45,6 +71,33 @@ template <class Lanes, class T>
     std::memcpy(to, &from, sizeof(from));
   } else {
     std::memcpy(to, &from, static_cast<std::size_t>(count) * sizeof(T));
+  }
+}
+
+/// The lowest byte of each lane, and the lanes of bytes. Where a vector has eight lanes, GCC 12
+/// would convert them one by one.
+template <class Ints>
+[[gnu::always_inline]] inline ByteLanes bytes_of(const Ints& lanes) {
+  if constexpr (sizeof(Ints) == 32) {
+    using Bytes __attribute__((vector_size(sizeof(Ints)))) = std::uint8_t;
+    const auto bytes = std::bit_cast<Bytes>(lanes);
+    return __builtin_shufflevector(bytes, bytes, 0, 4, 8, 12, 16, 20, 24, 28);
+  } else {
+    return __builtin_convertvector(lanes, ByteLanes);
+  }
+}
+template <class Bytes>
+[[gnu::always_inline]] inline IntLanes lanes_of(const Bytes& bytes) {
+  if constexpr (sizeof(Bytes) == 8) {
+    using Longs __attribute__((vector_size(32))) = std::int64_t;
+    using Spread __attribute__((vector_size(32))) = std::uint8_t;
+    const auto all = std::bit_cast<Spread>(Longs{} + std::bit_cast<std::int64_t>(bytes));
+    return std::bit_cast<IntLanes>(__builtin_shufflevector(
+               all, all, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 20, 20, 20, 20, 21, 21, 21,
+               21, 22, 22, 22, 22, 23, 23, 23, 23)) &
+           0xff;
+  } else {
+    return __builtin_convertvector(bytes, IntLanes);
   }
 }
 
@@ -143,7 +196,7 @@ struct SpreadValue<Bfloat16> {
 
 // bf16 compared and spread as the integers that it is stored as: half the instructions of a detour
 // through fp32.
-constexpr std::int64_t kWideLanes = 32;
+constexpr std::int64_t kWideLanes = 2 * kLanes;
 
 using WideShorts __attribute__((vector_size(kWideLanes * 2))) = std::uint16_t;
 using WideKeys __attribute__((vector_size(kWideLanes * 2))) = std::int16_t;

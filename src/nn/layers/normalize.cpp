@@ -3,7 +3,9 @@
 #include "src/nn/layers/normalize.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <utility>
 
 #include "src/nn/layers/float_types.hpp"
@@ -16,13 +18,14 @@ namespace {
 double value_of(float x) { return static_cast<double>(x); }
 double value_of(Bfloat16 x) { return static_cast<double>(static_cast<float>(x)); }
 
-// The derivative of a rectifier at `value`. Multiplied by it and not chosen between: compilers make
-// vector instructions of that.
+// The derivative of a rectifier at `value`. Chosen between as bits: of a condition GCC 12 makes a
+// branch, and no vector instructions, on CPUs that have no masks.
 struct Rectifier {
   double slope;
   double operator()(double value) const {
-    const double below = slope;  // read in any case: nothing to branch for
-    return value > 0 ? 1 : below;
+    const auto rises = -static_cast<std::uint64_t>(value > 0);
+    return std::bit_cast<double>((std::bit_cast<std::uint64_t>(1.0) & rises) |
+                                 (std::bit_cast<std::uint64_t>(slope) & ~rises));
   }
 };
 struct NoRectifier {

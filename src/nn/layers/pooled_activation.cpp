@@ -46,7 +46,7 @@ struct Row {
 [[gnu::always_inline]] inline IntLanes load_argmax(const std::uint8_t* from, std::int64_t count) {
   ByteLanes bytes;
   load(from, count, bytes);
-  return __builtin_convertvector(bytes, IntLanes);
+  return lanes_of(bytes);
 }
 
 template <class Dst>
@@ -142,7 +142,7 @@ void pool_row(const Taps& taps, const Row& row, const Conv* conv, Dst* dst, std:
         }
         store_activated(best, row.slope, lanes, dst + c);
         largest = best > 0.0F ? largest : largest | std::int32_t{kSlopeBit};
-        store(__builtin_convertvector(largest, ByteLanes), lanes, argmax + c);
+        store(bytes_of(largest), lanes, argmax + c);
       } else {
         Largest largest(tap(0));
         for (std::int64_t t = 1; t < count; ++t) largest.add(tap(t));

@@ -20,6 +20,10 @@ inline namespace HALOMESH_ISA {
 namespace {
 
 constexpr std::size_t kTaps = 8;  // elements of a pooling window, in d,h,w order
+// Two blocks of filters share each element that is read. Of how many elements of a window the sums
+// fit the registers.
+constexpr std::int64_t kBlocksAtOnce = 2;
+constexpr std::size_t kTapsAtOnce = std::min<std::size_t>(kTaps, kRegisters / 4);
 
 #if defined(__AVX512BF16__)
 constexpr bool kHasDots = true;
@@ -104,20 +108,12 @@ template <class C, class T>
     largest = take ? IntLanes{} + static_cast<std::int32_t>(kTap) : largest;
   });
   largest = rises ? largest : largest | std::int32_t{kSlopeBit};
-  store(__builtin_convertvector(largest, ByteLanes), count, argmax);
+  store(bytes_of(largest), count, argmax);
 }
 
 }  // namespace
 
-bool PooledConvolution::is_fast() {
-#if defined(__AVX512F__)
-  return true;
-#elif defined(__ARM_FEATURE_SVE_BITS) && __ARM_FEATURE_SVE_BITS == 512
-  return true;
-#else
-  return false;
-#endif
-}
+bool PooledConvolution::is_fast() { return kLanes >= 8; }
 
 // `bench` measures both rates. Two threads of a Zen 5 (EPYC) reach 890 GF/s with dot products and
 // 480 with multiply-adds; those of a Xeon without a matrix unit 177 and 358.
@@ -186,25 +182,33 @@ void PooledConvolution::pool_row(const S* src, std::int64_t block, std::int64_t 
     load(bias_.data() + (block + b) * kLanes, kLanes, bias[static_cast<std::size_t>(b)]);
   for (std::int64_t w = 0; w < pixels; ++w) {
     std::array<TapValues, kBlocks> sums;
-    unrolled<kBlocks>([&](auto b) { unrolled<kTaps>([&](auto t) { sums[b][t] = bias[b]; }); });
-    // One loop over all taps: with nested loops, sums would be spilled from their registers.
+    // One loop over all taps of the kernel: with nested loops, sums would be spilled from their
+    // registers.
     const S* const x = src + 2 * w * channels_;
-    const std::uint32_t* weight = weights;
-    for (std::int64_t step = 0; step < steps; ++step, weight += kLanes) {
-      const S* const at = x + offsets[step];
-      std::array<WordLanes, kBlocks> factor;
+    unrolled<kTaps / kTapsAtOnce>([&](auto part) {
+      std::array<std::array<FloatLanes, kTapsAtOnce>, kBlocks> sum;
+      unrolled<kBlocks>([&](auto b) { unrolled<kTapsAtOnce>([&](auto t) { sum[b][t] = bias[b]; }); });
+      const std::uint32_t* weight = weights;
+      for (std::int64_t step = 0; step < steps; ++step, weight += kLanes) {
+        const S* const at = x + offsets[step];
+        std::array<WordLanes, kBlocks> factor;
+        unrolled<kBlocks>([&](auto b) {
+          load(weight + static_cast<std::int64_t>(b) * block_words, kLanes, factor[b]);
+          factor[b] = in_register(factor[b]);
+        });
+        // Elements 0..3 of the window are of one plane, 4..7 of the next; likewise rows.
+        unrolled<kTapsAtOnce>([&](auto t) {
+          constexpr auto kTap = static_cast<std::int64_t>(part * kTapsAtOnce + t);
+          std::uint32_t word = 0;
+          std::memcpy(&word, at + kTap / 4 * plane + kTap / 2 % 2 * row + kTap % 2 * channels_,
+                      sizeof(word));
+          unrolled<kBlocks>([&](auto b) { add_products<S>(factor[b], word, sum[b][t]); });
+        });
+      }
       unrolled<kBlocks>([&](auto b) {
-        load(weight + static_cast<std::int64_t>(b) * block_words, kLanes, factor[b]);
+        unrolled<kTapsAtOnce>([&](auto t) { sums[b][part * kTapsAtOnce + t] = sum[b][t]; });
       });
-      // Elements 0..3 of the window are of one plane, 4..7 of the next; likewise rows.
-      unrolled<kTaps>([&](auto t) {
-        constexpr auto kTap = static_cast<std::int64_t>(decltype(t)::value);
-        std::uint32_t word = 0;
-        std::memcpy(&word, at + kTap / 4 * plane + kTap / 2 % 2 * row + kTap % 2 * channels_,
-                    sizeof(word));
-        unrolled<kBlocks>([&](auto b) { add_products<S>(factor[b], word, sums[b][t]); });
-      });
-    }
+    });
     unrolled<kBlocks>([&](auto b) {
       const std::int64_t c = (block + static_cast<std::int64_t>(b)) * kLanes;
       store_pooled<C>(sums[b], std::min(kLanes, filters_ - c), slope, dst + w * dst_step + c,
@@ -230,9 +234,10 @@ void PooledConvolution::forward_rows(const S* src, const Box& dst_box, std::int6
                                       ? nullptr
                                       : &argmax.at(n, dst_box.lo[kC], at_d, at_h, dst_box.lo[kW]);
     std::int64_t block = 0;
-    for (; block + 2 <= blocks; block += 2)
-      pool_row<2, S, C>(from, block, pixels, slope, to, step, largest);
-    if (block < blocks) pool_row<1, S, C>(from, block, pixels, slope, to, step, largest);
+    for (; block + kBlocksAtOnce <= blocks; block += kBlocksAtOnce)
+      pool_row<kBlocksAtOnce, S, C>(from, block, pixels, slope, to, step, largest);
+    for (; block < blocks; ++block)
+      pool_row<1, S, C>(from, block, pixels, slope, to, step, largest);
   }
 }
 

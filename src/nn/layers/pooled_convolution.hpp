@@ -22,7 +22,7 @@ inline namespace HALOMESH_ISA {
 /// denormals as zero.
 class PooledConvolution {
  public:
-  /// Whether the compiled code has enough registers (32 of 16 floats) to beat a library's kernel.
+  /// Whether the compiled code has vectors wide enough to beat a library's kernel.
   static bool is_fast();
   /// Whether the CPU's dot products of pairs of bf16 are faster than the multiply-adds that they
   /// replace.

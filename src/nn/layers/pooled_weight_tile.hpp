@@ -12,28 +12,18 @@
 
 #include "shape.hpp"
 #include "src/nn/layers/isa.hpp"
+#include "src/nn/layers/lanes.hpp"
 
 namespace halomesh {
 inline namespace HALOMESH_ISA {
 namespace pooled_weight {
 
-// A vector as wide as the registers: of wider ones GCC keeps arrays in memory, not in registers.
-#if defined(__AVX512F__) || (defined(__ARM_FEATURE_SVE_BITS) && __ARM_FEATURE_SVE_BITS >= 512)
-constexpr std::int64_t kVector = 16;
-#elif defined(__AVX__) || (defined(__ARM_FEATURE_SVE_BITS) && __ARM_FEATURE_SVE_BITS == 256)
-constexpr std::int64_t kVector = 8;
-#else
-constexpr std::int64_t kVector = 4;
-#endif
-// Registers to hold sums in: of 16 or 32, less those for a gradient and a source vector.
-#if (defined(__x86_64__) || defined(__i386__)) && !defined(__AVX512F__)
-constexpr std::int64_t kMaxSums = 12;
-#else
-constexpr std::int64_t kMaxSums = 24;
-#endif
+constexpr std::int64_t kVector = kLanes;
+// Registers to hold sums in: all but those for gradients and source vectors.
+constexpr std::int64_t kMaxSums = kRegisters * 3 / 4;
 constexpr std::int64_t kMaxChannels = 8;
 
-using Vector __attribute__((vector_size(kVector * 4))) = float;
+using Vector = FloatLanes;
 
 [[gnu::always_inline]] inline Vector load(const float* from) {
   Vector v;

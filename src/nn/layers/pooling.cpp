@@ -187,7 +187,7 @@ void MaxPooling::forward(const Pass&, std::span<const AnyConstView> src, AnyView
           tap_of_best = take ? IntLanes{} + tap : tap_of_best;
         });
         store_values(best, lanes, y + c);
-        if (remember) store(__builtin_convertvector(tap_of_best, ByteLanes), lanes, largest + c);
+        if (remember) store(bytes_of(tap_of_best), lanes, largest + c);
       });
     });
   });
@@ -217,7 +217,7 @@ void MaxPooling::scatter(TensorView<const T> diff_dst, TensorView<T> diff_src) c
       ByteLanes largest;
       load(argmax + c, lanes, largest);
       const SpreadValue<T> diff(load_values(dy + c, lanes),
-                                __builtin_convertvector(largest, IntLanes));
+                                lanes_of(largest));
       taps.for_each(c, [&](T* dx, std::int32_t tap) { diff.store_at(tap, lanes, dx); });
     });
   });
@@ -237,7 +237,7 @@ void MaxPooling::gather(TensorView<const T> diff_dst, TensorView<T> diff_src) co
         ByteLanes largest;
         load(argmax_.data + argmax_.offset(window.n, box.lo[kC] + c, window.d, window.h, window.w),
              lanes, largest);
-        sum += __builtin_convertvector(largest, IntLanes) == tap ? diff : FloatLanes{};
+        sum += lanes_of(largest) == tap ? diff : FloatLanes{};
       });
       store_values(sum, lanes, dx + c);
     });

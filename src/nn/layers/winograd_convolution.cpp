@@ -42,9 +42,6 @@ constexpr std::int64_t kLongestSum = 2;
 constexpr std::int64_t kLongestSum = 0;
 #endif
 
-using Integers __attribute__((vector_size(kVector * 4))) = std::int32_t;
-using Bytes __attribute__((vector_size(kVector))) = std::uint8_t;
-
 // Where one point's matrices are: of windows x input channels, and of input channels x output
 // channels; step is from one vector of input channels to the next.
 struct Factors {
@@ -111,23 +108,6 @@ template <std::int64_t kVectors>
 constexpr std::array<Multiply, kRows> kMultiply =
     multiplies<kVectors>(std::make_integer_sequence<std::int64_t, kRows>());
 
-template <class T, class Lanes>
-[[gnu::always_inline]] inline void store_lanes(const Lanes& lanes, std::int64_t count, T* to) {
-  std::memcpy(to, &lanes, static_cast<std::size_t>(count) * sizeof(T));
-}
-
-[[gnu::always_inline]] inline void store_values(const Vector& value, std::int64_t count,
-                                                float* to) {
-  if (count == kVector)
-    store(value, to);
-  else
-    store_lanes(value, count, to);
-}
-[[gnu::always_inline]] inline void store_values(const Vector& value, std::int64_t count,
-                                                Bfloat16* to) {
-  for (std::int64_t i = 0; i < count; ++i) to[i] = Bfloat16(value[i]);
-}
-
 // The largest of the window's elements, activated, and its place: the first NaN, or the first of
 // equal ones.
 template <class T, std::size_t kOutputs>
@@ -135,23 +115,19 @@ template <class T, std::size_t kOutputs>
                                                 std::int64_t count, float slope, T* dst,
                                                 std::uint8_t* argmax) {
   Vector best = values[0];
-  Integers place{};
+  IntLanes place{};
   unroll<kOutputs - 1>([&](auto before) {
     constexpr std::int64_t kTap = before + 1;
     const Vector& value = values[kTap];
-    const Integers take = (value > best) | ((value != value) & (best == best));
+    const IntLanes take = (value > best) | ((value != value) & (best == best));
     best = take ? value : best;
-    place = take ? Integers{} + static_cast<std::int32_t>(kTap) : place;
+    place = take ? IntLanes{} + static_cast<std::int32_t>(kTap) : place;
   });
-  const Integers rises = best > 0.0F;
+  const IntLanes rises = best > 0.0F;
   store_values(rises ? best : best * slope, count, dst);
   if (argmax == nullptr) return;
   place = rises ? place : place | std::int32_t{kSlopeBit};
-  const Bytes bytes = __builtin_convertvector(place, Bytes);
-  if (count == kVector)
-    store_lanes(bytes, kVector, argmax);
-  else
-    store_lanes(bytes, count, argmax);
+  halomesh::store(bytes_of(place), count, argmax);
 }
 
 }  // namespace

@@ -42,7 +42,7 @@ using Totals = std::array<std::array<Vector, kPair>, kRows>;
                                            Totals& totals) {
   for (std::int64_t t = 0; t < tiles; ++t, src += kVector, diff += kPairLanes) {
     std::array<Vector, kPair> diffs;
-    unroll<kPair>([&](auto v) { diffs[v] = load(diff + v * kVector); });
+    unroll<kPair>([&](auto v) { diffs[v] = in_register(load(diff + v * kVector)); });
     unroll<kRows>([&](auto row) {
       const float value = src[row];
       unroll<kPair>([&](auto v) { totals[row][v] += diffs[v] * value; });
@@ -54,9 +54,8 @@ using Totals = std::array<std::array<Vector, kPair>, kRows>;
 // channels; `first` starts new sums.
 void multiply_rows(Points src, Points diff, std::int64_t tiles, bool first, float* sums) {
   Totals totals{};
-  for (; tiles >= kRun; tiles -= kRun, src.data += src.run_step, diff.data += diff.run_step)
-    add_run(src.data, diff.data, kRun, totals);
-  add_run(src.data, diff.data, tiles, totals);
+  for (; tiles > 0; tiles -= kRun, src.data += src.run_step, diff.data += diff.run_step)
+    add_run(src.data, diff.data, std::min(tiles, kRun), totals);
   unroll<kRows>([&](auto row) {
     unroll<kPair>([&](auto v) {
       float* const to = sums + (row * kPair + v) * kVector;
