@@ -187,7 +187,8 @@ void PooledConvolution::pool_row(const S* src, std::int64_t block, std::int64_t 
     const S* const x = src + 2 * w * channels_;
     unrolled<kTaps / kTapsAtOnce>([&](auto part) {
       std::array<std::array<FloatLanes, kTapsAtOnce>, kBlocks> sum;
-      unrolled<kBlocks>([&](auto b) { unrolled<kTapsAtOnce>([&](auto t) { sum[b][t] = bias[b]; }); });
+      unrolled<kBlocks>(
+          [&](auto b) { unrolled<kTapsAtOnce>([&](auto t) { sum[b][t] = bias[b]; }); });
       const std::uint32_t* weight = weights;
       for (std::int64_t step = 0; step < steps; ++step, weight += kLanes) {
         const S* const at = x + offsets[step];

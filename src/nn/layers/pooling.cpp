@@ -216,8 +216,7 @@ void MaxPooling::scatter(TensorView<const T> diff_dst, TensorView<T> diff_src) c
     for_each_lane_block(0, box.extent(kC), [&](std::int64_t c, auto lanes) {
       ByteLanes largest;
       load(argmax + c, lanes, largest);
-      const SpreadValue<T> diff(load_values(dy + c, lanes),
-                                lanes_of(largest));
+      const SpreadValue<T> diff(load_values(dy + c, lanes), lanes_of(largest));
       taps.for_each(c, [&](T* dx, std::int32_t tap) { diff.store_at(tap, lanes, dx); });
     });
   });

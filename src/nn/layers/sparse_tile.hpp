@@ -139,8 +139,7 @@ void find_winners(const TileLayout& layout, const Tile& tile, std::int64_t block
           }
           for (std::size_t i = 0; i < kLanes; ++i)
             to.offset[i] = window + layout.tap_offset[taps[i]];
-          const IntLanes sloped =
-              (lanes_of(bytes) & std::int32_t{kSlopeBit}) != 0;
+          const IntLanes sloped = (lanes_of(bytes) & std::int32_t{kSlopeBit}) != 0;
           const FloatLanes value = load_values(values + c, count);
           const FloatLanes scaled = sloped ? value * slope : value;
           halomesh::store(scaled, kLanes, to.diff.data());
