@@ -11,6 +11,7 @@
 
 #include "src/nn/onednn_call.hpp"
 #include "src/nn/onednn_converting_call.hpp"
+#include "src/nn/onednn_tap_products.hpp"
 #include "src/nn/pack.hpp"
 
 namespace halomesh {
@@ -140,8 +141,12 @@ struct ConvolutionKernels::Impl {
   };
   struct Kernel {
     ConvolutionGeometry geometry;  // as the caller has it
-    ConvertingCall call;
+    std::optional<ConvertingCall> call;
     std::size_t layout = 0;  // index into `packed` or, of backward_weights, into `gradients`
+    std::optional<TapProducts> products{};  // instead of the call
+    std::int64_t scratch_bytes() const {
+      return products ? products->scratch_bytes() : call->scratchpad_bytes();
+    }
   };
 
   ConvolutionForm form;
@@ -152,6 +157,8 @@ struct ConvolutionKernels::Impl {
   std::optional<std::size_t>
       first_packed;  // what all others are packed from; none: from the user's
   std::vector<Gradients> gradients;
+  std::vector<bool> used_taps;  // by kernels made of products
+  AlignedBuffer<float> weights_by_taps;
   const float* weight = nullptr;  // the user's
   AlignedBuffer<float> bias, bias_sum, bias_term;
   ScratchBuffer<float> plain_term;  // one weight gradient in the user's order, for further layouts
@@ -198,7 +205,7 @@ struct ConvolutionKernels::Impl {
   void take(Scratch scratch, bool sums_several, std::int64_t weights, std::int64_t padded_bytes) {
     std::int64_t bytes = 0;
     for (const auto* kernels : {&forward, &backward_data, &backward_weights})
-      for (const Kernel& kernel : *kernels) bytes = std::max(bytes, kernel.call.scratchpad_bytes());
+      for (const Kernel& kernel : *kernels) bytes = std::max(bytes, kernel.scratch_bytes());
     for (const Packed& p : packed) bytes = std::max(bytes, p.reorder.scratchpad_bytes());
     for (const Gradients& g : gradients) bytes = std::max(bytes, g.unpack.scratchpad_bytes());
     scratchpad = scratch.take<std::byte>(bytes);
@@ -229,6 +236,20 @@ struct ConvolutionKernels::Impl {
             [&] { kernels.push_back(make(name, ConvolutionDescs(geometry, form))); });
     return kernels.size() - 1;
   }
+  // The number of the kernel as products of taps, where these cost less.
+  std::optional<std::size_t> find_or_add_products(std::vector<Kernel>& kernels,
+                                                  TapProducts::Role role,
+                                                  const ConvolutionGeometry& geometry) {
+    if (form.compute != DataType::kFloat32 || form.dst != DataType::kFloat32 ||
+        !TapProducts::pay(geometry, role))
+      return std::nullopt;
+    return find_or_add(kernels, "by taps", geometry,
+                       [&](const std::string&, const auto&) -> Kernel {
+                         Kernel kernel{geometry, {}, 0, TapProducts(geometry, role, names)};
+                         kernel.products->mark_taps(used_taps);
+                         return kernel;
+                       });
+  }
   // What describe(descriptors) gives for the better layout of data, recorded under its role.
   template <class Describe>
   auto best(const char* role, const ConvolutionGeometry& geometry, const Describe& describe) {
@@ -250,19 +271,22 @@ ConvolutionKernels& ConvolutionKernels::operator=(ConvolutionKernels&&) noexcept
 
 std::size_t ConvolutionKernels::add_forward(const ConvolutionGeometry& geometry) {
   Impl& impl = *impl_;
+  const auto products =
+      impl.find_or_add_products(impl.forward, TapProducts::Role::kForward, geometry);
+  if (products) return *products;
   const auto make = [&](const std::string& name, const ConvolutionDescs& descs) -> Impl::Kernel {
     const auto pd = impl.best(
         "forward", geometry, [&](const ConvolutionDescs& d) { return d.forward(impl.lib, d.dst); });
     std::vector<std::pair<int, memory::desc>> parameters{{DNNL_ARG_WEIGHTS, pd.weights_desc()}};
     if (impl.form.bias) parameters.emplace_back(DNNL_ARG_BIAS, descs.bias);
     return {geometry,
-            {impl.lib,
-             name,
-             make_primitive<dnnl::convolution_forward>(pd),
-             pd,
-             {{DNNL_ARG_SRC, false, descs.src, pd.src_desc()},
-              {DNNL_ARG_DST, true, descs.dst, pd.dst_desc()}},
-             parameters},
+            ConvertingCall{impl.lib,
+                           name,
+                           make_primitive<dnnl::convolution_forward>(pd),
+                           pd,
+                           {{DNNL_ARG_SRC, false, descs.src, pd.src_desc()},
+                            {DNNL_ARG_DST, true, descs.dst, pd.dst_desc()}},
+                           parameters},
             impl.packed_index(descs.weight, pd.weights_desc())};
   };
   return impl.find_or_add(impl.forward, "forward", geometry, make);
@@ -270,17 +294,20 @@ std::size_t ConvolutionKernels::add_forward(const ConvolutionGeometry& geometry)
 
 std::size_t ConvolutionKernels::add_backward_data(const ConvolutionGeometry& geometry) {
   Impl& impl = *impl_;
+  const auto products =
+      impl.find_or_add_products(impl.backward_data, TapProducts::Role::kBackwardData, geometry);
+  if (products) return *products;
   const auto make = [&](const std::string& name, const ConvolutionDescs& descs) -> Impl::Kernel {
     const auto pd = impl.best("backward_data", geometry,
                               [&](const ConvolutionDescs& d) { return d.backward_data(impl.lib); });
     return {geometry,
-            {impl.lib,
-             name,
-             make_primitive<dnnl::convolution_backward_data>(pd),
-             pd,
-             {{DNNL_ARG_DIFF_SRC, true, descs.diff_src, pd.diff_src_desc()},
-              {DNNL_ARG_DIFF_DST, false, descs.diff_dst, pd.diff_dst_desc()}},
-             {{DNNL_ARG_WEIGHTS, pd.weights_desc()}}},
+            ConvertingCall{impl.lib,
+                           name,
+                           make_primitive<dnnl::convolution_backward_data>(pd),
+                           pd,
+                           {{DNNL_ARG_DIFF_SRC, true, descs.diff_src, pd.diff_src_desc()},
+                            {DNNL_ARG_DIFF_DST, false, descs.diff_dst, pd.diff_dst_desc()}},
+                           {{DNNL_ARG_WEIGHTS, pd.weights_desc()}}},
             impl.packed_index(descs.weight, pd.weights_desc())};
   };
   return impl.find_or_add(impl.backward_data, "backward_data", geometry, make);
@@ -295,15 +322,16 @@ std::size_t ConvolutionKernels::add_backward_weights(const ConvolutionGeometry& 
     });
     std::vector<std::pair<int, memory::desc>> sums{{DNNL_ARG_DIFF_WEIGHTS, pd.diff_weights_desc()}};
     if (impl.form.diff_bias) sums.emplace_back(DNNL_ARG_DIFF_BIAS, descs.bias);
-    return {geometry,
-            {impl.lib,
-             name,
-             make_primitive<dnnl::convolution_backward_weights>(pd),
-             pd,
-             {{DNNL_ARG_SRC, false, ConvolutionDescs(safe, impl.form).src, pd.src_desc()},
-              {DNNL_ARG_DIFF_DST, false, descs.diff_dst, pd.diff_dst_desc()}},
-             sums},
-            impl.gradients_index(descs.weight, pd.diff_weights_desc())};
+    return {
+        geometry,
+        ConvertingCall{impl.lib,
+                       name,
+                       make_primitive<dnnl::convolution_backward_weights>(pd),
+                       pd,
+                       {{DNNL_ARG_SRC, false, ConvolutionDescs(safe, impl.form).src, pd.src_desc()},
+                        {DNNL_ARG_DIFF_DST, false, descs.diff_dst, pd.diff_dst_desc()}},
+                       sums},
+        impl.gradients_index(descs.weight, pd.diff_weights_desc())};
   };
   return impl.find_or_add(impl.backward_weights, "backward_weights", geometry, make);
 }
@@ -319,9 +347,11 @@ void ConvolutionKernels::allocate(Scratch scratch, bool sums_several) {
       weights = out * g.src.c / g.groups * taps;
     }
   impl.bias = AlignedBuffer<float>(out);
-  for (Impl::Kernel& kernel : impl.forward) kernel.call.bind(DNNL_ARG_BIAS, impl.bias.data());
+  for (Impl::Kernel& kernel : impl.forward)
+    if (kernel.call) kernel.call->bind(DNNL_ARG_BIAS, impl.bias.data());
   for (const Impl::Kernel& kernel : impl.form.transposed ? impl.backward_data : impl.forward)
-    impl.packed[kernel.layout].is_kept = true;
+    if (kernel.call) impl.packed[kernel.layout].is_kept = true;
+  if (!impl.used_taps.empty()) impl.weights_by_taps = AlignedBuffer<float>(weights);
   impl.pack_by_way_of_gradients(taps);
   std::int64_t padded = 0;
   for (const Impl::Kernel& kernel : impl.backward_weights)
@@ -340,6 +370,9 @@ void ConvolutionKernels::load_weights(const float* weight, const float* bias) {
   if (impl.first_packed) impl.pack(*impl.first_packed);
   for (std::size_t i = 0; i < impl.packed.size(); ++i)
     if (impl.packed[i].is_kept && i != impl.first_packed) impl.pack(i);
+  if (!impl.used_taps.empty())
+    pack_by_taps(weight, impl.weights_by_taps.size() / std::ssize(impl.used_taps), impl.used_taps,
+                 impl.weights_by_taps.data());
   if (impl.form.bias) std::copy_n(bias, impl.bias.size(), impl.bias.data());
 }
 
@@ -350,14 +383,21 @@ void ConvolutionKernels::load_backward_weights() {
 
 void ConvolutionKernels::forward(std::size_t kernel, const void* src, void* dst) {
   Impl::Kernel& k = impl_->forward[kernel];
-  impl_->run(k.call.bind(DNNL_ARG_SRC, src)
+  if (k.products)
+    return k.products->run(static_cast<const float*>(src), impl_->weights_by_taps.data(),
+                           impl_->form.bias ? impl_->bias.data() : nullptr,
+                           static_cast<float*>(dst), impl_->scratchpad.data());
+  impl_->run(k.call->bind(DNNL_ARG_SRC, src)
                  .bind(DNNL_ARG_WEIGHTS, impl_->packed[k.layout].data())
                  .bind(DNNL_ARG_DST, dst));
 }
 
 void ConvolutionKernels::backward_data(std::size_t kernel, const void* diff_dst, void* diff_src) {
   Impl::Kernel& k = impl_->backward_data[kernel];
-  impl_->run(k.call.bind(DNNL_ARG_DIFF_DST, diff_dst)
+  if (k.products)
+    return k.products->run(static_cast<const float*>(diff_dst), impl_->weights_by_taps.data(),
+                           nullptr, static_cast<float*>(diff_src), impl_->scratchpad.data());
+  impl_->run(k.call->bind(DNNL_ARG_DIFF_DST, diff_dst)
                  .bind(DNNL_ARG_WEIGHTS, impl_->packed[k.layout].data())
                  .bind(DNNL_ARG_DIFF_SRC, diff_src));
 }
@@ -386,7 +426,7 @@ void ConvolutionKernels::backward_weights(std::size_t kernel, const void* src,
   }
   bool bias_used = false;
   for (const Impl::Gradients& g : impl.gradients) bias_used = bias_used || g.used;
-  impl.run(k.call.bind(DNNL_ARG_SRC, src)
+  impl.run(k.call->bind(DNNL_ARG_SRC, src)
                .bind(DNNL_ARG_DIFF_DST, diff_dst)
                .bind(DNNL_ARG_DIFF_WEIGHTS, target)
                .bind(DNNL_ARG_DIFF_BIAS, (bias_used ? impl.bias_term : impl.bias_sum).data()));

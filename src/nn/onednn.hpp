@@ -95,11 +95,12 @@ class ConvolutionKernels {
 /// dense, as those of ConvolutionKernels. First take(), then run.
 class TapGradients {
  public:
-  /// Whether such a convolution can be computed so, and is dilated.
-  static bool suits(const ConvolutionGeometry& geometry);
+  /// Whether such a convolution can be computed so, and is dilated, or the library has nothing
+  /// better on this CPU.
+  static bool suits(const ConvolutionGeometry& geometry, DataType compute);
   /// Whether the convolution of a transposed one has strides, and channels and voxels for which
   /// products cost less than the library's kernel, which reads src with strides.
-  static bool suits_strides(const ConvolutionGeometry& geometry, DataType compute);
+  static bool suits_transposed(const ConvolutionGeometry& geometry, DataType compute);
   /// For a geometry without groups. Throws Error naming the product when the library refuses.
   TapGradients(const ConvolutionGeometry& geometry, DataType compute, bool bias);
   ~TapGradients();

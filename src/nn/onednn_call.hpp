@@ -131,6 +131,12 @@ std::int64_t most_scratchpad_bytes(const Calls& calls) {
   return bytes;
 }
 
+// Bytes of whole cache lines.
+inline std::int64_t whole_lines(std::int64_t bytes) {
+  constexpr std::int64_t kLine = 64;
+  return (bytes + kLine - 1) / kLine * kLine;
+}
+
 inline void add_name(std::vector<std::string>& names, const std::string& role, const char* impl) {
   const std::string name = role + ' ' + impl;
   if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);

@@ -35,7 +35,7 @@ class ConvertingCall {
       const memory::desc& from = argument.written ? argument.primitive : argument.caller;
       const memory::desc& to = argument.written ? argument.caller : argument.primitive;
       conversions_.push_back({argument.argument, argument.written,
-                              whole_lines(argument.primitive.get_size()),
+                              whole_lines(static_cast<std::int64_t>(argument.primitive.get_size())),
                               make_reorder(lib, from, to)});
     }
   }
@@ -85,10 +85,6 @@ class ConvertingCall {
     std::int64_t bytes;
     Call reorder;
   };
-  static std::int64_t whole_lines(std::size_t bytes) {
-    constexpr std::int64_t kLine = 64;
-    return (static_cast<std::int64_t>(bytes) + kLine - 1) / kLine * kLine;
-  }
   Call call_;
   std::vector<Conversion> conversions_;
 };

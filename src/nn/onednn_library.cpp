@@ -42,22 +42,24 @@ std::string cpu_isa_name() {
   return "generic";
 }
 
-bool cpu_computes_bf16() {
-#if defined(__aarch64__)
-  return false;
-#else
-  constexpr auto kBits = static_cast<unsigned>(dnnl_cpu_isa_avx512_core_bf16);
-  return (static_cast<unsigned>(dnnl_get_effective_cpu_isa()) & kBits) == kBits;
-#endif
+namespace {
+
+// Whether the library may use all of an instruction set of x86-64.
+[[maybe_unused]] bool may_use(dnnl_cpu_isa_t isa) {
+  const auto bits = static_cast<unsigned>(isa);
+  return (static_cast<unsigned>(dnnl_get_effective_cpu_isa()) & bits) == bits;
 }
 
-bool cpu_has_matrix_unit() {
+}  // namespace
+
 #if defined(__aarch64__)
-  return false;
+bool cpu_computes_bf16() { return false; }
+bool cpu_has_wide_vectors() { return true; }
+bool cpu_has_matrix_unit() { return false; }
 #else
-  constexpr auto kBits = static_cast<unsigned>(dnnl_cpu_isa_avx512_core_amx);
-  return (static_cast<unsigned>(dnnl_get_effective_cpu_isa()) & kBits) == kBits;
+bool cpu_computes_bf16() { return may_use(dnnl_cpu_isa_avx512_core_bf16); }
+bool cpu_has_wide_vectors() { return may_use(dnnl_cpu_isa_avx512_core); }
+bool cpu_has_matrix_unit() { return may_use(dnnl_cpu_isa_avx512_core_amx); }
 #endif
-}
 
 }  // namespace halomesh

@@ -15,6 +15,9 @@ std::string cpu_isa_name();
 /// Whether this CPU has instructions for products of bf16, so that the library need not emulate
 /// them. Known only for x86-64; false elsewhere.
 bool cpu_computes_bf16();
+/// Whether the library may use vectors of 512 bits on an x86-64, for which it has more kernels of
+/// channels-last convolutions; true elsewhere.
+bool cpu_has_wide_vectors();
 /// Whether the library may use this CPU's unit for products of bf16 matrices (AMX).
 bool cpu_has_matrix_unit();
 

@@ -1,29 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 // Weight gradients of convolutions as matrix products: see onednn.hpp.
 #include <algorithm>
-#include <cstring>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "box.hpp"
+#include "src/nn/convolution_taps.hpp"
 #include "src/nn/first_touch.hpp"
 #include "src/nn/onednn.hpp"
 #include "src/nn/onednn_call.hpp"
 #include "src/nn/pack.hpp"
-#include "src/nn/runs.hpp"
 
 namespace halomesh {
 
 using namespace onednn;
 
 struct TapGradients::Impl {
-  // A tap some of whose src elements are not padding.
-  struct Tap {
-    std::int64_t number = 0;  // in the order kd,kh,kw
-    Box dst;                  // the voxels to sum over, in a block at 0
-    Spatial shift{};          // dst voxel x reads src voxel x * stride + shift
+  struct Tap : ConvolutionTap {
     Call product;
   };
 
@@ -41,55 +36,16 @@ struct TapGradients::Impl {
 
   std::int64_t pairs() const { return geometry.dst.c * geometry.src.c; }
   void add_taps();
-  bool reads_whole_src(const Tap& tap) const;
-  const std::byte* dense_src(const Tap& tap, const std::byte* src);
   Call make_product(const std::string& name, std::int64_t voxels);
   void add_bias(AnyConstView diff_dst);
 };
 
 void TapGradients::Impl::add_taps() {
-  const Spatial& kernel = geometry.kernel;
-  const Spatial src = geometry.src.spatial(), dst = geometry.dst.spatial();
-  std::int64_t number = 0;
-  Spatial tap{};
-  for (tap[0] = 0; tap[0] < kernel[0]; ++tap[0])
-    for (tap[1] = 0; tap[1] < kernel[1]; ++tap[1])
-      for (tap[2] = 0; tap[2] < kernel[2]; ++tap[2], ++number) {
-        Box to = Box::whole(geometry.dst);
-        Spatial shift{};
-        for (std::size_t a = 0; a < 3; ++a) {
-          const std::int64_t stride = geometry.stride[a];
-          shift[a] = tap[a] * geometry.dilation[a] - geometry.pad_before[a];
-          to.lo[a + 1] = std::max<std::int64_t>(0, stride - 1 - shift[a]) / stride;
-          to.hi[a + 1] = std::min(dst[a], (src[a] - shift[a] + stride - 1) / stride);
-        }
-        if (to.empty()) continue;
-        const std::string name = fmt::format("weight gradient of tap {} of {} -> {}", number,
-                                             geometry.src, geometry.dst);
-        taps.push_back({number, to, shift, make_product(name, to.volume() / geometry.dst.c)});
-      }
-}
-
-bool TapGradients::Impl::reads_whole_src(const Tap& tap) const {
-  return geometry.stride == Spatial{1, 1, 1} && geometry.src.spatial() == geometry.dst.spatial() &&
-         tap.dst == Box::whole(geometry.dst);
-}
-
-// The src voxels of a tap one after the other.
-const std::byte* TapGradients::Impl::dense_src(const Tap& tap, const std::byte* src) {
-  if (reads_whole_src(tap)) return src;
-  const Spatial &step = geometry.stride, extents = geometry.src.spatial();
-  const std::int64_t channels = geometry.src.c, size = size_of(compute);
-  Box box = tap.dst;
-  box.hi[kC] = channels;
-  visit_runs(box, 1, step[2] == 1, [&](const Run& run) {
-    const Spatial& shift = tap.shift;
-    const std::int64_t row = (run.d * step[0] + shift[0]) * extents[1] + run.h * step[1] + shift[1];
-    std::memcpy(src_scratch.data() + run.at * size,
-                src + (row * extents[2] + run.w * step[2] + shift[2]) * channels * size,
-                static_cast<std::size_t>(run.length * size));
-  });
-  return src_scratch.data();
+  for (const ConvolutionTap& tap : taps_of(geometry)) {
+    const std::string name = fmt::format("weight gradient of tap {} of {} -> {}", tap.number,
+                                         geometry.src, geometry.dst);
+    taps.push_back({tap, make_product(name, tap.dst.volume() / geometry.dst.c)});
+  }
 }
 
 // sum[out][in] += diff_dst[voxel][out]^T * src[voxel][in].
@@ -139,27 +95,40 @@ TapGradients::~TapGradients() = default;
 TapGradients::TapGradients(TapGradients&&) noexcept = default;
 TapGradients& TapGradients::operator=(TapGradients&&) noexcept = default;
 
-bool TapGradients::suits(const ConvolutionGeometry& geometry) {
-  return geometry.groups == 1 && geometry.stride == Spatial{1, 1, 1} &&
-         geometry.dilation != Spatial{1, 1, 1};
+namespace {
+
+// Whether products take less time than the library's kernels of dense or strided convolutions.
+// Without wide vectors, these are products, too, of copies of src for all taps: on a Zen 3, U-Nets'
+// convolutions from 32 to 640 channels with strides, or without on 4x4x4 voxels and more, take 0.5
+// to 0.9 of their time by taps, transposed ones 0.2 to 0.4. On a Zen 5, a transposed convolution of
+// 256 channels (kernel 3x1x3, stride 2x1x2) takes a quarter of the time on 3456 voxels, the same on
+// 864; in bf16, and of convolutions from 32 to 256 channels with kernels of 3x3x3, taps take up to
+// 2.4 times as long.
+bool cost_less(const ConvolutionGeometry& geometry, DataType compute) {
+  const bool wide = cpu_has_wide_vectors();
+  return compute == DataType::kFloat32 && geometry.groups == 1 &&
+         std::min(geometry.src.c, geometry.dst.c) >= (wide ? 128 : 32) &&
+         geometry.dst.volume() >= (wide ? 1024 : 64) * geometry.dst.c;
 }
 
-// Measured on a Zen 5, kernel 3x1x3 and stride 2x1x2, 256 to 256 channels: by taps, 3456 voxels
-// take a quarter of the time of the library's kernel, 864 the same. In bf16, and of convolutions
-// from 32 to 256 channels with kernels of 3x3x3, taps take up to 2.4 times as long.
-bool TapGradients::suits_strides(const ConvolutionGeometry& geometry, DataType compute) {
-  constexpr std::int64_t kLeastChannels = 128, kLeastVoxels = 1024;
-  return compute == DataType::kFloat32 && geometry.groups == 1 &&
-         geometry.stride != Spatial{1, 1, 1} &&
-         std::min(geometry.src.c, geometry.dst.c) >= kLeastChannels &&
-         geometry.dst.volume() >= kLeastVoxels * geometry.dst.c;
+}  // namespace
+
+bool TapGradients::suits(const ConvolutionGeometry& geometry, DataType compute) {
+  constexpr Spatial kOnes{1, 1, 1};
+  const bool dilated = geometry.stride == kOnes && geometry.dilation != kOnes;
+  return (geometry.groups == 1 && dilated) ||
+         (!cpu_has_wide_vectors() && cost_less(geometry, compute));
+}
+
+bool TapGradients::suits_transposed(const ConvolutionGeometry& geometry, DataType compute) {
+  return geometry.stride != Spatial{1, 1, 1} && cost_less(geometry, compute);
 }
 
 void TapGradients::take(Scratch& scratch) {
   Impl& impl = *impl_;
   std::int64_t src = 0, dst = 0, bytes = 0;
   for (const Impl::Tap& tap : impl.taps) {
-    if (!impl.reads_whole_src(tap))
+    if (!reads_whole_src(impl.geometry, tap))
       src = std::max(src, tap.dst.volume() / impl.geometry.dst.c * impl.geometry.src.c);
     if (tap.dst != Box::whole(impl.geometry.dst)) dst = std::max(dst, tap.dst.volume());
     bytes = std::max(bytes, tap.product.scratchpad_bytes());
@@ -188,7 +157,9 @@ void TapGradients::add(const void* src, const void* diff_dst) {
   for (Impl::Tap& tap : impl.taps) {
     tap.product.bind_scratchpad(impl.scratchpad.data());
     tap.product.bind(DNNL_ARG_SRC, dense_dst(tap.dst))
-        .bind(DNNL_ARG_WEIGHTS, impl.dense_src(tap, static_cast<const std::byte*>(src)))
+        .bind(DNNL_ARG_WEIGHTS,
+              dense_src(impl.geometry, tap, impl.geometry.src.c * size_of(impl.compute),
+                        static_cast<const std::byte*>(src), impl.src_scratch.data()))
         .bind(DNNL_ARG_DST, sum)
         .run(impl.lib);
     sum += impl.pairs();

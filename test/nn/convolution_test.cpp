@@ -192,6 +192,18 @@ TEST_CASE("convolution cut over parts: corner cases") {
     for (const PartGrid grid : {PartGrid{1, 1, 1}, PartGrid{3, 1, 1}, PartGrid{4, 1, 2}})
       expect_layer(convolution_case({16, window}, {20, 20, 1, 5}, grid));
   }
+  SUBCASE("dilations with many taps in the padding, of many channels: products of taps") {
+    WindowOptions window = explicit_window(3, 1, 5, 5, 5);
+    window.kernel[1] = window.dilation[1] = 1;
+    window.pad_before[1] = window.pad_after[1] = 0;
+    for (const PartGrid grid : {PartGrid{1, 1, 1}, PartGrid{3, 1, 1}, PartGrid{2, 1, 2}})
+      expect_layer(convolution_case({65, window}, {64, 8, 1, 7}, grid, 2));
+    LayerCase test = convolution_case({64, window}, {70, 8, 1, 7}, {2, 1, 2}, 2);
+    test.cut.src_margin = test.cut.dst_margin = {1, 0, 2};
+    expect_layer(test);
+    test.cut.training = test.pass.training = false;
+    expect_layer(test);
+  }
   SUBCASE("stride wider than the kernel: planes that no window needs have gradient zero") {
     expect_layer(convolution_case({2, explicit_window(1, 3, 1, 0, 0)}, {2, 9, 8, 7}, {2, 2, 1}));
   }

@@ -174,7 +174,7 @@ void Convolution::prepare(const LayerContext& context, std::vector<ParameterView
       if (!products_) kernels_.add_backward_data(block);
       if (converted_src_) src_bytes_ = src.volume() * size_of(options_.compute);
     }
-    if (weights && !products_ && TapGradients::suits(block))
+    if (weights && !products_ && TapGradients::suits(block, options_.compute))
       taps_.emplace(block, options_.compute, options_.bias);
     else if (weights && !products_)
       kernels_.add_backward_weights(block);

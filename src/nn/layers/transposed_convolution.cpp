@@ -182,7 +182,7 @@ void TransposedConvolution::prepare(const LayerContext& context,
   if (context.training && !produced_.src.empty()) {
     const ConvolutionGeometry geometry = geometry_of(produced_);
     if (context.src_diff_wanted[0]) produced_.kernel = kernels_.add_forward(geometry);
-    if (TapGradients::suits_strides(geometry, options_.compute))
+    if (TapGradients::suits_transposed(geometry, options_.compute))
       taps_.emplace(geometry, options_.compute, false);
     else
       kernels_.add_backward_weights(geometry);
@@ -200,6 +200,13 @@ void TransposedConvolution::prepare(const LayerContext& context,
   if (converted_diff_dst_) converted_diff_dst_->take(scratch);
   kernels_.allocate(scratch, context.batch > 1);
   if (taps_) taps_->take(scratch);
+}
+
+std::vector<std::string> TransposedConvolution::implementations() const {
+  std::vector<std::string> names = kernels_.implementations();
+  if (taps_)
+    names.insert(names.end(), taps_->implementations().begin(), taps_->implementations().end());
+  return names;
 }
 
 void TransposedConvolution::load_parameters() {

@@ -52,7 +52,7 @@ class TransposedConvolution final : public Layer {
                                  std::span<const Shape> src) const override;
   bool splits_over_channels() const override { return true; }
   DataType dst_type(std::span<const DataType> src) const override;
-  std::vector<std::string> implementations() const override { return kernels_.implementations(); }
+  std::vector<std::string> implementations() const override;
   std::string kernel_name() const override;
   std::int64_t forward_flops(std::span<const Shape> src) const override;
 
