@@ -197,10 +197,10 @@ void ConvolutionBlock::prepare(const LayerContext& context, std::vector<Paramete
 
 // With many channels, the library's kernels are faster although they also process the zeros.
 bool ConvolutionBlock::has_few_channels() const {
-  constexpr std::int64_t kFewChannels = 8;
   constexpr Spatial kOnes{1, 1, 1};
   const WindowOptions& w = options_.window;
-  return context_.src_shapes[0].c <= kFewChannels && w.stride == kOnes && w.dilation == kOnes;
+  return context_.src_shapes[0].c <= pooled_weight::kMaxChannels && w.stride == kOnes &&
+         w.dilation == kOnes;
 }
 
 Padding ConvolutionBlock::padding_of(const ConvolutionPiece& piece) const {

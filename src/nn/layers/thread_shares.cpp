@@ -47,7 +47,8 @@ ThreadShare weight_gradient(const PooledWeightGradient::Geometry& geometry, cons
 std::vector<ThreadShare> thread_shares(const PooledWeightGradient::Geometry& geometry,
                                        const Spatial& pooled, int threads) {
   if (std::min({pooled[0], pooled[1], pooled[2]}) <= 0) return {};
-  const bool sparse = SparseWeightGradient::supports(geometry);
+  const bool sparse = geometry.src_channels > pooled_weight::kMaxChannels &&
+                      SparseWeightGradient::supports(geometry);
   std::vector<ThreadShare> shares{
       equal_units(sparse ? "pooling" : "forward", pooled[0] * pooled[1], threads)};
   if (sparse) {
