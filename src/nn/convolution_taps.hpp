@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "box.hpp"
-#include "src/nn/onednn.hpp"
+#include "src/nn/convolution_geometry.hpp"
 #include "src/nn/runs.hpp"
 
 namespace halomesh {

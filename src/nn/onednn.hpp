@@ -9,21 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "shape.hpp"
+#include "src/nn/convolution_geometry.hpp"
 #include "src/nn/data_type.hpp"
 #include "src/nn/scratch.hpp"
 
 namespace halomesh {
-
-/// A convolution of one sample: dense ndhwc blocks with their own padding. Channels are src.c and
-/// dst.c; stride 1 and dilation 1 mean adjacent planes. Each of `groups` equal groups of dst
-/// channels reads its own group of src channels; weights have the order out,in/groups,kd,kh,kw.
-struct ConvolutionGeometry {
-  Shape src, dst;
-  Spatial kernel{1, 1, 1}, stride{1, 1, 1}, dilation{1, 1, 1}, pad_before{}, pad_after{};
-  std::int64_t groups = 1;
-  friend bool operator==(const ConvolutionGeometry&, const ConvolutionGeometry&) = default;
-};
 
 /// What the kernels of one convolution layer read and write; each type is kFloat32 or kBfloat16.
 /// Products are summed in fp32; parameters and their gradients are fp32.
