@@ -3,10 +3,9 @@
 #include "src/nn/onednn_tap_products.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <string_view>
 
-#include "src/nn/add.hpp"
+#include "src/nn/pack.hpp"
 
 namespace halomesh::onednn {
 namespace {
@@ -96,15 +95,13 @@ std::int64_t TapProducts::scratch_bytes() const {
 
 const float* TapProducts::dense_from(const ConvolutionTap& tap, const float* from,
                                      float* scratch) const {
-  const std::int64_t channels = role_ == Role::kForward ? geometry_.src.c : geometry_.dst.c;
   if (role_ == Role::kForward)
     return reinterpret_cast<const float*>(
-        dense_src(geometry_, tap, channels * size_of(DataType::kFloat32),
+        dense_src(geometry_, tap, geometry_.src.c * size_of(DataType::kFloat32),
                   reinterpret_cast<const std::byte*>(from), reinterpret_cast<std::byte*>(scratch)));
   if (tap.dst == Box::whole(geometry_.dst)) return from;
-  visit_tap(geometry_, tap, channels, [&](std::int64_t at, std::int64_t dst, std::int64_t) {
-    std::copy_n(from + dst * channels, channels, scratch + at * channels);
-  });
+  pack({reinterpret_cast<const std::byte*>(from), DataType::kFloat32, Box::whole(geometry_.dst), 1},
+       tap.dst, reinterpret_cast<std::byte*>(scratch));
   return scratch;
 }
 

@@ -207,6 +207,10 @@ TEST_CASE("bench refuses what cannot be measured before it starts") {
   const fs::path nowhere = workshop().fresh("nowhere") / "b.json";
   arguments = small_bench(nowhere);
   check_failure(run(2, "bench", arguments), 1, {nowhere.string()});
+  ::setenv("HALOMESH_ISA", "avx3", 1);
+  const Outcome unknown_kernels = run(2, "bench", small_bench(file));
+  ::unsetenv("HALOMESH_ISA");
+  check_failure(unknown_kernels, 2, {"HALOMESH_ISA=avx3"});
   CHECK(!fs::exists(file));
 }
 

@@ -11,6 +11,7 @@
 
 #include "runtime/mpi/nonblocking_any.hpp"
 #include "simulation.hpp"
+#include "src/nn/layers/isa_kernels.hpp"
 #include "system_error.hpp"
 
 namespace halomesh {
@@ -128,6 +129,7 @@ int run_parallel(int argc, char** argv, Options& options,
   try {
     check_launch(world, launch);
     if (misread) std::rethrow_exception(misread);
+    (void)isa_kernels();  // refuses HALOMESH_ISA here: in a parallel region none could catch it
     return body(world);
   } catch (...) {
     return end_all_ranks(session, launch, describe(std::current_exception(), world.rank()), said,
