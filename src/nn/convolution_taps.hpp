@@ -18,7 +18,7 @@ struct ConvolutionTap {
   Spatial shift{};          ///< dst voxel x reads src voxel x * stride + shift
 };
 
-/// Those of the taps some of whose src elements are not padding.
+/// The taps that meet more than padding.
 std::vector<ConvolutionTap> taps_of(const ConvolutionGeometry& geometry);
 
 /// Whether the voxels of the tap are those of the whole of src, in the same order.

@@ -82,7 +82,7 @@ std::vector<float> run(const ConvolutionGeometry& g, TapProducts::Role role,
   return to;
 }
 
-// Compares the window of one axis; the others have kernel 1, or one axis a fixed window.
+// One axis has the given window, the next a padded kernel of 3, the last a kernel of 1.
 void expect_products(std::size_t axis, std::int64_t extent, std::int64_t kernel,
                      std::int64_t stride, std::int64_t dilation, std::int64_t before,
                      std::int64_t after) {

@@ -22,7 +22,7 @@
 namespace halomesh {
 inline namespace HALOMESH_ISA {
 
-// Of vectors wider than its registers GCC keeps arrays in memory.
+// GCC keeps arrays of vectors that are wider than a register in memory.
 #if defined(__AVX512F__) || (defined(__ARM_FEATURE_SVE_BITS) && __ARM_FEATURE_SVE_BITS >= 512)
 constexpr std::int64_t kLanes = 16;
 #elif defined(__AVX__) || (defined(__ARM_FEATURE_SVE_BITS) && __ARM_FEATURE_SVE_BITS == 256)

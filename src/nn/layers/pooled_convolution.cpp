@@ -20,8 +20,8 @@ inline namespace HALOMESH_ISA {
 namespace {
 
 constexpr std::size_t kTaps = 8;  // elements of a pooling window, in d,h,w order
-// Two blocks of filters share each element that is read. Of how many elements of a window the sums
-// fit the registers.
+// Blocks of filters that share each element read, and the elements of a window whose sums for these
+// blocks fit the registers together.
 constexpr std::int64_t kBlocksAtOnce = 2;
 constexpr std::size_t kTapsAtOnce = std::min<std::size_t>(kTaps, kRegisters / 4);
 
