@@ -18,8 +18,8 @@ namespace {
 double value_of(float x) { return static_cast<double>(x); }
 double value_of(Bfloat16 x) { return static_cast<double>(static_cast<float>(x)); }
 
-// The derivative of a rectifier at `value`. Selected by bits: GCC 12 turns a condition into a branch,
-// and does not vectorize the loop, on CPUs without mask registers.
+// The derivative of a rectifier at `value`. Selected by bits: GCC 12 turns a condition into a
+// branch, and does not vectorize the loop, on CPUs without mask registers.
 struct Rectifier {
   double slope;
   double operator()(double value) const {
