@@ -78,7 +78,7 @@ MemoryLimits memory_limits(const fs::path& proc, const fs::path& groups) {
     else if (controllers.find(",memory,") != std::string::npos)
       read_groups(groups / "memory", path, kVersion1, limits.group_bytes);
   }
-  read_rlimit(proc, RLIMIT_AS, "VmSize:", limits.process_bytes);
+  read_rlimit(proc, RLIMIT_AS, "VmSize:", limits.address_bytes);
   read_rlimit(proc, RLIMIT_DATA, "VmData:", limits.process_bytes);
   return limits;
 }

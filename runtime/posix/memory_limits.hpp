@@ -13,8 +13,10 @@ struct MemoryLimits {
   /// Of the control groups that this process is in: all processes of the group share it. Cached
   /// files do not count as used.
   std::optional<std::int64_t> group_bytes;
-  /// Of this process alone, as set by ulimit -v or -d.
+  /// Of this process alone, as set by ulimit -d.
   std::optional<std::int64_t> process_bytes;
+  /// Of addresses of this process, as set by ulimit -v: those that are only reserved count as well.
+  std::optional<std::int64_t> address_bytes;
 };
 
 /// Local. Reads self/cgroup and self/status in `proc`, and the groups, of either version, in

@@ -14,13 +14,20 @@
 namespace halomesh {
 namespace {
 
+/// Addresses that the threads of the loaders, one for training and one for evaluation, reserve when
+/// they start: glibc maps up to 128 MiB for the first allocation of a thread, and keeps half.
+constexpr std::int64_t kLoaderAddresses = 2 * (std::int64_t{128} << 20);
+
 /// What is available now; of the node the share of `ranks` of its `ranks_on_node`.
 MemoryRoom memory_room(int ranks, int ranks_on_node) {
   constexpr std::int64_t kAny = std::numeric_limits<std::int64_t>::max();
   const std::int64_t node = describe_node().memory_available_bytes;
   const MemoryLimits limits = memory_limits();
   const std::int64_t shared = std::min(node > 0 ? node : kAny, limits.group_bytes.value_or(kAny));
-  return {shared / std::max(ranks, ranks_on_node) * ranks, limits.process_bytes.value_or(kAny)};
+  const std::int64_t addresses =
+      std::max(limits.address_bytes.value_or(kAny), kLoaderAddresses) - kLoaderAddresses;
+  return {shared / std::max(ranks, ranks_on_node) * ranks,
+          std::min(limits.process_bytes.value_or(kAny), addresses)};
 }
 
 }  // namespace

@@ -56,7 +56,7 @@ TEST_CASE("memory limits: what is left of a process's own") {
   REQUIRE(::getrlimit(RLIMIT_AS, &before) == 0);
   const TempDirectory directory;
   put(directory / "self/status", "Name:\tx\nVmSize:\t    1000 kB\nVmData:\t 400 kB\n");
-  const auto left = [&] { return memory_limits(directory.path(), directory.path()).process_bytes; };
+  const auto left = [&] { return memory_limits(directory.path(), directory.path()).address_bytes; };
   if (before.rlim_cur == RLIM_INFINITY) CHECK_FALSE(left());
   const rlimit limit{rlim_t{1} << 40, before.rlim_max};
   REQUIRE(::setrlimit(RLIMIT_AS, &limit) == 0);
