@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Runs tests of the A64FX build under qemu: the partition tests, the layers' tests, and training
 # runs on 2 ranks whose losses are compared with those of this machine's own build.
-# Usage: a64fx_tests.sh SYSROOT ARM_DIR HOST_DIR [1]    the last for a subset of 3 minutes
+# Usage: a64fx_tests.sh SYSROOT ARM_DIR HOST_DIR [1]    the last for a subset of 3 to 11 minutes
 # Speed says nothing here: qemu runs SVE some thousand times slower than a CPU does.
 set -eu
 
