@@ -15,7 +15,7 @@ struct MemoryLimits {
   std::optional<std::int64_t> group_bytes;
   /// Of this process alone, as set by ulimit -d.
   std::optional<std::int64_t> process_bytes;
-  /// Of addresses of this process, as set by ulimit -v: those that are only reserved count as well.
+  /// Of its address space, as set by ulimit -v; what is only reserved counts as well.
   std::optional<std::int64_t> address_bytes;
 };
 

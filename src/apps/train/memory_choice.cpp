@@ -14,9 +14,9 @@
 namespace halomesh {
 namespace {
 
-/// Addresses that the threads of the loaders, one for training and one for evaluation, reserve when
-/// they start: glibc maps up to 128 MiB for the first allocation of a thread, and keeps half.
-constexpr std::int64_t kLoaderAddresses = 2 * (std::int64_t{128} << 20);
+/// Address space for the threads of the two loaders, of training and of evaluation, which start
+/// later: glibc reserves up to 128 MiB at the first allocation of a thread, and keeps half.
+constexpr std::int64_t kLoaderAddressBytes = 2 * (std::int64_t{128} << 20);
 
 /// What is available now; of the node the share of `ranks` of its `ranks_on_node`.
 MemoryRoom memory_room(int ranks, int ranks_on_node) {
@@ -24,10 +24,9 @@ MemoryRoom memory_room(int ranks, int ranks_on_node) {
   const std::int64_t node = describe_node().memory_available_bytes;
   const MemoryLimits limits = memory_limits();
   const std::int64_t shared = std::min(node > 0 ? node : kAny, limits.group_bytes.value_or(kAny));
-  const std::int64_t addresses =
-      std::max(limits.address_bytes.value_or(kAny), kLoaderAddresses) - kLoaderAddresses;
+  const std::int64_t addresses = limits.address_bytes.value_or(kAny) - kLoaderAddressBytes;
   return {shared / std::max(ranks, ranks_on_node) * ranks,
-          std::min(limits.process_bytes.value_or(kAny), addresses)};
+          std::clamp<std::int64_t>(addresses, 0, limits.process_bytes.value_or(kAny))};
 }
 
 }  // namespace
