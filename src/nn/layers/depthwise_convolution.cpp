@@ -18,8 +18,10 @@ namespace {
 // two rows of pixels or more, for a part of the channels of up to kPartBlocks vectors. Narrower
 // parts would read memory in pieces too short to be prefetched.
 constexpr std::int64_t kTasks = 32, kPartBlocks = 16;
-// Pixels of a row that share the weights in registers.
-constexpr std::int64_t kPixels = 8;
+// Pixels that share the weights in registers. With few of them, a pass over their channels reads
+// few places of memory in a row, which are prefetched: of DeepCAM's layers on a Zen 3, with two
+// pixels the forward pass takes 0.65 of the time with eight, and the gradient of src 0.6.
+constexpr std::int64_t kPixels = 2;
 
 std::int64_t rows_of(const Box& box, std::int64_t batch) {
   return batch * box.extent(kD) * box.extent(kH);
@@ -270,21 +272,19 @@ void DepthwiseConvolution::gather(const Pass& pass, const Taps& taps, TensorView
       const std::span<const Term> terms = find_terms(taps, from, n, d, h, run.w);
       T* const y = to.data + to.offset(n, box.lo[kC], d, h, run.w);
       const T* const x = from.data + box.lo[kC] - from.span.lo[kC];
-      for (std::int64_t b = 0; b < blocks_of(channels_); ++b) {
-        const ChannelBlock block(b, channels_);
-        with_lanes(block.count, [&](auto lanes) {
-          const auto sum_at = [&](std::int64_t i, auto pixels) __attribute__((always_inline)) {
+      const auto sum_channels = [&](std::int64_t i, auto pixels) {
+        for (std::int64_t b = 0; b < blocks_of(channels_); ++b) {
+          const ChannelBlock block(b, channels_);
+          with_lanes(block.count, [&](auto lanes) {
             sum_pixels(terms, packed_.data() + block.first, x + block.first + i * from_step,
                        y + block.first + i * to_step, lanes, pixels);
-          };
-          if (end - begin < kPixels)
-            for (std::int64_t i = begin; i < end; ++i)
-              sum_at(i, std::integral_constant<std::int64_t, 1>());
-          else  // the last group begins early, so that it is whole
-            for (std::int64_t i = begin; i < end; i += kPixels)
-              sum_at(std::min(i, end - kPixels), std::integral_constant<std::int64_t, kPixels>());
-        });
-      }
+          });
+        }
+      };
+      std::int64_t i = begin;
+      for (; i + kPixels <= end; i += kPixels)
+        sum_channels(i, std::integral_constant<std::int64_t, kPixels>());
+      for (; i < end; ++i) sum_channels(i, std::integral_constant<std::int64_t, 1>());
     }
   };
   for (std::int64_t n = 0; n < to.batch; ++n) {

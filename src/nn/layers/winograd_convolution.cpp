@@ -25,13 +25,13 @@ constexpr std::int64_t kPair = WinogradConvolution::kPair, kRows = WinogradConvo
 // What the points and products of a block may take of a second-level cache. Measured with conv2 and
 // conv3 of CosmoFlow on a Zen 4 (1 MiB): 100 to 200 KiB take 0.85 to 1 of the time of 300 to 640.
 constexpr std::int64_t kBlockBytes = 192 << 10;
-// Floats from one point to the next of the windows of a run, of their products, and of the weights
-// of a vector of input channels: with a gap of a cache line, or points would often fall into the
-// same set of a cache.
+// Of one point and vector of input channels, for the windows of a run and for a pair: those of all
+// input channels lie in a row, as a product reads them.
+constexpr std::int64_t kPoints = kRows * kVector, kWeights = kVector * kPair * kVector;
+// Behind each point, a cache line is left free, or points would often fall into the same set of a
+// cache.
 constexpr std::int64_t kGap = 16;
-constexpr std::int64_t kPointStep = kRows * kVector + kGap;
 constexpr std::int64_t kProductStep = kRows * kPair * kVector + kGap;
-constexpr std::int64_t kWeightStep = kVector * kPair * kVector + kGap;
 
 // Input channels of a sum, in vectors; 0: all. The library's direct sums for SVE lose less than
 // those for AVX-512: there, one sum of 256 channels (kernel 2) would be 3.2 times as wrong as they
@@ -42,11 +42,10 @@ constexpr std::int64_t kLongestSum = 2;
 constexpr std::int64_t kLongestSum = 0;
 #endif
 
-// Where one point's matrices are: of windows x input channels, and of input channels x output
-// channels; step is from one vector of input channels to the next.
+// One point's matrices: of windows x input channels, and of input channels x output channels.
 struct Factors {
   const float *points, *weights;
-  std::int64_t points_step, weights_step, in_vectors;
+  std::int64_t in_vectors;
 };
 
 // The products of kTiles windows for kVectors vectors of output channels, added to `first` unless
@@ -59,8 +58,8 @@ void multiply(const Factors& factors, const float* first, float* products) {
     unroll<kTiles>([&](auto t) { sums[t][v] = start; });
   });
   for (std::int64_t i = 0; i < factors.in_vectors; ++i) {
-    const float* const points = factors.points + i * factors.points_step;
-    const float* const weights = factors.weights + i * factors.weights_step;
+    const float* const points = factors.points + i * kPoints;
+    const float* const weights = factors.weights + i * kWeights;
     for (std::int64_t c = 0; c < kVector; ++c) {
       std::array<Vector, kVectors> weight;
       unroll<kVectors>([&](auto v) { weight[v] = load(weights + (c * kPair + v) * kVector); });
@@ -84,8 +83,8 @@ void multiply_in_parts(const Factors& factors, const float* first, float* produc
   multiply<kVectors, kTiles>(part, first, products);
   std::array<float, static_cast<std::size_t>(kVectors * kTiles * kVector)> sums;
   for (std::int64_t i = part.in_vectors; i < factors.in_vectors; i += part.in_vectors) {
-    part.points = factors.points + i * factors.points_step;
-    part.weights = factors.weights + i * factors.weights_step;
+    part.points = factors.points + i * kPoints;
+    part.weights = factors.weights + i * kWeights;
     part.in_vectors = std::min(factors.in_vectors - i, kLongestSum);
     multiply<kVectors, kTiles>(part, nullptr, sums.data());
     unroll<kVectors * kTiles>([&](auto v) {
@@ -198,13 +197,11 @@ std::int64_t WinogradConvolution::best_block_runs() const {
 }
 
 std::int64_t WinogradConvolution::pairs() const { return (out_vectors_ + kPair - 1) / kPair; }
-std::int64_t WinogradConvolution::points_of_run() const {
-  return in_vectors_ * points_ * kPointStep;
-}
+std::int64_t WinogradConvolution::point_step() const { return in_vectors_ * kPoints + kGap; }
+std::int64_t WinogradConvolution::weight_step() const { return in_vectors_ * kWeights + kGap; }
+std::int64_t WinogradConvolution::points_of_run() const { return points_ * point_step(); }
 std::int64_t WinogradConvolution::products_of_run() const { return points_ * kProductStep; }
-std::int64_t WinogradConvolution::weights_of_pair() const {
-  return in_vectors_ * points_ * kWeightStep;
-}
+std::int64_t WinogradConvolution::weights_of_pair() const { return points_ * weight_step(); }
 
 // Those of one vector of input channels and one pair of vectors of output channels.
 template <class F>
@@ -224,7 +221,7 @@ void WinogradConvolution::transform_pair(std::int64_t pair, std::int64_t in_vect
       std::array<Vector, F::kTaps> kernels;
       unroll<F::kTaps>([&](auto tap) { kernels[tap] = load(taps[tap].data()); });
       const std::int64_t lanes = i * kPair * kVector + o % (kPair * kVector);
-      transform_weights<F>(kernels, to + in_vector * F::kPoints * kWeightStep + lanes, kWeightStep);
+      transform_weights<F>(kernels, to + in_vector * kWeights + lanes, weight_step());
     }
 }
 
@@ -268,8 +265,8 @@ void WinogradConvolution::transform_block(const Source& src, const Spatial& exte
       const Spatial place = place_of(window, extents);
       find_voxels<F::kSides, F::kWindow>(src, place, zeros_.data(), voxels.data());
       float* to = points + (window - block.at(run)) * kVector;
-      for (std::int64_t v = 0; v < in_vectors_; ++v, to += F::kPoints * kPointStep)
-        transform_input<F>(voxels.data(), v * kVector, to, kPointStep);
+      for (std::int64_t v = 0; v < in_vectors_; ++v, to += kPoints)
+        transform_input<F>(voxels.data(), v * kVector, to, point_step());
     }
 }
 
@@ -284,9 +281,8 @@ void WinogradConvolution::multiply_block(const Block& block, std::int64_t pair, 
         point == F::kPointOfBias ? bias_.data() + pair * kPair * kVector : nullptr;
     for (std::int64_t run = block.lo; run < block.hi; ++run)
       multiply_runs[static_cast<std::size_t>(block.at(run + 1) - block.at(run) - 1)](
-          {points + (run - block.lo) * points_of_run() + point * kPointStep,
-           weights + point * kWeightStep, F::kPoints * kPointStep, F::kPoints * kWeightStep,
-           in_vectors_},
+          {points + (run - block.lo) * points_of_run() + point * point_step(),
+           weights + point * weight_step(), in_vectors_},
           first, products + (run - block.lo) * products_of_run() + point * kProductStep);
   }
 }

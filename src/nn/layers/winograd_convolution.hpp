@@ -114,7 +114,9 @@ class WinogradConvolution {
   }
   std::int64_t best_block_runs() const;
   std::int64_t pairs() const;
-  // Floats of all points.
+  // Floats from one point to the next, and of all points.
+  std::int64_t point_step() const;
+  std::int64_t weight_step() const;
   std::int64_t points_of_run() const;
   std::int64_t products_of_run() const;
   std::int64_t weights_of_pair() const;

@@ -19,27 +19,21 @@ using pooled_weight::ceil_to;
 constexpr std::int64_t kPair = WinogradConvolution::kPair, kPairLanes = kPair * kVector;
 // Input channels whose products with a pair of vectors are summed in registers.
 constexpr std::int64_t kRows = kVector / 2;
-// Tiles whose points are kept together: while they are written, they stay in a first-level cache.
-constexpr std::int64_t kRun = 8;
-// Floats between two points, or they would often fall into the same set of a cache.
+// Floats left free behind each row of points, or they would often fall into the same set of a
+// cache.
 constexpr std::int64_t kGap = 16;
-constexpr std::int64_t kSrcStep = kRun * kVector + kGap, kDstStep = kRun * kPairLanes + kGap;
 // What the points of a block may take of a second-level cache, and tiles of a block: with few of
 // them, sums would be read and written too often. Measured on a Zen 4 (1 MiB), 32 to 32 channels:
 // 24 tiles take 0.65 of the time of 8, and 0.8 of that of 64; with more channels, 24 to 64 are
-// alike.
+// alike there, but on a Zen 3 (512 KiB) with busy neighbours 48 take down to 0.6 of the time of 24.
 constexpr std::int64_t kBlockFloats = 72 << 10, kLeastBlock = 24, kMostBlock = 64;
+constexpr std::int64_t kCacheFloats = 1 << 18, kStreamedBlock = 48;
 
-// Where the points of tiles are: kRun tiles in a row, then those of the next run.
-struct Points {
-  const float* data;
-  std::int64_t run_step;
-};
-
-// totals += src^T diff over `tiles` tiles of a run.
-using Totals = std::array<std::array<Vector, kPair>, kRows>;
-[[gnu::always_inline]] inline void add_run(const float* src, const float* diff, std::int64_t tiles,
-                                           Totals& totals) {
+// sums += src^T diff over `tiles` tiles, for kRows input channels and a pair of vectors of output
+// channels; `first` starts new sums.
+void multiply_rows(const float* src, const float* diff, std::int64_t tiles, bool first,
+                   float* sums) {
+  std::array<std::array<Vector, kPair>, kRows> totals{};
   for (std::int64_t t = 0; t < tiles; ++t, src += kVector, diff += kPairLanes) {
     std::array<Vector, kPair> diffs;
     unroll<kPair>([&](auto v) { diffs[v] = in_register(load(diff + v * kVector)); });
@@ -48,14 +42,6 @@ using Totals = std::array<std::array<Vector, kPair>, kRows>;
       unroll<kPair>([&](auto v) { totals[row][v] += diffs[v] * value; });
     });
   }
-}
-
-// sums += src^T diff over `tiles` tiles, for kRows input channels and a pair of vectors of output
-// channels; `first` starts new sums.
-void multiply_rows(Points src, Points diff, std::int64_t tiles, bool first, float* sums) {
-  Totals totals{};
-  for (; tiles > 0; tiles -= kRun, src.data += src.run_step, diff.data += diff.run_step)
-    add_run(src.data, diff.data, std::min(tiles, kRun), totals);
   unroll<kRows>([&](auto row) {
     unroll<kPair>([&](auto v) {
       float* const to = sums + (row * kPair + v) * kVector;
@@ -106,11 +92,12 @@ WinogradWeightGradient::WinogradWeightGradient(const Geometry& geometry, bool wi
   const std::int64_t most_vectors = (vectors + parts_ - 1) / parts_;
   const std::int64_t floats = points_ * (most_vectors * kVector + pairs() * kPairLanes);
   block_ = std::clamp(kBlockFloats / floats, kLeastBlock, kMostBlock);
+  const std::int64_t sums = points_ * most_vectors * kVector * pairs() * kPairLanes;
+  if (block_ * floats + sums > kCacheFloats) block_ = std::max(block_, kStreamedBlock);
   for (std::int64_t t = 0; t < parts_ * groups_; ++t) {
     ThreadScratch& thread = scratch_.emplace_back();
-    const std::int64_t runs = (block_ + kRun - 1) / kRun;
-    thread.src_points = scratch.take<float>(runs * src_run_step());
-    thread.dst_points = scratch.take<float>(runs * dst_run_step());
+    thread.src_points = scratch.take<float>(points_ * src_point_step());
+    thread.dst_points = scratch.take<float>(points_ * dst_point_step());
   }
   sums_ = scratch.take<float>(groups_ * points_ * sums_step());
   if (with_bias) bias_sums_ = scratch.take<float>(groups_ * pairs() * kPairLanes);
@@ -125,17 +112,19 @@ WinogradWeightGradient::Share WinogradWeightGradient::share_of(int thread) const
 std::int64_t WinogradWeightGradient::pairs() const {
   return (geometry_.dst_channels + kPairLanes - 1) / kPairLanes;
 }
-std::int64_t WinogradWeightGradient::src_run_step() const {
+std::int64_t WinogradWeightGradient::src_vector_step() const { return block_ * kVector + kGap; }
+std::int64_t WinogradWeightGradient::dst_pair_step() const { return block_ * kPairLanes + kGap; }
+std::int64_t WinogradWeightGradient::src_point_step() const {
   const std::int64_t vectors = geometry_.src_channels / kVector;
-  return (vectors + parts_ - 1) / parts_ * points_ * kSrcStep;
+  return (vectors + parts_ - 1) / parts_ * src_vector_step();
 }
-std::int64_t WinogradWeightGradient::dst_run_step() const { return pairs() * points_ * kDstStep; }
+std::int64_t WinogradWeightGradient::dst_point_step() const { return pairs() * dst_pair_step(); }
 std::int64_t WinogradWeightGradient::sums_step() const {
   return pairs() * geometry_.src_channels * kPairLanes + kGap;
 }
 
-// The points of a run are those of vectors of input channels, one after the other; of output
-// channels, those of pairs of vectors.
+// For each point and vector of input channels, or pair of vectors of output channels, those of all
+// tiles lie in a row, as a product reads them.
 template <class F>
 void WinogradWeightGradient::transform(const Source& src, const Source& diff_dst,
                                        const Share& share, const Tiles& tiles,
@@ -144,15 +133,16 @@ void WinogradWeightGradient::transform(const Source& src, const Source& diff_dst
   for (std::int64_t tile = 0; tile < tiles.count(); ++tile) {
     const Spatial place = place_of(tiles.lo + tile, tiles.extents);
     find_voxels<F::kSides, F::kWindow>(src, place, zeros_.data(), voxels.data());
-    float* point = to.src_points.data() + tile / kRun * src_run_step() + tile % kRun * kVector;
-    for (std::int64_t v = 0; v < share.vectors(); ++v, point += F::kPoints * kSrcStep)
-      transform_input<F>(voxels.data(), (share.first_vector + v) * kVector, point, kSrcStep);
+    float* point = to.src_points.data() + tile * kVector;
+    for (std::int64_t v = 0; v < share.vectors(); ++v, point += src_vector_step())
+      transform_input<F>(voxels.data(), (share.first_vector + v) * kVector, point,
+                         src_point_step());
     find_voxels<F::kWindow, F::kWindow>(diff_dst, place, zeros_.data(), voxels.data());
-    point = to.dst_points.data() + tile / kRun * dst_run_step() + tile % kRun * kPairLanes;
+    point = to.dst_points.data() + tile * kPairLanes;
     for (std::int64_t c = 0; c < geometry_.dst_channels; c += kVector)
       transform_outputs<F>(voxels.data(), c,
-                           point + c / kPairLanes * F::kPoints * kDstStep + c % kPairLanes,
-                           kDstStep);
+                           point + c / kPairLanes * dst_pair_step() + c % kPairLanes,
+                           dst_point_step());
   }
 }
 
@@ -161,15 +151,14 @@ void WinogradWeightGradient::multiply(const Share& share, const ThreadScratch& p
   const std::int64_t channels = geometry_.src_channels;
   for (std::int64_t point = 0; point < points_; ++point) {
     float* const sums = sums_.data() + (share.group * points_ + point) * sums_step();
+    const float* const src = points.src_points.data() + point * src_point_step();
     for (std::int64_t pair = 0; pair < pairs(); ++pair) {
-      const Points diff{points.dst_points.data() + (pair * points_ + point) * kDstStep,
-                        dst_run_step()};
+      const float* const diff =
+          points.dst_points.data() + point * dst_point_step() + pair * dst_pair_step();
       float* const to = sums + (pair * channels + share.first_vector * kVector) * kPairLanes;
       for (std::int64_t c = 0; c < share.vectors() * kVector; c += kRows)
-        multiply_rows(
-            {points.src_points.data() + (c / kVector * points_ + point) * kSrcStep + c % kVector,
-             src_run_step()},
-            diff, tiles, first, to + c * kPairLanes);
+        multiply_rows(src + c / kVector * src_vector_step() + c % kVector, diff, tiles, first,
+                      to + c * kPairLanes);
     }
     poll();
   }
@@ -180,12 +169,10 @@ void WinogradWeightGradient::add_bias(const Share& share, const ThreadScratch& p
                                       std::int64_t tiles, bool first) {
   for (std::int64_t pair = 0; pair < pairs(); ++pair) {
     const float* const diff =
-        points.dst_points.data() + (pair * points_ + point_of_bias_) * kDstStep;
+        points.dst_points.data() + point_of_bias_ * dst_point_step() + pair * dst_pair_step();
     std::array<Vector, kPair> totals{};
     for (std::int64_t t = 0; t < tiles; ++t)
-      unroll<kPair>([&](auto v) {
-        totals[v] += load(diff + t / kRun * dst_run_step() + t % kRun * kPairLanes + v * kVector);
-      });
+      unroll<kPair>([&](auto v) { totals[v] += load(diff + t * kPairLanes + v * kVector); });
     unroll<kPair>([&](auto v) {
       float* const to = bias_sums_.data() + ((share.group * pairs() + pair) * kPair + v) * kVector;
       store(first ? totals[v] : load(to) + totals[v], to);

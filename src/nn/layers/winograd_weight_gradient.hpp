@@ -67,9 +67,12 @@ class WinogradWeightGradient {
   };
   Share share_of(int thread) const;
   std::int64_t pairs() const;
-  // Floats from one run of tiles to the next, of input and output channels.
-  std::int64_t src_run_step() const;
-  std::int64_t dst_run_step() const;
+  // Floats from the points of one vector of input channels, or pair of vectors of output channels,
+  // to those of the next, and from one point to the next.
+  std::int64_t src_vector_step() const;
+  std::int64_t dst_pair_step() const;
+  std::int64_t src_point_step() const;
+  std::int64_t dst_point_step() const;
   // Floats from the sums of one point to those of the next.
   std::int64_t sums_step() const;
   template <class F>
