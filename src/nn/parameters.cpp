@@ -143,6 +143,7 @@ void Parameters::initialize(std::uint64_t seed) {
       const CounterRng rng(seed, RandomUse::kInit, narrow<std::uint32_t>(range.placement));
       for_each_run(placement.geometry, placement.slices[static_cast<std::size_t>(part_)],
                    [&](std::int64_t local, std::int64_t global, std::int64_t length) {
+#pragma omp parallel for schedule(static) if (length > 4096)
                      for (std::int64_t i = 0; i < length; ++i)
                        values[local + i] = initial_value(placement.geometry, rng,
                                                          static_cast<std::uint64_t>(global + i));
