@@ -365,8 +365,10 @@ class Timeline {
     f.gather_s = spent_[last][kGather];
     f.reduction_s = spent_[last][kReduction];
     const double busy = f.compute_s + f.halo_s + f.gather_s + f.reduction_s;
-    // Ranks that share a core take turns: what slows one of them slows them all.
-    const double apart = static_cast<double>(mesh_.ranks()) / shared_cores_;
+    // Ranks that share a core take turns: what slows one of them slows them all, once a step. The
+    // parts of a sample wait for each other in every layer, whether or not they share cores.
+    const double apart = std::max(static_cast<double>(mesh_.ranks()) / shared_cores_,
+                                  static_cast<double>(mesh_.parts.count()));
     f.straggler_s =
         busy * machine_.value("straggler-per-doubling") * std::log2(std::max(apart, 1.0));
     double input_bytes = 0;

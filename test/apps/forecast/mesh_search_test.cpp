@@ -216,6 +216,10 @@ TEST_CASE("ranks that share cores compute longer") {
   CHECK(shared.compute_s == doctest::Approx(4 * alone));
   // What slows a rank slows all on its core, so 16 ranks on 4 cores count as 4: two doublings.
   CHECK(shared.straggler_s == doctest::Approx(2 * 0.012 * (shared.compute_s + shared.reduction_s)));
+  // Parts of one sample wait for each other in every layer, on cores of their own or not.
+  const StepForecast parts = step_on(machine, {2, 2, 2}, 2);
+  CHECK(parts.straggler_s ==
+        doctest::Approx(3 * 0.012 * (parts.step_s - parts.straggler_s - parts.input_s)));
 }
 
 TEST_CASE("ranks that share cores pack, copy and add longer") {
