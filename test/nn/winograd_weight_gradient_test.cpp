@@ -136,7 +136,7 @@ TEST_CASE("Winograd weight gradient is at most thrice as wrong as direct sums, o
           sum += term;
           magnitude += std::abs(term);
         }
-        const double terms = static_cast<double>(extents[0] * extents[1] * extents[2]);
+        const auto terms = static_cast<double>(extents[0] * extents[1] * extents[2]);
         const auto got = static_cast<double>(bias[static_cast<std::size_t>(o)]);
         CHECK(std::abs(got - sum) <= terms * 0x1p-24 * magnitude);
         ++compared;

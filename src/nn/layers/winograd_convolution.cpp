@@ -27,7 +27,8 @@ constexpr std::int64_t kPair = WinogradConvolution::kPair, kRows = WinogradConvo
 constexpr std::int64_t kBlockBytes = 192 << 10;
 // Of one point and vector of input channels, for the windows of a run and for a pair: those of all
 // input channels lie in a row, as a product reads them.
-constexpr std::int64_t kPoints = kRows * kVector, kWeights = kVector * kPair * kVector;
+constexpr std::int64_t kPointsOfVector = kRows * kVector,
+                       kWeightsOfVector = kVector * kPair * kVector;
 // Behind each point, a cache line is left free, or points would often fall into the same set of a
 // cache.
 constexpr std::int64_t kGap = 16;
@@ -58,8 +59,8 @@ void multiply(const Factors& factors, const float* first, float* products) {
     unroll<kTiles>([&](auto t) { sums[t][v] = start; });
   });
   for (std::int64_t i = 0; i < factors.in_vectors; ++i) {
-    const float* const points = factors.points + i * kPoints;
-    const float* const weights = factors.weights + i * kWeights;
+    const float* const points = factors.points + i * kPointsOfVector;
+    const float* const weights = factors.weights + i * kWeightsOfVector;
     for (std::int64_t c = 0; c < kVector; ++c) {
       std::array<Vector, kVectors> weight;
       unroll<kVectors>([&](auto v) { weight[v] = load(weights + (c * kPair + v) * kVector); });
@@ -83,8 +84,8 @@ void multiply_in_parts(const Factors& factors, const float* first, float* produc
   multiply<kVectors, kTiles>(part, first, products);
   std::array<float, static_cast<std::size_t>(kVectors * kTiles * kVector)> sums;
   for (std::int64_t i = part.in_vectors; i < factors.in_vectors; i += part.in_vectors) {
-    part.points = factors.points + i * kPoints;
-    part.weights = factors.weights + i * kWeights;
+    part.points = factors.points + i * kPointsOfVector;
+    part.weights = factors.weights + i * kWeightsOfVector;
     part.in_vectors = std::min(factors.in_vectors - i, kLongestSum);
     multiply<kVectors, kTiles>(part, nullptr, sums.data());
     unroll<kVectors * kTiles>([&](auto v) {
@@ -197,8 +198,12 @@ std::int64_t WinogradConvolution::best_block_runs() const {
 }
 
 std::int64_t WinogradConvolution::pairs() const { return (out_vectors_ + kPair - 1) / kPair; }
-std::int64_t WinogradConvolution::point_step() const { return in_vectors_ * kPoints + kGap; }
-std::int64_t WinogradConvolution::weight_step() const { return in_vectors_ * kWeights + kGap; }
+std::int64_t WinogradConvolution::point_step() const {
+  return in_vectors_ * kPointsOfVector + kGap;
+}
+std::int64_t WinogradConvolution::weight_step() const {
+  return in_vectors_ * kWeightsOfVector + kGap;
+}
 std::int64_t WinogradConvolution::points_of_run() const { return points_ * point_step(); }
 std::int64_t WinogradConvolution::products_of_run() const { return points_ * kProductStep; }
 std::int64_t WinogradConvolution::weights_of_pair() const { return points_ * weight_step(); }
@@ -221,7 +226,7 @@ void WinogradConvolution::transform_pair(std::int64_t pair, std::int64_t in_vect
       std::array<Vector, F::kTaps> kernels;
       unroll<F::kTaps>([&](auto tap) { kernels[tap] = load(taps[tap].data()); });
       const std::int64_t lanes = i * kPair * kVector + o % (kPair * kVector);
-      transform_weights<F>(kernels, to + in_vector * kWeights + lanes, weight_step());
+      transform_weights<F>(kernels, to + in_vector * kWeightsOfVector + lanes, weight_step());
     }
 }
 
@@ -265,7 +270,7 @@ void WinogradConvolution::transform_block(const Source& src, const Spatial& exte
       const Spatial place = place_of(window, extents);
       find_voxels<F::kSides, F::kWindow>(src, place, zeros_.data(), voxels.data());
       float* to = points + (window - block.at(run)) * kVector;
-      for (std::int64_t v = 0; v < in_vectors_; ++v, to += kPoints)
+      for (std::int64_t v = 0; v < in_vectors_; ++v, to += kPointsOfVector)
         transform_input<F>(voxels.data(), v * kVector, to, point_step());
     }
 }
