@@ -133,6 +133,7 @@ class Scene:
         self.root = Path(tempfile.mkdtemp(prefix="halomesh-stress-")).resolve()
         for template in templates.iterdir():
             shutil.copytree(template, self.root / template.name, symlinks=True)
+        self.logs = Path(tempfile.mkdtemp(prefix="halomesh-stress-log-"))  # not among its files
         self.random = random.Random(f"{seed}:{name}")
         self.mounts = []
         self.names = {
@@ -149,6 +150,7 @@ class Scene:
         for mount in reversed(self.mounts):
             subprocess.run(["umount", "-l", mount], check=False)
         shutil.rmtree(self.root, ignore_errors=True)
+        shutil.rmtree(self.logs, ignore_errors=True)
 
     def start(self, command, ranks=0, log="log"):
         words = [word.format(**self.names) for word in shlex.split(command)]
@@ -159,7 +161,8 @@ class Scene:
         if ranks:
             words = [*LAUNCHER, "-n", str(ranks), *words]
         mark = uuid.uuid4().hex
-        logs = Path(tempfile.mkdtemp(prefix="halomesh-stress-log-"))
+        logs = self.logs / mark
+        logs.mkdir()
         with open(logs / log, "w") as out:
             process = subprocess.Popen(
                 words, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
@@ -252,7 +255,6 @@ def run_case(case, templates, seed):
     finally:
         if job:
             job.kill()
-            shutil.rmtree(job.log.parent, ignore_errors=True)
         scene.close()
 
 
