@@ -152,7 +152,7 @@ class Scene:
         shutil.rmtree(self.root, ignore_errors=True)
         shutil.rmtree(self.logs, ignore_errors=True)
 
-    def start(self, command, ranks=0, log="log"):
+    def start(self, command, ranks=0):
         words = [word.format(**self.names) for word in shlex.split(command)]
         if words[0] == "plain":  # a command without the program's name in front, e.g. ulimit
             words = words[1:]
@@ -161,13 +161,12 @@ class Scene:
         if ranks:
             words = [*LAUNCHER, "-n", str(ranks), *words]
         mark = uuid.uuid4().hex
-        logs = self.logs / mark
-        logs.mkdir()
-        with open(logs / log, "w") as out:
+        log = self.logs / mark
+        with open(log, "w") as out:
             process = subprocess.Popen(
                 words, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
                 cwd=self.root, env={**os.environ, MARK: mark}, start_new_session=True)
-        return Job(process, logs / log, mark)
+        return Job(process, log, mark)
 
     def run(self, command, ranks=0, limit_s=300):
         """Runs to the end; exit code and output."""

@@ -369,8 +369,7 @@ class Timeline {
     // parts of a sample wait for each other in every layer, whether or not they share cores.
     const double apart = std::max(static_cast<double>(mesh_.ranks()) / shared_cores_,
                                   static_cast<double>(mesh_.parts.count()));
-    f.straggler_s =
-        busy * machine_.value("straggler-per-doubling") * std::log2(std::max(apart, 1.0));
+    f.straggler_s = busy * machine_.value("straggler-per-doubling") * std::log2(apart);
     double input_bytes = 0;
     for (const Box& box : geometry_.tensors()[0].span)
       input_bytes = std::max(input_bytes, bytes_of(0, box.volume()));

@@ -25,11 +25,11 @@ constexpr std::int64_t kPair = WinogradConvolution::kPair, kRows = WinogradConvo
 // What the points and products of a block may take of a second-level cache. Measured with conv2 and
 // conv3 of CosmoFlow on a Zen 4 (1 MiB): 100 to 200 KiB take 0.85 to 1 of the time of 300 to 640.
 constexpr std::int64_t kBlockBytes = 192 << 10;
-// Of one point and vector of input channels, for the windows of a run and for a pair: those of all
-// input channels lie in a row, as a product reads them.
+// Floats of one point and one vector of input channels: of the windows of a run, and of the weights
+// of a pair. Those of all input channels lie in a row, as a product reads them.
 constexpr std::int64_t kPointsOfVector = kRows * kVector,
                        kWeightsOfVector = kVector * kPair * kVector;
-// Behind each point, a cache line is left free, or points would often fall into the same set of a
+// A cache line is left free behind each point, or points would often fall into the same set of a
 // cache.
 constexpr std::int64_t kGap = 16;
 constexpr std::int64_t kProductStep = kRows * kPair * kVector + kGap;
@@ -191,7 +191,7 @@ WinogradConvolution::WinogradConvolution(const Geometry& geometry, std::int64_t 
 // While points and weights of a pair stay in a second-level cache, small blocks are best; where
 // they do not, weights are read anew for each block.
 std::int64_t WinogradConvolution::best_block_runs() const {
-  constexpr std::int64_t kCacheFloats = 1 << 18, kStreamedRuns = 6;
+  constexpr std::int64_t kStreamedRuns = 6;
   if (points_of_run() + weights_of_pair() > kCacheFloats) return kStreamedRuns;
   const std::int64_t bytes = points_ * (in_vectors_ + kPair) * kVector * 4;
   return kBlockBytes / bytes / kRows;

@@ -37,6 +37,9 @@ class WinogradConvolution {
   /// A product of matrices keeps kRows windows x kPair vectors of output channels in registers.
   static constexpr std::int64_t kPair = 2, kRows = pooled_weight::kMaxSums / kPair;
 
+  /// What is taken to stay in a second-level cache of 1 MiB.
+  static constexpr std::int64_t kCacheFloats = 1 << 18;
+
   using Geometry = PooledWeightGradient::Geometry;
   using Source = winograd::Source;
 
