@@ -9,6 +9,7 @@ PREFIX  ?= /usr/local
 VERSION ?= 0.1.0
 V       ?= 0
 WERROR  ?= 1
+UNITY   ?= 1
 
 ifeq ($(filter $(BUILD),release debug asan tsan clang fuzz),)
 $(error BUILD=$(BUILD): must be release, debug, asan, tsan, clang or fuzz)
@@ -29,6 +30,13 @@ MAKEFLAGS += --no-builtin-rules
 .SUFFIXES:
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := all
+
+# ALL=1 brings what only some tests need.
+ifeq ($(ALL),1)
+TORCH := 1
+BROWSER := 1
+SLURM := 1
+endif
 
 LIBRARIES := $(if $(filter mpich,$(MPI)),-mpich)$(if $(filter parallel,$(HDF5)),-phdf5)
 B := $(if $(filter smpi,$(MPI)),build/smpi,build/$(BUILD)$(LIBRARIES))
@@ -121,7 +129,7 @@ ifeq ($(MPI),smpi)
 OPT_release := -O1 -g1 -fPIC -DHALOMESH_SIMULATED
 endif
 
-# Most tests compute little: -O1 builds them in two thirds of the time.
+# Most tests and the commands compute little: -O1 builds them in two thirds of the time.
 OPT_tests   := $(if $(filter release,$(BUILD)),-O1)
 
 # GCC 12 and 13 see overlapping copies in `"text" + std::string` that are not there (GCC PR 105651).
@@ -195,7 +203,32 @@ FUZZ_TARGETS := $(wildcard test/fuzz/*_fuzz.cpp)
 ISA_TESTS    := $(wildcard $(addprefix test/nn/,dense_source_test.cpp pooled_*_test.cpp sparse_*_test.cpp \
                   winograd_*_test.cpp convolution_block_rules_test.cpp isa_kernels_test.cpp))
 
-objects   = $(patsubst %.cpp,$(B)/obj/%.o,$(1))
+# Unity builds: one compilation includes up to UNIT sources of one directory, so that headers are read
+# an eighth as often. With UNITY=0 each source is compiled by itself: quicker after a small change.
+# Alone stay sources with flags of their own or with main(), and the one that records its own path.
+UNIT  := 8
+ISA_SOURCES := $(shell grep -ls '^inline namespace HALOMESH_ISA' $(NN))
+ALONE := src/apps/main.cpp src/apps/launch/version.cpp src/nn/layers/isa_kernels.cpp runtime/log/mllog.cpp $(ISA_SOURCES) \
+         $(wildcard test/harness/*_main.cpp runtime/posix/*.cpp runtime/data/nifti_cases.cpp runtime/log/mlperf_summary.cpp \
+           src/apps/train/nifti_segmentations.cpp src/apps/train/mlperf_summary.cpp src/apps/report/*.cpp src/apps/scaling/*.cpp)
+in_directory = $(foreach s,$(2),$(if $(filter $(1),$(dir $(s))),$(s)))
+first_to_last = $(wordlist 1,$(UNIT),$(1))
+behind_first = $(wordlist $(words x $(first_to_last)),$(words $(1)),$(1))
+# $(call new_units,SOURCES): makes units of them, named after the first source in each.
+define new_unit
+UNITS += $(firstword $(1))
+MEMBERS_$(firstword $(1)) := $(1)
+$(foreach s,$(1),$(eval UNIT_OF_$(s) := $(B)/obj/unit/$(basename $(firstword $(1))).o))
+endef
+new_units = $(if $(1),$(eval $(call new_unit,$(first_to_last)))$(call new_units,$(behind_first)))
+UNITS :=
+ifneq ($(UNITY),0)
+$(foreach list,PARTITION NN SYNTH MODELS RUNTIME APPS HARNESS HARNESS_MPI TEST_PURE TEST_NN TEST_RUNTIME TEST_MPI \
+               TEST_APPS TEST_SYSTEM TEST_LONG,\
+  $(foreach d,$(sort $(dir $($(list)))),$(call new_units,$(filter-out $(ALONE),$(call in_directory,$(d),$($(list)))))))
+endif
+
+objects   = $(sort $(foreach s,$(1),$(or $(UNIT_OF_$(s)),$(s:%.cpp=$(B)/obj/%.o))))
 generated = $(patsubst %.proto,$(B)/gen/%.pb.$(2),$(1))
 PB_HEADERS := $(call generated,$(PROTO),h)
 PB_OBJECTS := $(patsubst %.proto,$(B)/obj/%.pb.o,$(PROTO))
@@ -224,10 +257,27 @@ $(B)/stamp/commit: FORCE
 	$(call stamp,$(VERSION) $(GIT_COMMIT))
 GIT_COMMIT ?= $(or $(shell git describe --always --dirty --abbrev=12 --exclude '*' 2>/dev/null),unknown)
 
+# $(call unit,FIRST SOURCE,COMPILER,FLAGS): the rules of one unit. Tests are put into namespaces of
+# their own, as they repeat one another's names.
+define unit
+$(B)/unit/$(1): $(if $(filter test/%,$(1)),$(MEMBERS_$(1)) test/harness/test_unit.sh) FORCE
+	$$(call stamp_of,$(if $(filter test/%,$(1)),test/harness/test_unit.sh,printf '$(hash)include "%s"\n') $(MEMBERS_$(1)))
+$(B)/obj/unit/$(basename $(1)).o: $(B)/unit/$(1) $(B)/stamp/flags | $(if $(filter $(MPICXX),$(2)),$(PB_HEADERS))
+	@mkdir -p $$(@D)
+	@echo "  CXX   $(1)$(if $(word 2,$(MEMBERS_$(1))), and $(words $(wordlist 2,$(UNIT),$(MEMBERS_$(1)))) more)"
+	$(Q)$(2) $(3) $(if $(GCC),-Wno-subobject-linkage) $$(DEFINES) -MMD -MP -c $$< -o $$@
+endef
+hash := \#
+# Written anew only where what COMMAND prints has changed.
+define stamp_of
+	@mkdir -p $(@D)
+	@$(1) >$@.new && { cmp -s $@.new $@ && rm $@.new || mv $@.new $@; }
+endef
 # $(call compile,SOURCES,COMPILER,FLAGS): rules that turn sources into objects and check them
 # with clang-tidy, both with exactly these flags.
 define compile
-$(call objects,$(1)): $(B)/obj/%.o: %.cpp $(B)/stamp/flags | $(if $(filter $(MPICXX),$(2)),$(PB_HEADERS))
+$(foreach u,$(filter $(1),$(UNITS)),$(eval $(call unit,$(u),$(2),$(3))))
+$(patsubst %.cpp,$(B)/obj/%.o,$(1)): $(B)/obj/%.o: %.cpp $(B)/stamp/flags | $(if $(filter $(MPICXX),$(2)),$(PB_HEADERS))
 	@mkdir -p $$(@D)
 	@echo "  CXX   $$<"
 	$(Q)$(2) $(3) $$(DEFINES) -MMD -MP -c $$< -o $$@
@@ -240,12 +290,14 @@ $(patsubst %.cpp,$(B)/tidy/%.ok,$(1)): $(B)/tidy/%.ok: %.cpp $(HEADERS) .clang-t
 endef
 MPI_INCLUDES = $(patsubst -I%,-isystem %,$(filter -I%,$(shell $(MPICXX) -show)))
 
+COMPUTING_APPS := $(filter src/apps/bench/% src/apps/forecast/% src/apps/plan/%,$(APPS))
 $(eval $(call compile,$(PARTITION),$(CXX),$(FLAGS_pure)))
 $(eval $(call compile,$(TEST_PURE) test/harness/plain_main.cpp,$(CXX),$(FLAGS_pure) $(OPT_tests)))
 $(eval $(call compile,$(NN) $(HARNESS),$(CXX),$(FLAGS_nn)))
 $(eval $(call compile,$(SYNTH) $(MODELS) $(TEST_NN),$(CXX),$(FLAGS_synth)))
 $(eval $(call compile,$(TEST_SYSTEM) $(TEST_LONG),$(CXX),$(FLAGS_files) $(OPT_tests)))
-$(eval $(call compile,$(RUNTIME) $(APPS) $(HARNESS_MPI) test/harness/mpi_main.cpp,$(MPICXX),$(FLAGS_mpi)))
+$(eval $(call compile,$(RUNTIME) $(COMPUTING_APPS) $(HARNESS_MPI) test/harness/mpi_main.cpp,$(MPICXX),$(FLAGS_mpi)))
+$(eval $(call compile,$(filter-out $(COMPUTING_APPS),$(APPS)),$(MPICXX),$(FLAGS_mpi) $(OPT_tests)))
 $(eval $(call compile,$(TEST_RUNTIME) $(TEST_MPI) $(TEST_APPS),$(MPICXX),$(FLAGS_mpi) $(OPT_tests)))
 
 # Square roots never fail here: loops with them become vector instructions.
@@ -299,7 +351,6 @@ ALL_ISAS := $(if $(filter x86_64%,$(shell $(CXX) -dumpmachine 2>/dev/null)),avx2
 # Those that ARCH does not include; sanitizers see the kernels of ARCH alone.
 ARCH_MACROS := $(if $(ALL_ISAS),$(shell $(CXX) $(ARCH) -dM -E -x c++ /dev/null 2>/dev/null | grep -oE '__AVX[0-9A-Z]+__'))
 ISAS ?= $(if $(SANITIZE),,$(foreach isa,$(ALL_ISAS),$(if $(filter $(ISA_MACRO_$(isa)),$(ARCH_MACROS)),,$(isa))))
-ISA_SOURCES := $(shell grep -ls '^inline namespace HALOMESH_ISA' $(NN))
 isa_objects  = $(patsubst %.cpp,$(B)/obj/isa-$(1)/%.o,$(2))
 ISA_OBJECTS := $(foreach isa,$(ISAS),$(B)/obj/isa-$(isa).o)
 
@@ -322,10 +373,23 @@ $(foreach isa,$(ALL_ISAS),$(eval $(call isa_rules,$(isa))))
 $(B)/obj/src/nn/layers/isa_kernels.o $(B)/tidy/src/nn/layers/isa_kernels.ok: \
   DEFINES = $(addprefix -DHALOMESH_WITH_,$(ISAS))
 
-L2 := $(PARTITION) $(NN)
-L3 := $(L2) $(SYNTH) $(MODELS) $(RUNTIME)
-L3_OBJECTS := $(call objects,$(L3)) $(ISA_OBJECTS) $(PB_OBJECTS)
-$(eval $(call program,$(B)/halomesh,$(call objects,$(APPS)) $(L3_OBJECTS),$(MPICXX),$(LIBS_mpi)))
+# One archive a room, the upper ones first: a program takes from each what it calls.
+$(B)/lib/libapps.a: $(call objects,$(filter-out src/apps/main.cpp,$(APPS)))
+$(B)/lib/libruntime.a: $(call objects,$(RUNTIME)) $(PB_OBJECTS)
+$(B)/lib/libsynth.a: $(call objects,$(SYNTH))
+$(B)/lib/libmodels.a: $(call objects,$(MODELS))
+$(B)/lib/libnn.a: $(call objects,$(NN)) $(ISA_OBJECTS)
+$(B)/lib/libpartition.a: $(call objects,$(PARTITION))
+$(B)/lib/%.a: $(B)/stamp/link
+	@mkdir -p $(@D)
+	$(Q)rm -f $@ && ar rcs $@ $(filter %.o,$^)
+archives = $(patsubst %,$(B)/lib/lib%.a,$(1))
+# What registers itself by name is called by nobody: it is linked as it is.
+registered = $(call objects,$(shell grep -ls '^const Registered<' $(1)))
+L2 := $(call registered,$(NN)) $(call archives,nn partition)
+L3 := $(call registered,$(MODELS) $(RUNTIME) $(NN)) $(call archives,runtime $(if $(SYNTH),synth) models nn partition)
+ALL_ROOMS := $(call registered,$(APPS)) $(call registered,$(MODELS) $(RUNTIME) $(NN)) $(call archives,apps runtime $(if $(SYNTH),synth) models nn partition)
+$(eval $(call program,$(B)/halomesh,$(call objects,src/apps/main.cpp) $(ALL_ROOMS),$(MPICXX),$(LIBS_mpi)))
 
 # The real program on simulated ranks: its own launcher starts it.
 .PHONY: smpi
@@ -416,18 +480,18 @@ $(B)/tests/%.a:
 	@mkdir -p $(@D)
 	$(Q)rm -f $@ && ar rcs $@ $(filter %.o,$^)
 
-$(eval $(call program,$(B)/tests/partition_tests,$(PLAIN_MAIN) $(call objects,$(TEST_PURE) $(PARTITION)) $(HARNESS_LIB),$(CXX),$(FMT_LIBS) -pthread))
-$(eval $(call program,$(B)/tests/nn_tests,$(PLAIN_MAIN) $(call objects,$(TEST_NN) $(L2) $(SYNTH) $(MODELS)) $(ISA_OBJECTS) $(HARNESS_LIB),$(CXX),$(LIBS_nn) -pthread))
-$(eval $(call program,$(B)/tests/runtime_tests,$(MPI_MAIN) $(call objects,$(TEST_RUNTIME)) $(L3_OBJECTS) $(HARNESS_MPI_LIB),$(MPICXX),$(LIBS_mpi)))
-$(eval $(call program,$(B)/tests/mpi_tests,$(MPI_MAIN) $(call objects,$(TEST_MPI)) $(L3_OBJECTS) $(HARNESS_MPI_LIB),$(MPICXX),$(LIBS_mpi)))
-$(eval $(call program,$(B)/tests/app_tests,$(MPI_MAIN) $(call objects,$(TEST_APPS) $(filter-out src/apps/main.cpp,$(APPS))) $(L3_OBJECTS) $(HARNESS_MPI_LIB),$(MPICXX),$(LIBS_mpi)))
-$(eval $(call program,$(B)/tests/system_tests,$(PLAIN_MAIN) $(call objects,$(TEST_SYSTEM) $(PARTITION)) $(HARNESS_LIB),$(CXX),$(HDF5_LIBS) $(BOOST_LIBS) $(FMT_LIBS) -pthread))
-$(eval $(call program,$(B)/tests/long_tests,$(PLAIN_MAIN) $(call objects,$(TEST_LONG) $(PARTITION)) $(HARNESS_LIB),$(CXX),$(HDF5_LIBS) $(BOOST_LIBS) $(FMT_LIBS) -pthread))
+$(eval $(call program,$(B)/tests/partition_tests,$(PLAIN_MAIN) $(call objects,$(TEST_PURE)) $(HARNESS_LIB) $(call archives,partition),$(CXX),$(FMT_LIBS) -pthread))
+$(eval $(call program,$(B)/tests/nn_tests,$(PLAIN_MAIN) $(call objects,$(TEST_NN)) $(HARNESS_LIB) $(call registered,$(MODELS) $(NN)) $(call archives,$(if $(SYNTH),synth) models nn partition),$(CXX),$(LIBS_nn) -pthread))
+$(eval $(call program,$(B)/tests/runtime_tests,$(MPI_MAIN) $(call objects,$(TEST_RUNTIME)) $(HARNESS_MPI_LIB) $(L3),$(MPICXX),$(LIBS_mpi)))
+$(eval $(call program,$(B)/tests/mpi_tests,$(MPI_MAIN) $(call objects,$(TEST_MPI)) $(HARNESS_MPI_LIB) $(L3),$(MPICXX),$(LIBS_mpi)))
+$(eval $(call program,$(B)/tests/app_tests,$(MPI_MAIN) $(call objects,$(TEST_APPS)) $(HARNESS_MPI_LIB) $(ALL_ROOMS),$(MPICXX),$(LIBS_mpi)))
+$(eval $(call program,$(B)/tests/system_tests,$(PLAIN_MAIN) $(call objects,$(TEST_SYSTEM)) $(HARNESS_LIB) $(call archives,partition),$(CXX),$(HDF5_LIBS) $(BOOST_LIBS) $(FMT_LIBS) -pthread))
+$(eval $(call program,$(B)/tests/long_tests,$(PLAIN_MAIN) $(call objects,$(TEST_LONG)) $(HARNESS_LIB) $(call archives,partition),$(CXX),$(HDF5_LIBS) $(BOOST_LIBS) $(FMT_LIBS) -pthread))
 
 # Run under emulators: see test/harness/builds.mk.
 EMULATED := $(wildcard test/emulation/*.cpp)
 $(eval $(call compile,$(EMULATED),$(CXX),$(FLAGS_nn)))
-$(eval $(call program,$(B)/tests/gradient_work,$(call objects,$(EMULATED) $(L2)) $(ISA_OBJECTS),$(CXX),$(LIBS_nn)))
+$(eval $(call program,$(B)/tests/gradient_work,$(call objects,$(EMULATED)) $(L2),$(CXX),$(LIBS_nn)))
 
 .PHONY: test-programs
 test-programs: $(TEST_PROGRAMS) isa-test-programs
@@ -436,7 +500,7 @@ test-programs: $(TEST_PROGRAMS) isa-test-programs
 ISA_OF_ARCH := $(lastword $(filter-out $(ISAS),$(ALL_ISAS)))
 ISA_TEST_NAMES := $(if $(SANITIZE),,$(patsubst %,isa_%_tests,$(filter-out $(ISA_OF_ARCH),$(ALL_ISAS))))
 define isa_tests
-$(eval $(call program,$(B)/tests/isa_$(1)_tests,$(PLAIN_MAIN) $(call isa_objects,$(1),$(ISA_TESTS)) $(sort $(B)/obj/isa-$(1).o $(ISA_OBJECTS)) $(call objects,$(L2)) $(HARNESS_LIB),$(CXX),$(LIBS_nn) -pthread))
+$(eval $(call program,$(B)/tests/isa_$(1)_tests,$(PLAIN_MAIN) $(call isa_objects,$(1),$(ISA_TESTS)) $(if $(filter $(1),$(ISAS)),,$(B)/obj/isa-$(1).o) $(HARNESS_LIB) $(L2),$(CXX),$(LIBS_nn) -pthread))
 endef
 $(foreach isa,$(ALL_ISAS),$(call isa_tests,$(isa)))
 .PHONY: isa-test-programs
@@ -452,7 +516,7 @@ SHELL_TESTS := $(wildcard test/harness/*_test.sh)
 TEST_JOBS   ?= $(if $(filter mpich,$(MPI)),1,2)
 ALL_TESTS   := $(filter system_tests,$(TEST_NAMES)) $(filter-out system_tests,$(TEST_NAMES)) $(ISA_TEST_NAMES) layers \
                $(SHELL_TESTS) $(PYTHON_TESTS)
-test: deps ## install missing packages, build and run every test; TORCH=1 also installs PyTorch, BROWSER=1 a browser
+test: deps ## install missing packages, build and run the tests; ALL=1: every test, with PyTorch, a browser and Slurm
 	@+$(MAKE) --no-print-directory all test-programs
 	@+$(MAKE) --no-print-directory run-tests
 # Each case has a limit of its own; this one is for a whole program on a machine that is busy.
@@ -488,18 +552,14 @@ test-asan: deps ## run the partition, nn, runtime and mpi tests under address an
 run-tests-asan:
 	$(call run_tests,$(ASAN_NAMES))
 
-# The tests of what runs beside the main thread, and only the sources they need: the background task,
+# The tests of what runs beside the main thread: the background task,
 # both loaders with their slab ring, staging and its node files, the directory lock's signs of life,
 # signal handlers, the lock around HDF5 and the flag that ranks share.
 THREAD_TESTS := $(addprefix test/,mpi/node_flag_test.cpp mpi/stage_test.cpp mpi/stage_loader_test.cpp \
                   $(addprefix runtime/,posix/background_task_test.cpp posix/directory_lock_test.cpp \
                     posix/stop_signals_test.cpp hdf5/hdf5_file_test.cpp load/direct_loader_test.cpp \
                     stage/stage_file_test.cpp))
-THREADED := $(filter runtime/posix/% runtime/mpi/% runtime/hdf5/% runtime/stage/% \
-              runtime/load/%_loader.cpp runtime/load/staged_blocks.cpp runtime/machine/% \
-              $(addprefix runtime/data/,dataset.cpp crop_reader.cpp foreground_scan.cpp sample_format.cpp),$(RUNTIME)) \
-            $(PARTITION) $(addprefix src/nn/,counted_memory.cpp counts.cpp first_touch.cpp transform.cpp)
-$(eval $(call program,$(B)/tests/thread_tests,$(MPI_MAIN) $(call objects,$(THREAD_TESTS) $(THREADED)) $(HARNESS_MPI_LIB),$(MPICXX),$(LIBS_mpi)))
+$(eval $(call program,$(B)/tests/thread_tests,$(MPI_MAIN) $(THREAD_TESTS:%.cpp=$(B)/obj/%.o) $(HARNESS_MPI_LIB) $(L3),$(MPICXX),$(LIBS_mpi)))
 .PHONY: test-tsan run-tests-tsan
 test-tsan: deps ## run the tests of background threads under the thread sanitizer, on 1 and 2 ranks
 	@+$(MAKE) --no-print-directory BUILD=tsan build/tsan$(LIBRARIES)/tests/thread_tests
@@ -524,7 +584,7 @@ test-stress: deps ## misuse the program in 480 ways: files, disks, options, sign
 BENCHMARKS := $(wildcard test/benchmark/*_benchmark.cpp)
 BENCHMARK_PROGRAMS := $(patsubst test/benchmark/%_benchmark.cpp,$(B)/benchmarks/%,$(BENCHMARKS))
 $(eval $(call compile,$(BENCHMARKS),$(MPICXX),$(FLAGS_mpi)))
-$(foreach b,$(BENCHMARK_PROGRAMS),$(eval $(call program,$(b),$(call objects,test/benchmark/$(notdir $(b))_benchmark.cpp) $(L3_OBJECTS),$(MPICXX),$(LIBS_mpi) -lbenchmark)))
+$(foreach b,$(BENCHMARK_PROGRAMS),$(eval $(call program,$(b),$(call objects,test/benchmark/$(notdir $(b))_benchmark.cpp) $(L3),$(MPICXX),$(LIBS_mpi) -lbenchmark)))
 .PHONY: benchmark benchmark-programs run-benchmarks
 benchmark: ## time our own kernels and the reading of archives (uses OMP_NUM_THREADS threads)
 	@+$(MAKE) --no-print-directory BENCHMARK=1 deps
@@ -534,21 +594,11 @@ benchmark-programs: $(BENCHMARK_PROGRAMS)
 run-benchmarks:
 	@for program in $(BENCHMARK_PROGRAMS); do $$program $(BENCHMARK_OPTIONS) || exit 1; done
 
-# Each fuzz target is a program of its own with the rooms that its reader needs. Network options bring
-# the networks along.
+# Each fuzz target is a program of its own.
 FUZZ_NAMES := $(patsubst test/fuzz/%_fuzz.cpp,%,$(FUZZ_TARGETS))
 FUZZ_PROGRAMS := $(addprefix $(B)/fuzz/,$(FUZZ_NAMES))
-FUZZED := $(filter runtime/posix/% runtime/mpi/%,$(RUNTIME)) \
-          $(PARTITION) $(addprefix src/nn/,counted_memory.cpp counts.cpp first_touch.cpp loss.cpp transform.cpp)
-FUZZED_archive       := $(FUZZED) $(filter runtime/hdf5/% runtime/data/%,$(RUNTIME))
-FUZZED_tfrecord      := $(FUZZED_archive)
-FUZZED_checkpoint    := $(FUZZED) src/nn/parameters.cpp $(filter runtime/hdf5/% runtime/train/check% \
-                          runtime/train/training_state.cpp runtime/train/resume_rules.cpp,$(RUNTIME))
-FUZZED_records       := $(FUZZED) src/nn/schedule.cpp $(filter runtime/log/m% runtime/log/phase_summary%,$(RUNTIME))
-FUZZED_configuration := $(FUZZED_records) $(filter src/apps/options/%,$(APPS)) $(MODELS) $(NN) \
-                          $(filter runtime/machine/%,$(RUNTIME))
 $(eval $(call compile,$(FUZZ_TARGETS),$(MPICXX),$(FLAGS_mpi)))
-$(foreach f,$(FUZZ_NAMES),$(eval $(call program,$(B)/fuzz/$(f),$(call objects,test/fuzz/$(f)_fuzz.cpp $(sort $(FUZZED_$(f)))) $(if $(filter runtime/data/%,$(FUZZED_$(f))),$(PB_OBJECTS)),$(MPICXX) -fsanitize=fuzzer,$(LIBS_mpi))))
+$(foreach f,$(FUZZ_NAMES),$(eval $(call program,$(B)/fuzz/$(f),$(call objects,test/fuzz/$(f)_fuzz.cpp) $(ALL_ROOMS),$(MPICXX) -fsanitize=fuzzer,$(LIBS_mpi))))
 
 .PHONY: fuzz fuzz-programs run-fuzz
 SECONDS ?= 3600
@@ -585,7 +635,10 @@ format-check: ## check the format of every file (clang-format)
 
 .PHONY: tidy
 TIDY_FILES := $(ROOMS) $(HARNESS) $(HARNESS_MPI) $(wildcard test/harness/*_main.cpp)
-tidy: $(patsubst %.cpp,$(B)/tidy/%.ok,$(TIDY_FILES)) ## run clang-tidy over every room
+ifdef SINCE
+TIDY_FILES := $(filter $(TIDY_FILES),$(shell git diff --name-only $(SINCE)))
+endif
+tidy: $(patsubst %.cpp,$(B)/tidy/%.ok,$(TIDY_FILES)) ## run clang-tidy over every room; SINCE=COMMIT: over what changed since
 	@echo "tidy: $(words $(TIDY_FILES)) files are clean"
 
 .PHONY: lint
@@ -638,15 +691,15 @@ help: ## show this page
 	  HDF5_CFLAGS '($(HDF5_CFLAGS))' \
 	  HDF5_LIBS '($(HDF5_LIBS))' \
 	  '' 'likewise DNNL_, FFTW_, BOOST_, PROTOBUF_, FMT_, HWLOC_, ZLIB_ and ISAL_LIBS; EIGEN_CFLAGS' \
-	  TORCH '1: also test against PyTorch, installing it if needed ($(TORCH))' \
-	  BROWSER '1: also test reports in a browser, installing Chromium if needed ($(BROWSER))' \
-	  SLURM '1: also test on a real Slurm, installing it if needed ($(SLURM))' \
+	  ALL '1: also test against PyTorch, in a browser and on a real Slurm, installing them ($(ALL))' \
+	  '' 'TORCH=1, BROWSER=1 and SLURM=1 bring one of these' \
 	  RUN 'tests that run-tests runs, from:' \
 	  '' '$(ALL_TESTS)' \
 	  TEST_JOBS 'number of them that run in parallel ($(TEST_JOBS))' \
 	  WERROR '0: warnings are not errors ($(WERROR))' \
 	  JOBS 'parallel jobs without -j ($(JOBS))' \
+	  UNITY '0: compile each source by itself, for daily work ($(UNITY))' \
 	  V '1: show whole commands ($(V))'
 
--include $(patsubst %.o,%.d,$(call objects,$(ROOMS) $(TESTS) $(FUZZ_TARGETS) $(EMULATED)) $(PB_OBJECTS))
+-include $(patsubst %.o,%.d,$(call objects,$(ROOMS) $(TESTS) $(FUZZ_TARGETS) $(EMULATED)) $(THREAD_TESTS:%.cpp=$(B)/obj/%.o) $(PB_OBJECTS))
 -include $(foreach isa,$(ALL_ISAS),$(patsubst %.o,%.d,$(call isa_objects,$(isa),$(ISA_SOURCES) $(ISA_TESTS))))

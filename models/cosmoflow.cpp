@@ -160,7 +160,7 @@ GradientKernels kernels_named(const std::string& name) {
   return name == "dense" ? GradientKernels::kDense : GradientKernels::kAuto;
 }
 
-std::vector<NetworkOption> declared_options() {
+std::vector<NetworkOption> cosmoflow_options() {
   using enum NetworkOption::Role;
   const CosmoFlowOptions d;
   return {
@@ -256,7 +256,7 @@ Network cosmoflow() {
           .summary = "predicts parameters of a universe from counts of its matter",
           .input = CosmoFlowOptions().input,
           .input_type = DataType::kInt16,
-          .options = declared_options(),
+          .options = cosmoflow_options(),
           .make = make_from_settings,
           .make_loss =
               [](const NetworkSettings& settings, const Shape& output) {
@@ -268,7 +268,7 @@ Network cosmoflow() {
               }};
 }
 
-const Registered<Network> kRegistered(cosmoflow);
+const Registered<Network> kCosmoFlow(cosmoflow);
 
 }  // namespace
 

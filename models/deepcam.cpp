@@ -31,9 +31,9 @@ namespace halomesh {
 namespace {
 
 using Kind = InitialValues::Kind;
-constexpr float kEpsilon = 1e-5F;        // of batch norm, PyTorch's default
-constexpr std::int64_t kDivisor = 16;    // the output stride
-constexpr std::array kRates{6, 12, 18};  // of the dilated convolutions of the pyramid
+constexpr float kBatchNormEpsilon = 1e-5F;  // of batch norm, PyTorch's default
+constexpr std::int64_t kDivisor = 16;       // the output stride
+constexpr std::array kRates{6, 12, 18};     // of the dilated convolutions of the pyramid
 // Frequencies of the classes to the power -1/8: deepcam/src/deepCam/train.py.
 constexpr std::array kClassWeights{1.001729912096556, 2.614611223975222, 1.716419747958960};
 
@@ -146,7 +146,8 @@ class DeepCam {
   std::size_t norm(const std::string& name, std::size_t x, float slope = 1) {
     std::size_t moments = add(name + "_moments", std::make_unique<Moments>(0, type_), {x});
     moments = add(name + "_mean", std::make_unique<SampleAverage>(o_.batch_norm), {moments});
-    return add(name + "_norm", std::make_unique<Normalize>(kEpsilon, type_, o_.batch_norm, slope),
+    return add(name + "_norm",
+               std::make_unique<Normalize>(kBatchNormEpsilon, type_, o_.batch_norm, slope),
                {x, moments});
   }
   std::size_t normalized(const std::string& name, std::size_t x) { return norm(name, x, 0); }
@@ -255,7 +256,7 @@ class DeepCam {
   Model model_;
 };
 
-std::vector<NetworkOption> declared_options() {
+std::vector<NetworkOption> deepcam_options() {
   return {{.name = "filters",
            .placeholder = "F",
            .fallback = std::int64_t{32},
@@ -300,14 +301,14 @@ Network deepcam() {
           .summary = "finds cyclones and rivers of vapour in images",
           .input = {16, 768, 1, 1152},
           .input_type = DataType::kFloat32,
-          .options = declared_options(),
+          .options = deepcam_options(),
           .make = make_deepcam,
           .make_loss = make_deepcam_loss,
           .output_names = class_names,
           .padded_extents = padded_deepcam_extents};
 }
 
-const Registered<Network> kRegistered(deepcam);
+const Registered<Network> kDeepCam(deepcam);
 
 }  // namespace
 }  // namespace halomesh

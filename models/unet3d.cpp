@@ -26,7 +26,7 @@ namespace halomesh {
 namespace {
 
 constexpr auto kInitial = InitialValues::Kind::kFanInUniform;  // PyTorch's default
-constexpr float kEpsilon = 1e-5F, kRectifier = 0;
+constexpr float kInstanceNormEpsilon = 1e-5F, kRectifier = 0;
 
 struct UNetOptions {
   Shape input;
@@ -171,7 +171,7 @@ class UNet {
     if (o_.batch_norm > 0)
       moments = add(name("mean"), std::make_unique<SampleAverage>(o_.batch_norm), {moments});
     return add(name("norm"),
-               std::make_unique<Normalize>(kEpsilon, type_, o_.batch_norm, kRectifier),
+               std::make_unique<Normalize>(kInstanceNormEpsilon, type_, o_.batch_norm, kRectifier),
                {x, moments});
   }
 
@@ -210,7 +210,7 @@ class UNet {
   Model model_;
 };
 
-std::vector<NetworkOption> declared_options() {
+std::vector<NetworkOption> unet3d_options() {
   using enum NetworkOption::Role;
   return {{.name = "filters",
            .placeholder = "F",
@@ -282,13 +282,13 @@ Network unet3d() {
           .summary = "classifies the voxels of a volume",
           .input = {1, 128, 128, 128},
           .input_type = DataType::kFloat32,
-          .options = declared_options(),
+          .options = unet3d_options(),
           .make = make_unet,
           .make_loss = make_unet_loss,
           .padded_extents = padded_unet_extents};
 }
 
-const Registered<Network> kRegistered(unet3d);
+const Registered<Network> kUnet3d(unet3d);
 
 }  // namespace
 }  // namespace halomesh

@@ -14,7 +14,7 @@
 namespace halomesh {
 namespace {
 
-constexpr std::int64_t kFloatBytes = 4;
+constexpr std::int64_t kPeakBytes = 4;
 
 /// "657,408". Not fmt::group_digits(), of which GCC 12 warns.
 std::string digits(std::int64_t value) {
@@ -25,7 +25,7 @@ std::string digits(std::int64_t value) {
 }
 
 std::string bytes_or_dash(std::int64_t volume) {
-  return volume == 0 ? "-" : digits(volume * kFloatBytes);
+  return volume == 0 ? "-" : digits(volume * kPeakBytes);
 }
 
 /// How many axes have neighbours on both sides.
@@ -62,18 +62,18 @@ void GeometryTable::add_transfers() {
     return loads_[static_cast<std::size_t>(part)];
   };
   for (const Transfer& t : geometry_.tensors()[0].distribute.transfers())
-    load(t.dst).input_halo_bytes += t.box.volume() * kFloatBytes;
+    load(t.dst).input_halo_bytes += t.box.volume() * kPeakBytes;
   for (std::size_t i = 1; i < geometry_.tensors().size(); ++i) {
     const TensorGeometry& tensor = geometry_.tensors()[i];
     for (const Transfer& t : tensor.distribute.transfers()) {
-      load(t.dst).received_bytes += t.box.volume() * kFloatBytes;
-      load(t.src).sent_bytes += t.box.volume() * kFloatBytes;
+      load(t.dst).received_bytes += t.box.volume() * kPeakBytes;
+      load(t.src).sent_bytes += t.box.volume() * kPeakBytes;
       ++load(t.dst).messages;
     }
     // Partial sums take the broadcast's path in reverse.
     for (const Transfer& t : tensor.broadcast.transfers()) {
-      load(t.dst).partial_sums_sent_bytes += t.box.volume() * kFloatBytes;
-      load(t.src).partial_sums_received_bytes += t.box.volume() * kFloatBytes;
+      load(t.dst).partial_sums_sent_bytes += t.box.volume() * kPeakBytes;
+      load(t.src).partial_sums_received_bytes += t.box.volume() * kPeakBytes;
     }
   }
 }
@@ -83,7 +83,7 @@ void GeometryTable::add_local(std::size_t part, const std::vector<std::int64_t>&
   PartLoad& load = loads_[part];
   for (std::size_t t = 0; t < geometry_.tensors().size(); ++t)
     (t == 0 ? load.input_bytes : load.tensor_bytes) +=
-        geometry_.tensors()[t].span[part].volume() * kFloatBytes;
+        geometry_.tensors()[t].span[part].volume() * kPeakBytes;
   load.parameters = geometry_.parameter_count(static_cast<std::int64_t>(part));
   for (std::size_t l = 0; l < layer_flops.size(); ++l) {
     const TensorGeometry& dst = geometry_.tensors()[l + 1];
@@ -200,7 +200,7 @@ void GeometryTable::print_parameters(std::ostream& out, std::size_t part) const 
 
 void GeometryTable::print_totals(std::ostream& out, std::size_t part) const {
   const PartLoad& load = loads_[part];
-  const std::int64_t held = load.parameters * kFloatBytes;
+  const std::int64_t held = load.parameters * kPeakBytes;
   TextTable table({"this part", "bytes"}, "<>");
   table.add({"forward halo, one sample", digits(load.halo_bytes())});
   table.add({"  of it with the input block, never sent", digits(load.input_halo_bytes)});
@@ -226,7 +226,7 @@ void GeometryTable::print_extremes(std::ostream& out) const {
   row("forward halo B, one sample", [&](auto part) { return load(part).halo_bytes(); });
   row("  of it exchanged B", [&](auto part) { return load(part).received_bytes; });
   row("partial sums received B", [&](auto part) { return load(part).partial_sums_received_bytes; });
-  row("parameters B", [&](auto part) { return load(part).parameters * kFloatBytes; });
+  row("parameters B", [&](auto part) { return load(part).parameters * kPeakBytes; });
   out << table;
   out << "\n  the network has " << digits(geometry_.parameter_count()) << " parameters";
   if (imbalance() > 0)

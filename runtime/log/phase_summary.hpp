@@ -68,9 +68,6 @@ struct PhaseSummary {
 /// The line of metrics.jsonl, without its "time".
 nlohmann::ordered_json to_json(const PhaseSummary& summary);
 
-/// "rank 5 (replica 1, part 1) node0003"; without the host if it is "".
-std::string rank_name(const MeshShape& mesh, int rank, const std::string& host);
-
 /// A table by kind of time, the efficiencies, what limits, and what was moved; at most 13 lines.
 /// `hosts`: of the slowest rank of each kind, and last of the step; "" for none.
 std::string phase_table(const PhaseSummary& summary,

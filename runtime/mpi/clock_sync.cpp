@@ -13,15 +13,15 @@
 namespace halomesh {
 namespace {
 
-constexpr int kRoundTrips = 16, kTag = 0;
+constexpr int kRoundTrips = 16, kSyncTag = 0;
 
 void send(const Comm& comm, std::int64_t value, int to) {
-  mpi_check(MPI_Send(&value, 1, MPI_INT64_T, to, kTag, comm.handle()));
+  mpi_check(MPI_Send(&value, 1, MPI_INT64_T, to, kSyncTag, comm.handle()));
 }
 
 std::int64_t receive(const Comm& comm, int from) {
   std::int64_t value = 0;
-  mpi_check(MPI_Recv(&value, 1, MPI_INT64_T, from, kTag, comm.handle(), MPI_STATUS_IGNORE));
+  mpi_check(MPI_Recv(&value, 1, MPI_INT64_T, from, kSyncTag, comm.handle(), MPI_STATUS_IGNORE));
   return value;
 }
 

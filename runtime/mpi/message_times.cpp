@@ -11,7 +11,7 @@
 namespace halomesh {
 namespace {
 
-constexpr int kBatches = 15, kTries = 9, kTag = 1;
+constexpr int kBatches = 15, kMessageTries = 9, kTimesTag = 1;
 constexpr double kBatchSeconds = 2e-3, kSumSeconds = 0.5;
 constexpr int kMostRoundTrips = 1000;
 
@@ -22,12 +22,12 @@ double median(std::vector<double> values) {
 }
 
 void send(const Comm& comm, std::span<std::byte> bytes, int to) {
-  mpi_check(
-      MPI_Send(bytes.data(), narrow<int>(std::ssize(bytes)), MPI_BYTE, to, kTag, comm.handle()));
+  mpi_check(MPI_Send(bytes.data(), narrow<int>(std::ssize(bytes)), MPI_BYTE, to, kTimesTag,
+                     comm.handle()));
 }
 
 void receive(const Comm& comm, std::span<std::byte> bytes, int from) {
-  mpi_check(MPI_Recv(bytes.data(), narrow<int>(std::ssize(bytes)), MPI_BYTE, from, kTag,
+  mpi_check(MPI_Recv(bytes.data(), narrow<int>(std::ssize(bytes)), MPI_BYTE, from, kTimesTag,
                      comm.handle(), MPI_STATUS_IGNORE));
 }
 
@@ -108,8 +108,8 @@ std::int64_t eager_limit(const Comm& comm, const RankPair& pair) {
       const auto part = std::span(bytes).first(static_cast<std::size_t>(n));
       if (two.rank() == 0) {
         Requests request;
-        mpi_check(
-            MPI_Isend(part.data(), narrow<int>(n), MPI_BYTE, 1, kTag, two.handle(), request.add()));
+        mpi_check(MPI_Isend(part.data(), narrow<int>(n), MPI_BYTE, 1, kTimesTag, two.handle(),
+                            request.add()));
         const double begin = MPI_Wtime();
         while (!(eager = request.test_all()) && MPI_Wtime() < begin + 2e-3) continue;
         two.barrier();  // only now the receiver asks for it
@@ -156,7 +156,7 @@ double median_seconds(const Comm& comm, int ranks, const std::function<void(cons
     work(part);
     std::vector<double> seconds;
     double sum = 0;
-    for (int i = 0; i < kTries && (i < 3 || sum < kSumSeconds); ++i) {
+    for (int i = 0; i < kMessageTries && (i < 3 || sum < kSumSeconds); ++i) {
       part.barrier();
       const double begin = MPI_Wtime();
       work(part);
@@ -174,11 +174,11 @@ double poll_cost_s(const Comm& comm) {
   const Comm alone = comm.split(comm.rank(), 0);
   int value = 0, sent = 0;
   Requests request;
-  mpi_check(MPI_Irecv(&value, 1, MPI_INT, 0, kTag, alone.handle(), request.add()));
+  mpi_check(MPI_Irecv(&value, 1, MPI_INT, 0, kTimesTag, alone.handle(), request.add()));
   const double begin = MPI_Wtime();
   for (int i = 0; i < kPolls; ++i) request.test_all();
   const double seconds = MPI_Wtime() - begin;
-  mpi_check(MPI_Send(&sent, 1, MPI_INT, 0, kTag, alone.handle()));
+  mpi_check(MPI_Send(&sent, 1, MPI_INT, 0, kTimesTag, alone.handle()));
   request.wait_all();
   return seconds / kPolls;
 }

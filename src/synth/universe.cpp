@@ -16,7 +16,7 @@
 namespace halomesh {
 namespace {
 
-constexpr std::int64_t kChannels = std::ssize(kRedshifts);
+constexpr std::int64_t kRedshiftChannels = std::ssize(kRedshifts);
 
 // The offset of sub-lattice `i` of `per_axis` from the voxel's centre, in voxels.
 double lattice_shift(std::int64_t i, std::int64_t per_axis) {
@@ -26,10 +26,10 @@ double lattice_shift(std::int64_t i, std::int64_t per_axis) {
 std::vector<std::int16_t> zero_counts(const UniverseOptions& options) {
   const std::int64_t n = options.extent;
   try {
-    return std::vector<std::int16_t>(static_cast<std::size_t>(n * n * n * kChannels));
+    return std::vector<std::int16_t>(static_cast<std::size_t>(n * n * n * kRedshiftChannels));
   } catch (const std::bad_alloc&) {
     throw Error(fmt::format("out of memory for the counts of a universe of {}^3 ({} bytes)", n,
-                            n * n * n * kChannels * 2),
+                            n * n * n * kRedshiftChannels * 2),
                 "make a smaller universe or use a machine with more memory");
   }
 }
@@ -38,7 +38,7 @@ std::vector<std::int16_t> zero_counts(const UniverseOptions& options) {
 
 std::int64_t UniverseOptions::peak_bytes() const {
   const std::int64_t grid = extent * extent * (extent / 2 + 1) * 16;
-  return 4 * grid + extent * extent * extent * kChannels * 2;
+  return 4 * grid + extent * extent * extent * kRedshiftChannels * 2;
 }
 
 void check(const UniverseOptions& o) {
@@ -69,10 +69,10 @@ void Universe::box(std::int64_t index, std::span<std::int16_t> dst) const {
   require(std::ssize(dst) == options_.box_elements(),
           text("a box has {} values, not {}", options_.box_elements(), dst.size()));
   const std::int64_t d0 = index / (b * b) * e, h0 = index / b % b * e, w0 = index % b * e;
-  const std::int64_t row = e * kChannels;
+  const std::int64_t row = e * kRedshiftChannels;
   for (std::int64_t d = 0; d < e; ++d)
     for (std::int64_t h = 0; h < e; ++h)
-      std::copy_n(counts_.data() + (((d0 + d) * n + h0 + h) * n + w0) * kChannels, row,
+      std::copy_n(counts_.data() + (((d0 + d) * n + h0 + h) * n + w0) * kRedshiftChannels, row,
                   dst.data() + (d * e + h) * row);
 }
 

@@ -177,8 +177,9 @@ passed=$(sum_of passed) failed=$(sum_of failed) skipped=$(sum_of skipped)
 echo
 cat "$table"
 echo
-# Each reason once, with its count.
-cat "$logs"/*.log | sed -n 's/.*\(skipped: .*\)/\1/p' | sort | uniq -c
+# Each reason once, with its count; then the command that brings what they lack.
+cat "$logs"/*.log "$table" | sed -n 's/.*\(skipped: .*\)/\1/p' | sort | uniq -c
+if [ "$skipped" != 0 ]; then echo "make test ALL=1 installs what skipped tests need, where it can be had"; fi
 if [ "$failed" != 0 ]; then
   echo "what failed:"
   # The name of a test case also stands above its messages: it counts only above an error.

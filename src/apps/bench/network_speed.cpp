@@ -8,12 +8,12 @@
 namespace halomesh {
 namespace {
 
-constexpr int kTries = 11;
+constexpr int kSpeedTries = 11;
 
 /// The median time of `work` until the last rank is done, after one try that is not counted.
 template <class Work>
 double median_seconds(const Comm& world, Work work) {
-  std::array<double, kTries> seconds{};
+  std::array<double, kSpeedTries> seconds{};
   work();
   for (double& each : seconds) {
     world.barrier();
@@ -21,8 +21,8 @@ double median_seconds(const Comm& world, Work work) {
     work();
     each = world.max(MPI_Wtime() - begin);
   }
-  std::nth_element(seconds.begin(), seconds.begin() + kTries / 2, seconds.end());
-  return seconds[kTries / 2];
+  std::nth_element(seconds.begin(), seconds.begin() + kSpeedTries / 2, seconds.end());
+  return seconds[kSpeedTries / 2];
 }
 
 std::int64_t halo_bytes(const Executor& executor) {
@@ -42,12 +42,12 @@ NetworkSpeed measure_network(const Comm& world, TrainingStep& step, Parameters& 
   const std::int64_t reduced = reducer.reduced_bytes();
   const double allreduce_s = median_seconds(world, [&] { reducer.reduce_all(); });
   speed.sums = reducer.sums();
-  speed.allreduce_bytes = world.max((reducer.reduced_bytes() - reduced) / (kTries + 1));
+  speed.allreduce_bytes = world.max((reducer.reduced_bytes() - reduced) / (kSpeedTries + 1));
   speed.allreduce_bus_bytes = world.max(reducer.ring_bytes());
   if (speed.allreduce_bytes > 0) speed.allreduce_s = allreduce_s;
   const std::int64_t received = halo_bytes(step.executor());
   const double halo_s = median_seconds(world, [&] { step.executor().exchange_all(); });
-  speed.halo_bytes = world.sum((halo_bytes(step.executor()) - received) / (kTries + 1));
+  speed.halo_bytes = world.sum((halo_bytes(step.executor()) - received) / (kSpeedTries + 1));
   if (speed.halo_bytes > 0) speed.halo_s = halo_s;
   return speed;
 }

@@ -41,7 +41,7 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kArchiveSamplesPerFile = 8;
 
-struct Request {
+struct UniverseRequest {
   fs::path out;
   bool overwrite = false;
   SynthFormat format = SynthFormat::kTfRecord;
@@ -115,8 +115,8 @@ std::int64_t cube_root(std::int64_t particles) {
   return root;
 }
 
-Request request_of(const Options& options) {
-  Request r;
+UniverseRequest universe_request(const Options& options) {
+  UniverseRequest r;
   r.out = options.get<std::string>("out");
   r.overwrite = options.get<bool>("overwrite");
   if (options.get<std::string>("format") == "archive") r.format = SynthFormat::kArchive;
@@ -139,7 +139,7 @@ Request request_of(const Options& options) {
 
 /// Throws Error if the universes do not fit the node's memory, before ranks swap or are killed.
 /// Collective over `world`.
-void check_memory(const Comm& world, const Request& request) {
+void check_memory(const Comm& world, const UniverseRequest& request) {
   const Comm& node = world.node();
   const std::int64_t needed =
       node.size() * (request.universe.peak_bytes() + 2 * request.file_bytes());
@@ -159,7 +159,7 @@ using BoxSink = std::function<void(const SynthUniverse& piece, std::int64_t box,
 using Report = std::function<void(std::int64_t done)>;
 
 /// Makes the boxes of one universe, which stands for `step` samples after `done` in `report`.
-void make_universe(const Request& request, const SynthUniverse& piece, const BoxSink& sink,
+void make_universe(const UniverseRequest& request, const SynthUniverse& piece, const BoxSink& sink,
                    const Report& report, std::int64_t done, std::int64_t step) {
   const Universe universe =
       generate_universe(request.universe, piece.universe, [&](double fraction) {
@@ -174,7 +174,7 @@ void make_universe(const Request& request, const SynthUniverse& piece, const Box
 }
 
 /// One record a file.
-void write_record(const Request& request, const SynthUniverse& piece, std::int64_t box,
+void write_record(const UniverseRequest& request, const SynthUniverse& piece, std::int64_t box,
                   std::span<const std::int16_t> voxels, std::span<const float> targets) {
   TfRecordWriter writer(request.out / file_of(request.universe.seed, piece, box),
                         request.compression);
@@ -183,7 +183,7 @@ void write_record(const Request& request, const SynthUniverse& piece, std::int64
 }
 
 /// The content of the group's file of an archive.
-ArchiveFile content_of(const Request& request, const SynthGroup& group) {
+ArchiveFile content_of(const UniverseRequest& request, const SynthGroup& group) {
   const bool validation = group.universes.front().validation;
   ArchiveFile content;
   content.samples = group.samples;
@@ -196,7 +196,7 @@ ArchiveFile content_of(const Request& request, const SynthGroup& group) {
 }
 
 /// Makes the samples of a group; `report` extrapolates to all ranks, which have equal work.
-void make_group(const Request& request, const SynthGroup& group, const Report& report,
+void make_group(const UniverseRequest& request, const SynthGroup& group, const Report& report,
                 std::int64_t ranks, std::int64_t& done) {
   std::optional<ArchiveWriter> archive;
   BoxSink sink = [&](const SynthUniverse& piece, std::int64_t box, auto voxels, auto targets) {
@@ -219,7 +219,7 @@ void make_group(const Request& request, const SynthGroup& group, const Report& r
 }
 
 /// Records how the data set was made, for people and programs that find it later.
-void write_description(const Request& request, const Options& options) {
+void write_description(const UniverseRequest& request, const Options& options) {
   const Cosmology centre;
   const auto rounded = [](double value) { return std::round(value * 1e6) / 1e6; };
   const double spread = request.universe.parameter_spread;
@@ -242,7 +242,7 @@ void write_description(const Request& request, const Options& options) {
   write_file_atomically(request.out / "dataset.json", d.dump(2) + "\n");
 }
 
-void print_summary(const Request& request, double seconds, int ranks) {
+void print_summary(const UniverseRequest& request, double seconds, int ranks) {
   const Shape shape = request.box();
   std::cout << request.plan.train << " training and " << request.plan.validation
             << " validation samples of " << shape << " are in " << request.out.string() << " ("
@@ -265,7 +265,7 @@ int synthesise(const Comm& world, const Options& options) {
   if (options.get<std::string>("kind") != "cosmology") return synthesise_fields(world, options);
   if (options.is_given("input"))
     throw UsageError("--input is not an option of --kind cosmology", "use --extent");
-  const Request request = request_of(options);
+  const UniverseRequest request = universe_request(options);
   bind_threads(world);
   check_memory(world, request);
   const auto lock = hold_directory(world, request.out, "making a data set", "--out");

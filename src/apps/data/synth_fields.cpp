@@ -35,7 +35,7 @@ namespace fs = std::filesystem;
 constexpr std::int64_t kSamplesPerFile =
     8;  // of archives: few enough for ranks to share a small set
 
-struct Request {
+struct FieldsRequest {
   fs::path out;
   bool overwrite = false, is_climate = false;
   std::int64_t train = 0, validation = 0;
@@ -55,8 +55,8 @@ struct Request {
   }
 };
 
-Request request_of(const Options& options) {
-  Request r;
+FieldsRequest fields_request(const Options& options) {
+  FieldsRequest r;
   const auto kind = options.get<std::string>("kind");
   r.is_climate = kind == "climate";
   for (const char* name : {"format", "gzip", "extent", "universe-boxes", "voxel-mpc-h",
@@ -84,7 +84,7 @@ struct File {
   std::int64_t of_split = 0;
 };
 
-std::vector<File> files_of(const Request& request) {
+std::vector<File> files_of(const FieldsRequest& request) {
   std::vector<File> files;
   const std::int64_t most = request.is_climate ? 1 : kSamplesPerFile;
   for (const auto& [split, all] :
@@ -96,7 +96,7 @@ std::vector<File> files_of(const Request& request) {
 
 /// Makes and writes the samples of one file; `done` is called after each. Returns the sums of a
 /// climate image.
-std::vector<ChannelSums> write_file(const Request& request, const File& file,
+std::vector<ChannelSums> write_file(const FieldsRequest& request, const File& file,
                                     const std::function<void()>& done) {
   const std::int64_t before = file.split == std::string("train") ? 0 : request.train;
   if (request.is_climate) {
@@ -126,7 +126,7 @@ std::vector<ChannelSums> write_file(const Request& request, const File& file,
 }
 
 /// Adds up the sums of all files of the training split, in their order on any number of ranks.
-void write_stats(const Comm& world, const Request& request, const std::string& mine) {
+void write_stats(const Comm& world, const FieldsRequest& request, const std::string& mine) {
   const std::vector<std::string> all = world.all_gather(mine);
   if (world.rank() != 0) return;
   const std::size_t bytes = kClimateChannels * sizeof(ChannelSums);
@@ -140,7 +140,7 @@ void write_stats(const Comm& world, const Request& request, const std::string& m
   write_climate_stats(request.out / "stats.h5", sums);
 }
 
-void write_description(const Request& request, const Options& options) {
+void write_fields_description(const FieldsRequest& request, const Options& options) {
   nlohmann::ordered_json d;
   d["made_by"] = fmt::format("halomesh {} ({})", version(), git_commit());
   const Shape& s = request.shape;
@@ -156,7 +156,7 @@ void write_description(const Request& request, const Options& options) {
 }  // namespace
 
 int synthesise_fields(const Comm& world, const Options& options) {
-  const Request request = request_of(options);
+  const FieldsRequest request = fields_request(options);
   if (request.is_climate && request.train == 0)
     throw UsageError("--train 0: the ranges of the channels come from the training samples",
                      "make at least one");
@@ -190,7 +190,7 @@ int synthesise_fields(const Comm& world, const Options& options) {
   if (request.is_climate) write_stats(world, request, sums);
   progress.finish();
   if (world.rank() != 0) return kExitDone;
-  write_description(request, options);
+  write_fields_description(request, options);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   std::cout << request.train << " training and " << request.validation << " validation samples of "
             << request.shape << " with labels of " << kSynthClasses << " classes are in "

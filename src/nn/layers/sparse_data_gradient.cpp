@@ -19,7 +19,7 @@ namespace {
 
 // One pooled plane deep, so that slabs of planes meet in few voxels. Of the tiles of 8 to 64 voxels
 // all that fit the cache are equally fast: storing takes the time.
-constexpr Spatial kTile{1, 4, 8};
+constexpr Spatial kSourceTile{1, 4, 8};
 // A store of a vector takes as long as two multiply-adds.
 constexpr double kStore = 2;
 
@@ -32,7 +32,7 @@ Range range_of(std::int64_t all, std::int64_t parts, std::int64_t part) {
 bool SparseDataGradient::supports(const Geometry& geometry) { return are_kernels_for(geometry); }
 
 Work SparseDataGradient::work_of(const Geometry& g, const Spatial& extents) {
-  Spatial tile = kTile;
+  Spatial tile = kSourceTile;
   for (std::size_t a = 0; a < 3; ++a) tile[a] = std::clamp<std::int64_t>(extents[a], 1, tile[a]);
   const Tiling plane{{1, extents[1], extents[2]}, tile};
   Work work;
@@ -67,16 +67,18 @@ SparseDataGradient::SparseDataGradient(const Geometry& geometry, const Spatial& 
                geometry.src_channels, geometry.dst_channels, geometry.kernel[0], geometry.kernel[1],
                geometry.kernel[2], threads),
           text("use kernels of 2x2x2 or 3x3x3 and a multiple of {} input channels", kVector));
-  windows_ = {
-      TileLayout(geometry_.kernel, geometry_.pool, kTile), geometry_.kernel, geometry_.pool, {}};
+  windows_ = {TileLayout(geometry_.kernel, geometry_.pool, kSourceTile),
+              geometry_.kernel,
+              geometry_.pool,
+              {}};
   weights_ = AlignedBuffer<float>(geometry_.src_channels * geometry_.dst_channels * taps());
   split_ = split_of(geometry_, extents, threads);
   for (std::int64_t slab = 0; type == DataType::kBfloat16 && slab < split_.slabs; ++slab)
-    edges_.emplace_back(windows_, kTile, rows, pixels, geometry_.src_channels, slab == 0);
+    edges_.emplace_back(windows_, kSourceTile, rows, pixels, geometry_.src_channels, slab == 0);
   for (std::int64_t p = 0; p < std::max<std::int64_t>(split_.parts(), threads); ++p) {
     Part& part = parts_.emplace_back();
     part.tile = AlignedBuffer<float>(windows_.layout.size);
-    part.winners = AlignedBuffer<Winners>(out_blocks_ * volume(kTile));
+    part.winners = AlignedBuffer<Winners>(out_blocks_ * volume(kSourceTile));
   }
 }
 
@@ -122,7 +124,7 @@ void SparseDataGradient::run_plane(const Sums& sums, const Spatial& extents, std
                                    Range in, const Pooled<T>& diff, const Argmax& argmax,
                                    float slope, Part& part, Poll& poll,
                                    const Spatial& phase) const {
-  const Tiling tiling{{1, extents[1], extents[2]}, kTile, phase};
+  const Tiling tiling{{1, extents[1], extents[2]}, kSourceTile, phase};
   const std::int64_t tiles = tiling.count();
   for (std::int64_t t = 0; t < tiles; ++t) {
     Tile tile = tiling.at(t);
@@ -201,7 +203,7 @@ void SparseDataGradient::run_in_order(const Target<float>& target, const Spatial
   const std::int64_t reach = geometry_.pool[0] + geometry_.kernel[0] - 1;
   const std::int64_t meets = geometry_.kernel[0] - 1, alone = geometry_.pool[0];
   const std::int64_t threads = std::ssize(parts_);
-  const Spatial phase{0, first[1] % kTile[1], first[2] % kTile[2]};
+  const Spatial phase{0, first[1] % kSourceTile[1], first[2] % kSourceTile[2]};
   windows_.pooled = extents;
 #pragma omp parallel num_threads(static_cast <int>(threads))
   for (const std::int64_t parity : {0, 1}) {

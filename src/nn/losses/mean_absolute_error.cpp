@@ -35,7 +35,7 @@ class MeanAbsoluteError final : public MeanSquaredError {
   }
 };
 
-const Registered<NamedLoss> kRegistered([] {
+const Registered<NamedLoss> kMeanAbsoluteError([] {
   return NamedLoss{"mae", "the mean absolute error", DataType::kFloat32,
                    [](const Shape& output, const LossSettings&) -> std::unique_ptr<Loss> {
                      return std::make_unique<MeanAbsoluteError>(output);

@@ -29,7 +29,7 @@ void AdamW::update(Parameters& parameters, const Update& update) {
 
 namespace {
 
-const Registered<NamedOptimizer> kRegistered([] {
+const Registered<NamedOptimizer> kAdamW([] {
   return NamedOptimizer{"adamw", [](const OptimizerOptions& o) -> std::unique_ptr<Optimizer> {
                           return std::make_unique<AdamW>(
                               AdamOptions{o.betas, o.epsilon, static_cast<float>(o.weight_decay)});

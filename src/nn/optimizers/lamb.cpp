@@ -38,7 +38,7 @@ void Lamb::update(Parameters& parameters, const Update& update) {
 
 namespace {
 
-const Registered<NamedOptimizer> kRegistered([] {
+const Registered<NamedOptimizer> kLamb([] {
   return NamedOptimizer{"lamb", [](const OptimizerOptions& o) -> std::unique_ptr<Optimizer> {
                           return std::make_unique<Lamb>(
                               AdamOptions{o.betas, o.epsilon, static_cast<float>(o.weight_decay)});

@@ -55,7 +55,7 @@ void Lars::update(Parameters& parameters, const Update& update) {
 
 namespace {
 
-const Registered<NamedOptimizer> kRegistered([] {
+const Registered<NamedOptimizer> kLars([] {
   return NamedOptimizer{"lars", [](const OptimizerOptions& o) -> std::unique_ptr<Optimizer> {
                           return std::make_unique<Lars>(LarsOptions{
                               static_cast<float>(o.momentum), static_cast<float>(o.weight_decay),
