@@ -7,6 +7,7 @@ Usage: check_docs.py PROGRAM [SITE]
 - Links between pages lead to files and headings that exist; paths named in `code` exist.
 - Every command, option and make target in code exists, and so does every variable given to make.
 - docs/images/cut.svg is what `PROGRAM plan --picture` draws.
+- Code below a comment `<!-- quotes PATH -->` stands in that file, line by line.
 - The pages under SITE, as mkdocs built them, load nothing from another host.
 Prints each fault as FILE:LINE: what; exit status 1 if there is one.
 """
@@ -17,6 +18,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 import xml.etree.ElementTree
 
 PAGES = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"] + sorted(glob.glob("docs/*.md"))
@@ -183,6 +185,18 @@ def check_page(page, program, makefiles):
         number += 1 + line.count("\0")
 
 
+def check_quotes(page):
+    text = open(page, encoding="utf-8").read()
+    for quote in re.finditer(r"<!-- quotes (\S+) -->\n\n((?: {4}.*\n|\n)+)", text):
+        count("quotes")
+        line = text[:quote.start()].count("\n") + 1
+        path, code = quote.group(1), textwrap.dedent(quote.group(2)).strip("\n")
+        if not os.path.exists(path):
+            fault(page, line, f"{path} does not exist")
+        elif code not in open(path, encoding="utf-8").read():
+            fault(page, line, f"the code below is not what {path} has: copy it again")
+
+
 def check_picture(program):
     with tempfile.TemporaryDirectory() as directory:
         drawn = os.path.join(directory, "cut.svg")
@@ -215,6 +229,7 @@ def main():
     makefiles = Makefiles(["Makefile", "test/harness/builds.mk"])
     for page in PAGES:
         check_page(page, program, makefiles)
+        check_quotes(page)
     lines = len(open("README.md", encoding="utf-8").readlines())
     if lines > README_LINES:
         fault("README.md", lines, f"is longer than {README_LINES} lines")
@@ -223,7 +238,7 @@ def main():
         check_site(sys.argv[2])
     for line in faults:
         print(line)
-    for kind in ("links", "paths", "commands", "options", "targets"):
+    for kind in ("links", "paths", "commands", "options", "targets", "quotes"):
         if not checked.get(kind):
             faults.append(kind)
             print(f"check_docs: no {kind} found, so nothing was checked")
