@@ -646,7 +646,7 @@ lint: ## layers + format-check + tidy
 	@+$(MAKE) --no-print-directory LINT=1 deps
 	@+$(MAKE) --no-print-directory layers format-check tidy
 
-.PHONY: docs run-docs picture screenshots
+.PHONY: docs run-docs pictures screenshots
 docs: DOCS := 1
 docs: deps ## build docs/ into build/site (mkdocs); check links, commands, options and paths in it
 	@+$(MAKE) --no-print-directory all
@@ -654,9 +654,9 @@ docs: deps ## build docs/ into build/site (mkdocs); check links, commands, optio
 run-docs:
 	$(Q)mkdocs build --strict --quiet
 	$(Q)$(PYTHON) test/harness/check_docs.py $(PROGRAM) build/site
-picture: $(PROGRAM) ## redraw docs/images/cut.svg from the geometry
+pictures: $(PROGRAM) ## redraw the pictures of meshes in docs/images from the geometry
 	$(Q)$(PROGRAM) plan --config models/cosmoflow-v1.0.cfg --parts 2x2x1 --picture docs/images/cut.svg >/dev/null
-screenshots: BROWSER := 1
+	$(Q)$(PROGRAM) plan --config models/quickstart.cfg --parts 2x1x1 --picture docs/images/tutorial-mesh.svg >/dev/null
 screenshots: deps ## take the pictures of a report and of a trace in docs/images anew, in Chromium
 	@+$(MAKE) --no-print-directory all
 	@$(NPM_INSTALL) speedscope@1.25.0

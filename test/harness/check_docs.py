@@ -6,7 +6,7 @@ Usage: check_docs.py PROGRAM [SITE]
 
 - Links between pages lead to files and headings that exist; paths named in `code` exist.
 - Every command, option and make target in code exists, and so does every variable given to make.
-- docs/images/cut.svg is what `PROGRAM plan --picture` draws.
+- The pictures of meshes in docs/images are what `PROGRAM plan --picture` draws.
 - Code below a comment `<!-- quotes PATH -->` stands in that file, line by line.
 - The pages under SITE, as mkdocs built them, load nothing from another host.
 Prints each fault as FILE:LINE: what; exit status 1 if there is one.
@@ -28,8 +28,8 @@ HISTORY = "CHANGELOG.md"  # names what is gone: only its links are checked
 FOREIGN = {"oversubscribe", "bind-to", "map-by", "mca", "allow-run-as-root", "cpu-bind", "mpi", "per-node", "blocks",
            "cfg"}
 README_LINES = 150  # the README starts and points on; what it explains belongs in docs/
-PICTURE = "docs/images/cut.svg"
-PICTURE_OPTIONS = ["--config", "models/cosmoflow-v1.0.cfg", "--parts", "2x2x1"]
+PICTURES = {"docs/images/cut.svg": ["--config", "models/cosmoflow-v1.0.cfg", "--parts", "2x2x1"],
+            "docs/images/tutorial-mesh.svg": ["--config", "models/quickstart.cfg", "--parts", "2x1x1"]}
 
 faults = []
 checked = {}
@@ -197,17 +197,17 @@ def check_quotes(page):
             fault(page, line, f"the code below is not what {path} has: copy it again")
 
 
-def check_picture(program):
+def check_picture(program, picture, options):
     with tempfile.TemporaryDirectory() as directory:
-        drawn = os.path.join(directory, "cut.svg")
-        output_of(program.path, "plan", *PICTURE_OPTIONS, "--picture", drawn)
+        drawn = os.path.join(directory, "drawn.svg")
+        output_of(program.path, "plan", *options, "--picture", drawn)
         text = open(drawn, encoding="utf-8").read()
     count("pictures")
-    if open(PICTURE, encoding="utf-8").read() != text:
-        fault(PICTURE, 1, "is not what plan draws today; draw it again by `make picture`")
+    if open(picture, encoding="utf-8").read() != text:
+        fault(picture, 1, "is not what plan draws today; draw it again by `make pictures`")
     names = [element.tag.split("}")[-1] for element in xml.etree.ElementTree.fromstring(text)]
     if names[:2] != ["title", "desc"]:
-        fault(PICTURE, 1, "has no title and description for screen readers")
+        fault(picture, 1, "has no title and description for screen readers")
 
 
 def check_site(site):
@@ -233,7 +233,8 @@ def main():
     lines = len(open("README.md", encoding="utf-8").readlines())
     if lines > README_LINES:
         fault("README.md", lines, f"is longer than {README_LINES} lines")
-    check_picture(program)
+    for picture, options in PICTURES.items():
+        check_picture(program, picture, options)
     if len(sys.argv) > 2:
         check_site(sys.argv[2])
     for line in faults:
