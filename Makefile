@@ -514,7 +514,7 @@ run_tests = @HALOMESH=$(CURDIR)/$(PROGRAM) HALOMESH_SOURCE=$(CURDIR) MPI=$(MPI) 
 SHELL_TESTS := $(wildcard test/harness/*_test.sh)
 # The longest one first: two run side by side. MPICH's waiting ranks never yield a core.
 TEST_JOBS   ?= $(if $(filter mpich,$(MPI)),1,2)
-ALL_TESTS   := $(filter system_tests,$(TEST_NAMES)) $(filter-out system_tests,$(TEST_NAMES)) $(ISA_TEST_NAMES) layers \
+ALL_TESTS   := $(filter system_tests,$(TEST_NAMES)) $(filter-out system_tests,$(TEST_NAMES)) $(ISA_TEST_NAMES) own_memory layers \
                $(SHELL_TESTS) $(PYTHON_TESTS)
 test: deps ## install missing packages, build and run the tests; ALL=1: every test, with PyTorch, a browser and Slurm
 	@+$(MAKE) --no-print-directory all test-programs

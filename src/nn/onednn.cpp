@@ -3,6 +3,7 @@
 #include "src/nn/onednn.hpp"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,6 +12,7 @@
 
 #include "src/nn/onednn_call.hpp"
 #include "src/nn/onednn_converting_call.hpp"
+#include "src/nn/onednn_own_memory.hpp"
 #include "src/nn/onednn_tap_products.hpp"
 #include "src/nn/pack.hpp"
 
@@ -250,13 +252,43 @@ struct ConvolutionKernels::Impl {
                          return kernel;
                        });
   }
+  KernelTrial trial_of(std::string name, KernelTrial::Pass pass, const ConvolutionGeometry& g,
+                       const std::array<memory::desc, 3>& layouts) const {
+    using enum KernelTrial::Pass;
+    const ConvolutionDescs plain_descs(g, {});
+    const auto [src, weights, dst] = layouts;
+    const bool with_bias =
+        (pass == kForward && form.bias) || (pass == kBackwardWeights && form.diff_bias);
+    KernelTrial trial{
+        fmt::format("{} in {} to {}", name, name_of(form.compute), name_of(form.dst)),
+        pass,
+        g,
+        {pass == kBackwardData ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, plain_descs.src, src,
+         pass == kBackwardData && form.widens_diff_src ? DataType::kFloat32 : form.compute},
+        {pass == kBackwardWeights ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, plain_descs.weight,
+         weights, pass == kBackwardWeights ? DataType::kFloat32 : form.compute},
+        {pass == kForward ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, plain_descs.dst, dst,
+         pass == kForward ? form.dst : form.compute}};
+    if (with_bias)
+      trial.bias = {pass == kForward ? DNNL_ARG_BIAS : DNNL_ARG_DIFF_BIAS, plain_descs.bias,
+                    plain_descs.bias};
+    return trial;
+  }
   // What describe(descriptors) gives for the better layout of data, recorded under its role.
-  template <class Describe>
-  auto best(const char* role, const ConvolutionGeometry& geometry, const Describe& describe) {
-    auto pd = describe_best(form.own_layout, geometry, [&](Tag layout) {
-      return describe(ConvolutionDescs(geometry, form, layout));
-    });
-    add_name(names, fmt::format("{} {}", role, name_of(form.compute)), pd.impl_info_str());
+  // layouts(description) are those of src, weights and dst, or of their gradients.
+  template <class Primitive, class Describe, class Layouts>
+  auto best(const std::string& name, KernelTrial::Pass pass, const ConvolutionGeometry& geometry,
+            const Describe& describe, const Layouts& layouts) {
+    auto pd = describe_best(
+        name, form.own_layout, geometry,
+        [&](Tag layout) { return describe(ConvolutionDescs(geometry, form, layout)); },
+        [&](const auto& made, int number, Tag layout) {
+          return may_use_kernel<Primitive>(
+              lib, made, number,
+              trial_of(layout == Tag::any ? name + " in the library's layout" : name, pass,
+                       geometry, layouts(made)));
+        });
+    add_name(names, fmt::format("{} {}", name_of(pass), name_of(form.compute)), pd.impl_info_str());
     return pd;
   }
 };
@@ -275,8 +307,12 @@ std::size_t ConvolutionKernels::add_forward(const ConvolutionGeometry& geometry)
       impl.find_or_add_products(impl.forward, TapProducts::Role::kForward, geometry);
   if (products) return *products;
   const auto make = [&](const std::string& name, const ConvolutionDescs& descs) -> Impl::Kernel {
-    const auto pd = impl.best(
-        "forward", geometry, [&](const ConvolutionDescs& d) { return d.forward(impl.lib, d.dst); });
+    const auto pd = impl.best<dnnl::convolution_forward>(
+        name, KernelTrial::Pass::kForward, geometry,
+        [&](const ConvolutionDescs& d) { return d.forward(impl.lib, d.dst); },
+        [](const auto& made) {
+          return std::array{made.src_desc(), made.weights_desc(), made.dst_desc()};
+        });
     std::vector<std::pair<int, memory::desc>> parameters{{DNNL_ARG_WEIGHTS, pd.weights_desc()}};
     if (impl.form.bias) parameters.emplace_back(DNNL_ARG_BIAS, descs.bias);
     return {geometry,
@@ -298,8 +334,12 @@ std::size_t ConvolutionKernels::add_backward_data(const ConvolutionGeometry& geo
       impl.find_or_add_products(impl.backward_data, TapProducts::Role::kBackwardData, geometry);
   if (products) return *products;
   const auto make = [&](const std::string& name, const ConvolutionDescs& descs) -> Impl::Kernel {
-    const auto pd = impl.best("backward_data", geometry,
-                              [&](const ConvolutionDescs& d) { return d.backward_data(impl.lib); });
+    const auto pd = impl.best<dnnl::convolution_backward_data>(
+        name, KernelTrial::Pass::kBackwardData, geometry,
+        [&](const ConvolutionDescs& d) { return d.backward_data(impl.lib); },
+        [](const auto& made) {
+          return std::array{made.diff_src_desc(), made.weights_desc(), made.diff_dst_desc()};
+        });
     return {geometry,
             ConvertingCall{impl.lib,
                            name,
@@ -317,9 +357,14 @@ std::size_t ConvolutionKernels::add_backward_weights(const ConvolutionGeometry& 
   Impl& impl = *impl_;
   const auto make = [&](const std::string& name, const ConvolutionDescs& descs) -> Impl::Kernel {
     const ConvolutionGeometry safe = for_weights(geometry);
-    const auto pd = impl.best("backward_weights", safe, [&](const ConvolutionDescs& d) {
-      return d.backward_weights(impl.lib, impl.form.diff_bias);
-    });
+    const auto pd = impl.best<dnnl::convolution_backward_weights>(
+        name, KernelTrial::Pass::kBackwardWeights, safe,
+        [&](const ConvolutionDescs& d) {
+          return d.backward_weights(impl.lib, impl.form.diff_bias);
+        },
+        [](const auto& made) {
+          return std::array{made.src_desc(), made.diff_weights_desc(), made.diff_dst_desc()};
+        });
     std::vector<std::pair<int, memory::desc>> sums{{DNNL_ARG_DIFF_WEIGHTS, pd.diff_weights_desc()}};
     if (impl.form.diff_bias) sums.emplace_back(DNNL_ARG_DIFF_BIAS, descs.bias);
     return {

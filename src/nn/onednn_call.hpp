@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <string>
 #include <utility>
@@ -41,6 +42,17 @@ struct Library {
   dnnl::stream stream{engine};
   dnnl::primitive_attr attr;
   Library() { attr.set_scratchpad_mode(dnnl::scratchpad_mode::user); }
+  // Keeps a copy of what a primitive descriptor only points to and reads in next_impl().
+  template <class T>
+  const T& kept(T value) const {
+    auto copy = std::make_shared<const T>(std::move(value));
+    const T& reference = *copy;
+    kept_.push_back(std::move(copy));
+    return reference;
+  }
+
+ private:
+  mutable std::vector<std::shared_ptr<const void>> kept_;
 };
 
 // Version 3 dropped operation descriptors: a primitive descriptor takes their arguments itself.
@@ -49,16 +61,16 @@ typename Primitive::primitive_desc describe(const Library& lib, const Args&... a
 #if DNNL_VERSION_MAJOR >= 3
   return {lib.engine, args..., lib.attr};
 #else
-  return {typename Primitive::desc(args...), lib.attr, lib.engine};
+  return {lib.kept(typename Primitive::desc(args...)), lib.attr, lib.engine};
 #endif
 }
 template <class Primitive, class Forward, class... Args>
 typename Primitive::primitive_desc describe_backward(const Library& lib, const Forward& forward,
                                                      const Args&... args) {
 #if DNNL_VERSION_MAJOR >= 3
-  return {lib.engine, args..., forward, lib.attr};
+  return {lib.engine, args..., lib.kept(forward), lib.attr};
 #else
-  return {typename Primitive::desc(args...), lib.attr, lib.engine, forward};
+  return {lib.kept(typename Primitive::desc(args...)), lib.attr, lib.engine, lib.kept(forward)};
 #endif
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "src/nn/onednn_call.hpp"
+#include "src/nn/onednn_own_memory.hpp"
 
 namespace halomesh::onednn {
 
@@ -111,23 +112,21 @@ inline bool is_wrong(std::string_view implementation, const ConvolutionGeometry&
 
 // The description that make(layout) gives for adjacent channels; or, where that has only a
 // reference kernel and the library's own layout has a better one, for the latter: SVE kernels only
-// support blocks of channels.
-template <class Make>
-auto describe_best(bool own_layout, const ConvolutionGeometry& g, const Make& make)
-    -> decltype(make(Tag::any)) {
+// support blocks of channels. The first kernel that is not known to be wrong and for which
+// may_use(description, number, layout) holds.
+template <class Make, class MayUse>
+auto describe_best(std::string_view name, bool own_layout, const ConvolutionGeometry& g,
+                   const Make& make, const MayUse& may_use) -> decltype(make(Tag::any)) {
   const auto make_right = [&](Tag layout) {
-    auto pd = make(layout);
-    while (is_wrong(pd.impl_info_str(), g))
-      if (!pd.next_impl())
-        throw Error(fmt::format("oneDNN {} has no correct kernel, only {}", onednn_version(),
-                                pd.impl_info_str()),
-                    "use oneDNN 2.5 to 2.7");
-    return pd;
+    return first_right(name, make(layout), [&](const auto& pd, int number) {
+      return !is_wrong(pd.impl_info_str(), g) && may_use(pd, number, layout);
+    });
   };
+  if (own_layout) return make_right(Tag::any);
   auto adjacent = make_right(Tag::ndhwc);
-  if (!own_layout && !is_reference(adjacent.impl_info_str())) return adjacent;
+  if (!is_reference(adjacent.impl_info_str())) return adjacent;
   auto own = make_right(Tag::any);
-  return own_layout || !is_reference(own.impl_info_str()) ? own : adjacent;
+  return is_reference(own.impl_info_str()) ? adjacent : own;
 }
 
 }  // namespace halomesh::onednn

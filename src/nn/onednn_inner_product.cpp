@@ -7,6 +7,7 @@
 
 #include "src/nn/onednn.hpp"
 #include "src/nn/onednn_call.hpp"
+#include "src/nn/onednn_own_memory.hpp"
 
 namespace halomesh {
 
@@ -22,10 +23,15 @@ struct InnerProductKernels::Impl {
 namespace {
 
 struct InnerProductDescs {
+  std::int64_t batch, in, out;
   memory::desc src, weight, bias, dst;
   bool with_bias;
-  InnerProductDescs(std::int64_t batch, std::int64_t in, std::int64_t out, bool bias_wanted)
-      : src(plain({batch, in}, Tag::ab)),
+  InnerProductDescs(std::int64_t samples, std::int64_t inputs, std::int64_t outputs,
+                    bool bias_wanted)
+      : batch(samples),
+        in(inputs),
+        out(outputs),
+        src(plain({batch, in}, Tag::ab)),
         weight(plain({out, in}, Tag::ab)),
         bias(plain({out}, Tag::a)),
         dst(plain({batch, out}, Tag::ab)),
@@ -36,10 +42,30 @@ struct InnerProductDescs {
     return with_bias ? describe<dnnl::inner_product_forward>(lib, training, src, weight, bias, dst)
                      : describe<dnnl::inner_product_forward>(lib, training, src, weight, dst);
   }
-  dnnl::inner_product_backward_weights::primitive_desc backward_weights(const Library& lib) const {
+  dnnl::inner_product_backward_weights::primitive_desc backward_weights(
+      const Library& lib, const dnnl::inner_product_forward::primitive_desc& hint) const {
     using Backward = dnnl::inner_product_backward_weights;
-    return with_bias ? describe_backward<Backward>(lib, forward(lib), src, weight, bias, dst)
-                     : describe_backward<Backward>(lib, forward(lib), src, weight, dst);
+    return with_bias ? describe_backward<Backward>(lib, hint, src, weight, bias, dst)
+                     : describe_backward<Backward>(lib, hint, src, weight, dst);
+  }
+  // The description of the first kernel that may be used, from `pd` on. Samples are tried as voxels
+  // of a convolution.
+  template <class Primitive, class Description>
+  Description right(const Library& lib, const std::string& name, KernelTrial::Pass pass,
+                    const Description& pd) const {
+    using enum KernelTrial::Pass;
+    KernelTrial trial{
+        name + ' ' + name_of(pass),
+        pass,
+        {{in, 1, 1, batch}, {out, 1, 1, batch}},
+        {pass == kBackwardData ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, src, src},
+        {pass == kBackwardWeights ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, weight, weight},
+        {pass == kForward ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, dst, dst}};
+    if (with_bias && pass != kBackwardData)
+      trial.bias = {pass == kForward ? DNNL_ARG_BIAS : DNNL_ARG_DIFF_BIAS, bias, bias};
+    return first_right(name, pd, [&](const auto& made, int number) {
+      return may_use_kernel<Primitive>(lib, made, number, trial);
+    });
   }
 };
 
@@ -53,7 +79,8 @@ InnerProductKernels::InnerProductKernels(std::int64_t batch, std::int64_t in, st
   guarded([&] { return std::string_view(name); },
           [&] {
             const InnerProductDescs descs(batch, in, out, with_bias);
-            const auto pd = descs.forward(impl.lib);
+            const auto pd = descs.right<dnnl::inner_product_forward>(
+                impl.lib, name, KernelTrial::Pass::kForward, descs.forward(impl.lib));
             impl.forward.push_back({
                 impl.lib,
                 name + " forward",
@@ -66,8 +93,10 @@ InnerProductKernels::InnerProductKernels(std::int64_t batch, std::int64_t in, st
             if (with_bias) impl.forward[0].add(impl.lib, DNNL_ARG_BIAS, descs.bias);
             add_name(impl.names, "forward", pd.impl_info_str());
             if (!training) return;
-            const auto data = describe_backward<dnnl::inner_product_backward_data>(
-                impl.lib, pd, descs.src, descs.weight, descs.dst);
+            const auto data = descs.right<dnnl::inner_product_backward_data>(
+                impl.lib, name, KernelTrial::Pass::kBackwardData,
+                describe_backward<dnnl::inner_product_backward_data>(impl.lib, pd, descs.src,
+                                                                     descs.weight, descs.dst));
             impl.backward_data.push_back({impl.lib,
                                           name + " backward_data",
                                           make_primitive<dnnl::inner_product_backward_data>(data),
@@ -76,7 +105,9 @@ InnerProductKernels::InnerProductKernels(std::int64_t batch, std::int64_t in, st
                                            {DNNL_ARG_WEIGHTS, descs.weight},
                                            {DNNL_ARG_DIFF_DST, descs.dst}}});
             add_name(impl.names, "backward_data", data.impl_info_str());
-            const auto weights = descs.backward_weights(impl.lib);
+            const auto weights = descs.right<dnnl::inner_product_backward_weights>(
+                impl.lib, name, KernelTrial::Pass::kBackwardWeights,
+                descs.backward_weights(impl.lib, pd));
             impl.backward_weights.push_back(
                 {impl.lib,
                  name + " backward_weights",

@@ -11,6 +11,7 @@
 #include "src/nn/first_touch.hpp"
 #include "src/nn/onednn.hpp"
 #include "src/nn/onednn_call.hpp"
+#include "src/nn/onednn_own_memory.hpp"
 #include "src/nn/pack.hpp"
 
 namespace halomesh {
@@ -50,20 +51,34 @@ void TapGradients::Impl::add_taps() {
 
 // sum[out][in] += diff_dst[voxel][out]^T * src[voxel][in].
 Call TapGradients::Impl::make_product(const std::string& name, std::int64_t voxels) {
-  return guarded([&] { return std::string_view(name); },
-                 [&]() -> Call {
-                   const memory::desc left = plain({geometry.dst.c, voxels}, Tag::ba, compute);
-                   const memory::desc right = plain({voxels, geometry.src.c}, Tag::ab, compute);
-                   const memory::desc sum = plain({geometry.dst.c, geometry.src.c}, Tag::ab);
-                   const auto pd = describe<dnnl::matmul>(lib, left, right, sum);
-                   add_name(names, fmt::format("backward_weights {} by taps", name_of(compute)),
-                            pd.impl_info_str());
-                   return {lib,
-                           name,
-                           make_primitive<dnnl::matmul>(pd),
-                           pd,
-                           {{DNNL_ARG_SRC, left}, {DNNL_ARG_WEIGHTS, right}, {DNNL_ARG_DST, sum}}};
-                 });
+  return guarded(
+      [&] { return std::string_view(name); },
+      [&]() -> Call {
+        const memory::desc left = plain({geometry.dst.c, voxels}, Tag::ba, compute);
+        const memory::desc right = plain({voxels, geometry.src.c}, Tag::ab, compute);
+        const memory::desc sum = plain({geometry.dst.c, geometry.src.c}, Tag::ab);
+        const memory::desc plain_left = plain({geometry.dst.c, voxels}, Tag::ba);
+        const memory::desc plain_right = plain({voxels, geometry.src.c}, Tag::ab);
+        const KernelTrial trial{name,
+                                KernelTrial::Pass::kBackwardWeights,
+                                {{geometry.src.c, 1, 1, voxels}, {geometry.dst.c, 1, 1, voxels}},
+                                {DNNL_ARG_WEIGHTS, plain_right, right, compute},
+                                {DNNL_ARG_DST, sum, sum},
+                                {DNNL_ARG_SRC, plain_left, left, compute},
+                                {},
+                                true};
+        const auto pd = first_right(name, describe<dnnl::matmul>(lib, left, right, sum),
+                                    [&](const auto& made, int number) {
+                                      return may_use_kernel<dnnl::matmul>(lib, made, number, trial);
+                                    });
+        add_name(names, fmt::format("backward_weights {} by taps", name_of(compute)),
+                 pd.impl_info_str());
+        return {lib,
+                name,
+                make_primitive<dnnl::matmul>(pd),
+                pd,
+                {{DNNL_ARG_SRC, left}, {DNNL_ARG_WEIGHTS, right}, {DNNL_ARG_DST, sum}}};
+      });
 }
 
 void TapGradients::Impl::add_bias(AnyConstView diff_dst) {

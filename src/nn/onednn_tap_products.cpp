@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "src/nn/onednn_own_memory.hpp"
 #include "src/nn/pack.hpp"
 
 namespace halomesh::onednn {
@@ -69,16 +70,31 @@ Call TapProducts::make_product(const ConvolutionTap& tap, std::vector<std::strin
   const char* const role = forward ? "forward" : "backward_data";
   const std::string name =
       fmt::format("{} of tap {} of {} -> {}", role, tap.number, geometry_.src, geometry_.dst);
-  return guarded([&] { return std::string_view(name); },
-                 [&]() -> Call {
-                   const auto pd = describe<dnnl::matmul>(lib_, from, weights, to);
-                   add_name(names, fmt::format("{} fp32 by taps", role), pd.impl_info_str());
-                   return {lib_,
-                           name,
-                           make_primitive<dnnl::matmul>(pd),
-                           pd,
-                           {{DNNL_ARG_SRC, from}, {DNNL_ARG_WEIGHTS, weights}, {DNNL_ARG_DST, to}}};
-                 });
+  return guarded(
+      [&] { return std::string_view(name); },
+      [&]() -> Call {
+        using enum KernelTrial::Pass;
+        const TriedArgument read{DNNL_ARG_SRC, from, from}, written{DNNL_ARG_DST, to, to};
+        const KernelTrial trial{name,
+                                forward ? kForward : kBackwardData,
+                                {{in, 1, 1, count}, {out, 1, 1, count}},
+                                forward ? read : written,
+                                {DNNL_ARG_WEIGHTS, weights, weights},
+                                forward ? written : read,
+                                {},
+                                true};
+        const auto pd =
+            first_right(name, describe<dnnl::matmul>(lib_, from, weights, to),
+                        [&](const auto& made, int number) {
+                          return may_use_kernel<dnnl::matmul>(lib_, made, number, trial);
+                        });
+        add_name(names, fmt::format("{} fp32 by taps", role), pd.impl_info_str());
+        return {lib_,
+                name,
+                make_primitive<dnnl::matmul>(pd),
+                pd,
+                {{DNNL_ARG_SRC, from}, {DNNL_ARG_WEIGHTS, weights}, {DNNL_ARG_DST, to}}};
+      });
 }
 
 void TapProducts::mark_taps(std::vector<bool>& used) const {

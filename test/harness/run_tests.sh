@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Runs the named tests and adds up their cases. Its last line is "N passed, M failed, K skipped".
 # Usage: run_tests.sh DIR NAME...
-#   NAME: layers, a program in DIR, PROGRAM:SUITE, or a *_test.py or *_test.sh below the root
+#   NAME: layers, own_memory, a program in DIR, PROGRAM:SUITE, or a *_test.py or *_test.sh below the root
 # Environment: HALOMESH (program), HALOMESH_SOURCE (root), MPI, MPIRUN (launcher), PYTHON,
 # TEST_SECONDS (limit of one run, 900), TEST_JOBS (1: how many names run side by side; the output of
 # each is then printed when it ends). A run that crashes, hangs or prints no tally counts as 1 failed.
@@ -120,6 +120,16 @@ run_named() {
       else
         record "$test" 0 0 1 0 "skipped: this CPU has no $flag"
       fi ;;
+    # nn_tests has the suite on the best instruction set; here oneDNN is held to those below it.
+    own_memory)
+      for isa in AVX2:avx2 AVX512_CORE:avx512vl AVX512_CORE_BF16:avx512_bf16; do
+        if grep -qw "${isa#*:}" /proc/cpuinfo; then
+          run "$test (${isa%:*})" env "ONEDNN_MAX_CPU_ISA=${isa%:*}" "$dir/nn_tests" \
+            "--test-suite=own memory"
+        else
+          record "$test (${isa%:*})" 0 0 1 0 "skipped: this CPU has no ${isa#*:}"
+        fi
+      done ;;
     partition_tests | nn_tests) run "$test" "$dir/$test" ;;
     # One suite of a program with several.
     *:*) run "$test" $one_thread "$dir/${test%:*}" "--test-suite=${test#*:}" ;;
