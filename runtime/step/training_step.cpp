@@ -55,14 +55,14 @@ TrainingStep::TrainingStep(const ProcessMesh& mesh, Model& model, const ModelGeo
       reducer_(mesh, geometry, parameters, rules.reproducible ? Reduction::kFlat : reduction, trace,
                4 << 20, rules.payload),
       part_sums_(mesh.group()),
-      sum_([this](std::span<double> values) { part_sums_.sum(values); }),
-      loss_sums_(loss.gradient_reads_sums()
-                     ? static_cast<std::size_t>(local_batch) * loss.sums_per_sample()
-                     : 0) {}
+      sum_([this](std::span<double> values) { part_sums_.sum(values); }) {}
 
 double TrainingStep::run(Loader& loader, const StepSettings& settings) {
   executor_.load_parameters();  // needs no input: overlaps with reading it
   exact_loss_ = {};
+  // Not before the first step: a loss may hear of padded samples after this object was made.
+  if (loss_.gradient_reads_sums())
+    loss_sums_.resize(static_cast<std::size_t>(local_batch_) * loss_.sums_per_sample());
   double loss = 0;
   for (std::int64_t pass = 0; pass < rules_.passes; ++pass) {
     reducer_.expect_more(pass + 1 < rules_.passes);
