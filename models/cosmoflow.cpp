@@ -58,6 +58,15 @@ void check_input(const CosmoFlowOptions& o) {
         layers > 0 ? fmt::format("use --conv-layers {} or less, or extents of {} or more", layers,
                                  std::int64_t{1} << o.conv_layers)
                    : "use extents of 2 or more");
+  const std::int64_t largest = std::max({o.input.d, o.input.h, o.input.w});
+  if (o.batch_norm == 1 && largest >> o.conv_layers == 1)
+    throw UsageError(
+        fmt::format("--input {} leaves one voxel after {} convolution layers, and a single value "
+                    "cannot be normalized",
+                    o.input, o.conv_layers),
+        fmt::format("use --batch-norm of 2 or more, an extent of {} or more{}",
+                    std::int64_t{2} << o.conv_layers,
+                    o.conv_layers > 1 ? ", or fewer --conv-layers" : ""));
 }
 
 void check_factors(const CosmoFlowOptions& o) {

@@ -106,12 +106,13 @@ void check(const UNetOptions& o, const NetworkSettings& settings) {
   const bool leaves_one = std::all_of(extents.begin(), extents.end(), [&](std::int64_t extent) {
     return extent == 1 || extent == o.divisor();
   });
-  if (o.batch_norm == 0 && leaves_one)
+  if (o.batch_norm <= 1 && leaves_one)
     throw UsageError(
         fmt::format("--input {} leaves one voxel on the lowest of {} levels, and a single voxel "
                     "cannot be normalized",
                     o.input, o.levels),
-        fmt::format("use fewer --levels, or an extent of {} or more", 2 * o.divisor()));
+        fmt::format("use fewer --levels, an extent of {} or more, or --batch-norm of 2 or more",
+                    2 * o.divisor()));
   const double elements = static_cast<double>(extents[0]) * static_cast<double>(extents[1]) *
                           static_cast<double>(extents[2]) * 2 *
                           static_cast<double>(std::max(o.filters, o.classes));

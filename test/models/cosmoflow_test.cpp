@@ -70,6 +70,23 @@ TEST_CASE("batch norm follows each convolution; its moving averages are not coun
         std::vector<std::string>{"conv2", "moments2", "mean2", "norm2", "conv3"});
 }
 
+TEST_CASE("batch norm of one sample needs more than one voxel") {
+  CosmoFlowOptions options;
+  options.batch_norm = 1;
+  options.conv_layers = 4;
+  for (const Shape& input : {Shape{4, 16, 16, 16}, Shape{4, 31, 16, 16}}) {
+    options.input = input;
+    CHECK_THROWS_WITH_AS(make_cosmoflow(options),
+                         doctest::Contains("leaves one voxel after 4 convolution layers"),
+                         UsageError);
+  }
+  options.input = {4, 16, 32, 16};
+  CHECK_NOTHROW(make_cosmoflow(options));
+  options.input = {4, 16, 16, 16};
+  options.batch_norm = 2;
+  CHECK_NOTHROW(make_cosmoflow(options));
+}
+
 TEST_CASE("parameters layer by layer") {
   struct Row {
     const char* layer;

@@ -141,7 +141,13 @@ TEST_CASE("unet3d: extents that levels cannot halve are refused with those that 
   expect_refused(input({1, 100, 128, 96}), "--input 100x128x96x1 cannot be halved 5 times");
   expect_refused(input({1, 100, 128, 96}), "--input 96x128x96x1 or 128x128x96x1");
   expect_refused(input({1, 16, 128, 96}), "--input 32x128x96x1, or fewer --levels");
-  expect_refused(input({1, 32, 32, 32}), "leaves one voxel on the lowest of 6 levels");
+  for (const std::int64_t batch_norm : {0, 1}) {
+    const auto change = [&](NetworkSettings& s) {
+      s.input = {1, 32, 32, 32};
+      s.values["batch-norm"] = batch_norm;
+    };
+    expect_refused(change, "leaves one voxel on the lowest of 6 levels");
+  }
   CHECK(refused(input({1, 64, 32, 32})).empty());
   CHECK(refused(input({4, 96, 160, 224})).empty());
   CHECK(refused([](NetworkSettings& s) {

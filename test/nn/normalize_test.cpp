@@ -184,6 +184,15 @@ TEST_CASE("a normalization: boxes, first values, and what it refuses") {
   CHECK(layer.parameters(src)[0].initial.constant == 1.0F);
   CHECK_THROWS_WITH_AS(layer.dst_shape(one), doctest::Contains("1 inputs"), Error);
   CHECK_THROWS_WITH_AS(layer.dst_shape(wrong), doctest::Contains("with moments"), Error);
+  // One value: of a channel, with each sample by itself; of a channel or of all in groups.
+  const std::vector<Shape> voxel{{6, 1, 1, 1}, {12, 1, 1, 1}}, grouped{{6, 1, 1, 1}, {6, 1, 1, 1}},
+      pair{{6, 1, 1, 2}, {12, 1, 1, 1}};
+  for (const std::int64_t samples : {0, 1})
+    CHECK_THROWS_WITH_AS(Normalize(1e-5F, DataType::kFloat32, samples).dst_shape(voxel),
+                         doctest::Contains("a single value for each mean"), Error);
+  CHECK(Normalize(1e-5F, DataType::kFloat32, 2).dst_shape(voxel) == voxel[0]);
+  CHECK(layer.dst_shape(grouped) == grouped[0]);
+  CHECK(layer.dst_shape(pair) == pair[0]);
   CHECK_THROWS_AS(Normalize(0.0F), Error);
   CHECK_THROWS_AS(Normalize(1e-5F, DataType::kFloat32, 0, std::nanf("")), Error);
   CHECK(Normalize(1e-5F).kernel_name() == "normalize fp32");

@@ -52,6 +52,10 @@ Shape Normalize::dst_shape(std::span<const Shape> src) const {
               src[0].c % (moments.c / 2) == 0,
           text("normalization of {} with moments {}", src[0], moments),
           "its second input must be the moments of the first");
+  const std::int64_t channels = src[0].c / (moments.c / 2);
+  require(src[0].volume() / src[0].c * channels * std::max<std::int64_t>(samples_, 1) > 1,
+          text("normalization of {} with a single value for each mean", src[0]),
+          "a single value always becomes 0: use larger extents, or more samples together");
   return src[0];
 }
 
