@@ -45,7 +45,8 @@ std::optional<EvaluationRecord> evaluation_of(const nlohmann::json& json) {
   if (!score) return std::nullopt;
   return EvaluationRecord{count_in(json, "epoch"),    number_in(json, key_of(*score)),
                           number_in(json, "loss"),    count_in(json, "samples"),
-                          number_in(json, "seconds"), *score};
+                          number_in(json, "seconds"), *score,
+                          json.contains("empty")};
 }
 
 /// The part of a file's text that belongs to the first `last_step` steps.
@@ -137,6 +138,7 @@ void MetricsLog::evaluation(const EvaluationRecord& record, std::span<const Clas
   nlohmann::ordered_json line = {
       {"event", "eval"},     {"epoch", record.epoch},     {key_of(record.kind), record.score},
       {"loss", record.loss}, {"samples", record.samples}, {"seconds", record.seconds}};
+  if (record.empty) line["empty"] = true;
   for (const ClassQuality& each : classes)
     line["classes"].push_back({{"iou", each.iou}, {"dice", each.dice}});
   append(std::move(line));

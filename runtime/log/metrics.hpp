@@ -33,6 +33,11 @@ struct EvaluationRecord {
   std::int64_t samples = 0;
   double seconds = 0;        ///< of wall time
   Score kind = Score::kMae;  ///< what `score` is
+  /// No voxel of the set is foreground: the score says how little is predicted to be, and reaches
+  /// no target.
+  bool empty = false;
+
+  bool reaches(double target) const { return !empty && halomesh::reaches(kind, score, target); }
 };
 
 /// The score in a line of metrics.jsonl; none where there is no number of one.

@@ -25,6 +25,11 @@ AnyConstView targets_of(const Batch& batch, const Loss& loss, ConstView output) 
   return batch.targets;
 }
 
+bool Evaluation::is_empty() const {
+  const auto absent = [](const ClassQuality& of_class) { return of_class.voxels == 0; };
+  return !classes.empty() && std::all_of(classes.begin() + 1, classes.end(), absent);
+}
+
 namespace {
 
 /// Adds up the terms of samples, as they are or exactly.

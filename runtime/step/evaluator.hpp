@@ -26,6 +26,9 @@ struct Evaluation {
   std::vector<TargetQuality> targets{};  ///< of a regression
   std::vector<ClassQuality> classes{};   ///< of a segmentation
   Score kind = Score::kMae;              ///< what `score` is
+
+  /// The samples have labels, all of which are the background's.
+  bool is_empty() const;
 };
 
 /// Receives predictions on each part that owns some of the network's output: the numbers of the

@@ -147,8 +147,7 @@ bool Trainer::evaluation_due() const {
 }
 
 bool Trainer::target_reached() const {
-  return evaluated_step_ == step_ &&
-         reaches(loss_.score(), result_.last_evaluation->score, options_.target_score);
+  return evaluated_step_ == step_ && last_record_.reaches(options_.target_score);
 }
 
 void Trainer::append_epochs() {
@@ -249,16 +248,23 @@ bool Trainer::evaluate_now(std::int64_t epoch) {
   mllog_.eval_start(epoch);
   const Evaluation evaluation = this->evaluation();
   if (evaluation.stopped) return false;
+  last_record_ = {epoch,
+                  evaluation.score,
+                  evaluation.loss,
+                  evaluation.samples,
+                  evaluation.seconds,
+                  evaluation.kind,
+                  evaluation.is_empty()};
   mllog_.eval_stop({epoch, step_, evaluation.kind, evaluation.score, evaluation.loss,
-                    options_.target_score, step_ > 0 && step_ % steps_per_epoch() == 0});
+                    last_record_.empty ? 0 : options_.target_score,
+                    step_ > 0 && step_ % steps_per_epoch() == 0});
   wall_limit_.evaluation_took(evaluation.seconds);
-  metrics_.evaluation({epoch, evaluation.score, evaluation.loss, evaluation.samples,
-                       evaluation.seconds, evaluation.kind},
-                      evaluation.classes);
+  metrics_.evaluation(last_record_, evaluation.classes);
   progress_.message(
       fmt::format("epoch {}, step {}: validation {} {:g}, loss {:g} ({} samples, {:g} s)",
                   epoch + 1, step_, title_of(evaluation.kind), evaluation.score, evaluation.loss,
                   evaluation.samples, evaluation.seconds));
+  if (options_.after_validation) options_.after_validation(evaluation);
   if (!result_.first_evaluation) result_.first_evaluation = evaluation;
   result_.last_evaluation = evaluation;
   evaluated_step_ = step_;
@@ -370,6 +376,7 @@ void Trainer::open_logs() {
         before.loss, before.score, before.samples, before.seconds, false, {}, {}, before.kind};
     result_.first_evaluation = result_.last_evaluation;
     evaluated_step_ = step_;
+    last_record_ = before;
     wall_limit_.evaluation_took(before.seconds);
   }
   const bool closed = !evaluation_pending();

@@ -121,6 +121,7 @@ class Trainer {
 
   std::int64_t step_ = 0;  // steps done, counted from the network's first
   std::int64_t saved_step_ = -1, evaluated_step_ = -1;
+  EvaluationRecord last_record_;  // of the evaluation after evaluated_step_
   std::int64_t skipped_layers_ = 0;
   std::int64_t appended_epochs_ = 0;  // epochs whose samples the loader knows
   WallLimit wall_limit_;

@@ -46,7 +46,9 @@ struct TrainerOptions {
   bool reproducible = false;               ///< see GradientRules; metrics of validations as well
   MemoryUse memory = MemoryUse::kShared;   ///< see GradientRules
   ScheduleOptions schedule;
-  double target_score = 0;            ///< stops once a validation reaches it; 0: never
+  double target_score = 0;  ///< stops once a validation reaches it; 0: never
+  /// Told of each validation, on every rank.
+  std::function<void(const Evaluation&)> after_validation;
   std::int64_t evaluate_every = 1;    ///< epochs between validations; 0: never
   bool evaluate_first = false;        ///< validate before the first step
   std::int64_t checkpoint_every = 0;  ///< steps between checkpoints; 0: at each epoch's end

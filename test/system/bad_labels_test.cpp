@@ -74,6 +74,14 @@ void shorten_labels(const fs::path& path) {
   H5Fclose(file);
 }
 
+void relabel(const Scene& scene, const char* split,
+             const std::function<float(float label)>& relabelled) {
+  for (const fs::path& file : images(scene, split))
+    change(file, "climate/labels_0", [&](std::vector<float>& labels) {
+      for (float& label : labels) label = relabelled(label);
+    });
+}
+
 struct Row {
   std::string name;
   int exit_code;
@@ -142,14 +150,12 @@ TEST_CASE("fields and labels that cannot be end all ranks with one message") {
 
 TEST_CASE("a checkpoint of another network is refused, and a class without a voxel is named") {
   Scene scene = maps();
-  for (const fs::path& file : images(scene, "validation"))
-    change(file, "climate/labels_0", [](std::vector<float>& labels) {
-      for (float& label : labels)
-        if (label == 1) label = 0;
-    });
+  relabel(scene, "validation", [](float label) { return label == 1 ? 0 : label; });
   const Outcome trained = scene.train();
   CAPTURE(trained.text);
   REQUIRE(trained.exit_code == 0);
+  CHECK(lines_starting(trained.text, "WARNING: no voxel") == 1);
+  CHECK(trained.text.find("split validation, is labelled cyclone (class 1)") != std::string::npos);
   const Outcome measured =
       run(2, "eval", {{"checkpoint", scene.out.string()}, {"data", scene.data.string()}});
   CAPTURE(measured.text);
@@ -160,6 +166,35 @@ TEST_CASE("a checkpoint of another network is refused, and a class without a vox
   other.options["filters"] = "8";
   other.options["init-from"] = checkpoints(scene.out).back().string();
   check_failure(other.train(), 1, {"filters"});
+}
+
+TEST_CASE("training names classes that no label has, once") {
+  Scene scene = maps();
+  scene.options["classes"] = "5";
+  scene.options["epochs"] = "2";
+  const Outcome trained = scene.train();
+  CAPTURE(trained.text);
+  REQUIRE(trained.exit_code == 0);
+  CHECK(lines_starting(trained.text, "WARNING: no voxel") == 2);
+  for (const char* const name : {"class 3 (class 3)", "class 4 (class 4)"})
+    CHECK(trained.text.find(name) != std::string::npos);
+}
+
+TEST_CASE("a validation without foreground reaches no target, also when the run is resumed") {
+  Scene scene = maps();
+  for (const char* const split : {"train", "validation"})
+    relabel(scene, split, [](float) { return 0.0F; });
+  scene.options.insert({{"lr", "0.05"}, {"target-score", "0.5"}, {"loss", "ce"}});
+  for (const char* const epochs : {"4", "5"}) {
+    scene.options["epochs"] = epochs;
+    const Outcome trained = scene.train();
+    CAPTURE(trained.text);
+    REQUIRE(trained.exit_code == 0);
+    CHECK(trained.text.find("validation Dice 1") != std::string::npos);
+    CHECK(trained.text.find("reached the target") == std::string::npos);
+    CHECK(lines_starting(trained.text, "WARNING: without any foreground") == 1);
+    CHECK(trained.text.find(fmt::format("epochs {}: done", epochs)) != std::string::npos);
+  }
 }
 
 }  // namespace halomesh::test

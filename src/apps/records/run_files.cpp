@@ -128,7 +128,8 @@ void RunFiles::read_metrics(const std::string& text) {
 EvaluationRecord evaluation_in(const nlohmann::json& line) {
   const Score kind = score_in(line).value_or(Score::kMae);
   return {count(line, "epoch"),   number(line, key_of(kind)), number(line, "loss"),
-          count(line, "samples"), number(line, "seconds"),    kind};
+          count(line, "samples"), number(line, "seconds"),    kind,
+          line.contains("empty")};
 }
 
 bool RunFiles::take(std::string_view line) {

@@ -65,7 +65,7 @@ void read_epochs(const RunFiles& files, RunNumbers& numbers) {
     if (record.samples > 0 && numbers.validation_samples == 0)
       numbers.validation_samples = record.samples;
     numbers.kind = record.kind;
-    if (std::isfinite(record.score) &&
+    if (std::isfinite(record.score) && !record.empty &&
         (!numbers.best_score || is_better(record.kind, record.score, *numbers.best_score)))
       numbers.best_score = record.score;
     if (const auto epoch = seconds.find(record.epoch); epoch != seconds.end()) {

@@ -19,7 +19,7 @@ using Json = nlohmann::ordered_json;
 void find_target(StudyOutcome& outcome, const std::filesystem::path& directory, double target) {
   const RunFiles files(directory);
   for (const auto& [evaluation, time] : files.evaluations()) {
-    if (!reaches(evaluation.kind, evaluation.score, target)) continue;
+    if (!evaluation.reaches(target)) continue;
     outcome.epochs_to_target = evaluation.epoch + 1;
     const auto batch = std::stoll(files.run().at("options").at("batch").get<std::string>());
     const auto samples = files.run().at("samples").at("training").get<std::int64_t>();

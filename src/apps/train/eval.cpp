@@ -149,19 +149,6 @@ Json result_as_json(const std::string& checkpoint, const Options& options,
           {"seconds", result.seconds}};
 }
 
-/// Warns of classes without a voxel, whose coefficients say little.
-void warn_of_absent(const Options& options, const std::vector<std::string>& titles,
-                    const Evaluation& result) {
-  for (std::size_t c = 0; c < titles.size(); ++c)
-    if (result.classes[c].voxels == 0)
-      std::cerr << fmt::format(
-          "WARNING: no voxel in {}, split {}, is labelled {} (class {}): its Dice and IoU only "
-          "tell "
-          "whether it is predicted; hint: check the labels, or train a network of fewer "
-          "--classes\n",
-          options.get<std::string>("data"), options.get<std::string>("split"), titles[c], c);
-}
-
 /// Prints the quality of classes; returns it as JSON. Collective.
 Json report_classes(const Comm& world, const Options& options, const NetworkSpec& network,
                     const Evaluation& result, Json json) {
@@ -170,7 +157,7 @@ Json report_classes(const Comm& world, const Options& options, const NetworkSpec
   const std::vector<ClassBaseline> others = wanted_class_baselines(world, options, network, count);
   if (world.rank() == 0) {
     std::cout << '\n' << class_table(titles, result, others) << std::flush;
-    warn_of_absent(options, titles, result);
+    warn_of_absent_classes(options, options.get<std::string>("split"), titles, result);
   }
   json["dice"] = mean_dice(std::span(result.classes).subspan(1));
   json["iou"] = mean_iou(result.classes);

@@ -6,6 +6,7 @@
 #include <cctype>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <nlohmann/json.hpp>
 
 namespace halomesh {
@@ -61,6 +62,20 @@ std::vector<std::string> class_names(const Comm& world, const Options& options,
   std::vector<std::string> names = names_of(world, options, network, "classes", count);
   for (std::size_t c = names.size(); c < count; ++c) names.push_back(fmt::format("class {}", c));
   return names;
+}
+
+void warn_of_absent_classes(const Options& options, const std::string& split,
+                            const std::vector<std::string>& names, const Evaluation& result) {
+  for (std::size_t c = 0; c < names.size(); ++c)
+    if (result.classes[c].voxels == 0)
+      std::cerr << fmt::format(
+          "WARNING: no voxel in {}, split {}, is labelled {} (class {}): its Dice and IoU only "
+          "tell whether it is predicted; hint: check the labels, or train a network of fewer "
+          "--classes\n",
+          options.get<std::string>("data"), split, names[c], c);
+  if (result.is_empty())
+    std::cerr << "WARNING: without any foreground a network that predicts none has the best score, "
+                 "and no target is reached\n";
 }
 
 std::vector<std::string> target_titles(const Comm& world, const Options& options,

@@ -8,6 +8,7 @@
 
 #include "models/network.hpp"
 #include "runtime/mpi/mpi.hpp"
+#include "runtime/step/evaluator.hpp"
 #include "src/apps/options/options.hpp"
 
 namespace halomesh {
@@ -26,5 +27,9 @@ std::vector<std::string> target_titles(const Comm& world, const Options& options
 /// names.
 std::vector<std::string> class_names(const Comm& world, const Options& options,
                                      const NetworkSpec& network, std::size_t count);
+
+/// Prints a warning of classes without a voxel in the split. Local.
+void warn_of_absent_classes(const Options& options, const std::string& split,
+                            const std::vector<std::string>& names, const Evaluation& result);
 
 }  // namespace halomesh

@@ -29,6 +29,7 @@
 #include "src/apps/train/memory_choice.hpp"
 #include "src/apps/train/network_on_mesh.hpp"
 #include "src/apps/train/standardization.hpp"
+#include "src/apps/train/target_names.hpp"
 #include "src/apps/train/training_crops.hpp"
 #include "src/apps/train/training_record.hpp"
 #include "src/nn/optimizers/registry.hpp"
@@ -299,6 +300,16 @@ TrainingResult run_training(const Comm& world, const Options& options, const Ran
     timeline = std::make_unique<RunTimeline>(world, network.mesh.shape(), *trace_request);
     trainer_settings.timeline = timeline.get();
   }
+  if (validation && targets.classes > 0)
+    trainer_settings.after_validation =
+        [&,
+         names =
+             class_names(world, options, network.spec, static_cast<std::size_t>(targets.classes)),
+         warned = false](const Evaluation& result) mutable {
+          if (world.rank() == 0 && !warned)
+            warn_of_absent_classes(options, "validation", names, result);
+          warned = true;
+        };
   Trainer trainer(network.mesh, network.model, network.geometry, network.parameters, *network.loss,
                   *training, validation.get(), trainer_settings);
   if (from)

@@ -140,8 +140,7 @@ void find_time_shares(const RunFiles& files, RunStatus& status) {
 /// Whether every step and the last evaluation are on record, for runs that do not write their end.
 bool all_done(const RunFiles& files, const RunStatus& status) {
   const bool target =
-      status.last_evaluation &&
-      reaches(status.last_evaluation->kind, status.last_evaluation->score, status.target_score);
+      status.last_evaluation && status.last_evaluation->reaches(status.target_score);
   if (target) return true;
   if (!status.steps || status.step < *status.steps) return false;
   return count(at(files.run(), {"options", "evaluate-every"})) == 0 ||

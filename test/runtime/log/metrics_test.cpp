@@ -297,6 +297,24 @@ TEST_CASE("metrics refuse what they cannot read or write") {
   CHECK(static_cast<std::int64_t>(contents(path).size()) == size);
 }
 
+TEST_CASE("an evaluation without foreground reaches no target, nor where it is read again") {
+  const TempDirectory directory;
+  for (const bool empty : {false, true}) {
+    const auto path = directory / fmt::format("{}.jsonl", empty);
+    EvaluationRecord record{0, 1, 0.5, 8, 3, Score::kDice, empty};
+    CHECK(record.reaches(0.9) == !empty);
+    {
+      MetricsLog log(path);
+      log.step({1, 0, 0.5, 0.5, 1});
+      log.evaluation(record);
+    }
+    const MetricsLog again(path, 1);
+    REQUIRE(again.evaluation_before().has_value());
+    CHECK(again.evaluation_before()->score == 1);
+    CHECK(again.evaluation_before()->reaches(0.9) == !empty);
+  }
+}
+
 TEST_CASE("a run record is written completely or not at all") {
   const TempDirectory directory;
   const auto path = directory / "run.json";
