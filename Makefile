@@ -260,8 +260,8 @@ GIT_COMMIT ?= $(or $(shell git describe --always --dirty --abbrev=12 --exclude '
 # $(call unit,FIRST SOURCE,COMPILER,FLAGS): the rules of one unit. Tests are put into namespaces of
 # their own, as they repeat one another's names.
 define unit
-$(B)/unit/$(1): $(if $(filter test/%,$(1)),$(MEMBERS_$(1)) test/harness/test_unit.sh) FORCE
-	$$(call stamp_of,$(if $(filter test/%,$(1)),test/harness/test_unit.sh,printf '$(hash)include "%s"\n') $(MEMBERS_$(1)))
+$(B)/unit/$(1): $(if $(filter-out test/harness/%,$(filter test/%,$(1))),$(MEMBERS_$(1)) test/harness/test_unit.sh) FORCE
+	$$(call stamp_of,$(if $(filter-out test/harness/%,$(filter test/%,$(1))),test/harness/test_unit.sh,printf '$(hash)include "%s"\n') $(MEMBERS_$(1)))
 $(B)/obj/unit/$(basename $(1)).o: $(B)/unit/$(1) $(B)/stamp/flags | $(if $(filter $(MPICXX),$(2)),$(PB_HEADERS))
 	@mkdir -p $$(@D)
 	@echo "  CXX   $(1)$(if $(word 2,$(MEMBERS_$(1))), and $(words $(wordlist 2,$(UNIT),$(MEMBERS_$(1)))) more)"
