@@ -4,6 +4,7 @@
 
 #include <charconv>
 
+#include "counted.hpp"
 #include "error.hpp"
 
 namespace halomesh {
@@ -32,8 +33,8 @@ MeshShape make_mesh(std::int64_t ranks, const PartGrid& parts) {
   if (ranks % count != 0) {
     const std::int64_t below = ranks / count * count;
     throw UsageError(
-        fmt::format("{} ranks cannot be divided into groups of {} parts (--parts {})", ranks, count,
-                    to_string(parts)),
+        fmt::format("{} cannot be divided into groups of {} (--parts {})", counted(ranks, "rank"),
+                    counted(count, "part"), to_string(parts)),
         below > 0 ? fmt::format("start {} or {} ranks, or choose parts whose product divides {}",
                                 below, below + count, ranks)
                   : fmt::format(
@@ -46,10 +47,11 @@ MeshShape make_mesh(std::int64_t ranks, const PartGrid& parts) {
 std::int64_t local_batch(std::int64_t global_batch, const MeshShape& mesh) {
   if (global_batch < 1 || global_batch % mesh.replicas != 0) {
     const std::int64_t below = global_batch / mesh.replicas * mesh.replicas;
-    throw UsageError(fmt::format("a batch of {} samples cannot be shared by {} replicas",
-                                 global_batch, mesh.replicas),
-                     below > 0 ? fmt::format("use --batch {} or {}", below, below + mesh.replicas)
-                               : fmt::format("use --batch {} or a multiple of it", mesh.replicas));
+    throw UsageError(
+        fmt::format("a batch of {} cannot be shared by {}", counted(global_batch, "sample"),
+                    counted(mesh.replicas, "replica")),
+        below > 0 ? fmt::format("use --batch {} or {}", below, below + mesh.replicas)
+                  : fmt::format("use --batch {} or a multiple of it", mesh.replicas));
   }
   return global_batch / mesh.replicas;
 }

@@ -16,6 +16,8 @@
 #include <system_error>
 #include <utility>
 
+#include "printable.hpp"
+
 namespace halomesh {
 
 /// "label 12/64 unit 19% 3.1 unit/s 17 s left note", on standard error by default, so that results
@@ -56,7 +58,7 @@ class Progress {
   void message(const std::string& text) {
     if (out_ == nullptr) return;
     clear();
-    std::fprintf(out_, "%s\n", text.c_str());
+    std::fprintf(out_, "%s\n", printable(text).c_str());
     std::fflush(out_);
   }
   /// Removes the line from a terminal; the caller's summary follows.

@@ -134,7 +134,10 @@ int default_threads(const char* omp_num_threads, int node_cores, int ranks_on_no
   if (omp_num_threads == nullptr || *omp_num_threads == '\0')
     return std::max(1, std::min(node_cores / std::max(1, ranks_on_node), own_cores));
   const std::string_view text = omp_num_threads;
-  const std::string_view first = text.substr(0, text.find(','));
+  std::string_view first = text.substr(0, text.find(','));
+  // OpenMP allows spaces around the number.
+  first.remove_prefix(std::min(first.find_first_not_of(' '), first.size()));
+  first = first.substr(0, first.find_last_not_of(' ') + 1);
   int threads = 0;
   const auto [end, error] = std::from_chars(first.data(), first.data() + first.size(), threads);
   if (error != std::errc() || end != first.data() + first.size() || threads < 1)

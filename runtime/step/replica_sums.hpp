@@ -13,13 +13,17 @@
 
 namespace halomesh {
 
+/// The most samples that a layer takes together of several replicas; 1: each has its own. Throws
+/// UsageError unless they are some of one replica's `local_batch` samples of a pass, of which a
+/// step makes `passes`, or all of those of some replicas in one pass.
+std::int64_t samples_together(const Model& model, std::int64_t local_batch, std::int64_t passes,
+                              std::int64_t replicas);
+
 /// Sums over those consecutive replicas whose samples the network takes together, for each part by
 /// itself: Pass::sum_replicas.
 class ReplicaSums {
  public:
-  /// `local_batch`: samples of a replica in a pass, of which a step makes `passes`. Collective over
-  /// mesh.world() where replicas are to be added up. Throws UsageError unless the samples taken
-  /// together are some of one replica, or those of some replicas, in one pass.
+  /// Collective over mesh.world() where replicas are to be added up. Throws as samples_together().
   ReplicaSums(const ProcessMesh& mesh, const Model& model, std::int64_t local_batch,
               std::int64_t passes);
   ReplicaSums(const ReplicaSums&) = delete;

@@ -11,12 +11,9 @@
 #include "src/nn/add.hpp"
 
 namespace halomesh {
-namespace {
 
-/// Throws where the loss, the network or the batch, `samples` in a pass, are not what the rules
-/// need.
-const GradientRules& checked(const GradientRules& rules, const Loss& loss, const Model& model,
-                             const ModelGeometry& geometry, std::int64_t samples) {
+const GradientRules& check_rules(const GradientRules& rules, const Loss& loss, const Model& model,
+                                 const ModelGeometry& geometry, std::int64_t samples) {
   if (!rules.reproducible) return rules;
   require(loss.sums_exactly(), "this loss cannot be summed reproducibly",
           "train this network without --reproducible");
@@ -37,8 +34,6 @@ const GradientRules& checked(const GradientRules& rules, const Loss& loss, const
   return rules;
 }
 
-}  // namespace
-
 TrainingStep::TrainingStep(const ProcessMesh& mesh, Model& model, const ModelGeometry& geometry,
                            Parameters& parameters, Optimizer& optimizer, Loss& loss,
                            std::int64_t local_batch, Trace* trace, Reduction reduction,
@@ -48,7 +43,7 @@ TrainingStep::TrainingStep(const ProcessMesh& mesh, Model& model, const ModelGeo
       optimizer_(optimizer),
       loss_(loss),
       local_batch_(local_batch),
-      rules_(checked(rules, loss, model, geometry, local_batch * mesh.shape().replicas)),
+      rules_(check_rules(rules, loss, model, geometry, local_batch * mesh.shape().replicas)),
       trace_(trace),
       replica_sums_(mesh, model, local_batch, rules.passes),
       executor_(mesh.group(), model, geometry, parameters, local_batch, true, trace, rules.memory),

@@ -37,6 +37,11 @@ struct GradientRules {
   MemoryUse memory = MemoryUse::kShared;  ///< of the executor; does not affect results
 };
 
+/// `rules`. Throws where the loss, the network or the batch, `samples` in a pass, are not what they
+/// need.
+const GradientRules& check_rules(const GradientRules& rules, const Loss& loss, const Model& model,
+                                 const ModelGeometry& geometry, std::int64_t samples);
+
 /// A network and everything that its steps need. Steps after the first allocate no memory.
 class TrainingStep {
  public:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One gzipped JSON file that many ranks write: see trace_file.hpp.
+// One JSON file that many ranks write: see trace_file.hpp.
 #include "runtime/trace/trace_file.hpp"
 
 #include <fcntl.h>
@@ -64,7 +64,10 @@ std::vector<GzipSum> sums_of(const Comm& comm, const GzipSum& mine) {
 
 std::int64_t write_trace_file(const Comm& world, const std::filesystem::path& file,
                               const std::string& opening, const std::string& text) {
-  const bool first = world.rank() == 0;
+  const bool first = world.rank() == 0, zipped = file.extension() == ".gz";
+  const auto piece_of = [zipped](std::string_view bytes) {
+    return zipped ? gzip_piece(bytes) : GzipPiece{std::string(bytes), {}};
+  };
   std::optional<AtomicFile> target;  // of rank 0, the only one that renames or removes
   if (first) target.emplace(file);
   const std::filesystem::path temporary =
@@ -75,17 +78,17 @@ std::int64_t write_trace_file(const Comm& world, const std::filesystem::path& fi
   if (!writers.is_null()) try {
       GzipPiece head, piece;
       on_every_rank(writers, [&] {
-        if (first) head = gzip_piece(opening);
-        if (!text.empty()) piece = gzip_piece(text);
+        if (first) head = piece_of(opening);
+        if (!text.empty()) piece = piece_of(text);
         if (first) write_at(file, temporary, O_TRUNC, "", 0);  // older leftovers
         return std::string();
       });
-      GzipPiece tail = gzip_piece("\n]}\n");
+      GzipPiece tail = piece_of("\n]}\n");
       GzipSum all = head.sum;
       for (const GzipSum& sum : sums_of(writers, piece.sum)) all += sum;
       all += tail.sum;
-      if (first) piece.bytes = gzip_begin() + head.bytes + piece.bytes;
-      tail.bytes += gzip_end(all);
+      if (first) piece.bytes = (zipped ? gzip_begin() : "") + head.bytes + piece.bytes;
+      if (zipped) tail.bytes += gzip_end(all);
       const Place place = place_of(writers, static_cast<std::int64_t>(piece.bytes.size()));
       on_every_rank(writers, [&] {
         write_at(file, temporary, 0, piece.bytes, place.offset);

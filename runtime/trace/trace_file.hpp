@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One gzipped JSON file that the traced ranks of a run write together.
+// One JSON file that the traced ranks of a run write together.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace halomesh {
 
-/// Writes `file` as one gzip member: rank 0's `opening` text, the `text` of each rank in rank
-/// order,
+/// Writes `file`, as one gzip member where its name ends in .gz: rank 0's `opening` text, the
+/// `text` of each rank in rank order,
 /// "\n]}\n". Ranks with an empty text write nothing; their number does not matter. Each
 /// rank compresses its own text and writes it at its own place with pwrite(): the pieces do not
 /// overlap, are small and are written once, so that neither the locks of MPI-IO nor its

@@ -53,9 +53,7 @@ Trainer::Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geo
       optimizer_(make_optimizer(options_.optimizer)),
       phases_(mesh, geometry, options_.global_batch),
       training_(mesh, model, geometry, parameters, *optimizer_, loss, pass_order_.local_batch,
-                phases_.trace(), options_.reduction,
-                {options_.accumulate, clip_norm_of(options_, *optimizer_), options_.payload,
-                 options_.reproducible, options_.memory}),
+                phases_.trace(), options_.reduction, gradient_rules(options_)),
       train_(train),
       validation_(options_.evaluate_every > 0 ? validation : nullptr),
       input_(mesh, geometry, model.input_type(), loss.target_box(executor().output().span),
@@ -130,7 +128,6 @@ bool Trainer::checkpoint_due() const {
   return options_.checkpoint_every > 0 && step_ % options_.checkpoint_every == 0;
 }
 
-/// The step that ends the run, unless the target does; 0: no limit.
 std::int64_t Trainer::last_step() const {
   const std::int64_t by_epochs = options_.epochs * steps_per_epoch();
   if (options_.steps == 0 || by_epochs == 0) return std::max(options_.steps, by_epochs);
@@ -323,12 +320,14 @@ void Trainer::skip_gradients() {
   const std::size_t first = first_trained_layer(geometry_, layers);
   training_.train_from(first);
   skipped_layers_ = layers;
-  progress_.message(
-      fmt::format("epoch {}: gradients below {} are skipped; gradient sums now take {:.4g} MB per "
-                  "step over all "
-                  "ranks (before: {:.4g})",
-                  step_ / steps_per_epoch() + 1, geometry_.layers()[first].name,
-                  static_cast<double>(bytes()) * 1e-6, static_cast<double>(before) * 1e-6));
+  progress_.message(fmt::format(
+      "epoch {}: gradients below {} are skipped{}", step_ / steps_per_epoch() + 1,
+      geometry_.layers()[first].name,
+      before == 0
+          ? ""
+          : fmt::format("; per step, the sums of gradients on all ranks now "
+                        "take {:.4g} MB instead of {:.4g} MB",
+                        static_cast<double>(bytes()) * 1e-6, static_cast<double>(before) * 1e-6)));
 }
 
 bool Trainer::train_epoch() {

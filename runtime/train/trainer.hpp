@@ -62,6 +62,8 @@ class Trainer {
   TrainingResult run();
 
   std::int64_t steps_per_epoch() const { return order_.training_steps(); }
+  /// The step that ends the run, unless the target does; 0: no limit.
+  std::int64_t last_step() const;
   std::int64_t dropped_samples() const { return order_.dropped_samples(); }
   const Executor& executor() const { return training_.executor(); }
 
@@ -73,7 +75,6 @@ class Trainer {
   };
   TrainingState current_state() const;
   bool checkpoint_due() const;
-  std::int64_t last_step() const;
   bool limit_reached() const;
   bool evaluation_due() const;
   bool evaluation_pending() const { return evaluation_due() && evaluated_step_ != step_; }

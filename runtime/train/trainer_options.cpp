@@ -19,8 +19,9 @@ SampleOrder sample_order(const TrainerOptions& options, const MeshShape& mesh,
 std::int64_t pass_batch(std::int64_t global_batch, const MeshShape& mesh, std::int64_t passes) {
   const std::int64_t local = local_batch(global_batch, mesh);
   if (passes < 1 || local % passes != 0)
-    throw UsageError(fmt::format("{} samples per replica and step cannot be divided into {} passes",
-                                 local, passes),
+    throw UsageError(fmt::format("--accumulate {} does not divide the {} samples of a replica in a "
+                                 "step",
+                                 passes, local),
                      fmt::format("use a smaller --accumulate, or --batch {} or a multiple of it",
                                  mesh.replicas * std::max<std::int64_t>(passes, 1)));
   return local / passes;
@@ -34,6 +35,11 @@ std::vector<std::string> states_of(const TrainerOptions& options) {
   std::vector<std::string> states = make_optimizer(options.optimizer)->states();
   if (options.payload == DataType::kBfloat16) states.emplace_back(kGradientResidual);
   return states;
+}
+
+GradientRules gradient_rules(const TrainerOptions& options) {
+  return {options.accumulate, clip_norm_of(options, *make_optimizer(options.optimizer)),
+          options.payload, options.reproducible, options.memory};
 }
 
 Settings recorded_settings(const TrainerOptions& options, const SampleOrder& order) {

@@ -82,6 +82,9 @@ std::vector<std::string> states_of(const TrainerOptions& options);
 /// The largest norm that gradients may have; 0: any.
 double clip_norm_of(const TrainerOptions& options, const Optimizer& optimizer);
 
+/// How a step computes the gradient.
+GradientRules gradient_rules(const TrainerOptions& options);
+
 /// The settings that a checkpoint records in /run, by the names of resume_rules().
 Settings recorded_settings(const TrainerOptions& options, const SampleOrder& order);
 

@@ -13,8 +13,8 @@ void WallLimit::checkpoint_took(double seconds) {
 }
 
 double WallLimit::margin_s(double evaluation_steps) const {
-  const double checkpoint_s =
-      slowest_checkpoint_s_ > 0 ? slowest_checkpoint_s_ : kAssumedCheckpointSeconds;
+  const double assumed_s = std::min(kAssumedCheckpointSeconds, kAssumedShare * limit_s_);
+  const double checkpoint_s = slowest_checkpoint_s_ > 0 ? slowest_checkpoint_s_ : assumed_s;
   const double evaluation_s = evaluation_steps == 0 ? 0
                               : evaluation_s_ > 0   ? evaluation_s_
                                                     : evaluation_steps * slowest_step_s_;

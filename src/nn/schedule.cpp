@@ -21,46 +21,49 @@ void require_option(bool condition, const std::string& what, const std::string& 
   if (!condition) throw UsageError(what, hint);
 }
 
+void require_increasing(const char* option, const std::vector<std::int64_t>& numbers) {
+  for (std::size_t i = 0; i < numbers.size(); ++i)
+    require_option(numbers[i] >= (i == 0 ? 0 : numbers[i - 1] + 1),
+                   text("--{} {}: {} comes after {}", option, joined(numbers, ","), numbers[i],
+                        i == 0 ? "the start" : fmt::format("{}", numbers[i - 1])),
+                   "give numbers of at least 0 in increasing order");
+}
+
 void validate_decay(const std::vector<std::int64_t>& epochs, const std::vector<double>& factors) {
   require_option(!epochs.empty() && epochs.size() == factors.size(),
-                 text("step schedule with {} decay epochs and {} decay factors", epochs.size(),
-                      factors.size()),
-                 "give as many --decay-factors as --decay-epochs, e.g. 0.25,0.125 and 32,64");
-  for (std::size_t i = 0; i < epochs.size(); ++i) {
-    require_option(epochs[i] >= 0 && (i == 0 || epochs[i] > epochs[i - 1]),
-                   text("decay epoch {} in place {}", epochs[i], i + 1),
-                   "give --decay-epochs of at least 0 in increasing order");
+                 text("--schedule step with {} numbers in --decay-epochs and {} in --decay-factors",
+                      epochs.size(), factors.size()),
+                 "give as many of each, e.g. --decay-epochs 32,64 --decay-factors 0.25,0.125");
+  require_increasing("decay-epochs", epochs);
+  for (std::size_t i = 0; i < epochs.size(); ++i)
     require_option(std::isfinite(factors[i]) && factors[i] >= 0.0,
-                   text("decay factor {:g}", factors[i]),
-                   "give finite --decay-factors of at least 0");
-  }
+                   text("--decay-factors: {:g} is not a factor", factors[i]),
+                   "give finite numbers of at least 0");
 }
 
 void validate_steps(const ScheduleOptions& o) {
-  require_option(o.warmup_steps >= 0, text("warm-up of {} steps", o.warmup_steps),
-                 "give --warmup-steps of at least 0");
+  require_option(o.warmup_steps >= 0, text("--warmup-steps {}", o.warmup_steps), "give at least 0");
   require_option(o.warmup_steps == 0 || o.warmup_epochs == 0,
-                 text("warm-up of {} epochs and of {} steps", o.warmup_epochs, o.warmup_steps),
-                 "give --warmup-epochs or --warmup-steps");
+                 text("--warmup-epochs {} and --warmup-steps {} exclude each other",
+                      o.warmup_epochs, o.warmup_steps),
+                 "give one of them");
   if (o.kind == ScheduleKind::kMultistep) {
-    require_option(!o.milestones.empty(), "multistep schedule without milestones",
-                   "give --milestones, steps after the warm-up, e.g. 800 or 4096,8192");
-    for (std::size_t i = 0; i < o.milestones.size(); ++i)
-      require_option(o.milestones[i] >= 0 && (i == 0 || o.milestones[i] > o.milestones[i - 1]),
-                     text("milestone {} in place {}", o.milestones[i], i + 1),
-                     "give --milestones of at least 0 in increasing order");
-    require_option(std::isfinite(o.gamma) && o.gamma >= 0.0, text("gamma {:g}", o.gamma),
-                   "give a finite --gamma of at least 0, such as 0.1");
+    require_option(!o.milestones.empty(), "--schedule multistep needs --milestones",
+                   "give the steps after the warm-up at which the rate drops, e.g. --milestones "
+                   "4096,8192");
+    require_increasing("milestones", o.milestones);
+    require_option(std::isfinite(o.gamma) && o.gamma >= 0.0, text("--gamma {:g}", o.gamma),
+                   "give a finite number of at least 0, such as 0.1");
   }
   if (o.kind != ScheduleKind::kCosine && o.kind != ScheduleKind::kPoly) return;
-  require_option(o.decay_steps > 0,
-                 text("{} schedule over {} steps", to_string(o.kind), o.decay_steps),
-                 "give --decay-steps of at least 1: the steps from the warm-up to the last rate");
+  require_option(o.decay_steps > 0, text("--schedule {} needs --decay-steps", to_string(o.kind)),
+                 "give the steps from the end of the warm-up to the final rate, at least 1");
   require_option(o.min_lr >= 0.0 && o.min_lr <= o.peak,
-                 text("decay to the learning rate {:g} from {:g}", o.min_lr, o.peak),
-                 "give --min-lr from 0 to that of --lr");
+                 text("--min-lr {:g} is not a final rate for --lr {:g}", o.min_lr, o.peak),
+                 "give at least 0 and at most --lr");
   require_option(std::isfinite(o.poly_power) && o.poly_power > 0.0,
-                 text("power {:g}", o.poly_power), "give a finite --poly-power above 0");
+                 text("--poly-power {:g} is no decay", o.poly_power),
+                 "give a finite number above 0, such as 0.9");
 }
 
 }  // namespace
@@ -100,23 +103,23 @@ std::string to_string(ScheduleKind kind) {
 Schedule::Schedule(ScheduleOptions options, std::int64_t steps_per_epoch)
     : options_(std::move(options)), steps_per_epoch_(steps_per_epoch) {
   const ScheduleOptions& o = options_;
-  require_option(steps_per_epoch > 0, text("an epoch of {} steps", steps_per_epoch),
+  require_option(steps_per_epoch > 0, text("an epoch has {} steps", steps_per_epoch),
                  "use a smaller --batch or more training samples");
-  require_option(std::isfinite(o.peak) && o.peak >= 0.0, text("learning rate {:g}", o.peak),
-                 "give a finite --lr of at least 0");
-  require_option(o.warmup_epochs >= 0, text("warm-up of {} epochs", o.warmup_epochs),
-                 "give --warmup-epochs of at least 0");
+  require_option(std::isfinite(o.peak) && o.peak >= 0.0, text("--lr {:g}", o.peak),
+                 "give a finite number of at least 0");
+  require_option(o.warmup_epochs >= 0, text("--warmup-epochs {}", o.warmup_epochs),
+                 "give at least 0");
   require_option(std::isfinite(o.warmup_initial) && o.warmup_initial >= 0.0,
-                 text("warm-up from learning rate {:g}", o.warmup_initial),
-                 "give a finite --warmup-initial-lr of at least 0");
+                 text("--warmup-initial-lr {:g}", o.warmup_initial),
+                 "give a finite number of at least 0");
   validate_steps(o);
   if (o.kind == ScheduleKind::kStep) validate_decay(o.decay_epochs, o.decay_factors);
   if (o.kind == ScheduleKind::kLinear) {
-    require_option(o.linear_epochs > 0, text("linear decay over {} epochs", o.linear_epochs),
-                   "give --linear-epochs of at least 1");
+    require_option(o.linear_epochs > 0, text("--linear-epochs {}", o.linear_epochs),
+                   "give at least 1");
     require_option(o.linear_end_factor >= 0.0 && o.linear_end_factor <= 1.0,
-                   text("linear decay to {:g} of the peak", o.linear_end_factor),
-                   "give --linear-end-factor from 0 to 1");
+                   text("--linear-end-factor {:g} is not a fraction of --lr", o.linear_end_factor),
+                   "give a number from 0 to 1");
   }
 }
 

@@ -36,7 +36,7 @@ src/apps/train    | include partition partition/samples src/nn src/baseline mode
 src/apps/data     | include partition partition/samples src/nn src/synth models @runtime src/apps/options src/apps/launch | std json
 src/apps/forecast | include partition partition/cost src/nn src/apps/options runtime/step | std json
 src/apps/bench    | include partition partition/cost src/nn models @runtime src/apps/options src/apps/forecast src/apps/launch src/apps/train | std system json omp
-src/apps/plan     | include partition partition/cost src/nn models @runtime src/apps/options src/apps/launch src/apps/forecast | std system boost json
+src/apps/plan     | include partition partition/cost src/nn models @runtime src/apps/options src/apps/launch src/apps/train src/apps/forecast | std system boost json
 src/apps/records  | include runtime/posix runtime/log                 | std system json
 src/apps/study    | include partition src/nn models @runtime src/apps/options src/apps/launch src/apps/train src/apps/records | std system json
 src/apps/report   | include partition src/nn models @runtime src/apps/options src/apps/launch src/apps/records | std system json zlib

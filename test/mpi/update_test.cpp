@@ -77,7 +77,7 @@ TEST_CASE("steps of several passes have the losses of one pass over the whole ba
 TEST_CASE("a batch that passes do not divide is refused") {
   CHECK(pass_batch(12, {2, {1, 1, 1}}, 3) == 2);
   CHECK_THROWS_WITH_AS(pass_batch(12, {2, {1, 1, 1}}, 4),
-                       "6 samples per replica and step cannot be divided into 4 passes",
+                       "--accumulate 4 does not divide the 6 samples of a replica in a step",
                        UsageError);
   CHECK_THROWS_AS(pass_batch(12, {2, {1, 1, 1}}, 0), UsageError);
 }

@@ -111,7 +111,8 @@ TEST_CASE("batch norm has one curve whether its samples lie on one replica or on
   scene.options["batch-norm"] = "3";
   const Outcome refused = scene.train(60);
   CHECK(refused.exit_code == 2);
-  CHECK(refused.text.find("3 samples are to be normalized together") != std::string::npos);
+  CHECK(refused.text.find("batch normalization over 3 samples does not fit a batch of ") !=
+        std::string::npos);
 }
 
 TEST_CASE("two-level sums give the curve of flat ones, with the same digits each time") {

@@ -57,6 +57,7 @@ Options bench_options() {
           "bytes of --sums: 64 KiB, conv5 to fc of CosmoFlow, and all of it")
       .at_least(4)
       .at_most(0x1p32)
+      .needs("sums")
       .add<std::uint64_t>("seed", "S", 0, "seed of input, weights and dropout")
       .add<std::string>("json", "FILE", "", "also write all figures to FILE")
       .add<std::string>("simulate-compute", "FILE", "",
@@ -73,13 +74,17 @@ Options bench_options() {
                   "network, input; --json FILE is then a machine file for plan and scaling")
       .add<double>("calibrate-seconds", "S", 110, "time for it; what does not fit is left out")
       .at_least(1)
+      .needs("calibrate")
       .add<std::int64_t>("calibrate-parts", "N", 16,
                          "measure the kernels of all meshes of up to N parts")
       .at_least(1)
       .at_most(1024)
+      .needs("calibrate")
       .add<std::int64_t>("calibrate-batch", "B", 1, "samples of each part in these kernels")
       .at_least(1)
-      .add<std::string>("data", "DIR", "", "also measure reading and decoding this data set");
+      .needs("calibrate")
+      .add<std::string>("data", "DIR", "", "also measure reading and decoding this data set")
+      .needs("calibrate");
   options.add_choice("send-halos", {"early", "late"}, "early",
                      "halos leave early: as soon as the chunks that they are part of are computed; "
                      "late: with the whole layer");
@@ -103,7 +108,6 @@ BenchPlan read_bench_plan(const Options& options, std::int64_t ranks) {
                          : ChunkOrder::kBoundaryFirst;
   plan.evaluate = options.get<bool>("evaluate");
   plan.payload = payload_type(options);
-  check_reproducible_options(options);
   plan.reproducible = options.get<bool>("reproducible");
   plan.memory = memory_use(options);
   plan.pads = !describe_padding(options).empty();

@@ -185,8 +185,10 @@ BenchResult run_case(const Comm& world, const Options& options, const BenchPlan&
   result.steps = plan.steps;
   result.local_batch = local_batch(setting.batch, setting.mesh);
   result.memory_of_this_run = world.max(std::int64_t{reset_peak_memory() ? 0 : 1}) == 0;
-  NetworkOnMesh network(world, setting.mesh.parts, options, precision_named(setting.precision),
-                        kept_states(plan.payload), plan.reproducible);
+  NetworkOnMesh network(world,
+                        {world.size(), setting.mesh.parts, options,
+                         precision_named(setting.precision), plan.reproducible},
+                        kept_states(plan.payload));
   network.model.set_chunk_order(plan.chunk_order);
   if (plan.pads) network.loss->expect_padding();
   if (machine != nullptr) {

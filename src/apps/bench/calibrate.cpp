@@ -2,8 +2,6 @@
 // Measures a machine: see calibrate.hpp.
 #include "src/apps/bench/calibrate.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -11,6 +9,7 @@
 #include <memory>
 
 #include "runtime/data/open_dataset.hpp"
+#include "runtime/log/progress.hpp"
 #include "runtime/mpi/collective_errors.hpp"
 #include "runtime/mpi/quiet_barrier.hpp"
 #include "runtime/posix/read_counts.hpp"
@@ -178,14 +177,13 @@ class Calibration {
   void kernel_round(const std::vector<LayerCase>& cases, int round, KernelTimes& times);
   void spread();
   void compare_step(const Model& model);
-  void show_progress(std::size_t done, std::size_t cases);
 
   const Comm& world_;
   const Options& options_;
   const RankBinding& binding_;
   Clock clock_;
-  double budget_s_, shown_s_ = 0;
-  bool redraws_ = ::isatty(STDOUT_FILENO) == 1;
+  double budget_s_;
+  Progress progress_;  // of the kernels
   DataType precision_;
   std::int64_t steps_at_once_ = -1;  // not known yet
   double steps_took_s_ = 0;
@@ -314,21 +312,12 @@ void Calibration::spread() {
   constexpr double kMost = 0.2;  // that a machine file may have
   if (spread.per_doubling() > kMost)
     return say(
-        fmt::format("spread of steps: left out: they vary by {:.0f} %, so something else "
-                    "uses the cores",
+        fmt::format("spread of steps: not recorded: step times vary by {:.0f} %, so other programs "
+                    "seem to use the cores",
                     spread.relative_stddev * 100));
   record_.step_spread = spread;
   say(fmt::format("spread of {} steps of {:.1f} ms: relative standard deviation {:.2f}%",
                   spread.steps, spread.median_s * 1e3, spread.relative_stddev * 100));
-}
-
-void Calibration::show_progress(std::size_t done, std::size_t cases) {
-  if (world_.rank() != 0 || clock_.seconds() < shown_s_ + (redraws_ ? 0.5 : 20)) return;
-  shown_s_ = clock_.seconds();
-  std::cout << (redraws_ ? "\r" : "")
-            << fmt::format("kernels: {} of {} cases of this rank, at most {:.0f} s left", done,
-                           cases, left_s())
-            << (redraws_ ? "\033[K" : "\n") << std::flush;
 }
 
 // A round over the cases of this rank.
@@ -339,10 +328,12 @@ void Calibration::kernel_round(const std::vector<LayerCase>& cases, int round, K
   if (mine >= workers) return;
   const std::size_t share = (cases.size() + workers - 1 - mine) / workers;
   const std::size_t before = static_cast<std::size_t>(round) * share;
+  if (round == 0)
+    progress_ = Progress("kernels", "cases", std::int64_t(kRounds * share), world_.rank() == 0);
   KernelTimes now;
   double longest_s = 0;
   for (std::size_t i = mine, done = 0; i < cases.size(); i += workers, ++done) {
-    show_progress(before + done, kRounds * share);
+    progress_.update(std::int64_t(before + done));
     if ((done > 0 || round > 0) && left_s() < 1 + longest_s + reserved_s) break;
     const Clock clock;
     measure(cases[i], options_, precision_, kKernelSeconds, now);
@@ -377,7 +368,7 @@ void Calibration::steps_and_kernels() {
     quiet_barrier(world_);
     if (fits) steps();
   }
-  if (redraws_ && world_.rank() == 0) std::cout << "\r\033[K";
+  progress_.finish();
   if (fits) spread();
   for (const std::string& text : world_.gather(to_text(mine.kernels)))  // on rank 0
     for (MeasuredKernel& kernel : kernels_of(text)) record_.kernels.push_back(std::move(kernel));

@@ -317,7 +317,9 @@ Machine load_machine(const std::string& machine, const fs::path& directory) {
       machine.ends_with(".json"))
     return read_machine(machine);
   const std::vector<std::string> names = machine_names(directory);
-  if (std::find(names.begin(), names.end(), machine) == names.end())
+  const bool known = std::find(names.begin(), names.end(), machine) != names.end();
+  if (!known && fs::exists(machine)) return read_machine(machine);
+  if (!known)
     throw UsageError(
         fmt::format("unknown machine {}", machine),
         fmt::format("did you mean {}? --machine list lists all", nearest(machine, names)));

@@ -68,7 +68,29 @@ void MeshSearch::find_grids() {
     throw UsageError(
         fmt::format("{} ranks and batch {} have no mesh of at most {} parts per sample", ranks,
                     job_.work.batch, job_.max_parts),
-        hints_.empty() ? std::string("give fewer nodes") : hints_.back());
+        (hints_.empty() ? std::string("give fewer nodes") : hints_.back()) +
+            (fewer_nodes().empty() ? "" : ", or " + fewer_nodes()));
+  if (const std::string fewer = fewer_nodes(); !fewer.empty())
+    hints_.push_back(fmt::format("meshes of other numbers of parts: {}", fewer));
+}
+
+// What a few nodes less would allow where `nodes` has few divisors; else empty.
+std::string MeshSearch::fewer_nodes() const {
+  const auto numbers_of_parts = [&](std::int64_t nodes) {
+    const std::int64_t ranks = nodes * machine_.ranks_per_node();
+    std::int64_t count = 0;
+    for (std::int64_t parts = 1; parts <= std::min(ranks, job_.max_parts); ++parts)
+      count += ranks % parts == 0 && job_.work.batch % (ranks / parts) == 0 ? 1 : 0;
+    return count;
+  };
+  const std::int64_t now = numbers_of_parts(job_.nodes);
+  constexpr std::int64_t kFew = 3, kShare = 50;  // up to 2 % of the nodes
+  if (now > kFew) return {};
+  for (std::int64_t nodes = job_.nodes - 1; nodes >= job_.nodes - job_.nodes / kShare; --nodes)
+    if (const std::int64_t count = numbers_of_parts(nodes); count > now + kFew)
+      return fmt::format("--nodes {} has {} numbers of parts to choose from, not {}", nodes, count,
+                         now);
+  return {};
 }
 
 const ModelGeometry& MeshSearch::geometry(const PartGrid& grid) const {
@@ -97,6 +119,7 @@ std::vector<MeshForecast> MeshSearch::forecasts_of(const Machine& machine,
   const double memory = machine.value("memory-gib") * 0x1p30;
   std::vector<MeshForecast> all;
   for (const PartGrid& grid : grids) {
+    if (job_.progress) job_.progress(made_++);
     MeshForecast f;
     f.mesh = {ranks / grid.count(), grid};
     f.local_batch = job_.work.batch / f.mesh.replicas;

@@ -28,6 +28,8 @@ struct Job {
   std::function<MemoryNeed(const Machine& machine, const ModelGeometry& geometry,
                            const MeshShape& mesh, std::int64_t batch)>
       memory{};
+  /// Called before each forecast with the number of those made; may be empty.
+  std::function<void(std::int64_t made)> progress{};
 };
 
 struct MeshForecast {
@@ -73,6 +75,7 @@ class MeshSearch {
  private:
   const ModelGeometry& geometry(const PartGrid& grid) const;
   void find_grids();
+  std::string fewer_nodes() const;
   double base_rate(const Machine& machine) const;
   MemoryNeed memory_need(const MeshForecast& f) const;
   // Keeps geometries and outlines only where the same meshes will be forecast again: those of all
@@ -88,6 +91,7 @@ class MeshSearch {
   std::vector<std::string> hints_;
   mutable std::map<std::string, std::unique_ptr<ModelGeometry>> geometries_;
   mutable std::map<std::string, MemoryNeed> memory_;  // by parts
+  mutable std::int64_t made_ = 0;                     // forecasts
 };
 
 /// The mesh as "4x4x1 x 512".

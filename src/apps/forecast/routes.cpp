@@ -20,6 +20,16 @@ std::array<std::int64_t, 3> cube(std::int64_t nodes) {
   return best;
 }
 
+// The smallest box of at least `nodes` nodes that is no long thin row, which no machine would give
+// a job: 16381 nodes, a prime number, are in 32x32x16.
+std::array<std::int64_t, 3> box_of(std::int64_t nodes) {
+  constexpr double kLongest = 4;  // in edges of the cube of as many nodes
+  for (std::int64_t n = nodes;; ++n)
+    if (const auto box = cube(n);
+        static_cast<double>(box[0]) <= kLongest * std::cbrt(static_cast<double>(n)))
+      return box;
+}
+
 std::int64_t rounded_up(std::int64_t n, std::int64_t unit) { return (n + unit - 1) / unit; }
 
 void want_extents(const Machine& machine, std::size_t extents, const char* names) {
@@ -79,7 +89,7 @@ NetworkShape network_shape_of(const Machine& machine, std::int64_t nodes) {
   const auto& s = machine.shape;
   switch (machine.interconnect) {
     case Interconnect::kTorus:
-      t.extents = cube(nodes);
+      t.extents = box_of(nodes);
       return t;
     case Interconnect::kDragonfly:
       make_dragonfly(machine, nodes, t);

@@ -8,6 +8,36 @@
 #include "runtime/posix/atomic_file.hpp"
 
 namespace halomesh {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// False where one of them does not exist.
+bool is_same(const fs::path& a, const fs::path& b) {
+  std::error_code none;
+  return fs::equivalent(a, b, none);
+}
+
+bool lies_in(const fs::path& path, const fs::path& directory) {
+  std::error_code none;
+  fs::path at = fs::weakly_canonical(path, none);
+  while (at.has_relative_path() && !is_same(at, directory)) at = at.parent_path();
+  return at.has_relative_path();
+}
+
+/// Whether a run of `train` writes the file of this path.
+bool of_run(const fs::path& path) {
+  std::error_code none;
+  const fs::path directory = fs::weakly_canonical(path, none).parent_path();
+  const std::string name = path.filename().string();
+  for (const char* const own :
+       {"run.json", "metrics.jsonl", "mllog.txt", "result.json", "output.txt"})
+    if (name == own && fs::exists(directory / "run.json", none)) return true;
+  return directory.filename() == "checkpoints" &&
+         fs::exists(directory.parent_path() / "run.json", none);
+}
+
+}  // namespace
 
 std::unique_ptr<DirectoryLock> hold_directory(const Comm& world,
                                               const std::filesystem::path& directory,
@@ -23,9 +53,47 @@ std::unique_ptr<DirectoryLock> hold_directory(const Comm& world,
   return lock;
 }
 
-void check_output_file(const Comm& world, const std::filesystem::path& file) {
+void require_other_use(const Comm& world, const fs::path& directory, const std::string& mark,
+                       const std::string& what) {
   on_first_rank(world, [&] {
-    require_writable(file);
+    for (const auto& entry : fs::directory_iterator(directory))
+      if (entry.path().filename().string().starts_with(mark))
+        throw UsageError(fmt::format("--out {} holds {}", directory.string(), what),
+                         "give another --out");
+    return std::string();
+  });
+}
+
+void check_output(const Options& options, const std::string& output,
+                  const std::vector<std::string>& inputs) {
+  const fs::path path = options.get<std::string>(output), directory = path.parent_path();
+  if (path.empty()) return;
+  const auto refuse = [&](const std::string& what) {
+    throw UsageError(fmt::format("--{} {} {}", output, path.string(), what), "give another path");
+  };
+  std::vector<std::string> all = inputs;
+  all.emplace_back("config");
+  for (const std::string& input : all) {
+    const fs::path given = options.get<std::string>(input);
+    if (given.empty()) continue;
+    const std::string named = fmt::format("--{} {}", input, given.string());
+    if (is_same(path, given) && (input == "data" || !fs::is_directory(given)))
+      refuse(fmt::format("is an input: {}", named));
+    for (const char* const part : {"train", "validation", "checkpoints"})
+      if (lies_in(path, given / part)) refuse(fmt::format("lies in the {} of {}", part, named));
+    const std::string name = path.filename().string();
+    if (is_same(directory.empty() ? "." : directory, given) &&
+        (name == "dataset.json" || name.starts_with("train-") || name.starts_with("validation-")))
+      refuse(fmt::format("is a file of {}", named));
+  }
+  if (of_run(path)) refuse("is a file of a training run");
+}
+
+void check_output_file(const Comm& world, const Options& options, const std::string& output,
+                       const std::vector<std::string>& inputs) {
+  on_first_rank(world, [&] {
+    check_output(options, output, inputs);
+    require_writable(options.get<std::string>(output));
     return std::string();
   });
 }

@@ -6,9 +6,11 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "runtime/mpi/mpi.hpp"
 #include "runtime/posix/directory_lock.hpp"
+#include "src/apps/options/options.hpp"
 
 namespace halomesh {
 
@@ -20,8 +22,23 @@ std::unique_ptr<DirectoryLock> hold_directory(const Comm& world,
                                               const std::string& activity,
                                               const std::string& option);
 
-/// Checks before the work rather than after it that `file` can be written; changes nothing. Throws
-/// the same Error on every rank if it cannot. Collective over `world`.
-void check_output_file(const Comm& world, const std::filesystem::path& file);
+/// Throws UsageError on every rank where an entry of `directory`, the --out of a command, has a
+/// name that starts with `mark`, so that it holds `what`, such as "one training run". Collective
+/// over `world`.
+void require_other_use(const Comm& world, const std::filesystem::path& directory,
+                       const std::string& mark, const std::string& what);
+
+/// Throws UsageError where the path that the option `output` names is an input of the command,
+/// which the options `inputs` and --config name, lies among the samples or checkpoints in one, or
+/// is a file of a training run. Nothing is checked of options that are empty or that the command
+/// lacks.
+void check_output(const Options& options, const std::string& output,
+                  const std::vector<std::string>& inputs = {});
+
+/// The same, once for all ranks, and before the work rather than after it that the path, which is
+/// that of a file, can be written; changes nothing. Throws the same on every rank. Collective over
+/// `world`.
+void check_output_file(const Comm& world, const Options& options, const std::string& output,
+                       const std::vector<std::string>& inputs = {});
 
 }  // namespace halomesh

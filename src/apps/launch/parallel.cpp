@@ -9,6 +9,7 @@
 #include <iostream>
 #include <thread>
 
+#include "printable.hpp"
 #include "runtime/mpi/nonblocking_any.hpp"
 #include "simulation.hpp"
 #include "src/nn/layers/isa_kernels.hpp"
@@ -26,7 +27,7 @@ std::string message(const std::string& what, const std::string& hint, int rank) 
   if (rank != 0) text += fmt::format(" (rank {})", rank);
   text += ": " + what + "\n";
   if (!hint.empty()) text += "  hint: " + hint + "\n";
-  return text;
+  return printable(text);
 }
 
 /// In one write, so that lines of different ranks are not interleaved.
@@ -111,15 +112,15 @@ Launch read_launch(const std::function<const char*(const char*)>& variable) {
 int run_parallel(int argc, char** argv, Options& options,
                  const std::function<int(const Comm& world)>& body) {
   const Launch launch = read_launch(environment);
-  if (Options::asks_for_help(argc, argv)) {
-    if (launch.rank == 0) std::cout << options.help();
-    return kExitDone;
-  }
   std::exception_ptr misread;  // printed once the MPI world exists
   try {
     options.parse(argc, argv);
   } catch (...) {
     misread = std::current_exception();
+  }
+  if (options.help_wanted()) {
+    if (launch.rank == 0) std::cout << options.help();
+    return kExitDone;
   }
   MpiSession session(&argc, &argv);
   const Comm& world = session.world();
@@ -129,6 +130,7 @@ int run_parallel(int argc, char** argv, Options& options,
   try {
     check_launch(world, launch);
     if (misread) std::rethrow_exception(misread);
+    if (world.rank() == 0) print_notes(std::cerr, options);
     (void)isa_kernels();  // refuses HALOMESH_ISA here: in a parallel region none could catch it
     return body(world);
   } catch (...) {

@@ -52,15 +52,17 @@ void add_mlperf_options(Options& options) {
                         "name of the system; default: nodes x CPU")
       .add<std::string>("submission-poc-name", "NAME", "", "point of contact")
       .add<std::string>("submission-poc-email", "ADDRESS", "",
-                        "e-mail address of the point of contact");
+                        "e-mail address of the point of contact")
+      .then([](Options& o) {
+        if (keys_of(o) == MlperfKeys::kDeepcam && o.get<std::string>("mllog") == "v0.7")
+          o.set_aside("mllog", "with --model deepcam: the rules of v0.7 have no keys for it",
+                      "use --mllog v1.0");
+      });
 }
 
 MlperfLog begin_mlperf_log(const Comm& world, const Options& options) {
   const MlperfVersion version = parse_mlperf_version(options.get<std::string>("mllog"));
   const MlperfKeys keys = keys_of(options);
-  if (keys == MlperfKeys::kDeepcam && version == MlperfVersion::kV07)
-    throw UsageError("--mllog v0.7: the rules of v0.7 have no keys for deepcam",
-                     "use --mllog v1.0");
   MlperfLog log = world.rank() == 0 ? MlperfLog(version, keys) : MlperfLog();
   if (keys == MlperfKeys::kDeepcam) log.submission(mlperf_submission(world, options));
   log.init_start(options.get<bool>("cache-cleared"));

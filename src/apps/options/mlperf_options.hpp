@@ -12,8 +12,7 @@ namespace halomesh {
 void add_mlperf_options(Options& options);
 
 /// Creates a log, not opened yet, with init_start in it and the keys of the network's benchmark;
-/// writes nothing on ranks other than 0. Throws UsageError where the benchmark has no rules of
-/// --mllog. Collective over `world`.
+/// writes nothing on ranks other than 0. Collective over `world`.
 MlperfLog begin_mlperf_log(const Comm& world, const Options& options);
 
 /// Logs the submission's entries, with the platform of rank 0's node unless an option names it, and

@@ -38,86 +38,90 @@ std::vector<std::string> choices_of(const std::string& name) {
   return all;
 }
 
-/// Declares an option with the help page's text `help`.
-void declare(Options& options, const NetworkOption& option, const std::string& help) {
-  if (!option.choices.empty()) {
-    options.add_choice(option.name, choices_of(option.name), std::get<std::string>(option.fallback),
-                       help);
-  } else {
-    std::visit(
-        [&](const auto& value) { options.add(option.name, option.placeholder, value, help); },
-        option.fallback);
-    if (!option.implicit.empty()) options.implicit(option.implicit);
-  }
-  if (option.at_least) options.at_least(*option.at_least);
-  if (option.at_most) options.at_most(*option.at_most);
-  if (option.below) options.below(*option.below);
-}
-
-/// The option's help, and what it is to networks after `first` that have one of the same name.
-std::string help_of(const NetworkOption& option, const Network& first) {
-  std::string help = option.help;
-  for (const Network& other : networks()) {
-    const NetworkOption* const same = other.option(option.name);
-    if (&other == &first || same == nullptr) continue;
-    if (same->fallback.index() != option.fallback.index() || same->role != option.role ||
-        same->choices.empty() != option.choices.empty())
-      throw std::logic_error("option " + option.name + " is of two kinds");
-    help += "; " + other.name + ": " + same->help;
-    if (same->fallback != option.fallback) help += ", default " + text_of(same->fallback);
-  }
-  return help;
-}
-
-/// Of the input, where networks differ.
-std::string input_help() {
-  std::string help = "extents and channels of a sample";
-  for (const Network& other : networks())
-    if (other.input != default_network().input)
-      help += fmt::format("; default of {}: {}", other.name, other.input);
-  return help;
-}
-
-std::string names_with(const std::string& option) {
-  std::string names;
+std::vector<std::string> networks_with(const std::string& option) {
+  std::vector<std::string> names;
   for (const Network& network : networks())
-    if (network.option(option) != nullptr) names += (names.empty() ? "" : ", ") + network.name;
+    if (network.option(option) != nullptr) names.push_back(network.name);
   return names;
 }
 
-bool is_on_command_line(const Options& options, const std::string& name) {
-  return std::any_of(options.given().begin(), options.given().end(),
-                     [&](const Options::Given& given) { return given.name == name; });
+/// Declares an option of some networks, which the help page shows with each of them.
+void declare(Options& options, const NetworkOption& option) {
+  if (!option.choices.empty()) {
+    options.add_choice(option.name, choices_of(option.name), std::get<std::string>(option.fallback),
+                       option.help);
+  } else {
+    std::visit(
+        [&](const auto& value) {
+          options.add(option.name, option.placeholder, value, option.help);
+        },
+        option.fallback);
+    if (!option.implicit.empty()) options.implicit(option.implicit);
+  }
+  // What any network allows; check_bounds() knows the one that is chosen.
+  NetworkOption loosest = option;
+  for (const Network& network : networks()) {
+    const NetworkOption* const same = network.option(option.name);
+    if (same == nullptr) continue;
+    loosest.at_least = std::min(loosest.at_least, same->at_least);  // none is the least
+    for (auto bound : {&NetworkOption::at_most, &NetworkOption::below})
+      if (loosest.*bound && (!(same->*bound) || *(same->*bound) > *(loosest.*bound)))
+        loosest.*bound = same->*bound;
+  }
+  if (loosest.at_least) options.at_least(*loosest.at_least);
+  if (loosest.at_most) options.at_most(*loosest.at_most);
+  if (loosest.below) options.below(*loosest.below);
+  options.needs(kModel, networks_with(option.name)).hidden();
 }
 
-/// Refuses a choice that only other networks have.
-void check_choice(const Options& options, const NetworkOption& option, const std::string& network) {
+/// Throws std::logic_error where two networks have options of one name that are of two kinds.
+void check_kind(const NetworkOption& option) {
+  for (const Network& other : networks())
+    if (const NetworkOption* const same = other.option(option.name);
+        same != nullptr &&
+        (same->fallback.index() != option.fallback.index() || same->role != option.role ||
+         same->choices.empty() != option.choices.empty()))
+      throw std::logic_error("option " + option.name + " is of two kinds");
+}
+
+/// Refuses a choice that only other networks have. One of a file makes way for a --model of the
+/// command line.
+void check_choice(Options& options, const NetworkOption& option, const std::string& network) {
   const std::vector<std::string>& choices = option.choices;
-  if (choices.empty()) return;
   const auto value = options.get<std::string>(option.name);
-  if (std::find(choices.begin(), choices.end(), value) == choices.end())
+  if (choices.empty() || std::find(choices.begin(), choices.end(), value) != choices.end()) return;
+  if (options.is_typed(option.name) || !options.is_typed(kModel))
     throw UsageError(
         fmt::format("--{} {}: the network {} has no such choice", option.name, value, network),
         fmt::format("give one of {}", joined(choices, ", ")));
+  options.set_aside(option.name, fmt::format("with --{} {}", kModel, network), {});
+  options.replace(option.name, text_of(option.fallback));
 }
 
-/// Refuses the options of other networks, and puts this one's defaults where nothing is given.
+/// Refuses a number that only other networks allow.
+void check_bounds(const Options& options, const NetworkOption& option, const std::string& network) {
+  const auto text = options.get<std::string>(option.name);
+  const auto refuse = [&](const char* what, const std::string& hint) {
+    throw UsageError(fmt::format("--{} {} is too {} for {}", option.name, text, what, network),
+                     hint);
+  };
+  for (const double number : from_text<std::vector<double>>(text).value_or(std::vector<double>{})) {
+    if (option.at_least && number < *option.at_least)
+      refuse("small", fmt::format("give at least {:g}", *option.at_least));
+    if (option.at_most && number > *option.at_most)
+      refuse("large", fmt::format("give at most {:g}", *option.at_most));
+    if (option.below && number >= *option.below)
+      refuse("large", fmt::format("give less than {:g}", *option.below));
+  }
+}
+
+/// Puts the network's defaults where nothing is given.
 void choose_network(Options& options) {
   const Network& chosen = network_named(options.get<std::string>(kModel));
-  for (const Network& other : networks())
-    for (const NetworkOption& option : other.options) {
-      if (chosen.option(option.name) != nullptr) continue;
-      if (options.is_given(option.name))
-        throw UsageError(
-            fmt::format("{}{}: the network {} has no such option",
-                        is_on_command_line(options, option.name) ? "--" : "", option.name,
-                        chosen.name),
-            fmt::format("leave it out; it is one of --model {}", names_with(option.name)));
-      options.leave_out(option.name);
-    }
   for (const NetworkOption& option : chosen.options) {
     if (!options.is_given(option.name)) options.replace(option.name, text_of(option.fallback));
     check_choice(options, option, chosen.name);
+    check_bounds(options, option, chosen.name);
   }
   if (!options.is_given(kInput)) options.replace(kInput, to_text(chosen.input));
 }
@@ -127,8 +131,9 @@ void choose_network(Options& options) {
 void add_model_options(Options& options) {
   options.group("Network")
       .add_choice(kModel, network_names(), default_network().name, "network architecture")
-      .add<Shape>(kInput, "DxHxWxC", default_network().input, input_help())
+      .add<Shape>(kInput, "DxHxWxC", default_network().input, {})
       .at_most(65536)
+      .hidden()
       .add<std::string>(kCuts, "CUTS", "auto",
                         "how convolutions are cut over the parts of a sample: auto: in space, by "
                         "output channels or both, as costs least; space; channels: all of one "
@@ -138,9 +143,16 @@ void add_model_options(Options& options) {
                  "older form of --cuts, which overrides it: on: auto, off: space");
   std::set<std::string> declared;
   for (const Network& network : networks()) {
-    options.group(fmt::format("Network {}: {}", network.name, network.summary));
-    for (const NetworkOption& option : network.options)
-      if (declared.insert(option.name).second) declare(options, option, help_of(option, network));
+    options.group(fmt::format("Network {}: {}", network.name, network.summary), kModel,
+                  network.name);
+    options.show(kInput, "DxHxWxC", to_text(network.input), "extents and channels of a sample");
+    for (const NetworkOption& option : network.options) {
+      check_kind(option);
+      if (declared.insert(option.name).second) declare(options, option);
+      options.show(option.name,
+                   option.choices.empty() ? option.placeholder : joined(option.choices, "|"),
+                   text_of(option.fallback), option.help);
+    }
   }
   options.then(choose_network);
 }

@@ -64,7 +64,14 @@ class Options::Value : public po::typed_value<std::string> {
     if (declaration_.is_switch) implicit_value("on");
     if (declaration_.example == text_example<std::int64_t>()) at_most = kMaxWholeNumber;
   }
+  /// An option that this one depends on, and the values at which it has a meaning.
+  struct Need {
+    std::string choice;
+    std::vector<std::string> values;
+  };
   std::optional<double> at_least, at_most, below;
+  std::vector<Need> needs;
+  std::string rival;  ///< the option that says the same in another way
 
   std::string name() const override { return declaration_.placeholder; }
   void xparse(boost::any& value, const std::vector<std::string>& tokens) const override {
@@ -104,11 +111,13 @@ Options::Options(std::string usage, std::string summary, std::string example)
     : usage_(std::move(usage)), summary_(std::move(summary)), example_(std::move(example)) {
   group("General");
   add<std::string>(kConfig, "FILE", "", "read options from a file of lines NAME = VALUE");
-  groups_.front().add_options()("help", "print this page");
+  groups_.front().options.push_back(boost::make_shared<po::option_description>(
+      "help", new po::untyped_value(true), "print this page"));
 }
 
-Options& Options::group(const std::string& title) {
-  groups_.emplace_back(title, kHelpWidth, kHelpWidth - kHelpColumn);
+Options& Options::group(const std::string& title, const std::string& choice,
+                        const std::string& value) {
+  groups_.push_back({title, choice, value});
   return *this;
 }
 
@@ -123,7 +132,21 @@ Options& Options::declare(const Declaration& d) {
       boost::make_shared<po::option_description>(d.name.c_str(), last_, (d.help + shown).c_str());
   own_.add(option);
   in_file_.add(option);
-  groups_.back().add(option);
+  groups_.back().options.push_back(option);
+  return *this;
+}
+
+Options& Options::hidden() {
+  groups_.back().options.pop_back();
+  return *this;
+}
+
+Options& Options::show(const std::string& name, const std::string& placeholder,
+                       const std::string& fallback, const std::string& help) {
+  const std::string shown = fallback.empty() ? "" : " (default " + fallback + ')';
+  groups_.back().options.push_back(boost::make_shared<po::option_description>(
+      name.c_str(), new Value({name, placeholder, help, "", readable<std::string>, fallback}),
+      (help + shown).c_str()));
   return *this;
 }
 
@@ -162,6 +185,16 @@ Options& Options::implicit(const std::string& text) {
   return *this;
 }
 
+Options& Options::needs(const std::string& choice, const std::vector<std::string>& values) {
+  last_->needs.push_back({choice, values});
+  return *this;
+}
+
+Options& Options::instead_of(const std::string& other) {
+  last_->rival = other;
+  return *this;
+}
+
 Options& Options::accept_in_config(const Options& other) {
   for (const auto& option : other.own_.options())
     if (in_file_.find_nothrow(option->long_name(), false) == nullptr) in_file_.add(option);
@@ -186,11 +219,19 @@ bool Options::asks_for_help(int argc, const char* const* argv) {
 
 void Options::parse(int argc, const char* const* argv) {
   help_wanted_ = asks_for_help(argc, argv);
-  if (!help_wanted_) parse(std::vector<std::string>(argv + std::min(argc, 1), argv + argc));
+  const std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
+  if (help_wanted_)
+    beside_help_ = arguments;
+  else
+    parse(arguments);
 }
 
-void Options::parse(const std::vector<std::string>& arguments) {
+void Options::parse(const std::vector<std::string>& arguments) { parse(arguments, {}); }
+
+void Options::parse(const std::vector<std::string>& arguments,
+                    const std::set<std::string>& as_of_file) {
   read_command_line(arguments, nullptr);
+  std::erase_if(given_, [&](const Given& given) { return as_of_file.contains(given.name); });
   if (is_given(kConfig)) read_file(get<std::string>(kConfig));
   check_parsed();
 }
@@ -214,9 +255,72 @@ void Options::check_required() {
   }
 }
 
+bool Options::is_typed(const std::string& name) const {
+  return std::any_of(given_.begin(), given_.end(), [&](const Given& g) { return g.name == name; });
+}
+
+bool Options::is_off(const std::string& name) const {
+  const auto value = get<std::string>(name);
+  return value.empty() || value == "off" || value == "0";
+}
+
+void Options::set_aside(const std::string& name, const std::string& why, const std::string& hint) {
+  leave_out(name);
+  if (!is_given(name)) return;
+  if (is_typed(name)) throw UsageError("--" + name + " has no meaning " + why, hint);
+  boost::any value;
+  own_.find(name, false).semantic()->apply_default(value);
+  values_.erase(name);
+  values_.insert({name, po::variable_value(value, true)});
+  auto same = std::find_if(set_aside_.begin(), set_aside_.end(),
+                           [&](const auto& aside) { return aside.first == why; });
+  if (same == set_aside_.end()) same = set_aside_.insert(same, {why, {}});
+  same->second.push_back(name);
+}
+
+std::vector<std::string> Options::notes() const {
+  std::vector<std::string> lines;
+  for (const auto& [why, names] : set_aside_)
+    lines.push_back(get<std::string>(kConfig) + ": " + joined(names, ", ") +
+                    (names.size() == 1 ? " is ignored " : " are ignored ") + why);
+  return lines;
+}
+
+void Options::check_needs() {
+  for (const auto& option : own_.options())
+    for (const auto& [choice, values] : static_cast<const Value&>(*option->semantic()).needs) {
+      const auto chosen = get<std::string>(choice);
+      const bool off = is_off(choice);
+      if (values.empty() ? !off : std::find(values.begin(), values.end(), chosen) != values.end())
+        continue;
+      const bool absent = off && !is_given(choice);
+      const std::string name = option->long_name();
+      set_aside(name, absent ? "without --" + choice : "with --" + choice + ' ' + chosen,
+                (values == std::vector<std::string>{""} ? "leave out --" + choice
+                 : !values.empty() ? "give --" + choice + ' ' + joined(values, " or ")
+                 : absent          ? "give --" + choice + " as well"
+                                   : "give another --" + choice) +
+                    ", or leave --" + name + " out");
+    }
+}
+
+void Options::check_rivals() {
+  for (const auto& option : own_.options()) {
+    const std::string a = option->long_name();
+    const std::string& b = static_cast<const Value&>(*option->semantic()).rival;
+    if (b.empty() || !is_given(a) || !is_given(b) || is_off(a) || is_off(b)) continue;
+    if (is_typed(a) == is_typed(b))
+      throw UsageError("--" + a + " and --" + b + " exclude each other", "give one of them");
+    set_aside(is_typed(a) ? b : a, "with --" + (is_typed(a) ? a : b), {});
+  }
+}
+
 void Options::check_parsed() {
   check_required();
   left_out_.clear();
+  set_aside_.clear();
+  check_rivals();
+  check_needs();
   for (const auto& check : checks_) check(*this);
 }
 
@@ -335,8 +439,22 @@ void Options::read_file(const std::string& path) {
 }
 
 std::string Options::help() const {
-  po::options_description all("", kHelpWidth, kHelpWidth - kHelpColumn);
-  for (const Group& group : groups_) all.add(group);
+  Descriptions all("", kHelpWidth, kHelpWidth - kHelpColumn);
+  for (const Group& group : groups_) {
+    // The value that the arguments name; --choice=VALUE is one word, --choice VALUE are two.
+    const std::string choice = "--" + group.choice;
+    auto word = std::find_if(beside_help_.begin(), beside_help_.end(), [&](const std::string& w) {
+      return w == choice || w.starts_with(choice + '=');
+    });
+    const bool apart = word != beside_help_.end() && *word == choice;
+    if (apart) ++word;
+    if (!group.choice.empty() && word != beside_help_.end() &&
+        word->substr(apart ? 0 : choice.size() + 1) != group.value)
+      continue;
+    Descriptions paragraph(group.title, kHelpWidth, kHelpWidth - kHelpColumn);
+    for (const auto& option : group.options) paragraph.add(option);
+    all.add(paragraph);
+  }
   std::ostringstream out;
   out << "usage: halomesh " << usage_ << "\n\n" << summary_ << "\n";
   if (!example_.empty()) out << "\nExample:\n  " << example_ << "\n";

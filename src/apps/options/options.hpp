@@ -8,6 +8,7 @@
 #include <boost/program_options/variables_map.hpp>
 #include <functional>
 #include <optional>
+#include <ostream>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "error.hpp"
+#include "printable.hpp"
 #include "src/apps/options/option_text.hpp"
 
 namespace halomesh {
@@ -31,8 +33,10 @@ class Options {
 
   /// Ends the help page with this text.
   Options& closing(std::string text);
-  /// Starts a group of options, a paragraph of the help page.
-  Options& group(const std::string& title);
+  /// Starts a group of options, a paragraph of the help page. One that belongs to the value `value`
+  /// of the option `choice` is left out where the arguments beside --help name another.
+  Options& group(const std::string& title, const std::string& choice = {},
+                 const std::string& value = {});
 
   /// Declares an option of type T (see option_text.hpp) with a default. `placeholder` stands for
   /// its value on the help page, which does not show a default with empty text.
@@ -61,6 +65,18 @@ class Options {
   Options& below(double bound);
   /// The value of the option declared last where the command line gives it without one.
   Options& implicit(const std::string& text);
+  /// The option declared last has a meaning only where the option `choice` has one of `values`, or
+  /// without them any value but "", "off" and "0". Elsewhere it is refused on the command line, and
+  /// ignored with a note where a file gives it, so that a file never blocks a choice.
+  Options& needs(const std::string& choice, const std::vector<std::string>& values = {});
+  /// The option declared last and `other` say the same in two ways: one of the command line
+  /// overrides the other of a file; otherwise only one may be given.
+  Options& instead_of(const std::string& other);
+  /// Leaves the option declared last out of the help page; show() puts it there.
+  Options& hidden();
+  /// Puts a declared option into another group of the help page, with this text and default.
+  Options& show(const std::string& name, const std::string& placeholder,
+                const std::string& fallback, const std::string& help);
 
   /// Calls `check` whenever options have been parsed: for what depends on several of them. Throws
   /// what it throws.
@@ -79,6 +95,8 @@ class Options {
   /// (with its line).
   void parse(int argc, const char* const* argv);
   void parse(const std::vector<std::string>& arguments);
+  /// The same; options in `as_of_file` count as those of a file: see needs().
+  void parse(const std::vector<std::string>& arguments, const std::set<std::string>& as_of_file);
   /// Parses what it knows of `arguments` and returns the rest: options of `others` with their
   /// values, and everything after "--". Throws UsageError as parse() does.
   std::vector<std::string> parse_own(const std::vector<std::string>& arguments,
@@ -103,8 +121,15 @@ class Options {
   /// Leaves an option that has no meaning beside the others out of resolved(), until the next
   /// parse().
   void leave_out(const std::string& name) { left_out_.insert(name); }
+  /// Refuses an option that the command line gives although it has no meaning, such as "with
+  /// --model unet3d"; one that a file gives gets its default back, with a note.
+  void set_aside(const std::string& name, const std::string& why, const std::string& hint);
+  /// What parse() ignored of a file, one line each.
+  std::vector<std::string> notes() const;
   /// True when the command line or the file gave the option.
   bool is_given(const std::string& name) const { return !values_.at(name).defaulted(); }
+  /// True when the command line gave the option.
+  bool is_typed(const std::string& name) const;
   /// The options of the command line as given; a bare switch has no value.
   struct Given {
     std::string name;
@@ -140,19 +165,33 @@ class Options {
   void read_command_line(const std::vector<std::string>& arguments, const Options* others);
   void read_file(const std::string& path);
   void check_required();
+  void check_needs();
+  void check_rivals();
   void check_parsed();
+  bool is_off(const std::string& name) const;
 
-  using Group = boost::program_options::options_description;
+  using Descriptions = boost::program_options::options_description;
+  /// A paragraph of the help page.
+  struct Group {
+    std::string title, choice, value;
+    std::vector<boost::shared_ptr<boost::program_options::option_description>> options{};
+  };
   std::string usage_, summary_, example_, closing_;
   std::vector<Group> groups_;
-  Group own_, in_file_;    ///< what the command line, and what a file, may hold
-  Value* last_ = nullptr;  ///< owned by own_
+  Descriptions own_, in_file_;  ///< what the command line, and what a file, may hold
+  Value* last_ = nullptr;       ///< owned by own_
   boost::program_options::variables_map values_;
   std::vector<Given> given_;
-  std::vector<std::string> arguments_, rest_;
+  std::vector<std::string> arguments_, rest_, beside_help_;
+  std::vector<std::pair<std::string, std::vector<std::string>>> set_aside_;  ///< why, names
   std::vector<std::function<void(Options&)>> checks_;
   std::set<std::string> left_out_;
   bool takes_arguments_ = false, help_wanted_ = false;
 };
+
+/// Options::notes() as lines "note: ...".
+inline void print_notes(std::ostream& out, const Options& options) {
+  for (const std::string& note : options.notes()) out << "note: " + printable(note) + '\n';
+}
 
 }  // namespace halomesh

@@ -33,6 +33,7 @@ Options scaling_options() {
       .add<Integer>("max-parts", "N", 64, "auto: at most N parts")
       .at_least(1)
       .at_most(1024)
+      .needs("parts", {"auto"})
       .add<Integer>("strong-batch", "B", 0,
                     "global batch of --strong; 0: the least that all numbers of ranks divide")
       .at_least(0)

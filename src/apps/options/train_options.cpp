@@ -10,6 +10,7 @@
 #include "runtime/load/crop_options.hpp"
 #include "src/apps/options/mlperf_options.hpp"
 #include "src/apps/options/model_options.hpp"
+#include "src/apps/options/padding_option.hpp"
 #include "src/nn/optimizers/registry.hpp"
 #include "src/nn/schedule.hpp"
 
@@ -17,6 +18,8 @@ namespace halomesh {
 namespace {
 
 using Integer = std::int64_t;
+
+constexpr const char *kOptimizer = "optimizer", *kSchedule = "schedule";
 
 void add_data_options(Options& options) {
   options.group("Data")
@@ -26,26 +29,34 @@ void add_data_options(Options& options) {
       .add<std::string>("stage-dir", "DIR", "",
                         "node-local directory to stage the data in, e.g. /dev/shm")
       .add_choice("stage-codec", {"none", "deflate"}, "none", "compression of staged blocks")
+      .needs("stage-dir")
       .add_switch("keep-stage", "keep the staged data for the next run")
+      .needs("stage-dir")
+      .needs("instances", {"1"})
       .add<bool>("augment", "on|off", false,
                  "augment training samples by random flips and axis permutations")
       .add_choice("patches", {"off", "random"}, "off",
                   "random: train on random crops of --input from samples of any extents, and "
                   "validate by windows that slide over them")
+      .needs("model", networks_that_pad())
       .add<double>("foreground", "P", CropOptions().foreground,
                    "share of the random crops that have a voxel of a randomly chosen class but the "
                    "first")
       .at_least(0)
       .at_most(1)
+      .needs("patches")
       .add<double>("overlap", "X", CropOptions().overlap,
                    "share of a window that it has in common with the next, in validations with "
                    "--patches random")
       .at_least(0)
       .below(1)
+      .needs("patches")
+      .needs("evaluate-every")
       .add<double>(
           "pad", "VALUE", 0,
           "allow samples smaller than a crop or than --input, or of extents that the network "
-          "cannot halve: voxels outside have this value and do not count");
+          "cannot halve: voxels outside have this value and do not count")
+      .needs("model", networks_that_pad());
 }
 
 void add_run_options(Options& options, const std::string& default_out) {
@@ -71,12 +82,17 @@ void add_run_options(Options& options, const std::string& default_out) {
                    "stop when the score of a validation reaches X: an MAE of at most X, or a Dice "
                    "coefficient or IoU of at least X; 0: never")
       .at_least(0)
+      .needs("evaluate-every")
       .add<double>("target-mae", "X", 0.0,
                    "the same, only for networks whose score is the MAE; 0: never")
       .at_least(0)
+      .needs("evaluate-every")
+      .needs("model", networks_that_pad(false))
+      .instead_of("target-score")
       .add<Integer>("evaluate-every", "N", 1, "epochs between validations; 0: no validation")
       .at_least(0)
       .add_switch("evaluate-first", "also validate before the first step")
+      .needs("evaluate-every")
       .add<Integer>("checkpoint-every", "N", 0, "steps between checkpoints; 0: one per epoch")
       .at_least(0)
       .add<Integer>("keep", "N", 2, "number of checkpoints to keep")
@@ -89,12 +105,16 @@ void add_run_options(Options& options, const std::string& default_out) {
       .add<double>("wall-limit", "S", 0.0,
                    "stop cleanly, with a checkpoint, within S seconds; 0: no limit")
       .at_least(0)
-      .add<std::string>("trace", "FILE", "",
-                        "write a timeline of the ranks for Perfetto (gzipped JSON, e.g. t.json.gz)")
+      .add<std::string>(
+          "trace", "FILE", "",
+          "write a timeline of the ranks for Perfetto, as JSON; gzipped where the name ends in .gz")
+      .needs("instances", {"1"})
       .add<std::string>("trace-steps", "FIRST+COUNT", "5+3",
                         "steps in the trace; the first step of this run is 1")
+      .needs("trace")
       .add<std::string>("trace-ranks", "LIST|all|auto", "auto",
-                        "ranks in the trace, e.g. 0-3,8; auto: all up to 64, beyond a selection");
+                        "ranks in the trace, e.g. 0-3,8; auto: all up to 64, beyond a selection")
+      .needs("trace");
   add_reduction_option(options);
   add_payload_option(options);
   add_reproducible_option(options);
@@ -113,6 +133,7 @@ void add_optimizer_options(Options& options) {
   options.add<double>("momentum", "M", defaults.momentum, "momentum of sgd, nesterov and lars")
       .at_least(0)
       .below(1)
+      .needs(kOptimizer, {"sgd", "nesterov", "lars"})
       .add<double>("weight-decay", "W", defaults.weight_decay,
                    "weight decay of all parameters; lars: but of biases")
       .at_least(0)
@@ -120,13 +141,17 @@ void add_optimizer_options(Options& options) {
                                 "decay of the two moments of adamw and lamb")
       .at_least(0)
       .below(1)
+      .needs(kOptimizer, {"adamw", "lamb"})
       .add<double>("epsilon", "E", defaults.epsilon, "added to the divisor of adamw, lamb and lars")
       .at_least(0)
+      .needs(kOptimizer, {"adamw", "lamb", "lars"})
       .add<double>("lars-coefficient", "X", defaults.lars_coefficient,
                    "lars: the rate of a tensor in units of --lr |weights| / |gradient|")
       .at_least(0)
+      .needs(kOptimizer, {"lars"})
       .add<bool>("lars-biases", "on|off", defaults.lars_biases,
                  "lars: scale and decay biases as well, and what else has one number per channel")
+      .needs(kOptimizer, {"lars"})
       .add<std::string>("clip-norm", "X|auto", "auto",
                         "largest norm of the gradient; 0: no limit; auto: 1 with lamb, else 0")
       .add<std::string>("skip-gradients", "K@N,K@N", "",
@@ -143,36 +168,80 @@ void add_schedule_options(Options& options) {
   options.group("Learning rate")
       .add<double>("lr", "PEAK", schedule.peak, "learning rate after the warm-up")
       .at_least(0)
-      .add_choice("schedule", schedule_names(), to_string(schedule.kind),
+      .add_choice(kSchedule, schedule_names(), to_string(schedule.kind),
                   "learning-rate schedule after the warm-up")
       .add<Integer>("warmup-epochs", "N", schedule.warmup_epochs, "epochs of linear warm-up")
       .at_least(0)
       .add<double>("warmup-initial-lr", "X", schedule.warmup_initial,
                    "learning rate at the start of a warm-up by epochs")
       .at_least(0)
+      .needs("warmup-epochs")
       .add<Integer>("warmup-steps", "N", schedule.warmup_steps,
                     "steps of linear warm-up from 0, instead of epochs")
       .at_least(0)
+      .instead_of("warmup-epochs")
       .add<std::vector<Integer>>("decay-epochs", "N,N", schedule.decay_epochs,
                                  "step: epochs after which the learning rate drops")
+      .needs(kSchedule, {"step"})
       .add<std::vector<double>>("decay-factors", "X,X", schedule.decay_factors,
                                 "step: fractions of the peak that it drops to")
+      .needs(kSchedule, {"step"})
       .add<Integer>("linear-epochs", "N", schedule.linear_epochs, "linear: epochs of the decay")
       .at_least(1)
+      .needs(kSchedule, {"linear"})
       .add<double>("linear-end-factor", "X", schedule.linear_end_factor,
                    "linear: final learning rate as a fraction of the peak")
       .at_least(0)
+      .needs(kSchedule, {"linear"})
       .add<std::vector<Integer>>("milestones", "N,N", schedule.milestones,
                                  "multistep: steps after the warm-up at which the rate drops")
+      .needs(kSchedule, {"multistep"})
       .add<double>("gamma", "X", schedule.gamma, "multistep: factor of each drop")
       .at_least(0)
+      .needs(kSchedule, {"multistep"})
       .add<Integer>("decay-steps", "N", schedule.decay_steps,
                     "cosine, poly: steps of the decay after the warm-up")
       .at_least(0)
+      .needs(kSchedule, {"cosine", "poly"})
       .add<double>("min-lr", "X", schedule.min_lr, "cosine, poly: final learning rate")
       .at_least(0)
+      .needs(kSchedule, {"cosine", "poly"})
       .add<double>("poly-power", "P", schedule.poly_power, "poly: power of the decay")
-      .at_least(0);
+      .at_least(0)
+      .needs(kSchedule, {"poly"});
+}
+
+/// What --reproducible cannot be combined with. Of two options that do not fit, one of the command
+/// line overrides the other of a file.
+void check_reproducible(Options& options) {
+  constexpr const char* kReproducible = "reproducible";
+  struct Refused {
+    const char *name, *value, *why;
+  };
+  const std::vector<std::string> names = options.names();
+  // Commands other than train do not have all of them.
+  for (const Refused& needed :
+       {Refused{"kernels", "auto", "it has kernels of its own"},
+        {"cuts", "auto", "layers are cut between the cells of their sums"},
+        {"reduction", "auto", "exact sums are MPI's own, as their order does not matter"},
+        {"gradient-payload", "fp32", "rounded gradients depend on how they travel"},
+        {"skip-gradients", "", "it sums the gradients of all layers"},
+        {"shuffle", "global", "a local shuffle depends on the number of replicas"}}) {
+    if (std::find(names.begin(), names.end(), needed.name) == names.end()) continue;
+    const auto value = options.get<std::string>(needed.name);
+    if (!options.get<bool>(kReproducible) || value == needed.value) continue;
+    if (options.is_typed(needed.name) == options.is_typed(kReproducible))
+      throw UsageError(fmt::format("--reproducible cannot be combined with --{} {}: {}",
+                                   needed.name, value, needed.why),
+                       *needed.value == '\0'
+                           ? fmt::format("leave out --{}", needed.name)
+                           : fmt::format("use --{} {}, or train without --reproducible",
+                                         needed.name, needed.value));
+    if (options.is_typed(kReproducible))
+      options.set_aside(needed.name, "with --reproducible", {});
+    else
+      options.set_aside(kReproducible, fmt::format("with --{} {}", needed.name, value), {});
+  }
 }
 
 }  // namespace
@@ -193,9 +262,11 @@ void add_payload_option(Options& options) {
 }
 
 void add_reproducible_option(Options& options) {
-  options.add_switch("reproducible",
-                     "compute the same bits on every mesh, number of replicas and of threads, "
-                     "with sums that are exact; see docs/reproducible.md");
+  options
+      .add_switch("reproducible",
+                  "compute the same bits on every mesh, number of replicas and of threads, "
+                  "with sums that are exact; see docs/reproducible.md")
+      .then(check_reproducible);
 }
 
 void add_recompute_option(Options& options) {
@@ -211,42 +282,8 @@ std::optional<MemoryUse> memory_use(const Options& options) {
   return recompute == "on" ? MemoryUse::kRecomputed : MemoryUse::kShared;
 }
 
-void check_reproducible_options(const Options& options) {
-  if (!options.get<bool>("reproducible")) return;
-  struct Refused {
-    const char *name, *value, *why;
-  };
-  // Options that bench does not have are at their defaults there.
-  for (const Refused& needed :
-       {Refused{"kernels", "auto", "it has kernels of its own"},
-        {"cuts", "auto", "layers are cut between the cells of their sums"},
-        {"reduction", "auto", "exact sums are MPI's own, as their order does not matter"},
-        {"gradient-payload", "fp32", "rounded gradients depend on how they travel"},
-        {"skip-gradients", "", "it sums the gradients of all layers"},
-        {"shuffle", "global", "a local shuffle depends on the number of replicas"}}) {
-    const std::vector<std::string> names = options.names();
-    if (std::find(names.begin(), names.end(), needed.name) == names.end()) continue;
-    const auto value = options.get<std::string>(needed.name);
-    if (value == needed.value) continue;
-    throw UsageError(fmt::format("--reproducible cannot be combined with --{} {}: {}", needed.name,
-                                 value, needed.why),
-                     *needed.value == '\0'
-                         ? fmt::format("leave out --{}", needed.name)
-                         : fmt::format("use --{} {}, or train without --reproducible", needed.name,
-                                       needed.value));
-  }
-}
-
 double target_score(const Options& options, Score score) {
   const auto mae = options.get<double>("target-mae"), target = options.get<double>("target-score");
-  if (mae > 0 && score != Score::kMae)
-    throw UsageError(
-        fmt::format("--target-mae {:g}: this network is judged by its {}", mae, title_of(score)),
-        fmt::format("give the {} to reach by --target-score", title_of(score)));
-  if (mae > 0 && target > 0)
-    throw UsageError(
-        fmt::format("--target-mae {:g} and --target-score {:g} say two things", mae, target),
-        "give one of them");
   if (higher_is_better(score) && target > 1)
     throw UsageError(fmt::format("--target-score {:g}: {} is at most 1", target, title_of(score)),
                      "give a number between 0 and 1");
@@ -259,13 +296,13 @@ DataType payload_type(const Options& options) {
 }
 
 void add_optimizer_choice(Options& options) {
-  options.add_choice("optimizer", optimizer_names(), OptimizerOptions().name,
+  options.add_choice(kOptimizer, optimizer_names(), OptimizerOptions().name,
                      "what updates the weights");
 }
 
 std::unique_ptr<Optimizer> chosen_optimizer(const Options& options) {
   OptimizerOptions optimizer;
-  optimizer.name = options.get<std::string>("optimizer");
+  optimizer.name = options.get<std::string>(kOptimizer);
   return make_optimizer(optimizer);
 }
 

@@ -10,11 +10,13 @@
 #include <vector>
 
 #include "src/apps/launch/commands.hpp"
+#include "src/apps/launch/output_directory.hpp"
 #include "src/apps/launch/parallel.hpp"
 #include "src/apps/options/model_options.hpp"
 #include "src/apps/options/scaling_options.hpp"
 #include "src/apps/options/train_options.hpp"
 #include "src/apps/plan/jobscript_text.hpp"
+#include "src/apps/train/training_plan.hpp"
 
 namespace halomesh {
 namespace {
@@ -31,7 +33,7 @@ Options jobscript_options() {
       "options "
       "of `scaling`.",
       "halomesh jobscript --site fugaku --nodes 512 --time 4:00:00 --account GROUP "
-      "--parts 4x1x1 --data DIR");
+      "--parts 4x1x1 --batch 512 --data DIR");
   options.group("Site")
       .add<std::string>("site", "NAME|FILE|list", "",
                         "profile of the site; list: print all profiles")
@@ -94,6 +96,7 @@ bool asks_for_scaling(const Words& arguments) {
 std::vector<Options::Given> check_training(Options& training, const Words& arguments,
                                            bool scaling) {
   training.parse(arguments);
+  print_notes(std::cerr, training);
   std::vector<Options::Given> given = training.given();
   if (std::any_of(given.begin(), given.end(), [](const auto& o) { return o.name == "wall-limit"; }))
     throw UsageError("--wall-limit is set by the script, from --time", "leave it out");
@@ -128,7 +131,7 @@ JobRequest request_of(const Options& options, const Options& training, bool scal
   request.rank_map = !options.get<std::string>("rank-map").empty();
   if (!scaling) request.instances = training.get<Integer>("instances");
   if (!scaling) request.parts = training.get<PartGrid>("parts");
-  if (!scaling && training.is_given("batch")) request.batch = training.get<Integer>("batch");
+  if (!scaling) request.batch = training.get<Integer>("batch");
   const auto time = options.get<std::string>("time");
   const auto seconds = duration_from_text(time);
   if (!seconds)
@@ -152,7 +155,18 @@ void check_scaling(const Options& options, const Options& study, const JobPlan& 
                                    (ranks + plan.ranks_per_node - 1) / plan.ranks_per_node, ranks));
 }
 
+/// The script has these where a shell or a scheduler reads them unquoted.
+void require_plain_words(const Options& options) {
+  for (const char* const name :
+       {"account", "queue", "modules", "volumes", "mpi-plugin", "allocation", "rank-map"})
+    for (const std::string& word : pieces(options.get<std::string>(name), ','))
+      if (shell_word(word) != word)
+        throw UsageError(fmt::format("--{} '{}' cannot be written to a job script", name, word),
+                         "use letters, digits and the characters _ - + = . / : % @ ^ alone");
+}
+
 JobWords words_of(const Options& options, const SiteProfile& site, const Words& arguments) {
+  require_plain_words(options);
   JobWords words;
   words.command = "halomesh jobscript";
   for (const std::string& argument : arguments) words.command += ' ' + shell_word(argument);
@@ -210,6 +224,7 @@ int run_jobscript(int argc, char** argv) {
     if (word.find_first_of("\n\r") != std::string::npos)
       throw UsageError("an argument contains a line break", "leave it out");
   const Words for_train = options.parse_own(arguments, training);
+  check_output(options, "rank-map", {"site"});
   const auto profiles = options.get<std::string>("profiles");
   const std::filesystem::path directory =
       profiles.empty() ? find_jobscripts(this_program()) : std::filesystem::path(profiles);
@@ -227,7 +242,10 @@ int run_jobscript(int argc, char** argv) {
   const std::vector<Options::Given> given = check_training(training, for_train, scaling);
   const JobRequest request = request_of(options, training, scaling);
   const JobPlan plan = plan_job(site, request);
-  if (scaling) check_scaling(options, training, plan);
+  if (scaling)
+    check_scaling(options, training, plan);
+  else
+    check_training(training, plan.mesh.ranks());
   JobWords words = words_of(options, site, arguments);
   words.scaling = scaling;
   words.train = given;

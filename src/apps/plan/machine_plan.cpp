@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "narrow.hpp"
+#include "runtime/log/progress.hpp"
 #include "runtime/posix/atomic_file.hpp"
 #include "src/apps/forecast/machine_file.hpp"
 #include "src/apps/forecast/measured_runs.hpp"
@@ -26,6 +27,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+
+constexpr const char* kMachine = "machine";
 
 std::string milliseconds(double seconds) { return fmt::format("{:.1f}", seconds * 1e3); }
 
@@ -279,54 +282,61 @@ Machine fit_with_note(std::ostream& out, Machine machine, const Model& model,
 
 void add_machine_options(Options& options) {
   options.group("Forecast")
-      .add<std::string>("machine", "NAME|FILE", "",
+      .add<std::string>(kMachine, "NAME|FILE", "",
                         "forecast every mesh on this machine: a name, a machine file, or what "
                         "bench --calibrate wrote; list: print the names")
       .add<std::int64_t>("nodes", "N", 1, "nodes of the job")
       .at_least(1)
+      .needs(kMachine)
       .add<std::int64_t>("ranks-per-node", "R", 0, "ranks on each node; 0: the machine's")
       .at_least(0)
       .at_most(4096)
+      .needs(kMachine)
       .add<std::int64_t>("batch", "B", 512, "global batch size: samples per step")
       .at_least(1)
+      .needs(kMachine)
       .add<std::int64_t>("max-parts", "P", 64, "parts per sample at most")
       .at_least(1)
       .at_most(256)
+      .needs(kMachine)
       .add<std::int64_t>("training-samples", "N", 262144, "samples of an epoch")
       .at_least(1)
+      .needs(kMachine)
       .add<std::int64_t>("validation-samples", "N", 65536, "samples of an evaluation")
       .at_least(0)
+      .needs(kMachine)
       .add<double>("target-epochs", "N", 0, "epochs to the target; default: by --epochs-table")
       .at_least(0.01)
+      .needs(kMachine)
       .add<std::string>(
           "epochs-table", "FILE", "",
           "epochs to the target by batch; default: published runs of CosmoFlow, one epoch of "
           "other networks")
+      .needs(kMachine)
+      .instead_of("target-epochs")
       .add<std::string>("kernel-times", "FILE", "", "kernel times that bench --calibrate wrote")
+      .needs(kMachine)
       .add<std::string>("runs", "FILE", "",
                         "fit the machine's constants to these measured steps first")
+      .needs(kMachine)
       .add_switch("numbers", "print the numbers of the machine and where they come from")
+      .needs(kMachine)
       .add<std::string>("json", "FILE", "", "also write the forecast as JSON")
+      .needs(kMachine)
       .add<std::string>("platform", "FILE", "",
-                        "write a SimGrid platform of the machine instead of a forecast");
+                        "write a SimGrid platform of the machine instead of a forecast")
+      .needs(kMachine);
 }
 
-bool wants_machine(const Options& options) {
-  if (!options.get<std::string>("machine").empty()) return true;
-  for (const char* name : {"json", "platform", "kernel-times", "nodes"})
-    if (options.is_given(name))
-      throw UsageError(fmt::format("--{} without --machine", name),
-                       "name the machine, e.g. --machine fugaku; --machine list lists all");
-  return false;
-}
+bool wants_machine(const Options& options) { return !options.get<std::string>(kMachine).empty(); }
 
 void plan_on_machine(std::ostream& out, const Options& options, const Model& model,
                      const fs::path& jobscripts) {
-  if (options.get<std::string>("machine") == "list") {
+  if (options.get<std::string>(kMachine) == "list") {
     for (const std::string& name : machine_names(jobscripts)) out << name << '\n';
     return;
   }
-  Machine machine = load_machine(options.get<std::string>("machine"), jobscripts);
+  Machine machine = load_machine(options.get<std::string>(kMachine), jobscripts);
   machine.derive(options.get<std::int64_t>("ranks-per-node"));
   if (const auto file = options.get<std::string>("kernel-times"); !file.empty())
     add_kernels(machine, file);
@@ -341,11 +351,14 @@ void plan_on_machine(std::ostream& out, const Options& options, const Model& mod
     return;
   }
   std::string basis;
-  const Job job = job_of(options, model, jobscripts, basis);
+  Job job = job_of(options, model, jobscripts, basis);
+  Progress progress("forecast", "meshes", 0);
+  job.progress = [&](std::int64_t made) { progress.update(made); };
   const MeshSearch search(machine, model, job);
   const std::vector<MeshForecast> all = search.forecasts();
   if (!all.front().fits) refuse_memory(machine, all);
   const std::vector<Sensitivity> varied = search.sensitivities(all);
+  progress.finish();
   const Range3& epochs = job.work.epochs;
   out << fmt::format("{}: {} nodes, {} ranks per node, {} threads per rank; batch {}; ",
                      machine.title, job.nodes, machine.ranks_per_node(), machine.threads(),

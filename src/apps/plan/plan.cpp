@@ -11,6 +11,7 @@
 #include "partition/geometry_table.hpp"
 #include "runtime/posix/atomic_file.hpp"
 #include "src/apps/launch/commands.hpp"
+#include "src/apps/launch/output_directory.hpp"
 #include "src/apps/launch/parallel.hpp"
 #include "src/apps/options/model_options.hpp"
 #include "src/apps/options/padding_option.hpp"
@@ -37,17 +38,22 @@ Options plan_options() {
       .add<std::int64_t>("local-batch", "B", 1, "samples per replica and step, for the memory")
       .at_least(1)
       .at_most(4096)
+      .needs("machine", {""})
       .add<std::int64_t>("threads", "N", 0,
                          "also print how evenly N threads per rank share the loops of convolutions")
       .at_least(0)
       .at_most(1024)
+      .needs("machine", {""})
       .add<std::int64_t>("part", "P", -1, "part to show; -1: the busiest")
-      .at_least(-1);
+      .at_least(-1)
+      .needs("machine", {""});
   add_memory_options(options);
   add_padding_option(options);
   options.add<std::string>("picture", "FILE", "", "also draw the mesh as an SVG picture")
+      .needs("machine", {""})
       .add<std::int64_t>("replicas", "R", 2, "replicas of the mesh, for sums and the picture")
-      .at_least(1);
+      .at_least(1)
+      .needs("machine", {""});
   add_machine_options(options);
   options.accept_in_config(all_run_options());
   return options;
@@ -137,6 +143,9 @@ int run_plan(int argc, char** argv) {
     std::cout << given.help();
     return kExitDone;
   }
+  print_notes(std::cerr, given);
+  for (const char* const output : {"json", "picture", "platform"})
+    check_output(given, output, {"machine", "kernel-times", "runs", "epochs-table"});
   if (const std::string padding = describe_padding(given); !padding.empty())
     std::cout << padding << "\n\n";
   const Options options = with_padded_input(given);

@@ -22,6 +22,7 @@
 #include "src/apps/study/study_file.hpp"
 #include "src/apps/study/study_table.hpp"
 #include "src/apps/train/group_training.hpp"
+#include "src/apps/train/training_plan.hpp"
 
 namespace halomesh {
 namespace {
@@ -119,8 +120,7 @@ void Study::check_cells() const {
       if (!options.get<std::string>("stage-dir").empty())
         throw UsageError("--stage-dir cannot be used in a study",
                          "leave it out: each cell would stage the data again");
-      const MeshShape mesh = make_mesh(ranks_each_, options.get<PartGrid>("parts"));
-      pass_batch(options.get<std::int64_t>("batch"), mesh, options.get<std::int64_t>("accumulate"));
+      check_training(options, ranks_each_);
     } catch (const UsageError& error) {
       throw UsageError(fmt::format("cell {}: {}", cell.name, error.what()), error.hint());
     }
@@ -232,6 +232,7 @@ int run_study(int argc, char** argv) {
                    "ends; 0: none")
       .at_least(0)
       .add_switch("all-epochs", "train all epochs even after the target is reached")
+      .needs("target")
       .add<std::int64_t>("seeds", "N", 3, "seeds of each combination: S, S + 1, ...")
       .at_least(1)
       .at_most(1000)

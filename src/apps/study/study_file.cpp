@@ -181,13 +181,16 @@ std::vector<StudyCell> StudyGrid::cells(std::uint64_t first_seed, std::int64_t s
 Options options_of_cell(const std::string& config, const StudyValues& common, const StudyCell& cell,
                         const StudyValues& more) {
   std::vector<std::string> arguments;
+  std::set<std::string> of_all;  // what not every cell has a use for
   if (!config.empty()) arguments = {"--config", config};
   for (const StudyValues* values : {&common, &cell.varied, &more})
-    for (const auto& [name, value] : *values)
+    for (const auto& [name, value] : *values) {
       arguments.push_back(fmt::format("--{}={}", name, value));
+      if (values != &cell.varied) of_all.insert(name);
+    }
   arguments.push_back("--seed=" + to_text(cell.seed));
   Options options = all_run_options();
-  options.parse(arguments);
+  options.parse(arguments, of_all);
   return options;
 }
 

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <iostream>
 #include <utility>
 
 #include "runtime/data/open_dataset.hpp"
@@ -28,8 +29,8 @@ void add_evaluation_options(Options& options) {
                          "samples, or windows, at a time over all replicas; 0: one per replica")
       .at_least(0)
       .add<Shape>("input", "DxHxWxC", Shape{1, 1, 1, 1},
-                  "extents and channels of the samples, if others than those that the network was "
-                  "trained on: it then runs on whole samples of them, or with --windows on windows")
+                  "extents and channels of the samples where they differ from those of training: "
+                  "the network then runs on whole samples, or with --windows on windows of them")
       .add_choice(
           "windows", {"off", "gaussian", "uniform"}, "off",
           "classify voxels by windows of the extents that the network was trained on, which "
@@ -40,6 +41,7 @@ void add_evaluation_options(Options& options) {
       .add<double>("overlap", "X", 0.5, "share of a window that it has in common with the next")
       .at_least(0)
       .below(1)
+      .needs("windows")
       .add<double>("pad", "VALUE", 0,
                    "allow samples smaller than a window, or of extents that the network cannot "
                    "halve: voxels outside have this value and do not count");
@@ -111,6 +113,16 @@ void check_windows(const Dataset& data, const Shape& window) {
   }
 }
 
+/// Only networks that classify voxels have a use for samples of other extents.
+void set_windows_aside(const Comm& world, Options& options, const std::string& network) {
+  const bool given = options.is_given("windows") || options.is_given("pad");
+  for (const char* const name : {"windows", "pad"})
+    options.set_aside(name,
+                      fmt::format("with {}, which predicts numbers of a whole sample", network),
+                      "leave it out");
+  if (given && world.rank() == 0) std::cerr << "note: " + options.notes().back() + '\n';
+}
+
 WindowPlacement placement_of(const Options& options) {
   if (slides(options))
     return {options.get<double>("overlap"), options.get<std::string>("windows") == "gaussian",
@@ -120,27 +132,22 @@ WindowPlacement placement_of(const Options& options) {
 
 }  // namespace
 
-CheckpointEvaluation::CheckpointEvaluation(const Comm& world, const Options& options) {
-  if (options.is_given("overlap") && !slides(options))
-    throw UsageError("--overlap is for --windows", "give --windows as well, or leave it out");
+CheckpointEvaluation::CheckpointEvaluation(const Comm& world, Options options) {
   bind_threads(world);
   const std::string file = checkpoint_file(world, options);
   Options model_options = checkpoint_model_options(world, file);
   const NetworkSpec trained = network_spec(model_options);
+  if (!classifies_voxels(trained)) set_windows_aside(world, options, trained.network->name);
   const Shape samples = shape_of_samples(options, trained);
   const Spatial extents = network_extents(options, trained);
   const Shape input{samples.c, extents[0], extents[1], extents[2]};
   if (slides(options) || input.spatial() != samples.spatial()) {
-    if (!classifies_voxels(trained))
-      throw UsageError(fmt::format("--windows and --pad are for networks that classify voxels, "
-                                   "and {} predicts numbers of a whole sample",
-                                   trained.network->name),
-                       "leave them out");
     windows_ = placement_of(options);
     if (samples.d > 0) SlidingWindows(samples.spatial(), extents, *windows_);
   }
   model_options.replace("input", fmt::format("{}", input));
-  network_ = std::make_unique<NetworkOnMesh>(world, options.get<PartGrid>("parts"), model_options);
+  network_ = std::make_unique<NetworkOnMesh>(
+      world, PlannedNetwork(world.size(), options.get<PartGrid>("parts"), model_options));
   const MeshShape& shape = network_->mesh.shape();
   const auto batch = options.get<std::int64_t>("batch");
   local_batch_ = local_batch(batch == 0 ? shape.replicas : batch, shape);

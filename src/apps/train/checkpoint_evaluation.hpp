@@ -30,7 +30,7 @@ class CheckpointEvaluation {
  public:
   /// Collective over `world`. Throws UsageError for options that do not fit the network, and Error
   /// where checkpoint or data cannot be read.
-  CheckpointEvaluation(const Comm& world, const Options& options);
+  CheckpointEvaluation(const Comm& world, Options options);
 
   const Dataset& data() const { return *data_; }
   const NetworkSpec& network() const { return network_->spec; }

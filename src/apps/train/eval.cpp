@@ -196,7 +196,7 @@ Json report_targets(const Comm& world, const Options& options, const NetworkSpec
 
 int eval(const Comm& world, const Options& options) {
   const auto file = options.get<std::string>("json");
-  if (!file.empty()) check_output_file(world, file);
+  if (!file.empty()) check_output_file(world, options, "json", {"checkpoint", "data"});
   const std::string checkpoint = checkpoint_file(world, options);
   const NetworkSpec network = network_spec(checkpoint_model_options(world, checkpoint));
   check_baseline(options, classifies_voxels(network));

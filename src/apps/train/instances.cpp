@@ -108,12 +108,10 @@ int train_instances(const Comm& world, const Options& options) {
       divisor_of_ranks(world, "--instances", options.get<std::int64_t>("instances"));
   const std::int64_t ranks_each = world.size() / count;
   refuse_shared_files(options, "with --instances");
-  if (options.get<bool>("keep-stage"))
-    throw UsageError("--keep-stage cannot be used with --instances",
-                     "leave it out: the instances share one stage, which is not kept");
   const std::filesystem::path out = options.get<std::string>("out");
   const RankBinding binding = bind_threads(world);
   const auto lock = hold_directory(world, out, "training", "--out");
+  require_other_use(world, out, "run.json", "one training run");
   // Ranks whose instance has ended must outlive a signal, so that the others can stop cleanly.
   const StopSignals signals(nullptr, "");
   if (world.rank() == 0)

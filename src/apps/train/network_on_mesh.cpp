@@ -8,14 +8,19 @@
 
 namespace halomesh {
 
-NetworkOnMesh::NetworkOnMesh(const Comm& world, const PartGrid& parts, const Options& model_options,
-                             DataType precision, std::vector<std::string> states, bool reproducible)
-    : mesh(world, make_mesh(world.size(), parts)),
+PlannedNetwork::PlannedNetwork(std::int64_t ranks, const PartGrid& parts,
+                               const Options& model_options, DataType precision, bool reproducible)
+    : shape(make_mesh(ranks, parts)),
       spec(network_spec(model_options, precision, reproducible)),
       model(make_model(spec)),
       geometry(model.geometry(parts)),
-      parameters(geometry, mesh.part(), std::move(states)),
       loss(spec.make_loss(geometry.tensors().back().shape)) {}
+
+NetworkOnMesh::NetworkOnMesh(const Comm& world, PlannedNetwork planned,
+                             std::vector<std::string> states)
+    : PlannedNetwork(std::move(planned)),
+      mesh(world, shape),
+      parameters(geometry, mesh.part(), std::move(states)) {}
 
 bool classifies_voxels(const NetworkSpec& network) {
   const ModelGeometry geometry = make_model(network).geometry({1, 1, 1});

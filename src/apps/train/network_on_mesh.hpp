@@ -17,23 +17,30 @@
 
 namespace halomesh {
 
+/// A network that `ranks` ranks are to share.
+struct PlannedNetwork {
+  /// The network is that of `model_options`. `reproducible`: with the kernels and cuts that
+  /// GradientRules::reproducible needs. Throws UsageError where it cannot be built or cut so.
+  PlannedNetwork(std::int64_t ranks, const PartGrid& parts, const Options& model_options,
+                 DataType precision = DataType::kFloat32, bool reproducible = false);
+
+  MeshShape shape;
+  NetworkSpec spec;
+  Model model;
+  ModelGeometry geometry;
+  std::unique_ptr<Loss> loss;  ///< what it is trained for
+};
+
 /// Members are in the order of their dependencies; not movable, because they refer to one another.
-struct NetworkOnMesh {
-  /// Collective over `world`. The network is that of `model_options`; parameters are zero, with
-  /// these `states` of an optimizer. `reproducible`: with the kernels and cuts that
-  /// GradientRules::reproducible needs.
-  NetworkOnMesh(const Comm& world, const PartGrid& parts, const Options& model_options,
-                DataType precision = DataType::kFloat32, std::vector<std::string> states = {},
-                bool reproducible = false);
+struct NetworkOnMesh : PlannedNetwork {
+  /// Collective over `world`, whose ranks it was planned for. Parameters are zero, with these
+  /// `states` of an optimizer.
+  NetworkOnMesh(const Comm& world, PlannedNetwork planned, std::vector<std::string> states = {});
   NetworkOnMesh(const NetworkOnMesh&) = delete;
   NetworkOnMesh& operator=(const NetworkOnMesh&) = delete;
 
   ProcessMesh mesh;
-  NetworkSpec spec;
-  Model model;
-  ModelGeometry geometry;
   Parameters parameters;
-  std::unique_ptr<Loss> loss;  ///< what it is trained for
 };
 
 /// Whether the network gives a class to each voxel, and not numbers.

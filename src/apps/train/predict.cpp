@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "joined.hpp"
+#include "printable.hpp"
 #include "runtime/hdf5/hdf5_file.hpp"
+#include "runtime/mpi/collective_errors.hpp"
 #include "runtime/posix/atomic_file.hpp"
 #include "src/apps/launch/commands.hpp"
 #include "src/apps/launch/output_directory.hpp"
@@ -165,7 +167,13 @@ void require_table(const std::filesystem::path& out) {
 
 int predict(const Comm& world, const Options& options) {
   const std::filesystem::path out = options.get<std::string>("out");
-  if (out.has_extension()) check_output_file(world, out);  // others are directories, made later
+  if (out.has_extension())
+    check_output_file(world, options, "out", {"checkpoint", "data"});
+  else  // a directory, made later
+    on_first_rank(world, [&] {
+      check_output(options, "out", {"checkpoint", "data"});
+      return std::string();
+    });
   const NetworkSpec network =
       network_spec(checkpoint_model_options(world, checkpoint_file(world, options)));
   const bool segments = classifies_voxels(network);
@@ -184,7 +192,8 @@ int predict(const Comm& world, const Options& options) {
                                      : predict_numbers(world, options, evaluation, out);
   if (world.rank() == 0)
     std::cout << result.samples << (segments ? " segmentations in " : " predictions in ")
-              << out.string() << ", " << title_of(result.kind) << ' ' << result.score << std::endl;
+              << printable(out.string()) << ", " << title_of(result.kind) << ' ' << result.score
+              << std::endl;
   return kExitDone;
 }
 

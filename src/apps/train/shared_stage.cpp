@@ -12,8 +12,8 @@
 #include "src/apps/options/model_options.hpp"
 #include "src/apps/options/train_options.hpp"
 #include "src/apps/train/training_crops.hpp"
+#include "src/apps/train/training_plan.hpp"
 #include "src/apps/train/training_run.hpp"
-#include "src/nn/optimizers/registry.hpp"
 
 namespace halomesh {
 
@@ -21,28 +21,20 @@ std::optional<SharedStage> stage_for_runs(const Comm& job, const Comm& group,
                                           const Options& options,
                                           const std::function<bool()>& must_stop) {
   MlperfLog mllog = begin_mlperf_log(group, options);
-  check_reproducible_options(options);  // what can be refused is refused before data is read
-  const TrainerOptions trainer = trainer_options(options);
-  make_optimizer(trainer.optimizer);
-  reduction_named(options.get<std::string>("reduction"));
-  const auto parts = options.get<PartGrid>("parts");
-  const ProcessMesh mesh(group, make_mesh(group.size(), parts));
-  const NetworkSpec spec =
-      network_spec(padded_network_options(options),
-                   precision_named(options.get<std::string>("precision")), trainer.reproducible);
-  const Model model = make_model(spec);
-  const ModelGeometry geometry = model.geometry(parts);
-  start_mlperf_run(group, options, mlperf_training(trainer, spec, options), mllog);
+  const PlannedNetwork network = planned_network(
+      options, group.size(), precision_named(options.get<std::string>("precision")));
+  const TrainerOptions trainer = plan_training(options, network);
+  const ProcessMesh mesh(group, network.shape);
+  const ModelGeometry& geometry = network.geometry;
+  start_mlperf_run(group, options, mlperf_training(trainer, network.spec, options), mllog);
   const std::filesystem::path data = options.get<std::string>("data");
   const TensorGeometry& output = geometry.tensors().back();
   const auto part = static_cast<std::size_t>(mesh.part());
   const Box owned = output.owned[part].empty() ? Box{} : output.span[part];  // as the executor
-  const auto loss = spec.make_loss(output.shape);
-  const TargetSpec targets = targets_of(*loss, output.shape);
-  const std::optional<CropOptions> crops = crop_options(options, spec);
-  const CropOptions* const crops_used = crops ? &*crops : nullptr;
+  const TargetSpec targets = targets_of(*network.loss, output.shape);
+  const CropOptions* const crops_used = trainer.crops ? &*trainer.crops : nullptr;
   const auto split = [&](const char* name) {
-    return open_dataset(job, data, name, sample_shape(options, crops), targets);
+    return open_dataset(job, data, name, sample_shape(options, trainer.crops), targets);
   };
   const auto order = [&](const Dataset& dataset) {
     return sample_order(trainer, mesh.shape(), dataset, trainer.accumulate);
@@ -50,7 +42,7 @@ std::optional<SharedStage> stage_for_runs(const Comm& job, const Comm& group,
   const auto training = split("train");
   const auto validation = trainer.evaluate_every > 0 ? split("validation") : nullptr;
   TrainingInput input(
-      mesh, geometry, model.input_type(), loss->target_box(owned),
+      mesh, geometry, network.model.input_type(), network.loss->target_box(owned),
       {training.get(), order(*training), crops_used},
       {validation.get(), validation ? order(*validation) : SampleOrder{}, crops_used},
       trainer.stage);

@@ -15,22 +15,13 @@ bool takes_patches(const Options& options) {
 }  // namespace
 
 Options padded_network_options(const Options& options) {
-  for (const char* const name : {"foreground", "overlap"})
-    if (options.is_given(name) && !takes_patches(options))
-      throw UsageError(fmt::format("--{} is for random crops", name),
-                       "give --patches random as well, or leave it out");
   return takes_patches(options) ? options : with_padded_input(options);
 }
 
-std::optional<CropOptions> crop_options(const Options& options, const NetworkSpec& network) {
+std::optional<CropOptions> crop_options(const Options& options) {
   CropOptions crops;
   crops.random = takes_patches(options);
   if (!crops.random && !options.is_given("pad")) return {};
-  if (!classifies_voxels(network))
-    throw UsageError(fmt::format("--patches and --pad are for networks that classify voxels, and "
-                                 "{} predicts numbers of a whole sample",
-                                 network.network->name),
-                     "leave them out");
   crops.foreground = options.get<double>("foreground");
   crops.overlap = options.get<double>("overlap");
   if (options.is_given("pad")) crops.padding = static_cast<float>(options.get<double>("pad"));

@@ -12,12 +12,10 @@
 namespace halomesh {
 
 /// The options with --input as the network has it: without --patches that of with_padded_input().
-/// Throws UsageError as that does, and for options of --patches without it.
 Options padded_network_options(const Options& options);
 
-/// How samples become inputs of the network; none where they have its extents. Throws UsageError
-/// for options that do not fit one another or the network.
-std::optional<CropOptions> crop_options(const Options& options, const NetworkSpec& network);
+/// How samples become inputs of the network; none where they have its extents.
+std::optional<CropOptions> crop_options(const Options& options);
 
 /// The shape of the samples, with extents 0 where they may be any.
 Shape sample_shape(const Options& options, const std::optional<CropOptions>& crops);

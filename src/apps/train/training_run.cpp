@@ -10,10 +10,13 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "counted.hpp"
 #include "joined.hpp"
+#include "printable.hpp"
 #include "runtime/data/open_dataset.hpp"
 #include "runtime/log/metrics.hpp"
 #include "runtime/machine/binding.hpp"
+#include "runtime/mpi/collective_errors.hpp"
 #include "runtime/posix/atomic_file.hpp"
 #include "runtime/posix/stop_signals.hpp"
 #include "runtime/trace/run_timeline.hpp"
@@ -31,70 +34,12 @@
 #include "src/apps/train/standardization.hpp"
 #include "src/apps/train/target_names.hpp"
 #include "src/apps/train/training_crops.hpp"
+#include "src/apps/train/training_plan.hpp"
 #include "src/apps/train/training_record.hpp"
 #include "src/nn/optimizers/registry.hpp"
 
 namespace halomesh {
 namespace {
-
-ScheduleOptions schedule_options(const Options& options) {
-  ScheduleOptions schedule;
-  schedule.kind = parse_schedule_kind(options.get<std::string>("schedule"));
-  schedule.peak = options.get<double>("lr");
-  schedule.warmup_epochs = options.get<std::int64_t>("warmup-epochs");
-  schedule.warmup_initial = options.get<double>("warmup-initial-lr");
-  schedule.decay_epochs = options.get<std::vector<std::int64_t>>("decay-epochs");
-  schedule.decay_factors = options.get<std::vector<double>>("decay-factors");
-  schedule.linear_epochs = options.get<std::int64_t>("linear-epochs");
-  schedule.linear_end_factor = options.get<double>("linear-end-factor");
-  schedule.warmup_steps = options.get<std::int64_t>("warmup-steps");
-  schedule.milestones = options.get<std::vector<std::int64_t>>("milestones");
-  schedule.gamma = options.get<double>("gamma");
-  schedule.decay_steps = options.get<std::int64_t>("decay-steps");
-  schedule.min_lr = options.get<double>("min-lr");
-  schedule.poly_power = options.get<double>("poly-power");
-  return schedule;
-}
-
-OptimizerOptions optimizer_options(const Options& options) {
-  OptimizerOptions optimizer;
-  optimizer.name = options.get<std::string>("optimizer");
-  optimizer.momentum = options.get<double>("momentum");
-  optimizer.weight_decay = options.get<double>("weight-decay");
-  const auto betas = options.get<std::vector<double>>("betas");
-  if (betas.size() != 2)
-    throw UsageError(fmt::format("--betas {} has {} numbers", joined(betas, ","), betas.size()),
-                     "give two, such as --betas 0.9,0.999");
-  optimizer.betas = {betas[0], betas[1]};
-  optimizer.epsilon = options.get<double>("epsilon");
-  optimizer.lars_coefficient = options.get<double>("lars-coefficient");
-  optimizer.lars_biases = options.get<bool>("lars-biases");
-  return optimizer;
-}
-
-std::optional<double> clip_norm_option(const Options& options) {
-  const auto text = options.get<std::string>("clip-norm");
-  if (text == "auto") return {};
-  const auto norm = from_text<double>(text);
-  if (!norm || *norm < 0)
-    throw UsageError(fmt::format("--clip-norm {}", text),
-                     "give auto, 0 or the largest norm of the gradient, e.g. --clip-norm 1");
-  return norm;
-}
-
-/// What --trace asks for; empty without it. Throws UsageError for steps or ranks that cannot be.
-std::optional<TraceRequest> trace_request_of(const Options& options, std::int64_t ranks) {
-  TraceRequest request;
-  request.file = options.get<std::string>("trace");
-  request.steps = parse_trace_steps(options.get<std::string>("trace-steps"));
-  if (const auto list = options.get<std::string>("trace-ranks"); list != "auto")
-    request.ranks = parse_trace_ranks(list, ranks);
-  request.samples_of_step = options.get<std::int64_t>("batch");
-  request.program = "halomesh";
-  request.version = version();
-  if (request.file.empty()) return {};
-  return request;
-}
 
 /// Fills the parameters as --resume and --init-from say; empty for a run that starts at step 0.
 std::optional<LoadedCheckpoint> load_parameters(NetworkOnMesh& network, const Options& options) {
@@ -145,11 +90,23 @@ void standardize_input(NetworkOnMesh& network, const Options& options,
 }
 
 void say(const Comm& world, const std::string& text) {
-  if (world.rank() == 0) std::cout << text << std::endl;
+  if (world.rank() == 0) std::cout << printable(text) << std::endl;
 }
 
 void warn(const Comm& world, const std::string& text) {
-  if (world.rank() == 0) std::cerr << "WARNING: " << text << std::endl;
+  if (world.rank() == 0) std::cerr << "WARNING: " << printable(text) << std::endl;
+}
+
+/// A run that reaches the end of a decay to 0 goes on without learning anything.
+void warn_of_early_end(const Comm& world, const ScheduleOptions& options, const Trainer& trainer) {
+  constexpr std::int64_t kNoLimit = std::int64_t{1} << 40;
+  const std::int64_t steps = trainer.last_step() > 0 ? trainer.last_step() : kNoLimit;
+  const Schedule schedule(options, trainer.steps_per_epoch());
+  if (options.peak > 0 && schedule.rate(steps - 1) == 0 && schedule.rate(steps) == 0)
+    warn(world, fmt::format("the learning rate reaches 0 before the run ends{}: its last steps "
+                            "change nothing; let --schedule {} last longer",
+                            steps == kNoLimit ? "" : fmt::format(" after {} steps", steps),
+                            to_string(options.kind)));
 }
 
 // Three to five lines: how the run ended, losses and speed if it trained at all, where results are.
@@ -184,42 +141,6 @@ std::string summary(const TrainingResult& result, const TrainerOptions& options)
 
 }  // namespace
 
-TrainerOptions trainer_options(const Options& options) {
-  TrainerOptions trainer;
-  trainer.global_batch = options.get<std::int64_t>("batch");
-  trainer.epochs = options.get<std::int64_t>("epochs");
-  trainer.steps = options.get<std::int64_t>("steps");
-  trainer.seed = options.get<std::uint64_t>("seed");
-  trainer.shuffle =
-      options.get<std::string>("shuffle") == "local" ? Shuffle::kLocal : Shuffle::kGlobal;
-  trainer.augment = options.get<bool>("augment");
-  if (const auto stage = options.get<std::string>("stage-dir"); !stage.empty())
-    trainer.stage = {stage,
-                     options.get<std::string>("stage-codec") == "deflate" ? StageCodec::kDeflate
-                                                                          : StageCodec::kNone,
-                     options.get<bool>("keep-stage")};
-  trainer.optimizer = optimizer_options(options);
-  trainer.clip_norm = clip_norm_option(options);
-  trainer.accumulate = options.get<std::int64_t>("accumulate");
-  trainer.payload = payload_type(options);
-  trainer.skips = parse_gradient_skips(options.get<std::string>("skip-gradients"));
-  trainer.schedule = schedule_options(options);
-  trainer.reproducible = options.get<bool>("reproducible");
-  trainer.memory = memory_use(options).value_or(MemoryUse::kShared);  // auto: see run_training()
-  trainer.evaluate_every = options.get<std::int64_t>("evaluate-every");
-  trainer.evaluate_first = options.get<bool>("evaluate-first");
-  trainer.checkpoint_every = options.get<std::int64_t>("checkpoint-every");
-  trainer.keep = options.get<std::int64_t>("keep");
-  trainer.wall_limit_s = options.get<double>("wall-limit");
-  trainer.out = options.get<std::string>("out");
-  trainer.model = model_settings(options);
-  trainer.model_rules = network_resume_rules();
-  trainer.other = {{"precision", options.get<std::string>("precision")}};
-  trainer.allow_changes = options.get<bool>("allow-changes");
-  trainer.program = fmt::format("halomesh {}", version());
-  return trainer;
-}
-
 MlperfTraining mlperf_training(const TrainerOptions& trainer, const NetworkSpec& spec,
                                const Options& options) {
   const auto optimizer = make_optimizer(trainer.optimizer);
@@ -238,22 +159,17 @@ TrainingResult run_training(const Comm& world, const Options& options, const Ran
                             const BeforeRun& before) {
   MlperfLog mllog =
       before.mllog != nullptr ? std::move(*before.mllog) : begin_mlperf_log(world, options);
-  check_reproducible_options(options);
-  TrainerOptions trainer_settings = trainer_options(options);
+  const auto precision = precision_named(options.get<std::string>("precision"));
+  PlannedNetwork planned = planned_network(options, world.size(), precision);
+  TrainerOptions trainer_settings = plan_training(options, planned);
+  NetworkOnMesh network(world, std::move(planned), states_of(trainer_settings));
   trainer_settings.started_s = before.started_s;  // opening the data set counts as well
   trainer_settings.staged = before.staged;
   trainer_settings.mllog = &mllog;
   const auto optimizer = make_optimizer(trainer_settings.optimizer);
-  const Options network_options = padded_network_options(options);
-  trainer_settings.model = model_settings(network_options);
-  NetworkOnMesh network(world, options.get<PartGrid>("parts"), network_options,
-                        precision_named(options.get<std::string>("precision")),
-                        states_of(trainer_settings), trainer_settings.reproducible);
-  trainer_settings.target_score = target_score(options, network.loss->score());
   const std::int64_t batch =
       pass_batch(trainer_settings.global_batch, network.mesh.shape(), trainer_settings.accumulate);
-  const std::optional<TraceRequest> trace_request = trace_request_of(options, world.size());
-  trainer_settings.reduction = reduction_named(options.get<std::string>("reduction"));
+  std::optional<TraceRequest> trace_request = trace_request_of(options, world.size());
   std::optional<RecomputeChoice> recompute;
   if (!memory_use(options)) {
     recompute = choose_recompute(network,
@@ -271,7 +187,6 @@ TrainingResult run_training(const Comm& world, const Options& options, const Ran
                      mllog);
   const std::filesystem::path data = options.get<std::string>("data");
   const TargetSpec targets = targets_of(*network.loss, network.geometry.tensors().back().shape);
-  trainer_settings.crops = crop_options(options, network.spec);
   trainer_settings.make_loss = [&network](const Shape& output) {
     return network.spec.make_loss(output);
   };
@@ -286,9 +201,14 @@ TrainingResult run_training(const Comm& world, const Options& options, const Ran
   mllog.optimizer(optimizer->title(), trainer_settings.schedule,
                   options.get<double>("weight-decay"), dropout_of(network.spec));
 
+  on_first_rank(world, [&] {
+    check_output(options, "out", {"data"});
+    return std::string();
+  });
   // Before reading anything that another run may still be writing.
   const auto lock = hold_directory(world, trainer_settings.out, "training", "--out");
   trainer_settings.lock = lock.get();
+  require_other_use(world, trainer_settings.out, "instance-", "the instances of another run");
   if (lock) remove_partial_files(trainer_settings.out, "");  // left by a killed run
   const std::optional<LoadedCheckpoint> from = load_parameters(network, options);
   if (from && !from->warning.empty()) warn(world, from->warning);
@@ -296,7 +216,8 @@ TrainingResult run_training(const Comm& world, const Options& options, const Ran
 
   std::unique_ptr<RunTimeline> timeline;
   if (trace_request) {
-    check_output_file(world, trace_request->file);  // an unwritable one is reported now, not later
+    // An unwritable one is reported now, not later.
+    check_output_file(world, options, "trace", {"data", "init-from", "resume"});
     timeline = std::make_unique<RunTimeline>(world, network.mesh.shape(), *trace_request);
     trainer_settings.timeline = timeline.get();
   }
@@ -322,12 +243,13 @@ TrainingResult run_training(const Comm& world, const Options& options, const Ran
   write_record(world, trainer_settings.out / "run.json", record);
   warn_of_slow_kernels(world, trainer.executor().implementations());
   say(world,
-      fmt::format("{} parameters, {} training samples, {} steps per epoch of batch {}; {} ranks as "
-                  "{} replicas x {} parts ({}), {}{}",
-                  network.geometry.parameter_count(), training->size(), trainer.steps_per_epoch(),
-                  trainer_settings.global_batch, world.size(), network.mesh.shape().replicas,
-                  network.mesh.shape().parts.count(), to_string(network.mesh.shape().parts),
-                  binding.threads, binding.threads == 1 ? " thread each" : " threads each"));
+      fmt::format("{}, {}, {} per epoch of batch {}; {} as {} x {} ({}), {} each",
+                  counted(network.geometry.parameter_count(), "parameter"),
+                  counted(training->size(), "training sample"),
+                  counted(trainer.steps_per_epoch(), "step"), trainer_settings.global_batch,
+                  counted(world.size(), "rank"), counted(network.mesh.shape().replicas, "replica"),
+                  counted(network.mesh.shape().parts.count(), "part"),
+                  to_string(network.mesh.shape().parts), counted(binding.threads, "thread")));
   if (recompute) say(world, to_text(*recompute));
   if (trainer_settings.augment)
     say(world, fmt::format("augmentation: {} flips and axis permutations",
@@ -344,6 +266,7 @@ TrainingResult run_training(const Comm& world, const Options& options, const Ran
         fmt::format(
             "dropping the last partial batch of every epoch ({} samples, different ones each time)",
             trainer.dropped_samples()));
+  warn_of_early_end(world, trainer_settings.schedule, trainer);
   if (const std::string advice = training->advice(); !advice.empty()) say(world, "note: " + advice);
   if (from)
     say(world, fmt::format("resuming from {} at step {}", from->path.string(), from->state.step));

@@ -12,10 +12,6 @@
 
 namespace halomesh {
 
-/// The trainer's options as those of `train` say, except `reduction` and the pointers, which
-/// run_training() sets.
-TrainerOptions trainer_options(const Options& options);
-
 /// What the MLPerf log says of a training of `spec` with these options.
 MlperfTraining mlperf_training(const TrainerOptions& trainer, const NetworkSpec& spec,
                                const Options& options);

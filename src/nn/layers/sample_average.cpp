@@ -9,7 +9,8 @@
 namespace halomesh {
 
 SampleAverage::SampleAverage(std::int64_t samples) : samples_(samples) {
-  require(samples > 0, text("a mean over {} samples", samples), "use a positive number");
+  require(samples > 0, text("an average over {} samples", samples),
+          "average over at least 1 sample");
 }
 
 DataType SampleAverage::dst_type(std::span<const DataType> src) const {

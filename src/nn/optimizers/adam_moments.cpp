@@ -10,15 +10,17 @@ namespace halomesh {
 void validate(const AdamOptions& options) {
   for (const double beta : options.betas)
     if (!(beta >= 0 && beta < 1))
-      throw UsageError(fmt::format("betas {}", joined(options.betas, ",")),
-                       "use two numbers of at least 0 and below 1, such as --betas 0.9,0.999");
+      throw UsageError(fmt::format("--betas {}", joined(options.betas, ",")),
+                       "give two numbers of at least 0 and below 1, such as 0.9,0.999");
   const auto epsilon = static_cast<float>(options.epsilon);
   if (!(epsilon > 0 && std::isnormal(epsilon)))
-    throw UsageError(fmt::format("epsilon {:g}", options.epsilon),
-                     "use an --epsilon above 0 that fp32 can hold, such as 1e-6");
+    throw UsageError(
+        fmt::format("--epsilon {:g}: adamw and lamb divide by it where a gradient is 0",
+                    options.epsilon),
+        "give a number above 0 that fp32 can hold, such as 1e-6");
   if (!(options.weight_decay >= 0.0f && std::isfinite(options.weight_decay)))
-    throw UsageError(fmt::format("weight decay {:g}", options.weight_decay),
-                     "use a finite number of at least 0");
+    throw UsageError(fmt::format("--weight-decay {:g}", options.weight_decay),
+                     "give a finite number of at least 0");
 }
 
 std::map<std::string, std::string> settings_of(const AdamOptions& options) {

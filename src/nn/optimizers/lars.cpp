@@ -14,11 +14,12 @@ namespace halomesh {
 void validate(const LarsOptions& options) {
   validate(SgdOptions{options.momentum, options.weight_decay});
   if (!(options.coefficient > 0 && std::isfinite(options.coefficient)))
-    throw UsageError(fmt::format("coefficient of LARS {:g}", options.coefficient),
-                     "use a --lars-coefficient above 0, such as 0.001");
+    throw UsageError(
+        fmt::format("--lars-coefficient {:g}: nothing would be trained", options.coefficient),
+        "give a finite number above 0, such as 0.001");
   if (!(options.epsilon >= 0 && std::isfinite(options.epsilon)))
-    throw UsageError(fmt::format("epsilon {:g}", options.epsilon),
-                     "use a finite --epsilon of at least 0");
+    throw UsageError(fmt::format("--epsilon {:g}", options.epsilon),
+                     "give a finite number of at least 0");
 }
 
 Lars::Lars(const LarsOptions& options) : options_(options) { validate(options); }

@@ -13,10 +13,11 @@ namespace halomesh {
 
 void validate(const SgdOptions& options) {
   if (!(options.momentum >= 0.0f && options.momentum < 1.0f))
-    throw UsageError(fmt::format("momentum {:g}", options.momentum), "use at least 0 and below 1");
+    throw UsageError(fmt::format("--momentum {:g}", options.momentum),
+                     "give at least 0 and below 1");
   if (!(options.weight_decay >= 0.0f && std::isfinite(options.weight_decay)))
-    throw UsageError(fmt::format("weight decay {:g}", options.weight_decay),
-                     "use a finite number of at least 0");
+    throw UsageError(fmt::format("--weight-decay {:g}", options.weight_decay),
+                     "give a finite number of at least 0");
 }
 
 void sgd_step(const SgdOptions& options, float rate, std::span<const float> diffs,

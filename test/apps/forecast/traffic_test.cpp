@@ -135,6 +135,9 @@ TEST_CASE("topologies of machines hold their nodes") {
   machine.interconnect = Interconnect::kTorus;
   CHECK(network_shape_of(machine, 512).extents == std::array<std::int64_t, 3>{8, 8, 8});
   CHECK(network_shape_of(machine, 12).extents == std::array<std::int64_t, 3>{3, 2, 2});
+  CHECK(network_shape_of(machine, 7).extents == std::array<std::int64_t, 3>{7, 1, 1});
+  // A prime number of nodes is no row of them.
+  CHECK(network_shape_of(machine, 16381).extents == std::array<std::int64_t, 3>{32, 32, 16});
   machine.interconnect = Interconnect::kNone;
   CHECK_THROWS_AS(network_shape_of(machine, 4), UsageError);
 }

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "models/registry.hpp"
 #include "runtime/train/resume_rules.hpp"
 #include "src/apps/options/standardize_option.hpp"
 #include "src/apps/options/train_options.hpp"
@@ -99,9 +100,9 @@ TEST_CASE("each network has its own defaults, and refuses the options of others"
   for (const auto& [name, value] : unet.resolved()) CHECK(name != "kernel");
   for (const auto& [name, value] : parsed({}).resolved()) CHECK(name != "levels");
   CHECK_THROWS_WITH_AS(parsed({"--model", "unet3d", "--kernel", "3"}),
-                       "--kernel: the network unet3d has no such option", UsageError);
-  CHECK_THROWS_WITH_AS(parsed({"--levels", "3"}),
-                       "--levels: the network cosmoflow has no such option", UsageError);
+                       "--kernel has no meaning with --model unet3d", UsageError);
+  CHECK_THROWS_WITH_AS(parsed({"--levels", "3"}), "--levels has no meaning with --model cosmoflow",
+                       UsageError);
   CHECK(parsed({"--loss", "mae"}).get<std::string>("loss") == "mae");
   CHECK(unet.get<std::string>("loss") == "dice+ce");
   CHECK_FALSE(model_settings(parsed({})).contains("loss"));  // as versions without it
@@ -110,6 +111,9 @@ TEST_CASE("each network has its own defaults, and refuses the options of others"
   CHECK_THROWS_WITH_AS(parsed({"--loss", "dice"}),
                        "--loss dice: the network cosmoflow has no such choice", UsageError);
   CHECK(network_with("levels") == "unet3d");
+  CHECK(parsed({"--batch-norm", "0"}).get<std::int64_t>("batch-norm") == 0);
+  CHECK_THROWS_WITH_AS(parsed({"--model", "deepcam", "--batch-norm", "0"}),
+                       "--batch-norm 0 is too small for deepcam", UsageError);
   CHECK(network_with("lr") == "cosmoflow");
 }
 
@@ -165,6 +169,7 @@ TEST_CASE("every configuration in the tree holds options that training knows") {
     Options options = all_run_options();
     const char* argv[] = {"x", "--config", file.c_str(), "--data", "d", "--out", "o"};
     options.parse(7, argv);
+    CHECK(options.notes().empty());
     CHECK(make_model(options).layers().size() > 5);
     // The published ones are the only networks of counts with 128^3 voxels.
     if (options.get<Shape>("input") == Shape{4, 128, 128, 128})
@@ -173,6 +178,107 @@ TEST_CASE("every configuration in the tree holds options that training knows") {
     ++files;
   }
   CHECK(files >= 6);
+}
+
+TEST_CASE("a configuration never blocks a choice of the command line") {
+  const char* root = std::getenv("HALOMESH_SOURCE");  // NOLINT(concurrency-mt-unsafe)
+  const std::string models =
+      (std::filesystem::path(root != nullptr ? root : ".") / "models/").string();
+  struct Row {
+    std::string file;
+    std::vector<std::string> typed;
+    std::string notes;  // without the file's name
+  };
+  const std::vector<Row> rows = {
+      {"unet3d-kits19.cfg", {"--patches", "off"}, "foreground is ignored with --patches off"},
+      {"unet3d-kits19.cfg",
+       {"--model", "cosmoflow", "--input", "64x64x64x4"},
+       "patches, pad, levels, most-filters, down, classes are ignored with --model cosmoflow, "
+       "foreground is ignored without --patches, loss is ignored with --model cosmoflow"},
+      {"unet3d-kits19.cfg",
+       {"--optimizer", "adamw", "--lr", "0.001"},
+       "momentum is ignored with --optimizer adamw"},
+      {"unet3d-kits19.cfg",
+       {"--warmup-steps", "9"},
+       "warmup-epochs is ignored with --warmup-steps, warmup-initial-lr is ignored without "
+       "--warmup-epochs"},
+      {"benchmark.cfg",
+       {"--schedule", "constant"},
+       "linear-epochs, linear-end-factor are ignored with --schedule constant"},
+      {"benchmark.cfg", {"--target-score", "0.1"}, "target-mae is ignored with --target-score"},
+  };
+  for (const Row& row : rows) {
+    CAPTURE(row.file);
+    Options options = all_run_options();
+    std::vector<std::string> arguments = {"--config", models + row.file, "--data",
+                                          "d",        "--out",           "o"};
+    arguments.insert(arguments.end(), row.typed.begin(), row.typed.end());
+    options.parse(arguments);
+    std::string notes;
+    for (const std::string& note : options.notes())
+      notes += (notes.empty() ? "" : ", ") + note.substr((models + row.file + ": ").size());
+    CHECK(notes == row.notes);
+    CHECK(make_model(options).layers().size() > 5);
+  }
+  CHECK(rows.size() == 6);
+}
+
+TEST_CASE("options that nothing would read are refused when typed") {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> rows = {
+      {{"--milestones", "3"}, "--milestones has no meaning with --schedule constant"},
+      {{"--betas", "0.9,0.99"}, "--betas has no meaning with --optimizer sgd"},
+      {{"--keep-stage"}, "--keep-stage has no meaning without --stage-dir"},
+      {{"--keep-stage", "--stage-dir", "s", "--instances", "2"},
+       "--keep-stage has no meaning with --instances 2"},
+      {{"--pad", "0"}, "--pad has no meaning with --model cosmoflow"},
+      {{"--patches", "random"}, "--patches has no meaning with --model cosmoflow"},
+      {{"--foreground", "0.5"}, "--foreground has no meaning without --patches"},
+      {{"--trace-steps", "1+1"}, "--trace-steps has no meaning without --trace"},
+      {{"--warmup-initial-lr", "0.1"},
+       "--warmup-initial-lr has no meaning without --warmup-epochs"},
+      {{"--evaluate-every", "0", "--evaluate-first"},
+       "--evaluate-first has no meaning with --evaluate-every 0"},
+      {{"--target-mae", "0.1", "--target-score", "0.2"},
+       "--target-mae and --target-score exclude each other"},
+      {{"--warmup-epochs", "1", "--warmup-steps", "2"},
+       "--warmup-steps and --warmup-epochs exclude each other"},
+      {{"--reproducible", "--shuffle", "local"},
+       "--reproducible cannot be combined with --shuffle local: a local shuffle depends on the "
+       "number of replicas"}};
+  for (const auto& row : rows) {
+    Options options = all_run_options();
+    std::vector<std::string> arguments = {"--data", "d", "--out", "o"};
+    arguments.insert(arguments.end(), row.first.begin(), row.first.end());
+    CHECK_THROWS_WITH_AS(options.parse(arguments), row.second.c_str(), UsageError);
+  }
+  CHECK(rows.size() == 13);
+}
+
+TEST_CASE("a help page has one text and one default for each option of each network") {
+  const auto help = [](std::vector<const char*> arguments) {
+    Options options("x", "");
+    add_model_options(options);
+    arguments.insert(arguments.begin(), "x");
+    arguments.push_back("--help");
+    options.parse(static_cast<int>(arguments.size()), arguments.data());
+    return options.help();
+  };
+  const auto count = [](const std::string& text, const std::string& part) {
+    int found = 0;
+    for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
+      ++found;
+    return found;
+  };
+  for (const Network& network : networks()) {
+    const std::string own = help({"--model", network.name.c_str()});
+    CAPTURE(own);
+    CHECK(count(own, "Network ") == 1);
+    CHECK(count(own, "--input ") == 1);
+    CHECK(count(own, to_text(network.input)) == 1);
+    for (const NetworkOption& option : network.options)
+      CHECK(count(own, "--" + option.name + " ") >= 1);
+  }
+  CHECK(count(help({}), "--input ") == static_cast<int>(networks().size()));
 }
 
 }  // namespace

@@ -316,6 +316,109 @@ TEST_CASE("a file may contain options of other commands, the command line may no
   CHECK_THROWS_AS(parse(options, {"--config", file}), UsageError);
 }
 
+TEST_CASE("options without the choice they need are refused, or ignored where a file gives them") {
+  const TempDirectory directory;
+  const std::string file = (directory / "a.cfg").string();
+  const auto declared = [] {
+    Options options("x", "");
+    options.add_choice("kind", {"sgd", "adam"}, "sgd", "what")
+        .add<double>("momentum", "M", 0.9, "of sgd")
+        .needs("kind", {"sgd"})
+        .add<std::string>("stage", "DIR", "", "where to")
+        .add_switch("keep", "of the stage")
+        .needs("stage")
+        .add<std::int64_t>("every", "N", 1, "how often")
+        .add_switch("first", "also at first")
+        .needs("every")
+        .add<std::int64_t>("epochs", "N", 0, "how long")
+        .add<std::int64_t>("steps", "N", 0, "how long")
+        .instead_of("epochs");
+    return options;
+  };
+  struct Row {
+    std::string text;  // of the file
+    std::vector<std::string> arguments;
+    std::string expected;  // what is refused with its hint, or else the notes
+  };
+  const std::vector<Row> rows = {
+      {"", {"--momentum", "0.5"}, ""},
+      {"",
+       {"--kind", "adam", "--momentum", "0.5"},
+       "--momentum has no meaning with --kind adam | give --kind sgd, or leave --momentum out"},
+      {"kind = adam\n",
+       {"--momentum", "0.5"},
+       "--momentum has no meaning with --kind adam | give --kind sgd, or leave --momentum out"},
+      {"momentum = 0.5\nkeep = on\n",
+       {"--kind", "adam"},
+       file + ": momentum is ignored with --kind adam\n" + file +
+           ": keep is ignored without --stage\n"},
+      {"",
+       {"--keep"},
+       "--keep has no meaning without --stage | give --stage as well, or leave --keep out"},
+      {"", {"--keep", "--stage", "d"}, ""},
+      {"", {"--first"}, ""},
+      {"",
+       {"--first", "--every", "0"},
+       "--first has no meaning with --every 0 | give another --every, or leave --first out"},
+      {"first = on\n", {"--every", "0"}, file + ": first is ignored with --every 0\n"},
+      {"",
+       {"--epochs", "2", "--steps", "3"},
+       "--epochs and --steps exclude each other | give one of them"},
+      {"steps = 3\nepochs = 2\n", {}, "--epochs and --steps exclude each other | give one of them"},
+      {"epochs = 2\n", {"--steps", "3"}, file + ": epochs is ignored with --steps\n"},
+      {"steps = 3\n", {"--epochs", "2"}, file + ": steps is ignored with --epochs\n"},
+      {"steps = 3\n", {"--epochs", "0"}, ""},
+  };
+  for (const Row& row : rows) {
+    CAPTURE(row.text);
+    CAPTURE(row.expected);
+    put_contents(file, row.text);
+    Options options = declared();
+    std::vector<std::string> arguments = row.arguments;
+    arguments.insert(arguments.end(), {"--config", file});
+    std::string result;
+    try {
+      options.parse(arguments);
+      for (const std::string& note : options.notes()) result += note + '\n';
+    } catch (const UsageError& error) {
+      result = std::string(error.what()) + " | " + error.hint();
+    }
+    CHECK(result == row.expected);
+  }
+  CHECK(rows.size() == 14);
+
+  put_contents(file, "momentum = 0.5\n");
+  Options options = declared();
+  options.parse({"--config", file, "--kind", "adam"});
+  CHECK(options.get<double>("momentum") == 0.9);
+  CHECK_FALSE(options.is_given("momentum"));
+  for (const auto& [name, value] : options.resolved()) CHECK(name != "momentum");
+  options.parse({"--momentum", "0.5", "--kind", "adam"}, {"momentum"});
+  CHECK(options.get<double>("momentum") == 0.9);
+}
+
+TEST_CASE("a help page shows the groups of the choice that its arguments name") {
+  Options options("x", "");
+  options.add_choice("kind", {"a", "b"}, "a", "which").add<double>("rate", "X", 1, "of a").hidden();
+  options.group("Kind a", "kind", "a").show("rate", "X", "1", "of a");
+  options.group("Kind b", "kind", "b").show("rate", "X", "2", "of b");
+  const auto help = [&](std::vector<const char*> arguments) {
+    arguments.insert(arguments.begin(), "x");
+    arguments.push_back("--help");
+    options.parse(static_cast<int>(arguments.size()), arguments.data());
+    return options.help();
+  };
+  const auto has = [](const std::string& text, const char* part) {
+    return text.find(part) != std::string::npos;
+  };
+  CHECK(has(help({}), "of a (default 1)"));
+  CHECK(has(help({}), "of b (default 2)"));
+  for (const auto& arguments : {std::vector<const char*>{"--kind", "b"}, {"--kind=b"}}) {
+    CHECK_FALSE(has(help(arguments), "Kind a"));
+    CHECK(has(help(arguments), "of b (default 2)"));
+  }
+}
+
 TEST_CASE("resolved options read back unchanged") {
   const Options o = parsed({"--rate", "0.001", "--fc", "7", "--parts", "1x2x3", "--augment", "on"});
   std::vector<std::string> again;

@@ -53,16 +53,5 @@ TEST_CASE("--pad: samples of any extents have the network's input of training") 
   CHECK(read_bench_plan(parsed(bench_options(), odd), 1).pads);
 }
 
-TEST_CASE("--pad is refused for a network that reads samples as they are") {
-  Options options = bench_options();
-  options.parse(std::vector<std::string>{"--pad", "0"});
-  try {
-    with_padded_input(options);
-    FAIL("nothing was thrown");
-  } catch (const UsageError& error) {
-    CHECK(std::string(error.what()).find("cosmoflow") != std::string::npos);
-  }
-}
-
 }  // namespace
 }  // namespace halomesh

@@ -96,6 +96,30 @@ TEST_CASE("what a site does not have is refused with the limit") {
        {"--name", "a b"},
        "--name 'a b' cannot be the name of a job | use letters, digits, '-', '_' and '.'"},
       {"ookami",
+       {"--account", "my acc"},
+       "--account 'my acc' cannot be written to a job script | use letters, digits and the "
+       "characters _ - + = . / : % @ ^ alone"},
+      {"ookami",
+       {"--modules", "gcc/13,$(touch X)"},
+       "--modules '$(touch X)' cannot be written to a job script | use letters, digits and the "
+       "characters _ - + = . / : % @ ^ alone"},
+      {"ookami",
+       {"--mpi-plugin", "pmix;id"},
+       "--mpi-plugin 'pmix;id' cannot be written to a job script | use letters, digits and the "
+       "characters _ - + = . / : % @ ^ alone"},
+      {"generic-slurm",
+       {"--cores", "4", "--queue", "a`id`"},
+       "--queue 'a`id`' cannot be written to a job script | use letters, digits and the "
+       "characters _ - + = . / : % @ ^ alone"},
+      {"fugaku",
+       {"--volumes", "/vol1:/vol 2"},
+       "--volumes '/vol1:/vol 2' cannot be written to a job script | use letters, digits and the "
+       "characters _ - + = . / : % @ ^ alone"},
+      {"fugaku",
+       {"--nodes", "384", "--rank-map", "map'\"$(id)"},
+       "--rank-map 'map'\"$(id)' cannot be written to a job script | use letters, digits and the "
+       "characters _ - + = . / : % @ ^ alone"},
+      {"ookami",
        {"--account", "a\n#SBATCH --nodes=2"},
        "an argument contains a line break | leave it out"},
   };

@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -43,10 +44,13 @@ inline Words request(const std::string& site, const Words& more) {
   Words words = {"--profiles", source("jobscripts"), "--site",    site,
                  "--data",     "/scratch/data",      "--out",     "/scratch/it's a run",
                  "--time",     "01:00:00",           "--program", "/opt/halomesh"};
+  // A batch that most numbers of replicas divide.
+  if (std::find(more.begin(), more.end(), "--scaling") == more.end())
+    words.insert(words.end(), {"--batch", "10321920"});
   // Later words replace earlier ones, because an option may be given only once.
   for (std::size_t i = 0; i < more.size(); ++i)
     for (std::size_t w = 0; more[i].starts_with("--") && w < words.size(); ++w)
-      if (words[w] == more[i])
+      if (words[w] == more[i].substr(0, more[i].find('=')))
         words.erase(words.begin() + static_cast<std::ptrdiff_t>(w),
                     words.begin() + static_cast<std::ptrdiff_t>(w + 2));
   words.insert(words.end(), more.begin(), more.end());

@@ -152,7 +152,7 @@ TEST_CASE("options of train are passed on and checked, everything else is this c
     CHECK(has_line(text, line));
   }
   CHECK(has_line(printed({"--profiles", source("jobscripts"), "--site", "ookami", "--data", "d",
-                          "--time", "01:00:00"}),
+                          "--batch", "4", "--time", "01:00:00"}),
                  "  --out run"));
   // The batch is that of an instance on a quarter of the 8 ranks.
   CHECK(has_line(script("ookami", {"--nodes", "2", "--instances", "4", "--batch", "2"}),

@@ -183,8 +183,7 @@ TEST_CASE("plans that make no sense are refused") {
   CHECK(refusal({"--machine", "fugako"}) ==
         "unknown machine fugako | did you mean fugaku? --machine list lists all");
   CHECK(refusal({"--nodes", "4"}) ==
-        "--nodes without --machine | name the machine, e.g. --machine fugaku; --machine list lists "
-        "all");
+        "--nodes has no meaning without --machine | give --machine as well, or leave --nodes out");
   const TempDirectory directory;
   std::string text = kSmallMachine;
   text.replace(text.find("memory-gib = 8"), 14, "memory-gib = 0.25");

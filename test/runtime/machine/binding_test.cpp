@@ -48,7 +48,8 @@ TEST_CASE("threads are an equal share of the node, bounded by the rank's own cor
   for (const Row& row :
        {Row{nullptr, 48, 4, 12, 12}, Row{nullptr, 48, 4, 48, 12}, Row{nullptr, 48, 5, 48, 9},
         Row{nullptr, 2, 4, 2, 1}, Row{nullptr, 48, 1, 6, 6}, Row{"", 8, 2, 8, 4},
-        Row{"3", 48, 4, 12, 3}, Row{"16", 2, 4, 1, 16}, Row{"4,2", 48, 4, 12, 4}}) {
+        Row{"3", 48, 4, 12, 3}, Row{"16", 2, 4, 1, 16}, Row{"4,2", 48, 4, 12, 4},
+        Row{" 2 ", 48, 4, 12, 2}}) {
     CAPTURE(row.ranks);
     CHECK(default_threads(row.variable, row.node_cores, row.ranks, row.own_cores) == row.threads);
   }

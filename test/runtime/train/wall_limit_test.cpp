@@ -26,6 +26,14 @@ TEST_CASE("the margin before the wall limit follows the measured times") {
   CHECK(limit.left_s(1036) == 64);
 }
 
+TEST_CASE("a short wall limit leaves time for steps before the first checkpoint") {
+  WallLimit limit(1000, 8);
+  limit.step_took(0.1);
+  CHECK(limit.margin_s(0) == doctest::Approx(2 * 0.1 + 2 * 0.4));
+  CHECK(!limit.reached(1001, 0));
+  CHECK(limit.reached(1007.1, 0));
+}
+
 TEST_CASE("without a wall limit nothing is ever reached") {
   CHECK(!WallLimit(5, 0).reached(1e9, 10));
 }
