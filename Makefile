@@ -425,6 +425,7 @@ deps: export HWLOC_CFLAGS := $(HWLOC_CFLAGS)
 NPM_INSTALL := npm install --silent --no-audit --no-fund --fetch-timeout=60000 --fetch-retries=1 --prefix build/browser
 deps: export CXX := $(CXX)
 deps: export MPIRUN := $(MPIRUN)
+deps: export PYTHON := $(PYTHON)
 deps: ## install missing packages (Debian, Ubuntu); elsewhere print what is missing
 	@test/harness/install_dependencies.sh --mpi=$(MPI) --hdf5=$(HDF5) $(if $(filter 1,$(TORCH)),--torch) $(if $(filter 1,$(LINT)),--lint) $(if $(filter 1,$(SLURM)),--slurm) $(if $(filter 1,$(BENCHMARK)),--benchmark) $(if $(filter 1,$(DOCS)),--docs) $(if $(filter 1,$(BROWSER)),--browser)
 	$(if $(filter 1,$(BROWSER)),@test -d build/browser/node_modules/axe-core || \

@@ -19,11 +19,11 @@ def real(least=-math.inf, most=math.inf):
         except ValueError:
             value = math.nan
         if not math.isfinite(value):
-            raise argparse.ArgumentTypeError(f"'{text}' is not a number|give a number, e.g. 0.5")
+            raise argparse.ArgumentTypeError(f"'{text}' is not a number\ngive a number, e.g. 0.5")
         if value < least:
-            raise argparse.ArgumentTypeError(f"{text} is too small|give at least {least:g}")
+            raise argparse.ArgumentTypeError(f"{text} is too small\ngive at least {least:g}")
         if value > most:
-            raise argparse.ArgumentTypeError(f"{text} is too large|give at most {most:g}")
+            raise argparse.ArgumentTypeError(f"{text} is too large\ngive at most {most:g}")
         return value
     return parse
 
@@ -75,7 +75,7 @@ class Options:
         def parse(text):
             if text not in choices:
                 all_of_them = "one of " + "|".join(choices)
-                raise argparse.ArgumentTypeError(f"'{text}' is not {all_of_them}|give {all_of_them}")
+                raise argparse.ArgumentTypeError(f"'{text}' is not {all_of_them}\ngive {all_of_them}")
             return text
         return self.add(name, "|".join(choices), default, about, parse)
 
@@ -91,7 +91,7 @@ class Options:
         name, _, what = message.partition(": ")
         if not name.startswith("argument --"):
             raise UsageError(message, ALL_OPTIONS)
-        what, _, hint = what.partition("|")
+        what, _, hint = what.partition("\n")
         name = name.removeprefix("argument ").split("/")[0]
         if what.startswith("expected"):
             what, hint = "needs a value", f"give {name} {self._actions()[name[2:]].metavar}"

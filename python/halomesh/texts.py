@@ -1,8 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Numbers and tables as text for people, and statistics of a few values."""
 import math
+import re
 import statistics
 from typing import NamedTuple
+
+# Control characters, halves of surrogates and others that XML has no place for.
+NO_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+
+
+def clean(value):
+    """A text that XML can hold, of the type that it has; anything else as it is."""
+    return type(value)(NO_CHARACTERS.sub("\ufffd", value)) if isinstance(value, str) else value
 
 
 class Statistics(NamedTuple):

@@ -258,7 +258,7 @@ class Training(Scene):
             tracemalloc.stop()
         self.assertEqual(run.steps, 100000)
         self.assertLessEqual(len(run.pieces), MOST_PIECES)
-        self.assertLess(peaks[1], 1.5 * peaks[0], peaks)
+        self.assertLess(peaks[1], 2 * peaks[0], peaks)  # of ten times the steps
         page = page_of(paths[1])
         loss = part(page, "loss-over-epochs").series[0].points
         self.assertEqual((loss[0].y, loss[-1].y), (1, 1e-5))  # no extreme is lost
@@ -644,7 +644,7 @@ def sample_page():
                              Series("published", POINTS, [Point(128, 64), Point(4096, 4096), Point(-1, 3)], is_published=True)])
     scatter = Figure("scatter", "Predicted", Axis("true"), Axis("predicted"), levels=[Level("perfect", 1, 1)],
                      series=[Series("s8", POINTS, [Point(math.sin(i), math.sin(i) + 0.1 * math.cos(7 * i)) for i in range(2000)])])
-    table = Table("options", "Options", ["option", "a", "samples/s"], "<<>", "Of this page.",
+    table = Table("options", "Options that differ", ["option", "a", "samples/s"], "<<>", "Of this page.",
                   [["--parts", "2x2x1", "1,530"], ["--out", "</td>\x01\udcff", "980"]], ["A note."])
     return Page("Run: <script>alert(1)</script>", ["Reached the target in 3 h."], ["run 2 has no phases"], [
         Section("options", "Options", ["Two runs."], [], [table]), Section("same", "Curves", [], [loss]),
@@ -653,8 +653,12 @@ def sample_page():
 
 
 class Pages(Scene):
+    @classmethod
+    def setUpClass(cls):
+        cls.page = html(sample_page())
+
     def test_a_page_is_well_formed_whatever_its_texts_hold(self):
-        page = html(sample_page())
+        page = self.page
         root = xml.etree.ElementTree.fromstring(page.replace("<!DOCTYPE html>", ""))
         self.assertNotIn("<script>alert", page)
         ids = [element.get("id") for element in root.iter() if element.get("id")]
@@ -664,21 +668,21 @@ class Pages(Scene):
             self.assertIn(name, ids)
 
     def test_a_page_asks_nothing_of_the_network_and_says_the_verdict_first(self):
-        page = html(sample_page())
+        page = self.page
         for link in ("src=", "url(http", "@import", '<link rel="stylesheet"', "fetch("):
             self.assertNotIn(link, page)
-        self.assertEqual(set(re.findall(r"https?://[a-z.]+", page)), {"http://www.w3.org"})  # names of XML
+        self.assertEqual(set(re.findall(r"https?://[a-z0-9.]+", page)), {"http://www.w3.org"})  # names of XML
         places = [page.index(each) for each in ("<h1>", 'class="verdict"', 'class="warnings"', "<nav ", "<main ",
                                                 '<h2 id="options"')]
         self.assertEqual(places, sorted(places))
 
     def test_the_numbers_within_a_page(self):
-        found = re.search(r'<script id="numbers" type="application/json">(.*?)</script>', html(sample_page()))[1]
+        found = re.search(r'<script id="numbers" type="application/json">(.*?)</script>', self.page)[1]
         self.assertNotRegex(found, "[<>&]")
         self.assertEqual(json.loads(found), {"name": "</script><script>alert(2)</script>", "value": None, "steps": [1, 2]})
 
     def test_each_figure_has_its_data(self):
-        page = html(sample_page())
+        page = self.page
         for each in re.findall(r'<script type="application/json" class="data">(.*?)</script>', page):
             data = json.loads(each)
             self.assertTrue(data["series"])
@@ -817,7 +821,6 @@ class Command(Scene):
 
 
 if __name__ == "__main__":
-    # SAMPLE_PAGE=FILE keeps the sample page, to be opened in a browser.
     if len(sys.argv) == 3 and sys.argv[1] == "--sample":
         pathlib.Path(sys.argv[2]).write_text(html(sample_page()))
         sys.exit(0)

@@ -3,6 +3,7 @@
 import io
 import math
 import re
+import warnings
 from html import escape
 
 import matplotlib
@@ -11,7 +12,7 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 from halomesh.report.model import BARS, LINE, LINE_AND_POINTS, POINTS
-from halomesh.texts import readable
+from halomesh.texts import clean, readable
 
 # Okabe and Ito (2008), those too pale for white darkened to a contrast of 3; beside each its colour where the
 # viewer's scheme is dark: page.css and dark_rules() change one into the other.
@@ -35,14 +36,20 @@ STYLE = {"svg.fonttype": "none", "font.family": ["DejaVu Sans"], "font.size": 12
          "path.simplify": True, "axes.unicode_minus": False, "figure.dpi": 72, "axes.labelsize": 13}
 
 
+def drawable(text):
+    """A text that is drawn as it is: a dollar begins no formula."""
+    return clean(text).replace("$", r"\$")
+
+
 def colour_of(figure, index):
     return GREY if figure.series[index].is_published else SERIES[index % len(SERIES)]
 
 
 def dark_rules(scope=""):
     """Rules of a style sheet that change the colours of drawings for a dark scheme."""
-    return "\n".join(f'{scope} [style*="{kind}: {light}"] {{ {kind}: {dark} !important }}'
-                     for light, dark in DARK.items() for kind in ("fill", "stroke"))
+    return "\n".join(f'{scope} [{attribute}"] {{ {kind}: {dark} !important }}' for light, dark in DARK.items()
+                     for kind, attribute in (("fill", f'style*="fill: {light}'), ("fill", f'fill="{light}'),
+                                             ("stroke", f'style*="stroke: {light}')))
 
 
 def thinned(points, axis):
@@ -137,7 +144,7 @@ class Drawing:
         if series.mark == POINTS and len(points) > MOST_SHAPES:
             self._axes.plot(x, y, linestyle="none", marker=".", markersize=3, alpha=0.6, **style)
         elif series.mark == POINTS:
-            self._axes.plot(x, y, linestyle="none", marker=marker, markersize=6.5, **style)
+            self._axes.plot(x, y, linestyle="none", marker=marker, markersize=7, **style)
         else:
             # A line of many points carries its shape at some places, so that it is known without its colour.
             several = len(self.figure.series) > 1 and series.mark == LINE and len(points) > 2
@@ -150,9 +157,8 @@ class Drawing:
         if ranged:
             least = min((p.low for p in ranged if p.low > 0), default=1e-300) if self.figure.y.is_log else -math.inf
             lows = [p.y - max(p.low, min(least, p.y)) for p in ranged]
-            self._axes.errorbar([p.x for p in ranged], [p.y for p in ranged],
-                                yerr=[lows, [p.high - p.y for p in ranged]], fmt="none", ecolor=INK, elinewidth=1.2,
-                                capsize=3, gid=f"s{index}-range", zorder=2.5)
+            self._add_whiskers(f"s{index}-range", [p.x for p in ranged], [p.y for p in ranged], "yerr",
+                               [lows, [p.high - p.y for p in ranged]], 2.5)
         self._places[index] = [(p.x, p.y, *p) for p in shown if math.isfinite(p.y)]
 
     def _draw_bars(self, index, series):
@@ -175,12 +181,17 @@ class Drawing:
                 drawn = axes.bar(p.x + offset, p.y, thickness, base, **style)
             drawn[0].set_gid(f"s{index}-bar{number}")
             if p.low is not None:
-                error = [[p.y - p.low], [p.high - p.y]]
-                axes.errorbar(*((base + p.y, p.x) if figure.is_horizontal else (p.x + offset, base + p.y)),
-                              **{"xerr" if figure.is_horizontal else "yerr": error}, fmt="none", ecolor=INK,
-                              elinewidth=1.2, capsize=2.5, gid=f"s{index}-range{number}", zorder=4)
+                end = (base + p.y, p.x) if figure.is_horizontal else (p.x + offset, base + p.y)
+                self._add_whiskers(f"s{index}-range{number}", *end, "xerr" if figure.is_horizontal else "yerr",
+                                   [[p.y - p.low], [p.high - p.y]], 4)
             middle = base + p.y / 2
             self._places[index].append(((middle, p.x + offset) if figure.is_horizontal else (p.x + offset, middle)) + p)
+
+    def _add_whiskers(self, gid, x, y, direction, errors, order):
+        drawn = self._axes.errorbar(x, y, **{direction: errors}, fmt="none", ecolor=INK, elinewidth=1.2, capsize=2.5,
+                                    zorder=order)
+        for i, artist in enumerate([*drawn[1], *drawn[2]]):
+            artist.set_gid(f"{gid}-{i}")
 
     def _draw_spans(self):
         parts = {}
@@ -195,10 +206,11 @@ class Drawing:
 
     def _set_axes(self):
         figure, axes = self.figure, self._axes
-        names = [name if len(name) <= MOST_LETTERS else name[:MOST_LETTERS - 1] + "…" for name in figure.categories]
+        names = [drawable(name if len(name) <= MOST_LETTERS else name[:MOST_LETTERS - 1] + "…")
+                 for name in figure.categories]
         self._names, self._is_slanted = names, False
-        axes.set_xlabel(figure.y.label if figure.is_horizontal and not figure.spans else figure.x.label)
-        axes.set_ylabel("" if figure.is_horizontal else figure.y.label)
+        axes.set_xlabel(drawable((figure.y if figure.is_horizontal and not figure.spans else figure.x).label))
+        axes.set_ylabel("" if figure.is_horizontal else drawable(figure.y.label))
         numeric = []
         if not names:
             numeric = [(axes.xaxis, figure.x.is_log), (axes.yaxis, figure.y.is_log)]
@@ -232,7 +244,7 @@ class Drawing:
         factor = second.factor
         functions = (lambda value: value * factor, lambda value: value / factor)
         axis = (self._axes.secondary_xaxis if where == "top" else self._axes.secondary_yaxis)(where, functions=functions)
-        (axis.set_xlabel if where == "top" else axis.set_ylabel)(second.label)
+        (axis.set_xlabel if where == "top" else axis.set_ylabel)(drawable(second.label))
         axis._set_scale()
         axis._set_lims()
         scale_axis(axis.xaxis if where == "top" else axis.yaxis,
@@ -262,7 +274,7 @@ class Drawing:
             # It hangs below the line, some way before its end.
             turned, back = math.radians(angle), -14 if rises else 14
             offset = (back * math.cos(turned) + 12 * math.sin(turned), back * math.sin(turned) - 12 * math.cos(turned))
-            axes.annotate(level.label, end, offset, textcoords="offset points", rotation=angle,
+            axes.annotate(drawable(level.label), end, offset, textcoords="offset points", rotation=angle,
                           rotation_mode="anchor", ha="right" if rises else "left", va="baseline", color=QUIET,
                           fontsize=11, zorder=5, gid=f"level{len(labelled)}")
         axes.set_xlim(left, right)
@@ -270,7 +282,9 @@ class Drawing:
 
     def _saved(self):
         out = io.BytesIO()
-        self._canvas.savefig(out, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+        with warnings.catch_warnings():  # the reader's browser has letters that Matplotlib's font lacks
+            warnings.filterwarnings("ignore", message="Glyph")
+            self._canvas.savefig(out, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
         text = out.getvalue().decode()
         body = text[text.index("<svg"):]
         body = re.sub(r"<metadata>.*?</metadata>\s*", "", body, flags=re.S)
@@ -290,8 +304,8 @@ class Drawing:
         body = re.sub(r'<style type="text/css">.*?</style>', "", body, flags=re.S)
         return (f'<svg class="figure" xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
                 f'role="{role}" viewBox="0 0 {width} {height}" aria-labelledby="{name}-name" '
-                f'aria-describedby="{name}-about">\n<title id="{name}-name">{escape(self.figure.title)}</title>\n'
-                f'<desc id="{name}-about">{escape(self.description())}</desc>\n{extra}{body}')
+                f'aria-describedby="{name}-about">\n<title id="{name}-name">{escape(clean(self.figure.title))}</title>\n'
+                f'<desc id="{name}-about">{escape(clean(self.description()))}</desc>\n{extra}{body}')
 
     def description(self):
         figure, axes = self.figure, self._axes
@@ -316,10 +330,10 @@ class Drawing:
             below = rows * LINE_HEIGHT + 8 * bool(rows)
             self._place_axes(34, below)
             height = self._canvas.get_figheight() * 72
-            self._canvas.text(14 / WIDTH, 1 - 24 / height, figure.title, color=INK, fontsize=15)
+            self._canvas.text(14 / WIDTH, 1 - 24 / height, drawable(figure.title), color=INK, fontsize=15)
             if rows:
                 self._canvas.legend([self._handle(i) for i in range(len(figure.series))],
-                                    [series.name[:60] for series in figure.series], loc="lower left", frameon=False,
+                                    [drawable(series.name[:60]) for series in figure.series], loc="lower left", frameon=False,
                                     ncols=2, bbox_to_anchor=(0, 0, 1, below / height), fontsize=12, labelspacing=0.3)
             style = (f"<style>.figure {{ background: {PAPER} }}\n@media (prefers-color-scheme: dark) {{\n"
                      f".figure {{ background: {DARK[PAPER]} }}\n{dark_rules('.figure')}\n}}</style>\n")

@@ -10,19 +10,13 @@ import jinja2
 from halomesh import outputs
 from halomesh.report.drawing import HATCHES, MARKERS, Drawing, colour_of, dark_rules
 from halomesh.report.model import BARS, POINTS
+from halomesh.texts import clean
 
 HERE = pathlib.Path(__file__).parent
 # The shapes of MARKERS, each in a square of 14 pixels around the middle of a swatch at (14, 7).
 SHAPES = ["M18 7a4 4 0 1 0-8 0a4 4 0 1 0 8 0z", "M10 3h8v8h-8z", "M14 2.5l4.5 8h-9z", "M14 2l5 5-5 5-5-5z",
           "M14 11.5l4.5-8h-9z", "M9.500 7l8-4.500v9z", "M12.500 2.500h3v3h3v3h-3v3h-3v-3h-3v-3h3z", "M18.500 7l-8-4.500v9z"]
 STROKES = ["", "M0 8L8 0", "M0 4h8", "M0 0L8 8", "M0 0L8 8M0 8L8 0", "M4 0v8", "M0 4h8M4 0v8", "M0 4L4 0M4 8L8 4"]
-# Control characters, halves of surrogates and others that XML has no place for.
-NO_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
-
-
-def clean(value):
-    """A text that XML can hold; Jinja's marked texts stay marked."""
-    return type(value)(NO_CHARACTERS.sub("\ufffd", value)) if isinstance(value, str) else value
 
 
 def clean_all(value):

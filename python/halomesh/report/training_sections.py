@@ -43,7 +43,7 @@ def options_section(input):
         section.add(table)
         if not table.rows:
             section.paragraphs.append("All runs have the same options.")
-    return section.add(Table("options", f"Options of {named[0][0]}" if len(named) > 1 else "Options",
+    return section.add(Table("options", f"Options of {named[0][0]}" if len(named) > 1 else "All options",
                              ["option", "value"], "<<", "All options with their values.",
                              [list(item) for item in named[0][1].items()], is_folded=True))
 
