@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <new>
 #include <thread>
 #include <utility>
 
@@ -279,28 +278,6 @@ std::string MpiSession::library_version() {
   mpi_check(MPI_Get_library_version(text, &length));
   const std::string all(text, static_cast<std::size_t>(length));
   return all.substr(0, all.find_first_of("\n,"));
-}
-
-NodeFlag::NodeFlag(const Comm& node) {
-  static_assert(std::atomic<int>::is_always_lock_free);
-  void* memory = nullptr;
-  const MPI_Aint bytes = node.rank() == 0 ? MPI_Aint{sizeof(std::atomic<int>)} : 0;
-  node.await_all();
-  const bool allocated =
-      MPI_Win_allocate_shared(bytes, 1, MPI_INFO_NULL, node.handle(), static_cast<void*>(&memory),
-                              &window_) == MPI_SUCCESS;
-  if (!allocated) window_ = MPI_WIN_NULL;
-  if (node.max(std::int64_t{allocated ? 0 : 1}) != 0) return;
-  MPI_Aint size = 0;
-  int unit = 0;
-  mpi_check(MPI_Win_shared_query(window_, 0, &size, &unit, static_cast<void*>(&memory)));
-  flag_ = static_cast<std::atomic<int>*>(memory);
-  if (node.rank() == 0) new (flag_) std::atomic<int>(0);
-  node.barrier();
-}
-
-NodeFlag::~NodeFlag() {
-  if (is_shared() && !unwinding()) MPI_Win_free(&window_);
 }
 
 Requests::~Requests() {

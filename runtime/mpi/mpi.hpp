@@ -4,7 +4,6 @@
 
 #include <mpi.h>
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -99,26 +98,6 @@ class MpiSession {
 
  private:
   Comm world_;
-};
-
-/// A flag, initially cleared, that the ranks of a node share if MPI can allocate shared memory;
-/// otherwise each rank has its own. Lock-free, so that signal handlers may use it.
-class NodeFlag {
- public:
-  /// Collective over `node`, a communicator of split_by_node(), which must outlive this object; so
-  /// is the destructor, unless an exception unwinds.
-  explicit NodeFlag(const Comm& node);
-  NodeFlag(const NodeFlag&) = delete;
-  NodeFlag& operator=(const NodeFlag&) = delete;
-  ~NodeFlag();
-
-  std::atomic<int>* get() const { return flag_; }
-  bool is_shared() const { return flag_ != &own_; }
-
- private:
-  MPI_Win window_ = MPI_WIN_NULL;
-  mutable std::atomic<int> own_{0};
-  std::atomic<int>* flag_ = &own_;
 };
 
 /// A set of requests: the destructor waits for those in flight and frees persistent ones, unless an

@@ -15,6 +15,7 @@
 #include "runtime/log/metrics.hpp"
 #include "runtime/log/mllog.hpp"
 #include "runtime/log/progress.hpp"
+#include "runtime/mpi/node_flag.hpp"
 #include "runtime/mpi/process_mesh.hpp"
 #include "runtime/posix/stop_signals.hpp"
 #include "runtime/step/evaluator.hpp"

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "printable.hpp"
+#include "runtime/mpi/node_flag.hpp"
 #include "runtime/mpi/nonblocking_any.hpp"
 #include "simulation.hpp"
 #include "src/nn/layers/isa_kernels.hpp"
