@@ -26,6 +26,8 @@ inline std::string path_hint(int error_number, const std::string& hint) {
       return "use a path on a file system that may be written to";
     case ENOSPC:
       return "free some space there, or use another file system";
+    case EFBIG:
+      return "raise the limit on the size of files (ulimit -f), or use another file system";
     case EDQUOT:
       return "free some of your quota there, or use another file system";
     default:

@@ -9,13 +9,16 @@ namespace halomesh {
 
 /// A file that the caller writes to temporary_path() and commit() renames. Until then an older file
 /// of that name stays unchanged; without a commit, or if it fails, the temporary is removed.
+/// Symbolic links are followed. A device, a FIFO or a descriptor of this process (/dev/fd/N) is no
+/// file to be replaced: commit() copies the temporary into it.
 class AtomicFile {
  public:
   enum class Writers {
     kOne,     ///< at a time: the temporary is `.NAME.partial`, and the next run replaces it
     kSeveral  ///< the temporary's name is unique, so that the last commit wins
   };
-  /// Creates nothing yet. The temporary is in the same directory.
+  /// Creates nothing yet. The temporary is in the same directory, or in that for temporary files
+  /// where nothing is replaced. Throws Error if links lead back to themselves.
   explicit AtomicFile(std::filesystem::path path, Writers writers = Writers::kOne);
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
@@ -28,12 +31,12 @@ class AtomicFile {
   void commit();
 
  private:
-  std::filesystem::path path_, temporary_;
-  bool committed_ = false;
+  std::filesystem::path path_, target_, temporary_;  // as named; with links followed
+  bool streamed_ = false, committed_ = false;
 };
 
-/// Replaces the content of the file by `text`; several processes may do so at once. Throws Error
-/// naming the file.
+/// Replaces the content of the file by `text`, or writes it to what is no regular file; several
+/// processes may do so at once. Throws Error naming the file.
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);
 
 /// Throws the Error that write_file_atomically() would; changes nothing.

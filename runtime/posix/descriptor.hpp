@@ -19,11 +19,14 @@ class Descriptor {
   }
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
+  ~Descriptor() { close(); }
   /// -1: none.
   int get() const { return fd_; }
+  /// False, with errno set, if the system reports only now that a write failed.
+  bool close() {
+    const int fd = std::exchange(fd_, -1);
+    return fd < 0 || ::close(fd) == 0;
+  }
 
  private:
   int fd_ = -1;

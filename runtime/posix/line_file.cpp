@@ -53,12 +53,13 @@ LineFile::~LineFile() {
 void LineFile::append(const std::string& line) {
   if (fd_ < 0) return;
   const std::string text = line + '\n';
-  ssize_t written = -1;
-  do written = ::write(fd_, text.data(), text.size());
-  while (written < 0 && errno == EINTR);
-  if (written < 0) fail("write", path_, errno);
-  // Only part of the line was written: the disk is full.
-  if (written != static_cast<ssize_t>(text.size())) fail("write", path_, ENOSPC);
+  // Only part of a line fits where a disk or a limit is nearly reached: writing the rest says why.
+  for (std::string_view rest = text; !rest.empty();) {
+    const ssize_t written = ::write(fd_, rest.data(), rest.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail("write", path_, errno);
+    rest.remove_prefix(static_cast<std::size_t>(written));
+  }
 }
 
 }  // namespace halomesh

@@ -29,7 +29,7 @@ namespace {
 /// Writes `bytes` to `temporary` from `offset` on; messages name `file`.
 void write_at(const std::filesystem::path& file, const std::filesystem::path& temporary, int flags,
               std::string_view bytes, std::int64_t offset) {
-  const Descriptor out(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0666));
+  const Descriptor out(::open(temporary.c_str(), O_WRONLY | O_CLOEXEC | flags, 0666));
   if (out.get() < 0) fail("create", file);
   while (!bytes.empty()) {
     const ssize_t count = ::pwrite(out.get(), bytes.data(), bytes.size(), offset);
@@ -80,7 +80,7 @@ std::int64_t write_trace_file(const Comm& world, const std::filesystem::path& fi
       on_every_rank(writers, [&] {
         if (first) head = piece_of(opening);
         if (!text.empty()) piece = piece_of(text);
-        if (first) write_at(file, temporary, O_TRUNC, "", 0);  // older leftovers
+        if (first) write_at(file, temporary, O_CREAT | O_TRUNC, "", 0);  // older leftovers
         return std::string();
       });
       GzipPiece tail = piece_of("\n]}\n");

@@ -102,8 +102,8 @@ int finish_output(int exit_code) {
 int main(int argc, char** argv) {
   using namespace halomesh;
   wait_passively_where_crowded(argv);
-  // A closed pipe must not end a run: the write fails instead.
-  std::signal(SIGPIPE, SIG_IGN);
+  // Neither a closed pipe nor a limit on the size of files may end a run: the write fails instead.
+  for (const int number : {SIGPIPE, SIGXFSZ}) std::signal(number, SIG_IGN);
   try {
     return finish_output(run_command(argc, argv));
   } catch (...) {

@@ -3,12 +3,12 @@
 // checks the request, jobscript_text writes the script.
 #include <algorithm>
 #include <cstdint>
-#include <fstream>
 #include <iostream>
 #include <sstream>
 #include <thread>
 #include <vector>
 
+#include "runtime/posix/atomic_file.hpp"
 #include "src/apps/launch/commands.hpp"
 #include "src/apps/launch/output_directory.hpp"
 #include "src/apps/launch/parallel.hpp"
@@ -192,15 +192,6 @@ JobWords words_of(const Options& options, const SiteProfile& site, const Words& 
   return words;
 }
 
-void write_rank_map(const std::string& file, const RankMap& map) {
-  std::ofstream out(file);
-  out << to_host_file(map);
-  out.close();
-  if (!out)
-    throw Error(fmt::format("the rank map {} cannot be written", file),
-                "check that its directory exists, is writable and has space");
-}
-
 void print_sites(const std::filesystem::path& directory) {
   for (const std::string& name : site_names(directory)) {
     const SiteProfile site = load_site(name, directory);
@@ -250,7 +241,7 @@ int run_jobscript(int argc, char** argv) {
   words.scaling = scaling;
   words.train = given;
   const std::string script = job_script(site, request, plan, words, directory / "templates");
-  if (plan.rank_map) write_rank_map(words.rank_map_file, *plan.rank_map);
+  if (plan.rank_map) write_file_atomically(words.rank_map_file, to_host_file(*plan.rank_map));
   std::cout << script;
   return kExitDone;
 }
