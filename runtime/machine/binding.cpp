@@ -95,9 +95,7 @@ void read_meminfo(const std::filesystem::path& path, NodeDescription& node) {
   std::ifstream file(path);
   std::string value;
   for (std::string line; std::getline(file, line);) {
-    std::int64_t* const field = value_of(line, "MemTotal", value) ? &node.memory_bytes
-                                : value_of(line, "MemAvailable", value)
-                                    ? &node.memory_available_bytes
+    std::int64_t* const field = value_of(line, "MemTotal", value)          ? &node.memory_bytes
                                 : value_of(line, "Hugepagesize", value)    ? &node.huge_page_bytes
                                 : value_of(line, "HugePages_Total", value) ? &node.huge_pages
                                                                            : nullptr;

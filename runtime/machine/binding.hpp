@@ -65,14 +65,13 @@ std::string to_ranges(const std::vector<int>& numbers);
 
 /// The machine as described by its operating system; unknown values stay empty or 0.
 struct NodeDescription {
-  std::vector<std::string> isa;   ///< vector extensions that matter here, as named by Linux
-  std::int64_t memory_bytes = 0;  ///< in total
-  std::int64_t memory_available_bytes = 0;  ///< without swapping, now
-  std::int64_t shm_free_bytes = 0;          ///< on the RAM disk, now
-  std::int64_t page_bytes = 0;              ///< of an ordinary page
-  std::int64_t huge_page_bytes = 0;         ///< of a huge one
-  std::int64_t huge_pages = 0;              ///< reserved for programs that request them
-  std::string transparent_huge_pages;       ///< "always", "madvise" or "never"
+  std::vector<std::string> isa;        ///< vector extensions that matter here, as named by Linux
+  std::int64_t memory_bytes = 0;       ///< in total
+  std::int64_t shm_free_bytes = 0;     ///< on the RAM disk, now
+  std::int64_t page_bytes = 0;         ///< of an ordinary page
+  std::int64_t huge_page_bytes = 0;    ///< of a huge one
+  std::int64_t huge_pages = 0;         ///< reserved for programs that request them
+  std::string transparent_huge_pages;  ///< "always", "madvise" or "never"
 };
 
 /// Local. Reads cpuinfo and meminfo in `proc`, the kernel's settings in `sys`, and the free space

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <string>
 
+#include "runtime/posix/control_groups.hpp"
 #include "runtime/posix/process_memory.hpp"
 
 namespace halomesh {
@@ -17,12 +18,16 @@ namespace fs = std::filesystem;
 
 /// The names of a group's files, which differ between the two versions.
 struct GroupFiles {
-  const char *limit, *usage;
+  const char *limit, *slowing;  // beyond the second, which only version 2 has, a group crawls
+  const char* usage;
   const char* cached[2];  // keys of memory.stat
 };
-constexpr GroupFiles kVersion1 = {
-    "memory.limit_in_bytes", "memory.usage_in_bytes", {"total_inactive_file", "total_active_file"}};
-constexpr GroupFiles kVersion2 = {"memory.max", "memory.current", {"inactive_file", "active_file"}};
+constexpr GroupFiles kVersion1 = {"memory.limit_in_bytes",
+                                  "",
+                                  "memory.usage_in_bytes",
+                                  {"total_inactive_file", "total_active_file"}};
+constexpr GroupFiles kVersion2 = {
+    "memory.max", "memory.high", "memory.current", {"inactive_file", "active_file"}};
 
 /// Version 1 writes a huge number where there is no limit, version 2 a word.
 constexpr std::int64_t kNoLimit = std::int64_t{1} << 60;
@@ -38,20 +43,6 @@ void lower(std::optional<std::int64_t>& least, std::int64_t bytes) {
   least = std::min(least.value_or(bytes), std::max<std::int64_t>(bytes, 0));
 }
 
-/// A group's limit, and those of the groups that it is in. In a container `path` may be that of the
-/// host, which is not to be seen from inside: then only the topmost group counts.
-void read_groups(const fs::path& top, fs::path path, const GroupFiles& files,
-                 std::optional<std::int64_t>& least) {
-  for (;; path = path.parent_path()) {
-    const fs::path group = top / path;
-    const auto limit = number_in(group / files.limit), usage = number_in(group / files.usage);
-    if (limit && usage && *limit < kNoLimit)
-      lower(least, *limit - *usage + number_behind(files.cached[0], group / "memory.stat") +
-                       number_behind(files.cached[1], group / "memory.stat"));
-    if (path.empty() || path == path.parent_path()) return;
-  }
-}
-
 /// What is left of a limit of which `used_key` of self/status says how much is used.
 void read_rlimit(const fs::path& proc, decltype(RLIMIT_AS) resource, const char* used_key,
                  std::optional<std::int64_t>& least) {
@@ -65,19 +56,15 @@ void read_rlimit(const fs::path& proc, decltype(RLIMIT_AS) resource, const char*
 
 MemoryLimits memory_limits(const fs::path& proc, const fs::path& groups) {
   MemoryLimits limits;
-  std::ifstream file(proc / "self" / "cgroup");
-  // NUMBER:CONTROLLERS:/PATH, of version 2 without controllers
-  for (std::string line; std::getline(file, line);) {
-    const std::size_t first = line.find(':'), second = line.find(":/");
-    if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string path = line.substr(second + 2);
-    const std::string controllers =
-        first < second ? "," + line.substr(first + 1, second - first - 1) + "," : ",";
-    if (controllers == ",," || first == second)
-      read_groups(groups, path, kVersion2, limits.group_bytes);
-    else if (controllers.find(",memory,") != std::string::npos)
-      read_groups(groups / "memory", path, kVersion1, limits.group_bytes);
-  }
+  visit_control_groups("memory", proc, groups, [&](const fs::path& group, int version) {
+    const GroupFiles& files = version == 1 ? kVersion1 : kVersion2;
+    const auto usage = number_in(group / files.usage);
+    for (const char* name : {files.limit, files.slowing})
+      if (const auto limit = number_in(group / name); limit && usage && *limit < kNoLimit)
+        lower(limits.group_bytes, *limit - *usage +
+                                      number_behind(files.cached[0], group / "memory.stat") +
+                                      number_behind(files.cached[1], group / "memory.stat"));
+  });
   read_rlimit(proc, RLIMIT_AS, "VmSize:", limits.address_bytes);
   read_rlimit(proc, RLIMIT_DATA, "VmData:", limits.process_bytes);
   return limits;

@@ -20,7 +20,7 @@ struct MemoryLimits {
 };
 
 /// Local. Reads self/cgroup and self/status in `proc`, and the groups, of either version, in
-/// `groups`. A scheduler such as Slurm keeps a job within its share of a node by such a group.
+/// `groups`.
 MemoryLimits memory_limits(const std::filesystem::path& proc = "/proc",
                            const std::filesystem::path& groups = "/sys/fs/cgroup");
 

@@ -5,24 +5,20 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
 
 #include "error.hpp"
-#include "runtime/machine/binding.hpp"
 #include "runtime/posix/directory_lock.hpp"
 #include "system_error.hpp"
 
 namespace halomesh {
 namespace {
 
-constexpr decltype(statfs::f_type) kRamDisk = 0x01021994;  // TMPFS_MAGIC of linux/magic.h
+constexpr std::uint64_t kMemory = 0;  // no device has this number
 
 [[noreturn]] void fail(const char* action, const std::filesystem::path& path, int error_number,
                        const std::string& hint = {}) {
@@ -50,17 +46,9 @@ StageDirectory::StageDirectory(std::filesystem::path path) : path_(std::move(pat
 
 StageDirectory::Space StageDirectory::space() const {
   struct stat status {};
-  struct statvfs volume {};
-  struct statfs kind {};
-  if (::fstat(directory_.get(), &status) != 0 || ::fstatvfs(directory_.get(), &volume) != 0 ||
-      ::fstatfs(directory_.get(), &kind) != 0)
-    fail("query the free space of", path_, errno);
-  auto available =
-      static_cast<std::int64_t>(volume.f_bavail) * static_cast<std::int64_t>(volume.f_frsize);
-  if (kind.f_type == kRamDisk)
-    if (const std::int64_t memory = describe_node().memory_available_bytes; memory > 0)
-      available = std::min(available, memory);
-  return {status.st_dev, available};
+  if (::fstat(directory_.get(), &status) != 0) fail("query the free space of", path_, errno);
+  const FreeSpace free = free_space(directory_.get(), path_);
+  return {free.is_memory ? kMemory : status.st_dev, free};
 }
 
 Descriptor StageDirectory::nameless_file() const {

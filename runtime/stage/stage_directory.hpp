@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/posix/descriptor.hpp"
+#include "runtime/posix/free_space.hpp"
 
 namespace halomesh {
 
@@ -32,10 +33,10 @@ class StageDirectory {
 
   const std::filesystem::path& path() const { return path_; }
   /// The free space of the file system for this user. Ranks of a node share it if `device` is the
-  /// same. A RAM disk has no more than the node's free memory.
+  /// same, as it is for all RAM disks that have more room than there is free memory.
   struct Space {
     std::uint64_t device = 0;
-    std::int64_t available = 0;  ///< bytes
+    FreeSpace free;
   };
   Space space() const;
 

@@ -263,17 +263,17 @@ void Stager::require_space(double share_of_raw) {
   const auto [raw, ranks] = of_device[space.device];
   const double wanted = static_cast<double>(raw) * share_of_raw;
   std::string problem;
-  if (wanted > static_cast<double>(space.available))
+  if (const auto free = static_cast<double>(space.free.bytes); wanted > free)
     problem =
-        fmt::format("the stage needs {} in {} for the {} ranks of a node, where {} are available",
-                    megabytes(wanted), directory_.path().c_str(), ranks,
-                    megabytes(static_cast<double>(space.available)));
+        fmt::format("the stage needs {} in {} for the {} ranks of a node, {} {}", megabytes(wanted),
+                    directory_.path().c_str(), ranks, megabytes(free), space.free.text());
   if (const std::string text = job_.first_text(problem); !text.empty()) {
     const std::string others = others_kept(directory_.path(), KeptStage::directory_name(key()));
     discard();
     throw Error(
         text, others + (options_.codec == StageCodec::kNone ? "use --stage-codec deflate, " : "") +
-                  "a larger RAM disk or more nodes");
+                  (space.free.is_memory ? "give the job more memory or more nodes"
+                                        : "a larger RAM disk or more nodes"));
   }
 }
 

@@ -12,6 +12,7 @@
 #include "runtime/log/progress.hpp"
 #include "runtime/mpi/collective_errors.hpp"
 #include "runtime/mpi/quiet_barrier.hpp"
+#include "runtime/posix/free_space.hpp"
 #include "runtime/posix/read_counts.hpp"
 #include "runtime/step/reduction.hpp"
 #include "src/apps/bench/bench_options.hpp"
@@ -119,8 +120,7 @@ std::vector<SumTime> sum_times(const Comm& world, int ranks, std::int64_t bytes)
 }
 
 std::int64_t memory_per_rank(const RankBinding& binding) {
-  return static_cast<std::int64_t>(kShareOfMemory *
-                                   static_cast<double>(describe_node().memory_available_bytes) /
+  return static_cast<std::int64_t>(kShareOfMemory * static_cast<double>(free_memory().bytes) /
                                    binding.ranks_on_node);
 }
 

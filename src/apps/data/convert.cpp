@@ -11,9 +11,9 @@
 
 #include "runtime/data/open_dataset.hpp"
 #include "runtime/log/progress.hpp"
-#include "runtime/machine/binding.hpp"
 #include "runtime/mpi/collective_errors.hpp"
 #include "runtime/posix/atomic_file.hpp"
+#include "runtime/posix/free_space.hpp"
 #include "runtime/posix/stop_signals.hpp"
 #include "src/apps/data/convert_split.hpp"
 #include "src/apps/launch/commands.hpp"
@@ -139,13 +139,10 @@ void check_memory(const Comm& world, const Dataset& data) {
   const Comm& node = world.node();
   const std::int64_t largest = data.shape().volume() * size_of(data.format().type());
   const std::int64_t needed = node.size() * 2 * largest;
-  const std::int64_t available = describe_node().memory_available_bytes;
-  if (available > 0 && available < needed)
-    throw Error(
-        fmt::format(
-            "samples of {} on {} ranks of one node need {} bytes of memory, {} are available",
-            data.shape(), node.size(), needed, available),
-        "start fewer ranks per node");
+  if (const FreeSpace free = free_memory(); free.bytes < needed)
+    throw Error(text("samples of {} on {} ranks of one node need {} bytes of memory, {} {}",
+                     data.shape(), node.size(), needed, free.bytes, free.text()),
+                "start fewer ranks per node");
 }
 
 std::string gigabytes(std::int64_t bytes) {
@@ -155,10 +152,10 @@ std::string gigabytes(std::int64_t bytes) {
 /// The size of uncompressed files is known in advance.
 void check_space(const Request& request, std::int64_t bytes) {
   if (request.archive.gzip > 0) return;
-  const auto free = static_cast<std::int64_t>(fs::space(request.archive.directory).available);
-  require(free >= bytes,
-          text("the archive needs {} more bytes, but {} has {} free", bytes,
-               request.archive.directory.c_str(), free),
+  const FreeSpace free = free_space(request.archive.directory);
+  require(free.bytes >= bytes,
+          text("the archive needs {} more bytes in {}, {} {}", bytes,
+               request.archive.directory.c_str(), free.bytes, free.text()),
           "free space, use another --to, or --codec gzip");
 }
 

@@ -21,9 +21,9 @@
 #include "runtime/data/example.hpp"
 #include "runtime/data/tfrecord.hpp"
 #include "runtime/log/progress.hpp"
-#include "runtime/machine/binding.hpp"
 #include "runtime/mpi/collective_errors.hpp"
 #include "runtime/posix/atomic_file.hpp"
+#include "runtime/posix/free_space.hpp"
 #include "runtime/posix/stop_signals.hpp"
 #include "src/apps/data/synth_fields.hpp"
 #include "src/apps/data/synth_files.hpp"
@@ -143,11 +143,10 @@ void check_memory(const Comm& world, const UniverseRequest& request) {
   const Comm& node = world.node();
   const std::int64_t needed =
       node.size() * (request.universe.peak_bytes() + 2 * request.file_bytes());
-  const std::int64_t available = describe_node().memory_available_bytes;
-  if (available > 0 && available < needed)
+  if (const FreeSpace free = free_memory(); free.bytes < needed)
     throw Error(fmt::format("universes of {}^3 voxels on {} ranks of a node need {} bytes of "
-                            "memory, {} are available",
-                            request.universe.extent, node.size(), needed, available),
+                            "memory, {} {}",
+                            request.universe.extent, node.size(), needed, free.bytes, free.text()),
                 "start fewer ranks per node or make smaller universes");
 }
 

@@ -10,6 +10,7 @@
 
 #include "error.hpp"
 #include "runtime/data/archive.hpp"
+#include "runtime/posix/free_space.hpp"
 
 namespace halomesh {
 namespace {
@@ -71,10 +72,10 @@ bool is_ours(const fs::path& file) {
 void check_space(const fs::path& directory, std::int64_t bytes) {
   fs::path existing = fs::absolute(directory);
   while (!fs::exists(existing)) existing = existing.parent_path();
-  const auto free = static_cast<std::int64_t>(fs::space(existing).available);
-  if (free >= bytes) return;
-  throw Error(fmt::format("the data set needs about {} bytes, but {} has {} free", bytes,
-                          existing.c_str(), free),
+  const FreeSpace free = free_space(existing);
+  if (free.bytes >= bytes) return;
+  throw Error(fmt::format("the data set needs about {} bytes in {}, {} {}", bytes, existing.c_str(),
+                          free.bytes, free.text()),
               "free space, use another --out, or make fewer or smaller samples");
 }
 

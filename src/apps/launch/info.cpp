@@ -10,6 +10,7 @@
 #include "runtime/machine/binding.hpp"
 #include "runtime/machine/launch_problems.hpp"
 #include "runtime/machine/topology.hpp"
+#include "runtime/posix/free_space.hpp"
 #include "src/apps/launch/commands.hpp"
 #include "src/apps/launch/parallel.hpp"
 #include "src/apps/launch/version.hpp"
@@ -66,17 +67,19 @@ std::string kernels_text() {
 std::string node_text(const RankBinding& binding) {
   const NodeDescription node = describe_node();
   const Topology topology = Topology::of_this_node();
+  const FreeSpace free = free_memory();
   std::string isa;
   for (const std::string& extension : node.isa) isa += ' ' + extension;
   return fmt::format(
       "node {}\n  CPU       {}, {} cores available\n  sockets   {}, NUMA nodes {}, cores {}\n  "
-      "caches    {}\n  vectors  {}\n  kernels   {}\n  memory    {}, {} available\n  pages     {}\n "
+      "caches    {}\n  vectors  {}\n  kernels   {}\n  memory    {}, {} {}\n  pages     {}\n "
       " RAM disk  {} "
       "free in /dev/shm\n",
       binding.host, binding.cpu_model.empty() ? "unknown" : binding.cpu_model, binding.node_cores,
       topology.packages(), topology.numa_nodes(), topology.cores(), cache_text(binding),
-      isa.empty() ? " unknown" : isa, kernels_text(), gib(node.memory_bytes),
-      gib(node.memory_available_bytes), page_text(node), gib(node.shm_free_bytes));
+      isa.empty() ? " unknown" : isa, kernels_text(), gib(node.memory_bytes), gib(free.bytes),
+      free.in_group ? "left in the control group" : "available", page_text(node),
+      gib(node.shm_free_bytes));
 }
 
 /// Floating-point operations per second of this thread: the best of several runs of milliseconds.

@@ -13,6 +13,7 @@
 #include "runtime/machine/topology.hpp"
 #include "runtime/mpi/collective_errors.hpp"
 #include "runtime/posix/atomic_file.hpp"
+#include "runtime/posix/free_space.hpp"
 #include "src/apps/launch/version.hpp"
 #include "src/nn/onednn_library.hpp"
 
@@ -43,7 +44,7 @@ Json machine(const RankBinding& binding) {
           {"l2", cache(binding.l2)},
           {"l3", cache(binding.l3)},
           {"memory_bytes", node.memory_bytes},
-          {"memory_available_bytes", node.memory_available_bytes},
+          {"memory_available_bytes", free_memory().bytes},
           {"page_bytes", node.page_bytes},
           {"huge_page_bytes", node.huge_page_bytes},
           {"huge_pages", node.huge_pages},

@@ -6,7 +6,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "runtime/machine/binding.hpp"
+#include "runtime/posix/free_space.hpp"
 #include "runtime/posix/memory_limits.hpp"
 #include "runtime/posix/process_memory.hpp"
 #include "src/apps/options/model_options.hpp"
@@ -21,11 +21,9 @@ constexpr std::int64_t kLoaderAddressBytes = 2 * (std::int64_t{128} << 20);
 /// What is available now; of the node the share of `ranks` of its `ranks_on_node`.
 MemoryRoom memory_room(int ranks, int ranks_on_node) {
   constexpr std::int64_t kAny = std::numeric_limits<std::int64_t>::max();
-  const std::int64_t node = describe_node().memory_available_bytes;
   const MemoryLimits limits = memory_limits();
-  const std::int64_t shared = std::min(node > 0 ? node : kAny, limits.group_bytes.value_or(kAny));
   const std::int64_t addresses = limits.address_bytes.value_or(kAny) - kLoaderAddressBytes;
-  return {shared / std::max(ranks, ranks_on_node) * ranks,
+  return {free_memory().bytes / std::max(ranks, ranks_on_node) * ranks,
           std::clamp<std::int64_t>(addresses, 0, limits.process_bytes.value_or(kAny))};
 }
 
