@@ -11,6 +11,7 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -22,6 +23,7 @@
 
 #include "error.hpp"
 #include "narrow.hpp"
+#include "runtime/posix/control_groups.hpp"
 
 namespace halomesh {
 namespace {
@@ -128,9 +130,14 @@ std::string to_ranges(const std::vector<int>& numbers) {
   return text;
 }
 
-int default_threads(const char* omp_num_threads, int node_cores, int ranks_on_node, int own_cores) {
-  if (omp_num_threads == nullptr || *omp_num_threads == '\0')
-    return std::max(1, std::min(node_cores / std::max(1, ranks_on_node), own_cores));
+int default_threads(const char* omp_num_threads, int node_cores, int ranks_on_node, int own_cores,
+                    std::optional<double> quota) {
+  if (omp_num_threads == nullptr || *omp_num_threads == '\0') {
+    const int ranks = std::max(1, ranks_on_node);
+    const double granted = std::min<double>(quota.value_or(node_cores), node_cores);
+    return std::max(
+        1, std::min({node_cores / ranks, own_cores, static_cast<int>(std::ceil(granted / ranks))}));
+  }
   const std::string_view text = omp_num_threads;
   std::string_view first = text.substr(0, text.find(','));
   // OpenMP allows spaces around the number.
@@ -189,8 +196,9 @@ RankBinding find_binding(const Comm& world) {
   binding.node_cores = narrow<int>(all.size());
   const char* const wanted = std::getenv("OMP_NUM_THREADS");
   binding.threads_from_environment = wanted != nullptr && *wanted != '\0';
-  binding.threads =
-      default_threads(wanted, binding.node_cores, binding.ranks_on_node, binding.cores);
+  binding.quota = processor_quota();
+  binding.threads = default_threads(wanted, binding.node_cores, binding.ranks_on_node,
+                                    binding.cores, binding.quota);
   const std::vector<std::string> threads = node.all_gather(fmt::format("{}", binding.threads));
   for (std::size_t i = 0; i < ranks.size(); ++i) ranks[i].threads = numbers_in(threads[i]).at(0);
   binding.sharing = core_sharing(ranks, static_cast<std::size_t>(node.rank()));
@@ -199,9 +207,10 @@ RankBinding find_binding(const Comm& world) {
 
 std::string RankBinding::describe() const {
   return fmt::format(
-      "{}: processors {}; {} cores, {} threads{}; rank {} of {} on the node{}{}{}", host,
+      "{}: processors {}; {} cores, {} threads{}{}; rank {} of {} on the node{}{}{}", host,
       to_ranges(processors), cores, threads, threads_from_environment ? " (OMP_NUM_THREADS)" : "",
-      rank_on_node, ranks_on_node,
+      quota ? fmt::format(", a quota of {:.3g} processors", *quota) : "", rank_on_node,
+      ranks_on_node,
       numa_nodes.empty()       ? ""
       : numa_nodes.size() == 1 ? "; NUMA node "
                                : "; NUMA nodes ",

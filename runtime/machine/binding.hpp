@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -39,6 +40,7 @@ struct RankBinding {
   int rank_on_node = 0, ranks_on_node = 1;
   int threads = 1;                        ///< OpenMP threads this rank should use
   bool threads_from_environment = false;  ///< OMP_NUM_THREADS decided
+  std::optional<double> quota;            ///< processors of its control group, for all its ranks
   CoreSharing sharing;                    ///< with other ranks of the node
   std::vector<int> numa_nodes;            ///< whose memory is next to its processors, ascending
   int memory_domains = 0;                 ///< see Locality
@@ -51,14 +53,16 @@ struct RankBinding {
 };
 
 /// What this rank is bound to. threads = OMP_NUM_THREADS when set, else an equal share of the
-/// node's cores, at least 1 and at most the rank's own cores: hardware threads of one core share
-/// its vector units, so one thread per core is fastest.
+/// node's cores, or of the processors that a control group's quota amounts to, rounded up, if these
+/// are fewer; at least 1 and at most the rank's own cores: hardware threads of one core share its
+/// vector units, so one thread per core is fastest.
 /// Collective over `world`. Throws UsageError when OMP_NUM_THREADS is not a number.
 RankBinding find_binding(const Comm& world);
 
 /// The share of a rank: see find_binding(). `omp_num_threads` may be null; of a list ("4,2", nested
 /// levels) the first value counts.
-int default_threads(const char* omp_num_threads, int node_cores, int ranks_on_node, int own_cores);
+int default_threads(const char* omp_num_threads, int node_cores, int ranks_on_node, int own_cores,
+                    std::optional<double> quota = {});
 
 /// "0-3,8" for {0, 1, 2, 3, 8}.
 std::string to_ranges(const std::vector<int>& numbers);

@@ -61,17 +61,26 @@ std::string threads_problem(const RankBinding& binding) {
   return "more threads than cores; hint: lower OMP_NUM_THREADS or bind each rank to more cores";
 }
 
-/// Unlike the value "passive" of OMP_WAIT_POLICY, in any case and with blanks around it.
-bool keeps_cores(const char* policy) {
+std::string quota_problem(const RankBinding& binding) {
+  const int threads = binding.threads * binding.ranks_on_node;
+  if (!binding.quota || threads <= *binding.quota) return {};
+  return fmt::format(
+      "the control group may use {:.3g} processors, which {} threads on the node share; hint: "
+      "raise its quota (docker --cpus, a pod's CPU limit), or start fewer ranks or threads",
+      *binding.quota, threads);
+}
+
+/// OMP_WAIT_POLICY, which may be in any case and have blanks around it.
+std::string wait_policy(const Variable& variable) {
   std::string word;
-  for (const char* at = policy; at != nullptr && *at != '\0'; ++at)
+  for (const char* at = variable("OMP_WAIT_POLICY"); at != nullptr && *at != '\0'; ++at)
     if (*at != ' ' && *at != '\t') word += static_cast<char>(std::tolower(*at));
-  return word != "passive";
+  return word;
 }
 
 std::string waiting_problem(const RankBinding& binding, const Variable& variable) {
   const bool crowded = binding.sharing.ranks > 1 && binding.sharing.threads > binding.sharing.cores;
-  if (!crowded || binding.threads <= 1 || !keeps_cores(variable("OMP_WAIT_POLICY")) ||
+  if (!crowded || binding.threads <= 1 || wait_policy(variable) == "passive" ||
       variable("GOMP_SPINCOUNT") != nullptr || variable("KMP_BLOCKTIME") != nullptr)
     return {};
   return "threads that wait keep cores that other ranks need; hint: export "
@@ -118,17 +127,23 @@ const char* environment(const char* name) {
 
 }  // namespace
 
+bool waits_actively(const Variable& variable) { return wait_policy(variable) == "active"; }
+
 bool is_a64fx(const std::string& cpu_model) {
   return cpu_model.starts_with("Arm implementer 0x46 part 0x001") ||
          cpu_model.find("A64FX") != std::string::npos;
 }
 
 std::vector<std::string> launch_problems(const LaunchFacts& facts, const Variable& variable) {
-  std::vector<std::string> found = {
-      size_problem(facts, variable),   sharing_problem(facts.binding),
-      threads_problem(facts.binding),  waiting_problem(facts.binding, variable),
-      memory_problem(facts.binding),   domains_problem(facts.binding),
-      paging_problem(facts, variable), eco_problem(facts)};
+  std::vector<std::string> found = {size_problem(facts, variable),
+                                    sharing_problem(facts.binding),
+                                    threads_problem(facts.binding),
+                                    quota_problem(facts.binding),
+                                    waiting_problem(facts.binding, variable),
+                                    memory_problem(facts.binding),
+                                    domains_problem(facts.binding),
+                                    paging_problem(facts, variable),
+                                    eco_problem(facts)};
   std::erase(found, "");
   return found;
 }

@@ -24,6 +24,9 @@ struct LaunchFacts {
 /// The value of an environment variable, or null: std::getenv, or a test's.
 using Variable = std::function<const char*(const char* name)>;
 
+/// True where OMP_WAIT_POLICY says that what waits keeps its processors.
+bool waits_actively(const Variable& variable);
+
 /// True for A64FX: implementer 0x46 (Fujitsu), part 0x001 (Linux,
 /// arch/arm64/include/asm/cputype.h).
 bool is_a64fx(const std::string& cpu_model);
@@ -33,6 +36,7 @@ bool is_a64fx(const std::string& cpu_model);
 ///   SLURM_NTASKS);
 /// - cores shared with other ranks (oversubscribed or not), more threads than cores, first-touch
 ///   memory on another NUMA node, cores of several NUMA domains;
+/// - more threads on the node than the processors that the control group's quota amounts to;
 /// - ranks of several threads that share cores, more threads than cores, and threads that do not
 ///   sleep while they wait (OMP_WAIT_POLICY; GOMP_SPINCOUNT and KMP_BLOCKTIME are the user's);
 /// - A64FX: a rank on several core memory groups without XOS_MMM_L_PAGING_POLICY=demand:...;

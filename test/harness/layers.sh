@@ -20,7 +20,7 @@ src/baseline      | include src/synth                                 | std eige
 models            | include partition src/nn                          | std
 runtime/posix     | include                                           | std system isa-l
 runtime/mpi       | include partition src/nn runtime/posix            | std system mpi
-runtime/machine   | include runtime/mpi                               | std system hwloc
+runtime/machine   | include runtime/posix runtime/mpi                 | std system hwloc
 runtime/hdf5      | include partition partition/samples src/nn runtime/posix | std hdf5 isa-l
 runtime/simulated | include                                           | std mpi simgrid
 runtime/log       | include partition src/nn runtime/posix            | std system json

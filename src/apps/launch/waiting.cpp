@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// How OpenMP threads wait: see waiting.hpp.
+// How threads and ranks wait: see waiting.hpp.
 #include "src/apps/launch/waiting.hpp"
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <filesystem>
+#include <initializer_list>
 #include <string_view>
+#include <system_error>
+
+#include "simulation.hpp"
 
 namespace halomesh {
 namespace {
@@ -27,25 +33,48 @@ std::int64_t ranks_on_node(const Variable& variable) {
   return 1;
 }
 
-}  // namespace
-
-bool should_wait_passively(const Variable& variable, std::int64_t processors) {
-  for (const char* name : {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"})
-    if (variable(name) != nullptr) return false;
-  const std::int64_t threads = first_number(variable, "OMP_NUM_THREADS");
-  // A rank alone does so by itself.
-  const std::int64_t ranks = ranks_on_node(variable);
-  return threads > 1 && ranks > 1 && threads * ranks > processors;
+bool any_is_set(const Variable& variable, const std::initializer_list<const char*> names) {
+  return std::any_of(names.begin(), names.end(),
+                     [&](const char* name) { return variable(name) != nullptr; });
 }
 
-void wait_passively_where_crowded(char** argv) {
+}  // namespace
+
+std::map<std::string, std::string> waiting_settings(const Variable& variable,
+                                                    std::int64_t processors) {
+  std::map<std::string, std::string> settings;
+  if (waits_actively(variable)) return settings;
+  constexpr const char* kYield = "OMPI_MCA_mpi_yield_when_idle";
+  if (!any_is_set(variable, {kYield})) settings[kYield] = "1";
+  const std::int64_t threads = first_number(variable, "OMP_NUM_THREADS");
+  if (threads == 1 || any_is_set(variable, {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"}))
+    return settings;
+  if (const std::int64_t ranks = ranks_on_node(variable);
+      ranks > 1 && threads * ranks > processors) {
+    settings["OMP_WAIT_POLICY"] = "passive";
+  } else {
+    settings["GOMP_SPINCOUNT"] = "1000";  // iterations of some 20 to 50 ns
+    settings["KMP_BLOCKTIME"] = "0";      // ms
+  }
+  return settings;
+}
+
+void wait_considerately(char** argv) {
+  if constexpr (simulation::kOn) return;  // ranks are threads of one process that take turns
   const auto variable = [](const char* name) {
     return std::getenv(name);  // NOLINT(concurrency-mt-unsafe): no threads yet
   };
-  if (!should_wait_passively(variable, ::sysconf(_SC_NPROCESSORS_ONLN))) return;
-  ::setenv("OMP_WAIT_POLICY", "passive", 1);  // NOLINT(concurrency-mt-unsafe)
-  // Returns only if it fails; then the run is slower, but right.
-  ::execv("/proc/self/exe", argv);
+  const auto settings = waiting_settings(variable, ::sysconf(_SC_NPROCESSORS_ONLN));
+  bool of_threads = false;
+  for (const auto& [name, value] : settings) {
+    ::setenv(name.c_str(), value.c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
+    of_threads = of_threads || !name.starts_with("OMPI_");
+  }
+  if (!of_threads) return;
+  // By its path, so that it keeps its name. Returns only if it fails; then the run is slower, but
+  // right.
+  std::error_code unknown;
+  ::execv(std::filesystem::read_symlink("/proc/self/exe", unknown).c_str(), argv);
 }
 
 }  // namespace halomesh

@@ -1,23 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-// How OpenMP threads wait for the next parallel loop where ranks have more threads than processors.
+// How threads wait for the next parallel loop, and ranks for messages.
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <string>
 
 #include "runtime/machine/launch_problems.hpp"
 
 namespace halomesh {
 
-/// True when the launcher has started more threads on this node than it has `processors` (hardware
-/// threads), by OMP_NUM_THREADS, and the user has not chosen how threads wait (OMP_WAIT_POLICY,
-/// GOMP_SPINCOUNT or KMP_BLOCKTIME). By default threads that wait keep their processors for some
-/// milliseconds, which other ranks need then: four ranks of two threads on two cores took four
-/// times as long. Knows the launchers of Open MPI, MPICH and Slurm. Local.
-bool should_wait_passively(const Variable& variable, std::int64_t processors);
+/// The environment variables to be set, by name, so that a process that waits leaves its processors
+/// to others; none of those that the user has set, and none at all where OMP_WAIT_POLICY is
+/// "active": whole nodes belong to the job.
+///
+/// - Threads sleep after some ten microseconds (GOMP_SPINCOUNT, KMP_BLOCKTIME). By default they
+/// keep
+///   their processors for milliseconds: beside one other busy process, steps took five times as
+///   long.
+/// - Where the launcher has started more threads on this node, by OMP_NUM_THREADS, than it has
+///   `processors` (hardware threads), they sleep at once (OMP_WAIT_POLICY=passive): four ranks of
+///   two threads on two cores took four times as long. Knows the launchers of Open MPI, MPICH and
+///   Slurm.
+/// - Ranks in calls of Open MPI yield (OMPI_MCA_mpi_yield_when_idle).
+///
+/// Local.
+std::map<std::string, std::string> waiting_settings(const Variable& variable,
+                                                    std::int64_t processors);
 
-/// Where should_wait_passively(), sets OMP_WAIT_POLICY=passive and starts this program again in
-/// this process: OpenMP libraries read it only when they are loaded. Call it before MPI starts,
-/// with the arguments of main().
-void wait_passively_where_crowded(char** argv);
+/// Sets waiting_settings() and, where there are any for threads, starts this program again in this
+/// process: OpenMP libraries read them only when they are loaded. Call it before MPI starts, with
+/// the arguments of main().
+void wait_considerately(char** argv);
 
 }  // namespace halomesh

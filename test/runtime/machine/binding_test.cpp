@@ -53,6 +53,11 @@ TEST_CASE("threads are an equal share of the node, bounded by the rank's own cor
     CAPTURE(row.ranks);
     CHECK(default_threads(row.variable, row.node_cores, row.ranks, row.own_cores) == row.threads);
   }
+  CHECK(default_threads(nullptr, 48, 4, 12, 0.5) == 1);
+  CHECK(default_threads(nullptr, 2, 1, 2, 1.5) == 2);
+  CHECK(default_threads(nullptr, 48, 4, 12, 8.5) == 3);
+  CHECK(default_threads(nullptr, 8, 1, 8, 64) == 8);
+  CHECK(default_threads("4", 8, 1, 8, 0.5) == 4);
   for (const char* wrong : {"0", "-1", "four", "4x", " ", "99999999999"})
     CHECK_THROWS_AS(default_threads(wrong, 4, 1, 4), UsageError);
 }

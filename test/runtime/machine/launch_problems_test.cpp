@@ -127,6 +127,14 @@ TEST_CASE("each problem of a binding is found, and nothing in a good one") {
     binding.sharing = {1, 8, 4};
     CHECK(contains(problem(facts, {}), "more threads than cores; hint: lower"));
   }
+  SUBCASE("a quota of less than its threads") {
+    binding.quota = 4;
+    CHECK(problems(facts, {}).empty());
+    binding.quota = 0.5;
+    CHECK(
+        contains(problem(facts, {}), "may use 0.5 processors, which 4 threads on the node share"));
+    CHECK(contains(binding.describe(), "4 threads, a quota of 0.5 processors; rank 0"));
+  }
   SUBCASE("memory of the other socket") {
     binding.memory.nodes = {0};
     CHECK(contains(problem(facts, {}), "away from the rank's cores; hint: change"));
