@@ -43,11 +43,6 @@ std::string python_text(const Json& json) {
   return json.is_object() ? '{' + text + '}' : '[' + text + ']';
 }
 
-std::int64_t unix_time_ms() {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
-}
-
 /// The epoch that a line belongs to, as numbered in the file.
 std::optional<std::int64_t> epoch_number(const nlohmann::json& line) {
   const auto number = line["metadata"].find("epoch_num");
@@ -91,14 +86,19 @@ MlperfVersion parse_mlperf_version(const std::string& text) {
                    "give v0.7 or v1.0");
 }
 
+std::int64_t MlperfLog::SteadyUnixTime::ms() const {
+  using std::chrono::duration_cast, std::chrono::milliseconds;
+  return first_ms_ + duration_cast<milliseconds>(std::chrono::steady_clock::now() - first_).count();
+}
+
 void MlperfLog::add(const Event& event) {
   if (!speaks_) return;
   Json metadata = {{"file", __FILE__}, {"lineno", event.lineno}};
   if (event.epoch) metadata["epoch_num"] = *event.epoch + first_epoch();
   if (event.step && deepcam_) metadata["step_num"] = *event.step;
   if (event.status != nullptr) metadata["status"] = event.status;
-  const Json line = {{"namespace", ""},  {"time_ms", unix_time_ms()}, {"event_type", event.type},
-                     {"key", event.key}, {"value", event.value},      {"metadata", metadata}};
+  const Json line = {{"namespace", ""},  {"time_ms", clock_.ms()}, {"event_type", event.type},
+                     {"key", event.key}, {"value", event.value},   {"metadata", metadata}};
   const std::string text = kToken + python_text(line);
   if (file_.is_open())
     file_.append(text);
@@ -233,6 +233,8 @@ LineFile::Kept MlperfLog::kept_of(std::string_view text, const MlperfPoint& poin
     goes_on_ = goes_on_ || key == "run_start";
     if (!is_past(*json, point, first_epoch())) continue;
     kept.text += line;
+    if (const auto time = json->find("time_ms"); time != json->end() && time->is_number_integer())
+      clock_.not_before(time->get<std::int64_t>());
     if (key == "epoch_start") epochs.insert(open_epoch_.emplace(epoch_number(*json).value_or(-1)));
     if (key == "epoch_stop") open_epoch_.reset();
     stopped_ = stopped_ || key == "run_stop";

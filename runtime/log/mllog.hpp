@@ -2,6 +2,7 @@
 // mllog.txt: the log that MLPerf HPC requires, one per run even if the run takes several jobs.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -124,6 +125,25 @@ class MlperfLog {
   void run_stop(bool success);
 
  private:
+  /// The time of day when it was made, and from then on by the monotonic clock: differences are
+  /// durations, also where the time of day is set meanwhile.
+  class SteadyUnixTime {
+   public:
+    std::int64_t ms() const;
+    /// Goes on from there where an earlier job's clock was ahead: by a week at most, as no clock is
+    /// further off than that, but a damaged line may be.
+    void not_before(std::int64_t time_ms) {
+      constexpr std::int64_t kWeek = std::int64_t{7} * 24 * 3600 * 1000;
+      const std::int64_t now = ms();
+      if (time_ms > now && time_ms < now + kWeek) first_ms_ += time_ms - now;
+    }
+
+   private:
+    std::int64_t first_ms_ = std::chrono::duration_cast<std::chrono::milliseconds>(
+                                 std::chrono::system_clock::now().time_since_epoch())
+                                 .count();
+    std::chrono::steady_clock::time_point first_ = std::chrono::steady_clock::now();
+  };
   struct Event;
   struct WaitingLine {
     std::string text;
@@ -141,6 +161,7 @@ class MlperfLog {
   MlperfVersion version_ = MlperfVersion::kV10;
   bool deepcam_ = false;  // MlperfKeys
   MlperfSubmission submission_{};
+  SteadyUnixTime clock_;
   std::vector<WaitingLine> waiting_;
   LineFile file_;
   bool goes_on_ = false;                    // with the log of an earlier job

@@ -181,6 +181,13 @@ TEST_CASE("run.json says what ran, what it has to compute, and how it ended") {
   CHECK(record["end"]["steps"] == 4);
   CHECK(record["end"]["epochs"] == 2);
   CHECK(record["end"]["time"].get<double>() > 1.7e9);
+  double in_steps = 0;
+  std::istringstream lines(read_file(scene.out / "metrics.jsonl"));
+  for (std::string line; std::getline(lines, line);)
+    if (const Json json = Json::parse(line); json["event"] == "step")
+      in_steps += json["seconds"].get<double>();
+  CHECK(in_steps > 0);
+  CHECK(record["end"]["seconds"].get<double>() > in_steps);
   CHECK_FALSE(record.contains("trace"));
   CHECK(lines_starting(outcome.text, "what limits: ") == 1);
   CHECK(lines_starting(outcome.text, "load balance ") == 1);

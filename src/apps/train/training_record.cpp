@@ -74,8 +74,9 @@ const char* name_of(TrainingEnd end) {
   return "stopped";
 }
 
-Json end_record(const TrainingResult& result) {
+Json end_record(const TrainingResult& result, double seconds) {
   return {{"time", unix_time()},
+          {"seconds", seconds},
           {"result", name_of(result.end)},
           {"steps", result.steps},
           {"epochs", result.epochs}};

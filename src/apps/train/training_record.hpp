@@ -31,8 +31,9 @@ nlohmann::ordered_json training_record(const Options& options, const RankBinding
 /// "done", "target", "stopped" or "diverged".
 const char* name_of(TrainingEnd end);
 
-/// How a run ended, by that name, when, and after how many steps and epochs.
-nlohmann::ordered_json end_record(const TrainingResult& result);
+/// How a run ended, by that name, when by the time of day, how many seconds after its start by the
+/// monotonic clock, and after how many steps and epochs.
+nlohmann::ordered_json end_record(const TrainingResult& result, double seconds);
 
 /// {"scheduler", "id"} of the batch job that this process belongs to, from its environment by
 /// `variable` (std::getenv or a test's); null outside jobs.

@@ -235,6 +235,7 @@ TrainingResult run_training(const Comm& world, const Options& options, const Ran
                   *training, validation.get(), trainer_settings);
   if (from)
     for (const std::string& warning : trainer.resume(from->state)) warn(world, warning);
+  const double started_s = MPI_Wtime();
   nlohmann::ordered_json record =
       training_record(options, binding,
                       {network, trainer_settings, training->size(),
@@ -272,7 +273,7 @@ TrainingResult run_training(const Comm& world, const Options& options, const Ran
     say(world, fmt::format("resuming from {} at step {}", from->path.string(), from->state.step));
   TrainingResult result = trainer.run();
   if (before.is_last) StopSignals::ignore_from_now_on();
-  record["end"] = end_record(result);
+  record["end"] = end_record(result, MPI_Wtime() - started_s);
   write_record(world, trainer_settings.out / "run.json", record);
   if (!result.phases.empty()) say(world, result.phases);
   if (result.end != TrainingEnd::kDiverged) say(world, summary(result, trainer_settings));
