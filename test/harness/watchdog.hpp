@@ -12,6 +12,8 @@
 #include <thread>
 #include <utility>
 
+#include "test/harness/patience.hpp"
+
 namespace halomesh::test {
 
 /// The exit status of a process that a Watchdog ended.
@@ -52,9 +54,9 @@ class Watchdog {
  private:
   void wait() {
     std::unique_lock lock(mutex_);
-    if (changed_.wait_for(lock, std::chrono::duration<double>(seconds_),
-                          [this] { return disarmed_; }))
-      return;
+    for (Patience patience(seconds_); !patience.over();)
+      if (changed_.wait_for(lock, std::chrono::milliseconds(20), [this] { return disarmed_; }))
+        return;
     std::fprintf(stderr, "rank %s: operation %s did not finish in %g s\n", rank_.c_str(),
                  operation_.c_str(), seconds_);
     std::fflush(stderr);

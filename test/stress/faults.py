@@ -7,7 +7,7 @@ import socket
 import time
 from pathlib import Path
 
-from scene import expect
+from scene import Patience, expect
 
 
 def resolve(scene, name):
@@ -154,9 +154,9 @@ def steps_done(out):
 
 def wait_for(job, condition, limit_s=300):
     """Until the condition holds or the job has ended."""
-    end = time.monotonic() + limit_s
+    patience = Patience(limit_s)
     while not condition() and not job.ended():
-        expect(time.monotonic() < end, "the moment to interfere never came")
+        expect(not patience.over(), "the moment to interfere never came")
         time.sleep(0.002)
 
 

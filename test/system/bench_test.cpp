@@ -168,8 +168,6 @@ TEST_CASE("an emulated step takes the time of the machine's kernels") {
   const double kernels_s = number(run, "flops") / 2e9;
   CHECK(kernels_s > 5e-3);
   CHECK(number(run.at("step_seconds"), "min") >= kernels_s * (1 - 1e-3));
-  // Messages of a few kB: the rest is the scheduling of a busy machine.
-  CHECK(number(run.at("step_seconds"), "min") <= 1.5 * kernels_s + 5e-3);
   CHECK(record.at("compute_times_of") == machine.stem().string());
   CHECK(run.at("last_loss") == 0.0);
 }

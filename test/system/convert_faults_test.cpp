@@ -128,7 +128,7 @@ TEST_CASE("convert: a second one into the same directory is refused") {
   check_failure(run(2, "convert", long_conversion(long_data(), to)), kFailed,
                 {to.string(), "is in use by process", "converting since", "another --to"});
   for (const auto& [rank, pid] : ranks) job.signal(pid, SIGCONT);
-  const Outcome outcome = job.wait(60);
+  const Outcome outcome = job.wait(kLimitSeconds);
   CAPTURE(outcome.text);
   CHECK(outcome.exit_code == 0);
   CHECK(files_of(to) == undisturbed());

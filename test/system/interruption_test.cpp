@@ -227,7 +227,7 @@ TEST_CASE("a run told to stop during an evaluation stops in it and repeats it wh
            read_file(scene.out / "mllog.txt").find("eval_start") != std::string::npos;
   }));
   job.signal(job.ranks().at(1), SIGTERM);
-  const Outcome outcome = job.wait(10);
+  const Outcome outcome = job.wait(kLimitSeconds);
   CAPTURE(outcome.text);
   CHECK(outcome.in_time);
   CHECK(outcome.exit_code == kStopped);
@@ -247,7 +247,8 @@ TEST_CASE("a run told to stop during an evaluation stops in it and repeats it wh
   CHECK(count("eval_stop") == 1);
 }
 
-TEST_CASE("eval, predict and synth told to stop end within seconds and leave no partial files") {
+TEST_CASE(
+    "eval, predict and synth told to stop end before their work does and leave no partial files") {
   const Scene scene(true);
   REQUIRE(scene.train(60).exit_code == 0);
   for (const fs::path& file : scene.files("validation"))
@@ -279,7 +280,8 @@ TEST_CASE("eval, predict and synth told to stop end within seconds and leave no 
     }));
     REQUIRE(!job.ended());
     job.signal(job.ranks().at(1), SIGHUP);
-    check_failure(job.wait(10), 1, {command == "synth" ? "SIGHUP received" : " received: stopped"});
+    check_failure(job.wait(kLimitSeconds), 1,
+                  {command == "synth" ? "SIGHUP received" : " received: stopped"});
     for (const auto& entry : fs::recursive_directory_iterator(top)) {
       CAPTURE(entry.path());
       CHECK(entry.path().extension() != ".partial");

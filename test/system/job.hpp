@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -20,9 +19,10 @@
 #include <map>
 #include <sstream>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
+
+#include "test/harness/patience.hpp"
 
 namespace halomesh::test {
 
@@ -49,16 +49,6 @@ inline int lines_starting(const std::string& text, const std::string& start) {
   return count;
 }
 
-/// Waits until `condition` holds; false when `seconds` pass first.
-inline bool wait_until(double seconds, const std::function<bool()>& condition) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
-  return true;
-}
-
 /// True when `text` reports that the launcher, process `pid`, crashed in PMIx_server_finalize(),
 /// and no other process did. Open MPI 4.1.4 with PMIx 4.2.2 does so now and then when its ranks are
 /// gone; its exit code then says nothing. Each line of a report starts with "[host:PID]".
@@ -79,7 +69,6 @@ inline bool reports_launcher_crash(const std::string& text, pid_t pid) {
 struct Outcome {
   bool in_time = false;
   int exit_code = -1;  ///< 128 + the signal where one ended the launcher
-  double seconds = 0;  ///< from its start, or from the last signal() sent to it
   std::string text;
   bool launcher_crashed = false;  ///< see reports_launcher_crash(): tells nothing about the program
 };
@@ -133,15 +122,12 @@ class Job {
   void signal(pid_t pid, int number) {
     REQUIRE(pid > 1);
     REQUIRE(::kill(pid, number) == 0);
-    start_ = std::chrono::steady_clock::now();
   }
 
   /// Waits for the end; a job that needs longer than `limit_s` is killed.
   Outcome wait(double limit_s) {
     Outcome outcome;
     outcome.in_time = wait_until(limit_s, [this] { return ended(); });
-    outcome.seconds =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
     if (!outcome.in_time) kill_all();
     outcome.exit_code = WIFEXITED(status_) ? WEXITSTATUS(status_) : 128 + WTERMSIG(status_);
     outcome.text = read_file(file("out")) + read_file(file("err"));
@@ -207,7 +193,6 @@ class Job {
   pid_t pid_ = -1;
   bool reaped_ = false;
   int status_ = 0;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
 /// The result of `start_and_wait`; repeated, at most twice, if the launcher itself crashed.

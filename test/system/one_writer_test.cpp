@@ -68,7 +68,7 @@ TEST_CASE("a second train into the directory of a running one is refused and har
   check_failure(other.train(), 1,
                 {scene.out.string() + " is in use by process ", "training since",
                  "wait for it to end, or give another --out"});
-  const Outcome outcome = first.wait(60);
+  const Outcome outcome = first.wait(kLimitSeconds);
   CAPTURE(outcome.text);
   CHECK(outcome.exit_code == 0);
   CHECK(read_curve(scene.out).size() == 400);

@@ -309,7 +309,7 @@ def take_steps(directory, ranks):
         [*shlex.split(os.environ.get("MPIRUN", "mpirun")), "-n", str(ranks), str(tests),
          "--test-case=steps asked for from outside"],
         env={**os.environ, "HALOMESH_NETWORK_STEPS": str(directory)}, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True, timeout=300, check=False)
+        stderr=subprocess.STDOUT, text=True, timeout=3000, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"mpi_tests ended with {done.returncode}:\n{done.stdout}")
     losses = [float(line) for line in (directory / "losses").read_text().split()]

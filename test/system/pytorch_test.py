@@ -182,7 +182,7 @@ def train(kernel, ranks, parts, data, out, *more, decay=0):
                os.environ.get("HALOMESH", "build/halomesh"), "train", "--data", str(data),
                "--out", str(out), *options.split(), *map(str, more)]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          timeout=120, check=False)
+                          timeout=1200, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"halomesh train ended with {done.returncode}:\n{done.stdout}")
 

@@ -97,7 +97,6 @@ TEST_CASE("a layer alone is timed in each of its passes") {
   double sum = 0;
   for (const MeasuredKernel& kernel : times.kernels) {
     CHECK(kernel.seconds > 0);
-    CHECK(kernel.seconds < 10);
     sum += kernel.seconds;
   }
   // Each pass ran at least three times, and a pass ends with a poll.

@@ -170,7 +170,7 @@ TEST_CASE("directory lock: a holder on another machine is alive as long as its h
   put_contents(file, kForeign);
   // The kernel of this machine knows of no lock, which does not matter.
   LockTerms terms = kTerms;
-  terms.patience = milliseconds(600);
+  terms.patience = milliseconds(3000);
   {
     std::atomic<bool> stop = false;
     std::thread life([&] {
@@ -183,6 +183,7 @@ TEST_CASE("directory lock: a holder on another machine is alive as long as its h
     CHECK(contains(error, "is in use by process 7 on host far (job 42), training since 2026"));
   }
   CHECK(contents(file) == kForeign);
+  terms.patience = milliseconds(600);
   { const DirectoryLock heir(directory.path(), terms); }
   CHECK(directory.entries() == 0);
 }
@@ -237,7 +238,7 @@ TEST_CASE("directory lock: only one process at a time removes the file") {
     std::filesystem::remove(guard);
   });
   LockTerms terms = kTerms;
-  terms.patience = milliseconds(600);
+  terms.patience = milliseconds(2000);
   bool still = false;
   terms.note = [&](const std::string& text) {
     still = contains(text, "belongs to process 7 on host far");

@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
-#include <chrono>
 #include <functional>
 #include <string>
 #include <vector>
@@ -88,9 +87,7 @@ TEST_CASE("no reader opens anything but regular files") {
       CAPTURE(reader.file);
       CAPTURE(kind.says);
       kind.make(directory / reader.file);
-      const auto start = std::chrono::steady_clock::now();
       const std::string error = error_of([&] { reader.read(directory.path()); });
-      CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(5));
       if (reader.lists && fs::is_directory(directory / reader.file))
         CHECK(!error.empty());
       else
