@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tables of cases, by class of fault. A row is a Case (see scene.py); to add one, add a line."""
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 from faults import (DAMAGES, KINDS, SIGNALS, after_delay, at_step, both, contents, deleted, directory,
-                    emptied, fifo, flipped, full_disk, garbage, link_to, loop, nans, on, read_only,
-                    send, shorter, steps_done, truncated, wait_for)
+                    emptied, fifo, flipped, full_disk, garbage, in_group, link_to, loop, memory_group, mounts,
+                    nans, on, read_only, send, shorter, steps_done, truncated, wait_for)
 from scene import ALONE, EVAL, TRAIN, Case, expect
 
 LONG = f"{TRAIN} --steps 200 --checkpoint-every 5 --keep 2".replace("--steps 24 --checkpoint-every 8 --keep 9", "")
@@ -298,6 +299,78 @@ def disks():
                     ("small",), ranks=2, writes=("out", "out/*"))
 
 
+def limits():
+    """Limits of the system: shared memory, the size of files, the memory of a control group."""
+    alone = f"{EVAL} {{run}}".replace("--parts 1x2x1 ", "")
+    for name, kilobytes, filled in (("is full", 64, 65536), ("has room for one rank", 5000, 0)):
+        for command in ("info", f"{TRAIN} --out {{out}}", f"{EVAL} {{run}}"):
+            yield Case(f"/dev/shm {name}: {command.split()[0]}",
+                       f"plain unshare -m sh -c 'mount -t tmpfs -o size={kilobytes}k none /dev/shm && "
+                       f"head -c {filled} /dev/zero >/dev/shm/full; exec {{mpirun}} -n 2 {{halomesh}} {command}'",
+                       0, fault=mounts, writes=("out*", "probe"))
+    below = lambda name, kilobytes, command, **more: Case(
+        f"limit on the size of files: {name}",
+        f"plain bash -c 'ulimit -f {kilobytes} && exec {{halomesh}} {command}'", FAILED,
+        ("File too large",), **more)
+    yield below("first checkpoint", 8, f"{TRAIN} --out {{out}}", ranks=2,
+                writes=("out", "out/*.json*", "out/mllog.txt", "out/checkpoints"))
+    yield below("synth", 20, f"{SYNTH} --out {{out}}")
+    yield below("archive", 20, "convert --from {data} --to {out} --input 16x16x16x4 --codec none")
+    yield below("predictions", 1, "predict --data {data} --checkpoint {run} --out {root}/p.h5")
+    yield below("trace", 1, f"{TRAIN} --out {{out}} --trace {{root}}/t.json", ranks=2, writes=("out", "out/*"))
+    yield below("results", 0, f"{alone} --json {{root}}/r.json")
+
+    def many_large_samples(scene):
+        code, text = scene.run("synth --out {root}/large --extent 64 --train 1 --validation 1")
+        expect(code == 0, text)
+        sample = next((scene / "large/train").iterdir())
+        for copy in range(250):  # of 2 MB
+            os.link(sample, f"{sample}-{copy}.tfrecord")
+        scene.mount("ram", "size=2g")
+    in_group_of = lambda name, command, says, **more: Case(
+        f"control group of 350 MB: {name}", in_group(f"{{halomesh}} {command}"), FAILED,
+        ("left in the control group", says), both(many_large_samples, memory_group(350 << 20)), **more)
+    large = TRAIN.replace("{data}", "{root}/large").replace("16x16x16x4", "64x64x64x4")
+    yield in_group_of("a stage in memory", f"{large} --out {{out}} --stage-dir {{root}}/ram", "the stage needs",
+                      ranks=2, writes=("out", "out/*"))
+    yield in_group_of("an archive in memory",
+                      "convert --from {root}/large --to {root}/ram --input 64x64x64x4 --codec none", "the archive needs")
+    yield in_group_of("a data set in memory", "synth --out {root}/ram --extent 64 --train 400", "the data set needs")
+    yield in_group_of("large universes", "synth --out {out} --extent 256 --train 8", "need")
+
+
+def targets():
+    """Outputs into what is no regular file: written through, and nothing is replaced."""
+    alone = f"{EVAL} {{run}}".replace("--parts 1x2x1 ", "")
+    for name, command in (("results", f"{alone} --json {{root}}/o.json"),
+                          ("predictions as text", "predict --data {data} --checkpoint {run} --out {root}/o.csv"),
+                          ("predictions", "predict --data {data} --checkpoint {run} --out {root}/o.h5")):
+        output = command.rsplit("/", 1)[1]
+        yield Case(f"{name} into /dev/null", command, 0, fault=on(output, link_to("/dev/null")))
+        yield Case(f"{name} into /dev/full", command, FAILED, ("No space left",), on(output, link_to("/dev/full")))
+        yield Case(f"{name} into a loop of links", command, FAILED, ("links",), on(output, loop))
+        yield Case(f"{name} into a FIFO that nobody reads", command, FAILED, ("no process reads",), on(output, fifo))
+
+        def read_fifo(scene, output=output):
+            fifo(scene / output)
+            scene.reader = ThreadPoolExecutor(1).submit((scene / output).read_bytes)
+
+        def got_all(scene, text):
+            expect(len(scene.reader.result(10)) > 50, "the reader of the FIFO got nothing")
+        yield Case(f"{name} into a FIFO", command, 0, fault=read_fifo, after=got_all)
+
+        def link(scene, output=output):
+            (scene / "there").mkdir()
+            (scene / "there/old").write_text("old")
+            link_to("there/old")(scene / output)
+
+        def replaced(scene, text):
+            expect((scene / "there/old").stat().st_size > 50, "the target of the link is as before")
+        yield Case(f"{name} into a link", command, 0, fault=link, after=replaced, writes=("there/old",))
+    yield Case("results into another process", f"plain bash -c '{{halomesh}} {alone} --json >(sed s/mae/got/)'", 0,
+               ('"got"',))
+
+
 def started(scene, command, out, ranks=2):
     """A training that runs on while the case's command is tried."""
     job = scene.start(command, ranks)
@@ -409,5 +482,5 @@ def stops(short):
 
 def all_cases(short):
     tables = (absurd_values, configurations, samples, checkpoints, changed_options, records, paths, ranks, disks,
-              two_writers)
+              limits, targets, two_writers)
     return [case for table in tables for case in table()] + list(stops(short))

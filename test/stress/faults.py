@@ -2,12 +2,13 @@
 """What can be wrong with a file or a directory, and what can happen to a job while it runs."""
 import json
 import os
+import re
 import signal
 import socket
 import time
 from pathlib import Path
 
-from scene import Patience, expect
+from scene import Patience, Skipped, expect
 
 
 def resolve(scene, name):
@@ -133,6 +134,31 @@ def full_disk(name, kilobytes):
 
 def read_only(name):
     return lambda scene: scene.mount(name, "ro", ("-r",))
+
+
+def memory_group(limit_bytes):
+    """A control group (version 1) with this limit, which the command joins: see in_group()."""
+    def fault(scene):
+        own = re.search(r"^\d+:memory:(.*)$", Path("/proc/self/cgroup").read_text(), re.M)
+        group = Path("/sys/fs/cgroup/memory") / (own.group(1).lstrip("/") if own else "") / scene.root.name
+        try:
+            group.mkdir()
+            (group / "memory.limit_in_bytes").write_text(str(limit_bytes))
+        except OSError:
+            raise Skipped("making a control group is not permitted here") from None
+        scene.group = group
+        scene.names["group"] = group
+    return fault
+
+
+def in_group(command):
+    """The same command, which first joins scene.group."""
+    return f"plain sh -c 'echo $$ >{{group}}/cgroup.procs && exec {command}'"
+
+
+def mounts(scene):
+    """Skips where file systems cannot be mounted."""
+    scene.mount("probe", "size=4k")
 
 
 # Jobs that run.

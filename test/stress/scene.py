@@ -158,6 +158,8 @@ class Scene:
         }
         self.names["last"] = self.root / "run/checkpoints/step-000000024.h5"
         self.names["stage"].mkdir()
+        self.names["halomesh"], self.names["mpirun"] = PROGRAM, shlex.join(LAUNCHER)
+        self.group = None  # a control group that the command joins
 
     def __truediv__(self, name):
         return self.root / name
@@ -165,6 +167,8 @@ class Scene:
     def close(self):
         for mount in reversed(self.mounts):
             subprocess.run(["umount", "-l", mount], check=False)
+        if self.group:
+            self.group.rmdir()
         shutil.rmtree(self.root, ignore_errors=True)
         shutil.rmtree(self.logs, ignore_errors=True)
 
