@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/load/crop_options.hpp"
+#include "src/apps/options/misplacement_option.hpp"
 #include "src/apps/options/mlperf_options.hpp"
 #include "src/apps/options/model_options.hpp"
 #include "src/apps/options/padding_option.hpp"
@@ -57,6 +58,7 @@ void add_data_options(Options& options) {
           "allow samples smaller than a crop or than --input, or of extents that the network "
           "cannot halve: voxels outside have this value and do not count")
       .needs("model", networks_that_pad());
+  add_misplacement_option(options);
 }
 
 void add_run_options(Options& options, const std::string& default_out) {
