@@ -55,7 +55,7 @@ std::optional<double> clip_norm_option(const Options& options) {
   const auto text = options.get<std::string>("clip-norm");
   if (text == "auto") return {};
   const auto norm = from_text<double>(text);
-  if (!norm || *norm < 0)
+  if (!norm || *norm < 0 || !fits_fp32(*norm))
     throw UsageError(fmt::format("--clip-norm {}", text),
                      "give auto, 0 or the largest norm of the gradient, e.g. --clip-norm 1");
   return norm;

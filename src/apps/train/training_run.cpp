@@ -28,6 +28,7 @@
 #include "src/apps/options/misplacement_option.hpp"
 #include "src/apps/options/mlperf_options.hpp"
 #include "src/apps/options/model_options.hpp"
+#include "src/apps/options/option_text.hpp"
 #include "src/apps/options/standardize_option.hpp"
 #include "src/apps/options/train_options.hpp"
 #include "src/apps/train/memory_choice.hpp"
