@@ -8,6 +8,7 @@
 #include "joined.hpp"
 #include "src/apps/launch/version.hpp"
 #include "src/apps/options/model_options.hpp"
+#include "src/apps/options/option_text.hpp"
 #include "src/apps/options/train_options.hpp"
 #include "src/apps/train/group_training.hpp"
 #include "src/apps/train/training_crops.hpp"
