@@ -25,6 +25,8 @@ constexpr double kMaxParts = 16384;
 /// product of at most kMaxSampleElements or kMaxParts.
 template <class T>
 std::optional<T> from_text(const std::string& text);
+template <>
+std::optional<std::vector<double>> from_text(const std::string& text);
 
 /// Without the spaces, tabs and carriage returns at both ends.
 std::string trimmed(const std::string& text);
