@@ -24,6 +24,8 @@
 
 namespace halomesh {
 
+struct Evaluation;
+
 struct TrainerOptions {
   std::int64_t global_batch = 1;
   std::int64_t epochs = 1;  ///< ends after this many; 0: no limit
