@@ -35,7 +35,7 @@ struct LayerPasses {
 
 /// One tensor as this part holds it.
 struct TensorMemory {
-  std::int64_t bytes = 0;    ///< of its values, and as many of its gradient
+  std::int64_t bytes = 0;  ///< size of its values, and of its gradient
   bool diff_wanted = false;  ///< backward computes its gradient
 };
 

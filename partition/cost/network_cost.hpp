@@ -22,7 +22,7 @@ struct NetworkCost {
   double add_s_per_byte = 0;        ///< adding received floats to one's own
   CopyCost copy;                    ///< packing and unpacking
   double poll_s = 0;                ///< mean time between two polls while a rank computes
-  double injection_s_per_byte = 0;  ///< of a whole node, shared by its ranks
+  double injection_s_per_byte = 0;  ///< seconds per byte of a whole node, shared by its ranks
   int ranks_per_node = 1;
 
   /// The link of each of `senders` ranks of one node that send to other nodes at the same time.

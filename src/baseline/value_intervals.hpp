@@ -25,7 +25,7 @@ class ValueIntervals {
  public:
   static constexpr std::int64_t kBins = 256;
 
-  /// `ranges`: of each channel, over all samples that are counted.
+  /// `ranges` holds the values of each channel over all samples that are counted.
   ValueIntervals(std::vector<ValueRange> ranges, std::int64_t classes);
 
   /// Counts the voxels of a sample: `values` in the order d,h,w,c, `labels` in the order d,h,w.
