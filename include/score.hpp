@@ -9,9 +9,9 @@
 namespace halomesh {
 
 enum class Score : std::uint8_t {
-  kMae,  ///< mean absolute error of a regression; lower is better
+  kMae,   ///< mean absolute error of a regression; lower is better
   kDice,  ///< mean Dice coefficient of all classes of a segmentation but the first
-  kIou  ///< mean intersection over union of all classes of a segmentation
+  kIou    ///< mean intersection over union of all classes of a segmentation
 };
 
 inline constexpr std::array kScores{Score::kMae, Score::kDice, Score::kIou};

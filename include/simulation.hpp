@@ -21,7 +21,7 @@ inline constexpr bool kOn = false;
 /// Seconds that a rank needs for the bytes that it handles outside of layers.
 struct Rates {
   CopyCost copy;                 ///< packed or unpacked
-  double add_s_per_byte = 0;  ///< adding received values to others
+  double add_s_per_byte = 0;     ///< adding received values to others
   double update_s_per_byte = 0;  ///< reading and writing by the optimizer
 };
 /// Sets the rates of every rank, as the ranks are one process. They are zero until set.

@@ -17,12 +17,12 @@ namespace halomesh {
 /// Timeline.
 struct TimelineEvent {
   enum class Kind : std::uint8_t {
-    kPhase,  ///< a phase of a step; `name` is the layer
+    kPhase,    ///< a phase of a step; `name` is the layer
     kSend,     ///< packs a message for part `peer`; `name` is the tensor
     kReceive,  ///< waits for a message of part `peer`, which is there at `mark_ns`, and unpacks it
     kSum,      ///< sums gradient bucket number `tag`, from start to completion as noticed
     kLoad,     ///< `name` says what the loader's thread does for batch number `tag`
-    kJob  ///< work between steps or before them: `name`, or `phase` if it is empty
+    kJob       ///< work between steps or before them: `name`, or `phase` if it is empty
   };
   Kind kind = Kind::kPhase;
   Phase phase = Phase::kOther;

@@ -16,9 +16,9 @@ namespace halomesh {
 struct CosmoFlowOptions {
   Shape input{4, 128, 128, 128};
   std::int64_t kernel = 2;       ///< planes along each axis
-  std::int64_t filters = 32;  ///< filters of conv1; doubled by each further convolution
+  std::int64_t filters = 32;     ///< filters of conv1; doubled by each further convolution
   std::int64_t conv_layers = 5;  ///< each of them halves the spatial extents
-  bool average = false;  ///< averages each feature over space before the dense layers
+  bool average = false;          ///< averages each feature over space before the dense layers
   /// Each feature is normalized over this many samples of the global batch after each convolution;
   /// 0: not at all, as published.
   std::int64_t batch_norm = 0;
@@ -31,7 +31,7 @@ struct CosmoFlowOptions {
   /// The gradient kernels of the convolutions; kReproducible also applies to the dense layers, and
   /// cuts layers between cells.
   GradientKernels kernels = GradientKernels::kAuto;
-  DataType precision = DataType::kFloat32;   ///< kFloat32 or kBfloat16
+  DataType precision = DataType::kFloat32;  ///< kFloat32 or kBfloat16
   /// KFloat32, or kInt16 for counts, of which log(1+x) is taken.
   DataType input_type = DataType::kFloat32;
 };

@@ -33,7 +33,7 @@ namespace {
 using Kind = InitialValues::Kind;
 constexpr float kBatchNormEpsilon = 1e-5F;  // PyTorch's default for batch norm
 constexpr std::int64_t kDivisor = 16;       // the output stride
-constexpr std::array kRates{6, 12, 18};  // dilations of the pyramid's convolutions
+constexpr std::array kRates{6, 12, 18};     // dilations of the pyramid's convolutions
 // The frequencies of the classes to the power -1/8: deepcam/src/deepCam/train.py.
 constexpr std::array kClassWeights{1.001729912096556, 2.614611223975222, 1.716419747958960};
 

@@ -29,7 +29,7 @@ inline constexpr const char* kStandardizeOption = "standardize";
 struct NetworkOption {
   /// The use of a checkpoint that was written with another value.
   enum class Role : std::uint8_t {
-    kNetwork,  ///< the parameters belong to another network
+    kNetwork,   ///< the parameters belong to another network
     kTraining,  ///< the training curve changes
     kComputing  ///< the curve stays the same up to rounding; not stored in checkpoints
   };
@@ -48,7 +48,7 @@ struct NetworkOption {
 
 /// The settings that a network is built from.
 struct NetworkSettings {
-  Shape input;  ///< shape of a sample
+  Shape input;                                   ///< shape of a sample
   std::map<std::string, NetworkValue> values{};  ///< values of all its options, by name
   CutSetting cuts{};
   DataType precision = DataType::kFloat32;  ///< kFloat32 or kBfloat16
@@ -67,7 +67,7 @@ struct NetworkSettings {
 /// A network, which its file registers.
 struct Network {
   std::string name, summary;
-  Shape input;  ///< shape of a sample, by default
+  Shape input;                               ///< shape of a sample, by default
   DataType input_type = DataType::kFloat32;  ///< kInt16 counts, or kFloat32
   std::vector<NetworkOption> options;
   /// Throws UsageError for settings that it cannot be built with.

@@ -42,11 +42,11 @@ std::vector<TensorCut> all_cuts(const PartGrid& grid);
 /// The value of --cuts.
 struct CutSetting {
   enum class Kind : std::uint8_t {
-    kAuto,  ///< each layer by the cut of least cost
+    kAuto,      ///< each layer by the cut of least cost
     kSpace,     ///< every layer in space
     kChannels,  ///< each layer in space or by channels alone, by the lower cost
     kCells,     ///< each layer in blocks of whole LayerGeometry::gradient_cells(), as many as fit
-    kList  ///< `list`; layers that it does not name are cut in space
+    kList       ///< `list`; layers that it does not name are cut in space
   };
   struct Entry {
     std::string layer;

@@ -16,10 +16,10 @@ namespace halomesh {
 struct PartLoad {
   std::int64_t input_halo_bytes = 0;  ///< arrives with the input block; never sent by a part
   std::int64_t received_bytes = 0;    ///< forward: halos and gathered boxes from other parts
-  std::int64_t sent_bytes = 0;  ///< forward: halos and gathered boxes to other parts
+  std::int64_t sent_bytes = 0;        ///< forward: halos and gathered boxes to other parts
   std::int64_t partial_sums_received_bytes = 0, partial_sums_sent_bytes = 0;  ///< forward
   std::int64_t messages = 0;      ///< received in forward; one per tensor and neighbour
-  std::int64_t input_bytes = 0;  ///< size of the input block, halo included
+  std::int64_t input_bytes = 0;   ///< size of the input block, halo included
   std::int64_t tensor_bytes = 0;  ///< size of the spans of all other tensors, values only
   std::int64_t parameters = 0;    ///< floats held
   double flops = 0;               ///< forward, where given

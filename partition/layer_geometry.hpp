@@ -52,7 +52,7 @@ struct ParameterGeometry {
 struct LayerBoxes {
   std::vector<Box> src_needed;  ///< one per input
   Box dst_produced;  ///< the box that this part computes (partial sums when split over input)
-  Box dst_owned;  ///< the box that this part holds for its consumers
+  Box dst_owned;     ///< the box that this part holds for its consumers
   /// One per input, available before any message: the part's own block or, for the network's input,
   /// which comes with its halo, everything needed.
   std::vector<Box> src_local{};

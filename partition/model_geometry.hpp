@@ -22,7 +22,7 @@ struct TensorGeometry {
   std::vector<std::size_t> consumers;  ///< layers that read it
   Partition owned;
   std::vector<Box> produced;  ///< owned, or the box to which the part's partial sums contribute
-  std::vector<Box> needed;  ///< hull of the boxes that the consumers read on this part
+  std::vector<Box> needed;    ///< hull of the boxes that the consumers read on this part
   std::vector<Box> span;      ///< hull of all three: the box that memory is allocated for
   /// Whether the last consumer, which is the first to write the gradient in backward, reads
   /// everything owned or needed, so that the gradient need not be cleared before.

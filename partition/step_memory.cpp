@@ -100,8 +100,8 @@ class StepOrder {
   const StepGraph& graph_;
   // By tensor: consumers, and those whose gradient is still to come.
   std::vector<std::size_t> consumers_, left_;
-  std::vector<std::size_t> touched_;           // by tensor: when its values were last read
-  std::size_t time_ = 0, during_ = 0;          // layers passed, forward and backward
+  std::vector<std::size_t> touched_;   // by tensor: when its values were last read
+  std::size_t time_ = 0, during_ = 0;  // layers passed, forward and backward
   std::vector<StepEvent> events_;
 };
 

@@ -35,14 +35,14 @@ struct LayerPasses {
 
 /// One tensor as this part holds it.
 struct TensorMemory {
-  std::int64_t bytes = 0;  ///< size of its values, and of its gradient
+  std::int64_t bytes = 0;    ///< size of its values, and of its gradient
   bool diff_wanted = false;  ///< backward computes its gradient
 };
 
 /// The use of memory by the tensors of a step.
 enum class MemoryUse : std::uint8_t {
   kApart,      ///< each has its own, for comparison
-  kShared,  ///< memory is reused when the last reader of a tensor is done
+  kShared,     ///< memory is reused when the last reader of a tensor is done
   kRecomputed  ///< also, outputs of cheap layers are not kept for backward, but computed again
 };
 
@@ -77,7 +77,7 @@ struct StepMemory {
   std::vector<StepEvent> events;          ///< in the order in which they happen
   std::vector<std::int64_t> value, diff;  ///< by tensor: its place; -1 where there is none
   std::vector<std::int64_t> again;  ///< by tensor: the place of values that are computed again
-  std::int64_t bytes = 0;  ///< size of the arena
+  std::int64_t bytes = 0;           ///< size of the arena
   /// The blocks that were placed, with their ranges of events; a gradient in the place of another
   /// has no block.
   std::vector<LiveBlock> blocks;

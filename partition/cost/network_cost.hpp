@@ -93,7 +93,7 @@ struct SumWay {
 /// another algorithm.
 struct SumChoice {
   SumAlgorithm algorithm = SumAlgorithm::kHalvingDoubling;
-  SumPlace place;  ///< as the algorithm sees it
+  SumPlace place;                                        ///< as the algorithm sees it
   SumAlgorithm across = SumAlgorithm::kHalvingDoubling;  ///< between the nodes of kTwoLevel
   int parts = 1;  ///< parts of the buffer that are halved and doubled across nodes at the same time
   std::vector<SumWay> ways{};  ///< one per sum_digits() across nodes; empty: not known

@@ -34,7 +34,7 @@ TransferPlan plan_redistribution(const StagedSample& sample, const Symmetry& sym
 
 /// Crops of staged samples of which each part keeps one block: blocks equal owned.
 struct CropBlocks {
-  Shape shape;  ///< shape of a crop
+  Shape shape;              ///< shape of a crop
   std::vector<Box> needed;  ///< by each part, box of a transformed crop
 };
 

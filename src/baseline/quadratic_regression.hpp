@@ -47,7 +47,7 @@ class QuadraticRegression {
   std::vector<double> terms_of(std::span<const double> features) const;
 
   std::vector<double> mean_, deviation_;
-  Rows components_;  ///< one row per component, with a value per feature
+  Rows components_;    ///< one row per component, with a value per feature
   Rows coefficients_;  ///< one row per target, with a value per term
 };
 

@@ -14,7 +14,7 @@ namespace halomesh {
 
 struct ConvolutionTap {
   std::int64_t number = 0;  ///< in the order kd,kh,kw
-  Box dst;  ///< the voxels whose src is not padding, of all channels; not empty
+  Box dst;                  ///< the voxels whose src is not padding, of all channels; not empty
   Spatial shift{};          ///< dst voxel x reads src voxel x * stride + shift
 };
 

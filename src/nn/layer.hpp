@@ -46,9 +46,9 @@ struct LayerContext {
   std::uint32_t index = 0;          ///< position of the layer in its network
   std::vector<Shape> src_shapes;    ///< global, one per input
   Shape dst_shape;                  ///< global
-  LayerBoxes boxes;  ///< the boxes of this part
-  std::vector<Box> src_spans;  ///< boxes that the src views span; each contains src_needed
-  Box dst_span;  ///< box that the dst view spans; contains produced and owned
+  LayerBoxes boxes;                 ///< the boxes of this part
+  std::vector<Box> src_spans;       ///< boxes that the src views span; each contains src_needed
+  Box dst_span;                     ///< box that the dst view spans; contains produced and owned
   std::vector<Box> dst_chunks;      ///< boxes that forward() is called with; cover dst_produced
   std::vector<DataType> src_types;  ///< one per input; a diff has the type of its tensor
   DataType dst_type = DataType::kFloat32;

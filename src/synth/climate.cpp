@@ -22,19 +22,19 @@ constexpr std::array<Channel, kClimateChannels> kChannels{{
     {32, -28, 8, 25, 24},                    // TMQ: water vapour of the column, kg/m2
     {0, 0, 9, 0, 0},                         // U850: wind to the east at 850 hPa, m/s
     {0, 0, 7, 0, 0},                         // V850: wind to the north
-    {0, 0, 6, 0, 0},  // UBOT: wind to the east at the lowest level
+    {0, 0, 6, 0, 0},                         // UBOT: wind to the east at the lowest level
     {0, 0, 5, 0, 0},                         // VBOT
     {0.016F, -0.014F, 2e-3F, 4e-3F, 2e-3F},  // QREFHT: humidity, kg/kg
-    {98000, -5000, 2500, -4500, -400},  // PS: surface pressure, Pa
+    {98000, -5000, 2500, -4500, -400},       // PS: surface pressure, Pa
     {101200, -600, 900, -4500, -400},        // PSL: at sea level
     {218, -6, 3, 4, 0},                      // T200: temperature, K
     {268, -30, 4, 6, 2},                     // T500
     {3e-8F, -2e-8F, 2e-8F, 3e-7F, 1.2e-7F},  // PRECT: rain, m/s
-    {300, -50, 5, -1, 1},  // TS: surface temperature
+    {300, -50, 5, -1, 1},                    // TS: surface temperature
     {299, -50, 5, -1, 1},                    // TREFHT
     {100, -60, 70, -350, -40},               // Z1000: height of 1000 hPa, m
     {12400, -1500, 120, -60, 20},            // Z200
-    {66, -8, 2, 0, 0},  // ZBOT: height of the lowest level
+    {66, -8, 2, 0, 0},                       // ZBOT: height of the lowest level
 }};
 constexpr std::size_t kU850 = 1, kV850 = 2, kUbot = 3, kVbot = 4;
 

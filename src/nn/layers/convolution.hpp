@@ -106,7 +106,7 @@ class Convolution : public Layer {
   Window window_{};  // window on the whole input
   std::vector<PreparedChunk> chunks_;
   ConvolutionKernels kernels_;
-  std::optional<TapGradients> taps_;  // replace their weight gradients
+  std::optional<TapGradients> taps_;            // replace their weight gradients
   std::optional<PointwiseGradients> products_;  // replace their backward passes
   std::unique_ptr<WinogradPasses> winograd_;    // null where the shapes do not fit
   // One sample's box where it is not contiguous; src in the compute type.

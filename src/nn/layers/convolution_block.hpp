@@ -136,7 +136,7 @@ class ConvolutionBlock final : public Layer {
   std::vector<Prepared> data_pieces_, weight_pieces_;
   DenseSource source_;
   std::int64_t planes_bytes_ = 0, diff_src_bytes_ = 0;
-  ScratchBuffer<std::byte> planes_;  // planes of the convolution, or of its gradient
+  ScratchBuffer<std::byte> planes_;    // planes of the convolution, or of its gradient
   ScratchBuffer<std::byte> diff_src_;  // diff_src of one piece, where it is not contiguous
   AlignedBuffer<std::uint8_t> argmax_storage_;
   // View of argmax_storage_; spans dst_produced and the box that the input's gradient needs.

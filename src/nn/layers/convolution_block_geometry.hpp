@@ -16,9 +16,9 @@ namespace halomesh {
 /// The boxes of one piece, in global coordinates of one sample. The convolution's output is never
 /// stored as a whole.
 struct ConvolutionPiece {
-  Box dst;  ///< in the pooled output; empty in pieces of the input gradient
+  Box dst;   ///< in the pooled output; empty in pieces of the input gradient
   Box conv;  ///< in the convolution's output
-  Box src;  ///< in the input: the box that is read or, backward, whose gradient is written
+  Box src;   ///< in the input: the box that is read or, backward, whose gradient is written
 };
 
 /// The geometry of a convolution followed by max pooling over windows that touch and do not

@@ -97,9 +97,9 @@ class DepthwiseConvolution final : public Layer {
   DepthwiseOptions options_;
   LayerContext context_;
   std::vector<ParameterView> parameters_;
-  std::int64_t channels_ = 0;  // channels of dst_produced
-  Taps forward_taps_, data_taps_;  // by plane of dst_produced, and of src_needed
-  std::vector<Term> terms_;  // per thread, as many as taps
+  std::int64_t channels_ = 0;       // channels of dst_produced
+  Taps forward_taps_, data_taps_;   // by plane of dst_produced, and of src_needed
+  std::vector<Term> terms_;         // per thread, as many as taps
   AlignedBuffer<float> packed_;     // tap, channel; then the bias
   AlignedBuffer<float> gradients_;  // chunk, block of channels, tap (the last is the bias), lane
 };

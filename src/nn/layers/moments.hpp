@@ -52,7 +52,7 @@ class Moments final : public Layer {
   std::int64_t groups_;
   DataType type_;
   LayerContext context_;
-  ChannelSums sums_;  // sums of src and of src^2
+  ChannelSums sums_;                 // sums of src and of src^2
   AlignedBuffer<double> gradients_;  // gradients of both moments, by channel of src_needed
 };
 

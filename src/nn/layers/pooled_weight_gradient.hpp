@@ -110,7 +110,7 @@ class PooledWeightGradient {
     AlignedBuffer<std::int32_t> offset;
     std::array<AlignedBuffer<float>, 2> weight;  // sums since the last flush, and before it
     std::array<AlignedBuffer<float>, 3> bias;    // sums of the tile, and as above
-    ExactSums weight_cells, bias_cells;  // sums of all cells
+    ExactSums weight_cells, bias_cells;          // sums of all cells
   };
 
   void choose_vectors();

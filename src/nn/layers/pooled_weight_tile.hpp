@@ -98,7 +98,7 @@ inline void add_and_clear(std::span<float> from, std::span<float> to) {
 struct TileVoxels {
   std::int64_t count;
   std::int64_t row_step, plane_step;  // between rows and planes of a window
-  const std::int32_t* offset;  // places of their windows
+  const std::int32_t* offset;         // places of their windows
   const std::int32_t* tap_offset;
   const std::uint8_t* argmax;  // all channels of each voxel, as diff
   const float* diff;

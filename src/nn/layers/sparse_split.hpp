@@ -21,7 +21,7 @@ struct Work {
   std::int64_t units = 1;       ///< tiles, or planes of tiles, that threads can share
   double voxels = 1;            ///< pooled voxels of a unit
   double voxels_under = 1;      ///< voxels that the tiles of a unit copy
-  double taps = 1;  ///< taps of the kernel
+  double taps = 1;              ///< taps of the kernel
   double pool_taps = 1;
   double multiply_adds = 1;  ///< cost of one, with its loads and stores
 };

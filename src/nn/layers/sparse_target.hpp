@@ -36,7 +36,7 @@ struct TileWindows {
 /// The voxels under a tile: the place of the first one in the block, and which are inside.
 struct UnderTile {
   Spatial at{}, extents{};
-  std::int64_t lo = 0, hi = 0;  ///< range along w that is inside the block
+  std::int64_t lo = 0, hi = 0;                     ///< range along w that is inside the block
   bool after_row = false, after_column = false;    ///< there are tiles before it along h, w
   bool before_row = false, before_column = false;  ///< ... and after it
 
@@ -115,7 +115,7 @@ class SumsInPlace {
 struct Edges {
   AlignedBuffer<float> plane;   ///< the next planes: kernel - 1 of the block
   AlignedBuffer<float> head;    ///< the slab's first planes, for the slab before; as `plane`
-  AlignedBuffer<float> row;  ///< the next rows, in the planes under a pooled plane
+  AlignedBuffer<float> row;     ///< the next rows, in the planes under a pooled plane
   AlignedBuffer<float> column;  ///< the next voxels, in the rows of a tile
 
   /// Allocates for blocks of at most `rows` x `pixels` x `channels` in a plane.
@@ -130,8 +130,8 @@ struct Edges {
 
 /// The edges that a plane of tiles shares with the planes before and after it.
 struct PlaneEdges {
-  float* before = nullptr;  ///< sums of its first planes; null: nothing was added yet
-  float* head = nullptr;  ///< destination of its first planes when done; null: the gradient
+  float* before = nullptr;     ///< sums of its first planes; null: nothing was added yet
+  float* head = nullptr;       ///< destination of its first planes when done; null: the gradient
   float* after = nullptr;      ///< sums of its last planes, which windows of the next plane reach
   bool after_holds = false;    ///< sums of the next plane are there already
   bool after_is_done = false;  ///< no later plane adds to them

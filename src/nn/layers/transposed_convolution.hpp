@@ -90,7 +90,7 @@ class TransposedConvolution final : public Layer {
   Window window_{};
   std::vector<Block> chunks_;
   Block produced_;
-  ConvolutionKernels kernels_;  // kernels of the convolution: its src is our dst
+  ConvolutionKernels kernels_;        // kernels of the convolution: its src is our dst
   std::optional<TapGradients> taps_;  // replace their weight gradients
   ChannelSums bias_sums_;
   ScratchBuffer<std::byte> src_scratch_, dst_scratch_;

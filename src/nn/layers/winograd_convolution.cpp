@@ -322,7 +322,7 @@ struct WinogradConvolution::PooledTarget {
 template <class T>
 struct WinogradConvolution::PlainTarget {
   TensorView<T> dst;
-  Box box;  // voxels to write
+  Box box;      // voxels to write
   Box windows;  // windows that contain them; voxels outside the box are not written
   std::int64_t sample;
 

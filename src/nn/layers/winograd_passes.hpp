@@ -17,7 +17,7 @@ class WinogradPasses {
  public:
   struct Options {
     Spatial kernel{1, 1, 1};
-    Spatial before{};       ///< planes of padding before the whole input
+    Spatial before{};  ///< planes of padding before the whole input
     /// Wherever the shapes fit, otherwise where a model of costs prefers it.
     bool wherever = false;
     bool bias = true;

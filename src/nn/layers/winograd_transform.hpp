@@ -26,8 +26,8 @@ using pooled_weight::Vector;
 struct Source {
   const float* data = nullptr;  ///< the block's first voxel
   Spatial step{};               ///< elements from one voxel to the next along each axis
-  Spatial extents{};  ///< extents of the block
-  Spatial corner{};  ///< first window, relative to the block
+  Spatial extents{};            ///< extents of the block
+  Spatial corner{};             ///< first window, relative to the block
 };
 
 /// The place of window number `window` of a box, in d,h,w order, relative to the first.
