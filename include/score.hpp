@@ -45,7 +45,7 @@ struct ClassQuality {
   double voxels = 0;  ///< |A|, over all samples
 };
 
-/// The quality in one sample, with `both` = |A| + |B|; 1 for a class that neither A nor B contains.
+/// The quality in one sample, with `both` = |A| + |B|; 1 where both sets are empty.
 constexpr ClassQuality class_quality(double correct, double both) {
   if (both == 0) return {1, 1, 0};
   return {correct / (both - correct), 2 * correct / both, 0};

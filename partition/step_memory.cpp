@@ -79,8 +79,8 @@ class StepOrder {
     for_each_value(graph_, event, [&](std::size_t t) { need(t); });
     add(event);
   }
-  // Makes the values of a tensor available again. They are still there if one of the last layers
-  // read them; other outputs of layers that repeat their forward pass are gone.
+  // Recomputes the values of a tensor unless they are there: outputs of layers that repeat their
+  // forward pass are kept only if one of the last layers read them.
   void need(std::size_t t) {
     constexpr std::size_t kKept = 2;  // layers
     if (graph_.use != MemoryUse::kRecomputed || !graph_.layers[t - 1].repeats ||

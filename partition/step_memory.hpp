@@ -70,7 +70,7 @@ struct StepEvent {
   friend bool operator==(const StepEvent&, const StepEvent&) = default;
 };
 
-/// Memory that the tensors of a step share, from the begin of an arena. The exchanges of a tensor's
+/// Memory that the tensors of a step share, from the start of an arena. The exchanges of a tensor's
 /// values end after its first consumer has computed, and those of its gradient after its producer
 /// has: in between both hold something.
 struct StepMemory {

@@ -36,7 +36,7 @@ std::string to_string(const ConvolutionGeometry& g) {
 bool may_misread(const ConvolutionGeometry& g, std::size_t axis) {
   const std::int64_t stride = g.stride[axis], before = g.pad_before[axis];
   const std::int64_t reach = (g.kernel[axis] - 1) * g.dilation[axis] + 1;
-  // The end of src and the begin of the last window, counted from the first window.
+  // The end of src and the start of the last window, counted from the first window.
   const std::int64_t end = g.src.spatial()[axis] + before;
   const std::int64_t last = (g.dst.spatial()[axis] - 1) * stride;
   const bool ends_behind = last + reach > end;

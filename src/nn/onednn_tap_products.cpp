@@ -26,7 +26,7 @@ bool TapProducts::pay(const ConvolutionGeometry& g, Role role) {
 #if defined(__x86_64__)
   constexpr bool kGenerated = true;
 #else
-  constexpr bool kGenerated = false;  // about the library's matrix products
+  constexpr bool kGenerated = false;  // whether the library generates matrix products
 #endif
   if (!kGenerated || g.groups != 1 || channels < kLeastChannels) return false;
   if (g.stride != kOnes)

@@ -29,7 +29,7 @@ struct HolderGroup {
   std::int64_t offset = 0, volume = 0;
   std::vector<ParameterRange> ranges;  ///< in layer order
   bool moving_averages = false;        ///< optimizers leave them unchanged
-  /// The elements and ranges at the begin that stay unchanged: Parameters::freeze().
+  /// The elements and ranges at the start that stay unchanged: Parameters::freeze().
   std::int64_t frozen = 0;
   std::size_t frozen_ranges = 0;
 

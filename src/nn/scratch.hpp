@@ -33,15 +33,15 @@ class ScratchBuffer {
   std::int64_t offset_ = 0, size_ = 0;
 };
 
-/// Takes buffers, one behind the other, from a block that grows to the most that is taken. A copy
-/// shares the block and continues behind the buffers taken before it was made; buffers that the
+/// Takes buffers, one after the other, from a block that grows to the most that is taken. A copy
+/// shares the block and continues after the buffers taken before it was made; buffers that the
 /// copy and the original take later must not be used at the same time.
 class Scratch {
  public:
   /// An empty block.
   Scratch();
 
-  /// `size` uninitialized elements from the begin of a cache line. May move the block, so only
+  /// `size` uninitialized elements from the start of a cache line. May move the block, so only
   /// while layers are prepared.
   template <class T>
   ScratchBuffer<T> take(std::int64_t size) {

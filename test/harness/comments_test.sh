@@ -18,8 +18,11 @@ bad_comments() {
       gsub(/\\./, "_")
       gsub(/\047"\047/, "___")
       docstring = mark == "#+" && sub(/^[ \t]*[a-z]?"""/, "#")
-      while (match($0, /"[^"]*"/))
-        $0 = substr($0, 1, RSTART - 1) sprintf("%*s", RLENGTH, "") substr($0, RSTART + RLENGTH)
+      while (match($0, /"[^"]*"/)) {
+        string = substr($0, RSTART, RLENGTH)
+        gsub(/./, "_", string)
+        $0 = substr($0, 1, RSTART - 1) string substr($0, RSTART + RLENGTH)
+      }
       if (!match($0, mark)) next
       continues = last == FNR - 1 && column == RSTART && substr($0, 1, RSTART - 1) ~ /^[ \t]*$/ && text != ""
       last = docstring ? -1 : FNR
@@ -29,7 +32,7 @@ bad_comments() {
       if (text ~ /^SPDX/) text = ""
       if (continues || text == "") next
       count++
-      if (text ~ /^(Of|Those|What|The same)([^A-Za-z0-9_]|$)/) print FILENAME ":" FNR ": " text
+      if (tolower(text) ~ /^(of|those|what|the same)([^a-z0-9_]|$)/) print FILENAME ":" FNR ": " text
     }
     END { print count + 0, "comments" }' {} +
 }
@@ -60,7 +63,7 @@ cat >"$scratch/bad.cpp" <<'END'
 
 /// The number
 /// Of windows.
-int windows = 0;  ///< Of a box.
+int windows = 0;  ///< of a box
 const char* text = "// What a string holds.";  // Those of the caller.
 char quote = '"';  // The same for quotes.
 

@@ -85,8 +85,7 @@ template <class C>
   if constexpr (std::is_same_v<C, float>) return rounded;
   const auto word = std::bit_cast<WordLanes>(rounded);
   const WordLanes half = 0x8000U - ((word >> 16U) & 1U);
-  // Below zero the smaller value has the larger magnitude; values that round to zero begin there,
-  // too.
+  // Below zero the smaller value has the larger magnitude, and some values below zero round to it.
   const WordLanes smallest = rounded > 0.0F ? word - half : (word | 0x80000000U) + half;
   return std::bit_cast<FloatLanes>(smallest);
 }

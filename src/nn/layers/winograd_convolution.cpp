@@ -29,7 +29,7 @@ constexpr std::int64_t kBlockBytes = 192 << 10;
 // weights of a pair. The floats of all input channels are contiguous, as products read them.
 constexpr std::int64_t kPointsOfVector = kRows * kVector,
                        kWeightsOfVector = kVector * kPair * kVector;
-// A free cache line behind each point, since points would otherwise often fall into one set of a
+// A free cache line after each point, since points would otherwise often fall into one set of a
 // cache.
 constexpr std::int64_t kGap = 16;
 constexpr std::int64_t kProductStep = kRows * kPair * kVector + kGap;

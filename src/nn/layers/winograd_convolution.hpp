@@ -70,7 +70,7 @@ class WinogradConvolution {
   /// Takes the weights, in that order, of the convolution whose adjoint this one is: its outputs
   /// are this one's inputs, and taps count backwards.
   void load_adjoint_weights(const float* weight);
-  /// With Weights::kInScratch: transforms the weights, at the begin of each call of the layer.
+  /// With Weights::kInScratch: transforms the weights, at the start of each call of the layer.
   void transform_given();
 
   /// Writes the box `dst_box` of sample n of `dst` (fp32 or bf16). The box has all output channels;

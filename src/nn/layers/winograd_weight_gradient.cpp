@@ -19,7 +19,7 @@ using pooled_weight::ceil_to;
 constexpr std::int64_t kPair = WinogradConvolution::kPair, kPairLanes = kPair * kVector;
 // The input channels whose products with a pair of vectors are summed in registers.
 constexpr std::int64_t kRows = kVector / 2;
-// The floats left free behind each row of points, since rows would otherwise often fall into one
+// The floats left free after each row of points, since rows would otherwise often fall into one
 // set of a cache.
 constexpr std::int64_t kGap = 16;
 // The share of a second-level cache for the points of a block, and the tiles of a block: with few
