@@ -32,7 +32,7 @@ struct Box {
       if (hi[a] <= lo[a]) return true;
     return false;
   }
-  /// Box{} when empty, itself otherwise: so that equality means "the same set of elements".
+  /// Box{} when empty, itself otherwise, so that boxes are equal if they hold the same elements.
   Box normalized() const { return empty() ? Box{} : *this; }
   bool contains(const Box& other) const {
     return other.empty() || intersect(*this, other) == other;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When the threads of a rank share a copy, and what copies then cost.
+// The size from which the threads of a rank share a copy, and the cost of copies.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors that a user can act on: what happened, where, the value, and a hint at the remedy; and
-// messages that are formatted only when needed. Must not depend on MPI: main() ends the ranks.
+// Errors that a user can act on: they say what happened, where, with which value, and hint at the
+// remedy. Also messages that are formatted only when needed. Must not depend on MPI: main() ends
+// the ranks.
 #pragma once
 
 #include <fmt/core.h>

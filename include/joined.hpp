@@ -9,8 +9,8 @@
 
 namespace halomesh {
 
-/// The items of `range` with `separator` between them. Not fmt::join(), which needs fmt/format.h
-/// and a warning of GCC 12 to be silenced in every file that calls it.
+/// The items of `range` with `separator` between them. fmt::join() would need fmt/format.h, and a
+/// warning of GCC 12 to be silenced in every file that calls it.
 template <class Range>
 std::string joined(const Range& range, std::string_view separator) {
   std::string text;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The phases of a training step: what a rank does during a traced interval, with its name in
-// reports and traces and its kind of time.
+// The phases of a training step, that is, the activities of a rank that traces record, with their
+// names and kinds of time.
 #pragma once
 
 #include <array>
@@ -28,7 +28,7 @@ enum class Phase : std::uint8_t {
   kReductionStart,
   kReductionWait,
   kOptimizer,
-  kOther,  ///< what no other phase of a step covers
+  kOther,  ///< the rest of a step
   kEvaluation,
   kCheckpoint
 };

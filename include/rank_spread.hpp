@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A quantity that each rank has its own value of, over all ranks.
+// Statistics over all ranks of a quantity that has one value per rank.
 #pragma once
 
 namespace halomesh {

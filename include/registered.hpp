@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What files add to a list of the program by themselves, so that adding one takes one file.
+// Lists to which source files add entries by themselves, so that adding an entry takes one file.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +15,9 @@ namespace halomesh {
 ///     const Registered<Network> kRegistered(unet3d);  // Network unet3d();
 ///
 /// Before main() it only joins a list whose head is a constant; `make` is called when the list is
-/// read. So it depends on no object of another file, and the order of linking does not matter. The
-/// linker must be given the object file itself: of an archive it takes only what others refer to.
+/// read. It therefore depends on no object of another file, and the order of linking does not
+/// matter. The linker must be given the object file itself, since it leaves out members of an
+/// archive that nothing refers to.
 template <class T>
 class Registered {
  public:
@@ -31,7 +32,7 @@ class Registered {
     *link = next_;
   }
 
-  /// All, in the order of their names. Throws std::logic_error where two have the same.
+  /// All entries, ordered by name. Throws std::logic_error where two have one name.
   static std::vector<T> all() {
     std::vector<T> made;
     for (const Registered* entry = first; entry != nullptr; entry = entry->next_)

@@ -24,7 +24,7 @@ inline std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> coun
   return counter;
 }
 
-/// What a random number is used for; separates the streams of different uses under one seed.
+/// The use of a random number; separates the streams of different uses under one seed.
 enum class RandomUse : std::uint32_t {
   kInit = 1,
   kDropout = 2,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// By what one number a network is judged on a data set, and what it is made of.
+// The scores by which networks are judged on a data set, and the quality of single classes.
 #pragma once
 
 #include <array>
@@ -9,9 +9,9 @@
 namespace halomesh {
 
 enum class Score : std::uint8_t {
-  kMae,   ///< of a regression: mean absolute error; lower is better
-  kDice,  ///< of a segmentation: mean Dice coefficient of all classes but the first
-  kIou    ///< of a segmentation: mean intersection over union of all classes
+  kMae,   ///< mean absolute error of a regression; lower is better
+  kDice,  ///< mean Dice coefficient of all classes of a segmentation but the first
+  kIou    ///< mean intersection over union of all classes of a segmentation
 };
 
 inline constexpr std::array kScores{Score::kMae, Score::kDice, Score::kIou};
@@ -33,7 +33,7 @@ inline bool is_better(Score score, double a, double b) {
   return higher_is_better(score) ? a > b : a < b;
 }
 
-/// Whether `value` is as good as `target`; a target of 0 is none.
+/// Whether `value` is as good as `target`; a target of 0 means that there is none.
 constexpr bool reaches(Score score, double value, double target) {
   return target > 0 && (higher_is_better(score) ? value >= target : value <= target);
 }
@@ -45,7 +45,7 @@ struct ClassQuality {
   double voxels = 0;  ///< |A|, over all samples
 };
 
-/// Of one sample, with `both` = |A| + |B|; 1 for a class of which there is nothing.
+/// The quality in one sample, with `both` = |A| + |B|; 1 where both sets are empty.
 constexpr ClassQuality class_quality(double correct, double both) {
   if (both == 0) return {1, 1, 0};
   return {correct / (both - correct), 2 * correct / both, 0};

@@ -24,7 +24,7 @@ struct Shape {
   friend bool operator==(const Shape&, const Shape&) = default;
 };
 
-/// Base of the formatters of our own types, which take no format options, only "{}".
+/// The base of the formatters of our own types, which take no format options, only "{}".
 struct PlainFormatter {
   static constexpr auto parse(fmt::format_parse_context& context) { return context.begin(); }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the operating system refused, as an Error: one wording and one set of hints for all files.
+// Refusals of the operating system as an Error, with one wording and one set of hints for all
+// files.
 #pragma once
 
 #include <fmt/core.h>
@@ -15,7 +16,7 @@
 
 namespace halomesh {
 
-/// The hint for an error number that says by itself what is wrong with a path; else `hint`.
+/// The hint for an error number that says by itself what is wrong with a path; otherwise `hint`.
 inline std::string path_hint(int error_number, const std::string& hint) {
   switch (error_number) {
     case ENAMETOOLONG:
@@ -35,8 +36,7 @@ inline std::string path_hint(int error_number, const std::string& hint) {
   }
 }
 
-/// "cannot ACTION PATH: REASON", for an errno value. `hint` is said where path_hint() has no
-/// better.
+/// "cannot ACTION PATH: REASON" for an errno value. `hint` is used where path_hint() has no better.
 inline Error system_error(const char* action, const std::filesystem::path& path, int error_number,
                           const std::string& hint) {
   return Error(fmt::format("cannot {} {}: {}", action, path.c_str(), std::strerror(error_number)),
@@ -61,7 +61,7 @@ inline ReadError read_error(const char* action, const std::filesystem::path& pat
   return ReadError(error.what(), error.hint());
 }
 
-/// What an exception tells the user; those of the standard library get a hint.
+/// The exception as an Error; those of the standard library get a hint.
 inline Error as_error(const std::exception& exception) {
   if (const auto* error = dynamic_cast<const Error*>(&exception)) return *error;
   if (const auto* error = dynamic_cast<const std::filesystem::filesystem_error*>(&exception))

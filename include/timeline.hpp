@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one rank does during a window of steps, event by event: phases, messages, gradient sums,
-// the loader's work and what happens between steps.
-// Must not depend on MPI or on a file format.
+// The events of one rank during a window of steps: phases, messages, gradient sums, the loader's
+// work and jobs between steps. Must not depend on MPI or on a file format.
 #pragma once
 
 #include <atomic>
@@ -18,17 +17,17 @@ namespace halomesh {
 /// Timeline.
 struct TimelineEvent {
   enum class Kind : std::uint8_t {
-    kPhase,    ///< of a step; `name` is the layer
+    kPhase,    ///< a phase of a step; `name` is the layer
     kSend,     ///< packs a message for part `peer`; `name` is the tensor
     kReceive,  ///< waits for a message of part `peer`, which is there at `mark_ns`, and unpacks it
     kSum,      ///< sums gradient bucket number `tag`, from start to completion as noticed
     kLoad,     ///< `name` says what the loader's thread does for batch number `tag`
-    kJob       ///< what happens between steps or before them: `name`, or `phase` if it is empty
+    kJob       ///< work between steps or before them: `name`, or `phase` if it is empty
   };
   Kind kind = Kind::kPhase;
   Phase phase = Phase::kOther;
   int peer = 0;
-  std::int64_t tag = 0;  ///< of a message: with step and ranks, it names the message
+  std::int64_t tag = 0;  ///< with step and ranks, identifies a message
   std::string_view name;
   std::int64_t begin_ns = 0, end_ns = 0, mark_ns = 0;
   std::int64_t bytes = 0;
@@ -45,21 +44,21 @@ class Timeline {
     const std::lock_guard lock(mutex_);
     loads_.reserve(loads_.size() + loads);
   }
-  /// From here until close() steps, the loader's work and what happens between steps are kept.
+  /// Keeps steps, the loader's work and jobs between steps from here until close().
   void open() { open_ = true; }
   void close() { open_ = false; }
 
-  /// Events of a step that is not in the window are only counted.
+  /// Begins a step; if it is not in the window, its events are only counted.
   void begin_step(std::int64_t number) {
     step_ = number;
     in_step_ = true;
     step_events_ = 0;
   }
   void end_step() { in_step_ = false; }
-  /// Events of the current step so far, or of the last one.
+  /// Events of the current step so far; between steps, of the last one.
   std::size_t step_events() const { return step_events_; }
 
-  /// A phase of a step; evaluation and checkpoint, which are none, become kJob.
+  /// A phase of a step; evaluation and checkpoint, which belong to no step, become kJob.
   void phase(Phase phase, std::string_view layer, std::int64_t begin_ns, std::int64_t end_ns) {
     if (phase == Phase::kEvaluation || phase == Phase::kCheckpoint) {
       if (open_) keep({Kind::kJob, phase, 0, 0, {}, begin_ns, end_ns, 0, 0, step_});
@@ -72,7 +71,7 @@ class Timeline {
     event.step = step_;
     of_step(event);
   }
-  /// What happens outside of steps, kept whether the window is open or not.
+  /// Work outside of steps, kept whether the window is open or not.
   void job(std::string_view name, std::int64_t begin_ns, std::int64_t end_ns) {
     keep({Kind::kJob, Phase::kOther, 0, 0, name, begin_ns, end_ns, 0, 0, step_});
   }
@@ -110,7 +109,7 @@ class Timeline {
   }
 
   std::vector<TimelineEvent> events_, loads_;
-  mutable std::mutex mutex_;  // of loads_
+  mutable std::mutex mutex_;  // protects loads_
   std::atomic<bool> open_ = false;
   std::atomic<std::int64_t> dropped_ = 0;
   bool in_step_ = false;

@@ -40,9 +40,9 @@ class Trace {
   const std::vector<TraceEvent>& events() const { return events_; }
   std::int64_t dropped() const { return dropped_; }
   void clear() { events_.clear(); }
-  /// Every later event also goes to `timeline`, which must outlive this object; null: to none.
+  /// Sends every later event to `timeline`, too, which must outlive this object; null stops that.
   void send_to(Timeline* timeline) { timeline_ = timeline; }
-  /// Where messages and gradient sums are recorded; may be null.
+  /// The timeline that records messages and gradient sums; may be null.
   Timeline* timeline() const { return timeline_; }
   static std::int64_t now_ns() {
     if constexpr (simulation::kOn) return simulation::now_ns();

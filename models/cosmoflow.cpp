@@ -121,7 +121,7 @@ bool is_reproducible(const CosmoFlowOptions& o) {
   return o.kernels == GradientKernels::kReproducible;
 }
 
-// What has no reproducible kernels, by the options' names.
+// Refuses settings without reproducible kernels, by the options' names.
 void check_reproducible(const CosmoFlowOptions& o) {
   const auto refuse = [](const std::string& what, const std::string& hint) {
     throw UsageError("--reproducible has no kernels for " + what, hint);

@@ -31,10 +31,10 @@ namespace halomesh {
 namespace {
 
 using Kind = InitialValues::Kind;
-constexpr float kBatchNormEpsilon = 1e-5F;  // of batch norm, PyTorch's default
+constexpr float kBatchNormEpsilon = 1e-5F;  // PyTorch's default for batch norm
 constexpr std::int64_t kDivisor = 16;       // the output stride
-constexpr std::array kRates{6, 12, 18};     // of the dilated convolutions of the pyramid
-// Frequencies of the classes to the power -1/8: deepcam/src/deepCam/train.py.
+constexpr std::array kRates{6, 12, 18};     // dilations of the pyramid's convolutions
+// The frequencies of the classes to the power -1/8: deepcam/src/deepCam/train.py.
 constexpr std::array kClassWeights{1.001729912096556, 2.614611223975222, 1.716419747958960};
 
 struct DeepCamOptions {
@@ -47,7 +47,7 @@ struct DeepCamOptions {
         middle_blocks(settings.get<std::int64_t>("middle-blocks")),
         batch_norm(settings.get<std::int64_t>("batch-norm")) {}
 
-  /// Of a layer that has `published` filters where the first convolution has 32.
+  /// The filters of a layer that has `published` filters where the first convolution has 32.
   std::int64_t scaled(std::int64_t published) const { return published * filters / 32; }
 };
 
@@ -118,7 +118,7 @@ class DeepCam {
   }
 
  private:
-  /// kernel x kernel, with as much padding on each side as keeps the extents at stride 1.
+  /// A window of kernel x kernel, padded on each side so that stride 1 keeps the extents.
   static WindowOptions window(std::int64_t kernel, std::int64_t stride, std::int64_t dilation) {
     const std::int64_t padding = kernel / 2 * dilation;
     return {{kernel, 1, kernel},    {stride, 1, stride},   {dilation, 1, dilation},
@@ -142,7 +142,7 @@ class DeepCam {
                {x});
   }
 
-  /// Batch norm; with `slope` 0 rectified.
+  /// Batch norm, rectified with `slope` 0.
   std::size_t norm(const std::string& name, std::size_t x, float slope = 1) {
     std::size_t moments = add(name + "_moments", std::make_unique<Moments>(0, type_), {x});
     moments = add(name + "_mean", std::make_unique<SampleAverage>(o_.batch_norm), {moments});
@@ -155,7 +155,7 @@ class DeepCam {
     return add(name + "_act", std::make_unique<LeakyRelu>(0.0F, type_), {x});
   }
 
-  /// A 3x3 convolution of each channel by itself, then one of 1x1, with nothing in between.
+  /// A 3x3 convolution of each channel by itself, directly followed by one of 1x1.
   std::size_t separable(const std::string& name, std::int64_t filters, std::int64_t stride,
                         std::int64_t dilation, std::size_t x) {
     x = add(name + "_depthwise",
@@ -166,7 +166,7 @@ class DeepCam {
   }
 
   /// Three separable convolutions. In the middle of the network the second has a ReLU and the last
-  /// is normalized, elsewhere not.
+  /// is normalized; elsewhere neither.
   std::size_t branch(const std::string& name, std::array<std::int64_t, 3> filters,
                      std::int64_t stride, bool in_the_middle, std::size_t x) {
     const std::string a = name + "_a", b = name + "_b", c = name + "_c";
@@ -252,7 +252,7 @@ class DeepCam {
   }
 
   DeepCamOptions o_;
-  DataType type_;  // of the tensors between the input and the logits
+  DataType type_;  // the type of the tensors between the input and the logits
   Model model_;
 };
 

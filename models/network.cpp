@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a network declares: see network.hpp.
+// Options and settings of networks: see network.hpp.
 #include "models/network.hpp"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a network declares: its name, its options, how it is built, and what it is trained for.
-// Must not depend on the command line, which turns these options into its own.
+// The declaration of a network: its name, its options, how it is built, and its loss. Must not
+// depend on the command line, which turns these options into its own.
 #pragma once
 
 #include <cstdint>
@@ -22,33 +22,34 @@ namespace halomesh {
 using NetworkValue =
     std::variant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>>;
 
-/// The option of networks of counts whose value Model::scale_counts() gets: off, on, or numbers.
+/// The option for the value of Model::scale_counts() in networks of counts: off, on, or numbers.
 inline constexpr const char* kStandardizeOption = "standardize";
 
-/// One option of a network, as the command line, configuration files and checkpoints have it.
+/// One option of a network, as in the command line, configuration files and checkpoints.
 struct NetworkOption {
-  /// What a checkpoint that was written with another value is good for.
+  /// The use of a checkpoint that was written with another value.
   enum class Role : std::uint8_t {
-    kNetwork,   ///< its parameters are those of another network
-    kTraining,  ///< the curve changes
+    kNetwork,   ///< the parameters belong to another network
+    kTraining,  ///< the training curve changes
     kComputing  ///< the curve stays the same up to rounding; not stored in checkpoints
   };
   std::string name{}, placeholder{};
   NetworkValue fallback{};
   std::string help{};
   Role role = Role::kNetwork;
-  std::optional<double> at_least{}, at_most{}, below{};  ///< of each number
-  std::vector<std::string> choices{};                    ///< of a text; none: any
-  std::string implicit{};  ///< the value of an option without one; empty: it needs one
-  /// False for options that came later: at their defaults they are not stored, so that versions
-  /// without them can read the checkpoint.
+  std::optional<double> at_least{}, at_most{}, below{};  ///< bounds for each number
+  std::vector<std::string> choices{};  ///< choices of a text; if empty, any text is allowed
+  /// The value of an option given without one; if empty, it must have a value.
+  std::string implicit{};
+  /// False for options that were added later: they are not stored at their defaults, so that
+  /// versions without them can read the checkpoint.
   bool stored_at_default = true;
 };
 
-/// What a network is built from.
+/// The settings that a network is built from.
 struct NetworkSettings {
-  Shape input;                                   ///< of a sample
-  std::map<std::string, NetworkValue> values{};  ///< of all its options, by name
+  Shape input;                                   ///< shape of a sample
+  std::map<std::string, NetworkValue> values{};  ///< values of all its options, by name
   CutSetting cuts{};
   DataType precision = DataType::kFloat32;  ///< kFloat32 or kBfloat16
   bool reproducible = false;                ///< layers must be Layer::sums_exactly()
@@ -66,18 +67,18 @@ struct NetworkSettings {
 /// A network, which its file registers.
 struct Network {
   std::string name, summary;
-  Shape input;                               ///< of a sample, by default
-  DataType input_type = DataType::kFloat32;  ///< of samples: kInt16 counts, or kFloat32
+  Shape input;                               ///< shape of a sample, by default
+  DataType input_type = DataType::kFloat32;  ///< kInt16 counts, or kFloat32
   std::vector<NetworkOption> options;
   /// Throws UsageError for settings that it cannot be built with.
   Model (*make)(const NetworkSettings& settings) = nullptr;
-  /// What it is trained for, and judged by; `output` is the global shape of its output.
+  /// The loss by which it is trained and judged; `output` is the global shape of its output.
   std::unique_ptr<Loss> (*make_loss)(const NetworkSettings& settings,
                                      const Shape& output) = nullptr;
-  /// What its outputs are called: targets, or classes; null or empty where they have no names.
+  /// The names of its outputs, targets or classes; null or empty where they have no names.
   std::vector<std::string> (*output_names)(const NetworkSettings& settings) = nullptr;
-  /// The least extents, of at least those of settings.input, that it can be built with; null: its
-  /// extents have no rule.
+  /// The least extents with which it can be built that are not below those of settings.input; null:
+  /// any extents are allowed.
   Spatial (*padded_extents)(const NetworkSettings& settings) = nullptr;
 
   /// Null where there is no such option.
@@ -88,14 +89,14 @@ struct Network {
 
 /// A network with its options: what a checkpoint describes and a command trains.
 struct NetworkSpec {
-  const Network* network = nullptr;  ///< of registry.hpp
+  const Network* network = nullptr;  ///< an entry of registry.hpp
   NetworkSettings settings;
 
   Model make() const { return network->make(settings); }
   std::unique_ptr<Loss> make_loss(const Shape& output) const {
     return network->make_loss(settings, output);
   }
-  /// As many as `outputs`, or none.
+  /// As many names as `outputs`, or none.
   std::vector<std::string> output_names(std::size_t outputs) const;
 };
 

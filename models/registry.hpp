@@ -10,14 +10,14 @@
 
 namespace halomesh {
 
-/// All of them, in the order of their names.
+/// All networks, ordered by name.
 std::span<const Network> networks();
 std::vector<std::string> network_names();
 
 /// The network that commands use without --model.
 const Network& default_network();
 
-/// The network `name`. Throws UsageError listing the known names if there is none of this name.
+/// The network `name`. Throws UsageError listing the known names if there is none.
 const Network& network_named(const std::string& name);
 
 }  // namespace halomesh

@@ -5,8 +5,9 @@
 // The defaults are the network of MLPerf Training (github.com/mlcommons/training,
 // retired_benchmarks/unet3d/pytorch, model/unet3d.py and model/layers.py), which follows Isensee et
 // al., Nature Methods 18 (2021): 31,190,243 parameters in 78 tensors for one channel and three
-// classes. `--down pool` is that of Cicek et al. (arXiv:1606.06650) with padded convolutions, as
-// LBANN has it (github.com/LLNL/lbann, applications/segmentation/unet3d): 19,070,560 parameters.
+// classes. `--down pool` is the network of Cicek et al. (arXiv:1606.06650) with padded
+// convolutions, as LBANN has it (github.com/LLNL/lbann, applications/segmentation/unet3d):
+// 19,070,560 parameters.
 #include <algorithm>
 #include <memory>
 
@@ -48,13 +49,13 @@ struct UNetOptions {
     if (name == "dense") kernels = GradientKernels::kDense;
   }
 
-  /// Of level `level`, from 0, the finest.
+  /// The filters of level `level`; level 0 is the finest.
   std::int64_t filters_of(std::int64_t level) const {
     return std::min(filters << level, most_filters);
   }
-  /// Of which extents must be multiples: each level but the first halves them.
+  /// The number of which extents must be multiples: each level but the first halves them.
   std::int64_t divisor() const { return std::int64_t{1} << (levels - 1); }
-  /// The window that reads only one plane of axes of extent 1, such as those of images.
+  /// The window limited to one plane along axes of extent 1, such as those of images.
   WindowOptions on(WindowOptions window) const {
     for (std::size_t axis = 0; axis < 3; ++axis) {
       if (input.spatial()[axis] != 1) continue;
@@ -76,7 +77,7 @@ Spatial nearest_extents(const UNetOptions& o, bool up) {
   return extents;
 }
 
-// "96x128x32x1"
+// For example "96x128x32x1".
 std::string nearest_input(const UNetOptions& o, bool up) {
   const Spatial extents = nearest_extents(o, up);
   return fmt::format("{}", Shape{o.input.c, extents[0], extents[1], extents[2]});
@@ -176,7 +177,7 @@ class UNet {
                {x, moments});
   }
 
-  /// Two convolutions; the first halves the extents, but on the first level, unless a pooling does.
+  /// Two convolutions. The first halves the extents, except on the first level and after a pooling.
   std::size_t down(std::int64_t level, std::size_t x) {
     const std::string stage = fmt::format("down{}", level + 1);
     const bool halves = level > 0;
@@ -189,10 +190,10 @@ class UNet {
     return block(stage, 2, o_.filters_of(level), 1, x);
   }
 
-  /// Doubles the extents of `x`, puts it before what comes across, and convolves both twice.
+  /// Doubles the extents of `x`, puts it before the tensor passed across, and convolves both twice.
   std::size_t up(std::int64_t level, std::size_t x, std::size_t across) {
     const std::string stage = fmt::format("up{}", level + 1);
-    // With pooling, what comes across and what the level passes on have twice its filters.
+    // With pooling, both the tensor passed across and the level's output have twice its filters.
     const std::int64_t filters = o_.filters_of(o_.pools ? level + 1 : level);
     TransposedConvolutionOptions larger;
     larger.filters = o_.pools ? o_.filters_of(level + 2) : filters;
@@ -207,7 +208,7 @@ class UNet {
   }
 
   UNetOptions o_;
-  DataType type_;  // of the tensors between the input and the logits
+  DataType type_;  // the type of the tensors between the input and the logits
   Model model_;
 };
 

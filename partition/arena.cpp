@@ -13,12 +13,12 @@ constexpr std::int64_t kLine = 64;
 
 std::int64_t whole_lines(std::int64_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 
-/// What is taken, [begin, end), in ascending order.
+/// The occupied range [begin, end).
 struct Taken {
   std::int64_t begin, end;
 };
 
-/// The beginning of the smallest gap of at least `bytes`; behind everything where there is none.
+/// The beginning of the smallest gap of at least `bytes`; the end of all ranges if there is none.
 std::int64_t best_gap(std::vector<Taken> taken, std::int64_t bytes) {
   std::sort(taken.begin(), taken.end(),
             [](const Taken& a, const Taken& b) { return a.begin < b.begin; });
@@ -49,7 +49,7 @@ bool live_together(const LiveBlock& a, const LiveBlock& b) {
 
 namespace {
 
-/// Places the blocks in this order, each in the smallest gap between those placed before.
+/// Places the blocks in this order, each in the smallest gap between those already placed.
 ArenaPlan place_in_order(std::span<const LiveBlock> blocks, std::span<const std::size_t> order) {
   ArenaPlan plan{std::vector<std::int64_t>(blocks.size(), 0), 0};
   std::vector<std::size_t> placed;
@@ -92,7 +92,7 @@ ArenaPlan place_blocks(std::span<const LiveBlock> blocks) {
 std::int64_t most_live_bytes(std::span<const LiveBlock> blocks) {
   std::int64_t most = 0;
   for (const LiveBlock& begin : blocks)
-    for (const EventRange& range : begin.live) {  // the most is reached where a block begins
+    for (const EventRange& range : begin.live) {  // the maximum is reached where a block begins
       const LiveBlock now{0, {{range.first, range.first}}};
       std::int64_t bytes = 0;
       for (const LiveBlock& block : blocks)

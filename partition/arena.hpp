@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Places blocks of memory that are not all needed at the same time in one arena. Pure arithmetic.
+// Places blocks of memory in one arena, in which blocks that are not needed at the same time may
+// overlap. Pure arithmetic.
 #pragma once
 
 #include <cstdint>
@@ -19,26 +20,26 @@ struct LiveBlock {
   std::int64_t bytes = 0;
   std::vector<EventRange> live;
 
-  /// Adds an event: the last range is extended to it, or is this event where there is none.
+  /// Adds an event: extends the last range to it, or begins the first range.
   void touch(std::int64_t event);
 };
 
 /// Whether both blocks hold something during the same event.
 bool live_together(const LiveBlock& a, const LiveBlock& b);
 
-/// Where each block begins in an arena of `bytes` bytes.
+/// The beginning of each block in an arena of `bytes` bytes.
 struct ArenaPlan {
   std::vector<std::int64_t> offsets;
   std::int64_t bytes = 0;
 };
 
-/// Gives blocks that are live together disjoint places, which begin on cache lines. Greedy: the
-/// largest block first, each in the smallest gap between those placed before that holds it; where
-/// that takes more than most_live_bytes(), up to a hundred times again with the highest block
-/// placed first, and the best of these. Empty blocks are at 0.
+/// Gives blocks that are live together disjoint places, which begin on cache lines. Greedy: takes
+/// the largest block first and puts each in the smallest gap that holds it. Where the arena then
+/// exceeds most_live_bytes(), up to a hundred more attempts each place the previous one's highest
+/// block first, and the best attempt wins. Empty blocks are at 0.
 ArenaPlan place_blocks(std::span<const LiveBlock> blocks);
 
-/// The most bytes that are live during one event: what no plan can do without.
+/// The most bytes that are live during one event: a lower bound for every plan.
 std::int64_t most_live_bytes(std::span<const LiveBlock> blocks);
 
 }  // namespace halomesh

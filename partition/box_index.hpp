@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds which of many boxes intersect a given one, without testing all of them.
+// Finds the boxes that intersect a given one, without testing all of them.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace halomesh {
 class BoxIndex {
  public:
   explicit BoxIndex(const std::vector<Box>& boxes) : boxes_(boxes) {
-    std::array<std::pair<std::size_t, std::size_t>, 4> starts;  // how many, and of which axis
+    std::array<std::pair<std::size_t, std::size_t>, 4> starts;  // number of starts, and the axis
     for (std::size_t a = 0; a < starts.size(); ++a) {
       std::set<std::int64_t> begins;
       for (const Box& box : boxes) begins.insert(box.lo[a]);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the elements of a box lie in a dense array: as few contiguous runs.
-// Pure geometry. This is the serial walk over a sub-box. visit_runs() distributes rows over threads
-// and gives coordinates, for views that span different boxes; transform() steps along permuted and
-// mirrored axes.
+// Where the elements of a box lie in a dense array, as few contiguous runs. Pure geometry. This is
+// the serial walk over a sub-box. visit_runs() distributes rows over threads and gives coordinates,
+// for views that span different boxes; transform() steps along permuted and mirrored axes.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +17,7 @@ namespace halomesh {
 /// axes. Taken in the order of the array, they make up the box in its own dense order.
 class BoxRuns {
  public:
-  /// One axis of an array, of which the box has [lo, hi).
+  /// One axis of an array, and the range [lo, hi) of the box along it.
   struct AxisCut {
     std::int64_t extent = 1, lo = 0, hi = 1;
   };
@@ -58,7 +57,7 @@ class BoxRuns {
       if (a < b) visit(a, b, run.at + a - begin);
     }
   }
-  /// The same for the whole array.
+  /// Calls visit(a, b, at) for the runs of the whole array.
   template <class Visit>
   void each(const Visit& visit) const {
     each(0, INT64_MAX, visit);
@@ -103,7 +102,7 @@ class BoxRuns {
     if (outside < count_) {
       beyond = run.place[outside] >= outer_[outside].hi;
       for (std::size_t i = 0; i <= outside; ++i) run.place[i] = outer_[i].lo;
-      // Beyond the box along this axis: continue at its first position in the next one along the
+      // Behind the box along this axis: continue at its first position in the next one along the
       // slower axes.
       for (std::size_t i = outside + 1; beyond && i < count_; ++i) {
         beyond = ++run.place[i] >= outer_[i].hi;
@@ -120,7 +119,7 @@ class BoxRuns {
     return run;
   }
 
-  // A run is [begin, begin + length) within a period of the array. No length: no runs.
+  // A run is [begin, begin + length) within a period of the array. A length of 0 means no runs.
   std::int64_t period_ = 1, begin_ = 0, length_ = 0;
   std::array<AxisCut, 4> outer_{};  // from the fastest to the slowest
   std::size_t count_ = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which cut each layer gets: see choose_cuts.hpp.
+// The choice of each layer's cut: see choose_cuts.hpp.
 #include "partition/choose_cuts.hpp"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ struct Option {
   std::int64_t slice_bytes = 0, summed = 0;
 };
 
-// Up to 64 parts that stand for all: see choose_cuts().
+// Up to 64 parts that represent all: see choose_cuts().
 std::vector<std::int64_t> sample_of(const PartGrid& grid) {
   const auto along = [](std::int64_t count) {
     return std::set<std::int64_t>{0, std::min<std::int64_t>(1, count - 1), count / 2, count - 1};
@@ -119,7 +119,7 @@ class Search {
     return cuts;
   }
 
-  // "conv4 on 2x2x2 parts: 8x1, 4x2, 2x4, 1x8".
+  // For example "conv4 on 2x2x2 parts: 8x1, 4x2, 2x4, 1x8".
   std::string possible(std::size_t l) const {
     std::vector<std::string> texts;
     for (const TensorCut& cut : all_cuts(grid_))
@@ -167,7 +167,8 @@ class Search {
       for (std::size_t i = 0; i < inputs.size(); ++i)
         o.needed[i].push_back(box.empty() ? Box{} : node(l).layer->needs(box, i, inputs));
     }
-    if (node(l).layer->splits_over_input()) return o;  // what is owned is used, nothing is shared
+    // Each part uses the input that it owns and shares nothing.
+    if (node(l).layer->splits_over_input()) return o;
     const LayerBoxes boxes = boxes_of(*node(l).layer, inputs, {}, widest);
     for (std::size_t p = 0; p < node(l).layer->parameters(inputs).size(); ++p)
       o.slice_bytes += node(l).layer->parameter_slice(p, boxes, inputs).volume() * kFloatBytes;
@@ -176,7 +177,7 @@ class Search {
     return o;
   }
 
-  // `produced` are the options of the layers that `l` reads, in the order of its inputs; none for
+  // `produced` are the options of the layers that `l` reads, in the order of its inputs; null for
   // the network's input.
   std::int64_t exchanged(std::size_t l, const Option& o,
                          const std::vector<const Option*>& produced) const {

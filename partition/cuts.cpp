@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the output of one layer is cut: see cuts.hpp.
+// The cut of one layer's output: see cuts.hpp.
 #include "partition/cuts.hpp"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace halomesh {
 namespace {
 
-// "4x2" of "conv4:4x2".
+// Reads the "4x2" of "conv4:4x2".
 bool read_product(const std::string& text, std::int64_t& blocks, std::int64_t& groups) {
   const char *at = text.data(), *const end = at + text.size();
   const auto [times, error] = std::from_chars(at, end, blocks);
@@ -44,7 +44,8 @@ Box cut_box(const Shape& shape, const PartGrid& grid, const TensorCut& cut, std:
     box.hi[a + 1] = planes.hi;
     group = group * sharing + at[a] % sharing;
   }
-  if (cut.groups == 1 && group > 0) return {};  // blocks for fewer parts: of each the first
+  // With fewer blocks than parts, the first part of each block owns it.
+  if (cut.groups == 1 && group > 0) return {};
   const std::int64_t vectors = (shape.c + kChannelVector - 1) / kChannelVector;
   const Range own = cut.groups == 1 ? Range{0, vectors} : block_range(vectors, cut.groups, group);
   box.lo[kC] = std::min(own.lo * kChannelVector, shape.c);

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t kPeakBytes = 4;
 
-/// "657,408". Not fmt::group_digits(), of which GCC 12 warns.
+/// For example "657,408". fmt::group_digits() would cause a warning of GCC 12.
 std::string digits(std::int64_t value) {
   std::string text = std::to_string(value);
   const std::size_t first = value < 0 ? 1 : 0;
@@ -28,7 +28,7 @@ std::string bytes_or_dash(std::int64_t volume) {
   return volume == 0 ? "-" : digits(volume * kPeakBytes);
 }
 
-/// How many axes have neighbours on both sides.
+/// The number of axes with neighbours on both sides.
 std::int64_t interior_axes(const PartGrid& grid, std::int64_t part) {
   const Spatial at = grid.coordinates(part), counts{grid.d, grid.h, grid.w};
   std::int64_t axes = 0;
@@ -56,7 +56,7 @@ GeometryTable::GeometryTable(const ModelGeometry& geometry,
   add_transfers();
 }
 
-// One pass over all transfers, because there are many more of them than parts.
+// Passes once over all transfers, because there are many more of them than parts.
 void GeometryTable::add_transfers() {
   const auto load = [&](std::int64_t part) -> PartLoad& {
     return loads_[static_cast<std::size_t>(part)];
@@ -78,7 +78,7 @@ void GeometryTable::add_transfers() {
   }
 }
 
-// What a part holds and computes.
+// Adds the memory and the work of one part.
 void GeometryTable::add_local(std::size_t part, const std::vector<std::int64_t>& layer_flops) {
   PartLoad& load = loads_[part];
   for (std::size_t t = 0; t < geometry_.tensors().size(); ++t)
@@ -135,7 +135,7 @@ void GeometryTable::print(std::ostream& out, std::int64_t part) const {
   print_extremes(out);
 }
 
-// How layers are cut, with what each would move if it were cut otherwise.
+// Prints each layer's cut and the bytes that other cuts would move.
 void GeometryTable::print_cuts(std::ostream& out) const {
   const auto& cuts = geometry_.cuts();
   if (geometry_.grid().count() == 1) return;

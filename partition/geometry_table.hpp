@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A table of what each part of a network on a mesh holds, receives and sends.
-// Sizes assume 4-byte floats; the caller gives the numbers of operations.
+// A table of the memory and messages of each part of a network on a mesh. Sizes assume 4-byte
+// floats; the caller gives the numbers of operations.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,15 @@
 
 namespace halomesh {
 
-/// What one part holds and moves for one sample, in bytes.
+/// The memory and traffic of one part for one sample, in bytes.
 struct PartLoad {
   std::int64_t input_halo_bytes = 0;  ///< arrives with the input block; never sent by a part
   std::int64_t received_bytes = 0;    ///< forward: halos and gathered boxes from other parts
-  std::int64_t sent_bytes = 0;        ///< forward: the same, to other parts
+  std::int64_t sent_bytes = 0;        ///< forward: halos and gathered boxes to other parts
   std::int64_t partial_sums_received_bytes = 0, partial_sums_sent_bytes = 0;  ///< forward
   std::int64_t messages = 0;      ///< received in forward; one per tensor and neighbour
-  std::int64_t input_bytes = 0;   ///< of the input block, halo included
-  std::int64_t tensor_bytes = 0;  ///< of the spans of all other tensors, values only
+  std::int64_t input_bytes = 0;   ///< size of the input block, halo included
+  std::int64_t tensor_bytes = 0;  ///< size of the spans of all other tensors, values only
   std::int64_t parameters = 0;    ///< floats held
   double flops = 0;               ///< forward, where given
 
@@ -40,7 +40,8 @@ class GeometryTable {
   /// The part with the largest halo; ties go to the part with neighbours on most sides, then to the
   /// first.
   std::int64_t busiest_part() const;
-  /// Largest flops of a part / mean over parts; 1 is perfect balance, 0 when no flops were given.
+  /// The largest flops of a part / their mean; 1 is perfect balance, 0 means that no flops were
+  /// given.
   double imbalance() const;
 
   /// The table of one part, and totals and extremes over all parts. Bytes are for one sample.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a layer must declare about its geometry; everything that moves data is derived from it. Pure
-// geometry: must not depend on a layer's data or mathematics.
+// The geometry that a layer must declare; all data movement is derived from it. Pure geometry: must
+// not depend on a layer's data or mathematics.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace halomesh {
 
-/// What a parameter is before training: from its fans, a number, or both.
+/// The distribution of a parameter's values before training: from its fans, a number, or both.
 struct InitialValues {
   enum class Kind : std::uint8_t {
     /// U(-a, a), a = sqrt(6 / (fan_in + fan_out)) (Glorot & Bengio, AISTATS 2010, equation 16);
@@ -21,13 +21,13 @@ struct InitialValues {
     kGlorotUniform,
     /// N(0, 2 / fan_in) (He, Zhang, Ren & Sun, ICCV 2015, equation 10): for ReLUs.
     kHeNormal,
-    /// U(-a, a), a = 1 / sqrt(fan_in): what PyTorch gives convolutions and dense layers, biases
-    /// too, by default.
+    /// U(-a, a), a = 1 / sqrt(fan_in): PyTorch's default for convolutions and dense layers, biases
+    /// included.
     kFanInUniform,
     kConstant
   };
   Kind kind = Kind::kGlorotUniform;
-  float constant = 0;  ///< of kConstant
+  float constant = 0;  ///< the value of kConstant
 };
 
 /// The logical extents of one parameter: `out` outputs, each with a block of `in` inputs.
@@ -38,10 +38,10 @@ struct ParameterGeometry {
   std::int64_t out = 0;                  ///< output channels
   Shape in;                              ///< inputs of one output channel
   bool channels_last = false;            ///< flattened order of `in`: d,h,w,c (dense) or c,d,h,w
-  std::int64_t fan_in = 0, fan_out = 0;  ///< numbers of inputs and outputs that `initial` weighs
+  std::int64_t fan_in = 0, fan_out = 0;  ///< numbers of inputs and outputs, for `initial`
   InitialValues initial{};
-  /// 0: trained by its gradient. Otherwise a moving average of what backward_parameters() writes:
-  /// each step moves it there by this share of the way.
+  /// 0: trained by its gradient. Otherwise the parameter is a moving average of the values that
+  /// backward_parameters() writes: each step moves it towards them by this share.
   float moving_average = 0;
 
   std::int64_t volume() const { return out * in.volume(); }
@@ -51,13 +51,13 @@ struct ParameterGeometry {
 /// The boxes of one layer on one part, in global coordinates of the tensors they belong to.
 struct LayerBoxes {
   std::vector<Box> src_needed;  ///< one per input
-  Box dst_produced;             ///< what this part computes (partial sums when split over input)
-  Box dst_owned;                ///< what this part holds for its consumers
-  /// One per input: what is available before any message: the part's own block, or, for the
-  /// network's input, which comes with its halo, all that is needed.
+  Box dst_produced;  ///< the box that this part computes (partial sums when split over input)
+  Box dst_owned;     ///< the box that this part holds for its consumers
+  /// One per input, available before any message: the part's own block or, for the network's input,
+  /// which comes with its halo, everything needed.
   std::vector<Box> src_local{};
-  /// Of a layer with whole gradients: the block of the input whose gradient this part computes, and
-  /// what it must have of the output's gradient for that; empty where nobody wants it.
+  /// For a layer with whole gradients: the block of the input whose gradient this part computes,
+  /// and the block of the output's gradient needed for that; empty if that gradient is not wanted.
   Box diff_src{}, diff_dst_needed{};
 };
 
@@ -79,8 +79,8 @@ class LayerGeometry {
   /// (dense layers); the partial sums are then added up on the owners of the output.
   virtual bool splits_over_input() const { return false; }
 
-  /// Of such a layer: the output box to which a part with these blocks of the inputs, one per input
-  /// and not all empty, adds something; by default the whole output.
+  /// For such a layer, the output box that a part with these blocks of the inputs, one per input
+  /// and not all empty, contributes to; by default the whole output.
   virtual Box contributes(std::span<const Box> src_local, std::span<const Shape> src) const {
     (void)src_local;
     return Box::whole(dst_shape(src));
@@ -90,24 +90,25 @@ class LayerGeometry {
   /// parameters that belong to them. choose_cuts() decides whether it does.
   virtual bool splits_over_channels() const { return false; }
 
-  /// True when the gradients have the same bits on every grid of parts. Each element of the input's
-  /// gradient is computed whole, by one part, from the output's gradient around it, instead of
-  /// being added up from what several parts contribute; and the parameters' gradients are sums over
-  /// the gradient_cells() of the output, which are added exactly. Such a layer has one input, which
-  /// only it reads, and is cut in blocks of whole cells.
+  /// True when the gradients have the same bits on every grid of parts. One part computes each
+  /// element of the input's gradient whole, from the output's gradient around it, instead of adding
+  /// up contributions of several parts; the parameters' gradients are sums over the
+  /// gradient_cells() of the output, which are added exactly. Such a layer has one input, which no
+  /// other layer reads, and is cut in blocks of whole cells.
   virtual bool has_whole_gradients() const { return false; }
-  /// Into how many cells of one size the output is divided along each axis; of such a layer.
+  /// The number of equal cells into which such a layer divides its output along each axis.
   virtual Spatial gradient_cells(std::span<const Shape> src) const {
     (void)src;
     return {1, 1, 1};
   }
   /// The block of the input whose gradient is computed by the part that owns the block `dst` of the
-  /// output: over all blocks, disjoint ones that cover the input. Throws Error where they do not.
+  /// output. These blocks must be disjoint and cover the input; throws Error otherwise.
   virtual Box gradient_box(const Box& dst, std::span<const Shape> src) const {
     (void)dst, (void)src;
     return {};
   }
-  /// The box of the output's gradient on which that of the block `diff_src` of the input depends.
+  /// The box of the output's gradient on which the gradient of the input's block `diff_src`
+  /// depends.
   virtual Box gradient_needs(const Box& diff_src, std::span<const Shape> src) const {
     (void)diff_src, (void)src;
     return {};
@@ -119,9 +120,9 @@ class LayerGeometry {
     return {};
   }
 
-  /// What a part with these boxes uses of parameter number `parameter`; empty when it uses none.
-  /// Slices of different parts are equal or disjoint. By default the rows of the channels that it
-  /// produces, with all their inputs.
+  /// The slice of parameter number `parameter` that a part with these boxes uses; empty if it uses
+  /// none. Slices of different parts are equal or disjoint. By default the rows of the channels
+  /// that it produces, with all their inputs.
   virtual ParameterSlice parameter_slice(std::size_t parameter, const LayerBoxes& boxes,
                                          std::span<const Shape> src) const {
     const Box& dst = boxes.dst_produced;
@@ -143,8 +144,8 @@ struct GraphNode {
 LayerBoxes boxes_of(const LayerGeometry& layer, std::span<const Shape> src,
                     std::vector<Box> src_local, const Box& dst_owned);
 
-/// What a part with these boxes must hold of input `input` to compute `dst`, a block of what it
-/// produces. For partial sums that is all of its share.
+/// The box of input `input` that a part with these boxes must hold to compute `dst`, a block of its
+/// output. For partial sums that is its whole share.
 Box needed_by(const LayerGeometry& layer, const LayerBoxes& boxes, std::span<const Shape> src,
               const Box& dst, std::size_t input);
 

@@ -9,7 +9,7 @@
 
 namespace halomesh {
 
-/// How one sample is cut: parts along d, h and w. Part index = (pd * h + ph) * w + pw.
+/// The cut of one sample: parts along d, h and w. Part index = (pd * h + ph) * w + pw.
 struct PartGrid {
   std::int64_t d = 1, h = 1, w = 1;
 
@@ -40,7 +40,7 @@ struct MeshShape {
 /// parts do not divide the ranks.
 MeshShape make_mesh(std::int64_t ranks, const PartGrid& parts);
 
-/// Samples a replica takes each step; throws UsageError naming global batches that fit when
+/// Samples that a replica takes in each step; throws UsageError naming global batches that fit when
 /// `global_batch` is not a multiple of the replicas.
 std::int64_t local_batch(std::int64_t global_batch, const MeshShape& mesh);
 

@@ -10,7 +10,7 @@
 namespace halomesh {
 namespace {
 
-// What `node` reads of input `input` on each part, for these produced boxes.
+// The boxes of input `input` that `node` reads on each part, for these produced boxes.
 std::vector<Box> needs_of(const GraphNode& node, std::size_t input,
                           const std::vector<Shape>& src_shapes, const std::vector<Box>& produced) {
   std::vector<Box> boxes;
@@ -100,7 +100,7 @@ void ModelGeometry::derive_owners(const std::vector<GraphNode>& nodes) {
     if (tensor.consumers.size() != 1) continue;
     const std::size_t consumer = tensor.consumers.front();
     if (nodes[consumer].layer->splits_over_input()) continue;
-    // Consumers come later in the order and this loop runs backwards, so what they produce is
+    // Consumers come later in the order and this loop runs backwards, so their produced boxes are
     // already known.
     const auto& inputs = nodes[consumer].inputs;
     const auto input =
@@ -148,8 +148,8 @@ void ModelGeometry::derive_needs(const std::vector<GraphNode>& nodes) {
   }
 }
 
-// Where a layer has whole gradients, nothing is added up between parts: they gather what they need
-// of the gradient that comes, and copy what they have computed to its owners.
+// Where a layer has whole gradients, parts do not add up contributions: they gather the part of the
+// output's gradient that they need and copy the gradients that they have computed to the owners.
 void ModelGeometry::derive_whole_gradients(const std::vector<GraphNode>& nodes) {
   for (std::size_t l = 0; l < nodes.size(); ++l) {
     if (!nodes[l].layer->has_whole_gradients()) continue;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The geometry of a whole network on a part grid: for every tensor, which part owns, produces and
-// needs which box, and what therefore moves; for every parameter, which part holds which slice.
-// Each rank derives it alone from the layers' declarations, with the same result.
+// The geometry of a whole network on a part grid: for every tensor, the boxes that each part owns,
+// produces and needs, and the resulting transfers; for every parameter, the slices that parts hold.
+// Each rank derives it alone from the layers' declarations, with equal results.
 #pragma once
 
 #include <string>
@@ -17,15 +17,15 @@ namespace halomesh {
 
 /// One tensor of the network. Vectors are indexed by part; boxes are in global coordinates.
 struct TensorGeometry {
-  std::string name;  ///< of the layer that produces it, or "input"
+  std::string name;  ///< name of the layer that produces it, or "input"
   Shape shape;
   std::vector<std::size_t> consumers;  ///< layers that read it
   Partition owned;
-  std::vector<Box> produced;  ///< owned, or what the part's partial sums contribute to
-  std::vector<Box> needed;    ///< hull of what the consumers read on this part
+  std::vector<Box> produced;  ///< owned, or the box to which the part's partial sums contribute
+  std::vector<Box> needed;    ///< hull of the boxes that the consumers read on this part
   std::vector<Box> span;      ///< hull of all three: the box that memory is allocated for
-  /// Whether the last consumer, whose gradient comes first in backward, reads all that is owned or
-  /// needed: the gradient need not be cleared before.
+  /// Whether the last consumer, which is the first to write the gradient in backward, reads
+  /// everything owned or needed, so that the gradient need not be cleared before.
   std::vector<bool> gradient_starts_whole;
   bool partial_sums = false;
   /// Forward: copy along it (halos, gathers). Backward: add along its reverse.
@@ -34,7 +34,8 @@ struct TensorGeometry {
   /// along `return_diff`, from the parts that compute them to the owners.
   bool whole_diffs = false;
   TransferPlan return_diff;
-  /// Backward, where the producer has whole gradients: copy along it what their parts need.
+  /// Backward, where the producer has whole gradients: copy along it the blocks that its parts
+  /// need.
   TransferPlan gather_diff;
   /// Owner -> producers of partial sums. Forward: add along its reverse. Backward: copy along it.
   TransferPlan broadcast;
@@ -54,10 +55,10 @@ struct SliceHolders {
   std::vector<std::int64_t> parts;  ///< ascending
 };
 
-/// One parameter of one layer: which part holds what.
+/// One parameter of one layer: the slices that the parts hold.
 struct ParameterPlacement {
   std::size_t layer = 0;   ///< index of the layer
-  std::size_t number = 0;  ///< which of the layer's parameters
+  std::size_t number = 0;  ///< position among the layer's parameters
   std::string layer_name;
   ParameterGeometry geometry;
   std::vector<ParameterSlice> slices;  ///< indexed by part; empty where the part holds nothing
@@ -71,12 +72,12 @@ struct ParameterPlacement {
 /// The geometry of the whole network. Owned boxes follow one rule: the network's output and every
 /// tensor whose consumers need overlapping boxes is cut in blocks with remainder; a tensor whose
 /// only consumer needs disjoint boxes that cover it (2x2x2 pooling, activations) is cut along just
-/// those, so that nothing has to move; unless that would leave a part without work that would
+/// those, so that nothing has to move, unless that would leave a part without work that would
 /// otherwise have a block.
 ///
-/// Before that rule: the output of a layer that choose_cuts() cuts in groups of channels belongs to
-/// the parts of its cut (cut_box()). Who gathers what and who holds which parameters follows from
-/// the boxes.
+/// The output of a layer that choose_cuts() cuts in groups of channels is an exception: it belongs
+/// to the parts of its cut (cut_box()). All gathers and the holders of parameters follow from the
+/// boxes.
 class ModelGeometry {
  public:
   /// Throws Error, naming the layer, where shapes do not fit or slices overlap in part, and

@@ -7,8 +7,8 @@
 namespace halomesh {
 namespace {
 
-// Chunks of a block none of whose planes is local: more chunks would mean more messages and smaller
-// kernels.
+// The limits of the chunks of a block without local planes: more chunks would mean more messages
+// and smaller kernels.
 constexpr std::int64_t kMaxSlabs = 4, kMinSlabPlanes = 2;
 
 std::vector<Chunk> remote_slabs(const Box& dst) {

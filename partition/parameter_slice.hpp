@@ -10,9 +10,9 @@
 
 namespace halomesh {
 
-/// The rows `out` of a parameter and, of each row, the block `in` of its inputs. Layers cut in
-/// space hold all of both, layers split over their input a block of `in`, layers cut by output
-/// channels some rows. Empty when either is.
+/// The rows `out` of a parameter and the block `in` of the inputs of each row. Layers cut in space
+/// hold all of both, layers split over their input a block of `in`, layers cut by output channels
+/// some rows. Empty when either is.
 struct ParameterSlice {
   Range out;
   Box in;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which part owns which box: see partition.hpp.
+// The boxes that parts own: see partition.hpp.
 #include "partition/partition.hpp"
 
 #include <algorithm>

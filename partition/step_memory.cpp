@@ -25,7 +25,7 @@ void for_each_value(const StepGraph& graph, const StepEvent& event, const Visit&
       visit(layer.inputs[i]);
 }
 
-/// Finds the events of a step in order.
+/// Derives the events of a step in order.
 class StepOrder {
  public:
   explicit StepOrder(const StepGraph& graph)
@@ -58,7 +58,7 @@ class StepOrder {
     if (!layer.parameters_first) add_parameters(l);
     if (in_place < inputs) add_data(l, in_place, true);
   }
-  // Not where another layer has already written the input's gradient.
+  // The gradient cannot take the output's place where another layer has already written it.
   bool is_in_place(std::size_t l) const {
     const LayerPasses& layer = graph_.layers[l];
     if (!layer.in_place || graph_.use == MemoryUse::kApart) return false;
@@ -79,8 +79,8 @@ class StepOrder {
     for_each_value(graph_, event, [&](std::size_t t) { need(t); });
     add(event);
   }
-  // What was read by one of the last layers is still there; other outputs of layers that repeat
-  // their forward pass are not.
+  // Recomputes the values of a tensor unless they are there: outputs of layers that repeat their
+  // forward pass are kept only if one of the last layers read them.
   void need(std::size_t t) {
     constexpr std::size_t kKept = 2;  // layers
     if (graph_.use != MemoryUse::kRecomputed || !graph_.layers[t - 1].repeats ||
@@ -98,9 +98,10 @@ class StepOrder {
   }
 
   const StepGraph& graph_;
-  std::vector<std::size_t> consumers_, left_;  // by tensor; whose gradient is still to come
-  std::vector<std::size_t> touched_;           // by tensor: when its values were last read
-  std::size_t time_ = 0, during_ = 0;          // layers passed, forward and backward
+  // By tensor: consumers, and those whose gradient is still to come.
+  std::vector<std::size_t> consumers_, left_;
+  std::vector<std::size_t> touched_;   // by tensor: when its values were last read
+  std::size_t time_ = 0, during_ = 0;  // layers passed, forward and backward
   std::vector<StepEvent> events_;
 };
 
@@ -121,7 +122,7 @@ class StepBlocks {
     if (event.kind == Kind::kBackwardData) data(event, at);
     for_each_value(graph_, event, [&](std::size_t t) { value(t, at); });
   }
-  /// The output's values are there until event number `at`.
+  /// Keeps the output's values until event number `at`.
   void keep_output(std::int64_t at) { value(values_.size() - 1, at); }
   StepMemory place(std::vector<StepEvent> events);
 
@@ -137,7 +138,7 @@ class StepBlocks {
     }
     blocks_[place.block].touch(at);
   }
-  // Once they have been computed again, they are read there.
+  // Touches the values of a tensor, in their second place once they have been computed again.
   void value(std::size_t t, std::int64_t at) {
     touch(agains_[t].offset < 0 ? values_[t] : agains_[t], graph_.tensors[t].bytes, at);
   }

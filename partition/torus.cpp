@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kMostNodes = 1 << 24;
 
-// "4x4x1"
+// Reads "4x4x1".
 std::optional<std::array<int, 3>> parse_extents(std::string_view text) {
   std::array<int, 3> extents{};
   for (std::size_t axis = 0; axis < 3; ++axis) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The nodes of a job as a torus: how far it is from one to another, and along which axis.
+// The nodes of a job as a torus: the distance from one to another along each axis.
 #pragma once
 
 #include <array>
@@ -8,7 +8,7 @@
 namespace halomesh {
 
 /// Nodes are numbered block by block: first those of the block at the origin, x first, then those
-/// of the next block along x. Blocks of one node number the nodes along x, then y, then z.
+/// of the next block along x. With blocks of one node, nodes are numbered along x, then y, then z.
 struct Torus {
   std::array<int, 3> extents{0, 0, 0};  ///< in nodes; zeros: not known, or no torus
   std::array<int, 3> block{1, 1, 1};    ///< divides `extents`

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What moves between parts: see transfer_plan.hpp.
+// Transfers between parts: see transfer_plan.hpp.
 #include "partition/transfer_plan.hpp"
 
 #include <algorithm>
@@ -36,8 +36,8 @@ std::int64_t TransferPlan::sent_volume(std::int64_t part) const {
 
 TransferPlan plan_transfers(const std::vector<Box>& owned, const std::vector<Box>& needed) {
   const BoxIndex index(needed);
-  // Pairs first: a vector of transfers that grows would touch several times its memory, which is
-  // most of the time where there are thousands of parts.
+  // Pairs are collected first: a growing vector of transfers would touch several times its memory,
+  // which takes most of the time where there are thousands of parts.
   std::vector<std::pair<std::size_t, std::size_t>> pairs;
   for (std::size_t src = 0; src < owned.size(); ++src)
     for (const std::size_t dst : index.meeting(owned[src]))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What moves between parts: one kind of plan for halos, redistributions, gathers and reductions.
+// The transfers between parts: one kind of plan for halos, redistributions, gathers and reductions.
 // Every rank derives it alone, from boxes only; an executor copies (or adds) along it.
 #pragma once
 
@@ -18,8 +18,8 @@ struct Transfer {
   friend auto operator<=>(const Transfer&, const Transfer&) = default;
 };
 
-/// The sorted transfers of one tensor. Forward: copy along the plan. Backward: reversed(), with
-/// add; that is the exact adjoint of the copy.
+/// The sorted transfers of one tensor. Forward copies along the plan; backward adds along
+/// reversed(), which is the exact adjoint of the copy.
 class TransferPlan {
  public:
   TransferPlan() = default;
@@ -27,7 +27,7 @@ class TransferPlan {
 
   const std::vector<Transfer>& transfers() const { return transfers_; }
   bool empty() const { return transfers_.empty(); }
-  /// The same boxes, with src and dst exchanged.
+  /// The plan with src and dst of each box exchanged.
   TransferPlan reversed() const;
   /// Elements that arrive at / leave `part` (one sample).
   std::int64_t received_volume(std::int64_t part) const;
@@ -37,9 +37,9 @@ class TransferPlan {
   std::vector<Transfer> transfers_;
 };
 
-/// What each part must receive so that it holds its needed box: needed[dst] ∩ owned[src] for every
-/// pair of different parts. Both lists are indexed by part; owned boxes are disjoint. Elements that
-/// a part owns itself are not in the plan: they are already in place.
+/// The transfers that give each part its needed box: needed[dst] ∩ owned[src] for every pair of
+/// different parts. Both lists are indexed by part; owned boxes are disjoint. Elements that a part
+/// owns itself are not in the plan: they are already in place.
 TransferPlan plan_transfers(const std::vector<Box>& owned, const std::vector<Box>& needed);
 
 }  // namespace halomesh

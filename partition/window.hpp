@@ -16,7 +16,7 @@ struct Range {
   std::int64_t lo = 0, hi = 0;
   std::int64_t extent() const { return hi > lo ? hi - lo : 0; }
   friend bool operator==(const Range&, const Range&) = default;
-  /// Has extent 0 where they are disjoint.
+  /// The common planes; extent 0 where the ranges are disjoint.
   friend Range intersect(const Range& a, const Range& b) {
     return {a.lo > b.lo ? a.lo : b.lo, a.hi < b.hi ? a.hi : b.hi};
   }
@@ -39,16 +39,16 @@ struct AxisWindow {
 /// One window per spatial axis, in the order d, h, w.
 using Window = std::array<AxisWindow, 3>;
 
-/// TensorFlow's SAME padding: output extent ceil(src_extent / stride); of the total padding the
-/// smaller half comes before, the larger after (kernel 2, stride 1: nothing before, one plane
+/// TensorFlow's SAME padding: output extent ceil(src_extent / stride); the smaller half of the
+/// total padding comes before, the larger after (kernel 2, stride 1: nothing before, one plane
 /// after). Source: TensorFlow API documentation, tf.nn, "Notes on padding".
 AxisWindow same_window(std::int64_t kernel, std::int64_t stride, std::int64_t dilation,
                        std::int64_t src_extent);
 
-/// Window without padding: output extent (src_extent - reach) / stride + 1.
+/// A window without padding: output extent (src_extent - reach) / stride + 1.
 AxisWindow valid_window(std::int64_t kernel, std::int64_t stride, std::int64_t dilation = 1);
 
-/// Spatial extents of the output; throws Error when a window does not fit the input or when
+/// The spatial extents of the output; throws Error when a window does not fit the input or when
 /// padding is as wide as the window (an output plane would read only padding).
 Spatial dst_extents(const Window& window, const Spatial& src);
 

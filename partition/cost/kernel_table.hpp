@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long a layer takes on one part: measured, interpolated between measurements, or bounded by a
-// roofline. Must not depend on layers; what makes a case of a layer is src/nn/kernel_case.
+// The time of a layer on one part: measured, interpolated between measurements, or bounded by a
+// roofline. Must not depend on layers; src/nn/kernel_case makes a case of a layer.
 #pragma once
 
 #include <cstddef>
@@ -21,13 +21,13 @@ const char* name_of(KernelPass pass);
 
 /// One call of a layer on one part.
 struct KernelCase {
-  std::string kernel;  ///< what it computes apart from extents; empty: costs nothing measurable
+  std::string kernel;  ///< the computation apart from extents; empty: costs nothing measurable
   KernelPass pass = KernelPass::kForward;
   Shape src, dst;  ///< extents of the part's boxes, channels included: read and produced
   std::int64_t batch = 1;
   int threads = 1;
   double flops = 0;  ///< multiply-adds x 2 of this call
-  double bytes = 0;  ///< that it must at least read and write
+  double bytes = 0;  ///< least number read and written
 };
 
 struct KernelTime {
@@ -39,7 +39,7 @@ struct KernelTime {
 /// Measured kernel times of one CPU.
 class KernelTable {
  public:
-  /// Of one rank.
+  /// The rates of one rank.
   struct Rates {
     double peak_flops = 0;  ///< per second
     double efficiency = 1;  ///< share of the peak that a kernel without a measurement reaches

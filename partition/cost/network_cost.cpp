@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Formulas of messages and sums: see network_cost.hpp.
+// The formulas of messages and sums: see network_cost.hpp.
 #include "partition/cost/network_cost.hpp"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ bool is_power_of_2(int n) { return (n & (n - 1)) == 0; }
 
 int ranks_of_a_node(const SumPlace& place) { return std::clamp(place.per_node, 1, place.ranks); }
 
-/// Rounds, or other stages, of whole or partial buffers over one kind of link.
+/// The time of rounds, or other stages, of whole or partial buffers over one kind of link.
 double stage_seconds(const Link& link, double rounds, double bytes, double added_bytes,
                      const NetworkCost& network) {
   return rounds * (link.latency_s + network.poll_s) + bytes * link.s_per_byte +
@@ -72,7 +72,7 @@ double ring_seconds(const SumPlace& place, double bytes, const NetworkCost& netw
 double two_level_seconds(const SumPlace& place, double bytes, const NetworkCost& network) {
   const int per_node = ranks_of_a_node(place);
   const int nodes = (place.ranks + per_node - 1) / per_node;
-  // All ranks of a node sum across nodes at once.
+  // All ranks of a node take part in sums across nodes at the same time.
   NetworkCost across = network;
   across.between_nodes = network.between_nodes_shared(per_node);
   const SumPlace one_a_node{nodes, 1};
@@ -86,7 +86,7 @@ double binomial_seconds(const SumPlace& place, double bytes, const NetworkCost& 
   const int rounds = ceil_log2(place.ranks);
   const int inside = std::min(ceil_log2(per_node), rounds);
   const int outside = rounds - inside;
-  // One rank a node takes part in the rounds between nodes.
+  // One rank per node takes part in the rounds between nodes.
   return stage_seconds(network.within_node, 2 * inside, 2 * inside * bytes, inside * bytes,
                        network) +
          stage_seconds(network.between_nodes_shared(1), 2 * outside, 2 * outside * bytes,
@@ -161,7 +161,7 @@ int sum_parts(const SumChoice& sum, double bytes, const NetworkCost& network) {
   int useful = static_cast<int>(std::ssize(sum_digits(nodes)));
   if (!sum.ways.empty()) useful = sum_axes(sum);
   const int parts = std::clamp(useful, 1, 3);
-  // Latencies of messages in flight together overlap, but for the time of their ends.
+  // Latencies of messages in flight together overlap, except the time spent at their ends.
   const double added = (parts - 1) * 2 * ceil_log2(nodes) * network.between_nodes.latency_s / 2;
   return added <= sum_seconds(sum.algorithm, sum.place, bytes, network) / 10 ? parts : 1;
 }

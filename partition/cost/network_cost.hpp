@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What messages and sums over ranks cost: seconds from bytes, ranks and a few constants of a
+// The costs of messages and sums over ranks: seconds from bytes, ranks and a few constants of a
 // machine.
 #pragma once
 
@@ -22,7 +22,7 @@ struct NetworkCost {
   double add_s_per_byte = 0;        ///< adding received floats to one's own
   CopyCost copy;                    ///< packing and unpacking
   double poll_s = 0;                ///< mean time between two polls while a rank computes
-  double injection_s_per_byte = 0;  ///< of a whole node, which its ranks share
+  double injection_s_per_byte = 0;  ///< seconds per byte of a whole node, shared by its ranks
   int ranks_per_node = 1;
 
   /// The link of each of `senders` ranks of one node that send to other nodes at the same time.
@@ -37,7 +37,7 @@ enum class SumAlgorithm : std::uint8_t {
   kRecursiveDoubling,
   /// 2 lg P a + (P-1)/P n (2 b + g): reduce-scatter and all-gather in lg P rounds each, for any P.
   kHalvingDoubling,
-  /// 2 (P-1) a + (P-1)/P n (2 b + g): the same between neighbours in a ring.
+  /// 2 (P-1) a + (P-1)/P n (2 b + g): reduce-scatter and all-gather between neighbours in a ring.
   kRing,
   /// Reduce-scatter within each node, sums of the shares across nodes by the fastest of the above,
   /// all-gather within each node.
@@ -62,8 +62,8 @@ constexpr const char* name_of(SumAlgorithm algorithm) {
   return "binomial";
 }
 
-/// Where the ranks of a sum are: node by node in rank order, `per_node` on each (the last may have
-/// fewer).
+/// The placement of the ranks of a sum: node by node in rank order, `per_node` on each (the last
+/// may have fewer).
 struct SumPlace {
   int ranks = 1, per_node = 1;
 };
@@ -75,27 +75,28 @@ struct SumPlace {
 double sum_seconds(SumAlgorithm algorithm, const SumPlace& place, double bytes,
                    const NetworkCost& network);
 
-/// The algorithm of least sum_seconds(), of equal ones the first; never kBinomialTree, and
-/// kTwoLevel only where several nodes have several ranks each, all as many.
+/// The algorithm of least sum_seconds(), the first of equal ones. Never kBinomialTree; kTwoLevel
+/// only for several nodes of equally many, several ranks.
 SumAlgorithm fastest_sum(const SumPlace& place, double bytes, const NetworkCost& network);
 
 /// The ranks of a node if a sum begins and ends with rounds within nodes, all ranks if nodes do not
-/// matter to it, or 1.
+/// matter to it, otherwise 1.
 int first_level(SumAlgorithm algorithm, const SumPlace& place);
 
-/// The way between the partners of a round on a torus. The axes that partners have links along are
-/// numbered 0, 1, 2.
+/// The path between the partners of a round on a torus. The axes along which partners have links
+/// are numbered 0, 1, 2.
 struct SumWay {
   int axis = 0, hops = 0;
 };
 
-/// How a sum is done. For kTwoLevel, place.per_node divides place.ranks, and `across` is another.
+/// The chosen way to sum. For kTwoLevel, place.per_node divides place.ranks, and `across` is
+/// another algorithm.
 struct SumChoice {
   SumAlgorithm algorithm = SumAlgorithm::kHalvingDoubling;
-  SumPlace place;                                        ///< as the algorithm is to see it
+  SumPlace place;                                        ///< as the algorithm sees it
   SumAlgorithm across = SumAlgorithm::kHalvingDoubling;  ///< between the nodes of kTwoLevel
-  int parts = 1;               ///< of the buffer, halved and doubled across nodes side by side
-  std::vector<SumWay> ways{};  ///< of each of the sum_digits() across nodes; empty: not known
+  int parts = 1;  ///< parts of the buffer that are halved and doubled across nodes at the same time
+  std::vector<SumWay> ways{};  ///< one per sum_digits() across nodes; empty: not known
 };
 
 /// The factors of `count` ranks whose rounds of halving are independent: 2, 2, ..., and the odd
@@ -105,10 +106,10 @@ std::vector<int> sum_digits(int count);
 /// The number of different axes of sum.ways.
 int sum_axes(const SumChoice& sum);
 
-/// Into how many parts, 1 to 3, to cut the buffer of halving and doubling across nodes. On a torus
-/// a round of one part uses the links of one axis, and its ranks share these; parts that begin with
-/// different axes use more: as many as there are axes in sum.ways. Only where the additional
-/// messages add at most a tenth to sum_seconds(), as the network may not be a torus.
+/// The number of parts, 1 to 3, in which halving and doubling across nodes cuts the buffer. On a
+/// torus a round of one part uses the links of one axis, and its ranks share these; parts that
+/// begin with different axes use more, so there are as many parts as axes in sum.ways. As the
+/// network may not be a torus, the additional messages may add at most a tenth to sum_seconds().
 int sum_parts(const SumChoice& sum, double bytes, const NetworkCost& network);
 
 }  // namespace halomesh

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rounds of sums over ranks: see sum_schedule.hpp.
+// The rounds of sums over ranks: see sum_schedule.hpp.
 #include "partition/cost/sum_schedule.hpp"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ struct Elements {
   }
 };
 
-/// The ranks first, first + stride, ... of which this one is number `digit`.
+/// The ranks first, first + stride, ... among which this one is number `digit`.
 struct Group {
   int first = 0, stride = 1, count = 1, digit = 0;
   int rank(int index) const { return first + (index % count + count) % count * stride; }
@@ -37,7 +37,7 @@ void add_piece(std::vector<SumPiece>& pieces, int rank, const Elements& elements
   if (elements.lo < elements.hi) pieces.push_back({rank, elements.lo, elements.hi});
 }
 
-/// The blocks first, .., first + count - 1 of `whole`, going on with block 0 after the last.
+/// Adds the blocks first, ..., first + count - 1 of `whole`, where block 0 follows the last.
 void add_blocks(std::vector<SumPiece>& pieces, int rank, const Elements& whole, int first,
                 int count, int blocks) {
   first %= blocks;
@@ -46,7 +46,7 @@ void add_blocks(std::vector<SumPiece>& pieces, int rank, const Elements& whole, 
   if (rest > 0) add_piece(pieces, rank, {whole.lo, whole.block(rest - 1, blocks).hi});
 }
 
-/// Each rank ends with the sum of its block: half of what is left in each round.
+/// Each round halves the elements that are left, until each rank has the sum of its block.
 Elements scatter_halving(const Group& group, const Elements& whole, Rounds& rounds) {
   for (int left = group.count; left > 1;) {
     const int skip = (left + 1) / 2, moved = left - skip;
@@ -62,7 +62,7 @@ Elements scatter_halving(const Group& group, const Elements& whole, Rounds& roun
   return whole.block(group.digit, group.count);
 }
 
-/// The same with one block a round between neighbours.
+/// As scatter_halving(), but with one block per round between neighbours.
 Elements scatter_ring(const Group& group, const Elements& whole, Rounds& rounds) {
   const int p = group.count;
   for (int k = 0; k + 1 < p; ++k) {
@@ -86,9 +86,9 @@ std::vector<Group> digits_of(int rank, int stride, int count) {
   return digits;
 }
 
-/// Each round moves half of what the one before it does, and its messages fill as many links as
-/// they have hops: the nearest partners come first. Of equally near ones, each rotation begins with
-/// another axis.
+/// Orders the digits by hops, nearest partners first: each round moves half as much as the one
+/// before, and its messages occupy as many links as they have hops. Among equally near partners,
+/// each rotation begins with another axis.
 std::vector<Group> nearest_first(const std::vector<Group>& digits, const SumChoice& sum,
                                  int rotation) {
   const int axes = sum_axes(sum);
@@ -106,8 +106,8 @@ std::vector<Group> nearest_first(const std::vector<Group>& digits, const SumChoi
   return sorted;
 }
 
-/// A third further each time, the first third being the largest: of a cube-like torus whose longest
-/// axes come first, the three rotations begin with the three axes.
+/// Rotates the digits by a third further for each rotation; the first third is the largest. On a
+/// cube-like torus whose longest axes come first, the three rotations begin with the three axes.
 std::vector<Group> rotated(std::vector<Group> digits, const SumChoice& sum, int rotation) {
   if (!sum.ways.empty()) return nearest_first(digits, sum, rotation);
   const std::ptrdiff_t count = std::ssize(digits);
@@ -124,8 +124,8 @@ void append(std::vector<SumPiece>& pieces, const std::vector<SumPiece>& others) 
   pieces.insert(pieces.end(), others.begin(), others.end());
 }
 
-/// Scatters `parts` of `whole` side by side, each with the digits in another order. All have as
-/// many rounds.
+/// Scatters `parts` of `whole` side by side, each with the digits in another order. All parts have
+/// equally many rounds.
 void scatter_parts(const std::vector<Group>& digits, const Elements& whole, int rotation,
                    const SumChoice& sum, Rounds& rounds) {
   const std::size_t begin = rounds.size();
@@ -142,14 +142,14 @@ void scatter_parts(const std::vector<Group>& digits, const Elements& whole, int 
   }
 }
 
-/// Undoes the reduce-scatter of rounds [begin, end) by sending the other way.
+/// Undoes the reduce-scatter of rounds [begin, end) by sending in the opposite direction.
 void gather_backwards(std::size_t begin, std::size_t end, Rounds& rounds) {
   for (std::size_t i = end; i-- > begin;)
     rounds.push_back({rounds[i].receives, rounds[i].sends, false});
 }
 
-/// Whole buffers between partners; the odd of the first ranks beyond a power of 2 hand theirs to
-/// their neighbours and get the sum from them.
+/// Exchanges whole buffers between partners. The odd ones among the first ranks beyond a power of 2
+/// give their buffers to their neighbours and get the sum from them.
 void double_whole(const Group& group, const Elements& whole, Rounds& rounds) {
   int power = 1;
   while (power * 2 <= group.count) power *= 2;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which rank sends which elements to which when, so that each rank has the sum of a buffer over all
-// of them: the algorithms of network_cost.hpp as lists of rounds.
+// The rank, elements and round of each message of a sum over all ranks: the algorithms of
+// network_cost.hpp as lists of rounds.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@ struct SumPiece {
   friend bool operator==(const SumPiece&, const SumPiece&) = default;
 };
 
-/// What one rank sends and receives at the same time. Its pieces may all be sent before anything of
-/// the round is received, and are those that the other ranks receive in a round of theirs, in the
-/// same order. What a round receives it may also send (then the same pieces in the same order).
+/// The pieces that one rank sends and receives at the same time. All may be sent before anything of
+/// the round is received. They match the pieces that the other ranks receive in a round of theirs,
+/// in order. A round may also send what it receives, then as equal pieces in equal order.
 struct SumRound {
   std::vector<SumPiece> sends, receives;  ///< none is empty
   bool add = false;  ///< received elements are added to this rank's; otherwise they replace them
@@ -32,12 +32,12 @@ struct SumRound {
 ///
 /// Reduce-scatters take the ranks as digits: of P = 2 x 2 x q ranks two rounds halve the buffer
 /// with partners at distances 1 and 2, then groups of q ranks go on as in J. L. Traeff, "Optimal,
-/// non-pipelined reduce-scatter and allreduce algorithms" (arXiv 2410.14234), which takes
-/// ceil(log2 q) rounds for any q. All-gathers are the same rounds backwards.
+/// non-pipelined reduce-scatter and allreduce algorithms" (arXiv 2410.14234), which takes ceil(log2
+/// q) rounds for any q. All-gathers are the same rounds backwards.
 ///
-/// Beyond first_level() each `rotation` (modulo 3) begins with another third of the digits, and of
-/// `sum.parts` parts of the buffer each takes the next rotation in the same rounds. Rotations use
-/// different links of a torus: for 16 ranks in a square of 4 x 4, in parts A and B,
+/// Beyond first_level() each `rotation` (modulo 3) begins with another third of the digits, and
+/// each of the `sum.parts` parts of the buffer takes the next rotation in the same rounds.
+/// Rotations use different links of a torus: for 16 ranks in a square of 4 x 4, in parts A and B,
 ///
 ///   distance in round    1   2   3   4      partner of rank 0
 ///   A (rotation 0)       1   2   4   8      1 and 2 in its row, then 4 and 8 in its column

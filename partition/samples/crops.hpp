@@ -16,12 +16,12 @@ struct Voxel {
   friend auto operator<=>(const Voxel&, const Voxel&) = default;
 };
 
-/// Voxels of each class of a sample but the first, for the classes that it has.
+/// Voxels of each class of a sample but the first, for the classes that occur in it.
 using Foreground = std::vector<std::vector<Voxel>>;
 
-/// Chooses up to kKept voxels of each class of one sample, all equally likely: those with the
-/// lowest values of a hash of their places. So the choice does not depend on how the labels are cut
-/// into boxes, or on their order.
+/// Chooses up to kKept voxels of each class of one sample, all equally likely: the ones whose
+/// places have the lowest hash values. The choice therefore does not depend on how the labels are
+/// cut into boxes, or on their order.
 class ForegroundSearch {
  public:
   static constexpr std::size_t kKept = 32;
@@ -29,11 +29,12 @@ class ForegroundSearch {
   explicit ForegroundSearch(std::int64_t classes) : kept_(static_cast<std::size_t>(classes)) {}
   /// Labels of a box of the sample, dense. Labels without a class are ignored.
   void take(const Box& box, const std::uint8_t* labels);
-  /// Takes a voxel of a class that has voxels at all: one that a search of another box has found.
+  /// Takes a voxel that the search of another box has found. `label` must be a class that has
+  /// voxels.
   void take(std::size_t label, const Voxel& voxel);
-  /// Those of the boxes taken so far, in their order.
+  /// The chosen voxels of the boxes taken so far, in the order of their places.
   Foreground found() const;
-  /// The same for each class, also for those that have none.
+  /// As found(), with an entry for every class, empty for those without voxels.
   std::vector<std::vector<Voxel>> found_by_class() const;
 
  private:
@@ -42,19 +43,20 @@ class ForegroundSearch {
     Voxel voxel;
     friend auto operator<=>(const Candidate&, const Candidate&) = default;
   };
-  std::vector<std::vector<Candidate>> kept_;  // of each class, a heap with the largest on top
+  std::vector<std::vector<Candidate>> kept_;  // per class, a heap with the largest on top
 };
 
-/// The first voxel of a crop in whose middle a sample of these extents lies: none of its
-/// coordinates is positive where the sample is not larger.
+/// The first voxel of a crop with a sample of these extents in its middle; no coordinate is
+/// positive where the sample is not larger.
 Spatial centred_origin(const Spatial& sample, const Spatial& crop);
 
 /// Draws the crop of a sample in an epoch: a function of (seed, epoch, number of the sample), and
-/// so the same on every mesh.
+/// therefore equal on every mesh.
 ///
 /// With probability `foreground`, and if the sample has any: one of its classes, one of the voxels
-/// of that class, and then one of the crops that have it, all equally likely. Otherwise any crop.
-/// Crops lie within the sample; along axes where it is smaller, it lies in their middle.
+/// of that class, and then one of the crops that contain it, all equally likely. Otherwise any
+/// crop. Crops lie within the sample; along axes where the sample is smaller, it lies in the crop's
+/// middle.
 class CropDraw {
  public:
   CropDraw(std::uint64_t seed, const Spatial& crop, double foreground)

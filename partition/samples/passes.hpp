@@ -8,9 +8,9 @@
 
 namespace halomesh {
 
-/// The same samples, each step as `passes` steps: pass k of a step has the places k * m to
-/// (k + 1) * m of every replica, m = local_batch / passes. Throws Error unless `passes` divides the
-/// local batch and the last step is whole.
+/// The samples of `steps` with each step cut into `passes` steps: pass k of a step has the places k
+/// * m to (k + 1) * m of every replica, m = local_batch / passes. Throws Error unless `passes`
+/// divides the local batch and the last step is whole.
 BatchSchedule in_passes(const BatchSchedule& steps, std::int64_t passes);
 
 }  // namespace halomesh

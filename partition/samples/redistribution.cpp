@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which boxes of a staged sample make up each part's block: see redistribution.hpp.
+// The sources of each part's block in a staged sample: see redistribution.hpp.
 #include "partition/samples/redistribution.hpp"
 
 #include <algorithm>

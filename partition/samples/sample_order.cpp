@@ -13,7 +13,7 @@
 namespace halomesh {
 namespace {
 
-/// Uniform in [0, bound), without bias; see epoch_order().
+/// A uniform number in [0, bound), without bias; see epoch_order().
 std::uint64_t bounded(const CounterRng& rng, std::uint64_t index, std::uint64_t bound) {
   const std::uint64_t biased = (0 - bound) % bound;  // 2^64 mod bound
   for (std::uint64_t attempt = 0;; ++attempt) {

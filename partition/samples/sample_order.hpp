@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which samples each replica takes at each step of an epoch, and under which symmetry, as pure
+// The samples that each replica takes at each step of an epoch, and their symmetries, as pure
 // functions.
 #pragma once
 
@@ -29,8 +29,8 @@ enum class Shuffle {
 struct SampleUse {
   std::int64_t sample = 0;
   Symmetry symmetry{};
-  /// The first voxel of the crop that is taken, before it is transformed, where samples are not of
-  /// the extents that are wanted; none: the crop in the sample's middle.
+  /// The first voxel of the crop that is taken before the transformation, where the extents of
+  /// samples differ from those wanted; none: the crop in the sample's middle.
   std::optional<Spatial> origin{};
 };
 
@@ -45,8 +45,8 @@ struct BatchSchedule {
   std::span<const SampleUse> taken(std::int64_t step, std::int64_t replica) const;
 };
 
-/// The use of a split's samples by `replicas` replicas that take `local_batch` samples per step
-/// each.
+/// The use of a split's samples by `replicas` replicas that each take `local_batch` samples per
+/// step.
 struct SampleOrder {
   Shuffle shuffle = Shuffle::kGlobal;
   std::uint64_t seed = 0;
@@ -56,8 +56,8 @@ struct SampleOrder {
 
   /// Full global batches in an epoch; with kLocal, full local batches in the smallest shard.
   std::int64_t training_steps() const;
-  /// Samples that an epoch of training leaves out because they do not fill a global batch; a
-  /// different set every epoch.
+  /// The samples that an epoch of training leaves out because they do not fill a global batch; they
+  /// differ from epoch to epoch.
   std::int64_t dropped_samples() const { return samples - training_steps() * global_batch(); }
   /// The steps of `epoch` from first_step on. Each replica takes local_batch samples per step,
   /// transformed as `draw` says (null: not transformed). With kGlobal and global batch B, position
@@ -67,11 +67,12 @@ struct SampleOrder {
   /// replica's shard.
   BatchSchedule training(std::int64_t epoch, std::int64_t first_step = 0,
                          const SymmetryDraw* draw = nullptr) const;
-  /// First sample of a replica's shard (what it takes with kLocal); shard_begin(replicas) ==
-  /// samples. Shards are contiguous, and the first samples % replicas of them are larger by one.
+  /// The first sample of a replica's shard, from which it takes samples with kLocal;
+  /// shard_begin(replicas) == samples. Shards are contiguous, and the first samples % replicas of
+  /// them are larger by one.
   std::int64_t shard_begin(std::int64_t replica) const;
 
-  /// Steps of one pass over the split in its own order, the same on every replica; in the last one
+  /// Steps of one pass over the split in its own order, equal on every replica; in the last one
   /// replicas may have fewer samples than local_batch, or none.
   std::int64_t validation_steps() const;
   /// The validation_steps() steps of such a pass: sample s * B + b at position b of step s, as long

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which replica keeps which sample: see sample_owners.hpp.
+// The replica that keeps each sample: see sample_owners.hpp.
 #include "partition/samples/sample_owners.hpp"
 
 #include <algorithm>

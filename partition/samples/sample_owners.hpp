@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which replica keeps which sample of a split in its stage, as pure functions.
+// The replica that keeps each sample of a split in its stage, as pure functions.
 #pragma once
 
 #include <cstdint>

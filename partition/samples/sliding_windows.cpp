@@ -17,7 +17,7 @@ std::vector<std::int64_t> places(std::int64_t volume, std::int64_t window, doubl
   const std::int64_t more = std::max<std::int64_t>(0, volume - window);
   const std::int64_t steps = (more + step - 1) / step;
   std::vector<std::int64_t> first;
-  // Half of what the windows reach beyond the volume lies before it.
+  // Half of the windows' overhang beyond the volume lies before it.
   const std::int64_t before = may_pad ? (window + steps * step - volume) / 2 : 0;
   for (std::int64_t i = 0; i <= steps; ++i)
     first.push_back(may_pad ? i * step - before : std::min(i * step, more));

@@ -11,7 +11,7 @@
 namespace halomesh {
 
 struct WindowPlacement {
-  double overlap = 0.5;  ///< share of a window that it has in common with the next, below 1
+  double overlap = 0.5;  ///< share of a window that it has in common with the next; below 1
   bool gaussian = true;  ///< weights fall off from the centre; otherwise all are 1
   bool may_pad = false;  ///< windows may reach beyond the volume
 };
@@ -24,7 +24,7 @@ struct WindowPlacement {
 /// half a step, while here every voxel is covered.
 ///
 /// The weight of a voxel of a window is the cube root of exp(-r^2 / 2), with r the distance from
-/// the centre in units of an eighth of the window, as there.
+/// the centre in units of an eighth of the window, as in that program.
 class SlidingWindows {
  public:
   /// Throws Error where a volume is smaller than the window and may not be padded.
@@ -34,11 +34,13 @@ class SlidingWindows {
   /// The first voxel of window number `index`, in coordinates of the volume, where it may be
   /// negative; the last axis varies fastest.
   Spatial origin(std::int64_t index) const;
-  /// The weight of place `i` along an axis of a window, of which the product is that of a voxel.
+  /// The weight of place `i` along one axis of a window; a voxel's weight is the product over the
+  /// axes.
   float weight(std::size_t axis, std::int64_t i) const {
     return axes_[axis].weights[static_cast<std::size_t>(i)];
   }
-  /// The sum over all windows of the weights of plane `i` of the volume; likewise a factor.
+  /// The sum over all windows of the weights of plane `i` of the volume along one axis; a voxel's
+  /// sum is the product over the axes.
   float total(std::size_t axis, std::int64_t i) const {
     return axes_[axis].totals[static_cast<std::size_t>(i)];
   }

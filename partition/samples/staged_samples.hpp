@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the parts of a group keep the samples of a split, whose extents may differ. Pure geometry.
+// The boxes of a split's samples, whose extents may differ, that the parts of a group keep. Pure
+// geometry.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +15,10 @@ namespace halomesh {
 /// The geometry of each sample, by its number.
 class StagedSamples {
  public:
-  /// All samples alike, however many.
+  /// All samples alike, for any number of them.
   StagedSamples(StagedSample each)  // NOLINT(google-explicit-constructor): the usual case
       : each_(std::move(each)) {}
-  /// Samples of these shapes. Each part keeps its block of block_partition(), and nothing beyond.
+  /// Samples of these shapes. Each part keeps its block of block_partition() and nothing else.
   StagedSamples(std::vector<Shape> shapes, const PartGrid& parts)
       : shapes_(std::move(shapes)), parts_(parts) {}
 
@@ -31,12 +32,12 @@ class StagedSamples {
   const Shape& shape(std::int64_t sample) const {
     return each_ ? each_->shape : shapes_.at(static_cast<std::size_t>(sample));
   }
-  /// What a part keeps of a sample.
+  /// The block that a part keeps of a sample.
   Box block(std::int64_t sample, std::int64_t part) const {
     return each_ ? each_->blocks[static_cast<std::size_t>(part)]
                  : block_of_part(shape(sample), parts_, part);
   }
-  /// Those of `numbers`, numbered in their order.
+  /// The samples `numbers`, renumbered in that order.
   StagedSamples chosen(std::span<const std::int64_t> numbers) const;
 
  private:

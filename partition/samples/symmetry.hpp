@@ -36,7 +36,7 @@ struct Symmetry {
   friend bool operator==(const Symmetry&, const Symmetry&) = default;
 };
 
-/// The symmetries that preserve this shape, in a fixed order, the identity first: 48 of a cube, 16
+/// The symmetries that preserve this shape, in a fixed order, the identity first: 48 for a cube, 16
 /// where two extents are equal, 8 (the flips) where none are.
 std::vector<Symmetry> symmetries_of(const Shape& shape);
 

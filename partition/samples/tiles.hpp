@@ -11,12 +11,12 @@
 
 namespace halomesh {
 
-/// The slabs of a block, in the order of its memory (d,h,w,c), each contiguous there: as many whole
-/// planes along D as fit `counts` elements; where a single plane has more, as many of its rows as
-/// fit, at least one.
+/// The slabs of a block, each contiguous in its memory (d,h,w,c), in that order: as many whole
+/// planes along D as fit `counts` elements or, where a single plane has more, as many of its rows
+/// as fit, at least one.
 std::vector<Box> slabs_of(const Box& block, std::int64_t counts);
 
-/// Calls visit(slab) for each of them, in the same order, without allocating memory.
+/// Calls visit(slab) for each of slabs_of(), in order, without allocating memory.
 template <class Visit>
 void for_each_slab(const Box& block, std::int64_t counts, Visit visit) {
   if (block.empty()) return;
@@ -33,11 +33,11 @@ void for_each_slab(const Box& block, std::int64_t counts, Visit visit) {
 /// Elements of a tile where a pixel has up to 128 channels.
 inline constexpr std::int64_t kTileCounts = 16 * 16 * 128;
 
-/// The tiles that a box is made up of: up to 16 x 16 pixels by 128 elements of a row (at least a
-/// pixel), so that whole cache lines of a tile are used however its axes are permuted.
+/// The tiles that make up a box: up to 16 x 16 pixels by 128 elements of a row (at least a pixel),
+/// so that whole cache lines of a tile are used for every permutation of its axes.
 std::vector<Box> tiles_of(const Box& box);
 
-/// Calls visit(tile) for each of tiles_of(box), in the same order, without allocating memory.
+/// Calls visit(tile) for each of tiles_of(box), in order, without allocating memory.
 template <class Visit>
 void for_each_tile(const Box& box, Visit visit) {
   if (box.empty()) return;

@@ -29,7 +29,7 @@ std::span<double> values_of(Matrix& matrix) {
   return {matrix.data(), static_cast<std::size_t>(matrix.size())};
 }
 
-/// The means of all columns over all callers' rows.
+/// The column means over the rows of all callers.
 std::vector<double> means(const Rows& rows, const AddUp& add_up) {
   std::vector<double> sums(rows.width + 1, static_cast<double>(rows.count()));
   for (std::size_t j = 0; j < rows.width; ++j)
@@ -74,7 +74,7 @@ QuadraticRegression::QuadraticRegression(const Rows& features, const Rows& targe
   add_up(values_of(correlation));
   std::vector<double> count{static_cast<double>(features.count())};
   add_up(count);
-  // A feature that never changes stays 0.
+  // The small addend keeps a feature that never changes at 0.
   Eigen::Map<Eigen::VectorXd> deviation(deviation_.data(), width);
   deviation = (correlation.diagonal() / count[0]).cwiseSqrt().array() + 1e-9;
   correlation.array() /= (deviation * deviation.transpose()).array();

@@ -21,7 +21,7 @@ struct Rows {
   }
 };
 
-/// Adds up values element by element over all who hold rows, in place, with the same bits for each.
+/// Adds up values in place, element by element, over all holders of rows, with equal bits for each.
 using AddUp = std::function<void(std::span<double>)>;
 
 /// Predicts targets from features: the features are standardised and projected on the principal
@@ -35,8 +35,8 @@ class QuadraticRegression {
   };
 
   /// Fits the polynomial to all rows of all callers, `features` and `targets` row by row.
-  /// Collective over whom `add_up` adds up. Throws Error if there is no row at all or the equations
-  /// have no solution, as with values that are not finite.
+  /// Collective over the ranks that `add_up` covers. Throws Error if there is no row at all or the
+  /// equations have no solution, as with values that are not finite.
   QuadraticRegression(const Rows& features, const Rows& targets, const AddUp& add_up,
                       const Settings& settings);
 
@@ -47,8 +47,8 @@ class QuadraticRegression {
   std::vector<double> terms_of(std::span<const double> features) const;
 
   std::vector<double> mean_, deviation_;
-  Rows components_;    ///< each of as many values as there are features
-  Rows coefficients_;  ///< one row per target, of as many values as there are terms
+  Rows components_;    ///< one row per component, with a value per feature
+  Rows coefficients_;  ///< one row per target, with a value per term
 };
 
 }  // namespace halomesh

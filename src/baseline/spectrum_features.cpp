@@ -14,7 +14,7 @@ std::vector<std::int64_t> borders_of(std::int64_t n) {
   constexpr int kBorders = 14;
   std::vector<std::int64_t> borders;
   for (int i = 0; i < kBorders; ++i) {
-    // The ends exactly: a power that rounds below n/2 would lose its bin.
+    // The last border is set exactly: a power that rounds below n/2 would lose its bin.
     const double border = i == kBorders - 1 ? static_cast<double>(n) / 2
                                             : std::pow(static_cast<double>(n) / 2,
                                                        static_cast<double>(i) / (kBorders - 1));

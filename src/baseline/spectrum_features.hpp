@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What two-point statistics see of a sample: the power spectrum of each channel.
+// The features of a sample that two-point statistics use: the power spectrum of each channel.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace halomesh {
 
-/// The power of cubic grids of one extent n in up to 13 bins of wave number, of which the borders
-/// are the whole parts of 14 numbers in geometric progression from 1 to n/2. The last bin reaches
-/// into the corners of the cube; the mean, k = 0, is in none.
+/// The power of cubic grids of one extent n in up to 13 bins of wave number, whose borders are the
+/// whole parts of 14 numbers in geometric progression from 1 to n/2. The last bin reaches into the
+/// corners of the cube; no bin contains the mean, k = 0.
 class BinnedPower {
  public:
   /// Throws Error when n < 2.
@@ -29,16 +29,18 @@ class BinnedPower {
   Fft3d transform_;
 };
 
-/// Features of samples of one shape: for each channel, the logarithm of the power of the contrast,
-/// count / mean count - 1. Not for several threads at once; OpenMP shares the work on one sample.
+/// The features of samples of one shape: for each channel, the logarithm of the power of the
+/// contrast, count / mean count - 1. Must not be shared between threads; OpenMP distributes the
+/// work on one sample.
 class SpectrumFeatures {
  public:
   /// Samples have n^3 x `channels` counts. Throws Error when n < 2.
   SpectrumFeatures(std::int64_t n, std::int64_t channels);
 
-  /// Features of a sample: channels x bins.
+  /// The number of features of a sample: channels x bins.
   std::int64_t size() const { return channels_ * std::ssize(power_.borders()); }
-  /// `counts` in the order d, h, w, channel. A bin without power counts as one of 1e-30.
+  /// The features of `counts` in the order d, h, w, channel. A bin without power counts as one of
+  /// 1e-30.
   std::vector<double> of(std::span<const std::int16_t> counts_dhwc);
 
  private:

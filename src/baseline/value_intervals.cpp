@@ -53,7 +53,8 @@ void ValueIntervals::fit() {
       double voxels = 0;
       for (const double count : own) voxels += count;
       for (std::size_t first = 0; first < all.size(); ++first) {
-        if (own[first] == 0 && voxels > 0) continue;  // of equally good intervals, the shortest
+        // Among equally good intervals, take the shortest.
+        if (own[first] == 0 && voxels > 0) continue;
         double correct = 0, predicted = 0;
         for (std::size_t last = first; last < all.size(); ++last) {
           correct += own[last];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What thresholds know of labels: for each class, the interval of the values of one channel that
+// A baseline of thresholds for labels: for each class, the interval of one channel's values that
 // fits it best.
 #pragma once
 
@@ -19,13 +19,13 @@ void widen(std::span<const float> values, std::span<ValueRange> ranges);
 
 /// Counts how often the values of each channel occur in each class, in kBins equal bins, and finds
 /// for each class the channel and the interval of bins whose voxels have the highest Dice
-/// coefficient with it. Classes are judged alone, so that a voxel may be of two or of none: no set
-/// of thresholds gives disjoint classes with a higher coefficient. Local.
+/// coefficient with it. Each class is judged alone, so that a voxel may be in two classes or none:
+/// no set of thresholds for disjoint classes reaches a higher coefficient. Local.
 class ValueIntervals {
  public:
   static constexpr std::int64_t kBins = 256;
 
-  /// `ranges`: of each channel, over all samples that are counted.
+  /// `ranges` holds the values of each channel over all samples that are counted.
   ValueIntervals(std::vector<ValueRange> ranges, std::int64_t classes);
 
   /// Counts the voxels of a sample: `values` in the order d,h,w,c, `labels` in the order d,h,w.

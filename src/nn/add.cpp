@@ -9,7 +9,7 @@ namespace halomesh {
 void add_values(float* __restrict sums, const float* __restrict values, std::int64_t count) {
   if constexpr (simulation::kOn)
     return simulation::added(count * static_cast<std::int64_t>(sizeof(float)));
-    // A team costs a few microseconds to start: as much as adding some 64 KiB.
+    // Starting a team of threads takes a few microseconds, as long as adding some 64 KiB.
 #pragma omp parallel for simd schedule(static) if (count > 32768)
   for (std::int64_t i = 0; i < count; ++i) sums[i] += values[i];
 }

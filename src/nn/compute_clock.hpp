@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a rank lets time pass instead of computing.
+// A clock by which a rank lets time pass instead of computing.
 #pragma once
 
 #include <chrono>
@@ -16,13 +16,13 @@ class ComputeClock {
   ComputeClock& operator=(const ComputeClock&) = delete;
   virtual ~ComputeClock() = default;
 
-  /// Returns after `seconds`, and how many have really passed: more where the thread was
+  /// Returns after `seconds`, with the seconds that have really passed: more where the thread was
   /// interrupted. Local.
   virtual double spend(double seconds) = 0;
 };
 
-/// In the simulated program, simulated time passes; in the real one this thread spins, as kernels
-/// would keep its core busy.
+/// The clock of this program. Simulated time passes in the simulated program; in the real one this
+/// thread spins, as kernels would keep its core busy.
 class ProgramClock final : public ComputeClock {
  public:
   double spend(double seconds) override {

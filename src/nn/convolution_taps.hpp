@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The taps of a convolution's kernel, each with the voxels that meet more than padding.
+// The taps of a convolution's kernel, each with the voxels for which it reads more than padding.
 #pragma once
 
 #include <cstddef>
@@ -14,23 +14,22 @@ namespace halomesh {
 
 struct ConvolutionTap {
   std::int64_t number = 0;  ///< in the order kd,kh,kw
-  Box dst;                  ///< the voxels whose src is not padding, of all channels, not empty
+  Box dst;                  ///< the voxels whose src is not padding, of all channels; not empty
   Spatial shift{};          ///< dst voxel x reads src voxel x * stride + shift
 };
 
-/// The taps that meet more than padding.
+/// The taps that read more than padding somewhere.
 std::vector<ConvolutionTap> taps_of(const ConvolutionGeometry& geometry);
 
-/// Whether the voxels of the tap are those of the whole of src, in the same order.
+/// Whether the tap reads exactly the voxels of src, in order.
 bool reads_whole_src(const ConvolutionGeometry& geometry, const ConvolutionTap& tap);
 
-/// The src voxels of a tap one after the other, with `bytes` of each: `src` itself or a copy in
-/// `scratch`.
+/// The src voxels of a tap one after the other, `bytes` each: `src` itself or a copy in `scratch`.
 const std::byte* dense_src(const ConvolutionGeometry& geometry, const ConvolutionTap& tap,
                            std::int64_t bytes, const std::byte* src, std::byte* scratch);
 
-/// Calls body(place of the voxel among those of the tap, its place in dst, that of what it reads in
-/// src) for each voxel of the tap, in parallel where a voxel has many `channels`.
+/// Calls body(index of the voxel in the tap's box, its index in dst, index of the voxel that it
+/// reads in src) for each voxel of the tap, in parallel where a voxel has many `channels`.
 template <class Body>
 void visit_tap(const ConvolutionGeometry& geometry, const ConvolutionTap& tap,
                std::int64_t channels, const Body& body) {

@@ -13,7 +13,7 @@ namespace halomesh {
 namespace {
 
 thread_local CountedMemory* current = nullptr;
-thread_local std::map<void*, std::size_t> reserved;  // bytes, of each block
+thread_local std::map<void*, std::size_t> reserved;  // size of each block in bytes
 
 }  // namespace
 

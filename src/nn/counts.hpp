@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stored counts stand for: their logarithms, as a table, or these standardised by channel.
+// The values that stored counts stand for: their logarithms, as a table, or logarithms standardised
+// by channel.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +13,14 @@ namespace halomesh {
 /// transform of the CosmoFlow benchmark.
 std::span<const float, 32768> log_table();
 
-/// What the counts x of one channel stand for: (log(1+x) - mean) / deviation.
+/// The scale of the values of one channel: counts x stand for (log(1+x) - mean) / deviation.
 struct ChannelScale {
   double mean = 0, deviation = 1;
   friend bool operator==(const ChannelScale&, const ChannelScale&) = default;
 };
 
-/// These values of every count, 32768 per channel one channel after the other, rounded once from
-/// double.
+/// The scaled values of every count, 32768 per channel, one channel after the other, rounded once
+/// from double.
 std::vector<float> scaled_logarithms(std::span<const ChannelScale> scales);
 
 }  // namespace halomesh

@@ -8,10 +8,10 @@
 
 namespace halomesh {
 
-/// kFloat32 and kBfloat16 hold values; kInt16 holds counts x >= 0 that stand for log(1+x), the form
-/// in which samples are stored, and is only allowed for a network's input. kFloat64 is for few
-/// numbers that are summed over parts and subtracted from each other, as moments are. kUint8 is for
-/// what layers keep beside their output and other parts copy, such as the places of maxima.
+/// kFloat32 and kBfloat16 hold values. kInt16 holds counts x >= 0 that stand for log(1+x), as
+/// samples are stored; only a network's input may have it. kFloat64 is for few numbers that are
+/// summed over parts and subtracted from each other, such as moments. kUint8 is for state that
+/// layers keep beside their output and other parts copy, such as the places of maxima.
 enum class DataType : std::uint8_t { kFloat32, kBfloat16, kInt16, kFloat64, kUint8 };
 
 /// The upper half of an IEEE 754 binary32: 8 bits of exponent, 7 of fraction.

@@ -11,7 +11,7 @@ bool take_sums(const ExactView& sums, std::int64_t count, float* values) {
 #pragma omp parallel for simd schedule(static) reduction(| : wrong) if (parallel : count > 65536)
   for (std::int64_t i = 0; i < count; ++i) {
     const double sum = exact::value(high[i], low[i]);
-    wrong |= sum - sum == 0 ? 0 : 1;  // an infinity or a NaN is not equal to itself
+    wrong |= sum - sum == 0 ? 0 : 1;  // for an infinity or a NaN, sum - sum is not 0
     values[i] = static_cast<float>(sum);
     high[i] = low[i] = 0;
   }

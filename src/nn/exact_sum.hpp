@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums without rounding errors, which therefore depend neither on the order of the terms nor on how
-// they are grouped. Must not depend on what is summed.
+// Sums without rounding errors, which therefore depend neither on the order of the terms nor on
+// their grouping. Must not depend on the meaning of the terms.
 #pragma once
 
 #include <cmath>
@@ -12,27 +12,16 @@
 
 namespace halomesh {
 
-/// The binned sums of J. Demmel and H. D. Nguyen, "Parallel Reproducible Summation" (IEEE Trans.
-/// Computers 64, 2015, 2060-2070), which P. Ahrens, J. Demmel and H. D. Nguyen, "Algorithms for
-/// Efficient Reproducible Floating Point Summation" (ACM Trans. Math. Software 46, 2020, 22) call
-/// indexed sums, with two bins in fixed places: gradients have a scale, so that no term decides
-/// where bins lie and two sums are added element by element, by any algorithm.
-///
-/// A term is cut at multiples of kHighUnit, and the rest rounded to a multiple of kLowUnit; each of
-/// the two sums is of integers below 2^53 of its unit, which doubles add exactly:
-///
-///   bit of the sum   2^28 ........ 2^-24 | 2^-25 ........ 2^-55
-///                    high                  low
-///
-/// for up to kMostTerms terms of up to kLargestTerm. What is below half of kLowUnit counts as zero.
-/// A larger term, an infinity or a NaN makes the sum a NaN, whatever is added to it.
+/// for up to kMostTerms terms of up to kLargestTerm. A remainder below half of kLowUnit counts as
+/// zero. A larger term, an infinity or a NaN makes the sum a NaN, whatever is added to it.
 namespace exact {
 
 constexpr double kHighUnit = 0x1p-24, kLowUnit = 0x1p-55;
 constexpr double kLargestTerm = 64;
 constexpr std::int64_t kMostTerms = std::int64_t{1} << 22;
 
-/// Adding and then subtracting it rounds a term of either sign to a multiple of the unit.
+/// A constant whose addition and subtraction rounds a term of either sign to a multiple of the
+/// unit.
 constexpr double kToHigh = 0x1.8p52 * kHighUnit, kToLow = 0x1.8p52 * kLowUnit;
 
 /// Adds one term.
@@ -62,7 +51,7 @@ struct ExactSum {
   double value() const { return exact::value(high, low); }
 };
 
-/// Not owned: the two bins of each of an array of sums.
+/// The two bins of each of an array of sums; not owned.
 struct ExactView {
   double *high = nullptr, *low = nullptr;
 
@@ -86,7 +75,7 @@ class ExactSums {
   std::int64_t count_ = 0;
 };
 
-/// Adds terms[i] to sum i for i in [0, count) and sets it to zero. By the calling thread.
+/// Adds terms[i] to sum i for i in [0, count) and sets it to zero. Uses only the calling thread.
 inline void add_and_clear_terms(float* terms, std::int64_t count, const ExactView& sums) {
   double* __restrict high = sums.high;
   double* __restrict low = sums.low;
@@ -97,8 +86,8 @@ inline void add_and_clear_terms(float* terms, std::int64_t count, const ExactVie
   }
 }
 
-/// values[i] = sum i, rounded, for i in [0, count), with threads where that pays; the sums are zero
-/// then. False if one was not finite. Local; allocates nothing.
+/// Writes sum i, rounded, to values[i] for i in [0, count), with threads where that pays, and
+/// clears the sums. False if a sum was not finite. Local; allocates nothing.
 bool take_sums(const ExactView& sums, std::int64_t count, float* values);
 
 }  // namespace halomesh

@@ -11,7 +11,7 @@ namespace halomesh {
 
 void clear_by_threads(void* memory, std::size_t bytes) {
   constexpr std::size_t kPage = 4096, kWorthThreads = std::size_t{1} << 20U;
-  if (bytes == 0) return;  // memory may be null then, which memset() does not take
+  if (bytes == 0) return;  // memory may then be null, which memset() does not accept
   auto* const begin = static_cast<std::byte*>(memory);
 #pragma omp parallel if (bytes >= kWorthThreads)
   {

@@ -5,8 +5,8 @@
 namespace halomesh {
 namespace {
 
-// The part's share of the layer's work: of its input where it makes partial sums, else of its
-// output.
+// The part's share of the layer's work: its share of the input where it makes partial sums,
+// otherwise of the output.
 double share_of(const Layer& layer, std::span<const Shape> src_shapes, const LayerBoxes& boxes) {
   const Box& part = layer.splits_over_input() ? boxes.src_needed[0] : boxes.dst_produced;
   const Shape whole = layer.splits_over_input() ? src_shapes[0] : layer.dst_shape(src_shapes);

@@ -18,7 +18,8 @@
 
 namespace halomesh {
 
-/// One step as seen by a layer: what its random numbers may depend on, and what to call during it.
+/// One step as seen by a layer: the values on which its random numbers may depend, and the
+/// functions that it calls during the step.
 struct Pass {
   bool training = false;
   std::uint64_t seed = 0;
@@ -26,10 +27,10 @@ struct Pass {
   std::int64_t first_sample = 0;  ///< position in the global batch of the first local sample
   /// Lets messages make progress during the computation; may be null. Does not affect results.
   const std::function<void()>* poll = nullptr;
-  std::int64_t global_batch = 1;  ///< samples of the step, of all replicas
+  std::int64_t global_batch = 1;  ///< samples of the step over all replicas
   /// Replaces numbers by their sums over the replicas whose samples the network takes together with
-  /// this one's, on the same part, the same bits on each; collective over them. Null where there
-  /// are none.
+  /// this one's, for the part with this number, with equal bits on each; collective over them. Null
+  /// if there are no such replicas.
   const std::function<void(std::span<double>)>* sum_replicas = nullptr;
 
   /// Called between pieces of work of at most a few milliseconds, by the thread that called the
@@ -45,23 +46,23 @@ struct LayerContext {
   std::uint32_t index = 0;          ///< position of the layer in its network
   std::vector<Shape> src_shapes;    ///< global, one per input
   Shape dst_shape;                  ///< global
-  LayerBoxes boxes;                 ///< of this part
-  std::vector<Box> src_spans;       ///< what the src views span; each contains src_needed
-  Box dst_span;                     ///< what the dst view spans; contains produced and owned
+  LayerBoxes boxes;                 ///< the boxes of this part
+  std::vector<Box> src_spans;       ///< boxes that the src views span; each contains src_needed
+  Box dst_span;                     ///< box that the dst view spans; contains produced and owned
   std::vector<Box> dst_chunks;      ///< boxes that forward() is called with; cover dst_produced
   std::vector<DataType> src_types;  ///< one per input; a diff has the type of its tensor
   DataType dst_type = DataType::kFloat32;
   std::int64_t batch = 1;             ///< samples of every view
   bool training = true;               ///< false: backward is never called
   std::vector<bool> src_diff_wanted;  ///< per input: whether backward_data() is called for it
-  /// What inputs of kInt16 stand for, one per channel; when empty: log(1+x).
+  /// The scales of kInt16 inputs, one per channel; when empty, counts stand for log(1+x).
   std::vector<ChannelScale> count_scales{};
-  /// What the layer may use during each of its calls, as the other layers do in theirs.
+  /// Memory that the layer may use during each of its calls; the layers share it.
   Scratch scratch{};
 };
 
-/// The values of the forward pass, for backward_data(). Memory of those that the layer does not say
-/// it reads may hold anything by then, and diff_src may share it.
+/// The values of the forward pass, for backward_data(). Values that the layer does not declare to
+/// read may be overwritten by then, and diff_src may share their memory.
 struct ForwardValues {
   std::span<const AnyConstView> src;  ///< one per input; hold values if backward_reads_src()
   AnyConstView dst;                   ///< holds values if backward_reads_dst()
@@ -74,8 +75,8 @@ struct ParameterView {
   ParameterGeometry geometry;
   ParameterSlice slice;
   std::span<float> values, diffs;
-  /// Bound where gradients are summed exactly, with as many sums: backward_parameters() of a layer
-  /// that sums_exactly() adds to them and leaves `diffs` alone.
+  /// Bound where gradients are summed exactly, with one sum per element: backward_parameters() of a
+  /// layer that sums_exactly() adds to them and leaves `diffs` alone.
   ExactView exact{};
 };
 
@@ -113,7 +114,7 @@ class Layer : public LayerGeometry {
                        const Box& chunk) = 0;
 
   /// Writes (never adds) d(loss)/d(src number `input`) on src_needed of that input, from diff_dst
-  /// on dst_produced and what the layer says that it reads of the forward pass.
+  /// on dst_produced and the values of the forward pass that the layer declares to read.
   virtual void backward_data(const Pass& pass, const ForwardValues& values, AnyConstView diff_dst,
                              std::size_t input, AnyView diff_src) = 0;
 
@@ -129,7 +130,7 @@ class Layer : public LayerGeometry {
     (void)input;
     return false;
   }
-  /// Whether add_backward_data() can be called: as backward_data(), but adds.
+  /// Whether add_backward_data() can be called, which adds where backward_data() writes.
   virtual bool backward_adds() const { return false; }
   virtual void add_backward_data(const Pass& pass, const ForwardValues& values,
                                  AnyConstView diff_dst, std::size_t input, AnyView diff_src) {
@@ -144,33 +145,33 @@ class Layer : public LayerGeometry {
     (void)pass, (void)src, (void)diff_dst;
   }
 
-  /// So many consecutive samples of the global batch, the first of which is a multiple of that, are
-  /// taken together in training: their results depend on one another.
+  /// The number of consecutive samples of the global batch that are taken together in training, as
+  /// their results depend on one another; the first of them is a multiple of this number.
   virtual std::int64_t samples_together() const { return 1; }
 
-  /// Whether forward() may be called again before the layer's backward passes, with the same
-  /// inputs, and then writes the same bits: its output need not be kept until they are read.
+  /// Whether forward() may be called again with equal inputs before the layer's backward passes and
+  /// then writes the same bits, so that its output need not be kept until they read it.
   virtual bool repeats_forward() const { return false; }
 
-  /// Whether what the layer computes has the same bits for every cut, batch and number of threads,
-  /// with gradients of parameters as terms of ParameterView::exact that depend on neither.
+  /// Whether the layer's results have the same bits for every cut, batch and number of threads. Its
+  /// parameter gradients are then terms of ParameterView::exact that do not depend on these either.
   virtual bool sums_exactly() const { return false; }
 
-  /// What forward() keeps of each element of dst for backward_data(), spanning what dst spans; of a
-  /// layer with whole gradients other parts copy it as they do the output's gradient. Without data
-  /// where there is nothing.
+  /// The state that forward() keeps of each element of dst for backward_data(), with the span of
+  /// dst. If the layer has whole gradients, other parts copy the state as they do the output's
+  /// gradient. Without data where there is no state.
   virtual AnyView backward_state() { return {}; }
 
   /// The library kernels chosen, e.g. "forward jit:avx512_core"; empty if the layer uses none.
   virtual std::vector<std::string> implementations() const { return {}; }
 
-  /// What the layer computes apart from extents, channels and samples, e.g. "block 2x2x2 same pool
-  /// 2x2x2 fp32": two layers of one name and the same boxes take the same time. Empty for a layer
-  /// that costs nothing measurable.
+  /// The layer's computation apart from extents, channels and samples, e.g. "block 2x2x2 same pool
+  /// 2x2x2 fp32": two layers of one name with equal boxes take equal time. Empty for a layer that
+  /// costs nothing measurable.
   virtual std::string kernel_name() const { return {}; }
 
   /// How evenly `threads` threads share the loops of the layer's own kernels on a part that
-  /// produces `dst`; empty where it has none.
+  /// produces `dst`; empty if it has no such kernels.
   virtual std::vector<ThreadShare> thread_shares(std::span<const Shape> src, const Box& dst,
                                                  int threads) const {
     (void)src, (void)dst, (void)threads;

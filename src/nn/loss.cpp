@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What losses share: see loss.hpp.
+// The common part of losses: see loss.hpp.
 #include "src/nn/loss.hpp"
 
 #include "error.hpp"

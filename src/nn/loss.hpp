@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a network is trained for and judged by: the interface of a loss on one part's block of the
+// The interface of a loss, by which networks are trained and judged, on one part's block of the
 // output. Local: the caller adds up over parts and replicas.
 #pragma once
 
@@ -21,18 +21,17 @@ inline constexpr std::uint8_t kOutsideLabel = 255;
 struct Quality {
   double loss = 0;  ///< mean over samples
   std::int64_t samples = 0;
-  std::vector<TargetQuality> targets{};  ///< of a regression
-  std::vector<ClassQuality> classes{};   ///< of a segmentation
+  std::vector<TargetQuality> targets{};  ///< regression only
+  std::vector<ClassQuality> classes{};   ///< segmentation only
   double score = 0;                      ///< Loss::score()
 };
 
 /// A loss, the mean over the samples of the global batch of a function of each sample. Views of the
-/// output are blocks of it with all samples that are to be counted; `target` then spans
-/// target_box() of the block. Parts that own nothing of the output give empty views. Only
-/// quality() allocates memory.
+/// output are blocks of it with all samples to be counted; `target` then spans target_box() of the
+/// block. Parts that own nothing of the output give empty views. Only quality() allocates memory.
 ///
-/// What depends on a sample in any other way than by a mean over its voxels is a function of
-/// `sums_per_sample()` numbers, to which each part adds those of its block:
+/// Losses that are not a mean over voxels are functions of `sums_per_sample()` numbers per sample,
+/// to which each part adds the terms of its block:
 ///
 ///   add_sums() on each part -> sum over the parts -> gradient(), and conclude() in evaluations
 class Loss {
@@ -50,8 +49,7 @@ class Loss {
   virtual Box target_box(const Box& output) const = 0;
 
   /// Announces that samples may be padded: targets of kOutsideLabel then count for nothing, and
-  /// what is a mean over voxels is one over all others of a sample. Throws Error where the loss
-  /// cannot.
+  /// means over voxels leave them out. Throws Error if the loss does not support padding.
   virtual void expect_padding();
 
   virtual std::size_t sums_per_sample() const = 0;
@@ -59,18 +57,18 @@ class Loss {
   /// for invalid targets, such as a label without a class.
   virtual void add_sums(ConstView output, AnyConstView target, std::span<double> sums) = 0;
 
-  /// Whether gradient() reads sums, of whole samples.
+  /// Whether gradient() reads the sums of whole samples.
   virtual bool gradient_reads_sums() const { return false; }
-  /// Writes the gradient of the loss to `diff`, which spans what `output` does. Returns the block's
+  /// Writes the gradient of the loss to `diff`, which has the span of `output`. Returns the block's
   /// share of the loss. NaN in the output propagates to both.
   virtual double gradient(ConstView output, AnyConstView target, std::span<const double> sums,
                           std::int64_t global_batch, View diff) = 0;
 
-  /// What networks with this loss are judged by.
+  /// The score by which networks with this loss are judged.
   virtual Score score() const = 0;
   /// Turns the sums of one whole sample into terms that are added up over samples.
   virtual void conclude(std::span<double> /*sums*/) const {}
-  /// From the terms of all samples, of which there must be at least one.
+  /// The quality from the terms of all samples, of which there must be at least one.
   virtual Quality quality(std::span<const double> terms) const = 0;
 
   /// Whether each sample's share of the loss, and its terms, have the same bits on every mesh.

@@ -25,7 +25,7 @@ struct ModelLayer {
 /// network's output.
 class Model {
  public:
-  /// `input_type` is that of the samples, as the first layers read them.
+  /// `input_type` is the type of the samples, as the first layers read them.
   explicit Model(const Shape& input, DataType input_type = DataType::kFloat32)
       : input_(input), input_type_(input_type) {}
 
@@ -60,8 +60,9 @@ class Model {
   }
   const std::vector<ModelLayer>& layers() const { return layers_; }
 
-  /// What the counts of each channel of the input stand for; none: log(1+x). Call it before the
-  /// network is prepared. Throws Error unless the input is of counts with so many channels.
+  /// Sets the scale of the input's counts for each channel; none: they stand for log(1+x). Must be
+  /// called before the network is prepared. Throws Error unless the input has counts of so many
+  /// channels.
   void scale_counts(std::vector<ChannelScale> scales) {
     require(scales.empty() || (input_type_ == DataType::kInt16 && std::ssize(scales) == input_.c),
             text("scales of {} channels for an input of {} {}", scales.size(), input_,
@@ -70,11 +71,11 @@ class Model {
   }
   const std::vector<ChannelScale>& count_scales() const { return count_scales_; }
 
-  /// What parts compute first of each layer.
+  /// Sets the order in which parts compute the chunks of each layer.
   void set_chunk_order(ChunkOrder order) { chunk_order_ = order; }
   ChunkOrder chunk_order() const { return chunk_order_; }
 
-  /// How layers are cut on every grid; by default as costs least.
+  /// Sets the cuts of layers on every grid; by default those of least cost.
   void set_cuts(CutSetting cuts) { cuts_ = std::move(cuts); }
   /// The geometry of this network cut over `grid`. Throws UsageError where the cuts do not fit.
   ModelGeometry geometry(const PartGrid& grid) const {

@@ -10,7 +10,7 @@
 namespace halomesh {
 namespace {
 
-// Where the gradient of `src` lies in that of `dst` if the layer computes it in its place.
+// The place of the gradient of `src` within that of `dst`, where the layer can compute it in place.
 std::optional<std::int64_t> place_in(const Box& src, const Box& dst, DataType type,
                                      std::int64_t batch) {
   if (src == dst) return 0;
@@ -20,7 +20,7 @@ std::optional<std::int64_t> place_in(const Box& src, const Box& dst, DataType ty
                                                                         src.lo[kH], src.lo[kW]);
 }
 
-// How the gradient of an input of the layer may take the place of that of its output.
+// The input of the layer whose gradient may take the place of the output's, if there is one.
 std::optional<LayerPasses::InPlace> in_place(const Model& model, const ModelGeometry& geometry,
                                              std::size_t layer, std::size_t part,
                                              std::int64_t batch, const std::vector<DataType>& types,
@@ -39,14 +39,14 @@ std::optional<LayerPasses::InPlace> in_place(const Model& model, const ModelGeom
   return {};
 }
 
-// Whether it takes less time to compute an element of the output again than to compute what most
-// layers make of it: one of a convolution of 32 channels takes 1728 operations.
+// Whether recomputing an element of the output takes less time than most layers need to use it: an
+// element of a convolution of 32 channels takes 1728 operations.
 bool is_cheap(const Layer& layer, const std::vector<Shape>& src, const Shape& dst) {
-  constexpr std::int64_t kMostFlops = 640;  // an element
+  constexpr std::int64_t kMostFlops = 640;  // per element
   return layer.repeats_forward() && layer.forward_flops(src) <= kMostFlops * dst.volume();
 }
 
-// Whether each input alone makes a block of the output's channels.
+// Whether each input alone determines a block of the output's channels.
 bool repeats_by_input(const Layer& layer, const LayerPlacement& placement, const Shape& dst) {
   const std::vector<Shape>& src = placement.src_shapes;
   std::int64_t channels = 0;

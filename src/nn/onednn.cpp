@@ -32,13 +32,13 @@ std::string to_string(const ConvolutionGeometry& g) {
 }
 
 // Whether generated kernels of weight gradients may take padding for data, or leave memory, along
-// an axis. Those of oneDNN 2.6.3 do, by comparison with naive sums over all small windows: where no
-// window lies inside of src; and, of several windows that begin before it, if these do not fill
-// a whole number of strides and the last window of all ends behind it.
+// an axis. Comparison with naive sums over all small windows showed this for oneDNN 2.6.3 where no
+// window lies inside src, and where several windows begin before src if these do not fill a whole
+// number of strides and the last window of all ends behind it.
 bool may_misread(const ConvolutionGeometry& g, std::size_t axis) {
   const std::int64_t stride = g.stride[axis], before = g.pad_before[axis];
   const std::int64_t reach = (g.kernel[axis] - 1) * g.dilation[axis] + 1;
-  // Where src ends and the last window begins, counted from the first window.
+  // The end of src and the start of the last window, counted from the first window.
   const std::int64_t end = g.src.spatial()[axis] + before;
   const std::int64_t last = (g.dst.spatial()[axis] - 1) * stride;
   const bool ends_behind = last + reach > end;
@@ -48,7 +48,8 @@ bool may_misread(const ConvolutionGeometry& g, std::size_t axis) {
   return before > stride && before % stride != 0 && ends_behind;
 }
 
-// The same sums with the padding in memory, or `geometry` itself where the kernels can be trusted.
+// The geometry of the same sums with the padding in memory, or `geometry` itself where the kernels
+// can be trusted.
 ConvolutionGeometry for_weights(const ConvolutionGeometry& geometry) {
   if (!may_misread(geometry, 0) && !may_misread(geometry, 1) && !may_misread(geometry, 2))
     return geometry;
@@ -114,7 +115,7 @@ struct ConvolutionDescs {
   }
 };
 
-// sum[i] += term[i].
+// Adds term[i] to sum[i].
 void add_to(float* sum, const float* term, std::int64_t count) {
 #pragma omp parallel for schedule(static) if (count > 65536)
   for (std::int64_t i = 0; i < count; ++i) sum[i] += term[i];
@@ -123,8 +124,8 @@ void add_to(float* sum, const float* term, std::int64_t count) {
 }  // namespace
 
 struct ConvolutionKernels::Impl {
-  // Weights in one layout of the library's choice: kept from the time they are loaded, or packed
-  // into scratch for each backward pass.
+  // Weights in one layout of the library's choice, either kept from the time they are loaded or
+  // packed into scratch for each backward pass.
   struct Packed {
     memory::desc desc;
     Call reorder;
@@ -133,8 +134,8 @@ struct ConvolutionKernels::Impl {
     ScratchBuffer<std::byte> scratch{};
     std::byte* data() { return is_kept ? kept.data() : scratch.data(); }
   };
-  // The weight gradients of one layout, padding included: their sum, and a buffer for those of all
-  // blocks but the first before they are added.
+  // The weight gradients of one layout, padding included: their sum, and a buffer for the gradients
+  // of all blocks but the first before they are added.
   struct Gradients {
     memory::desc desc;
     Call unpack;
@@ -142,10 +143,10 @@ struct ConvolutionKernels::Impl {
     ScratchBuffer<float> sum{}, term{};
   };
   struct Kernel {
-    ConvolutionGeometry geometry;  // as the caller has it
+    ConvolutionGeometry geometry;  // as the caller gave it
     std::optional<ConvertingCall> call;
-    std::size_t layout = 0;  // index into `packed` or, of backward_weights, into `gradients`
-    std::optional<TapProducts> products{};  // instead of the call
+    std::size_t layout = 0;  // index into `packed` or, for backward_weights, `gradients`
+    std::optional<TapProducts> products{};  // replace the call
     std::int64_t scratch_bytes() const {
       return products ? products->scratch_bytes() : call->scratchpad_bytes();
     }
@@ -157,11 +158,11 @@ struct ConvolutionKernels::Impl {
   std::vector<Kernel> forward, backward_data, backward_weights;
   std::vector<Packed> packed;
   std::optional<std::size_t>
-      first_packed;  // what all others are packed from; none: from the user's
+      first_packed;  // the layout that all others are packed from; none: the user's weights
   std::vector<Gradients> gradients;
-  std::vector<bool> used_taps;  // by kernels made of products
+  std::vector<bool> used_taps;  // taps used by kernels that are products
   AlignedBuffer<float> weights_by_taps;
-  const float* weight = nullptr;  // the user's
+  const float* weight = nullptr;  // the user's weights
   AlignedBuffer<float> bias, bias_sum, bias_term;
   ScratchBuffer<float> plain_term;  // one weight gradient in the user's order, for further layouts
   ScratchBuffer<std::byte> scratchpad;
@@ -179,8 +180,8 @@ struct ConvolutionKernels::Impl {
     gradients.push_back({desc, make_reorder(lib, desc, plain_desc)});
     return gradients.size() - 1;
   }
-  // The library packs weights of several taps for bf16 forward passes element by element; to pack
-  // them for the gradient of data, and those again, takes a quarter of the time (2.6.3).
+  // The library packs weights of several taps for bf16 forward passes element by element; packing
+  // them for the gradient of data, and the result again, takes a quarter of the time (2.6.3).
   void pack_by_way_of_gradients(std::int64_t taps) {
     if (form.compute != DataType::kBfloat16 || taps == 1 || backward_data.empty()) return;
     first_packed = backward_data[0].layout;
@@ -202,8 +203,8 @@ struct ConvolutionKernels::Impl {
     call.bind_scratchpad(scratchpad.data());
     call.run(lib);
   }
-  // The scratchpad is for any call; behind it, passes of backward_data and of weight gradients are
-  // not at the same time.
+  // The scratchpad is for any call. Behind it, backward_data and weight gradients share memory, as
+  // they do not run at the same time.
   void take(Scratch scratch, bool sums_several, std::int64_t weights, std::int64_t padded_bytes) {
     std::int64_t bytes = 0;
     for (const auto* kernels : {&forward, &backward_data, &backward_weights})
@@ -227,7 +228,8 @@ struct ConvolutionKernels::Impl {
     padded = scratch.take<std::byte>(padded_bytes);
     if (gradients.size() > 1) plain_term = scratch.take<float>(weights);
   }
-  // The kernel of this geometry among `kernels`, made by make(name, descriptors) if it is new.
+  // The index of the kernel of this geometry among `kernels`, made by make(name, descriptors) if it
+  // is new.
   template <class Make>
   std::size_t find_or_add(std::vector<Kernel>& kernels, const char* role,
                           const ConvolutionGeometry& geometry, const Make& make) {
@@ -238,7 +240,7 @@ struct ConvolutionKernels::Impl {
             [&] { kernels.push_back(make(name, ConvolutionDescs(geometry, form))); });
     return kernels.size() - 1;
   }
-  // The number of the kernel as products of taps, where these cost less.
+  // The index of the kernel as products of taps, where these cost less.
   std::optional<std::size_t> find_or_add_products(std::vector<Kernel>& kernels,
                                                   TapProducts::Role role,
                                                   const ConvolutionGeometry& geometry) {
@@ -274,7 +276,7 @@ struct ConvolutionKernels::Impl {
                     plain_descs.bias};
     return trial;
   }
-  // What describe(descriptors) gives for the better layout of data, recorded under its role.
+  // The result of describe(descriptors) for the better layout of data, recorded under its role.
   // layouts(description) are those of src, weights and dst, or of their gradients.
   template <class Primitive, class Describe, class Layouts>
   auto best(const std::string& name, KernelTrial::Pass pass, const ConvolutionGeometry& geometry,

@@ -15,27 +15,27 @@
 
 namespace halomesh {
 
-/// What the kernels of one convolution layer read and write; each type is kFloat32 or kBfloat16.
+/// The types and options of one convolution layer's kernels; each type is kFloat32 or kBfloat16.
 /// Products are summed in fp32; parameters and their gradients are fp32.
 struct ConvolutionForm {
-  DataType compute = DataType::kFloat32;  ///< of src and dst, their gradients, and packed weights
-  DataType dst = DataType::kFloat32;      ///< of what forward() writes; its gradient is as above
-  bool diff_bias = true;                  ///< whether backward_weights() sums it, too
-  bool bias = true;                       ///< whether forward() adds one
-  /// Compute in the library's own layout and reorder to and from it. Always done where the library
-  /// has only reference kernels for ndhwc (on SVE).
+  DataType compute = DataType::kFloat32;  ///< type of src, dst, their gradients, and packed weights
+  DataType dst = DataType::kFloat32;      ///< type written by forward(); its gradient has `compute`
+  bool diff_bias = true;                  ///< whether backward_weights() sums the bias gradient
+  bool bias = true;                       ///< whether forward() adds a bias
+  /// Whether to compute in the library's own layout and reorder to and from it. Always done where
+  /// the library has only reference kernels for ndhwc (on SVE).
   bool own_layout = false;
   bool widens_diff_src = false;  ///< backward_data() writes fp32 whatever the compute type
-  /// backward_data() is the forward pass of its layer, and forward() the backward pass.
+  /// Whether backward_data() is the forward pass of its layer, and forward() the backward pass.
   bool transposed = false;
 };
 
-/// The kernels of one convolution layer on one rank, each for any number of geometries; all share
-/// the weights, which are packed once for each layout the library chose: for the layer's forward
-/// pass when they are loaded, for its backward pass each time, into scratch. First add_...(), then
-/// allocate(), then run. Running a kernel allocates no memory of ours. Pointers are to dense
-/// elements of the types of the form. Throws Error naming the primitive and its shapes when the
-/// library refuses.
+/// The kernels of one convolution layer on one rank, each for any number of geometries. All share
+/// the weights, which are packed once for each layout that the library chooses: for the layer's
+/// forward pass when they are loaded, for its backward pass each time, into scratch. First
+/// add_...(), then allocate(), then run. Running a kernel allocates no memory of ours. Pointers are
+/// to dense elements of the types of the form. Throws Error naming the primitive and its shapes
+/// when the library refuses.
 class ConvolutionKernels {
  public:
   explicit ConvolutionKernels(const ConvolutionForm& form = {});
@@ -48,16 +48,16 @@ class ConvolutionKernels {
   std::size_t add_backward_data(const ConvolutionGeometry& geometry);
   std::size_t add_backward_weights(const ConvolutionGeometry& geometry);
   /// Allocates packed weights, and takes weights of the backward pass, gradient sums and the
-  /// library's scratchpads from `scratch`. `sums_several` is whether backward_weights() is called
+  /// library's scratchpads from `scratch`. `sums_several` says whether backward_weights() is called
   /// more than once between calls of store_diff_weights(): if not, the memory for a second term is
   /// saved.
   void allocate(Scratch scratch = {}, bool sums_several = true);
 
   /// Packs weights in the order out,in,kd,kh,kw, which must stay unchanged until the next call.
-  /// `bias` has one value per output channel, which are copied, and may be null when the form has
-  /// none.
+  /// `bias` has one value per output channel, which is copied; it may be null when the form has no
+  /// bias.
   void load_weights(const float* weight, const float* bias);
-  /// Packs the weights of the layer's backward pass: before the first of its calls that compute the
+  /// Packs the weights of the layer's backward pass; called before the first call that computes the
   /// gradient of the input.
   void load_backward_weights();
   /// dst = src * weights + bias.
@@ -81,23 +81,24 @@ class ConvolutionKernels {
 };
 
 /// The weight gradient of a convolution without groups as one matrix product for each tap, over the
-/// voxels whose src is not padding: the library would multiply all taps with all voxels. Blocks are
-/// dense, as those of ConvolutionKernels. First take(), then run.
+/// voxels whose src is not padding, whereas the library would multiply all taps with all voxels.
+/// Blocks are dense, as in ConvolutionKernels. First take(), then run.
 class TapGradients {
  public:
-  /// Whether such a convolution can be computed so, and is dilated, or the library has nothing
-  /// better on this CPU.
+  /// Whether such a convolution can be computed so and either is dilated or has no better kernel in
+  /// the library on this CPU.
   static bool suits(const ConvolutionGeometry& geometry, DataType compute);
   /// Whether the convolution of a transposed one has strides, and channels and voxels for which
   /// products cost less than the library's kernel, which reads src with strides.
   static bool suits_transposed(const ConvolutionGeometry& geometry, DataType compute);
-  /// For a geometry without groups. Throws Error naming the product when the library refuses.
+  /// Prepares for a geometry without groups. Throws Error naming the product when the library
+  /// refuses.
   TapGradients(const ConvolutionGeometry& geometry, DataType compute, bool bias);
   ~TapGradients();
   TapGradients(TapGradients&&) noexcept;
   TapGradients& operator=(TapGradients&&) noexcept;
 
-  /// Takes the sums and what is needed for them: they are in use from the first add() to store().
+  /// Takes memory for the sums, in use from the first add() to store(), and for their products.
   void take(Scratch& scratch);
   /// Adds the gradients of a block; the first call after store() starts new sums.
   void add(const void* src, const void* diff_dst);

@@ -55,7 +55,8 @@ struct Library {
   mutable std::vector<std::shared_ptr<const void>> kept_;
 };
 
-// Version 3 dropped operation descriptors: a primitive descriptor takes their arguments itself.
+// Describes a primitive: version 3 dropped operation descriptors, and primitive descriptors take
+// their arguments themselves.
 template <class Primitive, class... Args>
 typename Primitive::primitive_desc describe(const Library& lib, const Args&... args) {
 #if DNNL_VERSION_MAJOR >= 3
@@ -87,13 +88,13 @@ class Call {
     for (const auto& [argument, desc] : arguments) add(lib, argument, desc);
     add(lib, DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc());
   }
-  // One more argument, not yet bound to data.
+  // Adds one more argument, not yet bound to data.
   void add(const Library& lib, int argument, const memory::desc& desc) {
     memories_.emplace_back(desc, lib.engine, nullptr);
     arguments_.push_back({argument, memories_.back().get()});
   }
-  // The caller keeps ownership of the data; the library does not write to arguments that are only
-  // read.
+  // Binds data, of which the caller keeps ownership; the library does not write to arguments that
+  // are only read.
   Call& bind(int argument, const void* data) {
     for (std::size_t i = 0; i < arguments_.size(); ++i)
       if (arguments_[i].arg == argument) memories_[i].set_data_handle(const_cast<void*>(data));
@@ -120,7 +121,7 @@ class Call {
   std::int64_t scratchpad_bytes_;
 };
 
-// Where memory is only counted, nothing is compiled: the call cannot run.
+// Makes a primitive. Nothing is compiled where memory is only counted: such a call cannot run.
 template <class Primitive, class Description>
 dnnl::primitive make_primitive(const Description& pd) {
   return CountedMemory::on() ? dnnl::primitive() : Primitive(pd);
@@ -135,7 +136,7 @@ inline Call make_reorder(const Library& lib, const memory::desc& from, const mem
           {{DNNL_ARG_SRC, from}, {DNNL_ARG_DST, to}}};
 }
 
-// The bytes of a scratchpad for any of these calls: they never run at the same time.
+// The bytes of a scratchpad for any of these calls, which never run at the same time.
 template <class Calls>
 std::int64_t most_scratchpad_bytes(const Calls& calls) {
   std::int64_t bytes = 0;
@@ -143,7 +144,7 @@ std::int64_t most_scratchpad_bytes(const Calls& calls) {
   return bytes;
 }
 
-// Bytes of whole cache lines.
+// The bytes rounded up to whole cache lines.
 inline std::int64_t whole_lines(std::int64_t bytes) {
   constexpr std::int64_t kLine = 64;
   return (bytes + kLine - 1) / kLine * kLine;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A prepared call of a primitive whose layouts are the library's own: the caller's dense data are
+// A prepared call of a primitive in the library's own layouts: the caller's dense data are
 // reordered before and after it. Private to src/nn/onednn*: no other file includes it.
 #pragma once
 
@@ -14,14 +14,14 @@
 
 namespace halomesh::onednn {
 
-// What the caller passes at each run: its layout, and that of the primitive.
+// Data that the caller passes at each run: its layout, and the primitive's.
 struct DataArgument {
   int argument;
-  bool written;  // by the primitive, rather than read
+  bool written;  // written by the primitive, not read
   memory::desc caller, primitive;
 };
 
-// Costs no more than a Call where the layouts are the same.
+// A call that reorders where layouts differ; otherwise it costs no more than a Call.
 class ConvertingCall {
  public:
   // `parameters` are the other arguments, bound to data in the primitive's layout.
@@ -41,7 +41,7 @@ class ConvertingCall {
     }
   }
 
-  // As Call::bind.
+  // See Call::bind().
   ConvertingCall& bind(int argument, const void* data) {
     for (Conversion& c : conversions_)
       if (c.argument == argument) {
@@ -90,12 +90,12 @@ class ConvertingCall {
   std::vector<Conversion> conversions_;
 };
 
-// Whether the library has nothing better than plain loops, or plain loops of a matrix product.
+// Whether the library has only plain loops, possibly around a matrix product.
 inline bool is_reference(std::string_view implementation) {
   return implementation.find("ref") != std::string_view::npos;
 }
 
-// Whether this kernel is known to compute wrong results for this geometry: those of oneDNN 3.7.2
+// Whether this kernel is known to compute wrong results for this geometry: kernels of oneDNN 3.7.2
 // that failed our tests, similar to github.com/uxlfoundation/oneDNN/issues/5080.
 inline bool is_wrong(std::string_view implementation, const ConvolutionGeometry& g) {
 #if DNNL_VERSION_MAJOR >= 3

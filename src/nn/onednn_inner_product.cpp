@@ -16,7 +16,7 @@ using namespace onednn;
 struct InnerProductKernels::Impl {
   Library lib;
   std::vector<std::string> names;
-  std::vector<Call> forward, backward_data, backward_weights;  // the last two: none or one
+  std::vector<Call> forward, backward_data, backward_weights;  // the last two have at most one
   AlignedBuffer<std::byte> scratchpad;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the oneDNN library reports about itself and this CPU: see onednn_library.hpp.
+// Facts from the oneDNN library about itself and this CPU: see onednn_library.hpp.
 #include "src/nn/onednn_library.hpp"
 
 #include <oneapi/dnnl/dnnl.h>

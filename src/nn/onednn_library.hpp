@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the oneDNN library reports about itself and this CPU.
+// Facts from the oneDNN library about itself and this CPU.
 #pragma once
 
 #include <string>

@@ -30,7 +30,7 @@ struct TapGradients::Impl {
   std::vector<std::string> names;
   std::vector<Tap> taps;
   bool used = false;
-  // Of each tap, in the order of `taps`: out,in. Behind it, what one product reads.
+  // Sums of each tap, in the order of `taps`: out,in; then the buffers of one product.
   ScratchBuffer<float> sums;
   ScratchBuffer<std::byte> src_scratch, dst_scratch, scratchpad;
   std::vector<double> bias_sums;
@@ -49,7 +49,7 @@ void TapGradients::Impl::add_taps() {
   }
 }
 
-// sum[out][in] += diff_dst[voxel][out]^T * src[voxel][in].
+// A product that adds diff_dst[voxel][out]^T * src[voxel][in] to sum[out][in].
 Call TapGradients::Impl::make_product(const std::string& name, std::int64_t voxels) {
   return guarded(
       [&] { return std::string_view(name); },
@@ -112,13 +112,13 @@ TapGradients& TapGradients::operator=(TapGradients&&) noexcept = default;
 
 namespace {
 
-// Whether products take less time than the library's kernels of dense or strided convolutions.
-// Without wide vectors, these are products, too, of copies of src for all taps: on a Zen 3, U-Nets'
-// convolutions from 32 to 640 channels with strides, or without on 4x4x4 voxels and more, take 0.5
-// to 0.9 of their time by taps, transposed ones 0.2 to 0.4. On a Zen 5, a transposed convolution of
-// 256 channels (kernel 3x1x3, stride 2x1x2) takes a quarter of the time on 3456 voxels, the same on
-// 864; in bf16, and of convolutions from 32 to 256 channels with kernels of 3x3x3, taps take up to
-// 2.4 times as long.
+// Whether products take less time than the library's kernels for dense or strided convolutions.
+// Without wide vectors, those are also products, of copies of src for all taps. On a Zen 3, U-Nets'
+// convolutions from 32 to 640 channels, with strides or on at least 4x4x4 voxels, take 0.5 to 0.9
+// of their time by taps, transposed ones 0.2 to 0.4. On a Zen 5, a transposed convolution of 256
+// channels (kernel 3x1x3, stride 2x1x2) takes a quarter of the time on 3456 voxels and equal time
+// on 864; in bf16, and for convolutions from 32 to 256 channels with kernels of 3x3x3, taps take up
+// to 2.4 times as long.
 bool cost_less(const ConvolutionGeometry& geometry, DataType compute) {
   const bool wide = cpu_has_wide_vectors();
   return compute == DataType::kFloat32 && geometry.groups == 1 &&
@@ -191,7 +191,7 @@ void TapGradients::store(float* diff_weight, float* diff_bias) {
 #pragma omp parallel for schedule(static) if (pairs > 4096)
   for (std::int64_t o = 0; o < impl.geometry.dst.c; ++o) {
     float* const row = diff_weight + o * in * all;
-    std::fill_n(row, in * all, 0.0F);  // taps that meet only padding
+    std::fill_n(row, in * all, 0.0F);  // taps that read only padding
     for (std::int64_t i = 0; i < in; ++i)
       for (std::int64_t t = 0; t < count; ++t)
         row[i * all + impl.taps[static_cast<std::size_t>(t)].number] = sums[t * pairs + o * in + i];

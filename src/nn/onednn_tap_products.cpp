@@ -17,16 +17,17 @@ std::int64_t taps_in(const Spatial& kernel) { return kernel[0] * kernel[1] * ker
 
 }  // namespace
 
-// Measured on a Zen 3, whose kernels of the library (2.6.3) reach 25 to 60 % of the peak here: with
-// dilations of 6, 12 and 18 on 12x18 voxels, 2048 to 256 channels, products take 0.5, 0.2 and 0.1
-// of their time; with stride 2x1x2 and a kernel of 3x1x3 on 48x72 voxels of 256 channels, 0.5.
+// Decided by measurements on a Zen 3, where the library's kernels (2.6.3) reach 25 to 60 % of the
+// peak: with dilations of 6, 12 and 18 on 12x18 voxels, 2048 to 256 channels, products take 0.5,
+// 0.2 and 0.1 of their time; with stride 2x1x2 and a kernel of 3x1x3 on 48x72 voxels of 256
+// channels, 0.5.
 bool TapProducts::pay(const ConvolutionGeometry& g, Role role) {
   constexpr std::int64_t kLeastChannels = 64, kLeastStridedChannels = 128, kLeastVoxels = 1024;
   const std::int64_t channels = std::min(g.src.c, g.dst.c);
 #if defined(__x86_64__)
   constexpr bool kGenerated = true;
 #else
-  constexpr bool kGenerated = false;  // the library's products of matrices
+  constexpr bool kGenerated = false;  // whether the library generates matrix products
 #endif
   if (!kGenerated || g.groups != 1 || channels < kLeastChannels) return false;
   if (g.stride != kOnes)
@@ -60,7 +61,7 @@ bool TapProducts::is_whole(const ConvolutionTap& tap) const {
                                  : reads_whole_src(geometry_, tap);
 }
 
-// dst += src * weights^T, or diff_src += diff_dst * weights.
+// A product that adds src * weights^T to dst, or diff_dst * weights to diff_src.
 Call TapProducts::make_product(const ConvolutionTap& tap, std::vector<std::string>& names) const {
   const bool forward = role_ == Role::kForward;
   const std::int64_t in = geometry_.src.c, out = geometry_.dst.c, count = voxels(tap);
@@ -121,7 +122,7 @@ const float* TapProducts::dense_from(const ConvolutionTap& tap, const float* fro
   return scratch;
 }
 
-// The results of different voxels go to different places.
+// Adds the results of one tap; different voxels go to different places.
 void TapProducts::add(const ConvolutionTap& tap, const float* result, float* to) const {
   const bool forward = role_ == Role::kForward;
   const std::int64_t channels = forward ? geometry_.dst.c : geometry_.src.c;
@@ -163,7 +164,7 @@ void TapProducts::run(const float* from, const float* weights, const float* bias
 void pack_by_taps(const float* weight, std::int64_t pairs, const std::vector<bool>& used,
                   float* to) {
   const auto taps = static_cast<std::int64_t>(used.size());
-  constexpr std::int64_t kBlock = 1024;  // whose weights stay in a first-level cache
+  constexpr std::int64_t kBlock = 1024;  // weights of a block stay in a first-level cache
 #pragma omp parallel for schedule(static) if (pairs * taps > 65536)
   for (std::int64_t begin = 0; begin < pairs; begin += kBlock)
     for (std::int64_t tap = 0; tap < taps; ++tap) {

@@ -13,7 +13,7 @@
 
 namespace halomesh::onednn {
 
-// In fp32, of dense ndhwc blocks of one sample, without groups.
+// Products in fp32 for dense ndhwc blocks of one sample, without groups.
 class TapProducts {
  public:
   enum class Role { kForward, kBackwardData };
@@ -28,8 +28,8 @@ class TapProducts {
   // Marks the taps that run() reads.
   void mark_taps(std::vector<bool>& used) const;
   std::int64_t scratch_bytes() const;
-  // to = the convolution of `from` plus `bias`, or of kBackwardData, whose bias is null, the
-  // gradient of src. weights: tap,out,in.
+  // Writes the convolution of `from` plus `bias` to `to` or, for kBackwardData, whose bias is null,
+  // the gradient of src. The order of weights is tap,out,in.
   void run(const float* from, const float* weights, const float* bias, float* to,
            std::byte* scratch);
 
@@ -49,10 +49,10 @@ class TapProducts {
   Role role_;
   Library lib_;
   std::vector<Tap> taps_;
-  std::int64_t from_floats_ = 0, result_floats_ = 0;  // of what one tap reads and writes
+  std::int64_t from_floats_ = 0, result_floats_ = 0;  // read and written for one tap
 };
 
-// Weights out,in,taps in the order tap,out,in, of the `used` taps.
+// Brings the `used` taps of weights out,in,taps into the order tap,out,in.
 void pack_by_taps(const float* weight, std::int64_t pairs, const std::vector<bool>& used,
                   float* to);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The interface of optimizers: what turns summed gradients into new parameters.
-// Must not depend on ranks or files.
+// The interface of optimizers, which turn summed gradients into new parameters. Must not depend on
+// ranks or files.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@
 namespace halomesh {
 
 /// The settings of all optimizers, by the names of the command line's options. Each optimizer reads
-/// its own; all decay every parameter, biases included, but for LARS without `lars_biases`.
+/// its own; all decay every parameter, biases included, except LARS without `lars_biases`.
 struct OptimizerOptions {
   std::string name = "sgd";
   double momentum = 0.9;
@@ -27,7 +27,7 @@ struct OptimizerOptions {
   bool lars_biases = false;
 };
 
-/// Replaces each number by its sum over the parts of the network, the same bits on every rank.
+/// Replaces each number by its sum over the parts of the network, with equal bits on every rank.
 /// Collective over the group.
 using SumOverParts = std::function<void(std::span<double>)>;
 
@@ -38,8 +38,8 @@ struct Update {
   const SumOverParts* sum = nullptr;  ///< null: the network has one part
 };
 
-/// One optimizer with its settings. What it remembers lies in the states of Parameters, so that
-/// parts of a tensor are updated alike wherever they are.
+/// One optimizer with its settings. Its memory lies in the states of Parameters, so that parts of a
+/// tensor are updated alike wherever they are.
 class Optimizer {
  public:
   Optimizer() = default;
@@ -47,12 +47,12 @@ class Optimizer {
   Optimizer& operator=(const Optimizer&) = delete;
   virtual ~Optimizer() = default;
 
-  /// As MLPerf logs name it.
+  /// The name in MLPerf logs.
   virtual std::string title() const = 0;
   /// The names of the arrays that it keeps in Parameters, zeros before the first update.
   virtual std::vector<std::string> states() const = 0;
-  /// Floats per parameter that an update reads and writes, where memory bounds its time; with
-  /// default_clip_norm(), also those of clipping.
+  /// Floats per parameter that an update reads and writes, where memory bounds its time, including
+  /// those of clipping with default_clip_norm().
   virtual std::int64_t traffic() const = 0;
   /// The settings that it reads, by option, as checkpoints record them.
   virtual std::map<std::string, std::string> settings() const = 0;
@@ -61,9 +61,9 @@ class Optimizer {
   virtual double default_clip_norm() const { return 0; }
 
   /// Updates Parameters::values() and states from Parameters::diffs(), the gradient of the global
-  /// batch, which it may overwrite; leaves out what Parameters::freeze() says. Collective over the
-  /// group if it calls `update.sum`, and then on every part. Allocates nothing after the first
-  /// update.
+  /// batch, which it may overwrite; leaves out frozen parameters (Parameters::freeze()). Collective
+  /// over the group if it calls `update.sum`, and then on every part. Allocates nothing after the
+  /// first update.
   virtual void update(Parameters& parameters, const Update& update) = 0;
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inner products in a fixed order of sums: the same bits for any batch and number of threads.
+// Inner products in a fixed order of sums, which gives equal bits for any batch and number of
+// threads.
 #pragma once
 
 #include <cstdint>

@@ -55,7 +55,7 @@ std::int64_t add_elements(const T* dense, const Box& box, TensorView<T> dst) {
   return dst.batch * box.volume();
 }
 
-// In a simulation, the time of the work is all that is needed. Returns the number of elements.
+// Simulates only the time of the work. Returns the number of elements.
 template <class Byte>
 std::int64_t simulate_copy(TypedView<Byte> view, const Box& box) {
   const std::int64_t elements = view.batch * box.volume();
@@ -83,7 +83,7 @@ void for_rows_of_all(TensorView<T> view, std::span<const DenseBox<Byte>> boxes, 
   }
 }
 
-// In a simulation, the time of the work is all that is needed.
+// Simulates only the time of the work.
 template <class Byte, class ViewByte>
 void simulate_copies(std::span<const DenseBox<Byte>> boxes, TypedView<ViewByte> view) {
   std::int64_t elements = 0;
@@ -109,7 +109,7 @@ auto with_type(DataType type, const Body& body) {
   return body(float{});
 }
 
-// The same for the types that can be added.
+// Calls body(T{}) for the types that can be added.
 template <class Body>
 auto with_number(DataType type, const Body& body) {
   if (type == DataType::kFloat64) return body(double{});

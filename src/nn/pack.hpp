@@ -22,9 +22,9 @@ std::int64_t unpack_add(const float* dense, const Box& box, View dst);
 /// Sets `box` of every sample of `dst` to `value`.
 void fill(View dst, const Box& box, float value);
 
-/// The same for any element type; `dense` holds elements of that type, aligned for it. They return
+/// Versions for any element type; `dense` holds elements of that type, aligned for it. They return
 /// the number of elements, too. Sums of bf16 are made in fp32 and rounded once; counts (int16) are
-/// copied but never added: they stand for logarithms.
+/// copied but never added, as they stand for logarithms.
 std::int64_t pack(AnyConstView src, const Box& box, std::byte* dense);
 std::int64_t unpack_copy(const std::byte* dense, const Box& box, AnyView dst);
 std::int64_t unpack_add(const std::byte* dense, const Box& box, AnyView dst);
@@ -37,14 +37,14 @@ struct DenseBox {
   Byte* dense = nullptr;
 };
 
-/// The same for several boxes of one tensor. The threads share all of them together, even if each
-/// is too small for that. Boxes that unpack_add() is given may overlap: an element receives its
-/// sums in the order of the boxes, with any number of threads.
+/// Versions for several boxes of one tensor. The threads share all boxes together, even if each is
+/// too small for that. Boxes given to unpack_add() may overlap: an element receives its sums in the
+/// order of the boxes, with any number of threads.
 void pack(AnyConstView src, std::span<const DenseBox<std::byte>> boxes);
 void unpack_copy(std::span<const DenseBox<const std::byte>> boxes, AnyView dst);
 void unpack_add(std::span<const DenseBox<const std::byte>> boxes, AnyView dst);
 
-/// Adds `box` of every sample of `src` to the same box of `dst`; both contain it, and have one type
+/// Adds `box` of every sample of `src` to that box of `dst`; both contain it, and have one type
 /// other than int16. Returns the number of elements.
 std::int64_t add_box(AnyConstView src, const Box& box, AnyView dst);
 

@@ -13,7 +13,7 @@
 namespace halomesh {
 namespace {
 
-// Two uniform numbers make one of the normal distribution (Box & Muller, 1958).
+// A normal number from two uniform ones (Box & Muller, 1958).
 double normal(const CounterRng& rng, std::uint64_t index) {
   const auto words = rng.block(index);
   const double u = (words[0] + 1.0) * 0x1p-32, v = words[1] * 0x1p-32;  // u > 0

@@ -28,8 +28,8 @@ struct HolderGroup {
   std::vector<std::int64_t> parts;  ///< ascending
   std::int64_t offset = 0, volume = 0;
   std::vector<ParameterRange> ranges;  ///< in layer order
-  bool moving_averages = false;        ///< optimizers leave them as they are
-  /// Elements and ranges, the first ones, that stay as they are: Parameters::freeze().
+  bool moving_averages = false;        ///< optimizers leave them unchanged
+  /// The elements and ranges at the start that stay unchanged: Parameters::freeze().
   std::int64_t frozen = 0;
   std::size_t frozen_ranges = 0;
 
@@ -58,15 +58,14 @@ void for_each_run(const ParameterGeometry& geometry, const ParameterSlice& slice
       [&](std::int64_t lo, std::int64_t hi, std::int64_t local) { visit(local, lo, hi - lo); });
 }
 
-/// The state that keeps what gradients lose where they travel rounded: see PointSum.
+/// The state that keeps the rounding errors of gradients that are sent rounded: see PointSum.
 inline constexpr const char* kGradientResidual = "gradient_residual";
 
-/// Flat memory of one part. Owns values, gradients (diffs) and what the optimizer keeps (states),
-/// all of the same length and order: by holder group, then by layer. Allocates only in the
-/// constructor.
+/// Flat memory of one part. Owns values, gradients (diffs) and the optimizer's arrays (states), all
+/// of one length and order: by holder group, then by layer. Allocates only in the constructor.
 class Parameters {
  public:
-  /// `states`: the names of the optimizer's arrays, Optimizer::states(); by default those of SGD.
+  /// `states` are the names of the optimizer's arrays, Optimizer::states(); by default SGD's.
   Parameters(const ModelGeometry& geometry, std::int64_t part,
              std::vector<std::string> states = {"optimizer"});
 
@@ -79,11 +78,11 @@ class Parameters {
   /// The array of this name; empty if there is none.
   std::span<float> state(const std::string& name);
   const std::vector<std::string>& state_names() const { return state_names_; }
-  /// From now on gradients are summed in exact(); layers prepared before do not know of it.
+  /// Lets gradients be summed in exact() from now on; layers prepared before do not use it.
   /// Allocates, the first time.
   Parameters& keep_exact_sums();
-  /// The sums that become diffs(), bins as memory: of each group as many doubles as its two bins,
-  /// from twice its offset on. Empty unless keep_exact_sums() was called.
+  /// The bins of the sums that become diffs(): each group has as many doubles as its two bins, from
+  /// twice its offset on. Empty unless keep_exact_sums() was called.
   std::span<double> exact() { return exact_.span(); }
   AlignedBuffer<double>& exact_buffer() { return exact_; }
   /// The two bins of a range's sums.
@@ -93,31 +92,31 @@ class Parameters {
   }
   std::int64_t size() const { return values_.size(); }
   const std::vector<HolderGroup>& groups() const { return groups_; }
-  /// True on one of the parts that hold a group: where sums over parts take its elements from, so
-  /// that each counts once.
+  /// True on one of the parts that hold a group: sums over parts take the group's elements from
+  /// there, so that each counts once.
   bool counts(const HolderGroup& group) const { return group.parts.front() == part_; }
-  /// Parameters of the whole network: numbers ParameterRange::placement are below it.
+  /// The parameters of the whole network: every ParameterRange::placement is below this number.
   std::size_t placements() const { return geometry_->parameters().size(); }
   /// True for a bias and for the scale of a norm: one number per output channel.
   bool one_per_channel(std::size_t placement) const {
     return geometry_->parameters()[placement].geometry.in.volume() == 1;
   }
 
-  /// The slices of layer `layer`, in the order of its parameters; empty spans for what this part
-  /// does not hold.
+  /// The slices of layer `layer`, in the order of its parameters; spans are empty for parameters
+  /// that this part does not hold.
   std::vector<ParameterView> views(std::size_t layer);
-  /// Where parameter number `placement` lies; nullptr when this part holds nothing of it.
+  /// The place of parameter number `placement`; nullptr when this part holds nothing of it.
   const ParameterRange* find(std::size_t placement) const;
 
-  /// Optimizers leave the parameters of the layers below number `first` as they are, and what they
-  /// keep of them.
+  /// Makes optimizers leave the parameters of the layers below number `first`, and their states,
+  /// unchanged.
   void freeze(std::size_t first);
 
   /// Moves each moving average one step towards its value in diffs(), except in frozen layers.
   void update_moving_averages();
 
-  /// Sets the values to what each parameter's InitialValues say. Each value is a function only of
-  /// (seed, parameter, global index), so every mesh starts from the same network.
+  /// Sets the values according to each parameter's InitialValues. Each value is a function only of
+  /// (seed, parameter, global index), so that every mesh starts from one network.
   void initialize(std::uint64_t seed);
 
  private:

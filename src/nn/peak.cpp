@@ -7,7 +7,7 @@
 namespace halomesh {
 namespace {
 
-thread_local volatile float sink;  // so that compilers do not remove the loop below
+thread_local volatile float sink;  // keeps compilers from removing the loop below
 
 }  // namespace
 

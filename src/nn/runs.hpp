@@ -10,8 +10,8 @@
 
 namespace halomesh {
 
-/// One contiguous run: `length` elements from global position (n, channel box.lo[kC], d, h, w) on,
-/// which a dense copy of the box of all samples has from offset `at` on.
+/// One contiguous run: `length` elements from global position (n, channel box.lo[kC], d, h, w) on;
+/// in a dense copy of the box of all samples they begin at offset `at`.
 struct Run {
   std::int64_t n = 0, d = 0, h = 0, w = 0, length = 0, at = 0;
 
@@ -28,7 +28,7 @@ struct Run {
 template <class Body>
 void visit_runs(const Box& box, std::int64_t batch, bool all_channels, const Body& body) {
   if (box.empty()) return;
-  // Elements whose walk takes about as long as a fork and join.
+  // The number of elements whose walk takes about as long as a fork and join.
   constexpr std::int64_t kWorthThreads = 1 << 15;
   const std::int64_t depth = box.extent(kD), height = box.extent(kH);
   const std::int64_t pixels = all_channels ? 1 : box.extent(kW);

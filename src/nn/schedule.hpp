@@ -12,22 +12,22 @@ enum class ScheduleKind { kConstant, kStep, kLinear, kMultistep, kCosine, kPoly 
 
 /// The names of all schedules, the default first.
 std::vector<std::string> schedule_names();
-/// One of schedule_names(); otherwise throws UsageError naming them.
+/// The kind of a name in schedule_names(); otherwise throws UsageError listing them.
 ScheduleKind parse_schedule_kind(const std::string& text);
 std::string to_string(ScheduleKind kind);
 
-/// A schedule with epochs and steps counted from 0. The rate of constant, step and linear changes
-/// between epochs only, but for a warm-up by steps; that of the others with every step.
+/// A schedule with epochs and steps counted from 0. The rates of constant, step and linear change
+/// between epochs only, except during a warm-up by steps; the other rates change with every step.
 struct ScheduleOptions {
   ScheduleKind kind = ScheduleKind::kConstant;
   double peak = 0.001;                     ///< rate after the warm-up
-  std::int64_t warmup_epochs = 0;          ///< of any kind of schedule
+  std::int64_t warmup_epochs = 0;          ///< for any kind of schedule
   double warmup_initial = 0.001;           ///< rate of epoch 0 of a warm-up
   std::vector<std::int64_t> decay_epochs;  ///< step: boundaries, increasing
   std::vector<double> decay_factors;       ///< step: one per boundary, each of the peak
   std::int64_t linear_epochs = 1;          ///< linear: epochs of the decay, after the warm-up
   double linear_end_factor = 0.01;         ///< linear: final rate as a fraction of the peak
-  std::int64_t warmup_steps = 0;           ///< of any kind, instead of warmup_epochs
+  std::int64_t warmup_steps = 0;           ///< for any kind, instead of warmup_epochs
   std::vector<std::int64_t> milestones;    ///< multistep: steps after the warm-up, increasing
   double gamma = 0.1;                      ///< multistep: factor of each milestone
   std::int64_t decay_steps = 0;            ///< cosine, poly: steps of the decay after the warm-up
@@ -54,8 +54,8 @@ struct ScheduleOptions {
 /// Fujitsu/benchmarks/
 /// cosmoflow/implementations/implementation_fugaku_open/cosmoflow-benchmark/utils/optimizers.py;
 /// multistep and cosine, MultiStepLR and CosineAnnealingLR of torch.optim.lr_scheduler; warm-up by
-/// steps before them, github.com/ildoonet/pytorch-gradual-warmup-lr, as the runs of DeepCAM in
-/// hpc_results_v0.7 have it; poly, nnU-Net (Isensee et al., Nature Methods 18, 2021), by steps.
+/// steps before them, github.com/ildoonet/pytorch-gradual-warmup-lr, as in the runs of DeepCAM in
+/// hpc_results_v0.7; poly, nnU-Net (Isensee et al., Nature Methods 18, 2021), by steps.
 class Schedule {
  public:
   /// Throws UsageError naming the invalid option.

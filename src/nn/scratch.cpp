@@ -4,8 +4,8 @@
 
 namespace halomesh {
 
-// Not in the header: make_shared() brings data along of which a program may have one definition,
-// but kernels are compiled once for each instruction set.
+// This is not in the header because make_shared() brings along data of which a program may have
+// only one definition, while kernels are compiled once for each instruction set.
 Scratch::Scratch() : block_(std::make_shared<AlignedBuffer<std::byte>>()) {}
 
 }  // namespace halomesh

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that the layers of a network use in turn: what a layer keeps there is lost when its call
-// ends.
+// Memory that the layers of a network use in turn: its contents are lost when a layer's call ends.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +12,8 @@
 
 namespace halomesh {
 
-/// Elements in the block of a Scratch, which it shares. Where they lie may change until all layers
-/// are prepared: ask for data() in each call.
+/// Elements in the shared block of a Scratch. Their place may change until all layers are prepared,
+/// so data() must be called again in each call.
 template <class T>
 class ScratchBuffer {
  public:
@@ -34,23 +33,23 @@ class ScratchBuffer {
   std::int64_t offset_ = 0, size_ = 0;
 };
 
-/// Takes buffers, one behind the other, from a block that is as large as the most that is taken.
-/// A copy shares the block and goes on behind what was taken before it was made: what it and the
-/// original take from then on is not for use at the same time.
+/// Takes buffers, one after the other, from a block that grows to the most that is taken. A copy
+/// shares the block and continues after the buffers taken before it was made; buffers that the
+/// copy and the original take later must not be used at the same time.
 class Scratch {
  public:
   /// An empty block.
   Scratch();
 
-  /// `size` elements, which hold anything, from the begin of a cache line. May move the block, so
-  /// only while layers are prepared.
+  /// `size` uninitialized elements from the start of a cache line. May move the block, so only
+  /// while layers are prepared.
   template <class T>
   ScratchBuffer<T> take(std::int64_t size) {
     constexpr std::int64_t kLine = 64;
     const std::int64_t offset = taken_;
     taken_ += (size * std::int64_t{sizeof(T)} + kLine - 1) / kLine * kLine;
     if (taken_ > block_->size()) {
-      *block_ = {};  // before there is a larger one
+      *block_ = {};  // freed before the larger one is allocated
       *block_ = AlignedBuffer<std::byte>(taken_);
     }
     return {block_, offset, size};

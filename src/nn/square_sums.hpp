@@ -25,17 +25,17 @@ class SquareSums {
 /// The norms of every whole tensor of Parameters that is trained, its values and its gradients.
 class NormSums {
  public:
-  /// Takes each slice from one of its holders and, unless `sum` is null, adds those of all parts in
-  /// one message. Collective over the group if `sum` is. Allocates only the first time.
+  /// Takes each slice from one of its holders and, unless `sum` is null, adds up all parts in one
+  /// message. Collective over the group if `sum` is. Allocates only the first time.
   void take(Parameters& parameters, const SumOverParts* sum);
   double of_values(std::size_t placement) const { return std::sqrt(sums_[2 * placement]); }
   double of_diffs(std::size_t placement) const { return std::sqrt(sums_[2 * placement + 1]); }
-  /// of_values() / of_diffs(), 1 where one of them is 0.
+  /// of_values() / of_diffs(), or 1 where either is 0.
   float ratio(std::size_t placement) const;
 
  private:
   SquareSums squares_;
-  std::vector<double> sums_;  // of each tensor: of the squares of its values, and of its gradients
+  std::vector<double> sums_;  // per tensor: squares of its values, and of its gradients
 };
 
 }  // namespace halomesh

@@ -44,7 +44,7 @@ std::vector<TargetQuality> quality_of(std::span<const double> sums) {
   for (; !sums.empty(); sums = sums.subspan(kErrorSums)) {
     const double n = sums[0], squares = sums[3] / n, mean = sums[4] / n;
     const double variance = sums[5] / n - mean * mean;
-    // What rounding leaves of the variance of equal values is not one.
+    // A remainder from rounding, for equal values, is not a variance.
     const bool varies = variance > 1e-14 * mean * mean;
     all.push_back({sums[2] / n, std::sqrt(squares),
                    varies ? 1 - squares / variance : std::numeric_limits<double>::quiet_NaN(),

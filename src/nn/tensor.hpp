@@ -95,7 +95,7 @@ struct TypedView {
     return {reinterpret_cast<Element<T>*>(data), span, batch};  // NOLINT: checked above
   }
   std::int64_t sample_bytes() const { return span.volume() * size_of(type); }
-  /// As those of TensorView.
+  /// See TensorView::begin_of() and is_dense().
   Byte* begin_of(std::int64_t n, const Box& box) const {
     const TensorView<char> shape{nullptr, span, batch};
     return data + size_of(type) * shape.offset(n, box.lo[kC], box.lo[kD], box.lo[kH], box.lo[kW]);
@@ -110,7 +110,7 @@ using AnyConstView = TypedView<const std::byte>;
 
 /// Zeroed (by clear_by_threads()), 64-byte aligned memory that this object owns (move-only); its
 /// start is aligned to cache lines and SVE/AVX-512 vectors. In a simulation all large blocks of all
-/// ranks are one shared block, whose content means nothing. See also CountedMemory.
+/// ranks are one shared block without meaningful content. See also CountedMemory.
 template <class T>
 class AlignedBuffer {
  public:
@@ -118,7 +118,7 @@ class AlignedBuffer {
   explicit AlignedBuffer(std::int64_t size) {
     if (allocate(size)) clear_by_threads(data_.get(), static_cast<std::size_t>(size_) * sizeof(T));
   }
-  /// Memory that nobody has written: the caller clears it, block by block.
+  /// Memory that was never written: the caller clears it, block by block.
   static AlignedBuffer untouched(std::int64_t size) {
     AlignedBuffer buffer;
     buffer.allocate(size);

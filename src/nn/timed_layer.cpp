@@ -48,7 +48,8 @@ void TimedLayer::prepare(const LayerContext& context, std::vector<ParameterView>
 
 void TimedLayer::spend(const Pass& pass, double seconds) const {
   while (seconds > 0) {
-    // Kernels were interrupted as well when they were timed.
+    // Interruptions count as computation, because kernels were interrupted as well when they were
+    // timed.
     seconds -= timing_.clock.spend(std::min(seconds, timing_.poll_s));
     pass.progress();
   }

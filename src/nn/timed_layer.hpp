@@ -13,19 +13,19 @@
 
 namespace halomesh {
 
-/// Where the times of layers come from and go to. All must outlive the layers.
+/// The source of layers' times and the clock that spends them. All must outlive the layers.
 struct LayerTiming {
   const KernelTable& table;
   ComputeClock& clock;
   double poll_s = 1e-3;  ///< between two calls of Pass::progress()
-  int threads = 1;       ///< of a rank, as in the table
+  int threads = 1;       ///< threads of a rank, as in the table
 };
 
 /// Has the geometry, types and parameters of another layer; each pass spends the time that a table
-/// has for it, in pieces with Pass::progress() between, and neither reads nor writes a tensor.
+/// has for it, in pieces with Pass::progress() between them, and neither reads nor writes a tensor.
 /// Where the layer takes samples of other replicas together, it has Pass::sum_replicas sum as many
-/// values as the part produces of a sample. Makes no primitives. A chunk of the output takes its
-/// share of the time of all that the part produces.
+/// values as the part produces for a sample. Makes no primitives. A chunk of the output takes its
+/// share of the time for all that the part produces.
 class TimedLayer final : public Layer {
  public:
   TimedLayer(std::unique_ptr<Layer> layer, const LayerTiming& timing);
@@ -71,7 +71,7 @@ class TimedLayer final : public Layer {
   }
   void backward_parameters(const Pass& pass, std::span<const AnyConstView> src,
                            AnyConstView diff_dst) override;
-  /// For each pass its time and where that comes from, e.g. "forward 1.204 ms interpolated".
+  /// The time of each pass and its source, e.g. "forward 1.204 ms interpolated".
   std::vector<std::string> implementations() const override;
 
  private:
@@ -82,12 +82,13 @@ class TimedLayer final : public Layer {
   std::unique_ptr<Layer> layer_;
   LayerTiming timing_;
   std::array<KernelTime, 3> times_;  // by KernelPass
-  double produced_ = 1;              // elements of the output of a sample
+  double produced_ = 1;              // elements of one sample's output
   double diffs_ = 1;                 // inputs whose gradient is computed
-  std::vector<double> shared_;       // what replicas sum; empty: nothing
+  std::vector<double> shared_;       // values that replicas sum; empty: none
 };
 
-/// Puts a TimedLayer in the place of each layer. Call it before an executor prepares the layers.
+/// Puts a TimedLayer in the place of each layer. Must be called before an executor prepares the
+/// layers.
 void time_layers(Model& model, const LayerTiming& timing);
 
 }  // namespace halomesh

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A loss of values that mean nothing.
+// A loss whose values have no meaning.
 #pragma once
 
 #include <memory>

@@ -30,11 +30,11 @@ Strides strides_of(const Box& span) {
   return {h * span.extent(kH), h, w};
 }
 
-// n: extents of the box in the transformed sample; rows along its last axis.
+// Copies a box; n holds its extents in the transformed sample. Rows run along the last axis.
 template <class From, class To, class Convert>
 void copy(const From* from, const Strides& from_step, To* to, const Strides& to_step,
           const Spatial& n, std::int64_t channels, Convert convert) {
-  if (from_step[2] == channels && to_step[2] == channels) {  // whole rows: nothing to tile
+  if (from_step[2] == channels && to_step[2] == channels) {  // whole rows need no tiles
     for (std::int64_t d = 0; d < n[0]; ++d)
       for (std::int64_t h = 0; h < n[1]; ++h)
         std::transform(from + d * from_step[0] + h * from_step[1],
@@ -66,7 +66,7 @@ void transform(AnyConstView src, const Box& source, const Symmetry& symmetry, co
           text("box {} of {} transformed into {} of {}", source, src.span, image, dst.span));
   const Strides along = strides_of(src.span);
   Strides step{};
-  Box first = source;  // its corner is where the first pixel of the image comes from
+  Box first = source;  // its corner is the source of the image's first pixel
   Spatial extents{};
   for (std::size_t a = 0; a < 3; ++a) {
     const std::size_t b = symmetry.permutation[a];
@@ -95,8 +95,8 @@ void transform_in_place(AnyView block, DataType stored, const Box& source, const
   const std::int64_t size = size_of(stored);
   require(block.span.contains(image) && std::ssize(room) >= size * source.volume(),
           text("box {} of {} transformed by way of {} bytes", image, block.span, room.size()));
-  // In units of a stored value: an fp32 value is two units of a count, and the first half of a
-  // pixel holds its counts.
+  // Offsets in units of a stored value: an fp32 value is two units of a count, and the first half
+  // of a pixel holds its counts.
   const std::int64_t unit = size_of(block.type) / size;
   const auto along = [&](std::size_t axis) {
     const std::int64_t origin = block.span.lo[axis];

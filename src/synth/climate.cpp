@@ -13,8 +13,8 @@
 namespace halomesh {
 namespace {
 
-/// A channel: its mean at the equator, what the poles add, the amplitude of its weather, and what
-/// the centre of a cyclone and the axis of a river add.
+/// A channel: its mean at the equator and the changes towards the poles, by the weather
+/// (amplitude), at the centre of a cyclone and at the axis of a river.
 struct Channel {
   float mean, poles, weather, cyclone, river;
 };
@@ -22,19 +22,19 @@ constexpr std::array<Channel, kClimateChannels> kChannels{{
     {32, -28, 8, 25, 24},                    // TMQ: water vapour of the column, kg/m2
     {0, 0, 9, 0, 0},                         // U850: wind to the east at 850 hPa, m/s
     {0, 0, 7, 0, 0},                         // V850: wind to the north
-    {0, 0, 6, 0, 0},                         // UBOT: of the lowest level
+    {0, 0, 6, 0, 0},                         // UBOT: wind to the east at the lowest level
     {0, 0, 5, 0, 0},                         // VBOT
     {0.016F, -0.014F, 2e-3F, 4e-3F, 2e-3F},  // QREFHT: humidity, kg/kg
-    {98000, -5000, 2500, -4500, -400},       // PS: pressure of the surface, Pa
+    {98000, -5000, 2500, -4500, -400},       // PS: surface pressure, Pa
     {101200, -600, 900, -4500, -400},        // PSL: at sea level
     {218, -6, 3, 4, 0},                      // T200: temperature, K
     {268, -30, 4, 6, 2},                     // T500
     {3e-8F, -2e-8F, 2e-8F, 3e-7F, 1.2e-7F},  // PRECT: rain, m/s
-    {300, -50, 5, -1, 1},                    // TS: of the surface
+    {300, -50, 5, -1, 1},                    // TS: surface temperature
     {299, -50, 5, -1, 1},                    // TREFHT
     {100, -60, 70, -350, -40},               // Z1000: height of 1000 hPa, m
     {12400, -1500, 120, -60, 20},            // Z200
-    {66, -8, 2, 0, 0},                       // ZBOT: of the lowest level
+    {66, -8, 2, 0, 0},                       // ZBOT: height of the lowest level
 }};
 constexpr std::size_t kU850 = 1, kV850 = 2, kUbot = 3, kVbot = 4;
 
@@ -62,7 +62,7 @@ Weather draw_weather(DrawSequence& draw, double width) {
   weather.width = width;
   const auto hemisphere = [&] { return draw.integer(0, 1) == 0 ? -1.0 : 1.0; };
   for (std::int64_t left = draw.integer(2, 4); left > 0; --left) {
-    const double side = hemisphere();  // cyclones turn with their hemisphere, near the tropics
+    const double side = hemisphere();  // cyclones lie near the tropics and turn by hemisphere
     weather.cyclones.push_back({0.5 + side * draw.between(0.06, 0.17), draw.between(0, width),
                                 draw.between(0.016, 0.026), -side * draw.between(25, 40)});
   }
@@ -75,7 +75,7 @@ Weather draw_weather(DrawSequence& draw, double width) {
   return weather;
 }
 
-/// What storms and rivers do to a place.
+/// The effect of cyclones and rivers at one place.
 struct Effect {
   double cyclone = 0, river = 0;  // shares of their full effect
   double u = 0, v = 0;            // winds, m/s
@@ -87,7 +87,7 @@ void add_river(const Weather& weather, const River& r, double row, double column
   if (along < -0.1 || along > 1.1) return;
   const double axis =
       r.column + r.slope * std::abs(r.length) * along + r.bend * std::sin(6.2831853 * along);
-  const double sine = 1 / std::sqrt(1 + r.slope * r.slope);  // of its angle to a row
+  const double sine = 1 / std::sqrt(1 + r.slope * r.slope);  // sine of its angle to a row
   const double distance = weather.across(column, axis) * sine / r.width;
   const double ends = std::clamp(10 * std::min(along + 0.1, 1.1 - along), 0.0, 1.0);
   const double share = ends * std::exp(-0.5 * distance * distance);
@@ -131,8 +131,8 @@ LabelledSample make_climate(std::uint64_t seed, std::int64_t sample, const Shape
   const auto rows = static_cast<double>(shape.d);
   const double width = static_cast<double>(shape.w) / rows;
   const Weather weather = draw_weather(draw, width);
-  // Weather of two scales: six and sixteen eddies from pole to pole, whole numbers around the
-  // globe.
+  // Two scales of weather: six and sixteen eddies from pole to pole, and whole numbers of them
+  // around the globe.
   const auto around = [&](double eddies) {
     return std::max<std::int64_t>(1, std::llround(eddies * width));
   };

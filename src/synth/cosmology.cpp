@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The draw of a universe's parameters and their scaling to learning targets.
+// Draws a universe's parameters and scales them to learning targets.
 #include "src/synth/cosmology.hpp"
 
 #include "narrow.hpp"

@@ -50,8 +50,7 @@ struct Fft3d::Plans {
 };
 
 Fft3d::Fft3d(std::int64_t extent) : plans_(std::make_unique<Plans>()) {
-  SpectralGrid grid(
-      extent);  // planning without measuring needs addresses, but does not touch the memory
+  SpectralGrid grid(extent);  // planning needs addresses, but does not touch the memory
   const int n = narrow<int>(extent);
   const int half = narrow<int>(grid.half());
   const int stride = narrow<int>(extent * grid.half());

@@ -42,7 +42,7 @@ class SpectralGrid {
 
 /// The transforms of grids of one extent; unnormalized: backward(forward(f)) = n^3 f. Forward has
 /// exp(-i k x). OpenMP distributes whole planes and rows over single-threaded FFTW plans made
-/// without measuring, so that results do not depend on the number of threads, bit for bit.
+/// without measurements, so that the number of threads does not change a bit of the results.
 class Fft3d {
  public:
   explicit Fft3d(std::int64_t n);

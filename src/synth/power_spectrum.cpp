@@ -69,8 +69,8 @@ double PowerSpectrum::operator()(double k) const {
 }
 
 double PowerSpectrum::sigma(double radius) const {
-  // In ln x, x = k R, from scales of 1e5 R (the integrand falls as x^(3+n_s) there) to R/500 (falls
-  // as x^-4 and faster): what is left out is below 1e-9 of the sum.
+  // The integral in ln x, x = k R, goes from scales of 1e5 R (below, the integrand falls as
+  // x^(3+n_s)) to R/500 (beyond, as x^-4 and faster): the rest is below 1e-9 of the sum.
   const auto integrand = [&](double ln_x) {
     const double x = std::exp(ln_x);
     const double k = x / radius;

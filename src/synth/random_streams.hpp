@@ -11,6 +11,7 @@ inline constexpr std::uint32_t kParameterSubstream = 0;   // index: parameter
 inline constexpr std::uint32_t kWhiteNoiseSubstream = 1;  // index: pair of voxels
 inline constexpr std::uint32_t kBodySubstream = 2;        // index: number drawn for a body
 inline constexpr std::uint32_t kVoxelNoiseSubstream = 3;  // index: value
-inline constexpr std::uint32_t kSmoothSubstream = 16;     // and the following: index: lattice node
+// This and the following substreams; index: lattice node.
+inline constexpr std::uint32_t kSmoothSubstream = 16;
 
 }  // namespace halomesh

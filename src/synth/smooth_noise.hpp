@@ -14,7 +14,7 @@ namespace halomesh {
 /// Continuous, and with a continuous slope. A pure function of its generator.
 class SmoothNoise {
  public:
-  /// `period`: after so many units the last coordinate repeats; 0: never.
+  /// `period` is the number of units after which the last coordinate repeats; 0: never.
   explicit SmoothNoise(const CounterRng& rng, std::int64_t period = 0)
       : rng_(rng), period_(period) {}
 

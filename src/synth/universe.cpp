@@ -109,9 +109,9 @@ Universe generate_universe(const UniverseOptions& options, const Cosmology& cosm
   for (std::size_t c = 0; c < growths.size(); ++c)
     growths[c] = growth_factor(cosmology.omega_m, kRedshifts[c]);
   SpectralGrid psi[3] = {SpectralGrid(n), SpectralGrid(n), SpectralGrid(n)};
-  // The lattice of all particles is finer than the grid: sub-lattice by sub-lattice, its
-  // displacements are the grid's own waves evaluated at shifted points, so memory does not grow
-  // with the particles.
+  // The lattice of all particles is finer than the grid. Each sub-lattice takes its displacements
+  // from the grid's own waves, evaluated at shifted points, so memory does not grow with the
+  // particles.
   for (std::int64_t lattice = 0; lattice < lattices; ++lattice) {
     const double shift[3] = {lattice_shift(lattice / (per_axis * per_axis), per_axis),
                              lattice_shift(lattice / per_axis % per_axis, per_axis),

@@ -34,8 +34,8 @@ struct UniverseOptions {
   std::int64_t box_elements() const {
     return box_extent() * box_extent() * box_extent() * std::ssize(kRedshifts);
   }
-  /// Memory that generate_universe needs at its peak, in bytes: 40 per voxel (four double grids and
-  /// the counts), plus padding; the universe keeps 8 of them per voxel. 512^3: 5.4 GB.
+  /// Peak memory of generate_universe in bytes: 40 per voxel (four double grids and the counts),
+  /// plus padding; the universe keeps 8 of them per voxel. 512^3: 5.4 GB.
   std::int64_t peak_bytes() const;
 };
 
@@ -48,7 +48,7 @@ void check(const UniverseOptions& options);
 class Universe {
  public:
   const Cosmology& cosmology() const { return cosmology_; }
-  /// (omega_m, sigma_8, n_s, h) scaled to [-1, 1]; every box of a universe has the same.
+  /// (omega_m, sigma_8, n_s, h) scaled to [-1, 1], equal for all boxes of a universe.
   std::array<float, 4> targets() const {
     return unit_targets(cosmology_, options_.parameter_spread);
   }
@@ -82,7 +82,7 @@ class Universe {
 Universe generate_universe(const UniverseOptions& options, std::int64_t universe,
                            const std::function<void(double)>& progress = {});
 
-/// The same with given instead of drawn parameters; `universe` still selects the noise.
+/// As above, with given instead of drawn parameters; `universe` still selects the noise.
 Universe generate_universe(const UniverseOptions& options, const Cosmology& cosmology,
                            std::int64_t universe, const std::function<void(double)>& progress = {});
 

@@ -19,7 +19,7 @@ struct Body {
   Point centre{}, radii{};
   double unevenness = 0;
 
-  /// Below 1 inside.
+  /// A measure of distance that is below 1 inside.
   double distance(const Point& at, const SmoothNoise& surface) const {
     double sum = 0;
     for (std::size_t a = 0; a < 3; ++a) {
@@ -31,7 +31,7 @@ struct Body {
   }
 };
 
-/// What is where in one abdomen.
+/// The bodies in one abdomen.
 struct Anatomy {
   Body trunk, spine, liver;
   std::array<Body, 2> organs;
@@ -49,7 +49,7 @@ Anatomy draw_anatomy(DrawSequence& draw) {
     organ = {{draw.between(0.35, 0.65), draw.between(0.56, 0.64), w},
              {draw.between(0.17, 0.24), draw.between(0.09, 0.12), draw.between(0.08, 0.11)},
              0.15};
-    if (draw.between(0, 1) < 0.25) continue;  // a healthy one
+    if (draw.between(0, 1) < 0.25) continue;  // a healthy organ
     Body lesion{organ.centre, {}, 0.1};
     const double radius = draw.between(0.06, 0.10);
     for (std::size_t axis = 0; axis < 3; ++axis) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sum of several inputs of one shape: what joins the branches of a network.
-// Pointwise: needs no halo.
+// The sum of several inputs of one shape, which joins branches of a network. Pointwise: needs no
+// halo.
 #pragma once
 
 #include <string>

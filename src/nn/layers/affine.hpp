@@ -32,7 +32,7 @@ class Affine final : public Pointwise {
  private:
   DataType type_;
   std::vector<ParameterView> parameters_;
-  ChannelSums sums_;  // of src * diff_dst and of diff_dst
+  ChannelSums sums_;  // sums of src * diff_dst and of diff_dst
 };
 
 }  // namespace halomesh

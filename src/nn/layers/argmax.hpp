@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where each maximum of a max pooling came from.
+// The places of the maxima of a max pooling.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums over the pixels of a box, per channel, in double: of gradients of scales and shifts, of
-// means.
+// Sums over the pixels of a box, per channel, in double: for gradients of scales and shifts, and
+// for means.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace halomesh {
 class ChannelSums {
  public:
   ChannelSums() = default;
-  /// `kinds` sums of each of `channels` channels.
+  /// `kinds` sums for each of `channels` channels.
   ChannelSums(std::int64_t channels, std::int64_t kinds)
       : size_(channels * kinds), partial_(kChunks * size_) {}
 

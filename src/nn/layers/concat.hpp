@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several tensors of the same extents put one after the other along the channels: what joins the
-// two sides of a U-Net. Needs no halo.
+// Several tensors of equal extents put one after the other along the channels, which joins the two
+// sides of a U-Net. Needs no halo.
 #pragma once
 
 #include <string>

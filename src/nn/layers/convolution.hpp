@@ -28,12 +28,13 @@ struct ConvolutionOptions {
   std::int64_t groups = 1;  ///< each reads its own equal share of the input's channels
   bool bias = true;
   DataType compute = DataType::kFloat32;  ///< kFloat32 or kBfloat16; sums are in fp32
-  /// Of the weight; biases begin with zeros, but with kFanInUniform as in PyTorch.
+  /// The initial weights; biases begin with zeros, except with kFanInUniform, as in PyTorch.
   InitialValues::Kind initial = InitialValues::Kind::kGlorotUniform;
-  /// Of the output: fp32 sums as they are, instead of rounded to the compute type.
+  /// Writes fp32 sums as they are, instead of rounded to the compute type.
   bool writes_fp32 = false;
-  /// kDense: the library's kernels. Otherwise fp32 passes of stride 1 are computed by Winograd's
-  /// minimal filtering where the shapes fit and, but for kWinograd, a model of the cost says so.
+  /// kDense uses the library's kernels. Otherwise fp32 passes of stride 1 are computed by
+  /// Winograd's minimal filtering where the shapes fit and a model of the cost prefers it;
+  /// kWinograd skips the model.
   GradientKernels kernels = GradientKernels::kAuto;
 };
 
@@ -42,15 +43,15 @@ struct ConvolutionOptions {
 /// runs through the channels of the group that o belongs to. Weight order in memory:
 /// out,in/groups,kd,kh,kw. Samples are computed one by one.
 ///
-/// The input has the compute type, or is of kFloat32 and rounded to it; as the input of a network,
-/// also of kInt16, counts that stand for what LayerContext::count_scales says. Gradients of an
-/// input or output of another type are rounded to the compute type, and widened from it.
+/// The input has the compute type, or is of kFloat32 and rounded to it; a network's input may also
+/// be of kInt16, counts that LayerContext::count_scales gives a meaning. Gradients of an input or
+/// output of another type are rounded to the compute type, and widened from it.
 ///
 /// Gradients of kernels of 1x1x1 with stride 1 are matrix products in fp32.
 ///
-/// A part may compute only some output channels: of one group, or whole groups. A chunk whose src
-/// and dst boxes are contiguous in their spans, or that Winograd's filtering computes, is computed
-/// in place; otherwise it goes through a dense buffer in scratch.
+/// A part may compute only some output channels, of one group, or whole groups. A chunk is computed
+/// in place if its src and dst boxes are contiguous in their spans or Winograd's filtering computes
+/// it; otherwise it goes through a dense buffer in scratch.
 class Convolution : public Layer {
  public:
   /// Throws Error when there are no filters or the groups do not divide them. The window is checked
@@ -63,7 +64,8 @@ class Convolution : public Layer {
   Box needs(const Box& dst, std::size_t input, std::span<const Shape> src) const override;
   std::vector<ParameterGeometry> parameters(std::span<const Shape> src) const override;
 
-  /// Without groups: a cut through a group is of little use where consumers are not cut alike.
+  /// True without groups; a cut through a group would be of little use where consumers are not cut
+  /// likewise.
   bool splits_over_channels() const override { return options_.groups == 1; }
   DataType dst_type(std::span<const DataType> src) const override;
 
@@ -101,16 +103,16 @@ class Convolution : public Layer {
   ConvolutionOptions options_;
   LayerContext context_;
   std::vector<ParameterView> parameters_;
-  Window window_{};  // on the whole input
+  Window window_{};  // window on the whole input
   std::vector<PreparedChunk> chunks_;
   ConvolutionKernels kernels_;
-  std::optional<TapGradients> taps_;            // instead of their weight gradients
-  std::optional<PointwiseGradients> products_;  // instead of their backward passes
+  std::optional<TapGradients> taps_;            // replace their weight gradients
+  std::optional<PointwiseGradients> products_;  // replace their backward passes
   std::unique_ptr<WinogradPasses> winograd_;    // null where the shapes do not fit
-  // One sample's box, where it is not contiguous; src in the compute type.
+  // One sample's box where it is not contiguous; src in the compute type.
   ScratchBuffer<std::byte> src_scratch_, dst_scratch_;
   std::int64_t src_bytes_ = 0, dst_bytes_ = 0;
-  // Where types differ.
+  // Conversions where types differ.
   std::optional<DenseSource> converted_src_, converted_diff_dst_;
 };
 

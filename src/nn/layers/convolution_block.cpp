@@ -80,9 +80,9 @@ std::vector<ParameterGeometry> ConvolutionBlock::parameters(std::span<const Shap
           {"bias", options_.filters, {1, 1, 1, 1}, false, 0, 0}};
 }
 
-// The gradient of each cell of each sample becomes a term of an exact sum: the more cells, the
-// finer a layer may be cut, and the more terms. Measured at 128^3 (docs/reproducible.md): 4 million
-// terms of a layer and sample take some hundredths of a step.
+// The gradient of each cell of each sample becomes a term of an exact sum. More cells allow finer
+// cuts but mean more terms. Measured at 128^3 (docs/reproducible.md): 4 million terms of a layer
+// and sample take some hundredths of a step.
 Spatial ConvolutionBlock::gradient_cells(std::span<const Shape> src) const {
   constexpr std::int64_t kMostCells = 8, kMostTerms = 1 << 22;
   const std::int64_t weights = parameters(src)[0].volume();
@@ -159,9 +159,10 @@ void ConvolutionBlock::check_reproducible() const {
           "use fp32, up to 8 channels of input, kernels of 2 or 3 and a multiple of 16 filters");
 }
 
-// Measured with the blocks of CosmoFlow at 128^3, kernel 2, fp32, 2 threads with 2 MiB of cache
-// each (forward plus backward, relative to the sum of oneDNN's primitives, alternating): buffers of
-// 1/8, 1/2, 1 and 4 times the caches take 0.91, 0.91, 0.87 and 0.89 of its time.
+// A buffer of the size of the caches is fastest: with the blocks of CosmoFlow at 128^3, kernel 2,
+// fp32, 2 threads with 2 MiB of cache each (forward plus backward, relative to the sum of oneDNN's
+// primitives, alternating), buffers of 1/8, 1/2, 1 and 4 times the caches take 0.91, 0.91, 0.87 and
+// 0.89 of its time.
 std::int64_t ConvolutionBlock::planes_in_caches(std::int64_t plane_bytes) const {
   const std::int64_t cache =
       options_.cache_bytes > 0 ? options_.cache_bytes : cache_bytes_of_a_core();
@@ -208,7 +209,8 @@ Padding ConvolutionBlock::padding_of(const ConvolutionPiece& piece) const {
   return {g.pad_before, g.pad_after};
 }
 
-// The pieces matter only where the input is converted, packed or padded first.
+// Cuts the output into pieces, which matters only where the input is converted, packed or padded
+// first.
 void ConvolutionBlock::prepare_pooled_forward() {
   pooled_forward_.emplace(options_.compute, context_.src_shapes[0].c, channels(),
                           options_.window.kernel);
@@ -228,7 +230,7 @@ void ConvolutionBlock::prepare_pooled_forward() {
   }
 }
 
-// Weights are transformed once for all chunks, or for each.
+// The cost depends on whether weights are transformed once for all chunks or again for each.
 bool ConvolutionBlock::prefers_winograd() const {
   constexpr Spatial kOnes{1, 1, 1};
   const WindowOptions& w = options_.window;
@@ -300,7 +302,7 @@ void ConvolutionBlock::load_parameters() {
   if (sparse_data_) sparse_data_->load_weights(weight);
 }
 
-// In place: what a piece reads may be any box of the view.
+// Works in place: the src of a piece may be any box of the view.
 void ConvolutionBlock::forward_winograd(const Pass& pass, AnyConstView src,
                                         const ConvolutionPiece& piece, std::int64_t n, AnyView dst,
                                         Argmax argmax) {

@@ -29,13 +29,13 @@ inline namespace HALOMESH_ISA {
 /// dst = leaky_relu(max_pool(convolution(src) + bias)); see Convolution and MaxPooling. Because the
 /// leaky ReLU is non-decreasing, it can be applied after the pooling, to fewer elements. Input:
 /// kInt16 counts, read as LayerContext::count_scales says; kFloat32; or kBfloat16 when that is the
-/// compute type. Planes of the convolution that no whole pooling window covers are never computed.
+/// compute type. Convolution planes that no whole pooling window covers are never computed.
 ///
 /// Convolution planes are written to a cache-sized buffer and pooled there at once; one byte per
-/// output element records for backward where its value came from and whether the slope applies. For
-/// an input with few channels, and by Winograd's filtering, nothing but the pooled output is
-/// written. Dense backward kernels fill the buffer with the gradients of a few planes at a time;
-/// sparse ones, and the weight gradient for an input with few channels, need no buffer.
+/// output element records for backward the place of the maximum and whether the slope applies. For
+/// an input with few channels, and with Winograd's filtering, only the pooled output is written.
+/// Dense backward kernels fill the buffer with the gradients of a few planes at a time; sparse
+/// ones, and the weight gradient for an input with few channels, need no buffer.
 class ConvolutionBlock final : public Layer {
  public:
   /// Throws Error when there are no filters, or for a pooling window, slope or type outside the
@@ -52,10 +52,10 @@ class ConvolutionBlock final : public Layer {
   Box gradient_needs(const Box& diff_src, std::span<const Shape> src) const override;
   std::vector<ParameterGeometry> parameters(std::span<const Shape> src) const override;
 
-  /// Throws Error for a context that holds other parameter rows than those of the channels that it
-  /// produces, for the gradient of an input whose type is not the compute type, for training in
-  /// bf16 with a stride other than 1 or a kernel of more than 3 rows, and with
-  /// GradientKernels::kReproducible for shapes that its kernels do not fit.
+  /// Throws Error for a context with parameter rows other than those of the produced channels, for
+  /// the gradient of an input whose type is not the compute type, for training in bf16 with a
+  /// stride other than 1 or a kernel of more than 3 rows, and with GradientKernels::kReproducible
+  /// for shapes that its kernels do not fit.
   void prepare(const LayerContext& context, std::vector<ParameterView> parameters) override;
   void load_parameters() override;
   void forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
@@ -88,7 +88,7 @@ class ConvolutionBlock final : public Layer {
   void check_reproducible() const;
   std::vector<ConvolutionPiece> cell_pieces(std::int64_t planes) const;
   Padding padding_of(const ConvolutionPiece& piece) const;
-  // That this part produces.
+  // The number of channels that this part produces.
   std::int64_t channels() const { return context_.boxes.dst_produced.extent(kC); }
   void prepare_forward();
   void prepare_pooled_forward();
@@ -106,7 +106,7 @@ class ConvolutionBlock final : public Layer {
   template <class S>
   void run_sparse_data_gradient(const Pass& pass, AnyConstView diff_dst, TensorView<S> diff_src);
   void run_ordered_data_gradient(const Pass& pass, AnyConstView diff_dst, View diff_src);
-  // Elements of the compute type, and where the first window reads.
+  // Elements of the compute type, and the place where the first window reads.
   struct SourceBlock {
     const void* data;
     Spatial extents, corner;
@@ -121,7 +121,7 @@ class ConvolutionBlock final : public Layer {
   void add_pooled_gradient(const Pass& pass, Gradient& gradient, AnyConstView src,
                            AnyConstView diff_dst, std::int64_t n, const ConvolutionPiece& boxes,
                            bool first);
-  // How many planes of so many bytes the caches of all threads hold, at least one.
+  // The number of planes of so many bytes that the caches of all threads hold, at least one.
   std::int64_t planes_in_caches(std::int64_t plane_bytes) const;
   static Range planes_of(const Box& box) { return {box.lo[kD], box.hi[kD]}; }
   void reserve(std::int64_t conv_bytes);
@@ -136,16 +136,17 @@ class ConvolutionBlock final : public Layer {
   std::vector<Prepared> data_pieces_, weight_pieces_;
   DenseSource source_;
   std::int64_t planes_bytes_ = 0, diff_src_bytes_ = 0;
-  ScratchBuffer<std::byte> planes_;    // of the convolution, or of its gradient
-  ScratchBuffer<std::byte> diff_src_;  // one piece, where diff_src is not contiguous
+  ScratchBuffer<std::byte> planes_;    // planes of the convolution, or of its gradient
+  ScratchBuffer<std::byte> diff_src_;  // diff_src of one piece, where it is not contiguous
   AlignedBuffer<std::uint8_t> argmax_storage_;
-  Argmax argmax_;   // of argmax_storage_: spans dst_produced, and what the input's gradient needs
-  Spatial cell_{};  // of the output, where gradients are summed exactly
+  // View of argmax_storage_; spans dst_produced and the box that the input's gradient needs.
+  Argmax argmax_;
+  Spatial cell_{};  // extents of the output's cells where gradients are summed exactly
   BiasSums bias_sums_;
-  // Where inputs have few channels: our own kernels, and padded input for the first.
+  // Kernels of our own for inputs with few channels.
   std::optional<PooledConvolution> pooled_forward_;
   std::optional<PooledWeightGradient> pooled_gradient_;
-  // Where they are preferred.
+  // Kernels used where the model of costs prefers them.
   std::optional<WinogradConvolution> winograd_;
   std::optional<SparseWeightGradient> sparse_weights_;
   std::optional<SparseDataGradient> sparse_data_;

@@ -39,7 +39,7 @@ Box ConvolutionBlockGeometry::conv_box(const Box& dst) const {
 Box ConvolutionBlockGeometry::reading(const Box& src) const {
   Box box = Box::whole(dst_);
   for (std::size_t a = 0; a < 3; ++a) {
-    // Element q reads those from q - pad_before to q - pad_before + reach - 1.
+    // Element q reads planes q - pad_before to q - pad_before + reach - 1.
     const std::int64_t first = src.lo[a + 1] + window_[a].pad_before - window_[a].reach() + 1;
     const std::int64_t end = src.hi[a + 1] + window_[a].pad_before;
     box.lo[a + 1] = std::max<std::int64_t>(first, 0) / pool_[a];

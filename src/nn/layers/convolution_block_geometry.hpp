@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a fused convolution block is computed piece by piece: which convolution planes belong to a
-// piece of its output or input. Pure geometry.
+// The pieces in which a fused convolution block is computed, with the convolution planes that
+// belong to each piece of its output or input. Pure geometry.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@
 
 namespace halomesh {
 
-/// Boxes in global coordinates of one sample: of the convolution's output, which is never stored as
-/// a whole, and of what it reads or (backward) what its input gradient covers.
+/// The boxes of one piece, in global coordinates of one sample. The convolution's output is never
+/// stored as a whole.
 struct ConvolutionPiece {
-  Box dst;   ///< of the pooled output; empty in pieces of the input gradient
-  Box conv;  ///< of the convolution's output
-  Box src;   ///< of the input
+  Box dst;   ///< in the pooled output; empty in pieces of the input gradient
+  Box conv;  ///< in the convolution's output
+  Box src;   ///< in the input: the box that is read or, backward, whose gradient is written
 };
 
 /// The geometry of a convolution followed by max pooling over windows that touch and do not
@@ -30,26 +30,26 @@ class ConvolutionBlockGeometry {
   ConvolutionBlockGeometry(const WindowOptions& window, const Spatial& pool, std::int64_t filters,
                            const Shape& src);
 
-  /// The planes of the whole output.
+  /// The shape of the whole output.
   const Shape& dst_shape() const { return dst_; }
   /// The convolution planes under a box of the output.
   Box conv_box(const Box& dst) const;
-  /// The box of the output whose windows read something of the box `src` of the input; of a
-  /// convolution of stride and dilation 1.
+  /// The box of the output whose windows read any of the box `src` of the input; for a convolution
+  /// of stride and dilation 1.
   Box reading(const Box& src) const;
-  /// The block of the input that belongs to a block of the output: the same place, `pool` times as
+  /// The block of the input that belongs to a block of the output: at its place, `pool` times as
   /// large. Throws Error unless such blocks cover the input.
   Box src_block(const Box& dst) const;
   /// The input planes under a box of the output, clamped to the tensor.
   Box needs(const Box& dst) const { return needed_box(window_, conv_box(dst), src_); }
-  /// The convolution of one piece, with the padding that is its own.
+  /// The convolution of one piece, with the piece's own padding.
   ConvolutionGeometry convolution(const ConvolutionPiece& piece) const;
 
   /// Cuts `dst` into pieces of at most `planes` output planes.
   std::vector<ConvolutionPiece> split_dst(const Box& dst, std::int64_t planes) const;
-  /// Cuts the input under `dst` into pieces of at most `planes` input planes, each with those
-  /// convolution planes under `dst` that read it; one piece when the convolution has a stride
-  /// along d.
+  /// Cuts the input under `dst` into pieces of at most `planes` input planes, each with the
+  /// convolution planes under `dst` that read it; one piece when the convolution has a stride along
+  /// d.
   std::vector<ConvolutionPiece> split_src(const Box& dst, std::int64_t planes) const;
 
  private:

@@ -71,9 +71,9 @@ PooledWeightGradient::Geometry ConvolutionBlock::gradient_geometry() const {
   return {context_.src_shapes[0].c, channels(), options_.window.kernel, options_.pool};
 }
 
-// Measured on 2 cores of a Zen 4 (fp32, CosmoFlow at 128^3): of the peak of multiply-adds, dense
-// gradients reach 0.5 to 0.7 and the sparse kernels 0.7 of what the model says. Dot products of
-// bf16 do two multiply-adds at once where they are fast, matrix units at least 16.
+// Constants measured on 2 cores of a Zen 4 (fp32, CosmoFlow at 128^3): dense gradients reach 0.5 to
+// 0.7 of the peak of multiply-adds, and the sparse kernels 0.7 of the model's estimate. bf16 dot
+// products do two multiply-adds at once where they are fast, matrix units at least 16.
 bool ConvolutionBlock::prefers_sparse(const sparse::Work& work) const {
   constexpr Spatial kOnes{1, 1, 1};
   const WindowOptions& w = options_.window;
@@ -100,7 +100,7 @@ void ConvolutionBlock::prepare_sparse_data_gradient() {
                        src.extent(kW));
 }
 
-// The pieces matter only where the input is converted or packed first.
+// Cuts the output into pieces, which matters only where the input is converted or packed first.
 void ConvolutionBlock::prepare_pooled_gradient() {
   const Box& produced = context_.boxes.dst_produced;
   const Box src = geometry_.needs(produced);
@@ -116,7 +116,7 @@ void ConvolutionBlock::prepare_pooled_gradient() {
   }
 }
 
-// Of whole cells, with about so many planes.
+// Pieces of whole cells, with about so many planes.
 std::vector<ConvolutionPiece> ConvolutionBlock::cell_pieces(std::int64_t planes) const {
   const Box& produced = context_.boxes.dst_produced;
   for (std::size_t a = 0; a < 3; ++a)
@@ -147,8 +147,8 @@ void ConvolutionBlock::prepare_library_gradient() {
   bias_sums_ = BiasSums(channels());
   const Box conv = geometry_.conv_box(produced);
   const std::int64_t pooled_bytes = conv.volume() / produced.extent(kD) * size_of(options_.compute);
-  // Each piece's weight gradient is added to the sum of the others: that traffic should be small
-  // compared with that of the planes.
+  // The weight gradients of the pieces are added up, and that traffic should be small compared with
+  // that of the planes.
   const std::int64_t weight_bytes = parameters_[0].slice.volume() * 4;
   const std::int64_t planes =
       std::max(planes_in_caches(pooled_bytes), 4 * weight_bytes / pooled_bytes);
@@ -303,8 +303,8 @@ void ConvolutionBlock::backward_parameters(const Pass& pass, std::span<const Any
   bias_sums_.store(parameters_[1].diffs.data(), channels());
 }
 
-// Where the input has the right type, the block is everything that its view spans: strides do not
-// matter.
+// The block of src to read. If the input has the compute type it is the view's whole span, as
+// kernels accept strides.
 ConvolutionBlock::SourceBlock ConvolutionBlock::source_block(AnyConstView src, std::int64_t n,
                                                              const ConvolutionPiece& boxes) {
   const bool in_place = src.type == options_.compute;

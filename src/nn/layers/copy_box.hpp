@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies a box of one view to a box of another place in another view.
+// Copies a box of one view to a box elsewhere in another view.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace halomesh {
 
-/// Copies `from_box` of all samples to `to_box`, which has the same extents; each view contains its
+/// Copies `from_box` of all samples to `to_box`, which has equal extents; each view contains its
 /// box and both have one type. Local; allocates nothing.
 inline void copy_box(const AnyConstView& from, const Box& from_box, const AnyView& to,
                      const Box& to_box) {

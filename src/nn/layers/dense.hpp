@@ -21,8 +21,8 @@ namespace halomesh {
 /// computes a partial sum of the whole dst; the owner of dst holds the bias and adds it once.
 class Dense final : public Layer {
  public:
-  /// Throws Error when there are no outputs. With `reproducible`, one part computes the whole, in a
-  /// fixed order, and adds to exact sums of gradients.
+  /// Throws Error when there are no outputs. With `reproducible`, one part computes everything, in
+  /// a fixed order, and adds to exact sums of gradients.
   explicit Dense(std::int64_t out, bool reproducible = false);
 
   /// Throws Error unless there is exactly one input.
@@ -30,8 +30,8 @@ class Dense final : public Layer {
   Box needs(const Box& dst, std::size_t input, std::span<const Shape> src) const override;
   bool splits_over_input() const override { return !reproducible_; }
   std::vector<ParameterGeometry> parameters(std::span<const Shape> src) const override;
-  /// Throws Error for boxes where no part could add the bias exactly once: an owner of dst without
-  /// a block of src, or an owner of only some outputs.
+  /// Throws Error for boxes with which no part could add the bias exactly once: an owner of dst
+  /// without a block of src, or an owner of only some outputs.
   ParameterSlice parameter_slice(std::size_t parameter, const LayerBoxes& boxes,
                                  std::span<const Shape> src) const override;
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A box of one sample as contiguous memory, in place where it is: what library kernels read and
-// write.
+// A box of one sample as contiguous memory for library kernels, in place where possible.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +18,7 @@ TypedView<Byte> sample_of(const TypedView<Byte>& view, std::int64_t n) {
   return {view.data + n * view.sample_bytes(), view.type, view.span, 1};
 }
 
-/// The bytes of a dense copy of `box`; 0 where a view that spans `span` has it in place.
+/// The bytes of a dense copy of `box`; 0 if the box is dense in a view that spans `span`.
 inline std::int64_t dense_bytes(const Box& span, const Box& box, DataType type) {
   return AnyConstView(nullptr, type, span, 1).is_dense(box) ? 0 : box.volume() * size_of(type);
 }
@@ -32,7 +31,7 @@ inline const std::byte* read_dense(AnyConstView view, std::int64_t n, const Box&
   return scratch.data();
 }
 
-/// Where to compute sample n of `box`; finish_dense() then brings it into the view.
+/// The place to compute sample n of `box`; finish_dense() then brings it into the view.
 inline std::byte* write_dense(AnyView view, std::int64_t n, const Box& box,
                               const ScratchBuffer<std::byte>& scratch) {
   return view.is_dense(box) ? view.begin_of(n, box) : scratch.data();

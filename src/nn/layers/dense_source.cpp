@@ -48,7 +48,7 @@ void DenseSource::reserve(const Box& span, const Box& box, const Padding& paddin
   if (!in_place) bytes_ = std::max(bytes_, bytes);
 }
 
-// Row by row, which is contiguous where the box has all channels, and pixel by pixel elsewhere.
+// Copies rows where the box has all channels, so that they are contiguous, otherwise pixels.
 template <class From, class To, class Convert>
 void DenseSource::fill(TensorView<const From> view, std::int64_t n, const Box& box,
                        const Padding& padding, const Convert& convert) {

@@ -27,15 +27,15 @@ class DenseSource {
   /// An empty source.
   DenseSource() = default;
   /// Inputs are of type `from`; results are of type `to`, kFloat32 or kBfloat16, and hold values
-  /// rounded to `precision`, kFloat32 or kBfloat16. Inputs of kInt16 are counts of as many channels
-  /// as there are `scales`, or if there are none, stand for log(1+x). Zeros around a box are zeros
-  /// of the result.
+  /// rounded to `precision`, kFloat32 or kBfloat16. Inputs of kInt16 are counts with one of
+  /// `scales` per channel; without scales they stand for log(1+x). Zeros around a box are zeros of
+  /// the result.
   DenseSource(DataType from, DataType to, DataType precision,
               std::span<const ChannelScale> scales = {});
 
-  /// Asks for room for `box`, with zeros around it, of an input that spans `span`.
+  /// Requests room for `box`, with zeros around it, of an input that spans `span`.
   void reserve(const Box& span, const Box& box, const Padding& padding = {});
-  /// Takes the room that was asked for: before the first read().
+  /// Takes the requested room; called before the first read().
   void take(Scratch& scratch) { buffer_ = scratch.take<std::byte>(bytes_); }
   /// Sample n of `box` with zeros around it, in d,h,w,c order; valid until the next call. Allocates
   /// nothing.
@@ -52,7 +52,7 @@ class DenseSource {
 
   DataType from_ = DataType::kFloat32, to_ = DataType::kFloat32, precision_ = DataType::kFloat32;
   bool by_channel_ = false;  // whether each channel of counts has a table of its own
-  // Of counts, one of the two; none where that is log_table().
+  // Tables of counts in the type of results; empty where log_table() is used.
   AlignedBuffer<Bfloat16> short_tables_;
   AlignedBuffer<float> tables_;
   std::int64_t bytes_ = 0;

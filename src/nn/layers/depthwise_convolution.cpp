@@ -14,13 +14,13 @@
 namespace halomesh {
 namespace {
 
-// Threads share the weight gradients as tasks, the same ones whatever their number is: a chunk of
-// two rows of pixels or more, for a part of the channels of up to kPartBlocks vectors. Narrower
+// Threads share the weight gradients as tasks that do not depend on the number of threads: a chunk
+// of at least two rows of pixels, for a part of the channels of up to kPartBlocks vectors. Narrower
 // parts would read memory in pieces too short to be prefetched.
 constexpr std::int64_t kTasks = 32, kPartBlocks = 16;
-// Pixels that share the weights in registers. With few of them, a pass over their channels reads
-// few places of memory in a row, which are prefetched: of DeepCAM's layers on a Zen 3, with two
-// pixels the forward pass takes 0.65 of the time with eight, and the gradient of src 0.6.
+// Pixels that share the weights in registers. With few pixels, a pass over the channels reads few
+// streams of memory, which are prefetched. With two pixels, DeepCAM's layers on a Zen 3 take 0.65
+// of the time with eight in the forward pass and 0.6 in the gradient of src.
 constexpr std::int64_t kPixels = 2;
 
 std::int64_t rows_of(const Box& box, std::int64_t batch) {
@@ -29,8 +29,8 @@ std::int64_t rows_of(const Box& box, std::int64_t batch) {
 
 std::int64_t blocks_of(std::int64_t channels) { return (channels + kLanes - 1) / kLanes; }
 
-// Up to kLanes channels from `first` on, the first `done` of which the block before has, too: where
-// there are enough channels, the last block begins early, so that it is whole.
+// Up to kLanes channels from `first` on; the first `done` of them belong to the previous block,
+// too: where there are enough channels, the last block begins early to be whole.
 struct ChannelBlock {
   ChannelBlock(std::int64_t index, std::int64_t channels)
       : first(std::max<std::int64_t>(std::min(index * kLanes, channels - kLanes), 0)),
@@ -58,8 +58,8 @@ std::int64_t chunks_of(std::int64_t rows, std::int64_t parts) {
 }
 
 // Adds gradient(i) * value(term, i) for the pixels i of a run to the sum of each term from `next`
-// on, kCount terms at a time while there are so many: their sums are in registers, and each
-// gradient is read once for all. Returns the next term.
+// on, kCount terms at a time while there are enough: their sums are in registers, and each gradient
+// is read once for all. Returns the next term.
 template <std::size_t kCount, class Term>
 std::size_t add_products(std::span<const Term> terms, std::size_t next, std::int64_t pixels,
                          const auto& gradient, const auto& value, float* sums) {
@@ -182,7 +182,7 @@ std::span<const DepthwiseConvolution::Term> DepthwiseConvolution::find_terms(
   return terms.first(count);
 }
 
-// The sums of all taps, and of the bias, of one chunk of rows and one block of channels.
+// The sums for all taps, and for the bias, of one chunk of rows and one block of channels.
 float* DepthwiseConvolution::partial_sums(std::int64_t chunk, std::int64_t block) {
   return gradients_.data() + (chunk * blocks_of(channels_) + block) * (tap_count() + 1) * kLanes;
 }
@@ -196,7 +196,7 @@ void DepthwiseConvolution::prepare(const LayerContext& context,
   const Window window = options_.window.resolve(context.src_shapes[0].spatial());
   for (std::size_t a = 0; a < 3; ++a) {
     const AxisWindow& w = window[a];
-    // (plane of src, tap, plane of dst) for all pairs inside of the two blocks.
+    // (plane of src, tap, plane of dst) for all pairs inside the two blocks.
     std::vector<std::array<std::int64_t, 3>> pairs;
     AxisTaps& forward = forward_taps_.axes[a];
     forward = {dst.lo[a + 1], {0}, {}};
@@ -239,7 +239,7 @@ void DepthwiseConvolution::load_parameters() {
     std::copy_n(parameters_[1].values.data(), channels_, packed_.data() + taps * channels_);
 }
 
-// Each pixel of `box` in `to` becomes the sum of its taps in `from`, times their weights.
+// Writes to each pixel of `box` in `to` the sum of its taps in `from`, times their weights.
 template <class T>
 void DepthwiseConvolution::gather(const Pass& pass, const Taps& taps, TensorView<const T> from,
                                   TensorView<T> to, const Box& box, bool with_bias) {
@@ -248,7 +248,7 @@ void DepthwiseConvolution::gather(const Pass& pass, const Taps& taps, TensorView
   const std::int64_t pixel_step = taps.pixel_step;
   const std::int64_t from_step = taps.plane_step * from.span.extent(kC),
                      to_step = pixel_step * to.span.extent(kC);
-  // Some pixels of a run, the first of them at y: each weight is read once for all.
+  // Sums some pixels of a run, the first of them at y: each weight is read once for all.
   const auto sum_pixels = [&](std::span<const Term> terms, const float* weights, const T* x, T* y,
                               auto lanes, auto pixels) __attribute__((always_inline)) {
     std::array<FloatLanes, pixels> sums{};
@@ -312,7 +312,7 @@ void DepthwiseConvolution::backward_data(const Pass& pass, const ForwardValues&,
   });
 }
 
-// The gradients of one part of the channels from one chunk of the rows of all samples.
+// Adds the gradients of one part of the channels from one chunk of the rows of all samples.
 template <class T>
 void DepthwiseConvolution::add_weight_gradient(TensorView<const T> src,
                                                TensorView<const T> diff_dst, std::int64_t chunk,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A convolution of each channel with a filter of its own, by kernels of our own on channels-last
-// views: the library has none for three dimensions or, backward, for dilation.
+// views, since the library has none for three dimensions or, backward, for dilation.
 #pragma once
 
 #include <array>
@@ -16,8 +16,8 @@ namespace halomesh {
 struct DepthwiseOptions {
   WindowOptions window;
   bool bias = true;
-  DataType type = DataType::kFloat32;  ///< of input and output: kFloat32 or kBfloat16
-  /// Of the weight; biases begin with zeros, but with kFanInUniform as in PyTorch.
+  DataType type = DataType::kFloat32;  ///< type of input and output: kFloat32 or kBfloat16
+  /// The initial weights; biases begin with zeros, except with kFanInUniform, as in PyTorch.
   InitialValues::Kind initial = InitialValues::Kind::kGlorotUniform;
 };
 
@@ -29,7 +29,7 @@ class DepthwiseConvolution final : public Layer {
  public:
   explicit DepthwiseConvolution(const DepthwiseOptions& options);
 
-  /// Channels as the input; throws Error unless there is one input that the window fits.
+  /// Has the channels of the input; throws Error unless there is one input that the window fits.
   Shape dst_shape(std::span<const Shape> src) const override;
   Box needs(const Box& dst, std::size_t input, std::span<const Shape> src) const override;
   bool splits_over_channels() const override { return true; }
@@ -54,8 +54,8 @@ class DepthwiseConvolution final : public Layer {
   struct Tap {
     std::int64_t tap, plane;
   };
-  /// Of one axis: the taps that each plane of a block reads, those of plane lo + i from first[i]
-  /// on.
+  /// The taps that each plane of a block reads along one axis; those of plane lo + i begin at
+  /// first[i].
   struct AxisTaps {
     std::int64_t lo = 0;
     std::vector<std::size_t> first;
@@ -69,7 +69,8 @@ class DepthwiseConvolution final : public Layer {
   struct PixelRun {
     std::int64_t w, count;
   };
-  /// The pixels of a run are pixel_step apart, and those that a tap reaches from them plane_step.
+  /// The pixels of a run are pixel_step apart, and the pixels that a tap reaches from them
+  /// plane_step.
   struct Taps {
     std::array<AxisTaps, 3> axes;
     std::vector<PixelRun> runs;
@@ -96,9 +97,9 @@ class DepthwiseConvolution final : public Layer {
   DepthwiseOptions options_;
   LayerContext context_;
   std::vector<ParameterView> parameters_;
-  std::int64_t channels_ = 0;       // of dst_produced
+  std::int64_t channels_ = 0;       // channels of dst_produced
   Taps forward_taps_, data_taps_;   // by plane of dst_produced, and of src_needed
-  std::vector<Term> terms_;         // of each thread, as many as taps
+  std::vector<Term> terms_;         // per thread, as many as taps
   AlignedBuffer<float> packed_;     // tap, channel; then the bias
   AlignedBuffer<float> gradients_;  // chunk, block of channels, tap (the last is the bias), lane
 };

@@ -35,7 +35,7 @@ void Dropout::apply(const Pass& pass, ConstView from, View to, const Box& box) c
   visit_runs(box, to.batch, rows, [&](const Run& run) {
     const float* x = run.begin_in(from, box);
     float* y = run.begin_in(to, box);
-    // Position in the global batch, in n,d,h,w,c order of the whole tensor.
+    // The position in the global batch, in n,d,h,w,c order of the whole tensor.
     const std::int64_t first =
         ((((pass.first_sample + run.n) * whole.d + run.d) * whole.h + run.h) * whole.w + run.w) *
             whole.c +

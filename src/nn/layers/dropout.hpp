@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dropout whose mask is a function of global positions: the same on every mesh, never stored.
+// Dropout whose mask is a function of global positions: equal on every mesh, never stored.
 // Pointwise: needs no halo.
 #pragma once
 

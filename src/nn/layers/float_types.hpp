@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers that hold fp32 or bf16: the check of their inputs' type, and code for either.
+// Helpers of layers that hold fp32 or bf16: the check of their inputs' type, and code for either.
 #pragma once
 
 #include <span>
@@ -9,7 +9,7 @@
 
 namespace halomesh {
 
-/// Throws Error naming `layer` unless all inputs have the type that it was made for; returns that.
+/// Throws Error naming `layer` unless all inputs have the layer's type; returns that type.
 inline DataType require_type(std::span<const DataType> src, DataType type, const char* layer) {
   for (const DataType given : src)
     require(given == type, text("{} of {} given {}", layer, name_of(type), name_of(given)),

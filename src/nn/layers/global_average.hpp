@@ -11,8 +11,8 @@
 namespace halomesh {
 
 /// dst(n,c) = sum over d,h,w of src(n,c,d,h,w) / (D H W), of shape {c, 1, 1, 1}. A part writes the
-/// share of its block of src, summed in double, to the channels of that block. The output is fp32
-/// whatever the input is: shares are added between parts.
+/// share of its block of src, summed in double, to the channels of that block. The output is always
+/// fp32, because shares are added between parts.
 class GlobalAverage final : public Layer {
  public:
   explicit GlobalAverage(DataType type = DataType::kFloat32) : type_(type) {}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The choice between instruction sets: see isa_kernels.hpp. The build defines HALOMESH_WITH_... for
-// those above the baseline that it compiles.
+// the instruction sets above the baseline that it compiles.
 #include "src/nn/layers/isa_kernels.hpp"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace halomesh {
 
-// Of isa_table.cpp, as it was compiled for each.
+// The tables of isa_table.cpp, one per instruction set that it is compiled for.
 inline namespace isa_baseline {
 extern const IsaKernels kIsaKernels;
 }
@@ -46,7 +46,8 @@ constexpr std::array kBuilt = {
 #endif
     &kIsaKernels};
 
-// Everything that the flags of the build (Makefile, ISA_FLAGS) let the compiler use.
+// Whether the CPU has everything that the flags of the build (Makefile, ISA_FLAGS) let the compiler
+// use.
 bool cpu_has([[maybe_unused]] std::string_view isa) {
 #if defined(__x86_64__)
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
@@ -95,7 +96,7 @@ const IsaKernels& choose_isa_kernels(const std::string& name) {
 
 const IsaKernels& isa_kernels() {
   static const IsaKernels& chosen = [&]() -> const IsaKernels& {
-    const char* const name = std::getenv("HALOMESH_ISA");  // NOLINT: nobody sets it meanwhile
+    const char* const name = std::getenv("HALOMESH_ISA");  // NOLINT: no thread changes it
     return choose_isa_kernels(name == nullptr ? "" : name);
   }();
   return chosen;

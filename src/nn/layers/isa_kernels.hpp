@@ -13,7 +13,7 @@
 
 namespace halomesh {
 
-/// What was compiled for one instruction set.
+/// The kernels that were compiled for one instruction set.
 struct IsaKernels {
   /// "avx512-bf16", "avx512", "avx2", "sve" or "plain": the best of these that the code may use.
   const char* isa;
@@ -32,11 +32,12 @@ std::span<const IsaKernels* const> built_isa_kernels();
 bool cpu_runs(const IsaKernels& kernels);
 
 /// The first of built_isa_kernels() that the CPU runs, or those called `name` unless it is empty
-/// ("baseline": those of the whole program). Throws UsageError where these were not built or do not
-/// run on this CPU.
+/// ("baseline" stands for those of the whole program). Throws UsageError where these were not built
+/// or do not run on this CPU.
 const IsaKernels& choose_isa_kernels(const std::string& name);
 
-/// choose_isa_kernels() of the environment variable HALOMESH_ISA, chosen by the first call.
+/// The result of choose_isa_kernels() for the environment variable HALOMESH_ISA, chosen by the
+/// first call.
 const IsaKernels& isa_kernels();
 
 }  // namespace halomesh

@@ -35,7 +35,7 @@ std::unique_ptr<Layer> make_convolution_block(const ConvolutionBlockOptions& opt
 
 }  // namespace
 
-// Known when the program starts: nothing here may run before the CPU was looked at.
+// Constant from the start of the program, since no code here may run before the CPU was examined.
 constinit const IsaKernels kIsaKernels = {kIsa,
                                           kNamespace == "isa_baseline",
                                           make_convolution_block,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way from the rest of the program to code that is compiled once per instruction set.
+// The entry points through which the rest of the program reaches code that is compiled once per
+// instruction set.
 #pragma once
 
 #include "src/nn/layers/isa.hpp"

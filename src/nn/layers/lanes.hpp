@@ -2,7 +2,7 @@
 // As many channels at a time as a register holds: vectors of the compiler (GCC and Clang on any
 // CPU), which keep running values in registers where a plain loop over channels would depend on the
 // vectorizer. Arithmetic on fp32 or bf16 memory is in fp32; only comparisons of bf16 use twice as
-// many lanes of integers.
+// many lanes, of integers.
 #pragma once
 
 #include <bit>
@@ -13,8 +13,8 @@
 #include "src/nn/data_type.hpp"
 #include "src/nn/layers/isa.hpp"
 
-// Where vectors have no registers of their size, GCC warns of how functions return them: all that
-// do, here and in files that include this, are inlined.
+// Where no register has the size of a vector, GCC warns of functions that return one; all such
+// functions, here and in files that include this, are inlined.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wpsabi"
 #endif
@@ -22,7 +22,7 @@
 namespace halomesh {
 inline namespace HALOMESH_ISA {
 
-// GCC keeps arrays of vectors that are wider than a register in memory.
+// The width of a register; GCC keeps arrays of wider vectors in memory.
 #if defined(__AVX512F__) || (defined(__ARM_FEATURE_SVE_BITS) && __ARM_FEATURE_SVE_BITS >= 512)
 constexpr std::int64_t kLanes = 16;
 #elif defined(__AVX__) || (defined(__ARM_FEATURE_SVE_BITS) && __ARM_FEATURE_SVE_BITS == 256)
@@ -30,7 +30,7 @@ constexpr std::int64_t kLanes = 8;
 #else
 constexpr std::int64_t kLanes = 4;
 #endif
-// Vector registers of the CPU.
+// The number of vector registers of the CPU.
 #if (defined(__x86_64__) || defined(__i386__)) && !defined(__AVX512F__)
 constexpr std::int64_t kRegisters = 16;
 #else
@@ -52,7 +52,7 @@ template <class Lanes, class T>
   }
 }
 
-/// The value, kept in a register: where a vector has many uses, GCC 12 may read it from memory for
+/// The value, kept in a register: GCC 12 may otherwise read a vector with many uses from memory for
 /// each of them.
 template <class Lanes>
 [[gnu::always_inline]] inline Lanes in_register(Lanes value) {
@@ -74,8 +74,8 @@ template <class Lanes, class T>
   }
 }
 
-/// The lowest byte of each lane, and the lanes of bytes. Where a vector has eight lanes, GCC 12
-/// would convert them one by one.
+/// The lowest byte of each lane. GCC 12 would convert the lanes one by one where a vector has
+/// eight.
 template <class Ints>
 [[gnu::always_inline]] inline ByteLanes bytes_of(const Ints& lanes) {
   if constexpr (sizeof(Ints) == 32) {
@@ -129,8 +129,8 @@ class Largest {
   FloatLanes best_, nan_;
 };
 
-/// The upper halves of the words round to nearest, ties to even; a NaN stays a (quiet) NaN: as
-/// Bfloat16(float).
+/// The bits of Bfloat16(float) in the upper halves of the words: rounded to nearest, ties to even;
+/// a NaN stays a (quiet) NaN. The lower halves have no meaning.
 [[gnu::always_inline]] inline WordLanes words_of_bfloat16(const FloatLanes& value) {
   const auto word = std::bit_cast<WordLanes>(value);
   const WordLanes rounded = word + 0x7fffU + ((word >> 16U) & 1U);
@@ -140,7 +140,7 @@ class Largest {
   return __builtin_convertvector(words_of_bfloat16(value) >> 16U, ShortLanes);
 }
 
-/// The value after being stored in memory of type T.
+/// The value after storing it in memory of type T.
 template <class T>
 [[gnu::always_inline]] inline FloatLanes rounded_to(const FloatLanes& value) {
   if constexpr (std::is_same_v<T, float>) return value;
@@ -169,7 +169,7 @@ template <class T>
   store(to_bfloat16(value), count, &to->bits);
 }
 
-/// Values that each go to one of several places and leave zero at the others.
+/// A value per lane that goes to one of several places and leaves zero at the others.
 template <class T>
 struct SpreadValue;
 template <>
@@ -194,8 +194,8 @@ struct SpreadValue<Bfloat16> {
   }
 };
 
-// bf16 compared and spread as the integers that it is stored as: half the instructions of a detour
-// through fp32.
+// bf16 values are compared and spread as the integers that represent them, which takes half the
+// instructions of a detour through fp32.
 constexpr std::int64_t kWideLanes = 2 * kLanes;
 
 using WideShorts __attribute__((vector_size(kWideLanes * 2))) = std::uint16_t;
@@ -225,7 +225,7 @@ constexpr std::uint16_t kKeyOffset = 127;
 constexpr std::int16_t kKeyOfZero = -kKeyOffset;
 constexpr std::int16_t kKeyOfInfinity = 0x7f80 - kKeyOffset;
 
-/// The values of one half, 0 or 1, in fp32.
+/// The values of half number `half`, 0 or 1, in fp32.
 [[gnu::always_inline]] inline FloatLanes half_of(const WideShorts& bits, std::size_t half) {
   ShortLanes part;
   std::memcpy(&part, reinterpret_cast<const char*>(&bits) + half * sizeof(part), sizeof(part));

@@ -18,8 +18,8 @@ DataType LeakyRelu::dst_type(std::span<const DataType> src) const {
   return require_type(src, type_, "leaky ReLU");
 }
 
-// Values are multiplied by 1 or the slope and not chosen between: compilers make vector
-// instructions of that where the slope is a local value.
+// Multiplies values by 1 or the slope instead of choosing between two values: compilers vectorize
+// this where the slope is a local value.
 void LeakyRelu::forward(const Pass&, std::span<const AnyConstView> src, AnyView dst,
                         const Box& chunk) {
   const float slope = slope_;

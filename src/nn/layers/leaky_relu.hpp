@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Leaky rectifier: x where x > 0, slope * x elsewhere.
-// Pointwise: needs no halo.
+// A leaky rectifier: x where x > 0, slope * x elsewhere. Pointwise: needs no halo.
 #pragma once
 
 #include <string>
@@ -13,8 +12,8 @@ namespace halomesh {
 /// read from the sign of the output, which is that of the input because the slope is not negative.
 class LeakyRelu final : public Pointwise {
  public:
-  /// Throws Error for a slope that is negative or not finite. CosmoFlow uses 0.3 (the default of
-  /// Keras' LeakyReLU layer, which the benchmark's reference leaves as it is).
+  /// Throws Error for a slope that is negative or not finite. CosmoFlow uses 0.3, the default of
+  /// Keras' LeakyReLU layer, which the benchmark's reference keeps.
   explicit LeakyRelu(float slope = 0.3f, DataType type = DataType::kFloat32);
 
   DataType dst_type(std::span<const DataType> src) const override;

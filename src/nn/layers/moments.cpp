@@ -95,8 +95,8 @@ void Moments::forward(const Pass&, std::span<const AnyConstView> src, AnyView ds
   });
 }
 
-// In fp64 to the end: the two terms cancel where the mean is large. put(dx, diff) takes the diff of
-// one element.
+// Computes in fp64 to the end, as the two terms cancel where the mean is large. put(dx, diff) takes
+// the diff of one element.
 template <class Put>
 void Moments::diffs_of_src(AnyConstView src, AnyConstView diff_dst, AnyView diff_src,
                            const Put& put) {

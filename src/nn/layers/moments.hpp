@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first two moments of groups of channels over all of space, split over its input: each part
-// adds up its block. What a normalization needs to know of a whole sample.
+// The first two moments of groups of channels over all of space, split over the input: each part
+// adds up its block. Normalizations need them for a whole sample.
 #pragma once
 
 #include <string>
@@ -11,18 +11,18 @@
 
 namespace halomesh {
 
-/// dst(n, 2g) = mean of src(n, c, d, h, w) over all of space and the channels c of group g,
-/// dst(n, 2g + 1) = mean of src^2; shape {2 groups, 1, 1, 1}, in fp64. A part writes the shares of
-/// its block of src to the groups of which it has channels.
+/// dst(n, 2g) = mean of src(n, c, d, h, w) over all of space and the channels c of group g, dst(n,
+/// 2g + 1) = mean of src^2; shape {2 groups, 1, 1, 1}, in fp64. A part writes the shares of its
+/// block of src to the groups that its channels belong to.
 ///
 /// The variance is the difference of the second moment and the square of the first. It loses about
-/// log2(mean^2 / variance) of the 53 bits of fp64, which is less than values of fp32 have lost
-/// before: with 24 bits they know a variance to 2^-24 only where the standard deviation is at least
-/// 2^-12 of the mean, and there 29 bits remain. So shares of parts are simply added, as all partial
-/// sums are.
+/// log2(mean^2 / variance) of the 53 bits of fp64, which is less than fp32 values have already
+/// lost: with their 24 bits they determine a variance to 2^-24 only where the standard deviation is
+/// at least 2^-12 of the mean, and there 29 bits remain. Shares of parts can therefore simply be
+/// added, as all partial sums are.
 class Moments final : public Layer {
  public:
-  /// In `groups` groups of neighbouring channels; 0: each channel is one.
+  /// Uses `groups` groups of neighbouring channels; 0: each channel is a group.
   explicit Moments(std::int64_t groups = 0, DataType type = DataType::kFloat32);
 
   /// Throws Error unless there is one input whose channels the groups divide.
@@ -52,8 +52,8 @@ class Moments final : public Layer {
   std::int64_t groups_;
   DataType type_;
   LayerContext context_;
-  ChannelSums sums_;                 // of src and of src^2
-  AlignedBuffer<double> gradients_;  // of both, by channel of src_needed
+  ChannelSums sums_;                 // sums of src and of src^2
+  AlignedBuffer<double> gradients_;  // gradients of both moments, by channel of src_needed
 };
 
 }  // namespace halomesh

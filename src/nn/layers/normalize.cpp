@@ -18,8 +18,8 @@ namespace {
 double value_of(float x) { return static_cast<double>(x); }
 double value_of(Bfloat16 x) { return static_cast<double>(static_cast<float>(x)); }
 
-// The derivative of a rectifier at `value`. Selected by bits: GCC 12 turns a condition into a
-// branch, and does not vectorize the loop, on CPUs without mask registers.
+// The derivative of a rectifier at `value`. Selects by bits, because GCC 12 turns a condition into
+// a branch, and does not vectorize the loop, on CPUs without mask registers.
 struct Rectifier {
   double slope;
   double operator()(double value) const {
@@ -102,7 +102,7 @@ void Normalize::prepare(const LayerContext& context, std::vector<ParameterView> 
   diff_sums_ = AlignedBuffer<double>(2 * channels_ * context.batch);
 }
 
-// Calls body(channel, group) for the produced channels.
+// Calls body(channel, group) for each produced channel.
 template <class Body>
 void Normalize::for_each_channel(const Body& body) const {
   const std::int64_t size = context_.src_shapes[0].c / (context_.src_shapes[1].c / 2);
@@ -141,7 +141,7 @@ Normalize::Factors Normalize::find_factors(AnyConstView moments, std::int64_t n)
   const auto view = moments.as<double>();
   for_each_channel([&](std::int64_t c, std::int64_t group) {
     const double* const m = &view.at(n, 2 * group, 0, 0, 0);
-    // Rounding may leave less than nothing of the variance of a constant.
+    // Rounding may make the variance of a constant negative.
     set_factors(c, m[0], std::max(m[1] - m[0] * m[0], 0.0));
   });
   return factors();
@@ -182,7 +182,7 @@ void Normalize::forward(const Pass& pass, std::span<const AnyConstView> src, Any
   }
 }
 
-// Fills diff_sums_ and, unless it is null, diff_src: each value is read once for both.
+// Fills diff_sums_ and, unless it is null, diff_src, reading each value once for both.
 void Normalize::sum_diffs(std::span<const AnyConstView> src, AnyConstView diff_dst,
                           const AnyView* diff_src) {
   const Box& box = context_.boxes.dst_produced;
@@ -230,7 +230,7 @@ void Normalize::sum_diffs(std::span<const AnyConstView> src, AnyConstView diff_d
   has_diff_sums_ = true;
 }
 
-// With r = 1 / sqrt(variance + epsilon) and x^ = r (x - mean): d(mean) = -r sum of weight dy, and
+// With r = 1 / sqrt(variance + epsilon) and x^ = r (x - mean), d(mean) = -r sum of weight dy, and
 // d(variance) = -r^2 / 2 sum of weight dy x^. The variance is m[1] - m[0]^2, so that d(m[0]) is
 // d(mean) - 2 mean d(variance).
 void Normalize::diff_of_moments(AnyConstView moments, AnyView diff_src) {
@@ -255,8 +255,8 @@ void Normalize::backward_data(const Pass&, const ForwardValues& values, AnyConst
   diff_of_moments(values.src[1], diff_src);
 }
 
-// What the local samples and the pixels that this part produces contribute to means over the global
-// batch.
+// Writes the contribution of the local samples, and of the pixels that this part produces, to the
+// means over the global batch.
 void Normalize::write_statistics(const Pass& pass, AnyConstView moments) {
   const Shape& src = context_.src_shapes[0];
   const std::int64_t group = src.c / (context_.src_shapes[1].c / 2);  // channels

@@ -13,14 +13,14 @@ namespace halomesh {
 
 /// out(n,c,...) = r(weight(c) * (src(n,c,...) - mean) / sqrt(variance + epsilon) + bias(c)), with
 /// the mean and the (biased) variance of sample n and the group that c belongs to; r(x) is x where
-/// x > 0 and slope * x elsewhere. Inputs: src, and its Moments, whose number of groups it follows.
-/// Weights begin with 1, biases with 0. Computed in fp64, rounded once.
+/// x > 0 and slope * x elsewhere. Inputs: src, and its Moments, which determine the number of
+/// groups. Weights begin with 1, biases with 0. Computed in fp64, rounded once.
 ///
 /// With one group per channel this is instance normalization (Ulyanov, Vedaldi & Lempitsky,
-/// arXiv:1607.08022), with fewer group normalization (Wu & He, arXiv:1803.08494), with one that of
-/// all channels (Ba, Kiros & Hinton, arXiv:1607.06450), with moments averaged over samples by
-/// SampleAverage batch normalization (Ioffe & Szegedy, arXiv:1502.03167). The gradient of src is
-/// the sum of this layer's and that of Moments.
+/// arXiv:1607.08022), with fewer groups group normalization (Wu & He, arXiv:1803.08494), with one
+/// group layer normalization (Ba, Kiros & Hinton, arXiv:1607.06450), and with moments averaged over
+/// samples by SampleAverage batch normalization (Ioffe & Szegedy, arXiv:1502.03167). The gradient
+/// of src is the sum of this layer's and that of Moments.
 ///
 /// For batch normalization the layer keeps the parameters running_mean and running_variance, per
 /// channel, and normalizes with them, not with its second input, outside of training. They begin
@@ -28,16 +28,17 @@ namespace halomesh {
 /// samples taken together, averaged over the global batch, as PyTorch's batch norm does.
 class Normalize final : public Layer {
  public:
-  /// `samples`: over how many the moments have been averaged; 0: they are of one, and nothing is
-  /// kept. `slope`: 1 leaves values as they are, 0 makes a rectifier (ReLU) of the layer. Throws
-  /// Error unless epsilon is positive and the slope finite. PyTorch's default is 1e-5.
+  /// `samples` is the number of samples over which the moments are averaged; 0: they belong to one
+  /// sample, and nothing is kept. `slope`: 1 leaves values as they are, 0 makes a rectifier (ReLU)
+  /// of the layer. Throws Error unless epsilon is positive and the slope finite. PyTorch's default
+  /// is 1e-5.
   explicit Normalize(float epsilon = 1e-5F, DataType type = DataType::kFloat32,
                      std::int64_t samples = 0, float slope = 1);
 
   /// Throws Error unless the second input can be the moments of the first, of more than one value
   /// each.
   Shape dst_shape(std::span<const Shape> src) const override;
-  /// Of the moments those of the groups that dst has channels of.
+  /// Needs the moments of only those groups that the channels of dst belong to.
   Box needs(const Box& dst, std::size_t input, std::span<const Shape> src) const override;
   bool splits_over_channels() const override { return true; }
   std::vector<ParameterGeometry> parameters(std::span<const Shape> src) const override;
@@ -56,7 +57,8 @@ class Normalize final : public Layer {
                            AnyConstView diff_dst) override;
 
  private:
-  // Of sample n, by produced channel: mean, 1 / sqrt(variance + epsilon), and weight times that.
+  // Values of sample n by produced channel: mean, 1 / sqrt(variance + epsilon), and weight times
+  // that.
   struct Factors {
     double *mean, *inverse, *scale;
   };
@@ -78,12 +80,12 @@ class Normalize final : public Layer {
   float slope_;
   LayerContext context_;
   std::vector<ParameterView> parameters_;
-  std::int64_t channels_ = 0;  // of dst_produced
+  std::int64_t channels_ = 0;  // channels of dst_produced
   ChannelSums sums_;
   AlignedBuffer<double> factors_;
-  // Per sample and channel, sums over the produced pixels of what is left of diff_dst before the
-  // rectifier, times the normalized src, and of it alone: the gradient of src leaves them for that
-  // of the moments, and both for those of the parameters.
+  // Sums per sample and channel over the produced pixels: of diff_dst before the rectifier times
+  // the normalized src, and of this diff_dst alone. The gradient of src leaves them for the
+  // gradient of the moments, and both for the gradients of the parameters.
   AlignedBuffer<double> diff_sums_;
   bool has_diff_sums_ = false;
 };

@@ -14,10 +14,10 @@ namespace halomesh {
 inline namespace HALOMESH_ISA {
 namespace {
 
-constexpr float kFactor = 0.999f, kTerm = 1e-3f;  // towards 1: no overflow, no denormals
+constexpr float kFactor = 0.999f, kTerm = 1e-3f;  // converges to 1: no overflow, no denormals
 constexpr int kChains = 12;  // independent: latency of 4 to 9 cycles, 1 or 2 per cycle
 
-thread_local volatile float sink;  // so that compilers do not remove the loops below
+thread_local volatile float sink;  // keeps compilers from removing the loops below
 
 /// A different value for each chain: equal chains would be computed only once.
 float start(int chain) { return kTerm * static_cast<float>(chain); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Multiply-adds in the registers of one instruction set: see peak.hpp for those in use.
+// Multiply-adds in the registers of one instruction set; peak.hpp has the ones in use.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 namespace halomesh {
 inline namespace HALOMESH_ISA {
 
-/// As run_multiply_adds() and run_bfloat16_dots() of peak.hpp.
+/// run_multiply_adds() and run_bfloat16_dots() of peak.hpp for this instruction set.
 double run_multiply_adds_here(std::int64_t rounds);
 double run_bfloat16_dots_here(std::int64_t rounds);
 

@@ -12,9 +12,9 @@
 namespace halomesh {
 inline namespace HALOMESH_ISA {
 
-/// Every thread calls it after each piece of its work, however small. Only thread 0, which is the
-/// one that called the layer and the only one that may, calls Pass::progress(), and not more often
-/// than every 50 us: a call costs some microseconds. A kernel shares one between its threads.
+/// Every thread calls it after each piece of its work, however small. Only thread 0, which called
+/// the layer and is the only one that may, calls Pass::progress(), at most every 50 us, since a
+/// call costs some microseconds. The threads of a kernel share one object.
 class Poll {
  public:
   /// Does nothing.

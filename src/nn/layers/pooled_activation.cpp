@@ -17,9 +17,9 @@ namespace {
 
 constexpr std::int64_t kMaxTaps = kSlopeBit;
 
-// Where the taps of a window are in a dense block of planes.
+// The places of a window's taps in a dense block of planes.
 struct Taps {
-  std::array<std::int64_t, kMaxTaps> offsets;  // of a tap from the window's first, in elements
+  std::array<std::int64_t, kMaxTaps> offsets;  // from the window's first tap, in elements
   std::int64_t count = 0;
   std::int64_t plane, row, pixel;  // elements between neighbouring windows along d, h, w
 
@@ -36,8 +36,8 @@ struct Taps {
   }
 };
 
-// One row of pooled pixels, each with `channels` elements; from one pixel to the next there are
-// `step` elements of the tensor, which may have more channels, but `channels` argmax.
+// One row of pooled pixels, each with `channels` elements. Neighbouring pixels are `step` elements
+// apart in the tensor, which may have more channels, but `channels` apart in the argmax.
 struct Row {
   std::int64_t pixels, channels, step;
   float slope;
@@ -69,7 +69,7 @@ template <class Dst>
   store(sum, count, sums);
 }
 
-// As pool_row() does, kWideLanes channels of one pixel.
+// pool_row() for kWideLanes channels of one pixel.
 template <bool kRemember, class Dst>
 [[gnu::always_inline]] inline void pool_wide(const Taps& taps, std::int64_t count, float slope,
                                              const Bfloat16* conv, Dst* dst, std::uint8_t* argmax) {
@@ -95,7 +95,7 @@ template <bool kRemember, class Dst>
   }
 }
 
-// As unpool_row() does, kWideLanes channels of one pixel.
+// unpool_row() for kWideLanes channels of one pixel.
 template <class Dst>
 [[gnu::always_inline]] inline void unpool_wide(const Taps& taps, Range range, float slope,
                                                const Dst* diff, const std::uint8_t* argmax,
@@ -117,7 +117,7 @@ template <class Dst>
   }
 }
 
-// Without argmax, only the maxima are found.
+// Pools one row. Without argmax, only the maxima are found.
 template <std::int64_t kTaps, bool kRemember, class Conv, class Dst>
 void pool_row(const Taps& taps, const Row& row, const Conv* conv, Dst* dst, std::uint8_t* argmax) {
   const std::int64_t count = kTaps > 0 ? kTaps : taps.count;
@@ -153,7 +153,7 @@ void pool_row(const Taps& taps, const Row& row, const Conv* conv, Dst* dst, std:
   }
 }
 
-// Only taps [first, end) of the windows; `conv` is where tap 0 is or would be.
+// Writes only taps [first, end) of the windows; `origin` is the place that tap 0 has or would have.
 template <std::int64_t kTaps, class Conv, class Dst>
 void unpool_row(const Taps& taps, Range range, const Row& row, const Dst* diff,
                 const std::uint8_t* argmax, Conv* block, std::int64_t origin, float* bias) {
@@ -188,7 +188,7 @@ void with_values(const View& view, const Body& body) {
 
 template <class T>
 T* elements(std::byte* data) {
-  return reinterpret_cast<T*>(data);  // NOLINT: made for elements of this type
+  return reinterpret_cast<T*>(data);  // NOLINT: aligned for any of these types
 }
 
 template <class Body>
@@ -267,7 +267,8 @@ void PooledActivation::backward(AnyConstView diff_dst, Argmax argmax, const Box&
   const std::int64_t last = (planes.range.hi - 1) / pool[0];
   const std::int64_t height = box.extent(kH), rows = (last + 1 - first) * height;
   const std::int64_t area = taps.plane / pool[0];
-  const std::int64_t before = planes.range.lo - first * pool[0];  // planes of the first window
+  // Planes of the first window that are not in the range.
+  const std::int64_t before = planes.range.lo - first * pool[0];
   with_elements(planes, [&](auto* conv) {
     with_values(diff_dst, [&](auto from) {
       const int threads = bias != nullptr ? bias->threads() : omp_get_max_threads();

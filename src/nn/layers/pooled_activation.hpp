@@ -21,8 +21,8 @@ struct ConvolutionPlanes {
   Range range;                         ///< planes along d, in global coordinates
 };
 
-/// Sums over the pooled pixels of the gradient at the convolution's output: the bias gradient. One
-/// sum per thread, so that results are reproducible for a given number of threads.
+/// The sums over the pooled pixels of the gradient at the convolution's output: the bias gradient.
+/// One sum per thread, so that results are reproducible for a given number of threads.
 class BiasSums {
  public:
   BiasSums() = default;
@@ -35,7 +35,7 @@ class BiasSums {
   void store(float* diff_bias, std::int64_t channels);
 
  private:
-  std::int64_t channels_ = 0;  // padded: threads share no cache line
+  std::int64_t channels_ = 0;  // padded so that threads share no cache line
   int threads_ = 0;
   AlignedBuffer<float> rows_;
   AlignedBuffer<double> totals_;
@@ -47,8 +47,8 @@ struct PooledActivation {
   float slope = 0;
 
   /// Writes leaky_relu(max over each window) to `box` of sample n of dst (fp32 or bf16); `planes`
-  /// are those under `box`. Of equal elements the first in d,h,w order wins; a window that contains
-  /// NaN gives NaN. Records argmax unless `argmax` has no data.
+  /// holds the planes under `box`. Among equal elements the first in d,h,w order wins; a window
+  /// that contains NaN gives NaN. Records argmax unless `argmax` has no data.
   void forward(const ConvolutionPlanes& planes, const Box& box, std::int64_t n, AnyView dst,
                Argmax argmax) const;
   /// Writes all of `planes` under the pooled box `box` of sample n: the gradient diff_dst, times

@@ -20,8 +20,8 @@ inline namespace HALOMESH_ISA {
 namespace {
 
 constexpr std::size_t kTaps = 8;  // elements of a pooling window, in d,h,w order
-// Blocks of filters that share each element read, and the elements of a window whose sums for these
-// blocks fit the registers together.
+// The blocks of filters that share each element read, and the elements of a window whose sums for
+// these blocks fit into the registers together.
 constexpr std::int64_t kBlocksAtOnce = 2;
 constexpr std::size_t kTapsAtOnce = std::min<std::size_t>(kTaps, kRegisters / 4);
 
@@ -33,7 +33,7 @@ constexpr bool kHasDots = false;
 
 std::int64_t blocks_of(std::int64_t filters) { return (filters + kLanes - 1) / kLanes; }
 
-// Calls body(index) for each index, unrolled, so that what it indexes can stay in registers.
+// Calls body(index) for each index, unrolled, so that arrays with this index can stay in registers.
 template <std::size_t... kIndex, class Body>
 [[gnu::always_inline]] inline void unroll(std::index_sequence<kIndex...>, const Body& body) {
   (body(std::integral_constant<std::size_t, kIndex>()), ...);
@@ -85,13 +85,13 @@ template <class C>
   if constexpr (std::is_same_v<C, float>) return rounded;
   const auto word = std::bit_cast<WordLanes>(rounded);
   const WordLanes half = 0x8000U - ((word >> 16U) & 1U);
-  // Below zero the smaller has the larger magnitude; zero reaches there, too.
+  // Below zero the smaller value has the larger magnitude, and some values below zero round to it.
   const WordLanes smallest = rounded > 0.0F ? word - half : (word | 0x80000000U) + half;
   return std::bit_cast<FloatLanes>(smallest);
 }
 
-// The largest of the window's elements, rounded to C and activated, and its position, as in
-// PooledActivation. Rounding preserves the order, so that only the largest must be rounded.
+// Stores the largest of the window's elements, rounded to C and activated, and its position, as
+// PooledActivation does. Rounding preserves the order, so that only the largest must be rounded.
 template <class C, class T>
 [[gnu::always_inline]] inline void store_pooled(const TapValues& values, std::int64_t count,
                                                 float slope, T* dst, std::uint8_t* argmax) {
@@ -102,7 +102,7 @@ template <class C, class T>
   const FloatLanes least = smallest_like<C>(best);  // NaN if any is
   IntLanes largest{};
   unrolled<kTaps>([&](auto after) {
-    constexpr std::size_t kTap = kTaps - 1 - after;  // the first one stays
+    constexpr std::size_t kTap = kTaps - 1 - after;  // the first tap wins
     const FloatLanes& value = values[kTap];
     const IntLanes take = (value >= least) | (value != value);
     largest = take ? IntLanes{} + static_cast<std::int32_t>(kTap) : largest;
@@ -115,8 +115,8 @@ template <class C, class T>
 
 bool PooledConvolution::is_fast() { return kLanes >= 8; }
 
-// `bench` measures both rates. Two threads of a Zen 5 (EPYC) reach 890 GF/s with dot products and
-// 480 with multiply-adds; those of a Xeon without a matrix unit 177 and 358.
+// Decided by rates that `bench` measures: two threads of a Zen 5 (EPYC) reach 890 GF/s with dot
+// products and 480 with multiply-adds, two threads of a Xeon without a matrix unit 177 and 358.
 bool PooledConvolution::dots_are_fast() {
 #if defined(__AVX512BF16__)
   return __builtin_cpu_is("amd") != 0;
@@ -138,7 +138,7 @@ PooledConvolution::PooledConvolution(DataType compute, std::int64_t channels, st
       bias_(blocks_of(filters) * kLanes),
       offsets_(kernel[0] * kernel[1] * steps_a_run()) {}
 
-// A dot product adds the second of a pair first.
+// The place of an element in a run of weights: a dot product adds the second of a pair first.
 std::int64_t PooledConvolution::place_in_run(std::int64_t element) const {
   return pairs_ ? element ^ 1 : element;
 }
@@ -182,7 +182,7 @@ void PooledConvolution::pool_row(const S* src, std::int64_t block, std::int64_t 
     load(bias_.data() + (block + b) * kLanes, kLanes, bias[static_cast<std::size_t>(b)]);
   for (std::int64_t w = 0; w < pixels; ++w) {
     std::array<TapValues, kBlocks> sums;
-    // One loop over all taps of the kernel: with nested loops, sums would be spilled from their
+    // A single loop covers all taps of the kernel: nested loops would spill sums from their
     // registers.
     const S* const x = src + 2 * w * channels_;
     unrolled<kTaps / kTapsAtOnce>([&](auto part) {
@@ -197,7 +197,8 @@ void PooledConvolution::pool_row(const S* src, std::int64_t block, std::int64_t 
           load(weight + static_cast<std::int64_t>(b) * block_words, kLanes, factor[b]);
           factor[b] = in_register(factor[b]);
         });
-        // Elements 0..3 of the window are of one plane, 4..7 of the next; likewise rows.
+        // Elements 0..3 of the window are in one plane, 4..7 in the next, and rows alternate
+        // likewise.
         unrolled<kTapsAtOnce>([&](auto t) {
           constexpr auto kTap = static_cast<std::int64_t>(part * kTapsAtOnce + t);
           std::uint32_t word = 0;
@@ -224,7 +225,7 @@ void PooledConvolution::forward_rows(const S* src, const Box& dst_box, std::int6
   const std::int64_t heights = dst_box.extent(kH), rows = dst_box.extent(kD) * heights;
   const std::int64_t pixels = dst_box.extent(kW), blocks = blocks_of(filters_);
   const std::int64_t step = dst.span.extent(kC);  // from one pixel to the next
-  // Rows of one cost, but cores that others disturb.
+  // All rows cost the same, but cores may be disturbed: dynamic.
 #pragma omp parallel for schedule(dynamic, 2)
   for (std::int64_t row = 0; row < rows; ++row) {
     const std::int64_t d = row / heights, h = row % heights;

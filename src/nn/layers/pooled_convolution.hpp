@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The forward pass of a convolution of few input channels, pooled in registers: no convolution
-// plane is ever written. Owns the packed weights.
+// The forward pass of a convolution of few input channels, pooled in registers, so that no
+// convolution plane is ever written. Owns the packed weights.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@ inline namespace HALOMESH_ISA {
 
 /// leaky_relu(max_pool(convolution + bias)) over pooling windows of 2x2x2, stride and dilation 1.
 /// Products and sums are fp32; to compute in bf16, weights and sums are rounded to it (products of
-/// bf16 are exact in fp32). Per tap of the kernel and input channel, one value of each of the eight
-/// windows' elements meets one vector of weights, so that the sums of the elements stay in
-/// registers. With an even number of channels, bf16 are added in pairs, as the CPU's dot products
-/// do: the sums are the same with and without dot products, except that dot products treat
-/// denormals as zero.
+/// bf16 are exact in fp32). Per tap of the kernel and input channel, one value for each of the
+/// windows' eight elements is multiplied by one vector of weights, so that the sums of the elements
+/// stay in registers. With an even number of channels, bf16 are added in pairs, as the CPU's dot
+/// products do: sums with and without dot products agree, except that dot products treat denormals
+/// as zero.
 class PooledConvolution {
  public:
   /// Whether the compiled code has vectors wide enough to beat a library's kernel.
@@ -34,17 +34,17 @@ class PooledConvolution {
   PooledConvolution(DataType compute, std::int64_t channels, std::int64_t filters,
                     const Spatial& kernel, bool dots = dots_are_fast());
 
-  /// The element type that forward() reads: kBfloat16 for dot products, else kFloat32.
+  /// The element type that forward() reads: kBfloat16 for dot products, otherwise kFloat32.
   DataType src_type() const { return dots_ ? DataType::kBfloat16 : DataType::kFloat32; }
 
   /// Packs weights in the order out,in,kd,kh,kw, and one bias per filter.
   void load_weights(const float* weight, const float* bias);
 
-  /// Writes the box `dst_box` of sample n of `dst` (fp32 or bf16). `src` holds what its windows
-  /// read of one sample, in src_type(), dense and with padding: on each axis twice the box's extent
-  /// and the kernel's less 1; already rounded to bf16 to compute in it. The box has `filters`
-  /// channels; dst may span more. Records argmax as PooledActivation does unless it has no data.
-  /// Allocates nothing.
+  /// Writes the box `dst_box` of sample n of `dst` (fp32 or bf16). `src` holds the block of one
+  /// sample that its windows read, in src_type(), dense and with padding: on each axis twice the
+  /// box's extent plus the kernel's less 1; already rounded to bf16 to compute in it. The box has
+  /// `filters` channels; dst may span more. Records argmax as PooledActivation does unless it has
+  /// no data. Allocates nothing.
   void forward(const void* src, const Box& dst_box, std::int64_t n, float slope, AnyView dst,
                Argmax argmax);
 
@@ -68,7 +68,7 @@ class PooledConvolution {
   // two bf16.
   AlignedBuffer<std::uint32_t> weights_;
   AlignedBuffer<float> bias_;            // padded to whole blocks
-  AlignedBuffer<std::int64_t> offsets_;  // of each step's elements in src
+  AlignedBuffer<std::int64_t> offsets_;  // place of each step's elements in src
 };
 
 }  // namespace HALOMESH_ISA

@@ -18,10 +18,10 @@ namespace {
 
 using namespace pooled_weight;
 
-// The largest tile in pooled voxels and, for its source, in bytes. Of the tiles of 8 to 64 voxels
-// this was the fastest or second fastest, for kernels of 2 and 3 (L1 data cache of 48 KiB): smaller
-// ones copy more source per voxel and pass over the sums more often, larger ones do not fit the
-// cache.
+// The largest tile in pooled voxels and, for its source, in bytes. This tile was the fastest or
+// second fastest of those of 8 to 64 voxels, for kernels of 2 and 3 (L1 data cache of 48 KiB):
+// smaller tiles copy more source per voxel and pass over the sums more often, larger ones do not
+// fit the cache.
 constexpr Spatial kMaxTile{2, 2, 8};
 constexpr std::int64_t kMaxTileBytes = 40 << 10;
 constexpr std::int64_t kTilesAFlush = 64;
@@ -35,7 +35,7 @@ struct PooledWeightGradient::Tile {
 
 namespace {
 
-// Number i of the blocks of `size` that `extents` are cut into, in d,h,w order.
+// The blocks of `size` that `extents` are cut into, in d,h,w order.
 struct Blocks {
   Spatial extents, size, counts{};
   Blocks(const Spatial& of_all, const Spatial& of_each) : extents(of_all), size(of_each) {
@@ -93,7 +93,7 @@ void PooledWeightGradient::choose_vectors() {
   pixel_step_ = expanded_ ? vectors_ * kVector : geometry_.src_channels;
 }
 
-// The largest group of vectors that divides the window and fits the registers.
+// Chooses the largest group of vectors that divides the window and fits the registers.
 void PooledWeightGradient::choose_group() {
   std::int64_t best = 0;
   unroll<3>([&](auto d) {
@@ -115,7 +115,7 @@ void PooledWeightGradient::choose_group() {
   });
 }
 
-// The largest tile, halved along its longest side until its source fits kMaxTileBytes.
+// Chooses the largest tile, halved along its longest side until its source fits kMaxTileBytes.
 void PooledWeightGradient::choose_tile() {
   const Spatial& k = geometry_.kernel;
   const Spatial& p = geometry_.pool;
@@ -138,9 +138,9 @@ void PooledWeightGradient::choose_tile() {
   }
 }
 
-// One line of the source under a tile, as floats: in place when it can be read there, else copied,
-// with zeros where it leaves the block. In place, a reader may go past the last window's end by
-// less than `vectors_` vectors: there must be that many elements more in the block.
+// One line of the source under a tile, as floats: in place when it can be read there, otherwise
+// copied, with zeros where it leaves the block. In place, a reader may go past the last window's
+// end by less than `vectors_` vectors: the block must have that many more elements.
 template <class S>
 const float* PooledWeightGradient::line_of(const Source<S>& src, const Tile& tile,
                                            std::int64_t plane, std::int64_t line,
@@ -277,7 +277,7 @@ void PooledWeightGradient::add(const Source<S>& src, const Spatial& extents, con
   }
 }
 
-// Which thread takes which cell does not matter: their sums are exact.
+// Adds the sums of whole cells. Threads may take cells in any order, because their sums are exact.
 template <class S, class T>
 void PooledWeightGradient::add_cells(const Source<S>& src, const Spatial& extents,
                                      const Spatial& cell, const Pooled<T>& diff,
@@ -323,7 +323,7 @@ void PooledWeightGradient::for_each_weight(const Body& body) const {
     for (std::int64_t d = 0; d < kernel_d; ++d)
       for (std::int64_t h = 0; h < rows_; ++h)
         for (std::int64_t at = 0; at < run_; ++at) {
-          // at = (kh, when merged; kw; channel)
+          // `at` counts (kh, when merged; kw; channel)
           const std::int64_t kh = merged_ ? at / (kernel_w * ci) : h;
           const std::int64_t to =
               (((o * ci + at % ci) * kernel_d + d) * kernel_h + kh) * kernel_w + at / ci % kernel_w;
@@ -358,12 +358,13 @@ void PooledWeightGradient::store_exact(const ExactView& diff_weight, const Exact
     for_each_weight([&](std::int64_t to, std::int64_t place) {
       move(scratch.weight_cells, place, diff_weight, to);
     });
-    // What pads vectors sums up what nobody asked for.
+    // The padding of vectors has collected sums, too, which have no meaning.
     std::ranges::fill(scratch.weight_cells.bins(), 0.0);
   }
 }
 
-// Where the sum for element `at` of row h of plane d of a window is: group, channel, vector, lane.
+// The place of the sum for element `at` of row h of plane d of a window: group, channel, vector,
+// lane.
 std::int64_t PooledWeightGradient::place_of(std::int64_t channel, std::int64_t d, std::int64_t h,
                                             std::int64_t at) const {
   const auto [group_d, group_h, group_n] = group_;

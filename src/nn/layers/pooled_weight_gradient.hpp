@@ -22,32 +22,33 @@ namespace pooled_weight {
 struct TileVoxels;
 }
 
-/// Un-pooling a gradient leaves one element of each pooling window that is not zero: of the pooled
+/// Un-pooling a gradient leaves one element per pooling window that is not zero: for the pooled
 /// voxel p and output channel o it is the convolution's output voxel q = pool * p + largest(p, o).
-/// So, with g = diff(p, o),
+/// Therefore, with g = diff(p, o),
 ///   diff_weight(o, i, k) = sum over p of g * src(q + k, i),   diff_bias(o) = sum over p of g,
-/// which is 1 / (taps of the pool) of the multiply-adds of the convolution's own weight gradient,
-/// and nothing is un-pooled. For convolutions of stride 1 and dilation 1 with few input channels:
-/// the sums are kept in registers while they run along a tile of voxels, and each thread copies
-/// the source under a tile into a small buffer in which the part of a window that lies in one row
-/// (or in one plane) is contiguous and starts at a vector; padding is written as zeros there.
+/// which takes 1 / (taps of the pool) of the multiply-adds of the convolution's own weight
+/// gradient, and nothing is un-pooled. For convolutions of stride 1 and dilation 1 with few input
+/// channels: the sums are kept in registers while they run along a tile of voxels, and each thread
+/// copies the source under a tile into a small buffer in which the part of a window that lies in
+/// one row (or in one plane) is contiguous and starts at a vector; padding is written as zeros
+/// there.
 ///
 /// Sums are fp32, built in three levels (a tile in registers, 64 tiles, all tiles), so that a chain
-/// of additions has a few hundred links instead of one per voxel: the error grows with its length.
-/// Their order depends only on the geometry, the sequence of add() and the number of threads.
+/// of additions has a few hundred links instead of one per voxel, as the error grows with its
+/// length. Their order depends only on the geometry, the sequence of add() and the number of
+/// threads.
 class PooledWeightGradient {
  public:
   struct Geometry {
     std::int64_t src_channels = 1, dst_channels = 1;
-    Spatial kernel{1, 1, 1};  ///< of the convolution
+    Spatial kernel{1, 1, 1};  ///< kernel of the convolution
     Spatial pool{1, 1, 1};    ///< window and stride of the pooling
   };
   static constexpr std::int64_t kMaxPoolTaps = 128;
 
   /// A dense block of one sample, ndhwc with the geometry's src_channels. `corner` is the place in
   /// the block of tap 0 of the convolution's window for tap 0 of the pooling window of the first
-  /// pooled voxel; it may be negative. What lies outside the block counts as zero and is never
-  /// read.
+  /// pooled voxel; it may be negative. Voxels outside the block count as zero and are never read.
   template <class T>
   struct Source {
     const T* data = nullptr;
@@ -58,7 +59,7 @@ class PooledWeightGradient {
   struct Pooled {
     const T* data = nullptr;
     Spatial step{};  ///< elements between neighbours along d, h, w
-    /// `box` of sample n of a view.
+    /// The values in `box` of sample n of a view.
     static Pooled of(const TensorView<const T>& view, std::int64_t n, const Box& box) {
       const std::int64_t pixel = view.span.extent(kC), row = pixel * view.span.extent(kW);
       return {view.begin_of(n, box), {row * view.span.extent(kH), row, pixel}};
@@ -84,17 +85,17 @@ class PooledWeightGradient {
   /// Writes the sums: weight in the order out,in,kd,kh,kw, and one bias per output channel.
   void store(float* diff_weight, float* diff_bias) const;
 
-  /// The same as add() for a box of whole cells of `cell` pooled voxels: each cell is summed in
-  /// fp32, in an order of its own, and becomes one term of an exact sum. So neither the number of
-  /// threads nor the cells that a box has decide about bits.
+  /// As add(), for a box of whole cells of `cell` pooled voxels: each cell is summed in fp32, in an
+  /// order of its own, and becomes one term of an exact sum. The bits therefore depend neither on
+  /// the number of threads nor on the cells that a box has.
   template <class S, class T>
   void add_cells(const Source<S>& src, const Spatial& extents, const Spatial& cell,
                  const Pooled<T>& diff, const Argmax& argmax, float slope, Poll poll = {});
 
-  /// Adds the sums of the cells so far to others, in the order of store(), and starts new ones.
+  /// Adds the sums of the cells so far to other sums, in the order of store(), and starts new ones.
   void store_exact(const ExactView& diff_weight, const ExactView& diff_bias);
 
-  /// How many tiles, which threads share, `extents` pooled voxels are cut into.
+  /// The number of tiles, shared by threads, into which `extents` pooled voxels are cut.
   std::int64_t tiles(const Spatial& extents) const;
 
  private:
@@ -102,14 +103,14 @@ class PooledWeightGradient {
   using Accumulate = void (*)(const pooled_weight::TileVoxels& voxels, const float* window,
                               std::int64_t channel, float* sums);
 
-  // What one thread works in.
+  // The buffers of one thread.
   struct Scratch {
     AlignedBuffer<float> line, rows, diff;
     AlignedBuffer<std::uint8_t> argmax;
     AlignedBuffer<std::int32_t> offset;
-    std::array<AlignedBuffer<float>, 2> weight;  // sums since the last flush, and of all before
+    std::array<AlignedBuffer<float>, 2> weight;  // sums since the last flush, and before it
     std::array<AlignedBuffer<float>, 3> bias;    // sums of the tile, and as above
-    ExactSums weight_cells, bias_cells;          // of all cells
+    ExactSums weight_cells, bias_cells;          // sums of all cells
   };
 
   void choose_vectors();
@@ -137,7 +138,8 @@ class PooledWeightGradient {
 
   Geometry geometry_;
   // A window is planes x rows x vectors; a row is one row of the kernel, or all when they are
-  // merged into one run of memory. A group is what is summed in registers at once.
+  // merged into one run of memory. A group is the part of a window that is summed in registers at
+  // once.
   std::int64_t rows_ = 1, run_ = 1, vectors_ = 1;
   bool merged_ = false, expanded_ = false;
   std::array<std::int64_t, 3> group_{1, 1, 1};  // planes, rows, vectors

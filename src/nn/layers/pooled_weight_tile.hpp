@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The innermost loops of PooledWeightGradient: one tile's windows summed in registers, and the
+// The innermost loops of PooledWeightGradient, which sum one tile's windows in registers, and the
 // copies that lay a tile out for them.
 #pragma once
 
@@ -19,7 +19,7 @@ inline namespace HALOMESH_ISA {
 namespace pooled_weight {
 
 constexpr std::int64_t kVector = kLanes;
-// Registers to hold sums in: all but those for gradients and source vectors.
+// Registers to hold sums in: all except those for gradients and source vectors.
 constexpr std::int64_t kMaxSums = kRegisters * 3 / 4;
 constexpr std::int64_t kMaxChannels = 8;
 
@@ -34,7 +34,8 @@ using Vector = FloatLanes;
   std::memcpy(to, &v, sizeof(v));
 }
 
-// Calls body(std::integral_constant<0>) ... in a row: no loop that might not be unrolled.
+// Calls body(std::integral_constant<0>), ... one after the other, without a loop that might not be
+// unrolled.
 template <std::int64_t kCount, class Body>
 [[gnu::always_inline]] inline void unroll(const Body& body) {
   [&]<std::int64_t... kIndex>(std::integer_sequence<std::int64_t, kIndex...>)
@@ -48,15 +49,15 @@ constexpr std::int64_t ceil_to(std::int64_t n, std::int64_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
 }
 
-// `count` runs of `vectors` vectors, `from_step` and `to_step` apart; reads whole vectors.
+// Copies `count` runs of `vectors` vectors, `from_step` and `to_step` apart; reads whole vectors.
 inline void copy_vectors(const float* from, std::int64_t from_step, std::int64_t vectors,
                          std::int64_t count, float* to, std::int64_t to_step) {
   for (std::int64_t i = 0; i < count; ++i, from += from_step, to += to_step)
     for (std::int64_t n = 0; n < vectors; ++n) store(load(from + n * kVector), to + n * kVector);
 }
 
-// `count` runs of `run` floats, `from_step` and `to_step` apart. A run is short: kRun, or any
-// length when that is 0, in pieces that the compiler copies without a call.
+// Copies `count` runs of `run` floats, `from_step` and `to_step` apart. A run is short: kRun, or
+// any length when that is 0, in pieces that the compiler copies without a call.
 template <std::int64_t kRun>
 void copy_runs_of(const float* from, std::int64_t from_step, std::int64_t run, std::int64_t count,
                   float* to, std::int64_t to_step) {
@@ -71,7 +72,8 @@ inline void copy_runs(const float* from, std::int64_t from_step, std::int64_t ru
   copy(from, from_step, run, count, to, to_step);
 }
 
-// to = diff, times the slope where a largest has the bit `sloped`; sum += to.
+// Writes diff, times the slope where the argmax has the bit `sloped`, to `to`, and adds it to
+// `sum`.
 template <class T>
 void scale_and_sum(const T* diff, const std::uint8_t* argmax, std::uint8_t sloped, float slope,
                    std::int64_t count, float* __restrict to, float* __restrict sum) {
@@ -92,18 +94,18 @@ inline void add_and_clear(std::span<float> from, std::span<float> to) {
   }
 }
 
-// The voxels of a tile as the innermost loop sees them.
+// The voxels of a tile as the innermost loop reads them.
 struct TileVoxels {
   std::int64_t count;
   std::int64_t row_step, plane_step;  // between rows and planes of a window
-  const std::int32_t* offset;         // of their windows
+  const std::int32_t* offset;         // places of their windows
   const std::int32_t* tap_offset;
-  const std::uint8_t* argmax;  // of all channels of each voxel, as diff
+  const std::uint8_t* argmax;  // all channels of each voxel, as diff
   const float* diff;
   std::int64_t channels;
 };
 
-// Sums of kD x kH x kN vectors of the windows of kC channels over a tile, added to sums[channel].
+// Adds the sums of kD x kH x kN vectors of the windows of kC channels over a tile to sums[channel].
 template <std::int64_t kD, std::int64_t kH, std::int64_t kN, std::int64_t kC>
 void accumulate_tile(const TileVoxels& voxels, const float* window, std::int64_t channel,
                      float* sums) {

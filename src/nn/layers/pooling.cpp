@@ -195,7 +195,7 @@ void MaxPooling::forward(const Pass&, std::span<const AnyConstView> src, AnyView
 
 void MaxPooling::backward_data(const Pass&, const ForwardValues&, AnyConstView diff_dst,
                                std::size_t, AnyView diff_src) {
-  // Windows that touch without overlapping tile src_needed: each can write its own block.
+  // Windows that touch without overlapping tile src_needed, so that each can write its own block.
   const bool tiles = std::all_of(window().begin(), window().end(),
                                  [](const AxisWindow& w) { return w.stride == w.kernel; });
   with_float_type(type(), [&](auto zero) {

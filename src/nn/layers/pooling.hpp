@@ -13,16 +13,16 @@
 
 namespace halomesh {
 
-/// What both kinds of pooling share: geometry, and which windows cover which input plane.
-/// Padding is never read: windows at the border have fewer taps. Backward is deterministic for any
-/// number of threads: each input element adds up its windows in a fixed order.
+/// The common part of both kinds of pooling: the geometry, and the windows that cover each input
+/// plane. Padding is never read: windows at the border have fewer taps. Backward is deterministic
+/// for any number of threads, as each input element adds up its windows in a fixed order.
 class Pooling : public Layer {
  public:
   /// Input and output are of `type`, kFloat32 or kBfloat16. Throws Error for a dilation other than
   /// 1.
   Pooling(const WindowOptions& window, DataType type);
 
-  /// Channels as the input; throws Error unless there is one input that the window fits.
+  /// Has the channels of the input; throws Error unless there is one input that the window fits.
   Shape dst_shape(std::span<const Shape> src) const override;
   Box needs(const Box& dst, std::size_t input, std::span<const Shape> src) const override;
   bool splits_over_channels() const override { return true; }
@@ -52,11 +52,11 @@ class Pooling : public Layer {
   template <class Body>
   void for_each_window_over(const Pixel& src, const Body& body) const;
 
-  /// "2x2x2 same bf16"
+  /// For example "2x2x2 same bf16".
   std::string form_text() const { return text_of(options_) + ' ' + name_of(type_); }
   DataType type() const { return type_; }
-  /// The first plane behind the input and the padding that the options ask for: a last window that
-  /// `ceil` adds reaches further.
+  /// The first plane behind the input and its optional padding; a last window added by `ceil`
+  /// reaches further.
   std::int64_t padded_end(std::size_t axis) const;
   const Window& window() const { return window_; }
   const LayerContext& context() const { return context_; }
@@ -71,9 +71,9 @@ class Pooling : public Layer {
   std::array<std::vector<Range>, 3> windows_over_;
 };
 
-/// The largest element of each window. Of equal ones the first in d,h,w order gets the gradient;
-/// a NaN in a window is its result. In training, one byte per output element (sample, produced box)
-/// records the argmax, so that backward reads neither src nor dst.
+/// The largest element of each window. The first of equal ones in d,h,w order gets the gradient; a
+/// window that contains NaN gives NaN. In training, one byte per output element (sample, produced
+/// box) records the argmax, so that backward reads neither src nor dst.
 class MaxPooling final : public Pooling {
  public:
   /// Throws Error for a window of more than 255 taps or a dilation other than 1.
@@ -92,16 +92,16 @@ class MaxPooling final : public Pooling {
   template <class T>
   void gather(TensorView<const T> diff_dst, TensorView<T> diff_src) const;
 
-  TensorView<std::uint8_t> argmax_;  ///< of storage_: spans dst_produced
+  TensorView<std::uint8_t> argmax_;  ///< view of storage_; spans dst_produced
   AlignedBuffer<std::uint8_t> storage_;
 };
 
 /// Whether the padding that a window covers counts as elements (zeros) of the mean.
 enum class PaddingCount { kExclude, kInclude };
 
-/// The mean of each window. By default over the elements inside the input (as TensorFlow's
-/// avg_pool); with kInclude over all taps of the window, but for those behind the padding after the
-/// input (as PyTorch's with ceil_mode).
+/// The mean of each window: by default over the elements inside the input, as in TensorFlow's
+/// avg_pool; with kInclude over all taps of the window except those behind the padding after the
+/// input, as in PyTorch with ceil_mode.
 class AveragePooling final : public Pooling {
  public:
   explicit AveragePooling(const WindowOptions& window, PaddingCount count = PaddingCount::kExclude,
@@ -116,10 +116,10 @@ class AveragePooling final : public Pooling {
                      std::size_t input, AnyView diff_src) override;
 
  private:
-  // Per axis and plane of dst_produced: taps that count; the divisor is their product.
+  // Per axis and plane of dst_produced, the taps that count; the divisor is their product.
   std::array<std::vector<std::int64_t>, 3> counts_;
 
-  // 1 / (elements of the mean) of a dst pixel.
+  // The inverse of the number of elements in the mean for a dst pixel.
   float weight(const Pixel& dst) const;
 
   PaddingCount count_;

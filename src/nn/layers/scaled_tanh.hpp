@@ -10,7 +10,7 @@
 namespace halomesh {
 
 /// out = scale * tanh(x). The derivative is scale * (1 - tanh(x)^2) = scale - out^2 / scale: read
-/// from the output, no second tanh.
+/// from the output, without a second tanh.
 class ScaledTanh final : public Pointwise {
  public:
   /// Throws Error for a scale that is zero or not finite. CosmoFlow uses 1.2.

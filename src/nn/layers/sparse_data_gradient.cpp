@@ -17,10 +17,10 @@ using namespace sparse;
 
 namespace {
 
-// One pooled plane deep, so that slabs of planes meet in few voxels. Of the tiles of 8 to 64 voxels
-// all that fit the cache are equally fast: storing takes the time.
+// The tile is one pooled plane deep, so that slabs of planes meet in few voxels. All tiles of 8 to
+// 64 voxels that fit the cache are equally fast, because storing takes most of the time.
 constexpr Spatial kSourceTile{1, 4, 8};
-// A store of a vector takes as long as two multiply-adds.
+// The cost of storing a vector, in multiply-adds.
 constexpr double kStore = 2;
 
 Range range_of(std::int64_t all, std::int64_t parts, std::int64_t part) {
@@ -48,7 +48,7 @@ Work SparseDataGradient::work_of(const Geometry& g, const Spatial& extents) {
   return work;
 }
 
-// Slabs of two planes or more meet only in their first and last planes.
+// Slabs must have two planes or more, so that they meet only in their first and last planes.
 Split SparseDataGradient::split_of(const Geometry& geometry, const Spatial& extents, int threads) {
   const bool meets_next = geometry.kernel[0] <= geometry.pool[0] + 1;
   return best_split(work_of(geometry, extents), threads,
@@ -140,7 +140,7 @@ void SparseDataGradient::run_plane(const Sums& sums, const Spatial& extents, std
   }
 }
 
-// The first slab continues what earlier planes have written.
+// The sums of a plane of a slab. The first slab continues the sums of earlier planes.
 SumsInPlace SparseDataGradient::sums_of(const Target<float>& target, const PlaneOfSlab& at) {
   const bool starts = at.is_first && (at.slab > 0 || at.plane == 0);
   const bool meets = at.is_last && at.slab + 1 < at.slabs;
@@ -194,8 +194,8 @@ void SparseDataGradient::run(const Target<S>& target, const Spatial& extents, Ra
       std::swap(edges_.front().plane, edges_[static_cast<std::size_t>(slabs) - 1].plane);
 }
 
-// Windows of every second plane do not meet: first the even planes of the whole tensor, then the
-// odd ones, each all at once. Within a plane, tiles lie where those of the whole tensor do.
+// Windows of every second plane do not meet: the even planes of the whole tensor are computed at
+// once, then the odd ones. Within a plane, tiles lie where those of the whole tensor do.
 void SparseDataGradient::run_in_order(const Target<float>& target, const Spatial& extents,
                                       const Spatial& first, const Pooled<float>& diff,
                                       const Argmax& argmax, float slope, Poll poll) {

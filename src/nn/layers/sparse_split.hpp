@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the work of a sparse gradient is split over threads, and what it costs compared with dense
-// kernels. Pure arithmetic on shapes: the same on every machine and in every run.
+// The split of a sparse gradient's work over threads, and its cost compared with dense kernels.
+// Pure arithmetic on shapes: equal on every machine and in every run.
 #pragma once
 
 #include <algorithm>
@@ -21,9 +21,9 @@ struct Work {
   std::int64_t units = 1;       ///< tiles, or planes of tiles, that threads can share
   double voxels = 1;            ///< pooled voxels of a unit
   double voxels_under = 1;      ///< voxels that the tiles of a unit copy
-  double taps = 1;              ///< of the kernel
+  double taps = 1;              ///< taps of the kernel
   double pool_taps = 1;
-  double multiply_adds = 1;  ///< what one costs, with its loads and stores
+  double multiply_adds = 1;  ///< cost of one, with its loads and stores
 };
 
 /// in_groups x out_groups x slabs parts that run at once; each has a range of input vectors, of
@@ -47,13 +47,13 @@ inline double cost_of(const Work& w, const Split& s) {
                   in * (kCopy * w.voxels_under + w.voxels * out * w.taps * w.multiply_adds));
 }
 
-/// The cost of dense kernels on one thread: they also process what pooling has set to zero.
+/// The cost of dense kernels on one thread, which also process the zeros that pooling leaves.
 inline double dense_cost_of(const Work& w) {
   return w.pool_taps * w.taps * w.voxels *
          static_cast<double>(w.units * w.in_blocks * w.out_blocks) * kBlock;
 }
 
-/// The split of least cost; of equal ones that with the fewest slabs, whose sums take memory.
+/// The split of least cost, among equal ones the one with the fewest slabs, whose sums take memory.
 inline Split best_split(const Work& w, std::int64_t threads, std::int64_t most_slabs,
                         std::int64_t most_out_groups) {
   Split best;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the sparse data gradient adds a tile: to an fp32 gradient in place, or to a bf16 gradient
-// that is rounded once, while the voxels that other tiles still add to wait in fp32 at its edges.
+// The targets to which the sparse data gradient adds a tile: an fp32 gradient in place, or a bf16
+// gradient that is rounded once, while voxels to which other tiles still add wait in fp32 at its
+// edges.
 #pragma once
 
 #include <algorithm>
@@ -18,25 +19,24 @@ namespace sparse {
 
 /// A block of one sample: (d, h, w, i) is at data[d * step[0] + h * step[1] + w * step[2] + i].
 /// `corner` is the place in the block of tap 0 of the convolution's window for tap 0 of the pooling
-/// window of the first pooled voxel; it may be negative. What lies outside the block is not
-/// written.
+/// window of the first pooled voxel; it may be negative. Voxels outside the block are not written.
 template <class S>
 struct Target {
   S* data = nullptr;
   Spatial step{}, extents{}, corner{};
 };
 
-/// What all tiles of a plane have in common. A tile is one pooled plane deep.
+/// The common geometry of all tiles of a plane. A tile is one pooled plane deep.
 struct TileWindows {
   TileLayout layout;
   Spatial kernel{}, pool{};
   Spatial pooled{};  ///< extents of the pooled plane
 };
 
-/// The voxels under a tile: the place of its first one in the block, and which are inside.
+/// The voxels under a tile: the place of the first one in the block, and which are inside.
 struct UnderTile {
   Spatial at{}, extents{};
-  std::int64_t lo = 0, hi = 0;                     ///< along w
+  std::int64_t lo = 0, hi = 0;                     ///< range along w that is inside the block
   bool after_row = false, after_column = false;    ///< there are tiles before it along h, w
   bool before_row = false, before_column = false;  ///< ... and after it
 
@@ -58,10 +58,10 @@ struct UnderTile {
   }
 };
 
-/// The gradient itself holds the sums.
+/// Adds tiles in place: the gradient itself holds the sums.
 class SumsInPlace {
  public:
-  /// Nothing was added before to the planes `unwritten` under a tile of this plane.
+  /// Nothing was added yet to the planes `unwritten` under a tile of this plane.
   SumsInPlace(const TileWindows& windows, const Target<float>& target, const Range& unwritten)
       : windows_(windows), target_(target), unwritten_(unwritten) {}
 
@@ -110,15 +110,15 @@ class SumsInPlace {
   Range unwritten_;
 };
 
-/// Sums of voxels that wait for later tiles, of one slab of planes: the windows of a tile reach
+/// Sums of voxels that wait for later tiles, for one slab of planes: the windows of a tile reach
 /// kernel - 1 voxels into the next tile along each axis.
 struct Edges {
   AlignedBuffer<float> plane;   ///< the next planes: kernel - 1 of the block
   AlignedBuffer<float> head;    ///< the slab's first planes, for the slab before; as `plane`
-  AlignedBuffer<float> row;     ///< the next rows, of the planes under a pooled one
-  AlignedBuffer<float> column;  ///< the next voxels, of the rows of a tile
+  AlignedBuffer<float> row;     ///< the next rows, in the planes under a pooled plane
+  AlignedBuffer<float> column;  ///< the next voxels, in the rows of a tile
 
-  /// For blocks of at most `rows` x `pixels` x `channels` in a plane.
+  /// Allocates for blocks of at most `rows` x `pixels` x `channels` in a plane.
   Edges(const TileWindows& windows, const Spatial& tile, std::int64_t rows, std::int64_t pixels,
         std::int64_t channels, bool first)
       : plane((windows.kernel[0] - 1) * rows * pixels * channels),
@@ -128,16 +128,16 @@ struct Edges {
                channels) {}
 };
 
-/// How a plane of tiles meets the planes before and after it.
+/// The edges that a plane of tiles shares with the planes before and after it.
 struct PlaneEdges {
-  float* before = nullptr;     ///< sums of its first planes; null: nothing was added before
-  float* head = nullptr;       ///< where its first planes go when done; null: to the gradient
+  float* before = nullptr;     ///< sums of its first planes; null: nothing was added yet
+  float* head = nullptr;       ///< destination of its first planes when done; null: the gradient
   float* after = nullptr;      ///< sums of its last planes, which windows of the next plane reach
   bool after_holds = false;    ///< sums of the next plane are there already
   bool after_is_done = false;  ///< no later plane adds to them
 };
 
-/// A gradient of bf16 and what waits at its edges.
+/// A gradient of bf16 with the sums that wait at its edges.
 class RoundedSums {
  public:
   RoundedSums(const TileWindows& windows, const Target<Bfloat16>& target, std::int64_t channels,
@@ -167,7 +167,7 @@ class RoundedSums {
   }
 
  private:
-  // Voxel 0 of row h under the tile in plane d of an edge of planes.
+  // The address of voxel 0 of row h under the tile in plane d of an edge of planes.
   float* in_plane(float* edge, std::int64_t d, std::int64_t h, const UnderTile& under,
                   std::int64_t channel) const {
     return edge + d * plane_ + (under.at[1] + h) * row_ + under.at[2] * pixel_ + channel;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tiles of pooled voxels as the sparse gradients see them: the gradient of each window and where it
-// goes, the tensor under the tile in a small buffer, and the innermost loops over both.
+// Tiles of pooled voxels for the sparse gradients: each window's gradient and the place that it
+// goes to, the tensor under the tile in a small buffer, and the innermost loops over both.
 #pragma once
 
 #include <algorithm>
@@ -29,8 +29,8 @@ using pooled_weight::Vector;
 
 inline std::int64_t volume(const Spatial& n) { return n[0] * n[1] * n[2]; }
 
-/// Whether the sparse kernels can compute the gradients: whole vectors of input channels, kernels
-/// of 2x2x2 or 3x3x3.
+/// Whether the sparse kernels can compute the gradients, which takes whole vectors of input
+/// channels and kernels of 2x2x2 or 3x3x3.
 inline bool are_kernels_for(const PooledWeightGradient::Geometry& g) {
   return g.src_channels > 0 && g.dst_channels > 0 && g.src_channels % kVector == 0 &&
          (g.kernel == Spatial{2, 2, 2} || g.kernel == Spatial{3, 3, 3}) &&
@@ -66,7 +66,7 @@ struct Tiling {
   }
 };
 
-/// Where one vector of channels of each voxel under a tile is in the buffer, in floats.
+/// The place in the buffer of one vector of channels of each voxel under a tile, in floats.
 class TileLayout {
  public:
   TileLayout() = default;
@@ -83,7 +83,7 @@ class TileLayout {
       tap_offset[static_cast<std::size_t>(tap | kSlopeBit)] = static_cast<std::int32_t>(offset);
     }
   }
-  /// The voxels under pooled `extents`.
+  /// The extents in voxels under pooled `extents`.
   Spatial under(const Spatial& extents) const {
     Spatial n{};
     for (std::size_t a = 0; a < 3; ++a) n[a] = pool_[a] * extents[a] + kernel_[a] - 1;
@@ -108,8 +108,8 @@ struct alignas(64) Winners {
   std::array<float, kLanes> diff;
 };
 
-/// Writes the winners of `blocks` blocks of kLanes channels from `block` on, those of one block
-/// after the other; adds the gradients to sums[channel] unless it is null.
+/// Writes the winners of `blocks` blocks of kLanes channels from `block` on, one block after the
+/// other; adds the gradients to sums[channel] unless it is null.
 template <class T>
 void find_winners(const TileLayout& layout, const Tile& tile, std::int64_t block,
                   std::int64_t blocks, std::int64_t channels,
@@ -130,7 +130,8 @@ void find_winners(const TileLayout& layout, const Tile& tile, std::int64_t block
           Winners& to = winners[b * voxels + voxel];
           ByteLanes bytes;
           halomesh::load(largest + c, count, bytes);
-          // From memory: compilers take elements of a vector out of its register one by one.
+          // The taps are read from memory, because compilers extract the elements of a vector
+          // register one by one.
           std::array<std::uint8_t, kLanes> rest{};
           const std::uint8_t* taps = largest + c;
           if (count < kLanes) {
@@ -151,8 +152,8 @@ void find_winners(const TileLayout& layout, const Tile& tile, std::int64_t block
       }
 }
 
-/// sums[tap] += the sum over `count` winners of one channel (lane `lane`) of gradient times the
-/// vectors of its window.
+/// Adds the sum over `count` winners of one channel (lane `lane`) of the gradient times the vectors
+/// of its window to sums[tap].
 template <std::int64_t kD, std::int64_t kH, std::int64_t kW>
 void sum_windows(const Winners* winners, std::int64_t count, std::size_t lane, const float* tile,
                  std::int64_t row_step, std::int64_t plane_step, float* sums) {

@@ -21,7 +21,7 @@ namespace {
 // nearly: measured best of the tiles of 8 to 64 voxels. Smaller ones copy more source per voxel and
 // pass over the sums more often.
 constexpr Spatial kTile{2, 4, 4};
-// What the winners of the tiles that are prepared together may take of a second-level cache.
+// The share of a second-level cache for the winners of the tiles that are prepared together.
 constexpr std::int64_t kWinnerBytes = 256 << 10;
 
 template <class T>
@@ -53,7 +53,8 @@ Work SparseWeightGradient::work_of(const Geometry& g, const Spatial& extents) {
   return work;
 }
 
-// Each further slab has sums of its own: at most 512 KiB for each thread.
+// The split of the work over threads. Each further slab has sums of its own, at most 512 KiB per
+// thread.
 Split SparseWeightGradient::split_of(const Geometry& g, const Spatial& extents, int threads) {
   constexpr std::int64_t kMoreSums = 1 << 17;
   const std::int64_t weights = g.src_channels * g.dst_channels * volume(g.kernel);
@@ -75,7 +76,7 @@ SparseWeightGradient::SparseWeightGradient(const Geometry& geometry, const Spati
   allocate(share(Tiling{extents, kTile}.count(), split_.slabs));
 }
 
-// Threads share whole cells.
+// Prepares for exact sums, for which threads share whole cells.
 SparseWeightGradient::SparseWeightGradient(const Geometry& geometry, const Spatial& extents,
                                            int threads, const Spatial& cell)
     : SparseWeightGradient(geometry, cell, threads) {
@@ -93,7 +94,7 @@ SparseWeightGradient::SparseWeightGradient(const Geometry& geometry, const Spati
   for (Part& part : parts_) part.bias_cells = ExactSums(out_blocks_ * kLanes);
 }
 
-// `tiles` are those of a slab, or of a cell.
+// `tiles` is the number in a slab, or in a cell.
 void SparseWeightGradient::allocate(std::int64_t tiles) {
   layout_ = TileLayout(geometry_.kernel, geometry_.pool, kTile);
   sums_.clear();
@@ -113,7 +114,7 @@ void SparseWeightGradient::allocate(std::int64_t tiles) {
   }
 }
 
-// One vector of channels of the source under a tile, with zeros where it leaves the block.
+// Copies one vector of channels of the source under a tile, with zeros where it leaves the block.
 template <class S>
 void SparseWeightGradient::copy_tile(const Source<S>& src, const Tile& tile, std::int64_t in_block,
                                      float* to) const {
@@ -140,7 +141,7 @@ void SparseWeightGradient::copy_tile(const Source<S>& src, const Tile& tile, std
     }
 }
 
-// Adds one tile's sums for the output channels `out`; `sums` are those of the first channel.
+// Adds one tile's sums for the output channels `out` to `sums`, which begin with the first of them.
 void SparseWeightGradient::sum_tile(const Winners* first, std::int64_t voxels, const Range& out,
                                     const float* tile, float* sums) const {
   const std::int64_t row = layout_.row_step, plane = layout_.plane_step;
@@ -170,7 +171,7 @@ SparseWeightGradient::Share SparseWeightGradient::share_of(std::int64_t part) co
           {blocks.lo * kLanes, std::min(blocks.hi * kLanes, geometry_.dst_channels)}};
 }
 
-// At most tiles_at_once_, of the tiling of a box that begins at `origin`.
+// Adds at most tiles_at_once_ tiles of the tiling of a box that begins at `origin`.
 template <class S, class T>
 void SparseWeightGradient::add_tiles(const Source<S>& src, const Tiling& tiling,
                                      const Spatial& origin, const Range& tiles,

@@ -18,9 +18,10 @@
 namespace halomesh {
 inline namespace HALOMESH_ISA {
 
-/// As PooledWeightGradient, for whole vectors of input channels and kernels of 2x2x2 or 3x3x3: one
+/// As PooledWeightGradient, for whole vectors of input channels and kernels of 2x2x2 or 3x3x3. One
 /// vector of a small tile of the source at a time is copied to the first-level cache, where the sum
-/// of an output channel over the tile is kept in registers for all taps (of a plane) of the kernel.
+/// of an output channel over the tile stays in registers for all taps of the kernel (3x3x3: of one
+/// plane).
 ///
 /// Threads share the tiles and the channels. Sums are fp32: over a tile, then over all tiles of a
 /// thread, then over threads. Their order depends only on the geometry, the sequence of add() and
@@ -35,19 +36,19 @@ class SparseWeightGradient {
   using Argmax = PooledWeightGradient::Argmax;
 
   static bool supports(const Geometry& geometry);
-  /// The work of pooled `extents`.
+  /// The work for `extents` in pooled voxels.
   static sparse::Work work_of(const Geometry& geometry, const Spatial& extents);
-  /// How at most `threads` threads share it.
+  /// The split of that work over at most `threads` threads.
   static sparse::Split split_of(const Geometry& geometry, const Spatial& extents, int threads);
 
-  /// For boxes of about `extents` pooled voxels, on at most `threads` threads. Throws Error unless
-  /// the geometry is supported.
+  /// Prepares for boxes of about `extents` pooled voxels, on at most `threads` threads. Throws
+  /// Error unless the geometry is supported.
   SparseWeightGradient(const Geometry& geometry, const Spatial& extents, int threads);
-  /// For add_cells() with cells of `cell` pooled voxels, which divide `extents`.
+  /// Prepares for add_cells() with cells of `cell` pooled voxels, which divide `extents`.
   SparseWeightGradient(const Geometry& geometry, const Spatial& extents, int threads,
                        const Spatial& cell);
 
-  /// As that of PooledWeightGradient.
+  /// See PooledWeightGradient::add().
   template <class S, class T>
   void add(const Source<S>& src, const Spatial& extents, const Pooled<T>& diff,
            const Argmax& argmax, float slope, bool first, Poll poll = {});
@@ -55,14 +56,14 @@ class SparseWeightGradient {
   /// Writes the sums: weight in the order out,in,kd,kh,kw, and one bias per output channel.
   void store(float* diff_weight, float* diff_bias) const;
 
-  /// As those of PooledWeightGradient.
+  /// See PooledWeightGradient::add_cells() and store_exact().
   template <class S, class T>
   void add_cells(const Source<S>& src, const Spatial& extents, const Pooled<T>& diff,
                  const Argmax& argmax, float slope, Poll poll = {});
   void store_exact(const ExactView& diff_weight, const ExactView& diff_bias);
 
  private:
-  // What one part of the work is done in; parts of a slab share its sums of weights.
+  // The buffers of one part of the work; parts of a slab share its sums of weights.
   struct Part {
     AlignedBuffer<float> tile, bias;
     AlignedBuffer<double> bias_sum;
@@ -75,10 +76,10 @@ class SparseWeightGradient {
   static Range range_of(std::int64_t all, std::int64_t parts, std::int64_t part) {
     return {all * part / parts, all * (part + 1) / parts};
   }
-  // What a part computes: of a slab, vectors of input channels, and blocks of output channels.
+  // The work of a part: vectors of input channels and blocks of output channels of a slab.
   struct Share {
     std::int64_t slab;
-    bool has_bias;  // of these output channels
+    bool has_bias;  // whether it sums the bias of these output channels
     Range in, blocks, out;
   };
   void allocate(std::int64_t tiles);
@@ -102,14 +103,14 @@ class SparseWeightGradient {
 
   Geometry geometry_;
   std::int64_t in_blocks_ = 0, out_blocks_ = 0;
-  std::int64_t tiles_at_once_ = 1;  // whose winners are found before sums pass the cache
+  std::int64_t tiles_at_once_ = 1;  // tiles whose winners are found before the sums are updated
   sparse::TileLayout layout_;
   sparse::Split split_;
   std::vector<Part> parts_;
   // For each slab of tiles: vector of input channels, output channel, tap, input channel.
   std::vector<AlignedBuffer<float>> sums_;
   Spatial cell_{};
-  std::vector<ExactSums> cells_;  // of each slab: the sums of all cells, in the same order
+  std::vector<ExactSums> cells_;  // per slab: the sums of all cells, in that order
 };
 
 }  // namespace HALOMESH_ISA

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How evenly threads share loops: see thread_shares.hpp.
+// The shares of threads in loops: see thread_shares.hpp.
 #include "src/nn/layers/thread_shares.hpp"
 
 #include <algorithm>
@@ -15,13 +15,13 @@ using sparse::share;
 using sparse::Split;
 using sparse::Work;
 
-/// Of units that all cost the same, in blocks of consecutive ones.
+/// The share for units of equal cost, in blocks of consecutive ones.
 ThreadShare equal_units(const char* loop, std::int64_t units, std::int64_t threads) {
   return {loop, units,
           static_cast<double>(share(units, threads) * threads) / static_cast<double>(units)};
 }
 
-/// Slabs of planes; one plane of one vector of input channels is a unit.
+/// The share for slabs of planes; a unit is one plane of one vector of input channels.
 ThreadShare data_gradient(const PooledWeightGradient::Geometry& geometry, const Spatial& pooled,
                           int threads) {
   const Split split = SparseDataGradient::split_of(geometry, pooled, threads);
@@ -32,8 +32,8 @@ ThreadShare data_gradient(const PooledWeightGradient::Geometry& geometry, const 
   return {"data gradient", units, static_cast<double>(most * threads) / static_cast<double>(units)};
 }
 
-/// A block of output channels of one vector of input channels of a tile is a unit; the costs of
-/// finding winners and copying tiles count as well.
+/// The share for tiles; a unit is a block of output channels of one vector of input channels of a
+/// tile. The costs of finding winners and copying tiles count as well.
 ThreadShare weight_gradient(const PooledWeightGradient::Geometry& geometry, const Spatial& pooled,
                             int threads) {
   const Work work = SparseWeightGradient::work_of(geometry, pooled);

@@ -11,7 +11,8 @@
 namespace halomesh {
 
 /// dst(n,c,d,h,w) = src(n,c,0,0,0). The gradient of the voxel is the sum of all gradients: each
-/// part adds up those that it produces, in double, and the exchange back adds the parts.
+/// part adds up the gradients of its produced block, in double, and the exchange back adds the
+/// parts.
 class Tile final : public Layer {
  public:
   /// The extents of the output along d, h, w; throws Error where one is below 1.

@@ -12,10 +12,10 @@
 namespace halomesh {
 namespace {
 
-// Rounded towards minus infinity; b > 0.
+// The quotient rounded towards minus infinity; b > 0.
 std::int64_t floor_div(std::int64_t a, std::int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
 
-// Input planes whose windows reach a plane of `dst`.
+// The input planes whose windows reach a plane of `dst`.
 Range reaching(const AxisWindow& w, Range dst, std::int64_t src_extent) {
   const std::int64_t last_tap = (w.kernel - 1) * w.dilation;
   const Range planes{-floor_div(-(dst.lo + w.pad_before - last_tap), w.stride),

@@ -19,17 +19,18 @@ namespace halomesh {
 
 struct TransposedConvolutionOptions {
   std::int64_t filters = 1;
-  /// Of the convolution whose gradient this is. kSame: the output has the input's extents times the
-  /// stride.
+  /// The window of the convolution whose gradient this is. kSame: the output has the input's
+  /// extents times the stride.
   WindowOptions window;
-  /// Planes added at the end of each axis, which windows reach like any other; less than the stride
-  /// or the dilation. Not with kSame.
+  /// Planes added at the end of each axis, which windows reach like any others; fewer than the
+  /// stride or the dilation. Not with kSame.
   Spatial output_padding{};
   bool bias = true;
-  DataType compute = DataType::kFloat32;  ///< and of the input: kFloat32 or kBfloat16
-  /// Of the weight; biases begin with zeros, but with kFanInUniform as in PyTorch.
+  /// Type of products and of the input: kFloat32 or kBfloat16.
+  DataType compute = DataType::kFloat32;
+  /// The initial weights; biases begin with zeros, except with kFanInUniform, as in PyTorch.
   InitialValues::Kind initial = InitialValues::Kind::kGlorotUniform;
-  /// Of the output: fp32 sums as they are, instead of rounded to the compute type; its gradient is
+  /// Writes fp32 sums as they are, instead of rounded to the compute type; the output's gradient is
   /// rounded.
   bool writes_fp32 = false;
 };
@@ -44,10 +45,10 @@ class TransposedConvolution final : public Layer {
 
   /// Throws Error unless there is one input, or where nothing would be left of the output.
   Shape dst_shape(std::span<const Shape> src) const override;
-  /// May be empty where dst is not: outputs that no window reaches.
+  /// May be empty although dst is not, if no window reaches dst.
   Box needs(const Box& dst, std::size_t input, std::span<const Shape> src) const override;
   std::vector<ParameterGeometry> parameters(std::span<const Shape> src) const override;
-  /// Of the weight all inputs, and of each the outputs that the part produces.
+  /// The slice of the weight has all inputs and, for each, the outputs that the part produces.
   ParameterSlice parameter_slice(std::size_t parameter, const LayerBoxes& boxes,
                                  std::span<const Shape> src) const override;
   bool splits_over_channels() const override { return true; }
@@ -67,7 +68,8 @@ class TransposedConvolution final : public Layer {
                            AnyConstView diff_dst) override;
 
  private:
-  // A box of the output, what of it windows reach, and what of the input they start from.
+  // A box of the output, the part of it that windows reach, and the box of the input that they
+  // start from.
   struct Block {
     Box dst, reached, src;
     std::size_t kernel = 0;
@@ -88,8 +90,8 @@ class TransposedConvolution final : public Layer {
   Window window_{};
   std::vector<Block> chunks_;
   Block produced_;
-  ConvolutionKernels kernels_;        // of the convolution: its src is our dst
-  std::optional<TapGradients> taps_;  // instead of their weight gradients
+  ConvolutionKernels kernels_;        // kernels of the convolution: its src is our dst
+  std::optional<TapGradients> taps_;  // replace their weight gradients
   ChannelSums bias_sums_;
   ScratchBuffer<std::byte> src_scratch_, dst_scratch_;
   std::int64_t src_bytes_ = 0, dst_bytes_ = 0;

@@ -21,11 +21,11 @@ struct WindowOptions {
   Spatial kernel{1, 1, 1}, stride{1, 1, 1}, dilation{1, 1, 1};
   PaddingKind padding = PaddingKind::kSame;
   Spatial pad_before{}, pad_after{};  ///< planes; read for kExplicit only
-  /// A last window that begins inside the input or the padding before it counts although it ends
-  /// behind the padding after it, as if that were wider (PyTorch's ceil_mode). Not with kSame.
+  /// Whether a last window that begins inside the input or the padding before it counts even if it
+  /// ends behind the padding after it, as if that were wider (PyTorch's ceil_mode). Not with kSame.
   bool ceil = false;
 
-  /// The same kernel and stride on each axis, no dilation.
+  /// Options with equal kernel and stride on each axis and no dilation.
   static WindowOptions cube(std::int64_t kernel, std::int64_t stride, PaddingKind padding) {
     return {{kernel, kernel, kernel}, {stride, stride, stride}, {1, 1, 1}, padding, {}, {}};
   }
@@ -59,7 +59,8 @@ struct WindowOptions {
   }
 };
 
-/// "3x3x3 same", "2x2x2 stride 2x2x2 valid", "3x3x3 dilation 2x2x2 padding 1x1x1+1x1x1".
+/// For example "3x3x3 same", "2x2x2 stride 2x2x2 valid" or "3x3x3 dilation 2x2x2 padding
+/// 1x1x1+1x1x1".
 inline std::string text_of(const WindowOptions& window) {
   const auto axes = [](const Spatial& s) { return fmt::format("{}x{}x{}", s[0], s[1], s[2]); };
   std::string out = axes(window.kernel);

@@ -22,35 +22,35 @@ namespace {
 using pooled_weight::ceil_to;
 
 constexpr std::int64_t kPair = WinogradConvolution::kPair, kRows = WinogradConvolution::kRows;
-// What the points and products of a block may take of a second-level cache. Measured with conv2 and
+// The share of a second-level cache for the points and products of a block. Measured with conv2 and
 // conv3 of CosmoFlow on a Zen 4 (1 MiB): 100 to 200 KiB take 0.85 to 1 of the time of 300 to 640.
 constexpr std::int64_t kBlockBytes = 192 << 10;
-// Floats of one point and one vector of input channels: of the windows of a run, and of the weights
-// of a pair. Those of all input channels lie in a row, as a product reads them.
+// The floats of one point and one vector of input channels, for the windows of a run and for the
+// weights of a pair. The floats of all input channels are contiguous, as products read them.
 constexpr std::int64_t kPointsOfVector = kRows * kVector,
                        kWeightsOfVector = kVector * kPair * kVector;
-// A cache line is left free behind each point, or points would often fall into the same set of a
+// A free cache line after each point, since points would otherwise often fall into one set of a
 // cache.
 constexpr std::int64_t kGap = 16;
 constexpr std::int64_t kProductStep = kRows * kPair * kVector + kGap;
 
-// Input channels of a sum, in vectors; 0: all. The library's direct sums for SVE lose less than
-// those for AVX-512: there, one sum of 256 channels (kernel 2) would be 3.2 times as wrong as they
-// are.
+// The input channels of a sum, in vectors; 0: all. The library's direct sums lose less for SVE than
+// for AVX-512: compared with them, one sum of 256 channels (kernel 2) would have 3.2 times the
+// error.
 #ifdef __aarch64__
 constexpr std::int64_t kLongestSum = 2;
 #else
 constexpr std::int64_t kLongestSum = 0;
 #endif
 
-// One point's matrices: of windows x input channels, and of input channels x output channels.
+// The matrices of one point: windows x input channels, and input channels x output channels.
 struct Factors {
   const float *points, *weights;
   std::int64_t in_vectors;
 };
 
-// The products of kTiles windows for kVectors vectors of output channels, added to `first` unless
-// it is null.
+// Writes the products of kTiles windows for kVectors vectors of output channels, added to `first`
+// unless it is null.
 template <std::int64_t kVectors, std::int64_t kTiles>
 void multiply(const Factors& factors, const float* first, float* products) {
   std::array<std::array<Vector, kVectors>, kTiles> sums;
@@ -75,8 +75,8 @@ void multiply(const Factors& factors, const float* first, float* products) {
   });
 }
 
-// The same in sums of at most kLongestSum vectors of input channels, which are then added up: each
-// is rounded less often.
+// As multiply(), but in sums of at most kLongestSum vectors of input channels, which are then added
+// up, so that each is rounded less often.
 template <std::int64_t kVectors, std::int64_t kTiles>
 void multiply_in_parts(const Factors& factors, const float* first, float* products) {
   Factors part = factors;
@@ -103,13 +103,13 @@ constexpr std::array<Multiply, kRows> multiplies(std::integer_sequence<std::int6
   else
     return {multiply<kVectors, kBefore + 1>...};
 }
-// For 1, 2 ... kRows windows.
+// The functions for 1, 2, ..., kRows windows.
 template <std::int64_t kVectors>
 constexpr std::array<Multiply, kRows> kMultiply =
     multiplies<kVectors>(std::make_integer_sequence<std::int64_t, kRows>());
 
-// The largest of the window's elements, activated, and its place: the first NaN, or the first of
-// equal ones.
+// Stores the largest of the window's elements, activated, and its place: the first NaN, or the
+// first of equal elements.
 template <class T, std::size_t kOutputs>
 [[gnu::always_inline]] inline void store_pooled(const std::array<Vector, kOutputs>& values,
                                                 std::int64_t count, float slope, T* dst,
@@ -137,9 +137,10 @@ bool WinogradConvolution::supports(const Geometry& g) {
          has_filtering(g.kernel) && g.pool == window_of(g.kernel);
 }
 
-// In multiply-adds of vectors. Measured on a Zen 4: one point of a vector of input channels takes
-// as long as 14, of output channels 4, of a vector of weights 27; the library's direct sums reach
-// 0.9 of the peak, and it packs a vector of weights in the time of 12 for each tap.
+// The costs in multiply-adds of vectors, measured on a Zen 4: one point takes as long as 14 for a
+// vector of input channels, 4 for one of output channels and 27 for one of weights; the library's
+// direct sums reach 0.9 of the peak, and packing a vector of weights takes as long as 12 for each
+// tap.
 bool WinogradConvolution::pays(const Geometry& g, std::int64_t windows, std::int64_t voxels) {
   constexpr double kInput = 14, kOutput = 4, kWeights = 27, kDirect = 1 / 0.9, kDirectWeights = 12;
   const auto in = static_cast<double>(g.src_channels), count = static_cast<double>(windows);
@@ -188,8 +189,8 @@ WinogradConvolution::WinogradConvolution(const Geometry& geometry, std::int64_t 
   }
 }
 
-// While points and weights of a pair stay in a second-level cache, small blocks are best; where
-// they do not, weights are read anew for each block.
+// Small blocks are best while points and weights of a pair stay in a second-level cache; beyond
+// that, weights are read anew for each block.
 std::int64_t WinogradConvolution::best_block_runs() const {
   constexpr std::int64_t kStreamedRuns = 6;
   if (points_of_run() + weights_of_pair() > kCacheFloats) return kStreamedRuns;
@@ -208,7 +209,8 @@ std::int64_t WinogradConvolution::points_of_run() const { return points_ * point
 std::int64_t WinogradConvolution::products_of_run() const { return points_ * kProductStep; }
 std::int64_t WinogradConvolution::weights_of_pair() const { return points_ * weight_step(); }
 
-// Those of one vector of input channels and one pair of vectors of output channels.
+// Transforms the weights of one vector of input channels and one pair of vectors of output
+// channels.
 template <class F>
 void WinogradConvolution::transform_pair(std::int64_t pair, std::int64_t in_vector,
                                          float* to) const {
@@ -249,7 +251,7 @@ void WinogradConvolution::take_weights(const GivenWeights& weights, const float*
 }
 
 void WinogradConvolution::transform_given() {
-  if (by_channels_) return;  // each pair when it is used
+  if (by_channels_) return;  // each pair is transformed when it is used
 #pragma omp parallel for schedule(static)
   for (std::int64_t task = 0; task < pairs() * in_vectors_; ++task) {
     const std::int64_t pair = task / in_vectors_;
@@ -260,7 +262,7 @@ void WinogradConvolution::transform_given() {
   }
 }
 
-// Writes the points of the block's runs, from `points` on.
+// Writes the points of the block's runs, one after the other from `points` on.
 template <class F>
 void WinogradConvolution::transform_block(const Source& src, const Spatial& extents,
                                           const Block& block, float* points) const {
@@ -275,7 +277,7 @@ void WinogradConvolution::transform_block(const Source& src, const Spatial& exte
     }
 }
 
-// `points` and `weights` are those of the block's runs and of the pair.
+// Multiplies the `points` of the block's runs by the `weights` of the pair.
 template <class F>
 void WinogradConvolution::multiply_block(const Block& block, std::int64_t pair, const float* points,
                                          const float* weights, float* products) const {
@@ -300,7 +302,8 @@ struct WinogradConvolution::PooledTarget {
   std::int64_t sample;
   float slope;
 
-  // Channels c to c + count, less than kVector only at the end, of a window at `place`.
+  // Stores channels c to c + count of a window at `place`; count is less than kVector only at the
+  // end.
   template <class F>
   [[gnu::always_inline]] void put(const typename F::Outputs& values, const Spatial& place,
                                   std::int64_t c, std::int64_t count) const {
@@ -319,8 +322,8 @@ struct WinogradConvolution::PooledTarget {
 template <class T>
 struct WinogradConvolution::PlainTarget {
   TensorView<T> dst;
-  Box box;      // of voxels
-  Box windows;  // of which the voxels inside of the box are written
+  Box box;      // voxels to write
+  Box windows;  // windows that contain them; voxels outside the box are not written
   std::int64_t sample;
 
   template <class F>
@@ -372,7 +375,7 @@ void WinogradConvolution::finish_block(const Block& block, std::int64_t pair, co
     }
 }
 
-// Threads take blocks of windows one by one: a core may be slower for a while.
+// Threads take blocks of windows dynamically, because a core may be slower for a while.
 template <class F, class Target>
 void WinogradConvolution::forward_windows(const Source& src, const Target& to, Poll& poll) {
   const Spatial extents = to.windows.shape().spatial();
@@ -395,7 +398,7 @@ void WinogradConvolution::forward_windows(const Source& src, const Target& to, P
   }
 }
 
-// Each thread has pairs of vectors of output channels (or shares of windows of a pair), whose
+// Each thread has pairs of vectors of output channels (or a share of the windows of a pair), whose
 // weights it transforms.
 template <class F, class Target>
 void WinogradConvolution::forward_channels(const Source& src, const Target& to, Poll& poll) {

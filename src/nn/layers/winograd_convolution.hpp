@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions of many channels by Winograd's minimal filtering, as they are or pooled where they
-// are transformed back: then no convolution plane is ever written.
+// Convolutions of many channels by Winograd's minimal filtering, either plain or pooled as they are
+// transformed back, so that no convolution plane is ever written.
 #pragma once
 
 #include <cstdint>
@@ -21,23 +21,23 @@ inline namespace HALOMESH_ISA {
 
 /// dst = convolution + bias, or leaky_relu(max_pool(convolution + bias)), in fp32, for kernels of
 /// 2x2x2 or 3x3x3, stride and dilation 1, pooling windows of 2x2x2 and whole vectors of input
-/// channels; or for images, with kernels of 3x1x3 and windows of 2x1x2. A tile of F(2, 2) or
-/// F(2, 3) in each dimension (winograd_transform.hpp) is a window of voxels of the convolution,
-/// which may be one of the pooling: 27 instead of 64, or 64 instead of 216, or 16 instead of 36,
-/// products per pair of channels and window. The sums over input channels are products of small
-/// matrices, one for each point of a tile: voxels x input channels x output channels, in a block of
-/// tiles that fits a second-level cache.
+/// channels; or for images, with kernels of 3x1x3 and windows of 2x1x2. A tile of F(2, 2) or F(2,
+/// 3) in each dimension (winograd_transform.hpp) gives a window of voxels of the convolution, which
+/// may be a pooling window: 27 instead of 64, or 64 instead of 216, or 16 instead of 36, products
+/// per pair of channels and window. The sums over input channels are products of small matrices,
+/// one for each point of a tile: voxels x input channels x output channels, in a block of tiles
+/// that fits a second-level cache.
 ///
-/// Each element is computed by the same operations for any box, cut and number of threads: results
-/// have the same bits. What a window reads beside the element's own voxels does not matter, so that
-/// windows that begin at even voxels may reach out of any box. An infinity in the input makes NaN
-/// of elements where a direct sum would give infinity.
+/// Each element is computed by the same operations for any box, cut and number of threads, and
+/// therefore has the same bits. It does not depend on voxels of the window that its direct sum
+/// would not read, so that windows, which begin at even voxels, may reach out of any box. An
+/// infinity in the input makes NaN of elements where a direct sum would give infinity.
 class WinogradConvolution {
  public:
   /// A product of matrices keeps kRows windows x kPair vectors of output channels in registers.
   static constexpr std::int64_t kPair = 2, kRows = pooled_weight::kMaxSums / kPair;
 
-  /// What is taken to stay in a second-level cache of 1 MiB.
+  /// The floats assumed to stay in a second-level cache of 1 MiB.
   static constexpr std::int64_t kCacheFloats = 1 << 18;
 
   using Geometry = PooledWeightGradient::Geometry;
@@ -45,7 +45,7 @@ class WinogradConvolution {
 
   static bool supports(const Geometry& geometry);
   /// Whether `windows` windows that share one transformation of the weights cost less than direct
-  /// sums of `voxels` voxels (or of all of each window), by a model of shapes: the same on
+  /// sums of `voxels` voxels (by default all voxels of each window), by a model of shapes: equal on
   /// every machine and in every run.
   static bool pays(const Geometry& geometry, std::int64_t windows, std::int64_t voxels);
   static bool pays(const Geometry& geometry, std::int64_t windows) {
@@ -56,21 +56,21 @@ class WinogradConvolution {
   /// The windows that begin at multiples of their extents and hold the voxels of a box.
   static Box windows_of(const Box& voxels, const Spatial& window = {2, 2, 2});
 
-  /// Whether transformed weights are kept between calls of the layer, or are in scratch, too.
+  /// The memory of transformed weights: kept between calls of the layer, or scratch.
   enum class Weights : std::uint8_t { kKept, kInScratch };
 
-  /// Forward passes of boxes of at most `windows` windows, on at most `threads` threads. Throws
-  /// Error unless the geometry is supported.
+  /// Prepares forward passes of boxes of at most `windows` windows, on at most `threads` threads.
+  /// Throws Error unless the geometry is supported.
   WinogradConvolution(const Geometry& geometry, std::int64_t windows, int threads,
                       Scratch scratch = {}, Weights weights = Weights::kKept);
 
   /// Transforms weights in the order out,in,kd,kh,kw, which must stay unchanged until the next
-  /// call, and copies one bias per output channel, or takes zeros where it is null.
+  /// call, and copies one bias per output channel, or takes zeros if it is null.
   void load_weights(const float* weight, const float* bias);
-  /// Takes the weights of the convolution whose adjoint this one is, in the same order: its outputs
+  /// Takes the weights, in that order, of the convolution whose adjoint this one is: its outputs
   /// are this one's inputs, and taps count backwards.
   void load_adjoint_weights(const float* weight);
-  /// With Weights::kInScratch: transforms the weights, at the begin of each call of the layer.
+  /// With Weights::kInScratch: transforms the weights, at the start of each call of the layer.
   void transform_given();
 
   /// Writes the box `dst_box` of sample n of `dst` (fp32 or bf16). The box has all output channels;
@@ -78,17 +78,17 @@ class WinogradConvolution {
   /// nothing.
   void forward(const Source& src, const Box& dst_box, std::int64_t n, float slope, AnyView dst,
                Argmax argmax, Poll poll = {});
-  /// The same without pooling and activation. `src.corner` is what the first voxel of the box reads
-  /// first.
-  /// Windows are those that begin at even voxels of the tensor.
+  /// As forward(), without pooling and activation. `src.corner` is the voxel that the first voxel
+  /// of the box reads first. Windows begin at even voxels of the tensor.
   void convolve(Source src, const Box& dst_box, std::int64_t n, AnyView dst, Poll poll = {});
 
  private:
-  // What one thread works in: points of a block of windows, weights of a pair, products of both.
+  // The buffers of one thread: points of a block of windows, weights of a pair, products of both.
   struct ThreadScratch {
     ScratchBuffer<float> points, weights, products;
   };
-  // Runs lo to hi of windows, numbered in d,h,w order, that are cut into runs as equal as possible.
+  // Runs lo to hi of windows, which are numbered in d,h,w order and cut into runs as equal as
+  // possible.
   struct Block {
     std::int64_t first = 0, count = 0, lo = 0, hi = 0;
     Block(std::int64_t first_window, std::int64_t windows)
@@ -101,12 +101,12 @@ class WinogradConvolution {
       return block;
     }
   };
-  // Where the weight from input 0 to output 0 is, and those of other channels and taps.
+  // The weight from input 0 to output 0, and the steps to other channels and taps.
   struct GivenWeights {
     const float* data = nullptr;
     std::int64_t out_step = 0, in_step = 0, tap_step = 0;
   };
-  // What becomes of the windows' outputs; `windows` is a box of all of them.
+  // Targets of the windows' outputs; `windows` is a box of all of them.
   template <class T>
   struct PooledTarget;
   template <class T>
@@ -117,7 +117,7 @@ class WinogradConvolution {
   }
   std::int64_t best_block_runs() const;
   std::int64_t pairs() const;
-  // Floats from one point to the next, and of all points.
+  // The floats from one point to the next, and of all points.
   std::int64_t point_step() const;
   std::int64_t weight_step() const;
   std::int64_t points_of_run() const;
@@ -144,13 +144,13 @@ class WinogradConvolution {
   Geometry geometry_;
   std::int64_t points_ = 0, in_vectors_ = 0, out_vectors_ = 0;
   std::int64_t block_runs_ = 1;
-  // With fewer windows than output channels, the points of all windows take less memory than the
-  // transformed weights: then points are kept for a forward pass, and weights for a pair of vectors
-  // of output channels; otherwise all weights, and points for a block.
+  // True with fewer windows than output channels, where the points of all windows take less memory
+  // than the transformed weights: then points are kept for a forward pass, and weights for a pair
+  // of vectors of output channels; otherwise all weights, and points for a block.
   bool by_channels_ = false;
   GivenWeights given_;
   ScratchBuffer<float> points_of_box_;  // for each run, vector of input channels and point
-  // For each pair, vector of input channels and point; one of the two.
+  // By pair, vector of input channels and point; only one of the two is used.
   AlignedBuffer<float> kept_weights_;
   ScratchBuffer<float> scratch_weights_;
   AlignedBuffer<float> bias_, zeros_;  // padded to whole pairs; as many zeros as input channels

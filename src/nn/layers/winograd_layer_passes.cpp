@@ -25,7 +25,8 @@ std::int64_t voxels_in(const Box& box) {
   return box.volume() / std::max<std::int64_t>(1, box.extent(kC));
 }
 
-// `box` of sample n; `reader` reads first `before` voxels before its own place.
+// The source `box` of sample n for a `reader` box that begins to read `before` voxels ahead of its
+// own place.
 winograd::Source source_of(ConstView view, std::int64_t n, const Box& box, const Box& reader,
                            const Spatial& before) {
   const std::int64_t pixel = view.span.extent(kC), row = pixel * view.span.extent(kW);
@@ -51,7 +52,7 @@ class LayerPasses final : public WinogradPasses {
       windows += windows_in(chunk, forward);
       most = std::max(most, windows_in(chunk, forward));
     }
-    // Weights are transformed once for all chunks, or for each.
+    // The choice depends on whether weights are transformed once for all chunks or for each.
     const auto chunks = static_cast<std::int64_t>(context.dst_chunks.size());
     if (prefers(forward, windows / chunks, voxels_in(produced) / chunks))
       forward_.emplace(forward, most, threads, context.scratch);
@@ -79,7 +80,9 @@ class LayerPasses final : public WinogradPasses {
     forward_->convolve(source_of(src, n, src_box, chunk, options_.before), chunk, n, dst,
                        Poll(pass));
   }
-  // What an input voxel adds to is as many voxels before it as there are taps behind the padding.
+  // The adjoint of the convolution is a convolution whose padding before is the number of taps
+  // behind the forward padding: an input voxel reads the gradients of the output voxels that read
+  // it.
   void backward_data(const Pass& pass, ConstView diff_dst, std::int64_t n, View diff_src) override {
     const Box& needed = boxes_.src_needed[0];
     if (n == 0) data_->transform_given();

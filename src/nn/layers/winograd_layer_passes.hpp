@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// WinogradPasses of one instruction set.
+// The implementation of WinogradPasses for one instruction set.
 #pragma once
 
 #include <memory>

@@ -21,15 +21,16 @@ using pooled_weight::store;
 using pooled_weight::unroll;
 using pooled_weight::Vector;
 
-/// What the windows of a box read of one sample: a block of memory outside of which is zero.
+/// The source that the windows of a box read in one sample: a block of memory, with zeros around
+/// it.
 struct Source {
-  const float* data = nullptr;  ///< of the block's first voxel
+  const float* data = nullptr;  ///< the block's first voxel
   Spatial step{};               ///< elements from one voxel to the next along each axis
-  Spatial extents{};            ///< of the block
-  Spatial corner{};             ///< of the first window, relative to the block
+  Spatial extents{};            ///< extents of the block
+  Spatial corner{};             ///< first window, relative to the block
 };
 
-/// Of window number `window` of a box, in d,h,w order, relative to its first.
+/// The place of window number `window` of a box, in d,h,w order, relative to the first.
 inline Spatial place_of(std::int64_t window, const Spatial& extents) {
   return {window / extents[2] / extents[1], window / extents[2] % extents[1], window % extents[2]};
 }
@@ -44,8 +45,8 @@ constexpr Spatial window_of(const Spatial& kernel) {
           std::min<std::int64_t>(2, kernel[2])};
 }
 
-/// The voxels of a block of kExtents from the first of the window at `place` on, in d,h,w order:
-/// those outside of the source are at `zeros`. Windows are kWindow voxels apart.
+/// Finds the voxels of a block of kExtents that begins at the first voxel of the window at `place`,
+/// in d,h,w order; for voxels outside of the source, `zeros`. Windows are kWindow voxels apart.
 template <Spatial kExtents, Spatial kWindow>
 void find_voxels(const Source& src, const Spatial& place, const float* zeros,
                  const float** voxels) {
@@ -73,7 +74,8 @@ void find_voxels(const Source& src, const Spatial& place, const float* zeros,
 /// Two outputs of a kernel of kKernel taps, 2 or 3, from kSide inputs: A^T ((G g) * (B^T d)), where
 /// * multiplies element by element, instead of 2 kKernel products (S. Winograd, Arithmetic
 /// Complexity of Computations, 1980; A. Lavin and S. Gray, Fast Algorithms for Convolutional Neural
-/// Networks, arXiv:1509.09308, section 4). With one tap, all matrices are 1, and so is an output.
+/// Networks, arXiv:1509.09308, section 4). With one tap, all matrices are 1, and there is one
+/// output.
 template <std::int64_t kKernel>
 struct AxisFiltering {
   static_assert(kKernel >= 1 && kKernel <= 3);
@@ -135,8 +137,8 @@ struct AxisFiltering {
   }
 };
 
-/// The same in three dimensions: each matrix is applied along its axis. kPoints products instead of
-/// kOutputs kTaps.
+/// The filtering in three dimensions: each matrix is applied along its axis. It takes kPoints
+/// products instead of kOutputs kTaps.
 template <Spatial kTapsOfAxes>
 struct Filtering {
   static constexpr Spatial kKernel = kTapsOfAxes;
@@ -149,14 +151,15 @@ struct Filtering {
   static constexpr std::int64_t kTaps = kKernel[0] * kAreaTaps;
   static constexpr std::int64_t kAreaOutputs = kWindow[1] * kWindow[2];
   static constexpr std::int64_t kOutputs = kWindow[0] * kAreaOutputs;
-  /// Point 1 along each axis, or 0 of one: each output contains it with weight 1.
+  /// Point 1 along each axis (0 if the axis has one point), which each output contains with weight
+  /// 1.
   static constexpr std::int64_t kPointOfBias =
       (kWindow[0] - 1) * kArea + (kWindow[1] - 1) * W::kSide + kWindow[2] - 1;
 
   using Outputs = std::array<Vector, kOutputs>;
   using Kernels = std::array<Vector, kTaps>;
 
-  /// Of output `number`, relative to the first of its window.
+  /// The place of output `number`, relative to the first of its window.
   static constexpr Spatial place_of_output(std::int64_t number) {
     return {number / kAreaOutputs, number / kWindow[2] % kWindow[1], number % kWindow[2]};
   }
@@ -185,8 +188,8 @@ void with_filtering(const Spatial& kernel, const Body& body) {
     body(Filtering<Spatial{3, 1, 3}>());
 }
 
-/// Applies the matrix of each axis to kFrom vectors, in d,h,w order, which become kTo: element i is
-/// from(i) and goes to `to`(i, vector).
+/// Applies the matrix of each axis to kFrom vectors, in d,h,w order, which become kTo vectors:
+/// input i is from(i), and output i goes to `to`(i, vector).
 template <class F, Spatial kFrom, Spatial kTo, class Matrix, class From, class To>
 [[gnu::always_inline]] inline void transform_axes(const Matrix& matrix, const From& from,
                                                   const To& to) {
@@ -215,8 +218,8 @@ template <class F, Spatial kFrom, Spatial kTo, class Matrix, class From, class T
   });
 }
 
-/// Transforms one vector of channels of a tile: its kPoints voxels, in d,h,w order, are at
-/// `voxels` + c; point i goes to `to` + i * step.
+/// Transforms one vector of channels of a tile: its kPoints voxels, in d,h,w order, are at `voxels`
+/// + c; point i goes to `to` + i * step.
 template <class F>
 [[gnu::always_inline]] inline void transform_input(const float* const* voxels, std::int64_t c,
                                                    float* to, std::int64_t step) {
@@ -256,8 +259,8 @@ template <class F>
   return outputs;
 }
 
-/// Transforms one vector of channels of a tile's gradient, as transform_input() its voxels: there
-/// are kOutputs.
+/// Transforms one vector of channels of a tile's gradient, which has kOutputs voxels, as
+/// transform_input() does the source.
 template <class F>
 [[gnu::always_inline]] inline void transform_outputs(const float* const* voxels, std::int64_t c,
                                                      float* to, std::int64_t step) {
@@ -269,7 +272,8 @@ template <class F>
           __attribute__((always_inline)) { store(point, to + i * step); });
 }
 
-/// The gradient of the kernels' taps, in d,h,w order, from that of the points at `from` + i * step.
+/// The gradient of the kernels' taps, in d,h,w order, from the gradient of the points at `from` + i
+/// * step.
 template <class F>
 [[gnu::always_inline]] inline typename F::Kernels transform_sums(const float* from,
                                                                  std::int64_t step) {

@@ -17,21 +17,21 @@ namespace {
 using pooled_weight::ceil_to;
 
 constexpr std::int64_t kPair = WinogradConvolution::kPair, kPairLanes = kPair * kVector;
-// Input channels whose products with a pair of vectors are summed in registers.
+// The input channels whose products with a pair of vectors are summed in registers.
 constexpr std::int64_t kRows = kVector / 2;
-// Floats left free behind each row of points, or they would often fall into the same set of a
-// cache.
+// The floats left free after each row of points, since rows would otherwise often fall into one
+// set of a cache.
 constexpr std::int64_t kGap = 16;
-// What the points of a block may take of a second-level cache, and tiles of a block: with few of
-// them, sums would be read and written too often. Measured on a Zen 4 (1 MiB), 32 to 32 channels:
+// The share of a second-level cache for the points of a block, and the tiles of a block: with few
+// tiles, sums would be read and written too often. Measured on a Zen 4 (1 MiB), 32 to 32 channels:
 // 24 tiles take 0.65 of the time of 8, and 0.8 of that of 64; with more channels, 24 to 64 are
 // alike there, but on a Zen 3 (512 KiB) products in blocks of 48 take 0.5 to 0.9 of the time of 24
 // where the sums do not stay in the cache.
 constexpr std::int64_t kBlockFloats = 72 << 10, kLeastBlock = 24, kMostBlock = 64;
 constexpr std::int64_t kStreamedBlock = 48;
 
-// sums += src^T diff over `tiles` tiles, for kRows input channels and a pair of vectors of output
-// channels; `first` starts new sums.
+// Adds src^T diff over `tiles` tiles, for kRows input channels and a pair of vectors of output
+// channels, to `sums`; `first` starts new sums.
 void multiply_rows(const float* src, const float* diff, std::int64_t tiles, bool first,
                    float* sums) {
   std::array<std::array<Vector, kPair>, kRows> totals{};
@@ -57,10 +57,10 @@ bool WinogradWeightGradient::supports(const Geometry& g) {
   return WinogradConvolution::supports(g) && g.dst_channels % kVector == 0;
 }
 
-// In multiply-adds of vectors, as WinogradConvolution::pays().
+// The costs are in multiply-adds of vectors, as in WinogradConvolution::pays().
 bool WinogradWeightGradient::pays(const Geometry& g, std::int64_t windows, std::int64_t voxels) {
   constexpr double kInput = 14, kOutput = 10, kProduct = 1.1, kWeights = 4, kDirect = 1 / 0.85;
-  constexpr double kMostSums = 1 << 22;  // floats of one layer
+  constexpr double kMostSums = 1 << 22;  // floats per layer
   const auto in = static_cast<double>(g.src_channels);
   const std::int64_t vectors = g.dst_channels / kVector;
   const auto out_vectors = static_cast<double>(vectors);
@@ -125,8 +125,8 @@ std::int64_t WinogradWeightGradient::sums_step() const {
   return pairs() * geometry_.src_channels * kPairLanes + kGap;
 }
 
-// For each point and vector of input channels, or pair of vectors of output channels, those of all
-// tiles lie in a row, as a product reads them.
+// Transforms the voxels of all tiles. For each point and vector of input channels, or pair of
+// vectors of output channels, the values of all tiles are contiguous, as products read them.
 template <class F>
 void WinogradWeightGradient::transform(const Source& src, const Source& diff_dst,
                                        const Share& share, const Tiles& tiles,
@@ -166,7 +166,7 @@ void WinogradWeightGradient::multiply(const Share& share, const ThreadScratch& p
   }
 }
 
-// One point has the sums of the voxels of each tile.
+// Adds the bias gradient: one of the points is the sum of the voxels of each tile.
 void WinogradWeightGradient::add_bias(const Share& share, const ThreadScratch& points,
                                       std::int64_t tiles, bool first) {
   for (std::int64_t pair = 0; pair < pairs(); ++pair) {

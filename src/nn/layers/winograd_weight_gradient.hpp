@@ -41,15 +41,15 @@ class WinogradWeightGradient {
                          Scratch scratch = {});
 
   /// Adds the gradient of the box `dst_box` of sample n of `diff_dst`, which is not empty;
-  /// src.corner is what the first voxel of the box reads first. `first` starts new sums. Allocates
-  /// nothing.
+  /// src.corner is the voxel that the first voxel of the box reads first. `first` starts new sums.
+  /// Allocates nothing.
   void add(Source src, ConstView diff_dst, const Box& dst_box, std::int64_t n, bool first,
            Poll poll = {});
-  /// Writes the gradient in the order out,in,kd,kh,kw, and of the bias unless it is null.
+  /// Writes the gradient in the order out,in,kd,kh,kw, and the bias gradient unless it is null.
   void store_sums(float* diff_weight, float* diff_bias);
 
  private:
-  // What one thread works in: the points of a block of tiles, of its input channels and of all
+  // The buffers of one thread: the points of a block of tiles, for its input channels and for all
   // output channels.
   struct ThreadScratch {
     ScratchBuffer<float> src_points, dst_points;
@@ -68,12 +68,12 @@ class WinogradWeightGradient {
   Share share_of(int thread) const;
   std::int64_t pairs() const;
   // Floats from the points of one vector of input channels, or pair of vectors of output channels,
-  // to those of the next, and from one point to the next.
+  // to the points of the next, and from one point to the next.
   std::int64_t src_vector_step() const;
   std::int64_t dst_pair_step() const;
   std::int64_t src_point_step() const;
   std::int64_t dst_point_step() const;
-  // Floats from the sums of one point to those of the next.
+  // Floats from the sums of one point to the sums of the next.
   std::int64_t sums_step() const;
   template <class F>
   void transform(const Source& src, const Source& diff_dst, const Share& share, const Tiles& tiles,
@@ -90,7 +90,7 @@ class WinogradWeightGradient {
   Geometry geometry_;
   bool with_bias_;
   std::int64_t points_ = 0, point_of_bias_ = 0;
-  std::int64_t parts_, groups_;  // of input channels and of tiles: threads
+  std::int64_t parts_, groups_;  // parts of input channels and groups of tiles, for threads
   std::int64_t block_;           // tiles
   std::vector<ThreadScratch> scratch_;
   ScratchBuffer<float> sums_;  // group, point, pair, input channel, output channel

@@ -22,7 +22,7 @@ class MeanAbsoluteError final : public MeanSquaredError {
     for (std::int64_t i = 0; i < output.batch * output.sample_volume(); ++i) {
       const double error = static_cast<double>(output.data[i]) - truth.data[i];
       sum += std::abs(error);
-      // A comparison with NaN is false: it must propagate.
+      // A NaN must propagate: its comparison with 0 is false.
       const double sign = error == 0 ? 0 : error / std::abs(error);
       diff.data[i] = static_cast<float>(sign / terms);
     }

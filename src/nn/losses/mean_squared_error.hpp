@@ -6,12 +6,12 @@
 
 namespace halomesh {
 
-/// L = 1/(B*T) sum (p - t)^2 over the B samples of all replicas and the T targets of each;
-/// dL/dp = 2 (p - t) / (B*T). Terms are those of add_errors().
+/// L = 1/(B*T) sum (p - t)^2 over the B samples of all replicas and the T targets of each; dL/dp =
+/// 2 (p - t) / (B*T). add_errors() defines the terms.
 class MeanSquaredError : public Loss {
  public:
-  /// `output`: the network's, global. Throws Error unless it has one voxel, with a channel for each
-  /// target.
+  /// `output` is the global shape of the network's output. Throws Error unless it has one voxel,
+  /// with a channel for each target.
   explicit MeanSquaredError(const Shape& output);
 
   Shape target_shape() const override { return {targets_, 1, 1, 1}; }

@@ -11,10 +11,10 @@
 
 namespace halomesh {
 
-/// What a network asks of its loss, where the loss has it.
+/// Settings that a network passes to its loss, where the loss has them.
 struct LossSettings {
-  std::vector<double> weights{};  ///< of classes, in their cross entropy; empty: 1
-  Score score = Score::kDice;     ///< of classes: kDice or kIou
+  std::vector<double> weights{};  ///< weights of classes in the cross entropy; empty: 1
+  Score score = Score::kDice;     ///< score for classes: kDice or kIou
 };
 
 /// A loss, or one of the settings of a loss, which the file that defines it registers.
@@ -22,16 +22,17 @@ struct NamedLoss {
   std::string name;
   std::string summary;                    ///< for help pages
   DataType targets = DataType::kFloat32;  ///< kFloat32: scalars; kUint8: the classes of voxels
-  /// `output`: the network's, global. Throws Error where the loss cannot be computed from it.
+  /// `output` is the global shape of the network's output. Throws Error where the loss cannot be
+  /// computed from it.
   std::unique_ptr<Loss> (*make)(const Shape& output, const LossSettings& settings) = nullptr;
 };
 
-/// The names of losses for such targets, in their order.
+/// The names of losses for such targets, in alphabetical order.
 std::vector<std::string> loss_names(DataType targets);
 /// "mse: ..., ...": the summaries of losses for such targets.
 std::string loss_summaries(DataType targets);
 
-/// The loss of a name that loss_names() has; std::logic_error for others.
+/// The loss of a name that loss_names() has; throws std::logic_error for others.
 std::unique_ptr<Loss> make_loss(const std::string& name, const Shape& output,
                                 const LossSettings& settings = {});
 

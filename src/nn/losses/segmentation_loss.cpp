@@ -15,7 +15,7 @@ namespace {
 
 using Probabilities = std::array<double, SegmentationLoss::kMostClasses>;
 
-/// Writes the softmax of `classes` outputs of a voxel; returns the logarithm of what divides their
+/// Writes the softmax of `classes` outputs of a voxel; returns the logarithm of the sum of their
 /// exponentials.
 double softmax(const float* z, std::size_t classes, Probabilities& p) {
   const double largest = *std::max_element(z, z + classes);
@@ -85,7 +85,7 @@ void SegmentationLoss::expect_padding() {
   padded_ = true;
 }
 
-/// V of a whole sample.
+/// The number of voxels V of a whole sample.
 double SegmentationLoss::voxels_of(std::span<const double> sums) const {
   if (!padded_) return voxels_;
   double voxels = 0;
@@ -186,7 +186,7 @@ void SegmentationLoss::conclude(std::span<double> sums) const {
   double loss = dice_loss(sums);
   for (std::size_t c = 0; c < count; ++c)
     loss += options_.cross_entropy * options_.weights[c] * of(sums, kEntropy, c) / voxels;
-  // Over what only the loss reads.
+  // The scores replace sums that only the loss reads.
   for (std::size_t c = 0; c < count; ++c) {
     const ClassQuality quality =
         class_quality(of(sums, kCorrect, c), of(sums, kVoxels, c) + of(sums, kPredicted, c));

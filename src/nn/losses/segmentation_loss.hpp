@@ -12,7 +12,7 @@ namespace halomesh {
 
 struct SegmentationOptions {
   double cross_entropy = 1;       ///< share of the loss
-  std::vector<double> weights{};  ///< of each class in the cross entropy; empty: 1
+  std::vector<double> weights{};  ///< weights of classes in the cross entropy; empty: 1
   double dice = 0;                ///< share of the loss
   bool background = false;        ///< whether class 0 counts for Dice
   double smooth = 1e-6;           ///< above 0
@@ -39,8 +39,8 @@ class SegmentationLoss final : public Loss {
  public:
   static constexpr std::int64_t kMostClasses = 256;
 
-  /// `output`: the network's, global; a channel per class. Throws Error for fewer than two classes,
-  /// more than kMostClasses, and options that do not fit them.
+  /// `output` is the global shape of the network's output, with a channel per class. Throws Error
+  /// for fewer than two classes, more than kMostClasses, and options that do not fit them.
   SegmentationLoss(const Shape& output, SegmentationOptions options);
 
   Shape target_shape() const override { return {1, output_.d, output_.h, output_.w}; }
@@ -57,10 +57,10 @@ class SegmentationLoss final : public Loss {
   Quality quality(std::span<const double> terms) const override;
 
  private:
-  // Sums over voxels, by class: p, p of voxels of the class, those voxels, their cross entropy,
-  // voxels predicted to be of the class, and those of them that are.
+  // Sums over voxels, by class: p, p of voxels of the class, the number of these voxels, their
+  // cross entropy, the voxels predicted to be of the class, and the correct ones among them.
   enum Sum : std::size_t { kProbability, kOverlap, kVoxels, kEntropy, kPredicted, kCorrect, kSums };
-  // A class's Dice coefficient, and d(Dice)/dp of voxels of the class and of others.
+  // A class's Dice coefficient, and d(Dice)/dp for voxels of the class and for others.
   struct SoftDice {
     double value = 0, inside = 0, outside = 0;
   };
@@ -80,7 +80,7 @@ class SegmentationLoss final : public Loss {
   double dice_classes_, voxels_;
   bool padded_ = false;
   ChannelSums sums_;
-  std::vector<SoftDice> slopes_;  // of the loss of one sample, by class
+  std::vector<SoftDice> slopes_;  // slopes of the loss of one sample, by class
 };
 
 }  // namespace halomesh

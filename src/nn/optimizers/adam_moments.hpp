@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two moments of Adam and the direction that they give: shared by AdamW and LAMB.
+// The two moments of Adam and the direction that they give, shared by AdamW and LAMB.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ struct AdamOptions {
 /// Throws UsageError unless 0 <= both betas < 1, epsilon > 0 in fp32 and weight_decay >= 0.
 void validate(const AdamOptions& options);
 
-/// By the names of the options.
+/// The settings by the names of the options.
 std::map<std::string, std::string> settings_of(const AdamOptions& options);
 
 /// The constants of update number t = 1, 2, ... for elements with the gradient g:

@@ -10,10 +10,10 @@
 
 namespace halomesh {
 
-/// Of update t = 1, 2, ..., with the direction u of AdamMoments, for each element:
+/// Update t = 1, 2, ..., with the direction u of AdamMoments, for each element:
 ///   w <- (1 - rate * weight_decay) w - rate * u
-/// Loshchilov & Hutter, ICLR 2019 (arXiv 1711.05101), algorithm 2, with the rate in the decay as
-/// torch.optim.AdamW has it. Element-wise: local.
+/// Loshchilov & Hutter, ICLR 2019 (arXiv 1711.05101), algorithm 2, with the rate in the decay as in
+/// torch.optim.AdamW. Element-wise: local.
 class AdamW : public Optimizer {
  public:
   /// Throws UsageError as validate() does.

@@ -11,14 +11,14 @@
 
 namespace halomesh {
 
-/// Of update t = 1, 2, ..., with the direction of AdamMoments, for each element of each tensor:
+/// Update t = 1, 2, ..., with the direction of AdamMoments, for each element of each tensor:
 ///   u = direction + weight_decay * w
 ///   r = |w| / |u|, 2-norms of the whole tensor before the update; 1 where one of them is 0
 ///   w <- w - rate * r * u
-/// and r = 1 without weight decay. All tensors have decay and ratio, biases included. The gradient
-/// is scaled to a norm of at most 1 before: default_clip_norm().
-/// You et al., ICLR 2020 (arXiv 1904.00962), algorithm 2, in the form of FusedLAMB of
-/// github.com/NVIDIA/apex (csrc/multi_tensor_lamb.cu), which MLPerf HPC's DeepCAM uses.
+/// and r = 1 without weight decay. All tensors have decay and ratio, biases included. Before, the
+/// gradient is scaled to a norm of at most 1: default_clip_norm(). You et al., ICLR 2020 (arXiv
+/// 1904.00962), algorithm 2, in the form of FusedLAMB of github.com/NVIDIA/apex
+/// (csrc/multi_tensor_lamb.cu), which MLPerf HPC's DeepCAM uses.
 ///
 /// Norms take each slice from one of its holders; update() sums them over the parts in one message
 /// for all tensors.
@@ -36,7 +36,7 @@ class Lamb : public Optimizer {
 
  private:
   AdamOptions options_;
-  NormSums norms_;  // of the weights and of their steps
+  NormSums norms_;  // norms of the weights and of their steps
 };
 
 }  // namespace halomesh

@@ -19,7 +19,7 @@ struct NamedOptimizer {
   std::unique_ptr<Optimizer> (*make)(const OptimizerOptions& options) = nullptr;
 };
 
-/// In their order.
+/// The names in alphabetical order.
 std::vector<std::string> optimizer_names();
 
 /// The optimizer `options.name`. Throws UsageError for an unknown name and for settings that the
