@@ -21,7 +21,7 @@ ifeq ($(filter serial parallel,$(HDF5)),)
 $(error HDF5=$(HDF5): must be serial or parallel)
 endif
 
-# One job a core unless -j says otherwise.
+# Runs one job per core unless -j says otherwise.
 ifeq ($(MAKELEVEL),0)
 JOBS ?= $(shell nproc 2>/dev/null || echo 1)
 MAKEFLAGS += -j$(JOBS)
@@ -31,7 +31,7 @@ MAKEFLAGS += --no-builtin-rules
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := all
 
-# ALL=1 brings what only some tests need.
+# ALL=1 brings the packages that only some tests need.
 ifeq ($(ALL),1)
 TORCH := 1
 BROWSER := 1
@@ -49,7 +49,8 @@ Q := $(if $(filter 0,$(V)),@)
 ifneq ($(filter $(BUILD),clang fuzz),)
 CXX := clang++
 endif
-# SimGrid's MPI: ranks are threads of one process, simulated; no wrapper, as its macros replace exit().
+# With SimGrid's MPI, ranks are threads of one simulated process. No compiler wrapper is used,
+# because its macros replace exit().
 ifeq ($(MPI),smpi)
 SIMGRID_CFLAGS ?= -isystem /usr/include/smpi
 SIMGRID_LIBS   ?= -lsimgrid
@@ -64,14 +65,14 @@ PYTHON ?= $(if $(wildcard /usr/bin/python3),/usr/bin/python3,python3)
 PROTOC ?= protoc
 CLANG_FORMAT ?= clang-format
 CLANG_TIDY ?= clang-tidy
-# The MPI wrappers call the same compiler as everything else is built with.
+# The MPI wrappers must call the compiler that builds everything else.
 export OMPI_CXX := $(CXX)
 export MPICH_CXX := $(CXX)
 
-# The least CPU that the program runs on: by default this machine's. Where compute nodes differ from
+# The least CPU that the program runs on: by default this machine's. If compute nodes differ from
 # the login node, build on a compute node or name their CPU, e.g. ARCH=-march=icelake-server or
-# ARCH=-mcpu=a64fx. On x86-64, kernels of our own are added for each instruction set above it, and
-# chosen when the program runs: see "Several instruction sets" below.
+# ARCH=-mcpu=a64fx. On x86-64, the program's own kernels are added for each higher instruction set
+# and chosen at run time: see "Several instruction sets" below.
 ARCH ?= -march=native
 CXXFLAGS ?=
 LDFLAGS ?=
@@ -124,7 +125,7 @@ OPT_clang   := -O0
 OPT_fuzz    := -O1 -g1 -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,address,undefined,float-cast-overflow \
                -fno-sanitize-recover=all
 SANITIZE    := $(filter -fsanitize%,$(OPT_$(BUILD)))
-# The program that is simulated never runs its kernels. smpirun loads it as a library.
+# The simulated program never runs its kernels. smpirun loads it as a library.
 ifeq ($(MPI),smpi)
 OPT_release := -O1 -g1 -fPIC -DHALOMESH_SIMULATED
 endif
@@ -132,17 +133,18 @@ endif
 # Most tests and the commands compute little: -O1 builds them in two thirds of the time.
 OPT_tests   := $(if $(filter release,$(BUILD)),-O1)
 
-# GCC 12 and 13 see overlapping copies in `"text" + std::string` that are not there (GCC PR 105651).
-# Clang reports each loop that it does not vectorize as asked, and with sanitizers there are many.
+# GCC 12 and 13 warn of overlapping copies in `"text" + std::string` that do not exist (GCC PR
+# 105651). Clang reports each loop that it fails to vectorize as requested; with sanitizers there
+# are many.
 GCC  := $(findstring Free Software Foundation,$(shell $(CXX) --version 2>/dev/null))
 WARN := -Wall -Wextra -Wconversion -Wshadow $(if $(filter 0,$(WERROR)),,-Werror) $(if $(GCC),-Wno-restrict,-Wno-pass-failed)
 BASE := -std=c++20 $(OPT_$(BUILD)) $(ARCH) $(WARN) -I. -Iinclude $(FMT_CFLAGS)
 
-# What each room may see of the outside world: FLAGS_pure knows no library but {fmt}.
+# The outside libraries that each room may use: FLAGS_pure has only {fmt}.
 FLAGS_pure := $(BASE) $(CXXFLAGS)
 FLAGS_nn   := $(BASE) -fopenmp $(DNNL_CFLAGS) $(CXXFLAGS)
 FLAGS_synth := $(BASE) -fopenmp $(DNNL_CFLAGS) $(FFTW_CFLAGS) $(EIGEN_CFLAGS) $(CXXFLAGS)
-# MPI's own C++ classes are gone from the standard; the header of a parallel HDF5 includes mpi.h.
+# The MPI standard has dropped MPI's own C++ classes; the header of a parallel HDF5 includes mpi.h.
 NO_MPI_CLASSES := -DOMPI_SKIP_MPICXX=1 -DMPICH_SKIP_MPICXX=1
 FLAGS_files := $(BASE) -pthread $(if $(filter parallel,$(HDF5)),$(NO_MPI_CLASSES)) $(HDF5_CFLAGS) $(BOOST_CFLAGS) $(CXXFLAGS)
 FLAGS_mpi  := $(BASE) -fopenmp -pthread -isystem $(B)/gen $(HDF5_CFLAGS) $(PROTOBUF_CFLAGS) \
@@ -199,13 +201,14 @@ TESTS        := $(HARNESS) $(HARNESS_MPI) $(TEST_PURE) $(TEST_NN) $(TEST_RUNTIME
                 $(TEST_APPS) $(TEST_SYSTEM) $(TEST_LONG) $(wildcard test/harness/*_main.cpp)
 PYTHON_TESTS := $(wildcard test/system/*_test.py)
 FUZZ_TARGETS := $(wildcard test/fuzz/*_fuzz.cpp)
-# The tests of what is compiled for several instruction sets.
+# The tests of code that is compiled for several instruction sets.
 ISA_TESTS    := $(wildcard $(addprefix test/nn/,dense_source_test.cpp pooled_*_test.cpp sparse_*_test.cpp \
                   winograd_*_test.cpp convolution_block_rules_test.cpp isa_kernels_test.cpp))
 
-# Unity builds: one compilation includes up to UNIT sources of one directory, so that headers are read
-# an eighth as often. With UNITY=0 each source is compiled by itself: quicker after a small change.
-# Alone stay sources with flags of their own or with main(), and the one that records its own path.
+# Unity builds: one compilation includes up to UNIT sources of one directory, so that headers are
+# read an eighth as often. With UNITY=0 each source is compiled by itself, which is quicker after a
+# small change. Sources with flags of their own, with main(), or that record their own path stay
+# alone.
 UNIT  := 8
 ISA_SOURCES := $(shell grep -ls '^inline namespace HALOMESH_ISA' $(NN))
 ALONE := src/apps/main.cpp test/runtime/posix/failing_reads.cpp src/apps/launch/version.cpp src/nn/layers/isa_kernels.cpp runtime/log/mllog.cpp $(ISA_SOURCES) \
@@ -214,7 +217,7 @@ ALONE := src/apps/main.cpp test/runtime/posix/failing_reads.cpp src/apps/launch/
 in_directory = $(foreach s,$(2),$(if $(filter $(1),$(dir $(s))),$(s)))
 first_to_last = $(wordlist 1,$(UNIT),$(1))
 behind_first = $(wordlist $(words x $(first_to_last)),$(words $(1)),$(1))
-# $(call new_units,SOURCES): makes units of them, named after the first source in each.
+# $(call new_units,SOURCES) groups them into units, each named after its first source.
 define new_unit
 UNITS += $(firstword $(1))
 MEMBERS_$(firstword $(1)) := $(1)
@@ -242,7 +245,7 @@ all: $(PROGRAM) ## build the program: build/halomesh, or build/BUILD/halomesh fo
 build/halomesh: $(if $(filter build/halomesh,$(PROGRAM)),$(B)/halomesh)
 	$(Q)ln -sfn release/halomesh $@
 
-# A stamp changes only when its text does, so that what depends on it is rebuilt exactly then.
+# A stamp is rewritten only if its text changes, so that its dependents are rebuilt exactly then.
 define stamp
 	@mkdir -p $(@D)
 	@printf '%s\n' '$(subst ','\'',$(1))' | cmp -s - $@ || printf '%s\n' '$(subst ','\'',$(1))' > $@
@@ -257,8 +260,8 @@ $(B)/stamp/commit: FORCE
 	$(call stamp,$(VERSION) $(GIT_COMMIT) $(PYTHON))
 GIT_COMMIT ?= $(or $(shell git describe --always --dirty --abbrev=12 --exclude '*' 2>/dev/null),unknown)
 
-# $(call unit,FIRST SOURCE,COMPILER,FLAGS): the rules of one unit. Tests are put into namespaces of
-# their own, as they repeat one another's names.
+# $(call unit,FIRST SOURCE,COMPILER,FLAGS) makes the rules of one unit. Tests get namespaces of
+# their own, because they repeat one another's names.
 define unit
 $(B)/unit/$(1): $(if $(filter-out test/harness/%,$(filter test/%,$(1))),$(MEMBERS_$(1)) test/harness/test_unit.sh) FORCE
 	$$(call stamp_of,$(if $(filter-out test/harness/%,$(filter test/%,$(1))),test/harness/test_unit.sh,printf '$(hash)include "%s"\n') $(MEMBERS_$(1)))
@@ -268,13 +271,13 @@ $(B)/obj/unit/$(basename $(1)).o: $(B)/unit/$(1) $(B)/stamp/flags | $(if $(filte
 	$(Q)$(2) $(3) $(if $(GCC),-Wno-subobject-linkage) $$(DEFINES) -MMD -MP -c $$< -o $$@
 endef
 hash := \#
-# Written anew only where what COMMAND prints has changed.
+# Rewrites the stamp only if the output of COMMAND has changed.
 define stamp_of
 	@mkdir -p $(@D)
 	@$(1) >$@.new && { cmp -s $@.new $@ && rm $@.new || mv $@.new $@; }
 endef
-# $(call compile,SOURCES,COMPILER,FLAGS): rules that turn sources into objects and check them
-# with clang-tidy, both with exactly these flags.
+# $(call compile,SOURCES,COMPILER,FLAGS) makes rules that compile sources and check them with
+# clang-tidy, both with exactly these flags.
 define compile
 $(foreach u,$(filter $(1),$(UNITS)),$(eval $(call unit,$(u),$(2),$(3))))
 $(patsubst %.cpp,$(B)/obj/%.o,$(1)): $(B)/obj/%.o: %.cpp $(B)/stamp/flags | $(if $(filter $(MPICXX),$(2)),$(PB_HEADERS))
@@ -322,7 +325,7 @@ $(PB_OBJECTS): $(B)/obj/%.pb.o: $(B)/gen/%.pb.cc $(B)/stamp/flags | $(PB_HEADERS
 	@echo "  CXX   $<"
 	$(Q)$(CXX) $(FLAGS_generated) -MMD -MP -c $< -o $@
 
-# $(call program,FILE,OBJECTS,LINKER,LIBRARIES)
+# $(call program,FILE,OBJECTS,LINKER,LIBRARIES) makes the rule of a program.
 define program
 $(1): $(2) $(B)/stamp/link
 	@mkdir -p $$(@D)
@@ -331,8 +334,8 @@ $(1): $(2) $(B)/stamp/link
 endef
 
 # ---------------------------------------------------------------------------------------------
-# Several instruction sets: sources that open `inline namespace HALOMESH_ISA` are compiled
-# once more for each of ISAS, in a namespace of its own (src/nn/layers/isa.hpp).
+# Several instruction sets: sources that open `inline namespace HALOMESH_ISA` are compiled once more
+# for each of ISAS, in a namespace of its own (src/nn/layers/isa.hpp).
 
 ISA_FLAGS_avx2        := -mavx2 -mfma -mbmi -mbmi2
 ISA_FLAGS_avx512      := $(ISA_FLAGS_avx2) -mavx512f -mavx512cd -mavx512bw -mavx512dq -mavx512vl
@@ -341,14 +344,14 @@ ISA_MACRO_avx2        := __AVX2__
 ISA_MACRO_avx512      := __AVX512BW__
 ISA_MACRO_avx512_bf16 := __AVX512BF16__
 ALL_ISAS := $(if $(filter x86_64%,$(shell $(CXX) -dumpmachine 2>/dev/null)),avx2 avx512 avx512_bf16)
-# Those that ARCH does not include; sanitizers see the kernels of ARCH alone.
+# The sets that ARCH does not include; sanitizers see the kernels of ARCH alone.
 ARCH_MACROS := $(if $(ALL_ISAS),$(shell $(CXX) $(ARCH) -dM -E -x c++ /dev/null 2>/dev/null | grep -oE '__AVX[0-9A-Z]+__'))
 ISAS ?= $(if $(SANITIZE),,$(foreach isa,$(ALL_ISAS),$(if $(filter $(ISA_MACRO_$(isa)),$(ARCH_MACROS)),,$(isa))))
 isa_objects  = $(patsubst %.cpp,$(B)/obj/isa-$(1)/%.o,$(2))
 ISA_OBJECTS := $(foreach isa,$(ISAS),$(B)/obj/isa-$(isa).o)
 
-# All of an instruction set becomes one object that shows only the names of its namespace. The
-# linker keeps one copy of each inline function and template: without this it could give code for
+# All code of an instruction set becomes one object that shows only the names of its namespace. The
+# linker keeps one copy of each inline function and template; otherwise it could give code for
 # AVX-512 to the whole program.
 ISA_LINK := $(firstword $(call have,$(shell $(CXX) -print-prog-name=ld.bfd)) $(shell $(CXX) -print-prog-name=ld))
 ISA_COPY := $(shell $(CXX) -print-prog-name=objcopy)
@@ -366,7 +369,8 @@ $(foreach isa,$(ALL_ISAS),$(eval $(call isa_rules,$(isa))))
 $(B)/obj/src/nn/layers/isa_kernels.o $(B)/tidy/src/nn/layers/isa_kernels.ok: \
   DEFINES = $(addprefix -DHALOMESH_WITH_,$(ISAS))
 
-# One archive a room, the upper ones first: a program takes from each what it calls.
+# There is one archive per room, the upper ones first: a program takes from each the objects that it
+# calls.
 $(B)/lib/libapps.a: $(call objects,$(filter-out src/apps/main.cpp,$(APPS)))
 $(B)/lib/libruntime.a: $(call objects,$(RUNTIME)) $(PB_OBJECTS)
 $(B)/lib/libsynth.a: $(call objects,$(SYNTH))
@@ -377,14 +381,14 @@ $(B)/lib/%.a: $(B)/stamp/link
 	@mkdir -p $(@D)
 	$(Q)rm -f $@ && ar rcs $@ $(filter %.o,$^)
 archives = $(patsubst %,$(B)/lib/lib%.a,$(1))
-# What registers itself by name is called by nobody: it is linked as it is.
+# Nothing calls objects that register themselves by name, so they are linked directly.
 registered = $(call objects,$(shell grep -ls '^const Registered<' $(1)))
 L2 := $(call registered,$(NN)) $(call archives,nn partition)
 L3 := $(call registered,$(MODELS) $(RUNTIME) $(NN)) $(call archives,runtime $(if $(SYNTH),synth) models nn partition)
 ALL_ROOMS := $(call registered,$(APPS)) $(call registered,$(MODELS) $(RUNTIME) $(NN)) $(call archives,apps runtime $(if $(SYNTH),synth) models nn partition)
 $(eval $(call program,$(B)/halomesh,$(call objects,src/apps/main.cpp) $(ALL_ROOMS),$(MPICXX),$(LIBS_mpi)))
 
-# The real program on simulated ranks: its own launcher starts it.
+# The real program on simulated ranks; its own launcher starts it.
 .PHONY: smpi
 smpi: ## build build/smpi/halomesh-smpi, which runs the program on simulated ranks (SimGrid)
 	@+$(MAKE) --no-print-directory MPI=smpi deps
@@ -484,7 +488,7 @@ $(eval $(call program,$(B)/tests/app_tests,$(MPI_MAIN) $(call objects,$(TEST_APP
 $(eval $(call program,$(B)/tests/system_tests,$(PLAIN_MAIN) $(call objects,$(TEST_SYSTEM)) $(HARNESS_LIB) $(call archives,partition),$(CXX),$(HDF5_LIBS) $(BOOST_LIBS) $(FMT_LIBS) -pthread))
 $(eval $(call program,$(B)/tests/long_tests,$(PLAIN_MAIN) $(call objects,$(TEST_LONG)) $(HARNESS_LIB) $(call archives,partition),$(CXX),$(HDF5_LIBS) $(BOOST_LIBS) $(FMT_LIBS) -pthread))
 
-# Run under emulators: see test/harness/builds.mk.
+# These run under emulators: see test/harness/builds.mk.
 EMULATED := $(wildcard test/emulation/*.cpp)
 $(eval $(call compile,$(EMULATED),$(CXX),$(FLAGS_nn)))
 $(eval $(call program,$(B)/tests/gradient_work,$(call objects,$(EMULATED)) $(L2),$(CXX),$(LIBS_nn)))
@@ -502,13 +506,13 @@ $(foreach isa,$(ALL_ISAS),$(call isa_tests,$(isa)))
 .PHONY: isa-test-programs
 isa-test-programs: $(patsubst %,$(B)/tests/%,$(ISA_TEST_NAMES))
 
-# $(call run_tests,NAMES): builds are finished by then; the last line printed is the sum of all.
+# $(call run_tests,NAMES) runs tests after all builds; its last line is the total.
 run_tests = @HALOMESH=$(CURDIR)/$(PROGRAM) HALOMESH_SOURCE=$(CURDIR) MPI=$(MPI) MPIRUN='$(MPIRUN)' \
   PYTHON=$(PYTHON) TEST_JOBS=$(TEST_JOBS) test/harness/run_tests.sh $(B)/tests $(1)
 
 .PHONY: test run-tests
 SHELL_TESTS := $(wildcard test/harness/*_test.sh)
-# The longest one first: two run side by side. MPICH's waiting ranks never yield a core.
+# The longest one comes first: two run side by side. MPICH's waiting ranks never yield a core.
 TEST_JOBS   ?= $(if $(filter mpich,$(MPI)),1,2)
 ALL_TESTS   := $(filter system_tests,$(TEST_NAMES)) $(filter-out system_tests,$(TEST_NAMES)) $(ISA_TEST_NAMES) own_memory layers \
                $(SHELL_TESTS) $(PYTHON_TESTS)
@@ -528,7 +532,8 @@ check: $(addprefix $(B)/tests/,$(filter $(TEST_NAMES),$(CHECKED))) ## build and 
 check-mpi: $(filter %/mpi_tests,$(TEST_PROGRAMS)) ## build and run the tests on 2 to 16 ranks
 	$(call run_tests,mpi_tests)
 
-# Their own targets, as each takes minutes. MPICH's part needs the program of `make MPI=mpich`.
+# These have their own targets because each takes minutes. MPICH's part needs the program of `make
+# MPI=mpich`.
 .PHONY: test-slurm test-kills run-tests-long
 test-slurm test-kills: test-%: deps
 	@+$(MAKE) --no-print-directory all $(B)/tests/long_tests
@@ -548,9 +553,9 @@ test-asan: deps ## run the partition, nn, runtime and mpi tests under address an
 run-tests-asan:
 	$(call run_tests,$(ASAN_NAMES))
 
-# The tests of what runs beside the main thread: the background task,
-# both loaders with their slab ring, staging and its node files, the directory lock's signs of life,
-# signal handlers, the lock around HDF5 and the flag that ranks share.
+# The tests of code beside the main thread: the background task, both loaders with their slab ring,
+# staging and its node files, the directory lock's heartbeat, signal handlers, the lock around HDF5
+# and the flag that ranks share.
 THREAD_TESTS := $(addprefix test/,mpi/node_flag_test.cpp mpi/stage_test.cpp mpi/stage_loader_test.cpp \
                   $(addprefix runtime/,posix/background_task_test.cpp posix/directory_lock_test.cpp \
                     posix/stop_signals_test.cpp hdf5/hdf5_file_test.cpp load/direct_loader_test.cpp \
@@ -563,20 +568,20 @@ test-tsan: deps ## run the tests of background threads under the thread sanitize
 run-tests-tsan:
 	$(call run_tests,thread_tests)
 
-# Its own target, as it builds the program again, for SimGrid.
+# This has its own target because it builds the program again, for SimGrid.
 .PHONY: test-smpi
 test-smpi: smpi all ## run the program on 64 to 1024 simulated ranks; SHORT=1: up to 64, a minute
 	@SHORT=$(SHORT) $(PYTHON) test/smpi/simulation_test.py
 
-# Two cases at a time, in directories of their own; some mount file systems and need root for that.
+# Runs two cases at a time, in separate directories; some mount file systems and need root for that.
 .PHONY: test-stress
 test-stress: export TEST_SECONDS ?= 7200
 test-stress: deps ## misuse the program in 640 ways: files, disks, options, signals, two runs at once; SHORT=1: 4 minutes
 	@+$(MAKE) --no-print-directory all
 	@+SHORT=$(SHORT) $(MAKE) --no-print-directory run-tests RUN=test/stress/stress_test.py
 
-# Google Benchmark times the kernels of our own and the reading of archives; `halomesh bench` times
-# whole steps.
+# Google Benchmark times the program's own kernels and the reading of archives; `halomesh bench`
+# times whole steps.
 BENCHMARKS := $(wildcard test/benchmark/*_benchmark.cpp)
 BENCHMARK_PROGRAMS := $(patsubst test/benchmark/%_benchmark.cpp,$(B)/benchmarks/%,$(BENCHMARKS))
 $(eval $(call compile,$(BENCHMARKS),$(MPICXX),$(FLAGS_mpi)))
@@ -603,9 +608,10 @@ fuzz: ## feed damaged files to the readers for SECONDS (3600), shared by the tar
 	@+$(MAKE) --no-print-directory BUILD=fuzz fuzz-programs
 	@+$(MAKE) --no-print-directory BUILD=fuzz SECONDS=$(SECONDS) SEED=$(SEED) run-fuzz
 fuzz-programs: $(FUZZ_PROGRAMS)
-# What is found lies in build/fuzz/corpus and serves the next run; an input that fails is kept there.
-# Leaks show as growing memory: MPI libraries leave some behind at exit by design. More than 64 MiB at
-# once is a failure where our code asks for it, and is refused where HDF5 does, as malloc() may.
+# Findings are kept in build/fuzz/corpus for the next run, as is an input that fails. Leaks show as
+# growing memory, because MPI libraries leave some behind at exit by design. An allocation of more
+# than 64 MiB fails the run if our code asks for it; if HDF5 does, it is refused, as malloc() may
+# refuse it.
 FUZZ_LIMITS := detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=64
 run-fuzz:
 	@for name in $(FUZZ_NAMES); do \

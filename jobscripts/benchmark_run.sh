@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A whole run of the benchmark in small: makes synthetic universes, trains until the eval_error of
-# MLPerf HPC is reached, and checks the log with the official checker where CHECKER names a copy.
+# Runs the whole benchmark in small: makes synthetic universes, trains until the eval_error of
+# MLPerf HPC is reached, and checks the log with the official checker if CHECKER names a copy.
 # Usage: benchmark_run.sh PROGRAM DIRECTORY
-# MPIRUN names the launcher, RANKS the number of ranks (2). A data set of this kind left in DIRECTORY
-# by an earlier run is reused. CHECKER: a directory with a copy of github.com/mlcommons/logging.
+# MPIRUN names the launcher, RANKS the number of ranks (2). A data set left in DIRECTORY by an
+# earlier run is reused. CHECKER is a directory with a copy of github.com/mlcommons/logging.
 set -eu
 program=${1:?usage: benchmark_run.sh PROGRAM DIRECTORY}
 directory=${2:?usage: benchmark_run.sh PROGRAM DIRECTORY}

@@ -58,7 +58,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 file=$scratch/platform.xml nodes=''
 
-# cluster NODES ATTRIBUTES: hosts n0 to n(NODES - 1) of the same speed, a core for each rank.
+# cluster NODES ATTRIBUTES: hosts n0 to n(NODES - 1) of equal speed, with a core for each rank.
 cluster() {
   nodes=$1
   cat >"$file" <<EOF
@@ -71,7 +71,7 @@ cluster() {
 EOF
 }
 
-# Overhead per message of sender and receiver.
+# The CPU time of a message at its sender and at its receiver.
 overhead=1.3e-6
 case $platform in
   fugaku:*)
@@ -95,9 +95,9 @@ case $platform in
     case $groups in
       '' | 0* | 1 | *[!0-9]*) fail "'$groups' is no number of groups" "give at least 2" ;;
     esac
-    # Adaptive routing spreads messages within a group over more ways than SimGrid's static routes:
-    # its 96 routers are joined pairwise, by the three links that join two chassis. Of ten optical
-    # links of each router, every pair of groups has a part.
+    # Adaptive routing spreads messages within a group over more ways than SimGrid's static routes.
+    # Its 96 routers are therefore joined pairwise, by the three links that join two chassis. Each
+    # pair of groups has a share of each router's ten optical links.
     blue=$((859 / (groups - 1)))
     [ "$blue" -ge 1 ] || blue=1
     cluster $((groups * 384)) "topology=\"DRAGONFLY\" topo_parameters=\"$groups,$blue;1,1;96,3;4\"
@@ -117,7 +117,7 @@ case $platform in
   *)
     [ -r "$platform" ] || fail "$platform cannot be read" "give a platform or a file of one; see --help"
     file=$platform
-    # As `halomesh plan --platform` writes it.
+    # The overhead is in the file that `halomesh plan --platform` writes.
     written=$(sed -n 's/.*smpi\/os:0:\([0-9.e+-]*\):0.*/\1/p' "$file" | head -n 1)
     overhead=${written:-$overhead}
     [ -n "$ranks" ] || fail "how many ranks on $platform?" "add -n RANKS"
@@ -132,7 +132,7 @@ used=$(((ranks + per_node - 1) / per_node))
 [ -z "$nodes" ] || [ "$used" -le "$nodes" ] ||
   fail "$ranks ranks need $used nodes of $per_node ranks, but $platform has $nodes" \
     "use a larger machine or fewer ranks"
-# hosts: the numbers of the nodes that are used, in the order in which ranks fill them.
+# hosts prints the numbers of the used nodes, in the order in which ranks fill them.
 hosts() {
   if [ -z "$blocks" ]; then
     awk -v nodes="$used" 'BEGIN { for (i = 0; i < nodes; ++i) print i }'
@@ -159,13 +159,13 @@ if [ -n "$blocks" ]; then
 fi
 hosts | awk -v ranks="$per_node" '{ print "n" $1 ":" ranks }' >"$scratch/hosts"
 
-# Time passes only where the program says so and in messages: no factors of another machine, tests of
-# requests that cost nothing (a cost for each request in flight doubles the events), and collectives
-# of start-up as trees, whose simulation is fast. Sends that nobody waits for are few, as SimGrid
-# 3.32 searches a list of those of all ranks for each of them; no message travels before its receive
-# is posted. SMPI then charges neither receivers nor blocking sends: the program does, of its own
-# messages and of sums of the loss. Ranks are threads of one process that share its variables: none
-# of ours is one rank's own.
+# Time passes only where the program says so and in messages. The options exclude factors of another
+# machine, make tests of requests free (a cost for each request in flight doubles the events), and
+# run collectives of start-up as trees, whose simulation is fast. Sends that nobody waits for are
+# few, because SimGrid 3.32 searches a list of all such sends for each of them; no message travels
+# before its receive is posted. SMPI then charges neither receivers nor blocking sends: the program
+# charges its own messages and the sums of the loss. Ranks are threads of one process that share its
+# variables, so no variable of the program belongs to one rank.
 # shellcheck disable=SC2086
 OMP_NUM_THREADS=1 smpirun -np "$ranks" -platform "$file" -hostfile "$scratch/hosts" -no-privatize \
   --cfg=smpi/simulate-computation:no --cfg=smpi/host-speed:1Gf --cfg=smpi/cpu-threshold:0 \

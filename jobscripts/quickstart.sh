@@ -1,14 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# From nothing to a trained network in a few minutes on two cores: makes a small data set, trains a
-# small CosmoFlow on 4 ranks (2 replicas x 2 parts), and shows that it has learned.
+# Goes from nothing to a trained network in a few minutes on two cores: makes a small data set,
+# trains a small CosmoFlow on 4 ranks (2 replicas x 2 parts), and shows that it has learned.
 # Usage: quickstart.sh PROGRAM DIRECTORY
-# MPIRUN names the launcher. A data set of this kind left in DIRECTORY by an earlier run is reused.
+# MPIRUN names the launcher. A data set left in DIRECTORY by an earlier run is reused.
 set -eu
 program=${1:?usage: quickstart.sh PROGRAM DIRECTORY}
 directory=${2:?usage: quickstart.sh PROGRAM DIRECTORY}
 mpirun=${MPIRUN:-mpirun}
-config=${0%jobscripts/*}models/quickstart.cfg  # relative if the path of this script is
+config=${0%jobscripts/*}models/quickstart.cfg  # relative if this script's path is
 here=${0%quickstart.sh}
 . "${here:-./}show_commands.sh"
 

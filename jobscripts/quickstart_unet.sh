@@ -1,15 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# From nothing to a network that classifies voxels, in a few minutes on two cores: makes volumes with
-# organ- and lesion-like bodies, trains a small 3-D U-Net on 4 ranks (2 replicas x 2 parts), and
-# measures it on volumes that it has not seen, beside simple answers.
+# Goes from nothing to a network that classifies voxels, in a few minutes on two cores: makes
+# volumes with organ- and lesion-like bodies, trains a small 3-D U-Net on 4 ranks (2 replicas x 2
+# parts), and measures it on unseen volumes, beside simple answers.
 # Usage: quickstart_unet.sh PROGRAM DIRECTORY
-# MPIRUN names the launcher. A data set of this kind left in DIRECTORY by an earlier run is reused.
+# MPIRUN names the launcher. A data set left in DIRECTORY by an earlier run is reused.
 set -eu
 program=${1:?usage: quickstart_unet.sh PROGRAM DIRECTORY}
 directory=${2:?usage: quickstart_unet.sh PROGRAM DIRECTORY}
 mpirun=${MPIRUN:-mpirun}
-config=${0%jobscripts/*}models/unet3d-quickstart.cfg  # relative if the path of this script is
+config=${0%jobscripts/*}models/unet3d-quickstart.cfg  # relative if this script's path is
 here=${0%quickstart_unet.sh}
 . "${here:-./}show_commands.sh"
 

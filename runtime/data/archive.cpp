@@ -16,7 +16,7 @@
 namespace halomesh {
 namespace {
 
-/// Version 2: fields or labels, which earlier programs must refuse.
+/// Version 2 has fields or labels, which earlier programs must refuse.
 constexpr const char *kFormat = "halomesh archive 1", *kFormat2 = "halomesh archive 2";
 
 /// The affine that counts; the qform; the codes of the qform and of the sform.
@@ -121,7 +121,7 @@ struct ArchiveWriter::Open {
   explicit Open(const std::filesystem::path& path)
       : target(path), file(Hdf5File::create(target.temporary_path())) {}
   AtomicFile target;
-  Hdf5File file;  // closed first
+  Hdf5File file;  // closed before `target` removes the temporary file
 };
 
 std::string archive_name(const std::string& split, std::int64_t file) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes the files of an archive, whole or not at all. See hdf5_dataset.hpp for reading them.
+// Writes the files of an archive, whole or not at all. hdf5_dataset.hpp reads them.
 #pragma once
 
 #include <cstddef>
@@ -21,19 +21,19 @@ namespace halomesh {
 
 /// The default gzip level of archives.
 inline constexpr int kDefaultGzip = 4;
-/// Instead of a level: another HDF5 filter, as written by earlier versions. Such files are never
-/// written; the HDF5 library reads them if it has the filter's plugin.
+/// Stands in for a level where an earlier version has used another HDF5 filter. Such files are
+/// never written; the HDF5 library reads them if it has the filter's plugin.
 inline constexpr int kOtherFilter = -1;
 
-/// The attributes of a file of an archive.
+/// The attributes of one archive file.
 struct ArchiveFile {
   std::int64_t samples = 0;        ///< in this file
-  std::int64_t first_sample = 0;   ///< number of the first one in its split
+  std::int64_t first_sample = 0;   ///< the number of its first sample in the split
   std::int64_t split_samples = 0;  ///< in all files of the split
-  Shape shape;                     ///< of a sample
-  std::int64_t targets = 0;        ///< scalars; 0: labels
+  Shape shape;                     ///< the shape of a sample
+  std::int64_t targets = 0;        ///< scalars per sample; 0: labels
   int gzip = kDefaultGzip;         ///< level 1..9 after a byte shuffle; 0: not compressed
-  std::string source;              ///< Dataset::identity() of what was converted
+  std::string source;              ///< Dataset::identity() of the converted data
   SampleFormat::Kind values = SampleFormat::Kind::kCounts;  ///< or kField: fp32
   std::int64_t classes = 0;                                 ///< of labels; 0: scalars
   std::vector<Orientation> orientations = {};               ///< of each sample, or none
@@ -41,9 +41,9 @@ struct ArchiveFile {
   friend bool operator==(const ArchiveFile&, const ArchiveFile&) = default;
 };
 
-/// "train-00017.h5"
+/// A name such as "train-00017.h5".
 std::string archive_name(const std::string& split, std::int64_t file);
-/// Whether archive_name() returns `name` for some file of `split`.
+/// True if archive_name() returns `name` for some file of `split`.
 bool is_archive_name(std::string_view name, std::string_view split);
 
 /// Writes one file: x (n,D,H,W,C) int16 or float32 in chunks of up to 8x8x64 voxels (so that a halo
@@ -64,7 +64,7 @@ class ArchiveWriter {
   void write(std::span<const std::int16_t> counts, std::span<const float> targets) {
     write(std::as_bytes(counts), targets);
   }
-  /// The same with a label for each voxel.
+  /// Adds the next sample with a label for each voxel.
   void write(std::span<const std::byte> values, std::span<const std::uint8_t> labels);
   /// Flushes, fsyncs and renames the file; all samples must have been written.
   void commit();
@@ -83,7 +83,7 @@ ArchiveFile read_archive_attributes(const Hdf5File& file);
 /// ArchiveFile::orientations of a file of so many samples; none if it has none.
 std::vector<Orientation> read_orientations(Hdf5File& file, std::int64_t samples);
 
-/// All that is to be known of the file `path`; empty if there is no such file.
+/// The attributes and affines of the file `path`; empty if there is no such file.
 std::optional<ArchiveFile> find_archive_file(const std::filesystem::path& path);
 
 }  // namespace halomesh

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Voxels into blocks: see block_writer.hpp.
+// Copies voxels to blocks: see block_writer.hpp.
 #include "runtime/data/block_writer.hpp"
 
 #include <algorithm>

@@ -15,18 +15,18 @@
 
 namespace halomesh {
 
-/// Fills the block block.span of one sample: with values of its own type, or with log(1+x) of
-/// counts if it is fp32. The memory of `block` must outlive this object.
+/// Fills the block block.span of one sample with values of its own type or, if it is fp32, with
+/// log(1+x) of counts. The memory of `block` must outlive this object.
 class BlockWriter {
  public:
-  /// `stored`: the type of the values that arrive. Throws Error unless it is that of the block, or
+  /// `stored` is the type of the arriving values. Throws Error unless it is that of the block, or
   /// int16 for a block of fp32.
   BlockWriter(const Shape& sample, AnyView block, DataType stored = DataType::kInt16);
 
   /// Takes the next piece of the sample, starting at byte `offset`, as a VoxelSink does.
   void take(std::int64_t offset, std::span<const std::byte> bytes);
 
-  /// The first negative one among counts of the block, by its index in the sample.
+  /// The first negative count in the block, by its index in the sample.
   const std::optional<InvalidValue>& negative() const { return negative_; }
 
  private:
@@ -36,9 +36,9 @@ class BlockWriter {
 
   AnyView block_;
   DataType stored_;
-  std::int64_t size_;  // bytes of a value
+  std::int64_t size_;  // bytes of one value
   BoxRuns runs_;
-  std::array<std::byte, 4> begun_{};  // of a value whose other bytes come with the next piece
+  std::array<std::byte, 4> begun_{};  // the first bytes of a value that continues in the next piece
   std::int64_t begun_bytes_ = 0;
   std::optional<InvalidValue> negative_;
 };

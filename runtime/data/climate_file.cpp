@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of the DeepCAM benchmark's format: see climate_file.hpp.
+// Files in the DeepCAM benchmark's format: see climate_file.hpp.
 #include "runtime/data/climate_file.hpp"
 
 #include <algorithm>
@@ -86,7 +86,7 @@ void write_climate_stats(const std::filesystem::path& path, const std::vector<Ch
 
 namespace {
 
-/// The ranges of the channels of a climate data set, which its training split has given.
+/// The ranges of the channels of a climate data set, from its training split.
 std::vector<ChannelRange> ranges_in(const std::filesystem::path& directory) {
   const std::filesystem::path path = directory / kStats;
   std::error_code ignored;

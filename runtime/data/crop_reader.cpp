@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See crop_reader.hpp.
+// Blocks of crops: see crop_reader.hpp.
 #include "runtime/data/crop_reader.hpp"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace halomesh {
 namespace {
 
-/// The part of a box of a crop that the sample has, in coordinates of the sample.
+/// The part of a crop's box that lies in the sample, in coordinates of the sample.
 Box inside(const CropReader::Crop& crop, const Box& box) {
   const Box wanted = shifted(box, crop.origin);
   Box limits = Box::whole(crop.shape);
@@ -47,7 +47,7 @@ CropReader::Source CropReader::source_of(const Crop& crop, const AnyView& block,
   return {box, {memory.data(), block.type, box, 1}, false};
 }
 
-/// Fills a block that reaches beyond the sample.
+/// Fills a block that extends beyond the sample.
 void CropReader::place(const Source& source, const Crop& crop, const AnyView& block) const {
   if (source.is_whole) return;
   pad(block);

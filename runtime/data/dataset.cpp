@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared by all readers of samples: see dataset.hpp.
+// The code that all readers of samples share: see dataset.hpp.
 #include "runtime/data/dataset.hpp"
 
 #include <algorithm>

@@ -24,8 +24,8 @@
 
 namespace halomesh {
 
-/// Leads from the indices d, h, w of a voxel to its place in space, in mm: the rows x, y and z of a
-/// 3 x 4 matrix, whose last column is the place of the first voxel.
+/// Maps the indices d, h, w of a voxel to its position in space, in mm: the rows x, y and z of a 3
+/// x 4 matrix, whose last column is the position of the first voxel.
 using Affine = std::array<double, 12>;
 
 /// The affine of which only the distances between voxels are known.
@@ -51,7 +51,7 @@ struct Orientation {
 inline View scalars(std::span<float> values) {
   return {values.data(), Box::whole({std::ssize(values), 1, 1, 1}), 1};
 }
-/// Writes those of the values of all channels that `targets`, of scalars, spans.
+/// Copies from the values of all channels those that `targets`, of scalars, spans.
 void copy_scalars(std::span<const float> all, AnyView targets);
 
 /// Reads blocks of samples, for one thread; no call is collective.
@@ -59,19 +59,19 @@ class SampleReader {
  public:
   virtual ~SampleReader() = default;
 
-  /// The type of the samples' values: that of Dataset::format().
+  /// The type of the samples' values, as in Dataset::format().
   virtual DataType type() const { return DataType::kInt16; }
 
   /// Writes the block dst.span (global coordinates) of sample number `sample`: values of type(), or
-  /// log(1+x) of counts if dst is fp32; and the block targets.span of its targets, of the type that
-  /// the data set has. Either may be empty. Throws Error naming the file, the record and the value.
+  /// log(1+x) of counts if dst is fp32; and the block targets.span of its targets, in the data
+  /// set's type. Either may be empty. Throws Error naming the file, the record and the value.
   virtual void read(std::int64_t sample, AnyView dst, AnyView targets) = 0;
   /// Takes the values of a slab, of type(): dense, valid during the call.
   using SlabSink = std::function<void(AnyConstView slab)>;
-  /// Passes the values of `box` to the sink slab by slab, in the order and of the form of
-  /// slabs_of(); a slab is one of slabs(), or what the file stores in one piece. Otherwise as
-  /// read(), which this default calls for each slab: override it where reading part of a box costs
-  /// more than its share of the time.
+  /// Passes the values of `box` to the sink slab by slab, in the order and form of slabs_of(); a
+  /// slab is one of slabs(), or a piece as the file stores it. Otherwise acts as read(), which this
+  /// default calls for each slab: override it if reading part of a box costs more than its share of
+  /// the time.
   virtual void read_slabs(std::int64_t sample, const Box& box, const SlabSink& sink,
                           AnyView targets);
   /// Slabs of an eighth of the box, and of at most 512 KiB.
@@ -83,7 +83,7 @@ class SampleReader {
   /// writes the block targets.span of its targets. Throws as read() does, possibly after pieces
   /// have been passed on, and if samples are not stored in files.
   virtual void stream(std::int64_t sample, const VoxelSink& sink, AnyView targets);
-  /// The same for the targets of a sample where they are a field of labels.
+  /// Passes on the targets of a sample likewise, if they are a field of labels.
   virtual void stream_labels(std::int64_t sample, const VoxelSink& sink);
   /// Announces that `sample` is read next, so that the reader may prefetch it.
   virtual void expect(std::int64_t /*sample*/) {}
@@ -97,24 +97,24 @@ class Dataset {
   virtual ~Dataset() = default;
 
   virtual std::int64_t size() const = 0;
-  /// Of all samples; where their extents differ, the largest extent along each axis.
+  /// The shape of all samples; if their extents differ, the largest extent along each axis.
   const Shape& shape() const { return shape_; }
-  /// Of one sample.
+  /// The shape of one sample.
   virtual Shape shape_of(std::int64_t /*sample*/) const { return shape_; }
-  /// What the values of a sample are.
+  /// The kind of a sample's values.
   const SampleFormat& format() const { return format_; }
   /// The shape and type of a sample's targets: {T, 1, 1, 1} for T scalars, which are fp32; for
   /// labels, one channel of uint8.
   const Shape& target_shape() const { return target_shape_; }
   DataType target_type() const { return target_type_; }
-  /// Values per voxel of the targets: of scalars, all.
+  /// Values per voxel of the targets; for scalars, their number.
   std::int64_t targets() const { return target_shape_.c; }
-  /// Whether targets are a field of labels, which is cut and transformed as samples are.
+  /// True if targets are a field of labels, which is cut and transformed as samples are.
   bool has_labels() const { return target_type_ == DataType::kUint8; }
   /// Labels are 0 .. classes()-1; 0 for scalars.
   std::int64_t classes() const { return classes_; }
-  /// What a sample is called: the name of its file without extensions if that holds no other
-  /// sample; otherwise that and its number in the file, such as "validation-00000:3".
+  /// The name of a sample: its file's without extensions if the file has no other sample; otherwise
+  /// with the sample's number in the file, such as "validation-00000:3".
   virtual std::string name(std::int64_t sample) const { return std::to_string(sample); }
   /// Where the voxels of a sample are in space; empty if its files do not say so.
   virtual std::optional<Orientation> orientation_of(std::int64_t /*sample*/) const {
@@ -126,7 +126,7 @@ class Dataset {
   /// The directory of the files.
   virtual const std::filesystem::path& directory() const = 0;
   /// Identifies the data: changes whenever the directory or a file's name, size or modification
-  /// time does; the same on every rank.
+  /// time changes; the same on every rank.
   virtual const std::string& identity() const = 0;
   /// A note for users, e.g. that reading the files is slow; "" for none.
   virtual std::string advice() const { return {}; }

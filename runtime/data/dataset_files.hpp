@@ -18,7 +18,7 @@ namespace halomesh {
 /// string, because a split may have 262,144 files.
 class DatasetFiles {
  public:
-  /// `names`: each ends in '\0'.
+  /// Each of `names` ends in '\0'.
   DatasetFiles(std::filesystem::path directory, const std::string& names);
 
   std::int64_t size() const { return static_cast<std::int64_t>(name_end_.size()); }
@@ -38,12 +38,12 @@ std::uint64_t stamp_of(const std::string& path);
 /// Integers read from each file by rank file % size and shared with all ranks.
 class FileScan {
  public:
-  /// Collective. scan(file) returns the integers of a file; the first Error in the order of ranks
-  /// is thrown on all.
+  /// Collective. scan(file) returns the integers of a file; the first Error in rank order is thrown
+  /// on all ranks.
   FileScan(const Comm& comm, const DatasetFiles& files,
            const std::function<std::vector<std::int64_t>(std::int64_t file)>& scan);
 
-  /// The next integer of a file. Must be called in the order of files.
+  /// Returns the next integer of a file. Call it in the order of files.
   std::int64_t take(std::int64_t file);
   /// See Dataset::identity().
   const std::string& identity() const { return identity_; }

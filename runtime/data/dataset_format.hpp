@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The layouts of files that data sets come in. To add one, add a file to this room that has a
+// The file layouts of data sets. To add one, add a file to this room with a
 // Registered<DatasetFormat>.
 #pragma once
 
@@ -18,18 +18,18 @@ namespace halomesh {
 
 /// A layout of the files of a split.
 struct DatasetFormat {
-  std::string name{};  ///< of the layout; the order of names is that in which layouts are tried
-  /// What the files hold, for the message where the first file of a split is of no layout.
+  std::string name{};  ///< the layout's name; layouts are tried in the order of names
+  /// The content of the files, for the message if the first file of a split has no known layout.
   std::string content{};
   bool has_labels = false;
-  /// Whether files lie in --data DIR itself, beside those of other splits, and not in DIR/SPLIT.
+  /// True if files lie in --data DIR itself, beside those of other splits, and not in DIR/SPLIT.
   bool is_beside_others = false;
-  /// Whether a file of this name belongs to the split if it is of the layout.
+  /// True if a file of this name belongs to the split, provided it has this layout.
   bool (*has_name)(std::string_view name, std::string_view split) = nullptr;
-  /// Whether the first file is of the layout; null: names decide.
+  /// True if the first file has this layout; null: names decide.
   bool (*recognizes)(const std::filesystem::path& first) = nullptr;
-  /// What the values of samples are, from the first file and the directory that is given as --data;
-  /// null: counts.
+  /// The kind of the samples' values, from the first file and the directory that is given as
+  /// --data; null: counts.
   SampleFormat (*values)(const std::filesystem::path& directory,
                          const std::filesystem::path& first) = nullptr;
   /// Opens the files of a split. Collective over `comm`.
@@ -38,10 +38,10 @@ struct DatasetFormat {
                                          const SampleFormat& values) = nullptr;
 };
 
-/// The file of a data set of fields that says what their ranges are.
+/// The file with the ranges of a data set of fields.
 inline constexpr const char* kStats = "stats.h5";
 
-/// Whether `name` is that of an HDF5 file with a sample in DIR/SPLIT.
+/// True if `name` is that of an HDF5 file with a sample in DIR/SPLIT.
 inline bool is_hdf5_name(std::string_view name, std::string_view /*split*/) {
   return name != kStats && (name.ends_with(".h5") || name.ends_with(".hdf5"));
 }
@@ -53,7 +53,7 @@ std::unique_ptr<const Dataset> open_hdf5(const Comm& comm, DatasetFiles files, c
   return std::make_unique<Hdf5Dataset>(comm, std::move(files), kKind, shape, targets, values);
 }
 
-/// Whether an HDF5 file has all these datasets.
+/// True if an HDF5 file has all these datasets.
 inline bool has_datasets(const std::filesystem::path& path,
                          std::initializer_list<const char*> names) {
   const Hdf5File file = Hdf5File::open(path);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tf.train.Example by protobuf: whole when written, piece by piece when read.
+// A tf.train.Example by protobuf: written whole, read piece by piece.
 #include "runtime/data/example.hpp"
 
 #include <google/protobuf/io/coded_stream.h>
@@ -19,16 +19,16 @@ namespace {
 
 namespace wire = google::protobuf::io;
 
-// Field numbers of example.proto.
+// These are the field numbers of example.proto.
 constexpr int kFeatures = 1, kEntry = 1, kKey = 1, kValue = 2, kBytesList = 1, kFloatList = 2,
               kListValue = 1;
-// Wire types (Protocol Buffers, "Encoding").
+// These are the wire types (Protocol Buffers, "Encoding").
 constexpr std::uint32_t kVarint = 0, kFixed64 = 1, kDelimited = 2, kFixed32 = 5;
 
 // A piece of voxels should stay in a core's cache; the other fields are small.
 constexpr int kBufferBytes = 1 << 17, kOutlineBytes = 1 << 10;
 
-/// Walks the fields of an Example; every function returns false if the bytes are not valid.
+/// Walks the fields of an Example; every function returns false if the bytes are invalid.
 class ExampleWalk {
  public:
   ExampleWalk(wire::CodedInputStream& in, const VoxelSink& sink, std::vector<float>& targets)
@@ -40,7 +40,7 @@ class ExampleWalk {
                                                        : skip(type);
     });
   }
-  const char* problem = nullptr;  ///< what is wrong with x or y
+  const char* problem = nullptr;  ///< describes the error in x or y
   int x_seen = 0, y_seen = 0;
   std::int64_t voxel_bytes = 0;
 

@@ -26,7 +26,7 @@ using PayloadSource = std::function<std::int64_t(void* dst, std::int64_t count)>
 using PayloadSkip = std::function<std::int64_t(std::int64_t count)>;
 
 /// Parses records as they are read: voxels are passed on piece by piece, so that a whole sample is
-/// never in memory. Its buffers are reused from one record to the next.
+/// never in memory. Buffers are reused for all records.
 class ExampleDecoder {
  public:
   ExampleDecoder();
@@ -39,12 +39,12 @@ class ExampleDecoder {
     std::int64_t voxel_bytes = 0;
     std::span<const float> targets;  ///< as stored, unchecked
   };
-  /// Throws Error when the payload of `length` bytes is not an Example, x or y is missing, repeated
-  /// or of another type, or a feature's value comes before its name (which no writer does); what
-  /// `source` and `sink` throw passes through. `file` and `record` are for messages.
+  /// Throws Error if the payload of `length` bytes is not an Example, if x or y is missing,
+  /// repeated or of another type, or if a feature's value comes before its name (which no writer
+  /// does). Exceptions of `source` and `sink` pass through. `file` and `record` are for messages.
   Contents decode(std::int64_t length, const PayloadSource& source, const VoxelSink& sink,
                   std::string_view file, std::int64_t record);
-  /// The same, but skips the voxels without reading most of them.
+  /// Decodes likewise, but skips the voxels without reading most of them.
   Contents outline(std::int64_t length, const PayloadSource& source, const PayloadSkip& skip,
                    std::string_view file, std::int64_t record);
 

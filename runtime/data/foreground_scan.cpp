@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See foreground_scan.hpp.
+// The search for foreground: see foreground_scan.hpp.
 #include "runtime/data/foreground_scan.hpp"
 
 #include <string>
@@ -11,11 +11,11 @@
 namespace halomesh {
 namespace {
 
-/// Labels of a slab.
+/// The number of labels in a slab.
 constexpr std::int64_t kSlabLabels = 1 << 20;
 
-/// The voxels of a sample as text: the number of the sample, that of its classes, and of each class
-/// the number of its voxels and their bytes.
+/// Appends the voxels of a sample as text: the numbers of the sample and of its classes, then for
+/// each class the number of its voxels and their bytes.
 void append(std::int64_t sample, const ForegroundSearch& search, std::string& text) {
   const auto all = search.found_by_class();
   text += fmt::format("{} {} ", sample, all.size());
@@ -26,7 +26,7 @@ void append(std::int64_t sample, const ForegroundSearch& search, std::string& te
   }
 }
 
-/// Reads a number and the space behind it.
+/// Reads a number and the space after it.
 std::int64_t next_number(const std::string& text, std::size_t& at) {
   const std::size_t end = text.find(' ', at);
   const std::int64_t number = std::stoll(text.substr(at, end - at));
@@ -34,7 +34,7 @@ std::int64_t next_number(const std::string& text, std::size_t& at) {
   return number;
 }
 
-/// Adds the sample at `at` of a text, and moves there behind it.
+/// Adds the sample at position `at` of a text, and moves `at` past it.
 void take_next(const std::string& text, std::size_t& at, ForegroundSearches& all) {
   const std::int64_t sample = next_number(text, at), classes = next_number(text, at);
   ForegroundSearch& search = all.try_emplace(sample, classes).first->second;

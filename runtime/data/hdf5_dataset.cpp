@@ -29,7 +29,7 @@ std::string extents_hint(const Extents& found, const Hdf5Kind& kind) {
   return fmt::format("try --input {}", text_of(sample));
 }
 
-/// The extents of a dataset that holds so many samples of these extents.
+/// The extents of a dataset with so many samples of these extents.
 Extents with_samples(Extents sample, const Hdf5Kind& kind, std::int64_t samples) {
   if (kind.stacked) sample.insert(sample.begin(), samples);
   return sample;
@@ -68,8 +68,8 @@ class Hdf5SampleReader final : public SampleReader {
 
  private:
   struct Place {
-    std::int64_t index = 0;  // within the open file
-    std::string where;       // for messages
+    std::int64_t index = 0;  // the index within the open file
+    std::string where;       // the place that messages name
   };
   /// Opens the sample's file and reads its targets.
   Place begin(std::int64_t sample, AnyView targets) {
@@ -108,10 +108,10 @@ class Hdf5SampleReader final : public SampleReader {
                const VoxelSink& sink) const;
 
   const Hdf5Dataset& dataset_;
-  std::int64_t open_file_ = -1;  // its number
+  std::int64_t open_file_ = -1;  // the open file's number
   std::optional<Hdf5File> file_;
-  Shape shape_;                               // of the samples in file_
-  std::optional<Hdf5Field> voxels_, labels_;  // of file_
+  Shape shape_;                               // the shape of samples in file_
+  std::optional<Hdf5Field> voxels_, labels_;  // fields of file_
   std::vector<float> all_targets_;
 };
 
@@ -128,7 +128,7 @@ void Hdf5SampleReader::read_scalars(const Place& place, AnyView targets) {
 void Hdf5SampleReader::place_in(Hdf5Field& field, DataType type, const Place& place, AnyView dst) {
   field.each_slab(
       place.index, dst.span, place.where, [&](const Box& slab, std::span<const std::byte> values) {
-        // Whole planes of the block, so they are dense there.
+        // The slab consists of whole planes of the block, so it is dense there.
         BlockWriter writer(slab.shape(),
                            {dst.begin_of(0, slab), dst.type, Box::whole(slab.shape()), 1}, type);
         writer.take(0, values);
@@ -191,7 +191,7 @@ std::vector<std::int64_t> Hdf5Dataset::scan(std::int64_t file) const {
 }
 
 void Hdf5Dataset::index(FileScan& scanned) {
-  std::int64_t expected = 0;  // samples of the archive
+  std::int64_t expected = 0;  // the number of samples in the archive
   const auto missing = [&](const std::string& what) {
     throw Error(fmt::format("{}: {}: files of the archive are missing", directory().c_str(), what),
                 "run the same `halomesh convert` command again, or copy all files");
@@ -255,7 +255,7 @@ std::optional<Orientation> Hdf5Dataset::orientation_of(std::int64_t sample) cons
   return all[static_cast<std::size_t>(at.index)];
 }
 
-/// The shape that samples of the file must have: the wanted one, or with any extents its own.
+/// The shape that samples of the file must have: the requested one, or with any extents its own.
 Shape Hdf5Dataset::shape_in(Hdf5File& file) const {
   if (!any_extents_) return shape();
   Extents found = file.extents(kind_.voxels.name);

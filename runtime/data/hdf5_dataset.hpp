@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A split in HDF5 files of any kind: archives, one sample per file, or universes to be cut.
+// A split in HDF5 files of any kind: archives, files of one sample, or universes to be cut.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace halomesh {
 
-/// One class for all kinds: a sample is a block of a file's voxels.
+/// A split of HDF5 files. One class serves all kinds: a sample is a block of a file's voxels.
 class Hdf5Dataset final : public Dataset {
  public:
   /// Collective over `comm`. Rank i % size checks the extents and types in file i. Throws the same
@@ -33,19 +33,19 @@ class Hdf5Dataset final : public Dataset {
   std::optional<Orientation> orientation_of(std::int64_t sample) const override;
   const std::filesystem::path& directory() const override { return files_.directory(); }
   const std::string& identity() const override { return identity_; }
-  /// Reads only the chunks that a block needs. In archives, the checksum of every chunk is
-  /// verified, and also the sample's own when a whole sample is read.
+  /// The reader reads only the chunks that a block needs. In archives, it verifies the checksum of
+  /// every chunk and, if a whole sample is read, the sample's own.
   std::unique_ptr<SampleReader> reader() const override;
 
   const DatasetFiles& files() const { return files_; }
   const Hdf5Kind& kind() const { return kind_; }
-  /// What the labels are; only if has_labels().
+  /// The kind of the labels; only if has_labels().
   const SampleFormat& label_format() const { return *label_format_; }
   SampleIndex::Place place(std::int64_t sample) const;
   /// The samples in a file; throws Error if their shape or type is wrong.
   struct Content {
     std::int64_t samples = 0;
-    Shape shape;  ///< of each
+    Shape shape;  ///< the shape of each
   };
   Content content_of(Hdf5File& file) const;
 
@@ -65,7 +65,7 @@ class Hdf5Dataset final : public Dataset {
   std::string identity_;
   SampleIndex index_;
   bool any_extents_;
-  std::vector<Spatial> extents_;  // of the samples in each file, where they may differ
+  std::vector<Spatial> extents_;  // extents of the samples in each file, if they may differ
 };
 
 }  // namespace halomesh

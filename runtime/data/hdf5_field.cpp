@@ -6,7 +6,7 @@
 
 namespace halomesh {
 
-/// The block `box` of a sample in terms of the dataset.
+/// The block `box` of a sample in coordinates of the dataset.
 Slab Hdf5Field::slab_of(std::int64_t index, const Box& box) const {
   Slab slab;
   const auto add = [&](std::int64_t offset, std::int64_t count) {
@@ -23,8 +23,8 @@ Slab Hdf5Field::slab_of(std::int64_t index, const Box& box) const {
   return slab;
 }
 
-/// What the stored elements of a slab stand for. Counts are what is stored, and are checked by
-/// those who take them.
+/// The values that the stored elements of a slab stand for. Counts are stored as they are, and
+/// their receiver checks them.
 std::span<const std::byte> Hdf5Field::values_of(const Box& slab, const std::string& where) {
   if (format_.kind() == SampleFormat::Kind::kCounts) return stored_;
   std::span<std::byte> values = stored_;

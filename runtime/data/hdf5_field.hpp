@@ -22,7 +22,7 @@ namespace halomesh {
 /// Reads the dataset slab by slab, checks and converts its values. For one thread.
 class Hdf5Field {
  public:
-  /// `shape`: of the tensor, labels having one channel; `samples`: that the file holds. All
+  /// `shape` is the tensor's; labels have one channel. `samples` is their number in the file. All
   /// references must outlive this object.
   Hdf5Field(Hdf5File& file, const Hdf5Kind& kind, const Hdf5Tensor& tensor, const Shape& shape,
             const SampleFormat& format, std::int64_t samples)
@@ -34,10 +34,9 @@ class Hdf5Field {
         samples_(samples),
         blocks_(file, tensor.name) {}
 
-  /// Reads a block of sample number `index` of the file in slabs of whole planes:
-  /// take(slab, its values, of the format's type) returns the first negative one of counts. Throws
-  /// Error starting with `where` for an invalid value, or if the checksum of a whole sample is
-  /// wrong.
+  /// Reads a block of sample number `index` of the file in slabs of whole planes: take(slab, its
+  /// values, in the format's type) returns the first negative count. Throws Error starting with
+  /// `where` for an invalid value, or if the checksum of a whole sample is wrong.
   template <class Take>
   void each_slab(std::int64_t index, const Box& block, const std::string& where, const Take& take) {
     if (block.empty()) return;
@@ -47,7 +46,7 @@ class Hdf5Field {
     const std::int64_t planes = blocks_.chunk_extent(axis);
     std::uint32_t checksum = 0;
     for (std::int64_t d = block.lo[kD]; d < block.hi[kD];) {
-      // Up to the next chunk's first plane in the file, so that no chunk is read twice.
+      // A slab ends at the next chunk's first plane in the file, so that no chunk is read twice.
       const std::int64_t left = planes - (origin + d - block.lo[kD]) % planes;
       const Box slab = with_d_range(block, d, std::min(d + left, block.hi[kD]));
       stored_.resize(static_cast<std::size_t>(slab.volume() * size_of(blocks_.type())));
@@ -71,7 +70,7 @@ class Hdf5Field {
   const SampleFormat& format_;
   std::int64_t samples_;
   Hdf5Blocks blocks_;
-  std::vector<std::byte> stored_, values_;  // of a slab; from operator new, so aligned
+  std::vector<std::byte> stored_, values_;  // one slab; from operator new, so aligned
 };
 
 }  // namespace halomesh

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Volumes and labels in NIfTI files, laid out as those of KiTS19: DIR/SPLIT/case_NNNNN/ with
+// Volumes and labels in NIfTI files, laid out as in KiTS19: DIR/SPLIT/case_NNNNN/ with
 // imaging.nii.gz and segmentation.nii.gz (or .nii). Axes d, h and w are the first, second and third
 // of the files. Files are read whole, as compressed ones must be: convert them once, then train.
 #include <fcntl.h>
@@ -146,8 +146,8 @@ Image open_image(const std::string& path) {
   return image;
 }
 
-/// The values of a file as they are stored, in the byte order of this machine. Not by the library's
-/// own function, which silently makes 0 of what is not finite.
+/// The values of a file as stored, in this machine's byte order. The library's own function would
+/// silently turn values that are not finite into 0.
 std::vector<std::byte> elements_of(const nifti_image& image, const std::string& path) {
   const CountedRead read;
   std::vector<std::byte> bytes(static_cast<std::size_t>(image.nvox * image.nbyper));
@@ -241,7 +241,7 @@ class Cases final : public Dataset {
       const Image labels = open_image(of_labels);
       require(extents_of(*labels) == found, text("{} has other extents than its image", of_labels),
               "there must be a label for each voxel");
-      // The directory's own time does not show when a file in it changes.
+      // The directory's own time does not change when a file in it does.
       const auto changed = [](const std::string& file) {
         return static_cast<std::int64_t>(fs::last_write_time(file).time_since_epoch().count());
       };
@@ -296,7 +296,7 @@ class Cases final : public Dataset {
   }
   std::unique_ptr<SampleReader> reader() const override;
 
-  /// Dense values or labels of a whole case.
+  /// The dense values or labels of a whole case.
   std::vector<std::byte> read(std::int64_t sample, bool labels) const {
     const std::string path = file_of(cases_.path(sample), labels ? "segmentation" : "imaging");
     const std::vector<double> values = values_of(path);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Determines the format of a split: see open_dataset.hpp. Formats are recognised by file names, and
-// by what is in the first file.
+// Determines the format of a split: see open_dataset.hpp. Formats are recognised by file names and
+// by the content of the first file.
 #include "runtime/data/open_dataset.hpp"
 
 #include <algorithm>
@@ -24,8 +24,8 @@ const std::vector<DatasetFormat>& formats() {
   return kAll;
 }
 
-/// The names in a directory, without hidden ones; none if there is no directory. Includes
-/// directories: one that is named like a file of samples is rejected when it is opened.
+/// The names in a directory, without hidden ones; none if there is no directory. Directories are
+/// included: one that is named like a sample file is rejected when it is opened.
 Names names_in(const fs::path& directory, const std::string& hint) {
   Names names;
   std::error_code code;
@@ -39,9 +39,9 @@ Names names_in(const fs::path& directory, const std::string& hint) {
   return names;
 }
 
-/// The files of a split and what they hold.
+/// The files of a split and their kind.
 struct Found {
-  std::size_t format = 0;  ///< of formats()
+  std::size_t format = 0;  ///< the index in formats()
   SampleFormat values;
   std::string names;  ///< sorted, each ending in '\0'
 };
@@ -70,15 +70,15 @@ Found found_in(const std::string& text) {
   return found;
 }
 
-/// The files of one directory that some layouts have by their names.
+/// The files of one directory whose names fit some layouts.
 struct Candidates {
   fs::path directory;
   Names names;
   std::vector<std::size_t> formats{};
 };
 
-/// Files that are named like those of one layout or of several. Throws Error if there are no such
-/// files, or some are named like those of others.
+/// The files whose names fit one or several layouts. Throws Error if there are no such files, or if
+/// some fit other layouts than the rest.
 Candidates candidates_in(const fs::path& directory, const std::string& split) {
   const fs::path of_split = directory / split;
   const std::string hint = fmt::format(
@@ -115,7 +115,7 @@ Found find_files(const fs::path& directory, const std::string& split) {
   Candidates candidates = candidates_in(directory, split);
   Names& names = candidates.names;
   const bool numbered = formats()[candidates.formats.front()].is_beside_others;
-  // By length first: archives' numbers may grow beyond five digits.
+  // Names are sorted by length first: archives' numbers may grow beyond five digits.
   std::sort(names.begin(), names.end(), [&](const std::string& a, const std::string& b) {
     return !numbered || a.size() == b.size() ? a < b : a.size() < b.size();
   });
@@ -135,7 +135,7 @@ Found find_files(const fs::path& directory, const std::string& split) {
               "keep only files of a supported format in the directory");
 }
 
-/// Throws Error unless the format has targets as wanted, with ranges for all channels.
+/// Throws Error unless the format has targets as requested, with ranges for all channels.
 void check(const Found& found, const fs::path& directory, const Shape& shape,
            const TargetSpec& targets) {
   const bool has_labels = formats()[found.format].has_labels;

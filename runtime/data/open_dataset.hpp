@@ -22,16 +22,16 @@ namespace halomesh {
 ///   directory/SPLIT/*.h5, *.hdf5  HDF5 with one sample (x, y), one universe (full, unitPar) or, as
 ///                                 in the DeepCAM benchmark, an image and its labels (climate/data,
 ///                                 climate/labels_0), with directory/stats.h5
-/// Files are in the order of their names, and sample numbers follow them. Throws the same Error on
-/// every rank when there is no such file, files are of two formats, or one is damaged, of another
-/// sample size or has other targets.
+/// Files are in the order of their names, and sample numbers follow them. Throws one Error on every
+/// rank if there is no such file, files are of two formats, or one is damaged or has another sample
+/// size or other targets.
 std::unique_ptr<const Dataset> open_dataset(const Comm& comm,
                                             const std::filesystem::path& directory,
                                             const std::string& split, const Shape& shape,
                                             const TargetSpec& targets);
 
-/// What a network with this loss and output is trained to give: where the loss has labels, a class
-/// for each channel of the output; otherwise scalars.
+/// The targets for which a network with this loss and output is trained: if the loss has labels, a
+/// class for each channel of the output; otherwise scalars.
 TargetSpec targets_of(const Loss& loss, const Shape& output);
 
 }  // namespace halomesh

@@ -21,9 +21,9 @@ void check_targets(std::span<const float> targets, const std::string& where) {
 
 namespace {
 
-/// Whether any second byte, from `first` on, has its highest bit set.
+/// True if the highest bit of any second byte, from `first` on, is set.
 bool any_sign(std::span<const std::byte> bytes, std::size_t first) {
-  // Joined by whole words, which is fast; every second byte of the result then has the signs.
+  // Whole words are combined, which is fast; every second byte of the result then has the signs.
   std::uint64_t words = 0;
   std::size_t i = 0;
   for (; i + sizeof words <= bytes.size(); i += sizeof words) {

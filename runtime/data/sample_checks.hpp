@@ -31,7 +31,7 @@ class NegativeSearch {
   const std::optional<InvalidValue>& found() const { return found_; }
 
  private:
-  std::byte last_{};  // of the previous piece
+  std::byte last_{};  // the last byte of the previous piece
   std::optional<InvalidValue> found_;
 };
 

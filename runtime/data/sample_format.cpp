@@ -17,7 +17,7 @@ const T* elements_of(std::span<const std::byte> bytes) {
   return reinterpret_cast<const T*>(bytes.data());  // NOLINT: aligned for its elements
 }
 
-/// The first element that is not good, which is rarely there: looks for any, then for the first.
+/// The first invalid element. Invalid ones are rare, so it looks for any first, then for the first.
 template <class T, class IsGood>
 std::optional<InvalidValue> first_bad(std::span<const std::byte> bytes, const IsGood& is_good) {
   const T* const from = elements_of<T>(bytes);

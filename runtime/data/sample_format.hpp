@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the values of a data set are: how they are stored, which are invalid, and what a network
-// gets of them. Belongs to a data set; must not depend on how files are laid out.
+// The kinds of values in a data set: how they are stored, which are invalid, and how a network
+// receives them. Must not depend on the layout of files.
 #pragma once
 
 #include <cstddef>
@@ -22,9 +22,9 @@ struct ChannelRange {
   friend bool operator==(const ChannelRange&, const ChannelRange&) = default;
 };
 
-/// A value that a data set must not hold.
+/// An invalid value of a data set.
 struct InvalidValue {
-  std::int64_t index = 0;  ///< of the value in the sample or block, in d,h,w,c order
+  std::int64_t index = 0;  ///< index in the sample or block, in d,h,w,c order
   double value = 0;
 };
 
@@ -43,10 +43,10 @@ class SampleFormat {
   enum class Kind : std::uint8_t { kCounts, kField, kLabels };
 
   static SampleFormat counts() { return {}; }
-  /// `ranges`: one for each channel, or none: values as they are stored. Throws Error for a range
-  /// that is empty or not finite.
+  /// `ranges` has one range per channel, or none: then values stay as stored. Throws Error for a
+  /// range that is empty or not finite.
   static SampleFormat field(std::vector<ChannelRange> ranges = {});
-  /// Labels 0 .. classes-1 of 1 to 256 classes. Throws Error for other numbers.
+  /// Makes labels 0 .. classes-1 of 1 to 256 classes. Throws Error for other numbers.
   static SampleFormat labels(std::int64_t classes);
 
   Kind kind() const { return kind_; }
@@ -54,22 +54,22 @@ class SampleFormat {
   std::int64_t classes() const { return classes_; }
   /// The type of the values that readers deliver.
   DataType type() const;
-  /// Whether files may hold such values in elements of `stored`.
+  /// True if files may store such values in elements of `stored`.
   bool accepts(Hdf5Type stored) const;
-  /// Whether the stored elements already are the values, so that convert() only checks them.
+  /// True if the stored elements are the values already, so that convert() only checks them.
   bool is_stored_as(Hdf5Type stored) const;
 
   /// Writes the values of `stored` elements to `values`, of type(): dense rows of `channels`
   /// channels, the first of which is channel `first` of the sample. Both are aligned for their
-  /// elements, and may be the same memory where is_stored_as(). Returns the first invalid one by
-  /// its index in the span; `values` is then incomplete. Runs on the calling thread.
+  /// elements, and may share memory if is_stored_as(). Returns the first invalid value by its index
+  /// in the span; `values` is then incomplete. Runs on the calling thread.
   std::optional<InvalidValue> convert(Hdf5Type stored, std::span<const std::byte> elements,
                                       std::int64_t first, std::int64_t channels,
                                       std::span<std::byte> values) const;
 
-  /// "a count of 0 or more": for messages about an invalid value.
+  /// The description of valid values, such as "a count of 0 or more", for messages.
   std::string expected() const;
-  /// What to do about one.
+  /// The hint for an invalid value.
   std::string cure() const;
 
   friend bool operator==(const SampleFormat&, const SampleFormat&) = default;
@@ -83,7 +83,7 @@ class SampleFormat {
 /// The targets that a data set must have: scalars, or a label for each voxel.
 struct TargetSpec {
   std::int64_t scalars = 0;  ///< their number
-  std::int64_t classes = 0;  ///< of labels; 0: scalars
+  std::int64_t classes = 0;  ///< for labels; 0: scalars
 
   TargetSpec(std::int64_t count)
       : scalars(count) {}  // NOLINT(google-explicit-constructor): scalars

@@ -8,11 +8,11 @@
 
 namespace halomesh {
 
-/// Samples are numbered consecutively over the files. Takes no memory as long as every file holds
-/// one sample.
+/// Numbers samples consecutively over the files. Takes no memory as long as every file has one
+/// sample.
 class SampleIndex {
  public:
-  /// Adds the next file, which holds `samples`.
+  /// Adds the next file, which has this number of samples.
   void append(std::int64_t samples) {
     ++files_;
     if (samples == 1 && first_.empty()) return;
@@ -27,7 +27,7 @@ class SampleIndex {
   struct Place {
     std::int64_t file = 0, index = 0;  ///< index within the file
   };
-  /// `sample` is one of 0 .. size()-1.
+  /// The place of a sample in 0 .. size()-1.
   Place place(std::int64_t sample) const {
     if (one_per_file()) return {sample, 0};
     const auto after = std::upper_bound(first_.begin(), first_.end(), sample);
@@ -36,7 +36,8 @@ class SampleIndex {
 
  private:
   std::int64_t files_ = 0;
-  std::vector<std::int64_t> first_;  // sample of each file, then the total; empty: one per file
+  // The first sample of each file, then the total; empty: one per file.
+  std::vector<std::int64_t> first_;
 };
 
 }  // namespace halomesh

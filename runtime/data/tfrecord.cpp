@@ -123,7 +123,7 @@ std::int64_t TfRecordReader::read_some(void* dst, std::int64_t count) {
   }
   position_ += done;
   const std::int64_t now = gzoffset(gz_);
-  // After a step back the stream started again.
+  // The stream has started again after a step back.
   read.count(now < compressed_offset_ ? now : now - compressed_offset_);
   compressed_offset_ = now;
   return done;
@@ -261,7 +261,7 @@ void TfRecordReader::seek(std::int64_t offset, std::int64_t record) {
 TfRecordWriter::TfRecordWriter(std::filesystem::path path, Compression compression)
     : file_(std::move(path)) {
   errno = 0;
-  // "T" is zlib's own plain mode: one path for both kinds of file.
+  // "T" is zlib's own uncompressed mode, so one path serves both kinds of file.
   stream_ =
       gzopen(file_.temporary_path().c_str(), compression == Compression::kGzip ? "wbe" : "wbeT");
   if (stream_ == nullptr) fail("create", errno);

@@ -45,10 +45,10 @@ class TfRecordWriter {
   std::int64_t written_bytes_ = 0;
 };
 
-/// Reads one file after another; buffers and descriptors live as long as the reader. Whether a file
-/// is plain or gzip is decided by its first bytes, never by its name. Both checksums are checked.
+/// Reads one file after another; buffers and descriptors live as long as the reader. The first
+/// bytes of a file, never its name, tell whether it is plain or gzip. Both checksums are checked.
 /// Every Error names the file, the record and its offset. Bytes after the last gzip member are
-/// ignored, as by gzip. One thread at a time.
+/// ignored, as by gzip. For one thread at a time.
 class TfRecordReader {
  public:
   /// Rejects a record whose payload is longer than `max_payload_bytes` before allocating memory for
@@ -58,7 +58,7 @@ class TfRecordReader {
   TfRecordReader& operator=(const TfRecordReader&) = delete;
   ~TfRecordReader();
 
-  /// Opens `path` at its first record, closing the previous file. `opened`: a descriptor of the
+  /// Opens `path` at its first record and closes the previous file. `opened` is a descriptor of the
   /// file, if it is already open.
   void open(std::string_view path, Descriptor opened = {});
   void close();
@@ -78,11 +78,11 @@ class TfRecordReader {
   bool skip();
   /// The payload length of the next record, without starting to read it; -1 at the end.
   std::int64_t peek_length();
-  /// True when the file holds exactly one record. Reads only a few bytes: decides by the file's
-  /// size or by gzip's ISIZE (RFC 1952, 2.3.1), which covers only the last member of several, so
-  /// check at_end() after reading the record. Call after open().
+  /// True if the file has exactly one record. Reads only a few bytes: decides by the file's size or
+  /// by gzip's ISIZE (RFC 1952, 2.3.1), which covers only the last member of several, so check
+  /// at_end() after reading the record. Call it after open().
   bool holds_one_record();
-  /// True when no byte follows; for gzip this also checks the checksum of the stream.
+  /// True if no byte follows; for gzip this also checks the checksum of the stream.
   bool at_end() { return peek_length() < 0; }
 
   /// Moves to record number `record`, whose framing starts at byte `offset` of the uncompressed
@@ -104,12 +104,12 @@ class TfRecordReader {
   Descriptor file_;
   gzFile gz_ = nullptr;
   std::int64_t file_bytes_ = 0;
-  std::int64_t offset_ = 0, record_ = 0;  // of the next record
-  std::int64_t position_ = 0;             // of the next byte to be read
-  std::int64_t compressed_offset_ = 0;    // of a gzip file, as far as it has been consumed
+  std::int64_t offset_ = 0, record_ = 0;  // the next record's
+  std::int64_t position_ = 0;             // the next byte to be read
+  std::int64_t compressed_offset_ = 0;    // the end of the consumed part of a gzip file
   std::optional<std::int64_t> peeked_;    // length of the next record, whose header has been read
-  std::int64_t payload_left_ = 0;         // of the current record
-  std::uint32_t payload_crc_ = 0;         // of what has been read of it
+  std::int64_t payload_left_ = 0;         // bytes left of the current record
+  std::uint32_t payload_crc_ = 0;         // the checksum of its bytes read so far
 };
 
 }  // namespace halomesh

@@ -25,13 +25,14 @@
 namespace halomesh {
 namespace {
 
-// Room for the Example's own fields (55 bytes in the benchmark) and for further features.
+// This leaves space for the Example's own fields (55 bytes in the benchmark) and for further
+// features.
 constexpr std::int64_t kExampleSlackBytes = 64 * 1024;
 
 /// Bytes of the counts of a sample.
 std::int64_t count_bytes(const Shape& shape) { return value_bytes(shape, DataType::kInt16); }
 
-/// The longest record accepted for such a sample.
+/// The longest record accepted for a sample of this shape.
 std::int64_t largest_payload(const Shape& shape, std::int64_t targets) {
   return count_bytes(shape) + targets * static_cast<std::int64_t>(sizeof(float)) +
          kExampleSlackBytes;
@@ -61,7 +62,7 @@ class SlabCollector {
       memory_ = AlignedBuffer<std::int16_t>(slabs_.front().volume());
     start();
   }
-  /// As a VoxelSink does.
+  /// Takes a piece as a VoxelSink does.
   void take(std::int64_t offset, std::span<const std::byte> bytes) {
     while (writer_) {
       // The writer of a slab does not get the bytes before the slab, so its first piece may begin
@@ -75,7 +76,7 @@ class SlabCollector {
       start();
     }
   }
-  /// The first voxel of the slabs so far that is below 0.
+  /// The first negative voxel in the slabs so far.
   const std::optional<InvalidValue>& negative() const { return negative_; }
 
  private:
@@ -95,8 +96,8 @@ class SlabCollector {
   AlignedBuffer<std::int16_t>& memory_;
   const SampleReader::SlabSink& sink_;
   std::size_t slab_ = 0;
-  std::optional<BlockWriter> writer_;  // of the current slab; none after the last
-  std::int64_t begin_ = 0, end_ = 0;   // the bytes of the sample between which it lies
+  std::optional<BlockWriter> writer_;  // the writer of the current slab; empty after the last
+  std::int64_t begin_ = 0, end_ = 0;   // the range of its bytes in the sample
   std::optional<InvalidValue> negative_;
 };
 
@@ -141,7 +142,7 @@ class TfRecordSampleReader final : public SampleReader {
 
  private:
   /// Passes the voxels of a record to `taker`: take() as a VoxelSink does, then negative(), the
-  /// first voxel below 0.
+  /// first negative voxel.
   template <class Taker>
   void take_record(std::int64_t sample, Taker& taker, AnyView targets);
   std::int64_t open(const TfRecordDataset::Place& place);
@@ -160,7 +161,7 @@ class TfRecordSampleReader final : public SampleReader {
   ExampleDecoder decoder_;
   AlignedBuffer<std::int16_t> slab_;
   std::int64_t open_file_ = -1;
-  Descriptor expected_;  // of a file that has been opened early
+  Descriptor expected_;  // a file that has been opened early
   std::int64_t expected_file_ = -1;
 };
 
@@ -168,7 +169,7 @@ template <class Taker>
 void TfRecordSampleReader::take_record(std::int64_t sample, Taker& taker, AnyView targets) {
   const TfRecordDataset::Place place = dataset_.place(sample);
   const std::int64_t length = open(place);
-  // The checksum comes last: if it is wrong, that is what is reported.
+  // The checksum comes last: if it is wrong, the error is damage rather than an invalid value.
   std::exception_ptr problem;
   try {
     decode(place, length, taker, targets);
@@ -264,7 +265,7 @@ TfRecordDataset::TfRecordDataset(const Comm& comm, DatasetFiles files, const Sha
   FileScan scanned(comm, files_, [this](std::int64_t file) { return scan(file); });
   identity_ = scanned.identity();
   set_records(scanned);
-  // Lengths leave room for further features: one sample shows the rest of the format.
+  // Lengths leave space for further features; one sample shows the rest of the format.
   on_first_rank(comm, [this] {
     check_first();
     return std::string();
@@ -293,10 +294,10 @@ TfRecordDataset::Place TfRecordDataset::place(std::int64_t sample) const {
           one_record_per_file() ? 0 : record_offset_[static_cast<std::size_t>(sample)]};
 }
 
-/// One file's number of records, whether it is a gzip file, and the offset of each record unless
-/// there is just one.
+/// A file's number of records, whether it is a gzip file, and the offset of each record unless it
+/// has only one.
 std::vector<std::int64_t> TfRecordDataset::scan(std::int64_t file) const {
-  constexpr std::int64_t kLookBytes = 4096;  // of a gzip file
+  constexpr std::int64_t kLookBytes = 4096;  // the part of a gzip file to look at
   TfRecordReader records(std::numeric_limits<std::int64_t>::max(), kLookBytes);
   records.open(files_.path(file));
   const auto check_length = [&] {
@@ -338,7 +339,7 @@ void TfRecordDataset::set_records(FileScan& scanned) {
   if (one_record_per_file()) record_offset_ = {};  // all are 0
 }
 
-/// Throws Error unless sample 0 is in the format; reads only little of a plain file.
+/// Throws Error unless sample 0 has the format; reads only little of a plain file.
 void TfRecordDataset::check_first() const {
   TfRecordSampleReader reader(*this);
   if (!first_is_gzip_) {

@@ -14,13 +14,13 @@
 
 namespace halomesh {
 
-/// Each record is one sample, a tf.train.Example as in the CosmoFlow benchmark.
+/// A split of TFRecord files. Each record is one sample, a tf.train.Example as in the CosmoFlow
+/// benchmark.
 class TfRecordDataset final : public Dataset {
  public:
   /// Collective over `comm`. Rank i % size scans file i for its records; it reads only a small part
   /// of plain files and of gzip files with one record. Rank 0 checks the format of sample 0. Throws
-  /// the same Error on every rank when a file is truncated, of another format or of another sample
-  /// size.
+  /// one Error on every rank if a file is truncated, or has another format or sample size.
   TfRecordDataset(const Comm& comm, DatasetFiles files, const Shape& shape, std::int64_t targets);
 
   std::int64_t size() const override { return index_.size(); }
@@ -33,10 +33,11 @@ class TfRecordDataset final : public Dataset {
   std::unique_ptr<SampleReader> reader() const override;
 
   const DatasetFiles& files() const { return files_; }
-  /// Where a sample is stored.
+  /// The place of a sample.
   struct Place {
-    std::int64_t file = 0, record = 0;  // record within the file
-    std::int64_t offset = 0;            // of the record's framing, in the uncompressed file
+    std::int64_t file = 0, record = 0;  // the record's number within the file
+    // The offset of the record's framing, in the uncompressed file.
+    std::int64_t offset = 0;
   };
   Place place(std::int64_t sample) const;
   bool one_record_per_file() const { return index_.one_per_file(); }
@@ -49,7 +50,7 @@ class TfRecordDataset final : public Dataset {
   DatasetFiles files_;
   std::string identity_;
   SampleIndex index_;
-  std::vector<std::int64_t> record_offset_;  // of each sample; empty: one per file
+  std::vector<std::int64_t> record_offset_;  // by sample; empty: one per file
   std::int64_t slow_file_ = -1;
   bool first_is_gzip_ = false;
 };

@@ -16,7 +16,7 @@ constexpr std::size_t kChecksumBytes = 4;
 bool inflate(std::span<const std::byte> from, std::span<std::byte> to) {
   inflate_state stream;
   isal_inflate_init(&stream);
-  stream.crc_flag = ISAL_ZLIB;  // with its header and Adler-32 checksum, which is checked
+  stream.crc_flag = ISAL_ZLIB;  // includes the header and the Adler-32 checksum, which is checked
   // The library's signature lacks a const; it only reads.
   stream.next_in = reinterpret_cast<std::uint8_t*>(const_cast<std::byte*>(from.data()));
   stream.avail_in = static_cast<std::uint32_t>(from.size());
@@ -26,7 +26,7 @@ bool inflate(std::span<const std::byte> from, std::span<std::byte> to) {
          stream.block_state == ISAL_BLOCK_FINISH;
 }
 
-/// The first bytes of all elements come first, then the second ones, and so on.
+/// Restores elements from bytes in order of significance: all first bytes, all second bytes, ...
 template <std::size_t kBytes>
 void unshuffle(const std::byte* from, std::span<std::byte> to) {
   const std::size_t count = to.size() / kBytes;
@@ -37,7 +37,7 @@ void unshuffle(const std::byte* from, std::span<std::byte> to) {
   }
 }
 
-/// The same for two bytes, in words: compilers make vectors of this.
+/// Unshuffles two-byte elements in words, which compilers vectorize.
 void unshuffle_pairs(std::span<const std::byte> from, std::span<std::byte> to) {
   const std::size_t count = to.size() / 2;
   const std::byte *const low = from.data(), *const high = low + count;
@@ -62,7 +62,7 @@ void unshuffle(std::span<const std::byte> from, std::span<std::byte> to,
 }  // namespace
 
 std::uint32_t fletcher32(std::span<const std::byte> bytes) {
-  constexpr std::size_t kWords = 360;  // the sums of so many fit 32 bits
+  constexpr std::size_t kWords = 360;  // the sums of this many words fit 32 bits
   std::uint32_t a = 0, b = 0;
   const auto fold = [](std::uint32_t sum) { return (sum & 0xffffU) + (sum >> 16U); };
   const auto byte = [&](std::size_t i) { return std::to_integer<std::uint32_t>(bytes[i]); };
@@ -88,7 +88,7 @@ std::uint32_t fletcher32(std::span<const std::byte> bytes) {
 const char* ChunkDecoder::decode(const DatasetLayout& layout, std::uint32_t skipped,
                                  std::span<const std::byte> stored, std::span<std::byte> chunk,
                                  std::int64_t element_bytes) {
-  unsigned filter = 0;  // in the order in which they were applied
+  unsigned filter = 0;  // counts filters in the order in which they were applied
   const auto passed = [&](bool has) { return has && ((skipped >> filter++) & 1U) == 0; };
   const bool shuffled = passed(layout.shuffle), deflated = passed(layout.gzip > 0),
              summed = passed(layout.checksum);

@@ -12,15 +12,15 @@
 
 namespace halomesh {
 
-/// Upper bound for the stored size of a chunk of `size` bytes after compression.
+/// An upper bound for the stored size of a compressed chunk of `size` bytes.
 constexpr std::size_t largest_stored(std::size_t size) { return size + size / 8 + 1024; }
 
-/// Decoder for one thread; its memory is reused.
+/// A decoder for one thread; its memory is reused.
 class ChunkDecoder {
  public:
-  /// Fills `chunk`, elements of `element_bytes` each, from its stored bytes; `layout` says which
-  /// filters apply and `skipped` which of these were skipped (see Hdf5File::read_chunk). Returns
-  /// nullptr, or a description of the error.
+  /// Fills `chunk`, whose elements have `element_bytes` each, from its stored bytes. `layout` says
+  /// which filters apply, and `skipped` which of these were skipped (see Hdf5File::read_chunk).
+  /// Returns nullptr, or a description of the error.
   const char* decode(const DatasetLayout& layout, std::uint32_t skipped,
                      std::span<const std::byte> stored, std::span<std::byte> chunk,
                      std::int64_t element_bytes);
@@ -29,8 +29,8 @@ class ChunkDecoder {
   std::vector<std::byte> inflated_;
 };
 
-/// Fletcher's checksum as HDF5 stores it after a chunk: of big-endian 16-bit words modulo 65535, an
-/// odd last byte as a word's upper half (HDF5 Library, H5_checksum_fletcher32).
+/// Fletcher's checksum as HDF5 stores it after a chunk: over big-endian 16-bit words modulo 65535;
+/// an odd last byte is the upper half of a word (HDF5 Library, H5_checksum_fletcher32).
 std::uint32_t fletcher32(std::span<const std::byte> bytes);
 
 }  // namespace halomesh

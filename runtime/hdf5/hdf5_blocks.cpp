@@ -11,7 +11,7 @@
 namespace halomesh {
 namespace {
 
-/// Planes read at a time from a dataset without chunks.
+/// The number of planes to read at a time from a dataset without chunks.
 constexpr std::int64_t kContiguousPlanes = 8;
 
 std::int64_t volume_of(const Extents& extents) {
@@ -20,18 +20,18 @@ std::int64_t volume_of(const Extents& extents) {
   return volume;
 }
 
-/// A dense array's memory, from the first element of a block in it.
+/// The memory of a dense array from the first element of a block.
 template <class Byte>
 struct Region {
   Byte* data;
-  Extents extents;  // of the array
+  Extents extents;  // the array's extents
   std::int64_t element_bytes;
 
   Region(Byte* array, Extents of_array, const Extents& start, std::int64_t bytes)
       : data(array), extents(std::move(of_array)), element_bytes(bytes) {
     for (std::size_t a = 0; a < start.size(); ++a) data += start[a] * stride(a);
   }
-  /// In bytes.
+  /// The distance of neighbours along an axis, in bytes.
   std::int64_t stride(std::size_t axis) const {
     std::int64_t stride = element_bytes;
     for (std::size_t a = axis + 1; a < extents.size(); ++a) stride *= extents[a];
@@ -39,9 +39,10 @@ struct Region {
   }
 };
 
-/// Copies `count` elements along each axis, in the longest runs that are dense on both sides.
+/// Copies `count` elements along each axis, in the longest runs that are contiguous on both sides.
 void copy(const Region<const std::byte>& src, const Region<std::byte>& dst, const Extents& count) {
-  std::size_t runs = count.size() - 1;  // axes that are walked; those after it are one run
+  // The first axes are walked; the axes after them form one run.
+  std::size_t runs = count.size() - 1;
   while (runs > 0 && count[runs] == src.extents[runs] && count[runs] == dst.extents[runs]) --runs;
   std::int64_t run = src.element_bytes;
   for (std::size_t a = runs; a < count.size(); ++a) run *= count[a];
@@ -72,7 +73,7 @@ Hdf5Blocks::Hdf5Blocks(Hdf5File& file, std::string name)
       extents_(file.extents(name_)),
       type_(type_in(file, name_)),
       layout_(file.layout(name_)) {
-  // A damaged file may claim chunks larger than the dataset; these are left to the library.
+  // A damaged file may claim chunks larger than the dataset; these are left to the HDF5 library.
   is_contiguous_ = layout_ && layout_->chunk.empty();
   if (layout_ && (layout_->chunk.empty() || volume_of(layout_->chunk) > volume_of(extents_)))
     layout_.reset();
@@ -103,7 +104,7 @@ void Hdf5Blocks::read(const Slab& block, std::span<std::byte> values) {
     first[a] = at[a] = block.offset[a] / layout_->chunk[a] * layout_->chunk[a];
     end[a] = block.offset[a] + block.count[a];
   }
-  for (std::size_t axis = axes; axis > 0;) {  // an odometer, the last axis fastest
+  for (std::size_t axis = axes; axis > 0;) {  // counts like an odometer, the last axis fastest
     read_chunk(at, block, values);
     for (axis = axes; axis > 0; --axis) {
       at[axis - 1] += layout_->chunk[axis - 1];

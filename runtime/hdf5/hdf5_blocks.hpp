@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads blocks of a dataset in an HDF5 file, only the chunks that they need.
+// Reads blocks of a dataset in an HDF5 file, and only the chunks that they need.
 #pragma once
 
 #include <cstddef>
@@ -14,10 +14,10 @@
 
 namespace halomesh {
 
-/// Reads blocks of one dataset, as the elements that it holds. Chunks with only the filters of
+/// Reads blocks of one dataset in the type in which it is stored. Chunks with only the filters of
 /// DatasetLayout are decoded here, all others by the HDF5 library. A chunk that fails its checksum
-/// throws Error naming file and dataset. Counts the bytes read (read_counts.hpp). One thread at a
-/// time.
+/// throws Error naming file and dataset. Counts the bytes read (read_counts.hpp). For one thread at
+/// a time.
 class Hdf5Blocks {
  public:
   /// `file` must outlive this object. Throws Error if the dataset holds anything but numbers of
@@ -26,10 +26,10 @@ class Hdf5Blocks {
 
   const Extents& extents() const { return extents_; }
   Hdf5Type type() const { return type_; }
-  /// The number of planes to read at a time along `axis`: the extent of a chunk; a few if the
-  /// dataset is not chunked; all if the library decodes the chunks.
+  /// The number of planes to read at a time along `axis`: the extent of a chunk, a few if the
+  /// dataset has no chunks, or all if the library decodes the chunks.
   std::int64_t chunk_extent(std::size_t axis) const;
-  /// `values`: the elements of the block, of type(), dense, in the order of the axes.
+  /// Reads the elements of a block into `values`: of type(), dense, in the order of the axes.
   void read(const Slab& block, std::span<std::byte> values);
 
  private:
@@ -39,7 +39,7 @@ class Hdf5Blocks {
   std::string name_;
   Extents extents_;
   Hdf5Type type_;
-  std::optional<DatasetLayout> layout_;  // where chunks are decoded here
+  std::optional<DatasetLayout> layout_;  // empty where the library decodes the chunks
   bool is_contiguous_ = false;
   std::vector<std::byte> stored_, chunk_;
   ChunkDecoder decoder_;

@@ -37,7 +37,7 @@ Attribute open_attribute(hid_t file, const std::string& object, const std::strin
           {checked(H5Aget_space(id)), H5Sclose}};
 }
 
-/// Records filter number `index` of a dataset; false if it is another filter or out of order.
+/// Records filter number `index` of a dataset. False if the filter is unknown or out of order.
 bool note_filter(hid_t options, unsigned index, DatasetLayout& layout) {
   unsigned flags = 0, settings = 0, value = 0;
   std::size_t values = 1;
@@ -105,7 +105,8 @@ Hdf5File Hdf5File::create(const std::filesystem::path& path) {
   const LibraryLock lock;
   const Handle access(hdf5::file_access(), H5Pclose), layout(H5Pcreate(H5P_FILE_CREATE), H5Pclose);
   Hdf5File file(path, true);
-  file.checked(H5Pset_obj_track_times(layout, false), "create", "it");  // same content, same bytes
+  // Equal content gives equal bytes.
+  file.checked(H5Pset_obj_track_times(layout, false), "create", "it");
   file.file_ = file.checked(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, layout, access), "create", "it");
   return file;
 }
@@ -120,7 +121,7 @@ void Hdf5File::close() {
   for (const auto& [name, id] : std::exchange(datasets_, {})) note(H5Dclose(id));
   const Id file = std::exchange(file_, -1);
   if (writable_) note(H5Fflush(file, H5F_SCOPE_GLOBAL));
-  note(H5Fclose(file));  // failed or not, the identifier must not be used again
+  note(H5Fclose(file));  // even after a failure the identifier must not be used again
   if (!failure.empty()) fail(fmt::format("cannot write the file: {}", failure));
 }
 
@@ -141,7 +142,7 @@ void Hdf5File::create_group(const std::string& name) {
   create_group(std::filesystem::path(name).parent_path().string());
   const Handle options(H5Pcreate(H5P_GROUP_CREATE), H5Pclose);
   checked(H5Pset_obj_track_times(options, false), "create group",
-          name);  // same bytes, see create()
+          name);  // equal content gives equal bytes: see create()
   const Handle group(checked(H5Gcreate2(file_, name.c_str(), H5P_DEFAULT, options, H5P_DEFAULT),
                              "create group", name),
                      H5Gclose);
@@ -208,7 +209,7 @@ void Hdf5File::write_number(const std::string& object, const std::string& name, 
 void Hdf5File::write_text(const std::string& object, const std::string& name,
                           const std::string& value) {
   const LibraryLock lock;
-  // Of fixed length: HDF5 does not checksum the heap that holds strings of variable length.
+  // The length is fixed because HDF5 does not checksum the heap of variable-length strings.
   const Handle type(H5Tcopy(H5T_C_S1), H5Tclose);
   const std::string label = label_of(object, name);
   checked(H5Tset_size(type, std::max<std::size_t>(value.size(), 1)), "set the type of", label);
@@ -258,7 +259,7 @@ void Hdf5File::create_dataset(const std::string& name, Hdf5Type type, const Exte
   if (!chunk.empty()) set(H5Pset_chunk(options, narrow<int>(chunk.size()), chunk.data()));
   if (layout.shuffle) set(H5Pset_shuffle(options));
   if (layout.gzip > 0) set(H5Pset_deflate(options, static_cast<unsigned>(layout.gzip)));
-  // Last, so that it covers the bytes as stored.
+  // Fletcher-32 comes last, so that it covers the bytes as stored.
   if (layout.checksum) set(H5Pset_fletcher32(options));
   datasets_[name] = checked(H5Dcreate2(file_, name.c_str(), hdf5::native_type(type), space,
                                        H5P_DEFAULT, options, H5P_DEFAULT),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// HDF5 files: groups, attributes and n-dimensional datasets, each library call checked.
-// Only this room may use the HDF5 library.
+// HDF5 files: groups, attributes and n-dimensional datasets, with every library call checked. Only
+// this room may use the HDF5 library.
 #pragma once
 
 #include <cstddef>
@@ -21,9 +21,9 @@ namespace halomesh {
 /// library's reason; as ReadError where the system does not read a file. New files are in the
 /// format of HDF5 1.10, whose metadata have checksums.
 ///
-/// Elements and attributes are of the types of Hdf5Type, attributes also std::string. Reading a
-/// type other than the stored one is an error; byte order is converted. The library need not be
-/// thread-safe: calls from several threads are serialised.
+/// Elements have the types of Hdf5Type; attributes may also be std::string. Reading a type other
+/// than the stored one is an error; byte order is converted. The library need not be thread-safe:
+/// calls from several threads are serialised.
 class Hdf5File {
  public:
   /// Opens an existing file for reading.
@@ -38,19 +38,19 @@ class Hdf5File {
   Hdf5File& operator=(Hdf5File&&) = delete;
   Hdf5File(const Hdf5File&) = delete;
   Hdf5File& operator=(const Hdf5File&) = delete;
-  /// Closes, ignoring errors: after writing, call close() first.
+  /// Closes and ignores errors: after writing, call close() first.
   ~Hdf5File();
 
-  /// Flushes and closes. The file is complete only if this returns: it may be the first call to
-  /// report a full disk.
+  /// Flushes and closes. The file is complete only if this returns: a full disk may be reported
+  /// here first.
   void close();
   const std::filesystem::path& path() const { return path_; }
 
-  /// True when there is a group or dataset of this name.
+  /// True if a group or dataset of this name exists.
   bool contains(const std::string& name) const;
   /// Creates a group and its parents if they do not exist.
   void create_group(const std::string& name);
-  /// Names of the members of a group, sorted.
+  /// The names of a group's members, sorted.
   std::vector<std::string> members(const std::string& group) const;
 
   /// Attributes of a group or dataset; "/" is the file itself.
@@ -73,17 +73,17 @@ class Hdf5File {
   bool has_attribute(const std::string& object, const std::string& name) const;
   std::vector<std::string> attribute_names(const std::string& object) const;
 
-  /// Creates a dataset and its parent groups; the elements are not written yet.
+  /// Creates a dataset and its parent groups without writing its elements.
   void create_dataset(const std::string& name, Hdf5Type type, const Extents& extents,
                       const DatasetLayout& layout = {});
-  /// Creates a contiguous dataset of `type` with room for all elements, which the caller
-  /// writes to the closed file by other means, in the byte order of this host. Returns the place of
-  /// the first element, in bytes from the beginning of the file.
+  /// Creates a contiguous dataset of `type` with space for all elements, which the caller writes to
+  /// the closed file by other means, in this host's byte order. Returns the offset of the first
+  /// element in the file, in bytes.
   std::int64_t create_room(const std::string& name, Hdf5Type type, const Extents& extents);
   Extents extents(const std::string& name);
-  /// True when the stored elements are of this type.
+  /// True if the stored elements have this type.
   bool holds(const std::string& name, Hdf5Type type);
-  /// The type of the stored elements; empty if it is another than those of Hdf5Type.
+  /// The type of the stored elements; empty if Hdf5Type lacks it.
   std::optional<Hdf5Type> type(const std::string& name);
   /// `values` has as many elements as the slab, dense, in the order of its axes.
   template <class T>
@@ -94,7 +94,7 @@ class Hdf5File {
   void read(const std::string& name, const Slab& slab, std::span<T> values) {
     transfer(name, slab, values.size(), hdf5_type<T>(), values.data(), nullptr);
   }
-  /// The same for elements of a type known at run time only, as bytes; aligned for that type.
+  /// Writes elements of a type known only at run time, as bytes aligned for that type.
   void write(const std::string& name, const Slab& slab, Hdf5Type type,
              std::span<const std::byte> values) {
     transfer(name, slab, values.size() / static_cast<std::size_t>(size_of(type)), type, nullptr,
@@ -106,7 +106,7 @@ class Hdf5File {
   }
 
   /// The storage layout of a dataset; empty if its element type is not native to this host, or if
-  /// it has other filters than those of DatasetLayout or has them in another order.
+  /// its filters are not those of DatasetLayout in this order.
   std::optional<DatasetLayout> layout(const std::string& name);
   /// Throws Error unless every element of a dataset is stored: a virtual dataset's sources and raw
   /// files may be missing, and chunks may not be written, for which the library reads fill values.
@@ -122,7 +122,7 @@ class Hdf5File {
                            std::vector<std::byte>& bytes);
 
  private:
-  // hid_t, without including the library's header.
+  // This is hid_t, without including the library's header.
   using Id = std::int64_t;
   Hdf5File(std::filesystem::path path, bool writable);
   void write_number(const std::string& object, const std::string& name, Hdf5Type type,

@@ -22,15 +22,15 @@ std::recursive_mutex& library_mutex() {
   return mutex;
 }
 
-// At exit the library would retry writes that failed before, and crash (seen with 1.10.8).
-// Complete files are closed by then: there is nothing left for it to do.
+// At exit the library would retry writes that failed before, and crash (seen with 1.10.8). Complete
+// files are closed by then, so nothing is left to do.
 bool start() {
   static const bool kStarted = H5dont_atexit() >= 0 && H5open() >= 0;
   return kStarted;
 }
 
 #if defined(H5_HAVE_PARALLEL)
-// A parallel library that is initialised after MPI would do the same in MPI_Finalize.
+// An MPI-parallel library that is initialised after MPI would do this in MPI_Finalize.
 [[maybe_unused]] const bool kStartedBeforeMpi = start();
 #endif
 
@@ -38,7 +38,8 @@ bool start() {
 
 LibraryLock::LibraryLock() : lock_(library_mutex()) {
   require(start(), "cannot initialise the HDF5 library", "check the installation of HDF5");
-  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);  // is per thread in a thread-safe library
+  // This setting is per thread in a thread-safe library.
+  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
 }
 
 void throw_read_error(const std::filesystem::path& file) {

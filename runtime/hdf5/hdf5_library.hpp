@@ -54,9 +54,9 @@ void throw_read_error(const std::filesystem::path& file);
 /// Why the last call failed: the innermost entry of the library's error stack.
 std::string reason();
 
-/// The native type of this host; owned by the library.
+/// The library's type for this host; owned by the library.
 hid_t native_type(Hdf5Type type);
-/// True if class, size and signedness are equal: conversion does not change values.
+/// True if class, size and signedness are equal, so that conversion does not change values.
 bool same_kind(hid_t a, hid_t b);
 /// "float32", "int16", "string", ...
 std::string describe_type(hid_t type);

@@ -68,7 +68,7 @@ constexpr const char* name_of(Hdf5Type type) {
   return "uint64";
 }
 
-/// Bytes of an element.
+/// Bytes of one element.
 constexpr std::int64_t size_of(Hdf5Type type) {
   switch (type) {
     case Hdf5Type::kInt8:
@@ -89,7 +89,7 @@ constexpr std::int64_t size_of(Hdf5Type type) {
   return 8;
 }
 
-/// Calls body(T{}) with the type of the elements.
+/// Calls body(T{}) with the C++ type of the elements.
 template <class Body>
 auto with_type(Hdf5Type type, const Body& body) {
   switch (type) {
@@ -126,9 +126,9 @@ struct Slab {
   static Slab whole(const Extents& extents) { return {Extents(extents.size(), 0), extents}; }
 };
 
-/// The storage layout of a dataset. By default contiguous.
+/// The storage layout of a dataset, by default contiguous.
 struct DatasetLayout {
-  Extents chunk;          ///< empty: no chunks; required by what follows
+  Extents chunk;          ///< empty: not chunked; the members below require chunks
   bool checksum = false;  ///< Fletcher-32 for each chunk, verified by each read
   bool shuffle = false;   ///< groups bytes of equal significance before gzip
   int gzip = 0;           ///< 1..9; 0: not compressed

@@ -47,7 +47,7 @@ const Batch& DirectLoader::next() {
   return made.batch;
 }
 
-/// Starts reading the next step's samples, if there is one, into the buffer that is not in use.
+/// Starts reading the samples of the next step, if there is one, into the idle buffer.
 void DirectLoader::begin() {
   making_ = !schedules_.empty();
   if (!making_) return;
@@ -59,7 +59,7 @@ void DirectLoader::begin() {
     schedules_.pop_front();
     step_ = 0;
   }
-  // Captures no more than std::function holds without allocating memory.
+  // The captures are small enough for std::function to need no allocation.
   task_.start([this, &buffer] {
     timed("read", begun_ - 1, [&] {
       const ReadCounts before = read_counts_of_thread();
@@ -69,7 +69,8 @@ void DirectLoader::begin() {
   });
 }
 
-/// On the background thread: reads the samples of `buffer`, unless the loader is being destroyed.
+/// Runs on the background thread: reads the samples of `buffer`, unless the loader is being
+/// destroyed.
 void DirectLoader::fill(Buffer& buffer) {
   const std::size_t count = buffer.uses.size();
   const AnyView data = buffer.data.any_view(), targets = buffer.targets.any_view();
@@ -107,7 +108,7 @@ CropReader::Crop DirectLoader::crop_of(const SampleUse& use) const {
           use.origin.value_or(centred_origin(shape.spatial(), spec_.shape.spatial()))};
 }
 
-/// Reads the block as the sample's symmetry has it, and targets as they are in the file.
+/// Reads a block with the sample's symmetry applied, and targets untransformed.
 void DirectLoader::read_input(const SampleUse& use, AnyView block, AnyView targets) {
   const CropReader::Crop crop = crop_of(use);
   if (use.symmetry.is_identity() || block.span.empty()) {

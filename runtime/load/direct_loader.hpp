@@ -17,11 +17,11 @@ namespace halomesh {
 
 /// Reads each sample's block straight from the data set. Its thread makes no MPI call; no call is
 /// collective. The source of a transformed block is read slab by slab, and each slab is transformed
-/// at once, so that no third block is needed.
+/// at once, so no third block is needed.
 class DirectLoader final : public Loader {
  public:
-  /// With an empty box and no targets, nothing is read at all. With `volumes`, whose samples have
-  /// other extents than spec.shape, crops of that shape are read: see SampleUse::origin and, for
+  /// With an empty box and no targets, nothing is read. With `volumes`, whose samples have other
+  /// extents than spec.shape, crops of that shape are read: see SampleUse::origin and, for
   /// `padding`, CropReader. The data set must outlive the loader.
   DirectLoader(std::unique_ptr<SampleReader> reader, const BatchSpec& spec,
                const Dataset* volumes = nullptr, float padding = 0);
@@ -37,7 +37,7 @@ class DirectLoader final : public Loader {
     std::vector<SampleUse> uses;
     std::vector<std::int64_t> samples;
     Batch batch;
-    ReadCounts reads;  // of this batch
+    ReadCounts reads;  // the counts of this batch
   };
 
   void begin();
@@ -50,13 +50,14 @@ class DirectLoader final : public Loader {
   const BatchSpec spec_;
   const Dataset* const volumes_;
   std::deque<BatchSchedule> schedules_;
-  std::int64_t step_ = 0;   // of the first schedule: the next one to begin
-  std::int64_t begun_ = 0;  // steps; buffer (begun_ - 1) % 2 is the newest
-  bool making_ = false;     // a batch that next() has not yet returned
+  std::int64_t step_ = 0;   // in the first schedule: the next step to begin
+  std::int64_t begun_ = 0;  // steps begun; buffer (begun_ - 1) % 2 is the newest
+  bool making_ = false;     // a batch is in preparation that next() has not returned yet
   std::array<Buffer, 2> buffers_;
-  Tensor target_source_;  // of a sample that is to be transformed; only for fields
+  // The target field of a sample before its transformation; empty for scalars.
+  Tensor target_source_;
   std::atomic<bool> stopping_ = false;
-  BackgroundTask task_;  // last: it uses all of the above
+  BackgroundTask task_;  // last, because it uses all members above
 };
 
 }  // namespace halomesh

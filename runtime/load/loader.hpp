@@ -15,22 +15,23 @@
 
 namespace halomesh {
 
-/// The content of a rank's batches.
+/// The specification of a rank's batches.
 struct BatchSpec {
-  Shape shape;                         ///< of a whole sample
+  Shape shape;                         ///< the shape of a whole sample
   Box box;                             ///< this rank's block (of transformed samples); may be empty
   Box targets;                         ///< this rank's block of the targets; may be empty
   std::int64_t local_batch = 1;        ///< samples per batch, at most
-  DataType type = DataType::kFloat32;  ///< int16: counts; fp32: fields, or log(1+x) of counts
-  std::int64_t replica = 0;            ///< whose share of a BatchSchedule to load
-  Shape target_shape{};                ///< of a whole sample's targets; may be left out for scalars
+  DataType type = DataType::kFloat32;  ///< int16 for counts; fp32 for fields, or log(1+x) of counts
+  std::int64_t replica = 0;            ///< the replica whose share of a BatchSchedule is loaded
+  Shape target_shape{};                ///< the shape of a sample's whole targets; optional for
+                                       ///< scalars
   DataType target_type = DataType::kFloat32;
 
-  /// Whether targets are a field, which symmetries transform.
+  /// True if targets are a field, which symmetries transform.
   bool has_target_field() const { return target_shape.d * target_shape.h * target_shape.w > 1; }
 };
 
-/// One step's local samples; views into the Loader.
+/// One step's local samples, as views into the Loader.
 struct Batch {
   std::int64_t count = 0;                 // samples: 0 .. local batch
   AnyConstView data;                      // count x block
@@ -47,13 +48,13 @@ class Loader {
   Loader& operator=(const Loader&) = delete;
   virtual ~Loader() = default;
 
-  /// Appends steps to those already added. Work for them starts at once, so that an epoch that is
-  /// appended before the last step of the previous one starts without a pause. Throws Error when
-  /// the schedule's batches are larger than the loader's.
+  /// Appends steps to those already added. Work on them starts at once, so that an epoch that is
+  /// appended before the last step of the previous one starts without a pause. Throws Error if the
+  /// schedule's batches are larger than the loader's.
   virtual void append(const BatchSchedule& schedule) = 0;
 
-  /// The next step's batch, valid until the following next(). Waits for it; throws what preparing
-  /// it threw, and Error when no step is left.
+  /// Returns the next step's batch, valid until the following next(). Waits for it; rethrows errors
+  /// of its preparation, and throws Error when no step is left.
   virtual const Batch& next() = 0;
 
   /// Lets messages make progress; call it regularly within a step.
@@ -63,16 +64,17 @@ class Loader {
   /// before append().
   void record_in(Timeline* timeline) { timeline_ = timeline; }
 
-  /// Steps appended and not yet returned by next().
+  /// The number of steps appended and not yet returned by next().
   std::int64_t steps_left() const { return steps_left_; }
-  /// Time that next() has waited so far, in seconds.
+  /// The time that next() has waited so far, in seconds.
   double input_wait_seconds() const { return wait_seconds_; }
-  /// What was read from files for the batches that next() has returned; zeros when they come from a
+  /// Counts of file reads for the batches that next() has returned; zeros when they come from a
   /// stage.
   const ReadCounts& reads() const { return reads_; }
 
  protected:
-  /// Runs `work`, a part of preparing batch number `batch`, on the loader's thread.
+  /// Runs `work`, a part of preparing batch number `batch`, on the loader's thread, and records its
+  /// time.
   template <class Work>
   void timed(std::string_view what, std::int64_t batch, const Work& work) const {
     const std::int64_t begin_ns = timeline_ != nullptr ? Trace::now_ns() : 0;

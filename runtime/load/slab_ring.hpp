@@ -14,7 +14,7 @@
 
 namespace halomesh {
 
-/// Slabs of values, each labelled with its box and a number.
+/// A ring of slabs of values, each labelled with its box and a number.
 class SlabRing {
  public:
   static constexpr std::size_t kSlabs = 2;
@@ -23,7 +23,8 @@ class SlabRing {
     Box box;
     std::size_t use = 0;
 
-    /// The first `bytes` of its memory, which grows where it has less; not while it is handed on.
+    /// The first `bytes` of the slab's memory, which grows if necessary; not while the slab is in
+    /// other hands.
     std::span<std::byte> room(std::int64_t bytes) {
       if (values.size() < bytes) values = AlignedBuffer<std::byte>(bytes);
       return values.span().first(static_cast<std::size_t>(bytes));
@@ -32,7 +33,7 @@ class SlabRing {
 
   Slab& operator[](std::size_t slab) { return slabs_.at(slab); }
 
-  /// Waits for a free slab; returns none when the ring has been closed.
+  /// Waits for a free slab; returns none once the ring is closed.
   std::optional<std::size_t> take() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return closed_ || !free_.empty(); });
@@ -44,7 +45,7 @@ class SlabRing {
     const std::lock_guard lock(mutex_);
     filled_.push_back(slab);
   }
-  /// The slab passed on first, if any.
+  /// Returns the slab that was passed on first, if any.
   std::optional<std::size_t> filled() {
     const std::lock_guard lock(mutex_);
     if (filled_.empty()) return std::nullopt;
@@ -58,7 +59,7 @@ class SlabRing {
     }
     changed_.notify_all();
   }
-  /// Closes the ring: nobody waits any more.
+  /// Closes the ring and wakes all waiters.
   void close() {
     {
       const std::lock_guard lock(mutex_);

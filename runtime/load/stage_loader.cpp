@@ -67,7 +67,7 @@ const Batch& StageLoader::next() {
 
 void StageLoader::progress() { advance(false); }
 
-/// Starts the next step of the schedule in the buffer that is free.
+/// Starts the next step of the schedule in the idle buffer.
 void StageLoader::begin() {
   const BatchSchedule& schedule = schedules_.front();
   Buffer& buffer = (*buffers_)[static_cast<std::size_t>(begun_++ % 2)];
@@ -92,7 +92,7 @@ void StageLoader::begin() {
   });
 }
 
-/// Notes a sample's number, and its targets unless they are labels or not needed.
+/// Records a sample's number, and its targets unless they are labels or not needed.
 void StageLoader::take_use(const SampleUse& use, std::int64_t place, Buffer& buffer) const {
   buffer.samples[static_cast<std::size_t>(place)] = use.sample;
   if (labels_ || spec_.targets.empty()) return;
@@ -102,7 +102,7 @@ void StageLoader::take_use(const SampleUse& use, std::int64_t place, Buffer& buf
                View{all.data + place * all.sample_volume(), all.span, 1});
 }
 
-/// Has the thread, which is idle, transform what has arrived.
+/// Makes the thread, which is idle, transform the data that have arrived.
 void StageLoader::place() {
   bool some = false;
   each_tensor([&](StagedBlocks& blocks) { some |= blocks.choose_arrived(); });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batches from the data that the ranks have staged: during the previous step, blocks are sent from
-// the ranks that keep them to those that use them.
+// Batches from staged data: during each step, ranks send the blocks that they keep to the ranks
+// that need them in the next step.
 #pragma once
 
 #include <array>
@@ -19,23 +19,23 @@
 
 namespace halomesh {
 
-/// What the parts need of crops of samples with labels.
+/// The blocks of cropped samples and of their labels that the parts need.
 struct StagedCrops {
   CropBlocks values, labels;
   float padding = 0;  ///< the value of voxels beyond a sample
 };
 
-/// Every rank knows the whole schedule, so that sends and receives match without negotiation. A
-/// sample's owner does not change; a replica that uses another's sample receives its blocks. What
-/// is done for each step, on the main thread and on the loader's own one, see StagedBlocks: samples
-/// are one tensor, their labels (where targets are not scalars) another.
+/// Loads batches from a stage. Every rank knows the whole schedule, so sends and receives match
+/// without negotiation. A sample's owner does not change; a replica that uses another's sample
+/// receives its blocks. Samples are one tensor, their labels (if targets are not scalars) another.
+/// See StagedBlocks for the work of a step on the main thread and on the loader's thread.
 ///
 /// Memory: the batch in use and the batch being prepared, no third block.
 class StageLoader final : public Loader {
  public:
-  /// Collective over mesh.world(), as is the destructor unless an exception unwinds. `samples`:
-  /// what each part keeps and needs of them; `labels`: of their labels, if the split has them;
-  /// `crops`: what they need of both instead. The mesh must outlive this object.
+  /// Collective over mesh.world(), as is the destructor unless an exception unwinds. `samples` are
+  /// the blocks that each part keeps and needs, `labels` those of their labels, if the split has
+  /// any; with `crops`, parts need its blocks instead. The mesh must outlive this object.
   StageLoader(const ProcessMesh& mesh, StagedSamples samples, StagedSplit split,
               const BatchSpec& spec, std::optional<StagedSamples> labels = {},
               const StagedCrops* crops = nullptr);
@@ -72,18 +72,18 @@ class StageLoader final : public Loader {
   const ProcessMesh& mesh_;
   Comm comm_;
   const SampleOwners owners_;
-  const std::vector<float> targets_;  // of all samples, unless they are labels
+  const std::vector<float> targets_;  // the targets of all samples; empty if they are labels
   BatchSpec spec_;
 
   std::deque<BatchSchedule> schedules_;
-  std::int64_t step_ = 0;   // of the first schedule: the next one to begin
-  std::int64_t begun_ = 0;  // steps; buffer (begun_ - 1) % 2 is being prepared
+  std::int64_t step_ = 0;   // in the first schedule: the next step to begin
+  std::int64_t begun_ = 0;  // steps begun; buffer (begun_ - 1) % 2 is being prepared
   InFlight<std::array<Buffer, 2>> buffers_;
   Phase phase_ = Phase::kIdle;
-  // After the buffers: their messages end before those go.
+  // These follow the buffers, so that their messages end before the buffers are freed.
   StagedBlocks samples_;
   std::optional<StagedBlocks> labels_;
-  BackgroundTask task_;  // last: it uses all of the above
+  BackgroundTask task_;  // last, because it uses all members above
 };
 
 }  // namespace halomesh

@@ -40,7 +40,7 @@ StagedBlocks::StagedBlocks(const ProcessMesh& mesh, const Comm& comm, const Samp
   require(type == stored || (stored == DataType::kInt16 && type == DataType::kFloat32),
           text("the stage holds values of {}, batches need {}", name_of(stored), name_of(type)),
           "use a network for such data, or other data");
-  // In units of stored values, of which two make a number of fp32 if they are counts.
+  // Sizes count stored values; two int16 counts take the space of one fp32 value.
   const std::int64_t size = size_of(stored);
   Box memory = box();
   memory.hi[kC] += memory.extent(kC) * (size_of(type) / size - 1);
@@ -53,7 +53,7 @@ const StagedSample& StagedBlocks::sample_of(const SampleUse& use) {
   return sample_;
 }
 
-/// The values of a slab that is inflated or sent at a time.
+/// The number of values in a slab that is inflated or sent at a time.
 std::int64_t StagedBlocks::values_of_slab(const Box& kept) const {
   return std::min(kSlabBytes / size_of(file_->type()), kept.volume() / kSlabs);
 }
@@ -66,7 +66,7 @@ void StagedBlocks::for_each_sent_slab(const Box& kept, Visit visit) const {
     for_each_slab(kept, values_of_slab(kept), visit);
 }
 
-/// The type of a piece of a kept block, or of a slab of it.
+/// The MPI type of a piece of a kept block, or of a slab of that block.
 MPI_Datatype StagedBlocks::sent_type(const Box& kept, const Box& piece) {
   if (kept != sent_span_) {
     sent_span_ = kept;
@@ -85,7 +85,8 @@ Spatial StagedBlocks::origin_of(const SampleUse& use) const {
       centred_origin(samples_.shape(use.sample).spatial(), crops_->shape.spatial()));
 }
 
-/// The transfers of a symmetry, derived at first use; those of a crop, valid until the next call.
+/// The transfers of a symmetry, derived at first use; those of a crop are valid until the next
+/// call.
 const StagedBlocks::SendRecvList& StagedBlocks::list_of(const SampleUse& use,
                                                         const StagedSample& sample) {
   const Symmetry& s = use.symmetry;
@@ -117,7 +118,7 @@ void StagedBlocks::for_each_message(const Box& box, const Symmetry& symmetry, Vi
     visit(box);
 }
 
-/// Gives a block of the batch the value of voxels beyond a sample where it has any.
+/// Fills the voxels of a block that lie outside its sample.
 void StagedBlocks::pad(const SampleUse& use, std::int64_t place) const {
   if (!crops_ || box().empty()) return;
   const Box source = use.symmetry.source_of(box(), crops_->shape);
@@ -131,7 +132,8 @@ void StagedBlocks::pad(const SampleUse& use, std::int64_t place) const {
   }
 }
 
-/// On the own thread: what a slab of a kept block has of a piece, to its image.
+/// Runs on the loader's thread: copies the overlap of a slab of a kept block with a piece to its
+/// image.
 void StagedBlocks::copy(AnyConstView slab, const Piece& piece) const {
   const Box box = intersect(slab.span, piece.box);
   const Spatial& origin = origin_at(piece.place);
@@ -171,14 +173,14 @@ void StagedBlocks::begin(const BatchSchedule& schedule, std::int64_t step, AnyVi
       if (block.send < block.send_end || block.local < block.local_end) uses_.push_back(block);
     }
   }
-  // Reserve memory now: how many messages arrive at once depends on timing.
+  // Memory is reserved now, because the number of messages that arrive at once depends on timing.
   arrived_.reserve(2 * receives_.size());
   placing_.reserve(receives_.size());
   if (!compressed())
     for (const BlockUse& use : uses_) send(use, stored_block(use), sends_);
 }
 
-/// Records which boxes of a sample this rank has itself, and posts receives for the rest.
+/// Records which boxes of a sample this rank has itself, and posts receives for all others.
 void StagedBlocks::take(const SampleUse& use, const StagedSample& sample, std::int64_t place) {
   const SampleOwners::Owner owner = owners_.of(use.sample);
   for (const Transfer& t : list_of(use, sample).incoming) {
@@ -191,8 +193,7 @@ void StagedBlocks::take(const SampleUse& use, const StagedSample& sample, std::i
   }
 }
 
-/// Posts the receives of a box of a block that another rank keeps, each into the memory of its
-/// image.
+/// Posts receives for a box of a block that another rank keeps, each into the memory of its image.
 void StagedBlocks::receive(const Box& kept, int from, const Piece& whole) {
   const AnyView block = block_at(whole.place);
   for_each_sent_slab(kept, [&](const Box& slab) {
@@ -207,7 +208,7 @@ void StagedBlocks::receive(const Box& kept, int from, const Piece& whole) {
   });
 }
 
-/// Records what this rank must send of a sample that `replica` takes.
+/// Records the boxes of a sample that this rank must send to `replica`.
 void StagedBlocks::give(const SampleUse& use, const StagedSample& sample, std::int64_t place,
                         std::int64_t replica) {
   if (owners_.of(use.sample).replica != mesh_.replica()) return;
@@ -254,7 +255,7 @@ void StagedBlocks::gather() {
   }
 }
 
-/// On the own thread: passes a block, slab by slab, to its users.
+/// Runs on the loader's thread: inflates a block and passes it on, slab by slab.
 void StagedBlocks::inflate(std::size_t use) {
   const BlockUse& o = uses_[use];
   const std::int64_t size = size_of(file_->type());
@@ -285,7 +286,7 @@ void StagedBlocks::progress() {
   send_filled();
 }
 
-/// True if place() has something to do.
+/// True if place() has work to do.
 bool StagedBlocks::choose_arrived() {
   placing_.clear();
   for (const int index : arrived_)

@@ -24,11 +24,11 @@ namespace halomesh {
 /// The part of a StageLoader that moves one tensor: the samples or their labels. For each step:
 ///
 ///   begin()           main thread: posts receives and, unless the stage is compressed, sends
-///   gather()          own thread: verifies (and inflates) what is sent, copies or transforms local
-///                     data
+///   gather()          loader's thread: verifies (and inflates) blocks to send, and copies or
+///                     transforms local data
 ///   progress()        main thread: lets messages make progress
-///   choose_arrived()  main thread, while the own one is idle: what place() is to transform
-///   place()           own thread: transforms what has arrived, while the rest is in flight
+///   choose_arrived()  main thread, while the loader's is idle: selects data for place()
+///   place()           loader's thread: transforms arrived data, while the rest is in flight
 ///   finish_sends()    main thread: waits for all messages of this rank
 ///
 /// Messages go straight from the stage into the batch. A block that is to be transformed or
@@ -37,12 +37,12 @@ namespace halomesh {
 /// by slab, with two slabs in memory.
 class StagedBlocks {
  public:
-  /// `samples`: what each part keeps and needs; `file` keeps this part's blocks; `type`: of the
-  /// batch, that of the file or, for int16 counts, fp32. Messages have the tags first_tag +
-  /// tag_step * place, of a place in the batch. Mesh, communicator (of the mesh's world) and owners
-  /// must outlive this object. With `crops`, parts need blocks of crops (see SampleUse::origin),
-  /// and fp32 values beyond a sample are `padding`, labels kOutsideLabel; without, samples are all
-  /// alike. Local.
+  /// `samples` are the blocks that each part keeps and needs; `file` keeps this part's blocks;
+  /// `type` is that of the batch: the file's or, for int16 counts, fp32. Messages have the tags
+  /// first_tag + tag_step * place, with the place in the batch. Mesh, communicator (of the mesh's
+  /// world) and owners must outlive this object. With `crops`, parts need blocks of crops (see
+  /// SampleUse::origin), in which values outside the sample are `padding` for fp32 and
+  /// kOutsideLabel for labels; without, samples have equal extents. Local.
   StagedBlocks(const ProcessMesh& mesh, const Comm& comm, const SampleOwners& owners,
                StagedSamples samples, StageFile file, DataType type, std::int64_t first_tag,
                std::int64_t tag_step, std::optional<CropBlocks> crops = {}, float padding = 0);
@@ -58,27 +58,27 @@ class StagedBlocks {
   bool compressed() const { return file_->codec() != StageCodec::kNone; }
   std::int64_t received_bytes() const { return received_bytes_; }
 
-  /// Starts step `step` of a schedule into `batch`, blocks box() of all local samples, whose memory
-  /// must stay until finish_sends() or, while an exception unwinds, until the process ends.
+  /// Starts step `step` of a schedule into `batch`, the blocks box() of all local samples. Its
+  /// memory must stay until finish_sends() or, while an exception unwinds, until the process ends.
   void begin(const BatchSchedule& schedule, std::int64_t step, AnyView batch);
   void gather();
   void progress();
   bool choose_arrived();
   void place();
-  /// Calls on_arrival() whenever some have arrived, until all have; blocks.
+  /// Calls on_arrival() whenever messages have arrived, until all have; blocks.
   void await_receives(const std::function<void()>& on_arrival);
-  /// Sends slabs that have been inflated, and frees those that have been sent.
+  /// Sends inflated slabs, and frees slabs that have been sent.
   void send_filled();
   void finish_sends();
   /// Ends a gather() that waits for free slabs.
   void close() { ring_->close(); }
 
  private:
-  /// What this part receives and sends of a sample under one symmetry.
+  /// The boxes of a sample that this part receives and sends under one symmetry.
   struct SendRecvList {
     std::vector<Transfer> incoming, outgoing;
   };
-  /// Boxes are of the sample; `place` is a place in the batch of the receiver.
+  /// Boxes are in coordinates of the sample; `place` is a place in the receiver's batch.
   struct Piece {
     std::int64_t place = 0;
     Box box;
@@ -88,16 +88,16 @@ class StagedBlocks {
     std::int64_t place = 0;
     Box box;
     Symmetry symmetry;
-    int rank = 0;  // that it goes to
+    int rank = 0;  // the destination
   };
-  /// A kept block that this step uses: entries first .. last of to_send_ and of local_.
+  /// A kept block that this step uses: a range of entries of to_send_ and of local_.
   struct BlockUse {
     std::int64_t slot = 0;
     Box kept;
     std::size_t send = 0, send_end = 0, local = 0, local_end = 0;
   };
 
-  /// The geometry of a use's sample; where samples differ, valid until the next call.
+  /// The geometry of the sample in use; valid until the next call where samples differ.
   const StagedSample& sample_of(const SampleUse& use);
   const SendRecvList& list_of(const SampleUse& use, const StagedSample& sample);
   Spatial origin_of(const SampleUse& use) const;
@@ -136,29 +136,29 @@ class StagedBlocks {
   const Comm& comm_;
   const SampleOwners& owners_;
   StagedSamples samples_;
-  StagedSample sample_;  // see sample_of()
+  StagedSample sample_;  // the result of sample_of()
   InFlight<StageFile> file_;
   DataType type_;
   std::int64_t first_tag_, tag_step_;
   std::optional<CropBlocks> crops_;
   float padding_;
   std::array<std::optional<SendRecvList>, 72> lists_;  // by the number of a symmetry; see list_of()
-  SendRecvList crop_list_;                             // of one use
+  SendRecvList crop_list_;                             // for one use
 
   AnyView batch_;
-  std::vector<Spatial> origins_;  // of crops, by place in the batch
+  std::vector<Spatial> origins_;  // origins of crops, by place in the batch
   std::vector<Piece> local_;
   std::vector<Send> to_send_;
   std::vector<BlockUse> uses_;
   std::vector<Piece> arrivals_;         // in the order of receives_
-  std::vector<int> arrived_, placing_;  // of arrivals_: not yet placed, and being placed
+  std::vector<int> arrived_, placing_;  // indices of arrivals_: not yet placed, and being placed
   AlignedBuffer<std::byte> tile_;
   BlockCodec codec_;
   InFlight<SlabRing> ring_;
   std::int64_t received_bytes_ = 0;
-  Box sent_span_;  // of sent_types_
+  Box sent_span_;  // the box of sent_types_
   BoxTypes sent_types_, received_types_;
-  // After the slabs: they wait before those go.
+  // These follow the slabs, so that they complete before the slabs are freed.
   Requests receives_, sends_;
   std::array<Requests, SlabRing::kSlabs> slab_sends_;
   std::array<bool, SlabRing::kSlabs> sending_{};

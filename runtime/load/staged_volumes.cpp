@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See staged_volumes.hpp.
+// Volumes with labels from a stage: see staged_volumes.hpp.
 #include "runtime/load/staged_volumes.hpp"
 
 #include <optional>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Volumes with labels from a stage, for windows that slide over them.
+// Staged volumes with labels, for evaluation by sliding windows.
 #pragma once
 
 #include <cstdint>
@@ -19,16 +19,16 @@ namespace halomesh {
 /// any box of a volume.
 class StagedVolumes {
  public:
-  /// `samples`, `labels`: what each part keeps of the volumes and of their labels, both a
-  /// partition. `crops` and `spec` are those of windows; spec.targets is empty. Collective over
+  /// `samples` and `labels` are the boxes of volumes and of their labels that each part keeps; each
+  /// is a partition. `crops` and `spec` describe windows; spec.targets is empty. Collective over
   /// mesh.world(), as is the destructor; the mesh must outlive this object.
   StagedVolumes(const ProcessMesh& mesh, StagedSamples samples, StagedSamples labels,
                 StagedSplit split, const BatchSpec& spec, const StagedCrops& crops);
 
   Loader& windows() { return windows_; }
-  /// The labels of box wanted(rank) of a volume, a function that is the same on every rank, on each
-  /// rank of mesh.world(); valid until the next call. Collective over mesh.world(). Throws Error as
-  /// StageFile::read() does, on one rank.
+  /// The labels of a volume in box wanted(rank), on each rank of mesh.world(); `wanted` is the same
+  /// function on every rank. Valid until the next call. Collective over mesh.world(). Throws Error
+  /// as StageFile::read() does, on one rank.
   AnyConstView labels(std::int64_t volume, const std::function<Box(int rank)>& wanted);
 
  private:

@@ -15,7 +15,7 @@
 namespace halomesh {
 namespace {
 
-/// Those of all samples, with `channels`.
+/// The shapes of all samples, with `channels` channels.
 std::vector<Shape> shapes_of(const Dataset& data, std::int64_t channels) {
   std::vector<Shape> shapes;
   for (std::int64_t sample = 0; sample < data.size(); ++sample) {
@@ -33,7 +33,8 @@ void check_type(const Dataset& data, DataType type) {
           "use a network for such data, or other data");
 }
 
-/// Throws Error for the first sample that does not fit the crops. Returns whether any is smaller.
+/// Throws Error for the first sample that the crops do not fit. Returns whether any sample is
+/// smaller.
 bool any_is_smaller(const Dataset& data, const Shape& input, const CropOptions& crops) {
   bool any = false;
   for (std::int64_t sample = 0; sample < data.size(); ++sample) {
@@ -94,7 +95,7 @@ std::unique_ptr<Loader> TrainingInput::direct_loader(const InputSplit& split) co
                                         split.crops->padding.value_or(0));
 }
 
-/// The blocks of labels that the parts need. Collective over mesh.group().
+/// The blocks of labels that each part needs. Collective over mesh.group().
 std::vector<Box> TrainingInput::label_blocks() const {
   std::ostringstream mine;
   for (const std::int64_t bound : targets_.lo) mine << bound << ' ';
@@ -109,14 +110,14 @@ std::vector<Box> TrainingInput::label_blocks() const {
   return blocks;
 }
 
-/// What the parts keep and need of samples: their blocks of the input, or of crops a share of each
-/// sample that is theirs alone.
+/// The boxes of samples that each part keeps and needs: blocks of the input or, with crops, a share
+/// of each sample that no other part keeps.
 StagedSamples TrainingInput::staged_samples(const InputSplit& split) const {
   if (split.crops == nullptr) return sample_;
   return {shapes_of(*split.data, split.data->shape().c), mesh_.shape().parts};
 }
 
-/// The same of their labels, of which the parts need `blocks`; empty if targets are scalars.
+/// The boxes of labels that each part keeps; parts need `blocks`. Empty if targets are scalars.
 std::optional<StagedSamples> TrainingInput::staged_labels(const InputSplit& split,
                                                           const std::vector<Box>& blocks) const {
   if (!split.data->has_labels()) return {};

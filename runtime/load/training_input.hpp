@@ -18,7 +18,7 @@
 
 namespace halomesh {
 
-/// The samples of one split and the order of their use; `data` is null if there is no such split.
+/// The samples of one split and the order of their use; `data` is null if the split does not exist.
 struct InputSplit {
   const Dataset* data = nullptr;
   SampleOrder order;
@@ -28,38 +28,38 @@ struct InputSplit {
 /// The loaders of one run. The data sets and the mesh must outlive it.
 class TrainingInput {
  public:
-  /// `targets`: the block of them that this rank needs. Nothing is read before open(). Throws Error
-  /// unless a network that reads `type` can be given the values of the data sets, and for the first
-  /// sample whose extents do not fit the crops.
+  /// `targets` is the block of targets that this rank needs. Nothing is read before open(). Throws
+  /// Error if a network that reads `type` cannot take the values of the data sets, and for the
+  /// first sample whose extents do not fit the crops.
   TrainingInput(const ProcessMesh& mesh, const ModelGeometry& geometry, DataType type,
                 const Box& targets, const InputSplit& training, const InputSplit& validation,
                 std::optional<StageOptions> stage);
 
-  /// Finds the foreground where random crops are to be placed around it, and creates the loaders,
-  /// after staging if requested; rank 0 calls `report` with the number of samples staged so far.
-  /// False when `must_stop` ended that on some rank. Collective over mesh.world(). Throws Error as
-  /// Stager::run() and scan_foreground() do.
+  /// Finds the foreground for random crops, and creates the loaders, after staging if requested;
+  /// rank 0 calls `report` with the number of samples staged so far. Returns false if `must_stop`
+  /// stopped it on some rank. Collective over mesh.world(). Throws Error as Stager::run() and
+  /// scan_foreground() do.
   bool open(const std::function<bool()>& must_stop, const Stager::Report& report);
   /// The two halves of open() with a stage, both collective over mesh.group(). All runs of `job`
-  /// may share the first: see Stager.
+  /// may share the first half: see Stager.
   std::optional<StagedSplits> stage(const std::function<bool()>& must_stop,
                                     const Stager::Report& report, const Comm* job = nullptr);
   void open_staged(StagedSplits staged);
 
-  /// Samples that open() stages; 0 without a stage.
+  /// The number of samples that open() stages; 0 without a stage.
   std::int64_t samples_to_stage() const;
   /// The record of staging, after stage(); null without one.
   const StageRecord* stage_record() const { return stager_ ? &stager_->record() : nullptr; }
 
-  /// Whether some sample is smaller than the network's input and lies in its middle.
+  /// True if some sample is smaller than the network's input and centred in it.
   bool pads() const { return pads_; }
-  /// Valid after open() or open_staged(), as are the loaders: of each training sample; empty where
-  /// crops are not placed around it.
+  /// The foreground of each training sample, after open() or open_staged(); empty unless crops are
+  /// placed around it. The loaders, too, are valid from then on.
   const std::vector<Foreground>& foreground() const { return foreground_; }
   Loader& training() { return *training_loader_; }
-  /// Not where validation slides windows over the samples.
+  /// Not available if validation slides windows over the samples.
   Loader& validation() { return *validation_loader_; }
-  /// The samples that it slides windows over, if they are staged; otherwise null.
+  /// The samples over which validation slides windows, if they are staged; otherwise null.
   StagedVolumes* validation_volumes() { return volumes_.get(); }
 
  private:
@@ -84,7 +84,7 @@ class TrainingInput {
   Box targets_;
   InputSplit training_, validation_;
   std::optional<StageOptions> options_;
-  std::unique_ptr<Stager> stager_;  // locks the kept stage while it exists
+  std::unique_ptr<Stager> stager_;  // keeps the kept stage locked
   std::unique_ptr<Loader> training_loader_, validation_loader_;
   std::unique_ptr<StagedVolumes> volumes_;
   std::vector<Foreground> foreground_;

@@ -18,7 +18,7 @@ namespace {
 
 constexpr auto kReplaceBadText = nlohmann::ordered_json::error_handler_t::replace;
 
-/// The JSON of a line of metrics; empty if it is not one.
+/// Parses a line of metrics; empty if it is not JSON.
 std::optional<nlohmann::json> parse_line(std::string_view line) {
   auto json = nlohmann::json::parse(line, nullptr, false);
   if (!json.is_object() || !json.contains("event") || !json["event"].is_string())
@@ -34,7 +34,7 @@ double number_in(const nlohmann::json& json, const char* key) {
   return value != json.end() && value->is_number() ? value->get<double>() : 0;
 }
 
-/// A number of things: whatever the file says, one that can be computed with.
+/// A count, clamped to values that are safe to compute with, whatever the file says.
 std::int64_t count_in(const nlohmann::json& json, const char* key) {
   return std::llround(std::clamp(number_in(json, key), 0.0, 1e15));
 }
@@ -49,18 +49,18 @@ std::optional<EvaluationRecord> evaluation_of(const nlohmann::json& json) {
                           json.contains("empty")};
 }
 
-/// The part of a file's text that belongs to the first `last_step` steps.
+/// The part of a file that belongs to the first `last_step` steps.
 struct Curve {  // NOLINT(bugprone-exception-escape): a moved json throws only if it is corrupt
   std::string text;
-  nlohmann::json evaluation;  ///< the first after the last step; null when there is none
-  std::int64_t damaged = 0;   ///< lines
-  std::int64_t missing = 0;   ///< steps
+  nlohmann::json evaluation;  ///< the first one after the last step; null if there is none
+  std::int64_t damaged = 0;   ///< damaged lines
+  std::int64_t missing = 0;   ///< missing steps
 };
 
 Curve curve_in(std::string_view text, std::int64_t last_step) {
   Curve curve;
-  std::int64_t seen = 0;    // all steps up to this one are there, missing, or known to be missing
-  std::int64_t summed = 0;  // the last step of the last "phases"
+  std::int64_t seen = 0;    // every step up to this one is present, missing, or known to be missing
+  std::int64_t summed = 0;  // the last step of the last "phases" line
   while (last_step > 0 && !text.empty()) {
     const std::string_view line = text.substr(0, text.find('\n') + 1);
     text.remove_prefix(line.size());

@@ -18,11 +18,11 @@ namespace halomesh {
 
 /// One optimizer step.
 struct StepRecord {
-  std::int64_t step = 0;   ///< number of this step, counted from 1 at the network's first
+  std::int64_t step = 0;   ///< counted from 1 at the network's first step
   std::int64_t epoch = 0;  ///< epoch of this step, from 0
   double loss = 0;
   double lr = 0;
-  double seconds = 0;  ///< of wall time
+  double seconds = 0;  ///< wall time
 };
 
 /// One pass over a validation set.
@@ -40,52 +40,52 @@ struct EvaluationRecord {
   bool reaches(double target) const { return !empty && halomesh::reaches(kind, score, target); }
 };
 
-/// The score in a line of metrics.jsonl; none where there is no number of one.
+/// The score in a line of metrics.jsonl; empty if the line has no number for one.
 std::optional<Score> score_in(const nlohmann::json& line);
 
-/// The staging of a run's data: sums over all ranks.
+/// The staging of a run's data, summed over all ranks.
 struct StageRecord {
-  double seconds = 0;  ///< of wall time
+  double seconds = 0;  ///< wall time
   std::int64_t samples = 0;
   std::int64_t bytes_read = 0;  ///< from the data set's files
   std::int64_t read_calls = 0;
-  double read_seconds = 0;        ///< inside these calls
+  double read_seconds = 0;        ///< inside these reads
   std::int64_t bytes_staged = 0;  ///< as stored
   bool reused = false;            ///< the stage of an earlier run was reused
-  RankSpread rank_seconds;        ///< of wall time of each rank
+  RankSpread rank_seconds;        ///< the wall times of the ranks
 };
-/// "staged 128 samples in 0.5 s: 4.2 MB read, 8.4 MB stored in DIRECTORY".
+/// A text such as "staged 128 samples in 0.5 s: 4.2 MB read, 8.4 MB stored in DIRECTORY".
 std::string to_text(const StageRecord& record, const std::filesystem::path& directory);
 nlohmann::ordered_json to_json(const StageRecord& record);
 
-/// metrics.jsonl, one JSON object per line, in the order of training, each with the "time" of its
-/// writing in Unix seconds, to the millisecond. Numbers are written so that reading them gives the
-/// same double; values that are not finite are written as null. Move-only.
+/// The log metrics.jsonl: one JSON object per line, in the order of training, each with the "time"
+/// of its writing in Unix seconds, to the millisecond. Reading a number gives the double that was
+/// written; values that are not finite are written as null. Move-only.
 class MetricsLog {
  public:
-  /// Writes nothing: for ranks other than 0.
+  /// A log that writes nothing, for ranks other than 0.
   MetricsLog() = default;
-  /// Opens the file for the training that has done `last_step` steps. The file then describes this
-  /// one curve: an earlier run's first step after `last_step` and everything after it are removed
-  /// (atomically); with last_step 0 the file starts empty. Damaged lines are removed as well, and a
-  /// copy of the original file is kept (LineFile::damaged_path()). Where steps up to `last_step`
-  /// are missing, a line
+  /// Opens the file for a training that has done `last_step` steps, so that it describes this one
+  /// curve: an earlier run's records from its first step after `last_step` on are removed
+  /// (atomically); with last_step 0 the file starts empty. Damaged lines are removed as well, after
+  /// the original file has been copied (LineFile::damaged_path()). If steps up to `last_step` are
+  /// missing, a line
   ///   {"event":"resumed","step":last_step,"records_missing":N,"time":...}
-  /// follows what is there. Throws Error naming the file when it cannot be read or written.
+  /// is added. Throws Error naming the file if it cannot be read or written.
   explicit MetricsLog(std::filesystem::path path, std::int64_t last_step = 0);
 
   /// The validation after `last_step` steps, if an earlier run has recorded it.
   const std::optional<EvaluationRecord>& evaluation_before() const { return evaluation_before_; }
 
-  /// What was wrong with the file, for the user; "" when it was complete.
+  /// A warning for the user about damage of the file; "" if it was complete.
   const std::string& warning() const { return warning_; }
 
-  /// Throws Error when the line cannot be written completely, e.g. because the disk is full.
+  /// Throws Error if the line cannot be written completely, e.g. because the disk is full.
   void step(const StepRecord& record);
-  /// `classes`: of a segmentation, the quality of each.
+  /// `classes` are the qualities of a segmentation's classes.
   void evaluation(const EvaluationRecord& record, std::span<const ClassQuality> classes = {});
   void stage(const StageRecord& record);
-  /// Where the time of the steps since the last such line went.
+  /// Writes where the time of the steps since the last such line went.
   void phases(const PhaseSummary& summary);
 
  private:

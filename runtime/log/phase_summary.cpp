@@ -16,7 +16,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr double kMinorLoss = 0.05;  // of a step: with nothing larger, computation limits
+// The share of a step below which losses do not matter: computation is then the limit.
+constexpr double kMinorLoss = 0.05;
 
 Json spread_json(const RankSpread& s) {
   return {{"mean", s.mean}, {"min", s.min}, {"max", s.max}, {"max_rank", s.max_rank}};

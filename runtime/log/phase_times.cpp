@@ -13,8 +13,9 @@ PhaseTimes::Row& PhaseTimes::new_row(Phase phase, std::string_view layer) {
   return rows_.emplace_back(Row{{phase, std::string(layer)}, 0, 0});
 }
 
-// Steps repeat one another: most often the row is the last one or the next, and the text is where
-// it was. That costs a few comparisons of numbers; texts are compared only when they have moved.
+// Steps repeat one another: most often the row is the last one or the next, and its text lies where
+// it did before. Then a few comparisons of numbers suffice; texts are compared only if they have
+// moved.
 PhaseTimes::Row& PhaseTimes::row(Phase phase, std::string_view layer) {
   const auto found = [&](std::size_t i) -> Row& {
     texts_[i] = layer;

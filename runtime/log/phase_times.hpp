@@ -20,7 +20,8 @@ struct PhaseKey {
 };
 
 /// Time and bytes of each phase on one rank. An interval counts without the intervals inside it, so
-/// that phases add up exactly to the steps; what no interval of a step covers is Phase::kOther.
+/// that phases add up exactly to the steps; time that no interval of a step covers is
+/// Phase::kOther.
 class PhaseTimes {
  public:
   struct Row {
@@ -28,21 +29,21 @@ class PhaseTimes {
     std::int64_t ns = 0, received_bytes = 0;
   };
 
-  /// Adds the intervals of one step in order of their ends, as a Trace keeps them: the last one is
-  /// Phase::kStep and holds all others. Throws Error otherwise. Allocates only for new phases and
-  /// nesting depths. Texts of the intervals must stay where they are as long as steps are added.
+  /// Adds the intervals of one step in the order of their ends, as a Trace keeps them: the last one
+  /// is Phase::kStep and contains all others; otherwise throws Error. Allocates only for new phases
+  /// and nesting depths. Texts of the intervals must stay in place as long as steps are added.
   void add(std::span<const TraceEvent> step);
   void add(const PhaseTimes& other);
-  /// Sets all sums to zero; phases and memory stay.
+  /// Sets all sums to zero; phases and memory are kept.
   void reset();
 
-  /// In the order in which phases first ended.
+  /// The rows in the order in which phases first ended.
   const std::vector<Row>& rows() const { return rows_; }
-  /// The row of `key`; zeros when it has not occurred.
+  /// The row of `key`; zeros if it has not occurred.
   Row of(const PhaseKey& key) const;
   /// The sum over all layers of a phase.
   Row of(Phase phase) const;
-  /// Seconds of the phases of this kind, and of all.
+  /// The total seconds of one kind of phases, and of all.
   double seconds(PhaseKind kind) const;
   double seconds() const;
 
@@ -51,8 +52,8 @@ class PhaseTimes {
   Row& new_row(Phase phase, std::string_view layer);
 
   std::vector<Row> rows_;
-  std::vector<std::string_view> texts_;  // of the rows' layers, as last added
-  std::size_t last_ = 0;                 // the row added to last
+  std::vector<std::string_view> texts_;  // the layers' texts of the rows, as last added
+  std::size_t last_ = 0;                 // the last row to be added to
   std::vector<TraceEvent> closed_;       // outermost intervals so far
 };
 

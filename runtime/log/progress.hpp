@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Progress of a long task: a line that is redrawn on a terminal; elsewhere plain lines, at most one
-// per minute once the task takes long. Must not depend on MPI: the caller decides which rank
+// The progress of a long task: a line that is redrawn on a terminal; elsewhere plain lines, at most
+// one per minute once the task takes long. Must not depend on MPI: the caller decides which rank
 // reports.
 #pragma once
 
@@ -20,14 +20,14 @@
 
 namespace halomesh {
 
-/// "label 12/64 unit 19% 3.1 unit/s 17 s left note", on standard error by default, so that results
-/// on standard output stay clean. Never throws; a closed terminal is ignored.
+/// Shows "label 12/64 unit 19% 3.1 unit/s 17 s left note", by default on standard error, so that
+/// results on standard output stay clean. Never throws; a closed terminal is ignored.
 class Progress {
  public:
   /// A Progress that reports nothing.
   Progress() = default;
   /// `done` of `total` (0: unknown) units, such as steps, are complete already; rates count from
-  /// here. With `speaks` false (on all ranks but one) it reports nothing.
+  /// here. With `speaks` false (on all ranks but one) nothing is reported.
   Progress(std::string label, std::string unit, std::int64_t total, bool speaks = true,
            std::int64_t done = 0, std::FILE* out = stderr,
            bool terminal = error_output_is_terminal())
@@ -38,7 +38,7 @@ class Progress {
         out_(speaks ? out : nullptr),
         terminal_(terminal) {}
 
-  /// Seconds between two reports, instead of interval().
+  /// Sets the seconds between two reports, instead of interval().
   void set_interval(double seconds) { interval_s_ = seconds; }
   /// Seconds until the next report of a task that has taken `seconds`: 0.2 on a terminal; elsewhere
   /// 10 within the first ten minutes, then 60, because such lines fill log files.
@@ -82,13 +82,13 @@ class Progress {
     }
     return note.empty() ? text : text + "  " + note;
   }
-  /// Whether standard error is a character device: a terminal, or a null device, where it does no
-  /// harm.
+  /// True if standard error is a character device: a terminal, or a null device, where redrawing
+  /// does no harm.
   static bool error_output_is_terminal() {
     std::error_code ignored;
     return std::filesystem::is_character_file("/dev/stderr", ignored);
   }
-  /// "7 s", "3 min 20 s" or "2 h 05 min".
+  /// Formats "7 s", "3 min 20 s" or "2 h 05 min".
   static std::string duration(double seconds) {
     const auto s = static_cast<std::int64_t>(std::llround(seconds));
     if (s < 60) return fmt::format("{} s", s);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank moves in training steps: halos, gradients and input.
+// The bytes that a rank moves in training steps: halos, gradients and input.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace halomesh {
 
-/// Messages between the parts of a sample: halos, their gradients and partial sums.
+/// The messages between the parts of a sample: halos, their gradients and partial sums.
 struct HaloCounts {
   std::int64_t sent_bytes = 0, received_bytes = 0;
   std::int64_t messages = 0;  ///< sent
@@ -16,12 +16,13 @@ struct HaloCounts {
 
 /// Sums of gradients.
 struct ReductionCounts {
-  std::int64_t bytes = 0;    ///< that this rank contributed
+  std::int64_t bytes = 0;    ///< contributed by this rank
   std::int64_t buckets = 0;  ///< summed
-  std::int64_t ns = 0;       ///< of all buckets, each from its start to when it was seen complete
+  std::int64_t ns = 0;       ///< for all buckets, each from its start until its completion was
+                             ///< noticed
 };
 
-/// Sums over some steps of one rank.
+/// Counts of one rank, summed over some steps.
 struct StepCounts {
   HaloCounts halo;
   ReductionCounts reduction;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a rank runs: see binding.hpp.
-// Only inspects the operating system, hwloc and the launcher; changes nothing.
+// The place of a rank on its node: see binding.hpp. Only inspects the operating system, hwloc and
+// the launcher; changes nothing.
 #include "runtime/machine/binding.hpp"
 
 #include <sched.h>
@@ -28,14 +28,14 @@
 namespace halomesh {
 namespace {
 
-/// The extensions by which oneDNN chooses kernels.
+/// The CPU extensions by which oneDNN chooses kernels.
 constexpr std::array<std::string_view, 19> kVectorExtensions = {
     "sse4_1",      "avx",         "avx2",        "fma",      "f16c",     "avx512f",  "avx512bw",
     "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_tile", "amx_bf16", "amx_int8", "asimd",
     "asimddp",     "bf16",        "sve",         "sve2",     "svebf16"};
 
 std::vector<int> own_processors() {
-  // The kernel rejects a set smaller than its own; large nodes exceed cpu_set_t.
+  // The kernel rejects a set smaller than its own, and large nodes exceed cpu_set_t.
   for (int capacity = CPU_SETSIZE; capacity <= (1 << 20); capacity *= 2) {
     const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(
         CPU_ALLOC(static_cast<std::size_t>(capacity)), [](cpu_set_t* s) { CPU_FREE(s); });
@@ -65,7 +65,7 @@ std::string host_name() {
   return name.data();
 }
 
-/// The value of a "key : value" line; false when it is of another key.
+/// Reads the value of a "key : value" line; false if the line has another key.
 bool value_of(const std::string& line, std::string_view key, std::string& value) {
   const std::size_t colon = line.find(':');
   if (colon == std::string::npos) return false;
@@ -87,7 +87,7 @@ std::vector<std::string> vector_extensions(const std::string& flags) {
 
 void read_cpuinfo(const std::filesystem::path& path, NodeDescription& node) {
   std::ifstream file(path);
-  // The processors are listed one after the other; the first represents all.
+  // Processors are listed one after the other; the first represents all.
   for (std::string line, value; node.isa.empty() && std::getline(file, line);)
     if (value_of(line, "flags", value) || value_of(line, "Features", value))
       node.isa = vector_extensions(value);
@@ -107,7 +107,7 @@ void read_meminfo(const std::filesystem::path& path, NodeDescription& node) {
   }
 }
 
-/// The word in brackets of e.g. "always [madvise] never".
+/// The word in brackets, as in "always [madvise] never".
 std::string chosen_word(const std::filesystem::path& path) {
   std::ifstream file(path);
   for (std::string word; file >> word;)

@@ -24,19 +24,19 @@ struct RankCores {
 /// The ranks of a node that may run on a core of a given rank, that rank included.
 struct CoreSharing {
   int ranks = 1;
-  int threads = 1;  ///< of these ranks
-  int cores = 0;    ///< of these ranks, each counted once
+  int threads = 1;  ///< total of these ranks
+  int cores = 0;    ///< total of these ranks, each core counted once
 };
 
-/// What rank number `rank` of a node shares with the others.
+/// The sharing of rank number `rank` of a node.
 CoreSharing core_sharing(std::span<const RankCores> ranks, std::size_t rank);
 
 /// The processors, threads and memory of one rank.
 struct RankBinding {
   std::string host;
-  std::vector<int> processors;  ///< logical ones that this rank may run on, ascending
-  int cores = 0;                ///< physical ones among them
-  int node_cores = 0;           ///< physical ones that any rank of this node may run on
+  std::vector<int> processors;  ///< logical processors that this rank may use, ascending
+  int cores = 0;                ///< physical cores among them
+  int node_cores = 0;           ///< physical cores that any rank of this node may use
   int rank_on_node = 0, ranks_on_node = 1;
   int threads = 1;                        ///< OpenMP threads this rank should use
   bool threads_from_environment = false;  ///< OMP_NUM_THREADS decided
@@ -44,11 +44,12 @@ struct RankBinding {
   CoreSharing sharing;                    ///< with other ranks of the node
   std::vector<int> numa_nodes;            ///< whose memory is next to its processors, ascending
   int memory_domains = 0;                 ///< see Locality
-  MemoryPolicy memory;                    ///< of what this rank touches first
-  CacheSize l2, l3;                       ///< of its first processor
+  MemoryPolicy memory;                    ///< for pages that this rank touches first
+  CacheSize l2, l3;                       ///< the caches of its first processor
   std::string cpu_model;                  ///< see Topology
 
-  /// "node7: processors 0-3,8; 4 cores, 4 threads; rank 1 of 2 on the node; NUMA node 0".
+  /// A text such as "node7: processors 0-3,8; 4 cores, 4 threads; rank 1 of 2 on the node; NUMA
+  /// node 0".
   std::string describe() const;
 };
 
@@ -64,7 +65,7 @@ RankBinding find_binding(const Comm& world);
 int default_threads(const char* omp_num_threads, int node_cores, int ranks_on_node, int own_cores,
                     std::optional<double> quota = {});
 
-/// "0-3,8" for {0, 1, 2, 3, 8}.
+/// Formats {0, 1, 2, 3, 8} as "0-3,8".
 std::string to_ranges(const std::vector<int>& numbers);
 
 /// The machine as described by its operating system; unknown values stay empty or 0.
@@ -78,8 +79,8 @@ struct NodeDescription {
   std::string transparent_huge_pages;  ///< "always", "madvise" or "never"
 };
 
-/// Local. Reads cpuinfo and meminfo in `proc`, the kernel's settings in `sys`, and the free space
-/// at `shm`.
+/// Reads cpuinfo and meminfo in `proc`, the kernel's settings in `sys`, and the free space at
+/// `shm`. Local.
 NodeDescription describe_node(const std::filesystem::path& proc = "/proc",
                               const std::filesystem::path& shm = "/dev/shm",
                               const std::filesystem::path& sys = "/sys");

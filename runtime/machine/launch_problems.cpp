@@ -17,7 +17,7 @@
 namespace halomesh {
 namespace {
 
-/// An A64FX core below this cannot be running two units at 2.0 GHz; one unit at 2.2 GHz reaches
+/// A speed that an A64FX core exceeds if it runs two units at 2.0 GHz; one unit at 2.2 GHz reaches
 /// 70.4e9.
 constexpr double kA64fxOneUnitFlops = 80e9;
 
@@ -153,7 +153,8 @@ std::vector<std::string> launch_warnings(const Comm& world, const RankBinding& b
   const LaunchFacts facts{world.rank(), world.size(), binding, core_flops};
   std::string mine;
   for (const std::string& problem : launch_problems(facts, environment)) mine += problem + '\n';
-  std::map<std::string, std::pair<int, int>> ranks;  // of each sentence: first and number
+  // By sentence: the first rank and the number of ranks.
+  std::map<std::string, std::pair<int, int>> ranks;
   std::vector<std::string> order;
   const std::vector<std::string> all = world.gather(mine);
   for (std::size_t rank = 0; rank < all.size(); ++rank) {

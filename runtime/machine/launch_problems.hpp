@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Problems with how a job was started: rank counts, shared cores, too many threads, remote memory,
-// settings of the machine.
-// Judges the bindings that binding.hpp has found and the environment; changes nothing.
+// machine settings.
+// Judges the bindings found by binding.hpp and the environment; changes nothing.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@
 
 namespace halomesh {
 
-/// What one rank knows about its job.
+/// The facts about its job that one rank knows.
 struct LaunchFacts {
   int rank = 0;
-  std::int64_t ranks = 1;  ///< of MPI's world
+  std::int64_t ranks = 1;  ///< the size of MPI's world
   RankBinding binding;
   double core_flops = 0;  ///< fp32 operations per second measured on one core; 0: not measured
 };
@@ -46,8 +46,9 @@ bool is_a64fx(const std::string& cpu_model);
 /// Local.
 std::vector<std::string> launch_problems(const LaunchFacts& facts, const Variable& variable);
 
-/// launch_problems() of all ranks: each sentence once, with the number of affected ranks and the
-/// first of them. The same on every rank. Collective over `world`; `core_flops` as above.
+/// Collects launch_problems() of all ranks: each sentence once, with the number of affected ranks
+/// and the first one. The result is the same on every rank. Collective over `world`; `core_flops`
+/// is LaunchFacts::core_flops.
 std::vector<std::string> launch_warnings(const Comm& world, const RankBinding& binding,
                                          double core_flops = 0);
 

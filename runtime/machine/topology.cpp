@@ -55,7 +55,8 @@ CacheSize cache_of(hwloc_topology* topology, hwloc_obj_t processor, hwloc_obj_ty
   return {narrow<std::int64_t>(cache->attr->cache.size), std::max(1, cores)};
 }
 
-/// NUMA nodes of one kind of memory each may share their cores: those are one domain.
+/// Counts memory domains. NUMA nodes of different kinds of memory may share their cores; together
+/// they are one domain.
 int count_domains(hwloc_topology* topology, const std::vector<int>& numa_nodes) {
   std::set<std::vector<int>> domains;
   for (const int node : numa_nodes) {
@@ -89,7 +90,7 @@ Topology Topology::of_this_node() {
   hwloc_topology* topology = nullptr;
   hwloc_check(hwloc_topology_init(&topology), "the node's topology");
   result.topology_.reset(topology);
-  // Other ranks of the node may be bound to processors that this one may not use.
+  // Other ranks of the node may be bound to processors that are closed to this one.
   hwloc_check(hwloc_topology_set_flags(topology, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED),
               "the node's topology");
   hwloc_check(hwloc_topology_load(topology), "the node's topology");

@@ -12,7 +12,7 @@ struct hwloc_topology;
 
 namespace halomesh {
 
-/// One cache and the number of cores that share it; zeros where there is none or it is unknown.
+/// One cache and the number of cores that share it; zeros if there is none or it is unknown.
 struct CacheSize {
   std::int64_t bytes = 0;
   int cores = 0;
@@ -22,28 +22,28 @@ struct CacheSize {
 struct Locality {
   std::vector<int> cores;       ///< each core by its first processor, ascending
   std::vector<int> numa_nodes;  ///< with memory next to these processors, ascending
-  int memory_domains = 0;       ///< groups of cores with memory of their own that the set touches
-  CacheSize l2, l3;             ///< of the first processor
+  int memory_domains = 0;       ///< groups of cores with their own memory among the set's cores
+  CacheSize l2, l3;             ///< the caches of the first processor
 };
 
-/// Where the operating system puts memory that a thread touches first.
+/// The operating system's policy for memory that a thread touches first.
 struct MemoryPolicy {
-  bool known = false;        ///< the system reports it
-  bool spread = false;       ///< interleaved over `nodes`, instead of on the nearest of them
-  std::vector<int> nodes{};  ///< NUMA nodes allowed, ascending
+  bool known = false;        ///< true if the system reports it
+  bool spread = false;       ///< interleaved over `nodes`, instead of placed on the nearest
+  std::vector<int> nodes{};  ///< the allowed NUMA nodes, ascending
 };
 
-/// True when memory of this policy lies, all or in part, away from processors next to `numa_nodes`;
-/// false where either is unknown.
+/// True if memory of this policy lies, all or in part, away from processors next to `numa_nodes`;
+/// false if either is unknown.
 bool is_remote(const MemoryPolicy& policy, const std::vector<int>& numa_nodes);
 
 /// A node. Move-only; all functions are local.
 class Topology {
  public:
-  /// Queries the operating system; takes a few milliseconds. Throws Error when hwloc fails.
+  /// Queries the operating system; takes a few milliseconds. Throws Error if hwloc fails.
   static Topology of_this_node();
-  /// A synthetic node, e.g. "package:2 numa:1 l2:8(size=1048576) core:1 pu:2".
-  /// Throws Error for a description that hwloc does not understand.
+  /// Makes a synthetic node, e.g. "package:2 numa:1 l2:8(size=1048576) core:1 pu:2". Throws Error
+  /// for a description that hwloc does not understand.
   static Topology synthetic(const std::string& description);
 
   /// `processors` have the operating system's numbers; a processor that the topology does not know
@@ -52,8 +52,8 @@ class Topology {
   /// The memory policy of the calling thread.
   MemoryPolicy memory_policy() const;
 
-  /// The model of the first package, as the vendor names it or as "Arm implementer 0x46 part
-  /// 0x001"; empty if unknown.
+  /// The model of the first package, as its vendor names it or in the form "Arm implementer 0x46
+  /// part 0x001"; empty if unknown.
   std::string cpu_model() const;
   int packages() const;
   int cores() const;

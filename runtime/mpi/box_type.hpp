@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A box within a larger block of values as an MPI datatype, so that it can be sent without packing.
+// An MPI datatype for a box within a larger block of values, so that it can be sent without
+// packing.
 #pragma once
 
 #include <array>
@@ -20,7 +21,7 @@ class BoxType {
  public:
   BoxType(const Box& span, const Box& box, std::int64_t element_bytes) {
     std::array<int, 4> whole{}, part{}, start{};
-    // A block's order of axes is d, h, w, c.
+    // The order of axes in a block is d, h, w, c.
     for (std::size_t i = 0; i < 4; ++i) {
       const std::size_t axis = (i + 1) % 4;
       whole[i] = narrow<int>(span.extent(axis));
@@ -49,14 +50,14 @@ class BoxType {
   MPI_Datatype type_ = MPI_DATATYPE_NULL;
 };
 
-/// The types of boxes in blocks that span the same box, created on first use and kept.
+/// The types of boxes in blocks of one span, created on first use and kept.
 class BoxTypes {
  public:
   BoxTypes() = default;
   /// `span` must not be empty when of() is called.
   BoxTypes(const Box& span, std::int64_t element_bytes)
       : span_(span), element_bytes_(element_bytes) {}
-  /// For a box of these extents at any position: use it with the address of the box's first
+  /// The type of a box of these extents at any position: use it with the address of the box's first
   /// element.
   MPI_Datatype of(const Box& box) {
     Box corner{span_.lo, span_.lo};
@@ -66,8 +67,8 @@ class BoxTypes {
       known = types_.emplace(corner.hi, BoxType(span_, corner, element_bytes_)).first;
     return known->second.get();
   }
-  /// Drops them if there are many, as boxes of random extents make. Not while a message of the
-  /// returned types is still to be started.
+  /// Frees the types if there are many, as for boxes of random extents. Do not call it while a
+  /// message of the returned types is still to be started.
   void forget_many() {
     if (types_.size() > kMany) types_.clear();
   }

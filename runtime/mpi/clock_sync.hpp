@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The clocks of all nodes on one time scale: that of rank 0.
+// The clocks of all nodes on one time scale, rank 0's.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace halomesh {
 ///   rank 0            t1 ------>           ------> t2       offset = leader - (t1 + t2) / 2
 ///   leader of a node            \ leader /                  error <= (t2 - t1) / 2
 ///
-/// Of 16 round trips the shortest counts (Cristian, Distributed Computing 3, 1989). Between two
+/// The shortest of 16 round trips counts (Cristian, Distributed Computing 3, 1989). Between two
 /// measurements the offset is interpolated linearly, so that drift is corrected as well; before the
 /// first and after the last it is constant.
 class ClockSync {
@@ -24,19 +24,19 @@ class ClockSync {
   /// Nanoseconds of a clock that never steps back.
   using Clock = std::function<std::int64_t()>;
 
-  /// `node`: the ranks that share this rank's clock, in the order of `world`; `world` must outlive
+  /// `node` has the ranks that share this rank's clock, in the order of `world`, which must outlive
   /// this object. Collective over `world`.
   ClockSync(const Comm& world, Comm node, Clock clock);
 
   /// Adds a measurement. Waits for all ranks first. Collective over the world.
   void measure();
 
-  /// A time of this rank's clock on the clock of rank 0. Needs a measurement. Local.
+  /// Converts a time of this rank's clock to rank 0's. Needs a measurement. Local.
   std::int64_t common_ns(std::int64_t local_ns) const;
-  /// Upper bound of the error of all measured offsets of all nodes: half the round trip; 0 when all
-  /// ranks share one clock. The same on every rank.
+  /// An upper bound for the error of all measured offsets of all nodes: half the round trip; 0 if
+  /// all ranks share one clock. The same on every rank.
   std::int64_t error_ns() const { return error_ns_; }
-  /// Clocks that were compared, rank 0's among them. The same on every rank.
+  /// The number of compared clocks, including rank 0's. The same on every rank.
   int nodes() const { return nodes_; }
 
  private:

@@ -30,13 +30,13 @@ std::string unpack_outcome(const std::string& outcome) {
   throw Error(outcome.substr(1, hint - 1), outcome.substr(hint + 1));
 }
 
-/// All throw the Error of the first rank that failed.
+/// All ranks throw the Error of the first rank that failed.
 void throw_first(const Comm& comm, const std::string& outcome) {
   const std::string first = comm.first_text(failed(outcome) ? outcome : std::string());
   if (!first.empty()) unpack_outcome(first);
 }
 
-/// An empty message from a failed rank to all others.
+/// Sends an empty message from a failed rank to all others.
 class Alarm {
  public:
   explicit Alarm(const Comm& comm) : comm_(comm.dup()) { listen(); }
@@ -121,7 +121,7 @@ std::optional<ContainedFailure> contained_failure(const Comm& comm,
     try {
       const InterruptibleWaits waits([&alarm] { return alarm.heard(); });
       work();
-    } catch (const WaitInterrupted&) {  // the rank that failed tells why
+    } catch (const WaitInterrupted&) {  // the failed rank reports why
     } catch (const UsageError&) {
       is_usage = true;
       throw;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happens to communication while an exception unwinds: one policy for all code that starts
+// The fate of communication while an exception unwinds: one policy for all code that starts
 // requests.
 //
 // The other ranks may then be anywhere, and main() ends them all: waiting for them would only hang.
 // So destructors neither wait for requests nor free communicators while unwinding(). Requests stay
 // active until the process is aborted, and MPI may still read or write their memory: the owner of
-// such memory holds it as InFlight, which then leaks it.
+// such memory keeps it as InFlight, which then leaks it.
 #pragma once
 
 #include <exception>

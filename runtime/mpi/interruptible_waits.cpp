@@ -7,8 +7,8 @@
 namespace halomesh {
 namespace {
 
-// Of the process, as requests do not know their communicators. Only the thread that calls MPI reads
-// and writes it.
+// One per process, because requests do not know their communicators. Only the thread that calls MPI
+// reads and writes it.
 std::function<bool()> interruption;
 
 }  // namespace

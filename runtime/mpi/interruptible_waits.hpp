@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ends waits for ranks that have failed alone, so that the others can leave their work as well.
+// Ends waits for failed ranks, so that the other ranks can leave their work as well.
 #pragma once
 
 #include <functional>
@@ -8,17 +8,17 @@
 
 namespace halomesh {
 
-/// Thrown out of a wait. Says nothing to the user: the rank that failed does.
+/// Thrown out of a wait. It has no message for the user: the failed rank prints one.
 class WaitInterrupted : public Error {
  public:
   WaitInterrupted() : Error("interrupted: another rank has failed") {}
 };
 
-/// While this object exists, each wait of this process for other ranks, in Comm, Requests and what
-/// uses them, asks `interrupted` from time to time and throws WaitInterrupted once it returns true.
-/// Blocking collectives, which cannot be left, then begin when all ranks have arrived. Everything
-/// in between must run on communicators whose ranks all have such an object. One at a time per
-/// process. See contained_failure().
+/// While this object exists, each wait of this process for other ranks (in Comm, Requests and their
+/// users) asks `interrupted` from time to time and throws WaitInterrupted once it returns true.
+/// Blocking collectives, which cannot be left, then begin when all ranks have arrived. All
+/// communication meanwhile must use communicators whose ranks all have such an object. One at a
+/// time per process. See contained_failure().
 class InterruptibleWaits {
  public:
   explicit InterruptibleWaits(std::function<bool()> interrupted);
@@ -26,9 +26,9 @@ class InterruptibleWaits {
   InterruptibleWaits& operator=(const InterruptibleWaits&) = delete;
   ~InterruptibleWaits();
 
-  /// Whether there is such an object.
+  /// True if such an object exists.
   static bool exist();
-  /// Throws WaitInterrupted if there is one and it is to end waits. For loops that wait.
+  /// Throws WaitInterrupted if such an object exists and is to end waits. For loops that wait.
   static void check();
 };
 

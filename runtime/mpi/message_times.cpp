@@ -31,7 +31,7 @@ void receive(const Comm& comm, std::span<std::byte> bytes, int from) {
                      comm.handle(), MPI_STATUS_IGNORE));
 }
 
-/// Seconds one way of `trips` round trips from the first rank of a communicator of two.
+/// The time of one way in seconds, from `trips` round trips that the first rank of two starts.
 double one_way(const Comm& two, std::span<std::byte> bytes, int trips) {
   const double begin = MPI_Wtime();
   for (int i = 0; i < trips; ++i) {
@@ -52,7 +52,7 @@ double fastest_one_way(const Comm& two, std::span<std::byte> bytes) {
   return two.max(two.rank() == 0 ? fastest : 0);
 }
 
-/// The pair as a communicator, its first rank being rank 0; null elsewhere. Collective.
+/// The pair as a communicator, whose rank 0 is its first rank; null elsewhere. Collective.
 Comm split_pair(const Comm& comm, const RankPair& pair) {
   const bool first = comm.rank() == pair.first, second = comm.rank() == pair.second;
   return comm.split(first || second ? 0 : -1, first ? 0 : 1);
@@ -77,7 +77,7 @@ std::vector<MessageTime> ping_pong(const Comm& comm, const RankPair& pair,
   return times;
 }
 
-// Minimises the sum of ((a + b n - t) / t)^2: the normal equations of the rows (1, n) / t.
+// Minimises the sum of ((a + b n - t) / t)^2 by the normal equations of the rows (1, n) / t.
 LinkFit fit_link(std::span<const MessageTime> times) {
   double s0 = 0, s1 = 0, s2 = 0, r0 = 0, r1 = 0;
   for (const MessageTime& each : times) {
@@ -112,7 +112,7 @@ std::int64_t eager_limit(const Comm& comm, const RankPair& pair) {
                             request.add()));
         const double begin = MPI_Wtime();
         while (!(eager = request.test_all()) && MPI_Wtime() < begin + 2e-3) continue;
-        two.barrier();  // only now the receiver asks for it
+        two.barrier();  // the receiver posts its receive only now
       } else {
         two.barrier();
         receive(two, part, 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns MPI: see mpi.hpp.
+// The owner of MPI: see mpi.hpp.
 #include "runtime/mpi/mpi.hpp"
 
 #include <algorithm>
@@ -27,9 +27,9 @@ void mpi_check(int code, const char* file, int line, const char* function) {
 
 namespace {
 
-// Tries until done(). MPI's own waiting calls may never give up their core, which the rank that is
-// waited for may need: after some ten microseconds, other threads run between two tries. Simulated
-// ranks wait in the simulator.
+// Tries until done(). MPI's own waiting calls may never give up their core, which the awaited rank
+// may need: after some ten microseconds, other threads run between two tries. Simulated ranks wait
+// in the simulator.
 template <class Done>
 void try_until(const Done& done) {
   constexpr int kTriesInARow = 64;
@@ -73,8 +73,8 @@ Comm::~Comm() {
 }
 
 Comm Comm::dup() const {
-  // SMPI gives each rank of a duplicate a table of all ranks. Simulated ranks duplicate only what
-  // they use with other tags than everything else on it.
+  // SMPI gives each rank of a duplicate a table of all ranks. Simulated ranks duplicate only
+  // communicators on which their tags differ from all others.
   if constexpr (simulation::kOn) {
     Comm same(handle_, false);
     same.node_ = node_;
@@ -167,7 +167,7 @@ void Comm::sum(std::span<double> values) const {
   await_all();
   mpi_check(MPI_Allreduce(MPI_IN_PLACE, values.data(), narrow<int>(values.size()), MPI_DOUBLE,
                           MPI_SUM, handle_));
-  // The loss: by a tree and back, of whose messages SMPI charges neither end.
+  // Models the sum of the loss as a tree and back; SMPI charges neither end of its messages.
   if constexpr (simulation::kOn)
     for (int ranks = 1; ranks < size_; ranks *= 2)
       for (int end = 0; end < 4; ++end)
@@ -197,13 +197,13 @@ void Comm::max(std::span<std::int64_t> values) const {
 
 namespace {
 
-/// Texts one after the other.
+/// Several texts, one after the other.
 struct JoinedTexts {
   std::vector<int> lengths, offsets;
   std::string all;
 
   explicit JoinedTexts(std::size_t count) : lengths(count), offsets(count) {}
-  /// Makes room for texts of these lengths.
+  /// Makes space for texts of these lengths.
   void make_room() {
     std::int64_t total = 0;
     for (std::size_t i = 0; i < lengths.size(); ++i) {
@@ -255,7 +255,7 @@ MpiSession::MpiSession(int* argc, char*** argv) {
   int provided = 0;
   if (MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS)
     throw Error("MPI could not be initialised", "start the program with mpirun, srun or mpiexec");
-  // Simulated ranks are threads of one process that take turns; they have none of their own.
+  // Simulated ranks are threads of one process that take turns; they have no threads of their own.
   require(simulation::kOn || provided >= MPI_THREAD_FUNNELED,
           "this MPI library does not support multithreaded processes",
           "use an MPI built with thread support (level FUNNELED or above)");
@@ -263,7 +263,7 @@ MpiSession::MpiSession(int* argc, char*** argv) {
 }
 
 MpiSession::~MpiSession() {
-  world_ = Comm();  // with the communicator of its node
+  world_ = Comm();  // frees the communicator of its node, too
   MPI_Finalize();
 }
 
@@ -314,9 +314,10 @@ void Requests::wait_all() {
     try_until([&] { return test_all(); });
 }
 
-// One of `count` requests that is complete, or MPI_UNDEFINED. SMPI keeps each message whose end a
-// test has found in a list of its rank, which all waits search; those that end in a wait leave the
-// list. So this waits, with a cancelled receive as the last request, which is always complete.
+// Returns the index of a completed request among `count`, or MPI_UNDEFINED. SMPI keeps each message
+// that a test has found complete in a list of its rank, which all waits search; messages that
+// complete in a wait leave the list. So this waits, with a cancelled receive, which is always
+// complete, as the last request.
 int Requests::simulated_test(std::size_t first, std::size_t count) {
   if (cancelled_ == MPI_REQUEST_NULL) {
     mpi_check(MPI_Irecv(nullptr, 0, MPI_BYTE, 0, 0, MPI_COMM_SELF, &cancelled_));

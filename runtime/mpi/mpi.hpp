@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns MPI: the session, communicators and requests, each call checked in every build type.
+// The owner of MPI: the session, communicators and requests, each call checked in every build type.
 #pragma once
 
 #include <mpi.h>
@@ -13,13 +13,13 @@
 
 namespace halomesh {
 
-/// Throws Error naming the failing call and its place unless `code` is MPI_SUCCESS.
-/// (Built-ins, not std::source_location: clang 14 has none with libstdc++.)
+/// Throws Error naming the failing call and its place unless `code` is MPI_SUCCESS. (Uses
+/// built-ins, not std::source_location, which clang 14 lacks with libstdc++.)
 void mpi_check(int code, const char* file = __builtin_FILE(), int line = __builtin_LINE(),
                const char* function = __builtin_FUNCTION());
 
-/// A communicator that this object owns and frees; errors are returned, never fatal.
-/// Move-only: new communicators come only from the collective dup() and split().
+/// A communicator that this object owns and frees; errors are returned, never fatal. Move-only: new
+/// communicators come only from the collective dup() and split().
 class Comm {
  public:
   Comm() = default;
@@ -33,9 +33,10 @@ class Comm {
   Comm dup() const;
   /// Collective over this communicator. Ranks that pass color < 0 get a Comm that is_null().
   Comm split(int color, int key) const;
-  /// Collective over this communicator: the ranks that share a node's memory with this one.
+  /// The ranks that share a node's memory with this one. Collective over this communicator.
   Comm split_by_node() const;
-  /// The same, made by the first call, which is collective, and kept; what dup() makes shares it.
+  /// The communicator of split_by_node(), made by the first call, which is collective, and kept;
+  /// communicators made by dup() share it.
   const Comm& node() const;
 
   MPI_Comm handle() const { return handle_; }
@@ -45,10 +46,10 @@ class Comm {
 
   /// The collectives below are called by every rank of this communicator.
   void barrier() const;
-  /// Call it before a blocking collective of MPI: waits for all ranks where waits can be
-  /// interrupted (see InterruptibleWaits), and otherwise does nothing.
+  /// Call it before a blocking collective of MPI: waits for all ranks if waits can be interrupted
+  /// (see InterruptibleWaits), and otherwise does nothing.
   void await_all() const;
-  /// The same before MPI_Recv: waits for the message. Local.
+  /// Waits for the message likewise, before MPI_Recv. Local.
   void await_message(int source, int tag) const;
   void broadcast(std::span<std::byte> bytes, int root) const;
   /// Every rank gets rank `root`'s text.
@@ -63,12 +64,12 @@ class Comm {
   /// Element-wise maxima over all ranks, in place.
   void max(std::span<double> values) const;
   void max(std::span<std::int64_t> values) const;
-  /// The texts of all ranks, in rank order, on rank 0; none elsewhere.
+  /// The texts of all ranks, in rank order, on rank 0; empty elsewhere.
   std::vector<std::string> gather(const std::string& text) const;
-  /// The same on every rank. Takes memory for all texts on every rank: for few ranks or for what
-  /// all must have.
+  /// The texts of all ranks on every rank. Takes memory for all texts on every rank, so it is for
+  /// few ranks or for data that all need.
   std::vector<std::string> all_gather(const std::string& text) const;
-  /// On every rank the first text in rank order that is not empty; "" if all are.
+  /// The first text in rank order that is not empty, on every rank; "" if all are empty.
   std::string first_text(const std::string& text) const;
 
  private:
@@ -81,7 +82,7 @@ class Comm {
 };
 
 /// Initialises MPI for calls only by the constructing thread (MPI_THREAD_FUNNELED) and finalises it
-/// in the destructor; one per process.
+/// in the destructor. One per process.
 class MpiSession {
  public:
   MpiSession(int* argc, char*** argv);
@@ -93,7 +94,7 @@ class MpiSession {
   const Comm& world() const { return world_; }
   /// Ends every rank of the job with this exit code.
   [[noreturn]] void abort(int exit_code) const;
-  /// "Open MPI v4.1.4, ..." as the library names itself, on one line.
+  /// The name that the library gives itself, such as "Open MPI v4.1.4, ...", on one line.
   static std::string library_version();
 
  private:
@@ -121,24 +122,24 @@ class Requests {
   MPI_Request& operator[](std::size_t index) { return requests_[index]; }
   /// Starts all persistent requests.
   void start_all();
-  /// True when all are complete. Lets MPI make progress.
+  /// True if all requests are complete. Lets MPI make progress.
   bool test_all();
   void wait_all();
   /// Appends to `indices` the requests that have completed since the last call; with `wait`, waits
-  /// for at least one. False when no request was left.
+  /// for at least one. False if no request was left.
   bool take_completed(bool wait, std::vector<int>& indices);
   /// Waits for one request by its index.
   void wait(std::size_t index);
-  /// True when that request, which must be active, is complete. Lets MPI make progress.
+  /// True if this request, which must be active, is complete. Lets MPI make progress.
   bool test(std::size_t index);
-  /// Waits for all and removes them, but keeps the memory for as many.
+  /// Waits for all requests and removes them, but keeps their memory.
   void clear();
 
  private:
   int simulated_test(std::size_t first, std::size_t count);
 
   std::vector<MPI_Request> requests_;
-  MPI_Request cancelled_ = MPI_REQUEST_NULL;  // of simulated_test()
+  MPI_Request cancelled_ = MPI_REQUEST_NULL;  // for simulated_test()
 };
 
 }  // namespace halomesh

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which node of a job a rank is on.
+// The node of a rank in its job.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,10 @@
 
 namespace halomesh {
 
-/// Nodes are numbered in the order of their first ranks, ranks of a node in the order of the job.
+/// The place of a rank. Nodes are numbered in the order of their first ranks, ranks of a node in
+/// the order of the job.
 struct NodePlace {
-  int node = 0, place = 0;  ///< of this rank: its node, and its number on it
+  int node = 0, place = 0;  ///< this rank's node, and its number there
   int nodes = 1, most_per_node = 1;
 };
 

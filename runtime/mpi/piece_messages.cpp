@@ -70,7 +70,7 @@ void PieceMessages::send(Buffer buffer, std::size_t count, int destination) {
   message.taken = false;
 }
 
-// In the order of posting: in that order they match the messages of one sender.
+// Tests receives in the order of posting, in which they match the messages of one sender.
 void PieceMessages::progress() {
   InterruptibleWaits::check();
   while (pending_ > 0) {

@@ -16,7 +16,7 @@
 namespace halomesh {
 
 /// Sends and receives pieces. Messages of one rank arrive in order. A rank that waits for a free
-/// buffer processes what arrives meanwhile, so that ranks that all send do not deadlock.
+/// buffer processes arriving messages meanwhile, so that ranks that all send do not deadlock.
 class PieceMessages {
  public:
   /// Takes an arrived piece; the bytes are valid during the call.
@@ -40,9 +40,9 @@ class PieceMessages {
   /// Sends the first `count` bytes of a buffer, which is free again when they have been sent.
   void send(Buffer buffer, std::size_t count, int destination);
 
-  /// Passes on what has arrived, without waiting.
+  /// Passes on the pieces that have arrived, without waiting.
   void progress();
-  /// Waits until everything from this rank has been sent, and processes what arrives meanwhile.
+  /// Waits until all pieces of this rank have been sent, and processes arriving ones meanwhile.
   void finish_sends();
 
  private:
@@ -57,9 +57,9 @@ class PieceMessages {
   Arrival arrival_;
   InFlight<std::vector<Message>> send_messages_, receive_messages_;
   std::vector<Message>&sends_, &receives_;
-  std::int64_t to_post_;      // messages that no receive has been posted for
+  std::int64_t to_post_;      // messages without a posted receive
   std::int64_t pending_ = 0;  // receives that have been posted
-  std::size_t oldest_ = 0;    // of them
+  std::size_t oldest_ = 0;    // the oldest of these
 };
 
 }  // namespace halomesh

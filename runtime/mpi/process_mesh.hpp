@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks of this run as a mesh of replicas x parts: this rank's position and communicators.
+// The ranks of a run as a mesh of replicas x parts, with this rank's position and communicators.
 #pragma once
 
 #include <array>
@@ -33,10 +33,10 @@ class ProcessMesh {
   const Comm& group() const { return group_; }
   /// The ranks that share a node's memory with this one.
   const Comm& node() const { return world_.node(); }
-  /// Ranks of each node if all have equally many, one after the other; otherwise 1. The same on
-  /// every rank.
+  /// The number of ranks on each node if all nodes have equally many, at consecutive ranks;
+  /// otherwise 1. The same on every rank.
   int ranks_per_node() const { return ranks_per_node_; }
-  /// The nodes as a torus, if the environment variable HALOMESH_TORUS says so; see parse_torus().
+  /// The nodes as a torus, if the environment variable HALOMESH_TORUS is set; see parse_torus().
   const Torus& torus() const { return torus_; }
   std::int64_t replica() const { return shape_.replica_of(world_.rank()); }
   std::int64_t part() const { return shape_.part_of(world_.rank()); }
@@ -47,7 +47,7 @@ class ProcessMesh {
     return parse_torus(text == nullptr ? "" : text, "HALOMESH_TORUS");
   }
   int equal_nodes() const {
-    // The ranks of a node are in the order of the world.
+    // Ranks of a node have the order of the world.
     const Comm& node = world_.node();
     const std::int64_t first = world_.rank() - node.rank();
     const bool together = node.max(first) == first && node.max(-first) == -first;

@@ -17,7 +17,7 @@ std::vector<RankSpread> spread_over(const Comm& comm, std::span<const double> va
   }
   comm.sum(sums);
   comm.max(extremes);
-  // The first of the ranks that have the maximum has the greatest negated number.
+  // The first of the ranks with the maximum has the greatest negated number.
   std::vector<std::int64_t> first(n);
   for (std::size_t i = 0; i < n; ++i)
     first[i] = values[i] == extremes[i] ? -comm.rank() : std::numeric_limits<int>::min();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mean, least and greatest value over ranks, and whose it is.
+// The mean, least and greatest value over ranks, and the rank of the greatest.
 #pragma once
 
 #include <span>
@@ -11,7 +11,8 @@
 namespace halomesh {
 
 /// The spread of each of this rank's `values` over the ranks of `comm`, the same on all of them.
-/// Three all-reduces, whatever the number of values. Collective; every rank has as many values.
+/// Uses three all-reduces, whatever the number of values. Collective; every rank has equally many
+/// values.
 std::vector<RankSpread> spread_over(const Comm& comm, std::span<const double> values);
 RankSpread spread_over(const Comm& comm, double value);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See atomic_file.hpp.
+// Atomic replacement of files: see atomic_file.hpp.
 #include "runtime/posix/atomic_file.hpp"
 
 #include <fcntl.h>

@@ -14,8 +14,9 @@ namespace halomesh {
 class AtomicFile {
  public:
   enum class Writers {
-    kOne,     ///< at a time: the temporary is `.NAME.partial`, and the next run replaces it
-    kSeveral  ///< the temporary's name is unique, so that the last commit wins
+    kOne,     ///< one at a time: the temporary file is `.NAME.partial`, and the next run replaces
+              ///< it
+    kSeveral  ///< the temporary name is unique, so that the last commit wins
   };
   /// Creates nothing yet. The temporary is in the same directory, or in that for temporary files
   /// where nothing is replaced. Throws Error if links lead back to themselves.
@@ -26,8 +27,8 @@ class AtomicFile {
 
   const std::filesystem::path& path() const { return path_; }
   const std::filesystem::path& temporary_path() const { return temporary_; }
-  /// Call after closing the temporary: fsyncs it, renames it over path() and
-  /// fsyncs the directory. Throws Error naming the file and the system's reason.
+  /// Call it after closing the temporary file: fsyncs it, renames it over path() and fsyncs the
+  /// directory. Throws Error naming the file and the system's reason.
   void commit();
 
  private:
@@ -39,11 +40,11 @@ class AtomicFile {
 /// processes may do so at once. Throws Error naming the file.
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);
 
-/// Throws the Error that write_file_atomically() would; changes nothing.
+/// Throws the Error that write_file_atomically() would throw; changes nothing.
 void require_writable(const std::filesystem::path& path);
 
-/// Removes the temporaries that killed runs have left in `directory` for files whose names start
-/// with `prefix`. Must be called by the only writer of such files.
+/// Removes the temporary files that killed runs have left in `directory` for files whose names
+/// start with `prefix`. Must be called by the only writer of such files.
 void remove_partial_files(const std::filesystem::path& directory, std::string_view prefix);
 
 }  // namespace halomesh

@@ -14,9 +14,9 @@
 
 namespace halomesh {
 
-/// Requests SCHED_BATCH for the calling thread and those it creates, so that waking it does not
-/// preempt the thread that wakes it where both share a core. Best effort: keeps a policy that the
-/// job has chosen (chrt).
+/// Requests SCHED_BATCH for the calling thread and the threads it creates, so that waking one does
+/// not preempt the waking thread if both share a core. Best effort: keeps a policy that the job has
+/// chosen (chrt).
 inline void request_batch_scheduling() {
 #ifdef SCHED_BATCH
   const sched_param none{};
@@ -24,7 +24,7 @@ inline void request_batch_scheduling() {
 #endif
 }
 
-/// All functions must be called by one thread.
+/// A thread that runs one task at a time. All functions must be called by one thread.
 class BackgroundTask {
  public:
   BackgroundTask() : thread_([this] { run(); }) {}
@@ -49,17 +49,17 @@ class BackgroundTask {
     }
     changed_.notify_all();
   }
-  /// True when no task is running.
+  /// True if no task is running.
   bool done() {
     const std::lock_guard lock(mutex_);
     return !busy_;
   }
-  /// The same, after waiting for up to `time`.
+  /// True if no task is running after at most `time`.
   bool done_within(std::chrono::microseconds time) {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, time, [this] { return !busy_; });
   }
-  /// Waits for the current task; throws what it threw.
+  /// Waits for the current task and rethrows its exception.
   void wait() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return !busy_; });
@@ -92,7 +92,7 @@ class BackgroundTask {
   std::function<void()> work_;
   bool busy_ = false, stopping_ = false;
   std::exception_ptr failure_;
-  std::thread thread_;  // last: it uses all of the above
+  std::thread thread_;  // last, because it uses all members above
 };
 
 }  // namespace halomesh

@@ -13,11 +13,11 @@ namespace halomesh {
 /// crc32c(b, crc32c(a)) is the checksum of a followed by b.
 std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t before = 0);
 
-/// A checksum rotated right by 15 bits plus 0xa282ead8, modulo 2^32: the form stored in TFRecord
-/// files (TensorFlow, "TFRecords format details").
+/// Rotates a checksum right by 15 bits and adds 0xa282ead8, modulo 2^32: the form stored in
+/// TFRecord files (TensorFlow, "TFRecords format details").
 std::uint32_t masked(std::uint32_t checksum);
 
-/// masked(crc32c(bytes)).
+/// Returns masked(crc32c(bytes)).
 std::uint32_t masked_crc32c(std::span<const std::byte> bytes);
 
 }  // namespace halomesh

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Locks by file, kernel lock and heartbeat: see directory_lock.hpp.
+// Locks made of a file, a kernel lock and a heartbeat: see directory_lock.hpp.
 #include "runtime/posix/directory_lock.hpp"
 
 #include <fcntl.h>
@@ -42,7 +42,7 @@ struct flock whole_file() {
   return lock;
 }
 
-/// Changes with each boot: processes with the same value share the kernel and all of its locks.
+/// Changes with each boot: processes with equal values share the kernel and all of its locks.
 std::string this_boot() {
   std::string id;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
@@ -58,7 +58,7 @@ std::string utc_now() {
   return text.data();
 }
 
-/// Unique, because a process number is not reused within a clock tick.
+/// A unique text, because a process number is not reused within a clock tick.
 std::string unique_id() {
   static std::atomic<int> count = 0;
   return fmt::format("{}-{}-{}", ::getpid(),
@@ -88,10 +88,10 @@ std::string this_process() {
   return text;
 }
 
-/// What a contender observes of the file.
+/// A contender's observation of the file.
 struct DirectoryLock::Sight {
   bool there = false;
-  std::string record;  // "": cannot be read, or not yet written by its creator
+  std::string record;  // "": unreadable, or not yet written by its creator
   std::tuple<ino_t, time_t, long> age;
   enum { kFree, kHeld, kUnknown } lock = kUnknown;  // according to the kernel
 
@@ -107,7 +107,7 @@ DirectoryLock::Sight DirectoryLock::look(const std::filesystem::path& file) cons
   struct stat status {};
   if (seen.get() < 0) {
     if (errno == ENOENT) return sight;
-    // A file of another user: its time is still readable.
+    // The file of another user cannot be opened, but its time is readable.
     if (errno != EACCES || ::lstat(file.c_str(), &status) != 0)
       fail("open", file, errno, terms_.option);
   } else if (::fstat(seen.get(), &status) != 0) {
@@ -157,7 +157,8 @@ class DirectoryLock::Guard {
 
 DirectoryLock::DirectoryLock(std::filesystem::path directory, LockTerms terms)
     : directory_(std::move(directory)), terms_(std::move(terms)) {
-  if (!directory_.has_filename()) directory_ = directory_.parent_path();  // a slash at the end
+  // Removes a slash at the end.
+  if (!directory_.has_filename()) directory_ = directory_.parent_path();
   file_ = directory_ / "halomesh.lock";
   make_directory();
   try {
@@ -173,7 +174,7 @@ DirectoryLock::~DirectoryLock() {
   try {
     stop();
   } catch (const std::exception&) {
-    // The directory is no longer writable: the next run will find this one dead.
+    // The directory is no longer writable: the next run will consider this holder dead.
   }
 }
 
@@ -193,7 +194,7 @@ void DirectoryLock::make_directory() {
   }
 }
 
-/// False if the file already exists.
+/// Creates the file; false if it already exists.
 bool DirectoryLock::create() {
   Descriptor file(::open(file_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
   if (file.get() < 0) {
@@ -211,7 +212,7 @@ bool DirectoryLock::create() {
   if (::pwrite(file.get(), record_.data(), record_.size(), 0) !=
           static_cast<ssize_t>(record_.size()) ||
       ::fdatasync(file.get()) != 0) {
-    const int error = errno != 0 ? errno : ENOSPC;  // 0: written in part
+    const int error = errno != 0 ? errno : ENOSPC;  // 0: partly written
     ::unlink(file_.c_str());
     record_.clear();
     fail("write", file_, error, terms_.option);
@@ -221,7 +222,7 @@ bool DirectoryLock::create() {
   return true;
 }
 
-/// Returns when the holder is gone or dead; throws Error when it is alive.
+/// Returns when the holder is gone or dead; throws Error if it is alive.
 void DirectoryLock::outlive(const Sight& holder) {
   // On this machine the kernel lock is reliable; it also shows when its holder has ended.
   const bool local = holder.record.find(fmt::format(" in {}, ", this_boot())) != std::string::npos;
@@ -251,7 +252,7 @@ void DirectoryLock::outlive(const Sight& holder) {
               fmt::format("wait for it to end, or give another {}", terms_.option));
 }
 
-/// Removes the file of a dead holder, unless another contender has.
+/// Removes the file of a dead holder, unless another contender has done so.
 void DirectoryLock::take_from(const Sight& holder) {
   const Guard guard(*this);
   const Sight now = look(file_);
@@ -294,7 +295,7 @@ void DirectoryLock::stop() {
     const Guard guard(*this);
     if (holds()) ::unlink(file_.c_str());
   }
-  // Directories with content stay: it is the run's output.
+  // Directories with content remain: it is the run's output.
   while (!made_.empty() && ::rmdir(made_.back().c_str()) == 0) made_.pop_back();
 }
 

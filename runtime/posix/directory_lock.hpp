@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Locks a directory, so that only one run at a time writes to it, on any file system and however
 // runs end.
-// Must not depend on what is written.
+// Must not depend on the files in the directory.
 #pragma once
 
 #include <chrono>
@@ -17,13 +17,15 @@
 
 namespace halomesh {
 
-/// What a DirectoryLock says about itself, and how long it waits.
+/// The description of a DirectoryLock, and its waiting times.
 struct LockTerms {
   std::string activity;                          ///< for messages, such as "training"
-  std::string option;                            ///< that named the directory, such as "--out"
-  std::function<void(const std::string&)> note;  ///< called when the lock must be waited for
-  std::chrono::milliseconds beat{5000};          ///< between two heartbeats of a holder
-  std::chrono::milliseconds patience{30000};     ///< a holder without heartbeat counts as dead
+  std::string option;                            ///< the option that named the directory, such as "
+                                                 ///< --out"
+  std::function<void(const std::string&)> note;  ///< called if the lock must be waited for
+  std::chrono::milliseconds beat{5000};          ///< time between two heartbeats of a holder
+  std::chrono::milliseconds patience{30000};     ///< a holder without heartbeat for this long
+                                                 ///< counts as dead
   bool kernel_locks = true;                      ///< false: as on a file system without them
 };
 
@@ -66,7 +68,7 @@ class DirectoryLock {
   /// empty, so that a refused run leaves nothing behind.
   ~DirectoryLock();
 
-  /// Throws Error when another run has taken over the directory, or the file was removed.
+  /// Throws Error if another run has taken over the directory, or the file was removed.
   void require_held() const;
 
  private:
@@ -84,7 +86,7 @@ class DirectoryLock {
 
   std::filesystem::path directory_, file_;
   LockTerms terms_;
-  std::vector<std::filesystem::path> made_;  // directories, parents first
+  std::vector<std::filesystem::path> made_;  // created directories, parents first
   int remade_ = 0;
   std::string record_;
   Descriptor lock_;
@@ -94,7 +96,7 @@ class DirectoryLock {
   std::thread life_;
 };
 
-/// "process 1234 on host n0012 (job 5678)"; without a job, that part is left out.
+/// A text such as "process 1234 on host n0012 (job 5678)"; without a job, that part is left out.
 std::string this_process();
 
 }  // namespace halomesh

@@ -69,8 +69,8 @@ void require_regular_file(const std::filesystem::path& path) {
 }
 
 Descriptor open_input_file(const std::filesystem::path& path) {
-  // Before open(), which may rewind a tape and cannot open a socket; and after it, because the name
-  // may meanwhile refer to another file.
+  // The check comes before open(), which may rewind a tape and cannot open a socket; and again
+  // after it, because the name may meanwhile refer to another file.
   require_regular_file(path);
   Descriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
   struct stat status {};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See line_file.hpp.
+// Files of whole lines: see line_file.hpp.
 #include "runtime/posix/line_file.hpp"
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A text file that is appended to in whole lines and stays readable if the run is killed.
+// A text file to which whole lines are appended, readable even if the run is killed.
 #pragma once
 
 #include <filesystem>
@@ -9,21 +9,21 @@
 
 namespace halomesh {
 
-/// Each line is one write() that is complete when append() returns: a killed run loses no line and
-/// leaves at most a partial last line. One process writes. Move-only.
+/// Writes each line by one write() that is complete when append() returns: a killed run loses no
+/// line and leaves at most a partial last line. One process writes. Move-only.
 class LineFile {
  public:
-  /// Writes nothing.
+  /// An object without a file, which writes nothing.
   LineFile() = default;
-  /// What to keep of a file's text.
+  /// The text of a file that is kept.
   struct Kept {
     std::string text;
-    bool damaged = false;  ///< the text contains lines that should not be there
+    bool damaged = false;  ///< the text contained invalid lines
   };
   /// Opens the file, or creates it, to append lines to the text that `keep` returns. `keep` gets
   /// the text so far ("" without a file), without a partial last line. The rest is removed
   /// atomically; a copy of a damaged file is kept at damaged_path(). Throws Error naming the file,
-  /// and what `keep` throws before anything is changed.
+  /// and rethrows errors of `keep` before anything is changed.
   LineFile(std::filesystem::path path, const std::function<Kept(std::string_view)>& keep);
   LineFile(LineFile&& other) noexcept;
   LineFile& operator=(LineFile&& other) noexcept;
@@ -35,8 +35,9 @@ class LineFile {
   const std::filesystem::path& path() const { return path_; }
   /// The file's name with ".damaged" appended.
   std::filesystem::path damaged_path() const { return path_.string() + ".damaged"; }
-  /// Appends `line` and '\n'; does nothing if no file is open. Throws Error if it cannot be written
-  /// completely, e.g. because the disk is full.
+  /// Appends `line` and '
+  /// '; does nothing if no file is open. Throws Error if it cannot be written completely, e.g.
+  /// because the disk is full.
   void append(const std::string& line);
 
  private:

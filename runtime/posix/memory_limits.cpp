@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See memory_limits.hpp.
+// Memory limits of control groups and of ulimit: see memory_limits.hpp.
 #include "runtime/posix/memory_limits.hpp"
 
 #include <sys/resource.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The limits of the system on the memory of this process.
+// The system's limits on the memory of this process.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,14 @@
 
 namespace halomesh {
 
-/// Bytes that may still be allocated; empty where there is no limit.
+/// The bytes that may still be allocated; empty if there is no limit.
 struct MemoryLimits {
-  /// Of the control groups that this process is in: all processes of the group share it. Cached
-  /// files do not count as used.
+  /// The limit of this process's control groups, which all processes of a group share. Cached files
+  /// do not count as used.
   std::optional<std::int64_t> group_bytes;
-  /// Of this process alone, as set by ulimit -d.
+  /// The limit of this process alone, as set by ulimit -d.
   std::optional<std::int64_t> process_bytes;
-  /// Of its address space, as set by ulimit -v; what is only reserved counts as well.
+  /// The limit of its address space, as set by ulimit -v; reserved addresses count as well.
   std::optional<std::int64_t> address_bytes;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a process prints, in a file: see output_redirection.hpp.
+// Redirection of output to a file: see output_redirection.hpp.
 #include "runtime/posix/output_redirection.hpp"
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a process prints, for a while, in a file instead.
+// Temporary redirection of a process's output to a file.
 #pragma once
 
 #include <filesystem>
@@ -8,8 +8,8 @@
 
 namespace halomesh {
 
-/// While this object exists, standard output and error of this process, whoever writes to them, are
-/// appended to a file, which several processes may share. Not for use while other threads print.
+/// While this object exists, all standard output and error of this process are appended to a file,
+/// which several processes may share. Not for use while other threads print.
 class OutputRedirection {
  public:
   /// Throws Error naming the file if it cannot be opened.
@@ -19,7 +19,7 @@ class OutputRedirection {
   ~OutputRedirection();
 
  private:
-  Descriptor output_, error_;  ///< what they were before
+  Descriptor output_, error_;  ///< the original descriptors
 };
 
 }  // namespace halomesh

@@ -14,10 +14,11 @@ struct ProcessFile {
   int process = 0, descriptor = -1;     ///< -1: no file
   std::uint64_t device = 0, inode = 0;  ///< its identity on the node
 
-  /// A file of this process. Throws Error if fstat() fails.
+  /// Identifies a file of this process. Throws Error if fstat() fails.
   static ProcessFile of(const Descriptor& file);
-  /// Opens it for reading through /proc. Returns no descriptor if this is not permitted or finds
-  /// another file: in another PID namespace (a container), another process may have this number.
+  /// Opens the file for reading through /proc. Returns no descriptor if this is not permitted or
+  /// finds another file: in another PID namespace (a container), another process may have this
+  /// number.
   Descriptor open() const;
 };
 

@@ -7,7 +7,7 @@
 namespace halomesh {
 namespace {
 
-// One per process: readers run in several threads and belong to different owners.
+// There is one per process: readers run in several threads and belong to different owners.
 struct SharedCounts {
   std::atomic<std::int64_t> bytes = 0, calls = 0, ns = 0;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts what this process reads of samples from files, for the reports of a run.
+// Counts the reads of samples from files, for the reports of a run.
 #pragma once
 
 #include <chrono>
@@ -9,9 +9,9 @@ namespace halomesh {
 
 /// Reads of samples from files, without the indexing of data sets.
 struct ReadCounts {
-  std::int64_t bytes = 0;  ///< as stored (compressed files count compressed)
-  std::int64_t calls = 0;  ///< of the system or of a library
-  std::int64_t ns = 0;     ///< inside these calls, inflating included where the library inflates
+  std::int64_t bytes = 0;  ///< as stored (compressed bytes of compressed files)
+  std::int64_t calls = 0;  ///< calls of the system or of a library
+  std::int64_t ns = 0;     ///< time in these calls, including inflation if the library inflates
 
   double seconds() const { return static_cast<double>(ns) * 1e-9; }
   ReadCounts& operator+=(const ReadCounts& other) {
@@ -25,9 +25,9 @@ struct ReadCounts {
   }
 };
 
-/// By all threads of this process so far. Thread-safe.
+/// The counts of all threads of this process so far. Thread-safe.
 ReadCounts read_counts();
-/// By the calling thread so far.
+/// The counts of the calling thread so far.
 ReadCounts read_counts_of_thread();
 
 /// Times one read call, from its construction to count(). For readers, in any thread.

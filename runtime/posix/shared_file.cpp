@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See shared_file.hpp.
+// Files with several writers: see shared_file.hpp.
 #include "runtime/posix/shared_file.hpp"
 
 #include <fcntl.h>

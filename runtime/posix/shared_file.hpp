@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file of fixed size to which several processes write, each its own bytes.
+// A file of fixed size that several processes write, each its own bytes.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace halomesh {
 
-/// An open file that exists already. Processes may write at once where their bytes are disjoint.
+/// An existing file, opened for writing. Processes may write at once if their bytes are disjoint.
 class SharedFile {
  public:
   /// Throws Error naming the file.
@@ -20,7 +20,7 @@ class SharedFile {
 
   /// Writes all bytes at `offset` from the beginning. Throws Error naming the file.
   void write(std::int64_t offset, std::span<const std::byte> bytes);
-  /// Puts what this process has written on disk and closes. Throws Error where a write has failed.
+  /// Flushes this process's writes to disk and closes the file. Throws Error if a write has failed.
   void close();
 
  private:

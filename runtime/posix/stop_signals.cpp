@@ -100,7 +100,7 @@ void StopSignals::share(std::function<bool(bool)> pass_on) {
 
 bool StopSignals::take_report_request() {
   const bool requested = report_requested != 0;
-  // A signal between the two lines is answered by the report that this one asks for.
+  // A signal between the next two lines is answered by the report that this call requests.
   report_requested = 0;
   return requested;
 }

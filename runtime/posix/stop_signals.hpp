@@ -17,14 +17,14 @@ namespace halomesh {
 /// Engine, LSF). SIGUSR1 asks for a report instead and stops nothing. SIGINT and SIGHUP stay
 /// ignored if they were when the process started, as under nohup. The destructor restores the
 /// previous handlers and, during an exception, suppresses the answers of other ranks, because this
-/// rank's error message says more. Signals are global, and so is what they request: one object at a
-/// time per process, or one within the life of another, which then keeps the request that has come.
+/// rank's error message says more. Signals and their requests are global: there may be one object
+/// at a time per process, or one within the life of another, which then keeps a request that has
+/// arrived.
 class StopSignals {
  public:
   /// The first rank that finds `answered` cleared (it may be shared; null: this rank is silent)
   /// sets it and prints "halomesh: SIGTERM received: " and `answer`. Launchers also send SIGTERM to
-  /// the survivors of a rank that died, just before they kill them. `answered` must outlive this
-  /// object.
+  /// the survivors of a dead rank, just before they kill them. `answered` must outlive this object.
   explicit StopSignals(std::atomic<int>* answered = nullptr, const std::string& answer = {});
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
@@ -40,11 +40,11 @@ class StopSignals {
   void share(std::function<bool(bool received)> pass_on);
   /// The name of the last signal received, e.g. "SIGTERM"; "a signal" if there was none.
   std::string name() const;
-  /// From now on these signals and SIGUSR1 are ignored for as long as the process lives, even after
-  /// objects end: its work is done, and a signal that comes while it cleans up must not turn that
-  /// into a failure.
+  /// Makes the process ignore these signals and SIGUSR1 for the rest of its life, even after
+  /// objects end: its work is done, and a signal during its cleanup must not turn that into a
+  /// failure.
   static void ignore_from_now_on();
-  /// Whether SIGUSR1 has reached this process since the last call or the constructor.
+  /// True if SIGUSR1 has reached this process since the last call or the constructor.
   bool take_report_request();
 
  private:

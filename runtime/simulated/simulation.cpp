@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The seam to a simulated machine, by SimGrid's SMPI: see simulation.hpp. Compiled only for it.
+// The seam to a machine simulated by SimGrid's SMPI: see simulation.hpp. Compiled only for it.
 #include "simulation.hpp"
 
 #include <mpi.h>
@@ -14,13 +14,13 @@ namespace {
 
 constexpr std::size_t kSmall = 4 << 10, kArena = std::size_t{1} << 30;
 
-// Of the process, that is, of all ranks alike. Ranks switch only inside calls of MPI.
+// These belong to the process, that is, to all ranks. Ranks switch only inside calls of MPI.
 Rates rates;
 std::byte* arena = nullptr;
 
-// What SMPI is told about the ends of messages, as the launcher writes it.
+// The costs that SMPI charges at the ends of messages, as set by the launcher.
 struct Ends {
-  // "0:SECONDS:0", of messages of any size
+  // The setting has the form "0:SECONDS:0", for messages of any size.
   double overhead_s = std::stod(simgrid::config::get_value<std::string>("smpi/or").substr(2));
   int charged_below = simgrid::config::get_value<int>("smpi/send-is-detached-thresh");
 };
@@ -44,7 +44,8 @@ void copied(std::int64_t bytes) { spend(rates.copy.seconds(static_cast<double>(b
 void added(std::int64_t bytes) { spend(rates.add_s_per_byte * static_cast<double>(bytes)); }
 void updated(std::int64_t bytes) { spend(rates.update_s_per_byte * static_cast<double>(bytes)); }
 
-// SMPI maps one block of a file again and again over the whole arena: it takes 1 MiB of memory.
+// Allocates memory that ranks share. SMPI maps one block of a file again and again over the whole
+// arena, which thus takes 1 MiB of memory.
 void* shared_memory(std::size_t bytes) {
   if (bytes < kSmall || bytes > kArena) return nullptr;
   if (arena == nullptr) arena = static_cast<std::byte*>(SMPI_SHARED_MALLOC(kArena));

@@ -20,7 +20,7 @@ std::uint8_t* bytes_of(const std::byte* data) {
   return reinterpret_cast<std::uint8_t*>(const_cast<std::byte*>(data));  // NOLINT: as said
 }
 
-/// Upper bound for deflated bytes: stored blocks of up to 65535 bytes take 5 bytes more each.
+/// An upper bound for deflated bytes: stored blocks of up to 65535 bytes add 5 bytes each.
 std::size_t most_deflated(std::size_t bytes) { return bytes + 5 * (bytes / 65535 + 1) + 64; }
 
 /// Moves byte k of value i between values[i * kBytes + k] and planes[k * stride + i].
@@ -35,7 +35,7 @@ void join(const std::byte* planes, std::size_t stride, std::size_t count, std::b
     for (std::size_t k = 0; k < kBytes; ++k) values[i * kBytes + k] = planes[k * stride + i];
 }
 
-/// The same for two bytes, in words: compilers make vectors of this.
+/// Splits two-byte values in words, which compilers vectorize.
 void split_pairs(const std::byte* values, std::size_t count, std::byte* planes) {
   const auto* const words = reinterpret_cast<const std::uint16_t*>(values);  // NOLINT: aligned
   for (std::size_t i = 0; i < count; ++i) {
@@ -76,7 +76,7 @@ std::span<const std::byte> BlockCodec::deflate(std::span<const std::byte> values
   const auto size = static_cast<std::size_t>(size_of_value);
   const std::size_t count = values.size() / size;
   level_.resize(ISAL_DEF_LVL1_DEFAULT);
-  std::size_t end = 0;  // of the output so far
+  std::size_t end = 0;  // the end of the output so far
   for (std::size_t at = 0; at < count; at += kPiece) {
     const std::size_t n = std::min(kPiece, count - at);
     planes_.resize(size * kPiece);

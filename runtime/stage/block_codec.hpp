@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compresses blocks of values: groups bytes of equal significance, then deflates them.
+// Compresses blocks of values: groups bytes by significance, then deflates them.
 #pragma once
 
 #include <cstddef>
@@ -9,20 +9,20 @@
 
 namespace halomesh {
 
-/// Compresses and decompresses one block at a time; its buffers are reused. For one thread.
+/// Compresses and decompresses one block at a time and reuses its buffers. For one thread.
 class BlockCodec {
  public:
-  /// The version of the format that deflate() writes; raise it with every change, because stages
+  /// The version of the format that deflate() writes. Raise it with every change, because stages
   /// may be kept.
   static constexpr int kFormat = 2;
 
   /// Compresses values of `size` bytes (1, 2 or 4) in pieces of kPiece; the result is valid until
-  /// the next call. A piece consists of its size in bytes (32 bits, host byte order) and a raw
-  /// deflate stream (RFC 1951): the lowest bytes of all values first, then the next ones, ...; of
-  /// counts, the high bytes are mostly zero. Uses ISA-L at level 1.
+  /// the next call. A piece is its size in bytes (32 bits, host byte order) and a raw deflate
+  /// stream (RFC 1951) of the lowest bytes of all values, then the next ones, and so on; in counts,
+  /// the high bytes are mostly zero. Uses ISA-L at level 1.
   std::span<const std::byte> deflate(std::span<const std::byte> values, std::int64_t size);
-  /// Undoes deflate(); `values` has as many bytes as were compressed. Throws Error when the stream
-  /// is damaged or of another length.
+  /// Undoes deflate(); `values` has as many bytes as were compressed. Throws Error if the stream is
+  /// damaged or has another length.
   void inflate(std::span<const std::byte> stream, std::span<std::byte> values, std::int64_t size) {
     begin(stream, std::ssize(values) / size, size);
     next(values);
@@ -31,8 +31,8 @@ class BlockCodec {
   /// Begins to inflate a block of `count` values of `size` bytes step by step, with one piece in
   /// memory; `stream` must stay valid until the last step.
   void begin(std::span<const std::byte> stream, std::int64_t count, std::int64_t size);
-  /// Inflates its next values, whole ones. Throws as inflate() does, at the latest with the last
-  /// ones.
+  /// Inflates the next values, all of them whole. Throws as inflate() does, at the latest with the
+  /// last values.
   void next(std::span<std::byte> values);
 
  private:

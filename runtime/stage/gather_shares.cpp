@@ -21,10 +21,11 @@ namespace {
 
 using Placed = StageFile::Placed;
 
-constexpr std::size_t kPieceBytes = 8 << 20;  // of one broadcast
-constexpr std::int64_t kCopies = 0;           // the number of that file among a rank's
+constexpr std::size_t kPieceBytes = 8 << 20;  // bytes of one broadcast
+// The number of the file of copies among a rank's files.
+constexpr std::int64_t kCopies = 0;
 
-/// Files of a rank and what is in them.
+/// The files of a rank and the slots in them.
 struct Share {
   std::vector<ProcessFile> files;
   std::vector<Placed> slots;
@@ -51,7 +52,7 @@ Share share_of(const std::string& text) {
   return share;
 }
 
-/// Adds the files of another rank and what is in them.
+/// Adds the files of another rank and the slots in them.
 void include(StageFile& all, const Share& share) {
   std::vector<Descriptor> files;
   for (const ProcessFile& file : share.files) {
@@ -64,7 +65,7 @@ void include(StageFile& all, const Share& share) {
   all.include(std::move(files), share.slots);
 }
 
-/// Adds what the ranks of `near` have staged. Collective.
+/// Adds the slots that the ranks of `near` have staged. Collective.
 void include_near(const Comm& twins, const Comm& near, const StageFile& mine, StageFile& all) {
   const std::int64_t first = block_range(all.slots(), twins.size(), twins.rank()).lo;
   Share own;
@@ -84,8 +85,8 @@ void include_near(const Comm& twins, const Comm& near, const StageFile& mine, St
   near.barrier();  // nobody closes a file before all have opened it
 }
 
-/// Passes what each leader's ranks have staged to the other leaders, which store it. Collective
-/// over `leaders`. Returns the bytes stored.
+/// Passes the slots that each leader's ranks have staged to the other leaders, which store them.
+/// Collective over `leaders`. Returns the bytes stored.
 std::int64_t copy_far(const Comm& leaders, StageFile& all) {
   Share near;
   for (std::int64_t slot = 0; slot < all.slots(); ++slot)
@@ -115,7 +116,7 @@ std::int64_t copy_far(const Comm& leaders, StageFile& all) {
   return copied;
 }
 
-/// Gives the other ranks of `near` the file of copies that the first of them has made. Collective.
+/// Gives the other ranks of `near` the file of copies that its first rank has made. Collective.
 void include_copies(const Comm& near, StageFile& all) {
   Share copies;
   if (near.rank() == 0) {

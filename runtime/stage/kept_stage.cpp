@@ -31,7 +31,7 @@ std::string read_all(const Descriptor& file) {
   return text;
 }
 
-/// The manifest's splits, or null if it is damaged or belongs to another stage.
+/// The manifest's splits; null if it is damaged or describes another stage.
 Json splits_of(const std::string& text, const std::string& key) {
   const Json all = Json::parse(text, nullptr, false);
   if (!all.is_object() || !all.contains("stage") || !all.contains("checksum")) return {};
@@ -40,7 +40,7 @@ Json splits_of(const std::string& text, const std::string& key) {
   return stage.at("splits");
 }
 
-/// Whether the files contain everything in the index.
+/// True if the files are as long as the index requires.
 bool hold(const std::vector<Descriptor>& files, const std::vector<StageFile::Entry>& index) {
   std::vector<std::int64_t> sizes;
   for (const Descriptor& file : files) {
@@ -61,7 +61,7 @@ std::string name_of(const std::string& split, std::size_t file) {
 }  // namespace
 
 std::string KeptStage::directory_name(const std::string& key) {
-  // FNV-1a (Fowler, Noll, Vo), 64 bits; the manifest holds the key itself.
+  // This is FNV-1a (Fowler, Noll, Vo) of 64 bits; the manifest holds the key itself.
   std::uint64_t hash = 0xcbf29ce484222325U;
   for (const char c : key) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
   std::array<char, 17> digits{};
@@ -146,7 +146,7 @@ void KeptStage::complete() {
 }
 
 void KeptStage::clear() {
-  directory_.remove_file(name("json"));  // first: without it, the rest is ignored
+  directory_.remove_file(name("json"));  // first, because the other files are ignored without it
   for (const std::string& file : directory_.names())
     if ((file.starts_with(prefix_) && file != name("lock")) || file.starts_with("." + prefix_))
       directory_.remove_file(file);

@@ -11,10 +11,10 @@
 
 namespace halomesh {
 
-/// DIR/halomesh-stage-KEY/ holds for each rank rank-R.SPLIT.0, rank-R.SPLIT.1, ..., the blocks;
-/// rank-R.json, the manifest that makes them complete; and rank-R.lock. KEY stands for everything
-/// that a stage depends on, so that runs with other data or on another mesh use other directories.
-/// All functions are local.
+/// Keeps a stage in DIR/halomesh-stage-KEY/. Each rank has rank-R.SPLIT.0, rank-R.SPLIT.1, ..., the
+/// blocks; rank-R.json, the manifest that makes them complete; and rank-R.lock. KEY is a hash of
+/// all that the stage depends on, so that runs with other data or on another mesh use other
+/// directories. All functions are local.
 class KeptStage {
  public:
   /// The name of the directory under `parent` in which stages with this `key` (any text) are kept.
@@ -25,23 +25,24 @@ class KeptStage {
   KeptStage(const std::filesystem::path& parent, std::string key, int rank);
   KeptStage(const KeptStage&) = delete;
   KeptStage& operator=(const KeptStage&) = delete;
-  /// Removes what this object has locked but not completed.
+  /// Removes files that this object has locked but not completed.
   ~KeptStage();
 
-  /// Locks this rank's files until the process ends. Returns "" or the process that holds the lock.
+  /// Locks this rank's files until the process ends. Returns "" or names the process that has the
+  /// lock.
   std::string lock();
 
   /// One split: its blocks and their metadata.
   struct Split {
     std::vector<Descriptor> files;
     std::vector<StageFile::Entry> index;
-    std::vector<float> targets;  ///< of the samples that this rank has read
+    std::vector<float> targets;  ///< targets of the samples that this rank has read
   };
-  /// This rank's splits of these names, if there is a complete stage with exactly this key: an
-  /// intact manifest and files of the recorded sizes. Blocks are verified when they are used.
+  /// This rank's splits of these names, if a complete stage with exactly this key exists: an intact
+  /// manifest and files of the recorded sizes. Blocks are verified when they are used.
   std::optional<std::vector<Split>> find(const std::vector<std::string>& names) const;
 
-  /// Gives a finished split's files their names; call complete() after the last split.
+  /// Names the files of a finished split; call complete() after the last split.
   void add(const std::string& split, const StageFile& blocks, const std::vector<float>& targets);
   void complete();
   /// Removes this rank's manifest and blocks; open files stay readable.

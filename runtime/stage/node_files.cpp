@@ -11,7 +11,7 @@
 namespace halomesh {
 namespace {
 
-/// One text per rank of the node, as streams in the order of the node's ranks.
+/// Gathers one text per rank of the node, as streams in the order of its ranks.
 std::vector<std::istringstream> gather(const Comm& node, const std::ostringstream& mine) {
   std::vector<std::istringstream> all;
   for (const std::string& text : node.all_gather(mine.str())) all.emplace_back(text);
@@ -30,7 +30,7 @@ NodeFiles exchange_node_files(const Comm& group, bool reads,
 
   std::ostringstream hello;
   hello << group.rank() << ' ' << reads;
-  std::vector<std::size_t> ranks;  // in the group, by rank in the node
+  std::vector<std::size_t> ranks;  // ranks of the group, by rank in the node
   std::vector<bool> readers;
   for (std::istringstream& text : gather(node, hello)) {
     std::size_t rank = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files through which the ranks of one node pass data to each other.
+// Files through which the ranks of a node pass data to each other.
 #pragma once
 
 #include <functional>
@@ -11,15 +11,15 @@
 namespace halomesh {
 
 /// One file for each ordered pair of ranks of a node, so that no rank waits for a file that another
-/// one writes. Indexed by rank of the group; there is no descriptor for this rank itself, for ranks
-/// of other nodes, and where the reader cannot open the writer's file, as in separate containers.
+/// rank writes. Indexed by rank of the group; empty for this rank itself, for ranks of other nodes,
+/// and where the reader cannot open the writer's file, as in separate containers.
 struct NodeFiles {
   std::vector<Descriptor> outgoing;  ///< written by this rank, read by the other one
   std::vector<Descriptor> incoming;  ///< written by the other one, read by this rank
 };
 
-/// Collective over `group`. `reads`: whether this rank reads files of others. `make` creates an
-/// empty file, which may have no name but must allow its descriptor to be reopened through /proc.
+/// Collective over `group`. `reads` says whether this rank reads files of others. `make` creates an
+/// empty file, which may be nameless but whose descriptor can be reopened through /proc.
 NodeFiles exchange_node_files(const Comm& group, bool reads,
                               const std::function<Descriptor()>& make);
 

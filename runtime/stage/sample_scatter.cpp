@@ -12,11 +12,11 @@
 namespace halomesh {
 namespace {
 
-/// Messages that may be in flight from one rank besides those being filled.
+/// The number of messages that one rank may have in flight, besides those being filled.
 constexpr std::int64_t kUnderWay = 4;
 
-/// Copies a run of a few hundred bytes, as occurs where a block is cut along its rows, by whole
-/// cache lines: calling memcpy for each run takes a third longer.
+/// Copies a run of a few hundred bytes, as in a block that is cut along its rows, by whole cache
+/// lines: a call of memcpy for each run takes a third longer.
 void copy_short(std::byte* to, std::span<const std::byte> from) {
   constexpr std::size_t kLine = 64;
   if (from.size() < kLine) {
@@ -59,7 +59,7 @@ void SampleScatter::open_lanes() {
   }
 }
 
-/// Prepares to receive from the parts that cannot write to this part's file.
+/// Posts receives for blocks from parts that cannot write to this part's file.
 void SampleScatter::await_others() {
   std::string mine;
   std::int64_t sending = 0, arriving = 0;
@@ -83,7 +83,7 @@ void SampleScatter::await_others() {
                                               });
 }
 
-/// Moves on to the next slot of which this part keeps something.
+/// Moves on to the next slot of which this part keeps a block.
 void SampleScatter::skip_empty(Source& source) const {
   while (source.slot < source.end && block_bytes(source.slot) == 0) ++source.slot;
 }
@@ -108,8 +108,8 @@ void SampleScatter::take(std::int64_t slot, std::int64_t offset, std::span<const
   messages_->progress();
 }
 
-/// Adds a short run to those that are written together. False if there is no memory for them yet,
-/// or none left.
+/// Packs a short run with others that are written together. False if no memory is left, or none is
+/// allocated yet.
 bool SampleScatter::pack(Lane& lane, std::span<const std::byte> run) const {
   if (lane.filled + run.size() > lane.packed.size() || is_long(run)) return false;
   copy_short(lane.packed.data() + lane.filled, run);
@@ -117,7 +117,7 @@ bool SampleScatter::pack(Lane& lane, std::span<const std::byte> run) const {
   return true;
 }
 
-/// Adds bytes to a part's block. Long runs are written directly.
+/// Adds bytes to a part's block. Long runs are written at once.
 void SampleScatter::put(std::size_t part, std::int64_t slot, std::span<const std::byte> bytes) {
   Lane& lane = lanes_[part];
   const auto piece = static_cast<std::size_t>(piece_bytes_);
@@ -163,7 +163,7 @@ void SampleScatter::end_sample(std::int64_t slot) {
   for (std::size_t part = 0; part < lanes_.size(); ++part) flush(part, slot);
 }
 
-/// The next bytes of this part's block of the sample that `part` reads.
+/// Stores the next bytes of this part's block of the sample that `part` reads.
 void SampleScatter::arrive(std::size_t part, std::span<const std::byte> bytes) {
   Source& source = sources_[part];
   mine_.append(source.slot, bytes);
@@ -182,7 +182,7 @@ void SampleScatter::receive(std::int64_t rounds) {
 
 void SampleScatter::finish() {
   messages_->finish_sends();
-  // Each part sends the checksums of what it has written for others, part by part.
+  // Each part sends the checksums of the blocks that it has written for other parts.
   std::vector<std::uint32_t> written;
   for (const Lane& lane : lanes_)
     for (std::size_t i = 0; i < static_cast<std::size_t>(run().hi - run().lo); ++i)

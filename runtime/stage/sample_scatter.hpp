@@ -19,8 +19,8 @@
 
 namespace halomesh {
 
-/// Bytes gathered for one write or message: few enough to stay in a core's cache between packing
-/// and writing.
+/// The size of one write or message: small enough to stay in a core's cache from packing to
+/// writing.
 constexpr std::int64_t kScatterPieceBytes = 64 * 1024;
 
 /// Brings each part's block of each sample of a split into the part's file. Each part reads a
@@ -38,49 +38,49 @@ constexpr std::int64_t kScatterPieceBytes = 64 * 1024;
 /// for each part. Constructor and finish() are collective over the group.
 class SampleScatter {
  public:
-  /// `samples`: those of the slots, by slot. `mine`: this part's file, of the type of the samples'
-  /// values, with all slots. It and `group` must outlive this object. `files` come from
-  /// exchange_node_files(); where there is none, blocks are sent as messages.
+  /// `samples` describes the slots. `mine` is this part's file, with all slots, of the type of the
+  /// samples' values; it and `group` must outlive this object. `files` come from
+  /// exchange_node_files(); where a file is missing, blocks are sent as messages.
   SampleScatter(const Comm& group, StagedSamples samples, StageFile& mine, NodeFiles files,
                 std::int64_t piece_bytes = kScatterPieceBytes);
 
   /// The slots of the samples that this part reads.
   const Range& run() const { return runs_[static_cast<std::size_t>(group_.rank())]; }
-  /// Takes the next bytes of the sample of `slot`, as a VoxelSink does, and receives what others
-  /// send.
+  /// Takes the next bytes of the sample of `slot`, as a VoxelSink does, and receives messages of
+  /// other parts.
   void take(std::int64_t slot, std::int64_t offset, std::span<const std::byte> bytes);
   /// Marks the end of the sample of `slot`.
   void end_sample(std::int64_t slot);
-  /// Waits until this part has its blocks of the samples of the first `rounds` rounds; the other
-  /// parts must reach them as well.
+  /// Waits until this part has its blocks of the samples of the first `rounds` rounds; all other
+  /// parts must call it as well.
   void receive(std::int64_t rounds);
-  /// Call it when all rounds have been received: gives each part of this node the files written for
-  /// it.
+  /// Gives each part of this node the files written for it. Call it after all rounds have been
+  /// received.
   void finish();
 
  private:
   /// The path to one part.
   struct Lane {
-    BoxRuns runs;                       // of the sample being read
-    bool wanted = false;                // the part keeps something of what this part reads
+    BoxRuns runs;                       // the runs of the sample being read
+    bool wanted = false;                // the part keeps a piece of a sample that this part reads
     bool own = false;                   // the part is this one
-    std::optional<StageFile> outgoing;  // for another part, by round; else messages are sent
-    std::vector<std::byte> packed;      // for the next write
+    std::optional<StageFile> outgoing;  // by round, for another part; empty: messages are sent
+    std::vector<std::byte> packed;      // bytes for the next write
     std::size_t filled = 0;             // bytes for the next write or message
     std::optional<PieceMessages::Buffer> message;
 
     bool writes() const { return own || outgoing; }
   };
-  /// What another part sends.
+  /// The blocks that another part sends.
   struct Source {
     std::int64_t slot = 0, end = 0;  // slots that have not arrived completely
-    std::int64_t bytes = 0;          // of `slot` that have arrived
+    std::int64_t bytes = 0;          // bytes of `slot` that have arrived
   };
 
   std::int64_t values_of(std::int64_t slot, std::int64_t part) const {
     return samples_.block(slot, part).volume();
   }
-  /// Of this part.
+  /// Bytes of this part's block.
   std::int64_t block_bytes(std::int64_t slot) const {
     return size_of(mine_.type()) * values_of(slot, group_.rank());
   }
@@ -89,7 +89,7 @@ class SampleScatter {
   void open_lanes();
   void await_others();
   void write(Lane& lane, std::int64_t slot, std::span<const std::byte> bytes);
-  /// Whether it is large enough for a write of its own.
+  /// True if a run is large enough for a write of its own.
   bool is_long(std::span<const std::byte> run) const {
     return run.size() >= static_cast<std::size_t>(piece_bytes_) / 4;
   }

@@ -55,7 +55,7 @@ Descriptor StageDirectory::nameless_file() const {
   constexpr int kMode = O_RDWR | O_CLOEXEC;
   Descriptor file(::openat(directory_.get(), ".", kMode | O_TMPFILE, 0600));
   if (file.get() >= 0) return file;
-  // Some file systems only support named files: the name is removed at once.
+  // Some file systems support only named files: this name is removed at once.
   const std::string name = fmt::format(".halomesh-{}", ::getpid());
   file = Descriptor(
       ::openat(directory_.get(), name.c_str(), kMode | O_CREAT | O_EXCL | O_NOFOLLOW, 0600));

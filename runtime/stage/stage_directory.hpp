@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The directory of a stage: opens it safely, reports its space, and creates files in it that leave
-// nothing behind.
+// The directory of a stage: opens it safely, reports its free space, and creates files in it that
+// leave no trace.
 #pragma once
 
 #include <cstdint>
@@ -40,20 +40,20 @@ class StageDirectory {
   };
   Space space() const;
 
-  /// Creates an empty file without a name: its space is freed however this process ends.
+  /// Creates an empty file without a name: its space is freed however the process ends.
   Descriptor nameless_file() const;
-  /// Gives a nameless file a name, if the file system supports it; replaces an older file of that
+  /// Names a nameless file, if the file system supports it, and replaces an older file of that
   /// name.
   void name_file(const Descriptor& file, const std::string& name) const;
-  /// Opens an existing file, never a symbolic link; -1 if there is none or it is not readable.
+  /// Opens an existing file, never a symbolic link; -1 if it is missing or not readable.
   Descriptor existing_file(const std::string& name) const;
   /// The names of all entries.
   std::vector<std::string> names() const;
   void remove_file(const std::string& name) const;
 
   /// Locks a name in this directory against other processes until the descriptor is closed, at the
-  /// latest when the process ends. Uses flock(), which node-local file systems support. Without the
-  /// lock, `holder` names the process that has it.
+  /// latest when the process ends. Uses flock(), which node-local file systems support. If the lock
+  /// is taken, `holder` names its process.
   struct Lock {
     Descriptor file;
     std::string holder;
@@ -61,10 +61,10 @@ class StageDirectory {
   Lock lock(const std::string& name) const;
 
   bool belongs_to_user() const;
-  /// Removes the directory if it is empty; otherwise it is still in use. Open files and this object
+  /// Removes the directory if it is empty; if not, others still use it. Open files and this object
   /// remain valid.
   void remove_if_empty() const;
-  /// The same, if this object created it.
+  /// Removes the directory likewise, if this object created it.
   void remove_if_made() const {
     if (made_) remove_if_empty();
   }

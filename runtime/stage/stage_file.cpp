@@ -61,7 +61,7 @@ void StageFile::append_stored(std::int64_t slot, std::int64_t stored_size,
   store(entry, bytes);
 }
 
-/// Assigns a slot its place in the first file.
+/// Gives a slot its place in the first file.
 void StageFile::place(Entry& entry, std::int64_t bytes) {
   entry.offset = end_;
   end_ += padded(bytes);
@@ -124,7 +124,7 @@ void StageFile::include(std::vector<Descriptor> files, std::span<const Placed> s
   map(before);
 }
 
-/// Maps what the index knows of the files that are not mapped yet, from `first_file` on.
+/// Maps the indexed part of all files from `first_file` on, which are not mapped yet.
 void StageFile::map(std::size_t first_file) {
   std::vector<std::int64_t> ends(files_.size());
   for (const Entry& entry : index_) {

@@ -27,7 +27,7 @@ std::string megabytes(double bytes) {
   return fmt::format("{:.{}f} MB", bytes * 1e-6, bytes < 1e7 ? 3 : 0);
 }
 
-/// Stages that earlier runs kept in this directory.
+/// Names other stages that earlier runs kept in this directory.
 std::string others_kept(const std::filesystem::path& directory, const std::string& mine) {
   std::error_code none;
   for (const auto& entry : std::filesystem::directory_iterator(directory, none)) {
@@ -38,7 +38,7 @@ std::string others_kept(const std::filesystem::path& directory, const std::strin
   return "free space there, ";
 }
 
-/// What the parts keep of the samples, as far as data and mesh leave it open.
+/// Describes the parts' blocks of the samples, as far as data and mesh do not determine them.
 std::string text_of(const StagedSamples& samples) {
   const StagedSample* const each = samples.each();
   if (each == nullptr) return " in blocks of their own extents";
@@ -48,12 +48,12 @@ std::string text_of(const StagedSamples& samples) {
   return text.str();
 }
 
-/// Whether ranks ask one another after this round whether to stop.
+/// True if ranks agree after this round whether to stop.
 bool ends_interval(std::int64_t round, std::int64_t rounds, std::int64_t between) {
   return round % between == 0 || round + 1 == rounds;
 }
 
-/// On every rank or on none. Collective.
+/// Opens the directory on every rank, or on none. Collective.
 StageDirectory open_on_all_ranks(const Comm& job, const std::filesystem::path& path) {
   std::optional<StageDirectory> directory;
   on_all_ranks(job, [&] { directory.emplace(path); });
@@ -133,7 +133,7 @@ Range Stager::share_of(const SplitSource& split, std::int64_t replica, std::int6
   return block_range(split.owners.slots(replica), runs(), run);
 }
 
-/// What the parts keep in some slots of this replica, by slot.
+/// The parts' boxes of the samples in some slots of this replica, by slot.
 StagedSamples Stager::samples_in(const Field& field, const Range& slots) const {
   const SplitSource& split = split_of(field);
   std::vector<std::int64_t> samples;
@@ -142,7 +142,7 @@ StagedSamples Stager::samples_in(const Field& field, const Range& slots) const {
   return (field.is_labels ? *split.labels : split.samples).chosen(samples);
 }
 
-/// The values that this part keeps in each slot.
+/// The number of values that this part keeps in each slot.
 std::vector<std::int64_t> Stager::values_of(const StagedSamples& samples,
                                             std::int64_t slots) const {
   std::vector<std::int64_t> values;
@@ -151,7 +151,7 @@ std::vector<std::int64_t> Stager::values_of(const StagedSamples& samples,
   return values;
 }
 
-/// The bytes that they take when they are not compressed.
+/// Bytes of the slots without compression.
 std::int64_t Stager::bytes_of(const Field& field, const Range& slots) const {
   std::int64_t bytes = 0;
   for (const std::int64_t values : values_of(samples_in(field, slots), slots.extent()))
@@ -159,7 +159,7 @@ std::int64_t Stager::bytes_of(const Field& field, const Range& slots) const {
   return bytes;
 }
 
-/// The bytes of the largest sample, or of its labels.
+/// Bytes of the largest sample, or of its labels.
 std::int64_t Stager::bytes_of_largest(const Field& field) const {
   Shape largest = split_of(field).data->shape();
   if (field.is_labels) largest.c = 1;
@@ -181,19 +181,20 @@ Stager::Work Stager::open(const Field& field, Descriptor file) const {
           {}};
 }
 
-/// Collective over mesh.group().
+/// Prepares to stage a field. Collective over mesh.group().
 Stager::Work Stager::begin(const Field& field) const {
   const auto make = [this] { return directory_.nameless_file(); };
   Work work = open(field, make());
-  // The parts that keep a block hold it in memory until it is complete and can be compressed.
+  // A block that is to be compressed stays in memory until it is complete, on the part that keeps
+  // it.
   if (options_.codec == StageCodec::kNone)
     work.files = exchange_node_files(mesh_.group(), bytes_of(field, work.share) > 0, make);
   if (twins_) work.copies = make();
   return work;
 }
 
-/// True if all ranks have reused the stage that an earlier run kept. Without options_.keep its
-/// files then lose their names.
+/// Reuses the stage that an earlier run kept; true if all ranks could. Unless options_.keep is set,
+/// its files then lose their names.
 bool Stager::take_up_kept(std::vector<Work>& works) {
   if (twins_) return false;
   const std::string text = key();
@@ -230,20 +231,20 @@ bool Stager::take_up_kept(std::vector<Work>& works) {
   return all;
 }
 
-/// Removes what this run has staged, unless it is kept and complete. Collective over the job.
+/// Removes this run's stage, unless it is kept and complete. Collective over the job.
 void Stager::discard() {
   kept_.reset();
   job_.barrier();  // the directory is empty once all have cleaned up
   directory_.remove_if_made();
 }
 
-/// Throws the same Error on every rank if a node's space does not suffice for its ranks.
+/// Throws an Error on every rank if the space of some node is too small for its ranks.
 void Stager::require_space(double share_of_raw) {
   std::int64_t needed = 0;
   for (const Field& field : fields_) {
     const SplitSource& split = split_of(field);
     std::int64_t bytes = bytes_of(field, share_of(split, mesh_.replica(), run_number()));
-    if (near_)  // the first of them stores what they have not staged
+    if (near_)  // the first rank stores the slots that near ranks have not staged
       if (const std::int64_t staged = near_->sum(bytes); near_->rank() == 0)
         bytes += bytes_of(field, {0, split.owners.slots(mesh_.replica())}) - staged;
     needed += bytes;
@@ -278,7 +279,7 @@ void Stager::require_space(double share_of_raw) {
 }
 
 /// Reads a first sample into memory to find out how well blocks compress, before anything is
-/// written: throws Error if compressed blocks do not fit either. Collective over the job.
+/// written. Throws Error if compressed blocks do not fit either. Collective over the job.
 std::vector<std::byte> Stager::try_deflate(const Field& field, const Read& read,
                                            std::int64_t bytes_of_sample) {
   std::vector<std::byte> sample;
@@ -297,7 +298,7 @@ std::vector<std::byte> Stager::try_deflate(const Field& field, const Read& read,
   return sample;
 }
 
-/// False if some rank has been told to stop.
+/// Stages a field. False if some rank has been told to stop.
 bool Stager::stage(const Field& field, Work& work, const std::function<bool()>& must_stop,
                    const Report& report) {
   const SplitSource& split = split_of(field);
@@ -382,8 +383,8 @@ void Stager::keep(const std::vector<Work>& works) {
   kept_->complete();
 }
 
-/// All slots of this part, as soon as every run has staged its share; counts what this rank has
-/// stored of them. Collective over the job.
+/// Returns this part's complete file once every run has staged its share, and counts the bytes that
+/// this rank has stored of it. Collective over the job.
 StageFile Stager::whole(const Field& field, Work& work) {
   record_.bytes_staged += work.file.stored_bytes();
   if (!twins_) return std::move(work.file);
@@ -395,8 +396,8 @@ StageFile Stager::whole(const Field& field, Work& work) {
   return std::move(gathered.file);
 }
 
-/// Searches the labels that this run has staged; empty if some rank has been told to stop.
-/// Collective over the job.
+/// Searches the labels that this run has staged for foreground; empty if some rank has been told to
+/// stop. Collective over the job.
 std::optional<std::vector<Foreground>> Stager::foreground_in(
     const Field& field, Work& work, const std::function<bool()>& must_stop) const {
   const SplitSource& split = split_of(field);
@@ -466,8 +467,8 @@ std::optional<StagedSplits> Stager::run(const std::function<bool()>& must_stop,
   return result;
 }
 
-/// What each split's works have made; empty if some rank has been told to stop. Collective over the
-/// job.
+/// Assembles the splits from their works; empty if some rank has been told to stop. Collective over
+/// the job.
 std::optional<StagedSplits> Stager::staged(std::vector<Work>& works,
                                            const std::function<bool()>& must_stop) {
   StagedSplits splits;

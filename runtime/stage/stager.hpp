@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Staging: every sample is read once, by one rank of the replica that keeps it, which sends each
-// part its block. Must not depend on file formats.
+// Staging: one rank of the replica that keeps a sample reads it once and sends each part its block.
+// Must not depend on file formats.
 #pragma once
 
 #include <cstdint>
@@ -35,18 +35,20 @@ struct SplitSource {
   std::string name;
   const Dataset* data = nullptr;
   SampleOwners owners;
-  StagedSamples samples;                ///< what each part keeps of them
-  std::optional<StagedSamples> labels;  ///< of their labels, where the data set has them
-  bool find_foreground = false;         ///< of the labels, of which the blocks are a partition
+  StagedSamples samples;                ///< the samples, and the blocks that each part keeps
+  std::optional<StagedSamples> labels;  ///< blocks of their labels, if the data set has them
+  bool find_foreground = false;         ///< in the labels, whose blocks are a partition
 };
 
-/// What this rank keeps of a split, and the scalar targets of the whole split.
+/// This rank's blocks of a split, and the scalar targets of the whole split.
 struct StagedSplit {
   SampleOwners owners;
   StageFile file;                      ///< this part's blocks of its replica's samples, by slot
-  std::vector<float> targets;          ///< of all samples, in their order; none if they are labels
-  std::optional<StageFile> labels;     ///< its blocks of their labels, where these are the targets
-  std::vector<Foreground> foreground;  ///< of all samples, if SplitSource says so
+  std::vector<float> targets;          ///< targets of all samples, in their order; empty if they
+                                       ///< are labels
+  std::optional<StageFile> labels;     ///< its blocks of the labels, where these are the targets
+  std::vector<Foreground> foreground;  ///< the foreground of all samples, if SplitSource asks for
+                                       ///< it
 
   std::span<const float> targets_of(std::int64_t sample) const {
     const std::size_t count = targets.size() / static_cast<std::size_t>(owners.samples());
@@ -60,20 +62,19 @@ using StagedSplits = std::vector<StagedSplit>;
 /// Within a replica, each rank reads a contiguous run of the samples, one after the other, in
 /// pieces that stay in its cache until they are written (see SampleScatter). The files have no
 /// names, so that nothing is left behind however the process ends. Memory: pieces; with a codec, a
-/// block for each part of the replica. Only with StageOptions::keep do complete files get names at
-/// the end (see KeptStage).
+/// block for each part of the replica. With StageOptions::keep, complete files are named at the end
+/// (see KeptStage).
 ///
-/// Where targets are fields of labels, these are a second tensor with blocks of its own, which is
-/// staged in the same way after the samples of its split. Their foreground is then searched for in
-/// the stage.
+/// Fields of labels are a second tensor with its own blocks, staged after the samples of the split.
+/// The staged labels are then searched for foreground.
 class Stager {
  public:
   /// Throws Error if the directory cannot be used.
   ///
-  /// `job`: null for a run that stages alone; constructor and run() are then collective over
-  /// mesh.world(). Otherwise all ranks of a job whose runs, on consecutive ranks, use the same data
-  /// on the same mesh; both are then collective over `job`. Each run stages a share of the samples
-  /// and gets the rest from the others (see gather_shares(), which is not interrupted by a stop). A
+  /// With `job` null the run stages alone, and constructor and run() are collective over
+  /// mesh.world(). Otherwise `job` has all ranks of a job whose runs, on consecutive ranks, use
+  /// equal data and meshes, and both are collective over it. Each run stages a share of the samples
+  /// and gets the rest from the others (see gather_shares(), which a stop does not interrupt). A
   /// stage that several runs share is neither kept nor reused.
   Stager(const ProcessMesh& mesh, StageOptions options, std::vector<SplitSource> splits,
          const Comm* job = nullptr);
@@ -82,16 +83,16 @@ class Stager {
 
   /// Called on rank 0 with the number of samples staged so far.
   using Report = std::function<void(std::int64_t samples)>;
-  /// Stages all splits, or reuses a kept stage, and searches for foreground. Empty if `must_stop`
-  /// returned true on some rank; a complete stage is kept nevertheless, with options.keep. If
-  /// a node's space does not suffice, throws Error on every rank before anything is written. What
-  /// reading or writing throws is thrown on this rank only.
+  /// Stages all splits, or reuses a kept stage, and searches for foreground. Returns nothing if
+  /// `must_stop` returned true on some rank; with options.keep, a complete stage is kept
+  /// nevertheless. If a node has too little space, throws Error on every rank before anything is
+  /// written. Errors of reading or writing are thrown on this rank only.
   std::optional<StagedSplits> run(const std::function<bool()>& must_stop, const Report& report);
   const StageRecord& record() const { return record_; }
 
-  /// The number of rounds between two collective checks whether to stop, which is also the number
-  /// of rounds until the result is known: ranks may be this many rounds apart, and stopping takes
-  /// up to twice as many. Fewer for large samples, because little of the job's time may be left.
+  /// The number of rounds between two collective checks whether to stop, and from a check to its
+  /// result: ranks may be this many rounds apart, and stopping takes up to twice as many. Large
+  /// samples have fewer, because little of the job's time may be left.
   static std::int64_t rounds_between_stops(std::int64_t sample_bytes);
 
  private:
@@ -100,18 +101,18 @@ class Stager {
     std::size_t split = 0;  // among splits_
     bool is_labels = false;
   };
-  /// A field being staged: what this rank reads of it, and the targets read so far.
+  /// A field being staged: the samples that this rank reads, and the targets read so far.
   struct Work {
     StageFile file;
-    NodeFiles files;        // until they are part of `file`
-    StagedSamples samples;  // what the parts keep of the slots of this run
-    Range share;            // slots of this run; others count from its first
-    Range run;              // slots that this rank reads
-    Descriptor copies;      // an empty file for slots staged elsewhere; none in a run alone
+    NodeFiles files;        // until they are adopted by `file`
+    StagedSamples samples;  // the parts' boxes of the slots of this run
+    Range share;            // this run's slots; all others here count from its first
+    Range run;              // the slots that this rank reads
+    Descriptor copies;      // an empty file for slots staged elsewhere; unused in a run alone
     std::vector<float> targets;
   };
 
-  /// Reads one sample; empty if this rank has none to read.
+  /// Reads one sample; empty if this rank reads none.
   using Read = std::function<void(const VoxelSink& sink)>;
 
   const SplitSource& split_of(const Field& field) const { return splits_[field.split]; }
@@ -148,10 +149,9 @@ class Stager {
   std::vector<float> all_targets(const SplitSource& split, const Work& work) const;
 
   const ProcessMesh& mesh_;
-  const Comm& job_;  // of this run alone: mesh_.world()
-  std::optional<Comm>
-      twins_;  // the ranks of all runs that keep the same blocks; none of a run alone
-  std::optional<Comm> near_;  // of these, those that can open each other's files
+  const Comm& job_;            // mesh_.world() in a run alone
+  std::optional<Comm> twins_;  // the ranks of all runs that keep these blocks; none in a run alone
+  std::optional<Comm> near_;   // the twins that can open each other's files
   StageOptions options_;
   std::vector<SplitSource> splits_;
   std::vector<Field> fields_;

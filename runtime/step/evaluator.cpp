@@ -32,7 +32,7 @@ bool Evaluation::is_empty() const {
 
 namespace {
 
-/// Adds up the terms of samples, as they are or exactly.
+/// Adds up the terms of samples, either in plain floating point or exactly.
 class TermSums {
  public:
   TermSums(std::size_t width, bool exact)
@@ -45,7 +45,7 @@ class TermSums {
       else
         terms_[k] += terms[k];
   }
-  /// Over all ranks. Collective.
+  /// Returns the sums over all ranks. Collective.
   std::span<const double> over(const Comm& world) {
     if (exact_sums_.size() == 0) {
       world.sum(terms_);
@@ -76,7 +76,7 @@ Evaluation evaluate(const ProcessMesh& mesh, Executor& executor, Loader& loader,
           text("--reproducible: exact sums have no room for {} validation samples", order.samples),
           "use fewer validation samples, or --evaluate-every 0");
   executor.load_parameters();
-  // A sample is concluded by the part that has all of its sums: where several have, the first.
+  // Where several parts have all sums of a sample, the first of them concludes it.
   const bool is_cut = executor.output_owners() > 1;
   const Box owned = executor.output().span;
   const bool concludes = is_cut ? mesh.part() == 0 : !owned.empty();

@@ -31,25 +31,25 @@ struct Evaluation {
   bool is_empty() const;
 };
 
-/// Receives predictions on each part that owns some of the network's output: the numbers of the
-/// samples, and views with their predictions and targets.
+/// Receives predictions on each part that owns some of the network's output: the sample numbers,
+/// and views of the predictions and targets.
 using PredictionSink = std::function<void(std::span<const std::int64_t> samples, ConstView output,
                                           AnyConstView targets)>;
 
 /// Collective over mesh.world(). Runs order.validation_steps() forward passes; `loader` reads the
-/// executor's input_span() of order.local_batch samples, with targets on the parts that own some
-/// of the output. Ragged last batches count each sample once. Ends soon after `must_stop`, which is
-/// called once per batch, was true on some rank; give it on all ranks or on none. With `exact`,
-/// errors are added up exactly: the result has the same bits on every mesh if those of the outputs
-/// are.
+/// executor's input_span() of order.local_batch samples, with targets on the parts that own some of
+/// the output. Ragged last batches count each sample once. `must_stop` is called once per batch;
+/// the pass ends soon after it returned true on some rank. Pass it on all ranks or on none. With
+/// `exact`, errors are added up exactly: the result has the same bits on every mesh if those of the
+/// outputs are.
 Evaluation evaluate(const ProcessMesh& mesh, Executor& executor, Loader& loader, Loss& loss,
                     const SampleOrder& order, const PredictionSink& sink = {},
                     const std::function<bool()>& must_stop = {}, bool exact = false);
 
 /// The targets of a batch for a block of the output. Throws Error unless they span its box.
 AnyConstView targets_of(const Batch& batch, const Loss& loss, ConstView output);
-/// The input of a loader's batch as the executor takes it: always order.local_batch samples, of
-/// which the first batch.count are valid.
+/// The input of a loader's batch in the form that the executor takes: always order.local_batch
+/// samples, of which the first batch.count are valid.
 AnyConstView input_view(const Batch& batch, const Box& span, std::int64_t local_batch);
 
 }  // namespace halomesh

@@ -13,7 +13,7 @@ constexpr const char* kTooLarge = "cut the sample into more parts or use a small
 // Each message starts on a cache line of its own.
 std::int64_t round_up(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// Whether what one message brings is contiguous in the tensor.
+// True if the boxes of a message are contiguous in the tensor.
 bool fits_in_place(const std::vector<Box>& boxes, const AnyConstView& tensor) {
   return boxes.size() == 1 && tensor.batch == 1 && tensor.is_dense(boxes.front());
 }
@@ -36,7 +36,7 @@ Exchange::Exchange(const Comm& group, int tag, const TransferPlan& plan, Combine
     if (m.in_place == nullptr) add_boxes(m, received_);
   }
   received_from_.push_back(received_.size());
-  // Of each size any type: the elements are only moved.
+  // Any MPI type of the right size will do: the elements are only moved.
   const std::int64_t size = size_of(tensor.type);
   MPI_Datatype element = size == 8   ? MPI_DOUBLE
                          : size == 4 ? MPI_FLOAT
@@ -107,7 +107,8 @@ void Exchange::start() {
   pack(tensor_, packed_);
   for (Message& m : outgoing_) {
     counts_.sent_bytes += bytes(m);
-    if constexpr (simulation::kOn) simulation::message_end(bytes(m));  // SMPI: only of plain sends
+    // SMPI charges only plain sends.
+    if constexpr (simulation::kOn) simulation::message_end(bytes(m));
     m.posted_ns = begin_ns;
     record(TimelineEvent::Kind::kSend, m);
   }
@@ -136,8 +137,8 @@ void Exchange::finish() {
   active_ = false;
 }
 
-// Waits for message `first`; returns the end of it and those behind it that have arrived too, whose
-// boxes the threads can share.
+// Waits for message `first`. Returns the end of the run of messages that have arrived by then, so
+// that threads can share their boxes.
 std::size_t Exchange::receive_arrived(std::size_t first, TraceScope& scope) {
   std::size_t i = first;
   do {
@@ -163,7 +164,7 @@ void Exchange::unpack(std::size_t first, std::size_t end) {
     unpack_add(boxes, tensor_);
 }
 
-// The packing of a message, or the wait for it and its unpacking.
+// Records the packing of a message, or the wait for it and its unpacking.
 void Exchange::record(TimelineEvent::Kind kind, const Message& message) {
   if (timeline() == nullptr) return;
   TimelineEvent event;

@@ -16,7 +16,7 @@
 
 namespace halomesh {
 
-/// What happens to a received box: it replaces the values or is added to them.
+/// The fate of a received box: it replaces the values or is added to them.
 enum class Combine { kCopy, kAdd };
 
 /// The phases that an exchange records: starting and copying as `pack`, the rest of finish() as
@@ -33,31 +33,32 @@ struct ExchangeTrace {
 /// land inside the tensor. Results do not depend on the order of arrival.
 class Exchange {
  public:
-  /// `group` and the memory of `tensor` must outlive this object; the latter must be InFlight. A
-  /// message of one box that is contiguous in the tensor is sent (and, to be copied, received) in
+  /// `group` and the memory of `tensor`, which must be InFlight, must outlive this object. A
+  /// message of one box that is contiguous in the tensor is sent (and, with kCopy, received) in
   /// place, without a buffer.
   Exchange(const Comm& group, int tag, const TransferPlan& plan, Combine combine, AnyView tensor,
            const ExchangeTrace& trace = {});
 
-  /// Bytes of the buffer that the exchange of `plan` has on `part`; of `tensor` the data do not
-  /// matter.
+  /// Bytes of the buffer that the exchange of `plan` has on `part`; the data of `tensor` are not
+  /// read.
   static std::int64_t buffer_bytes(const TransferPlan& plan, int part, Combine combine,
                                    const AnyConstView& tensor);
 
   /// Posts the receives, packs and sends. The boxes sent must not change until finish().
   void start();
-  /// Lets MPI make progress; true once all messages have arrived and left.
+  /// Lets MPI make progress. Returns true once all messages have been sent and received.
   bool progress();
-  /// Waits and unpacks what was received. Does nothing without a preceding start().
+  /// Waits for all messages and unpacks the received ones. Does nothing without a preceding
+  /// start().
   void finish();
 
   /// Bytes of tensor elements received and sent by this rank since construction.
   std::int64_t received_bytes() const { return counts_.received_bytes; }
   std::int64_t sent_bytes() const { return counts_.sent_bytes; }
   const HaloCounts& counts() const { return counts_; }
-  /// The phase of waiting for this exchange.
+  /// The phase to which waiting for this exchange is charged.
   Phase phase() const { return trace_.wait; }
-  /// Whether start() was called and finish() was not yet; false for an empty plan.
+  /// True between start() and finish(); always false for an empty plan.
   bool started() const { return active_; }
   bool empty() const { return incoming_.empty() && outgoing_.empty(); }
 
@@ -90,8 +91,8 @@ class Exchange {
   AnyView tensor_;
   ExchangeTrace trace_;
   std::vector<Message> incoming_, outgoing_;
-  // The boxes of all messages that are not in place, in the order of the messages; of incoming
-  // ones where those of each message begin, and their end.
+  // The boxes of all messages that are not in place, in the order of the messages. For incoming
+  // messages also the index of each one's first box, and the end.
   std::vector<DenseBox<std::byte>> packed_;
   std::vector<DenseBox<const std::byte>> received_;
   std::vector<std::size_t> received_from_;

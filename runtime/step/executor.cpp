@@ -35,10 +35,12 @@ Executor::Executor(const Comm& group, Model& model, const ModelGeometry& geometr
   train_from(0);
 }
 
-// Each page lies near the threads that compute on the largest tensor there.
+// Touches each page on the thread that computes on the largest tensor there, so that the page lies
+// near it.
 void Executor::make_arena() {
   *arena_ = AlignedBuffer<std::byte>::untouched(memory_.bytes);
-  if constexpr (simulation::kOn) return;  // all ranks share it, and it means nothing
+  // Simulated ranks share one arena, and its values are meaningless.
+  if constexpr (simulation::kOn) return;
   std::vector<std::size_t> order(memory_.blocks.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
@@ -57,7 +59,7 @@ void Executor::train_from(std::size_t first) {
 void Executor::make_tensors(std::int64_t batch) {
   const std::vector<DataType> types = model_.types();
   tensors_.resize(types.size());
-  // Tensor 0 is the caller's: it arrives with its halo, and its gradient is not needed.
+  // Tensor 0 belongs to the caller: it arrives with its halo, and its gradient is not needed.
   for (std::size_t t = 1; t < tensors_.size(); ++t) {
     const TensorGeometry& g = geometry_.tensors()[t];
     EdgeTensor& tensor = *tensors_[t];
@@ -151,7 +153,7 @@ void Executor::compute(const Pass& pass, std::size_t layer, const Chunk& chunk, 
   model_.layers()[layer].layer->forward(pass, states_[layer].src, dst, chunk.dst);
 }
 
-// From now on the values are there.
+// Makes `values` the place of tensor t's values from now on.
 void Executor::move_values(std::size_t t, AnyView values) {
   tensors_[t]->now = values;
   for (const std::size_t l : geometry_.tensors()[t].consumers)
@@ -159,7 +161,7 @@ void Executor::move_values(std::size_t t, AnyView values) {
       if (model_.layers()[l].inputs[i] == t) states_[l].src[i] = values;
 }
 
-// Where other parts add to elements that this one does not produce.
+// Clears the elements to which other parts add and which this part does not produce.
 void Executor::clear_sums(std::size_t t) {
   const TensorGeometry& g = geometry_.tensors()[t];
   if (g.partial_sums && !g.produced[part_].contains(g.owned[part_]))
@@ -174,9 +176,9 @@ void Executor::publish(std::size_t t) {
     if (!round->started()) round->start();
 }
 
-// Starts the rounds whose last chunk is the `computed`-th: they travel while the others are
-// computed, which at cuts along h or w, where no plane is free of remote data, is all that hides
-// them. What is summed over parts is complete only with the layer.
+// Starts the rounds whose last chunk is number `computed`. They travel while the remaining chunks
+// are computed; for cuts along h or w, where no plane is free of remote data, nothing else hides
+// them. Sums over parts are complete only with the whole layer.
 void Executor::start_rounds(std::size_t t, std::size_t computed) {
   if (sending_ == Sending::kWithLayer || geometry_.tensors()[t].partial_sums) return;
   EdgeTensor& tensor = *tensors_[t];
@@ -297,9 +299,10 @@ void Executor::backward_layer(const Pass& pass, std::size_t l, std::span<const S
   layer_ = l;
   EdgeTensor& dst = *tensors_[l + 1];
   if (geometry_.tensors()[l + 1].consumers.empty() && l + 1 < states_.size())
-    clear(dst.diff, dst.diff.span);  // nobody's input, and not the output
+    clear(dst.diff, dst.diff.span);  // neither an input of a layer nor the output
   settle_diff(l + 1);
-  // Where parts gather gradients, those of parameters come first and do not need what travels.
+  // Parts that gather gradients compute those of parameters first, which need none of the data in
+  // transit.
   const bool gathers = dst.gather_diff != nullptr;
   if (gathers) {
     dst.gather_diff->start();
@@ -315,7 +318,7 @@ void Executor::backward_layer(const Pass& pass, std::size_t l, std::span<const S
     }
     backward_data(pass, event);
   }
-  if (gathers) {  // where no input has a gradient
+  if (gathers) {  // still pending if no input has a gradient
     dst.gather_diff->finish();
     dst.gather_state->finish();
   }
@@ -325,14 +328,14 @@ void Executor::backward(const Pass& pass, AnyConstView input, GradientReducer& r
   set_input(input);
   reducer.begin();
   const std::span<const StepEvent> events = memory_.events;
-  std::size_t begin = states_.size() + 1;  // behind the forward passes and the loss
+  std::size_t begin = states_.size() + 1;  // after the forward passes and the loss
   for (std::size_t l = states_.size(); l-- > 0;) {
     std::size_t end = begin;
     while (end < events.size() && events[end].during == l) ++end;
     const auto of_layer = events.subspan(begin, end - begin);
     if (wanted_[l + 1]) {
       backward_layer(pass, l, of_layer);
-    } else if (l >= first_trained_) {  // the next layers may read what is computed again here
+    } else if (l >= first_trained_) {  // the next layers may read the recomputed output
       for (const StepEvent& event : of_layer)
         if (event.kind == StepEvent::Kind::kAgain) compute_again(pass, event);
     }

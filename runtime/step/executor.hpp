@@ -19,33 +19,34 @@
 namespace halomesh {
 
 /// All tensors, exchanges and prepared layers of one rank. All memory is allocated in the
-/// constructor: one block for all tensors, which use parts of it one after the other
-/// (partition/step_memory), and one for what layers need during their calls (Scratch).
+/// constructor: one block that tensors reuse in turn (partition/step_memory), and one for temporary
+/// buffers of layers (Scratch).
 class Executor {
  public:
-  /// Collective over `group` (rank in the group = part of the geometry), which it duplicates; so is
-  /// the destructor unless an exception unwinds. Prepares the layers of `model`, which no other
-  /// executor may then use. All other arguments must outlive it. With `training` false only
-  /// forward() may be called, and memory is allocated only for that. Results do not depend on
-  /// `use`, which is the same on all ranks; halos of what is computed again are exchanged again.
+  /// Collective over `group` (rank in the group = part of the geometry), which it duplicates; the
+  /// destructor is collective too, unless an exception unwinds. Prepares the layers of `model`,
+  /// which no other executor may then use. All other arguments must outlive this object. With
+  /// `training` false only forward() may be called, and memory is allocated only for that. Results
+  /// do not depend on `use`, which is the same on all ranks; recomputed outputs exchange their
+  /// halos again.
   Executor(const Comm& group, Model& model, const ModelGeometry& geometry, Parameters& parameters,
            std::int64_t batch, bool training, Trace* trace = nullptr,
            MemoryUse use = MemoryUse::kShared);
 
-  /// The memory of all tensors. What it holds between steps is never read again.
+  /// The memory of all tensors. Its content is not kept between steps.
   std::span<std::byte> memory() { return arena_->span(); }
 
-  /// When the halos of a layer's output leave, in rounds: as soon as the chunks that make up a
-  /// round are computed, or when the whole layer is. Results are the same; kWithLayer is for
-  /// comparison. Local; not between forward() and backward().
+  /// When the rounds of an output's halos are sent: each as soon as its chunks are computed, or all
+  /// after the whole layer. Results are equal; kWithLayer is for comparison. Local; not between
+  /// forward() and backward().
   enum class Sending : std::uint8_t { kWithChunks, kWithLayer };
   void set_sending(Sending sending) { sending_ = sending; }
 
-  /// The box of the input that this part needs: owned, and the halo of the first layers.
+  /// The box of the input that this part needs: its own, and the halo of the first layers.
   const Box& input_span() const;
 
   /// Makes the layers load the values of their parameters: call it before the first forward() and
-  /// whenever they have changed. Local.
+  /// whenever the values have changed. Local.
   void load_parameters();
 
   /// Computes the network's output from `input`: `batch` samples of input_span() in the model's
@@ -54,52 +55,52 @@ class Executor {
 
   /// The output; empty on parts that own none of it.
   ConstView output() const;
-  /// How many parts own some of the output.
+  /// The number of parts that own some of the output.
   std::int64_t output_owners() const;
-  /// The whole output, of all parts.
+  /// The shape of the whole output, of all parts.
   const Shape& output_shape() const;
   /// Write d(loss)/d(output) here before backward(); same span as output() where that is not empty.
   View output_diff();
 
-  /// Leaves out of backward() what only the parameters of layers below number `first` need. Local;
-  /// not between forward() and backward().
+  /// Makes backward() skip the work that serves only the parameters of layers before number
+  /// `first`. Local; not between forward() and backward().
   void train_from(std::size_t first);
 
   /// Computes the gradients of all parameters into Parameters::diffs() and hands each layer's, when
   /// complete, to `reducer`. Follows a forward() with the same arguments.
   void backward(const Pass& pass, AnyConstView input, GradientReducer& reducer);
 
-  /// Every exchange of a step once, one after the other, without any compute: leaves values and
-  /// gradients that mean nothing. Communicates with the group.
+  /// Runs every exchange of a step once, one after the other, without any compute. Overwrites
+  /// values and gradients with meaningless data. Communicates with the group.
   void exchange_all();
 
-  /// Lets the exchanges that overlap with the current layer make progress: for Pass::poll, which is
-  /// also called after each chunk and layer.
+  /// Lets the exchanges that overlap with the current layer make progress. Pass::poll calls it,
+  /// also after each chunk and layer.
   void progress();
 
-  /// What this rank has sent and received so far, in training and in evaluations.
+  /// Bytes and messages that this rank has exchanged so far, in training and in evaluations.
   HaloCounts halo_counts() const;
   /// Bytes that this rank has received so far in the exchanges whose wait phase is `phase`.
   std::int64_t received_bytes(Phase phase) const;
-  /// "conv1: forward jit:..., ..." for every layer that uses a library's kernels.
+  /// Lines such as "conv1: forward jit:..., ...", one for every layer that uses library kernels.
   std::vector<std::string> implementations() const;
 
  private:
   struct EdgeTensor {
     AnyView value, diff;
-    AnyView again, now;       // where the values are when computed again; and where at this time
-    bool clear_diff = false;  // the first diff to come does not fill it: it starts at 0
+    AnyView again, now;       // the recomputed values; and the current ones
+    bool clear_diff = false;  // the first diff does not fill the tensor, which must start at 0
     std::vector<std::unique_ptr<Exchange>> distribute;  // forward, in the order of chunks
     std::vector<std::size_t> chunks_before_sends;       // by round
     std::unique_ptr<Exchange> distribute_again;
-    std::unique_ptr<Exchange> sum_partials;                 // forward
-    std::unique_ptr<Exchange> return_halo, broadcast_diff;  // backward
-    std::unique_ptr<Exchange> gather_diff, gather_state;    // of a layer with whole gradients
+    std::unique_ptr<Exchange> sum_partials;                 // during forward
+    std::unique_ptr<Exchange> return_halo, broadcast_diff;  // during backward
+    std::unique_ptr<Exchange> gather_diff, gather_state;    // for a layer with whole gradients
   };
   struct LayerState {
-    bool active = false;  // this part computes something
+    bool active = false;  // this part computes something in this layer
     std::vector<Chunk> chunks;
-    std::vector<AnyConstView> src;  // input view is set at each forward
+    std::vector<AnyConstView> src;  // the input view is set at each forward
   };
   void make_arena();
   void make_tensors(std::int64_t batch);
@@ -121,19 +122,19 @@ class Executor {
   template <class Visit>
   void for_each_exchange(Visit visit) const;
 
-  Comm comm_;  // only for this executor's exchanges, so that those of another cannot match them
+  Comm comm_;  // used by this executor alone: messages of another one cannot match
   Model& model_;
   const ModelGeometry& geometry_;
   std::size_t part_;
   Trace* trace_;
   StepMemory memory_;
   InFlight<AlignedBuffer<std::byte>> arena_;  // before the exchanges, which send from it
-  bool loaded_ = false;                       // parameters
-  std::vector<bool> wanted_;                  // by tensor: backward() computes its gradient
+  bool loaded_ = false;                       // whether the layers have loaded their parameters
+  std::vector<bool> wanted_;                  // by tensor: whether backward() computes its gradient
   std::size_t first_trained_ = 0;
   Sending sending_ = Sending::kWithChunks;
   int next_tag_ = 0;
-  std::size_t layer_ = 0;  // whose exchanges progress() serves
+  std::size_t layer_ = 0;  // the layer whose exchanges progress() advances
   std::vector<InFlight<EdgeTensor>> tensors_;
   std::vector<LayerState> states_;
 };

@@ -12,10 +12,10 @@
 namespace halomesh {
 namespace {
 
-/// Tags of sums on the world communicator of the mesh begin here.
+/// The first tag of sums on the mesh's world communicator.
 constexpr int kFirstTag = 1000;
 
-/// A number for each slice of each parameter: the same on all its holders.
+/// Numbers the slices of all parameters alike on all holders of a slice.
 int number_of(const ModelGeometry& geometry, std::size_t placement, std::int64_t part) {
   std::ptrdiff_t number = 0;
   for (std::size_t p = 0; p < placement; ++p)
@@ -27,8 +27,8 @@ int number_of(const ModelGeometry& geometry, std::size_t placement, std::int64_t
   return narrow<int>(number + (mine - holders.begin()));
 }
 
-// Calls visit(range, opens) for the ranges of a group, `opens` where one begins a bucket. Backward
-// completes layers from the last to the first, so buckets grow from the end.
+// Calls visit(range, opens) for the ranges of a group; `opens` marks the first range of a bucket.
+// Backward completes layers from the last to the first, so buckets grow from the end.
 template <class Visit>
 void for_each_in_buckets(const HolderGroup& group, std::int64_t bucket_bytes, const Visit& visit) {
   std::int64_t volume = 0;
@@ -44,7 +44,7 @@ int greatest_tag(const Comm& comm) {
   int* value = nullptr;
   int found = 0;
   mpi_check(MPI_Comm_get_attr(comm.handle(), MPI_TAG_UB, static_cast<void*>(&value), &found));
-  return found != 0 ? *value : 32767;  // the least that the standard allows
+  return found != 0 ? *value : 32767;  // the smallest maximum tag that the MPI standard guarantees
 }
 
 }  // namespace
@@ -82,7 +82,8 @@ GradientReducer::GradientReducer(const ProcessMesh& mesh, const ModelGeometry& g
   completed_.reserve(requests_.size());
 }
 
-// Groups of trained parameters and of moving averages may have the same holders.
+// Returns an existing set if it has the group's holders: groups of trained parameters and of moving
+// averages may share them.
 std::size_t GradientReducer::set_of(const HolderGroup& group) {
   const auto found = std::find_if(sets_.begin(), sets_.end(),
                                   [&](const HolderSet& set) { return set.parts == group.parts; });
@@ -98,7 +99,7 @@ void GradientReducer::make_sums() {
   for (std::size_t i = 0; i < buckets_.size(); ++i) add_sum(i);
 }
 
-// There are then as many requests as before or fewer.
+// This needs at most as many requests as before.
 void GradientReducer::leave_out_frozen() { make_sums(); }
 
 SumChoice GradientReducer::choice_of(const Bucket& bucket) const {
@@ -136,10 +137,10 @@ GradientReducer::~GradientReducer() {
     *exact_in_place_ = std::move(parameters_.exact_buffer());
     return;
   }
-  try {  // other ranks wait for the rounds to come
+  try {  // other ranks wait for the remaining rounds
     while (active_ > 0 && take_completed(true)) {
     }
-  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): main() ends the ranks that still wait
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): main() ends the waiting ranks
   }
 }
 
@@ -193,7 +194,7 @@ void GradientReducer::add_earlier(std::int64_t offset, std::int64_t volume) {
 }
 
 void GradientReducer::keep_pass() {
-  if (exact()) return;  // layers add to it
+  if (exact()) return;  // layers add to the exact sums themselves
   const std::span<const float> diffs = parameters_.diffs();
   if (has_earlier_)
     add_values(earlier_.data(), diffs.data(), parameters_.size());
@@ -228,7 +229,7 @@ void GradientReducer::reduce_all() {
 
 void GradientReducer::gather_residuals() {
   if (residual_.empty()) return;
-  // All at once, as in a step: ranks do not have their buckets in the same order.
+  // All sums run at once, as in a step, because ranks order their buckets differently.
   std::vector<InFlight<PointSum>> sums;
   std::size_t active = 0;
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
@@ -305,7 +306,7 @@ void GradientReducer::end(std::size_t bucket) {
   if (trace_ != nullptr && trace_->timeline() != nullptr) trace_->timeline()->add(sum);
 }
 
-// False when nothing had completed.
+// Returns false if nothing had completed.
 bool GradientReducer::take_completed(bool wait) {
   completed_.clear();
   requests_.take_completed(wait, completed_);
@@ -317,13 +318,13 @@ bool GradientReducer::take_completed(bool wait) {
   return !completed_.empty();
 }
 
-// Until nothing more has come: the messages of the next round may have arrived already.
+// Repeats until nothing more has arrived: messages of the next round may already be there.
 void GradientReducer::progress() {
   while (active_ > 0 && take_completed(false)) {
   }
 }
 
-// Waits for some, not for all: while this rank waits for one sum, others may wait for its
+// Waits for any sums, not for all: while this rank waits for one sum, others may wait for its
 // contribution to another.
 void GradientReducer::finish() {
   if (more_) return keep_pass();

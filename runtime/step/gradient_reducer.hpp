@@ -31,21 +31,22 @@ class GradientReducer {
   static constexpr std::int64_t kBucketBytes = 4 << 20;
 
   /// Messages go over mesh.world(), which must outlive this object, as must `parameters`. Local,
-  /// but for Reduction::kFlat, which needs communicators: then collective over mesh.world(). A
+  /// except that Reduction::kFlat creates communicators and is collective over mesh.world(). A
   /// bucket is closed when it holds at least `bucket_bytes`. `trace` (may be null) records
   /// Phase::kReductionStart and kReductionWait, the latter with the bytes of the step; its timeline
-  /// each bucket's sum. With the `payload` kBfloat16, which kFlat cannot send, gradients travel as
-  /// PointSum rounds them, and what a rank loses is kept in the state kGradientResidual of
-  /// `parameters` and added to its next gradient. Throws UsageError for kFlat, Error without state.
+  /// records the sum of each bucket. With `payload` kBfloat16, which kFlat cannot send, gradients
+  /// travel as PointSum rounds them; a rank keeps its rounding losses in the state
+  /// kGradientResidual of `parameters` and adds them to its next gradient. Throws UsageError for
+  /// kFlat, Error without that state.
   ///
-  /// Where Parameters::exact() keeps the sums, these are summed over the ranks instead, by kFlat
-  /// alone, and then rounded to diffs(): the result does not depend on ranks or passes.
+  /// Where Parameters::exact() keeps sums, kFlat alone sums these over the ranks, and they are then
+  /// rounded to diffs(): the result does not depend on ranks or passes.
   GradientReducer(const ProcessMesh& mesh, const ModelGeometry& geometry, Parameters& parameters,
                   Reduction reduction = Reduction::kAuto, Trace* trace = nullptr,
                   std::int64_t bucket_bytes = kBucketBytes, DataType payload = DataType::kFloat32);
 
-  /// Bytes that a rank of `part`, which holds `parameters`, keeps for messages of sums. Local; sums
-  /// are not kFlat.
+  /// Bytes that a rank of `part`, which holds `parameters`, keeps for messages of sums other than
+  /// kFlat. Local.
   static std::int64_t buffer_bytes(const MeshShape& mesh, int ranks_per_node, std::int64_t part,
                                    const Parameters& parameters,
                                    Reduction reduction = Reduction::kAuto,
@@ -56,62 +57,64 @@ class GradientReducer {
   GradientReducer& operator=(const GradientReducer&) = delete;
   ~GradientReducer();
 
-  /// For steps of several backward passes: with `more`, finish() only adds the gradients of the
-  /// pass to those of the passes before; without, as at first, sums over ranks are of all passes.
-  /// Keeps memory for the gradients of earlier passes from the first call with `more` on.
+  /// For steps of several backward passes. After `more` = true, finish() only adds the gradients of
+  /// the pass to those of earlier passes; after false (the default), it sums over ranks the
+  /// gradients of all passes. The first call with `more` allocates memory for earlier gradients.
   void expect_more(bool more);
 
   /// Call it before each backward pass.
   void begin();
-  /// The gradients of `layer` are complete on this rank. Starts the sum of every bucket that is
-  /// complete now. Holders may complete layers at any time, but for Reduction::kFlat all in the
-  /// same order.
+  /// Reports that the gradients of `layer` are complete on this rank, and starts the sum of every
+  /// bucket that is complete now. Holders may complete layers in any order, except with
+  /// Reduction::kFlat, which needs one order.
   void completed(std::size_t layer);
-  /// Lets MPI make progress and takes sums on to their next messages.
+  /// Lets MPI make progress and sends the next messages of sums.
   void progress();
-  /// Waits until Parameters::diffs() holds the sums over all holders, in place; after a pass that
-  /// is not the last one, does not wait and leaves them without meaning. Throws Error where exact
-  /// sums have a term that is too large for them.
+  /// Waits until Parameters::diffs() holds the sums over all holders, in place. After a pass that
+  /// is not the last one it does not wait, and diffs() are meaningless. Throws Error if an exact
+  /// sum has a term that is too large for it.
   void finish();
 
-  /// A whole step without any compute: sums what Parameters::diffs() holds. All ranks together.
+  /// Sums Parameters::diffs() as a whole step does, without any compute. Collective.
   void reduce_all();
 
-  /// Sums only what Parameters::freeze() has left to train. Allocates memory. Local; not during a
-  /// pass; with the same frozen layers on all ranks.
+  /// Restricts sums to the parameters that Parameters::freeze() has left to train. Allocates
+  /// memory. Local; not during a pass; with the same frozen layers on all ranks.
   void leave_out_frozen();
 
-  /// Moves what the holders of each slice have lost to the first of them, so that a checkpoint of
-  /// it has all. Adds in fp32. Does nothing unless the payload is kBfloat16. Collective over
-  /// mesh.world(); not during a pass.
+  /// Moves the rounding losses of all holders of each slice to the first holder, so that its
+  /// checkpoint contains all of them. Adds in fp32. Does nothing unless the payload is kBfloat16.
+  /// Collective over mesh.world(); not during a pass.
   void gather_residuals();
-  /// After the state was loaded on every rank: the other holders clear it. Local.
+  /// Clears the residuals of all holders but the first, after every rank has loaded the state.
+  /// Local.
   void clear_copied_residuals();
 
   /// Bytes that a ring all-reduce moves in and out of this rank in a step: 2 (n - 1) / n of each
   /// bucket over n ranks, whatever algorithm the MPI library chooses.
   double ring_bytes() const;
-  /// The sums of a step of this rank.
+  /// One sum of a step on this rank.
   struct Sum {
     std::int64_t bytes = 0;
     int ranks = 0;
-    const char* way = "";  ///< name_of() its SumAlgorithm, or of Reduction::kFlat
+    const char* way = "";  ///< name_of() its SumAlgorithm or Reduction::kFlat
   };
   std::vector<Sum> sums() const;
-  /// Bytes of gradients that this rank contributed to sums since construction.
+  /// Bytes of gradients that this rank has contributed to sums since construction.
   std::int64_t reduced_bytes() const { return counts_.bytes; }
-  /// Sums of gradients since construction. The end of one is seen by progress() and finish() only.
+  /// Counts of gradient sums since construction. The end of a sum is seen only by progress() and
+  /// finish().
   const ReductionCounts& counts() const { return counts_; }
 
  private:
   struct Bucket {
     std::size_t set = 0;
     std::int64_t offset = 0, volume = 0;
-    int tag = 0;                      // different from that of other buckets that ranks share
+    int tag = 0;                      // differs from the tags of other buckets that two ranks share
     std::vector<std::size_t> layers;  // one entry per parameter
     std::size_t missing = 0;
     const char* way = "";
-    std::int64_t begin_ns = 0;  // of its sum
+    std::int64_t begin_ns = 0;  // start of the current sum
   };
   void make_sums();
   void make_buckets(const HolderGroup& group, std::size_t set);
@@ -129,7 +132,7 @@ class GradientReducer {
   bool exact() const { return !parameters_.exact().empty(); }
   void take_exact_sums();
   bool take_completed(bool wait);
-  // By MPI itself, each sum is one request.
+  // With kFlat, each sum is one request of MPI.
   bool flat() const { return !comms_.empty(); }
   std::size_t requests_of_a_sum() const { return flat() ? 1 : PointSum::kRequests; }
 
@@ -141,22 +144,22 @@ class GradientReducer {
   Reduction reduction_;
   std::int64_t bucket_bytes_;
   DataType payload_;
-  std::span<float> residual_;     // of Parameters; empty where gradients are not rounded
-  AlignedBuffer<float> earlier_;  // the sum of the passes before this one of the step
+  std::span<float> residual_;     // a state of Parameters; empty where gradients are not rounded
+  AlignedBuffer<float> earlier_;  // the sum of the step's earlier passes
   bool more_ = false, has_earlier_ = false;
-  std::vector<HolderSet> sets_;  // of this rank's holder groups that have more than one rank
+  std::vector<HolderSet> sets_;  // this rank's holder groups of more than one rank
   struct SummedGroup {
     const HolderGroup* group;
     std::size_t set;
   };
-  std::vector<SummedGroup> summed_;        // these groups
+  std::vector<SummedGroup> summed_;        // the groups of these sets
   std::vector<const HolderGroup*> alone_;  // the groups that only this rank holds
-  std::vector<Comm> comms_;                // of these, for Reduction::kFlat alone
-  std::vector<Bucket> buckets_;  // of one group: in the order in which backward completes them
+  std::vector<Comm> comms_;                // one for each set, for Reduction::kFlat alone
+  std::vector<Bucket> buckets_;  // in the order in which backward completes them, group by group
   InFlight<AlignedBuffer<float>> in_place_;  // takes over the memory of sums when unwinding
   InFlight<AlignedBuffer<double>> exact_in_place_;
-  std::vector<InFlight<PointSum>> sums_;  // of each bucket; none for Reduction::kFlat
-  Requests requests_;                     // of each bucket
+  std::vector<InFlight<PointSum>> sums_;  // one for each bucket; none for Reduction::kFlat
+  Requests requests_;                     // the requests of all buckets, in order
   std::vector<int> completed_;            // memory for the indices of completed requests
   std::size_t active_ = 0;                // sums in flight
   ReductionCounts counts_;

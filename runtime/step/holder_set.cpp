@@ -14,8 +14,8 @@ namespace {
 
 using Parts = std::vector<std::int64_t>;
 
-// The distinct holder sets of the whole network, arranged in rounds of disjoint sets: one split of
-// the world creates the communicators of a whole round. The same on every rank.
+// The distinct holder sets of the whole network, equal on every rank. They are arranged in rounds
+// of disjoint sets, because one split of the world creates the communicators of a whole round.
 std::vector<std::vector<Parts>> disjoint_rounds(const ModelGeometry& geometry) {
   std::vector<Parts> sets;
   for (const ParameterPlacement& placement : geometry.parameters())
@@ -39,8 +39,8 @@ std::vector<std::vector<Parts>> disjoint_rounds(const ModelGeometry& geometry) {
   return rounds;
 }
 
-// How many holders each node has; 1 unless all that have any have equally many, one after the
-// other.
+// The number of holders on each node if all nodes with holders have equally many, at consecutive
+// ranks; otherwise 1.
 int holders_of_a_node(const MeshShape& shape, const Parts& set, std::int64_t ranks_per_node) {
   const std::int64_t parts = shape.parts.count();
   if (ranks_per_node % parts == 0) return narrow<int>(ranks_per_node / parts * std::ssize(set));
@@ -57,8 +57,8 @@ int holders_of_a_node(const MeshShape& shape, const Parts& set, std::int64_t ran
   return narrow<int>(each);
 }
 
-// Between the first holder and its partner of each digit: of a torus of powers of 2 this is the way
-// of all.
+// The way between the first holder and its partner for each digit of a rank. On a torus whose
+// extents are powers of 2, all ranks have equal ways.
 std::vector<SumWay> ways_of(const HolderSet& set, const Torus& torus, int stride, int ranks) {
   std::vector<SumWay> ways;
   std::array<int, 3> numbers{-1, -1, -1};

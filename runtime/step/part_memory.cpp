@@ -15,7 +15,8 @@
 namespace halomesh {
 namespace {
 
-/// The transfers of one part: all that its exchanges look at, of grids with very many.
+/// The transfers that involve one part: its exchanges read no others, and large grids have very
+/// many.
 TransferPlan of_part(const TransferPlan& plan, std::int64_t part) {
   std::vector<Transfer> transfers;
   for (const Transfer& t : plan.transfers())
@@ -23,7 +24,7 @@ TransferPlan of_part(const TransferPlan& plan, std::int64_t part) {
   return TransferPlan(std::move(transfers));
 }
 
-/// The exchanges that an Executor makes.
+/// Bytes of the buffers of the exchanges that an Executor makes.
 std::int64_t exchange_bytes(const Model& model, const ModelGeometry& geometry, std::int64_t part,
                             std::int64_t batch, const StepMemory& memory) {
   const std::vector<DataType> types = model.types();

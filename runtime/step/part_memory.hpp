@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a process that trains a network on one part of a cut keeps in memory, found without running
-// it: layers are prepared with memory that is only counted, and buffers are those of the classes
-// that a step uses. All calls are local; none sends messages.
+// Finds the memory of a process that trains a network on one part of a cut, without running it:
+// layers are prepared with memory that is only counted, and buffers are those of the classes that a
+// step uses. All calls are local; none sends messages.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,10 @@ struct MemorySetting {
   std::int64_t batch = 1;             ///< samples of a replica in one pass
   std::int64_t optimizer_states = 1;  ///< arrays of the size of the parameters
   MemoryUse use = MemoryUse::kShared;
-  DataType payload = DataType::kFloat32;  ///< of gradients in messages
+  DataType payload = DataType::kFloat32;  ///< the type of gradients in messages
   int ranks_per_node = 1;
-  int threads = 0;  ///< of a rank; 0: as many as OpenMP uses here
-  /// Whose loaders hold a batch in use and one that is being read: training, and validation.
+  int threads = 0;  ///< threads per rank; 0: as many as OpenMP uses here
+  /// Splits whose loaders hold one batch in use and one being read: training and validation.
   int splits = 2;
 };
 
@@ -31,13 +31,13 @@ struct MemorySetting {
 struct PartMemory {
   std::int64_t tensors = 0;     ///< the arena of a step: see step_memory.hpp
   std::int64_t parameters = 0;  ///< values and gradients
-  std::int64_t optimizer = 0;   ///< its states
-  std::int64_t layers = 0;      ///< what layers keep: packed weights, places of maxima, tables
-  std::int64_t scratch = 0;     ///< what they use in turn: see Scratch
+  std::int64_t optimizer = 0;   ///< optimizer states
+  std::int64_t layers = 0;      ///< kept by layers: packed weights, positions of maxima, tables
+  std::int64_t scratch = 0;     ///< temporary buffers of layers, used in turn: see Scratch
   std::int64_t input = 0;       ///< samples and their targets
   std::int64_t exchanges = 0;   ///< buffers of halos and partial sums
-  std::int64_t sums = 0;        ///< buffers of gradients that are summed over ranks
-  /// The program, its libraries, MPI, and compiled kernels. Measured: see docs/planning.md.
+  std::int64_t sums = 0;        ///< buffers of gradient sums over ranks
+  /// The program, its libraries, MPI, and compiled kernels, as measured: see docs/planning.md.
   std::int64_t program = 65'000'000;
 
   std::int64_t total() const {
@@ -46,12 +46,12 @@ struct PartMemory {
 };
 
 /// Prepares the layers of `model`, which nothing else may then use. Library kernels are those for
-/// this CPU. `loss` is for the size of the targets; null: there are none. Throws Error as
+/// this CPU. `loss` gives the size of the targets; null: there are none. Throws Error as
 /// Layer::prepare() does.
 PartMemory memory_of_part(Model& model, const ModelGeometry& geometry, std::int64_t part,
                           const Loss* loss, const MemorySetting& setting);
 
-/// The part that holds the most bytes of tensors and parameters; of equal ones the first.
+/// The part that holds the most bytes of tensors and parameters; on a tie, the first.
 std::int64_t largest_part(const Model& model, const ModelGeometry& geometry,
                           const MemorySetting& setting);
 

@@ -9,21 +9,22 @@
 
 namespace halomesh {
 
-/// Gathers the numbers of all parts and adds them in the order of parts. MPI_Allreduce may add in
-/// another order on another replica, and what replicas compute from such sums would drift apart.
+/// Gathers the numbers of all parts and adds them in the order of parts. MPI_Allreduce may add in a
+/// different order on each replica, and the replicas would drift apart.
 ///
 ///   part          0        1        2
 ///   before        a        b        c
 ///   after     a + b + c on every part, of every replica
 ///
-/// Moves and keeps P numbers for each one, P the parts: for norms, not for tensors. Allocates only
-/// in the first sum and in longer ones.
+/// Moves and keeps P numbers for each sum over P parts: meant for norms, not for tensors. Allocates
+/// only in the first sum and in longer ones.
 class PartSums {
  public:
   /// `group`, the ranks of a replica in the order of parts, must outlive this object.
   explicit PartSums(const Comm& group) : group_(group) {}
 
-  /// Replaces `values` by their sums. Collective over the group; as many values on every part.
+  /// Replaces `values` by their sums. Collective over the group; every part passes equally many
+  /// values.
   void sum(std::span<double> values);
 
  private:

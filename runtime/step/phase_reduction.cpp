@@ -13,7 +13,7 @@
 namespace halomesh {
 namespace {
 
-/// This rank's times by (phase, layer), a slot for each that any rank may have.
+/// This rank's times by (phase, layer), with a slot for each pair that any rank may have.
 struct Slots {
   Slots(const std::vector<std::string>& layers, const PhaseTimes& times)
       : rows(kPhases.size() * layers.size()), order(rows.size(), 0) {
@@ -28,11 +28,12 @@ struct Slots {
     }
   }
   std::vector<PhaseTimes::Row> rows;
-  std::vector<std::int64_t> order;  // 0: this rank does not have it; the first has the greatest
+  // 0: absent on this rank; the first phase has the greatest number.
+  std::vector<std::int64_t> order;
   std::int64_t count = 0;
 };
 
-/// The slots that some rank has: those of rank 0 in its order, then the others. Collective.
+/// The slots that some rank uses: first those of rank 0 in its order, then the others. Collective.
 std::vector<std::size_t> common_slots(const Comm& comm, const Slots& mine) {
   std::vector<std::int64_t> order = mine.order;
   if (comm.rank() != 0)
@@ -122,7 +123,7 @@ std::vector<std::string> hosts_of(const Comm& comm, const std::vector<int>& rank
   std::array<char, 8 * kWords> name{};
   int length = 0;
   mpi_check(MPI_Get_processor_name(name.data(), &length));
-  // Each name comes from one rank; the others add zeros.
+  // Each name comes from one rank; the others contribute zeros to the sum.
   std::vector<std::int64_t> words(kWords * ranks.size());
   for (std::size_t i = 0; i < ranks.size(); ++i)
     if (ranks[i] == comm.rank()) std::memcpy(words.data() + i * kWords, name.data(), name.size());

@@ -14,8 +14,9 @@ StepWork::StepWork(const Model& model, const ModelGeometry& geometry, std::int64
   const std::vector<bool> with_diff = tensors_with_diff(model, geometry);
   for (std::size_t l = 0; l < model.layers().size(); ++l) add_layer(l, with_diff);
   const auto parameters = static_cast<double>(geometry.parameter_count(part));
-  // Reads value, gradient and momentum and writes two of them. Its few operations are not counted:
-  // replicas repeat them, and a step should have the same number on every mesh.
+  // The optimizer reads value, gradient and momentum and writes two of them. Its few operations are
+  // not counted: replicas repeat them, but a step should have one number of operations on every
+  // mesh.
   entries_.push_back({{Phase::kOptimizer, ""}, {0, 5 * sizeof(float) * parameters}});
 }
 

@@ -16,12 +16,12 @@ namespace halomesh {
 /// The work of one step on one part.
 struct PhaseWork {
   double flops = 0;         ///< floating-point operations, a multiply-add being two
-  double memory_bytes = 0;  ///< when everything is read or written once: a lower bound
+  double memory_bytes = 0;  ///< lower bound: everything is read or written once
 };
 
 /// The work of a part with `batch` local samples. Backward with respect to data and to parameters
-/// each count as many operations as forward where they are computed at all; a dense layer that is
-/// cut counts its share of the input, others their share of the output.
+/// each count as many operations as forward, if computed at all. A dense layer that is cut counts
+/// its share of the input; other layers count their share of the output.
 class StepWork {
  public:
   StepWork(const Model& model, const ModelGeometry& geometry, std::int64_t part,
@@ -37,7 +37,7 @@ class StepWork {
   const std::vector<Entry>& entries() const { return entries_; }
   /// Operations of all phases.
   double flops() const;
-  /// Zeros for a phase whose work is not known.
+  /// The work of one phase; zeros if it is unknown.
   PhaseWork of(const PhaseKey& key) const;
 
  private:

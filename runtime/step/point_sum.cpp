@@ -75,7 +75,7 @@ std::int64_t PointSum::buffer_bytes(const std::vector<SumRound>& rounds, DataTyp
   return rounds_values ? 2 * slots * values * size_of(payload) : slots * values * size_of(payload);
 }
 
-// Two ranks that exchange the same values have the same sum from then on.
+// Two ranks that exchange the same values have the same sum afterwards.
 bool PointSum::is_kept_elsewhere(const Message& message) const {
   return std::any_of(messages_.begin(), messages_.end(), [&](const Message& other) {
     return other.forgets && other.send_at < message.send_at + message.send_count &&
@@ -133,8 +133,8 @@ void PointSum::post(std::size_t slot, const Message& message) {
   ++active_;
 }
 
-// A slot is free again when both its messages are complete: where a round adds to what it sends,
-// nothing is added before it has left.
+// A slot is free when both its messages are complete. If a round adds to the values that it sends,
+// it must not do so before the send is complete.
 bool PointSum::completed(int request) {
   const auto index = static_cast<std::size_t>(request / 2);
   Slot& slot = slots_[index];
@@ -165,7 +165,7 @@ bool PointSum::advance() {
       }
     if (active_ > 0) return false;
   }
-  // Other sums have left in messages.
+  // These values were not rounded yet: other sums were rounded when they were sent.
   if (rounds_values() && shares_sums_) round_values(values_, lost_, nullptr, end_);
   return true;
 }

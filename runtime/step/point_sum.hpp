@@ -15,19 +15,18 @@
 namespace halomesh {
 
 /// Plays one rank's rounds of a sum_schedule() with plain non-blocking messages, no collective and
-/// no memory allocated after construction. A round is cut into messages of up to kMessageBytes, of
-/// which kMessages each way are in flight: what has arrived is added, from memory that is still in
-/// a cache, while more arrives. The same values give the same bits in every run, as the order of
-/// additions is that of the schedule.
+/// no allocation after construction. A round is cut into messages of up to kMessageBytes, of which
+/// kMessages each way are in flight: one is added, while still in a cache, as the next ones arrive.
+/// Equal values give equal bits in every run, because the schedule fixes the order of additions.
 ///
-/// With DataType::kBfloat16 messages hold values rounded to bf16, half the bytes: a rank adds in
-/// fp32 what it receives, and rounds a value where it stands before it leaves, so that all ranks
-/// end with the same bits, which bf16 can hold. What each rounding takes away is added to `lost` of
-/// one rank, that of the lowest number where several hold the same partial sum and round alike: the
-/// sum and what all ranks have lost are together the exact sum, up to rounding in fp32. Added to
-/// the next values it is not lost: the error feedback of F. Seide et al., "1-bit stochastic
-/// gradient descent" (Interspeech 2014), which keeps the errors of gradients and of their sums,
-/// each where it occurs; S. P. Karimireddy et al. (ICML 2019, arXiv 1901.09847) show why it
+/// With DataType::kBfloat16, messages have values rounded to bf16, half the bytes. A rank adds
+/// received values in fp32, and rounds a value in place before sending it, so that all ranks end
+/// with equal bits, which bf16 can represent. The loss of each rounding is added to `lost` of one
+/// rank; if several have the same partial sum and round it alike, to that of the lowest. The sum
+/// and the losses of all ranks together are the exact sum, up to rounding in fp32, so adding the
+/// losses to the next values makes up for them. This is the error feedback of F. Seide et al.,
+/// "1-bit stochastic gradient descent" (Interspeech 2014), kept for gradients and for their sums
+/// where each error occurs; S. P. Karimireddy et al. (ICML 2019, arXiv 1901.09847) show why it
 /// converges like plain SGD.
 ///
 /// Any number of sums may be in flight on one communicator if those of the same two ranks have
@@ -38,34 +37,33 @@ class PointSum {
   static constexpr int kRequests = 2 * kMessages;
   static constexpr std::int64_t kMessageBytes = 1 << 19;
 
-  /// `rank_of` gives the rank in `comm` of each rank of `rounds`; `comm` must outlive this object,
-  /// which must be InFlight. Local.
+  /// `rank_of` maps the ranks of `rounds` to ranks of `comm`, which must outlive this object. This
+  /// object must be InFlight. Local.
   PointSum(const Comm& comm, int tag, const std::vector<SumRound>& rounds,
            const std::function<int(int)>& rank_of, DataType payload = DataType::kFloat32);
 
-  /// Bytes that a sum with these rounds keeps for messages.
+  /// Bytes of the message buffers of a sum with these rounds.
   static std::int64_t buffer_bytes(const std::vector<SumRound>& rounds,
                                    DataType payload = DataType::kFloat32);
 
   /// Starts the sum of `values`, in place. `requests` are kRequests null requests of the caller,
-  /// who reports each that completes. Both stay where they are until the sum is complete, as does
-  /// `lost`, as many floats as values, which a payload of kBfloat16 needs. True when it is: there
-  /// is nothing to wait for.
+  /// who reports each one that completes. Both must stay in place until the sum is complete, as
+  /// must `lost`, which kBfloat16 needs and which has as many floats as `values`. Returns true if
+  /// the sum is complete already.
   bool start(float* values, MPI_Request* requests, float* lost = nullptr);
-  /// The request of this index has completed: adds what came and sends what is next. True when the
-  /// sum is complete.
+  /// Handles the completion of the request of this index: adds the received values and sends the
+  /// next message. Returns true when the sum is complete.
   bool completed(int request);
 
  private:
-  struct Message {  // one each way; a count of 0 is none
+  struct Message {  // one each way; count 0: no message
     int to = 0, from = 0;
     int send_count = 0, receive_count = 0;
     std::int64_t send_at = 0, receive_at = 0;
-    bool forgets =
-        false;  // a rank of a lower number has the same sum and keeps what rounding takes
+    bool forgets = false;  // a lower rank has the same sum and keeps its rounding losses
   };
   struct Round {
-    std::size_t end = 0;  // of its messages
+    std::size_t end = 0;  // the end of its messages
     bool add = false;
   };
   void append(const SumRound& round, const std::function<int(int)>& rank_of);
@@ -87,20 +85,20 @@ class PointSum {
   std::vector<Round> rounds_;
   std::int64_t slot_values_ = 0;
   DataType payload_;
-  bool shares_sums_ = false;         // in some round, two ranks make the same sums
-  std::int64_t end_ = 0;             // of the values that this rank sends or receives
-  AlignedBuffer<float> scratch_;     // what arrives to be added
-  AlignedBuffer<Bfloat16> rounded_;  // what arrives and what leaves, with that payload
+  bool shares_sums_ = false;         // in some round, two ranks make equal sums
+  std::int64_t end_ = 0;             // the end of the values that this rank sends or receives
+  AlignedBuffer<float> scratch_;     // received values that are to be added
+  AlignedBuffer<Bfloat16> rounded_;  // received and sent values with payload kBfloat16
 
   float *values_ = nullptr, *lost_ = nullptr;
   MPI_Request* requests_ = nullptr;
-  std::size_t round_ = 0, next_ = 0;  // next message to post
+  std::size_t round_ = 0, next_ = 0;  // the next message to post
   struct Slot {
     std::size_t message = 0;
-    int missing = 0;  // requests
+    int missing = 0;  // requests still in flight
   };
   Slot slots_[kMessages];
-  int active_ = 0;  // slots
+  int active_ = 0;  // slots in use
 };
 
 }  // namespace halomesh

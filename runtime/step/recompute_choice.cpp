@@ -10,7 +10,7 @@
 namespace halomesh {
 namespace {
 
-/// Predictions are at most 3 % short of what processes take; the rest is for readers of files.
+/// Predictions are at most 3 % below the memory of processes; the rest is for readers of files.
 constexpr double kMargin = 1.05;
 
 double with_margin(std::int64_t bytes) { return kMargin * static_cast<double>(bytes); }
@@ -19,7 +19,7 @@ bool fits(std::int64_t bytes, std::int64_t available) {
   return with_margin(bytes) <= static_cast<double>(available);
 }
 
-/// How much of what is available the ranks would take.
+/// The share of the available memory that the ranks would take.
 double share_of(const RecomputeChoice& choice) {
   return with_margin(choice.need.kept) /
          static_cast<double>(std::max<std::int64_t>(choice.available, 1));
@@ -44,7 +44,7 @@ RecomputeChoice choose_recompute(const Comm& world, const MemoryNeed& need,
   choice.ranks = node.size();
   const RecomputeChoice alone{false, need, room.process, 1};
   if (share_of(alone) > share_of(choice)) choice = alone;
-  // The numbers of the first of the ranks where memory is tightest.
+  // All ranks take the numbers of the first rank among those with the least memory left.
   const double tightest = world.max(share_of(choice));
   const std::int64_t first = -world.max(share_of(choice) == tightest ? -std::int64_t{world.rank()}
                                                                      : -std::int64_t{world.size()});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums between replicas within a pass, for layers that take samples of several of them together.
+// Sums between replicas within a pass, for layers that treat samples of several replicas together.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ class ReplicaSums {
   ReplicaSums(const ReplicaSums&) = delete;
   ReplicaSums& operator=(const ReplicaSums&) = delete;
 
-  /// Null where each replica's samples are independent of those of others.
+  /// Null if each replica's samples are independent of the others'.
   const std::function<void(std::span<double>)>* function() const { return comm_ ? &sum_ : nullptr; }
 
  private:

@@ -53,7 +53,7 @@ TrainingStep::TrainingStep(const ProcessMesh& mesh, Model& model, const ModelGeo
       sum_([this](std::span<double> values) { part_sums_.sum(values); }) {}
 
 double TrainingStep::run(Loader& loader, const StepSettings& settings) {
-  executor_.load_parameters();  // needs no input: overlaps with reading it
+  executor_.load_parameters();  // needs no input, so it overlaps with reading it
   exact_loss_ = {};
   // Not before the first step: a loss may hear of padded samples after this object was made.
   if (loss_.gradient_reads_sums())
@@ -78,7 +78,7 @@ void TrainingStep::train_from(std::size_t first) {
 }
 
 double TrainingStep::run_pass(Loader& loader, const StepSettings& settings, std::int64_t number) {
-  const std::function<void()> poll = [this, &loader] {  // small enough not to allocate memory
+  const std::function<void()> poll = [this, &loader] {  // small enough to need no allocation
     executor_.progress();
     reducer_.progress();
     loader.progress();
@@ -99,7 +99,7 @@ double TrainingStep::run_pass(Loader& loader, const StepSettings& settings, std:
   return loss;
 }
 
-// Writes the gradient of the output; returns this part's share of the loss.
+// Writes the gradient of the output and returns this part's share of the loss.
 double TrainingStep::find_loss(const Batch& batch, std::int64_t global_batch) {
   const ConstView output = executor_.output();
   if (output.span.empty() && loss_sums_.empty()) return 0;
@@ -126,7 +126,7 @@ double TrainingStep::find_loss(const Batch& batch, std::int64_t global_batch) {
 void TrainingStep::clip_gradient() {
   double squares = 0;
   if (rules_.reproducible) {
-    // Tensor by tensor: which of them lie in one group depends on the mesh.
+    // Squares are kept by tensor, because the groups of tensors depend on the mesh.
     squares_of_.assign(parameters_.placements(), 0.0);
     for (const HolderGroup& group : parameters_.groups())
       for (const ParameterRange& range : group.trained())

@@ -21,20 +21,21 @@ namespace halomesh {
 
 /// The inputs of a step besides parameters and samples.
 struct StepSettings {
-  std::uint64_t seed = 0;  ///< of dropout
+  std::uint64_t seed = 0;  ///< for dropout
   std::int64_t number = 0;
   float rate = 0;  ///< learning rate
 };
 
 /// How a step computes and changes the gradient of its batch.
 struct GradientRules {
-  std::int64_t passes = 1;  ///< forward and backward passes of a step, over a batch each
-  double clip_norm = 0;     ///< largest 2-norm of the gradient of all parameters; 0: any
-  DataType payload = DataType::kFloat32;  ///< kBfloat16: what travels between ranks, see PointSum
-  /// Losses and gradients are summed exactly, so that they have the same bits on every mesh; all
-  /// layers must be Layer::sums_exactly(). Sums over ranks are then MPI's own.
+  std::int64_t passes = 1;  ///< forward and backward passes per step, each over its own batch
+  double clip_norm = 0;     ///< the largest 2-norm of the gradient of all parameters; 0: unlimited
+  DataType payload = DataType::kFloat32;  ///< the type of gradients in messages; kBfloat16: see
+                                          ///< PointSum
+  /// Sums losses and gradients exactly, so that they have the same bits on every mesh. All layers
+  /// must be Layer::sums_exactly(), and sums over ranks are MPI's own.
   bool reproducible = false;
-  MemoryUse memory = MemoryUse::kShared;  ///< of the executor; does not affect results
+  MemoryUse memory = MemoryUse::kShared;  ///< the executor's; does not affect results
 };
 
 /// `rules`. Throws where the loss, the network or the batch, `samples` in a pass, are not what they
@@ -46,33 +47,33 @@ const GradientRules& check_rules(const GradientRules& rules, const Loss& loss, c
 class TrainingStep {
  public:
   /// Collective over mesh.world(). All arguments must outlive this object. `local_batch` is that of
-  /// a pass.
+  /// one pass.
   TrainingStep(const ProcessMesh& mesh, Model& model, const ModelGeometry& geometry,
                Parameters& parameters, Optimizer& optimizer, Loss& loss, std::int64_t local_batch,
                Trace* trace, Reduction reduction = Reduction::kAuto,
                const GradientRules& rules = {});
 
-  /// Trains on the loader's next batches, one for each pass. Returns this rank's share of the loss
-  /// of all of them: the sum over all ranks is the loss. Communicates with the group and with the
-  /// holders of the same parameters.
+  /// Trains on the loader's next batches, one per pass. Returns this rank's share of their loss:
+  /// the sum over all ranks is the loss. Communicates with the group and with the holders of the
+  /// same parameters.
   ///
   /// A gradient g of the norm n > clip_norm becomes g * clip_norm / n before the update (Pascanu et
   /// al., ICML 2013, algorithm 1; torch.nn.utils.clip_grad_norm_ adds 1e-6 to n).
   double run(Loader& loader, const StepSettings& settings);
 
-  /// From now on the layers below number `first` stay as they are: backward ends at layer `first`,
-  /// and no step computes or sums gradients below it or updates parameters there. Not during a
+  /// Freezes the layers before number `first` from now on: backward ends at layer `first`, and
+  /// steps neither compute nor sum gradients before it nor update parameters there. Not during a
   /// step; the same on all ranks.
   void train_from(std::size_t first);
 
-  /// What this rank has moved since construction, in evaluations too; without its input.
+  /// Counts of this rank since construction, including evaluations but not its input.
   StepCounts counts() const { return {executor_.halo_counts(), reducer_.counts(), {}, 0}; }
 
-  /// With GradientRules::reproducible, the terms of run()'s share of the last step's loss: added up
-  /// over all ranks, their value is the loss, with the same bits on every mesh.
+  /// The terms of this rank's share of the last step's loss, with GradientRules::reproducible.
+  /// Their sum over all ranks is the loss, with the same bits on every mesh.
   const ExactSum& exact_loss() const { return exact_loss_; }
 
-  /// The norm of the last step's gradient before clipping; 0 where it is not clipped.
+  /// The norm of the last step's gradient before clipping; 0 if gradients are not clipped.
   double gradient_norm() const { return gradient_norm_; }
 
   Executor& executor() { return executor_; }
@@ -93,14 +94,14 @@ class TrainingStep {
   std::int64_t local_batch_;
   GradientRules rules_;
   Trace* trace_;
-  ReplicaSums replica_sums_;  // before the layers, which do not know what the user has set
+  ReplicaSums replica_sums_;  // before the layers, which do not know the user's settings
   Executor executor_;
   GradientReducer reducer_;
   PartSums part_sums_;
   SumOverParts sum_;
-  std::vector<double> loss_sums_;  // of each sample, where the loss's gradient reads them
+  std::vector<double> loss_sums_;  // by sample, where the gradient of the loss reads them
   SquareSums squares_;
-  std::vector<double> squares_of_;  // of each parameter, where sums are exact
+  std::vector<double> squares_of_;  // by parameter, where sums are exact
   ExactSum exact_loss_;
   double gradient_norm_ = 0;
 };

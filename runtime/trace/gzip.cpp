@@ -25,8 +25,8 @@ GzipSum& GzipSum::operator+=(const GzipSum& next) {
 }
 
 GzipPiece gzip_piece(std::string_view text) {
-  constexpr int kRaw = -15, kMemoryLevel = 8;  // no header; a window of 2^15 bytes
-  constexpr int kMostOfFlush = 16;             // bytes that end a piece
+  constexpr int kRaw = -15, kMemoryLevel = 8;  // without header; with a window of 2^15 bytes
+  constexpr int kMostOfFlush = 16;             // the bytes that end a piece, at most
   constexpr const char* kTooLarge = "trace fewer steps: --trace-steps FIRST+COUNT";
   z_stream stream{};
   require(deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, kRaw, kMemoryLevel,
@@ -51,12 +51,12 @@ GzipPiece gzip_piece(std::string_view text) {
 }
 
 std::string gzip_begin() {
-  // Magic, deflate, no flags, no time, no hint of the level, unknown system: RFC 1952, section 2.3.
+  // Magic number, deflate, no flags, no time, no level, unknown system: RFC 1952, section 2.3.
   return {"\x1f\x8b\x08\0\0\0\0\0\0\xff", 10};
 }
 
 std::string gzip_end(const GzipSum& all) {
-  // An empty last block with fixed codes: RFC 1951, section 3.2.3.
+  // This is an empty last block with fixed codes: RFC 1951, section 3.2.3.
   return std::string("\x03\0", 2) + little_endian(all.crc) +
          little_endian(static_cast<std::uint32_t>(all.size));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One gzip file (RFC 1952) of pieces that are compressed independently of each other. It is a
-// single member: readers that stop at the end of the first one read it whole.
+// A gzip file (RFC 1952) of pieces that are compressed independently of each other. It is a single
+// member, so readers that stop at the end of the first member read it whole.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@
 
 namespace halomesh {
 
-/// What a piece adds to the checksum and the length at the end of the file.
+/// The contribution of a piece to the checksum and length at the end of the file.
 struct GzipSum {
   std::uint32_t crc = 0;
   std::int64_t size = 0;  ///< bytes before compression
 
-  /// Adds the text that follows.
+  /// Appends the sum of the following text.
   GzipSum& operator+=(const GzipSum& next);
 };
 
@@ -23,11 +23,11 @@ struct GzipPiece {
   GzipSum sum;
 };
 
-/// `text` as deflated blocks that end on a byte boundary and refer to nothing before them. Throws
-/// Error when zlib fails.
+/// Compresses `text` to blocks that end on a byte boundary and refer to nothing before them. Throws
+/// Error if zlib fails.
 GzipPiece gzip_piece(std::string_view text);
 
-/// What stands before the first piece and after the last one.
+/// The bytes before the first piece and after the last one.
 std::string gzip_begin();
 std::string gzip_end(const GzipSum& all);
 

@@ -19,7 +19,8 @@
 namespace halomesh {
 namespace {
 
-// Events of a step when none has been counted; of the loader's thread in a step; between steps.
+// The events to reserve for a step that has not been counted, for the loader's thread in a step,
+// and between steps.
 constexpr std::size_t kUnknownStep = 1 << 14, kLoads = 64, kJobs = 16;
 constexpr int kSlowest = 4;
 
@@ -34,7 +35,7 @@ double unix_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-/// Time of compute phases. They contain at most the packing of messages, which is short.
+/// The time in compute phases. They contain at most the packing of messages, which is short.
 double compute_seconds(const std::vector<TimelineEvent>& events) {
   std::int64_t ns = 0;
   for (const TimelineEvent& event : events)
@@ -72,7 +73,7 @@ void RunTimeline::before_step(std::int64_t number) {
     first_step_ = number;
     if (recorded_here()) recorder_.open();
   }
-  // The number of messages and of chunks is the same in every step.
+  // Every step has equal numbers of messages and chunks.
   const std::size_t expected =
       run_steps_ == 1 ? kUnknownStep : recorder_.step_events() + recorder_.step_events() / 4;
   if (run_steps_ >= request_.steps.first && recorded_here())
@@ -91,7 +92,7 @@ std::optional<TraceReport> RunTimeline::after_step() {
 std::optional<TraceReport> RunTimeline::finish() {
   if (written_) return {};
   recorder_.end_step();
-  // A run that is repeated when it is complete must not replace its trace by an empty one.
+  // A complete run that is repeated must not replace its trace by an empty one.
   if (run_steps_ == 0)
     return TraceReport{
         fmt::format("no trace written to {}: this run had no step to do", request_.file.string()),
@@ -127,7 +128,7 @@ std::string RunTimeline::opening(const std::vector<int>& ranks, std::int64_t ori
       {"steps", steps_},
       {"dropped_events", dropped},
       {"started_unix", unix_seconds() - static_cast<double>(now_ns - origin_ns) * 1e-9}};
-  // Every other event follows a comma.
+  // Every later event starts with a comma.
   return fmt::format(R"({{"displayTimeUnit":"ms","otherData":{},"traceEvents":[{})", other.dump(),
                      '\n') +
          fmt::format(

@@ -21,37 +21,37 @@ namespace halomesh {
 struct TraceRequest {
   std::filesystem::path file;
   TraceSteps steps;
-  std::vector<int> ranks;            ///< ascending; empty: see default_trace_ranks()
+  std::vector<int> ranks;            ///< ascending; empty: default_trace_ranks()
   std::int64_t samples_of_step = 0;  ///< the global batch
   std::string program, version;      ///< noted in the trace
 };
 
-/// What a trace has become; the same on every rank.
+/// The outcome of writing a trace; the same on every rank.
 struct TraceReport {
-  std::string summary;                ///< a line
-  std::vector<std::string> warnings;  ///< of what is missing
+  std::string summary;                ///< one line
+  std::vector<std::string> warnings;  ///< about missing data
 };
 
-/// Ranks of a node share a clock; clocks of nodes are compared when the object is made, when the
-/// window begins and when it ends.
+/// Records the trace of a run. Ranks of a node share a clock; the clocks of nodes are compared at
+/// construction and at both ends of the window.
 class RunTimeline {
  public:
-  /// `world`: the ranks of `mesh`, which must outlive this object. Collective over it.
+  /// `world` has the ranks of `mesh`, which must outlive this object. Collective over it.
   RunTimeline(const Comm& world, const MeshShape& mesh, TraceRequest request);
-  /// For tests: `node` are the ranks that share the clock of this rank.
+  /// For tests: `node` has the ranks that share this rank's clock.
   RunTimeline(const Comm& world, const MeshShape& mesh, TraceRequest request, Comm node,
               ClockSync::Clock clock);
 
-  /// Where this rank's events are recorded.
+  /// The recorder of this rank's events.
   Timeline& recorder() { return recorder_; }
 
-  /// Call them around every step. `number`: of the step, counted from the network's first, from 1.
+  /// Call these around every step. `number` is the step's, counted from 1 at the network's first.
   /// after_step() writes the file after the window's last step. Collective when the window begins
   /// or ends.
   void before_step(std::int64_t number);
   std::optional<TraceReport> after_step();
-  /// Call it at the end of a run: writes what there is, unless after_step() has or no step was
-  /// begun. Collective.
+  /// Writes the recorded events, unless after_step() has done so or no step was begun. Call it at
+  /// the end of a run. Collective.
   std::optional<TraceReport> finish();
 
  private:
@@ -68,9 +68,9 @@ class RunTimeline {
   ClockSync::Clock clock_;
   ClockSync sync_;
   Timeline recorder_;
-  std::int64_t run_steps_ = 0;   // begun in this run
-  std::int64_t first_step_ = 0;  // number of the window's first
-  std::int64_t steps_ = 0;       // completed in the window
+  std::int64_t run_steps_ = 0;   // steps begun in this run
+  std::int64_t first_step_ = 0;  // the number of the window's first step
+  std::int64_t steps_ = 0;       // steps completed in the window
   bool written_ = false;
 };
 

@@ -118,7 +118,8 @@ class Writer {
         microseconds(event.end_ns - event.begin_ns), args);
   }
 
-  // Phases were recorded in order of their ends; readers want the outer of two slices first.
+  // Writes phases. They were recorded in the order of their ends, but readers want the outer of two
+  // slices first.
   void phases() {
     std::vector<Event> sorted;
     for (const Event& event : rank_.events)
@@ -135,8 +136,8 @@ class Writer {
     }
   }
 
-  // One thread did these one after the other. Each lasts a nanosecond at least, so that an arrow
-  // finds it open.
+  // Sorts events that one thread did in sequence. Each lasts at least a nanosecond, so that an
+  // arrow finds its slice open.
   static std::vector<Event> in_sequence(std::vector<Event> events) {
     std::stable_sort(events.begin(), events.end(),
                      [](const Event& a, const Event& b) { return a.begin_ns < b.begin_ns; });
@@ -159,7 +160,7 @@ class Writer {
                       event.bytes, event.step));
     if (!frame_.arrows || !std::binary_search(frame_.traced.begin(), frame_.traced.end(), peer))
       return;
-    // A message leaves when its slice ends and is there when the wait for it ends.
+    // A message leaves when its slice ends and arrives when the wait for it ends.
     const std::int64_t at_ns =
         sent ? event.end_ns - 1 : std::clamp(event.mark_ns, event.begin_ns, event.end_ns - 1);
     const std::int64_t source = sent ? rank_.rank : peer;
@@ -173,7 +174,7 @@ class Writer {
     return (event.step - frame_.first_step) * kTags + event.tag;
   }
 
-  // Sums overlap, so each is a track of its own.
+  // Sums overlap, so each has a track of its own.
   void sum(const Event& event) {
     const std::int64_t id = unique(event) * frame_.ranks + rank_.rank;
     const auto end_of = [&](char phase, std::int64_t at_ns, const std::string& args) {

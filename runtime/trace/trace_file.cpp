@@ -26,7 +26,7 @@ namespace {
                      "space left");
 }
 
-/// Writes `bytes` to `temporary` from `offset` on; messages name `file`.
+/// Writes `bytes` to `temporary` at `offset`; messages name `file`.
 void write_at(const std::filesystem::path& file, const std::filesystem::path& temporary, int flags,
               std::string_view bytes, std::int64_t offset) {
   const Descriptor out(::open(temporary.c_str(), O_WRONLY | O_CLOEXEC | flags, 0666));
@@ -41,7 +41,7 @@ void write_at(const std::filesystem::path& file, const std::filesystem::path& te
   if (::fsync(out.get()) != 0) fail("write", file);
 }
 
-/// The offset of this rank's piece, and the size of all.
+/// The offset of this rank's piece, and the total size.
 struct Place {
   std::int64_t offset = 0, total = 0;
 };
@@ -97,7 +97,7 @@ std::int64_t write_trace_file(const Comm& world, const std::filesystem::path& fi
       });
       size = place.total + static_cast<std::int64_t>(tail.bytes.size());
     } catch (const std::exception&) {
-      failure = std::current_exception();  // the same on all writers; rank 0 tells the others
+      failure = std::current_exception();  // all writers have this failure; rank 0 tells the others
     }
   on_first_rank(world, [&] {
     if (failure) std::rethrow_exception(failure);

@@ -14,10 +14,10 @@ namespace halomesh {
 /// `text` of each rank in rank order,
 /// "\n]}\n". Ranks with an empty text write nothing; their number does not matter. Each
 /// rank compresses its own text and writes it at its own place with pwrite(): the pieces do not
-/// overlap, are small and are written once, so that neither the locks of MPI-IO nor its
-/// aggregation would help. The file gets its name when it is complete. Returns its size in bytes on
-/// every rank. Throws the same Error on every rank when it cannot be written; an older file of that
-/// name is then unchanged. Collective over `world`.
+/// overlap, are small and are written once, so neither the locks of MPI-IO nor its aggregation
+/// would help. The file gets its name when it is complete. Returns its size in bytes on every rank.
+/// If it cannot be written, throws one Error on every rank and leaves an older file of that name
+/// unchanged. Collective over `world`.
 std::int64_t write_trace_file(const Comm& world, const std::filesystem::path& file,
                               const std::string& opening, const std::string& text);
 

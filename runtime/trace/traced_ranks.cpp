@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t kAllRanks = 64, kParts = 32, kReplicas = 16, kMostSteps = 1000;
 
-/// -1 for a text that is no whole number.
+/// Parses a whole number; -1 for any other text.
 std::int64_t whole_number(std::string_view text) {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which steps and ranks a trace shows. Pure.
+// The selection of the steps and ranks in a trace. Pure.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ struct TraceSteps {
 /// 1 to 1000.
 TraceSteps parse_trace_steps(const std::string& text);
 
-/// Parses "0-3,8" or "all" into ascending ranks of a run of `ranks`. Throws UsageError for other
-/// text and ranks that do not exist.
+/// Parses "0-3,8" or "all" into ascending ranks of a run of `ranks` ranks. Throws UsageError for
+/// any other text and for ranks that do not exist.
 std::vector<int> parse_trace_ranks(const std::string& text, std::int64_t ranks);
 
 /// The ranks that a trace shows by default, besides the slowest: all up to 64; beyond, the first 32

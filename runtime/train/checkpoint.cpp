@@ -20,10 +20,10 @@ namespace {
 
 constexpr int kTag = 0;
 
-/// The failure of rank 0, kept until all ranks can be informed. Empty on the others.
+/// A failure of rank 0, kept until all ranks can be informed. Empty on the others.
 class RootFailure {
  public:
-  /// Runs `work` unless something has failed before; stores what it throws.
+  /// Runs `work` unless an earlier call has failed; stores its exception.
   void attempt(const std::function<void()>& work) {
     if (kind_ != Kind::kNone) return;
     try {
@@ -36,7 +36,7 @@ class RootFailure {
       keep(Kind::kError, error.what(), {});
     }
   }
-  /// Collective: every rank throws rank 0's failure if there is one.
+  /// Throws rank 0's failure on every rank, if there is one. Collective.
   void agree(const Comm& comm) const {
     const auto kind = static_cast<Kind>(comm.max(static_cast<std::int64_t>(kind_)));
     if (kind == Kind::kNone) return;
@@ -56,14 +56,14 @@ class RootFailure {
   std::string what_, hint_;
 };
 
-/// Collective: `work` runs on rank 0; its failure is thrown on every rank.
+/// Runs `work` on rank 0 and throws its failure on every rank. Collective.
 void on_root(const Comm& comm, const std::function<void()>& work) {
   RootFailure failure;
   if (comm.rank() == 0) failure.attempt(work);
   failure.agree(comm);
 }
 
-/// The trees of the file; `what` to load.
+/// The trees of the file that `what` selects.
 CheckpointTrees trees_of(const Parameters& parameters, LoadWhat what = LoadWhat::kAll) {
   CheckpointTrees trees{"parameters"};
   if (what == LoadWhat::kAll)
@@ -76,13 +76,14 @@ std::span<float> memory_of(Parameters& parameters, std::size_t tree) {
   return tree == 0 ? parameters.values() : parameters.state(tree - 1);
 }
 
-/// The rows of one piece of which `slice` holds something, counted from the piece's first.
+/// The rows of a piece in which `slice` has elements, counted from the piece's first row.
 Range rows_held(const ParameterSlice& slice, const OutputRows& rows) {
   const Range held = intersect(slice.out, Range{rows.begin, rows.begin + rows.count});
   return {held.lo - rows.begin, held.lo - rows.begin + held.extent()};
 }
 
-/// This part's elements of the rows of one parameter: contiguous, as outputs are slowest.
+/// This part's elements of some rows of a parameter: contiguous, because outputs are the slowest
+/// axis.
 std::span<float> local_rows(Parameters& parameters, std::size_t tree, std::size_t placement,
                             const ParameterPlacement& where, std::int64_t part,
                             const OutputRows& rows) {
@@ -97,7 +98,7 @@ std::span<float> local_rows(Parameters& parameters, std::size_t tree, std::size_
                static_cast<std::size_t>(held.extent() * row));
 }
 
-/// Copies between a dense block of whole rows and those rows of one slice that are among them.
+/// Copies between a dense block of whole rows and those rows of one slice that the block has.
 template <class Copy>
 void for_each_row_run(const ParameterGeometry& geometry, const ParameterSlice& slice,
                       const OutputRows& rows, Copy copy) {
@@ -110,8 +111,8 @@ void for_each_row_run(const ParameterGeometry& geometry, const ParameterSlice& s
                });
 }
 
-/// Gathers whole rows of one parameter in `block` on part 0. Collective over the group; a slice
-/// that several parts hold comes from the first of them.
+/// Gathers whole rows of a parameter in `block` on part 0. Collective over the group. If several
+/// parts hold a slice, the first of them sends it.
 void gather_rows(const ProcessMesh& mesh, const ParameterPlacement& where,
                  std::span<const float> mine, const OutputRows& rows, std::span<float> block,
                  std::vector<float>& received) {
@@ -143,7 +144,7 @@ void gather_rows(const ProcessMesh& mesh, const ParameterPlacement& where,
 }
 
 /// Calls visit(tree, placement index, placement, rows) for every piece of every parameter in each
-/// of `trees` trees, in the same order on every rank.
+/// of `trees` trees, in one order on every rank.
 template <class Visit>
 void for_each_piece(const ModelGeometry& geometry, std::size_t trees, Visit visit) {
   for (std::size_t tree = 0; tree < trees; ++tree) {
@@ -168,8 +169,8 @@ void save_checkpoint(const ProcessMesh& mesh, const ModelGeometry& geometry, Par
   RootFailure failure;
   if (writes) failure.attempt([&] { file.emplace(directory, geometry, trees, state); });
   std::vector<float> block, received;
-  // Rank 0 receives what the others send even after a failure: they are informed when all have
-  // sent.
+  // Rank 0 receives the others' messages even after a failure, of which it informs them when all
+  // have sent.
   if (mesh.replica() == 0)
     for_each_piece(geometry, trees.size(),
                    [&](std::size_t tree, std::size_t i, const ParameterPlacement& where,
@@ -196,7 +197,7 @@ TrainingState load_checkpoint(const ProcessMesh& mesh, const ModelGeometry& geom
   CheckpointTrees trees = trees_of(parameters, what);
   std::optional<CheckpointReader> file;
   std::string state;
-  bool leaves_out = false;  // a run with fp32 gradients has lost nothing
+  bool leaves_out = false;  // a run with fp32 gradients has no losses to record
   on_root(world, [&] {
     file.emplace(path);
     state = to_text(file->state());
@@ -247,8 +248,8 @@ std::optional<LoadedCheckpoint> load_latest_checkpoint(const ProcessMesh& mesh,
       continue;
     }
     if (i == 0) return loaded;
-    // Only now, so that if all are damaged they keep their names, and no later run starts at step
-    // 0.
+    // Damaged checkpoints are renamed only now: if all are damaged they keep their names, and no
+    // later run starts at step 0.
     std::string names;
     on_root(world, [&] {
       for (std::size_t k = 0; k < i; ++k)

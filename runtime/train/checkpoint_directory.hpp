@@ -11,19 +11,19 @@
 
 namespace halomesh {
 
-/// "step-000000512.h5".
+/// The name of a step's checkpoint, such as "step-000000512.h5".
 std::string checkpoint_name(std::int64_t step);
 
-/// The checkpoint whose name has the highest step; files with other names, such as partial files of
-/// killed runs, are ignored. Empty if there is no checkpoint or no such directory. Throws Error if
-/// the directory cannot be listed.
+/// The checkpoint with the highest step in its name; files with other names, such as partial files
+/// of killed runs, are ignored. Empty if there is no checkpoint or no such directory. Throws Error
+/// if the directory cannot be listed.
 std::optional<std::filesystem::path> latest_checkpoint(const std::filesystem::path& directory);
 
 /// All checkpoints, newest first.
 std::vector<std::filesystem::path> checkpoints_in(const std::filesystem::path& directory);
 
-/// Adds `.damaged` to a checkpoint's name (`.damaged-2` and so on if that exists), so that it is no
-/// longer found as a checkpoint. Returns the new path. Throws Error if it cannot be renamed.
+/// Adds `.damaged` to a checkpoint's name (`.damaged-2` and so on if that exists), so that it no
+/// longer counts as a checkpoint. Returns the new path. Throws Error if it cannot be renamed.
 std::filesystem::path set_aside(const std::filesystem::path& checkpoint);
 
 /// Creates the directory and removes the partial files of killed runs from it. Returns it.

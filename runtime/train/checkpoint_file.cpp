@@ -30,7 +30,7 @@ constexpr const char* kChecksum = "crc32c";
 constexpr const char* kGiveCheckpoint =
     "give a checkpoint of halomesh: training writes OUT/checkpoints/step-NNNNNNNNN.h5";
 
-// Checksums are of bytes as the file stores them.
+// Checksums cover the bytes as the file stores them.
 static_assert(std::endian::native == std::endian::little);
 
 [[noreturn]] void refuse_damaged(const std::filesystem::path& path, const std::string& what) {
@@ -295,7 +295,7 @@ void CheckpointReader::require_network(const ModelGeometry& geometry,
 
 void CheckpointReader::refuse_optimizer(const std::string& tree) const {
   const auto recorded = state_.run.find("optimizer");
-  // Older versions have only one and do not record it.
+  // Older versions have only one optimizer and do not record it.
   const std::string name = recorded == state_.run.end() ? "sgd" : recorded->second;
   throw Error(
       fmt::format("{}: checkpoint of another optimizer: written with --optimizer {}, it has "

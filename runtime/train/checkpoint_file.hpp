@@ -18,8 +18,8 @@
 
 namespace halomesh {
 
-/// A file that is unusable as a checkpoint: it is not a checkpoint, is truncated, fails a checksum
-/// or holds values that are not finite.
+/// An unusable checkpoint: the file is no checkpoint, is truncated, fails a checksum or has values
+/// that are not finite.
 class DamagedCheckpoint : public Error {
  public:
   using Error::Error;
@@ -29,23 +29,24 @@ class DamagedCheckpoint : public Error {
 /// for each parameter.
 using CheckpointTrees = std::vector<std::string>;
 
-/// A range of outputs of one parameter: the unit that is sent and stored at once, and one chunk of
-/// the dataset.
+/// A range of outputs of one parameter: the unit of sending and storing, and one chunk of the
+/// dataset.
 struct OutputRows {
   std::int64_t begin = 0, count = 0;
 };
 /// Cuts a parameter into ranges of at most 4 MiB, or of one output if that is larger.
 std::vector<OutputRows> pieces_of(const ParameterGeometry& geometry);
 
-/// Writes one checkpoint; the file gets its name in commit(). Every function throws Error. Datasets
+/// Writes one checkpoint, which gets its name in commit(). Every function throws Error. Datasets
 /// are written in pieces_of() order, so that their checksums are computed along the way.
 class CheckpointWriter {
  public:
-  /// Creates the directory, removes the partial files of killed runs from it and writes everything
-  /// but the parameters' values.
+  /// Creates the directory, removes partial files of killed runs from it and writes everything but
+  /// the parameters' values.
   CheckpointWriter(const std::filesystem::path& directory, const ModelGeometry& geometry,
                    const CheckpointTrees& trees, const TrainingState& state);
-  /// `block`: whole outputs in the parameter's logical order. Rejects values that are not finite.
+  /// `block` has whole outputs in the parameter's logical order. Rejects values that are not
+  /// finite.
   void write(const std::string& tree, const ParameterPlacement& where, const OutputRows& rows,
              std::span<const float> block);
   void commit();
@@ -53,7 +54,8 @@ class CheckpointWriter {
  private:
   AtomicFile target_;  // outlives the file, whose temporary it removes
   Hdf5File file_;
-  std::map<std::string, std::uint32_t> checksums_;  // of what has been written of each dataset
+  // Checksums of the parts of datasets written so far.
+  std::map<std::string, std::uint32_t> checksums_;
 };
 
 /// Reads one checkpoint and verifies what it reads: checksums, where the file has them (those of
@@ -67,7 +69,8 @@ class CheckpointReader {
   bool has(const std::string& tree);
   /// Throws unless the file has these trees, with exactly the layers and shapes of this network.
   void require_network(const ModelGeometry& geometry, const CheckpointTrees& trees);
-  /// Pieces of a dataset must be read in pieces_of() order: the last one verifies the checksum.
+  /// Reads a piece. The pieces of a dataset must be read in pieces_of() order: the last one
+  /// verifies the checksum.
   void read(const std::string& tree, const ParameterPlacement& where, const OutputRows& rows,
             std::span<float> block);
 
@@ -79,7 +82,7 @@ class CheckpointReader {
   Hdf5File file_;
   bool has_checksums_ = false;
   TrainingState state_;
-  std::uint32_t checksum_ = 0;  // of what has been read of the dataset in progress
+  std::uint32_t checksum_ = 0;  // the checksum of the current dataset's pieces read so far
 };
 
 /// Reads only the state. Throws Error naming the file.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers that stay as they are: see gradient_skips.hpp.
+// Layers that are frozen during training: see gradient_skips.hpp.
 #include "runtime/train/gradient_skips.hpp"
 
 #include <charconv>

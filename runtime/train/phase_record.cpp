@@ -7,7 +7,8 @@
 namespace halomesh {
 namespace {
 
-constexpr std::size_t kEventsOfAStep = 1 << 16;  // address space: only what is used takes memory
+// Reserves address space; only used pages take memory.
+constexpr std::size_t kEventsOfAStep = 1 << 16;
 
 bool has_many_nodes(const Comm& world) {
   return world.max(std::int64_t{world.node().size() < world.size() ? 1 : 0}) > 0;

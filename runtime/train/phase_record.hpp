@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The phases of a run while it goes on: since the last summary, and since its start.
+// The phases of a running training: since the last summary, and since the start.
 #pragma once
 
 #include <cstdint>
@@ -14,25 +14,24 @@
 
 namespace halomesh {
 
-/// Records every step of a run on one rank; costs a few microseconds per step, without
-/// communication and, after the first, without allocating. Summaries are collective over
-/// mesh.world().
+/// Records every step of a run on one rank. Costs a few microseconds per step, no communication
+/// and, after the first step, no allocation. Summaries are collective over mesh.world().
 class PhaseRecord {
  public:
   /// Collective. `mesh` must outlive this object.
   PhaseRecord(const ProcessMesh& mesh, const ModelGeometry& geometry, std::int64_t batch);
 
-  /// Give it to what steps consist of; it holds the intervals of the current step.
+  /// The trace to pass to the components of a step; it holds the intervals of the current step.
   Trace* trace() { return &trace_; }
-  /// Counts from here: what was counted since the last note() belongs to no step.
+  /// Starts counting here: counts since the last note() belong to no step.
   void resume(const StepCounts& now) { noted_ = now; }
-  /// The steps since the last call have moved what was counted since then.
+  /// Attributes the counts since the last call to the steps since then.
   void note(const StepCounts& now);
-  /// Adds the intervals of the trace, which end with that of the whole step, and clears it. A step
-  /// of more intervals than the trace holds counts as the mean of the others.
+  /// Adds the trace's intervals, which end with that of the whole step, and clears it. A step with
+  /// more intervals than the trace holds counts as the mean of the others.
   void end_step();
 
-  /// Steps since the last take().
+  /// The number of steps since the last take().
   std::int64_t steps() const { return recent_.steps; }
   /// The summary of these steps, of which `step` is the last. Collective.
   PhaseSummary take(std::int64_t epoch, std::int64_t step);
@@ -54,7 +53,7 @@ class PhaseRecord {
   bool many_nodes_;
   Trace trace_;
   StepCounts noted_;
-  Sums recent_, before_;  // since the last take(), and until then
+  Sums recent_, before_;  // since the last take(), and before it
 };
 
 }  // namespace halomesh

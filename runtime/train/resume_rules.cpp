@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What may change when a training run resumes: see resume_rules.hpp.
+// The settings that may change when a training run resumes: see resume_rules.hpp.
 #include "runtime/train/resume_rules.hpp"
 
 #include <algorithm>
@@ -85,7 +85,7 @@ constexpr std::array kRules = std::to_array<ResumeRule>({
     {"submission-poc-email", kFree},
 });
 
-/// The numbers of "0.5", "128,64" or "32x32x32x4"; empty for other texts.
+/// The numbers in "0.5", "128,64" or "32x32x32x4"; empty for other texts.
 std::vector<double> numbers_in(const std::string& text) {
   std::vector<double> numbers;
   const char *at = text.data(), *const end = at + text.size();
@@ -106,7 +106,7 @@ bool same_value(const std::string& a, const std::string& b) {
   return !numbers.empty() && numbers == numbers_in(b);
 }
 
-/// The network's rules come first.
+/// All rules, the network's first.
 std::vector<ResumeRule> with_rules_of(std::span<const ResumeRule> network) {
   std::vector<ResumeRule> rules(network.begin(), network.end());
   rules.insert(rules.end(), kRules.begin(), kRules.end());
@@ -144,7 +144,7 @@ SettingChanges compare_settings(const Settings& recorded, const Settings& now,
     const auto found = settings.find(std::string(name));
     return found == settings.end() ? std::string("(none)") : found->second;
   };
-  // Checkpoints of older versions record neither the rate nor the settings added with it.
+  // Checkpoints of older versions record neither the rate nor the settings that were added with it.
   const bool complete = recorded.contains("lr");
   SettingChanges changes;
   for (const ResumeRule& r : with_rules_of(network)) {

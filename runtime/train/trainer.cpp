@@ -20,7 +20,7 @@
 namespace halomesh {
 namespace {
 
-/// Throws Error unless `loss` judges such data.
+/// Throws Error unless `loss` can judge the data set's targets.
 void check_targets(const Dataset& data, const Loss& loss, bool cropped) {
   const bool fits = cropped || data.target_shape() == loss.target_shape();
   require(fits && data.target_type() == loss.target_type(),
@@ -62,7 +62,7 @@ Trainer::Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geo
              options_.stage),
       mllog_(options_.mllog != nullptr ? *options_.mllog : no_mllog_),
       stop_answered_(mesh.node()),
-      // Only the node of world rank 0 prints; any of its ranks, because any of them may have died.
+      // Only the node of world rank 0 prints; any of its ranks may, because another may have died.
       signals_(is_first_node(mesh.world(), mesh.node()) ? stop_answered_.get() : nullptr,
                "writing a checkpoint after this step, unless the launcher ends the ranks first, as "
                "it does when one has died\n  hint: give the same command again to resume from the "
@@ -90,7 +90,7 @@ std::vector<std::string> Trainer::resume(const TrainingState& state) {
     Settings settings = of.run;
     settings.insert(of.model.begin(), of.model.end());
     settings["seed"] = std::to_string(of.seed);
-    settings.try_emplace("optimizer", "sgd");  // the only one of older versions
+    settings.try_emplace("optimizer", "sgd");  // older versions have no other
     return settings;
   };
   const SettingChanges changes =
@@ -180,7 +180,7 @@ Trainer::StepSums Trainer::train_step() {
   std::array<double, 4> sums{};
   sums[0] = training_.run(input_.training(), {options_.seed, step_, rate});
   ++step_;
-  // Any rank may have been told to stop or have reached its wall limit: one sum informs all ranks.
+  // Any rank may have been told to stop or have reached its wall limit; one sum informs all ranks.
   sums[1] = must_stop() ? 1.0 : 0.0;
   sums[2] = signals_.take_report_request() ? 1.0 : 0.0;
   const TraceScope scope(phases_.trace(), Phase::kReductionWait, "loss");
@@ -198,7 +198,7 @@ bool Trainer::must_stop() const {
   return wall_limit_.reached(MPI_Wtime(), static_cast<double>(batches));
 }
 
-/// Rank 0 says what has become of a trace.
+/// Prints the outcome of a trace on rank 0.
 void Trainer::tell(const std::optional<TraceReport>& trace) {
   if (!trace) return;
   progress_.message(trace->summary);
@@ -290,7 +290,7 @@ StepCounts Trainer::counts() {
   return counts;
 }
 
-// Before the evaluation of the epoch, so that the line follows the last of its steps.
+// Logs phases before the epoch's evaluation, so that the line follows the last of its steps.
 void Trainer::log_phases() {
   phases_.note(counts());
   if (phases_.steps() == 0) return;
@@ -307,7 +307,7 @@ void Trainer::report_phases() {
             << table << std::flush;
 }
 
-// The layers that the epoch of the next step leaves as they are.
+// Freezes the layers that the epoch of the next step skips.
 void Trainer::skip_gradients() {
   const std::int64_t layers = skipped_layers(options_.skips, step_ / steps_per_epoch());
   if (layers == skipped_layers_) return;
@@ -358,7 +358,8 @@ bool Trainer::finish_epoch() {
   if (evaluation_pending() && !evaluate_now(epoch)) return false;
   if (diverged()) return false;
   if (step_ % steps_per_epoch() == 0) mllog_.epoch_stop(epoch, step_);
-  // After the evaluation, so that a run killed in between repeats it when it resumes.
+  // The checkpoint follows the evaluation, so that a run killed in between repeats the evaluation
+  // when it resumes.
   if (options_.checkpoint_every == 0 || checkpoint_due()) save();
   return true;
 }
@@ -415,11 +416,11 @@ TrainingEnd Trainer::train_to_end() {
   if (!nothing_left && !open_input()) return TrainingEnd::kStopped;
   const bool evaluates_first = options_.evaluate_every > 0 && options_.evaluate_first && step_ == 0;
   if (evaluates_first && !evaluate_now(-1)) return TrainingEnd::kStopped;
-  // A run may have been stopped at an epoch's end, before its validation.
+  // An earlier run may have stopped at an epoch's end, before its validation.
   if (step_ > 0 && !finish_epoch())
     return diverged() ? TrainingEnd::kDiverged : TrainingEnd::kStopped;
   while (!finished()) {
-    // A run that is told to stop after its last step has completed anyway.
+    // A run that is told to stop after its last step is complete anyway.
     const bool stopped = !train_epoch() && (!limit_reached() || evaluation_due());
     const bool complete = !diverged() && !stopped && finish_epoch();
     if (diverged()) return TrainingEnd::kDiverged;

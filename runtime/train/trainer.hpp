@@ -33,33 +33,34 @@ enum class TrainingEnd { kDone, kTargetReached, kStopped, kDiverged };
 
 struct TrainingResult {
   TrainingEnd end = TrainingEnd::kDone;
-  std::int64_t steps = 0;    ///< counted from the network's first
-  std::int64_t epochs = 0;   ///< completed ones
-  double samples_per_s = 0;  ///< of training steps, without evaluation and checkpoints
-  double input_wait = 0;     ///< part of the training steps' time that this rank waited for input
-  double first_loss = 0, last_loss = 0;  ///< first step of this run; running mean at its end
+  std::int64_t steps = 0;    ///< counted from the network's first step
+  std::int64_t epochs = 0;   ///< completed epochs
+  double samples_per_s = 0;  ///< in training steps, without evaluation and checkpoints
+  double input_wait = 0;     ///< the share of the training steps' time that this rank waited for
+                             ///< input
+  double first_loss = 0, last_loss = 0;  ///< at the first step of this run; running mean at its end
   std::optional<Evaluation> first_evaluation, last_evaluation;
   std::string phases;      ///< a table of where the time of this run's steps went; "" without steps
-  std::string divergence;  ///< kDiverged: at which step, and the loss
+  std::string divergence;  ///< with kDiverged: the step, and its loss
 };
 
 /// Trains a network on one rank. Constructor and run() are collective over mesh.world().
 class Trainer {
  public:
-  /// `validation` may be null when options.evaluate_every is 0. `parameters` have the states
+  /// `validation` may be null if options.evaluate_every is 0. `parameters` have the states
   /// states_of(options). All arguments but `options` must outlive the trainer. Allocates all memory
   /// of the network.
   Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geometry,
           Parameters& parameters, Loss& loss, const Dataset& train, const Dataset* validation,
           TrainerOptions options);
 
-  /// Continues from a checkpoint that has been loaded into the parameters. Throws Error when it was
-  /// written with other settings, unless resume_rules() and options.allow_changes let them change.
-  /// Returns warnings of what has changed or cannot be compared.
+  /// Continues from a checkpoint that has been loaded into the parameters. Throws Error if it was
+  /// written with different settings, unless resume_rules() and options.allow_changes permit the
+  /// change. Returns warnings about changes and about settings that cannot be compared.
   std::vector<std::string> resume(const TrainingState& state);
 
-  /// Trains until epochs, steps, the target, the wall limit or a signal end it, and writes a
-  /// checkpoint; or, without one, until the loss is no longer finite.
+  /// Trains until epochs, steps, the target, the wall limit or a signal end the run, and writes a
+  /// checkpoint; or until the loss is no longer finite, without one.
   TrainingResult run();
 
   std::int64_t steps_per_epoch() const { return order_.training_steps(); }
@@ -84,16 +85,16 @@ class Trainer {
   bool must_stop() const;
   bool diverged() const { return !result_.divergence.empty(); }
   void open_logs();
-  bool open_input();  // false when it was stopped
+  bool open_input();  // false if it was stopped
   TrainingEnd train_to_end();
   void append_epochs();
   void skip_gradients();
-  bool train_epoch();  // false when it was stopped
+  bool train_epoch();  // false if it was stopped
   StepSums train_step();
   void tell(const std::optional<TraceReport>& trace);
   void after_step(const StepSums& sums, double seconds);
-  bool finish_epoch();                    // false when its evaluation was stopped
-  bool evaluate_now(std::int64_t epoch);  // the same
+  bool finish_epoch();                    // false if its evaluation was stopped
+  bool evaluate_now(std::int64_t epoch);  // false if it was stopped
   Evaluation evaluation();
   void place_crops(std::int64_t epoch, BatchSchedule& steps) const;
   void save();
@@ -106,12 +107,12 @@ class Trainer {
   Parameters& parameters_;
   Loss& loss_;
   TrainerOptions options_;
-  SampleOrder order_, pass_order_, validation_order_;  // the last two by batches of a pass
+  SampleOrder order_, pass_order_, validation_order_;  // the last two count batches of a pass
   Schedule schedule_;
   std::unique_ptr<Optimizer> optimizer_;
   PhaseRecord phases_;
   TrainingStep training_;
-  std::optional<SymmetryDraw> draw_;    // how training samples are transformed
+  std::optional<SymmetryDraw> draw_;    // transformations of training samples
   const Dataset &train_, *validation_;  // the latter may be null
   TrainingInput input_;
   MetricsLog metrics_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See trainer_options.hpp.
+// The settings of a training run: see trainer_options.hpp.
 #include "runtime/train/trainer_options.hpp"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a training run is asked for, and what follows from that alone. Must not depend on models/ or
-// on the command line.
+// The settings of a training run, and values that follow from them alone. Must not depend on
+// models/ or on the command line.
 #pragma once
 
 #include <cstdint>
@@ -33,19 +33,19 @@ struct TrainerOptions {
   std::uint64_t seed = 0;
   Shuffle shuffle = Shuffle::kGlobal;
   bool augment = false;  ///< transform training samples by symmetries that preserve their shape
-  std::optional<CropOptions> crops;  ///< none: samples have the extents of the network's input
-  /// The loss for samples of other extents than the input; needed for random crops.
+  std::optional<CropOptions> crops;  ///< empty: samples have the extents of the network's input
+  /// Makes the loss for samples whose extents differ from the input's; random crops need it.
   std::function<std::unique_ptr<Loss>(const Shape& output)> make_loss;
   std::optional<StageOptions> stage;  ///< none: samples are read from the data set every time
-  StagedSplits* staged = nullptr;     ///< a stage made before, which run() takes; null: none
+  StagedSplits* staged = nullptr;     ///< an earlier stage, which run() takes; null: none
   OptimizerOptions optimizer;
-  /// Largest norm of the gradient, 0: any; none: the optimizer's own.
+  /// The largest norm of the gradient; 0: unlimited; empty: the optimizer's own.
   std::optional<double> clip_norm;
-  std::int64_t accumulate = 1;             ///< passes of a step; divides the local batch
-  Reduction reduction = Reduction::kAuto;  ///< of gradients
-  DataType payload = DataType::kFloat32;   ///< of their messages; or kBfloat16
+  std::int64_t accumulate = 1;             ///< passes per step; divides the local batch
+  Reduction reduction = Reduction::kAuto;  ///< for gradients
+  DataType payload = DataType::kFloat32;   ///< the type of gradients in messages
   std::vector<GradientSkip> skips;         ///< ascending
-  bool reproducible = false;               ///< see GradientRules; metrics of validations as well
+  bool reproducible = false;               ///< see GradientRules; includes metrics of validations
   MemoryUse memory = MemoryUse::kShared;   ///< see GradientRules
   ScheduleOptions schedule;
   double target_score = 0;  ///< stops once a validation reaches it; 0: never
@@ -62,26 +62,26 @@ struct TrainerOptions {
   MlperfLog* mllog = nullptr;  ///< owned by the caller and must outlive the trainer; null: none
   RunTimeline* timeline = nullptr;      ///< owned by the caller like `mllog`; null: no trace
   Settings model;                       ///< stored in checkpoints, to rebuild the network
-  std::vector<ResumeRule> model_rules;  ///< what of these may change when resuming
-  Settings other;                       ///< stored as well: other settings that affect the curve
+  std::vector<ResumeRule> model_rules;  ///< which of these may change when resuming
+  Settings other;                       ///< other settings that affect the curve; stored as well
   bool allow_changes = false;  ///< resume() accepts other settings where resume_rules() allow it
   std::string program;         ///< name and version, stored in checkpoints
 };
 
-/// The use of a data set's samples by the passes of each step: `passes` is accumulate, or 1 for
-/// whole steps. Throws as pass_batch().
+/// The order in which the passes of each step use a data set's samples; `passes` is accumulate, or
+/// 1 for whole steps. Throws as pass_batch().
 SampleOrder sample_order(const TrainerOptions& options, const MeshShape& mesh,
                          const Dataset& dataset, std::int64_t passes);
 
-/// Samples that a replica takes in each of the `passes` of a step; throws UsageError naming batches
-/// that fit when they cannot be divided.
+/// The number of samples of a replica in each of the `passes` of a step. Throws UsageError if the
+/// batch cannot be divided, naming batches that can.
 std::int64_t pass_batch(std::int64_t global_batch, const MeshShape& mesh, std::int64_t passes);
 
-/// The arrays that Parameters need for these options: the optimizer's, and of gradients that travel
-/// rounded kGradientResidual.
+/// The arrays that Parameters need for these options: the optimizer's and, for rounded gradients in
+/// messages, kGradientResidual.
 std::vector<std::string> states_of(const TrainerOptions& options);
 
-/// The largest norm that gradients may have; 0: any.
+/// The largest norm that gradients may have; 0: unlimited.
 double clip_norm_of(const TrainerOptions& options, const Optimizer& optimizer);
 
 /// How a step computes the gradient.

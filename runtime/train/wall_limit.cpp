@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long before the wall limit a run must stop: see wall_limit.hpp.
+// The time before the wall limit at which a run must stop: see wall_limit.hpp.
 #include "runtime/train/wall_limit.hpp"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long before the wall limit a run must stop, from the times of its parts so far. Must not read
-// a clock: the caller passes measured times.
+// The time before the wall limit at which a run must stop, from the times of its parts so far. Must
+// not read a clock: the caller passes measured times.
 #pragma once
 
 namespace halomesh {
@@ -21,8 +21,9 @@ class WallLimit {
   void checkpoint_took(double seconds);
 
   /// The time for one more step and a clean end: twice the slowest step so far, twice the slowest
-  /// checkpoint, as file systems vary, and the last validation if one of `evaluation_steps` batches
-  /// is due (0: none); before the first validation, each of its batches counts as a training step.
+  /// checkpoint, because file systems vary, and the last validation if one of `evaluation_steps`
+  /// batches is due (0: none). Before the first validation, each of its batches counts as a
+  /// training step.
   double margin_s(double evaluation_steps) const;
   bool reached(double now_s, double evaluation_steps) const {
     return limit_s_ > 0 && margin_s(evaluation_steps) > left_s(now_s);

@@ -25,7 +25,8 @@ struct WindowsOfStep {
 /// Weighted sums of outputs on the slabs of one volume.
 class SlabSums {
  public:
-  /// `blocks`: that each part computes of a window's output; `volume`: of the output.
+  /// `blocks` are the parts' blocks of a window's output, and `volume` is the shape of the whole
+  /// output.
   SlabSums(const ProcessMesh& mesh, const SlidingWindows& windows, std::vector<Box> blocks,
            const Shape& volume)
       : mesh_(mesh), windows_(windows), blocks_(std::move(blocks)), volume_(Box::whole(volume)) {
@@ -37,18 +38,19 @@ class SlabSums {
     const Range planes = block_range(volume_.hi[kD], mesh_.world().size(), rank);
     return with_d_range(volume_, planes.lo, planes.hi);
   }
-  /// `output`: of this rank's windows, one sample each. All ranks call this in the same order.
+  /// Adds the outputs of a step; `output` has one sample for each of this rank's windows. All ranks
+  /// call this in one order.
   void add(const WindowsOfStep& step, ConstView output);
   /// Divides by the sums of the weights.
   View average();
 
  private:
-  /// What of a window goes from one rank to another, in coordinates of the volume.
+  /// A box of a window that one rank sends to another, in coordinates of the volume.
   struct Piece {
     int src = 0, dst = 0, tag = 0;
     Spatial origin{};
     Box box;
-    std::size_t offset = 0;  // in the buffer
+    std::size_t offset = 0;  // the offset in the buffer
   };
   std::vector<Piece> pieces_to(int dst, std::int64_t window, const WindowsOfStep& step) const;
   std::vector<Piece> pieces_from(int src, std::int64_t window, const WindowsOfStep& step) const;
@@ -73,7 +75,7 @@ SlabSums::Piece SlabSums::piece(int src, int dst, std::int64_t window,
   return {src, dst, narrow<int>(place % step.local_batch), origin, box, 0};
 }
 
-/// Of all parts that compute the window.
+/// The pieces from all parts that compute the window.
 std::vector<SlabSums::Piece> SlabSums::pieces_to(int dst, std::int64_t window,
                                                  const WindowsOfStep& step) const {
   std::vector<Piece> pieces;
@@ -86,7 +88,7 @@ std::vector<SlabSums::Piece> SlabSums::pieces_to(int dst, std::int64_t window,
   return pieces;
 }
 
-/// To all ranks whose slabs the part's block reaches.
+/// The pieces to all ranks whose slabs the part's block reaches.
 std::vector<SlabSums::Piece> SlabSums::pieces_from(int src, std::int64_t window,
                                                    const WindowsOfStep& step) const {
   std::vector<Piece> pieces;
@@ -163,7 +165,7 @@ View SlabSums::average() {
   return sums;
 }
 
-/// The windows of one volume, in their order.
+/// Schedules the windows of one volume in their order.
 BatchSchedule schedule_of(std::int64_t volume, const SlidingWindows& windows, std::int64_t replicas,
                           std::int64_t local_batch) {
   const std::int64_t batch = replicas * local_batch;
@@ -192,7 +194,7 @@ class WindowEvaluation {
     executor_.load_parameters();
   }
 
-  /// Adds a volume's terms on rank 0; false when it was stopped.
+  /// Adds a volume's terms on rank 0; false if it was stopped.
   bool add(std::int64_t volume, Loss& loss, const PredictionSink& sink,
            const std::function<bool()>& must_stop, std::vector<double>& terms);
 
@@ -237,7 +239,7 @@ std::unique_ptr<Loader> WindowEvaluation::file_loader() const {
       volumes_.data, volumes_.padding);
 }
 
-/// Those of this rank's slab, valid until the next call. Collective where they are staged.
+/// The labels of this rank's slab, valid until the next call. Collective if they are staged.
 AnyConstView WindowEvaluation::labels_of(std::int64_t volume, const SlabSums& sums) {
   const auto slab_of_labels = [&sums](int rank) {
     Box slab = sums.slab(rank);
@@ -252,7 +254,7 @@ AnyConstView WindowEvaluation::labels_of(std::int64_t volume, const SlabSums& su
   return AnyView(targets);
 }
 
-/// Runs the network on all windows of a volume; false when it was stopped.
+/// Runs the network on all windows of a volume; false if it was stopped.
 bool WindowEvaluation::predict(const SlidingWindows& windows,
                                const std::function<bool()>& must_stop, SlabSums& sums) {
   const std::function<void()> poll = [&] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program: finds the command, runs it and reports what it throws.
+// The main program: finds the command, runs it and reports its errors.
 #include <poll.h>
 #include <unistd.h>
 
@@ -28,7 +28,7 @@ struct Command {
   int (*run)(int argc, char** argv);
 };
 
-#ifdef HALOMESH_SIMULATED  // ranks that compute nothing and have no data
+#ifdef HALOMESH_SIMULATED  // simulated ranks compute nothing and have no data
 constexpr std::array<Command, 1> kCommands = {
     {{"bench", "simulate training, layer by layer, on ranks of another machine", run_bench}}};
 #else
@@ -83,7 +83,7 @@ int run_command(int argc, char** argv) {
                    fmt::format("did you mean {}? halomesh --help lists all", nearest(name, names)));
 }
 
-/// A pipe closed by its reader, such as head, is not a failure.
+/// True if standard output is a pipe closed by its reader, such as head, which is no failure.
 bool reader_is_gone() {
   pollfd output{.fd = STDOUT_FILENO, .events = POLLOUT, .revents = 0};
   return poll(&output, 1, 0) == 1 && (output.revents & POLLERR) != 0;

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Runs tests of the A64FX build under qemu: the partition tests, the layers' tests, and training
 # runs on 2 ranks whose losses are compared with those of this machine's own build.
-# Usage: a64fx_tests.sh SYSROOT ARM_DIR HOST_DIR [1]    the last for a subset of 3 to 11 minutes
-# Speed says nothing here: qemu runs SVE some thousand times slower than a CPU does.
+# Usage: a64fx_tests.sh SYSROOT ARM_DIR HOST_DIR [1]    (1: a subset of 3 to 11 minutes)
+# Times are meaningless: qemu runs SVE some thousand times slower than a CPU does.
 set -eu
 
 sysroot=$1 arm=$2 host=$3 short=${4:-}
@@ -15,7 +15,7 @@ fi
 # qemu has no process_vm_readv.
 export OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_mpi_yield_when_idle=1
 
-# Too long for emulation: thousands of convolutions, and universes of particles.
+# These take too long under emulation: thousands of convolutions, and universes of particles.
 left_out="*universe*,*particles*,*in fp32 cut over parts*,*on any number of threads*"
 left_out="$left_out,convolution cut over parts equals the serial one: seeded cases"
 left_out="$left_out,sparse data gradient in bf16 is the one in fp32*"

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-# Builds for other machines and libraries than this one's, and the tests that run on them here:
-# MPICH, A64FX by emulation, Xeon Phi, oneDNN 3. Included by the Makefile.
+# Builds for other machines and libraries than this one's, and their tests on this machine: MPICH,
+# A64FX by emulation, Xeon Phi, oneDNN 3. Included by the Makefile.
 
 ##@ Other machines and libraries
 
-# The tests that depend on MPI or HDF5, with the other MPI and the other HDF5 at once. MPICH's waiting
-# ranks never yield, so of the mpi tests only some run here; `make test MPI=mpich` runs all.
+# The tests that depend on MPI or HDF5, with the other MPI and the other HDF5 at once. MPICH's
+# waiting ranks never yield, so only some of the mpi tests run here; `make test MPI=mpich` runs all.
 .PHONY: test-mpich run-tests-mpich
 MPICH := MPI=mpich HDF5=parallel
 test-mpich: ## build with MPICH and its parallel HDF5; run the runtime tests and some mpi tests
@@ -19,19 +19,19 @@ run-tests-mpich:
 	  --source-file='*exchange_test*,*checkpoint_test*,*gradient_reducer_test*'
 	$(MPIRUN) -bind-to none -n 2 $(B)/tests/mpi_tests --test-case='*[2 ranks]*'
 
-# Where build/ holds none yet, these fetch Debian packages into a directory of their own: a mirror
-# must be in reach once (DEBIAN_MIRROR). No package of this machine changes.
+# If build/ lacks them, these targets fetch Debian packages into a directory there, which needs a
+# mirror once (DEBIAN_MIRROR). No package of this machine changes.
 .PHONY: sysroot-arm64 sysroot-onednn3
 ARM64_ROOT := $(CURDIR)/build/sysroot-arm64
-# Of the release of this machine, whose protoc and mpirun serve for both.
+# The release is this machine's, whose protoc and mpirun serve for both.
 DEBIAN_RELEASE ?= $(shell . /etc/os-release 2>/dev/null; [ "$$ID" = debian ] && echo $$VERSION_CODENAME || echo bookworm)
 sysroot-arm64: ## fetch the libraries for a64fx into build/ (150 MB once)
 	@test/harness/package_sysroot.sh $(ARM64_ROOT) arm64 $(DEBIAN_RELEASE) libdnnl-dev libopenmpi-dev \
 	  libhdf5-openmpi-dev libboost-program-options-dev libfftw3-dev libeigen3-dev libprotobuf-dev libhwloc-dev \
 	  libisal-dev zlib1g-dev libfmt-dev doctest-dev nlohmann-json3-dev
 
-# The parallel HDF5 brings the flags of its MPI along, so that no MPI wrapper is needed. A fixed
-# vector length lets the compiler keep vectors of its own (src/nn/layers/lanes.hpp) in registers.
+# The parallel HDF5 brings the flags of its MPI along, so no MPI wrapper is needed. A fixed vector
+# length lets the compiler keep vectors (src/nn/layers/lanes.hpp) in registers.
 .PHONY: a64fx test-a64fx
 A64FX_CXX  ?= aarch64-linux-gnu-g++
 A64FX_ARCH ?= -mcpu=a64fx -msve-vector-bits=512
@@ -50,7 +50,7 @@ test-a64fx: sysroot-arm64 ## run partition, layer and 2-rank training tests unde
 	@+$(MAKE) --no-print-directory $(B)/tests/mpi_tests
 	@MPIRUN='$(MPIRUN)' test/harness/a64fx_tests.sh $(ARM64_ROOT) build/a64fx/tests $(B)/tests $(SHORT)
 
-# Instructions, not time: what emulation can say of speed.
+# Emulation can measure instructions, but not time.
 .PHONY: a64fx-counts
 a64fx-counts: sysroot-arm64 ## count the instructions of sparse and dense gradients for A64FX under qemu
 	@test/harness/install_dependencies.sh --a64fx --counts
@@ -58,8 +58,8 @@ a64fx-counts: sysroot-arm64 ## count the instructions of sparse and dense gradie
 	$(Q)$(CC) -O2 -shared -fPIC test/emulation/instruction_counts.c -o build/a64fx/tests/instruction_counts.so
 	@test/emulation/gradient_counts.sh $(ARM64_ROOT) build/a64fx/tests
 
-# A program for any x86-64 CPU: its kernels for better ones are chosen when it runs. What GCC warns of
-# where vectors have no registers of their size depends on the CPU: hence the objects for AVX2.
+# A program for any x86-64 CPU, which chooses its kernels at run time. GCC's warnings about vectors
+# without registers of their size depend on the CPU, hence the objects for AVX2.
 .PHONY: test-isa lane-objects
 lane-objects: $(call objects,$(shell grep -ls 'lanes.hpp' $(NN)))
 ISA_TEST_BUILD := $(MAKE) --no-print-directory B=build/isa ARCH=-march=x86-64
@@ -71,7 +71,7 @@ test-isa: deps ## build for any x86-64; look for stray AVX instructions; run it 
 	@test/emulation/isa_tests.sh build/isa/halomesh
 
 # Xeon Phi (Knights Landing) has AVX-512F, CD, ER and PF alone, and GCC uses all of them for it.
-# What runs here is built for F and CD, for which oneDNN has AVX2 kernels only.
+# This build, which runs here, is for F and CD, for which oneDNN has only AVX2 kernels.
 .PHONY: knl objects
 objects: $(call objects,$(ROOMS))
 KNL_SUBSET := -march=x86-64 -mavx2 -mfma -mavx512f -mavx512cd
@@ -83,8 +83,8 @@ knl: ## compile everything for Xeon Phi (no link); run the layers' tests with on
 	  ONEDNN_MAX_CPU_ISA=AVX2 build/avx512cd/tests/nn_tests -tc='$(KNL_CASES)'; \
 	else echo "knl: compiled; no AVX-512CD here to run the tests with"; fi
 
-# oneDNN 3: an installation of your own by DNNL_ROOT, or Debian 13's, which wants a newer C library
-# than this machine may have: its tests are started by the loader that came with it.
+# oneDNN 3: an installation at DNNL_ROOT, or Debian 13's, which needs a newer C library than this
+# machine may have: the loader that comes with it starts its tests.
 .PHONY: onednn3
 ONEDNN3_ROOT := $(CURDIR)/build/sysroot-onednn3
 MULTIARCH := $(shell $(CXX) -print-multiarch 2>/dev/null)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a command prints, for tests that call it in their own process.
+// Captures the output of a command, for tests that call it in their own process.
 #pragma once
 
 #include <iostream>
@@ -7,7 +7,7 @@
 
 namespace halomesh {
 
-/// Replaces std::cout and std::cerr while it lives; an exception restores them as well.
+/// Replaces std::cout and std::cerr during its lifetime; an exception restores them as well.
 class CapturedOutput {
  public:
   CapturedOutput() : out_(std::cout.rdbuf(out.rdbuf())), err_(std::cerr.rdbuf(err.rdbuf())) {}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The outcome of each case of a test program, and the line in which run_tests.sh reads their
-// numbers. Included by the mains only (it registers a doctest listener). Must not depend on MPI.
+// The outcome of each case of a test program, and the line from which run_tests.sh reads their
+// numbers. Only for the mains, as it registers a doctest listener. Must not depend on MPI.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -19,7 +19,7 @@
 
 namespace halomesh::test {
 
-/// How a case ended. Of several ranks' outcomes the largest counts.
+/// The outcome of a case. Over several ranks, the largest counts.
 enum CaseOutcome : int { kPassed, kSkipped, kFailed };
 
 /// One CaseOutcome for each case that ran, in order.
@@ -75,7 +75,8 @@ class CaseRecorder : public doctest::IReporter {
 };
 DOCTEST_REGISTER_LISTENER("case_recorder", 1, CaseRecorder);
 
-/// How many cases the command line's filters select; with those decorated skip() or without.
+/// The number of cases that the command line's filters select, with those decorated skip() or
+/// without.
 inline long count_selected(int argc, char** argv, bool with_skipped) {
   std::vector<const char*> arguments(argv, argv + argc);
   arguments.push_back("--count");
@@ -90,13 +91,14 @@ inline long count_selected(int argc, char** argv, bool with_skipped) {
   return start == std::string::npos ? 0 : std::strtol(out.c_str() + start + 2, nullptr, 10);
 }
 
-/// Cases that the filters select and a skip() decoration leaves out. doctest's own figure also
-/// counts what the filters exclude, so a case run elsewhere would be counted twice.
+/// The number of cases that the filters select and a skip() decoration leaves out. doctest's own
+/// figure also counts cases that the filters exclude, so a case run elsewhere would be counted
+/// twice.
 inline long count_skipped(int argc, char** argv) {
   return count_selected(argc, argv, true) - count_selected(argc, argv, false);
 }
 
-/// The line that run_tests.sh reads; it starts on a fresh line whatever was printed before.
+/// Prints the line that run_tests.sh reads; it starts on a new line whatever was printed before.
 inline void print_tally(long passed, long failed, long skipped) {
   std::printf("\n[tally] %ld passed, %ld failed, %ld skipped\n", passed, failed, skipped);
   std::fflush(stdout);

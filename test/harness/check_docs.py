@@ -23,11 +23,11 @@ import xml.etree.ElementTree
 
 PAGES = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"] + sorted(glob.glob("docs/*.md"))
 ROOMS = "include|partition|src|models|runtime|test|jobscripts|docs"
-HISTORY = "CHANGELOG.md"  # names what is gone: only its links are checked
-# Options of launchers and compilers that the pages name.
+HISTORY = "CHANGELOG.md"  # has names that no longer exist: only its links are checked
+# Options of launchers and compilers that the pages mention.
 FOREIGN = {"oversubscribe", "bind-to", "map-by", "mca", "allow-run-as-root", "cpu-bind", "mpi", "per-node", "blocks",
            "cfg"}
-README_LINES = 150  # the README starts and points on; what it explains belongs in docs/
+README_LINES = 150  # the README introduces and links to docs/, which explains
 PICTURES = {"docs/images/cut.svg": ["--config", "models/cosmoflow-v1.0.cfg", "--parts", "2x2x1"],
             "docs/images/tutorial-mesh.svg": ["--config", "models/quickstart.cfg", "--parts", "2x1x1"]}
 

@@ -9,7 +9,7 @@
 
 namespace halomesh {
 
-/// Always the same batch of one sample: zeros, with targets of one half.
+/// Returns one batch of one sample every time: zeros, with targets of one half.
 class ConstantLoader final : public Loader {
  public:
   ConstantLoader(const Box& span, DataType type) : data_(span, 1, type) {
@@ -18,7 +18,7 @@ class ConstantLoader final : public Loader {
   void append(const BatchSchedule& /*schedule*/) override {}
   const Batch& next() override { return batch_; }
   void progress() override { ++polls_; }
-  /// How often progress() was called.
+  /// The number of calls of progress().
   std::int64_t polls() const { return polls_; }
 
  private:

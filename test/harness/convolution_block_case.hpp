@@ -20,16 +20,16 @@ struct BlockCase {
   ConvolutionBlockOptions options;
   Shape src;
   PartGrid grid{1, 1, 1};
-  std::vector<std::int64_t> channel_cuts{};  ///< if any: part p of grid.count() makes the channels
-                                             ///< from entry p to entry p + 1, over all of space
+  std::vector<std::int64_t> channel_cuts{};  ///< if given: part p of grid.count() makes channels
+                                             ///< from entry p to p + 1
   std::int64_t batch = 1;
   DataType src_type = DataType::kFloat32;
   std::vector<ChannelScale> count_scales{};
   Judgement judgement = Judgement::kExact;
 };
 
-// Values for exact results: src of at most 3 bits, parameters and gradients multiples of 1/4, so
-// that products are multiples of 2^-5 and sums of fewer than 2^16 of them stay below 2^24 2^-5.
+// Values for exact results: src has at most 3 bits, parameters and gradients are multiples of 1/4.
+// Products are then multiples of 2^-5, and sums of fewer than 2^16 of them stay below 2^24 2^-5.
 inline LayerCase layer_case(const BlockCase& block) {
   LayerCase test;
   const ConvolutionBlockOptions& o = block.options;
@@ -54,7 +54,7 @@ inline LayerCase layer_case(const BlockCase& block) {
     box.hi[kC] = block.channel_cuts[p + 1];
     test.cut.dst_owned.push_back(box.normalized());
   }
-  // In space at most 8 blocks meet in a corner; all that make channels read all of the input.
+  // In space, at most 8 blocks meet in a corner; all parts that make channels read the whole input.
   const std::int64_t parts = block.grid.count();
   const std::int64_t adders = block.channel_cuts.empty() ? std::min<std::int64_t>(8, parts) : parts;
   test.reference =
@@ -71,7 +71,7 @@ inline LayerCase layer_case(const BlockCase& block) {
   return test;
 }
 
-/// Kernel of SAME padding, exact, one plane at a time.
+/// A block with an exact kernel of SAME padding, one plane at a time.
 inline BlockCase same_block(std::int64_t filters, std::int64_t kernel, const Shape& src,
                             const PartGrid& grid) {
   BlockCase block;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A convolution, max pooling and leaky ReLU with their gradients by naive loops in double
-// precision, with the roundings to bf16 that the layer promises. Builds on the convolution's.
+// precision, rounded to bf16 as the layer promises. Builds on the convolution's reference.
 #pragma once
 
 #include <algorithm>
@@ -14,10 +14,10 @@
 
 namespace halomesh {
 
-/// How results are judged. kBounded: by bounds on rounding; then no two elements of a window and no
-/// maximum and zero may be so close that rounding could decide (it throws, naming the window).
-/// kExact: inputs are so few and short that fp32 adds them without rounding; results must be equal,
-/// ties included, where no further sum is rounded to bf16.
+/// The way in which results are judged. kBounded uses bounds on rounding; then no two elements of a
+/// window and no maximum and zero may be so close that rounding could decide (it throws, naming the
+/// window). With kExact, inputs are so few and short that fp32 adds them without rounding; results
+/// must be equal, including ties, unless a further sum is rounded to bf16.
 enum class Judgement { kBounded, kExact };
 
 inline double rounded(double value, DataType type) {
@@ -26,7 +26,7 @@ inline double rounded(double value, DataType type) {
                                                          : value32);
 }
 
-/// The convolution's output element behind each output element, and the gradient that it gets.
+/// The convolution's output element that becomes each output element, and its gradient.
 struct PooledMaximum {
   std::size_t conv = 0;
   double slope = 1;
@@ -52,7 +52,7 @@ inline PooledMaximum pool_window(const ConvolutionBlockOptions& o, const GlobalT
   const double error = estimate.tolerance(largest.conv);
   bool decided = std::abs(most) > error;
   each_tap([&](std::size_t at) {
-    const bool same = conv.values[at] == most &&  // the same sums, such as the bias alone
+    const bool same = conv.values[at] == most &&  // equal sums, such as the bias alone
                       estimate.magnitudes[at] == estimate.magnitudes[largest.conv];
     decided = decided && (same || most - conv.values[at] > error + estimate.tolerance(at));
   });
@@ -75,9 +75,9 @@ inline ReferenceInput as_computed(const ReferenceInput& in, const ConvolutionBlo
   return computed;
 }
 
-/// Reference of a block with options `o` whose input is of type `src_type`, and if of counts,
-/// scaled by channel unless `scales` is empty. An input gradient in bf16 is rounded by each of the
-/// parts that add to it, at most `adders`, and after each addition.
+/// The reference of a block with options `o` whose input has type `src_type`; counts are scaled by
+/// channel unless `scales` is empty. An input gradient in bf16 is rounded by each of the parts that
+/// add to it, at most `adders`, and after each addition.
 inline Reference convolution_block_reference(const ConvolutionBlockOptions& o, DataType src_type,
                                              const std::vector<ChannelScale>& scales,
                                              Judgement judgement, std::int64_t adders) {

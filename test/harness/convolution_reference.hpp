@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A convolution and its gradients by naive loops in double precision; see ConvolutionOptions.
-// Shares nothing with the layer but the definition of a window.
+// Shares only the definition of a window with the layer.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ inline std::int64_t source_plane(const AxisWindow& w, std::int64_t i, std::int64
 }
 inline bool is_inside(std::int64_t i, std::int64_t extent) { return i >= 0 && i < extent; }
 
-/// The same reference for tensors of bf16, each value of which is rounded `forward` or `backward`
-/// times: to 8 digits instead of 24, so that each rounding counts as 2^16 of those of fp32.
+/// The reference for tensors of bf16, each value of which is rounded `forward` or `backward` times:
+/// to 8 digits instead of 24, so that each rounding counts as 2^16 of those of fp32.
 inline Reference in_bfloat16(const Reference& exact, double forward, double backward) {
   return [=](const ReferenceInput& in) {
     ReferenceOutput out = exact(in);
@@ -27,7 +27,7 @@ inline Reference in_bfloat16(const Reference& exact, double forward, double back
   };
 }
 
-/// Reference of a convolution with weight order out,in/groups,kd,kh,kw; with a bias where there is
+/// The reference of a convolution with weight order out,in/groups,kd,kh,kw; with a bias if there is
 /// a second parameter.
 inline Reference convolution_reference(const Window& window, std::int64_t groups = 1) {
   return [window, groups](const ReferenceInput& in) {
@@ -40,7 +40,7 @@ inline Reference convolution_reference(const Window& window, std::int64_t groups
     const bool with_bias = in.parameters.size() > 1;
     const auto src_group = static_cast<std::size_t>(src.c / groups);
     const auto dst_group = static_cast<std::size_t>(dst.c / groups);
-    // One tap of one output position: all pairs of channels.
+    // Adds one tap of one output position: all pairs of channels.
     const auto add_tap = [&](std::size_t to, std::size_t from, std::size_t tap) {
       const auto taps = static_cast<std::size_t>(wd.kernel * wh.kernel * ww.kernel);
       for (std::size_t o = 0; o < static_cast<std::size_t>(dst.c); ++o)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A dense layer and its gradients by naive loops in double precision.
-// Shares nothing with the layer but the order of its weight.
+// Shares only the order of its weight with the layer.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace halomesh {
 
-/// Weight order: out, then the input flattened d,h,w,c: the order of GlobalTensor's values.
+/// The weight has the order out, then the input flattened d,h,w,c, as GlobalTensor's values.
 inline ReferenceOutput dense_reference(const ReferenceInput& in) {
   const GlobalTensor &src = in.src[0], &dy = in.diff_dst;
   const auto volume = static_cast<std::size_t>(src.shape.volume());
@@ -32,7 +32,7 @@ inline ReferenceOutput dense_reference(const ReferenceInput& in) {
         out.diff_parameters[0].add(w, dy.values[y], src.values[x]);
       }
     }
-  // Lengths of the sums; the bias is one term more.
+  // These are the lengths of the sums; the bias is one term more.
   out.dst.terms = static_cast<double>(volume + 1);
   out.diff_src[0].terms = static_cast<double>(outputs);
   for (Estimate& diff : out.diff_parameters) diff.terms = static_cast<double>(batch);

@@ -15,8 +15,7 @@
 
 namespace halomesh {
 
-/// While this object exists, writing beyond `bytes` of any file fails with EFBIG; so does extending
-/// it.
+/// While this object exists, writing or extending any file beyond `bytes` fails with EFBIG.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(std::int64_t bytes) : previous_handler_(::signal(SIGXFSZ, SIG_IGN)) {

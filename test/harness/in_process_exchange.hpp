@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a TransferPlan in one process by copying boxes between the parts' views. Uses the packing
+// Runs a TransferPlan in one process by copying boxes between the parts' views, with the packing
 // code of the real exchange. Must not depend on MPI.
 #pragma once
 
@@ -13,7 +13,8 @@
 
 namespace halomesh {
 
-/// Executes `plan` between views of any type, one per part. Every call returns the elements moved.
+/// Executes `plan` between views of any type, one per part. Every call returns the number of moved
+/// elements.
 class InProcessExchange {
  public:
   explicit InProcessExchange(TransferPlan plan)
@@ -25,7 +26,8 @@ class InProcessExchange {
     return run(plan_, {views.begin(), views.end()}, &unpack_copy);
   }
 
-  /// Adds along the reversed plan, the adjoint of copy(): the owners collect what the halos hold.
+  /// Adds along the reversed plan, the adjoint of copy(): the owners collect the values of the
+  /// halos.
   template <class AView>
   std::int64_t add_back(const std::vector<AView>& views) const {
     return run(reversed_, {views.begin(), views.end()}, &unpack_add);
@@ -34,7 +36,7 @@ class InProcessExchange {
  private:
   using Unpack = std::int64_t (*)(const std::byte*, const Box&, AnyView);
 
-  // Everything is packed before anything is unpacked, as messages in flight would be.
+  // All boxes are packed before any is unpacked, as for messages in flight.
   static std::int64_t run(const TransferPlan& plan, const std::vector<AnyView>& views,
                           Unpack unpack) {
     std::vector<AlignedBuffer<std::byte>> messages;

@@ -17,9 +17,9 @@ fi
 export OMP_NUM_THREADS=1
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-cd "$scratch"  # nothing of the source tree is in reach
+cd "$scratch"  # the source tree must not be reachable
 
-# step WORDS COMMAND...: the command succeeds and prints WORDS.
+# step WORDS COMMAND... expects the command to succeed and to print WORDS.
 step() {
   words=$1
   shift

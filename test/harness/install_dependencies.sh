@@ -1,10 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Finds the packages that the build, the tests or the checks need and do not have, and installs them
-# with apt.
+# Finds missing packages that the build, the tests or the checks need, and installs them with apt.
 # Usage: install_dependencies.sh [--mpi=openmpi|mpich|smpi] [--hdf5=serial|parallel]
 #   [--torch] [--browser] [--lint] [--slurm] [--a64fx] [--counts] [--benchmark] [--docs] [--dry-run]
-# Silent when nothing is missing. Without apt or root rights, prints what is missing and a hint.
+# Silent if nothing is missing. Without apt or root rights, prints the missing packages and a hint.
 set -eu
 
 mpi=openmpi hdf5=serial torch=0 browser=0 lint=0 slurm=0 a64fx=0 counts=0 benchmark=0 docs=0 dry_run=0
@@ -25,8 +24,8 @@ for option in "$@"; do
   esac
 done
 
-# package|how to check for it without a package manager: command:NAME, header:NAME, launcher:NAME or
-# python:NAME
+# Each line is package|check, where the check needs no package manager: command:NAME, header:NAME,
+# launcher:NAME or python:NAME.
 needed="g++|command:${CXX:-c++}
 pkg-config|command:pkg-config
 libdnnl-dev|header:dnnl.hpp
@@ -100,7 +99,7 @@ fi
 if [ "$browser" = 1 ]; then
   optional="$optional
 chromium-headless-shell|command:chromium-headless-shell"
-  # Often from elsewhere than Debian, whose npm brings hundreds of packages.
+  # npm often comes from elsewhere; Debian's brings hundreds of packages.
   command -v npm >/dev/null 2>&1 || optional="$optional
 nodejs|command:node
 npm|command:npm"
@@ -149,7 +148,7 @@ names() {
   for line in $1; do printf '%s ' "${line%%|*}"; done
 }
 
-# How to become root here: nothing, "sudo", or "no".
+# The way to become root here: nothing, "sudo", or "no".
 root_by() {
   if [ "$(id -u)" = 0 ]; then
     echo
@@ -202,7 +201,7 @@ if command -v apt-get >/dev/null 2>&1 && [ "$root" != no ]; then
   exit 0
 fi
 
-# Cannot install: accept what is present under another name (modules, own builds).
+# Without installation, packages present under another name (modules, own builds) are accepted.
 missing=$(not_usable "$missing")
 missing_optional=$(not_usable "$missing_optional")
 if [ -n "$missing_optional" ]; then

@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Checks a build for a CPU without AVX-512, or even without AVX, that kernels for better ones stay
-# behind the choice made at run time. Usage: isa_check.sh BUILD_DIR, e.g. build/isa
-#   - Their objects show only names of their own namespace: with any other (an inline function, a
-#     template) the linker might give their code to the whole program.
-#   - Nothing in them runs before main(), hence before the CPU was looked at.
-#   - No other object of the program holds an instruction of AVX-512, nor, unless the build is for
-#     AVX, one of AVX.
+# Checks in a build for a CPU without AVX-512, or even without AVX, that kernels for better CPUs run
+# only if chosen at run time. Usage: isa_check.sh BUILD_DIR, e.g. build/isa
+#   - Their objects show only names of their own namespace: the linker might give code of any other
+#     name (an inline function, a template) to the whole program.
+#   - None of their code runs before main(), hence before the CPU is examined.
+#   - No other object of the program has an instruction of AVX-512 or, unless the build is for AVX,
+#     of AVX.
 # Its last line is "N passed, M failed, K skipped".
 set -eu
 
@@ -24,7 +24,7 @@ check() {
   fi
 }
 
-# holds PATTERN OBJECT: whether it has such instructions; prints the first.
+# holds PATTERN OBJECT succeeds if the object has such instructions, and prints the first.
 holds() {
   objdump -d --no-show-raw-insn "$2" >"$scratch/code"
   grep -m 1 -E "$1" "$scratch/code"

@@ -14,7 +14,7 @@
 namespace halomesh {
 namespace {
 
-// Uniform in [-1, 1), exactly representable in fp32, then mapped; one stream for each tensor.
+// Values are uniform in [-1, 1), exact in fp32, then mapped; there is one stream for each tensor.
 std::vector<double> random_values(std::size_t size, std::uint64_t seed, std::uint32_t stream,
                                   const std::function<float(float)>& map) {
   const CounterRng rng(seed, RandomUse::kSynth, stream);
@@ -43,7 +43,7 @@ ReferenceInput random_input(const LayerCase& test, const Layer& layer) {
   return input;
 }
 
-// Counts the elements compared; a NaN on either side fails.
+// Counts the compared elements; a NaN on either side fails.
 std::int64_t compare(const std::string& what, const Estimate& expected,
                      const std::vector<double>& got, std::vector<std::string>& failures) {
   if (expected.values.size() != got.size()) {
@@ -77,8 +77,9 @@ Product product(const std::vector<double>& got, const Estimate& bound,
   return p;
 }
 
-// For dst = A x + b: <dst, y> == <x, A'y> + <b, db>, y = diff_dst; and as A is linear in its
-// weight w: <dst, y> == <w, dw> + <b, db>. No reference value enters, only its bounds.
+// Checks for dst = A x + b that <dst, y> == <x, A'y> + <b, db> with y = diff_dst and, because A is
+// linear in its weight w, that <dst, y> == <w, dw> + <b, db>. No reference value enters, only its
+// bounds.
 void check_adjoint(const ReferenceInput& input, const ReferenceOutput& bounds,
                    const GatheredStep& step, std::vector<std::string>& failures) {
   const Product forward = product(step.dst, bounds.dst, input.diff_dst.values);
@@ -107,7 +108,7 @@ void check_adjoint(const ReferenceInput& input, const ReferenceOutput& bounds,
 void check_repeat(const LayerStep& run_step, GatheredStep step,
                   std::vector<std::string>& failures) {
   GatheredStep again = run_step();
-  // NaN never equals itself; gradients that are not wanted hold only NaN.
+  // NaN never equals itself; gradients that are not needed hold only NaN.
   for (GatheredStep* s : {&step, &again})
     for (std::vector<double>& diff : s->diff_src)
       for (double& v : diff)

@@ -25,40 +25,41 @@ struct LayerCase {
   std::uint64_t seed = 1;
   bool linear = false;  ///< linear in (src, bias): test <Ax, y> == <x, A'y> as well
   bool repeat = false;  ///< run the step twice on the same layers and demand identical bits
-  /// Maps the uniform values in [-1, 1) of src, e.g. to make ties; none when empty.
+  /// Maps the uniform values in [-1, 1) of src, e.g. to make ties; may be empty.
   std::function<float(float)> src_value;
-  /// The same of parameters and of diff_dst.
+  /// These map values of parameters and of diff_dst.
   std::function<float(float)> parameter_value, diff_value;
 };
 
-/// Elements compared (global counts) and moved; one line for each comparison that failed.
+/// The numbers of compared elements (global) and moved ones, and one line for each failed
+/// comparison.
 struct CheckReport {
   std::int64_t dst = 0, diff_src = 0, diff_parameters = 0, moved = 0;
   std::vector<std::string> failures;
 };
 
-/// Runs one step of all parts of a case and gives the global results; may be called again.
+/// Runs one step of all parts of a case and returns the global results; may be called again.
 struct GatheredStep;
 using LayerStep = std::function<GatheredStep()>;
 /// Makes the layers of a case with these values; both outlive the LayerStep.
 using MakeLayerStep = std::function<LayerStep(const LayerCase&, const ReferenceInput&)>;
 
-/// Runs the case, by default with all parts in this process. What a layer must not read or leave
-/// unwritten is NaN beforehand: unfilled halos, span margins, gradients. Chunks that need nothing
-/// remote run before the halos are filled. Throws what the layer throws.
+/// Runs the case, by default with all parts in this process. Memory that a layer must not read or
+/// leave unwritten is NaN beforehand: unfilled halos, span margins, gradients. Chunks that need no
+/// remote data run before the halos are filled. Rethrows the layer's exceptions.
 CheckReport check_layer(const LayerCase& test);
 CheckReport check_layer(const LayerCase& test, const MakeLayerStep& make_step);
 
-/// doctest: check_layer() without failures, having compared output, input gradients (if wanted) and
-/// parameter gradients (if any). Returns the report for further counting.
+/// Runs check_layer() and expects no failures, and comparisons of output, input gradients (if
+/// needed) and parameter gradients (if any). Returns the report for further counting.
 CheckReport expect_layer(const LayerCase& test);
 
-/// expect_layer() on each of `grids`, then on 2x2x1 with a source that spans more than is needed:
-/// training, without the gradient of the source, and in evaluation.
+/// Runs expect_layer() on each of `grids`, then on 2x2x1 with a source that spans more than
+/// necessary: training, without the gradient of the source, and in evaluation.
 void expect_on_all_cuts(LayerCase test, std::span<const PartGrid> grids);
 
-/// Blocks of channels over all of space that end at these channels, one after the other; where two
-/// ends are equal, the part has none.
+/// Blocks of channels over all of space that end at these channels, one after the other; a part
+/// between equal ends has none.
 Partition channel_blocks(const Shape& shape, const std::vector<std::int64_t>& ends);
 
 }  // namespace halomesh

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cutting a layer over parts: see layer_cut.hpp.
+// Cuts a layer over parts: see layer_cut.hpp.
 #include "test/harness/layer_cut.hpp"
 
 #include <utility>

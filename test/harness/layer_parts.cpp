@@ -63,7 +63,7 @@ void gather(const AnyConstView& view, const Box& box, const Shape& shape,
   });
 }
 
-// NaN; the largest count where there is none.
+// Fills a box with NaN or, for types without it, with the largest count.
 void unset(const AnyView& view, const Box& box) {
   with_elements(view, [&](auto typed) {
     using T = std::remove_pointer_t<decltype(typed.data)>;
@@ -75,7 +75,7 @@ void unset(const AnyView& view, const Box& box) {
   });
 }
 
-// Fills what the layer may use during its calls with NaN: nothing of a call before may be read.
+// Fills the scratch memory of a layer with NaN: results of an earlier call must not be read.
 void spoil(const Scratch& scratch) {
   const std::span<std::byte> memory = scratch.memory();
   std::fill(memory.begin(), memory.end(), std::byte{0xff});
@@ -193,7 +193,7 @@ void LayerParts::run_chunks(bool remote) {
   }
 }
 
-// True where other parts add to elements that this one does not produce.
+// True if other parts add to elements that this one does not produce.
 bool LayerParts::starts_at_zero(const Part& part) {
   return !part.context.boxes.dst_produced.contains(part.context.boxes.dst_owned);
 }
@@ -238,8 +238,8 @@ void LayerParts::forward(GatheredStep& step) {
     gather(part.dst.any_view(), part.context.boxes.dst_owned, shape, step.dst);
 }
 
-// Within needed, backward_data() must write everything; an owned element that it does not need has
-// gradient zero; nothing else may be read.
+// Within needed, backward_data() must write every element; an owned element outside it has gradient
+// zero; nothing else may be read.
 void LayerParts::fill_diffs(Part& part) {
   const auto index = static_cast<std::size_t>(&part - parts_.data());
   unset(part.diff_dst.any_view(), part.context.dst_span);
@@ -265,7 +265,7 @@ void LayerParts::backward(GatheredStep& step) {
     for (Part& part : parts_) {
       const AnyView view = views.emplace_back(part.diff_src[i].any_view());
       if (!part.layer || !part.context.src_diff_wanted[i]) continue;
-      // Without its consent a layer finds NaN where its input was.
+      // Unless a layer permits it, its input is overwritten with NaN.
       std::vector<AnyConstView> src;
       for (const Tensor& unset_diff : part.diff_src) src.push_back(unset_diff.any_view());
       if (part.layer->backward_reads_src()) src = part.src_views;
@@ -285,7 +285,7 @@ void LayerParts::backward(GatheredStep& step) {
   gather_parameters(step);
 }
 
-// The sum over the holders of each slice; what no part holds stays NaN.
+// Sums over the holders of each slice; elements that no part holds stay NaN.
 void LayerParts::gather_parameters(GatheredStep& step) const {
   for (std::size_t p = 0; p < geometry_.size(); ++p) {
     auto& sum =

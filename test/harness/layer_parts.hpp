@@ -12,7 +12,8 @@
 
 namespace halomesh {
 
-/// Global results from the owners; NaN where nothing was written. Orders as in ReferenceOutput.
+/// Global results from the owners; NaN for elements that were not written. Orders as in
+/// ReferenceOutput.
 struct GatheredStep {
   std::vector<double> dst;
   std::vector<std::vector<double>> diff_src, diff_parameters;
@@ -21,8 +22,9 @@ struct GatheredStep {
   friend bool operator==(const GatheredStep&, const GatheredStep&) = default;
 };
 
-/// Which parts this process runs and how boxes move between all of them. `views` has one entry per
-/// part; those of parts that run elsewhere are empty. Returns the elements that arrived here.
+/// Says which parts this process runs, and moves boxes between all parts. `views` has one entry per
+/// part; those of parts that run elsewhere are empty. Returns the number of elements that arrived
+/// here.
 class PartLink {
  public:
   PartLink() = default;
@@ -55,14 +57,14 @@ void for_each_parameter_element(const ParameterGeometry& geometry, const Paramet
 class LayerParts {
  public:
   LayerParts(const LayerCase& test, const ReferenceInput& input, PartLink& link);
-  /// Forward over the parts, and backward when the cut is for training. Results of parts that run
-  /// elsewhere stay NaN.
+  /// Runs forward over the parts, and backward if the cut is for training. Results of parts that
+  /// run elsewhere stay NaN.
   GatheredStep run_step();
 
  private:
   struct Part {
     LayerContext context;
-    std::unique_ptr<Layer> layer;  ///< none when it produces nothing or runs elsewhere
+    std::unique_ptr<Layer> layer;  ///< null if it produces nothing or runs elsewhere
     std::vector<Tensor> src, diff_src;
     Tensor dst, diff_dst;
     std::vector<ParameterSlice> slices;

@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Checks from the #include lines that each room uses only the rooms and libraries it may, and that no
-# two modules (header and source of one name) include each other, directly or through others.
+# Checks by the #include lines that each room uses only its permitted rooms and libraries, and that
+# no two modules (header and source of one name) include each other, directly or through others.
 # Usage: layers.sh ROOT. Prints each violation as file:line: why; exit status 1 if there is one.
 set -eu
 cd "${1:-.}"
 
-# The rules, bottom first. rooms: what a room may include of the project, besides itself, all of them
-# listed before it; libraries: of the rest. `@runtime` stands for all rooms below runtime/.
+# The rules, bottom first. `rooms` are the rooms that a room may include besides itself, all listed
+# before it; `libraries` are its outside libraries. `@runtime` stands for all rooms below runtime/.
 #   room      | rooms                                      | libraries
 rules='
 include           |                                                   | std
@@ -87,7 +87,8 @@ function read_rules(   n, i, k, m, rows, cell, words, room) {
   }
 }
 
-# The longest prefix of a path that is a room. Nothing may lie directly in runtime/: it is none.
+# The room of a path is its longest prefix that is a room. No file may lie directly in runtime/,
+# which is none.
 function room_of(path,   parts, n, i, prefix, room) {
   n = split(path, parts, "/")
   if (n >= 2 && parts[1] == "test" && !("test/" parts[2] in is_room)) return "test"
@@ -195,7 +196,7 @@ END {
   printf "layers: %d #include lines in %d files keep to their rooms\n", checked, ARGC - 1
 }' $files || status=1
 
-# tsort names the members of each circle that it finds among these "user used" pairs.
+# tsort names the members of each circle among these "user used" pairs.
 if ! circles=$(tsort "$edges" 2>&1 >/dev/null); then
   echo "layers: modules that include each other:"
   echo "$circles" | sed -n 's/^tsort: \([a-z].*\)/  \1/p'

@@ -1,14 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Plants one wrong include at a time in a tree of a few files and expects layers.sh to refuse it with
-# the right words, and to accept the tree as it was. Its last line is "N passed, M failed, K skipped".
+# Plants one wrong include at a time in a tree of a few files, and expects layers.sh to refuse it
+# with the right words and to accept the original tree. Its last line is "N passed, M failed, K
+# skipped".
 set -eu
 layers=$(cd "$(dirname "$0")" && pwd)/layers.sh
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 cd "$tree"
 
-# put FILE LINE...: a file of these lines.
+# put FILE LINE... writes a file of these lines.
 put() {
   mkdir -p "$(dirname "$1")"
   file=$1
@@ -32,7 +33,7 @@ put runtime/data/sample.hpp '#include "runtime/posix/file.hpp"'
 put test/partition/cut_test.cpp '#include <doctest/doctest.h>' '#include "partition/cut.hpp"'
 
 passed=0 failed=0
-# expect NAME STATUS WORDS: layers.sh ends with STATUS and prints WORDS.
+# expect NAME STATUS WORDS expects layers.sh to end with STATUS and print WORDS.
 expect() {
   status=0
   output=$(sh "$layers" . 2>&1) || status=$?
@@ -46,7 +47,7 @@ expect() {
   fi
 }
 
-# plant FILE LINE WORDS: layers.sh refuses this line at the end of FILE.
+# plant FILE LINE WORDS expects layers.sh to refuse this line at the end of FILE.
 plant() {
   if [ -e "$1" ]; then cp "$1" saved; else rm -f saved; fi
   mkdir -p "$(dirname "$1")"
@@ -56,7 +57,7 @@ plant() {
 }
 
 expect "the tree as it is" 0 "#include lines in 14 files keep to their rooms"
-# Upward, between folders of the root and between rooms of one folder.
+# Includes upwards, between folders of the root and between rooms of one folder.
 plant partition/cut.hpp '#include "runtime/mpi/mpi.hpp"' 'partition/cut.hpp:2: partition must not include runtime/mpi'
 plant include/box.hpp '#include "partition/cut.hpp"' 'include must not include partition'
 plant runtime/mpi/mpi.hpp '#include "runtime/data/sample.hpp"' 'runtime/mpi must not include runtime/data'
@@ -66,7 +67,7 @@ plant test/partition/cut_test.cpp '#include "runtime/mpi/mpi.hpp"' 'test/partiti
 plant runtime/stray.hpp '#include <vector>' 'runtime/stray.hpp:1: this directory is no room'
 plant runtime/attic/old.cpp '#include <vector>' 'runtime/attic/old.cpp:1: this directory is no room'
 plant models/net.hpp '#include "runtime/stray.hpp"' '"runtime/stray.hpp" is in no room'
-# Libraries: each in its room only.
+# Libraries outside their room.
 plant runtime/data/sample.hpp '#include <mpi.h>' 'runtime/data must not use mpi (<mpi.h>)'
 plant src/apps/train/train.cpp '#include <mpi.h>' 'src/apps/train must not use mpi'
 plant src/apps/train/train.cpp '#include <hdf5.h>' 'src/apps/train must not use hdf5'

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules of MLPerf HPC v1.0, closed division, for a CosmoFlow log. Source of the rules:
+// The rules of MLPerf HPC v1.0, closed division, for a CosmoFlow log, from
 // github.com/mlcommons/logging, compliance_checker/hpc_1.0.0.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace halomesh::test {
 
 using MlperfLines = std::vector<nlohmann::ordered_json>;
 
-/// The JSON of each line; a line of another form becomes null.
+/// Parses the JSON of each line; a malformed line becomes null.
 inline MlperfLines parse_mlperf(const std::string& text) {
   const std::string token = ":::MLLOG ";
   MlperfLines lines;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// operator new, counted: see mpi_allocation_count.hpp. Linked where the count is used.
+// Counts calls of operator new: see mpi_allocation_count.hpp. Linked only into programs that use
+// the count.
 #include "test/harness/mpi_allocation_count.hpp"
 
 #include <malloc.h>
@@ -17,7 +18,7 @@ void halomesh::test::reset_peak_bytes() {}
 
 #else
 
-// Made by the linker: the first byte of this executable and the end of its code.
+// The linker defines these: the first byte of this executable and the end of its code.
 extern "C" const char __executable_start;  // NOLINT: the linker's names
 extern "C" const char etext;               // NOLINT
 

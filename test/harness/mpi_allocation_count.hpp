@@ -6,12 +6,12 @@
 
 namespace halomesh::test {
 
-/// Calls of operator new so far, on all threads, from code of this executable: libraries, are not
-/// counted. -1 in builds whose sanitizer owns operator new.
+/// The number of calls of operator new so far, on all threads, from code of this executable,
+/// without libraries. -1 in builds whose sanitizer replaces operator new.
 std::int64_t allocation_count();
 
-/// Bytes from operator new that have not been given back, and the most there have been since the
-/// last call of reset_peak_bytes(). What libraries take from malloc is not among them. -1 as above.
+/// The bytes from operator new in use, and their peak since the last call of reset_peak_bytes().
+/// Memory that libraries take from malloc does not count. -1 as above.
 std::int64_t live_bytes();
 std::int64_t peak_bytes();
 void reset_peak_bytes();

@@ -21,8 +21,8 @@ struct Outcome {
   std::int64_t failures = 0, compared = 0;
 };
 
-// The sum over all ranks. Sleeps while it waits: on few cores, ranks without work would otherwise
-// take the time of those that compute.
+// Sums over all ranks. Ranks sleep while they wait: on few cores, idle ranks would otherwise take
+// time from computing ones.
 Outcome sum_outcomes(const Comm& world, const Outcome& mine) {
   std::int64_t sums[2] = {mine.failures, mine.compared};
   MPI_Request request = MPI_REQUEST_NULL;
@@ -34,7 +34,7 @@ Outcome sum_outcomes(const Comm& world, const Outcome& mine) {
   return {sums[0], sums[1]};
 }
 
-// The text of the exception that is being handled.
+// The text of the exception in progress.
 std::string current_exception_text() {
   try {
     throw;

@@ -14,8 +14,8 @@
 
 namespace halomesh {
 
-/// The findings of one rank in one case: elements compared, and a line for each of the first
-/// mismatches.
+/// The findings of one rank in one case: the number of compared elements, and a line for each of
+/// the first mismatches.
 class Findings {
  public:
   /// Counts one comparison; `describe` gives the text of a mismatch.
@@ -24,7 +24,7 @@ class Findings {
     ++compared_;
     if (!equal && failures_.size() < kKept) failures_.push_back(describe());
   }
-  /// Bit-for-bit or integer equality of what `where` names.
+  /// Expects equality, bit for bit or of integers; `where` names the value.
   template <class T>
   void expect_equal(const T& got, const T& expected, const std::string& where) {
     expect(got == expected, [&] { return fmt::format("{}: {}, not {}", where, got, expected); });
@@ -46,24 +46,23 @@ class Findings {
   std::vector<std::string> failures_;
 };
 
-/// A case on one communicator. Ranks of `comm` run it together; it uses no other communicator and
-/// no doctest assertion: an assertion's text would not be seen while other ranks hang.
+/// A case on one communicator. All ranks of `comm` run it together; it uses neither another
+/// communicator nor a doctest assertion, whose text would not be seen while other ranks hang.
 using CommCase = std::function<void(const Comm& comm, Findings& findings)>;
 
 /// Runs the case on sub-communicators of test_world() of each of these sizes (those larger than the
 /// world are left out; it fails unless one is left). Collective over test_world(). The last ranks
 /// of the world take part, so that rank in the communicator and rank in the world differ. After
-/// each size all ranks agree: when one has failed or none has compared anything, all fail and the
-/// larger sizes are left out. A rank that throws reports it at once and ends all ranks if they
-/// still wait for it 10 s later. After `limit_s` seconds a watchdog ends them, naming rank and
-/// `operation`.
+/// each size all ranks agree: if one has failed or none has compared anything, all fail and skip
+/// the larger sizes. A rank that throws reports it at once, and ends all ranks if they still wait
+/// for it 10 s later. After `limit_s` seconds a watchdog ends them, naming rank and `operation`.
 void for_comms(const std::string& operation, const std::vector<int>& sizes,
                const CommCase& comm_case, double limit_s = 480);
 
-/// The same for the sizes 1..6.
+/// Runs the case on communicators of 1 to 6 ranks.
 void for_comms(const std::string& operation, const CommCase& comm_case);
 
-/// Every way to cut in `parts` parts along d, h and w; e.g. 4: 1x1x4, 1x2x2, 1x4x1, 2x1x2, ...
+/// All ways to cut in `parts` parts along d, h and w; e.g. 4: 1x1x4, 1x2x2, 1x4x1, 2x1x2, ...
 std::vector<PartGrid> grids_of(std::int64_t parts);
 
 }  // namespace halomesh

@@ -40,9 +40,9 @@ class MessageLink final : public PartLink {
   int next_tag_ = 0;
 };
 
-// Sums what the ranks hold: NaN counts as nothing, and stays where no rank has a value.
+// Sums the values of all ranks: NaN counts as nothing, and remains if no rank has a value.
 void join(const Comm& comm, std::vector<double>& values) {
-  std::vector<double> sums(2 * values.size());  // values, then how many ranks hold one
+  std::vector<double> sums(2 * values.size());  // values, then the number of ranks with each
   for (std::size_t i = 0; i < values.size(); ++i)
     if (!std::isnan(values[i])) {
       sums[i] = values[i];

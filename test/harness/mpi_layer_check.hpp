@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks a cut layer over MPI: each rank runs one part, against the same serial reference as in one
-// process.
+// Checks a cut layer over MPI: each rank runs one part, with the serial reference of the in-process
+// check.
 #pragma once
 
 #include "runtime/mpi/mpi.hpp"
@@ -10,12 +10,12 @@
 namespace halomesh {
 
 /// Collective over `comm`, whose size is that of the case's part grid; part = rank. Moves boxes by
-/// Exchange, then joins what each rank holds of the results and judges them on every rank. The
-/// report is the same on every rank except for forbidden writes of this rank's part.
+/// Exchange, then joins the results of all ranks and judges them on every rank. The report is the
+/// same on every rank except for forbidden writes of this rank's part.
 CheckReport check_layer(const Comm& comm, const LayerCase& test);
 
-/// Adds check_layer() to `findings`; fails if nothing was compared where something should have
-/// been. Returns the elements that moved between ranks.
+/// Adds check_layer() to `findings`; fails if a comparison compared no elements. Returns the number
+/// of elements moved between ranks.
 std::int64_t expect_layer(const Comm& comm, const LayerCase& test, Findings& findings);
 
 }  // namespace halomesh

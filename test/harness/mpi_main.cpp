@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The main of the tests that run under a launcher: every rank runs the same cases, and a case that
-// fails on any rank fails. Owns the MPI session.
+// The main of the tests that run under a launcher: every rank runs all cases, and a case that fails
+// on any rank fails. Owns the MPI session.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 #include <mpi.h>
@@ -19,7 +19,7 @@
 namespace halomesh {
 namespace {
 
-const Comm* world = nullptr;  // of main()'s session, while cases run
+const Comm* world = nullptr;  // set by main() while cases run
 
 }  // namespace
 
@@ -32,8 +32,8 @@ namespace {
 
 constexpr double kCombineSeconds = 240;
 
-/// Makes `case_outcomes()` the same everywhere: failed if failed on any rank. Collective.
-/// False if the ranks ran different numbers of cases, so that no case can be trusted.
+/// Makes `case_outcomes()` equal on all ranks: failed if failed on any. Collective. False if the
+/// ranks ran different numbers of cases, so that no case can be trusted.
 bool combine_cases(MPI_Comm comm) {
   std::vector<int>& outcomes = case_outcomes();
   long cases[2] = {static_cast<long>(outcomes.size()), -static_cast<long>(outcomes.size())};

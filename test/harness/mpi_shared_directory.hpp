@@ -14,7 +14,7 @@
 
 namespace halomesh {
 
-/// Rank 0 makes the directory and removes it when all ranks have left. Constructor and destructor
+/// Rank 0 makes the directory and removes it when all ranks are done. Constructor and destructor
 /// are collective over the communicator, which must outlive this object.
 class SharedDirectory {
  public:

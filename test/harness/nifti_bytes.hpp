@@ -11,8 +11,8 @@
 
 namespace halomesh {
 
-/// The header of a NIfTI-1 file of little-endian values (nifti.nimh.nih.gov), of which the first
-/// axis varies fastest.
+/// The header of a NIfTI-1 file of little-endian values (nifti.nimh.nih.gov), whose first axis
+/// varies fastest.
 inline std::string nifti_header(const Spatial& n, std::int16_t type, std::int16_t bits, float slope,
                                 float shift) {
   std::string bytes(352, '\0');
@@ -40,7 +40,7 @@ inline std::string nifti_header(const Spatial& n, std::int16_t type, std::int16_
   return bytes;
 }
 
-/// A file of values of this NIfTI type, of which `of` gives those that are stored.
+/// A file of values of this NIfTI type; `of` returns the stored values.
 template <class T>
 std::string nifti_volume(
     const Spatial& n, std::int16_t type, float slope, float shift,

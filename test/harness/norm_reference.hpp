@@ -32,7 +32,7 @@ inline NormReference norm_reference(const GlobalTensor& x, const GlobalTensor& d
   const std::size_t block = static_cast<std::size_t>(samples) * volume;
   const std::size_t elements = block / channels * size;
   const auto count = static_cast<double>(elements);
-  // Calls visit(element, channel) for all of group g in the n-th samples taken together.
+  // Calls visit(element, channel) for all of group g in the n-th set of samples.
   const auto each = [&](std::size_t n, std::size_t g, const auto& visit) {
     for (std::size_t i = n * block; i < (n + 1) * block; ++i)
       if (i % channels / size == g) visit(i, i % channels);
@@ -50,7 +50,7 @@ inline NormReference norm_reference(const GlobalTensor& x, const GlobalTensor& d
         out.mean.add(c, mean, part);
         out.variance.add(c, variance, part * count / (count - 1));
       }
-      double s1 = 0, s2 = 0, all1 = 0, all2 = 0;  // the latter of absolute values
+      double s1 = 0, s2 = 0, all1 = 0, all2 = 0;  // all1 and all2 sum absolute values
       each(n, g, [&](std::size_t i, std::size_t c) {
         const double normal = (x.values[i] - mean) * r, term = weight[c] * dy.values[i] / count;
         out.y.add(i, weight[c], normal);

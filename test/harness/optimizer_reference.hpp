@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Optimizers on whole tensors in double precision, straight from their formulas, with bounds of
-// what rounding to fp32 may change.
+// Optimizers on whole tensors in double precision, straight from their formulas, with bounds on the
+// effect of rounding to fp32.
 #pragma once
 
 #include <cmath>
@@ -11,12 +11,12 @@
 
 namespace halomesh {
 
-/// A tensor with the optimizer's two states (SGD has one, `m`) and, for each of them, a bound of
-/// the difference of a computation in fp32: first order in u = 2^-24, each operation and each
-/// rounded constant adding at most u times the magnitude of its result.
+/// A tensor with the optimizer's two states (SGD has one, `m`), and for each of them a bound on the
+/// deviation of a computation in fp32: first order in u = 2^-24, where each operation and each
+/// rounded constant adds at most u times the magnitude of its result.
 struct ReferenceTensor {
   std::vector<double> w, m, v, w_error, m_error, v_error;
-  bool one_per_channel = false;  ///< of LARS: a bias
+  bool one_per_channel = false;  ///< for LARS: a bias
 
   explicit ReferenceTensor(std::vector<double> weights)
       : w(std::move(weights)),
@@ -32,11 +32,11 @@ class OptimizerReference {
  public:
   static constexpr double kU = 0x1p-24;
 
-  /// `clip_norm` 0: none.
+  /// A `clip_norm` of 0 means no clipping.
   OptimizerReference(OptimizerOptions options, double clip_norm)
       : options_(std::move(options)), clip_norm_(clip_norm) {}
 
-  /// Update t = 1, 2, ... by the gradients of all tensors.
+  /// Makes update t = 1, 2, ... with the gradients of all tensors.
   void update(std::vector<ReferenceTensor>& tensors, std::vector<std::vector<double>> gradients,
               std::int64_t t, double rate) const {
     clip(gradients);
@@ -60,7 +60,7 @@ class OptimizerReference {
       for (double& g : gradient) g *= clip_norm_ / std::sqrt(sum);
   }
 
-  // Two roundings of the clipped gradient are counted in both.
+  // Both count two roundings of the clipped gradient.
   void sgd(ReferenceTensor& x, const std::vector<double>& gradient, double rate) const {
     const double mu = options_.momentum, decay = options_.weight_decay;
     const bool nesterov = options_.name == "nesterov";
@@ -89,7 +89,7 @@ class OptimizerReference {
       w_errors += x.w_error[i] * x.w_error[i];
       g_squares += gradient[i] * gradient[i];
     }
-    double scale = rate, relative = 0;  // error of the scale
+    double scale = rate, relative = 0;  // the error of the scale
     if (scaled && w_squares > 0 && g_squares > 0) {
       scale *= options_.lars_coefficient * std::sqrt(w_squares) /
                (std::sqrt(g_squares) + decay * std::sqrt(w_squares) + options_.epsilon);
@@ -133,7 +133,7 @@ class OptimizerReference {
       w_errors += x.w_error[i] * x.w_error[i];
       u_errors += u_error[i] * u_error[i];
     }
-    double ratio = 1, ratio_error = 0;  // the second relative
+    double ratio = 1, ratio_error = 0;  // the second is relative
     if (lamb && decay > 0 && w_squares > 0 && u_squares > 0) {
       ratio = std::sqrt(w_squares / u_squares);
       ratio_error = std::sqrt(w_errors / w_squares) + std::sqrt(u_errors / u_squares) + 2 * kU;

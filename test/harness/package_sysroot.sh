@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Unpacks Debian packages of another architecture or release, with all that they depend on, into a
-# directory of their own. Needs no root and changes nothing of this machine's packages.
+# Unpacks Debian packages of another architecture or release, with all their dependencies, into a
+# directory of their own. Needs no root and changes no packages of this machine.
 # Usage: package_sysroot.sh DIR ARCHITECTURE RELEASE PACKAGE...
-# Does nothing where DIR already holds exactly these. DEBIAN_MIRROR names another mirror.
+# Does nothing if DIR already has exactly these. DEBIAN_MIRROR names another mirror.
 set -eu
 
 if [ $# -lt 4 ]; then

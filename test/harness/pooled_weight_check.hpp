@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a weight gradient under max pooling on memory whose surroundings cannot be read, and
+// Runs a weight gradient under max pooling on memory whose surroundings are unreadable, and
 // compares it with its definition.
 #pragma once
 
@@ -66,7 +66,7 @@ struct Spread {
 };
 
 // Adds a sample in chunks of pooled planes, each with only the src planes that its windows read,
-// all in memory whose surroundings cannot be read.
+// all in memory whose surroundings are unreadable.
 template <class S, class T, class Kernel>
 void add_sample(const Case& c, const Sample<S, T>& sample, bool first, bool at_end,
                 Kernel& gradient) {
@@ -142,7 +142,7 @@ std::int64_t expect_gradient_of(const Case& c, Kernel gradient) {
   for (unsigned n = 0; n < static_cast<unsigned>(c.batch); ++n)
     expected.add(c, Sample<S, T>(c, 17 + n));
   const Gradient got = run<S, T>(c, true, gradient);
-  CHECK(run<S, T>(c, false, gradient) == got);  // new sums, the same bits
+  CHECK(run<S, T>(c, false, gradient) == got);  // new sums have the old bits
   return check_near(got.weight, expected.weight, expected.weight_size, expected.terms) +
          check_near(got.bias, expected.bias, expected.bias_size, expected.terms);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gradient of a convolution under disjoint max pooling by its definition, in double precision.
-// Cases, their random values and the reference; must not use the code under test.
+// The gradient of a convolution under disjoint max pooling by its definition, in double precision,
+// with cases and their random values. Must not use the code under test.
 #pragma once
 
 #include <algorithm>
@@ -18,12 +18,12 @@ struct Case {
   std::string name;
   std::int64_t ci = 4, co = 32;
   Spatial kernel{2, 2, 2}, pool{2, 2, 2}, src{8, 8, 8};
-  Spatial pad_before{}, pad_after{};  // of the convolution
+  Spatial pad_before{}, pad_after{};  // padding of the convolution
   Spatial pool_before{};              // padding before the pooling windows
   std::int64_t batch = 1, planes_a_chunk = 1 << 20;
   int threads = 2;
 
-  Spatial dst() const {  // of the convolution
+  Spatial dst() const {  // the convolution's output
     Spatial n;
     for (std::size_t a = 0; a < 3; ++a)
       n[a] = src[a] + pad_before[a] + pad_after[a] - kernel[a] + 1;
@@ -40,10 +40,10 @@ struct Case {
 inline std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 inline std::int64_t volume(const Spatial& n) { return n[0] * n[1] * n[2]; }
 
-constexpr float kSlope = 0.3F;          // of the activation
-constexpr std::uint8_t kSloped = 0x80;  // marks argmax that it applies to
+constexpr float kSlope = 0.3F;          // the slope of the activation
+constexpr std::uint8_t kSloped = 0x80;  // marks argmax to which it applies
 
-// One sample's values: argmax are drawn among the taps that lie inside the convolution's output.
+// One sample's values: argmax are drawn among the taps inside the convolution's output.
 template <class S, class T>
 struct Sample {
   std::vector<S> src;
@@ -73,7 +73,7 @@ struct Sample {
   }
 };
 
-// Gradients and, for each, the sum of the magnitudes of what was added.
+// Gradients, each with the sum of the magnitudes of its terms.
 struct Reference {
   std::vector<double> weight, weight_size, bias, bias_size;
   std::int64_t terms = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Max and average pooling and their gradients by naive loops in double precision.
-// Shares nothing with the layers but the definition of a window.
+// Shares only the definition of a window with the layers.
 #pragma once
 
 #include <algorithm>
@@ -38,7 +38,8 @@ void for_each_input(const Window& window, const Shape& src, const Spatial& dst, 
       }
 }
 
-// One output element. Maxima are chosen, not computed: magnitude 0 demands equality of the output.
+// Adds one output element. Maxima are chosen, not computed: magnitude 0 demands equality of the
+// output.
 inline void pool_element(PoolingKind kind, const Window& window, const Spatial& padded_end,
                          const GlobalTensor& src, const GlobalTensor& dy, std::int64_t n,
                          std::int64_t c, const Spatial& p, ReferenceOutput& out) {
@@ -87,8 +88,9 @@ inline Reference pooling_reference(PoolingKind kind, WindowOptions options) {
           for (std::int64_t w = 0; w < dst.w; ++w)
             for (std::int64_t c = 0; c < dst.c; ++c)
               pool_element(kind, window, padded_end, src, in.diff_dst, n, c, {d, h, w}, out);
-    // Roundings behind an output: one per tap, the rounded weight and its product. Behind an input
-    // gradient: at most as many windows cover an element as a window has taps.
+    // An output has one rounding per tap, and those of the weight and of its product. An input
+    // gradient has one per window over the element, of which there are at most as many as a window
+    // has taps.
     const double taps = static_cast<double>(window[0].kernel * window[1].kernel * window[2].kernel);
     out.dst.terms = out.diff_src[0].terms = taps + 2;
     return out;

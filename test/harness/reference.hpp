@@ -35,15 +35,15 @@ struct GlobalTensor {
   }
 };
 
-/// Results with a bound on what fp32 may make of them. A sum of n products of exact fp32 numbers,
-/// added in any order, has |error| <= gamma_n * sum |a||b| with gamma_n = n u / (1 - n u),
-/// u = 2^-24 (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 3.1). Sums
-/// over parts and samples are such sums too, so one bound serves every cut. Magnitude 0 demands
+/// Results with a bound on their rounding error in fp32. A sum of n products of exact fp32 numbers,
+/// added in any order, has |error| <= gamma_n * sum |a||b| with gamma_n = n u / (1 - n u), u =
+/// 2^-24 (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 3.1). Sums over
+/// parts and samples are such sums too, so one bound serves every cut. Magnitude 0 demands
 /// equality: for results that are copied or chosen, not computed.
 struct Estimate {
   std::vector<double> values;      ///< exact to double precision
   std::vector<double> magnitudes;  ///< sum |a||b| of each value
-  double terms = 1;                ///< n: the largest number of rounded operations behind a value
+  double terms = 1;                ///< n: the largest number of rounded operations in a value
 
   Estimate() = default;
   explicit Estimate(std::size_t size) : values(size), magnitudes(size) {}
@@ -58,8 +58,8 @@ struct Estimate {
   }
 };
 
-/// All of it global. `parameters`: order out, then `in` in c,d,h,w order (d,h,w,c where the
-/// geometry says channels_last). Every value is exactly representable in fp32.
+/// A layer's global input. `parameters` have the order out, then `in` in c,d,h,w order (d,h,w,c if
+/// the geometry says channels_last). Every value is exactly representable in fp32.
 struct ReferenceInput {
   std::vector<GlobalTensor> src;
   std::vector<std::vector<double>> parameters;
@@ -67,8 +67,8 @@ struct ReferenceInput {
   Pass pass;
 };
 
-/// dst and diff_src in the order of GlobalTensor; diff_parameters in the order of `parameters`,
-/// summed over the batch.
+/// A layer's global output: dst and diff_src in the order of GlobalTensor; diff_parameters in the
+/// order of `parameters`, summed over the batch.
 struct ReferenceOutput {
   Estimate dst;
   std::vector<Estimate> diff_src;

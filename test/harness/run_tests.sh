@@ -17,12 +17,12 @@ limit=${TEST_SECONDS:-900}
 logs=$dir/logs
 table=$logs/table
 if [ "$mode" = all ]; then
-  rm -rf "$logs"  # what failed is said of this run alone
+  rm -rf "$logs"  # an earlier run's logs must not be reported
   mkdir -p "$logs"
   : >"$table"
 fi
 
-# Flags of the launcher: more ranks than cores, no binding of one rank to one core.
+# The launcher's flags allow more ranks than cores, and bind no rank to one core.
 case ${MPI:-openmpi} in
   openmpi)
     launcher="${MPIRUN:-mpirun} --oversubscribe --bind-to none"
@@ -34,7 +34,7 @@ case ${MPI:-openmpi} in
   mpich) launcher="${MPIRUN:-mpirun} -bind-to none" ;;
   *) echo "run_tests.sh: MPI=$MPI is neither openmpi nor mpich" >&2; exit 2 ;;
 esac
-[ "$mode" = all ] || launcher=$MPIRUN  # complete already
+[ "$mode" = all ] || launcher=$MPIRUN  # already complete
 export MPIRUN="$launcher"
 export UBSAN_OPTIONS="${UBSAN_OPTIONS:-print_stacktrace=1}"
 
@@ -45,7 +45,7 @@ record() {
 
 counts='[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped'
 
-# own_summary NAME LOG: the run's own count lines. Programs print one tally; the last line of a
+# own_summary NAME LOG prints the run's own counts. Programs print one tally; the last line of a
 # script is its own.
 own_summary() {
   case $1 in
@@ -54,7 +54,7 @@ own_summary() {
   esac | grep -oE "$counts" | tr -dc '0-9 \n'
 }
 
-# sum_up NAME LOG STATUS SECONDS: adds the run's summary to the totals and judges its exit status.
+# sum_up NAME LOG STATUS SECONDS adds the run's summary to the totals and judges its exit status.
 sum_up() {
   summary=$(own_summary "$1" "$2")
   if [ "$3" = 124 ] || [ "$3" = 137 ]; then
@@ -79,7 +79,7 @@ sum_up() {
   record "$1" 0 1 0 "$4" "$remark"
 }
 
-# run NAME COMMAND...: one run, printed as it goes and kept in a log.
+# run NAME COMMAND... makes one run, printed as it goes and kept in a log.
 run() {
   name=$1
   shift
@@ -93,8 +93,8 @@ run() {
   sum_up "$name" "$log" "$(cat "$log.status")" $(($(date +%s) - start))
 }
 
-# Many ranks on few cores: one thread each. MPI libraries leave memory behind at exit by design:
-# no leak check under a launcher.
+# With many ranks on few cores, each gets one thread. MPI libraries leave memory behind at exit by
+# design, so there is no leak check under a launcher.
 one_thread="env OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}"
 no_leak_check="env ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=0}"
 
@@ -145,11 +145,11 @@ run_named() {
         run "$test ($ranks ranks)" $no_leak_check $one_thread $launcher -n "$ranks" "$dir/$test" \
           "--test-case=*[$ranks ranks]*"
       done ;;
-    # OpenMP of GCC is not instrumented: with one thread, the sanitizer sees only threads of our own.
-    # Cases that fork in a process with threads are told not to end there.
+    # GCC's OpenMP is not instrumented: with one thread, the sanitizer sees only the program's own
+    # threads. Cases that fork in a process with threads must not end there.
     thread_tests)
       export TSAN_OPTIONS="${TSAN_OPTIONS:-die_after_fork=0 suppressions='$source_root/test/harness/tsan.supp'}"
-      # Older sanitizers cannot place their memory where addresses are more random than this.
+      # Older sanitizers cannot place their memory if addresses are more random than this.
       fixed=
       if [ "$(cat /proc/sys/vm/mmap_rnd_bits 2>/dev/null || echo 0)" -gt 28 ]; then fixed="setarch -R"; fi
       run "$test (1 rank)" $one_thread $launcher -n 1 $fixed "$dir/$test" \
@@ -181,13 +181,13 @@ else
     record "$*" 0 1 0 0 "a run ended without a result"
 fi
 
-# sum_of WORD: the sum of the numbers before this word in the table.
+# sum_of WORD prints the sum of the numbers before this word in the table.
 sum_of() { grep -oE "[0-9]+ $1" "$table" | awk '{ sum += $1 } END { print sum + 0 }'; }
 passed=$(sum_of passed) failed=$(sum_of failed) skipped=$(sum_of skipped)
 echo
 cat "$table"
 echo
-# Each reason once, with its count; then the command that brings what they lack.
+# Prints each reason once, with its count, then the command that installs the missing packages.
 cat "$logs"/*.log "$table" | sed -n 's/.*\(skipped: .*\)/\1/p' | sort | uniq -c
 if [ "$skipped" != 0 ]; then echo "make test ALL=1 installs what skipped tests need, where it can be had"; fi
 if [ "$failed" != 0 ]; then

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Gives run_tests.sh programs that end in every way a test program can, and expects the right totals,
-# one after the other and side by side. Its last line is "N passed, M failed, K skipped".
+# Gives run_tests.sh programs that end in every possible way, and expects the right totals, one
+# after the other and side by side. Its last line is "N passed, M failed, K skipped".
 set -eu
 run_tests=$(cd "$(dirname "$0")" && pwd)/run_tests.sh
 scratch=$(mktemp -d)
@@ -9,13 +9,13 @@ trap 'rm -rf "$scratch"' EXIT
 export HALOMESH_SOURCE="$scratch" MPIRUN=true TEST_SECONDS=2
 passed=0 failed=0
 
-# program NAME LINES: a test program.
+# program NAME LINES writes a test program.
 program() {
   printf '#!/bin/sh\n%s\n' "$2" >"$scratch/$1"
   chmod +x "$scratch/$1"
 }
 
-# expect TOTAL REMARK NAME...: the last line, and what the table says.
+# expect TOTAL REMARK NAME... expects this last line, and this remark in the table.
 expect() {
   total=$1 remark=$2
   shift 2

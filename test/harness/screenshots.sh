@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Makes the pictures of a report and of a trace in docs/images from small runs: some two minutes.
-# Usage: screenshots.sh HALOMESH NODE_MODULES IMAGES; MPIRUN names the launcher. NODE_MODULES holds
+# Makes the pictures of a report and of a trace in docs/images from small runs, in some two minutes.
+# Usage: screenshots.sh HALOMESH NODE_MODULES IMAGES; MPIRUN names the launcher. NODE_MODULES has
 # playwright-core and speedscope.
 set -eu
 program=$(realpath "$1") modules=$(realpath "$2") images=$(realpath "$3")

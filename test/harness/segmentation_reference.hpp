@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The loss of a segmentation by the textbook formulas, in naive double loops over whole samples:
-// see SegmentationLoss. Shares nothing with it but its options.
+// see SegmentationLoss, with which it shares only the options.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace halomesh {
 
-/// Of whole samples. `labels`: one per voxel, n,d,h,w.
+/// The loss of whole samples. `labels` has one per voxel, in the order n,d,h,w.
 struct SegmentationReference {
   double loss = 0;
   std::vector<double> diff;  ///< in the order of the output

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Skips a running case when it turns out that this machine lacks something. If that is known
+// Skips a running case when it finds that this machine lacks a resource. If that is known
 // beforehand, use the decoration doctest::skip().
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace halomesh::test {
 
-/// Whether the running case is skipped; the test program's main() counts it as such.
+/// True if the running case is skipped; the test program's main() counts it as such.
 inline bool& case_is_skipped() {
   static bool skipped = false;
   return skipped;

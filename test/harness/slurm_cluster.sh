@@ -32,7 +32,7 @@ check() {
   fi
 }
 
-# The part of slurm.conf that both kinds of cluster share. Ports differ from one cluster to the next.
+# The part of slurm.conf that both kinds of cluster share. Each cluster has its own ports.
 common_conf() {
   cat <<END
 ClusterName=tiny
@@ -72,8 +72,8 @@ PartitionName=regular Nodes=ALL Default=YES MaxTime=24:00:00 State=UP
 END
 }
 
-# Nodes that would be powered on for a job; no job ever requests one. Sizes as in
-# jobscripts/sites.
+# Nodes that would be powered on for a job, with sizes as in jobscripts/sites; no job ever requests
+# one.
 machines_conf() {
   common_conf
   cat <<END
@@ -100,14 +100,15 @@ END
 start_controller() {
   head -c 1024 /dev/urandom >"$dir/munge.key"
   chmod 600 "$dir/munge.key"
-  # --force: directories above may be less secret than a real cluster's.
+  # --force is necessary because directories above may be less secret than a real cluster's.
   munged --force --key-file="$dir/munge.key" --socket="$dir/munge.socket" \
     --pid-file="$dir/munged.pid" --log-file="$dir/log/munged.log" --seed-file="$dir/munge.seed" \
     2>"$dir/log/munged.err"
   slurmctld -f "$dir/slurm.conf" 2>"$dir/log/slurmctld.err"
 }
 
-# start_node NUMBER SHARED...: a node's /tmp is empty except for what all nodes share.
+# start_node NUMBER SHARED... starts a node, whose /tmp is empty except for directories that all
+# nodes share.
 start_node() {
   local name=n$1
   shift
@@ -157,7 +158,7 @@ guard() {
   echo $! >"$dir/guard.pid"
 }
 
-# All at once: each takes some two seconds to end.
+# Ends all processes at once, because each takes some two seconds.
 end() {
   local pid pids=()
   for file in "$@"; do

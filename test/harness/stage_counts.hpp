@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks of counts, or of other values, to and from the files of a stage.
+// Moves blocks of counts, or of other values, to and from the files of a stage.
 #pragma once
 
 #include <cstddef>

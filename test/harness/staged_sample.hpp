@@ -9,8 +9,8 @@
 
 namespace halomesh {
 
-/// Blocks with remainder, grown by one plane before and `after` planes after along each spatial
-/// axis, and clipped.
+/// A sample in blocks with remainder, grown by one plane before and `after` planes after along each
+/// spatial axis, and clipped.
 inline StagedSample staged_sample(const Shape& shape, const PartGrid& grid, std::int64_t after) {
   StagedSample sample{shape, block_partition(shape, grid), {}};
   for (Box box : sample.owned) {

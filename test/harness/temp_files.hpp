@@ -21,7 +21,8 @@ namespace halomesh {
 class TempDirectory {
  public:
   TempDirectory() {
-    // In memory where possible: tests rewrite thousands of small files, which is slow on disks.
+    // The directory is in memory if possible: tests rewrite thousands of small files, which is slow
+    // on disks.
     const std::filesystem::path memory = "/dev/shm";
     const bool fast = ::access(memory.c_str(), W_OK) == 0;
     std::string name =
@@ -63,7 +64,7 @@ inline void write_records(const std::filesystem::path& path,
   writer.commit();
 }
 
-/// what() and hint() of the Error that `work` throws; "" if it throws none.
+/// Returns what() and hint() of the Error that `work` throws; "" if it throws none.
 inline std::string error_of(const std::function<void()>& work) {
   try {
     work();

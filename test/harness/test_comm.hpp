@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The communicator for tests of the runtime; the test program's main() defines it.
-// Declares only: initialising and finalising MPI belongs to that main().
+// The communicator for tests of the runtime. This header only declares it: main() of the test
+// program, which initialises and finalises MPI, defines it.
 #pragma once
 
 #include "runtime/mpi/mpi.hpp"
 
 namespace halomesh {
 
-/// All ranks of the test run; valid as long as main() runs the tests.
+/// A communicator of all ranks of the test run; valid as long as main() runs the tests.
 const Comm& test_world();
 
 }  // namespace halomesh

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Prints a source that includes the given tests, each in a namespace of its own: tests may then repeat
+# Prints a source that includes the given tests, each in its own namespace, so that tests may repeat
 # one another's names. All headers come first, so that none is read inside such a namespace.
 # Usage: test_unit.sh TEST.cpp...
 set -eu
@@ -9,7 +9,7 @@ n=0
 for test in "$@"; do
   n=$((n + 1))
   printf '\nnamespace test_%d {\n' "$n"
-  # A test that stands in the project's own namespace sees the project's names.
+  # A test in the project's own namespace sees the project's names.
   sed -nE 's/^namespace ([a-z_:]+) \{.*/\1/p' "$test" | sort -u | sed -E 's/.*/namespace & { using namespace ::&; }/'
   printf '#include "%s"\n}  // namespace test_%d\n' "$test" "$n"
 done

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// So many OpenMP threads for a test, as long as the object lives.
+// Sets the number of OpenMP threads during its lifetime.
 #pragma once
 
 #include <omp.h>

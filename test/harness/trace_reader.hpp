@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads a gzipped trace as strictly as Perfetto's importer does, which drops what breaks its rules.
+// Reads a gzipped trace as strictly as Perfetto's importer, which drops events that break its
+// rules.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +21,7 @@
 
 namespace halomesh::test {
 
-/// The file unpacked by gzip, which fails for a damaged or truncated one.
+/// Unpacks the file by gzip, which fails if it is damaged or truncated.
 inline std::string gunzip(const std::filesystem::path& file) {
   const std::string command = "gzip -dc '" + file.string() + "'";
   std::FILE* const pipe = ::popen(command.c_str(), "r");
@@ -33,7 +34,7 @@ inline std::string gunzip(const std::filesystem::path& file) {
   return text;
 }
 
-/// A trace and what is wrong with it.
+/// A trace and its problems.
 class TraceReader {
  public:
   using Json = nlohmann::json;
@@ -56,7 +57,7 @@ class TraceReader {
   const Json& other() const { return json_.at("otherData"); }
   const std::vector<std::string>& problems() const { return problems_; }
   const std::vector<Slice>& slices() const { return slices_; }
-  /// Slices of one thread of all ranks.
+  /// The slices of one thread of all ranks.
   std::vector<Slice> slices_of(std::int64_t tid) const {
     std::vector<Slice> found;
     for (const Slice& slice : slices_)
@@ -67,7 +68,7 @@ class TraceReader {
   std::size_t arrows() const { return starts_.size(); }
   std::size_t sums() const { return sums_.size(); }
   std::size_t counters() const { return counters_; }
-  /// Of all arrows, the longest way back in time, in nanoseconds; negative when all point forward.
+  /// The longest way back in time of all arrows, in nanoseconds; negative if all point forward.
   std::int64_t furthest_back_ns() const { return furthest_back_ns_; }
   std::string process_name(std::int64_t pid) const { return process_names_.at(pid); }
 
@@ -124,7 +125,8 @@ class TraceReader {
     }
   }
 
-  // Sorted by time alone, as the importer sorts. A slice must end within the one it begins in.
+  // Checks that a slice ends within the one in which it begins. Slices are sorted by time alone, as
+  // in the importer.
   void check_slices() {
     std::map<std::pair<std::int64_t, std::int64_t>, std::vector<const Slice*>> threads;
     for (const Slice& slice : slices_) threads[{slice.pid, slice.tid}].push_back(&slice);

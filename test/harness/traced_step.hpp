@@ -12,8 +12,8 @@
 
 namespace halomesh::test {
 
-/// Rank `rank` of a mesh whose parts each exchange messages with the two parts beside them, in a
-/// ring: per step 86 phases, 26 pairs of messages' ends and 6 sums, of lengths that vary.
+/// The timeline of rank `rank` of a mesh whose parts form a ring, each exchanging messages with its
+/// two neighbours: per step 86 phases, 26 pairs of message ends and 6 sums, of varying lengths.
 inline TimelineRank made_up_rank(int rank, std::int64_t parts, std::int64_t first_step,
                                  std::int64_t steps) {
   using Kind = TimelineEvent::Kind;
@@ -49,7 +49,7 @@ inline TimelineRank made_up_rank(int rank, std::int64_t parts, std::int64_t firs
           made.events.push_back({kind, Phase::kOther, peer, tag, kLayers[l], from, to, to - 1,
                                  100'000 + 1000 * tag, step});
         };
-        // Every rank packs in the first tenth of a slot of time and receives in the last.
+        // Every rank packs in the first tenth of a time slot and receives in the last.
         const std::int64_t slot = begin + 6'000'000 * tag;
         message(Kind::kSend, (part + 1) % count, slot, slot + length(1000));
         message(Kind::kSend, (part + count - 1) % count, slot + 2000, slot + 2000 + length(1000));

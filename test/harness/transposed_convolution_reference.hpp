@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A transposed convolution and its gradients by naive loops in double precision, which spread each
-// input over its window. Shares nothing with the layer but its options.
+// input over its window. Shares only the options with the layer.
 #pragma once
 
 #include <algorithm>
@@ -11,15 +11,15 @@
 
 namespace halomesh {
 
-// The padding before the output that these options mean, from their definition alone: with kSame
-// the smaller half of what a convolution of the output would need.
+// The padding before the output, from the definition of the options alone: with kSame the smaller
+// half of the padding that a convolution of the output would need.
 inline std::int64_t padding_before(const WindowOptions& w, std::size_t a) {
   if (w.padding == PaddingKind::kExplicit) return w.pad_before[a];
   const std::int64_t reach = (w.kernel[a] - 1) * w.dilation[a] + 1;
   return w.padding == PaddingKind::kValid ? 0 : std::max<std::int64_t>(0, reach - w.stride[a]) / 2;
 }
 
-/// Weight order in,out,kd,kh,kw; with a bias where there is a second parameter.
+/// The reference with weight order in,out,kd,kh,kw; with a bias if there is a second parameter.
 inline Reference transposed_reference(const WindowOptions& options) {
   return [options](const ReferenceInput& in) {
     const GlobalTensor &x = in.src[0], &y = in.diff_dst;
@@ -28,7 +28,7 @@ inline Reference transposed_reference(const WindowOptions& options) {
     for (const auto& parameter : in.parameters) out.diff_parameters.emplace_back(parameter.size());
     const auto taps = static_cast<std::size_t>(k[0] * k[1] * k[2]);
     const auto outputs = static_cast<std::size_t>(y.shape.c);
-    // One input pixel and one tap: all pairs of channels.
+    // Adds one input pixel and one tap: all pairs of channels.
     const auto add_tap = [&](std::size_t from, std::size_t to, std::size_t tap) {
       for (std::size_t i = 0; i < static_cast<std::size_t>(x.shape.c); ++i)
         for (std::size_t o = 0; o < outputs; ++o) {

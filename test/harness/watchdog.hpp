@@ -42,7 +42,7 @@ class Watchdog {
     thread_.join();
   }
 
-  /// The operation is over: the process is safe from here on.
+  /// Ends the watch: the operation is over.
   void disarm() {
     {
       const std::lock_guard lock(mutex_);
@@ -69,7 +69,7 @@ class Watchdog {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool disarmed_ = false;
-  std::thread thread_;  // last: it uses all of the above
+  std::thread thread_;  // last, because it uses all members above
 };
 
 }  // namespace halomesh::test

@@ -22,7 +22,7 @@ namespace halomesh {
 namespace {
 
 /// Bytes of each triad array of a rank: twice the last-level cache divided by the ranks of the
-/// node, so that three arrays do not fit it, within what a small machine can hold.
+/// node, so that three arrays exceed the cache, but no more than a small machine can hold.
 std::int64_t triad_bytes(const RankBinding& binding) {
   const std::int64_t node_bytes = 2 * std::max(binding.l2.bytes, binding.l3.bytes);
   return std::clamp<std::int64_t>(node_bytes / binding.ranks_on_node, 16 << 20, 256 << 20);
@@ -64,7 +64,7 @@ int bench(const Comm& world, const Options& options) {
   const BenchPlan plan = read_bench_plan(options, world.size());
   const std::unique_ptr<TimedMachine> machine =
       plan.simulate_compute.empty() ? nullptr : read_timed_machine(world, plan.simulate_compute);
-  // Simulated ranks share this process: where it runs says nothing about them.
+  // Simulated ranks share this process, whose binding says nothing about them.
   const RankBinding binding = simulation::kOn ? RankBinding{} : bind_threads(world);
   const bool speaks = world.rank() == 0;
   nlohmann::ordered_json record;

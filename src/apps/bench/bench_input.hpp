@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Generated samples for measurements: counts and targets that are not read from files.
+// Generated samples for measurements: counts and targets without any files.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,9 @@ namespace halomesh {
 
 /// Every voxel holds a Poisson-distributed count of mean 1 (the quantiles (k + 1/2) / 256). Each
 /// row of a sample is copied from a random offset of one table of such counts, a function of (seed,
-/// sample, row): a part reads the same values as from the whole sample. Scalar targets are uniform
-/// in
-/// [-1, 1), labels of voxels uniform in [0, classes). Costs one copy per voxel, like staged
-/// samples, so that the measurement is not dominated by generating input.
+/// sample, row), so a part reads the values that the whole sample has there. Scalar targets are
+/// uniform in [-1, 1), labels of voxels uniform in [0, classes). Costs one copy per voxel, like
+/// staged samples, so that generating input does not dominate the measurement.
 class GeneratedReader final : public SampleReader {
  public:
   GeneratedReader(std::uint64_t seed, const Shape& shape, std::int64_t classes = 1);

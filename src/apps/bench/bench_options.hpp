@@ -19,7 +19,7 @@ namespace halomesh {
 struct BenchCase {
   MeshShape mesh;
   std::string precision;   ///< "fp32" or "bf16"
-  std::int64_t batch = 1;  ///< global
+  std::int64_t batch = 1;  ///< the global batch
 };
 
 /// The options of all runs.
@@ -36,18 +36,18 @@ struct BenchPlan {
   std::optional<MemoryUse> memory = MemoryUse::kShared;  ///< empty: as memory allows
   bool pads = false;                      ///< samples are smaller than the network's input
   bool network = true;                    ///< also measure sums and halos without compute
-  DataType payload = DataType::kFloat32;  ///< of gradients in messages
-  bool sums = false;                      ///< only time sums over all ranks
-  std::vector<std::int64_t> sum_bytes;    ///< of which sizes
-  std::string json;                       ///< file; "": none
-  std::string simulate_compute;           ///< file of a machine; "": compute
+  DataType payload = DataType::kFloat32;  ///< the type of gradients in messages
+  bool sums = false;                      ///< times only sums over all ranks
+  std::vector<std::int64_t> sum_bytes;    ///< the sizes of these sums
+  std::string json;                       ///< the output file; "": none
+  std::string simulate_compute;           ///< the file of a machine; "": layers compute
 };
 
 /// The network's options and those of bench.
 Options bench_options();
 
-/// Throws UsageError for lists that cannot be parsed, for an unknown precision, when no mesh fits
-/// `ranks`, and for a batch that is not divisible over some mesh.
+/// Throws UsageError for malformed lists, for an unknown precision, if no mesh fits `ranks`, and if
+/// some mesh does not divide the batch.
 BenchPlan read_bench_plan(const Options& options, std::int64_t ranks);
 
 }  // namespace halomesh

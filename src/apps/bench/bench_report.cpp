@@ -16,16 +16,17 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr double kMinorShare = 1e-3;  // of a step: smaller phases have no row of their own
+// The share of a step below which a phase has no row of its own.
+constexpr double kMinorShare = 1e-3;
 
-/// With `digits` after the point; "-" for nothing.
+/// The number with `digits` after the point; "-" for 0.
 std::string number(double value, int digits) {
   return value == 0 ? "-" : fmt::format("{:.{}f}", value, digits);
 }
 
 std::string percent(double part) { return number(100 * part, 1); }
 
-/// "12.3 (11.9 .. 14.0)".
+/// A text such as "12.3 (11.9 .. 14.0)".
 std::string text_of(const Spread& spread, double scale, int digits) {
   return fmt::format("{} ({} .. {})", number(spread.median * scale, digits),
                      number(spread.min * scale, digits), number(spread.max * scale, digits));
@@ -33,8 +34,7 @@ std::string text_of(const Spread& spread, double scale, int digits) {
 
 double rate(const PhaseRow& row) { return row.max_s > 0 ? row.work.flops / row.max_s : 0; }
 
-/// The fraction of the roofline that a phase reaches: of operations, or of bytes if it has no
-/// operations.
+/// The fraction of the roofline that a phase reaches: in operations, or in bytes if it has none.
 double roof_fraction(const PhaseRow& row, const MachinePeak& peak, const std::string& precision) {
   if (row.max_s <= 0) return 0;
   if (row.work.flops > 0) return rate(row) / peak.roof(row.work, precision);
@@ -67,7 +67,7 @@ void print_phases(std::ostream& out, const BenchResult& result, const MachinePea
   out << table;
 }
 
-/// One line per layer; `lines` are "conv1: forward jit:...", grouped by layer.
+/// Prints one line per layer; `lines` are "conv1: forward jit:...", grouped by layer.
 void print_kernels(std::ostream& out, const std::vector<std::string>& lines) {
   std::string last;
   for (const std::string& line : lines) {

@@ -10,15 +10,15 @@
 
 namespace halomesh {
 
-/// "FMA peak 310 GF/s fp32, ..." on one line.
+/// Prints one line such as "FMA peak 310 GF/s fp32, ...".
 void print_peak(std::ostream& out, const MachinePeak& peak);
 
-/// A headline and one row per phase; `threads` per rank. Phases below a thousandth of the step are
-/// summed in one row.
+/// Prints a headline and one row per phase; `threads` are those of a rank. Phases below a
+/// thousandth of the step share one row.
 void print_result(std::ostream& out, const BenchResult& result, const MachinePeak& peak,
                   int threads);
 
-/// Every figure with its unit in its name; all phases.
+/// All figures and phases, with the units in the names of the figures.
 nlohmann::ordered_json to_json(const BenchResult& result, const MachinePeak& peak);
 nlohmann::ordered_json to_json(const MachinePeak& peak);
 

@@ -31,7 +31,7 @@ constexpr float kRate =
 constexpr std::size_t kEventsOfAStep = 1 << 16;
 constexpr std::size_t kEvaluationPasses = 3;
 
-/// Training steps on generated samples, each with its trace.
+/// Runs training steps on generated samples and traces each.
 class MeasuredTraining {
  public:
   MeasuredTraining(NetworkOnMesh& network, const BenchPlan& plan, std::int64_t local,
@@ -65,7 +65,7 @@ class MeasuredTraining {
 
   /// Trains one step and returns its loss; its intervals are in trace().
   double step();
-  /// Samples per second of all ranks in one pass of `steps`.
+  /// Samples per second of all ranks in an evaluation pass of `steps`.
   double evaluate_pass(std::int64_t steps);
   NetworkSpeed network();
 
@@ -109,7 +109,7 @@ NetworkSpeed MeasuredTraining::network() {
   return speed;
 }
 
-/// Arrays of the size of the parameters that training keeps.
+/// The names of the arrays, each as large as the parameters, that training keeps.
 std::vector<std::string> kept_states(DataType payload) {
   std::vector<std::string> states = Sgd().states();
   if (payload == DataType::kBfloat16) states.emplace_back(kGradientResidual);

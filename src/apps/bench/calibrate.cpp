@@ -26,10 +26,10 @@
 namespace halomesh {
 namespace {
 
-constexpr double kKernelSeconds = 0.01;  // of the passes of one case, in each round
-constexpr int kRounds = 3;               // of all cases
-constexpr double kStepSeconds = 8;       // of steps, in all
-constexpr double kShareOfMemory = 0.6;   // of what is available, for measurements
+constexpr double kKernelSeconds = 0.01;  // for the passes of one case, in each round
+constexpr int kRounds = 3;               // rounds over all cases
+constexpr double kStepSeconds = 8;       // for all steps together
+constexpr double kShareOfMemory = 0.6;   // the share of available memory that measurements may use
 
 class Clock {
  public:
@@ -41,7 +41,7 @@ class Clock {
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
-/// The seconds of a call of `work`: the median of several.
+/// The median time of several calls of `work`, in seconds.
 template <class Work>
 double seconds_of(Work work) {
   std::vector<double> seconds(15);
@@ -54,12 +54,12 @@ double seconds_of(Work work) {
   return spread_of(seconds).median;
 }
 
-/// Seconds of adding and of packing, on this rank while all others do the same.
+/// Measures adding and packing, in seconds, on this rank while all others do so, too.
 void measure_memory(const Comm& world, MachineRecord& record) {
   const Box box{{0, 0, 0, 0}, {32, 64, 64, 32}};
   Box halo = box;
   halo.hi[kH] = halo.lo[kH] + 2;
-  Box corner = halo;  // as much as one thread packs
+  Box corner = halo;  // packed by one thread
   corner.hi[kD] = corner.lo[kD] + kSharedCopyBytes / 4 / (halo.volume() / halo.extent(kD));
   Tensor tensor(box, 1);
   AlignedBuffer<float> dense(box.volume());
@@ -80,7 +80,7 @@ void measure_memory(const Comm& world, MachineRecord& record) {
   });
   record.copy.team_s = joined > 0 ? world.sum(team) / world.size() : 0;
   record.copy.core_s_per_byte = per_byte(by_one, corner);
-  // A rank of one thread has no team to speak of, whatever the noise says.
+  // Noise can make the team's share exceed the whole, so the rate has a lower bound.
   record.copy.s_per_byte = std::max(
       per_byte(packing, halo) - record.copy.team_s / static_cast<double>(halo.volume() * 4),
       0.1 * per_byte(packing, halo));
@@ -97,7 +97,7 @@ LinkRecord measure_link(const Comm& world, const RankPair& pair) {
   return link;
 }
 
-/// 2, 4, 8, 16, 64, 256, ... and all.
+/// The rank counts 2, 4, 8, 16, 64, 256, ... and `ranks` itself.
 std::vector<int> rank_counts(int ranks) {
   std::vector<int> counts;
   for (int count = 2; count < ranks; count *= count < 16 ? 2 : 4) counts.push_back(count);
@@ -105,8 +105,8 @@ std::vector<int> rank_counts(int ranks) {
   return counts;
 }
 
-/// Sums of `bytes` over the first `ranks` ranks in every way, while the others sleep; empty on
-/// those. Collective over `world`.
+/// Times sums of `bytes` over the first `ranks` ranks in every way, while the others sleep and
+/// return nothing. Collective over `world`.
 std::vector<SumTime> sum_times(const Comm& world, int ranks, std::int64_t bytes) {
   constexpr int kTries = 3;
   const Comm part = world.split(world.rank() < ranks ? 0 : -1, world.rank());
@@ -124,7 +124,7 @@ std::int64_t memory_per_rank(const RankBinding& binding) {
                                    binding.ranks_on_node);
 }
 
-/// Of a training step of the whole network on one rank.
+/// Bytes of a training step of the whole network on one rank.
 std::int64_t step_memory(const Model& model) {
   const ModelGeometry geometry = model.geometry({});
   const std::vector<DataType> types = model.types();
@@ -134,7 +134,7 @@ std::int64_t step_memory(const Model& model) {
   return bytes;
 }
 
-/// Of steps of one rank, in the order in which they ran.
+/// The times of one rank's steps, in the order in which they ran.
 class StepTimes {
  public:
   void add(const std::vector<double>& run) {
@@ -145,9 +145,9 @@ class StepTimes {
   }
   std::int64_t count() const { return std::ssize(seconds_); }
   double median() const { return seconds_.empty() ? 0 : spread_of(seconds_).median; }
-  /// The standard deviation from one step to the next (the root of half the mean squared
-  /// difference, as in the Allan variance) over the median: a machine that slows down for some
-  /// seconds slows all ranks alike.
+  /// The standard deviation between successive steps (the root of half the mean squared difference,
+  /// as in the Allan variance) over the median. It ignores a machine that slows down for some
+  /// seconds, which slows all ranks alike.
   double relative_deviation() const {
     return pairs_ < 1 ? 0 : std::sqrt(squares_ / (2 * pairs_)) / median();
   }
@@ -157,7 +157,7 @@ class StepTimes {
   double squares_ = 0, pairs_ = 0;
 };
 
-/// All options of one calibration, and what it has done so far.
+/// The options of one calibration, and its results so far.
 class Calibration {
  public:
   Calibration(const Comm& world, const Options& options, const RankBinding& binding);
@@ -185,7 +185,7 @@ class Calibration {
   double budget_s_;
   Progress progress_;  // of the kernels
   DataType precision_;
-  std::int64_t steps_at_once_ = -1;  // not known yet
+  std::int64_t steps_at_once_ = -1;  // unknown so far
   double steps_took_s_ = 0;
   StepTimes step_times_;
   MachineRecord record_;
@@ -279,7 +279,7 @@ bool Calibration::step_fits(const Model& model) {
   return false;
 }
 
-// Each rank runs some steps alone, all at the same time. Collective.
+// Each rank runs some steps alone, all ranks at the same time. Collective.
 void Calibration::steps() {
   const bool works = !record_.shares_cores || world_.rank() == 0;
   const Comm alone = world_.split(world_.rank(), 0);
@@ -309,7 +309,7 @@ void Calibration::spread() {
   spread.steps = world_.sum(step_times_.count());
   spread.median_s = world_.sum(step_times_.median()) / working;
   spread.relative_stddev = world_.sum(step_times_.relative_deviation()) / working;
-  constexpr double kMost = 0.2;  // that a machine file may have
+  constexpr double kMost = 0.2;  // the largest value that a machine file may have
   if (spread.per_doubling() > kMost)
     return say(fmt::format(
         "spread of steps: not recorded, as their relative standard deviation of {:.0f} % "
@@ -342,13 +342,13 @@ void Calibration::kernel_round(const std::vector<LayerCase>& cases, int round, K
   times.add_round(now);
 }
 
-// In turns, so that what slows the machine for some seconds affects both.
+// Steps and kernels alternate, so that a slowdown of some seconds affects both.
 void Calibration::steps_and_kernels() {
   const Model model = make_model(options_, precision_);
   std::vector<LayerCase> cases =
       layer_cases(model, part_grids(options_.get<std::int64_t>("calibrate-parts")),
                   options_.get<std::int64_t>("calibrate-batch"), record_.threads);
-  const std::int64_t memory = -world_.max(-memory_per_rank(binding_));  // the least
+  const std::int64_t memory = -world_.max(-memory_per_rank(binding_));  // the minimum over ranks
   const auto passes = [](const std::vector<LayerCase>& some) {
     std::int64_t count = 0;
     for (const LayerCase& one : some) count += std::ssize(one.passes);
@@ -385,7 +385,8 @@ void Calibration::steps_and_kernels() {
                       : ""));
 }
 
-// Of the step that spread() has measured: one sample on one rank.
+// Compares the step that spread() has measured, one sample on one rank, with the sum of its
+// kernels.
 void Calibration::compare_step(const Model& model) {
   if (!record_.step_spread || record_.kernels.empty()) return;
   KernelTable table;
@@ -396,7 +397,7 @@ void Calibration::compare_step(const Model& model) {
   const double update_s =
       5 * 4.0 * static_cast<double>(model.geometry({}).parameter_count()) / record_.peak.triad;
   const double factor = (record_.step_spread->median_s - update_s) / kernels_s;
-  constexpr double kLeast = 0.8, kMost = 1.5;  // beyond them, something else used the cores
+  constexpr double kLeast = 0.8, kMost = 1.5;  // outside this range, something else used the cores
   if (kernels_s == 0 || !(factor > kLeast && factor < kMost)) return;
   record_.step_spread->kernel_time_factor = factor;
   say(fmt::format("a step takes {:.2f} times what its kernels took alone", factor));

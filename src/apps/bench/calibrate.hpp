@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures once what predictions of a step need to know of a machine.
+// Measures the properties of a machine on which forecasts of steps depend.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,13 @@
 
 namespace halomesh {
 
-/// Messages, sums and barriers; sums stop after about `seconds`. Two ranks at least. Collective.
+/// Measures messages, sums and barriers; sums stop after about `seconds`. Needs two ranks.
+/// Collective.
 NetworkRecord measure_machine_network(const Comm& world, const NodePlace& place, double seconds);
 
-/// All measurements, in about --calibrate-seconds; rank 0 prints what it does and finds. The kernel
-/// cases are shared out over the ranks, unless ranks share cores: then rank 0 measures them all
-/// while the others sleep. Collective over `world`.
+/// Runs all measurements in about --calibrate-seconds; rank 0 prints its progress and results. The
+/// kernel cases are divided over the ranks, unless ranks share cores: then rank 0 measures all
+/// cases while the others sleep. Collective over `world`.
 MachineRecord calibrate(const Comm& world, const Options& options, const RankBinding& binding,
                         const MachinePeak& peak_of_all);
 

@@ -8,7 +8,7 @@
 
 namespace halomesh {
 
-/// Always the same batch, of zeros, at once and without a thread.
+/// Returns one batch of zeros every time, at once and without a thread.
 class IdleLoader final : public Loader {
  public:
   explicit IdleLoader(const BatchSpec& spec)

@@ -12,8 +12,8 @@
 namespace halomesh {
 namespace {
 
-/// What a case costs to measure, in operations: one without any, such as an activation, moves
-/// bytes, each of which takes as long as some ten operations.
+/// The cost of measuring a case, in operations. A layer without operations, such as an activation,
+/// moves bytes, each of which counts as ten operations.
 double effort(const LayerCase& one) { return one.flops + 10.0 * static_cast<double>(one.memory); }
 
 std::string key_of(const LayerCase& one) {
@@ -28,7 +28,7 @@ std::string key_of(const LayerCase& one) {
 
 std::int64_t bytes_of(const Box& box, DataType type) { return box.volume() * size_of(type); }
 
-/// The passes of one layer on one part; empty where it computes nothing that can be measured.
+/// The passes of one layer on one part; empty if it computes nothing that can be measured.
 LayerCase case_of(const Model& model, const ModelGeometry& geometry, std::size_t layer,
                   std::int64_t part, std::int64_t batch, int threads,
                   const std::vector<bool>& with_diff) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which kernels the parts of all meshes of some parts run: each case once.
+// The kernels that the parts run on all meshes of some numbers of parts: each distinct case once.
 #pragma once
 
 #include <cstdint>
@@ -12,29 +12,29 @@
 
 namespace halomesh {
 
-/// The passes of one layer on one part that differ from those of all others.
+/// The passes of one layer on one part, if no other case equals them.
 struct LayerCase {
   PartGrid parts;
   std::size_t layer = 0;
   std::int64_t part = 0;
-  /// Forward, then what training computes of backward with respect to data and to parameters.
+  /// Forward, then the backward passes for data and for parameters that training needs.
   std::vector<KernelCase> passes;
-  double meshes = 0;        ///< how many have such a part
-  double flops = 0;         ///< of all passes
-  std::int64_t memory = 0;  ///< bytes of the tensors that a measurement needs
+  double meshes = 0;        ///< the number of meshes with such a part
+  double flops = 0;         ///< the operations of all passes
+  std::int64_t memory = 0;  ///< bytes of the tensors of a measurement
 };
 
 /// All grids of at most `most_parts` parts, by ascending number of parts.
 std::vector<PartGrid> part_grids(std::int64_t most_parts);
 
 /// The distinct cases of `model` on all `grids`, for `batch` samples on each part. Cases that cost
-/// little for the number of meshes they serve come first: where time is short, those at the end are
-/// left out.
+/// little for the number of meshes they serve come first: if time is short, the last cases are left
+/// out.
 std::vector<LayerCase> layer_cases(const Model& model, const std::vector<PartGrid>& grids,
                                    std::int64_t batch, int threads);
 
-/// Seconds that the kernels of a training step of `batch` samples on one undivided part add up to;
-/// 0 where `table` has none of the kind of one of them.
+/// The total seconds of the kernels of a training step of `batch` samples on one undivided part; 0
+/// if `table` lacks a kind of kernel.
 double kernels_of_step(const Model& model, const KernelTable& table, std::int64_t batch,
                        int threads);
 

@@ -17,14 +17,14 @@ namespace {
 
 constexpr std::size_t kMostSteps = 25;
 
-// In a step the weights of a layer, and large tensors, have left the caches since its last pass.
-// Small parts, repeated, would find all of them there.
+// Evicts data from the caches. In a step, the weights of a layer and large tensors have left the
+// caches since the layer's last pass; small repeated parts would find all of them there.
 void sweep_caches() {
   static const std::vector<float> kMemory(std::size_t{16} << 20, 1.0F);  // 64 MiB
   constexpr std::size_t kLine = 16;
   float sum = 0;
   for (std::size_t i = 0; i < kMemory.size(); i += kLine) sum += kMemory[i];
-  volatile float kept = sum;  // so that the loop is not left out
+  volatile float kept = sum;  // keeps the compiler from removing the loop
   static_cast<void>(kept);
 }
 
@@ -56,8 +56,8 @@ void fill_random(const AnyView& view, std::uint32_t stream) {
   }
 }
 
-/// A layer of a network of its own with its tensors, prepared as the executor of a training step
-/// prepares it.
+/// One layer in a network of its own with its tensors, prepared as the executor of a training step
+/// does.
 class LayerAlone {
  public:
   LayerAlone(const LayerCase& one, const Options& options, DataType precision);

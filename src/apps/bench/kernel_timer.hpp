@@ -13,23 +13,23 @@ namespace halomesh {
 
 struct MeasuredKernel {
   KernelCase call;
-  double seconds = 0;  ///< median, of an even number the shorter of the middle two
+  double seconds = 0;  ///< the median; of an even number, the shorter of the middle two
 };
 
-/// Of some measured cases.
+/// The times of some measured cases.
 struct KernelTimes {
   std::vector<MeasuredKernel> kernels;
   double computed_s = 0;   ///< inside layers
-  std::int64_t polls = 0;  ///< calls of Pass::poll and ends of chunks in that time
+  std::int64_t polls = 0;  ///< calls of Pass::poll and chunk ends in that time
 
-  /// Adds another round over the first of these cases, in the same order, or over more of them: of
-  /// each kernel the shorter time stays.
+  /// Merges another round over these cases in this order, or over more cases. The shorter time of
+  /// each kernel is kept.
   void add_round(const KernelTimes& round);
 };
 
 /// Adds the times of the passes of `one` to `times`: the layer of the network of `options`, with
-/// the boxes and chunks that it has in training, runs on random data through its public interface,
-/// one step after another, until `seconds` are over, at least once. Local.
+/// its boxes and chunks of training, runs on random data through its public interface, step after
+/// step, for `seconds` or at least once. Local.
 void measure(const LayerCase& one, const Options& options, DataType precision, double seconds,
              KernelTimes& times);
 

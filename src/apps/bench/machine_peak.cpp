@@ -12,8 +12,8 @@
 namespace halomesh {
 namespace {
 
-// Many short tries: on a machine with other work one of them is likely to run undisturbed, and
-// where ranks share a core it is likely to fit one time slice.
+// Many short tries: on a busy machine one of them probably runs undisturbed, and where ranks share
+// a core it probably fits into one time slice.
 constexpr double kTrySeconds = 2e-3;
 constexpr int kTries = 100, kTriadTries = 10;
 
@@ -34,8 +34,8 @@ double best_rate_of_thread(double (*loop)(std::int64_t rounds)) {
   return best;
 }
 
-/// Operations per second of this rank. All ranks and threads run at the same time, so that the
-/// clock rate is that of a fully loaded machine.
+/// Operations per second of this rank. All ranks and threads run at once, so that the clock rate is
+/// that of a fully loaded machine.
 double best_rate(const Comm& world, double (*loop)(std::int64_t rounds)) {
   world.barrier();
   double sum = 0;
@@ -44,7 +44,7 @@ double best_rate(const Comm& world, double (*loop)(std::int64_t rounds)) {
   return sum;
 }
 
-/// Bytes per second of all ranks: they share memory, so a try lasts until the last is done.
+/// Bytes per second of all ranks. They share memory, so a try lasts until the last rank is done.
 double best_triad(const Comm& world, std::int64_t array_bytes) {
   Triad triad(array_bytes);
   double best = 0;
@@ -69,7 +69,7 @@ double MachinePeak::roof(const PhaseWork& work, const std::string& precision) co
 MachinePeak measure_peak(const Comm& world, double core_share, std::int64_t array_bytes) {
   MachinePeak peak;
   peak.fp32 = world.sum(core_share * best_rate(world, run_multiply_adds));
-  // All ranks of a job run one program: it either has these instructions or not.
+  // All ranks run one program: it has these instructions on every rank or on none.
   if (run_bfloat16_dots(1) > 0)
     peak.bf16 = world.sum(core_share * best_rate(world, run_bfloat16_dots));
   peak.triad = best_triad(world, array_bytes);

@@ -12,14 +12,14 @@
 namespace halomesh {
 
 /// Operations and bytes per second of all ranks together: the best of several runs in which all
-/// compute at the same time.
+/// compute at once.
 struct MachinePeak {
   double fp32 = 0;
-  double bf16 = 0;  ///< vector dot products; 0 where the program was built without
+  double bf16 = 0;  ///< vector dot products; 0 if not compiled in
   double triad = 0;
 
-  /// The peak in this compute precision. bf16 may also be widened and multiplied as fp32, which is
-  /// faster on some CPUs: this is the higher of the two.
+  /// The peak in a compute precision. bf16 may also be widened and multiplied as fp32, which is
+  /// faster on some CPUs, so its peak is the higher of the two.
   double of(const std::string& precision) const {
     return precision == "bf16" ? std::max(bf16, fp32) : fp32;
   }
@@ -28,9 +28,9 @@ struct MachinePeak {
   double roof(const PhaseWork& work, const std::string& precision) const;
 };
 
-/// Takes about a second. `core_share` is the share of a core that each thread of this rank has,
-/// less than 1 where there are more threads than cores; `array_bytes` is the size of each of a
-/// rank's three triad arrays. Collective over `world`.
+/// Measures the peak in about a second. `core_share` is the share of a core that each thread of
+/// this rank has, below 1 if there are more threads than cores; `array_bytes` is the size of each
+/// of a rank's three triad arrays. Collective over `world`.
 MachinePeak measure_peak(const Comm& world, double core_share, std::int64_t array_bytes);
 
 }  // namespace halomesh

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the network can do: see network_speed.hpp.
+// The speed of the network: see network_speed.hpp.
 #include "src/apps/bench/network_speed.hpp"
 
 #include <algorithm>
@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kSpeedTries = 11;
 
-/// The median time of `work` until the last rank is done, after one try that is not counted.
+/// The median time until the last rank has done `work`, after one try that is not counted.
 template <class Work>
 double median_seconds(const Comm& world, Work work) {
   std::array<double, kSpeedTries> seconds{};
@@ -37,7 +37,7 @@ NetworkSpeed measure_network(const Comm& world, TrainingStep& step, Parameters& 
   NetworkSpeed speed;
   speed.barrier_s = median_seconds(world, [&] { world.barrier(); });
   GradientReducer& reducer = step.reducer();
-  // Sums of sums would overflow.
+  // Repeated sums would overflow.
   std::fill(parameters.diffs().begin(), parameters.diffs().end(), 0.0f);
   const std::int64_t reduced = reducer.reduced_bytes();
   const double allreduce_s = median_seconds(world, [&] { reducer.reduce_all(); });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the network between the ranks of a run can do: its sums and its halos without any compute.
+// The speed of the network between the ranks of a run: its sums and halos without any compute.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +10,19 @@
 
 namespace halomesh {
 
-/// Seconds are the median of several tries; each try begins with a barrier and lasts until the last
-/// rank is done. What does not occur on a mesh is 0.
+/// Seconds are the median of several tries, each from a barrier until the last rank is done. Times
+/// of operations that a mesh does not have are 0.
 struct NetworkSpeed {
   double barrier_s = 0;
-  double allreduce_s = 0;                  ///< the sums of all gradients of a step, on idle ranks
-  std::int64_t allreduce_bytes = 0;        ///< that the rank with most gradients contributes
-  double allreduce_bus_bytes = 0;          ///< that a ring all-reduce moves through that rank
-  std::vector<GradientReducer::Sum> sums;  ///< of that step, of rank 0
+  double allreduce_s = 0;                  ///< all gradient sums of a step, on idle ranks
+  std::int64_t allreduce_bytes = 0;        ///< contributed by the rank with most gradients
+  double allreduce_bus_bytes = 0;          ///< moved through that rank by a ring all-reduce
+  std::vector<GradientReducer::Sum> sums;  ///< the sums of that step on rank 0
   double halo_s = 0;                       ///< all exchanges of a step, one after the other
-  std::int64_t halo_bytes = 0;             ///< received in them by all ranks together
+  std::int64_t halo_bytes = 0;             ///< received in these exchanges by all ranks
 
-  /// Bytes per second and rank as nccl-tests define them (PERFORMANCE.md, "Bandwidth"): of the
-  /// values summed, and of what a ring moves for them, which is comparable between numbers of
+  /// Bytes per second and rank as nccl-tests define them (PERFORMANCE.md, "Bandwidth"): for the
+  /// summed values, and for the bytes that a ring moves, which are comparable between numbers of
   /// ranks.
   double algorithm_bandwidth() const {
     return allreduce_s > 0 ? static_cast<double>(allreduce_bytes) / allreduce_s : 0;
@@ -34,8 +34,8 @@ struct NetworkSpeed {
   }
 };
 
-/// Runs the sums and exchanges of `step` as they are in training. Overwrites the gradients and
-/// activations of the last step. Collective over `world`.
+/// Runs the sums and exchanges of `step` as in training. Overwrites the gradients and activations
+/// of the last step. Collective over `world`.
 NetworkSpeed measure_network(const Comm& world, TrainingStep& step, Parameters& parameters);
 
 }  // namespace halomesh

@@ -11,9 +11,9 @@
 
 namespace halomesh {
 
-/// The seconds that each resource needs for the work of a step, if it does nothing else and all
-/// others cost nothing: no step can be faster than the largest of them. Empty: does not apply, or
-/// not known.
+/// The seconds that each resource needs for the work of a step if it does nothing else and all
+/// others cost nothing: no step can be faster than the largest of them. Empty: not applicable, or
+/// unknown.
 struct StepBound {
   struct Resource {
     const char* name;
@@ -25,8 +25,8 @@ struct StepBound {
   const Resource& largest() const;
 };
 
-/// Operations at the peak of the precision; the least bytes at the speed of triad; halos and
-/// gradients as long as they took alone. `input_s`: the time to read the samples of a step.
+/// The bound of a step: its operations at the precision's peak, its least bytes at triad speed, and
+/// halos and gradients in their time alone. `input_s` is the time to read the samples of a step.
 StepBound bound_of(const BenchResult& result, const MachinePeak& peak,
                    std::optional<double> input_s = {});
 

@@ -22,9 +22,9 @@ namespace {
 
 constexpr std::int64_t kBucketValues = 1 << 20;  // 4 MiB, as in training
 
-constexpr std::int64_t kCacheValues = 8 << 20;  // 32 MiB a rank: more than caches hold
+constexpr std::int64_t kCacheValues = 8 << 20;  // 32 MiB per rank: more than the caches hold
 
-/// Sums of consecutive buckets of a buffer, all in flight.
+/// Sums of consecutive buckets of a buffer, all in flight at once.
 class OwnSums {
  public:
   OwnSums(const ProcessMesh& mesh, Reduction reduction, std::int64_t count, std::int64_t bucket) {
@@ -75,7 +75,7 @@ std::vector<Way> own_ways(const ProcessMesh& mesh, AlignedBuffer<float>& values)
   std::vector<Way> ways;
   const std::int64_t count = values.size();
   for (const Reduction reduction : {kAuto, kHalving, kDoubling, kRing, kTwoLevel, kBinomial}) {
-    // Simulated ranks only compare the program's choice with a tree: of others they would send
+    // Simulated ranks only compare the program's choice with a tree: other algorithms would send
     // millions of messages.
     if (simulation::kOn && reduction != kAuto && reduction != kBinomial) continue;
     if (reduction == kTwoLevel &&
@@ -120,18 +120,20 @@ std::vector<SumSpeed> measure_sums(const ProcessMesh& mesh, std::span<const std:
     AlignedBuffer<float> values(bytes / std::int64_t{sizeof(float)}), source(values.size()),
         others(kCacheValues);
     std::vector<Way> ways = own_ways(mesh, values);
-    // SimGrid's own are not those of a real library; non-blocking ones send all to all.
+    // SimGrid's own sums differ from those of real libraries; its non-blocking ones send all to
+    // all.
     if (!simulation::kOn)
       for (Way& way : mpi_ways(mesh, values, source)) ways.push_back(std::move(way));
     std::vector<std::vector<double>> seconds(ways.size());
     std::vector<std::size_t> order(ways.size());
     std::iota(order.begin(), order.end(), 0);
-    std::minstd_rand shuffler;  // the same on all ranks
+    std::minstd_rand shuffler;  // equal on all ranks
     for (int attempt = 0; attempt <= tries; ++attempt) {
-      // A sum is faster or slower behind some other: none has the same before it each time.
+      // The speed of a sum depends on the sum before it, so the order changes with each round.
       std::shuffle(order.begin(), order.end(), shuffler);
       for (const std::size_t i : order) {
-        // Zeros, as sums of sums would overflow. Then no cache holds memory of the way before.
+        // Zeros, because repeated sums would overflow. Writing them also clears the caches of the
+        // memory of the previous sum.
         if (!simulation::kOn) {
           std::fill_n(values.data(), values.size(), 0.0F);
           std::fill_n(source.data(), source.size(), 0.0F);

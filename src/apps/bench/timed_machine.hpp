@@ -13,10 +13,10 @@
 
 namespace halomesh {
 
-/// What a step needs to know of the machine that it is timed for.
+/// A machine, and the properties that a timed step needs of it.
 struct TimedMachine {
   Machine machine;
-  MachinePeak peak;  ///< of all ranks together
+  MachinePeak peak;  ///< all ranks together
   ProgramClock clock;
 
   LayerTiming timing() {
@@ -24,9 +24,10 @@ struct TimedMachine {
   }
 };
 
-/// Reads `file`, as `plan --machine` does, for as many ranks per node as there are here; of
-/// simulated ranks it also sets the rates of packing, additions and updates. Throws UsageError as
-/// read_machine() does, and where nothing says how often a rank polls. Collective over `world`.
+/// Reads `file`, as `plan --machine` does, for this job's number of ranks per node; with simulated
+/// ranks it also sets the rates of packing, additions and updates. Throws UsageError as
+/// read_machine() does, and if the file does not say how often a rank polls. Collective over
+/// `world`.
 std::unique_ptr<TimedMachine> read_timed_machine(const Comm& world, const std::string& file);
 
 }  // namespace halomesh

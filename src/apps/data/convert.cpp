@@ -118,7 +118,7 @@ Request request_of(const Options& options) {
   return r;
 }
 
-/// Resolves --split all to the splits that exist. Collective.
+/// Resolves --split all to the existing splits. Collective.
 void choose_splits(const Comm& world, Request& request) {
   const fs::path where = request.from.empty() ? request.archive.directory : fs::path(request.from);
   const std::string there = on_first_rank(world, [&] {
@@ -132,7 +132,7 @@ void choose_splits(const Comm& world, Request& request) {
             "name the directory that holds them");
     return marks;
   });
-  if (request.splits.size() == 1) return;  // any problem with it is reported when it is opened
+  if (request.splits.size() == 1) return;  // problems are reported when it is opened
   std::vector<std::string> found;
   for (std::size_t s = 0; s < there.size(); ++s)
     if (there[s] == '+') found.push_back(request.splits[s]);
@@ -154,7 +154,7 @@ std::string gigabytes(std::int64_t bytes) {
   return fmt::format("{:.3g} GB", static_cast<double>(bytes) / 1e9);
 }
 
-/// The size of uncompressed files is known in advance.
+/// Checks the free space for uncompressed files, whose size is known in advance.
 void check_space(const Request& request, std::int64_t bytes) {
   if (request.archive.gzip > 0) return;
   const FreeSpace free = free_space(request.archive.directory);
@@ -164,7 +164,7 @@ void check_space(const Request& request, std::int64_t bytes) {
           "free space, use another --to, or --codec gzip");
 }
 
-/// Shows progress; extrapolates rank 0's share to all ranks, which have equal work.
+/// Shows progress; extrapolates from rank 0's share, because all ranks have equal work.
 class Ticker {
  public:
   Ticker(Progress& progress, const Comm& world, std::int64_t total, std::int64_t done)
@@ -183,7 +183,7 @@ class Ticker {
   std::int64_t ranks_, total_, done_;
 };
 
-/// Converts one split; returns rank 0's summary.
+/// Converts one split and returns rank 0's summary.
 std::string convert_split(const Comm& world, const Request& request, const std::string& split,
                           const Dataset* source) {
   std::string told;
@@ -251,7 +251,7 @@ int convert(const Comm& world, const Options& options) {
   std::unique_ptr<DirectoryLock> lock;
   if (!request.from.empty()) {
     lock = hold_directory(world, request.archive.directory, "converting", "--to");
-    on_first_rank(world, [&] {  // left by a killed run
+    on_first_rank(world, [&] {  // leftovers of a killed run
       for (const std::string& split : request.splits)
         remove_partial_files(request.archive.directory, split + "-");
       return std::string();

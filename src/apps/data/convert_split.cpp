@@ -34,7 +34,7 @@ class SampleMemory {
   std::span<const std::byte> values() const { return bytes_of(values_); }
   std::span<const float> scalars() const { return of_type<float>(); }
   std::span<const std::uint8_t> labels() const { return of_type<std::uint8_t>(); }
-  /// Whether both hold the same bytes.
+  /// True if both hold equal bytes.
   friend bool operator==(const SampleMemory& a, const SampleMemory& b) {
     const auto same = [](std::span<const std::byte> x, std::span<const std::byte> y) {
       return x.size() == y.size() && std::memcmp(x.data(), y.data(), x.size()) == 0;
@@ -57,7 +57,7 @@ class SampleMemory {
   Tensor values_, targets_;
 };
 
-/// How an existing file differs from the expected one, for messages.
+/// Describes how an existing file differs from the expected one.
 std::string difference(const ArchiveFile& found, const ArchiveFile& expected) {
   const auto say = [](const char* what, const auto& is, const auto& wanted) {
     return fmt::format("{} {}, expected {}", what, is, wanted);
@@ -88,7 +88,7 @@ SplitConversion::SplitConversion(const Comm& comm, const Dataset& source, std::s
     : comm_(comm), source_(source), split_(std::move(split)), options_(std::move(options)) {
   const auto found = on_every_rank(comm, [&] {
     if (comm.rank() == 0) check_no_others();
-    std::string kept;  // a letter for each file that this rank checks
+    std::string kept;  // one letter for each file that this rank checks
     for (std::int64_t f = comm.rank(); f < files(); f += comm.size()) {
       const std::optional<ArchiveFile> there = find_archive_file(path(f));
       const ArchiveFile wanted = content(f);
@@ -106,7 +106,7 @@ SplitConversion::SplitConversion(const Comm& comm, const Dataset& source, std::s
       missing_.push_back(f);
 }
 
-/// Further files of this split would be read as part of it.
+/// Throws Error for further files of this split, which would be read as part of it.
 void SplitConversion::check_no_others() const {
   const std::string prefix = split_ + "-";
   for (const fs::directory_entry& entry : fs::directory_iterator(options_.directory)) {
@@ -204,7 +204,7 @@ void verify_archive(const Comm& comm, const Dataset& archive, const Dataset* sou
     if (source != nullptr) given.emplace(*source);
     const auto reader = archive.reader();
     const auto source_reader = source != nullptr ? source->reader() : nullptr;
-    // Contiguous runs, so that a rank does not open every file.
+    // Runs are contiguous, so that a rank need not open every file.
     const std::int64_t end = archive.size() * (comm.rank() + 1) / comm.size();
     for (std::int64_t sample = archive.size() * comm.rank() / comm.size();
          sample < end && !others_failed(); ++sample, tick()) {

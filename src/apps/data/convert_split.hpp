@@ -30,13 +30,13 @@ inline std::int64_t sample_bytes(const Dataset& data, std::int64_t sample) {
 /// Called after each sample of this rank; throws to stop the conversion.
 using SampleTick = std::function<void()>;
 
-/// All functions are collective over the given communicator and throw the same Error on every rank.
+/// Converts one split. All functions are collective over the given communicator and throw the same
+/// Error on every rank.
 class SplitConversion {
  public:
-  /// Samples of different extents need a file each. Finds complete files of an earlier conversion,
-  /// which are kept. Throws Error if a file of the
-  /// split comes from another source, was written with other options or is not an archive.
-  /// `comm` and `source` must outlive this object.
+  /// Samples of different extents need a file each. Complete files of an earlier conversion are
+  /// kept. Throws Error if a file of the split comes from another source, was written with other
+  /// options or is no archive. `comm` and `source` must outlive this object.
   SplitConversion(const Comm& comm, const Dataset& source, std::string split,
                   ArchiveOptions options);
 
@@ -61,11 +61,11 @@ class SplitConversion {
   const Dataset& source_;
   std::string split_;
   ArchiveOptions options_;
-  std::vector<std::int64_t> missing_;  // files
+  std::vector<std::int64_t> missing_;  // indices of files
 };
 
 /// Reads every sample of an archive and compares it with its checksums and, unless `source` is
-/// null, with the same sample of the source. Samples are divided over the ranks.
+/// null, with the source's sample. Samples are divided over the ranks.
 void verify_archive(const Comm& comm, const Dataset& archive, const Dataset* source,
                     const SampleTick& tick);
 

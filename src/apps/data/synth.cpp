@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command `synth`: makes a data set of synthetic universes, divided over the ranks, or one of
+// The command `synth`: makes a data set of synthetic universes, divided over the ranks, or of
 // images with labels. The bytes do not depend on the number of ranks.
 #include <algorithm>
 #include <chrono>
@@ -59,8 +59,8 @@ struct UniverseRequest {
   }
   /// Bytes of one file: the counts, and less than 128 bytes of framing, names and targets.
   std::int64_t file_bytes() const { return universe.box_elements() * 2 + 128; }
-  /// Estimated bytes of the whole set on disk. Particle counts are small numbers: gzip at least
-  /// halves them.
+  /// Estimated bytes of the whole set on disk. Particle counts are small numbers, which gzip at
+  /// least halves.
   std::int64_t disk_bytes() const {
     const std::int64_t bytes = (plan.train + plan.validation) * file_bytes();
     return compressed() ? bytes / 2 : bytes;
@@ -157,7 +157,7 @@ using BoxSink = std::function<void(const SynthUniverse& piece, std::int64_t box,
 /// Called with the number of samples done; throws Error to end the work.
 using Report = std::function<void(std::int64_t done)>;
 
-/// Makes the boxes of one universe, which stands for `step` samples after `done` in `report`.
+/// Makes the boxes of one universe; in `report` they count as `step` samples after `done`.
 void make_universe(const UniverseRequest& request, const SynthUniverse& piece, const BoxSink& sink,
                    const Report& report, std::int64_t done, std::int64_t step) {
   const Universe universe =
@@ -172,7 +172,7 @@ void make_universe(const UniverseRequest& request, const SynthUniverse& piece, c
   }
 }
 
-/// One record a file.
+/// Writes one record to its own file.
 void write_record(const UniverseRequest& request, const SynthUniverse& piece, std::int64_t box,
                   std::span<const std::int16_t> voxels, std::span<const float> targets) {
   TfRecordWriter writer(request.out / file_of(request.universe.seed, piece, box),
@@ -181,7 +181,7 @@ void write_record(const UniverseRequest& request, const SynthUniverse& piece, st
   writer.commit();
 }
 
-/// The content of the group's file of an archive.
+/// The content of an archive's file for a group.
 ArchiveFile content_of(const UniverseRequest& request, const SynthGroup& group) {
   const bool validation = group.universes.front().validation;
   ArchiveFile content;
@@ -250,9 +250,9 @@ void print_summary(const UniverseRequest& request, double seconds, int ranks) {
             << " --input " << shape << " ...\n";
 }
 
-/// Removes the directories for samples again if a run fails before it has written any.
+/// Removes the directories of samples if a run fails before it has written any.
 struct NoEmptySplits {
-  fs::path out;  // "": another rank does so
+  fs::path out;  // "": another rank removes them
   ~NoEmptySplits() {
     std::error_code not_empty;
     if (std::uncaught_exceptions() > 0 && !out.empty())
@@ -275,7 +275,7 @@ int synthesise(const Comm& world, const Options& options) {
   });
 
   const auto start = std::chrono::steady_clock::now();
-  // Files of archives are small enough for the ranks to share even a small data set.
+  // Archive files are small enough for the ranks to share even a small data set.
   const std::vector<SynthGroup> groups =
       groups_of(universes_of(request.plan),
                 request.format == SynthFormat::kArchive ? kArchiveSamplesPerFile : 1);

@@ -33,7 +33,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kSamplesPerFile =
-    8;  // of archives: few enough for ranks to share a small set
+    8;  // for archives: few enough for ranks to share a small set
 
 struct FieldsRequest {
   fs::path out;
@@ -45,11 +45,11 @@ struct FieldsRequest {
 
   std::int64_t samples() const { return train + validation; }
   SynthFormat format() const { return is_climate ? SynthFormat::kClimate : SynthFormat::kArchive; }
-  /// Estimated bytes on disk: values and labels; noise hardly compresses.
+  /// Estimated bytes on disk of values and labels; noise hardly compresses.
   std::int64_t disk_bytes() const {
     return samples() * (shape.volume() * 4 + shape.volume() / shape.c * 4);
   }
-  /// Samples of the validation split follow those of the training split.
+  /// Makes a sample; those of the validation split follow those of the training split.
   LabelledSample make(std::int64_t sample) const {
     return is_climate ? make_climate(seed, sample, shape) : make_volume(seed, sample, shape);
   }
@@ -73,11 +73,11 @@ FieldsRequest fields_request(const Options& options) {
   if (options.is_given("input")) r.shape = options.get<Shape>("input");
   r.made_with = fmt::format("{} --kind {} --input {} --seed {} --train {} --validation {}",
                             kSynthSource, kind, r.shape, r.seed, r.train, r.validation);
-  if (r.samples() > 0) static_cast<void>(r.make(0));  // refuses shapes that cannot be
+  if (r.samples() > 0) static_cast<void>(r.make(0));  // refuses impossible shapes
   return r;
 }
 
-/// One piece of work: the samples of one file.
+/// The samples of one file, the unit of work.
 struct File {
   const char* split;
   std::int64_t number = 0, first = 0, samples = 0;  // within the split
@@ -94,7 +94,7 @@ std::vector<File> files_of(const FieldsRequest& request) {
   return files;
 }
 
-/// Makes and writes the samples of one file; `done` is called after each. Returns the sums of a
+/// Makes and writes the samples of one file; `done` is called after each. Returns the sums over a
 /// climate image.
 std::vector<ChannelSums> write_file(const FieldsRequest& request, const File& file,
                                     const std::function<void()>& done) {
@@ -125,7 +125,7 @@ std::vector<ChannelSums> write_file(const FieldsRequest& request, const File& fi
   return {};
 }
 
-/// Adds up the sums of all files of the training split, in their order on any number of ranks.
+/// Adds the sums of all files of the training split in their order, whatever the number of ranks.
 void write_stats(const Comm& world, const FieldsRequest& request, const std::string& mine) {
   const std::vector<std::string> all = world.all_gather(mine);
   if (world.rank() != 0) return;
@@ -170,7 +170,7 @@ int synthesise_fields(const Comm& world, const Options& options) {
   Progress progress("synth", "samples", request.samples(), world.rank() == 0);
   const StopSignals signals;
   const std::vector<File> files = files_of(request);
-  std::string sums;  // of this rank's training images
+  std::string sums;  // the sums of this rank's training images
   run_with_collective_errors(world, [&](const std::function<bool()>& others_failed) {
     std::int64_t done = 0;
     const auto tick = [&] {

@@ -26,7 +26,7 @@ std::string numbered(std::int64_t number, int digits) {
   return text;
 }
 
-/// The files in a directory whose names match, and the temporaries of a run that was killed.
+/// The files in a directory with matching names, and the temporary files of a killed run.
 template <class Is>
 std::vector<fs::path> files_in(const fs::path& directory, const Is& is) {
   std::vector<fs::path> files;
@@ -36,7 +36,7 @@ std::vector<fs::path> files_in(const fs::path& directory, const Is& is) {
   return files;
 }
 
-/// The files of an archive of either split, or of one being written.
+/// True for an archive file of either split, also if it is still being written.
 bool is_archive_or_partial(std::string_view name) {
   constexpr std::string_view kPartial = ".partial";
   if (name.starts_with('.')) name.remove_prefix(1);
@@ -48,7 +48,7 @@ bool is_hdf5(std::string_view name) { return name.find(".h5") != std::string_vie
 
 bool is_record(std::string_view name) { return name.find(".tfrecord") != std::string_view::npos; }
 
-/// All files of samples, of any format.
+/// All sample files, in any format.
 std::vector<fs::path> samples_in(const fs::path& directory) {
   std::vector<fs::path> files = files_in(directory, is_archive_or_partial);
   for (const char* split : {"train", "validation"})
@@ -135,7 +135,7 @@ void prepare_directory(const fs::path& directory, bool overwrite, std::int64_t b
   fs::create_directories(directory);
   if (format != SynthFormat::kArchive)
     for (const char* split : {"train", "validation"}) fs::create_directories(directory / split);
-  // First: without it the data set counts as incomplete.
+  // removed first, because without it the data set counts as incomplete
   fs::remove(directory / kDescription);
   if (!old.empty()) fs::remove(directory / kStats);
   for (const fs::path& file : old) fs::remove(file);

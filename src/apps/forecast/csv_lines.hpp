@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads small tables: lines of values with commas between them, comments after #.
+// Reads small tables: lines of values separated by commas, with comments after #.
 #pragma once
 
 #include <filesystem>
@@ -8,7 +8,7 @@
 
 namespace halomesh {
 
-/// A line of a table, and where it stands.
+/// A line of a table and its place.
 struct CsvLine {
   std::vector<std::string> cells;
   std::string where;  ///< "FILE:LINE"
@@ -17,8 +17,8 @@ struct CsvLine {
   double number(std::size_t i, double least) const;
 };
 
-/// All lines but empty ones, comments, and the first, which names the columns. Throws UsageError
-/// for a file that cannot be read, or a line with another number of cells than the first.
+/// All lines except empty ones, comments, and the first, which names the columns. Throws UsageError
+/// for a file that cannot be read, or a line whose number of cells differs from the first.
 std::vector<CsvLine> read_csv(const std::filesystem::path& file);
 
 }  // namespace halomesh

@@ -18,7 +18,7 @@ std::int64_t node_of(const HaloPlace& place, const MeshShape& mesh, std::int64_t
   return mesh.rank_of(replica, part) / place.network.ranks_per_node;
 }
 
-// What passes a link: messages of different sizes, summed up to any size.
+// The sizes of the messages on one link, with their sums.
 class LinkLoad {
  public:
   LinkLoad(const std::vector<std::size_t>& on_link, const std::vector<HaloMessage>& messages) {
@@ -28,7 +28,8 @@ class LinkLoad {
     double sum = 0;
     for (const double bytes : bytes_) sums_.push_back(sum += bytes);
   }
-  // What has passed when a message of `bytes` is through: of longer ones as much as of itself.
+  // The bytes that the link has carried once a message of `bytes` is through: longer messages count
+  // as much as it, because all share the link equally.
   double until(double bytes) const {
     const auto longer = bytes_.end() - std::upper_bound(bytes_.begin(), bytes_.end(), bytes);
     const std::size_t others = bytes_.size() - static_cast<std::size_t>(longer);

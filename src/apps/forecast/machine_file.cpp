@@ -48,7 +48,7 @@ std::vector<std::int64_t> extents(const std::string& text, const std::string& wh
   return all;
 }
 
-/// "VALUE # ORIGIN: SOURCE" of a number.
+/// Parses a number of the form "VALUE # ORIGIN: SOURCE".
 MachineNumber number_of(const std::string& name, const std::string& value,
                         const std::string& comment, const std::string& where) {
   const auto parsed = from_text<double>(value);
@@ -111,7 +111,7 @@ Machine read_ini(const fs::path& file, std::istream& lines) {
   return machine;
 }
 
-/// A JSON file, with messages that name its keys.
+/// A JSON file whose errors name its keys.
 class JsonFile {
  public:
   JsonFile(const fs::path& file, std::istream& in) : file_(file.string()) {
@@ -122,7 +122,7 @@ class JsonFile {
   }
   const json& root() const { return root_; }
 
-  /// The value at "/a/b", or nothing where it is missing or null.
+  /// The value at "/a/b"; empty if it is missing or null.
   std::optional<double> find(const std::string& key) const {
     const json::json_pointer pointer(key);
     if (!root_.contains(pointer) || root_.at(pointer).is_null()) return std::nullopt;
@@ -143,7 +143,7 @@ class JsonFile {
   json root_;
 };
 
-/// The Shape of "DxHxWxC".
+/// Parses "DxHxWxC".
 Shape shape_of(const json& text, const std::string& where) {
   const auto shape =
       text.is_string() ? from_text<Shape>(text.get<std::string>()) : std::optional<Shape>();
@@ -163,7 +163,7 @@ KernelPass pass_named(const std::string& name, const std::string& where) {
                    "give forward, backward data or backward parameters");
 }
 
-/// Adds the kernels of `file`, their times multiplied by `scale`.
+/// Adds the kernels of `file` with their times multiplied by `scale`.
 void read_kernels(KernelTable& table, const JsonFile& file, double scale) {
   if (!file.root().contains("kernels")) return;
   std::size_t index = 0;
@@ -195,7 +195,7 @@ void read_kernels(KernelTable& table, const JsonFile& file, double scale) {
 struct JsonNumber {
   const char *key, *name;
   double scale;  ///< value of the number = scale * value of the key
-  bool of_rank;  ///< times the ranks of a node
+  bool of_rank;  ///< times the number of ranks per node
   bool inverse;  ///< 1 / value of the key
 };
 
@@ -223,7 +223,7 @@ const JsonNumber kJsonNumbers[] = {
     {"/input/stage_bytes_per_second", "stage-node-mbs", 1e-6, false, false},
 };
 
-/// The median over the measured kernels of flops / (seconds x peak).
+/// The median of flops / (seconds x peak) over the measured kernels.
 double efficiency_of(const JsonFile& file, double peak) {
   std::vector<double> shares;
   for (const json& entry : file.root().value("kernels", json::array()))

@@ -10,22 +10,22 @@
 
 namespace halomesh {
 
-/// Reads a machine, derived for its own ranks per node. NAME.ini: lines `NAME = VALUE`, each number
-/// followed by `# ORIGIN: SOURCE` (measured, published, derived or assumed). NAME.json: as `bench
-/// --calibrate` writes it. Throws UsageError with file and line (or key): unreadable, unknown name,
-/// number missing or out of bounds, number without origin.
+/// Reads a machine, derived for its own ranks per node. NAME.ini has lines `NAME = VALUE`; each
+/// number is followed by `# ORIGIN: SOURCE` (measured, published, derived or assumed). NAME.json is
+/// as `bench --calibrate` writes it. Throws UsageError with file and line (or key) if the file is
+/// unreadable, a name is unknown, or a number is missing, out of bounds or without origin.
 Machine read_machine(const std::filesystem::path& file);
 
-/// Adds the kernel times of a file of `bench --calibrate`. Where they come from another CPU than
-/// the machine's, times are scaled by the ratio of the peaks of a rank, and the machine's notes say
-/// so. Throws UsageError as read_machine() does.
+/// Adds the kernel times of a file of `bench --calibrate`. If they come from another CPU, they are
+/// scaled by the ratio of the ranks' peaks, and the machine's notes say so. Throws UsageError as
+/// read_machine() does.
 void add_kernels(Machine& machine, const std::filesystem::path& file);
 
 /// The names of the machines in `directory`/machines, sorted.
 std::vector<std::string> machine_names(const std::filesystem::path& directory);
 
-/// The machine of this name, or of a file when `machine` has a '/' or ends in .ini or .json. Throws
-/// UsageError for an unknown name, naming the nearest.
+/// The machine of this name, or of a file if `machine` contains '/' or ends in .ini or .json.
+/// Throws UsageError for an unknown name and names the nearest.
 Machine load_machine(const std::string& machine, const std::filesystem::path& directory);
 
 }  // namespace halomesh

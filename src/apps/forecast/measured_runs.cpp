@@ -11,7 +11,7 @@
 namespace halomesh {
 namespace {
 
-/// Least squares of y = a + b x; rows are weighted by 1 / y, as errors are relative.
+/// The least-squares line y = a + b x; rows are weighted by 1 / y, because errors are relative.
 std::pair<double, double> line_through(const std::vector<std::pair<double, double>>& points) {
   double w = 0, wx = 0, wy = 0, wxx = 0, wxy = 0;
   for (const auto& [x, y] : points) {
@@ -40,10 +40,10 @@ void set_fitted(Machine& machine, const std::string& number, double value, std::
                "the fit to measured runs"});
 }
 
-// Communication that is not hidden depends on the time of kernels: a few rounds settle both.
+// The communication that is not hidden depends on kernel times: a few rounds settle both.
 constexpr int kRounds = 12;
 
-// Makes kernels take `scale` times as long.
+// Multiplies kernel times by `scale`.
 void scale_kernels(Machine& machine, double scale, std::size_t runs) {
   if (machine.kernels.size() > 0)
     set_fitted(machine, "kernel-time-factor", machine.kernel_time_factor() * scale, runs);
@@ -130,8 +130,9 @@ Straggling fit_straggling(const std::vector<std::pair<double, double>>& steps, d
   constexpr double kNoise = 0.01;
   double mean = 0;
   for (const auto& step : steps) mean += step.second / static_cast<double>(steps.size());
-  // Unknowns base b and growth m = slope * b, in units of the mean step: rows b + m L = t, of
-  // weight 1 / noise, and m - prior b = 0, of weight 1 / (prior / 2).
+  // The unknowns are the base b and the growth m = slope * b, in units of the mean step. The
+  // equations are b + m L = t with weight 1 / noise, and m - prior b = 0 with weight 1 / (prior /
+  // 2).
   double bb = 0, bm = 0, mm = 0, by = 0, my = 0;
   for (const auto& [ranks, seconds] : steps) {
     const double l = std::log2(ranks), weight = 1 / (kNoise * kNoise), y = seconds / mean;

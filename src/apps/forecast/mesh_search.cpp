@@ -106,7 +106,7 @@ MemoryNeed MeshSearch::memory_need(const MeshForecast& f) const {
   return at->second;
 }
 
-// Samples per second and rank of one sample on one rank, of a node whose ranks all compute.
+// Samples per second and rank for one sample per rank, on a node whose ranks all compute.
 double MeshSearch::base_rate(const Machine& machine) const {
   return 1 / forecast_step(machine, model_, geometry({}), {1, {}}, 1, job_.options).step_s;
 }
@@ -150,7 +150,7 @@ std::vector<MeshForecast> MeshSearch::forecasts_of(const Machine& machine,
 
 std::vector<Sensitivity> MeshSearch::sensitivities(const std::vector<MeshForecast>& ranked) const {
   std::vector<PartGrid> grids;
-  // Cuts of different sizes, so that a change of the machine can prefer another.
+  // Cuts of different sizes are kept, because a changed machine may prefer another.
   for (const MeshForecast& f : ranked) {
     const bool known = std::any_of(grids.begin(), grids.end(), [&](const PartGrid& grid) {
       return grid.count() == f.mesh.parts.count();
@@ -176,7 +176,7 @@ std::vector<Sensitivity> MeshSearch::sensitivities(const std::vector<MeshForecas
         return f.mesh.parts == best.mesh.parts;
       });
       change = same->run.total_s.mid / best.run.total_s.mid - 1;
-      // Meshes that differ by less are equal for all that is known.
+      // Meshes whose times differ by less count as equal.
       if (varied.front().run.total_s.mid < (1 - kTie) * same->run.total_s.mid)
         flipped = to_string(varied.front().mesh);
     };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All meshes of a job on a machine, each with its forecast; which is best, why, and what that
-// depends on.
+// All meshes of a job on a machine with their forecasts: which one is best, why, and on which
+// numbers that depends.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@
 
 namespace halomesh {
 
-/// Times that differ by less are equal for all that is known of a machine.
+/// The relative difference below which two times count as equal, given how little is known of a
+/// machine.
 constexpr double kTie = 0.005;
 
 struct Job {
@@ -23,8 +24,8 @@ struct Job {
   std::int64_t max_parts = 64;
   Workload work;
   ForecastOptions options;
-  /// Bytes of the rank that needs most, with `batch` samples per replica; none: any mesh fits. Both
-  /// numbers are the same where a run does not choose between them (--recompute auto).
+  /// Bytes of the rank that needs most, with `batch` samples per replica; empty: any mesh fits.
+  /// Both numbers are equal if a run does not choose between them (--recompute auto).
   std::function<MemoryNeed(const Machine& machine, const ModelGeometry& geometry,
                            const MeshShape& mesh, std::int64_t batch)>
       memory{};
@@ -37,36 +38,35 @@ struct MeshForecast {
   std::int64_t local_batch = 1;
   StepForecast step, evaluation;
   RunForecast run;
-  /// Samples per second and rank, against the same of the smallest mesh, of one replica.
+  /// Samples per second and rank, relative to the smallest mesh of one replica.
   double efficiency = 1;
-  std::int64_t memory_bytes = 0;  ///< of the rank that needs most
-  bool recomputes = false;        ///< what --recompute auto chooses
+  std::int64_t memory_bytes = 0;  ///< bytes of the rank that needs most
+  bool recomputes = false;        ///< the choice of --recompute auto
   bool fits = true;               ///< in the memory of a node
 };
 
-/// An assumed number, varied by 25 % either way.
+/// An assumed number and the effect of varying it by 25 % either way.
 struct Sensitivity {
   std::string number;
   double value = 0;
-  double change_low = 0, change_high = 0;  ///< of the best mesh's time, relative: x 0.75, x 1.25
-  /// The best mesh when varied so, where it is another; else empty.
+  double change_low = 0, change_high = 0;  ///< relative changes of the best mesh's time: x 0.75, x
+                                           ///< 1.25
+  /// The best mesh at either value, if it changes; else empty.
   std::string best_low, best_high;
 };
 
-/// Forecasts of all meshes of a job.
+/// Forecasts all meshes of a job.
 class MeshSearch {
  public:
-  /// `machine` is derived for the ranks per node of the job. Throws UsageError when the job has
-  /// more nodes than the machine, and when no mesh divides the batch (naming batches that would
-  /// do).
+  /// `machine` is derived for the job's ranks per node. Throws UsageError if the job has more nodes
+  /// than the machine, or if no mesh divides the batch (naming batches that would do).
   MeshSearch(const Machine& machine, const Model& model, const Job& job);
 
-  /// All meshes: those that fit the memory first, by time to solution.
+  /// All meshes by time to solution; those that fit the memory come first.
   std::vector<MeshForecast> forecasts() const { return forecasts_of(machine_, grids_, false); }
-  /// Why numbers of parts are left out, one sentence each.
+  /// Sentences that say why numbers of parts are left out.
   const std::vector<std::string>& hints() const { return hints_; }
-  /// Numbers that are assumed, by how much they matter; for the best mesh of each number of
-  /// parts in `ranked`.
+  /// The assumed numbers by their effect on the best mesh of each number of parts in `ranked`.
   std::vector<Sensitivity> sensitivities(const std::vector<MeshForecast>& ranked) const;
 
   MeshSearch(const MeshSearch&) = delete;
@@ -78,8 +78,8 @@ class MeshSearch {
   std::string fewer_nodes() const;
   double base_rate(const Machine& machine) const;
   MemoryNeed memory_need(const MeshForecast& f) const;
-  // Keeps geometries and outlines only where the same meshes will be forecast again: those of all
-  // meshes of a U-Net take a gigabyte.
+  // With `keep`, geometries and outlines are kept because these meshes will be forecast again:
+  // those of all meshes of a U-Net take a gigabyte.
   std::vector<MeshForecast> forecasts_of(const Machine& machine, const std::vector<PartGrid>& grids,
                                          bool keep) const;
 
@@ -94,10 +94,10 @@ class MeshSearch {
   mutable std::int64_t made_ = 0;                     // forecasts
 };
 
-/// The mesh as "4x4x1 x 512".
+/// The mesh in the form "4x4x1 x 512".
 std::string to_string(const MeshShape& mesh);
 
-/// Sentences that say why `best` is faster than `other`: the terms that differ most.
+/// Sentences that say why `best` is faster than `other`, by the terms that differ most.
 std::vector<std::string> reasons(const MeshForecast& best, const MeshForecast& other);
 
 }  // namespace halomesh

@@ -10,7 +10,7 @@
 namespace halomesh {
 namespace {
 
-// The extents whose sum is least: of all that multiply to `nodes`, the most cube-like.
+// The extents with the least sum of all that multiply to `nodes`: the most cube-like.
 std::array<std::int64_t, 3> cube(std::int64_t nodes) {
   std::array<std::int64_t, 3> best{nodes, 1, 1};
   for (std::int64_t a = 1; a * a * a <= nodes; ++a)
@@ -39,11 +39,11 @@ void want_extents(const Machine& machine, std::size_t extents, const char* names
                      fmt::format("give shape = {}", names));
 }
 
-// Of Aries, the only dragonfly so far: chassis c and router r of a group are joined to all others
-// of the same c or r, directly or by one router between. Adaptive routing spreads a pair's messages
-// over such ways, as no static route can: all routers of a group are taken as joined pairwise, by
-// as much as the three links between two chassis carry. Ten optical links of each router are shared
-// among the pairs of groups.
+// Makes an Aries network, the only dragonfly so far. Chassis c and router r of a group are joined
+// to all others with the c or r in common, directly or through one router. Adaptive routing spreads
+// a pair's messages over these ways, which no static route can do. All routers of a group are
+// therefore joined pairwise, at the rate of the three links between two chassis. The pairs of
+// groups share ten optical links of each router.
 void make_dragonfly(const Machine& machine, std::int64_t nodes, NetworkShape& t) {
   want_extents(machine, 4, "GROUPSxCHASSISxROUTERSxNODES");
   constexpr double kPairLinks = 3, kOpticalLinks = 10, kOpticalShare = 4.7 / 5.25;
@@ -51,7 +51,7 @@ void make_dragonfly(const Machine& machine, std::int64_t nodes, NetworkShape& t)
   t.routers = s[1] * s[2];
   t.nodes_of_router = s[3];
   t.groups = std::max<std::int64_t>(rounded_up(nodes, t.routers * t.nodes_of_router), 2);
-  // A node's own link is no link of routers, but carries what a node can send.
+  // A node's own link joins no routers, but carries all that the node sends.
   const double link = machine.value("link-gbs") > 0 ? machine.value("link-gbs") * 1e9
                                                     : machine.value("message-gbs") * 1e9;
   t.link_bytes_per_s = machine.value("message-gbs") * 1e9;
@@ -82,7 +82,7 @@ std::int64_t NetworkShape::nodes() const {
 NetworkShape network_shape_of(const Machine& machine, std::int64_t nodes) {
   NetworkShape t;
   t.kind = machine.interconnect;
-  // What all ranks of a node can put on a link, which a few may not fill.
+  // The rate at which all ranks of a node can fill its link; a few ranks may not reach it.
   const auto ranks = static_cast<double>(machine.ranks_per_node());
   const double link = machine.value("link-gbs"), message = machine.value("message-gbs");
   t.link_bytes_per_s = (link > 0 ? std::min(link, ranks * message) : message) * 1e9;
@@ -121,7 +121,7 @@ Routes::Routes(const NetworkShape& topology) : shape_(topology) {
       first_group_ = first_pair_ + count(t.groups * t.routers * t.routers);
       links_ = first_group_ + count(t.groups * t.groups);
       break;
-    case Interconnect::kFatTree:  // nodes, leaves to middle switches, those to top switches
+    case Interconnect::kFatTree:  // nodes, leaves to middle switches, middle to top switches
       first_pair_ = count(t.nodes() * 2);
       first_group_ = first_pair_ + count(t.children[2] * t.children[1] * t.children[1] * 2);
       links_ = first_group_ + count(t.children[2] * t.children[1] * t.children[1] * 2);
@@ -144,7 +144,7 @@ void Routes::append(std::int64_t from, std::int64_t to, std::vector<std::size_t>
   if (shape_.kind == Interconnect::kFatTree) append_tree(from, to, route);
 }
 
-// Link (node, axis, 0) leads to the next node, (node, axis, 1) from there to this one.
+// Link (node, axis, 0) leads to the next node, (node, axis, 1) from there back to this one.
 void Routes::append_torus(std::int64_t from, std::int64_t to,
                           std::vector<std::size_t>& route) const {
   std::int64_t stride = 1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long a whole training run takes: epochs, evaluations, staging, time to solution.
+// The duration of a whole training run: epochs, evaluations, staging, time to solution.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +11,21 @@
 
 namespace halomesh {
 
-/// A number that is known to a range.
+/// A number with its uncertainty range.
 struct Range3 {
   double low = 0, mid = 0, high = 0;
 };
 
-/// Epochs to a quality target by global batch.
+/// The number of epochs to a quality target, by global batch.
 class EpochTable {
  public:
   /// Reads "batch,low,mid,high,source" lines; # begins a comment. Throws UsageError with file and
   /// line for numbers that are missing, not positive, or not in order.
   explicit EpochTable(const std::filesystem::path& file);
 
-  /// Linear in log(batch) between the rows; those at the ends beyond them.
+  /// Interpolates linearly in log(batch) between rows; beyond them the nearest row counts.
   Range3 epochs(std::int64_t batch) const;
-  /// What epochs() rests on, e.g. "Cori KNL 1024, open division", "between batches 64 and 256".
+  /// The data behind epochs(), e.g. "Cori KNL 1024, open division", "between batches 64 and 256".
   std::string basis(std::int64_t batch) const;
 
  private:
@@ -41,12 +41,12 @@ class EpochTable {
 struct Workload {
   std::int64_t batch = 1;
   std::int64_t training_samples = 262144, validation_samples = 65536;
-  double sample_bytes = 0;  ///< as staged
-  double copies = 1;        ///< times that the data set is staged over all nodes
+  double sample_bytes = 0;  ///< staged bytes of one sample
+  double copies = 1;        ///< how often the data set is staged over all nodes
   Range3 epochs;
 };
 
-/// Seconds to stage the data set on `nodes` nodes; 0 where the machine has no rate for it.
+/// Seconds to stage the data set on `nodes` nodes; 0 if the machine has no rate for it.
 double staging_seconds(const Machine& machine, std::int64_t nodes, const Workload& work);
 
 struct RunForecast {
@@ -54,7 +54,8 @@ struct RunForecast {
   Range3 total_s;
 };
 
-/// A run whose steps take `training` and, in evaluations of the same local batch, `evaluation`.
+/// Forecasts a run whose steps take `training` and, in evaluations with the training's local batch,
+/// `evaluation`.
 RunForecast forecast_run(const Machine& machine, std::int64_t nodes, const Workload& work,
                          const StepForecast& training, const StepForecast& evaluation);
 

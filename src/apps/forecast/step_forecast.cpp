@@ -17,7 +17,7 @@ namespace {
 
 enum Spent : std::size_t { kCompute, kHalo, kGather, kReduction, kSpentKinds };
 
-// An exchange on its way: who has posted its messages when, and how long they travel.
+// An exchange in flight: when each message and receive was posted, and how long messages travel.
 struct Flight {
   const ExchangeOutline* outline = nullptr;
   const std::vector<double>* travel_s = nullptr;  // by message
@@ -27,7 +27,7 @@ struct Flight {
   bool empty() const { return outline == nullptr || outline->empty(); }
 };
 
-// Shorter messages leave at once; longer ones when their receive is posted, too.
+// Shorter messages leave at once; longer ones wait until their receive is posted, too.
 constexpr double kEagerBytes = 65536;
 
 class Timeline {
@@ -51,7 +51,7 @@ class Timeline {
     threads_ = options.threads.value_or(machine.threads());
     shared_cores_ =
         std::max(1.0, network_.ranks_per_node * threads_ / std::max(machine.value("cores"), 1.0));
-    // What cores do themselves takes longer where ranks share them.
+    // Work of the cores takes longer if ranks share them.
     for (double* const seconds :
          {&network_.within_node.latency_s, &network_.within_node.s_per_byte,
           &network_.copy.core_s_per_byte, &network_.copy.s_per_byte, &network_.add_s_per_byte})
@@ -94,7 +94,7 @@ class Timeline {
   }
 
   std::int64_t node_of(std::int64_t part) const { return part / network_.ranks_per_node; }
-  // What a message costs the CPU at either end.
+  // The CPU time of a message at either end.
   double overhead(const HaloMessage& m) const {
     if (node_of(m.from) == node_of(m.to)) return network_.within_node.latency_s / 2;
     return std::max(network_.between_nodes.latency_s - hop_s_, 0.0) / 2;
@@ -115,7 +115,7 @@ class Timeline {
     return {&exchange, &travel_s, std::vector<double>(exchange.messages.size()),
             std::vector<double>(parts_, -1), std::vector<bool>(parts_)};
   }
-  // All that routes and travel times depend on.
+  // A key of everything on which routes and travel times depend.
   std::string traffic_key() const {
     std::string key = fmt::format("{} {} {} {} {}", to_string(mesh_.parts), mesh_.replicas, batch_,
                                   options_.bucket_bytes, static_cast<int>(options_.reduction));
@@ -127,7 +127,7 @@ class Timeline {
     return key;
   }
 
-  // Exchange::start() on one part.
+  // Models Exchange::start() on one part.
   void start(Part part, Spent kind, Flight& flight) {
     if (flight.empty()) return;
     flight.posted[part] = now_[part];
@@ -140,7 +140,7 @@ class Timeline {
       flight.sent[i] = now_[part];
     }
   }
-  // Exchange::finish() on one part, after all parts have started.
+  // Models Exchange::finish() on one part, after all parts have started.
   void finish(Part part, Spent kind, Flight& flight) {
     if (flight.empty() || !flight.pending[part]) return;
     const ExchangeOutline& exchange = *flight.outline;
@@ -149,7 +149,7 @@ class Timeline {
       const double posted = m.bytes > kEagerBytes ? flight.posted[as_part(m.to)] : 0;
       return std::max(flight.sent[i], posted) + (*flight.travel_s)[i];
     };
-    // Those that have arrived together are unpacked together.
+    // Messages that have arrived together are unpacked together.
     double unpacked = 0;
     for (const std::size_t i : exchange.received[part]) {
       if (arrival(i) > now_[part]) {
@@ -208,7 +208,7 @@ class Timeline {
       for (Flight& round : distribute_[last]) finish(part, kind_of(last), round);
   }
 
-  // A sum of few values over `ranks` of them by a tree and back, for which all parts wait.
+  // Models a sum of few values over `ranks` ranks, up a tree and back, for which all parts wait.
   void sum_by_tree(Spent kind, double ranks, double bytes) {
     const double last = *std::max_element(now_.begin(), now_.end());
     const Link& link =
@@ -217,7 +217,7 @@ class Timeline {
       wait_until(part, kind, last + 2 * std::ceil(std::log2(ranks)) * link.seconds(bytes));
   }
 
-  // The sums of a loss that depends on whole samples, as TrainingStep and evaluate() have them.
+  // Models the sums of a loss that depends on whole samples, as in TrainingStep and evaluate().
   void sum_parts_of_loss() {
     const std::vector<Box>& owned = geometry_.tensors().back().owned;
     const auto owners =
@@ -225,7 +225,7 @@ class Timeline {
     if (owners > 1) sum_by_tree(kGather, static_cast<double>(parts_), 0);
   }
 
-  // Batch normalization over samples of several replicas.
+  // Models batch normalization over samples of several replicas.
   void average_samples(std::size_t l) {
     const std::int64_t together = model_.layers()[l].layer->samples_together();
     if (!options_.training || together <= batch_) return;
@@ -322,7 +322,7 @@ class Timeline {
     for (const SumTraffic::Sum& sum : sums()) missing_.push_back(sum.layers.size());
   }
 
-  // Notes the sums whose gradients are complete now.
+  // Records the sums whose gradients are complete now.
   void completed(std::size_t layer) {
     for (std::size_t i = 0; i < sums().size(); ++i) {
       const SumTraffic::Sum& sum = sums()[i];
@@ -365,7 +365,7 @@ class Timeline {
     f.gather_s = spent_[last][kGather];
     f.reduction_s = spent_[last][kReduction];
     const double busy = f.compute_s + f.halo_s + f.gather_s + f.reduction_s;
-    // Ranks that share a core take turns: what slows one of them slows them all, once a step. The
+    // Ranks that share a core take turns: a delay of one of them delays them all, once a step. The
     // parts of a sample wait for each other in every layer, whether or not they share cores.
     const double apart = std::max(static_cast<double>(mesh_.ranks()) / shared_cores_,
                                   static_cast<double>(mesh_.parts.count()));
@@ -380,8 +380,8 @@ class Timeline {
     const double kernels = std::accumulate(kernel_s_[last].begin(), kernel_s_[last].end(), 0.0);
     for (std::size_t s = 0; s < f.kernel_shares.size(); ++s)
       f.kernel_shares[s] = kernels > 0 ? kernel_s_[last][s] / kernels : 0;
-    // Measured kernels repeat within some 5 %, interpolated ones err by 10 %; where nothing was
-    // measured the efficiency is a guess.
+    // Measured kernels repeat within some 5 %, interpolated ones err by 10 %; the efficiency
+    // assumed for unmeasured ones is a guess.
     const double uncertain =
         0.05 * kernel_s_[last][0] + 0.1 * kernel_s_[last][1] + 0.3 * kernel_s_[last][2];
     const double network = 0.25 * (f.halo_s + f.gather_s + f.reduction_s);
@@ -400,7 +400,7 @@ class Timeline {
   NetworkCost network_;
   int threads_ = 1;
   double shared_cores_ = 1;   // ranks per core, at least 1
-  double kernel_factor_ = 1;  // of kernel times
+  double kernel_factor_ = 1;  // multiplies kernel times
   std::size_t parts_;
   std::vector<double> now_;
   std::vector<std::array<double, kSpentKinds>> spent_;
@@ -410,14 +410,14 @@ class Timeline {
   std::vector<bool> wanted_;
   Routes routes_;
   double hop_s_ = 0;
-  std::vector<ComputedStretches> computed_;  // backward, by part
+  std::vector<ComputedStretches> computed_;  // by part, in backward
   ForecastCache own_cache_;
   const StepOutline* outline_ = nullptr;
   HaloRoutes halo_routes_;
   ForecastCache::Entry* traffic_ = nullptr;
   SumRoutes* sum_routes_ = nullptr;
   std::vector<double> ready_;         // by sum
-  std::vector<std::size_t> missing_;  // by sum: layers
+  std::vector<std::size_t> missing_;  // by sum: layers still to complete
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long one step of a network on a mesh takes on a machine: a timeline of one replica that
-// repeats the executor's order (runtime/step/executor), and what all replicas together add. Pure
+// The time of one step of a network on a mesh and a machine: the timeline of one replica, which
+// repeats the executor's order (runtime/step/executor), and the costs that all replicas add. Pure
 // arithmetic: nothing is run.
 #pragma once
 
@@ -23,36 +23,36 @@
 namespace halomesh {
 
 struct StepForecast {
-  // Of the part that is done last; together they make up step_s.
+  // These times of the last part to finish add up to step_s.
   double compute_s = 0;    ///< kernels, update, and the machine's step overhead
   double halo_s = 0;       ///< packing halos, and waiting for them
-  double gather_s = 0;     ///< the same where a whole tensor is gathered, and for partial sums
-  double reduction_s = 0;  ///< what of the sums of gradients is not hidden
+  double gather_s = 0;     ///< the time of gathering whole tensors, and of partial sums
+  double reduction_s = 0;  ///< gradient sums that are not hidden
   double straggler_s = 0;  ///< waiting for the slowest of all ranks
   double input_s = 0;      ///< waiting for samples
   double step_s = 0;
-  double low_s = 0, high_s = 0;  ///< range of step_s
-  /// Share of the kernels' time that was measured, interpolated, and by roofline:
-  /// KernelTime::Source
+  double low_s = 0, high_s = 0;  ///< the uncertainty of step_s
+  /// The shares of the kernels' time that were measured, interpolated, and derived from the
+  /// roofline: KernelTime::Source
   std::array<double, 3> kernel_shares{};
 };
 
 /// StepForecast::kernel_shares in words, e.g. "90 % measured, 10 % interpolated, 0 % roofline".
 std::string describe_kernel_shares(const std::array<double, 3>& shares);
 
-/// What forecasts with the same network, mesh and batch share, kept from one to the next: outlines
-/// and routes are found once where only numbers of a machine vary.
+/// Data that forecasts with one network, mesh and batch share: outlines and routes are found once
+/// if only numbers of a machine vary.
 class ForecastCache {
  public:
   struct Entry {
     std::optional<SumTraffic> sums;
-    std::vector<std::vector<double>> travel_s;  ///< by exchange of the outline and message
+    std::vector<std::vector<double>> travel_s;  ///< by exchange of the outline, and message
   };
   Entry& entry(const std::string& key) { return entries_[key]; }
-  /// Of a mesh of as many ranks.
+  /// The routes of any mesh of this many ranks.
   SumRoutes& routes(std::int64_t ranks, int per_node) { return routes_[{ranks, per_node}]; }
   const StepOutline& outline(const Model& model, const ModelGeometry& geometry, std::int64_t batch);
-  /// Keeps only what meshes have in common.
+  /// Keeps only the data that meshes share.
   void forget_meshes() {
     entries_.clear();
     outlines_.clear();
@@ -68,16 +68,17 @@ struct ForecastOptions {
   bool training = true;                               ///< false: a step of an evaluation
   Reduction reduction = Reduction::kAuto;             ///< never kFlat
   std::int64_t bucket_bytes = std::int64_t{4} << 20;  ///< as in GradientReducer
-  /// Whether halos leave as soon as the chunks that they need are computed, or with the layer.
+  /// Sends halos as soon as the chunks that they need are computed, rather than with the layer.
   bool early_sends = true;
-  DataType payload = DataType::kFloat32;  ///< of gradients in messages
+  DataType payload = DataType::kFloat32;  ///< the type of gradients in messages
   std::int64_t update_traffic = 5;        ///< Optimizer::traffic()
-  std::optional<int> threads;             ///< of a rank; none: machine.threads()
-  ForecastCache* cache = nullptr;         ///< of this model and network only; none: nothing is kept
+  std::optional<int> threads;             ///< threads per rank; empty: machine.threads()
+  ForecastCache* cache = nullptr;         ///< for this model and network only; null: nothing is
+                                          ///< kept
 };
 
-/// A step of `model` on a mesh: `geometry` is that of mesh.parts; ranks fill nodes in order.
-/// Kernels take longer by the threads per core where these are more than one. Throws Error where a
+/// Forecasts a step of `model` on a mesh. `geometry` is that of mesh.parts; ranks fill nodes in
+/// order. Kernels slow down by the number of threads per core if it exceeds 1. Throws Error if a
 /// kernel was not measured and the machine has no peak.
 StepForecast forecast_step(const Machine& machine, const Model& model,
                            const ModelGeometry& geometry, const MeshShape& mesh,

@@ -44,7 +44,7 @@ class Outliner {
     return outline;
   }
 
-  // As Exchange::collect() and assign_memory().
+  // Mirrors Exchange::collect() and assign_memory().
   ExchangeOutline exchange(const TransferPlan& plan, std::size_t tensor, bool adds) {
     ExchangeOutline exchange;
     if (plan.empty()) return exchange;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a step on a mesh consists of, whatever the machine: the messages, chunks and kernels of all
-// its parts, found once for all forecasts of the mesh.
+// The parts of a step on a mesh that do not depend on the machine: the messages, chunks and kernels
+// of all parts, found once for all forecasts of the mesh.
 #pragma once
 
 #include <array>
@@ -18,28 +18,30 @@ namespace halomesh {
 /// The messages of one exchange, as Exchange makes them.
 struct ExchangeOutline {
   std::vector<HaloMessage> messages;
-  std::vector<double> packed, unpacked;  ///< bytes of each; none of what is in place
-  std::vector<std::vector<std::size_t>> sent, received;  ///< of messages, by part, ascending
-  std::size_t number = 0;                                ///< among the exchanges of the step
+  std::vector<double> packed, unpacked;                  ///< bytes by message; 0 for in-place ones
+  std::vector<std::vector<std::size_t>> sent, received;  ///< messages by part, ascending
+  std::size_t number = 0;                                ///< the index among the exchanges of the
+                                                         ///< step
 
   bool empty() const { return messages.empty(); }
 };
 
 struct TensorOutline {
-  bool gathered = false;  ///< more than halos moves: whole tensors, or partial sums
-  /// What consumers need of other parts, in the order in which their chunks need it.
+  bool gathered = false;  ///< whole tensors or partial sums move, not only halos
+  /// The data that consumers need from other parts, in the order in which their chunks need them.
   std::vector<ExchangeOutline> rounds;
-  ExchangeOutline returned;                 ///< gradients of that, to their owners
-  ExchangeOutline partial_sums, broadcast;  ///< of the output; of its gradient
+  ExchangeOutline returned;                 ///< their gradients, back to the owners
+  ExchangeOutline partial_sums, broadcast;  ///< for the output; for its gradient
 };
 
 struct LayerOutline {
   struct Chunk {
-    double share = 0;  ///< of what the part computes
+    double share = 0;  ///< the share of the part's computation
     bool needs_remote = false;
   };
   std::vector<std::vector<Chunk>> chunks;  ///< by part
-  /// By part and round of the output: after how many chunks all that it sends is computed.
+  /// By part and round of the output: the number of chunks after which all data to send are
+  /// computed.
   std::vector<std::vector<std::size_t>> chunks_before;
   std::array<std::vector<KernelCase>, 3> kernels;  ///< by pass and part; threads are not set
 };
@@ -50,7 +52,7 @@ struct StepOutline {
   std::size_t exchanges = 0;
 };
 
-/// A step of `batch` samples.
+/// The outline of a step of `batch` samples.
 StepOutline step_outline(const Model& model, const ModelGeometry& geometry, std::int64_t batch);
 
 }  // namespace halomesh

@@ -11,7 +11,7 @@ namespace halomesh {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-constexpr int kInFlight = 4;  // messages of a round, PointSum::kMessages
+constexpr int kInFlight = 4;  // messages of a round: PointSum::kMessages
 
 class Player {
  public:
@@ -55,17 +55,17 @@ class Player {
   struct State {
     std::size_t round = 0;
     bool posted = false;  // a round has been sent
-    bool flying = false;  // its messages are under way
+    bool flying = false;  // its messages are in flight
     double begin_at = 0;  // when they leave
-    double left = 0;      // bytes
-    double acts_at = 0;   // when the rank takes the sum further, unless flying
+    double left = 0;      // bytes still to send
+    double acts_at = 0;   // when the rank continues the sum, unless in flight
     double done_at = 0;
   };
 
   const RoundTraffic& round(std::size_t i) const {
     return traffic_.sums[i].rounds[states_[i].round];
   }
-  // What the rank has done for other sums delays the layers that this one waits for.
+  // Time that the rank has spent on other sums delays the layers for which this sum waits.
   double ready(std::size_t i) const {
     double delay = 0;
     for (const std::int64_t p : traffic_.sums[i].parts)
@@ -115,7 +115,7 @@ class Player {
     }
   }
 
-  // Bytes per second of one message of each sum, found once for the same rounds in flight.
+  // Bytes per second of a message of each sum, computed once for each set of rounds in flight.
   const std::vector<double>& message_rates() {
     flying_.assign(states_.size(), nullptr);
     for (std::size_t i = 0; i < states_.size(); ++i)
@@ -125,7 +125,7 @@ class Player {
     return at->second;
   }
 
-  // Max-min fairness, by raising all rates until a link is full or a message as fast as it can be.
+  // Max-min fair rates: raises all rates until a link is full or a message is at its top speed.
   std::vector<double> fair_rates() const {
     std::vector<double> rates(states_.size());
     std::vector<std::size_t> open;
@@ -157,7 +157,7 @@ class Player {
     }
     return rates;
   }
-  // Messages of sum i on each of these links.
+  // The number of messages of sum i on each of these links.
   double load(std::size_t link, std::size_t i) const {
     double flows = 0;
     for (const RoundTraffic::Share& share : round(i).shares)

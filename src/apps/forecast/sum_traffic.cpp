@@ -18,7 +18,7 @@ namespace {
 
 using Parts = std::vector<std::int64_t>;
 
-// As GradientReducer numbers and fills them.
+// A bucket, numbered and filled as by GradientReducer.
 struct Bucket {
   Parts holders;
   std::vector<std::size_t> layers;
@@ -67,7 +67,7 @@ SumAlgorithm between_nodes(const SumChoice& sum) {
   return sum.algorithm == SumAlgorithm::kTwoLevel ? sum.across : sum.algorithm;
 }
 
-// Whether every rank does in each round what rank 0 does: see partner_like_first().
+// True if every rank acts in each round as rank 0 does: see partner_like_first().
 bool is_regular(const SumChoice& sum) {
   const SumAlgorithm across = between_nodes(sum);
   if (across == SumAlgorithm::kBinomialTree) return false;
@@ -87,7 +87,7 @@ std::uint64_t mixed(std::uint64_t n) {
   return state ^ (state >> 31);
 }
 
-// Whether a link with flows `a` is at no time fuller than one with `b` of the same rate.
+// True if a link with flows `a` is never fuller than one with `b` of equal rate.
 bool never_fuller(const std::vector<std::uint32_t>& a, const std::vector<std::uint32_t>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), std::less_equal<>{});
 }
@@ -141,7 +141,7 @@ class Builder {
 
  private:
   struct Sets {
-    int index = 0;  // of the bucket on its ranks
+    int index = 0;  // the bucket's index on its ranks
     Bucket bucket;
     std::vector<Parts> holders;
   };
@@ -158,7 +158,7 @@ class Builder {
     const HolderSet first(mesh_, settings_.ranks_per_node, sets.holders.front());
     const SumChoice choice = first.choose(settings_.reduction, sum.bytes, {});
     const std::vector<SumRound> rounds =
-        sum_schedule(choice, 0, sets.bucket.volume, sets.index);  // as GradientReducer
+        sum_schedule(choice, 0, sets.bucket.volume, sets.index);  // as in GradientReducer
     for (std::size_t k = 0; k < rounds.size(); ++k) {
       const SumRound& round = rounds[k];
       RoundTraffic& traffic = sum.rounds.emplace_back();
@@ -211,7 +211,7 @@ class Builder {
     traffic.hops = std::max(traffic.hops, pattern.hops);
   }
 
-  // Holders of all sets send to these partners at the same time.
+  // The routes of a pattern in which holders of all sets send to these partners at once.
   const SumRoutes::Pattern& routed(const Sets& sets, const Partners& partners) {
     Partners world(static_cast<std::size_t>(mesh_.ranks()), -1);
     for (const Parts& holders : sets.holders) {
@@ -250,7 +250,7 @@ class Builder {
     return injection_ ? settings_.injection_bytes_per_s : 0;
   }
 
-  // Hashes of 64 bits tell links apart whose flows differ.
+  // Groups links of equal flows, compared by 64-bit hashes.
   void collect_links() {
     std::vector<std::uint64_t> hashes;
     for (std::size_t p = 0; p < patterns_.size(); ++p)
@@ -258,7 +258,7 @@ class Builder {
         hashes.resize(std::max(hashes.size(), link + 1));
         hashes[link] += mixed(mixed(p) + flows);
       }
-    std::map<std::pair<double, std::uint64_t>, std::size_t> classes;  // by the first of each
+    std::map<std::pair<double, std::uint64_t>, std::size_t> classes;  // by the first link of each
     std::vector<std::size_t> class_of(hashes.size(), kNone);
     for (std::size_t link = 0; link < hashes.size(); ++link) {
       const double rate = bytes_per_s(link);
@@ -294,10 +294,10 @@ class Builder {
   const MeshShape& mesh_;
   const SumSettings& settings_;
   SumRoutes& known_;
-  bool injection_;  // also a link for what the ranks of each node send together
+  bool injection_;  // adds a link for the total that the ranks of each node send
   std::vector<Sets> sums_;
   std::vector<const SumRoutes::Pattern*> patterns_;
-  std::map<const SumRoutes::Pattern*, std::size_t> numbers_;  // of patterns_
+  std::map<const SumRoutes::Pattern*, std::size_t> numbers_;  // the indices of patterns_
   SumTraffic traffic_;
 };
 

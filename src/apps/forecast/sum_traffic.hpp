@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the sums of gradients of one mesh send over which links: the rounds that GradientReducer and
-// sum_schedule() make, of all ranks at once.
+// The bytes that the gradient sums of one mesh send over each link: the rounds of GradientReducer
+// and sum_schedule(), for all ranks at once.
 #pragma once
 
 #include <array>
@@ -21,51 +21,52 @@ namespace halomesh {
 
 /// One round of a sum, as the rank that sends most sees it.
 struct RoundTraffic {
-  /// What each rank sends to one of its partners.
+  /// The bytes that each rank sends to one of its partners.
   struct Share {
-    std::size_t pattern = 0;  ///< of SumTraffic::Links::flows
+    std::size_t pattern = 0;  ///< the index in SumTraffic::Links::flows
     double of_bytes = 1;
   };
-  double bytes = 0;           ///< sent, or received where that is more
-  int messages = 1;           ///< that these bytes are cut into
-  bool adds = false;          ///< what is received is added
-  std::vector<Share> shares;  ///< between nodes; none where all pairs of the round share a node
-  int hops = 0;               ///< links of the longest way
+  double bytes = 0;           ///< sent, or received if that is more
+  int messages = 1;           ///< the number of messages for these bytes
+  bool adds = false;          ///< received values are added
+  std::vector<Share> shares;  ///< between nodes; empty if all pairs of the round share a node
+  int hops = 0;               ///< the number of links of the longest way
 };
 
-/// A bucket that all parts have in their order, or some: sets of holders that sum different slices
-/// of the same layers at the same time.
+/// A bucket that all or some parts have at one place of their order: sets of holders that sum
+/// different slices of these layers at the same time.
 struct SumTraffic {
   struct Sum {
-    std::vector<std::int64_t> parts;  ///< of all its sets, ascending
-    std::vector<std::size_t> layers;  ///< whose gradients it waits for, one per parameter
+    std::vector<std::int64_t> parts;  ///< parts of all its sets, ascending
+    std::vector<std::size_t> layers;  ///< layers for whose gradients it waits, one per parameter
     double bytes = 0;
     std::vector<RoundTraffic> rounds;
   };
-  /// Links that carry the same numbers of messages in all patterns. Those that are never fuller
-  /// than others are left out.
+  /// Links that carry equal numbers of messages in all patterns. Links that are never fuller than
+  /// others are left out.
   struct Links {
     double bytes_per_s = 0;
-    std::vector<std::uint32_t> flows;  ///< by pattern: pairs of ranks that use it at the same time
+    std::vector<std::uint32_t> flows;  ///< by pattern: pairs of ranks that use the link at once
   };
   std::vector<Sum> sums;
   std::vector<Links> links;
 };
 
-/// What the meshes of the same ranks on the same network have in common, whatever its rates.
+/// Routes that all meshes of these ranks on this network share, whatever its rates.
 struct SumRoutes {
-  using Partners = std::vector<int>;  ///< by rank: to whom it sends; -1: to nobody
+  using Partners = std::vector<int>;  ///< by rank: its destination, or -1
   struct Pattern {
     std::vector<std::pair<std::size_t, std::uint32_t>> flows;  ///< links, and pairs that use them
-    int hops = 0;                                              ///< of the longest route
+    int hops = 0;                                              ///< the length of the longest route
   };
   std::map<Partners, Pattern> patterns;  ///< by partners in the world
-  /// Algorithm, ranks, ranks per node and algorithm across nodes: partners depend on nothing else.
+  /// Algorithm, ranks, ranks per node and algorithm across nodes, on which alone partners depend.
   using SumKey = std::array<int, 4>;
-  /// Of `patterns`, by parts of a sample, those of each set of holders, and the partner of rank 0.
+  /// The key of one of `patterns`: parts of a sample, parts of each set of holders, and the partner
+  /// of rank 0.
   using PartnerKey = std::tuple<std::int64_t, std::vector<std::vector<std::int64_t>>, SumKey, int>;
   std::map<PartnerKey, const Pattern*> regular;
-  /// Where rank 0 does not stand for all: partners of all holders in each round.
+  /// The partners of all holders in each round, where rank 0 does not stand for all.
   std::map<SumKey, std::vector<Partners>> irregular;
 };
 
@@ -74,16 +75,16 @@ struct SumSettings {
   std::int64_t bucket_bytes = std::int64_t{4} << 20;
   DataType payload = DataType::kFloat32;
   int ranks_per_node = 1;
-  double injection_bytes_per_s = 0;  ///< of a node whose ranks share it; 0: not limited
+  double injection_bytes_per_s = 0;  ///< shared by the ranks of a node; 0: unlimited
 };
 
-/// To whom rank `rank` of a sum sends where rank 0 sends to rank `first`: ranks are digits, of
-/// which the rounds of halving and of rings each change one. Not for whole buffers among a number
-/// of ranks that is no power of 2, nor for trees.
+/// The destination of rank `rank` in a sum whose rank 0 sends to rank `first`: ranks are digits,
+/// and each round of halving or of rings changes one of them. Not for trees, nor for whole buffers
+/// among a number of ranks that is no power of 2.
 int partner_like_first(const SumChoice& sum, int first, int rank);
 
 /// The sums of a step on `mesh`, whose ranks fill nodes in order. `geometry` is that of mesh.parts.
-/// `known` is of `routes`, mesh.ranks() and settings.ranks_per_node only.
+/// `known` belongs to `routes`, mesh.ranks() and settings.ranks_per_node alone.
 SumTraffic sum_traffic(const Routes& routes, const ModelGeometry& geometry, const MeshShape& mesh,
                        const SumSettings& settings, SumRoutes& known);
 

@@ -18,7 +18,7 @@ namespace {
 
 using Shape3 = std::vector<std::int64_t>;
 using Terms = std::array<double, 3>;
-// The factors of a, b, c in the time of one measurement, and what is known beforehand.
+// The factors of a, b, c in the time of one measurement, and the known rest.
 struct Row {
   Terms factors{};
   double known = 0, seconds = 0;
@@ -30,7 +30,7 @@ double nodes_of(const Shape3& shape) {
   return nodes;
 }
 double rounds(const Shape3& shape) { return std::log2(nodes_of(shape)); }
-// Of recursive doubling along one axis after the other: 1 + 2 + 4 + ... links.
+// The links of recursive doubling along one axis after the other: 1 + 2 + 4 + ...
 double hops(const Shape3& shape) {
   double sum = 0;
   for (const std::int64_t extent : shape) sum += static_cast<double>(extent - 1);
@@ -65,7 +65,7 @@ Terms ring_factors(const Shape3& shape, double n) {
 
 double dot(const Terms& a, const Terms& b) { return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]; }
 
-// Least squares of relative errors over the terms that occur; none comes out negative.
+// Fits least squares of relative errors over the terms that occur, none of them negative.
 Terms fit(const std::vector<Row>& rows, const char* algorithm) {
   std::vector<std::size_t> active;
   for (std::size_t i = 0; i < 3; ++i)
@@ -184,7 +184,8 @@ TorusCollectives::TorusCollectives(const std::vector<MeasuredCollective>& measur
                          return Row{ring_factors(m.shape, m.bytes), 0, 0};
                        }),
                "all-gather by rings");
-  // The maximum makes the time of halving nonlinear in b: a search, with a fitted for each b.
+  // The maximum makes the time of halving nonlinear in b, so b is searched, with a fit of a for
+  // each.
   double least = -1;
   for (double b = 1e-11; b < 1e-8; b *= 1.01) {
     const auto rows =

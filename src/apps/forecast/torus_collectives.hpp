@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the collectives of an MPI library for a torus cost: formulas of its algorithms, with
-// constants fitted to measurements on few nodes.
+// The costs of an MPI library's collectives on a torus: formulas of its algorithms, with constants
+// fitted to measurements on few nodes.
 #pragma once
 
 #include <array>
@@ -13,19 +13,19 @@ namespace halomesh {
 
 enum class Collective : std::uint8_t { kAllreduce, kReduceScatter, kAllgather };
 
-/// A measured collective of one rank per node.
+/// A measured collective with one rank per node.
 struct MeasuredCollective {
   std::vector<std::int64_t> shape;  ///< nodes along each axis
   Collective collective = Collective::kAllreduce;
-  std::string algorithm;  ///< "default": what the library chooses
-  double bytes = 0;       ///< of the whole vector
+  std::string algorithm;  ///< "default": the library's choice
+  double bytes = 0;       ///< the size of the whole vector
   double seconds = 0;
 
   std::int64_t nodes() const;
 };
 
-/// Reads "system,nodes,shape,collective,algorithm,BYTES,BYTES,..." with microseconds below the
-/// bytes; empty cells and other collectives are left out. Throws UsageError with file and line.
+/// Reads lines "system,nodes,shape,collective,algorithm,BYTES,BYTES,..." with microseconds below
+/// the bytes; empty cells and other collectives are skipped. Throws UsageError with file and line.
 std::vector<MeasuredCollective> read_collectives(const std::filesystem::path& file);
 
 /// Costs of Fujitsu MPI's algorithms on TofuD. K is the extent of an axis, P the nodes, n the
@@ -40,9 +40,9 @@ std::vector<MeasuredCollective> read_collectives(const std::filesystem::path& fi
 ///   all axes, a + b P + n c 3 / axes.
 class TorusCollectives {
  public:
-  /// Fits a, b, c of each algorithm by least squares of relative errors. Throws Error where an
-  /// algorithm has too few measurements. By default a link carries what messages of 64 nodes were
-  /// measured to reach on uTofu.
+  /// Fits a, b, c of each algorithm by least squares of relative errors. Throws Error if an
+  /// algorithm has too few measurements. By default a link has the rate that messages reached on 64
+  /// nodes with uTofu.
   explicit TorusCollectives(const std::vector<MeasuredCollective>& measured, double hop_s = 0.1e-6,
                             double link_bytes_per_s = 5.9e9);
 

@@ -4,8 +4,8 @@
 
 namespace halomesh {
 
-// Each takes the arguments from its own name on (argv[0] is "train" ...), throws what it cannot
-// handle, and returns an ExitCode (see parallel.hpp).
+// Each command takes its arguments from its own name on (argv[0] is "train" ...), throws errors
+// that it cannot handle, and returns an ExitCode (see parallel.hpp).
 int run_train(int argc, char** argv);
 int run_eval(int argc, char** argv);
 int run_predict(int argc, char** argv);

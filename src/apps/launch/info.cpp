@@ -55,7 +55,7 @@ std::string page_text(const NodeDescription& node) {
   return text;
 }
 
-/// The kernels of our own that this node uses, and those that it could choose from.
+/// The program's own kernels that this node uses, and those available.
 std::string kernels_text() {
   std::string built;
   for (const IsaKernels* kernels : built_isa_kernels())
@@ -97,7 +97,7 @@ int print_all(const Comm& world) {
   const RankBinding binding = find_binding(world);
   const auto nodes = world.gather(binding.rank_on_node == 0 ? node_text(binding) : "");
   const auto ranks = world.gather(binding.describe());
-  // Only A64FX has units that can be switched off; elsewhere this would waste time.
+  // Only A64FX has units that can be switched off; elsewhere the measurement would waste time.
   const double flops = is_a64fx(binding.cpu_model) ? core_flops() : 0;
   const auto warnings = launch_warnings(world, binding, flops);
   if (world.rank() != 0) return kExitDone;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The outputs of a command: directories, locked against other runs, and files.
-// Must not depend on what is written.
+// Must not depend on the content of the files.
 #pragma once
 
 #include <filesystem>
@@ -15,8 +15,8 @@
 namespace halomesh {
 
 /// Creates the directory if necessary and locks it on rank 0, which gets the lock; the other ranks
-/// get null. `activity` and `option`: see LockTerms. Throws the same Error on every rank if another
-/// run has locked the directory or it is not writable. Collective over `world`.
+/// get null. `activity` and `option` are those of LockTerms. Throws one Error on every rank if
+/// another run has locked the directory or it is not writable. Collective over `world`.
 std::unique_ptr<DirectoryLock> hold_directory(const Comm& world,
                                               const std::filesystem::path& directory,
                                               const std::string& activity,

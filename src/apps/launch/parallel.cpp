@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a command on all ranks; a failure on one ends all: see parallel.hpp.
+// Runs a command on all ranks; a failure on one rank ends all: see parallel.hpp.
 #include "src/apps/launch/parallel.hpp"
 
 #include <algorithm>
@@ -31,14 +31,15 @@ std::string message(const std::string& what, const std::string& hint, int rank) 
   return printable(text);
 }
 
-/// In one write, so that lines of different ranks are not interleaved.
+/// Prints in one write, so that lines of different ranks are not interleaved.
 void print_error(const std::string& text) {
   std::cout.flush();
   std::fwrite(text.data(), 1, text.size(), stderr);
   std::fflush(stderr);
 }
 
-/// A launcher that does not match the MPI library starts every rank in an MPI world of its own.
+/// Detects a launcher that does not match the MPI library: every rank is then alone in its MPI
+/// world.
 void check_launch(const Comm& world, const Launch& launch) {
   if (world.size() > 1 || launch.size <= 1) return;
   throw Error(fmt::format("the launcher started {} ranks, but each is alone in its own MPI world",
@@ -54,7 +55,7 @@ void check_launch(const Comm& world, const Launch& launch) {
 /// that all ranks can clean up if all have failed.
 int end_all_ranks(const MpiSession& session, const Launch& launch, const Failure& failure,
                   const NodeFlag& said, NonblockingAny& all_failed) {
-  if constexpr (simulation::kOn) {  // all ranks are this process
+  if constexpr (simulation::kOn) {  // all ranks are in this process
     print_error(failure.text);
     std::_Exit(failure.exit_code);
   }
@@ -71,7 +72,7 @@ int end_all_ranks(const MpiSession& session, const Launch& launch, const Failure
     std::this_thread::sleep_for(std::chrono::seconds(5));
     session.abort(failure.exit_code);
   }
-  // If the launcher gave each rank its own world, they all fail with the same error.
+  // If the launcher gave each rank its own world, they all fail with one error.
   if (world.size() > 1 || launch.rank == 0) print_error(failure.text);
   if (world.rank() == 0) wait(milliseconds(200), true);
   if (world.size() > 1) session.abort(failure.exit_code);

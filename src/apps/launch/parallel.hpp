@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a command on all ranks; a failure on one ends all, with one message.
+// Runs a command on all ranks; a failure on one rank ends all, with one message.
 #pragma once
 
 #include <cstdint>
@@ -23,21 +23,21 @@ enum ExitCode : int {
 /// Starts the MPI session, parses `options` on every rank and returns the result of body(world). An
 /// exception ends every rank of the job, with kExitUsage for a UsageError and kExitFailed
 /// otherwise. With --help, prints the help page once, without MPI. May be called once per process.
-/// Several ranks often fail with the same error at the same time: the other ranks wait a little, so
-/// that rank 0 reports first and thereby ends them.
+/// Several ranks often fail with one error at the same time: the others wait a little, so that rank
+/// 0 reports first and thereby ends them.
 int run_parallel(int argc, char** argv, Options& options,
                  const std::function<int(const Comm& world)>& body);
 
-/// The message for the user about an exception, and the exit code.
+/// The user's message about an exception, and the exit code.
 struct Failure {
-  std::string text;  ///< lines "halomesh: error: WHAT" and "  hint: HINT"
+  std::string text;  ///< the lines "halomesh: error: WHAT" and "  hint: HINT"
   int exit_code = kExitFailed;
 };
-/// `rank` is named unless it is 0.
+/// Describes an exception; `rank` is named unless it is 0.
 Failure describe(const std::exception_ptr& exception, int rank);
 
-/// The number of ranks that the launcher says it started, and the number of this one; read from the
-/// environment by `variable` (std::getenv or a test's). size 0: unknown.
+/// The number of ranks that the launcher reports, and this rank's number, read from the environment
+/// by `variable` (std::getenv or a test's). size 0: unknown.
 struct Launch {
   std::int64_t size = 0, rank = 0;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run writes besides its metrics: see run_record.hpp.
+// The file run.json of a run: see run_record.hpp.
 #include "src/apps/launch/run_record.hpp"
 
 #include <omp.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The version of the program; the only file that is recompiled for every commit.
+// The version of the program, in the only file that is recompiled for every commit.
 #include "src/apps/launch/version.hpp"
 
 #ifndef HALOMESH_VERSION

@@ -4,9 +4,9 @@
 
 namespace halomesh {
 
-/// "0.1.0".
+/// The version, such as "0.1.0".
 const char* version();
-/// The commit that was built, abbreviated, with "-dirty" where files differed; or "unknown".
+/// The abbreviated commit of the build, with "-dirty" if files differed; or "unknown".
 const char* git_commit();
 /// The Python that runs the package of the commands that only read files.
 const char* built_for_python();

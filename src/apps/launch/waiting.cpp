@@ -17,7 +17,7 @@
 namespace halomesh {
 namespace {
 
-/// The number at the start of a variable, such as 4 of "4(x2),3"; 0 without one.
+/// The number at the start of a variable, such as 4 in "4(x2),3"; 0 without one.
 std::int64_t first_number(const Variable& variable, const char* name) {
   const char* const text = variable(name);
   const std::string_view word = text == nullptr ? "" : text;

@@ -10,7 +10,7 @@
 namespace halomesh {
 namespace {
 
-/// Collective over `world`.
+/// Collects the submission's entries. Collective over `world`.
 MlperfSubmission mlperf_submission(const Comm& world, const Options& options) {
   const std::int64_t is_first_of_node = world.node().rank() == 0 ? 1 : 0;
   MlperfSubmission submission;

@@ -19,7 +19,8 @@ namespace {
 
 constexpr const char* kModel = "model";
 constexpr const char* kInput = "input";
-/// Define how the network is computed, not what: not stored in checkpoints.
+/// These options affect how the network is computed, not what it is, and are not stored in
+/// checkpoints.
 constexpr const char* kCuts = "cuts";
 constexpr const char* kChannelCuts = "channel-cuts";
 constexpr const char* kUseVersionOfFile = "use the version of halomesh that wrote the file";
@@ -28,7 +29,7 @@ std::string text_of(const NetworkValue& value) {
   return std::visit([](const auto& v) { return to_text(v); }, value);
 }
 
-/// The choices that any network has for an option of this name.
+/// All choices that some network has for an option of this name.
 std::vector<std::string> choices_of(const std::string& name) {
   std::vector<std::string> all;
   for (const Network& network : networks())
@@ -218,7 +219,7 @@ Options options_of_settings(const std::map<std::string, std::string>& settings,
   std::vector<std::string> arguments;
   arguments.reserve(settings.size());
   for (const auto& [name, value] : settings) {
-    // Not every option is one of the network: --config would have another file read.
+    // Not every option belongs to the network: --config would make it read another file.
     require(std::find(known.begin(), known.end(), name) != known.end(),
             text("{} describes a network that this version does not support: unknown setting {}",
                  file, name),

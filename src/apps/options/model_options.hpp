@@ -15,33 +15,33 @@
 
 namespace halomesh {
 
-/// Declares --model --input --cuts --channel-cuts and the options of all networks. Those of the
-/// network that --model names get its defaults when they are parsed; others are then refused with
-/// UsageError where they are given, and left out of Options::resolved().
+/// Declares --model --input --cuts --channel-cuts and the options of all networks. Options of the
+/// network that --model names get its defaults when they are parsed. Options of other networks are
+/// refused with UsageError if given, and left out of Options::resolved().
 void add_model_options(Options& options);
 
 /// The network that parsed options define. With `reproducible` it has the kernels and cuts that
-/// this needs, whatever the options say. Throws UsageError for cuts that cannot be read.
+/// exact sums need, whatever the options say. Throws UsageError for malformed cuts.
 NetworkSpec network_spec(const Options& options, DataType precision = DataType::kFloat32,
                          bool reproducible = false);
 
-/// That network, built. With --standardize on it is to be given the data set's numbers,
-/// Model::scale_counts(). Throws UsageError if it cannot be built.
+/// Builds the network. With --standardize on, Model::scale_counts() must then set the data set's
+/// numbers. Throws UsageError if the network cannot be built.
 Model make_model(const NetworkSpec& spec);
 inline Model make_model(const Options& options, DataType precision = DataType::kFloat32,
                         bool reproducible = false) {
   return make_model(network_spec(options, precision, reproducible));
 }
 
-/// A network that has the option `name`: the first of them, or the default network.
+/// A network with the option `name`: the first one, or else the default network.
 std::string network_with(const std::string& name);
 
-/// "fp32" or "bf16" as a type. Throws UsageError for other names, and for bf16 if this CPU has no
+/// Parses "fp32" or "bf16". Throws UsageError for other names, and for bf16 if this CPU has no
 /// instructions for it: emulated bf16 would be slower than fp32.
 DataType precision_named(const std::string& name);
 
-/// The names and texts of the network's options as stored in checkpoints: without those that say
-/// how it is computed, and without later ones at their defaults (NetworkOption).
+/// The names and texts of the network's options as stored in checkpoints, without those that affect
+/// only how it is computed, and without later options at their defaults (NetworkOption).
 std::map<std::string, std::string> model_settings(const Options& options);
 
 /// The options described by a checkpoint's settings. Throws Error naming `file` for settings
@@ -49,7 +49,7 @@ std::map<std::string, std::string> model_settings(const Options& options);
 Options options_of_settings(const std::map<std::string, std::string>& settings,
                             const std::string& file);
 
-/// What may change of the network's options when a run resumes, all networks together.
+/// The rules for changing the options of all networks when a run resumes.
 std::vector<ResumeRule> network_resume_rules();
 
 }  // namespace halomesh

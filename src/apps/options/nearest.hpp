@@ -28,7 +28,7 @@ inline std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-/// The first of `known` with the least edit distance to `word`; "" when `known` is empty.
+/// The first word in `known` with the least edit distance to `word`; "" if `known` is empty.
 inline std::string nearest(std::string_view word, const std::vector<std::string>& known) {
   if (known.empty()) return {};
   return *std::min_element(known.begin(), known.end(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The names of the options that define a network: for those who only read them in records.
+// The names of the options that define a network, for code that only reads them in records.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace halomesh {
 
-/// model, input, and what of all networks' options another network has other parameters by.
+/// The names: model, input, and all networks' options that change the parameters.
 std::vector<std::string> network_option_names();
 
 }  // namespace halomesh

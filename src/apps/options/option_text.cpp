@@ -39,7 +39,7 @@ std::optional<std::vector<Element>> list(const std::string& text, char separator
   }
 }
 
-/// `count` extents of at least 1 whose product is at most `most`, separated by 'x'.
+/// Parses `count` extents of at least 1, separated by 'x', whose product is at most `most`.
 std::optional<std::vector<std::int64_t>> extents(const std::string& text, std::size_t count,
                                                  double most) {
   auto values = list<std::int64_t>(text, 'x');

@@ -14,8 +14,8 @@
 
 namespace halomesh {
 
-/// Larger sizes are treated as mistakes: no machine holds such a sample, and the geometry of more
-/// parts takes too long. Sums and byte counts within these bounds fit 64 bits.
+/// Larger sizes count as mistakes: no machine holds such a sample, and the geometry of more parts
+/// takes too long. Sums and byte counts within these bounds fit 64 bits.
 constexpr double kMaxSampleElements = 0x1p40;
 constexpr double kMaxParts = 16384;
 
@@ -28,10 +28,10 @@ std::optional<T> from_text(const std::string& text);
 template <>
 std::optional<std::vector<double>> from_text(const std::string& text);
 
-/// Without the spaces, tabs and carriage returns at both ends.
+/// Removes spaces, tabs and carriage returns from both ends.
 std::string trimmed(const std::string& text);
 
-/// What a T looks like, for messages: "a whole number such as 64".
+/// An example of a T for messages: "a whole number such as 64".
 template <class T>
 std::string text_example();
 

@@ -52,7 +52,7 @@ std::string config_text(const std::string& path) {
 
 }  // namespace
 
-/// How Boost reads a value: any text that is_valid() and within the bounds.
+/// Makes Boost accept any text that is_valid() and within the bounds.
 class Options::Value : public po::typed_value<std::string> {
  public:
   explicit Value(Declaration declaration)
@@ -406,7 +406,7 @@ void Options::read_command_line(const std::vector<std::string>& arguments, const
 }
 
 void Options::read_file(const std::string& path) {
-  // Finds the last line of each name. Boost gets the same text: no comments, no [section] lines.
+  // Finds the last line of each name. Boost gets the text without comments and [section] lines.
   std::vector<std::pair<std::string, std::string>> where;
   std::istringstream lines(config_text(path));
   std::string text;

@@ -22,13 +22,14 @@
 
 namespace halomesh {
 
-/// A value type: declare the options, then parse(), then get(). Every option may also be set by a
-/// line `NAME = VALUE` of the file given as --config. The command line overrides the file, the file
-/// the default. In the file, # and ; begin a comment and [section] lines are ignored.
+/// The options of one command, a value type: declare the options, then parse(), then get(). Every
+/// option may also be set by a line `NAME = VALUE` of the file given as --config. The command line
+/// overrides the file, and the file overrides the default. In the file, # and ; begin a comment and
+/// [section] lines are ignored.
 class Options {
  public:
-  /// `usage` follows the program's name on the help page, e.g. "plan [options]"; `summary` is one
-  /// sentence on what the command does; `example` a command line without the program's name.
+  /// `usage` follows the program's name on the help page, e.g. "plan [options]"; `summary` says in
+  /// one sentence what the command does; `example` is a command line without the program's name.
   Options(std::string usage, std::string summary, std::string example = {});
 
   /// Ends the help page with this text.
@@ -61,9 +62,9 @@ class Options {
   /// Whole numbers are at most 10^12 by default, so that products of a few of them fit 64 bits.
   Options& at_least(double bound);
   Options& at_most(double bound);
-  /// The same, for values below `bound`.
+  /// Bounds values from above, excluding `bound` itself.
   Options& below(double bound);
-  /// The value of the option declared last where the command line gives it without one.
+  /// Sets the value of the option declared last for a command line that gives it without one.
   Options& implicit(const std::string& text);
   /// The option declared last has a meaning only where the option `choice` has one of `values`, or
   /// without them any value but "", "off" and "0". Elsewhere it is refused on the command line, and
@@ -78,8 +79,7 @@ class Options {
   Options& show(const std::string& name, const std::string& placeholder,
                 const std::string& fallback, const std::string& help);
 
-  /// Calls `check` whenever options have been parsed: for what depends on several of them. Throws
-  /// what it throws.
+  /// Calls `check` after each parse(), for rules about several options. Rethrows its exceptions.
   Options& then(std::function<void(Options&)> check);
 
   /// Accepts the options of `other` in a configuration file, so that one file serves several
@@ -102,7 +102,7 @@ class Options {
   std::vector<std::string> parse_own(const std::vector<std::string>& arguments,
                                      const Options& others);
 
-  /// Whether --help or -h is among the arguments.
+  /// True if --help or -h is among the arguments.
   static bool asks_for_help(int argc, const char* const* argv);
   bool help_wanted() const { return help_wanted_; }
   std::string help() const;
@@ -118,7 +118,7 @@ class Options {
   void replace(const std::string& name, const std::string& text) {
     const_cast<boost::program_options::variable_value&>(values_.at(name)).value() = text;  // NOLINT
   }
-  /// Leaves an option that has no meaning beside the others out of resolved(), until the next
+  /// Leaves an option that is meaningless beside the others out of resolved(), until the next
   /// parse().
   void leave_out(const std::string& name) { left_out_.insert(name); }
   /// Refuses an option that the command line gives although it has no meaning, such as "with
@@ -141,14 +141,14 @@ class Options {
   const std::vector<std::string>& arguments() const { return arguments_; }
   /// Every option but --config and --help, in the order of declaration.
   std::vector<std::string> names() const;
-  /// The same with its value as text, but for those left out.
+  /// The names of these options with their values as text, except those left out.
   std::vector<std::pair<std::string, std::string>> resolved() const;
 
  private:
   struct Declaration {
     std::string name, placeholder, help, example;
     bool (*is_valid)(const std::string&);
-    std::optional<std::string> fallback;  ///< none: required
+    std::optional<std::string> fallback;  ///< empty: required
     std::vector<std::string> choices{};
     bool is_switch = false;
   };

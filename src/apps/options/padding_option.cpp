@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See padding_option.hpp.
+// Padding of samples: see padding_option.hpp.
 #include "src/apps/options/padding_option.hpp"
 
 #include "models/registry.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// --pad: samples of extents that a network cannot be built with.
+// The option --pad: samples of extents for which a network cannot be built.
 #pragma once
 
 #include <string>
@@ -21,8 +21,8 @@ void add_padding_option(Options& options);
 /// can be built with and that have those given.
 Options with_padded_input(const Options& options);
 
-/// "samples of 18x17x21x1 are padded to 20x20x24x1", or empty where with_padded_input() changes
-/// nothing.
+/// A text such as "samples of 18x17x21x1 are padded to 20x20x24x1"; empty if with_padded_input()
+/// changes nothing.
 std::string describe_padding(const Options& options);
 
 }  // namespace halomesh

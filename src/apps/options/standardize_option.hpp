@@ -10,13 +10,13 @@
 
 namespace halomesh {
 
-/// What the counts of each of `channels` channels stand for. "off": none, for their logarithm.
-/// "on": those of the logarithm, until they are known. Otherwise a list MEAN:DEVIATION,... as
-/// to_text() writes it. Throws UsageError for other texts, other numbers of channels, and
-/// deviations that are not positive.
+/// The scales of the counts of each of `channels` channels. "off" gives none, for their logarithm;
+/// "on" gives scales of the logarithm that are yet to be measured. Otherwise `text` is a list
+/// MEAN:DEVIATION,... as to_text() writes it. Throws UsageError for other texts, other numbers of
+/// channels, and deviations that are not positive.
 std::vector<ChannelScale> parse_standardization(const std::string& text, std::int64_t channels);
 
-/// With as many digits as bring the same numbers back.
+/// Writes as many digits as reading the same numbers back requires.
 std::string to_text(const std::vector<ChannelScale>& scales);
 
 }  // namespace halomesh

@@ -14,8 +14,8 @@
 
 namespace halomesh {
 
-/// Declares data, run, optimizer and schedule options of `train`; the network's are declared by
-/// add_model_options(). --out is required unless a default is given here.
+/// Declares data, run, optimizer and schedule options of `train`; add_model_options() declares the
+/// network's. --out is required unless a default is given here.
 void add_training_options(Options& options, const std::string& default_out = {});
 
 /// The score at which training ends, 0 for none, of a network that is judged by `score`. Throws
@@ -27,7 +27,7 @@ void add_reduction_option(Options& options);
 
 /// Declares --gradient-payload.
 void add_payload_option(Options& options);
-/// The type that it names. Any CPU can round to bf16, so none is refused.
+/// The type named by --gradient-payload. Any CPU can round to bf16, so none is refused.
 DataType payload_type(const Options& options);
 
 /// Declares --reproducible, which is refused beside options that ask for what it does not have.
@@ -35,17 +35,17 @@ void add_reproducible_option(Options& options);
 
 /// Declares --recompute.
 void add_recompute_option(Options& options);
-/// What it asks for; empty: auto.
+/// The memory use named by --recompute; empty: auto.
 std::optional<MemoryUse> memory_use(const Options& options);
 
 /// Declares --optimizer.
 void add_optimizer_choice(Options& options);
-/// The optimizer of that name, with the default settings: for what it needs.
+/// The optimizer named by --optimizer, with default settings, to ask for its needs.
 std::unique_ptr<Optimizer> chosen_optimizer(const Options& options);
-/// Arrays of the size of the parameters that it and --gradient-payload need.
+/// The number of arrays of the size of the parameters that it and --gradient-payload need.
 std::int64_t state_arrays(const Options& options);
 
-/// Everything that a configuration file may hold: for Options::accept_in_config().
+/// All options that a configuration file may have: for Options::accept_in_config().
 Options all_run_options();
 
 }  // namespace halomesh

@@ -85,7 +85,7 @@ Options training_options() {
   return options;
 }
 
-/// The switch decides which other options there are.
+/// True for --scaling, which decides which other options exist.
 bool asks_for_scaling(const Words& arguments) {
   return std::find(arguments.begin(), arguments.end(), "--scaling") != arguments.end() ||
          std::find(arguments.begin(), arguments.end(), "--scaling=on") != arguments.end();
@@ -142,7 +142,8 @@ JobRequest request_of(const Options& options, const Options& training, bool scal
   return request;
 }
 
-/// A study reads no data, and measures on ranks of the job only.
+/// Checks the options of a scaling study, which reads no data and measures only on ranks of the
+/// job.
 void check_scaling(const Options& options, const Options& study, const JobPlan& plan) {
   if (options.get<Integer>("stage-gib") > 0)
     throw UsageError("--stage-gib has no meaning with --scaling, which reads no data",

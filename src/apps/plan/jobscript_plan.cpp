@@ -17,7 +17,7 @@ bool contains(const std::vector<std::string>& all, const std::string& one) {
   return std::find(all.begin(), all.end(), one) != all.end();
 }
 
-/// Ranks and threads of a node.
+/// Chooses the ranks and threads of a node.
 void plan_node(const SiteProfile& site, const JobRequest& request, JobPlan& plan) {
   const std::int64_t cores = request.cores > 0 ? request.cores : site.cores;
   if (site.cores > 0 && request.cores > site.cores)
@@ -60,7 +60,7 @@ std::string limits_of(const std::vector<Queue>& queues) {
   return all;
 }
 
-/// The queue for the job; none where the site's queues are unknown.
+/// The queue for the job; empty if the site's queues are unknown.
 std::optional<Queue> find_queue(const SiteProfile& site, const JobRequest& request) {
   if (site.queues.empty()) return std::nullopt;
   std::vector<Queue> candidates;
@@ -97,7 +97,7 @@ void check_size(const SiteProfile& site, const JobRequest& request) {
         fmt::format("ask for more than {}", to_duration_text(site.end_margin_s)));
 }
 
-/// The placement of the nodes: PJM's shape and allocation mode.
+/// Chooses the placement of the nodes: PJM's shape and allocation mode.
 void plan_shape(const SiteProfile& site, const JobRequest& request,
                 const std::optional<Queue>& queue, JobPlan& plan) {
   if (site.scheduler != Scheduler::kPjm) {

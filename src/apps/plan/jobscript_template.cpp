@@ -19,7 +19,7 @@ const std::vector<std::string>& values_of(const std::string& name, const Templat
   return found->second;
 }
 
-/// The name of the first placeholder from `begin` on, and where it starts and ends.
+/// The name of the first placeholder from `begin` on, and its position.
 struct Placeholder {
   std::string name;
   std::size_t begin = std::string::npos, end = std::string::npos;
@@ -98,7 +98,7 @@ class Filler {
   std::filesystem::path directory_;
   const TemplateValues& values_;
   std::string text_;
-  std::vector<bool> blocks_;  ///< whether each open @if, outermost first, is on
+  std::vector<bool> blocks_;  ///< for each open @if, outermost first: whether it is on
 };
 
 bool is_safe(char c) {

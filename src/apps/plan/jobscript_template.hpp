@@ -14,17 +14,17 @@ namespace halomesh {
 using TemplateValues = std::map<std::string, std::vector<std::string>>;
 
 /// Fills a template. @{name} stands for a value: a line is repeated for every value of a name in
-/// it, so it disappears if there is none. `@if name`, `@else`, `@end`
-/// (one per line, blocks may nest) choose by whether a name has a value; `@include FILE` includes a
-/// file of `directory`. Runs of empty lines become one. Throws Error with file and line for a name
-/// that is not in `values` and for an unmatched @if, @else or @end.
+/// it, so it disappears if there is none. `@if name`, `@else`, `@end` (one per line, blocks may
+/// nest) test whether a name has a value; `@include FILE` includes a file of `directory`. Runs of
+/// empty lines become one. Throws Error with file and line for a name that is not in `values` and
+/// for an unmatched @if, @else or @end.
 std::string fill_template(const std::filesystem::path& directory, const std::string& file,
                           const TemplateValues& values);
 
-/// The same for a template of a single line: the resulting lines.
+/// Fills a template of a single line and returns the resulting lines.
 std::vector<std::string> fill_line(const std::string& line, const TemplateValues& values);
 
-/// `text` as one shell word: unchanged, or in single quotes.
+/// Quotes `text` as one shell word: unchanged, or in single quotes.
 std::string shell_word(const std::string& text);
 
 }  // namespace halomesh

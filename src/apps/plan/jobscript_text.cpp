@@ -12,12 +12,12 @@ namespace {
 
 using Lines = std::vector<std::string>;
 
-// Between a SIGTERM from mpirun and its kill of the ranks: long enough for a step and a checkpoint
-// of some megabytes. Open MPI 4.1 waits twice as long on one node and four times on several
-// (measured) before a job with a dead rank, or one that has stopped cleanly with exit code 75, has
-// ended.
+// The time between a SIGTERM from mpirun and its kill of the ranks: long enough for a step and a
+// checkpoint of some megabytes. A job with a dead rank, or one that has stopped cleanly with exit
+// code 75, ends after twice this time on one node and four times on several (Open MPI 4.1,
+// measured).
 constexpr std::int64_t kKillSeconds = 2;
-constexpr std::int64_t kSrunWaitSeconds = 5;  ///< for the ranks to end after the first has
+constexpr std::int64_t kSrunWaitSeconds = 5;  ///< for the ranks to end after the first one
 constexpr std::int64_t kManyRanks = 1000;     ///< from here on each rank's output has its own file
 
 const Lines& list(const SiteProfile& site, const std::string& name) {
@@ -188,10 +188,11 @@ void add_pjm(const SiteProfile& site, const JobPlan& plan, const JobWords& words
 void add_slurm(const SiteProfile& site, const JobRequest& request, const JobPlan& plan,
                const JobWords& words, TemplateValues& values) {
   const bool srun = plan.launcher == "srun";
-  // Slurm may send it up to a minute early: a short job must not receive it right after its start.
+  // Slurm may send the signal up to a minute early: a short job must not receive it right after its
+  // start.
   const std::int64_t early =
       std::min(site.signal_margin_s, std::max<std::int64_t>(request.seconds - 60, 0) / 2);
-  // To the script if it forwards the signal to mpirun, otherwise to every rank.
+  // The signal goes to the script if it forwards it to mpirun, otherwise to every rank.
   values["signal"] = early > 0 ? Lines{fmt::format("{}USR2@{}", srun ? "" : "B:", early)} : Lines{};
   values["queue_option"] = {site.queue_option};
   values["queue"] = optional_line(plan.queue);

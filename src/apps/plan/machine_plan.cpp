@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `plan --machine`: see machine_plan.hpp.
+// Forecasts by `plan --machine`: see machine_plan.hpp.
 #include "src/apps/plan/machine_plan.hpp"
 
 #include <algorithm>
@@ -32,7 +32,7 @@ constexpr const char* kMachine = "machine";
 
 std::string milliseconds(double seconds) { return fmt::format("{:.1f}", seconds * 1e3); }
 
-// Of an epoch or a run.
+// The duration of an epoch or a run as text.
 std::string duration(double seconds) {
   if (seconds < 120) return fmt::format("{:.1f} s", seconds);
   if (seconds < 7200) return fmt::format("{:.1f} min", seconds / 60);

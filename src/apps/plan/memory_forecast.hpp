@@ -11,21 +11,21 @@
 
 namespace halomesh {
 
-/// What a run is asked for, and its memory depends on, besides the network and its mesh.
+/// Declares the options on which a run's memory depends, besides the network and its mesh.
 void add_memory_options(Options& options);
 
 /// The --precision of `plan`; unlike in runs, this CPU need not support it well.
 DataType planned_precision(const Options& options);
 
-/// Prepares the layers of the network of `options` anew for each question, in some tens of
-/// milliseconds.
+/// Forecasts the memory of parts. Prepares the layers of the network of `options` anew for each
+/// question, in some tens of milliseconds.
 class MemoryForecast {
  public:
   explicit MemoryForecast(const Options& options);
 
-  /// The setting of questions that follow.
+  /// The setting of the following questions.
   MemorySetting& setting() { return setting_; }
-  /// `geometry` is that of a cut of the network. Throws Error where its layers cannot be prepared.
+  /// `geometry` is that of a cut of the network. Throws Error if its layers cannot be prepared.
   PartMemory of_part(const ModelGeometry& geometry, std::int64_t part) const;
   /// See largest_part().
   std::int64_t largest(const ModelGeometry& geometry) const;

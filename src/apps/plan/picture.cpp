@@ -14,10 +14,10 @@
 namespace halomesh {
 namespace {
 
-// All lengths in pixels.
+// All lengths are in pixels.
 constexpr std::int64_t kMostParts = 16;
-constexpr std::int64_t kEdge = 240;  // of the uncut cube's front, d downwards, h to the right
-constexpr std::int64_t kAwayX = 72, kAwayY = 54;     // w leads away to the upper right
+constexpr std::int64_t kEdge = 240;  // front edge of the uncut cube, d downwards, h to the right
+constexpr std::int64_t kAwayX = 72, kAwayY = 54;     // w leads to the upper right
 constexpr std::int64_t kGap = 40, kAwayGap = 16;     // between parts
 constexpr std::int64_t kMargin = 32, kBetween = 56;  // between replicas
 constexpr std::int64_t kHead = 64;                   // for the labels of replicas
@@ -60,7 +60,7 @@ std::string counted(std::int64_t count, const char* what) {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
-/// The number of the tensor to show, or 0 if there is none.
+/// The index of the tensor to show, or 0 if there is none.
 std::size_t tensor_with_halo(const ModelGeometry& geometry) {
   for (std::size_t t = geometry.tensors().size() - 1; t > 0; --t) {
     const TensorGeometry& tensor = geometry.tensors()[t];
@@ -127,7 +127,7 @@ class Picture {
   }
   const Box& needed() const { return tensor_.needed[static_cast<std::size_t>(part_)]; }
 
-  /// The replicas that are shown: the first and the last.
+  /// The replicas in the picture: the first and the last.
   std::vector<std::int64_t> columns() const {
     if (mesh_.replicas == 1) return {0};
     return {0, mesh_.replicas - 1};
@@ -143,7 +143,7 @@ class Picture {
                     2 * kMargin + kLabelWidth + shown * (grid_.count() + 1) * kRankStep + 250);
   }
 
-  /// A corner of a box of the tensor, drawn where `part` is.
+  /// A corner of a box of the tensor, at its place in the drawing of `part`.
   Point at(std::int64_t column, std::int64_t part, std::int64_t d, std::int64_t h,
            std::int64_t w) const {
     const Spatial place = grid_.coordinates(part);
@@ -170,8 +170,8 @@ class Picture {
     add("<text class=\"{}\" x=\"{}\" y=\"{}\">{}</text>\n", style, p.x, p.y, what);
   }
 
-  /// The three faces of a box that can be seen; those inside `part` are left out when it is a piece
-  /// of that part's box.
+  /// Draws the three visible faces of a box; faces inside `part` are left out for a piece of that
+  /// part's box.
   void faces(const char* front, const char* top, const char* side, std::int64_t column,
              std::int64_t part, const Box& b) {
     const Box& whole = owned(part);
@@ -197,8 +197,8 @@ class Picture {
     return {(lo.x + hi.x) / 2, (lo.y + hi.y) / 2};
   }
 
-  /// The arrow of `transfer` from its source to its destination. Opposite directions are drawn
-  /// beside each other.
+  /// Draws the arrow of `transfer` from source to destination. Opposite directions lie beside each
+  /// other.
   void move(std::int64_t column, const Transfer& transfer) {
     Point from = centre(column, transfer.src, transfer.box);
     Point to = centre(column, transfer.dst, transfer.box);
@@ -210,7 +210,7 @@ class Picture {
     line("move", from, to);
   }
 
-  /// Back to front, so that what is nearer covers what is behind.
+  /// Orders parts from back to front, so that nearer ones cover those behind.
   std::vector<std::int64_t> drawing_order() const {
     std::vector<std::int64_t> order;
     for (std::int64_t w = grid_.w - 1; w >= 0; --w)
@@ -253,7 +253,7 @@ class Picture {
                                   tensor_.distribute.transfers().size(), tensor_.name));
   }
 
-  /// Returns where the next paragraph may start.
+  /// Returns the start of the next paragraph.
   std::int64_t legend(std::int64_t y) {
     const std::int64_t x = kMargin;
     polygon("needed", {{x + 1, y - 10}, {x + 21, y - 10}, {x + 21, y + 2}, {x + 1, y + 2}});
@@ -265,8 +265,8 @@ class Picture {
     return y + 40;
   }
 
-  /// One row for each group of layers: a line for each slice of their weights, with a dot for each
-  /// rank that holds it.
+  /// Draws a row for each group of layers: a line for each slice of their weights, with a dot for
+  /// each rank that holds it.
   std::int64_t sums(std::int64_t y) {
     const auto shown = columns();
     const auto rank_x = [&](std::size_t column, std::int64_t part) {

@@ -66,7 +66,7 @@ std::vector<std::int64_t> flops_of_layers(const Model& model, const ModelGeometr
   return flops;
 }
 
-// Of the part shown, and of the one that needs most where that is another.
+// Prints the memory of the chosen part and, if it is another, of the part that needs most.
 void print_memory(std::ostream& out, MemoryForecast& memory, const ModelGeometry& geometry,
                   std::int64_t part) {
   std::vector<std::int64_t> parts{part};
@@ -100,7 +100,8 @@ void print_memory(std::ostream& out, MemoryForecast& memory, const ModelGeometry
   out << '\n' << table;
 }
 
-// What --recompute auto would choose from, of the part that needs most.
+// Prints the memory with recomputation of the part that needs most: the alternative of --recompute
+// auto.
 void print_recomputed(std::ostream& out, MemoryForecast& memory, const ModelGeometry& geometry) {
   memory.setting().use = MemoryUse::kRecomputed;
   const PartMemory peak = memory.of_part(geometry, memory.largest(geometry));
@@ -123,7 +124,7 @@ void print_thread_shares(const Model& model, const ModelGeometry& geometry, std:
   std::cout << '\n' << table;
 }
 
-/// Throws UsageError where there would be more ranks than MPI can number.
+/// Throws UsageError if there would be more ranks than MPI can number.
 MeshShape planned_mesh(const Options& options) {
   const MeshShape mesh{options.get<std::int64_t>("replicas"), options.get<PartGrid>("parts")};
   constexpr std::int64_t kMost = std::numeric_limits<int>::max();

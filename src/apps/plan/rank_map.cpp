@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which node of a torus each rank runs on: see rank_map.hpp.
+// The node of a torus for each rank: see rank_map.hpp.
 #include "src/apps/plan/rank_map.hpp"
 
 #include <algorithm>
@@ -88,10 +88,10 @@ std::vector<std::array<std::int64_t, 2>> face_pairs(const PartGrid& parts) {
 
 struct Layout {
   NodeShape block;
-  std::vector<NodeShape> nodes;  ///< of the block, in the order in which they are filled
+  std::vector<NodeShape> nodes;  ///< the block's nodes, in the order in which they are filled
 };
 
-/// The block and order for one group with the fewest hops; the more cube-like block where equal.
+/// The block and order for one group with the fewest hops; on a tie, the more cube-like block.
 /// `nodes_per_group` divides the nodes of `shape`, so each of its primes divides an extent and at
 /// least one block fits.
 Layout best_layout(const PartGrid& parts, const NodeShape& shape, std::int64_t nodes_per_group,
@@ -182,7 +182,7 @@ NodeShape choose_node_shape(std::int64_t nodes, const NodeShape& machine) {
   };
   if (NodeShape shape = find(nodes); !shape.empty()) return shape;
   std::int64_t below = nodes - 1, above = nodes + 1;
-  while (find(below).empty()) --below;  // one node always has a shape
+  while (find(below).empty()) --below;  // ends because one node always has a shape
   while (above <= node_count(machine) && find(above).empty()) ++above;
   throw UsageError(fmt::format("{} nodes have no shape that fits into the machine's {}", nodes,
                                to_string(machine)),

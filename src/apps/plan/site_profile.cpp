@@ -21,7 +21,7 @@ namespace {
 namespace po = boost::program_options;
 namespace fs = std::filesystem;
 
-/// Thrown for a value that cannot be parsed: what it should have been.
+/// Thrown for a value that cannot be parsed; describes a valid one.
 struct Unreadable {
   std::string wanted;
 };
@@ -62,7 +62,7 @@ Queue queue(const std::string& text) {
 
 using Reader = std::function<void(SiteProfile&, const std::string&)>;
 
-/// A name whose value goes into one field.
+/// Reads a name's value into one field.
 template <class Field, class Read>
 Reader into(Field SiteProfile::*field, Read read) {
   return [field, read](SiteProfile& site, const std::string& text) { site.*field = read(text); };
@@ -178,7 +178,7 @@ std::optional<std::int64_t> duration_from_text(const std::string& text) {
   std::vector<std::int64_t> values;
   for (std::string field; std::getline(fields, field, ':');) {
     const auto value = from_text<std::int64_t>(field);
-    // More than a million hours would only overflow the seconds.
+    // More than a million hours would overflow the seconds.
     if (!value || *value < 0 || *value > 1000000 ||
         (!values.empty() && (field.size() != 2 || *value > 59)))
       return std::nullopt;

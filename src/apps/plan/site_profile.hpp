@@ -14,9 +14,9 @@
 
 namespace halomesh {
 
-/// "H:MM:SS" or "D-HH:MM:SS" in seconds, or nothing.
+/// Parses "H:MM:SS" or "D-HH:MM:SS" to seconds; empty for other texts.
 std::optional<std::int64_t> duration_from_text(const std::string& text);
-/// "HH:MM:SS", as every scheduler reads it.
+/// Formats "HH:MM:SS", as every scheduler reads it.
 std::string to_duration_text(std::int64_t seconds);
 
 enum class Scheduler { kNone, kPjm, kSlurm };
@@ -26,12 +26,12 @@ struct Queue {
   std::string name;
   std::int64_t min_nodes = 1, max_nodes = 0;
   std::int64_t seconds = 0;        ///< the longest job
-  std::vector<std::string> modes;  ///< PJM: how nodes are allocated, the queue's default first
+  std::vector<std::string> modes;  ///< PJM's ways to allocate nodes, the queue's default first
 };
 
 struct SiteProfile {
-  std::string name;           ///< of its file, without directory and extension
-  std::string title, status;  ///< status: current or historic
+  std::string name;           ///< the name of its file, without directory and extension
+  std::string title, status;  ///< `status` is current or historic
   Scheduler scheduler = Scheduler::kNone;
   std::string launcher, mpi_plugin;
   std::int64_t nodes = 0, cores = 0;  ///< 0: unknown; cores that jobs may use on a node
@@ -50,8 +50,8 @@ struct SiteProfile {
   std::map<std::string, std::vector<std::string>> lists;
 };
 
-/// Reads a profile. Throws UsageError with file and line: unknown name (naming the nearest), value
-/// of a wrong form, name given twice, missing name, unreadable file.
+/// Reads a profile. Throws UsageError with file and line for an unknown name (naming the nearest),
+/// a malformed value, a repeated or missing name, or an unreadable file.
 SiteProfile read_site_profile(const std::filesystem::path& file);
 
 /// The directory with sites/ and templates/: `jobscripts` or `share/halomesh/jobscripts` in a
@@ -61,7 +61,7 @@ std::filesystem::path find_jobscripts(const std::filesystem::path& program);
 /// The names of the profiles in `directory`/sites, sorted.
 std::vector<std::string> site_names(const std::filesystem::path& directory);
 
-/// The profile of a site's name, or of a file when `site` is a path (has a '/' or ends in .ini).
+/// The profile of a site's name, or of a file if `site` is a path (has a '/' or ends in .ini).
 /// Throws UsageError for an unknown name, naming the nearest.
 SiteProfile load_site(const std::string& site, const std::filesystem::path& directory);
 

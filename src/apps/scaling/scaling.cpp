@@ -35,11 +35,11 @@ namespace {
 
 struct Predictions {
   std::map<std::string, PredictedStep> steps;
-  std::string basis;  ///< what they rest on; empty without a machine
+  std::string basis;  ///< the basis of the predictions; empty without a machine
 };
 
-/// Options that may differ between the runs of one study: they decide what is done with the
-/// measurements, or how many there are.
+/// True for options that may differ between the runs of one study: they decide how measurements are
+/// used, or their number.
 bool is_free(const std::string& name) {
   for (const char* free : {"json", "figures", "machine", "restart", "repeats", "wall-limit",
                            "strong", "weak", "ranks", "parts", "max-parts"})
@@ -47,7 +47,7 @@ bool is_free(const std::string& name) {
   return false;
 }
 
-/// Those of rank 0 on every rank: nodes may differ.
+/// Rank 0's settings, on every rank: nodes may differ.
 StudySettings settings_of(const Comm& world, const Options& options, const RankBinding& binding) {
   StudySettings settings;
   for (const auto& [name, value] : options.resolved())
@@ -94,7 +94,7 @@ Predictions predict(const Options& options, const RankBinding& binding, const Mo
   return predictions;
 }
 
-/// One study; the record is kept by rank 0, the others only know what has been measured.
+/// One study. Rank 0 keeps the record; the others only know which cases have been measured.
 class Study {
  public:
   Study(const Comm& world, const Options& options);
@@ -110,7 +110,7 @@ class Study {
 
   const Comm& world_;
   const Options& options_;
-  const Options network_options_;  // with the network's input
+  const Options network_options_;  // includes the network's input
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   double longest_s_ = 0;
   RankBinding binding_;
@@ -161,7 +161,7 @@ void Study::measure(const ScalingCase& one, std::int64_t round) {
   const Comm part = world_.split(world_.rank() < one.mesh.ranks() ? 0 : -1, world_.rank());
   if (!part.is_null()) result = run_case(part, network_options_, plan, setting);
   quiet_barrier(world_);
-  record_.add(one, round, result);  // of value on rank 0
+  record_.add(one, round, result);  // only rank 0's record matters
   write_record(world_, file_, world_.rank() == 0 ? json() : nlohmann::ordered_json());
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
   longest_s_ = std::max(longest_s_, taken.count());

@@ -40,8 +40,8 @@ std::vector<PartGrid> grids_of(Integer count) {
   return grids;
 }
 
-/// One grid for each number of parts that divides one of `ranks`: the cheapest. Of equal ones the
-/// one with fewest cuts along w, then h, whose halos are contiguous in memory.
+/// The cheapest grid for each number of parts that divides one of `ranks`. On a tie, the one with
+/// fewest cuts along w, then h, whose halos are contiguous in memory.
 std::vector<PartGrid> best_grids(const Model& model, const std::vector<Integer>& ranks,
                                  Integer max_parts, std::vector<std::string>& left_out) {
   std::vector<PartGrid> best;
@@ -94,7 +94,7 @@ Integer strong_batch(const Options& options, const std::vector<Integer>& ranks) 
   return least;
 }
 
-/// Adds a case, or marks the equal one that is there.
+/// Adds a case, or marks an equal one that exists.
 void add_case(std::vector<ScalingCase>& cases, const ScalingCase& one) {
   for (ScalingCase& each : cases)
     if (each.mesh.parts == one.mesh.parts && each.mesh.replicas == one.mesh.replicas &&
@@ -121,7 +121,7 @@ double cost_of_grid(const Model& model, const PartGrid& grid) {
   for (std::int64_t part = 0; part < grid.count(); ++part) {
     most_flops = std::max(most_flops, StepWork(model, geometry, part, 1).flops());
     double bytes = 0;
-    // Backward the gradients of what was received return. The input comes with its halo.
+    // In backward, the gradients of the received values return. The input comes with its halo.
     for (std::size_t t = 1; t < types.size(); ++t)
       bytes += static_cast<double>((geometry.tensors()[t].distribute.received_volume(part) +
                                     geometry.tensors()[t].distribute.sent_volume(part)) *

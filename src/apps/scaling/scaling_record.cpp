@@ -15,7 +15,7 @@ bool is_of(const Json& measurement, const ScalingCase& one) {
          measurement.at("ranks") == one.mesh.ranks() && measurement.at("batch") == one.batch;
 }
 
-/// Reads every value once, so that a damaged file is found before anything is measured.
+/// Reads every value once, so that a damaged file is found before any measurement.
 void check_measurement(const Json& one) {
   (void)one.at("parts").get<std::string>();
   (void)one.at("ranks").get<std::int64_t>();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The measurements of a scaling study, kept in a file from which a stopped study goes on.
+// The measurements of a scaling study, kept in a file from which a stopped study continues.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace halomesh {
 
-/// What decides whether measurements may stand in one table: options and machine, by name.
+/// The settings on which measurements must agree to share a table: options and machine, by name.
 using StudySettings = std::map<std::string, std::string>;
 
 /// A forecast of one case.
@@ -23,15 +23,15 @@ struct PredictedStep {
   double step_s = 0, low_s = 0, high_s = 0;
 };
 
-/// The file: {program record..., "study": settings, "measurements": [...], "runs": [...]}. A
-/// measurement is one case in one round; runs are what report and people read: one per case and
-/// kind of scaling, of all rounds so far.
+/// The record file: {program record..., "study": settings, "measurements": [...], "runs": [...]}. A
+/// measurement is one case in one round; the runs, for report and for people, combine all rounds so
+/// far: one per case and kind of scaling.
 class ScalingRecord {
  public:
   ScalingRecord(nlohmann::ordered_json program, StudySettings settings);
 
-  /// Takes over the measurements of an earlier run. Throws Error, naming the file, when `text` is
-  /// not such a file, and naming the setting and both values when it was measured with others.
+  /// Adopts the measurements of an earlier run. Throws Error, naming the file, if `text` is no such
+  /// file, and naming the setting and both values if it was measured with different settings.
   void resume(const std::string& text, const std::filesystem::path& file);
 
   bool has(const ScalingCase& one, std::int64_t round) const;
@@ -45,13 +45,13 @@ class ScalingRecord {
     std::vector<double> seconds;
     double mean_s = 0;  ///< over steps and ranks
     double halo_wait = 0, reduction_wait = 0, input_wait = 0;
-    double efficiency = 0;  ///< see efficiencies below; 0: no smaller run has been measured
+    double efficiency = 0;  ///< see summaries(); 0: no smaller run has been measured
     std::optional<PredictedStep> predicted;
 
     double rate() const;  ///< samples per second, at the median step
   };
-  /// Of the cases measured so far. Efficiency: samples per second and rank over those of the
-  /// fastest case of the smallest number of ranks of the same kind of scaling.
+  /// Summaries of the cases measured so far. Efficiency is samples per second and rank, over those
+  /// of the fastest case of this kind of scaling on the smallest number of ranks.
   std::vector<Summary> summaries(const std::vector<ScalingCase>& cases, bool strong,
                                  const std::map<std::string, PredictedStep>& predicted) const;
 

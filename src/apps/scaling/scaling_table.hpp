@@ -11,11 +11,11 @@
 
 namespace halomesh {
 
-/// The number of cases, what is left out and why.
+/// Prints the number of cases, and the meshes that are left out and why.
 void print_plan(std::ostream& out, const ScalingPlan& plan, std::int64_t world_ranks);
 
-/// One table: a row per case, by ranks; with columns of predictions if any case has one. Nothing
-/// where there are no runs.
+/// Prints a table with a row per case, by ranks, and columns of predictions if any case has one.
+/// Prints nothing without runs.
 void print_summaries(std::ostream& out, const std::vector<ScalingRecord::Summary>& runs,
                      bool strong);
 

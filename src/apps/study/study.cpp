@@ -30,7 +30,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Options that decide nothing about the results of a cell.
+/// Options that do not affect the results of a cell.
 const std::set<std::string> kFree{"out",
                                   "wall-limit",
                                   "keep",
@@ -113,7 +113,7 @@ Options Study::options_of(const StudyCell& cell) const {
                           {"target-score", to_text(to_target ? target_ : 0.0)}});
 }
 
-/// Finds options that do not fit each other before anything is trained.
+/// Finds options that exclude each other before anything is trained.
 void Study::check_cells() const {
   for (const StudyCell& cell : cells_) try {
       const Options options = options_of(cell);
@@ -127,7 +127,7 @@ void Study::check_cells() const {
     }
 }
 
-/// The cells that need no more training, the same on every rank. Those that failed do.
+/// The cells that need no more training, the same on every rank. Failed cells are trained again.
 std::set<std::int64_t> Study::ended_before() const {
   const std::string text = on_first_rank(world_, [&] {
     nlohmann::json ended = nlohmann::json::array();
@@ -142,7 +142,7 @@ std::set<std::int64_t> Study::ended_before() const {
   return nlohmann::json::parse(text).get<std::set<std::int64_t>>();
 }
 
-/// Until --wall-limit; a day without one.
+/// The seconds until --wall-limit; a day without one.
 double Study::seconds_left() const {
   const auto limit = options_.get<double>("wall-limit");
   return limit > 0 ? limit - (MPI_Wtime() - begin_s_) : 86400;
@@ -180,7 +180,7 @@ void Study::train_cells(const std::set<std::int64_t>& ended) {
   if (world_.rank() == 0) queue.remove();
 }
 
-/// Reads what all jobs of this study have done. Throws Error for cells that failed.
+/// Reports the results of all jobs of this study. Throws Error for cells that failed.
 int Study::report() {
   on_first_rank(world_, [&] {
     std::vector<StudyOutcome> outcomes;

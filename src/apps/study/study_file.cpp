@@ -32,7 +32,8 @@ std::vector<std::string> split(const std::string& text, char separator) {
   return words;
 }
 
-/// What the study sets for each cell, and how the user does.
+/// The hint for an option that a study sets for each cell, or that has no meaning there; otherwise
+/// null.
 const char* who_sets(const std::string& name) {
   if (name == "data" || name == "out" || name == "wall-limit")
     return "give it to the command study";
@@ -43,7 +44,7 @@ const char* who_sets(const std::string& name) {
   return nullptr;
 }
 
-/// Throws UsageError, beginning with `where`, unless `train` has such an option and it takes this
+/// Throws UsageError, beginning with `where`, unless `train` has this option and it accepts the
 /// value.
 void check_value(const std::string& where, const std::string& name, const std::string& value) {
   Options options = all_run_options();
@@ -64,7 +65,7 @@ void check_value(const std::string& where, const std::string& name, const std::s
   }
 }
 
-/// One line, `NAMES = VALUES`, as the alternatives of its names: one without braces.
+/// Parses a line `NAMES = VALUES` to the alternatives of its names; without braces there is one.
 std::vector<StudyValues> alternatives_of(const std::string& where, const std::string& line) {
   const std::size_t equals = line.find('=');
   if (equals == std::string::npos || equals == 0)
@@ -99,7 +100,7 @@ std::vector<StudyValues> alternatives_of(const std::string& where, const std::st
   return alternatives;
 }
 
-/// What a directory may be called: other characters become '-'.
+/// A valid directory name for a cell, with '-' for other characters.
 std::string directory_name(const StudyCell& cell) {
   std::string name;
   for (const auto& [option, value] : cell.varied)

@@ -17,11 +17,11 @@ using StudyValues = std::vector<std::pair<std::string, std::string>>;
 
 /// One training run of a study.
 struct StudyCell {
-  StudyValues varied;  ///< what differs between the rows of the study
+  StudyValues varied;  ///< differs between the rows of the study
   std::uint64_t seed = 0;
-  std::string name;  ///< of its directory: "batch-4_optimizer-lamb_seed-1"
+  std::string name;  ///< the name of its directory: "batch-4_optimizer-lamb_seed-1"
 
-  /// The same but for the seed.
+  /// True if the two differ at most by the seed.
   bool is_of_row(const StudyCell& other) const { return varied == other.varied; }
 };
 
@@ -32,8 +32,8 @@ struct StudyCell {
 /// with comments after # or ;. Values may be lists, such as fc = {32,16 | 64,32}.
 class StudyGrid {
  public:
-  /// Throws UsageError, naming file and line, for an unreadable file and for lines, options and
-  /// values that cannot be.
+  /// Throws UsageError, naming file and line, for an unreadable file and for invalid lines, options
+  /// and values.
   explicit StudyGrid(const std::string& file);
 
   /// All combinations of values, the last line's changing fastest, each with `seeds` seeds from
@@ -52,8 +52,8 @@ class StudyGrid {
   std::vector<Dimension> dimensions_;
 };
 
-/// The options of `train` for one cell: those of the configuration `config` ("": none), over them
-/// `common`, the cell's and `more`.
+/// The options of `train` for one cell: those of the configuration `config` ("": none), overridden
+/// by `common`, the cell's and `more`.
 Options options_of_cell(const std::string& config, const StudyValues& common, const StudyCell& cell,
                         const StudyValues& more);
 

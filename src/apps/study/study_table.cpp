@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What came of the cells of a study: see study_table.hpp.
+// The results of a study's cells: see study_table.hpp.
 #include "src/apps/study/study_table.hpp"
 
 #include <algorithm>
@@ -52,7 +52,7 @@ Json to_json(const StudyValues& values) {
   return json;
 }
 
-/// "12.3 (10 .. 15)"; a dash without values.
+/// A text such as "12.3 (10 .. 15)"; a dash without values.
 std::string to_text(const Range3& range) {
   if (range.count == 0) return "-";
   if (range.min == range.max) return fmt::format("{:.4g}", range.mean);

@@ -13,7 +13,7 @@
 namespace halomesh {
 namespace {
 
-/// This rank's samples of a split: their targets, and features if wanted.
+/// This rank's samples of a split: their targets, and features if requested.
 struct Share {
   Rows targets, features;
 };
@@ -82,7 +82,7 @@ std::vector<Baseline> baselines(const Comm& world, const Dataset& training, cons
   if (with_spectrum) spectra.emplace(shape.d, shape.c);
   const Share fitted = read_share(world, training, spectra ? &*spectra : nullptr);
   const Share measured = read_share(world, split, spectra ? &*spectra : nullptr);
-  // Copies of one rank's sums are the same on any hardware.
+  // Copies of one rank's sums are equal on any hardware.
   const AddUp add_up = [&world](std::span<double> values) {
     world.sum(values);
     world.broadcast(std::as_writable_bytes(values), 0);

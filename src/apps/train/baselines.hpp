@@ -17,11 +17,11 @@ struct Baseline {
   std::vector<TargetQuality> targets;
 };
 
-/// On `split`, "mean" predicts the mean of the training targets; "spectrum", only if
-/// `with_spectrum`, is a quadratic regression on the logarithms of the power spectra of the
-/// channels (QuadraticRegression, SpectrumFeatures). Each rank reads its share of the samples,
-/// once. Throws UsageError for spectra of samples that are not cubes, and Error on a stop signal or
-/// where a sample cannot be read. Collective over `world`.
+/// Fits predictors and evaluates them on `split`. "mean" predicts the mean of the training targets;
+/// "spectrum", only if `with_spectrum`, is a quadratic regression on the logarithms of the power
+/// spectra of the channels (QuadraticRegression, SpectrumFeatures). Each rank reads its share of
+/// the samples, once. Throws UsageError for spectra of samples that are not cubes, and Error on a
+/// stop signal or if a sample cannot be read. Collective over `world`.
 std::vector<Baseline> baselines(const Comm& world, const Dataset& training, const Dataset& split,
                                 bool with_spectrum);
 

@@ -81,8 +81,8 @@ namespace {
 
 bool slides(const Options& options) { return options.get<std::string>("windows") != "off"; }
 
-/// The extents of the network's input: those that it was trained on where windows slide over the
-/// samples; otherwise those of whole samples, padded if need be.
+/// The extents of the network's input: those of its training if windows slide over the samples;
+/// otherwise those of whole samples, padded if necessary.
 Spatial network_extents(const Options& options, NetworkSpec network) {
   if (slides(options)) return network.settings.input.spatial();
   const Shape samples = sample_shape(options, network);
@@ -98,7 +98,7 @@ Spatial network_extents(const Options& options, NetworkSpec network) {
   return padded;
 }
 
-/// The shape of the samples, with extents 0 where they may be any.
+/// The shape of the samples, with extents 0 if any are allowed.
 Shape shape_of_samples(const Options& options, const NetworkSpec& network) {
   if (!slides(options) || options.is_given("input")) return sample_shape(options, network);
   return {network.settings.input.c, 0, 0, 0};

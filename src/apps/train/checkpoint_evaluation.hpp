@@ -17,16 +17,16 @@ namespace halomesh {
 /// --affine-mismatch.
 void add_evaluation_options(Options& options);
 
-/// The file of --checkpoint: the given file, or the newest checkpoint in it if it is a run's
-/// directory. Collective over `world`.
+/// The file of --checkpoint: the given file or, for a run's directory, its newest checkpoint.
+/// Collective over `world`.
 std::string checkpoint_file(const Comm& world, const Options& options);
 
-/// The shape of the samples: that of --input, or the network's. Throws UsageError where it has
-/// other channels than the network.
+/// The shape of the samples: that of --input, or the network's. Throws UsageError if its channels
+/// are not the network's.
 Shape sample_shape(const Options& options, const NetworkSpec& network);
 
-/// A checkpoint's network and the data that it is to be run over: samples as they are, or volumes
-/// by sliding windows.
+/// A checkpoint's network and the data to evaluate: samples as they are, or volumes by sliding
+/// windows.
 class CheckpointEvaluation {
  public:
   /// Collective over `world`. Throws UsageError for options that do not fit the network, and Error
@@ -35,10 +35,11 @@ class CheckpointEvaluation {
 
   const Dataset& data() const { return *data_; }
   const NetworkSpec& network() const { return network_->spec; }
-  /// Classes or targets.
+  /// The number of classes or targets.
   std::int64_t outputs() const { return network_->geometry.tensors().back().shape.c; }
 
-  /// Collective; once. `sink` is called on the ranks that own some of the output of a sample.
+  /// Runs the evaluation. Collective; only once. `sink` is called on the ranks that own some of a
+  /// sample's output.
   Evaluation run(const PredictionSink& sink = {});
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Simple answers for classes of voxels: see class_baselines.hpp.
+// Simple classifiers of voxels: see class_baselines.hpp.
 #include "src/apps/train/class_baselines.hpp"
 
 #include <algorithm>
@@ -34,7 +34,7 @@ void each_sample(const Comm& world, const Dataset& dataset, const Visit& visit) 
   });
 }
 
-/// The same on every rank, whatever the order of sums.
+/// Sums over ranks with one result on every rank, whatever the order of sums.
 void add_up(const Comm& world, std::span<double> values) {
   world.sum(values);
   world.broadcast(std::as_writable_bytes(values), 0);
@@ -47,7 +47,7 @@ std::vector<ValueRange> value_ranges(const Comm& world, const Dataset& training)
   each_sample(world, training, [&](std::span<const float> values, std::span<const std::uint8_t>) {
     widen(values, ranges);
   });
-  std::vector<double> ends;  // lows negated: maxima serve both
+  std::vector<double> ends;  // lower ends are negated, so that maxima serve both ends
   for (const ValueRange& range : ranges) {
     ends.push_back(-static_cast<double>(range.low));
     ends.push_back(range.high);
@@ -58,7 +58,7 @@ std::vector<ValueRange> value_ranges(const Comm& world, const Dataset& training)
   return ranges;
 }
 
-/// The mean over all samples of the quality of each class, `is_in(class, values of a voxel)`.
+/// The quality of each class by `is_in(class, values of a voxel)`, averaged over all samples.
 std::vector<ClassQuality> quality_with(
     const Comm& world, const Dataset& split,
     const std::function<bool(std::int64_t label, const float* voxel)>& is_in) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command `eval`: how well a checkpoint predicts the targets of a data set.
-// Prints the results; the pass itself is in runtime/step/evaluator.
+// The command `eval`: measures how well a checkpoint predicts the targets of a data set. Prints the
+// results; the pass itself is in runtime/step/evaluator.
 #include <cmath>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -26,7 +26,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Throws UsageError where --baseline is for another kind of network.
+/// Throws UsageError if --baseline is for another kind of network.
 void check_baseline(const Options& options, bool segments) {
   const auto wanted = options.get<std::string>("baseline");
   const bool of_classes = wanted == "background" || wanted == "threshold";
@@ -64,7 +64,7 @@ std::vector<ClassBaseline> wanted_class_baselines(const Comm& world, const Optio
 
 std::string digits(double value) { return std::isnan(value) ? "-" : fmt::format("{:.4f}", value); }
 
-/// A row per target, and one for all of them. Baselines have fewer columns, for a line to fit a
+/// A row per target, and one for all targets. Baselines have fewer columns, so that a line fits a
 /// terminal; the JSON file has all.
 TextTable quality_table(const std::vector<std::string>& titles,
                         const std::vector<TargetQuality>& targets,
@@ -99,7 +99,7 @@ double mean_iou(std::span<const ClassQuality> classes) {
   return sum / static_cast<double>(classes.size());
 }
 
-/// A row per class, the mean of all but the first, and that of all.
+/// A row per class, then the mean without the first class, and the mean of all.
 TextTable class_table(const std::vector<std::string>& titles, const Evaluation& result,
                       const std::vector<ClassBaseline>& baselines) {
   std::vector<std::string> header{"class", "Dice", "IoU"};
@@ -139,7 +139,7 @@ Json as_json(const std::vector<std::string>& titles, const std::vector<TargetQua
   return all;
 }
 
-/// What is written of any network.
+/// The entries that results of all networks share.
 Json result_as_json(const std::string& checkpoint, const Options& options,
                     const Evaluation& result) {
   return {{"checkpoint", checkpoint},

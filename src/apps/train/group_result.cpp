@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a run ended: see group_result.hpp.
+// The outcome of a run: see group_result.hpp.
 #include "src/apps/train/group_result.hpp"
 
 #include <nlohmann/json.hpp>

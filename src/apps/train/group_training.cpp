@@ -20,7 +20,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// What an earlier job has written, as far as it is readable; of value on rank 0.
+/// The seconds recorded by an earlier job, as far as they are readable; only rank 0's value
+/// matters.
 double earlier_seconds(const std::filesystem::path& file) {
   std::error_code none;
   if (!std::filesystem::exists(file, none)) return 0;
@@ -30,7 +31,7 @@ double earlier_seconds(const std::filesystem::path& file) {
              : 0;
 }
 
-/// Where nothing fails; collective.
+/// The result of a run without failure. Collective.
 GroupResult result_of(const Comm& group, const Options& options, const RankBinding& binding,
                       const BeforeRun& before) {
   const double begin_s = MPI_Wtime();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One of several training runs of a job, each on a group of its ranks: where it fails, the others
-// go on. Must not depend on why there are several.
+// One of several training runs of a job, each on a group of its ranks: if it fails, the others
+// continue. Must not depend on why there are several.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 namespace halomesh {
 
 /// One error for all runs that failed: "2 of 4 instances failed: NAME, NAME: WHAT; NAME: WHAT",
-/// with few names for each cause. `what` is the plural of what they are; `failed` has one or more.
+/// with few names for each cause. `what` is the plural noun for the runs; `failed` has one or more.
 struct NamedFailure {
   std::string name;
   Error error;
@@ -26,21 +26,20 @@ struct NamedFailure {
 Error joint_failure(const std::vector<NamedFailure>& failed, std::int64_t total,
                     const std::string& what);
 
-/// Groups of consecutive ranks of equal number: the one of this rank, whose number is
-/// `world.rank() / ranks_each`. Collective over `world`, whose size they divide.
+/// Splits `world` into groups of `ranks_each` consecutive ranks and returns this rank's, number
+/// `world.rank() / ranks_each`. Collective over `world`, whose size `ranks_each` divides.
 Comm group_of(const Comm& world, std::int64_t ranks_each);
 
-/// `value` of this option, which divides the ranks of `world`, or a UsageError with the values that
-/// do.
+/// Returns `value` of this option if it divides the ranks of `world`; otherwise throws UsageError
+/// with the values that do.
 std::int64_t divisor_of_ranks(const Comm& world, const std::string& option, std::int64_t value);
 
 /// Throws UsageError for options of `train` that cannot be used with several runs in one job, such
 /// as a file that all of them would write. `why` ends the sentence, e.g. "with --instances".
 void refuse_shared_files(const Options& options, const std::string& why);
 
-/// Runs run_training() on `group`, with what it prints in OUT/output.txt, and writes
-/// OUT/result.json (see to_json()). No failure of this run is thrown, but returned. Collective over
-/// `group`.
+/// Runs run_training() on `group`, with its output in OUT/output.txt, and writes OUT/result.json
+/// (see to_json()). A failure of this run is returned, not thrown. Collective over `group`.
 GroupResult train_in_group(const Comm& group, const Options& options, const RankBinding& binding,
                            const BeforeRun& before = {});
 

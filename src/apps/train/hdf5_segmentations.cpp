@@ -29,16 +29,17 @@ class Hdf5Segmentations final : public SegmentationWriter {
   void commit() override;
 
  private:
-  /// The room of one sample in a dataset that begins at `begin`.
+  /// The place of one sample in a dataset that begins at `begin`.
   VoxelRoom room(std::int64_t begin, std::int64_t sample, std::int64_t voxel_bytes) const {
     return {begin + sample * shape_.d * shape_.h * shape_.w * voxel_bytes, shape_.spatial()};
   }
 
   const Comm& world_;
-  Shape shape_;                       // of a sample, with a channel for each class
+  Shape shape_;                       // the shape of a sample, with a channel for each class
   std::optional<AtomicFile> target_;  // on rank 0
   std::optional<SharedFile> file_;
-  std::int64_t predicted_ = 0, probabilities_ = -1;  // bytes from the beginning; -1: not wanted
+  // Bytes from the beginning of the file; -1: not requested.
+  std::int64_t predicted_ = 0, probabilities_ = -1;
 };
 
 Hdf5Segmentations::Hdf5Segmentations(const Comm& world, const std::filesystem::path& path,

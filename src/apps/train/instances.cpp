@@ -37,7 +37,7 @@ std::string name_of_instance(std::int64_t number, std::int64_t count) {
   return fmt::format("instance-{:0{}}", number, digits);
 }
 
-/// Those of every group, from its first rank; the same on every rank.
+/// The results of every group, from its first rank; the same on every rank.
 std::vector<Instance> results_of_all(const Comm& world, std::int64_t count, bool first_of_group,
                                      const GroupResult& mine) {
   std::vector<Instance> all;
@@ -89,7 +89,7 @@ void print_table(std::ostream& out, const std::vector<Instance>& all, double sec
       << std::flush;
 }
 
-/// One error for all instances that failed. Where all were used wrongly alike, it is that of each.
+/// Throws one error for all failed instances. If all failed with one usage error, it is that error.
 void throw_failures(const std::vector<Instance>& all) {
   std::vector<NamedFailure> failed;
   for (const auto& [name, result] : all)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See memory_choice.hpp.
+// The choice of --recompute auto: see memory_choice.hpp.
 #include "src/apps/train/memory_choice.hpp"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 /// later: glibc reserves up to 128 MiB at the first allocation of a thread, and keeps half.
 constexpr std::int64_t kLoaderAddressBytes = 2 * (std::int64_t{128} << 20);
 
-/// What is available now; of the node the share of `ranks` of its `ranks_on_node`.
+/// The memory available now; of the node, the share of `ranks` among its `ranks_on_node`.
 MemoryRoom memory_room(int ranks, int ranks_on_node) {
   constexpr std::int64_t kAny = std::numeric_limits<std::int64_t>::max();
   const MemoryLimits limits = memory_limits();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// --recompute auto, for the ranks of this run.
+// The choice of --recompute auto, for the ranks of this run.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -10,15 +10,15 @@
 
 namespace halomesh {
 
-/// Predicts the memory of each rank and compares it with what its node, its control group and its
-/// own limits have left now. `setting` says how the network is trained; the ranks per node and
-/// MemoryUse are filled in. Other runs on the node, where it has more ranks of this job
-/// (`ranks_on_node`) than of this run, get their share. Collective over the network's mesh; throws
-/// Error as memory_of_part() does.
+/// Predicts the memory of each rank and compares it with the memory that its node, its control
+/// group and its own limits have left now. `setting` says how the network is trained; the ranks per
+/// node and MemoryUse are filled in. If the node has more ranks of this job (`ranks_on_node`) than
+/// of this run, the other runs get their share. Collective over the network's mesh; throws Error as
+/// memory_of_part() does.
 RecomputeChoice choose_recompute(const NetworkOnMesh& network, MemorySetting setting,
                                  int ranks_on_node);
 
-/// {"on", "needed_bytes", "recomputed_bytes", "available_bytes", "ranks"}.
+/// The JSON object {"on", "needed_bytes", "recomputed_bytes", "available_bytes", "ranks"}.
 nlohmann::ordered_json to_json(const RecomputeChoice& choice);
 
 }  // namespace halomesh

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A network on the ranks of this run: shared by train, eval and predict.
+// A network on the ranks of a run: shared by train, eval and predict.
 // Must not depend on data sets or schedules.
 #pragma once
 
@@ -43,10 +43,10 @@ struct NetworkOnMesh : PlannedNetwork {
   Parameters parameters;
 };
 
-/// Whether the network gives a class to each voxel, and not numbers.
+/// True if the network assigns a class to each voxel, and not numbers to a sample.
 bool classifies_voxels(const NetworkSpec& network);
 
-/// The options of the network in a checkpoint; every rank reads them from rank 0. Collective.
+/// The options of the network in a checkpoint; every rank gets them from rank 0. Collective.
 Options checkpoint_model_options(const Comm& world, const std::string& file);
 
 }  // namespace halomesh

@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Of a header and the four bytes that say that no extension follows.
+/// The bytes of a header and of the four bytes that announce no extension.
 constexpr std::int64_t kHeaderBytes = 352;
 
 struct Free {
@@ -52,7 +52,7 @@ void place(nifti_image& image, const Orientation& from) {
   image.xyz_units = NIFTI_UNITS_MM;
 }
 
-/// Writes the header of a file of `channels` values per voxel, and makes room for them.
+/// Writes the header of a file with `channels` values per voxel, and reserves space for the values.
 void make_file(const fs::path& path, const Shape& shape, std::int64_t channels, int type,
                const std::optional<Orientation>& from, const std::string& description) {
   const std::int64_t dims[8] = {channels > 1 ? 4 : 3, shape.d, shape.h, shape.w, channels, 1, 1, 1};
@@ -129,7 +129,7 @@ class NiftiSegmentations final : public SegmentationWriter {
 
  private:
   std::size_t files_per_sample() const { return content_.with_probabilities ? 2 : 1; }
-  /// Returns the temporaries, each ending in '\0'.
+  /// Returns the temporary files, each ending in '\0'.
   std::string make_files(const fs::path& directory);
   void make(const fs::path& path, const Shape& shape, std::int64_t channels, int type,
             const std::optional<Orientation>& from, std::string& temporaries);
@@ -153,8 +153,8 @@ class NiftiSegmentations final : public SegmentationWriter {
   const Comm& world_;
   SegmentationContent content_;
   std::vector<std::unique_ptr<AtomicFile>> files_;  // on rank 0
-  std::vector<fs::path> temporaries_;               // in the order of samples
-  std::int64_t sample_ = -1;                        // whose files are open
+  std::vector<fs::path> temporaries_;               // by sample
+  std::int64_t sample_ = -1;                        // the sample whose files are open
   std::optional<SharedFile> predicted_, probabilities_;
 };
 

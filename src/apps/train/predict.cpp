@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command `predict`: a checkpoint's predictions for a data set, as CSV or HDF5.
-// Writes the output files; the pass itself is in runtime/step/evaluator.
+// The command `predict`: a checkpoint's predictions for a data set, as CSV or HDF5. Writes the
+// output files; the pass itself is in runtime/step/evaluator.
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
@@ -26,7 +26,7 @@
 namespace halomesh {
 namespace {
 
-/// Predictions and targets of samples, in any order; `width` values each.
+/// Predictions and targets of samples in any order, with `width` values each.
 struct Predictions {
   std::size_t width = 0;
   std::vector<std::int64_t> samples;
@@ -66,7 +66,7 @@ Predictions gather_sorted(const Comm& world, const Predictions& mine) {
   return sorted;
 }
 
-/// Columns are called by the targets' names; by numbers from 0 if these have none.
+/// The CSV text. Columns have the targets' names or, without names, numbers from 0.
 std::string as_csv(const Predictions& p, const std::vector<std::string>& names) {
   std::ostringstream text;
   text.precision(9);
@@ -106,7 +106,7 @@ void write_hdf5(const std::filesystem::path& path, const Predictions& p,
   target.commit();
 }
 
-/// What a network that gives numbers predicts, as .csv or .h5.
+/// Writes the predictions of a network of numbers, as .csv or .h5.
 Evaluation predict_numbers(const Comm& world, const Options& options,
                            CheckpointEvaluation& evaluation, const std::filesystem::path& out) {
   Predictions mine;
@@ -125,7 +125,7 @@ Evaluation predict_numbers(const Comm& world, const Options& options,
   return result;
 }
 
-/// The classes of voxels.
+/// Writes the predicted classes of voxels.
 Evaluation predict_classes(const Comm& world, const Options& options,
                            CheckpointEvaluation& evaluation, const std::filesystem::path& out,
                            const SegmentationFormat& format) {
@@ -157,7 +157,7 @@ SegmentationFormat segmentation_format(const std::filesystem::path& out,
       fmt::format("name {}", joined(known, ", or ")));
 }
 
-/// Throws UsageError unless --out can take a table.
+/// Throws UsageError unless the format of --out holds a table.
 void require_table(const std::filesystem::path& out) {
   const std::string extension = out.extension().string();
   if (extension != ".csv" && extension != ".h5" && extension != ".hdf5")

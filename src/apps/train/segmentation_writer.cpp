@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See segmentation_writer.hpp.
+// Files of predicted classes: see segmentation_writer.hpp.
 #include "src/apps/train/segmentation_writer.hpp"
 
 #include <algorithm>

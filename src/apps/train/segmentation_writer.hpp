@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where predicted classes of voxels go: a list of formats that add themselves.
+// Writes predicted classes of voxels, in one of a list of formats that register themselves.
 #pragma once
 
 #include <array>
@@ -19,8 +19,9 @@
 
 namespace halomesh {
 
-/// Every rank writes its own blocks, so that none needs more memory than for a plane of its block,
-/// and nothing is sent. The same predictions give the same bytes on any mesh.
+/// Writes the predictions of a data set. Every rank writes its own blocks, so that none needs more
+/// memory than for a plane of its block, and nothing is sent. Equal predictions give equal bytes on
+/// any mesh.
 class SegmentationWriter {
  public:
   SegmentationWriter() = default;
@@ -30,24 +31,24 @@ class SegmentationWriter {
 
   /// Writes a block of outputs of some samples, with all classes. Local.
   virtual void write(std::span<const std::int64_t> samples, ConstView output) = 0;
-  /// Puts everything on disk and gives files their names. Collective.
+  /// Flushes all files to disk and gives them their names. Collective.
   virtual void commit() = 0;
 };
 
-/// What is to be written of a data set.
+/// The content to write for a data set.
 struct SegmentationContent {
   const Dataset& data;
   std::vector<std::string> classes;  ///< names, in the order of the outputs' channels
-  bool with_probabilities = false;   ///< also the softmax of the outputs
+  bool with_probabilities = false;   ///< adds the softmax of the outputs
 };
 
-/// A format, of which programs may lack some.
+/// A format; a program may be built without some.
 struct SegmentationFormat {
   std::string_view name;
-  std::string_view files;  ///< what --out names, for messages: "an .h5 file"
+  std::string_view files;  ///< the kind of --out in messages: "an .h5 file"
   bool (*takes)(const std::filesystem::path& out);
-  /// Creates the files under temporary names. Throws the same Error on every rank. Collective over
-  /// `world`, which must outlive the writer as the data must.
+  /// Creates the files under temporary names. Throws one Error on every rank. Collective over
+  /// `world`, which must outlive the writer, as must the data.
   std::unique_ptr<SegmentationWriter> (*create)(const Comm& world, const std::filesystem::path& out,
                                                 const SegmentationContent& content);
 };
@@ -96,9 +97,9 @@ void write_voxels(SharedFile& file, const VoxelRoom& room, std::int64_t width, c
   }
 }
 
-/// The class with the largest of `classes` outputs, the first of equal ones.
+/// The class with the largest of `classes` outputs; on a tie, the first.
 std::uint8_t largest_class(const float* outputs, std::int64_t classes);
-/// The probability of each class: the softmax of the outputs.
+/// Writes the probability of each class: the softmax of the outputs.
 void probabilities_of(const float* outputs, std::int64_t classes, float* to);
 
 }  // namespace halomesh

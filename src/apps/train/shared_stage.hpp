@@ -14,9 +14,9 @@
 namespace halomesh {
 
 struct SharedStage {
-  StagedSplits splits;  ///< what this rank keeps; for one run
+  StagedSplits splits;  ///< this rank's blocks, for one run
   StageRecord record;   ///< sums over the job
-  MlperfLog mllog;      ///< of one run, whose clock started before the data was opened
+  MlperfLog mllog;      ///< for one run, whose clock started before the data was opened
 };
 
 /// Reads the data of --data once for all runs of `job`, whose groups of consecutive ranks are like

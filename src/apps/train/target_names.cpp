@@ -18,8 +18,8 @@
 namespace halomesh {
 namespace {
 
-/// A JSON list of `count` names; "[]" if the directory describes no data set with so many `kind`,
-/// targets or classes.
+/// A JSON list of `count` names; "[]" if the directory describes no data set with this number of
+/// `kind`, targets or classes.
 nlohmann::json described_names(const std::filesystem::path& directory, const char* kind,
                                std::size_t count) {
   const std::filesystem::path file = directory / "dataset.json";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the targets of a data set, or the classes of its voxels, are called.
+// The names of a data set's targets, or of the classes of its voxels.
 #pragma once
 
 #include <cstddef>
@@ -33,8 +33,8 @@ std::vector<std::string> target_names(const Comm& world, const Options& options,
 std::vector<std::string> target_titles(const Comm& world, const Options& options,
                                        const NetworkSpec& network, std::size_t count);
 
-/// The same for `count` classes of voxels: "class 0", the background, and so on, if they have no
-/// names.
+/// The names of `count` classes of voxels likewise; without names they are "class 0", the
+/// background, and so on.
 std::vector<std::string> class_names(const Comm& world, const Options& options,
                                      const NetworkSpec& network, std::size_t count);
 

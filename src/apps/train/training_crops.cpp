@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See training_crops.hpp.
+// Crops and padding of training samples: see training_crops.hpp.
 #include "src/apps/train/training_crops.hpp"
 
 #include "src/apps/options/padding_option.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The options of `train` for samples that have other extents than the network's input.
+// The options of `train` for samples whose extents differ from those of the network's input.
 #pragma once
 
 #include <optional>
@@ -17,10 +17,10 @@ Options padded_network_options(const Options& options);
 /// How samples become inputs of the network; none where they have its extents.
 std::optional<CropOptions> crop_options(const Options& options);
 
-/// The shape of the samples, with extents 0 where they may be any.
+/// The shape of the samples, with extents 0 if any are allowed.
 Shape sample_shape(const Options& options, const std::optional<CropOptions>& crops);
 
-/// "random crops of 128x128x128x1, ...": a line for the start of a run.
+/// A line for the start of a run, such as "random crops of 128x128x128x1, ...".
 std::string describe(const CropOptions& crops, const Shape& input);
 
 }  // namespace halomesh

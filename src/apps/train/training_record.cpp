@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run.json of a training run: see training_record.hpp.
+// The file run.json of a training run: see training_record.hpp.
 #include "src/apps/train/training_record.hpp"
 
 #include <cstdlib>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run.json of a training run.
+// The file run.json of a training run.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace halomesh {
 
-/// What a run trains, and with what.
+/// The network, data and settings of a training run.
 struct TrainingSetup {
   const NetworkOnMesh& network;
   const TrainerOptions& trainer;
@@ -23,20 +23,21 @@ struct TrainingSetup {
   std::vector<std::string> implementations;  ///< the library kernels of this rank's layers
 };
 
-/// Program, options, machine, binding and number of nodes, the job, mesh and network, and the least
-/// work of each phase of a step, summed over all ranks. Collective over the network's mesh.
+/// The record of a run: program, options, machine, binding and number of nodes, the job, mesh and
+/// network, and the least work of each phase of a step, summed over all ranks. Collective over the
+/// network's mesh.
 nlohmann::ordered_json training_record(const Options& options, const RankBinding& binding,
                                        const TrainingSetup& setup);
 
-/// "done", "target", "stopped" or "diverged".
+/// Returns "done", "target", "stopped" or "diverged".
 const char* name_of(TrainingEnd end);
 
 /// How a run ended, by that name, when by the time of day, how many seconds after its start by the
 /// monotonic clock, and after how many steps and epochs.
 nlohmann::ordered_json end_record(const TrainingResult& result, double seconds);
 
-/// {"scheduler", "id"} of the batch job that this process belongs to, from its environment by
-/// `variable` (std::getenv or a test's); null outside jobs.
+/// The batch job of this process as {"scheduler", "id"}, from its environment by `variable`
+/// (std::getenv or a test's); null outside jobs.
 nlohmann::ordered_json job_record(const std::function<const char*(const char*)>& variable);
 
 }  // namespace halomesh

@@ -64,7 +64,7 @@ std::optional<LoadedCheckpoint> load_parameters(NetworkOnMesh& network, const Op
   return {};
 }
 
-/// None of a network without such an option.
+/// The network's dropout; empty without such an option.
 std::optional<double> dropout_of(const NetworkSpec& spec) {
   if (spec.network->option("dropout") == nullptr) return {};
   return spec.settings.get<double>("dropout");
@@ -123,7 +123,8 @@ void warn_of_early_end(const Comm& world, const ScheduleOptions& options, const 
                             to_string(options.kind)));
 }
 
-// Three to five lines: how the run ended, losses and speed if it trained at all, where results are.
+// The summary, of three to five lines: how the run ended, losses and speed if it trained at all,
+// and where the results are.
 std::string summary(const TrainingResult& result, const TrainerOptions& options) {
   const bool trained = result.samples_per_s > 0;
   std::string text;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One training run on the ranks of a communicator: sets it up, records it and reports.
-// Must not depend on what else the job runs.
+// Must not depend on the job's other work.
 #pragma once
 
 #include "error.hpp"
@@ -16,14 +16,14 @@ namespace halomesh {
 MlperfTraining mlperf_training(const TrainerOptions& trainer, const NetworkSpec& spec,
                                const Options& options);
 
-/// What a job has done for a run before it starts.
+/// Work that a job has done for a run before it starts.
 struct BeforeRun {
-  double started_s = MPI_Wtime();  ///< when --wall-limit started to count
-  /// Staged data, which the run takes over; null: it stages or reads the data itself.
+  double started_s = MPI_Wtime();  ///< the time from which --wall-limit counts
+  /// Staged data that the run takes over; null: it stages or reads the data itself.
   StagedSplits* staged = nullptr;
-  /// A log on which run_start has been logged, which the run takes over; null: it starts one.
+  /// A log with run_start, which the run takes over; null: it starts one.
   MlperfLog* mllog = nullptr;
-  /// Nothing follows this run in the process, so signals to stop that come after it are ignored.
+  /// True if no work follows this run in the process, so that later stop signals are ignored.
   bool is_last = false;
 };
 
@@ -32,7 +32,7 @@ struct BeforeRun {
 TrainingResult run_training(const Comm& world, const Options& options, const RankBinding& binding,
                             const BeforeRun& before = {});
 
-/// What to tell the user about a result that is TrainingEnd::kDiverged.
+/// The user's error for a result with TrainingEnd::kDiverged.
 Error divergence_error(const TrainingResult& result);
 
 }  // namespace halomesh
