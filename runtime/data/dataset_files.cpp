@@ -24,7 +24,12 @@ std::uint64_t hash_of(std::string_view text) {
   return hash;
 }
 
-/// Hash of a file's name, size and modification time.
+void append_integer(std::string& text, std::int64_t value) {
+  text.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+}  // namespace
+
 std::uint64_t stamp_of(const std::string& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0)
@@ -33,12 +38,6 @@ std::uint64_t stamp_of(const std::string& path) {
   return hash_of(fmt::format("{} {} {} {}", path, status.st_size, status.st_mtim.tv_sec,
                              status.st_mtim.tv_nsec));
 }
-
-void append_integer(std::string& text, std::int64_t value) {
-  text.append(reinterpret_cast<const char*>(&value), sizeof value);
-}
-
-}  // namespace
 
 DatasetFiles::DatasetFiles(std::filesystem::path directory, const std::string& names)
     : directory_(std::move(directory)) {

@@ -164,17 +164,30 @@ Hdf5Dataset::Hdf5Dataset(const Comm& comm, DatasetFiles files, const Hdf5Kind& k
   index(scanned);
 }
 
-/// The number of samples in a file; of an archive also the number of its first sample and of all.
+/// Checks that all data of a file are stored; returns the stamps of other files that hold them.
+std::int64_t Hdf5Dataset::require_stored(Hdf5File& file) const {
+  std::uint64_t stamps = 0;
+  for (const char* const name : {kind_.voxels.name, kind_.voxels.checksums, kind_.targets,
+                                 kind_.labels.name, kind_.labels.checksums}) {
+    if (name == nullptr) continue;
+    for (const auto& other : file.require_stored(name)) stamps += stamp_of(other.string());
+  }
+  return static_cast<std::int64_t>(stamps);
+}
+
+/// The number of samples in a file, their extents and the stamps of what it refers to; of an
+/// archive also the number of its first sample and of all.
 std::vector<std::int64_t> Hdf5Dataset::scan(std::int64_t file) const {
   Hdf5File opened = Hdf5File::open(files_.path(file));
   const auto [samples, shape] = content_of(opened);
-  if (!kind_.stacked) return {samples, shape.d, shape.h, shape.w};
+  const std::int64_t stamps = require_stored(opened);
+  if (!kind_.stacked) return {samples, shape.d, shape.h, shape.w, stamps};
   const ArchiveFile content = read_archive_attributes(opened);
   require(!has_labels() || content.classes <= label_format_->classes(),
           text("{}: labels of {} classes, expected {} at most", opened.path().c_str(),
                content.classes, label_format_->classes()),
           "the network needs an output channel for each class");
-  return {samples, shape.d, shape.h, shape.w, content.first_sample, content.split_samples};
+  return {samples, shape.d, shape.h, shape.w, stamps, content.first_sample, content.split_samples};
 }
 
 void Hdf5Dataset::index(FileScan& scanned) {
@@ -184,6 +197,7 @@ void Hdf5Dataset::index(FileScan& scanned) {
                 "run the same `halomesh convert` command again, or copy all files");
   };
   Spatial largest{};
+  std::uint64_t stamps = 0;
   for (std::int64_t f = 0; f < files_.size(); ++f) {
     const std::int64_t before = f == 0 ? 0 : index_.size();
     index_.append(scanned.take(f));
@@ -192,6 +206,7 @@ void Hdf5Dataset::index(FileScan& scanned) {
       extents[axis] = scanned.take(f);
       largest[axis] = std::max(largest[axis], extents[axis]);
     }
+    stamps += static_cast<std::uint64_t>(scanned.take(f));
     if (!kind_.stacked) continue;
     const std::int64_t first = scanned.take(f), all = scanned.take(f);
     if (first != before || (f > 0 && all != expected))
@@ -199,6 +214,7 @@ void Hdf5Dataset::index(FileScan& scanned) {
                           all, before, f > 0 ? fmt::format(" of {}", expected) : ""));
     expected = all;
   }
+  if (stamps != 0) identity_ += fmt::format(", {:x}", stamps);
   if (any_extents_)
     resize(largest);
   else

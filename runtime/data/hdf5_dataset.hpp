@@ -21,9 +21,9 @@ namespace halomesh {
 class Hdf5Dataset final : public Dataset {
  public:
   /// Collective over `comm`. Rank i % size checks the extents and types in file i. Throws the same
-  /// Error on every rank if a file is not of `kind`, holds other values or has another sample size,
-  /// or if files of an archive are missing. With labels, a shape of spatial extents 0 admits
-  /// samples of any extents, which differ between files only.
+  /// Error on every rank if a file is not of `kind`, holds other values, has another sample size or
+  /// refers to data that are missing, or if files of an archive are. With labels, a shape of
+  /// spatial extents 0 admits samples of any extents, which differ between files only.
   Hdf5Dataset(const Comm& comm, DatasetFiles files, const Hdf5Kind& kind, const Shape& shape,
               const TargetSpec& targets, SampleFormat format = SampleFormat::counts());
 
@@ -51,6 +51,7 @@ class Hdf5Dataset final : public Dataset {
 
  private:
   std::vector<std::int64_t> scan(std::int64_t file) const;
+  std::int64_t require_stored(Hdf5File& file) const;
   void index(FileScan& scanned);
   Shape shape_in(Hdf5File& file) const;
   void check_voxels(Hdf5File& file, const Content& content) const;

@@ -8,6 +8,7 @@
 #include "error.hpp"
 #include "narrow.hpp"
 #include "runtime/hdf5/hdf5_library.hpp"
+#include "runtime/hdf5/hdf5_storage.hpp"
 #include "runtime/posix/input_file.hpp"
 
 namespace halomesh {
@@ -17,21 +18,6 @@ using hdf5::LibraryLock;
 using hdf5::reason;
 
 namespace {
-
-/// The property list for opening and creating files; the caller closes it.
-hid_t file_access() {
-  const hid_t access = H5Pcreate(H5P_FILE_ACCESS);
-  bool set = H5Pset_libver_bounds(access, H5F_LIBVER_V110, H5F_LIBVER_LATEST) >= 0 &&
-             H5Pset_fclose_degree(access, H5F_CLOSE_STRONG) >= 0;
-#if H5_VERSION_GE(1, 13, 0) || (H5_VERS_MINOR == 12 && H5_VERS_RELEASE >= 1) || \
-    (H5_VERS_MINOR == 10 && H5_VERS_RELEASE >= 7)
-  // Some parallel file systems have no locks. New files are renamed only when complete.
-  set = set && H5Pset_file_locking(access, false, true) >= 0;
-#endif
-  require(set, text("HDF5 does not know the file format 1.10: {}", reason()),
-          "link with HDF5 1.10 or newer");
-  return access;
-}
 
 std::string label_of(const std::string& object, const std::string& name) {
   return fmt::format("attribute {} of {}", name, object);
@@ -107,7 +93,7 @@ Hdf5File::Id Hdf5File::checked(Id result, const char* action, const std::string&
 
 Hdf5File Hdf5File::open(const std::filesystem::path& path) {
   const LibraryLock lock;
-  const Handle access(file_access(), H5Pclose);
+  const Handle access(hdf5::file_access(), H5Pclose);
   Hdf5File file(path, false);
   require_regular_file(path);
   file.file_ = file.checked(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access), "open", "it as HDF5");
@@ -116,7 +102,7 @@ Hdf5File Hdf5File::open(const std::filesystem::path& path) {
 
 Hdf5File Hdf5File::create(const std::filesystem::path& path) {
   const LibraryLock lock;
-  const Handle access(file_access(), H5Pclose), layout(H5Pcreate(H5P_FILE_CREATE), H5Pclose);
+  const Handle access(hdf5::file_access(), H5Pclose), layout(H5Pcreate(H5P_FILE_CREATE), H5Pclose);
   Hdf5File file(path, true);
   file.checked(H5Pset_obj_track_times(layout, false), "create", "it");  // same content, same bytes
   file.file_ = file.checked(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, layout, access), "create", "it");
@@ -303,7 +289,9 @@ Hdf5File::Id Hdf5File::dataset(const std::string& name) {
   const auto found = datasets_.find(name);
   if (found != datasets_.end()) return found->second;
   const Id id = checked(H5Dopen2(file_, name.c_str(), H5P_DEFAULT), "open dataset", name);
-  return datasets_[name] = id;
+  datasets_[name] = id;
+  hdf5::require_sources(id, name, path_);
+  return id;
 }
 
 Extents Hdf5File::extents(const std::string& name) {
@@ -381,6 +369,11 @@ std::optional<DatasetLayout> Hdf5File::layout(const std::string& name) {
   for (int i = 0; i < filters; ++i)
     if (!note_filter(options, static_cast<unsigned>(i), layout)) return std::nullopt;
   return layout;
+}
+
+std::vector<std::filesystem::path> Hdf5File::require_stored(const std::string& name) {
+  const LibraryLock lock;
+  return hdf5::require_stored(dataset(name), name, path_);
 }
 
 std::int64_t Hdf5File::stored_bytes(const std::string& name) {

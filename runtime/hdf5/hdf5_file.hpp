@@ -107,6 +107,11 @@ class Hdf5File {
   /// The storage layout of a dataset; empty if its element type is not native to this host, or if
   /// it has other filters than those of DatasetLayout or has them in another order.
   std::optional<DatasetLayout> layout(const std::string& name);
+  /// Throws Error unless every element of a dataset is stored: a virtual dataset's sources and raw
+  /// files may be missing, and chunks may not be written, for which the library reads fill values.
+  /// (What is missing of other files is found by any reading.) Returns the other files that hold
+  /// elements.
+  std::vector<std::filesystem::path> require_stored(const std::string& name);
   /// Bytes of a dataset's elements in the file.
   std::int64_t stored_bytes(const std::string& name);
   /// Reads the chunk that starts at `offset` as stored, without undoing the filters. Fails if it

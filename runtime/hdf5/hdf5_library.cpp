@@ -44,6 +44,20 @@ std::string reason() {
   return text.empty() ? "no reason given by the HDF5 library" : text;
 }
 
+hid_t file_access() {
+  const hid_t access = H5Pcreate(H5P_FILE_ACCESS);
+  bool set = H5Pset_libver_bounds(access, H5F_LIBVER_V110, H5F_LIBVER_LATEST) >= 0 &&
+             H5Pset_fclose_degree(access, H5F_CLOSE_STRONG) >= 0;
+#if H5_VERSION_GE(1, 13, 0) || (H5_VERS_MINOR == 12 && H5_VERS_RELEASE >= 1) || \
+    (H5_VERS_MINOR == 10 && H5_VERS_RELEASE >= 7)
+  // Some parallel file systems have no locks. New files are renamed only when complete.
+  set = set && H5Pset_file_locking(access, false, true) >= 0;
+#endif
+  require(set, text("HDF5 does not know the file format 1.10: {}", reason()),
+          "link with HDF5 1.10 or newer");
+  return access;
+}
+
 hid_t native_type(Hdf5Type type) {
   switch (type) {
     case Hdf5Type::kFloat:

@@ -43,6 +43,9 @@ class Handle {
   herr_t (*release_)(hid_t);
 };
 
+/// The property list for opening and creating files; the caller closes it.
+hid_t file_access();
+
 /// Why the last call failed: the innermost entry of the library's error stack.
 std::string reason();
 

@@ -132,6 +132,24 @@ TEST_CASE("hdf5 data: missing, mixed or wrongly shaped data are reported on ever
   CHECK(contains(directory.open_error(), "b.hdf5: cannot open it as HDF5"));
 }
 
+TEST_CASE("hdf5 data: a file that only seems to hold its sample is refused on every rank") {
+  for (const auto& [layout, problem] :
+       {std::pair{DatasetLayout{}, "b.h5: /x: its elements were never written"},
+        std::pair{DatasetLayout{{3, 4, 5, 1}}, "b.h5: /x: 2 of its 2 chunks were never written"}}) {
+    const SharedDirectory directory;
+    directory.fill([&, of_x = layout](const fs::path& train) {
+      write_hdf5(train / "a.h5", kSampleKind, extents_of(kShape), voxels_of(0, kShape),
+                 targets_of(0));
+      Hdf5File file = Hdf5File::create(train / "b.h5");
+      file.create_dataset("/x", Hdf5Type::kInt16, extents_of(kShape), of_x);
+      file.create_dataset("/y", Hdf5Type::kFloat, {kTargets});
+      file.write<float>("/y", Slab::whole({kTargets}), targets_of(0));
+      file.close();
+    });
+    CHECK(contains(directory.open_error(), problem));
+  }
+}
+
 TEST_CASE("hdf5 data: a bad sample is refused, naming file, sample, value and hint") {
   const SharedDirectory directory;
   auto x = voxels_of(0);
