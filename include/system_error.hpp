@@ -41,6 +41,24 @@ inline Error system_error(const char* action, const std::filesystem::path& path,
                path_hint(error_number, hint));
 }
 
+/// The system did not open or read a file, which by itself may be whole: whoever finds damaged
+/// files must let this pass.
+class ReadError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// "cannot ACTION PATH: REASON", for an errno value.
+inline ReadError read_error(const char* action, const std::filesystem::path& path,
+                            int error_number) {
+  const bool lacks = error_number == ENOENT || error_number == EACCES || error_number == EPERM;
+  const Error error = system_error(
+      action, path, error_number,
+      lacks ? "check that the file exists and may be read"
+            : "the file may be whole: check its file system, then give the command again");
+  return ReadError(error.what(), error.hint());
+}
+
 /// What an exception tells the user; those of the standard library get a hint.
 inline Error as_error(const std::exception& exception) {
   if (const auto* error = dynamic_cast<const Error*>(&exception)) return *error;

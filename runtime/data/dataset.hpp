@@ -98,6 +98,9 @@ class Dataset {
   virtual std::string name(std::int64_t sample) const { return std::to_string(sample); }
   /// Where the voxels of a sample are in space; empty if its files do not say so.
   virtual std::optional<Affine> affine_of(std::int64_t /*sample*/) const { return std::nullopt; }
+  /// That labels are not where their images are, as far as files say where voxels are in space:
+  /// names the sample and the distance; empty if they are, or nothing is known.
+  virtual std::string misplacement() const { return {}; }
   /// The directory of the files.
   virtual const std::filesystem::path& directory() const = 0;
   /// Identifies the data: changes whenever the directory or a file's name, size or modification

@@ -10,6 +10,7 @@
 
 #include "error.hpp"
 #include "narrow.hpp"
+#include "runtime/posix/input_file.hpp"
 
 namespace halomesh {
 namespace {
@@ -32,9 +33,7 @@ void append_integer(std::string& text, std::int64_t value) {
 
 std::uint64_t stamp_of(const std::string& path) {
   struct stat status {};
-  if (::stat(path.c_str(), &status) != 0)
-    throw Error(fmt::format("cannot open {}: {}", path, std::strerror(errno)),
-                "check that the file exists and may be read");
+  if (::stat(path.c_str(), &status) != 0) fail_to_open(path, errno);
   return hash_of(fmt::format("{} {} {} {}", path, status.st_size, status.st_mtim.tv_sec,
                              status.st_mtim.tv_nsec));
 }

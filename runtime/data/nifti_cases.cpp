@@ -2,9 +2,15 @@
 // Volumes and labels in NIfTI files, laid out as those of KiTS19: DIR/SPLIT/case_NNNNN/ with
 // imaging.nii.gz and segmentation.nii.gz (or .nii). Axes d, h and w are the first, second and third
 // of the files. Files are read whole, as compressed ones must be: convert them once, then train.
+#include <fcntl.h>
 #include <nifti/nifti2_io.h>
+#include <zlib.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -16,8 +22,10 @@
 #include "error.hpp"
 #include "runtime/data/dataset_format.hpp"
 #include "runtime/data/sample_checks.hpp"
+#include "runtime/posix/input_file.hpp"
 #include "runtime/posix/read_counts.hpp"
 #include "src/nn/transform.hpp"
+#include "system_error.hpp"
 
 namespace halomesh {
 namespace {
@@ -32,15 +40,78 @@ using Image = std::unique_ptr<nifti_image, Free>;
 /// The file `stem` of a case, compressed or not.
 std::string file_of(const fs::path& of_case, const char* stem) {
   std::error_code ignored;
-  for (const char* const end : {".nii.gz", ".nii"})
-    if (fs::path path = of_case / (std::string(stem) + end); fs::exists(path, ignored))
-      return path.string();
+  for (const char* const end : {".nii.gz", ".nii"}) {
+    const fs::path path = of_case / (std::string(stem) + end);
+    require_target(path);
+    if (fs::exists(path, ignored)) return path.string();
+  }
   throw Error(fmt::format("{} holds neither {}.nii.gz nor {}.nii", of_case.c_str(), stem, stem),
               "each case needs imaging.nii.gz and segmentation.nii.gz");
 }
 
+/// Reads bytes of a file, inflated if it is compressed, from `offset` on; returns how many there
+/// are. Throws ReadError, or Error for a damaged file.
+std::int64_t read_bytes(const std::string& path, std::int64_t offset, std::span<std::byte> bytes) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 30;  // zlib counts in 32 bits
+  const Descriptor file = open_input_file(path);
+  const int own = ::fcntl(file.get(), F_DUPFD_CLOEXEC, 0);
+  const std::unique_ptr<gzFile_s, int (*)(gzFile)> stream(own < 0 ? nullptr : gzdopen(own, "rb"),
+                                                          gzclose);
+  if (stream == nullptr) throw read_error("open", path, errno);
+  const auto check = [&](bool good) {
+    int code = Z_OK;
+    const int reason = errno;
+    const char* const text = gzerror(stream.get(), &code);
+    if (code == Z_ERRNO) throw read_error("read", path, reason);
+    require(good || code == Z_OK || code == Z_STREAM_END || code == Z_BUF_ERROR,
+            fmt::format("{}: damaged gzip stream: {}", path, text),
+            "copy it again from the data set");
+  };
+  std::int64_t done = 0;
+  if (gzseek(stream.get(), offset, SEEK_SET) < 0) check(false);
+  while (done < std::ssize(bytes)) {
+    const auto piece = static_cast<unsigned>(std::min(std::ssize(bytes) - done, kMost));
+    const int got = gzread(stream.get(), bytes.data() + done, piece);
+    check(got >= 0);
+    if (got <= 0) break;
+    done += got;
+  }
+  return done;
+}
+
+/// The type of the values of a file; empty for complex ones, colours and the like.
+std::optional<Hdf5Type> element_type(const nifti_image& image) {
+  switch (image.datatype) {
+    case DT_UINT8:
+      return Hdf5Type::kUint8;
+    case DT_INT8:
+      return Hdf5Type::kInt8;
+    case DT_UINT16:
+      return Hdf5Type::kUint16;
+    case DT_INT16:
+      return Hdf5Type::kInt16;
+    case DT_UINT32:
+      return Hdf5Type::kUint32;
+    case DT_INT32:
+      return Hdf5Type::kInt32;
+    case DT_UINT64:
+      return Hdf5Type::kUint64;
+    case DT_INT64:
+      return Hdf5Type::kInt64;
+    case DT_FLOAT32:
+      return Hdf5Type::kFloat;
+    case DT_FLOAT64:
+      return Hdf5Type::kDouble;
+    default:
+      return std::nullopt;
+  }
+}
+
 /// Reads the header of a file. Throws Error unless it is a volume of one channel.
 Image open_image(const std::string& path) {
+  // The library does not say whether a read has failed; here that is found out before.
+  std::array<std::byte, sizeof(nifti_2_header)> head{};
+  read_bytes(path, 0, head);
   nifti_set_debug_level(0);  // it must not print: what is wrong is said here
   Image image(nifti_image_read(path.c_str(), 0));
   require(image != nullptr, text("{} cannot be read: it is damaged or not a NIfTI file", path),
@@ -50,6 +121,9 @@ Image open_image(const std::string& path) {
           text("{} has {} values for {}x{}x{} voxels", path, image->nvox, image->nx, image->ny,
                image->nz),
           "a case must be one volume with one value per voxel");
+  require(element_type(*image).has_value(),
+          text("{} holds values of {}", path, nifti_datatype_string(image->datatype)),
+          "use integers, float32 or float64");
   return image;
 }
 
@@ -58,15 +132,11 @@ Image open_image(const std::string& path) {
 std::vector<std::byte> elements_of(const nifti_image& image, const std::string& path) {
   const CountedRead read;
   std::vector<std::byte> bytes(static_cast<std::size_t>(image.nvox * image.nbyper));
-  znzFile file = znzopen(image.iname, "rb", nifti_is_gzfile(image.iname));
-  const bool complete = !znz_isnull(file) &&
-                        znzseek(file, static_cast<long>(image.iname_offset), SEEK_SET) >= 0 &&
-                        znzread(bytes.data(), 1, bytes.size(), file) == bytes.size();
-  znzclose(file);
-  require(complete, text("{} ends before its {} values", path, image.nvox),
+  require(read_bytes(path, image.iname_offset, bytes) == std::ssize(bytes),
+          text("{} ends before its {} values", path, image.nvox),
           "copy it again from the data set");
   std::error_code ignored;  // the file has just been read
-  read.count(static_cast<std::int64_t>(fs::file_size(image.iname, ignored)));
+  read.count(static_cast<std::int64_t>(fs::file_size(path, ignored)));
   if (image.swapsize > 1 && image.byteorder != nifti_short_order())
     nifti_swap_Nbytes(image.nvox, image.swapsize, bytes.data());
   return bytes;
@@ -75,44 +145,56 @@ std::vector<std::byte> elements_of(const nifti_image& image, const std::string& 
 Spatial extents_of(const nifti_image& image) { return {image.nx, image.ny, image.nz}; }
 
 /// The values in the order d,h,w; in a file, d varies fastest.
-template <class From>
-std::vector<double> in_order(const nifti_image& image, const std::string& path) {
-  const std::vector<std::byte> elements = elements_of(image, path);
-  const auto* const from = reinterpret_cast<const From*>(elements.data());  // NOLINT: aligned
-  const bool scaled = image.scl_slope != 0;
-  const double slope = scaled ? image.scl_slope : 1, shift = scaled ? image.scl_inter : 0;
+std::vector<double> values_of(const std::string& path) {
+  const Image image = open_image(path);
+  const std::vector<std::byte> elements = elements_of(*image, path);
+  const bool scaled = image->scl_slope != 0;
+  const double slope = scaled ? image->scl_slope : 1, shift = scaled ? image->scl_inter : 0;
   std::vector<double> values;
-  values.reserve(static_cast<std::size_t>(image.nvox));
-  for (std::int64_t d = 0; d < image.nx; ++d)
-    for (std::int64_t h = 0; h < image.ny; ++h)
-      for (std::int64_t w = 0; w < image.nz; ++w)
-        values.push_back(slope * static_cast<double>(from[(w * image.ny + h) * image.nx + d]) +
-                         shift);
+  values.reserve(static_cast<std::size_t>(image->nvox));
+  with_type(*element_type(*image), [&](auto element) {
+    using From = decltype(element);
+    const auto* const from = reinterpret_cast<const From*>(elements.data());  // NOLINT: aligned
+    for (std::int64_t d = 0; d < image->nx; ++d)
+      for (std::int64_t h = 0; h < image->ny; ++h)
+        for (std::int64_t w = 0; w < image->nz; ++w)
+          values.push_back(slope * static_cast<double>(from[(w * image->ny + h) * image->nx + d]) +
+                           shift);
+  });
   return values;
 }
 
-std::vector<double> values_of(const std::string& path) {
-  const Image image = open_image(path);
-  switch (image->datatype) {
-    case DT_UINT8:
-      return in_order<std::uint8_t>(*image, path);
-    case DT_INT8:
-      return in_order<std::int8_t>(*image, path);
-    case DT_UINT16:
-      return in_order<std::uint16_t>(*image, path);
-    case DT_INT16:
-      return in_order<std::int16_t>(*image, path);
-    case DT_INT32:
-      return in_order<std::int32_t>(*image, path);
-    case DT_FLOAT32:
-      return in_order<float>(*image, path);
-    case DT_FLOAT64:
-      return in_order<double>(*image, path);
-    default:
-      throw Error(
-          fmt::format("{} holds values of {}", path, nifti_datatype_string(image->datatype)),
-          "use integers of up to 32 bits, float32 or float64");
+/// What is known of the place of an image's voxels.
+Affine affine_in(const nifti_image& image) {
+  const nifti_dmat44& matrix = image.sform_code > 0 ? image.sto_xyz : image.qto_xyz;
+  Affine affine;
+  for (std::size_t i = 0; i < affine.size(); ++i) affine[i] = matrix.m[i / 4][i % 4];
+  return affine;
+}
+
+/// How far the voxels of two images of the same extents are apart at most, in mm; 0 if that is less
+/// than a hundredth of a voxel, as headers round. Files without codes only tell the spacing.
+double distance_between(const nifti_image& a, const nifti_image& b) {
+  const auto is_placed = [](const nifti_image& image) {
+    return image.sform_code > 0 || image.qform_code > 0;
+  };
+  const auto spacing = [](const nifti_image& image) {
+    return Affine{image.dx, 0, 0, 0, 0, image.dy, 0, 0, 0, 0, image.dz, 0};
+  };
+  const bool both = is_placed(a) && is_placed(b);
+  const Affine of_a = both ? affine_in(a) : spacing(a), of_b = both ? affine_in(b) : spacing(b);
+  double most = 0;
+  for (unsigned corner = 0; corner < 8; ++corner) {
+    const double point[4] = {(corner & 1U) != 0 ? static_cast<double>(a.nx - 1) : 0.0,
+                             (corner & 2U) != 0 ? static_cast<double>(a.ny - 1) : 0.0,
+                             (corner & 4U) != 0 ? static_cast<double>(a.nz - 1) : 0.0, 1};
+    double apart[3] = {};
+    for (std::size_t i = 0; i < of_a.size(); ++i)
+      apart[i / 4] += (of_a[i] - of_b[i]) * point[i % 4];
+    most = std::max(most, std::hypot(apart[0], apart[1], apart[2]));
   }
+  const double edge = std::min({std::abs(a.dx), std::abs(a.dy), std::abs(a.dz)});
+  return most > 0.01 * edge ? most : 0;
 }
 
 class Cases final : public Dataset {
@@ -126,22 +208,25 @@ class Cases final : public Dataset {
             text("use --input {}x{}x{}x1", shape.d, shape.h, shape.w));
     FileScan scanned(comm, cases_, [&](std::int64_t number) {
       const std::string path = file_of(cases_.path(number), "imaging");
-      const Spatial found = extents_of(*open_image(path));
+      const Image image = open_image(path);
+      const Spatial found = extents_of(*image);
       require(any_extents || found == shape.spatial(),
               text("{} has {}x{}x{} voxels, expected {}x{}x{}", path, found[0], found[1], found[2],
                    shape.d, shape.h, shape.w),
               text("try --input {}x{}x{}x1, or train with --patches random", found[0], found[1],
                    found[2]));
       const std::string of_labels = file_of(cases_.path(number), "segmentation");
-      require(extents_of(*open_image(of_labels)) == found,
-              text("{} has other extents than its image", of_labels),
+      const Image labels = open_image(of_labels);
+      require(extents_of(*labels) == found, text("{} has other extents than its image", of_labels),
               "there must be a label for each voxel");
       // The directory's own time does not show when a file in it changes.
       const auto changed = [](const std::string& file) {
         return static_cast<std::int64_t>(fs::last_write_time(file).time_since_epoch().count());
       };
-      return std::vector<std::int64_t>{found[0], found[1], found[2], changed(path),
-                                       changed(of_labels)};
+      return std::vector<std::int64_t>{
+          found[0],           found[1],
+          found[2],           changed(path),
+          changed(of_labels), std::bit_cast<std::int64_t>(distance_between(*image, *labels))};
     });
     identity_ = scanned.identity();
     Spatial largest{};
@@ -154,6 +239,11 @@ class Cases final : public Dataset {
       }
       for (int file = 0; file < 2; ++file)
         changes = changes * 1099511628211U + static_cast<std::uint64_t>(scanned.take(number));
+      const auto apart = std::bit_cast<double>(scanned.take(number));
+      misplaced_ += apart > 0 ? 1 : 0;
+      if (apart <= farthest_) continue;
+      farthest_ = apart;
+      farthest_case_ = number;
     }
     identity_ += fmt::format(", {:x}", changes);
     resize(largest);
@@ -166,11 +256,15 @@ class Cases final : public Dataset {
   }
   std::string name(std::int64_t sample) const override { return std::string(cases_.name(sample)); }
   std::optional<Affine> affine_of(std::int64_t sample) const override {
-    const Image image = open_image(file_of(cases_.path(sample), "imaging"));
-    const nifti_dmat44& matrix = image->sform_code > 0 ? image->sto_xyz : image->qto_xyz;
-    Affine affine;
-    for (std::size_t i = 0; i < affine.size(); ++i) affine[i] = matrix.m[i / 4][i % 4];
-    return affine;
+    return affine_in(*open_image(file_of(cases_.path(sample), "imaging")));
+  }
+  std::string misplacement() const override {
+    if (misplaced_ == 0) return {};
+    return fmt::format(
+        "{}: the header of {}'s segmentation places voxels up to {:.3g} mm from where that of its "
+        "image does{}",
+        directory().c_str(), name(farthest_case_), farthest_,
+        misplaced_ > 1 ? fmt::format("; {} of {} cases are such", misplaced_, size()) : "");
   }
   const fs::path& directory() const override { return cases_.directory(); }
   const std::string& identity() const override { return identity_; }
@@ -201,6 +295,8 @@ class Cases final : public Dataset {
   SampleFormat labels_;
   std::string identity_;
   std::vector<Spatial> extents_;
+  std::int64_t misplaced_ = 0, farthest_case_ = 0;  // of cases whose labels are not at their images
+  double farthest_ = 0;                             // in mm
 };
 
 /// Keeps the case that was read last.

@@ -54,6 +54,17 @@ void NegativeSearch::take(std::int64_t offset, std::span<const std::byte> bytes)
   last_ = bytes.back();
 }
 
+namespace {
+
+/// All digits of a value, which may be one of fp32.
+std::string digits_of(double value) {
+  const auto narrow = static_cast<float>(std::abs(value) < 1e38 ? value : 0);
+  return static_cast<double>(narrow) == value ? fmt::format("{}", narrow)
+                                              : fmt::format("{}", value);
+}
+
+}  // namespace
+
 void check_values(const std::optional<InvalidValue>& invalid, const SampleFormat& format,
                   const Box& box, const std::string& where) {
   if (!invalid) return;
@@ -61,13 +72,15 @@ void check_values(const std::optional<InvalidValue>& invalid, const SampleFormat
   const std::int64_t at = invalid->index, pixel = at / block.c;
   const std::int64_t d = box.lo[kD] + pixel / block.w / block.h,
                      h = box.lo[kH] + pixel / block.w % block.h, w = box.lo[kW] + pixel % block.w;
+  const bool is_label = format.kind() == SampleFormat::Kind::kLabels;
   const std::string place =
-      format.kind() == SampleFormat::Kind::kLabels
-          ? fmt::format("label of voxel (d,h,w) = ({},{},{})", d, h, w)
-          : fmt::format("voxel (d,h,w,c) = ({},{},{},{})", d, h, w, box.lo[kC] + at % block.c);
+      is_label ? fmt::format("label of voxel (d,h,w) = ({},{},{})", d, h, w)
+               : fmt::format("voxel (d,h,w,c) = ({},{},{},{})", d, h, w, box.lo[kC] + at % block.c);
+  const bool is_fraction = is_label && invalid->value != std::floor(invalid->value);
   throw Error(
-      fmt::format("{}: {} is {:g}, expected {}", where, place, invalid->value, format.expected()),
-      format.cure());
+      fmt::format("{}: {} is {}{}, expected {}", where, place, digits_of(invalid->value),
+                  is_fraction ? ", which is not an integer" : "", format.expected()),
+      is_fraction ? "labels are integers: round them where the file is made" : format.cure());
 }
 
 }  // namespace halomesh

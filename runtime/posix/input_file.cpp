@@ -17,10 +17,6 @@
 namespace halomesh {
 namespace {
 
-[[noreturn]] void fail(const char* action, const std::filesystem::path& path, int error_number) {
-  throw system_error(action, path, error_number, "check that the file exists and may be read");
-}
-
 const char* kind_name(mode_t mode) {
   if (S_ISDIR(mode)) return "directory";
   if (S_ISFIFO(mode)) return "FIFO";
@@ -38,9 +34,22 @@ void require_regular(const struct stat& status, const std::filesystem::path& pat
 
 }  // namespace
 
+void fail_to_open(const std::filesystem::path& path, int error_number) {
+  if (error_number == ENOENT) require_target(path);
+  throw read_error("open", path, error_number);
+}
+
+void require_target(const std::filesystem::path& path) {
+  std::error_code code;
+  if (!std::filesystem::is_symlink(path, code) || std::filesystem::exists(path, code)) return;
+  throw Error(fmt::format("{} is a link to {}, which does not exist", path.c_str(),
+                          std::filesystem::read_symlink(path, code).c_str()),
+              "get what the link leads to, or remove the link");
+}
+
 void require_regular_file(const std::filesystem::path& path) {
   struct stat status {};
-  if (::stat(path.c_str(), &status) != 0) fail("open", path, errno);
+  if (::stat(path.c_str(), &status) != 0) fail_to_open(path, errno);
   require_regular(status, path);
 }
 
@@ -50,7 +59,7 @@ Descriptor open_input_file(const std::filesystem::path& path) {
   require_regular_file(path);
   Descriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
   struct stat status {};
-  if (file.get() < 0 || ::fstat(file.get(), &status) != 0) fail("open", path, errno);
+  if (file.get() < 0 || ::fstat(file.get(), &status) != 0) fail_to_open(path, errno);
   require_regular(status, path);
   return file;
 }
@@ -62,7 +71,7 @@ std::string read_input_file(const std::filesystem::path& path, std::int64_t most
   while (true) {
     const ssize_t count = ::read(file.get(), piece.data(), piece.size());
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) fail("read", path, errno);
+    if (count < 0) throw read_error("read", path, errno);
     if (count == 0) return text;
     text.append(piece.data(), static_cast<std::size_t>(count));
     if (static_cast<std::int64_t>(text.size()) > most)

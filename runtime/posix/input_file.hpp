@@ -10,15 +10,22 @@
 
 namespace halomesh {
 
+/// Throws Error if `path` is a link to what does not exist; the message says to what.
+void require_target(const std::filesystem::path& path);
+
+/// Throws ReadError, or the Error of require_target().
+[[noreturn]] void fail_to_open(const std::filesystem::path& path, int error_number);
+
 /// Throws Error unless `path` is a regular file, after following links; the message says what it is
 /// instead. Does not open it: for libraries that open files themselves.
 void require_regular_file(const std::filesystem::path& path);
 
 /// Opens a regular file for reading. Never blocks, and has no effect on other kinds of files.
-/// Throws Error naming the file and its kind, or the system's reason.
+/// Throws Error naming the file and its kind, or ReadError.
 Descriptor open_input_file(const std::filesystem::path& path);
 
-/// The whole content of a regular file of at most `most` bytes. Throws Error naming the file.
+/// The whole content of a regular file of at most `most` bytes. Throws Error naming the file, or
+/// ReadError.
 std::string read_input_file(const std::filesystem::path& path,
                             std::int64_t most = std::int64_t{1} << 40);
 

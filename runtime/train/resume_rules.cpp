@@ -60,6 +60,7 @@ constexpr std::array kRules = std::to_array<ResumeRule>({
     {"evaluate-every", kFree},
     {"evaluate-first", kFree},
     {"overlap", kFree},
+    {"affine-mismatch", kFree},
     {"checkpoint-every", kFree},
     {"keep", kFree},
     {"data", kFree},

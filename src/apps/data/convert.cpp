@@ -19,6 +19,7 @@
 #include "src/apps/launch/commands.hpp"
 #include "src/apps/launch/output_directory.hpp"
 #include "src/apps/launch/parallel.hpp"
+#include "src/apps/options/misplacement_option.hpp"
 #include "src/apps/options/model_options.hpp"
 
 namespace halomesh {
@@ -53,6 +54,7 @@ Options convert_options() {
       .below(257)
       .add_switch("whole",
                   "keep universes whole: samples of 4 times --input along each spatial axis");
+  add_misplacement_option(options);
   options.group("Archive")
       .add_choice("codec", {"gzip", "none"}, "gzip", "compression, after a byte shuffle")
       .add<std::int64_t>("level", "1..9", d.gzip, "gzip level: 1 is fastest, 9 smallest")
@@ -233,6 +235,8 @@ int convert(const Comm& world, const Options& options) {
     sources.push_back(request.from.empty() ? nullptr
                                            : open_dataset(world, request.from, split, request.shape,
                                                           request.targets));
+  for (const auto& source : sources)
+    if (source != nullptr) heed_misplacement(world, options, *source);
   std::unique_ptr<DirectoryLock> lock;
   if (!request.from.empty()) {
     lock = hold_directory(world, request.archive.directory, "converting", "--to");

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/load/crop_options.hpp"
+#include "src/apps/options/misplacement_option.hpp"
 #include "src/apps/options/mlperf_options.hpp"
 #include "src/apps/options/model_options.hpp"
 #include "src/nn/optimizers/registry.hpp"
@@ -46,6 +47,7 @@ void add_data_options(Options& options) {
           "pad", "VALUE", 0,
           "allow samples smaller than a crop or than --input, or of extents that the network "
           "cannot halve: voxels outside have this value and do not count");
+  add_misplacement_option(options);
 }
 
 void add_run_options(Options& options, const std::string& default_out) {

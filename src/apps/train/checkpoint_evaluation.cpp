@@ -12,6 +12,7 @@
 #include "runtime/train/checkpoint_directory.hpp"
 #include "runtime/train/window_evaluator.hpp"
 #include "src/apps/launch/run_record.hpp"
+#include "src/apps/options/misplacement_option.hpp"
 #include "src/apps/options/model_options.hpp"
 
 namespace halomesh {
@@ -43,6 +44,7 @@ void add_evaluation_options(Options& options) {
       .add<double>("pad", "VALUE", 0,
                    "allow samples smaller than a window, or of extents that the network cannot "
                    "halve: voxels outside have this value and do not count");
+  add_misplacement_option(options);
 }
 
 std::string checkpoint_file(const Comm& world, const Options& options) {
@@ -148,6 +150,7 @@ CheckpointEvaluation::CheckpointEvaluation(const Comm& world, const Options& opt
   data_ =
       open_dataset(world, options.get<std::string>("data"), options.get<std::string>("split"),
                    samples, targets_of(*network_->loss, network_->geometry.tensors().back().shape));
+  heed_misplacement(world, options, *data_);
   if (windows_ && !windows_->may_pad) check_windows(*data_, input);
   load_checkpoint(network_->mesh, network_->geometry, network_->parameters, file,
                   LoadWhat::kParametersOnly);

@@ -13,7 +13,8 @@
 
 namespace halomesh {
 
-/// Declares --checkpoint --data --split --parts --batch --input --windows --overlap --pad.
+/// Declares --checkpoint --data --split --parts --batch --input --windows --overlap --pad
+/// --affine-mismatch.
 void add_evaluation_options(Options& options);
 
 /// The file of --checkpoint: the given file, or the newest checkpoint in it if it is a run's

@@ -23,6 +23,7 @@
 #include "src/apps/launch/run_record.hpp"
 #include "src/apps/launch/version.hpp"
 #include "src/apps/options/mlperf_options.hpp"
+#include "src/apps/options/misplacement_option.hpp"
 #include "src/apps/options/model_options.hpp"
 #include "src/apps/options/standardize_option.hpp"
 #include "src/apps/options/train_options.hpp"
@@ -279,6 +280,8 @@ TrainingResult run_training(const Comm& world, const Options& options, const Ran
   std::unique_ptr<const Dataset> validation;
   if (trainer_settings.evaluate_every > 0)
     validation = open_dataset(world, data, "validation", samples, targets);
+  for (const Dataset* const split : {training.get(), validation.get()})
+    if (split != nullptr) heed_misplacement(world, options, *split);
 
   mllog.samples(trainer_settings.global_batch, training->size(),
                 validation ? validation->size() : 0);

@@ -58,6 +58,28 @@ void write_cases(const fs::path& train) {
   }
 }
 
+/// The labels of case 1 as values of another type.
+template <class T>
+void relabel(const fs::path& train, std::int16_t type) {
+  const Spatial& n = kExtents[1];
+  write(train / "case_00001" / "segmentation.nii",
+        nifti_volume<T>(n, type, 0, 0, [&](auto d, auto h, auto w) {
+          return static_cast<T>(label(1, place(n, d, h, w)));
+        }));
+}
+
+/// Says in the header of an image of case 1 where its voxels are.
+void place_voxels(const fs::path& train, const char* name, const Affine& affine) {
+  const fs::path file = train / "case_00001" / name;
+  std::string bytes = contents(file);
+  bytes[254] = 1;  // sform_code
+  for (std::size_t i = 0; i < affine.size(); ++i) {
+    const auto value = static_cast<float>(affine[i]);
+    std::memcpy(bytes.data() + 280 + 4 * i, &value, 4);
+  }
+  put_contents(file, bytes);
+}
+
 }  // namespace
 
 TEST_CASE("NIfTI: cases of different extents are samples with labels") {
@@ -101,18 +123,90 @@ TEST_CASE("NIfTI: the affine is the header's, or the spacing alone") {
   constexpr Affine kTilted{-0.75, 0.25, 0, 10, 0.25, 0.75, 0.125, -20, 0, 0, 3, 5.5};
   directory.fill([&](const fs::path& train) {
     write_cases(train);
-    const fs::path image = train / "case_00001" / "imaging.nii";
-    std::string bytes = contents(image);
-    bytes[254] = 1;  // sform_code
-    for (std::size_t i = 0; i < kTilted.size(); ++i) {
-      const auto value = static_cast<float>(kTilted[i]);
-      std::memcpy(bytes.data() + 280 + 4 * i, &value, 4);
-    }
-    put_contents(image, bytes);
+    place_voxels(train, "imaging.nii", kTilted);
   });
   const auto data = directory.open({1, 0, 0, 0}, TargetSpec::labels(3));
   CHECK(data->affine_of(0) == Affine{3, 0, 0, 0, 0, 0.75, 0, 0, 0, 0, 0.75, 0});
   CHECK(data->affine_of(1) == kTilted);
+}
+
+TEST_CASE("NIfTI: labels of every type of integer are read, and floats without fraction") {
+  using Relabel = void (*)(const fs::path&, std::int16_t);
+  const std::vector<std::pair<std::int16_t, Relabel>> types{
+      {2, relabel<std::uint8_t>},    {256, relabel<std::int8_t>},    {4, relabel<std::int16_t>},
+      {512, relabel<std::uint16_t>}, {8, relabel<std::int32_t>},     {768, relabel<std::uint32_t>},
+      {1024, relabel<std::int64_t>}, {1280, relabel<std::uint64_t>}, {16, relabel<float>},
+      {64, relabel<double>}};
+  for (const auto& [type, relabel_as] : types) {
+    CAPTURE(type);
+    const SharedDirectory directory;
+    directory.fill([&, write_labels = relabel_as, as = type](const fs::path& train) {
+      write_cases(train);
+      write_labels(train, as);
+    });
+    const auto data = directory.open({1, 0, 0, 0}, TargetSpec::labels(3));
+    std::int64_t at = 0, wrong = 0;
+    data->reader()->stream_labels(1, [&](std::int64_t, std::span<const std::byte> bytes) {
+      for (const std::byte b : bytes) wrong += std::to_integer<std::uint8_t>(b) != label(1, at++);
+    });
+    CHECK(at == 288);
+    CHECK(wrong == 0);
+  }
+}
+
+TEST_CASE("NIfTI: values of other types are refused before any sample is read") {
+  for (const char* const name : {"imaging.nii", "segmentation.nii"})
+    for (const auto& [type, bits] : {std::pair{32, 64}, std::pair{128, 24}}) {
+      const SharedDirectory directory;
+      directory.fill([&, of = name, as = type, wide = bits](const fs::path& train) {
+        write_cases(train);
+        write(train / "case_00001" / of,
+              nifti_header(kExtents[1], static_cast<std::int16_t>(as),
+                           static_cast<std::int16_t>(wide), 0, 0) +
+                  std::string(static_cast<std::size_t>(288 * wide / 8), '\0'));
+      });
+      const std::string error = error_of([&] {
+        directory.open({1, 0, 0, 0}, TargetSpec::labels(3));
+      });
+      CHECK(contains(error, fmt::format("case_00001/{} holds values of", name)));
+      CHECK(contains(error, "use integers, float32 or float64"));
+    }
+}
+
+TEST_CASE("NIfTI: labels that are not where their images are") {
+  constexpr Affine kAt{-0.75, 0.25, 0, 10, 0.25, 0.75, 0.125, -20, 0, 0, 3, 5.5};
+  const auto told = [&](const std::function<void(const fs::path&)>& spoil) {
+    const SharedDirectory directory;
+    directory.fill([&](const fs::path& train) {
+      write_cases(train);
+      spoil(train);
+    });
+    return directory.open({1, 0, 0, 0}, TargetSpec::labels(3))->misplacement();
+  };
+  CHECK(told([](const fs::path&) {}).empty());
+  Affine near = kAt, far = kAt;
+  near[3] += 0.002;
+  far[3] += 30;
+  far[7] -= 40;
+  CHECK(told([&](const fs::path& train) {
+          place_voxels(train, "imaging.nii", kAt);
+          place_voxels(train, "segmentation.nii", near);
+        }).empty());
+  const std::string warning = told([&](const fs::path& train) {
+    place_voxels(train, "imaging.nii", kAt);
+    place_voxels(train, "segmentation.nii", far);
+  });
+  CHECK(contains(warning, "the header of case_00001's segmentation places voxels up to 50 mm"));
+  // Another spacing, where the files say nothing else: 3 voxels of the first axis are 0.5 mm
+  // longer.
+  CHECK(contains(told([&](const fs::path& train) {
+                   const fs::path file = train / "case_00001" / "segmentation.nii";
+                   std::string bytes = contents(file);
+                   const float wider = 3.5F;
+                   std::memcpy(bytes.data() + 80, &wider, 4);
+                   put_contents(file, bytes);
+                 }),
+                 "up to 1.5 mm"));
 }
 
 TEST_CASE("NIfTI: what does not fit is said with the file") {
@@ -168,6 +262,18 @@ TEST_CASE("NIfTI: what does not fit is said with the file") {
                              {4, 9, 7}, 2, 0, 0, [](auto, auto, auto) { return std::uint8_t{0}; }));
                  }),
                  "segmentation.nii has other extents than its image"));
+  CHECK(contains(problem([&](const fs::path& of_case) {
+                   write(of_case / "segmentation.nii",
+                         nifti_volume<float>(n, 16, 0, 0, [](auto d, auto h, auto w) {
+                           return d == 1 && h == 8 && w == 7 ? 0.9999999F : 0.0F;
+                         }));
+                 }),
+                 "(1,8,7) is 0.9999999, which is not an integer, expected a label of 0 to 2"));
+  CHECK(contains(problem([](const fs::path& of_case) {
+                   fs::remove(of_case / "imaging.nii");
+                   fs::create_symlink("../gone.nii", of_case / "imaging.nii");
+                 }),
+                 "case_00001/imaging.nii is a link to ../gone.nii, which does not exist"));
 }
 
 }  // namespace halomesh
