@@ -18,6 +18,7 @@
 #include "runtime/posix/crc32c.hpp"
 #include "runtime/posix/input_file.hpp"
 #include "runtime/posix/read_counts.hpp"
+#include "system_error.hpp"
 
 namespace halomesh {
 namespace {
@@ -35,8 +36,6 @@ T load(const std::byte* from) {
   std::memcpy(&value, from, sizeof value);
   return value;
 }
-
-std::string error_text(int error_number) { return std::strerror(error_number); }
 
 bool header_checks(const std::array<std::byte, kHeaderBytes>& header) {
   return load<std::uint32_t>(header.data() + 8) == masked_crc32c(std::span(header).first<8>());
@@ -85,6 +84,7 @@ void TfRecordReader::open(std::string_view path, Descriptor opened) {
   file_bytes_ = status.st_size;
   std::array<std::byte, kHeaderBytes> header{};
   const std::int64_t got = pread_all(file_.get(), header.data(), kHeaderBytes, 0);
+  if (got < 0) throw read_error("read", path_, errno);
   // A plain record may have a length that looks like gzip's magic number; its checksum decides.
   const bool magic = got >= 2 && header[0] == std::byte{0x1f} && header[1] == std::byte{0x8b};
   if (!magic || (got == kHeaderBytes && header_checks(header))) return;
@@ -103,7 +103,7 @@ std::int64_t TfRecordReader::read_some(void* dst, std::int64_t count) {
   const CountedRead read;
   if (gz_ == nullptr) {
     const std::int64_t got = pread_all(file_.get(), dst, count, position_);
-    if (got < 0) fail(fmt::format("cannot read: {}", error_text(errno)), kDamaged);
+    if (got < 0) throw read_error("read", path_, errno);
     position_ += got;
     read.count(got);
     return got;
@@ -113,7 +113,9 @@ std::int64_t TfRecordReader::read_some(void* dst, std::int64_t count) {
     const auto piece = static_cast<unsigned>(std::min(count - done, kLargestCall));
     const int got = gzread(gz_, static_cast<char*>(dst) + done, piece);
     int code = Z_OK;
+    const int number = errno;
     const char* text = gzerror(gz_, &code);
+    if (code == Z_ERRNO) throw read_error("read", path_, number);
     if (code != Z_OK && code != Z_STREAM_END)
       fail(fmt::format("damaged gzip stream: {}", text), kDamaged);
     if (got <= 0) break;
@@ -171,8 +173,10 @@ bool TfRecordReader::holds_one_record() {
   if (length < 0) return false;
   if (gz_ == nullptr) return length + kTfRecordFramingBytes == file_bytes_;
   std::uint32_t stream_bytes = 0;
-  return pread_all(file_.get(), &stream_bytes, sizeof stream_bytes, file_bytes_ - kFooterBytes) ==
-             kFooterBytes &&
+  const std::int64_t got =
+      pread_all(file_.get(), &stream_bytes, sizeof stream_bytes, file_bytes_ - kFooterBytes);
+  if (got < 0) throw read_error("read", path_, errno);
+  return got == kFooterBytes &&
          stream_bytes == static_cast<std::uint32_t>(length + kTfRecordFramingBytes);
 }
 

@@ -87,8 +87,9 @@ void Hdf5File::fail(const std::string& what) const {
 }
 
 Hdf5File::Id Hdf5File::checked(Id result, const char* action, const std::string& object) const {
-  if (result < 0) fail(fmt::format("cannot {} {}: {}", action, object, reason()));
-  return result;
+  if (result >= 0) return result;
+  if (!writable_) hdf5::throw_read_error(path_);
+  fail(fmt::format("cannot {} {}: {}", action, object, reason()));
 }
 
 Hdf5File Hdf5File::open(const std::filesystem::path& path) {

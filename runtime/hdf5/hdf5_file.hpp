@@ -18,7 +18,8 @@ namespace halomesh {
 
 /// One open HDF5 file and its open datasets (move-only). Objects are named by absolute paths such
 /// as "/parameters/conv1/weight". Failures are reported only as Error naming file, object and the
-/// library's reason. New files are in the format of HDF5 1.10, whose metadata have checksums.
+/// library's reason; as ReadError where the system does not read a file. New files are in the
+/// format of HDF5 1.10, whose metadata have checksums.
 ///
 /// Elements and attributes are of the types of Hdf5Type, attributes also std::string. Reading a
 /// type other than the stored one is an error; byte order is converted. The library need not be

@@ -2,11 +2,19 @@
 // The HDF5 library: see hdf5_library.hpp.
 #include "runtime/hdf5/hdf5_library.hpp"
 
+#include <cerrno>
+#include <cstdlib>
+#include <string_view>
+
 #include "error.hpp"
 #include "narrow.hpp"
+#include "system_error.hpp"
 
 namespace halomesh::hdf5 {
 namespace {
+
+/// How the library tells the system's error number, and the file that it is about.
+constexpr std::string_view kNumber = "errno = ", kName = "name = '";
 
 // The library has one state per process, hence one lock.
 std::recursive_mutex& library_mutex() {
@@ -31,6 +39,25 @@ bool start() {
 LibraryLock::LibraryLock() : lock_(library_mutex()) {
   require(start(), "cannot initialise the HDF5 library", "check the installation of HDF5");
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);  // is per thread in a thread-safe library
+}
+
+void throw_read_error(const std::filesystem::path& file) {
+  std::string text;
+  const auto find = [](unsigned, const H5E_error2_t* entry, void* data) -> herr_t {
+    const std::string_view told = entry->desc == nullptr ? "" : entry->desc;
+    if (told.find(kNumber) != std::string_view::npos) *static_cast<std::string*>(data) = told;
+    return 0;
+  };
+  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, find, &text);
+  const std::size_t at = text.find(kNumber);
+  const int number = at == std::string::npos ? 0 : std::atoi(text.c_str() + at + kNumber.size());
+  // Damaged files lead to requests that no file can satisfy.
+  if (number == 0 || number == EINVAL || number == EFBIG || number == EOVERFLOW || number == EFAULT)
+    return;
+  const std::size_t name = text.find(kName), end = text.find('\'', name + kName.size());
+  const bool named = name != std::string::npos && end != std::string::npos;
+  const std::size_t begin = name + kName.size();
+  throw read_error("read", named ? text.substr(begin, end - begin) : file.string(), number);
 }
 
 std::string reason() {

@@ -6,6 +6,7 @@
 #include <hdf5.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <mutex>
 #include <string>
 #include <type_traits>
@@ -45,6 +46,10 @@ class Handle {
 
 /// The property list for opening and creating files; the caller closes it.
 hid_t file_access();
+
+/// Throws ReadError if the last call failed because the system did not open or read a file, which
+/// the library names; otherwise `file`.
+void throw_read_error(const std::filesystem::path& file);
 
 /// Why the last call failed: the innermost entry of the library's error stack.
 std::string reason();

@@ -35,10 +35,10 @@ struct Place {
 /// Its argument, or an Error if that says that a call has failed.
 template <class Id>
 Id checked(Id result, const Place& at) {
-  if (result < 0)
-    fail(at, fmt::format("cannot find out where its elements are: {}", reason()),
-         "copy or make the file again");
-  return result;
+  if (result >= 0) return result;
+  throw_read_error(at.file);
+  fail(at, fmt::format("cannot find out where its elements are: {}", reason()),
+       "copy or make the file again");
 }
 
 std::vector<hsize_t> extents_of(hid_t space, const Place& at) {
@@ -223,6 +223,7 @@ void StorageCheck::check_source(const Place& at, const std::string& file, const 
   const Handle opened(
       is_same ? H5Iget_file_id(at.dataset) : H5Fopen(found->c_str(), H5F_ACC_RDONLY, access),
       H5Fclose);
+  if (opened < 0) throw_read_error(*found);
   if (opened < 0)
     fail(at,
          fmt::format("a virtual dataset whose source {} cannot be opened: {}", found->c_str(),

@@ -10,6 +10,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <span>
 
 #include "error.hpp"
 #include "system_error.hpp"
@@ -30,6 +31,20 @@ void require_regular(const struct stat& status, const std::filesystem::path& pat
     throw Error(
         fmt::format("{} is a {}, not a regular file", path.c_str(), kind_name(status.st_mode)),
         "give a regular file");
+}
+
+/// Reads until `bytes` are full or the file ends; returns how many there are.
+std::size_t read_some(const Descriptor& file, const std::filesystem::path& path,
+                      std::span<char> bytes) {
+  std::size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t count = ::read(file.get(), bytes.data() + done, bytes.size() - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) throw read_error("read", path, errno);
+    if (count == 0) break;
+    done += static_cast<std::size_t>(count);
+  }
+  return done;
 }
 
 }  // namespace
@@ -64,16 +79,21 @@ Descriptor open_input_file(const std::filesystem::path& path) {
   return file;
 }
 
+std::string read_head(const std::filesystem::path& path, std::size_t most) {
+  const Descriptor file = open_input_file(path);
+  std::string text(most, '\0');
+  text.resize(read_some(file, path, text));
+  return text;
+}
+
 std::string read_input_file(const std::filesystem::path& path, std::int64_t most) {
   const Descriptor file = open_input_file(path);
   std::string text;
   std::array<char, 65536> piece{};
   while (true) {
-    const ssize_t count = ::read(file.get(), piece.data(), piece.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) throw read_error("read", path, errno);
+    const std::size_t count = read_some(file, path, piece);
     if (count == 0) return text;
-    text.append(piece.data(), static_cast<std::size_t>(count));
+    text.append(piece.data(), count);
     if (static_cast<std::int64_t>(text.size()) > most)
       throw Error(fmt::format("{} is larger than {} bytes", path.c_str(), most),
                   "give the right file");

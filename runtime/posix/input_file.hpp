@@ -24,6 +24,9 @@ void require_regular_file(const std::filesystem::path& path);
 /// Throws Error naming the file and its kind, or ReadError.
 Descriptor open_input_file(const std::filesystem::path& path);
 
+/// The first `most` bytes of a regular file, or all if it has fewer. Throws as open_input_file().
+std::string read_head(const std::filesystem::path& path, std::size_t most);
+
 /// The whole content of a regular file of at most `most` bytes. Throws Error naming the file, or
 /// ReadError.
 std::string read_input_file(const std::filesystem::path& path,

@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
-#include <fstream>
 #include <set>
 #include <string_view>
 #include <system_error>
@@ -18,7 +17,9 @@
 #include "error.hpp"
 #include "joined.hpp"
 #include "runtime/posix/crc32c.hpp"
+#include "runtime/posix/input_file.hpp"
 #include "runtime/train/checkpoint_directory.hpp"
+#include "system_error.hpp"
 
 namespace halomesh {
 namespace {
@@ -42,11 +43,14 @@ static_assert(std::endian::native == std::endian::little);
   throw DamagedCheckpoint(fmt::format("{}: damaged checkpoint: {}", path.string(), what), hint);
 }
 
-/// Runs `work` on a checkpoint being read; treats errors of the library as damage.
+/// Runs `work` on a checkpoint being read; treats errors of the library as damage, but for those of
+/// reading itself.
 template <class Work>
 auto reading(const std::filesystem::path& path, Work work) {
   try {
     return work();
+  } catch (const ReadError&) {
+    throw;
   } catch (const Error& error) {
     std::string what = error.what();
     const std::string prefix = path.string() + ": ";
@@ -91,18 +95,16 @@ void require_readable_file(const std::filesystem::path& path) {
     throw Error(fmt::format("{}: is {}, not a checkpoint", path.string(), name_of(status.type())),
                 kGiveCheckpoint);
   if (error || ::access(path.c_str(), R_OK) != 0)
-    throw Error(fmt::format("cannot read {}: {}", path.string(),
-                            error ? error.message() : std::strerror(errno)),
-                "check its permissions and those of its directory");
+    throw ReadError(fmt::format("cannot read {}: {}", path.string(),
+                                error ? error.message() : std::strerror(errno)),
+                    "check its permissions and those of its directory");
 }
 
 Hdf5File opened(const std::filesystem::path& path) {
   require_readable_file(path);
   constexpr std::string_view kSignature = "\x89HDF\r\n\x1a\n";
-  std::string head(kSignature.size(), '\0');
-  std::ifstream stream(path, std::ios::binary);
-  stream.read(head.data(), static_cast<std::streamsize>(head.size()));
-  if (stream.gcount() == 0) refuse_damaged(path, "the file is empty");
+  const std::string head = read_head(path, kSignature.size());
+  if (head.empty()) refuse_damaged(path, "the file is empty");
   if (head != kSignature)
     throw DamagedCheckpoint(fmt::format("{}: not a checkpoint: not an HDF5 file", path.string()),
                             kGiveCheckpoint);

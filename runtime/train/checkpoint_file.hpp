@@ -58,7 +58,8 @@ class CheckpointWriter {
 
 /// Reads one checkpoint and verifies what it reads: checksums, where the file has them (those of
 /// older versions have none but HDF5's own), and that values are finite. Every function throws
-/// DamagedCheckpoint, or Error if the file or network is not the expected one, naming the file.
+/// DamagedCheckpoint, ReadError if the system does not read the file, or Error if the file or
+/// network is not the expected one, naming the file.
 class CheckpointReader {
  public:
   explicit CheckpointReader(const std::filesystem::path& path);

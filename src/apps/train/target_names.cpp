@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
+
+#include "runtime/mpi/collective_errors.hpp"
+#include "runtime/posix/input_file.hpp"
 
 namespace halomesh {
 namespace {
@@ -15,8 +17,10 @@ namespace {
 /// targets or classes.
 nlohmann::json described_names(const std::filesystem::path& directory, const char* kind,
                                std::size_t count) {
-  std::ifstream file(directory / "dataset.json");
-  const auto description = nlohmann::json::parse(file, nullptr, false);
+  const std::filesystem::path file = directory / "dataset.json";
+  std::error_code ignored;
+  if (!std::filesystem::exists(file, ignored)) return nlohmann::json::array();
+  const auto description = nlohmann::json::parse(read_input_file(file), nullptr, false);
   if (!description.is_object()) return nlohmann::json::array();
   const auto names = description.find(kind);
   const bool usable = names != description.end() && names->is_array() && names->size() == count &&
@@ -39,11 +43,11 @@ std::string plain(std::string name) {
 
 std::vector<std::string> names_of(const Comm& world, const Options& options,
                                   const NetworkSpec& network, const char* kind, std::size_t count) {
-  std::string text;
-  if (world.rank() == 0)
-    text = described_names(options.get<std::string>("data"), kind, count)
-               .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  auto names = nlohmann::json::parse(world.broadcast(text, 0)).get<std::vector<std::string>>();
+  const std::string text = on_first_rank(world, [&] {
+    return described_names(options.get<std::string>("data"), kind, count)
+        .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  });
+  auto names = nlohmann::json::parse(text).get<std::vector<std::string>>();
   if (names.empty()) return network.output_names(count);
   std::transform(names.begin(), names.end(), names.begin(), plain);
   return names;

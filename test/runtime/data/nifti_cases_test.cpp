@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "test/harness/nifti_bytes.hpp"
+#include "test/runtime/data/failing_samples.hpp"
 #include "test/runtime/data/sample_files.hpp"
 
 namespace halomesh {
@@ -207,6 +208,17 @@ TEST_CASE("NIfTI: labels that are not where their images are") {
                    put_contents(file, bytes);
                  }),
                  "up to 1.5 mm"));
+}
+
+TEST_CASE("NIfTI: a failed read is told as such, compressed or not") {
+  for (const std::string end : {".nii", ".nii.gz"})
+    check_each_read("case_00000/", {1, 0, 0, 0}, TargetSpec::labels(2), [&](const fs::path& train) {
+      fs::create_directories(train / "case_00000");
+      for (const char* const name : {"imaging", "segmentation"})
+        write(train / "case_00000" / (name + end),
+              nifti_volume<std::uint8_t>({4, 5, 6}, 2, 0, 0,
+                                         [](auto d, auto, auto) { return d % 2; }));
+    });
 }
 
 TEST_CASE("NIfTI: what does not fit is said with the file") {

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 
+#include <cerrno>
 #include <chrono>
 #include <functional>
 #include <limits>
@@ -12,6 +13,7 @@
 #include "runtime/train/checkpoint_directory.hpp"
 #include "runtime/train/checkpoint_file.hpp"
 #include "test/harness/temp_files.hpp"
+#include "test/runtime/posix/failing_reads.hpp"
 #include "test/runtime/train/checkpoint_fixture.hpp"
 
 namespace halomesh {
@@ -319,6 +321,32 @@ TEST_CASE("the newest checkpoint that is not damaged is loaded, the damaged ones
   CHECK(contains(error, "step-000000010.h5: not a checkpoint"));
   CHECK(contains(error, "--resume never"));
   CHECK(names_in(directory.path()) == names);
+}
+
+TEST_CASE("a checkpoint that cannot be read is not damaged: the reason is told, nothing renamed") {
+  const TempDirectory directory;
+  CheckpointFixture fixture;
+  for (std::int64_t step : {10, 20}) fixture.save(directory.path(), step);
+  const auto names = names_in(directory.path());
+  std::int64_t reads = 0;
+  for (bool failed = true; failed; ++reads) {
+    CAPTURE(reads);
+    const FailingRead failing("step-000000020.h5", reads % 2 == 0 ? ESTALE : EIO, reads);
+    const std::string error = error_of([&] {
+      load_latest_checkpoint(fixture.mesh, fixture.network.geometry(), fixture.parameters,
+                             directory.path());
+    });
+    failed = failing.has_failed();
+    CHECK(names_in(directory.path()) == names);
+    if (!failed) {
+      CHECK(error.empty());
+    } else {
+      CHECK(contains(error, "cannot read " + (directory / "step-000000020.h5").string()));
+      CHECK(contains(error, reads % 2 == 0 ? "Stale file handle" : "Input/output error"));
+      CHECK(contains(error, "the file may be whole"));
+    }
+  }
+  CHECK(reads > 10);
 }
 
 TEST_CASE("a newest checkpoint that is intact but of another kind is refused and left in place") {
