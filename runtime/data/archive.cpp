@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "error.hpp"
+#include "joined.hpp"
 #include "narrow.hpp"
 #include "runtime/data/hdf5_kind.hpp"
 #include "runtime/posix/atomic_file.hpp"
@@ -18,7 +19,12 @@ namespace {
 /// Version 2: fields or labels, which earlier programs must refuse.
 constexpr const char *kFormat = "halomesh archive 1", *kFormat2 = "halomesh archive 2";
 
-constexpr const char* kAffines = "/affine";
+/// The affine that counts; the qform; the codes of the qform and of the sform.
+constexpr const char *kAffines = "/affine", *kQforms = "/qform", *kFormCodes = "/form_codes";
+/// The code of the affines of earlier versions, which stored no others.
+constexpr std::int32_t kAligned = 2;
+/// Between the names of samples: no file's name has it.
+constexpr char kBetweenNames = '/';
 
 bool is_version_2(const ArchiveFile& content) {
   return content.values != SampleFormat::Kind::kCounts || content.classes > 0;
@@ -46,6 +52,7 @@ void write_attributes(Hdf5File& file, const ArchiveFile& content) {
                    ? "x: sample,d,h,w,c; labels: sample,d,h,w; crc32c, crc32c_labels: sample"
                    : "x: sample,d,h,w,c; y: sample,target; crc32c: sample");
   text("source", content.source);
+  if (!content.names.empty()) text("names", joined(content.names, std::string(1, kBetweenNames)));
   file.write_attribute("/", "gzip", std::int64_t{content.gzip});
   for_each_number(content, [&](const char* name, std::int64_t value) {
     file.write_attribute("/", name, value);
@@ -53,6 +60,51 @@ void write_attributes(Hdf5File& file, const ArchiveFile& content) {
   if (!is_version_2(content)) return;
   file.write_attribute("/", "classes", content.classes);
   text("values", content.values == SampleFormat::Kind::kCounts ? "counts" : "field");
+}
+
+void write_orientations(Hdf5File& file, const std::vector<Orientation>& orientations) {
+  std::vector<Affine> affines, qforms;
+  std::vector<std::int32_t> codes;
+  for (const Orientation& o : orientations) {
+    affines.push_back(o.affine());
+    qforms.push_back(o.qform);
+    codes.insert(codes.end(), {o.qform_code, o.sform_code});
+  }
+  const auto write = [&](const char* name, Hdf5Type type, const Extents& rows, const auto& values) {
+    DatasetLayout layout;
+    layout.checksum = true;
+    layout.chunk = rows;
+    file.create_dataset(name, type, rows, layout);
+    file.write(name, Slab::whole(rows), type, std::as_bytes(std::span(values)));
+  };
+  const std::int64_t n = std::ssize(orientations);
+  write(kAffines, Hdf5Type::kDouble, {n, 3, 4}, affines);
+  write(kQforms, Hdf5Type::kDouble, {n, 3, 4}, qforms);
+  write(kFormCodes, Hdf5Type::kInt32, {n, 2}, codes);
+}
+
+/// Reads rows of numbers. Throws Error unless there is one for each sample.
+template <class T>
+void read_rows(Hdf5File& file, const char* name, const Extents& rows, Hdf5Type type,
+               std::vector<T>& values) {
+  const Extents found = file.extents(name);
+  require(found == rows,
+          text("{}: {} of {}, expected {}", file.path().c_str(), name, joined(found, "x"),
+               joined(rows, "x")),
+          "convert the data again");
+  values.resize(static_cast<std::size_t>(rows.front()));
+  file.read(name, Slab::whole(rows), type, std::as_writable_bytes(std::span(values)));
+}
+
+/// Splits what is joined by kBetweenNames.
+std::vector<std::string> split_names(const std::string& text) {
+  std::vector<std::string> names;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find(kBetweenNames, at), text.size());
+    names.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return names;
 }
 
 const Hdf5Kind& kind_of(const ArchiveFile& content) {
@@ -113,14 +165,7 @@ ArchiveWriter::ArchiveWriter(const std::filesystem::path& path, ArchiveFile cont
   if (kind.targets == nullptr)
     file.create_dataset(kind.labels.name, Hdf5Type::kUint8, {n, s.d, s.h, s.w}, layout);
   write_attributes(file, content_);
-  if (content_.affines.empty()) return;
-  const Extents rows{std::ssize(content_.affines), 3, 4};
-  layout = {};
-  layout.checksum = true;
-  layout.chunk = rows;
-  file.create_dataset(kAffines, Hdf5Type::kDouble, rows, layout);
-  file.write(kAffines, Slab::whole(rows), Hdf5Type::kDouble,
-             std::as_bytes(std::span(content_.affines)));
+  if (!content_.orientations.empty()) write_orientations(file, content_.orientations);
 }
 
 ArchiveWriter::~ArchiveWriter() = default;
@@ -172,6 +217,13 @@ ArchiveFile read_archive_attributes(const Hdf5File& file) {
   for_each_number(content, [&](const char* name, std::int64_t& value) {
     value = file.read_attribute<std::int64_t>("/", name);
   });
+  if (file.has_attribute("/", "names")) {
+    content.names = split_names(file.read_attribute<std::string>("/", "names"));
+    require(std::ssize(content.names) == content.samples,
+            text("{}: {} names of {} samples", file.path().c_str(), content.names.size(),
+                 content.samples),
+            "convert the data again");
+  }
   if (format == kFormat) return content;
   content.classes = file.read_attribute<std::int64_t>("/", "classes");
   const auto values = file.read_attribute<std::string>("/", "values");
@@ -182,16 +234,25 @@ ArchiveFile read_archive_attributes(const Hdf5File& file) {
   return content;
 }
 
-std::vector<Affine> read_affines(Hdf5File& file, std::int64_t samples) {
+std::vector<Orientation> read_orientations(Hdf5File& file, std::int64_t samples) {
   if (!file.contains(kAffines)) return {};
-  const Extents rows{samples, 3, 4};
-  require(file.extents(kAffines) == rows,
-          text("{}: {} is not of {}x3x4", file.path().c_str(), kAffines, samples),
-          "convert the data again");
-  std::vector<Affine> affines(static_cast<std::size_t>(samples));
-  file.read(kAffines, Slab::whole(rows), Hdf5Type::kDouble,
-            std::as_writable_bytes(std::span(affines)));
-  return affines;
+  std::vector<Affine> affines, qforms;
+  std::vector<std::array<std::int32_t, 2>> codes;
+  read_rows(file, kAffines, {samples, 3, 4}, Hdf5Type::kDouble, affines);
+  const bool has_codes = file.contains(kFormCodes);
+  if (has_codes) {
+    read_rows(file, kQforms, {samples, 3, 4}, Hdf5Type::kDouble, qforms);
+    read_rows(file, kFormCodes, {samples, 2}, Hdf5Type::kInt32, codes);
+  }
+  std::vector<Orientation> all;
+  for (std::size_t i = 0; i < affines.size(); ++i)
+    if (has_codes && codes[i][1] == 0)
+      all.push_back({{}, qforms[i], 0, codes[i][0]});
+    else if (has_codes)
+      all.push_back({affines[i], qforms[i], codes[i][1], codes[i][0]});
+    else
+      all.push_back({affines[i], spacing_of(affines[i]), kAligned, 0});
+  return all;
 }
 
 std::optional<ArchiveFile> find_archive_file(const std::filesystem::path& path) {
@@ -199,7 +260,7 @@ std::optional<ArchiveFile> find_archive_file(const std::filesystem::path& path) 
   if (!std::filesystem::exists(std::filesystem::symlink_status(path, ignored))) return std::nullopt;
   Hdf5File file = Hdf5File::open(path);
   ArchiveFile content = read_archive_attributes(file);
-  content.affines = read_affines(file, content.samples);
+  content.orientations = read_orientations(file, content.samples);
   return content;
 }
 

@@ -36,7 +36,8 @@ struct ArchiveFile {
   std::string source;              ///< Dataset::identity() of what was converted
   SampleFormat::Kind values = SampleFormat::Kind::kCounts;  ///< or kField: fp32
   std::int64_t classes = 0;                                 ///< of labels; 0: scalars
-  std::vector<Affine> affines = {};  ///< of each sample, or none: Dataset::affine_of()
+  std::vector<Orientation> orientations = {};               ///< of each sample, or none
+  std::vector<std::string> names = {};                      ///< of each sample, or none
   friend bool operator==(const ArchiveFile&, const ArchiveFile&) = default;
 };
 
@@ -48,8 +49,9 @@ bool is_archive_name(std::string_view name, std::string_view split);
 /// Writes one file: x (n,D,H,W,C) int16 or float32 in chunks of up to 8x8x64 voxels (so that a halo
 /// adds few chunks in any cut) and crc32c (n) uint32 of each sample's voxels; y (n,T) float32, or
 /// labels (n,D,H,W) uint8 and their crc32c_labels; each chunk with a Fletcher-32 checksum; affine
-/// (n,3,4) float64 where known. The same content gives the same bytes. The file gets its name only
-/// in commit(). Every function throws Error naming the file.
+/// (n,3,4) float64 where known, with qform (n,3,4) and form_codes (n,2) int32: Orientation. The
+/// same content gives the same bytes. The file gets its name only in commit(). Every function
+/// throws Error naming the file.
 class ArchiveWriter {
  public:
   ArchiveWriter(const std::filesystem::path& path, ArchiveFile content);
@@ -75,10 +77,11 @@ class ArchiveWriter {
   std::unique_ptr<Open> open_;
 };
 
-/// Reads the attributes of a file, not its affines. Throws Error if it is not part of an archive.
+/// Reads the attributes of a file, not its orientations. Throws Error if it is not part of an
+/// archive.
 ArchiveFile read_archive_attributes(const Hdf5File& file);
-/// ArchiveFile::affines of a file of so many samples; none if it is no archive.
-std::vector<Affine> read_affines(Hdf5File& file, std::int64_t samples);
+/// ArchiveFile::orientations of a file of so many samples; none if it has none.
+std::vector<Orientation> read_orientations(Hdf5File& file, std::int64_t samples);
 
 /// All that is to be known of the file `path`; empty if there is no such file.
 std::optional<ArchiveFile> find_archive_file(const std::filesystem::path& path);

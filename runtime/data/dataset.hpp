@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -26,6 +27,25 @@ namespace halomesh {
 /// Leads from the indices d, h, w of a voxel to its place in space, in mm: the rows x, y and z of a
 /// 3 x 4 matrix, whose last column is the place of the first voxel.
 using Affine = std::array<double, 12>;
+
+/// The affine of which only the distances between voxels are known.
+inline Affine spacing_of(const Affine& affine) {
+  Affine spacing{};
+  for (std::size_t axis = 0; axis < 3; ++axis)
+    spacing[5 * axis] = std::hypot(affine[axis], affine[4 + axis], affine[8 + axis]);
+  return spacing;
+}
+
+/// Where the voxels of a sample are in space, as NIfTI says it (nifti1.h, "3D image orientation"):
+/// by two affines, each with the code of the space that it leads to, or 0 if it says nothing.
+/// With code 0, the qform has the spacing of the voxels.
+struct Orientation {
+  Affine sform{}, qform{};
+  std::int32_t sform_code = 0, qform_code = 0;
+  /// The one that counts.
+  const Affine& affine() const { return sform_code > 0 ? sform : qform; }
+  friend bool operator==(const Orientation&, const Orientation&) = default;
+};
 
 /// A sample's scalar targets as a tensor of shape {values.size(), 1, 1, 1}.
 inline View scalars(std::span<float> values) {
@@ -97,7 +117,9 @@ class Dataset {
   /// sample; otherwise that and its number in the file, such as "validation-00000:3".
   virtual std::string name(std::int64_t sample) const { return std::to_string(sample); }
   /// Where the voxels of a sample are in space; empty if its files do not say so.
-  virtual std::optional<Affine> affine_of(std::int64_t /*sample*/) const { return std::nullopt; }
+  virtual std::optional<Orientation> orientation_of(std::int64_t /*sample*/) const {
+    return std::nullopt;
+  }
   /// That labels are not where their images are, as far as files say where voxels are in space:
   /// names the sample and the distance; empty if they are, or nothing is known.
   virtual std::string misplacement() const { return {}; }

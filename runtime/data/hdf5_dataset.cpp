@@ -238,17 +238,21 @@ Shape Hdf5Dataset::shape_of(std::int64_t sample) const {
 
 std::string Hdf5Dataset::name(std::int64_t sample) const {
   const SampleIndex::Place at = place(sample);
+  if (kind_.stacked)
+    if (const auto names = read_archive_attributes(Hdf5File::open(files_.path(at.file))).names;
+        !names.empty())
+      return names[static_cast<std::size_t>(at.index)];
   const std::string stem = std::filesystem::path(files_.name(at.file)).stem().string();
   return kind_.stacked || kind_.cuts > 1 ? fmt::format("{}:{}", stem, at.index) : stem;
 }
 
-std::optional<Affine> Hdf5Dataset::affine_of(std::int64_t sample) const {
+std::optional<Orientation> Hdf5Dataset::orientation_of(std::int64_t sample) const {
   const SampleIndex::Place at = place(sample);
   if (!kind_.stacked) return std::nullopt;
   Hdf5File file = Hdf5File::open(files_.path(at.file));
-  const auto affines = read_affines(file, content_of(file).samples);
-  if (affines.empty()) return std::nullopt;
-  return affines[static_cast<std::size_t>(at.index)];
+  const auto all = read_orientations(file, content_of(file).samples);
+  if (all.empty()) return std::nullopt;
+  return all[static_cast<std::size_t>(at.index)];
 }
 
 /// The shape that samples of the file must have: the wanted one, or with any extents its own.

@@ -30,7 +30,7 @@ class Hdf5Dataset final : public Dataset {
   std::int64_t size() const override { return index_.size(); }
   Shape shape_of(std::int64_t sample) const override;
   std::string name(std::int64_t sample) const override;
-  std::optional<Affine> affine_of(std::int64_t sample) const override;
+  std::optional<Orientation> orientation_of(std::int64_t sample) const override;
   const std::filesystem::path& directory() const override { return files_.directory(); }
   const std::string& identity() const override { return identity_; }
   /// Reads only the chunks that a block needs. In archives, the checksum of every chunk is

@@ -164,12 +164,15 @@ std::vector<double> values_of(const std::string& path) {
   return values;
 }
 
-/// What is known of the place of an image's voxels.
-Affine affine_in(const nifti_image& image) {
-  const nifti_dmat44& matrix = image.sform_code > 0 ? image.sto_xyz : image.qto_xyz;
-  Affine affine;
-  for (std::size_t i = 0; i < affine.size(); ++i) affine[i] = matrix.m[i / 4][i % 4];
-  return affine;
+Orientation orientation_in(const nifti_image& image) {
+  Orientation found;
+  found.qform_code = image.qform_code;
+  found.sform_code = image.sform_code;
+  for (std::size_t i = 0; i < found.qform.size(); ++i) {
+    found.qform[i] = image.qto_xyz.m[i / 4][i % 4];
+    if (found.sform_code > 0) found.sform[i] = image.sto_xyz.m[i / 4][i % 4];
+  }
+  return found;
 }
 
 /// How far the voxels of two images of the same extents are apart at most, in mm; 0 if that is less
@@ -178,11 +181,11 @@ double distance_between(const nifti_image& a, const nifti_image& b) {
   const auto is_placed = [](const nifti_image& image) {
     return image.sform_code > 0 || image.qform_code > 0;
   };
-  const auto spacing = [](const nifti_image& image) {
-    return Affine{image.dx, 0, 0, 0, 0, image.dy, 0, 0, 0, 0, image.dz, 0};
-  };
-  const bool both = is_placed(a) && is_placed(b);
-  const Affine of_a = both ? affine_in(a) : spacing(a), of_b = both ? affine_in(b) : spacing(b);
+  Affine of_a = orientation_in(a).affine(), of_b = orientation_in(b).affine();
+  if (!is_placed(a) || !is_placed(b)) {
+    of_a = spacing_of(of_a);
+    of_b = spacing_of(of_b);
+  }
   double most = 0;
   for (unsigned corner = 0; corner < 8; ++corner) {
     const double point[4] = {(corner & 1U) != 0 ? static_cast<double>(a.nx - 1) : 0.0,
@@ -255,8 +258,8 @@ class Cases final : public Dataset {
     return {1, extents[0], extents[1], extents[2]};
   }
   std::string name(std::int64_t sample) const override { return std::string(cases_.name(sample)); }
-  std::optional<Affine> affine_of(std::int64_t sample) const override {
-    return affine_in(*open_image(file_of(cases_.path(sample), "imaging")));
+  std::optional<Orientation> orientation_of(std::int64_t sample) const override {
+    return orientation_in(*open_image(file_of(cases_.path(sample), "imaging")));
   }
   std::string misplacement() const override {
     if (misplaced_ == 0) return {};

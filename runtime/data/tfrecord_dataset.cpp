@@ -270,6 +270,14 @@ TfRecordDataset::TfRecordDataset(const Comm& comm, DatasetFiles files, const Sha
   });
 }
 
+std::string TfRecordDataset::name(std::int64_t sample) const {
+  const Place at = place(sample);
+  std::string_view stem = files_.name(at.file);
+  for (const std::string_view end : {".gz", ".tfrecord", ".tfrecords"})
+    if (stem.ends_with(end)) stem.remove_suffix(end.size());
+  return one_record_per_file() ? std::string(stem) : fmt::format("{}:{}", stem, at.record);
+}
+
 std::string TfRecordDataset::advice() const {
   if (slow_file_ < 0) return {};
   return fmt::format("{} is a gzip file of many records: reading it in random order is slow",

@@ -28,6 +28,7 @@ class TfRecordDataset final : public Dataset {
   const std::string& identity() const override { return identity_; }
   /// Names the first gzip file with many records: random access decompresses it from its start each
   /// time.
+  std::string name(std::int64_t sample) const override;
   std::string advice() const override;
   std::unique_ptr<SampleReader> reader() const override;
 

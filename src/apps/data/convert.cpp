@@ -14,6 +14,7 @@
 #include "runtime/machine/binding.hpp"
 #include "runtime/mpi/collective_errors.hpp"
 #include "runtime/posix/atomic_file.hpp"
+#include "runtime/posix/input_file.hpp"
 #include "runtime/posix/stop_signals.hpp"
 #include "src/apps/data/convert_split.hpp"
 #include "src/apps/launch/commands.hpp"
@@ -67,6 +68,8 @@ Options convert_options() {
           "read the archive back and compare it with its checksums and, if given, the source");
   return options;
 }
+
+constexpr const char* kDescription = "dataset.json";
 
 struct Request {
   std::string from;
@@ -226,6 +229,17 @@ std::int64_t archive_bytes(const Request& request) {
   return bytes;
 }
 
+/// What the samples are, and the names of their targets or classes, holds for the archive as well.
+void copy_description(const Comm& world, const Request& request) {
+  on_first_rank(world, [&] {
+    const fs::path from = fs::path(request.from) / kDescription;
+    std::error_code ignored;
+    if (fs::exists(from, ignored))
+      write_file_atomically(request.archive.directory / kDescription, read_input_file(from));
+    return std::string();
+  });
+}
+
 int convert(const Comm& world, const Options& options) {
   const auto start = std::chrono::steady_clock::now();
   Request request = request_of(options);
@@ -246,6 +260,7 @@ int convert(const Comm& world, const Options& options) {
       return std::string();
     });
   }
+  if (!request.from.empty()) copy_description(world, request);
   std::int64_t raw_bytes = 0;
   std::vector<std::string> told;
   for (std::size_t s = 0; s < sources.size(); ++s) {

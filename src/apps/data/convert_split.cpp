@@ -75,6 +75,9 @@ std::string difference(const ArchiveFile& found, const ArchiveFile& expected) {
     return say("first sample", found.first_sample, expected.first_sample);
   if (found.samples != expected.samples)
     return say("samples per file", found.samples, expected.samples);
+  if (found.names != expected.names)
+    return found.names.empty() ? "it has no names of samples, as those of earlier versions"
+                               : "its samples have other names";
   return "its voxels are elsewhere in space";
 }
 
@@ -126,13 +129,21 @@ fs::path SplitConversion::path(std::int64_t file) const {
   return options_.directory / archive_name(split_, file);
 }
 
-ArchiveFile SplitConversion::content(std::int64_t file) const {
+Range SplitConversion::samples_of(std::int64_t file) const {
   const std::int64_t first = file * options_.samples_per_file;
-  const std::int64_t samples = std::min(options_.samples_per_file, source_.size() - first);
-  std::vector<Affine> affines;
-  for (std::int64_t i = 0; i < samples; ++i)
-    if (const auto affine = source_.affine_of(first + i)) affines.push_back(*affine);
-  if (std::ssize(affines) < samples) affines.clear();
+  return {first, std::min(first + options_.samples_per_file, source_.size())};
+}
+
+ArchiveFile SplitConversion::content(std::int64_t file) const {
+  const Range range = samples_of(file);
+  const std::int64_t first = range.lo, samples = range.extent();
+  std::vector<Orientation> orientations;
+  std::vector<std::string> names;
+  for (std::int64_t i = first; i < first + samples; ++i) {
+    if (const auto orientation = source_.orientation_of(i)) orientations.push_back(*orientation);
+    names.push_back(source_.name(i));
+  }
+  if (std::ssize(orientations) < samples) orientations.clear();
   return {samples,
           first,
           source_.size(),
@@ -142,21 +153,20 @@ ArchiveFile SplitConversion::content(std::int64_t file) const {
           source_.identity(),
           source_.format().kind(),
           source_.classes(),
-          std::move(affines)};
+          std::move(orientations),
+          std::move(names)};
 }
 
 std::int64_t SplitConversion::samples_kept() const {
   std::int64_t kept = samples();
-  for (const std::int64_t file : missing_) kept -= content(file).samples;
+  for (const std::int64_t file : missing_) kept -= samples_of(file).extent();
   return kept;
 }
 
 std::int64_t SplitConversion::bytes_missing() const {
   std::int64_t bytes = 0;
-  for (const std::int64_t file : missing_) {
-    const ArchiveFile to_be = content(file);
-    bytes += to_be.samples * sample_bytes(source_, to_be.first_sample);
-  }
+  for (const std::int64_t file : missing_)
+    bytes += samples_of(file).extent() * sample_bytes(source_, samples_of(file).lo);
   return bytes;
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "partition/window.hpp"
 #include "runtime/data/archive.hpp"
 #include "runtime/data/dataset.hpp"
 #include "runtime/mpi/mpi.hpp"
@@ -49,6 +50,7 @@ class SplitConversion {
   void run(const SampleTick& tick) const;
 
  private:
+  Range samples_of(std::int64_t file) const;
   ArchiveFile content(std::int64_t file) const;
   std::filesystem::path path(std::int64_t file) const;
   void check_no_others() const;

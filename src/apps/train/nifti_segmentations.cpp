@@ -34,26 +34,33 @@ struct Free {
 };
 
 /// Puts the voxels where those of the image are.
-void place(nifti_image& image, const Affine& affine) {
-  image.sform_code = NIFTI_XFORM_ALIGNED_ANAT;
-  for (std::size_t i = 0; i < affine.size(); ++i) image.sto_xyz.m[i / 4][i % 4] = affine[i];
-  double* const spacing[] = {&image.dx, &image.dy, &image.dz};
-  for (std::size_t axis = 0; axis < 3; ++axis) {
-    *spacing[axis] = std::hypot(affine[axis], affine[4 + axis], affine[8 + axis]);
-    image.pixdim[axis + 1] = *spacing[axis];
+void place(nifti_image& image, const Orientation& from) {
+  image.sform_code = from.sform_code;
+  image.qform_code = from.qform_code;
+  nifti_dmat44 qform{};
+  qform.m[3][3] = 1;
+  for (std::size_t i = 0; i < from.qform.size(); ++i) {
+    image.sto_xyz.m[i / 4][i % 4] = from.sform[i];
+    qform.m[i / 4][i % 4] = from.qform[i];
   }
+  nifti_dmat44_to_quatern(qform, &image.quatern_b, &image.quatern_c, &image.quatern_d,
+                          &image.qoffset_x, &image.qoffset_y, &image.qoffset_z, &image.dx,
+                          &image.dy, &image.dz, &image.qfac);
+  image.pixdim[1] = image.dx;
+  image.pixdim[2] = image.dy;
+  image.pixdim[3] = image.dz;
   image.xyz_units = NIFTI_UNITS_MM;
 }
 
 /// Writes the header of a file of `channels` values per voxel, and makes room for them.
 void make_file(const fs::path& path, const Shape& shape, std::int64_t channels, int type,
-               const std::optional<Affine>& affine, const std::string& description) {
+               const std::optional<Orientation>& from, const std::string& description) {
   const std::int64_t dims[8] = {channels > 1 ? 4 : 3, shape.d, shape.h, shape.w, channels, 1, 1, 1};
   const std::unique_ptr<nifti_image, Free> image(nifti_make_new_nim(dims, type, 0));
   require(image != nullptr, text("{}: no memory for a NIfTI header", path.c_str()));
   image->nifti_type = NIFTI_FTYPE_NIFTI1_1;
   image->iname_offset = kHeaderBytes;
-  if (affine) place(*image, *affine);
+  if (from) place(*image, *from);
   if (description.size() < sizeof image->descrip)
     std::copy(description.begin(), description.end(), std::begin(image->descrip));
   nifti_1_header header{};
@@ -125,7 +132,7 @@ class NiftiSegmentations final : public SegmentationWriter {
   /// Returns the temporaries, each ending in '\0'.
   std::string make_files(const fs::path& directory);
   void make(const fs::path& path, const Shape& shape, std::int64_t channels, int type,
-            const std::optional<Affine>& affine, std::string& temporaries);
+            const std::optional<Orientation>& from, std::string& temporaries);
   /// Opens the files of a sample.
   void open(std::int64_t sample) {
     if (sample == sample_) return;
@@ -162,22 +169,22 @@ std::string NiftiSegmentations::make_files(const fs::path& directory) {
   for (std::int64_t sample = 0; sample < data.size(); ++sample) {
     std::string name = data.name(sample);
     std::replace(name.begin(), name.end(), ':', '-');
-    const std::optional<Affine> affine = data.affine_of(sample);
+    const std::optional<Orientation> from = data.orientation_of(sample);
     const Shape shape = data.shape_of(sample);
-    make(directory / (name + ".nii"), shape, 1, DT_UINT8, affine, temporaries);
+    make(directory / (name + ".nii"), shape, 1, DT_UINT8, from, temporaries);
     if (content_.with_probabilities)
       make(directory / (name + "_probabilities.nii"), shape, std::ssize(content_.classes),
-           DT_FLOAT32, affine, temporaries);
+           DT_FLOAT32, from, temporaries);
   }
   return temporaries;
 }
 
 void NiftiSegmentations::make(const fs::path& path, const Shape& shape, std::int64_t channels,
-                              int type, const std::optional<Affine>& affine,
+                              int type, const std::optional<Orientation>& from,
                               std::string& temporaries) {
   files_.push_back(std::make_unique<AtomicFile>(path, AtomicFile::Writers::kSeveral));
   const fs::path& temporary = files_.back()->temporary_path();
-  make_file(temporary, shape, channels, type, affine, joined(content_.classes, ","));
+  make_file(temporary, shape, channels, type, from, joined(content_.classes, ","));
   temporaries += temporary.string();
   temporaries += '\0';
 }

@@ -6,9 +6,13 @@
 #include <cctype>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
+#include "joined.hpp"
 #include "runtime/mpi/collective_errors.hpp"
 #include "runtime/posix/input_file.hpp"
+#include "runtime/train/checkpoint_file.hpp"
+#include "src/apps/train/checkpoint_evaluation.hpp"
 
 namespace halomesh {
 namespace {
@@ -41,19 +45,42 @@ std::string plain(std::string name) {
   return name;
 }
 
+/// The items of a list with commas between them; none of an empty text.
+std::vector<std::string> items_of(const std::string& list) {
+  std::vector<std::string> items;
+  std::istringstream text(list);
+  for (std::string item; std::getline(text, item, ',');) items.push_back(item);
+  return items;
+}
+
+/// Those of the data set, else those that the checkpoint has of what it was trained on, else the
+/// network's own.
 std::vector<std::string> names_of(const Comm& world, const Options& options,
                                   const NetworkSpec& network, const char* kind, std::size_t count) {
-  const std::string text = on_first_rank(world, [&] {
-    return described_names(options.get<std::string>("data"), kind, count)
-        .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  });
-  auto names = nlohmann::json::parse(text).get<std::vector<std::string>>();
-  if (names.empty()) return network.output_names(count);
-  std::transform(names.begin(), names.end(), names.begin(), plain);
-  return names;
+  std::string list = data_names(world, options.get<std::string>("data"), kind, count);
+  if (list.empty()) {
+    const std::string checkpoint = checkpoint_file(world, options);
+    list = on_first_rank(world, [&] {
+      const TrainingState state = read_state(checkpoint);
+      const auto found = state.run.find(kOutputNames);
+      return found == state.run.end() ? std::string() : found->second;
+    });
+  }
+  const std::vector<std::string> names = items_of(list);
+  return names.size() == count ? names : network.output_names(count);
 }
 
 }  // namespace
+
+std::string data_names(const Comm& world, const std::filesystem::path& data, const char* kind,
+                       std::size_t count) {
+  return on_first_rank(world, [&] {
+    const nlohmann::json found = described_names(data, kind, count);
+    std::vector<std::string> names;
+    for (const nlohmann::json& name : found) names.push_back(plain(name.get<std::string>()));
+    return joined(names, ",");
+  });
+}
 
 std::vector<std::string> target_names(const Comm& world, const Options& options,
                                       const NetworkSpec& network, std::size_t count) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -12,9 +13,18 @@
 
 namespace halomesh {
 
-/// The names of the `count` targets of the data set of --data: from its dataset.json, or those that
-/// the network gives to so many; empty if they have no names. Names consist of letters, digits and
-/// ._+-; other characters become '_'. Collective over `world`.
+/// The setting of a checkpoint that has the data_names() of what it was trained on.
+inline constexpr const char* kOutputNames = "output-names";
+
+/// The names of `count` targets or classes, as `kind` says ("targets", "classes"), in a data set's
+/// dataset.json, with commas between them; empty if it has no such names. They consist of letters,
+/// digits and ._+-; other characters become '_'. Collective over `world`.
+std::string data_names(const Comm& world, const std::filesystem::path& data, const char* kind,
+                       std::size_t count);
+
+/// The names of the `count` targets of a network: those of the data set of --data, or else of what
+/// the checkpoint of --checkpoint was trained on, or else those that the network gives to so many;
+/// empty if they have none. Collective over `world`.
 std::vector<std::string> target_names(const Comm& world, const Options& options,
                                       const NetworkSpec& network, std::size_t count);
 

@@ -22,14 +22,15 @@
 #include "src/apps/launch/output_directory.hpp"
 #include "src/apps/launch/run_record.hpp"
 #include "src/apps/launch/version.hpp"
-#include "src/apps/options/mlperf_options.hpp"
 #include "src/apps/options/misplacement_option.hpp"
+#include "src/apps/options/mlperf_options.hpp"
 #include "src/apps/options/model_options.hpp"
 #include "src/apps/options/standardize_option.hpp"
 #include "src/apps/options/train_options.hpp"
 #include "src/apps/train/memory_choice.hpp"
 #include "src/apps/train/network_on_mesh.hpp"
 #include "src/apps/train/standardization.hpp"
+#include "src/apps/train/target_names.hpp"
 #include "src/apps/train/training_crops.hpp"
 #include "src/apps/train/training_record.hpp"
 #include "src/nn/optimizers/registry.hpp"
@@ -142,6 +143,18 @@ void standardize_input(NetworkOnMesh& network, const Options& options,
   const std::string numbers = resolved_standardization(world, wanted, stored, training);
   network.model.scale_counts(parse_standardization(numbers, network.model.input().c));
   if (numbers != "off") trainer.model[kStandardizeOption] = numbers;
+}
+
+/// Names of classes or targets go with the checkpoints, to be used on data that have none.
+void keep_names(const Comm& world, const std::filesystem::path& data, const TargetSpec& targets,
+                const std::optional<LoadedCheckpoint>& from, TrainerOptions& trainer) {
+  const bool are_classes = targets.classes > 0;
+  std::string names =
+      data_names(world, data, are_classes ? "classes" : "targets",
+                 static_cast<std::size_t>(are_classes ? targets.classes : targets.scalars));
+  if (names.empty() && from && from->state.run.contains(kOutputNames))
+    names = from->state.run.at(kOutputNames);
+  if (!names.empty()) trainer.other[kOutputNames] = names;
 }
 
 void say(const Comm& world, const std::string& text) {
@@ -295,6 +308,7 @@ TrainingResult run_training(const Comm& world, const Options& options, const Ran
   const std::optional<LoadedCheckpoint> from = load_parameters(network, options);
   if (from && !from->warning.empty()) warn(world, from->warning);
   standardize_input(network, options, from, *training, trainer_settings);
+  keep_names(world, data, targets, from, trainer_settings);
 
   std::unique_ptr<RunTimeline> timeline;
   if (trace_request) {

@@ -49,13 +49,15 @@ TEST_CASE("archive: its files, compressed or not, equal the formula, block by bl
   }
 }
 
-TEST_CASE("archive: it keeps where voxels are, of all samples of a file or of none") {
+TEST_CASE("archive: it keeps names and where voxels are, of all samples of a file or of none") {
   const SharedDirectory directory;
-  const std::vector<Affine> affines{{3, 0, 0, 1, 0, 0.75, 0, 2, 0, 0, 0.75, 3},
-                                    {1, 0, 0.25, 0, 0, 1, 0, 0, 0.5, 0, 1, 0}};
+  constexpr Affine kStraight{3, 0, 0, 1, 0, 0.75, 0, 2, 0, 0, 0.75, 3},
+      kSheared{1, 0, 0.25, 0, 0, 1, 0, 0, 0.5, 0, 1, 0};
+  const std::vector<Orientation> orientations{{kSheared, kStraight, 2, 1}, {{}, kStraight, 0, 1}};
   directory.fill([&](const fs::path& train) {
     ArchiveFile content{2, 0, 3, kLarge, kTargets, 1, "a formula"};
-    content.affines = affines;
+    content.orientations = orientations;
+    content.names = {"case_00007", std::string(100000, 'n')};
     const fs::path path = train.parent_path() / archive_name("train", 0);
     ArchiveWriter writer(path, content);
     for (std::int64_t i = 0; i < 2; ++i) writer.write(voxels_of(i), targets_of(i));
@@ -64,9 +66,12 @@ TEST_CASE("archive: it keeps where voxels are, of all samples of a file or of no
     write_archive(train.parent_path(), 1, 2, 1, 3, 1);
   });
   const auto data = directory.open(kLarge);
-  CHECK(data->affine_of(0) == affines[0]);
-  CHECK(data->affine_of(1) == affines[1]);
-  CHECK(data->affine_of(2) == std::nullopt);
+  CHECK(data->orientation_of(0) == orientations[0]);
+  CHECK(data->orientation_of(1) == orientations[1]);
+  CHECK(data->orientation_of(2) == std::nullopt);
+  CHECK(data->name(0) == "case_00007");
+  CHECK(data->name(1).size() == 100000);
+  CHECK(data->name(2) == "train-00001:0");
 }
 
 TEST_CASE(

@@ -127,8 +127,11 @@ TEST_CASE("NIfTI: the affine is the header's, or the spacing alone") {
     place_voxels(train, "imaging.nii", kTilted);
   });
   const auto data = directory.open({1, 0, 0, 0}, TargetSpec::labels(3));
-  CHECK(data->affine_of(0) == Affine{3, 0, 0, 0, 0, 0.75, 0, 0, 0, 0, 0.75, 0});
-  CHECK(data->affine_of(1) == kTilted);
+  constexpr Affine kSpacing{3, 0, 0, 0, 0, 0.75, 0, 0, 0, 0, 0.75, 0};
+  CHECK(data->orientation_of(0) == Orientation{{}, kSpacing, 0, 0});
+  CHECK(data->orientation_of(0)->affine() == kSpacing);
+  CHECK(data->orientation_of(1) == Orientation{kTilted, kSpacing, 1, 0});
+  CHECK(data->orientation_of(1)->affine() == kTilted);
 }
 
 TEST_CASE("NIfTI: labels of every type of integer are read, and floats without fraction") {
