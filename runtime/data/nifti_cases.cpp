@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -107,13 +108,31 @@ std::optional<Hdf5Type> element_type(const nifti_image& image) {
   }
 }
 
+/// The header of a file; null if it is none. Read here, as the library does not tell a failed read
+/// from a damaged file.
+Image header_of(const std::string& path) {
+  std::array<std::byte, sizeof(nifti_2_header)> head{};
+  const std::int64_t bytes = read_bytes(path, 0, head);
+  const auto parse = [&](auto header, auto convert) {
+    if (bytes < static_cast<std::int64_t>(sizeof header)) return Image();
+    std::memcpy(&header, head.data(), sizeof header);
+    return Image(convert(header, path.c_str()));
+  };
+  switch (nifti_header_version(reinterpret_cast<const char*>(head.data()),  // NOLINT: bytes
+                               static_cast<std::size_t>(bytes))) {
+    case 1:
+      return parse(nifti_1_header(), nifti_convert_n1hdr2nim);
+    case 2:
+      return parse(nifti_2_header(), nifti_convert_n2hdr2nim);
+    default:
+      return nullptr;
+  }
+}
+
 /// Reads the header of a file. Throws Error unless it is a volume of one channel.
 Image open_image(const std::string& path) {
-  // The library does not say whether a read has failed; here that is found out before.
-  std::array<std::byte, sizeof(nifti_2_header)> head{};
-  read_bytes(path, 0, head);
   nifti_set_debug_level(0);  // it must not print: what is wrong is said here
-  Image image(nifti_image_read(path.c_str(), 0));
+  Image image = header_of(path);
   require(image != nullptr, text("{} cannot be read: it is damaged or not a NIfTI file", path),
           "copy it again from the data set");
   require(image->nx > 0 && image->ny > 0 && image->nz > 0 &&

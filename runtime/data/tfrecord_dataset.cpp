@@ -20,6 +20,7 @@
 #include "runtime/data/tfrecord.hpp"
 #include "runtime/posix/descriptor.hpp"
 #include "runtime/posix/input_file.hpp"
+#include "system_error.hpp"
 
 namespace halomesh {
 namespace {
@@ -344,6 +345,8 @@ void TfRecordDataset::check_first() const {
     try {
       reader.outline(0);
       return;
+    } catch (const ReadError&) {
+      throw;
     } catch (
         const Error&) {  // below, the whole record is read, so that its checksum reports damage
     }
