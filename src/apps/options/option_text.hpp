@@ -2,7 +2,9 @@
 // Converts option values from and to text.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -42,5 +44,11 @@ std::string to_text(const std::vector<std::int64_t>& value);
 std::string to_text(const std::vector<double>& value);
 std::string to_text(const Shape& value);
 std::string to_text(const PartGrid& value);
+
+/// Whether fp32, which numbers are computed with, holds a number of this magnitude.
+inline bool fits_fp32(double number) {
+  return std::abs(number) <= std::numeric_limits<float>::max() &&
+         (number == 0 || static_cast<float>(number) != 0);
+}
 
 }  // namespace halomesh

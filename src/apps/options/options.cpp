@@ -76,11 +76,21 @@ class Options::Value : public po::typed_value<std::string> {
     if (!declaration_.is_valid(text) ||
         (!choices.empty() && std::find(choices.begin(), choices.end(), text) == choices.end()))
       refuse(": '" + text + "' is not " + declaration_.example, "give " + declaration_.example);
+    check_range(text);
   }
 
  private:
   [[noreturn]] void refuse(const std::string& what, const std::string& hint) const {
     throw Refusal{declaration_.name, what, hint};
+  }
+  void check_range(const std::string& text) const {
+    if (declaration_.example != text_example<double>() &&
+        declaration_.example != text_example<std::vector<double>>())
+      return;
+    const auto numbers = from_text<std::vector<double>>(text).value_or(std::vector<double>{});
+    if (!std::all_of(numbers.begin(), numbers.end(), fits_fp32))
+      refuse(": " + text + " is outside fp32's range",
+             "give 0, or a number of a magnitude between 1e-38 and 3e38");
   }
   void check_bounds(const std::string& text) const {
     if (!at_least && !at_most && !below) return;

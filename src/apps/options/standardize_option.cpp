@@ -30,7 +30,8 @@ std::vector<ChannelScale> parse_standardization(const std::string& text, std::in
                                  : from_text<double>(pair.substr(colon + 1)).value_or(kNone);
     if (std::isnan(mean) || std::isnan(deviation))
       refuse(fmt::format("'{}' is not MEAN:DEVIATION", pair));
-    if (deviation <= 0) refuse(fmt::format("{} is out of range", pair));
+    if (deviation <= 0 || !fits_fp32(mean) || !fits_fp32(deviation))
+      refuse(fmt::format("{} is out of range", pair));
     scales.push_back({mean, deviation});
   }
   if (std::ssize(scales) != channels)

@@ -25,6 +25,7 @@
 #include "src/apps/options/misplacement_option.hpp"
 #include "src/apps/options/mlperf_options.hpp"
 #include "src/apps/options/model_options.hpp"
+#include "src/apps/options/option_text.hpp"
 #include "src/apps/options/standardize_option.hpp"
 #include "src/apps/options/train_options.hpp"
 #include "src/apps/train/memory_choice.hpp"
@@ -77,7 +78,7 @@ std::optional<double> clip_norm_option(const Options& options) {
   const auto text = options.get<std::string>("clip-norm");
   if (text == "auto") return {};
   const auto norm = from_text<double>(text);
-  if (!norm || *norm < 0)
+  if (!norm || *norm < 0 || !fits_fp32(*norm))
     throw UsageError(fmt::format("--clip-norm {}", text),
                      "give auto, 0 or the largest norm of the gradient, e.g. --clip-norm 1");
   return norm;

@@ -161,6 +161,32 @@ TEST_CASE("mistakes on the command line name the option, the value and the hint"
   CHECK(rows.size() == 22);
 }
 
+TEST_CASE("numbers that fp32 does not hold are refused wherever they are given") {
+  const auto parsed = [](const std::vector<std::string>& arguments) {
+    Options options("sample", "A sample.");
+    options.add<double>("pad", "X", 0, "outside")
+        .add<std::vector<double>>("betas", "X,X", {0}, "b");
+    options.parse(arguments);
+  };
+  for (const char* const good : {"0", "-3.4e38", "3.4e38", "1e-45"})
+    CHECK(error_of([&] { parsed({"--pad", good}); }).empty());
+  for (const char* const bad : {"1e39", "-1e39", "3.41e38", "1e-46", "-1e-300"})
+    CHECK(contains(error_of([&] {
+                     parsed({"--pad", bad});
+                   }),
+                   fmt::format("--pad: {} is outside fp32's range", bad)));
+  CHECK(contains(error_of([&] {
+                   parsed({"--betas", "0.5,1e-60"});
+                 }),
+                 "--betas: 0.5,1e-60 is outside fp32's range"));
+  const TempDirectory directory;
+  put_contents(directory / "a.cfg", "betas = 0\npad = 1e39\n");
+  CHECK(contains(error_of([&] {
+                   parsed({"--config", (directory / "a.cfg").string()});
+                 }),
+                 "1e39 is outside fp32's range"));
+}
+
 TEST_CASE("a required option may come from the command line or the file, but must be given") {
   Options options("x", "");
   options.add_required<std::string>("data", "DIR", "samples");
