@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <thread>
 
 #include "runtime/mpi/mpi.hpp"
@@ -12,13 +13,17 @@ namespace halomesh {
 
 /// Waits until all ranks of `comm` are here. Unlike in MPI_Barrier, ranks that wait sleep most of
 /// the time, so that they disturb no measurement on the cores and links that they share with ranks
-/// at work. A rank notices the end up to 5 ms late. Collective over `comm`.
-inline void quiet_barrier(const Comm& comm) {
+/// at work. A rank notices the end up to 5 ms late. `meanwhile` is called again
+/// and again. Collective over `comm`.
+inline void quiet_barrier(const Comm& comm, const std::function<void()>& meanwhile = {}) {
   using std::chrono::microseconds;
   Requests request;
   mpi_check(MPI_Ibarrier(comm.handle(), request.add()));
-  for (microseconds pause(20); !request.test_all(); pause = std::min(2 * pause, microseconds(5000)))
+  for (microseconds pause(20); !request.test_all();
+       pause = std::min(2 * pause, microseconds(5000))) {
+    if (meanwhile) meanwhile();
     std::this_thread::sleep_for(pause);
+  }
 }
 
 }  // namespace halomesh

@@ -26,7 +26,8 @@ volatile std::sig_atomic_t report_requested = 0;
 std::atomic<std::atomic<int>*> stop_answered = nullptr;
 std::array<std::string, kAll.size()> answers;  // unchanged while handlers are installed
 int existing = 0;
-bool ignored = false;  // for good
+bool ignored = false;              // for good
+std::function<bool(bool)> shared;  // of StopSignals::share()
 
 void request_stop(int number) {
   stop_requested = number;
@@ -68,6 +69,7 @@ StopSignals::StopSignals(std::atomic<int>* answered, const std::string& answer) 
 }
 
 StopSignals::~StopSignals() {
+  if (shares_) shared = nullptr;
   // This rank fails and will print why; the launcher's signal to the others then adds nothing.
   if (std::atomic<int>* const answered = stop_answered.load();
       answered != nullptr && std::uncaught_exceptions() > 0)
@@ -86,7 +88,15 @@ void StopSignals::ignore_from_now_on() {
   std::signal(SIGUSR1, SIG_IGN);
 }
 
-bool StopSignals::requested() const { return stop_requested != 0; }
+bool StopSignals::requested() const {
+  if (shared && shared(stop_requested != 0) && stop_requested == 0) stop_requested = SIGTERM;
+  return stop_requested != 0;
+}
+
+void StopSignals::share(std::function<bool(bool)> pass_on) {
+  shared = std::move(pass_on);
+  shares_ = true;
+}
 
 bool StopSignals::take_report_request() {
   const bool requested = report_requested != 0;

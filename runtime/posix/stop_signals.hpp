@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <csignal>
+#include <functional>
 #include <string>
 
 namespace halomesh {
@@ -29,9 +30,14 @@ class StopSignals {
   StopSignals& operator=(const StopSignals&) = delete;
   ~StopSignals();
 
-  /// True once one of the signals has reached this process. A launcher may forward a signal to only
-  /// some ranks, so ranks must agree before they act.
+  /// True once one of the signals has reached this process, or share() has found another that one
+  /// has reached. A launcher may forward a signal to only some ranks, so ranks must agree before
+  /// they act.
   bool requested() const;
+  /// For ranks that do not agree by themselves: from now on, and as long as this object lives, each
+  /// call of requested() of any object calls `pass_on` with whether a signal has reached this
+  /// process; it says whether one has reached another.
+  void share(std::function<bool(bool received)> pass_on);
   /// The name of the last signal received, e.g. "SIGTERM"; "a signal" if there was none.
   std::string name() const;
   /// From now on these signals and SIGUSR1 are ignored for as long as the process lives, even after
@@ -45,6 +51,7 @@ class StopSignals {
   static constexpr std::size_t kSignals = 5;
   std::array<struct sigaction, kSignals> before_{};
   struct sigaction before_report_ {};
+  bool shares_ = false;
 };
 
 }  // namespace halomesh

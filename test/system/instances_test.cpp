@@ -214,6 +214,25 @@ TEST_CASE("a signal stops an instance cleanly, also where another has ended") {
   CHECK(results(scene) == "diverged stopped");
 }
 
+TEST_CASE("a signal to one rank stops all instances cleanly") {
+  for (const int rank : {0, 3}) {
+    CAPTURE(rank);
+    const Scene scene = two_instances(30000);
+    Job job(scene.ranks, "train", scene.arguments(), workshop().fresh("log"));
+    REQUIRE(wait_until(kLimitSeconds, [&] {
+      return job.ended() ||
+             (lines_starting(read_file(instance(scene, 0) / "metrics.jsonl"), "{") > 1 &&
+              lines_starting(read_file(instance(scene, 1) / "metrics.jsonl"), "{") > 1);
+    }));
+    REQUIRE(!job.ended());
+    job.signal(job.ranks().at(rank), SIGTERM);
+    const Outcome outcome = job.wait(kLimitSeconds);
+    CAPTURE(outcome.text);
+    CHECK(outcome.exit_code == 75);
+    CHECK(results(scene) == "stopped stopped");
+  }
+}
+
 TEST_CASE("instances that cannot be are refused with one message") {
   const auto with = [](const std::string& name, const std::string& value) {
     Scene scene = two_instances(12);

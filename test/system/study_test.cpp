@@ -118,6 +118,25 @@ TEST_CASE("a study that was killed goes on when given again") {
   }
 }
 
+TEST_CASE("a signal to one rank stops all cells of a study cleanly") {
+  const StudyScene scene("epochs = 20000\nbatch = {2 | 4}\n");
+  Job job(4, "study", scene.arguments(), workshop().fresh("log"));
+  const auto at_work = [&] {
+    int cells = 0;
+    std::error_code none;
+    for (const auto& cell : fs::directory_iterator(scene.out, none))
+      cells += fs::exists(cell.path() / "metrics.jsonl") ? 1 : 0;
+    return cells;
+  };
+  REQUIRE(wait_until(kLimitSeconds, [&] { return job.ended() || at_work() == 4; }));
+  REQUIRE(!job.ended());
+  job.signal(job.ranks().at(2), SIGTERM);
+  const Outcome outcome = job.wait(kLimitSeconds);
+  CAPTURE(outcome.text);
+  CHECK(outcome.exit_code == 75);
+  CHECK(outcome.text.find("stopped before the end; run again to go on") != std::string::npos);
+}
+
 TEST_CASE("a cell whose data are damaged fails alone, and is tried again") {
   StudyScene scene("epochs = 1\nbatch = {2 | 4}\n");
   const fs::path data = workshop().fresh("data");

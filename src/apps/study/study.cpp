@@ -10,6 +10,7 @@
 #include "runtime/log/metrics.hpp"
 #include "runtime/mpi/collective_errors.hpp"
 #include "runtime/mpi/quiet_barrier.hpp"
+#include "runtime/mpi/stop_relay.hpp"
 #include "runtime/posix/input_file.hpp"
 #include "runtime/posix/stop_signals.hpp"
 #include "runtime/train/trainer.hpp"
@@ -151,7 +152,9 @@ void Study::train_cells(const std::set<std::int64_t>& ended) {
   const RankBinding binding = bind_threads(world_);
   const CellQueue queue(world_, out_ / ".taken");
   // Ranks that are between cells or have none must outlive a signal.
-  const StopSignals signals(nullptr, "");
+  StopSignals signals(nullptr, "");
+  StopRelay relay(world_);
+  signals.share([&relay](bool received) { return relay.poll(received); });
   const Comm group = group_of(world_, ranks_each_);
   for (std::int64_t i = 0; i < std::ssize(cells_); ++i) {
     const StudyCell& cell = cells_[static_cast<std::size_t>(i)];
@@ -171,7 +174,8 @@ void Study::train_cells(const std::set<std::int64_t>& ended) {
                 << std::flush;
     if (stopped_) break;
   }
-  quiet_barrier(world_);
+  quiet_barrier(world_, [&signals] { signals.requested(); });
+  relay.finish();
   stopped_ = world_.max(std::int64_t{stopped_ ? 1 : 0}) > 0;
   if (world_.rank() == 0) queue.remove();
 }

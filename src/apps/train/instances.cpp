@@ -12,6 +12,7 @@
 
 #include "runtime/log/metrics.hpp"
 #include "runtime/mpi/quiet_barrier.hpp"
+#include "runtime/mpi/stop_relay.hpp"
 #include "runtime/posix/stop_signals.hpp"
 #include "runtime/train/wall_limit.hpp"
 #include "src/apps/launch/output_directory.hpp"
@@ -115,7 +116,9 @@ int train_instances(const Comm& world, const Options& options) {
   const RankBinding binding = bind_threads(world);
   const auto lock = hold_directory(world, out, "training", "--out");
   // Ranks whose instance has ended must outlive a signal, so that the others can stop cleanly.
-  const StopSignals signals(nullptr, "");
+  StopSignals signals(nullptr, "");
+  StopRelay relay(world);
+  signals.share([&relay](bool received) { return relay.poll(received); });
   if (world.rank() == 0)
     std::cout << fmt::format("{} instances on {} {} each, in {}/{} and so on", count, ranks_each,
                              ranks_each == 1 ? "rank" : "ranks", out.string(),
@@ -136,6 +139,7 @@ int train_instances(const Comm& world, const Options& options) {
     stage = stage_for_runs(world, group, mine,
                            [&] { return signals.requested() || limit.reached(MPI_Wtime(), 0); });
     if (!stage) {
+      relay.finish();
       if (world.rank() == 0)
         std::cout << "stopped while staging; run the same command again to start over" << std::endl;
       return kExitStopped;
@@ -148,7 +152,8 @@ int train_instances(const Comm& world, const Options& options) {
     std::cout << fmt::format("{}: {}{}{}\n", name_of_instance(number, count), result.end,
                              result.has_failed() ? ": " : "", result.error)
               << std::flush;
-  quiet_barrier(world);
+  quiet_barrier(world, [&signals] { signals.requested(); });
+  relay.finish();
 
   const double seconds = world.max(MPI_Wtime() - begin_s);
   const auto all = results_of_all(world, count, group.rank() == 0, result);
