@@ -69,7 +69,7 @@ Options convert_options() {
   return options;
 }
 
-constexpr const char* kDescription = "dataset.json";
+constexpr const char* kSourceDescription = "dataset.json";
 
 struct Request {
   std::string from;
@@ -232,10 +232,10 @@ std::int64_t archive_bytes(const Request& request) {
 /// What the samples are, and the names of their targets or classes, holds for the archive as well.
 void copy_description(const Comm& world, const Request& request) {
   on_first_rank(world, [&] {
-    const fs::path from = fs::path(request.from) / kDescription;
+    const fs::path from = fs::path(request.from) / kSourceDescription;
     std::error_code ignored;
     if (fs::exists(from, ignored))
-      write_file_atomically(request.archive.directory / kDescription, read_input_file(from));
+      write_file_atomically(request.archive.directory / kSourceDescription, read_input_file(from));
     return std::string();
   });
 }
