@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -225,20 +226,76 @@ TEST_CASE("instances share a stage of volumes of different extents, by crops and
 
 TEST_CASE("volumes that do not fit the input are refused by name before they are staged") {
   if (archive().empty()) return skip_case("built without libnifti2");
-  const std::string small = "train-00003:0";
+  const std::string small = "case_00003";
   for (const char* const instances : {"1", "2"}) {
     CAPTURE(instances);
     Scene scene = staged(scene_of(archive(), false, kMeshes[2]), "none");
     scene.options["instances"] = instances;
     scene.options["input"] = "24x20x16x1";
     check_failure(scene.train(), 1,
-                  {"train-00001:0", "18x22x17x1", "24x20x16x1", "--input", "--patches random"});
+                  {"case_00001", "18x22x17x1", "24x20x16x1", "--input", "--patches random"});
     CHECK(!fs::exists(scene.options.at("stage-dir")));
     scene = staged(scene_of(archive(), true, kMeshes[2]), "none");
     scene.options["instances"] = instances;
     scene.options.erase("pad");
     check_failure(scene.train(), 1, {small, "14x21x19x1", "16x16x16x1", "--pad"});
     CHECK(!fs::exists(scene.options.at("stage-dir")));
+  }
+}
+
+TEST_CASE("names and orientations of cases go through an archive and a network to predictions") {
+  if (archive().empty()) return skip_case("built without libnifti2");
+  const fs::path data = workshop().fresh("placed"), packed = workshop().fresh("packed");
+  fs::copy(cases(), data, fs::copy_options::recursive);
+  write_file(data / "dataset.json", R"({"classes": ["air", "kidney", "tumour"]})");
+  constexpr std::array<std::array<std::int16_t, 2>, kValidation> kCodes{{{1, 1}, {1, 0}, {0, 0}}};
+  const std::array<float, 6> quaternion{0, 0, 0.6F, -10, 20, -300};
+  const std::array<float, 12> sform{-0.75F, 0.25F, 0, 10, 0.25F, 0.75F, 0.125F, -20, 0, 0, 3, 5.5F};
+  const auto image = [](std::size_t i) { return "case_0000" + std::to_string(i); };
+  for (std::size_t i = 0; i < kCodes.size(); ++i) {
+    const fs::path file = data / "validation" / image(i) / "imaging.nii";
+    std::string bytes = read_file(file);
+    std::memcpy(bytes.data() + 252, kCodes[i].data(), 4);
+    std::memcpy(bytes.data() + 256, quaternion.data(), sizeof quaternion);
+    std::memcpy(bytes.data() + 280, sform.data(), sizeof sform);
+    write_file(file, bytes);
+  }
+  const Outcome converted = run(2, "convert",
+                                {{"from", data.string()},
+                                 {"to", packed.string()},
+                                 {"input", "1x1x1x1"},
+                                 {"any-extents", "on"},
+                                 {"classes", "3"}});
+  CAPTURE(converted.text);
+  REQUIRE(converted.exit_code == 0);
+  CHECK(converted.text.find("case_00000's segmentation places voxels up to") != std::string::npos);
+  const Scene scene = scene_of(packed, true, kMeshes[1]);
+  succeed(scene);
+  fs::remove(packed / "dataset.json");  // the checkpoint has the names as well
+  const fs::path out = workshop().fresh("predicted");
+  const Outcome outcome = run(2, "predict",
+                              {{"checkpoint", scene.out.string()},
+                               {"data", packed.string()},
+                               {"out", out.string()},
+                               {"windows", "uniform"},
+                               {"pad", "-2.2"}});
+  CAPTURE(outcome.text);
+  REQUIRE(outcome.exit_code == 0);
+  for (std::size_t i = 0; i < kCodes.size(); ++i) {
+    CAPTURE(i);
+    const std::string bytes = read_file(out / (image(i) + ".nii"));
+    REQUIRE(bytes.size() > 352);
+    const auto numbers = [&](std::size_t at, auto values) {
+      std::memcpy(values.data(), bytes.data() + at, sizeof values);
+      return values;
+    };
+    CHECK(numbers(252, kCodes[i]) == kCodes[i]);
+    CHECK(numbers(80, std::array<float, 3>()) == std::array<float, 3>{3, 0.75F, 0.75F});
+    CHECK(bytes.substr(148, 17) == "air,kidney,tumour");
+    if (kCodes[i][0] > 0)
+      for (std::size_t k = 0; k < quaternion.size(); ++k)
+        CHECK(numbers(256, quaternion)[k] == doctest::Approx(quaternion[k]).epsilon(1e-6));
+    if (kCodes[i][1] > 0) CHECK(numbers(280, sform) == sform);
   }
 }
 
