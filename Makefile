@@ -179,7 +179,7 @@ else
 RUNTIME   := $(filter-out runtime/simulated/% $(if $(NIFTI_LIBS),,%/nifti_cases.cpp),$(RUNTIME))
 APPS      := $(filter-out $(if $(NIFTI_LIBS),,%/nifti_segmentations.cpp),$(APPS))
 endif
-PROTO     := $(wildcard runtime/*/*.proto src/apps/*/*.proto)
+PROTO     := $(wildcard runtime/*/*.proto)
 ROOMS     := $(PARTITION) $(NN) $(SYNTH) $(MODELS) $(RUNTIME) $(APPS)
 HEADERS   := $(wildcard include/*.hpp partition/*.hpp partition/*/*.hpp src/nn/*.hpp \
                         src/nn/*/*.hpp src/synth/*.hpp src/baseline/*.hpp models/*.hpp \
@@ -254,7 +254,7 @@ $(B)/stamp/flags: FORCE
 $(B)/stamp/link: FORCE
 	$(call stamp,$(CXX) $(MPICXX) $(LINK) $(LIBS_mpi) $(ROOMS) $(TESTS))
 $(B)/stamp/commit: FORCE
-	$(call stamp,$(VERSION) $(GIT_COMMIT))
+	$(call stamp,$(VERSION) $(GIT_COMMIT) $(PYTHON))
 GIT_COMMIT ?= $(or $(shell git describe --always --dirty --abbrev=12 --exclude '*' 2>/dev/null),unknown)
 
 # $(call unit,FIRST SOURCE,COMPILER,FLAGS): the rules of one unit. Tests are put into namespaces of
@@ -308,17 +308,10 @@ NIFTI_CFLAGS ?= -isystem /usr/include/nifti
 NIFTI_SOURCES := runtime/data/nifti_cases src/apps/train/nifti_segmentations
 $(patsubst %,$(B)/obj/%.o,$(NIFTI_SOURCES)) $(patsubst %,$(B)/tidy/%.ok,$(NIFTI_SOURCES)): DEFINES = $(NIFTI_CFLAGS)
 
-# The only file that knows which commit it was built from.
+# The only file that knows which commit it was built from, and which Python runs the package.
 $(B)/obj/src/apps/launch/version.o: $(B)/stamp/commit
 $(B)/obj/src/apps/launch/version.o $(B)/tidy/src/apps/launch/version.ok: \
-  DEFINES = -DHALOMESH_VERSION='"$(VERSION)"' -DHALOMESH_GIT_COMMIT='"$(GIT_COMMIT)"'
-
-# The style sheets and the script of a report become raw strings that one file includes.
-ASSETS := $(patsubst %,$(B)/gen/%.inc,$(wildcard src/apps/report/*.css src/apps/report/*.js))
-$(ASSETS): $(B)/gen/%.inc: %
-	@mkdir -p $(@D)
-	$(Q){ printf 'R"embedded('; cat $<; printf ')embedded"\n'; } >$@
-$(B)/obj/src/apps/report/page_assets.o $(B)/tidy/src/apps/report/page_assets.ok: $(ASSETS)
+  DEFINES = -DHALOMESH_VERSION='"$(VERSION)"' -DHALOMESH_GIT_COMMIT='"$(GIT_COMMIT)"' -DHALOMESH_PYTHON='"$(PYTHON)"'
 
 $(B)/gen/%.pb.h $(B)/gen/%.pb.cc: %.proto
 	@mkdir -p $(@D)
@@ -401,11 +394,13 @@ build/smpi/halomesh-smpi: jobscripts/halomesh-smpi.sh $(if $(filter smpi,$(MPI))
 	$(Q)install -m 755 $< $@
 
 .PHONY: install
-install: $(PROGRAM) ## install the program, configurations, job script templates and the Python module under PREFIX (honours DESTDIR)
+PYTHON_PACKAGE := $(wildcard $(foreach e,py html css js,python/halomesh/*.$(e) python/halomesh/*/*.$(e)))
+install: $(PROGRAM) ## install the program, configurations, job script templates and the Python package under PREFIX (honours DESTDIR)
 	install -D -m 755 $(B)/halomesh $(DESTDIR)$(PREFIX)/bin/halomesh
 	$(foreach f,$(wildcard models/*.cfg),install -D -m 644 $(f) $(DESTDIR)$(PREFIX)/share/halomesh/$(f) &&) :
 	$(foreach f,$(wildcard jobscripts/sites/* jobscripts/templates/* jobscripts/examples/* jobscripts/machines/*),install -D -m 644 $(f) $(DESTDIR)$(PREFIX)/share/halomesh/$(f) &&) :
-	install -D -m 644 python/halomesh.py $(DESTDIR)$(PREFIX)/share/halomesh/python/halomesh.py
+	rm -rf $(DESTDIR)$(PREFIX)/share/halomesh/python
+	$(foreach f,$(PYTHON_PACKAGE),install -D -m 644 $(f) $(DESTDIR)$(PREFIX)/share/halomesh/$(f) &&) :
 	install -D -m 644 LICENSE $(DESTDIR)$(PREFIX)/share/doc/halomesh/LICENSE
 
 .PHONY: installcheck
@@ -430,6 +425,7 @@ deps: export HWLOC_CFLAGS := $(HWLOC_CFLAGS)
 NPM_INSTALL := npm install --silent --no-audit --no-fund --fetch-timeout=60000 --fetch-retries=1 --prefix build/browser
 deps: export CXX := $(CXX)
 deps: export MPIRUN := $(MPIRUN)
+deps: export PYTHON := $(PYTHON)
 deps: ## install missing packages (Debian, Ubuntu); elsewhere print what is missing
 	@test/harness/install_dependencies.sh --mpi=$(MPI) --hdf5=$(HDF5) $(if $(filter 1,$(TORCH)),--torch) $(if $(filter 1,$(LINT)),--lint) $(if $(filter 1,$(SLURM)),--slurm) $(if $(filter 1,$(BENCHMARK)),--benchmark) $(if $(filter 1,$(DOCS)),--docs) $(if $(filter 1,$(BROWSER)),--browser)
 	$(if $(filter 1,$(BROWSER)),@test -d build/browser/node_modules/axe-core || \

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "error.hpp"
+#include "src/apps/launch/analysis.hpp"
 #include "src/apps/launch/commands.hpp"
 #include "src/apps/launch/parallel.hpp"
 #include "src/apps/launch/version.hpp"
@@ -42,10 +43,10 @@ constexpr std::array<Command, 15> kCommands = {{
     {"study", "train over a grid of options and seeds, side by side", run_study},
     {"plan", "print the geometry of a network on a mesh: boxes, messages, memory", run_plan},
     {"jobscript", "print a job script for a site", run_jobscript},
-    {"mlperf-summary", "summarise MLPerf logs and print their score", run_mlperf_summary},
-    {"watch", "show how far a run is, how fast, and whether it is still going", run_watch},
-    {"export", "write the curves of a run for TensorBoard", run_export},
-    {"report", "write a page about runs: figures, tables, comparison", run_report},
+    {"mlperf-summary", "summarise MLPerf logs and print their score", run_analysis},
+    {"watch", "show how far a run is, how fast, and whether it is still going", run_analysis},
+    {"export", "write the curves of a run for TensorBoard", run_analysis},
+    {"report", "write a page about runs: figures, tables, comparison", run_analysis},
     {"info", "print versions, the machine and the binding of every rank", run_info},
 }};
 #endif

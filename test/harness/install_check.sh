@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Runs an installed program on two ranks: makes a small data set, trains a few steps on the installed
-# configuration, evaluates the result, and writes a job script from the installed site profiles.
+# configuration, evaluates the result, reports it, and writes a job script from the installed site profiles.
 # Usage: install_check.sh PREFIX. Environment: MPIRUN (launcher), MPI (openmpi or mpich).
 set -eu
 prefix=$(cd "${1:?usage: install_check.sh PREFIX}" && pwd)
@@ -44,5 +44,6 @@ step "#!/bin/bash" "$program" jobscript --site workstation --config "$config" --
   --time 01:00:00
 test -s run/checkpoints/step-000000004.h5
 step "step 4 of 4" "$program" watch run --once
-test -s "$prefix/share/halomesh/python/halomesh.py"
+step "report in page.html" "$program" report run -o page.html
+test -s page.html
 echo "installcheck: $program makes data, trains and evaluates on 2 ranks, and writes job scripts"

@@ -86,14 +86,16 @@ libclang-rt-14-dev|command:clang++
 clang-format|command:clang-format
 clang-tidy|command:clang-tidy"
 fi
-# Used by some tests only: without it they are skipped, or check less.
+# Used by some tests only, and by report: without it they are skipped, or check less.
 optional="shellcheck|command:shellcheck
-python3|command:python3"
+python3|command:python3
+python3-numpy|python:numpy
+python3-h5py|python:h5py
+python3-matplotlib|python:matplotlib
+python3-jinja2|python:jinja2"
 if [ "$torch" = 1 ]; then
   optional="$optional
-python3-torch|python:torch
-python3-h5py|python:h5py
-python3-numpy|python:numpy"
+python3-torch|python:torch"
 fi
 if [ "$browser" = 1 ]; then
   optional="$optional

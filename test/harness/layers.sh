@@ -37,12 +37,8 @@ src/apps/data     | include partition partition/samples src/nn src/synth models 
 src/apps/forecast | include partition partition/cost src/nn src/apps/options runtime/step | std json
 src/apps/bench    | include partition partition/cost src/nn models @runtime src/apps/options src/apps/forecast src/apps/launch src/apps/train | std system json omp
 src/apps/plan     | include partition partition/cost src/nn models @runtime src/apps/options src/apps/launch src/apps/forecast | std system boost json
-src/apps/records  | include runtime/posix runtime/log                 | std system json
-src/apps/study    | include partition src/nn models @runtime src/apps/options src/apps/launch src/apps/train src/apps/records | std system json
-src/apps/report   | include partition src/nn models @runtime src/apps/options src/apps/launch src/apps/records | std system json zlib
-src/apps/scaling  | include partition partition/cost src/nn models @runtime src/apps/options src/apps/launch src/apps/train src/apps/forecast src/apps/bench src/apps/plan src/apps/records src/apps/report | std json
-src/apps/watch    | include runtime/posix runtime/log src/apps/options src/apps/launch src/apps/records | std system json
-src/apps/export   | include runtime/posix runtime/data src/apps/options src/apps/launch src/apps/records | std system json protobuf
+src/apps/study    | include partition src/nn models @runtime src/apps/options src/apps/launch src/apps/train | std system json
+src/apps/scaling  | include partition partition/cost src/nn models @runtime src/apps/options src/apps/launch src/apps/train src/apps/forecast src/apps/bench src/apps/plan | std json
 src/apps          | include src/apps/options src/apps/launch          | std system
 test/include      | include test                                      | std doctest
 test/partition    | include partition partition/cost partition/samples test          | std doctest
@@ -124,7 +120,7 @@ function library_of(header) {
   if (header ~ /^[a-z0-9_]+$/) return "std"
   if (header ~ /^(assert|errno|float|limits|math|stdint|stddef|stdio|stdlib|string)\.h$/) return "std"
   if (header ~ /^(sys|linux|netinet|arpa)\/[a-z_]+\.h$/) return "system"
-  if (header ~ /^(unistd|fcntl|sched|pthread|signal|dirent|poll|glob|termios|execinfo|immintrin|arm_neon|arm_sve|numa|dlfcn)\.h$/)
+  if (header ~ /^(unistd|fcntl|sched|spawn|pthread|signal|dirent|poll|glob|termios|execinfo|immintrin|arm_neon|arm_sve|numa|dlfcn)\.h$/)
     return "system"
   return ""
 }

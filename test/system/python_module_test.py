@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a small real run of halomesh with python/halomesh.py, and compares its PyTorch module with
+"""Reads a small real run of halomesh with the package python/halomesh, and compares its PyTorch module with
 `halomesh predict`.
 
 Counts cases as skipped, and says why, where NumPy, h5py or PyTorch is missing. Environment: HALOMESH

@@ -29,14 +29,14 @@ function text_faults() {
   for (const svg of document.querySelectorAll('.plot svg')) {
     const frame = svg.getBoundingClientRect();
     const boxes = [];
-    for (const text of svg.querySelectorAll('text:not(.level-label)')) {
+    for (const text of svg.querySelectorAll('text')) {
       const box = text.getBoundingClientRect();
       const name = `"${text.textContent}" of ${svg.closest('figure').id}`;
-      if (box.width === 0) continue;
+      if (box.width === 0 || text.closest('.level-label')) continue;
       ++texts;
       if (box.left < frame.left - 1 || box.right > frame.right + 1 || box.top < frame.top - 1 ||
           box.bottom > frame.bottom + 1) faults.push(name + ' leaves the figure');
-      if (text.hasAttribute('transform')) continue;
+      if (!/rotate\(-?0 /.test(text.getAttribute('transform') ?? 'rotate(0 ')) continue;
       for (const [other, at] of boxes) {
         if (box.left < at.right && at.left < box.right && box.top + 3 < at.bottom && at.top + 3 < box.bottom)
           faults.push(`${name} lies on ${other}`);
@@ -123,11 +123,21 @@ async function legend(page) {
 }
 
 async function on_hover(page) {
-  const mark = page.locator('.bar, .span, .dot, .hit').first();
+  const mark = page.locator('.series use').first();
   await mark.scrollIntoViewIfNeeded();
   const box = await mark.boundingBox();
   await page.mouse.move(box.x + box.width / 2, box.y + box.height / 2);
   expect((await page.locator('.tip:visible').innerText()).length > 0, 'no value on hover');
+}
+
+async function saved(page) {
+  for (const [name, begins] of [['SVG', '<svg '], ['CSV', 'series,']]) {
+    const [file] = await Promise.all([
+      page.waitForEvent('download'), page.locator('.files button', {hasText: name}).first().click()]);
+    expect(file.suggestedFilename().endsWith('.' + name.toLowerCase()), 'a file ' + file.suggestedFilename());
+    const text = readFileSync(await file.path(), 'utf8');
+    expect(text.startsWith(begins) && text.length > 100, `${name} begins with ${text.slice(0, 40)}`);
+  }
 }
 
 async function without_scripts(page) {
@@ -156,6 +166,7 @@ for (const file of files) {
   await test_case(name + ', by keyboard', file, views.narrow, by_keyboard);
   await test_case(name + ', legend', file, views.wide, legend);
   await test_case(name + ', on hover', file, views.wide, on_hover);
+  await test_case(name + ', saved', file, views.wide, saved);
   await test_case(name + ', without scripts', file, {...views.wide, javaScriptEnabled: false}, without_scripts);
 }
 await browser.close();

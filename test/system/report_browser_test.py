@@ -21,7 +21,7 @@ PROGRAM = pathlib.Path(os.environ.get("HALOMESH", "build/halomesh"))
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 BROWSER_FILES = SOURCE / "build" / "browser"
 MODULES = BROWSER_FILES / "node_modules"
-CASES = 8  # of a page
+CASES = 9  # of a page
 TRAIN = "--input 16x16x16x4 --conv-layers 2 --filters 4 --fc 16,8 --batch 4 --epochs 3"
 
 
@@ -55,11 +55,8 @@ def make_pages(directory):
         "--stage-dir", directory / "stage", launcher=on_ranks(2))
     run(PROGRAM, "report", directory / "one", directory / "two", "--out", directory / "report.html")
     pages = [directory / "report.html"]
-    tests = PROGRAM.resolve().parent / "tests" / "app_tests"
-    if tests.exists():
-        pages.append(directory / "sample.html")
-        run(tests, "--test-case=five runs of 100*", launcher=on_ranks(1),
-            HALOMESH_SAMPLE_PAGE=str(pages[-1]))
+    pages.append(directory / "sample.html")
+    run(sys.executable, SOURCE / "test/system/report_test.py", "--sample", pages[-1])
     return pages
 
 

@@ -16,10 +16,6 @@ int run_plan(int argc, char** argv);
 int run_synth(int argc, char** argv);
 int run_convert(int argc, char** argv);
 int run_jobscript(int argc, char** argv);
-int run_mlperf_summary(int argc, char** argv);
-int run_watch(int argc, char** argv);
-int run_export(int argc, char** argv);
-int run_report(int argc, char** argv);
 int run_info(int argc, char** argv);
 
 }  // namespace halomesh

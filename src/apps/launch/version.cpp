@@ -8,11 +8,16 @@
 #ifndef HALOMESH_GIT_COMMIT
 #define HALOMESH_GIT_COMMIT "unknown"
 #endif
+#ifndef HALOMESH_PYTHON
+#define HALOMESH_PYTHON "python3"
+#endif
 
 namespace halomesh {
 
 const char* version() { return HALOMESH_VERSION; }
 const char* git_commit() { return HALOMESH_GIT_COMMIT; }
+
+const char* built_for_python() { return HALOMESH_PYTHON; }
 
 const char* compiler() {
 #if defined(__clang__)

@@ -8,6 +8,8 @@ namespace halomesh {
 const char* version();
 /// The commit that was built, abbreviated, with "-dirty" where files differed; or "unknown".
 const char* git_commit();
+/// The Python that runs the package of the commands that only read files.
+const char* built_for_python();
 /// Name and version of the compiler.
 const char* compiler();
 

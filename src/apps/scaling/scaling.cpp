@@ -16,6 +16,7 @@
 #include "src/apps/bench/bench_run.hpp"
 #include "src/apps/forecast/machine_file.hpp"
 #include "src/apps/forecast/step_forecast.hpp"
+#include "src/apps/launch/analysis.hpp"
 #include "src/apps/launch/commands.hpp"
 #include "src/apps/launch/output_directory.hpp"
 #include "src/apps/launch/parallel.hpp"
@@ -25,7 +26,6 @@
 #include "src/apps/options/padding_option.hpp"
 #include "src/apps/options/scaling_options.hpp"
 #include "src/apps/plan/site_profile.hpp"
-#include "src/apps/scaling/scaling_figures.hpp"
 #include "src/apps/scaling/scaling_plan.hpp"
 #include "src/apps/scaling/scaling_record.hpp"
 #include "src/apps/scaling/scaling_table.hpp"
@@ -179,8 +179,8 @@ bool Study::no_time_left() const {
 
 void Study::draw_figures() const {
   const auto directory = options_.get<std::string>("figures");
-  const auto figures = draw_scaling(file_.stem().string(), json(), directory);
-  std::cout << figures << " figures in " << directory << std::endl;
+  require(analysis_succeeds({"figures", file_.string(), directory}),
+          "the figures could not be drawn", "halomesh report draws them as well");
 }
 
 int Study::run() {
@@ -192,6 +192,8 @@ int Study::run() {
       std::filesystem::create_directories(directory, failure);
       require(!failure, fmt::format("cannot create {}: {}", directory, failure.message()),
               "give another --figures directory");
+      require(analysis_succeeds({"figures"}), "the figures cannot be drawn (see above)",
+              "leave out --figures; halomesh report draws them later");
       return std::string();
     });
   resume();

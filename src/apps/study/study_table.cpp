@@ -3,11 +3,12 @@
 #include "src/apps/study/study_table.hpp"
 
 #include <algorithm>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <ostream>
 
+#include "runtime/log/metrics.hpp"
 #include "runtime/posix/input_file.hpp"
-#include "src/apps/records/run_files.hpp"
 #include "text_table.hpp"
 
 namespace halomesh {
@@ -17,12 +18,17 @@ using Json = nlohmann::ordered_json;
 
 /// Finds when the target was reached, from the validations in metrics.jsonl.
 void find_target(StudyOutcome& outcome, const std::filesystem::path& directory, double target) {
-  const RunFiles files(directory);
-  for (const auto& [evaluation, time] : files.evaluations()) {
-    if (!reaches(evaluation.kind, evaluation.score, target)) continue;
-    outcome.epochs_to_target = evaluation.epoch + 1;
-    const auto batch = std::stoll(files.run().at("options").at("batch").get<std::string>());
-    const auto samples = files.run().at("samples").at("training").get<std::int64_t>();
+  std::ifstream lines(directory / "metrics.jsonl");
+  for (std::string line; std::getline(lines, line);) {
+    // A line of phases is long: it is not parsed.
+    if (line.find(R"("event":"eval")") == std::string::npos) continue;
+    const auto evaluation = nlohmann::json::parse(line, nullptr, false);
+    const std::optional<Score> kind = score_in(evaluation);
+    if (!kind || !reaches(*kind, evaluation.at(key_of(*kind)).get<double>(), target)) continue;
+    const Json run = Json::parse(read_input_file(directory / "run.json"));
+    outcome.epochs_to_target = evaluation.at("epoch").get<std::int64_t>() + 1;
+    const auto batch = std::stoll(run.at("options").at("batch").get<std::string>());
+    const auto samples = run.at("samples").at("training").get<std::int64_t>();
     outcome.samples_to_target = *outcome.epochs_to_target * (samples / batch) * batch;
     return;
   }

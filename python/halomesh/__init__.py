@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads what halomesh writes: the records of a run, checkpoints, traces and measurements of bench.
+
+Put the directory above this one (PREFIX/share/halomesh/python) in PYTHONPATH, or copy this one.
+
+    import halomesh
+    run = halomesh.Run("run")
+    run.steps["loss"], run.evaluations["mae"]       # NumPy arrays, one element per line
+    weights = halomesh.load_checkpoint("run")       # {"conv1.weight": array, ...}
+    network = halomesh.torch_module("run")          # the same network in PyTorch
+
+Needs NumPy; checkpoints need h5py, and torch_module() and state_dict() need PyTorch. These functions
+write no file and need no MPI. Values that were not finite are NaN.
+
+The package is also the program's commands `report`, `watch`, `export` and `mlperf-summary`, of which
+`report` needs Matplotlib and Jinja2; the others need the standard library alone.
+"""
+__all__ = ["Run", "Trace", "bench", "checkpoint_options", "load_checkpoint", "state_dict",
+           "torch_module", "trace"]
+
+
+def __getattr__(name):
+    """Imports NumPy only when one of the functions above is wanted: the commands go without it."""
+    if name not in __all__:
+        raise AttributeError(f"module 'halomesh' has no attribute '{name}'")
+    from halomesh import arrays
+    globals().update({each: getattr(arrays, each) for each in __all__})
+    return globals()[name]
+
+
+def __dir__():
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes files whole or not at all, and never over what a command reads."""
+import os
+import pathlib
+import stat
+import tempfile
+
+from halomesh.errors import Error, UsageError, reason_of
+
+RUN_FILES = ("run.json", "metrics.jsonl", "mllog.txt", "result.json", "output.txt", "checkpoints")
+DATA_FILES = ("*.tfrecord", "*.tfrecord.gz", "train-[0-9]*.h5", "validation-[0-9]*.h5")
+
+
+def refuse_to_replace(out, inputs, name):
+    """Raises UsageError when writing `out` would replace one of the files that are read, a file of a
+    run, or land among the files of a data set."""
+    out, hint = pathlib.Path(out), f"give another --{name}"
+    place = pathlib.Path(os.path.realpath(out))
+    for path in inputs:
+        if out.exists() and os.path.exists(path) and not os.path.isdir(path) and os.path.samefile(out, path):
+            raise UsageError(f"--{name} {out} is one of the files to read", hint)
+    # A device has no place among files; its directory says nothing of it.
+    if place.exists() and not place.is_file():
+        return
+    holder = place.parent
+    is_of_run = (holder.name == "checkpoints" or
+                 place.name in RUN_FILES and any((holder / file).exists() for file in RUN_FILES[:3]))
+    if is_of_run and place.exists():
+        raise UsageError(f"--{name} {out} is a file of a run", hint)
+    if any(next(holder.glob(pattern), None) for pattern in DATA_FILES):
+        raise UsageError(f"--{name} {out} lies among the files of a data set", hint)
+
+
+def require_writable(out):
+    """Raises Error where no file could be written: better before the work than after it."""
+    place = pathlib.Path(os.path.realpath(out))
+    if place.is_dir():
+        raise Error(f"{out} is a directory", "give the path of a file")
+    if not os.access(place.parent, os.W_OK | os.X_OK) or not place.parent.is_dir():
+        raise Error(f"cannot write {out}: its directory does not exist or is read-only",
+                    "give a path in a directory that can be written")
+
+
+def make_directory(path, option):
+    try:
+        os.makedirs(path, exist_ok=True)
+    except OSError as error:
+        raise Error(f"cannot create directory {path}: {reason_of(error)}",
+                    f"give another {option} that can be written") from None
+
+
+class WholeFile:
+    """A file to write bytes to, which takes its name when the block ends without an error. Links are
+    followed; a device or a pipe is written through."""
+
+    def __init__(self, path):
+        self._path, self._place = path, os.path.realpath(path)
+
+    def __enter__(self):
+        try:
+            try:
+                status = os.stat(self._place)
+            except FileNotFoundError:
+                status = None
+            self._is_regular = status is None or stat.S_ISREG(status.st_mode)
+            if not self._is_regular:
+                self._file = open(self._path, "wb")
+                return self._file
+            handle, self._partial = tempfile.mkstemp(
+                prefix=os.path.basename(self._place) + ".", suffix=".partial", dir=os.path.dirname(self._place))
+            mask = os.umask(0)
+            os.umask(mask)
+            os.fchmod(handle, stat.S_IMODE(status.st_mode) if status else 0o666 & ~mask)
+            self._file = os.fdopen(handle, "wb")
+            return self._file
+        except OSError as error:
+            raise self._failure(error) from None
+
+    def __exit__(self, kind, error, trace):
+        try:
+            if kind is None:
+                self._file.flush()
+                if self._is_regular:
+                    os.fsync(self._file.fileno())
+            self._file.close()
+            if kind is None and self._is_regular:
+                os.replace(self._partial, self._place)
+        except OSError as failure:
+            kind, error = type(failure), failure
+        if kind is not None and self._is_regular:
+            try:
+                self._file.close()
+            except OSError:
+                pass
+            pathlib.Path(self._partial).unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise self._failure(error) from None
+
+    def _failure(self, error):
+        return Error(f"cannot write {self._path}: {reason_of(error)}",
+                     "check the path, its permissions and the space on its disk")
+
+
+def write_text(path, text):
+    with WholeFile(path) as file:
+        file.write(text.encode("utf-8", "replace"))

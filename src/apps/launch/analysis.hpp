@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Starts the Python package, which has the commands that only read files.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace halomesh {
+
+/// Replaces this process by the Python package, which runs the command argv[0] with the arguments
+/// after it. The interpreter is that of the environment variable HALOMESH_PYTHON, or else the one
+/// found when the program was built; the package lies beside the program. Throws Error when either
+/// is missing.
+[[noreturn]] int run_analysis(int argc, char** argv);
+
+/// Runs it as a child instead, whose output and errors go where ours do; true when it succeeds.
+bool analysis_succeeds(std::vector<std::string> words);
+
+}  // namespace halomesh
