@@ -76,7 +76,8 @@ std::string PhaseSummary::limit() const {
   consider(PhaseKind::kHaloWait, "waiting for halos");
   consider(PhaseKind::kReductionWait, "waiting for sums over ranks");
   consider(PhaseKind::kInputWait, "waiting for input");
-  consider(PhaseKind::kOther, "time outside all phases");
+  // Between phases a rank only looks for messages; MPI then yields the core where ranks share it.
+  consider(PhaseKind::kOther, "waiting for a core that other ranks or programs use");
   // Those that compute less wait for the others: the waits are then the consequence.
   const double unequal = (useful_s.max - useful_s.mean) / whole_s;
   const double waits =

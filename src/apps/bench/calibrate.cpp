@@ -313,10 +313,10 @@ void Calibration::spread() {
   spread.relative_stddev = world_.sum(step_times_.relative_deviation()) / working;
   constexpr double kMost = 0.2;  // that a machine file may have
   if (spread.per_doubling() > kMost)
-    return say(
-        fmt::format("spread of steps: left out: they vary by {:.0f} %, so something else "
-                    "uses the cores",
-                    spread.relative_stddev * 100));
+    return say(fmt::format(
+        "spread of steps: not recorded, as their relative standard deviation of {:.0f} % "
+        "shows that other programs use the cores; calibrate when the machine is quiet",
+        spread.relative_stddev * 100));
   record_.step_spread = spread;
   say(fmt::format("spread of {} steps of {:.1f} ms: relative standard deviation {:.2f}%",
                   spread.steps, spread.median_s * 1e3, spread.relative_stddev * 100));

@@ -60,6 +60,8 @@ TEST_CASE("what limits is named, with its share") {
   CHECK(s.limit() == "waiting for input takes 20.0 % of a step (at most 30.0 %, on rank 2)");
   set(s, PhaseKind::kPacking, {0.03, 0.03, 0.03, 0});
   CHECK(s.limit().starts_with("packing and starting messages takes 30.0 %"));
+  set(s, PhaseKind::kOther, {0.04, 0.04, 0.04, 0});
+  CHECK(s.limit().starts_with("waiting for a core that other ranks or programs use takes 40.0 %"));
   for (PhaseKind kind : {PhaseKind::kPacking, PhaseKind::kHaloWait, PhaseKind::kReductionWait,
                          PhaseKind::kInputWait, PhaseKind::kOther})
     set(s, kind, {0.004, 0.004, 0.004, 0});
