@@ -127,6 +127,15 @@ def check_records(base):
     assert run.phases.shape == (2,) and run.phases["step"].tolist() == [2, 2]
     for row, expected in zip(run.phases, rows):
         assert all(row[name] == value for name, value in expected.items())
+    for name, read in (("run.json", halomesh.Run), ("bench.json", lambda made: halomesh.bench(made / "bench.json"))):
+        for content in ("{", "[]", ""):
+            (directory / name).write_text(content)
+            try:
+                read(directory)
+            except ValueError as error:
+                assert str(directory / name) in str(error), error
+            else:
+                raise AssertionError(f"a damaged {name} was read")
     try:
         halomesh.Run(base)
     except FileNotFoundError as error:
