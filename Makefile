@@ -399,7 +399,7 @@ install: $(PROGRAM) ## install the program, configurations, job script templates
 	install -D -m 755 $(B)/halomesh $(DESTDIR)$(PREFIX)/bin/halomesh
 	$(foreach f,$(wildcard models/*.cfg),install -D -m 644 $(f) $(DESTDIR)$(PREFIX)/share/halomesh/$(f) &&) :
 	$(foreach f,$(wildcard jobscripts/sites/* jobscripts/templates/* jobscripts/examples/* jobscripts/machines/*),install -D -m 644 $(f) $(DESTDIR)$(PREFIX)/share/halomesh/$(f) &&) :
-	rm -rf $(DESTDIR)$(PREFIX)/share/halomesh/python
+	rm -rf $(DESTDIR)$(PREFIX)/share/halomesh/python/halomesh $(DESTDIR)$(PREFIX)/share/halomesh/python/halomesh.py
 	$(foreach f,$(PYTHON_PACKAGE),install -D -m 644 $(f) $(DESTDIR)$(PREFIX)/share/halomesh/$(f) &&) :
 	install -D -m 644 LICENSE $(DESTDIR)$(PREFIX)/share/doc/halomesh/LICENSE
 
