@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <sstream>
 
+#include "src/apps/launch/analysis.hpp"
 #include "src/apps/options/model_options.hpp"
 #include "src/apps/options/scaling_options.hpp"
-#include "src/apps/scaling/scaling_figures.hpp"
 #include "src/apps/scaling/scaling_plan.hpp"
 #include "src/apps/scaling/scaling_record.hpp"
 #include "src/apps/scaling/scaling_table.hpp"
@@ -191,8 +191,9 @@ TEST_CASE("a stopped study goes on from its file, and only from its own") {
 
 TEST_CASE("a study is drawn as figures") {
   const TempDirectory directory;
-  const auto figures = draw_scaling("study", measured_record().json(kCases, {}), directory.path());
-  CHECK(figures == 2);
+  const std::filesystem::path file = directory.path() / "study.json";
+  put_contents(file, measured_record().json(kCases, {}).dump());
+  CHECK(analysis_succeeds({"figures", file.string(), directory.path().string()}));
   CHECK(std::filesystem::file_size(directory.path() / "bench-strong.svg") > 1000);
   CHECK(std::filesystem::file_size(directory.path() / "bench-strong.csv") > 50);
 }
