@@ -61,25 +61,6 @@ void throw_read_error(const std::filesystem::path& file) {
   throw read_error("read", named ? text.substr(begin, end - begin) : file.string(), number);
 }
 
-void throw_read_error(const std::filesystem::path& file) {
-  std::string text;
-  const auto find = [](unsigned, const H5E_error2_t* entry, void* data) -> herr_t {
-    const std::string_view told = entry->desc == nullptr ? "" : entry->desc;
-    if (told.find(kNumber) != std::string_view::npos) *static_cast<std::string*>(data) = told;
-    return 0;
-  };
-  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, find, &text);
-  const std::size_t at = text.find(kNumber);
-  const int number = at == std::string::npos ? 0 : std::atoi(text.c_str() + at + kNumber.size());
-  // Damaged files lead to requests that no file can satisfy.
-  if (number == 0 || number == EINVAL || number == EFBIG || number == EOVERFLOW || number == EFAULT)
-    return;
-  const std::size_t name = text.find(kName), end = text.find('\'', name + kName.size());
-  const bool named = name != std::string::npos && end != std::string::npos;
-  const std::size_t begin = name + kName.size();
-  throw read_error("read", named ? text.substr(begin, end - begin) : file.string(), number);
-}
-
 std::string reason() {
   std::string text;
   const auto keep_first = [](unsigned, const H5E_error2_t* entry, void* data) -> herr_t {
