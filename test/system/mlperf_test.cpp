@@ -111,38 +111,4 @@ TEST_CASE("a v0.7 log of a run that misses its target has the values of the opti
   CHECK(lines.at(lines.size() - 2)["metadata"]["epoch_num"] == 1);
 }
 
-TEST_CASE("mlperf-summary reads logs and directories and prints their olympic mean") {
-  const fs::path directory = workshop().fresh("logs");
-  fs::create_directories(directory);
-  std::string logs;
-  for (const int minutes : {4, 2, 9, 3}) {
-    const auto event = [](int ms, const std::string& key, const std::string& value) {
-      return ":::MLLOG {\"time_ms\": " + std::to_string(ms) + ", \"key\": \"" + key +
-             "\", \"value\": " + value + ", \"metadata\": {\"status\": \"success\"}}\n";
-    };
-    const fs::path out = directory / std::to_string(minutes);
-    fs::create_directories(out);
-    std::ofstream(out / "mllog.txt")
-        << event(0, "run_start", "null") << event(1000, "eval_error", "0.1")
-        << event(minutes * 60000, "run_stop", "null");
-    logs += ' ' + std::to_string(minutes) + (minutes == 2 ? "/mllog.txt" : "");
-  }
-  const std::string summary = quoted(environment("HALOMESH", "")) + " mlperf-summary";
-  CHECK(shell(summary + logs + " --json s.json >said 2>&1", directory) == 0);
-  const std::string said = read_file(directory / "said");
-  CAPTURE(said);
-  CHECK(said.find("4 runs, 0 missed the MAE of 0.124; olympic mean 3.50 min") != std::string::npos);
-  const auto json = nlohmann::json::parse(read_file(directory / "s.json"));
-  CHECK(json["olympic_minutes"] == 3.5);
-  CHECK(json["runs"].size() == 4);
-  CHECK(json["runs"][2]["run_minutes"] == 9.0);
-  CHECK(shell(summary + " --target=0.01" + logs + " >said 2>&1", directory) == 0);
-  CHECK(read_file(directory / "said").find("no score: 4 runs missed") != std::string::npos);
-  CHECK(shell(summary + " >said 2>&1", directory) == 2);
-  CHECK(shell(summary + " nothing >said 2>&1", directory) == 1);
-  std::ofstream(directory / "rubbish") << "rubbish\n";
-  CHECK(shell(summary + logs + " rubbish >said 2>&1", directory) == 1);
-  CHECK(read_file(directory / "said").find("rubbish: no run_start") != std::string::npos);
-}
-
 }  // namespace halomesh::test
