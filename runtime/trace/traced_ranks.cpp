@@ -8,6 +8,7 @@
 #include <set>
 #include <string_view>
 
+#include "counted.hpp"
 #include "error.hpp"
 #include "narrow.hpp"
 
@@ -43,8 +44,8 @@ std::vector<int> parse_trace_ranks(const std::string& text, std::int64_t ranks) 
   std::set<int> chosen;
   const auto add = [&](std::int64_t first, std::int64_t last) {
     if (last >= ranks)
-      throw UsageError(fmt::format("--trace-ranks {}: there is no rank {}: the run has {} ranks",
-                                   text, last, ranks),
+      throw UsageError(fmt::format("--trace-ranks {}: there is no rank {}: the run has {}", text,
+                                   last, counted(ranks, "rank")),
                        fmt::format("use ranks from 0 to {}", ranks - 1));
     for (std::int64_t rank = first; rank <= last; ++rank) chosen.insert(narrow<int>(rank));
   };

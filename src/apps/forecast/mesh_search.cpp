@@ -80,7 +80,7 @@ std::string MeshSearch::fewer_nodes() const {
     const std::int64_t ranks = nodes * machine_.ranks_per_node();
     std::int64_t count = 0;
     for (std::int64_t parts = 1; parts <= std::min(ranks, job_.max_parts); ++parts)
-      count += ranks % parts == 0 && job_.work.batch % (ranks / parts) == 0 ? 1 : 0;
+      count += ranks % parts == 0 ? 1 : 0;
     return count;
   };
   const std::int64_t now = numbers_of_parts(job_.nodes);
@@ -88,8 +88,8 @@ std::string MeshSearch::fewer_nodes() const {
   if (now > kFew) return {};
   for (std::int64_t nodes = job_.nodes - 1; nodes >= job_.nodes - job_.nodes / kShare; --nodes)
     if (const std::int64_t count = numbers_of_parts(nodes); count > now + kFew)
-      return fmt::format("--nodes {} has {} numbers of parts to choose from, not {}", nodes, count,
-                         now);
+      return fmt::format("--nodes {} can be cut into {} numbers of parts, {} only into {}", nodes,
+                         count, job_.nodes, now);
   return {};
 }
 

@@ -2,6 +2,7 @@
 // Output directories: see output_directory.hpp.
 #include "src/apps/launch/output_directory.hpp"
 
+#include <functional>
 #include <iostream>
 
 #include "runtime/mpi/collective_errors.hpp"
@@ -37,6 +38,20 @@ bool of_run(const fs::path& path) {
          fs::exists(directory.parent_path() / "run.json", none);
 }
 
+/// Throws on every rank the UsageError that `check` throws on the first. Collective over `world`.
+void check_on_first_rank(const Comm& world, const std::function<void()>& check) {
+  const std::string refused = on_first_rank(world, [&] {
+    try {
+      check();
+    } catch (const UsageError& error) {
+      return fmt::format("{}\n{}", error.what(), error.hint());
+    }
+    return std::string();
+  });
+  const std::size_t hint = refused.rfind('\n');
+  if (!refused.empty()) throw UsageError(refused.substr(0, hint), refused.substr(hint + 1));
+}
+
 }  // namespace
 
 std::unique_ptr<DirectoryLock> hold_directory(const Comm& world,
@@ -55,12 +70,11 @@ std::unique_ptr<DirectoryLock> hold_directory(const Comm& world,
 
 void require_other_use(const Comm& world, const fs::path& directory, const std::string& mark,
                        const std::string& what) {
-  on_first_rank(world, [&] {
+  check_on_first_rank(world, [&] {
     for (const auto& entry : fs::directory_iterator(directory))
       if (entry.path().filename().string().starts_with(mark))
         throw UsageError(fmt::format("--out {} holds {}", directory.string(), what),
                          "give another --out");
-    return std::string();
   });
 }
 
@@ -89,10 +103,15 @@ void check_output(const Options& options, const std::string& output,
   if (of_run(path)) refuse("is a file of a training run");
 }
 
+void check_output(const Comm& world, const Options& options, const std::string& output,
+                  const std::vector<std::string>& inputs) {
+  check_on_first_rank(world, [&] { check_output(options, output, inputs); });
+}
+
 void check_output_file(const Comm& world, const Options& options, const std::string& output,
                        const std::vector<std::string>& inputs) {
+  check_output(world, options, output, inputs);
   on_first_rank(world, [&] {
-    check_output(options, output, inputs);
     require_writable(options.get<std::string>(output));
     return std::string();
   });

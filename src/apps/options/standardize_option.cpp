@@ -6,6 +6,7 @@
 #include <limits>
 #include <sstream>
 
+#include "counted.hpp"
 #include "error.hpp"
 #include "src/apps/options/option_text.hpp"
 
@@ -35,7 +36,8 @@ std::vector<ChannelScale> parse_standardization(const std::string& text, std::in
     scales.push_back({mean, deviation});
   }
   if (std::ssize(scales) != channels)
-    refuse(fmt::format("{} pairs for {} channels", scales.size(), channels));
+    refuse(fmt::format("{} for {}", counted(std::ssize(scales), "pair"),
+                       counted(channels, "channel")));
   return scales;
 }
 

@@ -12,7 +12,6 @@
 #include "joined.hpp"
 #include "printable.hpp"
 #include "runtime/hdf5/hdf5_file.hpp"
-#include "runtime/mpi/collective_errors.hpp"
 #include "runtime/posix/atomic_file.hpp"
 #include "src/apps/launch/commands.hpp"
 #include "src/apps/launch/output_directory.hpp"
@@ -170,10 +169,7 @@ int predict(const Comm& world, const Options& options) {
   if (out.has_extension())
     check_output_file(world, options, "out", {"checkpoint", "data"});
   else  // a directory, made later
-    on_first_rank(world, [&] {
-      check_output(options, "out", {"checkpoint", "data"});
-      return std::string();
-    });
+    check_output(world, options, "out", {"checkpoint", "data"});
   const NetworkSpec network =
       network_spec(checkpoint_model_options(world, checkpoint_file(world, options)));
   const bool segments = classifies_voxels(network);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "counted.hpp"
 #include "joined.hpp"
 #include "src/apps/launch/version.hpp"
 #include "src/apps/options/model_options.hpp"
@@ -43,8 +44,9 @@ OptimizerOptions optimizer_options(const Options& options) {
   optimizer.weight_decay = options.get<double>("weight-decay");
   const auto betas = options.get<std::vector<double>>("betas");
   if (betas.size() != 2)
-    throw UsageError(fmt::format("--betas {} has {} numbers", joined(betas, ","), betas.size()),
-                     "give two, such as --betas 0.9,0.999");
+    throw UsageError(
+        fmt::format("--betas {} has {}", joined(betas, ","), counted(std::ssize(betas), "number")),
+        "give two, such as --betas 0.9,0.999");
   optimizer.betas = {betas[0], betas[1]};
   optimizer.epsilon = options.get<double>("epsilon");
   optimizer.lars_coefficient = options.get<double>("lars-coefficient");

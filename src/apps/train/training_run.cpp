@@ -16,7 +16,6 @@
 #include "runtime/data/open_dataset.hpp"
 #include "runtime/log/metrics.hpp"
 #include "runtime/machine/binding.hpp"
-#include "runtime/mpi/collective_errors.hpp"
 #include "runtime/posix/atomic_file.hpp"
 #include "runtime/posix/stop_signals.hpp"
 #include "runtime/trace/run_timeline.hpp"
@@ -218,10 +217,7 @@ TrainingResult run_training(const Comm& world, const Options& options, const Ran
   mllog.optimizer(optimizer->title(), trainer_settings.schedule,
                   options.get<double>("weight-decay"), dropout_of(network.spec));
 
-  on_first_rank(world, [&] {
-    check_output(options, "out", {"data"});
-    return std::string();
-  });
+  check_output(world, options, "out", {"data"});
   // Before reading anything that another run may still be writing.
   const auto lock = hold_directory(world, trainer_settings.out, "training", "--out");
   trainer_settings.lock = lock.get();
