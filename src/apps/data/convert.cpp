@@ -257,7 +257,6 @@ int convert(const Comm& world, const Options& options) {
       return std::string();
     });
   }
-  if (!request.from.empty()) copy_description(world, request);
   std::int64_t raw_bytes = 0;
   std::vector<std::string> told;
   for (std::size_t s = 0; s < sources.size(); ++s) {
@@ -265,6 +264,7 @@ int convert(const Comm& world, const Options& options) {
     for (std::int64_t i = 0; sources[s] && i < sources[s]->size(); ++i)
       raw_bytes += sample_bytes(*sources[s], i);
   }
+  if (!request.from.empty()) copy_description(world, request);
   if (world.rank() != 0) return kExitDone;
   for (const std::string& line : told) std::cout << line << '\n';
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
