@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers of things in messages.
+// Counted things in messages.
 #pragma once
 
 #include <fmt/core.h>
@@ -9,7 +9,7 @@
 
 namespace halomesh {
 
-/// "1 rank", "4 ranks".
+/// For example "1 rank" or "4 ranks".
 inline std::string counted(std::int64_t number, const std::string& noun) {
   return fmt::format("{} {}{}", number, noun, number == 1 ? "" : "s");
 }

@@ -8,7 +8,7 @@
 
 namespace halomesh {
 
-/// `text` with each control character but line breaks and tabs as "\\x1b".
+/// `text` with each control character except line breaks and tabs as "\\x1b".
 inline std::string printable(const std::string& text) {
   std::string shown;
   for (const char c : text) {

@@ -43,8 +43,8 @@ inline Error system_error(const char* action, const std::filesystem::path& path,
                path_hint(error_number, hint));
 }
 
-/// The system did not open or read a file, which by itself may be whole: whoever finds damaged
-/// files must let this pass.
+/// The system did not open or read a file, which may itself be intact: code that looks for damaged
+/// files must pass this error on.
 class ReadError : public Error {
  public:
   using Error::Error;

@@ -276,8 +276,7 @@ struct ConvolutionKernels::Impl {
                     plain_descs.bias};
     return trial;
   }
-  // The result of describe(descriptors) for the better layout of data, recorded under its role.
-  // layouts(description) are those of src, weights and dst, or of their gradients.
+  // layouts(description) returns the layouts of src, weights and dst, or of their gradients.
   template <class Primitive, class Describe, class Layouts>
   auto best(const std::string& name, KernelTrial::Pass pass, const ConvolutionGeometry& geometry,
             const Describe& describe, const Layouts& layouts) {

@@ -42,7 +42,7 @@ struct Library {
   dnnl::stream stream{engine};
   dnnl::primitive_attr attr;
   Library() { attr.set_scratchpad_mode(dnnl::scratchpad_mode::user); }
-  // Keeps a copy of what a primitive descriptor only points to and reads in next_impl().
+  // Keeps a copy of data to which a primitive descriptor only points and which next_impl() reads.
   template <class T>
   const T& kept(T value) const {
     auto copy = std::make_shared<const T>(std::move(value));

@@ -110,10 +110,10 @@ inline bool is_wrong(std::string_view implementation, const ConvolutionGeometry&
   return false;
 }
 
-// The description that make(layout) gives for adjacent channels; or, where that has only a
-// reference kernel and the library's own layout has a better one, for the latter: SVE kernels only
-// support blocks of channels. The first kernel that is not known to be wrong and for which
-// may_use(description, number, layout) holds.
+// The description that make(layout) gives for adjacent channels or, where that has only a reference
+// kernel, for the library's own layout if it has a better one: SVE kernels only support blocks of
+// channels. The first kernel that is not known to be wrong and for which may_use(description,
+// number, layout) holds.
 template <class Make, class MayUse>
 auto describe_best(std::string_view name, bool own_layout, const ConvolutionGeometry& g,
                    const Make& make, const MayUse& may_use) -> decltype(make(Tag::any)) {

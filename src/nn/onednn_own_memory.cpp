@@ -25,7 +25,7 @@ double most(const Vector& values) {
   return most;
 }
 
-// The values row * column + added[column], row by row.
+// An outer product: the values row * column + added[column], row by row.
 struct OuterProduct {
   Vector rows, columns, added{};
 
@@ -55,13 +55,14 @@ struct OuterProduct {
   }
 };
 
-// What the arguments are products of.
+// The factors of the outer products that fill the arguments.
 struct Factors {
   Vector src_channels, dst_channels, in, out, bias;
   Axes src, dst, taps;
 };
 
-// Numbers that look random: 1, 2 and -1 at level 0, then 1 and -1, then ever more zeros instead.
+// Numbers that look random: 1, 2 and -1 at level 0, then 1 and -1, then with more zeros at each
+// level.
 Vector small_integers(std::int64_t count, std::uint64_t stream, int level) {
   Vector all;
   for (std::int64_t i = 0; i < count; ++i) {
@@ -110,7 +111,7 @@ Vector outer(const Axes& axes) {
   return all;
 }
 
-// Rows for pairs of channels out,in of the same group.
+// The products of a pair of channels out,in of one group, one per row.
 Vector pairs(const ConvolutionGeometry& g, const Vector& out, const Vector& in) {
   const std::int64_t outs = g.dst.c / g.groups, ins = g.src.c / g.groups;
   Vector all;
@@ -121,7 +122,7 @@ Vector pairs(const ConvolutionGeometry& g, const Vector& out, const Vector& in) 
   return all;
 }
 
-// The channel's group's sum of products.
+// The sum of products of each channel's group.
 Vector sums_of_groups(const ConvolutionGeometry& g, const Vector& a, const Vector& b,
                       std::int64_t channels) {
   const std::size_t size = a.size() / static_cast<std::size_t>(g.groups);
@@ -162,7 +163,7 @@ struct Values {
   OuterProduct src, weights, dst, bias;
 };
 
-// What is read and what must be written.
+// The values of the arguments, both those that are read and those that must be written.
 Values values_of(const KernelTrial& trial, const Factors& f) {
   const ConvolutionGeometry& g = trial.geometry;
   Values v{{outer(f.src), f.src_channels},
@@ -203,7 +204,7 @@ Values values_of(const KernelTrial& trial, const Factors& f) {
   return v;
 }
 
-// Values of which every sum, in any order, is exact in fp32: those of the magnitudes are below
+// Values whose sums, in any order, are exact in fp32, as the sums of their magnitudes are below
 // 2^24.
 Values exact_values(const KernelTrial& trial) {
   constexpr double kExact = 1 << 24;
@@ -227,8 +228,8 @@ void reorder(const Library& lib, const memory::desc& from, const void* src, cons
 
 constexpr auto kPoison = std::byte{0xff};  // a NaN in fp32 and bf16
 
-// Memory of the arguments, the scratchpad last, between zones that nobody may touch. A kernel that
-// goes astray does so by rows, planes or strides of its arguments.
+// Memory of the arguments, with the scratchpad last, between zones that no kernel may touch. A
+// kernel that goes astray does so by rows, planes or strides of its arguments.
 class GuardedMemory {
  public:
   explicit GuardedMemory(const std::vector<std::int64_t>& sizes) {
@@ -241,7 +242,7 @@ class GuardedMemory {
       at += whole_lines(size) + zone;
     }
     bytes_.resize(static_cast<std::size_t>(at + whole_lines(1)), kPoison);
-    // The start of a cache line, as that of most tensors; what they end at is anywhere.
+    // Arguments start on a cache line, as most tensors do, and end anywhere.
     first_ =
         bytes_.data() + (-reinterpret_cast<std::intptr_t>(bytes_.data()) & (whole_lines(1) - 1));
   }
@@ -265,7 +266,7 @@ class GuardedMemory {
  private:
   std::vector<std::byte> bytes_;
   std::byte* first_;
-  std::vector<std::pair<std::int64_t, std::int64_t>> parts_;  // where, and bytes
+  std::vector<std::pair<std::int64_t, std::int64_t>> parts_;  // offset, bytes
 };
 
 }  // namespace
@@ -323,12 +324,12 @@ bool keeps_to_own_memory(const Library& lib, const KernelTrial& trial,
 
 namespace {
 
-// Kernels for matrix units: those of oneDNN 2.6.3 and 3.x read channels behind the last, and some
-// write elsewhere where strides exceed the kernel. All others pass the trials for every form that
-// the tests have, on each instruction set, so they are used without one.
+// Kernels for matrix units are tried: those of oneDNN 2.6.3 and 3.x read channels after the last,
+// and some write elsewhere where strides exceed the kernel. All others pass the trials for every
+// form that the tests have, on each instruction set, so they are used without a trial.
 constexpr std::string_view kMatrixUnit = "amx";
 
-const TriedKernels* tried_kernels = nullptr;  // of a test
+const TriedKernels* tried_kernels = nullptr;  // set by a test
 
 }  // namespace
 
@@ -342,7 +343,7 @@ bool TriedKernels::may_use(std::string_view implementation, int number, std::str
                            std::int64_t bytes, const std::function<bool()>& try_it) {
   static std::map<std::string, bool> verdicts;
   static std::mutex mutex;
-  // What is only counted must not take much memory: such kernels are taken to be right.
+  // Larger kernels are assumed to be right while memory is only counted: a trial would take much.
   constexpr std::int64_t kMostCounted = 1 << 26;
   const TriedKernels* const test = tried_kernels;
   const std::string_view part = test ? std::string_view(test->part_) : kMatrixUnit;

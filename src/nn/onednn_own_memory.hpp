@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trials of the library's kernels: whether one computes what it should and keeps to its own memory.
+// Trials of the library's kernels: whether a kernel computes correctly and keeps to its own memory.
 // Private to src/nn/onednn* and its test: no other file includes it.
 #pragma once
 
@@ -30,12 +30,12 @@ struct TriedArgument {
 struct KernelTrial {
   enum class Pass { kForward, kBackwardData, kBackwardWeights };
 
-  std::string name;  // of the primitive and its shapes, for errors
+  std::string name;  // the primitive and its shapes, for errors
   Pass pass;
   ConvolutionGeometry geometry;
   TriedArgument src, weights, dst;  // or their gradients
   std::optional<TriedArgument> bias{};
-  bool adds = false;  // to what is in the memory that it writes
+  bool adds = false;  // to the contents of the memory that it writes
 };
 
 inline const char* name_of(KernelTrial::Pass pass) {
@@ -45,33 +45,33 @@ inline const char* name_of(KernelTrial::Pass pass) {
                                  : "backward_weights";
 }
 
-// Where src, weights, dst, bias and scratchpad are, in this order; null without a bias.
+// The addresses of src, weights, dst, bias and scratchpad; null without a bias.
 using TrialMemory = std::array<std::byte*, 5>;
 
-// Runs the kernel three times with NaN in all memory before, between and behind its arguments, in
-// what it writes and in its scratchpad. Returns whether its results are exact each time and the
-// memory around them, and what it reads, stays as it was. Arguments are outer products of small
-// integers, so the results are known without a convolution. Takes about twice the memory of the
-// arguments meanwhile.
+// Runs the kernel three times with NaN in all memory around its arguments, in the memory that it
+// writes and in its scratchpad. Returns whether its results are exact each time and the memory
+// around them, and all that it reads, stays unchanged. Arguments are outer products of small
+// integers, so that the results are known without a convolution. Meanwhile takes about twice the
+// memory of the arguments.
 bool keeps_to_own_memory(const Library& lib, const KernelTrial& trial,
                          std::int64_t scratchpad_bytes,
                          const std::function<void(const TrialMemory&)>& run);
 
-// While one exists, other kernels are tried, for tests.
+// While an object exists, other kernels are tried, for tests.
 class TriedKernels {
  public:
   // Decides by the names of the kernel and of its trial, and its verdict, whether it is used.
   using Judge =
       std::function<bool(std::string_view implementation, std::string_view trial, bool right)>;
-  // Names that contain `part` are tried.
+  // Tries kernels whose names contain `part`.
   TriedKernels(std::string part, Judge judge);
   ~TriedKernels();
   TriedKernels(const TriedKernels&) = delete;
   TriedKernels& operator=(const TriedKernels&) = delete;
 
-  // Whether to use this kernel: true without a trial if its name tells that it can be trusted, else
-  // what try_it() returned for this trial, bytes of arguments and number of threads in this
-  // process.
+  // Whether to use this kernel: true without a trial if its name shows that it can be trusted,
+  // otherwise the result of try_it() for this trial, bytes of arguments and number of threads in
+  // this process.
   static bool may_use(std::string_view implementation, int number, std::string_view trial,
                       std::int64_t bytes, const std::function<bool()>& try_it);
 
@@ -81,8 +81,8 @@ class TriedKernels {
   const TriedKernels* before_;
 };
 
-// Whether the kernel that `pd` describes may be used: the library's n-th, as several have the same
-// name. `Primitive` is its type.
+// Whether the kernel that `pd` describes may be used. It is the library's number `number`, since
+// several have one name. `Primitive` is its type.
 template <class Primitive, class Description>
 bool may_use_kernel(const Library& lib, const Description& pd, int number,
                     const KernelTrial& trial) {
@@ -105,7 +105,7 @@ bool may_use_kernel(const Library& lib, const Description& pd, int number,
   return TriedKernels::may_use(pd.impl_info_str(), number, trial.name, bytes, try_it);
 }
 
-// The description of the first kernel from that of `pd` on for which may_use(pd, number) holds.
+// The first description, starting from `pd`, for which may_use(pd, number) holds.
 template <class Description, class MayUse>
 Description first_right(std::string_view name, Description pd, const MayUse& may_use) {
   std::string wrong;

@@ -35,8 +35,8 @@ class Normalize final : public Layer {
   explicit Normalize(float epsilon = 1e-5F, DataType type = DataType::kFloat32,
                      std::int64_t samples = 0, float slope = 1);
 
-  /// Throws Error unless the second input can be the moments of the first, of more than one value
-  /// each.
+  /// Throws Error unless the second input can be the moments of the first, each of more than one
+  /// value.
   Shape dst_shape(std::span<const Shape> src) const override;
   /// Needs the moments of only those groups that the channels of dst belong to.
   Box needs(const Box& dst, std::size_t input, std::span<const Shape> src) const override;
