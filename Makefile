@@ -311,7 +311,7 @@ NIFTI_CFLAGS ?= -isystem /usr/include/nifti
 NIFTI_SOURCES := runtime/data/nifti_cases src/apps/train/nifti_segmentations
 $(patsubst %,$(B)/obj/%.o,$(NIFTI_SOURCES)) $(patsubst %,$(B)/tidy/%.ok,$(NIFTI_SOURCES)): DEFINES = $(NIFTI_CFLAGS)
 
-# The only file that knows which commit it was built from, and which Python runs the package.
+# The only file that knows the commit of its build, and the Python that runs the package.
 $(B)/obj/src/apps/launch/version.o: $(B)/stamp/commit
 $(B)/obj/src/apps/launch/version.o $(B)/tidy/src/apps/launch/version.ok: \
   DEFINES = -DHALOMESH_VERSION='"$(VERSION)"' -DHALOMESH_GIT_COMMIT='"$(GIT_COMMIT)"' -DHALOMESH_PYTHON='"$(PYTHON)"'
@@ -519,7 +519,7 @@ ALL_TESTS   := $(filter system_tests,$(TEST_NAMES)) $(filter-out system_tests,$(
 test: deps ## install missing packages, build and run the tests; ALL=1: every test, with PyTorch, a browser and Slurm
 	@+$(MAKE) --no-print-directory all test-programs
 	@+$(MAKE) --no-print-directory run-tests
-# Each case has a limit of its own, which counts with the load; this one is for what hangs between cases.
+# Each case has its own limit, which grows with the load; this one is for hangs between cases.
 run-tests: export TEST_SECONDS ?= 14400
 run-tests: ## run tests that are built: all, or those named by RUN, e.g. RUN='nn_tests layers'
 	$(call run_tests,$(or $(RUN),$(ALL_TESTS)))

@@ -19,11 +19,12 @@ namespace {
 /// Version 2 has fields or labels, which earlier programs must refuse.
 constexpr const char *kFormat = "halomesh archive 1", *kFormat2 = "halomesh archive 2";
 
-/// The affine that counts; the qform; the codes of the qform and of the sform.
+/// The datasets of the affine that counts, of the qform, and of the codes of the qform and the
+/// sform.
 constexpr const char *kAffines = "/affine", *kQforms = "/qform", *kFormCodes = "/form_codes";
-/// The code of the affines of earlier versions, which stored no others.
+/// The code of the affines in earlier versions, which stored no codes.
 constexpr std::int32_t kAligned = 2;
-/// Between the names of samples: no file's name has it.
+/// Separates the names of samples: no file's name contains it.
 constexpr char kBetweenNames = '/';
 
 bool is_version_2(const ArchiveFile& content) {
@@ -96,7 +97,7 @@ void read_rows(Hdf5File& file, const char* name, const Extents& rows, Hdf5Type t
   file.read(name, Slab::whole(rows), type, std::as_writable_bytes(std::span(values)));
 }
 
-/// Splits what is joined by kBetweenNames.
+/// Splits a text joined by kBetweenNames.
 std::vector<std::string> split_names(const std::string& text) {
   std::vector<std::string> names;
   for (std::size_t at = 0; at <= text.size();) {

@@ -35,9 +35,9 @@ struct ArchiveFile {
   int gzip = kDefaultGzip;         ///< level 1..9 after a byte shuffle; 0: not compressed
   std::string source;              ///< Dataset::identity() of the converted data
   SampleFormat::Kind values = SampleFormat::Kind::kCounts;  ///< or kField: fp32
-  std::int64_t classes = 0;                                 ///< of labels; 0: scalars
-  std::vector<Orientation> orientations = {};               ///< of each sample, or none
-  std::vector<std::string> names = {};                      ///< of each sample, or none
+  std::int64_t classes = 0;                                 ///< for labels; 0: scalars
+  std::vector<Orientation> orientations = {};               ///< by sample, or empty
+  std::vector<std::string> names = {};                      ///< by sample, or empty
   friend bool operator==(const ArchiveFile&, const ArchiveFile&) = default;
 };
 
@@ -46,12 +46,14 @@ std::string archive_name(const std::string& split, std::int64_t file);
 /// True if archive_name() returns `name` for some file of `split`.
 bool is_archive_name(std::string_view name, std::string_view split);
 
-/// Writes one file: x (n,D,H,W,C) int16 or float32 in chunks of up to 8x8x64 voxels (so that a halo
-/// adds few chunks in any cut) and crc32c (n) uint32 of each sample's voxels; y (n,T) float32, or
-/// labels (n,D,H,W) uint8 and their crc32c_labels; each chunk with a Fletcher-32 checksum; affine
-/// (n,3,4) float64 where known, with qform (n,3,4) and form_codes (n,2) int32: Orientation. The
-/// same content gives the same bytes. The file gets its name only in commit(). Every function
-/// throws Error naming the file.
+/// Writes one file with these datasets:
+/// - x (n,D,H,W,C) int16 or float32 in chunks of up to 8x8x64 voxels, so that a halo adds few
+///   chunks in any cut, and crc32c (n) uint32 of each sample's voxels;
+/// - y (n,T) float32, or labels (n,D,H,W) uint8 and their crc32c_labels;
+/// - affine (n,3,4) float64 where known, with qform (n,3,4) and form_codes (n,2) int32, an
+///   Orientation.
+/// Each chunk has a Fletcher-32 checksum. Equal content gives equal bytes. The file gets its name
+/// only in commit(). Every function throws Error naming the file.
 class ArchiveWriter {
  public:
   ArchiveWriter(const std::filesystem::path& path, ArchiveFile content);
@@ -77,10 +79,10 @@ class ArchiveWriter {
   std::unique_ptr<Open> open_;
 };
 
-/// Reads the attributes of a file, not its orientations. Throws Error if it is not part of an
+/// Reads the attributes of a file except its orientations. Throws Error if it is not part of an
 /// archive.
 ArchiveFile read_archive_attributes(const Hdf5File& file);
-/// ArchiveFile::orientations of a file of so many samples; none if it has none.
+/// The ArchiveFile::orientations of a file of so many samples; empty if it has none.
 std::vector<Orientation> read_orientations(Hdf5File& file, std::int64_t samples);
 
 /// The attributes and affines of the file `path`; empty if there is no such file.

@@ -28,7 +28,7 @@ namespace halomesh {
 /// x 4 matrix, whose last column is the position of the first voxel.
 using Affine = std::array<double, 12>;
 
-/// The affine of which only the distances between voxels are known.
+/// An affine with the distances between voxels of `affine`, of which nothing else is known.
 inline Affine spacing_of(const Affine& affine) {
   Affine spacing{};
   for (std::size_t axis = 0; axis < 3; ++axis)
@@ -36,13 +36,13 @@ inline Affine spacing_of(const Affine& affine) {
   return spacing;
 }
 
-/// Where the voxels of a sample are in space, as NIfTI says it (nifti1.h, "3D image orientation"):
-/// by two affines, each with the code of the space that it leads to, or 0 if it says nothing.
-/// With code 0, the qform has the spacing of the voxels.
+/// The position of a sample's voxels in space, as in NIfTI (nifti1.h, "3D image orientation"): two
+/// affines, each with the code of the space to which it leads, or 0 if it is not set. With code 0,
+/// the qform has the spacing of the voxels.
 struct Orientation {
   Affine sform{}, qform{};
   std::int32_t sform_code = 0, qform_code = 0;
-  /// The one that counts.
+  /// The affine that counts.
   const Affine& affine() const { return sform_code > 0 ? sform : qform; }
   friend bool operator==(const Orientation&, const Orientation&) = default;
 };
@@ -116,12 +116,12 @@ class Dataset {
   /// The name of a sample: its file's without extensions if the file has no other sample; otherwise
   /// with the sample's number in the file, such as "validation-00000:3".
   virtual std::string name(std::int64_t sample) const { return std::to_string(sample); }
-  /// Where the voxels of a sample are in space; empty if its files do not say so.
+  /// The position of a sample's voxels in space; empty if its files do not give it.
   virtual std::optional<Orientation> orientation_of(std::int64_t /*sample*/) const {
     return std::nullopt;
   }
-  /// That labels are not where their images are, as far as files say where voxels are in space:
-  /// names the sample and the distance; empty if they are, or nothing is known.
+  /// Describes labels that are not at their images, as far as files give the position of voxels:
+  /// names the sample and the distance; empty if all are, or positions are unknown.
   virtual std::string misplacement() const { return {}; }
   /// The directory of the files.
   virtual const std::filesystem::path& directory() const = 0;

@@ -32,7 +32,7 @@ class DatasetFiles {
   std::vector<std::uint32_t> name_end_;
 };
 
-/// Hash of a file's path, size and modification time. Throws Error if there is no such file.
+/// A hash of a file's path, size and modification time. Throws Error if there is no such file.
 std::uint64_t stamp_of(const std::string& path);
 
 /// Integers read from each file by rank file % size and shared with all ranks.

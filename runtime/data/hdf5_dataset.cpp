@@ -164,7 +164,8 @@ Hdf5Dataset::Hdf5Dataset(const Comm& comm, DatasetFiles files, const Hdf5Kind& k
   index(scanned);
 }
 
-/// Checks that all data of a file are stored; returns the stamps of other files that hold them.
+/// Checks that all data of a file are stored; returns the stamps of other files that have some of
+/// them.
 std::int64_t Hdf5Dataset::require_stored(Hdf5File& file) const {
   std::uint64_t stamps = 0;
   for (const char* const name : {kind_.voxels.name, kind_.voxels.checksums, kind_.targets,
@@ -175,8 +176,8 @@ std::int64_t Hdf5Dataset::require_stored(Hdf5File& file) const {
   return static_cast<std::int64_t>(stamps);
 }
 
-/// The number of samples in a file, their extents and the stamps of what it refers to; of an
-/// archive also the number of its first sample and of all.
+/// The number of samples in a file, their extents and the stamps of other files that it refers to;
+/// for an archive also the number of its first sample and the total.
 std::vector<std::int64_t> Hdf5Dataset::scan(std::int64_t file) const {
   Hdf5File opened = Hdf5File::open(files_.path(file));
   const auto [samples, shape] = content_of(opened);

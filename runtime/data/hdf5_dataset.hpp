@@ -20,10 +20,10 @@ namespace halomesh {
 /// A split of HDF5 files. One class serves all kinds: a sample is a block of a file's voxels.
 class Hdf5Dataset final : public Dataset {
  public:
-  /// Collective over `comm`. Rank i % size checks the extents and types in file i. Throws the same
-  /// Error on every rank if a file is not of `kind`, holds other values, has another sample size or
-  /// refers to data that are missing, or if files of an archive are. With labels, a shape of
-  /// spatial extents 0 admits samples of any extents, which differ between files only.
+  /// Collective over `comm`. Rank i % size checks the extents and types in file i. Throws one Error
+  /// on every rank if a file is not of `kind`, has other values or another sample size or refers to
+  /// missing data, or if files of an archive are missing. With labels, a shape of spatial extents 0
+  /// admits samples of any extents, which may differ only between files.
   Hdf5Dataset(const Comm& comm, DatasetFiles files, const Hdf5Kind& kind, const Shape& shape,
               const TargetSpec& targets, SampleFormat format = SampleFormat::counts());
 

@@ -50,8 +50,8 @@ std::string file_of(const fs::path& of_case, const char* stem) {
               "each case needs imaging.nii.gz and segmentation.nii.gz");
 }
 
-/// Reads bytes of a file, inflated if it is compressed, from `offset` on; returns how many there
-/// are. Throws ReadError, or Error for a damaged file.
+/// Reads bytes of a file, inflated if it is compressed, from `offset` on; returns their number.
+/// Throws ReadError, or Error for a damaged file.
 std::int64_t read_bytes(const std::string& path, std::int64_t offset, std::span<std::byte> bytes) {
   constexpr std::int64_t kMost = std::int64_t{1} << 30;  // zlib counts in 32 bits
   const Descriptor file = open_input_file(path);
@@ -80,7 +80,7 @@ std::int64_t read_bytes(const std::string& path, std::int64_t offset, std::span<
   return done;
 }
 
-/// The type of the values of a file; empty for complex ones, colours and the like.
+/// The type of the values of a file; empty for complex numbers, colours and the like.
 std::optional<Hdf5Type> element_type(const nifti_image& image) {
   switch (image.datatype) {
     case DT_UINT8:
@@ -108,8 +108,8 @@ std::optional<Hdf5Type> element_type(const nifti_image& image) {
   }
 }
 
-/// The header of a file; null if it is none. Read here, as the library does not tell a failed read
-/// from a damaged file.
+/// The header of a file; null if there is none. It is read here because the library does not
+/// distinguish a failed read from a damaged file.
 Image header_of(const std::string& path) {
   std::array<std::byte, sizeof(nifti_2_header)> head{};
   const std::int64_t bytes = read_bytes(path, 0, head);
@@ -131,7 +131,7 @@ Image header_of(const std::string& path) {
 
 /// Reads the header of a file. Throws Error unless it is a volume of one channel.
 Image open_image(const std::string& path) {
-  nifti_set_debug_level(0);  // it must not print: what is wrong is said here
+  nifti_set_debug_level(0);  // errors are reported here instead
   Image image = header_of(path);
   require(image != nullptr, text("{} cannot be read: it is damaged or not a NIfTI file", path),
           "copy it again from the data set");
@@ -194,8 +194,8 @@ Orientation orientation_in(const nifti_image& image) {
   return found;
 }
 
-/// How far the voxels of two images of the same extents are apart at most, in mm; 0 if that is less
-/// than a hundredth of a voxel, as headers round. Files without codes only tell the spacing.
+/// The greatest distance in mm between equal voxels of two images of equal extents; 0 if it is less
+/// than a hundredth of a voxel, because headers round. Files without codes give only the spacing.
 double distance_between(const nifti_image& a, const nifti_image& b) {
   const auto is_placed = [](const nifti_image& image) {
     return image.sform_code > 0 || image.qform_code > 0;
@@ -317,7 +317,7 @@ class Cases final : public Dataset {
   SampleFormat labels_;
   std::string identity_;
   std::vector<Spatial> extents_;
-  std::int64_t misplaced_ = 0, farthest_case_ = 0;  // of cases whose labels are not at their images
+  std::int64_t misplaced_ = 0, farthest_case_ = 0;  // cases whose labels are not at their images
   double farthest_ = 0;                             // in mm
 };
 

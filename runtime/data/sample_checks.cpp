@@ -56,7 +56,7 @@ void NegativeSearch::take(std::int64_t offset, std::span<const std::byte> bytes)
 
 namespace {
 
-/// All digits of a value, which may be one of fp32.
+/// Formats all digits of a value, which may have been fp32.
 std::string digits_of(double value) {
   const auto narrow = static_cast<float>(std::abs(value) < 1e38 ? value : 0);
   return static_cast<double>(narrow) == value ? fmt::format("{}", narrow)

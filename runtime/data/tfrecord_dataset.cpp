@@ -348,8 +348,7 @@ void TfRecordDataset::check_first() const {
       return;
     } catch (const ReadError&) {
       throw;
-    } catch (
-        const Error&) {  // below, the whole record is read, so that its checksum reports damage
+    } catch (const Error&) {  // the whole record is read below, so that its checksum reports damage
     }
   }
   reader.read(0, {}, {});

@@ -17,9 +17,9 @@
 namespace halomesh {
 
 /// One open HDF5 file and its open datasets (move-only). Objects are named by absolute paths such
-/// as "/parameters/conv1/weight". Failures are reported only as Error naming file, object and the
-/// library's reason; as ReadError where the system does not read a file. New files are in the
-/// format of HDF5 1.10, whose metadata have checksums.
+/// as "/parameters/conv1/weight". Every failure is an Error naming file, object and the library's
+/// reason, or a ReadError if the system does not read a file. New files use the format of HDF5
+/// 1.10, whose metadata have checksums.
 ///
 /// Elements have the types of Hdf5Type; attributes may also be std::string. Reading a type other
 /// than the stored one is an error; byte order is converted. The library need not be thread-safe:
@@ -109,8 +109,8 @@ class Hdf5File {
   /// its filters are not those of DatasetLayout in this order.
   std::optional<DatasetLayout> layout(const std::string& name);
   /// Throws Error unless every element of a dataset is stored: a virtual dataset's sources and raw
-  /// files may be missing, and chunks may not be written, for which the library reads fill values.
-  /// (What is missing of other files is found by any reading.) Returns the other files that hold
+  /// files may be missing, and for chunks that were never written the library reads fill values.
+  /// (Any reading finds data that are missing for other reasons.) Returns the other files that have
   /// elements.
   std::vector<std::filesystem::path> require_stored(const std::string& name);
   /// Bytes of a dataset's elements in the file.

@@ -13,7 +13,7 @@
 namespace halomesh::hdf5 {
 namespace {
 
-/// How the library tells the system's error number, and the file that it is about.
+/// The words with which the library reports the system's error number and the file.
 constexpr std::string_view kNumber = "errno = ", kName = "name = '";
 
 // The library has one state per process, hence one lock.
@@ -78,7 +78,8 @@ hid_t file_access() {
              H5Pset_fclose_degree(access, H5F_CLOSE_STRONG) >= 0;
 #if H5_VERSION_GE(1, 13, 0) || (H5_VERS_MINOR == 12 && H5_VERS_RELEASE >= 1) || \
     (H5_VERS_MINOR == 10 && H5_VERS_RELEASE >= 7)
-  // Some parallel file systems have no locks. New files are renamed only when complete.
+  // Some parallel file systems have no locks. New files are renamed only when complete, so none is
+  // needed.
   set = set && H5Pset_file_locking(access, false, true) >= 0;
 #endif
   require(set, text("HDF5 does not know the file format 1.10: {}", reason()),

@@ -47,8 +47,8 @@ class Handle {
 /// The property list for opening and creating files; the caller closes it.
 hid_t file_access();
 
-/// Throws ReadError if the last call failed because the system did not open or read a file, which
-/// the library names; otherwise `file`.
+/// Throws ReadError if the last call failed because the system did not open or read a file. It
+/// names the file that the library names, or else `file`.
 void throw_read_error(const std::filesystem::path& file);
 
 /// Why the last call failed: the innermost entry of the library's error stack.

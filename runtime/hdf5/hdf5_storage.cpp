@@ -18,10 +18,10 @@ namespace {
 namespace fs = std::filesystem;
 using Paths = std::vector<fs::path>;
 
-/// Virtual datasets of virtual datasets, at most.
+/// The greatest depth of virtual datasets of virtual datasets.
 constexpr int kDeepest = 16;
 
-/// A dataset, and how messages call it.
+/// A dataset, and its name in messages.
 struct Place {
   hid_t dataset;
   std::string name;
@@ -32,7 +32,7 @@ struct Place {
   throw Error(fmt::format("{}: {}: {}", at.file.c_str(), at.name, what), hint);
 }
 
-/// Its argument, or an Error if that says that a call has failed.
+/// Returns its argument, or throws Error if that says that a call has failed.
 template <class Id>
 Id checked(Id result, const Place& at) {
   if (result >= 0) return result;
@@ -48,7 +48,7 @@ std::vector<hsize_t> extents_of(hid_t space, const Place& at) {
   return extents;
 }
 
-/// What `get(text, size)` writes, which returns the length of the whole.
+/// Returns the text that `get(text, size)` writes; `get` returns the length of the whole text.
 template <class Get>
 std::string text_by(const Place& at, const Get& get) {
   std::string text(static_cast<std::size_t>(checked(get(nullptr, 0), at)), '\0');
@@ -56,7 +56,8 @@ std::string text_by(const Place& at, const Get& get) {
   return text;
 }
 
-/// The directories that a variable of the library lists, where ${ORIGIN} is that of the file.
+/// The directories listed by a variable of the library, in which ${ORIGIN} stands for the file's
+/// directory.
 Paths directories_in(const char* variable, const fs::path& origin) {
   constexpr std::string_view kOrigin = "${ORIGIN}";
   Paths all;
@@ -76,8 +77,8 @@ fs::path directory_of(const fs::path& file) {
   return fs::absolute(file, ignored).parent_path();
 }
 
-/// The file that the library finds for the name of a source, in the order in which it looks; empty:
-/// none. ("H5Pset_virtual_prefix" of the library's reference manual.)
+/// The file that the library finds for the name of a source, in its order of search; empty if there
+/// is none. ("H5Pset_virtual_prefix" of the library's reference manual.)
 std::optional<fs::path> find_source(const fs::path& name, const fs::path& file) {
   std::error_code ignored;
   if (name == ".") return file;
@@ -95,7 +96,7 @@ std::optional<fs::path> find_source(const fs::path& name, const fs::path& file) 
   return std::nullopt;
 }
 
-/// A name with the number of a block in place of each %b, and % in place of %%.
+/// The name with each %b replaced by the number of a block, and %% by %.
 std::string numbered(const std::string& name, hsize_t block) {
   std::string result;
   for (std::size_t i = 0; i < name.size(); ++i) {
@@ -109,8 +110,8 @@ std::string numbered(const std::string& name, hsize_t block) {
   return result;
 }
 
-/// The blocks of an unlimited selection that lie in a dataset of these extents; 1 if the selection
-/// is limited.
+/// The number of blocks of an unlimited selection that lie in a dataset of these extents; 1 if the
+/// selection is limited.
 hsize_t blocks_in(hid_t selection, const std::vector<hsize_t>& extents) {
   if (H5Sget_select_type(selection) != H5S_SEL_HYPERSLABS ||
       H5Sis_regular_hyperslab(selection) <= 0)
@@ -125,9 +126,9 @@ hsize_t blocks_in(hid_t selection, const std::vector<hsize_t>& extents) {
   return 1;
 }
 
-/// Whether a source, of these extents, lacks some of the `points` that are selected of it.
+/// True if a source, of these extents, lacks some of the `points` that are selected of it.
 bool lacks_some_of(hid_t selection, hssize_t points, const std::vector<hsize_t>& extents) {
-  if (points < 0) return false;  // without limit: as many as there are
+  if (points < 0) return false;  // unlimited: all existing points
   hsize_t elements = 1;
   for (const hsize_t extent : extents) elements *= extent;
   if (H5Sget_select_type(selection) == H5S_SEL_ALL) return elements < static_cast<hsize_t>(points);
@@ -197,7 +198,7 @@ void StorageCheck::check_virtual(const Place& at, hid_t options,
     const Handle of_source(checked(H5Pget_virtual_srcspace(options, i), at), H5Sclose);
     const hssize_t points = H5Sget_select_npoints(of_virtual);
     mapped = points < 0 ? elements : mapped + static_cast<hsize_t>(points);
-    // Names without a number have all blocks in one file.
+    // A name without a number has all blocks in one file.
     hsize_t blocks = blocks_in(of_virtual, extents);
     if (numbered(file, 0) == numbered(file, 1) && numbered(name, 0) == numbered(name, 1))
       blocks = 1;
@@ -217,7 +218,7 @@ void StorageCheck::check_source(const Place& at, const std::string& file, const 
   const auto found = find_source(file, at.file);
   if (!found)
     fail(at, fmt::format("a virtual dataset whose source {} does not exist", file), kCopy);
-  // The file itself is not opened twice, which would close what is open of it.
+  // The file itself is not opened twice, because closing it would close its open objects.
   const bool is_same = *found == at.file;
   const Handle access(file_access(), H5Pclose);
   const Handle opened(
@@ -249,7 +250,7 @@ void StorageCheck::check_source(const Place& at, const std::string& file, const 
 void StorageCheck::check_raw_files(const Place& at, hid_t options, hsize_t bytes) {
   const int files = H5Pget_external_count(options);
   for (unsigned i = 0; i < static_cast<unsigned>(files) && bytes > 0; ++i) {
-    std::string name(4096, '\0');  // a path's greatest length
+    std::string name(4096, '\0');  // the greatest length of a path
     off_t offset = 0;
     hsize_t size = 0;
     checked(H5Pget_external(options, i, name.size() - 1, name.data(), &offset, &size), at);

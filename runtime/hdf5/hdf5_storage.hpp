@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the elements of a dataset are stored. The HDF5 library reads its fill value, without a
-// word, for those that are nowhere.
+// The places where the elements of a dataset are stored. For elements that are nowhere, the HDF5
+// library silently reads its fill value.
 #pragma once
 
 #include <filesystem>
@@ -11,13 +11,14 @@
 
 namespace halomesh::hdf5 {
 
-/// Checks that every file exists that holds elements of `dataset`, which `file` calls `name`, but
-/// is not `file` itself: the sources of a virtual dataset, each of which must also hold what is
-/// wanted of it, and raw files. Returns their paths. Throws Error naming what is missing.
+/// Checks that all files with elements of `dataset` exist, apart from `file` itself, which calls it
+/// `name`: the sources of a virtual dataset, each of which must also have the selected elements,
+/// and raw files. Returns their paths. Throws Error naming the missing data.
 std::vector<std::filesystem::path> require_sources(hid_t dataset, const std::string& name,
                                                    const std::filesystem::path& file);
 
-/// The same, and that every element has been written. Reads the index of the chunks.
+/// Calls require_sources(), and checks that every element has been written. Reads the index of the
+/// chunks.
 std::vector<std::filesystem::path> require_stored(hid_t dataset, const std::string& name,
                                                   const std::filesystem::path& file);
 

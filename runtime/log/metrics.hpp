@@ -31,10 +31,10 @@ struct EvaluationRecord {
   double score = 0;
   double loss = 0;
   std::int64_t samples = 0;
-  double seconds = 0;        ///< of wall time
-  Score kind = Score::kMae;  ///< what `score` is
-  /// No voxel of the set is foreground: the score says how little is predicted to be, and reaches
-  /// no target.
+  double seconds = 0;        ///< wall time
+  Score kind = Score::kMae;  ///< the meaning of `score`
+  /// No voxel of the set is foreground: the score then tells how little foreground is predicted,
+  /// and reaches no target.
   bool empty = false;
 
   bool reaches(double target) const { return !empty && halomesh::reaches(kind, score, target); }

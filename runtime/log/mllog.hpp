@@ -128,13 +128,13 @@ class MlperfLog {
   void run_stop(bool success);
 
  private:
-  /// The time of day when it was made, and from then on by the monotonic clock: differences are
-  /// durations, also where the time of day is set meanwhile.
+  /// The time of day at construction, advanced by the monotonic clock: differences are durations
+  /// even if the time of day is set meanwhile.
   class SteadyUnixTime {
    public:
     std::int64_t ms() const;
-    /// Goes on from there where an earlier job's clock was ahead: by a week at most, as no clock is
-    /// further off than that, but a damaged line may be.
+    /// Continues from this time if an earlier job's clock was ahead, by a week at most: no clock is
+    /// further off, but a damaged line may be.
     void not_before(std::int64_t time_ms) {
       constexpr std::int64_t kWeek = std::int64_t{7} * 24 * 3600 * 1000;
       const std::int64_t now = ms();

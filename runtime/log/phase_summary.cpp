@@ -77,9 +77,9 @@ std::string PhaseSummary::limit() const {
   consider(PhaseKind::kHaloWait, "waiting for halos");
   consider(PhaseKind::kReductionWait, "waiting for sums over ranks");
   consider(PhaseKind::kInputWait, "waiting for input");
-  // Between phases a rank only looks for messages; MPI then yields the core where ranks share it.
+  // Between phases a rank only looks for messages; MPI then yields the core if ranks share it.
   consider(PhaseKind::kOther, "waiting for a core that other ranks or programs use");
-  // Those that compute less wait for the others: the waits are then the consequence.
+  // Ranks that compute less wait for the others: unequal work is then the cause of waits.
   const double unequal = (useful_s.max - useful_s.mean) / whole_s;
   const double waits =
       (of(PhaseKind::kHaloWait).mean + of(PhaseKind::kReductionWait).mean) / whole_s;

@@ -40,9 +40,10 @@ struct RankBinding {
   int rank_on_node = 0, ranks_on_node = 1;
   int threads = 1;                        ///< OpenMP threads this rank should use
   bool threads_from_environment = false;  ///< OMP_NUM_THREADS decided
-  std::optional<double> quota;            ///< processors of its control group, for all its ranks
-  CoreSharing sharing;                    ///< with other ranks of the node
-  std::vector<int> numa_nodes;            ///< whose memory is next to its processors, ascending
+  std::optional<double> quota;            ///< processors by its control group's quota, for all
+                                          ///< ranks of the group
+  CoreSharing sharing;                    ///< cores shared with other ranks of the node
+  std::vector<int> numa_nodes;            ///< with memory next to its processors, ascending
   int memory_domains = 0;                 ///< see Locality
   MemoryPolicy memory;                    ///< for pages that this rank touches first
   CacheSize l2, l3;                       ///< the caches of its first processor
@@ -53,15 +54,15 @@ struct RankBinding {
   std::string describe() const;
 };
 
-/// What this rank is bound to. threads = OMP_NUM_THREADS when set, else an equal share of the
-/// node's cores, or of the processors that a control group's quota amounts to, rounded up, if these
-/// are fewer; at least 1 and at most the rank's own cores: hardware threads of one core share its
-/// vector units, so one thread per core is fastest.
-/// Collective over `world`. Throws UsageError when OMP_NUM_THREADS is not a number.
+/// The binding of this rank. Its threads are OMP_NUM_THREADS if set; else an equal share of the
+/// node's cores, or of the processors by a control group's quota, rounded up, if these are fewer;
+/// at least 1 and at most the rank's own cores: hardware threads of one core share its vector
+/// units, so one thread per core is fastest. Collective over `world`. Throws UsageError if
+/// OMP_NUM_THREADS is not a number.
 RankBinding find_binding(const Comm& world);
 
-/// The share of a rank: see find_binding(). `omp_num_threads` may be null; of a list ("4,2", nested
-/// levels) the first value counts.
+/// The number of threads by the rule of find_binding(). `omp_num_threads` may be null; in a list
+/// ("4,2" for nested levels) the first value counts.
 int default_threads(const char* omp_num_threads, int node_cores, int ranks_on_node, int own_cores,
                     std::optional<double> quota = {});
 
@@ -70,11 +71,11 @@ std::string to_ranges(const std::vector<int>& numbers);
 
 /// The machine as described by its operating system; unknown values stay empty or 0.
 struct NodeDescription {
-  std::vector<std::string> isa;        ///< vector extensions that matter here, as named by Linux
+  std::vector<std::string> isa;        ///< relevant vector extensions, as Linux names them
   std::int64_t memory_bytes = 0;       ///< in total
-  std::int64_t shm_free_bytes = 0;     ///< on the RAM disk, now
-  std::int64_t page_bytes = 0;         ///< of an ordinary page
-  std::int64_t huge_page_bytes = 0;    ///< of a huge one
+  std::int64_t shm_free_bytes = 0;     ///< at present, on the RAM disk
+  std::int64_t page_bytes = 0;         ///< the size of an ordinary page
+  std::int64_t huge_page_bytes = 0;    ///< the size of a huge page
   std::int64_t huge_pages = 0;         ///< reserved for programs that request them
   std::string transparent_huge_pages;  ///< "always", "madvise" or "never"
 };

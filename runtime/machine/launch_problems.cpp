@@ -70,7 +70,7 @@ std::string quota_problem(const RankBinding& binding) {
       *binding.quota, threads);
 }
 
-/// OMP_WAIT_POLICY, which may be in any case and have blanks around it.
+/// The value of OMP_WAIT_POLICY, which may be in any case and have blanks around it.
 std::string wait_policy(const Variable& variable) {
   std::string word;
   for (const char* at = variable("OMP_WAIT_POLICY"); at != nullptr && *at != '\0'; ++at)

@@ -24,7 +24,7 @@ struct LaunchFacts {
 /// The value of an environment variable, or null: std::getenv, or a test's.
 using Variable = std::function<const char*(const char* name)>;
 
-/// True where OMP_WAIT_POLICY says that what waits keeps its processors.
+/// True if OMP_WAIT_POLICY makes waiting threads keep their processors.
 bool waits_actively(const Variable& variable);
 
 /// True for A64FX: implementer 0x46 (Fujitsu), part 0x001 (Linux,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A flag that the ranks of a node share.
+// A flag shared by the ranks of a node.
 #pragma once
 
 #include <atomic>
@@ -10,8 +10,8 @@ namespace halomesh {
 
 /// A flag, initially cleared, that the ranks of a node share if each can open the memory of their
 /// first one; otherwise each rank has its own. It needs neither MPI's shared windows nor /dev/shm:
-/// where that is full, an MPI library may return from such a window on one rank and wait for ever
-/// on another. Lock-free, so that signal handlers may use it.
+/// if that is full, an MPI library may return from making such a window on one rank and wait for
+/// ever on another. Lock-free, so that signal handlers may use it.
 class NodeFlag {
  public:
   /// Collective over `node`, a communicator of split_by_node().

@@ -11,10 +11,9 @@
 
 namespace halomesh {
 
-/// Waits until all ranks of `comm` are here. Unlike in MPI_Barrier, ranks that wait sleep most of
-/// the time, so that they disturb no measurement on the cores and links that they share with ranks
-/// at work. A rank notices the end up to 5 ms late. `meanwhile` is called again
-/// and again. Collective over `comm`.
+/// Waits for all ranks of `comm`. Unlike in MPI_Barrier, waiting ranks sleep most of the time, so
+/// that they disturb no measurement on the cores and links that they share with working ranks. A
+/// rank notices the end up to 5 ms late. Calls `meanwhile` repeatedly. Collective over `comm`.
 inline void quiet_barrier(const Comm& comm, const std::function<void()>& meanwhile = {}) {
   using std::chrono::microseconds;
   Requests request;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See stop_relay.hpp.
+// Requests to stop that reach one rank: see stop_relay.hpp.
 #include "runtime/mpi/stop_relay.hpp"
 
 #include "runtime/mpi/in_flight.hpp"
@@ -19,7 +19,7 @@ StopRelay::~StopRelay() {
   MPI_Wait(&heard_, MPI_STATUS_IGNORE);
 }
 
-/// Rank 0 hears every other rank once, these hear rank 0 once.
+/// Posts receives: rank 0 gets one message from every other rank, these get one from rank 0.
 void StopRelay::listen() {
   mpi_check(MPI_Irecv(nullptr, 0, MPI_BYTE, MPI_ANY_SOURCE, kStopTag, comm_.handle(), &heard_));
 }

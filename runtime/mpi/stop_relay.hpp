@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A request to stop that has reached one rank, passed on to all, though they are at different work.
+// Passes a request to stop that has reached one rank on to all, even while they do different work.
 #pragma once
 
 #include "runtime/mpi/mpi.hpp"
 
 namespace halomesh {
 
-/// For ranks that share no collective calls while they work, such as groups that train a model
-/// each: two messages per rank at most, by way of rank 0.
+/// Relays a stop between ranks that share no collective calls while they work, such as groups that
+/// train one model each. Sends two messages per rank at most, by way of rank 0.
 class StopRelay {
  public:
   /// Collective over `world`, which must outlive this object.
@@ -17,8 +17,8 @@ class StopRelay {
   /// Call finish() first, unless an exception unwinds.
   ~StopRelay();
 
-  /// Tells the others if this rank is `asked` to stop; true if another is. Call it as often as the
-  /// request is to be noticed, also on ranks that wait for the others.
+  /// Tells the others if this rank is `asked` to stop; true if another rank is. Call it as often as
+  /// the request should be noticed, also on ranks that wait for others.
   bool poll(bool asked);
   /// Collective, after the last poll() of every rank: receives the remaining messages.
   void finish();

@@ -29,15 +29,15 @@ constexpr std::string_view kSuffix = ".partial";
                      "check that its directory exists, may be written to and has space left");
 }
 
-/// Where an output option leads.
+/// The target of an output option.
 struct OutputTarget {
-  fs::path path;          // with the links at its end followed
+  fs::path path;          // after following the links at its end
   bool streamed = false;  // a device, a FIFO, or a descriptor of this process
-  int descriptor = -1;    // /dev/fd/N, /dev/stdout: shared with whoever else writes to it
+  int descriptor = -1;    // /dev/fd/N or /dev/stdout: shared with other writers
 };
 
 OutputTarget follow(const fs::path& path) {
-  constexpr int kMostLinks = 40;  // as many as Linux follows
+  constexpr int kMostLinks = 40;  // the limit of Linux
   const fs::path own_descriptors = fmt::format("/proc/{}/fd", ::getpid());
   OutputTarget target{path};
   std::error_code error;
@@ -49,7 +49,7 @@ OutputTarget follow(const fs::path& path) {
       break;
     }
     const fs::path link = fs::read_symlink(target.path, error);
-    if (error) break;  // is no link
+    if (error) break;  // not a link
     if (links == kMostLinks) fail("write", path, ELOOP);
     target.path = directory / link;
   }
@@ -59,8 +59,8 @@ OutputTarget follow(const fs::path& path) {
   return target;
 }
 
-/// Opens what is no regular file. A FIFO without a reader would block for ever: it gets ten
-/// seconds.
+/// Opens a target that is no regular file. A FIFO without a reader would block for ever, so it gets
+/// ten seconds.
 Descriptor open_stream(const OutputTarget& target, const fs::path& path) {
   using std::chrono::steady_clock;
   if (target.descriptor >= 0) {
@@ -83,7 +83,7 @@ Descriptor open_stream(const OutputTarget& target, const fs::path& path) {
   }
 }
 
-/// A reader that has left, such as head, wants no more.
+/// Writes all of `text`, unless the reader has left, as head does: it needs no more.
 void write_all(const Descriptor& file, std::string_view text, const fs::path& path) {
   while (!text.empty()) {
     const ssize_t count = ::write(file.get(), text.data(), text.size());
@@ -98,7 +98,7 @@ Descriptor open_file(const fs::path& path, int flags) {
   return Descriptor(::open(path.c_str(), flags | O_CLOEXEC, 0666));
 }
 
-/// Writes the content of a file into what is no regular file.
+/// Copies the content of a file to a target that is no regular file.
 void stream_file(const fs::path& from, const OutputTarget& target, const fs::path& path) {
   const Descriptor file = open_file(from, O_RDONLY);
   if (file.get() < 0) fail("open", from, errno);
@@ -124,7 +124,7 @@ AtomicFile::AtomicFile(fs::path path, Writers writers) : path_(std::move(path)) 
   if (writers == Writers::kSeveral || streamed_)
     name += fmt::format(".{}-{}", ::getpid(),
                         std::chrono::steady_clock::now().time_since_epoch().count());
-  // Beside a device there may be no room, nor permission.
+  // Beside a device there may be no space, or no permission.
   temporary_ =
       (streamed_ ? fs::temp_directory_path() : target_.parent_path()) / name.append(kSuffix);
 }
@@ -145,8 +145,8 @@ void AtomicFile::commit() {
   }
   if (::rename(temporary_.c_str(), target_.c_str()) != 0) fail("rename to", path_, errno);
   committed_ = true;
-  // The new name is on disk only after its directory. File systems that cannot fsync a directory
-  // return EINVAL.
+  // The new name reaches the disk only with its directory. File systems that cannot fsync a
+  // directory return EINVAL.
   const Descriptor directory =
       open_file(target_.has_parent_path() ? target_.parent_path() : ".", O_RDONLY | O_DIRECTORY);
   if (directory.get() < 0) fail("open the directory of", path_, errno);

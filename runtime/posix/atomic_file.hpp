@@ -8,9 +8,9 @@
 namespace halomesh {
 
 /// A file that the caller writes to temporary_path() and commit() renames. Until then an older file
-/// of that name stays unchanged; without a commit, or if it fails, the temporary is removed.
-/// Symbolic links are followed. A device, a FIFO or a descriptor of this process (/dev/fd/N) is no
-/// file to be replaced: commit() copies the temporary into it.
+/// of that name is unchanged; without a commit, or if it fails, the temporary file is removed.
+/// Symbolic links are followed. A device, a FIFO or a descriptor of this process (/dev/fd/N) cannot
+/// be replaced: commit() copies the temporary file into it.
 class AtomicFile {
  public:
   enum class Writers {
@@ -18,8 +18,8 @@ class AtomicFile {
               ///< it
     kSeveral  ///< the temporary name is unique, so that the last commit wins
   };
-  /// Creates nothing yet. The temporary is in the same directory, or in that for temporary files
-  /// where nothing is replaced. Throws Error if links lead back to themselves.
+  /// Creates no file yet. The temporary file will be in the same directory, or in the directory for
+  /// temporary files if none is replaced. Throws Error if links form a circle.
   explicit AtomicFile(std::filesystem::path path, Writers writers = Writers::kOne);
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
@@ -32,12 +32,12 @@ class AtomicFile {
   void commit();
 
  private:
-  std::filesystem::path path_, target_, temporary_;  // as named; with links followed
+  std::filesystem::path path_, target_, temporary_;  // as named; after following links
   bool streamed_ = false, committed_ = false;
 };
 
-/// Replaces the content of the file by `text`, or writes it to what is no regular file; several
-/// processes may do so at once. Throws Error naming the file.
+/// Replaces the content of the file by `text`, or writes it to a target that is no regular file;
+/// several processes may do so at once. Throws Error naming the file.
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);
 
 /// Throws the Error that write_file_atomically() would throw; changes nothing.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The control groups that this process is in: see control_groups.hpp.
+// The control groups of this process: see control_groups.hpp.
 #include "runtime/posix/control_groups.hpp"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ void visit_control_groups(const std::string& controller, const fs::path& proc,
     }
   };
   std::ifstream file(proc / "self" / "cgroup");
-  // NUMBER:CONTROLLERS:/PATH, of version 2 without controllers
+  // NUMBER:CONTROLLERS:/PATH, in version 2 without controllers
   for (std::string line; std::getline(file, line);) {
     const std::size_t first = line.find(':'), second = line.find(":/");
     if (first == std::string::npos || second == std::string::npos) continue;
@@ -43,7 +43,7 @@ std::optional<double> processor_quota(const fs::path& proc, const fs::path& grou
                !(std::ifstream(group / "cpu.cfs_period_us") >> period)) {
       return;
     }
-    // Version 1 writes -1 where there is no quota.
+    // Version 1 writes -1 if there is no quota.
     if (quota > 0 && period > 0) least = std::min(least.value_or(quota / period), quota / period);
   });
   return least;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The control groups of Linux that this process is in. A scheduler such as Slurm keeps a job within
-// its share of a node by such a group, a container within its limits.
+// The Linux control groups of this process. A scheduler such as Slurm uses them to keep a job
+// within its share of a node, a container to keep within its limits.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,15 @@
 namespace halomesh {
 
 /// Calls `visit` with the directory of each group, of either version, that limits this process by
-/// `controller` ("memory", "cpu"): its own and those around it, up to the topmost. In a container
-/// the path of its own may be that of the host, which is not to be seen from inside: then only the
-/// topmost exists. Local.
+/// `controller` ("memory", "cpu"): its own and those around it, up to the topmost. In a container,
+/// its own path may be the host's, which is invisible inside: then only the topmost exists. Local.
 void visit_control_groups(
     const std::string& controller, const std::filesystem::path& proc,
     const std::filesystem::path& groups,
     const std::function<void(const std::filesystem::path& group, int version)>& visit);
 
-/// How many processors the groups' quotas of time amount to, e.g. 0.5; empty without a quota.
-/// Local; `proc` and `groups` are a test's.
+/// The number of processors allowed by the groups' time quotas, e.g. 0.5; empty without a quota.
+/// Local; tests pass `proc` and `groups`.
 std::optional<double> processor_quota(const std::filesystem::path& proc = "/proc",
                                       const std::filesystem::path& groups = "/sys/fs/cgroup");
 

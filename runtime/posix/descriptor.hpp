@@ -20,7 +20,7 @@ class Descriptor {
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
   ~Descriptor() { close(); }
-  /// -1: none.
+  /// The descriptor; -1: none.
   int get() const { return fd_; }
   /// False, with errno set, if the system reports only now that a write failed.
   bool close() {

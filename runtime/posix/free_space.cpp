@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is still free of memory and of file systems: see free_space.hpp.
+// Free memory and free space of file systems: see free_space.hpp.
 #include "runtime/posix/free_space.hpp"
 
 #include <fcntl.h>

@@ -33,7 +33,7 @@ void require_regular(const struct stat& status, const std::filesystem::path& pat
         "give a regular file");
 }
 
-/// Reads until `bytes` are full or the file ends; returns how many there are.
+/// Reads until `bytes` are full or the file ends; returns the number of bytes read.
 std::size_t read_some(const Descriptor& file, const std::filesystem::path& path,
                       std::span<char> bytes) {
   std::size_t done = 0;

@@ -10,18 +10,18 @@
 
 namespace halomesh {
 
-/// Throws Error if `path` is a link to what does not exist; the message says to what.
+/// Throws Error if `path` is a link to a missing file; the message names that file.
 void require_target(const std::filesystem::path& path);
 
 /// Throws ReadError, or the Error of require_target().
 [[noreturn]] void fail_to_open(const std::filesystem::path& path, int error_number);
 
-/// Throws Error unless `path` is a regular file, after following links; the message says what it is
-/// instead. Does not open it: for libraries that open files themselves.
+/// Throws Error unless `path` is a regular file, after following links; the message names its
+/// actual kind. Does not open it: for libraries that open files themselves.
 void require_regular_file(const std::filesystem::path& path);
 
-/// Opens a regular file for reading. Never blocks, and has no effect on other kinds of files.
-/// Throws Error naming the file and its kind, or ReadError.
+/// Opens a regular file for reading. Never blocks, and does not affect other kinds of files. Throws
+/// Error naming the file and its kind, or ReadError.
 Descriptor open_input_file(const std::filesystem::path& path);
 
 /// The first `most` bytes of a regular file, or all if it has fewer. Throws as open_input_file().

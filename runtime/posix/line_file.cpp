@@ -53,7 +53,8 @@ LineFile::~LineFile() {
 void LineFile::append(const std::string& line) {
   if (fd_ < 0) return;
   const std::string text = line + '\n';
-  // Only part of a line fits where a disk or a limit is nearly reached: writing the rest says why.
+  // Only part of a line fits if a disk or a limit is nearly reached: writing the rest gives the
+  // reason.
   for (std::string_view rest = text; !rest.empty();) {
     const ssize_t written = ::write(fd_, rest.data(), rest.size());
     if (written < 0 && errno == EINTR) continue;

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 /// The names of a group's files, which differ between the two versions.
 struct GroupFiles {
-  const char *limit, *slowing;  // beyond the second, which only version 2 has, a group crawls
+  const char *limit, *slowing;  // beyond `slowing`, which only version 2 has, a group crawls
   const char* usage;
   const char* cached[2];  // keys of memory.stat
 };
@@ -43,7 +43,7 @@ void lower(std::optional<std::int64_t>& least, std::int64_t bytes) {
   least = std::min(least.value_or(bytes), std::max<std::int64_t>(bytes, 0));
 }
 
-/// What is left of a limit of which `used_key` of self/status says how much is used.
+/// Finds the rest of a limit; `used_key` of self/status gives the used part.
 void read_rlimit(const fs::path& proc, decltype(RLIMIT_AS) resource, const char* used_key,
                  std::optional<std::int64_t>& least) {
   rlimit limit{};

@@ -19,8 +19,8 @@ struct MemoryLimits {
   std::optional<std::int64_t> address_bytes;
 };
 
-/// Local. Reads self/cgroup and self/status in `proc`, and the groups, of either version, in
-/// `groups`.
+/// Reads self/cgroup and self/status in `proc`, and the groups, of either version, in `groups`.
+/// Local.
 MemoryLimits memory_limits(const std::filesystem::path& proc = "/proc",
                            const std::filesystem::path& groups = "/sys/fs/cgroup");
 

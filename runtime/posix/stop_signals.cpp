@@ -26,8 +26,8 @@ volatile std::sig_atomic_t report_requested = 0;
 std::atomic<std::atomic<int>*> stop_answered = nullptr;
 std::array<std::string, kAll.size()> answers;  // unchanged while handlers are installed
 int existing = 0;
-bool ignored = false;              // for good
-std::function<bool(bool)> shared;  // of StopSignals::share()
+bool ignored = false;              // for the rest of the process's life
+std::function<bool(bool)> shared;  // set by StopSignals::share()
 
 void request_stop(int number) {
   stop_requested = number;

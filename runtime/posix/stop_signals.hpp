@@ -30,13 +30,13 @@ class StopSignals {
   StopSignals& operator=(const StopSignals&) = delete;
   ~StopSignals();
 
-  /// True once one of the signals has reached this process, or share() has found another that one
-  /// has reached. A launcher may forward a signal to only some ranks, so ranks must agree before
-  /// they act.
+  /// True once one of the signals has reached this process, or share() has found that one has
+  /// reached another process. A launcher may forward a signal to only some ranks, so ranks must
+  /// agree before they act.
   bool requested() const;
   /// For ranks that do not agree by themselves: from now on, and as long as this object lives, each
-  /// call of requested() of any object calls `pass_on` with whether a signal has reached this
-  /// process; it says whether one has reached another.
+  /// call of requested() of any object calls `pass_on`. Its argument says whether a signal has
+  /// reached this process, and its result whether one has reached another.
   void share(std::function<bool(bool received)> pass_on);
   /// The name of the last signal received, e.g. "SIGTERM"; "a signal" if there was none.
   std::string name() const;

@@ -32,8 +32,8 @@ class StageDirectory {
   ~StageDirectory() { remove_if_made(); }
 
   const std::filesystem::path& path() const { return path_; }
-  /// The free space of the file system for this user. Ranks of a node share it if `device` is the
-  /// same, as it is for all RAM disks that have more room than there is free memory.
+  /// The free space of the file system for this user. Ranks of a node share it if their `device` is
+  /// equal, as it is for all RAM disks with more space than free memory.
   struct Space {
     std::uint64_t device = 0;
     FreeSpace free;

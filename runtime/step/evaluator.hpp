@@ -22,12 +22,13 @@ struct Evaluation {
   double score = 0;
   std::int64_t samples = 0;
   double seconds = 0;
-  bool stopped = false;                  ///< before the end: then the other members are meaningless
-  std::vector<TargetQuality> targets{};  ///< of a regression
-  std::vector<ClassQuality> classes{};   ///< of a segmentation
-  Score kind = Score::kMae;              ///< what `score` is
+  bool stopped = false;                  ///< true if it ended early: the other members are then
+                                         ///< meaningless
+  std::vector<TargetQuality> targets{};  ///< filled for a regression
+  std::vector<ClassQuality> classes{};   ///< filled for a segmentation
+  Score kind = Score::kMae;              ///< the meaning of `score`
 
-  /// The samples have labels, all of which are the background's.
+  /// True if the samples have labels, all of them of the background.
   bool is_empty() const;
 };
 

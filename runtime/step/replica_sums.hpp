@@ -13,17 +13,17 @@
 
 namespace halomesh {
 
-/// The most samples that a layer takes together of several replicas; 1: each has its own. Throws
-/// UsageError unless they are some of one replica's `local_batch` samples of a pass, of which a
-/// step makes `passes`, or all of those of some replicas in one pass.
+/// The most samples of several replicas that a layer treats together; 1: replicas are independent.
+/// Throws UsageError unless these are some of one replica's `local_batch` samples of a pass, of
+/// which a step makes `passes`, or all samples of some replicas in one pass.
 std::int64_t samples_together(const Model& model, std::int64_t local_batch, std::int64_t passes,
                               std::int64_t replicas);
 
-/// Sums over those consecutive replicas whose samples the network takes together, for each part by
-/// itself: Pass::sum_replicas.
+/// Sums over groups of consecutive replicas whose samples the network treats together, for each
+/// part separately: Pass::sum_replicas.
 class ReplicaSums {
  public:
-  /// Collective over mesh.world() where replicas are to be added up. Throws as samples_together().
+  /// Collective over mesh.world() if replicas are to be summed. Throws as samples_together().
   ReplicaSums(const ProcessMesh& mesh, const Model& model, std::int64_t local_batch,
               std::int64_t passes);
   ReplicaSums(const ReplicaSums&) = delete;

@@ -55,7 +55,8 @@ TrainingStep::TrainingStep(const ProcessMesh& mesh, Model& model, const ModelGeo
 double TrainingStep::run(Loader& loader, const StepSettings& settings) {
   executor_.load_parameters();  // needs no input, so it overlaps with reading it
   exact_loss_ = {};
-  // Not before the first step: a loss may hear of padded samples after this object was made.
+  // This waits for the first step, because a loss may learn of padded samples after this object was
+  // made.
   if (loss_.gradient_reads_sums())
     loss_sums_.resize(static_cast<std::size_t>(local_batch_) * loss_.sums_per_sample());
   double loss = 0;

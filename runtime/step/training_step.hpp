@@ -38,8 +38,8 @@ struct GradientRules {
   MemoryUse memory = MemoryUse::kShared;  ///< the executor's; does not affect results
 };
 
-/// `rules`. Throws where the loss, the network or the batch, `samples` in a pass, are not what they
-/// need.
+/// Returns `rules`. Throws unless the loss, the network and the batch (`samples` per pass) meet
+/// their needs.
 const GradientRules& check_rules(const GradientRules& rules, const Loss& loss, const Model& model,
                                  const ModelGeometry& geometry, std::int64_t samples);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One JSON file that many ranks write: see trace_file.hpp.
+// A JSON file that many ranks write: see trace_file.hpp.
 #include "runtime/trace/trace_file.hpp"
 
 #include <fcntl.h>
@@ -68,7 +68,7 @@ std::int64_t write_trace_file(const Comm& world, const std::filesystem::path& fi
   const auto piece_of = [zipped](std::string_view bytes) {
     return zipped ? gzip_piece(bytes) : GzipPiece{std::string(bytes), {}};
   };
-  std::optional<AtomicFile> target;  // of rank 0, the only one that renames or removes
+  std::optional<AtomicFile> target;  // on rank 0, which alone renames or removes
   if (first) target.emplace(file);
   const std::filesystem::path temporary =
       world.broadcast(first ? target->temporary_path().string() : std::string(), 0);
@@ -80,7 +80,7 @@ std::int64_t write_trace_file(const Comm& world, const std::filesystem::path& fi
       on_every_rank(writers, [&] {
         if (first) head = piece_of(opening);
         if (!text.empty()) piece = piece_of(text);
-        if (first) write_at(file, temporary, O_CREAT | O_TRUNC, "", 0);  // older leftovers
+        if (first) write_at(file, temporary, O_CREAT | O_TRUNC, "", 0);  // discards older leftovers
         return std::string();
       });
       GzipPiece tail = piece_of("\n]}\n");

@@ -43,8 +43,8 @@ static_assert(std::endian::native == std::endian::little);
   throw DamagedCheckpoint(fmt::format("{}: damaged checkpoint: {}", path.string(), what), hint);
 }
 
-/// Runs `work` on a checkpoint being read; treats errors of the library as damage, but for those of
-/// reading itself.
+/// Runs `work` on a checkpoint being read, and reports errors of the library as damage, except
+/// errors of reading itself.
 template <class Work>
 auto reading(const std::filesystem::path& path, Work work) {
   try {

@@ -58,10 +58,9 @@ class CheckpointWriter {
   std::map<std::string, std::uint32_t> checksums_;
 };
 
-/// Reads one checkpoint and verifies what it reads: checksums, where the file has them (those of
-/// older versions have none but HDF5's own), and that values are finite. Every function throws
-/// DamagedCheckpoint, ReadError if the system does not read the file, or Error if the file or
-/// network is not the expected one, naming the file.
+/// Reads a checkpoint and verifies checksums (files of older versions have only HDF5's own) and
+/// that values are finite. Every function throws DamagedCheckpoint, ReadError if the system does
+/// not read the file, or Error if file or network is not the expected one, naming the file.
 class CheckpointReader {
  public:
   explicit CheckpointReader(const std::filesystem::path& path);

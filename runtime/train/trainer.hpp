@@ -64,7 +64,7 @@ class Trainer {
   TrainingResult run();
 
   std::int64_t steps_per_epoch() const { return order_.training_steps(); }
-  /// The step that ends the run, unless the target does; 0: no limit.
+  /// The step that ends the run unless it reaches the target first; 0: no limit.
   std::int64_t last_step() const;
   std::int64_t dropped_samples() const { return order_.dropped_samples(); }
   const Executor& executor() const { return training_.executor(); }
@@ -124,7 +124,7 @@ class Trainer {
 
   std::int64_t step_ = 0;  // steps done, counted from the network's first
   std::int64_t saved_step_ = -1, evaluated_step_ = -1;
-  EvaluationRecord last_record_;  // of the evaluation after evaluated_step_
+  EvaluationRecord last_record_;  // the evaluation after evaluated_step_
   std::int64_t skipped_layers_ = 0;
   std::int64_t appended_epochs_ = 0;  // epochs whose samples the loader knows
   WallLimit wall_limit_;

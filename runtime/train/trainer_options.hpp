@@ -49,16 +49,17 @@ struct TrainerOptions {
   MemoryUse memory = MemoryUse::kShared;   ///< see GradientRules
   ScheduleOptions schedule;
   double target_score = 0;  ///< stops once a validation reaches it; 0: never
-  /// Told of each validation, on every rank.
+  /// Called with each validation, on every rank.
   std::function<void(const Evaluation&)> after_validation;
-  std::int64_t evaluate_every = 1;    ///< epochs between validations; 0: never
-  bool evaluate_first = false;        ///< validate before the first step
-  std::int64_t checkpoint_every = 0;  ///< steps between checkpoints; 0: at each epoch's end
-  std::int64_t keep = 2;              ///< checkpoints kept
-  double started_s = 0;               ///< MPI_Wtime() when the program began; 0: now
-  double wall_limit_s = 0;            ///< stops cleanly within this many seconds of it; 0: no limit
-  std::filesystem::path out;          ///< directory of metrics.jsonl, mllog.txt and checkpoints/
-  const DirectoryLock* lock = nullptr;  ///< of `out`, checked before each checkpoint; null: none
+  std::int64_t evaluate_every = 1;      ///< epochs between validations; 0: never
+  bool evaluate_first = false;          ///< validate before the first step
+  std::int64_t checkpoint_every = 0;    ///< steps between checkpoints; 0: at each epoch's end
+  std::int64_t keep = 2;                ///< checkpoints kept
+  double started_s = 0;                 ///< MPI_Wtime() when the program began; 0: now
+  double wall_limit_s = 0;              ///< ends cleanly within this many seconds; 0: no limit
+  std::filesystem::path out;            ///< directory of metrics.jsonl, mllog.txt and checkpoints/
+  const DirectoryLock* lock = nullptr;  ///< the lock of `out`, checked before each checkpoint;
+                                        ///< null: none
   MlperfLog* mllog = nullptr;  ///< owned by the caller and must outlive the trainer; null: none
   RunTimeline* timeline = nullptr;      ///< owned by the caller like `mllog`; null: no trace
   Settings model;                       ///< stored in checkpoints, to rebuild the network

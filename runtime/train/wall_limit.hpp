@@ -9,8 +9,8 @@ namespace halomesh {
 /// agree before they act.
 class WallLimit {
  public:
-  /// The assumed time of a checkpoint until one has been written, and the share of a short limit
-  /// that it is at most, so that the first step does not end the run.
+  /// The assumed time of a checkpoint until one has been written, and its greatest share of a short
+  /// limit, so that the first step does not end the run.
   static constexpr double kAssumedCheckpointSeconds = 5, kAssumedShare = 0.05;
 
   /// `limit_s` counts from `started_s`; 0: no limit.

@@ -102,7 +102,7 @@ int finish_output(int exit_code) {
 int main(int argc, char** argv) {
   using namespace halomesh;
   wait_considerately(argv);
-  // Neither a closed pipe nor a limit on the size of files may end a run: the write fails instead.
+  // Neither a closed pipe nor a limit on file sizes may end a run: the write fails instead.
   for (const int number : {SIGPIPE, SIGXFSZ}) std::signal(number, SIG_IGN);
   try {
     return finish_output(run_command(argc, argv));

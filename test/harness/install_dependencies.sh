@@ -85,7 +85,7 @@ libclang-rt-14-dev|command:clang++
 clang-format|command:clang-format
 clang-tidy|command:clang-tidy"
 fi
-# Used by some tests only, and by report: without it they are skipped, or check less.
+# Only some tests and report use these: without them they are skipped, or check less.
 optional="shellcheck|command:shellcheck
 python3|command:python3
 python3-numpy|python:numpy

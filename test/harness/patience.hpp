@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long to wait for what should come at once: the only limits of time in tests, which find what
-// hangs and not what is slow.
+// How long to wait for events that should be immediate: the only time limits in tests, which find
+// hangs, not slowness.
 #pragma once
 
 #include <unistd.h>
@@ -12,8 +12,8 @@
 
 namespace halomesh::test {
 
-/// Counts the time of a machine that is not busy: where twice as many threads want to run as there
-/// are processors, half of the time.
+/// Counts time as on an idle machine: if twice as many threads want to run as there are processors,
+/// half of the time.
 class Patience {
  public:
   explicit Patience(double seconds) : left_s_(seconds) {}
@@ -28,7 +28,7 @@ class Patience {
  private:
   using Clock = std::chrono::steady_clock;
 
-  /// Threads that run or want to, now or in the last minute, for each processor; at least 1.
+  /// Threads that run or are ready, now or in the last minute, per processor; at least 1.
   static double crowding() {
     double minute = 0, skipped = 0, now = 0;
     std::ifstream("/proc/loadavg") >> minute >> skipped >> skipped >>
@@ -41,7 +41,7 @@ class Patience {
   Clock::time_point before_ = Clock::now();
 };
 
-/// Waits until `condition` holds; false when patience for `seconds` is over first.
+/// Waits until `condition` holds; false if patience for `seconds` ends first.
 template <class Condition>
 bool wait_until(double seconds, const Condition& condition) {
   for (Patience patience(seconds); !condition();) {

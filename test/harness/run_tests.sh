@@ -120,7 +120,7 @@ run_named() {
       else
         record "$test" 0 0 1 0 "skipped: this CPU has no $flag"
       fi ;;
-    # nn_tests has the suite on the best instruction set; here oneDNN is held to those below it.
+    # nn_tests has the suite on the best instruction set; here oneDNN is limited to lower ones.
     own_memory)
       for isa in AVX2:avx2 AVX512_CORE:avx512vl AVX512_CORE_BF16:avx512_bf16; do
         if grep -qw "${isa#*:}" /proc/cpuinfo; then

@@ -183,7 +183,7 @@ class Calibration {
   const RankBinding& binding_;
   Clock clock_;
   double budget_s_;
-  Progress progress_;  // of the kernels
+  Progress progress_;  // measured kernels
   DataType precision_;
   std::int64_t steps_at_once_ = -1;  // unknown so far
   double steps_took_s_ = 0;
@@ -320,7 +320,7 @@ void Calibration::spread() {
                   spread.steps, spread.median_s * 1e3, spread.relative_stddev * 100));
 }
 
-// A round over the cases of this rank.
+// Times this rank's cases once.
 void Calibration::kernel_round(const std::vector<LayerCase>& cases, int round, KernelTimes& times) {
   const auto workers = static_cast<std::size_t>(record_.shares_cores ? 1 : world_.size());
   const auto mine = static_cast<std::size_t>(world_.rank());

@@ -226,7 +226,8 @@ std::int64_t archive_bytes(const Request& request) {
   return bytes;
 }
 
-/// What the samples are, and the names of their targets or classes, holds for the archive as well.
+/// Copies the description of the samples and the names of their targets or classes, which hold for
+/// the archive as well.
 void copy_description(const Comm& world, const Request& request) {
   on_first_rank(world, [&] {
     const fs::path from = fs::path(request.from) / kSourceDescription;

@@ -74,7 +74,7 @@ void MeshSearch::find_grids() {
     hints_.push_back(fmt::format("meshes of other numbers of parts: {}", fewer));
 }
 
-// What a few nodes less would allow where `nodes` has few divisors; else empty.
+// A suggestion of a few nodes fewer if `nodes` has few divisors; else empty.
 std::string MeshSearch::fewer_nodes() const {
   const auto numbers_of_parts = [&](std::int64_t nodes) {
     const std::int64_t ranks = nodes * machine_.ranks_per_node();

@@ -29,7 +29,7 @@ struct Job {
   std::function<MemoryNeed(const Machine& machine, const ModelGeometry& geometry,
                            const MeshShape& mesh, std::int64_t batch)>
       memory{};
-  /// Called before each forecast with the number of those made; may be empty.
+  /// Called before each forecast with the number of earlier ones; may be empty.
   std::function<void(std::int64_t made)> progress{};
 };
 
@@ -91,7 +91,7 @@ class MeshSearch {
   std::vector<std::string> hints_;
   mutable std::map<std::string, std::unique_ptr<ModelGeometry>> geometries_;
   mutable std::map<std::string, MemoryNeed> memory_;  // by parts
-  mutable std::int64_t made_ = 0;                     // forecasts
+  mutable std::int64_t made_ = 0;                     // the number of forecasts
 };
 
 /// The mesh in the form "4x4x1 x 512".

@@ -20,10 +20,10 @@ std::array<std::int64_t, 3> cube(std::int64_t nodes) {
   return best;
 }
 
-// The smallest box of at least `nodes` nodes that is no long thin row, which no machine would give
+// The smallest box of at least `nodes` nodes without a very long edge, which no machine would give
 // a job: 16381 nodes, a prime number, are in 32x32x16.
 std::array<std::int64_t, 3> box_of(std::int64_t nodes) {
-  constexpr double kLongest = 4;  // in edges of the cube of as many nodes
+  constexpr double kLongest = 4;  // in edges of the cube with as many nodes
   for (std::int64_t n = nodes;; ++n)
     if (const auto box = cube(n);
         static_cast<double>(box[0]) <= kLongest * std::cbrt(static_cast<double>(n)))

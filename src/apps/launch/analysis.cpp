@@ -22,8 +22,7 @@ std::string python() {
   return named != nullptr && *named != '\0' ? named : built_for_python();
 }
 
-/// The directory of the package, in the source tree or the installation that the program is part
-/// of.
+/// The directory of the package, in the program's source tree or installation.
 std::string package() {
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe");
   for (std::filesystem::path at = program.parent_path(); at.has_relative_path();

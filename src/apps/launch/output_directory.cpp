@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// False where one of them does not exist.
+/// True if both paths are one file; false if either does not exist.
 bool is_same(const fs::path& a, const fs::path& b) {
   std::error_code none;
   return fs::equivalent(a, b, none);
@@ -26,7 +26,7 @@ bool lies_in(const fs::path& path, const fs::path& directory) {
   return at.has_relative_path();
 }
 
-/// Whether a run of `train` writes the file of this path.
+/// True if a run of `train` writes the file of this path.
 bool of_run(const fs::path& path) {
   std::error_code none;
   const fs::path directory = fs::weakly_canonical(path, none).parent_path();

@@ -133,7 +133,7 @@ int run_parallel(int argc, char** argv, Options& options,
     check_launch(world, launch);
     if (misread) std::rethrow_exception(misread);
     if (world.rank() == 0) print_notes(std::cerr, options);
-    (void)isa_kernels();  // refuses HALOMESH_ISA here: in a parallel region none could catch it
+    (void)isa_kernels();  // refuses HALOMESH_ISA here, because no parallel region could catch it
     return body(world);
   } catch (...) {
     return end_all_ranks(session, launch, describe(std::current_exception(), world.rank()), said,

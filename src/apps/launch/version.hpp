@@ -8,9 +8,9 @@ namespace halomesh {
 const char* version();
 /// The abbreviated commit of the build, with "-dirty" if files differed; or "unknown".
 const char* git_commit();
-/// The Python that runs the package of the commands that only read files.
+/// The Python that runs the package with the commands that only read files.
 const char* built_for_python();
-/// Name and version of the compiler.
+/// The name and version of the compiler.
 const char* compiler();
 
 }  // namespace halomesh

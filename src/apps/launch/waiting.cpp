@@ -71,8 +71,8 @@ void wait_considerately(char** argv) {
     of_threads = of_threads || !name.starts_with("OMPI_");
   }
   if (!of_threads) return;
-  // By its path, so that it keeps its name. Returns only if it fails; then the run is slower, but
-  // right.
+  // The program is started by its path, so that it keeps its name. execv() returns only if it
+  // fails; the run is then slower, but correct.
   std::error_code unknown;
   ::execv(std::filesystem::read_symlink("/proc/self/exe", unknown).c_str(), argv);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See misplacement_option.hpp.
+// The option --affine-mismatch: see misplacement_option.hpp.
 #include "src/apps/options/misplacement_option.hpp"
 
 #include <iostream>

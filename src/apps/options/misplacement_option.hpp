@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// --affine-mismatch: what to do about labels that are not where their images are.
+// The option --affine-mismatch: how to treat labels that are not at their images.
 #pragma once
 
 #include "runtime/data/dataset.hpp"
@@ -8,11 +8,11 @@
 
 namespace halomesh {
 
-/// Declares it for commands that read samples.
+/// Declares the option for commands that read samples.
 void add_misplacement_option(Options& options);
 
-/// Warns of the misplacement() of a data set, or refuses it, as --affine-mismatch says: an Error on
-/// every rank, or a warning of rank 0.
+/// Reports the misplacement() of a data set as --affine-mismatch says: by an Error on every rank,
+/// or by a warning on rank 0.
 void heed_misplacement(const Comm& world, const Options& options, const Dataset& data);
 
 }  // namespace halomesh

@@ -11,7 +11,7 @@ namespace halomesh {
 /// Declares --mllog, --cache-cleared and --submission-*.
 void add_mlperf_options(Options& options);
 
-/// Creates a log, not opened yet, with init_start in it and the keys of the network's benchmark;
+/// Creates a log, not opened yet, with init_start in it and the keys of the network's benchmark; it
 /// writes nothing on ranks other than 0. Collective over `world`.
 MlperfLog begin_mlperf_log(const Comm& world, const Options& options);
 

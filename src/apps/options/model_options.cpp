@@ -59,12 +59,13 @@ void declare(Options& options, const NetworkOption& option) {
         option.fallback);
     if (!option.implicit.empty()) options.implicit(option.implicit);
   }
-  // What any network allows; check_bounds() knows the one that is chosen.
+  // Takes the bounds that any network allows; check_bounds() knows the chosen one.
   NetworkOption loosest = option;
   for (const Network& network : networks()) {
     const NetworkOption* const same = network.option(option.name);
     if (same == nullptr) continue;
-    loosest.at_least = std::min(loosest.at_least, same->at_least);  // none is the least
+    // An option without a bound has the least.
+    loosest.at_least = std::min(loosest.at_least, same->at_least);
     for (auto bound : {&NetworkOption::at_most, &NetworkOption::below})
       if (loosest.*bound && (!(same->*bound) || *(same->*bound) > *(loosest.*bound)))
         loosest.*bound = same->*bound;
@@ -75,7 +76,7 @@ void declare(Options& options, const NetworkOption& option) {
   options.needs(kModel, networks_with(option.name)).hidden();
 }
 
-/// Throws std::logic_error where two networks have options of one name that are of two kinds.
+/// Throws std::logic_error if options of one name in two networks are of two kinds.
 void check_kind(const NetworkOption& option) {
   for (const Network& other : networks())
     if (const NetworkOption* const same = other.option(option.name);
@@ -85,7 +86,7 @@ void check_kind(const NetworkOption& option) {
       throw std::logic_error("option " + option.name + " is of two kinds");
 }
 
-/// Refuses a choice that only other networks have. One of a file makes way for a --model of the
+/// Refuses a choice that only other networks have. A choice in a file gives way to --model on the
 /// command line.
 void check_choice(Options& options, const NetworkOption& option, const std::string& network) {
   const std::vector<std::string>& choices = option.choices;
@@ -116,7 +117,7 @@ void check_bounds(const Options& options, const NetworkOption& option, const std
   }
 }
 
-/// Puts the network's defaults where nothing is given.
+/// Sets the network's defaults for options not given.
 void choose_network(Options& options) {
   const Network& chosen = network_named(options.get<std::string>(kModel));
   for (const NetworkOption& option : chosen.options) {

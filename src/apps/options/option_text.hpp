@@ -47,7 +47,7 @@ std::string to_text(const std::vector<double>& value);
 std::string to_text(const Shape& value);
 std::string to_text(const PartGrid& value);
 
-/// Whether fp32, which numbers are computed with, holds a number of this magnitude.
+/// True if fp32, the type of computations, can represent a number of this magnitude.
 inline bool fits_fp32(double number) {
   return std::abs(number) <= std::numeric_limits<float>::max() &&
          (number == 0 || static_cast<float>(number) != 0);

@@ -64,14 +64,14 @@ class Options::Value : public po::typed_value<std::string> {
     if (declaration_.is_switch) implicit_value("on");
     if (declaration_.example == text_example<std::int64_t>()) at_most = kMaxWholeNumber;
   }
-  /// An option that this one depends on, and the values at which it has a meaning.
+  /// An option on which this one depends, and the values at which it has a meaning.
   struct Need {
     std::string choice;
     std::vector<std::string> values;
   };
   std::optional<double> at_least, at_most, below;
   std::vector<Need> needs;
-  std::string rival;  ///< the option that says the same in another way
+  std::string rival;  ///< the option with the same meaning in another form
 
   std::string name() const override { return declaration_.placeholder; }
   void xparse(boost::any& value, const std::vector<std::string>& tokens) const override {
@@ -451,7 +451,7 @@ void Options::read_file(const std::string& path) {
 std::string Options::help() const {
   Descriptions all("", kHelpWidth, kHelpWidth - kHelpColumn);
   for (const Group& group : groups_) {
-    // The value that the arguments name; --choice=VALUE is one word, --choice VALUE are two.
+    // The value in the arguments: --choice=VALUE is one word, --choice VALUE are two.
     const std::string choice = "--" + group.choice;
     auto word = std::find_if(beside_help_.begin(), beside_help_.end(), [&](const std::string& w) {
       return w == choice || w.starts_with(choice + '=');

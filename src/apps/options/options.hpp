@@ -34,8 +34,8 @@ class Options {
 
   /// Ends the help page with this text.
   Options& closing(std::string text);
-  /// Starts a group of options, a paragraph of the help page. One that belongs to the value `value`
-  /// of the option `choice` is left out where the arguments beside --help name another.
+  /// Starts a group of options, a paragraph of the help page. A group that belongs to the value
+  /// `value` of the option `choice` is left out if the arguments beside --help name another value.
   Options& group(const std::string& title, const std::string& choice = {},
                  const std::string& value = {});
 
@@ -66,14 +66,14 @@ class Options {
   Options& below(double bound);
   /// Sets the value of the option declared last for a command line that gives it without one.
   Options& implicit(const std::string& text);
-  /// The option declared last has a meaning only where the option `choice` has one of `values`, or
-  /// without them any value but "", "off" and "0". Elsewhere it is refused on the command line, and
-  /// ignored with a note where a file gives it, so that a file never blocks a choice.
+  /// Makes the option declared last meaningful only if the option `choice` has one of `values` or,
+  /// without them, any value but "", "off" and "0". Otherwise it is refused on the command line and
+  /// ignored with a note in a file, so that a file never blocks a choice.
   Options& needs(const std::string& choice, const std::vector<std::string>& values = {});
-  /// The option declared last and `other` say the same in two ways: one of the command line
-  /// overrides the other of a file; otherwise only one may be given.
+  /// Declares that the option declared last and `other` are two forms of one setting: one on the
+  /// command line overrides the other in a file; otherwise only one may be given.
   Options& instead_of(const std::string& other);
-  /// Leaves the option declared last out of the help page; show() puts it there.
+  /// Leaves the option declared last out of the help page until show().
   Options& hidden();
   /// Puts a declared option into another group of the help page, with this text and default.
   Options& show(const std::string& name, const std::string& placeholder,
@@ -95,10 +95,10 @@ class Options {
   /// (with its line).
   void parse(int argc, const char* const* argv);
   void parse(const std::vector<std::string>& arguments);
-  /// The same; options in `as_of_file` count as those of a file: see needs().
+  /// Parses arguments; options in `as_of_file` count as given in a file: see needs().
   void parse(const std::vector<std::string>& arguments, const std::set<std::string>& as_of_file);
-  /// Parses what it knows of `arguments` and returns the rest: options of `others` with their
-  /// values, and everything after "--". Throws UsageError as parse() does.
+  /// Parses the options in `arguments` that this object declares and returns the rest: options of
+  /// `others` with their values, and everything after "--". Throws UsageError as parse() does.
   std::vector<std::string> parse_own(const std::vector<std::string>& arguments,
                                      const Options& others);
 
@@ -121,16 +121,16 @@ class Options {
   /// Leaves an option that is meaningless beside the others out of resolved(), until the next
   /// parse().
   void leave_out(const std::string& name) { left_out_.insert(name); }
-  /// Refuses an option that the command line gives although it has no meaning, such as "with
-  /// --model unet3d"; one that a file gives gets its default back, with a note.
+  /// Refuses an option without a meaning on the command line, such as "with --model unet3d"; one in
+  /// a file gets its default back, with a note.
   void set_aside(const std::string& name, const std::string& why, const std::string& hint);
-  /// What parse() ignored of a file, one line each.
+  /// The options that parse() ignored in a file, one line each.
   std::vector<std::string> notes() const;
-  /// True when the command line or the file gave the option.
+  /// True if the command line or the file gave the option.
   bool is_given(const std::string& name) const { return !values_.at(name).defaulted(); }
-  /// True when the command line gave the option.
+  /// True if the command line gave the option.
   bool is_typed(const std::string& name) const;
-  /// The options of the command line as given; a bare switch has no value.
+  /// An option as given on the command line; a bare switch has no value.
   struct Given {
     std::string name;
     std::optional<std::string> value;
@@ -178,18 +178,18 @@ class Options {
   };
   std::string usage_, summary_, example_, closing_;
   std::vector<Group> groups_;
-  Descriptions own_, in_file_;  ///< what the command line, and what a file, may hold
+  Descriptions own_, in_file_;  ///< the options of the command line, and of a file
   Value* last_ = nullptr;       ///< owned by own_
   boost::program_options::variables_map values_;
   std::vector<Given> given_;
   std::vector<std::string> arguments_, rest_, beside_help_;
-  std::vector<std::pair<std::string, std::vector<std::string>>> set_aside_;  ///< why, names
+  std::vector<std::pair<std::string, std::vector<std::string>>> set_aside_;  ///< reason, names
   std::vector<std::function<void(Options&)>> checks_;
   std::set<std::string> left_out_;
   bool takes_arguments_ = false, help_wanted_ = false;
 };
 
-/// Options::notes() as lines "note: ...".
+/// Prints Options::notes() as lines "note: ...".
 inline void print_notes(std::ostream& out, const Options& options) {
   for (const std::string& note : options.notes()) out << "note: " + printable(note) + '\n';
 }

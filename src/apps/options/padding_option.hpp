@@ -9,16 +9,16 @@
 
 namespace halomesh {
 
-/// The networks that can be given samples of other extents than their input, as those that classify
-/// voxels can, or the others.
+/// The networks that accept samples whose extents differ from their input's, such as classifiers of
+/// voxels, or else all others.
 std::vector<std::string> networks_that_pad(bool pad = true);
 
-/// Declares --pad for commands that read no samples. Those that do declare it with a help text of
-/// their own.
+/// Declares --pad for commands that read no samples. Commands that do declare it with their own
+/// help text.
 void add_padding_option(Options& options);
 
-/// The options, parsed, with --input as the network has it: with --pad the least extents that it
-/// can be built with and that have those given.
+/// Returns the parsed options with --input as the network needs it: with --pad the least extents
+/// that a network can have and that contain the given ones.
 Options with_padded_input(const Options& options);
 
 /// A text such as "samples of 18x17x21x1 are padded to 20x20x24x1"; empty if with_padded_input()

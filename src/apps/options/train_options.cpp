@@ -213,15 +213,15 @@ void add_schedule_options(Options& options) {
       .needs(kSchedule, {"poly"});
 }
 
-/// What --reproducible cannot be combined with. Of two options that do not fit, one of the command
-/// line overrides the other of a file.
+/// Refuses options that --reproducible excludes. Of two conflicting options, one on the command
+/// line overrides the other in a file.
 void check_reproducible(Options& options) {
   constexpr const char* kReproducible = "reproducible";
   struct Refused {
     const char *name, *value, *why;
   };
   const std::vector<std::string> names = options.names();
-  // Commands other than train do not have all of them.
+  // Some commands lack some of these options.
   for (const Refused& needed :
        {Refused{"kernels", "auto", "it has kernels of its own"},
         {"cuts", "auto", "layers are cut between the cells of their sums"},

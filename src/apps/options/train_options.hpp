@@ -19,7 +19,7 @@ namespace halomesh {
 void add_training_options(Options& options, const std::string& default_out = {});
 
 /// The score at which training ends, 0 for none, of a network that is judged by `score`. Throws
-/// UsageError where --target-score does not fit it.
+/// UsageError if --target-score does not fit it.
 double target_score(const Options& options, Score score);
 
 /// Declares --reduction: how gradients are summed over ranks.
@@ -30,7 +30,7 @@ void add_payload_option(Options& options);
 /// The type named by --gradient-payload. Any CPU can round to bf16, so none is refused.
 DataType payload_type(const Options& options);
 
-/// Declares --reproducible, which is refused beside options that ask for what it does not have.
+/// Declares --reproducible, which is refused beside options that it excludes.
 void add_reproducible_option(Options& options);
 
 /// Declares --recompute.

@@ -156,7 +156,7 @@ void check_scaling(const Options& options, const Options& study, const JobPlan& 
                                    (ranks + plan.ranks_per_node - 1) / plan.ranks_per_node, ranks));
 }
 
-/// The script has these where a shell or a scheduler reads them unquoted.
+/// Refuses special characters in words that a shell or a scheduler reads unquoted from the script.
 void require_plain_words(const Options& options) {
   for (const char* const name :
        {"account", "queue", "modules", "volumes", "mpi-plugin", "allocation", "rank-map"})

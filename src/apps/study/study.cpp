@@ -151,7 +151,7 @@ double Study::seconds_left() const {
 void Study::train_cells(const std::set<std::int64_t>& ended) {
   const RankBinding binding = bind_threads(world_);
   const CellQueue queue(world_, out_ / ".taken");
-  // Ranks that are between cells or have none must outlive a signal.
+  // Ranks between cells, or without any, must survive a signal.
   StopSignals signals(nullptr, "");
   StopRelay relay(world_);
   signals.share([&relay](bool received) { return relay.poll(received); });

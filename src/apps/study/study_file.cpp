@@ -182,7 +182,7 @@ std::vector<StudyCell> StudyGrid::cells(std::uint64_t first_seed, std::int64_t s
 Options options_of_cell(const std::string& config, const StudyValues& common, const StudyCell& cell,
                         const StudyValues& more) {
   std::vector<std::string> arguments;
-  std::set<std::string> of_all;  // what not every cell has a use for
+  std::set<std::string> of_all;  // options that some cells do not use
   if (!config.empty()) arguments = {"--config", config};
   for (const StudyValues* values : {&common, &cell.varied, &more})
     for (const auto& [name, value] : *values) {

@@ -20,7 +20,7 @@ using Json = nlohmann::ordered_json;
 void find_target(StudyOutcome& outcome, const std::filesystem::path& directory, double target) {
   std::ifstream lines(directory / "metrics.jsonl");
   for (std::string line; std::getline(lines, line);) {
-    // A line of phases is long: it is not parsed.
+    // Lines of phases are long and need not be parsed.
     if (line.find(R"("event":"eval")") == std::string::npos) continue;
     const auto evaluation = nlohmann::json::parse(line, nullptr, false);
     const std::optional<Score> kind = score_in(evaluation);

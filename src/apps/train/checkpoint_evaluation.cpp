@@ -115,7 +115,8 @@ void check_windows(const Dataset& data, const Shape& window) {
   }
 }
 
-/// Only networks that classify voxels have a use for samples of other extents.
+/// Sets windows aside unless the network classifies voxels: no other can use samples of different
+/// extents.
 void set_windows_aside(const Comm& world, Options& options, const std::string& network) {
   const bool given = options.is_given("windows") || options.is_given("pad");
   for (const char* const name : {"windows", "pad"})

@@ -30,7 +30,7 @@ Shape sample_shape(const Options& options, const NetworkSpec& network);
 class CheckpointEvaluation {
  public:
   /// Collective over `world`. Throws UsageError for options that do not fit the network, and Error
-  /// where checkpoint or data cannot be read.
+  /// if checkpoint or data cannot be read.
   CheckpointEvaluation(const Comm& world, Options options);
 
   const Dataset& data() const { return *data_; }

@@ -113,7 +113,7 @@ int train_instances(const Comm& world, const Options& options) {
   const RankBinding binding = bind_threads(world);
   const auto lock = hold_directory(world, out, "training", "--out");
   require_other_use(world, out, "run.json", "one training run");
-  // Ranks whose instance has ended must outlive a signal, so that the others can stop cleanly.
+  // Ranks whose instance has ended must survive a signal, so that the others can stop cleanly.
   StopSignals signals(nullptr, "");
   StopRelay relay(world);
   signals.share([&relay](bool received) { return relay.poll(received); });

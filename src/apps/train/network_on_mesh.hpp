@@ -17,10 +17,10 @@
 
 namespace halomesh {
 
-/// A network that `ranks` ranks are to share.
+/// A network planned for `ranks` ranks.
 struct PlannedNetwork {
-  /// The network is that of `model_options`. `reproducible`: with the kernels and cuts that
-  /// GradientRules::reproducible needs. Throws UsageError where it cannot be built or cut so.
+  /// The network is that of `model_options`. With `reproducible` it has the kernels and cuts that
+  /// GradientRules::reproducible needs. Throws UsageError if it cannot be built or cut so.
   PlannedNetwork(std::int64_t ranks, const PartGrid& parts, const Options& model_options,
                  DataType precision = DataType::kFloat32, bool reproducible = false);
 
@@ -28,12 +28,13 @@ struct PlannedNetwork {
   NetworkSpec spec;
   Model model;
   ModelGeometry geometry;
-  std::unique_ptr<Loss> loss;  ///< what it is trained for
+  std::unique_ptr<Loss> loss;  ///< its objective in training
 };
 
-/// Members are in the order of their dependencies; not movable, because they refer to one another.
+/// A network with its mesh, parameters and loss. Members are in the order of their dependencies;
+/// not movable, because they refer to one another.
 struct NetworkOnMesh : PlannedNetwork {
-  /// Collective over `world`, whose ranks it was planned for. Parameters are zero, with these
+  /// Collective over `world`, for whose ranks it was planned. Parameters are zero, with these
   /// `states` of an optimizer.
   NetworkOnMesh(const Comm& world, PlannedNetwork planned, std::vector<std::string> states = {});
   NetworkOnMesh(const NetworkOnMesh&) = delete;

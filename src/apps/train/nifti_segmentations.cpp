@@ -33,7 +33,7 @@ struct Free {
   void operator()(nifti_image* image) const { nifti_image_free(image); }
 };
 
-/// Puts the voxels where those of the image are.
+/// Places the voxels in space like those of the image.
 void place(nifti_image& image, const Orientation& from) {
   image.sform_code = from.sform_code;
   image.qform_code = from.qform_code;

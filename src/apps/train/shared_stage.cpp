@@ -30,7 +30,7 @@ std::optional<SharedStage> stage_for_runs(const Comm& job, const Comm& group,
   const std::filesystem::path data = options.get<std::string>("data");
   const TensorGeometry& output = geometry.tensors().back();
   const auto part = static_cast<std::size_t>(mesh.part());
-  const Box owned = output.owned[part].empty() ? Box{} : output.span[part];  // as the executor
+  const Box owned = output.owned[part].empty() ? Box{} : output.span[part];  // as in the executor
   const TargetSpec targets = targets_of(*network.loss, output.shape);
   const CropOptions* const crops_used = trainer.crops ? &*trainer.crops : nullptr;
   const auto split = [&](const char* name) {

@@ -46,7 +46,7 @@ std::string plain(std::string name) {
   return name;
 }
 
-/// The items of a list with commas between them; none of an empty text.
+/// The items of a list separated by commas; none in an empty text.
 std::vector<std::string> items_of(const std::string& list) {
   std::vector<std::string> items;
   std::istringstream text(list);
@@ -54,7 +54,7 @@ std::vector<std::string> items_of(const std::string& list) {
   return items;
 }
 
-/// Those of the data set, else those that the checkpoint has of what it was trained on, else the
+/// The names in the data set; else those in the checkpoint, from its training data; else the
 /// network's own.
 std::vector<std::string> names_of(const Comm& world, const Options& options,
                                   const NetworkSpec& network, const char* kind, std::size_t count) {

@@ -14,18 +14,18 @@
 
 namespace halomesh {
 
-/// The setting of a checkpoint that has the data_names() of what it was trained on.
+/// The setting of a checkpoint with the data_names() of its training data.
 inline constexpr const char* kOutputNames = "output-names";
 
-/// The names of `count` targets or classes, as `kind` says ("targets", "classes"), in a data set's
-/// dataset.json, with commas between them; empty if it has no such names. They consist of letters,
-/// digits and ._+-; other characters become '_'. Collective over `world`.
+/// The names of `count` targets or classes, as `kind` says ("targets", "classes"), from a data
+/// set's dataset.json, separated by commas; empty if it has none. They consist of letters, digits
+/// and ._+-; other characters become '_'. Collective over `world`.
 std::string data_names(const Comm& world, const std::filesystem::path& data, const char* kind,
                        std::size_t count);
 
-/// The names of the `count` targets of a network: those of the data set of --data, or else of what
-/// the checkpoint of --checkpoint was trained on, or else those that the network gives to so many;
-/// empty if they have none. Collective over `world`.
+/// The names of the `count` targets of a network: those of the data set of --data, or else of the
+/// training data of --checkpoint, or else the network's names for this number; empty if they have
+/// none. Collective over `world`.
 std::vector<std::string> target_names(const Comm& world, const Options& options,
                                       const NetworkSpec& network, std::size_t count);
 

@@ -14,7 +14,7 @@ namespace halomesh {
 /// The options with --input as the network has it: without --patches that of with_padded_input().
 Options padded_network_options(const Options& options);
 
-/// How samples become inputs of the network; none where they have its extents.
+/// How samples become inputs of the network; empty if they have its extents.
 std::optional<CropOptions> crop_options(const Options& options);
 
 /// The shape of the samples, with extents 0 if any are allowed.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a training run is, by its options: see training_plan.hpp.
+// The plan of a training run: see training_plan.hpp.
 #include "src/apps/train/training_plan.hpp"
 
 #include <string>
@@ -81,7 +81,7 @@ std::optional<TraceRequest> trace_request_of(const Options& options, std::int64_
 
 namespace {
 
-/// As the options say, but for the network and what is known only at run time.
+/// The trainer's options without the network's part and values known only at run time.
 TrainerOptions trainer_options(const Options& options) {
   TrainerOptions trainer;
   trainer.global_batch = options.get<std::int64_t>("batch");

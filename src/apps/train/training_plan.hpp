@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a training run is, as far as its options and the number of ranks decide: what can be refused
-// without data, also by those who only write a job script.
+// The plan of a training run, from its options and the number of ranks alone: finds errors without
+// data, also for commands that only write a job script.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,18 @@
 
 namespace halomesh {
 
-/// The network of `train` on `ranks` ranks. Throws UsageError where it cannot be built.
+/// The network of `train` on `ranks` ranks. Throws UsageError if it cannot be built.
 PlannedNetwork planned_network(const Options& options, std::int64_t ranks, DataType precision);
 
-/// The trainer's options as those of `train` say, except the pointers and make_loss. Throws
-/// UsageError for all that can be refused without data.
+/// The trainer's options from those of `train`, without the pointers and make_loss. Throws
+/// UsageError for all errors that can be found without data.
 TrainerOptions plan_training(const Options& options, const PlannedNetwork& network);
 
-/// What --trace asks for; empty without it. Throws UsageError for steps or ranks that cannot be.
+/// The request of --trace; empty without it. Throws UsageError for impossible steps or ranks.
 std::optional<TraceRequest> trace_request_of(const Options& options, std::int64_t ranks);
 
-/// Throws UsageError where `train` with these options would refuse to start on `ranks` ranks, which
-/// --instances divides. Needs neither data nor MPI, and no CPU that has instructions for bf16.
+/// Throws UsageError if `train` with these options would refuse to start on `ranks` ranks, which
+/// --instances divides. Needs neither data nor MPI, nor a CPU with instructions for bf16.
 void check_training(const Options& options, std::int64_t ranks);
 
 }  // namespace halomesh

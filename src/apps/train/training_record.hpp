@@ -32,8 +32,8 @@ nlohmann::ordered_json training_record(const Options& options, const RankBinding
 /// Returns "done", "target", "stopped" or "diverged".
 const char* name_of(TrainingEnd end);
 
-/// How a run ended, by that name, when by the time of day, how many seconds after its start by the
-/// monotonic clock, and after how many steps and epochs.
+/// The end of a run: its kind by that name, the time of day, the seconds since its start by the
+/// monotonic clock, and the numbers of steps and epochs.
 nlohmann::ordered_json end_record(const TrainingResult& result, double seconds);
 
 /// The batch job of this process as {"scheduler", "id"}, from its environment by `variable`

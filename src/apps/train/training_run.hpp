@@ -12,7 +12,7 @@
 
 namespace halomesh {
 
-/// What the MLPerf log says of a training of `spec` with these options.
+/// The facts about a training of `spec` with these options in the MLPerf log.
 MlperfTraining mlperf_training(const TrainerOptions& trainer, const NetworkSpec& spec,
                                const Options& options);
 
