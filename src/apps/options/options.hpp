@@ -126,6 +126,8 @@ class Options {
   void set_aside(const std::string& name, const std::string& why, const std::string& hint);
   /// The options that parse() ignored in a file, one line each.
   std::vector<std::string> notes() const;
+  /// True if the command has such an option.
+  bool is_declared(const std::string& name) const { return values_.count(name) > 0; }
   /// True if the command line or the file gave the option.
   bool is_given(const std::string& name) const { return !values_.at(name).defaulted(); }
   /// True if the command line gave the option.

@@ -54,12 +54,12 @@ std::vector<std::string> items_of(const std::string& list) {
   return items;
 }
 
-/// The names in the data set; else those in the checkpoint, from its training data; else the
+/// The names in the data set; else those in the command's checkpoint, if it has one, from its training data; else the
 /// network's own.
 std::vector<std::string> names_of(const Comm& world, const Options& options,
                                   const NetworkSpec& network, const char* kind, std::size_t count) {
   std::string list = data_names(world, options.get<std::string>("data"), kind, count);
-  if (list.empty()) {
+  if (list.empty() && options.is_declared("checkpoint")) {
     const std::string checkpoint = checkpoint_file(world, options);
     list = on_first_rank(world, [&] {
       const TrainingState state = read_state(checkpoint);
