@@ -35,13 +35,12 @@ void require_other_use(const Comm& world, const std::filesystem::path& directory
 void check_output(const Options& options, const std::string& output,
                   const std::vector<std::string>& inputs = {});
 
-/// The same, once for all ranks, which throw the same. Collective over `world`.
+/// As above, once for all ranks, which throw the same error. Collective over `world`.
 void check_output(const Comm& world, const Options& options, const std::string& output,
                   const std::vector<std::string>& inputs = {});
 
-/// The same, and before the work rather than after it that the path, which is
-/// that of a file, can be written; changes nothing. Throws the same on every rank. Collective over
-/// `world`.
+/// As above, and checks before the work, rather than after it, that the path, which names a file,
+/// can be written; changes nothing. Throws the same error on every rank. Collective over `world`.
 void check_output_file(const Comm& world, const Options& options, const std::string& output,
                        const std::vector<std::string>& inputs = {});
 
