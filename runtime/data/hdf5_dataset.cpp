@@ -21,11 +21,13 @@ std::string text_of(const Extents& extents) {
 }
 
 /// The hint for voxels of other extents: the --input that would fit, if any.
-std::string extents_hint(const Extents& found, const Hdf5Kind& kind) {
+std::string extents_hint(const Extents& found, const Hdf5Kind& kind, const Shape& wanted) {
   Extents sample = found;
   if (kind.stacked && !sample.empty()) sample.erase(sample.begin());
   if (kind.is_flat && sample.size() == 3) sample.insert(sample.begin() + 1, 1);
   if (sample.size() != 4) return "keep only files of one format in the directory";
+  if (sample.front() == wanted.c && sample.back() != wanted.c)
+    return "channels come last, as in depth, height, width, channel: move the first axis there";
   return fmt::format("try --input {}", text_of(sample));
 }
 
@@ -311,7 +313,7 @@ void Hdf5Dataset::check_voxels(Hdf5File& file, const Content& content) const {
                n > 1                       ? fmt::format(" or {} times as much along d, h and w", n)
                : kind_.is_flat && s.h != 1 ? fmt::format(" as samples of 1 along h, not {}", s.h)
                                            : std::string()),
-          extents_hint(found, kind_));
+          extents_hint(found, kind_, s));
 }
 
 void Hdf5Dataset::check_scalars(Hdf5File& file, std::int64_t samples) const {
@@ -321,11 +323,14 @@ void Hdf5Dataset::check_scalars(Hdf5File& file, std::int64_t samples) const {
           "`halomesh convert`");
   const Extents found = file.extents(kind_.targets);
   const Extents expected = with_samples({targets()}, kind_, samples);
-  require(found == expected,
-          text("{}: {} of {}, expected {}", file.path().c_str(), kind_.targets, text_of(found),
-               text_of(expected)),
-          found.empty() ? "the file must hold a list of targets for each sample"
-                        : fmt::format("set --targets {}", found.back()));
+  require(
+      found == expected,
+      text("{}: {} of {}, expected {}", file.path().c_str(), kind_.targets, text_of(found),
+           text_of(expected)),
+      found.size() == expected.size()
+          ? fmt::format("set --targets {}", found.back())
+          : fmt::format("the targets of a sample must be a list of {} numbers, without other axes",
+                        targets()));
 }
 
 void Hdf5Dataset::check_labels(Hdf5File& file, const Content& content) const {

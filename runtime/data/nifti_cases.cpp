@@ -43,8 +43,8 @@ std::string file_of(const fs::path& of_case, const char* stem) {
   std::error_code ignored;
   for (const char* const end : {".nii.gz", ".nii"}) {
     const fs::path path = of_case / (std::string(stem) + end);
-    require_target(path);
     if (fs::exists(path, ignored)) return path.string();
+    require_target(path);
   }
   throw Error(fmt::format("{} holds neither {}.nii.gz nor {}.nii", of_case.c_str(), stem, stem),
               "each case needs imaging.nii.gz and segmentation.nii.gz");

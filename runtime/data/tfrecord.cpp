@@ -41,6 +41,13 @@ bool header_checks(const std::array<std::byte, kHeaderBytes>& header) {
   return load<std::uint32_t>(header.data() + 8) == masked_crc32c(std::span(header).first<8>());
 }
 
+/// Whether these are the first bytes of a zlib stream (RFC 1950, 2.2).
+bool starts_zlib(const std::array<std::byte, kHeaderBytes>& header) {
+  const auto method = std::to_integer<unsigned>(header[0]),
+             flags = std::to_integer<unsigned>(header[1]);
+  return method == 0x78 && (256 * method + flags) % 31 == 0;
+}
+
 std::int64_t pread_all(int fd, void* dst, std::int64_t count, std::int64_t offset) {
   std::int64_t done = 0;
   while (done < count) {
@@ -144,6 +151,8 @@ std::int64_t TfRecordReader::read_header() {
     fail(fmt::format("truncated in the {}: expected {} bytes, found {}",
                      got < 8 ? "length" : "checksum of the length", kHeaderBytes, got),
          kDamaged);
+  if (!header_checks(header) && record_ == 0 && starts_zlib(header))
+    fail("compressed by zlib, which is not read", "compress the file by gzip, or not at all");
   if (!header_checks(header))
     fail(fmt::format(
              "{}: checksum of the length: expected {:#x}, found {:#x}",

@@ -3,6 +3,7 @@
 #include "runtime/hdf5/hdf5_storage.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <optional>
 #include <system_error>
@@ -141,6 +142,24 @@ bool lacks_some_of(hid_t selection, hssize_t points, const std::vector<hsize_t>&
   return false;
 }
 
+/// Throws Error if the library cannot undo a filter of the chunks.
+void check_filters(const Place& at, hid_t options) {
+  const int filters = checked(H5Pget_nfilters(options), at);
+  for (int i = 0; i < filters; ++i) {
+    unsigned flags = 0, settings = 0;
+    std::size_t values = 0;
+    std::array<char, 64> name{};
+    const H5Z_filter_t filter = H5Pget_filter2(options, static_cast<unsigned>(i), &flags, &values,
+                                               nullptr, name.size() - 1, name.data(), &settings);
+    if (filter < 0 || H5Zfilter_avail(filter) > 0) continue;
+    throw Error(fmt::format("{}: {} is stored with the HDF5 filter {}{}, which is not installed",
+                            at.file.c_str(), at.name, filter,
+                            name[0] == '\0' ? "" : fmt::format(" ({})", name.data())),
+                "rewrite the file where it is, e.g. by `h5repack -f GZIP=4 OLD NEW`, or name the "
+                "directory of its plugin in HDF5_PLUGIN_PATH");
+  }
+}
+
 class StorageCheck {
  public:
   explicit StorageCheck(bool of_chunks) : of_chunks_(of_chunks) {}
@@ -167,6 +186,7 @@ void StorageCheck::check(const Place& at, int depth) {
   const std::vector<hsize_t> extents = extents_of(space, at);
   const auto elements = static_cast<hsize_t>(checked(H5Sget_simple_extent_npoints(space), at));
   const H5D_layout_t layout = H5Pget_layout(options);
+  check_filters(at, options);
   if (layout == H5D_VIRTUAL) {
     check_virtual(at, options, extents, depth);
   } else if (H5Pget_external_count(options) > 0) {

@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "error.hpp"
+#include "runtime/posix/input_file.hpp"
 #include "system_error.hpp"
 
 namespace halomesh {
@@ -184,6 +185,7 @@ void DirectoryLock::make_directory() {
        !missing.empty() && !std::filesystem::exists(missing, error) && !error;
        missing = missing.parent_path())
     made_.insert(made_.begin(), missing);
+  require_target(directory_);
   std::filesystem::create_directories(directory_, error);
   if (!error && !std::filesystem::is_directory(directory_, error))
     error = std::make_error_code(std::errc::not_a_directory);

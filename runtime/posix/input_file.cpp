@@ -56,10 +56,12 @@ void fail_to_open(const std::filesystem::path& path, int error_number) {
 
 void require_target(const std::filesystem::path& path) {
   std::error_code code;
-  if (!std::filesystem::is_symlink(path, code) || std::filesystem::exists(path, code)) return;
-  throw Error(fmt::format("{} is a link to {}, which does not exist", path.c_str(),
-                          std::filesystem::read_symlink(path, code).c_str()),
-              "get what the link leads to, or remove the link");
+  for (std::filesystem::path at = path; at.has_relative_path(); at = at.parent_path()) {
+    if (!std::filesystem::is_symlink(at, code) || std::filesystem::exists(at, code)) continue;
+    throw Error(fmt::format("{} is a link to {}, which does not exist", at.c_str(),
+                            std::filesystem::read_symlink(at, code).c_str()),
+                "get what the link leads to, or remove the link");
+  }
 }
 
 void require_regular_file(const std::filesystem::path& path) {

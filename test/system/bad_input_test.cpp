@@ -78,7 +78,7 @@ TEST_CASE("wrong requests end all ranks with one message") {
       option("three betas", kUsage, {{"betas", "0.9,0.99,0.9"}}, {"--betas", "3 numbers"}),
       option("epsilon of 0", kUsage, {{"optimizer", "lamb"}, {"epsilon", "0"}}, {"--epsilon"}),
       option("an epsilon that is 0 in fp32", kUsage, {{"optimizer", "adamw"}, {"epsilon", "1e-50"}},
-             {"epsilon 1e-50", "--epsilon", "fp32"}),
+             {"--epsilon: 1e-50", "fp32"}),
       option("a coefficient of 0", kUsage, {{"optimizer", "lars"}, {"lars-coefficient", "0"}},
              {"--lars-coefficient"}),
       option("bf16 gradients by MPI", kUsage, {{"gradient-payload", "bf16"}, {"reduction", "flat"}},

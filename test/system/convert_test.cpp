@@ -53,7 +53,7 @@ TEST_CASE("convert: any number of ranks gives the same bytes and the same traini
               "train: 8 samples of 32x32x32x4 in 3 files, verified against the source") !=
           std::string::npos);
     if (first.empty()) first = files_of(to);
-    CHECK(first.size() == 5);
+    CHECK(first.size() == 6);  // 3 and 2 of samples, and dataset.json
     CHECK(files_of(to) == first);
   }
   Scene archived;
@@ -73,12 +73,12 @@ TEST_CASE("convert: an archive of an archive, and an uncompressed one, have the 
   Arguments options = conversion(once, plain);
   options.insert({{"codec", "none"}, {"verify", ""}, {"split", "train"}});
   REQUIRE(run(2, "convert", options).exit_code == 0);
-  CHECK(files_of(plain).size() == 3);
+  CHECK(files_of(plain).size() == 4);
   CHECK(fs::file_size(plain / "train-00000.h5") > fs::file_size(once / "train-00000.h5"));
   options = conversion(plain, twice);
   options.insert({{"verify", ""}});
   REQUIRE(run(2, "convert", options).exit_code == 0);
-  CHECK(files_of(twice).size() == 3);
+  CHECK(files_of(twice).size() == 4);
 }
 
 TEST_CASE("synth: an archive has the content of the TFRecord files, on any number of ranks") {

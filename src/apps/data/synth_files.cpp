@@ -11,6 +11,7 @@
 #include "error.hpp"
 #include "runtime/data/archive.hpp"
 #include "runtime/posix/free_space.hpp"
+#include "runtime/posix/input_file.hpp"
 
 namespace halomesh {
 namespace {
@@ -132,6 +133,7 @@ void prepare_directory(const fs::path& directory, bool overwrite, std::int64_t b
     freed += static_cast<std::int64_t>(fs::file_size(file));
   }
   check_space(directory, bytes - freed);
+  require_target(directory);
   fs::create_directories(directory);
   if (format != SynthFormat::kArchive)
     for (const char* split : {"train", "validation"}) fs::create_directories(directory / split);

@@ -19,6 +19,7 @@
 #include "joined.hpp"
 #include "runtime/mpi/collective_errors.hpp"
 #include "runtime/posix/atomic_file.hpp"
+#include "runtime/posix/input_file.hpp"
 #include "src/apps/train/segmentation_writer.hpp"
 
 namespace halomesh {
@@ -160,6 +161,7 @@ class NiftiSegmentations final : public SegmentationWriter {
 
 std::string NiftiSegmentations::make_files(const fs::path& directory) {
   std::error_code code;
+  require_target(directory);
   fs::create_directories(directory, code);
   require(fs::is_directory(directory),
           text("--out {}: cannot be made a directory", directory.c_str()),

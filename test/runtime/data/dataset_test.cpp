@@ -67,7 +67,8 @@ TEST_CASE("dataset: problems with a directory give the same error on every rank"
   });
   CHECK(contains(directory.open_error(), "tfrecord"));
   directory.fill([](const auto& train) { std::filesystem::remove(train / "4.tfrecord"); });
-  CHECK(contains(directory.open_error(), "cannot open"));
+  CHECK(
+      contains(directory.open_error(), "5.tfrecord.gz is a link to nowhere, which does not exist"));
   directory.fill([](const auto& train) { std::filesystem::remove(train / "5.tfrecord.gz"); });
   CHECK(directory.open()->size() == 5);
 }
@@ -110,6 +111,21 @@ TEST_CASE("dataset: a wrong length is reported with the extents that would match
   CHECK(contains(error, "expected 32768 for 16x16x16x4"));
   CHECK(contains(error, "try --input 32x32x32x4"));
   CHECK(contains(directory.open_error(Shape{4, 64, 64, 64}), "try --input 32x32x32x4"));
+}
+
+TEST_CASE("dataset: links to nothing are named; indices beside files are left alone") {
+  const SharedDirectory directory;
+  directory.fill([](const std::filesystem::path& train) {
+    write_records(train / "a.tfrecord", {sample_payload(0)}, Compression::kNone);
+    put_contents(train / "a.tfrecord.idx", "0 300\n");
+  });
+  CHECK(directory.open()->size() == 1);
+  CHECK(directory.open()->name(0) == "a");
+  directory.fill([](const std::filesystem::path& train) {
+    std::filesystem::create_symlink("../gone/b.tfrecord", train / "b.tfrecord");
+  });
+  CHECK(contains(directory.open_error(),
+                 "train/b.tfrecord is a link to ../gone/b.tfrecord, which does not exist"));
 }
 
 TEST_CASE("dataset: a directory that is named like a file of samples is refused") {

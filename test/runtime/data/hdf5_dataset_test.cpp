@@ -132,6 +132,25 @@ TEST_CASE("hdf5 data: missing, mixed or wrongly shaped data are reported on ever
   CHECK(contains(directory.open_error(), "b.hdf5: cannot open it as HDF5"));
 }
 
+TEST_CASE("hdf5 data: axes in another order, or too many, are told apart from other extents") {
+  const auto problem = [](const Extents& of_x, const Extents& of_y, const Shape& shape) {
+    const SharedDirectory directory;
+    directory.fill([&](const fs::path& train) {
+      Hdf5File file = Hdf5File::create(train / "a.h5");
+      file.create_dataset("/x", Hdf5Type::kInt16, of_x);
+      file.write<std::int16_t>("/x", Slab::whole(of_x), voxels_of(0, kShape));
+      file.create_dataset("/y", Hdf5Type::kFloat, of_y);
+      file.write<float>("/y", Slab::whole(of_y), targets_of(0));
+      file.close();
+    });
+    return directory.open_error(shape);
+  };
+  CHECK(contains(problem({2, 3, 4, 5}, {3}, kShape), "channels come last"));
+  CHECK(contains(problem({3, 4, 5, 2}, {3}, {2, 3, 5, 4}), "try --input 3x4x5x2"));
+  CHECK(contains(problem({3, 4, 5, 2}, {1, 3}, kShape),
+                 "/y of 1x3, expected 3 | the targets of a sample must be a list of 3 numbers"));
+}
+
 TEST_CASE("hdf5 data: a file that only seems to hold its sample is refused on every rank") {
   for (const auto& [layout, problem] :
        {std::pair{DatasetLayout{}, "b.h5: /x: its elements were never written"},

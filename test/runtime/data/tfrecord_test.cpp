@@ -212,6 +212,7 @@ TEST_CASE("tfrecord: messages say what was expected and found") {
                  "truncated in the payload: expected 4 bytes, found 2"));
   CHECK(contains(message(whole.substr(0, 38)), "truncated in the checksum of the payload"));
   CHECK(contains(message("This is a text file."), "not a TFRecord file"));
+  CHECK(contains(message("\x78\x9c\x4b\xcb\xcf of zlib"), "compressed by zlib, which is not read"));
   CHECK(contains(message("\x1f\x8b\x08 no gzip either"), "damaged gzip stream"));
   std::string damaged = whole;
   damaged[33] = 'M';

@@ -187,6 +187,18 @@ TEST_CASE("a raw file that is missing or short is named") {
   CHECK(contains(reading_problem(directory / "e.h5"), "x.raw, No such file"));
 }
 
+TEST_CASE("a filter that is not installed is named, before anything is read") {
+  const TempDirectory directory;
+  const fs::path file = directory / "f.h5";
+  const std::array<hsize_t, 2> rows{2, 4};
+  make(file, 4, 0, [&](hid_t options, hid_t) {
+    H5Pset_chunk(options, 2, rows.data());
+    REQUIRE(H5Pset_filter(options, 32000, H5Z_FLAG_OPTIONAL, 0, nullptr) >= 0);  // lzf of h5py
+  });
+  CHECK(contains(reading_problem(file), "/x is stored with the HDF5 filter 32000"));
+  CHECK(contains(reading_problem(file), "h5repack"));
+}
+
 TEST_CASE("elements that were never written are counted") {
   const TempDirectory directory;
   const std::array<hsize_t, 2> rows{2, 4};

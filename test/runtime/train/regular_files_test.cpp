@@ -107,9 +107,10 @@ TEST_CASE("an input file is read whole, through links, up to a bound") {
   CHECK(read_input_file(directory / "link", 100'000) == text);
   CHECK(contains(error_of([&] { read_input_file(directory / "f", 99'999); }), "is larger than"));
   fs::create_symlink("nothing", directory / "dangling");
-  for (const char* name : {"none", "dangling"})
-    CHECK(contains(error_of([&] { read_input_file(directory / name); }),
-                   fmt::format("cannot open {}: No such file", (directory / name).string())));
+  CHECK(contains(error_of([&] { read_input_file(directory / "none"); }),
+                 fmt::format("cannot open {}: No such file", (directory / "none").string())));
+  CHECK(contains(error_of([&] { read_input_file(directory / "dangling"); }),
+                 "dangling is a link to nothing, which does not exist"));
 }
 
 }  // namespace halomesh
