@@ -10,8 +10,8 @@
 
 namespace halomesh {
 
-/// Throws Error if `path`, or a directory on it, is a link to a missing file; the message names that
-/// file.
+/// Throws Error if `path`, or a directory on it, is a link to a missing file; the message names
+/// that file.
 void require_target(const std::filesystem::path& path);
 
 /// Throws ReadError, or the Error of require_target().

@@ -94,19 +94,6 @@ std::int64_t divisor_of_ranks(const Comm& world, const std::string& option, std:
                                joined(fit, fit.size() == 2 ? " or " : ", "), value));
 }
 
-void refuse_shared_files(const Options& options, const std::string& why) {
-  const auto refuse = [&](const std::string& option, const std::string& hint) {
-    throw UsageError(
-        fmt::format("--{} {} cannot be used {}", option, options.get<std::string>(option), why),
-        hint);
-  };
-  if (!options.get<std::string>("trace").empty())
-    refuse("trace", "trace one training run alone, which writes the file");
-  const auto resume = options.get<std::string>("resume");
-  if (resume != "auto" && resume != "never")
-    refuse("resume", "leave it out: each run resumes from its own latest checkpoint");
-}
-
 GroupResult train_in_group(const Comm& group, const Options& options, const RankBinding& binding,
                            const BeforeRun& before) {
   const std::filesystem::path out = options.get<std::string>("out");

@@ -34,10 +34,6 @@ Comm group_of(const Comm& world, std::int64_t ranks_each);
 /// with the values that do.
 std::int64_t divisor_of_ranks(const Comm& world, const std::string& option, std::int64_t value);
 
-/// Throws UsageError for options of `train` that cannot be used with several runs in one job, such
-/// as a file that all of them would write. `why` ends the sentence, e.g. "with --instances".
-void refuse_shared_files(const Options& options, const std::string& why);
-
 /// Runs run_training() on `group`, with its output in OUT/output.txt, and writes OUT/result.json
 /// (see to_json()). A failure of this run is returned, not thrown. Collective over `group`.
 GroupResult train_in_group(const Comm& group, const Options& options, const RankBinding& binding,

@@ -20,6 +20,7 @@
 #include "src/apps/launch/run_record.hpp"
 #include "src/apps/train/group_training.hpp"
 #include "src/apps/train/shared_stage.hpp"
+#include "src/apps/train/training_plan.hpp"
 #include "text_table.hpp"
 
 namespace halomesh {

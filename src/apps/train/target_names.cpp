@@ -54,8 +54,8 @@ std::vector<std::string> items_of(const std::string& list) {
   return items;
 }
 
-/// The names in the data set; else those in the command's checkpoint, if it has one, from its training data; else the
-/// network's own.
+/// The names in the data set; else those in the command's checkpoint, if it has one, from its
+/// training data; else the network's own.
 std::vector<std::string> names_of(const Comm& world, const Options& options,
                                   const NetworkSpec& network, const char* kind, std::size_t count) {
   std::string list = data_names(world, options.get<std::string>("data"), kind, count);

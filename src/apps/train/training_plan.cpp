@@ -11,7 +11,6 @@
 #include "src/apps/options/model_options.hpp"
 #include "src/apps/options/option_text.hpp"
 #include "src/apps/options/train_options.hpp"
-#include "src/apps/train/group_training.hpp"
 #include "src/apps/train/training_crops.hpp"
 #include "src/nn/optimizers/registry.hpp"
 
@@ -139,6 +138,19 @@ TrainerOptions plan_training(const Options& options, const PlannedNetwork& netwo
   if (!trainer.skips.empty()) first_trained_layer(network.geometry, trainer.skips.back().layers);
   trace_request_of(options, network.shape.ranks());
   return trainer;
+}
+
+void refuse_shared_files(const Options& options, const std::string& why) {
+  const auto refuse = [&](const std::string& option, const std::string& hint) {
+    throw UsageError(
+        fmt::format("--{} {} cannot be used {}", option, options.get<std::string>(option), why),
+        hint);
+  };
+  if (!options.get<std::string>("trace").empty())
+    refuse("trace", "trace one training run alone, which writes the file");
+  const auto resume = options.get<std::string>("resume");
+  if (resume != "auto" && resume != "never")
+    refuse("resume", "leave it out: each run resumes from its own latest checkpoint");
 }
 
 void check_training(const Options& options, std::int64_t ranks) {

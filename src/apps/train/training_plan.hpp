@@ -23,6 +23,10 @@ TrainerOptions plan_training(const Options& options, const PlannedNetwork& netwo
 /// The request of --trace; empty without it. Throws UsageError for impossible steps or ranks.
 std::optional<TraceRequest> trace_request_of(const Options& options, std::int64_t ranks);
 
+/// Throws UsageError for options of `train` that cannot be used with several runs in one job, such
+/// as a file that all of them would write. `why` ends the sentence, e.g. "with --instances".
+void refuse_shared_files(const Options& options, const std::string& why);
+
 /// Throws UsageError if `train` with these options would refuse to start on `ranks` ranks, which
 /// --instances divides. Needs neither data nor MPI, nor a CPU with instructions for bf16.
 void check_training(const Options& options, std::int64_t ranks);
