@@ -547,9 +547,11 @@ run-tests-long:
 
 .PHONY: test-asan run-tests-asan
 ASAN_NAMES := $(filter partition_tests nn_tests runtime_tests mpi_tests,$(TEST_NAMES))
-test-asan: deps ## run the partition, nn, runtime and mpi tests under address and UB sanitizers
+test-asan: deps ## run the partition, nn, runtime and mpi tests under address and UB sanitizers; SHORT=1: of mpi only those for 2 ranks
 	@+$(MAKE) --no-print-directory BUILD=asan $(addprefix build/asan$(LIBRARIES)/tests/,$(ASAN_NAMES))
 	@+$(MAKE) --no-print-directory BUILD=asan run-tests-asan
+run-tests-asan: export TEST_SECONDS ?= 14400
+run-tests-asan: export SHORT := $(SHORT)
 run-tests-asan:
 	$(call run_tests,$(ASAN_NAMES))
 
