@@ -193,8 +193,8 @@ TEST_CASE("a configuration never blocks a choice of the command line") {
       {"unet3d-kits19.cfg", {"--patches", "off"}, "foreground is ignored with --patches off"},
       {"unet3d-kits19.cfg",
        {"--model", "cosmoflow", "--input", "64x64x64x4"},
-       "patches, pad, levels, most-filters, down, classes are ignored with --model cosmoflow, "
-       "foreground is ignored without --patches, loss is ignored with --model cosmoflow"},
+       "levels, most-filters, down, classes, patches, pad, loss are ignored with --model "
+       "cosmoflow, foreground is ignored without --patches"},
       {"unet3d-kits19.cfg",
        {"--optimizer", "adamw", "--lr", "0.001"},
        "momentum is ignored with --optimizer adamw"},

@@ -46,7 +46,7 @@ inline Words request(const std::string& site, const Words& more) {
                  "--time",     "01:00:00",           "--program", "/opt/halomesh"};
   // A batch that most numbers of replicas divide.
   if (std::find(more.begin(), more.end(), "--scaling") == more.end())
-    words.insert(words.end(), {"--batch", "10321920"});
+    words.insert(words.end(), {"--batch", "2838528000"});
   // Later words replace earlier ones, because an option may be given only once.
   for (std::size_t i = 0; i < more.size(); ++i)
     for (std::size_t w = 0; more[i].starts_with("--") && w < words.size(); ++w)
