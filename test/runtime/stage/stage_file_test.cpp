@@ -160,7 +160,7 @@ TEST_CASE("stage_file: a disk that fills up is one error with a hint, and nothin
   if (!disk.mounted()) return;
   {
     const StageDirectory directory(temp.path());
-    CHECK(directory.space().available <= 1 << 16);
+    CHECK(directory.space().free.bytes <= 1 << 16);
     StageFile file(directory.nameless_file(), "test", StageCodec::kNone, {1 << 15, 1 << 15},
                    DataType::kInt16);
     const std::vector<std::int16_t> counts(1 << 15);
@@ -171,7 +171,7 @@ TEST_CASE("stage_file: a disk that fills up is one error with a hint, and nothin
     CHECK(contains(error, "No space left"));
     CHECK(contains(error, "--stage-codec deflate"));
   }
-  CHECK(StageDirectory(temp.path()).space().available == 1 << 16);
+  CHECK(StageDirectory(temp.path()).space().free.bytes == 1 << 16);
 }
 
 TEST_CASE("stage_directory: created if missing; links, files and read-only places are refused") {
