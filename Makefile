@@ -212,7 +212,7 @@ ISA_TESTS    := $(wildcard $(addprefix test/nn/,dense_source_test.cpp pooled_*_t
 UNIT  := 8
 ISA_SOURCES := $(shell grep -ls '^inline namespace HALOMESH_ISA' $(NN))
 ALONE := src/apps/main.cpp test/runtime/posix/failing_reads.cpp src/apps/launch/version.cpp src/nn/layers/isa_kernels.cpp runtime/log/mllog.cpp $(ISA_SOURCES) \
-         $(wildcard test/harness/*_main.cpp test/include/error_test.cpp runtime/posix/*.cpp runtime/data/nifti_cases.cpp runtime/log/mlperf_summary.cpp \
+         $(wildcard test/harness/*_main.cpp test/include/error_test.cpp test/mpi/counted_messages.cpp runtime/posix/*.cpp runtime/data/nifti_cases.cpp runtime/log/mlperf_summary.cpp \
            src/apps/train/nifti_segmentations.cpp src/apps/train/mlperf_summary.cpp src/apps/report/*.cpp src/apps/scaling/*.cpp)
 in_directory = $(foreach s,$(2),$(if $(filter $(1),$(dir $(s))),$(s)))
 first_to_last = $(wordlist 1,$(UNIT),$(1))
