@@ -64,7 +64,7 @@ void write_attributes(Hdf5File& file, const ArchiveFile& content) {
 }
 
 void write_orientations(Hdf5File& file, const std::vector<Orientation>& orientations) {
-  std::vector<Affine> affines, qforms;
+  std::vector<VoxelTransform> affines, qforms;
   std::vector<std::int32_t> codes;
   for (const Orientation& o : orientations) {
     affines.push_back(o.affine());
@@ -237,7 +237,7 @@ ArchiveFile read_archive_attributes(const Hdf5File& file) {
 
 std::vector<Orientation> read_orientations(Hdf5File& file, std::int64_t samples) {
   if (!file.contains(kAffines)) return {};
-  std::vector<Affine> affines, qforms;
+  std::vector<VoxelTransform> affines, qforms;
   std::vector<std::array<std::int32_t, 2>> codes;
   read_rows(file, kAffines, {samples, 3, 4}, Hdf5Type::kDouble, affines);
   const bool has_codes = file.contains(kFormCodes);

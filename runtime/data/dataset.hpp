@@ -26,11 +26,11 @@ namespace halomesh {
 
 /// Maps the indices d, h, w of a voxel to its position in space, in mm: the rows x, y and z of a 3
 /// x 4 matrix, whose last column is the position of the first voxel.
-using Affine = std::array<double, 12>;
+using VoxelTransform = std::array<double, 12>;
 
 /// An affine with the distances between voxels of `affine`, of which nothing else is known.
-inline Affine spacing_of(const Affine& affine) {
-  Affine spacing{};
+inline VoxelTransform spacing_of(const VoxelTransform& affine) {
+  VoxelTransform spacing{};
   for (std::size_t axis = 0; axis < 3; ++axis)
     spacing[5 * axis] = std::hypot(affine[axis], affine[4 + axis], affine[8 + axis]);
   return spacing;
@@ -40,10 +40,10 @@ inline Affine spacing_of(const Affine& affine) {
 /// affines, each with the code of the space to which it leads, or 0 if it is not set. With code 0,
 /// the qform has the spacing of the voxels.
 struct Orientation {
-  Affine sform{}, qform{};
+  VoxelTransform sform{}, qform{};
   std::int32_t sform_code = 0, qform_code = 0;
   /// The affine that counts.
-  const Affine& affine() const { return sform_code > 0 ? sform : qform; }
+  const VoxelTransform& affine() const { return sform_code > 0 ? sform : qform; }
   friend bool operator==(const Orientation&, const Orientation&) = default;
 };
 

@@ -200,7 +200,7 @@ double distance_between(const nifti_image& a, const nifti_image& b) {
   const auto is_placed = [](const nifti_image& image) {
     return image.sform_code > 0 || image.qform_code > 0;
   };
-  Affine of_a = orientation_in(a).affine(), of_b = orientation_in(b).affine();
+  VoxelTransform of_a = orientation_in(a).affine(), of_b = orientation_in(b).affine();
   if (!is_placed(a) || !is_placed(b)) {
     of_a = spacing_of(of_a);
     of_b = spacing_of(of_b);

@@ -51,7 +51,7 @@ TEST_CASE("archive: its files, compressed or not, equal the formula, block by bl
 
 TEST_CASE("archive: it keeps names and where voxels are, of all samples of a file or of none") {
   const SharedDirectory directory;
-  constexpr Affine kStraight{3, 0, 0, 1, 0, 0.75, 0, 2, 0, 0, 0.75, 3},
+  constexpr VoxelTransform kStraight{3, 0, 0, 1, 0, 0.75, 0, 2, 0, 0, 0.75, 3},
       kSheared{1, 0, 0.25, 0, 0, 1, 0, 0, 0.5, 0, 1, 0};
   const std::vector<Orientation> orientations{{kSheared, kStraight, 2, 1}, {{}, kStraight, 0, 1}};
   directory.fill([&](const fs::path& train) {

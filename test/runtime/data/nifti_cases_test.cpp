@@ -70,7 +70,7 @@ void relabel(const fs::path& train, std::int16_t type) {
 }
 
 /// Says in the header of an image of case 1 where its voxels are.
-void place_voxels(const fs::path& train, const char* name, const Affine& affine) {
+void place_voxels(const fs::path& train, const char* name, const VoxelTransform& affine) {
   const fs::path file = train / "case_00001" / name;
   std::string bytes = contents(file);
   bytes[254] = 1;  // sform_code
@@ -121,13 +121,13 @@ TEST_CASE("NIfTI: cases of different extents are samples with labels") {
 
 TEST_CASE("NIfTI: the affine is the header's, or the spacing alone") {
   const SharedDirectory directory;
-  constexpr Affine kTilted{-0.75, 0.25, 0, 10, 0.25, 0.75, 0.125, -20, 0, 0, 3, 5.5};
+  constexpr VoxelTransform kTilted{-0.75, 0.25, 0, 10, 0.25, 0.75, 0.125, -20, 0, 0, 3, 5.5};
   directory.fill([&](const fs::path& train) {
     write_cases(train);
     place_voxels(train, "imaging.nii", kTilted);
   });
   const auto data = directory.open({1, 0, 0, 0}, TargetSpec::labels(3));
-  constexpr Affine kSpacing{3, 0, 0, 0, 0, 0.75, 0, 0, 0, 0, 0.75, 0};
+  constexpr VoxelTransform kSpacing{3, 0, 0, 0, 0, 0.75, 0, 0, 0, 0, 0.75, 0};
   CHECK(data->orientation_of(0) == Orientation{{}, kSpacing, 0, 0});
   CHECK(data->orientation_of(0)->affine() == kSpacing);
   CHECK(data->orientation_of(1) == Orientation{kTilted, kSpacing, 1, 0});
@@ -178,7 +178,7 @@ TEST_CASE("NIfTI: values of other types are refused before any sample is read") 
 }
 
 TEST_CASE("NIfTI: labels that are not where their images are") {
-  constexpr Affine kAt{-0.75, 0.25, 0, 10, 0.25, 0.75, 0.125, -20, 0, 0, 3, 5.5};
+  constexpr VoxelTransform kAt{-0.75, 0.25, 0, 10, 0.25, 0.75, 0.125, -20, 0, 0, 3, 5.5};
   const auto told = [&](const std::function<void(const fs::path&)>& spoil) {
     const SharedDirectory directory;
     directory.fill([&](const fs::path& train) {
@@ -188,7 +188,7 @@ TEST_CASE("NIfTI: labels that are not where their images are") {
     return directory.open({1, 0, 0, 0}, TargetSpec::labels(3))->misplacement();
   };
   CHECK(told([](const fs::path&) {}).empty());
-  Affine near = kAt, far = kAt;
+  VoxelTransform near = kAt, far = kAt;
   near[3] += 0.002;
   far[3] += 30;
   far[7] -= 40;
