@@ -10,6 +10,11 @@ for test in "$@"; do
   n=$((n + 1))
   printf '\nnamespace test_%d {\n' "$n"
   # A test in the project's own namespace sees the project's names.
-  sed -nE 's/^namespace ([a-z_:]+) \{.*/\1/p' "$test" | sort -u | sed -E 's/.*/namespace & { using namespace ::&; }/'
+  sed -nE 's/^namespace ([a-z_:]+) \{.*/\1/p' "$test" | sort -u | while read -r name; do
+    while [ -n "$name" ]; do
+      echo "namespace $name { using namespace ::$name; }"
+      case $name in *::*) name=${name%::*} ;; *) name= ;; esac
+    done
+  done
   printf '#include "%s"\n}  // namespace test_%d\n' "$test" "$n"
 done
