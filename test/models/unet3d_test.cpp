@@ -152,6 +152,7 @@ TEST_CASE("unet3d: extents that levels cannot halve are refused with those that 
   CHECK(refused(input({4, 96, 160, 224})).empty());
   CHECK(refused([](NetworkSettings& s) {
           use_lbann(s);
+          s.values["batch-norm"] = std::int64_t{2};
           s.input = {1, 8, 8, 8};
         }).empty());
 }
