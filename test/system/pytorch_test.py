@@ -176,8 +176,10 @@ def train(kernel, ranks, parts, data, out, *more, decay=0):
     options = (f"--kernel {kernel} --parts {parts} --batch {BATCH} --seed {SEEDS[kernel]}"
                f" --input {EXTENTS[0]}x{EXTENTS[1]}x{EXTENTS[2]}x{CHANNELS} --targets {TARGETS}"
                f" --conv-layers {CONV_LAYERS} --filters {FILTERS} --fc {DENSE[0]},{DENSE[1]}"
-               f" --schedule constant --lr {RATE} --momentum {MOMENTUM} --weight-decay {decay}"
+               f" --schedule constant --lr {RATE} --weight-decay {decay}"
                " --dropout 0 --epochs 0 --evaluate-every 0 --checkpoint-every 1 --keep 1000")
+    if "adamw" not in more:
+        options += f" --momentum {MOMENTUM}"
     command = [*shlex.split(os.environ.get("MPIRUN", "mpirun")), "-n", str(ranks),
                os.environ.get("HALOMESH", "build/halomesh"), "train", "--data", str(data),
                "--out", str(out), *options.split(), *map(str, more)]
