@@ -75,7 +75,7 @@ TEST_CASE("the trace of 16 ranks has every track, and readers accept it") {
 
 TEST_CASE("a trace of some ranks, and of a run that ends within the window") {
   Scene scene;
-  const fs::path file = workshop().fresh("trace.json.gz");
+  const fs::path file = scene.out.string() + "-trace.json.gz";
   scene.options["trace"] = file.string();
   scene.options["trace-steps"] = "3+9";
   scene.options["trace-ranks"] = "2-3,0";

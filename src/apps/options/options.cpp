@@ -277,7 +277,10 @@ bool Options::is_off(const std::string& name) const {
 void Options::set_aside(const std::string& name, const std::string& why, const std::string& hint) {
   leave_out(name);
   if (!is_given(name)) return;
-  if (is_typed(name)) throw UsageError("--" + name + " has no meaning " + why, hint);
+  if (is_typed(name)) {
+    if (is_off(name)) return;  // it asks for nothing
+    throw UsageError("--" + name + " has no meaning " + why, hint);
+  }
   boost::any value;
   own_.find(name, false).semantic()->apply_default(value);
   values_.erase(name);
