@@ -74,14 +74,14 @@ inline void check_ends_well(const SlurmCluster& slurm, const ScriptJob& job,
   check_same_as_uninterrupted(job);
 }
 
-/// A job that needs some twelve seconds on this machine stops at its limit of five and is started
+/// A job that needs more than five seconds on this machine stops at a limit of five and is started
 /// again until it ends.
 inline void check_hits_its_limit(const SlurmCluster& slurm, const Arguments& more) {
-  const ScriptJob tried = job_of_steps("40");
+  const ScriptJob tried = job_of_steps("200");
   REQUIRE(tried.scene.train(200).exit_code == 0);
   const double seconds =
       nlohmann::json::parse(read_file(tried.scene.out / "run.json")).at("end").at("seconds");
-  const ScriptJob job = job_of_steps(std::to_string(static_cast<int>(40 * 12 / seconds)));
+  const ScriptJob job = job_of_steps(std::to_string(static_cast<int>(200 * 14 / seconds)));
   Arguments options = two_nodes(job, 175);
   for (const auto& [name, value] : more) options[name] = value;
   const std::string number = slurm.submit(job.make("job.sh", options));
