@@ -78,7 +78,9 @@ inline void check_ends_well(const SlurmCluster& slurm, const ScriptJob& job,
 /// again until it ends.
 inline void check_hits_its_limit(const SlurmCluster& slurm, const Arguments& more) {
   const ScriptJob tried = job_of_steps("200");
-  REQUIRE(tried.scene.train(200).exit_code == 0);
+  const Outcome outcome = tried.scene.train(200);
+  CAPTURE(outcome.text);
+  REQUIRE(outcome.exit_code == 0);
   const double seconds =
       nlohmann::json::parse(read_file(tried.scene.out / "run.json")).at("end").at("seconds");
   const ScriptJob job = job_of_steps(std::to_string(static_cast<int>(200 * 14 / seconds)));
