@@ -141,12 +141,13 @@ TEST_CASE("NIfTI: labels of every type of integer are read, and floats without f
       {512, relabel<std::uint16_t>}, {8, relabel<std::int32_t>},     {768, relabel<std::uint32_t>},
       {1024, relabel<std::int64_t>}, {1280, relabel<std::uint64_t>}, {16, relabel<float>},
       {64, relabel<double>}};
-  for (const auto& [type, relabel_as] : types) {
+  for (const auto& row : types) {
+    const std::int16_t type = row.first;
     CAPTURE(type);
     const SharedDirectory directory;
-    directory.fill([&, write_labels = relabel_as, as = type](const fs::path& train) {
+    directory.fill([&](const fs::path& train) {
       write_cases(train);
-      write_labels(train, as);
+      row.second(train, type);
     });
     const auto data = directory.open({1, 0, 0, 0}, TargetSpec::labels(3));
     std::int64_t at = 0, wrong = 0;
