@@ -308,12 +308,12 @@ void Options::check_needs() {
         continue;
       const bool absent = off && !is_given(choice);
       const std::string name = option->long_name();
+      const std::string cure = values == std::vector<std::string>{""} ? "leave out --" + choice
+                               : !values.empty() ? "give --" + choice + ' ' + joined(values, " or ")
+                               : absent          ? "give --" + choice + " as well"
+                                                 : "give another --" + choice;
       set_aside(name, absent ? "without --" + choice : "with --" + choice + ' ' + chosen,
-                (values == std::vector<std::string>{""} ? "leave out --" + choice
-                 : !values.empty() ? "give --" + choice + ' ' + joined(values, " or ")
-                 : absent          ? "give --" + choice + " as well"
-                                   : "give another --" + choice) +
-                    ", or leave --" + name + " out");
+                cure + ", or leave --" + name + " out");
     }
 }
 

@@ -230,7 +230,7 @@ TEST_CASE("options that nothing would read are refused when typed") {
       {{"--keep-stage"}, "--keep-stage has no meaning without --stage-dir"},
       {{"--keep-stage", "--stage-dir", "s", "--instances", "2"},
        "--keep-stage has no meaning with --instances 2"},
-      {{"--pad", "0"}, "--pad has no meaning with --model cosmoflow"},
+      {{"--pad", "2"}, "--pad has no meaning with --model cosmoflow"},
       {{"--patches", "random"}, "--patches has no meaning with --model cosmoflow"},
       {{"--foreground", "0.5"}, "--foreground has no meaning without --patches"},
       {{"--trace-steps", "1+1"}, "--trace-steps has no meaning without --trace"},
