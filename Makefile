@@ -211,9 +211,9 @@ ISA_TESTS    := $(wildcard $(addprefix test/nn/,dense_source_test.cpp pooled_*_t
 # alone.
 UNIT  := 8
 ISA_SOURCES := $(shell grep -ls '^inline namespace HALOMESH_ISA' $(NN))
-ALONE := src/apps/main.cpp test/runtime/posix/failing_reads.cpp src/apps/launch/version.cpp src/nn/layers/isa_kernels.cpp runtime/log/mllog.cpp $(ISA_SOURCES) \
-         $(wildcard test/harness/*_main.cpp test/include/error_test.cpp test/mpi/counted_messages.cpp runtime/posix/*.cpp runtime/data/nifti_cases.cpp runtime/log/mlperf_summary.cpp \
-           src/apps/train/nifti_segmentations.cpp src/apps/train/mlperf_summary.cpp src/apps/report/*.cpp src/apps/scaling/*.cpp)
+ALONE := src/apps/main.cpp test/runtime/posix/failing_reads.cpp src/apps/launch/version.cpp src/nn/kernels/isa_kernels.cpp runtime/log/mllog.cpp $(ISA_SOURCES) \
+         $(wildcard test/harness/*_main.cpp test/include/error_test.cpp test/mpi/counted_messages.cpp runtime/posix/*.cpp runtime/data/nifti_cases.cpp \
+           src/apps/train/nifti_segmentations.cpp)
 in_directory = $(foreach s,$(2),$(if $(filter $(1),$(dir $(s))),$(s)))
 first_to_last = $(wordlist 1,$(UNIT),$(1))
 behind_first = $(wordlist $(words x $(first_to_last)),$(words $(1)),$(1))
@@ -335,7 +335,7 @@ endef
 
 # ---------------------------------------------------------------------------------------------
 # Several instruction sets: sources that open `inline namespace HALOMESH_ISA` are compiled once more
-# for each of ISAS, in a namespace of its own (src/nn/layers/isa.hpp).
+# for each of ISAS, in a namespace of its own (src/nn/kernels/isa.hpp).
 
 ISA_FLAGS_avx2        := -mavx2 -mfma -mbmi -mbmi2
 ISA_FLAGS_avx512      := $(ISA_FLAGS_avx2) -mavx512f -mavx512cd -mavx512bw -mavx512dq -mavx512vl
@@ -366,7 +366,7 @@ $(B)/obj/isa-$(1).o: $(call isa_objects,$(1),$(ISA_SOURCES)) $(B)/stamp/link
 	$(Q)$(ISA_COPY) --wildcard --keep-global-symbol='*isa_$(1)*' $$@
 endef
 $(foreach isa,$(ALL_ISAS),$(eval $(call isa_rules,$(isa))))
-$(B)/obj/src/nn/layers/isa_kernels.o $(B)/tidy/src/nn/layers/isa_kernels.ok: \
+$(B)/obj/src/nn/kernels/isa_kernels.o $(B)/tidy/src/nn/kernels/isa_kernels.ok: \
   DEFINES = $(addprefix -DHALOMESH_WITH_,$(ISAS))
 
 # There is one archive per room, the upper ones first: a program takes from each the objects that it

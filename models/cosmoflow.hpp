@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "src/nn/layers/gradient_kernels.hpp"
+#include "src/nn/kernels/gradient_kernels.hpp"
 #include "src/nn/model.hpp"
 
 namespace halomesh {

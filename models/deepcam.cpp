@@ -12,6 +12,7 @@
 
 #include "error.hpp"
 #include "models/network.hpp"
+#include "src/nn/kernels/moments.hpp"
 #include "src/nn/layers/add.hpp"
 #include "src/nn/layers/affine.hpp"
 #include "src/nn/layers/concat.hpp"
@@ -19,7 +20,6 @@
 #include "src/nn/layers/depthwise_convolution.hpp"
 #include "src/nn/layers/global_average.hpp"
 #include "src/nn/layers/leaky_relu.hpp"
-#include "src/nn/layers/moments.hpp"
 #include "src/nn/layers/normalize.hpp"
 #include "src/nn/layers/sample_average.hpp"
 #include "src/nn/layers/tile.hpp"

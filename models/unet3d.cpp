@@ -13,9 +13,9 @@
 
 #include "error.hpp"
 #include "models/network.hpp"
+#include "src/nn/kernels/moments.hpp"
 #include "src/nn/layers/concat.hpp"
 #include "src/nn/layers/convolution.hpp"
-#include "src/nn/layers/moments.hpp"
 #include "src/nn/layers/normalize.hpp"
 #include "src/nn/layers/pooling.hpp"
 #include "src/nn/layers/sample_average.hpp"

@@ -10,14 +10,14 @@
 #include <vector>
 
 #include "rng.hpp"
-#include "src/nn/layers/dense_source.hpp"
-#include "src/nn/layers/pooled_activation.hpp"
-#include "src/nn/layers/pooled_convolution.hpp"
-#include "src/nn/layers/pooled_weight_gradient.hpp"
-#include "src/nn/layers/sparse_data_gradient.hpp"
-#include "src/nn/layers/sparse_weight_gradient.hpp"
-#include "src/nn/layers/winograd_convolution.hpp"
-#include "src/nn/onednn.hpp"
+#include "src/nn/kernels/dense_source.hpp"
+#include "src/nn/kernels/pooled_activation.hpp"
+#include "src/nn/kernels/pooled_convolution.hpp"
+#include "src/nn/kernels/pooled_weight_gradient.hpp"
+#include "src/nn/kernels/sparse_data_gradient.hpp"
+#include "src/nn/kernels/sparse_weight_gradient.hpp"
+#include "src/nn/kernels/winograd_convolution.hpp"
+#include "src/nn/onednn/onednn.hpp"
 
 namespace halomesh {
 namespace {

@@ -12,10 +12,10 @@
 
 #include "error.hpp"
 #include "rng.hpp"
-#include "src/nn/layers/pooled_activation.hpp"
-#include "src/nn/layers/sparse_data_gradient.hpp"
-#include "src/nn/layers/sparse_weight_gradient.hpp"
-#include "src/nn/onednn.hpp"
+#include "src/nn/kernels/pooled_activation.hpp"
+#include "src/nn/kernels/sparse_data_gradient.hpp"
+#include "src/nn/kernels/sparse_weight_gradient.hpp"
+#include "src/nn/onednn/onednn.hpp"
 
 namespace halomesh {
 namespace {

@@ -31,7 +31,7 @@ sysroot-arm64: ## fetch the libraries for a64fx into build/ (150 MB once)
 	  libisal-dev zlib1g-dev libfmt-dev doctest-dev nlohmann-json3-dev
 
 # The parallel HDF5 brings the flags of its MPI along, so no MPI wrapper is needed. A fixed vector
-# length lets the compiler keep vectors (src/nn/layers/lanes.hpp) in registers.
+# length lets the compiler keep vectors (src/nn/kernels/lanes.hpp) in registers.
 .PHONY: a64fx test-a64fx
 A64FX_CXX  ?= aarch64-linux-gnu-g++
 A64FX_ARCH ?= -mcpu=a64fx -msve-vector-bits=512

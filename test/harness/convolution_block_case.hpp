@@ -10,7 +10,7 @@
 
 #include "error.hpp"
 #include "partition/partition.hpp"
-#include "src/nn/layers/convolution_block.hpp"
+#include "src/nn/kernels/convolution_block.hpp"
 #include "test/harness/convolution_block_reference.hpp"
 #include "test/harness/layer_check.hpp"
 

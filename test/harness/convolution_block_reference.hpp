@@ -9,7 +9,7 @@
 
 #include "error.hpp"
 #include "src/nn/counts.hpp"
-#include "src/nn/layers/convolution_block.hpp"
+#include "src/nn/kernels/convolution_block.hpp"
 #include "test/harness/convolution_reference.hpp"
 
 namespace halomesh {

@@ -7,38 +7,43 @@ set -eu
 cd "${1:-.}"
 
 # The rules, bottom first. `rooms` are the rooms that a room may include besides itself, all listed
-# before it; `libraries` are its outside libraries. `@runtime` stands for all rooms below runtime/.
+# before it; `libraries` are its outside libraries. `@NAME` stands for NAME and all rooms below it.
 #   room      | rooms                                      | libraries
 rules='
 include           |                                                   | std
 partition/cost    | include                                           | std
 partition         | include partition/cost                            | std
 partition/samples | include partition                                 | std
-src/nn            | include partition partition/cost partition/samples                               | std system dnnl omp
+src/nn            | include partition partition/cost partition/samples                               | std system omp
+src/nn/onednn     | include partition partition/cost src/nn           | std system dnnl omp
+src/nn/kernels    | include partition partition/cost src/nn src/nn/onednn | std system omp
+src/nn/layers     | include partition partition/cost src/nn src/nn/onednn src/nn/kernels | std system omp
+src/nn/losses     | include partition src/nn src/nn/kernels           | std system omp
+src/nn/optimizers | include partition src/nn src/nn/kernels           | std system omp
 src/synth         | include                                           | std system fftw3 omp
 src/baseline      | include src/synth                                 | std eigen
-models            | include partition src/nn                          | std
+models            | include partition @src/nn                          | std
 runtime/posix     | include                                           | std system isa-l
-runtime/mpi       | include partition src/nn runtime/posix            | std system mpi
+runtime/mpi       | include partition @src/nn runtime/posix            | std system mpi
 runtime/machine   | include runtime/posix runtime/mpi                 | std system hwloc
-runtime/hdf5      | include partition partition/samples src/nn runtime/posix | std hdf5 isa-l
+runtime/hdf5      | include partition partition/samples @src/nn runtime/posix | std hdf5 isa-l
 runtime/simulated | include                                           | std mpi simgrid
-runtime/log       | include partition src/nn runtime/posix            | std system json
+runtime/log       | include partition @src/nn runtime/posix            | std system json
 runtime/trace     | include partition runtime/posix runtime/mpi     | std system json zlib
-runtime/data      | include partition partition/samples src/nn runtime/posix runtime/mpi runtime/hdf5 | std system protobuf zlib nifti
-runtime/stage     | include partition partition/samples src/nn runtime/posix runtime/mpi runtime/machine runtime/log runtime/data | std system json isa-l
-runtime/load      | include partition partition/samples src/nn runtime/posix runtime/mpi runtime/log runtime/data runtime/stage | std system
-runtime/step      | include partition partition/cost partition/samples src/nn runtime/posix runtime/mpi runtime/log runtime/load | std
-runtime/train     | include partition partition/samples src/nn runtime/posix runtime/mpi runtime/hdf5 runtime/log runtime/trace runtime/data runtime/load runtime/step | std system json
-src/apps/options  | include partition src/nn models @runtime          | std system boost
-src/apps/launch   | include partition src/nn src/synth @runtime src/apps/options | std system json boost omp
-src/apps/train    | include partition partition/samples src/nn src/baseline models @runtime src/apps/options src/apps/launch | std json nifti
-src/apps/data     | include partition partition/samples src/nn src/synth models @runtime src/apps/options src/apps/launch | std json
-src/apps/forecast | include partition partition/cost src/nn src/apps/options runtime/step | std json
-src/apps/bench    | include partition partition/cost src/nn models @runtime src/apps/options src/apps/forecast src/apps/launch src/apps/train | std system json omp
-src/apps/plan     | include partition partition/cost src/nn models @runtime src/apps/options src/apps/launch src/apps/train src/apps/forecast | std system boost json
-src/apps/study    | include partition src/nn models @runtime src/apps/options src/apps/launch src/apps/train | std system json
-src/apps/scaling  | include partition partition/cost src/nn models @runtime src/apps/options src/apps/launch src/apps/train src/apps/forecast src/apps/bench src/apps/plan | std json
+runtime/data      | include partition partition/samples @src/nn runtime/posix runtime/mpi runtime/hdf5 | std system protobuf zlib nifti
+runtime/stage     | include partition partition/samples @src/nn runtime/posix runtime/mpi runtime/machine runtime/log runtime/data | std system json isa-l
+runtime/load      | include partition partition/samples @src/nn runtime/posix runtime/mpi runtime/log runtime/data runtime/stage | std system
+runtime/step      | include partition partition/cost partition/samples @src/nn runtime/posix runtime/mpi runtime/log runtime/load | std
+runtime/train     | include partition partition/samples @src/nn runtime/posix runtime/mpi runtime/hdf5 runtime/log runtime/trace runtime/data runtime/load runtime/step | std system json
+src/apps/options  | include partition @src/nn models @runtime          | std system boost
+src/apps/launch   | include partition @src/nn src/synth @runtime src/apps/options | std system json boost omp
+src/apps/train    | include partition partition/samples @src/nn src/baseline models @runtime src/apps/options src/apps/launch | std json nifti
+src/apps/data     | include partition partition/samples @src/nn src/synth models @runtime src/apps/options src/apps/launch | std json
+src/apps/forecast | include partition partition/cost @src/nn src/apps/options runtime/step | std json
+src/apps/bench    | include partition partition/cost @src/nn models @runtime src/apps/options src/apps/forecast src/apps/launch src/apps/train | std system json omp
+src/apps/plan     | include partition partition/cost @src/nn models @runtime src/apps/options src/apps/launch src/apps/train src/apps/forecast | std system boost json
+src/apps/study    | include partition @src/nn models @runtime src/apps/options src/apps/launch src/apps/train | std system json
+src/apps/scaling  | include partition partition/cost @src/nn models @runtime src/apps/options src/apps/launch src/apps/train src/apps/forecast src/apps/bench src/apps/plan | std json
 src/apps          | include src/apps/options src/apps/launch          | std system
 test/include      | include test                                      | std doctest
 test/partition    | include partition partition/cost partition/samples test          | std doctest
@@ -61,8 +66,8 @@ LC_ALL=C awk -v rules="$rules" -v edges="$edges" '
 function trim(s) { gsub(/^[ \t]+|[ \t]+$/, "", s); return s }
 
 function allow(room, word,   k) {
-  if (word != "@runtime") { may[room, word] = 1; return }
-  for (k in is_room) if (k ~ /^runtime\//) may[room, k] = 1
+  if (!sub(/^@/, "", word)) { may[room, word] = 1; return }
+  for (k in is_room) if (index(k "/", word "/") == 1) may[room, k] = 1
 }
 
 function read_rules(   n, i, k, m, rows, cell, words, room) {
@@ -73,7 +78,7 @@ function read_rules(   n, i, k, m, rows, cell, words, room) {
     partners[room] = trim(cell[2])
     m = split(cell[2], words, " ")
     for (k = 1; k <= m; k++) {
-      if (words[k] != "@runtime" && words[k] != "test" && !(words[k] in is_room)) {
+      if (words[k] !~ /^@/ && words[k] != "test" && !(words[k] in is_room)) {
         printf "layers.sh: %s may include %s, which is not listed before it\n", room, words[k]
         bad++
       }
@@ -155,8 +160,8 @@ function check_library_header(header,   library) {
   if (room_of(header) != "" || exists("include/" header)) { violation("<" header ">: a project header is written in \"\""); return }
   library = library_of(header)
   if (library == "") violation("<" header ">: no rule knows this library; name it in test/harness/layers.sh")
-  else if (library == "dnnl" && FILENAME !~ /^src\/nn\/onednn(_[a-z_]+)?\.[ch]pp$/)
-    violation("<" header ">: only src/nn/onednn*.{hpp,cpp} may include oneDNN")
+  else if (library == "dnnl" && here != "src/nn/onednn")
+    violation("<" header ">: only src/nn/onednn may include oneDNN")
   else if (!((here, library) in may)) violation(here " must not use " library " (<" header ">)")
 }
 

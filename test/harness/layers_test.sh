@@ -20,7 +20,7 @@ put() {
 put include/box.hpp '#include <vector>'
 put partition/cut.hpp '#include "box.hpp"'
 put partition/cut.cpp '#include "partition/cut.hpp"'
-put src/nn/onednn.cpp '#include <dnnl.hpp>' '#include "partition/cut.hpp"'
+put src/nn/onednn/onednn.cpp '#include <dnnl.hpp>' '#include "partition/cut.hpp"'
 put models/net.hpp '#include "box.hpp"'
 put runtime/posix/file.hpp '#include <fcntl.h>'
 put runtime/mpi/mpi.hpp '#include <mpi.h>' '#include "box.hpp"'
@@ -75,7 +75,7 @@ plant runtime/data/sample.hpp '#include <H5Fpublic.h>' 'runtime/data must not us
 plant runtime/mpi/mpi.cpp '#include <hwloc.h>' 'runtime/mpi must not use hwloc'
 plant runtime/hdf5/hdf5_file.hpp '#include <google/protobuf/message.h>' 'runtime/hdf5 must not use protobuf'
 plant runtime/posix/file.hpp '#include <zlib.h>' 'runtime/posix must not use zlib'
-plant src/nn/relu.cpp '#include <dnnl.hpp>' 'only src/nn/onednn*.{hpp,cpp} may include oneDNN'
+plant src/nn/relu.cpp '#include <dnnl.hpp>' 'only src/nn/onednn may include oneDNN'
 plant partition/cut.cpp '#include <unistd.h>' 'partition must not use system'
 plant models/net.hpp '#include <unheard/of.h>' 'no rule knows this library'
 # Other ways around the rules.

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "src/nn/data_type.hpp"
-#include "src/nn/layers/pooled_weight_gradient.hpp"
+#include "src/nn/kernels/pooled_weight_gradient.hpp"
 #include "test/harness/pooled_weight_reference.hpp"
 
 namespace halomesh::pooled_weight_reference {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "src/nn/layers/window_options.hpp"
+#include "src/nn/window_options.hpp"
 #include "test/harness/convolution_reference.hpp"
 
 namespace halomesh {

@@ -24,7 +24,7 @@
 #include "runtime/step/training_step.hpp"
 #include "runtime/train/checkpoint.hpp"
 #include "runtime/train/checkpoint_file.hpp"
-#include "src/nn/onednn_library.hpp"
+#include "src/nn/onednn/library.hpp"
 #include "src/nn/optimizers/registry.hpp"
 #include "test/harness/mpi_for_comms.hpp"
 #include "test/harness/test_comm.hpp"

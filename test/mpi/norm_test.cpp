@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "rng.hpp"
+#include "src/nn/kernels/moments.hpp"
 #include "src/nn/layers/affine.hpp"
-#include "src/nn/layers/moments.hpp"
 #include "src/nn/layers/normalize.hpp"
 #include "src/nn/layers/sample_average.hpp"
 #include "src/nn/pack.hpp"

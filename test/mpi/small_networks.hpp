@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "src/nn/kernels/convolution_block.hpp"
 #include "src/nn/layers/add.hpp"
 #include "src/nn/layers/concat.hpp"
 #include "src/nn/layers/convolution.hpp"
-#include "src/nn/layers/convolution_block.hpp"
 #include "src/nn/layers/dense.hpp"
 #include "src/nn/layers/dropout.hpp"
 #include "src/nn/layers/leaky_relu.hpp"

@@ -14,7 +14,7 @@
 #include "runtime/log/phase_times.hpp"
 #include "runtime/step/training_step.hpp"
 #include "src/nn/losses/mean_squared_error.hpp"
-#include "src/nn/onednn_library.hpp"
+#include "src/nn/onednn/library.hpp"
 #include "src/nn/optimizers/registry.hpp"
 #include "src/nn/optimizers/sgd.hpp"
 #include "src/nn/pack.hpp"

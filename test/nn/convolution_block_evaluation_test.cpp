@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "rng.hpp"
-#include "src/nn/layers/convolution_block.hpp"
-#include "src/nn/onednn_library.hpp"
+#include "src/nn/kernels/convolution_block.hpp"
+#include "src/nn/onednn/library.hpp"
 
 namespace halomesh {
 namespace {

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "error.hpp"
-#include "src/nn/layers/pooled_activation.hpp"
-#include "src/nn/onednn_library.hpp"
+#include "src/nn/kernels/pooled_activation.hpp"
+#include "src/nn/onednn/library.hpp"
 #include "test/harness/convolution_block_case.hpp"
 
 namespace halomesh {

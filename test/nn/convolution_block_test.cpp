@@ -10,7 +10,7 @@
 #include "error.hpp"
 #include "partition/cuts.hpp"
 #include "rng.hpp"
-#include "src/nn/onednn_library.hpp"
+#include "src/nn/onednn/library.hpp"
 #include "test/harness/convolution_block_case.hpp"
 
 namespace halomesh {

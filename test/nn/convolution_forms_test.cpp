@@ -9,7 +9,7 @@
 
 #include "error.hpp"
 #include "src/nn/layers/convolution.hpp"
-#include "src/nn/onednn_library.hpp"
+#include "src/nn/onednn/library.hpp"
 #include "test/harness/convolution_reference.hpp"
 #include "test/harness/layer_check.hpp"
 

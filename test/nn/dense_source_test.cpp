@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Dense, converted and padded input against a naive look at every element, with one buffer for
 // boxes of different extents.
-#include "src/nn/layers/dense_source.hpp"
+#include "src/nn/kernels/dense_source.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The choice between kernels for several instruction sets. Compiled for each of them, as the tests
 // of the kernels are.
-#include "src/nn/layers/isa_kernels.hpp"
+#include "src/nn/kernels/isa_kernels.hpp"
 
 #include <doctest/doctest.h>
 
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "error.hpp"
-#include "src/nn/layers/isa_table.hpp"
+#include "src/nn/kernels/isa_table.hpp"
 
 namespace halomesh {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-#include "src/nn/layers/convolution_block.hpp"
+#include "src/nn/kernels/convolution_block.hpp"
 #include "src/nn/layers/dense.hpp"
 #include "src/nn/layers/pooling.hpp"
 

@@ -13,7 +13,7 @@
 
 #include "error.hpp"
 #include "rng.hpp"
-#include "src/nn/layers/moments.hpp"
+#include "src/nn/kernels/moments.hpp"
 #include "test/harness/convolution_reference.hpp"
 #include "test/harness/layer_check.hpp"
 #include "test/harness/norm_reference.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The oneDNN wrappers: inner products against fp64, gradients summed over samples, and errors that
 // name the primitive.
-#include "src/nn/onednn.hpp"
+#include "src/nn/onednn/onednn.hpp"
 
 #include <doctest/doctest.h>
 
@@ -11,7 +11,7 @@
 
 #include "error.hpp"
 #include "rng.hpp"
-#include "src/nn/onednn_library.hpp"
+#include "src/nn/onednn/library.hpp"
 
 namespace halomesh {
 namespace {

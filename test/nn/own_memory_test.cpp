@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Trials of the library's kernels: what they find, what follows from it, and that all kernels that
 // are used without a trial pass it, on the instruction set in use.
+#include "src/nn/onednn/own_memory.hpp"
+
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -12,10 +14,9 @@
 #include <vector>
 
 #include "error.hpp"
-#include "src/nn/onednn.hpp"
-#include "src/nn/onednn_library.hpp"
-#include "src/nn/onednn_own_memory.hpp"
-#include "src/nn/onednn_tap_products.hpp"
+#include "src/nn/onednn/library.hpp"
+#include "src/nn/onednn/onednn.hpp"
+#include "src/nn/onednn/tap_products.hpp"
 
 namespace halomesh {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Polls from within parallel loops: by the thread that called the layer, and often.
-#include "src/nn/layers/poll.hpp"
+#include "src/nn/kernels/poll.hpp"
 
 #include <doctest/doctest.h>
 
@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "src/nn/layers/convolution_block.hpp"
+#include "src/nn/kernels/convolution_block.hpp"
 
 namespace halomesh {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Our own forward kernel of few channels against naive pooling of sums rounded to the type that it
 // computes in: which of equal elements wins, NaN, infinities, zeros and what is next to them.
-#include "src/nn/layers/pooled_convolution.hpp"
+#include "src/nn/kernels/pooled_convolution.hpp"
 
 #include <doctest/doctest.h>
 

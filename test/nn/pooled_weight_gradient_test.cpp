@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The weight gradient under max pooling against its definition in double precision, and that it
 // reads nothing outside its input.
-#include "src/nn/layers/pooled_weight_gradient.hpp"
+#include "src/nn/kernels/pooled_weight_gradient.hpp"
 
 #include <doctest/doctest.h>
 

@@ -11,7 +11,7 @@
 
 #include "partition/cuts.hpp"
 #include "rng.hpp"
-#include "src/nn/layers/convolution_block.hpp"
+#include "src/nn/kernels/convolution_block.hpp"
 #include "src/nn/layers/dense.hpp"
 #include "src/nn/pack.hpp"
 #include "test/harness/threads.hpp"

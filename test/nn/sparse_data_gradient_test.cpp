@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The input gradient of many channels under max pooling against its definition in double
 // precision, and that it writes every voxel under the windows and nothing else.
-#include "src/nn/layers/sparse_data_gradient.hpp"
+#include "src/nn/kernels/sparse_data_gradient.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions as products of taps equal naive loops over all small windows, and read nothing
 // beside their input.
+#include "src/nn/onednn/tap_products.hpp"
+
 #include <doctest/doctest.h>
 
 #include <limits>
 #include <vector>
-
-#include "src/nn/onednn_tap_products.hpp"
 
 namespace halomesh {
 namespace {

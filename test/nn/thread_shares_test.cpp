@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // How evenly threads share loops, against counts by hand.
-#include "src/nn/layers/thread_shares.hpp"
+#include "src/nn/kernels/thread_shares.hpp"
 
 #include <doctest/doctest.h>
 
-#include "src/nn/layers/sparse_tile.hpp"
+#include "src/nn/kernels/sparse_tile.hpp"
 
 namespace halomesh {
 namespace {

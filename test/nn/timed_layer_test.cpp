@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "src/nn/kernel_case.hpp"
+#include "src/nn/kernels/moments.hpp"
 #include "src/nn/layers/dense.hpp"
-#include "src/nn/layers/moments.hpp"
 #include "src/nn/layers/sample_average.hpp"
 #include "src/nn/losses/segmentation_loss.hpp"
 #include "src/nn/timed_loss.hpp"

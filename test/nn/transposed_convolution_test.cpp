@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "error.hpp"
-#include "src/nn/onednn_library.hpp"
+#include "src/nn/onednn/library.hpp"
 #include "test/harness/convolution_reference.hpp"
 #include "test/harness/layer_check.hpp"
 #include "test/harness/transposed_convolution_reference.hpp"

@@ -9,8 +9,8 @@
 #include <limits>
 #include <vector>
 
-#include "src/nn/onednn.hpp"
-#include "src/nn/onednn_library.hpp"
+#include "src/nn/onednn/library.hpp"
+#include "src/nn/onednn/onednn.hpp"
 
 namespace halomesh {
 namespace {

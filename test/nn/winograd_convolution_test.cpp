@@ -2,7 +2,7 @@
 // Forward passes by Winograd's minimal filtering against direct sums in double precision: within a
 // bound that follows from the transforms alone, as accurate as the library's direct sums, and the
 // same bits for any cut and number of threads.
-#include "src/nn/layers/winograd_convolution.hpp"
+#include "src/nn/kernels/winograd_convolution.hpp"
 
 #include <doctest/doctest.h>
 
@@ -17,8 +17,8 @@
 
 #include "error.hpp"
 #include "rng.hpp"
-#include "src/nn/layers/pooled_activation.hpp"
-#include "src/nn/onednn.hpp"
+#include "src/nn/kernels/pooled_activation.hpp"
+#include "src/nn/onednn/onednn.hpp"
 
 namespace halomesh {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Weight gradients by Winograd's filtering against direct sums in double precision: as accurate as
 // the library's, for any number of threads. On cut boxes: convolution_test.cpp.
-#include "src/nn/layers/winograd_weight_gradient.hpp"
+#include "src/nn/kernels/winograd_weight_gradient.hpp"
 
 #include <doctest/doctest.h>
 
@@ -11,7 +11,7 @@
 
 #include "error.hpp"
 #include "rng.hpp"
-#include "src/nn/onednn.hpp"
+#include "src/nn/onednn/onednn.hpp"
 
 namespace halomesh {
 namespace {

@@ -19,7 +19,7 @@
 #include "src/apps/bench/bench_run.hpp"
 #include "src/apps/bench/sum_speed.hpp"
 #include "src/apps/options/model_options.hpp"
-#include "src/nn/onednn_library.hpp"
+#include "src/nn/onednn/library.hpp"
 #include "src/nn/pack.hpp"
 #include "src/nn/parameters.hpp"
 

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "src/nn/peak.hpp"
+#include "src/nn/kernels/peak.hpp"
 
 namespace halomesh {
 namespace {

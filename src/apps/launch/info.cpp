@@ -14,9 +14,9 @@
 #include "src/apps/launch/commands.hpp"
 #include "src/apps/launch/parallel.hpp"
 #include "src/apps/launch/version.hpp"
-#include "src/nn/layers/isa_kernels.hpp"
-#include "src/nn/onednn_library.hpp"
-#include "src/nn/peak.hpp"
+#include "src/nn/kernels/isa_kernels.hpp"
+#include "src/nn/kernels/peak.hpp"
+#include "src/nn/onednn/library.hpp"
 
 namespace halomesh {
 namespace {

@@ -13,7 +13,7 @@
 #include "runtime/mpi/node_flag.hpp"
 #include "runtime/mpi/nonblocking_any.hpp"
 #include "simulation.hpp"
-#include "src/nn/layers/isa_kernels.hpp"
+#include "src/nn/kernels/isa_kernels.hpp"
 #include "system_error.hpp"
 
 namespace halomesh {

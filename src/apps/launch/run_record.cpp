@@ -15,7 +15,7 @@
 #include "runtime/posix/atomic_file.hpp"
 #include "runtime/posix/free_space.hpp"
 #include "src/apps/launch/version.hpp"
-#include "src/nn/onednn_library.hpp"
+#include "src/nn/onednn/library.hpp"
 
 namespace halomesh {
 namespace {

@@ -12,7 +12,7 @@
 #include "joined.hpp"
 #include "models/registry.hpp"
 #include "src/apps/options/standardize_option.hpp"
-#include "src/nn/onednn_library.hpp"
+#include "src/nn/onednn/library.hpp"
 
 namespace halomesh {
 namespace {

@@ -2,8 +2,8 @@
 // Sum of inputs: see add.hpp.
 #include "src/nn/layers/add.hpp"
 
-#include "src/nn/layers/copy_box.hpp"
-#include "src/nn/layers/float_types.hpp"
+#include "src/nn/kernels/copy_box.hpp"
+#include "src/nn/kernels/float_types.hpp"
 #include "src/nn/runs.hpp"
 
 namespace halomesh {

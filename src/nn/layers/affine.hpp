@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "src/nn/layers/channel_sums.hpp"
+#include "src/nn/kernels/channel_sums.hpp"
 #include "src/nn/layers/pointwise.hpp"
 
 namespace halomesh {

@@ -7,8 +7,8 @@
 
 #include "error.hpp"
 #include "partition/window.hpp"
-#include "src/nn/layers/dense_box.hpp"
-#include "src/nn/layers/isa_kernels.hpp"
+#include "src/nn/kernels/dense_box.hpp"
+#include "src/nn/kernels/isa_kernels.hpp"
 
 namespace halomesh {
 

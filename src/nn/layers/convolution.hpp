@@ -11,14 +11,14 @@
 #include <string>
 #include <vector>
 
+#include "src/nn/kernels/dense_source.hpp"
+#include "src/nn/kernels/gradient_kernels.hpp"
+#include "src/nn/kernels/pointwise_gradients.hpp"
+#include "src/nn/kernels/winograd_passes.hpp"
 #include "src/nn/layer.hpp"
-#include "src/nn/layers/dense_source.hpp"
-#include "src/nn/layers/gradient_kernels.hpp"
-#include "src/nn/layers/window_options.hpp"
-#include "src/nn/layers/winograd_passes.hpp"
-#include "src/nn/onednn.hpp"
-#include "src/nn/pointwise_gradients.hpp"
+#include "src/nn/onednn/onednn.hpp"
 #include "src/nn/tensor.hpp"
+#include "src/nn/window_options.hpp"
 
 namespace halomesh {
 

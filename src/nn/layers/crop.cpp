@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "src/nn/layers/copy_box.hpp"
-#include "src/nn/layers/float_types.hpp"
+#include "src/nn/kernels/copy_box.hpp"
+#include "src/nn/kernels/float_types.hpp"
 
 namespace halomesh {
 

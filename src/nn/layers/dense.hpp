@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "src/nn/layer.hpp"
-#include "src/nn/onednn.hpp"
+#include "src/nn/onednn/onednn.hpp"
 #include "src/nn/ordered_inner_product.hpp"
 #include "src/nn/tensor.hpp"
 

@@ -8,8 +8,8 @@
 #include <type_traits>
 #include <utility>
 
-#include "src/nn/layers/float_types.hpp"
-#include "src/nn/layers/lanes.hpp"
+#include "src/nn/kernels/float_types.hpp"
+#include "src/nn/kernels/lanes.hpp"
 
 namespace halomesh {
 namespace {

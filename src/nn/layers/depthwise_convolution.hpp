@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "src/nn/layer.hpp"
-#include "src/nn/layers/window_options.hpp"
+#include "src/nn/window_options.hpp"
 
 namespace halomesh {
 

@@ -2,7 +2,7 @@
 // Means over all of space: see global_average.hpp.
 #include "src/nn/layers/global_average.hpp"
 
-#include "src/nn/layers/float_types.hpp"
+#include "src/nn/kernels/float_types.hpp"
 #include "src/nn/runs.hpp"
 
 namespace halomesh {

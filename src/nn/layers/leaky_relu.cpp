@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "src/nn/layers/float_types.hpp"
+#include "src/nn/kernels/float_types.hpp"
 #include "src/nn/runs.hpp"
 
 namespace halomesh {

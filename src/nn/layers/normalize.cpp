@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "src/nn/layers/float_types.hpp"
+#include "src/nn/kernels/float_types.hpp"
 #include "src/nn/pack.hpp"
 #include "src/nn/runs.hpp"
 

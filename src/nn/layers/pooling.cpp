@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "error.hpp"
-#include "src/nn/layers/float_types.hpp"
-#include "src/nn/layers/lanes.hpp"
+#include "src/nn/kernels/float_types.hpp"
+#include "src/nn/kernels/lanes.hpp"
 
 namespace halomesh {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "src/nn/kernels/channel_sums.hpp"
 #include "src/nn/layer.hpp"
-#include "src/nn/layers/channel_sums.hpp"
 
 namespace halomesh {
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "src/nn/layers/dense_box.hpp"
-#include "src/nn/layers/float_types.hpp"
+#include "src/nn/kernels/dense_box.hpp"
+#include "src/nn/kernels/float_types.hpp"
 #include "src/nn/runs.hpp"
 
 namespace halomesh {

@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "src/nn/kernels/channel_sums.hpp"
+#include "src/nn/kernels/dense_source.hpp"
 #include "src/nn/layer.hpp"
-#include "src/nn/layers/channel_sums.hpp"
-#include "src/nn/layers/dense_source.hpp"
-#include "src/nn/layers/window_options.hpp"
-#include "src/nn/onednn.hpp"
+#include "src/nn/onednn/onednn.hpp"
+#include "src/nn/window_options.hpp"
 
 namespace halomesh {
 

@@ -15,7 +15,7 @@
 #include "src/apps/bench/machine_peak.hpp"
 #include "src/apps/bench/step_bound.hpp"
 #include "src/apps/options/model_options.hpp"
-#include "src/nn/peak.hpp"
+#include "src/nn/kernels/peak.hpp"
 #include "test/harness/test_comm.hpp"
 
 namespace halomesh {

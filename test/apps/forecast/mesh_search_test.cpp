@@ -10,8 +10,8 @@
 
 #include "models/cosmoflow.hpp"
 #include "src/apps/forecast/measured_runs.hpp"
+#include "src/nn/kernels/moments.hpp"
 #include "src/nn/layers/convolution.hpp"
-#include "src/nn/layers/moments.hpp"
 #include "src/nn/layers/normalize.hpp"
 #include "src/nn/layers/sample_average.hpp"
 #include "test/apps/forecast/machine_scene.hpp"

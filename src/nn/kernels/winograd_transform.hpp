@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+// The transforms of Winograd's minimal filtering F(2, 2) and F(2, 3) in three dimensions, or in the
+// two of images, on vectors of channels in registers.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "src/nn/kernels/isa.hpp"
+#include "src/nn/kernels/pooled_weight_tile.hpp"
+
+namespace halomesh {
+inline namespace HALOMESH_ISA {
+namespace winograd {
+
+using pooled_weight::kVector;
+using pooled_weight::load;
+using pooled_weight::store;
+using pooled_weight::unroll;
+using pooled_weight::Vector;
+
+/// The source that the windows of a box read in one sample: a block of memory, with zeros around
+/// it.
+struct Source {
+  const float* data = nullptr;  ///< the block's first voxel
+  Spatial step{};               ///< elements from one voxel to the next along each axis
+  Spatial extents{};            ///< extents of the block
+  Spatial corner{};             ///< first window, relative to the block
+};
+
+/// The place of window number `window` of a box, in d,h,w order, relative to the first.
+inline Spatial place_of(std::int64_t window, const Spatial& extents) {
+  return {window / extents[2] / extents[1], window / extents[2] % extents[1], window % extents[2]};
+}
+
+inline bool is_inside(const Source& src, std::size_t axis, std::int64_t place) {
+  return place >= 0 && place < src.extents[axis];
+}
+
+/// Outputs of a tile along each axis: two, or one where the kernel has one tap.
+constexpr Spatial window_of(const Spatial& kernel) {
+  return {std::min<std::int64_t>(2, kernel[0]), std::min<std::int64_t>(2, kernel[1]),
+          std::min<std::int64_t>(2, kernel[2])};
+}
+
+/// Finds the voxels of a block of kExtents that begins at the first voxel of the window at `place`,
+/// in d,h,w order; for voxels outside of the source, `zeros`. Windows are kWindow voxels apart.
+template <Spatial kExtents, Spatial kWindow>
+void find_voxels(const Source& src, const Spatial& place, const float* zeros,
+                 const float** voxels) {
+  Spatial first{};
+  bool inside = true;
+  for (std::size_t a = 0; a < 3; ++a) {
+    first[a] = src.corner[a] + kWindow[a] * place[a];
+    inside = inside && first[a] >= 0 && first[a] + kExtents[a] <= src.extents[a];
+  }
+  const float* const corner =
+      src.data + first[0] * src.step[0] + first[1] * src.step[1] + first[2] * src.step[2];
+  for (std::int64_t d = 0; d < kExtents[0]; ++d)
+    for (std::int64_t h = 0; h < kExtents[1]; ++h, voxels += kExtents[2]) {
+      const float* const row = corner + d * src.step[0] + h * src.step[1];
+      const bool row_inside =
+          inside || (is_inside(src, 0, first[0] + d) && is_inside(src, 1, first[1] + h));
+      unroll<kExtents[2]>([&](auto w) {
+        voxels[w] = inside || (row_inside && is_inside(src, 2, first[2] + w))
+                        ? row + w * src.step[2]
+                        : zeros;
+      });
+    }
+}
+
+/// Two outputs of a kernel of kKernel taps, 2 or 3, from kSide inputs: A^T ((G g) * (B^T d)), where
+/// * multiplies element by element, instead of 2 kKernel products (S. Winograd, Arithmetic
+/// Complexity of Computations, 1980; A. Lavin and S. Gray, Fast Algorithms for Convolutional Neural
+/// Networks, arXiv:1509.09308, section 4). With one tap, all matrices are 1, and there is one
+/// output.
+template <std::int64_t kKernel>
+struct AxisFiltering {
+  static_assert(kKernel >= 1 && kKernel <= 3);
+  static constexpr std::int64_t kTaps = kKernel;
+  static constexpr std::int64_t kOutputs = kTaps == 1 ? 1 : 2, kSide = kTaps + kOutputs - 1;
+
+  using Line = std::array<Vector, kSide>;
+  using Taps = std::array<Vector, kTaps>;
+  using Outputs = std::array<Vector, kOutputs>;
+
+  /// B^T d.
+  [[gnu::always_inline]] static Line of_input(const Line& d) {
+    if constexpr (kTaps == 1)
+      return d;
+    else if constexpr (kTaps == 2)
+      return {d[0] - d[1], d[1], d[2] - d[1]};
+    else
+      return {d[0] - d[2], d[1] + d[2], d[2] - d[1], d[1] - d[3]};
+  }
+  /// G g.
+  [[gnu::always_inline]] static Line of_weights(const Taps& g) {
+    if constexpr (kTaps == 1) {
+      return g;
+    } else if constexpr (kTaps == 2) {
+      return {g[0], g[0] + g[1], g[1]};
+    } else {
+      const Vector outer = (g[0] + g[2]) * 0.5F, inner = g[1] * 0.5F;
+      return {g[0], outer + inner, outer - inner, g[2]};
+    }
+  }
+  /// A y: the adjoint of A^T.
+  [[gnu::always_inline]] static Line of_outputs(const Outputs& y) {
+    if constexpr (kTaps == 1)
+      return y;
+    else if constexpr (kTaps == 2)
+      return {y[0], y[0] + y[1], y[1]};
+    else
+      return {y[0], y[0] + y[1], y[0] - y[1], -y[1]};
+  }
+  /// G^T m: the adjoint of G.
+  [[gnu::always_inline]] static Taps to_weights(const Line& m) {
+    if constexpr (kTaps == 1) {
+      return m;
+    } else if constexpr (kTaps == 2) {
+      return {m[0] + m[1], m[1] + m[2]};
+    } else {
+      const Vector sum = (m[1] + m[2]) * 0.5F, difference = (m[1] - m[2]) * 0.5F;
+      return {m[0] + sum, difference, sum + m[3]};
+    }
+  }
+  /// A^T m.
+  [[gnu::always_inline]] static Outputs of_products(const Line& m) {
+    if constexpr (kTaps == 1)
+      return m;
+    else if constexpr (kTaps == 2)
+      return {m[0] + m[1], m[1] + m[2]};
+    else
+      return {m[0] + m[1] + m[2], m[1] - m[2] - m[3]};
+  }
+};
+
+/// The filtering in three dimensions: each matrix is applied along its axis. It takes kPoints
+/// products instead of kOutputs kTaps.
+template <Spatial kTapsOfAxes>
+struct Filtering {
+  static constexpr Spatial kKernel = kTapsOfAxes;
+  using D = AxisFiltering<kKernel[0]>;
+  using H = AxisFiltering<kKernel[1]>;
+  using W = AxisFiltering<kKernel[2]>;
+  static constexpr Spatial kWindow = window_of(kKernel), kSides{D::kSide, H::kSide, W::kSide};
+  static constexpr std::int64_t kArea = H::kSide * W::kSide, kPoints = D::kSide * kArea;
+  static constexpr std::int64_t kAreaTaps = kKernel[1] * kKernel[2];
+  static constexpr std::int64_t kTaps = kKernel[0] * kAreaTaps;
+  static constexpr std::int64_t kAreaOutputs = kWindow[1] * kWindow[2];
+  static constexpr std::int64_t kOutputs = kWindow[0] * kAreaOutputs;
+  /// Point 1 along each axis (0 if the axis has one point), which each output contains with weight
+  /// 1.
+  static constexpr std::int64_t kPointOfBias =
+      (kWindow[0] - 1) * kArea + (kWindow[1] - 1) * W::kSide + kWindow[2] - 1;
+
+  using Outputs = std::array<Vector, kOutputs>;
+  using Kernels = std::array<Vector, kTaps>;
+
+  /// The place of output `number`, relative to the first of its window.
+  static constexpr Spatial place_of_output(std::int64_t number) {
+    return {number / kAreaOutputs, number / kWindow[2] % kWindow[1], number % kWindow[2]};
+  }
+};
+
+/// Whether there are transforms for a kernel: 2 or 3 taps along each axis, or 3 along d and w, the
+/// axes of images.
+inline bool has_filtering(const Spatial& kernel) {
+  return kernel == Spatial{2, 2, 2} || kernel == Spatial{3, 3, 3} || kernel == Spatial{3, 1, 3};
+}
+
+inline std::int64_t points_of(const Spatial& kernel) {
+  std::int64_t points = 1;
+  for (const std::int64_t taps : kernel) points *= taps == 1 ? 1 : taps + 1;
+  return points;
+}
+
+/// Calls body() with the Filtering of a kernel that has one.
+template <class Body>
+void with_filtering(const Spatial& kernel, const Body& body) {
+  if (kernel[0] == 2)
+    body(Filtering<Spatial{2, 2, 2}>());
+  else if (kernel[1] == 3)
+    body(Filtering<Spatial{3, 3, 3}>());
+  else
+    body(Filtering<Spatial{3, 1, 3}>());
+}
+
+/// Applies the matrix of each axis to kFrom vectors, in d,h,w order, which become kTo vectors:
+/// input i is from(i), and output i goes to `to`(i, vector).
+template <class F, Spatial kFrom, Spatial kTo, class Matrix, class From, class To>
+[[gnu::always_inline]] inline void transform_axes(const Matrix& matrix, const From& from,
+                                                  const To& to) {
+  constexpr std::int64_t kAreaFrom = kFrom[1] * kFrom[2], kAreaTo = kTo[1] * kTo[2];
+  std::array<std::array<Vector, kFrom[0]>, kAreaTo> columns;  // along d
+  unroll<kFrom[0]>([&](auto d) __attribute__((always_inline)) {
+    std::array<std::array<Vector, kTo[2]>, kFrom[1]> rows;
+    unroll<kFrom[1]>([&](auto h) __attribute__((always_inline)) {
+      std::array<Vector, kFrom[2]> row;
+      unroll<kFrom[2]>([&](auto w) __attribute__((always_inline)) {
+        row[w] = from(d * kAreaFrom + h * kFrom[2] + w);
+      });
+      rows[h] = matrix(typename F::W(), row);
+    });
+    unroll<kTo[2]>([&](auto w) __attribute__((always_inline)) {
+      std::array<Vector, kFrom[1]> column;
+      unroll<kFrom[1]>([&](auto h) __attribute__((always_inline)) { column[h] = rows[h][w]; });
+      const std::array<Vector, kTo[1]> made = matrix(typename F::H(), column);
+      unroll<kTo[1]>([&](auto h)
+                         __attribute__((always_inline)) { columns[h * kTo[2] + w][d] = made[h]; });
+    });
+  });
+  unroll<kAreaTo>([&](auto i) __attribute__((always_inline)) {
+    const std::array<Vector, kTo[0]> made = matrix(typename F::D(), columns[i]);
+    unroll<kTo[0]>([&](auto d) __attribute__((always_inline)) { to(d * kAreaTo + i, made[d]); });
+  });
+}
+
+/// Transforms one vector of channels of a tile: its kPoints voxels, in d,h,w order, are at `voxels`
+/// + c; point i goes to `to` + i * step.
+template <class F>
+[[gnu::always_inline]] inline void transform_input(const float* const* voxels, std::int64_t c,
+                                                   float* to, std::int64_t step) {
+  transform_axes<F, F::kSides, F::kSides>(
+      [](auto axis, const auto& line)
+          __attribute__((always_inline)) { return axis.of_input(line); },
+      [&](std::int64_t i) __attribute__((always_inline)) { return load(voxels[i] + c); },
+      [&](std::int64_t i, const Vector& point)
+          __attribute__((always_inline)) { store(point, to + i * step); });
+}
+
+/// Transforms the taps of kVector output channels, kernels[tap] in d,h,w order; point i goes to
+/// `to` + i * step.
+template <class F>
+[[gnu::always_inline]] inline void transform_weights(const typename F::Kernels& kernels, float* to,
+                                                     std::int64_t step) {
+  transform_axes<F, F::kKernel, F::kSides>(
+      [](auto axis, const auto& line)
+          __attribute__((always_inline)) { return axis.of_weights(line); },
+      [&](std::int64_t i)
+          __attribute__((always_inline)) { return kernels[static_cast<std::size_t>(i)]; },
+      [&](std::int64_t i, const Vector& point)
+          __attribute__((always_inline)) { store(point, to + i * step); });
+}
+
+/// The outputs, in d,h,w order, of the sums of products at `from` + i * step.
+template <class F>
+[[gnu::always_inline]] inline typename F::Outputs transform_products(const float* from,
+                                                                     std::int64_t step) {
+  typename F::Outputs outputs;
+  transform_axes<F, F::kSides, F::kWindow>(
+      [](auto axis, const auto& line)
+          __attribute__((always_inline)) { return axis.of_products(line); },
+      [&](std::int64_t i) __attribute__((always_inline)) { return load(from + i * step); },
+      [&](std::int64_t i, const Vector& output)
+          __attribute__((always_inline)) { outputs[static_cast<std::size_t>(i)] = output; });
+  return outputs;
+}
+
+/// Transforms one vector of channels of a tile's gradient, which has kOutputs voxels, as
+/// transform_input() does the source.
+template <class F>
+[[gnu::always_inline]] inline void transform_outputs(const float* const* voxels, std::int64_t c,
+                                                     float* to, std::int64_t step) {
+  transform_axes<F, F::kWindow, F::kSides>(
+      [](auto axis, const auto& line)
+          __attribute__((always_inline)) { return axis.of_outputs(line); },
+      [&](std::int64_t i) __attribute__((always_inline)) { return load(voxels[i] + c); },
+      [&](std::int64_t i, const Vector& point)
+          __attribute__((always_inline)) { store(point, to + i * step); });
+}
+
+/// The gradient of the kernels' taps, in d,h,w order, from the gradient of the points at `from` + i
+/// * step.
+template <class F>
+[[gnu::always_inline]] inline typename F::Kernels transform_sums(const float* from,
+                                                                 std::int64_t step) {
+  typename F::Kernels kernels;
+  transform_axes<F, F::kSides, F::kKernel>(
+      [](auto axis, const auto& line)
+          __attribute__((always_inline)) { return axis.to_weights(line); },
+      [&](std::int64_t i) __attribute__((always_inline)) { return load(from + i * step); },
+      [&](std::int64_t i, const Vector& tap)
+          __attribute__((always_inline)) { kernels[static_cast<std::size_t>(i)] = tap; });
+  return kernels;
+}
+
+}  // namespace winograd
+}  // namespace HALOMESH_ISA
+}  // namespace halomesh
