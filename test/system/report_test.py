@@ -550,6 +550,21 @@ class Others(Scene):
             self.assertEqual(part(page, "predictions-1-0").series[0].points[1][:2], (2, 3))
             self.assertIn("mean absolute error 0.75000 over 2 samples", page.verdict[0])
 
+    def test_outputs_of_predictions_have_their_names(self):
+        paths = [self.put("p.csv", "sample,predicted_Omega_M,predicted_sigma_8,target_Omega_M,target_sigma_8\n0,1,0.5,0,1\n")]
+        try:
+            import h5py
+            paths.append(self.directory / "p.h5")
+            with h5py.File(paths[-1], "w") as file:
+                file["predicted"], file["target"] = [[1, 0.5]], [[0, 1]]
+                file["predicted"].attrs["names"] = file["target"].attrs["names"] = "Omega_M,sigma_8"
+        except ImportError:
+            pass
+        for path in paths:
+            page = page_of(path)
+            self.assertEqual([row[1] for row in part(page, "prediction-errors").rows], ["Omega_M", "sigma_8"])
+            self.assertEqual(part(page, "predictions-1-1").title, f"{path.name}: sigma_8")
+
     def test_large_prediction_files_are_thinned_in_the_figure_only(self):
         page = page_of(self.put("p.csv", "sample,predicted_0,target_0\n" + "".join(f"{i},{i + 1},{i}\n" for i in range(3000))))
         self.assertEqual(len(part(page, "predictions-1-0").series[0].points), 500)

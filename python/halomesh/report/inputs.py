@@ -36,6 +36,7 @@ class Predictions(NamedTuple):
     """A file of predict: for each output a list of predictions, and one of targets."""
 
     name: str
+    outputs: list  # their names, or numbers from 0
     predicted: list
     target: list
 
@@ -207,10 +208,12 @@ def read_trace(path):
 
 
 def read_predictions(path):
-    predicted, target = _of_text(path) if path.suffix == ".csv" else _of_hdf5(path)
+    names, predicted, target = _of_text(path) if path.suffix == ".csv" else _of_hdf5(path)
     if not predicted or not predicted[0]:
         raise Error(f"{path}: no sample", GIVE_PREDICTIONS)
-    return Predictions(path.name, predicted, target)
+    if len(names) != len(predicted):
+        names = range(len(predicted))
+    return Predictions(path.name, [str(name) for name in names], predicted, target)
 
 
 def _of_text(path):
@@ -229,12 +232,14 @@ def _of_text(path):
                 column.append(float(cell))
             except ValueError:
                 fail(number_of_row, f"'{cell}' is not a number")
-    return columns[1:width // 2 + 1], columns[width // 2 + 1:]
+    outputs = width // 2 + 1
+    names = [name.removeprefix("predicted_") for name in rows[0][1:outputs]]
+    return names, columns[1:outputs], columns[outputs:]
 
 
 def _of_hdf5(path):
     import h5py
-    found = []
+    found, names = [], ""
     try:
         with h5py.File(path, "r") as file:
             for name in ("predicted", "target"):
@@ -243,11 +248,13 @@ def _of_hdf5(path):
                 if file[name].ndim != 2:
                     raise Error(f"{path}: /{name} is not a matrix", GIVE_PREDICTIONS)
                 found.append(file[name][()].T.astype("f8").tolist())
+            names = file["predicted"].attrs.get("names", "")
     except OSError as error:
         raise Error(f"{path}: {error}", GIVE_PREDICTIONS) from None
     if [len(column) for column in found[0]] != [len(column) for column in found[1]]:
         raise Error(f"{path}: predictions and targets differ in size", GIVE_PREDICTIONS)
-    return found
+    names = names.decode("utf-8", "replace") if isinstance(names, bytes) else str(names)
+    return names.split(","), *found
 
 
 def read_results(path):

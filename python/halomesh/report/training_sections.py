@@ -145,12 +145,18 @@ def mean_error(file):
     return math.fsum(errors_of(p, t)[0] for p, t in zip(file.predicted, file.target)) / len(file.target)
 
 
+def title_of(file, output):
+    """"sigma_8", or "output 0" where the file has no names."""
+    name = file.outputs[output]
+    return f"output {name}" if name.isdigit() else name
+
+
 def scatter(file, output, number):
     predicted, target = file.predicted[output], file.target[output]
     samples, kept = len(target), min(len(target), MOST_SAMPLES)
     chosen = [i * samples // kept for i in range(kept)]
     caption = f"{MOST_SAMPLES} of {samples} samples." if samples > MOST_SAMPLES else "All samples."
-    figure = Figure(f"predictions-{number}-{output}", f"{file.name}: output {output}", Axis("target"),
+    figure = Figure(f"predictions-{number}-{output}", f"{file.name}: {title_of(file, output)}", Axis("target"),
                     Axis("prediction"), caption + " The line is a perfect prediction.",
                     levels=[Level("perfect", 1, 1)])
     return figure.add(Series("samples", POINTS, [Point(target[i], predicted[i], label=f"sample {i}") for i in chosen]))
@@ -168,7 +174,7 @@ def predictions_section(input):
                 section.add(scatter(file, output, number))
             absolute, square, bias, correlation = errors_of(predicted, target)
             constant = errors_of([statistics_of(target).mean] * len(target), target)[0]
-            table.rows.append([file.name, str(output), str(len(target)), shown(absolute), shown(square),
+            table.rows.append([file.name, file.outputs[output], str(len(target)), shown(absolute), shown(square),
                                shown(bias), f"{correlation:.4f}", shown(constant)])
         section.paragraphs.append(f"{file.name}: mean absolute error of all outputs {mean_error(file):.5f}.")
     return section.add(table)
