@@ -163,7 +163,7 @@ run_named() {
       if command -v "${PYTHON:-python3}" >/dev/null 2>&1; then
         run "$name" $one_thread "${PYTHON:-python3}" "$source_root/$test"
       else
-        record "$name" 0 0 1 0 "skipped: no ${PYTHON:-python3}"
+        record "$name" 0 0 1 0 "skipped: no ${PYTHON:-python3}; make deps installs it"
       fi ;;
     *_test.sh) run "$(basename "$test" .sh)" "$source_root/$test" ;;
     *) record "$test" 0 1 0 0 "no such test" ;;
@@ -189,9 +189,8 @@ passed=$(sum_of passed) failed=$(sum_of failed) skipped=$(sum_of skipped)
 echo
 cat "$table"
 echo
-# Prints each reason once, with its count, then the command that installs the missing packages.
-cat "$logs"/*.log "$table" | sed -n 's/.*\(skipped: .*\)/\1/p' | sort | uniq -c
-if [ "$skipped" != 0 ]; then echo "make test ALL=1 installs what skipped tests need, where it can be had"; fi
+# One line for each kind of tests that were skipped: why, and the command that brings what they need.
+cat "$logs"/*.log "$table" | sed -n 's/.*\(skipped: .*\)/\1/p' | sort -u
 if [ "$failed" != 0 ]; then
   echo "what failed:"
   # The name of a test case also stands above its messages: it counts only above an error.

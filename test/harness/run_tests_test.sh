@@ -34,7 +34,16 @@ expect() {
 program partition_tests 'echo "x_test.cpp:3: MESSAGE: skipped: no disk"; echo "[tally] 5 passed, 0 failed, 2 skipped"'
 program nn_tests 'echo "[tally] 7 passed, 1 failed, 0 skipped"; exit 1'
 program good_test.sh 'echo talk; echo "3 passed, 0 failed, 1 skipped"'
-expect "5 passed, 0 failed, 2 skipped" "1 skipped: no disk" partition_tests
+expect "5 passed, 0 failed, 2 skipped" "
+skipped: no disk" partition_tests
+# Two suites without PyTorch and a program without Slurm: a line for each kind, with its command.
+program one_test.sh 'echo "skipped: no torch; make test TORCH=1 installs it"; echo "0 passed, 0 failed, 4 skipped"'
+program two_test.sh 'echo "skipped: no torch; make test TORCH=1 installs it"; echo "1 passed, 0 failed, 5 skipped"'
+program system_tests 'echo "skipped: no sbatch; make test SLURM=1 installs it" >&2; echo "[tally] 1 passed, 0 failed, 1 skipped"'
+expect "2 passed, 0 failed, 10 skipped" "
+skipped: no sbatch; make test SLURM=1 installs it
+skipped: no torch; make test TORCH=1 installs it
+2 passed, " one_test.sh two_test.sh system_tests
 expect "15 passed, 1 failed, 3 skipped" "good_test " partition_tests nn_tests good_test.sh
 expect "0 passed, 1 failed, 0 skipped" "no such test" nothing
 

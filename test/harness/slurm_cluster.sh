@@ -23,11 +23,11 @@ check() {
     command -v "$program" >/dev/null || missing+=("$program")
   done
   if ((${#missing[@]})); then
-    echo "no ${missing[*]} (packages slurmctld slurmd slurm-client munge)"
+    echo "no ${missing[*]}; make test SLURM=1 installs Slurm"
     return 1
   fi
   if [ "$(id -u)" != 0 ] || ! unshare --mount --uts --propagation private true 2>/dev/null; then
-    echo "this account may not make name spaces (unshare --mount --uts)"
+    echo "this account may not make name spaces (unshare --mount --uts): run the tests of Slurm as root"
     return 1
   fi
 }

@@ -48,7 +48,7 @@ class Export(Scene):
     def decoded(self, file):
         """What protoc prints for each record, whose checksums are right."""
         if not shutil.which("protoc"):
-            self.skipTest("no protoc")
+            self.skipTest("no protoc; make deps installs it")
         proto, data, texts = self.put("event.proto", PROTO), pathlib.Path(file).read_bytes(), []
         while data:
             length, crc = struct.unpack("<QI", data[:12])

@@ -30,14 +30,14 @@ try:
 except ImportError as missing:
     if missing.name == "halomesh":
         raise
-    print(f"skipped: {missing}; Debian has python3-h5py and python3-numpy\n"
+    print(f"skipped: {missing}; make deps installs it\n"
           f"0 passed, 0 failed, {len(CASES) + len(TORCH_CASES)} skipped")
     sys.exit(0)
 try:
     import torch
 except ImportError as missing:
     torch = None
-    print(f"skipped: {missing}; Debian has python3-torch")
+    print(f"skipped: {missing}; make test TORCH=1 installs it")
 
 # Three extents, and more than one voxel in the last tensor: an axis that is swapped is seen.
 EXTENTS, CHANNELS, TARGETS = (24, 16, 11), 4, 3

@@ -55,7 +55,7 @@ try:
     from torch_check import ROUNDING, SIGMAS, excess, judge, sizes_of
     from torch_deepcam import deepcam, weighted_entropy
 except ImportError as missing:
-    print(f"skipped: {missing}; Debian has python3-torch, python3-h5py and python3-numpy\n"
+    print(f"skipped: {missing}; make test TORCH=1 installs it\n"
           f"0 passed, 0 failed, {CASES} skipped")
     sys.exit(0)
 

@@ -63,7 +63,7 @@ def make_pages(directory):
 def main():
     why = missing()
     if why:
-        print(f"skipped: {why}; make deps BROWSER=1 installs it\n0 passed, 0 failed, {2 * CASES} skipped")
+        print(f"skipped: {why}; make test BROWSER=1 installs it\n0 passed, 0 failed, {2 * CASES} skipped")
         return 0
     browser = next(path for path in map(shutil.which, BROWSERS) if path)
     with tempfile.TemporaryDirectory() as directory:

@@ -17,7 +17,7 @@ try:
     import jinja2  # noqa: F401
     import matplotlib  # noqa: F401
 except ImportError as missing:
-    print(f"skipped: {missing}; Debian has python3-matplotlib and python3-jinja2\n0 passed, 0 failed, 1 skipped")
+    print(f"skipped: {missing}; make deps installs it\n0 passed, 0 failed, 1 skipped")
     sys.exit(0)
 
 from halomesh.errors import UsageError  # noqa: E402

@@ -22,7 +22,7 @@ inline bool slurm_is_possible() {
   static const bool possible = [] {
     const bool yes = std::system((slurm_tool() + " check >/dev/null 2>&1").c_str()) == 0;
     if (!yes) {
-      std::fputs("Slurm cases are skipped: ", stderr);
+      std::fputs("skipped: ", stderr);
       [[maybe_unused]] const int status = std::system((slurm_tool() + " check >&2").c_str());
     }
     return yes;
