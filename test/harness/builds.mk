@@ -101,7 +101,9 @@ ONEDNN3_LIB     = $(ONEDNN3_ROOT)/usr/lib/$(MULTIARCH)/libdnnl.so
 ONEDNN3_RUN     = $(wildcard $(ONEDNN3_ROOT)/usr/lib/$(MULTIARCH)/ld-linux*) --library-path \
   $(ONEDNN3_ROOT)/usr/lib/$(MULTIARCH):/usr/lib/$(MULTIARCH)
 endif
-onednn3: deps ## build and run the nn tests with oneDNN 3: Debian 13's, or the one under DNNL_ROOT
+onednn3: deps ## build and run the nn tests with oneDNN 3: Debian 13's, or the one under DNNL_ROOT; its kernels also on lower ISAs
 	@+$(MAKE) --no-print-directory B=build/onednn3 DNNL_CFLAGS='-isystem $(ONEDNN3_INCLUDE)' \
 	  DNNL_LIBS='$(ONEDNN3_LIB) -Wl,--allow-shlib-undefined' build/onednn3/tests/nn_tests
 	@$(ONEDNN3_RUN) build/onednn3/tests/nn_tests
+	@for isa in AVX512_CORE_BF16 AVX512_CORE AVX2; do \
+	  ONEDNN_MAX_CPU_ISA=$$isa $(ONEDNN3_RUN) build/onednn3/tests/nn_tests --test-suite='own memory' || exit 1; done
