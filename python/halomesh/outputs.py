@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes files whole or not at all, and never over what a command reads."""
+import contextlib
+import errno
 import os
 import pathlib
 import stat
 import tempfile
+import time
 
 from halomesh.errors import Error, UsageError, reason_of
 
@@ -31,11 +34,52 @@ def refuse_to_replace(out, inputs, name):
         raise UsageError(f"--{name} {out} lies among the files of a data set", hint)
 
 
+def own_descriptor(path):
+    """The descriptor of this process that a path such as /dev/stdout or /dev/fd/63 names; none for others."""
+    for _ in range(40):
+        head, name = os.path.split(path)
+        if name.isdigit() and os.path.realpath(head) == f"/proc/{os.getpid()}/fd":
+            return int(name)
+        if not os.path.islink(path):
+            break
+        path = os.path.join(head, os.readlink(path))
+    return None
+
+
+def is_stream(path):
+    """True for a device, a FIFO, or a descriptor of this process, which has no path of its own."""
+    try:
+        return own_descriptor(path) is not None or not stat.S_ISREG(os.stat(path).st_mode)
+    except OSError:
+        return False
+
+
+def open_stream(path):
+    """Opens what is no regular file. A FIFO without a reader would block for ever, so it gets ten seconds."""
+    own = own_descriptor(path)
+    if own is not None:
+        return os.fdopen(os.dup(own), "wb")
+    end = time.monotonic() + 10
+    while True:
+        try:
+            handle = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+            os.set_blocking(handle, True)
+            return os.fdopen(handle, "wb")
+        except OSError as error:
+            if error.errno != errno.ENXIO or not pathlib.Path(path).is_fifo():
+                raise
+            if time.monotonic() > end:
+                raise Error(f"cannot write {path}: no process reads this FIFO", "start its reader first, or name a file") from None
+        time.sleep(0.01)
+
+
 def require_writable(out):
     """Raises Error where no file could be written: better before the work than after it."""
     place = pathlib.Path(os.path.realpath(out))
     if place.is_dir():
         raise Error(f"{out} is a directory", "give the path of a file")
+    if is_stream(out):
+        return
     if not os.access(place.parent, os.W_OK | os.X_OK) or not place.parent.is_dir():
         raise Error(f"cannot write {out}: its directory does not exist or is read-only",
                     "give a path in a directory that can be written")
@@ -58,14 +102,11 @@ class WholeFile:
 
     def __enter__(self):
         try:
-            try:
-                status = os.stat(self._place)
-            except FileNotFoundError:
-                status = None
-            self._is_regular = status is None or stat.S_ISREG(status.st_mode)
+            self._is_regular = not is_stream(self._path)
             if not self._is_regular:
-                self._file = open(self._path, "wb")
+                self._file = open_stream(self._path)
                 return self._file
+            status = os.stat(self._place) if os.path.exists(self._place) else None
             handle, self._partial = tempfile.mkstemp(
                 prefix=os.path.basename(self._place) + ".", suffix=".partial", dir=os.path.dirname(self._place))
             mask = os.umask(0)
@@ -87,14 +128,17 @@ class WholeFile:
                 os.replace(self._partial, self._place)
         except OSError as failure:
             kind, error = type(failure), failure
-        if kind is not None and self._is_regular:
-            try:
-                self._file.close()
-            except OSError:
-                pass
+        if kind is None:
+            return False
+        with contextlib.suppress(OSError):
+            self._file.close()
+        if self._is_regular:
             pathlib.Path(self._partial).unlink(missing_ok=True)
+        elif isinstance(error, BrokenPipeError):
+            return True  # the reader has left, as head does: it needs no more
         if isinstance(error, OSError):
             raise self._failure(error) from None
+        return False
 
     def _failure(self, error):
         return Error(f"cannot write {self._path}: {reason_of(error)}",

@@ -1,13 +1,16 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """The command report: its tables and figures against numbers worked out by hand, its page, and what it refuses."""
+import concurrent.futures
 import gzip
 import json
 import math
+import os
 import pathlib
 import re
 import sys
 import tracemalloc
+import unittest.mock
 import xml.etree.ElementTree
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "harness"))
@@ -20,7 +23,8 @@ except ImportError as missing:
     print(f"skipped: {missing}; make deps installs it\n0 passed, 0 failed, 1 skipped")
     sys.exit(0)
 
-from halomesh.errors import UsageError  # noqa: E402
+from halomesh import outputs  # noqa: E402
+from halomesh.errors import Error, UsageError  # noqa: E402
 from halomesh.report.drawing import Drawing, thinned  # noqa: E402
 from halomesh.report.inputs import Input, parse_configurations, parse_epochs  # noqa: E402
 from halomesh.report.model import (BARS, LINE_AND_POINTS, POINTS, Axis, Figure, Level, Page, Point, Scale,  # noqa: E402
@@ -825,6 +829,25 @@ class Command(Scene):
         full = command("report", self.one, "-o", "/dev/full")
         self.assertEqual(full.code, 1)
         self.assertIn("cannot write /dev/full", full.err)
+
+    def test_pipes_are_written_to_while_somebody_reads(self):
+        fifo = self.directory / "fifo"
+        os.mkfifo(fifo)
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            reader = pool.submit(fifo.read_bytes)
+            self.assertEqual(command("report", self.one, "-o", fifo).code, 0)
+            self.assertTrue(reader.result(60).rstrip().endswith(b"</html>"))
+        self.assertTrue(fifo.is_fifo())
+        piped = command("report", self.one, "-o", "/dev/stdout")
+        self.assertEqual(piped.code, 0, piped.err)
+        self.assertTrue(piped.out.startswith("<!DOCTYPE html>"))
+        here, there = os.pipe()
+        os.close(here)
+        with os.fdopen(there, "wb"):  # a reader that has left needs no more
+            outputs.write_text(f"/dev/fd/{there}", "x" * 100000)
+        with unittest.mock.patch("halomesh.outputs.time.monotonic", side_effect=(0, 20)):
+            with self.assertRaisesRegex(Error, "no process reads this FIFO"):
+                outputs.write_text(fifo, "x")
 
     def test_names_that_are_not_utf8_and_control_characters(self):
         odd = self.directory / "r\udcffn\033[2J"
