@@ -578,7 +578,7 @@ test-smpi: smpi all ## run the program on 64 to 1024 simulated ranks; SHORT=1: u
 # Runs two cases at a time, in separate directories; some mount file systems and need root for that.
 .PHONY: test-stress
 test-stress: export TEST_SECONDS ?= 7200
-test-stress: deps ## misuse the program in 640 ways: files, disks, options, signals, two runs at once; SHORT=1: 4 minutes
+test-stress: deps ## misuse the program in 670 ways: files, disks, options, signals, two runs at once; SHORT=1: 4 minutes
 	@+$(MAKE) --no-print-directory all
 	@+SHORT=$(SHORT) $(MAKE) --no-print-directory run-tests RUN=test/stress/stress_test.py
 

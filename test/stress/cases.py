@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tables of cases, by class of fault. A row is a Case (see scene.py); to add one, add a line."""
+import json
 import os
+import signal
 from concurrent.futures import ThreadPoolExecutor
 
-from faults import (DAMAGES, KINDS, SIGNALS, after_delay, at_step, both, contents, deleted, directory,
+from faults import (DAMAGES, KINDS, SIGNALS, after_delay, at_step, both, busy_host, contents, deleted, directory,
                     emptied, fifo, flipped, full_disk, garbage, in_group, link_to, loop, memory_group, mounts,
                     nans, on, read_only, send, shorter, steps_done, truncated, wait_for)
-from scene import ALONE, EVAL, TRAIN, Case, expect
+from inputs import (external_voxels, failing, hdf5_samples, orientation_codes, partial_voxels, plain_voxels,
+                    stepped_clock, traced, virtual_voxels, volumes, without)
+from scene import ALONE, EVAL, SOURCE, TRAIN, UNET, Case, expect
 
 LONG = f"{TRAIN} --steps 200 --checkpoint-every 5 --keep 2".replace("--steps 24 --checkpoint-every 8 --keep 9", "")
 SYNTH = "synth --extent 16 --train 8 --validation 4 --seed 3"
@@ -372,6 +376,83 @@ def targets():
                ('"got"',))
 
 
+def foreign_data():
+    """Data sets that others' programs made, with values of every type and with parts that are not there."""
+    convert = ("convert --from {root}/volumes --to {out} --input 1x1x1x1 --any-extents --classes 2 --split train "
+               "--verify")
+    for letter, name in (("B", "uint8"), ("h", "int16"), ("q", "int64"), ("f", "float32")):
+        yield Case(f"labels of {name} in NIfTI files", convert, 0, ("verified",), volumes(letter),
+                   writes=("out*",))
+    yield Case("labels that lie 99 mm from their images", convert, 0, ("case_00000", "171 mm"), volumes(origin=99),
+               writes=("out*",))
+    yield Case("labels that lie elsewhere, refused", f"{convert} --affine-mismatch refuse", FAILED, ("case_00000", "171 mm"),
+               volumes(origin=99))
+    read = TRAIN.replace("{data}", "{root}/hdf5") + " --out {out}"
+    for name, voxels, pattern, says in (
+            ("whose sources are gone", virtual_voxels, "hdf5/train/*.src", "s0.src"),
+            ("whose raw files are gone", external_voxels, "hdf5/train/*.raw", "s0.raw"),
+            ("with chunks that were never written", partial_voxels, "", "never written")):
+        fault = hdf5_samples(voxels)
+        yield Case(f"HDF5 data {name}", read, FAILED, (says,), without(pattern, fault) if pattern else fault, ranks=2)
+    yield Case("HDF5 data of others", read, 0, fault=hdf5_samples(plain_voxels), ranks=2, writes=("out*",))
+
+    def same_codes(scene, text):
+        found = orientation_codes(scene / "predicted/case_00001.nii")
+        expect(found == (1, 2), f"codes {found} of qform and sform, not those of the image")
+    yield Case("codes of qform and sform in predictions",
+               f"plain sh -c '{{halomesh}} {UNET} --out {{out}} && {{halomesh}} predict --data {{root}}/volumes "
+               "--checkpoint {out} --out {root}/predicted'", 0, fault=volumes(codes=(1, 2)), after=same_codes,
+               writes=("out*", "predicted*"))
+
+
+def learning():
+    """Networks that can learn nothing of their data, or compute what is not a number."""
+    for filters in (3, 5, 7):  # do not fill the tiles of kernels for matrix units
+        bf16 = TRAIN.replace("--filters 4", f"--filters {filters}") + " --precision bf16 --out {out}"
+        yield Case(f"{filters} channels in bf16", bf16, 0, ("loss",), ranks=2, writes=("out*",))
+    for loss in ("ce", "dice"):
+        yield Case(f"padded samples, loss {loss}", f"{UNET} --pad -2.2 --loss {loss} --out {{out}}", 0,
+                   fault=volumes(uneven=True), writes=("out*",))
+    yield Case("batch norm of one value", f"{ALONE} --batch-norm 1 --out {{out}}".replace("--conv-layers 2", "--conv-layers 4"),
+               USAGE, ("single value",))
+
+    def trains_on(scene, text):
+        expect(steps_done(scene / "out")[6] > 0, "the run ended before its last step")
+    yield Case("validation without foreground reaches no target", f"{UNET} --target-score 1e-9 --out {{out}}".replace("epochs 1", "epochs 3"), 0,
+               ("no target is reached",), volumes(labels_in=("train",)), after=trains_on, writes=("out*",))
+
+
+def hosts():
+    """Hosts with a clock that is set, a file system that fails, many other processes, no packages for tests."""
+    last = "step-000000024.h5"
+    for name, error, says in (("stale", "ESTALE", "Stale file handle"), ("failing", "EIO", "Input/output error")):
+        for what, path, command in (
+                ("newest checkpoint", "{last}", f"{ALONE} --steps 32 --out {{run}}".replace("--steps 24 ", "", 1)),
+                ("checkpoint to evaluate", "{last}", f"{EVAL} {{run}}".replace("--parts 1x2x1 ", ""))):
+            yield Case(f"{what} on a {name} file system", failing("read,pread64", error, path, f"{{halomesh}} {command}"),
+                       FAILED, (says, last), traced)
+
+    def record_agrees(scene, text):
+        end = json.loads((scene / "out/run.json").read_text())["end"]
+        expect(0 < end["seconds"] < 3000, f"a run of {end['seconds']} s")
+        code, more = scene.run("mlperf-summary {out}")
+        expect(code == 0 and "stops before" not in more, more)
+    yield Case("a clock that is set back during a run",
+               f"plain env LD_PRELOAD={{clock}} STEP_AT={{out}}/checkpoints/step-000000008.h5 {{halomesh}} {ALONE} --out {{out}}",
+               0, fault=stepped_clock, after=record_agrees, writes=("out*",))
+
+    def report_when_busy(scene, job):
+        wait_for(job, lambda: len(steps_done(scene / "out")) >= 3)
+        with busy_host(20):
+            os.kill(job.ranks()[0], signal.SIGUSR1)
+            wait_for(job, lambda: "SIGUSR1 received" in job.output())
+    yield Case("SIGUSR1 to a run on a host with a load of 20", f"{LONG} --out {{out}}", 0,
+               ("SIGUSR1 received: the steps of this run",), ranks=2, during=report_when_busy, writes=("out*",))
+    yield Case("tests without Python", f"plain sh -c 'mkdir -p {{stage}}/tests && PYTHON=/no/python "
+               f"{SOURCE}/test/harness/run_tests.sh {{stage}}/tests test/system/python_module_test.py; test $? = 1'", 0,
+               ("make deps installs it", "1 skipped"), writes=("stage/*",))
+
+
 def started(scene, command, out, ranks=2):
     """A training that runs on while the case's command is tried."""
     job = scene.start(command, ranks)
@@ -483,5 +564,5 @@ def stops(short):
 
 def all_cases(short):
     tables = (absurd_values, configurations, samples, checkpoints, changed_options, records, paths, ranks, disks,
-              limits, targets, two_writers)
+              limits, targets, foreign_data, learning, hosts, two_writers)
     return [case for table in tables for case in table()] + list(stops(short))

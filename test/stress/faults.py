@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What can be wrong with a file or a directory, and what can happen to a job while it runs."""
+import contextlib
 import json
 import os
 import re
 import signal
 import socket
+import subprocess
 import time
 from pathlib import Path
 
@@ -227,6 +229,18 @@ def at_step(most, out="out"):
         step = chosen.setdefault(scene, scene.random.randint(1, most))
         return len(steps_done(scene / out)) >= step
     return when
+
+
+@contextlib.contextmanager
+def busy_host(load):
+    """So many processes that compute without end."""
+    others = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(load)]
+    try:
+        yield
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
 
 
 def after_delay(most_s, begun="data", ranks=2):

@@ -24,12 +24,15 @@ from pathlib import Path
 
 PROGRAM = os.environ.get("HALOMESH", "build/halomesh")
 LAUNCHER = shlex.split(os.environ.get("MPIRUN", "mpirun --oversubscribe --bind-to none"))
+SOURCE = os.environ.get("HALOMESH_SOURCE", Path(__file__).parents[2])
 MARK = "HALOMESH_STRESS"  # in the environment of every process of a case
 
 # A network and a run of 24 steps that take a second. {data}, {run} and {out} are filled in below.
 SMALL = "--input 16x16x16x4 --conv-layers 2 --filters 4 --fc 8 --batch 2"
 TRAIN = f"train --data {{data}} {SMALL} --parts 2x1x1 --epochs 0 --steps 24 --checkpoint-every 8 --keep 9"
 ALONE = TRAIN.replace("--parts 2x1x1", "--parts 1x1x1")  # without a launcher
+UNET = ("train --model unet3d --data {root}/volumes --input 16x16x16x1 --filters 4 --levels 2 --classes 2 --batch 2 "
+        "--epochs 1")
 EVAL = "eval --data {data} --parts 1x2x1 --checkpoint"
 
 
