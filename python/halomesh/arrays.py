@@ -19,7 +19,7 @@ _INT, _REAL, _TEXT = "i8", "f8", "U"
 _STEP = {"step": _INT, "epoch": _INT, "loss": _REAL, "lr": _REAL, "seconds": _REAL, "time": _REAL}
 _EVALUATION = {"epoch": _INT, "mae": _REAL, "dice": _REAL, "iou": _REAL, "loss": _REAL,
                "samples": _INT, "seconds": _REAL, "time": _REAL}
-_PHASE = {"step": _INT, "epoch": _INT, "phase": _TEXT, "layer": _TEXT, "kind": _TEXT,
+_PHASE = {"step": _INT, "epoch": _INT, "steps": _INT, "phase": _TEXT, "layer": _TEXT, "kind": _TEXT,
           "mean": _REAL, "min": _REAL, "max": _REAL, "max_rank": _INT, "received_bytes": _REAL}
 _BENCH_PHASE = {"layer": _TEXT, "phase": _TEXT, "kind": _TEXT, "seconds_mean_over_ranks": _REAL,
                 "seconds_max_over_ranks": _REAL, "flops": _REAL, "memory_bytes": _REAL,
@@ -88,10 +88,11 @@ class Run(records.RunFiles):
                  seconds, NaN in files of versions that did not record it
     evaluations  structured array (evaluations,): epoch, mae (of a regression), dice or iou (of a
                  segmentation), loss, samples, seconds, time
-    phases       structured array (rows of all epochs,): step, epoch, phase, layer, kind, and mean,
-                 min, max (seconds per step, over ranks), max_rank and received_bytes (per step)
-    phase_lines  what the phases are taken from: a list of dictionaries, with the halo, reduction,
-                 input and memory figures of each epoch. Read from the file each time it is asked for
+    phases       structured array (rows,): step, epoch, steps, phase, layer, kind, and mean, min, max
+                 (seconds per step, over ranks), max_rank and received_bytes (per step). A row is about
+                 `steps` steps, of one epoch or several, up to `step`
+    phase_lines  a list of dictionaries, with the kinds of time and the halo, reduction, input and
+                 memory figures of each epoch. Read from the file each time it is asked for
     stage        the last record of staging: a dictionary, or None
     damaged      lines of metrics.jsonl that could not be read
     """
@@ -118,24 +119,24 @@ class Run(records.RunFiles):
         elif line["event"] == "stage":
             self.stage = line
 
-    def _read_phases(self):
+    def _read(self, *events):
         metrics = self.directory / "metrics.jsonl"
         if not metrics.exists():
             return
         with records.open_regular(metrics) as file:
             for line in file:
                 entry = records.parsed(line) if line.endswith(b"\n") else None
-                if isinstance(entry, dict) and entry.get("event") == "phases":
+                if isinstance(entry, dict) and entry.get("event") in events:
                     yield entry
 
     @property
     def phase_lines(self):
-        return list(self._read_phases())
+        return list(self._read("phases"))
 
     @functools.cached_property
     def phases(self):
-        return _table(({**row, "step": line.get("step"), "epoch": line.get("epoch")}
-                       for line in self._read_phases() for row in line.get("rows", [])), _PHASE)
+        return _table(({**row, **{name: line.get(name) for name in ("step", "epoch", "steps")}}
+                       for line in self._read("phases", "layers") for row in line.get("rows", [])), _PHASE)
 
     @property
     def options(self):
@@ -214,8 +215,20 @@ def _checkpoint_file(path):
     return found[-1]
 
 
+def _opened(path):
+    """Opens a checkpoint. A run in progress may remove the newest one first: then that of now."""
+    import h5py
+    while True:
+        file = _checkpoint_file(path)
+        try:
+            return h5py.File(file, "r")
+        except OSError:
+            if file == pathlib.Path(path) or file.exists():
+                raise
+
+
 def _text(value):
-    return value.decode("utf-8") if isinstance(value, bytes) else str(value)
+    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)
 
 
 def load_checkpoint(path, tree="parameters"):
@@ -228,8 +241,7 @@ def load_checkpoint(path, tree="parameters"):
     running_mean and running_variance of batch norm (channels,). Layers are in the order of the
     network.
     """
-    import h5py
-    with h5py.File(_checkpoint_file(path), "r") as file:
+    with _opened(path) as file:
         if tree not in file:
             raise ValueError(f"{file.filename} has no {tree}: give a checkpoint of halomesh, and "
                              f'one of its trees: {", ".join(sorted(set(file) - {"model", "run"}))}')
@@ -244,8 +256,7 @@ def load_checkpoint(path, tree="parameters"):
 
 def checkpoint_options(path):
     """The options of the network in a checkpoint: {"kernel": "2", "input": "128x128x128x4", ...}."""
-    import h5py
-    with h5py.File(_checkpoint_file(path), "r") as file:
+    with _opened(path) as file:
         if "model" not in file:
             raise ValueError(f"{file.filename} names no network: give a checkpoint of halomesh")
         return {name: _text(value) for name, value in file["model"].attrs.items()}

@@ -193,6 +193,7 @@ class RunFiles:
 
     def _reset(self):
         self._position = self._lines = self._damaged = self._first_damaged = 0
+        self._last_line = b""
         self.last_written = 0.0
 
     def update(self):
@@ -232,14 +233,20 @@ class RunFiles:
         return True
 
     def _read_lines(self):
-        before = self._lines
+        before, was_cut = self._lines, False
         with open_regular(self.directory / "metrics.jsonl") as file:
-            file.seek(self._position)
+            file.seek(self._position - len(self._last_line))
+            was_cut = file.read(len(self._last_line)) != self._last_line
+            if was_cut:  # by a resumed run, which has written again since
+                self._reset()
+                self.forget()
+                file.seek(0)
             for line in file:
                 self._cut = not line.endswith(b"\n")  # a run that is writing may have a partial line
                 if self._cut:
                     break
                 self._position += len(line)
+                self._last_line = line
                 self._lines += 1
                 entry = parsed(line)
                 if isinstance(entry, dict) and isinstance(entry.get("event"), str):
@@ -248,7 +255,7 @@ class RunFiles:
                     continue
                 self._damaged += 1
                 self._first_damaged = self._first_damaged or self._lines
-        return self._lines != before
+        return was_cut or self._lines != before
 
     @property
     def damaged(self):

@@ -12,6 +12,7 @@ import math
 import os
 import pathlib
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,7 +20,8 @@ import tempfile
 SOURCE = pathlib.Path(os.environ.get("HALOMESH_SOURCE", pathlib.Path(__file__).parents[2]))
 KERNELS = (2, 3, 4)
 STANDARDIZED = 4  # the kernel of the network with a standardized input
-CASES = ("records of a run", "records of any run", "checkpoints", "bench", "traces")
+CASES = ("records of a run", "records of any run", "checkpoints", "removed checkpoints",
+         "bench", "traces")
 TORCH_CASES = tuple(f"PyTorch module, kernel {kernel}" for kernel in KERNELS)
 
 try:
@@ -27,6 +29,7 @@ try:
     import numpy
     sys.path.insert(0, str(SOURCE / "python"))
     import halomesh
+    from halomesh import arrays
 except ImportError as missing:
     if missing.name == "halomesh":
         raise
@@ -98,7 +101,12 @@ def check_run(base):
     assert run.steps["loss"].dtype == numpy.float64
     assert run.options["batch"] == "2" and run.record["mesh"]["ranks"] == 2
     assert numpy.array_equal(run.samples_per_second, 2 / run.steps["seconds"])
-    assert len(run.phases) == sum(len(line["rows"]) for line in run.phase_lines)
+    # Each step is in one line of each kind, and the phases of layers add up to the steps.
+    assert sum(line["steps"] for line in run.phase_lines) == STEPS
+    spans = {row["step"]: row["steps"] for row in run.phases}
+    assert sum(spans.values()) == STEPS
+    assert math.isclose(sum(run.phases["steps"] * run.phases["mean"]), rel_tol=1e-3,
+                        b=sum(line["steps"] * line["step_seconds"]["mean"] for line in run.phase_lines))
     assert run.checkpoints()[-1].name == f"step-{STEPS:09d}.h5"
 
 
@@ -114,7 +122,8 @@ def check_records(base):
              {"event": "step", "time": 9.5, "step": 1, "epoch": 0, "loss": None, "lr": 0.5,
               "seconds": 0.25},
              {"event": "step", "step": 2, "epoch": 0, "loss": 0.5, "lr": 0.5, "seconds": 0.25},
-             {"event": "phases", "time": 10.0, "epoch": 0, "step": 2, "rows": rows},
+             {"event": "phases", "time": 10.0, "epoch": 0, "step": 1, "rows": rows[:1]},  # as once
+             {"event": "layers", "time": 10.0, "epoch": 0, "step": 2, "steps": 1, "rows": rows[1:]},
              {"event": "unknown"}]
     text = "".join(json.dumps(line) + "\n" for line in lines)
     (directory / "metrics.jsonl").write_text(text + 'damaged\n{"event":"step","step":3')
@@ -124,7 +133,8 @@ def check_records(base):
     assert run.steps["step"].tolist() == [1, 2]
     assert run.steps["time"][0] == 9.5 and math.isnan(run.steps["time"][1])
     assert math.isnan(run.steps["loss"][0]) and run.steps["loss"][1] == 0.5
-    assert run.phases.shape == (2,) and run.phases["step"].tolist() == [2, 2]
+    assert run.phases.shape == (2,) and run.phases["step"].tolist() == [1, 2]
+    assert run.phases["steps"].tolist() == [-1, 1]
     for row, expected in zip(run.phases, rows):
         assert all(row[name] == value for name, value in expected.items())
     for name, read in (("run.json", halomesh.Run), ("bench.json", lambda made: halomesh.bench(made / "bench.json"))):
@@ -160,6 +170,32 @@ def check_checkpoint(base):
                 compared += array.size
     assert compared > 1000 and numpy.abs(velocities["fc1.weight"]).max() > 0
     assert halomesh.checkpoint_options(path)["fc"] == "16,8"
+
+
+def check_removed_checkpoint(base):
+    """The newest checkpoint of a run in progress that is removed before it is opened."""
+    checkpoints = base / "race" / "checkpoints"
+    checkpoints.mkdir(parents=True)
+    for step in (1, 2):
+        shutil.copy(base / "run2" / "checkpoints" / f"step-{STEPS:09d}.h5", checkpoints / f"step-{step:09d}.h5")
+    chosen = arrays._checkpoint_file
+
+    def removed_at_first(path):
+        file = chosen(path)
+        if file.name == "step-000000002.h5":
+            file.unlink()
+        return file
+    arrays._checkpoint_file = removed_at_first
+    try:
+        assert halomesh.checkpoint_options(base / "race")["fc"] == "16,8"
+    finally:
+        arrays._checkpoint_file = chosen
+    for path in (base / "race" / "checkpoints" / "step-000000002.h5", base / "none.h5"):
+        try:
+            halomesh.load_checkpoint(path)
+        except OSError:
+            continue
+        raise AssertionError(f"{path} was read")
 
 
 def check_bench(base):
@@ -233,7 +269,8 @@ def main():
         for kernel in KERNELS:
             train(base, kernel)
         cases = [(case, check, (base,)) for case, check in
-                 zip(CASES, (check_run, check_records, check_checkpoint, check_bench, check_trace))]
+                 zip(CASES, (check_run, check_records, check_checkpoint, check_removed_checkpoint,
+                            check_bench, check_trace))]
         if torch is not None:
             torch.set_num_threads(1)
             cases += [(case, check_torch, (base, kernel, counts))

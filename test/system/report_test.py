@@ -314,6 +314,19 @@ class Phases(Scene):
                 (len(phases.rows), 3), (phases.rows[1][3], 2000)):
             self.assert_close(value, expected)
 
+    def test_lines_of_layers_may_cover_other_steps_than_those_of_phases(self):
+        kinds, rows = [json.loads(phases_line(steps, scale)) for steps, scale in ((10, 1), (30, 2))], []
+        for each in kinds:
+            rows.append(line("layers", epoch=0, step=each["step"], steps=20, rows=each.pop("rows")))
+        phases = input_of(self.put_phases("one", *(json.dumps(each) + "\n" for each in kinds), *rows)).runs[0].phases
+        self.assert_close(phases.step.mean, 0.175)
+        for value, expected in ((phases.rows[0][2].mean, 0.06 * 1.5), (phases.rows[1][2].most, 0.03 * 1.5),
+                                (phases.rows[1][3], 2000), (phases.steps, 40)):
+            self.assert_close(value, expected)
+        # A run that was killed before its second line of layers.
+        phases = input_of(self.put_phases("two", *(json.dumps(each) + "\n" for each in kinds), rows[0])).runs[0].phases
+        self.assert_close(phases.rows[0][2].mean, 0.06)
+
     def test_the_parts_of_a_step_the_slowest_rank_and_efficiency(self):
         page = page_of(self.put_phases("fast", phases_line(10, 1)), self.put_phases("slow", phases_line(10, 2)))
         shares = part(page, "step-shares")

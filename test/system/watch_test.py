@@ -235,6 +235,18 @@ class Watched(Scene):
         self.assertTrue(files.update())
         self.assertEqual((files.step, files.steps_on_record, files.problems()), (1, 1, []))
 
+    def test_a_file_that_a_resumed_run_has_cut_is_read_anew_however_long_it_is_by_now(self):
+        files = watch.WatchedRun(self.write())
+        self.assertEqual((files.step, files.steps_on_record), (3, 3))
+        path, inode = files.directory / "metrics.jsonl", (files.directory / "metrics.jsonl").stat().st_ino
+        os.truncate(path, len(step(1, 0)))
+        with open(path, "a") as file:
+            for number in range(2, 9):
+                file.write(step(number, 0).replace("}", ', "new": true}'))
+        self.assertEqual(path.stat().st_ino, inode)
+        self.assertTrue(files.update())
+        self.assertEqual((files.step, files.steps_on_record, files.problems()), (8, 8, []))
+
     def test_the_program_starts_the_package_and_names_what_is_missing(self):
         self.record["end"] = {"result": "done"}
         path = self.write()

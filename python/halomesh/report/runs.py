@@ -68,6 +68,9 @@ class ReportedRun(records.RunFiles):
                                      self._end_of(line)))
         elif line["event"] == "phases":
             self.phases.add(line)
+            self.phases.add_layers(line)  # of earlier versions
+        elif line["event"] == "layers":
+            self.phases.add_layers(line)
         elif line["event"] == "stage":
             self.stage = line
 
@@ -119,10 +122,11 @@ def _rank(line, key):
 
 
 class PhaseSums:
-    """The lines of the event "phases", put together as they are read: sums over steps until total()."""
+    """The lines of the events "phases" and "layers", put together as they are read: sums over steps
+    until total()."""
 
     def __init__(self):
-        self.steps = self.seconds = 0.0
+        self.steps = self.seconds = self.steps_of_rows = 0.0
         self.ranks = self.replicas = 1
         self.step, self.rows, self.kinds = Range(), {}, {kind: Range() for kind in KINDS}
         self.received, self.counters = {}, {}
@@ -137,10 +141,6 @@ class PhaseSums:
         self.seconds += steps * mean
         self.ranks, self.replicas = max(_rank(line, "ranks"), 1), max(_rank(line, "replicas"), 1)
         self.step.add(records.at(line, "step_seconds"), steps)
-        for row in records.items(line, "rows"):
-            key = text(row, "layer"), text(row, "phase")
-            self.rows.setdefault(key, Range()).add(row, steps)
-            self.received[key] = self.received.get(key, 0.0) + steps * finite(row, "received_bytes")
         for row in records.items(line, "kinds"):
             self.kinds.setdefault(text(row, "kind"), Range()).add(row, steps)
         for name in self.efficiency:
@@ -161,6 +161,16 @@ class PhaseSums:
             self.memory_most = finite(line, "memory_bytes", "max")
             self.memory_rank = _rank(line["memory_bytes"], "max_rank")
 
+    def add_layers(self, line):
+        rows, steps = records.items(line, "rows"), finite(line, "steps")
+        if steps <= 0 or not rows:
+            return
+        self.steps_of_rows += steps
+        for row in rows:
+            key = text(row, "layer"), text(row, "phase")
+            self.rows.setdefault(key, Range()).add(row, steps)
+            self.received[key] = self.received.get(key, 0.0) + steps * finite(row, "received_bytes")
+
     def total(self):
         """Means per step; None when no line has a number of steps."""
         return Phases(self) if self.steps > 0 and self.seconds > 0 else None
@@ -175,7 +185,7 @@ class Phases:
         self.step = sums.step.scaled(1 / sums.steps)
         self.kinds = {kind: each.scaled(1 / sums.steps) for kind, each in sums.kinds.items()}
         # (layer, phase, seconds, bytes received per step over all ranks)
-        self.rows = [(*key, each.scaled(1 / sums.steps), sums.received[key] / sums.steps)
+        self.rows = [(*key, each.scaled(1 / sums.steps_of_rows), sums.received[key] / sums.steps_of_rows)
                      for key, each in sums.rows.items()]
         self.load_balance, self.communication, self.parallel = (
             sums.efficiency[name] / sums.seconds for name in ("load_balance", "communication", "parallel"))

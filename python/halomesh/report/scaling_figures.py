@@ -2,6 +2,7 @@
 """Draws the figures of a scaling study, those that report draws: `figures FILE DIR`, started by `scaling`."""
 import pathlib
 
+from halomesh.errors import plain
 from halomesh.report.inputs import Input, read_bench
 from halomesh.report.page import write_figures
 from halomesh.report.scaling_sections import bench_section
@@ -12,5 +13,5 @@ def main(words):
     if words:
         file, directory = words
         section = bench_section(Input(benches=[read_bench(pathlib.Path(file))]))
-        print(f"{write_figures([section], directory)} figures in {directory}")
+        print(f"{write_figures([section], directory)} figures in {plain(directory)}")
     return 0
