@@ -170,7 +170,7 @@ GradientKernels kernels_named(const std::string& name) {
 }
 
 std::vector<NetworkOption> cosmoflow_options() {
-  using enum NetworkOption::Role;
+  using enum SettingRole;
   const CosmoFlowOptions d;
   return {
       {.name = "kernel",

@@ -13,6 +13,7 @@
 
 #include "partition/cuts.hpp"
 #include "registered.hpp"
+#include "setting_role.hpp"
 #include "src/nn/loss.hpp"
 #include "src/nn/model.hpp"
 
@@ -27,16 +28,10 @@ inline constexpr const char* kStandardizeOption = "standardize";
 
 /// One option of a network, as in the command line, configuration files and checkpoints.
 struct NetworkOption {
-  /// The use of a checkpoint that was written with another value.
-  enum class Role : std::uint8_t {
-    kNetwork,   ///< the parameters belong to another network
-    kTraining,  ///< the training curve changes
-    kComputing  ///< the curve stays the same up to rounding; not stored in checkpoints
-  };
   std::string name{}, placeholder{};
   NetworkValue fallback{};
   std::string help{};
-  Role role = Role::kNetwork;
+  SettingRole role = SettingRole::kNetwork;
   std::optional<double> at_least{}, at_most{}, below{};  ///< bounds for each number
   std::vector<std::string> choices{};  ///< choices of a text; if empty, any text is allowed
   /// The value of an option given without one; if empty, it must have a value.

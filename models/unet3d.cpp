@@ -213,7 +213,7 @@ class UNet {
 };
 
 std::vector<NetworkOption> unet3d_options() {
-  using enum NetworkOption::Role;
+  using enum SettingRole;
   return {{.name = "filters",
            .placeholder = "F",
            .fallback = std::int64_t{32},

@@ -94,7 +94,7 @@ std::vector<std::string> Trainer::resume(const TrainingState& state) {
     return settings;
   };
   const SettingChanges changes =
-      compare_settings(settings_of(state), settings_of(current_state()), options_.model_rules);
+      compare_settings(settings_of(state), settings_of(current_state()), options_.rules);
   const std::string different = "checkpoint was written with different settings: ";
   require(changes.refused.empty(), different + joined(changes.refused, ", "),
           "give the same options and data to resume, start from its parameters with --init-from "
@@ -119,7 +119,10 @@ TrainingState Trainer::current_state() const {
   state.samples_into_epoch = step_ % steps_per_epoch() * options_.global_batch;
   state.seed = options_.seed;
   state.model = options_.model;
-  state.run = recorded_settings(options_, order_);
+  state.run = options_.run;
+  state.run["training-samples"] = fmt::format("{}", order_.samples);
+  if (options_.shuffle == Shuffle::kLocal)
+    state.run["shuffle"] = fmt::format("local of {} replicas", order_.replicas);
   state.written_by = options_.program;
   return state;
 }

@@ -55,7 +55,7 @@ class Trainer {
           TrainerOptions options);
 
   /// Continues from a checkpoint that has been loaded into the parameters. Throws Error if it was
-  /// written with different settings, unless resume_rules() and options.allow_changes permit the
+  /// written with different settings, unless options.rules and options.allow_changes permit the
   /// change. Returns warnings about changes and about settings that cannot be compared.
   std::vector<std::string> resume(const TrainingState& state);
 

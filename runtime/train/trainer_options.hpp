@@ -61,12 +61,12 @@ struct TrainerOptions {
   const DirectoryLock* lock = nullptr;  ///< the lock of `out`, checked before each checkpoint;
                                         ///< null: none
   MlperfLog* mllog = nullptr;  ///< owned by the caller and must outlive the trainer; null: none
-  RunTimeline* timeline = nullptr;      ///< owned by the caller like `mllog`; null: no trace
-  Settings model;                       ///< stored in checkpoints, to rebuild the network
-  std::vector<ResumeRule> model_rules;  ///< which of these may change when resuming
-  Settings other;                       ///< other settings that affect the curve; stored as well
-  bool allow_changes = false;  ///< resume() accepts other settings where resume_rules() allow it
-  std::string program;         ///< name and version, stored in checkpoints
+  RunTimeline* timeline = nullptr;  ///< owned by the caller like `mllog`; null: no trace
+  Settings model;                   ///< stored in checkpoints, to rebuild the network
+  Settings run;                     ///< all other settings that affect the curve; stored as well
+  std::vector<ResumeRule> rules;    ///< which of all these may change when resuming
+  bool allow_changes = false;       ///< resume() accepts the changes that the rules allow
+  std::string program;              ///< name and version, stored in checkpoints
 };
 
 /// The order in which the passes of each step use a data set's samples; `passes` is accumulate, or
@@ -82,13 +82,7 @@ std::int64_t pass_batch(std::int64_t global_batch, const MeshShape& mesh, std::i
 /// messages, kGradientResidual.
 std::vector<std::string> states_of(const TrainerOptions& options);
 
-/// The largest norm that gradients may have; 0: unlimited.
-double clip_norm_of(const TrainerOptions& options, const Optimizer& optimizer);
-
 /// How a step computes the gradient.
 GradientRules gradient_rules(const TrainerOptions& options);
-
-/// The settings that a checkpoint records in /run, by the names of resume_rules().
-Settings recorded_settings(const TrainerOptions& options, const SampleOrder& order);
 
 }  // namespace halomesh

@@ -6,7 +6,6 @@
 #include <array>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,8 +14,10 @@
 
 namespace halomesh {
 
-/// The settings of all optimizers, by the names of the command line's options. Each optimizer reads
-/// its own; all decay every parameter, biases included, except LARS without `lars_biases`.
+/// The settings of all optimizers, by the names of the command line's options, which say whose they
+/// are (src/apps/options/train_options.cpp). Each optimizer reads its own; all decay every
+/// parameter, biases included, except LARS without `lars_biases`. Momentum and weight decay are
+/// computed with in fp32.
 struct OptimizerOptions {
   std::string name = "sgd";
   double momentum = 0.9;
@@ -54,8 +55,6 @@ class Optimizer {
   /// Floats per parameter that an update reads and writes, where memory bounds its time, including
   /// those of clipping with default_clip_norm().
   virtual std::int64_t traffic() const = 0;
-  /// The settings that it reads, by option, as checkpoints record them.
-  virtual std::map<std::string, std::string> settings() const = 0;
   /// The largest norm of the gradient of all parameters together that the optimizer's definition
   /// allows before the gradient is scaled to it; 0: any.
   virtual double default_clip_norm() const { return 0; }

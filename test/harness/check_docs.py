@@ -7,6 +7,7 @@ Usage: check_docs.py PROGRAM [SITE]
 - Links between pages lead to files and headings that exist; paths named in `code` exist.
 - Every command, option and make target in code exists, and so does every variable given to make.
 - The pictures of meshes in docs/images are what `PROGRAM plan --picture` draws.
+- What the pages say about options that may change when a run resumes is what `PROGRAM train --help` says.
 - Code below a comment `<!-- quotes PATH -->` stands in that file, line by line.
 - The pages under SITE, as mkdocs built them, load nothing from another host.
 Prints each fault as FILE:LINE: what; exit status 1 if there is one.
@@ -185,6 +186,22 @@ def check_page(page, program, makefiles):
         number += 1 + line.count("\0")
 
 
+def resume_rules(program):
+    """The rule of each setting of a run that resumes, from the end of the help page."""
+    text = output_of(program.path, "train", "--help").split("What may change when resuming\n")[1]
+    rules = re.findall(r"(?m)^  (never|only with --allow-changes|freely).*:\n((?:    .*\n)+)", text)
+    return {name: rule for rule, names in rules for name in re.findall(r"[a-z][a-z0-9-]*", names)}
+
+
+def check_resume_rules(page, rules):
+    for number, line in enumerate(open(page, encoding="utf-8"), 1):
+        row = re.match(r"\| (.*) \| (never|only with `--allow-changes`|freely)", line)
+        for name in re.findall(r"`--([a-z0-9-]+)`", row.group(1)) if row else []:
+            count("rules")
+            if rules.get(name) != row.group(2).replace("`", ""):
+                fault(page, number, f"train --help says of --{name}: {rules.get(name)}")
+
+
 def check_quotes(page):
     text = open(page, encoding="utf-8").read()
     for quote in re.finditer(r"<!-- quotes (\S+) -->\n\n((?: {4}.*\n|\n)+)", text):
@@ -227,8 +244,10 @@ def check_site(site):
 def main():
     program = Program(sys.argv[1])
     makefiles = Makefiles(["Makefile", "test/harness/builds.mk"])
+    rules = resume_rules(program)
     for page in PAGES:
         check_page(page, program, makefiles)
+        check_resume_rules(page, rules)
         check_quotes(page)
     lines = len(open("README.md", encoding="utf-8").readlines())
     if lines > README_LINES:
@@ -239,7 +258,7 @@ def main():
         check_site(sys.argv[2])
     for line in faults:
         print(line)
-    for kind in ("links", "paths", "commands", "options", "targets", "quotes"):
+    for kind in ("links", "paths", "commands", "options", "targets", "rules", "quotes"):
         if not checked.get(kind):
             faults.append(kind)
             print(f"check_docs: no {kind} found, so nothing was checked")

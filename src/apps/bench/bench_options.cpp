@@ -46,26 +46,29 @@ Options bench_options() {
       .add<std::string>("precision", "LIST", "fp32", "fp32, bf16 or both: fp32,bf16")
       .add<std::int64_t>("batch", "B", 0, "samples per step, over all replicas; 0: one per replica")
       .at_least(0)
-      .add<std::int64_t>("steps", "K", 10, "measured steps")
+      .add("steps", "K", &BenchPlan::steps, "measured steps")
       .at_least(1)
-      .add<std::int64_t>("warm-up", "W", 3, "unmeasured steps before them")
+      .add("warm-up", "W", &BenchPlan::warm_up, "unmeasured steps before them")
       .at_least(0)
       .add_switch("evaluate", "also measure evaluation: three passes of K steps")
+      .into(&BenchPlan::evaluate)
       .add_switch("sums", "only sums over all ranks, by each algorithm and by MPI")
+      .into(&BenchPlan::sums)
       .add<std::vector<std::int64_t>>(
           "sum-bytes", "B,...", {65536, 2700000, 22390416},
           "bytes of --sums: 64 KiB, conv5 to fc of CosmoFlow, and all of it")
       .at_least(4)
       .at_most(0x1p32)
       .needs("sums")
-      .add<std::uint64_t>("seed", "S", 0, "seed of input, weights and dropout")
-      .add<std::string>("json", "FILE", "", "also write all figures to FILE")
-      .add<std::string>("simulate-compute", "FILE", "",
-                        "instead of computing, wait as long as the machine of FILE would: real "
-                        "messages of values that mean nothing");
+      .add("seed", "S", &BenchPlan::seed, "seed of input, weights and dropout")
+      .add("json", "FILE", &BenchPlan::json, "also write all figures to FILE")
+      .add("simulate-compute", "FILE", &BenchPlan::simulate_compute,
+           "instead of computing, wait as long as the machine of FILE would: real messages of "
+           "values that mean nothing");
   add_reduction_option(options);
   add_payload_option(options);
   add_reproducible_option(options);
+  options.into(&BenchPlan::reproducible);
   add_recompute_option(options);
   add_padding_option(options);
   options.group("Calibration")
@@ -96,26 +99,18 @@ Options bench_options() {
 }
 
 BenchPlan read_bench_plan(const Options& options, std::int64_t ranks) {
-  BenchPlan plan;
-  plan.steps = options.get<std::int64_t>("steps");
-  plan.warm_up = options.get<std::int64_t>("warm-up");
-  plan.seed = options.get<std::uint64_t>("seed");
+  auto plan = options.read<BenchPlan>();
   plan.reduction = reduction_named(options.get<std::string>("reduction"));
   plan.sending = options.get<std::string>("send-halos") == "early" ? Executor::Sending::kWithChunks
                                                                    : Executor::Sending::kWithLayer;
   plan.chunk_order = options.get<std::string>("chunk-order") == "local-first"
                          ? ChunkOrder::kLocalFirst
                          : ChunkOrder::kBoundaryFirst;
-  plan.evaluate = options.get<bool>("evaluate");
   plan.payload = payload_type(options);
-  plan.reproducible = options.get<bool>("reproducible");
   plan.memory = memory_use(options);
   plan.pads = !describe_padding(options).empty();
-  plan.sums = options.get<bool>("sums");
   for (const std::int64_t bytes : options.get<std::vector<std::int64_t>>("sum-bytes"))
     plan.sum_bytes.push_back(bytes / 4 * 4);  // whole floats
-  plan.json = options.get<std::string>("json");
-  plan.simulate_compute = options.get<std::string>("simulate-compute");
   if (plan.reproducible && !plan.simulate_compute.empty())
     throw UsageError("--reproducible cannot be combined with --simulate-compute",
                      "machine files have no times of its kernels; leave out one of the two");

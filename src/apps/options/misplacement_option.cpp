@@ -12,9 +12,10 @@ constexpr const char* kMisplacement = "affine-mismatch";
 }  // namespace
 
 void add_misplacement_option(Options& options) {
-  options.add_choice(kMisplacement, {"warn", "refuse"}, "warn",
-                     "where the headers of an image and of its labels place voxels differently: "
-                     "warn, or refuse the data");
+  options.as(SettingRole::kComputing)
+      .add_choice(kMisplacement, {"warn", "refuse"}, "warn",
+                  "where the headers of an image and of its labels place voxels differently: "
+                  "warn, or refuse the data");
 }
 
 void heed_misplacement(const Comm& world, const Options& options, const Dataset& data) {

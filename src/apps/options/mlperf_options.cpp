@@ -13,14 +13,8 @@ namespace {
 /// Collects the submission's entries. Collective over `world`.
 MlperfSubmission mlperf_submission(const Comm& world, const Options& options) {
   const std::int64_t is_first_of_node = world.node().rank() == 0 ? 1 : 0;
-  MlperfSubmission submission;
+  auto submission = options.read<MlperfSubmission>();
   submission.benchmark = options.get<std::string>("model");
-  submission.org = options.get<std::string>("submission-org");
-  submission.division = options.get<std::string>("submission-division");
-  submission.status = options.get<std::string>("submission-status");
-  submission.platform = options.get<std::string>("submission-platform");
-  submission.poc_name = options.get<std::string>("submission-poc-name");
-  submission.poc_email = options.get<std::string>("submission-poc-email");
   submission.seed = options.get<std::uint64_t>("seed");
   submission.ranks = world.size();
   submission.nodes = world.sum(is_first_of_node);
@@ -40,19 +34,24 @@ MlperfKeys keys_of(const Options& options) {
 }  // namespace
 
 void add_mlperf_options(Options& options) {
+  using enum SettingRole;
   options.group("MLPerf log")
+      .as(kFree)
       .add_choice("mllog", {"v1.0", "v0.7"}, "v1.0",
                   "version of the MLPerf HPC rules that OUT/mllog.txt follows")
       .add_switch("cache-cleared", "log that file caches were cleared before the run")
       .add<std::string>("submission-org", "NAME", "unnamed", "submitting organization")
+      .into(&MlperfSubmission::org)
       .add_choice("submission-division", {"closed", "open"}, "closed", "division of the submission")
+      .into(&MlperfSubmission::division)
       .add_choice("submission-status", {"cloud", "onprem", "preview", "research"}, "onprem",
                   "availability of the system")
-      .add<std::string>("submission-platform", "NAME", "",
-                        "name of the system; default: nodes x CPU")
-      .add<std::string>("submission-poc-name", "NAME", "", "point of contact")
-      .add<std::string>("submission-poc-email", "ADDRESS", "",
-                        "e-mail address of the point of contact")
+      .into(&MlperfSubmission::status)
+      .add("submission-platform", "NAME", &MlperfSubmission::platform,
+           "name of the system; default: nodes x CPU")
+      .add("submission-poc-name", "NAME", &MlperfSubmission::poc_name, "point of contact")
+      .add("submission-poc-email", "ADDRESS", &MlperfSubmission::poc_email,
+           "e-mail address of the point of contact")
       .then([](Options& o) {
         if (keys_of(o) == MlperfKeys::kDeepcam && o.get<std::string>("mllog") == "v0.7")
           o.set_aside("mllog", "with --model deepcam: the rules of v0.7 have no keys for it",

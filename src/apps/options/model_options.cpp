@@ -205,7 +205,7 @@ std::map<std::string, std::string> model_settings(const Options& options) {
   for (const char* const name : {kModel, kInput}) settings[name] = options.get<std::string>(name);
   for (const NetworkOption& option : network_named(settings[kModel]).options) {
     const auto value = options.get<std::string>(option.name);
-    if (option.role == NetworkOption::Role::kComputing) continue;
+    if (option.role == SettingRole::kComputing) continue;
     if (option.stored_at_default || value != text_of(option.fallback))
       settings[option.name] = value;
   }
@@ -238,18 +238,14 @@ Options options_of_settings(const std::map<std::string, std::string>& settings,
 }
 
 std::vector<ResumeRule> network_resume_rules() {
-  std::vector<ResumeRule> rules{{kModel, ChangeRule::kNever}, {kInput, ChangeRule::kNever}};
+  using enum SettingRole;
+  std::vector<ResumeRule> rules{{kModel, kNetwork}, {kInput, kNetwork}};
   std::set<std::string> ruled;
   for (const Network& network : networks())
-    for (const NetworkOption& option : network.options) {
-      if (!ruled.insert(option.name).second) continue;
-      using enum NetworkOption::Role;
-      rules.push_back({option.name, option.role == kNetwork    ? ChangeRule::kNever
-                                    : option.role == kTraining ? ChangeRule::kAllowed
-                                                               : ChangeRule::kFree});
-    }
-  rules.push_back({kCuts, ChangeRule::kFree});
-  rules.push_back({kChannelCuts, ChangeRule::kFree});
+    for (const NetworkOption& option : network.options)
+      if (ruled.insert(option.name).second) rules.push_back({option.name, option.role});
+  rules.push_back({kCuts, kComputing});
+  rules.push_back({kChannelCuts, kComputing});
   return rules;
 }
 

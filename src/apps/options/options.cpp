@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <boost/program_options/cmdline.hpp>
+#include <boost/program_options/options_description.hpp>
 #include <boost/program_options/parsers.hpp>
 #include <boost/program_options/value_semantic.hpp>
+#include <boost/program_options/variables_map.hpp>
 #include <boost/smart_ptr/make_shared.hpp>
 #include <cerrno>
 #include <filesystem>
@@ -68,10 +70,28 @@ class Options::Value : public po::typed_value<std::string> {
   struct Need {
     std::string choice;
     std::vector<std::string> values;
+
+    bool is_met(const Options& options) const {
+      if (values.empty()) return !options.is_off(choice);
+      return std::find(values.begin(), values.end(), options.text_of(choice)) != values.end();
+    }
   };
   std::optional<double> at_least, at_most, below;
   std::vector<Need> needs;
   std::string rival;  ///< the option with the same meaning in another form
+
+  const Declaration& declaration() const { return declaration_; }
+  Declaration& declaration() { return declaration_; }
+  /// True if checkpoints record the option beside the values of the others.
+  bool is_recorded(const Options& options) const {
+    const Declaration& d = declaration_;
+    if (d.role != SettingRole::kNetwork && d.role != SettingRole::kTraining) return false;
+    if (d.recorded == Recorded::kIfGiven && !options.is_given(d.name)) return false;
+    if (d.recorded == Recorded::kUnlessDefault && d.normal(options.text_of(d.name)) == d.fallback)
+      return false;
+    return std::all_of(needs.begin(), needs.end(),
+                       [&](const Need& n) { return n.is_met(options); });
+  }
 
   std::string name() const override { return declaration_.placeholder; }
   void xparse(boost::any& value, const std::vector<std::string>& tokens) const override {
@@ -80,7 +100,7 @@ class Options::Value : public po::typed_value<std::string> {
     const auto& text = boost::any_cast<const std::string&>(value);
     check_bounds(text);
     const auto& choices = declaration_.choices;
-    if (!declaration_.is_valid(text) ||
+    if (!declaration_.normal(text) ||
         (!choices.empty() && std::find(choices.begin(), choices.end(), text) == choices.end()))
       refuse(": '" + text + "' is not " + declaration_.example, "give " + declaration_.example);
     check_range(text);
@@ -117,57 +137,111 @@ class Options::Value : public po::typed_value<std::string> {
   Declaration declaration_;
 };
 
+struct Options::Parser {
+  using Descriptions = po::options_description;
+  /// A paragraph of the help page.
+  struct Group {
+    std::string title, choice, value;
+    std::vector<boost::shared_ptr<po::option_description>> options{};
+  };
+  std::vector<Group> groups{};
+  std::optional<SettingRole> role{};  ///< of the options declared next
+  Descriptions own{}, in_file{};      ///< the options of the command line, and of a file
+  Value* last = nullptr;              ///< owned by `own`
+  po::variables_map values{};
+
+  std::vector<const Value*> declared() const {
+    std::vector<const Value*> all;
+    for (const auto& option : own.options())
+      if (option->long_name() != kConfig)
+        all.push_back(static_cast<const Value*>(option->semantic().get()));
+    return all;
+  }
+};
+
 Options::Options(std::string usage, std::string summary, std::string example)
-    : usage_(std::move(usage)), summary_(std::move(summary)), example_(std::move(example)) {
+    : usage_(std::move(usage)),
+      summary_(std::move(summary)),
+      example_(std::move(example)),
+      parser_(Parser()) {
   group("General");
   add<std::string>(kConfig, "FILE", "", "read options from a file of lines NAME = VALUE");
-  groups_.front().options.push_back(boost::make_shared<po::option_description>(
+  parser().groups.front().options.push_back(boost::make_shared<po::option_description>(
       "help", new po::untyped_value(true), "print this page"));
 }
 
+Options::Parser& Options::parser() { return *std::any_cast<Parser>(&parser_); }
+const Options::Parser& Options::parser() const { return *std::any_cast<Parser>(&parser_); }
+
+const std::string& Options::text_of(const std::string& name) const {
+  return parser().values.at(name).as<std::string>();
+}
+
+const std::string& Options::last_name() const { return parser().last->declaration().name; }
+
 Options& Options::group(const std::string& title, const std::string& choice,
                         const std::string& value) {
-  groups_.push_back({title, choice, value});
+  parser().groups.push_back({title, choice, value});
+  parser().role.reset();
+  return *this;
+}
+
+Options& Options::as(SettingRole role) {
+  parser().role = role;
   return *this;
 }
 
 Options& Options::declare(const Declaration& d) {
-  if (own_.find_nothrow(d.name, false) != nullptr)
+  if (parser().own.find_nothrow(d.name, false) != nullptr)
     throw std::logic_error("option " + d.name + " is declared twice");
   const std::string shown = !d.fallback                          ? " (required)"
                             : d.fallback->empty() || d.is_switch ? ""
                                                                  : " (default " + *d.fallback + ')';
-  last_ = new Value(d);  // owned by the description
-  const auto option =
-      boost::make_shared<po::option_description>(d.name.c_str(), last_, (d.help + shown).c_str());
-  own_.add(option);
-  in_file_.add(option);
-  groups_.back().options.push_back(option);
+  parser().last = new Value(d);  // owned by the description
+  parser().last->declaration().role = parser().role;
+  const auto option = boost::make_shared<po::option_description>(d.name.c_str(), parser().last,
+                                                                 (d.help + shown).c_str());
+  parser().own.add(option);
+  parser().in_file.add(option);
+  parser().groups.back().options.push_back(option);
   return *this;
 }
 
 Options& Options::hidden() {
-  groups_.back().options.pop_back();
+  parser().groups.back().options.pop_back();
   return *this;
 }
 
 Options& Options::show(const std::string& name, const std::string& placeholder,
                        const std::string& fallback, const std::string& help) {
   const std::string shown = fallback.empty() ? "" : " (default " + fallback + ')';
-  groups_.back().options.push_back(boost::make_shared<po::option_description>(
-      name.c_str(), new Value({name, placeholder, help, "", readable<std::string>, fallback}),
+  parser().groups.back().options.push_back(boost::make_shared<po::option_description>(
+      name.c_str(), new Value({name, placeholder, help, "", normal<std::string>, fallback}),
       (help + shown).c_str()));
   return *this;
 }
 
 Options& Options::add_switch(const std::string& name, const std::string& help) {
-  return declare({name, "", help, text_example<bool>(), readable<bool>, "off", {}, true});
+  return declare({name, "", help, text_example<bool>(), normal<bool>, "off", {}, {}, true});
 }
 
 Options& Options::add_choice(const std::string& name, const std::vector<std::string>& choices,
                              const std::string& fallback, const std::string& help) {
   const std::string all = joined(choices, "|");
-  return declare({name, all, help, "one of " + all, readable<std::string>, fallback, choices});
+  return declare({name, all, help, "one of " + all, normal<std::string>, fallback, {}, choices});
+}
+
+Options& Options::recorded(Recorded when) {
+  parser().last->declaration().recorded = when;
+  return *this;
+}
+
+Options& Options::rounded() {
+  parser().last->declaration().normal = [](const std::string& text) {
+    const auto number = from_text<double>(text);
+    return number ? std::optional(fmt::format("{}", static_cast<float>(*number))) : std::nullopt;
+  };
+  return *this;
 }
 
 Options& Options::closing(std::string text) {
@@ -176,38 +250,39 @@ Options& Options::closing(std::string text) {
 }
 
 Options& Options::at_least(double bound) {
-  last_->at_least = bound;
+  parser().last->at_least = bound;
   return *this;
 }
 
 Options& Options::at_most(double bound) {
-  last_->at_most = bound;
+  parser().last->at_most = bound;
   return *this;
 }
 
 Options& Options::below(double bound) {
-  last_->below = bound;
+  parser().last->below = bound;
   return *this;
 }
 
 Options& Options::implicit(const std::string& text) {
-  last_->implicit_value(text);
+  parser().last->implicit_value(text);
   return *this;
 }
 
 Options& Options::needs(const std::string& choice, const std::vector<std::string>& values) {
-  last_->needs.push_back({choice, values});
+  parser().last->needs.push_back({choice, values});
   return *this;
 }
 
 Options& Options::instead_of(const std::string& other) {
-  last_->rival = other;
+  parser().last->rival = other;
   return *this;
 }
 
 Options& Options::accept_in_config(const Options& other) {
-  for (const auto& option : other.own_.options())
-    if (in_file_.find_nothrow(option->long_name(), false) == nullptr) in_file_.add(option);
+  for (const auto& option : other.parser().own.options())
+    if (parser().in_file.find_nothrow(option->long_name(), false) == nullptr)
+      parser().in_file.add(option);
   return *this;
 }
 
@@ -242,7 +317,7 @@ void Options::parse(const std::vector<std::string>& arguments,
                     const std::set<std::string>& as_of_file) {
   read_command_line(arguments, nullptr);
   std::erase_if(given_, [&](const Given& given) { return as_of_file.contains(given.name); });
-  if (is_given(kConfig)) read_file(get<std::string>(kConfig));
+  if (is_given(kConfig)) read_file(text_of(kConfig));
   check_parsed();
 }
 
@@ -255,10 +330,10 @@ std::vector<std::string> Options::parse_own(const std::vector<std::string>& argu
 
 void Options::check_required() {
   try {
-    po::notify(values_);
+    po::notify(parser().values);
   } catch (const po::required_option& error) {
     const std::string name = error.get_option_name().substr(2);
-    const auto& option = own_.find(name, false);
+    const auto& option = parser().own.find(name, false);
     throw UsageError(
         "--" + name + " is missing",
         "give --" + name + ' ' + option.semantic()->name() + ": " + option.description());
@@ -269,8 +344,18 @@ bool Options::is_typed(const std::string& name) const {
   return std::any_of(given_.begin(), given_.end(), [&](const Given& g) { return g.name == name; });
 }
 
+bool Options::is_declared(const std::string& name) const { return parser().values.count(name) > 0; }
+
+bool Options::is_given(const std::string& name) const {
+  return !parser().values.at(name).defaulted();
+}
+
+void Options::replace(const std::string& name, const std::string& text) {
+  const_cast<po::variable_value&>(parser().values.at(name)).value() = text;  // NOLINT
+}
+
 bool Options::is_off(const std::string& name) const {
-  const auto value = get<std::string>(name);
+  const std::string& value = text_of(name);
   return value.empty() || value == "off" || value == "0";
 }
 
@@ -282,9 +367,9 @@ void Options::set_aside(const std::string& name, const std::string& why, const s
     throw UsageError("--" + name + " has no meaning " + why, hint);
   }
   boost::any value;
-  own_.find(name, false).semantic()->apply_default(value);
-  values_.erase(name);
-  values_.insert({name, po::variable_value(value, true)});
+  parser().own.find(name, false).semantic()->apply_default(value);
+  parser().values.erase(name);
+  parser().values.insert({name, po::variable_value(value, true)});
   auto same = std::find_if(set_aside_.begin(), set_aside_.end(),
                            [&](const auto& aside) { return aside.first == why; });
   if (same == set_aside_.end()) same = set_aside_.insert(same, {why, {}});
@@ -294,36 +379,33 @@ void Options::set_aside(const std::string& name, const std::string& why, const s
 std::vector<std::string> Options::notes() const {
   std::vector<std::string> lines;
   for (const auto& [why, names] : set_aside_)
-    lines.push_back(get<std::string>(kConfig) + ": " + joined(names, ", ") +
+    lines.push_back(text_of(kConfig) + ": " + joined(names, ", ") +
                     (names.size() == 1 ? " is ignored " : " are ignored ") + why);
   return lines;
 }
 
 void Options::check_needs() {
-  for (const auto& option : own_.options())
-    for (const auto& [choice, values] : static_cast<const Value&>(*option->semantic()).needs) {
-      const auto chosen = get<std::string>(choice);
-      const bool off = is_off(choice);
-      if (values.empty() ? !off : std::find(values.begin(), values.end(), chosen) != values.end())
-        continue;
-      const bool absent = off && !is_given(choice);
-      const std::string name = option->long_name();
+  for (const Value* const option : parser().declared())
+    for (const Value::Need& need : option->needs) {
+      if (need.is_met(*this)) continue;
+      const auto& [choice, values] = need;
+      const bool absent = is_off(choice) && !is_given(choice);
+      const std::string& name = option->declaration().name;
       const std::string cure = values == std::vector<std::string>{""} ? "leave out --" + choice
                                : !values.empty() ? "give --" + choice + ' ' + joined(values, " or ")
                                : absent          ? "give --" + choice + " as well"
                                                  : "give another --" + choice;
-      set_aside(name, absent ? "without --" + choice : "with --" + choice + ' ' + chosen,
-                cure + ", or leave --" + name + " out");
+      set_aside(name, absent ? "without --" + choice : "with --" + choice + ' ' + text_of(choice),
+                fmt::format("{}, or leave --{} out", cure, name));
     }
 }
 
 void Options::check_rivals() {
-  for (const auto& option : own_.options()) {
-    const std::string a = option->long_name();
-    const std::string& b = static_cast<const Value&>(*option->semantic()).rival;
+  for (const Value* const option : parser().declared()) {
+    const std::string &a = option->declaration().name, &b = option->rival;
     if (b.empty() || !is_given(a) || !is_given(b) || is_off(a) || is_off(b)) continue;
     if (is_typed(a) == is_typed(b))
-      throw UsageError("--" + a + " and --" + b + " exclude each other", "give one of them");
+      throw UsageError(fmt::format("--{} and --{} exclude each other", a, b), "give one of them");
     set_aside(is_typed(a) ? b : a, "with --" + (is_typed(a) ? a : b), {});
   }
 }
@@ -340,7 +422,7 @@ void Options::check_parsed() {
 void Options::refuse_unknown(const std::string& name, const std::string& prefix,
                              const std::vector<std::string>& more) const {
   std::vector<std::string> known = more;
-  for (const auto& option : (prefix == "--" ? own_ : in_file_).options())
+  for (const auto& option : (prefix == "--" ? parser().own : parser().in_file).options())
     known.push_back(option->long_name());
   const std::string dashes = prefix == "--" ? prefix : "";
   throw UsageError((prefix == "--" ? "unknown option --" : prefix + "unknown option ") + name,
@@ -349,12 +431,12 @@ void Options::refuse_unknown(const std::string& name, const std::string& prefix,
 
 bool Options::is_switch(const std::string& word) const {
   if (!word.starts_with("--")) return false;
-  const auto* const option = own_.find_nothrow(word.substr(2), false);
+  const auto* const option = parser().own.find_nothrow(word.substr(2), false);
   return option != nullptr && option->semantic()->min_tokens() == 0;
 }
 
 void Options::read_command_line(const std::vector<std::string>& arguments, const Options* others) {
-  values_ = {};
+  parser().values = {};
   given_.clear();
   arguments_.clear();
   rest_.clear();
@@ -370,7 +452,7 @@ void Options::read_command_line(const std::vector<std::string>& arguments, const
   using namespace po::command_line_style;
   try {
     po::parsed_options parsed = po::command_line_parser(words)
-                                    .options(own_)
+                                    .options(parser().own)
                                     .style(allow_long | long_allow_adjacent | long_allow_next)
                                     .allow_unregistered()
                                     .run();
@@ -379,8 +461,8 @@ void Options::read_command_line(const std::vector<std::string>& arguments, const
       const bool is_other =
           others != nullptr && (option.unregistered || option.position_key >= 0 || name == kConfig);
       if (option.unregistered &&
-          (others == nullptr || others->own_.find_nothrow(name, false) == nullptr)) {
-        if (in_file_.find_nothrow(name, false) != nullptr)
+          (others == nullptr || others->parser().own.find_nothrow(name, false) == nullptr)) {
+        if (parser().in_file.find_nothrow(name, false) != nullptr)
           throw UsageError("--" + name + " has no meaning here",
                            "leave it out; only a configuration file may hold it");
         refuse_unknown(name, "--",
@@ -389,9 +471,9 @@ void Options::read_command_line(const std::vector<std::string>& arguments, const
       if (is_other)
         rest_.insert(rest_.end(), option.original_tokens.begin(), option.original_tokens.end());
       else if (!name.empty())
-        given_.push_back({name,
-                          option.value.empty() ? std::nullopt : std::optional(option.value.front()),
-                          own_.find(name, false).semantic()->min_tokens() == 0 ? '=' : ' '});
+        given_.push_back(
+            {name, option.value.empty() ? std::nullopt : std::optional(option.value.front()),
+             parser().own.find(name, false).semantic()->min_tokens() == 0 ? '=' : ' '});
       else if (takes_arguments_)
         arguments_.push_back(option.value.front());
       else
@@ -400,7 +482,7 @@ void Options::read_command_line(const std::vector<std::string>& arguments, const
     }
     if (others != nullptr)
       std::erase_if(parsed.options, [](const auto& o) { return o.string_key == kConfig; });
-    po::store(parsed, values_);
+    po::store(parsed, parser().values);
   } catch (const Refusal& refusal) {
     throw UsageError("--" + refusal.name + refusal.what, refusal.hint);
   } catch (const po::error& error) {
@@ -431,7 +513,7 @@ void Options::read_file(const std::string& path) {
   };
   std::istringstream stream(text);
   try {
-    po::parsed_options parsed = po::parse_config_file(stream, in_file_);
+    po::parsed_options parsed = po::parse_config_file(stream, parser().in_file);
     for (const auto& option : parsed.options)
       if (option.string_key == kConfig)
         throw UsageError(line_of(kConfig) + "a configuration file cannot name another",
@@ -439,10 +521,10 @@ void Options::read_file(const std::string& path) {
     po::variables_map all;  // values that the command line overrides are checked as well
     po::store(parsed, all);
     std::erase_if(parsed.options, [&](const auto& option) {
-      return own_.find_nothrow(option.string_key, false) == nullptr;
+      return parser().own.find_nothrow(option.string_key, false) == nullptr;
     });
-    parsed.description = &own_;
-    po::store(parsed, values_);
+    parsed.description = &parser().own;
+    po::store(parsed, parser().values);
   } catch (const Refusal& refusal) {
     throw UsageError(line_of(refusal.name) + refusal.name + refusal.what, refusal.hint);
   } catch (const po::unknown_option& error) {
@@ -452,8 +534,8 @@ void Options::read_file(const std::string& path) {
 }
 
 std::string Options::help() const {
-  Descriptions all("", kHelpWidth, kHelpWidth - kHelpColumn);
-  for (const Group& group : groups_) {
+  Parser::Descriptions all("", kHelpWidth, kHelpWidth - kHelpColumn);
+  for (const Parser::Group& group : parser().groups) {
     // The value in the arguments: --choice=VALUE is one word, --choice VALUE are two.
     const std::string choice = "--" + group.choice;
     auto word = std::find_if(beside_help_.begin(), beside_help_.end(), [&](const std::string& w) {
@@ -464,7 +546,7 @@ std::string Options::help() const {
     if (!group.choice.empty() && word != beside_help_.end() &&
         word->substr(apart ? 0 : choice.size() + 1) != group.value)
       continue;
-    Descriptions paragraph(group.title, kHelpWidth, kHelpWidth - kHelpColumn);
+    Parser::Descriptions paragraph(group.title, kHelpWidth, kHelpWidth - kHelpColumn);
     for (const auto& option : group.options) paragraph.add(option);
     all.add(paragraph);
   }
@@ -478,16 +560,39 @@ std::string Options::help() const {
 
 std::vector<std::string> Options::names() const {
   std::vector<std::string> names;
-  for (const auto& option : own_.options())
-    if (option->long_name() != kConfig) names.push_back(option->long_name());
+  for (const Value* const option : parser().declared()) names.push_back(option->declaration().name);
   return names;
 }
 
 std::vector<std::pair<std::string, std::string>> Options::resolved() const {
   std::vector<std::pair<std::string, std::string>> result;
   for (const std::string& name : names())
-    if (!left_out_.contains(name)) result.emplace_back(name, get<std::string>(name));
+    if (!left_out_.contains(name)) result.emplace_back(name, text_of(name));
   return result;
+}
+
+std::vector<std::pair<std::string, SettingRole>> Options::roles() const {
+  std::vector<std::pair<std::string, SettingRole>> roles;
+  for (const Value* const option : parser().declared())
+    if (const auto role = option->declaration().role)
+      roles.emplace_back(option->declaration().name, *role);
+  return roles;
+}
+
+std::map<std::string, std::string> Options::recorded_settings() const {
+  std::map<std::string, std::string> settings;
+  for (const Value* const option : parser().declared())
+    if (const Declaration& d = option->declaration(); option->is_recorded(*this))
+      settings[d.name] = *d.normal(text_of(d.name));
+  return settings;
+}
+
+std::map<std::string, std::string> Options::decisive_settings() const {
+  const auto all = resolved();
+  std::map<std::string, std::string> settings(all.begin(), all.end());
+  for (const auto& [name, role] : roles())
+    if (role == SettingRole::kFree) settings.erase(name);
+  return settings;
 }
 
 }  // namespace halomesh

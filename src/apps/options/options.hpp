@@ -1,23 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 // The options of one command: declared once, read from the command line and a configuration file.
-// Boost.Program_options parses, stores and prints them; this adds bounds, choices, suggestions for
-// mistyped names and the line numbers of mistakes in a file.
+// Boost.Program_options parses, stores and prints them; this adds bounds, choices, roles, the
+// fields that values go to, suggestions for mistyped names and the line numbers of mistakes in a
+// file.
 #pragma once
 
-#include <boost/program_options/options_description.hpp>
-#include <boost/program_options/variables_map.hpp>
+#include <any>
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <ostream>
 #include <set>
 #include <stdexcept>
 #include <string>
-#include <string_view>
+#include <typeindex>
 #include <utility>
 #include <vector>
 
 #include "error.hpp"
 #include "printable.hpp"
+#include "setting_role.hpp"
 #include "src/apps/options/option_text.hpp"
 
 namespace halomesh {
@@ -39,18 +42,26 @@ class Options {
   Options& group(const std::string& title, const std::string& choice = {},
                  const std::string& value = {});
 
+  /// Gives the options that are declared from here on, until the next group, this role.
+  Options& as(SettingRole role);
   /// Declares an option of type T (see option_text.hpp) with a default. `placeholder` stands for
   /// its value on the help page, which does not show a default with empty text.
   template <class T>
   Options& add(const std::string& name, const std::string& placeholder, const T& fallback,
                const std::string& help) {
-    return declare({name, placeholder, help, text_example<T>(), readable<T>, to_text(fallback)});
+    return declare({name, placeholder, help, text_example<T>(), normal<T>, to_text(fallback)});
+  }
+  /// Declares an option that read<S>() stores in `field`; the field of a new S is its default.
+  template <class T, class S>
+  Options& add(const std::string& name, const std::string& placeholder, T S::*field,
+               const std::string& help) {
+    return add<T>(name, placeholder, S{}.*field, help).into(field);
   }
   /// Declares an option that must be given, on the command line or in the file.
   template <class T>
   Options& add_required(const std::string& name, const std::string& placeholder,
                         const std::string& help) {
-    return declare({name, placeholder, help, text_example<T>(), readable<T>, std::nullopt});
+    return declare({name, placeholder, help, text_example<T>(), normal<T>, std::nullopt});
   }
   /// Declares a switch, read by get<bool>(), that is off by default. `--name=off` and, in the file,
   /// `name = on` or `name = off` are accepted as well.
@@ -58,6 +69,27 @@ class Options {
   /// Declares an option whose value is one of `choices`.
   Options& add_choice(const std::string& name, const std::vector<std::string>& choices,
                       const std::string& fallback, const std::string& help);
+  /// Lets read<S>() store the value of the option declared last in `field`.
+  template <class T, class S>
+  Options& into(T S::*field) {
+    return into<S>([field](S& values, const Options& options, const std::string& name) {
+      values.*field = options.get<T>(name);
+    });
+  }
+  /// The same for what `value_of`, which may throw UsageError, makes of the text.
+  template <class T, class S, class ValueOf>
+  Options& into(T S::*field, ValueOf value_of) {
+    return into<S>([field, value_of](S& values, const Options& options, const std::string& name) {
+      values.*field = value_of(options.get<std::string>(name));
+    });
+  }
+  /// Says when checkpoints record the option declared last, if its role says that they do; without
+  /// this, always when it has a meaning. Options that are younger than some checkpoints are
+  /// recorded only where they are not at their defaults.
+  enum class Recorded : std::uint8_t { kAlways, kUnlessDefault, kIfGiven };
+  Options& recorded(Recorded when);
+  /// Records the number of the option declared last as the fp32 number that is computed with.
+  Options& rounded();
   /// Bounds the number, or each number of the list or the extents, of the option declared last.
   /// Whole numbers are at most 10^12 by default, so that products of a few of them fit 64 bits.
   Options& at_least(double bound);
@@ -110,14 +142,19 @@ class Options {
   /// The value of a declared option. Throws std::logic_error for a name that was not declared.
   template <class T>
   T get(const std::string& name) const {
-    const std::optional<T> value = from_text<T>(values_.at(name).as<std::string>());
+    const std::optional<T> value = from_text<T>(text_of(name));
     if (!value) throw std::logic_error("option " + name + " is of another type");
     return *value;
   }
-  /// Replaces the value of a declared option; `text` must be readable as its type.
-  void replace(const std::string& name, const std::string& text) {
-    const_cast<boost::program_options::variable_value&>(values_.at(name)).value() = text;  // NOLINT
+  /// `values` with the values of all options that were declared with a field of S.
+  template <class S>
+  S read(S values = {}) const {
+    for (const Field& field : fields_)
+      if (field.owner == typeid(S)) field.fill(&values, *this, field.name);
+    return values;
   }
+  /// Replaces the value of a declared option; `text` must be readable as its type.
+  void replace(const std::string& name, const std::string& text);
   /// Leaves an option that is meaningless beside the others out of resolved(), until the next
   /// parse().
   void leave_out(const std::string& name) { left_out_.insert(name); }
@@ -127,9 +164,9 @@ class Options {
   /// The options that parse() ignored in a file, one line each.
   std::vector<std::string> notes() const;
   /// True if the command has such an option.
-  bool is_declared(const std::string& name) const { return values_.count(name) > 0; }
+  bool is_declared(const std::string& name) const;
   /// True if the command line or the file gave the option.
-  bool is_given(const std::string& name) const { return !values_.at(name).defaulted(); }
+  bool is_given(const std::string& name) const;
   /// True if the command line gave the option.
   bool is_typed(const std::string& name) const;
   /// An option as given on the command line; a bare switch has no value.
@@ -145,19 +182,46 @@ class Options {
   std::vector<std::string> names() const;
   /// The names of these options with their values as text, except those left out.
   std::vector<std::pair<std::string, std::string>> resolved() const;
+  /// The roles of the options that have one, in this order.
+  std::vector<std::pair<std::string, SettingRole>> roles() const;
+  /// The settings that a checkpoint records, with their values: the options of the roles kNetwork
+  /// and kTraining that have a meaning beside the others.
+  std::map<std::string, std::string> recorded_settings() const;
+  /// resolved() without the options of the role kFree: two results with the same can be compared.
+  std::map<std::string, std::string> decisive_settings() const;
 
  private:
   struct Declaration {
     std::string name, placeholder, help, example;
-    bool (*is_valid)(const std::string&);
+    /// The text as to_text() writes its value; empty for a text that is not of the option's type.
+    std::optional<std::string> (*normal)(const std::string&);
     std::optional<std::string> fallback;  ///< empty: required
+    std::optional<SettingRole> role{};    ///< empty: no setting of a training run
     std::vector<std::string> choices{};
     bool is_switch = false;
+    Recorded recorded = Recorded::kAlways;
   };
   class Value;
+  struct Parser;  ///< what Boost.Program_options knows, out of sight of those who read options
   template <class T>
-  static bool readable(const std::string& text) {
-    return from_text<T>(text).has_value();
+  static std::optional<std::string> normal(const std::string& text) {
+    const std::optional<T> value = from_text<T>(text);
+    if (!value) return {};
+    return to_text(*value);
+  }
+  /// A place for the value of an option; `fill` gets an object of the type `owner`.
+  struct Field {
+    std::type_index owner;
+    std::string name;
+    std::function<void(void*, const Options&, const std::string&)> fill;
+  };
+  template <class S, class Fill>
+  Options& into(Fill fill) {
+    fields_.push_back({typeid(S), last_name(),
+                       [fill](void* values, const Options& options, const std::string& name) {
+                         fill(*static_cast<S*>(values), options, name);
+                       }});
+    return *this;
   }
 
   Options& declare(const Declaration& declaration);
@@ -171,18 +235,14 @@ class Options {
   void check_rivals();
   void check_parsed();
   bool is_off(const std::string& name) const;
+  const std::string& text_of(const std::string& name) const;
+  const std::string& last_name() const;
+  Parser& parser();
+  const Parser& parser() const;
 
-  using Descriptions = boost::program_options::options_description;
-  /// A paragraph of the help page.
-  struct Group {
-    std::string title, choice, value;
-    std::vector<boost::shared_ptr<boost::program_options::option_description>> options{};
-  };
   std::string usage_, summary_, example_, closing_;
-  std::vector<Group> groups_;
-  Descriptions own_, in_file_;  ///< the options of the command line, and of a file
-  Value* last_ = nullptr;       ///< owned by own_
-  boost::program_options::variables_map values_;
+  std::any parser_;  ///< a Parser
+  std::vector<Field> fields_;
   std::vector<Given> given_;
   std::vector<std::string> arguments_, rest_, beside_help_;
   std::vector<std::pair<std::string, std::vector<std::string>>> set_aside_;  ///< reason, names

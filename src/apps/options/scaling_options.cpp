@@ -14,6 +14,7 @@ namespace halomesh {
 
 Options scaling_options() {
   using Integer = std::int64_t;
+  using enum SettingRole;
   Options options("scaling [options]",
                   "Measures strong and weak scaling in one job: training steps on generated input, "
                   "on several\nnumbers of ranks and meshes in turn. A run that was stopped goes on "
@@ -22,6 +23,7 @@ Options scaling_options() {
                   "figures");
   add_model_options(options);
   options.group("Study")
+      .as(kFree)
       .add<std::vector<Integer>>("ranks", "LIST", {},
                                  "numbers of ranks; default: 1, 2, 4, ... up to all")
       .at_least(1)
@@ -34,6 +36,7 @@ Options scaling_options() {
       .at_least(1)
       .at_most(1024)
       .needs("parts", {"auto"})
+      .as(kComputing)
       .add<Integer>("strong-batch", "B", 0,
                     "global batch of --strong; 0: the least that all numbers of ranks divide")
       .at_least(0)
@@ -46,15 +49,19 @@ Options scaling_options() {
   add_padding_option(options);
   options.add<std::uint64_t>("seed", "S", 0, "seed of input, weights and dropout");
   options.group("Measurement")
+      .as(kFree)
       .add<Integer>("repeats", "R", 3, "times that all cases are measured, one after the other")
       .at_least(1)
+      .as(kComputing)
       .add<Integer>("steps", "K", 5, "measured steps of a case each time")
       .at_least(1)
       .add<Integer>("warm-up", "W", 2, "unmeasured steps before them")
       .at_least(0)
+      .as(kFree)
       .add<double>("wall-limit", "S", 0.0, "stop within S seconds; run again to go on; 0: no limit")
       .at_least(0);
   options.group("Output")
+      .as(kFree)
       .add<std::string>("json", "FILE", "scaling.json", "file of all measurements")
       .add<std::string>("figures", "DIR", "", "also draw figures into DIR, as SVG and CSV")
       .add<std::string>("machine", "NAME|FILE", "",

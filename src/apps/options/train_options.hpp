@@ -6,8 +6,10 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "partition/step_memory.hpp"
+#include "runtime/train/resume_rules.hpp"
 #include "score.hpp"
 #include "src/apps/options/options.hpp"
 #include "src/nn/optimizer.hpp"
@@ -17,6 +19,11 @@ namespace halomesh {
 /// Declares data, run, optimizer and schedule options of `train`; add_model_options() declares the
 /// network's. --out is required unless a default is given here.
 void add_training_options(Options& options, const std::string& default_out = {});
+
+/// What happens to each setting of a run with these options, the network's first, when it resumes.
+std::vector<ResumeRule> resume_rules(const Options& options);
+/// The same as the paragraphs of a help page.
+std::string describe_resume_rules(const Options& options);
 
 /// The score at which training ends, 0 for none, of a network that is judged by `score`. Throws
 /// UsageError if --target-score does not fit it.
@@ -40,7 +47,8 @@ std::optional<MemoryUse> memory_use(const Options& options);
 
 /// Declares --optimizer.
 void add_optimizer_choice(Options& options);
-/// The optimizer named by --optimizer, with default settings, to ask for its needs.
+/// The optimizer named by --optimizer, to ask for its needs; its other settings where they are
+/// declared.
 std::unique_ptr<Optimizer> chosen_optimizer(const Options& options);
 /// The number of arrays of the size of the parameters that it and --gradient-payload need.
 std::int64_t state_arrays(const Options& options);

@@ -37,44 +37,48 @@ Options jobscript_options() {
   options.group("Site")
       .add<std::string>("site", "NAME|FILE|list", "",
                         "profile of the site; list: print all profiles")
-      .add<std::string>("queue", "NAME", "",
-                        "queue or partition; default: the first that fits the job")
-      .add<std::string>("account", "NAME", "", "account, group or project to charge")
+      .add("queue", "NAME", &JobRequest::queue,
+           "queue or partition; default: the first that fits the job")
+      .add("account", "NAME", &JobWords::account, "account, group or project to charge")
       .add<std::string>("profiles", "DIR", "", "directory that holds sites/ and templates/")
       .add<std::string>("volumes", "A:B", "", "storage volumes used, where the site requires them")
       .add<std::string>("modules", "A,B|none", "",
                         "modules to load instead of those of the profile");
   options.add_switch("scaling", "write a job that runs halomesh scaling");
   options.group("Size")
-      .add<Integer>("nodes", "N", 1, "number of nodes")
+      .add("nodes", "N", &JobRequest::nodes, "number of nodes")
       .at_least(1)
       .at_most(1000000)
       .add<std::string>("time", "[D-]H:MM:SS", "", "wall-time limit of one job")
       .add<Integer>("jobs", "N", 10, "maximum number of jobs in the chain")
+      .into(&JobWords::jobs)
       .at_least(1)
-      .add<Integer>("ranks-per-node", "N", 0, "ranks per node; default: one per NUMA domain")
+      .add("ranks-per-node", "N", &JobRequest::ranks_per_node,
+           "ranks per node; default: one per NUMA domain")
       .at_least(0)
       .at_most(10000)
-      .add<Integer>("threads", "N", 0, "threads per rank; default: one per core")
+      .add("threads", "N", &JobRequest::threads, "threads per rank; default: one per core")
       .at_least(0)
       .at_most(10000)
-      .add<Integer>("cores", "N", 0, "cores per node, where the profile does not say")
+      .add("cores", "N", &JobRequest::cores, "cores per node, where the profile does not say")
       .at_least(0)
       .at_most(10000)
-      .add<Integer>("stage-gib", "N", 0,
-                    "stage the data in node-local space of N GiB per node; 0: no staging")
+      .add("stage-gib", "N", &JobRequest::stage_gib,
+           "stage the data in node-local space of N GiB per node; 0: no staging")
       .at_least(0)
       .at_most(1000000);
   options.group("Launch")
-      .add<std::string>("launcher", "srun|mpirun", "", "launcher of the ranks")
-      .add<std::string>("mpi-plugin", "NAME", "", "value of srun --mpi=, e.g. pmix or pmi2")
+      .add("launcher", "srun|mpirun", &JobRequest::launcher, "launcher of the ranks")
+      .add("mpi-plugin", "NAME", &JobRequest::mpi_plugin, "value of srun --mpi=, e.g. pmix or pmi2")
       .add<std::string>("shape", "XxYxZ", "", "PJM: shape of the allocated nodes")
-      .add<std::string>("allocation", "MODE", "", "PJM: allocation mode noncont, mesh or torus")
-      .add<std::string>("rank-map", "FILE", "",
-                        "PJM: write a rank map that keeps the parts of a sample close")
-      .add<std::string>("program", "FILE", "",
-                        "path of halomesh at the site; default: this program")
-      .add<std::string>("name", "NAME", "halomesh", "job name");
+      .add("allocation", "MODE", &JobRequest::allocation,
+           "PJM: allocation mode noncont, mesh or torus")
+      .add("rank-map", "FILE", &JobWords::rank_map_file,
+           "PJM: write a rank map that keeps the parts of a sample close")
+      .add("program", "FILE", &JobWords::program,
+           "path of halomesh at the site; default: this program")
+      .add<std::string>("name", "NAME", "halomesh", "job name")
+      .into(&JobWords::name);
   return options;
 }
 
@@ -116,16 +120,7 @@ Words pieces(const std::string& text, char separator) {
 }
 
 JobRequest request_of(const Options& options, const Options& training, bool scaling) {
-  JobRequest request;
-  request.nodes = options.get<Integer>("nodes");
-  request.ranks_per_node = options.get<Integer>("ranks-per-node");
-  request.threads = options.get<Integer>("threads");
-  request.cores = options.get<Integer>("cores");
-  request.stage_gib = options.get<Integer>("stage-gib");
-  request.queue = options.get<std::string>("queue");
-  request.allocation = options.get<std::string>("allocation");
-  request.launcher = options.get<std::string>("launcher");
-  request.mpi_plugin = options.get<std::string>("mpi-plugin");
+  auto request = options.read<JobRequest>();
   if (const auto shape = options.get<std::string>("shape"); !shape.empty())
     request.shape = parse_node_shape(shape);
   request.rank_map = !options.get<std::string>("rank-map").empty();
@@ -168,10 +163,9 @@ void require_plain_words(const Options& options) {
 
 JobWords words_of(const Options& options, const SiteProfile& site, const Words& arguments) {
   require_plain_words(options);
-  JobWords words;
+  auto words = options.read<JobWords>();
   words.command = "halomesh jobscript";
   for (const std::string& argument : arguments) words.command += ' ' + shell_word(argument);
-  words.name = options.get<std::string>("name");
   const bool plain = std::all_of(words.name.begin(), words.name.end(), [](char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
            c == '_' || c == '.';
@@ -179,17 +173,13 @@ JobWords words_of(const Options& options, const SiteProfile& site, const Words& 
   if (words.name.empty() || !plain)
     throw UsageError(fmt::format("--name '{}' cannot be the name of a job", words.name),
                      "use letters, digits, '-', '_' and '.'");
-  words.account = options.get<std::string>("account");
-  words.program = options.get<std::string>("program");
   if (words.program.empty()) words.program = this_program().string();
-  words.rank_map_file = options.get<std::string>("rank-map");
   words.volumes = pieces(options.get<std::string>("volumes"), ':');
   const auto modules = options.get<std::string>("modules");
   if (modules.empty() && site.lists.contains("module"))
     words.modules = site.lists.at("module");
   else if (modules != "none")
     words.modules = pieces(modules, ',');
-  words.jobs = options.get<Integer>("jobs");
   return words;
 }
 

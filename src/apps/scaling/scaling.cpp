@@ -38,20 +38,9 @@ struct Predictions {
   std::string basis;  ///< the basis of the predictions; empty without a machine
 };
 
-/// True for options that may differ between the runs of one study: they decide how measurements are
-/// used, or their number.
-bool is_free(const std::string& name) {
-  for (const char* free : {"json", "figures", "machine", "restart", "repeats", "wall-limit",
-                           "strong", "weak", "ranks", "parts", "max-parts"})
-    if (name == free) return true;
-  return false;
-}
-
 /// Rank 0's settings, on every rank: nodes may differ.
 StudySettings settings_of(const Comm& world, const Options& options, const RankBinding& binding) {
-  StudySettings settings;
-  for (const auto& [name, value] : options.resolved())
-    if (!is_free(name)) settings[name] = value;
+  StudySettings settings = options.decisive_settings();
   settings["threads"] = std::to_string(binding.threads);
   settings["ranks-per-node"] = std::to_string(binding.ranks_on_node);
   settings["cpu"] = binding.cpu_model;

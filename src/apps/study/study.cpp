@@ -30,18 +30,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Options that do not affect the results of a cell.
-const std::set<std::string> kFree{"out",
-                                  "wall-limit",
-                                  "keep",
-                                  "checkpoint-every",
-                                  "submission-org",
-                                  "submission-division",
-                                  "submission-status",
-                                  "submission-platform",
-                                  "submission-poc-name",
-                                  "submission-poc-email"};
-
 /// Throws Error if the run in `directory` was trained with other options than `options`.
 void require_same_options(const fs::path& directory, const Options& options) {
   const fs::path file = directory / "run.json";
@@ -50,8 +38,8 @@ void require_same_options(const fs::path& directory, const Options& options) {
   const auto run = nlohmann::json::parse(read_input_file(file), nullptr, false);
   require(run.is_object() && run.contains("options") && run["options"].is_object(),
           file.string() + ": damaged", cure);
-  for (const auto& [name, value] : options.resolved()) {
-    if (kFree.contains(name) || !run["options"].contains(name)) continue;
+  for (const auto& [name, value] : options.decisive_settings()) {
+    if (!run["options"].contains(name)) continue;
     const auto before = run["options"][name];
     require(before == value,
             fmt::format("{} was trained with {} = {}, not {}", directory.string(), name,

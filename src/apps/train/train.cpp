@@ -28,7 +28,7 @@ int run_train(int argc, char** argv) {
                   "mpirun -n 4 halomesh train --data data --out run --parts 2x1x1 --batch 8");
   add_training_options(options);
   add_model_options(options);
-  options.closing(describe_resume_rules(network_resume_rules()));
+  options.closing(describe_resume_rules(options));
   return run_parallel(argc, argv, options,
                       [&](const Comm& world) { return train(world, options); });
 }

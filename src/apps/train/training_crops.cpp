@@ -6,24 +6,14 @@
 #include "src/apps/train/network_on_mesh.hpp"
 
 namespace halomesh {
-namespace {
-
-bool takes_patches(const Options& options) {
-  return options.get<std::string>("patches") == "random";
-}
-
-}  // namespace
 
 Options padded_network_options(const Options& options) {
-  return takes_patches(options) ? options : with_padded_input(options);
+  return options.read<CropOptions>().random ? options : with_padded_input(options);
 }
 
 std::optional<CropOptions> crop_options(const Options& options) {
-  CropOptions crops;
-  crops.random = takes_patches(options);
+  auto crops = options.read<CropOptions>();
   if (!crops.random && !options.is_given("pad")) return {};
-  crops.foreground = options.get<double>("foreground");
-  crops.overlap = options.get<double>("overlap");
   if (options.is_given("pad")) crops.padding = static_cast<float>(options.get<double>("pad"));
   return crops;
 }

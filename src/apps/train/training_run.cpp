@@ -99,7 +99,7 @@ void keep_names(const Comm& world, const std::filesystem::path& data, const Targ
                  static_cast<std::size_t>(are_classes ? targets.classes : targets.scalars));
   if (names.empty() && from && from->state.run.contains(kOutputNames))
     names = from->state.run.at(kOutputNames);
-  if (!names.empty()) trainer.other[kOutputNames] = names;
+  if (!names.empty()) trainer.run[kOutputNames] = names;
 }
 
 void say(const Comm& world, const std::string& text) {
@@ -165,7 +165,7 @@ MlperfTraining mlperf_training(const TrainerOptions& trainer, const NetworkSpec&
           options.get<std::string>("init-from"),
           optimizer->title(),
           trainer.optimizer,
-          trainer.clip_norm.value_or(optimizer->default_clip_norm()),
+          gradient_rules(trainer).clip_norm,
           trainer.schedule};
 }
 

@@ -7,7 +7,7 @@
 
 namespace halomesh {
 
-void validate(const AdamOptions& options) {
+void validate_adam(const OptimizerOptions& options) {
   for (const double beta : options.betas)
     if (!(beta >= 0 && beta < 1))
       throw UsageError(fmt::format("--betas {}", joined(options.betas, ",")),
@@ -18,15 +18,9 @@ void validate(const AdamOptions& options) {
         fmt::format("--epsilon {:g}: adamw and lamb divide by it where a gradient is 0",
                     options.epsilon),
         "give a number above 0 that fp32 can hold, such as 1e-6");
-  if (!(options.weight_decay >= 0.0f && std::isfinite(options.weight_decay)))
+  if (!(options.weight_decay >= 0 && std::isfinite(static_cast<float>(options.weight_decay))))
     throw UsageError(fmt::format("--weight-decay {:g}", options.weight_decay),
                      "give a finite number of at least 0");
-}
-
-std::map<std::string, std::string> settings_of(const AdamOptions& options) {
-  return {{"betas", joined(options.betas, ",")},
-          {"epsilon", fmt::format("{}", options.epsilon)},
-          {"weight-decay", fmt::format("{}", options.weight_decay)}};
 }
 
 }  // namespace halomesh

@@ -2,28 +2,15 @@
 // The two moments of Adam and the direction that they give, shared by AdamW and LAMB.
 #pragma once
 
-#include <array>
 #include <cmath>
 #include <cstdint>
-#include <map>
-#include <string>
 
 #include "src/nn/optimizer.hpp"
 
 namespace halomesh {
 
-/// The settings of AdamW and LAMB.
-struct AdamOptions {
-  std::array<double, 2> betas{0.9, 0.999};
-  double epsilon = 1e-6;
-  float weight_decay = 0.0f;
-};
-
 /// Throws UsageError unless 0 <= both betas < 1, epsilon > 0 in fp32 and weight_decay >= 0.
-void validate(const AdamOptions& options);
-
-/// The settings by the names of the options.
-std::map<std::string, std::string> settings_of(const AdamOptions& options);
+void validate_adam(const OptimizerOptions& options);
 
 /// The constants of update number t = 1, 2, ... for elements with the gradient g:
 ///   m <- b1 m + (1 - b1) g;   v <- b2 v + (1 - b2) g^2
@@ -31,7 +18,7 @@ std::map<std::string, std::string> settings_of(const AdamOptions& options);
 /// Kingma & Ba, ICLR 2015 (arXiv 1412.6980), algorithm 1.
 class AdamMoments {
  public:
-  AdamMoments(const AdamOptions& options, std::int64_t t)
+  AdamMoments(const OptimizerOptions& options, std::int64_t t)
       : beta1_(static_cast<float>(options.betas[0])),
         beta2_(static_cast<float>(options.betas[1])),
         rest1_(static_cast<float>(1 - options.betas[0])),

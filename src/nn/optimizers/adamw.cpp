@@ -7,7 +7,7 @@
 
 namespace halomesh {
 
-AdamW::AdamW(const AdamOptions& options) : options_(options) { validate(options); }
+AdamW::AdamW(const OptimizerOptions& options) : options_(options) { validate_adam(options); }
 
 void AdamW::update(Parameters& parameters, const Update& update) {
   const std::int64_t size = parameters.size();
@@ -15,7 +15,8 @@ void AdamW::update(Parameters& parameters, const Update& update) {
     return simulation::updated(traffic() * size * static_cast<std::int64_t>(sizeof(float)));
   const AdamMoments moments(options_, update.number + 1);
   const float rate = update.rate;
-  const auto kept = static_cast<float>(1 - static_cast<double>(rate) * options_.weight_decay);
+  const auto decay = static_cast<float>(options_.weight_decay);
+  const auto kept = static_cast<float>(1 - static_cast<double>(rate) * decay);
   const float* g = parameters.diffs().data();
   float *m = parameters.state(0).data(), *v = parameters.state(1).data();
   float* w = parameters.values().data();
@@ -29,12 +30,7 @@ void AdamW::update(Parameters& parameters, const Update& update) {
 
 namespace {
 
-const Registered<NamedOptimizer> kAdamW([] {
-  return NamedOptimizer{"adamw", [](const OptimizerOptions& o) -> std::unique_ptr<Optimizer> {
-                          return std::make_unique<AdamW>(
-                              AdamOptions{o.betas, o.epsilon, static_cast<float>(o.weight_decay)});
-                        }};
-});
+const Registered<NamedOptimizer> kAdamW([] { return NamedOptimizer{"adamw", make_one<AdamW>}; });
 
 }  // namespace
 

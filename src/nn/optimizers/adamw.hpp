@@ -2,7 +2,6 @@
 // AdamW: Adam with decoupled weight decay.
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
@@ -16,17 +15,16 @@ namespace halomesh {
 /// torch.optim.AdamW. Element-wise: local.
 class AdamW : public Optimizer {
  public:
-  /// Throws UsageError as validate() does.
-  explicit AdamW(const AdamOptions& options);
+  /// Throws UsageError as validate_adam() does.
+  explicit AdamW(const OptimizerOptions& options);
 
   std::string title() const override { return "AdamW"; }
   std::vector<std::string> states() const override { return {"first_moment", "second_moment"}; }
   std::int64_t traffic() const override { return 7; }
-  std::map<std::string, std::string> settings() const override { return settings_of(options_); }
   void update(Parameters& parameters, const Update& update) override;
 
  private:
-  AdamOptions options_;
+  OptimizerOptions options_;
 };
 
 }  // namespace halomesh

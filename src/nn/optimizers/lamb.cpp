@@ -7,12 +7,12 @@
 
 namespace halomesh {
 
-Lamb::Lamb(const AdamOptions& options) : options_(options) { validate(options); }
+Lamb::Lamb(const OptimizerOptions& options) : options_(options) { validate_adam(options); }
 
 void Lamb::update(Parameters& parameters, const Update& update) {
   const AdamMoments moments(options_, update.number + 1);
   const std::int64_t size = parameters.size();
-  const float decay = options_.weight_decay;
+  const auto decay = static_cast<float>(options_.weight_decay);
   float *u = parameters.diffs().data(), *w = parameters.values().data();
   float *m = parameters.state(0).data(), *v = parameters.state(1).data();
   if constexpr (simulation::kOn) {
@@ -38,12 +38,7 @@ void Lamb::update(Parameters& parameters, const Update& update) {
 
 namespace {
 
-const Registered<NamedOptimizer> kLamb([] {
-  return NamedOptimizer{"lamb", [](const OptimizerOptions& o) -> std::unique_ptr<Optimizer> {
-                          return std::make_unique<Lamb>(
-                              AdamOptions{o.betas, o.epsilon, static_cast<float>(o.weight_decay)});
-                        }};
-});
+const Registered<NamedOptimizer> kLamb([] { return NamedOptimizer{"lamb", make_one<Lamb>}; });
 
 }  // namespace
 

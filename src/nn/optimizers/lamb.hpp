@@ -2,7 +2,6 @@
 // LAMB: AdamW whose step is scaled, tensor by tensor, to the norm of the weights.
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
@@ -24,18 +23,17 @@ namespace halomesh {
 /// for all tensors.
 class Lamb : public Optimizer {
  public:
-  /// Throws UsageError as validate() does.
-  explicit Lamb(const AdamOptions& options);
+  /// Throws UsageError as validate_adam() does.
+  explicit Lamb(const OptimizerOptions& options);
 
   std::string title() const override { return "LAMB"; }
   std::vector<std::string> states() const override { return {"first_moment", "second_moment"}; }
   std::int64_t traffic() const override { return 15; }  // 3 of them by clipping, 2 by norms
-  std::map<std::string, std::string> settings() const override { return settings_of(options_); }
   double default_clip_norm() const override { return 1; }
   void update(Parameters& parameters, const Update& update) override;
 
  private:
-  AdamOptions options_;
+  OptimizerOptions options_;
   NormSums norms_;  // norms of the weights and of their steps
 };
 

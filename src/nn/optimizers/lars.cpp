@@ -11,38 +11,38 @@
 
 namespace halomesh {
 
-void validate(const LarsOptions& options) {
-  validate(SgdOptions{options.momentum, options.weight_decay});
-  if (!(options.coefficient > 0 && std::isfinite(options.coefficient)))
+namespace {
+
+SgdOptions sgd_of(const OptimizerOptions& o) {
+  return {static_cast<float>(o.momentum), static_cast<float>(o.weight_decay)};
+}
+
+}  // namespace
+
+void validate_lars(const OptimizerOptions& options) {
+  validate(sgd_of(options));
+  if (!(options.lars_coefficient > 0 && std::isfinite(options.lars_coefficient)))
     throw UsageError(
-        fmt::format("--lars-coefficient {:g}: nothing would be trained", options.coefficient),
+        fmt::format("--lars-coefficient {:g}: nothing would be trained", options.lars_coefficient),
         "give a finite number above 0, such as 0.001");
   if (!(options.epsilon >= 0 && std::isfinite(options.epsilon)))
     throw UsageError(fmt::format("--epsilon {:g}", options.epsilon),
                      "give a finite number of at least 0");
 }
 
-Lars::Lars(const LarsOptions& options) : options_(options) { validate(options); }
-
-std::map<std::string, std::string> Lars::settings() const {
-  return {{"momentum", fmt::format("{}", options_.momentum)},
-          {"weight-decay", fmt::format("{}", options_.weight_decay)},
-          {"epsilon", fmt::format("{}", options_.epsilon)},
-          {"lars-coefficient", fmt::format("{}", options_.coefficient)},
-          {"lars-biases", options_.biases ? "on" : "off"}};
-}
+Lars::Lars(const OptimizerOptions& options) : options_(options) { validate_lars(options); }
 
 void Lars::update(Parameters& parameters, const Update& update) {
   norms_.take(parameters, update.sum);
   for (const HolderGroup& group : parameters.groups())
     for (const ParameterRange& range : group.trained()) {
-      SgdOptions sgd{options_.momentum, options_.weight_decay};
+      SgdOptions sgd = sgd_of(options_);
       double ratio = 1;
       if (scales(parameters, range.placement)) {
         const double w = norms_.of_values(range.placement), g = norms_.of_diffs(range.placement);
         if (w > 0 && g > 0)
-          ratio = options_.coefficient * w /
-                  (g + static_cast<double>(options_.weight_decay) * w + options_.epsilon);
+          ratio = options_.lars_coefficient * w /
+                  (g + static_cast<double>(sgd.weight_decay) * w + options_.epsilon);
       } else {
         sgd.weight_decay = 0;
       }
@@ -56,13 +56,7 @@ void Lars::update(Parameters& parameters, const Update& update) {
 
 namespace {
 
-const Registered<NamedOptimizer> kLars([] {
-  return NamedOptimizer{"lars", [](const OptimizerOptions& o) -> std::unique_ptr<Optimizer> {
-                          return std::make_unique<Lars>(LarsOptions{
-                              static_cast<float>(o.momentum), static_cast<float>(o.weight_decay),
-                              o.lars_coefficient, o.epsilon, o.lars_biases});
-                        }};
-});
+const Registered<NamedOptimizer> kLars([] { return NamedOptimizer{"lars", make_one<Lars>}; });
 
 }  // namespace
 

@@ -2,7 +2,6 @@
 // LARS: SGD with momentum whose rate is scaled, tensor by tensor, to the norm of the weights.
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
@@ -11,24 +10,16 @@
 
 namespace halomesh {
 
-/// The settings of LARS.
-struct LarsOptions {
-  float momentum = 0.9f;
-  float weight_decay = 0.0f;
-  double coefficient = 0.001;
-  double epsilon = 0;
-  bool biases = false;  ///< scale and decay tensors with one number per channel, too
-};
-
-/// Throws UsageError unless 0 <= momentum < 1, weight_decay and epsilon >= 0, coefficient > 0.
-void validate(const LarsOptions& options);
+/// Throws UsageError unless 0 <= momentum < 1, weight_decay and epsilon >= 0, lars_coefficient > 0.
+void validate_lars(const OptimizerOptions& options);
 
 /// For each element of each tensor:
-///   r = coefficient |w| / (|g| + weight_decay |w| + epsilon), 2-norms of the whole tensor before
+///   r = lars_coefficient |w| / (|g| + weight_decay |w| + epsilon), 2-norms of the whole tensor
+///   before
 ///       the update; 1 where |w| or |g| is 0
 ///   v <- momentum * v + rate * r * (g + weight_decay * w);  w <- w - v
 /// Tensors with one number per channel (biases, scales of norms) have r = 1 and no weight decay
-/// unless `biases`. You, Gitman & Ginsburg, arXiv 1708.03888, algorithm 1, in the form of the
+/// unless `lars_biases`. You, Gitman & Ginsburg, arXiv 1708.03888, algorithm 1, in the form of the
 /// LARSOptimizer of github.com/mlcommons/training (image_classification/tensorflow): the scaled
 /// rate is in the momentum, the decay in the gradient.
 ///
@@ -36,21 +27,20 @@ void validate(const LarsOptions& options);
 /// for all tensors.
 class Lars : public Optimizer {
  public:
-  /// Throws UsageError as validate() does.
-  explicit Lars(const LarsOptions& options);
+  /// Throws UsageError as validate_lars() does.
+  explicit Lars(const OptimizerOptions& options);
 
   std::string title() const override { return "LARS"; }
   std::vector<std::string> states() const override { return {"optimizer"}; }
   std::int64_t traffic() const override { return 7; }  // 2 of them by norms
-  std::map<std::string, std::string> settings() const override;
   void update(Parameters& parameters, const Update& update) override;
 
  private:
   bool scales(const Parameters& parameters, std::size_t placement) const {
-    return options_.biases || !parameters.one_per_channel(placement);
+    return options_.lars_biases || !parameters.one_per_channel(placement);
   }
 
-  LarsOptions options_;
+  OptimizerOptions options_;
   NormSums norms_;
 };
 

@@ -19,6 +19,12 @@ struct NamedOptimizer {
   std::unique_ptr<Optimizer> (*make)(const OptimizerOptions& options) = nullptr;
 };
 
+/// NamedOptimizer::make of a class that is constructed from the options.
+template <class One>
+std::unique_ptr<Optimizer> make_one(const OptimizerOptions& options) {
+  return std::make_unique<One>(options);
+}
+
 /// The names in alphabetical order.
 std::vector<std::string> optimizer_names();
 

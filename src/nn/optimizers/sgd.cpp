@@ -50,11 +50,6 @@ void sgd_step(const SgdOptions& options, float rate, std::span<const float> diff
 
 Sgd::Sgd(const SgdOptions& options) : options_(options) { validate(options); }
 
-std::map<std::string, std::string> Sgd::settings() const {
-  return {{"momentum", fmt::format("{}", options_.momentum)},
-          {"weight-decay", fmt::format("{}", options_.weight_decay)}};
-}
-
 void Sgd::update(Parameters& parameters, const Update& update) {
   for (const HolderGroup& group : parameters.groups()) {
     const auto at = static_cast<std::size_t>(group.trained_offset());

@@ -2,7 +2,6 @@
 // Stochastic gradient descent with momentum, optionally Nesterov's, and coupled weight decay.
 #pragma once
 
-#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -47,7 +46,6 @@ class Sgd : public Optimizer {
   std::string title() const override { return "SGD"; }
   std::vector<std::string> states() const override { return {"optimizer"}; }
   std::int64_t traffic() const override { return 5; }
-  std::map<std::string, std::string> settings() const override;
   void update(Parameters& parameters, const Update& update) override;
 
  private:

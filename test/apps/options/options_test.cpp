@@ -423,6 +423,87 @@ TEST_CASE("options without the choice they need are refused, or ignored where a 
   CHECK(options.get<double>("momentum") == 0.9);
 }
 
+TEST_CASE("values go to the fields that options name") {
+  struct Colour {
+    std::string name = "red";
+    double share = 0.25;
+    bool bright = false;
+    int code = 0;
+  };
+  struct Brush {
+    std::int64_t width = 3;
+  };
+  Options options("x", "");
+  options.add("colour", "NAME", &Colour::name, "what")
+      .add("share", "X", &Colour::share, "how much")
+      .at_most(1)
+      .add_switch("bright", "lighter")
+      .into(&Colour::bright)
+      .add<std::string>("code", "N", "0x10", "in hexadecimal")
+      .into(&Colour::code, [](const std::string& text) { return std::stoi(text, nullptr, 16); })
+      .add("width", "N", &Brush::width, "of a brush");
+  options.parse({"--share", "0.5", "--bright"});
+  const auto colour = options.read<Colour>();
+  CHECK(colour.name == "red");
+  CHECK(colour.share == 0.5);
+  CHECK(colour.bright);
+  CHECK(colour.code == 16);
+  CHECK(options.read<Brush>().width == 3);
+  CHECK(options.get<double>("share") == 0.5);
+  CHECK(options.help().find("how much (default 0.25)") != std::string::npos);
+  CHECK_THROWS_AS(options.parse({"--share", "2"}), UsageError);
+  options.parse({});
+  const Options copy = options;
+  Options other("y", "");
+  other = copy;
+  other.parse({"--width", "5"});
+  CHECK(other.read(Brush{7}).width == 5);
+  CHECK(options.read(Brush{7}).width == 3);
+}
+
+TEST_CASE("what is recorded and what decides a result follow from roles") {
+  using enum SettingRole;
+  using Recorded = Options::Recorded;
+  Options options("x", "");
+  options.group("Settings")
+      .as(kNetwork)
+      .add<std::int64_t>("batch", "B", 1, "samples")
+      .as(kTraining)
+      .add_choice("kind", {"sgd", "adam"}, "sgd", "what")
+      .add<double>("momentum", "M", 0.9, "of sgd")
+      .rounded()
+      .needs("kind", {"sgd"})
+      .add<double>("decay", "D", 0, "younger")
+      .recorded(Recorded::kUnlessDefault)
+      .add<double>("pad", "P", 0, "has no neutral value")
+      .recorded(Recorded::kIfGiven)
+      .as(kComputing)
+      .add<std::int64_t>("parts", "N", 1, "how cut")
+      .as(kFree)
+      .add<std::string>("out", "DIR", "run", "where to");
+  options.group("Others").add<std::int64_t>("threads", "N", 1, "no setting");
+  using Map = std::map<std::string, std::string>;
+  options.parse({"--batch", "04"});
+  CHECK(options.recorded_settings() == Map{{"batch", "4"}, {"kind", "sgd"}, {"momentum", "0.9"}});
+  CHECK(options.decisive_settings() == Map{{"batch", "04"},
+                                           {"kind", "sgd"},
+                                           {"momentum", "0.9"},
+                                           {"decay", "0"},
+                                           {"pad", "0"},
+                                           {"parts", "1"},
+                                           {"threads", "1"}});
+  options.parse({"--momentum", "0.123456789", "--decay", "1e-1", "--pad", "0"});
+  CHECK(options.recorded_settings() == Map{{"batch", "1"},
+                                           {"kind", "sgd"},
+                                           {"momentum", "0.12345679"},
+                                           {"decay", "0.1"},
+                                           {"pad", "0"}});
+  options.parse({"--kind", "adam", "--decay", "0.0"});
+  CHECK(options.recorded_settings() == Map{{"batch", "1"}, {"kind", "adam"}});
+  CHECK_FALSE(options.decisive_settings().contains("momentum"));
+  CHECK(options.roles().size() == 7);
+}
+
 TEST_CASE("a help page shows the groups of the choice that its arguments name") {
   Options options("x", "");
   options.add_choice("kind", {"a", "b"}, "a", "which").add<double>("rate", "X", 1, "of a").hidden();
