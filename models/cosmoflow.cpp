@@ -14,11 +14,10 @@
 #include "src/nn/kernels/moments.hpp"
 #include "src/nn/layers/dense.hpp"
 #include "src/nn/layers/dropout.hpp"
+#include "src/nn/layers/elementwise.hpp"
 #include "src/nn/layers/global_average.hpp"
-#include "src/nn/layers/leaky_relu.hpp"
 #include "src/nn/layers/normalize.hpp"
 #include "src/nn/layers/sample_average.hpp"
-#include "src/nn/layers/scaled_tanh.hpp"
 #include "src/nn/losses/registry.hpp"
 
 namespace halomesh {
@@ -302,12 +301,13 @@ Model make_cosmoflow(const CosmoFlowOptions& o) {
   for (const std::int64_t outputs : o.fc) {
     const std::string number = std::to_string(++dense);
     model.add("fc" + number, std::make_unique<Dense>(outputs, is_reproducible(o)));
-    model.add("act_fc" + number, std::make_unique<LeakyRelu>(slope));
+    model.add("act_fc" + number, std::make_unique<Elementwise>(ElementFunction::leaky_relu(slope)));
     if (o.dropout > 0) model.add("dropout" + number, std::make_unique<Dropout>(o.dropout));
   }
   model.add("fc" + std::to_string(dense + 1),
             std::make_unique<Dense>(o.targets, is_reproducible(o)));
-  model.add("tanh", std::make_unique<ScaledTanh>(static_cast<float>(o.output_scale)));
+  model.add("tanh", std::make_unique<Elementwise>(
+                        ElementFunction::scaled_tanh(static_cast<float>(o.output_scale))));
   return model;
 }
 

@@ -18,8 +18,8 @@
 #include "src/nn/layers/concat.hpp"
 #include "src/nn/layers/convolution.hpp"
 #include "src/nn/layers/depthwise_convolution.hpp"
+#include "src/nn/layers/elementwise.hpp"
 #include "src/nn/layers/global_average.hpp"
-#include "src/nn/layers/leaky_relu.hpp"
 #include "src/nn/layers/normalize.hpp"
 #include "src/nn/layers/sample_average.hpp"
 #include "src/nn/layers/tile.hpp"
@@ -152,7 +152,8 @@ class DeepCam {
   }
   std::size_t normalized(const std::string& name, std::size_t x) { return norm(name, x, 0); }
   std::size_t rectified(const std::string& name, std::size_t x) {
-    return add(name + "_act", std::make_unique<LeakyRelu>(0.0F, type_), {x});
+    return add(name + "_act",
+               std::make_unique<Elementwise>(ElementFunction::leaky_relu(0.0F), type_), {x});
   }
 
   /// A 3x3 convolution of each channel by itself, directly followed by one of 1x1.

@@ -10,6 +10,7 @@
 #include "error.hpp"
 #include "test/harness/convolution_reference.hpp"
 #include "test/harness/layer_check.hpp"
+#include "test/harness/transposed_convolution_reference.hpp"
 
 namespace halomesh {
 namespace {
@@ -119,6 +120,34 @@ TEST_CASE("a block of channels is computed from that block alone") {
   CHECK(layer.thread_shares(src, Box::whole(shape), 3).at(0).busiest == doctest::Approx(18.0 / 16));
 }
 
+// Also outputs between windows, and parts that no window reaches.
+TEST_CASE("transposed depthwise convolutions equal naive loops over any window and cut") {
+  std::int64_t moved = 0;
+  std::vector<WindowOptions> all = windows();
+  all.push_back({{2, 1, 3}, {3, 4, 1}, {1, 1, 1}, PaddingKind::kValid, {}, {}});
+  for (const DataType type : {DataType::kFloat32, DataType::kBfloat16})
+    for (const WindowOptions& window : all)
+      for (const PartGrid& grid : kGrids)
+        for (const bool bias : {true, false}) {
+          DepthwiseOptions options{window, bias, type};
+          options.transposed = true;
+          if (window.padding != PaddingKind::kSame) options.output_padding = {1, 0, 0};
+          if (window.stride[1] > 1 && options.output_padding[0] > 0) options.output_padding[1] = 1;
+          LayerCase test = depthwise_case(options, {19, 4, 3, 5}, grid);
+          test.reference = transposed_reference(window, true);
+          if (type == DataType::kBfloat16)
+            test.reference =
+                in_bfloat16(test.reference, 1, 2.0 * static_cast<double>(grid.count()));
+          moved += expect_layer(test).moved;
+          if (grid.count() > 1) continue;
+          test.cut.src_owned = {channel_blocks({19, 4, 3, 5}, {3, 19})};
+          test.cut.dst_owned =
+              channel_blocks(test.make_layer()->dst_shape(test.cut.src_shapes), {17, 19});
+          expect_layer(test);
+        }
+  CHECK(moved > 1000);
+}
+
 TEST_CASE("depthwise convolution: what it cannot compute is refused, naming it") {
   DepthwiseOptions options{WindowOptions::cube(5, 1, PaddingKind::kValid)};
   const DepthwiseConvolution layer(options);
@@ -127,6 +156,10 @@ TEST_CASE("depthwise convolution: what it cannot compute is refused, naming it")
   CHECK_THROWS_WITH_AS(layer.dst_shape(two), doctest::Contains("2 inputs"), Error);
   const std::vector<DataType> half{DataType::kBfloat16};
   CHECK_THROWS_WITH_AS(layer.dst_type(half), doctest::Contains("given bf16"), Error);
+  DepthwiseOptions wide{WindowOptions::cube(2, 2, PaddingKind::kValid)};
+  wide.transposed = true;
+  wide.output_padding = {2, 0, 0};
+  CHECK_THROWS_WITH_AS(DepthwiseConvolution{wide}, doctest::Contains("output padding 2"), Error);
   options.type = DataType::kInt16;
   CHECK_THROWS_AS(DepthwiseConvolution{options}, Error);
 }

@@ -11,6 +11,7 @@
 
 #include "error.hpp"
 #include "rng.hpp"
+#include "test/harness/convolution_reference.hpp"
 #include "test/harness/layer_check.hpp"
 
 namespace halomesh {
@@ -27,17 +28,20 @@ bool is_kept(const Pass& pass, std::uint32_t layer, double p, std::uint64_t elem
   return uniform >= p;
 }
 
-Reference reference(double p) {
-  return [p](const ReferenceInput& in) {
+Reference reference(double p, bool whole_channels = false) {
+  return [=](const ReferenceInput& in) {
     ReferenceOutput out;
     const std::size_t size = in.src[0].values.size();
     out.dst = Estimate(size);
     out.diff_src.emplace_back(size);
     const bool active = in.pass.training && p > 0;
-    const auto first = static_cast<std::uint64_t>(in.pass.first_sample * in.src[0].shape.volume());
+    const auto volume = static_cast<std::uint64_t>(in.src[0].shape.volume()),
+               channels = static_cast<std::uint64_t>(in.src[0].shape.c),
+               first = static_cast<std::uint64_t>(in.pass.first_sample);
     for (std::size_t i = 0; i < size; ++i) {
-      const double scale =
-          !active ? 1.0 : (is_kept(in.pass, 0, p, first + i) ? 1.0 / (1.0 - p) : 0.0);
+      const std::uint64_t draw =
+          whole_channels ? (first + i / volume) * channels + i % channels : first * volume + i;
+      const double scale = !active ? 1.0 : (is_kept(in.pass, 0, p, draw) ? 1.0 / (1.0 - p) : 0.0);
       out.dst.add(i, in.src[0].values[i], scale);
       out.diff_src[0].add(i, in.diff_dst.values[i], scale);
     }
@@ -66,6 +70,32 @@ TEST_CASE("dropout draws the same mask on any cut") {
         // A cut through the channels: a part's first channel is not the first of the pixel.
         test.cut.src_margin = test.cut.dst_margin = {};
         test.cut.dst_owned = {Box{{0, 0, 0, 0}, {1, 5, 4, 6}}, Box{{1, 0, 0, 0}, {3, 5, 4, 6}}};
+        test.cut.src_owned = {test.cut.dst_owned};
+        expect_layer(test);
+      }
+}
+
+TEST_CASE("dropout of whole channels, and in bf16, draws the same mask on any cut") {
+  for (const DataType type : {DataType::kFloat32, DataType::kBfloat16})
+    for (const bool whole_channels : {true, false})
+      for (const PartGrid& grid : {PartGrid{1, 1, 1}, PartGrid{3, 1, 1}, PartGrid{2, 2, 2}}) {
+        LayerCase test;
+        test.make_layer = [=] { return std::make_unique<Dropout>(0.375, type, whole_channels); };
+        test.name = fmt::format("{} on {}", test.make_layer()->kernel_name(), to_string(grid));
+        test.cut.src_shapes = {kShape};
+        test.cut.src_types = {type};
+        test.cut.grid = grid;
+        test.cut.batch = 2;
+        test.reference = reference(0.375, whole_channels);
+        test.pass = {true, 0x123456789ABCDEFull, 17, 6};
+        test.repeat = true;
+        if (type == DataType::kBfloat16) {
+          test.reference = in_bfloat16(test.reference, 1, 1);
+          test.src_value =
+              test.diff_value = [](float v) { return static_cast<float>(Bfloat16(v)); };
+        }
+        expect_layer(test);
+        test.cut.dst_owned = channel_blocks(kShape, {1, 3});
         test.cut.src_owned = {test.cut.dst_owned};
         expect_layer(test);
       }

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <functional>
 #include <memory>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -106,14 +107,15 @@ TEST_CASE("moments: boxes, and what they refuse") {
 
 // The layer with moments as any other input; the variance is that which they say.
 // With a rectifier of `slope` behind it.
-Reference normalize_reference(double slope) {
-  return [slope](const ReferenceInput& in) {
+Reference normalize_reference(double slope, bool affine = true) {
+  return [=](const ReferenceInput& in) {
     const GlobalTensor &x = in.src[0], &moments = in.src[1], &y = in.diff_dst;
     const auto channels = static_cast<std::size_t>(x.shape.c);
     const auto groups = static_cast<std::size_t>(moments.shape.c / 2);
     ReferenceOutput out{Estimate(y.values.size()),
                         {Estimate(x.values.size()), Estimate(moments.values.size())},
-                        {Estimate(channels), Estimate(channels)}};
+                        {}};
+    out.diff_parameters.assign(in.parameters.size(), Estimate(channels));
     for (std::size_t i = 0; i < x.values.size(); ++i) {
       const std::size_t c = i % channels;
       const std::size_t sample = i / static_cast<std::size_t>(x.shape.volume());
@@ -121,15 +123,17 @@ Reference normalize_reference(double slope) {
       const double mean = moments.values[at];
       const double variance = moments.values[at + 1] - mean * mean;
       const double r = 1 / std::sqrt(variance + static_cast<double>(kEpsilon));
-      const double normal = (x.values[i] - mean) * r, w = in.parameters[0][c];
-      const double derivative = w * normal + in.parameters[1][c] > 0 ? 1 : slope;
+      const double normal = (x.values[i] - mean) * r, w = affine ? in.parameters[0][c] : 1;
+      const double bias = affine ? in.parameters[1][c] : 0;
+      const double derivative = w * normal + bias > 0 ? 1 : slope;
       const double dy = derivative * y.values[i];
       out.dst.add(i, derivative * w, normal);
-      out.dst.add(i, derivative * in.parameters[1][c]);
+      out.dst.add(i, derivative * bias);
       out.diff_src[0].add(i, w * r, dy);
       out.diff_src[1].add(at, -w * r, dy);
       out.diff_src[1].add(at, w * r * r * normal * mean, dy);
       out.diff_src[1].add(at + 1, -w * r * r / 2 * normal, dy);
+      if (!affine) continue;
       out.diff_parameters[0].add(c, normal, dy);
       out.diff_parameters[1].add(c, dy);
     }
@@ -143,12 +147,18 @@ Reference normalize_reference(double slope) {
 
 TEST_CASE("a normalization equals its formula on any cut, rectified or not") {
   for (const DataType type : kTypes)
-    for (const auto& [groups, slope] :
-         {std::pair{6, 1.0F}, {6, 0.0F}, {3, 0.25F}, {1, 1.0F}, {1, -0.5F}}) {
-      const auto make = [type, slope = slope] {
-        return std::make_unique<Normalize>(kEpsilon, type, 0, slope);
+    for (const auto& [groups, slope, affine] : {std::tuple{6, 1.0F, true},
+                                                {6, 0.0F, true},
+                                                {3, 0.25F, true},
+                                                {1, 1.0F, true},
+                                                {1, -0.5F, true},
+                                                {6, 0.25F, false},
+                                                {3, 1.0F, false}}) {
+      const auto make = [type, slope = slope, affine = affine] {
+        return std::make_unique<Normalize>(kEpsilon, type, 0, slope, affine);
       };
-      LayerCase test = norm_case(make, normalize_reference(static_cast<double>(slope)), type);
+      LayerCase test =
+          norm_case(make, normalize_reference(static_cast<double>(slope), affine), type);
       test.cut.src_shapes.push_back({2 * groups, 1, 1, 1});
       test.cut.src_types.push_back(DataType::kFloat64);
       // Second moments above the square of any mean.

@@ -42,15 +42,17 @@ struct WindowCase {
 // Padding that is wider before than after, windows that overlap, leave gaps, and differ by axis.
 std::vector<WindowCase> window_cases() {
   const auto cube = WindowOptions::cube;
-  return {{"same 2/2", cube(2, 2, PaddingKind::kSame)},
-          {"valid 2/2", cube(2, 2, PaddingKind::kValid)},
-          {"same 3/2", cube(3, 2, PaddingKind::kSame)},
-          {"same 3/1", cube(3, 1, PaddingKind::kSame)},
-          {"valid 2/3", cube(2, 3, PaddingKind::kValid)},
-          {"same 5/2", cube(5, 2, PaddingKind::kSame)},
-          {"valid 1/1", cube(1, 1, PaddingKind::kValid)},
-          {"explicit",
-           {{4, 2, 3}, {1, 2, 3}, {1, 1, 1}, PaddingKind::kExplicit, {3, 0, 1}, {0, 1, 2}}}};
+  return {
+      {"same 2/2", cube(2, 2, PaddingKind::kSame)},
+      {"valid 2/2", cube(2, 2, PaddingKind::kValid)},
+      {"same 3/2", cube(3, 2, PaddingKind::kSame)},
+      {"same 3/1", cube(3, 1, PaddingKind::kSame)},
+      {"valid 2/3", cube(2, 3, PaddingKind::kValid)},
+      {"same 5/2", cube(5, 2, PaddingKind::kSame)},
+      {"valid 1/1", cube(1, 1, PaddingKind::kValid)},
+      {"explicit", {{4, 2, 3}, {1, 2, 3}, {1, 1, 1}, PaddingKind::kExplicit, {3, 0, 1}, {0, 1, 2}}},
+      {"dilated", {{3, 2, 2}, {1, 2, 3}, {2, 3, 2}, PaddingKind::kExplicit, {2, 0, 1}, {2, 1, 1}}},
+      {"dilated same", {{2, 2, 3}, {2, 2, 2}, {3, 2, 2}, PaddingKind::kSame, {}, {}}}};
 }
 
 constexpr PartGrid kGrids[] = {{1, 1, 1}, {3, 1, 1}, {1, 2, 1}, {1, 1, 4},
@@ -98,7 +100,8 @@ std::vector<WindowCase> ceil_cases() {
       {"explicit 3/2",
        {{3, 3, 3}, {2, 2, 2}, {1, 1, 1}, PaddingKind::kExplicit, {1, 1, 1}, {1, 1, 1}}},
       {"explicit 2/3",
-       {{2, 3, 2}, {3, 3, 3}, {1, 1, 1}, PaddingKind::kExplicit, {1, 0, 0}, {1, 2, 1}}}};
+       {{2, 3, 2}, {3, 3, 3}, {1, 1, 1}, PaddingKind::kExplicit, {1, 0, 0}, {1, 2, 1}}},
+      {"dilated", {{3, 2, 2}, {2, 2, 3}, {2, 1, 2}, PaddingKind::kExplicit, {1, 0, 1}, {1, 1, 1}}}};
   for (WindowCase& w : cases) w.window.ceil = true;
   return cases;
 }
@@ -241,10 +244,13 @@ TEST_CASE("a maximum over NaN is NaN, over minus infinity is the first") {
 }
 
 TEST_CASE("pooling: unsupported windows are refused, naming them") {
-  WindowOptions dilated = WindowOptions::cube(2, 2, PaddingKind::kSame);
-  dilated.dilation = {1, 2, 1};
-  CHECK_THROWS_WITH_AS(MaxPooling{dilated}, "pooling with dilation 1x2x1", Error);
-  CHECK_THROWS_AS(AveragePooling{dilated}, Error);
+  // Taps at planes -1 and 4 of an input of three.
+  const WindowOptions dilated{{1, 2, 1}, {1, 1, 1}, {1, 5, 1}, PaddingKind::kExplicit,
+                              {0, 1, 0}, {0, 2, 0}};
+  const std::vector<Shape> narrow{{1, 4, 3, 4}};
+  CHECK_THROWS_WITH_AS(MaxPooling(dilated).dst_shape(narrow),
+                       doctest::Contains("along axis 1: window 0 contains only padding"), Error);
+  CHECK_THROWS_AS(AveragePooling(dilated).dst_shape(narrow), Error);
   WindowOptions large = WindowOptions::cube(2, 2, PaddingKind::kSame);
   large.kernel = {16, 4, 4};
   CHECK_THROWS_WITH_AS(MaxPooling{large}, "max pooling with a window of 16x4x4", Error);
@@ -255,6 +261,19 @@ TEST_CASE("pooling: unsupported windows are refused, naming them") {
   const MaxPooling valid(WindowOptions::cube(2, 2, PaddingKind::kValid));
   CHECK_THROWS_AS(valid.dst_shape(two), Error);
   CHECK_THROWS_AS(valid.dst_shape(tiny), Error);
+}
+
+TEST_CASE("max poolings one behind the other leave the maximum of all") {
+  for (const Spatial& extents : {Spatial{13, 1, 40}, Spatial{6, 6, 6}, Spatial{1, 7, 1}}) {
+    std::vector<Shape> src{{2, extents[0], extents[1], extents[2]}};
+    for (const WindowOptions& window : global_max_windows(extents)) {
+      CHECK_NOTHROW(MaxPooling{window});
+      expect_layer(make_case("global", PoolingKind::kMax, window, src[0], {2, 2, 1}));
+      src[0] = MaxPooling(window).dst_shape(src);
+    }
+    CHECK(src[0] == Shape{2, 1, 1, 1});
+  }
+  CHECK(global_max_windows({1, 1, 1}).empty());
 }
 
 TEST_CASE("a window of 255 taps can record its last tap") {

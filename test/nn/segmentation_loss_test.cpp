@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -220,6 +221,26 @@ TEST_CASE("a class that is nowhere and not predicted scores 1") {
   CHECK(quality.classes[2].iou == 1);
   CHECK(quality.classes[2].dice == 1);
   CHECK(quality.classes[0].iou < 1);
+}
+
+TEST_CASE(
+    "classes are learned where the gradient is given their voxels, not those of validations") {
+  const Sample sample;
+  SegmentationLoss loss(kOutput, {});
+  loss.expect_padding();
+  const auto labels_of = [](std::vector<std::uint8_t>& labels) {
+    labels.resize(static_cast<std::size_t>(kBatch * kOutput.volume() / kOutput.c), labels.front());
+    return TensorView<const std::uint8_t>{labels.data(), Box::whole({1, 5, 4, 3}), kBatch};
+  };
+  std::vector<double> sums(kBatch * loss.sums_per_sample());
+  std::vector<std::uint8_t> validated{1}, learned{kOutsideLabel, 2, kOutsideLabel};
+  loss.add_sums(sample.output.view(), labels_of(validated), sums);
+  std::ranges::fill(sums, 0.0);
+  loss.add_sums(sample.output.view(), labels_of(learned), sums);
+  const Tensor diff(Box::whole(kOutput), kBatch);
+  loss.gradient(sample.output.view(), labels_of(learned), sums, kBatch, diff.view());
+  const auto classes = loss.learned_classes();
+  CHECK(std::vector<int>(classes.begin(), classes.end()) == std::vector<int>{0, 0, 1});
 }
 
 TEST_CASE("extreme outputs have finite losses, NaN is not hidden") {

@@ -111,24 +111,38 @@ TEST_CASE("a concatenation puts the channels of its inputs one after the other o
   CHECK_THROWS_WITH_AS(layer.dst_type(mixed), doctest::Contains("given bf16"), Error);
 }
 
-TEST_CASE("a crop copies the planes that are left on any cut") {
+TEST_CASE("a concatenation along an axis of space joins blocks on any cut") {
+  const std::vector<Shape> src{{3, 5, 2, 6}, {3, 5, 1, 6}, {3, 5, 4, 6}};
   const auto source_of = [](std::int64_t c, std::int64_t d, std::int64_t h, std::int64_t w) {
-    return Source{0, c, d + 2, h, w + 1};
+    if (h < 2) return Source{0, c, d, h, w};
+    return h < 3 ? Source{1, c, d, 0, w} : Source{2, c, d, h - 3, w};
+  };
+  const auto make = [](DataType type) { return std::make_unique<Concat>(type, kH); };
+  for (const DataType type : kTypes)
+    CHECK(expect_on_all_cuts(copy_case("concat of rows", make, src, source_of, type)) > 0);
+  const std::vector<Shape> other{{3, 5, 2, 6}, {2, 5, 2, 6}};
+  CHECK_THROWS_WITH_AS(Concat(DataType::kFloat32, kH).dst_shape(other),
+                       doctest::Contains("different extents"), Error);
+}
+
+TEST_CASE("a crop copies the planes and channels that are left on any cut") {
+  const auto source_of = [](std::int64_t c, std::int64_t d, std::int64_t h, std::int64_t w) {
+    return Source{0, c + 1, d + 2, h, w + 1};
   };
   const auto make = [](DataType type) {
-    return std::make_unique<Crop>(Spatial{2, 0, 1}, Spatial{1, 1, 0}, type);
+    return std::make_unique<Crop>(Crop::Planes{1, 2, 0, 1}, Crop::Planes{2, 1, 1, 0}, type);
   };
-  const std::vector<Shape> src{{4, 7, 5, 6}};
+  const std::vector<Shape> src{{7, 7, 5, 6}};
   for (const DataType type : kTypes)
     CHECK(expect_on_all_cuts(copy_case("crop", make, src, source_of, type)) > 0);
-  const Crop layer({2, 0, 1}, {1, 1, 0});
+  const Crop layer({1, 2, 0, 1}, {2, 1, 1, 0});
   CHECK(layer.dst_shape(src) == Shape{4, 4, 4, 5});
-  CHECK(layer.needs(Box{{1, 0, 2, 3}, {2, 1, 4, 5}}, 0, src) == Box{{1, 2, 2, 4}, {2, 3, 4, 6}});
-  const std::vector<Shape> small{{4, 3, 5, 6}}, two{{4, 7, 5, 6}, {4, 7, 5, 6}};
+  CHECK(layer.needs(Box{{1, 0, 2, 3}, {2, 1, 4, 5}}, 0, src) == Box{{2, 2, 2, 4}, {3, 3, 4, 6}});
+  const std::vector<Shape> small{{7, 3, 5, 6}}, two{{7, 7, 5, 6}, {7, 7, 5, 6}};
   CHECK_THROWS_WITH_AS(layer.dst_shape(small),
-                       "crop of 2 planes before and 1 after of 3 along axis 0", Error);
+                       "crop of 2 planes before and 1 after of 3 along axis 1", Error);
   CHECK_THROWS_AS(layer.dst_shape(two), Error);
-  CHECK_THROWS_AS(Crop({0, -1, 0}, {}), Error);
+  CHECK_THROWS_AS(Crop({0, 0, -1, 0}, {}), Error);
 }
 
 TEST_CASE("a tile repeats one voxel on any cut and gives it the sum of all gradients") {

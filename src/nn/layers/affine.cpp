@@ -5,14 +5,13 @@
 #include <utility>
 
 #include "src/nn/kernels/float_types.hpp"
+#include "src/nn/kernels/weight_and_bias.hpp"
 #include "src/nn/runs.hpp"
 
 namespace halomesh {
 
 std::vector<ParameterGeometry> Affine::parameters(std::span<const Shape> src) const {
-  constexpr Shape kOne{1, 1, 1, 1};
-  return {{"weight", src[0].c, kOne, false, 0, 0, {InitialValues::Kind::kConstant, 1.0F}},
-          {"bias", src[0].c, kOne, false, 0, 0}};
+  return weight_and_bias(weight_, bias_, src[0].c);
 }
 
 DataType Affine::dst_type(std::span<const DataType> src) const {
@@ -25,8 +24,9 @@ std::int64_t Affine::forward_flops(std::span<const Shape> src) const { return 2 
 
 void Affine::prepare(const LayerContext& context, std::vector<ParameterView> parameters) {
   Pointwise::prepare(context, {});
-  parameters_ = std::move(parameters);
-  if (context.training) sums_ = ChannelSums(context.boxes.dst_produced.extent(kC), 2);
+  const std::int64_t channels = context.boxes.dst_produced.extent(kC);
+  parameters_ = with_fixed(std::move(parameters), weight_, bias_, channels, fixed_);
+  if (context.training) sums_ = ChannelSums(channels, 2);
 }
 
 void Affine::forward(const Pass&, std::span<const AnyConstView> src, AnyView dst,

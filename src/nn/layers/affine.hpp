@@ -10,10 +10,12 @@
 
 namespace halomesh {
 
-/// out(c,...) = weight(c) * src(c,...) + bias(c); weights begin with 1, biases with 0.
+/// out(c,...) = weight(c) * src(c,...) + bias(c); weights begin with 1, biases with 0. Without the
+/// one or the other parameter, all its values are these.
 class Affine final : public Pointwise {
  public:
-  explicit Affine(DataType type = DataType::kFloat32) : type_(type) {}
+  explicit Affine(DataType type = DataType::kFloat32, bool weight = true, bool bias = true)
+      : type_(type), weight_(weight), bias_(bias) {}
 
   std::vector<ParameterGeometry> parameters(std::span<const Shape> src) const override;
   DataType dst_type(std::span<const DataType> src) const override;
@@ -31,7 +33,9 @@ class Affine final : public Pointwise {
 
  private:
   DataType type_;
+  bool weight_, bias_;
   std::vector<ParameterView> parameters_;
+  AlignedBuffer<float> fixed_;
   ChannelSums sums_;  // sums of src * diff_dst and of diff_dst
 };
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors joined along the channels: see concat.hpp.
+// Tensors joined along an axis: see concat.hpp.
 #include "src/nn/layers/concat.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "src/nn/kernels/copy_box.hpp"
 #include "src/nn/kernels/float_types.hpp"
@@ -10,10 +11,11 @@
 namespace halomesh {
 namespace {
 
-std::int64_t first_channel(std::span<const Shape> src, std::size_t input) {
-  std::int64_t channels = 0;
-  for (const Shape& shape : src.first(input)) channels += shape.c;
-  return channels;
+// The place along `axis` at which an input begins in the output.
+std::int64_t begin_of_input(std::span<const Shape> src, std::size_t input, Axis axis) {
+  std::int64_t planes = 0;
+  for (const Shape& shape : src.first(input)) planes += Box::whole(shape).extent(axis);
+  return planes;
 }
 
 }  // namespace
@@ -21,22 +23,24 @@ std::int64_t first_channel(std::span<const Shape> src, std::size_t input) {
 Shape Concat::dst_shape(std::span<const Shape> src) const {
   require(src.size() >= 2, text("concatenation of {} inputs", src.size()),
           "name at least two inputs");
-  Shape dst = src[0];
+  Box dst = Box::whole(src[0]);
   for (std::size_t i = 1; i < src.size(); ++i) {
-    require(src[i].spatial() == src[0].spatial(),
+    Box other = Box::whole(src[i]);
+    const std::int64_t planes = std::exchange(other.hi[axis_], dst.hi[axis_]);
+    require(other == dst,
             text("concatenation of inputs of different extents: input 0 is {}, input {} is {}",
                  src[0], i, src[i]),
             "crop or pad them; extents that are a multiple of all strides need neither");
-    dst.c += src[i].c;
+    dst.hi[axis_] += planes;
   }
-  return dst;
+  return dst.shape();
 }
 
 Box Concat::needs(const Box& dst, std::size_t input, std::span<const Shape> src) const {
-  const std::int64_t first = first_channel(src, input);
+  const std::int64_t first = begin_of_input(src, input, axis_);
   Box box = dst;
-  box.lo[kC] = std::max<std::int64_t>(0, dst.lo[kC] - first);
-  box.hi[kC] = std::min(src[input].c, dst.hi[kC] - first);
+  box.lo[axis_] = std::max<std::int64_t>(0, dst.lo[axis_] - first);
+  box.hi[axis_] = std::min(Box::whole(src[input]).extent(axis_), dst.hi[axis_] - first);
   return box.normalized();
 }
 
@@ -51,9 +55,9 @@ void Concat::prepare(const LayerContext& context, std::vector<ParameterView>) {
 }
 
 Box Concat::in_dst(Box box, std::size_t input) const {
-  const std::int64_t first = first_channel(context_.src_shapes, input);
-  box.lo[kC] += first;
-  box.hi[kC] += first;
+  const std::int64_t first = begin_of_input(context_.src_shapes, input, axis_);
+  box.lo[axis_] += first;
+  box.hi[axis_] += first;
   return box;
 }
 

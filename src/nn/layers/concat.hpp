@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several tensors of equal extents put one after the other along the channels, which joins the two
-// sides of a U-Net. Needs no halo.
+// Several tensors put one after the other along the channels, which joins the two sides of a U-Net,
+// or along an axis of space. Needs no halo.
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@
 
 namespace halomesh {
 
-/// out = all channels of input 0, then all of input 1, ... The gradient of each input is its share
-/// of the output's.
+/// out = all channels (or planes) of input 0, then all of input 1, ... The gradient of each input
+/// is its share of the output's.
 class Concat final : public Layer {
  public:
-  explicit Concat(DataType type = DataType::kFloat32) : type_(type) {}
+  explicit Concat(DataType type = DataType::kFloat32, Axis axis = kC) : type_(type), axis_(axis) {}
 
-  /// Throws Error for fewer than two inputs or for extents that differ.
+  /// Throws Error for fewer than two inputs or for extents that differ along another axis.
   Shape dst_shape(std::span<const Shape> src) const override;
   Box needs(const Box& dst, std::size_t input, std::span<const Shape> src) const override;
   bool splits_over_channels() const override { return true; }
@@ -34,6 +34,7 @@ class Concat final : public Layer {
   Box in_dst(Box box, std::size_t input) const;
 
   DataType type_;
+  Axis axis_;
   LayerContext context_;
 };
 

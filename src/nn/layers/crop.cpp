@@ -9,9 +9,9 @@
 
 namespace halomesh {
 
-Crop::Crop(const Spatial& before, const Spatial& after, DataType type)
+Crop::Crop(const Planes& before, const Planes& after, DataType type)
     : before_(before), after_(after), type_(type) {
-  for (std::size_t a = 0; a < 3; ++a)
+  for (std::size_t a = 0; a < 4; ++a)
     require(before[a] >= 0 && after[a] >= 0,
             text("crop of {} planes before and {} after along axis {}", before[a], after[a], a),
             "planes to cut off must not be negative");
@@ -19,23 +19,23 @@ Crop::Crop(const Spatial& before, const Spatial& after, DataType type)
 
 Shape Crop::dst_shape(std::span<const Shape> src) const {
   require(src.size() == 1, text("crop of {} inputs", src.size()), "name one input for it");
-  Spatial extents = src[0].spatial();
-  for (std::size_t a = 0; a < 3; ++a) {
-    require(before_[a] + after_[a] < extents[a],
+  Box box = Box::whole(src[0]);
+  for (std::size_t a = 0; a < 4; ++a) {
+    require(before_[a] + after_[a] < box.hi[a],
             text("crop of {} planes before and {} after of {} along axis {}", before_[a], after_[a],
-                 extents[a], a),
+                 box.hi[a], a),
             "cut off fewer planes or use a larger input");
-    extents[a] -= before_[a] + after_[a];
+    box.hi[a] -= before_[a] + after_[a];
   }
-  return {src[0].c, extents[0], extents[1], extents[2]};
+  return box.shape();
 }
 
 Box Crop::needs(const Box& dst, std::size_t, std::span<const Shape>) const {
   if (dst.empty()) return {};
   Box box = dst;
-  for (std::size_t a = 0; a < 3; ++a) {
-    box.lo[a + 1] += before_[a];
-    box.hi[a + 1] += before_[a];
+  for (std::size_t a = 0; a < 4; ++a) {
+    box.lo[a] += before_[a];
+    box.hi[a] += before_[a];
   }
   return box;
 }

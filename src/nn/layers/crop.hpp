@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Planes cut off the sides of a tensor, as in U-Nets whose convolutions have no padding.
+// Planes or channels cut off the sides of a tensor, as in U-Nets whose convolutions have no
+// padding, or where a network takes a range of the channels.
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -9,11 +12,12 @@
 
 namespace halomesh {
 
-/// out(c,d,h,w) = src(c, d + before[0], h + before[1], w + before[2]).
+/// out(c,d,h,w) = src(c + before[kC], d + before[kD], h + before[kH], w + before[kW]).
 class Crop final : public Layer {
  public:
-  /// Planes to cut off along d, h, w. Throws Error for a negative number.
-  Crop(const Spatial& before, const Spatial& after, DataType type = DataType::kFloat32);
+  /// How much to cut off along c, d, h, w. Throws Error for a negative number.
+  using Planes = std::array<std::int64_t, 4>;
+  Crop(const Planes& before, const Planes& after, DataType type = DataType::kFloat32);
 
   /// Throws Error unless there is one input that has more planes than are cut off.
   Shape dst_shape(std::span<const Shape> src) const override;
@@ -28,7 +32,7 @@ class Crop final : public Layer {
                      std::size_t input, AnyView diff_src) override;
 
  private:
-  Spatial before_, after_;
+  Planes before_, after_;
   DataType type_;
   LayerContext context_;
 };

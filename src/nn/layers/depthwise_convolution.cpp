@@ -81,6 +81,7 @@ std::size_t add_products(std::span<const Term> terms, std::size_t next, std::int
 
 DepthwiseConvolution::DepthwiseConvolution(const DepthwiseOptions& options) : options_(options) {
   require(options.type != DataType::kInt16, "depthwise convolution of int16", "use fp32 or bf16");
+  if (options.transposed) transposed_window().check();
 }
 
 std::int64_t DepthwiseConvolution::tap_count() const {
@@ -91,12 +92,17 @@ std::int64_t DepthwiseConvolution::tap_count() const {
 Shape DepthwiseConvolution::dst_shape(std::span<const Shape> src) const {
   require(src.size() == 1, text("depthwise convolution of {} inputs", src.size()),
           "name one input for it");
-  const Spatial extents = dst_extents(options_.window.resolve(src[0].spatial()), src[0].spatial());
+  const Spatial from = src[0].spatial();
+  const Spatial extents = options_.transposed ? transposed_window().dst_extents(from)
+                                              : dst_extents(options_.window.resolve(from), from);
   return {src[0].c, extents[0], extents[1], extents[2]};
 }
 
 Box DepthwiseConvolution::needs(const Box& dst, std::size_t, std::span<const Shape> src) const {
-  Box box = needed_box(options_.window.resolve(src[0].spatial()), dst, src[0]);
+  Box box = options_.transposed
+                ? transposed_window().needed_box(dst, src[0])
+                : needed_box(options_.window.resolve(src[0].spatial()), dst, src[0]);
+  if (box.empty()) return {};
   box.lo[kC] = dst.lo[kC];
   box.hi[kC] = dst.hi[kC];
   return box.normalized();
@@ -124,12 +130,13 @@ DataType DepthwiseConvolution::dst_type(std::span<const DataType> src) const {
 }
 
 std::string DepthwiseConvolution::kernel_name() const {
-  return fmt::format("depthwise {}{} {}", text_of(options_.window),
-                     options_.bias ? "" : " without bias", name_of(options_.type));
+  return fmt::format("{}depthwise {}{} {}", options_.transposed ? "transposed " : "",
+                     text_of(options_.window), options_.bias ? "" : " without bias",
+                     name_of(options_.type));
 }
 
 std::int64_t DepthwiseConvolution::forward_flops(std::span<const Shape> src) const {
-  return 2 * dst_shape(src).volume() * tap_count();
+  return 2 * (options_.transposed ? src[0] : dst_shape(src)).volume() * tap_count();
 }
 
 std::vector<ThreadShare> DepthwiseConvolution::thread_shares(std::span<const Shape>, const Box& dst,
@@ -193,39 +200,47 @@ void DepthwiseConvolution::prepare(const LayerContext& context,
   parameters_ = std::move(parameters);
   const Box &src = context.boxes.src_needed[0], &dst = context.boxes.dst_produced;
   channels_ = dst.extent(kC);
-  const Window window = options_.window.resolve(context.src_shapes[0].spatial());
+  const Spatial extents = context.src_shapes[0].spatial();
+  const bool transposed = options_.transposed;
+  const Window window =
+      transposed ? transposed_window().resolve(extents) : options_.window.resolve(extents);
+  // Planes at which windows begin, and those that their taps reach.
+  const Box &begins = transposed ? src : dst, &reached = transposed ? dst : src;
+  Taps &by_window = transposed ? data_taps_ : forward_taps_,
+       &by_plane = transposed ? forward_taps_ : data_taps_;
   for (std::size_t a = 0; a < 3; ++a) {
     const AxisWindow& w = window[a];
-    // (plane of src, tap, plane of dst) for all pairs inside the two blocks.
+    // (plane that is reached, tap, window) for all pairs inside the two blocks.
     std::vector<std::array<std::int64_t, 3>> pairs;
-    AxisTaps& forward = forward_taps_.axes[a];
-    forward = {dst.lo[a + 1], {0}, {}};
-    for (std::int64_t i = dst.lo[a + 1]; i < dst.hi[a + 1]; ++i) {
+    AxisTaps& windows = by_window.axes[a];
+    windows = {begins.lo[a + 1], {0}, {}};
+    for (std::int64_t i = begins.lo[a + 1]; i < begins.hi[a + 1]; ++i) {
       for (std::int64_t t = 0; t < w.kernel; ++t) {
         const std::int64_t plane = i * w.stride - w.pad_before + t * w.dilation;
-        if (plane < src.lo[a + 1] || plane >= src.hi[a + 1]) continue;
-        forward.taps.push_back({t, plane});
+        if (plane < reached.lo[a + 1] || plane >= reached.hi[a + 1]) continue;
+        windows.taps.push_back({t, plane});
         pairs.push_back({plane, t, i});
       }
-      forward.first.push_back(forward.taps.size());
+      windows.first.push_back(windows.taps.size());
     }
     std::sort(pairs.begin(), pairs.end());
-    AxisTaps& data = data_taps_.axes[a];
-    data = {src.lo[a + 1], {0}, {}};
+    AxisTaps& planes = by_plane.axes[a];
+    planes = {reached.lo[a + 1], {0}, {}};
     auto next = pairs.begin();
-    for (std::int64_t plane = src.lo[a + 1]; plane < src.hi[a + 1]; ++plane) {
+    for (std::int64_t plane = reached.lo[a + 1]; plane < reached.hi[a + 1]; ++plane) {
       for (; next != pairs.end() && (*next)[0] == plane; ++next)
-        data.taps.push_back({(*next)[1], (*next)[2]});
-      data.first.push_back(data.taps.size());
+        planes.taps.push_back({(*next)[1], (*next)[2]});
+      planes.first.push_back(planes.taps.size());
     }
   }
-  const std::int64_t stride = window[2].stride;
-  forward_taps_.find_runs(1, stride);
-  data_taps_.find_runs(stride, 1);
+  by_window.find_runs(1, window[2].stride);
+  by_plane.find_runs(window[2].stride, 1);
   packed_ = AlignedBuffer<float>((tap_count() + 1) * channels_);
   if (context.training)
-    gradients_ = AlignedBuffer<float>(chunks_of(rows_of(dst, context.batch), parts_of(channels_)) *
-                                      blocks_of(channels_) * (tap_count() + 1) * kLanes);
+    gradients_ =
+        AlignedBuffer<float>(chunks_of(rows_of(begins, context.batch), parts_of(channels_)) *
+                             blocks_of(channels_) * (tap_count() + 1) * kLanes);
+  if (context.training && transposed) bias_sums_ = ChannelSums(channels_, 1);
   terms_.resize(static_cast<std::size_t>(omp_get_max_threads() * tap_count()));
 }
 
@@ -312,24 +327,31 @@ void DepthwiseConvolution::backward_data(const Pass& pass, const ForwardValues&,
   });
 }
 
-// Adds the gradients of one part of the channels from one chunk of the rows of all samples.
+// The block of pixels at which windows begin.
+const Box& DepthwiseConvolution::windows() const {
+  return options_.transposed ? context_.boxes.src_needed[0] : context_.boxes.dst_produced;
+}
+
+// Adds the gradients of one part of the channels from one chunk of the rows of all samples; those
+// of a transposed convolution are the same with src and diff_dst exchanged, except for the bias.
 template <class T>
 void DepthwiseConvolution::add_weight_gradient(TensorView<const T> src,
                                                TensorView<const T> diff_dst, std::int64_t chunk,
                                                std::int64_t chunks, std::int64_t part,
                                                std::int64_t parts) {
-  const Box& box = context_.boxes.dst_produced;
+  const Box& box = windows();
+  const Taps& by_window = options_.transposed ? data_taps_ : forward_taps_;
   const std::int64_t taps = tap_count(), depth = box.extent(kD), height = box.extent(kH);
   const std::int64_t rows = src.batch * depth * height, blocks = blocks_of(channels_);
   const std::int64_t first_block = part * blocks / parts, end_block = (part + 1) * blocks / parts;
-  const std::int64_t src_step = forward_taps_.plane_step * src.span.extent(kC),
+  const std::int64_t src_step = by_window.plane_step * src.span.extent(kC),
                      diff_step = diff_dst.span.extent(kC);
   std::fill(partial_sums(chunk, first_block), partial_sums(chunk, end_block), 0.0F);
   for (std::int64_t row = chunk * rows / chunks; row < (chunk + 1) * rows / chunks; ++row) {
     const std::int64_t n = row / (depth * height), d = box.lo[kD] + row / height % depth,
                        h = box.lo[kH] + row % height;
-    for (const PixelRun& run : forward_taps_.runs) {
-      const std::span<const Term> terms = find_terms(forward_taps_, src, n, d, h, run.w);
+    for (const PixelRun& run : by_window.runs) {
+      const std::span<const Term> terms = find_terms(by_window, src, n, d, h, run.w);
       for (std::int64_t b = first_block; b < end_block; ++b) {
         const ChannelBlock block(b, channels_);
         float* const sums = partial_sums(chunk, b);
@@ -346,7 +368,7 @@ void DepthwiseConvolution::add_weight_gradient(TensorView<const T> src,
           std::size_t next = add_products<9>(terms, 0, run.count, gradient, value, sums);
           next = add_products<3>(terms, next, run.count, gradient, value, sums);
           add_products<1>(terms, next, run.count, gradient, value, sums);
-          if (!options_.bias) return;
+          if (!options_.bias || options_.transposed) return;
           FloatLanes bias = load_values(sums + taps * kLanes, kLanes);
           for (std::int64_t i = 0; i < run.count; ++i) bias += gradient(i);
           store_values(bias, kLanes, sums + taps * kLanes);
@@ -356,24 +378,38 @@ void DepthwiseConvolution::add_weight_gradient(TensorView<const T> src,
   }
 }
 
+template <class T>
+void DepthwiseConvolution::sum_bias_gradient(TensorView<const T> diff_dst) {
+  const Box& box = context_.boxes.dst_produced;
+  const auto totals = bias_sums_.over(
+      box, 0, context_.batch, [&](auto n, auto d, auto h, auto w, double* const sums) {
+        const T* const dy = diff_dst.data + diff_dst.offset(n, box.lo[kC], d, h, w);
+        for (std::int64_t c = 0; c < channels_; ++c)
+          sums[c] += static_cast<double>(static_cast<float>(dy[c]));
+      });
+  std::transform(totals.begin(), totals.end(), parameters_[1].diffs.begin(),
+                 [](double sum) { return static_cast<float>(sum); });
+}
+
 void DepthwiseConvolution::backward_parameters(const Pass& pass, std::span<const AnyConstView> src,
                                                AnyConstView diff_dst) {
   const std::int64_t taps = tap_count(), blocks = blocks_of(channels_), parts = parts_of(channels_);
-  const std::int64_t chunks =
-      chunks_of(rows_of(context_.boxes.dst_produced, context_.batch), parts);
+  const std::int64_t chunks = chunks_of(rows_of(windows(), context_.batch), parts);
   with_float_type(options_.type, [&](auto zero) {
     using T = decltype(zero);
-    const auto x = src[0].as<T>(), dy = diff_dst.as<T>();
+    const auto x = (options_.transposed ? diff_dst : src[0]).as<T>(),
+               dy = (options_.transposed ? src[0] : diff_dst).as<T>();
 #pragma omp parallel for schedule(static) collapse(2)
     for (std::int64_t chunk = 0; chunk < chunks; ++chunk)
       for (std::int64_t part = 0; part < parts; ++part)
         add_weight_gradient<T>(x, dy, chunk, chunks, part, parts);
+    if (options_.transposed && options_.bias) sum_bias_gradient(x);
   });
   pass.progress();
 #pragma omp parallel for schedule(static)
   for (std::int64_t b = 0; b < blocks; ++b) {
     const ChannelBlock block(b, channels_);
-    for (std::int64_t t = 0; t < taps + (options_.bias ? 1 : 0); ++t) {
+    for (std::int64_t t = 0; t < taps + (options_.bias && !options_.transposed ? 1 : 0); ++t) {
       std::array<double, kLanes> sums{};
       for (std::int64_t chunk = 0; chunk < chunks; ++chunk)
         for (std::size_t i = 0; i < kLanes; ++i)

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "src/nn/kernels/channel_sums.hpp"
+#include "src/nn/kernels/transposed_window.hpp"
 #include "src/nn/layer.hpp"
 #include "src/nn/window_options.hpp"
 
@@ -19,12 +21,16 @@ struct DepthwiseOptions {
   DataType type = DataType::kFloat32;  ///< type of input and output: kFloat32 or kBfloat16
   /// The initial weights; biases begin with zeros, except with kFanInUniform, as in PyTorch.
   InitialValues::Kind initial = InitialValues::Kind::kGlorotUniform;
+  /// The gradient of such a convolution with respect to its input, which enlarges extents.
+  bool transposed = false;
+  Spatial output_padding{};  ///< see TransposedWindow; only for transposed ones
 };
 
 /// dst(n,c,d,h,w) = bias(c) + sum over td,th,tw of weight(c,td,th,tw) * src(n,c,...) with the src
 /// planes of AxisWindow; planes outside the tensor are zero. Weight order in memory: c,kd,kh,kw.
-/// Sums are in fp32. Any range of channels can be computed alone. Results do not depend on the
-/// number of threads.
+/// A transposed one is dst(n,c,y) = bias(c) + sum over t, x with x*stride - pad_before +
+/// t*dilation = y of weight(c,t) * src(n,c,x). Sums are in fp32. Any range of channels can be
+/// computed alone. Results do not depend on the number of threads.
 class DepthwiseConvolution final : public Layer {
  public:
   explicit DepthwiseConvolution(const DepthwiseOptions& options);
@@ -91,7 +97,11 @@ class DepthwiseConvolution final : public Layer {
   void add_weight_gradient(TensorView<const T> src, TensorView<const T> diff_dst,
                            std::int64_t chunk, std::int64_t chunks, std::int64_t part,
                            std::int64_t parts);
+  template <class T>
+  void sum_bias_gradient(TensorView<const T> diff_dst);
   float* partial_sums(std::int64_t chunk, std::int64_t block);
+  const Box& windows() const;
+  TransposedWindow transposed_window() const { return {options_.window, options_.output_padding}; }
   std::int64_t tap_count() const;
 
   DepthwiseOptions options_;
@@ -102,6 +112,7 @@ class DepthwiseConvolution final : public Layer {
   std::vector<Term> terms_;         // per thread, as many as taps
   AlignedBuffer<float> packed_;     // tap, channel; then the bias
   AlignedBuffer<float> gradients_;  // chunk, block of channels, tap (the last is the bias), lane
+  ChannelSums bias_sums_;           // for transposed convolutions
 };
 
 }  // namespace halomesh

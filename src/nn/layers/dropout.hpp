@@ -9,16 +9,19 @@
 
 namespace halomesh {
 
-/// In training out = x / (1 - p) with probability 1 - p, else 0, independently for each element;
-/// otherwise the identity. The mask depends only on (seed, step, position of the layer in its
-/// network, position of the sample in the global batch, global element); backward draws it again.
-/// The scale 1 / (1 - p) in training ("inverted dropout") is that of Keras' Dropout layer.
+/// In training out = x / (1 - p) with probability 1 - p, else 0, independently for each element, or
+/// for each channel of a sample as a whole (Tompson, Goroshin, Jain, LeCun & Bregler,
+/// arXiv:1411.4280; PyTorch's Dropout3d); otherwise the identity. The mask depends only on (seed,
+/// step, position of the layer in its network, position of the sample in the global batch, global
+/// element); backward draws it again. The scale 1 / (1 - p) in training ("inverted dropout") is
+/// that of Keras' Dropout layer.
 class Dropout final : public Pointwise {
  public:
   /// Throws Error unless 0 <= p < 1.
-  explicit Dropout(double p);
+  explicit Dropout(double p, DataType type = DataType::kFloat32, bool whole_channels = false);
 
-  std::string kernel_name() const override { return "dropout fp32"; }
+  DataType dst_type(std::span<const DataType> src) const override;
+  std::string kernel_name() const override;
   bool sums_exactly() const override { return true; }
   void forward(const Pass& pass, std::span<const AnyConstView> src, AnyView dst,
                const Box& chunk) override;
@@ -28,9 +31,12 @@ class Dropout final : public Pointwise {
                      std::size_t input, AnyView diff_src) override;
 
  private:
-  void apply(const Pass& pass, ConstView from, View to, const Box& box) const;
+  template <class T>
+  void apply(const Pass& pass, TensorView<const T> from, TensorView<T> to, const Box& box) const;
 
   double p_;
+  DataType type_;
+  bool whole_channels_;
 };
 
 }  // namespace halomesh

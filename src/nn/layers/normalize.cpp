@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "src/nn/kernels/float_types.hpp"
+#include "src/nn/kernels/weight_and_bias.hpp"
 #include "src/nn/pack.hpp"
 #include "src/nn/runs.hpp"
 
@@ -34,8 +35,8 @@ struct NoRectifier {
 
 }  // namespace
 
-Normalize::Normalize(float epsilon, DataType type, std::int64_t samples, float slope)
-    : epsilon_(epsilon), type_(type), samples_(samples), slope_(slope) {
+Normalize::Normalize(float epsilon, DataType type, std::int64_t samples, float slope, bool affine)
+    : epsilon_(epsilon), type_(type), samples_(samples), slope_(slope), affine_(affine) {
   require(std::isfinite(epsilon) && epsilon > 0.0F,
           text("normalization with epsilon {:g}", epsilon), "use a positive number, e.g. 1e-5");
   require(samples >= 0, text("normalization over {} samples", samples),
@@ -70,8 +71,7 @@ std::vector<ParameterGeometry> Normalize::parameters(std::span<const Shape> src)
   constexpr InitialValues kZeros{InitialValues::Kind::kConstant, 0.0F};
   constexpr InitialValues kOnes{InitialValues::Kind::kConstant, 1.0F};
   constexpr float kMomentum = 0.1F;  // PyTorch's default
-  std::vector<ParameterGeometry> all{{"weight", src[0].c, kOne, false, 0, 0, kOnes},
-                                     {"bias", src[0].c, kOne, false, 0, 0}};
+  std::vector<ParameterGeometry> all = weight_and_bias(affine_, affine_, src[0].c);
   if (samples_ > 0) {
     all.push_back({"running_mean", src[0].c, kOne, false, 0, 0, kZeros, kMomentum});
     all.push_back({"running_variance", src[0].c, kOne, false, 0, 0, kOnes, kMomentum});
@@ -94,8 +94,8 @@ std::int64_t Normalize::forward_flops(std::span<const Shape> src) const {
 
 void Normalize::prepare(const LayerContext& context, std::vector<ParameterView> parameters) {
   context_ = context;
-  parameters_ = std::move(parameters);
   channels_ = context.boxes.dst_produced.extent(kC);
+  parameters_ = with_fixed(std::move(parameters), affine_, affine_, channels_, fixed_);
   factors_ = AlignedBuffer<double>(3 * channels_);
   if (!context.training) return;
   sums_ = ChannelSums(channels_, 2);

@@ -30,10 +30,10 @@ class Normalize final : public Layer {
  public:
   /// `samples` is the number of samples over which the moments are averaged; 0: they belong to one
   /// sample, and nothing is kept. `slope`: 1 leaves values as they are, 0 makes a rectifier (ReLU)
-  /// of the layer. Throws Error unless epsilon is positive and the slope finite. PyTorch's default
-  /// is 1e-5.
+  /// of the layer. Unless it is `affine`, the layer has neither weight nor bias: they are 1 and 0.
+  /// Throws Error unless epsilon is positive and the slope finite. PyTorch's default is 1e-5.
   explicit Normalize(float epsilon = 1e-5F, DataType type = DataType::kFloat32,
-                     std::int64_t samples = 0, float slope = 1);
+                     std::int64_t samples = 0, float slope = 1, bool affine = true);
 
   /// Throws Error unless the second input can be the moments of the first, each of more than one
   /// value.
@@ -78,8 +78,10 @@ class Normalize final : public Layer {
   DataType type_;
   std::int64_t samples_;
   float slope_;
+  bool affine_;
   LayerContext context_;
   std::vector<ParameterView> parameters_;
+  AlignedBuffer<float> fixed_;
   std::int64_t channels_ = 0;  // channels of dst_produced
   ChannelSums sums_;
   AlignedBuffer<double> factors_;

@@ -10,21 +10,6 @@
 #include "src/nn/runs.hpp"
 
 namespace halomesh {
-namespace {
-
-// The quotient rounded towards minus infinity; b > 0.
-std::int64_t floor_div(std::int64_t a, std::int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
-
-// The input planes whose windows reach a plane of `dst`.
-Range reaching(const AxisWindow& w, Range dst, std::int64_t src_extent) {
-  const std::int64_t last_tap = (w.kernel - 1) * w.dilation;
-  const Range planes{-floor_div(-(dst.lo + w.pad_before - last_tap), w.stride),
-                     floor_div(dst.hi - 1 + w.pad_before, w.stride) + 1};
-  return intersect(planes, Range{0, src_extent});
-}
-
-}  // namespace
-
 TransposedConvolution::TransposedConvolution(const TransposedConvolutionOptions& options)
     : options_(options),
       kernels_(ConvolutionForm{options.compute, options.compute, false, false, false,
@@ -33,57 +18,18 @@ TransposedConvolution::TransposedConvolution(const TransposedConvolutionOptions&
           "use at least one filter");
   require(options.compute != DataType::kInt16, "transposed convolution of int16",
           "use fp32 or bf16");
-  const WindowOptions& w = options.window;
-  for (std::size_t a = 0; a < 3; ++a) {
-    const std::int64_t padding = options.output_padding[a];
-    require(padding == 0 || (padding > 0 && w.padding != PaddingKind::kSame &&
-                             padding < std::max(w.stride[a], w.dilation[a])),
-            text("transposed convolution {} with output padding {} along axis {}", text_of(w),
-                 padding, a),
-            "it must be less than the stride or the dilation, and 0 with SAME padding");
-  }
-}
-
-Window TransposedConvolution::window(const Spatial& src) const {
-  Spatial enlarged = src;
-  for (std::size_t a = 0; a < 3; ++a) enlarged[a] *= options_.window.stride[a];
-  return options_.window.resolve(enlarged);
+  transposed_window().check();
 }
 
 Shape TransposedConvolution::dst_shape(std::span<const Shape> src) const {
   require(src.size() == 1, text("transposed convolution of {} inputs", src.size()),
           "name one input for it");
-  const Window windows = window(src[0].spatial());
-  Spatial dst = src[0].spatial();
-  for (std::size_t a = 0; a < 3; ++a) {
-    const AxisWindow& w = windows[a];
-    if (options_.window.padding == PaddingKind::kSame)
-      dst[a] *= w.stride;
-    else
-      dst[a] = (dst[a] - 1) * w.stride - w.pad_before - w.pad_after + w.reach() +
-               options_.output_padding[a];
-    require(dst[a] > 0,
-            text("transposed convolution {} of {}: nothing is left along axis {}",
-                 text_of(options_.window), src[0], a),
-            "use a larger input or less padding");
-    require(std::max(w.pad_before, w.pad_after) < w.reach(),
-            text("padding {} before and {} after a window of {} planes", w.pad_before, w.pad_after,
-                 w.reach()),
-            "padding must be narrower than the window");
-  }
+  const Spatial dst = transposed_window().dst_extents(src[0].spatial());
   return {options_.filters, dst[0], dst[1], dst[2]};
 }
 
 Box TransposedConvolution::needs(const Box& dst, std::size_t, std::span<const Shape> src) const {
-  if (dst.empty()) return {};
-  const Window windows = window(src[0].spatial());
-  Box box = Box::whole(src[0]);
-  for (std::size_t a = 0; a < 3; ++a) {
-    const Range planes = reaching(windows[a], {dst.lo[a + 1], dst.hi[a + 1]}, src[0].spatial()[a]);
-    box.lo[a + 1] = planes.lo;
-    box.hi[a + 1] = std::max(planes.lo, planes.hi);
-  }
-  return box.normalized();
+  return transposed_window().needed_box(dst, src[0]);
 }
 
 std::vector<ParameterGeometry> TransposedConvolution::parameters(std::span<const Shape> src) const {
@@ -171,7 +117,7 @@ void TransposedConvolution::prepare(const LayerContext& context,
                                     std::vector<ParameterView> parameters) {
   context_ = context;
   parameters_ = std::move(parameters);
-  window_ = window(context.src_shapes[0].spatial());
+  window_ = transposed_window().resolve(context.src_shapes[0].spatial());
   for (const Box& dst : context.dst_chunks) {
     Block& block = chunks_.emplace_back(block_of(dst));
     if (block.src.empty()) continue;

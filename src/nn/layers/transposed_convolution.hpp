@@ -11,6 +11,7 @@
 
 #include "src/nn/kernels/channel_sums.hpp"
 #include "src/nn/kernels/dense_source.hpp"
+#include "src/nn/kernels/transposed_window.hpp"
 #include "src/nn/layer.hpp"
 #include "src/nn/onednn/onednn.hpp"
 #include "src/nn/window_options.hpp"
@@ -19,12 +20,8 @@ namespace halomesh {
 
 struct TransposedConvolutionOptions {
   std::int64_t filters = 1;
-  /// The window of the convolution whose gradient this is. kSame: the output has the input's
-  /// extents times the stride.
-  WindowOptions window;
-  /// Planes added at the end of each axis, which windows reach like any others; fewer than the
-  /// stride or the dilation. Not with kSame.
-  Spatial output_padding{};
+  WindowOptions window;      ///< that of the convolution whose gradient this is
+  Spatial output_padding{};  ///< see TransposedWindow
   bool bias = true;
   /// Type of products and of the input: kFloat32 or kBfloat16.
   DataType compute = DataType::kFloat32;
@@ -74,7 +71,7 @@ class TransposedConvolution final : public Layer {
     Box dst, reached, src;
     std::size_t kernel = 0;
   };
-  Window window(const Spatial& src) const;
+  TransposedWindow transposed_window() const { return {options_.window, options_.output_padding}; }
   Block block_of(const Box& dst) const;
   ConvolutionGeometry geometry_of(const Block& block) const;
   void reserve_scratch(const Block& block);
