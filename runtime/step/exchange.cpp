@@ -2,6 +2,8 @@
 // Executes a TransferPlan between ranks: see exchange.hpp.
 #include "runtime/step/exchange.hpp"
 
+#include <utility>
+
 #include "narrow.hpp"
 #include "simulation.hpp"
 
@@ -13,21 +15,25 @@ constexpr const char* kTooLarge = "cut the sample into more parts or use a small
 // Each message starts on a cache line of its own.
 std::int64_t round_up(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// True if the boxes of a message are contiguous in the tensor.
-bool fits_in_place(const std::vector<Box>& boxes, const AnyConstView& tensor) {
-  return boxes.size() == 1 && tensor.batch == 1 && tensor.is_dense(boxes.front());
+}  // namespace
+
+Combine combine_of(const StepExchange& exchange, const ModelGeometry& geometry) {
+  const bool adds = exchange.kind == StepExchange::Kind::kPartialSums ||
+                    (exchange.kind == StepExchange::Kind::kReturnDiff &&
+                     !geometry.tensors()[exchange.tensor].whole_diffs);
+  return adds ? Combine::kAdd : Combine::kCopy;
 }
 
-}  // namespace
+bool fits_in_place(const PartMessage& message, const AnyConstView& tensor) {
+  return message.boxes.size() == 1 && tensor.batch == 1 && tensor.is_dense(message.boxes.front());
+}
 
 Exchange::Exchange(const Comm& group, int tag, const TransferPlan& plan, Combine combine,
                    AnyView tensor, const ExchangeTrace& trace)
     : tag_(tag), combine_(combine), tensor_(tensor), trace_(trace) {
-  incoming_ = collect(plan, true, group.rank(), tensor.batch);
-  outgoing_ = collect(plan, false, group.rank(), tensor.batch);
   std::int64_t offset = 0;
-  assign_memory(incoming_, combine == Combine::kCopy, offset);
-  assign_memory(outgoing_, true, offset);
+  add_messages(plan, true, group.rank(), offset);
+  add_messages(plan, false, group.rank(), offset);
   *buffer_ = AlignedBuffer<std::byte>(offset);
   for (const Message& m : outgoing_)
     if (m.in_place == nullptr) add_boxes(m, packed_);
@@ -56,37 +62,27 @@ Exchange::Exchange(const Comm& group, int tag, const TransferPlan& plan, Combine
 std::int64_t Exchange::buffer_bytes(const TransferPlan& plan, int part, Combine combine,
                                     const AnyConstView& tensor) {
   std::int64_t bytes = 0;
-  for (const bool incoming : {true, false})
-    for (const Message& m : collect(plan, incoming, part, tensor.batch))
-      if ((incoming && combine == Combine::kAdd) || !fits_in_place(m.boxes, tensor))
-        bytes += round_up(m.volume * size_of(tensor.type));
+  for (const PartMessage& message : messages_of(plan)) {
+    const bool arrives = message.dst == part;
+    if (!arrives && message.src != part) continue;
+    if ((arrives && combine == Combine::kAdd) || !fits_in_place(message, tensor))
+      bytes += round_up(tensor.batch * message.volume() * size_of(tensor.type));
+  }
   return bytes;
 }
 
-std::vector<Exchange::Message> Exchange::collect(const TransferPlan& plan, bool incoming, int part,
-                                                 std::int64_t batch) {
-  std::vector<Message> messages;
-  for (const Transfer& t : plan.transfers()) {
-    if ((incoming ? t.dst : t.src) != part) continue;
-    const int peer = narrow<int>(incoming ? t.src : t.dst);
-    // The plan is sorted by (src, dst): the boxes of one peer follow each other.
-    if (messages.empty() || messages.back().peer != peer)
-      messages.push_back({peer, {}, 0, 0, nullptr});
-    messages.back().boxes.push_back(t.box);
-    messages.back().volume += batch * t.box.volume();
-  }
-  return messages;
-}
-
-void Exchange::assign_memory(std::vector<Message>& messages, bool may_be_in_place,
-                             std::int64_t& offset) {
-  for (Message& m : messages) {
-    if (may_be_in_place && fits_in_place(m.boxes, tensor_)) {
-      m.in_place = tensor_.begin_of(0, m.boxes.front());
-    } else {
-      m.offset = offset;
-      offset += round_up(bytes(m));
-    }
+void Exchange::add_messages(const TransferPlan& plan, bool incoming, int part,
+                            std::int64_t& offset) {
+  for (PartMessage& message : messages_of(plan)) {
+    if ((incoming ? message.dst : message.src) != part) continue;
+    Message& added = (incoming ? incoming_ : outgoing_).emplace_back();
+    added.peer = narrow<int>(incoming ? message.src : message.dst);
+    added.volume = tensor_.batch * message.volume();
+    if (fits_in_place(message, tensor_) && !(incoming && combine_ == Combine::kAdd))
+      added.in_place = tensor_.begin_of(0, message.boxes.front());
+    else
+      added.offset = std::exchange(offset, offset + round_up(bytes(added)));
+    added.boxes = std::move(message.boxes);
   }
 }
 

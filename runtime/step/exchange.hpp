@@ -6,7 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "partition/transfer_plan.hpp"
+#include "partition/part_messages.hpp"
+#include "partition/step_program.hpp"
 #include "runtime/log/step_counts.hpp"
 #include "runtime/mpi/in_flight.hpp"
 #include "runtime/mpi/mpi.hpp"
@@ -27,15 +28,21 @@ struct ExchangeTrace {
   std::string_view tensor;
 };
 
+/// The way in which the boxes of a step's exchange meet what is there.
+Combine combine_of(const StepExchange& exchange, const ModelGeometry& geometry);
+
+/// True if a message travels in place: its boxes are contiguous in the tensor. A message whose
+/// boxes are added to the tensor never arrives in place.
+bool fits_in_place(const PartMessage& message, const AnyConstView& tensor);
+
 /// One tensor's plan on one rank; rank in the group = part. All ranks of the group create their
 /// exchanges in the same order with the same tags, and call start() and finish() in the same order;
 /// neither is a collective. One message goes to each peer, its boxes in plan order; received boxes
 /// land inside the tensor. Results do not depend on the order of arrival.
 class Exchange {
  public:
-  /// `group` and the memory of `tensor`, which must be InFlight, must outlive this object. A
-  /// message of one box that is contiguous in the tensor is sent (and, with kCopy, received) in
-  /// place, without a buffer.
+  /// `group` and the memory of `tensor`, which must be InFlight, must outlive this object. Messages
+  /// that fit in place need no buffer.
   Exchange(const Comm& group, int tag, const TransferPlan& plan, Combine combine, AnyView tensor,
            const ExchangeTrace& trace = {});
 
@@ -74,9 +81,7 @@ class Exchange {
   std::int64_t bytes(const Message& message) const {
     return message.volume * size_of(tensor_.type);
   }
-  static std::vector<Message> collect(const TransferPlan& plan, bool incoming, int part,
-                                      std::int64_t batch);
-  void assign_memory(std::vector<Message>& messages, bool may_be_in_place, std::int64_t& offset);
+  void add_messages(const TransferPlan& plan, bool incoming, int part, std::int64_t& offset);
   template <class Byte>
   void add_boxes(const Message& message, std::vector<DenseBox<Byte>>& boxes);
   void record(TimelineEvent::Kind kind, const Message& message);

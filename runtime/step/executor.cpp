@@ -3,20 +3,33 @@
 #include "runtime/step/executor.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
+#include <utility>
 
 #include "error.hpp"
 #include "narrow.hpp"
+#include "runtime/posix/memory_needs.hpp"
 #include "simulation.hpp"
 #include "src/nn/first_touch.hpp"
-#include "src/nn/model_on_part.hpp"
 #include "src/nn/pack.hpp"
 
 namespace halomesh {
 namespace {
 
-constexpr std::size_t kAllStages = std::numeric_limits<std::size_t>::max();
+using Exchanged = StepExchange::Kind;
+
+// The phases of starting an exchange and of waiting for it.
+std::pair<Phase, Phase> phases_of(Exchanged kind) {
+  switch (kind) {
+    case Exchanged::kHalo:
+    case Exchanged::kHaloAgain:
+      return {Phase::kHaloPack, Phase::kHaloWait};
+    case Exchanged::kPartialSums:
+      return {Phase::kPartialSumPack, Phase::kPartialSumWait};
+    default:
+      return {Phase::kHaloGradientPack, Phase::kHaloGradientWait};
+  }
+}
 
 }  // namespace
 
@@ -28,17 +41,21 @@ Executor::Executor(const Comm& group, Model& model, const ModelGeometry& geometr
       geometry_(geometry),
       part_(static_cast<std::size_t>(group.rank())),
       trace_(trace) {
-  memory_ = plan_step_memory(step_graph(model_, geometry_, part_, batch, training, use));
+  const HaloRounds rounds = halo_rounds(model_, geometry_, group.rank());
+  graph_ = step_graph(model_, geometry_, rounds, part_, batch, training, use);
+  memory_ = plan_step_memory(graph_);
   make_arena();
   make_tensors(batch);
   make_layers(parameters, batch, training);
+  make_exchanges(rounds);
   train_from(0);
 }
 
 // Touches each page on the thread that computes on the largest tensor there, so that the page lies
 // near it.
 void Executor::make_arena() {
-  *arena_ = AlignedBuffer<std::byte>::untouched(memory_.bytes);
+  *arena_ = made_in_memory("the step of a part", memory_.bytes,
+                           [&] { return AlignedBuffer<std::byte>::untouched(memory_.bytes); });
   // Simulated ranks share one arena, and its values are meaningless.
   if constexpr (simulation::kOn) return;
   std::vector<std::size_t> order(memory_.blocks.size());
@@ -51,9 +68,19 @@ void Executor::make_arena() {
                      static_cast<std::size_t>(memory_.blocks[i].bytes));
 }
 
+void Executor::send_with_layers() {
+  graph_.send_with_layers();
+  memory_ = plan_step_memory(graph_);
+  train_from(0);
+}
+
 void Executor::train_from(std::size_t first) {
-  first_trained_ = first;
-  wanted_ = tensors_with_diff(model_, geometry_, first);
+  events_ =
+      events_from(first, tensors_with_diff(model_, geometry_, first), graph_, memory_.program);
+  const auto loss = std::find_if(events_.begin(), events_.end(), [](const StepEvent& event) {
+    return event.kind == StepEvent::Kind::kLoss;
+  });
+  loss_ = static_cast<std::size_t>(loss - events_.begin());
 }
 
 void Executor::make_tensors(std::int64_t batch) {
@@ -61,68 +88,68 @@ void Executor::make_tensors(std::int64_t batch) {
   tensors_.resize(types.size());
   // Tensor 0 belongs to the caller: it arrives with its halo, and its gradient is not needed.
   for (std::size_t t = 1; t < tensors_.size(); ++t) {
-    const TensorGeometry& g = geometry_.tensors()[t];
-    EdgeTensor& tensor = *tensors_[t];
+    const Box& span = geometry_.tensors()[t].span[part_];
     const auto view = [&](std::int64_t offset) {
-      std::byte* const data = g.span[part_].empty() ? nullptr : arena_->data() + offset;
-      return AnyView(data, types[t], g.span[part_], batch);
+      if (offset < 0) return AnyView();
+      return AnyView(span.empty() ? nullptr : arena_->data() + offset, types[t], span, batch);
     };
+    EdgeTensor& tensor = tensors_[t];
     tensor.value = tensor.now = view(memory_.value[t]);
-    if (memory_.again[t] >= 0) {
-      tensor.again = view(memory_.again[t]);
-      tensor.distribute_again = make_exchange(t, g.distribute, Combine::kCopy, tensor.again,
-                                              Phase::kHaloPack, Phase::kHaloWait);
-    }
-    const std::vector<TransferPlan> rounds = rounds_of(model_, geometry_, t);
-    for (const TransferPlan& round : rounds)
-      tensor.distribute.push_back(make_exchange(t, round, Combine::kCopy, tensor.value,
-                                                Phase::kHaloPack, Phase::kHaloWait));
-    tensor.chunks_before_sends = chunks_before_sends(
-        rounds, chunks_of(model_, geometry_, t - 1, part_), narrow<std::int64_t>(part_));
-    tensor.sum_partials = make_exchange(t, g.broadcast.reversed(), Combine::kAdd, tensor.value,
-                                        Phase::kPartialSumPack, Phase::kPartialSumWait);
-    if (memory_.diff[t] < 0) continue;
+    tensor.again = view(memory_.again[t]);
     tensor.diff = view(memory_.diff[t]);
-    tensor.clear_diff = !g.gradient_starts_whole[part_];
-    const auto exchange = [&](const TransferPlan& plan, Combine combine) {
-      return make_exchange(t, plan, combine, tensor.diff, Phase::kHaloGradientPack,
-                           Phase::kHaloGradientWait);
-    };
-    tensor.return_halo = g.whole_diffs ? exchange(g.return_diff, Combine::kCopy)
-                                       : exchange(g.distribute.reversed(), Combine::kAdd);
-    tensor.broadcast_diff = exchange(g.broadcast, Combine::kCopy);
   }
 }
 
-std::unique_ptr<Exchange> Executor::make_exchange(std::size_t t, const TransferPlan& plan,
-                                                  Combine combine, AnyView view, Phase pack,
-                                                  Phase wait) {
-  return std::make_unique<Exchange>(comm_, next_tag_++, plan, combine, view,
-                                    ExchangeTrace{trace_, pack, wait, geometry_.tensors()[t].name});
+void Executor::make_layers(Parameters& parameters, std::int64_t batch, bool training) {
+  src_.resize(model_.layers().size());
+  const Scratch scratch;
+  for (std::size_t l = 0; l < src_.size(); ++l) {
+    for (const std::size_t t : model_.layers()[l].inputs) src_[l].push_back(tensors_[t].value);
+    if (!is_active(l)) continue;
+    LayerContext context = layer_context(model_, geometry_, l, part_, batch, training);
+    context.scratch = scratch;
+    model_.layers()[l].layer->prepare(context, parameters.views(l));
+  }
 }
 
-void Executor::make_layers(Parameters& parameters, std::int64_t batch, bool training) {
-  states_.resize(model_.layers().size());
-  const Scratch scratch;
-  for (std::size_t l = 0; l < states_.size(); ++l) {
-    LayerState& state = states_[l];
-    for (const std::size_t i : model_.layers()[l].inputs) state.src.push_back(tensors_[i]->value);
-    state.chunks = chunks_of(model_, geometry_, l, part_);
-    state.active = !state.chunks.empty();
-    if (state.active) {
-      LayerContext context = layer_context(model_, geometry_, l, part_, batch, training);
-      context.scratch = scratch;
-      model_.layers()[l].layer->prepare(context, parameters.views(l));
-    }
-    if (!training || !model_.layers()[l].layer->has_whole_gradients()) continue;
-    EdgeTensor& dst = *tensors_[l + 1];
-    const auto gather = [&](AnyView view) {
-      return make_exchange(l + 1, geometry_.tensors()[l + 1].gather_diff, Combine::kCopy, view,
-                           Phase::kHaloGradientPack, Phase::kHaloGradientWait);
+void Executor::make_exchanges(const HaloRounds& rounds) {
+  for (const StepExchange& exchange : memory_.program.exchanges) {
+    const auto [pack, wait] = phases_of(exchange.kind);
+    exchanges_.emplace_back(
+        comm_, narrow<int>(exchanges_.size()), plan_of(exchange, geometry_, rounds, comm_.rank()),
+        combine_of(exchange, geometry_), view_of(exchange),
+        ExchangeTrace{trace_, pack, wait, geometry_.tensors()[exchange.tensor].name});
+  }
+  nearby_.resize(src_.size());
+  for (std::size_t l = 0; l < nearby_.size(); ++l) {
+    const auto add = [&](std::size_t tensor, std::initializer_list<Exchanged> kinds) {
+      for (std::size_t e = 0; e < exchanges_.size(); ++e) {
+        const StepExchange& exchange = memory_.program.exchanges[e];
+        if (exchange.tensor == tensor &&
+            std::find(kinds.begin(), kinds.end(), exchange.kind) != kinds.end())
+          nearby_[l].push_back(e);
+      }
     };
-    dst.gather_diff = gather(dst.diff);
-    dst.gather_state =
-        gather(state.active ? model_.layers()[l].layer->backward_state() : AnyView{});
+    for (const std::size_t t : model_.layers()[l].inputs)
+      add(t, {Exchanged::kHalo, Exchanged::kReturnDiff});
+    add(l + 1, {Exchanged::kHalo, Exchanged::kGatherDiff, Exchanged::kGatherState});
+  }
+}
+
+// The values that an exchange reads and writes on this part.
+AnyView Executor::view_of(const StepExchange& exchange) {
+  const EdgeTensor& tensor = tensors_[exchange.tensor];
+  const std::size_t producer = exchange.tensor - 1;
+  switch (exchange.kind) {
+    case Exchanged::kHalo:
+    case Exchanged::kPartialSums:
+      return tensor.value;
+    case Exchanged::kHaloAgain:
+      return tensor.again;
+    case Exchanged::kGatherState:
+      return is_active(producer) ? model_.layers()[producer].layer->backward_state() : AnyView{};
+    default:
+      return tensor.diff;
   }
 }
 
@@ -131,73 +158,34 @@ const Box& Executor::input_span() const { return geometry_.tensors()[0].span[par
 const Shape& Executor::output_shape() const { return geometry_.tensors().back().shape; }
 ConstView Executor::output() const {
   if (geometry_.tensors().back().owned[part_].empty()) return {};
-  return tensors_.back()->value.as<float>();
+  return tensors_.back().value.as<float>();
 }
 std::int64_t Executor::output_owners() const {
   const Partition& owned = geometry_.tensors().back().owned;
   return std::count_if(owned.begin(), owned.end(), [](const Box& box) { return !box.empty(); });
 }
-View Executor::output_diff() { return tensors_.back()->diff.as<float>(); }
+View Executor::output_diff() { return tensors_.back().diff.as<float>(); }
 
 void Executor::set_input(AnyConstView input) {
   if (input.type != model_.input_type())
     throw Error(fmt::format("the input is {}, but the network reads {}", name_of(input.type),
                             name_of(model_.input_type())));
-  for (std::size_t l = 0; l < states_.size(); ++l)
-    for (std::size_t i = 0; i < states_[l].src.size(); ++i)
-      if (model_.layers()[l].inputs[i] == 0) states_[l].src[i] = input;
-}
-
-void Executor::compute(const Pass& pass, std::size_t layer, const Chunk& chunk, AnyView dst) {
-  const TraceScope scope(trace_, Phase::kForward, model_.layers()[layer].name);
-  model_.layers()[layer].layer->forward(pass, states_[layer].src, dst, chunk.dst);
+  for (std::size_t l = 0; l < src_.size(); ++l)
+    for (std::size_t i = 0; i < src_[l].size(); ++i)
+      if (model_.layers()[l].inputs[i] == 0) src_[l][i] = input;
 }
 
 // Makes `values` the place of tensor t's values from now on.
 void Executor::move_values(std::size_t t, AnyView values) {
-  tensors_[t]->now = values;
+  tensors_[t].now = values;
   for (const std::size_t l : geometry_.tensors()[t].consumers)
-    for (std::size_t i = 0; i < states_[l].src.size(); ++i)
-      if (model_.layers()[l].inputs[i] == t) states_[l].src[i] = values;
-}
-
-// Clears the elements to which other parts add and which this part does not produce.
-void Executor::clear_sums(std::size_t t) {
-  const TensorGeometry& g = geometry_.tensors()[t];
-  if (g.partial_sums && !g.produced[part_].contains(g.owned[part_]))
-    clear(tensors_[t]->value, g.owned[part_]);
-}
-
-void Executor::publish(std::size_t t) {
-  EdgeTensor& tensor = *tensors_[t];
-  tensor.sum_partials->start();
-  tensor.sum_partials->finish();
-  for (const auto& round : tensor.distribute)
-    if (!round->started()) round->start();
-}
-
-// Starts the rounds whose last chunk is number `computed`. They travel while the remaining chunks
-// are computed; for cuts along h or w, where no plane is free of remote data, nothing else hides
-// them. Sums over parts are complete only with the whole layer.
-void Executor::start_rounds(std::size_t t, std::size_t computed) {
-  if (sending_ == Sending::kWithLayer || geometry_.tensors()[t].partial_sums) return;
-  EdgeTensor& tensor = *tensors_[t];
-  for (std::size_t k = 0; k < tensor.distribute.size(); ++k)
-    if (tensor.chunks_before_sends[k] == computed) tensor.distribute[k]->start();
-}
-
-// Waits for the first `rounds` rounds of the halos of a layer's inputs.
-void Executor::await_inputs(const std::vector<std::size_t>& inputs, std::size_t rounds) {
-  for (std::size_t i : inputs) {
-    if (i == 0) continue;
-    auto& distribute = tensors_[i]->distribute;
-    for (std::size_t k = 0; k < std::min(rounds, distribute.size()); ++k) distribute[k]->finish();
-  }
+    for (std::size_t i = 0; i < src_[l].size(); ++i)
+      if (model_.layers()[l].inputs[i] == t) src_[l][i] = values;
 }
 
 void Executor::load_parameters() {
-  for (std::size_t l = 0; l < states_.size(); ++l) {
-    if (!states_[l].active) continue;
+  for (std::size_t l = 0; l < src_.size(); ++l) {
+    if (!is_active(l)) continue;
     const TraceScope scope(trace_, Phase::kLoadParameters, model_.layers()[l].name);
     model_.layers()[l].layer->load_parameters();
   }
@@ -208,201 +196,123 @@ void Executor::forward(const Pass& pass, AnyConstView input) {
   if (!loaded_) throw Error("forward() before load_parameters()");
   set_input(input);
   for (std::size_t t = 1; t < tensors_.size(); ++t)
-    if (tensors_[t]->distribute_again) move_values(t, tensors_[t]->value);
-  for (std::size_t l = 0; l < states_.size(); ++l) {
-    const ModelLayer& entry = model_.layers()[l];
-    const LayerState& state = states_[l];
-    layer_ = l;
-    std::size_t rounds = 0, computed = 0;
-    clear_sums(l + 1);
-    start_rounds(l + 1, computed);             // sends nothing, but receives early
-    for (const Chunk& chunk : state.chunks) {  // in Model::chunk_order()
-      if (chunk.needs_remote) await_inputs(entry.inputs, ++rounds);
-      compute(pass, l, chunk, tensors_[l + 1]->value);
-      start_rounds(l + 1, ++computed);
-      pass.progress();
-    }
-    await_inputs(entry.inputs, kAllStages);
-    publish(l + 1);
-    pass.progress();
-  }
-  for (const auto& round : tensors_.back()->distribute) round->finish();
-}
-
-void Executor::progress() {
-  for (const std::size_t i : model_.layers()[layer_].inputs) {
-    const EdgeTensor& tensor = *tensors_[i];
-    for (const auto& round : tensor.distribute) round->progress();
-    if (tensor.return_halo) tensor.return_halo->progress();
-  }
-  const EdgeTensor& dst = *tensors_[layer_ + 1];
-  for (const auto& round : dst.distribute) round->progress();
-  if (dst.gather_diff) dst.gather_diff->progress();
-  if (dst.gather_state) dst.gather_state->progress();
-}
-
-void Executor::settle_diff(std::size_t t) {
-  EdgeTensor& tensor = *tensors_[t];
-  tensor.return_halo->finish();
-  tensor.broadcast_diff->start();
-  tensor.broadcast_diff->finish();
-}
-
-void Executor::backward_data(const Pass& pass, const StepEvent& event) {
-  const std::size_t l = event.layer;
-  const ModelLayer& entry = model_.layers()[l];
-  const std::size_t t = entry.inputs[event.input];
-  if (!wanted_[t]) return;
-  const TraceScope scope(trace_, Phase::kBackwardData, entry.name);
-  EdgeTensor &src = *tensors_[t], &dst = *tensors_[l + 1];
-  if (event.first && src.clear_diff) clear(src.diff, src.diff.span);
-  if (states_[l].active) {
-    const ForwardValues values{states_[l].src, dst.now};
-    if (event.first) {
-      entry.layer->backward_data(pass, values, dst.diff, event.input, src.diff);
-    } else if (event.extra < 0) {
-      entry.layer->add_backward_data(pass, values, dst.diff, event.input, src.diff);
-    } else {
-      AnyView extra = src.diff;
-      extra.data = arena_->data() + event.extra;
-      entry.layer->backward_data(pass, values, dst.diff, event.input, extra);
-      add_box(extra, geometry_.layers()[l].boxes[part_].src_needed[event.input], src.diff);
-    }
-  }
-  if (event.last) src.return_halo->start();
-}
-
-void Executor::backward_parameters(const Pass& pass, std::size_t l) {
-  if (!states_[l].active) return;
-  const TraceScope scope(trace_, Phase::kBackwardParameters, model_.layers()[l].name);
-  model_.layers()[l].layer->backward_parameters(pass, states_[l].src, tensors_[l + 1]->diff);
-}
-
-void Executor::compute_again(const Pass& pass, const StepEvent& event) {
-  const std::size_t l = event.layer;
-  const bool whole = event.first && event.last;
-  const LayerPlacement& placement = geometry_.layers()[l];
-  EdgeTensor& dst = *tensors_[l + 1];
-  if (event.first) move_values(l + 1, dst.again);
-  if (whole)
-    for (const Chunk& chunk : states_[l].chunks) compute(pass, l, chunk, dst.again);
-  else if (states_[l].active)
-    compute(pass, l,
-            {block_of_input(placement, placement.boxes[part_].dst_produced, event.input), false},
-            dst.again);
-  if (!event.last) return;
-  dst.distribute_again->start();
-  dst.distribute_again->finish();
-}
-
-void Executor::backward_layer(const Pass& pass, std::size_t l, std::span<const StepEvent> events) {
-  layer_ = l;
-  EdgeTensor& dst = *tensors_[l + 1];
-  if (geometry_.tensors()[l + 1].consumers.empty() && l + 1 < states_.size())
-    clear(dst.diff, dst.diff.span);  // neither an input of a layer nor the output
-  settle_diff(l + 1);
-  // Parts that gather gradients compute those of parameters first, which need none of the data in
-  // transit.
-  const bool gathers = dst.gather_diff != nullptr;
-  if (gathers) {
-    dst.gather_diff->start();
-    dst.gather_state->start();
-  }
-  for (const StepEvent& event : events) {
-    if (event.kind == StepEvent::Kind::kAgain) compute_again(pass, event);
-    if (event.kind == StepEvent::Kind::kBackwardParameters) backward_parameters(pass, l);
-    if (event.kind != StepEvent::Kind::kBackwardData) continue;
-    if (gathers) {
-      dst.gather_diff->finish();
-      dst.gather_state->finish();
-    }
-    backward_data(pass, event);
-  }
-  if (gathers) {  // still pending if no input has a gradient
-    dst.gather_diff->finish();
-    dst.gather_state->finish();
-  }
+    if (memory_.again[t] >= 0) move_values(t, tensors_[t].value);
+  for (std::size_t e = 0; e < loss_; ++e) run(pass, events_[e], nullptr);
 }
 
 void Executor::backward(const Pass& pass, AnyConstView input, GradientReducer& reducer) {
   set_input(input);
   reducer.begin();
-  const std::span<const StepEvent> events = memory_.events;
-  std::size_t begin = states_.size() + 1;  // after the forward passes and the loss
-  for (std::size_t l = states_.size(); l-- > 0;) {
-    std::size_t end = begin;
-    while (end < events.size() && events[end].during == l) ++end;
-    const auto of_layer = events.subspan(begin, end - begin);
-    if (wanted_[l + 1]) {
-      backward_layer(pass, l, of_layer);
-    } else if (l >= first_trained_) {  // the next layers may read the recomputed output
-      for (const StepEvent& event : of_layer)
-        if (event.kind == StepEvent::Kind::kAgain) compute_again(pass, event);
-    }
-    begin = end;
-    reducer.completed(l);
-    pass.progress();
+  for (std::size_t e = loss_ + 1; e < events_.size(); ++e) run(pass, events_[e], &reducer);
+}
+
+void Executor::run(const Pass& pass, const StepEvent& event, GradientReducer* reducer) {
+  using Kind = StepEvent::Kind;
+  const std::size_t l = event.layer;
+  if (event.kind != Kind::kCompleted && event.kind != Kind::kPoll) layer_ = event.during;
+  const EdgeTensor& dst = tensors_[l + 1];
+  switch (event.kind) {
+    case Kind::kForward:
+      if (is_active(l)) compute(pass, l, graph_.layers[l].chunks[event.number].dst, dst.value);
+      break;
+    case Kind::kBackwardData:
+      return backward_data(pass, event);
+    case Kind::kBackwardParameters:
+      return backward_parameters(pass, l);
+    case Kind::kAgain:
+      return compute_again(pass, event);
+    case Kind::kClearSums:
+      return clear(dst.value, geometry_.tensors()[l + 1].owned[part_]);
+    case Kind::kClearDiff:
+      return clear(dst.diff, dst.diff.span);
+    case Kind::kStart:
+      return exchanges_[event.number]->start();
+    case Kind::kFinish:
+      return exchanges_[event.number]->finish();
+    case Kind::kCompleted:
+      return reducer->completed(l);
+    case Kind::kPoll:
+      return pass.progress();
+    case Kind::kReplicaSums:  // the layer's own pass does it
+    case Kind::kLoss:
+      break;
   }
+}
+
+void Executor::progress() {
+  for (const std::size_t e : nearby_[layer_]) exchanges_[e]->progress();
+}
+
+void Executor::compute(const Pass& pass, std::size_t l, const Box& chunk, AnyView dst) {
+  const TraceScope scope(trace_, Phase::kForward, model_.layers()[l].name);
+  model_.layers()[l].layer->forward(pass, src_[l], dst, chunk);
+}
+
+void Executor::backward_data(const Pass& pass, const StepEvent& event) {
+  const std::size_t l = event.layer;
+  const ModelLayer& entry = model_.layers()[l];
+  const TraceScope scope(trace_, Phase::kBackwardData, entry.name);
+  const EdgeTensor &src = tensors_[entry.inputs[event.input]], &dst = tensors_[l + 1];
+  if (event.clears_diff) clear(src.diff, src.diff.span);
+  if (!is_active(l)) return;
+  const ForwardValues values{src_[l], dst.now};
+  if (event.first) {
+    entry.layer->backward_data(pass, values, dst.diff, event.input, src.diff);
+  } else if (event.extra < 0) {
+    entry.layer->add_backward_data(pass, values, dst.diff, event.input, src.diff);
+  } else {
+    AnyView extra = src.diff;
+    extra.data = arena_->data() + event.extra;
+    entry.layer->backward_data(pass, values, dst.diff, event.input, extra);
+    add_box(extra, geometry_.layers()[l].boxes[part_].src_needed[event.input], src.diff);
+  }
+}
+
+void Executor::backward_parameters(const Pass& pass, std::size_t l) {
+  if (!is_active(l)) return;
+  const TraceScope scope(trace_, Phase::kBackwardParameters, model_.layers()[l].name);
+  model_.layers()[l].layer->backward_parameters(pass, src_[l], tensors_[l + 1].diff);
+}
+
+void Executor::compute_again(const Pass& pass, const StepEvent& event) {
+  const std::size_t l = event.layer;
+  const LayerPlacement& placement = geometry_.layers()[l];
+  const AnyView dst = tensors_[l + 1].again;
+  if (event.first) move_values(l + 1, dst);
+  if (event.first && event.last)
+    for (const Chunk& chunk : graph_.layers[l].chunks) compute(pass, l, chunk.dst, dst);
+  else if (is_active(l))
+    compute(pass, l, block_of_input(placement, placement.boxes[part_].dst_produced, event.input),
+            dst);
 }
 
 void Executor::exchange_all() {
-  const auto run = [](const std::unique_ptr<Exchange>& exchange) {
-    if (!exchange) return;
-    exchange->start();
-    exchange->finish();
-  };
-  for (InFlight<EdgeTensor>& tensor : tensors_) {
-    run(tensor->sum_partials);
-    for (const auto& round : tensor->distribute) round->start();
-    for (const auto& round : tensor->distribute) round->finish();
-    run(tensor->distribute_again);
-  }
-  for (std::size_t t = tensors_.size(); t-- > 0;) {
-    run(tensors_[t]->return_halo);
-    run(tensors_[t]->broadcast_diff);
-    run(tensors_[t]->gather_diff);
-    run(tensors_[t]->gather_state);
-  }
-}
-
-template <class Visit>
-void Executor::for_each_exchange(Visit visit) const {
-  const auto visit_one = [&](const std::unique_ptr<Exchange>& exchange) {
-    if (exchange) visit(*exchange);
-  };
-  for (const InFlight<EdgeTensor>& each : tensors_) {
-    const EdgeTensor& tensor = *each;
-    std::for_each(tensor.distribute.begin(), tensor.distribute.end(), visit_one);
-    visit_one(tensor.distribute_again);
-    visit_one(tensor.sum_partials);
-    visit_one(tensor.return_halo);
-    visit_one(tensor.broadcast_diff);
-    visit_one(tensor.gather_diff);
-    visit_one(tensor.gather_state);
+  for (const StepEvent& event : memory_.program.events) {
+    if (event.kind == StepEvent::Kind::kStart) exchanges_[event.number]->start();
+    if (event.kind == StepEvent::Kind::kFinish) exchanges_[event.number]->finish();
   }
 }
 
 HaloCounts Executor::halo_counts() const {
   HaloCounts sums;
-  for_each_exchange([&](const Exchange& exchange) {
-    sums.sent_bytes += exchange.counts().sent_bytes;
-    sums.received_bytes += exchange.counts().received_bytes;
-    sums.messages += exchange.counts().messages;
-  });
+  for (const InFlight<Exchange>& exchange : exchanges_) {
+    sums.sent_bytes += exchange->counts().sent_bytes;
+    sums.received_bytes += exchange->counts().received_bytes;
+    sums.messages += exchange->counts().messages;
+  }
   return sums;
 }
 
 std::int64_t Executor::received_bytes(Phase phase) const {
   std::int64_t bytes = 0;
-  for_each_exchange([&](const Exchange& exchange) {
-    if (exchange.phase() == phase) bytes += exchange.received_bytes();
-  });
+  for (const InFlight<Exchange>& exchange : exchanges_)
+    if (exchange->phase() == phase) bytes += exchange->received_bytes();
   return bytes;
 }
 
 std::vector<std::string> Executor::implementations() const {
   std::vector<std::string> lines;
-  for (std::size_t l = 0; l < states_.size(); ++l)
+  for (std::size_t l = 0; l < src_.size(); ++l)
     for (const std::string& text : model_.layers()[l].layer->implementations())
       lines.push_back(model_.layers()[l].name + ": " + text);
   return lines;

@@ -8,11 +8,10 @@
 #include <span>
 #include <vector>
 
-#include "partition/overlap.hpp"
 #include "partition/step_memory.hpp"
 #include "runtime/step/exchange.hpp"
 #include "runtime/step/gradient_reducer.hpp"
-#include "src/nn/model.hpp"
+#include "src/nn/model_on_part.hpp"
 #include "src/nn/parameters.hpp"
 #include "trace.hpp"
 
@@ -36,11 +35,9 @@ class Executor {
   /// The memory of all tensors. Its content is not kept between steps.
   std::span<std::byte> memory() { return arena_->span(); }
 
-  /// When the rounds of an output's halos are sent: each as soon as its chunks are computed, or all
-  /// after the whole layer. Results are equal; kWithLayer is for comparison. Local; not between
-  /// forward() and backward().
-  enum class Sending : std::uint8_t { kWithChunks, kWithLayer };
-  void set_sending(Sending sending) { sending_ = sending; }
+  /// Sends the rounds of an output's halo after the whole layer from now on, not each as soon as
+  /// its chunks are computed, for comparison. Results are equal. Local; before the first step.
+  void send_with_layers();
 
   /// The box of the input that this part needs: its own, and the halo of the first layers.
   const Box& input_span() const;
@@ -70,7 +67,7 @@ class Executor {
   /// complete, to `reducer`. Follows a forward() with the same arguments.
   void backward(const Pass& pass, AnyConstView input, GradientReducer& reducer);
 
-  /// Runs every exchange of a step once, one after the other, without any compute. Overwrites
+  /// Runs every exchange of a step once, in the step's order, without any compute. Overwrites
   /// values and gradients with meaningless data. Communicates with the group.
   void exchange_all();
 
@@ -88,55 +85,39 @@ class Executor {
  private:
   struct EdgeTensor {
     AnyView value, diff;
-    AnyView again, now;       // the recomputed values; and the current ones
-    bool clear_diff = false;  // the first diff does not fill the tensor, which must start at 0
-    std::vector<std::unique_ptr<Exchange>> distribute;  // forward, in the order of chunks
-    std::vector<std::size_t> chunks_before_sends;       // by round
-    std::unique_ptr<Exchange> distribute_again;
-    std::unique_ptr<Exchange> sum_partials;                 // during forward
-    std::unique_ptr<Exchange> return_halo, broadcast_diff;  // during backward
-    std::unique_ptr<Exchange> gather_diff, gather_state;    // for a layer with whole gradients
-  };
-  struct LayerState {
-    bool active = false;  // this part computes something in this layer
-    std::vector<Chunk> chunks;
-    std::vector<AnyConstView> src;  // the input view is set at each forward
+    AnyView again, now;  // the recomputed values; and the current ones
   };
   void make_arena();
   void make_tensors(std::int64_t batch);
-  std::unique_ptr<Exchange> make_exchange(std::size_t tensor, const TransferPlan& plan,
-                                          Combine combine, AnyView view, Phase pack, Phase wait);
   void make_layers(Parameters& parameters, std::int64_t batch, bool training);
-  void compute(const Pass& pass, std::size_t layer, const Chunk& chunk, AnyView dst);
+  void make_exchanges(const HaloRounds& rounds);
+  AnyView view_of(const StepExchange& exchange);
+  bool is_active(std::size_t layer) const { return !graph_.layers[layer].chunks.empty(); }
   void set_input(AnyConstView input);
   void move_values(std::size_t tensor, AnyView values);
-  void await_inputs(const std::vector<std::size_t>& inputs, std::size_t rounds);
-  void clear_sums(std::size_t tensor);
-  void publish(std::size_t tensor);
-  void start_rounds(std::size_t tensor, std::size_t computed);
-  void backward_layer(const Pass& pass, std::size_t layer, std::span<const StepEvent> events);
-  void backward_data(const Pass& pass, const StepEvent& event);
+  void run(const Pass& pass, const StepEvent& event, GradientReducer* reducer);
+  void compute(const Pass& pass, std::size_t layer, const Box& chunk, AnyView dst);
   void compute_again(const Pass& pass, const StepEvent& event);
+  void backward_data(const Pass& pass, const StepEvent& event);
   void backward_parameters(const Pass& pass, std::size_t layer);
-  void settle_diff(std::size_t tensor);
-  template <class Visit>
-  void for_each_exchange(Visit visit) const;
 
   Comm comm_;  // used by this executor alone: messages of another one cannot match
   Model& model_;
   const ModelGeometry& geometry_;
   std::size_t part_;
   Trace* trace_;
+  StepGraph graph_;
   StepMemory memory_;
   InFlight<AlignedBuffer<std::byte>> arena_;  // before the exchanges, which send from it
   bool loaded_ = false;                       // whether the layers have loaded their parameters
-  std::vector<bool> wanted_;                  // by tensor: whether backward() computes its gradient
-  std::size_t first_trained_ = 0;
-  Sending sending_ = Sending::kWithChunks;
-  int next_tag_ = 0;
-  std::size_t layer_ = 0;  // the layer whose exchanges progress() advances
-  std::vector<InFlight<EdgeTensor>> tensors_;
-  std::vector<LayerState> states_;
+  std::vector<StepEvent> events_;             // the events that serve trained layers
+  std::size_t loss_ = 0;                      // the event between forward and backward
+  std::size_t layer_ = 0;                     // the layer whose exchanges progress() advances
+  std::vector<EdgeTensor> tensors_;
+  std::vector<std::vector<AnyConstView>> src_;  // by layer; the input is set at each forward
+  std::vector<InFlight<Exchange>> exchanges_;   // the exchanges of the program
+  std::vector<std::vector<std::size_t>>
+      nearby_;  // by layer: exchanges that overlap with its passes
 };
 
 }  // namespace halomesh

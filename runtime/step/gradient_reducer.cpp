@@ -27,19 +27,6 @@ int number_of(const ModelGeometry& geometry, std::size_t placement, std::int64_t
   return narrow<int>(number + (mine - holders.begin()));
 }
 
-// Calls visit(range, opens) for the ranges of a group; `opens` marks the first range of a bucket.
-// Backward completes layers from the last to the first, so buckets grow from the end.
-template <class Visit>
-void for_each_in_buckets(const HolderGroup& group, std::int64_t bucket_bytes, const Visit& visit) {
-  std::int64_t volume = 0;
-  bool open = false;
-  for (std::size_t i = group.ranges.size(); i-- > group.frozen_ranges;) {
-    volume = group.ranges[i].volume + (open ? volume : 0);
-    visit(group.ranges[i], !open);
-    open = volume * static_cast<std::int64_t>(sizeof(float)) < bucket_bytes;
-  }
-}
-
 int greatest_tag(const Comm& comm) {
   int* value = nullptr;
   int found = 0;
@@ -95,7 +82,11 @@ std::size_t GradientReducer::set_of(const HolderGroup& group) {
 void GradientReducer::make_sums() {
   buckets_.clear();
   sums_.clear();
-  for (const SummedGroup& summed : summed_) make_buckets(*summed.group, summed.set);
+  for (const auto& [group, set] : summed_)
+    for (GradientBucket& bucket : gradient_buckets(geometry_, *group, bucket_bytes_)) {
+      const int tag = kFirstTag + number_of(geometry_, bucket.placement, mesh_.part());
+      buckets_.push_back({std::move(bucket), set, tag});
+    }
   for (std::size_t i = 0; i < buckets_.size(); ++i) add_sum(i);
 }
 
@@ -144,39 +135,20 @@ GradientReducer::~GradientReducer() {
   }
 }
 
-void GradientReducer::make_buckets(const HolderGroup& group, std::size_t set) {
-  for_each_in_buckets(group, bucket_bytes_, [&](const ParameterRange& range, bool opens) {
-    if (opens) {
-      Bucket& bucket = buckets_.emplace_back();
-      bucket.set = set;
-      bucket.tag = kFirstTag + number_of(geometry_, range.placement, mesh_.part());
-    }
-    Bucket& bucket = buckets_.back();
-    bucket.offset = range.offset;
-    bucket.volume += range.volume;
-    bucket.layers.push_back(geometry_.parameters()[range.placement].layer);
-  });
-}
-
 std::int64_t GradientReducer::buffer_bytes(const MeshShape& mesh, int ranks_per_node,
-                                           std::int64_t part, const Parameters& parameters,
+                                           std::int64_t part, const ModelGeometry& geometry,
                                            Reduction reduction, std::int64_t bucket_bytes,
                                            DataType payload) {
   std::int64_t bytes = 0;
-  int bucket = 0;
-  for (const HolderGroup& group : parameters.groups()) {
+  int number = 0;
+  for (const HolderGroup& group : holder_groups(geometry, part)) {
     if (mesh.replicas * std::ssize(group.parts) == 1) continue;
     const HolderSet set(mesh, ranks_per_node, group.parts);
-    std::vector<std::int64_t> volumes;
-    for_each_in_buckets(group, bucket_bytes, [&](const ParameterRange& range, bool opens) {
-      if (opens) volumes.push_back(0);
-      volumes.back() += range.volume;
-    });
-    for (const std::int64_t volume : volumes) {
+    for (const GradientBucket& bucket : gradient_buckets(geometry, group, bucket_bytes)) {
       const SumChoice choice =
-          set.choose(reduction, static_cast<double>(volume * size_of(payload)), {});
-      bytes += PointSum::buffer_bytes(sum_schedule(choice, set.holder(0, part), volume, bucket++),
-                                      payload);
+          set.choose(reduction, static_cast<double>(bucket.volume * size_of(payload)), {});
+      bytes += PointSum::buffer_bytes(
+          sum_schedule(choice, set.holder(0, part), bucket.volume, number++), payload);
     }
   }
   return bytes;

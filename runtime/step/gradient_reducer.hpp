@@ -13,6 +13,7 @@
 #include "runtime/step/holder_set.hpp"
 #include "runtime/step/point_sum.hpp"
 #include "runtime/step/reduction.hpp"
+#include "src/nn/gradient_buckets.hpp"
 #include "src/nn/parameters.hpp"
 #include "trace.hpp"
 
@@ -45,10 +46,9 @@ class GradientReducer {
                   Reduction reduction = Reduction::kAuto, Trace* trace = nullptr,
                   std::int64_t bucket_bytes = kBucketBytes, DataType payload = DataType::kFloat32);
 
-  /// Bytes that a rank of `part`, which holds `parameters`, keeps for messages of sums other than
-  /// kFlat. Local.
+  /// Bytes that a rank of `part` keeps for messages of sums other than kFlat. Local.
   static std::int64_t buffer_bytes(const MeshShape& mesh, int ranks_per_node, std::int64_t part,
-                                   const Parameters& parameters,
+                                   const ModelGeometry& geometry,
                                    Reduction reduction = Reduction::kAuto,
                                    std::int64_t bucket_bytes = kBucketBytes,
                                    DataType payload = DataType::kFloat32);
@@ -107,17 +107,14 @@ class GradientReducer {
   const ReductionCounts& counts() const { return counts_; }
 
  private:
-  struct Bucket {
+  struct Bucket : GradientBucket {
     std::size_t set = 0;
-    std::int64_t offset = 0, volume = 0;
-    int tag = 0;                      // differs from the tags of other buckets that two ranks share
-    std::vector<std::size_t> layers;  // one entry per parameter
+    int tag = 0;  // differs from the tags of other buckets that two ranks share
     std::size_t missing = 0;
     const char* way = "";
     std::int64_t begin_ns = 0;  // start of the current sum
   };
   void make_sums();
-  void make_buckets(const HolderGroup& group, std::size_t set);
   std::size_t set_of(const HolderGroup& group);
   void add_sum(std::size_t bucket);
   SumChoice choice_of(const Bucket& bucket) const;

@@ -3,7 +3,6 @@
 #include "runtime/step/part_memory.hpp"
 
 #include <algorithm>
-#include <utility>
 #include <vector>
 
 #include "narrow.hpp"
@@ -15,38 +14,20 @@
 namespace halomesh {
 namespace {
 
-/// The transfers that involve one part: its exchanges read no others, and large grids have very
-/// many.
-TransferPlan of_part(const TransferPlan& plan, std::int64_t part) {
-  std::vector<Transfer> transfers;
-  for (const Transfer& t : plan.transfers())
-    if (t.src == part || t.dst == part) transfers.push_back(t);
-  return TransferPlan(std::move(transfers));
-}
-
-/// Bytes of the buffers of the exchanges that an Executor makes.
-std::int64_t exchange_bytes(const Model& model, const ModelGeometry& geometry, std::int64_t part,
-                            std::int64_t batch, const StepMemory& memory) {
+// Bytes of the buffers of a step's exchanges, whose layers have been prepared.
+std::int64_t exchange_bytes(const Model& model, const ModelGeometry& geometry,
+                            const HaloRounds& rounds, std::int64_t part, std::int64_t batch,
+                            const StepProgram& step) {
   const std::vector<DataType> types = model.types();
   std::int64_t bytes = 0;
-  for (std::size_t t = 1; t < types.size(); ++t) {
-    const TensorGeometry& g = geometry.tensors()[t];
-    const AnyConstView tensor(nullptr, types[t], g.span[static_cast<std::size_t>(part)], batch);
-    const auto add = [&](const TransferPlan& plan, Combine combine) {
-      bytes += Exchange::buffer_bytes(plan, narrow<int>(part), combine, tensor);
-    };
-    const TransferPlan distribute = of_part(g.distribute, part);
-    for (const TransferPlan& round : rounds_of(model, geometry, t, distribute))
-      add(round, Combine::kCopy);
-    if (memory.again[t] >= 0) add(distribute, Combine::kCopy);
-    add(of_part(g.broadcast, part).reversed(), Combine::kAdd);
-    if (memory.diff[t] < 0) continue;
-    if (g.whole_diffs)
-      add(g.return_diff, Combine::kCopy);
-    else
-      add(distribute.reversed(), Combine::kAdd);
-    add(g.broadcast, Combine::kCopy);
-    if (model.layers()[t - 1].layer->has_whole_gradients()) add(g.gather_diff, Combine::kCopy);
+  for (const StepExchange& exchange : step.exchanges) {
+    const std::size_t t = exchange.tensor;
+    AnyConstView view(nullptr, types[t], geometry.tensors()[t].span[static_cast<std::size_t>(part)],
+                      batch);
+    if (exchange.kind == StepExchange::Kind::kGatherState)
+      view = model.layers()[t - 1].layer->backward_state();
+    bytes += Exchange::buffer_bytes(plan_of(exchange, geometry, rounds, part), narrow<int>(part),
+                                    combine_of(exchange, geometry), view);
   }
   return bytes;
 }
@@ -57,10 +38,11 @@ PartMemory memory_of_part(Model& model, const ModelGeometry& geometry, std::int6
                           const Loss* loss, const MemorySetting& setting) {
   const auto at = static_cast<std::size_t>(part);
   PartMemory memory;
-  const StepMemory step =
-      plan_step_memory(step_graph(model, geometry, at, setting.batch, true, setting.use));
+  const HaloRounds rounds = halo_rounds(model, geometry, part);
+  const StepGraph graph =
+      step_graph(model, geometry, rounds, at, setting.batch, setting.trains, setting.use);
+  const StepMemory step = plan_step_memory(graph);
   memory.tensors = step.bytes;
-  memory.exchanges = exchange_bytes(model, geometry, part, setting.batch, step);
 
   const TensorGeometry &input = geometry.tensors().front(), &output = geometry.tensors().back();
   std::int64_t sample = input.span[at].volume() * size_of(model.input_type());
@@ -72,16 +54,18 @@ PartMemory memory_of_part(Model& model, const ModelGeometry& geometry, std::int6
   Parameters parameters(geometry, part, {});
   memory.parameters = counted.bytes();
   memory.optimizer = setting.optimizer_states * parameters.size() * std::int64_t{sizeof(float)};
-  memory.sums = GradientReducer::buffer_bytes(setting.mesh, setting.ranks_per_node, part,
-                                              parameters, Reduction::kAuto,
-                                              GradientReducer::kBucketBytes, setting.payload);
+  if (setting.trains)
+    memory.sums = GradientReducer::buffer_bytes(setting.mesh, setting.ranks_per_node, part,
+                                                geometry, Reduction::kAuto,
+                                                GradientReducer::kBucketBytes, setting.payload);
   const Scratch scratch;
   for (std::size_t l = 0; l < model.layers().size(); ++l) {
-    if (chunks_of(model, geometry, l, at).empty()) continue;
-    LayerContext context = layer_context(model, geometry, l, at, setting.batch, true);
+    if (graph.layers[l].chunks.empty()) continue;
+    LayerContext context = layer_context(model, geometry, l, at, setting.batch, setting.trains);
     context.scratch = scratch;
     model.layers()[l].layer->prepare(context, parameters.views(l));
   }
+  memory.exchanges = exchange_bytes(model, geometry, rounds, part, setting.batch, step.program);
   memory.scratch = std::ssize(scratch.memory());
   memory.layers = counted.bytes() - memory.parameters - memory.scratch;
   return memory;

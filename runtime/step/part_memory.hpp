@@ -22,7 +22,8 @@ struct MemorySetting {
   MemoryUse use = MemoryUse::kShared;
   DataType payload = DataType::kFloat32;  ///< the type of gradients in messages
   int ranks_per_node = 1;
-  int threads = 0;  ///< threads per rank; 0: as many as OpenMP uses here
+  int threads = 0;     ///< threads per rank; 0: as many as OpenMP uses here
+  bool trains = true;  ///< false: only forward passes
   /// Splits whose loaders hold one batch in use and one being read: training and validation.
   int splits = 2;
 };

@@ -33,8 +33,10 @@ void* CountedMemory::reserve(std::size_t bytes) {
   void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED)
-    throw Error(fmt::format("no addresses for {} bytes", bytes),
-                "raise the limit of virtual memory (ulimit -v)");
+    throw Error(fmt::format("a layer needs {:.3g} GB of memory, which this process cannot address",
+                            1e-9 * static_cast<double>(bytes)),
+                "cut each sample into more parts or use a smaller batch; raise the limit of the "
+                "address space, if there is one (ulimit -v)");
   reserved[memory] = bytes;
   current->bytes_ += static_cast<std::int64_t>(bytes);
   return memory;

@@ -64,6 +64,10 @@ class Loss {
   virtual double gradient(ConstView output, AnyConstView target, std::span<const double> sums,
                           std::int64_t global_batch, View diff) = 0;
 
+  /// For classes of voxels, whether each has been a label of some voxel that gradient() was given;
+  /// otherwise empty.
+  virtual std::span<const std::uint8_t> learned_classes() const { return {}; }
+
   /// The score by which networks with this loss are judged.
   virtual Score score() const = 0;
   /// Turns the sums of one whole sample into terms that are added up over samples.

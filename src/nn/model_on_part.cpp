@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "narrow.hpp"
+#include "partition/part_messages.hpp"
 
 namespace halomesh {
 namespace {
@@ -60,6 +61,24 @@ bool repeats_by_input(const Layer& layer, const LayerPlacement& placement, const
   return true;
 }
 
+// Lists the exchanges of tensor number `t`, equally on all parts.
+void add_exchanges(StepGraph& graph, std::size_t t, const TensorGeometry& g, bool gathers) {
+  using Kind = StepExchange::Kind;
+  const auto add = [&](bool moves, Kind kind, std::size_t round = 0) {
+    if (moves) graph.exchanges.push_back({kind, t, round});
+  };
+  const bool halo = !g.distribute.empty(), sums = !g.broadcast.empty();
+  for (std::size_t k = 0; k < graph.tensors[t].chunks_before_sends.size(); ++k)
+    add(halo, Kind::kHalo, k);
+  add(halo, Kind::kHaloAgain);
+  add(sums, Kind::kPartialSums);
+  const bool diff = graph.training && graph.tensors[t].diff_wanted;
+  add(diff && (g.whole_diffs ? !g.return_diff.empty() : halo), Kind::kReturnDiff);
+  add(diff && sums, Kind::kBroadcastDiff);
+  add(diff && gathers && !g.gather_diff.empty(), Kind::kGatherDiff);
+  add(diff && gathers && !g.gather_diff.empty(), Kind::kGatherState);
+}
+
 }  // namespace
 
 Box block_of_input(const LayerPlacement& layer, const Box& dst, std::size_t input) {
@@ -110,20 +129,45 @@ std::vector<Chunk> chunks_of(const Model& model, const ModelGeometry& geometry, 
   return chunks;
 }
 
-std::vector<TransferPlan> rounds_of(const Model& model, const ModelGeometry& geometry,
-                                    std::size_t tensor) {
-  return rounds_of(model, geometry, tensor, geometry.tensors()[tensor].distribute);
+HaloRounds halo_rounds(const Model& model, const ModelGeometry& geometry,
+                       std::optional<std::int64_t> part) {
+  HaloRounds rounds(geometry.tensors().size());
+  for (std::size_t t = 1; t < rounds.size(); ++t) {
+    const TensorGeometry& g = geometry.tensors()[t];
+    if (g.distribute.empty()) continue;
+    const TransferPlan distribute = part ? plan_of_part(g.distribute, *part) : g.distribute;
+    if (g.consumers.size() != 1) {
+      rounds[t] = {distribute};
+      continue;
+    }
+    const std::size_t l = g.consumers[0];
+    const auto& inputs = model.layers()[l].inputs;
+    const auto input = std::find(inputs.begin(), inputs.end(), t) - inputs.begin();
+    rounds[t] = split_into_rounds(distribute, *model.layers()[l].layer, geometry.layers()[l],
+                                  static_cast<std::size_t>(input));
+  }
+  return rounds;
 }
 
-std::vector<TransferPlan> rounds_of(const Model& model, const ModelGeometry& geometry,
-                                    std::size_t tensor, const TransferPlan& distribute) {
-  const TensorGeometry& g = geometry.tensors()[tensor];
-  if (g.consumers.size() != 1 || g.distribute.empty()) return {distribute};
-  const std::size_t l = g.consumers[0];
-  const auto& inputs = model.layers()[l].inputs;
-  const auto input = std::find(inputs.begin(), inputs.end(), tensor) - inputs.begin();
-  return split_into_rounds(distribute, *model.layers()[l].layer, geometry.layers()[l],
-                           static_cast<std::size_t>(input));
+TransferPlan plan_of(const StepExchange& exchange, const ModelGeometry& geometry,
+                     const HaloRounds& rounds, std::optional<std::int64_t> part) {
+  using Kind = StepExchange::Kind;
+  const TensorGeometry& g = geometry.tensors()[exchange.tensor];
+  const auto of = [&](const TransferPlan& plan) { return part ? plan_of_part(plan, *part) : plan; };
+  switch (exchange.kind) {
+    case Kind::kHalo:
+      return rounds[exchange.tensor][exchange.round];
+    case Kind::kHaloAgain:
+      return of(g.distribute);
+    case Kind::kPartialSums:
+      return of(g.broadcast).reversed();
+    case Kind::kReturnDiff:
+      return g.whole_diffs ? of(g.return_diff) : of(g.distribute).reversed();
+    case Kind::kBroadcastDiff:
+      return of(g.broadcast);
+    default:
+      return of(g.gather_diff);
+  }
 }
 
 LayerContext layer_context(const Model& model, const ModelGeometry& geometry, std::size_t layer,
@@ -152,16 +196,13 @@ LayerContext layer_context(const Model& model, const ModelGeometry& geometry, st
   return context;
 }
 
-StepGraph step_graph(const Model& model, const ModelGeometry& geometry, std::size_t part,
-                     std::int64_t batch, bool training, MemoryUse use) {
+StepGraph step_graph(const Model& model, const ModelGeometry& geometry, const HaloRounds& rounds,
+                     std::size_t part, std::int64_t batch, bool training, MemoryUse use) {
   const std::vector<DataType> types = model.types();
   const std::vector<bool> with_diff = tensors_with_diff(model, geometry);
   StepGraph graph;
   graph.training = training;
   graph.use = use;
-  for (std::size_t t = 0; t < types.size(); ++t)
-    graph.tensors.push_back(
-        {batch * geometry.tensors()[t].span[part].volume() * size_of(types[t]), with_diff[t]});
   for (std::size_t l = 0; l < model.layers().size(); ++l) {
     const ModelLayer& entry = model.layers()[l];
     LayerPasses passes;
@@ -180,8 +221,23 @@ StepGraph step_graph(const Model& model, const ModelGeometry& geometry, std::siz
     passes.repeats =
         !entry.layer->splits_over_input() && is_cheap(*entry.layer, placement.src_shapes, dst);
     passes.repeats_by_input = repeats_by_input(*entry.layer, placement, dst);
+    passes.sums_replicas = training && entry.layer->samples_together() > batch;
     passes.in_place = in_place(model, geometry, l, part, batch, types, with_diff);
+    passes.chunks = chunks_of(model, geometry, l, part);
     graph.layers.push_back(std::move(passes));
+  }
+  for (std::size_t t = 0; t < types.size(); ++t) {
+    const TensorGeometry& g = geometry.tensors()[t];
+    StepTensor tensor{batch * g.span[part].volume() * size_of(types[t]), with_diff[t]};
+    tensor.clears_sums = g.partial_sums && !g.produced[part].contains(g.owned[part]);
+    tensor.clears_diff = !g.gradient_starts_whole[part];
+    if (t > 0 && g.partial_sums)  // complete only with the whole layer
+      tensor.chunks_before_sends.assign(rounds[t].size(), kAfterLayer);
+    else if (t > 0)
+      tensor.chunks_before_sends =
+          chunks_before_sends(rounds[t], graph.layers[t - 1].chunks, narrow<std::int64_t>(part));
+    graph.tensors.push_back(std::move(tensor));
+    if (t > 0) add_exchanges(graph, t, g, model.layers()[t - 1].layer->has_whole_gradients());
   }
   return graph;
 }

@@ -5,10 +5,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
-#include "partition/overlap.hpp"
-#include "partition/step_memory.hpp"
+#include "partition/step_program.hpp"
 #include "src/nn/model.hpp"
 
 namespace halomesh {
@@ -24,24 +24,29 @@ std::vector<bool> tensors_with_diff(const Model& model, const ModelGeometry& geo
 std::vector<Chunk> chunks_of(const Model& model, const ModelGeometry& geometry, std::size_t layer,
                              std::size_t part);
 
-/// The plan that brings tensor number `tensor` to all parts that need it, in the order in which the
-/// chunks of its only consumer need it; undivided where it has several consumers.
-std::vector<TransferPlan> rounds_of(const Model& model, const ModelGeometry& geometry,
-                                    std::size_t tensor);
-/// As above, for some of that plan's transfers.
-std::vector<TransferPlan> rounds_of(const Model& model, const ModelGeometry& geometry,
-                                    std::size_t tensor, const TransferPlan& distribute);
+/// Indexed by tensor: the plan that brings it to all parts that need it, in rounds in the order in
+/// which the chunks of its only consumer need them, or undivided where it has several consumers; no
+/// rounds where nothing moves. With `part`, only the transfers from and to that part.
+using HaloRounds = std::vector<std::vector<TransferPlan>>;
+HaloRounds halo_rounds(const Model& model, const ModelGeometry& geometry,
+                       std::optional<std::int64_t> part = {});
+
+/// The transfers of an exchange, with those of halos from `rounds`. With `part`, only the transfers
+/// from and to that part.
+TransferPlan plan_of(const StepExchange& exchange, const ModelGeometry& geometry,
+                     const HaloRounds& rounds, std::optional<std::int64_t> part = {});
 
 /// The context that prepares layer number `layer` on `part` for `batch` samples.
 LayerContext layer_context(const Model& model, const ModelGeometry& geometry, std::size_t layer,
                            std::size_t part, std::int64_t batch, bool training);
 
-/// The tensors that a step keeps in memory on `part`, and the passes that read them. Backward, the
-/// halo's gradients are computed before the gradients of parameters, so that they travel meanwhile,
-/// unless no part sends any and the layer's input can make room for its gradient. Where outputs are
-/// recomputed, the gradients of parameters always come first.
-StepGraph step_graph(const Model& model, const ModelGeometry& geometry, std::size_t part,
-                     std::int64_t batch, bool training, MemoryUse use = MemoryUse::kShared);
+/// The tensors, passes and exchanges of a step on `part`, whose transfers `rounds` contains.
+/// Backward, the halo's gradients are computed before the gradients of parameters, so that they
+/// travel meanwhile, unless no part sends any and the layer's input can make room for its gradient.
+/// Where outputs are recomputed, the gradients of parameters always come first.
+StepGraph step_graph(const Model& model, const ModelGeometry& geometry, const HaloRounds& rounds,
+                     std::size_t part, std::int64_t batch, bool training,
+                     MemoryUse use = MemoryUse::kShared);
 
 /// The channels of `dst`, a block of the output, that come from this input, for a layer that can
 /// repeat its forward pass input by input.

@@ -44,33 +44,14 @@ float initial_value(const ParameterGeometry& geometry, const CounterRng& rng, st
 
 Parameters::Parameters(const ModelGeometry& geometry, std::int64_t part,
                        std::vector<std::string> states)
-    : geometry_(&geometry), part_(part), state_names_(std::move(states)) {
-  const auto& placements = geometry.parameters();
-  for (std::size_t i = 0; i < placements.size(); ++i) {
-    const ParameterSlice& slice = placements[i].slices[static_cast<std::size_t>(part)];
-    if (slice.empty()) continue;
-    const auto holders = std::find_if(placements[i].holders.begin(), placements[i].holders.end(),
-                                      [&](const SliceHolders& h) { return h.slice == slice; });
-    const bool average = placements[i].geometry.moving_average > 0;
-    auto group = std::find_if(groups_.begin(), groups_.end(), [&](const HolderGroup& g) {
-      return g.parts == holders->parts && g.moving_averages == average;
-    });
-    if (group == groups_.end())
-      group = groups_.insert(groups_.end(), {holders->parts, 0, 0, {}, average});
-    group->ranges.push_back({i, 0, placements[i].slice_volume(part)});
-  }
-  std::int64_t offset = 0;
-  for (HolderGroup& group : groups_) {
-    group.offset = offset;
-    for (ParameterRange& range : group.ranges) {
-      range.offset = offset;
-      offset += range.volume;
-    }
-    group.volume = offset - group.offset;
-  }
-  values_ = AlignedBuffer<float>(offset);
-  diffs_ = AlignedBuffer<float>(offset);
-  for (std::size_t i = 0; i < state_names_.size(); ++i) states_.emplace_back(offset);
+    : geometry_(&geometry),
+      part_(part),
+      groups_(holder_groups(geometry, part)),
+      state_names_(std::move(states)) {
+  const std::int64_t elements = geometry.parameter_count(part);
+  values_ = AlignedBuffer<float>(elements);
+  diffs_ = AlignedBuffer<float>(elements);
+  for (std::size_t i = 0; i < state_names_.size(); ++i) states_.emplace_back(elements);
 }
 
 std::span<float> Parameters::state(const std::string& name) {

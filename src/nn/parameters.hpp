@@ -11,34 +11,11 @@
 
 #include "partition/box_runs.hpp"
 #include "partition/model_geometry.hpp"
+#include "src/nn/gradient_buckets.hpp"
 #include "src/nn/layer.hpp"
 #include "src/nn/tensor.hpp"
 
 namespace halomesh {
-
-/// A slice of one parameter in the flat memory of this part.
-struct ParameterRange {
-  std::size_t placement = 0;  ///< index into ModelGeometry::parameters()
-  std::int64_t offset = 0, volume = 0;
-};
-
-/// Parameters that the same parts hold, either trained ones or moving averages: one contiguous
-/// range of the flat memory, reduced together.
-struct HolderGroup {
-  std::vector<std::int64_t> parts;  ///< ascending
-  std::int64_t offset = 0, volume = 0;
-  std::vector<ParameterRange> ranges;  ///< in layer order
-  bool moving_averages = false;        ///< optimizers leave them unchanged
-  /// The elements and ranges at the start that stay unchanged: Parameters::freeze().
-  std::int64_t frozen = 0;
-  std::size_t frozen_ranges = 0;
-
-  std::int64_t trained_offset() const { return offset + frozen; }
-  std::int64_t trained_volume() const { return moving_averages ? 0 : volume - frozen; }
-  std::span<const ParameterRange> trained() const {
-    return std::span(ranges).subspan(moving_averages ? ranges.size() : frozen_ranges);
-  }
-};
 
 /// Calls visit(local offset, global index, length) for each run of elements of `slice` that is
 /// contiguous in the parameter's global logical order (out,in,kd,kh,kw; or out,d,h,w,c for a

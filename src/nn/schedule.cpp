@@ -78,7 +78,7 @@ std::vector<std::string> schedule_names() {
 ScheduleKind parse_schedule_kind(const std::string& text) {
   for (ScheduleKind kind : kKinds)
     if (text == to_string(kind)) return kind;
-  throw UsageError(fmt::format("learning-rate schedule \"{}\"", text),
+  throw UsageError(fmt::format("unknown learning-rate schedule \"{}\"", text),
                    "use --schedule " + joined(schedule_names(), ", "));
 }
 

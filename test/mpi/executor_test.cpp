@@ -251,7 +251,8 @@ SmallNetwork normalized_network() {
         model.add(name, std::make_unique<Convolution>(ConvolutionOptions{filters, window}), {src});
     const auto moments = model.add(name + "_moments", std::make_unique<Moments>(), {x});
     const auto y = model.add(name + "_norm", std::make_unique<Normalize>(1e-5F), {x, moments});
-    return model.add(name + "_act", std::make_unique<LeakyRelu>(0.5F), {y});
+    return model.add(name + "_act",
+                     std::make_unique<Elementwise>(ElementFunction::leaky_relu(0.5F)), {y});
   };
   const std::size_t fine = block("second", 3, 1, block("first", 2, 1, 0));
   TransposedConvolutionOptions larger;

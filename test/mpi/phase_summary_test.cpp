@@ -178,13 +178,14 @@ Planned planned_bytes(const MeshShape& mesh) {
   return planned;
 }
 
-void check_line(const nlohmann::json& line, const MeshShape& mesh, Findings& findings) {
+void check_line(const nlohmann::json& line, const nlohmann::json& layers, const MeshShape& mesh,
+                Findings& findings) {
   const double step_s = line["step_seconds"]["mean"].get<double>();
-  for (const char* list : {"rows", "kinds"}) {
+  for (const nlohmann::json* const list : {&layers.at("rows"), &line.at("kinds")}) {
     double sum = 0;
-    for (const auto& row : line[list]) sum += row["mean"].get<double>();
+    for (const auto& row : *list) sum += row["mean"].get<double>();
     findings.expect(std::abs(sum - step_s) <= 0.01 * step_s, [&] {
-      return fmt::format("{} take {} s of a step of {} s", list, sum, step_s);
+      return fmt::format("{} take {} s of a step of {} s", list->dump(), sum, step_s);
     });
   }
   const auto steps = line["steps"].get<std::int64_t>();
@@ -226,11 +227,17 @@ TEST_CASE("the phases of a run add up to its steps, and a resumed run goes on wi
       train(comm, request);
       if (comm.rank() != 0) continue;
       const auto lines = events_in(request.out / "metrics.jsonl", "phases");
+      // The first epoch, the second, and what remains at the end of a job.
+      const auto layers = events_in(request.out / "metrics.jsonl", "layers");
+      findings.expect_equal(layers.size(), lines.size(), "lines of layers");
       std::vector<std::int64_t> last, steps;
-      for (const nlohmann::json& line : lines) {
+      for (std::size_t i = 0; i < std::min(lines.size(), layers.size()); ++i) {
+        const nlohmann::json& line = lines[i];
         last.push_back(line["step"].get<std::int64_t>());
         steps.push_back(line["steps"].get<std::int64_t>());
-        check_line(line, mesh, findings);
+        for (const char* key : {"step", "steps"})
+          findings.expect(layers[i][key] == line[key], [&] { return layers[i].dump(); });
+        check_line(line, layers[i], mesh, findings);
       }
       // Four steps per epoch; stopped after ten.
       findings.expect(last == std::vector<std::int64_t>{4, 8, 10, 12} &&

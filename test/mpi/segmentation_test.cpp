@@ -71,7 +71,8 @@ Model u_net(bool regression) {
         "conv" + name, std::make_unique<Convolution>(ConvolutionOptions{filters, kWide, 1, false}));
     const std::size_t moments = model.add("moments" + name, std::make_unique<Moments>(), {x});
     model.add("norm" + name, std::make_unique<Normalize>(kEpsilon), {x, moments});
-    return model.add("act" + name, std::make_unique<LeakyRelu>(kSlope));
+    return model.add("act" + name,
+                     std::make_unique<Elementwise>(ElementFunction::leaky_relu(kSlope)));
   };
   const std::size_t across = normalized(4, "1");
   model.add("pool", std::make_unique<AveragePooling>(kHalf));

@@ -13,7 +13,7 @@
 #include "src/nn/layers/convolution.hpp"
 #include "src/nn/layers/dense.hpp"
 #include "src/nn/layers/dropout.hpp"
-#include "src/nn/layers/leaky_relu.hpp"
+#include "src/nn/layers/elementwise.hpp"
 #include "src/nn/layers/pooling.hpp"
 #include "src/nn/layers/transposed_convolution.hpp"
 #include "src/nn/model.hpp"
@@ -64,7 +64,7 @@ class SmallNetworkBuilder {
   }
   std::size_t leaky_relu(std::size_t src) {
     network_.fraction_bits += 1;
-    return add("act", std::make_unique<LeakyRelu>(0.5F), {src});
+    return add("act", std::make_unique<Elementwise>(ElementFunction::leaky_relu(0.5F)), {src});
   }
   std::size_t dropout(std::size_t src) {
     network_.growth *= 2;

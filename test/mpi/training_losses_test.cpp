@@ -14,7 +14,7 @@
 #include "runtime/data/open_dataset.hpp"
 #include "runtime/train/trainer.hpp"
 #include "src/nn/layers/convolution.hpp"
-#include "src/nn/layers/leaky_relu.hpp"
+#include "src/nn/layers/elementwise.hpp"
 #include "src/nn/losses/registry.hpp"
 #include "test/harness/mpi_for_comms.hpp"
 #include "test/harness/mpi_shared_directory.hpp"
@@ -96,7 +96,8 @@ std::array<double, 4> train(const Comm& comm, const PartGrid& grid, const Feed& 
   ConvolutionOptions options{4, WindowOptions::cube(3, 1, PaddingKind::kSame)};
   options.compute = feed.precision;
   model.add("conv", std::make_unique<Convolution>(options));
-  model.add("act", std::make_unique<LeakyRelu>(0.25F, feed.precision));
+  model.add("act",
+            std::make_unique<Elementwise>(ElementFunction::leaky_relu(0.25F), feed.precision));
   ConvolutionOptions head{kClasses, WindowOptions::cube(1, 1, PaddingKind::kSame)};
   head.compute = feed.precision;
   head.writes_fp32 = true;

@@ -214,7 +214,8 @@ TEST_CASE("names of schedules") {
   CHECK(schedule_names() == names);
   for (const std::string& name : names) CHECK(to_string(parse_schedule_kind(name)) == name);
   CHECK(parse_schedule_kind("cosine") == ScheduleKind::kCosine);
-  CHECK_THROWS_WITH_AS(parse_schedule_kind("sine"), "learning-rate schedule \"sine\"", UsageError);
+  CHECK_THROWS_WITH_AS(parse_schedule_kind("sine"), "unknown learning-rate schedule \"sine\"",
+                       UsageError);
 }
 
 TEST_CASE("invalid options are refused") {

@@ -63,6 +63,13 @@ StepEvent data(std::size_t layer, std::size_t input, bool first, bool last, bool
                std::int64_t extra = -1) {
   return {Kind::kBackwardData, layer, input, first, last, in_place, extra, layer};
 }
+// The end of a layer's passes, forward and backward.
+StepEvent poll(std::size_t layer) {
+  return {Kind::kPoll, layer, 0, false, false, false, -1, layer};
+}
+StepEvent completed(std::size_t layer) {
+  return {Kind::kCompleted, layer, 0, false, false, false, -1, layer};
+}
 StepEvent loss(std::size_t last) { return {Kind::kLoss, 0, 0, false, false, false, -1, last}; }
 StepEvent again(std::size_t layer, std::size_t during, std::size_t input = 0, bool first = true,
                 bool last = true) {
@@ -83,14 +90,17 @@ StepGraph chain() {
 
 TEST_CASE("a chain of layers: events, ranges and places") {
   const StepMemory memory = plan_step_memory(chain());
-  CHECK(memory.events == std::vector<StepEvent>{forward(0), forward(1), forward(2), loss(2),
-                                                data(2, 0, true, true), parameters(2),
-                                                data(1, 0, true, true, true), parameters(0)});
-  const std::vector<Ranges> live{{{0, 1}},   // what the activation reads; not backward
-                                 {{1, 6}},   // its result, which it reads backward
-                                 {{2, 7}},   // the output
-                                 {{3, 5}},   // its gradient
-                                 {{4, 7}}};  // those of the activation's output and input
+  CHECK(memory.program.events ==
+        std::vector<StepEvent>{forward(0), poll(0), forward(1), poll(1), forward(2), poll(2),
+                               loss(2),                                                       //
+                               data(2, 0, true, true), parameters(2), completed(2), poll(2),  //
+                               data(1, 0, true, true, true), completed(1), poll(1),           //
+                               parameters(0), completed(0), poll(0)});
+  const std::vector<Ranges> live{{{0, 2}},    // what the activation reads; not backward
+                                 {{2, 11}},   // its result, which it reads backward
+                                 {{4, 16}},   // the output
+                                 {{6, 8}},    // its gradient
+                                 {{7, 14}}};  // those of the activation's output and input
   REQUIRE(memory.blocks.size() == live.size());
   for (std::size_t b = 0; b < live.size(); ++b) CHECK(memory.blocks[b].live == live[b]);
   CHECK(memory.value == std::vector<std::int64_t>{-1, 0, 64, 0});
@@ -103,8 +113,8 @@ TEST_CASE("gradients of parameters first: the input makes room for its gradient"
   graph.layers[1].reads_dst = false;
   graph.layers[2].parameters_first = true;
   const StepMemory memory = plan_step_memory(graph);
-  CHECK(memory.events[4] == parameters(2));
-  CHECK(memory.events[5] == data(2, 0, true, true));
+  CHECK(memory.program.events[7] == parameters(2));
+  CHECK(memory.program.events[8] == data(2, 0, true, true));
   CHECK(memory.diff[2] == memory.value[2]);
   graph.layers[2].reads_src = true;
   CHECK(plan_step_memory(graph).diff[2] != memory.value[2]);
@@ -114,7 +124,7 @@ TEST_CASE("without training only the forward passes; without reuse no byte twice
   StepGraph graph = chain();
   graph.training = false;
   const StepMemory evaluation = plan_step_memory(graph);
-  CHECK(evaluation.events.size() == 4);
+  CHECK(evaluation.program.events.size() == 7);
   CHECK(evaluation.value == std::vector<std::int64_t>{-1, 0, 64, 0});
   CHECK(evaluation.diff == std::vector<std::int64_t>{-1, -1, -1, -1});
   graph = chain();
@@ -136,18 +146,20 @@ StepGraph fork() {
 
 TEST_CASE("a gradient of two consumers: the second is added, and not in place") {
   const StepMemory memory = plan_step_memory(fork());
-  const std::int64_t extra = memory.events.at(9).extra;
-  CHECK(std::vector<StepEvent>(memory.events.begin() + 5, memory.events.end()) ==
-        std::vector<StepEvent>{data(3, 1, true, true), data(3, 0, true, true, true),
-                               data(2, 0, true, false), parameters(2),
-                               data(1, 0, false, true, false, extra), parameters(0)});
+  const std::int64_t extra = memory.program.events.at(17).extra;
+  CHECK(std::vector<StepEvent>(memory.program.events.begin() + 9, memory.program.events.end()) ==
+        std::vector<StepEvent>{data(3, 1, true, true), data(3, 0, true, true, true), completed(3),
+                               poll(3),                                                        //
+                               data(2, 0, true, false), parameters(2), completed(2), poll(2),  //
+                               data(1, 0, false, true, false, extra), completed(1), poll(1),   //
+                               parameters(0), completed(0), poll(0)});
   CHECK(memory.diff[4] == memory.diff[2]);
   CHECK(extra >= 0);
   CHECK(extra != memory.diff[1]);
   CHECK(extra != memory.diff[2]);
   StepGraph graph = fork();
   graph.layers[1].adds = true;
-  CHECK(plan_step_memory(graph).events.at(9).extra == -1);
+  CHECK(plan_step_memory(graph).program.events.at(17).extra == -1);
 }
 
 // Two levels: layer 0 is a convolution; its rectified output (tensor 2) is read by a convolution
@@ -170,16 +182,19 @@ TEST_CASE("outputs that are made again are not kept between their readers") {
   const StepMemory memory = plan_step_memory(graph);
   const std::vector<StepEvent> expected{
       parameters(7),
-      data(7, 0, true, true),       // tensor 7, of a convolution
+      data(7, 0, true, true),  // tensor 7, of a convolution
+      completed(7),
+      poll(7),
       again(5, 6, 0, true, false),  // reads tensor 5, which is kept
       again(1, 6),                  // tensor 2, for the second input
       again(5, 6, 1, false, true),
       parameters(6),
       data(6, 0, true, true)};
-  REQUIRE(memory.events.size() > 16);
-  CHECK(std::vector<StepEvent>(memory.events.begin() + 9, memory.events.begin() + 16) == expected);
+  const auto begin = memory.program.events.begin() + 17;
+  REQUIRE(memory.program.events.size() > 26);
+  CHECK(std::vector<StepEvent>(begin, begin + 9) == expected);
   // Tensor 2 again for layer 2, as it was not kept since.
-  CHECK(std::count(memory.events.begin(), memory.events.end(), again(1, 2)) == 1);
+  CHECK(std::count(memory.program.events.begin(), memory.program.events.end(), again(1, 2)) == 1);
   graph.use = MemoryUse::kShared;
   CHECK(memory.bytes < plan_step_memory(graph).bytes);
 }
@@ -218,10 +233,7 @@ std::int64_t play(const StepGraph& graph, const StepMemory& memory) {
     marks.read(memory.diff[t], size(t), name("diff", t));
   };
   const std::size_t output = graph.tensors.size() - 1;
-  std::vector<bool> is_read(graph.tensors.size());
-  for (const LayerPasses& layer : graph.layers)
-    for (const std::size_t t : layer.inputs) is_read[t] = true;
-  for (const StepEvent& event : memory.events) {
+  for (const StepEvent& event : memory.program.events) {
     const std::size_t dst = event.layer + 1;
     if (event.kind == Kind::kLoss) {
       read_value(output);
@@ -242,8 +254,11 @@ std::int64_t play(const StepGraph& graph, const StepMemory& memory) {
       for (const std::size_t t : layer.inputs) read_value(t);  // until all of dst is written
       continue;
     }
-    // Cleared, as nobody else writes it.
-    if (!is_read[dst] && dst != output) marks.write(memory.diff[dst], size(dst), name("diff", dst));
+    if (event.kind == Kind::kClearDiff) {  // nobody else writes it
+      marks.write(memory.diff[dst], size(dst), name("diff", dst));
+      continue;
+    }
+    if (event.kind == Kind::kCompleted || event.kind == Kind::kPoll) continue;
     read_diff(dst);
     if (event.kind == Kind::kBackwardParameters || layer.reads_src)
       for (const std::size_t t : layer.inputs) read_value(t);
@@ -305,7 +320,7 @@ TEST_CASE("in every network each pass finds what it reads") {
     CHECK(memory.bytes >= most_live_bytes(memory.blocks));
     CHECK(memory.bytes <= most_live_bytes(memory.blocks) * 3 / 2);
     shared += memory.bytes;
-    for (const StepEvent& event : memory.events) repeated += event.kind == Kind::kAgain;
+    for (const StepEvent& event : memory.program.events) repeated += event.kind == Kind::kAgain;
     graph.use = MemoryUse::kApart;
     apart += plan_step_memory(graph).bytes;
   }

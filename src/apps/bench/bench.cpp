@@ -4,6 +4,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "printable.hpp"
 #include "runtime/machine/binding.hpp"
 #include "simulation.hpp"
 #include "src/apps/bench/bench_options.hpp"
@@ -53,7 +54,7 @@ int calibrate_machine(const Comm& world, const Options& options) {
     const MachineRecord record = calibrate(world, options, binding, peak);
     if (file.empty()) return kExitDone;
     write_record(world, file, to_json(record));
-    if (world.rank() == 0) std::cout << "machine file in " << file << std::endl;
+    if (world.rank() == 0) std::cout << "machine file in " << printable(file) << std::endl;
   }
   return kExitDone;
 }

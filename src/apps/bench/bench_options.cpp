@@ -101,8 +101,7 @@ Options bench_options() {
 BenchPlan read_bench_plan(const Options& options, std::int64_t ranks) {
   auto plan = options.read<BenchPlan>();
   plan.reduction = reduction_named(options.get<std::string>("reduction"));
-  plan.sending = options.get<std::string>("send-halos") == "early" ? Executor::Sending::kWithChunks
-                                                                   : Executor::Sending::kWithLayer;
+  plan.sends_early = options.get<std::string>("send-halos") == "early";
   plan.chunk_order = options.get<std::string>("chunk-order") == "local-first"
                          ? ChunkOrder::kLocalFirst
                          : ChunkOrder::kBoundaryFirst;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "partition/mesh_shape.hpp"
-#include "runtime/step/executor.hpp"
+#include "partition/step_program.hpp"
 #include "runtime/step/reduction.hpp"
 #include "src/apps/options/options.hpp"
 #include "src/nn/data_type.hpp"
@@ -26,7 +26,7 @@ struct BenchCase {
 struct BenchPlan {
   std::vector<BenchCase> cases;    ///< each mesh in each precision, in the order given
   std::vector<PartGrid> left_out;  ///< meshes whose parts do not divide the ranks
-  Executor::Sending sending = Executor::Sending::kWithChunks;
+  bool sends_early = true;
   ChunkOrder chunk_order = ChunkOrder::kLocalFirst;
   std::int64_t steps = 10, warm_up = 3;
   std::uint64_t seed = 0;

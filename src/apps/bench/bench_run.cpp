@@ -44,7 +44,7 @@ class MeasuredTraining {
         training_(network.mesh, network.model, network.geometry, network.parameters, optimizer_,
                   loss_, local, &trace_, plan.reduction,
                   {1, 0, plan.payload, plan.reproducible, memory}) {
-    training_.executor().set_sending(plan.sending);
+    if (!plan.sends_early) training_.executor().send_with_layers();
     const BatchSpec spec{network.model.input(),
                          executor().input_span(),
                          loss_.target_box(executor().output().span),
@@ -200,17 +200,19 @@ BenchResult run_case(const Comm& world, const Options& options, const BenchPlan&
   result.parameters = network.geometry.parameter_count();
   result.reduction = plan.reduction;
   result.payload = plan.payload;
+  MemorySetting memory_setting{.mesh = setting.mesh,
+                               .batch = result.local_batch,
+                               .optimizer_states = std::ssize(kept_states(plan.payload)),
+                               .payload = plan.payload,
+                               .ranks_per_node = network.mesh.ranks_per_node(),
+                               .splits = 1};
   if (!plan.memory)
-    result.recompute = choose_recompute(network,
-                                        {.mesh = setting.mesh,
-                                         .batch = result.local_batch,
-                                         .optimizer_states = std::ssize(kept_states(plan.payload)),
-                                         .payload = plan.payload,
-                                         .splits = 1},
-                                        world.node().size());
+    result.recompute = choose_recompute(network, memory_setting, world.node().size());
   const MemoryUse chosen = result.recompute && result.recompute->recomputes ? MemoryUse::kRecomputed
                                                                             : MemoryUse::kShared;
-  MeasuredTraining training(network, plan, result.local_batch, plan.memory.value_or(chosen),
+  memory_setting.use = plan.memory.value_or(chosen);
+  if (!simulation::kOn) require_memory_of_run(network, memory_setting);
+  MeasuredTraining training(network, plan, result.local_batch, memory_setting.use,
                             machine == nullptr);
   result.implementations = training.executor().implementations();
   measure_steps(network, training, plan, result);

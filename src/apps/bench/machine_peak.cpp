@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/mpi/collective_errors.hpp"
+#include "runtime/posix/memory_needs.hpp"
 #include "src/nn/kernels/peak.hpp"
 
 namespace halomesh {
@@ -46,6 +48,9 @@ double best_rate(const Comm& world, double (*loop)(std::int64_t rounds)) {
 
 /// Bytes per second of all ranks. They share memory, so a try lasts until the last rank is done.
 double best_triad(const Comm& world, std::int64_t array_bytes) {
+  on_all_ranks(world, [&] {
+    require_memory("the arrays that measure the speed of memory", 3 * array_bytes);
+  });
   Triad triad(array_bytes);
   double best = 0;
   for (int i = 0; i < kTriadTries; ++i) {

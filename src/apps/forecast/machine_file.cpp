@@ -11,7 +11,7 @@
 #include <sstream>
 
 #include "error.hpp"
-#include "src/apps/options/nearest.hpp"
+#include "src/apps/options/fact_file.hpp"
 #include "src/apps/options/option_text.hpp"
 
 namespace halomesh {
@@ -66,18 +66,8 @@ MachineNumber number_of(const std::string& name, const std::string& value,
   return {name, *parsed, *origin, source, where};
 }
 
-void read_line(Machine& machine, const std::string& line, const std::string& where,
-               const fs::path& directory) {
-  const auto hash = line.find('#');
-  const std::string text = trimmed(line.substr(0, hash));
-  if (text.empty()) return;
-  const std::string comment = hash == std::string::npos ? "" : trimmed(line.substr(hash + 1));
-  const auto equals = text.find('=');
-  if (equals == std::string::npos)
-    throw UsageError(fmt::format("{}: '{}' is not of the form NAME = VALUE", where, text),
-                     "write one fact per line; comments start with #");
-  const std::string name = trimmed(text.substr(0, equals)),
-                    value = trimmed(text.substr(equals + 1));
+void read_fact(Machine& machine, const Fact& fact) {
+  const auto& [name, value, comment, where] = fact;
   if (name == "title") {
     machine.title = value;
   } else if (name == "cpu") {
@@ -86,28 +76,23 @@ void read_line(Machine& machine, const std::string& line, const std::string& whe
     machine.interconnect = interconnect_named(value, where);
   } else if (name == "shape") {
     machine.shape = extents(value, where);
-  } else if (name == "kernels") {
-    machine.notes.push_back("kernels:" + (directory / value).string());  // read at the end
-  } else {
+  } else if (name != "kernels") {
     if (std::any_of(machine.numbers.begin(), machine.numbers.end(),
-                    [&](const MachineNumber& number) { return number.name == name; }))
+                    [&](const MachineNumber& number) { return number.name == fact.name; }))
       throw UsageError(fmt::format("{}: {} is given twice", where, name), "give it once");
     machine.set(number_of(name, value, comment, where));
   }
 }
 
-Machine read_ini(const fs::path& file, std::istream& lines) {
+Machine read_ini(const fs::path& file) {
   Machine machine;
   machine.name = file.stem().string();
-  int number_of_line = 0;
-  for (std::string line; std::getline(lines, line);)
-    read_line(machine, line, fmt::format("{}:{}", file.c_str(), ++number_of_line),
-              file.parent_path());
+  const std::vector<Fact> facts = read_facts(file, "machine file");
+  for (const Fact& fact : facts) read_fact(machine, fact);
   machine.check_whole(file.string());
   machine.derive();
-  std::vector<std::string> kernels;
-  std::swap(kernels, machine.notes);
-  for (const std::string& note : kernels) add_kernels(machine, note.substr(note.find(':') + 1));
+  for (const Fact& fact : facts)
+    if (fact.name == "kernels") add_kernels(machine, file.parent_path() / fact.value);
   return machine;
 }
 
@@ -273,11 +258,12 @@ Machine read_json(const fs::path& path, std::istream& in) {
 }  // namespace
 
 Machine read_machine(const fs::path& file) {
+  if (file.extension() != ".json") return read_ini(file);
   std::ifstream in(file);
   if (!in || fs::is_directory(file))
     throw UsageError(fmt::format("the machine file {} cannot be read", file.c_str()),
                      "give the name of a machine (--machine list) or the path of a file");
-  return file.extension() == ".json" ? read_json(file, in) : read_ini(file, in);
+  return read_json(file, in);
 }
 
 void add_kernels(Machine& machine, const fs::path& file) {
@@ -305,25 +291,11 @@ void add_kernels(Machine& machine, const fs::path& file) {
 }
 
 std::vector<std::string> machine_names(const fs::path& directory) {
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(directory / "machines"))
-    if (entry.path().extension() == ".ini") names.push_back(entry.path().stem().string());
-  std::sort(names.begin(), names.end());
-  return names;
+  return fact_file_names(directory / "machines");
 }
 
 Machine load_machine(const std::string& machine, const fs::path& directory) {
-  if (machine.find('/') != std::string::npos || machine.ends_with(".ini") ||
-      machine.ends_with(".json"))
-    return read_machine(machine);
-  const std::vector<std::string> names = machine_names(directory);
-  const bool known = std::find(names.begin(), names.end(), machine) != names.end();
-  if (!known && fs::exists(machine)) return read_machine(machine);
-  if (!known)
-    throw UsageError(
-        fmt::format("unknown machine {}", machine),
-        fmt::format("did you mean {}? --machine list lists all", nearest(machine, names)));
-  return read_machine(directory / "machines" / (machine + ".ini"));
+  return read_machine(find_fact_file("machine", machine, directory / "machines"));
 }
 
 }  // namespace halomesh

@@ -123,13 +123,6 @@ std::vector<MeshForecast> MeshSearch::forecasts_of(const Machine& machine,
     MeshForecast f;
     f.mesh = {ranks / grid.count(), grid};
     f.local_batch = job_.work.batch / f.mesh.replicas;
-    f.step = forecast_step(machine, model_, geometry(grid), f.mesh, f.local_batch, job_.options);
-    ForecastOptions forward = job_.options;
-    forward.training = false;
-    f.evaluation = forecast_step(machine, model_, geometry(grid), f.mesh, f.local_batch, forward);
-    f.run = forecast_run(machine, job_.nodes, job_.work, f.step, f.evaluation);
-    f.efficiency =
-        static_cast<double>(job_.work.batch) / static_cast<double>(ranks) / f.step.step_s / base;
     const MemoryNeed need = memory_need(f);
     f.recomputes =
         memory > 0 &&
@@ -139,6 +132,14 @@ std::vector<MeshForecast> MeshSearch::forecasts_of(const Machine& machine,
     f.fits = memory <= 0 ||
              static_cast<double>(f.memory_bytes) * static_cast<double>(machine.ranks_per_node()) <=
                  memory;
+    ForecastOptions options = job_.options;
+    if (f.recomputes) options.memory = MemoryUse::kRecomputed;
+    f.step = forecast_step(machine, model_, geometry(grid), f.mesh, f.local_batch, options);
+    options.training = false;
+    f.evaluation = forecast_step(machine, model_, geometry(grid), f.mesh, f.local_batch, options);
+    f.run = forecast_run(machine, job_.nodes, job_.work, f.step, f.evaluation);
+    f.efficiency =
+        static_cast<double>(job_.work.batch) / static_cast<double>(ranks) / f.step.step_s / base;
     all.push_back(f);
     if (keep) continue;
     cache_.forget_meshes();

@@ -4,13 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 #include <utility>
 
 #include "src/apps/forecast/halo_times.hpp"
 #include "src/apps/forecast/sum_timeline.hpp"
-#include "src/nn/model_on_part.hpp"
 
 namespace halomesh {
 namespace {
@@ -19,34 +17,30 @@ enum Spent : std::size_t { kCompute, kHalo, kGather, kReduction, kSpentKinds };
 
 // An exchange in flight: when each message and receive was posted, and how long messages travel.
 struct Flight {
-  const ExchangeOutline* outline = nullptr;
   const std::vector<double>* travel_s = nullptr;  // by message
-  std::vector<double> sent;                       // by message
+  std::vector<double> sent;                       // by message; negative before it is sent
   std::vector<double> posted;                     // by part: receives; negative before start()
-  std::vector<bool> pending;                      // by part: between start() and finish()
-  bool empty() const { return outline == nullptr || outline->empty(); }
 };
 
 // Shorter messages leave at once; longer ones wait until their receive is posted, too.
 constexpr double kEagerBytes = 65536;
 
-class Timeline {
+class StepTimeline {
  public:
-  Timeline(const Machine& machine, const Model& model, const ModelGeometry& geometry,
-           const MeshShape& mesh, std::int64_t batch, const ForecastOptions& options)
+  StepTimeline(const Machine& machine, const Model& model, const ModelGeometry& geometry,
+               const MeshShape& mesh, std::int64_t batch, const ForecastOptions& options)
       : machine_(machine),
         model_(model),
         geometry_(geometry),
         mesh_(mesh),
         batch_(batch),
         options_(options),
-        types_(model.types()),
         parts_(static_cast<std::size_t>(mesh.parts.count())),
         now_(parts_),
         spent_(parts_),
         kernel_s_(parts_),
-        distribute_(geometry.tensors().size()),
-        returned_(geometry.tensors().size()) {
+        waits_(parts_),
+        met_(parts_) {
     network_ = machine.network;
     threads_ = options.threads.value_or(machine.threads());
     shared_cores_ =
@@ -56,7 +50,6 @@ class Timeline {
          {&network_.within_node.latency_s, &network_.within_node.s_per_byte,
           &network_.copy.core_s_per_byte, &network_.copy.s_per_byte, &network_.add_s_per_byte})
       *seconds *= shared_cores_;
-    wanted_ = tensors_with_diff(model_, geometry_);
     const std::int64_t nodes = (mesh.ranks() - 1) / network_.ranks_per_node + 1;
     if (machine.interconnect != Interconnect::kNone && nodes > 1)
       routes_ = Routes(network_shape_of(machine, nodes));
@@ -64,17 +57,17 @@ class Timeline {
     computed_.assign(parts_, ComputedStretches(network_.poll_s));
     kernel_factor_ = shared_cores_ * machine.kernel_time_factor();
     ForecastCache& cache = options.cache != nullptr ? *options.cache : own_cache_;
-    outline_ = &cache.outline(model, geometry, batch);
+    outline_ = &cache.outline(model, geometry, batch, options);
     traffic_ = &cache.entry(traffic_key());
-    traffic_->travel_s.resize(outline_->exchanges);
+    traffic_->travel_s.resize(outline_->exchanges.size());
+    flights_.resize(outline_->exchanges.size());
     sum_routes_ = &cache.routes(mesh.ranks(), network_.ranks_per_node);
   }
 
   StepForecast run() {
-    forward();
-    sum_parts_of_loss();
+    if (options_.training) begin_sums();
+    play();
     if (options_.training) {
-      backward();
       finish_sums();
       update();
       sum_by_tree(kReduction, static_cast<double>(mesh_.ranks()), 0);  // the loss
@@ -100,25 +93,95 @@ class Timeline {
     return std::max(network_.between_nodes.latency_s - hop_s_, 0.0) / 2;
   }
 
-  double bytes_of(std::size_t tensor, std::int64_t elements) const {
-    return static_cast<double>(elements * batch_ * size_of(types_[tensor]));
+  // Each part runs its events until it waits for one that another part has not reached.
+  void play() {
+    std::vector<std::size_t> next(parts_);
+    const auto is_done = [&](Part part) {
+      const std::vector<TimedEvent>& events = outline_->events[part];
+      return next[part] == events.size() || (!options_.training && next[part] > 0 &&
+                                             events[next[part] - 1].kind == StepEvent::Kind::kLoss);
+    };
+    for (bool moves = true; moves;) {
+      moves = false;
+      for (Part part = 0; part < parts_; ++part)
+        for (; !is_done(part) && happens(part, outline_->events[part][next[part]]); ++next[part])
+          moves = true;
+    }
+    for (Part part = 0; part < parts_; ++part)
+      require(is_done(part), text("part {} of a step waits for ever", part));
   }
 
-  Spent kind_of(std::size_t t) const { return outline_->tensors[t].gathered ? kGather : kHalo; }
+  // Returns false if the event has to wait for another part.
+  bool happens(Part part, const TimedEvent& event) {
+    using Kind = StepEvent::Kind;
+    switch (event.kind) {
+      case Kind::kForward:
+      case Kind::kAgain:
+        compute(KernelPass::kForward, part, event);
+        break;
+      case Kind::kBackwardData:
+        if (event.clears_diff) copy(part, kHalo, event.bytes);
+        compute(KernelPass::kBackwardData, part, event);
+        if (!event.first) copy(part, kCompute, event.bytes);
+        break;
+      case Kind::kBackwardParameters:
+        compute(KernelPass::kBackwardParameters, part, event);
+        break;
+      case Kind::kClearSums:
+        copy(part, kGather, event.bytes);
+        break;
+      case Kind::kClearDiff:
+        copy(part, kHalo, event.bytes);
+        break;
+      case Kind::kStart:
+        start(part, event.number);
+        break;
+      case Kind::kFinish:
+        return finish(part, event.number);
+      case Kind::kReplicaSums:
+        return !options_.training || meet(part, [&] { average_samples(event.layer); });
+      case Kind::kLoss:
+        return meet(part, [&] { sum_parts_of_loss(); });
+      case Kind::kCompleted:
+        completed(part, event.layer);
+        break;
+      case Kind::kPoll:
+        break;
+    }
+    return true;
+  }
 
-  Flight flight_of(const ExchangeOutline& exchange) {
-    if (exchange.empty()) return {};
-    std::vector<double>& travel_s = traffic_->travel_s[exchange.number];
+  // Calls `sum` once all parts are here; each then goes on.
+  template <class Sum>
+  bool meet(Part part, const Sum& sum) {
+    if (!met_[part]) {
+      if (!waits_[part]) ++waiting_;
+      waits_[part] = true;
+      if (waiting_ < parts_) return false;
+      sum();
+      waiting_ = 0;
+      waits_.assign(parts_, false);
+      met_.assign(parts_, true);
+    }
+    met_[part] = false;
+    return true;
+  }
+
+  Flight& flight_of(std::size_t number) {
+    Flight& flight = flights_[number];
+    if (flight.travel_s != nullptr) return flight;
+    const std::vector<HaloMessage>& messages = outline_->exchanges[number].messages;
+    std::vector<double>& travel_s = traffic_->travel_s[number];
     if (travel_s.empty())
-      travel_s =
-          travel_seconds({routes_, network_, hop_s_}, mesh_, exchange.messages, halo_routes_);
-    return {&exchange, &travel_s, std::vector<double>(exchange.messages.size()),
-            std::vector<double>(parts_, -1), std::vector<bool>(parts_)};
+      travel_s = travel_seconds({routes_, network_, hop_s_}, mesh_, messages, halo_routes_);
+    return flight = {&travel_s, std::vector<double>(messages.size(), -1),
+                     std::vector<double>(parts_, -1)};
   }
   // A key of everything on which routes and travel times depend.
   std::string traffic_key() const {
-    std::string key = fmt::format("{} {} {} {} {}", to_string(mesh_.parts), mesh_.replicas, batch_,
-                                  options_.bucket_bytes, static_cast<int>(options_.reduction));
+    std::string key = fmt::format(
+        "{} {} {} {} {} {}", to_string(mesh_.parts), mesh_.replicas, batch_, options_.bucket_bytes,
+        static_cast<int>(options_.reduction), static_cast<int>(options_.memory));
     for (const double number :
          {hop_s_, network_.between_nodes.s_per_byte, network_.within_node.s_per_byte,
           network_.injection_s_per_byte, machine_.value("link-gbs"),
@@ -128,26 +191,35 @@ class Timeline {
   }
 
   // Models Exchange::start() on one part.
-  void start(Part part, Spent kind, Flight& flight) {
-    if (flight.empty()) return;
+  void start(Part part, std::size_t number) {
+    const ExchangeOutline& exchange = outline_->exchanges[number];
+    Flight& flight = flight_of(number);
+    const Spent kind = exchange.gathered ? kGather : kHalo;
     flight.posted[part] = now_[part];
-    flight.pending[part] = true;
     double packed = 0;
-    for (const std::size_t i : flight.outline->sent[part]) packed += flight.outline->packed[i];
+    for (const std::size_t i : exchange.sent[part]) packed += exchange.packed[i];
     copy(part, kind, packed);
-    for (const std::size_t i : flight.outline->sent[part]) {
-      spend(part, kind, overhead(flight.outline->messages[i]));
+    for (const std::size_t i : exchange.sent[part]) {
+      spend(part, kind, overhead(exchange.messages[i]));
       flight.sent[i] = now_[part];
     }
   }
-  // Models Exchange::finish() on one part, after all parts have started.
-  void finish(Part part, Spent kind, Flight& flight) {
-    if (flight.empty() || !flight.pending[part]) return;
-    const ExchangeOutline& exchange = *flight.outline;
+  // Models Exchange::finish() on one part. Returns false as long as a message that it waits for has
+  // not been sent or, where it is long, its receive not been posted.
+  bool finish(Part part, std::size_t number) {
+    const ExchangeOutline& exchange = outline_->exchanges[number];
+    const Flight& flight = flight_of(number);
+    const Spent kind = exchange.gathered ? kGather : kHalo;
+    const auto is_long = [&](std::size_t i) { return exchange.messages[i].bytes > kEagerBytes; };
+    const auto posted = [&](std::size_t i) {
+      return flight.posted[as_part(exchange.messages[i].to)];
+    };
+    for (const std::size_t i : exchange.received[part])
+      if (flight.sent[i] < 0) return false;
+    for (const std::size_t i : exchange.sent[part])
+      if (is_long(i) && posted(i) < 0) return false;
     const auto arrival = [&](std::size_t i) {
-      const HaloMessage& m = exchange.messages[i];
-      const double posted = m.bytes > kEagerBytes ? flight.posted[as_part(m.to)] : 0;
-      return std::max(flight.sent[i], posted) + (*flight.travel_s)[i];
+      return std::max(flight.sent[i], is_long(i) ? posted(i) : 0) + (*flight.travel_s)[i];
     };
     // Messages that have arrived together are unpacked together.
     double unpacked = 0;
@@ -161,51 +233,22 @@ class Timeline {
     }
     copy(part, kind, unpacked);
     for (const std::size_t i : exchange.sent[part])
-      if (exchange.messages[i].bytes > kEagerBytes) wait_until(part, kind, arrival(i));
-    flight.pending[part] = false;
-  }
-  void exchange(const ExchangeOutline& outline, Spent kind) {
-    Flight flight = flight_of(outline);
-    for (Part part = 0; part < parts_; ++part) start(part, kind, flight);
-    for (Part part = 0; part < parts_; ++part) finish(part, kind, flight);
+      if (is_long(i)) wait_until(part, kind, arrival(i));
+    return true;
   }
   void copy(Part part, Spent kind, double bytes) {
     spend(part, kind, network_.copy.seconds(bytes));
   }
 
-  KernelTime kernel_time(std::size_t l, KernelPass pass, Part part) {
-    KernelCase call = outline_->layers[l].kernels[static_cast<std::size_t>(pass)][part];
+  void compute(KernelPass pass, Part part, const TimedEvent& event) {
+    if (event.share <= 0) return;
+    KernelCase call = outline_->kernels[event.layer][static_cast<std::size_t>(pass)][part];
     call.threads = threads_;
-    KernelTime time = machine_.kernels.time(call);
-    time.seconds *= kernel_factor_;
-    return time;
-  }
-  void compute(std::size_t l, KernelPass pass, Part part, double share = 1) {
-    if (geometry_.layers()[l].boxes[part].dst_produced.empty()) return;
-    const KernelTime time = kernel_time(l, pass, part);
-    const double begin = now_[part];
-    spend(part, kCompute, share * time.seconds);
-    if (pass != KernelPass::kForward) computed_[part].add(begin, now_[part]);
-    kernel_s_[part][static_cast<std::size_t>(time.source)] += share * time.seconds;
-  }
-
-  void await_inputs(std::size_t l, Part part, std::size_t rounds) {
-    for (const std::size_t t : model_.layers()[l].inputs)
-      for (std::size_t k = 0; k < std::min(rounds, distribute_[t].size()); ++k)
-        finish(part, kind_of(t), distribute_[t][k]);
-  }
-
-  void forward() {
-    for (std::size_t l = 0; l < model_.layers().size(); ++l) {
-      for (const ExchangeOutline& round : outline_->tensors[l + 1].rounds)
-        distribute_[l + 1].push_back(flight_of(round));
-      for (Part part = 0; part < parts_; ++part) compute_chunks(l, part);
-      average_samples(l);
-      publish(l + 1);
-    }
-    const std::size_t last = geometry_.tensors().size() - 1;
-    for (Part part = 0; part < parts_; ++part)
-      for (Flight& round : distribute_[last]) finish(part, kind_of(last), round);
+    const KernelTime time = machine_.kernels.time(call);
+    const double begin = now_[part], seconds = event.share * time.seconds * kernel_factor_;
+    spend(part, kCompute, seconds);
+    if (event.kind != StepEvent::Kind::kForward) computed_[part].add(begin, now_[part]);
+    kernel_s_[part][static_cast<std::size_t>(time.source)] += seconds;
   }
 
   // Models a sum of few values over `ranks` ranks, up a tree and back, for which all parts wait.
@@ -228,82 +271,11 @@ class Timeline {
   // Models batch normalization over samples of several replicas.
   void average_samples(std::size_t l) {
     const std::int64_t together = model_.layers()[l].layer->samples_together();
-    if (!options_.training || together <= batch_) return;
     std::int64_t most = 0;
     for (const LayerBoxes& boxes : geometry_.layers()[l].boxes)
       most = std::max(most, boxes.dst_produced.volume());
     sum_by_tree(kGather, static_cast<double>(together) / static_cast<double>(batch_),
                 static_cast<double>(most) * sizeof(double));
-  }
-
-  void compute_chunks(std::size_t l, Part part) {
-    const std::size_t t = l + 1;
-    const LayerOutline& outline = outline_->layers[l];
-    const bool early = options_.early_sends && !geometry_.tensors()[t].partial_sums;
-    const auto start_rounds = [&](std::size_t computed) {
-      for (std::size_t k = 0; early && k < distribute_[t].size(); ++k)
-        if (outline.chunks_before[part][k] == computed) start(part, kind_of(t), distribute_[t][k]);
-    };
-    std::size_t awaited = 0, computed = 0;
-    start_rounds(computed);
-    for (const LayerOutline::Chunk& chunk : outline.chunks[part]) {
-      if (chunk.needs_remote) await_inputs(l, part, ++awaited);
-      compute(l, KernelPass::kForward, part, chunk.share);
-      start_rounds(++computed);
-    }
-    await_inputs(l, part, std::numeric_limits<std::size_t>::max());
-  }
-
-  void publish(std::size_t t) {
-    const TensorGeometry& g = geometry_.tensors()[t];
-    for (Part part = 0; part < parts_; ++part)
-      if (g.partial_sums && !g.produced[part].contains(g.owned[part]))
-        copy(part, kGather, bytes_of(t, g.owned[part].volume()));
-    exchange(outline_->tensors[t].partial_sums, kGather);
-    for (Flight& round : distribute_[t])
-      for (Part part = 0; part < parts_; ++part)
-        if (!round.empty() && round.posted[part] < 0) start(part, kind_of(t), round);
-  }
-
-  void backward() {
-    std::vector<std::size_t> consumers_left;
-    for (const TensorGeometry& g : geometry_.tensors())
-      consumers_left.push_back(g.consumers.size());
-    begin_sums();
-    for (std::size_t t = 1; t + 1 < wanted_.size(); ++t) clear_diffs(t);
-    for (std::size_t l = model_.layers().size(); l-- > 0;) {
-      if (wanted_[l + 1]) {
-        for (Part part = 0; part < parts_; ++part) finish(part, kind_of(l + 1), returned_[l + 1]);
-        exchange(outline_->tensors[l + 1].broadcast, kGather);
-        const auto& inputs = model_.layers()[l].inputs;
-        const auto diffs = static_cast<double>(
-            std::count_if(inputs.begin(), inputs.end(), [&](auto t) { return wanted_[t]; }));
-        average_samples(l);
-        for (const std::size_t t : inputs)
-          if (wanted_[t]) backward_data(l, t, 1 / diffs, consumers_left[t]--);
-        for (Part part = 0; part < parts_; ++part)
-          compute(l, KernelPass::kBackwardParameters, part);
-      }
-      completed(l);
-    }
-  }
-
-  void clear_diffs(std::size_t t) {
-    const TensorGeometry& g = geometry_.tensors()[t];
-    for (Part part = 0; part < parts_ && wanted_[t]; ++part)
-      if (!g.gradient_starts_whole[part]) copy(part, kHalo, bytes_of(t, g.span[part].volume()));
-  }
-
-  void backward_data(std::size_t l, std::size_t t, double share, std::size_t consumers_left) {
-    const TensorGeometry& g = geometry_.tensors()[t];
-    const bool last_consumer = consumers_left == 1;
-    if (last_consumer) returned_[t] = flight_of(outline_->tensors[t].returned);
-    for (Part part = 0; part < parts_; ++part) {
-      compute(l, KernelPass::kBackwardData, part, share);
-      if (consumers_left < g.consumers.size())
-        copy(part, kCompute, bytes_of(t, g.span[part].volume()));
-      if (last_consumer) start(part, kind_of(t), returned_[t]);
-    }
   }
 
   const std::vector<SumTraffic::Sum>& sums() const { return traffic_->sums->sums; }
@@ -319,17 +291,15 @@ class Timeline {
     if (!traffic_->sums)
       traffic_->sums = sum_traffic(routes_, geometry_, mesh_, settings, *sum_routes_);
     ready_.resize(sums().size());
-    for (const SumTraffic::Sum& sum : sums()) missing_.push_back(sum.layers.size());
   }
 
-  // Records the sums whose gradients are complete now.
-  void completed(std::size_t layer) {
+  // A sum begins when all its parts have completed its last layer.
+  void completed(Part part, std::size_t layer) {
     for (std::size_t i = 0; i < sums().size(); ++i) {
       const SumTraffic::Sum& sum = sums()[i];
-      missing_[i] -=
-          static_cast<std::size_t>(std::count(sum.layers.begin(), sum.layers.end(), layer));
-      if (missing_[i] != 0 || ready_[i] > 0) continue;
-      for (const std::int64_t p : sum.parts) ready_[i] = std::max(ready_[i], now_[as_part(p)]);
+      if (std::find(sum.layers.begin(), sum.layers.end(), layer) != sum.layers.end() &&
+          std::binary_search(sum.parts.begin(), sum.parts.end(), static_cast<std::int64_t>(part)))
+        ready_[i] = std::max(ready_[i], now_[part]);
     }
   }
 
@@ -372,7 +342,8 @@ class Timeline {
     f.straggler_s = busy * machine_.value("straggler-per-doubling") * std::log2(apart);
     double input_bytes = 0;
     for (const Box& box : geometry_.tensors()[0].span)
-      input_bytes = std::max(input_bytes, bytes_of(0, box.volume()));
+      input_bytes = std::max(
+          input_bytes, static_cast<double>(box.volume() * batch_ * size_of(model_.input_type())));
     const double load_s =
         input_bytes * network_.ranks_per_node / (machine_.value("load-gbs") * 1e9);
     f.input_s = std::max(0.0, load_s - busy - f.straggler_s);
@@ -396,7 +367,6 @@ class Timeline {
   const MeshShape& mesh_;
   std::int64_t batch_;
   const ForecastOptions& options_;
-  std::vector<DataType> types_;
   NetworkCost network_;
   int threads_ = 1;
   double shared_cores_ = 1;   // ranks per core, at least 1
@@ -405,9 +375,9 @@ class Timeline {
   std::vector<double> now_;
   std::vector<std::array<double, kSpentKinds>> spent_;
   std::vector<std::array<double, 3>> kernel_s_;  // by KernelTime::Source
-  std::vector<std::vector<Flight>> distribute_;  // by tensor and round
-  std::vector<Flight> returned_;                 // by tensor
-  std::vector<bool> wanted_;
+  std::vector<Flight> flights_;                  // by exchange
+  std::vector<bool> waits_, met_;                // by part: for the others; no longer
+  std::size_t waiting_ = 0;
   Routes routes_;
   double hop_s_ = 0;
   std::vector<ComputedStretches> computed_;  // by part, in backward
@@ -416,16 +386,17 @@ class Timeline {
   HaloRoutes halo_routes_;
   ForecastCache::Entry* traffic_ = nullptr;
   SumRoutes* sum_routes_ = nullptr;
-  std::vector<double> ready_;         // by sum
-  std::vector<std::size_t> missing_;  // by sum: layers still to complete
+  std::vector<double> ready_;  // by sum
 };
 
 }  // namespace
 
 const StepOutline& ForecastCache::outline(const Model& model, const ModelGeometry& geometry,
-                                          std::int64_t batch) {
-  auto& known = outlines_[{to_string(geometry.grid()), batch}];
-  if (!known) known = std::make_unique<StepOutline>(step_outline(model, geometry, batch));
+                                          std::int64_t batch, const ForecastOptions& options) {
+  auto& known = outlines_[{to_string(geometry.grid()), batch, options.memory, options.early_sends}];
+  if (!known)
+    known = std::make_unique<StepOutline>(
+        step_outline(model, geometry, batch, options.memory, options.early_sends));
   return *known;
 }
 
@@ -437,7 +408,7 @@ std::string describe_kernel_shares(const std::array<double, 3>& shares) {
 StepForecast forecast_step(const Machine& machine, const Model& model,
                            const ModelGeometry& geometry, const MeshShape& mesh,
                            std::int64_t local_batch, const ForecastOptions& options) {
-  return Timeline(machine, model, geometry, mesh, local_batch, options).run();
+  return StepTimeline(machine, model, geometry, mesh, local_batch, options).run();
 }
 
 }  // namespace halomesh

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The time of one step of a network on a mesh and a machine: the timeline of one replica, which
-// repeats the executor's order (runtime/step/executor), and the costs that all replicas add. Pure
-// arithmetic: nothing is run.
+// The time of one step of a network on a mesh and a machine: the timeline of one replica, whose
+// parts go through the events of a step (partition/step_program) as the executor does, and the
+// costs that all replicas add. Pure arithmetic: nothing is run.
 #pragma once
 
 #include <array>
@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -40,6 +41,8 @@ struct StepForecast {
 /// StepForecast::kernel_shares in words, e.g. "90 % measured, 10 % interpolated, 0 % roofline".
 std::string describe_kernel_shares(const std::array<double, 3>& shares);
 
+struct ForecastOptions;
+
 /// Data that forecasts with one network, mesh and batch share: outlines and routes are found once
 /// if only numbers of a machine vary.
 class ForecastCache {
@@ -51,7 +54,8 @@ class ForecastCache {
   Entry& entry(const std::string& key) { return entries_[key]; }
   /// The routes of any mesh of this many ranks.
   SumRoutes& routes(std::int64_t ranks, int per_node) { return routes_[{ranks, per_node}]; }
-  const StepOutline& outline(const Model& model, const ModelGeometry& geometry, std::int64_t batch);
+  const StepOutline& outline(const Model& model, const ModelGeometry& geometry, std::int64_t batch,
+                             const ForecastOptions& options);
   /// Keeps only the data that meshes share.
   void forget_meshes() {
     entries_.clear();
@@ -61,20 +65,21 @@ class ForecastCache {
  private:
   std::map<std::string, Entry> entries_;
   std::map<std::pair<std::int64_t, int>, SumRoutes> routes_;
-  std::map<std::pair<std::string, std::int64_t>, std::unique_ptr<StepOutline>> outlines_;
+  std::map<std::tuple<std::string, std::int64_t, MemoryUse, bool>, std::unique_ptr<StepOutline>>
+      outlines_;
 };
 
 struct ForecastOptions {
   bool training = true;                               ///< false: a step of an evaluation
   Reduction reduction = Reduction::kAuto;             ///< never kFlat
   std::int64_t bucket_bytes = std::int64_t{4} << 20;  ///< as in GradientReducer
-  /// Sends halos as soon as the chunks that they need are computed, rather than with the layer.
-  bool early_sends = true;
-  DataType payload = DataType::kFloat32;  ///< the type of gradients in messages
-  std::int64_t update_traffic = 5;        ///< Optimizer::traffic()
-  std::optional<int> threads;             ///< threads per rank; empty: machine.threads()
-  ForecastCache* cache = nullptr;         ///< for this model and network only; null: nothing is
-                                          ///< kept
+  MemoryUse memory = MemoryUse::kShared;              ///< whether outputs are computed again
+  bool early_sends = true;                            ///< false: halos leave with their layers
+  DataType payload = DataType::kFloat32;              ///< the type of gradients in messages
+  std::int64_t update_traffic = 5;                    ///< Optimizer::traffic()
+  std::optional<int> threads;      ///< threads per rank; empty: machine.threads()
+  ForecastCache* cache = nullptr;  ///< for this model and network only; null: nothing is
+                                   ///< kept
 };
 
 /// Forecasts a step of `model` on a mesh. `geometry` is that of mesh.parts; ranks fill nodes in

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "runtime/step/exchange.hpp"
 #include "src/nn/kernel_case.hpp"
 #include "src/nn/model_on_part.hpp"
 
@@ -19,77 +20,88 @@ class Outliner {
         geometry_(geometry),
         batch_(batch),
         types_(model.types()),
+        with_diff_(tensors_with_diff(model, geometry)),
         parts_(as_part(geometry.grid().count())) {}
 
-  StepOutline run() {
-    for (std::size_t t = 0; t < geometry_.tensors().size(); ++t)
-      outline_.tensors.push_back(of_tensor(t));
-    for (std::size_t l = 0; l < model_.layers().size(); ++l) outline_.layers.push_back(of_layer(l));
-    return std::move(outline_);
+  StepOutline run(MemoryUse use, bool early_sends) {
+    StepOutline outline;
+    const HaloRounds rounds = halo_rounds(model_, geometry_);
+    for (std::size_t part = 0; part < parts_; ++part) {
+      StepGraph graph = step_graph(model_, geometry_, rounds, part, batch_, true, use);
+      if (!early_sends) graph.send_with_layers();
+      const StepProgram program = step_program(graph);
+      for (std::size_t e = outline.exchanges.size(); e < program.exchanges.size(); ++e)
+        outline.exchanges.push_back(of_exchange(program.exchanges[e], rounds));
+      outline.events.emplace_back();
+      for (const StepEvent& event : program.events)
+        outline.events.back().push_back(of_event(event, graph, part));
+    }
+    for (std::size_t l = 0; l < model_.layers().size(); ++l)
+      outline.kernels.push_back({kernels_of(l, KernelPass::kForward),
+                                 kernels_of(l, KernelPass::kBackwardData),
+                                 kernels_of(l, KernelPass::kBackwardParameters)});
+    return outline;
   }
 
  private:
-  TensorOutline of_tensor(std::size_t t) {
-    const TensorGeometry& g = geometry_.tensors()[t];
+  ExchangeOutline of_exchange(const StepExchange& exchange, const HaloRounds& rounds) const {
+    using Kind = StepExchange::Kind;
+    const TensorGeometry& g = geometry_.tensors()[exchange.tensor];
     const Box whole = Box::whole(g.shape);
-    TensorOutline outline;
-    outline.gathered = g.partial_sums || std::any_of(g.needed.begin(), g.needed.end(),
-                                                     [&](const Box& box) { return box == whole; });
-    rounds_.push_back(t > 0 ? rounds_of(model_, geometry_, t) : std::vector<TransferPlan>{});
-    for (const TransferPlan& round : rounds_.back())
-      outline.rounds.push_back(exchange(round, t, false));
-    outline.returned = exchange(g.distribute.reversed(), t, true);
-    outline.partial_sums = exchange(g.broadcast.reversed(), t, true);
-    outline.broadcast = exchange(g.broadcast, t, false);
-    return outline;
-  }
-
-  // Mirrors Exchange::collect() and assign_memory().
-  ExchangeOutline exchange(const TransferPlan& plan, std::size_t tensor, bool adds) {
-    ExchangeOutline exchange;
-    if (plan.empty()) return exchange;
-    exchange.number = outline_.exchanges++;
-    exchange.sent.resize(parts_);
-    exchange.received.resize(parts_);
-    const std::vector<Box>& span = geometry_.tensors()[tensor].span;
-    const auto dense = [&](std::int64_t part, const Box& box) {
-      return batch_ == 1 && TensorView<char>{nullptr, span[as_part(part)], batch_}.is_dense(box);
+    const DataType type =
+        exchange.kind == Kind::kGatherState ? DataType::kUint8 : types_[exchange.tensor];
+    ExchangeOutline outline;
+    outline.gathered = exchange.kind == Kind::kPartialSums ||
+                       exchange.kind == Kind::kBroadcastDiff || g.partial_sums ||
+                       std::find(g.needed.begin(), g.needed.end(), whole) != g.needed.end();
+    outline.sent.resize(parts_);
+    outline.received.resize(parts_);
+    const auto buffered = [&](const PartMessage& message, std::int64_t part) {
+      return !fits_in_place(message, AnyConstView(nullptr, type, g.span[as_part(part)], batch_));
     };
-    const auto& transfers = plan.transfers();
-    for (std::size_t i = 0; i < transfers.size();) {
-      const std::size_t first = i;
-      const std::int64_t from = transfers[i].src, to = transfers[i].dst;
-      std::int64_t volume = 0;
-      for (; i < transfers.size() && transfers[i].src == from && transfers[i].dst == to; ++i)
-        volume += transfers[i].box.volume();
-      const auto bytes = static_cast<double>(volume * batch_ * size_of(types_[tensor]));
-      const bool single = i == first + 1;
-      const Box& box = transfers[first].box;
-      exchange.sent[as_part(from)].push_back(exchange.messages.size());
-      exchange.received[as_part(to)].push_back(exchange.messages.size());
-      exchange.messages.push_back({from, to, bytes});
-      exchange.packed.push_back(single && dense(from, box) ? 0 : bytes);
-      exchange.unpacked.push_back(single && !adds && dense(to, box) ? 0 : bytes);
+    const bool adds = combine_of(exchange, geometry_) == Combine::kAdd;
+    for (const PartMessage& message : messages_of(plan_of(exchange, geometry_, rounds))) {
+      const auto bytes = static_cast<double>(message.volume() * batch_ * size_of(type));
+      outline.sent[as_part(message.src)].push_back(outline.messages.size());
+      outline.received[as_part(message.dst)].push_back(outline.messages.size());
+      outline.messages.push_back({message.src, message.dst, bytes});
+      outline.packed.push_back(buffered(message, message.src) ? bytes : 0);
+      outline.unpacked.push_back(adds || buffered(message, message.dst) ? bytes : 0);
     }
-    return exchange;
+    return outline;
   }
 
-  LayerOutline of_layer(std::size_t l) const {
-    LayerOutline outline;
-    for (std::size_t part = 0; part < parts_; ++part) {
-      const std::vector<Chunk> chunks = chunks_of(model_, geometry_, l, part);
-      const auto produced =
-          static_cast<double>(geometry_.layers()[l].boxes[part].dst_produced.volume());
-      outline.chunks.emplace_back();
-      for (const Chunk& chunk : chunks)
-        outline.chunks.back().push_back(
-            {static_cast<double>(chunk.dst.volume()) / produced, chunk.needs_remote});
-      outline.chunks_before.push_back(
-          chunks_before_sends(rounds_[l + 1], chunks, static_cast<std::int64_t>(part)));
+  TimedEvent of_event(const StepEvent& event, const StepGraph& graph, std::size_t part) const {
+    using Kind = StepEvent::Kind;
+    TimedEvent timed{event};
+    const std::size_t l = event.layer;
+    const LayerPlacement& placement = geometry_.layers()[l];
+    const LayerPasses& layer = graph.layers[l];
+    const Box& produced = placement.boxes[part].dst_produced;
+    const double computes = layer.chunks.empty() ? 0 : 1;  // nothing on an idle part
+    const auto share_of = [&](const Box& box) {
+      return static_cast<double>(box.volume()) / static_cast<double>(produced.volume());
+    };
+    if (event.kind == Kind::kBackwardData) {
+      const auto diffs = std::count_if(layer.inputs.begin(), layer.inputs.end(),
+                                       [&](std::size_t t) { return with_diff_[t]; });
+      timed.share = computes / static_cast<double>(diffs);
+      timed.bytes = static_cast<double>(graph.tensors[layer.inputs[event.input]].bytes);
+    } else if (event.kind == Kind::kClearDiff) {
+      timed.bytes = static_cast<double>(graph.tensors[l + 1].bytes);
+    } else if (event.kind == Kind::kClearSums) {
+      const Box& owned = geometry_.tensors()[l + 1].owned[part];
+      timed.bytes = static_cast<double>(batch_ * owned.volume() * size_of(types_[l + 1]));
+    } else if (event.kind == Kind::kBackwardParameters) {
+      timed.share = computes;
+    } else if (event.kind == Kind::kForward && !layer.chunks.empty()) {
+      timed.share = share_of(layer.chunks[event.number].dst);
+    } else if (event.kind == Kind::kAgain && !layer.chunks.empty()) {
+      timed.share = event.first && event.last
+                        ? 1
+                        : share_of(block_of_input(placement, produced, event.input));
     }
-    for (std::size_t pass = 0; pass < outline.kernels.size(); ++pass)
-      outline.kernels[pass] = kernels_of(l, static_cast<KernelPass>(pass));
-    return outline;
+    return timed;
   }
 
   std::vector<KernelCase> kernels_of(std::size_t l, KernelPass pass) const {
@@ -108,15 +120,15 @@ class Outliner {
   const ModelGeometry& geometry_;
   std::int64_t batch_;
   std::vector<DataType> types_;
+  std::vector<bool> with_diff_;
   std::size_t parts_;
-  std::vector<std::vector<TransferPlan>> rounds_;  // by tensor
-  StepOutline outline_;
 };
 
 }  // namespace
 
-StepOutline step_outline(const Model& model, const ModelGeometry& geometry, std::int64_t batch) {
-  return Outliner(model, geometry, batch).run();
+StepOutline step_outline(const Model& model, const ModelGeometry& geometry, std::int64_t batch,
+                         MemoryUse use, bool early_sends) {
+  return Outliner(model, geometry, batch).run(use, early_sends);
 }
 
 }  // namespace halomesh

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of a step on a mesh that do not depend on the machine: the messages, chunks and kernels
+// The parts of a step on a mesh that do not depend on the machine: the events, messages and kernels
 // of all parts, found once for all forecasts of the mesh.
 #pragma once
 
@@ -10,6 +10,7 @@
 
 #include "partition/cost/kernel_table.hpp"
 #include "partition/model_geometry.hpp"
+#include "partition/step_program.hpp"
 #include "src/apps/forecast/halo_times.hpp"
 #include "src/nn/model.hpp"
 
@@ -17,42 +18,27 @@ namespace halomesh {
 
 /// The messages of one exchange, as Exchange makes them.
 struct ExchangeOutline {
+  bool gathered = false;  ///< whole tensors or partial sums move, not only halos
   std::vector<HaloMessage> messages;
   std::vector<double> packed, unpacked;                  ///< bytes by message; 0 for in-place ones
   std::vector<std::vector<std::size_t>> sent, received;  ///< messages by part, ascending
-  std::size_t number = 0;                                ///< the index among the exchanges of the
-                                                         ///< step
-
-  bool empty() const { return messages.empty(); }
 };
 
-struct TensorOutline {
-  bool gathered = false;  ///< whole tensors or partial sums move, not only halos
-  /// The data that consumers need from other parts, in the order in which their chunks need them.
-  std::vector<ExchangeOutline> rounds;
-  ExchangeOutline returned;                 ///< their gradients, back to the owners
-  ExchangeOutline partial_sums, broadcast;  ///< for the output; for its gradient
-};
-
-struct LayerOutline {
-  struct Chunk {
-    double share = 0;  ///< the share of the part's computation
-    bool needs_remote = false;
-  };
-  std::vector<std::vector<Chunk>> chunks;  ///< by part
-  /// By part and round of the output: the number of chunks after which all data to send are
-  /// computed.
-  std::vector<std::vector<std::size_t>> chunks_before;
-  std::array<std::vector<KernelCase>, 3> kernels;  ///< by pass and part; threads are not set
+/// An event of one part's StepProgram.
+struct TimedEvent : StepEvent {
+  double share = 0;  ///< a share of the time of the layer's kernel
+  double bytes = 0;  ///< the bytes of values that it clears or adds besides
 };
 
 struct StepOutline {
-  std::vector<TensorOutline> tensors;
-  std::vector<LayerOutline> layers;
-  std::size_t exchanges = 0;
+  std::vector<ExchangeOutline> exchanges;       ///< as the events number them
+  std::vector<std::vector<TimedEvent>> events;  ///< by part: those of training
+  /// By layer, pass and part; threads are not set.
+  std::vector<std::array<std::vector<KernelCase>, 3>> kernels;
 };
 
-/// The outline of a step of `batch` samples.
-StepOutline step_outline(const Model& model, const ModelGeometry& geometry, std::int64_t batch);
+/// The outline of a step of `batch` samples. Without `early_sends`, halos leave with their layers.
+StepOutline step_outline(const Model& model, const ModelGeometry& geometry, std::int64_t batch,
+                         MemoryUse use, bool early_sends);
 
 }  // namespace halomesh

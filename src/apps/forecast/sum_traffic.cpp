@@ -12,13 +12,13 @@
 #include "partition/cost/sum_schedule.hpp"
 #include "runtime/step/holder_set.hpp"
 #include "runtime/step/point_sum.hpp"
+#include "src/nn/gradient_buckets.hpp"
 
 namespace halomesh {
 namespace {
 
 using Parts = std::vector<std::int64_t>;
 
-// A bucket, numbered and filled as by GradientReducer.
 struct Bucket {
   Parts holders;
   std::vector<std::size_t> layers;
@@ -27,37 +27,11 @@ struct Bucket {
 
 std::vector<Bucket> buckets_of(const ModelGeometry& geometry, std::int64_t part,
                                const MeshShape& mesh, std::int64_t bucket_bytes) {
-  struct Range {
-    std::size_t layer;
-    std::int64_t volume;
-  };
-  struct Group {
-    Parts holders;
-    bool moving_averages = false;
-    std::vector<Range> ranges;
-  };
-  std::vector<Group> groups;
-  for (const ParameterPlacement& placement : geometry.parameters())
-    for (const SliceHolders& holders : placement.holders) {
-      if (!std::binary_search(holders.parts.begin(), holders.parts.end(), part)) continue;
-      const bool average = placement.geometry.moving_average > 0;
-      auto group = std::find_if(groups.begin(), groups.end(), [&](const Group& g) {
-        return g.holders == holders.parts && g.moving_averages == average;
-      });
-      if (group == groups.end()) group = groups.insert(groups.end(), {holders.parts, average, {}});
-      group->ranges.push_back({placement.layer, placement.slice_volume(part)});
-    }
   std::vector<Bucket> buckets;
-  for (const Group& group : groups) {
-    if (std::ssize(group.holders) * mesh.replicas == 1) continue;
-    bool open = false;
-    for (std::size_t i = group.ranges.size(); i-- > 0;) {
-      if (!open) buckets.push_back({group.holders, {}, 0});
-      buckets.back().volume += group.ranges[i].volume;
-      buckets.back().layers.push_back(group.ranges[i].layer);
-      open = buckets.back().volume * std::int64_t{sizeof(float)} < bucket_bytes;
-    }
-  }
+  for (const HolderGroup& group : holder_groups(geometry, part))
+    if (std::ssize(group.parts) * mesh.replicas > 1)
+      for (GradientBucket& bucket : gradient_buckets(geometry, group, bucket_bytes))
+        buckets.push_back({group.parts, std::move(bucket.layers), bucket.volume});
   return buckets;
 }
 

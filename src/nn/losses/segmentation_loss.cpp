@@ -64,18 +64,23 @@ Box SegmentationLoss::target_box(const Box& output) const {
   return box;
 }
 
-void SegmentationLoss::check_labels(TensorView<const std::uint8_t> labels) const {
+/// The labels of a block's voxels. Throws Error for one that is not of a class.
+SegmentationLoss::LabelFlags SegmentationLoss::labels_of(
+    TensorView<const std::uint8_t> labels) const {
   const std::int64_t size = labels.batch * labels.sample_volume();
-  std::uint8_t largest = 0;
-  const bool padded = padded_;
-#pragma omp parallel for schedule(static) reduction(max : largest) if (size > 1 << 16)
-  for (std::int64_t i = 0; i < size; ++i)
-    if (!padded || labels.data[i] != kOutsideLabel) largest = std::max(largest, labels.data[i]);
-  if (largest >= output_.c)
-    throw Error(fmt::format("label {} for a network of {} classes", largest, output_.c),
-                fmt::format("labels must be 0 to {}; a network needs an output channel for each "
-                            "class of the data",
-                            output_.c - 1));
+  LabelFlags all{};
+  std::uint8_t* const flags = all.data();
+#pragma omp parallel for schedule(static) reduction(| : flags[:kMostClasses]) if (size > 1 << 16)
+  for (std::int64_t i = 0; i < size; ++i) flags[labels.data[i]] = 1;
+  if (padded_) all[kOutsideLabel] = 0;
+  const auto last = std::find(all.rbegin(), all.rend() - output_.c, 1);
+  if (last != all.rend() - output_.c)
+    throw Error(
+        fmt::format("label {} for a network of {} classes", all.rend() - last - 1, output_.c),
+        fmt::format("labels must be 0 to {}; a network needs an output channel for each "
+                    "class of the data",
+                    output_.c - 1));
+  return all;
 }
 
 void SegmentationLoss::expect_padding() {
@@ -95,7 +100,7 @@ double SegmentationLoss::voxels_of(std::span<const double> sums) const {
 
 void SegmentationLoss::add_sums(ConstView output, AnyConstView target, std::span<double> sums) {
   const auto labels = target.as<std::uint8_t>();
-  check_labels(labels);
+  labels_of(labels);
   const std::size_t count = classes();
   for (std::int64_t sample = 0; sample < output.batch; ++sample) {
     const auto totals =
@@ -135,8 +140,9 @@ double SegmentationLoss::gradient(ConstView output, AnyConstView target,
                                   std::span<const double> sums, std::int64_t global_batch,
                                   View diff) {
   const auto labels = target.as<std::uint8_t>();
-  check_labels(labels);
   const std::size_t count = classes();
+  const LabelFlags found = labels_of(labels);
+  for (std::size_t c = 0; c < count; ++c) learned_[c] = std::max(learned_[c], found[c]);
   const auto batch = static_cast<double>(global_batch);
   const auto own_voxels = static_cast<double>(output.sample_volume()) / static_cast<double>(count);
   double loss = 0;

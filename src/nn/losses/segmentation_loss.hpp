@@ -3,6 +3,7 @@
 // cut of space.
 #pragma once
 
+#include <array>
 #include <vector>
 
 #include "src/nn/kernels/channel_sums.hpp"
@@ -52,6 +53,9 @@ class SegmentationLoss final : public Loss {
   void expect_padding() override;
   double gradient(ConstView output, AnyConstView target, std::span<const double> sums,
                   std::int64_t global_batch, View diff) override;
+  std::span<const std::uint8_t> learned_classes() const override {
+    return std::span(learned_).first(classes());
+  }
   Score score() const override { return options_.score; }
   void conclude(std::span<double> sums) const override;
   Quality quality(std::span<const double> terms) const override;
@@ -60,6 +64,7 @@ class SegmentationLoss final : public Loss {
   // Sums over voxels, by class: p, p of voxels of the class, the number of these voxels, their
   // cross entropy, the voxels predicted to be of the class, and the correct ones among them.
   enum Sum : std::size_t { kProbability, kOverlap, kVoxels, kEntropy, kPredicted, kCorrect, kSums };
+  using LabelFlags = std::array<std::uint8_t, kMostClasses>;  // 1 for a label that occurs
   // A class's Dice coefficient, and d(Dice)/dp for voxels of the class and for others.
   struct SoftDice {
     double value = 0, inside = 0, outside = 0;
@@ -72,13 +77,14 @@ class SegmentationLoss final : public Loss {
   double voxels_of(std::span<const double> sums) const;
   SoftDice soft_dice(std::span<const double> sums, std::size_t c) const;
   double dice_loss(std::span<const double> sums) const;
-  void check_labels(TensorView<const std::uint8_t> labels) const;
+  LabelFlags labels_of(TensorView<const std::uint8_t> labels) const;
 
   Shape output_;
   SegmentationOptions options_;
   std::size_t first_dice_;  // class
   double dice_classes_, voxels_;
   bool padded_ = false;
+  LabelFlags learned_{};
   ChannelSums sums_;
   std::vector<SoftDice> slopes_;  // slopes of the loss of one sample, by class
 };

@@ -288,6 +288,7 @@ bool keeps_to_own_memory(const Library& lib, const KernelTrial& trial,
        {&trial.dst, &values.dst, trial.pass == kForward},
        {trial.bias ? &*trial.bias : nullptr, &values.bias, bias_written}}};
   std::vector<std::int64_t> sizes;
+  sizes.reserve(parts.size() + 1);
   for (const Part& part : parts)
     sizes.push_back(part.argument ? static_cast<std::int64_t>(part.argument->layout.get_size())
                                   : 0);

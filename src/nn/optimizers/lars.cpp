@@ -26,7 +26,7 @@ void validate_lars(const OptimizerOptions& options) {
         fmt::format("--lars-coefficient {:g}: nothing would be trained", options.lars_coefficient),
         "give a finite number above 0, such as 0.001");
   if (!(options.epsilon >= 0 && std::isfinite(options.epsilon)))
-    throw UsageError(fmt::format("--epsilon {:g}", options.epsilon),
+    throw UsageError(fmt::format("--epsilon {:g} is out of range", options.epsilon),
                      "give a finite number of at least 0");
 }
 

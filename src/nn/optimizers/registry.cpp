@@ -24,7 +24,7 @@ std::vector<std::string> optimizer_names() {
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options) {
   for (const NamedOptimizer& optimizer : optimizers())
     if (options.name == optimizer.name) return optimizer.make(options);
-  throw UsageError(fmt::format("optimizer \"{}\"", options.name),
+  throw UsageError(fmt::format("unknown optimizer \"{}\"", options.name),
                    "use --optimizer " + joined(optimizer_names(), ", "));
 }
 

@@ -13,10 +13,10 @@ namespace halomesh {
 
 void validate(const SgdOptions& options) {
   if (!(options.momentum >= 0.0f && options.momentum < 1.0f))
-    throw UsageError(fmt::format("--momentum {:g}", options.momentum),
+    throw UsageError(fmt::format("--momentum {:g} is out of range", options.momentum),
                      "give at least 0 and below 1");
   if (!(options.weight_decay >= 0.0f && std::isfinite(options.weight_decay)))
-    throw UsageError(fmt::format("--weight-decay {:g}", options.weight_decay),
+    throw UsageError(fmt::format("--weight-decay {:g} is out of range", options.weight_decay),
                      "give a finite number of at least 0");
 }
 
