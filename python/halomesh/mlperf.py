@@ -156,7 +156,7 @@ def score(runs):
     if len(runs) < 3:
         return None, f"{plural(len(runs), 'run')}, at least 3 needed"
     if missed > 1:
-        return None, f"{missed} runs missed the target (at most 1 allowed)"
+        return None, f"{plural(missed, 'run')} missed the target (at most 1 allowed)"
     kept = minutes[1:] if missed else minutes[1:-1]
     return math.fsum(kept) / (len(runs) - 2), ""
 
@@ -215,7 +215,7 @@ def print_table(runs):
                         f"status '{run.status}': only 'success' counts"))
     mean, reason = score(runs)
     missed = sum(run.end != "reached" for run in runs)
-    print(f"\n{len(runs)} runs, {missed} missed the {records.SCORES[kind]} of {target:g}; "
+    print(f"\n{plural(len(runs), 'run')}, {missed} missed the {records.SCORES[kind]} of {target:g}; "
           + (f"no score: {reason}" if mean is None else f"olympic mean {mean:.2f} min"))
 
 
@@ -248,7 +248,7 @@ def main(words):
         raise UsageError("no log was given", "give the mllog.txt, or the --out directory, of each run")
     if values["json"]:
         logs = [path for given in values["arguments"] for path in (given, log_of(given)[0])]
-        outputs.refuse_to_replace(values["json"], logs, "json")
+        outputs.refuse_to_replace(values["json"], logs, "--json")
     runs = read_runs(values["arguments"], values["target"])
     if values["json"]:
         outputs.write_text(values["json"], json.dumps(record_of(runs), indent=2) + "\n")

@@ -14,24 +14,31 @@ RUN_FILES = ("run.json", "metrics.jsonl", "mllog.txt", "result.json", "output.tx
 DATA_FILES = ("*.tfrecord", "*.tfrecord.gz", "train-[0-9]*.h5", "validation-[0-9]*.h5")
 
 
-def refuse_to_replace(out, inputs, name):
-    """Raises UsageError when writing `out` would replace one of the files that are read, a file of a
-    run, or land among the files of a data set."""
-    out, hint = pathlib.Path(out), f"give another --{name}"
+PARTS = {"checkpoints": ("run.json", "the run"), "train": ("dataset.json", "the data set"),
+         "validation": ("dataset.json", "the data set")}
+
+
+def refuse_to_replace(out, inputs, option):
+    """Raises UsageError when writing `out`, which `option` names, would replace one of the files that are
+    read or a file of a run, or land among the checkpoints of a run or the samples of a data set."""
+    out, hint = pathlib.Path(out), f"give another {option}"
     place = pathlib.Path(os.path.realpath(out))
     for path in inputs:
         if out.exists() and os.path.exists(path) and not os.path.isdir(path) and os.path.samefile(out, path):
-            raise UsageError(f"--{name} {out} is one of the files to read", hint)
+            raise UsageError(f"{option} {out} is one of the files to read", hint)
     # A device has no place among files; its directory says nothing of it.
     if place.exists() and not place.is_file():
         return
     holder = place.parent
-    is_of_run = (holder.name == "checkpoints" or
-                 place.name in RUN_FILES and any((holder / file).exists() for file in RUN_FILES[:3]))
+    is_of_run = place.name in RUN_FILES and any((holder / file).exists() for file in RUN_FILES[:3])
     if is_of_run and place.exists():
-        raise UsageError(f"--{name} {out} is a file of a run", hint)
+        raise UsageError(f"{option} {out} is a file of a run", hint)
+    for part in place.parents:
+        mark, owner = PARTS.get(part.name, (None, None))
+        if mark and (part.parent / mark).exists():
+            raise UsageError(f"{option} {out} lies in {part.name}/ of {owner} {part.parent}", hint)
     if any(next(holder.glob(pattern), None) for pattern in DATA_FILES):
-        raise UsageError(f"--{name} {out} lies among the files of a data set", hint)
+        raise UsageError(f"{option} {out} lies among the files of a data set", hint)
 
 
 def own_descriptor(path):

@@ -13,7 +13,8 @@ import sys
 from halomesh import records
 from halomesh.errors import Error, UsageError, plain
 from halomesh.options import Options
-from halomesh.outputs import WholeFile, make_directory
+from halomesh.outputs import WholeFile, make_directory, refuse_to_replace
+from halomesh.texts import plural
 
 PREFIX = "events.out.tfevents."
 # In place of host and process: a repeated export, from whichever host, replaces its files.
@@ -150,6 +151,7 @@ class Export(records.RunFiles):
 
 def export(run, directory):
     """Writes the files and removes those of an earlier export that are not replaced."""
+    refuse_to_replace(pathlib.Path(directory) / (PREFIX + "0"), [], "directory")
     make_directory(directory, "directory")
     done = Export(run, directory)
     if not done.events:
@@ -180,6 +182,6 @@ def main(words):
     for problem in done.problems():
         print("WARNING: " + plain(problem), file=sys.stderr)
     print(*(plain(str(path)) for path in done.written), sep="\n")
-    print(f"{done.events} events of {done.steps} steps; show them with\n"
+    print(f"{plural(done.events, 'event')} of {plural(done.steps, 'step')}; show them with\n"
           f"  tensorboard --logdir {plain(words[2])}")
     return 0

@@ -33,7 +33,7 @@ struct ArchiveFile {
   Shape shape;                     ///< the shape of a sample
   std::int64_t targets = 0;        ///< scalars per sample; 0: labels
   int gzip = kDefaultGzip;         ///< level 1..9 after a byte shuffle; 0: not compressed
-  std::string source;              ///< Dataset::identity() of the converted data
+  std::string source;              ///< content_of() the converted data
   SampleFormat::Kind values = SampleFormat::Kind::kCounts;  ///< or kField: fp32
   std::int64_t classes = 0;                                 ///< for labels; 0: scalars
   std::vector<Orientation> orientations = {};               ///< by sample, or empty

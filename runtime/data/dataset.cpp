@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "error.hpp"
+#include "runtime/data/dataset_files.hpp"
 
 namespace halomesh {
 
@@ -36,6 +37,11 @@ void SampleReader::stream(std::int64_t sample, const VoxelSink& /*sink*/, AnyVie
 
 void SampleReader::stream_labels(std::int64_t sample, const VoxelSink& /*sink*/) {
   throw Error(fmt::format("sample {} has no labels in a file and cannot be staged", sample));
+}
+
+const DatasetFiles& Dataset::files() const {
+  static const DatasetFiles kNone({}, {});
+  return kNone;
 }
 
 }  // namespace halomesh

@@ -89,6 +89,8 @@ class SampleReader {
   virtual void expect(std::int64_t /*sample*/) {}
 };
 
+class DatasetFiles;
+
 /// The samples of one split, identical on every rank; immutable.
 class Dataset {
  public:
@@ -128,6 +130,11 @@ class Dataset {
   /// Identifies the data: changes whenever the directory or a file's name, size or modification
   /// time changes; the same on every rank.
   virtual const std::string& identity() const = 0;
+  /// The files that hold the samples, or their directories; none of samples that are computed.
+  virtual const DatasetFiles& files() const;
+  /// A hash of what a file of files() holds: of its size, of the checksums in it and, where it has
+  /// none of its data, of blocks of them; equal for copies. Reads a small part of the file.
+  virtual std::uint64_t file_hash(std::int64_t /*file*/) const { return 0; }
   /// A note for users, e.g. that reading the files is slow; "" for none.
   virtual std::string advice() const { return {}; }
 

@@ -15,27 +15,23 @@
 namespace halomesh {
 namespace {
 
-/// FNV-1a (Fowler, Noll, Vo; RFC 9923): 64 bits, not cryptographic.
-std::uint64_t hash_of(std::string_view text) {
-  std::uint64_t hash = 0xcbf29ce484222325U;
-  for (const char c : text) {
-    hash ^= static_cast<unsigned char>(c);
-    hash *= 0x100000001b3U;
-  }
-  return hash;
-}
-
 void append_integer(std::string& text, std::int64_t value) {
   text.append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
 }  // namespace
 
+std::uint64_t content_hash(std::string_view bytes, std::uint64_t before) {
+  std::uint64_t hash = 0xcbf29ce484222325U ^ before;
+  for (const char c : bytes) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
+  return hash;
+}
+
 std::uint64_t stamp_of(const std::string& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) fail_to_open(path, errno);
-  return hash_of(fmt::format("{} {} {} {}", path, status.st_size, status.st_mtim.tv_sec,
-                             status.st_mtim.tv_nsec));
+  return content_hash(fmt::format("{} {} {} {}", path, status.st_size, status.st_mtim.tv_sec,
+                                  status.st_mtim.tv_nsec));
 }
 
 DatasetFiles::DatasetFiles(std::filesystem::path directory, const std::string& names)

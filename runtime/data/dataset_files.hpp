@@ -32,6 +32,10 @@ class DatasetFiles {
   std::vector<std::uint32_t> name_end_;
 };
 
+/// A hash of bytes and of a hash of what comes before them: FNV-1a (Fowler, Noll, Vo; RFC 9923) of
+/// 64 bits, not cryptographic.
+std::uint64_t content_hash(std::string_view bytes, std::uint64_t before = 0);
+
 /// A hash of a file's path, size and modification time. Throws Error if there is no such file.
 std::uint64_t stamp_of(const std::string& path);
 

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "error.hpp"
 #include "joined.hpp"
 #include "runtime/data/archive.hpp"
 #include "runtime/data/block_writer.hpp"
+#include "runtime/data/data_content.hpp"
 #include "runtime/data/hdf5_field.hpp"
 #include "runtime/data/sample_checks.hpp"
 
@@ -25,7 +27,8 @@ std::string extents_hint(const Extents& found, const Hdf5Kind& kind, const Shape
   Extents sample = found;
   if (kind.stacked && !sample.empty()) sample.erase(sample.begin());
   if (kind.is_flat && sample.size() == 3) sample.insert(sample.begin() + 1, 1);
-  if (sample.size() != 4) return "keep only files of one format in the directory";
+  if (sample.size() != 4 || std::ranges::find(sample, 0) != sample.end())
+    return "keep only files of one format in the directory";
   if (sample.front() == wanted.c && sample.back() != wanted.c)
     return "channels come last, as in depth, height, width, channel: move the first axis there";
   return fmt::format("try --input {}", text_of(sample));
@@ -166,16 +169,35 @@ Hdf5Dataset::Hdf5Dataset(const Comm& comm, DatasetFiles files, const Hdf5Kind& k
   index(scanned);
 }
 
-/// Checks that all data of a file are stored; returns the stamps of other files that have some of
-/// them.
-std::int64_t Hdf5Dataset::require_stored(Hdf5File& file) const {
-  std::uint64_t stamps = 0;
+/// Checks that all data of a file are stored; returns the other files that have some of them.
+std::vector<std::string> Hdf5Dataset::require_stored(Hdf5File& file) const {
+  std::vector<std::string> others;
   for (const char* const name : {kind_.voxels.name, kind_.voxels.checksums, kind_.targets,
                                  kind_.labels.name, kind_.labels.checksums}) {
     if (name == nullptr) continue;
-    for (const auto& other : file.require_stored(name)) stamps += stamp_of(other.string());
+    for (const auto& other : file.require_stored(name)) others.push_back(other.string());
   }
-  return static_cast<std::int64_t>(stamps);
+  return others;
+}
+
+std::uint64_t Hdf5Dataset::file_hash(std::int64_t file) const {
+  const std::string path = files_.path(file);
+  Hdf5File opened = Hdf5File::open(path);
+  std::uint64_t hash = kind_.voxels.checksums != nullptr ? end_hash(path) : block_hash(path);
+  const auto add = [&](const char* name, Hdf5Type type) {
+    if (name == nullptr) return;
+    const Extents all = opened.extents(name);
+    std::size_t bytes = 4;
+    for (const std::int64_t extent : all) bytes *= static_cast<std::size_t>(extent);
+    std::string values(bytes, '\0');
+    opened.read(name, Slab::whole(all), type, std::as_writable_bytes(std::span(values)));
+    hash = content_hash(values, hash);
+  };
+  add(kind_.targets, Hdf5Type::kFloat);
+  add(kind_.voxels.checksums, Hdf5Type::kUint32);
+  add(kind_.labels.checksums, Hdf5Type::kUint32);
+  for (const std::string& other : require_stored(opened)) hash += block_hash(other);
+  return hash;
 }
 
 /// The number of samples in a file, their extents and the stamps of other files that it refers to;
@@ -183,7 +205,9 @@ std::int64_t Hdf5Dataset::require_stored(Hdf5File& file) const {
 std::vector<std::int64_t> Hdf5Dataset::scan(std::int64_t file) const {
   Hdf5File opened = Hdf5File::open(files_.path(file));
   const auto [samples, shape] = content_of(opened);
-  const std::int64_t stamps = require_stored(opened);
+  std::uint64_t sum = 0;
+  for (const std::string& other : require_stored(opened)) sum += stamp_of(other);
+  const auto stamps = static_cast<std::int64_t>(sum);
   if (!kind_.stacked) return {samples, shape.d, shape.h, shape.w, stamps};
   const ArchiveFile content = read_archive_attributes(opened);
   require(!has_labels() || content.classes <= label_format_->classes(),
@@ -337,9 +361,10 @@ void Hdf5Dataset::check_labels(Hdf5File& file, const Content& content) const {
   const char* const name = kind_.labels.name;
   require(file.contains(name), text("{} has no labels {}", file.path().c_str(), name),
           "remove the file or make it again");
-  require(file.type(name).has_value(),
-          text("{}: {} does not hold numbers", file.path().c_str(), name),
-          "labels must be integers: 0 for the first class");
+  require(
+      file.type(name).has_value(),
+      text("{}: {} holds {}, expected integers", file.path().c_str(), name, file.type_name(name)),
+      "labels must be integers: 0 for the first class");
   const auto& [samples, s] = content;
   Extents sample{s.d, s.h, s.w};
   if (kind_.is_flat) sample = {s.d, s.w};

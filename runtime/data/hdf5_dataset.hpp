@@ -37,7 +37,9 @@ class Hdf5Dataset final : public Dataset {
   /// every chunk and, if a whole sample is read, the sample's own.
   std::unique_ptr<SampleReader> reader() const override;
 
-  const DatasetFiles& files() const { return files_; }
+  const DatasetFiles& files() const override { return files_; }
+  /// Covers targets and the checksums of archives, and files that it refers to.
+  std::uint64_t file_hash(std::int64_t file) const override;
   const Hdf5Kind& kind() const { return kind_; }
   /// The kind of the labels; only if has_labels().
   const SampleFormat& label_format() const { return *label_format_; }
@@ -51,7 +53,7 @@ class Hdf5Dataset final : public Dataset {
 
  private:
   std::vector<std::int64_t> scan(std::int64_t file) const;
-  std::int64_t require_stored(Hdf5File& file) const;
+  std::vector<std::string> require_stored(Hdf5File& file) const;
   void index(FileScan& scanned);
   Shape shape_in(Hdf5File& file) const;
   void check_voxels(Hdf5File& file, const Content& content) const;

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,6 +22,7 @@
 #include <vector>
 
 #include "error.hpp"
+#include "runtime/data/data_content.hpp"
 #include "runtime/data/dataset_format.hpp"
 #include "runtime/data/sample_checks.hpp"
 #include "runtime/posix/input_file.hpp"
@@ -41,11 +43,18 @@ using Image = std::unique_ptr<nifti_image, Free>;
 /// The file `stem` of a case, compressed or not.
 std::string file_of(const fs::path& of_case, const char* stem) {
   std::error_code ignored;
+  std::string found;
   for (const char* const end : {".nii.gz", ".nii"}) {
     const fs::path path = of_case / (std::string(stem) + end);
-    if (fs::exists(path, ignored)) return path.string();
-    require_target(path);
+    if (!fs::exists(path, ignored)) {
+      require_target(path);
+      continue;
+    }
+    require(found.empty(), text("{} holds both {}.nii.gz and {}.nii", of_case.c_str(), stem, stem),
+            "remove the one that is not of this data set");
+    found = path.string();
   }
+  if (!found.empty()) return found;
   throw Error(fmt::format("{} holds neither {}.nii.gz nor {}.nii", of_case.c_str(), stem, stem),
               "each case needs imaging.nii.gz and segmentation.nii.gz");
 }
@@ -114,9 +123,16 @@ Image header_of(const std::string& path) {
   std::array<std::byte, sizeof(nifti_2_header)> head{};
   const std::int64_t bytes = read_bytes(path, 0, head);
   const auto parse = [&](auto header, auto convert) {
+    constexpr auto kBehind = static_cast<std::int64_t>(sizeof header + sizeof(nifti1_extender));
     if (bytes < static_cast<std::int64_t>(sizeof header)) return Image();
     std::memcpy(&header, head.data(), sizeof header);
-    return Image(convert(header, path.c_str()));
+    Image image(convert(header, path.c_str()));
+    // Some programs do not say where the values begin; the library then takes the first four bytes
+    // behind the header for values.
+    if (image != nullptr && header.vox_offset == 0) image->iname_offset = kBehind;
+    require(image == nullptr || image->iname_offset >= kBehind,
+            text("{}: the values begin within the header", path), "write the file again");
+    return image;
   };
   switch (nifti_header_version(reinterpret_cast<const char*>(head.data()),  // NOLINT: bytes
                                static_cast<std::size_t>(bytes))) {
@@ -195,7 +211,8 @@ Orientation orientation_in(const nifti_image& image) {
 }
 
 /// The greatest distance in mm between equal voxels of two images of equal extents; 0 if it is less
-/// than a hundredth of a voxel, because headers round. Files without codes give only the spacing.
+/// than a hundredth of a voxel, because headers round; infinite if a header has NaN. Files without
+/// codes give only the spacing.
 double distance_between(const nifti_image& a, const nifti_image& b) {
   const auto is_placed = [](const nifti_image& image) {
     return image.sform_code > 0 || image.qform_code > 0;
@@ -213,7 +230,9 @@ double distance_between(const nifti_image& a, const nifti_image& b) {
     double apart[3] = {};
     for (std::size_t i = 0; i < of_a.size(); ++i)
       apart[i / 4] += (of_a[i] - of_b[i]) * point[i % 4];
-    most = std::max(most, std::hypot(apart[0], apart[1], apart[2]));
+    const double distance = std::hypot(apart[0], apart[1], apart[2]);
+    if (!std::isfinite(distance)) return std::numeric_limits<double>::infinity();
+    most = std::max(most, distance);
   }
   const double edge = std::min({std::abs(a.dx), std::abs(a.dy), std::abs(a.dz)});
   return most > 0.01 * edge ? most : 0;
@@ -282,13 +301,28 @@ class Cases final : public Dataset {
   }
   std::string misplacement() const override {
     if (misplaced_ == 0) return {};
+    const std::string what =
+        std::isinf(farthest_)
+            ? "image or segmentation has NaN where it places voxels"
+            : fmt::format(
+                  "segmentation places voxels up to {:.3g} mm from where that of its image "
+                  "does",
+                  farthest_);
     return fmt::format(
-        "{}: the header of {}'s segmentation places voxels up to {:.3g} mm from where that of its "
-        "image does{}",
-        directory().c_str(), name(farthest_case_), farthest_,
+        "{}: the header of {}'s {}{}", directory().c_str(), name(farthest_case_), what,
         misplaced_ > 1 ? fmt::format("; {} of {} cases are such", misplaced_, size()) : "");
   }
   const fs::path& directory() const override { return cases_.directory(); }
+  const DatasetFiles& files() const override { return cases_; }
+  /// Covers the checksums of compressed files.
+  std::uint64_t file_hash(std::int64_t number) const override {
+    std::uint64_t hash = 0;
+    for (const char* const stem : {"imaging", "segmentation"}) {
+      const std::string path = file_of(cases_.path(number), stem);
+      hash = hash * 1099511628211U + (path.ends_with(".gz") ? end_hash(path) : block_hash(path));
+    }
+    return hash;
+  }
   const std::string& identity() const override { return identity_; }
   std::string advice() const override {
     return "NIfTI files are read whole by each rank: `halomesh convert --any-extents` makes an "

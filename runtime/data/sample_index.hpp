@@ -24,6 +24,11 @@ class SampleIndex {
   std::int64_t size() const { return one_per_file() ? files_ : first_.back(); }
   bool one_per_file() const { return first_.empty(); }
 
+  /// The number of a file's first sample; of all samples for the number of files.
+  std::int64_t first(std::int64_t file) const {
+    return one_per_file() ? file : first_[static_cast<std::size_t>(file)];
+  }
+
   struct Place {
     std::int64_t file = 0, index = 0;  ///< index within the file
   };

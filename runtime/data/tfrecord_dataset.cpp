@@ -3,8 +3,10 @@
 #include "runtime/data/tfrecord_dataset.hpp"
 
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <exception>
 #include <limits>
@@ -14,6 +16,7 @@
 
 #include "error.hpp"
 #include "runtime/data/block_writer.hpp"
+#include "runtime/data/data_content.hpp"
 #include "runtime/data/dataset_format.hpp"
 #include "runtime/data/example.hpp"
 #include "runtime/data/sample_checks.hpp"
@@ -352,6 +355,23 @@ void TfRecordDataset::check_first() const {
     }
   }
   reader.read(0, {}, {});
+}
+
+std::uint64_t TfRecordDataset::file_hash(std::int64_t file) const {
+  const std::string path = files_.path(file);
+  const std::int64_t first = index_.first(file), end = index_.first(file + 1);
+  if (end - first == 1) return end_hash(path);
+  if (read_head(path, 2) == "\x1f\x8b") return block_hash(path);  // may have several members
+  std::uint64_t hash = end_hash(path);
+  const Descriptor opened = open_input_file(path);
+  for (std::int64_t sample = first + 1; sample < end; ++sample) {
+    std::array<char, 4> sum{};  // a record ends in its checksum
+    const auto at = record_offset_[static_cast<std::size_t>(sample)] - std::ssize(sum);
+    if (::pread(opened.get(), sum.data(), sum.size(), at) < 0)
+      throw read_error("read", path, errno);
+    hash = content_hash({sum.data(), sum.size()}, hash);
+  }
+  return hash;
 }
 
 std::unique_ptr<SampleReader> TfRecordDataset::reader() const {

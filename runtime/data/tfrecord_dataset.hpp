@@ -32,7 +32,9 @@ class TfRecordDataset final : public Dataset {
   std::string advice() const override;
   std::unique_ptr<SampleReader> reader() const override;
 
-  const DatasetFiles& files() const { return files_; }
+  const DatasetFiles& files() const override { return files_; }
+  /// Covers the checksums of all records, or that of a gzip file.
+  std::uint64_t file_hash(std::int64_t file) const override;
   /// The place of a sample.
   struct Place {
     std::int64_t file = 0, record = 0;  // the record's number within the file

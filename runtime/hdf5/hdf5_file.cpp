@@ -79,16 +79,19 @@ Hdf5File::~Hdf5File() {
   }
 }
 
-void Hdf5File::fail(const std::string& what) const {
-  throw Error(fmt::format("{}: {}", path_.c_str(), what),
-              writable_
-                  ? "check that the directory may be written to and has space left"
-                  : "check that this is the right file; copy or generate a damaged one again");
+Error Hdf5File::problem(const std::string& what) const {
+  return Error(fmt::format("{}: {}", path_.c_str(), what),
+               writable_
+                   ? hdf5::kWritable
+                   : "check that this is the right file; copy or generate a damaged one again");
 }
+
+void Hdf5File::fail(const std::string& what) const { throw problem(what); }
 
 Hdf5File::Id Hdf5File::checked(Id result, const char* action, const std::string& object) const {
   if (result >= 0) return result;
   if (!writable_) hdf5::throw_read_error(path_);
+  if (const auto failure = hdf5::write_error(path_); writable_ && failure) throw *failure;
   fail(fmt::format("cannot {} {}: {}", action, object, reason()));
 }
 
@@ -114,15 +117,17 @@ Hdf5File Hdf5File::create(const std::filesystem::path& path) {
 void Hdf5File::close() {
   if (file_ < 0) return;
   const LibraryLock lock;
-  std::string failure;
+  std::optional<Error> failure;
   const auto note = [&](herr_t result) {
-    if (result < 0 && failure.empty()) failure = reason();
+    if (result < 0 && !failure) failure = hdf5::write_error(path_);
+    if (result < 0 && !failure)
+      failure = problem(fmt::format("cannot write the file: {}", reason()));
   };
   for (const auto& [name, id] : std::exchange(datasets_, {})) note(H5Dclose(id));
   const Id file = std::exchange(file_, -1);
   if (writable_) note(H5Fflush(file, H5F_SCOPE_GLOBAL));
   note(H5Fclose(file));  // even after a failure the identifier must not be used again
-  if (!failure.empty()) fail(fmt::format("cannot write the file: {}", failure));
+  if (failure) throw *failure;
 }
 
 bool Hdf5File::contains(const std::string& name) const {
@@ -319,6 +324,12 @@ std::optional<Hdf5Type> Hdf5File::type(const std::string& name) {
   for (const Hdf5Type type : kHdf5Types)
     if (hdf5::same_kind(stored, hdf5::native_type(type))) return type;
   return std::nullopt;
+}
+
+std::string Hdf5File::type_name(const std::string& name) {
+  const LibraryLock lock;
+  const Handle stored(checked(H5Dget_type(dataset(name)), "read the type of", name), H5Tclose);
+  return hdf5::describe_type(stored);
 }
 
 void Hdf5File::transfer(const std::string& name, const Slab& slab, std::size_t values,

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "error.hpp"
 #include "runtime/hdf5/hdf5_types.hpp"
 
 namespace halomesh {
@@ -85,6 +86,8 @@ class Hdf5File {
   bool holds(const std::string& name, Hdf5Type type);
   /// The type of the stored elements; empty if Hdf5Type lacks it.
   std::optional<Hdf5Type> type(const std::string& name);
+  /// The type's name in messages, whether Hdf5Type has it or not.
+  std::string type_name(const std::string& name);
   /// `values` has as many elements as the slab, dense, in the order of its axes.
   template <class T>
   void write(const std::string& name, const Slab& slab, std::span<const T> values) {
@@ -136,6 +139,7 @@ class Hdf5File {
   Id dataset(const std::string& name);
   void transfer(const std::string& name, const Slab& slab, std::size_t values, Hdf5Type type,
                 void* destination, const void* source);
+  Error problem(const std::string& what) const;
   [[noreturn]] void fail(const std::string& what) const;
   Id checked(Id result, const char* action, const std::string& object) const;
 

@@ -42,7 +42,16 @@ LibraryLock::LibraryLock() : lock_(library_mutex()) {
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
 }
 
-void throw_read_error(const std::filesystem::path& file) {
+namespace {
+
+/// A call of the system that failed, and its file.
+struct FailedCall {
+  int number = 0;  // errno; 0 if the last call of the library failed for another reason
+  std::filesystem::path file;
+};
+
+/// Why the last call failed; `file` stands where the library names none.
+FailedCall failed_call(const std::filesystem::path& file) {
   std::string text;
   const auto find = [](unsigned, const H5E_error2_t* entry, void* data) -> herr_t {
     const std::string_view told = entry->desc == nullptr ? "" : entry->desc;
@@ -51,14 +60,28 @@ void throw_read_error(const std::filesystem::path& file) {
   };
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, find, &text);
   const std::size_t at = text.find(kNumber);
-  const int number = at == std::string::npos ? 0 : std::atoi(text.c_str() + at + kNumber.size());
+  if (at == std::string::npos) return {};
+  const std::size_t name = text.find(kName), begin = name + kName.size(),
+                    end = text.find('\'', begin);
+  const bool named = name != std::string::npos && end != std::string::npos;
+  return {std::atoi(text.c_str() + at + kNumber.size()),
+          named ? std::filesystem::path(text.substr(begin, end - begin)) : file};
+}
+
+}  // namespace
+
+void throw_read_error(const std::filesystem::path& file) {
+  const auto [number, path] = failed_call(file);
   // Damaged files lead to requests that no file can satisfy.
   if (number == 0 || number == EINVAL || number == EFBIG || number == EOVERFLOW || number == EFAULT)
     return;
-  const std::size_t name = text.find(kName), end = text.find('\'', name + kName.size());
-  const bool named = name != std::string::npos && end != std::string::npos;
-  const std::size_t begin = name + kName.size();
-  throw read_error("read", named ? text.substr(begin, end - begin) : file.string(), number);
+  throw read_error("read", path, number);
+}
+
+std::optional<Error> write_error(const std::filesystem::path& file) {
+  const auto [number, path] = failed_call(file);
+  if (number == 0) return std::nullopt;
+  return system_error("write", path, number, kWritable);
 }
 
 std::string reason() {
@@ -113,9 +136,14 @@ hid_t native_type(Hdf5Type type) {
   return H5I_INVALID_HID;
 }
 
-bool same_kind(hid_t a, hid_t b) {
-  return H5Tget_class(a) == H5Tget_class(b) && H5Tget_size(a) == H5Tget_size(b) &&
-         (H5Tget_class(a) != H5T_INTEGER || H5Tget_sign(a) == H5Tget_sign(b));
+Handle type_of_values(hid_t type) {
+  return {H5Tget_class(type) == H5T_ENUM ? H5Tget_super(type) : H5Tcopy(type), H5Tclose};
+}
+
+bool same_kind(hid_t stored, hid_t native) {
+  const Handle type = type_of_values(stored);
+  return H5Tget_class(type) == H5Tget_class(native) && H5Tget_size(type) == H5Tget_size(native) &&
+         (H5Tget_class(type) != H5T_INTEGER || H5Tget_sign(type) == H5Tget_sign(native));
 }
 
 std::string describe_type(hid_t type) {
@@ -127,6 +155,10 @@ std::string describe_type(hid_t type) {
       return fmt::format("{}{}", H5Tget_sign(type) == H5T_SGN_NONE ? "uint" : "int", bits);
     case H5T_STRING:
       return "string";
+    case H5T_BITFIELD:
+      return fmt::format("bit fields of {}", bits);
+    case H5T_COMPOUND:
+      return "compound values";
     default:
       return "another type";
   }

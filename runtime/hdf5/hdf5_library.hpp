@@ -8,10 +8,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <vector>
 
+#include "error.hpp"
 #include "runtime/hdf5/hdf5_types.hpp"
 
 namespace halomesh::hdf5 {
@@ -51,13 +53,21 @@ hid_t file_access();
 /// names the file that the library names, or else `file`.
 void throw_read_error(const std::filesystem::path& file);
 
+/// The error, if the last call failed because the system did not write a file.
+std::optional<Error> write_error(const std::filesystem::path& file);
+/// The hint about a file that is written.
+inline constexpr const char* kWritable =
+    "check that the directory may be written to and has space left";
+
 /// Why the last call failed: the innermost entry of the library's error stack.
 std::string reason();
 
 /// The library's type for this host; owned by the library.
 hid_t native_type(Hdf5Type type);
-/// True if class, size and signedness are equal, so that conversion does not change values.
-bool same_kind(hid_t a, hid_t b);
+/// The type of an enumeration's integers, such as the booleans of h5py; a copy of any other type.
+Handle type_of_values(hid_t type);
+/// True if class, size and signedness of values are equal, so that conversion does not change them.
+bool same_kind(hid_t stored, hid_t native);
 /// "float32", "int16", "string", ...
 std::string describe_type(hid_t type);
 std::vector<hsize_t> sizes(const Extents& extents);

@@ -142,6 +142,17 @@ bool lacks_some_of(hid_t selection, hssize_t points, const std::vector<hsize_t>&
   return false;
 }
 
+/// True if values of one type are exact in the other.
+bool keeps_values(hid_t from, hid_t to) {
+  const std::size_t size = H5Tget_size(from), room = H5Tget_size(to);
+  const H5T_class_t of_from = H5Tget_class(from), of_to = H5Tget_class(to);
+  if (of_from == H5T_INTEGER && of_to == H5T_INTEGER)
+    return H5Tget_sign(from) == H5Tget_sign(to) ? size <= room
+                                                : H5Tget_sign(from) == H5T_SGN_NONE && size < room;
+  if (of_from == H5T_INTEGER && of_to == H5T_FLOAT) return size < room;
+  return of_from == of_to && (of_to == H5T_FLOAT ? size <= room : size == room);
+}
+
 /// Throws Error if the library cannot undo a filter of the chunks.
 void check_filters(const Place& at, hid_t options) {
   const int filters = checked(H5Pget_nfilters(options), at);
@@ -256,6 +267,14 @@ void StorageCheck::check_source(const Place& at, const std::string& file, const 
          fmt::format("a virtual dataset whose source {} has no dataset {}", found->c_str(), name),
          kCopy);
   const Place source{dataset, name, *found};
+  const Handle stored(checked(H5Dget_type(dataset), source), H5Tclose),
+      read_as(checked(H5Dget_type(at.dataset), at), H5Tclose);
+  if (!keeps_values(type_of_values(stored), type_of_values(read_as)))
+    fail(at,
+         fmt::format("a virtual dataset of {} whose source {} has {} of {}, which HDF5 rounds or "
+                     "cuts off without a word",
+                     describe_type(read_as), found->c_str(), name, describe_type(stored)),
+         "make the virtual dataset again, of the type of its sources");
   const Handle space(checked(H5Dget_space(dataset), source), H5Sclose);
   const std::vector<hsize_t> extents = extents_of(space, source);
   if (lacks_some_of(selection, points, extents))

@@ -5,26 +5,30 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "error.hpp"
+#include "runtime/log/json_bytes.hpp"
 #include "runtime/posix/atomic_file.hpp"
 
 namespace halomesh {
 namespace {
 
-constexpr auto kReplaceBadText = nlohmann::ordered_json::error_handler_t::replace;
+/// Whether a line of the file is about several steps, of which "step" is the last.
+bool sums_steps(const nlohmann::json& json) {
+  return json["event"] == "phases" || json["event"] == "layers";
+}
 
 /// Parses a line of metrics; empty if it is not JSON.
 std::optional<nlohmann::json> parse_line(std::string_view line) {
   auto json = nlohmann::json::parse(line, nullptr, false);
   if (!json.is_object() || !json.contains("event") || !json["event"].is_string())
     return std::nullopt;
-  const bool counted =
-      json["event"] == "step" || json["event"] == "resumed" || json["event"] == "phases";
+  const bool counted = json["event"] == "step" || json["event"] == "resumed" || sums_steps(json);
   if (counted && (!json.contains("step") || !json["step"].is_number_integer())) return std::nullopt;
   return json;
 }
@@ -49,7 +53,7 @@ std::optional<EvaluationRecord> evaluation_of(const nlohmann::json& json) {
                           json.contains("empty")};
 }
 
-/// The part of a file that belongs to the first `last_step` steps.
+/// The part of a file, or of its end, that belongs to the first `last_step` steps.
 struct Curve {  // NOLINT(bugprone-exception-escape): a moved json throws only if it is corrupt
   std::string text;
   nlohmann::json evaluation;  ///< the first one after the last step; null if there is none
@@ -57,21 +61,23 @@ struct Curve {  // NOLINT(bugprone-exception-escape): a moved json throws only i
   std::int64_t missing = 0;   ///< missing steps
 };
 
-Curve curve_in(std::string_view text, std::int64_t last_step) {
+/// `seen`: every step up to this one is present, missing, or known to be missing; -1: nothing is
+/// known before the first step of `text`.
+Curve curve_in(std::string_view text, std::int64_t last_step, std::int64_t seen) {
   Curve curve;
-  std::int64_t seen = 0;    // every step up to this one is present, missing, or known to be missing
-  std::int64_t summed = 0;  // the last step of the last "phases" line
+  std::map<std::string, std::int64_t> summed;  // the last step of the last line, by event
   while (last_step > 0 && !text.empty()) {
     const std::string_view line = text.substr(0, text.find('\n') + 1);
     text.remove_prefix(line.size());
     const auto json = parse_line(line);
-    const bool counts = json && ((*json)["event"] == "step" || (*json)["event"] == "resumed");
-    const std::int64_t step = counts ? (*json)["step"].get<std::int64_t>() : seen;
-    const bool sums = json && (*json)["event"] == "phases";
-    const std::int64_t end = sums ? (*json)["step"].get<std::int64_t>() : step;
-    if (std::max(step, end) > last_step) break;
-    const bool resumed = counts && (*json)["event"] == "resumed";
-    if (!json || (counts && step < seen + (resumed ? 0 : 1)) || (sums && end <= summed)) {
+    const bool resumed = json && (*json)["event"] == "resumed";
+    const bool counts = resumed || (json && (*json)["event"] == "step");
+    const bool sums = json && sums_steps(*json);
+    const std::int64_t step = counts || sums ? (*json)["step"].get<std::int64_t>() : 0;
+    if (step > last_step) break;
+    if (counts && seen < 0) seen = step - (resumed ? 0 : 1);
+    if (!json || (counts && step < seen + (resumed ? 0 : 1)) ||
+        (sums && step <= summed[(*json)["event"]])) {
       ++curve.damaged;
       continue;
     }
@@ -83,7 +89,7 @@ Curve curve_in(std::string_view text, std::int64_t last_step) {
             std::max<std::int64_t>(curve.missing - count_in(*json, "records_missing"), 0);
       seen = step;
     } else if (sums) {
-      summed = end;
+      summed[(*json)["event"]] = step;
     } else if (seen == last_step && curve.evaluation.is_null() && (*json)["event"] == "eval") {
       curve.evaluation = *json;
     }
@@ -97,10 +103,12 @@ Curve curve_in(std::string_view text, std::int64_t last_step) {
 
 MetricsLog::MetricsLog(std::filesystem::path path, std::int64_t last_step) {
   Curve curve;
-  file_ = LineFile(std::move(path), [&](std::string_view text) {
-    curve = curve_in(text, last_step);
-    return LineFile::Kept{curve.text, curve.damaged > 0};
-  });
+  file_ = LineFile(std::move(path),
+                   [&](std::string_view text, bool is_all) -> std::optional<LineFile::Kept> {
+                     curve = curve_in(text, last_step, is_all ? 0 : -1);
+                     if (!is_all && curve.damaged + curve.missing > 0) return {};
+                     return LineFile::Kept{curve.text, curve.damaged > 0};
+                   });
   evaluation_before_ = evaluation_of(curve.evaluation);
   const auto note = [&](const std::string& more) {
     warning_ += (warning_.empty() ? file_.path().string() + ": " : "; ") + more;
@@ -175,6 +183,8 @@ void MetricsLog::stage(const StageRecord& record) {
 
 void MetricsLog::phases(const PhaseSummary& summary) { append(to_json(summary)); }
 
+void MetricsLog::layers(const PhaseSummary& summary) { append(layers_json(summary)); }
+
 double unix_time() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   return static_cast<double>(std::chrono::duration_cast<std::chrono::milliseconds>(now).count()) /
@@ -182,7 +192,7 @@ double unix_time() {
 }
 
 void write_run_record(const std::filesystem::path& path, const nlohmann::ordered_json& record) {
-  write_file_atomically(path, record.dump(2, ' ', false, kReplaceBadText) + '\n');
+  write_file_atomically(path, dump_json(record, 2) + '\n');
 }
 
 }  // namespace halomesh

@@ -67,9 +67,10 @@ class MetricsLog {
   MetricsLog() = default;
   /// Opens the file for a training that has done `last_step` steps, so that it describes this one
   /// curve: an earlier run's records from its first step after `last_step` on are removed
-  /// (atomically); with last_step 0 the file starts empty. Damaged lines are removed as well, after
-  /// the original file has been copied (LineFile::damaged_path()). If steps up to `last_step` are
-  /// missing, a line
+  /// (atomically); with last_step 0 the file starts empty. Only the last MiB of a long file is
+  /// read, unless something is wrong there. Damaged lines are removed as well, after the original
+  /// file has been copied (LineFile::damaged_path()). If steps up to `last_step` are missing, a
+  /// line
   ///   {"event":"resumed","step":last_step,"records_missing":N,"time":...}
   /// is added. Throws Error naming the file if it cannot be read or written.
   explicit MetricsLog(std::filesystem::path path, std::int64_t last_step = 0);
@@ -87,6 +88,8 @@ class MetricsLog {
   void stage(const StageRecord& record);
   /// Writes where the time of the steps since the last such line went.
   void phases(const PhaseSummary& summary);
+  /// Writes the phases of each layer.
+  void layers(const PhaseSummary& summary);
 
  private:
   void append(nlohmann::ordered_json line);
@@ -99,8 +102,8 @@ class MetricsLog {
 /// The time of day in Unix seconds, to the millisecond.
 double unix_time();
 
-/// Writes `record` to `path` (run.json) atomically, keys in their given order. Bytes that are not
-/// UTF-8 become U+FFFD. Throws Error naming the file.
+/// Writes `record` to `path` (run.json) atomically, keys in their given order. Texts may hold
+/// any bytes: see dump_json(). Throws Error naming the file.
 void write_run_record(const std::filesystem::path& path, const nlohmann::ordered_json& record);
 
 }  // namespace halomesh

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "error.hpp"
+#include "runtime/log/json_bytes.hpp"
 
 namespace halomesh {
 
@@ -33,7 +34,7 @@ constexpr const char* kPoint = "POINT_IN_TIME";
 
 /// As Python's json.dumps() spells it: a space after each comma and colon.
 std::string python_text(const Json& json) {
-  if (!json.is_structured()) return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  if (!json.is_structured()) return dump_json(json);
   std::string text;
   for (const auto& item : json.items()) {
     if (!text.empty()) text += ", ";
@@ -54,7 +55,7 @@ std::optional<std::int64_t> epoch_number(const nlohmann::json& line) {
 std::optional<nlohmann::json> parse_line(std::string_view line) {
   const std::string_view token = kToken;
   if (!line.starts_with(token)) return std::nullopt;
-  auto json = nlohmann::json::parse(line.substr(token.size()), nullptr, false);
+  auto json = parse_json(line.substr(token.size()));
   if (!json.is_object() || !json.contains("key") || !json["key"].is_string() ||
       !json.contains("metadata") || !json["metadata"].is_object() ||
       epoch_number(json).value_or(0) < 0)
@@ -264,7 +265,10 @@ LineFile::Kept MlperfLog::kept_of(std::string_view text, const MlperfPoint& poin
 
 void MlperfLog::open(const std::filesystem::path& path, const MlperfPoint& point) {
   if (!speaks_) return;
-  file_ = LineFile(path, [&](std::string_view text) { return kept_of(text, point, path); });
+  file_ = LineFile(path, [&](std::string_view text, bool is_all) -> std::optional<LineFile::Kept> {
+    if (!is_all) return {};  // its first lines name the rules, and the start of the run
+    return kept_of(text, point, path);
+  });
   for (const WaitingLine& line : waiting_)
     if (!goes_on_ || (line.of_each_job && !point.over)) file_.append(line.text);
   waiting_.clear();

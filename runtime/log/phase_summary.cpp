@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -19,8 +20,19 @@ using Json = nlohmann::ordered_json;
 // The share of a step below which losses do not matter: computation is then the limit.
 constexpr double kMinorLoss = 0.05;
 
+/// Five digits: a measured time has no more, and a long run has many.
+double rounded(double value) { return std::strtod(fmt::format("{:.5g}", value).c_str(), nullptr); }
+
 Json spread_json(const RankSpread& s) {
-  return {{"mean", s.mean}, {"min", s.min}, {"max", s.max}, {"max_rank", s.max_rank}};
+  return {{"mean", rounded(s.mean)},
+          {"min", rounded(s.min)},
+          {"max", rounded(s.max)},
+          {"max_rank", s.max_rank}};
+}
+
+Json with(Json head, const RankSpread& spread) {
+  head.update(spread_json(spread));
+  return head;
 }
 
 std::int64_t whole(double value) { return std::llround(value); }
@@ -101,12 +113,36 @@ Json to_json(const PhaseSummary& s) {
                {"parts", to_string(s.mesh.parts)},
                {"batch", s.batch},
                {"step_seconds", spread_json(s.step_s)},
-               {"rows", Json::array()},
                {"kinds", Json::array()}};
-  const auto with = [](Json head, const RankSpread& spread) {
-    head.update(spread_json(spread));
-    return head;
-  };
+  for (std::size_t k = 0; k < kPhaseKinds; ++k)
+    json["kinds"].push_back(with({{"kind", name_of(static_cast<PhaseKind>(k))}}, s.kinds[k]));
+  json["efficiency"] = {{"load_balance", rounded(s.load_balance())},
+                        {"communication", rounded(s.communication_efficiency())},
+                        {"parallel", rounded(s.parallel_efficiency())}};
+  json["limit"] = s.limit();
+  json["halo"] = {{"sent_bytes", whole(s.halo.sent_bytes)},
+                  {"received_bytes", whole(s.halo.received_bytes)},
+                  {"messages", whole(s.halo.messages)}};
+  json["reduction"] = {{"bytes", whole(s.reduction.bytes)},
+                       {"buckets", whole(s.reduction.buckets)},
+                       {"seconds", rounded(s.reduction.bucket_seconds)},
+                       {"exposed_seconds", rounded(s.reduction.exposed_seconds)}};
+  json["input"] = {{"bytes", whole(s.input.bytes)},
+                   {"calls", whole(s.input.calls)},
+                   {"seconds", rounded(s.input.seconds)},
+                   {"wait_seconds", rounded(s.input.wait_seconds)}};
+  json["memory_bytes"] = {{"mean", whole(s.memory_bytes.mean)},
+                          {"max", whole(s.memory_bytes.max)},
+                          {"max_rank", s.memory_bytes.max_rank}};
+  return json;
+}
+
+Json layers_json(const PhaseSummary& s) {
+  Json json = {{"event", "layers"},
+               {"epoch", s.epoch},
+               {"step", s.step},
+               {"steps", s.steps},
+               {"rows", Json::array()}};
   for (const PhaseSummary::Row& row : s.rows) {
     json["rows"].push_back(with({{"phase", name_of(row.key.phase)},
                                  {"layer", row.key.layer},
@@ -114,26 +150,6 @@ Json to_json(const PhaseSummary& s) {
                                 row.seconds));
     json["rows"].back()["received_bytes"] = whole(row.received_bytes);
   }
-  for (std::size_t k = 0; k < kPhaseKinds; ++k)
-    json["kinds"].push_back(with({{"kind", name_of(static_cast<PhaseKind>(k))}}, s.kinds[k]));
-  json["efficiency"] = {{"load_balance", s.load_balance()},
-                        {"communication", s.communication_efficiency()},
-                        {"parallel", s.parallel_efficiency()}};
-  json["limit"] = s.limit();
-  json["halo"] = {{"sent_bytes", whole(s.halo.sent_bytes)},
-                  {"received_bytes", whole(s.halo.received_bytes)},
-                  {"messages", whole(s.halo.messages)}};
-  json["reduction"] = {{"bytes", whole(s.reduction.bytes)},
-                       {"buckets", whole(s.reduction.buckets)},
-                       {"seconds", s.reduction.bucket_seconds},
-                       {"exposed_seconds", s.reduction.exposed_seconds}};
-  json["input"] = {{"bytes", whole(s.input.bytes)},
-                   {"calls", whole(s.input.calls)},
-                   {"seconds", s.input.seconds},
-                   {"wait_seconds", s.input.wait_seconds}};
-  json["memory_bytes"] = {{"mean", whole(s.memory_bytes.mean)},
-                          {"max", whole(s.memory_bytes.max)},
-                          {"max_rank", s.memory_bytes.max_rank}};
   return json;
 }
 

@@ -65,8 +65,11 @@ struct PhaseSummary {
   static double ratio(double part, double whole) { return whole > 0 ? part / whole : 1; }
 };
 
-/// The summary as a line of metrics.jsonl, without its "time".
+/// The summary without its rows, as a line of metrics.jsonl without its "time". Numbers are rounded
+/// to five digits.
 nlohmann::ordered_json to_json(const PhaseSummary& summary);
+/// The rows likewise: a line of the event "layers", which has a hundred times the bytes.
+nlohmann::ordered_json layers_json(const PhaseSummary& summary);
 
 /// A table by kind of time, the efficiencies, the limit, and the bytes moved; at most 13 lines.
 /// `hosts` are those of the slowest rank of each kind, and last that of the step; "" for none.

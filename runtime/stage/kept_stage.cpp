@@ -8,11 +8,12 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "error.hpp"
+#include "runtime/data/dataset_files.hpp"
+#include "runtime/log/json_bytes.hpp"
 #include "runtime/posix/atomic_file.hpp"
 #include "runtime/posix/crc32c.hpp"
 
@@ -33,10 +34,10 @@ std::string read_all(const Descriptor& file) {
 
 /// The manifest's splits; null if it is damaged or describes another stage.
 Json splits_of(const std::string& text, const std::string& key) {
-  const Json all = Json::parse(text, nullptr, false);
+  const Json all = parse_json(text);
   if (!all.is_object() || !all.contains("stage") || !all.contains("checksum")) return {};
   const Json& stage = all.at("stage");
-  if (all.at("checksum") != checksum(stage.dump()) || stage.at("key") != key) return {};
+  if (all.at("checksum") != checksum(dump_json(stage)) || stage.at("key") != key) return {};
   return stage.at("splits");
 }
 
@@ -61,12 +62,7 @@ std::string name_of(const std::string& split, std::size_t file) {
 }  // namespace
 
 std::string KeptStage::directory_name(const std::string& key) {
-  // This is FNV-1a (Fowler, Noll, Vo) of 64 bits; the manifest holds the key itself.
-  std::uint64_t hash = 0xcbf29ce484222325U;
-  for (const char c : key) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
-  std::array<char, 17> digits{};
-  std::snprintf(digits.data(), digits.size(), "%016llx", static_cast<unsigned long long>(hash));
-  return std::string("halomesh-stage-") + digits.data();
+  return fmt::format("halomesh-stage-{:016x}", content_hash(key));  // the manifest has the key
 }
 
 bool KeptStage::exists(const std::filesystem::path& parent, const std::string& key) {
@@ -79,7 +75,7 @@ KeptStage::KeptStage(const std::filesystem::path& parent, std::string key, int r
     : directory_(parent / directory_name(key)),
       key_(std::move(key)),
       prefix_(fmt::format("rank-{}.", rank)),
-      manifest_(Json{{"key", key_}, {"splits", Json::object()}}.dump()) {
+      manifest_(dump_json(Json{{"key", key_}, {"splits", Json::object()}})) {
   require(directory_.belongs_to_user(),
           text("{} belongs to another user", directory_.path().c_str()),
           "give another --stage-dir");
@@ -135,14 +131,14 @@ void KeptStage::add(const std::string& split, const StageFile& blocks,
   Json index = Json::array();
   for (const StageFile::Entry& entry : blocks.index())
     index.push_back({entry.file, entry.offset, entry.bytes, entry.checksum});
-  Json all = Json::parse(manifest_);
+  Json all = parse_json(manifest_);
   all["splits"][split] = {{"files", blocks.files().size()}, {"index", index}, {"targets", targets}};
-  manifest_ = all.dump();
+  manifest_ = dump_json(all);
 }
 
 void KeptStage::complete() {
-  const Json all{{"stage", Json::parse(manifest_)}, {"checksum", checksum(manifest_)}};
-  write_file_atomically(directory_.path() / name("json"), all.dump() + '\n');
+  const Json all{{"stage", parse_json(manifest_)}, {"checksum", checksum(manifest_)}};
+  write_file_atomically(directory_.path() / name("json"), dump_json(all) + '\n');
 }
 
 void KeptStage::clear() {

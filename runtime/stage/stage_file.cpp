@@ -12,6 +12,7 @@
 
 #include "error.hpp"
 #include "runtime/posix/crc32c.hpp"
+#include "runtime/posix/memory_needs.hpp"
 
 namespace halomesh {
 namespace {
@@ -132,9 +133,11 @@ void StageFile::map(std::size_t first_file) {
     end = std::max(end, entry.offset + entry.bytes);
   }
   for (std::size_t i = first_file; i < files_.size(); ++i)
-    if (files_[i].bytes().empty() && !files_[i].map(ends[i]))
+    if (files_[i].bytes().empty() && !files_[i].map(ends[i])) {
+      if (errno == ENOMEM) throw memory_error("the stage " + name_, ends[i]);
       throw Error(fmt::format("cannot map the stage {}: {}", name_, std::strerror(errno)),
                   "give --stage-dir a directory on a RAM disk or a local file system");
+    }
 }
 
 std::int64_t StageFile::stored_bytes() const {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "error.hpp"
+#include "runtime/data/data_content.hpp"
 #include "runtime/data/foreground_scan.hpp"
 #include "runtime/mpi/collective_errors.hpp"
 #include "runtime/mpi/nonblocking_any.hpp"
@@ -99,6 +100,7 @@ std::string Stager::title_of(const Field& field) const {
   return split_of(field).name + (field.is_labels ? "-labels" : "");
 }
 
+/// All that a kept stage depends on. Collective.
 std::string Stager::key() const {
   std::ostringstream text;
   const MeshShape& mesh = mesh_.shape();
@@ -116,7 +118,8 @@ std::string Stager::key() const {
       text << fmt::format(" {}:{}", range.min, range.max);
   }
   for (const SplitSource& split : splits_) {
-    text << ", " << split.name << ' ' << split.data->identity() << " slots";
+    text << ", " << split.name << ' ' << split.data->identity() << ", "
+         << content_of(mesh_.world(), *split.data) << " slots";
     for (std::int64_t r = 0; r < mesh.replicas; ++r) text << ' ' << split.owners.slots(r);
   }
   return text.str();
@@ -197,20 +200,20 @@ Stager::Work Stager::begin(const Field& field) const {
 /// its files then lose their names.
 bool Stager::take_up_kept(std::vector<Work>& works) {
   if (twins_) return false;
-  const std::string text = key();
-  const bool exists = KeptStage::exists(directory_.path(), text);
+  key_ = key();
+  const bool exists = KeptStage::exists(directory_.path(), key_);
   if (!options_.keep && mesh_.world().max(std::int64_t{exists ? 1 : 0}) == 0) return false;
   std::string holder;
   std::optional<std::vector<KeptStage::Split>> found;
   if (options_.keep || exists) {
-    kept_.emplace(directory_.path(), text, mesh_.world().rank());
+    kept_.emplace(directory_.path(), key_, mesh_.world().rank());
     holder = kept_->lock();
     if (holder.empty()) found = kept_->find(names());
   }
   if (const std::string other = mesh_.world().first_text(holder); options_.keep && !other.empty()) {
     discard();
     throw Error(fmt::format("the stage {} is in use by {}",
-                            (directory_.path() / KeptStage::directory_name(text)).string(), other),
+                            (directory_.path() / KeptStage::directory_name(key_)).string(), other),
                 "wait for it to end, leave --keep-stage out or give another --stage-dir");
   }
   const bool all = mesh_.world().sum(std::int64_t{found ? 1 : 0}) == mesh_.world().size();
@@ -269,7 +272,7 @@ void Stager::require_space(double share_of_raw) {
         fmt::format("the stage needs {} in {} for the {} ranks of a node, {} {}", megabytes(wanted),
                     directory_.path().c_str(), ranks, megabytes(free), space.free.text());
   if (const std::string text = job_.first_text(problem); !text.empty()) {
-    const std::string others = others_kept(directory_.path(), KeptStage::directory_name(key()));
+    const std::string others = others_kept(directory_.path(), KeptStage::directory_name(key_));
     discard();
     throw Error(
         text, others + (options_.codec == StageCodec::kNone ? "use --stage-codec deflate, " : "") +

@@ -156,6 +156,7 @@ class Stager {
   std::vector<SplitSource> splits_;
   std::vector<Field> fields_;
   StageDirectory directory_;
+  std::string key_;  // the key of the stage to keep or to reuse
   std::optional<KeptStage> kept_;
   StageRecord record_;
 };

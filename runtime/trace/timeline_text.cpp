@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "error.hpp"
+#include "runtime/log/json_bytes.hpp"
 
 namespace halomesh {
 namespace {
@@ -40,7 +41,7 @@ int thread_of(Kind kind) {
   return 4;
 }
 
-std::string json_text(std::string_view text) { return nlohmann::json(text).dump(); }
+std::string json_text(std::string_view text) { return dump_json(nlohmann::json(text)); }
 
 std::string microseconds(std::int64_t ns) { return fmt::format("{}.{:03}", ns / 1000, ns % 1000); }
 

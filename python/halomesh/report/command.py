@@ -7,6 +7,7 @@ from halomesh import outputs
 from halomesh.errors import Error, UsageError, plain
 from halomesh.options import Options, real
 from halomesh.report.inputs import Input, parse_configurations, parse_epochs
+from halomesh.texts import plural
 
 
 def options():
@@ -49,7 +50,7 @@ def main(words):
         return 0
     if not values["arguments"]:
         raise UsageError("no run was given", "give the --out directory of each run")
-    outputs.refuse_to_replace(values["out"], values["arguments"], "out")
+    outputs.refuse_to_replace(values["out"], values["arguments"], "--out")
     outputs.require_writable(values["out"])
     input = read(values, words)
     # What draws is imported only now: a mistake is found without it.
@@ -60,10 +61,11 @@ def main(words):
         for figure in (figure for section in page.sections for figure in section.figures):
             for ending in (".svg", ".csv"):
                 outputs.refuse_to_replace(pathlib.Path(values["figures"]) / (figure.id + ending), values["arguments"],
-                                          "figures")
+                                          "--figures")
     outputs.write_text(values["out"], html(page))
     print(plain("\n".join(page.verdict)) + f"\n\nreport in {plain(values['out'])}", end="")
     if values["figures"]:
-        print(f", {write_figures(page.sections, values['figures'])} figures in {plain(values['figures'])}", end="")
+        number = write_figures(page.sections, values["figures"])
+        print(f", {plural(number, 'figure')} in {plain(values['figures'])}", end="")
     print()
     return 0

@@ -6,6 +6,7 @@ from halomesh.errors import plain
 from halomesh.report.inputs import Input, read_bench
 from halomesh.report.page import write_figures
 from halomesh.report.scaling_sections import bench_section
+from halomesh.texts import plural
 
 
 def main(words):
@@ -13,5 +14,5 @@ def main(words):
     if words:
         file, directory = words
         section = bench_section(Input(benches=[read_bench(pathlib.Path(file))]))
-        print(f"{write_figures([section], directory)} figures in {plain(directory)}")
+        print(f"{plural(write_figures([section], directory), 'figure')} in {plain(directory)}")
     return 0

@@ -2,7 +2,9 @@
 // Images of fp32 with labels for their voxels: archives and the DeepCAM benchmark's files, whole
 // and in blocks; what is wrong with them.
 #include <doctest/doctest.h>
+#include <hdf5.h>
 
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -198,6 +200,72 @@ TEST_CASE("fields: climate images with labels of several types, normalized by st
   check_images<std::int32_t>();
   check_images<std::int64_t>();
   check_images<float>();
+}
+
+/// Stores the labels of an image again as values of `type`; `values` are those labels in memory.
+template <class T>
+void store_labels_as(hid_t type, const fs::path& path, const std::vector<T>& values) {
+  const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
+  REQUIRE(H5Ldelete(file, "/climate/labels_0", H5P_DEFAULT) >= 0);
+  const std::array<hsize_t, 2> extents{21, 30};  // of kImage
+  const hid_t space = H5Screate_simple(2, extents.data(), nullptr);
+  const hid_t labels =
+      H5Dcreate2(file, "/climate/labels_0", type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+  REQUIRE(H5Dwrite(labels, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()) >= 0);
+  H5Dclose(labels);
+  H5Sclose(space);
+  REQUIRE(H5Fclose(file) >= 0);
+}
+
+/// An enumeration of integers of `base`, in which each label has a name.
+hid_t enumeration(hid_t base) {
+  const hid_t type = H5Tenum_create(base);
+  for (int c = 0; c < kClasses; ++c) {
+    int value = c;
+    REQUIRE(H5Tconvert(H5T_NATIVE_INT, base, 1, &value, nullptr, H5P_DEFAULT) >= 0);
+    REQUIRE(H5Tenum_insert(type, fmt::format("class {}", c).c_str(), &value) >= 0);
+  }
+  return type;
+}
+
+TEST_CASE("fields: labels that are enumerations, as booleans of h5py are, are read as integers") {
+  for (const hid_t base :
+       {H5T_STD_I8LE, H5T_STD_I8BE, H5T_STD_U8LE, H5T_STD_I32LE, H5T_STD_I32BE}) {
+    const SharedDirectory directory;
+    directory.fill([&](const fs::path& train) {
+      write_images<std::uint8_t>(train, 3);
+      for (std::int64_t i = 0; i < 3; ++i) {
+        const hid_t type = enumeration(base);
+        std::vector<std::int32_t> values = labels_of<std::int32_t>(i, kImage);
+        REQUIRE(H5Tconvert(H5T_NATIVE_INT32, base, values.size(), values.data(), nullptr,
+                           H5P_DEFAULT) >= 0);
+        store_labels_as(type, train / fmt::format("data-{}.h5", i), values);
+        H5Tclose(type);
+      }
+    });
+    CHECK(compare(*open(directory, kImage), ranges_of(kImage.c)) > 6 * kImage.volume());
+  }
+}
+
+TEST_CASE("fields: labels of a type that is not read are found when the data set is opened") {
+  const auto problem = [](hid_t type) {
+    const SharedDirectory directory;
+    directory.fill([&](const fs::path& train) {
+      write_images<std::uint8_t>(train, 2);
+      store_labels_as(type, train / "data-1.h5", labels_of<std::int64_t>(1, kImage));
+    });
+    return error_of([&] { open(directory, kImage); });
+  };
+  const auto holds = [](const char* what) {
+    return fmt::format("data-1.h5: /climate/labels_0 holds {}, expected integers", what);
+  };
+  CHECK(contains(problem(H5T_NATIVE_B8), holds("bit fields of 8")));
+  CHECK(contains(problem(H5T_C_S1), holds("string")));
+  const hid_t pairs = H5Tcreate(H5T_COMPOUND, 2);
+  H5Tinsert(pairs, "a", 0, H5T_NATIVE_INT8);
+  H5Tinsert(pairs, "b", 1, H5T_NATIVE_INT8);
+  CHECK(contains(problem(pairs), holds("compound values")));
+  H5Tclose(pairs);
 }
 
 /// The message of the first error in opening an archive and reading its last sample.

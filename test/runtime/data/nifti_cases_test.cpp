@@ -214,6 +214,70 @@ TEST_CASE("NIfTI: labels that are not where their images are") {
                  "up to 1.5 mm"));
 }
 
+TEST_CASE("NIfTI: values begin where the header says, or behind it") {
+  const auto opened = [](std::size_t at, const std::string& bytes) {
+    auto directory = std::make_unique<SharedDirectory>();
+    directory->fill([&](const fs::path& train) {
+      write_cases(train);
+      const fs::path file = train / "case_00001" / "imaging.nii";
+      std::string all = contents(file);
+      put_contents(file, all.replace(at, bytes.size(), bytes));
+    });
+    return directory;
+  };
+  const auto first_of = [](const SharedDirectory& directory) {
+    const auto data = directory.open({1, 0, 0, 0}, TargetSpec::labels(3));
+    const Tensor values({{0, 0, 0, 0}, {1, 1, 1, 1}}, 1);
+    data->reader()->read(1, values.any_view(), {});
+    return *values.view().data;
+  };
+  const auto problem = [&](std::size_t at, const std::string& bytes) {
+    const auto directory = opened(at, bytes);
+    return error_of([&] { first_of(*directory); });
+  };
+  const auto offset = [](float begin) {
+    std::string bytes(4, '\0');
+    std::memcpy(bytes.data(), &begin, 4);
+    return bytes;
+  };
+  CHECK(first_of(*opened(108, offset(352))) == value(1, 0));
+  CHECK(first_of(*opened(108, offset(0))) == value(1, 0));
+  for (const float wrong : {-352.0F, 4.0F, 348.0F, 351.0F})
+    CHECK(contains(problem(108, offset(wrong)), "imaging.nii: the values begin within the header"));
+}
+
+TEST_CASE("NIfTI: values begin where the header says, or behind it") {
+  const auto opened = [](std::size_t at, const std::string& bytes) {
+    auto directory = std::make_unique<SharedDirectory>();
+    directory->fill([&](const fs::path& train) {
+      write_cases(train);
+      const fs::path file = train / "case_00001" / "imaging.nii";
+      std::string all = contents(file);
+      put_contents(file, all.replace(at, bytes.size(), bytes));
+    });
+    return directory;
+  };
+  const auto first_of = [](const SharedDirectory& directory) {
+    const auto data = directory.open({1, 0, 0, 0}, TargetSpec::labels(3));
+    const Tensor values({{0, 0, 0, 0}, {1, 1, 1, 1}}, 1);
+    data->reader()->read(1, values.any_view(), {});
+    return *values.view().data;
+  };
+  const auto problem = [&](std::size_t at, const std::string& bytes) {
+    const auto directory = opened(at, bytes);
+    return error_of([&] { first_of(*directory); });
+  };
+  const auto offset = [](float begin) {
+    std::string bytes(4, '\0');
+    std::memcpy(bytes.data(), &begin, 4);
+    return bytes;
+  };
+  CHECK(first_of(*opened(108, offset(352))) == value(1, 0));
+  CHECK(first_of(*opened(108, offset(0))) == value(1, 0));
+  for (const float wrong : {-352.0F, 4.0F, 348.0F, 351.0F})
+    CHECK(contains(problem(108, offset(wrong)), "imaging.nii: the values begin within the header"));
+}
+
 TEST_CASE("NIfTI: a failed read is told as such, compressed or not") {
   for (const std::string end : {".nii", ".nii.gz"})
     check_each_read("case_00000/", {1, 0, 0, 0}, TargetSpec::labels(2), [&](const fs::path& train) {
@@ -257,6 +321,10 @@ TEST_CASE("NIfTI: what does not fit is said with the file") {
   CHECK(contains(problem([](const fs::path&) {}, {2, 0, 0, 0}), "one channel"));
   CHECK(contains(problem([](const fs::path& of_case) { fs::remove(of_case / "segmentation.nii"); }),
                  "case_00001 holds neither segmentation.nii.gz nor segmentation.nii"));
+  CHECK(contains(problem([](const fs::path& of_case) {
+                   fs::copy(of_case / "imaging.nii", of_case / "imaging.nii.gz");
+                 }),
+                 "case_00001 holds both imaging.nii.gz and imaging.nii"));
   CHECK(contains(
       problem([](const fs::path& of_case) { put_contents(of_case / "imaging.nii", "junk"); }),
       "case_00001/imaging.nii cannot be read"));

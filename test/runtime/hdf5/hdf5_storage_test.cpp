@@ -117,6 +117,21 @@ TEST_CASE("a virtual dataset whose sources hold less than it says is refused") {
   CHECK(contains(problem(file), "junk.h5 cannot be opened"));
   make_virtual(file, {"a.h5", "a.h5"}, "/y");
   CHECK(contains(reading_problem(file), "a.h5 has no dataset /y"));
+  const auto make_source = [&](const char* name, auto value) {
+    Hdf5File source = Hdf5File::create(directory / name);
+    source.create_dataset("/x", hdf5_type<decltype(value)>(), {2, 4});
+    source.write<decltype(value)>("/x", Slab::whole({2, 4}), std::vector(8, value));
+    source.close();
+    make_virtual(file, {"a.h5", name});
+    return reading_problem(file);
+  };
+  CHECK(make_source("narrow.h5", std::int16_t{7}).empty());
+  CHECK(make_source("unsigned.h5", std::uint16_t{7}).empty());
+  CHECK(contains(make_source("fractions.h5", 0.5F), "a virtual dataset of int32 whose source " +
+                                                        (directory / "fractions.h5").string() +
+                                                        " has /x of float32"));
+  CHECK(contains(make_source("wide.h5", std::int64_t{7}), "has /x of int64"));
+  CHECK(contains(make_source("positive.h5", std::uint32_t{7}), "has /x of uint32"));
   // A virtual dataset of virtual datasets.
   make_virtual(directory / "inner.h5", {"gone.h5", "a.h5"});
   make(directory / "outer.h5", 4, 0, [&](hid_t options, hid_t space) {

@@ -278,6 +278,53 @@ TEST_CASE("resuming from a damaged metrics.jsonl says what is missing and keeps 
   CHECK(missing > 20);
 }
 
+TEST_CASE("a resumed run reads only the end of a long file, unless something is wrong there") {
+  const TempDirectory directory;
+  const auto path = directory / "metrics.jsonl";
+  constexpr int kSteps = 40000;
+  const std::string first = "not json\n";
+  std::string text = first;
+  const auto line = [](int step) {
+    return fmt::format(
+        "{{\"event\":\"step\",\"step\":{},\"loss\":0.5,\"lr\":0.001,\"seconds\":0.0001220703125}}"
+        "\n",
+        step);
+  };
+  for (int step = 1; step < kSteps; ++step) text += line(step);
+  const std::string evaluation = "{\"event\":\"eval\",\"epoch\":3,\"mae\":0.25}\n";
+  const std::string kept = text + evaluation;
+  REQUIRE(kept.size() > std::size_t{2} << 20);
+  put_contents(path, kept + line(kSteps) + "{\"event\":");
+  {
+    MetricsLog log(path, kSteps - 1);
+    CHECK(log.warning() == "");  // the damage is not in what is read
+    REQUIRE(log.evaluation_before().has_value());
+    CHECK(log.evaluation_before()->score == 0.25);
+    CHECK(contents(path) == kept);
+    CHECK(directory.entries() == 1);
+    log.step({kSteps, 4, 0.5, 0.5, 1});
+    CHECK(contents(path).starts_with(kept + "{\"event\":\"step\",\"step\":40000,"));
+  }
+  // What is missing at the end, or wrong, is compared with the whole file, which is mended.
+  const std::string whole = text.substr(first.size());
+  for (const bool damaged : {false, true}) {
+    put_contents(path, text + (damaged ? "damaged\n" : ""));
+    const std::string warning = MetricsLog(path, damaged ? kSteps - 1 : kSteps).warning();
+    CHECK(contains(warning, fmt::format("damaged lines removed: {} ", damaged ? 2 : 1)));
+    CHECK(contains(warning, "steps missing before the checkpoint: 1 of 40000") == !damaged);
+    CHECK(contents(path).starts_with(whole));
+    CHECK(contents(directory / "metrics.jsonl.damaged").starts_with(text));
+  }
+  // A checkpoint from long before the end.
+  put_contents(path, text);
+  CHECK(contains(MetricsLog(path, 10).warning(), "damaged lines removed: 1 "));
+  CHECK(contents(path) == whole.substr(0, whole.find(line(11))));
+  // A run that starts anew keeps nothing of it.
+  put_contents(path, whole);
+  CHECK(MetricsLog(path).warning() == "");
+  CHECK(contents(path) == "");
+}
+
 TEST_CASE("metrics refuse what they cannot read or write") {
   const TempDirectory directory;
   const auto path = directory / "metrics.jsonl";
@@ -322,8 +369,7 @@ TEST_CASE("a run record is written completely or not at all") {
   record["z"] = 1;
   record["a"] = {{"host", "node\xff"}};
   write_run_record(path, record);
-  CHECK(contents(path) ==
-        "{\n  \"z\": 1,\n  \"a\": {\n    \"host\": \"node\xEF\xBF\xBD\"\n  }\n}\n");
+  CHECK(contents(path) == "{\n  \"z\": 1,\n  \"a\": {\n    \"host\": \"node\\udcff\"\n  }\n}\n");
   const std::string before = contents(path);
   {
     const FileSizeLimit full(10);

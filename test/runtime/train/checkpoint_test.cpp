@@ -67,6 +67,35 @@ TEST_CASE("a state comes back as saved, with or without parameters") {
   CHECK(fixture.wrong() == fixture.network.geometry().parameter_count());
 }
 
+TEST_CASE("the newest checkpoint that a run removes before it is read is followed by the next") {
+  const TempDirectory directory;
+  CheckpointFixture fixture;
+  const auto checkpoints = directory / "checkpoints";
+  for (const std::int64_t step : {10, 20}) fixture.save(checkpoints, step, 0);
+  std::vector<std::int64_t> tried;
+  const auto read = [&](const std::string& file) {
+    tried.push_back(std::stoll(std::filesystem::path(file).stem().string().substr(5)));
+    // As training does between the choice of the file and its being opened.
+    if (tried.size() == 1) fixture.save(checkpoints, 30, 1);
+    return read_state(file).step;
+  };
+  CHECK(with_newest_checkpoint(test_world(), directory.path(), read) == 30);
+  CHECK(tried == std::vector<std::int64_t>{20, 30});
+  tried.clear();
+  CHECK(with_newest_checkpoint(test_world(), checkpoints, read) == 30);
+  CHECK(tried == std::vector<std::int64_t>{30});
+  // What is damaged and stays the newest is an error, as is a file that was named.
+  put_contents(checkpoints / checkpoint_name(30), "damaged");
+  CHECK(contains(error_of([&] { with_newest_checkpoint(test_world(), checkpoints, read); }),
+                 "not a checkpoint"));
+  const auto named = checkpoints / checkpoint_name(7);
+  CHECK(contains(error_of([&] { with_newest_checkpoint(test_world(), named, read); }),
+                 "no such checkpoint"));
+  std::filesystem::remove(checkpoints / checkpoint_name(30));
+  CHECK(contains(error_of([&] { with_newest_checkpoint(test_world(), checkpoints, read); }),
+                 "holds no checkpoint"));
+}
+
 TEST_CASE("old checkpoints are removed, later ones renamed, other files kept") {
   const TempDirectory directory;
   CheckpointFixture fixture;
