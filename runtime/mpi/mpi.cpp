@@ -20,9 +20,13 @@ void mpi_check(int code, const char* file, int line, const char* function) {
   char text[MPI_MAX_ERROR_STRING] = {};
   int length = 0;
   MPI_Error_string(code, text, &length);
+  int kind = 0;
+  MPI_Error_class(code, &kind);
   throw Error(fmt::format("MPI failed in {} ({}:{}): {}", function, file, line,
                           std::string(text, static_cast<std::size_t>(length))),
-              "another rank may have ended first: look for its message above");
+              kind == MPI_ERR_NO_MEM
+                  ? "use fewer ranks per node, or raise the limits of memory (ulimit -v and -d)"
+                  : "another rank may have ended first: look for its message above");
 }
 
 namespace {

@@ -12,6 +12,8 @@
 #include <thread>
 #include <utility>
 
+#include "runtime/posix/memory_needs.hpp"
+
 namespace halomesh {
 
 /// Requests SCHED_BATCH for the calling thread and the threads it creates, so that waking one does
@@ -27,7 +29,7 @@ inline void request_batch_scheduling() {
 /// A thread that runs one task at a time. All functions must be called by one thread.
 class BackgroundTask {
  public:
-  BackgroundTask() : thread_([this] { run(); }) {}
+  BackgroundTask() : thread_(started_thread([this] { run(); })) {}
   BackgroundTask(const BackgroundTask&) = delete;
   BackgroundTask& operator=(const BackgroundTask&) = delete;
   /// Waits for the current task.

@@ -21,6 +21,7 @@
 
 #include "error.hpp"
 #include "runtime/posix/input_file.hpp"
+#include "runtime/posix/memory_needs.hpp"
 #include "system_error.hpp"
 
 namespace halomesh {
@@ -220,7 +221,7 @@ bool DirectoryLock::create() {
     fail("write", file_, error, terms_.option);
   }
   lock_ = std::move(file);
-  life_ = std::thread([this] { show_life(); });
+  life_ = started_thread([this] { show_life(); });
   return true;
 }
 

@@ -47,6 +47,21 @@ std::size_t read_some(const Descriptor& file, const std::filesystem::path& path,
   return done;
 }
 
+/// Reads to the end of the file. Throws Error if that takes more than `most` bytes.
+std::string read_rest(const Descriptor& file, const std::filesystem::path& path,
+                      std::int64_t most) {
+  std::string text;
+  std::array<char, 65536> piece{};
+  while (true) {
+    const std::size_t count = read_some(file, path, piece);
+    if (count == 0) return text;
+    text.append(piece.data(), count);
+    if (static_cast<std::int64_t>(text.size()) > most)
+      throw Error(fmt::format("{} is larger than {} bytes", path.c_str(), most),
+                  "give the right file");
+  }
+}
+
 }  // namespace
 
 void fail_to_open(const std::filesystem::path& path, int error_number) {
@@ -88,18 +103,17 @@ std::string read_head(const std::filesystem::path& path, std::size_t most) {
   return text;
 }
 
-std::string read_input_file(const std::filesystem::path& path, std::int64_t most) {
+FileTail read_tail(const std::filesystem::path& path, std::int64_t most) {
   const Descriptor file = open_input_file(path);
-  std::string text;
-  std::array<char, 65536> piece{};
-  while (true) {
-    const std::size_t count = read_some(file, path, piece);
-    if (count == 0) return text;
-    text.append(piece.data(), count);
-    if (static_cast<std::int64_t>(text.size()) > most)
-      throw Error(fmt::format("{} is larger than {} bytes", path.c_str(), most),
-                  "give the right file");
-  }
+  FileTail tail;
+  tail.offset = std::max<std::int64_t>(::lseek(file.get(), 0, SEEK_END) - most, 0);
+  if (::lseek(file.get(), tail.offset, SEEK_SET) < 0) throw read_error("read", path, errno);
+  tail.text = read_rest(file, path, most);
+  return tail;
+}
+
+std::string read_input_file(const std::filesystem::path& path, std::int64_t most) {
+  return read_rest(open_input_file(path), path, most);
 }
 
 }  // namespace halomesh

@@ -33,4 +33,12 @@ std::string read_head(const std::filesystem::path& path, std::size_t most);
 std::string read_input_file(const std::filesystem::path& path,
                             std::int64_t most = std::int64_t{1} << 40);
 
+/// The end of a file.
+struct FileTail {
+  std::int64_t offset = 0;  ///< the position of the text in the file
+  std::string text;
+};
+/// The last `most` bytes of a regular file, or all if it has fewer. Throws as open_input_file().
+FileTail read_tail(const std::filesystem::path& path, std::int64_t most);
+
 }  // namespace halomesh

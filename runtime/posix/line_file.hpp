@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -18,13 +19,16 @@ class LineFile {
   /// The text of a file that is kept.
   struct Kept {
     std::string text;
-    bool damaged = false;  ///< the text contained invalid lines
+    bool damaged = false;  ///< the text, that of all lines, contained invalid ones
   };
-  /// Opens the file, or creates it, to append lines to the text that `keep` returns. `keep` gets
-  /// the text so far ("" without a file), without a partial last line. The rest is removed
-  /// atomically; a copy of a damaged file is kept at damaged_path(). Throws Error naming the file,
-  /// and rethrows errors of `keep` before anything is changed.
-  LineFile(std::filesystem::path path, const std::function<Kept(std::string_view)>& keep);
+  /// Returns what is to be kept of the last lines of a file, which are all of them if `are_all`;
+  /// empty to get more lines before that can be said. A partial last line is not among them.
+  using Keep = std::function<std::optional<Kept>(std::string_view lines, bool are_all)>;
+  /// Opens the file, or creates it, to append lines to what `keep` returns and to all lines before.
+  /// Calls `keep` with the last lines, a MiB at first, and with more of them while it asks for
+  /// more. The rest is removed atomically; a copy of a damaged file is kept at damaged_path().
+  /// Throws Error naming the file, and rethrows errors of `keep` before anything is changed.
+  LineFile(std::filesystem::path path, const Keep& keep);
   LineFile(LineFile&& other) noexcept;
   LineFile& operator=(LineFile&& other) noexcept;
   LineFile(const LineFile&) = delete;

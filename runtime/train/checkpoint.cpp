@@ -12,6 +12,7 @@
 
 #include "error.hpp"
 #include "narrow.hpp"
+#include "runtime/mpi/collective_errors.hpp"
 #include "runtime/train/checkpoint_directory.hpp"
 #include "runtime/train/checkpoint_file.hpp"
 
@@ -227,6 +228,17 @@ TrainingState load_checkpoint(const ProcessMesh& mesh, const ModelGeometry& geom
                        });
                  });
   return state_from_text(state);
+}
+
+std::string newest_checkpoint(const Comm& world, const std::filesystem::path& given) {
+  return on_first_rank(world, [&] {
+    if (!std::filesystem::is_directory(given)) return given.string();
+    const auto nested = given / "checkpoints";
+    const auto latest = latest_checkpoint(std::filesystem::is_directory(nested) ? nested : given);
+    require(latest.has_value(), text("{} holds no checkpoint", given.c_str()),
+            "name a checkpoint file, or the --out directory of a training run");
+    return latest->string();
+  });
 }
 
 std::optional<LoadedCheckpoint> load_latest_checkpoint(const ProcessMesh& mesh,

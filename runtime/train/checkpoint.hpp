@@ -6,7 +6,9 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <utility>
 
+#include "error.hpp"
 #include "partition/model_geometry.hpp"
 #include "runtime/mpi/process_mesh.hpp"
 #include "runtime/train/training_state.hpp"
@@ -62,5 +64,26 @@ std::optional<LoadedCheckpoint> load_latest_checkpoint(const ProcessMesh& mesh,
                                                        const ModelGeometry& geometry,
                                                        Parameters& parameters,
                                                        const std::filesystem::path& directory);
+
+/// The file itself or, if `given` is a run's directory, its newest checkpoint. Throws Error on
+/// every rank if it holds none. Collective over `world`.
+std::string newest_checkpoint(const Comm& world, const std::filesystem::path& given);
+
+/// Returns work(newest_checkpoint(given)). A run in progress may remove that file before it is
+/// read: the work is then repeated with the one that is the newest by now. Collective over `world`;
+/// the work throws Error on all ranks or on none.
+template <class Work>
+auto with_newest_checkpoint(const Comm& world, const std::filesystem::path& given,
+                            const Work& work) {
+  for (std::string file = newest_checkpoint(world, given);;) {
+    try {
+      return work(file);
+    } catch (const Error&) {
+      std::string next = newest_checkpoint(world, given);
+      if (next == file) throw;
+      file = std::move(next);
+    }
+  }
+}
 
 }  // namespace halomesh

@@ -34,6 +34,9 @@ constexpr const char* kGiveCheckpoint =
 static_assert(std::endian::native == std::endian::little);
 
 [[noreturn]] void refuse_damaged(const std::filesystem::path& path, const std::string& what) {
+  std::error_code unknown;
+  if (!std::filesystem::exists(path, unknown) && !unknown)  // the run that made it has removed it
+    throw Error(fmt::format("{}: no such checkpoint", path.string()), kGiveCheckpoint);
   std::string hint = "restore it, or use another checkpoint";
   for (const auto& other : checkpoints_in(path.parent_path()))
     if (other.filename() < path.filename()) {
@@ -97,7 +100,8 @@ void require_readable_file(const std::filesystem::path& path) {
   if (error || ::access(path.c_str(), R_OK) != 0)
     throw ReadError(fmt::format("cannot read {}: {}", path.string(),
                                 error ? error.message() : std::strerror(errno)),
-                    "check its permissions and those of its directory");
+                    path_hint(error ? error.value() : errno,
+                              "check its permissions and those of its directory"));
 }
 
 Hdf5File opened(const std::filesystem::path& path) {

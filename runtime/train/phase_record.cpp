@@ -52,15 +52,25 @@ PhaseSummary PhaseRecord::summary(const Sums& sums) const {
   return summary;
 }
 
-PhaseSummary PhaseRecord::take(std::int64_t epoch, std::int64_t step) {
-  PhaseSummary taken = summary(recent_);
+PhaseSummary PhaseRecord::take(Sums& sums, std::int64_t epoch, std::int64_t step) const {
+  PhaseSummary taken = summary(sums);
   taken.epoch = epoch;
   taken.step = step;
-  merge(recent_, before_);
-  recent_.times.reset();
-  recent_.steps = recent_.complete = 0;
-  recent_.counts = {};
+  sums.times.reset();
+  sums.steps = sums.complete = 0;
+  sums.counts = {};
   return taken;
+}
+
+PhaseSummary PhaseRecord::take(std::int64_t epoch, std::int64_t step) {
+  merge(recent_, before_);
+  merge(recent_, by_layer_);
+  ++takes_;
+  return take(recent_, epoch, step);
+}
+
+PhaseSummary PhaseRecord::take_layers(std::int64_t epoch, std::int64_t step) {
+  return take(by_layer_, epoch, step);
 }
 
 std::string PhaseRecord::table() const {

@@ -2,6 +2,7 @@
 // The phases of a running training: since the last summary, and since the start.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -35,6 +36,13 @@ class PhaseRecord {
   std::int64_t steps() const { return recent_.steps; }
   /// The summary of these steps, of which `step` is the last. Collective.
   PhaseSummary take(std::int64_t epoch, std::int64_t step);
+  /// Whether take_layers() is due: after the first take(), the second, the fourth, the eighth and
+  /// so on, so that a long run gets few of these large summaries.
+  bool layers_due() const { return std::has_single_bit(takes_); }
+  /// The number of steps that take() has summarized since the last take_layers().
+  std::int64_t steps_of_layers() const { return by_layer_.steps; }
+  /// The summary of these steps. Collective.
+  PhaseSummary take_layers(std::int64_t epoch, std::int64_t step);
   /// The table of all steps of this run; "" when there are none. Collective.
   std::string table() const;
 
@@ -45,6 +53,7 @@ class PhaseRecord {
     StepCounts counts;
   };
   PhaseSummary summary(const Sums& sums) const;
+  PhaseSummary take(Sums& sums, std::int64_t epoch, std::int64_t step) const;
   static void merge(const Sums& from, Sums& into);
 
   const ProcessMesh& mesh_;
@@ -54,6 +63,8 @@ class PhaseRecord {
   Trace trace_;
   StepCounts noted_;
   Sums recent_, before_;  // since the last take(), and before it
+  Sums by_layer_;         // the part of before_ since the last take_layers()
+  std::uint64_t takes_ = 0;
 };
 
 }  // namespace halomesh

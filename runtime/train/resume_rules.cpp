@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "error.hpp"
+#include "joined.hpp"
 
 namespace halomesh {
 namespace {
@@ -53,6 +54,31 @@ SettingChanges compare_settings(const Settings& recorded, const Settings& now,
           .push_back(fmt::format("{} {} -> {}", r.name, before, after));
   }
   return changes;
+}
+
+Settings settings_of(const TrainingState& state) {
+  Settings settings = state.run;
+  settings.insert(state.model.begin(), state.model.end());
+  settings["seed"] = std::to_string(state.seed);
+  settings.try_emplace("optimizer", "sgd");  // older versions have no other
+  return settings;
+}
+
+std::vector<std::string> check_resumption(const TrainingState& recorded, const TrainingState& now,
+                                          std::span<const ResumeRule> rules, bool allow_changes) {
+  const SettingChanges changes = compare_settings(settings_of(recorded), settings_of(now), rules);
+  const std::string different = "checkpoint was written with different settings: ";
+  require(changes.refused.empty(), different + joined(changes.refused, ", "),
+          "give the same options and data to resume, start from its parameters with --init-from "
+          "FILE, or use another --out");
+  require(changes.allowed.empty() || allow_changes, different + joined(changes.allowed, ", "),
+          "give the same options to resume, or --allow-changes to resume with the new ones");
+  std::vector<std::string> warnings;
+  if (!changes.allowed.empty()) warnings.push_back(different + joined(changes.allowed, ", "));
+  if (!changes.unrecorded.empty())
+    warnings.push_back("checkpoint does not record " + joined(changes.unrecorded, ", ") +
+                       ": the curve continues only if they are as before");
+  return warnings;
 }
 
 }  // namespace halomesh

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/train/training_state.hpp"
 #include "setting_role.hpp"
 
 namespace halomesh {
@@ -31,5 +32,13 @@ struct SettingChanges {
 /// Compares settings by value, not by text: "0.50" equals "0.5".
 SettingChanges compare_settings(const Settings& recorded, const Settings& now,
                                 std::span<const ResumeRule> rules);
+
+/// The settings of a run that are compared when it resumes.
+Settings settings_of(const TrainingState& state);
+
+/// Throws Error if a run with the settings `now` must not resume from the checkpoint of `recorded`;
+/// otherwise returns the warnings to print.
+std::vector<std::string> check_resumption(const TrainingState& recorded, const TrainingState& now,
+                                          std::span<const ResumeRule> rules, bool allow_changes);
 
 }  // namespace halomesh

@@ -86,29 +86,10 @@ Trainer::Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geo
 }
 
 std::vector<std::string> Trainer::resume(const TrainingState& state) {
-  const auto settings_of = [](const TrainingState& of) {
-    Settings settings = of.run;
-    settings.insert(of.model.begin(), of.model.end());
-    settings["seed"] = std::to_string(of.seed);
-    settings.try_emplace("optimizer", "sgd");  // older versions have no other
-    return settings;
-  };
-  const SettingChanges changes =
-      compare_settings(settings_of(state), settings_of(current_state()), options_.rules);
-  const std::string different = "checkpoint was written with different settings: ";
-  require(changes.refused.empty(), different + joined(changes.refused, ", "),
-          "give the same options and data to resume, start from its parameters with --init-from "
-          "FILE, or use another --out");
-  require(changes.allowed.empty() || options_.allow_changes,
-          different + joined(changes.allowed, ", "),
-          "give the same options to resume, or --allow-changes to resume with the new ones");
+  std::vector<std::string> warnings =
+      check_resumption(state, current_state(), options_.rules, options_.allow_changes);
   step_ = saved_step_ = state.step;
   training_.reducer().clear_copied_residuals();
-  std::vector<std::string> warnings;
-  if (!changes.allowed.empty()) warnings.push_back(different + joined(changes.allowed, ", "));
-  if (!changes.unrecorded.empty())
-    warnings.push_back("checkpoint does not record " + joined(changes.unrecorded, ", ") +
-                       ": the curve continues only if they are as before");
   return warnings;
 }
 
@@ -120,6 +101,7 @@ TrainingState Trainer::current_state() const {
   state.seed = options_.seed;
   state.model = options_.model;
   state.run = options_.run;
+  state.run.try_emplace("optimizer", options_.optimizer.name);  // the owner of the states
   state.run["training-samples"] = fmt::format("{}", order_.samples);
   if (options_.shuffle == Shuffle::kLocal)
     state.run["shuffle"] = fmt::format("local of {} replicas", order_.replicas);
@@ -297,8 +279,13 @@ StepCounts Trainer::counts() {
 void Trainer::log_phases() {
   phases_.note(counts());
   if (phases_.steps() == 0) return;
-  const PhaseSummary summary = phases_.take((step_ - 1) / steps_per_epoch(), step_);
-  metrics_.phases(summary);
+  metrics_.phases(phases_.take((step_ - 1) / steps_per_epoch(), step_));
+  if (phases_.layers_due()) log_layers();
+}
+
+void Trainer::log_layers() {
+  if (phases_.steps_of_layers() == 0) return;
+  metrics_.layers(phases_.take_layers((step_ - 1) / steps_per_epoch(), step_));
 }
 
 void Trainer::report_phases() {
@@ -333,12 +320,25 @@ void Trainer::skip_gradients() {
                         static_cast<double>(bytes()) * 1e-6, static_cast<double>(before) * 1e-6)));
 }
 
+// Looks for classes that no voxel of the epoch that has just ended is labelled with.
+void Trainer::find_absent_classes() {
+  const auto learned = loss_.learned_classes();
+  if (std::exchange(looked_for_classes_, true) || learned.empty()) return;
+  std::vector<double> parts(learned.begin(), learned.end());
+  mesh_.world().sum(parts);
+  std::vector<std::size_t> absent;
+  for (std::size_t c = 0; c < parts.size(); ++c)
+    if (parts[c] == 0) absent.push_back(c);
+  if (!absent.empty() && options_.without_classes)
+    options_.without_classes((step_ - 1) / steps_per_epoch(), absent);
+}
+
 bool Trainer::train_epoch() {
   append_epochs();
   skip_gradients();
   phases_.resume(counts());
   mllog_.epoch_start(step_ / steps_per_epoch(), step_);
-  const std::int64_t end = (step_ / steps_per_epoch() + 1) * steps_per_epoch();
+  const std::int64_t first = step_, end = (step_ / steps_per_epoch() + 1) * steps_per_epoch();
   bool stopped = false;
   while (!stopped && step_ < end && !limit_reached()) {
     phases_.trace()->clear();
@@ -353,6 +353,7 @@ bool Trainer::train_epoch() {
     if (!stopped && step_ < end && checkpoint_due()) save();
   }
   log_phases();
+  if (step_ - first == steps_per_epoch() && !diverged()) find_absent_classes();
   return !stopped;
 }
 
@@ -436,6 +437,7 @@ TrainingResult Trainer::run() {
   open_logs();
   progress_ = Progress("training", "steps", last_step(), mesh_.world().rank() == 0, step_);
   result_.end = train_to_end();
+  log_layers();
   if (result_.end != TrainingEnd::kDiverged) {
     if (result_.end != TrainingEnd::kStopped) mllog_.run_stop(target_reached());
     save();

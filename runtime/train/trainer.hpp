@@ -93,6 +93,7 @@ class Trainer {
   StepSums train_step();
   void tell(const std::optional<TraceReport>& trace);
   void after_step(const StepSums& sums, double seconds);
+  void find_absent_classes();
   bool finish_epoch();                    // false if its evaluation was stopped
   bool evaluate_now(std::int64_t epoch);  // false if it was stopped
   Evaluation evaluation();
@@ -100,6 +101,7 @@ class Trainer {
   void save();
   StepCounts counts();
   void log_phases();
+  void log_layers();
   void report_phases();
 
   const ProcessMesh& mesh_;
@@ -126,6 +128,7 @@ class Trainer {
   std::int64_t saved_step_ = -1, evaluated_step_ = -1;
   EvaluationRecord last_record_;  // the evaluation after evaluated_step_
   std::int64_t skipped_layers_ = 0;
+  bool looked_for_classes_ = false;
   std::int64_t appended_epochs_ = 0;  // epochs whose samples the loader knows
   WallLimit wall_limit_;
   double training_s_ = 0, recent_loss_ = 0;

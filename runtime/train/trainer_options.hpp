@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -51,6 +52,9 @@ struct TrainerOptions {
   double target_score = 0;  ///< stops once a validation reaches it; 0: never
   /// Called with each validation, on every rank.
   std::function<void(const Evaluation&)> after_validation;
+  /// Called on every rank after the first whole epoch of the run, with the classes that none of its
+  /// voxels has, if any.
+  std::function<void(std::int64_t epoch, std::span<const std::size_t> classes)> without_classes;
   std::int64_t evaluate_every = 1;      ///< epochs between validations; 0: never
   bool evaluate_first = false;          ///< validate before the first step
   std::int64_t checkpoint_every = 0;    ///< steps between checkpoints; 0: at each epoch's end

@@ -9,12 +9,14 @@
 #include <string>
 #include <vector>
 
+#include "printable.hpp"
 #include "runtime/data/open_dataset.hpp"
 #include "runtime/log/progress.hpp"
 #include "runtime/mpi/collective_errors.hpp"
 #include "runtime/posix/atomic_file.hpp"
 #include "runtime/posix/free_space.hpp"
 #include "runtime/posix/input_file.hpp"
+#include "runtime/posix/memory_needs.hpp"
 #include "runtime/posix/stop_signals.hpp"
 #include "src/apps/data/convert_split.hpp"
 #include "src/apps/launch/commands.hpp"
@@ -122,9 +124,6 @@ Request request_of(const Options& options) {
 void choose_splits(const Comm& world, Request& request) {
   const fs::path where = request.from.empty() ? request.archive.directory : fs::path(request.from);
   const std::string there = on_first_rank(world, [&] {
-    std::error_code same;
-    require(request.from.empty() || !fs::equivalent(where, request.archive.directory, same),
-            text("--from and --to are both {}", where.c_str()), "use another --to");
     std::string marks;
     for (const std::string& split : request.splits) marks += holds_split(where, split) ? '+' : '-';
     require(marks.find('+') != std::string::npos || request.splits.size() == 1,
@@ -144,6 +143,7 @@ void check_memory(const Comm& world, const Dataset& data) {
   const Comm& node = world.node();
   const std::int64_t largest = data.shape().volume() * size_of(data.format().type());
   const std::int64_t needed = node.size() * 2 * largest;
+  require_memory(text("a sample of {}", data.shape()), 2 * largest);
   if (const FreeSpace free = free_memory(); free.bytes < needed)
     throw Error(text("samples of {} on {} ranks of one node need {} bytes of memory, {} {}",
                      data.shape(), node.size(), needed, free.bytes, free.text()),
@@ -241,6 +241,7 @@ void copy_description(const Comm& world, const Request& request) {
 int convert(const Comm& world, const Options& options) {
   const auto start = std::chrono::steady_clock::now();
   Request request = request_of(options);
+  check_output(world, options, "to", {"from"});
   choose_splits(world, request);
   std::vector<std::unique_ptr<const Dataset>> sources;
   for (const std::string& split : request.splits)
@@ -270,7 +271,7 @@ int convert(const Comm& world, const Options& options) {
   for (const std::string& line : told) std::cout << line << '\n';
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   const std::int64_t bytes = archive_bytes(request);
-  std::cout << request.archive.directory.string() << " takes " << gigabytes(bytes);
+  std::cout << printable(request.archive.directory.string()) << " takes " << gigabytes(bytes);
   if (raw_bytes > 0)
     std::cout << ", " << static_cast<double>(bytes) / static_cast<double>(raw_bytes)
               << " of the voxels' " << gigabytes(raw_bytes);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "error.hpp"
+#include "runtime/data/data_content.hpp"
 #include "runtime/mpi/collective_errors.hpp"
 
 namespace halomesh {
@@ -85,13 +86,19 @@ std::string difference(const ArchiveFile& found, const ArchiveFile& expected) {
 
 SplitConversion::SplitConversion(const Comm& comm, const Dataset& source, std::string split,
                                  ArchiveOptions options)
-    : comm_(comm), source_(source), split_(std::move(split)), options_(std::move(options)) {
+    : comm_(comm),
+      source_(source),
+      split_(std::move(split)),
+      options_(std::move(options)),
+      content_(content_of(comm, source)) {
   const auto found = on_every_rank(comm, [&] {
     if (comm.rank() == 0) check_no_others();
     std::string kept;  // one letter for each file that this rank checks
     for (std::int64_t f = comm.rank(); f < files(); f += comm.size()) {
-      const std::optional<ArchiveFile> there = find_archive_file(path(f));
+      std::optional<ArchiveFile> there = find_archive_file(path(f));
       const ArchiveFile wanted = content(f);
+      // Earlier versions recorded the files and their times instead.
+      if (there && there->source == source.identity()) there->source = content_;
       require(!there || *there == wanted,
               text("{} belongs to another conversion: {}", path(f).c_str(),
                    there ? difference(*there, wanted) : ""),
@@ -150,7 +157,7 @@ ArchiveFile SplitConversion::content(std::int64_t file) const {
           source_.shape_of(first),
           source_.has_labels() ? 0 : source_.targets(),
           options_.gzip,
-          source_.identity(),
+          content_,
           source_.format().kind(),
           source_.classes(),
           std::move(orientations),

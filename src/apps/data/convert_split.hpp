@@ -61,6 +61,7 @@ class SplitConversion {
   const Dataset& source_;
   std::string split_;
   ArchiveOptions options_;
+  std::string content_;                // the content of the source
   std::vector<std::int64_t> missing_;  // indices of files
 };
 

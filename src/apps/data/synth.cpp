@@ -17,13 +17,16 @@
 #include <utility>
 #include <vector>
 
+#include "printable.hpp"
 #include "runtime/data/archive.hpp"
 #include "runtime/data/example.hpp"
 #include "runtime/data/tfrecord.hpp"
+#include "runtime/log/json_bytes.hpp"
 #include "runtime/log/progress.hpp"
 #include "runtime/mpi/collective_errors.hpp"
 #include "runtime/posix/atomic_file.hpp"
 #include "runtime/posix/free_space.hpp"
+#include "runtime/posix/memory_needs.hpp"
 #include "runtime/posix/stop_signals.hpp"
 #include "src/apps/data/synth_fields.hpp"
 #include "src/apps/data/synth_files.hpp"
@@ -141,8 +144,9 @@ UniverseRequest universe_request(const Options& options) {
 /// Collective over `world`.
 void check_memory(const Comm& world, const UniverseRequest& request) {
   const Comm& node = world.node();
-  const std::int64_t needed =
-      node.size() * (request.universe.peak_bytes() + 2 * request.file_bytes());
+  const std::int64_t own = request.universe.peak_bytes() + 2 * request.file_bytes();
+  const std::int64_t needed = node.size() * own;
+  require_memory(fmt::format("a universe of {}^3 voxels", request.universe.extent), own);
   if (const FreeSpace free = free_memory(); free.bytes < needed)
     throw Error(fmt::format("universes of {}^3 voxels on {} ranks of a node need {} bytes of "
                             "memory, {} {}",
@@ -238,16 +242,17 @@ void write_description(const UniverseRequest& request, const Options& options) {
   d["target_scaling"] = "each range is mapped to [-1, 1]";
   for (const auto& [name, value] : options.resolved())
     if (name != "out" && name != "overwrite" && name != "input") d["options"][name] = value;
-  write_file_atomically(request.out / "dataset.json", d.dump(2) + "\n");
+  write_file_atomically(request.out / "dataset.json", dump_json(d, 2) + "\n");
 }
 
 void print_summary(const UniverseRequest& request, double seconds, int ranks) {
   const Shape shape = request.box();
+  const std::string out = printable(request.out.string());
   std::cout << request.plan.train << " training and " << request.plan.validation
-            << " validation samples of " << shape << " are in " << request.out.string() << " ("
+            << " validation samples of " << shape << " are in " << out << " ("
             << Progress::duration(seconds) << " on " << ranks << (ranks == 1 ? " rank" : " ranks")
-            << ").\nTrain on them with: halomesh train --data " << request.out.string()
-            << " --input " << shape << " ...\n";
+            << ").\nTrain on them with: halomesh train --data " << out << " --input " << shape
+            << " ...\n";
 }
 
 /// Removes the directories of samples if a run fails before it has written any.

@@ -13,8 +13,10 @@
 #include <vector>
 
 #include "error.hpp"
+#include "printable.hpp"
 #include "runtime/data/archive.hpp"
 #include "runtime/data/climate_file.hpp"
+#include "runtime/log/json_bytes.hpp"
 #include "runtime/log/progress.hpp"
 #include "runtime/mpi/collective_errors.hpp"
 #include "runtime/posix/atomic_file.hpp"
@@ -150,7 +152,7 @@ void write_fields_description(const FieldsRequest& request, const Options& optio
   for (const auto& [name, value] : options.resolved())
     if (name == "kind" || name == "train" || name == "validation" || name == "seed")
       d["options"][name] = value;
-  write_file_atomically(request.out / "dataset.json", d.dump(2) + "\n");
+  write_file_atomically(request.out / "dataset.json", dump_json(d, 2) + "\n");
 }
 
 }  // namespace
@@ -194,8 +196,8 @@ int synthesise_fields(const Comm& world, const Options& options) {
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   std::cout << request.train << " training and " << request.validation << " validation samples of "
             << request.shape << " with labels of " << kSynthClasses << " classes are in "
-            << request.out.string() << " (" << Progress::duration(seconds.count()) << " on "
-            << world.size() << (world.size() == 1 ? " rank" : " ranks") << ").\n";
+            << printable(request.out.string()) << " (" << Progress::duration(seconds.count())
+            << " on " << world.size() << (world.size() == 1 ? " rank" : " ranks") << ").\n";
   return kExitDone;
 }
 

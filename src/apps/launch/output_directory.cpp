@@ -5,6 +5,7 @@
 #include <functional>
 #include <iostream>
 
+#include "printable.hpp"
 #include "runtime/mpi/collective_errors.hpp"
 #include "runtime/posix/atomic_file.hpp"
 
@@ -26,16 +27,26 @@ bool lies_in(const fs::path& path, const fs::path& directory) {
   return at.has_relative_path();
 }
 
-/// True if a run of `train` writes the file of this path.
-bool of_run(const fs::path& path) {
+/// Says what a run of `train` or a data set has at this path or above it, where no other command
+/// writes; empty if there is nothing. `out` is a directory where such a run is about to start.
+std::string place_in_others(const fs::path& path, const fs::path& out) {
   std::error_code none;
-  const fs::path directory = fs::weakly_canonical(path, none).parent_path();
-  const std::string name = path.filename().string();
+  const fs::path whole = fs::weakly_canonical(path, none);
+  const auto is_run = [&](const fs::path& directory) {
+    return fs::exists(directory / "run.json", none) || is_same(directory, out);
+  };
   for (const char* const own :
        {"run.json", "metrics.jsonl", "mllog.txt", "result.json", "output.txt"})
-    if (name == own && fs::exists(directory / "run.json", none)) return true;
-  return directory.filename() == "checkpoints" &&
-         fs::exists(directory.parent_path() / "run.json", none);
+    if (whole.filename() == own && is_run(whole.parent_path()))
+      return "is a file of a training run";
+  for (fs::path at = whole; at.has_relative_path(); at = at.parent_path()) {
+    const fs::path name = at.filename(), holder = at.parent_path();
+    if (name == "checkpoints" && is_run(holder))
+      return fmt::format("lies in checkpoints/ of the training run {}", holder.string());
+    if ((name == "train" || name == "validation") && fs::exists(holder / "dataset.json", none))
+      return fmt::format("lies in {}/ of the data set {}", name.string(), holder.string());
+  }
+  return {};
 }
 
 /// Throws on every rank the UsageError that `check` throws on the first. Collective over `world`.
@@ -58,10 +69,16 @@ std::unique_ptr<DirectoryLock> hold_directory(const Comm& world,
                                               const std::filesystem::path& directory,
                                               const std::string& activity,
                                               const std::string& option) {
+  check_on_first_rank(world, [&] {
+    if (const std::string taken = place_in_others(directory, ""); !taken.empty())
+      throw UsageError(fmt::format("{} {} {}", option, directory.string(), taken),
+                       "give another path");
+  });
   std::unique_ptr<DirectoryLock> lock;
   on_first_rank(world, [&] {
-    LockTerms terms{activity, option,
-                    [](const std::string& text) { std::cerr << "note: " + text + '\n'; }};
+    LockTerms terms{activity, option, [](const std::string& text) {
+                      std::cerr << "note: " + printable(text) + '\n';
+                    }};
     lock = std::make_unique<DirectoryLock>(directory, std::move(terms));
     return std::string();
   });
@@ -91,16 +108,18 @@ void check_output(const Options& options, const std::string& output,
     const fs::path given = options.get<std::string>(input);
     if (given.empty()) continue;
     const std::string named = fmt::format("--{} {}", input, given.string());
-    if (is_same(path, given) && (input == "data" || !fs::is_directory(given)))
+    if (is_same(path, given) && (input == "data" || input == "from" || !fs::is_directory(given)))
       refuse(fmt::format("is an input: {}", named));
     for (const char* const part : {"train", "validation", "checkpoints"})
-      if (lies_in(path, given / part)) refuse(fmt::format("lies in the {} of {}", part, named));
+      if (lies_in(path, given / part)) refuse(fmt::format("lies in {}/ of {}", part, named));
     const std::string name = path.filename().string();
     if (is_same(directory.empty() ? "." : directory, given) &&
         (name == "dataset.json" || name.starts_with("train-") || name.starts_with("validation-")))
       refuse(fmt::format("is a file of {}", named));
   }
-  if (of_run(path)) refuse("is a file of a training run");
+  const std::string taken =
+      place_in_others(path, output == "trace" ? options.get<std::string>("out") : "");
+  if (!taken.empty()) refuse(taken);
 }
 
 void check_output(const Comm& world, const Options& options, const std::string& output,

@@ -16,7 +16,8 @@ namespace halomesh {
 
 /// Creates the directory if necessary and locks it on rank 0, which gets the lock; the other ranks
 /// get null. `activity` and `option` are those of LockTerms. Throws one Error on every rank if
-/// another run has locked the directory or it is not writable. Collective over `world`.
+/// another run has locked the directory or it is not writable, and UsageError if it lies among the
+/// samples of a data set or the checkpoints of a run. Collective over `world`.
 std::unique_ptr<DirectoryLock> hold_directory(const Comm& world,
                                               const std::filesystem::path& directory,
                                               const std::string& activity,
@@ -29,9 +30,9 @@ void require_other_use(const Comm& world, const std::filesystem::path& directory
                        const std::string& mark, const std::string& what);
 
 /// Throws UsageError where the path that the option `output` names is an input of the command,
-/// which the options `inputs` and --config name, lies among the samples or checkpoints in one, or
-/// is a file of a training run. Nothing is checked of options that are empty or that the command
-/// lacks.
+/// which the options `inputs` and --config name, lies among the samples of a data set or the
+/// checkpoints of a run, or is another file of a training run. Nothing is checked of options that
+/// are empty or that the command lacks.
 void check_output(const Options& options, const std::string& output,
                   const std::vector<std::string>& inputs = {});
 

@@ -12,6 +12,7 @@
 #include "printable.hpp"
 #include "runtime/mpi/node_flag.hpp"
 #include "runtime/mpi/nonblocking_any.hpp"
+#include "runtime/posix/memory_needs.hpp"
 #include "simulation.hpp"
 #include "src/nn/kernels/isa_kernels.hpp"
 #include "system_error.hpp"
@@ -47,6 +48,19 @@ void check_launch(const Comm& world, const Launch& launch) {
               fmt::format("use the launcher of this MPI library ({}): its own mpirun or mpiexec, "
                           "or srun --mpi=pmix (srun --mpi=list shows what this cluster has)",
                           MpiSession::library_version()));
+}
+
+/// MPI libraries crash, or end the process with messages of their own, where memory is short. The
+/// launcher ends all ranks with the first one, whose message then suffices.
+void require_memory_of_mpi(const Launch& launch) {
+  if constexpr (simulation::kOn) return;
+  constexpr std::int64_t kBuffers = 16'000'000, kShared = 64'000'000;
+  try {
+    require_memory("MPI", 2 * thread_stack_bytes() + kBuffers, kShared);
+  } catch (const Error&) {
+    if (launch.rank > 0) std::this_thread::sleep_for(std::chrono::seconds(5));
+    throw;
+  }
 }
 
 /// Ends the job's ranks; returns only if this rank is alone in its world. If several ranks fail at
@@ -124,6 +138,8 @@ int run_parallel(int argc, char** argv, Options& options,
     if (launch.rank == 0) std::cout << options.help();
     return kExitDone;
   }
+  share_heap_where_limited();
+  require_memory_of_mpi(launch);
   MpiSession session(&argc, &argv);
   const Comm& world = session.world();
   const NodeFlag said(world.node());

@@ -14,6 +14,7 @@
 #include "runtime/mpi/collective_errors.hpp"
 #include "runtime/posix/atomic_file.hpp"
 #include "runtime/posix/free_space.hpp"
+#include "runtime/posix/memory_needs.hpp"
 #include "src/apps/launch/version.hpp"
 #include "src/nn/onednn/library.hpp"
 
@@ -57,6 +58,12 @@ Json machine(const RankBinding& binding) {
 RankBinding bind_threads(const Comm& world) {
   RankBinding binding = find_binding(world);
   omp_set_num_threads(binding.threads);
+  // OpenMP ends the process where the system refuses a thread, so that all start now.
+  require_threads(binding.threads - 1);
+  int started = 0;
+#pragma omp parallel reduction(+ : started)
+  ++started;
+  (void)started;
   for (const std::string& warning : launch_warnings(world, binding))
     if (world.rank() == 0) std::cerr << "WARNING: " << warning << std::endl;
   return binding;

@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "printable.hpp"
+#include "runtime/log/json_bytes.hpp"
 #include "runtime/log/metrics.hpp"
 #include "runtime/machine/binding.hpp"
 #include "runtime/mpi/collective_errors.hpp"
@@ -22,6 +24,7 @@
 #include "src/apps/launch/parallel.hpp"
 #include "src/apps/launch/run_record.hpp"
 #include "src/apps/launch/version.hpp"
+#include "src/apps/options/fact_file.hpp"
 #include "src/apps/options/model_options.hpp"
 #include "src/apps/options/padding_option.hpp"
 #include "src/apps/options/scaling_options.hpp"
@@ -45,14 +48,11 @@ StudySettings settings_of(const Comm& world, const Options& options, const RankB
   settings["ranks-per-node"] = std::to_string(binding.ranks_on_node);
   settings["cpu"] = binding.cpu_model;
   settings["program version"] = version();
-  return nlohmann::json::parse(world.broadcast(nlohmann::json(settings).dump(), 0))
-      .get<StudySettings>();
+  return parse_json(world.broadcast(dump_json(nlohmann::json(settings)), 0)).get<StudySettings>();
 }
 
 std::filesystem::path jobscripts_of(const std::string& machine) {
-  if (machine.find('/') != std::string::npos || machine.ends_with(".ini") ||
-      machine.ends_with(".json"))
-    return {};
+  if (is_fact_path(machine)) return {};
   return find_jobscripts(std::filesystem::read_symlink("/proc/self/exe"));
 }
 
@@ -132,8 +132,8 @@ void Study::resume() {
   if (text.empty()) return;
   record_.resume(text, file_);
   if (world_.rank() == 0)
-    std::cout << "resuming: " << record_.measurements() << " measurements in " << file_.string()
-              << std::endl;
+    std::cout << "resuming: " << record_.measurements() << " measurements in "
+              << printable(file_.string()) << std::endl;
 }
 
 void Study::measure(const ScalingCase& one, std::int64_t round) {
@@ -206,7 +206,7 @@ int Study::run() {
     print_summaries(std::cout, record_.summaries(plan_.cases, strong, predictions_.steps), strong);
   std::cout << predictions_.basis;
   write_run_record(file_, json());
-  std::cout << "measurements in " << file_.string() << std::endl;
+  std::cout << "measurements in " << printable(file_.string()) << std::endl;
   if (!directory.empty()) draw_figures();
   return kExitDone;
 }

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/log/json_bytes.hpp"
+
 namespace halomesh {
 namespace {
 
@@ -69,7 +71,7 @@ ScalingRecord::ScalingRecord(Json program, StudySettings settings)
 
 void ScalingRecord::resume(const std::string& text, const std::filesystem::path& file) {
   const char* const cure = "give --restart to replace it, or another --json file";
-  const Json json = Json::parse(text, nullptr, false);
+  const Json json = parse_json<Json>(text);
   require(json.is_object() && json.contains("study") && json.contains("measurements"),
           file.string() + ": not a file of halomesh scaling, or a damaged one", cure);
   try {

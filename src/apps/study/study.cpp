@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "printable.hpp"
+#include "runtime/log/json_bytes.hpp"
 #include "runtime/log/metrics.hpp"
 #include "runtime/mpi/collective_errors.hpp"
 #include "runtime/mpi/quiet_barrier.hpp"
@@ -35,7 +37,7 @@ void require_same_options(const fs::path& directory, const Options& options) {
   const fs::path file = directory / "run.json";
   const std::string cure =
       "give the same options as before, choose another --out, or remove that directory";
-  const auto run = nlohmann::json::parse(read_input_file(file), nullptr, false);
+  const auto run = parse_json(read_input_file(file));
   require(run.is_object() && run.contains("options") && run["options"].is_object(),
           file.string() + ": damaged", cure);
   for (const auto& [name, value] : options.decisive_settings()) {
@@ -158,7 +160,7 @@ void Study::train_cells(const std::set<std::int64_t>& ended) {
     stopped_ = result.end == "stopped";
     if (group.rank() == 0)
       std::cout << fmt::format("{}: {}{}{}\n", cell.name, result.end,
-                               result.has_failed() ? ": " : "", result.error)
+                               result.has_failed() ? ": " : "", printable(result.error))
                 << std::flush;
     if (stopped_) break;
   }
@@ -185,7 +187,7 @@ int Study::report() {
     write_run_record(out_ / "study.json", json);
     std::cout << fmt::format("{} of {} cells have ended; results in {}\n",
                              outcomes.size() - failed.size(), cells_.size(),
-                             (out_ / "study.json").string());
+                             printable((out_ / "study.json").string()));
     if (stopped_) std::cout << "stopped before the end; run again to go on\n";
     std::cout << std::flush;
     if (!stopped_ && !failed.empty()) throw joint_failure(failed, std::ssize(cells_), "cells");

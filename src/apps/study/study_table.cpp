@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <ostream>
 
+#include "runtime/log/json_bytes.hpp"
 #include "runtime/log/metrics.hpp"
 #include "runtime/posix/input_file.hpp"
 #include "text_table.hpp"
@@ -27,7 +28,7 @@ void find_target(StudyOutcome& outcome, const std::filesystem::path& directory, 
     if (!kind || evaluation.contains("empty") ||
         !reaches(*kind, evaluation.at(key_of(*kind)).get<double>(), target))
       continue;
-    const Json run = Json::parse(read_input_file(directory / "run.json"));
+    const Json run = parse_json(read_input_file(directory / "run.json"));
     outcome.epochs_to_target = evaluation.at("epoch").get<std::int64_t>() + 1;
     const auto batch = std::stoll(run.at("options").at("batch").get<std::string>());
     const auto samples = run.at("samples").at("training").get<std::int64_t>();
@@ -67,7 +68,7 @@ std::optional<StudyOutcome> read_outcome(const StudyCell& cell,
   std::error_code none;
   if (!std::filesystem::exists(file, none)) return {};
   const char* const cure = "remove that directory, so that the cell is trained again";
-  const Json json = Json::parse(read_input_file(file), nullptr, false);
+  const Json json = parse_json(read_input_file(file));
   require(json.is_object(), file.string() + ": damaged", cure);
   try {
     StudyOutcome outcome;

@@ -2,19 +2,20 @@
 // Runs a checkpoint's network over one split: see checkpoint_evaluation.hpp.
 #include "src/apps/train/checkpoint_evaluation.hpp"
 
-#include <filesystem>
 #include <functional>
 #include <iostream>
 #include <utility>
 
+#include "printable.hpp"
 #include "runtime/data/open_dataset.hpp"
 #include "runtime/load/direct_loader.hpp"
 #include "runtime/posix/stop_signals.hpp"
-#include "runtime/train/checkpoint_directory.hpp"
+#include "runtime/train/checkpoint.hpp"
 #include "runtime/train/window_evaluator.hpp"
 #include "src/apps/launch/run_record.hpp"
 #include "src/apps/options/misplacement_option.hpp"
 #include "src/apps/options/model_options.hpp"
+#include "src/apps/train/memory_choice.hpp"
 
 namespace halomesh {
 
@@ -45,24 +46,9 @@ void add_evaluation_options(Options& options) {
       .needs("windows")
       .add<double>("pad", "VALUE", 0,
                    "allow samples smaller than a window, or of extents that the network cannot "
-                   "halve: voxels outside have this value and do not count");
+                   "halve: voxels outside have this value and do not count")
+      .zero_is_value();
   add_misplacement_option(options);
-}
-
-std::string checkpoint_file(const Comm& world, const Options& options) {
-  const std::filesystem::path given = options.get<std::string>("checkpoint");
-  std::string file;
-  if (world.rank() == 0) {
-    file = given.string();
-    if (std::filesystem::is_directory(given)) {
-      const auto nested = given / "checkpoints";
-      const auto latest = latest_checkpoint(std::filesystem::is_directory(nested) ? nested : given);
-      require(latest.has_value(), text("{} holds no checkpoint", given.c_str()),
-              "name a checkpoint file, or the --out directory of a training run");
-      file = latest->string();
-    }
-  }
-  return world.broadcast(file, 0);
 }
 
 Shape sample_shape(const Options& options, const NetworkSpec& network) {
@@ -118,12 +104,13 @@ void check_windows(const Dataset& data, const Shape& window) {
 /// Sets windows aside unless the network classifies voxels: no other can use samples of different
 /// extents.
 void set_windows_aside(const Comm& world, Options& options, const std::string& network) {
-  const bool given = options.is_given("windows") || options.is_given("pad");
+  const std::size_t before = options.notes().size();
   for (const char* const name : {"windows", "pad"})
     options.set_aside(name,
                       fmt::format("with {}, which predicts numbers of a whole sample", network),
                       "leave it out");
-  if (given && world.rank() == 0) std::cerr << "note: " + options.notes().back() + '\n';
+  if (options.notes().size() > before && world.rank() == 0)
+    std::cerr << "note: " + printable(options.notes().back()) + '\n';
 }
 
 WindowPlacement placement_of(const Options& options) {
@@ -137,8 +124,8 @@ WindowPlacement placement_of(const Options& options) {
 
 CheckpointEvaluation::CheckpointEvaluation(const Comm& world, Options options) {
   bind_threads(world);
-  const std::string file = checkpoint_file(world, options);
-  Options model_options = checkpoint_model_options(world, file);
+  const auto given = options.get<std::string>("checkpoint");
+  Options model_options = checkpoint_model_options(world, given);
   const NetworkSpec trained = network_spec(model_options);
   if (!classifies_voxels(trained)) set_windows_aside(world, options, trained.network->name);
   const Shape samples = shape_of_samples(options, trained);
@@ -160,8 +147,14 @@ CheckpointEvaluation::CheckpointEvaluation(const Comm& world, Options options) {
                    samples, targets_of(*network_->loss, network_->geometry.tensors().back().shape));
   heed_misplacement(world, options, *data_);
   if (windows_ && !windows_->may_pad) check_windows(*data_, input);
-  load_checkpoint(network_->mesh, network_->geometry, network_->parameters, file,
-                  LoadWhat::kParametersOnly);
+  require_memory_of_run(
+      *network_,
+      {.mesh = shape, .batch = local_batch_, .optimizer_states = 0, .trains = false, .splits = 1});
+  checkpoint_ = with_newest_checkpoint(world, given, [&](const std::string& file) {
+    load_checkpoint(network_->mesh, network_->geometry, network_->parameters, file,
+                    LoadWhat::kParametersOnly);
+    return file;
+  });
 }
 
 Evaluation CheckpointEvaluation::run(const PredictionSink& sink) {

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "partition/samples/sliding_windows.hpp"
 #include "runtime/data/dataset.hpp"
@@ -17,10 +18,6 @@ namespace halomesh {
 /// --affine-mismatch.
 void add_evaluation_options(Options& options);
 
-/// The file of --checkpoint: the given file or, for a run's directory, its newest checkpoint.
-/// Collective over `world`.
-std::string checkpoint_file(const Comm& world, const Options& options);
-
 /// The shape of the samples: that of --input, or the network's. Throws UsageError if its channels
 /// are not the network's.
 Shape sample_shape(const Options& options, const NetworkSpec& network);
@@ -33,6 +30,8 @@ class CheckpointEvaluation {
   /// if checkpoint or data cannot be read.
   CheckpointEvaluation(const Comm& world, Options options);
 
+  /// The file that was read.
+  const std::string& checkpoint() const { return checkpoint_; }
   const Dataset& data() const { return *data_; }
   const NetworkSpec& network() const { return network_->spec; }
   /// The number of classes or targets.
@@ -48,6 +47,7 @@ class CheckpointEvaluation {
   Evaluation run_windows(Executor& executor, const PredictionSink& sink,
                          const std::function<bool()>& must_stop);
 
+  std::string checkpoint_;
   std::unique_ptr<NetworkOnMesh> network_;
   std::unique_ptr<const Dataset> data_;
   std::optional<WindowPlacement> windows_;

@@ -197,10 +197,15 @@ Json report_targets(const Comm& world, const Options& options, const NetworkSpec
 int eval(const Comm& world, const Options& options) {
   const auto file = options.get<std::string>("json");
   if (!file.empty()) check_output_file(world, options, "json", {"checkpoint", "data"});
-  const std::string checkpoint = checkpoint_file(world, options);
-  const NetworkSpec network = network_spec(checkpoint_model_options(world, checkpoint));
+  const NetworkSpec network =
+      network_spec(checkpoint_model_options(world, options.get<std::string>("checkpoint")));
   check_baseline(options, classifies_voxels(network));
-  const Evaluation result = CheckpointEvaluation(world, options).run();
+  std::string checkpoint;
+  const Evaluation result = [&] {  // whose memory is released before baselines are computed
+    CheckpointEvaluation evaluation(world, options);
+    checkpoint = evaluation.checkpoint();
+    return evaluation.run();
+  }();
   const bool segments = !result.classes.empty();
   if (world.rank() == 0)
     std::cout << title_of(result.kind) << ' ' << result.score << (segments ? "\nloss " : "\nMSE ")

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "joined.hpp"
+#include "runtime/log/json_bytes.hpp"
 #include "runtime/log/metrics.hpp"
 #include "runtime/mpi/collective_errors.hpp"
 #include "runtime/posix/input_file.hpp"
@@ -25,7 +26,7 @@ using Json = nlohmann::ordered_json;
 double earlier_seconds(const std::filesystem::path& file) {
   std::error_code none;
   if (!std::filesystem::exists(file, none)) return 0;
-  const Json json = Json::parse(read_input_file(file), nullptr, false);
+  const Json json = parse_json(read_input_file(file));
   return json.is_object() && json.contains("seconds") && json["seconds"].is_number()
              ? json["seconds"].get<double>()
              : 0;

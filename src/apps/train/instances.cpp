@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "printable.hpp"
+#include "runtime/log/json_bytes.hpp"
 #include "runtime/log/metrics.hpp"
 #include "runtime/mpi/quiet_barrier.hpp"
 #include "runtime/mpi/stop_relay.hpp"
@@ -42,9 +44,9 @@ std::string name_of_instance(std::int64_t number, std::int64_t count) {
 std::vector<Instance> results_of_all(const Comm& world, std::int64_t count, bool first_of_group,
                                      const GroupResult& mine) {
   std::vector<Instance> all;
-  for (const std::string& text : world.all_gather(first_of_group ? to_json(mine).dump() : ""))
+  for (const std::string& text : world.all_gather(first_of_group ? dump_json(to_json(mine)) : ""))
     if (!text.empty())
-      all.push_back({name_of_instance(std::ssize(all), count), group_result_of(Json::parse(text))});
+      all.push_back({name_of_instance(std::ssize(all), count), group_result_of(parse_json(text))});
   return all;
 }
 
@@ -120,7 +122,7 @@ int train_instances(const Comm& world, const Options& options) {
   signals.share([&relay](bool received) { return relay.poll(received); });
   if (world.rank() == 0)
     std::cout << fmt::format("{} instances on {} {} each, in {}/{} and so on", count, ranks_each,
-                             ranks_each == 1 ? "rank" : "ranks", out.string(),
+                             ranks_each == 1 ? "rank" : "ranks", printable(out.string()),
                              name_of_instance(0, count))
               << std::endl;
 
@@ -149,7 +151,7 @@ int train_instances(const Comm& world, const Options& options) {
   const GroupResult result = train_in_group(group, mine, binding, before);
   if (group.rank() == 0)
     std::cout << fmt::format("{}: {}{}{}\n", name_of_instance(number, count), result.end,
-                             result.has_failed() ? ": " : "", result.error)
+                             result.has_failed() ? ": " : "", printable(result.error))
               << std::flush;
   quiet_barrier(world, [&signals] { signals.requested(); });
   relay.finish();

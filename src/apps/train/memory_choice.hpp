@@ -18,6 +18,11 @@ namespace halomesh {
 RecomputeChoice choose_recompute(const NetworkOnMesh& network, MemorySetting setting,
                                  int ranks_on_node);
 
+/// Throws Error, with what is needed and what is left, unless this process's own limits (ulimit -d
+/// and -v) leave the memory that the rest of the run takes. Call it when the network has its
+/// parameters. Local.
+void require_memory_of_run(const NetworkOnMesh& network, const MemorySetting& setting);
+
 /// The JSON object {"on", "needed_bytes", "recomputed_bytes", "available_bytes", "ranks"}.
 nlohmann::ordered_json to_json(const RecomputeChoice& choice);
 

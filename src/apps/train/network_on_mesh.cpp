@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "runtime/posix/memory_needs.hpp"
 #include "src/apps/options/model_options.hpp"
 
 namespace halomesh {
@@ -16,11 +17,23 @@ PlannedNetwork::PlannedNetwork(std::int64_t ranks, const PartGrid& parts,
       geometry(model.geometry(parts)),
       loss(spec.make_loss(geometry.tensors().back().shape)) {}
 
+namespace {
+
+Parameters parameters_in_memory(const ModelGeometry& geometry, std::int64_t part,
+                                std::vector<std::string> states) {
+  const std::int64_t arrays = 2 + std::ssize(states);  // values and gradients
+  return made_in_memory("storing the parameters of a part",
+                        arrays * geometry.parameter_count(part) * std::int64_t{sizeof(float)},
+                        [&] { return Parameters(geometry, part, std::move(states)); });
+}
+
+}  // namespace
+
 NetworkOnMesh::NetworkOnMesh(const Comm& world, PlannedNetwork planned,
                              std::vector<std::string> states)
     : PlannedNetwork(std::move(planned)),
       mesh(world, shape),
-      parameters(geometry, mesh.part(), std::move(states)) {}
+      parameters(parameters_in_memory(geometry, mesh.part(), std::move(states))) {}
 
 bool classifies_voxels(const NetworkSpec& network) {
   const ModelGeometry geometry = make_model(network).geometry({1, 1, 1});

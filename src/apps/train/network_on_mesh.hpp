@@ -47,7 +47,8 @@ struct NetworkOnMesh : PlannedNetwork {
 /// True if the network assigns a class to each voxel, and not numbers to a sample.
 bool classifies_voxels(const NetworkSpec& network);
 
-/// The options of the network in a checkpoint; every rank gets them from rank 0. Collective.
-Options checkpoint_model_options(const Comm& world, const std::string& file);
+/// The options of the network in a checkpoint, or in the newest one of a run's directory; every
+/// rank gets them from rank 0. Collective.
+Options checkpoint_model_options(const Comm& world, const std::string& checkpoint);
 
 }  // namespace halomesh

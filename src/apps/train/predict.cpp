@@ -171,7 +171,7 @@ int predict(const Comm& world, const Options& options) {
   else  // a directory, made later
     check_output(world, options, "out", {"checkpoint", "data"});
   const NetworkSpec network =
-      network_spec(checkpoint_model_options(world, checkpoint_file(world, options)));
+      network_spec(checkpoint_model_options(world, options.get<std::string>("checkpoint")));
   const bool segments = classifies_voxels(network);
   std::optional<SegmentationFormat> format;
   if (segments) {

@@ -10,10 +10,11 @@
 #include <sstream>
 
 #include "joined.hpp"
+#include "printable.hpp"
 #include "runtime/mpi/collective_errors.hpp"
 #include "runtime/posix/input_file.hpp"
+#include "runtime/train/checkpoint.hpp"
 #include "runtime/train/checkpoint_file.hpp"
-#include "src/apps/train/checkpoint_evaluation.hpp"
 
 namespace halomesh {
 namespace {
@@ -60,12 +61,14 @@ std::vector<std::string> names_of(const Comm& world, const Options& options,
                                   const NetworkSpec& network, const char* kind, std::size_t count) {
   std::string list = data_names(world, options.get<std::string>("data"), kind, count);
   if (list.empty() && options.is_declared("checkpoint")) {
-    const std::string checkpoint = checkpoint_file(world, options);
-    list = on_first_rank(world, [&] {
-      const TrainingState state = read_state(checkpoint);
-      const auto found = state.run.find(kOutputNames);
-      return found == state.run.end() ? std::string() : found->second;
-    });
+    const auto names_in = [&](const std::string& file) {
+      return on_first_rank(world, [&] {
+        const TrainingState state = read_state(file);
+        const auto found = state.run.find(kOutputNames);
+        return found == state.run.end() ? std::string() : found->second;
+      });
+    };
+    list = with_newest_checkpoint(world, options.get<std::string>("checkpoint"), names_in);
   }
   const std::vector<std::string> names = items_of(list);
   return names.size() == count ? names : network.output_names(count);
@@ -95,15 +98,21 @@ std::vector<std::string> class_names(const Comm& world, const Options& options,
   return names;
 }
 
+void warn_of_absent_class(const std::string& where, const std::string& name, std::size_t number,
+                          const char* what) {
+  std::cerr << fmt::format(
+      "WARNING: no voxel {} is labelled {} (class {}): {}; hint: check the labels, or train a "
+      "network of fewer --classes\n",
+      where, printable(name), number, what);
+}
+
 void warn_of_absent_classes(const Options& options, const std::string& split,
                             const std::vector<std::string>& names, const Evaluation& result) {
   for (std::size_t c = 0; c < names.size(); ++c)
     if (result.classes[c].voxels == 0)
-      std::cerr << fmt::format(
-          "WARNING: no voxel in {}, split {}, is labelled {} (class {}): its Dice and IoU only "
-          "tell whether it is predicted; hint: check the labels, or train a network of fewer "
-          "--classes\n",
-          options.get<std::string>("data"), split, names[c], c);
+      warn_of_absent_class(
+          fmt::format("in {}, split {},", printable(options.get<std::string>("data")), split),
+          names[c], c, "its Dice and IoU only tell whether it is predicted");
   if (result.is_empty())
     std::cerr << "WARNING: without any foreground a network that predicts none has the best score, "
                  "and no target is reached\n";

@@ -38,7 +38,10 @@ std::vector<std::string> target_titles(const Comm& world, const Options& options
 std::vector<std::string> class_names(const Comm& world, const Options& options,
                                      const NetworkSpec& network, std::size_t count);
 
-/// Prints a warning of classes without a voxel in the split. Local.
+/// Prints a warning of a class without a voxel: `where` there is none, and `what` follows. Local.
+void warn_of_absent_class(const std::string& where, const std::string& name, std::size_t number,
+                          const char* what);
+/// Warns of classes without a voxel in the split. Local.
 void warn_of_absent_classes(const Options& options, const std::string& split,
                             const std::vector<std::string>& names, const Evaluation& result);
 

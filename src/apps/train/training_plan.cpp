@@ -2,11 +2,16 @@
 // The plan of a training run: see training_plan.hpp.
 #include "src/apps/train/training_plan.hpp"
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
+#include "runtime/train/checkpoint_directory.hpp"
+#include "runtime/train/checkpoint_file.hpp"
 #include "src/apps/launch/version.hpp"
 #include "src/apps/options/model_options.hpp"
+#include "src/apps/options/option_text.hpp"
+#include "src/apps/options/standardize_option.hpp"
 #include "src/apps/options/train_options.hpp"
 #include "src/apps/train/training_crops.hpp"
 
@@ -89,12 +94,69 @@ void refuse_shared_files(const Options& options, const std::string& why) {
     refuse("resume", "leave it out: each run resumes from its own latest checkpoint");
 }
 
+void require_standardization(const Options& options, const std::string& stored) {
+  if (stored != "off" && options.get<std::string>(kStandardizeOption) == "off")
+    throw UsageError(fmt::format("--init-from {}: its network standardizes its input",
+                                 options.get<std::string>("init-from")),
+                     "add --standardize, which then uses the numbers of that checkpoint");
+}
+
+namespace {
+
+/// Checks the checkpoint that --resume or --init-from names, or that --resume auto would find.
+void check_first_checkpoint(const Options& options, const PlannedNetwork& network,
+                            const TrainerOptions& trainer) {
+  const auto resume = options.get<std::string>("resume"),
+             first = options.get<std::string>("init-from");
+  std::filesystem::path path = resume;
+  if (resume == "auto") path = latest_checkpoint(trainer.out / "checkpoints").value_or("");
+  if (resume == "never") path.clear();
+  const bool resumes = !path.empty();
+  if (!resumes && first.empty()) return;
+  std::optional<CheckpointReader> file;
+  try {
+    file.emplace(resumes ? path : std::filesystem::path(first));
+  } catch (const DamagedCheckpoint&) {
+    if (resumes && resume == "auto") return;  // the run goes back to the one before
+    throw;
+  }
+  CheckpointTrees trees{"parameters"};
+  if (resumes)
+    for (const std::string& tree : states_of(trainer))
+      if (tree != kGradientResidual || file->has(tree)) trees.push_back(tree);
+  file->require_network(network.geometry, trees);
+  const TrainingState& recorded = file->state();
+  const auto stored = recorded.model.find(kStandardizeOption);
+  const bool standardizes = stored != recorded.model.end() && stored->second != "off";
+  if (!resumes) {
+    if (standardizes && trainer.model.contains(kStandardizeOption))
+      require_standardization(options, stored->second);
+    return;
+  }
+  TrainingState now;
+  now.seed = trainer.seed;
+  now.model = trainer.model;
+  now.run = trainer.run;
+  if (trainer.shuffle == Shuffle::kLocal)
+    now.run["shuffle"] = fmt::format("local of {} replicas", network.shape.replicas);
+  // These depend on the data.
+  if (standardizes && options.get<std::string>(kStandardizeOption) == "on")
+    now.model[kStandardizeOption] = stored->second;
+  if (const auto samples = recorded.run.find("training-samples"); samples != recorded.run.end())
+    now.run["training-samples"] = samples->second;
+  check_resumption(recorded, now, trainer.rules, trainer.allow_changes);
+}
+
+}  // namespace
+
 void check_training(const Options& options, std::int64_t ranks) {
   const auto instances = options.get<std::int64_t>("instances");
   if (instances > 1) refuse_shared_files(options, "with --instances");
   const bool rounds = options.get<std::string>("precision") == "bf16";
-  plan_training(options, planned_network(options, ranks / instances,
-                                         rounds ? DataType::kBfloat16 : DataType::kFloat32));
+  const PlannedNetwork network = planned_network(options, ranks / instances,
+                                                 rounds ? DataType::kBfloat16 : DataType::kFloat32);
+  const TrainerOptions trainer = plan_training(options, network);
+  if (instances == 1) check_first_checkpoint(options, network, trainer);
 }
 
 }  // namespace halomesh

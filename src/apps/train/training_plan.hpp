@@ -27,7 +27,12 @@ std::optional<TraceRequest> trace_request_of(const Options& options, std::int64_
 /// as a file that all of them would write. `why` ends the sentence, e.g. "with --instances".
 void refuse_shared_files(const Options& options, const std::string& why);
 
-/// Throws UsageError if `train` with these options would refuse to start on `ranks` ranks, which
+/// Throws UsageError if the network of the checkpoint of --init-from standardizes its input, as
+/// `stored` says, and the run would not.
+void require_standardization(const Options& options, const std::string& stored);
+
+/// Throws UsageError, or Error about the checkpoint that the run starts from, if `train` with these
+/// options would refuse to start on `ranks` ranks, which
 /// --instances divides. Needs neither data nor MPI, nor a CPU with instructions for bf16.
 void check_training(const Options& options, std::int64_t ranks);
 

@@ -9,10 +9,14 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
+#include <utility>
 
 #include "counted.hpp"
 #include "joined.hpp"
 #include "printable.hpp"
+#include "runtime/data/data_content.hpp"
+#include "runtime/data/dataset_files.hpp"
 #include "runtime/data/open_dataset.hpp"
 #include "runtime/log/metrics.hpp"
 #include "runtime/machine/binding.hpp"
@@ -82,12 +86,31 @@ void standardize_input(NetworkOnMesh& network, const Options& options,
     stored = from->state.model.at(kStandardizeOption);
   else if (!from && !first.empty())
     stored = checkpoint_model_options(world, first).get<std::string>(kStandardizeOption);
-  if (!from && wanted == "off" && stored != "off")
-    throw UsageError(fmt::format("--init-from {}: its network standardizes its input", first),
-                     "add --standardize, which then uses the numbers of that checkpoint");
+  if (!from) require_standardization(options, stored);
   const std::string numbers = resolved_standardization(world, wanted, stored, training);
   network.model.scale_counts(parse_standardization(numbers, network.model.input().c));
   if (numbers != "off") trainer.model[kStandardizeOption] = numbers;
+}
+
+/// Makes rank 0 warn of classes that no voxel has, in training and in validation.
+void watch_classes(const Comm& world, const Options& options, const NetworkSpec& network,
+                   const TargetSpec& targets, TrainerOptions& trainer) {
+  const auto names =
+      class_names(world, options, network, static_cast<std::size_t>(targets.classes));
+  const bool tells = world.rank() == 0;
+  trainer.without_classes = [=, data = options.get<std::string>("data")](
+                                std::int64_t epoch, std::span<const std::size_t> classes) {
+    for (const std::size_t c : classes)
+      if (tells)
+        warn_of_absent_class(
+            fmt::format("in {}, split train, that epoch {} trained on", data, epoch + 1), names[c],
+            c, "the network cannot learn it");
+  };
+  trainer.after_validation = [&options, tells, names,
+                              warned = false](const Evaluation& result) mutable {
+    if (tells && !std::exchange(warned, true))
+      warn_of_absent_classes(options, "validation", names, result);
+  };
 }
 
 /// Names of classes or targets go with the checkpoints, to be used on data that have none.
@@ -108,6 +131,15 @@ void say(const Comm& world, const std::string& text) {
 
 void warn(const Comm& world, const std::string& text) {
   if (world.rank() == 0) std::cerr << "WARNING: " << printable(text) << std::endl;
+}
+
+void warn_of_shared_files(const Comm& world, const Dataset& training, const Dataset& validation) {
+  const std::int64_t shared = files_in_common(world, training, validation);
+  if (shared == 0) return;
+  warn(world, fmt::format("{} of the {} files of validation in {} are files of train too, so that "
+                          "scores do not tell how the network does on samples that it was not "
+                          "trained on; hint: keep other samples for validation",
+                          shared, validation.files().size(), validation.directory().string()));
 }
 
 /// A run that reaches the end of a decay to 0 goes on without learning anything.
@@ -184,17 +216,19 @@ TrainingResult run_training(const Comm& world, const Options& options, const Ran
   const std::int64_t batch =
       pass_batch(trainer_settings.global_batch, network.mesh.shape(), trainer_settings.accumulate);
   std::optional<TraceRequest> trace_request = trace_request_of(options, world.size());
+  MemorySetting memory{.mesh = network.mesh.shape(),
+                       .batch = batch,
+                       .optimizer_states = std::ssize(states_of(trainer_settings)),
+                       .payload = trainer_settings.payload,
+                       .ranks_per_node = network.mesh.ranks_per_node(),
+                       .splits = trainer_settings.evaluate_every > 0 ? 2 : 1};
   std::optional<RecomputeChoice> recompute;
   if (!memory_use(options)) {
-    recompute = choose_recompute(network,
-                                 {.mesh = network.mesh.shape(),
-                                  .batch = batch,
-                                  .optimizer_states = std::ssize(states_of(trainer_settings)),
-                                  .payload = trainer_settings.payload,
-                                  .splits = trainer_settings.evaluate_every > 0 ? 2 : 1},
-                                 binding.ranks_on_node);
+    recompute = choose_recompute(network, memory, binding.ranks_on_node);
     trainer_settings.memory = recompute->recomputes ? MemoryUse::kRecomputed : MemoryUse::kShared;
   }
+  memory.use = trainer_settings.memory;
+  require_memory_of_run(network, memory);
 
   if (before.mllog == nullptr)
     start_mlperf_run(world, options, mlperf_training(trainer_settings, network.spec, options),
@@ -211,6 +245,7 @@ TrainingResult run_training(const Comm& world, const Options& options, const Ran
     validation = open_dataset(world, data, "validation", samples, targets);
   for (const Dataset* const split : {training.get(), validation.get()})
     if (split != nullptr) heed_misplacement(world, options, *split);
+  if (validation) warn_of_shared_files(world, *training, *validation);
 
   mllog.samples(trainer_settings.global_batch, training->size(),
                 validation ? validation->size() : 0);
@@ -235,16 +270,7 @@ TrainingResult run_training(const Comm& world, const Options& options, const Ran
     timeline = std::make_unique<RunTimeline>(world, network.mesh.shape(), *trace_request);
     trainer_settings.timeline = timeline.get();
   }
-  if (validation && targets.classes > 0)
-    trainer_settings.after_validation =
-        [&,
-         names =
-             class_names(world, options, network.spec, static_cast<std::size_t>(targets.classes)),
-         warned = false](const Evaluation& result) mutable {
-          if (world.rank() == 0 && !warned)
-            warn_of_absent_classes(options, "validation", names, result);
-          warned = true;
-        };
+  if (targets.classes > 0) watch_classes(world, options, network.spec, targets, trainer_settings);
   Trainer trainer(network.mesh, network.model, network.geometry, network.parameters, *network.loss,
                   *training, validation.get(), trainer_settings);
   if (from)
