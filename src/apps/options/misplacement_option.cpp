@@ -4,6 +4,8 @@
 
 #include <iostream>
 
+#include "printable.hpp"
+
 namespace halomesh {
 namespace {
 
@@ -26,7 +28,7 @@ void heed_misplacement(const Comm& world, const Options& options, const Dataset&
                 "resample the labels to the grid of the image, or correct the header that is "
                 "wrong; --affine-mismatch warn uses them voxel by voxel");
   if (world.rank() == 0)
-    std::cerr << "WARNING: " << problem
+    std::cerr << "WARNING: " << printable(problem)
               << "; they are used voxel by voxel; hint: compare them in a viewer; "
                  "--affine-mismatch refuse makes this an error\n";
 }

@@ -167,7 +167,8 @@ std::string network_with(const std::string& name) {
 
 DataType precision_named(const std::string& name) {
   if (name == "fp32") return DataType::kFloat32;
-  if (name != "bf16") throw UsageError(fmt::format("--precision {}", name), "give fp32 or bf16");
+  if (name != "bf16")
+    throw UsageError(fmt::format("unknown --precision {}", name), "give fp32 or bf16");
   if (!cpu_computes_bf16())
     throw UsageError(
         fmt::format("--precision bf16: this CPU has no instructions for bf16 (oneDNN sees {})",

@@ -78,7 +78,8 @@ class Options::Value : public po::typed_value<std::string> {
   };
   std::optional<double> at_least, at_most, below;
   std::vector<Need> needs;
-  std::string rival;  ///< the option with the same meaning in another form
+  bool zero_is_value = false;  ///< 0 does not mean off
+  std::string rival;           ///< the option with the same meaning in another form
 
   const Declaration& declaration() const { return declaration_; }
   Declaration& declaration() { return declaration_; }
@@ -145,7 +146,7 @@ struct Options::Parser {
     std::vector<boost::shared_ptr<po::option_description>> options{};
   };
   std::vector<Group> groups{};
-  std::optional<SettingRole> role{};  ///< of the options declared next
+  std::optional<SettingRole> role{};  ///< the role of the options declared next
   Descriptions own{}, in_file{};      ///< the options of the command line, and of a file
   Value* last = nullptr;              ///< owned by `own`
   po::variables_map values{};
@@ -274,6 +275,11 @@ Options& Options::needs(const std::string& choice, const std::vector<std::string
   return *this;
 }
 
+Options& Options::zero_is_value() {
+  parser().last->zero_is_value = true;
+  return *this;
+}
+
 Options& Options::instead_of(const std::string& other) {
   parser().last->rival = other;
   return *this;
@@ -317,6 +323,7 @@ void Options::parse(const std::vector<std::string>& arguments,
                     const std::set<std::string>& as_of_file) {
   read_command_line(arguments, nullptr);
   std::erase_if(given_, [&](const Given& given) { return as_of_file.contains(given.name); });
+  check_paths();
   if (is_given(kConfig)) read_file(text_of(kConfig));
   check_parsed();
 }
@@ -324,6 +331,7 @@ void Options::parse(const std::vector<std::string>& arguments,
 std::vector<std::string> Options::parse_own(const std::vector<std::string>& arguments,
                                             const Options& others) {
   read_command_line(arguments, &others);
+  check_paths();
   check_parsed();
   return rest_;
 }
@@ -356,20 +364,20 @@ void Options::replace(const std::string& name, const std::string& text) {
 
 bool Options::is_off(const std::string& name) const {
   const std::string& value = text_of(name);
-  return value.empty() || value == "off" || value == "0";
+  const auto& declared = static_cast<const Value&>(*parser().own.find(name, false).semantic());
+  return value.empty() || value == "off" || (value == "0" && !declared.zero_is_value);
 }
 
 void Options::set_aside(const std::string& name, const std::string& why, const std::string& hint) {
   leave_out(name);
   if (!is_given(name)) return;
-  if (is_typed(name)) {
-    if (is_off(name)) return;  // it asks for nothing
-    throw UsageError("--" + name + " has no meaning " + why, hint);
-  }
+  const bool typed = is_typed(name);  // as off: it asks for nothing
+  if (typed && !is_off(name)) throw UsageError("--" + name + " has no meaning " + why, hint);
   boost::any value;
   parser().own.find(name, false).semantic()->apply_default(value);
   parser().values.erase(name);
   parser().values.insert({name, po::variable_value(value, true)});
+  if (typed) return;
   auto same = std::find_if(set_aside_.begin(), set_aside_.end(),
                            [&](const auto& aside) { return aside.first == why; });
   if (same == set_aside_.end()) same = set_aside_.insert(same, {why, {}});
@@ -407,6 +415,18 @@ void Options::check_rivals() {
     if (is_typed(a) == is_typed(b))
       throw UsageError(fmt::format("--{} and --{} exclude each other", a, b), "give one of them");
     set_aside(is_typed(a) ? b : a, "with --" + (is_typed(a) ? a : b), {});
+  }
+}
+
+// Such an option is typed with a variable of the shell that is not set.
+void Options::check_paths() {
+  for (const Given& option : given_) {
+    const auto* const declared = parser().own.find_nothrow(option.name, false);
+    if (declared == nullptr || !option.value || !option.value->empty()) continue;
+    const std::string kind = declared->semantic()->name();
+    if (kind.find("FILE") == std::string::npos && kind.find("DIR") == std::string::npos) continue;
+    throw UsageError("--" + option.name + " is given without a path",
+                     "give " + kind + ", or leave --" + option.name + " out");
   }
 }
 

@@ -76,7 +76,7 @@ class Options {
       values.*field = options.get<T>(name);
     });
   }
-  /// The same for what `value_of`, which may throw UsageError, makes of the text.
+  /// Does so with the value that `value_of`, which may throw UsageError, makes of the text.
   template <class T, class S, class ValueOf>
   Options& into(T S::*field, ValueOf value_of) {
     return into<S>([field, value_of](S& values, const Options& options, const std::string& name) {
@@ -102,6 +102,8 @@ class Options {
   /// without them, any value but "", "off" and "0". Otherwise it is refused on the command line and
   /// ignored with a note in a file, so that a file never blocks a choice.
   Options& needs(const std::string& choice, const std::vector<std::string>& values = {});
+  /// The last option asks for something with the value 0 as well, which otherwise means off.
+  Options& zero_is_value();
   /// Declares that the option declared last and `other` are two forms of one setting: one on the
   /// command line overrides the other in a file; otherwise only one may be given.
   Options& instead_of(const std::string& other);
@@ -202,7 +204,7 @@ class Options {
     Recorded recorded = Recorded::kAlways;
   };
   class Value;
-  struct Parser;  ///< what Boost.Program_options knows, out of sight of those who read options
+  struct Parser;  ///< the state of Boost.Program_options, which readers of options need not see
   template <class T>
   static std::optional<std::string> normal(const std::string& text) {
     const std::optional<T> value = from_text<T>(text);
@@ -231,6 +233,7 @@ class Options {
   void read_command_line(const std::vector<std::string>& arguments, const Options* others);
   void read_file(const std::string& path);
   void check_required();
+  void check_paths();
   void check_needs();
   void check_rivals();
   void check_parsed();

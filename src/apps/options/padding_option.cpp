@@ -20,6 +20,7 @@ void add_padding_option(Options& options) {
       .add<double>("pad", "VALUE", 0,
                    "as for train: samples of --input are padded to extents that the network can "
                    "halve (the value does not matter here)")
+      .zero_is_value()
       .needs("model", networks_that_pad());
 }
 

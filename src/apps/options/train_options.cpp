@@ -75,6 +75,7 @@ void add_data_options(Options& options) {
           "cannot halve: voxels outside have this value and do not count")
       .recorded(Options::Recorded::kIfGiven)
       .rounded()
+      .zero_is_value()
       .needs("model", networks_that_pad());
   add_misplacement_option(options);
 }
@@ -172,7 +173,7 @@ std::optional<double> parse_clip_norm(const std::string& text) {
   if (text == "auto") return {};
   const auto norm = from_text<double>(text);
   if (!norm || *norm < 0 || !fits_fp32(*norm))
-    throw UsageError(fmt::format("--clip-norm {}", text),
+    throw UsageError(fmt::format("--clip-norm {} is no norm", text),
                      "give auto, 0 or the largest norm of the gradient, e.g. --clip-norm 1");
   return norm;
 }

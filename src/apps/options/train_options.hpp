@@ -20,9 +20,9 @@ namespace halomesh {
 /// network's. --out is required unless a default is given here.
 void add_training_options(Options& options, const std::string& default_out = {});
 
-/// What happens to each setting of a run with these options, the network's first, when it resumes.
+/// The rule for each setting when a run with these options resumes; the network's come first.
 std::vector<ResumeRule> resume_rules(const Options& options);
-/// The same as the paragraphs of a help page.
+/// These rules as the paragraphs of a help page.
 std::string describe_resume_rules(const Options& options);
 
 /// The score at which training ends, 0 for none, of a network that is judged by `score`. Throws

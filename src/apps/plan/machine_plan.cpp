@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "narrow.hpp"
+#include "runtime/log/json_bytes.hpp"
 #include "runtime/log/progress.hpp"
 #include "runtime/posix/atomic_file.hpp"
 #include "src/apps/forecast/machine_file.hpp"
@@ -53,6 +54,7 @@ Job job_of(const Options& options, const Model& model, const fs::path& jobscript
   const auto optimizer = chosen_optimizer(options);
   job.options.payload = payload_type(options);
   job.options.update_traffic = optimizer->traffic();
+  job.options.memory = memory_use(options).value_or(MemoryUse::kShared);
   job.memory = [memory = std::make_shared<MemoryForecast>(options), use = memory_use(options)](
                    const Machine& machine, const ModelGeometry& geometry, const MeshShape& mesh,
                    std::int64_t batch) {
@@ -374,7 +376,8 @@ void plan_on_machine(std::ostream& out, const Options& options, const Model& mod
   print_sensitivities(out, varied);
   print_basis(out, machine, all.front());
   if (const auto file = options.get<std::string>("json"); !file.empty())
-    write_file_atomically(file, document(machine, job, all, search.hints(), varied).dump(2) + "\n");
+    write_file_atomically(file,
+                          dump_json(document(machine, job, all, search.hints(), varied), 2) + "\n");
 }
 
 }  // namespace halomesh

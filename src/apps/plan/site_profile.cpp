@@ -3,22 +3,18 @@
 #include "src/apps/plan/site_profile.hpp"
 
 #include <algorithm>
-#include <boost/program_options.hpp>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <functional>
 #include <set>
 #include <sstream>
 
 #include "error.hpp"
+#include "src/apps/options/fact_file.hpp"
 #include "src/apps/options/nearest.hpp"
 #include "src/apps/options/option_text.hpp"
 
 namespace halomesh {
 namespace {
 
-namespace po = boost::program_options;
 namespace fs = std::filesystem;
 
 /// Thrown for a value that cannot be parsed; describes a valid one.
@@ -126,9 +122,8 @@ const std::map<std::string, Reader>& readers() {
   return kAll;
 }
 
-/// Reads one NAME = VALUE; `line` is for messages.
-void read_value(SiteProfile& site, std::set<std::string>& given, const std::string& name,
-                const std::string& value, const std::string& line) {
+void read_fact(SiteProfile& site, std::set<std::string>& given, const Fact& fact) {
+  const auto& [name, value, comment, where] = fact;
   if (list_names().contains(name)) {
     site.lists[name].push_back(value);
     return;
@@ -137,16 +132,16 @@ void read_value(SiteProfile& site, std::set<std::string>& given, const std::stri
   if (reader == readers().end()) {
     std::vector<std::string> names(list_names().begin(), list_names().end());
     for (const auto& [known, read] : readers()) names.push_back(known);
-    throw UsageError(fmt::format("{}unknown name {}", line, name),
+    throw UsageError(fmt::format("{}: unknown name {}", where, name),
                      fmt::format("did you mean {}? jobscripts/sites/README lists all names",
                                  nearest(name, names)));
   }
   if (name != "queue" && !given.insert(name).second)
-    throw UsageError(fmt::format("{}{} is given twice", line, name), "give it once");
+    throw UsageError(fmt::format("{}: {} is given twice", where, name), "give it once");
   try {
     reader->second(site, value);
   } catch (const Unreadable& unreadable) {
-    throw UsageError(fmt::format("{}{}: '{}' is not {}", line, name, value, unreadable.wanted),
+    throw UsageError(fmt::format("{}: {}: '{}' is not {}", where, name, value, unreadable.wanted),
                      fmt::format("give {}", unreadable.wanted));
   }
 }
@@ -196,28 +191,10 @@ std::string to_duration_text(std::int64_t seconds) {
 }
 
 SiteProfile read_site_profile(const fs::path& file) {
-  std::ifstream lines(file);
   SiteProfile site;
   site.name = file.stem().string();
   std::set<std::string> given;
-  int number_of_line = 0;
-  for (std::string text; std::getline(lines, text);) {
-    const std::string line = fmt::format("{}:{}: ", file.c_str(), ++number_of_line);
-    std::istringstream one(text);
-    po::parsed_options parsed(nullptr);
-    try {
-      parsed = po::parse_config_file(one, po::options_description(), true);
-    } catch (const po::error&) {
-      throw UsageError(fmt::format("{}'{}' is not of the form NAME = VALUE", line, text),
-                       "write one fact per line, e.g. cores = 48; comments start with #");
-    }
-    for (const auto& item : parsed.options)
-      read_value(site, given, item.string_key, item.value.empty() ? "" : item.value.front(), line);
-  }
-  if (!lines.eof())
-    throw UsageError(
-        fmt::format("the site profile {} cannot be read: {}", file.c_str(), std::strerror(errno)),
-        "give the name of a site (--site list) or the path of a profile");
+  for (const Fact& fact : read_facts(file, "site profile")) read_fact(site, given, fact);
   check_whole(site, given, file);
   return site;
 }
@@ -231,22 +208,11 @@ fs::path find_jobscripts(const fs::path& program) {
 }
 
 std::vector<std::string> site_names(const fs::path& directory) {
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(directory / "sites"))
-    if (entry.path().extension() == ".ini") names.push_back(entry.path().stem().string());
-  std::sort(names.begin(), names.end());
-  return names;
+  return fact_file_names(directory / "sites");
 }
 
 SiteProfile load_site(const std::string& site, const fs::path& directory) {
-  if (site.find('/') != std::string::npos || site.ends_with(".ini")) return read_site_profile(site);
-  const std::vector<std::string> names = site_names(directory);
-  if (std::find(names.begin(), names.end(), site) == names.end())
-    throw UsageError(
-        fmt::format("unknown site '{}'", site),
-        fmt::format("did you mean {}? --site list lists all; a path names a profile of your own",
-                    nearest(site, names)));
-  return read_site_profile(directory / "sites" / (site + ".ini"));
+  return read_site_profile(find_fact_file("site", site, directory / "sites"));
 }
 
 }  // namespace halomesh

@@ -12,6 +12,8 @@
 #include "src/apps/forecast/measured_runs.hpp"
 #include "src/nn/kernels/moments.hpp"
 #include "src/nn/layers/convolution.hpp"
+#include "src/nn/layers/dense.hpp"
+#include "src/nn/layers/elementwise.hpp"
 #include "src/nn/layers/normalize.hpp"
 #include "src/nn/layers/sample_average.hpp"
 #include "test/apps/forecast/machine_scene.hpp"
@@ -158,6 +160,41 @@ TEST_CASE("a batch normalized together waits for a tree of its replicas in each 
   CHECK(gather_us(2, {1, 1, 1}) == doctest::Approx(4 * (2 + 256 / 5e3)));
   CHECK(gather_us(1, {1, 1, 1}) == 0);
   CHECK(gather_us(8, {1, 1, 1}, false) == 0);
+}
+
+TEST_CASE("outputs that are computed again take the time of their kernels and halos again") {
+  const Machine machine = machine_of(kSmallMachine);
+  Model model({2, 16, 16, 16}), front({2, 16, 16, 16});
+  const auto convolution = [] {
+    return std::make_unique<Convolution>(
+        ConvolutionOptions{16, WindowOptions::cube(3, 1, PaddingKind::kSame)});
+  };
+  // Backward, the second convolution reads what the first layers made long before.
+  for (Model* const each : {&model, &front}) {
+    each->add("conv", convolution());
+    each->add("act", std::make_unique<Elementwise>(ElementFunction::leaky_relu(0.5F)));
+  }
+  model.add("next", convolution());
+  model.add("fc", std::make_unique<Dense>(3));
+  const auto forecast = [&](const Model& network, const PartGrid& parts, MemoryUse memory,
+                            bool training) {
+    ForecastOptions options;
+    options.memory = memory;
+    options.training = training;
+    return forecast_step(machine, network, network.geometry(parts), {1, parts}, 1, options);
+  };
+  const StepForecast kept = forecast(model, {1, 1, 1}, MemoryUse::kShared, true);
+  const StepForecast again = forecast(model, {1, 1, 1}, MemoryUse::kRecomputed, true);
+  const double overhead_s = machine.value("step-overhead-ms") * 1e-3;
+  const double front_s =
+      forecast(front, {1, 1, 1}, MemoryUse::kShared, false).compute_s - overhead_s;
+  CHECK(front_s > 0);
+  CHECK(again.compute_s - kept.compute_s == doctest::Approx(front_s));
+  CHECK(forecast(model, {2, 1, 1}, MemoryUse::kRecomputed, true).halo_s >
+        1.2 * forecast(model, {2, 1, 1}, MemoryUse::kShared, true).halo_s);
+  // An evaluation keeps nothing for backward.
+  CHECK(forecast(model, {2, 1, 1}, MemoryUse::kRecomputed, false).step_s ==
+        doctest::Approx(forecast(model, {2, 1, 1}, MemoryUse::kShared, false).step_s));
 }
 
 TEST_CASE("the loss of an output that several parts own waits for their sums") {

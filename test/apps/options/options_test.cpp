@@ -342,6 +342,14 @@ TEST_CASE("a file may contain options of other commands, the command line may no
   CHECK_THROWS_AS(parse(options, {"--config", file}), UsageError);
 }
 
+TEST_CASE("a path that is typed as an empty word is refused") {
+  CHECK(refusal({"--out", ""}) == "--out is given without a path | give DIR, or leave --out out");
+  CHECK(refusal({"--out=", "--count", "4"}) ==
+        "--out is given without a path | give DIR, or leave --out out");
+  CHECK(refusal({"--config", ""}).starts_with("--config is given without a path | give FILE"));
+  CHECK(parsed({"--fc", ""}).get<Integers>("fc").empty());
+}
+
 TEST_CASE("options without the choice they need are refused, or ignored where a file gives them") {
   const TempDirectory directory;
   const std::string file = (directory / "a.cfg").string();
@@ -358,7 +366,10 @@ TEST_CASE("options without the choice they need are refused, or ignored where a 
         .needs("every")
         .add<std::int64_t>("epochs", "N", 0, "how long")
         .add<std::int64_t>("steps", "N", 0, "how long")
-        .instead_of("epochs");
+        .instead_of("epochs")
+        .add<double>("fill", "VALUE", 0, "of sgd")
+        .zero_is_value()
+        .needs("kind", {"sgd"});
     return options;
   };
   struct Row {
@@ -394,6 +405,10 @@ TEST_CASE("options without the choice they need are refused, or ignored where a 
       {"epochs = 2\n", {"--steps", "3"}, file + ": epochs is ignored with --steps\n"},
       {"steps = 3\n", {"--epochs", "2"}, file + ": steps is ignored with --epochs\n"},
       {"steps = 3\n", {"--epochs", "0"}, ""},
+      {"", {"--kind", "adam", "--momentum", "0"}, ""},
+      {"",
+       {"--kind", "adam", "--fill", "0"},
+       "--fill has no meaning with --kind adam | give --kind sgd, or leave --fill out"},
   };
   for (const Row& row : rows) {
     CAPTURE(row.text);
@@ -411,7 +426,11 @@ TEST_CASE("options without the choice they need are refused, or ignored where a 
     }
     CHECK(result == row.expected);
   }
-  CHECK(rows.size() == 14);
+  CHECK(rows.size() == 16);
+
+  Options off = declared();
+  off.parse({"--kind", "adam", "--momentum", "0"});
+  CHECK_FALSE(off.is_given("momentum"));
 
   put_contents(file, "momentum = 0.5\n");
   Options options = declared();
@@ -529,8 +548,9 @@ TEST_CASE("a help page shows the groups of the choice that its arguments name") 
 TEST_CASE("resolved options read back unchanged") {
   const Options o = parsed({"--rate", "0.001", "--fc", "7", "--parts", "1x2x3", "--augment", "on"});
   std::vector<std::string> again;
-  for (const auto& [name, value] : o.resolved()) again.push_back("--" + name + "=" + value);
-  CHECK(again.size() == 11);
+  for (const auto& [name, value] : o.resolved())
+    if (name != "out") again.push_back("--" + name + "=" + value);  // an empty path is refused
+  CHECK(again.size() == 10);
   CHECK(parsed(again).resolved() == o.resolved());
 }
 

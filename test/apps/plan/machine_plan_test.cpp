@@ -181,7 +181,8 @@ TEST_CASE("plans that make no sense are refused") {
         "fugaku has 158976 nodes, not 200000 | give --nodes 158976 or less, or a machine file with "
         "more nodes");
   CHECK(refusal({"--machine", "fugako"}) ==
-        "unknown machine fugako | did you mean fugaku? --machine list lists all");
+        "unknown machine 'fugako' | did you mean fugaku? --machine list lists all; a path names a "
+        "file of your own");
   CHECK(refusal({"--nodes", "4"}) ==
         "--nodes has no meaning without --machine | give --machine as well, or leave --nodes out");
   const TempDirectory directory;

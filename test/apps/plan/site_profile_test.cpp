@@ -96,13 +96,16 @@ TEST_CASE("mistakes in a profile are named with file, line and hint") {
   CHECK(refusal("title = T\nscheduler = pjm\n").starts_with("mine.ini: launcher is missing"));
   CHECK(refusal(kLeast + "numa-domains = 0\n").starts_with("mine.ini: numa-domains"));
   CHECK_THROWS_WITH_AS(read_site_profile("no/such.ini"),
-                       "the site profile no/such.ini cannot be read: No such file or directory",
-                       UsageError);
+                       "cannot open no/such.ini: No such file or directory", UsageError);
 }
 
 TEST_CASE("sites are found by name or path") {
   CHECK(load_site("fugaku", profiles()).name == "fugaku");
   CHECK(load_site((profiles() / "sites/flow.ini").string(), "nowhere").name == "flow");
+  const TempDirectory directory;
+  CHECK_THROWS_WITH_AS(load_site(directory.path().string(), profiles()),
+                       (directory.path().string() + " is a directory, not a regular file").c_str(),
+                       UsageError);
   try {
     load_site("fugako", profiles());
     CHECK_MESSAGE(false, "nothing was thrown");
