@@ -29,7 +29,7 @@ runtime/machine   | include runtime/posix runtime/mpi                 | std syst
 runtime/hdf5      | include partition partition/samples @src/nn runtime/posix | std hdf5 isa-l
 runtime/simulated | include                                           | std mpi simgrid
 runtime/log       | include partition @src/nn runtime/posix            | std system json
-runtime/trace     | include partition runtime/posix runtime/mpi     | std system json zlib
+runtime/trace     | include partition runtime/posix runtime/mpi runtime/log | std system json zlib
 runtime/data      | include partition partition/samples @src/nn runtime/posix runtime/mpi runtime/hdf5 | std system protobuf zlib nifti
 runtime/stage     | include partition partition/samples @src/nn runtime/posix runtime/mpi runtime/machine runtime/log runtime/data | std system json isa-l
 runtime/load      | include partition partition/samples @src/nn runtime/posix runtime/mpi runtime/log runtime/data runtime/stage | std system
@@ -126,7 +126,7 @@ function library_of(header) {
   if (header ~ /^[a-z0-9_]+$/) return "std"
   if (header ~ /^(assert|errno|float|limits|math|stdint|stddef|stdio|stdlib|string)\.h$/) return "std"
   if (header ~ /^(sys|linux|netinet|arpa)\/[a-z_]+\.h$/) return "system"
-  if (header ~ /^(unistd|fcntl|sched|spawn|pthread|signal|dirent|poll|glob|termios|execinfo|immintrin|arm_neon|arm_sve|numa|dlfcn)\.h$/)
+  if (header ~ /^(unistd|fcntl|sched|spawn|pthread|signal|dirent|poll|glob|termios|execinfo|immintrin|arm_neon|arm_sve|numa|dlfcn|malloc)\.h$/)
     return "system"
   return ""
 }

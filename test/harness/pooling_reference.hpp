@@ -26,7 +26,7 @@ inline std::unique_ptr<Layer> make_pooling(PoolingKind kind, const WindowOptions
 template <class Visit>
 void for_each_input(const Window& window, const Shape& src, const Spatial& dst, Visit visit) {
   const auto plane = [&](std::size_t a, std::int64_t t) {
-    return dst[a] * window[a].stride - window[a].pad_before + t;
+    return dst[a] * window[a].stride - window[a].pad_before + t * window[a].dilation;
   };
   for (std::int64_t i = 0; i < window[0].kernel; ++i)
     for (std::int64_t j = 0; j < window[1].kernel; ++j)
@@ -57,9 +57,13 @@ inline void pool_element(PoolingKind kind, const Window& window, const Spatial& 
   }
   if (kind == PoolingKind::kAverageWithPadding) {
     count = 1;
-    for (std::size_t a = 0; a < 3; ++a)
-      count *= std::min(window[a].kernel,
-                        padded_end[a] - (p[a] * window[a].stride - window[a].pad_before));
+    for (std::size_t a = 0; a < 3; ++a) {
+      std::int64_t taps = 0;
+      for (std::int64_t t = 0; t < window[a].kernel; ++t)
+        taps +=
+            p[a] * window[a].stride - window[a].pad_before + t * window[a].dilation < padded_end[a];
+      count *= taps;
+    }
   }
   const double weight = 1.0 / static_cast<double>(count);
   for_each_input(window, src.shape, p, [&](auto d, auto h, auto w) {

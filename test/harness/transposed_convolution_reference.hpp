@@ -19,9 +19,10 @@ inline std::int64_t padding_before(const WindowOptions& w, std::size_t a) {
   return w.padding == PaddingKind::kValid ? 0 : std::max<std::int64_t>(0, reach - w.stride[a]) / 2;
 }
 
-/// The reference with weight order in,out,kd,kh,kw; with a bias if there is a second parameter.
-inline Reference transposed_reference(const WindowOptions& options) {
-  return [options](const ReferenceInput& in) {
+/// The reference with weight order in,out,kd,kh,kw; with a bias if there is a second parameter. A
+/// depthwise one has a weight of c,kd,kh,kw.
+inline Reference transposed_reference(const WindowOptions& options, bool depthwise = false) {
+  return [=](const ReferenceInput& in) {
     const GlobalTensor &x = in.src[0], &y = in.diff_dst;
     const Spatial& k = options.kernel;
     ReferenceOutput out{Estimate(y.values.size()), {Estimate(x.values.size())}, {}};
@@ -31,8 +32,8 @@ inline Reference transposed_reference(const WindowOptions& options) {
     // Adds one input pixel and one tap: all pairs of channels.
     const auto add_tap = [&](std::size_t from, std::size_t to, std::size_t tap) {
       for (std::size_t i = 0; i < static_cast<std::size_t>(x.shape.c); ++i)
-        for (std::size_t o = 0; o < outputs; ++o) {
-          const std::size_t w = (i * outputs + o) * taps + tap;
+        for (std::size_t o = depthwise ? i : 0; o < (depthwise ? i + 1 : outputs); ++o) {
+          const std::size_t w = (depthwise ? i : i * outputs + o) * taps + tap;
           out.dst.add(to + o, in.parameters[0][w], x.values[from + i]);
           out.diff_src[0].add(from + i, in.parameters[0][w], y.values[to + o]);
           out.diff_parameters[0].add(w, x.values[from + i], y.values[to + o]);

@@ -2,6 +2,7 @@
 """The tables of cases, by class of fault. A row is a Case (see scene.py); to add one, add a line."""
 import json
 import os
+import shutil
 import signal
 from concurrent.futures import ThreadPoolExecutor
 
@@ -221,11 +222,56 @@ def records():
                    on("run/metrics.jsonl", KINDS[name]), ranks=2, writes=("run/run.json",))
 
 
+def same_data():
+    """What is known of data by their content: copies, changes behind an old time, links."""
+    staged = f"{TRAIN} --stage-dir {{stage}} --keep-stage --out"
+
+    def changed_behind_its_time(scene):
+        code, text = scene.run(f"{staged} {{root}}/first", 2)
+        expect(code == 0, text)
+        files = sorted((scene / "data/train").iterdir())
+        time_ns = files[0].stat().st_mtime_ns
+        files[0].write_bytes(files[-1].read_bytes())
+        os.utime(files[0], ns=(time_ns, time_ns))
+    yield Case("a kept stage of data that have changed behind an old time", f"{staged} {{out}}", 0, ("staged 12 samples",),
+               changed_behind_its_time, ranks=2, writes=("out*", "stage/*"),
+               after=lambda scene, text: expect("reusing" not in text, "the stage was used"))
+
+    def validation_of(make):
+        def prepared(scene):
+            shutil.rmtree(scene / "data/validation")
+            make(scene)
+        return prepared
+
+    def some_links(scene):
+        (scene / "data/validation").mkdir()
+        for file in sorted((scene / "data/train").iterdir())[:3]:
+            os.link(file, scene / f"data/validation/own-{file.name}")
+    for name, make, count in (
+            ("a link to train", lambda scene: os.symlink("train", scene / "data/validation"), "8 of the 8 files"),
+            ("links to some of train", some_links, "3 of the 3 files")):
+        yield Case(f"validation is {name}", f"{TRAIN} --out {{out}}", 0, (f"WARNING: {count}",), validation_of(make), ranks=2,
+                   writes=("out*",))
+
+    def converted_before(scene):
+        code, text = scene.run("convert --from {data} --to {root}/before --input 16x16x16x4")
+        expect(code == 0, text)
+        shutil.copytree(scene / "data", scene / "copy", copy_function=shutil.copyfile)
+
+    def equal_bytes(scene, text):
+        files = list((scene / "before").iterdir())
+        expect(len(files) >= 2, "no archive")
+        for file in files:
+            expect((scene / "out" / file.name).read_bytes() == file.read_bytes(), f"{file.name} has other bytes")
+    yield Case("the archive of a copy", "convert --from {root}/copy --to {out} --input 16x16x16x4", 0, (), converted_before,
+               after=equal_bytes, ranks=3, writes=("out*",))
+
+
 def paths():
     long_name, long_path = "n" * 300, "/".join(["d" * 200] * 25)
     good = {"spaces": "a run of mine", "unicode": "läuft-走る-🚀", "trailing slash": "slash/", "dots": "./a/../b",
             "leading dash": "./-x", "quotes": "it's", "a name of 255 bytes": "n" * 255, "newline": "two\nlines",
-            "percent": "100%d%s", "braces": "a{{}}b"}
+            "percent": "100%d%s", "braces": "a{{}}b", "not UTF-8": "caf\udce9 \udcff\udc80"}
     for name, path in good.items():
         made = path.replace("{{}}", "{}")
 
@@ -237,6 +283,25 @@ def paths():
             expect((scene / made / "checkpoints/step-000000024.h5").exists(), "no checkpoint there")
         yield Case(f"path of --out: {name}", f'{TRAIN} --out "{{root}}/{path}"', 0, (), prepared,
                    after=there, ranks=2, writes=("*",))
+
+    def link_to_data(scene):
+        os.symlink("data", scene / "d\udce9")
+
+    def read_back(scene, text):
+        options = json.loads((scene / "o\udcff/run.json").read_bytes())["options"]
+        for name, value in (("data", "d\udce9"), ("out", "o\udcff"), ("trace", "t\udc80.json"), ("stage-dir", "s\udcfe")):
+            expect(options[name] == str(scene / value), f"{name} is {options[name]!r}")
+        json.loads((scene / "t\udc80.json").read_bytes())
+        for command in ("watch --once {root}/o\udcff",
+                        "export tensorboard {root}/o\udcff {root}/b\udcff",
+                        "eval --checkpoint {root}/o\udcff --data {root}/d\udce9 --json {root}/e\udcff.json",
+                        f"{staged} {{root}}/again --keep-stage"):
+            code, more = scene.run(command, 2 if "again" in command else 0)
+            expect(code == 0 and "Traceback" not in more, more)
+        expect("reusing the stage" in more, "the kept stage was not used")
+    staged = f"{TRAIN} --stage-dir {{root}}/s\udcfe --out".replace("{data}", "{root}/d\udce9")
+    yield Case("paths that are not UTF-8 in all records", f"{staged} {{root}}/o\udcff --keep-stage --trace {{root}}/t\udc80.json",
+               0, (), link_to_data, after=read_back, ranks=2, writes=("*",))
     yield Case("path of --out: relative", f"{TRAIN} --out here/and/there", 0, ranks=2, writes=("here*",))
     yield Case("path of --data: relative, trailing slash", TRAIN.replace("{data}", "data/") + " --out {out}", 0,
                ranks=2, writes=("out*",))
@@ -342,6 +407,79 @@ def limits():
     yield in_group_of("large universes", "synth --out {out} --extent 256 --train 8", "need")
 
 
+def set_aside():
+    """Options without the choice that they belong to: refused, or without effect where typed as off."""
+    for name, command, code in (
+            ("eval --windows off", "eval --data {data} --checkpoint {run} --windows off", 0),
+            ("eval --pad 0", "eval --data {data} --checkpoint {run} --pad 0", USAGE),
+            ("predict --pad 0", "predict --data {data} --checkpoint {run} --out {root}/p.csv --pad 0", USAGE),
+            ("train --pad 0", f"{ALONE} --out {{out}} --pad 0", USAGE),
+            ("train --momentum 0 with adamw", f"{ALONE} --out {{out}} --optimizer adamw --momentum 0", 0),
+            ("eval --json without a path", "eval --data {data} --checkpoint {run} --json ''", USAGE),
+            ("train --stage-dir without a path", f"{ALONE} --out {{out}} --stage-dir ''", USAGE)):
+        yield Case(f"set aside: {name}", command, code, (name.split()[1],) if code else (), writes=("out*",))
+
+
+def outputs():
+    """Outputs over what the command or another one reads, by each way to name it."""
+    checkpoint = "run/checkpoints/step-000000024.h5"
+    linked = lambda name, make: lambda scene: make(scene / checkpoint, scene / name)
+    predict = f"predict --data {{data}} --checkpoint {{root}}/{checkpoint} --out"
+    rows = {
+        "predict into its checkpoint": (f"{predict} {{root}}/{checkpoint}", None),
+        "predict into a hard link to it": (f"{predict} {{root}}/hard.h5", linked("hard.h5", os.link)),
+        "predict into a link to it": (f"{predict} {{root}}/soft.h5", linked("soft.h5", os.symlink)),
+        "predict into it by a relative path": (f"{predict} run/../run/{checkpoint[4:]}", None),
+        "predict into the run's record": (f"{predict} run/run.json", None),
+        "eval into the data set": ("eval --data {data} --checkpoint {run} --json data/train/e.json", None),
+        "train into checkpoints": (f"{ALONE} --out {{run}}/checkpoints", None),
+        "train into the data set": (f"{ALONE} --out {{data}}", None),
+        "trace into the run's record": (f"{ALONE} --out {{out}} --trace {{out}}/run.json", None),
+        "synth into a data set": (f"{SYNTH} --out {{data}}/train", None),
+        "convert into its source": ("convert --from {data} --to {data}/train --input 16x16x16x4", None),
+        "convert onto its source": ("convert --from {data} --to {data}/. --input 16x16x16x4", None),
+        "report into a checkpoint": (f"report run -o {checkpoint}", None),
+        "export into samples": ("export tensorboard run data/train", None),
+        "figures into checkpoints": ("report run --figures run/checkpoints", None),
+        "a picture into checkpoints": ("plan --picture run/checkpoints/p.svg", None),
+    }
+    for name, (command, fault) in rows.items():
+        yield Case(f"output: {name}", command, USAGE, fault=fault)
+
+
+def starts():
+    """Job scripts check the checkpoint that the run starts from."""
+    job = f"jobscript --site workstation --cores 2 --ranks-per-node 1 --time 1:00:00 {ALONE[6:]} --out {{out}}"
+    for option in ("resume", "init-from"):
+        for name, path, code in (("missing", "{root}/none.h5", FAILED), ("a sample", "{data}/dataset.json", FAILED),
+                                 ("sound", "{last}", 0)):
+            yield Case(f"jobscript --{option}: {name}", f"{job} --{option} {path}", code)
+        yield Case(f"jobscript --{option}: another network",
+                   f"{job} --{option} {{last}}".replace("--filters 4", "--filters 8"), FAILED, ("conv1",))
+    yield Case("jobscript --resume: another rate", f"{job} --resume {{last}} --lr 0.5", FAILED, ("lr",))
+
+
+def memory():
+    """Limits of a process's memory, from too little for MPI to enough."""
+    def says_what(scene, text):
+        if "halomesh: error" in text:
+            expect("needs" in text and "ulimit" in text, "does not say what is needed and left")
+    commands = {
+        "train": (f"{TRAIN} --out {{out}}", 2),
+        "predict": ("predict --data {data} --checkpoint {run} --out {root}/p.csv", 2),
+        "bench": ("bench --input 16x16x16x4 --conv-layers 2 --filters 4 --fc 8 --steps 2 --batch 2", 2),
+        "synth": (f"{SYNTH} --out {{out}}", 2), "plan": ("plan --input 64x64x64x4", 0),
+    }
+    ladders = {"v": (120, 170, 210, 260, 500), "d": (10, 50, 60, 80, 300)}
+    for name, (command, count) in commands.items():
+        for option, megabytes in ladders.items():
+            for limit in megabytes:
+                yield Case(f"ulimit -{option} of {limit} MB: {name}",
+                           f"plain bash -c 'ulimit -{option} {limit}000 && exec {{halomesh}} {command}'",
+                           0 if limit == megabytes[-1] and name != "bench" else (0, FAILED), ranks=count, after=says_what,
+                           writes=("out*", "p.csv"))
+
+
 def targets():
     """Outputs into what is no regular file: written through, and nothing is replaced."""
     alone = f"{EVAL} {{run}}".replace("--parts 1x2x1 ", "")
@@ -420,6 +558,8 @@ def learning():
         expect(steps_done(scene / "out")[6] > 0, "the run ended before its last step")
     yield Case("validation without foreground reaches no target", f"{UNET} --target-score 1e-9 --out {{out}}".replace("epochs 1", "epochs 3"), 0,
                ("no target is reached",), volumes(labels_in=("train",)), after=trains_on, writes=("out*",))
+    yield Case("classes that training data lack", f"{UNET} --out {{out}}".replace("--classes 2", "--classes 3"), 0,
+               ("split train, that epoch 1 trained on is labelled class 2",), volumes(), writes=("out*",))
 
 
 def hosts():
@@ -503,6 +643,17 @@ def two_writers():
         job.kill()
     yield Case("two writers: the first one was killed", f"{LONG} --steps 10 --out {{out}}".replace("--steps 200 ", ""), (0,),
                (), killed, ranks=2, writes=writes)
+
+    def writes_many_checkpoints(scene):
+        first[scene] = started(scene, f"{long_run} --out {{out}}".replace("--checkpoint-every 5 --keep 2", "--checkpoint-every 1 --keep 1"), "out")
+
+    def again(scene, text):
+        ended = [scene.run("eval --data {data} --checkpoint {out}") for _ in range(4)]
+        first.pop(scene).kill()
+        for code, more in ended:
+            expect(code == 0, more)
+    yield Case("the newest checkpoint of a run that removes it", f"{EVAL} {{out}}", 0, ("MAE",), writes_many_checkpoints,
+               after=again, ranks=2, writes=writes)
     yield Case("two readers of a run", f"{EVAL} {{run}}", 0, ("MAE",),
                lambda scene: scene.start(f"{EVAL} {{run}}", 2), ranks=2)
 
@@ -563,6 +714,6 @@ def stops(short):
 
 
 def all_cases(short):
-    tables = (absurd_values, configurations, samples, checkpoints, changed_options, records, paths, ranks, disks,
-              limits, targets, foreign_data, learning, hosts, two_writers)
+    tables = (absurd_values, configurations, samples, checkpoints, changed_options, records, same_data, paths, ranks, disks,
+              limits, set_aside, outputs, starts, memory, targets, foreign_data, learning, hosts, two_writers)
     return [case for table in tables for case in table()] + list(stops(short))

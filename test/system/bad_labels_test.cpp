@@ -175,9 +175,29 @@ TEST_CASE("training names classes that no label has, once") {
   const Outcome trained = scene.train();
   CAPTURE(trained.text);
   REQUIRE(trained.exit_code == 0);
-  CHECK(lines_starting(trained.text, "WARNING: no voxel") == 2);
-  for (const char* const name : {"class 3 (class 3)", "class 4 (class 4)"})
-    CHECK(trained.text.find(name) != std::string::npos);
+  CHECK(lines_starting(trained.text, "WARNING: no voxel") == 4);
+  for (const std::string name : {"class 3 (class 3)", "class 4 (class 4)"})
+    for (const std::string where : {"split train, that epoch 1 trained on", "split validation,"})
+      CHECK(trained.text.find(where + " is labelled " + name) != std::string::npos);
+}
+
+TEST_CASE("training names a class that only its own samples lack, on any mesh and in patches") {
+  for (const char* const parts : {"1x1x1", "2x1x1"})
+    for (const bool patches : {false, true}) {
+      CAPTURE(parts);
+      CAPTURE(patches);
+      Scene scene = maps();
+      scene.options["parts"] = parts;
+      if (patches) scene.options.insert({{"patches", "random"}, {"evaluate-every", "0"}});
+      relabel(scene, "train", [](float label) { return label == 2 ? 0 : label; });
+      const Outcome trained = scene.train();
+      CAPTURE(trained.text);
+      REQUIRE(trained.exit_code == 0);
+      CHECK(lines_starting(trained.text, "WARNING: no voxel") == 1);
+      CHECK(trained.text.find("split train, that epoch 1 trained on is labelled") !=
+            std::string::npos);
+      CHECK(trained.text.find("(class 2): the network cannot learn it") != std::string::npos);
+    }
 }
 
 TEST_CASE("a validation without foreground reaches no target, also when the run is resumed") {

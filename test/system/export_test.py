@@ -107,7 +107,7 @@ class Export(Scene):
         self.export(step(1, 0, 101))
         outcome = command("export", "tensorboard", self.exported, self.directory / "again")
         self.assertEqual(outcome.code, 0, outcome.err)
-        self.assertIn("1 events of 1 steps", outcome.out)
+        self.assertIn("1 event of 1 step", outcome.out)
         empty = self.put_run("empty", "")
         for words, code, why in ((("tensorboard", empty, self.directory / "b"), 1, "holds no steps yet"),
                                  (("csv", empty, "b"), 2, "unknown format 'csv'"), ((), 2, "0 arguments instead of 3"),
@@ -115,6 +115,21 @@ class Export(Scene):
             outcome = command("export", *words)
             self.assertEqual(outcome.code, code)
             self.assertIn(why, outcome.err)
+
+    def test_nothing_is_written_among_samples_or_checkpoints(self):
+        self.export(step(1, 0, 101))
+        self.put("data/dataset.json", "{}")
+        self.put("data/train/a.tfrecord", "")
+        self.put("run/checkpoints/step-000000001.h5", "")
+        for place, why in (("data/train", "lies in train/ of the data set"), ("data/train/new", "lies in train/ of"),
+                           ("run/checkpoints", "lies in checkpoints/ of the run")):
+            before = sorted(self.directory.rglob("*"))
+            exported = command("export", "tensorboard", self.exported, self.directory / place)
+            page = command("report", self.exported, "-o", self.directory / place / "page.html")
+            for outcome in (exported, page):
+                self.assertEqual(outcome.code, 2)
+                self.assertIn(why, outcome.err)
+            self.assertEqual(sorted(self.directory.rglob("*")), before)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 // `jobscript` refuses what `train` would refuse when the job starts.
 #include <doctest/doctest.h>
 
+#include <fstream>
+
 #include "test/system/scene.hpp"
 
 namespace halomesh::test {
@@ -65,6 +67,60 @@ TEST_CASE("jobscript refuses what train refuses without data, with the same word
     ++compared;
   }
   CHECK(compared == 25);
+}
+
+TEST_CASE("jobscript checks the checkpoint that a run starts from as train does") {
+  Scene scene;
+  scene.ranks = 1;
+  scene.options["parts"] = "1x1x1";
+  scene.options["epochs"] = "1";
+  REQUIRE(scene.train().exit_code == 0);
+  const std::string file = checkpoints(scene.out).back().string();
+  const std::string text = workshop().fresh("text").string();
+  std::ofstream(text) << "no checkpoint\n";
+  struct Row {
+    Arguments options;
+    std::string what;  // in the words of both commands; empty: neither refuses
+  };
+  const std::vector<Row> rows = {
+      {{{"resume", "/nowhere/step-000000001.h5"}}, "no such checkpoint"},
+      {{{"init-from", "/nowhere/step-000000001.h5"}}, "no such checkpoint"},
+      {{{"resume", text}}, "text"},
+      {{{"init-from", text}}, "text"},
+      {{{"resume", file}, {"filters", "8"}}, "conv1"},
+      {{{"init-from", file}, {"filters", "8"}}, "conv1"},
+      {{{"resume", file}, {"optimizer", "lamb"}}, "--optimizer sgd"},
+      {{{"resume", file}, {"batch", "8"}}, "batch 4 -> 8"},
+      {{{"resume", file}, {"lr", "0.5"}}, "0.5"},
+      {{{"resume", file}, {"lr", "0.5"}, {"allow-changes", ""}}, ""},
+      {{{"resume", file}}, ""},
+      {{{"init-from", file}, {"lr", "0.5"}}, ""},
+      {{{"out", scene.out.string()}, {"seed", "8"}}, "seed 7 -> 8"},
+      {{{"out", scene.out.string()}}, ""},
+      {{{"out", scene.out.string()}, {"seed", "8"}, {"resume", "never"}}, ""},
+  };
+  int compared = 0;
+  for (const Row& row : rows) {
+    CAPTURE(row.what);
+    Scene changed = scene;
+    changed.out = workshop().fresh("out");
+    for (const auto& [name, value] : row.options) changed.options[name] = value;
+    Arguments job = changed.arguments();
+    job.insert(
+        {{"site", "workstation"}, {"cores", "2"}, {"ranks-per-node", "1"}, {"time", "01:00:00"}});
+    const Outcome script = run(0, "jobscript", job);
+    CAPTURE(script.text);
+    if (row.what.empty()) {
+      CHECK(script.exit_code == 0);
+    } else {
+      const Outcome refused = run(0, "train", changed.arguments());
+      CHECK(refused.exit_code == script.exit_code);
+      CHECK(refusal_in(refused.text) == refusal_in(script.text));
+      CHECK(refusal_in(script.text).find(row.what) != std::string::npos);
+    }
+    ++compared;
+  }
+  CHECK(compared == 15);
 }
 
 }  // namespace

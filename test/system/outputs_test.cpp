@@ -28,26 +28,44 @@ TEST_CASE("outputs replace no input, file of a run or sample") {
     arguments[name] = path.string();
     return arguments;
   };
+  const Arguments conversion = {{"from", scene.data.string()}, {"input", "32x32x32x4"}};
+  const fs::path fresh = workshop().fresh("out");
   fs::path linked = workshop().fresh("link");
   linked += ".csv";
   fs::create_symlink(checkpoint, linked);
   const std::vector<Row> rows = {
-      {"predict", with(evaluation, "out", checkpoint), checkpoint, "lies in the checkpoints of"},
+      {"predict", with(evaluation, "out", checkpoint), checkpoint,
+       "lies in checkpoints/ of --checkpoint"},
       {"predict", with(with(evaluation, "checkpoint", checkpoint), "out", linked), checkpoint,
        "is an input"},
       {"predict", with(evaluation, "out", scene.data / "train/new.csv"), sample,
-       "lies in the train of"},
+       "lies in train/ of --data"},
       {"predict", with(evaluation, "out", scene.data / "validation"), sample,
-       "lies in the validation of"},
+       "lies in validation/ of --data"},
       {"eval", with(evaluation, "json", run_json), run_json, "is a file of a training run"},
       {"eval", with(evaluation, "json", scene.data / "dataset.json"), scene.data / "dataset.json",
        "is a file of --data"},
       {"eval", with(with(evaluation, "config", config), "json", config), config, "is an input"},
       {"plan", {{"config", config.string()}, {"picture", config.string()}}, config, "is an input"},
       {"train", with(scene.arguments(), "out", scene.data / "train/run"), sample,
-       "lies in the train of"},
+       "lies in train/ of --data"},
       {"train", with(scene.arguments(), "trace", run_json), run_json,
        "is a file of a training run"},
+      {"train", with(with(scene.arguments(), "out", fresh), "trace", fresh / "run.json"), sample,
+       "is a file of a training run"},
+      {"train", with(scene.arguments(), "out", scene.out / "checkpoints"), checkpoint,
+       "lies in checkpoints/ of the training run"},
+      {"synth",
+       {{"out", (scene.data / "train").string()}, {"extent", "16"}, {"train", "1"}},
+       sample,
+       "lies in train/ of the data set"},
+      {"convert", with(conversion, "to", scene.data / "train/archive"), sample,
+       "lies in train/ of --from"},
+      {"convert", with(conversion, "to", scene.data / "train/.."), sample, "is an input: --from"},
+      {"plan",
+       {{"picture", (scene.out / "checkpoints/picture.svg").string()}},
+       checkpoint,
+       "lies in checkpoints/ of the training run"},
   };
   int compared = 0;
   for (const Row& row : rows) {
@@ -58,7 +76,7 @@ TEST_CASE("outputs replace no input, file of a run or sample") {
     CHECK_FALSE(before.empty());
     ++compared;
   }
-  CHECK(compared == 10);
+  CHECK(compared == 16);
   CHECK_FALSE(fs::exists(scene.data / "train/new.csv"));
   CHECK_FALSE(fs::exists(scene.data / "train/run"));
   // What lies beside them is written.

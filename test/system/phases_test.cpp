@@ -148,7 +148,7 @@ TEST_CASE("each epoch has a line of phases, of its own steps, before its evaluat
     CHECK(json["time"].get<double>() >= time);
     time = json["time"].get<double>();
   }
-  CHECK(order == "step step phases eval step step phases eval ");
+  CHECK(order == "step step phases layers eval step step phases layers eval ");
   REQUIRE(phases.size() == 2);
   // An evaluation exchanges halos and reads samples as well, which belong to no step.
   CHECK(phases[0]["halo"] == phases[1]["halo"]);

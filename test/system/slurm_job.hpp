@@ -2,7 +2,9 @@
 // Jobs on the small Slurm cluster: two nodes with two ranks each, and checks of their results.
 #pragma once
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "test/system/curve.hpp"
 #include "test/system/slurm_cluster.hpp"
@@ -74,16 +76,20 @@ inline void check_ends_well(const SlurmCluster& slurm, const ScriptJob& job,
   check_same_as_uninterrupted(job);
 }
 
-/// A job that needs more than five seconds on this machine stops at a limit of five and is started
-/// again until it ends.
+/// A job whose fastest steps would take eight seconds on this machine stops at a limit of five and
+/// is started again until it ends.
 inline void check_hits_its_limit(const SlurmCluster& slurm, const Arguments& more) {
   const ScriptJob tried = job_of_steps("200");
   const Outcome outcome = tried.scene.train(200);
   CAPTURE(outcome.text);
   REQUIRE(outcome.exit_code == 0);
-  const double seconds =
-      nlohmann::json::parse(read_file(tried.scene.out / "run.json")).at("end").at("seconds");
-  const ScriptJob job = job_of_steps(std::to_string(static_cast<int>(200 * 14 / seconds)));
+  std::vector<double> seconds;
+  std::istringstream lines(read_file(tried.scene.out / "metrics.jsonl"));
+  for (std::string line; std::getline(lines, line);)
+    if (const auto json = nlohmann::json::parse(line); json["event"] == "step")
+      seconds.push_back(json["seconds"]);
+  std::sort(seconds.begin(), seconds.end());
+  const ScriptJob job = job_of_steps(std::to_string(static_cast<int>(8 / seconds.at(10))));
   Arguments options = two_nodes(job, 175);
   for (const auto& [name, value] : more) options[name] = value;
   const std::string number = slurm.submit(job.make("job.sh", options));

@@ -154,13 +154,23 @@ TEST_CASE(
   third.options["steps"] = "3";
   succeed(third);
   CHECK(stage_value(third.out, "bytes_read") == 0);
-  // A changed file makes another data set.
+  // A changed file makes another data set, also behind the old time, and so does a new time.
+  const std::vector<fs::path> files = third.files("train");
+  const auto time = fs::last_write_time(files.front());
+  fs::copy_file(files.back(), files.front(), fs::copy_options::overwrite_existing);
+  fs::last_write_time(files.front(), time);
+  third.out = workshop().fresh("out");
+  succeed(third);
+  CHECK(stage_value(third.out, "bytes_read") > 0);
+  third.out = workshop().fresh("out");
+  succeed(third);
+  CHECK(stage_value(third.out, "bytes_read") == 0);
   fs::last_write_time(third.files("train").front(), fs::file_time_type::clock::now());
   third.out = workshop().fresh("out");
   third.options.erase("keep-stage");
   succeed(third);
   CHECK(stage_value(third.out, "bytes_read") > 0);
-  CHECK(std::distance(fs::directory_iterator(third.stage), fs::directory_iterator()) == 1);
+  CHECK(std::distance(fs::directory_iterator(third.stage), fs::directory_iterator()) == 2);
 }
 
 }  // namespace halomesh::test

@@ -45,7 +45,7 @@ struct StudyScene {
 }  // namespace
 
 TEST_CASE("a study trains its cells as train does, and reports failures as results") {
-  StudyScene scene("epochs = 2\nlr & batch = {0.001 & 2 | 0.001 & 4 | 1e6 & 4}\n");
+  StudyScene scene("epochs = 2\nlr & batch = {0.001 & 2 | 0.001 & 4 | 1e30 & 4}\n");
   scene.options["target"] = "100";
   scene.all_epochs = true;
   scene.options["ranks-each"] = "2";
@@ -75,7 +75,7 @@ TEST_CASE("a study trains its cells as train does, and reports failures as resul
   // Nothing is left to do; a larger grid trains only what is new.
   const std::string before = read_file(cell / "metrics.jsonl");
   write_file(scene.file, std::string(kCommon) +
-                             "epochs = 2\nlr & batch = {0.001 & 2 | 0.001 & 4 | 1e6 & 4 | "
+                             "epochs = 2\nlr & batch = {0.001 & 2 | 0.001 & 4 | 1e30 & 4 | "
                              "0.002 & 8}\n");
   const Outcome more = scene.run();
   CAPTURE(more.text);
