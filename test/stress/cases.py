@@ -583,8 +583,11 @@ def hosts():
 
     def report_when_busy(scene, job):
         wait_for(job, lambda: len(steps_done(scene / "out")) >= 3)
+        rank = job.ranks()[0]
+        os.kill(rank, signal.SIGSTOP)  # so that the run does not end before the host is busy
         with busy_host(20):
-            os.kill(job.ranks()[0], signal.SIGUSR1)
+            os.kill(rank, signal.SIGUSR1)
+            os.kill(rank, signal.SIGCONT)
             wait_for(job, lambda: "SIGUSR1 received" in job.output())
     yield Case("SIGUSR1 to a run on a host with a load of 20", f"{LONG} --out {{out}}", 0,
                ("SIGUSR1 received: the steps of this run",), ranks=2, during=report_when_busy, writes=("out*",))
