@@ -246,38 +246,6 @@ TEST_CASE("NIfTI: values begin where the header says, or behind it") {
     CHECK(contains(problem(108, offset(wrong)), "imaging.nii: the values begin within the header"));
 }
 
-TEST_CASE("NIfTI: values begin where the header says, or behind it") {
-  const auto opened = [](std::size_t at, const std::string& bytes) {
-    auto directory = std::make_unique<SharedDirectory>();
-    directory->fill([&](const fs::path& train) {
-      write_cases(train);
-      const fs::path file = train / "case_00001" / "imaging.nii";
-      std::string all = contents(file);
-      put_contents(file, all.replace(at, bytes.size(), bytes));
-    });
-    return directory;
-  };
-  const auto first_of = [](const SharedDirectory& directory) {
-    const auto data = directory.open({1, 0, 0, 0}, TargetSpec::labels(3));
-    const Tensor values({{0, 0, 0, 0}, {1, 1, 1, 1}}, 1);
-    data->reader()->read(1, values.any_view(), {});
-    return *values.view().data;
-  };
-  const auto problem = [&](std::size_t at, const std::string& bytes) {
-    const auto directory = opened(at, bytes);
-    return error_of([&] { first_of(*directory); });
-  };
-  const auto offset = [](float begin) {
-    std::string bytes(4, '\0');
-    std::memcpy(bytes.data(), &begin, 4);
-    return bytes;
-  };
-  CHECK(first_of(*opened(108, offset(352))) == value(1, 0));
-  CHECK(first_of(*opened(108, offset(0))) == value(1, 0));
-  for (const float wrong : {-352.0F, 4.0F, 348.0F, 351.0F})
-    CHECK(contains(problem(108, offset(wrong)), "imaging.nii: the values begin within the header"));
-}
-
 TEST_CASE("NIfTI: a failed read is told as such, compressed or not") {
   for (const std::string end : {".nii", ".nii.gz"})
     check_each_read("case_00000/", {1, 0, 0, 0}, TargetSpec::labels(2), [&](const fs::path& train) {
