@@ -1,164 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // The options of one command: see options.hpp.
-#include "src/apps/options/options.hpp"
+#include "src/apps/options/options_parser.hpp"
 
 #include <algorithm>
-#include <boost/program_options/cmdline.hpp>
-#include <boost/program_options/options_description.hpp>
-#include <boost/program_options/parsers.hpp>
-#include <boost/program_options/value_semantic.hpp>
-#include <boost/program_options/variables_map.hpp>
 #include <boost/smart_ptr/make_shared.hpp>
-#include <cerrno>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "joined.hpp"
-#include "src/apps/options/nearest.hpp"
 
 namespace halomesh {
 namespace {
 
-namespace po = boost::program_options;
-
-constexpr const char* kConfig = "config";
-constexpr std::uintmax_t kMaxConfigBytes = 1 << 20;
-constexpr double kMaxWholeNumber = 1e12;
 constexpr unsigned kHelpWidth = 100, kHelpColumn = 34;
 
-/// A rejected value, before its place is known.
-struct Refusal {
-  std::string name, what, hint;
-};
-
-/// The text of a configuration file. Opens regular files only: a device or a pipe may never end.
-std::string config_text(const std::string& path) {
-  const std::string hint = "give a text file of lines NAME = VALUE";
-  std::error_code error;
-  const auto status = std::filesystem::status(path, error);
-  const auto refuse = [&](const std::string& what) {
-    throw UsageError("--config " + path + " cannot be read: " + what, hint);
-  };
-  if (error) refuse(error.message());
-  if (std::filesystem::is_directory(status)) refuse("it is a directory");
-  if (!std::filesystem::is_regular_file(status)) refuse("it is not a regular file");
-  if (std::filesystem::file_size(path, error) > kMaxConfigBytes) refuse("it is larger than 1 MiB");
-  std::ifstream file(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (!file) refuse(std::generic_category().message(errno));
-  if (text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);  // the byte order mark of UTF-8
-  if (text.find('\0') != std::string::npos) refuse("it holds NUL bytes, so it is not a text file");
-  return text;
-}
-
 }  // namespace
-
-/// Makes Boost accept any text that is_valid() and within the bounds.
-class Options::Value : public po::typed_value<std::string> {
- public:
-  explicit Value(Declaration declaration)
-      : typed_value(nullptr), declaration_(std::move(declaration)) {
-    if (declaration_.fallback)
-      default_value(*declaration_.fallback);
-    else
-      required();
-    if (declaration_.is_switch) implicit_value("on");
-    if (declaration_.example == text_example<std::int64_t>()) at_most = kMaxWholeNumber;
-  }
-  /// An option on which this one depends, and the values at which it has a meaning.
-  struct Need {
-    std::string choice;
-    std::vector<std::string> values;
-
-    bool is_met(const Options& options) const {
-      if (values.empty()) return !options.is_off(choice);
-      return std::find(values.begin(), values.end(), options.text_of(choice)) != values.end();
-    }
-  };
-  std::optional<double> at_least, at_most, below;
-  std::vector<Need> needs;
-  bool zero_is_value = false;  ///< 0 does not mean off
-  std::string rival;           ///< the option with the same meaning in another form
-
-  const Declaration& declaration() const { return declaration_; }
-  Declaration& declaration() { return declaration_; }
-  /// True if checkpoints record the option beside the values of the others.
-  bool is_recorded(const Options& options) const {
-    const Declaration& d = declaration_;
-    if (d.role != SettingRole::kNetwork && d.role != SettingRole::kTraining) return false;
-    if (d.recorded == Recorded::kIfGiven && !options.is_given(d.name)) return false;
-    if (d.recorded == Recorded::kUnlessDefault && d.normal(options.text_of(d.name)) == d.fallback)
-      return false;
-    return std::all_of(needs.begin(), needs.end(),
-                       [&](const Need& n) { return n.is_met(options); });
-  }
-
-  std::string name() const override { return declaration_.placeholder; }
-  void xparse(boost::any& value, const std::vector<std::string>& tokens) const override {
-    if (!value.empty()) refuse(" is given twice", "give it once");
-    typed_value::xparse(value, tokens);
-    const auto& text = boost::any_cast<const std::string&>(value);
-    check_bounds(text);
-    const auto& choices = declaration_.choices;
-    if (!declaration_.normal(text) ||
-        (!choices.empty() && std::find(choices.begin(), choices.end(), text) == choices.end()))
-      refuse(": '" + text + "' is not " + declaration_.example, "give " + declaration_.example);
-    check_range(text);
-  }
-
- private:
-  [[noreturn]] void refuse(const std::string& what, const std::string& hint) const {
-    throw Refusal{declaration_.name, what, hint};
-  }
-  void check_range(const std::string& text) const {
-    if (declaration_.example != text_example<double>() &&
-        declaration_.example != text_example<std::vector<double>>())
-      return;
-    const auto numbers = from_text<std::vector<double>>(text).value_or(std::vector<double>{});
-    if (!std::all_of(numbers.begin(), numbers.end(), fits_fp32))
-      refuse(": " + text + " is outside fp32's range",
-             "give 0, or a number of a magnitude between 1e-38 and 3e38");
-  }
-  void check_bounds(const std::string& text) const {
-    if (!at_least && !at_most && !below) return;
-    std::string list = text;
-    std::replace(list.begin(), list.end(), 'x', ',');
-    for (const double number :
-         from_text<std::vector<double>>(list).value_or(std::vector<double>{})) {
-      if (at_least && number < *at_least)
-        refuse(": " + text + " is too small", "give at least " + to_text(*at_least));
-      if (at_most && number > *at_most)
-        refuse(": " + text + " is too large", "give at most " + to_text(*at_most));
-      if (below && number >= *below)
-        refuse(": " + text + " is too large", "give less than " + to_text(*below));
-    }
-  }
-
-  Declaration declaration_;
-};
-
-struct Options::Parser {
-  using Descriptions = po::options_description;
-  /// A paragraph of the help page.
-  struct Group {
-    std::string title, choice, value;
-    std::vector<boost::shared_ptr<po::option_description>> options{};
-  };
-  std::vector<Group> groups{};
-  std::optional<SettingRole> role{};  ///< the role of the options declared next
-  Descriptions own{}, in_file{};      ///< the options of the command line, and of a file
-  Value* last = nullptr;              ///< owned by `own`
-  po::variables_map values{};
-
-  std::vector<const Value*> declared() const {
-    std::vector<const Value*> all;
-    for (const auto& option : own.options())
-      if (option->long_name() != kConfig)
-        all.push_back(static_cast<const Value*>(option->semantic().get()));
-    return all;
-  }
-};
 
 Options::Options(std::string usage, std::string summary, std::string example)
     : usage_(std::move(usage)),
@@ -166,7 +20,7 @@ Options::Options(std::string usage, std::string summary, std::string example)
       example_(std::move(example)),
       parser_(Parser()) {
   group("General");
-  add<std::string>(kConfig, "FILE", "", "read options from a file of lines NAME = VALUE");
+  add<std::string>(kConfigOption, "FILE", "", "read options from a file of lines NAME = VALUE");
   parser().groups.front().options.push_back(boost::make_shared<po::option_description>(
       "help", new po::untyped_value(true), "print this page"));
 }
@@ -324,7 +178,7 @@ void Options::parse(const std::vector<std::string>& arguments,
   read_command_line(arguments, nullptr);
   std::erase_if(given_, [&](const Given& given) { return as_of_file.contains(given.name); });
   check_paths();
-  if (is_given(kConfig)) read_file(text_of(kConfig));
+  if (is_given(kConfigOption)) read_file(text_of(kConfigOption));
   check_parsed();
 }
 
@@ -387,7 +241,7 @@ void Options::set_aside(const std::string& name, const std::string& why, const s
 std::vector<std::string> Options::notes() const {
   std::vector<std::string> lines;
   for (const auto& [why, names] : set_aside_)
-    lines.push_back(text_of(kConfig) + ": " + joined(names, ", ") +
+    lines.push_back(text_of(kConfigOption) + ": " + joined(names, ", ") +
                     (names.size() == 1 ? " is ignored " : " are ignored ") + why);
   return lines;
 }
@@ -425,8 +279,10 @@ void Options::check_paths() {
     if (declared == nullptr || !option.value || !option.value->empty()) continue;
     const std::string kind = declared->semantic()->name();
     if (kind.find("FILE") == std::string::npos && kind.find("DIR") == std::string::npos) continue;
-    throw UsageError("--" + option.name + " is given without a path",
-                     "give " + kind + ", or leave --" + option.name + " out");
+    const std::string cure = declared->semantic()->is_required()
+                                 ? "give " + kind
+                                 : "give " + kind + ", or leave --" + option.name + " out";
+    throw UsageError("--" + option.name + " is given without a path", cure);
   }
 }
 
@@ -437,120 +293,6 @@ void Options::check_parsed() {
   check_rivals();
   check_needs();
   for (const auto& check : checks_) check(*this);
-}
-
-void Options::refuse_unknown(const std::string& name, const std::string& prefix,
-                             const std::vector<std::string>& more) const {
-  std::vector<std::string> known = more;
-  for (const auto& option : (prefix == "--" ? parser().own : parser().in_file).options())
-    known.push_back(option->long_name());
-  const std::string dashes = prefix == "--" ? prefix : "";
-  throw UsageError((prefix == "--" ? "unknown option --" : prefix + "unknown option ") + name,
-                   "did you mean " + dashes + nearest(name, known) + "? --help lists all options");
-}
-
-bool Options::is_switch(const std::string& word) const {
-  if (!word.starts_with("--")) return false;
-  const auto* const option = parser().own.find_nothrow(word.substr(2), false);
-  return option != nullptr && option->semantic()->min_tokens() == 0;
-}
-
-void Options::read_command_line(const std::vector<std::string>& arguments, const Options* others) {
-  parser().values = {};
-  given_.clear();
-  arguments_.clear();
-  rest_.clear();
-  std::vector<std::string> words;
-  for (const std::string& argument : arguments) {
-    // Boost accepts an empty value only as a separate word.
-    const bool is_empty = argument.starts_with("--") && argument.find('=') + 1 == argument.size();
-    words.push_back(argument.substr(0, argument.size() - (is_empty ? 1 : 0)));
-    if (is_empty) words.emplace_back();
-    // Boost would take the argument after a bare switch for its value.
-    if (takes_arguments_ && is_switch(argument)) words.back() += "=on";
-  }
-  using namespace po::command_line_style;
-  try {
-    po::parsed_options parsed = po::command_line_parser(words)
-                                    .options(parser().own)
-                                    .style(allow_long | long_allow_adjacent | long_allow_next)
-                                    .allow_unregistered()
-                                    .run();
-    for (const auto& option : parsed.options) {
-      const std::string name = option.string_key;
-      const bool is_other =
-          others != nullptr && (option.unregistered || option.position_key >= 0 || name == kConfig);
-      if (option.unregistered &&
-          (others == nullptr || others->parser().own.find_nothrow(name, false) == nullptr)) {
-        if (parser().in_file.find_nothrow(name, false) != nullptr)
-          throw UsageError("--" + name + " has no meaning here",
-                           "leave it out; only a configuration file may hold it");
-        refuse_unknown(name, "--",
-                       others != nullptr ? others->names() : std::vector<std::string>{});
-      }
-      if (is_other)
-        rest_.insert(rest_.end(), option.original_tokens.begin(), option.original_tokens.end());
-      else if (!name.empty())
-        given_.push_back(
-            {name, option.value.empty() ? std::nullopt : std::optional(option.value.front()),
-             parser().own.find(name, false).semantic()->min_tokens() == 0 ? '=' : ' '});
-      else if (takes_arguments_)
-        arguments_.push_back(option.value.front());
-      else
-        throw UsageError("unexpected argument '" + option.value.front() + '\'',
-                         "a value follows its option, e.g. --seed 1; --help lists all options");
-    }
-    if (others != nullptr)
-      std::erase_if(parsed.options, [](const auto& o) { return o.string_key == kConfig; });
-    po::store(parsed, parser().values);
-  } catch (const Refusal& refusal) {
-    throw UsageError("--" + refusal.name + refusal.what, refusal.hint);
-  } catch (const po::error& error) {
-    throw UsageError(error.what(), "--help lists all options");
-  }
-}
-
-void Options::read_file(const std::string& path) {
-  // Finds the last line of each name. Boost gets the text without comments and [section] lines.
-  std::vector<std::pair<std::string, std::string>> where;
-  std::istringstream lines(config_text(path));
-  std::string text;
-  int number = 0;
-  for (std::string line; std::getline(lines, line);) {
-    std::string content = trimmed(line.substr(0, line.find('#')));
-    if (content.starts_with(';') || (content.starts_with('[') && content.ends_with(']')))
-      content.clear();
-    text += content + '\n';
-    where.insert(where.begin(), {trimmed(content.substr(0, content.find('='))),
-                                 path + ':' + to_text(std::int64_t{++number}) + ": "});
-    if (!content.empty() && (content.starts_with('=') || content.find('=') == std::string::npos))
-      throw UsageError(where.front().second + '\'' + content + "' is not of the form NAME = VALUE",
-                       "write one option per line, e.g. seed = 1; comments start with #");
-  }
-  const auto line_of = [&](const std::string& name) {
-    return std::find_if(where.begin(), where.end(), [&](const auto& w) { return w.first == name; })
-        ->second;
-  };
-  std::istringstream stream(text);
-  try {
-    po::parsed_options parsed = po::parse_config_file(stream, parser().in_file);
-    for (const auto& option : parsed.options)
-      if (option.string_key == kConfig)
-        throw UsageError(line_of(kConfig) + "a configuration file cannot name another",
-                         "copy the other file's lines into this one");
-    po::variables_map all;  // values that the command line overrides are checked as well
-    po::store(parsed, all);
-    std::erase_if(parsed.options, [&](const auto& option) {
-      return parser().own.find_nothrow(option.string_key, false) == nullptr;
-    });
-    parsed.description = &parser().own;
-    po::store(parsed, parser().values);
-  } catch (const Refusal& refusal) {
-    throw UsageError(line_of(refusal.name) + refusal.name + refusal.what, refusal.hint);
-  } catch (const po::unknown_option& error) {
-    const std::string name = error.get_option_name();
-    refuse_unknown(name, line_of(name));
-  }
 }
 
 std::string Options::help() const {
