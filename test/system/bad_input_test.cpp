@@ -90,7 +90,7 @@ TEST_CASE("wrong requests end all ranks with one message") {
       option("skips that do not grow", kUsage, {{"skip-gradients", "2@4,1@8"}},
              {"must grow", "1@8"}),
       option("all layers skipped", kUsage, {{"skip-gradients", "99@1"}}, {"99", "at least one"}),
-      option("negative norm", kUsage, {{"clip-norm", "-1"}}, {"--clip-norm -1 is no norm", "auto"}),
+      option("negative norm", kUsage, {{"clip-norm", "-1"}}, {"--clip-norm -1 is not a norm", "auto"}),
       option("unknown schedule", kUsage, {{"schedule", "sine"}}, {"sine", "cosine"}),
       option("a decay without steps", kUsage, {{"schedule", "cosine"}}, {"--decay-steps"}),
       option("batch larger than the data", kUsage, {{"batch", "16"}}, {"8", "16", "train"}),

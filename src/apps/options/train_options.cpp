@@ -56,7 +56,7 @@ void add_data_options(Options& options) {
       .into(&CropOptions::random, [](const std::string& s) { return s == "random"; })
       .needs("model", networks_that_pad())
       .add("foreground", "P", &CropOptions::foreground,
-           "share of the random crops that have a voxel of a randomly chosen class but the first")
+           "share of random crops that contain a voxel of a random class other than the first")
       .at_least(0)
       .at_most(1)
       .needs("patches")
@@ -173,7 +173,7 @@ std::optional<double> parse_clip_norm(const std::string& text) {
   if (text == "auto") return {};
   const auto norm = from_text<double>(text);
   if (!norm || *norm < 0 || !fits_fp32(*norm))
-    throw UsageError(fmt::format("--clip-norm {} is no norm", text),
+    throw UsageError(fmt::format("--clip-norm {} is not a norm", text),
                      "give auto, 0 or the largest norm of the gradient, e.g. --clip-norm 1");
   return norm;
 }
@@ -189,7 +189,7 @@ void add_optimizer_options(Options& options) {
       .below(1)
       .needs(kOptimizer, {"sgd", "nesterov", "lars"})
       .add("weight-decay", "W", &OptimizerOptions::weight_decay,
-           "weight decay of all parameters; lars: but of biases")
+           "weight decay of all parameters; lars: of all but biases")
       .rounded()
       .at_least(0)
       .add<std::vector<double>>("betas", "B1,B2", {betas[0], betas[1]},
@@ -207,7 +207,7 @@ void add_optimizer_options(Options& options) {
       .at_least(0)
       .needs(kOptimizer, {"lars"})
       .add("lars-biases", "on|off", &OptimizerOptions::lars_biases,
-           "lars: scale and decay biases as well, and what else has one number per channel")
+           "lars: also scale and decay biases and other parameters of one number per channel")
       .needs(kOptimizer, {"lars"})
       .add<std::string>("clip-norm", "X|auto", "auto",
                         "largest norm of the gradient; 0: no limit; auto: 1 with lamb, else 0")
