@@ -39,9 +39,9 @@ step halomesh "$program" --version
   step "loss" $launcher "$program" train --config "$config" $small --data data --out run \
     --parts 2x1x1 --epochs 0 --steps 4
   step MAE $launcher "$program" eval --checkpoint run --data data --parts 1x2x1
+  step "#!/bin/bash" "$program" jobscript --site workstation --config "$config" $small --data data --out run \
+    --time 01:00:00
 }
-step "#!/bin/bash" "$program" jobscript --site workstation --config "$config" --data data --out run \
-  --time 01:00:00
 test -s run/checkpoints/step-000000004.h5
 step "step 4 of 4" "$program" watch run --once
 step "report in page.html" "$program" report run -o page.html
