@@ -256,6 +256,10 @@ std::string Comm::first_text(const std::string& text) const {
 }
 
 MpiSession::MpiSession(int* argc, char*** argv) {
+  // Open MPI 4 starts a daemon for a process without a launcher, only so that it could start
+  // others. The daemon outlives it, and takes memory without end where a limit on file sizes stops
+  // it.
+  ::setenv("OMPI_MCA_ess_singleton_isolated", "1", 0);  // NOLINT(concurrency-mt-unsafe)
   int provided = 0;
   if (MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS)
     throw Error("MPI could not be initialised", "start the program with mpirun, srun or mpiexec");

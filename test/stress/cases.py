@@ -376,16 +376,19 @@ def limits():
                        f"plain unshare -m sh -c 'mount -t tmpfs -o size={kilobytes}k none /dev/shm && "
                        f"head -c {filled} /dev/zero >/dev/shm/full; exec {{mpirun}} -n 2 {{halomesh}} {command}'",
                        0, fault=mounts, writes=("out*", "probe"))
-    # The launcher's own files are not below the limit, as those of MPI without one would be.
     below = lambda name, kilobytes, command, **more: Case(
         f"limit on the size of files: {name}",
         f"plain bash -c 'ulimit -f {kilobytes} && exec {{halomesh}} {command}'", FAILED,
         ("File too large",), **more)
     yield below("first checkpoint", 8, f"{TRAIN} --out {{out}}", ranks=2,
                 writes=("out", "out/*.json*", "out/mllog.txt", "out/checkpoints"))
-    yield below("synth", 20, f"{SYNTH} --out {{out}}", ranks=1)
-    yield below("archive", 20, "convert --from {data} --to {out} --input 16x16x16x4 --codec none", ranks=1)
-    yield below("predictions", 1, "predict --data {data} --checkpoint {run} --out {root}/p.h5", ranks=1)
+    for count in (0, 1):  # MPI itself writes files, too
+        launched = " below a launcher" if count else ""
+        yield below(f"synth{launched}", 1, f"{SYNTH} --out {{out}}", ranks=count)
+        yield below(f"archive{launched}", 1, "convert --from {data} --to {out} --input 16x16x16x4 --codec none",
+                    ranks=count)
+        yield below(f"predictions{launched}", 1, "predict --data {data} --checkpoint {run} --out {root}/p.h5",
+                    ranks=count)
     yield below("trace", 1, f"{TRAIN} --out {{out}} --trace {{root}}/t.json", ranks=2, writes=("out", "out/*"))
 
     def many_large_samples(scene):
@@ -685,6 +688,14 @@ def stops(short):
             yield Case(f"checkpointing: {name}, moment {turn}", f"{busy} --out {{out}}", (0, *range(1, 256)),
                        ranks=2, during=send(SIGNALS[name], 0, at_step(100)), after=then_same,
                        writes=("out", "out/*"), one_error=False)
+
+
+            def alone(scene, job, when=at_step(100)):
+                expect(len(job.pids()) <= 1, "MPI has started a process")
+                return when(scene, job)
+            yield Case(f"training without a launcher: {name}, moment {turn}",
+                       f"{LONG} --out {{out}}".replace("--parts 2x1x1", ""), (0, STOPPED, 128 + SIGNALS[name]),
+                       during=send(SIGNALS[name], 0, alone), writes=("out", "out/*"), one_error=False)
 
             def stage_is_empty(scene, text):
                 expect(not list((scene / "stage").iterdir()), "the stage is left behind")

@@ -58,6 +58,7 @@ def run(case, templates, seed):
 
 def main():
     sys.stdout.reconfigure(errors="backslashreplace")  # paths of cases may hold any bytes
+    os.environ.pop("OMPI_MCA_ess_singleton_isolated", None)  # users do not set it
     patterns = sys.argv[1:]
     seed = os.environ.get("STRESS_SEED") or str(random.randrange(10**6))
     short = os.environ.get("SHORT") == "1"
