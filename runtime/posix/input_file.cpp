@@ -11,12 +11,15 @@
 #include <cerrno>
 #include <cstring>
 #include <span>
+#include <string_view>
 
 #include "error.hpp"
 #include "system_error.hpp"
 
 namespace halomesh {
 namespace {
+
+constexpr int kInputFlags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
 
 const char* kind_name(mode_t mode) {
   if (S_ISDIR(mode)) return "directory";
@@ -45,6 +48,22 @@ std::size_t read_some(const Descriptor& file, const std::filesystem::path& path,
     done += static_cast<std::size_t>(count);
   }
   return done;
+}
+
+/// Refuses the small text that Git LFS and git-annex leave in place of a file that they did not
+/// get.
+void refuse_pointer(const struct stat& status, const std::filesystem::path& path) {
+  std::array<char, 512> bytes{};
+  if (status.st_size == 0 || status.st_size > std::ssize(bytes)) return;
+  const Descriptor file(::open(path.c_str(), kInputFlags));
+  if (file.get() < 0) return;  // its reader says why
+  const std::string_view text(bytes.data(), read_some(file, path, bytes));
+  const bool of_lfs = text.starts_with("version https://git-lfs.github.com/");
+  if (of_lfs || text.starts_with("/annex/objects/") ||
+      (text.starts_with("../") && text.find("/.git/annex/objects/") != text.npos))
+    throw Error(fmt::format("{} only says where {} has the file", path.c_str(),
+                            of_lfs ? "Git LFS" : "git-annex"),
+                of_lfs ? "get it: git lfs pull" : "get it: git annex get");
 }
 
 /// Reads to the end of the file. Throws Error if that takes more than `most` bytes.
@@ -83,13 +102,14 @@ void require_regular_file(const std::filesystem::path& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) fail_to_open(path, errno);
   require_regular(status, path);
+  refuse_pointer(status, path);
 }
 
 Descriptor open_input_file(const std::filesystem::path& path) {
   // The check comes before open(), which may rewind a tape and cannot open a socket; and again
   // after it, because the name may meanwhile refer to another file.
   require_regular_file(path);
-  Descriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  Descriptor file(::open(path.c_str(), kInputFlags));
   struct stat status {};
   if (file.get() < 0 || ::fstat(file.get(), &status) != 0) fail_to_open(path, errno);
   require_regular(status, path);

@@ -12,6 +12,7 @@
 
 #include "runtime/data/open_dataset.hpp"
 #include "runtime/data/tfrecord.hpp"
+#include "runtime/hdf5/hdf5_file.hpp"
 #include "runtime/log/metrics.hpp"
 #include "runtime/log/mllog.hpp"
 #include "runtime/posix/input_file.hpp"
@@ -111,6 +112,17 @@ TEST_CASE("an input file is read whole, through links, up to a bound") {
                  fmt::format("cannot open {}: No such file", (directory / "none").string())));
   CHECK(contains(error_of([&] { read_input_file(directory / "dangling"); }),
                  "dangling is a link to nothing, which does not exist"));
+  const std::string lfs = "version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 9\n";
+  for (const auto& [pointer, tool] : {std::pair{lfs, "Git LFS"},
+                                      {"/annex/objects/SHA256E-s9--1", "git-annex"},
+                                      {"../../.git/annex/objects/x/SHA256E-s9--1", "git-annex"}}) {
+    put_contents(directory / "s.nii", pointer);
+    CHECK(contains(error_of([&] { read_input_file(directory / "s.nii"); }),
+                   fmt::format("s.nii only says where {} has the file", tool)));
+    CHECK(contains(error_of([&] { Hdf5File::open(directory / "s.nii"); }), tool));
+  }
+  put_contents(directory / "s.nii", "version 1");
+  CHECK(read_input_file(directory / "s.nii") == "version 1");
 }
 
 }  // namespace halomesh
