@@ -19,33 +19,21 @@
 namespace halomesh {
 namespace {
 
-/// Devices may have other numbers on other nodes, so that a file is known by what it has there.
-struct FileNumber {
-  std::uint64_t inode = 0;
-  std::int64_t bytes = 0, seconds = 0, nanoseconds = 0;
-  friend auto operator<=>(const FileNumber&, const FileNumber&) = default;
-};
-
-FileNumber number_of(const std::string& path) {
-  struct stat status {};
-  if (::stat(path.c_str(), &status) != 0) fail_to_open(path, errno);
-  return {status.st_ino, status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec};
-}
-
-/// The numbers of all files, in ascending order. Collective.
-std::vector<FileNumber> numbers_of(const Comm& comm, const DatasetFiles& files) {
+/// The hashes of all files, in ascending order. Collective.
+std::vector<std::uint64_t> hashes_of(const Comm& comm, const Dataset& data) {
+  const std::int64_t files = data.files().size();
   const std::vector<std::string> of_rank = on_every_rank(comm, [&] {
     std::string packed;
-    for (std::int64_t f = comm.rank(); f < files.size(); f += comm.size()) {
-      const FileNumber number = number_of(files.path(f));
-      packed.append(reinterpret_cast<const char*>(&number), sizeof number);
+    for (std::int64_t f = comm.rank(); f < files; f += comm.size()) {
+      const std::uint64_t hash = data.file_hash(f);
+      packed.append(reinterpret_cast<const char*>(&hash), sizeof hash);
     }
     return packed;
   });
-  std::vector<FileNumber> all;
+  std::vector<std::uint64_t> all;
   for (const std::string& packed : of_rank) {
     const std::size_t before = all.size();
-    all.resize(before + packed.size() / sizeof(FileNumber));
+    all.resize(before + packed.size() / sizeof(std::uint64_t));
     if (!packed.empty()) std::memcpy(all.data() + before, packed.data(), packed.size());
   }
   std::sort(all.begin(), all.end());
@@ -88,9 +76,8 @@ std::string content_of(const Comm& comm, const Dataset& data) {
 }
 
 std::int64_t files_in_common(const Comm& comm, const Dataset& a, const Dataset& b) {
-  const std::vector<FileNumber> of_a = numbers_of(comm, a.files());
-  const std::vector<FileNumber> of_b = numbers_of(comm, b.files());
-  return std::count_if(of_b.begin(), of_b.end(), [&](const FileNumber& each) {
+  const std::vector<std::uint64_t> of_a = hashes_of(comm, a), of_b = hashes_of(comm, b);
+  return std::count_if(of_b.begin(), of_b.end(), [&](std::uint64_t each) {
     return std::binary_search(of_a.begin(), of_a.end(), each);
   });
 }

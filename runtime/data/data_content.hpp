@@ -23,7 +23,8 @@ std::uint64_t block_hash(const std::string& path);
 /// and changes with the names and the contents of the files (see Dataset::file_hash()). Collective.
 std::string content_of(const Comm& comm, const Dataset& data);
 
-/// The number of files of `b` that are files of `a` as well, under whatever names. Collective.
+/// The number of files of `b` that have the content of files of `a`, as links and copies have.
+/// Collective.
 std::int64_t files_in_common(const Comm& comm, const Dataset& a, const Dataset& b);
 
 }  // namespace halomesh

@@ -248,6 +248,8 @@ def same_data():
         for file in sorted((scene / "data/train").iterdir())[:3]:
             os.link(file, scene / f"data/validation/own-{file.name}")
     for name, make, count in (
+            ("a copy of train", lambda scene: shutil.copytree(scene / "data/train", scene / "data/validation"),
+             "8 of the 8 files"),
             ("a link to train", lambda scene: os.symlink("train", scene / "data/validation"), "8 of the 8 files"),
             ("links to some of train", some_links, "3 of the 3 files")):
         yield Case(f"validation is {name}", f"{TRAIN} --out {{out}}", 0, (f"WARNING: {count}",), validation_of(make), ranks=2,

@@ -107,23 +107,23 @@ TEST_CASE("content: files without checksums are known by blocks of them") {
   }
 }
 
-TEST_CASE("content: files of two splits in common, by links and other names") {
+TEST_CASE("content: files of two splits in common, by links and copies with other names") {
   const SharedDirectory first, second;
-  const auto write = [](const fs::path& train) {
-    for (int f = 0; f < 5; ++f)
+  const auto write = [](const fs::path& train, int from) {
+    for (int f = from; f < from + 5; ++f)
       write_records(train / fmt::format("{}.tfrecord", f), {sample_payload(f)}, Compression::kNone);
   };
-  first.fill(write);
-  second.fill(write);
+  first.fill([&](const fs::path& train) { write(train, 0); });
+  second.fill([&](const fs::path& train) { write(train, 5); });
   CHECK(files_in_common(test_world(), *first.open(), *second.open()) == 0);
   CHECK(files_in_common(test_world(), *first.open(), *first.open()) == 5);
   const fs::path of_first = first.open()->directory();
   second.fill([&](const fs::path& train) {
-    for (const char* name : {"1.tfrecord", "2.tfrecord"}) fs::remove(train / name);
-    fs::create_symlink(of_first / "3.tfrecord", train / "1.tfrecord");
+    fs::create_symlink(of_first / "3.tfrecord", train / "y.tfrecord");
     fs::create_hard_link(of_first / "0.tfrecord", train / "z.tfrecord");
+    fs::copy_file(of_first / "1.tfrecord", train / "x.tfrecord");
   });
-  CHECK(files_in_common(test_world(), *first.open(), *second.open()) == 2);
+  CHECK(files_in_common(test_world(), *first.open(), *second.open()) == 3);
 }
 
 }  // namespace halomesh
