@@ -85,6 +85,9 @@ TEST_CASE("a study trains its cells as train does, and reports failures as resul
   CHECK(read_file(cell / "metrics.jsonl") == before);
 
   write_file(scene.file,
+             std::string(kCommon) + "epochs = 02\nlr & batch = {0.001 & 2 | 0.001 & 4}\n");
+  CHECK(scene.run().exit_code == 0);  // numbers may be written in another way
+  write_file(scene.file,
              std::string(kCommon) + "epochs = 3\nlr & batch = {0.001 & 2 | 0.001 & 4}\n");
   check_failure(scene.run(), 1, {"was trained with epochs = 2, not 3"});
 }

@@ -350,10 +350,13 @@ std::map<std::string, std::string> Options::recorded_settings() const {
 }
 
 std::map<std::string, std::string> Options::decisive_settings() const {
-  const auto all = resolved();
-  std::map<std::string, std::string> settings(all.begin(), all.end());
-  for (const auto& [name, role] : roles())
-    if (role == SettingRole::kFree) settings.erase(name);
+  std::map<std::string, std::string> settings;
+  for (const Value* const option : parser().declared()) {
+    const Declaration& d = option->declaration();
+    if (d.role == SettingRole::kFree || left_out_.contains(d.name)) continue;
+    const std::string& text = text_of(d.name);
+    settings[d.name] = d.normal(text).value_or(text);
+  }
   return settings;
 }
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "counted.hpp"
 #include "printable.hpp"
 #include "runtime/log/json_bytes.hpp"
 #include "runtime/log/metrics.hpp"
@@ -40,14 +41,16 @@ void require_same_options(const fs::path& directory, const Options& options) {
   const auto run = parse_json(read_input_file(file));
   require(run.is_object() && run.contains("options") && run["options"].is_object(),
           file.string() + ": damaged", cure);
-  for (const auto& [name, value] : options.decisive_settings()) {
-    if (!run["options"].contains(name)) continue;
-    const auto before = run["options"][name];
-    require(before == value,
-            fmt::format("{} was trained with {} = {}, not {}", directory.string(), name,
-                        before.is_string() ? before.get<std::string>() : before.dump(), value),
+  const auto wanted = options.decisive_settings();
+  Options before = options;
+  for (const auto& [name, value] : wanted)
+    if (const auto at = run["options"].find(name); at != run["options"].end())
+      before.replace(name, at->is_string() ? at->get<std::string>() : at->dump());
+  for (const auto& [name, value] : before.decisive_settings())
+    require(value == wanted.at(name),
+            fmt::format("{} was trained with {} = {}, not {}", directory.string(), name, value,
+                        wanted.at(name)),
             cure);
-  }
 }
 
 /// One study. All ranks have the same cells; rank 0 keeps the results.
@@ -200,9 +203,10 @@ int Study::run() {
   const auto lock = hold_directory(world_, out_, "a study", "--out");
   const std::set<std::int64_t> ended = ended_before();
   if (world_.rank() == 0)
-    std::cout << fmt::format("{} cells on {} groups of {} {}; {} have ended before\n",
-                             cells_.size(), world_.size() / ranks_each_, ranks_each_,
-                             ranks_each_ == 1 ? "rank" : "ranks", ended.size())
+    std::cout << fmt::format("{} on {} of {}; {} have ended before\n",
+                             counted(std::ssize(cells_), "cell"),
+                             counted(world_.size() / ranks_each_, "group"),
+                             counted(ranks_each_, "rank"), ended.size())
               << std::flush;
   train_cells(ended);
   return report();

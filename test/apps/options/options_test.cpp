@@ -504,7 +504,7 @@ TEST_CASE("what is recorded and what decides a result follow from roles") {
   using Map = std::map<std::string, std::string>;
   options.parse({"--batch", "04"});
   CHECK(options.recorded_settings() == Map{{"batch", "4"}, {"kind", "sgd"}, {"momentum", "0.9"}});
-  CHECK(options.decisive_settings() == Map{{"batch", "04"},
+  CHECK(options.decisive_settings() == Map{{"batch", "4"},
                                            {"kind", "sgd"},
                                            {"momentum", "0.9"},
                                            {"decay", "0"},
