@@ -1,6 +1,6 @@
 #!/bin/bash
 # workstation: trains on 1 node
-# 4 ranks, 4 per node, x 1 threads: 2 replicas x 2 parts (2x1x1)
+# 4 ranks, 4 per node, x 1 thread: 2 replicas x 2 parts (2x1x1)
 # Made by: halomesh jobscript --site workstation --cores 4 --ranks-per-node 4 --parts 2x1x1 --config models/quickstart.cfg --time 00:30:00 --data quickstart/data --out quickstart/job --program build/release/halomesh
 #
 # Run: bash SCRIPT

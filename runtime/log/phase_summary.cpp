@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "counted.hpp"
 #include "text_table.hpp"
 
 namespace halomesh {
@@ -161,9 +162,9 @@ std::string rank_name(const MeshShape& mesh, int rank, const std::string& host) 
 std::string phase_table(const PhaseSummary& s,
                         const std::array<std::string, kPhaseKinds + 1>& hosts) {
   const bool many = s.mesh.ranks() > 1;
-  TextTable table({fmt::format("{} steps", s.steps), "ms/step", "least", "most", "% step",
-                   many ? "most on" : ""},
-                  "<>>>><");
+  TextTable table(
+      {counted(s.steps, "step"), "ms/step", "least", "most", "% step", many ? "most on" : ""},
+      "<>>>><");
   const auto add = [&](const char* name, const RankSpread& spread, const std::string& host) {
     const auto ms = [](double seconds) { return fmt::format("{:.2f}", seconds * 1e3); };
     table.add({name, ms(spread.mean), ms(spread.min), ms(spread.max),

@@ -21,6 +21,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "counted.hpp"
 #include "error.hpp"
 #include "narrow.hpp"
 #include "runtime/posix/control_groups.hpp"
@@ -206,17 +207,18 @@ RankBinding find_binding(const Comm& world) {
 }
 
 std::string RankBinding::describe() const {
-  return fmt::format(
-      "{}: processors {}; {} cores, {} threads{}{}; rank {} of {} on the node{}{}{}", host,
-      to_ranges(processors), cores, threads, threads_from_environment ? " (OMP_NUM_THREADS)" : "",
-      quota ? fmt::format(", a quota of {:.3g} processors", *quota) : "", rank_on_node,
-      ranks_on_node,
-      numa_nodes.empty()       ? ""
-      : numa_nodes.size() == 1 ? "; NUMA node "
-                               : "; NUMA nodes ",
-      to_ranges(numa_nodes),
-      is_remote(memory, numa_nodes) ? fmt::format(", memory from {}", to_ranges(memory.nodes))
-                                    : "");
+  return fmt::format("{}: processors {}; {}, {}{}{}; rank {} of {} on the node{}{}{}", host,
+                     to_ranges(processors), counted(cores, "core"), counted(threads, "thread"),
+                     threads_from_environment ? " (OMP_NUM_THREADS)" : "",
+                     quota ? fmt::format(", a quota of {:.3g} processors", *quota) : "",
+                     rank_on_node, ranks_on_node,
+                     numa_nodes.empty()       ? ""
+                     : numa_nodes.size() == 1 ? "; NUMA node "
+                                              : "; NUMA nodes ",
+                     to_ranges(numa_nodes),
+                     is_remote(memory, numa_nodes)
+                         ? fmt::format(", memory from {}", to_ranges(memory.nodes))
+                         : "");
 }
 
 NodeDescription describe_node(const std::filesystem::path& proc, const std::filesystem::path& shm,

@@ -2,6 +2,7 @@
 // Sums between replicas: see replica_sums.hpp.
 #include "runtime/step/replica_sums.hpp"
 
+#include "counted.hpp"
 #include "error.hpp"
 #include "narrow.hpp"
 
@@ -14,9 +15,9 @@ void check_samples(std::int64_t together, std::int64_t local_batch, std::int64_t
   const bool whole = together % local_batch == 0 && replicas % (together / local_batch) == 0;
   if (whole && passes == 1) return;
   throw UsageError(
-      fmt::format("batch normalization over {} samples does not fit a batch of {} on {}{}",
-                  together, local_batch * passes * replicas,
-                  replicas == 1 ? "1 replica" : fmt::format("{} replicas", replicas),
+      fmt::format("batch normalization over {} does not fit a batch of {} on {}{}",
+                  counted(together, "sample"), local_batch * passes * replicas,
+                  counted(replicas, "replica"),
                   passes == 1 ? "" : fmt::format(" in {} passes", passes)),
       passes == 1 && replicas > 1
           ? fmt::format(

@@ -21,6 +21,10 @@ void require_option(bool condition, const std::string& what, const std::string& 
   if (!condition) throw UsageError(what, hint);
 }
 
+void require_range(bool inside, const char* option, double value, const char* hint) {
+  require_option(inside, text("--{} {:g} is out of range", option, value), hint);
+}
+
 void require_increasing(const char* option, const std::vector<std::int64_t>& numbers) {
   for (std::size_t i = 0; i < numbers.size(); ++i)
     require_option(numbers[i] >= (i == 0 ? 0 : numbers[i - 1] + 1),
@@ -42,7 +46,8 @@ void validate_decay(const std::vector<std::int64_t>& epochs, const std::vector<d
 }
 
 void validate_steps(const ScheduleOptions& o) {
-  require_option(o.warmup_steps >= 0, text("--warmup-steps {}", o.warmup_steps), "give at least 0");
+  require_range(o.warmup_steps >= 0, "warmup-steps", static_cast<double>(o.warmup_steps),
+                "give at least 0");
   require_option(o.warmup_steps == 0 || o.warmup_epochs == 0,
                  text("--warmup-epochs {} and --warmup-steps {} exclude each other",
                       o.warmup_epochs, o.warmup_steps),
@@ -52,8 +57,8 @@ void validate_steps(const ScheduleOptions& o) {
                    "give the steps after the warm-up at which the rate drops, e.g. --milestones "
                    "4096,8192");
     require_increasing("milestones", o.milestones);
-    require_option(std::isfinite(o.gamma) && o.gamma >= 0.0, text("--gamma {:g}", o.gamma),
-                   "give a finite number of at least 0, such as 0.1");
+    require_range(std::isfinite(o.gamma) && o.gamma >= 0.0, "gamma", o.gamma,
+                  "give a finite number of at least 0, such as 0.1");
   }
   if (o.kind != ScheduleKind::kCosine && o.kind != ScheduleKind::kPoly) return;
   require_option(o.decay_steps > 0, text("--schedule {} needs --decay-steps", to_string(o.kind)),
@@ -105,18 +110,17 @@ Schedule::Schedule(ScheduleOptions options, std::int64_t steps_per_epoch)
   const ScheduleOptions& o = options_;
   require_option(steps_per_epoch > 0, text("an epoch has {} steps", steps_per_epoch),
                  "use a smaller --batch or more training samples");
-  require_option(std::isfinite(o.peak) && o.peak >= 0.0, text("--lr {:g}", o.peak),
-                 "give a finite number of at least 0");
-  require_option(o.warmup_epochs >= 0, text("--warmup-epochs {}", o.warmup_epochs),
-                 "give at least 0");
-  require_option(std::isfinite(o.warmup_initial) && o.warmup_initial >= 0.0,
-                 text("--warmup-initial-lr {:g}", o.warmup_initial),
-                 "give a finite number of at least 0");
+  require_range(std::isfinite(o.peak) && o.peak >= 0.0, "lr", o.peak,
+                "give a finite number of at least 0");
+  require_range(o.warmup_epochs >= 0, "warmup-epochs", static_cast<double>(o.warmup_epochs),
+                "give at least 0");
+  require_range(std::isfinite(o.warmup_initial) && o.warmup_initial >= 0.0, "warmup-initial-lr",
+                o.warmup_initial, "give a finite number of at least 0");
   validate_steps(o);
   if (o.kind == ScheduleKind::kStep) validate_decay(o.decay_epochs, o.decay_factors);
   if (o.kind == ScheduleKind::kLinear) {
-    require_option(o.linear_epochs > 0, text("--linear-epochs {}", o.linear_epochs),
-                   "give at least 1");
+    require_range(o.linear_epochs > 0, "linear-epochs", static_cast<double>(o.linear_epochs),
+                  "give at least 1");
     require_option(o.linear_end_factor >= 0.0 && o.linear_end_factor <= 1.0,
                    text("--linear-end-factor {:g} is not a fraction of --lr", o.linear_end_factor),
                    "give a number from 0 to 1");

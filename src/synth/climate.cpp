@@ -121,7 +121,7 @@ Effect effect_at(const Weather& weather, double row, double column) {
 LabelledSample make_climate(std::uint64_t seed, std::int64_t sample, const Shape& shape) {
   constexpr std::int64_t kLeast = 32;
   if (shape.c != kClimateChannels || shape.h != 1 || std::min(shape.d, shape.w) < kLeast)
-    throw UsageError(fmt::format("climate images of {}", shape),
+    throw UsageError(fmt::format("climate images cannot have extents of {}", shape),
                      "give 32 rows and columns or more and 16 channels, such as 96x1x144x16");
   const auto stream = static_cast<std::uint32_t>(sample);
   const auto rng = [&](std::uint32_t substream) {

@@ -80,7 +80,7 @@ Tissue tissue_at(const Anatomy& a, const Point& at, const SmoothNoise& surface) 
 LabelledSample make_volume(std::uint64_t seed, std::int64_t sample, const Shape& shape) {
   constexpr std::int64_t kLeast = 16;
   if (shape.c != 1 || std::min({shape.d, shape.h, shape.w}) < kLeast)
-    throw UsageError(fmt::format("volumes of {}", shape),
+    throw UsageError(fmt::format("volumes cannot have extents of {}", shape),
                      "give one channel and extents of 16 or more, such as 64x64x64x1");
   const auto stream = static_cast<std::uint32_t>(sample);
   const auto rng = [&](std::uint32_t substream) {

@@ -9,6 +9,8 @@
 #include <memory>
 #include <vector>
 
+#include "error.hpp"
+#include "src/nn/counted_memory.hpp"
 #include "src/nn/model.hpp"
 
 namespace halomesh {
@@ -91,6 +93,14 @@ TEST_CASE("parameters begin with the distributions that their layers ask for") {
   CHECK(values_of(parameters, 0, 1) == std::vector<double>(he.size(), 0.0));
   CHECK(values_of(parameters, 0, 4) == std::vector<double>(Weights::kOut, 1.25));
   CHECK(values_of(parameters, 0, 2) != values_of(parameters, 1, 2));
+}
+
+TEST_CASE("memory that a process cannot address is refused with its size") {
+  const CountedMemory counted;
+  CHECK_THROWS_WITH_AS(CountedMemory::reserve(4096000000000000),
+                       "a layer needs 4.1e+06 GB of memory, which this process cannot address",
+                       Error);
+  CHECK(counted.bytes() == 0);
 }
 
 TEST_CASE("initial values do not depend on how layers are cut") {

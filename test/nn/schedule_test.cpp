@@ -218,44 +218,81 @@ TEST_CASE("names of schedules") {
                        UsageError);
 }
 
-TEST_CASE("invalid options are refused") {
-  const auto refuses = [](auto change) {
+TEST_CASE("invalid options are refused with what is wrong with them") {
+  const auto refuses = [](auto change, const std::string& said) {
     ScheduleOptions options = step_schedule(0.008);
     change(options);
-    CHECK_THROWS_AS(Schedule(options, 1), UsageError);
+    CHECK_THROWS_WITH_AS(Schedule(options, 1), said.c_str(), UsageError);
   };
-  refuses([](ScheduleOptions& o) { o.peak = -1; });
-  refuses([](ScheduleOptions& o) { o.peak = std::nan(""); });
-  refuses([](ScheduleOptions& o) { o.warmup_epochs = -1; });
-  refuses([](ScheduleOptions& o) { o.warmup_initial = std::numeric_limits<double>::infinity(); });
-  refuses([](ScheduleOptions& o) { o.decay_epochs = {64, 32}; });
-  refuses([](ScheduleOptions& o) { o.decay_epochs = {-1, 32}; });
-  refuses([](ScheduleOptions& o) { o.decay_epochs = {32}; });
-  refuses([](ScheduleOptions& o) { o.decay_factors = {0.5, -0.5}; });
-  refuses([](ScheduleOptions& o) { o.decay_epochs = {}, o.decay_factors = {}; });
-  refuses([](ScheduleOptions& o) { o.kind = ScheduleKind::kLinear, o.linear_epochs = 0; });
-  refuses([](ScheduleOptions& o) { o.kind = ScheduleKind::kLinear, o.linear_end_factor = 1.5; });
-  refuses([](ScheduleOptions& o) { o.warmup_epochs = 0, o.warmup_steps = -1; });
-  refuses([](ScheduleOptions& o) { o.warmup_epochs = 1, o.warmup_steps = 1; });
-  const auto refuses_of = [](ScheduleKind kind, auto change) {
+  refuses([](ScheduleOptions& o) { o.peak = -1; }, "--lr -1 is out of range");
+  refuses([](ScheduleOptions& o) { o.peak = std::nan(""); }, "--lr nan is out of range");
+  refuses([](ScheduleOptions& o) { o.warmup_epochs = -1; }, "--warmup-epochs -1 is out of range");
+  refuses([](ScheduleOptions& o) { o.warmup_initial = std::numeric_limits<double>::infinity(); },
+          "--warmup-initial-lr inf is out of range");
+  refuses(
+      [](ScheduleOptions& o) {
+        o.decay_epochs = {64, 32};
+      },
+      "--decay-epochs 64,32: 32 comes after 64");
+  refuses(
+      [](ScheduleOptions& o) {
+        o.decay_epochs = {-1, 32};
+      },
+      "--decay-epochs -1,32: -1 comes after the start");
+  refuses([](ScheduleOptions& o) { o.decay_epochs = {32}; },
+          "--schedule step with 1 numbers in --decay-epochs and 2 in --decay-factors");
+  refuses(
+      [](ScheduleOptions& o) {
+        o.decay_factors = {0.5, -0.5};
+      },
+      "--decay-factors: -0.5 is not a factor");
+  refuses([](ScheduleOptions& o) { o.decay_epochs = {}, o.decay_factors = {}; },
+          "--schedule step with 0 numbers in --decay-epochs and 0 in --decay-factors");
+  refuses([](ScheduleOptions& o) { o.kind = ScheduleKind::kLinear, o.linear_epochs = 0; },
+          "--linear-epochs 0 is out of range");
+  refuses([](ScheduleOptions& o) { o.kind = ScheduleKind::kLinear, o.linear_end_factor = 1.5; },
+          "--linear-end-factor 1.5 is not a fraction of --lr");
+  refuses([](ScheduleOptions& o) { o.warmup_epochs = 0, o.warmup_steps = -1; },
+          "--warmup-steps -1 is out of range");
+  refuses([](ScheduleOptions& o) { o.warmup_epochs = 1, o.warmup_steps = 1; },
+          "--warmup-epochs 1 and --warmup-steps 1 exclude each other");
+  const auto refuses_of = [](ScheduleKind kind, auto change, const std::string& said) {
     ScheduleOptions options;
     options.kind = kind;
+    options.peak = 0.5;
     options.milestones = {10};
     options.decay_steps = 10;
     CHECK_NOTHROW(Schedule(options, 1));
     change(options);
-    CHECK_THROWS_AS(Schedule(options, 1), UsageError);
+    CHECK_THROWS_WITH_AS(Schedule(options, 1), said.c_str(), UsageError);
   };
   const auto multistep = ScheduleKind::kMultistep, poly = ScheduleKind::kPoly;
-  refuses_of(multistep, [](ScheduleOptions& o) { o.milestones = {}; });
-  refuses_of(multistep, [](ScheduleOptions& o) { o.milestones = {8, 8}; });
-  refuses_of(multistep, [](ScheduleOptions& o) { o.milestones = {-1}; });
-  refuses_of(multistep, [](ScheduleOptions& o) { o.gamma = -0.1; });
-  refuses_of(ScheduleKind::kCosine, [](ScheduleOptions& o) { o.decay_steps = 0; });
-  refuses_of(poly, [](ScheduleOptions& o) { o.min_lr = -1; });
-  refuses_of(poly, [](ScheduleOptions& o) { o.min_lr = 2 * o.peak; });
-  refuses_of(poly, [](ScheduleOptions& o) { o.poly_power = 0; });
-  CHECK_THROWS_AS(Schedule(step_schedule(0.008), 0), UsageError);
+  refuses_of(
+      multistep, [](ScheduleOptions& o) { o.milestones = {}; },
+      "--schedule multistep needs --milestones");
+  refuses_of(
+      multistep,
+      [](ScheduleOptions& o) {
+        o.milestones = {8, 8};
+      },
+      "--milestones 8,8: 8 comes after 8");
+  refuses_of(
+      multistep, [](ScheduleOptions& o) { o.milestones = {-1}; },
+      "--milestones -1: -1 comes after the start");
+  refuses_of(
+      multistep, [](ScheduleOptions& o) { o.gamma = -0.1; }, "--gamma -0.1 is out of range");
+  refuses_of(
+      ScheduleKind::kCosine, [](ScheduleOptions& o) { o.decay_steps = 0; },
+      "--schedule cosine needs --decay-steps");
+  refuses_of(
+      poly, [](ScheduleOptions& o) { o.min_lr = -1; },
+      "--min-lr -1 is not a final rate for --lr 0.5");
+  refuses_of(
+      poly, [](ScheduleOptions& o) { o.min_lr = 2 * o.peak; },
+      "--min-lr 1 is not a final rate for --lr 0.5");
+  refuses_of(
+      poly, [](ScheduleOptions& o) { o.poly_power = 0; }, "--poly-power 0 is no decay");
+  CHECK_THROWS_WITH_AS(Schedule(step_schedule(0.008), 0), "an epoch has 0 steps", UsageError);
   CHECK_NOTHROW(Schedule(step_schedule(0.008), 1));
 }
 

@@ -9,6 +9,7 @@
 
 #include "error.hpp"
 #include "rng.hpp"
+#include "src/nn/optimizers/registry.hpp"
 
 namespace halomesh {
 namespace {
@@ -87,6 +88,26 @@ TEST_CASE("long vectors follow the formula for any slicing") {
   }
   CHECK(compared == size);
   CHECK(wrong == 0);
+}
+
+TEST_CASE("settings that no optimizer accepts are named, with what is wrong") {
+  const auto refused = [](const OptimizerOptions& options, const char* said) {
+    CHECK_THROWS_WITH_AS(make_optimizer(options), said, UsageError);
+  };
+  for (const char* name : {"sgd", "nesterov", "lars"}) {
+    refused({.name = name, .momentum = 1}, "--momentum 1 is out of range");
+    refused({.name = name, .weight_decay = -1}, "--weight-decay -1 is out of range");
+  }
+  for (const char* name : {"adamw", "lamb"}) {
+    refused({.name = name, .betas = {0.5, 1}}, "--betas 0.5,1 is out of range");
+    refused({.name = name, .epsilon = 0},
+            "--epsilon 0: adamw and lamb divide by it where a gradient is 0");
+    refused({.name = name, .weight_decay = -1}, "--weight-decay -1 is out of range");
+  }
+  refused({.name = "lars", .epsilon = -1}, "--epsilon -1 is out of range");
+  refused({.name = "lars", .lars_coefficient = 0},
+          "--lars-coefficient 0: nothing would be trained");
+  refused({.name = "none"}, "unknown optimizer \"none\"");
 }
 
 TEST_CASE("wrong options and lengths are refused") {

@@ -160,6 +160,7 @@ TEST_CASE("samples of other replicas are summed both ways, in training only") {
     if (training) layer.backward_data(pass, {}, {}, 0, {});
     return sums;
   };
+  CHECK_THROWS_WITH_AS(SampleAverage(0), "an average over 0 samples", Error);
   CHECK(calls(4, true) == std::vector<std::size_t>{16, 16});
   CHECK(calls(2, true).empty());
   CHECK(calls(4, false).empty());

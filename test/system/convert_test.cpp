@@ -200,7 +200,7 @@ TEST_CASE("convert: universes are cut in the published order, or kept whole") {
     const Outcome outcome = run(2, "convert", options);
     CAPTURE(outcome.text);
     REQUIRE(outcome.exit_code == 0);
-    CHECK(outcome.text.find(whole ? "train: 1 samples of 32x32x32x4"
+    CHECK(outcome.text.find(whole ? "train: 1 sample of 32x32x32x4"
                                   : "train: 64 samples of 8x8x8x4") != std::string::npos);
     const std::vector<float> found = read_samples(to / "train-00000.h5");
     const std::size_t samples = whole ? 1 : 64;

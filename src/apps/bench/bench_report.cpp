@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <ostream>
 
+#include "counted.hpp"
 #include "joined.hpp"
 #include "src/apps/bench/step_bound.hpp"
 #include "src/apps/train/memory_choice.hpp"
@@ -96,9 +97,8 @@ void print_network(std::ostream& out, const NetworkSpeed& network) {
   out << '\n';
   std::vector<std::string> sums;
   for (const GradientReducer::Sum& sum : network.sums)
-    sums.push_back(fmt::format("{} MB {} over {} ranks",
-                               number(static_cast<double>(sum.bytes) * 1e-6, 3), sum.way,
-                               sum.ranks));
+    sums.push_back(fmt::format("{} MB {} over {}", number(static_cast<double>(sum.bytes) * 1e-6, 3),
+                               sum.way, counted(sum.ranks, "rank")));
   if (!sums.empty()) out << "  sums        " << joined(sums, ", ") << '\n';
 }
 

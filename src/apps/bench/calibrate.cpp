@@ -8,6 +8,7 @@
 #include <iostream>
 #include <memory>
 
+#include "counted.hpp"
 #include "runtime/data/open_dataset.hpp"
 #include "runtime/log/progress.hpp"
 #include "runtime/mpi/collective_errors.hpp"
@@ -230,10 +231,10 @@ void Calibration::network() {
   const SumTime& largest = *std::find_if(sums.rbegin(), sums.rend(), [](const SumTime& each) {
     return each.algorithm == name_of(Reduction::kAuto);
   });
-  say(fmt::format("sums and barriers: {} measurements; {:.1f} MB over {} ranks by {} in {:.2f} ms",
+  say(fmt::format("sums and barriers: {} measurements; {:.1f} MB over {} by {} in {:.2f} ms",
                   sums.size() + record_.network->barriers.size(),
-                  static_cast<double>(largest.bytes) * 1e-6, largest.ranks, largest.algorithm,
-                  largest.seconds * 1e3));
+                  static_cast<double>(largest.bytes) * 1e-6, counted(largest.ranks, "rank"),
+                  largest.algorithm, largest.seconds * 1e3));
 }
 
 void Calibration::input() {

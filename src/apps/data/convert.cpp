@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "counted.hpp"
 #include "printable.hpp"
 #include "runtime/data/open_dataset.hpp"
 #include "runtime/log/progress.hpp"
@@ -199,10 +200,11 @@ std::string convert_split(const Comm& world, const Request& request, const std::
     Ticker tick(progress, world, conversion.samples(), conversion.samples_kept());
     conversion.run([&tick] { tick(); });
     progress.finish();
-    told = fmt::format("{}: {} samples of {}{} in {} files", split, conversion.samples(),
-                       request.shape.d == 0 ? "up to " : "", source->shape(), conversion.files());
+    told = fmt::format("{}: {} of {}{} in {}", split, counted(conversion.samples(), "sample"),
+                       request.shape.d == 0 ? "up to " : "", source->shape(),
+                       counted(conversion.files(), "file"));
     if (conversion.samples_kept() > 0)
-      told += fmt::format(" ({} samples already converted)", conversion.samples_kept());
+      told += fmt::format(" ({} already converted)", counted(conversion.samples_kept(), "sample"));
   }
   if (!request.verify) return told;
   const auto archive =
@@ -212,9 +214,10 @@ std::string convert_split(const Comm& world, const Request& request, const std::
   Ticker tick(progress, world, archive->size(), 0);
   verify_archive(world, *archive, source, [&tick] { tick(); });
   progress.finish();
-  return fmt::format("{}{}",
-                     told.empty() ? fmt::format("{}: {} samples", split, archive->size()) : told,
-                     source != nullptr ? ", verified against the source" : ", verified");
+  return fmt::format(
+      "{}{}",
+      told.empty() ? fmt::format("{}: {}", split, counted(archive->size(), "sample")) : told,
+      source != nullptr ? ", verified against the source" : ", verified");
 }
 
 std::int64_t archive_bytes(const Request& request) {

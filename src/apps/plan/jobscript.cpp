@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "counted.hpp"
 #include "runtime/posix/atomic_file.hpp"
 #include "src/apps/launch/commands.hpp"
 #include "src/apps/launch/output_directory.hpp"
@@ -145,10 +146,11 @@ void check_scaling(const Options& options, const Options& study, const JobPlan& 
                      "leave it out");
   for (const Integer ranks : study.get<std::vector<Integer>>("ranks"))
     if (ranks > plan.mesh.ranks())
-      throw UsageError(fmt::format("--ranks names {} ranks, but the job has {} on {} nodes", ranks,
-                                   plan.mesh.ranks(), plan.nodes),
-                       fmt::format("use --nodes {}, or leave {} out",
-                                   (ranks + plan.ranks_per_node - 1) / plan.ranks_per_node, ranks));
+      throw UsageError(
+          fmt::format("--ranks names {}, but the job has {} on {}", counted(ranks, "rank"),
+                      plan.mesh.ranks(), counted(plan.nodes, "node")),
+          fmt::format("use --nodes {}, or leave {} out",
+                      (ranks + plan.ranks_per_node - 1) / plan.ranks_per_node, ranks));
 }
 
 /// Refuses special characters in words that a shell or a scheduler reads unquoted from the script.

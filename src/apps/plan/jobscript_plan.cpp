@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "counted.hpp"
 #include "error.hpp"
 #include "src/apps/options/nearest.hpp"
 
@@ -34,9 +35,10 @@ void plan_node(const SiteProfile& site, const JobRequest& request, JobPlan& plan
   plan.threads = request.threads > 0 ? request.threads
                                      : std::max<std::int64_t>(usable / plan.ranks_per_node, 1);
   if (cores > 0 && plan.ranks_per_node * plan.threads > usable)
-    throw UsageError(fmt::format("{} ranks x {} threads per node are more than the {} cores that a "
+    throw UsageError(fmt::format("{} x {} per node are more than the {} cores that a "
                                  "job may use on a node of {}",
-                                 plan.ranks_per_node, plan.threads, usable, site.name),
+                                 counted(plan.ranks_per_node, "rank"),
+                                 counted(plan.threads, "thread"), usable, site.name),
                      fmt::format("use --ranks-per-node {} and --threads {}, or fewer",
                                  std::min(plan.ranks_per_node, usable),
                                  std::max<std::int64_t>(usable / plan.ranks_per_node, 1)));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "counted.hpp"
 #include "error.hpp"
 #include "joined.hpp"
 
@@ -153,13 +154,14 @@ void add_numbers(const JobRequest& request, const JobPlan& plan, const JobWords&
       plan.reserved_cores > 0 ? Lines{std::to_string(plan.reserved_cores)} : Lines{};
   values["time"] = {to_duration_text(request.seconds)};
   if (words.scaling)
-    values["numbers"] = {fmt::format("{} ranks, {} per node, x {} threads", plan.mesh.ranks(),
-                                     plan.ranks_per_node, plan.threads)};
+    values["numbers"] = {fmt::format("{}, {} per node, x {}", counted(plan.mesh.ranks(), "rank"),
+                                     plan.ranks_per_node, counted(plan.threads, "thread"))};
   else
-    values["numbers"] = {fmt::format(
-        "{} ranks, {} per node, x {} threads: {} replicas x {}{}{})", plan.mesh.ranks(),
-        plan.ranks_per_node, plan.threads, plan.mesh.replicas, plan.mesh.parts.count(),
-        plan.mesh.parts.count() == 1 ? " part (" : " parts (", to_string(plan.mesh.parts))};
+    values["numbers"] = {
+        fmt::format("{}, {} per node, x {}: {} x {} ({})", counted(plan.mesh.ranks(), "rank"),
+                    plan.ranks_per_node, counted(plan.threads, "thread"),
+                    counted(plan.mesh.replicas, "replica"),
+                    counted(plan.mesh.parts.count(), "part"), to_string(plan.mesh.parts))};
 }
 
 void add_pjm(const SiteProfile& site, const JobPlan& plan, const JobWords& words,

@@ -10,6 +10,7 @@
 #include <optional>
 #include <utility>
 
+#include "counted.hpp"
 #include "narrow.hpp"
 #include "runtime/log/json_bytes.hpp"
 #include "runtime/log/progress.hpp"
@@ -131,8 +132,8 @@ void print_meshes(std::ostream& out, const std::vector<MeshForecast>& all) {
 
 void print_choice(std::ostream& out, const std::vector<MeshForecast>& all) {
   const MeshForecast& best = all.front();
-  out << fmt::format("\nBest: --parts {} with {} replicas: {} ms a step, {}.\n",
-                     to_string(best.mesh.parts), best.mesh.replicas, milliseconds(best.step.step_s),
+  out << fmt::format("\nBest: --parts {} with {}: {} ms a step, {}.\n", to_string(best.mesh.parts),
+                     counted(best.mesh.replicas, "replica"), milliseconds(best.step.step_s),
                      duration(best.run.total_s));
   out << fmt::format("  Staging {}, start {}, then epochs of {} and evaluations of {}.\n",
                      duration(best.run.staging_s), duration(best.run.startup_s),
@@ -362,9 +363,9 @@ void plan_on_machine(std::ostream& out, const Options& options, const Model& mod
   const std::vector<Sensitivity> varied = search.sensitivities(all);
   progress.finish();
   const Range3& epochs = job.work.epochs;
-  out << fmt::format("{}: {} nodes, {} ranks per node, {} threads per rank; batch {}; ",
-                     machine.title, job.nodes, machine.ranks_per_node(), machine.threads(),
-                     job.work.batch);
+  out << fmt::format("{}: {}, {} per node, {} per rank; batch {}; ", machine.title,
+                     counted(job.nodes, "node"), counted(machine.ranks_per_node(), "rank"),
+                     counted(machine.threads(), "thread"), job.work.batch);
   if (epochs.low == epochs.high)
     out << fmt::format("{:g} epoch{} ({})\n\n", epochs.mid, epochs.mid == 1 ? "" : "s", basis);
   else

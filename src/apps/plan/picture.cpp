@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "counted.hpp"
 #include "error.hpp"
 #include "partition/transfer_plan.hpp"
 
@@ -54,10 +55,6 @@ struct Point {
 
 std::string extents(const Box& box) {
   return fmt::format("{}x{}x{}", box.extent(kD), box.extent(kH), box.extent(kW));
-}
-
-std::string counted(std::int64_t count, const char* what) {
-  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
 /// The index of the tensor to show, or 0 if there is none.

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdlib>
 
+#include "counted.hpp"
 #include "error.hpp"
 #include "joined.hpp"
 
@@ -126,8 +127,8 @@ Layout best_layout(const PartGrid& parts, const NodeShape& shape, std::int64_t n
 
 void check_fill(const MeshShape& mesh, const NodeShape& shape, std::int64_t ranks_per_node) {
   if (mesh.ranks() == node_count(shape) * ranks_per_node) return;
-  throw UsageError(fmt::format("{} ranks do not fill {} nodes with {} ranks each", mesh.ranks(),
-                               to_string(shape), ranks_per_node),
+  throw UsageError(fmt::format("{} ranks do not fill {} nodes with {} each", mesh.ranks(),
+                               to_string(shape), counted(ranks_per_node, "rank")),
                    fmt::format("use a shape of {} nodes",
                                mesh.ranks() / std::max<std::int64_t>(ranks_per_node, 1)));
 }

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "counted.hpp"
 #include "joined.hpp"
 #include "runtime/log/json_bytes.hpp"
 #include "runtime/log/metrics.hpp"
@@ -89,10 +90,10 @@ std::int64_t divisor_of_ranks(const Comm& world, const std::string& option, std:
   std::vector<std::int64_t> fit;
   for (std::int64_t n = 1; n <= ranks; ++n)
     if (ranks % n == 0) fit.push_back(n);
-  throw UsageError(fmt::format("{} {} does not divide the {} {}", option, value, ranks,
-                               ranks == 1 ? "rank" : "ranks"),
-                   fmt::format("give {} {}, or start a multiple of {} ranks", option,
-                               joined(fit, fit.size() == 2 ? " or " : ", "), value));
+  throw UsageError(
+      fmt::format("{} {} does not divide the {}", option, value, counted(ranks, "rank")),
+      fmt::format("give {} {}, or start a multiple of {} ranks", option,
+                  joined(fit, fit.size() == 2 ? " or " : ", "), value));
 }
 
 GroupResult train_in_group(const Comm& group, const Options& options, const RankBinding& binding,

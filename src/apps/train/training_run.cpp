@@ -136,10 +136,12 @@ void warn(const Comm& world, const std::string& text) {
 void warn_of_shared_files(const Comm& world, const Dataset& training, const Dataset& validation) {
   const std::int64_t shared = files_in_common(world, training, validation);
   if (shared == 0) return;
-  warn(world, fmt::format("{} of the {} files of validation in {} are files of train too, so that "
-                          "scores do not tell how the network does on samples that it was not "
-                          "trained on; hint: keep other samples for validation",
-                          shared, validation.files().size(), validation.directory().string()));
+  warn(world,
+       fmt::format(
+           "{} of the {} files of validation in {} are files of train too, or copies "
+           "of them, so that scores do not tell how the network does on samples that it was not "
+           "trained on; hint: keep other samples for validation",
+           shared, validation.files().size(), validation.directory().string()));
 }
 
 /// A run that reaches the end of a decay to 0 goes on without learning anything.
@@ -176,8 +178,8 @@ std::string summary(const TrainingResult& result, const TrainerOptions& options)
     text += fmt::format("\nvalidation {:4} ", title_of(result.last_evaluation->kind));
     if (result.first_evaluation->score != result.last_evaluation->score)
       text += fmt::format("{:g} -> ", result.first_evaluation->score);
-    text += fmt::format("{:g} ({} samples)", result.last_evaluation->score,
-                        result.last_evaluation->samples);
+    text += fmt::format("{:g} ({})", result.last_evaluation->score,
+                        counted(result.last_evaluation->samples, "sample"));
   }
   if (trained)
     text += fmt::format("\nspeed           {:g} samples/s, input wait {:g} %", result.samples_per_s,
@@ -304,9 +306,8 @@ TrainingResult run_training(const Comm& world, const Options& options, const Ran
     say(world, "standardizing log(1+x) by the mean:deviation of each channel, " + scales);
   if (trainer.dropped_samples() > 0)
     say(world,
-        fmt::format(
-            "dropping the last partial batch of every epoch ({} samples, different ones each time)",
-            trainer.dropped_samples()));
+        fmt::format("dropping the last partial batch of every epoch ({}, different ones each time)",
+                    counted(trainer.dropped_samples(), "sample")));
   warn_of_early_end(world, trainer_settings.schedule, trainer);
   if (const std::string advice = training->advice(); !advice.empty()) say(world, "note: " + advice);
   if (from)

@@ -44,8 +44,8 @@ SegmentationLoss::SegmentationLoss(const Shape& output, SegmentationOptions opti
           text("{} weights for {} classes", options_.weights.size(), output.c),
           "give one weight for each class, the background's first");
   for (const double weight : options_.weights)
-    require(weight >= 0 && std::isfinite(weight), text("a class weight of {}", weight),
-            "give numbers of at least 0");
+    require(weight >= 0 && std::isfinite(weight),
+            text("the class weight {} is out of range", weight), "give numbers of at least 0");
   require(options_.cross_entropy >= 0 && options_.dice >= 0 &&
               options_.cross_entropy + options_.dice > 0 && options_.smooth > 0,
           text("shares of {} for cross entropy and {} for Dice, with smoothing {}",

@@ -15,7 +15,7 @@ TEST_CASE("what a site does not have is refused with the limit") {
   const std::vector<Row> rows = {
       {"fugaku",
        {"--nodes", "8", "--ranks-per-node", "49"},
-       "49 ranks x 1 threads per node are more than the 48 cores that a job may use on a node of "
+       "49 ranks x 1 thread per node are more than the 48 cores that a job may use on a node of "
        "fugaku | use --ranks-per-node 48 and --threads 1, or fewer"},
       {"cori-knl",
        {"--ranks-per-node", "4", "--threads", "17"},

@@ -127,7 +127,7 @@ TEST_CASE("hops are counted around the ring") {
 
 TEST_CASE("impossible maps are refused with a valid alternative") {
   CHECK(refusal({1, 1}, {3, 3}, {2, 2, 1}) ==
-        "4 ranks do not fill 3x3 nodes with 1 ranks each | use a shape of 4 nodes");
+        "4 ranks do not fill 3x3 nodes with 1 rank each | use a shape of 4 nodes");
   CHECK(
       refusal({2, 4}, {3}, {6, 1, 1}) ==
       "groups of 6 parts do not fill nodes of 4 ranks: some would share a node with part of "

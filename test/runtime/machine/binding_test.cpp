@@ -103,7 +103,7 @@ TEST_CASE("the binding is what the launcher gave this process") {
   CHECK(bound.memory_domains <= 1);
   CHECK(bound.sharing.ranks == test_world().size());  // all on the same processor
   CHECK(bound.threads == 1);
-  CHECK(contains(bound.describe(), fmt::format("processors {}; 1 cores, 1 threads; rank ", last)));
+  CHECK(contains(bound.describe(), fmt::format("processors {}; 1 core, 1 thread; rank ", last)));
   {
     const Environment seven("OMP_NUM_THREADS", "7");
     const RankBinding told = find_binding(test_world());
