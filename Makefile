@@ -512,9 +512,11 @@ run_tests = @HALOMESH=$(CURDIR)/$(PROGRAM) HALOMESH_SOURCE=$(CURDIR) MPI=$(MPI) 
 
 .PHONY: test run-tests
 SHELL_TESTS := $(wildcard test/harness/*_test.sh)
-# The longest one comes first: two run side by side. MPICH's waiting ranks never yield a core.
-TEST_JOBS   ?= $(if $(filter mpich,$(MPI)),1,2)
-ALL_TESTS   := $(filter system_tests,$(TEST_NAMES)) $(filter-out system_tests,$(TEST_NAMES)) $(ISA_TEST_NAMES) own_memory layers \
+# The longest ones come first, in shares: three runs side by side keep two cores busy, as tests of whole
+# jobs mostly wait. MPICH's waiting ranks never yield a core.
+TEST_JOBS   ?= $(if $(filter mpich,$(MPI)),1,3)
+SYSTEM_SHARES := $(addprefix system_tests/,$(addsuffix /8,1 2 3 4 5 6 7 8))
+ALL_TESTS   := $(if $(filter system_tests,$(TEST_NAMES)),$(SYSTEM_SHARES)) $(filter-out system_tests,$(TEST_NAMES)) $(ISA_TEST_NAMES) own_memory layers \
                $(SHELL_TESTS) $(PYTHON_TESTS)
 test: deps ## install missing packages, build and run the tests; ALL=1: every test, with PyTorch, a browser and Slurm
 	@+$(MAKE) --no-print-directory all test-programs

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Runs the named tests and adds up their cases. Its last line is "N passed, M failed, K skipped".
 # Usage: run_tests.sh DIR NAME...
-#   NAME: layers, own_memory, a program in DIR, PROGRAM:SUITE, or a *_test.py or *_test.sh below the root
+#   NAME: layers, own_memory, a program in DIR, PROGRAM:SUITE, system_tests/K/N (the cases of every Nth
+#   source from the Kth), or a *_test.py or *_test.sh below the root
 # Environment: HALOMESH (program), HALOMESH_SOURCE (root), MPI, MPIRUN (launcher), PYTHON,
 # TEST_SECONDS (limit of one run, 900), TEST_JOBS (1: how many names run side by side; the output of
 # each is then printed when it ends). A run that crashes, hangs or prints no tally counts as 1 failed.
@@ -134,6 +135,11 @@ run_named() {
     # One suite of a program with several.
     *:*) run "$test" $one_thread "$dir/${test%:*}" "--test-suite=${test#*:}" ;;
     system_tests) run "$test" $one_thread "$dir/$test" ;;
+    system_tests/*)
+      share=${test#*/}
+      sources=$(cd "$source_root" && printf '*%s\n' test/system/*_test.cpp |
+        awk -v k="${share%/*}" -v n="${share#*/}" '(NR - k) % n == 0' | paste -sd , -)
+      run "$test" $one_thread "$dir/system_tests" "--source-file=$sources" ;;
     runtime_tests | app_tests) run "$test" $no_leak_check $launcher -n 1 "$dir/$test" ;;
     mpi_tests)
       # SHORT=1 leaves out what is slow with sanitizers: all but the runs on 2 ranks.

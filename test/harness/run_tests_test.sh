@@ -44,6 +44,13 @@ expect "2 passed, 0 failed, 10 skipped" "
 skipped: no sbatch; make test SLURM=1 installs it
 skipped: no torch; make test TORCH=1 installs it
 2 passed, " one_test.sh two_test.sh system_tests
+# Each source of the system tests is in one share.
+mkdir -p "$scratch/test/system"
+touch "$scratch/test/system/a_test.cpp" "$scratch/test/system/b_test.cpp" "$scratch/test/system/c_test.cpp"
+program system_tests 'echo "[tally] $(echo "$1" | grep -o _test.cpp | wc -l) passed, 0 failed, 0 skipped"; echo "$1"'
+expect "2 passed, 0 failed, 0 skipped" "--source-file=*test/system/a_test.cpp,*test/system/c_test.cpp" system_tests/1/2
+expect "1 passed, 0 failed, 0 skipped" "--source-file=*test/system/b_test.cpp" system_tests/2/2
+expect "3 passed, 0 failed, 0 skipped" "system_tests/2/2" system_tests/1/2 system_tests/2/2
 expect "15 passed, 1 failed, 3 skipped" "good_test " partition_tests nn_tests good_test.sh
 expect "0 passed, 1 failed, 0 skipped" "no such test" nothing
 
