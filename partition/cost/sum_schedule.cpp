@@ -192,11 +192,12 @@ void binomial(const Group& group, const Elements& whole, Rounds& rounds) {
   gather_backwards(begin, rounds.size(), rounds);
 }
 
-void sum_over(SumAlgorithm algorithm, int rank, int stride, int count, const Elements& whole,
-              int rotation, const SumChoice& sum, Rounds& rounds) {
+void sum_over(const Group& group, const Elements& whole, int rotation, const SumChoice& sum,
+              Rounds& rounds) {
   const std::size_t begin = rounds.size();
-  const Group group = group_of(rank, stride, count);
-  switch (algorithm) {
+  const bool two_level = sum.algorithm == SumAlgorithm::kTwoLevel;
+  assert(!two_level || sum.across != SumAlgorithm::kTwoLevel);
+  switch (two_level ? sum.across : sum.algorithm) {
     case SumAlgorithm::kRecursiveDoubling:
       return double_whole(group, whole, rounds);
     case SumAlgorithm::kBinomialTree:
@@ -206,7 +207,8 @@ void sum_over(SumAlgorithm algorithm, int rank, int stride, int count, const Ele
       break;
     case SumAlgorithm::kHalvingDoubling:
     case SumAlgorithm::kTwoLevel:
-      scatter_parts(digits_of(rank, stride, count), whole, rotation, sum, rounds);
+      scatter_parts(digits_of(group.rank(group.digit), group.stride, group.count), whole, rotation,
+                    sum, rounds);
       break;
   }
   gather_backwards(begin, rounds.size(), rounds);
@@ -218,13 +220,10 @@ std::vector<SumRound> sum_schedule(const SumChoice& sum, int rank, std::int64_t 
                                    int rotation) {
   const int ranks = sum.place.ranks, inner = first_level(sum.algorithm, sum.place);
   assert(rank >= 0 && rank < ranks && ranks % inner == 0 && sum.parts >= 1);
-  const bool two_level = sum.algorithm == SumAlgorithm::kTwoLevel;
-  assert(!two_level || sum.across != SumAlgorithm::kTwoLevel);
   Rounds rounds;
   const Elements share = scatter_digits(digits_of(rank, 1, inner), {0, count}, rounds);
   const std::size_t scattered = rounds.size();
-  sum_over(two_level ? sum.across : sum.algorithm, rank, inner, ranks / inner, share, rotation, sum,
-           rounds);
+  sum_over(group_of(rank, inner, ranks / inner), share, rotation, sum, rounds);
   gather_backwards(0, scattered, rounds);
   std::erase_if(rounds, [](const SumRound& r) { return r.sends.empty() && r.receives.empty(); });
   return rounds;

@@ -18,12 +18,13 @@ StageLoader::StageLoader(const ProcessMesh& mesh, StagedSamples samples, StagedS
       owners_(split.owners),
       targets_(std::move(split.targets)),
       spec_(spec),
-      samples_(mesh, comm_, owners_, std::move(samples), std::move(split.file), spec.type, 0,
-               split.labels ? 2 : 1, crops ? std::optional(crops->values) : std::nullopt,
-               crops ? crops->padding : 0) {
+      samples_(mesh, comm_, owners_, std::move(samples), std::move(split.file),
+               {spec.type, 0, split.labels ? 2 : 1,
+                crops ? std::optional(crops->values) : std::nullopt, crops ? crops->padding : 0}) {
   if (split.labels)
     labels_.emplace(mesh, comm_, owners_, std::move(labels.value()), std::move(*split.labels),
-                    spec.target_type, 1, 2, crops ? std::optional(crops->labels) : std::nullopt);
+                    StagedBlocks::Delivery{spec.target_type, 1, 2,
+                                           crops ? std::optional(crops->labels) : std::nullopt});
   require(spec.box == samples_.box(),
           text("the stage holds blocks {}, batches need {}", samples_.box(), spec.box));
   require(!labels_ || spec.targets == labels_->box(),

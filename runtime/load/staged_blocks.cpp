@@ -23,27 +23,23 @@ constexpr std::int64_t kSlabBytes = 512 * 1024, kSlabs = 16;
 }  // namespace
 
 StagedBlocks::StagedBlocks(const ProcessMesh& mesh, const Comm& comm, const SampleOwners& owners,
-                           StagedSamples samples, StageFile file, DataType type,
-                           std::int64_t first_tag, std::int64_t tag_step,
-                           std::optional<CropBlocks> crops, float padding)
+                           StagedSamples samples, StageFile file, Delivery delivery)
     : mesh_(mesh),
       comm_(comm),
       owners_(owners),
       samples_(std::move(samples)),
       file_(std::move(file)),
-      type_(type),
-      first_tag_(first_tag),
-      tag_step_(tag_step),
-      crops_(std::move(crops)),
-      padding_(padding) {
+      delivery_(std::move(delivery)) {
   const DataType stored = file_->type();
-  require(type == stored || (stored == DataType::kInt16 && type == DataType::kFloat32),
-          text("the stage holds values of {}, batches need {}", name_of(stored), name_of(type)),
+  require(delivery_.type == stored ||
+              (stored == DataType::kInt16 && delivery_.type == DataType::kFloat32),
+          text("the stage holds values of {}, batches need {}", name_of(stored),
+               name_of(delivery_.type)),
           "use a network for such data, or other data");
   // Sizes count stored values; two int16 counts take the space of one fp32 value.
   const std::int64_t size = size_of(stored);
   Box memory = box();
-  memory.hi[kC] += memory.extent(kC) * (size_of(type) / size - 1);
+  memory.hi[kC] += memory.extent(kC) * (size_of(delivery_.type) / size - 1);
   received_types_ = BoxTypes(memory, size);
 }
 
@@ -76,13 +72,13 @@ MPI_Datatype StagedBlocks::sent_type(const Box& kept, const Box& piece) {
 }
 
 int StagedBlocks::tag_of(std::int64_t place) const {
-  return narrow<int>(first_tag_ + tag_step_ * place);
+  return narrow<int>(delivery_.first_tag + delivery_.tag_step * place);
 }
 
 Spatial StagedBlocks::origin_of(const SampleUse& use) const {
-  if (!crops_) return {};
+  if (!delivery_.crops) return {};
   return use.origin.value_or(
-      centred_origin(samples_.shape(use.sample).spatial(), crops_->shape.spatial()));
+      centred_origin(samples_.shape(use.sample).spatial(), delivery_.crops->shape.spatial()));
 }
 
 /// The transfers of a symmetry, derived at first use; those of a crop are valid until the next
@@ -90,10 +86,10 @@ Spatial StagedBlocks::origin_of(const SampleUse& use) const {
 const StagedBlocks::SendRecvList& StagedBlocks::list_of(const SampleUse& use,
                                                         const StagedSample& sample) {
   const Symmetry& s = use.symmetry;
-  if (crops_) {
+  if (delivery_.crops) {
     const Spatial origin = origin_of(use);
-    crop_list_ = {crop_transfers_to(mesh_.part(), sample, *crops_, origin, s),
-                  crop_transfers_from(mesh_.part(), sample, *crops_, origin, s)};
+    crop_list_ = {crop_transfers_to(mesh_.part(), sample, *delivery_.crops, origin, s),
+                  crop_transfers_from(mesh_.part(), sample, *delivery_.crops, origin, s)};
     return crop_list_;
   }
   const std::size_t number = (s.flip[0] ? 4U : 0U) + (s.flip[1] ? 2U : 0U) + (s.flip[2] ? 1U : 0U) +
@@ -120,15 +116,15 @@ void StagedBlocks::for_each_message(const Box& box, const Symmetry& symmetry, Vi
 
 /// Fills the voxels of a block that lie outside its sample.
 void StagedBlocks::pad(const SampleUse& use, std::int64_t place) const {
-  if (!crops_ || box().empty()) return;
-  const Box source = use.symmetry.source_of(box(), crops_->shape);
+  if (!delivery_.crops || box().empty()) return;
+  const Box source = use.symmetry.source_of(box(), delivery_.crops->shape);
   if (Box::whole(samples_.shape(use.sample)).contains(shifted(source, origin_of(use)))) return;
   const AnyView block = block_at(place);
   if (block.type == DataType::kUint8) {
     std::memset(block.data, kOutsideLabel, static_cast<std::size_t>(block.sample_bytes()));
   } else {
     auto* const values = block.as<float>().data;
-    std::fill(values, values + block.span.volume(), padding_);
+    std::fill(values, values + block.span.volume(), delivery_.padding);
   }
 }
 

@@ -37,22 +37,30 @@ namespace halomesh {
 /// by slab, with two slabs in memory.
 class StagedBlocks {
  public:
-  /// `samples` are the blocks that each part keeps and needs; `file` keeps this part's blocks;
-  /// `type` is that of the batch: the file's or, for int16 counts, fp32. Messages have the tags
-  /// first_tag + tag_step * place, with the place in the batch. Mesh, communicator (of the mesh's
-  /// world) and owners must outlive this object. With `crops`, parts need blocks of crops (see
-  /// SampleUse::origin), in which values outside the sample are `padding` for fp32 and
-  /// kOutsideLabel for labels; without, samples have equal extents. Local.
+  /// How blocks arrive in a batch.
+  struct Delivery {
+    DataType type;  ///< the file's or, for int16 counts, fp32
+    /// Messages have the tags first_tag + tag_step * place, with the place in the batch.
+    std::int64_t first_tag, tag_step;
+    /// With crops, parts need blocks of these (see SampleUse::origin), in which values outside the
+    /// sample are `padding` for fp32 and kOutsideLabel for labels; without, samples have equal
+    /// extents.
+    std::optional<CropBlocks> crops{};
+    float padding = 0;
+  };
+
+  /// `samples` are the blocks that each part keeps and needs; `file` keeps this part's blocks.
+  /// Mesh, communicator (of the mesh's world) and owners must outlive this object. Local.
   StagedBlocks(const ProcessMesh& mesh, const Comm& comm, const SampleOwners& owners,
-               StagedSamples samples, StageFile file, DataType type, std::int64_t first_tag,
-               std::int64_t tag_step, std::optional<CropBlocks> crops = {}, float padding = 0);
+               StagedSamples samples, StageFile file, Delivery delivery);
   StagedBlocks(const StagedBlocks&) = delete;
   StagedBlocks& operator=(const StagedBlocks&) = delete;
   ~StagedBlocks() = default;
 
   /// The block that this part needs.
   const Box& box() const {
-    const std::vector<Box>& needed = crops_ ? crops_->needed : samples_.each()->blocks;
+    const std::vector<Box>& needed =
+        delivery_.crops ? delivery_.crops->needed : samples_.each()->blocks;
     return needed[static_cast<std::size_t>(mesh_.part())];
   }
   bool compressed() const { return file_->codec() != StageCodec::kNone; }
@@ -106,7 +114,9 @@ class StagedBlocks {
   }
   void pad(const SampleUse& use, std::int64_t place) const;
   void copy(AnyConstView slab, const Piece& piece) const;
-  const Shape& used_shape() const { return crops_ ? crops_->shape : samples_.each()->shape; }
+  const Shape& used_shape() const {
+    return delivery_.crops ? delivery_.crops->shape : samples_.each()->shape;
+  }
   void take(const SampleUse& use, const StagedSample& sample, std::int64_t place);
   void receive(const Box& kept, int from, const Piece& whole);
   void give(const SampleUse& use, const StagedSample& sample, std::int64_t place,
@@ -116,7 +126,7 @@ class StagedBlocks {
   void inflate(std::size_t use);
 
   bool tiled(const Symmetry& symmetry) const {
-    return !symmetry.is_identity() || type_ != file_->type();
+    return !symmetry.is_identity() || delivery_.type != file_->type();
   }
   template <class Visit>
   void for_each_message(const Box& box, const Symmetry& symmetry, Visit visit) const;
@@ -138,10 +148,7 @@ class StagedBlocks {
   StagedSamples samples_;
   StagedSample sample_;  // the result of sample_of()
   InFlight<StageFile> file_;
-  DataType type_;
-  std::int64_t first_tag_, tag_step_;
-  std::optional<CropBlocks> crops_;
-  float padding_;
+  Delivery delivery_;
   std::array<std::optional<SendRecvList>, 72> lists_;  // by the number of a symmetry; see list_of()
   SendRecvList crop_list_;                             // for one use
 

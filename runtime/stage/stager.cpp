@@ -301,6 +301,15 @@ std::vector<std::byte> Stager::try_deflate(const Field& field, const Read& read,
   return sample;
 }
 
+/// Reads the sample `number` of a field into a sink, and its targets too where it has values.
+Stager::Read Stager::read_of(const Field& field, SampleReader& reader, std::int64_t number,
+                             std::span<float> targets) {
+  return [&field, &reader, number, targets](const VoxelSink& sink) {
+    if (field.is_labels) return reader.stream_labels(number, sink);
+    reader.stream(number, sink, scalars(targets));
+  };
+}
+
 /// Stages a field. False if some rank has been told to stop.
 bool Stager::stage(const Field& field, Work& work, const std::function<bool()>& must_stop,
                    const Report& report) {
@@ -323,13 +332,10 @@ bool Stager::stage(const Field& field, Work& work, const std::function<bool()>& 
     Read read;
     if (round < count) {
       if (round + 1 < count) reader->expect(sample_of(round + 1));
-      read = [&](const VoxelSink& sink) {
-        if (field.is_labels) return reader->stream_labels(sample_of(round), sink);
-        reader->stream(sample_of(round), sink,
-                       scalars(std::span(work.targets)
-                                   .subspan(static_cast<std::size_t>(round * targets),
-                                            static_cast<std::size_t>(targets))));
-      };
+      read = read_of(field, *reader, sample_of(round),
+                     std::span(work.targets)
+                         .subspan(static_cast<std::size_t>(round * targets),
+                                  static_cast<std::size_t>(targets)));
     }
     if (round == 0 && before == 0 && options_.codec == StageCodec::kDeflate) {
       const std::vector<std::byte> sample = try_deflate(

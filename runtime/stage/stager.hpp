@@ -137,6 +137,8 @@ class Stager {
   Work begin(const Field& field) const;
   bool stage(const Field& field, Work& work, const std::function<bool()>& must_stop,
              const Report& report);
+  static Read read_of(const Field& field, SampleReader& reader, std::int64_t number,
+                      std::span<float> targets);
   std::vector<std::byte> try_deflate(const Field& field, const Read& read,
                                      std::int64_t bytes_of_sample);
   std::optional<std::vector<Foreground>> foreground_in(

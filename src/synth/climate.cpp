@@ -116,6 +116,31 @@ Effect effect_at(const Weather& weather, double row, double column) {
   return effect;
 }
 
+/// Eddies in two sizes and noise, by channel.
+struct Eddies {
+  std::int64_t wide_around, narrow_around;  // whole numbers of them around the globe
+  std::vector<SmoothNoise> wide{}, narrow{};
+  CounterRng noise;
+
+  float at(std::size_t c, double row, double turn, std::int64_t index) const {
+    return 0.7F * wide[c](6 * row, 0, turn * static_cast<double>(wide_around)) +
+           0.4F * narrow[c](16 * row, 0, turn * static_cast<double>(narrow_around)) +
+           0.1F * normal_at(noise, index);
+  }
+};
+
+/// The value of a channel at `row` from pole to pole, where the weather has this `effect`.
+float climate_value(std::size_t c, double row, const Effect& effect, float eddies) {
+  const Channel& channel = kChannels[c];
+  const double sine = std::sin(3.14159265 * (row - 0.5));
+  float value = channel.mean + channel.poles * static_cast<float>(sine * sine) +
+                channel.weather * eddies + channel.cyclone * static_cast<float>(effect.cyclone) +
+                channel.river * static_cast<float>(effect.river);
+  if (c == kU850 || c == kUbot) value += static_cast<float>(effect.u);
+  if (c == kV850 || c == kVbot) value += static_cast<float>(effect.v);
+  return value;
+}
+
 }  // namespace
 
 LabelledSample make_climate(std::uint64_t seed, std::int64_t sample, const Shape& shape) {
@@ -131,17 +156,16 @@ LabelledSample make_climate(std::uint64_t seed, std::int64_t sample, const Shape
   const auto rows = static_cast<double>(shape.d);
   const double width = static_cast<double>(shape.w) / rows;
   const Weather weather = draw_weather(draw, width);
-  // Two scales of weather: six and sixteen eddies from pole to pole, and whole numbers of them
-  // around the globe.
+  // Six and sixteen eddies from pole to pole.
   const auto around = [&](double eddies) {
     return std::max<std::int64_t>(1, std::llround(eddies * width));
   };
-  std::vector<SmoothNoise> wide, narrow;
+  Eddies eddies{
+      .wide_around = around(6), .narrow_around = around(16), .noise = rng(kVoxelNoiseSubstream)};
   for (std::uint32_t c = 0; c < kClimateChannels; ++c) {
-    wide.emplace_back(rng(kSmoothSubstream + 2 * c), around(6));
-    narrow.emplace_back(rng(kSmoothSubstream + 2 * c + 1), around(16));
+    eddies.wide.emplace_back(rng(kSmoothSubstream + 2 * c), eddies.wide_around);
+    eddies.narrow.emplace_back(rng(kSmoothSubstream + 2 * c + 1), eddies.narrow_around);
   }
-  const CounterRng noise = rng(kVoxelNoiseSubstream);
   LabelledSample made;
   made.values.resize(static_cast<std::size_t>(shape.volume()));
   made.labels.resize(static_cast<std::size_t>(shape.d * shape.w));
@@ -151,23 +175,12 @@ LabelledSample make_climate(std::uint64_t seed, std::int64_t sample, const Shape
       const double row = (static_cast<double>(d) + 0.5) / rows,
                    column = (static_cast<double>(w) + 0.5) / rows;
       const Effect effect = effect_at(weather, row, column);
-      const double sine = std::sin(3.14159265 * (row - 0.5)), turn = column / width;
       const std::int64_t pixel = d * shape.w + w;
       made.labels[static_cast<std::size_t>(pixel)] = effect.label;
       for (std::size_t c = 0; c < kChannels.size(); ++c) {
-        const Channel& channel = kChannels[c];
         const std::int64_t index = pixel * kClimateChannels + static_cast<std::int64_t>(c);
-        const float weather_here =
-            0.7F * wide[c](6 * row, 0, turn * static_cast<double>(around(6))) +
-            0.4F * narrow[c](16 * row, 0, turn * static_cast<double>(around(16))) +
-            0.1F * normal_at(noise, index);
-        float value = channel.mean + channel.poles * static_cast<float>(sine * sine) +
-                      channel.weather * weather_here +
-                      channel.cyclone * static_cast<float>(effect.cyclone) +
-                      channel.river * static_cast<float>(effect.river);
-        if (c == kU850 || c == kUbot) value += static_cast<float>(effect.u);
-        if (c == kV850 || c == kVbot) value += static_cast<float>(effect.v);
-        made.values[static_cast<std::size_t>(index)] = value;
+        made.values[static_cast<std::size_t>(index)] =
+            climate_value(c, row, effect, eddies.at(c, row, column / width, index));
       }
     }
   return made;

@@ -9,6 +9,8 @@
 #include <functional>
 #include <optional>
 #include <sstream>
+#include <tuple>
+#include <utility>
 
 #include "error.hpp"
 #include "src/apps/forecast/csv_lines.hpp"
@@ -63,6 +65,30 @@ Terms ring_factors(const Shape3& shape, double n) {
   return {1, nodes_of(shape), n * of_three_axes(shape)};
 }
 
+constexpr double kAny = 1e18;
+
+/// A kind of measurements, of `least` to `most` bytes.
+struct MeasuredKind {
+  Collective collective;
+  std::string algorithm;
+  double least, most;
+};
+
+using MakeRow = std::function<Row(const MeasuredCollective&)>;
+
+std::vector<Row> make_rows(const MeasuredKind& kind,
+                           const std::vector<MeasuredCollective>& measured, const MakeRow& row) {
+  std::vector<Row> rows;
+  for (const MeasuredCollective& m : measured) {
+    if (m.collective != kind.collective || m.algorithm != kind.algorithm || m.bytes < kind.least ||
+        m.bytes > kind.most)
+      continue;
+    rows.push_back(row(m));
+    rows.back().seconds = m.seconds;
+  }
+  return rows;
+}
+
 double dot(const Terms& a, const Terms& b) { return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]; }
 
 // Fits least squares of relative errors over the terms that occur, none of them negative.
@@ -98,6 +124,29 @@ Terms fit(const std::vector<Row>& rows, const char* algorithm) {
     if (!negative || k == 1) return terms;
     active.erase(active.begin() + static_cast<std::ptrdiff_t>(*negative));
   }
+}
+
+/// The constants a and b of halving, where `rest` is the time without a. Its maximum makes the time
+/// nonlinear in b, so b is searched, with a fit of a for each.
+std::pair<double, double> fit_halving(
+    const std::vector<MeasuredCollective>& measured,
+    const std::function<double(const MeasuredCollective&, double b)>& rest) {
+  double least = -1;
+  std::pair<double, double> best;
+  for (double b = 1e-11; b < 1e-8; b *= 1.01) {
+    const auto rows = make_rows({Collective::kReduceScatter, "recursive-halving", 0, kAny},
+                                measured, [&](const MeasuredCollective& m) {
+                                  return Row{{rounds(m.shape), 0, 0}, rest(m, b), 0};
+                                });
+    const double a = std::max(0.0, fit(rows, "reduce-scatter by halving")[0]);
+    double error = 0;
+    for (const Row& row : rows)
+      error += std::pow((a * row.factors[0] + row.known) / row.seconds - 1, 2);
+    if (least >= 0 && error >= least) continue;
+    least = error;
+    best = {a, b};
+  }
+  return best;
 }
 
 }  // namespace
@@ -146,18 +195,9 @@ TorusCollectives::TorusCollectives(const std::vector<MeasuredCollective>& measur
                                    double link_bytes_per_s)
     : hop_s_(hop_s), link_(link_bytes_per_s) {
   const auto rows_of = [&](Collective collective, const std::string& algorithm, double least,
-                           double most, const std::function<Row(const MeasuredCollective&)>& row) {
-    std::vector<Row> rows;
-    for (const MeasuredCollective& m : measured) {
-      if (m.collective != collective || m.algorithm != algorithm || m.bytes < least ||
-          m.bytes > most)
-        continue;
-      rows.push_back(row(m));
-      rows.back().seconds = m.seconds;
-    }
-    return rows;
+                           double most, const MakeRow& row) {
+    return make_rows({collective, algorithm, least, most}, measured, row);
   };
-  constexpr double kAny = 1e18;
   barrier_ = fit(rows_of(Collective::kAllreduce, "default", 0, 8,
                          [](const auto& m) {
                            return Row{barrier_factors(m.shape), 0, 0};
@@ -184,22 +224,9 @@ TorusCollectives::TorusCollectives(const std::vector<MeasuredCollective>& measur
                          return Row{ring_factors(m.shape, m.bytes), 0, 0};
                        }),
                "all-gather by rings");
-  // The maximum makes the time of halving nonlinear in b, so b is searched, with a fit of a for
-  // each.
-  double least = -1;
-  for (double b = 1e-11; b < 1e-8; b *= 1.01) {
-    const auto rows =
-        rows_of(Collective::kReduceScatter, "recursive-halving", 0, kAny, [&](const auto& m) {
-          return Row{{rounds(m.shape), 0, 0}, halving(m.shape, m.bytes, 0, b), 0};
-        });
-    const double a = std::max(0.0, fit(rows, "reduce-scatter by halving")[0]);
-    double error = 0;
-    for (const Row& row : rows)
-      error += std::pow((a * row.factors[0] + row.known) / row.seconds - 1, 2);
-    if (least >= 0 && error >= least) continue;
-    least = error;
-    halving_a_ = a, halving_b_ = b;
-  }
+  std::tie(halving_a_, halving_b_) = fit_halving(
+      measured,
+      [&](const MeasuredCollective& m, double b) { return halving(m.shape, m.bytes, 0, b); });
 }
 
 double TorusCollectives::halving(const Shape3& shape, double bytes, double a, double b) const {

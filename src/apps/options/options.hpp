@@ -230,6 +230,7 @@ class Options {
   [[noreturn]] void refuse_unknown(const std::string& name, const std::string& prefix,
                                    const std::vector<std::string>& more = {}) const;
   bool is_switch(const std::string& word) const;
+  std::vector<std::string> boost_words(const std::vector<std::string>& arguments) const;
   void read_command_line(const std::vector<std::string>& arguments, const Options* others);
   void read_file(const std::string& path);
   void check_required();

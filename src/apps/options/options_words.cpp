@@ -54,11 +54,8 @@ bool Options::is_switch(const std::string& word) const {
   return option != nullptr && option->semantic()->min_tokens() == 0;
 }
 
-void Options::read_command_line(const std::vector<std::string>& arguments, const Options* others) {
-  parser().values = {};
-  given_.clear();
-  arguments_.clear();
-  rest_.clear();
+/// The words of a command line in the form that Boost reads.
+std::vector<std::string> Options::boost_words(const std::vector<std::string>& arguments) const {
   std::vector<std::string> words;
   for (const std::string& argument : arguments) {
     // Boost accepts an empty value only as a separate word.
@@ -68,6 +65,15 @@ void Options::read_command_line(const std::vector<std::string>& arguments, const
     // Boost would take the argument after a bare switch for its value.
     if (takes_arguments_ && is_switch(argument)) words.back() += "=on";
   }
+  return words;
+}
+
+void Options::read_command_line(const std::vector<std::string>& arguments, const Options* others) {
+  parser().values = {};
+  given_.clear();
+  arguments_.clear();
+  rest_.clear();
+  const std::vector<std::string> words = boost_words(arguments);
   using namespace po::command_line_style;
   try {
     po::parsed_options parsed = po::command_line_parser(words)

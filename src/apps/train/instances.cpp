@@ -105,6 +105,20 @@ void throw_failures(const std::vector<Instance>& all) {
   throw joint_failure(failed, std::ssize(all), "instances");
 }
 
+/// Records and prints the ends of all instances. Returns the exit code; throws Error if some
+/// failed. Collective.
+int conclude(const Comm& world, const Options& options, const std::vector<Instance>& all,
+             const std::optional<SharedStage>& stage, double seconds) {
+  if (world.rank() == 0) print_table(std::cout, all, seconds);
+  write_record(world, std::filesystem::path(options.get<std::string>("out")) / "instances.json",
+               record_of(all, stage, options, seconds));
+  const bool stopped = std::any_of(all.begin(), all.end(),
+                                   [](const Instance& one) { return one.result.end == "stopped"; });
+  if (stopped) return kExitStopped;  // failed ones are tried again when the others resume
+  throw_failures(all);
+  return kExitDone;
+}
+
 }  // namespace
 
 int train_instances(const Comm& world, const Options& options) {
@@ -157,14 +171,8 @@ int train_instances(const Comm& world, const Options& options) {
   relay.finish();
 
   const double seconds = world.max(MPI_Wtime() - begin_s);
-  const auto all = results_of_all(world, count, group.rank() == 0, result);
-  if (world.rank() == 0) print_table(std::cout, all, seconds);
-  write_record(world, out / "instances.json", record_of(all, stage, options, seconds));
-  const bool stopped = std::any_of(all.begin(), all.end(),
-                                   [](const Instance& one) { return one.result.end == "stopped"; });
-  if (stopped) return kExitStopped;  // failed ones are tried again when the others resume
-  throw_failures(all);
-  return kExitDone;
+  return conclude(world, options, results_of_all(world, count, group.rank() == 0, result), stage,
+                  seconds);
 }
 
 }  // namespace halomesh

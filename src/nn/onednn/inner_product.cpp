@@ -18,6 +18,14 @@ struct InnerProductKernels::Impl {
   std::vector<std::string> names;
   std::vector<Call> forward, backward_data, backward_weights;  // the last two have at most one
   AlignedBuffer<std::byte> scratchpad;
+
+  template <class Primitive, class Description>
+  Call& add(std::vector<Call>& calls, const std::string& name, const char* pass,
+            const Description& pd, const std::vector<std::pair<int, memory::desc>>& arguments) {
+    calls.push_back({lib, name + ' ' + pass, make_primitive<Primitive>(pd), pd, arguments});
+    add_name(names, pass, pd.impl_info_str());
+    return calls.back();
+  }
 };
 
 namespace {
@@ -81,43 +89,30 @@ InnerProductKernels::InnerProductKernels(std::int64_t batch, std::int64_t in, st
             const InnerProductDescs descs(batch, in, out, with_bias);
             const auto pd = descs.right<dnnl::inner_product_forward>(
                 impl.lib, name, KernelTrial::Pass::kForward, descs.forward(impl.lib));
-            impl.forward.push_back({
-                impl.lib,
-                name + " forward",
-                make_primitive<dnnl::inner_product_forward>(pd),
-                pd,
-                {{DNNL_ARG_SRC, descs.src},
-                 {DNNL_ARG_WEIGHTS, descs.weight},
-                 {DNNL_ARG_DST, descs.dst}},
-            });
-            if (with_bias) impl.forward[0].add(impl.lib, DNNL_ARG_BIAS, descs.bias);
-            add_name(impl.names, "forward", pd.impl_info_str());
+            Call& forward = impl.add<dnnl::inner_product_forward>(impl.forward, name, "forward", pd,
+                                                                  {{DNNL_ARG_SRC, descs.src},
+                                                                   {DNNL_ARG_WEIGHTS, descs.weight},
+                                                                   {DNNL_ARG_DST, descs.dst}});
+            if (with_bias) forward.add(impl.lib, DNNL_ARG_BIAS, descs.bias);
             if (!training) return;
             const auto data = descs.right<dnnl::inner_product_backward_data>(
                 impl.lib, name, KernelTrial::Pass::kBackwardData,
                 describe_backward<dnnl::inner_product_backward_data>(impl.lib, pd, descs.src,
                                                                      descs.weight, descs.dst));
-            impl.backward_data.push_back({impl.lib,
-                                          name + " backward_data",
-                                          make_primitive<dnnl::inner_product_backward_data>(data),
-                                          data,
-                                          {{DNNL_ARG_DIFF_SRC, descs.src},
-                                           {DNNL_ARG_WEIGHTS, descs.weight},
-                                           {DNNL_ARG_DIFF_DST, descs.dst}}});
-            add_name(impl.names, "backward_data", data.impl_info_str());
+            impl.add<dnnl::inner_product_backward_data>(impl.backward_data, name, "backward_data",
+                                                        data,
+                                                        {{DNNL_ARG_DIFF_SRC, descs.src},
+                                                         {DNNL_ARG_WEIGHTS, descs.weight},
+                                                         {DNNL_ARG_DIFF_DST, descs.dst}});
             const auto weights = descs.right<dnnl::inner_product_backward_weights>(
                 impl.lib, name, KernelTrial::Pass::kBackwardWeights,
                 descs.backward_weights(impl.lib, pd));
-            impl.backward_weights.push_back(
-                {impl.lib,
-                 name + " backward_weights",
-                 make_primitive<dnnl::inner_product_backward_weights>(weights),
-                 weights,
-                 {{DNNL_ARG_SRC, descs.src},
-                  {DNNL_ARG_DIFF_WEIGHTS, descs.weight},
-                  {DNNL_ARG_DIFF_DST, descs.dst}}});
-            if (with_bias) impl.backward_weights[0].add(impl.lib, DNNL_ARG_DIFF_BIAS, descs.bias);
-            add_name(impl.names, "backward_weights", weights.impl_info_str());
+            Call& backward = impl.add<dnnl::inner_product_backward_weights>(
+                impl.backward_weights, name, "backward_weights", weights,
+                {{DNNL_ARG_SRC, descs.src},
+                 {DNNL_ARG_DIFF_WEIGHTS, descs.weight},
+                 {DNNL_ARG_DIFF_DST, descs.dst}});
+            if (with_bias) backward.add(impl.lib, DNNL_ARG_DIFF_BIAS, descs.bias);
           });
   const auto lists = {&impl.forward, &impl.backward_data, &impl.backward_weights};
   std::int64_t bytes = 0;

@@ -269,27 +269,41 @@ class GuardedMemory {
   std::vector<std::pair<std::int64_t, std::int64_t>> parts_;  // offset, bytes
 };
 
+/// An argument of a kernel that is tried; none without a bias.
+struct TrialPart {
+  const TriedArgument* argument;
+  const OuterProduct* values;
+  bool written;
+
+  /// Writes the values to `memory` in the kernel's layout.
+  void store(const Library& lib, std::byte* memory) const {
+    const std::vector<float> plain_values = values->values();
+    reorder(lib, argument->plain, plain_values.data(), argument->layout, memory);
+  }
+  /// True if `memory` has `scale` times the values.
+  bool holds(const Library& lib, std::byte* memory, double scale) const {
+    std::vector<float> plain_values(values->rows.size() * values->columns.size());
+    reorder(lib, argument->layout, memory, argument->plain, plain_values.data());
+    return values->equals(plain_values, argument->type, scale);
+  }
+};
+
 }  // namespace
 
 bool keeps_to_own_memory(const Library& lib, const KernelTrial& trial,
                          std::int64_t scratchpad_bytes,
                          const std::function<void(const TrialMemory&)>& run) {
   using enum KernelTrial::Pass;
-  struct Part {
-    const TriedArgument* argument;
-    const OuterProduct* values;
-    bool written;
-  };
   const Values values = exact_values(trial);
   const bool bias_written = trial.pass == kBackwardWeights;
-  const std::array<Part, 4> parts{
+  const std::array<TrialPart, 4> parts{
       {{&trial.src, &values.src, trial.pass == kBackwardData},
        {&trial.weights, &values.weights, trial.pass == kBackwardWeights},
        {&trial.dst, &values.dst, trial.pass == kForward},
        {trial.bias ? &*trial.bias : nullptr, &values.bias, bias_written}}};
   std::vector<std::int64_t> sizes;
   sizes.reserve(parts.size() + 1);
-  for (const Part& part : parts)
+  for (const TrialPart& part : parts)
     sizes.push_back(part.argument ? static_cast<std::int64_t>(part.argument->layout.get_size())
                                   : 0);
   sizes.push_back(scratchpad_bytes);
@@ -297,28 +311,20 @@ bool keeps_to_own_memory(const Library& lib, const KernelTrial& trial,
   TrialMemory at{};
   for (std::size_t i = 0; i < at.size(); ++i)
     at[i] = i == 3 && !trial.bias ? nullptr : guarded_memory.part(i);
-  const auto store = [&](std::size_t i) {
-    const std::vector<float> plain_values = parts[i].values->values();
-    reorder(lib, parts[i].argument->plain, plain_values.data(), parts[i].argument->layout, at[i]);
-  };
-  const auto holds = [&](std::size_t i, double scale) {
-    std::vector<float> plain_values(parts[i].values->rows.size() * parts[i].values->columns.size());
-    reorder(lib, parts[i].argument->layout, at[i], parts[i].argument->plain, plain_values.data());
-    return parts[i].values->equals(plain_values, parts[i].argument->type, scale);
-  };
   for (std::size_t i = 0; i < parts.size(); ++i)
-    if (parts[i].argument && !parts[i].written) store(i);
+    if (parts[i].argument && !parts[i].written) parts[i].store(lib, at[i]);
   for (int repeat = 0; repeat < 3; ++repeat) {
     for (std::size_t i = 0; i < parts.size(); ++i)
       if (parts[i].argument && parts[i].written) {
         guarded_memory.poison(i);
-        if (trial.adds) store(i);
+        if (trial.adds) parts[i].store(lib, at[i]);
       }
     guarded_memory.poison(parts.size());
     run(at);
     if (!guarded_memory.zones_are_untouched()) return false;
     for (std::size_t i = 0; i < parts.size(); ++i)
-      if (parts[i].argument && !holds(i, parts[i].written && trial.adds ? 2 : 1)) return false;
+      if (parts[i].argument && !parts[i].holds(lib, at[i], parts[i].written && trial.adds ? 2 : 1))
+        return false;
   }
   return true;
 }
