@@ -234,7 +234,7 @@ std::vector<NetworkOption> cosmoflow_options() {
       {.name = "kernels",
        .fallback = std::string("auto"),
        .help = "convolutions: sparse: gradients from the maxima of the pooling windows alone; "
-               "winograd: forward by Winograd's minimal filtering (fp32); dense: oneDNN's kernels; "
+               "winograd: forward by Winograd's minimal filtering; dense: only oneDNN's kernels; "
                "auto: whichever of these cost less",
        .role = kComputing,
        .choices = {"auto", "sparse", "winograd", "dense"}}};

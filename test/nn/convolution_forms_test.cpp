@@ -128,8 +128,21 @@ TEST_CASE("convolutions in bf16 equal naive loops to their rounding" *
   ConvolutionOptions grouped = plain;
   grouped.groups = 4;
   grouped.bias = false;
+  ConvolutionOptions winograd = plain, dense = plain;
+  winograd.kernels = GradientKernels::kWinograd;
+  dense.kernels = GradientKernels::kDense;
+  ConvolutionOptions pointwise = plain, dilated = plain;
+  pointwise.window = WindowOptions::cube(1, 1, PaddingKind::kValid);
+  dilated.window.dilation = {1, 1, 2};
   for (const PartGrid& grid : kGrids) {
     expect_layer(form_case(plain, {5, 5, 4, 6}, grid));
+    expect_layer(form_case(dense, {5, 5, 4, 6}, grid));
+    expect_layer(form_case(pointwise, {17, 5, 4, 6}, grid));
+    expect_layer(form_case(dilated, {5, 5, 4, 6}, grid));
+    LayerCase filtered = form_case(winograd, {32, 5, 4, 6}, grid);
+    expect_layer(filtered);
+    filtered.cut.src_margin = filtered.cut.dst_margin = {1, 0, 1};
+    expect_layer(filtered);
     LayerCase test = form_case(grouped, {8, 5, 4, 6}, grid);
     expect_layer(test);
     test.cut.src_margin = {1, 1, 1};

@@ -180,7 +180,9 @@ void ConvolutionBlock::prepare(const LayerContext& context, std::vector<Paramete
   (void)dst_type(context.src_types);
   check_place();
   if (is_reproducible()) check_reproducible();
-  kernels_ = ConvolutionKernels({options_.compute, options_.compute, false});
+  ConvolutionForm form{options_.compute, options_.compute, false};
+  if (options_.kernels != GradientKernels::kDense) form.products = fastest_products(form.compute);
+  kernels_ = ConvolutionKernels(form);
   source_ =
       DenseSource(context.src_types[0], options_.compute, options_.compute, context.count_scales);
   prepare_forward();
@@ -235,14 +237,14 @@ bool ConvolutionBlock::prefers_winograd() const {
   constexpr Spatial kOnes{1, 1, 1};
   const WindowOptions& w = options_.window;
   const PooledWeightGradient::Geometry geometry = gradient_geometry();
-  if (options_.kernels == GradientKernels::kDense || options_.compute != DataType::kFloat32 ||
-      context_.src_types[0] != DataType::kFloat32 || w.stride != kOnes || w.dilation != kOnes ||
-      !WinogradConvolution::supports(geometry))
+  if (options_.kernels == GradientKernels::kDense || context_.src_types[0] != options_.compute ||
+      w.stride != kOnes || w.dilation != kOnes || !WinogradConvolution::supports(geometry))
     return false;
   const std::int64_t windows = context_.boxes.dst_produced.volume() / channels();
   return options_.kernels == GradientKernels::kWinograd ||
          WinogradConvolution::pays(geometry,
-                                   windows / static_cast<std::int64_t>(context_.dst_chunks.size()));
+                                   windows / static_cast<std::int64_t>(context_.dst_chunks.size()),
+                                   products_at_once(options_.compute));
 }
 
 void ConvolutionBlock::prepare_winograd() {
@@ -306,12 +308,13 @@ void ConvolutionBlock::load_parameters() {
 void ConvolutionBlock::forward_winograd(const Pass& pass, AnyConstView src,
                                         const ConvolutionPiece& piece, std::int64_t n, AnyView dst,
                                         Argmax argmax) {
-  const auto from = PooledWeightGradient::Pooled<float>::of(src.as<float>(), n, piece.src);
+  const std::int64_t pixel = src.span.extent(kC), row = pixel * src.span.extent(kW);
   const ConvolutionGeometry g = geometry_.convolution(piece);
-  const WinogradConvolution::Source source{from.data,
-                                           from.step,
+  const WinogradConvolution::Source source{src.begin_of(n, piece.src),
+                                           {row * src.span.extent(kH), row, pixel},
                                            piece.src.shape().spatial(),
-                                           {-g.pad_before[0], -g.pad_before[1], -g.pad_before[2]}};
+                                           {-g.pad_before[0], -g.pad_before[1], -g.pad_before[2]},
+                                           src.type};
   winograd_->forward(source, piece.dst, n, options_.slope, dst, argmax, Poll(pass));
 }
 

@@ -72,20 +72,15 @@ PooledWeightGradient::Geometry ConvolutionBlock::gradient_geometry() const {
 }
 
 // Constants measured on 2 cores of a Zen 4 (fp32, CosmoFlow at 128^3): dense gradients reach 0.5 to
-// 0.7 of the peak of multiply-adds, and the sparse kernels 0.7 of the model's estimate. bf16 dot
-// products do two multiply-adds at once where they are fast, matrix units at least 16.
+// 0.7 of the peak of multiply-adds, and the sparse kernels 0.7 of the model's estimate.
 bool ConvolutionBlock::prefers_sparse(const sparse::Work& work) const {
   constexpr Spatial kOnes{1, 1, 1};
   const WindowOptions& w = options_.window;
   if (options_.kernels == GradientKernels::kDense || w.stride != kOnes || w.dilation != kOnes)
     return false;
   if (options_.kernels == GradientKernels::kSparse || is_reproducible()) return true;
-  const bool bf16 = options_.compute == DataType::kBfloat16;
-  const double at_once = !bf16                                ? 1
-                         : cpu_has_matrix_unit()              ? 16
-                         : PooledConvolution::dots_are_fast() ? 2
-                                                              : 1;
-  return sparse::cost_of(work, {}) < sparse::dense_cost_of(work) / at_once;
+  return sparse::cost_of(work, {}) <
+         sparse::dense_cost_of(work) / products_at_once(options_.compute);
 }
 
 void ConvolutionBlock::prepare_sparse_data_gradient() {

@@ -31,26 +31,34 @@ inline const std::byte* read_dense(AnyConstView view, std::int64_t n, const Box&
   return scratch.data();
 }
 
-/// The place to compute sample n of `box`; finish_dense() then brings it into the view.
-inline std::byte* write_dense(AnyView view, std::int64_t n, const Box& box,
+/// The place to compute sample n of `box` in `type`; finish_dense() then brings it into the view,
+/// of that type or of another.
+inline std::byte* write_dense(AnyView view, DataType type, std::int64_t n, const Box& box,
                               const ScratchBuffer<std::byte>& scratch) {
-  return view.is_dense(box) ? view.begin_of(n, box) : scratch.data();
-}
-inline void finish_dense(AnyView view, std::int64_t n, const Box& box,
-                         const ScratchBuffer<std::byte>& scratch) {
-  if (!view.is_dense(box)) unpack_copy(scratch.data(), box, sample_of(view, n));
+  return view.type == type && view.is_dense(box) ? view.begin_of(n, box) : scratch.data();
 }
 
-/// Brings a box of bf16 into a view of one sample of fp32.
-inline void unpack_widened(const ScratchBuffer<std::byte>& scratch, const Box& box, AnyView view) {
-  const AnyConstView dense(scratch.data(), DataType::kBfloat16, box, 1);
-  const auto from = dense.as<Bfloat16>();
-  const View to = view.as<float>();
+/// Brings a dense box of From into a view of one sample of To.
+template <class From, class To>
+void unpack_converted(const std::byte* dense, const Box& box, AnyView view) {
+  const AnyConstView all(dense, DataTypeOf<From>::kType, box, 1);
+  const auto from = all.as<From>();
+  const auto to = view.as<To>();
   visit_runs(box, 1, has_all_channels(box, to), [&](const Run& run) {
-    const Bfloat16* const x = run.begin_in(from, box);
-    float* const y = run.begin_in(to, box);
-    for (std::int64_t i = 0; i < run.length; ++i) y[i] = static_cast<float>(x[i]);
+    const From* const x = run.begin_in(from, box);
+    To* const y = run.begin_in(to, box);
+    for (std::int64_t i = 0; i < run.length; ++i) y[i] = To(static_cast<float>(x[i]));
   });
+}
+
+inline void finish_dense(AnyView view, DataType type, std::int64_t n, const Box& box,
+                         const ScratchBuffer<std::byte>& scratch) {
+  if (view.type != type && type == DataType::kFloat32)
+    unpack_converted<float, Bfloat16>(scratch.data(), box, sample_of(view, n));
+  else if (view.type != type)
+    unpack_converted<Bfloat16, float>(scratch.data(), box, sample_of(view, n));
+  else if (!view.is_dense(box))
+    unpack_copy(scratch.data(), box, sample_of(view, n));
 }
 
 }  // namespace halomesh

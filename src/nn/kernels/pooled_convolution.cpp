@@ -115,16 +115,6 @@ template <class C, class T>
 
 bool PooledConvolution::is_fast() { return kLanes >= 8; }
 
-// Decided by rates that `bench` measures: two threads of a Zen 5 (EPYC) reach 890 GF/s with dot
-// products and 480 with multiply-adds, two threads of a Xeon without a matrix unit 177 and 358.
-bool PooledConvolution::dots_are_fast() {
-#if defined(__AVX512BF16__)
-  return __builtin_cpu_is("amd") != 0;
-#else
-  return false;
-#endif
-}
-
 PooledConvolution::PooledConvolution(DataType compute, std::int64_t channels, std::int64_t filters,
                                      const Spatial& kernel, bool dots)
     : compute_(compute),

@@ -7,6 +7,7 @@
 
 #include "src/nn/kernels/isa.hpp"
 #include "src/nn/kernels/pooled_activation.hpp"
+#include "src/nn/onednn/library.hpp"
 #include "src/nn/onednn/onednn.hpp"
 #include "src/nn/tensor.hpp"
 
@@ -24,15 +25,12 @@ class PooledConvolution {
  public:
   /// Whether the compiled code has vectors wide enough to beat a library's kernel.
   static bool is_fast();
-  /// Whether the CPU's dot products of pairs of bf16 are faster than the multiply-adds that they
-  /// replace.
-  static bool dots_are_fast();
 
   PooledConvolution() = default;
   /// Computes in kFloat32, or in kBfloat16 with dot products if `dots` is set and the compiled code
   /// and the channels allow it.
   PooledConvolution(DataType compute, std::int64_t channels, std::int64_t filters,
-                    const Spatial& kernel, bool dots = dots_are_fast());
+                    const Spatial& kernel, bool dots = cpu_has_fast_dots());
 
   /// The element type that forward() reads: kBfloat16 for dot products, otherwise kFloat32.
   DataType src_type() const { return dots_ ? DataType::kBfloat16 : DataType::kFloat32; }

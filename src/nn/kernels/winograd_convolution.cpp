@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "error.hpp"
+#include "src/nn/kernels/float_types.hpp"
 #include "src/nn/kernels/winograd_transform.hpp"
 
 namespace halomesh {
@@ -141,7 +142,8 @@ bool WinogradConvolution::supports(const Geometry& g) {
 // vector of input channels, 4 for one of output channels and 27 for one of weights; the library's
 // direct sums reach 0.9 of the peak, and packing a vector of weights takes as long as 12 for each
 // tap.
-bool WinogradConvolution::pays(const Geometry& g, std::int64_t windows, std::int64_t voxels) {
+bool WinogradConvolution::pays(const Geometry& g, std::int64_t windows, std::int64_t voxels,
+                               double at_once) {
   constexpr double kInput = 14, kOutput = 4, kWeights = 27, kDirect = 1 / 0.9, kDirectWeights = 12;
   const auto in = static_cast<double>(g.src_channels), count = static_cast<double>(windows);
   const double in_vectors = in / static_cast<double>(kVector);
@@ -152,7 +154,8 @@ bool WinogradConvolution::pays(const Geometry& g, std::int64_t windows, std::int
   const double products = in * out_vectors;
   return count * points * (products + kInput * in_vectors + kOutput * out_vectors) +
              kWeights * points * products <
-         static_cast<double>(voxels) * taps * products * kDirect + kDirectWeights * taps * products;
+         static_cast<double>(voxels) * taps * products * kDirect / at_once +
+             kDirectWeights * taps * products;
 }
 
 WinogradConvolution::WinogradConvolution(const Geometry& geometry, std::int64_t windows,
@@ -266,15 +269,20 @@ void WinogradConvolution::transform_given() {
 template <class F>
 void WinogradConvolution::transform_block(const Source& src, const Spatial& extents,
                                           const Block& block, float* points) const {
-  std::array<const float*, F::kPoints> voxels;
-  for (std::int64_t run = block.lo; run < block.hi; ++run, points += points_of_run())
-    for (std::int64_t window = block.at(run); window < block.at(run + 1); ++window) {
-      const Spatial place = place_of(window, extents);
-      find_voxels<F::kSides, F::kWindow>(src, place, zeros_.data(), voxels.data());
-      float* to = points + (window - block.at(run)) * kVector;
-      for (std::int64_t v = 0; v < in_vectors_; ++v, to += kPointsOfVector)
-        transform_input<F>(voxels.data(), v * kVector, to, point_step());
-    }
+  with_float_type(src.type, [&](auto zero) {
+    using T = decltype(zero);
+    const T* const zeros = reinterpret_cast<const T*>(zeros_.data());
+    std::array<const T*, F::kPoints> voxels;
+    float* to_run = points;
+    for (std::int64_t run = block.lo; run < block.hi; ++run, to_run += points_of_run())
+      for (std::int64_t window = block.at(run); window < block.at(run + 1); ++window) {
+        const Spatial place = place_of(window, extents);
+        find_voxels<F::kSides, F::kWindow>(src, place, zeros, voxels.data());
+        float* to = to_run + (window - block.at(run)) * kVector;
+        for (std::int64_t v = 0; v < in_vectors_; ++v, to += kPointsOfVector)
+          transform_input<F>(voxels.data(), v * kVector, to, point_step());
+      }
+  });
 }
 
 // Multiplies the `points` of the block's runs by the `weights` of the pair.
@@ -301,6 +309,7 @@ struct WinogradConvolution::PooledTarget {
   Box windows;
   std::int64_t sample;
   float slope;
+  bool rounds;  // elements to bf16, before the largest is found
 
   // Stores channels c to c + count of a window at `place`; count is less than kVector only at the
   // end.
@@ -312,10 +321,13 @@ struct WinogradConvolution::PooledTarget {
     T* const to = &dst.at(sample, windows.lo[kC] + c, d, h, w);
     std::uint8_t* const largest =
         argmax.data == nullptr ? nullptr : &argmax.at(sample, windows.lo[kC] + c, d, h, w);
+    typename F::Outputs elements = values;
+    if (rounds)
+      unroll<F::kOutputs>([&](auto e) { elements[e] = rounded_to<Bfloat16>(elements[e]); });
     if (count == kVector)
-      store_pooled(values, kVector, slope, to, largest);
+      store_pooled(elements, kVector, slope, to, largest);
     else
-      store_pooled(values, count, slope, to, largest);
+      store_pooled(elements, count, slope, to, largest);
   }
 };
 
@@ -440,10 +452,12 @@ void WinogradConvolution::run(const Source& src, const Target& to, Poll& poll) {
 
 void WinogradConvolution::forward(const Source& src, const Box& dst_box, std::int64_t n,
                                   float slope, AnyView dst, Argmax argmax, Poll poll) {
-  if (dst.type == DataType::kBfloat16)
-    run(src, PooledTarget<Bfloat16>{dst.as<Bfloat16>(), argmax, dst_box, n, slope}, poll);
-  else
-    run(src, PooledTarget<float>{dst.as<float>(), argmax, dst_box, n, slope}, poll);
+  with_float_type(dst.type, [&](auto zero) {
+    using T = decltype(zero);
+    run(src,
+        PooledTarget<T>{dst.as<T>(), argmax, dst_box, n, slope, src.type == DataType::kBfloat16},
+        poll);
+  });
 }
 
 void WinogradConvolution::convolve(Source src, const Box& dst_box, std::int64_t n, AnyView dst,
@@ -452,7 +466,10 @@ void WinogradConvolution::convolve(Source src, const Box& dst_box, std::int64_t 
   const Box windows = windows_of(dst_box, window);
   for (std::size_t a = 0; a < 3; ++a)
     src.corner[a] -= dst_box.lo[a + 1] - window[a] * windows.lo[a + 1];
-  run(src, PlainTarget<float>{dst.as<float>(), dst_box, windows, n}, poll);
+  with_float_type(dst.type, [&](auto zero) {
+    using T = decltype(zero);
+    run(src, PlainTarget<T>{dst.as<T>(), dst_box, windows, n}, poll);
+  });
 }
 
 Box WinogradConvolution::windows_of(const Box& voxels, const Spatial& window) {

@@ -19,14 +19,14 @@
 namespace halomesh {
 inline namespace HALOMESH_ISA {
 
-/// dst = convolution + bias, or leaky_relu(max_pool(convolution + bias)), in fp32, for kernels of
-/// 2x2x2 or 3x3x3, stride and dilation 1, pooling windows of 2x2x2 and whole vectors of input
-/// channels; or for images, with kernels of 3x1x3 and windows of 2x1x2. A tile of F(2, 2) or F(2,
-/// 3) in each dimension (winograd_transform.hpp) gives a window of voxels of the convolution, which
-/// may be a pooling window: 27 instead of 64, or 64 instead of 216, or 16 instead of 36, products
-/// per pair of channels and window. The sums over input channels are products of small matrices,
-/// one for each point of a tile: voxels x input channels x output channels, in a block of tiles
-/// that fits a second-level cache.
+/// dst = convolution + bias, or leaky_relu(max_pool(convolution + bias)), in fp32, of tensors of
+/// fp32 or bf16 and weights of fp32, for kernels of 2x2x2 or 3x3x3, stride and dilation 1, pooling
+/// windows of 2x2x2 and whole vectors of input channels; or for images, with kernels of 3x1x3 and
+/// windows of 2x1x2. A tile of F(2, 2) or F(2, 3) in each dimension (winograd_transform.hpp) gives
+/// a window of voxels of the convolution, which may be a pooling window: 27 instead of 64, or 64
+/// instead of 216, or 16 instead of 36, products per pair of channels and window. The sums over
+/// input channels are products of small matrices, one for each point of a tile: voxels x input
+/// channels x output channels, in a block of tiles that fits a second-level cache.
 ///
 /// Each element is computed by the same operations for any box, cut and number of threads, and
 /// therefore has the same bits. It does not depend on voxels of the window that its direct sum
@@ -45,12 +45,14 @@ class WinogradConvolution {
 
   static bool supports(const Geometry& geometry);
   /// Whether `windows` windows that share one transformation of the weights cost less than direct
-  /// sums of `voxels` voxels (by default all voxels of each window), by a model of shapes: equal on
-  /// every machine and in every run.
-  static bool pays(const Geometry& geometry, std::int64_t windows, std::int64_t voxels);
-  static bool pays(const Geometry& geometry, std::int64_t windows) {
+  /// sums of `voxels` voxels, which do `at_once` multiply-adds in the time of one of fp32
+  /// (products_at_once()), by a model of shapes that is equal in every run.
+  static bool pays(const Geometry& geometry, std::int64_t windows, std::int64_t voxels,
+                   double at_once = 1);
+  /// As above, with all voxels of each window.
+  static bool pays(const Geometry& geometry, std::int64_t windows, double at_once = 1) {
     const Spatial& window = geometry.pool;
-    return pays(geometry, windows, window[0] * window[1] * window[2] * windows);
+    return pays(geometry, windows, window[0] * window[1] * window[2] * windows, at_once);
   }
 
   /// The windows that begin at multiples of their extents and hold the voxels of a box.
@@ -73,7 +75,8 @@ class WinogradConvolution {
   /// With Weights::kInScratch: transforms the weights, at the start of each call of the layer.
   void transform_given();
 
-  /// Writes the box `dst_box` of sample n of `dst` (fp32 or bf16). The box has all output channels;
+  /// Writes the box `dst_box` of sample n of `dst` (fp32 or bf16). Elements of the convolution of
+  /// bf16 are rounded to it before they are pooled. The box has all output channels;
   /// dst may span more. Records argmax as PooledActivation does unless it has no data. Allocates
   /// nothing.
   void forward(const Source& src, const Box& dst_box, std::int64_t n, float slope, AnyView dst,
@@ -153,7 +156,8 @@ class WinogradConvolution {
   // By pair, vector of input channels and point; only one of the two is used.
   AlignedBuffer<float> kept_weights_;
   ScratchBuffer<float> scratch_weights_;
-  AlignedBuffer<float> bias_, zeros_;  // padded to whole pairs; as many zeros as input channels
+  AlignedBuffer<float> bias_;   // padded to whole pairs
+  AlignedBuffer<float> zeros_;  // for all input channels; they are zeros of bf16, too
   std::vector<ThreadScratch> scratch_;
 };
 

@@ -27,11 +27,14 @@ std::int64_t voxels_in(const Box& box) {
 
 // The source `box` of sample n for a `reader` box that begins to read `before` voxels ahead of its
 // own place.
-winograd::Source source_of(ConstView view, std::int64_t n, const Box& box, const Box& reader,
+winograd::Source source_of(AnyConstView view, std::int64_t n, const Box& box, const Box& reader,
                            const Spatial& before) {
   const std::int64_t pixel = view.span.extent(kC), row = pixel * view.span.extent(kW);
-  winograd::Source source{
-      view.begin_of(n, box), {row * view.span.extent(kH), row, pixel}, box.shape().spatial(), {}};
+  winograd::Source source{view.begin_of(n, box),
+                          {row * view.span.extent(kH), row, pixel},
+                          box.shape().spatial(),
+                          {},
+                          view.type};
   for (std::size_t a = 0; a < 3; ++a)
     source.corner[a] = reader.lo[a + 1] - before[a] - box.lo[a + 1];
   return source;
@@ -62,8 +65,8 @@ class LayerPasses final : public WinogradPasses {
       data_.emplace(adjoint, windows_in(needed, forward), threads, context.scratch,
                     WinogradConvolution::Weights::kInScratch);
     if (WinogradWeightGradient::supports(forward) &&
-        (options.wherever ||
-         WinogradWeightGradient::pays(forward, windows_in(produced, forward), voxels_in(produced))))
+        (options.wherever || WinogradWeightGradient::pays(forward, windows_in(produced, forward),
+                                                          voxels_in(produced), options.at_once)))
       weights_.emplace(forward, options.bias, threads, context.scratch);
   }
 
@@ -75,7 +78,7 @@ class LayerPasses final : public WinogradPasses {
     if (forward_) forward_->load_weights(weight, bias);
     if (data_) data_->load_adjoint_weights(weight);
   }
-  void forward(const Pass& pass, ConstView src, const Box& src_box, std::int64_t n, View dst,
+  void forward(const Pass& pass, AnyConstView src, const Box& src_box, std::int64_t n, AnyView dst,
                const Box& chunk) override {
     forward_->convolve(source_of(src, n, src_box, chunk, options_.before), chunk, n, dst,
                        Poll(pass));
@@ -83,13 +86,14 @@ class LayerPasses final : public WinogradPasses {
   // The adjoint of the convolution is a convolution whose padding before is the number of taps
   // behind the forward padding: an input voxel reads the gradients of the output voxels that read
   // it.
-  void backward_data(const Pass& pass, ConstView diff_dst, std::int64_t n, View diff_src) override {
+  void backward_data(const Pass& pass, AnyConstView diff_dst, std::int64_t n,
+                     AnyView diff_src) override {
     const Box& needed = boxes_.src_needed[0];
     if (n == 0) data_->transform_given();
     data_->convolve(source_of(diff_dst, n, boxes_.dst_produced, needed, after_), needed, n,
                     diff_src, Poll(pass));
   }
-  void backward_weights(const Pass& pass, ConstView src, ConstView diff_dst,
+  void backward_weights(const Pass& pass, AnyConstView src, AnyConstView diff_dst,
                         std::int64_t n) override {
     const Box& produced = boxes_.dst_produced;
     weights_->add(source_of(src, n, boxes_.src_needed[0], produced, options_.before), diff_dst,
@@ -102,7 +106,8 @@ class LayerPasses final : public WinogradPasses {
  private:
   bool prefers(const Geometry& geometry, std::int64_t windows, std::int64_t voxels) const {
     return WinogradConvolution::supports(geometry) &&
-           (options_.wherever || WinogradConvolution::pays(geometry, windows, voxels));
+           (options_.wherever ||
+            WinogradConvolution::pays(geometry, windows, voxels, options_.at_once));
   }
 
   Options options_;

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "src/nn/data_type.hpp"
 #include "src/nn/kernels/isa.hpp"
 #include "src/nn/kernels/pooled_weight_tile.hpp"
 
@@ -24,10 +25,11 @@ using pooled_weight::Vector;
 /// The source that the windows of a box read in one sample: a block of memory, with zeros around
 /// it.
 struct Source {
-  const float* data = nullptr;  ///< the block's first voxel
-  Spatial step{};               ///< elements from one voxel to the next along each axis
-  Spatial extents{};            ///< extents of the block
-  Spatial corner{};             ///< first window, relative to the block
+  const void* data = nullptr;          ///< the block's first voxel
+  Spatial step{};                      ///< elements from one voxel to the next along each axis
+  Spatial extents{};                   ///< extents of the block
+  Spatial corner{};                    ///< first window, relative to the block
+  DataType type = DataType::kFloat32;  ///< kFloat32 or kBfloat16
 };
 
 /// The place of window number `window` of a box, in d,h,w order, relative to the first.
@@ -46,21 +48,21 @@ constexpr Spatial window_of(const Spatial& kernel) {
 }
 
 /// Finds the voxels of a block of kExtents that begins at the first voxel of the window at `place`,
-/// in d,h,w order; for voxels outside of the source, `zeros`. Windows are kWindow voxels apart.
-template <Spatial kExtents, Spatial kWindow>
-void find_voxels(const Source& src, const Spatial& place, const float* zeros,
-                 const float** voxels) {
+/// in d,h,w order; for voxels outside of the source, `zeros`. Windows are kWindow voxels apart; T
+/// is the source's type.
+template <Spatial kExtents, Spatial kWindow, class T>
+void find_voxels(const Source& src, const Spatial& place, const T* zeros, const T** voxels) {
   Spatial first{};
   bool inside = true;
   for (std::size_t a = 0; a < 3; ++a) {
     first[a] = src.corner[a] + kWindow[a] * place[a];
     inside = inside && first[a] >= 0 && first[a] + kExtents[a] <= src.extents[a];
   }
-  const float* const corner =
-      src.data + first[0] * src.step[0] + first[1] * src.step[1] + first[2] * src.step[2];
+  const T* const corner = static_cast<const T*>(src.data) + first[0] * src.step[0] +
+                          first[1] * src.step[1] + first[2] * src.step[2];
   for (std::int64_t d = 0; d < kExtents[0]; ++d)
     for (std::int64_t h = 0; h < kExtents[1]; ++h, voxels += kExtents[2]) {
-      const float* const row = corner + d * src.step[0] + h * src.step[1];
+      const T* const row = corner + d * src.step[0] + h * src.step[1];
       const bool row_inside =
           inside || (is_inside(src, 0, first[0] + d) && is_inside(src, 1, first[1] + h));
       unroll<kExtents[2]>([&](auto w) {
@@ -220,13 +222,14 @@ template <class F, Spatial kFrom, Spatial kTo, class Matrix, class From, class T
 
 /// Transforms one vector of channels of a tile: its kPoints voxels, in d,h,w order, are at `voxels`
 /// + c; point i goes to `to` + i * step.
-template <class F>
-[[gnu::always_inline]] inline void transform_input(const float* const* voxels, std::int64_t c,
+template <class F, class T>
+[[gnu::always_inline]] inline void transform_input(const T* const* voxels, std::int64_t c,
                                                    float* to, std::int64_t step) {
   transform_axes<F, F::kSides, F::kSides>(
       [](auto axis, const auto& line)
           __attribute__((always_inline)) { return axis.of_input(line); },
-      [&](std::int64_t i) __attribute__((always_inline)) { return load(voxels[i] + c); },
+      [&](std::int64_t i)
+          __attribute__((always_inline)) { return load_values(voxels[i] + c, kVector); },
       [&](std::int64_t i, const Vector& point)
           __attribute__((always_inline)) { store(point, to + i * step); });
 }
@@ -261,13 +264,14 @@ template <class F>
 
 /// Transforms one vector of channels of a tile's gradient, which has kOutputs voxels, as
 /// transform_input() does the source.
-template <class F>
-[[gnu::always_inline]] inline void transform_outputs(const float* const* voxels, std::int64_t c,
+template <class F, class T>
+[[gnu::always_inline]] inline void transform_outputs(const T* const* voxels, std::int64_t c,
                                                      float* to, std::int64_t step) {
   transform_axes<F, F::kWindow, F::kSides>(
       [](auto axis, const auto& line)
           __attribute__((always_inline)) { return axis.of_outputs(line); },
-      [&](std::int64_t i) __attribute__((always_inline)) { return load(voxels[i] + c); },
+      [&](std::int64_t i)
+          __attribute__((always_inline)) { return load_values(voxels[i] + c, kVector); },
       [&](std::int64_t i, const Vector& point)
           __attribute__((always_inline)) { store(point, to + i * step); });
 }

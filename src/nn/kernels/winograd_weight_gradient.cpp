@@ -6,6 +6,7 @@
 #include <array>
 
 #include "error.hpp"
+#include "src/nn/kernels/float_types.hpp"
 
 namespace halomesh {
 inline namespace HALOMESH_ISA {
@@ -58,7 +59,8 @@ bool WinogradWeightGradient::supports(const Geometry& g) {
 }
 
 // The costs are in multiply-adds of vectors, as in WinogradConvolution::pays().
-bool WinogradWeightGradient::pays(const Geometry& g, std::int64_t windows, std::int64_t voxels) {
+bool WinogradWeightGradient::pays(const Geometry& g, std::int64_t windows, std::int64_t voxels,
+                                  double at_once) {
   constexpr double kInput = 14, kOutput = 10, kProduct = 1.1, kWeights = 4, kDirect = 1 / 0.85;
   constexpr double kMostSums = 1 << 22;  // floats per layer
   const auto in = static_cast<double>(g.src_channels);
@@ -72,7 +74,7 @@ bool WinogradWeightGradient::pays(const Geometry& g, std::int64_t windows, std::
                        (kProduct * products + kInput * in / static_cast<double>(kVector) +
                         kOutput * out_vectors) +
                    kWeights * products) <
-             static_cast<double>(voxels * taps) * products * kDirect;
+             static_cast<double>(voxels * taps) * products * kDirect / at_once;
 }
 
 WinogradWeightGradient::WinogradWeightGradient(const Geometry& geometry, bool with_bias,
@@ -128,24 +130,40 @@ std::int64_t WinogradWeightGradient::sums_step() const {
 // Transforms the voxels of all tiles. For each point and vector of input channels, or pair of
 // vectors of output channels, the values of all tiles are contiguous, as products read them.
 template <class F>
-void WinogradWeightGradient::transform(const Source& src, const Source& diff_dst,
-                                       const Share& share, const Tiles& tiles,
-                                       ThreadScratch& to) const {
-  std::array<const float*, F::kPoints> voxels;
-  for (std::int64_t tile = 0; tile < tiles.count(); ++tile) {
-    const Spatial place = place_of(tiles.lo + tile, tiles.extents);
-    find_voxels<F::kSides, F::kWindow>(src, place, zeros_.data(), voxels.data());
-    float* point = to.src_points.data() + tile * kVector;
-    for (std::int64_t v = 0; v < share.vectors(); ++v, point += src_vector_step())
-      transform_input<F>(voxels.data(), (share.first_vector + v) * kVector, point,
-                         src_point_step());
-    find_voxels<F::kWindow, F::kWindow>(diff_dst, place, zeros_.data(), voxels.data());
-    point = to.dst_points.data() + tile * kPairLanes;
-    for (std::int64_t c = 0; c < geometry_.dst_channels; c += kVector)
-      transform_outputs<F>(voxels.data(), c,
-                           point + c / kPairLanes * dst_pair_step() + c % kPairLanes,
-                           dst_point_step());
-  }
+void WinogradWeightGradient::transform_src(const Source& src, const Share& share,
+                                           const Tiles& tiles, float* points) const {
+  with_float_type(src.type, [&](auto zero) {
+    using T = decltype(zero);
+    const T* const zeros = reinterpret_cast<const T*>(zeros_.data());
+    std::array<const T*, F::kPoints> voxels;
+    for (std::int64_t tile = 0; tile < tiles.count(); ++tile) {
+      find_voxels<F::kSides, F::kWindow>(src, place_of(tiles.lo + tile, tiles.extents), zeros,
+                                         voxels.data());
+      float* point = points + tile * kVector;
+      for (std::int64_t v = 0; v < share.vectors(); ++v, point += src_vector_step())
+        transform_input<F>(voxels.data(), (share.first_vector + v) * kVector, point,
+                           src_point_step());
+    }
+  });
+}
+
+template <class F>
+void WinogradWeightGradient::transform_diff(const Source& diff_dst, const Tiles& tiles,
+                                            float* points) const {
+  with_float_type(diff_dst.type, [&](auto zero) {
+    using T = decltype(zero);
+    const T* const zeros = reinterpret_cast<const T*>(zeros_.data());
+    std::array<const T*, F::kOutputs> voxels;
+    for (std::int64_t tile = 0; tile < tiles.count(); ++tile) {
+      find_voxels<F::kWindow, F::kWindow>(diff_dst, place_of(tiles.lo + tile, tiles.extents), zeros,
+                                          voxels.data());
+      float* const point = points + tile * kPairLanes;
+      for (std::int64_t c = 0; c < geometry_.dst_channels; c += kVector)
+        transform_outputs<F>(voxels.data(), c,
+                             point + c / kPairLanes * dst_pair_step() + c % kPairLanes,
+                             dst_point_step());
+    }
+  });
 }
 
 void WinogradWeightGradient::multiply(const Share& share, const ThreadScratch& points,
@@ -196,7 +214,8 @@ void WinogradWeightGradient::add_windows(const Source& src, const Source& diff_d
     const std::int64_t end = (share.group + 1) * windows / groups_;
     for (std::int64_t lo = begin; lo < end || starts; lo += block_) {
       const Tiles tiles{lo, std::min(end, lo + block_), extents};
-      transform<F>(src, diff_dst, share, tiles, scratch);
+      transform_src<F>(src, share, tiles, scratch.src_points.data());
+      transform_diff<F>(diff_dst, tiles, scratch.dst_points.data());
       multiply(share, scratch, tiles.count(), starts, poll);
       if (with_bias_ && share.first_vector == 0) add_bias(share, scratch, tiles.count(), starts);
       starts = false;
@@ -204,15 +223,16 @@ void WinogradWeightGradient::add_windows(const Source& src, const Source& diff_d
   }
 }
 
-void WinogradWeightGradient::add(Source src, ConstView diff_dst, const Box& dst_box, std::int64_t n,
-                                 bool first, Poll poll) {
+void WinogradWeightGradient::add(Source src, AnyConstView diff_dst, const Box& dst_box,
+                                 std::int64_t n, bool first, Poll poll) {
   const Spatial& window = geometry_.pool;
   const Box windows = WinogradConvolution::windows_of(dst_box, window);
   const std::int64_t pixel = diff_dst.span.extent(kC), row = pixel * diff_dst.span.extent(kW);
   Source diffs{diff_dst.begin_of(n, dst_box),
                {row * diff_dst.span.extent(kH), row, pixel},
                dst_box.shape().spatial(),
-               {}};
+               {},
+               diff_dst.type};
   for (std::size_t a = 0; a < 3; ++a) {
     const std::int64_t before = dst_box.lo[a + 1] - window[a] * windows.lo[a + 1];
     src.corner[a] -= before;

@@ -15,12 +15,12 @@
 namespace halomesh {
 inline namespace HALOMESH_ISA {
 
-/// diff_weight(o, i, k) = sum over voxels p of diff_dst(p, o) * src(p + k, i) in fp32, for the
-/// geometries of WinogradConvolution and whole vectors of output channels. As the convolution of a
-/// tile is A^T ((G g) * (B^T d)), linear in the weights g, their gradient is the sum over tiles of
-/// G^T ((A diff_dst) * (B^T d)): 64 instead of 216 products per pair of channels and 2x2x2 voxels
-/// (kernel 3x3x3). The sums over tiles are products of matrices, one for each point: input channels
-/// x tiles x output channels; G^T is applied once, at the end.
+/// diff_weight(o, i, k) = sum over voxels p of diff_dst(p, o) * src(p + k, i) in fp32, of tensors
+/// of fp32 or bf16, for the geometries of WinogradConvolution and whole vectors of output channels.
+/// As the convolution of a tile is A^T ((G g) * (B^T d)), linear in the weights g, their gradient
+/// is the sum over tiles of G^T ((A diff_dst) * (B^T d)): 64 instead of 216 products per pair of
+/// channels and 2x2x2 voxels (kernel 3x3x3). The sums over tiles are products of matrices, one for
+/// each point: input channels x tiles x output channels; G^T is applied once, at the end.
 ///
 /// Threads share the input channels and, where these are few, the tiles; each works in memory of
 /// its own. Sums are built in blocks of tiles, which are then added up: their order depends on the
@@ -31,9 +31,10 @@ class WinogradWeightGradient {
   using Source = WinogradConvolution::Source;
 
   static bool supports(const Geometry& geometry);
-  /// Whether `windows` windows that hold `voxels` voxels cost less than direct sums, by a model of
-  /// shapes.
-  static bool pays(const Geometry& geometry, std::int64_t windows, std::int64_t voxels);
+  /// Whether `windows` windows that hold `voxels` voxels cost less than direct sums; see
+  /// WinogradConvolution::pays().
+  static bool pays(const Geometry& geometry, std::int64_t windows, std::int64_t voxels,
+                   double at_once = 1);
 
   /// Throws Error unless the geometry is supported. Sums are in scratch: they begin, and are
   /// stored, within a call of the layer.
@@ -43,7 +44,7 @@ class WinogradWeightGradient {
   /// Adds the gradient of the box `dst_box` of sample n of `diff_dst`, which is not empty;
   /// src.corner is the voxel that the first voxel of the box reads first. `first` starts new sums.
   /// Allocates nothing.
-  void add(Source src, ConstView diff_dst, const Box& dst_box, std::int64_t n, bool first,
+  void add(Source src, AnyConstView diff_dst, const Box& dst_box, std::int64_t n, bool first,
            Poll poll = {});
   /// Writes the gradient in the order out,in,kd,kh,kw, and the bias gradient unless it is null.
   void store_sums(float* diff_weight, float* diff_bias);
@@ -76,8 +77,10 @@ class WinogradWeightGradient {
   // Floats from the sums of one point to the sums of the next.
   std::int64_t sums_step() const;
   template <class F>
-  void transform(const Source& src, const Source& diff_dst, const Share& share, const Tiles& tiles,
-                 ThreadScratch& to) const;
+  void transform_src(const Source& src, const Share& share, const Tiles& tiles,
+                     float* points) const;
+  template <class F>
+  void transform_diff(const Source& diff_dst, const Tiles& tiles, float* points) const;
   void multiply(const Share& share, const ThreadScratch& points, std::int64_t tiles, bool first,
                 Poll& poll);
   void add_bias(const Share& share, const ThreadScratch& points, std::int64_t tiles, bool first);
@@ -95,7 +98,7 @@ class WinogradWeightGradient {
   std::vector<ThreadScratch> scratch_;
   ScratchBuffer<float> sums_;  // group, point, pair, input channel, output channel
   ScratchBuffer<float> bias_sums_;
-  AlignedBuffer<float> zeros_;
+  AlignedBuffer<float> zeros_;  // for all channels; they are zeros of bf16, too
 };
 
 }  // namespace HALOMESH_ISA

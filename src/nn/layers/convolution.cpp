@@ -9,12 +9,16 @@
 #include "partition/window.hpp"
 #include "src/nn/kernels/dense_box.hpp"
 #include "src/nn/kernels/isa_kernels.hpp"
+#include "src/nn/onednn/library.hpp"
 
 namespace halomesh {
 
 Convolution::Convolution(const ConvolutionOptions& options)
     : options_(options),
-      kernels_(ConvolutionForm{options.compute, type_of_dst(), options.bias, options.bias}) {
+      products_type_(options.kernels == GradientKernels::kDense
+                         ? options.compute
+                         : fastest_products(options.compute)),
+      kernels_(form()) {
   require(options.filters > 0, text("convolution with {} filters", options.filters),
           "use at least one filter");
   require(options.groups > 0 && options.filters % options.groups == 0,
@@ -95,18 +99,23 @@ ConvolutionGeometry Convolution::geometry_of(const Box& dst, const Box& src) con
           w.dilation,  padding.before, padding.after, groups};
 }
 
+ConvolutionForm Convolution::form() const {
+  const bool widens = products_type_ != options_.compute;
+  return {products_type_, widens ? products_type_ : type_of_dst(), options_.bias, options_.bias};
+}
+
 void Convolution::prepare_winograd() {
   constexpr Spatial kOnes{1, 1, 1};
   const WindowOptions& w = options_.window;
-  if (options_.kernels == GradientKernels::kDense || options_.compute != DataType::kFloat32 ||
-      context_.src_types[0] != DataType::kFloat32 || options_.groups != 1 || w.stride != kOnes ||
-      w.dilation != kOnes)
+  if (options_.kernels == GradientKernels::kDense || context_.src_types[0] != options_.compute ||
+      options_.groups != 1 || w.stride != kOnes || w.dilation != kOnes)
     return;
   winograd_ = isa_kernels().make_winograd_passes(
       {w.kernel,
        {window_[0].pad_before, window_[1].pad_before, window_[2].pad_before},
        options_.kernels == GradientKernels::kWinograd,
-       options_.bias},
+       options_.bias,
+       products_at_once(options_.compute)},
       context_);
 }
 
@@ -114,8 +123,20 @@ void Convolution::reserve_scratch(const Box& src, const Box& dst) {
   if (converted_src_)
     converted_src_->reserve(context_.src_spans[0], src);
   else
-    src_bytes_ = std::max(src_bytes_, dense_bytes(context_.src_spans[0], src, options_.compute));
-  dst_bytes_ = std::max(dst_bytes_, dense_bytes(context_.dst_span, dst, type_of_dst()));
+    src_bytes_ = std::max(src_bytes_, dense_bytes(context_.src_spans[0], src, products_type_));
+  const DataType made = form().dst;
+  dst_bytes_ =
+      std::max(dst_bytes_, made == type_of_dst() ? dense_bytes(context_.dst_span, dst, made)
+                                                 : dst.volume() * size_of(made));
+}
+
+// What brings data of `type` into the type of products, rounded to the compute type; nothing where
+// they have both.
+std::optional<DenseSource> Convolution::conversion_from(
+    DataType type, std::span<const ChannelScale> scales) const {
+  if (type == products_type_ && type == options_.compute) return std::nullopt;
+  const DataType precision = type == DataType::kBfloat16 ? products_type_ : options_.compute;
+  return DenseSource(type, products_type_, precision, scales);
 }
 
 void Convolution::take_scratch() {
@@ -150,8 +171,7 @@ void Convolution::prepare(const LayerContext& context, std::vector<ParameterView
                lo, hi, out),
           "cut grouped convolutions along d, h and w, or between groups");
   const DataType from = context.src_types[0];
-  if (from != options_.compute)
-    converted_src_.emplace(from, options_.compute, options_.compute, context.count_scales);
+  converted_src_ = conversion_from(from, context.count_scales);
   prepare_winograd();
   const auto needed = [&](const Box& dst) { return needs(dst, 0, context_.src_shapes); };
   for (const Box& dst : context.dst_chunks) {
@@ -167,22 +187,22 @@ void Convolution::prepare(const LayerContext& context, std::vector<ParameterView
     const bool data = context.src_diff_wanted[0] && !(winograd_ && winograd_->has_backward_data());
     const bool weights = !(winograd_ && winograd_->has_backward_weights());
     if (data || weights)
-      products_ = PointwiseGradients::make_if_suits(block, options_.compute, options_.bias);
+      products_ = PointwiseGradients::make_if_suits(block, products_type_, options_.bias);
     if (data) {
       require(from != DataType::kInt16, text("layer {}: the gradient of counts", context.index),
               "let a convolution read counts only as the input of a network");
       if (!products_) kernels_.add_backward_data(block);
-      if (converted_src_) src_bytes_ = src.volume() * size_of(options_.compute);
+      src_bytes_ =
+          std::max(src_bytes_, from == products_type_ ? dense_bytes(context.src_spans[0], src, from)
+                                                      : src.volume() * size_of(products_type_));
     }
-    if (weights && !products_ && TapGradients::suits(block, options_.compute))
-      taps_.emplace(block, options_.compute, options_.bias);
+    if (weights && !products_ && TapGradients::suits(block, products_type_))
+      taps_.emplace(block, products_type_, options_.bias);
     else if (weights && !products_)
       kernels_.add_backward_weights(block);
     if (data || weights) reserve_scratch(src, produced);
-    if (type_of_dst() != options_.compute) {
-      converted_diff_dst_.emplace(type_of_dst(), options_.compute, options_.compute);
-      converted_diff_dst_->reserve(context.dst_span, produced);
-    }
+    converted_diff_dst_ = conversion_from(type_of_dst());
+    if (converted_diff_dst_) converted_diff_dst_->reserve(context.dst_span, produced);
   }
   take_scratch();
 }
@@ -219,12 +239,13 @@ void Convolution::forward(const Pass& pass, std::span<const AnyConstView> src, A
   const bool winograd = winograd_ && winograd_->has_forward();
   for (std::int64_t n = 0; n < context_.batch; ++n) {
     if (winograd) {
-      winograd_->forward(pass, src[0].as<float>(), at->src, n, dst.as<float>(), chunk);
+      winograd_->forward(pass, src[0], at->src, n, dst, chunk);
       continue;
     }
+    const DataType made = form().dst;
     kernels_.forward(at->kernel, read_src(src[0], n, at->src),
-                     write_dense(dst, n, chunk, dst_scratch_));
-    finish_dense(dst, n, chunk, dst_scratch_);
+                     write_dense(dst, made, n, chunk, dst_scratch_));
+    finish_dense(dst, made, n, chunk, dst_scratch_);
     pass.progress();
   }
 }
@@ -236,22 +257,17 @@ void Convolution::backward_data(const Pass& pass, const ForwardValues& /*values*
   if (!winograd && !products_) kernels_.load_backward_weights();
   for (std::int64_t n = 0; n < context_.batch; ++n) {
     if (winograd) {
-      winograd_->backward_data(pass, diff_dst.as<float>(), n, diff_src.as<float>());
+      winograd_->backward_data(pass, diff_dst, n, diff_src);
       continue;
     }
     const void* const diff = read_diff_dst(diff_dst, n);
-    if (converted_src_) {
-      kernels_.backward_data(0, diff, src_scratch_.data());
-      unpack_widened(src_scratch_, needed, sample_of(diff_src, n));
-    } else {
-      std::byte* const to = write_dense(diff_src, n, needed, src_scratch_);
-      if (products_)
-        products_->backward_data(static_cast<const float*>(diff), parameters_[0].values.data(),
-                                 reinterpret_cast<float*>(to));
-      else
-        kernels_.backward_data(0, diff, to);
-      finish_dense(diff_src, n, needed, src_scratch_);
-    }
+    std::byte* const to = write_dense(diff_src, products_type_, n, needed, src_scratch_);
+    if (products_)
+      products_->backward_data(static_cast<const float*>(diff), parameters_[0].values.data(),
+                               reinterpret_cast<float*>(to));
+    else
+      kernels_.backward_data(0, diff, to);
+    finish_dense(diff_src, products_type_, n, needed, src_scratch_);
     pass.progress();
   }
 }
@@ -263,7 +279,7 @@ void Convolution::backward_parameters(const Pass& pass, std::span<const AnyConst
   float* const diff_bias = options_.bias ? parameters_[1].diffs.data() : nullptr;
   if (winograd_ && winograd_->has_backward_weights()) {
     for (std::int64_t n = 0; n < context_.batch; ++n)
-      winograd_->backward_weights(pass, src[0].as<float>(), diff_dst.as<float>(), n);
+      winograd_->backward_weights(pass, src[0], diff_dst, n);
     winograd_->store_diff_weights(diff_weight, diff_bias);
     return;
   }

@@ -32,9 +32,9 @@ struct ConvolutionOptions {
   InitialValues::Kind initial = InitialValues::Kind::kGlorotUniform;
   /// Writes fp32 sums as they are, instead of rounded to the compute type.
   bool writes_fp32 = false;
-  /// kDense uses the library's kernels. Otherwise fp32 passes of stride 1 are computed by
-  /// Winograd's minimal filtering where the shapes fit and a model of the cost prefers it;
-  /// kWinograd skips the model.
+  /// kDense uses the library's kernels, with products of the compute type. Otherwise passes of
+  /// stride 1 are computed by Winograd's minimal filtering where the shapes fit and a model of the
+  /// cost prefers it; kWinograd skips the model.
   GradientKernels kernels = GradientKernels::kAuto;
 };
 
@@ -47,7 +47,9 @@ struct ConvolutionOptions {
 /// be of kInt16, counts that LayerContext::count_scales gives a meaning. Gradients of an input or
 /// output of another type are rounded to the compute type, and widened from it.
 ///
-/// Gradients of kernels of 1x1x1 with stride 1 are matrix products in fp32.
+/// Where the CPU computes products of fp32 faster than those of bf16 (fastest_products()), tensors
+/// of bf16 are widened and results rounded; weights are then fp32. Gradients of kernels of 1x1x1
+/// with stride 1 are matrix products in fp32.
 ///
 /// A part may compute only some output channels, of one group, or whole groups. A chunk is computed
 /// in place if its src and dst boxes are contiguous in their spans or Winograd's filtering computes
@@ -95,12 +97,16 @@ class Convolution : public Layer {
   void take_scratch();
   const void* read_src(AnyConstView src, std::int64_t n, const Box& box);
   const void* read_diff_dst(AnyConstView diff_dst, std::int64_t n);
+  std::optional<DenseSource> conversion_from(DataType type,
+                                             std::span<const ChannelScale> scales = {}) const;
+  ConvolutionForm form() const;
   DataType type_of_dst() const {
     return options_.writes_fp32 ? DataType::kFloat32 : options_.compute;
   }
   std::int64_t filters_per_group() const { return options_.filters / options_.groups; }
 
   ConvolutionOptions options_;
+  DataType products_type_;  // kFloat32, or the compute type
   LayerContext context_;
   std::vector<ParameterView> parameters_;
   Window window_{};  // window on the whole input
@@ -109,7 +115,7 @@ class Convolution : public Layer {
   std::optional<TapGradients> taps_;            // replace their weight gradients
   std::optional<PointwiseGradients> products_;  // replace their backward passes
   std::unique_ptr<WinogradPasses> winograd_;    // null where the shapes do not fit
-  // One sample's box where it is not contiguous; src in the compute type.
+  // One sample's box where it is not contiguous, or a result in the type of products.
   ScratchBuffer<std::byte> src_scratch_, dst_scratch_;
   std::int64_t src_bytes_ = 0, dst_bytes_ = 0;
   // Conversions where types differ.

@@ -7,13 +7,15 @@
 
 #include "src/nn/kernels/dense_box.hpp"
 #include "src/nn/kernels/float_types.hpp"
+#include "src/nn/onednn/library.hpp"
 #include "src/nn/runs.hpp"
 
 namespace halomesh {
 TransposedConvolution::TransposedConvolution(const TransposedConvolutionOptions& options)
     : options_(options),
       kernels_(ConvolutionForm{options.compute, options.compute, false, false, false,
-                               type_of_dst() != options.compute, true}) {
+                               type_of_dst() != options.compute, true,
+                               fastest_products(options.compute)}) {
   require(options.filters > 0, text("transposed convolution with {} filters", options.filters),
           "use at least one filter");
   require(options.compute != DataType::kInt16, "transposed convolution of int16",
@@ -182,8 +184,8 @@ void TransposedConvolution::forward(const Pass& pass, std::span<const AnyConstVi
   if (at->reached != chunk) clear(dst, chunk);
   for (std::int64_t n = 0; n < context_.batch && !at->src.empty(); ++n) {
     kernels_.backward_data(at->kernel, read_dense(src[0], n, at->src, src_scratch_),
-                           write_dense(dst, n, at->reached, dst_scratch_));
-    finish_dense(dst, n, at->reached, dst_scratch_);
+                           write_dense(dst, dst.type, n, at->reached, dst_scratch_));
+    finish_dense(dst, dst.type, n, at->reached, dst_scratch_);
     pass.progress();
   }
   if (options_.bias) add_bias(dst, chunk);
@@ -194,8 +196,8 @@ void TransposedConvolution::backward_data(const Pass& pass, const ForwardValues&
   kernels_.load_backward_weights();
   for (std::int64_t n = 0; n < context_.batch && !produced_.src.empty(); ++n) {
     kernels_.forward(produced_.kernel, read_diff_dst(diff_dst, n),
-                     write_dense(diff_src, n, produced_.src, src_scratch_));
-    finish_dense(diff_src, n, produced_.src, src_scratch_);
+                     write_dense(diff_src, diff_src.type, n, produced_.src, src_scratch_));
+    finish_dense(diff_src, diff_src.type, n, produced_.src, src_scratch_);
     pass.progress();
   }
 }

@@ -62,4 +62,23 @@ bool cpu_has_wide_vectors() { return may_use(dnnl_cpu_isa_avx512_core); }
 bool cpu_has_matrix_unit() { return may_use(dnnl_cpu_isa_avx512_core_amx); }
 #endif
 
+// Decided by rates that `bench` measures: two threads of a Zen 5 (EPYC) reach 890 GF/s with dot
+// products and 480 with multiply-adds, two threads of a Xeon without a matrix unit 177 and 358.
+bool cpu_has_fast_dots() {
+#if defined(__x86_64__)
+  return cpu_computes_bf16() && __builtin_cpu_is("amd") != 0;
+#else
+  return false;
+#endif
+}
+
+double products_at_once(DataType compute) {
+  if (compute != DataType::kBfloat16) return 1;
+  return cpu_has_matrix_unit() ? 16 : cpu_has_fast_dots() ? 2 : 1;
+}
+
+DataType fastest_products(DataType compute) {
+  return products_at_once(compute) > 1 ? compute : DataType::kFloat32;
+}
+
 }  // namespace halomesh

@@ -121,6 +121,12 @@ void add_to(float* sum, const float* term, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) sum[i] += term[i];
 }
 
+// The form of the library's primitives.
+ConvolutionForm form_of_products(ConvolutionForm form) {
+  if (form.products == DataType::kFloat32) form.compute = form.dst = DataType::kFloat32;
+  return form;
+}
+
 }  // namespace
 
 struct ConvolutionKernels::Impl {
@@ -152,7 +158,7 @@ struct ConvolutionKernels::Impl {
     }
   };
 
-  ConvolutionForm form;
+  ConvolutionForm form, primitives;  // as the caller sees it, and as the library computes
   Library lib;
   std::vector<std::string> names;
   std::vector<Kernel> forward, backward_data, backward_weights;
@@ -183,7 +189,7 @@ struct ConvolutionKernels::Impl {
   // The library packs weights of several taps for bf16 forward passes element by element; packing
   // them for the gradient of data, and the result again, takes a quarter of the time (2.6.3).
   void pack_by_way_of_gradients(std::int64_t taps) {
-    if (form.compute != DataType::kBfloat16 || taps == 1 || backward_data.empty()) return;
+    if (primitives.compute != DataType::kBfloat16 || taps == 1 || backward_data.empty()) return;
     first_packed = backward_data[0].layout;
     packed[*first_packed].is_kept = true;
     for (std::size_t i = 0; i < packed.size(); ++i)
@@ -262,15 +268,15 @@ struct ConvolutionKernels::Impl {
     const bool with_bias =
         (pass == kForward && form.bias) || (pass == kBackwardWeights && form.diff_bias);
     KernelTrial trial{
-        fmt::format("{} in {} to {}", name, name_of(form.compute), name_of(form.dst)),
+        fmt::format("{} in {} to {}", name, name_of(primitives.compute), name_of(primitives.dst)),
         pass,
         g,
         {pass == kBackwardData ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, plain_descs.src, src,
-         pass == kBackwardData && form.widens_diff_src ? DataType::kFloat32 : form.compute},
+         pass == kBackwardData && form.widens_diff_src ? DataType::kFloat32 : primitives.compute},
         {pass == kBackwardWeights ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, plain_descs.weight,
-         weights, pass == kBackwardWeights ? DataType::kFloat32 : form.compute},
+         weights, pass == kBackwardWeights ? DataType::kFloat32 : primitives.compute},
         {pass == kForward ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, plain_descs.dst, dst,
-         pass == kForward ? form.dst : form.compute}};
+         pass == kForward ? primitives.dst : primitives.compute}};
     if (with_bias)
       trial.bias = {pass == kForward ? DNNL_ARG_BIAS : DNNL_ARG_DIFF_BIAS, plain_descs.bias,
                     plain_descs.bias};
@@ -282,14 +288,15 @@ struct ConvolutionKernels::Impl {
             const Describe& describe, const Layouts& layouts) {
     auto pd = describe_best(
         name, form.own_layout, geometry,
-        [&](Tag layout) { return describe(ConvolutionDescs(geometry, form, layout)); },
+        [&](Tag layout) { return describe(ConvolutionDescs(geometry, primitives, layout)); },
         [&](const auto& made, int number, Tag layout) {
           return may_use_kernel<Primitive>(
               lib, made, number,
               trial_of(layout == Tag::any ? name + " in the library's layout" : name, pass,
                        geometry, layouts(made)));
         });
-    add_name(names, fmt::format("{} {}", name_of(pass), name_of(form.compute)), pd.impl_info_str());
+    add_name(names, fmt::format("{} {}", name_of(pass), name_of(primitives.compute)),
+             pd.impl_info_str());
     return pd;
   }
 };
@@ -297,6 +304,7 @@ struct ConvolutionKernels::Impl {
 ConvolutionKernels::ConvolutionKernels(const ConvolutionForm& form)
     : impl_(std::make_unique<Impl>()) {
   impl_->form = form;
+  impl_->primitives = form_of_products(form);
 }
 ConvolutionKernels::~ConvolutionKernels() = default;
 ConvolutionKernels::ConvolutionKernels(ConvolutionKernels&&) noexcept = default;

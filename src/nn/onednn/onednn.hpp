@@ -18,7 +18,7 @@ namespace halomesh {
 /// The types and options of one convolution layer's kernels; each type is kFloat32 or kBfloat16.
 /// Products are summed in fp32; parameters and their gradients are fp32.
 struct ConvolutionForm {
-  DataType compute = DataType::kFloat32;  ///< type of src, dst, their gradients, and packed weights
+  DataType compute = DataType::kFloat32;  ///< type of src, dst and their gradients
   DataType dst = DataType::kFloat32;      ///< type written by forward(); its gradient has `compute`
   bool diff_bias = true;                  ///< whether backward_weights() sums the bias gradient
   bool bias = true;                       ///< whether forward() adds a bias
@@ -28,6 +28,9 @@ struct ConvolutionForm {
   bool widens_diff_src = false;  ///< backward_data() writes fp32 whatever the compute type
   /// Whether backward_data() is the forward pass of its layer, and forward() the backward pass.
   bool transposed = false;
+  /// With kFloat32, data of `compute` are widened and results rounded to it: see
+  /// fastest_products().
+  DataType products = DataType::kBfloat16;
 };
 
 /// The kernels of one convolution layer on one rank, each for any number of geometries. All share
