@@ -5,6 +5,7 @@
 Usage: check_docs.py PROGRAM [SITE]
 
 - Links between pages lead to files and headings that exist; paths named in `code` exist.
+- No option has two defaults in the help of a command.
 - Every command, option and make target in code exists, and so does every variable given to make.
 - The pictures of meshes in docs/images are what `PROGRAM plan --picture` draws.
 - What the pages say about options that may change when a run resumes is what `PROGRAM train --help` says.
@@ -59,6 +60,8 @@ class Program:
 
     def _options_of(self, command):
         text = output_of(self.path, command, "--help")
+        for twice in re.findall(r"\(default [^)]*\)\s+\(default", text):
+            fault(f"halomesh {command} --help", 1, f"has two defaults in a row: {' '.join(twice.split())}")
         return re.findall(r"(?m)^ +(?:-\w \[ )?--([a-z][a-z0-9-]*)", text)
 
     def all_options(self):

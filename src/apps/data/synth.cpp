@@ -83,8 +83,7 @@ Options synth_options() {
       .add_required<std::string>("out", "DIR", "directory for train/ and validation/")
       .add_choice("kind", {"cosmology", "volumes", "climate"}, "cosmology", "what samples are")
       .add<Shape>("input", "DxHxWxC", Shape{1, 64, 64, 64},
-                  "extents of volumes; of climate images rows x1x columns x16 (default "
-                  "96x1x144x16)")
+                  "extents of a sample; a climate image has 96x1x144x16 if none are given")
       .add<std::int64_t>("train", "N", 32, "training samples")
       .at_least(0)
       .add<std::int64_t>("validation", "N", 16, "validation samples, from other universes")
