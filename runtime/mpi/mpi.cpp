@@ -226,6 +226,18 @@ struct JoinedTexts {
   }
 };
 
+/// Open MPI 4 starts a daemon for a process without a launcher, only so that it could start others.
+/// The daemon outlives a process that is killed, and takes memory without end where a limit on file
+/// sizes stops it. Without it, such processes would share directories, which the first to end
+/// removes; a process alone needs none.
+void stay_alone_without_launcher() {
+  for (const char* of_launcher :
+       {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI_FD", "PMI_PORT", "PJM_JOBID"})
+    if (std::getenv(of_launcher) != nullptr) return;      // NOLINT(concurrency-mt-unsafe)
+  ::setenv("OMPI_MCA_ess_singleton_isolated", "1", 0);    // NOLINT(concurrency-mt-unsafe)
+  ::setenv("OMPI_MCA_orte_create_session_dirs", "0", 0);  // NOLINT(concurrency-mt-unsafe)
+}
+
 }  // namespace
 
 std::vector<std::string> Comm::gather(const std::string& text) const {
@@ -256,10 +268,7 @@ std::string Comm::first_text(const std::string& text) const {
 }
 
 MpiSession::MpiSession(int* argc, char*** argv) {
-  // Open MPI 4 starts a daemon for a process without a launcher, only so that it could start
-  // others. The daemon outlives it, and takes memory without end where a limit on file sizes stops
-  // it.
-  ::setenv("OMPI_MCA_ess_singleton_isolated", "1", 0);  // NOLINT(concurrency-mt-unsafe)
+  stay_alone_without_launcher();
   int provided = 0;
   if (MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS)
     throw Error("MPI could not be initialised", "start the program with mpirun, srun or mpiexec");
