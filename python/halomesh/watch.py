@@ -19,7 +19,7 @@ import time
 from halomesh import records
 from halomesh.errors import UsageError, plain
 from halomesh.options import Options, real
-from halomesh.texts import clock
+from halomesh.texts import clock, plural
 
 EXIT_DONE, EXIT_FAILED, EXIT_RUNNING, EXIT_SILENT, EXIT_STOPPED = 0, 1, 3, 4, 75
 SILENT_SECONDS, SILENT_INTERVALS = 600, 10
@@ -341,7 +341,7 @@ def screen_of(status, state_of_job, columns, utf8):
         if text:
             # A line wider than the terminal would wrap and could not be redrawn.
             lines.append(plain(f"{label:8}{text}".replace("\n", "?"))[:columns])
-    add("run", run.name + (f" on {status.ranks} ranks" if status.ranks else "") + ": " + state_text(status))
+    add("run", run.name + (f" on {plural(status.ranks, 'rank')}" if status.ranks else "") + ": " + state_text(status))
     if status.job:
         add("job", f"{status.scheduler} {status.job}" + (f": {state_of_job}" if state_of_job else ""))
     add("done", progress_text(status))

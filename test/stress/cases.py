@@ -2,14 +2,18 @@
 """The tables of cases, by class of fault. A row is a Case (see scene.py); to add one, add a line."""
 import json
 import os
+import re
 import shutil
 import signal
+import sys
+import zlib
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from faults import (DAMAGES, KINDS, SIGNALS, after_delay, at_step, both, busy_host, contents, deleted, directory,
                     emptied, fifo, flipped, full_disk, garbage, in_group, link_to, loop, memory_group, mounts,
                     nans, on, read_only, send, shorter, steps_done, truncated, wait_for)
-from inputs import (external_voxels, failing, hdf5_samples, orientation_codes, partial_voxels, plain_voxels,
+from inputs import (channels_first, external_voxels, failing, filtered_voxels, hdf5_samples, orientation_codes, partial_voxels, plain_voxels,
                     stepped_clock, traced, virtual_voxels, volumes, without)
 from scene import ALONE, EVAL, SOURCE, TRAIN, UNET, Case, expect
 
@@ -304,6 +308,11 @@ def paths():
     staged = f"{TRAIN} --stage-dir {{root}}/s\udcfe --out".replace("{data}", "{root}/d\udce9")
     yield Case("paths that are not UTF-8 in all records", f"{staged} {{root}}/o\udcff --keep-stage --trace {{root}}/t\udc80.json",
                0, (), link_to_data, after=read_back, ranks=2, writes=("*",))
+    script = (f"{{halomesh}} jobscript --site workstation --cores 2 --ranks-per-node 2 --time 1:00:00 {TRAIN[6:]} "
+              "--out {root}/o\udcff >job.sh && bash job.sh").replace("{data}", "{root}/d\udce9")
+    yield Case("job script of paths that are not UTF-8", f"plain env 'MPIRUN={{mpirun}}' sh -c '{script}'", 0, (),
+               link_to_data, writes=("*",), after=lambda scene, text: expect(
+                   (scene / "o\udcff/checkpoints/step-000000024.h5").exists(), "the job left no checkpoint"))
     yield Case("path of --out: relative", f"{TRAIN} --out here/and/there", 0, ranks=2, writes=("here*",))
     yield Case("path of --data: relative, trailing slash", TRAIN.replace("{data}", "data/") + " --out {out}", 0,
                ranks=2, writes=("out*",))
@@ -567,6 +576,109 @@ def learning():
                ("split train, that epoch 1 trained on is labelled class 2",), volumes(), writes=("out*",))
 
 
+def sentences():
+    """What messages say, in the words of who meets them."""
+    alone = f"{ALONE} --out {{out}}"
+    rows = {  # options beside those of a run without a launcher: what is said
+        "milestones that do not increase": ("--schedule multistep --milestones 5,5", "--milestones 5,5: 5 comes after 5"),
+        "no milestones": ("--schedule multistep", "--schedule multistep needs --milestones"),
+        "an epsilon of 0": ("--optimizer lamb --epsilon 0", "--epsilon 0: adamw and lamb divide by it"),
+        "a power of 0": ("--schedule poly --decay-steps 5 --poly-power 0", "--poly-power 0 is no decay"),
+        "two targets": ("--target-mae 0.1 --target-score 0.2", "--target-mae and --target-score exclude each other"),
+        "a batch norm that fits no batch": ("--batch-norm 3", "batch normalization over 3 samples does not fit a batch of 2 on 1 replica"),
+        "a network too wide": ("--filters 1000000", "doubled by each of 2 convolutions is too wide"),
+    }
+    for name, (options, says) in rows.items():
+        base = alone.replace("--filters 4", "") if "--filters" in options else alone
+        yield Case(f"sentence about {name}", f"{base} {options}", (USAGE, FAILED), (says,))
+    says_not = lambda *wrong: lambda scene, text: [expect(each not in text, f"says {each!r}") for each in wrong]
+    yield Case("sentence about one rank", f"{alone} --skip-gradients 1@1", 0,
+               ("1 rank as 1 replica x 1 part", "gradients below conv2 are skipped\n"), writes=("out*",),
+               after=says_not(" 1 ranks", " 1 replicas", " 1 parts", "0 MB"))
+    yield Case("sentence about steps at a rate of 0", f"{alone} --schedule cosine --decay-steps 5", 0,
+               ("reaches 0 before the run ends after 24 steps",), writes=("out*",))
+    yield Case("sentence about OMP_NUM_THREADS", f"plain env 'OMP_NUM_THREADS= 2' {{halomesh}} {alone}", 0,
+               ("2 threads each",), writes=("out*",))
+    yield Case("sentence about --out that is a dangling link", alone, FAILED, ("is a link to nowhere, which does not exist",),
+               on("out", link_to("nowhere")))
+
+    def samples_of(change):
+        def fault(scene):
+            for file in sorted((scene / "data/train").iterdir())[1:2]:
+                change(file)
+        return fault
+
+    def index_beside(file):
+        Path(f"{file}.idx").write_text("0 300\n")
+
+    def by_zlib(file):
+        file.write_bytes(zlib.compress(file.read_bytes()))
+    yield Case("sentence about an index beside TFRecords", alone, 0, fault=samples_of(index_beside), writes=("out*",))
+    yield Case("sentence about TFRecords of zlib", alone, FAILED, ("compressed by zlib",), samples_of(by_zlib))
+    yield Case("sentence about a sample that is a dangling link", alone, FAILED, ("is a link to nowhere, which does not exist",),
+               samples_of(link_to("nowhere")))
+    read = ALONE.replace("{data}", "{root}/hdf5") + " --out {out}"
+    for name, voxels, says in (("with channels first", channels_first, "channels come last"),
+                               ("of a filter that is not installed", filtered_voxels, "HDF5 filter 32000 (lzf), which is not installed")):
+        yield Case(f"sentence about HDF5 data {name}", read, FAILED, (says,), hdf5_samples(voxels))
+    yield Case("sentence about HDF5 targets with another axis", read, FAILED, ("must be a list of 4 numbers",),
+               hdf5_samples(plain_voxels, targets=(1, 4)))
+    convert = ("convert --from {root}/volumes --to {out} --input 1x1x1x1 --any-extents --classes 2 --split train")
+    yield Case("sentence about a label between integers", convert, FAILED, ("is 0.9999999, which is not an integer",),
+               volumes("f", label=0.9999999))
+    yield Case("sentence about a case that is a dangling link", convert, FAILED, ("is a link to nowhere, which does not exist",),
+               both(volumes(), on("volumes/train/case_00001/imaging.nii", link_to("nowhere"))))
+    yield Case("sentence about a file that git-annex did not get", convert, FAILED, ("git-annex",),
+               both(volumes(), on("volumes/train/case_00001/imaging.nii", contents(b"/annex/objects/SHA256E-s9--1\n"))))
+
+
+def scripts():
+    """Job scripts that would end when they start, or run what a name holds."""
+    job = f"jobscript --site workstation --cores 2 --ranks-per-node 1 --time 1:00:00 {ALONE[6:]} --out {{out}}"
+    for options, says in (("--schedule cosine", "--decay-steps"), ("--optimizer adamw --epsilon 0", "--epsilon 0"),
+                          ("--accumulate 3", "--accumulate"), ("--milestones 3", "--milestones"), ("--pad 2", "--pad"),
+                          ("--keep-stage", "--keep-stage"), ("--betas 0.9,0.99", "--betas")):
+        yield Case(f"jobscript {options}", f"{job} {options}", USAGE, (says,))
+        yield Case(f"train {options}", f"{ALONE} --out {{out}} {options}", USAGE, (says,))
+    for option in ("modules", "mpi-plugin", "account", "partition", "job-name"):
+        yield Case(f"jobscript --{option} that runs a command", f"{job} --{option} '$(touch {{root}}/X)'", USAGE, (option,))
+
+
+def readers():
+    """Commands that read runs: repeats, damage, ends, and terminals."""
+    def two_rates(scene):
+        for name, rate in (("one", 0.001), ("two", 0.002)):
+            code, text = scene.run(f"{ALONE} --lr {rate} --out {name}")
+            expect(code == 0, text)
+    yield Case("report of runs with two rates", "report one two -o r.html", 0, ("one ", "two "), two_rates, writes=("r.html",),
+               after=lambda scene, text: expect("2 runs" not in text, "taken for repeats"))
+    yield Case("mlperf-summary of one run three times", "mlperf-summary run run {run}", 0, ("1 run",))
+    yield Case("watch of a run that diverged", f"plain sh -c '{{halomesh}} {ALONE} --lr 1e30 --out {{out}}; {{halomesh}} watch --once {{out}} && touch X'",
+               FAILED, ("not finite|diverged|nan|inf",), one_error=False, writes=("out*",))
+    yield Case("watch on a terminal that is dumb", "plain env TERM=dumb {halomesh} watch --once {run}", 0,
+               after=lambda scene, text: expect("\033" not in text and "\r" not in text, "moves the cursor"))
+    module = "plain env PYTHONPATH=" + str(Path(SOURCE).resolve() / "python")
+    yield Case("Python and a damaged run.json", f"{module} {sys.executable} -c 'import halomesh; halomesh.Run(\"{{run}}\")'",
+               FAILED, fault=on("run/run.json", contents(b"{")), one_error=False,
+               after=lambda scene, text: expect("run.json" in text or "numpy" in text, "does not name the file"))
+    yield Case("instances into a run's directory", f"{ALONE} --instances 1 --out {{run}}".replace("--instances 1", "--instances 2"),
+               (USAGE, FAILED), ranks=2)
+    yield Case("a machine's name that is a file here", "plan --machine fugaku --nodes 4", 0, ("Fugaku",),
+               on("fugaku", contents(b"mine")))
+    yield Case("plan on a prime number of nodes", "plan --machine fugaku --nodes 16381", (0, USAGE), limit_s=30)
+    yield Case("padding that fp32 does not hold", f"{UNET} --pad 1e39 --out {{out}}", USAGE, ("--pad",), volumes())
+    yield Case("the first steps under a short limit", f"{ALONE} --wall-limit 30 --out {{out}}", (0, STOPPED), writes=("out*",),
+               after=lambda scene, text: expect(steps_done(scene / "out"), "no step was made"))
+    yield Case("a trace of plain JSON", f"{ALONE} --out {{out}} --trace {{root}}/t.json", 0, writes=("out*", "t.json"),
+               after=lambda scene, text: json.loads((scene / "t.json").read_text()))
+
+    def one_default(scene, text):
+        for line in re.findall(r"^  --.*(?:\n      .*)*", text, re.M):
+            expect(line.count("(default") <= 1, f"several defaults: {line}")
+    for model in ("cosmoflow", "unet3d", "deepcam"):
+        yield Case(f"help of {model}", f"train --model {model} --help", 0, ("--filters",), after=one_default)
+
+
 def hosts():
     """Hosts with a clock that is set, a file system that fails, many other processes, no packages for tests."""
     last = "step-000000024.h5"
@@ -674,6 +786,17 @@ def stops(short):
         expect(code == 0, f"resuming: exit code {code}\n{more}")
         same_losses("out", "long", 200)(scene, more)
         expect(not list(scene.root.glob("out/**/.*")), "temporary files are left")
+    endless = LONG.replace("--steps 200", "--steps 1000000").replace("--parts 2x1x1", "")
+    grid = "batch = 2\nepochs = 100000\ninput = 16x16x16x4\nconv-layers = 2\nfilters = 4\nfc = 8\nlr = {0.001 | 0.002}\n"
+
+    def both_train(scene, job):
+        logs = [path.parent for path in scene.root.glob("out/*/metrics.jsonl")]
+        return len(logs) == 2 and all(map(steps_done, logs))
+    for name, command, fault in (
+            ("two instances", f"{endless} --instances 2 --out {{out}}", None),
+            ("a study", "study {root}/grid --data {data} --out {out} --ranks-each 1", on("grid", contents(grid.encode())))):
+        yield Case(f"TERM to one rank of {name}", command, STOPPED, ranks=2, fault=fault,
+                   during=send(SIGNALS["TERM"], 1, both_train), writes=("out", "out/*"), one_error=False)
     for turn in range(1 if short else 4):
         for name, number in SIGNALS.items():
             for to in (0, 1, "launcher"):
@@ -731,5 +854,5 @@ def stops(short):
 
 def all_cases(short):
     tables = (absurd_values, configurations, samples, checkpoints, changed_options, records, same_data, paths, ranks, disks,
-              limits, set_aside, outputs, starts, memory, targets, foreign_data, learning, hosts, two_writers)
+              limits, set_aside, outputs, starts, memory, targets, foreign_data, learning, sentences, scripts, readers, hosts, two_writers)
     return [case for table in tables for case in table()] + list(stops(short))

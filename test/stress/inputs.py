@@ -27,9 +27,10 @@ def write_nifti(path, extents, values, letter, codes=(1, 1), origin=0):
     path.write_bytes(bytes(header) + array(letter, values).tobytes())
 
 
-def volumes(letter="B", classes=2, labels_in=("train", "validation"), origin=0, codes=(1, 1), uneven=False):
+def volumes(letter="B", classes=2, labels_in=("train", "validation"), origin=0, codes=(1, 1), uneven=False,
+            label=None):
     """A fault that makes {root}/volumes: 4 training and 2 validation cases with labels of `classes`, where the splits
-    have any, stored as `letter`; labels lie at `origin`, images at 0."""
+    have any, or all `label`, stored as `letter`; labels lie at `origin`, images at 0."""
     def fault(scene):
         for split, count in (("train", 4), ("validation", 2)):
             for case in range(count):
@@ -37,6 +38,7 @@ def volumes(letter="B", classes=2, labels_in=("train", "validation"), origin=0, 
                 size = extents[0] * extents[1] * extents[2]
                 # Equal shares of the classes, along the slowest axis.
                 labels = [at * classes // size if split in labels_in else 0 for at in range(size)]
+                labels = labels if label is None else [label] * size
                 values = [label + (at * 7919 % 101) / 50 - 1 for at, label in enumerate(labels)]
                 of_case = scene / f"volumes/{split}/case_{case:05d}"
                 write_nifti(of_case / "imaging.nii", extents, values, "f", codes)
@@ -49,7 +51,7 @@ def orientation_codes(path):
     return struct.unpack_from("<2h", Path(path).read_bytes(), 252)
 
 
-def hdf5_samples(voxels):
+def hdf5_samples(voxels, targets=(4,)):
     """A fault that makes {root}/hdf5 of 4 training and 2 validation samples in the benchmark's HDF5 format;
     `voxels(file, counts, path)` stores the counts as /x."""
     def fault(scene):
@@ -65,12 +67,20 @@ def hdf5_samples(voxels):
                 counts = numpy.random.default_rng(sample).integers(0, 9, (16, 16, 16, 4)).astype("<i2")
                 with h5py.File(path, "w", libver="latest") as file:
                     voxels(file, counts, path)
-                    file["y"] = numpy.zeros(4, "<f4")
+                    file["y"] = numpy.zeros(targets, "<f4")
     return fault
 
 
 def plain_voxels(file, counts, path):
     file["x"] = counts
+
+
+def channels_first(file, counts, path):
+    file["x"] = counts.transpose(3, 0, 1, 2)
+
+
+def filtered_voxels(file, counts, path):
+    file.create_dataset("x", data=counts, chunks=(4, 16, 16, 4), compression="lzf")
 
 
 def virtual_voxels(file, counts, path):

@@ -10,7 +10,7 @@ from halomesh.report.model import (LINE, LINE_AND_POINTS, PAPER, POINTS, Axis, F
                                    Series, Table, decades, ranged)
 from halomesh.report.published import RUNS as PUBLISHED
 from halomesh.report.runs import group_runs
-from halomesh.texts import duration, percent, shown, statistics_of, with_deviation
+from halomesh.texts import duration, percent, plural, shown, statistics_of, with_deviation
 
 MOST_ROOFLINES = 4
 SMALL_SHARE = 1e-3  # of a step: smaller phases have no point
@@ -391,7 +391,7 @@ class Extrapolation:
         epochs = "not known"
         if self.epochs:
             epochs = shown(self.epochs[0]) + (f" ± {shown(self.epochs[1])}" if self.epochs[1] > 0 else "")
-        source = f"{base.source} on {shown(base.ranks)} ranks"
+        source = f"{base.source} on {plural(int(base.ranks), 'rank')}"
         return [*row, shown(base.training * self.scale), shown(base.evaluation * self.scale),
                 shown(self.seconds_per_epoch), epochs,
                 f"{shown(self.seconds / 60)} ± {shown(self.deviation / 60)}" if self.epochs else "-",

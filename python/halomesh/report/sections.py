@@ -69,7 +69,7 @@ def sentence_of_bench(bench):
     run = max(bench.runs, key=lambda run: number(run, "samples_per_second", "median"))
     share = number(run, "peak_fraction")
     return (f"{bench.name}: {shown(number(run, 'samples_per_second', 'median'))} samples/s on "
-            f"{shown(number(run, 'ranks'))} ranks ({text(run, 'parts')} parts, {text(run, 'precision')})"
+            f"{plural(int(number(run, 'ranks')), 'rank')} ({text(run, 'parts')} parts, {text(run, 'precision')})"
             + (f", {percent(share)} of the peak" if share > 0 else "") + ".")
 
 
@@ -80,7 +80,7 @@ def verdict(input):
     sentences = sentences or [f"{file.name}: mean absolute error {mean_error(file):.5f} over "
                               f"{plural(len(file.target[0]), 'sample')}." for file in input.predictions]
     if not sentences and input.traces:
-        sentences = [f"{input.traces[0].name}: step {input.traces[0].step} of {len(input.traces[0].ranks)} ranks."]
+        sentences = [f"{input.traces[0].name}: step {input.traces[0].step} of {plural(len(input.traces[0].ranks), 'rank')}."]
     if not sentences and input.results:
         sentences = [f"Results of {plural(len(input.results), 'submission')}."]
     more = len(sentences) - MOST_SENTENCES
