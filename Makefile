@@ -168,6 +168,7 @@ PARTITION := $(wildcard partition/*.cpp partition/*/*.cpp)
 NN        := $(wildcard src/nn/*.cpp src/nn/*/*.cpp)
 SYNTH     := $(wildcard src/synth/*.cpp src/baseline/*.cpp)
 MODELS    := $(wildcard models/*.cpp)
+ONNX      := $(wildcard models/onnx/*.cpp)
 RUNTIME   := $(wildcard runtime/*/*.cpp)
 APPS      := $(wildcard src/apps/*.cpp src/apps/*/*.cpp)
 # Simulated ranks have no data: they are only measured.
@@ -181,10 +182,10 @@ else
 RUNTIME   := $(filter-out runtime/simulated/% $(if $(NIFTI_LIBS),,%/nifti_cases.cpp),$(RUNTIME))
 APPS      := $(filter-out $(if $(NIFTI_LIBS),,%/nifti_segmentations.cpp),$(APPS))
 endif
-PROTO     := $(wildcard runtime/*/*.proto)
-ROOMS     := $(PARTITION) $(NN) $(SYNTH) $(MODELS) $(RUNTIME) $(APPS)
+PROTO     := $(wildcard runtime/*/*.proto models/*/*.proto)
+ROOMS     := $(PARTITION) $(NN) $(SYNTH) $(MODELS) $(ONNX) $(RUNTIME) $(APPS)
 HEADERS   := $(wildcard include/*.hpp partition/*.hpp partition/*/*.hpp src/nn/*.hpp \
-                        src/nn/*/*.hpp src/synth/*.hpp src/baseline/*.hpp models/*.hpp \
+                        src/nn/*/*.hpp src/synth/*.hpp src/baseline/*.hpp models/*.hpp models/*/*.hpp \
                         runtime/*/*.hpp \
                         src/apps/*/*.hpp)
 
@@ -226,7 +227,7 @@ endef
 new_units = $(if $(1),$(eval $(call new_unit,$(first_to_last)))$(call new_units,$(behind_first)))
 UNITS :=
 ifneq ($(UNITY),0)
-$(foreach list,PARTITION NN SYNTH MODELS RUNTIME APPS HARNESS HARNESS_MPI TEST_PURE TEST_NN TEST_RUNTIME TEST_MPI \
+$(foreach list,PARTITION NN SYNTH MODELS ONNX RUNTIME APPS HARNESS HARNESS_MPI TEST_PURE TEST_NN TEST_RUNTIME TEST_MPI \
                TEST_APPS TEST_SYSTEM TEST_LONG,\
   $(foreach d,$(sort $(dir $($(list)))),$(call new_units,$(filter-out $(ALONE),$(call in_directory,$(d),$($(list)))))))
 endif
@@ -299,7 +300,7 @@ $(eval $(call compile,$(TEST_PURE) test/harness/plain_main.cpp,$(CXX),$(FLAGS_pu
 $(eval $(call compile,$(NN) $(HARNESS),$(CXX),$(FLAGS_nn)))
 $(eval $(call compile,$(SYNTH) $(MODELS) $(TEST_NN),$(CXX),$(FLAGS_synth)))
 $(eval $(call compile,$(TEST_SYSTEM) $(TEST_LONG),$(CXX),$(FLAGS_files) $(OPT_tests)))
-$(eval $(call compile,$(RUNTIME) $(COMPUTING_APPS) $(HARNESS_MPI) test/harness/mpi_main.cpp,$(MPICXX),$(FLAGS_mpi)))
+$(eval $(call compile,$(ONNX) $(RUNTIME) $(COMPUTING_APPS) $(HARNESS_MPI) test/harness/mpi_main.cpp,$(MPICXX),$(FLAGS_mpi)))
 $(eval $(call compile,$(filter-out $(COMPUTING_APPS),$(APPS)),$(MPICXX),$(FLAGS_mpi) $(OPT_tests)))
 $(eval $(call compile,$(TEST_RUNTIME) $(TEST_MPI) $(TEST_APPS),$(MPICXX),$(FLAGS_mpi) $(OPT_tests)))
 
@@ -372,9 +373,9 @@ $(B)/obj/src/nn/kernels/isa_kernels.o $(B)/tidy/src/nn/kernels/isa_kernels.ok: \
 # There is one archive per room, the upper ones first: a program takes from each the objects that it
 # calls.
 $(B)/lib/libapps.a: $(call objects,$(filter-out src/apps/main.cpp,$(APPS)))
-$(B)/lib/libruntime.a: $(call objects,$(RUNTIME)) $(PB_OBJECTS)
+$(B)/lib/libruntime.a: $(call objects,$(RUNTIME)) $(filter %/example.pb.o,$(PB_OBJECTS))
 $(B)/lib/libsynth.a: $(call objects,$(SYNTH))
-$(B)/lib/libmodels.a: $(call objects,$(MODELS))
+$(B)/lib/libmodels.a: $(call objects,$(MODELS) $(ONNX)) $(filter-out %/example.pb.o,$(PB_OBJECTS))
 $(B)/lib/libnn.a: $(call objects,$(NN)) $(ISA_OBJECTS)
 $(B)/lib/libpartition.a: $(call objects,$(PARTITION))
 $(B)/lib/%.a: $(B)/stamp/link
@@ -384,8 +385,8 @@ archives = $(patsubst %,$(B)/lib/lib%.a,$(1))
 # Nothing calls objects that register themselves by name, so they are linked directly.
 registered = $(call objects,$(shell grep -ls '^const Registered<' $(1)))
 L2 := $(call registered,$(NN)) $(call archives,nn partition)
-L3 := $(call registered,$(MODELS) $(RUNTIME) $(NN)) $(call archives,runtime $(if $(SYNTH),synth) models nn partition)
-ALL_ROOMS := $(call registered,$(APPS)) $(call registered,$(MODELS) $(RUNTIME) $(NN)) $(call archives,apps runtime $(if $(SYNTH),synth) models nn partition)
+L3 := $(call registered,$(MODELS) $(ONNX) $(RUNTIME) $(NN)) $(call archives,runtime $(if $(SYNTH),synth) models nn partition)
+ALL_ROOMS := $(call registered,$(APPS)) $(call registered,$(MODELS) $(ONNX) $(RUNTIME) $(NN)) $(call archives,apps runtime $(if $(SYNTH),synth) models nn partition)
 $(eval $(call program,$(B)/halomesh,$(call objects,src/apps/main.cpp) $(ALL_ROOMS),$(MPICXX),$(LIBS_mpi)))
 
 # The real program on simulated ranks; its own launcher starts it.
@@ -481,7 +482,7 @@ $(B)/tests/%.a:
 	$(Q)rm -f $@ && ar rcs $@ $(filter %.o,$^)
 
 $(eval $(call program,$(B)/tests/partition_tests,$(PLAIN_MAIN) $(call objects,$(TEST_PURE)) $(HARNESS_LIB) $(call archives,partition),$(CXX),$(FMT_LIBS) -pthread))
-$(eval $(call program,$(B)/tests/nn_tests,$(PLAIN_MAIN) $(call objects,$(TEST_NN)) $(HARNESS_LIB) $(call registered,$(MODELS) $(NN)) $(call archives,$(if $(SYNTH),synth) models nn partition),$(CXX),$(LIBS_nn) -pthread))
+$(eval $(call program,$(B)/tests/nn_tests,$(PLAIN_MAIN) $(call objects,$(TEST_NN)) $(HARNESS_LIB) $(call registered,$(MODELS) $(ONNX) $(NN)) $(call archives,$(if $(SYNTH),synth) models nn partition),$(CXX),$(LIBS_nn) $(PROTOBUF_LIBS) -pthread))
 $(eval $(call program,$(B)/tests/runtime_tests,$(MPI_MAIN) $(call objects,$(TEST_RUNTIME)) $(HARNESS_MPI_LIB) $(L3),$(MPICXX),$(LIBS_mpi)))
 $(eval $(call program,$(B)/tests/mpi_tests,$(MPI_MAIN) $(call objects,$(TEST_MPI)) $(HARNESS_MPI_LIB) $(L3),$(MPICXX),$(LIBS_mpi)))
 $(eval $(call program,$(B)/tests/app_tests,$(MPI_MAIN) $(call objects,$(TEST_APPS)) $(HARNESS_MPI_LIB) $(ALL_ROOMS),$(MPICXX),$(LIBS_mpi)))

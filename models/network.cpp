@@ -19,6 +19,11 @@ NetworkSettings Network::defaults() const {
   return settings;
 }
 
+void NetworkSpec::initialize(Parameters& parameters, std::uint64_t seed) const {
+  parameters.initialize(seed);
+  if (network->start != nullptr) network->start(settings, parameters);
+}
+
 std::vector<std::string> NetworkSpec::output_names(std::size_t outputs) const {
   if (network->output_names == nullptr) return {};
   std::vector<std::string> names = network->output_names(settings);

@@ -16,6 +16,7 @@
 #include "setting_role.hpp"
 #include "src/nn/loss.hpp"
 #include "src/nn/model.hpp"
+#include "src/nn/parameters.hpp"
 
 namespace halomesh {
 
@@ -39,6 +40,8 @@ struct NetworkOption {
   /// False for options that were added later: they are not stored at their defaults, so that
   /// versions without them can read the checkpoint.
   bool stored_at_default = true;
+  /// The text that checkpoints keep of a value, where it is another: the content of a file.
+  std::string (*stored)(const std::string& value) = nullptr;
 };
 
 /// The settings that a network is built from.
@@ -75,6 +78,12 @@ struct Network {
   /// The least extents with which it can be built that are not below those of settings.input; null:
   /// any extents are allowed.
   Spatial (*padded_extents)(const NetworkSettings& settings) = nullptr;
+  /// The shape of a sample that its options imply; null: `input`.
+  Shape (*own_input)(const NetworkSettings& settings) = nullptr;
+  /// By default, batch norms take all samples of a pass of training.
+  bool norms_take_batch = false;
+  /// Replaces initial parameters that the network comes with; null where it comes with none.
+  void (*start)(const NetworkSettings& settings, Parameters& parameters) = nullptr;
 
   /// Null where there is no such option.
   const NetworkOption* option(const std::string& option_name) const;
@@ -91,6 +100,8 @@ struct NetworkSpec {
   std::unique_ptr<Loss> make_loss(const Shape& output) const {
     return network->make_loss(settings, output);
   }
+  /// Sets the parameters with which training begins.
+  void initialize(Parameters& parameters, std::uint64_t seed) const;
   /// As many names as `outputs`, or none.
   std::vector<std::string> output_names(std::size_t outputs) const;
 };

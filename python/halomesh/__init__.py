@@ -8,6 +8,7 @@ Put the directory above this one (PREFIX/share/halomesh/python) in PYTHONPATH, o
     run.steps["loss"], run.evaluations["mae"]       # NumPy arrays, one element per line
     weights = halomesh.load_checkpoint("run")       # {"conv1.weight": array, ...}
     network = halomesh.torch_module("run")          # the same network in PyTorch
+    halomesh.export_onnx(module, sample, "net.onnx")  # for halomesh train --network net.onnx
 
 Needs NumPy; checkpoints need h5py, and torch_module() and state_dict() need PyTorch. These functions
 write no file and need no MPI. Values that were not finite are NaN.
@@ -21,6 +22,9 @@ __all__ = ["Run", "Trace", "bench", "checkpoint_options", "load_checkpoint", "st
 
 def __getattr__(name):
     """Imports NumPy only when one of the functions above is wanted: the commands go without it."""
+    if name == "export_onnx":
+        from halomesh.onnx_export import export_onnx
+        return export_onnx
     if name not in __all__:
         raise AttributeError(f"module 'halomesh' has no attribute '{name}'")
     from halomesh import arrays

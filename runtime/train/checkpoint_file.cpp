@@ -14,6 +14,7 @@
 #include <system_error>
 #include <utility>
 
+#include "elided.hpp"
 #include "error.hpp"
 #include "joined.hpp"
 #include "runtime/posix/crc32c.hpp"
@@ -252,7 +253,8 @@ CheckpointReader::CheckpointReader(const std::filesystem::path& path) : file_(op
 
 void CheckpointReader::refuse(const std::string& what) const {
   std::string options;
-  for (const auto& [name, value] : state_.model) options += fmt::format(" --{} {}", name, value);
+  for (const auto& [name, value] : state_.model)
+    options += fmt::format(" --{} {}", name, elided(value));
   throw Error(fmt::format("{}: checkpoint of another network: {}", file_.path().string(), what),
               fmt::format("give the model options that it was made with:{}; or train from scratch "
                           "with another --out",

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "elided.hpp"
 #include "error.hpp"
 #include "joined.hpp"
 
@@ -51,7 +52,7 @@ SettingChanges compare_settings(const Settings& recorded, const Settings& now,
       changes.unrecorded.push_back(r.name);
     else
       (r.role == SettingRole::kNetwork ? changes.refused : changes.allowed)
-          .push_back(fmt::format("{} {} -> {}", r.name, before, after));
+          .push_back(fmt::format("{} {} -> {}", r.name, elided(before), elided(after)));
   }
   return changes;
 }

@@ -45,7 +45,8 @@ constexpr std::array<Command, 15> kCommands = {{
     {"jobscript", "print a job script for a site", run_jobscript},
     {"mlperf-summary", "summarise MLPerf logs and print their score", run_analysis},
     {"watch", "show how far a run is, how fast, and whether it is still going", run_analysis},
-    {"export", "write the curves of a run for TensorBoard", run_analysis},
+    {"export", "write the curves of a run for TensorBoard; export onnx: a trained network",
+     run_analysis},
     {"report", "write a page about runs: figures, tables, comparison", run_analysis},
     {"info", "print versions, the machine and the binding of every rank", run_info},
 }};
@@ -74,6 +75,10 @@ int run_command(int argc, char** argv) {
     std::cout << "halomesh " << version() << " (" << git_commit() << ")\n";
     return kExitDone;
   }
+#ifndef HALOMESH_SIMULATED
+  if (name == "export" && argc > 2 && std::string(argv[2]) == "onnx")
+    return run_export_onnx(argc - 2, argv + 2);
+#endif
   std::vector<std::string> names;
   for (const Command& command : kCommands) {
     if (name == command.name) return command.run(argc - 1, argv + 1);

@@ -132,4 +132,28 @@ void Parameters::initialize(std::uint64_t seed) {
     }
 }
 
+void Parameters::assign(const std::string& layer, std::size_t number,
+                        std::span<const float> values) {
+  const auto& placements = geometry_->parameters();
+  const auto found = std::find_if(placements.begin(), placements.end(), [&](const auto& p) {
+    return p.layer_name == layer && p.number == number;
+  });
+  if (found == placements.end())
+    throw std::logic_error(fmt::format("no parameter {} of layer {}", number, layer));
+  const std::string& name = found->geometry.name;
+  require(std::ssize(values) == found->geometry.volume(),
+          text("{} values for the {} of {}, which has {}", values.size(), name, layer,
+               found->geometry.volume()));
+  for (const float value : values)
+    require(std::isfinite(value), text("the {} of {} has a value of {}", name, layer, value),
+            "train or export the network again");
+  const ParameterRange* const range = find(static_cast<std::size_t>(found - placements.begin()));
+  if (range == nullptr) return;
+  for_each_run(found->geometry, found->slices[static_cast<std::size_t>(part_)],
+               [&](std::int64_t local, std::int64_t global, std::int64_t length) {
+                 std::copy_n(values.begin() + global, length,
+                             values_.data() + range->offset + local);
+               });
+}
+
 }  // namespace halomesh

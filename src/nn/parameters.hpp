@@ -95,6 +95,10 @@ class Parameters {
   /// Sets the values according to each parameter's InitialValues. Each value is a function only of
   /// (seed, parameter, global index), so that every mesh starts from one network.
   void initialize(std::uint64_t seed);
+  /// Sets parameter number `number` of a layer to these values of the whole network's parameter, in
+  /// its logical order. Throws Error for another number of values, std::logic_error for no such
+  /// one.
+  void assign(const std::string& layer, std::size_t number, std::span<const float> values);
 
  private:
   const ModelGeometry* geometry_;

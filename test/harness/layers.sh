@@ -23,6 +23,7 @@ src/nn/optimizers | include partition src/nn src/nn/kernels           | std syst
 src/synth         | include                                           | std system fftw3 omp
 src/baseline      | include src/synth                                 | std eigen
 models            | include partition @src/nn                          | std
+models/onnx       | include partition @src/nn models                   | std protobuf
 runtime/posix     | include                                           | std system isa-l
 runtime/mpi       | include partition @src/nn runtime/posix            | std system mpi
 runtime/machine   | include runtime/posix runtime/mpi                 | std system hwloc
@@ -36,8 +37,8 @@ runtime/load      | include partition partition/samples @src/nn runtime/posix ru
 runtime/step      | include partition partition/cost partition/samples @src/nn runtime/posix runtime/mpi runtime/log runtime/load | std
 runtime/train     | include partition partition/samples @src/nn runtime/posix runtime/mpi runtime/hdf5 runtime/log runtime/trace runtime/data runtime/load runtime/step | std system json
 src/apps/options  | include partition @src/nn models @runtime          | std system boost
-src/apps/launch   | include partition @src/nn src/synth @runtime src/apps/options | std system json boost omp
-src/apps/train    | include partition partition/samples @src/nn src/baseline models @runtime src/apps/options src/apps/launch | std json nifti
+src/apps/launch   | include partition @src/nn models/onnx src/synth @runtime src/apps/options | std system json boost omp
+src/apps/train    | include partition partition/samples @src/nn src/baseline models models/onnx @runtime src/apps/options src/apps/launch | std json nifti
 src/apps/data     | include partition partition/samples @src/nn src/synth models @runtime src/apps/options src/apps/launch | std json
 src/apps/forecast | include partition partition/cost @src/nn src/apps/options runtime/step | std json
 src/apps/bench    | include partition partition/cost @src/nn models @runtime src/apps/options src/apps/forecast src/apps/launch src/apps/train | std system json omp

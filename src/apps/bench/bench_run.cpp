@@ -195,7 +195,7 @@ BenchResult run_case(const Comm& world, const Options& options, const BenchPlan&
     time_layers(network.model, machine->timing());
     network.loss = std::make_unique<TimedLoss>(std::move(network.loss));
   } else {
-    network.parameters.initialize(plan.seed);
+    network.spec.initialize(network.parameters, plan.seed);
   }
   result.parameters = network.geometry.parameter_count();
   result.reduction = plan.reduction;

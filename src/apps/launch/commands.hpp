@@ -16,6 +16,7 @@ int run_plan(int argc, char** argv);
 int run_synth(int argc, char** argv);
 int run_convert(int argc, char** argv);
 int run_jobscript(int argc, char** argv);
+int run_export_onnx(int argc, char** argv);
 int run_info(int argc, char** argv);
 
 }  // namespace halomesh

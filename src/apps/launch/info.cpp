@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <iostream>
 #include <string>
+#include <string_view>
 
+#include "models/onnx/imported.hpp"
 #include "runtime/hdf5/hdf5_file.hpp"
 #include "runtime/machine/binding.hpp"
 #include "runtime/machine/launch_problems.hpp"
@@ -113,10 +115,14 @@ int print_all(const Comm& world) {
 }  // namespace
 
 int run_info(int argc, char** argv) {
+  if (argc == 2 && std::string_view(argv[1]).ends_with(".onnx")) {
+    std::cout << describe_onnx(argv[1]);
+    return kExitDone;
+  }
   Options options("info",
                   "Prints the versions of this program and its libraries, and the machine, threads "
                   "and binding of\nevery rank. Run it with the same launcher and options as a "
-                  "training run.",
+                  "training run. halomesh info FILE.onnx\nprints the layers of a network's file.",
                   "mpirun -n 4 halomesh info");
   return run_parallel(argc, argv, options, print_all);
 }

@@ -3,6 +3,7 @@
 #include "src/apps/options/model_options.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 #include <stdexcept>
 #include <type_traits>
@@ -11,6 +12,9 @@
 
 #include "joined.hpp"
 #include "models/registry.hpp"
+#include "runtime/train/checkpoint_directory.hpp"
+#include "runtime/train/checkpoint_file.hpp"
+#include "simulation.hpp"
 #include "src/apps/options/standardize_option.hpp"
 #include "src/nn/onednn/library.hpp"
 
@@ -27,6 +31,15 @@ constexpr const char* kUseVersionOfFile = "use the version of halomesh that wrot
 
 std::string text_of(const NetworkValue& value) {
   return std::visit([](const auto& v) { return to_text(v); }, value);
+}
+void read_value(const Options& options, const std::string& name, NetworkValue& value) {
+  std::visit([&](auto& v) { v = options.get<std::remove_reference_t<decltype(v)>>(name); }, value);
+}
+
+/// Whether the options are those of training.
+bool trains(const Options& options) {
+  const std::vector<std::string> known = options.names();
+  return std::find(known.begin(), known.end(), "resume") != known.end();
 }
 
 /// All choices that some network has for an option of this name.
@@ -73,7 +86,9 @@ void declare(Options& options, const NetworkOption& option) {
   if (loosest.at_least) options.at_least(*loosest.at_least);
   if (loosest.at_most) options.at_most(*loosest.at_most);
   if (loosest.below) options.below(*loosest.below);
-  options.needs(kModel, networks_with(option.name)).hidden();
+  const std::vector<std::string> users = networks_with(option.name);
+  if (option.stored != nullptr) options.implies(kModel, users.front());
+  options.needs(kModel, users).hidden();
 }
 
 /// Throws std::logic_error if options of one name in two networks are of two kinds.
@@ -117,15 +132,50 @@ void check_bounds(const Options& options, const NetworkOption& option, const std
   }
 }
 
+/// The checkpoint that a training run begins with; empty if there is none.
+[[maybe_unused]] std::string first_checkpoint(const Options& options) {
+  const auto resume = options.get<std::string>("resume");
+  if (resume == "auto")
+    if (const auto latest = latest_checkpoint(
+            std::filesystem::path(options.get<std::string>("out")) / "checkpoints"))
+      return latest->string();
+  return resume == "auto" || resume == "never" ? options.get<std::string>("init-from") : resume;
+}
+
+/// Takes a network's file from the checkpoint that a run begins with, unless it is given.
+void take_stored(Options& options, const NetworkOption& option) {
+  if (option.stored == nullptr || options.is_given(option.name) || !trains(options)) return;
+  if constexpr (!simulation::kOn) {  // simulated ranks have no files
+    const std::string file = first_checkpoint(options);
+    if (file.empty()) return;
+    const auto settings = read_state(file).model;
+    if (const auto found = settings.find(option.name); found != settings.end())
+      options.replace(option.name, found->second);
+  }
+}
+
 /// Sets the network's defaults for options not given.
 void choose_network(Options& options) {
   const Network& chosen = network_named(options.get<std::string>(kModel));
   for (const NetworkOption& option : chosen.options) {
     if (!options.is_given(option.name)) options.replace(option.name, text_of(option.fallback));
+    take_stored(options, option);
     check_choice(options, option, chosen.name);
     check_bounds(options, option, chosen.name);
   }
-  if (!options.is_given(kInput)) options.replace(kInput, to_text(chosen.input));
+  if (chosen.norms_take_batch && trains(options) && !options.is_given("batch-norm"))
+    options.replace(
+        "batch-norm",
+        to_text(std::max<std::int64_t>(
+            options.get<std::int64_t>("batch") / options.get<std::int64_t>("accumulate"), 1)));
+  if (options.is_given(kInput)) return;
+  Shape input = chosen.input;
+  if (chosen.own_input != nullptr) {
+    NetworkSettings settings = chosen.defaults();
+    for (auto& [name, value] : settings.values) read_value(options, name, value);
+    input = chosen.own_input(settings);
+  }
+  options.replace(kInput, to_text(input));
 }
 
 }  // namespace
@@ -181,10 +231,7 @@ NetworkSpec network_spec(const Options& options, DataType precision, bool reprod
   const Network& network = network_named(options.get<std::string>(kModel));
   NetworkSettings settings = network.defaults();
   settings.input = options.get<Shape>(kInput);
-  for (auto& [name, value] : settings.values)
-    std::visit([&options, &option = name](
-                   auto& v) { v = options.get<std::remove_reference_t<decltype(v)>>(option); },
-               value);
+  for (auto& [name, value] : settings.values) read_value(options, name, value);
   settings.cuts = parse_cuts(options.get<std::string>(kCuts));
   if (!options.is_given(kCuts) && !options.get<bool>(kChannelCuts))
     settings.cuts.kind = CutSetting::Kind::kSpace;
@@ -208,7 +255,7 @@ std::map<std::string, std::string> model_settings(const Options& options) {
     const auto value = options.get<std::string>(option.name);
     if (option.role == SettingRole::kComputing) continue;
     if (option.stored_at_default || value != text_of(option.fallback))
-      settings[option.name] = value;
+      settings[option.name] = option.stored != nullptr ? option.stored(value) : value;
   }
   return settings;
 }

@@ -107,6 +107,8 @@ class Options {
   /// Declares that the option declared last and `other` are two forms of one setting: one on the
   /// command line overrides the other in a file; otherwise only one may be given.
   Options& instead_of(const std::string& other);
+  /// Gives `other` this value, unless it is given itself, where the option declared last is given.
+  Options& implies(const std::string& other, const std::string& value);
   /// Leaves the option declared last out of the help page until show().
   Options& hidden();
   /// Puts a declared option into another group of the help page, with this text and default.

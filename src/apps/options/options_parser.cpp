@@ -139,6 +139,11 @@ Options& Options::instead_of(const std::string& other) {
   return *this;
 }
 
+Options& Options::implies(const std::string& other, const std::string& value) {
+  parser().last->implied = {other, value};
+  return *this;
+}
+
 Options& Options::accept_in_config(const Options& other) {
   for (const auto& option : other.parser().own.options())
     if (parser().in_file.find_nothrow(option->long_name(), false) == nullptr)
@@ -288,6 +293,10 @@ void Options::check_paths() {
 
 void Options::check_parsed() {
   check_required();
+  for (const Value* const option : parser().declared())
+    if (const auto& [other, value] = option->implied;
+        !other.empty() && !is_off(option->declaration().name) && !is_given(other))
+      replace(other, value);
   left_out_.clear();
   set_aside_.clear();
   check_rivals();

@@ -8,6 +8,7 @@
 #include <boost/program_options/variables_map.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "joined.hpp"
@@ -51,6 +52,7 @@ class Options::Value : public po::typed_value<std::string> {
   std::vector<Need> needs;
   bool zero_is_value = false;  ///< 0 does not mean off
   std::string rival;           ///< the option with the same meaning in another form
+  std::pair<std::string, std::string> implied;  ///< another option and the value that it then has
 
   const Declaration& declaration() const { return declaration_; }
   Declaration& declaration() { return declaration_; }

@@ -324,8 +324,8 @@ void add_machine_options(Options& options) {
       .needs(kMachine)
       .add_switch("numbers", "print the numbers of the machine and where they come from")
       .needs(kMachine)
-      .add<std::string>("json", "FILE", "", "also write the forecast as JSON")
-      .needs(kMachine)
+      .add<std::string>("json", "FILE", "",
+                        "also write the network's layers, or with --machine the forecast, as JSON")
       .add<std::string>("platform", "FILE", "",
                         "write a SimGrid platform of the machine instead of a forecast")
       .needs(kMachine);

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command `plan`: prints the geometry of a network on a mesh. Needs no MPI launch.
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <iostream>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "narrow.hpp"
@@ -124,6 +127,23 @@ void print_thread_shares(const Model& model, const ModelGeometry& geometry, std:
   std::cout << '\n' << table;
 }
 
+/// The network as JSON: extents as channels, depth, height, width.
+nlohmann::ordered_json network_document(const Model& model, const ModelGeometry& geometry) {
+  const auto extents = [](const Shape& s) { return std::array{s.c, s.d, s.h, s.w}; };
+  std::vector<std::int64_t> parameters(model.layers().size());
+  for (const ParameterPlacement& each : geometry.parameters())
+    if (each.geometry.moving_average == 0) parameters[each.layer] += each.geometry.volume();
+  nlohmann::ordered_json layers = nlohmann::ordered_json::array();
+  for (std::size_t l = 0; l < parameters.size(); ++l)
+    layers.push_back({{"name", model.layers()[l].name},
+                      {"kernel", model.layers()[l].layer->kernel_name()},
+                      {"output", extents(geometry.tensors()[l + 1].shape)},
+                      {"parameters", parameters[l]}});
+  return {{"input", extents(model.input())},
+          {"parameters", geometry.parameter_count()},
+          {"layers", std::move(layers)}};
+}
+
 /// Throws UsageError if there would be more ranks than MPI can number.
 MeshShape planned_mesh(const Options& options) {
   const MeshShape mesh{options.get<std::int64_t>("replicas"), options.get<PartGrid>("parts")};
@@ -169,6 +189,8 @@ int run_plan(int argc, char** argv) {
   if (!memory_use(options)) print_recomputed(std::cout, memory, geometry);
   if (const auto threads = options.get<std::int64_t>("threads"); threads > 0)
     print_thread_shares(model, geometry, part, narrow<int>(threads));
+  if (const auto file = options.get<std::string>("json"); !file.empty())
+    write_file_atomically(file, network_document(model, geometry).dump(2) + "\n");
   if (const auto file = options.get<std::string>("picture"); !file.empty())
     write_file_atomically(file, draw_picture(geometry, planned_mesh(options), part));
   return kExitDone;

@@ -19,11 +19,14 @@
 
 namespace halomesh {
 
-void add_evaluation_options(Options& options) {
-  options.group("Evaluation")
-      .add_required<std::string>("checkpoint", "FILE",
-                                 "checkpoint file, or the --out directory of a run for its latest")
-      .add_required<std::string>("data", "DIR", "data set: directory that holds the split")
+void add_evaluation_options(Options& options, bool needs_checkpoint) {
+  options.group("Evaluation");
+  constexpr const char* kHelp = "checkpoint file, or the --out directory of a run for its latest";
+  if (needs_checkpoint)
+    options.add_required<std::string>("checkpoint", "FILE", kHelp);
+  else
+    options.add<std::string>("checkpoint", "FILE", "", kHelp);
+  options.add_required<std::string>("data", "DIR", "data set: directory that holds the split")
       .add<std::string>("split", "NAME", "validation", "samples to use: validation or train")
       .add<PartGrid>("parts", "DxHxW", PartGrid{},
                      "parts along depth, height and width that each sample is cut into")

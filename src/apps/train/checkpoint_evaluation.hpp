@@ -16,7 +16,7 @@ namespace halomesh {
 
 /// Declares --checkpoint --data --split --parts --batch --input --windows --overlap --pad
 /// --affine-mismatch.
-void add_evaluation_options(Options& options);
+void add_evaluation_options(Options& options, bool needs_checkpoint = true);
 
 /// The shape of the samples: that of --input, or the network's. Throws UsageError if its channels
 /// are not the network's.

@@ -19,6 +19,7 @@
 #include "src/apps/options/model_options.hpp"
 #include "src/apps/train/checkpoint_evaluation.hpp"
 #include "src/apps/train/network_on_mesh.hpp"
+#include "src/apps/train/predict_array.hpp"
 #include "src/apps/train/segmentation_writer.hpp"
 #include "src/apps/train/target_names.hpp"
 
@@ -165,6 +166,9 @@ void require_table(const std::filesystem::path& out) {
 }
 
 int predict(const Comm& world, const Options& options) {
+  if (reads_array(options)) return predict_array(world, options);
+  if (options.get<std::string>("checkpoint").empty())
+    throw UsageError("--checkpoint is missing", "give it, or a .npy file as --data");
   const std::filesystem::path out = options.get<std::string>("out");
   if (out.has_extension())
     check_output_file(world, options, "out", {"checkpoint", "data"});
@@ -199,9 +203,16 @@ int run_predict(int argc, char** argv) {
   Options options(
       "predict --checkpoint FILE --data DIR --out FILE [options]",
       "Writes a checkpoint's predictions and the targets of every sample of a split, in "
-      "the order of\nthe samples; of a network that classifies voxels, the class of each voxel.",
+      "the order of\nthe samples; of a network that classifies voxels, the class of each voxel. "
+      "With --data x.npy: the\noutputs of a checkpoint, or of an ONNX file, for the array.",
       "mpirun -n 4 halomesh predict --checkpoint run --data data --out predictions.csv");
-  add_evaluation_options(options);
+  add_evaluation_options(options, false);
+  options
+      .add<std::string>("network", "FILE", "", "ONNX file to take the network from, for an array")
+      .instead_of("checkpoint")
+      .add_choice("mode", {"eval", "train"}, "eval",
+                  "of an array: batch norms use running statistics, or those of the array")
+      .add<std::string>("precision", "fp32|bf16", "fp32", "compute precision, for an array");
   options.add_required<std::string>(
       "out", "FILE",
       "file to write, .csv or .h5; classes of voxels: .h5, or a directory "

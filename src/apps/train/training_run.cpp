@@ -63,7 +63,7 @@ std::optional<LoadedCheckpoint> load_parameters(NetworkOnMesh& network, const Op
   if (const auto first = options.get<std::string>("init-from"); !first.empty())
     load(first, LoadWhat::kParametersOnly);
   else
-    network.parameters.initialize(options.get<std::uint64_t>("seed"));
+    network.spec.initialize(network.parameters, options.get<std::uint64_t>("seed"));
   return {};
 }
 

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// The nodes of a graph that are computed before any sample: integers, shapes and small numbers.
+#pragma once
+
+#include <vector>
+
+#include "models/onnx/node.hpp"
+
+namespace halomesh {
+
+/// The outputs of a node all of whose inputs are constants (or absent); empty if its operator is
+/// not one that is computed beforehand. Throws Error for inputs that do not fit.
+std::vector<OnnxConstant> fold_onnx(const OnnxNode& node);
+
+}  // namespace halomesh

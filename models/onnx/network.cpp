@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// Networks from ONNX files among the program's networks: see imported.hpp.
+#include "models/network.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "error.hpp"
+#include "models/onnx/imported.hpp"
+#include "src/nn/losses/registry.hpp"
+#include "src/nn/parameters.hpp"
+
+namespace halomesh {
+namespace {
+
+constexpr const char* kAutomaticLoss = "auto";
+
+const std::string& source_of(const NetworkSettings& settings) {
+  const auto& source = settings.get<std::string>("network");
+  if (source.empty())
+    throw UsageError("--model onnx without a file", "give --network FILE, an ONNX file");
+  return source;
+}
+
+bool is_for_classes(const std::string& loss) {
+  const auto names = loss_names(DataType::kUint8);
+  return std::find(names.begin(), names.end(), loss) != names.end();
+}
+
+ImportedNetwork imported(const NetworkSettings& settings) {
+  if (settings.reproducible)
+    throw UsageError("--reproducible has no kernels for the network onnx",
+                     "train it without --reproducible");
+  const auto& loss = settings.get<std::string>("loss");
+  ImportSettings import;
+  import.input = settings.input;
+  import.precision = settings.precision;
+  import.batch_norm = settings.get<std::int64_t>("batch-norm");
+  import.dropout = settings.get<double>("dropout");
+  import.ends_in_scores = loss == kAutomaticLoss || is_for_classes(loss);
+  import.output = settings.get<std::string>("output");
+  return import_onnx(source_of(settings), import);
+}
+
+Model make_onnx(const NetworkSettings& settings) {
+  Model model = imported(settings).model;
+  model.set_cuts(settings.cuts);
+  return model;
+}
+
+std::unique_ptr<Loss> make_onnx_loss(const NetworkSettings& settings, const Shape& output) {
+  std::string loss = settings.get<std::string>("loss");
+  if (loss == kAutomaticLoss) loss = output.spatial() == Spatial{1, 1, 1} ? "mse" : "dice+ce";
+  return make_loss(loss, output);
+}
+
+void start_onnx(const NetworkSettings& settings, Parameters& parameters) {
+  if (settings.get<std::string>("initial") == "random") return;
+  const std::vector<ImportedParameter> stored = imported(settings).parameters;
+  const auto values = onnx_values(source_of(settings), stored);
+  for (std::size_t i = 0; i < stored.size(); ++i)
+    parameters.assign(stored[i].layer, stored[i].number, values[i]);
+}
+
+std::vector<NetworkOption> onnx_options() {
+  using enum NetworkOption::Role;
+  std::vector<std::string> losses = loss_names(DataType::kFloat32);
+  for (std::string& name : loss_names(DataType::kUint8)) losses.push_back(std::move(name));
+  losses.insert(losses.begin(), kAutomaticLoss);
+  return {{.name = "network",
+           .placeholder = "FILE",
+           .fallback = std::string(),
+           .help = "ONNX file of the network; checkpoints keep it, without its weights",
+           .stored = embedded_graph},
+          {.name = "output",
+           .placeholder = "NAME",
+           .fallback = std::string(),
+           .help = "the output that is computed where the file has several; by default the first"},
+          {.name = "batch-norm",
+           .placeholder = "N",
+           .fallback = std::int64_t{1},
+           .help = "batch normalizations take N consecutive samples of the global batch; by "
+                   "default, training takes all samples of a pass",
+           .at_least = 1},
+          {.name = "initial",
+           .fallback = std::string("file"),
+           .help = "initial parameters: those of the file, or random as PyTorch draws them",
+           .role = kComputing,
+           .choices = {"file", "random"}},
+          {.name = "dropout",
+           .placeholder = "P",
+           .fallback = -1.0,
+           .help = "probability of all dropouts; -1: those in the file",
+           .role = kTraining,
+           .at_least = -1,
+           .below = 1},
+          {.name = "loss",
+           .fallback = std::string(kAutomaticLoss),
+           .help = "what is minimized; auto: mse for numbers, dice+ce for voxels",
+           .role = kTraining,
+           .choices = std::move(losses)}};
+}
+
+Network onnx_network() {
+  return {.name = "onnx",
+          .summary = "any 3-D network from its ONNX file",
+          .input = {1, 1, 1, 1},
+          .input_type = DataType::kFloat32,
+          .options = onnx_options(),
+          .make = make_onnx,
+          .make_loss = make_onnx_loss,
+          .own_input =
+              [](const NetworkSettings& settings) {
+                return import_onnx(source_of(settings)).model.input();
+              },
+          .norms_take_batch = true,
+          .start = start_onnx};
+}
+
+const Registered<Network> kOnnx(onnx_network);
+
+}  // namespace
+
+std::vector<ImportedParameter> imported_parameters(const NetworkSettings& settings) {
+  return imported(settings).parameters;
+}
+
+}  // namespace halomesh

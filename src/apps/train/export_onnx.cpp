@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command `export onnx`: the network of a checkpoint as an ONNX file with its parameters.
+#include <filesystem>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "models/onnx/imported.hpp"
+#include "printable.hpp"
+#include "runtime/mpi/process_mesh.hpp"
+#include "runtime/posix/atomic_file.hpp"
+#include "runtime/train/checkpoint.hpp"
+#include "src/apps/launch/commands.hpp"
+#include "src/apps/launch/output_directory.hpp"
+#include "src/apps/launch/parallel.hpp"
+#include "src/apps/options/model_options.hpp"
+#include "src/apps/train/checkpoint_evaluation.hpp"
+#include "src/apps/train/network_on_mesh.hpp"
+
+namespace halomesh {
+namespace {
+
+int export_network(const Comm& world, const Options& options) {
+  check_output_file(world, options, "out", {"checkpoint"});
+  const std::string file = checkpoint_file(world, options);
+  const NetworkSpec spec = network_spec(checkpoint_model_options(world, file));
+  if (spec.network->name != "onnx")
+    throw UsageError(
+        fmt::format("{}: the network {} did not come from an ONNX file", file, spec.network->name),
+        "export the checkpoint of a run that was given --network");
+  const ProcessMesh mesh(world, make_mesh(world.size(), {1, 1, 1}));
+  const Model model = make_model(spec);
+  const ModelGeometry geometry = model.geometry({1, 1, 1});
+  Parameters parameters(geometry, 0, {});
+  load_checkpoint(mesh, geometry, parameters, file, LoadWhat::kParametersOnly);
+  if (world.rank() != 0) return kExitDone;
+  const auto& graph = spec.settings.get<std::string>("network");
+  const std::vector<ImportedParameter> stored = imported_parameters(spec.settings);
+  std::vector<std::vector<float>> values;
+  for (const ImportedParameter& parameter : stored)
+    for (std::size_t l = 0; l < model.layers().size(); ++l)
+      if (model.layers()[l].name == parameter.layer) {
+        const std::span<float> all = parameters.views(l).at(parameter.number).values;
+        values.emplace_back(all.begin(), all.end());
+      }
+  const std::filesystem::path out = options.get<std::string>("out");
+  write_file_atomically(out, onnx_with_values(graph, stored, values));
+  std::cout << geometry.parameter_count() << " parameters in " << printable(out.string())
+            << std::endl;
+  return kExitDone;
+}
+
+}  // namespace
+
+int run_export_onnx(int argc, char** argv) {
+  Options options("export onnx --checkpoint FILE --out FILE",
+                  "Writes the network of a checkpoint, which came from an ONNX file, with its "
+                  "trained parameters\nunder the names that they have there.",
+                  "halomesh export onnx --checkpoint run --out trained.onnx");
+  options.group("Export")
+      .add_required<std::string>("checkpoint", "FILE",
+                                 "checkpoint file, or the --out directory of a run for its latest")
+      .add_required<std::string>("out", "FILE", "file to write");
+  return run_parallel(argc, argv, options,
+                      [&](const Comm& world) { return export_network(world, options); });
+}
+
+}  // namespace halomesh

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+// Networks from ONNX files: what is understood, what is refused, and files that are damaged or
+// hostile.
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "error.hpp"
+#include "models/onnx/imported.hpp"
+#include "models/registry.hpp"
+#include "test/harness/onnx_bytes.hpp"
+
+namespace halomesh {
+namespace {
+
+using namespace onnx_bytes;  // NOLINT: the words of a file
+
+/// A file of these bytes for the time of a test.
+class FileOf {
+ public:
+  explicit FileOf(const std::string& bytes)
+      : path_(std::filesystem::temp_directory_path() /
+              ("halomesh-onnx-" + std::to_string(::getpid()) + ".onnx")) {
+    std::ofstream(path_, std::ios::binary) << bytes;
+  }
+  FileOf(const FileOf&) = delete;
+  FileOf& operator=(const FileOf&) = delete;
+  ~FileOf() { std::filesystem::remove(path_); }
+  std::string name() const { return path_.string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+ImportedNetwork import_bytes(const std::string& bytes, const ImportSettings& settings = {}) {
+  return import_onnx(FileOf(bytes).name(), settings);
+}
+
+/// The message and hint with which a file is refused; empty if it is not.
+std::string refusal(const std::string& bytes) {
+  try {
+    import_bytes(bytes);
+  } catch (const Error& error) {
+    return std::string(error.what()) + '\n' + error.hint();
+  }
+  return {};
+}
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+const std::string kInput = input("x", {1, 2, 8, 7, 9});
+
+/// Convolution, instance norm and leaky rectifier; then a convolution to two channels.
+std::string small_graph() {
+  return kInput + convolution("first", "x", "a", 2, 4, true) +
+         initializer(weights("norm.weight", {4}, 1)) + initializer(weights("norm.bias", {4})) +
+         node("InstanceNormalization", {"a", "norm.weight", "norm.bias"}, {"b"}) +
+         node("LeakyRelu", {"b"}, {"c"}, real("alpha", 0.1F)) +
+         convolution("last", "c", "y", 4, 2) + output("y");
+}
+
+std::vector<std::string> operators_of(const ImportedNetwork& network) {
+  std::vector<std::string> all;
+  for (const ImportedLayer& layer : network.layers)
+    if (!layer.operators.empty()) all.push_back(layer.operators);
+  return all;
+}
+
+TEST_CASE("a file's nodes become layers, named after their parameters") {
+  const ImportedNetwork network = import_bytes(model(small_graph()));
+  CHECK(operators_of(network) ==
+        std::vector<std::string>{"Conv", "InstanceNormalization + LeakyRelu", "Conv"});
+  std::vector<std::string> names;
+  for (const ImportedLayer& layer : network.layers) names.push_back(layer.name);
+  CHECK(names == std::vector<std::string>{"first", "norm_moments", "norm", "last"});
+  CHECK(network.model.input() == Shape{2, 8, 7, 9});
+  CHECK(network.layers.back().shape == Shape{2, 8, 7, 9});
+  std::int64_t parameters = 0;
+  for (const ImportedLayer& layer : network.layers) parameters += layer.parameters;
+  CHECK(parameters == 4 * 2 * 27 + 4 + 8 + 2 * 4 * 27);
+  CHECK(network.outputs == std::vector<std::string>{"y"});
+}
+
+TEST_CASE("the extents of a sample may be others than those of the file") {
+  ImportSettings settings;
+  settings.input = {2, 16, 5, 4};
+  CHECK(import_bytes(model(small_graph()), settings).layers.back().shape == Shape{2, 16, 5, 4});
+}
+
+TEST_CASE("values of parameters are those of the file, also where it has them transposed") {
+  const std::string graph =
+      kInput +
+      node("ReduceMean", {"x"}, {"mean"}, integers("axes", {2, 3, 4}) + integer("keepdims", 0)) +
+      initializer(tensor<float>("w", {2, 3}, {1, 2, 3, 4, 5, 6})) +
+      node("MatMul", {"mean", "w"}, {"product"}) + initializer(tensor<float>("b", {3}, {7, 8, 9})) +
+      node("Add", {"product", "b"}, {"y"}) + output("y");
+  const FileOf file(model(graph, 17));
+  const ImportedNetwork network = import_onnx(file.name(), {});
+  REQUIRE(network.parameters.size() == 2);
+  const auto values = onnx_values(file.name(), network.parameters);
+  CHECK(values[0] == std::vector<float>{1, 4, 2, 5, 3, 6});
+  CHECK(values[1] == std::vector<float>{7, 8, 9});
+  CHECK(network.layers.back().shape == Shape{3, 1, 1, 1});
+}
+
+TEST_CASE("equal initializers that an exporter merged are parameters of their own") {
+  std::string graph = kInput + convolution("conv", "x", "a", 2, 2) +
+                      initializer(weights("one.weight", {2}, 1)) +
+                      initializer(weights("one.bias", {2}));
+  for (const auto& [from, to] : {std::pair{"a", "b"}, std::pair{"b", "y"}})
+    graph += node("InstanceNormalization", {from, "one.weight", "one.bias"}, {to});
+  const ImportedNetwork network = import_bytes(model(graph + output("y")));
+  CHECK(network.parameters.size() == 5);
+  std::int64_t parameters = 0;
+  for (const ImportedLayer& layer : network.layers) parameters += layer.parameters;
+  CHECK(parameters == 2 * 2 * 27 + 2 * 4);
+  CHECK(network.layers.back().name == "one_2");
+}
+
+TEST_CASE("a group norm is found in what older exporters write for it") {
+  const std::string graph =
+      input("x", {1, 4, 4, 4, 4}) + initializer(tensor<std::int64_t>("groups", {3}, {0, 2, -1})) +
+      initializer(tensor<std::int64_t>("back", {5}, {1, 4, 4, 4, 4})) +
+      initializer(tensor<float>("ones", {2}, {1, 1})) +
+      initializer(tensor<float>("zeros", {2}, {0, 0})) +
+      initializer(weights("scale", {4, 1, 1, 1}, 1)) +
+      initializer(weights("offset", {4, 1, 1, 1})) + convolution("conv", "x", "a", 4, 4) +
+      node("Reshape", {"a", "groups"}, {"b"}) +
+      node("InstanceNormalization", {"b", "ones", "zeros"}, {"c"}) +
+      node("Reshape", {"c", "back"}, {"d"}) + node("Mul", {"d", "scale"}, {"e"}) +
+      node("Add", {"e", "offset"}, {"f"}) + node("Relu", {"f"}, {"y"}) + output("y");
+  const ImportedNetwork network = import_bytes(model(graph, 18));
+  CHECK(operators_of(network) ==
+        std::vector<std::string>{"Conv", "InstanceNormalization + Mul + Add + Relu"});
+  CHECK(network.layers.back().parameters == 8);
+  REQUIRE(network.parameters.size() == 3);
+  CHECK(network.parameters[1].tensor == "scale");
+  CHECK(network.parameters[2].tensor == "offset");
+}
+
+TEST_CASE("a zero bias of a wrong shape is no bias") {
+  const std::string graph = kInput + initializer(weights("conv.weight", {4, 2, 3, 3, 3})) +
+                            initializer(tensor<std::int64_t>("shape", {2}, {4, 2})) +
+                            initializer(tensor<float>("zero", {}, {0})) +
+                            node("Expand", {"zero", "shape"}, {"bias"}) +
+                            node("Conv", {"x", "conv.weight", "bias"}, {"y"}) + output("y");
+  CHECK(import_bytes(model(graph)).layers.back().parameters == 4 * 2 * 27);
+}
+
+TEST_CASE("integers are computed beforehand, up to the end of a slice and backwards") {
+  const std::string graph =
+      kInput + convolution("conv", "x", "a", 2, 2) + node("Shape", {"a"}, {"shape"}) +
+      initializer(tensor<std::int64_t>("first", {1}, {-1})) +
+      initializer(tensor<std::int64_t>("last", {1}, {std::numeric_limits<std::int64_t>::min()})) +
+      initializer(tensor<std::int64_t>("axis", {1}, {0})) +
+      initializer(tensor<std::int64_t>("step", {1}, {-1})) +
+      node("Slice", {"shape", "first", "last", "axis", "step"}, {"reversed"}) +
+      node("Slice", {"reversed", "first", "last", "axis", "step"}, {"again"}) +
+      node("Reshape", {"a", "again"}, {"y"}) + output("y");
+  CHECK(import_bytes(model(graph)).layers.back().shape == Shape{2, 8, 7, 9});
+}
+
+TEST_CASE("all nodes that are not supported are listed in one message") {
+  const std::string graph = kInput + node("Einsum", {"x"}, {"a"}) +
+                            convolution("conv", "a", "b", 2, 2) + node("NonZero", {"b"}, {"c"}) +
+                            node("Einsum", {"c"}, {"y"}) + output("y");
+  const std::string message = refusal(model(graph));
+  CHECK(contains(message, "3 of 4 nodes are not supported (opset 20"));
+  CHECK(contains(message, "Einsum node_a: this operator is not supported"));
+  CHECK(contains(message, "NonZero node_c"));
+  CHECK(contains(message, "Einsum node_y"));
+}
+
+TEST_CASE("files that no network can be read from are refused with a reason") {
+  const auto check = [](const std::string& bytes, const std::string& reason) {
+    CAPTURE(reason);
+    const std::string message = refusal(bytes);
+    CAPTURE(message);
+    CHECK(contains(message, reason));
+  };
+  check("", "has no graph");
+  check("no ONNX file at all", "is not an ONNX file");
+  check(model(small_graph(), 6), "operators of opset 6");
+  check(model(small_graph(), 99), "operators of opset 99");
+  check(model(kInput + input("z", {1}) + node("Add", {"x", "z"}, {"y"}) + output("y")),
+        "2 inputs: x, z");
+  check(model(input("x", {1, 2, 8, 8}) + node("Relu", {"x"}, {"y"}) + output("y")), "4 dimensions");
+  check(model(input("x", {1, 2, 8, 8, std::int64_t{1} << 40}) + node("Relu", {"x"}, {"y"}) +
+              output("y")),
+        "an extent of");
+  // Each waits for the other: a circle.
+  check(model(kInput + node("Add", {"x", "b"}, {"a"}) + node("Relu", {"a"}, {"b"}) + output("b")),
+        "is not computed before it");
+  check(model(kInput + node("Relu", {"x"}, {"a"}) + node("Relu", {"x"}, {"a"}) + output("a")),
+        "two nodes compute a");
+  check(model(kInput + initializer(weights("w", {2}) + whole(1, std::int64_t{1} << 62)) +
+              node("Relu", {"x"}, {"y"}) + output("y")),
+        "has a dimension of");
+  check(model(kInput + initializer(tensor<float>("w", {4, 2, 3, 3, 3}, {1, 2})) +
+              node("Conv", {"x", "w"}, {"y"}) + output("y")),
+        "");
+  check(model(kInput + initializer(weights("w", {4, 3, 3, 3, 3})) +
+              node("Conv", {"x", "w"}, {"y"}) + output("y")),
+        "a weight of 4x3x3x3x3");
+}
+
+TEST_CASE("a file cut anywhere is refused") {
+  const std::string whole_file = model(small_graph());
+  std::size_t refused = 0;
+  for (std::size_t length = 0; length < whole_file.size(); length += 7)
+    if (!refusal(whole_file.substr(0, length)).empty()) ++refused;
+  CHECK(refused == (whole_file.size() + 6) / 7);
+}
+
+TEST_CASE("weights beside the file are read from its directory alone") {
+  const auto graph_with = [](const std::string& location, const std::string& offset,
+                             const std::string& length) {
+    return model(kInput + initializer(external("w", {4, 2, 1, 1, 1}, location, offset, length)) +
+                 node("Conv", {"x", "w"}, {"y"}) + output("y"));
+  };
+  const std::string beside = "halomesh-weights-" + std::to_string(::getpid());
+  const auto path = std::filesystem::temp_directory_path() / beside;
+  std::ofstream(path, std::ios::binary) << std::string(16, '\0') << std::string(32, '\x3f');
+  const auto values = [&](const std::string& location, const std::string& offset,
+                          const std::string& length) -> std::string {
+    const FileOf file(graph_with(location, offset, length));
+    try {
+      const auto all = onnx_values(file.name(), import_onnx(file.name(), {}).parameters);
+      return all.at(0) == std::vector<float>(8, 0.74900436F) ? "read" : "other values";
+    } catch (const Error& error) {
+      return error.what();
+    }
+  };
+  CHECK(values(beside, "16", "32") == "read");
+  CHECK(values(beside, "16", "") == "read");
+  for (const std::string& location : {"../" + beside, "/etc/passwd", "a/../../" + beside, ""})
+    CHECK(contains(values(location, "", ""), "has its values in '"));
+  CHECK(contains(values(beside + "x", "", ""), "is no file"));
+  CHECK(contains(values(beside, "20", "32"), "32 bytes at 20"));
+  CHECK(contains(values(beside, "99999999999999999999", "32"), "is not a number of bytes"));
+  CHECK(contains(values(beside, "-16", "32"), "is not a number of bytes"));
+  std::filesystem::remove(path);
+}
+
+TEST_CASE("an embedded graph is the same network, without values of parameters") {
+  const FileOf file(model(small_graph()));
+  const std::string graph = embedded_graph(file.name());
+  CHECK(graph.size() < std::filesystem::file_size(file.name()));
+  CHECK(graph.find_first_not_of(
+            "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_:") ==
+        std::string::npos);
+  const ImportedNetwork network = import_onnx(graph, {});
+  CHECK(operators_of(network) == operators_of(import_onnx(file.name(), {})));
+  CHECK(embedded_graph(graph) == graph);
+  CHECK_THROWS_WITH_AS(onnx_values(graph, network.parameters), doctest::Contains("has no values"),
+                       Error);
+}
+
+TEST_CASE("an ONNX file is a network of the command line") {
+  const FileOf file(model(small_graph()));
+  const Network& network = network_named("onnx");
+  NetworkSettings settings = network.defaults();
+  settings.values["network"] = file.name();
+  settings.input = network.own_input(settings);
+  CHECK(settings.input == Shape{2, 8, 7, 9});
+  const Model built = network.make(settings);
+  const ModelGeometry geometry = built.geometry({2, 2, 1});
+  Parameters parameters(geometry, 3);
+  network.start(settings, parameters);
+  const ImportedNetwork imported = import_onnx(file.name(), {});
+  const auto values = onnx_values(file.name(), imported.parameters);
+  CHECK(parameters.views(0)[1].values[2] == values[1][2]);
+}
+
+}  // namespace
+}  // namespace halomesh
