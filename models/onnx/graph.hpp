@@ -49,7 +49,7 @@ using OnnxParameters = std::vector<std::optional<OnnxConstant>>;
 
 /// Properties that nodes behind a layer may change.
 struct OnnxVariant {
-  bool bias = true, writes_fp32 = false;
+  bool weight = true, bias = true, writes_fp32 = false;
   float slope = 1;  ///< of a rectifier that the layer applies
 };
 
