@@ -240,7 +240,7 @@ TEST_CASE("weights beside the file are read from its directory alone") {
   };
   CHECK(values(beside, "16", "32") == "read");
   CHECK(values(beside, "16", "") == "read");
-  for (const std::string& location : {"../" + beside, "/etc/passwd", "a/../../" + beside, ""})
+  for (const auto& location : Names{"../" + beside, "/etc/passwd", "a/../../" + beside, ""})
     CHECK(contains(values(location, "", ""), "has its values in '"));
   CHECK(contains(values(beside + "x", "", ""), "is no file"));
   CHECK(contains(values(beside, "20", "32"), "32 bytes at 20"));
