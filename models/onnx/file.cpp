@@ -298,7 +298,7 @@ std::string OnnxFile::bytes() const {
 bool OnnxFile::is_empty(const onnx::TensorProto& tensor) {
   return tensor.raw_data().empty() && tensor.float_data().empty() && tensor.int32_data().empty() &&
          tensor.int64_data().empty() && tensor.double_data().empty() &&
-         tensor.external_data().empty() && onnx_volume(tensor) > 0;
+         tensor.external_data().empty() && tensor.data_location() == 0 && onnx_volume(tensor) > 0;
 }
 
 /// The bytes of a tensor that has them as such: within the message or read into `buffer`.

@@ -204,8 +204,7 @@ Folded fold_gather(const OnnxNode& node) {
 }
 
 Folded fold_shape(const OnnxNode& node) {
-  const OnnxConstant& in = node.required(0, "data");
-  return one(vector_of(in.dims()));
+  return one(shape_of(node, node.required(0, "data").dims()));
 }
 
 Folded fold_range(const OnnxNode& node) {
@@ -347,6 +346,16 @@ const std::map<std::string_view, Fold>& folds() {
 }
 
 }  // namespace
+
+OnnxConstant shape_of(const OnnxNode& node, const OnnxDims& dims) {
+  const auto rank = std::ssize(dims);
+  const auto bound = [&](const char* name, std::int64_t fallback) {
+    const std::int64_t at = node.integer(name, fallback);
+    return std::clamp<std::int64_t>(at < 0 ? at + rank : at, 0, rank);
+  };
+  const std::int64_t first = bound("start", 0), last = std::max(bound("end", rank), first);
+  return vector_of({dims.begin() + first, dims.begin() + last});
+}
 
 std::vector<OnnxConstant> fold_onnx(const OnnxNode& node) {
   const auto found = folds().find(node.proto().op_type());

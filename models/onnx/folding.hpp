@@ -12,4 +12,7 @@ namespace halomesh {
 /// not one that is computed beforehand. Throws Error for inputs that do not fit.
 std::vector<OnnxConstant> fold_onnx(const OnnxNode& node);
 
+/// The output of a node Shape for an input of these dimensions.
+OnnxConstant shape_of(const OnnxNode& node, const OnnxDims& dims);
+
 }  // namespace halomesh

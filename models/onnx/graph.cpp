@@ -191,7 +191,11 @@ const OnnxValue& OperatorCall::plain(std::size_t input) const {
 std::optional<OnnxConstant> OperatorCall::parameter(std::size_t input, const OnnxDims& dims) const {
   if (!node_.has(input)) return {};
   const OnnxConstant& constant = node_.required(input, "parameter");
-  if (constant.tensor() == nullptr && constant.is_all(0)) return {};  // exporters' "no bias"
+  // Exporters write "no bias" as zeros that they compute or expand, at times to a wrong shape.
+  const bool expanded = std::all_of(constant.strides().begin(), constant.strides().end(),
+                                    [](auto stride) { return stride == 0; });
+  if ((constant.tensor() == nullptr || (expanded && constant.volume() > 1)) && constant.is_all(0))
+    return {};
   require(constant.tensor() != nullptr, text("parameter {} is computed", input),
           "export it with the values themselves");
   require(constant.volume() == OnnxConstant::volume_of(dims),

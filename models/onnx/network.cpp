@@ -64,7 +64,7 @@ void start_onnx(const NetworkSettings& settings, Parameters& parameters) {
 }
 
 std::vector<NetworkOption> onnx_options() {
-  using enum NetworkOption::Role;
+  using enum SettingRole;
   std::vector<std::string> losses = loss_names(DataType::kFloat32);
   for (std::string& name : loss_names(DataType::kUint8)) losses.push_back(std::move(name));
   losses.insert(losses.begin(), kAutomaticLoss);

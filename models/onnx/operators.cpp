@@ -11,6 +11,7 @@
 
 #include "error.hpp"
 #include "joined.hpp"
+#include "models/onnx/folding.hpp"
 #include "models/onnx/graph.hpp"
 #include "src/nn/kernels/moments.hpp"
 #include "src/nn/layers/add.hpp"
@@ -732,13 +733,14 @@ Results tile(OperatorCall& call) {
 }
 
 Results expand(OperatorCall& call) {
-  const OnnxDims wanted = call.node().required(1, "shape").integers();
-  if (call.value(0).dims == wanted || !call.value(0).tensor) return result(call.value(0));
-  const OnnxValue& src = call.plain(0);
-  require(
-      wanted.size() == 5 && call.shape(0).spatial() == Spatial{1, 1, 1} && wanted[1] <= src.dims[1],
-      text("{} expanded to {}", joined(src.dims, "x"), joined(wanted, "x")),
-      "only one voxel can be repeated");
+  const OnnxValue& src = call.value(0);
+  const OnnxDims wanted = broadcast_dims(src.dims, call.node().required(1, "shape").integers());
+  if (src.dims == wanted || !src.tensor) return result(src);
+  call.plain(0);
+  require(wanted.size() == 5 && call.shape(0).spatial() == Spatial{1, 1, 1} &&
+              wanted[0] == src.dims[0] && wanted[1] == src.dims[1],
+          text("{} expanded to {}", joined(src.dims, "x"), joined(wanted, "x")),
+          "only one voxel can be repeated");
   return result(
       call.add(std::make_unique<Tile>(Spatial{wanted[2], wanted[3], wanted[4]}, call.type(0)),
                {*src.tensor}));
@@ -1045,7 +1047,7 @@ Results split(OperatorCall& call) {
 
 Results pad(OperatorCall& call) {
   const OnnxNode& node = call.node();
-  const OnnxValue& src = call.plain(0);
+  call.plain(0);
   const OnnxDims pads = node.integers("pads", 1).value();
   OnnxDims axes{0, 1, 2, 3, 4};
   if (node.has(3)) axes = node.required(3, "axes").integers();
@@ -1080,16 +1082,8 @@ Results pad(OperatorCall& call) {
   return result(call.add(std::make_unique<Pad>(options), {*value.tensor}));
 }
 
-Results shape_of(OperatorCall& call) {
-  const OnnxDims& dims = call.tensor(0).dims;
-  const auto rank = std::ssize(dims);
-  const auto bound = [&](const char* name, std::int64_t fallback) {
-    const std::int64_t at = call.node().integer(name, fallback);
-    return std::clamp<std::int64_t>(at < 0 ? at + rank : at, 0, rank);
-  };
-  const std::int64_t first = bound("start", 0), last = std::max(bound("end", rank), first);
-  return constant_result(
-      OnnxConstant::computed({last - first}, {dims.begin() + first, dims.begin() + last}, true));
+Results shape(OperatorCall& call) {
+  return constant_result(shape_of(call.node(), call.tensor(0).dims));
 }
 
 Results cast_like(OperatorCall& call) {
@@ -1170,7 +1164,7 @@ const std::map<std::string_view, OnnxOperator>& operators() {
       {"Reshape", reshape},
       {"Resize", resize},
       {"Selu", selu},
-      {"Shape", shape_of},
+      {"Shape", shape},
       {"Sigmoid", sigmoid},
       {"Slice", slice},
       {"Softmax", softmax},

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "test/harness/onnx_bytes.hpp"
+#include "test/system/curve.hpp"
 #include "test/system/scene.hpp"
 
 namespace halomesh::test {
@@ -80,6 +81,34 @@ std::string small_network() {
                convolution("last", "c", "y", 4, 3) + output("y"));
 }
 
+/// A U-Net of two levels with batch norms, for volumes of 16^3 and three classes.
+std::string small_unet_file() {
+  const auto norm = [](const std::string& name, std::int64_t channels) {
+    std::string all;
+    for (const auto& [what, mean] :
+         {std::pair{".weight", 1.0F}, {".bias", 0.0F}, {".mean", 0.0F}, {".variance", 1.0F}})
+      all += initializer(weights(name + what, {channels}, mean));
+    return all;
+  };
+  const auto block = [&](const std::string& name, const std::string& from, const std::string& to,
+                         std::int64_t in, std::int64_t out) {
+    return convolution(name, from, name + "_c", in, out) + norm(name + ".norm", out) +
+           node("BatchNormalization",
+                {name + "_c", name + ".norm.weight", name + ".norm.bias", name + ".norm.mean",
+                 name + ".norm.variance"},
+                {name + "_n"}) +
+           node("Relu", {name + "_n"}, {to});
+  };
+  const std::string two = integers("kernel_shape", {2, 2, 2}) + integers("strides", {2, 2, 2});
+  return model(input("x", {1, 1, 16, 16, 16}) + block("down", "x", "a", 1, 4) +
+               node("MaxPool", {"a"}, {"b"}, two) + block("low", "b", "c", 4, 8) +
+               initializer(weights("up.weight", {8, 4, 2, 2, 2})) +
+               node("ConvTranspose", {"c", "up.weight"}, {"d"}, two) +
+               node("Concat", {"a", "d"}, {"e"}, integer("axis", 1)) +
+               convolution("head", "e", "f", 8, 3, true) +
+               node("Softmax", {"f"}, {"y"}, integer("axis", 1)) + output("y"));
+}
+
 void put(const fs::path& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
 }
@@ -131,6 +160,70 @@ TEST_SUITE("own network") {
     const Outcome outcome = run(0, "plan", {{"network", (home / "net.onnx").string()}});
     CHECK(outcome.exit_code == 2);
     CHECK(outcome.text.find("Einsum node_y: this operator is not supported") != std::string::npos);
+  }
+
+  TEST_CASE("a file's network trains on any mesh, and its checkpoints need no second file") {
+    const fs::path home = workshop().fresh("own-network-train");
+    fs::create_directories(home);
+    Scene scene;
+    scene.data = home / "volumes";
+    REQUIRE(run(0, "synth",
+                {{"kind", "volumes"},
+                 {"input", "16x16x16x1"},
+                 {"train", "8"},
+                 {"validation", "4"},
+                 {"out", scene.data.string()}})
+                .exit_code == 0);
+    scene.options = {{"network", (home / "net.onnx").string()},
+                     {"batch", "4"},
+                     {"epochs", "2"},
+                     {"lr", "0.01"},
+                     {"seed", "3"}};
+    const auto train = [&](const char* name, int ranks, const char* parts, Arguments more) {
+      put(home / "net.onnx", small_unet_file());
+      Scene one = scene;
+      one.out = home / name;
+      one.ranks = ranks;
+      one.options["parts"] = parts;
+      for (const auto& [option, value] : more) one.options[option] = value;
+      const Outcome outcome = one.train();
+      CAPTURE(outcome.text);
+      REQUIRE(outcome.exit_code == 0);
+      fs::remove(home / "net.onnx");
+      return one;
+    };
+    const Scene whole = train("whole", 1, "1x1x1", {});
+    const Scene cut = train("cut", 6, "3x2x1", {{"batch", "4"}});
+    const auto a = read_curve(whole.out), b = read_curve(cut.out);
+    REQUIRE(a.size() == 4);
+    REQUIRE(b.size() == a.size());
+    for (std::size_t i = 0; i < a.size(); ++i) CHECK(std::abs(a[i].loss - b[i].loss) < 1e-5);
+    CHECK(a.back().loss < a.front().loss);
+
+    Scene resumed = train("resumed", 2, "2x1x1", {{"epochs", "1"}});
+    resumed.options.erase("network");
+    resumed.options["model"] = "onnx";
+    resumed.options["epochs"] = "2";
+    const Outcome again = resumed.train();
+    CAPTURE(again.text);
+    REQUIRE(again.exit_code == 0);
+    const auto c = read_curve(resumed.out);
+    REQUIRE(c.size() == a.size());
+    for (std::size_t i = 0; i < a.size(); ++i) CHECK(std::abs(a[i].loss - c[i].loss) < 1e-5);
+
+    const Outcome judged = run(
+        2, "eval",
+        {{"checkpoint", whole.out.string()}, {"data", scene.data.string()}, {"parts", "1x2x1"}});
+    CAPTURE(judged.text);
+    CHECK(judged.exit_code == 0);
+    CHECK(judged.text.find("Dice") != std::string::npos);
+    const Outcome predicted = run(2, "predict",
+                                  {{"checkpoint", whole.out.string()},
+                                   {"data", scene.data.string()},
+                                   {"parts", "1x1x2"},
+                                   {"out", (home / "classes.h5").string()}});
+    CAPTURE(predicted.text);
+    CHECK(predicted.exit_code == 0);
   }
 
   TEST_CASE("plan tells the layers and parameters of a file's network") {

@@ -22,17 +22,19 @@ namespace {
 
 int export_network(const Comm& world, const Options& options) {
   check_output_file(world, options, "out", {"checkpoint"});
-  const std::string file = checkpoint_file(world, options);
-  const NetworkSpec spec = network_spec(checkpoint_model_options(world, file));
+  const auto given = options.get<std::string>("checkpoint");
+  const NetworkSpec spec = network_spec(checkpoint_model_options(world, given));
   if (spec.network->name != "onnx")
     throw UsageError(
-        fmt::format("{}: the network {} did not come from an ONNX file", file, spec.network->name),
+        fmt::format("{}: the network {} did not come from an ONNX file", given, spec.network->name),
         "export the checkpoint of a run that was given --network");
   const ProcessMesh mesh(world, make_mesh(world.size(), {1, 1, 1}));
   const Model model = make_model(spec);
   const ModelGeometry geometry = model.geometry({1, 1, 1});
   Parameters parameters(geometry, 0, {});
-  load_checkpoint(mesh, geometry, parameters, file, LoadWhat::kParametersOnly);
+  with_newest_checkpoint(world, given, [&](const std::string& file) {
+    return load_checkpoint(mesh, geometry, parameters, file, LoadWhat::kParametersOnly);
+  });
   if (world.rank() != 0) return kExitDone;
   const auto& graph = spec.settings.get<std::string>("network");
   const std::vector<ImportedParameter> stored = imported_parameters(spec.settings);

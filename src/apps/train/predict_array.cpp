@@ -80,9 +80,10 @@ void predict_output(const Comm& world, const Options& options, const NetworkText
   Model model = make_model(spec);
   const ModelGeometry geometry = model.geometry(parts);
   Parameters parameters(geometry, mesh.part(), {});
-  if (const auto file = options.get<std::string>("checkpoint"); !file.empty())
-    load_checkpoint(mesh, geometry, parameters, checkpoint_file(world, options),
-                    LoadWhat::kParametersOnly);
+  if (const auto given = options.get<std::string>("checkpoint"); !given.empty())
+    with_newest_checkpoint(world, given, [&](const std::string& file) {
+      return load_checkpoint(mesh, geometry, parameters, file, LoadWhat::kParametersOnly);
+    });
   else
     spec.initialize(parameters, 0);
   const std::int64_t batch = training ? data.samples() : 1;
@@ -110,7 +111,7 @@ NetworkTexts network_texts(const Comm& world, const Options& options, const NpyF
   if (const auto network = options.get<std::string>("network"); !network.empty())
     texts = {{"model", "onnx"}, {"network", network}};
   else
-    texts = model_settings(checkpoint_model_options(world, checkpoint_file(world, options)));
+    texts = model_settings(checkpoint_model_options(world, options.get<std::string>("checkpoint")));
   texts["input"] = fmt::format("{}", data.shape());
   if (texts["model"] != "onnx") return texts;
   texts["loss"] = "mse";  // leaves a softmax or sigmoid at the end in place

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+// Networks from ONNX files, cut over parts: outputs, gradients of the input and of all parameters,
+// and running statistics.
+//
+// The environment variable HALOMESH_NETWORKS names a directory of reference networks, each in a
+// directory of its own: net.onnx, and reference.npz with the arrays x, y0, y1, ..., dx and, under
+// the names of the file's tensors, gradients of L = the sum over outputs k and their elements i of
+// cos(i + k) y_k[i], and running statistics after one pass.
+//
+// Bounds. PyTorch's own fp32 run of such networks misses fp64 by 2e-6 of the largest output and by
+// 9e-5 of the largest gradient of a tensor. Gradients that cancel, such as those of biases before a
+// norm, are compared with the largest gradient of all tensors.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "models/onnx/imported.hpp"
+#include "test/harness/gradient_probe.hpp"
+#include "test/harness/mpi_for_comms.hpp"
+#include "test/harness/npz.hpp"
+#include "test/harness/skip.hpp"
+#include "test/mpi/network_run.hpp"
+
+namespace halomesh {
+namespace {
+
+namespace fs = std::filesystem;
+using Arrays = std::map<std::string, NpyArray>;
+
+/// The place in n,c,d,h,w order of an element.
+std::size_t place_in(const Shape& s, std::int64_t n, std::int64_t c, std::int64_t d, std::int64_t h,
+                     std::int64_t w) {
+  return static_cast<std::size_t>((((n * s.c + c) * s.d + d) * s.h + h) * s.w + w);
+}
+/// The same of an element of one sample in d,h,w,c order.
+std::size_t place_of_element(const Shape& s, std::int64_t n, std::int64_t element) {
+  const std::int64_t c = element % s.c, w = element / s.c % s.w, h = element / s.c / s.w % s.h;
+  return place_in(s, n, c, element / s.c / s.w / s.h, h, w);
+}
+
+/// One output of a network on one mesh, and all of a step's results that this rank has.
+class ImportedRun {
+ public:
+  ImportedRun(const Comm& comm, const PartGrid& grid, const std::string& file,
+              const std::string& output, std::size_t number, const NpyArray& x)
+      : batch_(x.dims[0]),
+        probed_(std::make_shared<ProbedGradient>()),
+        network_(read(file, output, batch_)),
+        model_(with_probe(std::move(network_.model), probed_)) {
+    const ModelGeometry geometry = model_.geometry(grid);
+    const auto values = onnx_values(file, network_.parameters);
+    for (const ParameterPlacement& placement : geometry.parameters()) {
+      parameters_.emplace_back(static_cast<std::size_t>(placement.geometry.volume()),
+                               placement.geometry.initial.constant);
+      stored_.push_back(nullptr);
+      for (std::size_t i = 0; i < values.size(); ++i)
+        if (const ImportedParameter& p = network_.parameters[i];
+            p.layer == placement.layer_name && p.number == placement.number) {
+          parameters_.back() = values[i];
+          stored_.back() = &p;
+        }
+    }
+    const Shape in = geometry.tensors().front().shape, out = geometry.tensors().back().shape;
+    const StepValues step{[this](std::size_t placement, std::int64_t i) {
+                            return parameters_[placement][static_cast<std::size_t>(i)];
+                          },
+                          [&x, in](std::int64_t n, std::int64_t i) {
+                            return static_cast<float>(x.values[place_of_element(in, n, i)]);
+                          },
+                          [number, out](std::int64_t n, std::int64_t i) {
+                            return static_cast<float>(std::cos(
+                                static_cast<double>(place_of_element(out, n, i) + number)));
+                          }};
+    run_ = std::make_unique<NetworkRun>(comm, MeshShape{1, grid}, std::move(model_), batch_, step);
+    run_->step();
+  }
+
+  const ImportedNetwork& network() const { return network_; }
+  NetworkRun& run() { return *run_; }
+  ProbedGradient& input_gradient() { return *probed_; }
+  /// The parameter of the file at this placement; null if the file has none.
+  const ImportedParameter* stored(std::size_t placement) const { return stored_[placement]; }
+
+  static ImportedNetwork read(const std::string& file, const std::string& output,
+                              std::int64_t batch) {
+    ImportSettings settings;
+    settings.output = output;
+    settings.batch_norm = batch;
+    settings.dropout = 0;
+    return import_onnx(file, settings);
+  }
+
+ private:
+  std::int64_t batch_;
+  std::shared_ptr<ProbedGradient> probed_;
+  ImportedNetwork network_;
+  Model model_;
+  std::vector<std::vector<float>> parameters_;
+  std::vector<const ImportedParameter*> stored_;
+  std::unique_ptr<NetworkRun> run_;
+};
+
+std::size_t place_in_file(const ImportedParameter& parameter, std::int64_t index) {
+  std::int64_t at = parameter.offset;
+  for (std::size_t a = parameter.dims.size(); a-- > 0; index /= parameter.dims[a])
+    at += index % parameter.dims[a] * parameter.strides[a];
+  return static_cast<std::size_t>(at);
+}
+
+/// Values of one tensor by their place in it, as far as this rank has them.
+using Held = std::map<std::size_t, double>;
+
+/// A parameter's gradient, or a running statistic.
+struct HeldParameter {
+  const ImportedParameter* parameter = nullptr;
+  bool is_statistic = false;
+  Held values{};
+};
+
+/// Whether the values agree with an array; `mismatch` then has nothing.
+bool agree(const Held& held, const NpyArray& expected, double bound, std::string* mismatch) {
+  for (const auto& [at, value] : held) {
+    if (at < expected.values.size() && std::abs(value - expected.values[at]) <= bound) continue;
+    *mismatch = fmt::format("element {}: {} instead of {} +- {}", at, value,
+                            at < expected.values.size() ? expected.values[at] : NAN, bound);
+    return false;
+  }
+  return true;
+}
+
+/// Compares what the step of one or more outputs gave with the arrays of a reference.
+class ReferenceCheck {
+ public:
+  ReferenceCheck(const Arrays& arrays, Findings& findings, std::string where)
+      : arrays_(arrays), findings_(findings), where_(std::move(where)) {}
+
+  void add(ImportedRun& step, std::size_t number) {
+    check_output(step, arrays_.at("y" + std::to_string(number)));
+    const Shape& shape = step.run().geometry().tensors().front().shape;
+    const View diff = step.input_gradient().view();
+    if (diff.data != nullptr)
+      for_each_element(diff.batch, diff.span, [&](auto n, auto c, auto d, auto h, auto w) {
+        dx_[place_in(shape, n, c, d, h, w)] += static_cast<double>(diff.at(n, c, d, h, w));
+      });
+    add_parameters(step);
+  }
+
+  void finish() {
+    const NpyArray& dx = arrays_.at("dx");
+    std::string mismatch;
+    findings_.expect(agree(dx_, dx, 1e-4 * dx.largest(), &mismatch),
+                     [&] { return where_ + "dx: " + mismatch; });
+    std::map<std::string, int> uses;
+    double largest = 0;
+    for (const auto& [key, held] : parameters_) {
+      ++uses[held.parameter->tensor];
+      if (const auto found = arrays_.find(held.parameter->tensor);
+          found != arrays_.end() && !held.is_statistic)
+        largest = std::max(largest, found->second.largest());
+    }
+    std::map<std::string, bool> taken;
+    for (const auto& [key, held] : parameters_) {
+      const bool is_shared = uses[held.parameter->tensor] > 1;
+      if (!is_shared) taken[held.parameter->tensor] = true;
+    }
+    for (const auto& [key, held] : parameters_)
+      if (uses[held.parameter->tensor] > 1)
+        check_shared(held, largest, taken);
+      else
+        check_parameter(held, largest);
+  }
+
+ private:
+  void check_output(ImportedRun& step, const NpyArray& expected) {
+    const ConstView y = step.run().executor().output();
+    if (y.data == nullptr) return;
+    const Shape& shape = step.run().geometry().tensors().back().shape;
+    Held held;
+    for_each_element(y.batch, y.span, [&](auto n, auto c, auto d, auto h, auto w) {
+      held[place_in(shape, n, c, d, h, w)] = static_cast<double>(y.at(n, c, d, h, w));
+    });
+    std::string mismatch;
+    findings_.expect(agree(held, expected, 1e-5 * expected.largest(), &mismatch),
+                     [&] { return where_ + "output: " + mismatch; });
+  }
+
+  void add_parameters(ImportedRun& step) {
+    Parameters& parameters = step.run().parameters();
+    const ModelGeometry& geometry = step.run().geometry();
+    const std::vector<float> diffs(parameters.diffs().begin(), parameters.diffs().end());
+    parameters.update_moving_averages();
+    for_each_held(
+        parameters, geometry, step.run().mesh().part(), [&](auto at, auto placement, auto index) {
+          const ImportedParameter* const stored = step.stored(placement);
+          if (stored == nullptr) return;
+          const auto key = std::pair(stored->layer, stored->number);
+          HeldParameter& held = parameters_[key];
+          if (held.parameter == nullptr) {
+            kept_.push_back(std::make_unique<ImportedParameter>(*stored));
+            held.parameter = kept_.back().get();
+          }
+          held.is_statistic = geometry.parameters()[placement].geometry.moving_average > 0;
+          double& value = held.values[place_in_file(*stored, index)];
+          if (held.is_statistic)
+            value = static_cast<double>(parameters.values()[at]);
+          else
+            value += static_cast<double>(diffs[at]);
+        });
+  }
+
+  double bound_of(const HeldParameter& held, const NpyArray& expected, double largest) const {
+    return 1e-4 * expected.largest() + (held.is_statistic ? 0 : 2e-5 * largest);
+  }
+
+  void check_parameter(const HeldParameter& held, double largest) {
+    const auto found = arrays_.find(held.parameter->tensor);
+    if (found == arrays_.end()) return findings_.fail(where_ + "unknown " + held.parameter->tensor);
+    std::string mismatch;
+    findings_.expect(
+        agree(held.values, found->second, bound_of(held, found->second, largest), &mismatch),
+        [&] { return where_ + held.parameter->tensor + ": " + mismatch; });
+  }
+
+  /// One of several parameters that share a tensor of the file: the reference has each under a name
+  /// that no other parameter has.
+  void check_shared(const HeldParameter& held, double largest, std::map<std::string, bool>& taken) {
+    std::string mismatch, closest;
+    for (const auto& [name, expected] : arrays_) {
+      const bool fits = !taken[name] && std::int64_t(expected.values.size()) == volume(held);
+      if (!fits || !agree(held.values, expected, bound_of(held, expected, largest), &mismatch))
+        continue;
+      taken[name] = true;
+      return findings_.expect(true, [] { return std::string(); });
+    }
+    findings_.fail(where_ + held.parameter->layer + " has the gradient of no parameter");
+  }
+  static std::int64_t volume(const HeldParameter& held) {
+    std::int64_t product = 1;
+    for (const std::int64_t dim : held.parameter->dims) product *= dim;
+    return product;
+  }
+
+  const Arrays& arrays_;
+  Findings& findings_;
+  std::string where_;
+  Held dx_;
+  std::map<std::pair<std::string, std::size_t>, HeldParameter> parameters_;
+  std::vector<std::unique_ptr<ImportedParameter>> kept_;
+};
+
+PartGrid grid_for(int ranks) {
+  if (ranks == 6) return {3, 2, 1};
+  return ranks == 4 ? PartGrid{2, 2, 1} : PartGrid{ranks, 1, 1};
+}
+
+TEST_CASE("reference networks give their outputs, gradients and statistics on every mesh") {
+  const char* const directory = std::getenv("HALOMESH_NETWORKS");
+  if (directory == nullptr)
+    return test::skip_case("HALOMESH_NETWORKS names no directory of reference networks");
+  std::vector<fs::path> networks;
+  for (const auto& entry : fs::directory_iterator(directory))
+    if (fs::exists(entry.path() / "reference.npz")) networks.push_back(entry.path());
+  std::sort(networks.begin(), networks.end());
+  for (const fs::path& home : networks) {
+    const Arrays arrays = read_npz(home / "reference.npz");
+    const std::string file = (home / "net.onnx").string();
+    for_comms(home.filename().string(), {1, 2, 4, 6}, [&](const Comm& comm, Findings& findings) {
+      const PartGrid grid = grid_for(comm.size());
+      ReferenceCheck check(arrays, findings,
+                           fmt::format("{} on {} ranks: ", home.filename().string(), comm.size()));
+      const NpyArray& x = arrays.at("x");
+      const auto outputs = ImportedRun::read(file, {}, x.dims[0]).outputs;
+      for (std::size_t k = 0; k < outputs.size(); ++k) {
+        ImportedRun step(comm, grid, file, outputs[k], k, x);
+        check.add(step, k);
+      }
+      check.finish();
+    });
+  }
+}
+
+}  // namespace
+}  // namespace halomesh
