@@ -60,7 +60,7 @@ class OnnxConstant {
   struct Base {
     const OnnxFile* file = nullptr;
     const onnx::TensorProto* tensor = nullptr;
-    mutable std::vector<double> values{};  // of a tensor: read when first asked for
+    mutable std::vector<double> values{};  // read when first asked for, where there is a tensor
   };
   std::int64_t place(std::int64_t index) const;
   const std::vector<double>& base_values() const;

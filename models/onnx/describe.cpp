@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What was understood of a file, for people: see imported.hpp.
+// Tells people how a file was understood: see imported.hpp.
 #include <sstream>
 
 #include "error.hpp"

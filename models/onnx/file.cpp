@@ -146,9 +146,9 @@ OnnxFile OnnxFile::read(const std::string& source) {
     whole = model.ParseFromString(from_digits(std::string_view(source).substr(kEmbedded.size())));
   } else {
     std::error_code error;
-    require(std::filesystem::is_regular_file(source, error),
-            text("--network {}: there is no such file", source),
-            "name an ONNX file, such as torch.onnx.export writes");
+    if (!std::filesystem::is_regular_file(source, error))
+      throw UsageError(fmt::format("--network {}: there is no such file", source),
+                       "name an ONNX file, such as torch.onnx.export writes");
     std::ifstream stream(source, std::ios::binary);
     require(stream.good(), text("cannot read {}", source), "check its permissions");
     whole = model.ParseFromIstream(&stream);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is computed of a graph before any sample: see folding.hpp.
+// Computes parts of a graph before any sample: see folding.hpp.
 #include "models/onnx/folding.hpp"
 
 #include <algorithm>

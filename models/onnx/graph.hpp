@@ -25,7 +25,7 @@ enum class OnnxForm : std::uint8_t {
   kFlat           ///< N and all elements of a sample
 };
 
-/// What a value is besides a constant or a tensor: a step of a pattern that several nodes write.
+/// A step of a pattern that several nodes write: a value that is neither a constant nor a tensor.
 struct OnnxPattern {
   std::string name{};
   std::size_t of = 0;  ///< the tensor that the pattern began with
@@ -50,7 +50,7 @@ using OnnxParameters = std::vector<std::optional<OnnxConstant>>;
 /// Properties that nodes behind a layer may change.
 struct OnnxVariant {
   bool weight = true, bias = true, writes_fp32 = false;
-  float slope = 1;  ///< of a rectifier that the layer applies
+  float slope = 1;  ///< that of a rectifier that the layer applies
 };
 
 /// One layer, which later nodes may still change while nothing else reads its output.
@@ -147,7 +147,7 @@ class OperatorCall {
   std::vector<OnnxValue> inputs_;
 };
 
-/// What a node of this operator adds; null for an operator that is not supported.
+/// Adds what a node of this operator computes; null for an operator that is not supported.
 using OnnxOperator = std::vector<OnnxValue> (*)(OperatorCall&);
 OnnxOperator onnx_operator(const std::string& name);
 

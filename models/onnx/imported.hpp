@@ -46,7 +46,7 @@ struct ImportedNetwork {
   Model model;
   std::vector<ImportedLayer> layers;
   std::vector<ImportedParameter> parameters;
-  std::vector<std::string> notes;    ///< what a user should know of the file
+  std::vector<std::string> notes;    ///< on losses of the exporter
   std::vector<std::string> outputs;  ///< names of all outputs in the file
   std::string output;                ///< the one that is computed
   std::string origin;                ///< its opset and the program that wrote it

@@ -56,12 +56,13 @@ class Program:
         self.path = path
         names = re.findall(r"(?m)^  ([a-z][a-z-]+) {2,}", output_of(path, "--help"))
         self.options = {name: set(self._options_of(name)) for name in names}
+        self.options["export"] |= set(self._options_of("export", "onnx"))
         self.options["jobscript"] |= self.options["train"] | self.options["scaling"]
 
-    def _options_of(self, command):
-        text = output_of(self.path, command, "--help")
+    def _options_of(self, *command):
+        text = output_of(self.path, *command, "--help")
         for twice in re.findall(r"\(default [^)]*\)\s+\(default", text):
-            fault(f"halomesh {command} --help", 1, f"has two defaults in a row: {' '.join(twice.split())}")
+            fault(f"halomesh {' '.join(command)} --help", 1, f"has two defaults in a row: {' '.join(twice.split())}")
         return re.findall(r"(?m)^ +(?:-\w \[ )?--([a-z][a-z0-9-]*)", text)
 
     def all_options(self):

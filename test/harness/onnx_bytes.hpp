@@ -3,8 +3,12 @@
 // reader.
 #pragma once
 
+#include <unistd.h>
+
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <initializer_list>
 #include <string>
 #include <utility>
@@ -117,5 +121,35 @@ inline std::string convolution(const std::string& name, const std::string& from,
   return graph + node("Conv", inputs, {to},
                       integers("kernel_shape", {3, 3, 3}) + integers("pads", {1, 1, 1, 1, 1, 1}));
 }
+
+/// A node that adds an initializer for each of its inputs but the first; these are its weights.
+inline std::string layer(const std::string& operation, const std::string& from,
+                         const std::string& to, const Names& tensors,
+                         const std::string& attributes = {}) {
+  std::string graph;
+  Names inputs{from};
+  for (const std::string& each : tensors) {
+    inputs.push_back(to + "." + std::to_string(inputs.size()));
+    graph += initializer(each + bytes(8, inputs.back()));  // the last name counts
+  }
+  return graph + node(operation, inputs, {to}, attributes);
+}
+
+/// A file of these bytes for the time of a test.
+class FileOf {
+ public:
+  explicit FileOf(const std::string& content)
+      : path_(std::filesystem::temp_directory_path() /
+              ("halomesh-onnx-" + std::to_string(::getpid()) + ".onnx")) {
+    std::ofstream(path_, std::ios::binary) << content;
+  }
+  FileOf(const FileOf&) = delete;
+  FileOf& operator=(const FileOf&) = delete;
+  ~FileOf() { std::filesystem::remove(path_); }
+  std::string name() const { return path_.string(); }
+
+ private:
+  std::filesystem::path path_;
+};
 
 }  // namespace halomesh::onnx_bytes

@@ -21,23 +21,6 @@ namespace {
 
 using namespace onnx_bytes;  // NOLINT: the words of a file
 
-/// A file of these bytes for the time of a test.
-class FileOf {
- public:
-  explicit FileOf(const std::string& bytes)
-      : path_(std::filesystem::temp_directory_path() /
-              ("halomesh-onnx-" + std::to_string(::getpid()) + ".onnx")) {
-    std::ofstream(path_, std::ios::binary) << bytes;
-  }
-  FileOf(const FileOf&) = delete;
-  FileOf& operator=(const FileOf&) = delete;
-  ~FileOf() { std::filesystem::remove(path_); }
-  std::string name() const { return path_.string(); }
-
- private:
-  std::filesystem::path path_;
-};
-
 ImportedNetwork import_bytes(const std::string& bytes, const ImportSettings& settings = {}) {
   return import_onnx(FileOf(bytes).name(), settings);
 }

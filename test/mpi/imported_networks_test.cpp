@@ -25,6 +25,7 @@
 #include "test/harness/gradient_probe.hpp"
 #include "test/harness/mpi_for_comms.hpp"
 #include "test/harness/npz.hpp"
+#include "test/harness/onnx_bytes.hpp"
 #include "test/harness/skip.hpp"
 #include "test/mpi/network_run.hpp"
 
@@ -39,17 +40,22 @@ std::size_t place_in(const Shape& s, std::int64_t n, std::int64_t c, std::int64_
                      std::int64_t w) {
   return static_cast<std::size_t>((((n * s.c + c) * s.d + d) * s.h + h) * s.w + w);
 }
-/// The same of an element of one sample in d,h,w,c order.
+/// The place of an element that is numbered within its sample in d,h,w,c order.
 std::size_t place_of_element(const Shape& s, std::int64_t n, std::int64_t element) {
   const std::int64_t c = element % s.c, w = element / s.c % s.w, h = element / s.c / s.w % s.h;
   return place_in(s, n, c, element / s.c / s.w / s.h, h, w);
+}
+
+/// A direction in which input and parameters are moved, of numbers between -1 and 1.
+double direction(std::size_t parameter, std::int64_t index) {
+  return std::sin(static_cast<double>(parameter) + 1.7 * static_cast<double>(index));
 }
 
 /// One output of a network on one mesh, and all of a step's results that this rank has.
 class ImportedRun {
  public:
   ImportedRun(const Comm& comm, const PartGrid& grid, const std::string& file,
-              const std::string& output, std::size_t number, const NpyArray& x)
+              const std::string& output, std::size_t number, const NpyArray& x, double shift = 0)
       : batch_(x.dims[0]),
         probed_(std::make_shared<ProbedGradient>()),
         network_(read(file, output, batch_)),
@@ -281,6 +287,201 @@ TEST_CASE("reference networks give their outputs, gradients and statistics on ev
         ImportedRun step(comm, grid, file, outputs[k], k, x);
         check.add(step, k);
       }
+      check.finish();
+    });
+  }
+}
+
+using namespace onnx_bytes;  // NOLINT: the words of a file
+
+std::string cube(std::int64_t kernel, std::int64_t stride = 1, std::int64_t pad = 0) {
+  return integers("kernel_shape", {kernel, kernel, kernel}) +
+         integers("strides", {stride, stride, stride}) +
+         integers("pads", {pad, pad, pad, pad, pad, pad});
+}
+
+/// A norm's scale and offset.
+Names scale_and_offset(std::int64_t channels) {
+  return {weights("", {channels}, 1), weights("", {channels})};
+}
+
+/// Products with gates of channels and of voxels, and their maximum.
+std::string gates() {
+  return layer("Conv", "x", "a", {weights("", {4, 2, 3, 3, 3})}, cube(3, 1, 1)) +
+         layer("GroupNormalization", "a", "b", scale_and_offset(4), integer("num_groups", 2)) +
+         node("LeakyRelu", {"b"}, {"c"}, real("alpha", 0.2F)) +
+         node("ReduceMean", {"c"}, {"mean"}, integers("axes", {2, 3, 4})) +
+         layer("Conv", "mean", "squeezed", {weights("", {4, 4, 1, 1, 1}), weights("", {4})}) +
+         node("Sigmoid", {"squeezed"}, {"gate"}) + node("Mul", {"c", "gate"}, {"d"}) +
+         layer("Conv", "c", "one", {weights("", {1, 4, 1, 1, 1})}) +
+         node("Sigmoid", {"one"}, {"map"}) + node("Mul", {"map", "c"}, {"e"}) +
+         node("Max", {"d", "e"}, {"f"}) + node("Sub", {"f", "d"}, {"y"});
+}
+
+/// Functions of one element between convolutions.
+std::string functions() {
+  std::string graph = layer("Conv", "x", "a0", {weights("", {4, 2, 3, 3, 3})}, cube(3, 1, 1));
+  int number = 0;
+  const auto apply = [&](const std::string& operation, const std::string& attributes = {}) {
+    const std::string from = "a" + std::to_string(number++), to = "a" + std::to_string(number);
+    graph += node(operation, {from}, {to}, attributes);
+  };
+  for (const char* const operation : {"Gelu", "Softplus", "Tanh", "Mish", "HardSwish", "Erf"})
+    apply(operation);
+  apply("Elu", real("alpha", 0.7F));
+  apply("Selu");
+  apply("Gelu", word("approximate", "tanh"));
+  const std::string last = "a" + std::to_string(number);
+  return graph + layer("PRelu", last, "b", {weights("", {4, 1, 1, 1}, 0.3F)}) +
+         node("Sigmoid", {"b"}, {"s"}) + node("Mul", {"b", "s"}, {"c"}) +
+         layer("Conv", "c", "y", {weights("", {2, 4, 1, 1, 1})});
+}
+
+/// Windows, paddings, crops and resizes that do not fit the cuts.
+std::string sizes() {
+  return layer("Conv", "x", "a", {weights("", {4, 2, 3, 2, 3}), weights("", {4})},
+               integers("strides", {2, 1, 2}) + integers("pads", {1, 0, 2, 1, 1, 0})) +
+         layer("ConvTranspose", "a", "b", {weights("", {4, 3, 3, 3, 3})},
+               cube(3, 2, 1) + integers("output_padding", {1, 0, 1})) +
+         layer("Pad", "b", "c", {tensor<std::int64_t>("", {10}, {0, 0, 1, 0, 2, 0, 0, 0, 1, 0})},
+               word("mode", "edge")) +
+         node("MaxPool", {"c"}, {"d"}, cube(3, 2) + integer("ceil_mode", 1)) +
+         layer("Resize", "d", "e",
+               {tensor<float>("", {0}, {}), tensor<float>("", {5}, {1, 1, 1.5F, 2, 1.25F})},
+               word("mode", "linear")) +
+         node("AveragePool", {"e"}, {"f"}, cube(2) + integer("count_include_pad", 1)) +
+         layer("Slice", "f", "g",
+               {tensor<std::int64_t>("", {2}, {1, 0}), tensor<std::int64_t>("", {2}, {1 << 30, -2}),
+                tensor<std::int64_t>("", {2}, {2, 4})}) +
+         node("Concat", {"g", "g"}, {"h"}, integer("axis", 1)) +
+         layer("Pad", "h", "y", {tensor<std::int64_t>("", {10}, {0, 0, 2, 1, 1, 0, 0, 2, 1, 1})},
+               word("mode", "reflect"));
+}
+
+/// Layers on the channels of a voxel, written with channels last.
+std::string channels() {
+  return layer("Conv", "x", "a", {weights("", {6, 2, 1, 1, 1}), weights("", {6})}) +
+         layer("Conv", "a", "b", {weights("", {6, 1, 5, 5, 5})},
+               cube(5, 1, 2) + integer("group", 6)) +
+         node("Transpose", {"b"}, {"c"}, integers("perm", {0, 2, 3, 4, 1})) +
+         layer("LayerNormalization", "c", "d", scale_and_offset(6), integer("axis", -1)) +
+         layer("MatMul", "d", "e", {weights("", {6, 8})}) +
+         layer("Add", "e", "f", {weights("", {8})}) + node("Gelu", {"f"}, {"g"}) +
+         layer("MatMul", "g", "h", {weights("", {8, 6})}) +
+         node("Transpose", {"h"}, {"i"}, integers("perm", {0, 4, 1, 2, 3})) +
+         layer("Mul", "i", "j", {weights("", {6, 1, 1, 1}, 1)}) + node("Add", {"a", "j"}, {"k"}) +
+         node("Split", {"k"}, {"l", "m"}, integer("axis", 1) + integer("num_outputs", 2)) +
+         node("LpNormalization", {"l"}, {"n"}, integer("axis", 1)) +
+         node("Div", {"n", "two"}, {"o"}) + initializer(tensor<float>("two", {}, {2})) +
+         layer("ConvTranspose", "m", "p", {weights("", {3, 1, 3, 3, 3})},
+               cube(3, 1, 1) + integer("group", 3)) +
+         node("Concat", {"o", "p"}, {"y"}, integer("axis", 1));
+}
+
+/// Batch norms, a wrapped border and dense layers on all voxels.
+std::string head() {
+  Names norm = scale_and_offset(4);
+  norm.push_back(weights("", {4}));
+  norm.push_back(weights("", {4}, 2));
+  return layer("Pad", "x", "a", {tensor<std::int64_t>("", {10}, {0, 0, 1, 1, 1, 0, 0, 1, 1, 1})},
+               word("mode", "wrap")) +
+         layer("Conv", "a", "b", {weights("", {4, 2, 3, 3, 3})}, cube(3)) +
+         layer("BatchNormalization", "b", "c", norm) + node("Relu", {"c"}, {"d"}) +
+         node("AveragePool", {"d"}, {"e"}, cube(2, 2)) + node("Flatten", {"e"}, {"f"}) +
+         layer("Gemm", "f", "g", {weights("", {5, 4 * 4 * 4 * 3}), weights("", {5})},
+               integer("transB", 1)) +
+         node("Tanh", {"g"}, {"h"}) +
+         layer("Gemm", "h", "y", {weights("", {5, 3}), weights("", {3})});
+}
+
+NpyArray own_input() {
+  NpyArray x;
+  x.dims = {2, 2, 9, 8, 7};
+  for (int i = 0; i < 2 * 2 * 9 * 8 * 7; ++i) x.values.push_back(std::sin(0.37 * i + 0.01 * i * i));
+  return x;
+}
+
+/// L of a step, and the sum of its gradients times direction().
+struct Slope {
+  double loss = 0, along = 0;
+};
+
+Slope slope_of(ImportedRun& step) {
+  Slope slope;
+  const ConstView y = step.run().executor().output();
+  const Shape out = step.run().geometry().tensors().back().shape;
+  const Shape in = step.run().geometry().tensors().front().shape;
+  for_each_element(y.batch, y.span, [&](auto n, auto c, auto d, auto h, auto w) {
+    slope.loss += std::cos(static_cast<double>(place_in(out, n, c, d, h, w))) *
+                  static_cast<double>(y.at(n, c, d, h, w));
+  });
+  const View dx = step.input_gradient().view();
+  for_each_element(dx.batch, dx.span, [&](auto n, auto c, auto d, auto h, auto w) {
+    slope.along += static_cast<double>(dx.at(n, c, d, h, w)) *
+                   direction(0, static_cast<std::int64_t>(place_in(in, n, c, d, h, w)));
+  });
+  const ModelGeometry& geometry = step.run().geometry();
+  for_each_held(step.run().parameters(), geometry, 0, [&](auto at, auto placement, auto index) {
+    if (geometry.parameters()[placement].geometry.moving_average == 0)
+      slope.along += static_cast<double>(step.run().parameters().diffs()[at]) *
+                     direction(placement + 1, index);
+  });
+  return slope;
+}
+
+/// The arrays of a reference, as one rank computes them.
+Arrays arrays_of(ImportedRun& step) {
+  Arrays arrays;
+  const auto store = [&](const std::string& name, ConstView view, const Shape& shape) {
+    NpyArray& array = arrays[name];
+    array.values.resize(static_cast<std::size_t>(view.batch * shape.volume()));
+    for_each_element(view.batch, view.span, [&](auto n, auto c, auto d, auto h, auto w) {
+      array.values[place_in(shape, n, c, d, h, w)] = static_cast<double>(view.at(n, c, d, h, w));
+    });
+  };
+  const ModelGeometry& geometry = step.run().geometry();
+  store("y0", step.run().executor().output(), geometry.tensors().back().shape);
+  store("dx", step.input_gradient().view(), geometry.tensors().front().shape);
+  Parameters& parameters = step.run().parameters();
+  const std::vector<float> diffs(parameters.diffs().begin(), parameters.diffs().end());
+  parameters.update_moving_averages();
+  for_each_held(parameters, geometry, 0, [&](auto at, auto placement, auto index) {
+    const ImportedParameter* const stored = step.stored(placement);
+    if (stored == nullptr) return;
+    NpyArray& array = arrays[stored->tensor];
+    const std::size_t place = place_in_file(*stored, index);
+    array.values.resize(std::max(array.values.size(), place + 1));
+    const bool is_statistic = geometry.parameters()[placement].geometry.moving_average > 0;
+    array.values[place] = static_cast<double>(is_statistic ? parameters.values()[at] : diffs[at]);
+  });
+  return arrays;
+}
+
+TEST_CASE("networks of all kinds of nodes: gradients are slopes, and equal on every mesh") {
+  const NpyArray x = own_input();
+  for (const auto& [name, graph] : {std::pair{"gates", gates()},
+                                    {"functions", functions()},
+                                    {"sizes", sizes()},
+                                    {"channels", channels()},
+                                    {"head", head()}}) {
+    const FileOf file(model(onnx_bytes::input("x", {2, 2, 9, 8, 7}) + graph + output("y"), 22));
+    for_comms(name, {1, 2, 4, 6}, [&](const Comm& comm, Findings& findings) {
+      const Comm alone = comm.split(comm.rank(), 0);
+      ImportedRun whole(alone, {1, 1, 1}, file.name(), {}, 0, x);
+      if (comm.size() == 1) {
+        constexpr double kStep = 2e-3;
+        ImportedRun ahead(alone, {1, 1, 1}, file.name(), {}, 0, x, kStep),
+            behind(alone, {1, 1, 1}, file.name(), {}, 0, x, -kStep);
+        const double expected = (slope_of(ahead).loss - slope_of(behind).loss) / (2 * kStep);
+        const double found = slope_of(whole).along;
+        findings.expect(std::abs(found - expected) < 0.01 * std::abs(expected) + 0.01, [&] {
+          return fmt::format("{}: a slope of {} instead of {}", name, found, expected);
+        });
+      }
+      const Arrays arrays = arrays_of(whole);
+      ImportedRun cut(comm, grid_for(comm.size()), file.name(), {}, 0, x);
+      ReferenceCheck check(arrays, findings, fmt::format("{} on {} ranks: ", name, comm.size()));
+      check.add(cut, 0);
       check.finish();
     });
   }

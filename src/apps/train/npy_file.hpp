@@ -25,7 +25,7 @@ class NpyFile {
  private:
   std::filesystem::path path_;
   std::array<std::int64_t, 5> extents_{};
-  std::int64_t begin_ = 0;  // of the values
+  std::int64_t begin_ = 0;  // the place of the first value
 };
 
 /// The bytes before the values of such an array.
