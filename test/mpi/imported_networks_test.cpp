@@ -74,16 +74,20 @@ class ImportedRun {
         }
     }
     const Shape in = geometry.tensors().front().shape, out = geometry.tensors().back().shape;
-    const StepValues step{[this](std::size_t placement, std::int64_t i) {
-                            return parameters_[placement][static_cast<std::size_t>(i)];
-                          },
-                          [&x, in](std::int64_t n, std::int64_t i) {
-                            return static_cast<float>(x.values[place_of_element(in, n, i)]);
-                          },
-                          [number, out](std::int64_t n, std::int64_t i) {
-                            return static_cast<float>(std::cos(
-                                static_cast<double>(place_of_element(out, n, i) + number)));
-                          }};
+    const auto parameter = [this, shift](std::size_t placement, std::int64_t i) {
+      return parameters_[placement][static_cast<std::size_t>(i)] +
+             static_cast<float>(shift * direction(placement + 1, i));
+    };
+    const auto input = [&x, in, shift](std::int64_t n, std::int64_t i) {
+      const std::size_t place = place_of_element(in, n, i);
+      return static_cast<float>(x.values[place] +
+                                shift * direction(0, static_cast<std::int64_t>(place)));
+    };
+    const auto output_diff = [number, out](std::int64_t n, std::int64_t i) {
+      return static_cast<float>(
+          std::cos(static_cast<double>(place_of_element(out, n, i) + number)));
+    };
+    const StepValues step{parameter, input, output_diff};
     run_ = std::make_unique<NetworkRun>(comm, MeshShape{1, grid}, std::move(model_), batch_, step);
     run_->step();
   }
@@ -469,12 +473,13 @@ TEST_CASE("networks of all kinds of nodes: gradients are slopes, and equal on ev
       const Comm alone = comm.split(comm.rank(), 0);
       ImportedRun whole(alone, {1, 1, 1}, file.name(), {}, 0, x);
       if (comm.size() == 1) {
-        constexpr double kStep = 2e-3;
+        // Few elements cross a kink within such a step, and losses are exact to about 1e-5.
+        constexpr double kStep = 1e-4;
         ImportedRun ahead(alone, {1, 1, 1}, file.name(), {}, 0, x, kStep),
             behind(alone, {1, 1, 1}, file.name(), {}, 0, x, -kStep);
         const double expected = (slope_of(ahead).loss - slope_of(behind).loss) / (2 * kStep);
         const double found = slope_of(whole).along;
-        findings.expect(std::abs(found - expected) < 0.01 * std::abs(expected) + 0.01, [&] {
+        findings.expect(std::abs(found - expected) < 0.01 * std::abs(expected) + 0.1, [&] {
           return fmt::format("{}: a slope of {} instead of {}", name, found, expected);
         });
       }
