@@ -160,6 +160,21 @@ class Times(Scene):
         self.assertIn("after 11 steps, within epoch 6, and 11 s", verdict)
 
 
+class Targets(Scene):
+    def test_a_run_has_reached_its_target_by_its_best_validation(self):
+        for name, error, log, said in (
+                ("within", 0.12, log_text(last_mae=0.2), "within reached a validation MAE of 0.12000 (target 0.124)"),
+                ("beyond", 0.2, log_text(), "beyond did not reach the target MAE of 0.124: its best is 0.20000")):
+            lines = step_line(1, 0, 0.8, 2, 0.0) + eval_line(0, error, 1, 0.0)
+            self.assertIn(said, page_of(self.put_run(name, lines, run_record(1, "1x1x1", 1, 4), log)).verdict[0])
+
+    def test_validations_without_foreground_reach_no_target(self):
+        line = '{"event":"eval","epoch":0,"dice":1.0,"loss":0.1,"samples":4,"seconds":1,"empty":true}\n'
+        record = run_record(1, "1x1x1", 1, 4, {"target-score": "0.9"})
+        page = page_of(self.put_run("empty", step_line(1, 0, 0.8, 2, 0.0) + line, record))
+        self.assertIn("empty reached no target, as no validation sample has foreground: its best Dice is 1.00000", page.verdict[0])
+
+
 class Training(Scene):
     def test_curves_against_epochs_and_time(self):
         # With times of day and without them the curves are the same.

@@ -47,6 +47,7 @@ class ReportedRun(records.RunFiles):
         self.first_epoch, self.first_epoch_steps = None, 0
         # (kind, score, epoch, samples, seconds, end) of each; end: seconds since the start of the run
         self.evaluations, self.stage, self._start, self._now = [], None, None, 0.0
+        self.without_foreground = False  # of validations, so that no score is a success
         self.phases = PhaseSums()
 
     def _end_of(self, line):
@@ -66,6 +67,7 @@ class ReportedRun(records.RunFiles):
             seconds, epoch = finite(line, "seconds"), records.count(line, "epoch")
             self.evaluations.append((kind, score, epoch, records.count(line, "samples"), seconds,
                                      self._end_of(line)))
+            self.without_foreground = self.without_foreground or line.get("empty") is True
         elif line["event"] == "phases":
             self.phases.add(line)
             self.phases.add_layers(line)  # of earlier versions
@@ -228,16 +230,19 @@ class Numbers:
         self.staging = self.training = self.evaluation = self.steps = self.evaluated = self.epochs = 0.0
         self.epoch_s, self.kind, self.has_log = [], "mae", False
         self.phases = files.phases.total() if files else None
+        self.without_foreground = files.without_foreground if files else False
         self._read_record()
         if files:
             self._read_epochs()
             self._read_times()
         # The page's target is an MAE.
         self.target = self.target or (target if self.kind == "mae" else 0.0)
-        self.reached = text(self.record, "end", "result") == "target" or (
-            self.best is not None and records.reaches(self.kind, self.best, self.target))
         if log:
             self._read_log()
+        self.reached = text(self.record, "end", "result") == "target" or (
+            self.best is not None and not self.without_foreground
+            and records.reaches(self.kind, self.best, self.target)
+            and (bool(files) or log.end == "reached"))
 
     def _read_record(self):
         record = self.record
@@ -283,9 +288,9 @@ class Numbers:
         log = self.log
         self.batch, self.training_samples = log.batch or self.batch, log.training_samples or self.training_samples
         self.validation_samples = log.validation_samples or self.validation_samples
-        if math.isfinite(log.best):
+        if self.best is None and math.isfinite(log.best):
             self.kind, self.best = log.kind, log.best
-        self.target, self.reached = log.target or self.target, log.end == "reached"
+        self.target = log.target or self.target
         if not log.finished:
             return
         self.has_log = True

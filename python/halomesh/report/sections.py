@@ -31,6 +31,8 @@ def quality(group):
         return f"reached a validation {title} of {value}"
     if group.any_reached():
         return f"reached a validation {title} of {value} (target {run.target:g})"
+    if group.of(lambda run: run.without_foreground or None).count:
+        return f"reached no target, as no validation sample has foreground: its best {title} is {value}"
     return f"did not reach the target {title} of {run.target:g}: its best is {value}"
 
 
