@@ -34,6 +34,7 @@ MAKEFLAGS += --no-builtin-rules
 # ALL=1 brings the packages that only some tests need.
 ifeq ($(ALL),1)
 TORCH := 1
+ONNX := 1
 BROWSER := 1
 SLURM := 1
 endif
@@ -428,6 +429,8 @@ deps: export FMT_CFLAGS := $(FMT_CFLAGS)
 deps: export BOOST_CFLAGS := $(BOOST_CFLAGS)
 deps: export HWLOC_CFLAGS := $(HWLOC_CFLAGS)
 NPM_INSTALL := npm install --silent --no-audit --no-fund --fetch-timeout=60000 --fetch-retries=1 --prefix build/browser
+# A virtual environment, as Debian has older ones.
+ONNX_PACKAGES := numpy onnx==1.23.2 onnxruntime==1.32.0
 deps: export CXX := $(CXX)
 deps: export MPIRUN := $(MPIRUN)
 deps: export PYTHON := $(PYTHON)
@@ -436,6 +439,9 @@ deps: ## install missing packages (Debian, Ubuntu); elsewhere print what is miss
 	$(if $(filter 1,$(BROWSER)),@test -d build/browser/node_modules/axe-core || \
 	  $(NPM_INSTALL) playwright-core@1.65.1 axe-core@4.14.1 || \
 	  echo "npm could not install playwright-core and axe-core: tests that use them will be skipped." >&2)
+	$(if $(filter 1,$(ONNX)),@test -d build/onnx/lib/python3*/site-packages/onnxruntime || \
+	  { $(PYTHON) -m venv build/onnx && build/onnx/bin/pip install -q $(ONNX_PACKAGES); } || \
+	  echo "pip could not install $(ONNX_PACKAGES): tests that use them will be skipped." >&2)
 
 .PHONY: quickstart
 quickstart: deps ## install missing packages, build, make a small data set and train on it
@@ -698,8 +704,8 @@ help: ## show this page
 	  HDF5_CFLAGS '($(HDF5_CFLAGS))' \
 	  HDF5_LIBS '($(HDF5_LIBS))' \
 	  '' 'likewise DNNL_, FFTW_, BOOST_, PROTOBUF_, FMT_, HWLOC_, ZLIB_ and ISAL_LIBS; EIGEN_CFLAGS' \
-	  ALL '1: also test against PyTorch, in a browser and on a real Slurm, installing them ($(ALL))' \
-	  '' 'TORCH=1, BROWSER=1 and SLURM=1 bring one of these' \
+	  ALL '1: also test against PyTorch, ONNX Runtime, in a browser and on a real Slurm, installing them ($(ALL))' \
+	  '' 'TORCH=1, ONNX=1, BROWSER=1 and SLURM=1 bring one of these' \
 	  RUN 'tests that run-tests runs, from:' \
 	  '' '$(ALL_TESTS)' \
 	  TEST_JOBS 'number of them that run in parallel ($(TEST_JOBS))' \
