@@ -165,7 +165,7 @@ OnnxFile OnnxFile::read(const std::string& source) {
 void OnnxFile::check_graph() const {
   require(model_.has_graph() && model_.graph().node_size() > 0, text("{} has no graph", title_),
           "name a file that torch.onnx.export wrote");
-  constexpr std::int64_t kOldest = 7, kNewest = 27;
+  constexpr std::int64_t kOldest = 7, kNewest = 28;
   const std::int64_t version = opset();
   require(version >= kOldest && version <= kNewest,
           text("{} has operators of opset {}", title_, version),

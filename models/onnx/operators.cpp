@@ -149,9 +149,10 @@ void fit_output(const OnnxNode& node, const Spatial& src, TransposedConvolutionO
   const Spatial extents = spatial(wanted, "output_shape");
   w.padding = PaddingKind::kExplicit;
   for (std::size_t a = 0; a < 3; ++a) {
-    const std::int64_t total = w.stride[a] * (src[a] - 1) + options.output_padding[a] +
-                               (w.kernel[a] - 1) * w.dilation[a] + 1 - extents[a];
-    require(total >= 0, text("an output of {}", joined(wanted, "x")), "give it an output_padding");
+    const std::int64_t excess = w.stride[a] * (src[a] - 1) + options.output_padding[a] +
+                                (w.kernel[a] - 1) * w.dilation[a] + 1 - extents[a];
+    const std::int64_t total = std::max<std::int64_t>(excess, 0);
+    options.output_padding[a] += total - excess;  // planes that no input reaches
     w.pad_before[a] = automatic == "SAME_UPPER" ? total / 2 : total - total / 2;
     w.pad_after[a] = total - w.pad_before[a];
   }

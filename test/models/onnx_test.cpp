@@ -137,6 +137,16 @@ TEST_CASE("a zero bias of a wrong shape is no bias") {
   CHECK(import_bytes(model(graph)).layers.back().parameters == 4 * 2 * 27);
 }
 
+TEST_CASE("a transposed convolution may write planes that no input reaches") {
+  const std::string graph =
+      kInput + initializer(weights("up.weight", {2, 3, 3, 3, 3})) +
+      node("ConvTranspose", {"x", "up.weight"}, {"y"},
+           integers("strides", {3, 2, 1}) + integers("output_shape", {26, 16, 11})) +
+      output("y");
+  for (const int opset : {11, 28})
+    CHECK(import_bytes(model(graph, opset)).layers.back().shape == Shape{3, 26, 16, 11});
+}
+
 TEST_CASE("integers are computed beforehand, up to the end of a slice and backwards") {
   const std::string graph =
       kInput + convolution("conv", "x", "a", 2, 2) + node("Shape", {"a"}, {"shape"}) +
