@@ -130,7 +130,7 @@ void Convolution::reserve_scratch(const Box& src, const Box& dst) {
                                                  : dst.volume() * size_of(made));
 }
 
-// What brings data of `type` into the type of products, rounded to the compute type; nothing where
+// The conversion of data of `type` into the type of products, rounded to the compute type; none where
 // they have both.
 std::optional<DenseSource> Convolution::conversion_from(
     DataType type, std::span<const ChannelScale> scales) const {
