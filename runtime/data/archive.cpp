@@ -209,7 +209,7 @@ ArchiveFile read_archive_attributes(const Hdf5File& file) {
                                  : std::string();
   require(format == kFormat || format == kFormat2,
           text("{} is not an archive that this version can read", file.path().c_str()),
-          "use another directory, or remove the file");
+          "use another directory");
   ArchiveFile content;
   content.source = file.read_attribute<std::string>("/", "source");
   content.gzip = file.has_attribute("/", "filter")

@@ -309,7 +309,7 @@ Hdf5Dataset::Content Hdf5Dataset::content_of(Hdf5File& file) const {
   else
     check_scalars(file, content.samples);
   require(content.samples > 0, text("{} holds no sample", file.path().c_str()),
-          "remove the file or make it again");
+          "make the file again, or keep it out of the data set");
   check_sums(file, kind_.voxels, content.samples);
   return content;
 }
@@ -360,7 +360,7 @@ void Hdf5Dataset::check_scalars(Hdf5File& file, std::int64_t samples) const {
 void Hdf5Dataset::check_labels(Hdf5File& file, const Content& content) const {
   const char* const name = kind_.labels.name;
   require(file.contains(name), text("{} has no labels {}", file.path().c_str(), name),
-          "remove the file or make it again");
+          "make the file again, or keep it out of the data set");
   require(
       file.type(name).has_value(),
       text("{}: {} holds {}, expected integers", file.path().c_str(), name, file.type_name(name)),

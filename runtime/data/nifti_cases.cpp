@@ -51,7 +51,7 @@ std::string file_of(const fs::path& of_case, const char* stem) {
       continue;
     }
     require(found.empty(), text("{} holds both {}.nii.gz and {}.nii", of_case.c_str(), stem, stem),
-            "remove the one that is not of this data set");
+            "keep only the one of this data set in that folder");
     found = path.string();
   }
   if (!found.empty()) return found;

@@ -16,7 +16,7 @@ void check_targets(std::span<const float> targets, const std::string& where) {
     if (!std::isfinite(targets[t]))
       throw Error(
           fmt::format("{}: target {} is {:g}, expected a finite number", where, t, targets[t]),
-          "remove the file or generate it again");
+          "make the file again, or keep it out of the data set");
 }
 
 namespace {

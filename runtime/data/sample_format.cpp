@@ -126,7 +126,7 @@ std::string SampleFormat::cure() const {
   if (kind_ == Kind::kLabels)
     return "the network needs an output channel for each class: correct the labels, or use a "
            "network of more classes";
-  if (kind_ == Kind::kField) return "remove the file, or correct its fields";
+  if (kind_ == Kind::kField) return "correct the fields, or keep the file out of the data set";
   return "the data must be particle counts as int16: generate or convert the file again";
 }
 

@@ -322,7 +322,7 @@ std::vector<std::int64_t> TfRecordDataset::scan(std::int64_t file) const {
     offsets.pop_back();
   }
   require(!offsets.empty(), text("{} holds no record", records.path()),
-          "remove the file or generate it again");
+          "make the file again, or keep it out of the data set");
   std::vector<std::int64_t> found{static_cast<std::int64_t>(offsets.size()),
                                   records.is_gzip() ? 1 : 0};
   if (offsets.size() > 1) found.insert(found.end(), offsets.begin(), offsets.end());

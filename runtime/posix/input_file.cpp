@@ -94,7 +94,7 @@ void require_target(const std::filesystem::path& path) {
     if (!std::filesystem::is_symlink(at, code) || std::filesystem::exists(at, code)) continue;
     throw Error(fmt::format("{} is a link to {}, which does not exist", at.c_str(),
                             std::filesystem::read_symlink(at, code).c_str()),
-                "get what the link leads to, or remove the link");
+                "get what the link leads to, or link it again");
   }
 }
 

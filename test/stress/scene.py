@@ -240,6 +240,7 @@ def check_output(case, code, text):
         expect(not errors, "an error, but exit code 0")
         expect("nan" not in re.findall(r"[a-z]+", text), "a result of nan with exit code 0")
     said = "\n".join(errors + hints) if errors else text
+    expect(not re.search("(remove|delete) (the|that) (file|link|one)", said), "a hint removes what may be the user's")
     for words in case.says:
         expect(any(word in said for word in words.split("|")), f'does not say "{words}"')
 

@@ -129,7 +129,7 @@ void prepare_directory(const fs::path& directory, bool overwrite, std::int64_t b
           "use another --out, or --overwrite to replace them");
     if (!is_ours(file))
       throw Error(fmt::format("{} was not written by this command", file.c_str()),
-                  "use another --out, or remove the files yourself");
+                  "use another --out");
     freed += static_cast<std::int64_t>(fs::file_size(file));
   }
   check_space(directory, bytes - freed);
