@@ -640,6 +640,11 @@ def scripts():
                           ("--keep-stage", "--keep-stage"), ("--betas 0.9,0.99", "--betas")):
         yield Case(f"jobscript {options}", f"{job} {options}", USAGE, (says,))
         yield Case(f"train {options}", f"{ALONE} --out {{out}} {options}", USAGE, (says,))
+    yield Case("jobscript of ranks over NUMA domains", f"{job} --ranks-per-node 1".replace("workstation --cores 2 --ranks-per-node 1", "fugaku"),
+               0, ("WARNING: the 48 threads of a rank are spread over NUMA domains, of which a node has 4",))
+    yield Case("jobscript of a job that no node has memory for",
+               f"{job} --nodes 1".replace("workstation --cores 2 --ranks-per-node 1", "fugaku").replace("16x16x16x4", "768x768x768x4").replace("--batch 2", "--batch 4"),
+               USAGE, ("GiB per node, but a node of fugaku has 32",))
     for option in ("modules", "mpi-plugin", "account", "partition", "job-name"):
         yield Case(f"jobscript --{option} that runs a command", f"{job} --{option} '$(touch {{root}}/X)'", USAGE, (option,))
 
@@ -665,6 +670,12 @@ def readers():
                (USAGE, FAILED), ranks=2)
     yield Case("a machine's name that is a file here", "plan --machine fugaku --nodes 4", 0, ("Fugaku",),
                on("fugaku", contents(b"mine")))
+    yield Case("a machine from the template", "plain sh -c '{halomesh} plan --machine template >t.ini && "
+               "{halomesh} plan --machine ./t.ini --nodes 4'", 0, ("Best:",), writes=("t.ini",))
+    yield Case("a machine that lacks all numbers", "plan --machine {root}/m.ini", USAGE, ("nodes, cores, ranks-per-node",),
+               on("m.ini", contents(b"title = mine\nnetwork = fat-tree\n")))
+    yield Case("data that are not there, without a batch", "train --data {root}/nowhere --out {out}", FAILED, ("nowhere/train",),
+               ranks=2)
     yield Case("plan on a prime number of nodes", "plan --machine fugaku --nodes 16381", (0, USAGE), limit_s=30)
     yield Case("padding that fp32 does not hold", f"{UNET} --pad 1e39 --out {{out}}", USAGE, ("--pad",), volumes())
     yield Case("the first steps under a short limit", f"{ALONE} --wall-limit 30 --out {{out}}", (0, STOPPED), writes=("out*",),

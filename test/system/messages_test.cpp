@@ -45,6 +45,21 @@ TEST_CASE("skipped gradients are told with the bytes of their sums, where there 
   CHECK(says(two, " MB instead of "));
 }
 
+TEST_CASE("data that cannot be read are told before a default batch that does not fit") {
+  Scene scene;
+  scene.ranks = 2;
+  scene.options["parts"] = "1x1x1";
+  scene.options.erase("batch");
+  const std::string readable = scene.train().text;
+  CAPTURE(readable);
+  CHECK(says(readable, "a batch of 1 sample cannot be shared by 2 replicas"));
+  scene.data = workshop().fresh("nowhere");
+  const std::string missing = scene.train().text;
+  CAPTURE(missing);
+  CHECK(says(missing, scene.data.string() + "/train"));
+  CHECK_FALSE(says(missing, "cannot be shared"));
+}
+
 TEST_CASE("steps at a rate of 0 are told before they are taken") {
   const std::string zero = "WARNING: the learning rate reaches 0 before the run ends after 4 steps";
   const auto decaying = [](const char* steps) {

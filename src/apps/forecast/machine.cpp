@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "error.hpp"
+#include "joined.hpp"
 #include "src/apps/options/nearest.hpp"
 
 namespace halomesh {
@@ -109,15 +110,21 @@ void Machine::check_whole(const std::string& file) const {
     return std::none_of(numbers.begin(), numbers.end(),
                         [&](const MachineNumber& known) { return known.name == number; });
   };
+  std::vector<std::string> names, lines;
   for (const NumberRule& rule : number_rules()) {
     const bool of_network =
         interconnect != Interconnect::kNone &&
         (std::string(rule.name) == "latency-us" || std::string(rule.name) == "message-gbs");
-    if ((rule.required || of_network) && missing(rule.name))
-      throw UsageError(
-          fmt::format("{}: {} is missing", file, rule.name),
-          fmt::format("add it: {} between {} and {}", rule.unit, rule.least, rule.most));
+    if (!(rule.required || of_network) || !missing(rule.name)) continue;
+    names.emplace_back(rule.name);
+    lines.push_back(
+        fmt::format("{}, {} between {} and {}", rule.name, rule.unit, rule.least, rule.most));
   }
+  if (names.empty()) return;
+  throw UsageError(
+      fmt::format("{}: {} {} missing", file, joined(names, ", "), names.size() == 1 ? "is" : "are"),
+      fmt::format("add {}; halomesh plan --machine template prints a whole file",
+                  joined(lines, "; ")));
 }
 
 void Machine::derive(std::int64_t ranks_per_node) {

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "error.hpp"
+#include "joined.hpp"
 #include "src/apps/options/fact_file.hpp"
 #include "src/apps/options/option_text.hpp"
 
@@ -292,6 +293,27 @@ void add_kernels(Machine& machine, const fs::path& file) {
 
 std::vector<std::string> machine_names(const fs::path& directory) {
   return fact_file_names(directory / "machines");
+}
+
+std::string machine_template(const Machine& example) {
+  std::string text = fmt::format(
+      "# Replace each value by yours, and \"assumed: an example\" by where it comes from: "
+      "measured,\n"
+      "# published, derived or assumed, with the source. The network is none, torus, dragonfly or "
+      "fat-tree.\n"
+      "title = {}\ncpu = {}\nnetwork = {}\nshape = {}\n",
+      example.title, example.cpu, name_of(example.interconnect), joined(example.shape, "x"));
+  for (const NumberRule& rule : number_rules()) {
+    const double value = example.value(rule.name);
+    if (value == 0) continue;  // only fitted
+    const std::string left_out = rule.required ? ""
+                                 : rule.fallback > 0
+                                     ? fmt::format("; without this line {:g}", rule.fallback)
+                                     : "; may be left out";
+    text += fmt::format("{} = {:g} # assumed: an example, {}{}\n", rule.name, value, rule.unit,
+                        left_out);
+  }
+  return text;
 }
 
 Machine load_machine(const std::string& machine, const fs::path& directory) {

@@ -24,6 +24,9 @@ void add_kernels(Machine& machine, const std::filesystem::path& file);
 /// The names of the machines in `directory`/machines, sorted.
 std::vector<std::string> machine_names(const std::filesystem::path& directory);
 
+/// A file to start from: each line of a whole machine, with the values of `example` and units.
+std::string machine_template(const Machine& example);
+
 /// The machine of this name, or of a file if `machine` contains '/' or ends in .ini or .json.
 /// Throws UsageError for an unknown name and names the nearest.
 Machine load_machine(const std::string& machine, const std::filesystem::path& directory);

@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "counted.hpp"
+#include "narrow.hpp"
 #include "runtime/posix/atomic_file.hpp"
+#include "runtime/step/part_memory.hpp"
 #include "src/apps/launch/commands.hpp"
 #include "src/apps/launch/output_directory.hpp"
 #include "src/apps/launch/parallel.hpp"
@@ -17,6 +19,8 @@
 #include "src/apps/options/scaling_options.hpp"
 #include "src/apps/options/train_options.hpp"
 #include "src/apps/plan/jobscript_text.hpp"
+#include "src/apps/plan/memory_forecast.hpp"
+#include "src/apps/train/network_on_mesh.hpp"
 #include "src/apps/train/training_plan.hpp"
 
 namespace halomesh {
@@ -153,6 +157,46 @@ void check_scaling(const Options& options, const Options& study, const JobPlan& 
                       (ranks + plan.ranks_per_node - 1) / plan.ranks_per_node, ranks));
 }
 
+/// The bytes of the rank that needs most, with outputs computed again where --recompute allows it.
+std::int64_t memory_of_rank(const Options& training, const JobPlan& plan) {
+  const std::int64_t ranks = plan.mesh.ranks() / training.get<Integer>("instances");
+  PlannedNetwork network = planned_network(training, ranks, planned_precision(training));
+  MemorySetting setting;
+  setting.mesh = network.shape;
+  setting.batch =
+      training.get<Integer>("batch") / network.shape.replicas / training.get<Integer>("accumulate");
+  setting.optimizer_states = state_arrays(training);
+  setting.use = memory_use(training).value_or(MemoryUse::kRecomputed);
+  setting.payload = payload_type(training);
+  setting.ranks_per_node = narrow<int>(plan.ranks_per_node);
+  setting.threads = narrow<int>(plan.threads);
+  const std::int64_t part = largest_part(network.model, network.geometry, setting);
+  return memory_of_part(network.model, network.geometry, part, network.loss.get(), setting).total();
+}
+
+/// Refuses a job that a node of the site has no memory for, and warns of ranks that are spread over
+/// NUMA domains.
+void check_node(const Options& training, const SiteProfile& site, const JobPlan& plan) {
+  if (plan.within_domain && !*plan.within_domain)
+    std::cerr << fmt::format(
+        "WARNING: the {} threads of a rank are spread over NUMA domains, of which a node has {}; "
+        "hint: --ranks-per-node {} keeps each rank in one\n",
+        plan.threads, site.numa_domains, site.numa_domains);
+  constexpr Integer kMostForecast = 4096;  // local samples that `plan` answers for
+  if (site.memory_gib == 0 || training.get<Integer>("batch") / plan.mesh.replicas > kMostForecast)
+    return;
+  const auto in_gib = [](std::int64_t bytes) { return static_cast<double>(bytes) * 0x1p-30; };
+  const std::int64_t of_rank = memory_of_rank(training, plan);
+  const std::int64_t staged = site.stage == StageKind::kShm ? plan.stage_bytes : 0;
+  const double needed = in_gib(of_rank * plan.ranks_per_node + staged);
+  if (needed > static_cast<double>(site.memory_gib))
+    throw UsageError(
+        fmt::format("{} of {:.3g} GiB need {:.4g} GiB per node, but a node of {} has {}",
+                    counted(plan.ranks_per_node, "rank"), in_gib(of_rank), needed, site.name,
+                    site.memory_gib),
+        "use more --parts, a smaller --batch, fewer --ranks-per-node, or --recompute on");
+}
+
 /// Refuses special characters in words that a shell or a scheduler reads unquoted from the script.
 void require_plain_words(const Options& options) {
   for (const char* const name :
@@ -226,10 +270,12 @@ int run_jobscript(int argc, char** argv) {
   const std::vector<Options::Given> given = check_training(training, for_train, scaling);
   const JobRequest request = request_of(options, training, scaling);
   const JobPlan plan = plan_job(site, request);
-  if (scaling)
+  if (scaling) {
     check_scaling(options, training, plan);
-  else
+  } else {
     check_training(training, plan.mesh.ranks());
+    check_node(training, site, plan);
+  }
   JobWords words = words_of(options, site, arguments);
   words.scaling = scaling;
   words.train = given;

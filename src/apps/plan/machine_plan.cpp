@@ -110,18 +110,27 @@ void print_machine(std::ostream& out, const Machine& machine) {
   out << table;
 }
 
-void print_meshes(std::ostream& out, const std::vector<MeshForecast>& all) {
+/// Whether the samples of an epoch are known, as given or as the published data of the network.
+bool knows_epoch(const Options& options) {
+  return options.is_given("training-samples") || options.get<std::string>("model") == "cosmoflow";
+}
+
+/// Times of epochs and runs are left out where the number of samples is `timed` by nobody.
+void print_meshes(std::ostream& out, const std::vector<MeshForecast>& all, bool timed) {
+  const auto span = [&](const auto& seconds) {
+    return timed ? duration(seconds) : std::string("-");
+  };
   TextTable table({"parts x replicas", "local", "step ms", "compute", "halo", "gather", "sum",
                    "straggler", "input", "epoch", "eval", "GiB/rank", "effic.", "time to solution"},
                   "<>>>>>>>>>>>><");
   for (const MeshForecast& f : all)
-    table.add(
-        {to_string(f.mesh), fmt::format("{}", f.local_batch), milliseconds(f.step.step_s),
-         milliseconds(f.step.compute_s), milliseconds(f.step.halo_s), milliseconds(f.step.gather_s),
-         milliseconds(f.step.reduction_s), milliseconds(f.step.straggler_s),
-         milliseconds(f.step.input_s), duration(f.run.epoch_s), duration(f.run.evaluation_s),
-         fmt::format("{:.2f}", gib(f.memory_bytes)), fmt::format("{:.0f} %", 100 * f.efficiency),
-         f.fits ? duration(f.run.total_s) : std::string("does not fit the memory")});
+    table.add({to_string(f.mesh), fmt::format("{}", f.local_batch), milliseconds(f.step.step_s),
+               milliseconds(f.step.compute_s), milliseconds(f.step.halo_s),
+               milliseconds(f.step.gather_s), milliseconds(f.step.reduction_s),
+               milliseconds(f.step.straggler_s), milliseconds(f.step.input_s), span(f.run.epoch_s),
+               span(f.run.evaluation_s), fmt::format("{:.2f}", gib(f.memory_bytes)),
+               fmt::format("{:.0f} %", 100 * f.efficiency),
+               f.fits ? span(f.run.total_s) : std::string("does not fit the memory")});
   out << table;
   std::string recomputed;
   for (const MeshForecast& f : all)
@@ -130,14 +139,19 @@ void print_meshes(std::ostream& out, const std::vector<MeshForecast>& all) {
     out << "Outputs are computed again (--recompute auto) on " << recomputed << ".\n";
 }
 
-void print_choice(std::ostream& out, const std::vector<MeshForecast>& all) {
+void print_choice(std::ostream& out, const std::vector<MeshForecast>& all, bool timed) {
   const MeshForecast& best = all.front();
-  out << fmt::format("\nBest: --parts {} with {}: {} ms a step, {}.\n", to_string(best.mesh.parts),
-                     counted(best.mesh.replicas, "replica"), milliseconds(best.step.step_s),
-                     duration(best.run.total_s));
-  out << fmt::format("  Staging {}, start {}, then epochs of {} and evaluations of {}.\n",
-                     duration(best.run.staging_s), duration(best.run.startup_s),
-                     duration(best.run.epoch_s), duration(best.run.evaluation_s));
+  out << fmt::format("\nBest: --parts {} with {}: {} ms a step, {:.2f} GiB per rank{}.\n",
+                     to_string(best.mesh.parts), counted(best.mesh.replicas, "replica"),
+                     milliseconds(best.step.step_s), gib(best.memory_bytes),
+                     timed ? ", " + duration(best.run.total_s) : std::string());
+  if (!timed)
+    out << "  Samples of an epoch are not known: --training-samples N gives times of epochs and "
+           "runs.\n";
+  else
+    out << fmt::format("  Staging {}, start {}, then epochs of {} and evaluations of {}.\n",
+                       duration(best.run.staging_s), duration(best.run.startup_s),
+                       duration(best.run.epoch_s), duration(best.run.evaluation_s));
   std::string ties;
   const auto other = std::find_if(all.begin() + 1, all.end(), [&](const MeshForecast& f) {
     return !f.fits || f.run.total_s.mid > (1 + kTie) * best.run.total_s.mid;
@@ -206,12 +220,16 @@ json to_json(const Range3& range) {
 }
 
 json document(const Machine& machine, const Job& job, const std::vector<MeshForecast>& all,
-              const std::vector<std::string>& hints, const std::vector<Sensitivity>& varied) {
+              const std::vector<std::string>& hints, const std::vector<Sensitivity>& varied,
+              bool timed) {
+  const auto of_run = [&](const json& seconds) { return timed ? seconds : json(); };
   json root{{"machine", machine.name},
             {"nodes", job.nodes},
             {"ranks_per_node", machine.ranks_per_node()},
             {"batch", job.work.batch},
             {"epochs", to_json(job.work.epochs)},
+            {"training_samples", of_run(job.work.training_samples)},
+            {"validation_samples", of_run(job.work.validation_samples)},
             {"hints", hints},
             {"notes", machine.notes}};
   for (const MachineNumber& number : machine.numbers)
@@ -229,11 +247,11 @@ json document(const Machine& machine, const Job& job, const std::vector<MeshFore
                               {"efficiency", f.efficiency},
                               {"step", std::move(step)},
                               {"evaluation_step", to_json(f.evaluation)},
-                              {"epoch_s", f.run.epoch_s},
-                              {"evaluation_s", f.run.evaluation_s},
-                              {"staging_s", f.run.staging_s},
+                              {"epoch_s", of_run(f.run.epoch_s)},
+                              {"evaluation_s", of_run(f.run.evaluation_s)},
+                              {"staging_s", of_run(f.run.staging_s)},
                               {"startup_s", f.run.startup_s},
-                              {"time_to_solution_s", to_json(f.run.total_s)}});
+                              {"time_to_solution_s", of_run(to_json(f.run.total_s))}});
   }
   root["sensitivities"] = json::array();
   for (const Sensitivity& s : varied)
@@ -287,7 +305,8 @@ void add_machine_options(Options& options) {
   options.group("Forecast")
       .add<std::string>(kMachine, "NAME|FILE", "",
                         "forecast every mesh on this machine: a name, a machine file, or what "
-                        "bench --calibrate wrote; list: print the names")
+                        "bench --calibrate wrote; list: print the names; template: print a file to "
+                        "start from")
       .add<std::int64_t>("nodes", "N", 1, "nodes of the job")
       .at_least(1)
       .needs(kMachine)
@@ -339,6 +358,10 @@ void plan_on_machine(std::ostream& out, const Options& options, const Model& mod
     for (const std::string& name : machine_names(jobscripts)) out << name << '\n';
     return;
   }
+  if (options.get<std::string>(kMachine) == "template") {
+    out << machine_template(load_machine("xeon-slurm", jobscripts));
+    return;
+  }
   Machine machine = load_machine(options.get<std::string>(kMachine), jobscripts);
   machine.derive(options.get<std::int64_t>("ranks-per-node"));
   if (const auto file = options.get<std::string>("kernel-times"); !file.empty())
@@ -363,22 +386,27 @@ void plan_on_machine(std::ostream& out, const Options& options, const Model& mod
   const std::vector<Sensitivity> varied = search.sensitivities(all);
   progress.finish();
   const Range3& epochs = job.work.epochs;
+  const bool timed = knows_epoch(options);
   out << fmt::format("{}: {}, {} per node, {} per rank; batch {}; ", machine.title,
                      counted(job.nodes, "node"), counted(machine.ranks_per_node(), "rank"),
                      counted(machine.threads(), "thread"), job.work.batch);
+  if (timed)
+    out << fmt::format("{} training and {} validation samples{}; ", job.work.training_samples,
+                       job.work.validation_samples,
+                       options.is_given("training-samples") ? "" : " (as published)");
   if (epochs.low == epochs.high)
     out << fmt::format("{:g} epoch{} ({})\n\n", epochs.mid, epochs.mid == 1 ? "" : "s", basis);
   else
     out << fmt::format("{} to {} epochs, {:.0f} likely ({})\n\n", std::round(epochs.low),
                        std::round(epochs.high), epochs.mid, basis);
-  print_meshes(out, all);
+  print_meshes(out, all, timed);
   for (const std::string& hint : search.hints()) out << "Left out: " << hint << ".\n";
-  print_choice(out, all);
+  print_choice(out, all, timed);
   print_sensitivities(out, varied);
   print_basis(out, machine, all.front());
   if (const auto file = options.get<std::string>("json"); !file.empty())
-    write_file_atomically(file,
-                          dump_json(document(machine, job, all, search.hints(), varied), 2) + "\n");
+    write_file_atomically(
+        file, dump_json(document(machine, job, all, search.hints(), varied, timed), 2) + "\n");
 }
 
 }  // namespace halomesh

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <iostream>
 #include <limits>
+#include <sstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -69,6 +70,21 @@ std::vector<std::int64_t> flops_of_layers(const Model& model, const ModelGeometr
   return flops;
 }
 
+struct MemoryTerm {
+  const char* name;
+  std::int64_t PartMemory::*bytes;
+};
+constexpr std::array kMemoryTerms = {
+    MemoryTerm{"tensors of a step, which share it", &PartMemory::tensors},
+    MemoryTerm{"parameters and gradients", &PartMemory::parameters},
+    MemoryTerm{"state of the optimizer", &PartMemory::optimizer},
+    MemoryTerm{"packed weights, places of maxima", &PartMemory::layers},
+    MemoryTerm{"scratch that layers share", &PartMemory::scratch},
+    MemoryTerm{"samples in use and being read", &PartMemory::input},
+    MemoryTerm{"buffers of halos", &PartMemory::exchanges},
+    MemoryTerm{"buffers of gradient sums", &PartMemory::sums},
+    MemoryTerm{"program and libraries", &PartMemory::program}};
+
 // Prints the memory of the chosen part and, if it is another, of the part that needs most.
 void print_memory(std::ostream& out, MemoryForecast& memory, const ModelGeometry& geometry,
                   std::int64_t part) {
@@ -90,17 +106,18 @@ void print_memory(std::ostream& out, MemoryForecast& memory, const ModelGeometry
       cells.push_back(fmt::format("{:.1f}", 1e-6 * static_cast<double>(bytes_of(column))));
     table.add(cells);
   };
-  row("tensors of a step, which share it", [](const PartMemory& m) { return m.tensors; });
-  row("parameters and gradients", [](const PartMemory& m) { return m.parameters; });
-  row("state of the optimizer", [](const PartMemory& m) { return m.optimizer; });
-  row("packed weights, places of maxima", [](const PartMemory& m) { return m.layers; });
-  row("scratch that layers share", [](const PartMemory& m) { return m.scratch; });
-  row("samples in use and being read", [](const PartMemory& m) { return m.input; });
-  row("buffers of halos", [](const PartMemory& m) { return m.exchanges; });
-  row("buffers of gradient sums", [](const PartMemory& m) { return m.sums; });
-  row("program and libraries", [](const PartMemory& m) { return m.program; });
+  const PartMemory& most = columns.back();
+  const MemoryTerm* largest = &kMemoryTerms.front();
+  for (const MemoryTerm& term : kMemoryTerms) {
+    row(term.name, [&](const PartMemory& m) { return m.*term.bytes; });
+    if (most.*term.bytes > most.*largest->bytes) largest = &term;
+  }
   row("peak", [](const PartMemory& m) { return m.total(); });
-  out << '\n' << table;
+  out << table
+      << fmt::format(
+             "the largest share: {}, {:.0f} % of part {}\n", largest->name,
+             100 * static_cast<double>(most.*largest->bytes) / static_cast<double>(most.total()),
+             parts.back());
 }
 
 // Prints the memory with recomputation of the part that needs most: the alternative of --recompute
@@ -180,13 +197,15 @@ int run_plan(int argc, char** argv) {
   const GeometryTable table(geometry, flops_of_layers(model, geometry));
   auto part = options.get<std::int64_t>("part");
   if (part < 0) part = table.busiest_part();
-  table.print(std::cout, part);
+  std::ostringstream boxes;  // fails for absurd sizes, before their memory is counted
+  table.print(boxes, part);
   MemoryForecast memory(options);
   memory.setting().mesh = planned_mesh(options);
   memory.setting().batch = options.get<std::int64_t>("local-batch");
   memory.setting().threads = narrow<int>(options.get<std::int64_t>("threads"));
   print_memory(std::cout, memory, geometry, part);
   if (!memory_use(options)) print_recomputed(std::cout, memory, geometry);
+  std::cout << '\n' << boxes.str();
   if (const auto threads = options.get<std::int64_t>("threads"); threads > 0)
     print_thread_shares(model, geometry, part, narrow<int>(threads));
   if (const auto file = options.get<std::string>("json"); !file.empty())

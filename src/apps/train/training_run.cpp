@@ -203,13 +203,27 @@ MlperfTraining mlperf_training(const TrainerOptions& trainer, const NetworkSpec&
           trainer.schedule};
 }
 
+/// Plans the run. A default batch that replicas cannot share is told only where data can be read.
+TrainerOptions plan_on_data(const Comm& world, const Options& options,
+                            const PlannedNetwork& network) {
+  try {
+    return plan_training(options, network);
+  } catch (const UsageError&) {
+    if (!options.is_given("batch"))
+      open_dataset(world, options.get<std::string>("data"), "train",
+                   sample_shape(options, crop_options(options)),
+                   targets_of(*network.loss, network.geometry.tensors().back().shape));
+    throw;
+  }
+}
+
 TrainingResult run_training(const Comm& world, const Options& options, const RankBinding& binding,
                             const BeforeRun& before) {
   MlperfLog mllog =
       before.mllog != nullptr ? std::move(*before.mllog) : begin_mlperf_log(world, options);
   const auto precision = precision_named(options.get<std::string>("precision"));
   PlannedNetwork planned = planned_network(options, world.size(), precision);
-  TrainerOptions trainer_settings = plan_training(options, planned);
+  TrainerOptions trainer_settings = plan_on_data(world, options, planned);
   NetworkOnMesh network(world, std::move(planned), states_of(trainer_settings));
   trainer_settings.started_s = before.started_s;  // opening the data set counts as well
   trainer_settings.staged = before.staged;

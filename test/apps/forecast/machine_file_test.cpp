@@ -54,10 +54,11 @@ TEST_CASE("every machine of ours is read, and says where its numbers come from")
 TEST_CASE("a machine file that lacks a number or holds an absurd one is refused") {
   CHECK(machine_refusal(kSmallMachine) == "nothing was thrown");
   CHECK(machine_refusal(without(kSmallMachine, "cores")) ==
-        "mine.ini: cores is missing | add it: cores of a node between 1 and 4096");
-  CHECK(machine_refusal(without(kSmallMachine, "latency-us")) ==
-        "mine.ini: latency-us is missing | add it: us of a message between nodes between 0.05 and "
-        "10000");
+        "mine.ini: cores is missing | add cores, cores of a node between 1 and 4096; halomesh plan "
+        "--machine template prints a whole file");
+  CHECK(machine_refusal(without(without(kSmallMachine, "latency-us"), "nodes"))
+            .starts_with("mine.ini: nodes, latency-us are missing | add nodes, nodes between 1 and "
+                         "10000000; latency-us, us of a message between nodes between 0.05 and "));
   CHECK(machine_refusal(kSmallMachine + "add-gbs = -3 # assumed: T\n") ==
         "mine.ini:14: add-gbs = -3 is absurd | give GB/s of received values that a rank adds "
         "between 0.01 and 10000");
@@ -71,6 +72,16 @@ TEST_CASE("a machine file that lacks a number or holds an absurd one is refused"
   CHECK(machine_refusal(kSmallMachine + "add-gbs = many # assumed: T\n") ==
         "mine.ini:14: add-gbs = 'many' is not a number | give one number per line");
   CHECK(machine_refusal("network = ring\n").starts_with("mine.ini:1: unknown network 'ring'"));
+}
+
+TEST_CASE("the template is a whole file") {
+  const Machine example = load_machine("xeon-slurm", source_jobscripts());
+  const Machine read = machine_of(machine_template(example), "mine.ini");
+  CHECK(read.numbers.size() >= example.numbers.size());
+  for (const MachineNumber& number : read.numbers)
+    CHECK(number.value == example.value(number.name));
+  CHECK(read.interconnect == example.interconnect);
+  CHECK(read.shape == example.shape);
 }
 
 TEST_CASE("a calibration is read") {
@@ -89,8 +100,10 @@ TEST_CASE("a calibration is read") {
     text.replace(text.find(from), from.size(), to);
     return machine_refusal(text, "mine.json");
   };
-  CHECK(damaged("\"cores\": 4, ", "") ==
-        "mine.json: cores is missing | add it: cores of a node between 1 and 4096");
+  CHECK(
+      damaged("\"cores\": 4, ", "") ==
+      "mine.json: cores is missing | add cores, cores of a node between 1 and 4096; halomesh plan "
+      "--machine template prints a whole file");
   CHECK(holds(damaged("5e10", "-5e10"),
               "mine.json: /peak/fp32_flops_per_second: peak-gflops = -100 is absurd") ==
         "mine.json: /peak/fp32_flops_per_second: peak-gflops = -100 is absurd");

@@ -6,6 +6,19 @@
 
 namespace halomesh {
 
+TEST_CASE("a job for which a node has no memory is refused with the need") {
+  const auto with = [](const std::string& batch, const std::string& parts) {
+    return refusal(
+        "fugaku", {"--nodes", "4", "--batch", batch, "--parts", parts, "--input", "512x512x512x4"});
+  };
+  const std::string refused = with("16", "1x1x1");
+  CAPTURE(refused);
+  CHECK(refused.starts_with("4 ranks of "));
+  CHECK(refused.find(" GiB per node, but a node of fugaku has 32 | use more --parts") !=
+        std::string::npos);
+  CHECK(with("1", "4x2x2") == "nothing was thrown");
+}
+
 TEST_CASE("what a site does not have is refused with the limit") {
   struct Row {
     std::string site;
