@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <iostream>
 #include <limits>
-#include <sstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
