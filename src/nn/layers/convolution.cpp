@@ -130,8 +130,8 @@ void Convolution::reserve_scratch(const Box& src, const Box& dst) {
                                                  : dst.volume() * size_of(made));
 }
 
-// The conversion of data of `type` into the type of products, rounded to the compute type; none where
-// they have both.
+// The conversion of data of `type` into the type of products, rounded to the compute type; none
+// where they have both.
 std::optional<DenseSource> Convolution::conversion_from(
     DataType type, std::span<const ChannelScale> scales) const {
   if (type == products_type_ && type == options_.compute) return std::nullopt;
