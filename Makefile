@@ -443,6 +443,13 @@ deps: ## install missing packages (Debian, Ubuntu); elsewhere print what is miss
 	  { $(PYTHON) -m venv build/onnx && build/onnx/bin/pip install -q $(ONNX_PACKAGES); } || \
 	  echo "pip could not install $(ONNX_PACKAGES): tests that use them will be skipped." >&2)
 
+.PHONY: onnx-venv
+onnx-venv: build/onnx-venv/bin/onnx-ready ## install PyTorch, ONNX and ONNX Runtime into build/onnx-venv, for tests of networks from ONNX files
+build/onnx-venv/bin/onnx-ready:
+	$(Q)$(PYTHON) -m venv build/onnx-venv
+	$(Q)build/onnx-venv/bin/pip install --quiet torch==2.13.0 onnx==1.23.2 onnxscript==0.7.2 onnxruntime==1.32.0
+	$(Q)touch $@
+
 .PHONY: quickstart
 quickstart: deps ## install missing packages, build, make a small data set and train on it
 	@+$(MAKE) --no-print-directory BUILD=release all

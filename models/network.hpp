@@ -51,6 +51,7 @@ struct NetworkSettings {
   CutSetting cuts{};
   DataType precision = DataType::kFloat32;  ///< kFloat32 or kBfloat16
   bool reproducible = false;                ///< layers must be Layer::sums_exactly()
+  bool predicts = false;                    ///< without layers that only training needs
 
   /// The value of an option; throws std::logic_error for one that the network has not declared.
   template <class T>

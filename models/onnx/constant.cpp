@@ -129,21 +129,29 @@ std::optional<OnnxConstant> OnnxConstant::reshaped(OnnxDims dims) const {
   require(volume_of(dims) == volume(),
           text("a constant of {} reshaped to {}", joined(dims_, "x"), joined(dims, "x")));
   OnnxConstant view = *this;
-  if (volume() == 1 ||
-      std::all_of(strides_.begin(), strides_.end(), [](auto s) { return s == 0; })) {
-    view.strides_.assign(dims.size(), 0);
-  } else {
-    // Axes of extent 1 may come and go in any view; others only where the elements are dense.
-    OnnxDims from, to, kept;
-    for (std::size_t a = 0; a < dims_.size(); ++a)
-      if (dims_[a] != 1) from.push_back(dims_[a]), kept.push_back(strides_[a]);
-    for (const std::int64_t dim : dims)
-      if (dim != 1) to.push_back(dim);
-    if (from != to && kept != dense_strides(from)) return {};
-    view.strides_ = dense_strides(dims);
-    if (from == to)
-      for (std::size_t a = 0, next = 0; a < dims.size(); ++a)
-        view.strides_[a] = dims[a] == 1 ? 0 : kept[next++];
+  view.strides_.assign(dims.size(), 0);
+  // Groups of axes with equal volumes: one is a view of the other where its elements follow each
+  // other at one distance. Axes of extent 1 have none.
+  std::size_t from = 0, to = 0;
+  while (volume() > 1 && from < dims_.size() && to < dims.size()) {
+    std::size_t from_end = from + 1, to_end = to + 1;
+    std::int64_t old_volume = dims_[from], new_volume = dims[to];
+    while (old_volume != new_volume)
+      if (old_volume < new_volume)
+        old_volume *= dims_[from_end++];
+      else
+        new_volume *= dims[to_end++];
+    std::int64_t stride = 0, covered = 1;
+    for (std::size_t a = from_end; a-- > from;) {
+      if (dims_[a] == 1) continue;
+      if (covered == 1) stride = strides_[a];
+      if (strides_[a] != stride * covered) return {};
+      covered *= dims_[a];
+    }
+    for (std::size_t a = to_end; a-- > to; stride *= dims[a])
+      if (dims[a] != 1) view.strides_[a] = stride;
+    from = from_end;
+    to = to_end;
   }
   view.dims_ = std::move(dims);
   return view;

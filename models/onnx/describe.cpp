@@ -21,7 +21,7 @@ std::string describe_onnx(const std::string& source) {
   }
   std::ostringstream text;
   text << source << ": " << network.origin << "\ninput " << network.model.input() << ", output "
-       << network.output;
+       << network.computed.front();
   if (network.outputs.size() > 1) text << " of " << joined(network.outputs, ", ");
   text << "\n\n" << table << '\n' << parameters << " parameters\n";
   for (const std::string& note : network.notes) text << "note: " << note << '\n';

@@ -3,6 +3,7 @@
 #include "models/onnx/file.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <charconv>
 #include <cmath>
@@ -279,6 +280,27 @@ onnx::TensorProto& OnnxFile::separate(const std::string& tensor, const std::stri
   return added;
 }
 
+void OnnxFile::set_input(const Shape& shape) {
+  onnx::Graph& graph = *model_.mutable_graph();
+  for (onnx::ValueInfo& input : *graph.mutable_input()) {
+    auto& dims = *input.mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim();
+    if (find(input.name()) != nullptr || dims.size() != 5) continue;
+    const std::array<std::int64_t, 4> extents{shape.c, shape.d, shape.h, shape.w};
+    bool same = true;
+    for (int a = 0; a < 4; ++a) {
+      const std::int64_t extent = extents[static_cast<std::size_t>(a)];
+      same = same && dims[a + 1].dim_value() == extent;
+      dims[a + 1].set_dim_value(extent);
+    }
+    if (same) return;
+    for (onnx::ValueInfo& output : *graph.mutable_output())
+      for (auto& dim :
+           *output.mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim())
+        dim.Clear();
+    graph.clear_value_info();
+  }
+}
+
 std::string OnnxFile::bytes() const {
   onnx::Model whole = model_;
   for (onnx::TensorProto& tensor : *whole.mutable_graph()->mutable_initializer()) {
@@ -418,6 +440,7 @@ std::string OnnxFile::embedded(const std::vector<std::string>& parameters) const
   model.set_ir_version(model_.ir_version());
   onnx::Graph& graph = *model.mutable_graph();
   const onnx::Graph& from = model_.graph();
+  graph.set_name(from.name().empty() ? "network" : from.name());
   for (const onnx::Node& node : from.node()) {
     onnx::Node& copy = *graph.add_node();
     copy = node;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "models/onnx/onnx.pb.h"
+#include "shape.hpp"
 
 namespace halomesh {
 
@@ -58,6 +59,8 @@ class OnnxFile {
   /// Error where the node does not read the initializer itself.
   onnx::TensorProto& separate(const std::string& tensor, const std::string& copy,
                               const std::string& reader, std::size_t input);
+  /// States that samples have this shape, in the place of another one.
+  void set_input(const Shape& shape);
   /// The file with its tensors inside.
   std::string bytes() const;
   /// Whether the tensor lacks its values, as parameters of an embedded graph do.

@@ -9,6 +9,9 @@
 
 #include "error.hpp"
 #include "joined.hpp"
+#include "src/nn/layers/cast.hpp"
+#include "src/nn/layers/concat.hpp"
+#include "src/nn/layers/resize.hpp"
 
 namespace halomesh {
 namespace {
@@ -86,6 +89,9 @@ std::size_t OnnxGraph::add(OnnxStep step) {
 void OnnxGraph::change(OnnxStep& step, const OnnxVariant& variant) {
   step.variant = variant;
   step.layer = step.make(variant);
+  std::vector<DataType> types;
+  for (const std::size_t input : step.inputs) types.push_back(type(input));
+  step.type = step.layer->dst_type(types);
 }
 
 std::string OnnxGraph::unique_name(const std::string& wanted) {
@@ -110,25 +116,61 @@ void OnnxGraph::note_folded_norms() {
                     folded));
 }
 
-ImportedNetwork OnnxGraph::finish(const OnnxValue& output, const std::string& output_name) {
-  require(output.tensor && *output.tensor > 0,
-          text("output {} is computed from no sample", output_name),
-          "choose another with --output");
-  std::vector<bool> needed(steps_.size() + 1);
-  needed[*output.tensor] = true;
-  for (std::size_t i = steps_.size(); i > 0; --i)
-    for (const std::size_t input : steps_[i - 1].inputs)
-      if (needed[i]) needed[input] = true;
-  require(needed[0], text("output {} does not depend on the input", output_name),
-          "choose another with --output");
-  OnnxStep& last = steps_[*output.tensor - 1];
-  if (last.type != DataType::kFloat32 && last.make) {
+std::size_t OnnxGraph::in_type(std::size_t tensor, DataType wanted) {
+  if (type(tensor) == wanted) return tensor;
+  OnnxStep step;
+  step.name = fmt::format("cast_{}", tensor);
+  step.operators = "Cast";
+  step.layer = std::make_unique<Cast>(wanted);
+  step.inputs = {tensor};
+  return add(std::move(step));
+}
+
+/// A layer that nothing reads writes fp32 itself where it can.
+std::size_t OnnxGraph::in_fp32(std::size_t tensor) {
+  const auto reads = [&](const OnnxStep& step) {
+    return std::find(step.inputs.begin(), step.inputs.end(), tensor) != step.inputs.end();
+  };
+  if (OnnxStep& last = steps_[tensor - 1]; last.type != DataType::kFloat32 && last.make &&
+                                           std::none_of(steps_.begin(), steps_.end(), reads)) {
     OnnxVariant variant = last.variant;
     variant.writes_fp32 = true;
     change(last, variant);
   }
+  return in_type(tensor, DataType::kFloat32);
+}
+
+std::size_t OnnxGraph::joined_outputs(const std::vector<std::size_t>& outputs) {
+  OnnxStep joined;
+  for (const std::size_t output : outputs) {
+    joined.inputs.push_back(in_fp32(output));
+    if (shape(output).spatial() == shape(outputs.front()).spatial()) continue;
+    OnnxStep step;
+    step.name = fmt::format("output_{}", joined.inputs.size());
+    step.operators = "(repeated)";
+    step.layer =
+        std::make_unique<Resize>(ResizeOptions{.extents = shape(outputs.front()).spatial(),
+                                               .mode = ResizeMode::kNearest,
+                                               .coordinates = ResizeCoordinates::kAsymmetric,
+                                               .rounding = ResizeRounding::kFloor});
+    step.inputs = {joined.inputs.back()};
+    joined.inputs.back() = add(std::move(step));
+  }
+  if (outputs.size() == 1) return joined.inputs.front();
+  joined.name = "outputs";
+  joined.operators = "(joined)";
+  joined.layer = std::make_unique<Concat>();
+  return add(std::move(joined));
+}
+
+ImportedNetwork OnnxGraph::finish(std::size_t output) {
+  std::vector<bool> needed(steps_.size() + 1);
+  needed[output] = true;
+  for (std::size_t i = steps_.size(); i > 0; --i)
+    for (const std::size_t input : steps_[i - 1].inputs)
+      if (needed[i]) needed[input] = true;
   note_folded_norms();
-  ImportedNetwork network{Model(input_), {}, {}, std::move(notes_), {}, output_name, {}};
+  ImportedNetwork network{Model(input_), {}, {}, std::move(notes_), {}, {}, {}, {}};
   std::vector<std::string> names(steps_.size());
   for (std::size_t i = steps_.size(); i > 0; --i) {
     OnnxStep& step = steps_[i - 1];
@@ -159,10 +201,6 @@ ImportedNetwork OnnxGraph::finish(const OnnxValue& output, const std::string& ou
         network.parameters.push_back(imported_parameter(file_, name, p, *step.parameters[p]));
     numbers[i + 1] = network.model.add(name, std::move(step.layer), inputs);
   }
-  require(network.model.types().back() == DataType::kFloat32,
-          text("the last layer, {}, computes in bf16, and a loss needs fp32",
-               network.layers.back().name),
-          "use --precision fp32");
   return network;
 }
 
@@ -218,6 +256,16 @@ OnnxValue OperatorCall::in_form_of(std::size_t input, std::size_t tensor) const 
   value.form = like.form;
   value.dims = like.dims;
   return value;
+}
+
+std::vector<std::size_t> OperatorCall::in_one_type(std::vector<std::size_t> tensors) {
+  const auto differs = [&](std::size_t tensor) {
+    return graph_.type(tensor) != graph_.type(tensors.front());
+  };
+  if (std::any_of(tensors.begin(), tensors.end(), differs))
+    for (std::size_t& tensor : tensors)
+      tensor = graph_.in_type(tensor, graph_.settings().precision);
+  return tensors;
 }
 
 OnnxValue OperatorCall::add(OnnxStep step) {

@@ -100,11 +100,18 @@ class OnnxGraph {
   void change(OnnxStep& step, const OnnxVariant& variant);
   void note(std::string text) { notes_.push_back(std::move(text)); }
 
-  /// The layers that `output` needs, in order, as the program's own network.
-  ImportedNetwork finish(const OnnxValue& output, const std::string& output_name);
+  /// A tensor in another type: itself where it has it.
+  std::size_t in_type(std::size_t tensor, DataType type);
+  /// The tensor that joins the outputs, in fp32: heads of lower levels are repeated to the extents
+  /// of the first, and all follow each other in the channels.
+  std::size_t joined_outputs(const std::vector<std::size_t>& outputs);
+
+  /// The layers that tensor `output` needs, in order, as the program's own network.
+  ImportedNetwork finish(std::size_t output);
 
  private:
   void note_folded_norms();
+  std::size_t in_fp32(std::size_t tensor);
   std::string unique_name(const std::string& wanted);
 
   const OnnxFile& file_;
@@ -138,6 +145,8 @@ class OperatorCall {
   OnnxValue add(std::unique_ptr<Layer> layer, std::vector<std::size_t> inputs,
                 OnnxParameters parameters = {});
   OnnxValue add(OnnxStep step);
+  /// These tensors, cast to the precision of layers where their types differ.
+  std::vector<std::size_t> in_one_type(std::vector<std::size_t> tensors);
   /// The value of a tensor in the form of this input.
   OnnxValue in_form_of(std::size_t input, std::size_t tensor) const;
 

@@ -4,10 +4,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "src/nn/losses/heads_loss.hpp"
 #include "src/nn/model.hpp"
 
 namespace halomesh {
@@ -21,6 +23,9 @@ struct ImportSettings {
   /// Drops a softmax or sigmoid at the end, which the loss applies itself.
   bool ends_in_scores = false;
   std::string output{};  ///< name of the output that is computed; empty: the first
+  /// Weights of the losses of all outputs, which are then computed together: see HeadsLoss. Empty:
+  /// those of deep supervision, halved per level and 0 for the lowest. Absent: one output.
+  std::optional<std::vector<double>> weights{};
 };
 
 /// A parameter of a layer, and where the file has it: element i of the layer's parameter is element
@@ -46,16 +51,18 @@ struct ImportedNetwork {
   Model model;
   std::vector<ImportedLayer> layers;
   std::vector<ImportedParameter> parameters;
-  std::vector<std::string> notes;    ///< on losses of the exporter
-  std::vector<std::string> outputs;  ///< names of all outputs in the file
-  std::string output;                ///< the one that is computed
-  std::string origin;                ///< its opset and the program that wrote it
+  std::vector<std::string> notes;     ///< on losses of the exporter
+  std::vector<std::string> outputs;   ///< names of all outputs in the file
+  std::vector<std::string> computed;  ///< those that are computed
+  std::vector<OutputHead> heads;      ///< their places in the network's output
+  std::string origin;                 ///< its opset and the program that wrote it
 };
 
 struct NetworkSettings;
 
-/// The parameters of the network that these settings describe.
+/// The parameters of the network that these settings describe, and the names of its outputs.
 std::vector<ImportedParameter> imported_parameters(const NetworkSettings& settings);
+std::vector<std::string> imported_outputs(const NetworkSettings& settings);
 
 /// Reads a file, or an embedded graph (see embedded_graph()). Throws UsageError naming every node
 /// that is not supported, or Error for a damaged file.
@@ -74,8 +81,9 @@ std::string embedded_graph(const std::string& source);
 std::vector<std::vector<float>> onnx_values(const std::string& source,
                                             const std::vector<ImportedParameter>& parameters);
 
-/// The file's bytes with other values of its parameters, each under its name.
-std::string onnx_with_values(const std::string& source,
+/// The file's bytes with other values of its parameters, each under its name, for samples of the
+/// shape `input`.
+std::string onnx_with_values(const std::string& source, const Shape& input,
                              const std::vector<ImportedParameter>& parameters,
                              const std::vector<std::vector<float>>& values);
 

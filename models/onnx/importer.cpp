@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Goes through the nodes of a graph and applies their operators: see imported.hpp.
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -50,11 +52,14 @@ class GraphWalk {
     define_input(graph);
     walk(graph);
     refuse_unsupported();
-    const std::string wanted = settings_.output.empty() ? names.front() : settings_.output;
-    if (std::find(names.begin(), names.end(), wanted) == names.end())
-      throw UsageError(fmt::format("--output {}: {} has no such output", wanted, file_.title()),
-                       fmt::format("give one of {}", joined(names, ", ")));
-    ImportedNetwork network = graph_.finish(values_.at(wanted), wanted);
+    const Heads heads = heads_of(names);
+    std::vector<std::size_t> tensors;
+    for (const auto& [name, head] : heads) tensors.push_back(tensor_of(name));
+    ImportedNetwork network = graph_.finish(graph_.joined_outputs(tensors));
+    for (const auto& [name, head] : heads) {
+      network.computed.push_back(name);
+      network.heads.push_back(head);
+    }
     network.outputs = std::move(names);
     network.origin = origin();
     return network;
@@ -199,6 +204,60 @@ class GraphWalk {
     return outputs;
   }
 
+  /// The tensor of an output. Throws Error for one that does not depend on the sample.
+  std::size_t tensor_of(const std::string& output) const {
+    const auto found = values_.find(output);
+    const bool depends = found != values_.end() && found->second.tensor.value_or(0) > 0;
+    require(depends, text("{}: output {} is computed from no sample", file_.title(), output),
+            "choose another with --output");
+    return *found->second.tensor;
+  }
+
+  using Heads = std::vector<std::pair<std::string, OutputHead>>;
+
+  /// Which of these outputs are computed. Throws UsageError for outputs that cannot be.
+  Heads heads_of(const std::vector<std::string>& names) const {
+    const std::string first = settings_.output.empty() ? names.front() : settings_.output;
+    if (std::find(names.begin(), names.end(), first) == names.end())
+      throw UsageError(fmt::format("--output {}: {} has no such output", first, file_.title()),
+                       fmt::format("give one of {}", joined(names, ", ")));
+    const Shape whole = graph_.shape(tensor_of(first));
+    if (!settings_.weights || !settings_.output.empty())
+      return {{first, OutputHead{whole.c, {1, 1, 1}, 1}}};
+    std::vector<double> weights = *settings_.weights;
+    for (std::size_t k = 0; weights.size() < names.size() && settings_.weights->empty(); ++k)
+      weights.push_back(k > 0 && (k + 1 == names.size() || !is_level(names[k], whole))
+                            ? 0
+                            : std::ldexp(1.0, -static_cast<int>(k)));
+    const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+    if (weights.size() != names.size() || !(sum > 0) || weights.front() == 0)
+      throw UsageError(
+          fmt::format("--output-weights {}: {} has {} outputs: {}", joined(weights, ","),
+                      file_.title(), names.size(), joined(names, ", ")),
+          "give a weight for each, more than 0 for the first");
+    Heads heads;
+    for (std::size_t k = 0; k < names.size(); ++k) {
+      if (weights[k] == 0) continue;
+      if (!is_level(names[k], whole))
+        throw UsageError(
+            fmt::format("--output-weights: output {} is no level of {}", names[k], first),
+            "give it a weight of 0: levels have as many classes as the first output, "
+            "and extents that divide its extents");
+      const Shape level = graph_.shape(tensor_of(names[k]));
+      heads.push_back(
+          {names[k], OutputHead{level.c,
+                                {whole.d / level.d, whole.h / level.h, whole.w / level.w},
+                                weights[k] / sum}});
+    }
+    return heads;
+  }
+
+  bool is_level(const std::string& output, const Shape& whole) const {
+    const Shape level = graph_.shape(tensor_of(output));
+    return whole.spatial() != Spatial{1, 1, 1} && level.c == whole.c && whole.d % level.d == 0 &&
+           whole.h % level.h == 0 && whole.w % level.w == 0;
+  }
+
   void refuse(const onnx::Node& node, const std::string& why) {
     const std::string module = module_of(node);
     const std::string domain = node.domain().empty() ? "" : node.domain() + ':';
@@ -278,10 +337,11 @@ std::vector<std::vector<float>> onnx_values(const std::string& source,
   return all;
 }
 
-std::string onnx_with_values(const std::string& source,
+std::string onnx_with_values(const std::string& source, const Shape& input,
                              const std::vector<ImportedParameter>& parameters,
                              const std::vector<std::vector<float>>& values) {
   OnnxFile file = OnnxFile::read(source);
+  file.set_input(input);
   std::map<std::string, int> uses;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const ImportedParameter& parameter = parameters[i];

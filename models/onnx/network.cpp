@@ -3,6 +3,7 @@
 #include "models/network.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <memory>
 #include <utility>
 
@@ -28,6 +29,23 @@ bool is_for_classes(const std::string& loss) {
   return std::find(names.begin(), names.end(), loss) != names.end();
 }
 
+/// The weights of --output-weights: none for "auto", absent for "off".
+std::optional<std::vector<double>> output_weights(const std::string& text) {
+  if (text == "off") return {};
+  std::vector<double> weights;
+  for (std::size_t at = 0; text != "auto" && at <= text.size();) {
+    const std::size_t end = std::min(text.find(',', at), text.size());
+    double weight = -1;
+    const auto [last, error] = std::from_chars(text.data() + at, text.data() + end, weight);
+    if (error != std::errc() || last != text.data() + end || !(weight >= 0 && weight <= 1e6))
+      throw UsageError(fmt::format("--output-weights {}: no weights", text),
+                       "give auto, off, or a number of at least 0 for each output, such as 1,0.5");
+    weights.push_back(weight);
+    at = end + 1;
+  }
+  return weights;
+}
+
 ImportedNetwork imported(const NetworkSettings& settings) {
   if (settings.reproducible)
     throw UsageError("--reproducible has no kernels for the network onnx",
@@ -40,6 +58,8 @@ ImportedNetwork imported(const NetworkSettings& settings) {
   import.dropout = settings.get<double>("dropout");
   import.ends_in_scores = loss == kAutomaticLoss || is_for_classes(loss);
   import.output = settings.get<std::string>("output");
+  if (!settings.predicts && import.ends_in_scores)
+    import.weights = output_weights(settings.get<std::string>("output-weights"));
   return import_onnx(source_of(settings), import);
 }
 
@@ -52,7 +72,10 @@ Model make_onnx(const NetworkSettings& settings) {
 std::unique_ptr<Loss> make_onnx_loss(const NetworkSettings& settings, const Shape& output) {
   std::string loss = settings.get<std::string>("loss");
   if (loss == kAutomaticLoss) loss = output.spatial() == Spatial{1, 1, 1} ? "mse" : "dice+ce";
-  return make_loss(loss, output);
+  const std::vector<OutputHead> heads = imported(settings).heads;
+  const auto make = [&](const Shape& shape) { return make_loss(loss, shape); };
+  if (heads.size() > 1) return std::make_unique<HeadsLoss>(output, heads, make);
+  return make(output);
 }
 
 void start_onnx(const NetworkSettings& settings, Parameters& parameters) {
@@ -77,6 +100,11 @@ std::vector<NetworkOption> onnx_options() {
            .placeholder = "NAME",
            .fallback = std::string(),
            .help = "the output that is computed where the file has several; by default the first"},
+          {.name = "output-weights",
+           .placeholder = "W,W,...",
+           .fallback = std::string("auto"),
+           .help = "weights of the losses of outputs that classify voxels on several levels; auto: "
+                   "halved per level, the lowest 0; off: the first output alone"},
           {.name = "batch-norm",
            .placeholder = "N",
            .fallback = std::int64_t{1},
@@ -124,6 +152,9 @@ const Registered<Network> kOnnx(onnx_network);
 
 std::vector<ImportedParameter> imported_parameters(const NetworkSettings& settings) {
   return imported(settings).parameters;
+}
+std::vector<std::string> imported_outputs(const NetworkSettings& settings) {
+  return imported(settings).computed;
 }
 
 }  // namespace halomesh

@@ -600,8 +600,8 @@ OnnxValue binary(OperatorCall& call, BinaryKind kind, const OnnxValue& a, const 
   require(a.form == b.form && (a.form == OnnxForm::kPlain || a.dims == b.dims),
           text("tensors of {} and {}", joined(a.dims, "x"), joined(b.dims, "x")),
           "give them as N,C,D,H,W");
-  const DataType type = call.graph().type(*a.tensor);
-  const std::vector<std::size_t> inputs{*a.tensor, *b.tensor};
+  const std::vector<std::size_t> inputs = call.in_one_type({*a.tensor, *b.tensor});
+  const DataType type = call.graph().type(inputs.front());
   const bool sum = kind == BinaryKind::kAdd && a.dims == b.dims;
   OnnxValue value = sum ? call.add(std::make_unique<Add>(type), inputs)
                         : call.add(std::make_unique<Binary>(kind, type), inputs);
@@ -714,7 +714,8 @@ Results concat(OperatorCall& call) {
   require(axis == 1 || axis == -4, text("a concatenation along axis {}", axis),
           "concatenate channels");
   if (inputs.size() == 1) return unchanged(call);
-  return result(call.add(std::make_unique<Concat>(call.type(0)), inputs));
+  inputs = call.in_one_type(std::move(inputs));
+  return result(call.add(std::make_unique<Concat>(call.graph().type(inputs.front())), inputs));
 }
 
 Results tile(OperatorCall& call) {
@@ -858,7 +859,9 @@ Results product(OperatorCall& call, const OnnxConstant& weight, std::optional<On
   // The program's dense layer has its inputs in the order d,h,w,c.
   const auto columns =
       with_axes({out, shape.c, shape.d, shape.h, shape.w})->transposed({0, 2, 3, 4, 1});
-  return result(flat(call.add(std::make_unique<Dense>(out), {*src.tensor}, {columns, bias})));
+  return result(
+      flat(call.add(std::make_unique<Dense>(out, false, InitialValues{kTorch}),
+                    {call.graph().in_type(*src.tensor, DataType::kFloat32)}, {columns, bias})));
 }
 
 Results gemm(OperatorCall& call) {

@@ -170,7 +170,7 @@ std::unique_ptr<const Dataset> open_dataset(const Comm& comm, const fs::path& di
 }
 
 TargetSpec targets_of(const Loss& loss, const Shape& output) {
-  return loss.target_type() == DataType::kUint8 ? TargetSpec::labels(output.c)
+  return loss.target_type() == DataType::kUint8 ? TargetSpec::labels(loss.voxel_classes(output))
                                                 : TargetSpec(loss.target_shape().c);
 }
 

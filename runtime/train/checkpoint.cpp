@@ -204,7 +204,7 @@ TrainingState load_checkpoint(const ProcessMesh& mesh, const ModelGeometry& geom
     state = to_text(file->state());
     leaves_out = trees.back() == kGradientResidual && !file->has(trees.back());
     if (leaves_out) trees.pop_back();
-    file->require_network(geometry, trees);
+    file->require_network(geometry, trees, what == LoadWhat::kNeededParameters);
   });
   state = world.broadcast(state, 0);
   if (world.max(std::int64_t{leaves_out}) > 0) {

@@ -261,7 +261,8 @@ void CheckpointReader::refuse(const std::string& what) const {
                           options.empty() ? " (it names none)" : options));
 }
 
-void CheckpointReader::require_tree(const std::string& tree, const ModelGeometry& geometry) {
+void CheckpointReader::require_tree(const std::string& tree, const ModelGeometry& geometry,
+                                    bool may_have_more) {
   const std::string root = "/" + tree;
   std::set<std::string> known;
   for (const ParameterPlacement& where : geometry.parameters()) {
@@ -275,6 +276,7 @@ void CheckpointReader::require_tree(const std::string& tree, const ModelGeometry
       refuse(
           fmt::format("{} has shape {}; expected {}", name, to_string(found), to_string(expected)));
   }
+  if (may_have_more) return;
   const auto members = [&](const std::string& group) {
     return reading(file_.path(), [&] { return file_.members(group); });
   };
@@ -291,11 +293,11 @@ bool CheckpointReader::has(const std::string& tree) {
   return reading(file_.path(), [&] { return file_.contains("/" + tree); });
 }
 
-void CheckpointReader::require_network(const ModelGeometry& geometry,
-                                       const CheckpointTrees& trees) {
+void CheckpointReader::require_network(const ModelGeometry& geometry, const CheckpointTrees& trees,
+                                       bool may_have_more) {
   for (const std::string& tree : trees) {
     if (tree != trees.front() && !has(tree)) refuse_optimizer(tree);
-    require_tree(tree, geometry);
+    require_tree(tree, geometry, may_have_more);
   }
 }
 

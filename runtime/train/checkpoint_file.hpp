@@ -66,15 +66,17 @@ class CheckpointReader {
   explicit CheckpointReader(const std::filesystem::path& path);
   const TrainingState& state() const { return state_; }
   bool has(const std::string& tree);
-  /// Throws unless the file has these trees, with exactly the layers and shapes of this network.
-  void require_network(const ModelGeometry& geometry, const CheckpointTrees& trees);
+  /// Throws unless the file has these trees, with the layers and shapes of this network and, unless
+  /// it `may_have_more`, no others.
+  void require_network(const ModelGeometry& geometry, const CheckpointTrees& trees,
+                       bool may_have_more = false);
   /// Reads a piece. The pieces of a dataset must be read in pieces_of() order: the last one
   /// verifies the checksum.
   void read(const std::string& tree, const ParameterPlacement& where, const OutputRows& rows,
             std::span<float> block);
 
  private:
-  void require_tree(const std::string& tree, const ModelGeometry& geometry);
+  void require_tree(const std::string& tree, const ModelGeometry& geometry, bool may_have_more);
   [[noreturn]] void refuse(const std::string& what) const;
   [[noreturn]] void refuse_optimizer(const std::string& tree) const;
   void verify_checksum(const std::string& dataset);

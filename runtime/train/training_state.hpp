@@ -22,8 +22,9 @@ struct TrainingState {
 };
 
 enum class LoadWhat {
-  kAll,            ///< parameters and the optimizer's states
-  kParametersOnly  ///< leaves the states unchanged
+  kAll,              ///< parameters and the optimizer's states
+  kParametersOnly,   ///< leaves the states unchanged
+  kNeededParameters  ///< so, of a network that may lack layers of the file, such as other outputs
 };
 
 /// Converts a state to one text and back, for other ranks and for checksums. Bytes that are not

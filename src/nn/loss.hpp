@@ -48,6 +48,9 @@ class Loss {
   /// computed from such boxes.
   virtual Box target_box(const Box& output) const = 0;
 
+  /// The number of classes of voxels for an output of this shape.
+  virtual std::int64_t voxel_classes(const Shape& output) const { return output.c; }
+
   /// Announces that samples may be padded: targets of kOutsideLabel then count for nothing, and
   /// means over voxels leave them out. Throws Error if the loss does not support padding.
   virtual void expect_padding();

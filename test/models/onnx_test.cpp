@@ -77,6 +77,31 @@ TEST_CASE("the extents of a sample may be others than those of the file") {
   CHECK(import_bytes(model(small_graph()), settings).layers.back().shape == Shape{2, 16, 5, 4});
 }
 
+TEST_CASE("outputs of several levels are computed together, the first by default in predictions") {
+  const std::string two = integers("kernel_shape", {2, 2, 2}) + integers("strides", {2, 2, 2});
+  const std::string graph =
+      input("x", {1, 2, 8, 4, 6}) + convolution("a", "x", "y", 2, 3) +
+      node("MaxPool", {"y"}, {"b"}, two) + convolution("c", "b", "z", 3, 3) +
+      node("MaxPool", {"z"}, {"d"},
+           integers("kernel_shape", {1, 2, 3}) + integers("strides", {1, 2, 3})) +
+      convolution("e", "d", "low", 3, 3) + output("y") + output("z") + output("low");
+  ImportSettings settings;
+  CHECK(import_bytes(model(graph), settings).layers.size() == 1);
+  settings.weights.emplace();
+  const ImportedNetwork network = import_bytes(model(graph), settings);
+  CHECK(network.computed == std::vector<std::string>{"y", "z"});
+  REQUIRE(network.heads.size() == 2);
+  CHECK(network.heads[0].weight == doctest::Approx(2.0 / 3));
+  CHECK(network.heads[1].weight == doctest::Approx(1.0 / 3));
+  CHECK(network.heads[1].factor == Spatial{2, 2, 2});
+  CHECK(network.layers.back().shape == Shape{6, 8, 4, 6});
+  settings.weights = {1, 1, 2};
+  CHECK(import_bytes(model(graph), settings).heads[2].factor == Spatial{2, 4, 6});
+  settings.weights = {1, 1};
+  CHECK_THROWS_WITH_AS(import_bytes(model(graph), settings), doctest::Contains("has 3 outputs"),
+                       Error);
+}
+
 TEST_CASE("values of parameters are those of the file, also where it has them transposed") {
   const std::string graph =
       kInput +
@@ -91,6 +116,19 @@ TEST_CASE("values of parameters are those of the file, also where it has them tr
   CHECK(values[0] == std::vector<float>{1, 4, 2, 5, 3, 6});
   CHECK(values[1] == std::vector<float>{7, 8, 9});
   CHECK(network.layers.back().shape == Shape{3, 1, 1, 1});
+}
+
+TEST_CASE("a dense layer reads a weight that the file has transposed") {
+  std::vector<float> weight(2 * 8 * 7 * 9 * 3);
+  for (std::size_t i = 0; i < weight.size(); ++i) weight[i] = static_cast<float>(i);
+  const std::string graph = kInput + node("Flatten", {"x"}, {"flat"}) +
+                            initializer(tensor<float>("w", {2 * 8 * 7 * 9, 3}, weight)) +
+                            initializer(weights("b", {3})) +
+                            node("Gemm", {"flat", "w", "b"}, {"y"}) + output("y");
+  const FileOf file(model(graph));
+  const auto values = onnx_values(file.name(), import_onnx(file.name(), {}).parameters);
+  // Output 1 of channel 1 at the first voxel, in the order out,d,h,w,c.
+  CHECK(values.at(0).at(2 * 8 * 7 * 9 + 1) == 8 * 7 * 9 * 3 + 1);
 }
 
 TEST_CASE("equal initializers that an exporter merged are parameters of their own") {

@@ -55,10 +55,11 @@ double direction(std::size_t parameter, std::int64_t index) {
 class ImportedRun {
  public:
   ImportedRun(const Comm& comm, const PartGrid& grid, const std::string& file,
-              const std::string& output, std::size_t number, const NpyArray& x, double shift = 0)
+              const std::string& output, std::size_t number, const NpyArray& x, double shift = 0,
+              std::size_t joined = 0)
       : batch_(x.dims[0]),
         probed_(std::make_shared<ProbedGradient>()),
-        network_(read(file, output, batch_)),
+        network_(read(file, output, batch_, joined)),
         model_(with_probe(std::move(network_.model), probed_)) {
     const ModelGeometry geometry = model_.geometry(grid);
     const auto values = onnx_values(file, network_.parameters);
@@ -83,24 +84,43 @@ class ImportedRun {
       return static_cast<float>(x.values[place] +
                                 shift * direction(0, static_cast<std::int64_t>(place)));
     };
-    const auto output_diff = [number, out](std::int64_t n, std::int64_t i) {
-      return static_cast<float>(
-          std::cos(static_cast<double>(place_of_element(out, n, i) + number)));
+    const auto output_diff = [this, number, out](std::int64_t n, std::int64_t i) {
+      const std::int64_t c = i % out.c, w = i / out.c % out.w, h = i / out.c / out.w % out.h;
+      const HeadPlace place = place_in_head(out, n, c, i / out.c / out.w / out.h, h, w);
+      return place.is_first
+                 ? static_cast<float>(std::cos(static_cast<double>(place.at + number + place.head)))
+                 : 0.0F;
     };
     const StepValues step{parameter, input, output_diff};
     run_ = std::make_unique<NetworkRun>(comm, MeshShape{1, grid}, std::move(model_), batch_, step);
     run_->step();
   }
 
-  const ImportedNetwork& network() const { return network_; }
+  /// Where the network's output has an element: the head, its place there in n,c,d,h,w order, and
+  /// whether it is the first of the equal ones.
+  struct HeadPlace {
+    std::size_t head = 0, at = 0;
+    bool is_first = true;
+  };
+  HeadPlace place_in_head(const Shape& whole, std::int64_t n, std::int64_t c, std::int64_t d,
+                          std::int64_t h, std::int64_t w) const {
+    std::size_t head = 0;
+    for (; c >= network_.heads[head].channels; ++head) c -= network_.heads[head].channels;
+    const auto& [channels, f, weight] = network_.heads[head];
+    const Shape level{channels, whole.d / f[0], whole.h / f[1], whole.w / f[2]};
+    return {head, place_in(level, n, c, d / f[0], h / f[1], w / f[2]),
+            d % f[0] == 0 && h % f[1] == 0 && w % f[2] == 0};
+  }
+  std::size_t heads() const { return network_.heads.size(); }
   NetworkRun& run() { return *run_; }
   ProbedGradient& input_gradient() { return *probed_; }
   /// The parameter of the file at this placement; null if the file has none.
   const ImportedParameter* stored(std::size_t placement) const { return stored_[placement]; }
 
   static ImportedNetwork read(const std::string& file, const std::string& output,
-                              std::int64_t batch) {
+                              std::int64_t batch, std::size_t joined = 0) {
     ImportSettings settings;
+    if (joined > 0) settings.weights.emplace(joined, 1.0);
     settings.output = output;
     settings.batch_norm = batch;
     settings.dropout = 0;
@@ -152,7 +172,8 @@ class ReferenceCheck {
       : arrays_(arrays), findings_(findings), where_(std::move(where)) {}
 
   void add(ImportedRun& step, std::size_t number) {
-    check_output(step, arrays_.at("y" + std::to_string(number)));
+    for (std::size_t head = 0; head < step.heads(); ++head)
+      check_output(step, head, arrays_.at("y" + std::to_string(number + head)));
     const Shape& shape = step.run().geometry().tensors().front().shape;
     const View diff = step.input_gradient().view();
     if (diff.data != nullptr)
@@ -188,13 +209,14 @@ class ReferenceCheck {
   }
 
  private:
-  void check_output(ImportedRun& step, const NpyArray& expected) {
+  void check_output(ImportedRun& step, std::size_t head, const NpyArray& expected) {
     const ConstView y = step.run().executor().output();
     if (y.data == nullptr) return;
     const Shape& shape = step.run().geometry().tensors().back().shape;
     Held held;
     for_each_element(y.batch, y.span, [&](auto n, auto c, auto d, auto h, auto w) {
-      held[place_in(shape, n, c, d, h, w)] = static_cast<double>(y.at(n, c, d, h, w));
+      const auto place = step.place_in_head(shape, n, c, d, h, w);
+      if (place.head == head) held[place.at] = static_cast<double>(y.at(n, c, d, h, w));
     });
     std::string mismatch;
     findings_.expect(agree(held, expected, 1e-5 * expected.largest(), &mismatch),
@@ -292,6 +314,13 @@ TEST_CASE("reference networks give their outputs, gradients and statistics on ev
         check.add(step, k);
       }
       check.finish();
+      if (outputs.size() == 1) return;
+      ReferenceCheck together(arrays, findings,
+                              fmt::format("{} on {} ranks, all outputs together: ",
+                                          home.filename().string(), comm.size()));
+      ImportedRun step(comm, grid, file, {}, 0, x, 0, outputs.size());
+      together.add(step, 0);
+      together.finish();
     });
   }
 }

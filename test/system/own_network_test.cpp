@@ -81,7 +81,8 @@ std::string small_network() {
                convolution("last", "c", "y", 4, 3) + output("y"));
 }
 
-/// A U-Net of two levels with batch norms, for volumes of 16^3 and three classes.
+/// A U-Net of two levels with batch norms and a head on each, for volumes of 16^3 and three
+/// classes.
 std::string small_unet_file() {
   const auto norm = [](const std::string& name, std::int64_t channels) {
     std::string all;
@@ -106,7 +107,8 @@ std::string small_unet_file() {
                node("ConvTranspose", {"c", "up.weight"}, {"d"}, two) +
                node("Concat", {"a", "d"}, {"e"}, integer("axis", 1)) +
                convolution("head", "e", "f", 8, 3, true) +
-               node("Softmax", {"f"}, {"y"}, integer("axis", 1)) + output("y"));
+               node("Softmax", {"f"}, {"y"}, integer("axis", 1)) +
+               convolution("low_head", "c", "z", 8, 3, true) + output("y") + output("z"));
 }
 
 void put(const fs::path& path, const std::string& bytes) {
@@ -175,6 +177,7 @@ TEST_SUITE("own network") {
                  {"out", scene.data.string()}})
                 .exit_code == 0);
     scene.options = {{"network", (home / "net.onnx").string()},
+                     {"output-weights", "1,0.5"},
                      {"batch", "4"},
                      {"epochs", "2"},
                      {"lr", "0.01"},

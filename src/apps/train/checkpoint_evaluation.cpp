@@ -139,8 +139,10 @@ CheckpointEvaluation::CheckpointEvaluation(const Comm& world, Options options) {
     if (samples.d > 0) SlidingWindows(samples.spatial(), extents, *windows_);
   }
   model_options.replace("input", fmt::format("{}", input));
+  NetworkSpec network = network_spec(model_options);
+  network.settings.predicts = true;
   network_ = std::make_unique<NetworkOnMesh>(
-      world, PlannedNetwork(world.size(), options.get<PartGrid>("parts"), model_options));
+      world, PlannedNetwork(world.size(), options.get<PartGrid>("parts"), std::move(network)));
   const MeshShape& shape = network_->mesh.shape();
   const auto batch = options.get<std::int64_t>("batch");
   local_batch_ = local_batch(batch == 0 ? shape.replicas : batch, shape);
@@ -155,7 +157,7 @@ CheckpointEvaluation::CheckpointEvaluation(const Comm& world, Options options) {
       {.mesh = shape, .batch = local_batch_, .optimizer_states = 0, .trains = false, .splits = 1});
   checkpoint_ = with_newest_checkpoint(world, given, [&](const std::string& file) {
     load_checkpoint(network_->mesh, network_->geometry, network_->parameters, file,
-                    LoadWhat::kParametersOnly);
+                    LoadWhat::kNeededParameters);
     return file;
   });
 }

@@ -20,21 +20,35 @@
 namespace halomesh {
 namespace {
 
+/// The network of --checkpoint, or that of a file as it is.
+NetworkSpec exported_network(const Comm& world, const Options& options) {
+  const auto given = options.get<std::string>("checkpoint"),
+             file = options.get<std::string>("network");
+  if (given.empty() && file.empty())
+    throw UsageError("--checkpoint is missing", "give it, or --network FILE");
+  if (!file.empty())
+    return network_spec(options_of_settings({{"model", "onnx"}, {"network", file}}, "--network"));
+  NetworkSpec network = network_spec(checkpoint_model_options(world, given));
+  if (network.network->name != "onnx")
+    throw UsageError(fmt::format("{}: the network {} did not come from an ONNX file", given,
+                                 network.network->name),
+                     "export the checkpoint of a run that was given --network");
+  return network;
+}
+
 int export_network(const Comm& world, const Options& options) {
-  check_output_file(world, options, "out", {"checkpoint"});
-  const auto given = options.get<std::string>("checkpoint");
-  const NetworkSpec spec = network_spec(checkpoint_model_options(world, given));
-  if (spec.network->name != "onnx")
-    throw UsageError(
-        fmt::format("{}: the network {} did not come from an ONNX file", given, spec.network->name),
-        "export the checkpoint of a run that was given --network");
+  check_output_file(world, options, "out", {"checkpoint", "network"});
+  const NetworkSpec spec = exported_network(world, options);
   const ProcessMesh mesh(world, make_mesh(world.size(), {1, 1, 1}));
   const Model model = make_model(spec);
   const ModelGeometry geometry = model.geometry({1, 1, 1});
   Parameters parameters(geometry, 0, {});
-  with_newest_checkpoint(world, given, [&](const std::string& file) {
-    return load_checkpoint(mesh, geometry, parameters, file, LoadWhat::kParametersOnly);
-  });
+  if (const auto given = options.get<std::string>("checkpoint"); given.empty())
+    spec.initialize(parameters, 0);
+  else
+    with_newest_checkpoint(world, given, [&](const std::string& file) {
+      return load_checkpoint(mesh, geometry, parameters, file, LoadWhat::kParametersOnly);
+    });
   if (world.rank() != 0) return kExitDone;
   const auto& graph = spec.settings.get<std::string>("network");
   const std::vector<ImportedParameter> stored = imported_parameters(spec.settings);
@@ -46,7 +60,7 @@ int export_network(const Comm& world, const Options& options) {
         values.emplace_back(all.begin(), all.end());
       }
   const std::filesystem::path out = options.get<std::string>("out");
-  write_file_atomically(out, onnx_with_values(graph, stored, values));
+  write_file_atomically(out, onnx_with_values(graph, spec.settings.input, stored, values));
   std::cout << geometry.parameter_count() << " parameters in " << printable(out.string())
             << std::endl;
   return kExitDone;
@@ -55,13 +69,17 @@ int export_network(const Comm& world, const Options& options) {
 }  // namespace
 
 int run_export_onnx(int argc, char** argv) {
-  Options options("export onnx --checkpoint FILE --out FILE",
-                  "Writes the network of a checkpoint, which came from an ONNX file, with its "
-                  "trained parameters\nunder the names that they have there.",
-                  "halomesh export onnx --checkpoint run --out trained.onnx");
+  Options options(
+      "export onnx --checkpoint FILE --out FILE",
+      "Writes the network of a checkpoint, which came from an ONNX file, with its "
+      "trained parameters\nunder the names that they have there; of --network, the file "
+      "in one piece, with a tensor for each parameter.",
+      "halomesh export onnx --checkpoint run --out trained.onnx");
   options.group("Export")
-      .add_required<std::string>("checkpoint", "FILE",
-                                 "checkpoint file, or the --out directory of a run for its latest")
+      .add<std::string>("checkpoint", "FILE", "",
+                        "checkpoint file, or the --out directory of a run for its latest")
+      .add<std::string>("network", "FILE", "", "ONNX file to write again")
+      .instead_of("checkpoint")
       .add_required<std::string>("out", "FILE", "file to write");
   return run_parallel(argc, argv, options,
                       [&](const Comm& world) { return export_network(world, options); });

@@ -11,8 +11,11 @@ namespace halomesh {
 
 PlannedNetwork::PlannedNetwork(std::int64_t ranks, const PartGrid& parts,
                                const Options& model_options, DataType precision, bool reproducible)
+    : PlannedNetwork(ranks, parts, network_spec(model_options, precision, reproducible)) {}
+
+PlannedNetwork::PlannedNetwork(std::int64_t ranks, const PartGrid& parts, NetworkSpec network)
     : shape(make_mesh(ranks, parts)),
-      spec(network_spec(model_options, precision, reproducible)),
+      spec(std::move(network)),
       model(make_model(spec)),
       geometry(model.geometry(parts)),
       loss(spec.make_loss(geometry.tensors().back().shape)) {}

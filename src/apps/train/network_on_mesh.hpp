@@ -23,6 +23,7 @@ struct PlannedNetwork {
   /// GradientRules::reproducible needs. Throws UsageError if it cannot be built or cut so.
   PlannedNetwork(std::int64_t ranks, const PartGrid& parts, const Options& model_options,
                  DataType precision = DataType::kFloat32, bool reproducible = false);
+  PlannedNetwork(std::int64_t ranks, const PartGrid& parts, NetworkSpec network);
 
   MeshShape shape;
   NetworkSpec spec;

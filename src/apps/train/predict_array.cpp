@@ -73,8 +73,9 @@ void append_blocks(std::int64_t first, ConstView output, std::string& blocks) {
 void predict_output(const Comm& world, const Options& options, const NetworkTexts& texts,
                     const NpyFile& data, const std::filesystem::path& out) {
   const bool training = options.get<std::string>("mode") == "train";
-  const NetworkSpec spec = network_spec(options_of_settings(texts, "--network"),
-                                        precision_named(options.get<std::string>("precision")));
+  NetworkSpec spec = network_spec(options_of_settings(texts, "--network"),
+                                  precision_named(options.get<std::string>("precision")));
+  spec.settings.predicts = true;
   const auto parts = options.get<PartGrid>("parts");
   const ProcessMesh mesh(world, make_mesh(world.size(), parts));
   Model model = make_model(spec);
@@ -82,7 +83,7 @@ void predict_output(const Comm& world, const Options& options, const NetworkText
   Parameters parameters(geometry, mesh.part(), {});
   if (const auto given = options.get<std::string>("checkpoint"); !given.empty())
     with_newest_checkpoint(world, given, [&](const std::string& file) {
-      return load_checkpoint(mesh, geometry, parameters, file, LoadWhat::kParametersOnly);
+      return load_checkpoint(mesh, geometry, parameters, file, LoadWhat::kNeededParameters);
     });
   else
     spec.initialize(parameters, 0);
@@ -121,6 +122,12 @@ NetworkTexts network_texts(const Comm& world, const Options& options, const NpyF
   return texts;
 }
 
+/// The outputs that a checkpoint's network was trained for.
+std::vector<std::string> checkpoint_outputs(const Comm& world, const Options& options) {
+  const auto given = options.get<std::string>("checkpoint");
+  return imported_outputs(network_spec(checkpoint_model_options(world, given)).settings);
+}
+
 }  // namespace
 
 bool reads_array(const Options& options) {
@@ -136,8 +143,9 @@ int predict_array(const Comm& world, const Options& options) {
   const NpyFile data(options.get<std::string>("data"));
   NetworkTexts texts = network_texts(world, options, data);
   std::vector<std::string> outputs{{}};
-  if (texts["model"] == "onnx" && !options.get<std::string>("network").empty())
-    outputs = import_onnx(texts["network"]).outputs;
+  if (texts["model"] == "onnx")
+    outputs = options.get<std::string>("network").empty() ? checkpoint_outputs(world, options)
+                                                          : import_onnx(texts["network"]).outputs;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (!outputs[i].empty()) texts["output"] = outputs[i];
     std::filesystem::path file = out;

@@ -19,7 +19,8 @@ bool is_contiguous(const Box& span, const Box& box, std::int64_t batch) {
 
 }  // namespace
 
-Dense::Dense(std::int64_t out, bool reproducible) : out_(out), reproducible_(reproducible) {
+Dense::Dense(std::int64_t out, bool reproducible, InitialValues initial)
+    : out_(out), reproducible_(reproducible), initial_(initial) {
   require(out > 0, text("dense layer with {} outputs", out), "give it at least one output");
 }
 
@@ -33,7 +34,11 @@ Box Dense::needs(const Box& dst, std::size_t, std::span<const Shape> src) const 
 }
 
 std::vector<ParameterGeometry> Dense::parameters(std::span<const Shape> src) const {
-  return {{"weight", out_, src[0], true, src[0].volume(), out_}, {"bias", out_, kOne, true, 0, 0}};
+  const std::int64_t in = src[0].volume();
+  const bool random_bias = initial_.kind == InitialValues::Kind::kFanInUniform;
+  return {{"weight", out_, src[0], true, in, out_, initial_},
+          {"bias", out_, kOne, true, random_bias ? in : 0, 0,
+           random_bias ? initial_ : InitialValues{}}};
 }
 
 ParameterSlice Dense::parameter_slice(std::size_t parameter, const LayerBoxes& boxes,

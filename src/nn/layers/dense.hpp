@@ -23,7 +23,7 @@ class Dense final : public Layer {
  public:
   /// Throws Error when there are no outputs. With `reproducible`, one part computes everything, in
   /// a fixed order, and adds to exact sums of gradients.
-  explicit Dense(std::int64_t out, bool reproducible = false);
+  explicit Dense(std::int64_t out, bool reproducible = false, InitialValues initial = {});
 
   /// Throws Error unless there is exactly one input.
   Shape dst_shape(std::span<const Shape> src) const override;
@@ -54,6 +54,7 @@ class Dense final : public Layer {
 
   std::int64_t out_;
   bool reproducible_;
+  InitialValues initial_;
   LayerContext context_;
   ParameterView weight_, bias_;
   std::optional<InnerProductKernels> kernels_;
