@@ -238,7 +238,7 @@ class GraphWalk {
     Heads heads;
     for (std::size_t k = 0; k < names.size(); ++k) {
       if (weights[k] == 0) continue;
-      if (!is_level(names[k], whole))
+      if (k > 0 && !is_level(names[k], whole))
         throw UsageError(
             fmt::format("--output-weights: output {} is no level of {}", names[k], first),
             "give it a weight of 0: levels have as many classes as the first output, "

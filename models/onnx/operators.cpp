@@ -781,21 +781,44 @@ Results flatten(OperatorCall& call) {
   return result(value);
 }
 
-Results squeeze(OperatorCall& call) {
+/// The value of a tensor of one voxel with these dimensions: N,C and axes of extent 1 behind them.
+Results of_one_voxel(OperatorCall& call, const OnnxDims& dims) {
   const OnnxValue& src = call.tensor(0);
-  require(src.form != OnnxForm::kChannelsLast && call.shape(0).spatial() == Spatial{1, 1, 1},
-          text("axes of {} taken away", joined(src.dims, "x")),
-          "only the axes of one voxel can be");
-  return flatten(call);
+  OnnxValue value = call.graph().value_of(*src.tensor);
+  require(src.form != OnnxForm::kChannelsLast && call.shape(0).spatial() == Spatial{1, 1, 1} &&
+              dims.size() >= 2 && dims.size() <= 5 && dims[0] == value.dims[0] &&
+              dims[1] == value.dims[1],
+          text("axes of {} changed to {}", joined(src.dims, "x"), joined(dims, "x")),
+          "only those of one voxel can be");
+  value.shared = src.shared;
+  if (dims.size() == 5) return result(value);
+  value.form = OnnxForm::kFlat;
+  value.dims = dims;
+  return result(value);
+}
+
+Results squeeze(OperatorCall& call) {
+  const OnnxDims& src = call.tensor(0).dims;
+  const auto axes = call.node().integers("axes", 1);
+  std::vector<bool> goes(src.size());
+  for (std::size_t a = 0; a < src.size(); ++a) goes[a] = !axes && src[a] == 1;
+  for (const std::int64_t axis : axes.value_or(OnnxDims{}))
+    goes[onnx_axis(axis, src.size())] = true;
+  OnnxDims dims;
+  for (std::size_t a = 0; a < src.size(); ++a)
+    if (!goes[a]) dims.push_back(src[a]);
+  return of_one_voxel(call, dims);
 }
 
 Results unsqueeze(OperatorCall& call) {
-  const OnnxValue& src = call.tensor(0);
-  OnnxValue value = call.graph().value_of(*src.tensor);
-  require(call.shape(0).spatial() == Spatial{1, 1, 1} && src.dims.size() == 2,
-          text("axes added to {}", joined(src.dims, "x")), "only those of one voxel can be");
-  value.shared = src.shared;
-  return result(value);
+  const OnnxDims& src = call.tensor(0).dims;
+  const OnnxDims axes = call.node().integers("axes", 1).value();
+  OnnxDims dims(src.size() + axes.size(), 0);
+  for (const std::int64_t axis : axes) dims[onnx_axis(axis, dims.size())] = 1;
+  auto next = src.begin();
+  for (std::int64_t& dim : dims)
+    if (dim == 0 && next != src.end()) dim = *next++;
+  return of_one_voxel(call, dims);
 }
 
 Results transpose(OperatorCall& call) {

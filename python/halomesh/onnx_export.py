@@ -13,7 +13,9 @@ def export_onnx(module, sample, path):
     from onnxscript.rewriter.rules import common
 
     program = torch.onnx.export(module.train(), (sample,), dynamo=True, optimize=False)
-    optimizer.fold_constants(program.model)
+    names = set(module.state_dict())  # a tensor that is folded into another loses its name
+    optimizer.fold_constants(program.model, should_fold=lambda node: False if any(
+        value is not None and value.name in names for value in node.inputs) else None)
     rewriter.rewrite(program.model, [common.remove_optional_bias_from_conv_rule,
                                      common.remove_optional_bias_from_conv_transpose_rule])
     optimizer.remove_unused_nodes(program.model)
