@@ -215,6 +215,29 @@ class OwnNetworks(Scene):
                 self.assert_equal_arrays(self.predicted(2, "1x2x1", len(expected), "--checkpoint", run_directory), expected)
                 self.assert_equal_arrays(self.runtime(trained, x.numpy()), expected)
 
+    def test_built_in_networks_are_written(self):
+        networks = {
+            "cosmoflow": ({"extent": "32", "train": "4", "validation": "2"},
+                          {"input": "32x32x32x4", "conv-layers": "3", "filters": "4", "fc": "8", "parts": "2x1x1"}),
+            "unet3d": ({"kind": "volumes", "input": "16x16x16x1", "train": "4", "validation": "2"},
+                       {"input": "16x16x16x1", "levels": "3", "filters": "4", "parts": "2x1x1"}),
+            "deepcam": ({"kind": "climate", "input": "1x48x64x16", "train": "4", "validation": "2"},
+                        {"input": "1x48x64x16", "parts": "1x2x1", "batch-norm": "2"})}
+        for name, (synth, options) in networks.items():
+            with self.subTest(network=name):
+                words = lambda given: [word for key, value in given.items() for word in (f"--{key}", value)]
+                data, run_directory, path = (self.directory / f"{what}-{name}" for what in ("data", "run", "net.onnx"))
+                self.program(1, "synth", *words(synth), "--out", data)
+                self.program(2, "train", "--model", name, *words(options), "--data", data, "--out", run_directory,
+                             "--batch", "2", "--epochs", "1", "--lr", "0.001")
+                self.program(1, "export", "onnx", "--checkpoint", run_directory, "--out", path)
+                *extents, channels = (int(number) for number in options["input"].split("x"))
+                x = numpy.random.default_rng(1).integers(0, 9, (2, channels, *extents)).astype("float32")
+                numpy.save(self.directory / "x.npy", x)
+                expected = self.predicted(2, options["parts"], 1, "--checkpoint", run_directory)
+                self.assert_equal_arrays(self.runtime(path, x), expected)
+                self.assert_equal_arrays(self.predicted(2, options["parts"], 1, "--network", path), expected)
+
     def test_reference_networks_are_written_again(self):
         directory = os.environ.get("HALOMESH_NETWORKS")
         if directory is None:

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "models/onnx/imported.hpp"
+#include "models/onnx/writer.hpp"
 #include "printable.hpp"
 #include "runtime/mpi/process_mesh.hpp"
 #include "runtime/posix/atomic_file.hpp"
@@ -28,12 +29,25 @@ NetworkSpec exported_network(const Comm& world, const Options& options) {
     throw UsageError("--checkpoint is missing", "give it, or --network FILE");
   if (!file.empty())
     return network_spec(options_of_settings({{"model", "onnx"}, {"network", file}}, "--network"));
-  NetworkSpec network = network_spec(checkpoint_model_options(world, given));
-  if (network.network->name != "onnx")
-    throw UsageError(fmt::format("{}: the network {} did not come from an ONNX file", given,
-                                 network.network->name),
-                     "export the checkpoint of a run that was given --network");
-  return network;
+  return network_spec(checkpoint_model_options(world, given));
+}
+
+/// The file of a network: the one that it came from with these parameters, or a new one.
+std::string exported_bytes(const NetworkSpec& spec, const Model& model, Parameters& parameters) {
+  const auto values_of = [&](std::size_t layer, std::size_t number) -> std::span<const float> {
+    return parameters.views(layer).at(number).values;
+  };
+  if (spec.network->name != "onnx") return onnx_of(model, values_of);
+  const std::vector<ImportedParameter> stored = imported_parameters(spec.settings);
+  std::vector<std::vector<float>> values;
+  for (const ImportedParameter& parameter : stored)
+    for (std::size_t l = 0; l < model.layers().size(); ++l)
+      if (model.layers()[l].name == parameter.layer) {
+        const std::span<const float> all = values_of(l, parameter.number);
+        values.emplace_back(all.begin(), all.end());
+      }
+  return onnx_with_values(spec.settings.get<std::string>("network"), spec.settings.input, stored,
+                          values);
 }
 
 int export_network(const Comm& world, const Options& options) {
@@ -50,17 +64,8 @@ int export_network(const Comm& world, const Options& options) {
       return load_checkpoint(mesh, geometry, parameters, file, LoadWhat::kParametersOnly);
     });
   if (world.rank() != 0) return kExitDone;
-  const auto& graph = spec.settings.get<std::string>("network");
-  const std::vector<ImportedParameter> stored = imported_parameters(spec.settings);
-  std::vector<std::vector<float>> values;
-  for (const ImportedParameter& parameter : stored)
-    for (std::size_t l = 0; l < model.layers().size(); ++l)
-      if (model.layers()[l].name == parameter.layer) {
-        const std::span<float> all = parameters.views(l).at(parameter.number).values;
-        values.emplace_back(all.begin(), all.end());
-      }
   const std::filesystem::path out = options.get<std::string>("out");
-  write_file_atomically(out, onnx_with_values(graph, spec.settings.input, stored, values));
+  write_file_atomically(out, exported_bytes(spec, model, parameters));
   std::cout << geometry.parameter_count() << " parameters in " << printable(out.string())
             << std::endl;
   return kExitDone;
@@ -71,9 +76,9 @@ int export_network(const Comm& world, const Options& options) {
 int run_export_onnx(int argc, char** argv) {
   Options options(
       "export onnx --checkpoint FILE --out FILE",
-      "Writes the network of a checkpoint, which came from an ONNX file, with its "
-      "trained parameters\nunder the names that they have there; of --network, the file "
-      "in one piece, with a tensor for each parameter.",
+      "Writes the network of a checkpoint as an ONNX file, with its trained parameters; one that "
+      "came from a\nfile has their names there. Of --network, writes the file in one piece, with a "
+      "tensor for each parameter.",
       "halomesh export onnx --checkpoint run --out trained.onnx");
   options.group("Export")
       .add<std::string>("checkpoint", "FILE", "",

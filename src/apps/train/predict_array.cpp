@@ -2,6 +2,7 @@
 // A network's outputs for an array: see predict_array.hpp.
 #include "src/apps/train/predict_array.hpp"
 
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <iostream>
@@ -69,6 +70,20 @@ void append_blocks(std::int64_t first, ConstView output, std::string& blocks) {
   }
 }
 
+/// Reads samples of a network's input type: counts are rounded.
+void read_samples(const NpyFile& data, std::int64_t first, AnyView input) {
+  if (input.type == DataType::kFloat32) return data.read(first, input.as<float>());
+  const Tensor values(input.span, input.batch);
+  data.read(first, values.view());
+  const auto counts = input.as<std::int16_t>();
+  for (std::int64_t i = 0; i < counts.batch * counts.sample_volume(); ++i) {
+    const float value = values.view().data[i];
+    require(value >= 0 && value <= 32767, text("a count of {:g} in --data", value),
+            "counts are from 0 to 32767");
+    counts.data[i] = static_cast<std::int16_t>(std::lround(value));
+  }
+}
+
 /// Computes one output of the network for all samples and writes it.
 void predict_output(const Comm& world, const Options& options, const NetworkTexts& texts,
                     const NpyFile& data, const std::filesystem::path& out) {
@@ -90,13 +105,13 @@ void predict_output(const Comm& world, const Options& options, const NetworkText
   const std::int64_t batch = training ? data.samples() : 1;
   Executor executor(mesh.group(), model, geometry, parameters, batch, training);
   executor.load_parameters();
-  const Tensor input(executor.input_span(), batch);
+  const Tensor input(executor.input_span(), batch, model.input_type());
   std::string blocks;
   const std::int64_t replicas = training ? 1 : mesh.shape().replicas;
   if (mesh.replica() < replicas)
     for (std::int64_t first = mesh.replica() * batch; first < data.samples();
          first += replicas * batch) {
-      data.read(first, input.view());
+      read_samples(data, first, input.any_view());
       Pass pass;
       pass.training = training;
       pass.global_batch = batch;

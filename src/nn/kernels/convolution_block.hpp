@@ -36,11 +36,13 @@ inline namespace HALOMESH_ISA {
 /// an input with few channels, and with Winograd's filtering, only the pooled output is written.
 /// Dense backward kernels fill the buffer with the gradients of a few planes at a time; sparse
 /// ones, and the weight gradient for an input with few channels, need no buffer.
-class ConvolutionBlock final : public Layer {
+class ConvolutionBlock final : public BlockLayer {
  public:
   /// Throws Error when there are no filters, or for a pooling window, slope or type outside the
   /// bounds above.
   explicit ConvolutionBlock(const ConvolutionBlockOptions& options);
+
+  const ConvolutionBlockOptions& options() const override { return options_; }
 
   Shape dst_shape(std::span<const Shape> src) const override;
   Box needs(const Box& dst, std::size_t input, std::span<const Shape> src) const override;

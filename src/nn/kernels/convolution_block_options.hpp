@@ -6,6 +6,7 @@
 
 #include "src/nn/data_type.hpp"
 #include "src/nn/kernels/gradient_kernels.hpp"
+#include "src/nn/layer.hpp"
 #include "src/nn/window_options.hpp"
 
 namespace halomesh {
@@ -22,6 +23,12 @@ struct ConvolutionBlockOptions {
   /// Bytes of a core's private cache; 0: ask the system. Together, these caches hold the planes
   /// that are computed at once.
   std::int64_t cache_bytes = 0;
+};
+
+/// A fused block, compiled for any instruction set.
+class BlockLayer : public Layer {
+ public:
+  virtual const ConvolutionBlockOptions& options() const = 0;
 };
 
 }  // namespace halomesh

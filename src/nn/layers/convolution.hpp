@@ -60,6 +60,8 @@ class Convolution : public Layer {
   /// by dst_shape().
   explicit Convolution(const ConvolutionOptions& options);
 
+  const ConvolutionOptions& options() const { return options_; }
+
   /// Throws Error unless there is one input whose channels the groups divide.
   Shape dst_shape(std::span<const Shape> src) const override;
   /// The channels of all groups that dst touches.

@@ -35,6 +35,8 @@ class DepthwiseConvolution final : public Layer {
  public:
   explicit DepthwiseConvolution(const DepthwiseOptions& options);
 
+  const DepthwiseOptions& options() const { return options_; }
+
   /// Has the channels of the input; throws Error unless there is one input that the window fits.
   Shape dst_shape(std::span<const Shape> src) const override;
   Box needs(const Box& dst, std::size_t input, std::span<const Shape> src) const override;

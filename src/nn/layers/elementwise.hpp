@@ -59,6 +59,7 @@ class Elementwise final : public Pointwise {
   /// for a lower limit above the upper one.
   explicit Elementwise(const ElementFunction& function, DataType type = DataType::kFloat32);
 
+  const ElementFunction& function() const { return function_; }
   DataType dst_type(std::span<const DataType> src) const override;
   /// For example "leaky relu fp32".
   std::string kernel_name() const override;

@@ -35,6 +35,10 @@ class Normalize final : public Layer {
   explicit Normalize(float epsilon = 1e-5F, DataType type = DataType::kFloat32,
                      std::int64_t samples = 0, float slope = 1, bool affine = true);
 
+  float epsilon() const { return epsilon_; }
+  float slope() const { return slope_; }
+  std::int64_t samples() const { return samples_; }
+
   /// Throws Error unless the second input can be the moments of the first, each of more than one
   /// value.
   Shape dst_shape(std::span<const Shape> src) const override;

@@ -25,6 +25,8 @@ class MaxPooling final : public Layer {
   /// 255 taps.
   explicit MaxPooling(const WindowOptions& window, DataType type = DataType::kFloat32);
 
+  const WindowOptions& window() const { return options_; }
+
   /// Has the channels of the input; throws Error unless there is one input that the window fits.
   Shape dst_shape(std::span<const Shape> src) const override;
   Box needs(const Box& dst, std::size_t input, std::span<const Shape> src) const override;

@@ -18,6 +18,8 @@ class Tile final : public Layer {
   /// The extents of the output along d, h, w; throws Error where one is below 1.
   explicit Tile(const Spatial& extents, DataType type = DataType::kFloat32);
 
+  const Spatial& extents() const { return extents_; }
+
   /// Throws Error unless there is one input, of extents 1x1x1.
   Shape dst_shape(std::span<const Shape> src) const override;
   Box needs(const Box& dst, std::size_t input, std::span<const Shape> src) const override;

@@ -40,6 +40,8 @@ class TransposedConvolution final : public Layer {
   /// Throws Error when there are no filters or the padding of the output is too wide.
   explicit TransposedConvolution(const TransposedConvolutionOptions& options);
 
+  const TransposedConvolutionOptions& options() const { return options_; }
+
   /// Throws Error unless there is one input, or where nothing would be left of the output.
   Shape dst_shape(std::span<const Shape> src) const override;
   /// May be empty although dst is not, if no window reaches dst.
