@@ -221,8 +221,8 @@ class OwnNetworks(Scene):
                           {"input": "32x32x32x4", "conv-layers": "3", "filters": "4", "fc": "8", "parts": "2x1x1"}),
             "unet3d": ({"kind": "volumes", "input": "16x16x16x1", "train": "4", "validation": "2"},
                        {"input": "16x16x16x1", "levels": "3", "filters": "4", "parts": "2x1x1"}),
-            "deepcam": ({"kind": "climate", "input": "1x48x64x16", "train": "4", "validation": "2"},
-                        {"input": "1x48x64x16", "parts": "1x2x1", "batch-norm": "2"})}
+            "deepcam": ({"kind": "climate", "input": "48x1x32x16", "train": "4", "validation": "2"},
+                        {"input": "48x1x32x16", "parts": "2x1x1", "filters": "2", "middle-blocks": "1"})}
         for name, (synth, options) in networks.items():
             with self.subTest(network=name):
                 words = lambda given: [word for key, value in given.items() for word in (f"--{key}", value)]
