@@ -53,7 +53,7 @@ struct ImportedNetwork {
   std::vector<ImportedParameter> parameters;
   std::vector<std::string> notes;     ///< on losses of the exporter
   std::vector<std::string> outputs;   ///< names of all outputs in the file
-  std::vector<std::string> computed;  ///< those that are computed
+  std::vector<std::string> computed;  ///< the computed ones
   std::vector<OutputHead> heads;      ///< their places in the network's output
   std::string origin;                 ///< its opset and the program that wrote it
 };

@@ -2,6 +2,7 @@
 // The operators of ONNX that networks may have: one function and one entry of the table each. A
 // function throws Error for what its layer cannot compute; importers of files list these.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -710,12 +711,13 @@ Results extreme(OperatorCall& call) {
 Results concat(OperatorCall& call) {
   std::vector<std::size_t> inputs;
   for (std::size_t i = 0; i < call.inputs(); ++i) inputs.push_back(*call.plain(i).tensor);
-  const std::int64_t axis = call.node().integer("axis", 1);
-  require(axis == 1 || axis == -4, text("a concatenation along axis {}", axis),
-          "concatenate channels");
+  const std::size_t axis = onnx_axis(call.node().integer("axis", 1), 5);
+  require(axis > 0, "a concatenation of samples", "concatenate channels, or along space");
   if (inputs.size() == 1) return unchanged(call);
   inputs = call.in_one_type(std::move(inputs));
-  return result(call.add(std::make_unique<Concat>(call.graph().type(inputs.front())), inputs));
+  constexpr std::array<Axis, 4> kAxes{kC, kD, kH, kW};
+  return result(call.add(
+      std::make_unique<Concat>(call.graph().type(inputs.front()), kAxes[axis - 1]), inputs));
 }
 
 Results tile(OperatorCall& call) {

@@ -213,7 +213,8 @@ class OwnNetworks(Scene):
                 self.assertGreater(sum(not torch.equal(state[key], before[key]) for key in before), len(before) / 2)
                 expected = outputs_of(module.eval(), x)
                 self.assert_equal_arrays(self.predicted(2, "1x2x1", len(expected), "--checkpoint", run_directory), expected)
-                self.assert_equal_arrays(self.runtime(trained, x.numpy()), expected)
+                if name != "gates":  # of which ONNX Runtime would draw the random numbers
+                    self.assert_equal_arrays(self.runtime(trained, x.numpy()), expected)
 
     def test_built_in_networks_are_written(self):
         networks = {
