@@ -15,7 +15,7 @@ namespace halomesh {
 struct OutputHead {
   std::int64_t channels = 0;
   Spatial factor{1, 1, 1};
-  double weight = 1;  ///< of its loss in the sum
+  double weight = 1;  ///< the factor of its loss in the sum
 };
 
 /// The sum of the weighted losses of heads, which follow each other in the output's channels. A
