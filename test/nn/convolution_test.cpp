@@ -164,6 +164,20 @@ TEST_CASE("convolution by Winograd's filtering cut over parts equals the serial 
   CHECK(moved > 10000);
 }
 
+// Extents for which large windows cost less.
+TEST_CASE("convolution by F(4, 3) cut over parts equals the serial one") {
+  for (const PartGrid& grid : {PartGrid{1, 1, 1}, PartGrid{2, 1, 2}})
+    for (const bool image : {false, true}) {
+      ConvolutionOptions options{16, WindowOptions::cube(3, 1, PaddingKind::kSame)};
+      options.kernels = GradientKernels::kWinograd;
+      if (image) options.window.kernel[1] = 1;
+      LayerCase test =
+          convolution_case(options, image ? Shape{16, 24, 1, 27} : Shape{16, 8, 13, 24}, grid, 2);
+      test.cut.src_margin = test.cut.dst_margin = {1, 0, 2};
+      expect_layer(test);
+    }
+}
+
 TEST_CASE("convolution cut over parts: corner cases") {
   const auto same = [](std::int64_t kernel) {
     return WindowOptions::cube(kernel, 1, PaddingKind::kSame);

@@ -18,14 +18,15 @@ namespace {
 
 // One sample with SAME padding.
 struct Sample {
-  Spatial kernel, before, after;
+  Spatial kernel, window, before, after;
   std::int64_t taps, ci, co;
   Spatial extents;
   Tensor src, diff;
   std::vector<double> exact;  // order out,in,kd,kh,kw
 
-  Sample(const Spatial& k, std::int64_t in, std::int64_t out, const Spatial& n)
+  Sample(const Spatial& k, std::int64_t in, std::int64_t out, const Spatial& n, bool large = false)
       : kernel(k),
+        window(large ? winograd::large_window_of(k) : winograd::window_of(k)),
         before{(k[0] - 1) / 2, (k[1] - 1) / 2, (k[2] - 1) / 2},
         after{k[0] / 2, k[1] / 2, k[2] / 2},
         taps(k[0] * k[1] * k[2]),
@@ -59,9 +60,7 @@ struct Sample {
               static_cast<double>(diff.view().at(0, o, v[0], v[1], v[2]));
     }
   }
-  WinogradWeightGradient::Geometry geometry() const {
-    return {ci, co, kernel, {2, kernel[1] > 1 ? 2 : 1, 2}};
-  }
+  WinogradWeightGradient::Geometry geometry() const { return {ci, co, kernel, window}; }
   std::vector<float> by_winograd(int threads, std::vector<float>& bias) const {
     WinogradWeightGradient gradient(geometry(), true, threads);
     const Spatial corner{-before[0], -before[1], -before[2]};
@@ -88,6 +87,11 @@ struct Sample {
     kernels.store_diff_weights(weight.data(), nullptr);
     return weight;
   }
+  double largest() const {
+    double most = 0;
+    for (const double value : exact) most = std::max(most, std::abs(value));
+    return most;
+  }
   // Root of the mean square, and the largest.
   struct Errors {
     double rms = 0, largest = 0;
@@ -105,15 +109,17 @@ struct Sample {
 };
 
 // Measured with AVX-512, relative to direct sums: rms 2.1 to 2.3 for kernel 2, less than 2 for
-// kernels of 3: points are sums of several voxels, so that their products are larger than the
-// result.
-TEST_CASE("Winograd weight gradient is at most thrice as wrong as direct sums, on any threads") {
+// kernels of 3, 3.7 to 5.6 with large windows: points are sums of several voxels, so that their
+// products are larger than the result.
+TEST_CASE("Winograd weight gradient errs little more than direct sums, on any threads") {
   // The last has more sums than a second-level cache holds, and several blocks of tiles.
   std::vector<Sample> samples;
   for (const Spatial& kernel : {Spatial{2, 2, 2}, Spatial{3, 3, 3}, Spatial{3, 1, 3}})
     for (const Spatial& extents : {Spatial{8, 8, 8}, Spatial{9, 7, 13}})
       samples.emplace_back(kernel, 32, 48, extents);
   samples.emplace_back(Spatial{3, 1, 3}, 128, 160, Spatial{20, 1, 21});
+  for (const Spatial& kernel : {Spatial{3, 3, 3}, Spatial{3, 1, 3}})
+    samples.emplace_back(kernel, 32, 48, Spatial{9, 7, 13}, true);
   std::int64_t compared = 0;
   for (const Sample& s : samples) {
     const Spatial &kernel = s.kernel, &extents = s.extents;
@@ -127,8 +133,10 @@ TEST_CASE("Winograd weight gradient is at most thrice as wrong as direct sums, o
                       kernel[0], kernel[1], kernel[2], threads, errors.rms / direct.rms,
                       errors.largest / direct.largest));
       CHECK(direct.rms > 0);
-      CHECK(errors.rms <= 3 * direct.rms);
-      CHECK(errors.largest <= 3 * direct.largest);
+      const double most = WinogradConvolution::is_large(s.geometry()) ? 6 : 3;
+      CHECK(errors.rms <= most * direct.rms);
+      CHECK(errors.largest <= most * direct.largest);
+      CHECK(errors.largest < 1e-5 * s.largest());
       for (std::int64_t o = 0; o < s.co; ++o) {
         double sum = 0, magnitude = 0;
         for (std::int64_t v = 0; v < extents[0] * extents[1] * extents[2]; ++v) {
@@ -143,7 +151,7 @@ TEST_CASE("Winograd weight gradient is at most thrice as wrong as direct sums, o
       }
     }
   }
-  CHECK(compared == 4 * (3 * 2 * 48 + 160));
+  CHECK(compared == 4 * ((3 * 2 + 2) * 48 + 160));
 }
 
 TEST_CASE("Winograd weight gradient: further samples are added, and what it refuses") {

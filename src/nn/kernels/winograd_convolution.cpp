@@ -133,29 +133,39 @@ template <class T, std::size_t kOutputs>
 
 }  // namespace
 
+bool WinogradConvolution::is_large(const Geometry& g) { return g.pool != window_of(g.kernel); }
+
 bool WinogradConvolution::supports(const Geometry& g) {
   return g.src_channels > 0 && g.dst_channels > 0 && g.src_channels % kVector == 0 &&
-         has_filtering(g.kernel) && g.pool == window_of(g.kernel);
+         has_filtering(g.kernel) &&
+         (g.pool == window_of(g.kernel) || g.pool == large_window_of(g.kernel));
 }
 
-// The costs in multiply-adds of vectors, measured on a Zen 4: one point takes as long as 14 for a
-// vector of input channels, 4 for one of output channels and 27 for one of weights; the library's
-// direct sums reach 0.9 of the peak, and packing a vector of weights takes as long as 12 for each
-// tap.
-bool WinogradConvolution::pays(const Geometry& g, std::int64_t windows, std::int64_t voxels,
-                               double at_once) {
-  constexpr double kInput = 14, kOutput = 4, kWeights = 27, kDirect = 1 / 0.9, kDirectWeights = 12;
+// The costs in multiply-adds of vectors, measured on a Zen 4 and, of large windows, on a Xeon
+// (Sapphire Rapids): one point takes as long as 14 (24) for a vector of input channels, 4 (10) for
+// one of output channels and 27 for one of weights. Weights of large windows leave the caches.
+double WinogradConvolution::cost(const Geometry& g, std::int64_t windows) {
+  const bool large = is_large(g);
+  const double input = large ? 24 : 14, output = large ? 10 : 4, product = large ? 1.15 : 1;
+  constexpr double kWeights = 27;
   const auto in = static_cast<double>(g.src_channels), count = static_cast<double>(windows);
-  const double in_vectors = in / static_cast<double>(kVector);
   const std::int64_t vectors = ceil_to(g.dst_channels, kVector) / kVector;
   const auto out_vectors = static_cast<double>(vectors);
-  const auto points = static_cast<double>(points_of(g.kernel));
-  const auto taps = static_cast<double>(g.kernel[0] * g.kernel[1] * g.kernel[2]);
-  const double products = in * out_vectors;
-  return count * points * (products + kInput * in_vectors + kOutput * out_vectors) +
-             kWeights * points * products <
-         static_cast<double>(voxels) * taps * products * kDirect / at_once +
-             kDirectWeights * taps * products;
+  const double in_vectors = in / static_cast<double>(kVector), products = in * out_vectors;
+  return static_cast<double>(points_of(g.kernel, g.pool)) *
+         (count * (product * products + input * in_vectors + output * out_vectors) +
+          kWeights * products);
+}
+
+// The library's direct sums reach 0.9 of the peak on a Zen 4, and packing a vector of weights takes
+// as long as 12 multiply-adds of vectors for each tap.
+bool WinogradConvolution::pays(const Geometry& g, std::int64_t windows, std::int64_t voxels,
+                               double at_once) {
+  constexpr double kDirect = 1 / 0.9, kDirectWeights = 12;
+  const std::int64_t out_vectors = ceil_to(g.dst_channels, kVector) / kVector;
+  const std::int64_t taps = g.kernel[0] * g.kernel[1] * g.kernel[2];
+  return cost(g, windows) < (static_cast<double>(voxels) * kDirect / at_once + kDirectWeights) *
+                                static_cast<double>(taps * g.src_channels * out_vectors);
 }
 
 WinogradConvolution::WinogradConvolution(const Geometry& geometry, std::int64_t windows,
@@ -165,10 +175,10 @@ WinogradConvolution::WinogradConvolution(const Geometry& geometry, std::int64_t 
           text("Winograd convolution of {} to {} channels, kernel {}x{}x{}, on {} threads",
                geometry.src_channels, geometry.dst_channels, geometry.kernel[0], geometry.kernel[1],
                geometry.kernel[2], threads),
-          text("use kernels of 2x2x2, 3x3x3 or 3x1x3, windows of two voxels along axes with more "
-               "than one tap and a multiple of {} input channels",
+          text("use kernels of 2x2x2, 3x3x3 or 3x1x3, windows of two (or four) voxels along axes "
+               "with more than one tap and a multiple of {} input channels",
                kVector));
-  points_ = points_of(geometry.kernel);
+  points_ = points_of(geometry.kernel, geometry.pool);
   in_vectors_ = geometry.src_channels / kVector;
   out_vectors_ = ceil_to(geometry.dst_channels, kVector) / kVector;
   bias_ = AlignedBuffer<float>(ceil_to(out_vectors_, kPair) * kVector);
@@ -192,11 +202,14 @@ WinogradConvolution::WinogradConvolution(const Geometry& geometry, std::int64_t 
   }
 }
 
-// Small blocks are best while points and weights of a pair stay in a second-level cache; beyond
+// Small blocks are best while points and weights of a pair stay in a second-level cache (for large
+// windows, weights alone: with 64 channels, blocks of 1 run take 0.8 of the time of 2); beyond
 // that, weights are read anew for each block.
 std::int64_t WinogradConvolution::best_block_runs() const {
   constexpr std::int64_t kStreamedRuns = 6;
-  if (points_of_run() + weights_of_pair() > kCacheFloats) return kStreamedRuns;
+  const bool streams = is_large(geometry_) ? weights_of_pair() > kCacheFloats * 5 / 4
+                                           : points_of_run() + weights_of_pair() > kCacheFloats;
+  if (streams) return kStreamedRuns;
   const std::int64_t bytes = points_ * (in_vectors_ + kPair) * kVector * 4;
   return kBlockBytes / bytes / kRows;
 }
@@ -259,7 +272,7 @@ void WinogradConvolution::transform_given() {
   for (std::int64_t task = 0; task < pairs() * in_vectors_; ++task) {
     const std::int64_t pair = task / in_vectors_;
     float* const to = all_weights() + pair * weights_of_pair();
-    with_filtering(geometry_.kernel, [&](auto filtering) {
+    with_filtering(geometry_.kernel, geometry_.pool, [&](auto filtering) {
       transform_pair<decltype(filtering)>(pair, task % in_vectors_, to);
     });
   }
@@ -293,7 +306,7 @@ void WinogradConvolution::multiply_block(const Block& block, std::int64_t pair, 
   const auto& multiply_runs = whole ? kMultiply<kPair> : kMultiply<1>;
   for (std::int64_t point = 0; point < F::kPoints; ++point) {
     const float* const first =
-        point == F::kPointOfBias ? bias_.data() + pair * kPair * kVector : nullptr;
+        !F::kIsLarge && point == F::kPointOfBias ? bias_.data() + pair * kPair * kVector : nullptr;
     for (std::int64_t run = block.lo; run < block.hi; ++run)
       multiply_runs[static_cast<std::size_t>(block.at(run + 1) - block.at(run) - 1)](
           {points + (run - block.lo) * points_of_run() + point * point_step(),
@@ -304,6 +317,7 @@ void WinogradConvolution::multiply_block(const Block& block, std::int64_t pair, 
 
 template <class T>
 struct WinogradConvolution::PooledTarget {
+  static constexpr bool kPools = true;
   TensorView<T> dst;
   Argmax argmax;
   Box windows;
@@ -333,6 +347,7 @@ struct WinogradConvolution::PooledTarget {
 
 template <class T>
 struct WinogradConvolution::PlainTarget {
+  static constexpr bool kPools = false;
   TensorView<T> dst;
   Box box;      // voxels to write
   Box windows;  // windows that contain them; voxels outside the box are not written
@@ -381,9 +396,12 @@ void WinogradConvolution::finish_block(const Block& block, std::int64_t pair, co
     for (std::int64_t window = block.at(run); window < block.at(run + 1); ++window) {
       const Spatial place = place_of(window, extents);
       const float* from = products + (window - block.at(run)) * vectors * kVector;
-      for (std::int64_t c = lo; c < hi; c += kVector, from += kVector)
-        to.template put<F>(transform_products<F>(from, kProductStep), place, c,
-                           std::min(kVector, hi - c));
+      for (std::int64_t c = lo; c < hi; c += kVector, from += kVector) {
+        auto outputs = transform_products<F>(from, kProductStep);
+        if constexpr (F::kIsLarge)
+          for (Vector& output : outputs) output += load(bias_.data() + c);
+        to.template put<F>(outputs, place, c, std::min(kVector, hi - c));
+      }
     }
 }
 
@@ -444,9 +462,10 @@ void WinogradConvolution::forward_channels(const Source& src, const Target& to, 
 
 template <class Target>
 void WinogradConvolution::run(const Source& src, const Target& to, Poll& poll) {
-  with_filtering(geometry_.kernel, [&](auto filtering) {
+  with_filtering(geometry_.kernel, geometry_.pool, [&](auto filtering) {
     using F = decltype(filtering);
-    by_channels_ ? forward_channels<F>(src, to, poll) : forward_windows<F>(src, to, poll);
+    if constexpr (!F::kIsLarge || !Target::kPools)
+      by_channels_ ? forward_channels<F>(src, to, poll) : forward_windows<F>(src, to, poll);
   });
 }
 

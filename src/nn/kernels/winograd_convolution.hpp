@@ -28,10 +28,14 @@ inline namespace HALOMESH_ISA {
 /// input channels are products of small matrices, one for each point of a tile: voxels x input
 /// channels x output channels, in a block of tiles that fits a second-level cache.
 ///
-/// Each element is computed by the same operations for any box, cut and number of threads, and
-/// therefore has the same bits. It does not depend on voxels of the window that its direct sum
-/// would not read, so that windows, which begin at even voxels, may reach out of any box. An
-/// infinity in the input makes NaN of elements where a direct sum would give infinity.
+/// Without pooling, windows of 3x3x3 and 3x1x3 kernels may also be 2x4x4 and 4x1x4, by F(4, 3)
+/// along the axes of four: 144 instead of 864, or 36 instead of 144 products. Their elements depend
+/// on all voxels of a window, by rounding.
+///
+/// Each element of other windows is computed by the same operations for any box, cut and number of
+/// threads, and therefore has the same bits. It does not depend on voxels of the window that its
+/// direct sum would not read, so that windows, which begin at even voxels, may reach out of any
+/// box. An infinity in the input makes NaN of elements where a direct sum would give infinity.
 class WinogradConvolution {
  public:
   /// A product of matrices keeps kRows windows x kPair vectors of output channels in registers.
@@ -44,9 +48,13 @@ class WinogradConvolution {
   using Source = winograd::Source;
 
   static bool supports(const Geometry& geometry);
-  /// Whether `windows` windows that share one transformation of the weights cost less than direct
-  /// sums of `voxels` voxels, which do `at_once` multiply-adds in the time of one of fp32
-  /// (products_at_once()), by a model of shapes that is equal in every run.
+  /// Whether the windows are larger than those of F(2, 2) and F(2, 3).
+  static bool is_large(const Geometry& geometry);
+  /// The cost of `windows` windows that share one transformation of the weights, by a model of
+  /// shapes that is equal in every run.
+  static double cost(const Geometry& geometry, std::int64_t windows);
+  /// Whether they cost less than direct sums of `voxels` voxels, which do `at_once` multiply-adds
+  /// in the time of one of fp32 (products_at_once()).
   static bool pays(const Geometry& geometry, std::int64_t windows, std::int64_t voxels,
                    double at_once = 1);
   /// As above, with all voxels of each window.

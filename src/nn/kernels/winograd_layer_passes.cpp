@@ -25,6 +25,14 @@ std::int64_t voxels_in(const Box& box) {
   return box.volume() / std::max<std::int64_t>(1, box.extent(kC));
 }
 
+// The geometry with its small window or, where that costs less, the large one.
+template <class Cost>
+Geometry with_best_window(const Geometry& small, const Cost& cost) {
+  Geometry large = small;
+  large.pool = winograd::large_window_of(small.kernel);
+  return cost(large) < cost(small) ? large : small;
+}
+
 // The source `box` of sample n for a `reader` box that begins to read `before` voxels ahead of its
 // own place.
 winograd::Source source_of(AnyConstView view, std::int64_t n, const Box& box, const Box& reader,
@@ -45,29 +53,26 @@ class LayerPasses final : public WinogradPasses {
   LayerPasses(const Options& options, const LayerContext& context)
       : options_(options), boxes_(context.boxes) {
     const Box &produced = boxes_.dst_produced, &needed = boxes_.src_needed[0];
-    const Spatial window = winograd::window_of(options.kernel);
-    const Geometry forward{needed.extent(kC), produced.extent(kC), options.kernel, window};
-    const Geometry adjoint{forward.dst_channels, forward.src_channels, options.kernel, window};
+    const Geometry forward{needed.extent(kC), produced.extent(kC), options.kernel,
+                           winograd::window_of(options.kernel)};
     const int threads = omp_get_max_threads();
     for (std::size_t a = 0; a < 3; ++a) after_[a] = options.kernel[a] - 1 - options.before[a];
-    std::int64_t windows = 0, most = 1;
-    for (const Box& chunk : context.dst_chunks) {
-      windows += windows_in(chunk, forward);
-      most = std::max(most, windows_in(chunk, forward));
-    }
-    // The choice depends on whether weights are transformed once for all chunks or for each.
-    const auto chunks = static_cast<std::int64_t>(context.dst_chunks.size());
-    if (prefers(forward, windows / chunks, voxels_in(produced) / chunks))
-      forward_.emplace(forward, most, threads, context.scratch);
+    prepare_forward(forward, context, threads);
     if (!context.training) return;
+    const Geometry adjoint = with_best_window(
+        {forward.dst_channels, forward.src_channels, options.kernel, forward.pool},
+        [&](const Geometry& g) { return WinogradConvolution::cost(g, windows_in(needed, g)); });
     if (context.src_diff_wanted[0] &&
-        prefers(adjoint, windows_in(needed, forward), voxels_in(needed)))
-      data_.emplace(adjoint, windows_in(needed, forward), threads, context.scratch,
+        prefers(adjoint, windows_in(needed, adjoint), voxels_in(needed)))
+      data_.emplace(adjoint, windows_in(needed, adjoint), threads, context.scratch,
                     WinogradConvolution::Weights::kInScratch);
-    if (WinogradWeightGradient::supports(forward) &&
-        (options.wherever || WinogradWeightGradient::pays(forward, windows_in(produced, forward),
+    const Geometry weights = with_best_window(forward, [&](const Geometry& g) {
+      return WinogradWeightGradient::cost(g, windows_in(produced, g));
+    });
+    if (WinogradWeightGradient::supports(weights) &&
+        (options.wherever || WinogradWeightGradient::pays(weights, windows_in(produced, weights),
                                                           voxels_in(produced), options.at_once)))
-      weights_.emplace(forward, options.bias, threads, context.scratch);
+      weights_.emplace(weights, options.bias, threads, context.scratch);
   }
 
   bool has_forward() const override { return forward_.has_value(); }
@@ -104,6 +109,21 @@ class LayerPasses final : public WinogradPasses {
   }
 
  private:
+  // The costs depend on whether weights are transformed once for all chunks or for each.
+  void prepare_forward(const Geometry& small, const LayerContext& context, int threads) {
+    const auto chunks = static_cast<std::int64_t>(context.dst_chunks.size());
+    const auto windows = [&](const Geometry& g) {
+      std::int64_t all = 0;
+      for (const Box& chunk : context.dst_chunks) all += windows_in(chunk, g);
+      return all / chunks;
+    };
+    const Geometry forward = with_best_window(
+        small, [&](const Geometry& g) { return WinogradConvolution::cost(g, windows(g)); });
+    if (!prefers(forward, windows(forward), voxels_in(boxes_.dst_produced) / chunks)) return;
+    std::int64_t most = 1;
+    for (const Box& chunk : context.dst_chunks) most = std::max(most, windows_in(chunk, forward));
+    forward_.emplace(forward, most, threads, context.scratch);
+  }
   bool prefers(const Geometry& geometry, std::int64_t windows, std::int64_t voxels) const {
     return WinogradConvolution::supports(geometry) &&
            (options_.wherever ||

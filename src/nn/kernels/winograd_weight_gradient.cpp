@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include "error.hpp"
 #include "src/nn/kernels/float_types.hpp"
@@ -29,6 +30,8 @@ constexpr std::int64_t kGap = 16;
 // alike there, but on a Zen 3 (512 KiB) products in blocks of 48 take 0.5 to 0.9 of the time of 24
 // where the sums do not stay in the cache.
 constexpr std::int64_t kBlockFloats = 72 << 10, kLeastBlock = 24, kMostBlock = 64;
+// Of large windows, which have more points: on a Xeon, 12 to 24 tiles are alike.
+constexpr std::int64_t kLeastLargeBlock = 16;
 constexpr std::int64_t kStreamedBlock = 48;
 
 // Adds src^T diff over `tiles` tiles, for kRows input channels and a pair of vectors of output
@@ -61,20 +64,24 @@ bool WinogradWeightGradient::supports(const Geometry& g) {
 // The costs are in multiply-adds of vectors, as in WinogradConvolution::pays().
 bool WinogradWeightGradient::pays(const Geometry& g, std::int64_t windows, std::int64_t voxels,
                                   double at_once) {
-  constexpr double kInput = 14, kOutput = 10, kProduct = 1.1, kWeights = 4, kDirect = 1 / 0.85;
-  constexpr double kMostSums = 1 << 22;  // floats per layer
-  const auto in = static_cast<double>(g.src_channels);
-  const std::int64_t vectors = g.dst_channels / kVector;
-  const auto out_vectors = static_cast<double>(vectors);
+  constexpr double kDirect = 1 / 0.85;
   const std::int64_t taps = g.kernel[0] * g.kernel[1] * g.kernel[2];
-  const auto points = static_cast<double>(points_of(g.kernel));
-  const double products = in * out_vectors;
-  return points * in * static_cast<double>(g.dst_channels) <= kMostSums &&
-         points * (static_cast<double>(windows) *
-                       (kProduct * products + kInput * in / static_cast<double>(kVector) +
-                        kOutput * out_vectors) +
-                   kWeights * products) <
-             static_cast<double>(voxels * taps) * products * kDirect / at_once;
+  return cost(g, windows) < static_cast<double>(voxels * taps * g.src_channels * g.dst_channels) /
+                                static_cast<double>(kVector) * kDirect / at_once;
+}
+
+// Infinite where sums would take too much memory.
+double WinogradWeightGradient::cost(const Geometry& g, std::int64_t windows) {
+  constexpr double kInput = 14, kOutput = 10, kProduct = 1.1, kWeights = 4;
+  constexpr double kMostSums = 1 << 22;  // floats per layer
+  const auto in = static_cast<double>(g.src_channels), out = static_cast<double>(g.dst_channels);
+  const auto points = static_cast<double>(points_of(g.kernel, g.pool));
+  if (points * in * out > kMostSums) return std::numeric_limits<double>::infinity();
+  constexpr auto kLanesOfVector = static_cast<double>(kVector);
+  const double products = in * out / kLanesOfVector;
+  return points * (static_cast<double>(windows) *
+                       (kProduct * products + (kInput * in + kOutput * out) / kLanesOfVector) +
+                   kWeights * products);
 }
 
 WinogradWeightGradient::WinogradWeightGradient(const Geometry& geometry, bool with_bias,
@@ -85,16 +92,16 @@ WinogradWeightGradient::WinogradWeightGradient(const Geometry& geometry, bool wi
                geometry.src_channels, geometry.dst_channels, geometry.kernel[0], geometry.kernel[1],
                geometry.kernel[2], threads),
           text("use kernels of 2x2x2, 3x3x3 or 3x1x3 and multiples of {} channels", kVector));
-  with_filtering(geometry.kernel, [&](auto filtering) {
-    points_ = filtering.kPoints;
-    point_of_bias_ = filtering.kPointOfBias;
-  });
+  with_filtering(geometry.kernel, geometry.pool,
+                 [&](auto filtering) { points_ = filtering.kPoints; });
   const std::int64_t vectors = geometry.src_channels / kVector;
   parts_ = std::min<std::int64_t>(threads, vectors);
   groups_ = threads / parts_;
   const std::int64_t most_vectors = (vectors + parts_ - 1) / parts_;
   const std::int64_t floats = points_ * (most_vectors * kVector + pairs() * kPairLanes);
-  block_ = std::clamp(kBlockFloats / floats, kLeastBlock, kMostBlock);
+  block_ = std::clamp(kBlockFloats / floats,
+                      WinogradConvolution::is_large(geometry) ? kLeastLargeBlock : kLeastBlock,
+                      kMostBlock);
   const std::int64_t sums = points_ * most_vectors * kVector * pairs() * kPairLanes;
   if (block_ * floats + sums > WinogradConvolution::kCacheFloats)
     block_ = std::max(block_, kStreamedBlock);
@@ -127,43 +134,40 @@ std::int64_t WinogradWeightGradient::sums_step() const {
   return pairs() * geometry_.src_channels * kPairLanes + kGap;
 }
 
-// Transforms the voxels of all tiles. For each point and vector of input channels, or pair of
-// vectors of output channels, the values of all tiles are contiguous, as products read them.
-template <class F>
-void WinogradWeightGradient::transform_src(const Source& src, const Share& share,
-                                           const Tiles& tiles, float* points) const {
+// Calls body(tile, voxels) for the voxels of kExtents of each tile.
+template <Spatial kExtents, Spatial kWindow, class Body>
+void WinogradWeightGradient::for_each_tile(const Source& src, const Tiles& tiles,
+                                           const Body& body) const {
   with_float_type(src.type, [&](auto zero) {
     using T = decltype(zero);
     const T* const zeros = reinterpret_cast<const T*>(zeros_.data());
-    std::array<const T*, F::kPoints> voxels;
+    std::array<const T*, kExtents[0] * kExtents[1] * kExtents[2]> voxels;
     for (std::int64_t tile = 0; tile < tiles.count(); ++tile) {
-      find_voxels<F::kSides, F::kWindow>(src, place_of(tiles.lo + tile, tiles.extents), zeros,
-                                         voxels.data());
-      float* point = points + tile * kVector;
-      for (std::int64_t v = 0; v < share.vectors(); ++v, point += src_vector_step())
-        transform_input<F>(voxels.data(), (share.first_vector + v) * kVector, point,
-                           src_point_step());
+      find_voxels<kExtents, kWindow>(src, place_of(tiles.lo + tile, tiles.extents), zeros,
+                                     voxels.data());
+      body(tile, voxels.data());
     }
   });
 }
 
+// Transforms the voxels of all tiles. For each point and vector of input channels, or pair of
+// vectors of output channels, the values of all tiles are contiguous, as products read them.
 template <class F>
-void WinogradWeightGradient::transform_diff(const Source& diff_dst, const Tiles& tiles,
-                                            float* points) const {
-  with_float_type(diff_dst.type, [&](auto zero) {
-    using T = decltype(zero);
-    const T* const zeros = reinterpret_cast<const T*>(zeros_.data());
-    std::array<const T*, F::kOutputs> voxels;
-    for (std::int64_t tile = 0; tile < tiles.count(); ++tile) {
-      find_voxels<F::kWindow, F::kWindow>(diff_dst, place_of(tiles.lo + tile, tiles.extents), zeros,
-                                          voxels.data());
-      float* const point = points + tile * kPairLanes;
-      for (std::int64_t c = 0; c < geometry_.dst_channels; c += kVector)
-        transform_outputs<F>(voxels.data(), c,
-                             point + c / kPairLanes * dst_pair_step() + c % kPairLanes,
-                             dst_point_step());
-    }
+void WinogradWeightGradient::transform(const Source& src, const Source& diff_dst,
+                                       const Share& share, const Tiles& tiles,
+                                       ThreadScratch& to) const {
+  for_each_tile<F::kSides, F::kWindow>(src, tiles, [&](std::int64_t tile, const auto* voxels) {
+    float* point = to.src_points.data() + tile * kVector;
+    for (std::int64_t v = 0; v < share.vectors(); ++v, point += src_vector_step())
+      transform_input<F>(voxels, (share.first_vector + v) * kVector, point, src_point_step());
   });
+  for_each_tile<F::kWindow, F::kWindow>(
+      diff_dst, tiles, [&](std::int64_t tile, const auto* voxels) {
+        float* const point = to.dst_points.data() + tile * kPairLanes;
+        for (std::int64_t c = 0; c < geometry_.dst_channels; c += kVector)
+          transform_outputs<F>(voxels, c, point + c / kPairLanes * dst_pair_step() + c % kPairLanes,
+                               dst_point_step());
+      });
 }
 
 void WinogradWeightGradient::multiply(const Share& share, const ThreadScratch& points,
@@ -184,20 +188,19 @@ void WinogradWeightGradient::multiply(const Share& share, const ThreadScratch& p
   }
 }
 
-// Adds the bias gradient: one of the points is the sum of the voxels of each tile.
-void WinogradWeightGradient::add_bias(const Share& share, const ThreadScratch& points,
-                                      std::int64_t tiles, bool first) {
-  for (std::int64_t pair = 0; pair < pairs(); ++pair) {
-    const float* const diff =
-        points.dst_points.data() + point_of_bias_ * dst_point_step() + pair * dst_pair_step();
-    std::array<Vector, kPair> totals{};
-    for (std::int64_t t = 0; t < tiles; ++t)
-      unroll<kPair>([&](auto v) { totals[v] += load(diff + t * kPairLanes + v * kVector); });
-    unroll<kPair>([&](auto v) {
-      float* const to = bias_sums_.data() + ((share.group * pairs() + pair) * kPair + v) * kVector;
-      store(first ? totals[v] : load(to) + totals[v], to);
-    });
-  }
+// Adds the bias gradient: the sum of the voxels of all tiles.
+template <class F>
+void WinogradWeightGradient::add_bias(const Source& diff_dst, const Share& share,
+                                      const Tiles& tiles, bool first) {
+  float* const sums = bias_sums_.data() + share.group * pairs() * kPairLanes;
+  if (first) std::fill_n(sums, pairs() * kPairLanes, 0.0F);
+  for_each_tile<F::kWindow, F::kWindow>(diff_dst, tiles, [&](std::int64_t, const auto* voxels) {
+    for (std::int64_t c = 0; c < geometry_.dst_channels; c += kVector) {
+      Vector sum{};
+      unroll<F::kOutputs>([&](auto e) { sum += load_values(voxels[e] + c, kVector); });
+      store(load(sums + c) + sum, sums + c);
+    }
+  });
 }
 
 template <class F>
@@ -214,10 +217,9 @@ void WinogradWeightGradient::add_windows(const Source& src, const Source& diff_d
     const std::int64_t end = (share.group + 1) * windows / groups_;
     for (std::int64_t lo = begin; lo < end || starts; lo += block_) {
       const Tiles tiles{lo, std::min(end, lo + block_), extents};
-      transform_src<F>(src, share, tiles, scratch.src_points.data());
-      transform_diff<F>(diff_dst, tiles, scratch.dst_points.data());
+      transform<F>(src, diff_dst, share, tiles, scratch);
       multiply(share, scratch, tiles.count(), starts, poll);
-      if (with_bias_ && share.first_vector == 0) add_bias(share, scratch, tiles.count(), starts);
+      if (with_bias_ && share.first_vector == 0) add_bias<F>(diff_dst, share, tiles, starts);
       starts = false;
     }
   }
@@ -239,7 +241,7 @@ void WinogradWeightGradient::add(Source src, AnyConstView diff_dst, const Box& d
     diffs.corner[a] -= before;
   }
   const Spatial extents = windows.shape().spatial();
-  with_filtering(geometry_.kernel, [&](auto filtering) {
+  with_filtering(geometry_.kernel, geometry_.pool, [&](auto filtering) {
     add_windows<decltype(filtering)>(src, diffs, extents, first, poll);
   });
 }
@@ -269,7 +271,7 @@ void WinogradWeightGradient::store_sums(float* diff_weight, float* diff_bias) {
   const auto threads = static_cast<int>(scratch_.size());
 #pragma omp parallel for schedule(static) num_threads(threads)
   for (std::int64_t task = 0; task < pairs() * channels; ++task)
-    with_filtering(geometry_.kernel, [&](auto filtering) {
+    with_filtering(geometry_.kernel, geometry_.pool, [&](auto filtering) {
       store_pair<decltype(filtering)>(task / channels, task % channels, diff_weight);
     });
   for (std::int64_t o = 0; diff_bias != nullptr && o < geometry_.dst_channels; ++o) {

@@ -31,6 +31,8 @@ class WinogradWeightGradient {
   using Source = WinogradConvolution::Source;
 
   static bool supports(const Geometry& geometry);
+  /// See WinogradConvolution::cost().
+  static double cost(const Geometry& geometry, std::int64_t windows);
   /// Whether `windows` windows that hold `voxels` voxels cost less than direct sums; see
   /// WinogradConvolution::pays().
   static bool pays(const Geometry& geometry, std::int64_t windows, std::int64_t voxels,
@@ -76,14 +78,15 @@ class WinogradWeightGradient {
   std::int64_t dst_point_step() const;
   // Floats from the sums of one point to the sums of the next.
   std::int64_t sums_step() const;
+  template <Spatial kExtents, Spatial kWindow, class Body>
+  void for_each_tile(const Source& src, const Tiles& tiles, const Body& body) const;
   template <class F>
-  void transform_src(const Source& src, const Share& share, const Tiles& tiles,
-                     float* points) const;
-  template <class F>
-  void transform_diff(const Source& diff_dst, const Tiles& tiles, float* points) const;
+  void transform(const Source& src, const Source& diff_dst, const Share& share, const Tiles& tiles,
+                 ThreadScratch& to) const;
   void multiply(const Share& share, const ThreadScratch& points, std::int64_t tiles, bool first,
                 Poll& poll);
-  void add_bias(const Share& share, const ThreadScratch& points, std::int64_t tiles, bool first);
+  template <class F>
+  void add_bias(const Source& diff_dst, const Share& share, const Tiles& tiles, bool first);
   template <class F>
   void add_windows(const Source& src, const Source& diff_dst, const Spatial& extents, bool first,
                    Poll& poll);
@@ -92,7 +95,7 @@ class WinogradWeightGradient {
 
   Geometry geometry_;
   bool with_bias_;
-  std::int64_t points_ = 0, point_of_bias_ = 0;
+  std::int64_t points_ = 0;
   std::int64_t parts_, groups_;  // parts of input channels and groups of tiles, for threads
   std::int64_t block_;           // tiles
   std::vector<ThreadScratch> scratch_;
