@@ -10,6 +10,7 @@
 #include "joined.hpp"
 #include "src/apps/bench/step_bound.hpp"
 #include "src/apps/train/memory_choice.hpp"
+#include "src/nn/onednn/library.hpp"
 #include "text_table.hpp"
 
 namespace halomesh {
@@ -171,7 +172,8 @@ Json phase_json(const PhaseRow& row, const MachinePeak& peak, const std::string&
 void print_peak(std::ostream& out, const MachinePeak& peak) {
   out << "all ranks together: FMA peak " << number(peak.fp32 * 1e-9, 1) << " GF/s fp32";
   if (peak.bf16 > 0)
-    out << ", " << number(peak.bf16 * 1e-9, 1) << " GF/s bf16 (vectors; no matrix unit)";
+    out << ", " << number(peak.bf16 * 1e-9, 1) << " GF/s bf16 ("
+        << (cpu_has_matrix_unit() ? "matrix unit, by oneDNN)" : "vectors; no matrix unit)");
   else
     out << " (also the reference for bf16)";
   out << "; triad " << number(peak.triad * 1e-9, 1) << " GB/s\n";

@@ -391,8 +391,7 @@ void Calibration::steps_and_kernels() {
 void Calibration::compare_step(const Model& model) {
   if (!record_.step_spread || record_.kernels.empty()) return;
   KernelTable table;
-  table.rates = {precision_ == DataType::kFloat32 ? record_.peak.fp32 : record_.peak.bf16, 1,
-                 record_.peak.triad};
+  table.rates = {record_.peak.of(name_of(precision_)), 1, record_.peak.triad};
   for (const MeasuredKernel& each : record_.kernels) table.add(each.call, each.seconds);
   const double kernels_s = kernels_of_step(model, table, 1, record_.threads);
   const double update_s =

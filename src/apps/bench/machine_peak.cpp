@@ -10,6 +10,8 @@
 #include "runtime/mpi/collective_errors.hpp"
 #include "runtime/posix/memory_needs.hpp"
 #include "src/nn/kernels/peak.hpp"
+#include "src/nn/onednn/library.hpp"
+#include "src/nn/onednn/matrix_products.hpp"
 
 namespace halomesh {
 namespace {
@@ -75,7 +77,9 @@ MachinePeak measure_peak(const Comm& world, double core_share, std::int64_t arra
   MachinePeak peak;
   peak.fp32 = world.sum(core_share * best_rate(world, run_multiply_adds));
   // All ranks run one program: it has these instructions on every rank or on none.
-  if (run_bfloat16_dots(1) > 0)
+  if (cpu_has_matrix_unit())
+    peak.bf16 = world.sum(core_share * best_rate(world, run_bfloat16_products));
+  else if (run_bfloat16_dots(1) > 0)
     peak.bf16 = world.sum(core_share * best_rate(world, run_bfloat16_dots));
   peak.triad = best_triad(world, array_bytes);
   return peak;

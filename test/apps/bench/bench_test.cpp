@@ -16,6 +16,8 @@
 #include "src/apps/bench/step_bound.hpp"
 #include "src/apps/options/model_options.hpp"
 #include "src/nn/kernels/peak.hpp"
+#include "src/nn/onednn/library.hpp"
+#include "src/nn/onednn/matrix_products.hpp"
 #include "test/harness/test_comm.hpp"
 
 namespace halomesh {
@@ -248,6 +250,7 @@ TEST_CASE("peak loops return the operations done") {
   const double one = run_multiply_adds(1);
   CHECK(one > 0);
   CHECK(run_multiply_adds(1000) == 1000 * one);
+  if (cpu_computes_bf16()) CHECK(run_bfloat16_products(2048) == 2 * 2.0 * 512 * 512 * 512);
   Triad triad(4096);
   CHECK(triad.run() == 3 * 4096);
 }
