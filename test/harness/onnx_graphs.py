@@ -35,6 +35,28 @@ def evaluate(model, feeds):
     return session.run(None, feeds)
 
 
+def normalized(values, axes, scale, offset, epsilon=1e-5):
+    """Over these axes, in double precision; scale and offset are shaped like `values`."""
+    values = values.astype("f8")
+    centred = values - values.mean(axes, keepdims=True)
+    return centred / numpy.sqrt((centred**2).mean(axes, keepdims=True) + epsilon) * scale + offset
+
+
+def group_normalized(values, scale, offset, groups):
+    shape = (1, -1) + (1,) * (values.ndim - 2)
+    grouped = normalized(values.reshape(len(values), groups, -1), 2, 1, 0).reshape(values.shape)
+    return grouped * scale.reshape(shape) + offset.reshape(shape)
+
+
+# onnxruntime sums these in single precision, which loses more than is compared here.
+IN_DOUBLE = {
+    "InstanceNormalization": lambda x, scale, offset: group_normalized(x, scale, offset, x.shape[1]),
+    "GroupNormalization": lambda x, scale, offset, num_groups: group_normalized(x, scale, offset, num_groups),
+    "LayerNormalization": lambda x, scale, offset=0.0, axis=-1: normalized(x, axis, scale, offset),
+    "GlobalAveragePool": lambda x: x.mean((2, 3, 4), keepdims=True, dtype="f8"),
+    "ReduceMean": lambda x, *_, keepdims, **__: x.mean((2, 3, 4), keepdims=bool(keepdims), dtype="f8")}
+
+
 class Refused(Exception):
     """A node that cannot be computed, or whose values would not be worth comparing."""
 
@@ -77,6 +99,9 @@ class Growing:
             results = evaluate(model, feeds)
         except Exception as error:
             raise Refused(operator) from error
+        if operator in IN_DOUBLE:
+            arrays = [feeds.get(name, self.constants.get(name)) for name in used]
+            results = [IN_DOUBLE[operator](*arrays, **attributes).astype("f4")]
         for name, value in zip(names, results):
             if not value.size or value.size > MOST_VALUES or not numpy.isfinite(value).all() or \
                     numpy.abs(value).max() > 1e4:
@@ -310,6 +335,9 @@ class Growing:
             raise Refused("Concat")
         if self.maybe(0.3) and self.opset >= 7:
             return self.add("Tile", self.last, self.sizes_input([1, 2, 1, 1, 1]))
+        if self.maybe(0.3):
+            return self.add("Concat", self.convolved(self.shape()[1]), self.last,
+                            axis=self.random.choice([2, 3, -1]))
         return self.add("Concat", self.convolved(self.random.randint(1, 4)), self.last, axis=1)
 
     def pad(self):
