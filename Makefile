@@ -169,7 +169,7 @@ PARTITION := $(wildcard partition/*.cpp partition/*/*.cpp)
 NN        := $(wildcard src/nn/*.cpp src/nn/*/*.cpp)
 SYNTH     := $(wildcard src/synth/*.cpp src/baseline/*.cpp)
 MODELS    := $(wildcard models/*.cpp)
-ONNX      := $(wildcard models/onnx/*.cpp)
+ONNX_ROOM := $(wildcard models/onnx/*.cpp)
 RUNTIME   := $(wildcard runtime/*/*.cpp)
 APPS      := $(wildcard src/apps/*.cpp src/apps/*/*.cpp)
 # Simulated ranks have no data: they are only measured.
@@ -184,7 +184,7 @@ RUNTIME   := $(filter-out runtime/simulated/% $(if $(NIFTI_LIBS),,%/nifti_cases.
 APPS      := $(filter-out $(if $(NIFTI_LIBS),,%/nifti_segmentations.cpp),$(APPS))
 endif
 PROTO     := $(wildcard runtime/*/*.proto models/*/*.proto)
-ROOMS     := $(PARTITION) $(NN) $(SYNTH) $(MODELS) $(ONNX) $(RUNTIME) $(APPS)
+ROOMS     := $(PARTITION) $(NN) $(SYNTH) $(MODELS) $(ONNX_ROOM) $(RUNTIME) $(APPS)
 HEADERS   := $(wildcard include/*.hpp partition/*.hpp partition/*/*.hpp src/nn/*.hpp \
                         src/nn/*/*.hpp src/synth/*.hpp src/baseline/*.hpp models/*.hpp models/*/*.hpp \
                         runtime/*/*.hpp \
@@ -228,7 +228,7 @@ endef
 new_units = $(if $(1),$(eval $(call new_unit,$(first_to_last)))$(call new_units,$(behind_first)))
 UNITS :=
 ifneq ($(UNITY),0)
-$(foreach list,PARTITION NN SYNTH MODELS ONNX RUNTIME APPS HARNESS HARNESS_MPI TEST_PURE TEST_NN TEST_RUNTIME TEST_MPI \
+$(foreach list,PARTITION NN SYNTH MODELS ONNX_ROOM RUNTIME APPS HARNESS HARNESS_MPI TEST_PURE TEST_NN TEST_RUNTIME TEST_MPI \
                TEST_APPS TEST_SYSTEM TEST_LONG,\
   $(foreach d,$(sort $(dir $($(list)))),$(call new_units,$(filter-out $(ALONE),$(call in_directory,$(d),$($(list)))))))
 endif
@@ -301,7 +301,7 @@ $(eval $(call compile,$(TEST_PURE) test/harness/plain_main.cpp,$(CXX),$(FLAGS_pu
 $(eval $(call compile,$(NN) $(HARNESS),$(CXX),$(FLAGS_nn)))
 $(eval $(call compile,$(SYNTH) $(MODELS) $(TEST_NN),$(CXX),$(FLAGS_synth)))
 $(eval $(call compile,$(TEST_SYSTEM) $(TEST_LONG),$(CXX),$(FLAGS_files) $(OPT_tests)))
-$(eval $(call compile,$(ONNX) $(RUNTIME) $(COMPUTING_APPS) $(HARNESS_MPI) test/harness/mpi_main.cpp,$(MPICXX),$(FLAGS_mpi)))
+$(eval $(call compile,$(ONNX_ROOM) $(RUNTIME) $(COMPUTING_APPS) $(HARNESS_MPI) test/harness/mpi_main.cpp,$(MPICXX),$(FLAGS_mpi)))
 $(eval $(call compile,$(filter-out $(COMPUTING_APPS),$(APPS)),$(MPICXX),$(FLAGS_mpi) $(OPT_tests)))
 $(eval $(call compile,$(TEST_RUNTIME) $(TEST_MPI) $(TEST_APPS),$(MPICXX),$(FLAGS_mpi) $(OPT_tests)))
 
@@ -376,7 +376,7 @@ $(B)/obj/src/nn/kernels/isa_kernels.o $(B)/tidy/src/nn/kernels/isa_kernels.ok: \
 $(B)/lib/libapps.a: $(call objects,$(filter-out src/apps/main.cpp,$(APPS)))
 $(B)/lib/libruntime.a: $(call objects,$(RUNTIME)) $(filter %/example.pb.o,$(PB_OBJECTS))
 $(B)/lib/libsynth.a: $(call objects,$(SYNTH))
-$(B)/lib/libmodels.a: $(call objects,$(MODELS) $(ONNX)) $(filter-out %/example.pb.o,$(PB_OBJECTS))
+$(B)/lib/libmodels.a: $(call objects,$(MODELS) $(ONNX_ROOM)) $(filter-out %/example.pb.o,$(PB_OBJECTS))
 $(B)/lib/libnn.a: $(call objects,$(NN)) $(ISA_OBJECTS)
 $(B)/lib/libpartition.a: $(call objects,$(PARTITION))
 $(B)/lib/%.a: $(B)/stamp/link
@@ -386,8 +386,8 @@ archives = $(patsubst %,$(B)/lib/lib%.a,$(1))
 # Nothing calls objects that register themselves by name, so they are linked directly.
 registered = $(call objects,$(shell grep -ls '^const Registered<' $(1)))
 L2 := $(call registered,$(NN)) $(call archives,nn partition)
-L3 := $(call registered,$(MODELS) $(ONNX) $(RUNTIME) $(NN)) $(call archives,runtime $(if $(SYNTH),synth) models nn partition)
-ALL_ROOMS := $(call registered,$(APPS)) $(call registered,$(MODELS) $(ONNX) $(RUNTIME) $(NN)) $(call archives,apps runtime $(if $(SYNTH),synth) models nn partition)
+L3 := $(call registered,$(MODELS) $(ONNX_ROOM) $(RUNTIME) $(NN)) $(call archives,runtime $(if $(SYNTH),synth) models nn partition)
+ALL_ROOMS := $(call registered,$(APPS)) $(call registered,$(MODELS) $(ONNX_ROOM) $(RUNTIME) $(NN)) $(call archives,apps runtime $(if $(SYNTH),synth) models nn partition)
 $(eval $(call program,$(B)/halomesh,$(call objects,src/apps/main.cpp) $(ALL_ROOMS),$(MPICXX),$(LIBS_mpi)))
 
 # The real program on simulated ranks; its own launcher starts it.
@@ -430,7 +430,7 @@ deps: export BOOST_CFLAGS := $(BOOST_CFLAGS)
 deps: export HWLOC_CFLAGS := $(HWLOC_CFLAGS)
 NPM_INSTALL := npm install --silent --no-audit --no-fund --fetch-timeout=60000 --fetch-retries=1 --prefix build/browser
 # A virtual environment, as Debian has older ones.
-ONNX_PACKAGES := numpy onnx==1.23.2 onnxruntime==1.32.0
+ONNX_PACKAGES := numpy onnx==1.23.2 onnxruntime==1.32.0 onnxscript==0.7.2 torch==2.13.0
 deps: export CXX := $(CXX)
 deps: export MPIRUN := $(MPIRUN)
 deps: export PYTHON := $(PYTHON)
@@ -439,16 +439,9 @@ deps: ## install missing packages (Debian, Ubuntu); elsewhere print what is miss
 	$(if $(filter 1,$(BROWSER)),@test -d build/browser/node_modules/axe-core || \
 	  $(NPM_INSTALL) playwright-core@1.65.1 axe-core@4.14.1 || \
 	  echo "npm could not install playwright-core and axe-core: tests that use them will be skipped." >&2)
-	$(if $(filter 1,$(ONNX)),@test -d build/onnx/lib/python3*/site-packages/onnxruntime || \
+	$(if $(filter 1,$(ONNX)),@test -d build/onnx/lib/python3*/site-packages/torch || \
 	  { $(PYTHON) -m venv build/onnx && build/onnx/bin/pip install -q $(ONNX_PACKAGES); } || \
 	  echo "pip could not install $(ONNX_PACKAGES): tests that use them will be skipped." >&2)
-
-.PHONY: onnx-venv
-onnx-venv: build/onnx-venv/bin/onnx-ready ## install PyTorch, ONNX and ONNX Runtime into build/onnx-venv, for tests of networks from ONNX files
-build/onnx-venv/bin/onnx-ready:
-	$(Q)$(PYTHON) -m venv build/onnx-venv
-	$(Q)build/onnx-venv/bin/pip install --quiet torch==2.13.0 onnx==1.23.2 onnxscript==0.7.2 onnxruntime==1.32.0
-	$(Q)touch $@
 
 .PHONY: quickstart
 quickstart: deps ## install missing packages, build, make a small data set and train on it
@@ -495,7 +488,7 @@ $(B)/tests/%.a:
 	$(Q)rm -f $@ && ar rcs $@ $(filter %.o,$^)
 
 $(eval $(call program,$(B)/tests/partition_tests,$(PLAIN_MAIN) $(call objects,$(TEST_PURE)) $(HARNESS_LIB) $(call archives,partition),$(CXX),$(FMT_LIBS) -pthread))
-$(eval $(call program,$(B)/tests/nn_tests,$(PLAIN_MAIN) $(call objects,$(TEST_NN)) $(HARNESS_LIB) $(call registered,$(MODELS) $(ONNX) $(NN)) $(call archives,$(if $(SYNTH),synth) models nn partition),$(CXX),$(LIBS_nn) $(PROTOBUF_LIBS) -pthread))
+$(eval $(call program,$(B)/tests/nn_tests,$(PLAIN_MAIN) $(call objects,$(TEST_NN)) $(HARNESS_LIB) $(call registered,$(MODELS) $(ONNX_ROOM) $(NN)) $(call archives,$(if $(SYNTH),synth) models nn partition),$(CXX),$(LIBS_nn) $(PROTOBUF_LIBS) -pthread))
 $(eval $(call program,$(B)/tests/runtime_tests,$(MPI_MAIN) $(call objects,$(TEST_RUNTIME)) $(HARNESS_MPI_LIB) $(L3),$(MPICXX),$(LIBS_mpi)))
 $(eval $(call program,$(B)/tests/mpi_tests,$(MPI_MAIN) $(call objects,$(TEST_MPI)) $(HARNESS_MPI_LIB) $(L3),$(MPICXX),$(LIBS_mpi)))
 $(eval $(call program,$(B)/tests/app_tests,$(MPI_MAIN) $(call objects,$(TEST_APPS)) $(HARNESS_MPI_LIB) $(ALL_ROOMS),$(MPICXX),$(LIBS_mpi)))

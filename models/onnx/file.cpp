@@ -37,7 +37,8 @@ std::string to_digits(std::string_view bytes) {
   const auto put = [&] { digits += kDigits[(bits >> (count -= 6)) & 63U]; };
   for (const char byte : bytes) {
     bits = bits << 8 | static_cast<unsigned char>(byte);
-    for (count += 8; count >= 6;) put();
+    count += 8;
+    while (count >= 6) put();
   }
   if (count > 0) {
     bits <<= 6 - count;

@@ -240,7 +240,7 @@ std::optional<OnnxConstant> OperatorCall::parameter(std::size_t input, const Onn
           text("parameter {} has the dimensions {} instead of {}", input,
                joined(constant.dims(), "x"), joined(dims, "x")),
           "export the network again");
-  const auto view = constant.reshaped(dims);
+  auto view = constant.reshaped(dims);
   require(view.has_value(), text("parameter {} is a view that is not supported", input),
           "export it with the values themselves");
   return view;

@@ -40,6 +40,7 @@ class GraphWalk {
     const onnx::Graph& graph = file_.model().graph();
     std::set<std::string> outputs;
     std::vector<std::string> names;
+    names.reserve(static_cast<std::size_t>(graph.output_size()));
     for (const onnx::ValueInfo& output : graph.output()) {
       names.push_back(output.name());
       outputs.insert(output.name());

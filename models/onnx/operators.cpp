@@ -277,7 +277,7 @@ Results batch_normalization(OperatorCall& call) {
           "only PyTorch's default of 0.1 is supported, which is 0.9 in a file");
   const OnnxDims channels{call.plain(0).dims[1]};
   OnnxParameters parameters;
-  for (const std::size_t input : {1, 2, 3, 4})
+  for (const std::size_t input : std::initializer_list<std::size_t>{1, 2, 3, 4})
     parameters.push_back(call.parameter(input, channels));
   return result(normalization(call, 0, call.graph().settings().batch_norm, std::move(parameters)));
 }
@@ -614,7 +614,7 @@ OnnxValue binary(OperatorCall& call, BinaryKind kind, const OnnxValue& a, const 
 
 /// The input that is a constant; none if both are tensors.
 std::optional<std::size_t> constant_input(const OperatorCall& call) {
-  for (const std::size_t input : {1, 0})
+  for (const std::size_t input : std::initializer_list<std::size_t>{1, 0})
     if (call.value(input).constant) return input;
   return {};
 }
@@ -843,7 +843,8 @@ Results transpose(OperatorCall& call) {
 
 /// A matrix product of each voxel's channels with a weight of `rows` x `columns`, which its view
 /// `weight` has as outputs x inputs.
-Results product(OperatorCall& call, const OnnxConstant& weight, std::optional<OnnxConstant> bias) {
+Results product(OperatorCall& call, const OnnxConstant& weight,
+                const std::optional<OnnxConstant>& bias) {
   const OnnxValue& src = call.tensor(0);
   const std::int64_t out = weight.dims()[0], in = weight.dims()[1];
   const Shape shape = call.shape(0);
@@ -856,7 +857,7 @@ Results product(OperatorCall& call, const OnnxConstant& weight, std::optional<On
           "multiply channels, or flattened samples");
   const DataType compute = call.graph().settings().precision;
   const auto with_axes = [&](const OnnxDims& dims) {
-    const auto view = weight.reshaped(dims);
+    auto view = weight.reshaped(dims);
     require(view.has_value(), "a weight that is a view", "export it with the values themselves");
     return view;
   };

@@ -492,12 +492,18 @@ Arrays arrays_of(ImportedRun& step) {
 
 TEST_CASE("networks of all kinds of nodes: gradients are slopes, and equal on every mesh") {
   const NpyArray x = own_input();
-  for (const auto& [name, graph] : {std::pair{"gates", gates()},
-                                    {"functions", functions()},
-                                    {"sizes", sizes()},
-                                    {"channels", channels()},
-                                    {"head", head()}}) {
-    const FileOf file(model(onnx_bytes::input("x", {2, 2, 9, 8, 7}) + graph + output("y"), 22));
+  struct Case {
+    const char* name;
+    std::string graph;
+  };
+  for (const Case& each : {Case{"gates", gates()},
+                           {"functions", functions()},
+                           {"sizes", sizes()},
+                           {"channels", channels()},
+                           {"head", head()}}) {
+    const char* const name = each.name;
+    const FileOf file(
+        model(onnx_bytes::input("x", {2, 2, 9, 8, 7}) + each.graph + output("y"), 22));
     for_comms(name, {1, 2, 4, 6}, [&](const Comm& comm, Findings& findings) {
       const Comm alone = comm.split(comm.rank(), 0);
       ImportedRun whole(alone, {1, 1, 1}, file.name(), {}, 0, x);

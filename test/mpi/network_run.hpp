@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/mpi/process_mesh.hpp"
@@ -54,7 +55,7 @@ class NetworkRun {
  public:
   /// Collective over `comm`, of shape.ranks() ranks.
   NetworkRun(const Comm& comm, const MeshShape& shape, Model model, std::int64_t local_batch,
-             const StepValues& values, MemoryUse use = MemoryUse::kShared)
+             StepValues values, MemoryUse use = MemoryUse::kShared)
       : mesh_(comm, shape),
         model_(std::move(model)),
         geometry_(model_.geometry(shape.parts)),
@@ -63,7 +64,7 @@ class NetworkRun {
         reducer_(mesh_, geometry_, parameters_, Reduction::kAuto, nullptr, 256),
         replica_sums_(mesh_, model_, local_batch, 1),
         local_batch_(local_batch),
-        values_(values) {}
+        values_(std::move(values)) {}
 
   /// Resets parameters, input and output gradient, runs a step and sums the gradients.
   void step() {

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Modules of PyTorch through their ONNX files: the numbers of PyTorch and ONNX Runtime, and back.
 
-Optional: `make onnx-venv` installs PyTorch, ONNX and ONNX Runtime into build/onnx-venv; without it, cases are skipped.
+Optional: `make deps ONNX=1` installs PyTorch, ONNX and ONNX Runtime into build/onnx; without it, cases are skipped.
 HALOMESH_NETWORKS may name a directory of networks (DIR/NAME/net.onnx with reference.npz), which are exported again.
 """
 import os
@@ -16,7 +16,7 @@ import warnings
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "harness"))
 from python_cases import PROGRAM, SOURCE, Scene, command, run
 
-INTERPRETER = SOURCE / "build" / "onnx-venv" / "bin" / "python3"
+INTERPRETER = SOURCE / "build" / "onnx" / "bin" / "python3"
 if INTERPRETER.exists() and pathlib.Path(sys.prefix) != INTERPRETER.parents[1]:
     os.execv(INTERPRETER, [str(INTERPRETER), *sys.argv])
 
@@ -27,7 +27,7 @@ try:
     import torch
     from torch import nn
 except ImportError as missing:
-    print(f"skipped: {missing}; make onnx-venv installs it\n0 passed, 0 failed, 1 skipped")
+    print(f"skipped: {missing}; make deps ONNX=1 installs it\n0 passed, 0 failed, 5 skipped")
     sys.exit(0)
 
 warnings.filterwarnings("ignore")

@@ -76,7 +76,8 @@ std::size_t HeadsLoss::sums_per_sample() const {
 /// Copies a head's voxels of a block to its level, with their labels.
 HeadsLoss::Level& HeadsLoss::level_of(std::size_t head, std::int64_t channel, ConstView output,
                                       AnyConstView target) {
-  const auto& [channels, f, weight] = heads_[head];
+  const std::int64_t channels = heads_[head].channels;
+  const Spatial& f = heads_[head].factor;
   const auto labels = target.as<std::uint8_t>();
   Level& level = levels_[head];
   level.box = output.span;
@@ -121,7 +122,9 @@ double HeadsLoss::gradient(ConstView output, AnyConstView target, std::span<cons
   const std::size_t all = sums_per_sample();
   double loss = 0;
   for_each_head([&](std::size_t head, std::int64_t channel, std::size_t first) {
-    const auto& [channels, f, weight] = heads_[head];
+    const std::int64_t channels = heads_[head].channels;
+    const Spatial& f = heads_[head].factor;
+    const double weight = heads_[head].weight;
     Level& level = level_of(head, channel, output, target);
     if (level.box.empty()) return;
     const std::size_t own = losses_[head]->sums_per_sample();
