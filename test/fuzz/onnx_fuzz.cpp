@@ -10,7 +10,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   attempt([&] {
     const ImportedNetwork network = import_onnx(file, {});
     const auto values = onnx_values(file, network.parameters);
-    onnx_with_values(file, network.parameters, values);
+    onnx_with_values(file, network.model.input(), network.parameters, values);
     import_onnx(embedded_graph(file), {});
   });
   return 0;
