@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -308,6 +309,41 @@ TEST_CASE("an ONNX file is a network of the command line") {
   const ImportedNetwork imported = import_onnx(file.name(), {});
   const auto values = onnx_values(file.name(), imported.parameters);
   CHECK(parameters.views(0)[1].values[2] == values[1][2]);
+}
+
+TEST_CASE("--initial random draws what PyTorch's layers begin with") {
+  const std::string graph =
+      kInput + convolution("conv", "x", "a", 2, 8, true) +
+      initializer(weights("norm.weight", {8}, 3)) + initializer(weights("norm.bias", {8}, 2)) +
+      node("InstanceNormalization", {"a", "norm.weight", "norm.bias"}, {"b"}) +
+      node("Flatten", {"b"}, {"c"}) + initializer(weights("dense.weight", {5, 8 * 8 * 7 * 9})) +
+      initializer(weights("dense.bias", {5})) +
+      node("Gemm", {"c", "dense.weight", "dense.bias"}, {"y"}, integer("transB", 1)) + output("y");
+  const FileOf file(model(graph));
+  const Network& network = network_named("onnx");
+  NetworkSettings settings = network.defaults();
+  settings.values["network"] = file.name();
+  settings.values["initial"] = std::string("random");
+  settings.input = network.own_input(settings);
+  const Model built = network.make(settings);
+  const ModelGeometry geometry = built.geometry({1, 1, 1});
+  Parameters parameters(geometry, 0);
+  parameters.initialize(3);
+  network.start(settings, parameters);
+  const auto check_uniform = [&](std::size_t layer, std::size_t number, double inputs) {
+    const std::span<const float> values = parameters.views(layer).at(number).values;
+    const double bound = 1 / std::sqrt(inputs);
+    double largest = 0;
+    for (const float value : values) largest = std::max(largest, std::abs(double{value}));
+    CHECK(largest <= bound);
+    CHECK(largest > 0.4 * bound);
+  };
+  check_uniform(0, 0, 2 * 27);
+  check_uniform(0, 1, 2 * 27);
+  check_uniform(3, 0, 8 * 8 * 7 * 9);
+  check_uniform(3, 1, 8 * 8 * 7 * 9);
+  for (const float value : parameters.views(2).at(0).values) CHECK(value == 1);
+  for (const float value : parameters.views(2).at(1).values) CHECK(value == 0);
 }
 
 }  // namespace
