@@ -155,6 +155,7 @@ class GraphWalk {
       known = known && (name.empty() || inputs.back().is_known());
       folds = folds && (name.empty() || inputs.back().constant);
     }
+    constants.reserve(inputs.size());
     for (const OnnxValue& input : inputs)
       constants.push_back(input.constant ? &*input.constant : nullptr);
     const bool own = node.domain().empty() || node.domain() == "ai.onnx";
