@@ -140,7 +140,7 @@ struct Sample {
   }
   // The element of the convolution at voxel v.
   double direct(std::int64_t o, const Spatial& v) const {
-    double sum = static_cast<double>(bias[static_cast<std::size_t>(o)]);
+    auto sum = static_cast<double>(bias[static_cast<std::size_t>(o)]);
     for (std::int64_t tap = 0; tap < taps; ++tap) {
       const Spatial from = read_by(v, tap);
       for (std::int64_t i = 0; i < ci; ++i) sum += weight_at(o, i, tap) * at(i, from);
@@ -249,7 +249,7 @@ std::array<std::int64_t, 8> expect_within_bound(const Sample& s) {
     const double bound = s.bound(o, w);
     const ConstView dst = s.dst.view();
     const std::int64_t at = dst.offset(0, o, w[0], w[1], w[2]);
-    const double got = static_cast<double>(dst.data[at]);
+    const auto got = static_cast<double>(dst.data[at]);
     CHECK(std::abs(got - window.active) <= bound + std::abs(window.active) * 0x1p-23);
     const std::uint8_t won = s.argmax[static_cast<std::size_t>(at)];
     const std::size_t place = won & (kSlopeBit - 1U);

@@ -46,7 +46,7 @@ class SquareProduct {
 double run_bfloat16_products(std::int64_t rounds) {
   constexpr std::int64_t kRoundsOfProduct = 1 << 10;
   constexpr auto kSide = static_cast<double>(SquareProduct::kSide);
-  thread_local const SquareProduct product;
+  thread_local SquareProduct product;
   const std::int64_t products = std::max<std::int64_t>(1, rounds / kRoundsOfProduct);
   for (std::int64_t i = 0; i < products; ++i) product.run();
   return 2 * kSide * kSide * kSide * static_cast<double>(products);
