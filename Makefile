@@ -543,6 +543,14 @@ check-mpi: $(filter %/mpi_tests,$(TEST_PROGRAMS)) ## build and run the tests on 
 
 # These have their own targets because each takes minutes. MPICH's part needs the program of `make
 # MPI=mpich`.
+# The packages ask for much that their networks do not use.
+NETWORK_PACKAGES := monai==1.6.1 dynamic-network-architectures==0.4.4 pytorch3dunet==1.9.6 the-well==1.2.0 torchvision==0.28.0 einops timm
+.PHONY: real-networks
+real-networks: ONNX := 1
+real-networks: deps $(PROGRAM) ## compare published networks at full width with ONNX Runtime, installing their packages
+	build/onnx/bin/pip install -q --no-deps $(NETWORK_PACKAGES)
+	@HALOMESH=$(CURDIR)/$(PROGRAM) MPIRUN='$(MPIRUN)' OMPI_MCA_rmaps_base_oversubscribe=1 build/onnx/bin/python test/harness/real_networks.py
+
 .PHONY: test-slurm test-kills run-tests-long
 test-slurm test-kills: test-%: deps
 	@+$(MAKE) --no-print-directory all $(B)/tests/long_tests
