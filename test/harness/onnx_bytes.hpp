@@ -98,10 +98,10 @@ inline std::string value(int field, const std::string& name, const Dims& dims) {
   for (const std::int64_t dim : dims) shape += bytes(1, whole(1, dim));
   return bytes(field, bytes(1, name) + bytes(2, bytes(1, whole(1, 1) + bytes(2, shape))));
 }
-inline std::string input(const std::string& name, const Dims& dims) {
+inline std::string graph_input(const std::string& name, const Dims& dims) {
   return value(11, name, dims);
 }
-inline std::string output(const std::string& name) { return value(12, name, {}); }
+inline std::string graph_output(const std::string& name) { return value(12, name, {}); }
 
 /// A whole file of a graph's fields.
 inline std::string model(const std::string& graph, std::int64_t opset = 20) {

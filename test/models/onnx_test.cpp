@@ -39,7 +39,7 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-const std::string kInput = input("x", {1, 2, 8, 7, 9});
+const std::string kInput = graph_input("x", {1, 2, 8, 7, 9});
 
 /// Convolution, instance norm and leaky rectifier; then a convolution to two channels.
 std::string small_graph() {
@@ -47,7 +47,7 @@ std::string small_graph() {
          initializer(weights("norm.weight", {4}, 1)) + initializer(weights("norm.bias", {4})) +
          node("InstanceNormalization", {"a", "norm.weight", "norm.bias"}, {"b"}) +
          node("LeakyRelu", {"b"}, {"c"}, real("alpha", 0.1F)) +
-         convolution("last", "c", "y", 4, 2) + output("y");
+         convolution("last", "c", "y", 4, 2) + graph_output("y");
 }
 
 std::vector<std::string> operators_of(const ImportedNetwork& network) {
@@ -81,11 +81,12 @@ TEST_CASE("the extents of a sample may be others than those of the file") {
 TEST_CASE("outputs of several levels are computed together, the first by default in predictions") {
   const std::string two = integers("kernel_shape", {2, 2, 2}) + integers("strides", {2, 2, 2});
   const std::string graph =
-      input("x", {1, 2, 8, 4, 6}) + convolution("a", "x", "y", 2, 3) +
+      graph_input("x", {1, 2, 8, 4, 6}) + convolution("a", "x", "y", 2, 3) +
       node("MaxPool", {"y"}, {"b"}, two) + convolution("c", "b", "z", 3, 3) +
       node("MaxPool", {"z"}, {"d"},
            integers("kernel_shape", {1, 2, 3}) + integers("strides", {1, 2, 3})) +
-      convolution("e", "d", "low", 3, 3) + output("y") + output("z") + output("low");
+      convolution("e", "d", "low", 3, 3) + graph_output("y") + graph_output("z") +
+      graph_output("low");
   ImportSettings settings;
   CHECK(import_bytes(model(graph), settings).layers.size() == 1);
   settings.weights.emplace();
@@ -109,7 +110,7 @@ TEST_CASE("values of parameters are those of the file, also where it has them tr
       node("ReduceMean", {"x"}, {"mean"}, integers("axes", {2, 3, 4}) + integer("keepdims", 0)) +
       initializer(tensor<float>("w", {2, 3}, {1, 2, 3, 4, 5, 6})) +
       node("MatMul", {"mean", "w"}, {"product"}) + initializer(tensor<float>("b", {3}, {7, 8, 9})) +
-      node("Add", {"product", "b"}, {"y"}) + output("y");
+      node("Add", {"product", "b"}, {"y"}) + graph_output("y");
   const FileOf file(model(graph, 17));
   const ImportedNetwork network = import_onnx(file.name(), {});
   REQUIRE(network.parameters.size() == 2);
@@ -125,7 +126,7 @@ TEST_CASE("a dense layer reads a weight that the file has transposed") {
   const std::string graph = kInput + node("Flatten", {"x"}, {"flat"}) +
                             initializer(tensor<float>("w", {2 * 8 * 7 * 9, 3}, weight)) +
                             initializer(weights("b", {3})) +
-                            node("Gemm", {"flat", "w", "b"}, {"y"}) + output("y");
+                            node("Gemm", {"flat", "w", "b"}, {"y"}) + graph_output("y");
   const FileOf file(model(graph));
   const auto values = onnx_values(file.name(), import_onnx(file.name(), {}).parameters);
   // Output 1 of channel 1 at the first voxel, in the order out,d,h,w,c.
@@ -138,7 +139,7 @@ TEST_CASE("equal initializers that an exporter merged are parameters of their ow
                       initializer(weights("one.bias", {2}));
   for (const auto& [from, to] : {std::pair{"a", "b"}, std::pair{"b", "y"}})
     graph += node("InstanceNormalization", {from, "one.weight", "one.bias"}, {to});
-  const ImportedNetwork network = import_bytes(model(graph + output("y")));
+  const ImportedNetwork network = import_bytes(model(graph + graph_output("y")));
   CHECK(network.parameters.size() == 5);
   std::int64_t parameters = 0;
   for (const ImportedLayer& layer : network.layers) parameters += layer.parameters;
@@ -148,7 +149,8 @@ TEST_CASE("equal initializers that an exporter merged are parameters of their ow
 
 TEST_CASE("a group norm is found in what older exporters write for it") {
   const std::string graph =
-      input("x", {1, 4, 4, 4, 4}) + initializer(tensor<std::int64_t>("groups", {3}, {0, 2, -1})) +
+      graph_input("x", {1, 4, 4, 4, 4}) +
+      initializer(tensor<std::int64_t>("groups", {3}, {0, 2, -1})) +
       initializer(tensor<std::int64_t>("back", {5}, {1, 4, 4, 4, 4})) +
       initializer(tensor<float>("ones", {2}, {1, 1})) +
       initializer(tensor<float>("zeros", {2}, {0, 0})) +
@@ -157,7 +159,7 @@ TEST_CASE("a group norm is found in what older exporters write for it") {
       node("Reshape", {"a", "groups"}, {"b"}) +
       node("InstanceNormalization", {"b", "ones", "zeros"}, {"c"}) +
       node("Reshape", {"c", "back"}, {"d"}) + node("Mul", {"d", "scale"}, {"e"}) +
-      node("Add", {"e", "offset"}, {"f"}) + node("Relu", {"f"}, {"y"}) + output("y");
+      node("Add", {"e", "offset"}, {"f"}) + node("Relu", {"f"}, {"y"}) + graph_output("y");
   const ImportedNetwork network = import_bytes(model(graph, 18));
   CHECK(operators_of(network) ==
         std::vector<std::string>{"Conv", "InstanceNormalization + Mul + Add + Relu"});
@@ -172,7 +174,7 @@ TEST_CASE("a zero bias of a wrong shape is no bias") {
                             initializer(tensor<std::int64_t>("shape", {2}, {4, 2})) +
                             initializer(tensor<float>("zero", {}, {0})) +
                             node("Expand", {"zero", "shape"}, {"bias"}) +
-                            node("Conv", {"x", "conv.weight", "bias"}, {"y"}) + output("y");
+                            node("Conv", {"x", "conv.weight", "bias"}, {"y"}) + graph_output("y");
   CHECK(import_bytes(model(graph)).layers.back().parameters == 4 * 2 * 27);
 }
 
@@ -181,7 +183,7 @@ TEST_CASE("a transposed convolution may write planes that no input reaches") {
       kInput + initializer(weights("up.weight", {2, 3, 3, 3, 3})) +
       node("ConvTranspose", {"x", "up.weight"}, {"y"},
            integers("strides", {3, 2, 1}) + integers("output_shape", {26, 16, 11})) +
-      output("y");
+      graph_output("y");
   for (const int opset : {11, 28})
     CHECK(import_bytes(model(graph, opset)).layers.back().shape == Shape{3, 26, 16, 11});
 }
@@ -195,14 +197,14 @@ TEST_CASE("integers are computed beforehand, up to the end of a slice and backwa
       initializer(tensor<std::int64_t>("step", {1}, {-1})) +
       node("Slice", {"shape", "first", "last", "axis", "step"}, {"reversed"}) +
       node("Slice", {"reversed", "first", "last", "axis", "step"}, {"again"}) +
-      node("Reshape", {"a", "again"}, {"y"}) + output("y");
+      node("Reshape", {"a", "again"}, {"y"}) + graph_output("y");
   CHECK(import_bytes(model(graph)).layers.back().shape == Shape{2, 8, 7, 9});
 }
 
 TEST_CASE("all nodes that are not supported are listed in one message") {
   const std::string graph = kInput + node("Einsum", {"x"}, {"a"}) +
                             convolution("conv", "a", "b", 2, 2) + node("NonZero", {"b"}, {"c"}) +
-                            node("Einsum", {"c"}, {"y"}) + output("y");
+                            node("Einsum", {"c"}, {"y"}) + graph_output("y");
   const std::string message = refusal(model(graph));
   CHECK(contains(message, "3 of 4 nodes are not supported (opset 20"));
   CHECK(contains(message, "Einsum node_a: this operator is not supported"));
@@ -221,25 +223,27 @@ TEST_CASE("files that no network can be read from are refused with a reason") {
   check("no ONNX file at all", "is not an ONNX file");
   check(model(small_graph(), 6), "operators of opset 6");
   check(model(small_graph(), 99), "operators of opset 99");
-  check(model(kInput + input("z", {1}) + node("Add", {"x", "z"}, {"y"}) + output("y")),
+  check(model(kInput + graph_input("z", {1}) + node("Add", {"x", "z"}, {"y"}) + graph_output("y")),
         "2 inputs: x, z");
-  check(model(input("x", {1, 2, 8, 8}) + node("Relu", {"x"}, {"y"}) + output("y")), "4 dimensions");
-  check(model(input("x", {1, 2, 8, 8, std::int64_t{1} << 40}) + node("Relu", {"x"}, {"y"}) +
-              output("y")),
+  check(model(graph_input("x", {1, 2, 8, 8}) + node("Relu", {"x"}, {"y"}) + graph_output("y")),
+        "4 dimensions");
+  check(model(graph_input("x", {1, 2, 8, 8, std::int64_t{1} << 40}) + node("Relu", {"x"}, {"y"}) +
+              graph_output("y")),
         "an extent of");
   // Each waits for the other: a circle.
-  check(model(kInput + node("Add", {"x", "b"}, {"a"}) + node("Relu", {"a"}, {"b"}) + output("b")),
+  check(model(kInput + node("Add", {"x", "b"}, {"a"}) + node("Relu", {"a"}, {"b"}) +
+              graph_output("b")),
         "is not computed before it");
-  check(model(kInput + node("Relu", {"x"}, {"a"}) + node("Relu", {"x"}, {"a"}) + output("a")),
+  check(model(kInput + node("Relu", {"x"}, {"a"}) + node("Relu", {"x"}, {"a"}) + graph_output("a")),
         "two nodes compute a");
   check(model(kInput + initializer(weights("w", {2}) + whole(1, std::int64_t{1} << 62)) +
-              node("Relu", {"x"}, {"y"}) + output("y")),
+              node("Relu", {"x"}, {"y"}) + graph_output("y")),
         "has a dimension of");
   check(model(kInput + initializer(tensor<float>("w", {4, 2, 3, 3, 3}, {1, 2})) +
-              node("Conv", {"x", "w"}, {"y"}) + output("y")),
+              node("Conv", {"x", "w"}, {"y"}) + graph_output("y")),
         "");
   check(model(kInput + initializer(weights("w", {4, 3, 3, 3, 3})) +
-              node("Conv", {"x", "w"}, {"y"}) + output("y")),
+              node("Conv", {"x", "w"}, {"y"}) + graph_output("y")),
         "a weight of 4x3x3x3x3");
 }
 
@@ -255,7 +259,7 @@ TEST_CASE("weights beside the file are read from its directory alone") {
   const auto graph_with = [](const std::string& location, const std::string& offset,
                              const std::string& length) {
     return model(kInput + initializer(external("w", {4, 2, 1, 1, 1}, location, offset, length)) +
-                 node("Conv", {"x", "w"}, {"y"}) + output("y"));
+                 node("Conv", {"x", "w"}, {"y"}) + graph_output("y"));
   };
   const std::string beside = "halomesh-weights-" + std::to_string(::getpid());
   const auto path = std::filesystem::temp_directory_path() / beside;
@@ -318,7 +322,8 @@ TEST_CASE("--initial random draws what PyTorch's layers begin with") {
       node("InstanceNormalization", {"a", "norm.weight", "norm.bias"}, {"b"}) +
       node("Flatten", {"b"}, {"c"}) + initializer(weights("dense.weight", {5, 8 * 8 * 7 * 9})) +
       initializer(weights("dense.bias", {5})) +
-      node("Gemm", {"c", "dense.weight", "dense.bias"}, {"y"}, integer("transB", 1)) + output("y");
+      node("Gemm", {"c", "dense.weight", "dense.bias"}, {"y"}, integer("transB", 1)) +
+      graph_output("y");
   const FileOf file(model(graph));
   const Network& network = network_named("onnx");
   NetworkSettings settings = network.defaults();

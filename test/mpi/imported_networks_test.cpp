@@ -503,7 +503,7 @@ TEST_CASE("networks of all kinds of nodes: gradients are slopes, and equal on ev
                            {"head", head()}}) {
     const char* const name = each.name;
     const FileOf file(
-        model(onnx_bytes::input("x", {2, 2, 9, 8, 7}) + each.graph + output("y"), 22));
+        model(graph_input("x", {2, 2, 9, 8, 7}) + each.graph + graph_output("y"), 22));
     for_comms(name, {1, 2, 4, 6}, [&](const Comm& comm, Findings& findings) {
       const Comm alone = comm.split(comm.rank(), 0);
       ImportedRun whole(alone, {1, 1, 1}, file.name(), {}, 0, x);

@@ -73,12 +73,12 @@ std::string npy(const std::string& shape, const std::vector<float>& values) {
 }
 
 std::string small_network() {
-  return model(input("x", {1, 2, kD, kH, kW}) + convolution("first", "x", "a", 2, 4, true) +
+  return model(graph_input("x", {1, 2, kD, kH, kW}) + convolution("first", "x", "a", 2, 4, true) +
                initializer(weights("norm.weight", {4}, 1)) +
                initializer(weights("norm.bias", {4})) +
                node("InstanceNormalization", {"a", "norm.weight", "norm.bias"}, {"b"}) +
                node("LeakyRelu", {"b"}, {"c"}, real("alpha", 0.1F)) +
-               convolution("last", "c", "y", 4, 3) + output("y"));
+               convolution("last", "c", "y", 4, 3) + graph_output("y"));
 }
 
 /// A U-Net of two levels with batch norms and a head on each, for volumes of 16^3 and three
@@ -101,14 +101,15 @@ std::string small_unet_file() {
            node("Relu", {name + "_n"}, {to});
   };
   const std::string two = integers("kernel_shape", {2, 2, 2}) + integers("strides", {2, 2, 2});
-  return model(input("x", {1, 1, 16, 16, 16}) + block("down", "x", "a", 1, 4) +
+  return model(graph_input("x", {1, 1, 16, 16, 16}) + block("down", "x", "a", 1, 4) +
                node("MaxPool", {"a"}, {"b"}, two) + block("low", "b", "c", 4, 8) +
                initializer(weights("up.weight", {8, 4, 2, 2, 2})) +
                node("ConvTranspose", {"c", "up.weight"}, {"d"}, two) +
                node("Concat", {"a", "d"}, {"e"}, integer("axis", 1)) +
                convolution("head", "e", "f", 8, 3, true) +
                node("Softmax", {"f"}, {"y"}, integer("axis", 1)) +
-               convolution("low_head", "c", "z", 8, 3, true) + output("y") + output("z"));
+               convolution("low_head", "c", "z", 8, 3, true) + graph_output("y") +
+               graph_output("z"));
 }
 
 void put(const fs::path& path, const std::string& bytes) {
@@ -157,8 +158,8 @@ TEST_SUITE("own network") {
   TEST_CASE("a file that no network is made of ends predict, plan and train with one message") {
     const fs::path home = workshop().fresh("own-network-bad");
     fs::create_directories(home);
-    put(home / "net.onnx",
-        model(input("x", {1, 2, kD, kH, kW}) + node("Einsum", {"x"}, {"y"}) + output("y")));
+    put(home / "net.onnx", model(graph_input("x", {1, 2, kD, kH, kW}) +
+                                 node("Einsum", {"x"}, {"y"}) + graph_output("y")));
     const Outcome outcome = run(0, "plan", {{"network", (home / "net.onnx").string()}});
     CHECK(outcome.exit_code == 2);
     CHECK(outcome.text.find("Einsum node_y: this operator is not supported") != std::string::npos);
