@@ -211,7 +211,7 @@ struct Filtering {
   static constexpr std::int64_t kAreaOutputs = kWindow[1] * kWindow[2];
   static constexpr std::int64_t kOutputs = kWindow[0] * kAreaOutputs;
   static constexpr bool kIsLarge = kWindow != window_of(kKernel);
-  /// Of a small window, the point 1 along each axis (0 if the axis has one point), which each
+  /// The point 1 along each axis of a small window (0 if the axis has one point), which each
   /// output contains with weight 1.
   static constexpr std::int64_t kPointOfBias =
       (kWindow[0] - 1) * kArea + (kWindow[1] - 1) * W::kSide + kWindow[2] - 1;
