@@ -30,7 +30,7 @@ constexpr std::int64_t kGap = 16;
 // alike there, but on a Zen 3 (512 KiB) products in blocks of 48 take 0.5 to 0.9 of the time of 24
 // where the sums do not stay in the cache.
 constexpr std::int64_t kBlockFloats = 72 << 10, kLeastBlock = 24, kMostBlock = 64;
-// Of large windows, which have more points: on a Xeon, 12 to 24 tiles are alike.
+// For large windows, which have more points: on a Xeon, 12 to 24 tiles are alike.
 constexpr std::int64_t kLeastLargeBlock = 16;
 constexpr std::int64_t kStreamedBlock = 48;
 
